@@ -1,0 +1,46 @@
+// The work of an actor, behind the one door through which the actor layer sees it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace braid {
+
+// One act: which slot of each register it reads and writes, in the order of the ActorSpec. The
+// spans stay valid until the act is done.
+struct Act {
+  int64_t index = 0;  // counts from 0 over the session
+  std::span<const uint32_t> input_slots = {};
+  std::span<const uint32_t> output_slots = {};
+};
+
+// Tells the actor that an act ended. To be called exactly once per act, from any thread; within
+// Start, on the same thread, it is cheapest. Copies freely and allocates nothing.
+class ActDone {
+ public:
+  using Function = void (*)(void* context, int64_t index, absl::Status status);
+  ActDone(Function function, void* context, int64_t index)
+      : function_(function), context_(context), index_(index) {}
+
+  void operator()(absl::Status status) const { function_(context_, index_, std::move(status)); }
+
+ private:
+  Function function_;
+  void* context_;
+  int64_t index_;
+};
+static_assert(std::is_trivially_copyable_v<ActDone>);
+
+class Action {
+ public:
+  virtual ~Action() = default;
+  // Starts an act on the actor's thread and returns without waiting for anything. `done` may be
+  // called before or after the return. The next act starts only after it.
+  virtual void Start(const Act& act, ActDone done) = 0;
+};
+
+}  // namespace braid

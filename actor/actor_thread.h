@@ -1,0 +1,153 @@
+// The actors of one device stream and the thread that they share: a Pollable on a Reactor. Inside
+// the thread a message is counted straight into its receiver, which joins the list of actors that
+// can fire; nothing is locked, allocated or woken. Other threads come in through a Mailbox.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "actor/actor.h"
+#include "actor/mailbox.h"
+#include "runtime/base/reactor.h"
+#include "runtime/base/seeded_choice.h"
+
+namespace braid {
+
+class MessageBus;
+
+struct ActorThreadOptions {
+  uint16_t thread = 0;
+  // Acts (and mails) between two looks of the reactor at timers and descriptors.
+  size_t max_messages_per_poll = 64;
+  // For simulation: one message or act a Poll, drawn by `seed` from all that could be next. The
+  // messages of one actor to another keep their order.
+  bool is_shuffled = false;
+  uint64_t seed = 0;
+
+  // All on the reactor's thread.
+  // Every actor did the acts of one Run, once for each; `steps` counts from the session's start.
+  std::function<void(int64_t steps)> on_run_done = {};
+  // The first failure, once: an action's, or a message that cannot be true. From then on nothing
+  // fires; the owner is expected to Abort.
+  std::function<void(absl::Status)> on_failure = {};
+  // After Abort or kDone, once: no act is running any more, none will.
+  std::function<void()> on_closed = {};
+};
+
+// Life: make the threads of a node on one MessageBus, AddActor to each, MessageBus::Start, Run;
+// at the end Abort, wait for on_closed of every thread, close what calls MessageBus::Deliver,
+// destroy the reactors, then the threads, then the bus.
+class ActorThread : public Pollable {
+ public:
+  // Both outlive it in use; neither is touched by the destructor.
+  ActorThread(ActorThreadOptions options, Reactor* reactor, MessageBus* bus);
+  ~ActorThread() override;
+  ActorThread(const ActorThread&) = delete;
+  ActorThread& operator=(const ActorThread&) = delete;
+
+  // Before MessageBus::Start. INVALID_ARGUMENT names what is wrong with the spec.
+  absl::Status AddActor(ActorSpec spec, std::unique_ptr<Action> action);
+
+  // Gives every actor credits for `steps` >= 1 more steps. Any thread; also before the last Run is
+  // done.
+  void Run(int64_t steps);
+
+  // Nothing fires any more and messages are dropped; running acts end. Any thread.
+  void Abort(absl::Status cause);
+
+  // Why each actor does not act, in the order of AddActor. Reactor's thread.
+  std::vector<ActorReport> Describe() const;
+  // Acts that ended on this thread so far: does it advance? Reactor's thread.
+  int64_t acts_done() const { return acts_done_; }
+  // Why it stopped firing: a failure or Abort's cause; OK while it runs. Reactor's thread.
+  const absl::Status& cause() const { return cause_; }
+  bool has_stopped() const { return has_stopped_; }
+
+  uint16_t number() const { return options_.thread; }
+  Reactor& reactor() { return *reactor_; }
+
+  bool Poll() override;
+
+ private:
+  friend class Actor;
+  friend class MessageBus;
+
+  // The actors that can fire, each at most once.
+  class FireList {
+   public:
+    void Reserve(size_t actors);
+    bool empty() const { return first_ == end_; }
+    size_t size() const { return end_ - first_; }
+    void Push(Actor* actor) { ring_[end_++ & mask_] = actor; }
+    Actor* Pop() { return ring_[first_++ & mask_]; }
+    Actor* Pop(size_t nth);
+
+   private:
+    std::vector<Actor*> ring_{nullptr};
+    size_t mask_ = 0;
+    size_t first_ = 0;
+    size_t end_ = 0;
+  };
+  struct RunCount {
+    int64_t steps;       // from the session's start to this run's end
+    size_t actors_left;  // that have not reached it
+  };
+
+  // From any thread.
+  void Push(Mail* mail) {
+    if (mailbox_.Push(mail)) reactor_->Wake();
+  }
+  void PushUnaddressed(const Message& message);
+
+  bool PollInOrder();
+  bool PollShuffled();
+  // Reads a mail and frees it if it was made for one message.
+  void Read(Mail* mail);
+  void ReadUnaddressed(const Message& message);
+  void Fail(absl::Status status);
+  void Stop(absl::Status cause);
+  void Close(absl::Status cause);
+  void CloseIfQuiet();
+  void AddRun(int64_t steps);
+  void EndRunOf(Actor& actor);
+  void ReportRuns();
+  void OnActEnd(Actor& actor) {
+    ++acts_done_;
+    if (actor.done_ == actor.run_end_) EndRunOf(actor);
+  }
+
+  const ActorThreadOptions options_;
+  Reactor* const reactor_;
+  MessageBus& bus_;
+  SeededChoice choice_;
+
+  FireList fireable_;
+  Nanoseconds now_ = 0;  // at the start of the Poll
+  int64_t acts_done_ = 0;
+  size_t acts_running_ = 0;  // whose Start returned
+  bool is_polling_ = false;
+  bool has_stopped_ = false;
+  bool is_closing_ = false;
+  bool is_closed_ = false;
+  std::atomic<bool> is_abort_asked_{false};
+  absl::Status cause_;
+
+  std::vector<std::unique_ptr<Actor>> actors_;
+  std::unordered_map<uint32_t, Actor*> actor_of_task_;
+  std::deque<RunCount> runs_;  // not yet done
+  int64_t first_run_ = 0;      // the number of runs_.front()
+  int64_t steps_ = 0;          // credited
+  std::deque<Mail*> unread_;   // taken from the mailbox, if shuffled
+
+  Mailbox mailbox_;
+};
+
+}  // namespace braid

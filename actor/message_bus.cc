@@ -1,0 +1,176 @@
+#include "actor/message_bus.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "glog/logging.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+std::string Name(const ActorSpec& spec) {
+  return absl::StrFormat("'%s' (%s)", spec.name, ToString(spec.id));
+}
+
+}  // namespace
+
+MessageBus::MessageBus(uint16_t node, RemoteSender* remote) : node_(node), remote_(remote) {}
+
+void MessageBus::AddThread(ActorThread* thread) {
+  const size_t number = thread->number();
+  if (threads_.size() <= number) threads_.resize(number + 1, nullptr);
+  CHECK(threads_[number] == nullptr) << "node " << node_ << " has two threads " << number;
+  threads_[number] = thread;
+}
+
+Actor* MessageBus::Find(const ActorId& id) const {
+  if (id.thread >= threads_.size() || threads_[id.thread] == nullptr) return nullptr;
+  const auto& actor_of_task = threads_[id.thread]->actor_of_task_;
+  const auto known = actor_of_task.find(id.task);
+  return known == actor_of_task.end() ? nullptr : known->second;
+}
+
+Mail* MessageBus::MakeMails(uint32_t slots) {
+  mails_.push_back(std::make_unique<Mail[]>(slots));
+  return mails_.back().get();
+}
+
+absl::Status MessageBus::Start() {
+  for (ActorThread* thread : threads_) {
+    if (thread == nullptr) continue;
+    for (const auto& actor : thread->actors_) {
+      for (uint32_t port = 0; port < actor->inputs_.size(); ++port) {
+        RETURN_IF_ERROR(ResolveInput(*actor, port));
+      }
+      for (uint32_t port = 0; port < actor->outputs_.size(); ++port) {
+        RETURN_IF_ERROR(ResolveOutput(*actor, port));
+      }
+    }
+  }
+  for (ActorThread* thread : threads_) {
+    if (thread != nullptr) thread->reactor_->SetPollable(thread);
+  }
+  return absl::OkStatus();
+}
+
+// The consumer's end: it has to know its producer's output, to which it sends kAck.
+absl::Status MessageBus::ResolveInput(Actor& actor, uint32_t port) {
+  const ActorSpec& spec = actor.spec();
+  const InputSpec& input = spec.inputs[port];
+  Actor::Peer& peer = actor.inputs_[port].producer;
+  if (input.producer.node != node_) {
+    if (remote_ != nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrFormat("actor %s reads register %d from %s, but node %d has no links", Name(spec),
+                        input.reg, ToString(input.producer), node_));
+  }
+  Actor* const producer = Find(input.producer);
+  if (producer == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("actor %s reads register %d from %s, which does not exist", Name(spec),
+                        input.reg, ToString(input.producer)));
+  }
+  const std::vector<OutputSpec>& outputs = producer->spec().outputs;
+  for (uint32_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].reg != input.reg) continue;
+    if (outputs[i].slots != input.slots || outputs[i].initial_tokens != input.initial_tokens) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "register %d has %d slots and %d initial tokens at its producer %s, %d and %d at its "
+          "consumer %s",
+          input.reg, outputs[i].slots, outputs[i].initial_tokens, Name(producer->spec()),
+          input.slots, input.initial_tokens, Name(spec)));
+    }
+    const auto& consumers = outputs[i].consumers;
+    const auto reader = std::find(consumers.begin(), consumers.end(), spec.id);
+    if (reader == consumers.end()) break;
+    peer.actor = producer;
+    peer.port = i;
+    peer.reader = static_cast<uint32_t>(reader - consumers.begin());
+    if (&producer->thread_ == &actor.thread_) return absl::OkStatus();
+    peer.inbox = &producer->thread_;
+    peer.mails = MakeMails(input.slots);
+    for (uint32_t slot = 0; slot < input.slots; ++slot) {
+      Mail& mail = peer.mails[slot];
+      mail.target = producer;
+      mail.port = peer.port;
+      mail.reader = peer.reader;
+      mail.message = {.src = spec.id,
+                      .dst = input.producer,
+                      .reg = input.reg,
+                      .slot = slot,
+                      .kind = MessageKind::kAck};
+    }
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("actor %s reads register %d, but %s has no such output for it", Name(spec),
+                      input.reg, Name(producer->spec())));
+}
+
+// The producer's end: it has to know each consumer's input, to which it sends kReady.
+absl::Status MessageBus::ResolveOutput(Actor& actor, uint32_t port) {
+  const ActorSpec& spec = actor.spec();
+  const OutputSpec& output = spec.outputs[port];
+  for (Actor::Peer& peer : actor.outputs_[port].consumers) {
+    if (peer.id.node != node_) {
+      if (remote_ != nullptr) continue;
+      return absl::InvalidArgumentError(
+          absl::StrFormat("actor %s writes register %d for %s, but node %d has no links",
+                          Name(spec), output.reg, ToString(peer.id), node_));
+    }
+    Actor* const consumer = Find(peer.id);
+    if (consumer == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("actor %s writes register %d for %s, which does not exist", Name(spec),
+                          output.reg, ToString(peer.id)));
+    }
+    const std::vector<InputSpec>& inputs = consumer->spec().inputs;
+    const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const InputSpec& input) {
+      return input.reg == output.reg && input.producer == spec.id;
+    });
+    if (input == inputs.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("actor %s writes register %d for %s, which does not read it from there",
+                          Name(spec), output.reg, Name(consumer->spec())));
+    }
+    peer.actor = consumer;
+    peer.port = static_cast<uint32_t>(input - inputs.begin());
+    if (&consumer->thread_ == &actor.thread_) continue;
+    peer.inbox = &consumer->thread_;
+    peer.mails = MakeMails(output.slots);
+    for (uint32_t slot = 0; slot < output.slots; ++slot) {
+      Mail& mail = peer.mails[slot];
+      mail.target = consumer;
+      mail.port = peer.port;
+      mail.message = {.src = spec.id,
+                      .dst = peer.id,
+                      .reg = output.reg,
+                      .slot = slot,
+                      .kind = MessageKind::kReady};
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MessageBus::Deliver(const Message& message) {
+  const size_t number = message.dst.thread;
+  // Edges inside the node have preallocated mails that only their own two ends may move.
+  if (message.src.node == node_) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("message refused (%s): it comes from outside but claims to be of node %d",
+                        ToString(message), node_));
+  }
+  if (message.dst.node != node_ || number >= threads_.size() || threads_[number] == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("message refused (%s): node %d has no thread %s", ToString(message), node_,
+                        ToString(ActorId{message.dst.node, message.dst.thread, kWholeThread})));
+  }
+  threads_[number]->PushUnaddressed(message);
+  return absl::OkStatus();
+}
+
+absl::Status MessageBus::SendRemote(const Message& message) { return remote_->Send(message); }
+
+}  // namespace braid

@@ -1,0 +1,108 @@
+#include "api/job.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace braid {
+
+Job::Job(LogicalGraph* graph, const Placement& devices, DatasetCache* datasets)
+    : graph_(graph), devices_(devices), datasets_(datasets) {}
+
+std::vector<Tensor> Job::ReadFields(const DatasetSpec& dataset, BatchOptions options,
+                                    SourceLocation where) {
+  const auto fail = [&](const std::string& problem) {
+    return std::vector<Tensor>{graph_->Fail(absl::InvalidArgumentError(
+        absl::StrFormat("read '%s': %s (%s)", options.name, problem, where.ToString())))};
+  };
+  auto opened = datasets_->Open(dataset);
+  if (!opened.ok()) {
+    return {graph_->Fail(
+        absl::Status(opened.status().code(),
+                     absl::StrFormat("read '%s': %s (%s)", options.name,
+                                     std::string(opened.status().message()), where.ToString())))};
+  }
+  if (options.batch < 1) {
+    return fail(absl::StrFormat("batch is %d; at least 1 was expected", options.batch));
+  }
+  braid::ReadOptions read;
+  read.dataset = dataset.Serialize();
+  read.batch = options.batch;
+  read.shuffle = options.shuffle;
+  read.key = options.name;
+  const std::vector<DatasetField>& fields = (*opened)->fields();
+  for (size_t i = 0; i < fields.size(); ++i) {
+    read.fields.push_back(static_cast<int64_t>(i));
+    std::vector<int64_t> dims = {options.batch};
+    for (int64_t dim : fields[i].shape) dims.push_back(dim);
+    const DType dtype = IsFloating(fields[i].dtype) ? options.dtype : fields[i].dtype;
+    read.types.push_back({dtype, Shape(std::move(dims))});
+  }
+  return braid::Read(*graph_, std::move(read), where);
+}
+
+std::array<Tensor, 2> Job::Read(const DatasetSpec& dataset, BatchOptions options,
+                                SourceLocation where) {
+  const std::string name = options.name;
+  const std::vector<Tensor> fields = ReadFields(dataset, std::move(options), where);
+  if (fields.size() == 2) return {fields[0], fields[1]};
+  const Tensor failed = graph_->Fail(absl::InvalidArgumentError(
+      absl::StrFormat("read '%s': the dataset has %d fields, Read takes two; use ReadFields (%s)",
+                      name, fields.size(), where.ToString())));
+  return {failed, failed};
+}
+
+Tensor Job::Input(std::string name, Shape shape, DType dtype, SourceLocation where) {
+  return braid::Input(*graph_, std::move(name), {dtype, std::move(shape)}, where);
+}
+
+void Job::Fetch(std::string name, Tensor value, SourceLocation where) {
+  if (!value.valid()) return;
+  for (const Op& op : graph_->ops()) {
+    if (op.type == "fetch" && op.attrs.String("name") == name) {
+      graph_->Fail(absl::AlreadyExistsError(
+          absl::StrFormat("fetch '%s': it is fetched at %s already (%s)", name,
+                          op.location.ToString(), where.ToString())));
+      return;
+    }
+  }
+  braid::Fetch(value, std::move(name), where);
+}
+
+void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions options,
+                   SourceLocation where) {
+  if (!loss.valid()) return;
+  if (options.micro_batches < 1) {
+    graph_->Fail(absl::InvalidArgumentError(
+        absl::StrFormat("Minimize: micro_batches is %d; at least 1 was expected (%s)",
+                        options.micro_batches, where.ToString())));
+    return;
+  }
+  MinimizeRequest request;
+  request.loss = loss.id();
+  request.optimizer = optimizer.update();
+  request.attrs = optimizer.attrs();
+  if (optimizer.lr().tensor().valid()) {
+    request.learning_rate = optimizer.lr().tensor().id();
+  } else {
+    request.attrs.Set("learning_rate", optimizer.lr().value());
+  }
+  for (const Tensor& variable : options.variables) {
+    if (!variable.valid() || graph_->producer(variable.id()).type != "variable") {
+      graph_->Fail(absl::InvalidArgumentError(absl::StrFormat(
+          "Minimize: .variables holds a tensor that is no variable (%s)", where.ToString())));
+      return;
+    }
+    request.variables.push_back(graph_->tensor(variable.id()).producer);
+  }
+  request.clip_global_norm = options.clip_global_norm;
+  request.micro_batches = options.micro_batches;
+  request.location = where;
+  graph_->minimize().push_back(std::move(request));
+}
+
+Tensor Job::GradientOf(Tensor x, SourceLocation where) { return braid::GradientOf(x, where); }
+
+void Job::SetTraining(bool is_training) { training_ = is_training; }
+
+}  // namespace braid

@@ -1,0 +1,87 @@
+// A job being recorded: what a user's function is called with. Operators (graph/functional.h) and
+// layers (api/layers.h) append to its graph; the methods here are what is not an operator.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/optimizers.h"
+#include "graph/functional.h"
+#include "graph/logical_graph.h"
+#include "graph/placement.h"
+#include "runtime/data/dataset.h"
+
+namespace braid {
+
+struct BatchOptions {
+  int64_t batch = 1;          // samples of the whole job and step (all micro-batches)
+  bool shuffle = false;       // by the session's seed, the reader's name and the epoch
+  std::string name = "read";  // readers of the same name and dataset go through the same order
+  // Element type of the floating fields.
+  DType dtype = DType::kF32;
+};
+
+struct MinimizeOptions {
+  int micro_batches = 1;               // the step is computed in so many parts, gradients added up
+  double clip_global_norm = 0;         // 0: gradients are not clipped
+  std::vector<Tensor> variables = {};  // empty: every trainable one that the loss depends on
+};
+
+class Job {
+ public:
+  // All borrowed from the Session.
+  Job(LogicalGraph* graph, const Placement& devices, DatasetCache* datasets);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  LogicalGraph& graph() { return *graph_; }
+  // Every device of the cluster, node by node.
+  const Placement& devices() const { return devices_; }
+
+  // The next `batch` samples every step: one tensor [batch, sample...] per field. Each device reads
+  // its own rows; every node needs the files.
+  std::vector<Tensor> ReadFields(const DatasetSpec& dataset, BatchOptions options,
+                                 SourceLocation where = Here());
+  // Of a dataset with two fields: auto [image, label] = job.Read(braid::Mnist(prefix), {...}).
+  std::array<Tensor, 2> Read(const DatasetSpec& dataset, BatchOptions options,
+                             SourceLocation where = Here());
+
+  // A value that Run is given: {.feeds = {{"x", array}}}.
+  Tensor Input(std::string name, Shape shape, DType dtype = DType::kF32,
+               SourceLocation where = Here());
+
+  // The value comes to the host at every step, under `name`.
+  void Fetch(std::string name, Tensor value, SourceLocation where = Here());
+
+  // Changes the variables so that `loss` (a floating scalar) becomes smaller.
+  void Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions options = {},
+                SourceLocation where = Here());
+  // d loss / d x of this job's Minimize.
+  Tensor GradientOf(Tensor x, SourceLocation where = Here());
+
+  // A job trains if it calls Minimize; this says otherwise (dropout follows it).
+  void SetTraining(bool is_training);
+
+  // Ops recorded inside `fn` sit on `placement`.
+  template <typename Function>
+  auto On(const Placement& placement, Function fn) {
+    graph_->PushPlacement(placement);
+    struct Pop {
+      LogicalGraph* graph;
+      ~Pop() { graph->PopPlacement(); }
+    } pop{graph_};
+    return fn();
+  }
+
+ private:
+  friend class Session;
+  LogicalGraph* graph_;
+  const Placement& devices_;
+  DatasetCache* datasets_;
+  std::optional<bool> training_;
+};
+
+}  // namespace braid

@@ -1,0 +1,46 @@
+// What a Run says while it goes: a bar on a terminal, a JSON line per fetched scalar in a file.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "api/session.h"
+#include "runtime/base/reactor.h"
+
+namespace braid {
+
+// One per Session. Called from one thread at a time.
+class RunReporter {
+ public:
+  // NOT_FOUND or PERMISSION_DENIED naming the file if it cannot be made.
+  static absl::StatusOr<std::unique_ptr<RunReporter>> Make(const SessionOptions& options,
+                                                           Environment* environment);
+  ~RunReporter();
+
+  void BeginRun(std::string_view job, int64_t steps);
+  void OnScalar(std::string_view job, std::string_view name, int64_t step, double value);
+  void EndRun();
+
+ private:
+  RunReporter() = default;
+  void Draw();
+
+  Environment* environment_ = nullptr;
+  bool has_bar_ = false;
+  std::FILE* metrics_ = nullptr;  // owned
+  std::string job_;
+  int64_t steps_ = 0;
+  int64_t first_step_ = -1;
+  int64_t done_ = 0;
+  Nanoseconds began_ = 0;
+  Nanoseconds drawn_ = 0;
+  std::string name_;
+  double value_ = 0;
+};
+
+}  // namespace braid

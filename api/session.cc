@@ -1,0 +1,338 @@
+#include "api/session.h"
+
+#include <glog/logging.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "api/plan_report.h"
+#include "api/session_impl.h"
+#include "compiler/emit_plan.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+constexpr Nanoseconds kJoinLimit = 60 * kSecond;
+constexpr const char* kDeviceType = "cpu";
+
+Placement AllDevices(const std::vector<int>& devices) {
+  std::vector<DeviceId> ids;
+  for (size_t node = 0; node < devices.size(); ++node) {
+    for (int device = 0; device < devices[node]; ++device) {
+      ids.push_back({static_cast<int>(node), device});
+    }
+  }
+  return Placement(kDeviceType, std::move(ids));
+}
+
+std::optional<double> ScalarOf(const Array& array) {
+  if (array.num_elements() != 1) return std::nullopt;
+  return array.As(DType::kF64).data<double>()[0];
+}
+
+}  // namespace
+
+// ---- RunResult ----------------------------------------------------------------------------------
+
+const std::vector<Array>& RunResult::Values(std::string_view name) const {
+  const auto found = values_.find(name);
+  CHECK(found != values_.end()) << "the job fetches nothing named '" << name << "'";
+  return found->second;
+}
+
+const Array& RunResult::Last(std::string_view name) const {
+  const std::vector<Array>& values = Values(name);
+  CHECK(!values.empty()) << "nothing was fetched as '" << name << "'";
+  return values.back();
+}
+
+std::vector<double> RunResult::Scalars(std::string_view name) const {
+  std::vector<double> scalars;
+  for (const Array& value : Values(name)) {
+    const std::optional<double> scalar = ScalarOf(value);
+    CHECK(scalar.has_value()) << "fetch '" << name << "' has shape " << value.shape().ToString();
+    scalars.push_back(*scalar);
+  }
+  return scalars;
+}
+
+double RunResult::Mean(std::string_view name) const {
+  double sum = 0;
+  int64_t count = 0;
+  for (const Array& value : Values(name)) {
+    const Array numbers = value.As(DType::kF64);
+    for (double number : numbers.data<double>()) sum += number;
+    count += value.num_elements();
+  }
+  return sum / static_cast<double>(count);
+}
+
+// ---- Impl ---------------------------------------------------------------------------------------
+
+Session::Impl::Impl(SessionOptions options)
+    : options_(std::move(options)),
+      operators_(BuiltinOps()),
+      kernels_(CpuKernels()),
+      devices_(AllDevices(options_.devices)) {
+  environment_ = options_.simulation_seed.has_value()
+                     ? MakeSimulatedEnvironment(*options_.simulation_seed)
+                     : MakeRealEnvironment();
+}
+
+Session::Impl::~Impl() {
+  if (coordinator_ != nullptr && !nodes_.empty()) coordinator_->Close();
+  coordinator_.reset();
+  nodes_.clear();
+}
+
+absl::Status Session::Impl::Start() {
+  if (options_.devices.empty()) {
+    return absl::InvalidArgumentError("a session needs at least one node");
+  }
+  for (int devices : options_.devices) {
+    if (devices < 1 || devices > 4096) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "a node has %d devices; 1 to 4096 were expected (--devices=cpu:N)", devices));
+    }
+  }
+  ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_.get()));
+  if (options_.dry_run) return absl::OkStatus();
+  coordinator_ = std::make_unique<Coordinator>(environment_.get());
+  std::vector<std::unique_ptr<ControlChannel>> channels;
+  for (size_t i = 0; i < options_.devices.size(); ++i) {
+    NodeOptions node;
+    node.node = static_cast<uint16_t>(i);
+    node.devices = options_.devices[i];
+    node.threads_per_device = options_.threads_per_device;
+    node.seed = options_.seed;
+    node.simulation_seed = options_.simulation_seed.value_or(0);
+    node.environment = environment_.get();
+    node.loopback = &loopback_;
+    node.kernels = &kernels_;
+    nodes_.push_back(std::make_unique<Node>(node));
+    auto [master_end, node_end] =
+        MakeLoopbackControlPair(&coordinator_->reactor(), &nodes_.back()->reactor());
+    channels.push_back(std::move(master_end));
+    nodes_.back()->Serve(std::move(node_end),
+                         [](absl::Status cause) { VLOG(1) << "node closed: " << cause; });
+  }
+  return coordinator_->Join(std::move(channels), kJoinLimit);
+}
+
+int64_t Session::Impl::DeviceMemory() const {
+  if (options_.device_memory_bytes > 0) return options_.device_memory_bytes;
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / devices_.size();
+}
+
+absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
+    const std::string& name, const std::function<void(Job&)>& record, bool is_visible) {
+  LogicalGraph graph(&operators_);
+  Job job(&graph, devices_, &datasets_);
+  record(job);
+  RETURN_IF_ERROR(graph.status());
+  graph.training = job.training_.value_or(!graph.minimize().empty());
+
+  compiler::CompileOptions compile;
+  compile.job = name;
+  compile.all_devices = devices_;
+  compile.master = devices_.Slice(0, 1);
+  compile.num_nodes = static_cast<int>(options_.devices.size());
+  for (const auto& [variable, info] : variables_) compile.fixed[variable] = info.layout;
+  compile.device_memory_bytes = DeviceMemory();
+  compile.explain = is_visible && !options_.explain_path.empty();
+  ASSIGN_OR_RETURN(const compiler::Compiled compiled, compiler::Compile(std::move(graph), compile));
+
+  std::vector<plan::Plan> plans;
+  uint32_t collectives = 0;
+  for (int node = 0; node < compile.num_nodes; ++node) {
+    ASSIGN_OR_RETURN(plan::Plan plan,
+                     compiler::EmitPlan(compiled.physical, {.node = node, .seed = options_.seed}));
+    for (const plan::Task& task : plan.tasks()) {
+      if (task.has_collective()) collectives = std::max(collectives, task.collective().id() + 1);
+    }
+    plans.push_back(std::move(plan));
+  }
+
+  auto loaded = std::make_unique<LoadedJob>();
+  loaded->id = next_job_++;
+  loaded->name = name;
+  loaded->summary = SummarizePlan(compiled, plans);
+  loaded->explanation = ExplainPlan(compiled, plans);
+  for (const plan::Plan& plan : plans) loaded->slice_bytes.push_back(plan.ByteSizeLong());
+  for (const Op& op : compiled.logical.ops()) {
+    if (op.type == "input") {
+      loaded->inputs.push_back(
+          {op.name, compiled.logical.type(op.outputs[0]), op.location.ToString()});
+    } else if (op.type == "fetch") {
+      loaded->fetches.push_back(op.attrs.String("name"));
+    }
+  }
+  if (is_visible) RETURN_IF_ERROR(WriteExplanation(compiled, *loaded));
+  if (options_.dry_run) {
+    if (is_visible) std::cout << loaded->summary << std::flush;
+  } else {
+    RETURN_IF_ERROR(coordinator_->Load({loaded->id, std::move(plans), next_collective_}));
+    next_collective_ += collectives;
+  }
+  Remember(compiled.logical);
+  const uint16_t id = loaded->id;
+  return (jobs_[id] = std::move(loaded)).get();
+}
+
+absl::Status Session::Impl::WriteExplanation(const compiler::Compiled& compiled,
+                                             const LoadedJob& job) {
+  if (options_.explain_path.empty()) return absl::OkStatus();
+  const bool is_dot = options_.explain_path.ends_with(".dot");
+  // Later jobs follow in the same text; a .dot file holds one graph, the first job's.
+  if (is_dot && has_explained_) return absl::OkStatus();
+  std::FILE* file = std::fopen(options_.explain_path.c_str(), has_explained_ ? "a" : "w");
+  if (file == nullptr) {
+    return absl::NotFoundError(
+        absl::StrFormat("--explain=%s cannot be written", options_.explain_path));
+  }
+  has_explained_ = true;
+  const std::string text = is_dot ? PlanAsDot(compiled) : job.explanation;
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) != 0 || !is_written) {
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "--explain=%s: not all of %d bytes could be written", options_.explain_path, text.size()));
+  }
+  return absl::OkStatus();
+}
+
+void Session::Impl::Remember(const LogicalGraph& graph) {
+  for (const Op& op : graph.ops()) {
+    if (op.type != "variable" || variables_.contains(op.name)) continue;
+    variables_[op.name] = {graph.type(op.outputs[0]), {*op.placement, op.output_sbp[0]}, op.attrs};
+  }
+}
+
+absl::Status Session::Impl::CheckFeeds(const LoadedJob& job, const RunOptions& options) const {
+  for (const auto& [name, array] : options.feeds) {
+    const auto found = std::find_if(job.inputs.begin(), job.inputs.end(),
+                                    [&name = name](const Fed& fed) { return fed.name == name; });
+    if (found == job.inputs.end()) {
+      std::vector<std::string> names;
+      for (const Fed& fed : job.inputs) names.push_back(fed.name);
+      return absl::InvalidArgumentError(
+          absl::StrFormat("job '%s' has no input '%s'; its inputs are: %s", job.name, name,
+                          names.empty() ? "none" : absl::StrJoin(names, ", ")));
+    }
+    const TensorType given{array.dtype(), array.shape()};
+    if (given != found->type) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "input '%s' of job '%s' is %s (%s) and was fed %s; feed that shape or compile another "
+          "job",
+          name, job.name, found->type.ToString(), found->location, given.ToString()));
+    }
+  }
+  for (const Fed& fed : job.inputs) {
+    const bool is_given = std::any_of(options.feeds.begin(), options.feeds.end(),
+                                      [&](const auto& feed) { return feed.first == fed.name; });
+    if (!fed.is_fed && !is_given) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "input '%s' of job '%s', %s, was not fed; give it in Run({.feeds = {{\"%s\", array}}}) "
+          "(%s)",
+          fed.name, job.name, fed.type.ToString(), fed.name, fed.location));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunResult> Session::Impl::Run(uint16_t id, const RunOptions& options) {
+  LoadedJob& job = *jobs_.at(id);
+  if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is run");
+  if (options.steps < 1) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "Run of job '%s': steps is %d; at least 1 was expected", job.name, options.steps));
+  }
+  RETURN_IF_ERROR(CheckFeeds(job, options));
+  HostIo& host = nodes_[0]->Host(id);
+  for (const auto& [name, array] : options.feeds) host.Feed(name, array);
+  for (Fed& fed : job.inputs) fed.is_fed = true;
+  RunResult result;
+  for (const std::string& name : job.fetches) result.values_[name];
+  // Called on a stream thread, one value at a time; the host thread looks after the run is done.
+  host.SetFetchHandler([&](std::string_view name, int64_t step, Array value) {
+    if (const std::optional<double> scalar = ScalarOf(value)) {
+      reporter_->OnScalar(job.name, name, step, *scalar);
+    }
+    result.values_.find(name)->second.push_back(std::move(value));
+  });
+  reporter_->BeginRun(job.name, options.steps);
+  const absl::Status status = coordinator_->Run({id, job.step, options.steps});
+  reporter_->EndRun();
+  host.SetFetchHandler(nullptr);
+  RETURN_IF_ERROR(status);
+  job.step += options.steps;
+  return result;
+}
+
+absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
+                                                 const std::function<void(Job&)>& record,
+                                                 const RunOptions& options) {
+  ASSIGN_OR_RETURN(LoadedJob * loaded, Compile(name, record, /*is_visible=*/false));
+  const uint16_t id = loaded->id;
+  absl::StatusOr<RunResult> result = Run(id, options);
+  if (coordinator_ != nullptr) coordinator_->Unload(id);
+  jobs_.erase(id);
+  return result;
+}
+
+// ---- CompiledJob --------------------------------------------------------------------------------
+
+absl::StatusOr<RunResult> CompiledJob::Run(const RunOptions& options) {
+  return session_->impl_->Run(job_, options);
+}
+
+int64_t CompiledJob::step() const { return session_->impl_->job(job_).step; }
+
+void CompiledJob::SetStep(int64_t step) { session_->impl_->job(job_).step = step; }
+
+const std::string& CompiledJob::summary() const { return session_->impl_->job(job_).summary; }
+
+std::string CompiledJob::Explain() const { return session_->impl_->job(job_).explanation; }
+
+const std::vector<size_t>& CompiledJob::slice_bytes() const {
+  return session_->impl_->job(job_).slice_bytes;
+}
+
+// ---- Session ------------------------------------------------------------------------------------
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Session::~Session() = default;
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+OpRegistry& Session::operators() { return impl_->operators(); }
+
+KernelRegistry& Session::kernels() { return impl_->kernels(); }
+
+const Placement& Session::devices() const { return impl_->devices(); }
+
+absl::StatusOr<CompiledJob> Session::Compile(const std::string& name,
+                                             const std::function<void(Job&)>& record) {
+  ASSIGN_OR_RETURN(Impl::LoadedJob * loaded, impl_->Compile(name, record, /*is_visible=*/true));
+  return CompiledJob(this, loaded->id);
+}
+
+std::vector<std::string> Session::variables() const {
+  std::vector<std::string> names;
+  for (const auto& [name, info] : impl_->variables()) names.push_back(name);
+  return names;
+}
+
+}  // namespace braid

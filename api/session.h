@@ -1,0 +1,132 @@
+// A user's process: the cluster, the compiled jobs, the variables.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "api/job.h"
+#include "graph/op_registry.h"
+#include "runtime/array.h"
+#include "runtime/kernels/kernel.h"
+
+namespace braid {
+
+class Session;
+
+// Where what a run says goes.
+enum class Progress : uint8_t {
+  kAuto,  // a bar on a terminal, else as kOff
+  kOn,
+  kOff,
+};
+
+struct SessionOptions {
+  std::vector<int> devices = {1};  // CPU devices of each node; several nodes live in this process
+  int threads_per_device = 1;
+  uint64_t seed = 0;
+  // The whole cluster in the calling thread, in an order and on a clock drawn by this seed.
+  std::optional<uint64_t> simulation_seed = std::nullopt;
+  bool dry_run = false;      // Compile prints what it planned; Run returns CANCELLED
+  std::string explain_path;  // "": none. A name that ends in .dot gets a graph
+  std::string metrics_path;  // "": none. A JSON line per fetched scalar and step
+  Progress progress = Progress::kAuto;
+  int64_t device_memory_bytes = 0;  // 0: this machine's memory shared by its devices
+};
+
+struct RunOptions {
+  int64_t steps = 1;
+  std::vector<std::pair<std::string, Array>> feeds = {};
+};
+
+// What a Run fetched, by the names of Job::Fetch.
+class RunResult {
+ public:
+  // One array per step; CHECK-fails for a name that the job does not fetch.
+  const std::vector<Array>& Values(std::string_view name) const;
+  // Of the last step.
+  const Array& Last(std::string_view name) const;
+  // The mean over steps and elements.
+  double Mean(std::string_view name) const;
+  // One number per step, of scalars.
+  std::vector<double> Scalars(std::string_view name) const;
+
+ private:
+  friend class Session;
+  std::map<std::string, std::vector<Array>, std::less<>> values_;
+};
+
+// A handle; valid as long as its Session.
+class CompiledJob {
+ public:
+  // Runs the job's next steps on the whole cluster. INVALID_ARGUMENT for a feed that is missing,
+  // unknown, or of another shape or dtype; otherwise the first cause of a failure, on any node.
+  absl::StatusOr<RunResult> Run(const RunOptions& options = {});
+
+  // The number of the next Run's first step: what dropout, schedules and readers count by.
+  int64_t step() const;
+  void SetStep(int64_t step);
+
+  // Ops, devices, memory per device, bytes per link and step: what --dry_run prints.
+  const std::string& summary() const;
+  // The whole plan: ops, SBP, boxing, alternatives.
+  std::string Explain() const;
+  // Bytes of the plan's slice per node.
+  const std::vector<size_t>& slice_bytes() const;
+
+ private:
+  friend class Session;
+  CompiledJob(Session* session, uint16_t job) : session_(session), job_(job) {}
+  Session* session_;
+  uint16_t job_;
+};
+
+class Session {
+ public:
+  static absl::StatusOr<std::unique_ptr<Session>> Start(SessionOptions options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // A user's own operators and kernels, before the first Compile.
+  OpRegistry& operators();
+  KernelRegistry& kernels();
+  // Every device of the cluster.
+  const Placement& devices() const;
+
+  // Runs `record` once on an empty Job, compiles what it recorded and loads it on all nodes. Errors
+  // name the op, the user's line and both values.
+  absl::StatusOr<CompiledJob> Compile(const std::string& name,
+                                      const std::function<void(Job&)>& record);
+
+  // The whole logical value of a variable, under any layout. NOT_FOUND lists the nearest names.
+  absl::StatusOr<Array> Get(const std::string& variable);
+  // INVALID_ARGUMENT if shape or dtype differ.
+  absl::Status Set(const std::string& variable, const Array& value);
+  // The names of all variables that compiled jobs have.
+  std::vector<std::string> variables() const;
+
+  // Writes all variables and the jobs' steps to directory/step-N, whole or not at all, and names it
+  // in directory/latest. Files are safetensors with an index.
+  absl::Status Save(const std::string& directory);
+  // Reads every variable of the compiled jobs from `directory` (its latest) or directory/step-N,
+  // and resumes the jobs' steps. NOT_FOUND names a variable that is not there; tensors that no job
+  // has are left alone.
+  absl::Status Load(const std::string& directory);
+
+ private:
+  friend class CompiledJob;
+  class Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace braid

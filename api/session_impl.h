@@ -1,0 +1,98 @@
+// The inside of a Session: what its header does not show.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "api/progress.h"
+#include "api/session.h"
+#include "comm/loopback_transport.h"
+#include "compiler/compile.h"
+#include "runtime/base/mutex.h"
+#include "runtime/coordinator.h"
+#include "runtime/data/dataset.h"
+#include "runtime/node.h"
+
+namespace braid {
+
+class Session::Impl {
+ public:
+  explicit Impl(SessionOptions options);
+  ~Impl();
+
+  // Makes the nodes and joins them.
+  absl::Status Start();
+
+  struct Fed {
+    std::string name;
+    TensorType type;
+    std::string location;
+    bool is_fed = false;  // by a Run; it keeps its array
+  };
+  struct LoadedJob {
+    uint16_t id = 0;
+    std::string name;
+    std::string summary;
+    std::string explanation;
+    std::vector<size_t> slice_bytes;
+    std::vector<Fed> inputs;
+    std::vector<std::string> fetches;
+    int64_t step = 0;  // of the next Run
+  };
+
+  // Records, compiles and loads. `is_visible`: a user's job, which --explain and --dry_run show.
+  absl::StatusOr<LoadedJob*> Compile(const std::string& name,
+                                     const std::function<void(Job&)>& record, bool is_visible);
+  absl::StatusOr<RunResult> Run(uint16_t job, const RunOptions& options);
+  // Records, runs one step and unloads.
+  absl::StatusOr<RunResult> RunOnce(const std::string& name,
+                                    const std::function<void(Job&)>& record,
+                                    const RunOptions& options);
+
+  struct VariableInfo {
+    TensorType type;
+    compiler::VariableLayout layout;
+    Attrs attrs;
+  };
+  absl::StatusOr<const VariableInfo*> FindVariable(const std::string& name) const;
+  // The variable in another job.
+  Tensor Refer(Job& job, const std::string& name, const VariableInfo& info) const;
+
+  LoadedJob& job(uint16_t id) { return *jobs_.at(id); }
+  const SessionOptions& options() const { return options_; }
+  OpRegistry& operators() { return operators_; }
+  KernelRegistry& kernels() { return kernels_; }
+  const Placement& devices() const { return devices_; }
+  const std::map<std::string, VariableInfo>& variables() const { return variables_; }
+  std::map<uint16_t, std::unique_ptr<LoadedJob>>& jobs() { return jobs_; }
+
+ private:
+  absl::Status WriteExplanation(const compiler::Compiled& compiled, const LoadedJob& job);
+  absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
+  void Remember(const LogicalGraph& graph);
+  int64_t DeviceMemory() const;
+
+  const SessionOptions options_;
+  OpRegistry operators_;
+  KernelRegistry kernels_;
+  Placement devices_;
+  DatasetCache datasets_;
+  std::unique_ptr<Environment> environment_;
+  LoopbackNetwork loopback_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<RunReporter> reporter_;
+  std::map<uint16_t, std::unique_ptr<LoadedJob>> jobs_;
+  std::map<std::string, VariableInfo> variables_;
+  uint16_t next_job_ = 1;
+  uint32_t next_collective_ = 0;
+  bool has_explained_ = false;
+};
+
+}  // namespace braid

@@ -1,0 +1,90 @@
+// Group operations over the members of several nodes: what a member's end is told and promises. The
+// ends are made by a CollectiveHub (collective_hub.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace braid {
+
+enum class CollectiveKind : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kBroadcast,
+};
+
+enum class CollectiveAlgorithm : uint8_t {
+  kDirect,  // all members in one process: they read each other's memory
+  kRing,    // any layout: chunks from neighbour to neighbour (all_to_all: between all pairs)
+};
+
+std::string_view CollectiveKindName(CollectiveKind kind);
+std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm);
+
+// dst = dst op src, for n elements. The caller binds type and operation.
+using ReduceFn = void (*)(void* dst, const void* src, int64_t n);
+
+struct Member {
+  uint16_t node = 0;
+  uint32_t device = 0;  // which of the node's; only told apart, never used
+
+  bool operator==(const Member&) const = default;
+};
+
+// The same on all members but for `my_rank` (and the address of `reduce`).
+struct CollectiveSpec {
+  uint32_t id = 0;  // unique in the cluster, for ever
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::vector<Member> members;  // in rank order
+  int my_rank = 0;
+  int64_t element_size = 0;  // bytes
+  // Elements a block; zero and unequal ones are fine.
+  //   all_reduce, broadcast: any partition of the whole; only its sum counts.
+  //   all_gather: counts[r] is r's input; the output is all blocks in rank order.
+  //   reduce_scatter: the input is all blocks in rank order; counts[r] is r's output.
+  //   all_to_all: counts[src * p + dst]; input blocks in order of dst, output in order of src.
+  std::vector<int64_t> counts;
+  ReduceFn reduce = nullptr;         // all_reduce and reduce_scatter
+  int root = 0;                      // broadcast
+  int64_t chunk_bytes = 256 * 1024;  // the unit that is pipelined (ring)
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
+};
+
+// OK if the spec can be carried out, else what is wrong with it.
+absl::Status CheckCollective(const CollectiveSpec& spec);
+
+// Memory that a member's end allocates for itself (landing slots and staging), in bytes.
+int64_t CollectiveMemoryBytes(const CollectiveSpec& spec);
+
+// One member's end. It belongs to the reactor it was created with: Start comes from that thread,
+// the arithmetic happens there, `done` is called there, and it is destroyed there, with no Start
+// under way.
+//
+// Results are the same bits on every run and for every order of events: the ring adds block b in
+// the order of ranks b+1, b+2, ..., b; direct adds in rank order. All members get the same bits.
+class Collective {
+ public:
+  using DoneCallback = std::function<void(absl::Status)>;
+
+  virtual ~Collective() = default;
+
+  // Takes part in the operation's occurrence `piece`: every member starts the same pieces in the
+  // same order, one after the other's done. `done` is called exactly once, maybe inside this call:
+  // from then on nobody reads `input` or touches `output`. Output may equal input for all_reduce
+  // and broadcast, or contain it at its own block's place for all_gather; for reduce_scatter the
+  // output may be the own block of the input. Broadcast reads only the root's input; elsewhere it
+  // may be null.
+  virtual void Start(int64_t piece, const void* input, void* output, DoneCallback done) = 0;
+
+  // Ends the collective on this node: Starts under way here and later ones get `reason`. The first
+  // reason counts. Any thread.
+  virtual void Abort(absl::Status reason) = 0;
+};
+
+}  // namespace braid

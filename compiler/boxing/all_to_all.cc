@@ -1,0 +1,35 @@
+#include "compiler/boxing/collective_rules.h"
+#include "compiler/boxing/rules.h"
+
+namespace braid::compiler {
+namespace {
+
+bool Matches(const BoxingEdge& edge) {
+  std::optional<CollectiveView> view = ViewAsCollective(edge);
+  return view && view->from.is_split() && view->to.is_split();
+}
+
+// A rank sends all of its box but what it keeps, straight to whom it is for.
+BoxingCost Cost(const BoxingEdge& edge) {
+  CollectiveView view = *ViewAsCollective(edge);
+  view.messages = static_cast<int>(view.members) - 1;
+  return SumTraffic(view, AllRanksAlike(view), [&view](int rank) {
+    const Region source = RegionOf(view.source, view.placement, rank);
+    const Region destination = RegionOf(view.destination, view.placement, rank);
+    const int64_t kept = Intersect(source, destination).size.num_elements() *
+                         static_cast<int64_t>(SizeOf(view.source.type.dtype));
+    return RankTraffic{SourceBytes(view, rank) - kept, DestinationBytes(view, rank) - kept};
+  });
+}
+
+GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
+                      PhysicalGraph& graph) {
+  return BuildCollective(CollectiveKind::kAllToAll, "all_to_all", *ViewAsCollective(edge), source,
+                         graph);
+}
+
+}  // namespace
+
+BoxingRule AllToAllRule() { return {"all_to_all", Matches, Cost, Build}; }
+
+}  // namespace braid::compiler

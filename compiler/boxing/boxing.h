@@ -1,0 +1,85 @@
+// Boxing: how a tensor gets from one (placement, layout) to another. There is one boxing, used by
+// every view. A rule is one file and one line in rules.cc; the cheapest chain of rules wins.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/physical_graph.h"
+
+namespace braid::compiler {
+
+struct BoxingEdge {
+  TensorType type;  // logical; bytes are those of one act (time-split: of one micro-batch)
+  Sbp time = sbp::B;
+  int time_parts = 1;
+  Placement source, destination;
+  NdSbp source_sbp, destination_sbp;
+};
+
+struct BoxingCost {
+  int64_t total_bytes = 0;    // moved between devices, all devices together (the table of sbp.md)
+  int64_t busiest_bytes = 0;  // sent or received by the busiest device
+  int messages = 0;           // of the busiest device, one after another
+  // An estimate from a link's speed and latency; the shortest route is the one with the least.
+  double seconds() const { return 2e-6 * messages + static_cast<double>(busiest_bytes) / 10e9; }
+  BoxingCost operator+(const BoxingCost& other) const {
+    return {total_bytes + other.total_bytes, busiest_bytes + other.busiest_bytes,
+            messages + other.messages};
+  }
+};
+
+// One step of a route.
+struct BoxingStep {
+  std::string_view rule;
+  BoxingEdge edge;
+  BoxingCost cost;
+};
+
+struct BoxingRule {
+  std::string_view name;
+  bool (*matches)(const BoxingEdge& edge);
+  BoxingCost (*cost)(const BoxingEdge& edge);  // matches(edge) only
+  struct Source {
+    GroupRegisterId reg;
+    int part;
+    int rate;               // acts per step
+    std::string_view name;  // of the tensor
+    SourceLocation location;
+  };
+  // Appends groups that turn part `source.part` of register `source.reg` into the destination
+  // layout, and returns the register (with one part) that holds it; `source.reg` itself if the
+  // bytes are right as they stand.
+  GroupRegisterId (*build)(const BoxingEdge& edge, const Source& source, PhysicalGraph& graph);
+};
+
+// The list, in order of preference among equal costs. slice_exchange is last and matches all.
+std::span<const BoxingRule> BoxingRules();
+
+// Finds the cheapest route: the shortest path over intermediate layouts on both placements, by the
+// rules' costs. Deterministic. Answers are kept, so that it can be asked for every candidate of
+// every op.
+class BoxingPlanner {
+ public:
+  // Empty if the source's bytes are the destination's as they stand. The reference is good as long
+  // as the planner. Neither layout may mix P, P(max) and P(min).
+  const std::vector<BoxingStep>& Route(const BoxingEdge& edge);
+  BoxingCost Cost(const BoxingEdge& edge);
+
+ private:
+  int PlacementId(const Placement& placement);
+
+  std::vector<Placement> placements_;  // a key names a placement by its index
+  std::map<std::string, std::vector<BoxingStep>> routes_;
+};
+
+// Appends the route's groups; returns the register and part that hold the destination layout.
+std::pair<GroupRegisterId, int> BuildRoute(std::span<const BoxingStep> route,
+                                           const BoxingRule::Source& source, PhysicalGraph& graph);
+
+}  // namespace braid::compiler

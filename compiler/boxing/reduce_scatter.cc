@@ -1,0 +1,31 @@
+#include "compiler/boxing/collective_rules.h"
+#include "compiler/boxing/rules.h"
+
+namespace braid::compiler {
+namespace {
+
+bool Matches(const BoxingEdge& edge) {
+  std::optional<CollectiveView> view = ViewAsCollective(edge);
+  return view && view->from.is_partial() && view->to.is_split();
+}
+
+// A ring: a rank sends every block but its own, summed up so far.
+BoxingCost Cost(const BoxingEdge& edge) {
+  const CollectiveView view = *ViewAsCollective(edge);
+  return SumTraffic(view, AllRanksAlike(view), [&view](int rank) {
+    const int64_t sent = SourceBytes(view, rank) - DestinationBytes(view, rank);
+    return RankTraffic{sent, sent};
+  });
+}
+
+GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
+                      PhysicalGraph& graph) {
+  return BuildCollective(CollectiveKind::kReduceScatter, "reduce_scatter", *ViewAsCollective(edge),
+                         source, graph);
+}
+
+}  // namespace
+
+BoxingRule ReduceScatterRule() { return {"reduce_scatter", Matches, Cost, Build}; }
+
+}  // namespace braid::compiler

@@ -1,0 +1,46 @@
+#include "absl/strings/str_cat.h"
+#include "compiler/boxing/edge.h"
+#include "compiler/boxing/rules.h"
+#include "compiler/exchange_moves.h"
+
+namespace braid::compiler {
+namespace {
+
+TaskGroup ExchangeOf(const BoxingEdge& edge) {
+  TaskGroup group;
+  group.kind = GroupKind::kExchange;
+  group.stream = StreamKind::kTransfer;
+  group.placement = edge.destination;
+  group.source = SourceLayout(edge);
+  group.destination = DestinationLayout(edge);
+  for (int dim = 0; dim < edge.source_sbp.rank(); ++dim) {
+    if (edge.source.hierarchy()[dim] == 1 || !edge.source_sbp[dim].is_partial()) continue;
+    group.reduction = edge.source_sbp[dim].kind;
+  }
+  return group;
+}
+
+bool Matches(const BoxingEdge&) { return true; }
+
+BoxingCost Cost(const BoxingEdge& edge) {
+  const ExchangeTraffic traffic = TrafficOf(ExchangeOf(edge), edge.source);
+  return {traffic.total_bytes, traffic.busiest_bytes, traffic.messages};
+}
+
+GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
+                      PhysicalGraph& graph) {
+  TaskGroup group = ExchangeOf(edge);
+  group.name = absl::StrCat(std::string(source.name), ".slice_exchange");
+  group.part = source.part;
+  // The register may see the same devices under another hierarchy than the edge does (a merged
+  // collective made it): its own layout, on its own placement, names the same boxes and addends.
+  group.source = graph.reg(source.reg).parts[source.part].layout;
+  TensorLayout layout = group.destination;
+  return AddBoxingGroup(std::move(group), edge.destination, std::move(layout), source, graph);
+}
+
+}  // namespace
+
+BoxingRule SliceExchangeRule() { return {"slice_exchange", Matches, Cost, Build}; }
+
+}  // namespace braid::compiler

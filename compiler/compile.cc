@@ -1,0 +1,66 @@
+#include "compiler/compile.h"
+
+#include <utility>
+
+#include "compiler/logical/autograd.h"
+#include "compiler/logical/dropout.h"
+#include "compiler/logical/infer_sbp.h"
+#include "compiler/logical/micro_batch.h"
+#include "compiler/logical/optimizer.h"
+#include "compiler/logical/prune.h"
+#include "compiler/lower.h"
+#include "compiler/physical/assign_slots.h"
+#include "compiler/physical/assign_streams.h"
+#include "compiler/physical/bucket_collectives.h"
+#include "compiler/physical/chains.h"
+#include "compiler/physical/check_memory.h"
+#include "compiler/physical/plan_memory.h"
+#include "compiler/verify.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+
+absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& options) {
+  RETURN_IF_ERROR(graph.status());
+  BoxingPlanner planner;
+  std::vector<std::string> explanations;
+
+  // On whole tensors: what is computed.
+  graph = DisableDropout(std::move(graph));
+  ASSIGN_OR_RETURN(graph, Autograd(std::move(graph)));
+  ASSIGN_OR_RETURN(graph, Optimizer(std::move(graph)));
+  graph = Prune(std::move(graph));
+  // Where, and how often: placements first, since a layout needs its devices' number; micro-batches
+  // next, since they cut the shapes that are then laid out.
+  ASSIGN_OR_RETURN(graph, InferPlacement(std::move(graph), options.all_devices, options.master,
+                                         options.fixed));
+  ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
+  InferSbpOptions sbp_options;
+  sbp_options.fixed = options.fixed;
+  if (options.explain) sbp_options.explanations = &explanations;
+  ASSIGN_OR_RETURN(graph, InferSbp(std::move(graph), planner, sbp_options));
+
+  // One TaskGroup per op, boxing in between; then fewer, larger ones.
+  ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
+  physical.job = options.job;
+  physical.num_nodes = options.num_nodes;
+  RETURN_IF_ERROR(VerifyInvariants(physical));
+  physical = AssignStreams(std::move(physical));
+  ASSIGN_OR_RETURN(physical, BucketCollectives(std::move(physical)));
+  RETURN_IF_ERROR(VerifyInvariants(physical));
+  ASSIGN_OR_RETURN(physical, FormChains(std::move(physical)));
+  RETURN_IF_ERROR(VerifyInvariants(physical));
+  // Slots before memory: they multiply it. Verification last: memory planning adds edges.
+  ASSIGN_OR_RETURN(physical, AssignSlots(std::move(physical)));
+  ASSIGN_OR_RETURN(physical, PlanMemory(std::move(physical), graph.registry()));
+  if (options.device_memory_bytes > 0) {
+    RETURN_IF_ERROR(CheckMemory(physical, options.device_memory_bytes));
+  }
+  RETURN_IF_ERROR(Verify(physical, graph.registry()));
+
+  StepEstimate estimate = EstimateStep(graph, planner);
+  return Compiled{std::move(graph), std::move(physical), std::move(estimate),
+                  std::move(explanations)};
+}
+
+}  // namespace braid::compiler

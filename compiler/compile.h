@@ -1,0 +1,38 @@
+// LogicalGraph -> PhysicalGraph: the passes in order. This file is the compiler's table of contents;
+// each pass is a pure function in a file of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/cost.h"
+#include "compiler/logical/infer_placement.h"
+#include "compiler/physical_graph.h"
+#include "graph/logical_graph.h"
+
+namespace braid::compiler {
+
+struct CompileOptions {
+  std::string job;
+  Placement all_devices;            // where ops go that the user did not place
+  Placement master;                 // one device: feeds come from there, fetches go there
+  int num_nodes = 1;
+  VariableLayouts fixed;            // by jobs before this one
+  int64_t device_memory_bytes = 0;  // 0: not checked
+  bool explain = false;             // fill Compiled::explanations
+};
+
+struct Compiled {
+  LogicalGraph logical;  // after the last logical pass: placements, rates and layouts chosen
+  PhysicalGraph physical;
+  StepEstimate estimate;
+  std::vector<std::string> explanations;  // what each op could have chosen, and at what cost
+};
+
+// Deterministic: two calls give the same text, and so the same plan bytes. Errors name the op, the
+// user's line and both values.
+absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& options);
+
+}  // namespace braid::compiler

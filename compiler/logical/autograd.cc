@@ -1,0 +1,284 @@
+#include "compiler/logical/autograd.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "graph/functional.h"
+#include "graph/op_registry.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+absl::Status Error(std::string_view message, const SourceLocation& where) {
+  const std::string line = where.ToString();
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::string(message), line.empty() ? "" : absl::StrCat(" (", line, ")")));
+}
+
+std::string Named(const Op& op) { return absl::StrCat(op.type, " '", op.name, "'"); }
+
+bool IsTrainable(const Op& op) {
+  return op.type == "variable" && (!op.attrs.Has("trainable") || op.attrs.Bool("trainable"));
+}
+
+// The ops on which `tensor` depends.
+std::vector<bool> AncestorsOf(const LogicalGraph& graph, TensorId tensor) {
+  std::vector<bool> is_ancestor(graph.ops().size(), false);
+  is_ancestor[graph.tensor(tensor).producer] = true;
+  for (OpId id = graph.tensor(tensor).producer; id >= 0; --id) {
+    if (!is_ancestor[id]) continue;
+    for (TensorId input : graph.op(id).inputs) is_ancestor[graph.tensor(input).producer] = true;
+  }
+  return is_ancestor;
+}
+
+// The backward sweep from one loss.
+class Sweep {
+ public:
+  Sweep(LogicalGraph& graph, const MinimizeRequest& request, const std::set<TensorId>& targets)
+      : graph_(graph),
+        loss_(request.loss),
+        where_(request.location),
+        is_ancestor_(AncestorsOf(graph, request.loss)),
+        needs_(graph.tensors().size(), false) {
+    for (OpId id = 0; id <= graph.tensor(loss_).producer; ++id) {
+      if (!is_ancestor_[id]) continue;
+      const Op& op = graph.op(id);
+      const bool has_needing_input = std::any_of(op.inputs.begin(), op.inputs.end(),
+                                                 [this](TensorId input) { return needs_[input]; });
+      for (TensorId output : op.outputs) {
+        needs_[output] =
+            targets.contains(output) || (has_needing_input && IsFloating(graph.type(output).dtype));
+      }
+    }
+  }
+
+  absl::Status Run() {
+    const OpId last = graph_.tensor(loss_).producer;
+    if (!needs_[loss_]) {
+      return Error(absl::StrCat("the loss, ", Named(graph_.op(last)),
+                                ", does not depend on any variable to train"),
+                   where_);
+    }
+    const DType dtype = graph_.type(loss_).dtype;
+    RETURN_IF_ERROR(AppendFor(last, [&] {
+      gradients_[loss_] = Constant(graph_, 1, {.dtype = dtype});
+      return absl::OkStatus();
+    }));
+    for (OpId id = last; id >= 0; --id) {
+      if (is_ancestor_[id]) RETURN_IF_ERROR(Visit(id));
+    }
+    return absl::OkStatus();
+  }
+
+  // kNone if none flows to it.
+  TensorId GradientOf(TensorId tensor) const {
+    const auto found = gradients_.find(tensor);
+    return found == gradients_.end() ? kNone : found->second.id();
+  }
+
+ private:
+  absl::Status Visit(OpId id) {
+    const Op op = graph_.op(id);
+    GradientContext context = {.graph = graph_, .op = op};
+    bool has_gradient = false;
+    for (TensorId output : op.outputs) {
+      const auto found = gradients_.find(output);
+      context.outputs.emplace_back(&graph_, output);
+      context.output_gradients.push_back(found == gradients_.end() ? Tensor() : found->second);
+      has_gradient = has_gradient || found != gradients_.end();
+    }
+    const bool has_needing_input = std::any_of(op.inputs.begin(), op.inputs.end(),
+                                               [this](TensorId input) { return needs_[input]; });
+    if (!has_gradient || !has_needing_input) return absl::OkStatus();
+    for (TensorId input : op.inputs) context.inputs.emplace_back(&graph_, input);
+
+    const OpDef& def = *graph_.registry().Find(op.type);
+    if (!def.has_gradient()) {
+      return Error(absl::StrCat(Named(op),
+                                " has no gradient, but lies between the loss and what "
+                                "is to be trained; StopGradient before it would end the path"),
+                   op.location);
+    }
+    return AppendFor(id, [&] { return Accumulate(op, def.BuildGradient(context)); });
+  }
+
+  absl::Status Accumulate(const Op& op, const std::vector<Tensor>& gradients) {
+    RETURN_IF_ERROR(graph_.status());
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const TensorId input = op.inputs[i];
+      if (!needs_[input] || !gradients[i].valid()) continue;
+      if (gradients[i].type() != graph_.type(input)) {
+        return Error(absl::StrCat(Named(op), ": input ", i, " is ", graph_.type(input).ToString(),
+                                  ", its gradient is ", gradients[i].type().ToString()),
+                     op.location);
+      }
+      const auto [found, is_first] = gradients_.emplace(input, gradients[i]);
+      if (!is_first) found->second = Add(found->second, gradients[i]);
+    }
+    return graph_.status();
+  }
+
+  // Runs `append`; what it appends belongs to the forward op.
+  template <typename Append>
+  absl::Status AppendFor(OpId forward, Append append) {
+    const Op op = graph_.op(forward);
+    const size_t first = graph_.ops().size();
+    graph_.PushScope(absl::StrCat(op.name, ".grad"));
+    graph_.PushPlacement(op.placement);
+    graph_.set_current_forward(forward);
+    const absl::Status status = append();
+    graph_.set_current_forward(kNone);
+    graph_.PopPlacement();
+    graph_.PopScope();
+    for (size_t id = first; id < graph_.ops().size(); ++id) {
+      graph_.mutable_op(static_cast<OpId>(id)).location = op.location;
+    }
+    return status;
+  }
+
+  LogicalGraph& graph_;
+  TensorId loss_;
+  SourceLocation where_;
+  std::vector<bool> is_ancestor_;  // by op: the loss depends on it
+  std::vector<bool> needs_;        // by tensor: it depends on a target, through floating tensors
+  std::map<TensorId, Tensor> gradients_;
+};
+
+absl::Status CheckLoss(const LogicalGraph& graph, const MinimizeRequest& request) {
+  const TensorType& type = graph.type(request.loss);
+  if (IsFloating(type.dtype) && type.shape.rank() == 0) return absl::OkStatus();
+  return Error(absl::StrCat("the loss, ", Named(graph.producer(request.loss)), ", is ",
+                            type.ToString(), "; it must be a floating scalar, as Mean makes one"),
+               request.location);
+}
+
+// Fills in the variables of requests that list none.
+absl::Status ListVariables(LogicalGraph& graph) {
+  std::set<OpId> trained;
+  for (MinimizeRequest& request : graph.minimize()) {
+    RETURN_IF_ERROR(CheckLoss(graph, request));
+    if (request.variables.empty()) {
+      const std::vector<bool> is_ancestor = AncestorsOf(graph, request.loss);
+      for (const Op& op : graph.ops()) {
+        if (is_ancestor[op.id] && IsTrainable(op) && IsFloating(graph.type(op.outputs[0]).dtype)) {
+          request.variables.push_back(op.id);
+        }
+      }
+    }
+    for (OpId id : request.variables) {
+      const Op& op = graph.op(id);
+      if (op.type != "variable" || !IsFloating(graph.type(op.outputs[0]).dtype)) {
+        return Error(absl::StrCat(Named(op), " is no floating variable, so it cannot be trained"),
+                     request.location);
+      }
+      if (!trained.insert(id).second) {
+        return Error(absl::StrCat(Named(op),
+                                  " is trained by two Minimize calls; list the "
+                                  "variables of each"),
+                     request.location);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Tensors whose gradient somebody asked for, with the line where.
+std::map<TensorId, SourceLocation> WantedTensors(const LogicalGraph& graph) {
+  std::map<TensorId, SourceLocation> wanted;
+  for (const auto& [of, gradient] : graph.gradients()) {
+    if (gradient == kNone) wanted.emplace(of, graph.producer(of).location);
+  }
+  for (const Op& op : graph.ops()) {
+    if (op.type == "gradient_of") wanted.emplace(op.inputs[0], op.location);
+  }
+  return wanted;
+}
+
+void ReplaceGradientOfOps(LogicalGraph& graph) {
+  std::map<TensorId, TensorId> replacements;
+  std::vector<bool> keep(graph.ops().size(), true);
+  for (const Op& op : graph.ops()) {
+    if (op.type != "gradient_of") continue;
+    replacements[op.outputs[0]] = graph.gradients().at(op.inputs[0]);
+    keep[op.id] = false;
+  }
+  if (replacements.empty()) return;
+  const auto replace = [&replacements](TensorId& tensor) {
+    const auto found = replacements.find(tensor);
+    if (found != replacements.end()) tensor = found->second;
+  };
+  for (Op& op : graph.mutable_ops()) {
+    for (TensorId& input : op.inputs) replace(input);
+  }
+  for (MinimizeRequest& request : graph.minimize()) replace(request.learning_rate);
+  graph.Prune(keep);
+  graph.SortTopologically();
+}
+
+}  // namespace
+
+absl::StatusOr<LogicalGraph> Autograd(LogicalGraph graph) {
+  RETURN_IF_ERROR(graph.status());
+  graph.SortTopologically();  // ids are an order from here on
+  RETURN_IF_ERROR(ListVariables(graph));
+  const std::map<TensorId, SourceLocation> wanted = WantedTensors(graph);
+  std::set<TensorId> trained;
+  for (const MinimizeRequest& request : graph.minimize()) {
+    for (OpId variable : request.variables) trained.insert(graph.op(variable).outputs[0]);
+  }
+
+  for (size_t i = 0; i < graph.minimize().size(); ++i) {
+    const MinimizeRequest request = graph.minimize()[i];
+    std::set<TensorId> targets;
+    for (OpId variable : request.variables) targets.insert(graph.op(variable).outputs[0]);
+    const std::vector<OpId> variables = request.variables;
+    // Variables of another request are that one's.
+    for (const auto& [tensor, where] : wanted) {
+      const auto known = graph.gradients().find(tensor);
+      const bool is_open = known == graph.gradients().end() || known->second == kNone;
+      if (is_open && !trained.contains(tensor)) targets.insert(tensor);
+    }
+    Sweep sweep(graph, request, targets);
+    RETURN_IF_ERROR(sweep.Run());
+    for (TensorId target : targets) {
+      const TensorId gradient = sweep.GradientOf(target);
+      if (gradient != kNone) graph.gradients()[target] = gradient;
+    }
+    // What StopGradient cuts off keeps its value.
+    std::vector<OpId> reached;
+    for (OpId variable : variables) {
+      if (sweep.GradientOf(graph.op(variable).outputs[0]) != kNone) reached.push_back(variable);
+    }
+    if (reached.empty()) {
+      return Error(absl::StrCat("the loss, ", Named(graph.producer(request.loss)),
+                                ", does not depend on any variable to train"),
+                   request.location);
+    }
+    graph.minimize()[i].variables = std::move(reached);
+  }
+
+  for (const auto& [tensor, where] : wanted) {
+    const auto known = graph.gradients().find(tensor);
+    if (known == graph.gradients().end() || known->second == kNone) {
+      return Error(
+          absl::StrCat(
+              "the gradient of ", Named(graph.producer(tensor)), " is asked for, but ",
+              graph.minimize().empty() ? "the job calls no Minimize" : "no loss depends on it"),
+          where);
+    }
+  }
+  ReplaceGradientOfOps(graph);
+  return graph;
+}
+
+}  // namespace braid::compiler

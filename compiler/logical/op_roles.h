@@ -1,0 +1,25 @@
+// The few operators whose place in a step, not whose arithmetic, the passes must know.
+#pragma once
+
+#include "graph/logical_graph.h"
+#include "graph/op_registry.h"
+
+namespace braid::compiler {
+
+inline bool IsVariable(const Op& op) { return op.type == "variable"; }
+// A value that the host feeds; it enters the cluster at the master.
+inline bool IsInput(const Op& op) { return op.type == "input"; }
+// A value that goes to the host, at the master.
+inline bool IsFetch(const Op& op) { return op.type == "fetch"; }
+// One batch of records a step.
+inline bool IsReader(const Op& op) { return op.type == "read"; }
+
+inline const OpDef& DefOf(const LogicalGraph& graph, const Op& op) {
+  return *graph.registry().Find(op.type);  // Append and Parse accept known operators only
+}
+// Writes variables; input mutates()[0] leads, the others (optimizer states) follow its layout.
+inline bool IsUpdate(const LogicalGraph& graph, const Op& op) {
+  return !DefOf(graph, op).mutates().empty();
+}
+
+}  // namespace braid::compiler

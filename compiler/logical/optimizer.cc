@@ -1,0 +1,140 @@
+#include "compiler/logical/optimizer.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "graph/functional.h"
+#include "graph/op_registry.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+struct Trained {
+  OpId variable;
+  Tensor value, gradient;
+};
+
+// Runs `append` at the variable's placement, with names under the variable's.
+template <typename Append>
+auto AtVariable(LogicalGraph& graph, OpId variable, Append append) {
+  graph.PushPlacement(graph.op(variable).placement);
+  graph.PushScope(graph.op(variable).name);
+  auto result = append();
+  graph.PopScope();
+  graph.PopPlacement();
+  return result;
+}
+
+// Pascanu et al., "On the difficulty of training recurrent neural networks", 2013; constants as in
+// torch.nn.utils.clip_grad_norm_.
+void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& where,
+                    std::vector<Trained>& all) {
+  const bool is_wide = std::any_of(all.begin(), all.end(), [](const Trained& trained) {
+    return trained.gradient.dtype() == DType::kF64;
+  });
+  const DType dtype = is_wide ? DType::kF64 : DType::kF32;
+  std::vector<Tensor> squares;
+  for (const Trained& trained : all) {
+    squares.push_back(AtVariable(graph, trained.variable, [&] {
+      return ReduceSum(Square(Cast(trained.gradient, dtype, where), where), {}, where);
+    }));
+  }
+  graph.PushScope("clip");
+  Tensor total = squares[0];
+  for (size_t i = 1; i < squares.size(); ++i) total = Add(total, squares[i], where);
+  const Tensor ratio =
+      Scale(Reciprocal(Shift(Sqrt(total, where), 1e-6, where), where), limit, where);
+  const Tensor factor = Minimum(ratio, Constant(graph, 1, {.dtype = dtype}, where), where);
+  graph.PopScope();
+  for (Trained& trained : all) {
+    trained.gradient = AtVariable(graph, trained.variable, [&] {
+      return Mul(trained.gradient, Cast(factor, trained.gradient.dtype(), where), where);
+    });
+  }
+}
+
+Tensor LearningRate(LogicalGraph& graph, const MinimizeRequest& request) {
+  if (request.learning_rate == kNone) {
+    graph.PushScope("learning_rate");
+    const Tensor constant =
+        Constant(graph, request.attrs.Double("learning_rate"), {}, request.location);
+    graph.PopScope();
+    return constant;
+  }
+  const Tensor rate(&graph, request.learning_rate);
+  const bool is_wide = rate.dtype() == DType::kF32 || rate.dtype() == DType::kF64;
+  return is_wide ? rate : Cast(rate, DType::kF32, request.location);
+}
+
+void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Trained& trained,
+                  const std::vector<Tensor>& scalars) {
+  const OpDef& def = *graph.registry().Find(request.optimizer);
+  const TensorType type = trained.value.type();
+  const std::vector<std::optional<NdSbp>> hints = graph.op(trained.variable).hints;
+  std::vector<Tensor> inputs = {trained.value, trained.gradient};
+  for (const std::string& state : def.update_states()) {
+    inputs.push_back(Variable(graph,
+                              {.name = state,
+                               .dtype = type.dtype,
+                               .shape = type.shape,
+                               .trainable = false,
+                               .sbp = hints.empty() ? std::nullopt : hints[0]},
+                              request.location));
+  }
+  inputs.insert(inputs.end(), scalars.begin(), scalars.end());
+  Attrs attrs;
+  for (const auto& [name, value] : request.attrs.values()) {
+    if (name != "learning_rate") attrs.Set(name, value);
+  }
+  graph.Append(def.name(), inputs,
+               {.name = def.name(), .attrs = std::move(attrs), .location = request.location});
+}
+
+absl::Status AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) {
+  const OpDef* def = graph.registry().Find(request.optimizer);
+  if (def == nullptr || !def->is_update()) {
+    return absl::InvalidArgumentError(absl::StrCat("optimizer '", request.optimizer,
+                                                   "' is not an update operator (",
+                                                   request.location.ToString(), ")"));
+  }
+  std::vector<Trained> all;
+  for (OpId variable : request.variables) {
+    const TensorId value = graph.op(variable).outputs[0];
+    const auto gradient = graph.gradients().find(value);
+    CHECK(gradient != graph.gradients().end() && gradient->second != kNone)
+        << graph.op(variable).name << " has no gradient: Autograd runs first";
+    all.push_back({variable, Tensor(&graph, value), Tensor(&graph, gradient->second)});
+  }
+  CHECK(!all.empty()) << "a Minimize request without variables: Autograd runs first";
+  if (request.clip_global_norm > 0) {
+    ClipGlobalNorm(graph, request.clip_global_norm, request.location, all);
+  }
+  std::vector<Tensor> scalars = {LearningRate(graph, request)};
+  if (def->update_takes_step()) scalars.push_back(Step(graph, request.location));
+  for (const Trained& trained : all) {
+    AtVariable(graph, trained.variable, [&] {
+      AppendUpdate(graph, request, trained, scalars);
+      return 0;
+    });
+  }
+  return graph.status();
+}
+
+}  // namespace
+
+absl::StatusOr<LogicalGraph> Optimizer(LogicalGraph graph) {
+  RETURN_IF_ERROR(graph.status());
+  for (size_t i = 0; i < graph.minimize().size(); ++i) {
+    const MinimizeRequest request = graph.minimize()[i];
+    RETURN_IF_ERROR(AppendUpdates(graph, request));
+  }
+  return graph;
+}
+
+}  // namespace braid::compiler

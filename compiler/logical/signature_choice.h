@@ -1,0 +1,113 @@
+// Picks the cheapest legal n-d signature of one op, given where its inputs are. infer_sbp asks it
+// for op after op; equal questions are answered from memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/boxing/boxing.h"
+#include "compiler/cost.h"
+#include "compiler/logical/placement_table.h"
+#include "graph/logical_graph.h"
+#include "graph/op_def.h"
+
+namespace braid::compiler {
+
+// One NdSbp per operand.
+struct NdSignature {
+  std::vector<NdSbp> inputs, outputs;
+  std::string ToString() const;  // "([S(0), S(0)], [B, B])->([S(0), S(0)])"
+};
+
+// An input as it stands.
+struct InputState {
+  TensorType type;
+  TensorTime time;
+  int placement = kNone;           // id in the chooser's placements
+  std::optional<NdSbp> sbp;        // none: a source that will take any split or B
+  std::vector<NdSbp> ready;        // layouts on the op's placement that cost nothing more
+  std::optional<NdSbp> required;   // hard
+  std::optional<NdSbp> preferred;  // what the forward op uses; kept if a signature can
+};
+
+struct OutputState {
+  std::optional<NdSbp> hint;    // hard
+  std::optional<NdSbp> wanted;  // on the op's placement: getting there is part of the cost
+};
+
+struct ChoiceRequest {
+  const Op* op;
+  int placement = kNone;
+  std::vector<InputState> inputs;
+  std::vector<OutputState> outputs;
+};
+
+class SignatureChooser {
+ public:
+  // All are borrowed. `explanations` may be null; else every choice adds its alternatives.
+  SignatureChooser(const LogicalGraph& graph, BoxingPlanner& planner, const CostModel& model,
+                   std::vector<std::string>* explanations);
+
+  PlacementTable& placements() { return placements_; }
+
+  // The candidates are products of legal 1-d signatures, one per dimension of the hierarchy. Hints
+  // and requirements filter each dimension's list, then preferences; a dimension on which all
+  // inputs are whole stays whole; one of size 1 is B. Among what is left the least (seconds of
+  // transfers + seconds of arithmetic) wins, the earlier on a tie. A signature that makes addends
+  // out of whole or split inputs also pays for adding them up.
+  // INVALID_ARGUMENT naming op, line and the legal signatures if a hint cannot hold.
+  absl::StatusOr<NdSignature> Choose(const ChoiceRequest& request);
+
+  // The legal 1-d signatures of an op on a placement, all-B first.
+  const std::vector<SbpSignature>& Signatures(const Op& op, int placement);
+  // "B" on dimensions of size 1; a 1-d layout on an n-d placement is that layout on every
+  // dimension.
+  NdSbp Normalize(const NdSbp& sbp, int placement) const;
+  absl::Status HintError(const Op& op, const std::string& hint, int placement);
+
+ private:
+  struct OpClass {
+    std::vector<SbpSignature> signatures;
+    double flops = 0;
+    int micro_batches = 1;
+  };
+  // Boxing's own figure takes long on many devices; the table's is good enough to drop most.
+  enum class Price : uint8_t { kEstimated, kExact };
+  using Candidates = std::vector<std::vector<int>>;  // per dimension: indices of signatures
+
+  int ClassOf(const Op& op, int placement);
+  absl::StatusOr<Candidates> Filter(const ChoiceRequest& request, const OpClass& op_class);
+  void KeepCheapest(const ChoiceRequest& request, const OpClass& op_class, Candidates& candidates);
+  NdSignature Pick(const ChoiceRequest& request, const OpClass& op_class,
+                   const Candidates& candidates);
+  double InputSeconds(const ChoiceRequest& request, const InputState& input, const NdSbp& to,
+                      Price price);
+  double Seconds(const ChoiceRequest& request, const OpClass& op_class,
+                 const NdSignature& signature, Price price);
+  double BoxingSeconds(const TensorType& type, const TensorTime& time,
+                       std::pair<int, int> placements, const NdSbp& from, const NdSbp& to,
+                       Price price);
+  std::vector<int> KeyOf(const ChoiceRequest& request, int op_class);
+  int Id(const NdSbp& sbp);
+  int Id(const TensorType& type);
+
+  const LogicalGraph& graph_;
+  BoxingPlanner& planner_;
+  const CostModel model_;
+  std::vector<std::string>* explanations_;
+  PlacementTable placements_;
+  std::map<NdSbp, int> sbp_ids_;
+  std::map<std::pair<DType, std::vector<int64_t>>, int> type_ids_;
+  std::map<std::string, int> class_ids_;
+  std::vector<OpClass> classes_;
+  std::map<std::array<int, 8>, double> boxing_seconds_[2];  // by Price
+  std::map<std::vector<int>, NdSignature> choices_;
+};
+
+}  // namespace braid::compiler

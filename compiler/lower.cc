@@ -1,0 +1,338 @@
+#include "compiler/lower.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/boxing/edge.h"
+#include "compiler/logical/op_roles.h"
+#include "glog/logging.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+std::string Describe(const Op& op) {
+  const std::string where = op.location.ToString();
+  return absl::StrCat(op.type, " '", op.name, "'",
+                      where.empty() ? "" : absl::StrCat(" (", where, ")"));
+}
+
+// One layout in which a tensor exists.
+struct Held {
+  GroupRegisterId reg;
+  int part;
+  Placement placement;
+  NdSbp sbp;
+};
+
+// What is common to all layouts of a tensor.
+struct Lowered {
+  std::string name;
+  Sbp time = sbp::B;
+  int time_parts = 1;
+  int rate = 1;            // slots that are filled in a step
+  std::vector<Held> held;  // the first is its producer's; empty: the producer was not lowered yet
+};
+
+// A variable's owner, and the group that overwrites it.
+struct Owner {
+  GroupId group = kNone;
+  GroupRegisterId reg = kNone;
+  GroupId update = kNone;
+  OpId update_op = kNone;
+};
+
+class Lowering {
+ public:
+  Lowering(const LogicalGraph& graph, BoxingPlanner& planner)
+      : graph_(graph), planner_(planner), tensors_(graph.tensors().size()) {}
+
+  absl::StatusOr<PhysicalGraph> Run() {
+    for (const Op& op : graph_.ops()) {
+      RETURN_IF_ERROR(CheckOp(op));
+      RETURN_IF_ERROR(LowerOp(op));
+      result_.micro_batches = std::max(result_.micro_batches, op.rate);
+      for (const DeviceId& device : op.placement->devices()) {
+        result_.num_nodes = std::max(result_.num_nodes, device.node + 1);
+      }
+    }
+    OrderUpdates();
+    result_.LayOutParts();
+    return std::move(result_);
+  }
+
+ private:
+  absl::Status CheckOp(const Op& op) const {
+    if (!op.placement) return absl::InternalError(absl::StrCat(Describe(op), " has no placement"));
+    const bool cut = op.rate > 1;
+    if (op.input_sbp.size() != op.inputs.size() || op.output_sbp.size() != op.outputs.size() ||
+        (cut && (op.input_time.size() != op.inputs.size() ||
+                 op.output_time.size() != op.outputs.size()))) {
+      return absl::InternalError(
+          absl::StrCat(Describe(op), ": not every operand has a layout over devices and time"));
+    }
+    for (const auto* layouts : {&op.input_sbp, &op.output_sbp}) {
+      for (const NdSbp& sbp : *layouts) RETURN_IF_ERROR(CheckLayout(op, sbp));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLayout(const Op& op, const NdSbp& sbp) const {
+    if (static_cast<size_t>(sbp.rank()) != op.placement->hierarchy().size()) {
+      return absl::InternalError(absl::StrCat(Describe(op), ": layout ", sbp.ToString(), " on ",
+                                              op.placement->ToString()));
+    }
+    std::optional<Sbp> partial;
+    for (const Sbp& kind : sbp.dims()) {
+      if (!kind.is_partial()) continue;
+      if (partial && *partial != kind) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(Describe(op), ": layout ", sbp.ToString(),
+                         " mixes two kinds of partial values; make one of them B"));
+      }
+      partial = kind;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LowerOp(const Op& op) {
+    const OpDef& def = DefOf(graph_, op);
+    TaskGroup group;
+    group.name = op.name;
+    group.placement = *op.placement;
+    group.rate = op.rate;
+    group.location = op.location;
+    if (IsVariable(op)) {
+      group.kind = GroupKind::kVariable;
+    } else if (def.external()) {
+      group.stream = StreamKind::kInput;
+    }
+    KernelCall kernel = {
+        .op = op.type, .name = op.name, .attrs = op.attrs, .location = op.location};
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const bool overwrites =
+          std::find(def.mutates().begin(), def.mutates().end(), i) != def.mutates().end();
+      ASSIGN_OR_RETURN(Held held, Read(op, static_cast<int>(i), overwrites));
+      ASSIGN_OR_RETURN(GroupInput input, InputOf(op, static_cast<int>(i), held.reg));
+      auto known = std::find_if(group.inputs.begin(), group.inputs.end(),
+                                [&](const GroupInput& other) { return other.reg == input.reg; });
+      if (known == group.inputs.end()) known = group.inputs.insert(known, input);
+      kernel.inputs.push_back({.source = OperandRef::Source::kInput,
+                               .index = static_cast<int>(known - group.inputs.begin()),
+                               .part = held.part});
+      kernel.input_layouts.push_back(LayoutOf(op.inputs[i], op.input_sbp[i]));
+    }
+
+    const GroupId id = static_cast<GroupId>(result_.groups().size());
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      const TensorId tensor = op.outputs[i];
+      Lowered& lowered = tensors_[tensor];
+      lowered.name = op.outputs.size() == 1 ? op.name : absl::StrCat(op.name, ":", i);
+      const bool per_act = op.rate > 1 && !op.output_time[i].is_broadcast();
+      if (per_act) {
+        lowered.time = op.output_time[i];
+        lowered.time_parts = lowered.rate = op.rate;
+      }
+      Register reg;
+      reg.name = lowered.name;
+      reg.placement = *op.placement;
+      reg.producer = id;
+      reg.period = per_act ? 1 : op.rate;
+      Part& part = reg.parts.emplace_back();
+      part.layout = LayoutOf(tensor, op.output_sbp[i]);
+      part.name = lowered.name;
+      if (IsVariable(op)) part.variable = op.name;
+      kernel.output_layouts.push_back(part.layout);
+      kernel.outputs.push_back(
+          {.source = OperandRef::Source::kOutput, .index = static_cast<int>(i), .part = 0});
+      const GroupRegisterId reg_id = result_.AddRegister(std::move(reg)).id;
+      group.outputs.push_back(reg_id);
+      lowered.held.push_back({reg_id, 0, *op.placement, op.output_sbp[i]});
+    }
+    group.kernels.push_back(std::move(kernel));
+    if (IsVariable(op)) owners_[op.id] = {.group = id, .reg = group.outputs.at(0)};
+    for (int input : def.mutates()) {
+      owners_.at(graph_.tensor(op.inputs[input]).producer).update = id;
+    }
+    CHECK_EQ(result_.AddGroup(std::move(group)).id, id);
+    return absl::OkStatus();
+  }
+
+  TensorLayout LayoutOf(TensorId tensor, const NdSbp& sbp) const {
+    return {graph_.type(tensor), sbp, tensors_[tensor].time, tensors_[tensor].time_parts};
+  }
+
+  // The register in which `op` finds its input as it wants it.
+  absl::StatusOr<Held> Read(const Op& op, int input, bool overwrites) {
+    const TensorId tensor = op.inputs[input];
+    const Op& producer = graph_.producer(tensor);
+    Lowered& lowered = tensors_[tensor];
+    if (lowered.held.empty()) {
+      return absl::InternalError(
+          absl::StrCat(Describe(op), " stands before ", Describe(producer), ", which it reads"));
+    }
+    const NdSbp& wanted = op.input_sbp[input];
+    if (overwrites) {
+      RETURN_IF_ERROR(CheckOverwrites(op, input));
+      owners_.at(producer.id).update_op = op.id;
+      return lowered.held[0];
+    }
+    auto is_wanted = [&](const Held& held) {
+      return held.sbp == wanted && held.placement == *op.placement;
+    };
+    auto found = std::find_if(lowered.held.begin(), lowered.held.end(), is_wanted);
+    if (found == lowered.held.end()) {
+      Box(tensor, *op.placement, wanted);
+      found = std::find_if(lowered.held.begin(), lowered.held.end(), is_wanted);
+    }
+    return *found;
+  }
+
+  absl::Status CheckOverwrites(const Op& op, int input) const {
+    const Op& variable = graph_.producer(op.inputs[input]);
+    auto owner = owners_.find(variable.id);
+    if (owner == owners_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(op), " overwrites ", Describe(variable), ", which is no variable"));
+    }
+    if (owner->second.update_op != kNone) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          Describe(op), " and ", Describe(graph_.op(owner->second.update_op)), " both overwrite ",
+          Describe(variable), "; a variable may be updated once in a job"));
+    }
+    if (*op.placement != *variable.placement || op.input_sbp[input] != variable.output_sbp[0] ||
+        op.rate != variable.rate) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(op), " overwrites ", Describe(variable), ", which is ",
+                       variable.output_sbp[0].ToString(), " on ", variable.placement->ToString(),
+                       ", as ", op.input_sbp[input].ToString(), " on ", op.placement->ToString(),
+                       "; an update runs where its variable is, and as it is laid out"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<GroupInput> InputOf(const Op& op, int input, GroupRegisterId reg) const {
+    const Lowered& lowered = tensors_[op.inputs[input]];
+    const Sbp time = op.rate > 1 ? op.input_time[input] : sbp::B;
+    if (op.rate % lowered.rate != 0 || (lowered.rate > 1 && time != lowered.time) ||
+        (lowered.rate == 1 && !time.is_broadcast())) {
+      return absl::InternalError(
+          absl::StrCat(Describe(op), " acts ", op.rate, " times a step and reads '", lowered.name,
+                       "' as ", time.ToString(), " over time, which is made ", lowered.rate,
+                       " times a step, as ", lowered.time.ToString()));
+    }
+    return GroupInput{.reg = reg, .period = op.rate / lowered.rate};
+  }
+
+  // Adds the tensor's layout `sbp` on `placement`, by the cheapest route from one that it has.
+  // What the route passes through is there for later consumers.
+  void Box(TensorId tensor, const Placement& placement, const NdSbp& sbp) {
+    Lowered& lowered = tensors_[tensor];
+    const std::vector<BoxingStep>* best = nullptr;
+    BoxingCost best_cost;
+    Held from;
+    for (const Held& held : lowered.held) {
+      const BoxingEdge edge = {.type = graph_.type(tensor),
+                               .time = lowered.time,
+                               .time_parts = lowered.time_parts,
+                               .source = held.placement,
+                               .destination = placement,
+                               .source_sbp = held.sbp,
+                               .destination_sbp = sbp};
+      const std::vector<BoxingStep>& route = planner_.Route(edge);
+      const BoxingCost cost = planner_.Cost(edge);
+      const bool better = best == nullptr || cost.seconds() < best_cost.seconds() ||
+                          (cost.seconds() == best_cost.seconds() && route.size() < best->size());
+      if (!better) continue;
+      best = &route;
+      best_cost = cost;
+      from = held;
+    }
+    if (!best->empty()) Explain(lowered.name, from, *best, best_cost);
+    Held at = from;
+    for (const BoxingStep& step : *best) {
+      std::tie(at.reg, at.part) = BuildRoute({&step, 1},
+                                             {.reg = at.reg,
+                                              .part = at.part,
+                                              .rate = lowered.rate,
+                                              .name = lowered.name,
+                                              .location = graph_.producer(tensor).location},
+                                             result_);
+      at.placement = step.edge.destination;
+      at.sbp = step.edge.destination_sbp;
+      lowered.held.push_back(at);
+    }
+    // The route's end has the wanted bytes; it may name them otherwise.
+    if (at.placement != placement || at.sbp != sbp) {
+      lowered.held.push_back({at.reg, at.part, placement, sbp});
+    }
+  }
+
+  void Explain(std::string_view name, const Held& from, const std::vector<BoxingStep>& route,
+               const BoxingCost& cost) {
+    result_.notes.push_back(absl::StrCat(
+        "boxing ", std::string(name), " from ", from.sbp.ToString(), ": ",
+        absl::StrJoin(route, ", ",
+                      [](std::string* out, const BoxingStep& step) {
+                        absl::StrAppend(out, std::string(step.rule), " to ",
+                                        step.edge.destination_sbp.ToString());
+                      }),
+        "; ", cost.total_bytes, " bytes, ", cost.busiest_bytes, " of the busiest device"));
+  }
+
+  // Every read of a variable before its update, and its update before the next step.
+  void OrderUpdates() {
+    const std::vector<std::vector<std::pair<GroupId, int>>> consumers = result_.Consumers();
+    // By data, before any control edge is added.
+    std::vector<std::vector<GroupId>> producers(result_.groups().size());
+    for (const TaskGroup& group : result_.groups()) {
+      for (const GroupInput& input : group.inputs) {
+        producers[group.id].push_back(result_.reg(input.reg).producer);
+      }
+    }
+    GroupId of = kNone;  // whose ancestors are known
+    std::vector<GroupId> seen(result_.groups().size(), kNone);
+    auto is_ancestor = [&](GroupId group, GroupId update) {
+      if (of != update) {
+        of = update;
+        std::vector<GroupId> stack = {update};
+        while (!stack.empty()) {
+          GroupId next = stack.back();
+          stack.pop_back();
+          for (GroupId producer : producers[next]) {
+            if (std::exchange(seen[producer], update) != update) stack.push_back(producer);
+          }
+        }
+      }
+      return seen[group] == update;
+    };
+    for (const auto& [variable, owner] : owners_) {
+      if (owner.update == kNone) continue;
+      result_.AddControlEdge(owner.update, owner.group, /*initial_tokens=*/1);
+      for (auto [reader, input] : consumers[owner.reg]) {
+        if (reader == owner.update || is_ancestor(reader, owner.update)) continue;
+        result_.AddControlEdge(reader, owner.update, /*initial_tokens=*/0);
+      }
+    }
+  }
+
+  const LogicalGraph& graph_;
+  BoxingPlanner& planner_;
+  std::vector<Lowered> tensors_;
+  std::map<OpId, Owner> owners_;
+  PhysicalGraph result_;
+};
+
+}  // namespace
+
+absl::StatusOr<PhysicalGraph> Lower(const LogicalGraph& graph, BoxingPlanner& planner) {
+  return Lowering(graph, planner).Run();
+}
+
+}  // namespace braid::compiler

@@ -1,0 +1,96 @@
+#include "compiler/physical/assign_slots.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/physical/device_sets.h"
+#include "compiler/physical/simulate_step.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+bool IsVariable(const Register& reg) {
+  return std::any_of(reg.parts.begin(), reg.parts.end(),
+                     [](const Part& part) { return !part.variable.empty(); });
+}
+
+// How many transfers from one stage's devices to another's lie on the way to each group.
+absl::StatusOr<std::vector<int>> StagesBefore(const PhysicalGraph& graph) {
+  ASSIGN_OR_RETURN(const std::vector<GroupId> order, graph.TopologicalOrder());
+  DeviceSets sets;
+  std::vector<int> stages(graph.groups().size(), 0);
+  for (GroupId id : order) {
+    const TaskGroup& group = graph.group(id);
+    int stage = 0;
+    for (const GroupInput& input : group.inputs) {
+      const Register& reg = graph.reg(input.reg);
+      if (reg.initial_tokens == 0) stage = std::max(stage, stages[reg.producer]);
+    }
+    if (group.kind == GroupKind::kExchange &&
+        sets.Intern(graph.reg(group.inputs[0].reg).placement) != sets.Intern(group.placement)) {
+      ++stage;
+    }
+    stages[id] = stage;
+  }
+  return stages;
+}
+
+bool IsMoved(const PhysicalGraph& graph, GroupId id) {
+  return graph.group(id).kind == GroupKind::kExchange ||
+         graph.group(id).kind == GroupKind::kCollective;
+}
+
+}  // namespace
+
+absl::StatusOr<PhysicalGraph> AssignSlots(PhysicalGraph graph) {
+  graph.LayOutParts();
+  ASSIGN_OR_RETURN(const std::vector<int> stages, StagesBefore(graph));
+  const auto consumers = graph.Consumers();
+  for (const Register& known : graph.registers()) {
+    Register& reg = graph.reg(known.id);
+    const TaskGroup& producer = graph.group(reg.producer);
+    const int pieces = producer.rate / reg.period;
+    reg.slots = 1;
+    if (IsVariable(reg)) continue;
+    if (producer.stream == StreamKind::kInput) reg.slots = 2;
+    if (pieces > 1) {
+      int needed = IsMoved(graph, reg.producer) ? 2 : 1;
+      for (const auto& [consumer, input] : consumers[reg.id]) {
+        if (IsMoved(graph, consumer)) needed = std::max(needed, 2);
+        const int between = stages[consumer] - stages[reg.producer];
+        if (between > 0) needed = std::max(needed, 2 + (between + 1) / 2);
+      }
+      reg.slots = std::max(reg.slots, std::min(needed, pieces));
+    }
+    if (reg.is_control()) reg.slots = std::max(reg.slots, reg.initial_tokens + 1);
+    reg.slots = std::max(reg.slots, reg.initial_tokens);
+  }
+
+  StepSimulation simulation(graph);
+  while (!simulation.Run()) {
+    const std::vector<StepSimulation::Wait> cycle = simulation.FindCycle();
+    GroupRegisterId least = kNone;
+    for (const StepSimulation::Wait& wait : cycle) {
+      if (!wait.for_slot) continue;
+      const auto rank = [&graph](GroupRegisterId id) {
+        return std::pair(graph.reg(id).slot_bytes, id);
+      };
+      if (least == kNone || rank(wait.reg) < rank(least)) least = wait.reg;
+    }
+    if (least == kNone) {
+      return absl::InternalError(
+          absl::StrCat("job '", graph.job,
+                       "' cannot run, whatever its slots: groups wait for each "
+                       "other's data\n",
+                       DescribeWaits(graph, simulation, cycle)));
+    }
+    simulation.AddSlot(least);
+  }
+  for (const Register& reg : graph.registers()) graph.reg(reg.id).slots = simulation.slots(reg.id);
+  return graph;
+}
+
+}  // namespace braid::compiler

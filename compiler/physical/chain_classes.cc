@@ -1,0 +1,136 @@
+#include "compiler/physical/chain_classes.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+bool IsChainable(const TaskGroup& group) {
+  return group.kind == GroupKind::kCompute && group.stream != StreamKind::kInput;
+}
+
+bool IsCommunication(const TaskGroup& group) {
+  return group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective;
+}
+
+class ClassFinder {
+ public:
+  explicit ClassFinder(const PhysicalGraph& graph)
+      : graph_(graph),
+        consumers_(graph.Consumers()),
+        kind_(graph.groups().size(), kNone),
+        is_constant_(graph.groups().size(), false),
+        depth_(graph.groups().size(), 0) {}
+
+  absl::StatusOr<ChainClasses> Find() {
+    ASSIGN_OR_RETURN(result_.order, graph_.TopologicalOrder());
+    FindKinds();
+    for (GroupId id : result_.order) {
+      FindDepth(id);
+      FindConstant(id);
+    }
+    for (auto id = result_.order.rbegin(); id != result_.order.rend(); ++id) Sink(*id);
+    std::map<std::pair<int, int>, size_t> class_of;  // kind, depth
+    for (GroupId id : result_.order) {
+      if (kind_[id] == kNone) continue;
+      const auto [it, is_new] =
+          class_of.try_emplace({kind_[id], depth_[id]}, result_.members.size());
+      if (is_new) result_.members.emplace_back();
+      result_.members[it->second].push_back(id);
+    }
+    FindUrgentReaders();
+    return std::move(result_);
+  }
+
+ private:
+  // One number for each (placement, stream, rate).
+  void FindKinds() {
+    std::map<std::tuple<Placement, StreamKind, int>, int> number;
+    for (const TaskGroup& group : graph_.groups()) {
+      if (!IsChainable(group)) continue;
+      kind_[group.id] = number
+                            .try_emplace({group.placement, group.stream, group.rate},
+                                         static_cast<int>(number.size()))
+                            .first->second;
+    }
+  }
+
+  bool IsBreak(const Register& reg, GroupId consumer, int input_period) const {
+    return kind_[consumer] == kNone || kind_[reg.producer] != kind_[consumer] || reg.period != 1 ||
+           input_period != 1;
+  }
+
+  void FindDepth(GroupId id) {
+    for (const GroupInput& input : graph_.group(id).inputs) {
+      const Register& reg = graph_.reg(input.reg);
+      if (reg.initial_tokens != 0) continue;
+      depth_[id] =
+          std::max(depth_[id], depth_[reg.producer] + (IsBreak(reg, id, input.period) ? 1 : 0));
+    }
+  }
+
+  void FindConstant(GroupId id) {
+    const TaskGroup& group = graph_.group(id);
+    is_constant_[id] =
+        kind_[id] != kNone &&
+        std::all_of(group.inputs.begin(), group.inputs.end(), [this](const GroupInput& input) {
+          const Register& reg = graph_.reg(input.reg);
+          return reg.initial_tokens == 0 && is_constant_[reg.producer];
+        });
+  }
+
+  // The group stands as late as its readers allow, if nothing but constants leads to it.
+  void Sink(GroupId id) {
+    if (!is_constant_[id]) return;
+    const TaskGroup& group = graph_.group(id);
+    int latest = std::numeric_limits<int>::max();
+    for (GroupRegisterId out : group.outputs) {
+      const Register& reg = graph_.reg(out);
+      if (reg.initial_tokens != 0) continue;
+      for (const auto& [consumer, index] : consumers_[out]) {
+        const int period = graph_.group(consumer).inputs[index].period;
+        latest = std::min(latest, depth_[consumer] - (IsBreak(reg, consumer, period) ? 1 : 0));
+      }
+    }
+    if (latest != std::numeric_limits<int>::max()) depth_[id] = std::max(depth_[id], latest);
+  }
+
+  void FindUrgentReaders() {
+    result_.urgent_readers.resize(graph_.groups().size());
+    std::vector<bool> is_report(graph_.groups().size(), false);
+    for (auto id = result_.order.rbegin(); id != result_.order.rend(); ++id) {
+      const TaskGroup& group = graph_.group(*id);
+      bool only_reports = true;
+      for (GroupRegisterId out : group.outputs) {
+        for (const auto& [consumer, index] : consumers_[out]) {
+          only_reports = only_reports && is_report[consumer];
+          if (IsCommunication(graph_.group(consumer)) && !is_report[consumer]) {
+            result_.urgent_readers[*id].push_back(consumer);
+          }
+        }
+      }
+      is_report[*id] = only_reports && (group.outputs.empty() || IsCommunication(group));
+    }
+  }
+
+  const PhysicalGraph& graph_;
+  const std::vector<std::vector<std::pair<GroupId, int>>> consumers_;
+  std::vector<int> kind_;
+  std::vector<bool> is_constant_;
+  std::vector<int> depth_;
+  ChainClasses result_;
+};
+
+}  // namespace
+
+absl::StatusOr<ChainClasses> FindChainClasses(const PhysicalGraph& graph) {
+  return ClassFinder(graph).Find();
+}
+
+}  // namespace braid::compiler

@@ -1,0 +1,32 @@
+// Which compute groups may become one, as bucket_collectives and chains see it.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/physical_graph.h"
+
+namespace braid::compiler {
+
+// Classes of compute groups that share placement (with its hierarchy), stream, rate and depth.
+// Groups of the input stream are in none: they run ahead by themselves.
+//
+// The depth of a group is the number of breaks on the longest path to it, along edges without
+// initial tokens. A break is an edge between groups that could not share a chain: to or from an
+// exchange, a collective or a variable, between placements, streams or rates, or with a period (a
+// sum over micro-batches is there only after all acts). So any edge from one class to another leads
+// to a greater depth, or out of the (placement, stream, rate): merging any consecutive members of
+// classes never closes a cycle. Nothing is later for it than the data that its depth already waits
+// for. Groups without inputs stand as late as their readers allow: they need not travel.
+struct ChainClasses {
+  std::vector<GroupId> order;                 // all groups, topological
+  std::vector<std::vector<GroupId>> members;  // of each class, in that order
+  // Of each group: exchanges and collectives that read an output of it and that others than mere
+  // fetches wait for. Communication that starts as soon as it can hides behind the rest.
+  std::vector<std::vector<GroupId>> urgent_readers;
+};
+
+// INTERNAL naming a cycle if the graph has one.
+absl::StatusOr<ChainClasses> FindChainClasses(const PhysicalGraph& graph);
+
+}  // namespace braid::compiler

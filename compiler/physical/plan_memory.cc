@@ -1,0 +1,122 @@
+#include "compiler/physical/plan_memory.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "compiler/physical/device_sets.h"
+#include "compiler/physical/overwrites.h"
+#include "compiler/physical/plan_scratch.h"
+#include "compiler/physical/share_registers.h"
+#include "compiler/physical/simulate_step.h"
+#include "compiler/physical/step_order.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+bool HasMemory(const Register& reg) {
+  return std::any_of(reg.parts.begin(), reg.parts.end(),
+                     [](const Part& part) { return part.variable.empty(); });
+}
+
+void AddEdge(const StepOrder::Constraint& edge, PhysicalGraph& graph) {
+  const int tokens = edge.next_step ? 1 : 0;
+  graph.AddControlEdge(edge.reader, edge.writer, tokens);
+  graph.reg(static_cast<GroupRegisterId>(graph.registers().size()) - 1).slots = tokens + 1;
+}
+
+// Hands out bytes above all that was handed out on any of the same devices.
+class Stack {
+ public:
+  explicit Stack(DeviceSets* sets) : sets_(*sets), top_(sets->size(), 0) {
+    // Intersections are sets of their own: only those that were there before are asked for.
+    const int n = static_cast<int>(top_.size());
+    neighbours_.resize(n);
+    for (int a = 0; a < n; ++a) {
+      for (int b = 0; b < n; ++b) {
+        if (sets_.Intersection(a, b) >= 0) neighbours_[a].push_back(b);
+      }
+    }
+  }
+
+  int64_t Take(int set, int64_t bytes) {
+    int64_t offset = 0;
+    for (int other : neighbours_[set]) offset = std::max(offset, top_[other]);
+    top_[set] = offset + bytes;
+    return offset;
+  }
+
+ private:
+  DeviceSets& sets_;
+  std::vector<int64_t> top_;
+  std::vector<std::vector<int>> neighbours_;
+};
+
+// Every read of a variable before its update: where the readers' results do not lead to the update
+// on each device, an edge does.
+absl::Status OrderVariables(const OpRegistry& registry, PhysicalGraph& graph) {
+  std::vector<StepOrder::Constraint> constraints;
+  for (const Overwrite& overwrite : Overwrites(graph, registry)) {
+    for (GroupId reader : overwrite.readers) {
+      constraints.push_back({.reader = reader, .writer = overwrite.group});
+    }
+  }
+  if (constraints.empty()) return absl::OkStatus();
+  std::sort(constraints.begin(), constraints.end());
+  constraints.erase(std::unique(constraints.begin(), constraints.end()), constraints.end());
+  std::vector<bool> holds;
+  {
+    ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
+    holds = order.Holds(constraints);
+  }
+  for (size_t i = 0; i < constraints.size(); ++i) {
+    if (!holds[i]) AddEdge(constraints[i], graph);
+  }
+  return absl::OkStatus();
+}
+
+bool ActsOnce(const PhysicalGraph& graph) {
+  return std::all_of(graph.groups().begin(), graph.groups().end(),
+                     [](const TaskGroup& group) { return group.rate == 1; });
+}
+
+absl::StatusOr<Sharing> Share(PhysicalGraph& graph) {
+  ASSIGN_OR_RETURN(Sharing sharing, ShareRegisters(graph, /*may_add_edges=*/true));
+  if (sharing.edges.empty()) return sharing;
+  PhysicalGraph ordered = graph;
+  for (const StepOrder::Constraint& edge : sharing.edges) AddEdge(edge, ordered);
+  // Where every group acts once a step, acting in the graph's order is always possible. Else an
+  // edge may want all micro-batches to be through before the slots allow it.
+  if (ActsOnce(graph) || StepSimulation(ordered).Run()) {
+    graph = std::move(ordered);
+    return sharing;
+  }
+  return ShareRegisters(graph, /*may_add_edges=*/false);
+}
+
+}  // namespace
+
+absl::StatusOr<PhysicalGraph> PlanMemory(PhysicalGraph graph, const OpRegistry& registry) {
+  graph.LayOutParts();
+  for (const TaskGroup& group : graph.groups()) PlanScratch(registry, graph.group(group.id));
+  RETURN_IF_ERROR(OrderVariables(registry, graph));
+  ASSIGN_OR_RETURN(const Sharing sharing, Share(graph));
+
+  DeviceSets sets;
+  std::vector<int> set_of;
+  for (const Register& reg : graph.registers()) set_of.push_back(sets.Intern(reg.placement));
+  Stack stack(&sets);
+  for (const Register& reg : graph.registers()) graph.reg(reg.id).offset = -1;
+  for (const Pool& pool : sharing.pools) {
+    const int64_t base = stack.Take(set_of[pool.offsets[0].first], pool.bytes);
+    for (const auto& [reg, offset] : pool.offsets) graph.reg(reg).offset = base + offset;
+  }
+  for (const Register& reg : graph.registers()) {
+    if (reg.offset >= 0 || !HasMemory(reg)) continue;
+    graph.reg(reg.id).offset = stack.Take(set_of[reg.id], reg.slots * reg.slot_bytes);
+  }
+  return graph;
+}
+
+}  // namespace braid::compiler

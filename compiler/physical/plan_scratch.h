@@ -1,0 +1,14 @@
+// Offsets of the tensors that live only within one act of a compute group. Part of plan_memory.
+#pragma once
+
+#include "compiler/physical_graph.h"
+#include "graph/op_registry.h"
+
+namespace braid::compiler {
+
+// Sets Scratch::offset. A tensor holds its bytes from the kernel that writes it to the last that
+// reads it; a kernel that may work inplace writes over an operand that ends there, if both have the
+// same size. Best fit in kernel order, so the cost is n log n in the kernels.
+void PlanScratch(const OpRegistry& registry, TaskGroup& group);
+
+}  // namespace braid::compiler

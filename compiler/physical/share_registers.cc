@@ -1,0 +1,195 @@
+#include "compiler/physical/share_registers.h"
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+constexpr size_t kMaxCandidates = 4096;  // in a pool: pairs are looked at
+constexpr int64_t kWorthSharing = 4096;  // bytes: an edge costs a message
+
+bool MayShare(const PhysicalGraph& graph, const Register& reg) {
+  const TaskGroup& producer = graph.group(reg.producer);
+  return reg.slots == 1 && reg.initial_tokens == 0 && reg.slot_bytes >= kWorthSharing &&
+         producer.rate == reg.period && producer.kind != GroupKind::kExchange &&
+         std::all_of(reg.parts.begin(), reg.parts.end(),
+                     [](const Part& part) { return part.variable.empty(); });
+}
+
+class Sharer {
+ public:
+  Sharer(const PhysicalGraph& graph, StepOrder order, bool may_add_edges)
+      : graph_(graph),
+        order_(std::move(order)),
+        may_add_edges_(may_add_edges),
+        readers_(graph.registers().size()) {
+    for (const TaskGroup& group : graph.groups()) {
+      for (const GroupInput& input : group.inputs) readers_[input.reg].push_back(group.id);
+    }
+    for (const Register& reg : graph.registers()) {
+      // Nobody reads it: its own act is what has to be over.
+      if (readers_[reg.id].empty()) readers_[reg.id].push_back(reg.producer);
+    }
+    std::map<std::vector<DeviceId>, int> lists;
+    for (const TaskGroup& group : graph.groups()) {
+      devices_.push_back(
+          lists.try_emplace(group.placement.devices(), static_cast<int>(lists.size()))
+              .first->second);
+    }
+    CountTransfers();
+  }
+
+  Sharing Share() {
+    std::map<std::vector<DeviceId>, std::vector<GroupRegisterId>> candidates;
+    for (const Register& reg : graph_.registers()) {
+      if (MayShare(graph_, reg)) candidates[reg.placement.devices()].push_back(reg.id);
+    }
+    Sharing sharing;
+    std::vector<StepOrder::Constraint> needed;
+    for (auto& [devices, registers] : candidates) {
+      std::stable_sort(registers.begin(), registers.end(),
+                       [this](GroupRegisterId a, GroupRegisterId b) {
+                         return graph_.reg(a).slot_bytes > graph_.reg(b).slot_bytes;
+                       });
+      if (registers.size() > kMaxCandidates) registers.resize(kMaxCandidates);
+      sharing.pools.push_back(Pack(devices, registers, needed));
+    }
+    std::sort(needed.begin(), needed.end());
+    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+    sharing.edges = order_.Missing(needed);
+    return sharing;
+  }
+
+ private:
+  // How many transfers each group waits for, one after the other.
+  void CountTransfers() {
+    std::vector<GroupId> by_position(graph_.groups().size());
+    for (size_t id = 0; id < by_position.size(); ++id) by_position[id] = static_cast<GroupId>(id);
+    std::sort(by_position.begin(), by_position.end(),
+              [this](GroupId a, GroupId b) { return order_.position(a) < order_.position(b); });
+    transfers_.assign(by_position.size(), 0);
+    for (GroupId id : by_position) {
+      const TaskGroup& group = graph_.group(id);
+      for (const GroupInput& input : group.inputs) {
+        const Register& reg = graph_.reg(input.reg);
+        if (reg.initial_tokens > 0) continue;
+        transfers_[id] = std::max(transfers_[id], transfers_[reg.producer]);
+      }
+      if (group.stream != StreamKind::kCompute || group.kind == GroupKind::kExchange ||
+          group.kind == GroupKind::kCollective) {
+        ++transfers_[id];
+      }
+    }
+  }
+
+  bool MayAdd(const StepOrder::Constraint& c) const {
+    if (!may_add_edges_) return false;
+    const TaskGroup& reader = graph_.group(c.reader);
+    const TaskGroup& writer = graph_.group(c.writer);
+    for (const TaskGroup* group : {&reader, &writer}) {
+      if (group->kind != GroupKind::kCompute || group->stream != StreamKind::kCompute ||
+          group->rate != 1) {
+        return false;
+      }
+    }
+    if (devices_[c.reader] != devices_[c.writer]) return false;
+    return c.next_step || (order_.position(c.reader) < order_.position(c.writer) &&
+                           transfers_[c.reader] <= transfers_[c.writer]);
+  }
+
+  // What must hold for `first` to be used and over before `second` is written; in the next step the
+  // other way round.
+  std::vector<StepOrder::Constraint> ConstraintsOf(GroupRegisterId first,
+                                                   GroupRegisterId second) const {
+    std::vector<StepOrder::Constraint> constraints;
+    for (GroupId reader : readers_[first]) {
+      constraints.push_back({.reader = reader, .writer = graph_.reg(second).producer});
+    }
+    for (GroupId reader : readers_[second]) {
+      constraints.push_back(
+          {.reader = reader, .writer = graph_.reg(first).producer, .next_step = true});
+    }
+    return constraints;
+  }
+
+  bool MayPrecede(const StepOrder::Table& table, GroupRegisterId first,
+                  GroupRegisterId second) const {
+    const GroupId writer = graph_.reg(second).producer;
+    const GroupId first_writer = graph_.reg(first).producer;
+    if (order_.position(first_writer) >= order_.position(writer)) return false;
+    for (GroupId reader : readers_[first]) {
+      const StepOrder::Constraint c{reader, writer, false};
+      if (!table.Holds(c) && !MayAdd(c)) return false;
+    }
+    for (GroupId reader : readers_[second]) {
+      const StepOrder::Constraint c{reader, first_writer, true};
+      if (!table.Holds(c) && !MayAdd(c)) return false;
+    }
+    return true;
+  }
+
+  // Largest first, each into the tightest gap between those with which it must not share.
+  Pool Pack(const std::vector<DeviceId>& devices, const std::vector<GroupRegisterId>& registers,
+            std::vector<StepOrder::Constraint>& needed) const {
+    std::vector<GroupId> readers;
+    for (GroupRegisterId reg : registers) {
+      readers.insert(readers.end(), readers_[reg].begin(), readers_[reg].end());
+    }
+    const StepOrder::Table table = order_.TableOf(readers);
+    struct Placed {
+      int64_t begin, end;
+      GroupRegisterId reg;
+    };
+    std::vector<Placed> placed;  // by begin
+    Pool pool = {.devices = devices};
+    for (GroupRegisterId reg : registers) {
+      const int64_t bytes = graph_.reg(reg).slot_bytes;
+      int64_t best = -1, best_gap = 0, end = 0;
+      for (const Placed& other : placed) {
+        if (MayPrecede(table, reg, other.reg) || MayPrecede(table, other.reg, reg)) continue;
+        const int64_t gap = other.begin - end;
+        if (gap >= bytes && (best < 0 || gap < best_gap)) {
+          best = end;
+          best_gap = gap;
+        }
+        end = std::max(end, other.end);
+      }
+      if (best < 0) best = end;
+      const Placed here = {best, best + bytes, reg};
+      for (const Placed& other : placed) {
+        if (other.begin >= here.end || here.begin >= other.end) continue;
+        const bool is_first = MayPrecede(table, reg, other.reg);
+        for (const StepOrder::Constraint& c :
+             is_first ? ConstraintsOf(reg, other.reg) : ConstraintsOf(other.reg, reg)) {
+          if (!table.Holds(c)) needed.push_back(c);
+        }
+      }
+      const auto at =
+          std::upper_bound(placed.begin(), placed.end(), here,
+                           [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+      placed.insert(at, here);
+      pool.bytes = std::max(pool.bytes, here.end);
+      pool.offsets.emplace_back(reg, here.begin);
+    }
+    return pool;
+  }
+
+  const PhysicalGraph& graph_;
+  const StepOrder order_;
+  const bool may_add_edges_;
+  std::vector<std::vector<GroupId>> readers_;  // by register
+  std::vector<int> transfers_;                 // by group
+  std::vector<int> devices_;                   // by group: the list of its devices
+};
+
+}  // namespace
+
+absl::StatusOr<Sharing> ShareRegisters(const PhysicalGraph& graph, bool may_add_edges) {
+  ASSIGN_OR_RETURN(StepOrder order, StepOrder::Make(graph));
+  return Sharer(graph, std::move(order), may_add_edges).Share();
+}
+
+}  // namespace braid::compiler

@@ -1,0 +1,112 @@
+// What the edges of a graph say about time: which group is done on a device before another begins
+// there, within a step and into the next. Memory planning asks where bytes may be shared and which
+// edges are missing; verification asks whether they are all there.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/physical_graph.h"
+
+namespace braid::compiler {
+
+// Everything is decided from groups; ranks come in by three relations between group u and a later
+// v:
+// - rank: rank r of v begins after rank r of u (data and control edges inside one list of devices);
+// - all: every rank of v begins after every rank of u (an all_reduce, a box gathered from
+// everyone);
+// - gather: only once all ranks of v are done is any one rank of u (a box that went elsewhere).
+// And acts, where groups act several times a step:
+// - full: the last act of u is over before the first of v. A path is full if one of its edges
+//   carries one piece a step; otherwise first acts follow first ones and last follow last ones.
+// An exchange is two nodes: as the reader of its source (done at rank r when all its tasks that
+// read rank r are done) and as the writer of its output.
+class StepOrder {
+ public:
+  // INTERNAL if groups wait for each other within a step. The graph is borrowed; edges that are
+  // added to it later are not seen.
+  static absl::StatusOr<StepOrder> Make(const PhysicalGraph& graph);
+
+  // `reader` (as a reader) has to be done before `writer` (as a writer) begins on the devices that
+  // they share: in the same step, or, with `next_step`, in the next one.
+  struct Constraint {
+    GroupId reader = kNone;
+    GroupId writer = kNone;
+    bool next_step = false;
+    friend auto operator<=>(const Constraint&, const Constraint&) = default;
+  };
+  // Which constraints hold already.
+  std::vector<bool> Holds(const std::vector<Constraint>& constraints) const;
+  // The same for many questions about few readers, on which memory is spent: readers x groups.
+  class Table;
+  Table TableOf(const std::vector<GroupId>& readers) const;
+  // A small set of control edges with which all the constraints hold. Every reader stands before
+  // its writer in position(), and both act once a step.
+  std::vector<Constraint> Missing(const std::vector<Constraint>& constraints) const;
+
+  // In a topological order.
+  int position(GroupId group) const { return node_[group].writer; }
+
+ private:
+  enum class Relation : uint8_t { kGather, kRank, kAll };
+  struct Edge {
+    int from = 0;  // node
+    Relation relation = Relation::kRank;
+    bool is_full = true;
+    bool is_next = false;  // from one step to the next
+  };
+  struct GroupNodes {
+    int reader = 0, writer = 0;  // the same but for exchanges
+  };
+  struct Rows;
+
+  explicit StepOrder(const PhysicalGraph* graph) : graph_(graph) {}
+  void AddEdges();
+  void AddRegisterEdges(const Register& reg, GroupId consumer, int input);
+  void AddExchangeEdges(const TaskGroup& group);
+  void AddEdge(int from, int to, Relation relation, bool is_full, bool is_next);
+  Relation RelationInto(const TaskGroup& collective) const;
+  int DevicesOf(const Placement& placement);
+
+  // Fills rows for the readers of the constraints; with `added`, inserts edges on the way.
+  void Propagate(const std::vector<Constraint>& constraints, Rows& rows,
+                 std::vector<Constraint>* added) const;
+  bool IsOrdered(const Rows& rows, int column, const Constraint& constraint) const;
+
+  const PhysicalGraph* graph_;    // never null
+  std::vector<GroupNodes> node_;  // by group
+  std::vector<int> devices_;      // by node: the list of its devices in rank order
+  std::map<std::vector<DeviceId>, int> device_lists_;
+  std::vector<std::vector<Edge>> edges_;  // by node: into it
+  // What is known of an exchange between two placements: (all, rank, gather, one to one).
+  struct Reach {
+    bool all = false, rank = false, gather = false, is_one_to_one = false;
+  };
+  Reach ReachOf(const TaskGroup& exchange);
+  std::map<std::tuple<std::string, std::string, int, int>, Reach> reaches_;
+};
+
+// Borrows the StepOrder.
+class StepOrder::Table {
+ public:
+  Table(Table&&);
+  ~Table();
+  // The reader is one of those that the table was made for.
+  bool Holds(const Constraint& constraint) const;
+
+ private:
+  friend class StepOrder;
+  Table(const StepOrder* order, const std::vector<GroupId>& readers);
+  const StepOrder* order_;
+  std::vector<int> column_;  // by group
+  std::unique_ptr<Rows> rows_;
+};
+
+}  // namespace braid::compiler

@@ -1,0 +1,392 @@
+#include "compiler/verify.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compiler/physical/device_sets.h"
+#include "compiler/physical/overwrites.h"
+#include "compiler/physical/simulate_step.h"
+#include "compiler/physical/step_order.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+// ---- no deadlock -------------------------------------------------------------------------------
+
+// The slots with which the step would run to its end: of one register of the cycle, if that is
+// enough, else of as many as it takes. Empty if no slots help.
+std::vector<std::pair<GroupRegisterId, int>> SlotsThatFree(
+    const PhysicalGraph& graph, const std::vector<StepSimulation::Wait>& cycle) {
+  for (const StepSimulation::Wait& wait : cycle) {
+    if (!wait.for_slot) continue;
+    const Register& reg = graph.reg(wait.reg);
+    StepSimulation simulation(graph);
+    const int most = reg.initial_tokens + graph.group(reg.producer).rate / reg.period;
+    bool runs = simulation.Run();
+    while (!runs && simulation.slots(reg.id) < most) {
+      simulation.AddSlot(reg.id);
+      runs = simulation.Run();
+    }
+    if (runs) return {{reg.id, simulation.slots(reg.id)}};
+  }
+  StepSimulation simulation(graph);
+  std::set<GroupRegisterId> raised;
+  while (!simulation.Run()) {
+    GroupRegisterId next = kNone;
+    for (const StepSimulation::Wait& wait : simulation.FindCycle()) {
+      if (wait.for_slot) next = wait.reg;
+    }
+    if (next == kNone) return {};
+    simulation.AddSlot(next);
+    raised.insert(next);
+  }
+  std::vector<std::pair<GroupRegisterId, int>> slots;
+  for (GroupRegisterId reg : raised) slots.emplace_back(reg, simulation.slots(reg));
+  return slots;
+}
+
+absl::Status CheckRuns(const PhysicalGraph& graph) {
+  StepSimulation simulation(graph);
+  if (simulation.Run()) return absl::OkStatus();
+  const std::vector<StepSimulation::Wait> cycle = simulation.FindCycle();
+  std::string message =
+      absl::StrCat("job '", graph.job, "' would stop within a step; these wait for each other:\n",
+                   DescribeWaits(graph, simulation, cycle), "\n");
+  const auto slots = SlotsThatFree(graph, cycle);
+  if (slots.empty()) {
+    absl::StrAppend(&message,
+                    "no number of slots would free it; an edge of the cycle must go or "
+                    "have an initial token");
+  } else {
+    absl::StrAppend(&message,
+                    absl::StrJoin(slots, " and ",
+                                  [&](std::string* out, const auto& s) {
+                                    absl::StrAppend(out, s.second, " slots for register '",
+                                                    graph.reg(s.first).name, "'");
+                                  }),
+                    " would free it");
+  }
+  return absl::InternalError(message);
+}
+
+// ---- shared bytes ------------------------------------------------------------------------------
+
+bool HasMemory(const Register& reg) {
+  return std::any_of(reg.parts.begin(), reg.parts.end(),
+                     [](const Part& part) { return part.variable.empty(); });
+}
+
+class SharedBytes {
+ public:
+  SharedBytes(const PhysicalGraph& graph, const StepOrder& order)
+      : graph_(graph), order_(order), readers_(graph.registers().size()) {
+    for (const TaskGroup& group : graph.groups()) {
+      for (const GroupInput& input : group.inputs) readers_[input.reg].push_back(group.id);
+    }
+    for (const Register& reg : graph.registers()) {
+      // Nobody reads it: its own act is what has to be over.
+      if (readers_[reg.id].empty()) readers_[reg.id].push_back(reg.producer);
+    }
+  }
+
+  absl::Status Check() {
+    DeviceSets sets;
+    std::map<int, std::vector<GroupRegisterId>> by_set;
+    for (const Register& reg : graph_.registers()) {
+      if (!HasMemory(reg)) continue;
+      if (reg.offset < 0 || reg.offset % 64 != 0 || reg.slot_bytes < 0) {
+        return absl::InternalError(
+            absl::StrFormat("register '%s' is at byte %d of its arena", reg.name, reg.offset));
+      }
+      if (reg.slot_bytes > 0) by_set[sets.Intern(reg.placement)].push_back(reg.id);
+    }
+    for (const auto& [set, registers] : by_set) FindNeighbours(registers);
+    for (auto a = by_set.begin(); a != by_set.end(); ++a) {
+      for (auto b = std::next(a); b != by_set.end(); ++b) {
+        if (sets.Intersection(a->first, b->first) >= 0) FindAcross(a->second, b->second);
+      }
+    }
+    return CheckPairs();
+  }
+
+ private:
+  int64_t EndOf(GroupRegisterId id) const {
+    const Register& reg = graph_.reg(id);
+    return reg.offset + reg.slots * reg.slot_bytes;
+  }
+
+  // Along the arena, registers over a byte stand in the order of their writers. It is enough that
+  // each is ordered with the next, and the last with the first of the next step.
+  void FindNeighbours(const std::vector<GroupRegisterId>& registers) {
+    struct Event {
+      int64_t at;
+      bool begins;  // ends come first
+      GroupRegisterId reg;
+    };
+    std::vector<Event> events;
+    for (GroupRegisterId reg : registers) {
+      events.push_back({graph_.reg(reg).offset, true, reg});
+      events.push_back({EndOf(reg), false, reg});
+    }
+    std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+      return std::tie(a.at, a.begins, a.reg) < std::tie(b.at, b.begins, b.reg);
+    });
+    using Key = std::pair<int, GroupRegisterId>;
+    std::set<Key> live;
+    const auto pair_ends = [&] {
+      if (live.size() > 1) pairs_.insert({live.begin()->second, live.rbegin()->second});
+    };
+    for (const Event& event : events) {
+      const Key key{order_.position(graph_.reg(event.reg).producer), event.reg};
+      if (event.begins) {
+        const auto at = live.insert(key).first;
+        if (at != live.begin()) pairs_.insert({std::prev(at)->second, event.reg});
+        if (std::next(at) != live.end()) pairs_.insert({event.reg, std::next(at)->second});
+      } else {
+        const auto next = live.erase(live.find(key));
+        if (next != live.begin() && next != live.end()) {
+          pairs_.insert({std::prev(next)->second, next->second});
+        }
+      }
+      pair_ends();
+    }
+  }
+
+  void FindAcross(const std::vector<GroupRegisterId>& some,
+                  const std::vector<GroupRegisterId>& others) {
+    std::vector<GroupRegisterId> sorted = others;
+    const auto offset = [this](GroupRegisterId reg) { return graph_.reg(reg).offset; };
+    std::sort(sorted.begin(), sorted.end(),
+              [&](GroupRegisterId a, GroupRegisterId b) { return offset(a) < offset(b); });
+    // The highest end up to each place, so that the scan downwards can stop.
+    std::vector<int64_t> highest;
+    for (GroupRegisterId reg : sorted) {
+      highest.push_back(std::max(EndOf(reg), highest.empty() ? 0 : highest.back()));
+    }
+    for (GroupRegisterId a : some) {
+      auto i =
+          std::lower_bound(sorted.begin(), sorted.end(), EndOf(a),
+                           [&](GroupRegisterId reg, int64_t end) { return offset(reg) < end; }) -
+          sorted.begin();
+      for (--i; i >= 0 && highest[i] > offset(a); --i) {
+        const GroupRegisterId b = sorted[i];
+        if (EndOf(b) <= offset(a)) continue;
+        const bool a_first =
+            order_.position(graph_.reg(a).producer) <= order_.position(graph_.reg(b).producer);
+        pairs_.insert(a_first ? std::pair(a, b) : std::pair(b, a));
+      }
+    }
+  }
+
+  absl::Status CheckPairs() const {
+    std::vector<StepOrder::Constraint> constraints;
+    std::vector<std::pair<GroupRegisterId, GroupRegisterId>> of;  // whose bytes each is about
+    for (const auto& [first, second] : pairs_) {
+      for (GroupRegisterId reg : {first, second}) {
+        // A slot that is ready at the start lives from one step into the next.
+        if (graph_.reg(reg).initial_tokens > 0) {
+          return absl::InternalError(absl::StrFormat(
+              "registers '%s' and '%s' share bytes, but '%s' has initial tokens and is never free; "
+              "they need bytes of their own",
+              graph_.reg(first).name, graph_.reg(second).name, graph_.reg(reg).name));
+        }
+      }
+      for (GroupId reader : readers_[first]) {
+        constraints.push_back({.reader = reader, .writer = graph_.reg(second).producer});
+        of.emplace_back(first, second);
+      }
+      for (GroupId reader : readers_[second]) {
+        constraints.push_back(
+            {.reader = reader, .writer = graph_.reg(first).producer, .next_step = true});
+        of.emplace_back(second, first);
+      }
+    }
+    const std::vector<bool> holds = order_.Holds(constraints);
+    for (size_t i = 0; i < constraints.size(); ++i) {
+      if (!holds[i]) return Unordered(constraints[i], of[i].first, of[i].second);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Unordered(const StepOrder::Constraint& c, GroupRegisterId read,
+                         GroupRegisterId written) const {
+    const Register& a = graph_.reg(read);
+    const Register& b = graph_.reg(written);
+    std::string device;
+    for (const DeviceId& id : a.placement.devices()) {
+      if (device.empty() && b.placement.rank_of(id) >= 0) {
+        device = absl::StrFormat("node %d %s:%d", id.node, a.placement.device_type(), id.device);
+      }
+    }
+    std::string message = absl::StrFormat(
+        "registers '%s' and '%s' share bytes %d to %d on %s, but %s may write '%s' while %s still "
+        "uses '%s'%s; ",
+        a.name, b.name, std::max(a.offset, b.offset), std::min(EndOf(read), EndOf(written)), device,
+        DescribeGroup(graph_, c.writer), b.name, DescribeGroup(graph_, c.reader), a.name,
+        c.next_step ? " of the step before" : "");
+    const bool may_edge = graph_.group(c.writer).kind != GroupKind::kExchange &&
+                          (c.next_step || order_.position(c.reader) < order_.position(c.writer));
+    if (may_edge) {
+      absl::StrAppend(&message, "a control edge from '", graph_.group(c.reader).name, "' to '",
+                      graph_.group(c.writer).name, "' with ",
+                      c.next_step ? "one initial token" : "no initial token", " would order them");
+    } else {
+      absl::StrAppend(&message, "they need bytes of their own");
+    }
+    return absl::InternalError(message);
+  }
+
+  const PhysicalGraph& graph_;
+  const StepOrder& order_;
+  std::vector<std::vector<GroupId>> readers_;                    // by register
+  std::set<std::pair<GroupRegisterId, GroupRegisterId>> pairs_;  // in the order of their writers
+};
+
+// ---- scratch -----------------------------------------------------------------------------------
+
+// No tensor of a chain lies on another that is still to be read.
+absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry,
+                          const TaskGroup& group) {
+  std::vector<int> last_use(group.scratch.size(), kNone);
+  for (size_t k = 0; k < group.kernels.size(); ++k) {
+    for (const auto* refs : {&group.kernels[k].inputs, &group.kernels[k].outputs}) {
+      for (const OperandRef& ref : *refs) {
+        if (ref.source == OperandRef::Source::kScratch) last_use[ref.index] = static_cast<int>(k);
+      }
+    }
+  }
+  const auto end_of = [&](int index) {
+    return group.scratch[index].offset + MaxBytesOf(group.scratch[index].layout, group.placement);
+  };
+  std::map<int64_t, int> live;  // by offset; they do not overlap
+  std::vector<bool> is_written(group.scratch.size(), false);
+  for (size_t k = 0; k < group.kernels.size(); ++k) {
+    const KernelCall& kernel = group.kernels[k];
+    const OpDef* const def = registry.Find(kernel.op);
+    for (const OperandRef& ref : kernel.inputs) {
+      if (ref.source == OperandRef::Source::kScratch && !is_written[ref.index]) {
+        return absl::InternalError(absl::StrCat(DescribeGroup(graph, group.id), ": kernel '",
+                                                kernel.name, "' reads scratch that nobody wrote"));
+      }
+    }
+    for (size_t i = 0; i < kernel.outputs.size(); ++i) {
+      const OperandRef& ref = kernel.outputs[i];
+      if (ref.source != OperandRef::Source::kScratch || is_written[ref.index]) continue;
+      is_written[ref.index] = true;
+      const Scratch& scratch = group.scratch[ref.index];
+      if (scratch.offset < 0 || scratch.offset % 64 != 0) {
+        return absl::InternalError(absl::StrCat(DescribeGroup(graph, group.id), ": scratch of '",
+                                                kernel.name, "' is at byte ", scratch.offset));
+      }
+      const auto takes_over = [&](int other) {
+        return def != nullptr && last_use[other] == static_cast<int>(k) &&
+               scratch.offset == group.scratch[other].offset &&
+               std::any_of(def->inplace().begin(), def->inplace().end(), [&](const auto& pair) {
+                 return pair.second == static_cast<int>(i) &&
+                        pair.first < static_cast<int>(kernel.inputs.size()) &&
+                        kernel.inputs[pair.first].source == OperandRef::Source::kScratch &&
+                        kernel.inputs[pair.first].index == other;
+               });
+      };
+      auto next = live.lower_bound(scratch.offset);
+      if (next != live.begin() && end_of(std::prev(next)->second) > scratch.offset) --next;
+      for (; next != live.end() && next->first < end_of(ref.index); next = live.erase(next)) {
+        if (takes_over(next->second)) continue;
+        return absl::InternalError(
+            absl::StrFormat("%s: kernel '%s' writes scratch at byte %d on what is still to be read",
+                            DescribeGroup(graph, group.id), kernel.name, scratch.offset));
+      }
+      live[scratch.offset] = ref.index;
+    }
+    for (const auto* refs : {&kernel.inputs, &kernel.outputs}) {
+      for (const OperandRef& ref : *refs) {
+        if (ref.source != OperandRef::Source::kScratch) continue;
+        if (last_use[ref.index] != static_cast<int>(k)) continue;
+        const auto at = live.find(group.scratch[ref.index].offset);
+        if (at != live.end() && at->second == ref.index) live.erase(at);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// ---- variables ---------------------------------------------------------------------------------
+
+absl::Status CheckVariables(const PhysicalGraph& graph, const StepOrder& order,
+                            const OpRegistry& registry) {
+  const std::vector<Overwrite> overwrites = Overwrites(graph, registry);
+  std::vector<StepOrder::Constraint> constraints;
+  std::vector<const Overwrite*> of;
+  for (const Overwrite& overwrite : overwrites) {
+    const TaskGroup& group = graph.group(overwrite.group);
+    const Register& reg = graph.reg(overwrite.reg);
+    const std::string& variable = reg.parts[overwrite.part].variable;
+    if (variable.empty()) {
+      return absl::InternalError(
+          absl::StrFormat("%s overwrites register '%s', which is no variable",
+                          DescribeGroup(graph, group.id), reg.name));
+    }
+    // The owner's next act then waits until the update gave the slot back.
+    if (reg.slots != 1 || reg.initial_tokens != 0 || group.rate != 1) {
+      return absl::InternalError(absl::StrFormat(
+          "%s overwrites variable '%s' %d times a step, and its register has %d slots and %d "
+          "initial "
+          "tokens; it must be once, 1 and 0",
+          DescribeGroup(graph, group.id), variable, group.rate, reg.slots, reg.initial_tokens));
+    }
+    const OperandRef written = {
+        OperandRef::Source::kInput,
+        static_cast<int>(std::find_if(group.inputs.begin(), group.inputs.end(),
+                                      [&](const GroupInput& in) { return in.reg == reg.id; }) -
+                         group.inputs.begin()),
+        overwrite.part};
+    for (size_t k = overwrite.kernel + 1; k < group.kernels.size(); ++k) {
+      const auto& inputs = group.kernels[k].inputs;
+      if (std::find(inputs.begin(), inputs.end(), written) == inputs.end()) continue;
+      return absl::InternalError(absl::StrFormat(
+          "%s: kernel '%s' reads variable '%s' after '%s' has overwritten it; it must come first",
+          DescribeGroup(graph, group.id), group.kernels[k].name, variable,
+          group.kernels[overwrite.kernel].name));
+    }
+    for (GroupId reader : overwrite.readers) {
+      constraints.push_back({.reader = reader, .writer = group.id});
+      of.push_back(&overwrite);
+    }
+  }
+  const std::vector<bool> holds = order.Holds(constraints);
+  for (size_t i = 0; i < constraints.size(); ++i) {
+    if (holds[i]) continue;
+    const Register& reg = graph.reg(of[i]->reg);
+    return absl::InternalError(
+        absl::StrFormat("%s may overwrite variable '%s' while %s still reads this step's value; a "
+                        "control edge from "
+                        "'%s' to '%s' with no initial token would make it wait",
+                        DescribeGroup(graph, of[i]->group), reg.parts[of[i]->part].variable,
+                        DescribeGroup(graph, constraints[i].reader),
+                        graph.group(constraints[i].reader).name, graph.group(of[i]->group).name));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Verify(const PhysicalGraph& graph, const OpRegistry& registry) {
+  RETURN_IF_ERROR(VerifyInvariants(graph));
+  RETURN_IF_ERROR(CheckRuns(graph));
+  for (const TaskGroup& group : graph.groups()) {
+    RETURN_IF_ERROR(CheckScratch(graph, registry, group));
+  }
+  ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
+  RETURN_IF_ERROR(SharedBytes(graph, order).Check());
+  return CheckVariables(graph, order, registry);
+}
+
+}  // namespace braid::compiler

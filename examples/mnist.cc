@@ -1,0 +1,85 @@
+// Trains an MLP on handwritten digits. One program for one device; --parallel says how it is spread
+// over all that the cluster has.
+
+#include <algorithm>
+#include <iostream>
+
+#include "absl/flags/flag.h"
+#include "api/braid.h"
+#include "examples/mnist_model.h"
+
+ABSL_FLAG(
+    std::string, data, "",
+    "Folder with MNIST's t10k files, plain or .gz: 9,000 digits to train, 1,000 to test. Empty: "
+    "digits drawn here");
+ABSL_FLAG(std::string, parallel, "data", "data, model, hybrid or pipeline");
+ABSL_FLAG(int64_t, epochs, 10, "Passes over the training digits");
+ABSL_FLAG(int64_t, steps, 0, "Steps in all, instead of --epochs");
+ABSL_FLAG(int64_t, batch, 100, "Digits per step, over all devices");
+ABSL_FLAG(int, micro_batches, 1, "Parts that a step is computed in");
+ABSL_FLAG(std::string, dtype, "f32", "f32, f64, bf16 or f16");
+ABSL_FLAG(double, dropout, 0, "Share of the hidden values that are dropped in training");
+ABSL_FLAG(double, lr, 1e-3, "Learning rate of Adam");
+ABSL_FLAG(std::string, save, "", "Folder for a checkpoint at the end");
+ABSL_FLAG(std::string, load, "", "Folder of a checkpoint to start from");
+
+namespace {
+
+constexpr int64_t kTrain = 9000;
+constexpr int64_t kTest = 1000;
+
+absl::StatusOr<examples::MnistOptions> OptionsOfFlags() {
+  examples::MnistOptions options;
+  ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
+  options.batch = absl::GetFlag(FLAGS_batch);
+  options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
+  options.dropout = absl::GetFlag(FLAGS_dropout);
+  options.lr = absl::GetFlag(FLAGS_lr);
+  const std::string data = absl::GetFlag(FLAGS_data);
+  if (data.empty()) {
+    options.train = braid::DrawnDigits({.count = kTrain});
+    options.test = braid::DrawnDigits({.first = kTrain, .count = kTest});
+  } else {
+    options.train = braid::Mnist(data + "/t10k", {.count = kTrain});
+    options.test = braid::Mnist(data + "/t10k", {.first = kTrain, .count = kTest});
+  }
+  return options;
+}
+
+absl::Status Program(braid::Session& session) {
+  ASSIGN_OR_RETURN(const examples::MnistOptions options, OptionsOfFlags());
+  ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
+    examples::TrainMnist(job, options);
+  }));
+  ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
+    examples::EvaluateMnist(job, options);
+  }));
+  if (const std::string load = absl::GetFlag(FLAGS_load); !load.empty()) {
+    RETURN_IF_ERROR(session.Load(load));
+  }
+  const int64_t per_epoch = std::max<int64_t>(1, kTrain / options.batch);
+  int64_t left = absl::GetFlag(FLAGS_steps);
+  if (left == 0) left = absl::GetFlag(FLAGS_epochs) * per_epoch;
+  double accuracy = 0;
+  for (int64_t epoch = 1; left > 0; ++epoch) {
+    const int64_t steps = std::min(left, per_epoch);
+    ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
+    ASSIGN_OR_RETURN(const auto evaluated, evaluate.Run({.steps = kTest / 100}));
+    accuracy = evaluated.Mean("accuracy");
+    std::cout << absl::StrFormat("epoch %d  loss %.4f  accuracy %.4f\n", epoch,
+                                 trained.Mean("loss"), accuracy)
+              << std::flush;
+    left -= steps;
+  }
+  if (const std::string save = absl::GetFlag(FLAGS_save); !save.empty()) {
+    RETURN_IF_ERROR(session.Save(save));
+    std::cout << "saved to " << save << "\n";
+  }
+  std::cout << absl::StrFormat("accuracy %.2f %%\n", 100 * accuracy);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }

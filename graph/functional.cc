@@ -1,0 +1,478 @@
+#include "graph/functional.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace braid {
+namespace {
+
+LogicalGraph* GraphOf(const std::vector<Tensor>& tensors) {
+  for (const Tensor& t : tensors) {
+    if (t.graph() != nullptr) return t.graph();
+  }
+  return nullptr;
+}
+
+bool AllValid(const std::vector<Tensor>& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.valid(); });
+}
+
+Tensor Invalid(const std::vector<Tensor>& tensors) { return Tensor(GraphOf(tensors), kNone); }
+
+// An error found before Append, in Append's form.
+Tensor Fail(Tensor x, std::string_view what, SourceLocation where) {
+  return x.graph()->Fail(
+      absl::InvalidArgumentError(absl::StrCat(std::string(what), " (", where.ToString(), ")")));
+}
+
+// Axis in [0, rank), or nullopt after reporting. `rank` counts the positions.
+std::optional<int64_t> Normalize(Tensor x, int64_t axis, int rank, std::string_view op,
+                                 SourceLocation where) {
+  const int64_t normal = axis < 0 ? axis + rank : axis;
+  if (normal >= 0 && normal < rank) return normal;
+  Fail(x,
+       absl::StrCat(std::string(op), ": axis is ", axis, ", a is ", x.type().ToString(),
+                    "; axes go from ", -rank, " to ", rank - 1),
+       where);
+  return std::nullopt;
+}
+
+Tensor Reduce(std::string_view op, Tensor x, ReduceOptions options, SourceLocation where) {
+  if (!x.valid()) return x;
+  const int rank = x.shape().rank();
+  std::vector<int64_t> axes;
+  for (int64_t axis : options.axes) {
+    const std::optional<int64_t> normal = Normalize(x, axis, rank, op, where);
+    if (!normal) return Invalid({x});
+    axes.push_back(*normal);
+  }
+  if (options.axes.empty()) {
+    axes.resize(rank);
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  std::sort(axes.begin(), axes.end());
+  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
+  return Apply(op, {x}, {{"axes", axes}, {"keep_dims", options.keep_dims}}, where);
+}
+
+Tensor Compare(std::string_view op, Tensor a, Tensor b, SourceLocation where) {
+  const auto is_integer = [](Tensor t) {
+    return t.valid() && (t.dtype() == DType::kI32 || t.dtype() == DType::kI64);
+  };
+  if (is_integer(a) && is_integer(b) && a.dtype() != b.dtype()) {
+    a = Cast(a, DType::kI64, where);
+    b = Cast(b, DType::kI64, where);
+  }
+  return Apply(op, {a, b}, {}, where);
+}
+
+Tensor Source(LogicalGraph& graph, std::string_view type, Attrs attrs, SourceLocation where) {
+  return graph.Append1(type, {}, {.name = "", .attrs = std::move(attrs), .location = where});
+}
+
+}  // namespace
+
+std::vector<Tensor> ApplyAll(std::string_view type, const std::vector<Tensor>& inputs, Attrs attrs,
+                             SourceLocation where) {
+  LogicalGraph* graph = GraphOf(inputs);
+  if (graph == nullptr) return {Tensor()};
+  for (const Tensor& input : inputs) {
+    if (input.valid() && input.graph() != graph) {
+      return {
+          Fail(inputs[0], absl::StrCat(std::string(type), ": operands belong to two jobs"), where)};
+    }
+  }
+  return graph->Append(type, inputs, {.name = "", .attrs = std::move(attrs), .location = where});
+}
+
+Tensor Apply(std::string_view type, const std::vector<Tensor>& inputs, Attrs attrs,
+             SourceLocation where) {
+  return ApplyAll(type, inputs, std::move(attrs), where)[0];
+}
+
+Tensor Add(Tensor a, Tensor b, SourceLocation where) { return Apply("add", {a, b}, {}, where); }
+Tensor Sub(Tensor a, Tensor b, SourceLocation where) { return Apply("sub", {a, b}, {}, where); }
+Tensor Mul(Tensor a, Tensor b, SourceLocation where) { return Apply("mul", {a, b}, {}, where); }
+Tensor Div(Tensor a, Tensor b, SourceLocation where) { return Apply("div", {a, b}, {}, where); }
+Tensor Pow(Tensor a, Tensor b, SourceLocation where) { return Apply("pow", {a, b}, {}, where); }
+Tensor Pow(Tensor a, double exponent, SourceLocation where) {
+  if (!a.valid()) return a;
+  return Pow(a, Constant(*a.graph(), exponent, {.dtype = a.dtype()}, where), where);
+}
+Tensor Maximum(Tensor a, Tensor b, SourceLocation where) {
+  return Apply("maximum", {a, b}, {}, where);
+}
+Tensor Minimum(Tensor a, Tensor b, SourceLocation where) {
+  return Apply("minimum", {a, b}, {}, where);
+}
+
+Tensor Equal(Tensor a, Tensor b, SourceLocation where) { return Compare("equal", a, b, where); }
+Tensor NotEqual(Tensor a, Tensor b, SourceLocation where) {
+  return Compare("not_equal", a, b, where);
+}
+Tensor Less(Tensor a, Tensor b, SourceLocation where) { return Compare("less", a, b, where); }
+Tensor LessEqual(Tensor a, Tensor b, SourceLocation where) {
+  return Compare("less_equal", a, b, where);
+}
+Tensor Greater(Tensor a, Tensor b, SourceLocation where) { return Compare("greater", a, b, where); }
+Tensor GreaterEqual(Tensor a, Tensor b, SourceLocation where) {
+  return Compare("greater_equal", a, b, where);
+}
+Tensor LogicalAnd(Tensor a, Tensor b, SourceLocation where) {
+  return Apply("logical_and", {a, b}, {}, where);
+}
+Tensor LogicalOr(Tensor a, Tensor b, SourceLocation where) {
+  return Apply("logical_or", {a, b}, {}, where);
+}
+Tensor LogicalNot(Tensor x, SourceLocation where) { return Apply("logical_not", {x}, {}, where); }
+
+Tensor Identity(Tensor x, SourceLocation where) { return Apply("identity", {x}, {}, where); }
+Tensor Neg(Tensor x, SourceLocation where) { return Apply("neg", {x}, {}, where); }
+Tensor Exp(Tensor x, SourceLocation where) { return Apply("exp", {x}, {}, where); }
+Tensor Log(Tensor x, SourceLocation where) { return Apply("log", {x}, {}, where); }
+Tensor Sqrt(Tensor x, SourceLocation where) { return Apply("sqrt", {x}, {}, where); }
+Tensor Rsqrt(Tensor x, SourceLocation where) { return Apply("rsqrt", {x}, {}, where); }
+Tensor Tanh(Tensor x, SourceLocation where) { return Apply("tanh", {x}, {}, where); }
+Tensor Sigmoid(Tensor x, SourceLocation where) { return Apply("sigmoid", {x}, {}, where); }
+Tensor Relu(Tensor x, SourceLocation where) { return Apply("relu", {x}, {}, where); }
+Tensor Gelu(Tensor x, GeluOptions options, SourceLocation where) {
+  return Apply("gelu", {x}, {{"approximate", options.approximate}}, where);
+}
+Tensor Abs(Tensor x, SourceLocation where) { return Apply("abs", {x}, {}, where); }
+Tensor Square(Tensor x, SourceLocation where) { return Apply("square", {x}, {}, where); }
+Tensor Reciprocal(Tensor x, SourceLocation where) { return Apply("reciprocal", {x}, {}, where); }
+Tensor Sign(Tensor x, SourceLocation where) { return Apply("sign", {x}, {}, where); }
+Tensor Scale(Tensor x, double factor, SourceLocation where) {
+  return Apply("scale", {x}, {{"factor", factor}}, where);
+}
+Tensor Shift(Tensor x, double value, SourceLocation where) {
+  return Apply("shift", {x}, {{"value", value}}, where);
+}
+Tensor Clip(Tensor x, double low, double high, SourceLocation where) {
+  if (!x.valid()) return x;
+  const ConstantOptions scalar = {.dtype = x.dtype()};
+  const Tensor raised = Maximum(x, Constant(*x.graph(), low, scalar, where), where);
+  return Minimum(raised, Constant(*x.graph(), high, scalar, where), where);
+}
+Tensor Cast(Tensor x, DType dtype, SourceLocation where) {
+  if (x.valid() && x.dtype() == dtype) return x;
+  return Apply("cast", {x}, {{"dtype", dtype}}, where);
+}
+Tensor StopGradient(Tensor x, SourceLocation where) {
+  return Apply("stop_gradient", {x}, {}, where);
+}
+
+Tensor Reshape(Tensor x, Shape shape, SourceLocation where) {
+  if (!x.valid()) return x;
+  int64_t known = 1;
+  int open = -1;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] != -1) {
+      known *= shape[axis];
+    } else if (open == -1) {
+      open = axis;
+    } else {
+      return Fail(x,
+                  absl::StrCat("reshape: shape is ", shape.ToString(), "; only one dim may be -1"),
+                  where);
+    }
+  }
+  if (open != -1) {
+    const int64_t n = x.shape().num_elements();
+    if (known == 0 || n % known != 0) {
+      return Fail(x,
+                  absl::StrCat("reshape: a is ", x.type().ToString(), ", shape is ",
+                               shape.ToString(), "; no size fits the dim of -1"),
+                  where);
+    }
+    shape[open] = n / known;
+  }
+  return Apply("reshape", {x}, {{"shape", shape.dims()}}, where);
+}
+
+Tensor Flatten(Tensor x, int64_t first_axis, SourceLocation where) {
+  if (!x.valid()) return x;
+  const std::optional<int64_t> first = Normalize(x, first_axis, x.shape().rank(), "flatten", where);
+  if (!first) return Invalid({x});
+  std::vector<int64_t> dims(x.shape().begin(), x.shape().begin() + *first);
+  int64_t rest = 1;
+  for (int axis = static_cast<int>(*first); axis < x.shape().rank(); ++axis) {
+    rest *= x.shape()[axis];
+  }
+  dims.push_back(rest);
+  return Reshape(x, Shape(std::move(dims)), where);
+}
+
+Tensor ExpandDims(Tensor x, int64_t axis, SourceLocation where) {
+  if (!x.valid()) return x;
+  const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank() + 1, "expand_dims", where);
+  if (!at) return Invalid({x});
+  std::vector<int64_t> dims = x.shape().dims();
+  dims.insert(dims.begin() + *at, 1);
+  return Reshape(x, Shape(std::move(dims)), where);
+}
+
+Tensor Squeeze(Tensor x, int64_t axis, SourceLocation where) {
+  if (!x.valid()) return x;
+  const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), "squeeze", where);
+  if (!at) return Invalid({x});
+  std::vector<int64_t> dims = x.shape().dims();
+  if (dims[*at] != 1) {
+    return Fail(x,
+                absl::StrCat("squeeze: axis is ", axis, ", a is ", x.type().ToString(),
+                             "; that axis must have size 1"),
+                where);
+  }
+  dims.erase(dims.begin() + *at);
+  return Reshape(x, Shape(std::move(dims)), where);
+}
+
+Tensor Transpose(Tensor x, std::vector<int64_t> perm, SourceLocation where) {
+  if (!x.valid()) return x;
+  for (int64_t& axis : perm) {
+    if (axis < 0) axis += x.shape().rank();
+  }
+  return Apply("transpose", {x}, {{"perm", std::move(perm)}}, where);
+}
+
+Tensor Slice(Tensor x, std::vector<int64_t> begin, std::vector<int64_t> size,
+             SourceLocation where) {
+  if (!x.valid()) return x;
+  for (size_t axis = 0; axis < size.size() && axis < begin.size(); ++axis) {
+    if (size[axis] == -1 && static_cast<int>(axis) < x.shape().rank()) {
+      size[axis] = x.shape()[axis] - begin[axis];
+    }
+  }
+  return Apply("slice", {x}, {{"begin", std::move(begin)}, {"size", std::move(size)}}, where);
+}
+
+Tensor Pad(Tensor x, std::vector<int64_t> before, std::vector<int64_t> after,
+           SourceLocation where) {
+  return Apply("pad", {x}, {{"before", std::move(before)}, {"after", std::move(after)}}, where);
+}
+
+Tensor Concat(const std::vector<Tensor>& xs, int64_t axis, SourceLocation where) {
+  if (xs.empty() || !AllValid(xs)) return Invalid(xs);
+  const std::optional<int64_t> at = Normalize(xs[0], axis, xs[0].shape().rank(), "concat", where);
+  if (!at) return Invalid(xs);
+  return Apply("concat", xs, {{"axis", *at}}, where);
+}
+
+std::vector<Tensor> Split(Tensor x, std::vector<int64_t> sizes, int64_t axis,
+                          SourceLocation where) {
+  const size_t count = sizes.size();
+  std::vector<Tensor> parts;
+  if (x.valid()) {
+    const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), "split", where);
+    if (at) parts = ApplyAll("split", {x}, {{"axis", *at}, {"sizes", std::move(sizes)}}, where);
+  }
+  parts.resize(count, Invalid({x}));
+  return parts;
+}
+
+Tensor BroadcastTo(Tensor x, Shape shape, SourceLocation where) {
+  if (x.valid() && x.shape() == shape) return x;
+  return Apply("broadcast_to", {x}, {{"shape", shape.dims()}}, where);
+}
+
+Tensor ReduceSum(Tensor x, ReduceOptions options, SourceLocation where) {
+  return Reduce("reduce_sum", x, std::move(options), where);
+}
+Tensor ReduceMean(Tensor x, ReduceOptions options, SourceLocation where) {
+  return Reduce("reduce_mean", x, std::move(options), where);
+}
+Tensor ReduceMax(Tensor x, ReduceOptions options, SourceLocation where) {
+  return Reduce("reduce_max", x, std::move(options), where);
+}
+Tensor ReduceMin(Tensor x, ReduceOptions options, SourceLocation where) {
+  return Reduce("reduce_min", x, std::move(options), where);
+}
+Tensor Sum(Tensor x, SourceLocation where) { return ReduceSum(x, {}, where); }
+Tensor Mean(Tensor x, SourceLocation where) {
+  if (x.valid() && x.dtype() == DType::kBool) x = Cast(x, DType::kF32, where);
+  return ReduceMean(x, {}, where);
+}
+Tensor ArgMax(Tensor x, int64_t axis, SourceLocation where) {
+  if (!x.valid()) return x;
+  const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), "argmax", where);
+  if (!at) return Invalid({x});
+  return Apply("argmax", {x}, {{"axis", *at}}, where);
+}
+
+Tensor MatMul(Tensor a, Tensor b, MatMulOptions options, SourceLocation where) {
+  if (a.valid() && b.valid() && options.transpose_a && a.shape().rank() > 2 &&
+      b.shape().rank() == 2) {
+    // The operator merges the leading dims of a into rows, which a transposed a does not allow.
+    std::vector<int64_t> perm(a.shape().rank());
+    std::iota(perm.begin(), perm.end(), 0);
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    a = Transpose(a, std::move(perm), where);
+    options.transpose_a = false;
+  }
+  return Apply("matmul", {a, b},
+               {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}}, where);
+}
+Tensor Tensordot(Tensor a, Tensor b, SourceLocation where) {
+  return Apply("tensordot", {a, b}, {}, where);
+}
+
+Tensor Softmax(Tensor x, SoftmaxOptions options, SourceLocation where) {
+  return Apply("softmax", {x}, {{"causal", options.causal}, {"scale", options.scale}}, where);
+}
+Tensor LogSoftmax(Tensor x, SourceLocation where) { return Apply("log_softmax", {x}, {}, where); }
+
+Tensor SoftmaxCrossEntropy(Tensor logits, Tensor labels, SourceLocation where) {
+  if (!AllValid({logits, labels})) return Invalid({logits, labels});
+  if (logits.shape().rank() == 0) {
+    return Fail(
+        logits,
+        absl::StrCat("softmax_cross_entropy: logits are ", logits.type().ToString(),
+                     ", labels are ", labels.type().ToString(), "; logits need an axis of classes"),
+        where);
+  }
+  // The gradient of the whole goes to logits at the last op: none flows through max and sum.
+  Tensor max = ReduceMax(logits, {.axes = {-1}}, where);
+  Tensor sum = Apply("sum_exp", {logits, max}, {}, where);
+  const std::string_view op =
+      IsFloating(labels.dtype()) ? "softmax_cross_entropy" : "sparse_softmax_cross_entropy";
+  return Apply(op, {logits, labels, max, sum}, {}, where);
+}
+
+Tensor LayerNorm(Tensor x, Tensor gamma, Tensor beta, LayerNormOptions options,
+                 SourceLocation where) {
+  return Apply("layer_norm", {x, gamma, beta}, {{"epsilon", options.epsilon}}, where);
+}
+
+Tensor Gather(Tensor table, Tensor indices, GatherOptions options, SourceLocation where) {
+  if (!AllValid({table, indices})) return Invalid({table, indices});
+  const std::optional<int64_t> axis =
+      Normalize(table, options.axis, table.shape().rank(), "gather", where);
+  if (!axis) return Invalid({table});
+  return Apply("gather", {table, indices}, {{"axis", *axis}}, where);
+}
+Tensor Embedding(Tensor table, Tensor indices, SourceLocation where) {
+  return Gather(table, indices, {.axis = 0}, where);
+}
+Tensor OneHot(Tensor indices, int64_t depth, DType dtype, SourceLocation where) {
+  return Apply("one_hot", {indices}, {{"depth", depth}, {"dtype", dtype}}, where);
+}
+Tensor Where(Tensor condition, Tensor a, Tensor b, SourceLocation where) {
+  return Apply("where", {condition, a, b}, {}, where);
+}
+
+Tensor Dropout(Tensor x, double rate, SourceLocation where) {
+  if (!x.valid()) return x;
+  // The key is the name that Append will give.
+  const std::string key = x.graph()->UniqueName("dropout");
+  return Apply("dropout", {x}, {{"key", key}, {"rate", rate}}, where);
+}
+
+Tensor Constant(LogicalGraph& graph, double value, ConstantOptions options, SourceLocation where) {
+  return Source(graph, "constant",
+                {{"dtype", options.dtype}, {"shape", options.shape.dims()}, {"value", value}},
+                where);
+}
+Tensor RandomUniform(LogicalGraph& graph, Shape shape, RandomUniformOptions options,
+                     SourceLocation where) {
+  return Source(graph, "random_uniform",
+                {{"dtype", options.dtype},
+                 {"shape", shape.dims()},
+                 {"low", options.low},
+                 {"high", options.high}},
+                where);
+}
+Tensor RandomNormal(LogicalGraph& graph, Shape shape, RandomNormalOptions options,
+                    SourceLocation where) {
+  return Source(graph, "random_normal",
+                {{"dtype", options.dtype},
+                 {"shape", shape.dims()},
+                 {"mean", options.mean},
+                 {"stddev", options.stddev}},
+                where);
+}
+Tensor Iota(LogicalGraph& graph, TensorType type, int64_t axis, SourceLocation where) {
+  if (axis < 0) axis += type.shape.rank();
+  return Source(graph, "iota",
+                {{"dtype", type.dtype}, {"shape", type.shape.dims()}, {"axis", axis}}, where);
+}
+Tensor Step(LogicalGraph& graph, SourceLocation where) { return Source(graph, "step", {}, where); }
+
+Tensor Variable(LogicalGraph& graph, VariableOptions options, SourceLocation where) {
+  const Attrs attrs = {{"dtype", options.dtype},
+                       {"shape", options.shape.dims()},
+                       {"init", options.init},
+                       {"value", options.value},
+                       {"low", options.low},
+                       {"high", options.high},
+                       {"mean", options.mean},
+                       {"stddev", options.stddev},
+                       {"trainable", options.trainable}};
+  const Tensor variable = graph.Append1(
+      "variable", {},
+      {.name = options.name, .attrs = attrs, .location = where, .hints = {options.sbp}});
+  if (!variable.valid()) return variable;
+  // Its name is how jobs and checkpoints find it: a number put behind it would be another variable.
+  const std::string& name = graph.producer(variable.id()).name;
+  if (!options.name.empty() && name != options.name && !name.ends_with("." + options.name)) {
+    return graph.Fail(absl::AlreadyExistsError(
+        absl::StrCat("variable '", options.name, "' is there already, the next free name is '",
+                     name, "' (", where.ToString(), ")")));
+  }
+  return variable;
+}
+
+void Assign(Tensor variable, Tensor value, SourceLocation where) {
+  ApplyAll("assign", {variable, value}, {}, where);
+}
+
+Tensor Input(LogicalGraph& graph, std::string name, TensorType type, SourceLocation where) {
+  return graph.Append1("input", {},
+                       {.name = std::move(name),
+                        .attrs = {{"dtype", type.dtype}, {"shape", type.shape.dims()}},
+                        .location = where});
+}
+
+std::vector<Tensor> Read(LogicalGraph& graph, ReadOptions options, SourceLocation where) {
+  // Field types as text: attributes hold no list of types.
+  std::string types;
+  for (const TensorType& type : options.types) {
+    absl::StrAppend(&types, types.empty() ? "" : "; ", type.ToString());
+  }
+  std::vector<Tensor> outputs = graph.Append("read", {},
+                                             {.name = "",
+                                              .attrs = {{"dataset", options.dataset},
+                                                        {"batch", options.batch},
+                                                        {"shuffle", options.shuffle},
+                                                        {"key", options.key},
+                                                        {"fields", options.fields},
+                                                        {"types", types}},
+                                              .location = where});
+  outputs.resize(options.types.size(), Tensor(&graph, kNone));
+  return outputs;
+}
+
+void Fetch(Tensor x, std::string name, SourceLocation where) {
+  ApplyAll("fetch", {x}, {{"name", std::move(name)}}, where);
+}
+
+Tensor GradientOf(Tensor x, SourceLocation where) { return Apply("gradient_of", {x}, {}, where); }
+
+Tensor ToSbp(Tensor x, NdSbp sbp, SourceLocation where) {
+  if (!x.valid()) return x;
+  return x.graph()->Append1(
+      "identity", std::vector<Tensor>{x},
+      {.name = "", .attrs = {}, .location = where, .hints = {std::move(sbp)}});
+}
+
+Tensor ToPlacement(Tensor x, Placement placement, SourceLocation where) {
+  if (!x.valid()) return x;
+  return x.graph()->Append1(
+      "identity", std::vector<Tensor>{x},
+      {.name = "", .attrs = {}, .location = where, .hints = {}, .placement = std::move(placement)});
+}
+
+}  // namespace braid

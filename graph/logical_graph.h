@@ -1,0 +1,204 @@
+// The job as written: ops on whole tensors, in the order in which they were recorded. No threads,
+// no devices beyond the placements that the user named.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/attrs.h"
+#include "graph/dtype.h"
+#include "graph/placement.h"
+#include "graph/sbp.h"
+#include "graph/shape.h"
+
+namespace braid {
+
+class LogicalGraph;
+class OpRegistry;
+class TextReader;
+
+using OpId = int32_t;
+using TensorId = int32_t;
+constexpr int32_t kNone = -1;
+
+// A line of the user's program. As a default argument `SourceLocation where = Here()` it is the
+// caller's line.
+struct SourceLocation {
+  std::string_view file;  // static storage, or owned by the graph
+  int line = 0;
+  std::string ToString() const;  // "train.cc:12", the file's last component
+};
+constexpr SourceLocation Here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return {file, line};
+}
+
+struct TensorType {
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::string ToString() const;  // "f32[64, 784]"
+  static absl::StatusOr<TensorType> Read(TextReader& reader);
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+};
+
+// A value of the graph, as users and gradients hold it: a borrowed graph and an id. A Tensor that
+// came from an error is invalid; ops on it do nothing.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(LogicalGraph* graph, TensorId id) : graph_(graph), id_(id) {}
+  bool valid() const { return id_ != kNone; }
+  LogicalGraph* graph() const { return graph_; }  // set also when invalid, unless default-made
+  TensorId id() const { return id_; }
+  const TensorType& type() const;  // valid() only
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+  friend bool operator==(const Tensor&, const Tensor&) = default;
+
+ private:
+  LogicalGraph* graph_ = nullptr;
+  TensorId id_ = kNone;
+};
+
+// One use of an operator.
+struct Op {
+  OpId id = kNone;
+  std::string name;  // unique in the graph, stable: the key of random numbers and of variables
+  std::string type;  // the OpDef's name
+  Attrs attrs;
+  std::vector<TensorId> inputs;
+  std::vector<TensorId> outputs;
+  SourceLocation location;
+
+  // What the user asked for or a pass decided.
+  std::optional<Placement> placement;        // job.On; set on every op after infer_placement
+  std::vector<std::optional<NdSbp>> hints;   // per output; hard constraints
+  OpId forward = kNone;                      // of a gradient's op: the op it belongs to
+  int rate = 1;                              // acts per step; micro_batch sets it
+  std::vector<Sbp> input_time, output_time;  // layout over micro-batches (rate > 1 only): S, B, P
+  std::vector<NdSbp> input_sbp, output_sbp;  // per operand, chosen by infer_sbp
+};
+
+struct TensorInfo {
+  TensorType type;
+  OpId producer = kNone;
+  int output = 0;
+};
+
+// What the optimizer pass must build: recorded by Minimize, taken out by the passes.
+struct MinimizeRequest {
+  TensorId loss = kNone;
+  std::string optimizer;           // OpDef name of the update, e.g. "adam_update"
+  Attrs attrs;                     // its attributes
+  TensorId learning_rate = kNone;  // a scalar tensor (schedules are ops)
+  std::vector<OpId> variables;     // empty: every trainable variable that the loss reaches
+  double clip_global_norm = 0;     // 0: none
+  int micro_batches = 1;
+  SourceLocation location;
+};
+
+class LogicalGraph {
+ public:
+  // The registry is borrowed and must outlive the graph.
+  explicit LogicalGraph(const OpRegistry* registry) : registry_(registry) {}
+  LogicalGraph(const LogicalGraph&) = default;
+  LogicalGraph& operator=(const LogicalGraph&) = default;
+
+  // Everything that Append is told beside the inputs.
+  struct AppendOptions {
+    std::string name = {};  // "" = the type; made unique under the current scope
+    Attrs attrs = {};
+    SourceLocation location = {};
+    std::vector<std::optional<NdSbp>> hints = {};
+    std::optional<Placement> placement =
+        std::nullopt;  // none: the current one (see PlacementScope)
+  };
+  // Appends an op and returns its outputs, after checking types through its OpDef. On error, or if
+  // an input is invalid, returns as many invalid Tensors as the op has outputs (1 if unknown) and
+  // keeps the first error in status() with op, both values and the user's line.
+  std::vector<Tensor> Append(std::string_view type, std::span<const Tensor> inputs,
+                             AppendOptions options);
+  Tensor Append1(std::string_view type, std::span<const Tensor> inputs, AppendOptions options);
+
+  // Records an error found before Append; later ones are dropped. Returns an invalid Tensor.
+  Tensor Fail(absl::Status status);
+  const absl::Status& status() const { return status_; }
+
+  // Names nest: Scope "h.0" then "attn" gives "h.0.attn.<name>".
+  void PushScope(std::string_view name);
+  void PopScope();
+  std::string UniqueName(std::string_view base) const;
+  std::string ScopedName(std::string_view base) const;  // under the current scope, maybe taken
+  // Placement and forward op that Append gives to new ops.
+  void PushPlacement(std::optional<Placement> placement);
+  void PopPlacement();
+  void set_current_forward(OpId op) { current_forward_ = op; }
+
+  const OpRegistry& registry() const { return *registry_; }
+  const std::vector<Op>& ops() const { return ops_; }
+  std::vector<Op>& mutable_ops() { return ops_; }
+  const Op& op(OpId id) const { return ops_[id]; }
+  Op& mutable_op(OpId id) { return ops_[id]; }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const TensorInfo& tensor(TensorId id) const { return tensors_[id]; }
+  const TensorType& type(TensorId id) const { return tensors_[id].type; }
+  const Op& producer(TensorId id) const { return ops_[tensors_[id].producer]; }
+  std::optional<OpId> FindOp(std::string_view name) const;
+  // Consumers of every tensor: (op, input index) in op order.
+  std::vector<std::vector<std::pair<OpId, int>>> Consumers() const;
+  // Keeps only the ops for which keep[id], and with each the producers of its inputs (CHECK);
+  // renumbers ops and tensors everywhere. Ops stay in order. A Minimize request goes with its loss
+  // or with the last of the variables that it lists; a gradient with either of its tensors.
+  void Prune(const std::vector<bool>& keep);
+  // Moves ops into a topological order (stable). Needed after a pass that rewires inputs. Renumbers
+  // ops; tensors keep their ids.
+  void SortTopologically();
+
+  std::vector<MinimizeRequest>& minimize() { return minimize_; }
+  const std::vector<MinimizeRequest>& minimize() const { return minimize_; }
+  // d loss / d tensor after the autograd pass, for fetches of gradients: (of, gradient).
+  std::map<TensorId, TensorId>& gradients() { return gradients_; }
+  const std::map<TensorId, TensorId>& gradients() const { return gradients_; }
+  bool training = false;  // dropout is active; Minimize sets it
+
+  // One line an op, e.g.
+  //   %2:f32[64, 512] = matmul "fc1.matmul" (%0, %1) {transpose_b=false} on=cpu[4]{...} rate=1
+  //       sbp=(S(0), B)->(S(0)) hint=(-) fwd="..." at train.cc:12
+  // with only the parts that are set; time=(S(0), B)->(S(0)) is the layout over micro-batches. An
+  // op without outputs starts with its type. What is not an op follows with an @:
+  //   @minimize loss=%9 optimizer="adam_update" {beta1=0.9} lr=%3 variables=("w") clip=1.0
+  //       micro_batches=4 at train.cc:20
+  //   @gradient %1 = %12
+  //   @training
+  // Parse reads it back (tests write graphs so); there, blank lines and lines that begin with # are
+  // skipped, and an op may refer to later lines. Types are checked through the registry, except of
+  // ops with a time layout.
+  std::string ToString() const;
+  static absl::StatusOr<LogicalGraph> Parse(std::string_view text, const OpRegistry* registry);
+
+ private:
+
+  const OpRegistry* registry_;
+  std::vector<Op> ops_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<MinimizeRequest> minimize_;
+  std::map<TensorId, TensorId> gradients_;
+  std::vector<std::string> scopes_;
+  std::vector<std::optional<Placement>> placements_;
+  OpId current_forward_ = kNone;
+  // Names taken, also by ops that were pruned -> how often each was asked for.
+  std::map<std::string, int> names_;
+  absl::Status status_;
+  // File names of a parsed graph's locations; shared because copies of the graph point into it.
+  std::shared_ptr<const std::set<std::string>> files_;
+};
+
+}  // namespace braid

@@ -1,0 +1,411 @@
+// The text form of a LogicalGraph: ToString and Parse.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "glog/logging.h"
+#include "graph/logical_graph.h"
+#include "graph/op_registry.h"
+#include "graph/text_reader.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+// "(a, b)" from the texts of the elements.
+template <typename T, typename ToText>
+std::string ListToString(const std::vector<T>& list, ToText to_text) {
+  auto append = [&to_text](std::string* out, const T& element) { out->append(to_text(element)); };
+  return absl::StrCat("(", absl::StrJoin(list, ", ", append), ")");
+}
+
+template <typename T>
+std::string SbpsToString(const std::vector<T>& list) {
+  return ListToString(list, [](const T& sbp) { return sbp.ToString(); });
+}
+
+std::string LocationToString(const SourceLocation& location) {
+  return location.file.empty() ? "" : absl::StrCat(" at ", location.ToString());
+}
+
+std::string OpToString(const LogicalGraph& graph, const Op& op) {
+  std::string text;
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", "%", op.outputs[i], ":",
+                    graph.type(op.outputs[i]).ToString());
+  }
+  if (!op.outputs.empty()) absl::StrAppend(&text, " = ");
+  absl::StrAppend(&text, op.type, " ", Quote(op.name), " ",
+                  ListToString(op.inputs, [](TensorId id) { return absl::StrCat("%", id); }));
+  if (!op.attrs.values().empty()) absl::StrAppend(&text, " {", op.attrs.ToString(), "}");
+  if (op.placement) absl::StrAppend(&text, " on=", op.placement->ToString());
+  if (op.rate != 1) absl::StrAppend(&text, " rate=", op.rate);
+  if (!op.input_time.empty() || !op.output_time.empty()) {
+    absl::StrAppend(&text, " time=", SbpsToString(op.input_time), "->",
+                    SbpsToString(op.output_time));
+  }
+  if (!op.input_sbp.empty() || !op.output_sbp.empty()) {
+    absl::StrAppend(&text, " sbp=", SbpsToString(op.input_sbp), "->", SbpsToString(op.output_sbp));
+  }
+  if (std::any_of(op.hints.begin(), op.hints.end(),
+                  [](const std::optional<NdSbp>& hint) { return hint.has_value(); })) {
+    absl::StrAppend(&text, " hint=", ListToString(op.hints, [](const std::optional<NdSbp>& hint) {
+      return hint ? hint->ToString() : "-";
+    }));
+  }
+  if (op.forward != kNone) absl::StrAppend(&text, " fwd=", Quote(graph.op(op.forward).name));
+  return text + LocationToString(op.location);
+}
+
+std::string MinimizeToString(const LogicalGraph& graph, const MinimizeRequest& request) {
+  std::string text =
+      absl::StrCat("@minimize loss=%", request.loss, " optimizer=", Quote(request.optimizer));
+  if (!request.attrs.values().empty()) absl::StrAppend(&text, " {", request.attrs.ToString(), "}");
+  if (request.learning_rate != kNone) absl::StrAppend(&text, " lr=%", request.learning_rate);
+  if (!request.variables.empty()) {
+    absl::StrAppend(&text, " variables=", ListToString(request.variables, [&graph](OpId id) {
+      return Quote(graph.op(id).name);
+    }));
+  }
+  if (request.clip_global_norm != 0) {
+    absl::StrAppend(&text, " ", Attrs({{"clip", request.clip_global_norm}}).ToString());
+  }
+  if (request.micro_batches != 1) {
+    absl::StrAppend(&text, " micro_batches=", request.micro_batches);
+  }
+  return text + LocationToString(request.location);
+}
+
+// "(...)": calls read_element for each.
+template <typename ReadElement>
+absl::Status ReadList(TextReader& reader, ReadElement read_element) {
+  RETURN_IF_ERROR(reader.Expect("("));
+  for (bool is_first = true; !reader.Consume(")"); is_first = false) {
+    if (!is_first) RETURN_IF_ERROR(reader.Expect(","));
+    RETURN_IF_ERROR(read_element());
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status ReadSbps(TextReader& reader, std::vector<T>* list) {
+  return ReadList(reader, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(list->emplace_back(), T::Read(reader));
+    return absl::OkStatus();
+  });
+}
+
+template <typename T>
+absl::Status ReadSignature(TextReader& reader, std::vector<T>* inputs, std::vector<T>* outputs) {
+  RETURN_IF_ERROR(ReadSbps(reader, inputs));
+  RETURN_IF_ERROR(reader.Expect("->"));
+  return ReadSbps(reader, outputs);
+}
+
+absl::StatusOr<TensorId> ReadTensorId(TextReader& reader) {
+  RETURN_IF_ERROR(reader.Expect("%"));
+  ASSIGN_OR_RETURN(int64_t id, reader.Int());
+  constexpr int64_t kMaxId = 1 << 30;
+  if (id < 0 || id > kMaxId) {
+    return absl::InvalidArgumentError(absl::StrCat("%", id, " is no tensor"));
+  }
+  return static_cast<TensorId>(id);
+}
+
+absl::StatusOr<int> ReadCount(TextReader& reader) {
+  ASSIGN_OR_RETURN(int64_t count, reader.Int());
+  constexpr int64_t kMaxCount = 1 << 30;
+  if (count < 1 || count > kMaxCount) {
+    return absl::InvalidArgumentError(absl::StrCat(count, " is no count"));
+  }
+  return static_cast<int>(count);
+}
+
+absl::StatusOr<Attrs> ReadAttrs(TextReader& reader) {  // behind the '{'
+  ASSIGN_OR_RETURN(Attrs attrs, Attrs::Read(reader));
+  RETURN_IF_ERROR(reader.Expect("}"));
+  return attrs;
+}
+
+// Behind "at": the rest of the line is "file:line".
+absl::StatusOr<SourceLocation> ReadLocation(TextReader& reader, std::set<std::string>* files) {
+  std::string_view text = reader.Rest();
+  size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) {
+    return absl::InvalidArgumentError("expected file:line behind at");
+  }
+  TextReader line_reader(text.substr(colon + 1));
+  ASSIGN_OR_RETURN(int64_t line, line_reader.Int());
+  RETURN_IF_ERROR(line_reader.ExpectEnd());
+  const std::string& file = *files->emplace(text.substr(0, colon)).first;
+  return SourceLocation{file, static_cast<int>(line)};
+}
+
+// What a line says by name; resolved once all lines are read.
+struct ParsedOp {
+  Op op;
+  std::vector<TensorType> output_types;
+  std::optional<std::string> forward;
+  int line = 0;
+};
+struct ParsedMinimize {
+  MinimizeRequest request;
+  std::vector<std::string> variables;
+  int line = 0;
+};
+
+absl::StatusOr<ParsedOp> ReadOp(TextReader& reader, std::set<std::string>* files) {
+  ParsedOp parsed;
+  Op& op = parsed.op;
+  if (reader.Peek() == '%') {
+    do {
+      ASSIGN_OR_RETURN(op.outputs.emplace_back(), ReadTensorId(reader));
+      RETURN_IF_ERROR(reader.Expect(":"));
+      ASSIGN_OR_RETURN(parsed.output_types.emplace_back(), TensorType::Read(reader));
+    } while (reader.Consume(","));
+    RETURN_IF_ERROR(reader.Expect("="));
+  }
+  ASSIGN_OR_RETURN(op.type, reader.Word());
+  ASSIGN_OR_RETURN(op.name, reader.Quoted());
+  RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(op.inputs.emplace_back(), ReadTensorId(reader));
+    return absl::OkStatus();
+  }));
+  while (!reader.AtEnd()) {
+    if (reader.Consume("{")) {
+      ASSIGN_OR_RETURN(op.attrs, ReadAttrs(reader));
+    } else if (reader.Consume("on=")) {
+      ASSIGN_OR_RETURN(op.placement, Placement::Read(reader));
+    } else if (reader.Consume("rate=")) {
+      ASSIGN_OR_RETURN(op.rate, ReadCount(reader));
+    } else if (reader.Consume("time=")) {
+      RETURN_IF_ERROR(ReadSignature(reader, &op.input_time, &op.output_time));
+    } else if (reader.Consume("sbp=")) {
+      RETURN_IF_ERROR(ReadSignature(reader, &op.input_sbp, &op.output_sbp));
+    } else if (reader.Consume("hint=")) {
+      RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
+        op.hints.emplace_back();
+        if (reader.Consume("-")) return absl::OkStatus();
+        ASSIGN_OR_RETURN(op.hints.back(), NdSbp::Read(reader));
+        return absl::OkStatus();
+      }));
+    } else if (reader.Consume("fwd=")) {
+      ASSIGN_OR_RETURN(parsed.forward, reader.Quoted());
+    } else if (reader.Consume("at ")) {
+      ASSIGN_OR_RETURN(op.location, ReadLocation(reader, files));
+    } else {
+      return reader.Error("{, on=, rate=, time=, sbp=, hint=, fwd= or at");
+    }
+  }
+  if (op.hints.size() > op.outputs.size()) {
+    return absl::InvalidArgumentError("there are more hints than outputs");
+  }
+  op.hints.resize(op.outputs.size());
+  return parsed;
+}
+
+absl::StatusOr<ParsedMinimize> ReadMinimize(TextReader& reader, std::set<std::string>* files) {
+  ParsedMinimize parsed;
+  MinimizeRequest& request = parsed.request;
+  while (!reader.AtEnd()) {
+    if (reader.Consume("loss=")) {
+      ASSIGN_OR_RETURN(request.loss, ReadTensorId(reader));
+    } else if (reader.Consume("optimizer=")) {
+      ASSIGN_OR_RETURN(request.optimizer, reader.Quoted());
+    } else if (reader.Consume("{")) {
+      ASSIGN_OR_RETURN(request.attrs, ReadAttrs(reader));
+    } else if (reader.Consume("lr=")) {
+      ASSIGN_OR_RETURN(request.learning_rate, ReadTensorId(reader));
+    } else if (reader.Consume("variables=")) {
+      RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
+        ASSIGN_OR_RETURN(parsed.variables.emplace_back(), reader.Quoted());
+        return absl::OkStatus();
+      }));
+    } else if (reader.Consume("clip=")) {
+      ASSIGN_OR_RETURN(std::string value, reader.Word());
+      ASSIGN_OR_RETURN(Attrs clip, Attrs::Parse(absl::StrCat("clip=", value)));
+      const double* norm = std::get_if<double>(&clip.values().at("clip"));
+      if (norm == nullptr) return absl::InvalidArgumentError("clip= needs a decimal point");
+      request.clip_global_norm = *norm;
+    } else if (reader.Consume("micro_batches=")) {
+      ASSIGN_OR_RETURN(request.micro_batches, ReadCount(reader));
+    } else if (reader.Consume("at ")) {
+      ASSIGN_OR_RETURN(request.location, ReadLocation(reader, files));
+    } else {
+      return reader.Error("loss=, optimizer=, {, lr=, variables=, clip=, micro_batches= or at");
+    }
+  }
+  if (request.loss == kNone) return reader.Error("loss=");
+  return parsed;
+}
+
+absl::Status InLine(int line, const absl::Status& status) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("line ", line, ": ", std::string(status.message())));
+}
+
+}  // namespace
+
+std::string SourceLocation::ToString() const {
+  if (file.empty()) return "";
+  std::string_view last = file.substr(file.rfind('/') + 1);  // npos + 1 is 0
+  return absl::StrCat(std::string(last), ":", line);
+}
+
+std::string TensorType::ToString() const {
+  return absl::StrCat(std::string(braid::ToString(dtype)), shape.ToString());
+}
+
+absl::StatusOr<TensorType> TensorType::Read(TextReader& reader) {
+  ASSIGN_OR_RETURN(std::string word, reader.Word());
+  std::optional<DType> dtype = ParseDType(word);
+  if (!dtype) return absl::InvalidArgumentError(absl::StrCat("'", word, "' is no element type"));
+  RETURN_IF_ERROR(reader.Expect("["));
+  std::vector<int64_t> dims;
+  while (!reader.Consume("]")) {
+    if (!dims.empty()) RETURN_IF_ERROR(reader.Expect(","));
+    ASSIGN_OR_RETURN(dims.emplace_back(), reader.Int());
+    if (dims.back() < 0) return absl::InvalidArgumentError("a dimension is negative");
+  }
+  return TensorType{*dtype, Shape(std::move(dims))};
+}
+
+std::string LogicalGraph::ToString() const {
+  std::string text;
+  for (const Op& op : ops_) absl::StrAppend(&text, OpToString(*this, op), "\n");
+  for (const MinimizeRequest& request : minimize_) {
+    absl::StrAppend(&text, MinimizeToString(*this, request), "\n");
+  }
+  for (auto [of, gradient] : gradients_) {
+    absl::StrAppend(&text, "@gradient %", of, " = %", gradient, "\n");
+  }
+  if (training) absl::StrAppend(&text, "@training\n");
+  return text;
+}
+
+absl::StatusOr<LogicalGraph> LogicalGraph::Parse(std::string_view text,
+                                                 const OpRegistry* registry) {
+  auto files = std::make_shared<std::set<std::string>>();
+  std::vector<ParsedOp> parsed_ops;
+  std::vector<ParsedMinimize> parsed_minimize;
+  std::map<TensorId, std::pair<TensorId, int>> parsed_gradients;  // with the line
+  LogicalGraph graph(registry);
+
+  int line_number = 0;
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(std::string(text), '\n'))) {
+    ++line_number;
+    TextReader reader(line);
+    if (reader.AtEnd() || reader.Peek() == '#') continue;
+    auto read_line = [&]() -> absl::Status {
+      if (reader.Consume("@minimize")) {
+        ASSIGN_OR_RETURN(ParsedMinimize parsed, ReadMinimize(reader, files.get()));
+        parsed.line = line_number;
+        parsed_minimize.push_back(std::move(parsed));
+      } else if (reader.Consume("@gradient")) {
+        ASSIGN_OR_RETURN(TensorId of, ReadTensorId(reader));
+        RETURN_IF_ERROR(reader.Expect("="));
+        ASSIGN_OR_RETURN(TensorId gradient, ReadTensorId(reader));
+        if (!parsed_gradients.emplace(of, std::pair(gradient, line_number)).second) {
+          return absl::InvalidArgumentError(absl::StrCat("%", of, " has two gradients"));
+        }
+      } else if (reader.Consume("@training")) {
+        graph.training = true;
+      } else {
+        ASSIGN_OR_RETURN(ParsedOp parsed, ReadOp(reader, files.get()));
+        parsed.line = line_number;
+        parsed_ops.push_back(std::move(parsed));
+      }
+      return reader.ExpectEnd();
+    };
+    if (absl::Status status = read_line(); !status.ok()) return InLine(line_number, status);
+  }
+
+  size_t num_tensors = 0;
+  for (const ParsedOp& parsed : parsed_ops) num_tensors += parsed.op.outputs.size();
+  graph.tensors_.resize(num_tensors);
+  std::map<std::string, OpId> ids;
+  for (ParsedOp& parsed : parsed_ops) {
+    parsed.op.id = static_cast<OpId>(graph.ops_.size());
+    if (!ids.emplace(parsed.op.name, parsed.op.id).second) {
+      return InLine(parsed.line, absl::InvalidArgumentError(absl::StrCat("there are two ops named ",
+                                                                         Quote(parsed.op.name))));
+    }
+    graph.names_.emplace(parsed.op.name, 1);
+    for (size_t i = 0; i < parsed.op.outputs.size(); ++i) {
+      TensorId output = parsed.op.outputs[i];
+      if (static_cast<size_t>(output) >= num_tensors || graph.tensors_[output].producer != kNone) {
+        return InLine(parsed.line,
+                      absl::InvalidArgumentError(absl::StrCat(
+                          "%", output, " comes twice, or the tensors are not numbered from 0")));
+      }
+      graph.tensors_[output] = {parsed.output_types[i], parsed.op.id, static_cast<int>(i)};
+    }
+    graph.ops_.push_back(parsed.op);
+  }
+
+  auto check_tensor = [num_tensors](TensorId id) {
+    return id == kNone || static_cast<size_t>(id) < num_tensors
+               ? absl::OkStatus()
+               : absl::InvalidArgumentError(absl::StrCat("there is no %", id));
+  };
+  auto find_op = [&ids](const std::string& name) -> absl::StatusOr<OpId> {
+    auto found = ids.find(name);
+    if (found != ids.end()) return found->second;
+    return absl::InvalidArgumentError(absl::StrCat("there is no op ", Quote(name)));
+  };
+  auto resolve_op = [&](const ParsedOp& parsed) -> absl::Status {
+    Op& op = graph.ops_[parsed.op.id];
+    std::vector<TensorType> input_types;
+    for (TensorId input : op.inputs) {
+      RETURN_IF_ERROR(check_tensor(input));
+      input_types.push_back(graph.type(input));
+    }
+    if (parsed.forward) {
+      ASSIGN_OR_RETURN(op.forward, find_op(*parsed.forward));
+    }
+    const OpDef* def = registry->Find(op.type);
+    if (def == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("no operator '", op.type, "' is registered"));
+    }
+    if (!op.input_time.empty() || !op.output_time.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(std::vector<TensorType> types,
+                     def->InferTypes({.attrs = op.attrs, .inputs = input_types, .outputs = {}}));
+    if (types == parsed.output_types) return absl::OkStatus();
+    auto to_text = [](const TensorType& type) { return type.ToString(); };
+    return absl::InvalidArgumentError(absl::StrCat(op.type, " '", op.name, "': the outputs are ",
+                                                   ListToString(types, to_text), ", the text says ",
+                                                   ListToString(parsed.output_types, to_text)));
+  };
+  for (const ParsedOp& parsed : parsed_ops) {
+    if (absl::Status status = resolve_op(parsed); !status.ok()) return InLine(parsed.line, status);
+  }
+  auto resolve_minimize = [&](ParsedMinimize& parsed) -> absl::Status {
+    RETURN_IF_ERROR(check_tensor(parsed.request.loss));
+    RETURN_IF_ERROR(check_tensor(parsed.request.learning_rate));
+    for (const std::string& name : parsed.variables) {
+      ASSIGN_OR_RETURN(parsed.request.variables.emplace_back(), find_op(name));
+    }
+    graph.minimize_.push_back(std::move(parsed.request));
+    return absl::OkStatus();
+  };
+  for (ParsedMinimize& parsed : parsed_minimize) {
+    if (absl::Status status = resolve_minimize(parsed); !status.ok()) {
+      return InLine(parsed.line, status);
+    }
+  }
+  for (const auto& [of, gradient_and_line] : parsed_gradients) {
+    for (TensorId id : {of, gradient_and_line.first}) {
+      if (absl::Status status = check_tensor(id); !status.ok()) {
+        return InLine(gradient_and_line.second, status);
+      }
+    }
+    graph.gradients_[of] = gradient_and_line.first;
+  }
+  graph.files_ = std::move(files);
+  return graph;
+}
+
+}  // namespace braid

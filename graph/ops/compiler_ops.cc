@@ -1,0 +1,53 @@
+// Ops that no user calls: compiler passes append them.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "graph/ops/families.h"
+#include "graph/ops/shapes.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+TensorType Matrix() { return {DType::kF32, {5, 6}}; }
+
+Types SameAsInput(const OpContext& ctx) {
+  RETURN_IF_ERROR(CheckInputs(ctx, 1));
+  return std::vector<TensorType>{ctx.inputs[0]};
+}
+
+// The sum of x over the micro-batches of a step.
+OpDef AccumulateOp() {
+  return OpDef("accumulate")
+      .Infer(SameAsInput)
+      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
+      .Linear({0})
+      .NoGradient()
+      .Sample({.inputs = {Matrix()}, .attrs = {}});
+}
+
+// The same elements in another order: the `parts` even parts of `axis` one after another, each
+// dense (block_pack), and back (block_unpack).
+OpDef BlockOp(std::string name) {
+  return OpDef(std::move(name))
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        RETURN_IF_ERROR(CheckAxis(ctx.attrs.Int("axis"), ctx.inputs[0].shape.rank()));
+        if (ctx.attrs.Int("parts") < 1) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("parts is ", ctx.attrs.Int("parts"), "; at least 1 is needed"));
+        }
+        return std::vector<TensorType>{ctx.inputs[0]};
+      })
+      .Signatures([](const OpContext&, int64_t) { return std::vector<SbpSignature>{}; })
+      .NoGradient()
+      .Sample({.inputs = {Matrix()}, .attrs = {{"axis", int64_t{1}}, {"parts", int64_t{4}}}});
+}
+
+}  // namespace
+
+std::vector<OpDef> CompilerOps() {
+  return {AccumulateOp(), BlockOp("block_pack"), BlockOp("block_unpack")};
+}
+
+}  // namespace braid

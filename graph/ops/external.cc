@@ -1,0 +1,111 @@
+// Ops whose values come from or go to the outside; the runtime knows how.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "graph/ops/families.h"
+#include "graph/ops/shapes.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+// "f32[64, 784]".
+absl::StatusOr<TensorType> ParseType(std::string_view text) {
+  const auto error = [text] {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", std::string(text), "' is no type; f32[64, 784] would be one"));
+  };
+  const size_t open = text.find('[');
+  if (open == std::string_view::npos || !text.ends_with(']')) return error();
+  const std::optional<DType> dtype = ParseDType(text.substr(0, open));
+  if (!dtype) return error();
+  const std::string dims(text.substr(open + 1, text.size() - open - 2));
+  std::vector<int64_t> shape;
+  for (const auto dim : absl::StrSplit(dims, ", ", absl::SkipEmpty())) {
+    int64_t size;
+    if (!absl::SimpleAtoi(dim, &size) || size < 0) return error();
+    shape.push_back(size);
+  }
+  return TensorType{*dtype, Shape(std::move(shape))};
+}
+
+// A value of the type in the attributes, laid out in any way.
+OpDef Typed(std::string name) {
+  return OpDef(std::move(name))
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 0));
+        const std::vector<int64_t>& dims = ctx.attrs.Ints("shape");
+        for (int64_t dim : dims) {
+          if (dim < 0) {
+            return absl::InvalidArgumentError(absl::StrCat("shape is [", absl::StrJoin(dims, ", "),
+                                                           "]; a dim must not be negative"));
+          }
+        }
+        return std::vector<TensorType>{{ctx.attrs.Type("dtype"), Shape(dims)}};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) {
+        return LeadingSignatures(ctx, ctx.outputs[0].shape.rank());
+      })
+      .NoGradient()
+      .External();
+}
+
+// One output per field of a sample; all are split along the batch, or none.
+OpDef ReadOp() {
+  return OpDef("read")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 0));
+        std::vector<TensorType> types;
+        for (const auto text : absl::StrSplit(ctx.attrs.String("types"), "; ", absl::SkipEmpty())) {
+          ASSIGN_OR_RETURN(TensorType type, ParseType(std::string(text)));
+          const int64_t batch = ctx.attrs.Int("batch");
+          if (type.shape.rank() == 0 || type.shape[0] != batch) {
+            return absl::InvalidArgumentError(absl::StrCat(
+                "a field is ", type.ToString(), ", batch is ", batch, "; axis 0 is the batch"));
+          }
+          types.push_back(std::move(type));
+        }
+        return types;
+      })
+      .Signatures([](const OpContext& ctx, int64_t) {
+        return LeadingSignatures(ctx, ctx.outputs.empty() ? 0 : 1);
+      })
+      .NoGradient()
+      .External();
+}
+
+OpDef FetchOp() {
+  return OpDef("fetch")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        return std::vector<TensorType>{};
+      })
+      .Signatures([](const OpContext&, int64_t) { return std::vector<SbpSignature>{}; })
+      .NoGradient()
+      .External();
+}
+
+// Stands for d loss / d x until the autograd pass puts the gradient in its place.
+OpDef GradientOfOp() {
+  return OpDef("gradient_of")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        RETURN_IF_ERROR(CheckFloating(ctx, 0));
+        return std::vector<TensorType>{ctx.inputs[0]};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
+      .NoGradient()
+      .External();
+}
+
+}  // namespace
+
+std::vector<OpDef> ExternalOps() {
+  return {Typed("variable"), Typed("input"), Typed("read_checkpoint"),
+          ReadOp(),          FetchOp(),      GradientOfOp()};
+}
+
+}  // namespace braid

@@ -1,0 +1,308 @@
+// Ops that move elements and compute nothing.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "graph/functional.h"
+#include "graph/ops/families.h"
+#include "graph/ops/shapes.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+using Context = GradientContext;
+using Gradients = std::vector<Tensor>;
+using Ints = std::vector<int64_t>;
+
+std::string Text(const Ints& ints) { return absl::StrCat("[", absl::StrJoin(ints, ", "), "]"); }
+
+absl::Status Disagree(const OpContext& ctx, std::string_view attr, const Ints& value,
+                      std::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].ToString(), ", ",
+                                                 std::string(attr), " is ", Text(value), "; ",
+                                                 std::string(why)));
+}
+
+// Groups of axes of `a` and `b` with equal products, cut as finely as possible. Each is the pair of
+// first axes that are not 1: splitting both in equal parts cuts the elements at the same places.
+std::vector<std::pair<int, int>> MatchAxes(const Shape& a, const Shape& b) {
+  std::vector<std::pair<int, int>> matches;
+  if (a.num_elements() == 0) return matches;
+  int i = 0, j = 0;
+  while (true) {
+    while (i < a.rank() && a[i] == 1) ++i;
+    while (j < b.rank() && b[j] == 1) ++j;
+    if (i == a.rank() || j == b.rank()) return matches;
+    matches.emplace_back(i, j);
+    int64_t pa = a[i++], pb = b[j++];
+    while (pa != pb) {
+      if (pa < pb) {
+        pa *= a[i++];
+      } else {
+        pb *= b[j++];
+      }
+    }
+  }
+}
+
+OpDef ReshapeOp() {
+  return OpDef("reshape")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        const Ints& dims = ctx.attrs.Ints("shape");
+        const bool negative =
+            std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; });
+        const Shape shape(dims);
+        if (negative || shape.num_elements() != ctx.inputs[0].shape.num_elements()) {
+          return Disagree(ctx, "shape", dims, "the numbers of elements differ");
+        }
+        return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
+      })
+      .Signatures([](const OpContext& ctx, int64_t parts) {
+        std::vector<SbpSignature> signatures;
+        const Shape &in = ctx.inputs[0].shape, &out = ctx.outputs[0].shape;
+        for (const auto& [i, j] : MatchAxes(in, out)) {
+          if (in[i] == out[j] || (in[i] % parts == 0 && out[j] % parts == 0)) {
+            signatures.push_back(SplitAt({i}, {j}));
+          }
+        }
+        return signatures;
+      })
+      .Linear({0})
+      .PassesPartialMaxMin()
+      .Inplace(0, 0)
+      .Gradient([](const Context& c) {
+        return Gradients{Reshape(c.output_gradients[0], c.inputs[0].shape())};
+      })
+      .Sample({.inputs = {{DType::kF32, {5, 2, 3}}}, .attrs = {{"shape", Ints{5, 6}}}})
+      .Sample({.inputs = {{DType::kF32, {8, 3}}}, .attrs = {{"shape", Ints{4, 6}}}})
+      .Sample({.inputs = {{DType::kF32, {1, 5, 6}}}, .attrs = {{"shape", Ints{5, 1, 2, 3}}}});
+}
+
+OpDef TransposeOp() {
+  return OpDef("transpose")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        const Ints& perm = ctx.attrs.Ints("perm");
+        Ints sorted = perm, all(ctx.inputs[0].shape.rank());
+        std::sort(sorted.begin(), sorted.end());
+        std::iota(all.begin(), all.end(), 0);
+        if (sorted != all) return Disagree(ctx, "perm", perm, "it must name each axis once");
+        Shape shape = ctx.inputs[0].shape;
+        for (int i = 0; i < shape.rank(); ++i) shape[i] = ctx.inputs[0].shape[perm[i]];
+        return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) {
+        std::vector<SbpSignature> signatures;
+        const Ints& perm = ctx.attrs.Ints("perm");
+        for (int i = 0; i < static_cast<int>(perm.size()); ++i) {
+          signatures.push_back(SplitAt({static_cast<int>(perm[i])}, {i}));
+        }
+        return signatures;
+      })
+      .Linear({0})
+      .PassesPartialMaxMin()
+      .Gradient([](const Context& c) {
+        const Ints& perm = c.op.attrs.Ints("perm");
+        Ints inverse(perm.size());
+        for (size_t i = 0; i < perm.size(); ++i) inverse[perm[i]] = i;
+        return Gradients{Transpose(c.output_gradients[0], inverse)};
+      })
+      .Sample({.inputs = {{DType::kF32, {5, 6}}}, .attrs = {{"perm", Ints{1, 0}}}})
+      .Sample({.inputs = {{DType::kF32, {3, 5, 2}}}, .attrs = {{"perm", Ints{2, 0, 1}}}});
+}
+
+OpDef SliceOp() {
+  return OpDef("slice")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        const Ints &begin = ctx.attrs.Ints("begin"), &size = ctx.attrs.Ints("size");
+        const Shape& in = ctx.inputs[0].shape;
+        if (static_cast<int>(begin.size()) != in.rank()) {
+          return Disagree(ctx, "begin", begin, "it needs one number per axis");
+        }
+        if (static_cast<int>(size.size()) != in.rank()) {
+          return Disagree(ctx, "size", size, "it needs one number per axis");
+        }
+        for (int i = 0; i < in.rank(); ++i) {
+          if (begin[i] < 0 || size[i] < 0 || begin[i] + size[i] > in[i]) {
+            return Disagree(ctx, "begin", begin,
+                            absl::StrCat("size is ", Text(size), ", axis ", i, " goes outside"));
+          }
+        }
+        return std::vector<TensorType>{{ctx.inputs[0].dtype, Shape(size)}};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) {
+        // A part of a cut axis holds some of the slice; the others' elements are zeros.
+        std::vector<SbpSignature> signatures;
+        const Shape &in = ctx.inputs[0].shape, &out = ctx.outputs[0].shape;
+        for (int i = 0; i < in.rank(); ++i) {
+          signatures.push_back({{sbp::S(i)}, {in[i] == out[i] ? sbp::S(i) : sbp::P}});
+        }
+        return signatures;
+      })
+      .Linear({0})
+      .Gradient([](const Context& c) {
+        const Ints& begin = c.op.attrs.Ints("begin");
+        Ints after(begin.size());
+        for (size_t i = 0; i < begin.size(); ++i) {
+          after[i] = c.inputs[0].shape()[i] - begin[i] - c.outputs[0].shape()[i];
+        }
+        return Gradients{Pad(c.output_gradients[0], begin, after)};
+      })
+      .Sample({.inputs = {{DType::kF32, {5, 6}}},
+               .attrs = {{"begin", Ints{0, 2}}, {"size", Ints{5, 3}}}})
+      .Sample({.inputs = {{DType::kF32, {7, 3, 4}}},
+               .attrs = {{"begin", Ints{1, 0, 1}}, {"size", Ints{5, 3, 2}}}});
+}
+
+OpDef PadOp() {
+  return OpDef("pad")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        Shape shape = ctx.inputs[0].shape;
+        for (const char* attr : {"before", "after"}) {
+          const Ints& amounts = ctx.attrs.Ints(attr);
+          if (static_cast<int>(amounts.size()) != shape.rank()) {
+            return Disagree(ctx, attr, amounts, "it needs one number per axis");
+          }
+          for (int i = 0; i < shape.rank(); ++i) {
+            if (amounts[i] < 0) return Disagree(ctx, attr, amounts, "it must not be negative");
+            shape[i] += amounts[i];
+          }
+        }
+        return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) {
+        std::vector<SbpSignature> signatures;
+        for (int i = 0; i < ctx.inputs[0].shape.rank(); ++i) {
+          if (ctx.inputs[0].shape[i] == ctx.outputs[0].shape[i]) {
+            signatures.push_back(SplitAt({i}, {i}));
+          }
+        }
+        return signatures;
+      })
+      .Linear({0})
+      .Gradient([](const Context& c) {
+        return Gradients{
+            Slice(c.output_gradients[0], c.op.attrs.Ints("before"), c.inputs[0].shape().dims())};
+      })
+      .Sample({.inputs = {{DType::kF32, {5, 3}}},
+               .attrs = {{"before", Ints{0, 1}}, {"after", Ints{0, 2}}}})
+      .Sample({.inputs = {{DType::kF32, {3, 5, 2}}},
+               .attrs = {{"before", Ints{1, 0, 0}}, {"after", Ints{0, 0, 3}}}});
+}
+
+// S of every other axis, and addends of all inputs to addends.
+std::vector<SbpSignature> AlongOtherAxes(const OpContext& ctx) {
+  std::vector<SbpSignature> signatures;
+  const int axis = static_cast<int>(ctx.attrs.Int("axis"));
+  for (SbpSignature& signature : LeadingSignatures(ctx, ctx.inputs[0].shape.rank())) {
+    if (signature.inputs[0].axis != axis) signatures.push_back(std::move(signature));
+  }
+  signatures.push_back(
+      {std::vector<Sbp>(ctx.inputs.size(), sbp::P), std::vector<Sbp>(ctx.outputs.size(), sbp::P)});
+  return signatures;
+}
+
+OpDef ConcatOp() {
+  return OpDef("concat")
+      .Infer([](const OpContext& ctx) -> Types {
+        if (ctx.inputs.empty()) return absl::InvalidArgumentError("has 0 inputs, takes 1 or more");
+        const int64_t axis = ctx.attrs.Int("axis");
+        Shape shape = ctx.inputs[0].shape;
+        RETURN_IF_ERROR(CheckAxis(axis, shape.rank()));
+        for (size_t i = 1; i < ctx.inputs.size(); ++i) {
+          RETURN_IF_ERROR(CheckSameDType(ctx, 0, static_cast<int>(i)));
+          Shape other = ctx.inputs[i].shape;
+          const int64_t more = other.rank() == shape.rank() ? other[axis] : 0;
+          if (other.rank() == shape.rank()) other[axis] = shape[axis];
+          if (other != shape) {
+            return absl::InvalidArgumentError(
+                absl::StrCat("input 0 is ", ctx.inputs[0].ToString(), ", input ", i, " is ",
+                             ctx.inputs[i].ToString(), "; only axis ", axis, " may differ"));
+          }
+          shape[axis] += more;
+        }
+        return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) { return AlongOtherAxes(ctx); })
+      .Gradient([](const Context& c) {
+        const int64_t axis = c.op.attrs.Int("axis");
+        Ints sizes;
+        for (const Tensor& input : c.inputs) sizes.push_back(input.shape()[axis]);
+        return Split(c.output_gradients[0], sizes, axis);
+      })
+      .Sample({.inputs = {{DType::kF32, {5, 2}}, {DType::kF32, {5, 3}}, {DType::kF32, {5, 1}}},
+               .attrs = {{"axis", int64_t{1}}}})
+      .Sample({.inputs = {{DType::kF32, {2, 5, 3}}, {DType::kF32, {3, 5, 3}}},
+               .attrs = {{"axis", int64_t{0}}}});
+}
+
+OpDef SplitOp() {
+  return OpDef("split")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        const int64_t axis = ctx.attrs.Int("axis");
+        const Ints& sizes = ctx.attrs.Ints("sizes");
+        RETURN_IF_ERROR(CheckAxis(axis, ctx.inputs[0].shape.rank()));
+        int64_t total = 0;
+        std::vector<TensorType> types;
+        for (int64_t size : sizes) {
+          if (size < 0) return Disagree(ctx, "sizes", sizes, "a size must not be negative");
+          total += size;
+          types.push_back(ctx.inputs[0]);
+          types.back().shape[axis] = size;
+        }
+        if (total != ctx.inputs[0].shape[axis]) {
+          return Disagree(ctx, "sizes", sizes, absl::StrCat("they must add up to axis ", axis));
+        }
+        return types;
+      })
+      .Signatures([](const OpContext& ctx, int64_t) { return AlongOtherAxes(ctx); })
+      .Gradient([](const Context& c) {
+        std::vector<Tensor> parts = c.output_gradients;
+        for (size_t i = 0; i < parts.size(); ++i) {
+          if (parts[i].valid()) continue;
+          const TensorType type = c.outputs[i].type();
+          parts[i] = Constant(c.graph, 0, {.dtype = type.dtype, .shape = type.shape});
+        }
+        return Gradients{Concat(parts, c.op.attrs.Int("axis"))};
+      })
+      .Sample({.inputs = {{DType::kF32, {5, 6}}},
+               .attrs = {{"axis", int64_t{1}}, {"sizes", Ints{2, 3, 1}}}})
+      .Sample({.inputs = {{DType::kF32, {5, 3, 2}}},
+               .attrs = {{"axis", int64_t{0}}, {"sizes", Ints{4, 1}}}});
+}
+
+OpDef BroadcastToOp() {
+  return OpDef("broadcast_to")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        const Shape shape(ctx.attrs.Ints("shape"));
+        absl::StatusOr<Shape> both = BroadcastShapes(ctx.inputs[0].shape, shape);
+        if (!both.ok() || *both != shape) {
+          return Disagree(ctx, "shape", shape.dims(), "it does not broadcast to that");
+        }
+        return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
+      .Linear({0})
+      .PassesPartialMaxMin()
+      .Gradient([](const Context& c) {
+        return Gradients{SumTo(c.output_gradients[0], c.inputs[0].shape())};
+      })
+      .Sample({.inputs = {{DType::kF32, {6}}}, .attrs = {{"shape", Ints{5, 6}}}})
+      .Sample({.inputs = {{DType::kF32, {5, 1, 3}}}, .attrs = {{"shape", Ints{2, 5, 4, 3}}}});
+}
+
+}  // namespace
+
+std::vector<OpDef> LayoutOps() {
+  return {ReshapeOp(), TransposeOp(), SliceOp(), PadOp(), ConcatOp(), SplitOp(), BroadcastToOp()};
+}
+
+}  // namespace braid

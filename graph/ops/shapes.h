@@ -1,0 +1,48 @@
+// What operator definitions share: checks of inputs, numpy broadcasting, lists of signatures.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/op_def.h"
+
+namespace braid {
+
+using Types = absl::StatusOr<std::vector<TensorType>>;
+
+// Errors of one input say its letter: 'a' for the first, 'b' for the second, ...
+absl::Status CheckInputs(const OpContext& ctx, int count);
+absl::Status CheckFloating(const OpContext& ctx, int input);
+absl::Status CheckInteger(const OpContext& ctx, int input);  // i32 or i64
+absl::Status CheckSameType(const OpContext& ctx, int a, int b);
+absl::Status CheckSameDType(const OpContext& ctx, int a, int b);
+absl::Status CheckShape(const OpContext& ctx, int input, const Shape& expected);
+absl::Status CheckMinRank(const OpContext& ctx, int input, int rank);
+// INVALID_ARGUMENT unless 0 <= axis < rank.
+absl::Status CheckAxis(int64_t axis, int rank);
+
+// False if absent, so that hand-written graphs may leave flags out.
+bool Flag(const Attrs& attrs, std::string_view name);
+
+// The numpy rule: aligned at the last axis, a dim of 1 stretches.
+absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
+// Every axis of `out`, split: operands that are broadcast along it are B.
+std::vector<SbpSignature> BroadcastSignatures(const OpContext& ctx);
+// The Sbp of an operand when axis `axis` of `out`, onto which it broadcasts, is split.
+Sbp BroadcastOperandSbp(const Shape& operand, const Shape& out, int axis);
+
+// One signature: axes to split at, -1 for B.
+SbpSignature SplitAt(std::initializer_list<int> inputs, std::initializer_list<int> outputs);
+// S(i) in every operand for i in [0, axes).
+std::vector<SbpSignature> LeadingSignatures(const OpContext& ctx, int axes);
+
+// `shape` without its last `count` axes.
+Shape Leading(const Shape& shape, int count);
+
+// The reverse of broadcasting: sums x over the axes along which `shape` was stretched to x's shape.
+// The shape is a copy: appending ops moves the shapes that the graph holds.
+Tensor SumTo(Tensor x, Shape shape);
+
+}  // namespace braid

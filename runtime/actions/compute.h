@@ -1,0 +1,48 @@
+// The action of a compute task: its kernels, one after another, on the stream's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actor/action.h"
+#include "runtime/actions/task_memory.h"
+#include "runtime/kernels/kernel.h"
+
+namespace braid {
+
+struct ComputeCall {
+  std::unique_ptr<Kernel> kernel;
+  std::vector<OperandAddress> inputs, outputs;
+  std::string name;      // "matmul 'fc1'"
+  std::string location;  // "train.cc:12"
+};
+
+class ComputeAction final : public Action {
+ public:
+  // `first_step` (borrowed) is the job's step at act 0; it changes between Runs only.
+  ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls, uint32_t acts_per_step,
+                const int64_t* first_step);
+  void Start(const Act& act, ActDone done) override;
+
+ private:
+  // An operand whose address follows a slot.
+  struct Moving {
+    uint32_t end;      // input index, or number of inputs + output index
+    uint32_t pointer;  // in pointers_
+    uint64_t offset;
+  };
+  void Move(uint32_t end, std::byte* slot);
+
+  TaskMemory memory_;
+  std::vector<ComputeCall> calls_;
+  std::vector<void*> pointers_;              // of all calls: inputs, then outputs
+  std::vector<size_t> first_pointer_;        // of each call
+  std::vector<std::vector<Moving>> moving_;  // by end
+  std::vector<std::byte*> current_;          // slot address by end
+  const uint32_t acts_per_step_;
+  const int64_t* const first_step_;
+};
+
+}  // namespace braid

@@ -1,0 +1,44 @@
+// Where one task's operands lie on this node: addresses that are fixed when a plan is loaded, but
+// for the slot.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace braid {
+
+// A register's slots; base is null for a control edge.
+struct SlotMemory {
+  std::byte* base = nullptr;
+  uint64_t stride = 0;
+  std::byte* At(uint32_t slot) const { return base + slot * stride; }
+};
+
+// An operand's bytes: at a fixed address, or at an offset in a slot of an input or output.
+struct OperandAddress {
+  enum class Kind : uint8_t { kFixed, kInput, kOutput };
+  Kind kind = Kind::kFixed;
+  uint32_t index = 0;  // of the input or output
+  std::byte* fixed = nullptr;
+  uint64_t offset = 0;
+};
+
+struct TaskMemory {
+  std::vector<SlotMemory> inputs, outputs;  // in the order of the task's
+
+  std::byte* Locate(const OperandAddress& operand, const uint32_t* input_slots,
+                    const uint32_t* output_slots) const {
+    switch (operand.kind) {
+      case OperandAddress::Kind::kFixed:
+        return operand.fixed;
+      case OperandAddress::Kind::kInput:
+        return inputs[operand.index].At(input_slots[operand.index]) + operand.offset;
+      case OperandAddress::Kind::kOutput:
+        return outputs[operand.index].At(output_slots[operand.index]) + operand.offset;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace braid

@@ -1,0 +1,44 @@
+// The action that sends a box to its landing slot on another node, without asking first: the slot
+// is free, or the actor would not act.
+#pragma once
+
+#include <vector>
+
+#include "actor/action.h"
+#include "comm/transport.h"
+#include "runtime/actions/task_memory.h"
+#include "runtime/box.h"
+
+namespace braid {
+
+// The landing slots of one register at a peer. Filled in before the first act.
+struct LandingPort {
+  Link* link = nullptr;  // borrowed from the node
+  MemoryKey key;         // covers all the slots
+  uint64_t stride = 0;
+};
+
+class TransferAction final : public Action {
+ public:
+  struct Options {
+    OperandAddress source;    // the tensor's first byte
+    uint64_t first_byte = 0;  // of a contiguous box, from there
+    uint64_t bytes = 0;       // of the box
+    uint64_t landing = 0;     // from the landing slot's start
+    bool is_contiguous = true;
+    BoxRuns pack;  // else: into the staging memory, before it goes
+    size_t element_size = 0;
+    std::byte* staging = nullptr;
+    const LandingPort* port = nullptr;  // borrowed
+  };
+  TransferAction(TaskMemory memory, Options options)
+      : memory_(std::move(memory)), options_(std::move(options)) {}
+  // Done when the source's bytes may be reused.
+  void Start(const Act& act, ActDone done) override;
+
+ private:
+  TaskMemory memory_;
+  Options options_;
+};
+
+}  // namespace braid

@@ -1,0 +1,154 @@
+#include "runtime/array.h"
+
+#include <glog/logging.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+#include "runtime/file.h"
+#include "runtime/npy.h"
+
+namespace braid {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+// A bool in a file may be any byte; reading it as a C++ bool would be undefined.
+template <typename T>
+using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+
+template <typename T>
+constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+template <typename To, typename From>
+To ConvertInteger(From value) {
+  if constexpr (std::is_floating_point_v<From>) {
+    // Both bounds as floats: the lower one is exact, the upper one rounds up to a power of two.
+    constexpr From kLow = static_cast<From>(std::numeric_limits<To>::min());
+    constexpr From kHigh = static_cast<From>(std::numeric_limits<To>::max());
+    if (std::isnan(value)) return 0;
+    if (value <= kLow) return std::numeric_limits<To>::min();
+    if (value >= kHigh) return std::numeric_limits<To>::max();
+    return static_cast<To>(value);
+  } else {
+    const int64_t wide = value;
+    return static_cast<To>(
+        std::clamp<int64_t>(wide, std::numeric_limits<To>::min(), std::numeric_limits<To>::max()));
+  }
+}
+
+template <typename To, typename From>
+Stored<To> ConvertOne(Stored<From> value) {
+  if constexpr (kIsHalf<From>) {
+    return ConvertOne<To, float>(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<From, bool>) {
+    return ConvertOne<To, uint8_t>(value != 0);
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return value != 0;
+  } else if constexpr (kIsHalf<To>) {
+    return To(static_cast<float>(value));
+  } else if constexpr (std::is_floating_point_v<To>) {
+    return static_cast<To>(value);
+  } else {
+    return ConvertInteger<To>(value);
+  }
+}
+
+}  // namespace
+
+void ConvertElements(DType from, const void* source, DType to, void* out, int64_t n) {
+  if (n == 0) return;
+  if (from == to && from != DType::kBool) {
+    std::memcpy(out, source, static_cast<size_t>(n) * SizeOf(from));
+    return;
+  }
+  VisitDType(from, [&]<typename From>(std::type_identity<From>) {
+    VisitDType(to, [&]<typename To>(std::type_identity<To>) {
+      const auto* in = static_cast<const Stored<From>*>(source);
+      auto* result = static_cast<Stored<To>*>(out);
+      for (int64_t i = 0; i < n; ++i) result[i] = ConvertOne<To, From>(in[i]);
+    });
+  });
+}
+
+void Array::Free::operator()(std::byte* bytes) const { ::operator delete[](bytes, kAlignment); }
+
+Array::Array(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)) {
+  for (int64_t dim : shape_) CHECK_GE(dim, 0) << "Array of shape " << shape_.ToString();
+  num_bytes_ = static_cast<size_t>(shape_.num_elements()) * SizeOf(dtype);
+  bytes_.reset(
+      static_cast<std::byte*>(::operator new[](std::max<size_t>(num_bytes_, 1), kAlignment)));
+  std::memset(bytes_.get(), 0, num_bytes_);
+}
+
+Array::Array(const Array& other) : Array(other.dtype_, other.shape_) {
+  std::memcpy(bytes_.get(), other.bytes_.get(), num_bytes_);
+}
+
+Array& Array::operator=(const Array& other) {
+  if (this != &other) *this = Array(other);
+  return *this;
+}
+
+// What was moved from is the empty array [0], still valid.
+Array::Array(Array&& other) noexcept : Array() { *this = std::move(other); }
+
+Array& Array::operator=(Array&& other) noexcept {
+  std::swap(dtype_, other.dtype_);
+  std::swap(shape_, other.shape_);
+  std::swap(num_bytes_, other.num_bytes_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+void Array::CheckType(DType wanted) const {
+  CHECK(wanted == dtype_) << "an Array of " << ToString(dtype_) << " was accessed as "
+                          << ToString(wanted);
+}
+
+void Array::CheckCount(size_t count) const {
+  CHECK_EQ(static_cast<size_t>(num_elements()), count)
+      << "values given for an Array of shape " << shape_.ToString();
+}
+
+Array Array::As(DType dtype) const {
+  Array out(dtype, shape_);
+  ConvertElements(dtype_, bytes(), dtype, out.mutable_bytes(), num_elements());
+  return out;
+}
+
+absl::StatusOr<Array> Array::ReadNpy(const std::string& path) {
+  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  ASSIGN_OR_RETURN(NpyHeader header, ReadNpyHeader(file));
+  Array array(header.dtype, header.shape);
+  RETURN_IF_ERROR(file.ReadAt(header.data_offset, array.mutable_bytes(), array.num_bytes()));
+  if (header.dtype == DType::kBool) {  // any byte but 0 is true
+    for (size_t i = 0; i < array.num_bytes(); ++i) {
+      if (array.bytes_[i] != std::byte{0}) array.bytes_[i] = std::byte{1};
+    }
+  }
+  return array;
+}
+
+absl::Status Array::WriteNpy(const std::string& path) const {
+  ASSIGN_OR_RETURN(std::string header, FormatNpyHeader(dtype_, shape_));
+  const std::string temporary = path + ".tmp";
+  unlink(temporary.c_str());
+  {
+    ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(temporary));
+    RETURN_IF_ERROR(file.WriteAt(0, header.data(), header.size()));
+    RETURN_IF_ERROR(file.WriteAt(static_cast<int64_t>(header.size()), bytes(), num_bytes_));
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, "replace", path);
+  return absl::OkStatus();
+}
+
+}  // namespace braid

@@ -1,0 +1,307 @@
+// The real reactor: a thread, an epoll set, and an eventfd that is written only to wake a sleeper.
+#include "runtime/base/reactor.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "glog/logging.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/timer_queue.h"
+
+namespace braid {
+namespace {
+
+// What an epoll event carries: these two, or the number of a watch.
+constexpr uint64_t kWakeUp = 0;
+constexpr uint64_t kTimer = 1;
+constexpr uint64_t kFirstWatch = 2;
+
+// CLOCK_MONOTONIC, the clock of timerfd.
+Nanoseconds Clock() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * kSecond + time.tv_nsec;
+}
+
+class RealReactor : public Reactor {
+ public:
+  RealReactor(std::string_view name, Nanoseconds start) : start_(start) {
+    epoll_ = epoll_create1(EPOLL_CLOEXEC);
+    wake_up_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    PCHECK(epoll_ >= 0 && wake_up_ >= 0 && timer_ >= 0) << "cannot start reactor " << name;
+    AddOwn(wake_up_, kWakeUp);
+    AddOwn(timer_, kTimer);
+    thread_ = std::thread([this] { Loop(); });
+    pthread_setname_np(thread_.native_handle(), std::string(name.substr(0, 15)).c_str());
+  }
+
+  ~RealReactor() override {
+    CHECK(!InThread()) << "a reactor cannot be destroyed by its own thread";
+    Post([this] { is_stopping_ = true; });
+    thread_.join();
+    close(timer_);
+    close(wake_up_);
+    close(epoll_);
+  }
+
+  Nanoseconds Now() const override { return Clock() - start_; }
+
+  void Post(std::function<void()> fn) override {
+    {
+      MutexLock lock(posted_mutex_);
+      posted_.push_back(std::move(fn));
+    }
+    has_posted_.store(true, std::memory_order_release);
+    Wake();
+  }
+
+  // The exchange publishes what the caller wrote before (to its own queue) to the loop, which
+  // exchanges too before it looks.
+  void Wake() override {
+    if (signal_.exchange(kSignalled, std::memory_order_acq_rel) != kAsleep) return;
+    const uint64_t one = 1;
+    PCHECK(write(wake_up_, &one, sizeof(one)) == sizeof(one));
+  }
+
+  void SetPollable(Pollable* pollable) override {
+    CHECK(pollable != nullptr || InThread()) << "a pollable is removed on the reactor's thread";
+    pollable_.store(pollable, std::memory_order_release);
+    Wake();
+  }
+
+  TimerId RunAfter(Nanoseconds delay, std::function<void()> fn) override {
+    CHECK(InThread());
+    const TimerId id = next_timer_++;
+    timers_.Add(id, Now() + delay, /*tie=*/0, std::move(fn));
+    return id;
+  }
+
+  void CancelTimer(TimerId id) override {
+    CHECK(InThread());
+    timers_.Cancel(id);
+  }
+
+  absl::Status Watch(int descriptor, Readiness interest,
+                     std::function<void(Readiness)> fn) override {
+    CHECK(InThread());
+    const auto known = watch_of_.find(descriptor);
+    const bool is_new = known == watch_of_.end();
+    epoll_event event{};
+    event.events = (interest.readable ? EPOLLIN : 0u) | (interest.writable ? EPOLLOUT : 0u);
+    event.data.u64 = next_watch_;
+    if (epoll_ctl(epoll_, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event) != 0) {
+      return absl::ErrnoToStatus(errno, absl::StrFormat("cannot watch descriptor %d", descriptor));
+    }
+    if (!is_new) watches_.erase(known->second);
+    watch_of_[descriptor] = next_watch_;
+    watches_[next_watch_] = std::make_shared<WatchFunction>(std::move(fn));
+    ++next_watch_;
+    return absl::OkStatus();
+  }
+
+  void Unwatch(int descriptor) override {
+    CHECK(InThread());
+    const auto known = watch_of_.find(descriptor);
+    if (known == watch_of_.end()) return;
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor, nullptr);  // fails if it was closed: as good
+    watches_.erase(known->second);
+    watch_of_.erase(known);
+  }
+
+  bool InThread() const override {
+    return thread_id_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+
+ private:
+  using WatchFunction = std::function<void(Readiness)>;
+  enum Signal : int { kAwake, kSignalled, kAsleep };
+
+  void AddOwn(int descriptor, uint64_t what) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = what;
+    PCHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event) == 0);
+  }
+
+  void Loop() {
+    thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    while (!is_stopping_) {
+      if (signal_.load(std::memory_order_relaxed) == kSignalled) {
+        signal_.exchange(kAwake, std::memory_order_acq_rel);
+      }
+      RunPosted();
+      RunTimers();
+      Pollable* pollable = pollable_.load(std::memory_order_acquire);
+      const bool has_more = pollable != nullptr && pollable->Poll();
+      if (is_stopping_) break;
+      if (has_more) {
+        if (!watches_.empty()) RunReady(/*timeout=*/0);
+        continue;
+      }
+      int awake = kAwake;
+      if (signal_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel)) {
+        ArmTimer();
+        RunReady(/*timeout=*/-1);
+      } else if (!watches_.empty()) {
+        RunReady(/*timeout=*/0);
+      }
+    }
+  }
+
+  void RunPosted() {
+    if (!has_posted_.load(std::memory_order_acquire)) return;
+    running_.clear();
+    {
+      MutexLock lock(posted_mutex_);
+      has_posted_.store(false, std::memory_order_relaxed);
+      running_.swap(posted_);
+    }
+    for (std::function<void()>& fn : running_) {
+      fn();
+      fn = nullptr;
+    }
+  }
+
+  void RunTimers() {
+    if (timers_.empty()) return;
+    const Nanoseconds now = Now();
+    while (!timers_.empty() && timers_.earliest() <= now) timers_.TakeEarliest()();
+  }
+
+  void ArmTimer() {
+    const Nanoseconds wanted = timers_.empty() ? kNever : start_ + timers_.earliest();
+    if (wanted == armed_) return;
+    itimerspec spec{};  // all zero disarms
+    if (wanted != kNever) {
+      const Nanoseconds at = wanted < 1 ? 1 : wanted;
+      spec.it_value.tv_sec = at / kSecond;
+      spec.it_value.tv_nsec = at % kSecond;
+    }
+    PCHECK(timerfd_settime(timer_, TFD_TIMER_ABSTIME, &spec, nullptr) == 0);
+    armed_ = wanted;
+  }
+
+  // Waits in the kernel and calls what became ready. `timeout` as of epoll_wait: 0 or -1.
+  void RunReady(int timeout) {
+    std::array<epoll_event, 64> events;
+    const int n = epoll_wait(epoll_, events.data(), events.size(), timeout);
+    const int error = errno;
+    if (timeout != 0) signal_.exchange(kAwake, std::memory_order_acq_rel);
+    PCHECK(n >= 0 || error == EINTR) << "epoll_wait";
+    for (int i = 0; i < n; ++i) {
+      const uint64_t what = events[i].data.u64;
+      uint64_t count;
+      if (what == kWakeUp) {
+        [[maybe_unused]] const ssize_t bytes = read(wake_up_, &count, sizeof(count));
+        continue;
+      }
+      if (what == kTimer) {
+        [[maybe_unused]] const ssize_t bytes = read(timer_, &count, sizeof(count));
+        armed_ = kNever;
+        continue;
+      }
+      const auto watch = watches_.find(what);
+      if (watch == watches_.end()) continue;  // unwatched by a call earlier in this batch
+      const bool is_broken = (events[i].events & (EPOLLERR | EPOLLHUP)) != 0;
+      // Shared with this frame: the function may unwatch its own descriptor.
+      const std::shared_ptr<WatchFunction> fn = watch->second;
+      (*fn)({.readable = is_broken || (events[i].events & EPOLLIN) != 0,
+             .writable = is_broken || (events[i].events & EPOLLOUT) != 0});
+    }
+  }
+
+  static constexpr Nanoseconds kNever = -1;
+
+  const Nanoseconds start_;
+  int epoll_ = -1;
+  int wake_up_ = -1;
+  int timer_ = -1;
+
+  alignas(64) std::atomic<int> signal_{kAwake};
+  alignas(64) std::atomic<bool> has_posted_{false};
+  std::atomic<Pollable*> pollable_{nullptr};
+  std::atomic<std::thread::id> thread_id_{};
+  Mutex posted_mutex_;
+  std::vector<std::function<void()>> posted_ GUARDED_BY(posted_mutex_);
+
+  // The loop's own.
+  std::vector<std::function<void()>> running_;
+  TimerQueue<std::function<void()>> timers_;
+  TimerId next_timer_ = 1;
+  Nanoseconds armed_ = kNever;
+  std::unordered_map<int, uint64_t> watch_of_;  // descriptor -> watch
+  std::unordered_map<uint64_t, std::shared_ptr<WatchFunction>> watches_;
+  uint64_t next_watch_ = kFirstWatch;
+  bool is_stopping_ = false;
+
+  std::thread thread_;
+};
+
+class RealEvent : public Event {
+ public:
+  // Notifies under the lock: the waiter may destroy the event as soon as it has the lock.
+  void Set() override {
+    MutexLock lock(mutex_);
+    is_set_ = true;
+    changed_.notify_all();
+  }
+
+  bool is_set() const override {
+    MutexLock lock(mutex_);
+    return is_set_;
+  }
+
+  bool Wait(Nanoseconds timeout) {
+    std::unique_lock<std::mutex> lock(mutex_.native());
+    return changed_.wait_for(lock, std::chrono::nanoseconds(timeout), [this] { return is_set_; });
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::condition_variable changed_;
+  bool is_set_ = false;
+};
+
+class RealEnvironment : public Environment {
+ public:
+  Nanoseconds Now() const override { return Clock() - start_; }
+
+  std::unique_ptr<Reactor> StartReactor(std::string_view name) override {
+    return std::make_unique<RealReactor>(name, start_);
+  }
+
+  std::unique_ptr<Event> MakeEvent() override { return std::make_unique<RealEvent>(); }
+
+  absl::Status Await(Event& event, Nanoseconds timeout) override {
+    if (static_cast<RealEvent&>(event).Wait(timeout)) return absl::OkStatus();
+    return absl::DeadlineExceededError(
+        absl::StrFormat("not set within %.3f s", static_cast<double>(timeout) / kSecond));
+  }
+
+  bool is_simulated() const override { return false; }
+
+ private:
+  const Nanoseconds start_ = Clock();
+};
+
+}  // namespace
+
+std::unique_ptr<Environment> MakeRealEnvironment() { return std::make_unique<RealEnvironment>(); }
+
+}  // namespace braid

@@ -1,0 +1,14 @@
+// Statuses in control messages.
+#pragma once
+
+#include "absl/status/status.h"
+#include "runtime/control.pb.h"
+
+namespace braid {
+
+constexpr uint32_t kControlProtocol = 1;
+
+control::Cause CauseOf(const absl::Status& status, uint16_t node);
+absl::Status StatusOf(const control::Cause& cause);
+
+}  // namespace braid

@@ -1,0 +1,58 @@
+// A Dataset is a sequence of samples that a node can read in any order; readers of a plan ask it
+// for the samples they are due. A DatasetSpec says which one, as a value that travels in a plan;
+// OpenDataset makes it, and a node's DatasetCache shares it among the node's devices.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "graph/dtype.h"
+#include "graph/shape.h"
+#include "runtime/base/mutex.h"
+#include "runtime/data/dataset_spec.h"
+
+namespace braid {
+
+struct DatasetField {
+  std::string name;  // "image"
+  DType dtype;       // what it is delivered as unless the reader asks for another
+  Shape shape;       // of one sample
+};
+
+// Immutable after opening; any thread may read.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t num_samples() const = 0;
+  virtual const std::vector<DatasetField>& fields() const = 0;
+  // Writes field `field` of each of `samples`, in their order, densely to `out`, which has room for
+  // samples.size() * fields()[field].shape.num_elements() elements of `dtype`. Numbers are
+  // converted as by ConvertElements.
+  virtual absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
+                            void* out) const = 0;
+};
+
+// Errors name the files, what was found and what was expected.
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const DatasetSpec& spec);
+
+// One per node. Opens each spec once and keeps it; thread-safe. A failed open is tried again.
+// The pointers are shared because readers on several actor threads outlive each other in any order.
+class DatasetCache {
+ public:
+  absl::StatusOr<std::shared_ptr<const Dataset>> Open(const DatasetSpec& spec);
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Dataset>> datasets_ GUARDED_BY(mutex_);
+};
+
+// OUT_OF_RANGE if a sample or the field is not there.
+absl::Status CheckRead(const Dataset& dataset, std::span<const int64_t> samples, int field);
+
+}  // namespace braid

@@ -1,0 +1,16 @@
+// How each kind of dataset is opened; dataset.cc lists them.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "runtime/data/dataset.h"
+
+namespace braid {
+
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenMnist(const DatasetSpec& spec);
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenDigits(const DatasetSpec& spec);
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenText(const DatasetSpec& spec);
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenNpy(const DatasetSpec& spec);
+
+}  // namespace braid

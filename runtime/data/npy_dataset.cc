@@ -1,0 +1,112 @@
+// .npy files as a dataset: each file a field, the first axis counts the samples. Rows are read from
+// the files when they are due; nothing is kept in memory.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/array.h"
+#include "runtime/base/status.h"
+#include "runtime/data/kinds.h"
+#include "runtime/file.h"
+#include "runtime/npy.h"
+
+namespace braid {
+namespace {
+
+struct Source {
+  InputFile file;
+  NpyHeader header;
+};
+
+class NpyDataset final : public Dataset {
+ public:
+  NpyDataset(std::vector<Source> sources, std::vector<DatasetField> fields, SampleRange range)
+      : sources_(std::move(sources)), fields_(std::move(fields)), range_(range) {}
+
+  int64_t num_samples() const override { return range_.count; }
+  const std::vector<DatasetField>& fields() const override { return fields_; }
+
+  absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
+                    void* out) const override {
+    RETURN_IF_ERROR(CheckRead(*this, samples, field));
+    const Source& source = sources_[static_cast<size_t>(field)];
+    const DType stored = source.header.dtype;
+    const int64_t elements = fields_[static_cast<size_t>(field)].shape.num_elements();
+    const int64_t row_bytes = elements * static_cast<int64_t>(SizeOf(stored));
+    auto* next = static_cast<std::byte*>(out);
+    std::vector<std::byte> rows;
+    for (size_t i = 0; i < samples.size();) {
+      // Neighbours in the file are read at once.
+      size_t run = 1;
+      while (i + run < samples.size() &&
+             samples[i + run] == samples[i] + static_cast<int64_t>(run)) {
+        ++run;
+      }
+      const int64_t n = static_cast<int64_t>(run) * elements;
+      const int64_t offset = source.header.data_offset + (range_.first + samples[i]) * row_bytes;
+      const size_t bytes = run * static_cast<size_t>(row_bytes);
+      if (stored == dtype && dtype != DType::kBool) {
+        RETURN_IF_ERROR(source.file.ReadAt(offset, next, bytes));
+      } else {
+        rows.resize(bytes);
+        RETURN_IF_ERROR(source.file.ReadAt(offset, rows.data(), bytes));
+        ConvertElements(stored, rows.data(), dtype, next, n);
+      }
+      next += static_cast<size_t>(n) * SizeOf(dtype);
+      i += run;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<Source> sources_;
+  std::vector<DatasetField> fields_;
+  SampleRange range_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenNpy(const DatasetSpec& spec) {
+  SpecReader params(spec);
+  const int64_t num_fields = params.TakeInteger("fields", 0);
+  std::vector<std::string> names, paths;
+  // At most as many as the spec has parameters, whatever the number claims.
+  for (int64_t i = 0; i < num_fields && i < static_cast<int64_t>(spec.params.size()); ++i) {
+    names.push_back(params.TakeString(absl::StrCat("name", i)));
+    paths.push_back(params.TakeString(absl::StrCat("path", i)));
+  }
+  SampleRange range = params.TakeRange();
+  RETURN_IF_ERROR(params.Finish());
+  if (names.empty()) return absl::InvalidArgumentError("an npy dataset needs at least one file");
+
+  std::vector<Source> sources;
+  std::vector<DatasetField> fields;
+  for (size_t i = 0; i < names.size(); ++i) {
+    ASSIGN_OR_RETURN(InputFile file, InputFile::Open(paths[i]));
+    ASSIGN_OR_RETURN(NpyHeader header, ReadNpyHeader(file));
+    if (header.shape.rank() == 0) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "'%s' holds a single number; its first axis must count the samples", paths[i]));
+    }
+    if (i > 0 && header.shape[0] != sources[0].header.shape[0]) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("'%s' holds %d samples but '%s' holds %d: they do not belong together",
+                          paths[0], sources[0].header.shape[0], paths[i], header.shape[0]));
+    }
+    const std::vector<int64_t>& dims = header.shape.dims();
+    fields.push_back(
+        {names[i], header.dtype, Shape(std::vector<int64_t>(dims.begin() + 1, dims.end()))});
+    sources.push_back({std::move(file), std::move(header)});
+  }
+  const int64_t total = sources[0].header.shape[0];
+  if (range.count == -1) range.count = std::max<int64_t>(total - range.first, 0);
+  if (range.count == 0 || range.first > total || range.count > total - range.first) {
+    return absl::OutOfRangeError(
+        absl::StrFormat("'%s' holds %d samples; samples from %d, %d of them, were asked for",
+                        paths[0], total, range.first, range.count));
+  }
+  return std::make_shared<const NpyDataset>(std::move(sources), std::move(fields), range);
+}
+
+}  // namespace braid

@@ -1,0 +1,43 @@
+// The order in which a reader goes through a dataset: a function of (seed, name, position) that is
+// the same on every node, so that each node finds the samples of its own part of a batch by itself.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace braid {
+
+struct SamplerOptions {
+  bool shuffle = false;
+  uint64_t seed = 0;
+  std::string name;  // of the reader; two readers of one dataset get different orders
+};
+
+// Belongs to one thread. Keeps the permutations of two epochs (a batch may straddle them).
+class Sampler {
+ public:
+  // num_samples >= 1.
+  Sampler(int64_t num_samples, const SamplerOptions& options);
+
+  // Positions count from the start of training: position g is in epoch g / num_samples, and each
+  // epoch visits every sample once.
+  int64_t SampleAt(int64_t position);
+  void SamplesAt(int64_t first_position, std::span<int64_t> out);
+
+ private:
+  struct Epoch {
+    int64_t number = -1;
+    std::vector<int64_t> order;
+  };
+  const std::vector<int64_t>& OrderOf(int64_t epoch);
+  int64_t num_samples_;
+  bool shuffle_;
+  uint64_t seed_;
+  uint64_t name_hash_;
+  std::array<Epoch, 2> epochs_;  // epoch e is kept at e % 2
+};
+
+}  // namespace braid

@@ -1,0 +1,545 @@
+#include "runtime/executor.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "runtime/actions/collective.h"
+#include "runtime/actions/copy.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/external.h"
+#include "runtime/plan_read.h"
+
+namespace braid {
+namespace {
+
+constexpr uint32_t kPlanVersion = 1;
+constexpr uint32_t kNumStreams = 3;
+
+ActorId IdOf(const plan::ActorId& id) {
+  return {static_cast<uint16_t>(id.node()), static_cast<uint16_t>(id.thread()), id.task()};
+}
+
+ActorSpec SpecOf(const plan::Task& task) {
+  ActorSpec spec;
+  spec.id = IdOf(task.id());
+  spec.name = task.name();
+  spec.acts_per_step = task.acts_per_step();
+  for (const plan::Input& input : task.inputs()) {
+    spec.inputs.push_back({input.register_(), IdOf(input.producer()), input.slots(), input.period(),
+                           input.initial_tokens()});
+  }
+  for (const plan::Output& output : task.outputs()) {
+    OutputSpec& out = spec.outputs.emplace_back();
+    out.reg = output.register_();
+    out.slots = output.slots();
+    out.period = output.period();
+    out.initial_tokens = output.initial_tokens();
+    for (const plan::ActorId& consumer : output.consumers()) {
+      out.consumers.push_back(IdOf(consumer));
+    }
+  }
+  return spec;
+}
+
+// The owner of a variable does no work of its own: its actor only counts.
+class NoAction final : public Action {
+ public:
+  void Start(const Act&, ActDone done) override { done(absl::OkStatus()); }
+};
+
+}  // namespace
+
+Executor::Executor(const NodeResources& resources, ExecutorOptions options)
+    : resources_(resources),
+      options_(std::move(options)),
+      remote_(options_.job, resources.link_of),
+      bus_(resources.node, &remote_) {}
+
+Executor::~Executor() {
+  *is_alive_ = false;
+  for (auto& [number, thread] : threads_) thread.reactor.reset();
+}
+
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::Plan& plan,
+                                                         const NodeResources& resources,
+                                                         ExecutorOptions options) {
+  if (plan.version() != kPlanVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the plan of job '%s' has version %d; this binary reads version %d; start "
+                        "the same binary on every node",
+                        plan.job(), plan.version(), kPlanVersion));
+  }
+  if (plan.node() != resources.node) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the plan of job '%s' is node %d's and came to node %d", plan.job(),
+                        plan.node(), resources.node));
+  }
+  std::unique_ptr<Executor> executor(new Executor(resources, std::move(options)));
+  absl::Status status = executor->Load(plan);
+  if (!status.ok()) {
+    // Collectives die on their reactor's thread, also when no actor has run yet.
+    for (auto& [number, thread] : executor->threads_) {
+      thread.reactor->Post([&collectives = thread.collectives] { collectives.clear(); });
+    }
+    return status;
+  }
+  return executor;
+}
+
+absl::Status Executor::Load(const plan::Plan& plan) {
+  job_name_ = plan.job();
+  seed_ = plan.seed();
+  RETURN_IF_ERROR(RegisterExternalKernels({resources_.datasets, options_.host}, external_));
+  RETURN_IF_ERROR(PrepareArenas(plan));
+  if (resources_.environment->is_simulated()) {
+    shadow_ = std::make_unique<ShadowMemory>(resources_.arenas);
+  }
+  RETURN_IF_ERROR(ObtainVariables(plan));
+  for (const plan::Task& task : plan.tasks()) {
+    if (absl::Status status = AddTask(task); !status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrFormat("job '%s', node %d: %s", job_name_, resources_.node,
+                                          std::string(status.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::PrepareArenas(const plan::Plan& plan) {
+  for (const plan::Arena& arena : plan.arenas()) {
+    if (arena.device() >= resources_.arenas->size()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("the plan of job '%s' uses device %d of node %d, which has %d", job_name_,
+                          arena.device(), resources_.node, resources_.arenas->size()));
+    }
+    Arena& memory = *(*resources_.arenas)[arena.device()];
+    uint64_t bytes = arena.bytes();
+    for (int stream = 0; stream < arena.scratch_bytes_size(); ++stream) {
+      scratch_[{arena.device(), static_cast<uint32_t>(stream)}] = memory.base() + bytes;
+      bytes += arena.scratch_bytes(stream);
+    }
+    RETURN_IF_ERROR(memory.Grow(bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::ObtainVariables(const plan::Plan& plan) {
+  for (const plan::Task& task : plan.tasks()) {
+    for (const plan::Variable& variable : task.variables().variables()) {
+      ASSIGN_OR_RETURN(const Attrs init, Attrs::Parse(variable.init()));
+      RETURN_IF_ERROR(resources_.variables
+                          ->Obtain(static_cast<int>(task.device()), variable.name(),
+                                   OperandOf(variable.shard()), init)
+                          .status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+Executor::Thread& Executor::ThreadFor(uint16_t number) {
+  Thread& thread = threads_[number];
+  if (thread.actors != nullptr) return thread;
+  thread.reactor = resources_.environment->StartReactor(
+      absl::StrFormat("%s n%d t%d", job_name_, resources_.node, number));
+  ActorThreadOptions options;
+  options.thread = number;
+  options.is_shuffled = resources_.environment->is_simulated();
+  options.seed = resources_.simulation_seed * 1000003 + resources_.node * 1009 + number;
+  options.on_run_done = [this, &thread](int64_t steps) {
+    resources_.control->Post([this, &thread, steps] { OnThreadRunDone(thread, steps); });
+  };
+  options.on_failure = [this](absl::Status status) {
+    resources_.control->Post([this, status] { OnFailure(status); });
+  };
+  options.on_closed = [this, &thread] {
+    thread.collectives.clear();
+    resources_.control->Post([this, &thread] { OnThreadClosed(thread); });
+  };
+  thread.actors = std::make_unique<ActorThread>(std::move(options), thread.reactor.get(), &bus_);
+  return thread;
+}
+
+absl::Status Executor::AddTask(const plan::Task& task) {
+  Thread& thread = ThreadFor(static_cast<uint16_t>(task.id().thread()));
+  for (const plan::Input& input : task.inputs()) {
+    if (input.producer().node() == resources_.node || !input.has_memory()) continue;
+    ASSIGN_OR_RETURN(const SlotMemory memory, MemoryOf(input.memory()));
+    Landing& landing = landings_[input.register_()];
+    landing.base = memory.base;
+    landing.stride = memory.stride;
+    landing.slots = input.slots();
+    landing.peer = static_cast<uint16_t>(input.producer().node());
+    // Peers write there past the shadow: nobody else may.
+    if (shadow_ != nullptr) {
+      shadow_->Write(input.register_(), memory.base, memory.stride * input.slots());
+    }
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Action> action, MakeAction(task, thread));
+  return thread.actors->AddActor(SpecOf(task), std::move(action));
+}
+
+absl::StatusOr<SlotMemory> Executor::MemoryOf(const plan::Memory& memory) const {
+  if (memory.device() >= resources_.arenas->size()) {
+    return absl::InvalidArgumentError(absl::StrFormat("memory on device %d, node %d has %d",
+                                                      memory.device(), resources_.node,
+                                                      resources_.arenas->size()));
+  }
+  return SlotMemory{(*resources_.arenas)[memory.device()]->base() + memory.offset(),
+                    memory.stride()};
+}
+
+absl::StatusOr<OperandAddress> Executor::AddressOf(const plan::Task& task,
+                                                   const plan::Operand& operand) {
+  OperandAddress address;
+  address.index = operand.index();
+  address.offset = operand.offset();
+  switch (operand.source()) {
+    case plan::Operand::INPUT:
+      address.kind = OperandAddress::Kind::kInput;
+      break;
+    case plan::Operand::OUTPUT:
+      address.kind = OperandAddress::Kind::kOutput;
+      break;
+    case plan::Operand::SCRATCH:
+      address.fixed =
+          scratch_[{task.device(), task.id().thread() % kNumStreams}] + operand.offset();
+      break;
+    case plan::Operand::VARIABLE:
+      address.fixed =
+          resources_.variables->Find(static_cast<int>(operand.index()), operand.variable());
+      if (address.fixed == nullptr) {
+        return absl::InternalError(
+            absl::StrFormat("task '%s' reads variable '%s', which no task of device %d owns",
+                            task.name(), operand.variable(), operand.index()));
+      }
+      break;
+    default:
+      return absl::InvalidArgumentError(absl::StrFormat("task '%s': operand of unknown source %d",
+                                                        task.name(),
+                                                        static_cast<int>(operand.source())));
+  }
+  const int ends =
+      operand.source() == plan::Operand::INPUT ? task.inputs_size() : task.outputs_size();
+  if (address.kind != OperandAddress::Kind::kFixed && static_cast<int>(operand.index()) >= ends) {
+    return absl::InvalidArgumentError(absl::StrFormat("task '%s': operand of end %d, it has %d",
+                                                      task.name(), operand.index(), ends));
+  }
+  return address;
+}
+
+absl::StatusOr<std::unique_ptr<Action>> Executor::MakeAction(const plan::Task& task,
+                                                             Thread& thread) {
+  TaskMemory memory;
+  for (const plan::Input& input : task.inputs()) {
+    SlotMemory slots;
+    if (input.has_memory()) {
+      ASSIGN_OR_RETURN(slots, MemoryOf(input.memory()));
+    }
+    memory.inputs.push_back(slots);
+  }
+  for (const plan::Output& output : task.outputs()) {
+    SlotMemory slots;
+    if (output.has_memory() && !task.has_transfer()) {
+      ASSIGN_OR_RETURN(slots, MemoryOf(output.memory()));
+    }
+    memory.outputs.push_back(slots);
+  }
+  absl::StatusOr<std::unique_ptr<Action>> action;
+  switch (task.work_case()) {
+    case plan::Task::kCompute:
+      action = MakeCompute(task, memory);
+      break;
+    case plan::Task::kCopy:
+      action = MakeCopy(task, memory);
+      break;
+    case plan::Task::kTransfer:
+      action = MakeTransfer(task, memory);
+      break;
+    case plan::Task::kCollective:
+      action = MakeCollective(task, memory, thread);
+      break;
+    case plan::Task::kVariables:
+      action = std::make_unique<NoAction>();
+      break;
+    case plan::Task::WORK_NOT_SET:
+      return absl::InvalidArgumentError(absl::StrFormat("task '%s' has no work", task.name()));
+  }
+  RETURN_IF_ERROR(action.status());
+  if (shadow_ == nullptr) return action;
+  return Check(task, memory, *std::move(action));
+}
+
+std::unique_ptr<Action> Executor::Check(const plan::Task& task, const TaskMemory& memory,
+                                        std::unique_ptr<Action> action) {
+  std::vector<CheckedAction::End> inputs, outputs;
+  for (int i = 0; i < task.inputs_size(); ++i) {
+    inputs.push_back({task.inputs(i).register_(), memory.inputs[i]});
+  }
+  for (int i = 0; i < task.outputs_size(); ++i) {
+    outputs.push_back({task.outputs(i).register_(), memory.outputs[i]});
+  }
+  return std::make_unique<CheckedAction>(std::move(action), std::move(inputs), std::move(outputs),
+                                         shadow_.get());
+}
+
+absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& task,
+                                                              TaskMemory memory) {
+  std::vector<ComputeCall> calls;
+  for (const plan::Kernel& kernel : task.compute().kernels()) {
+    KernelSpec spec;
+    spec.op = kernel.op();
+    spec.name = kernel.name();
+    ASSIGN_OR_RETURN(spec.attrs, Attrs::Parse(kernel.attrs()));
+    spec.seed = seed_;
+    spec.threads = resources_.threads_per_device;
+    spec.contributes = kernel.contributes();
+    ComputeCall& call = calls.emplace_back();
+    call.name = absl::StrFormat("%s '%s'", kernel.op(), kernel.name());
+    call.location = kernel.location();
+    for (const plan::Operand& operand : kernel.inputs()) {
+      spec.inputs.push_back(OperandOf(operand.shard()));
+      ASSIGN_OR_RETURN(call.inputs.emplace_back(), AddressOf(task, operand));
+    }
+    for (const plan::Operand& operand : kernel.outputs()) {
+      spec.outputs.push_back(OperandOf(operand.shard()));
+      ASSIGN_OR_RETURN(call.outputs.emplace_back(), AddressOf(task, operand));
+    }
+    const KernelRegistry& registry = external_.Has(spec.op) ? external_ : *resources_.kernels;
+    auto made = registry.Create(spec);
+    if (!made.ok()) {
+      return absl::Status(made.status().code(),
+                          absl::StrFormat("%s: %s (%s)", call.name,
+                                          std::string(made.status().message()), call.location));
+    }
+    call.kernel = *std::move(made);
+  }
+  return std::make_unique<ComputeAction>(std::move(memory), std::move(calls), task.acts_per_step(),
+                                         &first_step_);
+}
+
+absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCopy(const plan::Task& task,
+                                                           TaskMemory memory) {
+  const plan::Copy& copy = task.copy();
+  const OperandSpec destination = OperandOf(copy.destination().shard());
+  CopyAction::Options options;
+  ASSIGN_OR_RETURN(options.destination, AddressOf(task, copy.destination()));
+  options.destination_bytes = static_cast<uint64_t>(BytesOf(destination));
+  options.dtype = destination.dtype;
+  options.reduction = static_cast<Sbp::Kind>(copy.reduction());
+  options.zero_first = copy.zero_first();
+  for (const plan::Copy::Move& move : copy.moves()) {
+    CopyAction::Move& out = options.moves.emplace_back();
+    ASSIGN_OR_RETURN(out.source, AddressOf(task, move.source()));
+    out.runs = RunsOf(OperandOf(move.source().shard()).region, destination.region,
+                      RegionOf(move.offset(), move.size()));
+    out.add = move.add();
+  }
+  return std::make_unique<CopyAction>(std::move(memory), std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<Action>> Executor::MakeTransfer(const plan::Task& task,
+                                                               TaskMemory memory) {
+  const plan::Transfer& transfer = task.transfer();
+  const OperandSpec source = OperandOf(transfer.source().shard());
+  const Region box = RegionOf(transfer.offset(), transfer.size());
+  TransferAction::Options options;
+  ASSIGN_OR_RETURN(options.source, AddressOf(task, transfer.source()));
+  options.bytes = transfer.bytes();
+  options.landing = transfer.landing();
+  options.element_size = SizeOf(source.dtype);
+  options.pack = RunsOf(source.region, box, box);
+  options.is_contiguous = options.pack.is_contiguous();
+  if (options.is_contiguous) {
+    options.first_byte =
+        options.pack.from.empty() ? 0 : options.pack.from[0] * options.element_size;
+  } else {
+    ASSIGN_OR_RETURN(const SlotMemory staging, [&]() -> absl::StatusOr<SlotMemory> {
+      plan::Memory at;
+      at.set_device(task.device());
+      at.set_offset(transfer.staging());
+      return MemoryOf(at);
+    }());
+    options.staging = staging.base;
+  }
+  auto port = std::make_unique<LandingPort>();
+  port->link = resources_.link_of(static_cast<uint16_t>(transfer.peer()));
+  if (port->link == nullptr) {
+    return absl::InternalError(absl::StrFormat(
+        "task '%s' sends to node %d, to which there is no link", task.name(), transfer.peer()));
+  }
+  port->stride = task.outputs(0).memory().stride();
+  options.port = port.get();
+  ports_[task.outputs(0).register_()] = std::move(port);
+  ++ports_missing_;
+  return std::make_unique<TransferAction>(std::move(memory), std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCollective(const plan::Task& task,
+                                                                 TaskMemory memory,
+                                                                 Thread& thread) {
+  const plan::Collective& collective = task.collective();
+  CollectiveSpec spec;
+  spec.id = options_.first_collective + collective.id();
+  spec.kind = static_cast<CollectiveKind>(collective.kind());
+  for (const auto& member : collective.members()) {
+    spec.members.push_back({static_cast<uint16_t>(member.node()), member.device()});
+  }
+  spec.my_rank = static_cast<int>(collective.rank());
+  const auto dtype = static_cast<DType>(collective.dtype());
+  spec.element_size = static_cast<int64_t>(SizeOf(dtype));
+  spec.counts.assign(collective.counts().begin(), collective.counts().end());
+  spec.reduce = CombineFunction(dtype, static_cast<Sbp::Kind>(collective.reduction()));
+  spec.chunk_bytes = static_cast<int64_t>(collective.chunk_bytes());
+  spec.algorithm = static_cast<CollectiveAlgorithm>(collective.algorithm());
+  ASSIGN_OR_RETURN(const OperandAddress input, AddressOf(task, collective.input()));
+  ASSIGN_OR_RETURN(const OperandAddress output, AddressOf(task, collective.output()));
+  ASSIGN_OR_RETURN(std::unique_ptr<Collective> end,
+                   resources_.collectives->Create(spec, *thread.reactor));
+  auto action = std::make_unique<CollectiveAction>(std::move(memory), input, output, end.get());
+  thread.collectives.push_back(std::move(end));
+  return action;
+}
+
+absl::Status Executor::Connect() {
+  for (auto& [reg, landing] : landings_) {
+    Link* link = resources_.link_of(landing.peer);
+    if (link == nullptr) {
+      return absl::InternalError(absl::StrFormat("no link to node %d", landing.peer));
+    }
+    ASSIGN_OR_RETURN(landing.key, link->Expose({landing.base, landing.stride * landing.slots}));
+    landing.is_exposed = true;
+    SendLandingKey(*link, options_.job, {reg, landing.key});
+  }
+  RETURN_IF_ERROR(bus_.Start());
+  resources_.collectives->Connect(
+      [this, control = resources_.control, is_alive = is_alive_](absl::Status status) {
+        control->Post([this, is_alive, status] {
+          if (!*is_alive) return;
+          if (!status.ok()) return OnFailure(status);
+          is_connected_ = true;
+          CheckReady();
+        });
+      });
+  return absl::OkStatus();
+}
+
+absl::Status Executor::OnFrame(uint16_t peer, std::span<const std::byte> frame) {
+  if (static_cast<Channel>(frame[0]) == Channel::kActor) {
+    ASSIGN_OR_RETURN(const Message message, MessageOfFrame(frame));
+    if (message.src.node != peer) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s came from node %d", ToString(message), peer));
+    }
+    return bus_.Deliver(message);
+  }
+  ASSIGN_OR_RETURN(const LandingKey key, LandingKeyOfFrame(frame));
+  const auto it = ports_.find(key.reg);
+  if (it == ports_.end() || it->second->key.bytes != 0 || it->second->link->peer() != peer) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "node %d sent a landing key for register %d, which was not expected", peer, key.reg));
+  }
+  it->second->key = key.key;
+  --ports_missing_;
+  CheckReady();
+  return absl::OkStatus();
+}
+
+void Executor::CheckReady() {
+  if (!is_connected_ || is_ready_ || ports_missing_ > 0) return;
+  is_ready_ = true;
+  options_.on_ready();
+}
+
+void Executor::Run(int64_t first_step, int64_t steps) {
+  // Acts count from the first Run on; the mailbox that brings the credits orders this write.
+  first_step_ = first_step - steps_;
+  steps_ += steps;
+  for (auto& [number, thread] : threads_) thread.actors->Run(steps);
+  if (threads_.empty()) {
+    steps_reported_ = steps_;
+    options_.on_run_done();
+  }
+}
+
+void Executor::OnThreadRunDone(Thread& thread, int64_t steps) {
+  thread.steps_done = steps;
+  int64_t done = steps;
+  for (const auto& [number, other] : threads_) done = std::min(done, other.steps_done);
+  if (done < steps_ || steps_reported_ == steps_) return;
+  steps_reported_ = steps_;
+  options_.on_run_done();
+}
+
+void Executor::OnFailure(absl::Status status) {
+  if (std::exchange(has_failed_, true) || closed_ != nullptr) return;
+  options_.on_failure(std::move(status));
+}
+
+void Executor::Close(absl::Status cause, std::function<void()> closed) {
+  closed_ = std::move(closed);
+  for (auto& [number, thread] : threads_) {
+    thread.reactor->Post([&thread, cause] {
+      for (const auto& collective : thread.collectives) collective->Abort(cause);
+    });
+    thread.actors->Abort(cause);
+  }
+  if (threads_.empty()) resources_.control->Post(closed_);
+}
+
+void Executor::OnThreadClosed(Thread& thread) {
+  thread.is_closed = true;
+  for (const auto& [number, other] : threads_) {
+    if (!other.is_closed) return;
+  }
+  for (auto& [reg, landing] : landings_) {
+    Link* link = resources_.link_of(landing.peer);
+    if (landing.is_exposed && link != nullptr) link->Withdraw(landing.key);
+  }
+  // The callback destroys this object: nothing after it.
+  std::exchange(closed_, nullptr)();
+}
+
+void Executor::Describe(std::function<void(std::vector<std::string>)> done) {
+  auto lines = std::make_shared<std::vector<std::string>>();  // threads add to it in turn
+  auto left = std::make_shared<size_t>(threads_.size());
+  for (auto& [number, thread] : threads_) {
+    thread.reactor->Post([this, &thread, lines, left, done] {
+      std::vector<ActorReport> reports = thread.actors->Describe();
+      resources_.control->Post([this, reports, lines, left, done] {
+        for (const ActorReport& report : reports) {
+          std::string line =
+              absl::StrFormat("node %d: %s (%s), %d acts of %d:", resources_.node, report.name,
+                              ToString(report.id), report.acts_done, report.acts_credited);
+          for (const Wait& wait : report.waits) {
+            switch (wait.what) {
+              case Wait::For::kReady:
+                absl::StrAppendFormat(&line, " waits for register %d slot %d piece %d from %s",
+                                      wait.reg, wait.slot, wait.piece, ToString(wait.peer));
+                break;
+              case Wait::For::kAck:
+                absl::StrAppendFormat(&line,
+                                      " waits for %s to release register %d slot %d piece %d",
+                                      ToString(wait.peer), wait.reg, wait.slot, wait.piece);
+                break;
+              case Wait::For::kAction:
+                absl::StrAppendFormat(&line, " runs act %d", wait.piece);
+                break;
+              case Wait::For::kCredit:
+                line += " has nothing to do";
+                break;
+            }
+          }
+          lines->push_back(std::move(line));
+        }
+        if (--*left == 0) done(std::move(*lines));
+      });
+    });
+  }
+  if (threads_.empty()) done({});
+}
+
+}  // namespace braid

@@ -1,0 +1,146 @@
+// A Plan running on one node: its arenas' addresses, its actors, its landing slots. Lives on the
+// node's control thread; the actors run on threads of their own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "actor/message_bus.h"
+#include "comm/collective_hub.h"
+#include "comm/transport.h"
+#include "compiler/plan.pb.h"
+#include "runtime/actions/compute.h"
+#include "runtime/actions/transfer.h"
+#include "runtime/arena.h"
+#include "runtime/base/reactor.h"
+#include "runtime/data/dataset.h"
+#include "runtime/host_io.h"
+#include "runtime/kernels/kernel.h"
+#include "runtime/overlap_checker.h"
+#include "runtime/remote_bus.h"
+#include "runtime/variable_store.h"
+
+namespace braid {
+
+// What a node lends to the jobs that run on it. All borrowed.
+struct NodeResources {
+  uint16_t node = 0;
+  Environment* environment = nullptr;
+  Reactor* control = nullptr;
+  const KernelRegistry* kernels = nullptr;
+  VariableStore* variables = nullptr;
+  DatasetCache* datasets = nullptr;
+  std::vector<std::unique_ptr<Arena>>* arenas = nullptr;  // by device
+  CollectiveHub* collectives = nullptr;
+  std::function<Link*(uint16_t peer)> link_of;
+  int threads_per_device = 1;
+  uint64_t simulation_seed = 0;  // order of messages, in a simulated environment
+};
+
+struct ExecutorOptions {
+  uint16_t job = 0;
+  uint32_t first_collective = 0;  // ids [first, first + number in the plan) are this job's
+  HostIo* host = nullptr;         // borrowed; outlives the executor
+  // All on the control thread.
+  std::function<void()> on_ready;                // landing keys came from every peer
+  std::function<void()> on_run_done;             // every actor did the steps of the last Run
+  std::function<void(absl::Status)> on_failure;  // the first
+};
+
+class Executor {
+ public:
+  // Checks the plan's version and node, obtains variables, makes kernels and actors.
+  static absl::StatusOr<std::unique_ptr<Executor>> Make(const plan::Plan& plan,
+                                                        const NodeResources& resources,
+                                                        ExecutorOptions options);
+  // After Close's callback.
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Exposes landing slots to the peers and tells them; on_ready follows.
+  absl::Status Connect();
+  // A frame of this job from `peer`.
+  absl::Status OnFrame(uint16_t peer, std::span<const std::byte> frame);
+
+  // `steps` more steps; the first of them is the job's step `first_step`. Between Runs only.
+  void Run(int64_t first_step, int64_t steps);
+  // Nothing fires any more; `closed` is called when nothing runs any more.
+  void Close(absl::Status cause, std::function<void()> closed);
+
+  const std::string& job_name() const { return job_name_; }
+  // Why each actor waits, one line each; runs on the actors' threads and calls back on the control
+  // thread.
+  void Describe(std::function<void(std::vector<std::string>)> done);
+
+ private:
+  struct Thread {
+    std::unique_ptr<ActorThread> actors;
+    std::unique_ptr<Reactor> reactor;                      // dies first: joins
+    std::vector<std::unique_ptr<Collective>> collectives;  // die on the reactor's thread
+    int64_t steps_done = 0;
+    bool is_closed = false;
+  };
+  struct Landing {
+    std::byte* base = nullptr;
+    uint64_t stride = 0;
+    uint32_t slots = 0;
+    uint16_t peer = 0;
+    MemoryKey key;
+    bool is_exposed = false;
+  };
+
+  Executor(const NodeResources& resources, ExecutorOptions options);
+  absl::Status Load(const plan::Plan& plan);
+  absl::Status PrepareArenas(const plan::Plan& plan);
+  absl::Status ObtainVariables(const plan::Plan& plan);
+  Thread& ThreadFor(uint16_t number);
+  absl::Status AddTask(const plan::Task& task);
+  absl::StatusOr<std::unique_ptr<Action>> MakeAction(const plan::Task& task, Thread& thread);
+  std::unique_ptr<Action> Check(const plan::Task& task, const TaskMemory& memory,
+                                std::unique_ptr<Action> action);
+  absl::StatusOr<std::unique_ptr<Action>> MakeCompute(const plan::Task& task, TaskMemory memory);
+  absl::StatusOr<std::unique_ptr<Action>> MakeCopy(const plan::Task& task, TaskMemory memory);
+  absl::StatusOr<std::unique_ptr<Action>> MakeTransfer(const plan::Task& task, TaskMemory memory);
+  absl::StatusOr<std::unique_ptr<Action>> MakeCollective(const plan::Task& task, TaskMemory memory,
+                                                         Thread& thread);
+  absl::StatusOr<OperandAddress> AddressOf(const plan::Task& task, const plan::Operand& operand);
+  absl::StatusOr<SlotMemory> MemoryOf(const plan::Memory& memory) const;
+  void CheckReady();
+  void OnThreadRunDone(Thread& thread, int64_t steps);
+  void OnThreadClosed(Thread& thread);
+  void OnFailure(absl::Status status);
+
+  const NodeResources resources_;
+  const ExecutorOptions options_;
+  std::string job_name_;
+  uint64_t seed_ = 0;
+  KernelRegistry external_;
+  RemoteBus remote_;
+  MessageBus bus_;
+  std::unique_ptr<ShadowMemory> shadow_;  // in a simulation
+  std::map<uint16_t, Thread> threads_;
+  std::map<std::pair<uint32_t, uint32_t>, std::byte*> scratch_;  // (device, stream)
+  std::map<RegisterId, Landing> landings_;                       // that peers write here
+  std::map<RegisterId, std::unique_ptr<LandingPort>> ports_;     // that this node writes at peers
+  size_t ports_missing_ = 0;
+  bool is_connected_ = false;  // also the collectives
+  bool is_ready_ = false;
+  bool has_failed_ = false;
+  int64_t first_step_ = 0;  // read by the kernels
+  int64_t steps_ = 0;       // credited
+  int64_t steps_reported_ = 0;
+  std::function<void()> closed_;
+  // Callbacks of the collectives' hub may come after this object: they look here first. Shared with
+  // them.
+  std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace braid

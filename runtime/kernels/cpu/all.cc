@@ -1,0 +1,21 @@
+// The list of the CPU kernels.
+#include <glog/logging.h>
+
+#include "runtime/kernels/cpu/families.h"
+
+namespace braid {
+
+KernelRegistry CpuKernels() {
+  KernelRegistry registry;
+  for (auto* add :
+       {cpu::RegisterElementwiseKernels, cpu::RegisterShapeKernels, cpu::RegisterReduceKernels,
+        cpu::RegisterMatmulKernels, cpu::RegisterSoftmaxKernels, cpu::RegisterCrossEntropyKernels,
+        cpu::RegisterLayerNormKernels, cpu::RegisterGatherKernels, cpu::RegisterRandomKernels,
+        cpu::RegisterOptimizerKernels, cpu::RegisterBoxingKernels}) {
+    const absl::Status status = add(registry);
+    CHECK(status.ok()) << status.ToString();
+  }
+  return registry;
+}
+
+}  // namespace braid

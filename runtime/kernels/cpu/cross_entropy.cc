@@ -1,0 +1,142 @@
+// Cross entropy of logits, given each row's max and sum of exponentials, against labels or
+// probabilities. The class axis may be split: each shard adds its own classes' terms.
+#include <cmath>
+#include <utility>
+
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/index_error.h"
+#include "runtime/kernels/cpu/make_kernel.h"
+#include "runtime/kernels/cpu/simd/loops.h"
+
+namespace braid::cpu {
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+// What the loss and gradient kernels know of the logits: the classes here, of all.
+struct Classes {
+  int64_t rows, here, all;
+  OperandSpec operand;
+
+  explicit Classes(const OperandSpec& logits) : operand(logits) {
+    const int last = logits.shape().rank() - 1;
+    const AxisView view = ViewAround(logits.shape(), last);
+    rows = view.outer;
+    here = view.size;
+    all = logits.logical[last];
+  }
+  // The first class here in that act of a step.
+  int64_t OffsetIn(int64_t micro_batch) const {
+    return OffsetAt(operand, operand.shape().rank() - 1, micro_batch);
+  }
+};
+
+template <class T>
+KernelOr MakeSparseLoss(const KernelSpec& spec, ElementType<T>) {
+  if (!IsIndexType(spec.inputs[1].dtype)) return UnsupportedTypes(spec);
+  const bool is_i64 = spec.inputs[1].dtype == DType::kI64;
+  return MakeKernel([spec, is_i64, classes = Classes(spec.inputs[0])](const KernelRun& run) {
+    const T* logits = Input<T>(run, 0);
+    const IndexReader labels = {run.inputs[1], is_i64};
+    const T* max = Input<T>(run, 2);
+    const T* sum = Input<T>(run, 3);
+    T* loss = Output<T>(run, 0);
+    const int64_t offset = classes.OffsetIn(run.micro_batch);
+    for (int64_t row = 0; row < classes.rows; ++row) {
+      const int64_t label = labels[row];
+      if (label < 0 || label >= classes.all) {
+        return IndexOutOfRange(spec, "label", label, row, classes.all);
+      }
+      // The terms that do not belong to a class are added by the shard with the first ones.
+      T value = offset == 0 && classes.here > 0 ? std::log(sum[row]) + max[row] : T{0};
+      const int64_t local = label - offset;
+      if (local >= 0 && local < classes.here) value -= logits[row * classes.here + local];
+      loss[row] = value;
+    }
+    return absl::OkStatus();
+  });
+}
+
+template <class T>
+KernelOr MakeSparseLossGrad(const KernelSpec& spec, ElementType<T>) {
+  if (!IsIndexType(spec.inputs[1].dtype)) return UnsupportedTypes(spec);
+  const bool is_i64 = spec.inputs[1].dtype == DType::kI64;
+  const auto scaled_exp = simd::Rows<T>(simd::BestLoops()).scaled_exp;
+  return MakeKernel([=, classes = Classes(spec.inputs[0])](const KernelRun& run) {
+    const T* logits = Input<T>(run, 0);
+    const IndexReader labels = {run.inputs[1], is_i64};
+    const T* max = Input<T>(run, 2);
+    const T* sum = Input<T>(run, 3);
+    const T* dloss = Input<T>(run, 4);
+    T* dlogits = Output<T>(run, 0);
+    const int64_t offset = classes.OffsetIn(run.micro_batch);
+    for (int64_t row = 0; row < classes.rows; ++row) {
+      const int64_t label = labels[row];
+      if (label < 0 || label >= classes.all) {
+        return IndexOutOfRange(spec, "label", label, row, classes.all);
+      }
+      T* out = dlogits + row * classes.here;
+      scaled_exp(logits + row * classes.here, out, classes.here, max[row], dloss[row] / sum[row]);
+      const int64_t local = label - offset;
+      if (local >= 0 && local < classes.here) out[local] -= dloss[row];
+    }
+    return absl::OkStatus();
+  });
+}
+
+template <class T>
+KernelOr MakeLoss(const KernelSpec& spec, ElementType<T>) {
+  return MakeKernel([classes = Classes(spec.inputs[0])](const KernelRun& run) {
+    const T* logits = Input<T>(run, 0);
+    const T* probs = Input<T>(run, 1);
+    const T* max = Input<T>(run, 2);
+    const T* sum = Input<T>(run, 3);
+    T* loss = Output<T>(run, 0);
+    for (int64_t row = 0; row < classes.rows; ++row) {
+      const double log_sum = std::log(sum[row]) + max[row];
+      double value = 0;
+      for (int64_t c = row * classes.here; c < (row + 1) * classes.here; ++c) {
+        value += probs[c] * (log_sum - logits[c]);
+      }
+      loss[row] = static_cast<T>(value);
+    }
+  });
+}
+
+template <class T>
+KernelOr MakeLossGrad(const KernelSpec& spec, ElementType<T>) {
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  return MakeKernel([scaled_exp = loops.scaled_exp, add_scaled = loops.add_scaled,
+                     classes = Classes(spec.inputs[0])](const KernelRun& run) {
+    const T* logits = Input<T>(run, 0);
+    const T* probs = Input<T>(run, 1);
+    const T* max = Input<T>(run, 2);
+    const T* sum = Input<T>(run, 3);
+    const T* dloss = Input<T>(run, 4);
+    for (int64_t row = 0; row < classes.rows; ++row) {
+      const int64_t at = row * classes.here;
+      T* out = Output<T>(run, 0) + at;
+      scaled_exp(logits + at, out, classes.here, max[row], dloss[row] / sum[row]);
+      add_scaled(probs + at, -dloss[row], out, classes.here);
+    }
+  });
+}
+
+}  // namespace
+
+absl::Status RegisterCrossEntropyKernels(KernelRegistry& registry) {
+  const auto add = [&](const char* name, auto make) {
+    return registry.Register(name, Widened(ForFloats(make)));
+  };
+  RETURN_IF_ERROR(add("sparse_softmax_cross_entropy",
+                      [](const auto& s, auto type) { return MakeSparseLoss(s, type); }));
+  RETURN_IF_ERROR(add("sparse_softmax_cross_entropy_grad",
+                      [](const auto& s, auto type) { return MakeSparseLossGrad(s, type); }));
+  RETURN_IF_ERROR(
+      add("softmax_cross_entropy", [](const auto& s, auto type) { return MakeLoss(s, type); }));
+  return add("softmax_cross_entropy_grad",
+             [](const auto& s, auto type) { return MakeLossGrad(s, type); });
+}
+
+}  // namespace braid::cpu

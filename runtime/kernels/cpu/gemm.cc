@@ -1,0 +1,188 @@
+#include "runtime/kernels/cpu/gemm.h"
+
+#include <cblas.h>
+#include <glog/logging.h>
+#include <omp.h>
+
+#include <cstring>
+#include <dnnl.hpp>
+#include <optional>
+#include <unordered_map>
+
+#include "runtime/base/mutex.h"
+
+// Of OpenBLAS; null where another library provides cblas.
+extern "C" int openblas_get_parallel() __attribute__((weak));
+extern "C" void openblas_set_num_threads(int threads) __attribute__((weak));
+
+namespace braid::cpu {
+namespace {
+
+// OpenBLAS built without threads shares its work buffers without locks: two threads that multiply
+// at the same time get wrong numbers. Then, and only then, they take turns. The lock belongs to the
+// library, which the process has once, not to a session.
+Mutex* BlasTurn() {
+  constexpr int kSequential = 0;
+  static Mutex turn;
+  static const bool takes_turns =
+      openblas_get_parallel != nullptr && openblas_get_parallel() == kSequential;
+  return takes_turns ? &turn : nullptr;
+}
+
+// OpenBLAS with threads of its own would start a pool beside OpenMP's.
+void KeepBlasToOneThread() {
+  constexpr int kOwnThreads = 1;
+  if (openblas_get_parallel != nullptr && openblas_get_parallel() == kOwnThreads) {
+    openblas_set_num_threads(1);
+  }
+}
+
+class EmptyGemm final : public Gemm {
+ public:
+  explicit EmptyGemm(const GemmShape& shape) : bytes_(shape.m * shape.n * SizeOf(shape.dtype)) {}
+  void Run(const void*, const void*, void* c) override {
+    if (bytes_ > 0) std::memset(c, 0, bytes_);
+  }
+
+ private:
+  size_t bytes_;
+};
+
+class BlasGemm final : public Gemm {
+ public:
+  explicit BlasGemm(const GemmShape& shape) : shape_(shape) { KeepBlasToOneThread(); }
+
+  void Run(const void* a, const void* b, void* c) override {
+    omp_set_num_threads(shape_.threads);  // of this thread only; OpenBLAS on OpenMP asks for it
+    std::optional<MutexLock> turn;
+    if (Mutex* mutex = BlasTurn(); mutex != nullptr) turn.emplace(*mutex);
+    const auto trans_a = shape_.transpose_a ? CblasTrans : CblasNoTrans;
+    const auto trans_b = shape_.transpose_b ? CblasTrans : CblasNoTrans;
+    const auto m = static_cast<int>(shape_.m), n = static_cast<int>(shape_.n);
+    const auto k = static_cast<int>(shape_.k);
+    const int lda = shape_.transpose_a ? m : k, ldb = shape_.transpose_b ? k : n;
+    if (shape_.dtype == DType::kF64) {
+      cblas_dgemm(CblasRowMajor, trans_a, trans_b, m, n, k, 1.0, static_cast<const double*>(a), lda,
+                  static_cast<const double*>(b), ldb, 0.0, static_cast<double*>(c), n);
+    } else {
+      cblas_sgemm(CblasRowMajor, trans_a, trans_b, m, n, k, 1.0f, static_cast<const float*>(a), lda,
+                  static_cast<const float*>(b), ldb, 0.0f, static_cast<float*>(c), n);
+    }
+  }
+
+ private:
+  GemmShape shape_;
+};
+
+// oneDNN's plain gemm, which packs both operands on the way: weights change every step anyway.
+class DnnlGemm final : public Gemm {
+ public:
+  explicit DnnlGemm(const GemmShape& shape) : shape_(shape) {}
+
+  void Run(const void* a, const void* b, void* c) override {
+    omp_set_num_threads(shape_.threads);  // of this thread only
+    const int64_t lda = shape_.transpose_a ? shape_.m : shape_.k;
+    const int64_t ldb = shape_.transpose_b ? shape_.k : shape_.n;
+    const dnnl_status_t status =
+        dnnl_sgemm(shape_.transpose_a ? 'T' : 'N', shape_.transpose_b ? 'T' : 'N', shape_.m,
+                   shape_.n, shape_.k, 1.0f, static_cast<const float*>(a), lda,
+                   static_cast<const float*>(b), ldb, 0.0f, static_cast<float*>(c), shape_.n);
+    CHECK_EQ(status, dnnl_success)
+        << "dnnl_sgemm " << shape_.m << "x" << shape_.n << "x" << shape_.k;
+  }
+
+ private:
+  GemmShape shape_;
+};
+
+// oneDNN's matmul primitive, with its memory objects made in advance.
+class DnnlPrimitiveGemm final : public Gemm {
+ public:
+  // Throws dnnl::error if there is no such primitive.
+  explicit DnnlPrimitiveGemm(const GemmShape& shape)
+      : threads_(shape.threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+    using Tag = dnnl::memory::format_tag;
+    const auto type =
+        shape.dtype == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+    const dnnl::memory::desc a({shape.m, shape.k}, type, shape.transpose_a ? Tag::ba : Tag::ab);
+    const dnnl::memory::desc b({shape.k, shape.n}, type, shape.transpose_b ? Tag::ba : Tag::ab);
+    const dnnl::memory::desc c({shape.m, shape.n}, type, Tag::ab);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes,
+                                                   engine_);
+    primitive_ = dnnl::matmul(description);
+    a_ = dnnl::memory(a, engine_, nullptr);
+    b_ = dnnl::memory(b, engine_, nullptr);
+    c_ = dnnl::memory(c, engine_, nullptr);
+    arguments_ = {{DNNL_ARG_SRC, a_},
+                  {DNNL_ARG_WEIGHTS, b_},
+                  {DNNL_ARG_DST, c_},
+                  {DNNL_ARG_SCRATCHPAD, dnnl::memory(description.scratchpad_desc(), engine_)}};
+  }
+
+  void Run(const void* a, const void* b, void* c) override {
+    omp_set_num_threads(threads_);
+    a_.set_data_handle(const_cast<void*>(a));
+    b_.set_data_handle(const_cast<void*>(b));
+    c_.set_data_handle(c);
+    primitive_.execute(stream_, arguments_);
+  }
+
+ private:
+  int threads_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  dnnl::matmul primitive_;
+  dnnl::memory a_, b_, c_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+};
+
+// Null if oneDNN has no such primitive. It cuts the work for the number of threads that it finds
+// when it is made.
+std::unique_ptr<Gemm> MakePrimitive(const GemmShape& shape) {
+  const int threads_before = omp_get_max_threads();
+  omp_set_num_threads(shape.threads);
+  std::unique_ptr<Gemm> gemm;
+  try {
+    gemm = std::make_unique<DnnlPrimitiveGemm>(shape);
+  } catch (const dnnl::error& error) {
+    VLOG(1) << "no oneDNN matmul " << shape.m << "x" << shape.n << "x" << shape.k << ": "
+            << error.what();
+  }
+  omp_set_num_threads(threads_before);
+  return gemm;
+}
+
+}  // namespace
+
+bool HasBFloat16Gemm() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
+#else
+  return false;
+#endif
+}
+
+std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape) {
+  if (shape.m == 0 || shape.n == 0 || shape.k == 0) return std::make_unique<EmptyGemm>(shape);
+  if (shape.dtype == DType::kF64) return std::make_unique<BlasGemm>(shape);
+  if (shape.dtype == DType::kBF16) {
+    auto gemm = MakePrimitive(shape);
+    CHECK(gemm != nullptr) << "oneDNN has no bf16 matmul on a machine with bf16 instructions";
+    return gemm;
+  }
+  // Measured: below about 80^3 OpenBLAS has the smaller fixed cost; with thin outputs it is ahead
+  // while they are small, and oneDNN's primitive where they are tall.
+  const int64_t work = shape.m * shape.n * shape.k;
+  if (shape.n <= 16 || shape.m <= 16) {
+    if (work > 2'000'000 && shape.n > 1 && shape.m > 1) {
+      if (auto gemm = MakePrimitive(shape)) return gemm;
+    }
+    return std::make_unique<BlasGemm>(shape);
+  }
+  if (work < 512 * 1024) return std::make_unique<BlasGemm>(shape);
+  return std::make_unique<DnnlGemm>(shape);
+}
+
+}  // namespace braid::cpu

@@ -1,0 +1,32 @@
+// One matrix product of fixed shape: chooses the library that is best for it when made, and then
+// only runs. The choice depends on shapes and the machine's instruction set, never on timing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "graph/dtype.h"
+
+namespace braid::cpu {
+
+// c [m, n] = op(a) op(b), dense and row-major; a is [m, k], or [k, m] if transpose_a.
+struct GemmShape {
+  DType dtype = DType::kF32;  // f32, f64, or bf16 where HasBFloat16Gemm
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  int threads = 1;
+};
+
+class Gemm {
+ public:
+  virtual ~Gemm() = default;
+  // On one thread at a time. a or b may be null if the product is empty.
+  virtual void Run(const void* a, const void* b, void* c) = 0;
+};
+
+std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape);
+
+// Whether bf16 products run faster than f32 ones here (otherwise widen to f32).
+bool HasBFloat16Gemm();
+
+}  // namespace braid::cpu

@@ -1,0 +1,79 @@
+// layer_norm and its gradient, one fused loop per row.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/make_kernel.h"
+#include "runtime/kernels/cpu/simd/loops.h"
+
+namespace braid::cpu {
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+template <class T>
+KernelOr MakeLayerNorm(const KernelSpec& spec, ElementType<T>) {
+  const auto loop = simd::Rows<T>(simd::BestLoops()).layer_norm;
+  const Shape& shape = spec.inputs[0].shape();
+  const AxisView view = ViewAround(shape, shape.rank() - 1);
+  const T epsilon = static_cast<T>(spec.attrs.Double("epsilon"));
+  return MakeKernel([=](const KernelRun& run) {
+    const T* gamma = Input<T>(run, 1);
+    const T* beta = Input<T>(run, 2);
+    for (int64_t row = 0; row < view.outer; ++row) {
+      const int64_t at = row * view.size;
+      loop(Input<T>(run, 0) + at, gamma, beta, Output<T>(run, 0) + at, view.size, epsilon,
+           Output<T>(run, 1) + row, Output<T>(run, 2) + row);
+    }
+  });
+}
+
+template <class T>
+KernelOr MakeLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
+  // Row terms of dgamma and dbeta are summed in blocks, for accuracy over many rows.
+  constexpr int64_t kRowBlock = 64;
+  const simd::Loops& loops = simd::BestLoops();
+  const auto loop = simd::Rows<T>(loops).layer_norm_grad;
+  const auto add_scaled = simd::Rows<T>(loops).add_scaled;
+  const Shape& shape = spec.inputs[0].shape();
+  const AxisView view = ViewAround(shape, shape.rank() - 1);
+  const int64_t n = view.size;
+  return MakeKernel([=, block = std::vector<T>(2 * n)](const KernelRun& run) mutable {
+    const T* x = Input<T>(run, 0);
+    const T* gamma = Input<T>(run, 1);
+    const T* mean = Input<T>(run, 2);
+    const T* rstd = Input<T>(run, 3);
+    const T* dy = Input<T>(run, 4);
+    T* dx = Output<T>(run, 0);
+    T* dgamma = Output<T>(run, 1);
+    T* dbeta = Output<T>(run, 2);
+    std::fill_n(dgamma, n, T{0});
+    std::fill_n(dbeta, n, T{0});
+    T* block_dgamma = block.data();
+    T* block_dbeta = block.data() + n;
+    for (int64_t begin = 0; begin < view.outer; begin += kRowBlock) {
+      std::fill(block.begin(), block.end(), T{0});
+      for (int64_t row = begin; row < std::min(begin + kRowBlock, view.outer); ++row) {
+        const int64_t at = row * n;
+        loop(x + at, gamma, mean[row], rstd[row], dy + at, dx + at, block_dgamma, block_dbeta, n);
+      }
+      add_scaled(block_dgamma, T{1}, dgamma, n);
+      add_scaled(block_dbeta, T{1}, dbeta, n);
+    }
+  });
+}
+
+}  // namespace
+
+absl::Status RegisterLayerNormKernels(KernelRegistry& registry) {
+  RETURN_IF_ERROR(registry.Register("layer_norm", Widened(ForFloats([](const auto& s, auto type) {
+                                      return MakeLayerNorm(s, type);
+                                    }))));
+  return registry.Register(
+      "layer_norm_grad",
+      Widened(ForFloats([](const auto& s, auto type) { return MakeLayerNormGrad(s, type); })));
+}
+
+}  // namespace braid::cpu

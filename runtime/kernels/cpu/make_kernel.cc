@@ -1,0 +1,133 @@
+#include "runtime/kernels/cpu/make_kernel.h"
+
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/simd/loops.h"
+
+namespace braid::cpu {
+namespace {
+
+bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+
+// A narrow operand and its f32 copy.
+struct WideCopy {
+  int index = 0;
+  DType dtype = DType::kF32;
+  std::vector<float> values;
+
+  void Load(const simd::Loops& loops, const void* from) {
+    const auto* narrow = static_cast<const uint16_t*>(from);
+    const auto n = static_cast<int64_t>(values.size());
+    (dtype == DType::kBF16 ? loops.bf16_to_f32 : loops.f16_to_f32)(narrow, values.data(), n);
+  }
+  void Store(const simd::Loops& loops, void* to) const {
+    auto* narrow = static_cast<uint16_t*>(to);
+    const auto n = static_cast<int64_t>(values.size());
+    (dtype == DType::kBF16 ? loops.f32_to_bf16 : loops.f32_to_f16)(values.data(), narrow, n);
+  }
+};
+
+class WidenedKernel final : public Kernel {
+ public:
+  WidenedKernel(const KernelSpec& spec, const std::vector<int>& mutated) : mutated_(mutated) {
+    Prepare(spec.inputs, inputs_, input_pointers_);
+    Prepare(spec.outputs, outputs_, output_pointers_);
+  }
+
+  // The spec that the kernel inside sees.
+  static KernelSpec Wide(KernelSpec spec) {
+    for (auto* operands : {&spec.inputs, &spec.outputs}) {
+      for (OperandSpec& operand : *operands) {
+        if (IsNarrow(operand.dtype)) operand.dtype = DType::kF32;
+      }
+    }
+    return spec;
+  }
+
+  void set_inner(std::unique_ptr<Kernel> inner) { inner_ = std::move(inner); }
+
+  absl::Status Run(const KernelRun& run) override {
+    for (size_t i = 0; i < input_pointers_.size(); ++i) input_pointers_[i] = run.inputs[i];
+    for (size_t i = 0; i < output_pointers_.size(); ++i) output_pointers_[i] = run.outputs[i];
+    for (WideCopy& copy : inputs_) {
+      copy.Load(loops_, run.inputs[copy.index]);
+      input_pointers_[copy.index] = copy.values.data();
+    }
+    for (WideCopy& copy : outputs_) output_pointers_[copy.index] = copy.values.data();
+    KernelRun wide = run;
+    wide.inputs = input_pointers_.data();
+    wide.outputs = output_pointers_.data();
+    RETURN_IF_ERROR(inner_->Run(wide));
+    for (const WideCopy& copy : outputs_) copy.Store(loops_, run.outputs[copy.index]);
+    for (const WideCopy& copy : inputs_) {
+      for (int index : mutated_) {
+        if (index == copy.index) copy.Store(loops_, run.inputs[index]);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static void Prepare(const std::vector<OperandSpec>& operands, std::vector<WideCopy>& copies,
+                      std::vector<void*>& pointers) {
+    pointers.resize(operands.size());
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (!IsNarrow(operands[i].dtype)) continue;
+      copies.push_back(
+          {static_cast<int>(i), operands[i].dtype, std::vector<float>(operands[i].num_elements())});
+    }
+  }
+
+  const simd::Loops& loops_ = simd::BestLoops();
+  std::vector<int> mutated_;
+  std::vector<WideCopy> inputs_, outputs_;
+  std::vector<void*> input_pointers_, output_pointers_;
+  std::unique_ptr<Kernel> inner_;
+};
+
+}  // namespace
+
+absl::Status UnsupportedTypes(const KernelSpec& spec) {
+  std::string types;
+  for (const OperandSpec& input : spec.inputs) {
+    absl::StrAppendFormat(&types, "%s%s", types.empty() ? "" : ", ", ToString(input.dtype));
+  }
+  types += " -> ";
+  const char* separator = "";
+  for (const OperandSpec& output : spec.outputs) {
+    absl::StrAppendFormat(&types, "%s%s", separator, ToString(output.dtype));
+    separator = ", ";
+  }
+  return absl::UnimplementedError(
+      absl::StrFormat("no cpu kernel for %s '%s' (%s)", spec.op, spec.name, types));
+}
+
+AxisView ViewAround(const Shape& shape, int axis) {
+  AxisView view;
+  for (int i = 0; i < axis; ++i) view.outer *= shape[i];
+  view.size = shape[axis];
+  for (int i = axis + 1; i < shape.rank(); ++i) view.inner *= shape[i];
+  return view;
+}
+
+KernelFactory Widened(KernelFactory factory, std::vector<int> mutated) {
+  return [factory = std::move(factory), mutated = std::move(mutated)](
+             const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    bool any_narrow = false;
+    for (const auto* operands : {&spec.inputs, &spec.outputs}) {
+      for (const OperandSpec& operand : *operands) any_narrow |= IsNarrow(operand.dtype);
+    }
+    if (!any_narrow) return factory(spec);
+    auto kernel = std::make_unique<WidenedKernel>(spec, mutated);
+    auto inner = factory(WidenedKernel::Wide(spec));
+    if (!inner.ok()) {
+      return absl::IsUnimplemented(inner.status()) ? UnsupportedTypes(spec) : inner.status();
+    }
+    kernel->set_inner(*std::move(inner));
+    return kernel;
+  };
+}
+
+}  // namespace braid::cpu

@@ -1,0 +1,105 @@
+// How a family makes its kernels: a factory resolves shapes and picks loops once, and returns a
+// function object that only runs them.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/kernels/kernel.h"
+
+namespace braid::cpu {
+
+// F: void or absl::Status (const KernelRun&).
+template <class F>
+class FunctionKernel final : public Kernel {
+ public:
+  explicit FunctionKernel(F function) : function_(std::move(function)) {}
+  absl::Status Run(const KernelRun& run) override {
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, const KernelRun&>>) {
+      function_(run);
+      return absl::OkStatus();
+    } else {
+      return function_(run);
+    }
+  }
+
+ private:
+  F function_;
+};
+
+template <class F>
+std::unique_ptr<Kernel> MakeKernel(F function) {
+  return std::make_unique<FunctionKernel<F>>(std::move(function));
+}
+
+template <class T>
+const T* Input(const KernelRun& run, int index) {
+  return static_cast<const T*>(run.inputs[index]);
+}
+template <class T>
+T* MutableInput(const KernelRun& run, int index) {
+  return static_cast<T*>(run.inputs[index]);
+}
+template <class T>
+T* Output(const KernelRun& run, int index) {
+  return static_cast<T*>(run.outputs[index]);
+}
+
+// UNIMPLEMENTED with op, name and dtypes: "no cpu kernel for pow 'p' (i32, u8 -> i32)".
+absl::Status UnsupportedTypes(const KernelSpec& spec);
+
+// Attributes that may be left out.
+inline bool Flag(const Attrs& attrs, std::string_view name) {
+  return attrs.Has(name) && attrs.Bool(name);
+}
+inline double Number(const Attrs& attrs, std::string_view name, double otherwise) {
+  return attrs.Has(name) ? attrs.Double(name) : otherwise;
+}
+
+// Where the operand's region starts on `axis` in act `micro_batch` of a step.
+inline int64_t OffsetAt(const OperandSpec& operand, int axis, int64_t micro_batch) {
+  return operand.region.offset[axis] +
+         (axis == operand.time_axis ? micro_batch * operand.time_stride : 0);
+}
+
+// `shape` seen as [outer, size, inner] around `axis`.
+struct AxisView {
+  int64_t outer = 1, size = 1, inner = 1;
+};
+AxisView ViewAround(const Shape& shape, int axis);
+
+// What a factory that is written for one element type gets as its second argument.
+template <class T>
+struct ElementType {
+  using type = T;
+};
+
+// Calls make(spec, ElementType<T>) for the T (float, double) that all floating operands have.
+// Factories for narrow types are made of it by Widened.
+template <class Make>
+KernelFactory ForFloats(Make make) {
+  return [make](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    bool any_f32 = false, any_f64 = false, any_narrow = false;
+    for (const auto* operands : {&spec.inputs, &spec.outputs}) {
+      for (const OperandSpec& operand : *operands) {
+        any_f32 |= operand.dtype == DType::kF32;
+        any_f64 |= operand.dtype == DType::kF64;
+        any_narrow |= operand.dtype == DType::kBF16 || operand.dtype == DType::kF16;
+      }
+    }
+    if (any_f32 == any_f64 || any_narrow) return UnsupportedTypes(spec);
+    if (any_f32) return make(spec, ElementType<float>());
+    return make(spec, ElementType<double>());
+  };
+}
+
+// Makes bf16 and f16 operands f32 for `factory`'s kernel: copies in before, copies out after, also
+// of the inputs listed in `mutated`.
+KernelFactory Widened(KernelFactory factory, std::vector<int> mutated = {});
+
+}  // namespace braid::cpu

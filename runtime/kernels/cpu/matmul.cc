@@ -1,0 +1,147 @@
+// matmul and tensordot.
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/gemm.h"
+#include "runtime/kernels/cpu/make_kernel.h"
+
+namespace braid::cpu {
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+absl::Status CheckTypes(const KernelSpec& spec) {
+  const DType dtype = spec.outputs[0].dtype;
+  const bool has_gemm =
+      dtype == DType::kF32 || dtype == DType::kF64 || (dtype == DType::kBF16 && HasBFloat16Gemm());
+  if (!has_gemm || spec.inputs[0].dtype != dtype || spec.inputs[1].dtype != dtype) {
+    return UnsupportedTypes(spec);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Disagree(const KernelSpec& spec) {
+  return absl::InternalError(
+      absl::StrFormat("%s '%s': the local shapes %s, %s and %s do not belong together", spec.op,
+                      spec.name, spec.inputs[0].shape().ToString(),
+                      spec.inputs[1].shape().ToString(), spec.outputs[0].shape().ToString()));
+}
+
+// Byte offsets of the matrices of one product of a batch.
+struct BatchEntry {
+  int64_t a, b, c;
+};
+
+// Offsets for every leading index of c; an operand with a leading size of 1, or without that
+// dimension, repeats.
+std::vector<BatchEntry> BatchEntries(const Shape& a, const Shape& b, const Shape& c,
+                                     const GemmShape& gemm) {
+  const auto bytes = static_cast<int64_t>(SizeOf(gemm.dtype));
+  std::vector<BatchEntry> entries = {{0, 0, 0}};
+  int64_t a_stride = gemm.m * gemm.k * bytes, b_stride = gemm.k * gemm.n * bytes;
+  int64_t c_stride = gemm.m * gemm.n * bytes;
+  // From the innermost leading axis out: each repeats what is there so far.
+  for (int i = 3; i <= c.rank(); ++i) {
+    const int64_t size = c[c.rank() - i];
+    const int64_t a_size = i <= a.rank() ? a[a.rank() - i] : 1;
+    const int64_t b_size = i <= b.rank() ? b[b.rank() - i] : 1;
+    std::vector<BatchEntry> next;
+    next.reserve(entries.size() * size);
+    for (int64_t index = 0; index < size; ++index) {
+      for (const BatchEntry& entry : entries) {
+        next.push_back({entry.a + (a_size == 1 ? 0 : index * a_stride),
+                        entry.b + (b_size == 1 ? 0 : index * b_stride),
+                        entry.c + index * c_stride});
+      }
+    }
+    entries = std::move(next);
+    a_stride *= a_size;
+    b_stride *= b_size;
+    c_stride *= size;
+  }
+  return entries;
+}
+
+KernelOr MakeMatmul(const KernelSpec& spec) {
+  RETURN_IF_ERROR(CheckTypes(spec));
+  const Shape& a = spec.inputs[0].shape();
+  const Shape& b = spec.inputs[1].shape();
+  const Shape& c = spec.outputs[0].shape();
+  GemmShape gemm;
+  gemm.dtype = spec.outputs[0].dtype;
+  gemm.threads = spec.threads;
+  gemm.transpose_a = Flag(spec.attrs, "transpose_a");
+  gemm.transpose_b = Flag(spec.attrs, "transpose_b");
+  gemm.m = c[c.rank() - 2];
+  gemm.n = c[c.rank() - 1];
+  gemm.k = gemm.transpose_a ? a[a.rank() - 2] : a[a.rank() - 1];
+  const int64_t a_m = gemm.transpose_a ? a[a.rank() - 1] : a[a.rank() - 2];
+  const int64_t b_k = gemm.transpose_b ? b[b.rank() - 1] : b[b.rank() - 2];
+  const int64_t b_n = gemm.transpose_b ? b[b.rank() - 2] : b[b.rank() - 1];
+  if (a_m != gemm.m || b_k != gemm.k || b_n != gemm.n) return Disagree(spec);
+
+  const bool merges_rows = b.rank() == 2 && !gemm.transpose_a;
+  if (merges_rows) {
+    // Leading dimensions of a are just more rows.
+    for (int i = 0; i < c.rank() - 2; ++i) gemm.m *= c[i];
+  }
+  std::unique_ptr<Gemm> product = MakeGemm(gemm);
+  if (merges_rows || c.rank() == 2) {
+    return MakeKernel([product = std::move(product)](const KernelRun& run) {
+      product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
+    });
+  }
+  return MakeKernel(
+      [product = std::move(product), entries = BatchEntries(a, b, c, gemm)](const KernelRun& run) {
+        const auto* a_data = static_cast<const char*>(run.inputs[0]);
+        const auto* b_data = static_cast<const char*>(run.inputs[1]);
+        auto* c_data = static_cast<char*>(run.outputs[0]);
+        for (const BatchEntry& entry : entries) {
+          product->Run(a_data + entry.a, b_data + entry.b, c_data + entry.c);
+        }
+      });
+}
+
+KernelOr MakeTensordot(const KernelSpec& spec) {
+  RETURN_IF_ERROR(CheckTypes(spec));
+  const Shape& a = spec.inputs[0].shape();
+  const Shape& b = spec.inputs[1].shape();
+  const Shape& c = spec.outputs[0].shape();
+  GemmShape gemm;
+  gemm.dtype = spec.outputs[0].dtype;
+  gemm.threads = spec.threads;
+  gemm.transpose_a = true;
+  gemm.m = c[0];
+  gemm.n = c[1];
+  gemm.k = 1;
+  for (int i = 0; i + 1 < a.rank(); ++i) gemm.k *= a[i];
+  if (a.num_elements() != gemm.k * gemm.m || b.num_elements() != gemm.k * gemm.n) {
+    return Disagree(spec);
+  }
+  std::unique_ptr<Gemm> product = MakeGemm(gemm);
+  return MakeKernel([product = std::move(product)](const KernelRun& run) {
+    product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
+  });
+}
+
+// bf16 runs as it is where the machine has instructions for it.
+KernelFactory WidenedWithoutGemm(KernelFactory factory) {
+  return [narrow = factory, wide = Widened(factory)](const KernelSpec& spec) {
+    const bool is_bf16 = spec.outputs[0].dtype == DType::kBF16 &&
+                         spec.inputs[0].dtype == DType::kBF16 &&
+                         spec.inputs[1].dtype == DType::kBF16;
+    return is_bf16 && HasBFloat16Gemm() ? narrow(spec) : wide(spec);
+  };
+}
+
+}  // namespace
+
+absl::Status RegisterMatmulKernels(KernelRegistry& registry) {
+  RETURN_IF_ERROR(registry.Register("matmul", WidenedWithoutGemm(MakeMatmul)));
+  return registry.Register("tensordot", WidenedWithoutGemm(MakeTensordot));
+}
+
+}  // namespace braid::cpu

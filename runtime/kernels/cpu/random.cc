@@ -1,0 +1,164 @@
+// Values out of nothing: constant, iota, step, random_uniform, random_normal; and dropout. Random
+// numbers are those of the element's logical index, whatever the region.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/half.h"
+#include "runtime/base/philox.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/make_kernel.h"
+#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/strided.h"
+
+namespace braid::cpu {
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+template <class T>
+KernelOr MakeConstantOf(const KernelSpec& spec, T value) {
+  const int64_t n = spec.outputs[0].num_elements();
+  return MakeKernel([=](const KernelRun& run) { std::fill_n(Output<T>(run, 0), n, value); });
+}
+
+KernelOr MakeConstant(const KernelSpec& spec) {
+  const double value = spec.attrs.Double("value");
+  switch (spec.outputs[0].dtype) {
+    case DType::kF32:
+      return MakeConstantOf<float>(spec, static_cast<float>(value));
+    case DType::kF64:
+      return MakeConstantOf<double>(spec, value);
+    case DType::kBF16:
+      return MakeConstantOf<uint16_t>(spec, BFloat16(static_cast<float>(value)).bits);
+    case DType::kF16:
+      return MakeConstantOf<uint16_t>(spec, Float16(static_cast<float>(value)).bits);
+    case DType::kI32:
+      return MakeConstantOf<int32_t>(spec, static_cast<int32_t>(value));
+    case DType::kI64:
+      return MakeConstantOf<int64_t>(spec, static_cast<int64_t>(value));
+    case DType::kU8:
+      return MakeConstantOf<uint8_t>(spec, static_cast<uint8_t>(value));
+    default:
+      return MakeConstantOf<uint8_t>(spec, value != 0 ? 1 : 0);
+  }
+}
+
+template <class T>
+KernelOr MakeIotaOf(const KernelSpec& spec) {
+  const OperandSpec& out = spec.outputs[0];
+  const int axis = static_cast<int>(spec.attrs.Int("axis"));
+  return MakeKernel([out, axis, view = ViewAround(out.shape(), axis)](const KernelRun& run) {
+    const int64_t first = OffsetAt(out, axis, run.micro_batch);
+    T* to = Output<T>(run, 0);
+    for (int64_t outer = 0; outer < view.outer; ++outer) {
+      for (int64_t i = 0; i < view.size; ++i, to += view.inner) {
+        std::fill_n(to, view.inner, static_cast<T>(first + i));
+      }
+    }
+  });
+}
+
+KernelOr MakeIota(const KernelSpec& spec) {
+  switch (spec.outputs[0].dtype) {
+    case DType::kF32:
+      return MakeIotaOf<float>(spec);
+    case DType::kF64:
+      return MakeIotaOf<double>(spec);
+    case DType::kI32:
+      return MakeIotaOf<int32_t>(spec);
+    case DType::kI64:
+      return MakeIotaOf<int64_t>(spec);
+    case DType::kU8:
+      return MakeIotaOf<uint8_t>(spec);
+    default:
+      return UnsupportedTypes(spec);
+  }
+}
+
+KernelOr MakeStep(const KernelSpec& spec) {
+  if (spec.outputs[0].dtype != DType::kI64) return UnsupportedTypes(spec);
+  return MakeKernel([](const KernelRun& run) { *Output<int64_t>(run, 0) = run.step; });
+}
+
+// f32 is made of the 24-bit uniform numbers, f64 of the 53-bit ones.
+template <class T>
+KernelOr MakeUniform(const KernelSpec& spec, ElementType<T>) {
+  const double low = spec.attrs.Double("low"), width = spec.attrs.Double("high") - low;
+  return MakeKernel([=, seed = spec.seed, name = StableHash(spec.name),
+                     walk = RegionWalk(spec.outputs[0])](const KernelRun& run) {
+    const RandomKey key = MakeRandomKey(seed, name, run.step);
+    T* out = Output<T>(run, 0);
+    walk.ForEachRun(run.micro_batch, [&](int64_t local, int64_t logical, int64_t n) {
+      T* to = out + local;
+      if constexpr (sizeof(T) == 4) {
+        FillUniform(key, logical, n, to);
+        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(low + width * to[i]);
+      } else {
+        for (int64_t i = 0; i < n; ++i) to[i] = low + width * UniformDoubleAt(key, logical + i);
+      }
+    });
+  });
+}
+
+template <class T>
+KernelOr MakeNormal(const KernelSpec& spec, ElementType<T>) {
+  const double mean = spec.attrs.Double("mean"), stddev = spec.attrs.Double("stddev");
+  return MakeKernel([=, seed = spec.seed, name = StableHash(spec.name),
+                     walk = RegionWalk(spec.outputs[0])](const KernelRun& run) {
+    const RandomKey key = MakeRandomKey(seed, name, run.step);
+    T* out = Output<T>(run, 0);
+    walk.ForEachRun(run.micro_batch, [&](int64_t local, int64_t logical, int64_t n) {
+      T* to = out + local;
+      if constexpr (sizeof(T) == 4) {
+        FillNormal(key, logical, n, to);
+        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(mean + stddev * to[i]);
+      } else {
+        for (int64_t i = 0; i < n; ++i) to[i] = mean + stddev * NormalAt(key, logical + i);
+      }
+    });
+  });
+}
+
+template <class T>
+KernelOr MakeDropout(const KernelSpec& spec, ElementType<T>) {
+  const double rate = spec.attrs.Double("rate");
+  const T scale = static_cast<T>(1 / (1 - rate));
+  const auto loop = simd::Rows<T>(simd::BestLoops()).dropout;
+  return MakeKernel([=, rate = static_cast<float>(rate), seed = spec.seed,
+                     name = StableHash(spec.attrs.String("key")),
+                     walk = RegionWalk(spec.outputs[0])](const KernelRun& run) {
+    const RandomKey key = MakeRandomKey(seed, name, run.step);
+    const T* x = Input<T>(run, 0);
+    T* out = Output<T>(run, 0);
+    walk.ForEachRun(run.micro_batch, [&](int64_t local, int64_t logical, int64_t n) {
+      constexpr int64_t kChunk = 2048;
+      uint32_t words[kChunk];
+      for (int64_t i = 0; i < n;) {
+        // Chunks end where Philox blocks do.
+        const int64_t size = std::min(kChunk - (logical + i) % 4, n - i);
+        FillUint32(key, logical + i, size, words);
+        loop(x + local + i, words, out + local + i, size, rate, scale);
+        i += size;
+      }
+    });
+  });
+}
+
+}  // namespace
+
+absl::Status RegisterRandomKernels(KernelRegistry& registry) {
+  RETURN_IF_ERROR(registry.Register("constant", MakeConstant));
+  RETURN_IF_ERROR(registry.Register("iota", Widened(MakeIota)));
+  RETURN_IF_ERROR(registry.Register("step", MakeStep));
+  const auto add = [&](const char* name, auto make) {
+    return registry.Register(name, Widened(ForFloats(make)));
+  };
+  RETURN_IF_ERROR(
+      add("random_uniform", [](const auto& s, auto type) { return MakeUniform(s, type); }));
+  RETURN_IF_ERROR(
+      add("random_normal", [](const auto& s, auto type) { return MakeNormal(s, type); }));
+  return add("dropout", [](const auto& s, auto type) { return MakeDropout(s, type); });
+}
+
+}  // namespace braid::cpu

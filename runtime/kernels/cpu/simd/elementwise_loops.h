@@ -1,0 +1,308 @@
+// Unary, binary and comparison loops over raw pointers. Included only by loops_for_isa.cc.
+#pragma once
+
+#include "runtime/base/half.h"
+#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/math.h"
+
+// Iterations are independent also when out equals an input.
+#if defined(__clang__)
+#define BRAID_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define BRAID_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace braid::simd::BRAID_ISA {
+
+// Integer arithmetic wraps around.
+template <class T>
+struct WrappingOf {
+  using type = T;
+};
+template <>
+struct WrappingOf<int32_t> {
+  using type = uint32_t;
+};
+template <>
+struct WrappingOf<int64_t> {
+  using type = uint64_t;
+};
+template <class T>
+using Wrapping = typename WrappingOf<T>::type;
+template <class T>
+inline constexpr bool kIsFloat = T(0.5) != T(0);
+
+// Unary: T x, T p (the parameter).
+struct Neg {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return -x;
+  }
+};
+struct ExpOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return Exp(x);
+  }
+};
+struct LogOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return Log(x);
+  }
+};
+struct SqrtOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return Sqrt(x);
+  }
+};
+struct Rsqrt {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return T{1} / Sqrt(x);
+  }
+};
+struct TanhOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return Tanh(x);
+  }
+};
+struct SigmoidOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return Sigmoid(x);
+  }
+};
+struct Relu {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return x < T{0} ? T{0} : x;
+  }
+};
+struct GeluErfOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return GeluErf(x);
+  }
+};
+struct GeluTanhOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return GeluTanh(x);
+  }
+};
+struct AbsOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return Abs(x);
+  }
+};
+struct Square {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return x * x;
+  }
+};
+struct Reciprocal {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return T{1} / x;
+  }
+};
+struct Sign {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return (x > T{0} ? T{1} : T{0}) - (x < T{0} ? T{1} : T{0});
+  }
+};
+struct Scale {
+  template <class T>
+  BRAID_INLINE T F(T x, T p) {
+    return x * p;
+  }
+};
+struct Shift {
+  template <class T>
+  BRAID_INLINE T F(T x, T p) {
+    return x + p;
+  }
+};
+
+struct Add {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+  }
+};
+struct Sub {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
+  }
+};
+struct Mul {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
+};
+struct Div {
+  // Integers: towards zero; x / 0 is 0, and the overflow of min / -1 wraps.
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    if constexpr (kIsFloat<T>) {
+      return a / b;
+    } else {
+      if (b == 0) return 0;
+      return b == -1 ? static_cast<T>(0 - static_cast<Wrapping<T>>(a)) : a / b;
+    }
+  }
+};
+struct PowOp {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    if constexpr (kIsFloat<T>) {
+      return Pow(a, b);
+    } else {
+      if (b < 0) return a == 1 ? 1 : (a == -1 ? (b % 2 == 0 ? 1 : -1) : 0);
+      Wrapping<T> result = 1, base = static_cast<Wrapping<T>>(a);
+      for (T exponent = b; exponent > 0; exponent >>= 1, base *= base) {
+        if (exponent & 1) result *= base;
+      }
+      return static_cast<T>(result);
+    }
+  }
+};
+struct Maximum {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    return a > b || a != a ? a : b;  // NaN if either is
+  }
+};
+struct Minimum {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    return a < b || a != a ? a : b;
+  }
+};
+struct ReluGrad {
+  template <class T>
+  BRAID_INLINE T F(T y, T dy) {
+    return y > T{0} ? dy : T{0};
+  }
+};
+struct TanhGrad {
+  template <class T>
+  BRAID_INLINE T F(T y, T dy) {
+    return dy * (T{1} - y * y);
+  }
+};
+struct SigmoidGrad {
+  template <class T>
+  BRAID_INLINE T F(T y, T dy) {
+    return dy * y * (T{1} - y);
+  }
+};
+struct GeluErfGradOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T dy) {
+    return GeluErfGrad(x, dy);
+  }
+};
+struct GeluTanhGradOp {
+  template <class T>
+  BRAID_INLINE T F(T x, T dy) {
+    return GeluTanhGrad(x, dy);
+  }
+};
+
+struct Equal {
+  template <class T>
+  BRAID_INLINE uint8_t F(T a, T b) {
+    return a == b;
+  }
+};
+struct NotEqual {
+  template <class T>
+  BRAID_INLINE uint8_t F(T a, T b) {
+    return a != b;
+  }
+};
+struct Less {
+  template <class T>
+  BRAID_INLINE uint8_t F(T a, T b) {
+    return a < b;
+  }
+};
+struct LessEqual {
+  template <class T>
+  BRAID_INLINE uint8_t F(T a, T b) {
+    return a <= b;
+  }
+};
+struct Greater {
+  template <class T>
+  BRAID_INLINE uint8_t F(T a, T b) {
+    return a > b;
+  }
+};
+struct GreaterEqual {
+  template <class T>
+  BRAID_INLINE uint8_t F(T a, T b) {
+    return a >= b;
+  }
+};
+
+template <class Op, class T>
+void UnaryLoop(const void* x_data, void* out_data, int64_t n, double parameter) {
+  const T* x = static_cast<const T*>(x_data);
+  T* out = static_cast<T*>(out_data);
+  const T p = static_cast<T>(parameter);
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = Op::F(x[i], p);
+}
+
+template <class Op, class T, class Out, Form form>
+void BinaryLoop(const void* a_data, const void* b_data, void* out_data, int64_t n) {
+  const T* a = static_cast<const T*>(a_data);
+  const T* b = static_cast<const T*>(b_data);
+  Out* out = static_cast<Out*>(out_data);
+  if constexpr (form == Form::kVectorVector) {
+    BRAID_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) out[i] = Op::F(a[i], b[i]);
+  } else {
+    // Read before the loop, also because out may be the scalar's place when n is 1.
+    if (n == 0) return;
+    if constexpr (form == Form::kVectorScalar) {
+      const T scalar = b[0];
+      BRAID_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) out[i] = Op::F(a[i], scalar);
+    } else {
+      const T scalar = a[0];
+      BRAID_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) out[i] = Op::F(scalar, b[i]);
+    }
+  }
+}
+
+// `flatten`: the conversions come from a header that other translation units include too.
+__attribute__((flatten)) static void BFloat16ToFloat(const uint16_t* x, float* out, int64_t n) {
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = BFloat16BitsToFloat(x[i]);
+}
+__attribute__((flatten)) static void FloatToBFloat16(const float* x, uint16_t* out, int64_t n) {
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = FloatToBFloat16Bits(x[i]);
+}
+__attribute__((flatten)) static void Float16ToFloat(const uint16_t* x, float* out, int64_t n) {
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = Float16BitsToFloat(x[i]);
+}
+__attribute__((flatten)) static void FloatToFloat16(const float* x, uint16_t* out, int64_t n) {
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = FloatToFloat16Bits(x[i]);
+}
+
+}  // namespace braid::simd::BRAID_ISA

@@ -1,0 +1,174 @@
+#include "runtime/kernels/external.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+#include "runtime/box.h"
+#include "runtime/checkpoint.h"
+#include "runtime/data/sampler.h"
+
+namespace braid {
+namespace {
+
+// Rows [first, first + rows) of every batch of a dataset: the part that this device holds.
+class ReadKernel final : public Kernel {
+ public:
+  ReadKernel(const KernelSpec& spec, std::shared_ptr<const Dataset> dataset)
+      : dataset_(std::move(dataset)),
+        sampler_(dataset_->num_samples(), {.shuffle = spec.attrs.Bool("shuffle"),
+                                           .seed = spec.seed,
+                                           .name = spec.attrs.String("key")}),
+        batch_(spec.attrs.Int("batch")),
+        outputs_(spec.outputs) {
+    for (int64_t field : spec.attrs.Ints("fields")) fields_.push_back(static_cast<int>(field));
+  }
+
+  absl::Status Run(const KernelRun& run) override {
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const OperandSpec& output = outputs_[i];
+      const int64_t rows = output.shape()[0];
+      if (rows == 0) continue;
+      const int64_t first = run.step * batch_ + output.region.offset[0] +
+                            (output.time_axis == 0 ? run.micro_batch * output.time_stride : 0);
+      if (first != first_ || rows != static_cast<int64_t>(samples_.size())) {
+        samples_.resize(rows);
+        sampler_.SamplesAt(first, samples_);
+        first_ = first;
+      }
+      RETURN_IF_ERROR(dataset_->Read(samples_, fields_[i], output.dtype, run.outputs[i]));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;  // shared with the node's other readers
+  Sampler sampler_;
+  int64_t batch_;
+  std::vector<OperandSpec> outputs_;
+  std::vector<int> fields_;
+  int64_t first_ = -1;
+  std::vector<int64_t> samples_;
+};
+
+class InputKernel final : public Kernel {
+ public:
+  InputKernel(const KernelSpec& spec, const HostIo* host)
+      : name_(spec.name), output_(spec.outputs[0]), host_(host) {}
+
+  absl::Status Run(const KernelRun& run) override {
+    const Array* fed = host_->Fed(name_);
+    if (fed == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("input '%s' was not fed; give it in Run({.feeds = {{\"%s\", array}}})",
+                          name_, name_));
+    }
+    Region box = output_.region;
+    if (output_.time_axis >= 0) {
+      box.offset[output_.time_axis] += run.micro_batch * output_.time_stride;
+    }
+    CopyRuns(RunsOf(Region::Whole(output_.logical), box, box), SizeOf(output_.dtype), fed->bytes(),
+             run.outputs[0]);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string name_;
+  OperandSpec output_;
+  const HostIo* host_;
+};
+
+class FetchKernel final : public Kernel {
+ public:
+  FetchKernel(const KernelSpec& spec, HostIo* host)
+      : name_(spec.attrs.String("name")), input_(spec.inputs[0]), host_(host) {
+    if (input_.time_axis >= 0 && input_.time_stride > 0) {
+      pieces_ = input_.logical[input_.time_axis] / input_.time_stride;
+    }
+  }
+
+  absl::Status Run(const KernelRun& run) override {
+    Array piece(input_.dtype, input_.shape());
+    std::memcpy(piece.mutable_bytes(), run.inputs[0], piece.num_bytes());
+    host_->Fetched(name_, run.step, std::move(piece), pieces_, input_.time_axis);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string name_;
+  OperandSpec input_;
+  HostIo* host_;
+  int64_t pieces_ = 1;
+};
+
+// This device's box of a checkpoint's tensor.
+class ReadCheckpointKernel final : public Kernel {
+ public:
+  ReadCheckpointKernel(const KernelSpec& spec, std::unique_ptr<CheckpointReader> reader)
+      : tensor_(spec.attrs.String("tensor")), output_(spec.outputs[0]), reader_(std::move(reader)) {}
+
+  absl::Status Run(const KernelRun& run) override {
+    return reader_->ReadBox(tensor_, {output_.region.offset, output_.region.size.dims()},
+                            run.outputs[0]);
+  }
+
+ private:
+  std::string tensor_;
+  OperandSpec output_;
+  std::unique_ptr<CheckpointReader> reader_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeRead(const KernelSpec& spec, DatasetCache* datasets) {
+  ASSIGN_OR_RETURN(const DatasetSpec dataset, DatasetSpec::Parse(spec.attrs.String("dataset")));
+  ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> opened, datasets->Open(dataset));
+  const std::vector<int64_t>& fields = spec.attrs.Ints("fields");
+  for (size_t i = 0; i < spec.outputs.size(); ++i) {
+    // The job was recorded against the master's copy of the data.
+    const DatasetField& field = opened->fields()[fields[i]];
+    const std::vector<int64_t>& dims = spec.outputs[i].logical.dims();
+    const Shape sample(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+    if (field.shape != sample) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "field '%s' of this node's copy of the data has shape %s, the master's has %s; put the "
+          "same files on every node",
+          field.name, field.shape.ToString(), sample.ToString()));
+    }
+  }
+  return std::make_unique<ReadKernel>(spec, std::move(opened));
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader,
+                   CheckpointReader::Open(spec.attrs.String("directory")));
+  ASSIGN_OR_RETURN(const StoredTensor info, reader->Info(spec.attrs.String("tensor")));
+  if (info.dtype != spec.outputs[0].dtype || info.shape != spec.outputs[0].logical) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "tensor '%s' of %s is %s%s, the variable is %s%s", info.name, reader->path(),
+        std::string(ToString(info.dtype)), info.shape.ToString(),
+        std::string(ToString(spec.outputs[0].dtype)), spec.outputs[0].logical.ToString()));
+  }
+  return std::make_unique<ReadCheckpointKernel>(spec, std::move(reader));
+}
+
+}  // namespace
+
+absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegistry& registry) {
+  RETURN_IF_ERROR(registry.Register("read", [datasets = context.datasets](const KernelSpec& spec) {
+    return MakeRead(spec, datasets);
+  }));
+  RETURN_IF_ERROR(registry.Register(
+      "input",
+      [host = context.host](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        return std::make_unique<InputKernel>(spec, host);
+      }));
+  RETURN_IF_ERROR(registry.Register(
+      "fetch",
+      [host = context.host](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        return std::make_unique<FetchKernel>(spec, host);
+      }));
+  return registry.Register("read_checkpoint", MakeReadCheckpoint);
+}
+
+}  // namespace braid

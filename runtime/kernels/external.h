@@ -1,0 +1,20 @@
+// Kernels that reach outside the plan: readers of datasets, feeds, fetches, checkpoint files. They
+// need a node's objects, so the executor registers them for each job.
+#pragma once
+
+#include "absl/status/status.h"
+#include "runtime/data/dataset.h"
+#include "runtime/host_io.h"
+#include "runtime/kernels/kernel.h"
+
+namespace braid {
+
+struct ExternalContext {
+  DatasetCache* datasets = nullptr;  // all borrowed; outlive the kernels
+  HostIo* host = nullptr;
+};
+
+// read, input, fetch, read_checkpoint.
+absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegistry& registry);
+
+}  // namespace braid

@@ -1,0 +1,77 @@
+// A kernel: one op's work on one device's shard, prepared once from the Plan and then run act by
+// act. Kernels know logical shapes and the region they hold, so that random numbers, indices and
+// means are those of the whole tensor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/attrs.h"
+#include "graph/dtype.h"
+#include "graph/sbp.h"
+#include "graph/shape.h"
+
+namespace braid {
+
+// One operand of a kernel. Memory is dense and row-major in `region.size`.
+struct OperandSpec {
+  DType dtype = DType::kF32;
+  Shape logical;         // of the whole tensor, whole batch
+  Region region;         // what this device holds, in act 0 of a step
+  int time_axis = -1;    // split over micro-batches along this axis (-1: not): in act t of a step
+  int64_t time_stride = 0;  // region.offset[time_axis] is larger by t * time_stride
+  bool partial = false;  // an addend (P) of the logical value
+
+  const Shape& shape() const { return region.size; }
+  int64_t num_elements() const { return region.size.num_elements(); }
+};
+
+struct KernelSpec {
+  std::string op;    // OpDef name: selects the kernel
+  std::string name;  // the op's unique name: key of random numbers, shown in errors
+  Attrs attrs;       // shapes in attributes are logical ones: use the operands' regions instead
+  std::vector<OperandSpec> inputs, outputs;
+  uint64_t seed = 0;      // the session's
+  int threads = 1;        // a device's own threads
+  bool contributes = true;  // this rank is the first one among those that hold the same P addend
+                            // position 0: an op that makes P out of B adds its B terms here only
+};
+
+struct KernelRun {
+  int64_t step = 0;           // of the job, counted over checkpoints
+  int64_t micro_batch = 0;    // act within the step, 0 .. rate - 1
+  void* const* inputs = nullptr;   // written only where the OpDef says Mutates
+  void* const* outputs = nullptr;  // may equal an input where the OpDef says Inplace
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // On the device's stream thread. OK unless the outside (a file, a feed) failed.
+  virtual absl::Status Run(const KernelRun& run) = 0;
+};
+
+using KernelFactory = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const KernelSpec&)>;
+
+// The kernels of one kind of device. An object: users and the runtime add to it.
+class KernelRegistry {
+ public:
+  absl::Status Register(std::string op, KernelFactory factory);  // ALREADY_EXISTS if taken
+  // NOT_FOUND or UNIMPLEMENTED with op, name and dtypes if there is no kernel for them.
+  absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec) const;
+  bool Has(std::string_view op) const;
+
+ private:
+  std::map<std::string, KernelFactory, std::less<>> factories_;
+};
+
+// Every CPU kernel that needs nothing but its operands: the list is runtime/kernels/cpu/all.cc.
+KernelRegistry CpuKernels();
+
+}  // namespace braid

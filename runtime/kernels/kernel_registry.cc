@@ -1,0 +1,27 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/kernels/kernel.h"
+
+namespace braid {
+
+absl::Status KernelRegistry::Register(std::string op, KernelFactory factory) {
+  if (!factories_.emplace(op, std::move(factory)).second) {
+    return absl::AlreadyExistsError(absl::StrFormat("a kernel for op '%s' is registered", op));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const KernelSpec& spec) const {
+  const auto found = factories_.find(spec.op);
+  if (found == factories_.end()) {
+    return absl::NotFoundError(absl::StrFormat(
+        "%s '%s': no kernel is registered for this op on this device", spec.op, spec.name));
+  }
+  return found->second(spec);
+}
+
+bool KernelRegistry::Has(std::string_view op) const { return factories_.contains(op); }
+
+}  // namespace braid

@@ -1,0 +1,112 @@
+// One node of a session: its devices' memory, its links, its jobs. Everything here happens on the
+// node's control thread, driven by messages from the master; in every process there is one, and in
+// tests and simulations several.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "comm/collective_hub.h"
+#include "comm/control_channel.h"
+#include "comm/transport.h"
+#include "runtime/arena.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/reactor.h"
+#include "runtime/data/dataset.h"
+#include "runtime/executor.h"
+#include "runtime/host_io.h"
+#include "runtime/kernels/kernel.h"
+#include "runtime/variable_store.h"
+
+namespace braid {
+
+namespace control {
+class ControlMessage;
+class Load;
+class Peers;
+}  // namespace control
+
+struct NodeOptions {
+  uint16_t node = 0;
+  int devices = 1;
+  int threads_per_device = 1;
+  uint64_t seed = 0;
+  uint64_t simulation_seed = 0;
+  Environment* environment = nullptr;   // borrowed, as are all below
+  LoopbackNetwork* loopback = nullptr;  // where nodes of this process meet; null: alone in it
+  const KernelRegistry* kernels = nullptr;
+};
+
+class Node {
+ public:
+  explicit Node(const NodeOptions& options);
+  // After `closed` of Serve was called.
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  Reactor& reactor() { return *reactor_; }
+
+  // Says hello and does what the master says until it says Close or is lost; then ends everything
+  // and calls `closed` with the cause on the control thread. Once.
+  void Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl::Status)> closed);
+
+  // Feeds and fetches of a job, made on first use. Any thread.
+  HostIo& Host(uint16_t job);
+
+ private:
+  struct Peer {
+    std::unique_ptr<Link> link;
+    bool is_connecting = false;
+  };
+  struct LoadingJob {
+    std::unique_ptr<control::Load> load;
+    std::set<uint16_t> missing;  // peers whose links are being made
+  };
+
+  void OnMessage(const std::string& bytes);
+  void OnPeers(const control::Peers& peers);
+  void OnLoad(const control::Load& load);
+  void Connect(uint16_t peer);
+  void OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link);
+  void StartJob(uint16_t job);
+  void OnLinkFrame(uint16_t peer, std::span<const std::byte> frame);
+  void ReportLoaded(uint16_t job, const absl::Status& status);
+  void Fail(const absl::Status& cause);
+  void Unload(uint16_t job);
+  void SendStatus(uint16_t job);
+  void Close(absl::Status cause);
+  void FinishClose();
+  void Send(const control::ControlMessage& message);
+  Link* LinkTo(uint16_t peer);
+
+  const NodeOptions options_;
+  std::unique_ptr<Reactor> reactor_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  VariableStore variables_;
+  DatasetCache datasets_;
+  CollectiveHub collectives_;
+  std::vector<std::unique_ptr<Transport>> transports_;  // that work here
+  std::unique_ptr<control::Peers> addresses_;
+  std::map<uint16_t, Peer> peers_;
+  std::map<uint16_t, LoadingJob> loading_;
+  std::map<uint16_t, std::unique_ptr<Executor>> jobs_;
+  std::set<uint16_t> retired_;  // unloaded: late acknowledgements for them are dropped
+  // Landing keys that came before this node had made the job: (peer, frame).
+  std::map<uint16_t, std::vector<std::pair<uint16_t, std::vector<std::byte>>>> early_;
+  Mutex hosts_mutex_;
+  std::map<uint16_t, std::unique_ptr<HostIo>> hosts_ GUARDED_BY(hosts_mutex_);
+  std::unique_ptr<ControlChannel> master_;
+  std::function<void(absl::Status)> closed_;
+  absl::Status cause_;
+  bool is_closing_ = false;
+  size_t jobs_closing_ = 0;
+};
+
+}  // namespace braid

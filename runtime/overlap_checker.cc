@@ -1,0 +1,82 @@
+#include "runtime/overlap_checker.h"
+
+#include <glog/logging.h>
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace braid {
+namespace {
+
+constexpr uint64_t kBlock = 64;  // registers are aligned to it
+
+}  // namespace
+
+ShadowMemory::Blocks ShadowMemory::BlocksOf(const std::byte* from, uint64_t bytes) const {
+  for (size_t i = 0; i < arenas_->size(); ++i) {
+    const Arena& arena = *(*arenas_)[i];
+    if (from >= arena.base() && from + bytes <= arena.base() + arena.bytes()) {
+      const auto offset = static_cast<uint64_t>(from - arena.base());
+      return {i, offset / kBlock, (offset + bytes + kBlock - 1) / kBlock};
+    }
+  }
+  LOG(FATAL) << bytes << " bytes of a register lie in no arena";
+}
+
+void ShadowMemory::Write(RegisterId reg, const std::byte* from, uint64_t bytes) {
+  const Blocks blocks = BlocksOf(from, bytes);
+  if (writers_.size() <= blocks.arena) writers_.resize(blocks.arena + 1);
+  std::vector<uint64_t>& writers = writers_[blocks.arena];
+  if (writers.size() < blocks.end) writers.resize(blocks.end, 0);
+  for (uint64_t i = blocks.first; i < blocks.end; ++i) writers[i] = uint64_t{reg} + 1;
+}
+
+absl::Status ShadowMemory::Check(RegisterId reg, const std::byte* from, uint64_t bytes) const {
+  const Blocks blocks = BlocksOf(from, bytes);
+  for (uint64_t i = blocks.first; i < blocks.end; ++i) {
+    const uint64_t writer = blocks.arena < writers_.size() && i < writers_[blocks.arena].size()
+                                ? writers_[blocks.arena][i]
+                                : 0;
+    if (writer != uint64_t{reg} + 1) {
+      return absl::InternalError(absl::StrFormat(
+          "byte overlap: register %d is read, but %s wrote byte %d of device %d's arena last", reg,
+          writer == 0 ? "nobody" : absl::StrFormat("register %d", writer - 1), i * kBlock,
+          blocks.arena));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckedAction::CheckInputs() const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const End& end = inputs_[i];
+    if (end.memory.base == nullptr) continue;
+    absl::Status status =
+        shadow_->Check(end.reg, end.memory.At(act_.input_slots[i]), end.memory.stride);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void CheckedAction::Start(const Act& act, ActDone done) {
+  act_ = act;
+  done_ = done;
+  if (absl::Status status = CheckInputs(); !status.ok()) return done(std::move(status));
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const End& end = outputs_[i];
+    if (end.memory.base != nullptr) {
+      shadow_->Write(end.reg, end.memory.At(act.output_slots[i]), end.memory.stride);
+    }
+  }
+  action_->Start(act, ActDone(
+                          [](void* self, int64_t, absl::Status status) {
+                            auto* checked = static_cast<CheckedAction*>(self);
+                            status.Update(checked->CheckInputs());
+                            const ActDone outer = checked->done_;
+                            outer(std::move(status));
+                          },
+                          this, act.index));
+}
+
+}  // namespace braid

@@ -1,0 +1,64 @@
+// Watches that no register's bytes change hands while somebody still reads them. Simulations carry
+// it: there a wrong edge in the memory plan shows as an error, not as wrong numbers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "actor/action.h"
+#include "actor/message.h"
+#include "runtime/actions/task_memory.h"
+#include "runtime/arena.h"
+
+namespace braid {
+
+// Who wrote each block of a node's arenas last: a register, by its id. One thread.
+class ShadowMemory {
+ public:
+  explicit ShadowMemory(const std::vector<std::unique_ptr<Arena>>* arenas) : arenas_(arenas) {}
+
+  void Write(RegisterId reg, const std::byte* from, uint64_t bytes);
+  // INTERNAL naming both registers if another one wrote there since.
+  absl::Status Check(RegisterId reg, const std::byte* from, uint64_t bytes) const;
+
+ private:
+  struct Blocks {
+    size_t arena;
+    uint64_t first, end;
+  };
+  Blocks BlocksOf(const std::byte* from, uint64_t bytes) const;
+
+  const std::vector<std::unique_ptr<Arena>>* arenas_;
+  std::vector<std::vector<uint64_t>> writers_;  // by arena and block: register + 1; 0: nobody
+};
+
+// An action that tells the shadow what it writes, and asks before and after what it reads.
+class CheckedAction final : public Action {
+ public:
+  struct End {
+    RegisterId reg = 0;
+    SlotMemory memory;
+  };
+  CheckedAction(std::unique_ptr<Action> action, std::vector<End> inputs, std::vector<End> outputs,
+                ShadowMemory* shadow)
+      : action_(std::move(action)),
+        inputs_(std::move(inputs)),
+        outputs_(std::move(outputs)),
+        shadow_(shadow) {}
+  void Start(const Act& act, ActDone done) override;
+
+ private:
+  absl::Status CheckInputs() const;
+
+  std::unique_ptr<Action> action_;
+  const std::vector<End> inputs_, outputs_;
+  ShadowMemory* const shadow_;  // borrowed
+  // The act that runs.
+  Act act_;
+  ActDone done_{nullptr, nullptr, 0};
+};
+
+}  // namespace braid

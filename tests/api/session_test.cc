@@ -1,0 +1,283 @@
+// Sessions as users see them: feeds, fetches, variables, checkpoints, and what mistakes say.
+
+#include "api/session.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/api/training_case.h"
+
+namespace braid {
+namespace {
+
+using examples::Parallel;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::unique_ptr<Session> StartOrDie(SessionOptions options) {
+  options.progress = Progress::kOff;
+  auto session = Session::Start(std::move(options));
+  EXPECT_TRUE(session.ok()) << session.status().message();
+  return *std::move(session);
+}
+
+std::string CompileError(const std::function<void(Job&)>& record, std::vector<int> devices = {2}) {
+  const auto session = StartOrDie({.devices = std::move(devices)});
+  const auto job = session->Compile("job", record);
+  return job.ok() ? "no error" : std::string(job.status().message());
+}
+
+std::string EmptyFolder(const std::string& name) {
+  const std::string path = testing::TempDir() + "/braid_" + name;
+  std::filesystem::remove_all(path);
+  return path;
+}
+
+// ---- what works ---------------------------------------------------------------------------------
+
+TEST(SessionTest, FeedsComeBackAsFetches) {
+  for (const std::vector<int>& devices : std::vector<std::vector<int>>{{1}, {3}, {1, 2}}) {
+    const auto session = StartOrDie({.devices = devices});
+    auto job = session->Compile("double", [](Job& job) {
+      job.Fetch("y", job.Input("x", {5, 2}) * 2.0);
+    });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    const Array x = Array::FromVector<float>({5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+    const auto result = job->Run({.feeds = {{"x", x}}});
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    const auto y = result->Last("y").data<float>();
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(y[i], 2 * i);
+  }
+}
+
+TEST(SessionTest, AUserWritesAnOperatorOfTheirOwn) {
+  const auto session = StartOrDie({.devices = {2}});
+  ASSERT_TRUE(session->operators()
+                  .Register(OpDef("cube")
+                                .Rule("...->...")
+                                .NoGradient()
+                                .Sample({.inputs = {{DType::kF32, {3, 4}}}}))
+                  .ok());
+  class Cube final : public Kernel {
+   public:
+    explicit Cube(int64_t n) : n_(n) {}
+    absl::Status Run(const KernelRun& run) override {
+      const auto* x = static_cast<const float*>(run.inputs[0]);
+      auto* y = static_cast<float*>(run.outputs[0]);
+      for (int64_t i = 0; i < n_; ++i) y[i] = x[i] * x[i] * x[i];
+      return absl::OkStatus();
+    }
+
+   private:
+    int64_t n_;
+  };
+  ASSERT_TRUE(session->kernels()
+                  .Register("cube",
+                            [](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                              return std::make_unique<Cube>(spec.outputs[0].num_elements());
+                            })
+                  .ok());
+  auto job = session->Compile("cube", [](Job& job) {
+    job.Fetch("y", Apply("cube", {job.Input("x", {3, 1})}));
+  });
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  const auto result = job->Run({.feeds = {{"x", Array::FromVector<float>({3, 1}, {1, 2, 3})}}});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->Last("y").data<float>()[2], 27);
+}
+
+TEST(SessionTest, JobsShareVariablesByName) {
+  const auto session = StartOrDie({.devices = {2}});
+  examples::MnistOptions options = SmallMnist(Parallel::kModel, DType::kF32);
+  auto train = session->Compile("train", [&](Job& job) { examples::TrainMnist(job, options); });
+  ASSERT_TRUE(train.ok()) << train.status().message();
+  auto evaluate =
+      session->Compile("evaluate", [&](Job& job) { examples::EvaluateMnist(job, options); });
+  ASSERT_TRUE(evaluate.ok()) << evaluate.status().message();
+  const auto before = evaluate->Run({.steps = 1});
+  ASSERT_TRUE(before.ok()) << before.status().message();
+  ASSERT_TRUE(train->Run({.steps = 100}).ok());
+  const auto after = evaluate->Run({.steps = 1});
+  ASSERT_TRUE(after.ok());
+  EXPECT_GT(after->Mean("accuracy"), before->Mean("accuracy") + 0.2);
+}
+
+TEST(SessionTest, VariablesAreSetAndGotUnderAnyLayout) {
+  for (const LayoutCase& layout : LayoutCases()) {
+    SCOPED_TRACE(layout.name);
+    const auto session = StartOrDie({.devices = layout.devices});
+    auto job = session->Compile("train", [&](Job& job) {
+      examples::TrainMnist(job, SmallMnist(layout.parallel, DType::kF32));
+    });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    Array value(DType::kF32, {784, 30});
+    for (int64_t i = 0; i < value.num_elements(); ++i) {
+      value.mutable_data<float>()[i] = static_cast<float>(i);
+    }
+    const absl::Status set = session->Set("fc1.weight", value);
+    ASSERT_TRUE(set.ok()) << set.message();
+    const auto got = session->Get("fc1.weight");
+    ASSERT_TRUE(got.ok()) << got.status().message();
+    EXPECT_EQ(std::memcmp(got->bytes(), value.bytes(), value.num_bytes()), 0);
+  }
+}
+
+TEST(SessionTest, ACheckpointOfOneLayoutContinuesUnderAnother) {
+  const std::string folder = EmptyFolder("checkpoint");
+  const auto record = [](Parallel parallel) {
+    return [parallel](Job& job) {
+      examples::MnistOptions options = SmallMnist(parallel, DType::kF64);
+      options.dropout = 0.2;
+      examples::TrainMnist(job, options);
+    };
+  };
+  const auto saved = StartOrDie({.devices = {2, 2}, .seed = 1});
+  auto job = saved->Compile("train", record(Parallel::kHybrid));
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  ASSERT_TRUE(job->Run({.steps = 7}).ok());
+  const absl::Status save = saved->Save(folder);
+  ASSERT_TRUE(save.ok()) << save.message();
+  const auto reference = job->Run({.steps = 5});
+  ASSERT_TRUE(reference.ok());
+  for (const auto& [devices, parallel] : std::vector<std::pair<std::vector<int>, Parallel>>{
+           {{1}, Parallel::kData}, {{3}, Parallel::kModel}, {{1, 2}, Parallel::kPipeline}}) {
+    const auto session = StartOrDie({.devices = devices, .seed = 1});
+    auto resumed = session->Compile("train", record(parallel));
+    ASSERT_TRUE(resumed.ok()) << resumed.status().message();
+    const absl::Status load = session->Load(folder);
+    ASSERT_TRUE(load.ok()) << load.message();
+    EXPECT_EQ(resumed->step(), 7);
+    const auto result = resumed->Run({.steps = 5});
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_NEAR(result->Scalars("loss")[i], reference->Scalars("loss")[i], 1e-9);
+    }
+  }
+}
+
+TEST(SessionTest, DryRunPlansWithoutRunning) {
+  const auto session = StartOrDie({.devices = {8, 8}, .dry_run = true});
+  testing::internal::CaptureStdout();
+  auto job = session->Compile("train", [](Job& job) {
+    examples::TrainMnist(job, SmallMnist(Parallel::kHybrid, DType::kF32));
+  });
+  const std::string printed = testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  EXPECT_THAT(printed, AllOf(HasSubstr("16 devices of 2 nodes"), HasSubstr("node 1 cpu 7"),
+                             HasSubstr("link 0 -> 1")));
+  EXPECT_TRUE(absl::IsCancelled(job->Run().status()));
+}
+
+// ---- what mistakes say --------------------------------------------------------------------------
+
+TEST(SessionErrorTest, ShapeMismatchNamesOpLineAndBothShapes) {
+  EXPECT_THAT(CompileError([](Job& job) {
+                const Tensor a = job.Input("a", {64, 784});
+                const Tensor b = job.Input("b", {512, 10});
+                job.Fetch("c", MatMul(a, b));
+              }),
+              AllOf(HasSubstr("matmul"), HasSubstr("[64, 784]"), HasSubstr("[512, 10]"),
+                    HasSubstr("session_test.cc:")));
+}
+
+TEST(SessionErrorTest, ImpossibleHintListsTheLegalSignatures) {
+  const std::string error = CompileError([](Job& job) {
+    const Tensor x = job.Input("x", {8, 4});
+    job.Fetch("y", Linear(x, 6, {.name = "fc", .weight = sbp::P}));
+  });
+  EXPECT_THAT(error, AllOf(HasSubstr("fc.weight"), HasSubstr("P"), HasSubstr("S(1)"),
+                           HasSubstr("session_test.cc:")));
+}
+
+TEST(SessionErrorTest, AHintOfTwoDimensionsNeedsEqualNodes) {
+  EXPECT_THAT(CompileError(
+                  [](Job& job) {
+                    const Tensor x = job.Input("x", {8, 4});
+                    job.Fetch("y", Linear(x, 6, {.weight = NdSbp{sbp::B, sbp::S(1)}}));
+                  },
+                  {1, 2}),
+              AllOf(HasSubstr("session_test.cc:"), HasSubstr("1"), HasSubstr("2")));
+}
+
+TEST(SessionErrorTest, WrongFeeds) {
+  const auto session = StartOrDie({});
+  auto job = session->Compile("job", [](Job& job) { job.Fetch("y", job.Input("x", {2, 3})); });
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  EXPECT_THAT(
+      std::string(job->Run({.feeds = {{"x", Array(DType::kF32, {3, 2})}}}).status().message()),
+      AllOf(HasSubstr("'x'"), HasSubstr("f32[2, 3]"), HasSubstr("f32[3, 2]")));
+  EXPECT_THAT(
+      std::string(job->Run({.feeds = {{"z", Array(DType::kF32, {2, 3})}}}).status().message()),
+      AllOf(HasSubstr("no input 'z'"), HasSubstr("x")));
+  // Nothing was fed yet, and a session lives on after a wrong feed.
+  EXPECT_THAT(std::string(job->Run().status().message()), HasSubstr("was not fed"));
+  EXPECT_TRUE(job->Run({.feeds = {{"x", Array(DType::kF32, {2, 3})}}}).ok());
+}
+
+TEST(SessionErrorTest, LoadNamesAVariableThatIsNotThere) {
+  const std::string folder = EmptyFolder("other_names");
+  {
+    const auto session = StartOrDie({});
+    auto job = session->Compile("a", [](Job& job) {
+      job.Fetch("y", Variable(job.graph(), {.name = "w.old", .shape = {4}}));
+    });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    ASSERT_TRUE(session->Save(folder).ok());
+  }
+  const auto session = StartOrDie({});
+  auto job = session->Compile("a", [](Job& job) {
+    job.Fetch("y", Variable(job.graph(), {.name = "w.new", .shape = {4}}));
+  });
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  EXPECT_THAT(std::string(session->Load(folder).message()),
+              AllOf(HasSubstr("w.new"), HasSubstr("w.old")));
+  EXPECT_THAT(std::string(session->Load(folder + "/nowhere").message()), HasSubstr("nowhere"));
+}
+
+TEST(SessionErrorTest, MissingAndDamagedData) {
+  const auto read = [](const std::string& prefix) {
+    return [prefix](Job& job) {
+      auto [image, label] = job.Read(Mnist(prefix), {.batch = 2});
+      job.Fetch("y", Mean(image));
+    };
+  };
+  EXPECT_THAT(CompileError(read("/nowhere/t10k")),
+              AllOf(HasSubstr("/nowhere/t10k-images-idx3-ubyte"), HasSubstr("session_test.cc:")));
+  const std::string folder = EmptyFolder("damaged");
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/t10k-images-idx3-ubyte") << "garbage";
+  EXPECT_THAT(CompileError(read(folder + "/t10k")), HasSubstr(folder + "/t10k-images-idx3-ubyte"));
+}
+
+TEST(SessionErrorTest, OutOfMemoryByPlanNamesTheLargest) {
+  const auto session = StartOrDie({.device_memory_bytes = 1 << 20});
+  const auto job = session->Compile("big", [](Job& job) {
+    const Tensor x = job.Input("x", {1024, 1024});
+    job.Fetch("y", Mean(MatMul(x, x)));
+  });
+  ASSERT_FALSE(job.ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(job.status()));
+  EXPECT_THAT(std::string(job.status().message()),
+              AllOf(HasSubstr("1048576"), HasSubstr("session_test.cc:")));
+}
+
+TEST(SessionErrorTest, AnIndexOutOfRangeEndsTheSessionWithItsCauseOnEveryNode) {
+  const auto session = StartOrDie({.devices = {1, 2}});
+  auto job = session->Compile("job", [](Job& job) {
+    const Tensor table = Variable(job.graph(), {.name = "table", .shape = {4, 2}});
+    job.Fetch("y", Mean(Embedding(table, job.Input("i", {6}, DType::kI32))));
+  });
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  const Array bad = Array::FromVector<int32_t>({6}, {0, 1, 2, 3, 9, 0});
+  const auto result = job->Run({.feeds = {{"i", bad}}});
+  EXPECT_THAT(std::string(result.status().message()),
+              AllOf(HasSubstr("gather"), HasSubstr("9"), HasSubstr("session_test.cc:")));
+  // The first cause stays the answer.
+  EXPECT_EQ(job->Run({.feeds = {{"i", bad}}}).status().message(), result.status().message());
+}
+
+}  // namespace
+}  // namespace braid

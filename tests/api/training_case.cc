@@ -1,0 +1,94 @@
+#include "tests/api/training_case.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "gtest/gtest.h"
+#include "runtime/base/philox.h"
+
+namespace braid {
+
+using examples::Parallel;
+
+std::vector<LayoutCase> LayoutCases() {
+  const std::vector<std::pair<std::string, std::vector<int>>> clusters = {
+      {"2", {2}},      {"3", {3}},      {"4", {4}},
+      {"2x1", {1, 1}}, {"2x2", {2, 2}}, {"4x1", {1, 1, 1, 1}},
+      {"1+2", {1, 2}}};
+  const std::vector<std::pair<std::string, Parallel>> ways = {{"data", Parallel::kData},
+                                                              {"model", Parallel::kModel},
+                                                              {"hybrid", Parallel::kHybrid},
+                                                              {"pipeline", Parallel::kPipeline}};
+  std::vector<LayoutCase> cases = {{"1x1", {1}, Parallel::kData}};
+  for (const auto& [way, parallel] : ways) {
+    for (const auto& [cluster, devices] : clusters) {
+      if (parallel == Parallel::kHybrid && cluster == "1+2") continue;  // not rectangular
+      cases.push_back({way + " on " + cluster, devices, parallel});
+    }
+  }
+  return cases;
+}
+
+examples::MnistOptions SmallMnist(Parallel parallel, DType dtype) {
+  examples::MnistOptions options;
+  options.parallel = parallel;
+  options.dtype = dtype;
+  options.train = DrawnDigits({.count = 300});
+  options.test = DrawnDigits({.first = 300, .count = 100});
+  options.batch = 24;
+  options.hidden = 30;
+  return options;
+}
+
+examples::GptOptions SmallGpt(Parallel parallel, DType dtype, const std::string& text_file) {
+  examples::GptOptions options;
+  options.parallel = parallel;
+  options.dtype = dtype;
+  options.context = 8;
+  options.train = TextFile(text_file, {.context = options.context, .windows = TextWindows::kEvery});
+  options.held_out = TextFile(text_file, {.context = options.context, .begin = 0.5});
+  options.vocabulary = 16;
+  options.layers = 2;
+  options.width = 16;
+  options.heads = 4;
+  options.batch = 8;
+  options.steps = 300;
+  options.warmup_steps = 5;
+  return options;
+}
+
+std::string MakeTextFile() {
+  const std::string path = testing::TempDir() + "/braid_words.txt";
+  const std::vector<std::string> words = {"abba ", "cable ", "deed ",  "field ",
+                                          "gala ", "hide ",  "ideal ", "jail "};
+  const RandomKey key = MakeRandomKey(7, "words", 0);
+  std::ofstream file(path);
+  // Every character of the vocabulary occurs: 16 distinct ones with the line's end.
+  file << "abcdefghijkl .,\n";
+  for (int i = 0; i < 600; ++i) file << words[Uint32At(key, i) % words.size()];
+  return path;
+}
+
+absl::StatusOr<TrainingRun> RunTraining(const TrainingOptions& options,
+                                        const std::function<void(Job&)>& record) {
+  SessionOptions session_options;
+  session_options.devices = options.layout.devices;
+  session_options.simulation_seed = options.simulation_seed;
+  session_options.seed = 3;
+  session_options.progress = Progress::kOff;
+  ASSIGN_OR_RETURN(const auto session, Session::Start(session_options));
+  ASSIGN_OR_RETURN(CompiledJob job, session->Compile("train", record));
+  ASSIGN_OR_RETURN(const RunResult result, job.Run({.steps = options.steps}));
+  TrainingRun run;
+  run.losses = result.Scalars("loss");
+  if (options.wants_variables) {
+    for (const std::string& name : session->variables()) {
+      ASSIGN_OR_RETURN(Array value, session->Get(name));
+      run.variables.emplace_back(name, std::move(value));
+    }
+  }
+  return run;
+}
+
+}  // namespace braid

@@ -1,0 +1,48 @@
+// One training run of an example's job on one layout of devices, for tests that compare runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/braid.h"
+#include "examples/gpt_model.h"
+#include "examples/mnist_model.h"
+
+namespace braid {
+
+// Devices of each node, and how the job is spread over them.
+struct LayoutCase {
+  std::string name;
+  std::vector<int> devices = {1};
+  examples::Parallel parallel = examples::Parallel::kData;
+};
+
+// 1x1 in front; then every parallelism on 2, 3 and 4 devices of one node and on 2x1, 2x2, 4x1 and
+// 1+2 nodes, as far as it can be there.
+std::vector<LayoutCase> LayoutCases();
+
+// A small MLP on drawn digits, and a small GPT on a text made here.
+examples::MnistOptions SmallMnist(examples::Parallel parallel, DType dtype);
+examples::GptOptions SmallGpt(examples::Parallel parallel, DType dtype,
+                              const std::string& text_file);
+// Words from a small grammar, a few thousand characters; the path of a file that lives as long as
+// the process's temporary folder.
+std::string MakeTextFile();
+
+struct TrainingRun {
+  std::vector<double> losses;
+  std::vector<std::pair<std::string, Array>> variables;  // if asked for
+};
+struct TrainingOptions {
+  LayoutCase layout;
+  int64_t steps = 10;
+  std::optional<uint64_t> simulation_seed = std::nullopt;
+  bool wants_variables = false;
+};
+absl::StatusOr<TrainingRun> RunTraining(const TrainingOptions& options,
+                                        const std::function<void(Job&)>& record);
+
+}  // namespace braid

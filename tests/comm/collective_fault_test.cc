@@ -1,0 +1,384 @@
+// What peers and users can do wrong to collectives: lost links, wrong frames, specs that do not
+// fit.
+#include <functional>
+
+#include "comm/collective_frame.h"
+#include "comm/little_endian.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/comm/collective_case.h"
+#include "tests/comm/comm_cluster.h"
+
+namespace braid {
+namespace {
+
+using ::testing::HasSubstr;
+
+CollectiveCase RingCase(std::vector<uint16_t> layout,
+                        CollectiveKind kind = CollectiveKind::kAllReduce) {
+  CollectiveCase c;
+  c.kind = kind;
+  c.layout = std::move(layout);
+  c.counts = MakeCounts(kind, c.layout.size(), 200, false);
+  return c;
+}
+
+class CollectiveFaultTest : public ::testing::TestWithParam<uint64_t> {
+ protected:
+  CollectiveFaultTest()
+      : environment_(GetParam() == 0 ? MakeRealEnvironment()
+                                     : MakeSimulatedEnvironment(GetParam())) {
+    for (int i = 0; i < 3; ++i) {
+      owned_.push_back(environment_->StartReactor("member" + std::to_string(i)));
+      reactors_.push_back(owned_.back().get());
+    }
+  }
+
+  const std::unique_ptr<Environment> environment_;
+  std::vector<std::unique_ptr<Reactor>> owned_;
+  std::vector<Reactor*> reactors_;
+};
+
+// The nodes at the two ends fail by themselves; the third learns it from the control plane.
+TEST_P(CollectiveFaultTest, ALostLinkAnswersEveryStartOnce) {
+  for (const TransportCase& transport : TransportCases()) {
+    if (GetParam() > 0 && !transport.can_be_simulated) continue;
+    CommCluster cluster(*environment_, transport, 3);
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
+    for (const CollectiveKind kind :
+         {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll}) {
+      CollectiveCase c = RingCase({0, 1, 2}, kind);
+      c.is_endless = true;
+      runs.push_back(std::make_unique<CollectiveRun>(cluster, c, runs.size() + 1, reactors_));
+    }
+    // Both ends on one node: not concerned until the abort.
+    CollectiveCase other = RingCase({2, 2});
+    other.is_endless = true;
+    runs.push_back(std::make_unique<CollectiveRun>(cluster, other, runs.size() + 1, reactors_));
+    for (const absl::Status& status : cluster.Connect()) ASSERT_TRUE(status.ok()) << status;
+    for (auto& run : runs) run->Start();
+    RunOn(*environment_, *reactors_[0], [&] {
+      reactors_[0]->RunAfter(GetParam() * 3 * kMicrosecond, [&] {
+        cluster.nodes().link(0, 1).Close(absl::UnavailableError("the cable was cut"));
+      });
+      reactors_[0]->RunAfter(3 * kMillisecond, [&] {
+        cluster.hub(2).Abort(absl::AbortedError("node 0 lost the link to node 1"));
+      });
+    });
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const absl::Status status = runs[i]->Wait();
+      EXPECT_TRUE(runs[i]->AllAnswered());
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(i + 1 < runs.size() ? "the cable was cut" : "lost the link"));
+    }
+    CollectiveSpec spec = MakeSpec(RingCase({0, 1}), 77, 0);
+    EXPECT_THAT(std::string(cluster.hub(0).Create(spec, *reactors_[0]).status().message()),
+                HasSubstr("the cable was cut"));
+  }
+}
+
+TEST_P(CollectiveFaultTest, ALinkLostWhileConnectingIsReported) {
+  const TransportCase transport = TransportCases()[0];
+  CommCluster cluster(*environment_, transport, 2);
+  auto end = cluster.hub(0).Create(MakeSpec(RingCase({0, 1}), 1, 0), *reactors_[0]);
+  ASSERT_TRUE(end.ok()) << end.status();
+  Outcome connected(*environment_);
+  cluster.hub(0).Connect(connected.callback());
+  cluster.nodes().link(0, 1).Close(absl::UnavailableError("gone"));
+  EXPECT_EQ(connected.Wait(), absl::UnavailableError("gone"));
+  EXPECT_EQ(connected.times(), 1);
+  RunOn(*environment_, *reactors_[0], [&] { end->reset(); });
+}
+
+TEST_P(CollectiveFaultTest, SpecsThatDifferBetweenNodesAreReportedOnBoth) {
+  CommCluster cluster(*environment_, TransportCases()[0], 2);
+  const CollectiveCase here = RingCase({0, 1});
+  CollectiveCase there = here;
+  there.counts[0] += 2;
+  auto a = cluster.hub(0).Create(MakeSpec(here, 1, 0), *reactors_[0]);
+  auto b = cluster.hub(1).Create(MakeSpec(there, 1, 1), *reactors_[1]);
+  ASSERT_TRUE(a.ok() && b.ok());
+  for (const absl::Status& status : cluster.Connect()) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("collective 1 (all_reduce)"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("differs"));
+  }
+  EXPECT_TRUE(cluster.frame_error().ok()) << cluster.frame_error();
+  RunOn(*environment_, *reactors_[0], [&] { a->reset(); });
+  RunOn(*environment_, *reactors_[1], [&] { b->reset(); });
+}
+
+// Members that start different pieces get an error that names both, on the nodes that see it.
+TEST_P(CollectiveFaultTest, DifferentPiecesAreReported) {
+  for (const auto algorithm : {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kRing}) {
+    CommCluster cluster(*environment_, TransportCases()[0], 1);
+    CollectiveCase c = RingCase({0, 0});
+    c.algorithm = algorithm;
+    std::unique_ptr<Collective> ends[2];
+    std::vector<std::byte> data[2];
+    std::unique_ptr<Outcome> done[2];
+    for (int rank : {0, 1}) {
+      auto end = cluster.hub(0).Create(MakeSpec(c, 1, rank), *reactors_[rank]);
+      ASSERT_TRUE(end.ok()) << end.status();
+      ends[rank] = *std::move(end);
+      data[rank].resize(400 * 4);
+      done[rank] = std::make_unique<Outcome>(*environment_);
+    }
+    ASSERT_TRUE(cluster.Connect()[0].ok());
+    for (int rank : {0, 1}) {
+      reactors_[rank]->Post([&, rank] {
+        ends[rank]->Start(5 + rank, data[rank].data(), data[rank].data(), done[rank]->callback());
+      });
+    }
+    for (int rank : {0, 1}) {
+      const std::string message(done[rank]->Wait().message());
+      EXPECT_THAT(message, HasSubstr("piece 5"));
+      EXPECT_THAT(message, HasSubstr("piece 6"));
+      EXPECT_EQ(done[rank]->times(), 1);
+    }
+    for (int rank : {0, 1}) {
+      RunOn(*environment_, *reactors_[rank], [&] { ends[rank].reset(); });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CollectiveFaultTest, ::testing::Range(uint64_t{0}, uint64_t{30}),
+                         [](const auto& info) {
+                           return info.param == 0 ? std::string("Real")
+                                                  : "Seed" + std::to_string(info.param);
+                         });
+
+class WrongFrameTest : public ::testing::Test {
+ protected:
+  // all_gather over nodes 0, 1, 2; member 0 lives here: it receives from 2 and sends to 1.
+  WrongFrameTest() : environment_(MakeSimulatedEnvironment(1)) {
+    reactor_ = environment_->StartReactor("member");
+    cluster_ = std::make_unique<CommCluster>(*environment_, TransportCases()[0], 3);
+    CollectiveCase c = RingCase({0, 1, 2}, CollectiveKind::kAllGather);
+    for (int rank = 0; rank < 3; ++rank) {
+      auto end = cluster_->hub(rank).Create(MakeSpec(c, 7, rank), *reactor_);
+      EXPECT_TRUE(end.ok()) << end.status();
+      ends_.push_back(*std::move(end));
+    }
+    for (const absl::Status& status : cluster_->Connect()) EXPECT_TRUE(status.ok()) << status;
+  }
+  ~WrongFrameTest() override {
+    RunOn(*environment_, *reactor_, [&] { ends_.clear(); });
+  }
+
+  std::string Handle(uint16_t peer, const CollectiveFrame& frame) {
+    return HandleBytes(peer, EncodedCollectiveFrame(frame).bytes());
+  }
+  std::string HandleBytes(uint16_t peer, std::span<const std::byte> bytes) {
+    const absl::Status status = cluster_->hub(0).HandleFrame(peer, bytes);
+    EXPECT_FALSE(status.ok());
+    return std::string(status.message());
+  }
+
+  // One that is right but for what a test changes.
+  static CollectiveFrame Chunk() {
+    return {.type = CollectiveFrame::Type::kChunk,
+            .collective = 7,
+            .from = 2,
+            .to = 0,
+            .slot = 0,
+            .piece = 0,
+            .index = 0,
+            .bytes = 64};
+  }
+
+  std::unique_ptr<Environment> environment_;
+  std::unique_ptr<Reactor> reactor_;
+  std::unique_ptr<CommCluster> cluster_;
+  std::vector<std::unique_ptr<Collective>> ends_;
+};
+
+TEST_F(WrongFrameTest, TheRightOneIsTaken) {
+  EXPECT_TRUE(cluster_->hub(0).HandleFrame(2, EncodedCollectiveFrame(Chunk()).bytes()).ok());
+}
+
+TEST_F(WrongFrameTest, IsRejectedWithBothValues) {
+  const auto changed = [](const std::function<void(CollectiveFrame&)>& change) {
+    CollectiveFrame frame = Chunk();
+    change(frame);
+    return frame;
+  };
+  using Frame = CollectiveFrame;
+  EXPECT_THAT(Handle(2, changed([](Frame& f) { f.collective = 8; })),
+              HasSubstr("from node 2: there is no collective 8 on node 0"));
+  EXPECT_THAT(Handle(2, changed([](Frame& f) { f.from = 3; })),
+              HasSubstr("from member 3 to member 0, of 3"));
+  EXPECT_THAT(Handle(1, Chunk()), HasSubstr("which live on nodes 2 and 0"));
+  EXPECT_THAT(Handle(2, changed([](Frame& f) { f.to = 1; })),
+              HasSubstr("which live on nodes 2 and 1, arrived on node 0"));
+  EXPECT_THAT(Handle(1, changed([](Frame& f) { f.from = 1; })),
+              HasSubstr("member 0 receives nothing from member 1"));
+  EXPECT_THAT(Handle(2, changed([](Frame& f) { f.slot = 4; })), HasSubstr("slot 4 of 4"));
+  EXPECT_THAT(Handle(2, changed([](Frame& f) { f.bytes = 65; })),
+              HasSubstr("sent 65 bytes, a slot has 64"));
+  EXPECT_THAT(Handle(2, changed([](Frame& f) { f.bytes = 0; })), HasSubstr("sent 0 bytes"));
+  EXPECT_THAT(Handle(2, changed([](Frame& f) { f.type = Frame::Type::kAck; })),
+              HasSubstr("member 0 sends nothing to it"));
+  EXPECT_THAT(Handle(1, changed([](Frame& f) {
+                       f.type = Frame::Type::kAck;
+                       f.from = 1;
+                       f.slot = 9;
+                     })),
+              HasSubstr("acknowledges slot 9 of 4"));
+}
+
+TEST_F(WrongFrameTest, BadBytesAreRejected) {
+  const EncodedCollectiveFrame encoded(Chunk());
+  const std::vector<std::byte> good(encoded.bytes().begin(), encoded.bytes().end());
+  const auto with = [&](size_t at, int value) {
+    std::vector<std::byte> bytes = good;
+    bytes[at] = static_cast<std::byte>(value);
+    return bytes;
+  };
+  EXPECT_THAT(HandleBytes(2, {}), HasSubstr("0 bytes"));
+  EXPECT_THAT(HandleBytes(2, with(0, 1)), HasSubstr("channel 1, must be 2"));
+  EXPECT_THAT(HandleBytes(2, with(1, 0)), HasSubstr("type 0"));
+  EXPECT_THAT(HandleBytes(2, with(1, 4)), HasSubstr("type 4"));
+  EXPECT_THAT(HandleBytes(2, with(1, 1)), HasSubstr("40 bytes, must be 56"));
+  EXPECT_THAT(HandleBytes(2, with(3, 1)), HasSubstr("must be 0"));
+  EXPECT_THAT(HandleBytes(2, std::span(good).first(39)), HasSubstr("39 bytes, must be 40"));
+}
+
+// A frame that looks right, but out of turn: the members of this node fail, with both values.
+TEST_F(WrongFrameTest, OutOfTurnFailsTheCollective) {
+  const auto start = [&](Outcome& outcome, std::vector<std::byte>& output) {
+    reactor_->Post([&] { ends_[0]->Start(0, output.data(), output.data(), outcome.callback()); });
+  };
+  std::vector<std::byte> output(3 * 800);
+  CollectiveFrame frame = Chunk();
+  frame.index = 3;
+  ASSERT_TRUE(cluster_->hub(0).HandleFrame(2, EncodedCollectiveFrame(frame).bytes()).ok());
+  Outcome outcome(*environment_);
+  start(outcome, output);
+  const std::string message(outcome.Wait().message());
+  EXPECT_THAT(message, HasSubstr("member 2 sent piece 0, item 3"));
+  EXPECT_THAT(message, HasSubstr("expected was piece 0, item 0"));
+}
+
+TEST_F(WrongFrameTest, AnUnexpectedAcknowledgementFailsTheCollective) {
+  std::vector<std::byte> output(3 * 800);
+  CollectiveFrame frame = Chunk();
+  frame.type = CollectiveFrame::Type::kAck;
+  frame.from = 1;
+  frame.index = 2;
+  ASSERT_TRUE(cluster_->hub(0).HandleFrame(1, EncodedCollectiveFrame(frame).bytes()).ok());
+  RunOn(*environment_, *reactor_, [] {});
+  Outcome outcome(*environment_);
+  reactor_->Post([&] { ends_[0]->Start(0, output.data(), output.data(), outcome.callback()); });
+  EXPECT_THAT(std::string(outcome.Wait().message()),
+              HasSubstr("member 1 acknowledged piece 0, item 2 in slot 0; expected was"));
+}
+
+TEST_F(WrongFrameTest, AWrongFrameClosesTheLink) {
+  CollectiveFrame frame = Chunk();
+  frame.slot = 100;
+  cluster_->nodes().link(2, 0).Send(EncodedCollectiveFrame(frame).bytes());
+  std::vector<std::byte> output(3 * 800);
+  Outcome outcome(*environment_);
+  reactor_->Post([&] { ends_[0]->Start(0, output.data(), output.data(), outcome.callback()); });
+  EXPECT_THAT(std::string(outcome.Wait().message()), HasSubstr("slot 100 of 4"));
+  EXPECT_FALSE(cluster_->frame_error().ok());
+}
+
+TEST(CollectiveFrameTest, KeepsItsValueOnTheWire) {
+  CollectiveFrame key{.type = CollectiveFrame::Type::kKey,
+                      .collective = 0xfedcba98,
+                      .from = 0x1234,
+                      .to = 0xffff,
+                      .slot = 4,
+                      .bytes = 1 << 20,
+                      .key = {.token = 1, .base = 2, .bytes = 3},
+                      .fingerprint = 0x1122334455667788};
+  EXPECT_EQ(*DecodeCollectiveFrame(EncodedCollectiveFrame(key).bytes()), key);
+  CollectiveFrame ack{.type = CollectiveFrame::Type::kAck, .piece = -1, .index = 1LL << 40};
+  EXPECT_EQ(*DecodeCollectiveFrame(EncodedCollectiveFrame(ack).bytes()), ack);
+  EXPECT_LE(EncodedCollectiveFrame(key).bytes().size(), kMaxFrameBytes);
+}
+
+TEST(CollectiveSpecTest, ErrorsSayWhatIsWrong) {
+  const CollectiveSpec good = MakeSpec(RingCase({0, 1}), 3, 0);
+  EXPECT_TRUE(CheckCollective(good).ok());
+  const auto error = [&](const std::function<void(CollectiveSpec&)>& change) {
+    CollectiveSpec spec = good;
+    change(spec);
+    return std::string(CheckCollective(spec).message());
+  };
+  using Spec = CollectiveSpec;
+  EXPECT_THAT(error([](Spec& s) { s.my_rank = 2; }), HasSubstr("rank 2 of 2 members"));
+  EXPECT_THAT(error([](Spec& s) { s.members.clear(); }), HasSubstr("0 members"));
+  EXPECT_THAT(error([](Spec& s) { s.element_size = 0; }), HasSubstr("element_size is 0"));
+  EXPECT_THAT(error([](Spec& s) { s.chunk_bytes = 0; }), HasSubstr("chunk_bytes is 0"));
+  EXPECT_THAT(error([](Spec& s) { s.counts = {1}; }),
+              HasSubstr("1 counts for 2 members, must be 2"));
+  EXPECT_THAT(error([](Spec& s) { s.counts[1] = -4; }), HasSubstr("count -4"));
+  EXPECT_THAT(error([](Spec& s) { s.counts[1] = INT64_MAX; }), HasSubstr("too large"));
+  EXPECT_THAT(error([](Spec& s) { s.reduce = nullptr; }), HasSubstr("no reduce function"));
+  EXPECT_THAT(error([](Spec& s) {
+                s.kind = CollectiveKind::kBroadcast;
+                s.root = -1;
+              }),
+              HasSubstr("root -1 of 2"));
+  EXPECT_THAT(error([](Spec& s) { s.algorithm = CollectiveAlgorithm::kDirect; }),
+              HasSubstr("some on node 0 and some on node 1"));
+  EXPECT_THAT(error([](Spec& s) { s.algorithm = static_cast<CollectiveAlgorithm>(9); }),
+              HasSubstr("algorithm 9"));
+  EXPECT_THAT(error([](Spec& s) { s.kind = static_cast<CollectiveKind>(9); }), HasSubstr("kind 9"));
+}
+
+// Landing slots only for what comes from other nodes, staging only where partial sums pass through.
+TEST(CollectiveSpecTest, TellsItsMemory) {
+  CollectiveCase c = RingCase({0, 1, 2});
+  EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 0)), 4 * 64);
+  c.kind = CollectiveKind::kReduceScatter;
+  EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 0)), 4 * 64 + 8 * 64);
+  c = RingCase({0, 0, 1});
+  EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 0)), 4 * 64);
+  EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 1)), 0);
+  c.counts = {0, 0, 0};
+  EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 0)), 0);
+}
+
+TEST(CollectiveHubTest, MembersOfOneNodeMustFitTogether) {
+  const auto environment = MakeSimulatedEnvironment(1);
+  const auto reactor = environment->StartReactor("member");
+  CommCluster cluster(*environment, TransportCases()[0], 1);
+  CollectiveHub& hub = cluster.hub(0);
+  const CollectiveCase c = RingCase({0, 0});
+  const auto error = [&](const CollectiveSpec& spec) {
+    return std::string(hub.Create(spec, *reactor).status().message());
+  };
+  auto end = hub.Create(MakeSpec(c, 1, 0), *reactor);
+  ASSERT_TRUE(end.ok());
+  EXPECT_THAT(error(MakeSpec(c, 1, 0)), HasSubstr("member 0 was created twice"));
+  CollectiveCase other = c;
+  other.chunk_bytes *= 2;
+  EXPECT_THAT(error(MakeSpec(other, 1, 1)), HasSubstr("differs from that of member 0"));
+  EXPECT_THAT(error(MakeSpec(RingCase({1, 0}), 2, 0)), HasSubstr("lives on node 1"));
+  EXPECT_THAT(error(MakeSpec(RingCase({0, 5}), 3, 0)), HasSubstr("to node 5, and there is none"));
+  EXPECT_THAT(std::string(cluster.Connect()[0].message()), HasSubstr("member 1"));
+  RunOn(*environment, *reactor, [&] { end->reset(); });
+}
+
+// An id is used up once its members have left.
+TEST(CollectiveHubTest, IdsAreNotUsedTwice) {
+  const auto environment = MakeSimulatedEnvironment(1);
+  const auto reactor = environment->StartReactor("member");
+  CommCluster cluster(*environment, TransportCases()[0], 1);
+  const CollectiveSpec spec = MakeSpec(RingCase({0}), 1, 0);
+  auto end = cluster.hub(0).Create(spec, *reactor);
+  ASSERT_TRUE(end.ok());
+  RunOn(*environment, *reactor, [&] { end->reset(); });
+  EXPECT_THAT(std::string(cluster.hub(0).Create(spec, *reactor).status().message()),
+              HasSubstr("used before"));
+  ASSERT_TRUE(cluster.Connect()[0].ok());
+  EXPECT_THAT(std::string(cluster.hub(0).Create(spec, *reactor).status().message()),
+              HasSubstr("used before"));
+}
+
+}  // namespace
+}  // namespace braid

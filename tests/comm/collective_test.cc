@@ -1,0 +1,270 @@
+// Every (transport, algorithm) through one suite: all kinds, member counts, layouts, sizes and
+// types in the real environment and in simulated ones, compared bit for bit.
+#include <algorithm>
+#include <numeric>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/comm/collective_case.h"
+#include "tests/comm/comm_cluster.h"
+
+namespace braid {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
+                                     CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll,
+                                     CollectiveKind::kBroadcast};
+
+struct Layout {
+  std::string name;
+  std::vector<uint16_t> nodes;  // of each member
+};
+
+// One node; one member a node; unequal nodes, the members of one not next to each other in the
+// last.
+std::vector<Layout> Layouts(CollectiveAlgorithm algorithm, int p) {
+  std::vector<Layout> layouts = {{"one_node", std::vector<uint16_t>(p, 0)}};
+  if (algorithm == CollectiveAlgorithm::kDirect || p == 1) return layouts;
+  Layout one_each{"one_each", {}}, unequal{"unequal", {}}, mixed{"mixed", {}};
+  for (int r = 0; r < p; ++r) {
+    one_each.nodes.push_back(r);
+    unequal.nodes.push_back(r < (p + 1) / 2 ? 0 : 1);
+    mixed.nodes.push_back(r % 2);
+  }
+  layouts.push_back(one_each);
+  if (p > 2) {
+    layouts.push_back(unequal);
+    layouts.push_back(mixed);
+  }
+  return layouts;
+}
+
+int NumNodes(const std::vector<uint16_t>& layout) {
+  return 1 + *std::max_element(layout.begin(), layout.end());
+}
+
+// Empty, one element, less than a chunk, uneven with empty blocks, many chunks, both.
+std::vector<CollectiveCase> Cases(CollectiveAlgorithm algorithm, const Layout& layout) {
+  const int p = layout.nodes.size();
+  std::vector<CollectiveCase> cases;
+  for (const CollectiveKind kind : kKinds) {
+    for (const ElementType type :
+         {ElementType::kFloat, ElementType::kDouble, ElementType::kInt32}) {
+      for (const auto& [n, uneven] : std::vector<std::pair<int64_t, bool>>{
+               {0, false}, {1, false}, {7, false}, {3, true}, {300, false}, {150, true}}) {
+        for (const bool in_place : {false, true}) {
+          CollectiveCase c;
+          c.kind = kind;
+          c.algorithm = algorithm;
+          c.layout = layout.nodes;
+          c.counts = MakeCounts(kind, p, n, uneven);
+          c.type = type;
+          c.in_place = in_place;
+          c.root = static_cast<int>(n) % p;
+          cases.push_back(c);
+        }
+      }
+    }
+  }
+  // More than the direct algorithm does on one thread.
+  for (const CollectiveKind kind : kKinds) {
+    CollectiveCase c;
+    c.kind = kind;
+    c.algorithm = algorithm;
+    c.layout = layout.nodes;
+    c.counts = MakeCounts(kind, p, 6000, false);
+    c.in_place = true;
+    c.chunk_bytes = 4096;
+    c.root = p - 1;
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+std::vector<std::unique_ptr<Reactor>> StartReactors(Environment& environment, int n) {
+  std::vector<std::unique_ptr<Reactor>> reactors;
+  for (int i = 0; i < n; ++i) {
+    reactors.push_back(environment.StartReactor("member" + std::to_string(i)));
+  }
+  return reactors;
+}
+
+std::vector<Reactor*> Borrow(const std::vector<std::unique_ptr<Reactor>>& reactors) {
+  std::vector<Reactor*> borrowed;
+  for (const auto& reactor : reactors) borrowed.push_back(reactor.get());
+  return borrowed;
+}
+
+struct Param {
+  TransportCase transport;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
+};
+
+class CollectiveTest : public ::testing::TestWithParam<Param> {
+ protected:
+  // Runs the cases `at_once` at a time, with their pieces interleaved as they come.
+  void RunAll(Environment& environment, const std::vector<CollectiveCase>& cases, size_t at_once) {
+    const std::vector<uint16_t>& layout = cases[0].layout;
+    const auto reactors = StartReactors(environment, layout.size());
+    CommCluster cluster(environment, GetParam().transport, NumNodes(layout));
+    uint32_t id = 0;
+    for (size_t first = 0; first < cases.size(); first += at_once) {
+      std::vector<std::unique_ptr<CollectiveRun>> runs;
+      for (size_t i = first; i < std::min(cases.size(), first + at_once); ++i) {
+        runs.push_back(std::make_unique<CollectiveRun>(cluster, cases[i], ++id, Borrow(reactors)));
+      }
+      for (const absl::Status& status : cluster.Connect()) ASSERT_TRUE(status.ok()) << status;
+      for (auto& run : runs) run->Start();
+      for (auto& run : runs) ASSERT_TRUE(run->Wait().ok()) << run->Wait();
+      for (auto& run : runs) {
+        ASSERT_TRUE(run->AllAnswered());
+        run->Check();
+        if (HasFatalFailure()) return;
+      }
+    }
+    EXPECT_TRUE(cluster.frame_error().ok()) << cluster.frame_error();
+  }
+};
+
+TEST_P(CollectiveTest, GivesTheReferenceInTheRealEnvironment) {
+  const auto environment = MakeRealEnvironment();
+  for (int p = 1; p <= 5; ++p) {
+    for (const Layout& layout : Layouts(GetParam().algorithm, p)) {
+      SCOPED_TRACE(layout.name + " p=" + std::to_string(p));
+      RunAll(*environment, Cases(GetParam().algorithm, layout), 20);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(CollectiveTest, GivesTheReferenceForEverySeed) {
+  if (!GetParam().transport.can_be_simulated) GTEST_SKIP() << "needs descriptors";
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (int p = 2; p <= 5; ++p) {
+      for (const Layout& layout : Layouts(GetParam().algorithm, p)) {
+        SCOPED_TRACE(layout.name + " p=" + std::to_string(p) + " seed=" + std::to_string(seed));
+        const auto environment = MakeSimulatedEnvironment(seed);
+        // A few cases a seed, others for the next.
+        std::vector<CollectiveCase> some;
+        const std::vector<CollectiveCase> all = Cases(GetParam().algorithm, layout);
+        for (size_t i = (seed * 7 + p) % 13; i < all.size(); i += 13) some.push_back(all[i]);
+        RunAll(*environment, some, 7);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
+  const auto environment = MakeRealEnvironment();
+  for (int p = 2; p <= 5; ++p) {
+    for (const Layout& layout : Layouts(GetParam().algorithm, p)) {
+      const auto reactors = StartReactors(*environment, p);
+      CommCluster cluster(*environment, GetParam().transport, NumNodes(layout.nodes));
+      uint32_t id = 0;
+      for (const CollectiveKind kind : kKinds) {
+        CollectiveCase c;
+        c.kind = kind;
+        c.algorithm = GetParam().algorithm;
+        c.layout = layout.nodes;
+        c.counts = MakeCounts(kind, p, 100, false);
+        c.num_pieces = 1;
+        CollectiveRun run(cluster, c, ++id, Borrow(reactors));
+        for (const absl::Status& status : cluster.Connect()) ASSERT_TRUE(status.ok()) << status;
+        const uint64_t before = cluster.nodes().TotalBytesSent();
+        run.Start();
+        ASSERT_TRUE(run.Wait().ok());
+        const uint64_t moved = cluster.nodes().TotalBytesSent() - before;
+        // The ring's neighbours, and all pairs, that live on different nodes.
+        uint64_t hops = 0, pairs = 0, chain = 0;
+        for (int r = 0; r < p; ++r) {
+          const bool crosses = layout.nodes[r] != layout.nodes[(r + 1) % p];
+          hops += crosses;
+          chain += crosses && r < p - 1;
+          for (int q = 0; q < p; ++q) pairs += layout.nodes[r] != layout.nodes[q];
+        }
+        const uint64_t block = 400, steps = p - 1;
+        const uint64_t whole = block * p;
+        uint64_t want = 0;
+        switch (kind) {
+          case CollectiveKind::kAllReduce:
+            want = hops * 2 * steps * whole / p;
+            break;
+          case CollectiveKind::kAllGather:
+          case CollectiveKind::kReduceScatter:
+            want = hops * steps * block;
+            break;
+          case CollectiveKind::kAllToAll:
+            want = pairs * block;
+            break;
+          case CollectiveKind::kBroadcast:
+            want = chain * whole;
+            break;
+        }
+        EXPECT_EQ(moved, want) << c.Describe();
+      }
+    }
+  }
+}
+
+// A stranger's done, a second done or none would show in AllAnswered.
+TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
+  for (uint64_t seed = 0; seed <= 40; ++seed) {
+    if (seed > 0 && !GetParam().transport.can_be_simulated) break;
+    const auto environment = seed == 0 ? MakeRealEnvironment() : MakeSimulatedEnvironment(seed);
+    const std::vector<Layout> layouts = Layouts(GetParam().algorithm, 3);
+    const Layout& layout = layouts[seed % layouts.size()];
+    const auto reactors = StartReactors(*environment, 3);
+    CommCluster cluster(*environment, GetParam().transport, NumNodes(layout.nodes));
+    std::vector<std::unique_ptr<CollectiveRun>> runs;
+    for (const CollectiveKind kind : kKinds) {
+      CollectiveCase c;
+      c.kind = kind;
+      c.algorithm = GetParam().algorithm;
+      c.layout = layout.nodes;
+      c.counts = MakeCounts(kind, 3, seed % 2 == 0 ? 3000 : 9, false);
+      c.is_endless = true;
+      c.in_place = true;
+      runs.push_back(
+          std::make_unique<CollectiveRun>(cluster, c, runs.size() + 1, Borrow(reactors)));
+    }
+    for (const absl::Status& status : cluster.Connect()) ASSERT_TRUE(status.ok()) << status;
+    for (auto& run : runs) run->Start();
+    const Nanoseconds delay = static_cast<Nanoseconds>(seed) * 20 * kMicrosecond;
+    RunOn(*environment, *reactors[0], [&] {
+      reactors[0]->RunAfter(delay, [&] {
+        for (int node = 0; node < NumNodes(layout.nodes); ++node) {
+          cluster.hub(node).Abort(absl::AbortedError("the test said so"));
+        }
+      });
+    });
+    for (auto& run : runs) {
+      EXPECT_EQ(run->Wait(), absl::AbortedError("the test said so")) << "seed " << seed;
+    }
+    for (auto& run : runs) EXPECT_TRUE(run->AllAnswered());
+    EXPECT_EQ(cluster.hub(0)
+                  .Create(MakeSpec({.layout = {0}, .counts = {1}}, 99, 0), *reactors[0])
+                  .status(),
+              absl::AbortedError("the test said so"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Collectives, CollectiveTest, ::testing::ValuesIn([] {
+      std::vector<Param> params;
+      for (const TransportCase& transport : TransportCases()) {
+        for (const auto algorithm : {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kRing}) {
+          params.push_back({transport, algorithm});
+        }
+      }
+      return params;
+    }()),
+    [](const auto& info) {
+      return info.param.transport.name + "_" +
+             std::string(CollectiveAlgorithmName(info.param.algorithm));
+    });
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,158 @@
+#include "tests/comm/comm_cluster.h"
+
+#include <utility>
+
+#include "comm/loopback_transport.h"
+#include "glog/logging.h"
+#include "gtest/gtest.h"
+
+namespace braid {
+namespace {
+
+class LoopbackSet : public TransportSet {
+ public:
+  explicit LoopbackSet(int num_nodes) {
+    for (int node = 0; node < num_nodes; ++node) {
+      transports_.push_back(MakeLoopbackTransport(node, &network_));
+    }
+  }
+  Transport& transport(int node) override { return *transports_[node]; }
+
+ private:
+  LoopbackNetwork network_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+}  // namespace
+
+std::vector<TransportCase> TransportCases() {
+  return {
+      {"loopback", true, [](Environment&, int n) { return std::make_unique<LoopbackSet>(n); }},
+  };
+}
+
+void RunOn(Environment& environment, Reactor& reactor, const std::function<void()>& fn) {
+  const std::unique_ptr<Event> event = environment.MakeEvent();
+  reactor.Post([&] {
+    fn();
+    event->Set();
+  });
+  CHECK(environment.Await(*event, kTestTimeout).ok());
+}
+
+void Outcome::Take(const absl::Status& status) {
+  MutexLock lock(mutex_);
+  status_ = status;
+  ++times_;
+  event_->Set();
+}
+
+absl::Status Outcome::Wait() {
+  const absl::Status waited = environment_.Await(*event_, kTestTimeout);
+  EXPECT_TRUE(waited.ok()) << waited;
+  MutexLock lock(mutex_);
+  return waited.ok() ? status_ : waited;
+}
+
+int Outcome::times() const {
+  MutexLock lock(mutex_);
+  return times_;
+}
+
+LinkedNodes::LinkedNodes(Environment& environment, const TransportCase& transport, int num_nodes)
+    : environment_(environment), transports_(transport.make(environment, num_nodes)) {
+  std::vector<std::string> addresses;
+  for (int node = 0; node < num_nodes; ++node) {
+    reactors_.push_back(environment.StartReactor("node" + std::to_string(node)));
+    auto address = transports_->transport(node).Open();
+    CHECK(address.ok()) << address.status();
+    addresses.push_back(*address);
+  }
+  Mutex mutex;
+  Outcome joined(environment);
+  int missing = num_nodes * (num_nodes - 1);
+  if (missing == 0) return;
+  for (int from = 0; from < num_nodes; ++from) {
+    for (int to = 0; to < num_nodes; ++to) {
+      if (from == to) continue;
+      CHECK(transports_->transport(from).Reaches(addresses[to]));
+      LinkRequest request{.peer = static_cast<uint16_t>(to),
+                          .peer_address = addresses[to],
+                          .reactor = reactors_[from].get()};
+      transports_->transport(from).Connect(
+          request, [&, from, to](absl::StatusOr<std::unique_ptr<Link>> link) {
+            CHECK(link.ok()) << link.status();
+            bool is_last;
+            {
+              MutexLock lock(mutex);
+              links_[{from, to}] = *std::move(link);
+              is_last = --missing == 0;
+            }
+            if (is_last) joined.Take(absl::OkStatus());
+          });
+    }
+  }
+  CHECK(joined.Wait().ok());
+}
+
+LinkedNodes::~LinkedNodes() {
+  for (auto& [pair, link] : links_) {
+    RunOn(environment_, *reactors_[pair.first], [&link = link] { link.reset(); });
+  }
+}
+
+void LinkedNodes::DestroyLink(int from, int to) {
+  RunOn(environment_, *reactors_[from], [&] { links_.at({from, to}).reset(); });
+}
+
+uint64_t LinkedNodes::TotalBytesSent() const {
+  uint64_t bytes = 0;
+  for (const auto& [pair, link] : links_) bytes += link->counters().bytes_sent;
+  return bytes;
+}
+
+CommCluster::CommCluster(Environment& environment, const TransportCase& transport, int num_nodes)
+    : nodes_(environment, transport, num_nodes) {
+  for (int node = 0; node < num_nodes; ++node) {
+    hubs_.push_back(std::make_unique<CollectiveHub>(node));
+  }
+  for (int node = 0; node < num_nodes; ++node) {
+    for (int peer = 0; peer < num_nodes; ++peer) {
+      if (peer == node) continue;
+      CollectiveHub* hub = hubs_[node].get();
+      Link* link = &nodes_.link(node, peer);
+      hub->AddLink(peer, link);
+      link->OnClosed([hub, peer](absl::Status status) { hub->LinkClosed(peer, status); });
+      link->SetHandler([this, hub, link, peer](std::span<const std::byte> frame) {
+        absl::Status status = hub->HandleFrame(peer, frame);
+        if (status.ok()) return;
+        {
+          MutexLock lock(mutex_);
+          frame_error_.Update(status);
+        }
+        link->Close(status);
+      });
+    }
+  }
+}
+
+std::vector<absl::Status> CommCluster::Connect() {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  for (size_t node = 0; node < hubs_.size(); ++node) {
+    outcomes.push_back(std::make_unique<Outcome>(nodes_.environment()));
+    hubs_[node]->Connect(outcomes.back()->callback());
+  }
+  std::vector<absl::Status> statuses;
+  for (const auto& outcome : outcomes) {
+    statuses.push_back(outcome->Wait());
+    EXPECT_EQ(outcome->times(), 1);
+  }
+  return statuses;
+}
+
+absl::Status CommCluster::frame_error() const {
+  MutexLock lock(mutex_);
+  return frame_error_;
+}
+
+}  // namespace braid

@@ -1,0 +1,96 @@
+// Nodes in one process for the tests of comm: a reactor, a transport, links to all others and a hub
+// each. The list of transports that every suite of this folder runs over is in comm_cluster.cc.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/collective_hub.h"
+#include "comm/transport.h"
+#include "runtime/base/reactor.h"
+
+namespace braid {
+
+constexpr Nanoseconds kTestTimeout = 60 * kSecond;
+
+// Transports of several nodes that can reach each other.
+class TransportSet {
+ public:
+  virtual ~TransportSet() = default;
+  virtual Transport& transport(int node) = 0;
+};
+
+struct TransportCase {
+  std::string name;
+  bool can_be_simulated = false;
+  std::function<std::unique_ptr<TransportSet>(Environment& environment, int num_nodes)> make;
+};
+
+std::vector<TransportCase> TransportCases();
+
+// Runs `fn` on the reactor and waits for it.
+void RunOn(Environment& environment, Reactor& reactor, const std::function<void()>& fn);
+
+// A status that comes later, and how often it came.
+class Outcome {
+ public:
+  explicit Outcome(Environment& environment)
+      : environment_(environment), event_(environment.MakeEvent()) {}
+  std::function<void(absl::Status)> callback() {
+    return [this](absl::Status status) { Take(status); };
+  }
+  void Take(const absl::Status& status);
+  absl::Status Wait();  // the status; fails the test if it does not come
+  int times() const;
+
+ private:
+  Environment& environment_;
+  const std::unique_ptr<Event> event_;
+  mutable Mutex mutex_;
+  absl::Status status_;
+  int times_ = 0;
+};
+
+// Two or more joined nodes, without anything on their links.
+class LinkedNodes {
+ public:
+  LinkedNodes(Environment& environment, const TransportCase& transport, int num_nodes);
+  ~LinkedNodes();
+
+  Environment& environment() { return environment_; }
+  int num_nodes() const { return static_cast<int>(reactors_.size()); }
+  Reactor& reactor(int node) { return *reactors_[node]; }
+  Link& link(int from, int to) { return *links_.at({from, to}); }
+  void DestroyLink(int from, int to);
+  uint64_t TotalBytesSent() const;
+
+ private:
+  Environment& environment_;
+  std::vector<std::unique_ptr<Reactor>> reactors_;
+  std::unique_ptr<TransportSet> transports_;
+  std::map<std::pair<int, int>, std::unique_ptr<Link>> links_;
+};
+
+// LinkedNodes with hubs, whose links carry collective frames only.
+class CommCluster {
+ public:
+  CommCluster(Environment& environment, const TransportCase& transport, int num_nodes);
+
+  LinkedNodes& nodes() { return nodes_; }
+  CollectiveHub& hub(int node) { return *hubs_[node]; }
+  // Connects all hubs; a status per node.
+  std::vector<absl::Status> Connect();
+  // The first error of a frame.
+  absl::Status frame_error() const;
+
+ private:
+  std::vector<std::unique_ptr<CollectiveHub>> hubs_;
+  mutable Mutex mutex_;
+  absl::Status frame_error_;
+  LinkedNodes nodes_;  // last: its reactors call what is above
+};
+
+}  // namespace braid

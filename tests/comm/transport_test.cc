@@ -1,0 +1,294 @@
+// Every transport through one suite: order, bounds, closing, callbacks exactly once.
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/comm/comm_cluster.h"
+
+namespace braid {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Case {
+  TransportCase transport;
+  uint64_t seed = 0;  // 0: the real environment
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const TransportCase& transport : TransportCases()) {
+    cases.push_back({transport, 0});
+    for (uint64_t seed = 1; transport.can_be_simulated && seed <= 10; ++seed) {
+      cases.push_back({transport, seed});
+    }
+  }
+  return cases;
+}
+
+std::vector<std::byte> Bytes(size_t n, int seed) {
+  std::vector<std::byte> bytes(n);
+  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>((i * 7 + seed * 31) & 0xff);
+  return bytes;
+}
+
+// Two nodes; node 1 keeps what it receives until `expected` frames have come.
+class TransportTest : public ::testing::TestWithParam<Case> {
+ protected:
+  TransportTest()
+      : environment_(GetParam().seed == 0 ? MakeRealEnvironment()
+                                          : MakeSimulatedEnvironment(GetParam().seed)),
+        nodes_(std::make_unique<LinkedNodes>(*environment_, GetParam().transport, 2)),
+        received_all_(*environment_) {
+    for (int node : {0, 1}) {
+      closed_[node] = std::make_unique<Outcome>(*environment_);
+      link(node).OnClosed(closed_[node]->callback());
+    }
+  }
+
+  Link& link(int node) { return nodes_->link(node, 1 - node); }
+
+  void Receive(size_t expected) {
+    link(1).SetHandler([this, expected](std::span<const std::byte> frame) {
+      EXPECT_TRUE(nodes_->reactor(1).InThread());
+      if (on_frame_) on_frame_(frame);
+      frames_.emplace_back(frame.begin(), frame.end());
+      if (frames_.size() == expected) received_all_.Take(absl::OkStatus());
+    });
+  }
+
+  // The two ends closed; their statuses.
+  std::pair<absl::Status, absl::Status> WaitClosed() {
+    std::pair<absl::Status, absl::Status> statuses{closed_[0]->Wait(), closed_[1]->Wait()};
+    EXPECT_FALSE(statuses.first.ok());
+    EXPECT_FALSE(statuses.second.ok());
+    return statuses;
+  }
+
+  std::unique_ptr<Environment> environment_;
+  std::unique_ptr<Outcome> closed_[2];
+  std::unique_ptr<LinkedNodes> nodes_;
+  Outcome received_all_;
+  std::function<void(std::span<const std::byte>)> on_frame_;
+  std::vector<std::vector<std::byte>> frames_;
+};
+
+TEST_P(TransportTest, SaysWhomItJoins) {
+  EXPECT_EQ(link(0).peer(), 1);
+  EXPECT_THAT(link(0).Describe(), HasSubstr("node 0 <-> node 1: "));
+}
+
+TEST_P(TransportTest, FramesOfEverySizeArriveInOrder) {
+  constexpr size_t kFrames = 500;
+  Receive(kFrames);
+  for (size_t i = 0; i < kFrames; ++i) link(0).Send(Bytes(1 + i % kMaxFrameBytes, i));
+  ASSERT_TRUE(received_all_.Wait().ok());
+  for (size_t i = 0; i < kFrames; ++i) EXPECT_EQ(frames_[i], Bytes(1 + i % kMaxFrameBytes, i));
+  EXPECT_EQ(link(0).counters().frames_sent, kFrames);
+  EXPECT_EQ(link(1).counters().frames_received, kFrames);
+  EXPECT_EQ(link(0).counters().bytes_sent, 0u);
+}
+
+TEST_P(TransportTest, FramesWaitForTheHandler) {
+  for (int i = 0; i < 3; ++i) link(0).Send(Bytes(8, i));
+  Receive(4);
+  link(0).Send(Bytes(8, 3));
+  ASSERT_TRUE(received_all_.Wait().ok());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(frames_[i], Bytes(8, i));
+}
+
+// Each frame finds the payload that went before it, and a Send in between keeps its place.
+TEST_P(TransportTest, PayloadIsThereWhenItsFrameComes) {
+  constexpr int kWrites = 40;
+  constexpr size_t kSlot = 1000;
+  std::vector<std::byte> landing(kSlot * kWrites);
+  auto key = link(1).Expose(landing);
+  ASSERT_TRUE(key.ok()) << key.status();
+  EXPECT_EQ(key->bytes, landing.size());
+  Receive(2 * kWrites);
+  on_frame_ = [&](std::span<const std::byte> frame) {
+    const size_t i = frames_.size() / 2;
+    EXPECT_EQ(static_cast<size_t>(frame[0]), i);
+    if (frames_.size() % 2 == 1) return;
+    const std::vector<std::byte> want = Bytes(i % 5 == 4 ? 0 : kSlot - i, i);
+    EXPECT_EQ(std::memcmp(landing.data() + i * kSlot, want.data(), want.size()), 0) << i;
+  };
+  std::vector<std::vector<std::byte>> sources;
+  std::vector<std::unique_ptr<Outcome>> done;
+  for (int i = 0; i < kWrites; ++i) {
+    sources.push_back(Bytes(i % 5 == 4 ? 0 : kSlot - i, i));
+    done.push_back(std::make_unique<Outcome>(*environment_));
+    const std::byte frame[] = {static_cast<std::byte>(i), static_cast<std::byte>(1)};
+    link(0).Write(sources.back(), *key, i * kSlot, frame, done.back()->callback());
+    link(0).Send(frame);
+  }
+  ASSERT_TRUE(received_all_.Wait().ok());
+  uint64_t bytes = 0;
+  for (int i = 0; i < kWrites; ++i) {
+    EXPECT_TRUE(done[i]->Wait().ok());
+    EXPECT_EQ(done[i]->times(), 1);
+    bytes += sources[i].size();
+  }
+  EXPECT_EQ(link(0).counters().bytes_sent, bytes);
+  EXPECT_EQ(link(1).counters().bytes_received, bytes);
+}
+
+TEST_P(TransportTest, BothDirectionsAtOnce) {
+  constexpr int kFrames = 200;
+  Receive(kFrames);
+  Outcome back(*environment_);
+  int answers = 0;
+  link(0).SetHandler([&](std::span<const std::byte>) {
+    if (++answers == kFrames) back.Take(absl::OkStatus());
+  });
+  on_frame_ = [&](std::span<const std::byte> frame) { link(1).Send(frame); };
+  for (int i = 0; i < kFrames; ++i) link(0).Send(Bytes(16, i));
+  EXPECT_TRUE(received_all_.Wait().ok());
+  EXPECT_TRUE(back.Wait().ok());
+}
+
+struct WrongWrite {
+  const char* name;
+  uint64_t token;
+  uint64_t offset;
+  size_t bytes;
+  const char* message;
+};
+
+// Wrong key, offset or size: both ends close with a message that has both values, and nothing
+// outside the region is touched.
+TEST_P(TransportTest, WrongWritesCloseTheLink) {
+  std::vector<std::byte> memory = Bytes(300, 1);
+  const std::vector<std::byte> before = memory;
+  const auto key = link(1).Expose(std::span(memory).subspan(100, 100));
+  ASSERT_TRUE(key.ok());
+  const WrongWrite wrongs[] = {
+      {"key", key->token + 5, 0, 10, "key"},
+      {"offset", key->token, 101, 0, "offset 101"},
+      {"size", key->token, 1, 100, "100 bytes at offset 1"},
+      {"overflow", key->token, ~uint64_t{0} - 4, 10, "10 bytes at offset"},
+  };
+  for (const WrongWrite& wrong : wrongs) {
+    SCOPED_TRACE(wrong.name);
+    LinkedNodes nodes(*environment_, GetParam().transport, 2);
+    Outcome closed0(*environment_), closed1(*environment_), done(*environment_);
+    Link& from = nodes.link(0, 1);
+    Link& to = nodes.link(1, 0);
+    from.OnClosed(closed0.callback());
+    to.OnClosed(closed1.callback());
+    to.SetHandler([](std::span<const std::byte>) { ADD_FAILURE() << "a wrong write was told"; });
+    const auto own = to.Expose(std::span(memory).subspan(100, 100));
+    ASSERT_TRUE(own.ok());
+    MemoryKey used = *own;
+    used.token = used.token - key->token + wrong.token;
+    const std::vector<std::byte> source = Bytes(wrong.bytes, 2);
+    from.Write(source, used, wrong.offset, Bytes(4, 0), done.callback());
+    const absl::Status here = closed1.Wait(), there = closed0.Wait();
+    EXPECT_THAT(std::string(here.message()), HasSubstr("wrong frame from node 0"));
+    EXPECT_THAT(std::string(here.message()), HasSubstr(wrong.message));
+    EXPECT_FALSE(there.ok());
+    done.Wait().IgnoreError();  // a transport may be done before the peer has checked
+    EXPECT_EQ(done.times(), 1);
+    EXPECT_EQ(memory, before);
+  }
+}
+
+TEST_P(TransportTest, AWithdrawnRegionIsNotWritten) {
+  std::vector<std::byte> memory = Bytes(100, 1);
+  const std::vector<std::byte> before = memory;
+  const auto key = link(1).Expose(memory);
+  ASSERT_TRUE(key.ok());
+  link(1).Withdraw(*key);
+  Receive(1);
+  Outcome done(*environment_);
+  const std::vector<std::byte> source = Bytes(100, 2);
+  link(0).Write(source, *key, 0, Bytes(4, 0), done.callback());
+  EXPECT_THAT(std::string(WaitClosed().second.message()), HasSubstr("key"));
+  done.Wait().IgnoreError();
+  EXPECT_EQ(memory, before);
+}
+
+TEST_P(TransportTest, CloseTellsBothEndsOnceAndAnswersEveryWrite) {
+  constexpr int kWrites = 50;
+  std::vector<std::byte> landing(100);
+  const auto key = link(1).Expose(landing);
+  ASSERT_TRUE(key.ok());
+  Receive(~size_t{0});
+  const std::vector<std::byte> source = Bytes(100, 2);
+  std::vector<std::unique_ptr<Outcome>> done;
+  for (int i = 0; i < 2 * kWrites; ++i) {
+    if (i == kWrites) link(0).Close(absl::AbortedError("the test said so"));
+    done.push_back(std::make_unique<Outcome>(*environment_));
+    link(0).Write(source, *key, 0, Bytes(4, 0), done.back()->callback());
+  }
+  link(0).Close(absl::InternalError("too late"));
+  for (int i = 0; i < 2 * kWrites; ++i) {
+    const absl::Status status = done[i]->Wait();
+    if (i >= kWrites) {
+      EXPECT_FALSE(status.ok());
+    }
+  }
+  const auto [here, there] = WaitClosed();
+  EXPECT_EQ(here, absl::AbortedError("the test said so"));
+  EXPECT_THAT(std::string(there.message()), HasSubstr("node 0"));
+  link(0).Send(Bytes(4, 0));
+  link(1).Send(Bytes(4, 0));
+  RunOn(*environment_, nodes_->reactor(0), [] {});
+  RunOn(*environment_, nodes_->reactor(1), [] {});
+  for (const auto& outcome : done) EXPECT_EQ(outcome->times(), 1);
+  for (const auto& outcome : closed_) EXPECT_EQ(outcome->times(), 1);
+}
+
+TEST_P(TransportTest, DestroyingOneEndClosesTheOther) {
+  Receive(~size_t{0});
+  link(0).Send(Bytes(4, 0));
+  nodes_->DestroyLink(0, 1);
+  EXPECT_THAT(std::string(closed_[1]->Wait().message()), HasSubstr("node 0"));
+  EXPECT_EQ(closed_[0]->times(), 0) << "the owner of a destroyed link is not called";
+}
+
+TEST_P(TransportTest, TheClosedCallbackMayBeSetLate) {
+  LinkedNodes nodes(*environment_, GetParam().transport, 2);
+  Outcome first(*environment_), second(*environment_);
+  nodes.link(0, 1).OnClosed(first.callback());
+  nodes.link(0, 1).Close(absl::AbortedError("early"));
+  EXPECT_EQ(first.Wait(), absl::AbortedError("early"));
+  nodes.link(1, 0).OnClosed(second.callback());
+  EXPECT_THAT(std::string(second.Wait().message()), HasSubstr("node 0"));
+}
+
+TEST_P(TransportTest, APeerThatDoesNotComeIsNamed) {
+  auto transports = GetParam().transport.make(*environment_, 2);
+  auto reactor = environment_->StartReactor("alone");
+  std::string addresses[2];
+  for (int node : {0, 1}) addresses[node] = *transports->transport(node).Open();
+  Outcome outcome(*environment_);
+  transports->transport(0).Connect(
+      {.peer = 1,
+       .peer_address = addresses[1],
+       .reactor = reactor.get(),
+       .timeout = 50 * kMillisecond},
+      [&](absl::StatusOr<std::unique_ptr<Link>> link) { outcome.Take(link.status()); });
+  const absl::Status status = outcome.Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("node 1"));
+  EXPECT_EQ(outcome.times(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, TransportTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) {
+                           return info.param.transport.name +
+                                  (info.param.seed == 0 ? std::string("Real")
+                                                        : "Seed" + std::to_string(info.param.seed));
+                         });
+
+TEST(MemoryKeyTest, KeepsItsValueOnTheWire) {
+  const MemoryKey key{.token = 0x0102030405060708, .base = ~uint64_t{0}, .bytes = 77};
+  std::vector<std::byte> bytes(1 + kMemoryKeyBytes);
+  PutMemoryKey(bytes, 1, key);
+  EXPECT_EQ(GetMemoryKey(bytes, 1), key);
+  EXPECT_EQ(bytes[1], std::byte{8}) << "little-endian";
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,59 @@
+#include "compiler/physical/assign_streams.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "absl/strings/str_replace.h"
+#include "tests/compiler/physical_jobs.h"
+
+namespace braid::compiler {
+namespace {
+
+constexpr char kJob[] = R"(
+%0:f32[8, 4] = read "data" () {batch=8 types="f32[8, 4]"} on=$type[2]{0.0 0.1} sbp=()->(S(0))
+%1:f32[4, 6] = input "x" () {dtype=f32 shape=[4, 6]} on=cpu[1]{0.2} sbp=()->(B)
+%2:f32[8, 6] = matmul "fc" (%0, %1) on=$type[2]{0.0 0.1} sbp=(S(0), B)->(S(0))
+%3:f32[4, 6] = tensordot "dw" (%0, %2) on=$type[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%4:f32[4, 6] = relu "r" (%3) on=$type[2]{0.0 0.1} sbp=(B)->(B)
+fetch "y" (%4) {name="y"} on=cpu[1]{0.2} sbp=(B)->()
+)";
+
+std::map<std::string, StreamKind> StreamsOf(const std::string& device_type) {
+  auto graph = LowerText(absl::StrReplaceAll(kJob, {{"$type", device_type}}));
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  std::map<std::string, StreamKind> streams;
+  if (!graph.ok()) return streams;
+  for (const TaskGroup& group : graph->groups()) streams[group.name] = group.stream;
+  return streams;
+}
+
+TEST(AssignStreams, CpuIsOneThreadAndItsReaders) {
+  const std::map<std::string, StreamKind> expected = {{"data", StreamKind::kInput},
+                                                      {"x", StreamKind::kCompute},
+                                                      {"x.slice_exchange", StreamKind::kCompute},
+                                                      {"fc", StreamKind::kCompute},
+                                                      {"dw", StreamKind::kCompute},
+                                                      {"dw.all_reduce", StreamKind::kCompute},
+                                                      {"r", StreamKind::kCompute},
+                                                      {"r.slice_exchange", StreamKind::kCompute},
+                                                      {"y", StreamKind::kCompute}};
+  EXPECT_EQ(StreamsOf("cpu"), expected);
+}
+
+TEST(AssignStreams, OtherDevicesMoveBytesBesideKernels) {
+  const std::map<std::string, StreamKind> expected = {{"data", StreamKind::kInput},
+                                                      {"x", StreamKind::kCompute},
+                                                      {"x.slice_exchange", StreamKind::kTransfer},
+                                                      {"fc", StreamKind::kCompute},
+                                                      {"dw", StreamKind::kCompute},
+                                                      {"dw.all_reduce", StreamKind::kTransfer},
+                                                      {"r", StreamKind::kCompute},
+                                                      {"r.slice_exchange", StreamKind::kTransfer},
+                                                      {"y", StreamKind::kCompute}};
+  EXPECT_EQ(StreamsOf("cuda"), expected);
+}
+
+}  // namespace
+}  // namespace braid::compiler

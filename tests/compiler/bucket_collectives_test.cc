@@ -1,0 +1,146 @@
+#include "compiler/physical/bucket_collectives.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "compiler/verify.h"
+#include "tests/compiler/physical_jobs.h"
+
+namespace braid::compiler {
+namespace {
+
+// Four gradients of 64 bytes; the last one's sum is read first.
+constexpr char kGradients[] = R"(
+%0:f32[8, 4] = read "x" () {batch=8 types="f32[8, 4]"} on=cpu[2]{0.0 0.1} sbp=()->(S(0))
+%1:f32[4, 4] = tensordot "d1" (%0, %0) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%2:f32[8, 4] = relu "between" (%0) on=cpu[2]{0.0 0.1} sbp=(S(0))->(S(0))
+%3:f32[4, 4] = tensordot "d2" (%0, %2) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%4:f32[4, 4] = tensordot "d3" (%2, %2) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%5:f32[4, 4] = tensordot "d4" (%2, %0) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%6:f32[4, 4] = relu "u4" (%5) on=cpu[2]{0.0 0.1} sbp=(B)->(B)
+%7:f32[4, 4] = relu "u3" (%4) on=cpu[2]{0.0 0.1} sbp=(B)->(B)
+%8:f32[4, 4] = relu "u2" (%3) on=cpu[2]{0.0 0.1} sbp=(B)->(B)
+%9:f32[4, 4] = relu "u1" (%1) on=cpu[2]{0.0 0.1} sbp=(B)->(B)
+)";
+
+std::string Bucketed(const std::string& text, const BucketOptions& options) {
+  auto before = LowerText(text);
+  if (!before.ok()) return before.status().ToString();
+  auto after = BucketCollectives(*before, options);
+  if (!after.ok()) return after.status().ToString();
+  EXPECT_EQ(CompareRuns(*before, *after), "");
+  EXPECT_TRUE(VerifyInvariants(*after).ok()) << VerifyInvariants(*after);
+  for (const TaskGroup& group : after->groups()) {
+    if (group.kind != GroupKind::kCollective) continue;
+    const Register& in = after->reg(group.inputs[0].reg);
+    const Register& out = after->reg(group.outputs[0]);
+    EXPECT_EQ(in.parts.size(), out.parts.size());
+    EXPECT_EQ(in.slot_bytes, out.slot_bytes);
+    for (size_t i = 0; i < in.parts.size() && i < out.parts.size(); ++i) {
+      EXPECT_EQ(in.parts[i].offset, out.parts[i].offset);
+      EXPECT_EQ(in.parts[i].name, out.parts[i].name);
+    }
+  }
+  return SummaryOf(*after);
+}
+
+// Parts are in the order in which gradients become final, whoever reads the sums first.
+TEST(BucketCollectives, OneBucket) {
+  EXPECT_EQ(Bucketed(kGradients, {}), R"(
+g0 compute 'x'
+g1 compute 'chain d1..d4 (5 ops)' <- g0
+g2 collective 'd1.all_reduce..d4.all_reduce (4 tensors)' <- g1 (4)
+g3 compute 'u4' <- g2 (4)
+g4 compute 'u3' <- g2 (4)
+g5 compute 'u2' <- g2 (4)
+g6 compute 'u1' <- g2 (4)
+)");
+}
+
+TEST(BucketCollectives, FirstIsSmaller) {
+  EXPECT_EQ(Bucketed(kGradients, {.first_bytes = 64, .bytes = 192}), R"(
+g0 compute 'x'
+g1 compute 'd1' <- g0
+g2 compute 'chain between..d4 (4 ops)' <- g0
+g3 collective 'd2.all_reduce..d4.all_reduce (3 tensors)' <- g2 (3)
+g4 compute 'u4' <- g3 (3)
+g5 compute 'u3' <- g3 (3)
+g6 compute 'u2' <- g3 (3)
+g7 collective 'd1.all_reduce' <- g1
+g8 compute 'u1' <- g7
+)");
+}
+
+// What another exchange waits for ends a bucket: nothing is held back.
+TEST(BucketCollectives, OtherCommunicationEndsThem) {
+  EXPECT_EQ(
+      Bucketed(std::string(kGradients) + "%10:f32[8, 4] = relu \"far\" (%2) on=cpu[2]{1.0 1.1} "
+                                         "sbp=(S(0))->(S(0))\n"
+                                         "%11:f32[8, 4] = exp \"far2\" (%10) on=cpu[2]{1.0 1.1} "
+                                         "sbp=(S(0))->(S(0))\n",
+               {}),
+      R"(
+g0 compute 'x'
+g1 compute 'd1' <- g0
+g2 compute 'between' <- g0
+g3 compute 'chain d2..d4 (3 ops)' <- g0 <- g2
+g4 collective 'd2.all_reduce..d4.all_reduce (3 tensors)' <- g3 (3)
+g5 compute 'u4' <- g4 (3)
+g6 compute 'u3' <- g4 (3)
+g7 compute 'u2' <- g4 (3)
+g8 collective 'd1.all_reduce' <- g1
+g9 compute 'u1' <- g8
+g10 exchange 'between.slice_exchange' <- g2
+g11 compute 'far' <- g10
+g12 compute 'far2' <- g11
+)");
+}
+
+// One that is computed from another's sum waits for it.
+TEST(BucketCollectives, NotAcrossDepths) {
+  EXPECT_EQ(Bucketed(R"(
+%0:f32[8, 4] = read "x" () {batch=8 types="f32[8, 4]"} on=cpu[2]{0.0 0.1} sbp=()->(S(0))
+%1:f32[4, 4] = tensordot "d1" (%0, %0) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%2:f32[4, 4] = relu "r" (%1) on=cpu[2]{0.0 0.1} sbp=(B)->(B)
+%3:f32[8, 4] = matmul "m" (%0, %2) on=cpu[2]{0.0 0.1} sbp=(S(0), B)->(S(0))
+%4:f32[4, 4] = tensordot "d2" (%0, %3) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%5:f32[4, 4] = relu "s" (%4) on=cpu[2]{0.0 0.1} sbp=(B)->(B)
+)",
+                     {}),
+            R"(
+g0 compute 'x'
+g1 compute 'd1' <- g0
+g2 collective 'd1.all_reduce' <- g1
+g3 compute 'r' <- g2
+g4 compute 'm' <- g0 <- g3
+g5 compute 'd2' <- g0 <- g4
+g6 collective 'd2.all_reduce' <- g5
+g7 compute 's' <- g6
+)");
+}
+
+TEST(BucketCollectives, DtypesApart) {
+  EXPECT_EQ(Bucketed(R"(
+%0:f32[8, 4] = read "x" () {batch=8 types="f32[8, 4]"} on=cpu[2]{0.0 0.1} sbp=()->(S(0))
+%1:f64[8, 4] = cast "c" (%0) {dtype=f64} on=cpu[2]{0.0 0.1} sbp=(S(0))->(S(0))
+%2:f32[4, 4] = tensordot "d1" (%0, %0) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%3:f64[4, 4] = tensordot "e1" (%1, %1) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%4:f32[4, 4] = tensordot "d2" (%0, %0) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%5:f64[4, 4] = tensordot "e2" (%1, %1) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%6:f32[4, 4] = add "d" (%2, %4) on=cpu[2]{0.0 0.1} sbp=(B, B)->(B)
+%7:f64[4, 4] = add "e" (%3, %5) on=cpu[2]{0.0 0.1} sbp=(B, B)->(B)
+)",
+                     {}),
+            R"(
+g0 compute 'x'
+g1 compute 'chain c..e2 (5 ops)' <- g0
+g2 collective 'd1.all_reduce..d2.all_reduce (2 tensors)' <- g1 (2)
+g3 compute 'd' <- g2 (2)
+g4 collective 'e1.all_reduce..e2.all_reduce (2 tensors)' <- g1 (2)
+g5 compute 'e' <- g4 (2)
+)");
+}
+
+}  // namespace
+}  // namespace braid::compiler

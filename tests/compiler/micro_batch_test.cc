@@ -1,0 +1,207 @@
+#include "compiler/logical/micro_batch.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/compiler/logical_passes.h"
+#include "tests/compiler/training_text.h"
+
+namespace braid::compiler {
+namespace {
+
+absl::StatusOr<LogicalGraph> Cut(const std::string& text, const Placement& devices) {
+  ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &Registry()));
+  ASSIGN_OR_RETURN(graph, InferPlacement(std::move(graph), devices, devices.Slice(0, 1)));
+  return MicroBatch(std::move(graph));
+}
+
+TEST(MicroBatch, Mlp) {
+  auto graph = Cut(ToText({.micro_batches = 4}), Devices(1, 2));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(TimeText(*graph), R"(
+data x4 ()->(S(0), S(0))
+fc1.weight
+fc1.bias
+fc1 x4 (S(0), B)->(S(0))
+fc1.add x4 (S(0), B)->(S(0))
+relu x4 (S(0))->(S(0))
+fc2.weight
+fc2 x4 (S(0), B)->(S(0))
+max x4 (S(0))->(S(0))
+sum_exp x4 (S(0), S(0))->(S(0))
+entropy x4 (S(0), S(0), S(0), S(0))->(S(0))
+mean x4 (S(0))->(P)
+one
+d_entropy.scale
+d_entropy.reshape
+d_entropy x4 (B)->(S(0))
+d_fc2 x4 (S(0), S(0), S(0), S(0), S(0))->(S(0))
+d_relu x4 (S(0), B)->(S(0))
+d_fc2.weight x4 (S(0), S(0))->(P)
+d_fc1 x4 (S(0), S(0))->(S(0))
+d_fc1.bias x4 (S(0))->(P)
+d_fc1.weight x4 (S(0), S(0))->(P)
+lr
+mean.accumulate x4 (P)->(B)
+loss
+d_fc1.weight.accumulate x4 (P)->(B)
+fc1.weight.update
+d_fc1.bias.accumulate x4 (P)->(B)
+fc1.bias.update
+d_fc2.weight.accumulate x4 (P)->(B)
+fc2.weight.update
+)");
+  const Op& accumulate = OpNamed(*graph, "d_fc1.weight.accumulate");
+  EXPECT_EQ(accumulate.location.ToString(), "mlp.cc:2");
+  EXPECT_EQ(accumulate.placement, OpNamed(*graph, "d_fc1.weight").placement);
+}
+
+TEST(MicroBatch, OneMicroBatchChangesNothing) {
+  auto graph = LogicalGraph::Parse(ToText({}), &Registry());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  auto cut = MicroBatch(*graph);
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_EQ(cut->ToString(), graph->ToString());
+}
+
+TEST(MicroBatch, TheBatchMustBeDivisible) {
+  EXPECT_EQ(Cut(ToText({.micro_batches = 5}), Devices(1, 2)).status().message(),
+            "read 'data': a batch of 64 (f32[64, 784]) cannot be cut into micro_batches = 5 equal "
+            "parts; make the batch a multiple of 5 (mlp.cc:1)");
+}
+
+constexpr char kHead[] = R"(
+%0:f32[8, 6] = read "x" () {batch=8 types="f32[8, 6]"} at net.cc:1
+%1:f32[6, 6] = variable "w" () {dtype=f32 shape=[6, 6]} at net.cc:2
+%2:f32[8, 6] = matmul "y" (%0, %1) at net.cc:3
+%3:f32[] = reduce_mean "loss" (%2) {axes=[0, 1] keep_dims=false} at net.cc:4
+@minimize loss=%3 optimizer="sgd_update" micro_batches=4
+)";
+
+// Linear ops take addends; what is not linear waits for the sum, which all share.
+TEST(MicroBatch, AddendsPassLinearOpsAndAreSummedOnce) {
+  auto graph = Cut(std::string(kHead) + R"(
+%4:f32[] = scale "half" (%3) {factor=0.5}
+%5:f32[] = square "square" (%4)
+%6:f32[] = exp "exp" (%4)
+%7:f32[] = add "sum" (%5, %6)
+%8:f32[] = mul "late" (%4, %7)
+fetch "f" (%8) {name="f"}
+)",
+                   Devices(1, 1));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(TimeText(*graph), R"(
+x x4 ()->(S(0))
+w
+y x4 (S(0), B)->(S(0))
+loss x4 (S(0))->(P)
+half x4 (P)->(P)
+half.accumulate x4 (P)->(B)
+square
+exp
+sum
+late
+f
+)");
+}
+
+// Global batch statistics need all of the batch before any part can go on.
+TEST(MicroBatch, WhatNeedsTheWholeBatchIsAnError) {
+  EXPECT_EQ(Cut(std::string(kHead) + R"(
+%4:f32[6] = reduce_mean "mean" (%2) {axes=[0] keep_dims=false} at net.cc:5
+%5:f32[8, 6] = sub "centered" (%2, %4) at net.cc:6
+fetch "f" (%5) {name="f"}
+)",
+                Devices(1, 1))
+                .status()
+                .message(),
+            "sub 'centered' needs the whole batch of 'y' (f32[8, 6]), of which micro_batches = 4 "
+            "gives it one part at a time; set micro_batches to 1, or compute it from each part "
+            "alone (net.cc:6)");
+  EXPECT_EQ(Cut(std::string(kHead) + R"(
+%4:f32[6, 8] = transpose "u" (%2) {perm=[1, 0]}
+%5:f32[6, 8] = softmax "soft" (%4) {causal=false scale=1.0} at net.cc:7
+fetch "f" (%5) {name="f"}
+)",
+                Devices(1, 1))
+                .status()
+                .message(),
+            "softmax 'soft' needs the whole batch of 'u' (f32[6, 8]), of which micro_batches = 4 "
+            "gives it one part at a time; set micro_batches to 1, or compute it from each part "
+            "alone (net.cc:7)");
+}
+
+TEST(MicroBatch, AFetchOfACutTensorHasItsRate) {
+  auto graph = Cut(std::string(kHead) + "fetch \"f\" (%2) {name=\"y\"}", Devices(1, 1));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(OpNamed(*graph, "f").rate, 4);
+  EXPECT_EQ(OpNamed(*graph, "f").input_time, std::vector<Sbp>{sbp::S(0)});
+}
+
+// A mask is drawn in parts; what is also needed whole is computed twice, unless it is random.
+TEST(MicroBatch, ConstantsAreMadeInParts) {
+  auto graph = Cut(std::string(kHead) + R"(
+%4:f32[8, 6] = random_uniform "mask" () {dtype=f32 shape=[8, 6] low=0.0 high=1.0}
+%5:f32[8, 6] = mul "masked" (%2, %4)
+%6:f32[8, 6] = constant "ones" () {dtype=f32 shape=[8, 6] value=1.0}
+%7:f32[8, 6] = add "plus" (%5, %6)
+%8:f32[] = reduce_sum "count" (%6) {axes=[0, 1] keep_dims=false}
+fetch "f" (%7) {name="f"}
+fetch "g" (%8) {name="g"}
+)",
+                   Devices(1, 1));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(TimeText(*graph), R"(
+x x4 ()->(S(0))
+w
+y x4 (S(0), B)->(S(0))
+loss x4 (S(0))->(P)
+mask x4 ()->(S(0))
+masked x4 (S(0), S(0))->(S(0))
+ones
+count
+g
+ones.pieces x4 ()->(S(0))
+plus x4 (S(0), S(0))->(S(0))
+f x4 (S(0))->()
+)");
+  EXPECT_EQ(Cut(std::string(kHead) + R"(
+%4:f32[8, 6] = random_uniform "mask" () {dtype=f32 shape=[8, 6] low=0.0 high=1.0} at net.cc:5
+%5:f32[8, 6] = mul "masked" (%2, %4)
+fetch "f" (%5) {name="f"}
+fetch "g" (%4) {name="g"}
+)",
+                Devices(1, 1))
+                .status()
+                .message(),
+            "random_uniform 'mask' is read whole and in micro_batches = 4 parts; record it once "
+            "for each use (net.cc:5)");
+}
+
+// Two samples in four micro-batches on two devices: rows of a merged axis would cross devices.
+TEST(MicroBatch, ReshapesMustBearBothSplits) {
+  const std::string text = R"(
+%0:f32[8, 3, 5] = read "x" () {batch=8 types="f32[8, 3, 5]"} at net.cc:1
+%1:f32[24, 5] = reshape "rows" (%0) {shape=[24, 5]} at net.cc:2
+%2:f32[] = reduce_mean "loss" (%1) {axes=[0, 1] keep_dims=false} at net.cc:3
+fetch "f" (%2) {name="f"}
+@minimize loss=%2 optimizer="sgd_update" micro_batches=4
+)";
+  auto graph = Cut(text, Devices(1, 2));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(OpNamed(*graph, "rows").output_time, std::vector<Sbp>{sbp::S(0)});
+}
+
+TEST(MicroBatch, AStepHasOneNumber) {
+  EXPECT_EQ(Cut(std::string(kHead) +
+                    "@minimize loss=%3 optimizer=\"sgd_update\" micro_batches=2 at net.cc:9",
+                Devices(1, 1))
+                .status()
+                .message(),
+            "minimize asks for micro_batches = 2, but another of the same job for 4; a step has "
+            "one number (net.cc:9)");
+}
+
+}  // namespace
+}  // namespace braid::compiler

@@ -1,0 +1,261 @@
+#include "compiler/physical/plan_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "compiler/physical/assign_slots.h"
+#include "compiler/physical/check_memory.h"
+#include "compiler/verify.h"
+#include "graph/op_registry.h"
+#include "gtest/gtest.h"
+#include "runtime/base/seeded_choice.h"
+#include "tests/compiler/group_graph.h"
+
+namespace braid::compiler {
+namespace {
+
+int64_t ArenaBytes(const PhysicalGraph& graph) {
+  int64_t end = 0;
+  for (const Register& reg : graph.registers()) {
+    if (reg.offset >= 0) end = std::max(end, reg.offset + reg.slots * reg.slot_bytes);
+  }
+  return end;
+}
+
+std::map<std::string, int64_t> Offsets(const PhysicalGraph& graph) {
+  std::map<std::string, int64_t> offsets;
+  for (const Register& reg : graph.registers()) {
+    if (!reg.is_control()) offsets[reg.name] = reg.offset;
+  }
+  return offsets;
+}
+
+TEST(PlanMemoryTest, AChainOfGroupsNeedsTwoBuffers) {
+  GroupGraph g;
+  std::vector<GroupId> groups;
+  for (int i = 0; i < 6; ++i) groups.push_back(g.Group(absl::StrFormat("g%d", i)));
+  for (int i = 0; i + 1 < 6; ++i) {
+    g.Edge(absl::StrFormat("r%d", i), groups[i], {groups[i + 1]});
+  }
+  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Offsets(*graph), (std::map<std::string, int64_t>{
+                                 {"r0", 0}, {"r1", 4096}, {"r2", 0}, {"r3", 4096}, {"r4", 0}}));
+  // What must not be overtaken: the last reader of each buffer by its first writer of the next
+  // step.
+  std::vector<std::string> edges;
+  for (const Register& reg : graph->registers()) {
+    if (reg.is_control()) edges.push_back(absl::StrFormat("%s %d", reg.name, reg.initial_tokens));
+  }
+  EXPECT_EQ(edges, (std::vector<std::string>{"g5->g0 1"}));
+}
+
+TEST(PlanMemoryTest, WhatIsReadLaterKeepsItsBytes) {
+  GroupGraph g;
+  const GroupId a = g.Group("a"), b = g.Group("b"), c = g.Group("c"), d = g.Group("d");
+  g.Edge("x", a, {b, d});
+  g.Edge("y", b, {c});
+  g.Edge("z", c, {d});
+  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(ArenaBytes(*graph), 3 * 4096);
+}
+
+TEST(PlanMemoryTest, SlotsTokensMicroBatchesAndTransfersDoNotShare) {
+  GroupGraph g;
+  const GroupId read = g.Group("read", {.stream = StreamKind::kInput});
+  const GroupId a = g.Group("a"), b = g.Group("b"), c = g.Group("c");
+  const GroupId send = g.Group("send", {.kind = GroupKind::kExchange});
+  const GroupId d = g.Group("d", {.rate = 2}), e = g.Group("e", {.rate = 2});
+  g.Edge("batch", read, {a}, {.slots = 2});
+  g.Edge("x", a, {b}, {.slots = 2});
+  g.Edge("y", b, {c});
+  g.Edge("back", c, {a}, {.tokens = 1});
+  g.Edge("z", c, {send});
+  g.Edge("sent", send, {d}, {.use_period = 2});
+  g.Edge("piece", d, {e}, {.slots = 2});
+  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(ArenaBytes(*graph), 10 * 4096);
+}
+
+TEST(PlanMemoryTest, StagesHaveTheSameBytes) {
+  GroupGraph g;
+  for (int stage = 0; stage < 3; ++stage) {
+    const GroupId a = g.Group(absl::StrFormat("a%d", stage), {.placement = Cpu(2 * stage, 2)});
+    g.Edge(absl::StrFormat("x%d", stage), a, {}, {.floats = 100});
+  }
+  const GroupId all = g.Group("all", {.placement = Cpu(0, 6)});
+  g.Edge("y", all, {}, {.floats = 100});
+  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Offsets(*graph),
+            (std::map<std::string, int64_t>{{"x0", 0}, {"x1", 0}, {"x2", 0}, {"y", 448}}));
+}
+
+TEST(PlanMemoryTest, AnUpdateWaitsForEveryReader) {
+  GroupGraph g;
+  const GroupId w = g.Group("w", {.kind = GroupKind::kVariable});
+  const GroupId forward = g.Group("forward", {.rate = 4}), sum = g.Group("sum"),
+                monitor = g.Group("monitor", {.rate = 4}), update = g.Group("update");
+  g.graph.group(update).kernels[0].op = "assign";
+  g.Edge("w", w, {forward, monitor}, {.use_period = 4, .variable = "w"});
+  g.graph.group(update).inputs.push_back({0, 1});
+  g.graph.group(update).kernels[0].inputs.push_back({OperandRef::Source::kInput, 0, 0});
+  g.graph.group(update).kernels[0].input_layouts.push_back(Floats(1024));
+  g.Edge("grads", forward, {sum}, {.period = 4});
+  g.Edge("grad", sum, {update});
+  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Offsets(*graph).at("w"), -1);
+  int edges = 0;
+  for (const Register& reg : graph->registers()) {
+    if (!reg.is_control()) continue;
+    ++edges;
+    EXPECT_EQ(reg.name, "monitor->update");
+    EXPECT_EQ(reg.period, 4);
+  }
+  EXPECT_EQ(edges, 1);
+}
+
+// ---- scratch -----------------------------------------------------------------------------------
+
+// A chain x -> relu -> relu -> ... with all but the ends in scratch, and one value kept to the end.
+PhysicalGraph Chain(const std::string& op, int length) {
+  GroupGraph g;
+  const GroupId source = g.Group("source"), chain = g.Group("chain"), sink = g.Group("sink");
+  g.Edge("x", source, {chain});
+  g.Edge("y", chain, {sink});
+  TaskGroup& group = g.graph.group(chain);
+  group.kernels.clear();
+  for (int i = 0; i < length; ++i) {
+    KernelCall& kernel = group.kernels.emplace_back();
+    kernel.op = op;
+    kernel.name = absl::StrFormat("k%d", i);
+    kernel.inputs = {i == 0 ? OperandRef{OperandRef::Source::kInput, 0, 0}
+                            : OperandRef{OperandRef::Source::kScratch, i - 1, 0}};
+    kernel.outputs = {i + 1 == length ? OperandRef{OperandRef::Source::kOutput, 0, 0}
+                                      : OperandRef{OperandRef::Source::kScratch, i, 0}};
+    kernel.input_layouts = kernel.output_layouts = {Floats(1024)};
+    if (i + 1 < length) group.scratch.push_back({.layout = Floats(1024)});
+  }
+  return g.graph;
+}
+
+int64_t ScratchBytes(const TaskGroup& group) {
+  int64_t end = 0;
+  for (const Scratch& scratch : group.scratch) end = std::max(end, scratch.offset + 4096);
+  return end;
+}
+
+TEST(PlanMemoryTest, ScratchLivesFromItsKernelToItsLastReader) {
+  // A softmax cannot work inplace: two buffers take turns.
+  auto graph = PlanMemory(Chain("softmax", 6), BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(ScratchBytes(graph->group(1)), 2 * 4096);
+  // A relu can: one buffer.
+  graph = PlanMemory(Chain("relu", 6), BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(ScratchBytes(graph->group(1)), 4096);
+  // Unless the value is read again.
+  PhysicalGraph again = Chain("relu", 6);
+  KernelCall& last = again.group(1).kernels.back();
+  last.op = "add";
+  last.inputs.push_back({OperandRef::Source::kScratch, 0, 0});
+  last.input_layouts.push_back(Floats(1024));
+  graph = PlanMemory(again, BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(ScratchBytes(graph->group(1)), 2 * 4096);
+}
+
+TEST(PlanMemoryTest, ScratchOnWhatIsStillReadIsRefused) {
+  auto graph = PlanMemory(Chain("softmax", 4), BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  graph->group(1).scratch[1].offset = graph->group(1).scratch[0].offset;
+  EXPECT_EQ(
+      Verify(*graph, BuiltinOps()).message(),
+      "'chain' (softmax 'k0' and 3 more, train.cc:2): kernel 'k1' writes scratch at byte 0 on "
+      "what is still to be read");
+}
+
+// ---- many --------------------------------------------------------------------------------------
+
+// Random programs, as a training step is: each group reads some of what came before.
+PhysicalGraph RandomProgram(uint64_t seed, int groups, int window) {
+  SeededChoice choice(seed);
+  GroupGraph g;
+  std::vector<std::vector<GroupId>> readers(groups);
+  for (int i = 0; i < groups; ++i) {
+    const Placement placement = choice.Below(4) == 0 ? Cpu(1, 1) : Cpu(0, 1);
+    g.Group(absl::StrFormat("g%d", i), {.placement = placement});
+    for (uint64_t n = choice.Below(3); n > 0 && i > 0; --n) {
+      const int from = i - 1 - static_cast<int>(choice.Below(std::min(i, window)));
+      const bool is_known = !readers[from].empty() && readers[from].back() == i;
+      if (g.graph.group(from).placement == placement && !is_known) readers[from].push_back(i);
+    }
+  }
+  for (int i = 0; i < groups; ++i) {
+    g.Edge(absl::StrFormat("r%d", i), i, readers[i],
+           {.floats = 1024 * (1 + static_cast<int64_t>(choice.Below(8)))});
+  }
+  return g.graph;
+}
+
+TEST(PlanMemoryTest, RandomProgramsAreOrderedAndDeterministic) {
+  int64_t shared = 0, apart = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto slots = AssignSlots(RandomProgram(seed, 5 + seed % 40, 6));
+    ASSERT_TRUE(slots.ok()) << slots.status();
+    const auto graph = PlanMemory(*slots, BuiltinOps());
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus()) << seed;
+    EXPECT_EQ(graph->ToString(), PlanMemory(*slots, BuiltinOps())->ToString());
+    shared += ArenaBytes(*graph);
+    for (const Register& reg : graph->registers()) {
+      if (reg.offset >= 0) apart += reg.slots * reg.slot_bytes;
+    }
+  }
+  EXPECT_LT(shared, apart / 2);
+}
+
+// ---- out of memory -----------------------------------------------------------------------------
+
+TEST(CheckMemoryTest, NamesTheDeviceTheValuesAndTheLargest) {
+  GroupGraph g;
+  const GroupId w = g.Group("w", {.placement = Cpu(0, 2), .kind = GroupKind::kVariable});
+  const GroupId a = g.Group("fc1", {.placement = Cpu(0, 2)});
+  const GroupId b = g.Group("fc2", {.placement = Cpu(1, 1)});
+  g.Edge("w", w, {a}, {.floats = 500, .variable = "fc1.weight"});
+  g.Edge("h", a, {}, {.floats = 1000});
+  g.Edge("y", b, {}, {.floats = 3000, .slots = 2});
+  g.graph.job = "train";
+  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  // 4,032 bytes of h, twice 12,032 of y, and 2,000 of the variable.
+  EXPECT_EQ(CheckMemory(*graph, 30096), absl::OkStatus());
+  const absl::Status status = CheckMemory(*graph, 30095);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "job 'train' needs 30096 bytes (29.4 KiB) on node 0 cpu:1, which has 30095 bytes (29.4 "
+            "KiB): 28096 bytes (27.4 KiB) for registers, 0 bytes for scratch, 2000 bytes for "
+            "variables; the largest:\n"
+            "  register 'y' f32[3000] B: 24064 bytes (23.5 KiB) in 2 slots, of 'fc2' (work 'fc2', "
+            "train.cc:3)\n"
+            "  register 'h' f32[1000] B: 4032 bytes, of 'fc1' (work 'fc1', train.cc:2)\n"
+            "  variable 'fc1.weight' f32[500] B: 2000 bytes, of 'w' (train.cc:1)\n"
+            "use a smaller batch, more micro-batches, or more devices over which the largest are "
+            "split");
+}
+
+}  // namespace
+}  // namespace braid::compiler

@@ -1,0 +1,510 @@
+// Plans broken on purpose are refused with a message that says what would mend them; and what the
+// abstract step and the order of edges say is what real actors do.
+#include "compiler/verify.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "compiler/physical/assign_slots.h"
+#include "compiler/physical/bucket_collectives.h"
+#include "compiler/physical/chains.h"
+#include "compiler/physical/plan_memory.h"
+#include "compiler/physical/simulate_step.h"
+#include "compiler/physical/step_order.h"
+#include "graph/op_registry.h"
+#include "gtest/gtest.h"
+#include "runtime/base/seeded_choice.h"
+#include "tests/actor/actor_cluster.h"
+#include "tests/compiler/group_graph.h"
+#include "tests/compiler/physical_jobs.h"
+
+namespace braid::compiler {
+namespace {
+
+// ---- broken on purpose -------------------------------------------------------------------------
+
+// Two stages, four micro-batches; the loss is averaged over all of them before the way back begins.
+GroupGraph Pipeline(int stash_slots) {
+  GroupGraph g;
+  const Placement first = Cpu(0, 1), second = Cpu(1, 1);
+  const GroupId fwd0 = g.Group("fwd0", {.rate = 4, .placement = first});
+  const GroupId send =
+      g.Group("send", {.rate = 4, .placement = second, .kind = GroupKind::kExchange});
+  const GroupId fwd1 = g.Group("fwd1", {.rate = 4, .placement = second});
+  const GroupId mean = g.Group("mean", {.placement = second});
+  const GroupId bwd1 = g.Group("bwd1", {.rate = 4, .placement = second});
+  const GroupId back =
+      g.Group("back", {.rate = 4, .placement = first, .kind = GroupKind::kExchange});
+  const GroupId bwd0 = g.Group("bwd0", {.rate = 4, .placement = first});
+  g.Edge("stash", fwd0, {bwd0}, {.slots = stash_slots});
+  g.Edge("out0", fwd0, {send}, {.slots = 2});
+  g.Edge("in1", send, {fwd1}, {.slots = 2});
+  g.Edge("stash1", fwd1, {bwd1}, {.slots = 4});
+  g.Edge("sum", fwd1, {mean}, {.period = 4});
+  g.Edge("mean", mean, {bwd1}, {.use_period = 4});
+  g.Edge("grad1", bwd1, {back}, {.slots = 2});
+  g.Edge("grad0", back, {bwd0}, {.slots = 2});
+  g.graph.job = "train";
+  return g;
+}
+
+// Offsets one after the other, as if nothing were shared.
+void PlaceApart(PhysicalGraph& graph) {
+  graph.LayOutParts();
+  int64_t end = 0;
+  for (const Register& known : graph.registers()) {
+    Register& reg = graph.reg(known.id);
+    if (reg.is_control() || !reg.parts[0].variable.empty()) continue;
+    reg.offset = end;
+    end += reg.slots * reg.slot_bytes;
+  }
+}
+
+TEST(VerifyTest, OneSlotTooFewInAPipeline) {
+  GroupGraph good = Pipeline(4);
+  PlaceApart(good.graph);
+  EXPECT_EQ(Verify(good.graph, BuiltinOps()), absl::OkStatus());
+
+  GroupGraph bad = Pipeline(3);
+  PlaceApart(bad.graph);
+  const absl::Status status = Verify(bad.graph, BuiltinOps());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message(),
+            "job 'train' would stop within a step; these wait for each other:\n"
+            "  'fwd0' (work 'fwd0', train.cc:1) waits until 'bwd0' (work 'bwd0', train.cc:7) gives "
+            "back a slot of register 'stash', which has 3\n"
+            "  'bwd0' (work 'bwd0', train.cc:7) waits for register 'grad0' of 'back' (train.cc:6)\n"
+            "  'back' (train.cc:6) waits for register 'grad1' of 'bwd1' (work 'bwd1', train.cc:5)\n"
+            "  'bwd1' (work 'bwd1', train.cc:5) waits for register 'mean' of 'mean' (work 'mean', "
+            "train.cc:4)\n"
+            "  'mean' (work 'mean', train.cc:4) waits for register 'sum' of 'fwd1' (work 'fwd1', "
+            "train.cc:3)\n"
+            "  'fwd1' (work 'fwd1', train.cc:3) waits for register 'in1' of 'send' (train.cc:2)\n"
+            "  'send' (train.cc:2) waits for register 'out0' of 'fwd0' (work 'fwd0', train.cc:1)\n"
+            "4 slots for register 'stash' would free it");
+}
+
+TEST(VerifyTest, ACycleThatNoSlotFrees) {
+  GroupGraph g;
+  const GroupId a = g.Group("a"), b = g.Group("b");
+  g.Edge("x", a, {b});
+  g.Edge("y", b, {a});
+  g.graph.job = "train";
+  PlaceApart(g.graph);
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()).message(),
+            "job 'train' would stop within a step; these wait for each other:\n"
+            "  'a' (work 'a', train.cc:1) waits for register 'y' of 'b' (work 'b', train.cc:2)\n"
+            "  'b' (work 'b', train.cc:2) waits for register 'x' of 'a' (work 'a', train.cc:1)\n"
+            "no number of slots would free it; an edge of the cycle must go or have an initial "
+            "token");
+}
+
+TEST(VerifyTest, SharedBytesWithoutAnEdge) {
+  GroupGraph g;
+  const GroupId a = g.Group("a"), b = g.Group("b"), c = g.Group("c"), d = g.Group("d");
+  const GroupRegisterId x = g.Edge("x", a, {b});
+  g.Edge("y", b, {c});
+  const GroupRegisterId z = g.Edge("z", c, {d});
+  PlaceApart(g.graph);
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+
+  // x is read before z is written: by way of y. But the next step's x does not wait for z.
+  g.graph.reg(z).offset = g.graph.reg(x).offset;
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()).message(),
+            "registers 'z' and 'x' share bytes 0 to 4096 on node 0 cpu:0, but 'a' (work 'a', "
+            "train.cc:1) may write 'x' while 'd' (work 'd', train.cc:4) still uses 'z' of the step "
+            "before; a control edge from 'd' to 'a' with one initial token would order them");
+  g.graph.AddControlEdge(d, a, 1);
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+}
+
+TEST(VerifyTest, SharedBytesInOneStep) {
+  GroupGraph g;
+  const GroupId a = g.Group("a"), b = g.Group("b"), c = g.Group("c"), d = g.Group("d");
+  const GroupRegisterId x = g.Edge("x", a, {b});
+  const GroupRegisterId y = g.Edge("y", c, {d}, {.floats = 16});
+  PlaceApart(g.graph);
+  g.graph.reg(y).offset = g.graph.reg(x).offset + 128;
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()).message(),
+            "registers 'x' and 'y' share bytes 128 to 192 on node 0 cpu:0, but 'c' (work 'c', "
+            "train.cc:3) may write 'y' while 'b' (work 'b', train.cc:2) still uses 'x'; a control "
+            "edge from 'b' to 'c' with no initial token would order them");
+  g.graph.AddControlEdge(b, c, 0);
+  EXPECT_FALSE(Verify(g.graph, BuiltinOps()).ok());
+  g.graph.AddControlEdge(d, a, 1);
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+}
+
+TEST(VerifyTest, RegistersOnDifferentDevicesMayHaveTheSameBytes) {
+  GroupGraph g;
+  const GroupId a = g.Group("a", {.placement = Cpu(0, 2)}),
+                b = g.Group("b", {.placement = Cpu(2, 2)});
+  g.Edge("x", a, {});
+  const GroupRegisterId y = g.Edge("y", b, {});
+  PlaceApart(g.graph);
+  g.graph.reg(y).offset = 0;
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+  const GroupId c = g.Group("c", {.placement = Cpu(1, 2)});
+  const GroupRegisterId z = g.Edge("z", c, {});
+  g.graph.LayOutParts();
+  g.graph.reg(z).offset = 0;
+  EXPECT_FALSE(Verify(g.graph, BuiltinOps()).ok());
+}
+
+// A variable, its forward, another reader and its update.
+struct Training {
+  GroupGraph g;
+  GroupId monitor = kNone, update = kNone;
+};
+Training MakeTraining() {
+  Training t;
+  GroupGraph& g = t.g;
+  const GroupId w = g.Group("w", {.kind = GroupKind::kVariable});
+  const GroupId forward = g.Group("forward");
+  t.monitor = g.Group("monitor");
+  t.update = g.Group("w.update");
+  KernelCall& kernel = g.graph.group(t.update).kernels[0];
+  kernel.op = "assign";
+  g.Edge("w", w, {forward, t.monitor, t.update}, {.variable = "w"});
+  g.Edge("grad", forward, {t.update});
+  PlaceApart(g.graph);
+  return t;
+}
+
+TEST(VerifyTest, AnOptimizerThatDoesNotWaitForAReader) {
+  Training t = MakeTraining();
+  EXPECT_EQ(Verify(t.g.graph, BuiltinOps()).message(),
+            "'w.update' (assign 'w.update', train.cc:4) may overwrite variable 'w' while 'monitor' "
+            "(work 'monitor', train.cc:3) still reads this step's value; a control edge from "
+            "'monitor' to 'w.update' with no initial token would make it wait");
+  t.g.graph.AddControlEdge(t.monitor, t.update, 0);
+  EXPECT_EQ(Verify(t.g.graph, BuiltinOps()), absl::OkStatus());
+}
+
+TEST(VerifyTest, AVariableInTwoSlots) {
+  Training t = MakeTraining();
+  t.g.graph.AddControlEdge(t.monitor, t.update, 0);
+  t.g.graph.reg(0).slots = 2;
+  EXPECT_EQ(
+      Verify(t.g.graph, BuiltinOps()).message(),
+      "'w.update' (assign 'w.update', train.cc:4) overwrites variable 'w' 1 times a step, and "
+      "its register has 2 slots and 0 initial tokens; it must be once, 1 and 0");
+}
+
+// Rank 0's value goes to two devices; the gradient that its update gets comes from one of them.
+TEST(VerifyTest, AReaderElsewhereOfWhichTheUpdateDoesNotHear) {
+  GroupGraph g;
+  const Placement here = Cpu(0, 2), there = Cpu(2, 2);
+  const TensorLayout whole = Floats(1024);
+  TensorLayout split = whole;
+  split.sbp = NdSbp(std::vector<Sbp>{sbp::S(0)});
+  const GroupId w = g.Group("w", {.placement = here, .kind = GroupKind::kVariable});
+  const GroupId send = g.Group("send", {.placement = there, .kind = GroupKind::kExchange});
+  const GroupId remote = g.Group("remote", {.placement = there});
+  const GroupId back = g.Group("back", {.placement = here, .kind = GroupKind::kExchange});
+  const GroupId update = g.Group("w.update", {.placement = here});
+  g.graph.group(update).kernels[0].op = "assign";
+  g.Edge("w", w, {send, update}, {.variable = "w"});
+  g.Edge("sent", send, {remote});
+  g.Edge("grad", remote, {back});
+  g.Edge("grad.back", back, {update});
+  g.graph.group(send).source = split;
+  g.graph.group(back).source = g.graph.group(back).destination = split;
+  PlaceApart(g.graph);
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()).message(),
+            "'w.update' (assign 'w.update', train.cc:5) may overwrite variable 'w' while 'send' "
+            "(train.cc:2) still reads this step's value; a control edge from 'send' to 'w.update' "
+            "with no initial token would make it wait");
+  const auto planned = PlanMemory(g.graph, BuiltinOps());
+  ASSERT_TRUE(planned.ok());
+  EXPECT_EQ(Verify(*planned, BuiltinOps()), absl::OkStatus());
+
+  // If the gradient is gathered from both, both have read.
+  g.graph.group(back).destination = whole;
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+  // Or if each value goes to one device, and its gradient comes from there.
+  g.graph.group(send).destination = g.graph.group(back).destination = split;
+  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+}
+
+// ---- invariants --------------------------------------------------------------------------------
+
+TEST(VerifyTest, Invariants) {
+  const auto broken = [](auto&& change) {
+    GroupGraph g;
+    const GroupId a = g.Group("a", {.rate = 4}), b = g.Group("b", {.rate = 4});
+    g.Edge("x", a, {b});
+    g.graph.LayOutParts();
+    EXPECT_EQ(VerifyInvariants(g.graph), absl::OkStatus());
+    change(g.graph);
+    return std::string(VerifyInvariants(g.graph).message());
+  };
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.group(1).rate = 2; }),
+            "'b' (work 'b', train.cc:2): uses up 2/1 slots of register 'x' a step, 'a' fills 4/1");
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.reg(0).period = 3; }),
+            "register 'x': period 3 does not divide the 4 acts a step of 'a'");
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.reg(0).producer = 7; }),
+            "register 'x': no group produces it");
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.reg(0).slots = 0; }),
+            "register 'x': 0 slots, period 1, 0 initial tokens");
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.reg(0).initial_tokens = 2; }),
+            "register 'x': 1 slots, period 1, 2 initial tokens");
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.group(1).kernels[0].inputs[0].part = 1; }),
+            "'b' (work 'b', train.cc:2): kernel 'b' names an operand that does not exist");
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.group(1).kernels[0].input_layouts[0] = Floats(8); }),
+            "'b' (work 'b', train.cc:2): kernel 'b' takes f32[8] B where there is f32[1024] B");
+  EXPECT_EQ(broken([](PhysicalGraph& g) {
+              g.group(1).inputs.push_back({0, 1});
+            }),
+            "'b' (work 'b', train.cc:2): reads register 'x' through two inputs");
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.reg(0).slot_bytes = 64; }),
+            "register 'x': parts end at byte 4096 of a slot of 64");
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.reg(0).placement = Cpu(1, 1); }),
+            "register 'x': is on cpu[1]{0.1}, its producer 'a' on cpu[1]{0.0}");
+}
+
+// ---- real jobs ----------------------------------------------------------------------------------
+
+// Every pass, on jobs of every kind: nothing is refused, and memory is shared.
+TEST(VerifyTest, PlansOfRealJobsHold) {
+  const Placement four = CpuDevices(2, 2);
+  const std::string first = " on=cpu[2]{0.0 0.1}", second = " on=cpu[2]{1.0 1.1}";
+  for (const int micro_batches : {1, 4}) {
+    for (const MlpText& mlp :
+         {MlpText{}, MlpText{.fc1_hint = "S(1)", .fc2_hint = "S(0)"}, MlpText{.fc1_hint = "S(0)"},
+          MlpText{.stage1 = first, .stage2 = second},
+          MlpText{.fc1_hint = "S(1)", .stage1 = first, .stage2 = second}}) {
+      for (const Placement& devices : {CpuDevices(1, 1), CpuDevices(1, 3), four}) {
+        if (!mlp.stage1.empty() && devices != four) continue;
+        MlpText text = mlp;
+        text.micro_batches = micro_batches;
+        auto graph = LowerMlp(text, devices);
+        ASSERT_TRUE(graph.ok()) << graph.status();
+        ASSERT_EQ(VerifyInvariants(*graph), absl::OkStatus());
+        for (const bool is_chained : {false, true}) {
+          auto planned = graph;
+          if (is_chained) {
+            planned = BucketCollectives(*planned);
+            ASSERT_TRUE(planned.ok()) << planned.status();
+            planned = FormChains(*planned);
+            ASSERT_TRUE(planned.ok()) << planned.status();
+          }
+          planned = AssignSlots(*planned);
+          ASSERT_TRUE(planned.ok()) << planned.status();
+          planned = PlanMemory(*planned, JobRegistry());
+          ASSERT_TRUE(planned.ok()) << planned.status();
+          EXPECT_EQ(Verify(*planned, JobRegistry()), absl::OkStatus()) << planned->ToString();
+        }
+      }
+    }
+  }
+}
+
+// ---- against real actors -----------------------------------------------------------------------
+
+// Groups of rates 1 and m; registers of one or m pieces a step, with random slots, tokens, readers.
+PhysicalGraph RandomGraph(uint64_t seed, bool is_forward_only) {
+  SeededChoice choice(seed);
+  GroupGraph g;
+  const int m = 2 + static_cast<int>(choice.Below(3));
+  const int groups = 3 + static_cast<int>(choice.Below(8));
+  for (int i = 0; i < groups; ++i) {
+    g.Group(absl::StrFormat("g%d", i), {.rate = choice.Below(2) == 0 ? 1 : m});
+  }
+  const int registers = groups + static_cast<int>(choice.Below(groups));
+  for (int i = 0; i < registers; ++i) {
+    const auto producer = static_cast<GroupId>(choice.Below(groups));
+    const int rate = g.graph.group(producer).rate;
+    std::set<GroupId> readers;
+    for (uint64_t n = choice.Below(3); n > 0; --n) {
+      readers.insert(static_cast<GroupId>(choice.Below(groups)));
+    }
+    bool is_one_rate = rate > 1;
+    bool goes_back = false;
+    std::vector<GroupId> same_rate;
+    for (GroupId reader : readers) {
+      if (is_forward_only && reader <= producer) continue;
+      if (!same_rate.empty() && g.graph.group(reader).rate != g.graph.group(same_rate[0]).rate) {
+        continue;
+      }
+      same_rate.push_back(reader);
+      if (g.graph.group(reader).rate != rate) is_one_rate = false;
+      if (reader <= producer) goes_back = true;
+    }
+    // As many pieces a step as both ends can have.
+    const int pieces = is_one_rate && choice.Below(4) != 0 ? rate : 1;
+    const int use_period = same_rate.empty() ? 1 : g.graph.group(same_rate[0]).rate / pieces;
+    const int slots = 1 + static_cast<int>(choice.Below(pieces + 1));
+    const bool has_tokens = goes_back ? choice.Below(6) != 0 : choice.Below(8) == 0;
+    g.Edge(absl::StrFormat("r%d", i), producer, same_rate,
+           {.slots = slots,
+            .period = rate / pieces,
+            .use_period = use_period,
+            .tokens = has_tokens ? 1 + static_cast<int>(choice.Below(slots)) : 0});
+  }
+  g.graph.LayOutParts();
+  return g.graph;
+}
+
+// Runs the graph with one actor a group, all acts ending where they start. The groups in the order
+// of their acts, and whether every step came to its end.
+std::pair<std::vector<int>, bool> RunActors(const PhysicalGraph& graph, uint64_t seed, int steps) {
+  auto environment = MakeSimulatedEnvironment(seed);
+  ActorCluster cluster(environment.get(), seed);
+  for (const TaskGroup& group : graph.groups()) {
+    cluster.AddActor(group.name, {.thread = static_cast<uint16_t>(group.id % 3),
+                                  .acts_per_step = static_cast<uint32_t>(group.rate)});
+  }
+  std::map<GroupRegisterId, std::vector<int>> consumers;
+  std::map<GroupRegisterId, int> use_period;
+  for (const TaskGroup& group : graph.groups()) {
+    for (const GroupInput& input : group.inputs) {
+      consumers[input.reg].push_back(group.id);
+      use_period[input.reg] = input.period;  // alike for all readers here
+    }
+  }
+  for (const Register& reg : graph.registers()) {
+    cluster.AddRegister(reg.producer, consumers[reg.id],
+                        {.slots = static_cast<uint32_t>(reg.slots),
+                         .fill_period = static_cast<uint32_t>(reg.period),
+                         .use_period = static_cast<uint32_t>(std::max(1, use_period[reg.id])),
+                         .tokens = static_cast<uint32_t>(reg.initial_tokens)});
+  }
+  EXPECT_EQ(cluster.Start(), absl::OkStatus());
+  const bool done = cluster.RunAndAwait(steps).ok();
+  cluster.Close();
+  EXPECT_EQ(cluster.conflicts(), 0) << "seed " << seed;
+  return {cluster.order(), done};
+}
+
+TEST(VerifyTest, TheAbstractStepSaysWhatActorsDo) {
+  int runs = 0, stops = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    const PhysicalGraph graph = RandomGraph(seed, false);
+    ASSERT_EQ(VerifyInvariants(graph), absl::OkStatus()) << seed;
+    StepSimulation simulation(graph);
+    const bool expected = simulation.Run();
+    (expected ? runs : stops) += 1;
+    ASSERT_EQ(RunActors(graph, seed, 3).second, expected) << seed << "\n" << graph.ToString();
+    if (expected) continue;
+    // The cycle is one: each waits for the next.
+    const auto cycle = simulation.FindCycle();
+    for (size_t i = 0; i < cycle.size(); ++i) {
+      ASSERT_EQ(cycle[i].on, cycle[(i + 1) % cycle.size()].group);
+    }
+    // With the slots that assign_slots finds it runs, or no slots help.
+    const auto assigned = AssignSlots(graph);
+    if (assigned.ok()) {
+      ASSERT_TRUE(RunActors(*assigned, seed, 3).second) << seed;
+    }
+  }
+  EXPECT_GT(runs, 200);
+  EXPECT_GT(stops, 200);
+}
+
+// What StepOrder claims holds under every order of the actors.
+TEST(VerifyTest, TheOrderOfEdgesIsKept) {
+  int claims = 0, denials = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const auto assigned = AssignSlots(RandomGraph(seed, seed % 2 == 0));
+    if (!assigned.ok()) continue;
+    const PhysicalGraph& graph = *assigned;
+    const auto order = StepOrder::Make(graph);
+    ASSERT_TRUE(order.ok()) << order.status();
+    std::vector<StepOrder::Constraint> constraints;
+    for (const TaskGroup& a : graph.groups()) {
+      for (const TaskGroup& b : graph.groups()) {
+        constraints.push_back({a.id, b.id, false});
+        constraints.push_back({a.id, b.id, true});
+      }
+    }
+    const std::vector<bool> holds = order->Holds(constraints);
+    constexpr int kSteps = 3;
+    for (uint64_t run = 0; run < 6; ++run) {
+      const auto [acts, done] = RunActors(graph, seed * 100 + run, kSteps);
+      ASSERT_TRUE(done) << seed;
+      // Where each group's act of each number stands.
+      std::vector<std::vector<int>> at(graph.groups().size());
+      for (size_t i = 0; i < acts.size(); ++i) at[acts[i]].push_back(static_cast<int>(i));
+      for (size_t i = 0; i < constraints.size(); ++i) {
+        const auto& [reader, writer, next_step] = constraints[i];
+        (holds[i] ? claims : denials) += 1;
+        if (!holds[i]) continue;
+        const int reads = graph.group(reader).rate, writes = graph.group(writer).rate;
+        for (int step = 0; step + (next_step ? 1 : 0) < kSteps; ++step) {
+          const int last_read = at[reader][(step + 1) * reads - 1];
+          const int first_write = at[writer][(step + (next_step ? 1 : 0)) * writes];
+          ASSERT_LT(last_read, first_write)
+              << "seed " << seed << " g" << reader << " before g" << writer
+              << (next_step ? " of the next step" : "") << "\n"
+              << graph.ToString();
+        }
+      }
+    }
+  }
+  EXPECT_GT(claims, 10000);
+  EXPECT_GT(denials, 10000);
+}
+
+// Planned memory, replayed: whatever the order of the actors, a reader finds what was written for
+// it, and no act writes over what it reads.
+TEST(VerifyTest, SharedBytesHoldWhatTheirReadersExpect) {
+  int64_t shared = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const auto assigned = AssignSlots(RandomGraph(seed, seed % 4 != 0));
+    if (!assigned.ok()) continue;
+    const auto planned = PlanMemory(*assigned, BuiltinOps());
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    const PhysicalGraph& graph = *planned;
+    ASSERT_EQ(Verify(graph, BuiltinOps()), absl::OkStatus()) << seed << "\n" << graph.ToString();
+    int64_t bytes = 0, end = 0;
+    for (const Register& reg : graph.registers()) {
+      if (reg.is_control()) continue;
+      bytes += reg.slots * reg.slot_bytes;
+      end = std::max(end, reg.offset + reg.slots * reg.slot_bytes);
+    }
+    shared += bytes - end;
+    const auto [acts, done] = RunActors(graph, seed, 4);
+    ASSERT_TRUE(done) << seed;
+    using Held = std::pair<GroupRegisterId, int>;  // register and piece
+    std::map<int64_t, Held> memory;                // by slot: all have one size
+    const auto slot_of = [&](const Register& reg, int piece) {
+      return reg.offset + piece % reg.slots * reg.slot_bytes;
+    };
+    for (const Register& reg : graph.registers()) {
+      for (int t = 0; t < reg.initial_tokens && !reg.is_control(); ++t) {
+        memory[slot_of(reg, t)] = {reg.id, t};
+      }
+    }
+    std::vector<int> count(graph.groups().size(), 0);
+    for (int id : acts) {
+      const TaskGroup& group = graph.group(id);
+      const int act = count[id]++;
+      std::set<int64_t> read;
+      for (const GroupInput& input : group.inputs) {
+        const Register& reg = graph.reg(input.reg);
+        if (reg.is_control()) continue;
+        const int piece = act / input.period;
+        ASSERT_EQ(memory[slot_of(reg, piece)], Held(reg.id, piece))
+            << "seed " << seed << " g" << id << " act " << act << "\n"
+            << graph.ToString();
+        read.insert(slot_of(reg, piece));
+      }
+      for (GroupRegisterId output : group.outputs) {
+        const Register& reg = graph.reg(output);
+        if (reg.is_control()) continue;
+        const int piece = reg.initial_tokens + act / reg.period;
+        ASSERT_FALSE(read.contains(slot_of(reg, piece))) << "seed " << seed << " g" << id;
+        memory[slot_of(reg, piece)] = {reg.id, piece};
+      }
+    }
+  }
+  EXPECT_GT(shared, 200 * 4096);
+}
+
+}  // namespace
+}  // namespace braid::compiler

@@ -1,0 +1,29 @@
+// An operator's gradient against central differences of a graph that uses it once.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "graph/logical_graph.h"
+#include "graph/op_registry.h"
+#include "runtime/kernels/kernel.h"
+#include "tests/conformance/ops_case.h"
+
+namespace braid::conformance {
+
+struct GradientCheck {
+  std::string error;    // "" if every derivative agrees
+  int derivatives = 0;  // compared; 0 if the case has no floating input
+};
+
+// What a graph computes of a case's inputs.
+using BuildFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+// All floating types of the case must be f64.
+GradientCheck CheckGradient(const OpRegistry& ops, const KernelRegistry& kernels, const OpCase& c);
+// The same of whatever `build` makes of the case's inputs.
+GradientCheck CheckGradient(const OpRegistry& ops, const KernelRegistry& kernels, const OpCase& c,
+                            const BuildFunction& build);
+
+}  // namespace braid::conformance

@@ -1,0 +1,120 @@
+#include "graph/op_def.h"
+
+#include "graph/op_registry.h"
+#include "gtest/gtest.h"
+
+namespace braid {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+TensorType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
+
+Texts Legal(const OpDef& def, std::vector<TensorType> inputs, Attrs attrs = {}) {
+  auto outputs = def.InferTypes({.attrs = attrs, .inputs = inputs, .outputs = {}});
+  if (!outputs.ok()) return {outputs.status().ToString()};
+  Texts texts;
+  for (const SbpSignature& signature :
+       def.LegalSignatures({.attrs = attrs, .inputs = inputs, .outputs = *outputs}, /*parts=*/4)) {
+    texts.push_back(signature.ToString());
+  }
+  return texts;
+}
+
+TEST(OpDefTest, MatmulHasItsSixSignatures) {
+  OpDef def = OpDef("matmul").Rule("ik,kj->ij").Linear({0}).Linear({1});
+  EXPECT_EQ(Legal(def, {F32({4, 6}), F32({6, 8})}),
+            (Texts{"(B, B)->(B)", "(S(0), B)->(S(0))", "(S(1), S(0))->(P)", "(B, S(1))->(S(1))",
+                   "(P, B)->(P)", "(B, P)->(P)"}));
+}
+
+TEST(OpDefTest, AddPassesTwoPartials) {
+  OpDef def = OpDef("add").Rule("...,...->...").Linear({0, 1});
+  EXPECT_EQ(Legal(def, {F32({4}), F32({4})}),
+            (Texts{"(B, B)->(B)", "(S(0), S(0))->(S(0))", "(P, P)->(P)"}));
+}
+
+TEST(OpDefTest, IdentityPassesEveryPartial) {
+  OpDef def = OpDef("identity").Rule("...->...").Linear({0}).PassesPartialMaxMin();
+  EXPECT_EQ(Legal(def, {F32({4})}), (Texts{"(B)->(B)", "(S(0))->(S(0))", "(P)->(P)",
+                                           "(P(max))->(P(max))", "(P(min))->(P(min))"}));
+}
+
+TEST(OpDefTest, OwnSignaturesReplaceTheRules) {
+  auto signatures = [](const OpContext&, int64_t parts) -> std::vector<SbpSignature> {
+    EXPECT_EQ(parts, 4);
+    // A repeat of all-B, one out of the operand's rank, one twice.
+    return {{{sbp::B}, {sbp::B}},
+            {{sbp::S(1)}, {sbp::S(1)}},
+            {{sbp::S(0)}, {sbp::P}},
+            {{sbp::S(0)}, {sbp::P}}};
+  };
+  OpDef def = OpDef("op").Rule("...->...").Signatures(signatures);
+  EXPECT_EQ(Legal(def, {F32({4})}), (Texts{"(B)->(B)", "(S(0))->(P)"}));
+  OpDef split_only = OpDef("op").Rule("...->...").NoBroadcast();
+  EXPECT_EQ(Legal(split_only, {F32({4})}), Texts{"(S(0))->(S(0))"});
+  EXPECT_EQ(Legal(split_only, {F32({})}), Texts{});
+}
+
+TEST(OpDefTest, OptionalInputsMayBeAbsent) {
+  OpDef def = OpDef("op").Linear({0, 1}).Infer(
+      [](const OpContext& context) -> absl::StatusOr<std::vector<TensorType>> {
+        return std::vector<TensorType>{context.inputs[0]};
+      });
+  EXPECT_EQ(Legal(def, {F32({4})}), Texts{"(B)->(B)"});
+  EXPECT_EQ(Legal(def, {F32({4}), F32({4})}), (Texts{"(B, B)->(B)", "(P, P)->(P)"}));
+}
+
+TEST(OpDefTest, RuleGivesTheTypeOfInputZero) {
+  OpDef def = OpDef("gather").Rule("vd,n->nd");
+  std::vector<TensorType> inputs = {{DType::kBF16, {9, 2}}, {DType::kI64, {3}}};
+  auto types = def.InferTypes({.attrs = {}, .inputs = inputs, .outputs = {}});
+  ASSERT_TRUE(types.ok()) << types.status();
+  EXPECT_EQ(*types, (std::vector<TensorType>{{DType::kBF16, {3, 2}}}));
+  inputs[1].dtype = DType::kF32;
+  EXPECT_EQ(def.InferTypes({.attrs = {}, .inputs = inputs, .outputs = {}}).status().message(),
+            "the inputs are bf16[9, 2] and f32[3]; cast one to the other's element type");
+}
+
+TEST(OpDefTest, Flops) {
+  OpDef def = OpDef("relu").Rule("...->...");
+  std::vector<TensorType> types = {F32({4, 5})};
+  EXPECT_EQ(def.CountFlops({.attrs = {}, .inputs = types, .outputs = types}), 20);
+  def.Flops([](const OpContext& context) {
+    return 3.0 * static_cast<double>(context.outputs[0].shape.num_elements());
+  });
+  EXPECT_EQ(def.CountFlops({.attrs = {}, .inputs = types, .outputs = types}), 60);
+}
+
+TEST(OpDefTest, NominalOutputs) {
+  EXPECT_EQ(OpDef("op").Rule("n->n,n").NominalOutputs(), 2);
+  auto three = [](const OpContext& context) -> absl::StatusOr<std::vector<TensorType>> {
+    return std::vector<TensorType>(3, context.inputs[0]);
+  };
+  EXPECT_EQ(OpDef("op").Infer(three).Sample({.inputs = {F32({2})}}).NominalOutputs(), 3);
+  EXPECT_EQ(OpDef("op").Infer(three).External().NominalOutputs(), 1);
+}
+
+TEST(OpRegistryTest, RefusesIncompleteDefinitions) {
+  OpRegistry registry;
+  auto code = [&registry](OpDef def) { return registry.Register(std::move(def)).code(); };
+  OpSample sample = {.inputs = {F32({2})}};
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(code(OpDef("a").NoGradient().Sample(sample)), kInvalid);                // no rule
+  EXPECT_EQ(code(OpDef("a").Rule("n->m").NoGradient().Sample(sample)), kInvalid);   // a wrong one
+  EXPECT_EQ(code(OpDef("a").Rule("n->n").Sample(sample)), kInvalid);                // no gradient
+  EXPECT_EQ(code(OpDef("a").Rule("n->n").NoGradient()), kInvalid);                  // no sample
+  EXPECT_EQ(code(OpDef("a").Rule("nm->n").NoGradient().Sample(sample)), kInvalid);  // it misfits
+  EXPECT_EQ(code(OpDef("").Rule("n->n").NoGradient().Sample(sample)), kInvalid);
+  EXPECT_TRUE(registry.ops().empty());
+  EXPECT_EQ(code(OpDef("a").Rule("n->n").NoGradient().Sample(sample)), absl::StatusCode::kOk);
+  EXPECT_EQ(code(OpDef("b").Rule("n->n").NoGradient().External()), absl::StatusCode::kOk);
+  EXPECT_EQ(code(OpDef("a").Rule("n->n").NoGradient().Sample(sample)),
+            absl::StatusCode::kAlreadyExists);
+  ASSERT_NE(registry.Find("a"), nullptr);
+  EXPECT_EQ(registry.Find("a")->name(), "a");
+  EXPECT_EQ(registry.Find("c"), nullptr);
+}
+
+}  // namespace
+}  // namespace braid

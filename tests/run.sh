@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the tests: without arguments the tier that fits in 15
+# minutes on 2 cores; with --all also the long tests, the benchmarks' build, the format, the
+# installed package, and the suites under the address, undefined and thread sanitizers.
+# Tests on real data look for mnist/ and text/ in $BRAID_TEST_DATA, by default ../shared/data.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=../cmake/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../cmake/setup.sh"
+
+all=false
+case "${1-}" in
+  '') ;;
+  --all) all=true ;;
+  *) braid_fail "unknown argument '$1'; usage: tests/run.sh [--all]" ;;
+esac
+[[ $# -le 1 ]] || braid_fail "unknown argument '$2'; usage: tests/run.sh [--all]"
+
+if [[ -z ${BRAID_TEST_DATA-} && -d $braid_root/../shared/data ]]; then
+  BRAID_TEST_DATA=$(cd "$braid_root/../shared/data" && pwd)
+fi
+if [[ -n ${BRAID_TEST_DATA-} ]]; then
+  export BRAID_TEST_DATA
+  echo "real data: $BRAID_TEST_DATA"
+else
+  echo "real data: none; its tests SKIP. Set BRAID_TEST_DATA to a folder with mnist/ and text/"
+fi
+
+# run_tests PRESET OPTION...: two at a time, since a test program may use several threads.
+run_tests() {
+  local preset=$1
+  shift
+  ctest --test-dir "$braid_root/build/$preset" --no-tests=error --output-on-failure -j 2 "$@"
+}
+
+braid_install "${braid_packages[@]}"
+if ! $all; then
+  braid_configure release -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
+  braid_build release
+  run_tests release -LE long
+  exit
+fi
+
+# From what is quick to what is slow; the first failure ends it. One clang-format for everyone:
+# versions differ in detail.
+braid_install clang-format-14
+echo "==== format"
+"$braid_root/tests/check_format.sh" clang-format-14
+
+echo "==== release: all tests"
+braid_configure release -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=ON
+braid_build release
+run_tests release
+
+echo "==== installed package"
+"$braid_root/tests/install/run.sh" "$braid_root/build/release"
+
+for preset in asan tsan; do
+  echo "==== $preset"
+  braid_configure "$preset" -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
+  braid_build "$preset"
+  run_tests "$preset" -LE long
+done

@@ -1,0 +1,105 @@
+// The tables of inner loops: every instruction set that this machine has agrees with libm.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "runtime/kernels/cpu/simd/loops.h"
+
+namespace braid::simd {
+namespace {
+
+// Floats in order, so that a difference counts representable values between.
+int64_t Order(float x) {
+  int32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits < 0 ? int64_t{std::numeric_limits<int32_t>::min()} - bits : bits;
+}
+
+struct Function {
+  const char* name;
+  UnaryOp op;
+  double (*exact)(double);
+  double low, high;
+  bool logarithmic;
+  int64_t ulps;
+};
+
+const Function kFunctions[] = {
+    {"exp", UnaryOp::kExp, [](double x) { return std::exp(x); }, -104, 89.5, false, 2},
+    {"log", UnaryOp::kLog, [](double x) { return std::log(x); }, 1e-44, 3e38, true, 2},
+    {"log near 1", UnaryOp::kLog, [](double x) { return std::log(x); }, 0.5, 2, false, 2},
+    {"tanh", UnaryOp::kTanh, [](double x) { return std::tanh(x); }, -12, 12, false, 2},
+    {"tanh near 0", UnaryOp::kTanh, [](double x) { return std::tanh(x); }, 1e-40, 0.7, true, 2},
+    {"sigmoid", UnaryOp::kSigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -80, 90, false,
+     3},
+    {"gelu", UnaryOp::kGeluErf,
+     [](double x) { return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5))); }, 0, 12, false, 3},
+};
+
+TEST(SimdLoopsTest, ElementaryFunctionsAreAccurate) {
+  const LoopsList list = RunnableLoops();
+  constexpr int kPoints = 200003;
+  std::vector<float> x(kPoints), y(kPoints);
+  for (int t = 0; t < list.size; ++t) {
+    for (const Function& f : kFunctions) {
+      for (int i = 0; i < kPoints; ++i) {
+        const double u = (i + 0.5) / kPoints;
+        x[i] = static_cast<float>(f.logarithmic ? f.low * std::pow(f.high / f.low, u)
+                                                : f.low + (f.high - f.low) * u);
+      }
+      const UnaryFn loop = list.tables[t]->unary[static_cast<int>(f.op)][0];
+      loop(x.data(), y.data(), kPoints, 0);
+      int64_t worst = 0;
+      float where = 0;
+      for (int i = 0; i < kPoints; ++i) {
+        const int64_t ulps = std::llabs(Order(y[i]) - Order(static_cast<float>(f.exact(x[i]))));
+        if (ulps > worst) worst = ulps, where = x[i];
+      }
+      EXPECT_LE(worst, f.ulps) << list.tables[t]->name << " " << f.name << " at " << where;
+    }
+  }
+}
+
+// The sums depend on values only: neither on where they lie nor on the instruction set's width.
+TEST(SimdLoopsTest, SumsDoNotDependOnAlignment) {
+  const LoopsList list = RunnableLoops();
+  std::vector<float> values(20011);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i)) * 3;
+  for (size_t n : {size_t{0}, size_t{1}, size_t{31}, size_t{32}, size_t{1000}, size_t{20011}}) {
+    for (int t = 0; t < list.size; ++t) {
+      for (size_t shift = 0; shift < 8; ++shift) {
+        std::vector<float> moved(values.size() + shift);
+        std::copy(values.begin(), values.end(), moved.begin() + static_cast<int64_t>(shift));
+        EXPECT_EQ(list.tables[t]->f32.sum(moved.data() + shift, static_cast<int64_t>(n)),
+                  list.tables[0]->f32.sum(values.data(), static_cast<int64_t>(n)));
+      }
+    }
+  }
+}
+
+TEST(SimdLoopsTest, InstructionSetsAgree) {
+  const LoopsList list = RunnableLoops();
+  constexpr int64_t kN = 77;
+  std::vector<float> x(kN), w(kN), expected(kN), y(kN);
+  for (int64_t i = 0; i < kN; ++i) x[i] = std::cos(static_cast<float>(i)), w[i] = 0.1f * (i % 7);
+  const RowLoops<float>& base = list.tables[0]->f32;
+  for (int t = 1; t < list.size; ++t) {
+    const RowLoops<float>& rows = list.tables[t]->f32;
+    base.softmax(x.data(), expected.data(), kN, 0.7f);
+    rows.softmax(x.data(), y.data(), kN, 0.7f);
+    for (int64_t i = 0; i < kN; ++i) EXPECT_NEAR(y[i], expected[i], 1e-7);
+    float mean[2], rstd[2];
+    base.layer_norm(x.data(), w.data(), w.data(), expected.data(), kN, 1e-5f, mean, rstd);
+    rows.layer_norm(x.data(), w.data(), w.data(), y.data(), kN, 1e-5f, mean + 1, rstd + 1);
+    for (int64_t i = 0; i < kN; ++i) EXPECT_NEAR(y[i], expected[i], 1e-6);
+    EXPECT_NEAR(mean[0], mean[1], 1e-7);
+    EXPECT_NEAR(rstd[0], rstd[1], 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace braid::simd

@@ -1,0 +1,121 @@
+#include "tests/source_tree.h"
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+namespace braid::house {
+
+namespace fs = std::filesystem;
+
+std::vector<Include> Source::Includes() const {
+  static const std::regex kInclude(R"re(^\s*#\s*include\s*([<"])([^>"]+)[>"])re");
+  std::vector<Include> includes;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::smatch match;
+    // The code says that it is no comment; the line still has the name in quotes.
+    if (code[i].find('#') == std::string::npos) continue;
+    if (!std::regex_search(lines[i], match, kInclude)) continue;
+    includes.push_back({i, match[2], match[1] == "\""});
+  }
+  return includes;
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream stream(path);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+std::string StripComments(const std::string& text) {
+  std::string code;
+  enum class In { kCode, kLineComment, kBlockComment, kString, kCharacter, kRawString };
+  In in = In::kCode;
+  std::string raw_end;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    if (c == '\n') {
+      if (in == In::kLineComment) in = In::kCode;
+      code += c;
+      continue;
+    }
+    switch (in) {
+      case In::kCode:
+        if (c == '/' && next == '/') {
+          in = In::kLineComment;
+        } else if (c == '/' && next == '*') {
+          in = In::kBlockComment;
+          ++i;
+        } else if (c == '"' && i > 0 && text[i - 1] == 'R') {
+          in = In::kRawString;
+          const size_t open = text.find('(', i);
+          raw_end = ")" + text.substr(i + 1, open - i - 1) + "\"";
+          code += c;
+        } else if (c == '"') {
+          in = In::kString;
+          code += c;
+        } else if (c == '\'' && !(i > 0 && std::isalnum(static_cast<unsigned char>(text[i - 1])))) {
+          in = In::kCharacter;  // not the digit separator of 1'000
+          code += c;
+        } else {
+          code += c;
+        }
+        break;
+      case In::kLineComment:
+        break;
+      case In::kBlockComment:
+        if (c == '*' && next == '/') {
+          in = In::kCode;
+          ++i;
+        }
+        break;
+      case In::kString:
+      case In::kCharacter:
+        if (c == '\\') {
+          ++i;
+          if (next == '\n') code += '\n';
+        } else if (c == (in == In::kString ? '"' : '\'')) {
+          in = In::kCode;
+          code += c;
+        }
+        break;
+      case In::kRawString:
+        if (text.compare(i, raw_end.size(), raw_end) == 0) {
+          i += raw_end.size() - 1;
+          in = In::kCode;
+          code += '"';
+        }
+        break;
+    }
+  }
+  return code;
+}
+
+std::vector<Source> ReadSources(const fs::path& root, const std::vector<std::string>& folders) {
+  std::vector<Source> sources;
+  for (const std::string& folder : folders) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension();
+      if (extension != ".cc" && extension != ".h" && extension != ".cu") continue;
+      const std::string text = ReadFile(entry.path());
+      sources.push_back(
+          {fs::relative(entry.path(), root), Lines(text), Lines(StripComments(text))});
+    }
+  }
+  std::sort(sources.begin(), sources.end(),
+            [](const Source& a, const Source& b) { return a.path < b.path; });
+  return sources;
+}
+
+}  // namespace braid::house
