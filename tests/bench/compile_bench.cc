@@ -50,7 +50,7 @@ double Seconds() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int layers = argc > 1 ? std::atoi(argv[1]) : 1540;
+  const int layers = argc > 1 ? std::atoi(argv[1]) : 1670;
   const OpRegistry operators = BuiltinOps();
   for (const int nodes : {8, 128}) {
     constexpr int kDevices = 8;
