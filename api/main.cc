@@ -46,6 +46,11 @@ absl::StatusOr<SessionOptions> OptionsOfFlags() {
     ASSIGN_OR_RETURN(const int devices, ParseDevices(absl::GetFlag(FLAGS_devices)));
     options.devices = {devices};
   } else {
+    if (absl::GetFlag(FLAGS_devices) != "cpu:1") {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "--simulate_nodes=%s says every node's devices and --devices=%s others; give one of them",
+          nodes, absl::GetFlag(FLAGS_devices)));
+    }
     ASSIGN_OR_RETURN(options.devices, ParseSimulatedNodes(nodes));
   }
   options.threads_per_device = absl::GetFlag(FLAGS_threads_per_device);

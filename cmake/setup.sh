@@ -12,6 +12,8 @@ braid_packages=(
   libopenblas-openmp-dev zlib1g-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
+# What only running the tests needs: cases that others wrote.
+braid_test_packages=(libonnx-testdata)
 
 braid_fail() {
   echo "error: $*" >&2

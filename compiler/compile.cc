@@ -32,8 +32,8 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   graph = Prune(std::move(graph));
   // Where, and how often: placements first, since a layout needs its devices' number; micro-batches
   // next, since they cut the shapes that are then laid out.
-  ASSIGN_OR_RETURN(graph, InferPlacement(std::move(graph), options.all_devices, options.master,
-                                         options.fixed));
+  ASSIGN_OR_RETURN(
+      graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
   ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
   InferSbpOptions sbp_options;
   sbp_options.fixed = options.fixed;

@@ -1,5 +1,5 @@
-// LogicalGraph -> PhysicalGraph: the passes in order. This file is the compiler's table of contents;
-// each pass is a pure function in a file of its own.
+// LogicalGraph -> PhysicalGraph: the passes in order. This file is the compiler's table of
+// contents; each pass is a pure function in a file of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace braid::compiler {
 
 struct CompileOptions {
   std::string job;
-  Placement all_devices;            // where ops go that the user did not place
-  Placement master;                 // one device: feeds come from there, fetches go there
+  Placement all_devices;  // where ops go that the user did not place
+  Placement master;       // one device: feeds come from there, fetches go there
   int num_nodes = 1;
   VariableLayouts fixed;            // by jobs before this one
   int64_t device_memory_bytes = 0;  // 0: not checked

@@ -78,8 +78,7 @@ const std::vector<ExchangeTasks::Piece>& ExchangeTasks::PiecesOf(int destination
 bool ExchangeTasks::IsDirect(int destination_rank) {
   const std::vector<Piece>& pieces = PiecesOf(destination_rank);
   return pieces.size() == 1 && pieces[0].owner == destination_rank && !pieces[0].move.add &&
-         pieces[0].move.region ==
-             RegionOf(exchange_->destination, destination(), destination_rank);
+         pieces[0].move.region == RegionOf(exchange_->destination, destination(), destination_rank);
 }
 
 }  // namespace braid::compiler

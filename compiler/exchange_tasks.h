@@ -19,14 +19,14 @@ class ExchangeTasks {
 
   struct Transfer {
     int source_rank = 0;
-    int owner = 0;             // the destination rank at which it lands
+    int owner = 0;  // the destination rank at which it lands
     Region region;
     bool is_direct = false;    // it lands in the owner's output itself
     std::vector<int> readers;  // destination ranks whose copy tasks read the landing slot
   };
 
-  // What a destination rank is assembled from, in the order of the sum. `owner` is -1 for a box that
-  // is read from the source register on the same node, else the owner of the transfer.
+  // What a destination rank is assembled from, in the order of the sum. `owner` is -1 for a box
+  // that is read from the source register on the same node, else the owner of the transfer.
   struct Piece {
     Move move;
     int owner = -1;

@@ -21,7 +21,7 @@ ABSL_FLAG(int64_t, heads, 4, "Attention heads");
 ABSL_FLAG(int64_t, context, 128, "Characters that the model sees");
 ABSL_FLAG(std::string, dtype, "f32", "f32, f64, bf16 or f16");
 ABSL_FLAG(double, dropout, 0, "Share of values that are dropped in training");
-ABSL_FLAG(double, lr, 1e-3, "Peak learning rate of AdamW");
+ABSL_FLAG(double, lr, 2e-3, "Peak learning rate of AdamW");
 ABSL_FLAG(double, clip, 1.0, "Global norm that gradients are clipped to; 0: not");
 ABSL_FLAG(int64_t, report_every, 200, "Steps between evaluations on held-out text");
 ABSL_FLAG(int64_t, sample, 200, "Characters to write at the end");
@@ -82,8 +82,7 @@ absl::Status Program(braid::Session& session) {
   ASSIGN_OR_RETURN(examples::GptOptions options, OptionsOfFlags());
   ASSIGN_OR_RETURN(const auto held_out, braid::TextDataset::Open(options.held_out));
   options.vocabulary = held_out->vocabulary().size();
-  const int64_t batches = std::min<int64_t>(
-      20, std::max<int64_t>(1, held_out->num_samples() / options.evaluation_batch));
+  const int64_t batches = std::max<int64_t>(1, held_out->num_samples() / options.evaluation_batch);
 
   ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
     examples::TrainGpt(job, options);
@@ -101,6 +100,7 @@ absl::Status Program(braid::Session& session) {
   for (int64_t done = 0; left > 0;) {
     const int64_t steps = std::min(left, absl::GetFlag(FLAGS_report_every));
     ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
+    evaluate.SetStep(0);  // the same windows each time
     ASSIGN_OR_RETURN(const auto evaluated, evaluate.Run({.steps = batches}));
     done += steps;
     left -= steps;

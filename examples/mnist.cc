@@ -19,7 +19,7 @@ ABSL_FLAG(int64_t, batch, 100, "Digits per step, over all devices");
 ABSL_FLAG(int, micro_batches, 1, "Parts that a step is computed in");
 ABSL_FLAG(std::string, dtype, "f32", "f32, f64, bf16 or f16");
 ABSL_FLAG(double, dropout, 0, "Share of the hidden values that are dropped in training");
-ABSL_FLAG(double, lr, 1e-3, "Learning rate of Adam");
+ABSL_FLAG(double, lr, 1e-3, "Learning rate of Adam at the start; it falls to a hundredth");
 ABSL_FLAG(std::string, save, "", "Folder for a checkpoint at the end");
 ABSL_FLAG(std::string, load, "", "Folder of a checkpoint to start from");
 
@@ -27,6 +27,10 @@ namespace {
 
 constexpr int64_t kTrain = 9000;
 constexpr int64_t kTest = 1000;
+
+int64_t StepsPerEpoch(int64_t batch) {
+  return std::max<int64_t>(1, kTrain / std::max<int64_t>(1, batch));
+}
 
 absl::StatusOr<examples::MnistOptions> OptionsOfFlags() {
   examples::MnistOptions options;
@@ -36,6 +40,9 @@ absl::StatusOr<examples::MnistOptions> OptionsOfFlags() {
   options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
   options.dropout = absl::GetFlag(FLAGS_dropout);
   options.lr = absl::GetFlag(FLAGS_lr);
+  options.steps = absl::GetFlag(FLAGS_steps);
+  if (options.steps == 0)
+    options.steps = absl::GetFlag(FLAGS_epochs) * StepsPerEpoch(options.batch);
   const std::string data = absl::GetFlag(FLAGS_data);
   if (data.empty()) {
     options.train = braid::DrawnDigits({.count = kTrain});
@@ -58,9 +65,8 @@ absl::Status Program(braid::Session& session) {
   if (const std::string load = absl::GetFlag(FLAGS_load); !load.empty()) {
     RETURN_IF_ERROR(session.Load(load));
   }
-  const int64_t per_epoch = std::max<int64_t>(1, kTrain / options.batch);
-  int64_t left = absl::GetFlag(FLAGS_steps);
-  if (left == 0) left = absl::GetFlag(FLAGS_epochs) * per_epoch;
+  const int64_t per_epoch = StepsPerEpoch(options.batch);
+  int64_t left = options.steps;
   double accuracy = 0;
   for (int64_t epoch = 1; left > 0; ++epoch) {
     const int64_t steps = std::min(left, per_epoch);

@@ -50,7 +50,12 @@ void TrainMnist(Job& job, const MnistOptions& options) {
         options.train,
         {.batch = options.batch, .shuffle = true, .name = "train", .dtype = options.dtype});
     const Tensor loss = Mean(SoftmaxCrossEntropy(Mlp(job, image, options), label));
-    job.Minimize(loss, braid::Adam{.lr = options.lr}, {.micro_batches = options.micro_batches});
+    braid::LearningRate rate = options.lr;
+    if (options.steps > 0) {
+      rate = braid::WarmupCosine(
+          job.graph(), {.peak = options.lr, .floor = options.lr / 100, .steps = options.steps});
+    }
+    job.Minimize(loss, braid::Adam{.lr = rate}, {.micro_batches = options.micro_batches});
     job.Fetch("loss", loss);
   });
 }

@@ -14,7 +14,8 @@ struct MnistOptions {
   int micro_batches = 1;
   int64_t hidden = 512;  // width of the two hidden layers
   double dropout = 0;
-  double lr = 1e-3;  // of Adam
+  double lr = 1e-3;   // of Adam
+  int64_t steps = 0;  // over which the rate falls to a hundredth; 0: it stays
 };
 
 // Fetches "loss".

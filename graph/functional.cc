@@ -198,7 +198,8 @@ Tensor Flatten(Tensor x, int64_t first_axis, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<int64_t> first = Normalize(x, first_axis, x.shape().rank(), "flatten", where);
   if (!first) return Invalid({x});
-  std::vector<int64_t> dims(x.shape().begin(), x.shape().begin() + *first);
+  const Shape shape = x.shape();
+  std::vector<int64_t> dims(shape.begin(), shape.begin() + *first);
   int64_t rest = 1;
   for (int axis = static_cast<int>(*first); axis < x.shape().rank(); ++axis) {
     rest *= x.shape()[axis];

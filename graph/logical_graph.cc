@@ -11,7 +11,7 @@
 
 namespace braid {
 
-const TensorType& Tensor::type() const {
+TensorType Tensor::type() const {
   CHECK(valid()) << "the type of an invalid tensor";
   return graph_->type(id_);
 }

@@ -58,8 +58,10 @@ class Tensor {
   bool valid() const { return id_ != kNone; }
   LogicalGraph* graph() const { return graph_; }  // set also when invalid, unless default-made
   TensorId id() const { return id_; }
-  const TensorType& type() const;  // valid() only
-  const Shape& shape() const { return type().shape; }
+  // By value: the graph moves its own when an op is appended.
+  TensorType type() const;  // valid() only
+  Shape shape() const { return type().shape; }
+
   DType dtype() const { return type().dtype; }
   friend bool operator==(const Tensor&, const Tensor&) = default;
 
@@ -185,7 +187,6 @@ class LogicalGraph {
   static absl::StatusOr<LogicalGraph> Parse(std::string_view text, const OpRegistry* registry);
 
  private:
-
   const OpRegistry* registry_;
   std::vector<Op> ops_;
   std::vector<TensorInfo> tensors_;

@@ -49,8 +49,8 @@ struct OpSample {
   Attrs attrs = {};
   double low = -1, high = 1;
   int64_t int_high = 4;
-  // False where the gradient is not the derivative of the op by itself: stop_gradient, and the cross
-  // entropies (all of it goes to the logits, none through max and sum; as SoftmaxCrossEntropy
+  // False where the gradient is not the derivative of the op by itself: stop_gradient, and the
+  // cross entropies (all of it goes to the logits, none through max and sum; as SoftmaxCrossEntropy
   // composes the ops, it is right).
   bool check_gradient = true;
 };

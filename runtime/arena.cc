@@ -11,9 +11,8 @@
 namespace braid {
 namespace {
 
-// More than a machine has; only address space.
-constexpr uint64_t kReserved = uint64_t{1} << 40;
-
+// Also what an arena reserves, as address space only: no plan that fits needs more, and a limit on
+// address space (a sanitizer's, ulimit's) leaves room for many devices.
 uint64_t SystemMemory() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
@@ -21,26 +20,24 @@ uint64_t SystemMemory() {
 
 }  // namespace
 
-Arena::Arena() {
+Arena::Arena() : reserved_(SystemMemory()) {
   void* base =
-      mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   PCHECK(base != MAP_FAILED) << "reserving address space for a device's arena";
   base_ = static_cast<std::byte*>(base);
 }
 
-Arena::~Arena() { munmap(base_, kReserved); }
+Arena::~Arena() { munmap(base_, reserved_); }
 
 absl::Status Arena::Grow(uint64_t bytes) {
   if (bytes <= bytes_) return absl::OkStatus();
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   const uint64_t rounded = (bytes + page - 1) / page * page;
-  if (rounded > SystemMemory() || rounded > kReserved ||
-      mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {
+  if (rounded > reserved_ || mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "a device's arena needs %d bytes by plan and this machine has %d (%s); take a smaller "
         "batch, more micro-batches or more devices",
-        bytes, SystemMemory(),
-        rounded > SystemMemory() ? "more than its memory" : strerror(errno)));
+        bytes, reserved_, rounded > reserved_ ? "more than its memory" : strerror(errno)));
   }
   bytes_ = bytes;
   return absl::OkStatus();

@@ -25,6 +25,7 @@ class Arena {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  const uint64_t reserved_;
   std::byte* base_ = nullptr;
   uint64_t bytes_ = 0;
 };

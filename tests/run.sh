@@ -32,7 +32,7 @@ run_tests() {
   ctest --test-dir "$braid_root/build/$preset" --no-tests=error --output-on-failure -j 2 "$@"
 }
 
-braid_install "${braid_packages[@]}"
+braid_install "${braid_packages[@]}" "${braid_test_packages[@]}"
 if ! $all; then
   braid_configure release -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
   braid_build release
@@ -42,7 +42,7 @@ fi
 
 # From what is quick to what is slow; the first failure ends it. One clang-format for everyone:
 # versions differ in detail.
-braid_install clang-format-14
+braid_install clang-format-14 python3
 echo "==== format"
 "$braid_root/tests/check_format.sh" clang-format-14
 

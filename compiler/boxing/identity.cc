@@ -17,7 +17,8 @@ bool SameAddends(const BoxingEdge& edge) {
     }
     return true;
   }
-  // Other hierarchies of the same devices: one addend a rank on both sides, or not this rule's case.
+  // Other hierarchies of the same devices: one addend a rank on both sides, or not this rule's
+  // case.
   auto all_equal = [](const NdSbp& sbp, const Placement& placement) -> std::optional<Sbp> {
     std::optional<Sbp> common;
     for (int dim = 0; dim < sbp.rank(); ++dim) {

@@ -158,7 +158,7 @@ absl::StatusOr<NdSignature> SignatureChooser::Choose(const ChoiceRequest& reques
   const OpClass& op_class = classes_[class_id];
   ASSIGN_OR_RETURN(Candidates candidates, Filter(request, op_class));
   KeepCheapest(request, op_class, candidates);
-  NdSignature picked = Pick(request, op_class, candidates);
+  ASSIGN_OR_RETURN(NdSignature picked, Pick(request, op_class, candidates));
   choices_.insert_or_assign(std::move(key), picked);
   return picked;
 }
@@ -255,8 +255,9 @@ void SignatureChooser::KeepCheapest(const ChoiceRequest& request, const OpClass&
   }
 }
 
-NdSignature SignatureChooser::Pick(const ChoiceRequest& request, const OpClass& op_class,
-                                   const Candidates& candidates) {
+absl::StatusOr<NdSignature> SignatureChooser::Pick(const ChoiceRequest& request,
+                                                   const OpClass& op_class,
+                                                   const Candidates& candidates) {
   const size_t rank = candidates.size();
   const std::vector<SbpSignature>& signatures = op_class.signatures;
   std::vector<size_t> at(rank, 0);
@@ -293,7 +294,18 @@ NdSignature SignatureChooser::Pick(const ChoiceRequest& request, const OpClass& 
       if (!more) at[d] = 0;
     }
   }
-  CHECK(!estimated.empty()) << request.op->name;
+  if (estimated.empty()) {
+    // All-B is sound, so a hint forbids it.
+    std::vector<std::string> hints;
+    for (const auto& output : request.outputs) {
+      hints.push_back(output.hint.has_value() ? output.hint->ToString() : "none");
+    }
+    return HintError(*request.op,
+                     absl::StrCat("the hint ", absl::StrJoin(hints, ", "),
+                                  " (maxima and minima are only passed on, and kinds of partial "
+                                  "values do not mix)"),
+                     request.placement);
+  }
   if (explanations_ == nullptr) {
     std::erase_if(estimated,
                   [least](const auto& entry) { return entry.first > kPricedFactor * least; });

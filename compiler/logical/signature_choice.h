@@ -84,8 +84,8 @@ class SignatureChooser {
   int ClassOf(const Op& op, int placement);
   absl::StatusOr<Candidates> Filter(const ChoiceRequest& request, const OpClass& op_class);
   void KeepCheapest(const ChoiceRequest& request, const OpClass& op_class, Candidates& candidates);
-  NdSignature Pick(const ChoiceRequest& request, const OpClass& op_class,
-                   const Candidates& candidates);
+  absl::StatusOr<NdSignature> Pick(const ChoiceRequest& request, const OpClass& op_class,
+                                   const Candidates& candidates);
   double InputSeconds(const ChoiceRequest& request, const InputState& input, const NdSbp& to,
                       Price price);
   double Seconds(const ChoiceRequest& request, const OpClass& op_class,

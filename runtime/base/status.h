@@ -7,15 +7,15 @@
 #include "absl/status/statusor.h"
 
 // Returns from the enclosing function if `expr` is an error.
-#define RETURN_IF_ERROR(expr)                               \
-  do {                                                      \
+#define RETURN_IF_ERROR(expr)                                                           \
+  do {                                                                                  \
     if (absl::Status braid_status_ = (expr); !braid_status_.ok()) return braid_status_; \
   } while (false)
 
 #define BRAID_CONCAT_INNER_(a, b) a##b
 #define BRAID_CONCAT_(a, b) BRAID_CONCAT_INNER_(a, b)
-#define BRAID_ASSIGN_OR_RETURN_(result, lhs, expr) \
-  auto result = (expr);                            \
+#define BRAID_ASSIGN_OR_RETURN_(result, lhs, expr)     \
+  auto result = (expr);                                \
   if (!result.ok()) return std::move(result).status(); \
   lhs = *std::move(result)
 

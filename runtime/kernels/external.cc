@@ -61,9 +61,8 @@ class InputKernel final : public Kernel {
   absl::Status Run(const KernelRun& run) override {
     const Array* fed = host_->Fed(name_);
     if (fed == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("input '%s' was not fed; give it in Run({.feeds = {{\"%s\", array}}})",
-                          name_, name_));
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "input '%s' was not fed; give it in Run({.feeds = {{\"%s\", array}}})", name_, name_));
     }
     Region box = output_.region;
     if (output_.time_axis >= 0) {
@@ -107,7 +106,9 @@ class FetchKernel final : public Kernel {
 class ReadCheckpointKernel final : public Kernel {
  public:
   ReadCheckpointKernel(const KernelSpec& spec, std::unique_ptr<CheckpointReader> reader)
-      : tensor_(spec.attrs.String("tensor")), output_(spec.outputs[0]), reader_(std::move(reader)) {}
+      : tensor_(spec.attrs.String("tensor")),
+        output_(spec.outputs[0]),
+        reader_(std::move(reader)) {}
 
   absl::Status Run(const KernelRun& run) override {
     return reader_->ReadBox(tensor_, {output_.region.offset, output_.region.size.dims()},

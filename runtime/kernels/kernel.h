@@ -22,11 +22,11 @@ namespace braid {
 // One operand of a kernel. Memory is dense and row-major in `region.size`.
 struct OperandSpec {
   DType dtype = DType::kF32;
-  Shape logical;         // of the whole tensor, whole batch
-  Region region;         // what this device holds, in act 0 of a step
-  int time_axis = -1;    // split over micro-batches along this axis (-1: not): in act t of a step
+  Shape logical;       // of the whole tensor, whole batch
+  Region region;       // what this device holds, in act 0 of a step
+  int time_axis = -1;  // split over micro-batches along this axis (-1: not): in act t of a step
   int64_t time_stride = 0;  // region.offset[time_axis] is larger by t * time_stride
-  bool partial = false;  // an addend (P) of the logical value
+  bool partial = false;     // an addend (P) of the logical value
 
   const Shape& shape() const { return region.size; }
   int64_t num_elements() const { return region.size.num_elements(); }
@@ -37,15 +37,15 @@ struct KernelSpec {
   std::string name;  // the op's unique name: key of random numbers, shown in errors
   Attrs attrs;       // shapes in attributes are logical ones: use the operands' regions instead
   std::vector<OperandSpec> inputs, outputs;
-  uint64_t seed = 0;      // the session's
-  int threads = 1;        // a device's own threads
+  uint64_t seed = 0;        // the session's
+  int threads = 1;          // a device's own threads
   bool contributes = true;  // this rank is the first one among those that hold the same P addend
                             // position 0: an op that makes P out of B adds its B terms here only
 };
 
 struct KernelRun {
-  int64_t step = 0;           // of the job, counted over checkpoints
-  int64_t micro_batch = 0;    // act within the step, 0 .. rate - 1
+  int64_t step = 0;                // of the job, counted over checkpoints
+  int64_t micro_batch = 0;         // act within the step, 0 .. rate - 1
   void* const* inputs = nullptr;   // written only where the OpDef says Mutates
   void* const* outputs = nullptr;  // may equal an input where the OpDef says Inplace
 };

@@ -5,7 +5,7 @@
 #   tests/acceptance/gpt_learns.sh build/release/bin [steps]
 set -euo pipefail
 bin=${1:?usage: gpt_learns.sh BIN_DIR [STEPS]}
-steps=${2:-1600}
+steps=${2:-1500}
 text=${BRAID_TEST_DATA-}/text/tinyshakespeare.txt
 [[ -e $text ]] || {
   echo "SKIPPED: no \$BRAID_TEST_DATA/text/tinyshakespeare.txt"

@@ -1,0 +1,116 @@
+#include "tests/conformance/random_graph_coverage.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "compiler/boxing/boxing.h"
+#include "compiler/cost.h"
+#include "graph/logical_graph.h"
+#include "graph/op_def.h"
+#include "runtime/base/status.h"
+
+namespace braid::conformance {
+namespace {
+
+std::string KindOf(const Sbp& sbp) { return sbp.is_split() ? "S" : sbp.ToString(); }
+
+std::string KindOf(const SbpSignature& signature) {
+  std::string text;
+  for (const Sbp& sbp : signature.inputs)
+    absl::StrAppend(&text, text.empty() ? "" : ",", KindOf(sbp));
+  absl::StrAppend(&text, "->");
+  for (size_t i = 0; i < signature.outputs.size(); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ",", KindOf(signature.outputs[i]));
+  }
+  return text;
+}
+
+// What the op does on dimension `dim` of its placement.
+SbpSignature ChosenOn(const Op& op, int dim) {
+  SbpSignature signature;
+  for (const NdSbp& sbp : op.input_sbp) signature.inputs.push_back(sbp[dim]);
+  for (const NdSbp& sbp : op.output_sbp) signature.outputs.push_back(sbp[dim]);
+  return signature;
+}
+
+}  // namespace
+
+absl::Status Coverage::Add(const std::string& explanation, const OpRegistry& registry) {
+  static constexpr std::string_view kBegin = "# Ops with placements, rates and SBP\n";
+  const size_t begin = explanation.find(kBegin);
+  const size_t end = explanation.find("\n# Choices of SBP");
+  if (begin == std::string::npos || end == std::string::npos) {
+    return absl::InvalidArgumentError("the explanation has no section of ops");
+  }
+  const size_t first = begin + kBegin.size();
+  ASSIGN_OR_RETURN(const LogicalGraph graph,
+                   LogicalGraph::Parse(explanation.substr(first, end - first), &registry));
+  compiler::BoxingPlanner planner;
+  for (const compiler::BoxingEstimate& boxing : compiler::EstimateStep(graph, planner).boxing) {
+    for (const auto rule : absl::StrSplit(boxing.rules, " + ", absl::SkipEmpty())) {
+      ++rules_[std::string(rule)];
+    }
+  }
+  // The rule that is asked first, whether a value can stay as it is.
+  const compiler::BoxingRule& identity = compiler::BoxingRules().front();
+  for (const Op& op : graph.ops()) {
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (identity.matches(compiler::EdgeTo(graph, op, static_cast<int>(i)))) {
+        ++rules_[std::string(identity.name)];
+      }
+    }
+  }
+  for (const Op& op : graph.ops()) {
+    const OpDef* def = registry.Find(op.type);
+    if (def == nullptr || def->external() || op.placement->size() == 1) continue;
+    std::vector<TensorType> inputs, outputs;
+    for (TensorId id : op.inputs) inputs.push_back(graph.type(id));
+    for (TensorId id : op.outputs) outputs.push_back(graph.type(id));
+    const OpContext context{.attrs = op.attrs, .inputs = inputs, .outputs = outputs};
+    for (const SbpSignature& signature : def->LegalSignatures(context, op.placement->size())) {
+      legal_[op.type].insert(KindOf(signature));
+    }
+    for (size_t dim = 0; dim < op.placement->hierarchy().size(); ++dim) {
+      if (op.placement->hierarchy()[dim] == 1) continue;
+      ++chosen_[op.type][KindOf(ChosenOn(op, static_cast<int>(dim)))];
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Coverage::MissingRules() const {
+  std::vector<std::string> missing;
+  for (const compiler::BoxingRule& rule : compiler::BoxingRules()) {
+    if (!rules_.contains(rule.name)) missing.emplace_back(rule.name);
+  }
+  return missing;
+}
+
+std::string Coverage::Report() const {
+  std::string text = "boxing rules:";
+  for (const auto& [rule, count] : rules_) absl::StrAppend(&text, " ", rule, " x", count);
+  size_t hit = 0, known = 0;
+  for (const auto& [op, kinds] : legal_) {
+    absl::StrAppend(&text, "\n", op, ":");
+    const auto chosen = chosen_.find(op);
+    std::string missing;
+    for (const std::string& kind : kinds) {
+      ++known;
+      const int count =
+          chosen != chosen_.end() && chosen->second.contains(kind) ? chosen->second.at(kind) : 0;
+      if (count > 0) {
+        ++hit;
+        absl::StrAppend(&text, " ", kind, " x", count);
+      } else {
+        absl::StrAppend(&missing, " ", kind);
+      }
+    }
+    if (!missing.empty()) absl::StrAppend(&text, "; never:", missing);
+  }
+  absl::StrAppend(&text, "\n", hit, " of ", known, " kinds of signatures of ", legal_.size(),
+                  " operators\n");
+  return text;
+}
+
+}  // namespace braid::conformance
