@@ -53,8 +53,10 @@ function(braid_test name)
     braid_build_flags)
   target_compile_options(${name} PRIVATE -O1)  # compiling takes longer than running
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 900
-    ENVIRONMENT "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp")
+  # Undefined behaviour would only be printed otherwise.
+  set(options "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp"
+    "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900 ENVIRONMENT "${options}")
   if(ARG_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()

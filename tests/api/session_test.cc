@@ -2,10 +2,13 @@
 
 #include "api/session.h"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"
@@ -31,7 +34,7 @@ std::string CompileError(const std::function<void(Job&)>& record, std::vector<in
 }
 
 std::string EmptyFolder(const std::string& name) {
-  const std::string path = testing::TempDir() + "/braid_" + name;
+  const std::string path = absl::StrCat(testing::TempDir(), "/braid_", name, "_", getpid());
   std::filesystem::remove_all(path);
   return path;
 }

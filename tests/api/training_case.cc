@@ -1,9 +1,10 @@
 #include "tests/api/training_case.h"
 
-#include <cstdio>
-#include <cstdlib>
+#include <unistd.h>
+
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/base/philox.h"
 
@@ -59,7 +60,8 @@ examples::GptOptions SmallGpt(Parallel parallel, DType dtype, const std::string&
 }
 
 std::string MakeTextFile() {
-  const std::string path = testing::TempDir() + "/braid_words.txt";
+  // Other processes run the same tests at the same time.
+  const std::string path = absl::StrCat(testing::TempDir(), "/braid_words_", getpid(), ".txt");
   const std::vector<std::string> words = {"abba ", "cable ", "deed ",  "field ",
                                           "gala ", "hide ",  "ideal ", "jail "};
   const RandomKey key = MakeRandomKey(7, "words", 0);
