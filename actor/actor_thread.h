@@ -65,8 +65,8 @@ class ActorThread : public Pollable {
 
   // Why each actor does not act, in the order of AddActor. Reactor's thread.
   std::vector<ActorReport> Describe() const;
-  // Acts that ended on this thread so far: does it advance? Reactor's thread.
-  int64_t acts_done() const { return acts_done_; }
+  // Acts that ended on this thread so far: does it advance? Any thread.
+  int64_t acts_done() const { return acts_done_.load(std::memory_order_relaxed); }
   // Why it stopped firing: a failure or Abort's cause; OK while it runs. Reactor's thread.
   const absl::Status& cause() const { return cause_; }
   bool has_stopped() const { return has_stopped_; }
@@ -120,7 +120,7 @@ class ActorThread : public Pollable {
   void EndRunOf(Actor& actor);
   void ReportRuns();
   void OnActEnd(Actor& actor) {
-    ++acts_done_;
+    acts_done_.store(acts_done() + 1, std::memory_order_relaxed);  // one writer
     if (actor.done_ == actor.run_end_) EndRunOf(actor);
   }
 
@@ -131,7 +131,7 @@ class ActorThread : public Pollable {
 
   FireList fireable_;
   Nanoseconds now_ = 0;  // at the start of the Poll
-  int64_t acts_done_ = 0;
+  std::atomic<int64_t> acts_done_{0};
   size_t acts_running_ = 0;  // whose Start returned
   bool is_polling_ = false;
   bool has_stopped_ = false;

@@ -1,124 +1,132 @@
 #include "api/main.h"
 
 #include <glog/logging.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <iostream>
-#include <string>
-#include <vector>
+#include <memory>
+#include <utility>
 
-#include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
+#include "api/flags.h"
+#include "runtime/base/signals.h"
 #include "runtime/base/status.h"
-
-ABSL_FLAG(std::string, devices, "cpu:1", "Devices of this node, e.g. cpu:4");
-ABSL_FLAG(std::string, simulate_nodes, "",
-          "Several nodes inside this process: 2x4 is two nodes of four CPU devices, 1+2 one of one "
-          "and one of two. Empty: one node with --devices");
-ABSL_FLAG(int, threads_per_device, 1, "Threads that one CPU device computes with");
-ABSL_FLAG(uint64_t, braid_seed, 0, "Seed of initial values, dropout and shuffling");
-ABSL_FLAG(bool, dry_run, false, "Compile, print the plan's summary, and exit");
-ABSL_FLAG(std::string, explain, "",
-          "Write the whole plan to this file: ops, SBP, boxing, memory; as a graph if it ends in "
-          ".dot");
-ABSL_FLAG(std::string, metrics_json, "", "Write a JSON line per fetched scalar and step");
-ABSL_FLAG(std::string, progress, "auto", "Progress bar: auto (on a terminal), on or off");
 
 namespace braid {
 namespace {
 
-absl::StatusOr<int> ParseCount(const std::string& text, const std::string& flag) {
-  int count = 0;
-  if (!absl::SimpleAtoi(text, &count) || count < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s: '%s' is no count; a number of at least 1 was expected", flag, text));
-  }
-  return count;
+// How long a session that has failed may take to end.
+constexpr Nanoseconds kEndLimit = 3 * kSecond;
+
+void PrintError(const absl::Status& status) {
+  std::cout << std::flush;
+  std::cerr << "error: " << status.message() << "\n" << std::flush;
 }
 
-absl::StatusOr<SessionOptions> OptionsOfFlags() {
-  SessionOptions options;
-  const std::string nodes = absl::GetFlag(FLAGS_simulate_nodes);
-  if (nodes.empty()) {
-    ASSIGN_OR_RETURN(const int devices, ParseDevices(absl::GetFlag(FLAGS_devices)));
-    options.devices = {devices};
-  } else {
-    if (absl::GetFlag(FLAGS_devices) != "cpu:1") {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "--simulate_nodes=%s says every node's devices and --devices=%s others; give one of them",
-          nodes, absl::GetFlag(FLAGS_devices)));
-    }
-    ASSIGN_OR_RETURN(options.devices, ParseSimulatedNodes(nodes));
+// Ends the process when it was told to by a signal, or when a failed session does not end by
+// itself.
+class ProcessEnd {
+ public:
+  ProcessEnd() : environment_(MakeRealEnvironment()), reactor_(environment_->StartReactor("end")) {}
+
+  absl::Status WatchSignals() {
+    ASSIGN_OR_RETURN(signals_, SignalWatcher::Start(reactor_.get(), {SIGINT, SIGTERM},
+                                                    [this](int signal) { OnSignal(signal); }));
+    return absl::OkStatus();
   }
-  options.threads_per_device = absl::GetFlag(FLAGS_threads_per_device);
-  if (options.threads_per_device < 1) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "--threads_per_device=%d; at least 1 was expected", options.threads_per_device));
+
+  ~ProcessEnd() {
+    signals_.reset();
+    reactor_.reset();
   }
-  options.seed = absl::GetFlag(FLAGS_braid_seed);
-  options.dry_run = absl::GetFlag(FLAGS_dry_run);
-  options.explain_path = absl::GetFlag(FLAGS_explain);
-  options.metrics_path = absl::GetFlag(FLAGS_metrics_json);
-  const std::string progress = absl::GetFlag(FLAGS_progress);
-  if (progress == "auto") {
-    options.progress = Progress::kAuto;
-  } else if (progress == "on") {
-    options.progress = Progress::kOn;
-  } else if (progress == "off") {
-    options.progress = Progress::kOff;
-  } else {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("--progress=%s; auto, on or off was expected", progress));
+
+  Interruption& interruption() { return interruption_; }
+
+  // Any thread.
+  void Limit(const absl::Status& cause) {
+    reactor_->Post([this, cause] { LimitHere(cause); });
   }
-  return options;
+
+  int ExitCodeOf(const absl::Status& status) const {
+    if (status.ok()) return 0;
+    const int signal = signal_.load();
+    return signal == 0 ? 1 : 128 + signal;
+  }
+
+ private:
+  void OnSignal(int signal) {
+    if (signal_.exchange(signal) != 0) _exit(128 + signal);
+    const absl::Status reason = absl::CancelledError(
+        absl::StrFormat("interrupted by %s", signal == SIGINT ? "SIGINT" : "SIGTERM"));
+    LimitHere(reason);
+    interruption_.Raise(reason);
+  }
+
+  void LimitHere(const absl::Status& cause) {
+    if (std::exchange(is_limited_, true)) return;
+    reactor_->RunAfter(kEndLimit, [this, cause] {
+      PrintError(cause);
+      _exit(ExitCodeOf(cause));
+    });
+  }
+
+  const std::unique_ptr<Environment> environment_;
+  std::unique_ptr<Reactor> reactor_;
+  std::unique_ptr<SignalWatcher> signals_;
+  Interruption interruption_;
+  std::atomic<int> signal_{0};
+  bool is_limited_ = false;
+};
+
+absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, ProcessEnd& end) {
+  OpRegistry operators = BuiltinOps();
+  KernelRegistry kernels = CpuKernels();
+  if (options.extend) RETURN_IF_ERROR(options.extend(operators, kernels));
+  return ServeNode(*flags.session.network,
+                   {.threads_per_device = flags.session.threads_per_device,
+                    .stall_timeout = flags.session.stall_timeout,
+                    .kernels = &kernels,
+                    .interruption = &end.interruption(),
+                    .on_failure = [&end](const absl::Status& cause) { end.Limit(cause); }});
 }
 
-absl::Status RunProgram(const std::function<absl::Status(Session&)>& program) {
-  ASSIGN_OR_RETURN(SessionOptions options, OptionsOfFlags());
-  const bool dry_run = options.dry_run;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Start(std::move(options)));
-  const absl::Status status = program(*session);
-  return dry_run && absl::IsCancelled(status) ? absl::OkStatus() : status;
+absl::Status RunProgram(const MainOptions& options,
+                        const std::function<absl::Status(Session&)>& program, ProcessEnd& end) {
+  ASSIGN_OR_RETURN(ProgramFlags flags, ReadFlags(options.cluster));
+  const bool dry_run = flags.session.dry_run;
+  if (!flags.is_master) return dry_run ? absl::OkStatus() : Serve(flags, options, end);
+  flags.session.interruption = &end.interruption();
+  flags.session.on_failure = [&end](const absl::Status& cause) { end.Limit(cause); };
+  ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
+                   Session::Start(std::move(flags.session)));
+  absl::Status status;
+  if (options.extend) status = options.extend(session->operators(), session->kernels());
+  if (status.ok()) status = program(*session);
+  if (dry_run && absl::IsCancelled(status)) status = absl::OkStatus();
+  // The other nodes end as this one does.
+  if (!status.ok()) session->Close(status);
+  return status;
 }
 
 }  // namespace
 
-absl::StatusOr<int> ParseDevices(const std::string& text) {
-  const std::vector<std::string> parts = absl::StrSplit(text, ':');
-  if (parts.size() != 2 || parts[0] != "cpu") {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("--devices=%s; cpu:N was expected, e.g. cpu:4 for four CPU devices", text));
-  }
-  return ParseCount(parts[1], "--devices=" + text);
-}
-
-absl::StatusOr<std::vector<int>> ParseSimulatedNodes(const std::string& text) {
-  const std::string flag = "--simulate_nodes=" + text;
-  const std::vector<std::string> product = absl::StrSplit(text, 'x');
-  if (product.size() == 2) {
-    ASSIGN_OR_RETURN(const int nodes, ParseCount(product[0], flag));
-    ASSIGN_OR_RETURN(const int devices, ParseCount(product[1], flag));
-    return std::vector<int>(nodes, devices);
-  }
-  std::vector<int> devices;
-  for (const auto part : absl::StrSplit(text, '+')) {
-    ASSIGN_OR_RETURN(devices.emplace_back(), ParseCount(std::string(part), flag));
-  }
-  return devices;
-}
-
-int Main(int argc, char** argv, const std::function<absl::Status(Session&)>& program) {
+int Main(int argc, char** argv, const MainOptions& options,
+         const std::function<absl::Status(Session&)>& program) {
   google::InitGoogleLogging(argv[0]);
   FLAGS_logtostderr = true;
   absl::ParseCommandLine(argc, argv);
-  const absl::Status status = RunProgram(program);
-  if (status.ok()) return 0;
-  std::cout << std::flush;
-  std::cerr << "error: " << status.message() << "\n";
-  return 1;
+  ProcessEnd end;
+  absl::Status status = end.WatchSignals();
+  if (status.ok()) status = RunProgram(options, program, end);
+  if (!status.ok()) PrintError(status);
+  return end.ExitCodeOf(status);
+}
+
+int Main(int argc, char** argv, const std::function<absl::Status(Session&)>& program) {
+  return Main(argc, argv, MainOptions(), program);
 }
 
 }  // namespace braid

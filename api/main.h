@@ -1,19 +1,36 @@
-// The entry of a Braid program: flags, cluster, session, and what goes wrong, said once.
+// The entry of a Braid program: flags, cluster, session or service, and what goes wrong, said once.
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "api/session.h"
+#include "comm/cluster.h"
+#include "graph/op_registry.h"
+#include "runtime/kernels/kernel.h"
 
 namespace braid {
 
-// Parses the command line (Abseil flags; --help lists them), starts a Session as they say, calls
-// `program` and ends everything. Returns the process's exit code: 0, or 1 after printing the error.
+struct MainOptions {
+  ClusterOptions cluster = {};  // flags override it
+  // The program's own operators and kernels. Called in every process of the cluster, since the
+  // nodes run kernels of operators that only the master records.
+  std::function<absl::Status(OpRegistry& operators, KernelRegistry& kernels)> extend = {};
+};
+
+// Parses the command line (Abseil flags; --help lists them) and finds out which node of which
+// cluster this process is. On the master (also if it is alone) starts a Session, calls `program`
+// and ends everything; on any other node serves until the session ends. Returns the process's exit
+// code: 0; 1 after printing the error; 128 + the signal if SIGINT or SIGTERM ended it.
+//
+// A failure anywhere ends the process at most 3 s after it is known, also while `program` computes.
+int Main(int argc, char** argv, const MainOptions& options,
+         const std::function<absl::Status(Session&)>& program);
 int Main(int argc, char** argv, const std::function<absl::Status(Session&)>& program);
 
-// "cpu:4" -> 4. INVALID_ARGUMENT says what was expected.
-absl::StatusOr<int> ParseDevices(const std::string& text);
 // "2x3" -> {3, 3}; "1+2" -> {1, 2}: CPU devices of each node.
 absl::StatusOr<std::vector<int>> ParseSimulatedNodes(const std::string& text);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -22,6 +23,7 @@ namespace {
 
 constexpr Nanoseconds kJoinLimit = 60 * kSecond;
 constexpr const char* kDeviceType = "cpu";
+constexpr const char* kProgramPhase = "waiting for the program";
 
 Placement AllDevices(const std::vector<int>& devices) {
   std::vector<DeviceId> ids;
@@ -88,12 +90,25 @@ Session::Impl::Impl(SessionOptions options)
 }
 
 Session::Impl::~Impl() {
-  if (coordinator_ != nullptr && !nodes_.empty()) coordinator_->Close();
+  Close(absl::OkStatus());
+  if (rendezvous_ != nullptr) rendezvous_->SetStatusSource(nullptr);
   coordinator_.reset();
   nodes_.clear();
 }
 
+void Session::Impl::Close(const absl::Status& cause) {
+  if (std::exchange(is_closed_, true) || coordinator_ == nullptr || nodes_.empty()) return;
+  if (options_.interruption != nullptr) options_.interruption->SetHandler(nullptr);
+  coordinator_->Close(cause);
+}
+
 absl::Status Session::Impl::Start() {
+  if (options_.network.has_value()) {
+    options_.devices.clear();
+    for (const ClusterNode& node : options_.network->cluster.nodes) {
+      options_.devices.push_back(node.devices->count);
+    }
+  }
   if (options_.devices.empty()) {
     return absl::InvalidArgumentError("a session needs at least one node");
   }
@@ -104,36 +119,138 @@ absl::Status Session::Impl::Start() {
     }
   }
   ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_.get()));
+  const uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  machines_.assign(options_.devices.size(), {"", memory});
+  devices_ = AllDevices(options_.devices);
   if (options_.dry_run) return absl::OkStatus();
-  coordinator_ = std::make_unique<Coordinator>(environment_.get());
-  std::vector<std::unique_ptr<ControlChannel>> channels;
-  for (size_t i = 0; i < options_.devices.size(); ++i) {
-    NodeOptions node;
-    node.node = static_cast<uint16_t>(i);
-    node.devices = options_.devices[i];
-    node.threads_per_device = options_.threads_per_device;
-    node.seed = options_.seed;
-    node.simulation_seed = options_.simulation_seed.value_or(0);
-    node.environment = environment_.get();
-    node.loopback = &loopback_;
-    node.kernels = &kernels_;
-    nodes_.push_back(std::make_unique<Node>(node));
-    auto [master_end, node_end] =
-        MakeLoopbackControlPair(&coordinator_->reactor(), &nodes_.back()->reactor());
-    channels.push_back(std::move(master_end));
-    nodes_.back()->Serve(std::move(node_end),
-                         [](absl::Status cause) { VLOG(1) << "node closed: " << cause; });
+
+  CoordinatorOptions coordinator;
+  coordinator.environment = environment_.get();
+  if (options_.network.has_value()) {
+    coordinator.name_of = [this](int node) { return NodeName(options_.network->cluster, node); };
   }
-  return coordinator_->Join(std::move(channels), kJoinLimit);
+  coordinator.on_failure = options_.on_failure;
+  coordinator_ = std::make_unique<Coordinator>(std::move(coordinator));
+  std::vector<std::unique_ptr<ControlChannel>> channels;
+  if (options_.network.has_value()) {
+    ASSIGN_OR_RETURN(channels, JoinNetwork());
+  } else {
+    for (size_t node = 0; node < options_.devices.size(); ++node) {
+      channels.push_back(StartNode(static_cast<int>(node), ""));
+    }
+  }
+  if (options_.interruption != nullptr) {
+    options_.interruption->SetHandler([this](const absl::Status& reason) {
+      coordinator_->Fail(absl::Status(
+          reason.code(), absl::StrFormat("node 0: %s", std::string(reason.message()))));
+    });
+  }
+  RETURN_IF_ERROR(coordinator_->Join(std::move(channels), kJoinLimit));
+  coordinator_->SetPhase(kProgramPhase);
+  return absl::OkStatus();
 }
 
+std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::string& host) {
+  NodeOptions node;
+  node.node = static_cast<uint16_t>(number);
+  node.devices = options_.devices[number];
+  node.threads_per_device = options_.threads_per_device;
+  node.simulation_seed = options_.simulation_seed.value_or(0);
+  // A simulated clock jumps to the next timer: one that never ends would hide that nothing is left.
+  node.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
+  node.environment = environment_.get();
+  node.kernels = &kernels_;
+  if (options_.network.has_value()) {
+    node.interface = options_.network->interface;
+    node.host = host;
+    node.transport = options_.network->transport;
+  } else {
+    node.loopback = &loopback_;
+  }
+  nodes_.push_back(std::make_unique<Node>(node));
+  auto [master_end, node_end] =
+      MakeLoopbackControlPair(&coordinator_->reactor(), &nodes_.back()->reactor());
+  nodes_.back()->Serve(std::move(node_end),
+                       [](absl::Status cause) { VLOG(1) << "node closed: " << cause; });
+  return std::move(master_end);
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::JoinNetwork() {
+  const NetworkOptions& network = *options_.network;
+  ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment_.get()));
+  machines_[0].host = rendezvous.self.host;
+  ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
+  ASSIGN_OR_RETURN(const std::string host, DataHostOf(listeners));
+  rendezvous_ = std::make_unique<RendezvousServer>(std::move(rendezvous), std::move(listeners));
+  if (options_.interruption != nullptr) {
+    options_.interruption->SetHandler(
+        [this](const absl::Status& reason) { rendezvous_->Abort(reason); });
+  }
+  const absl::StatusOr<std::vector<JoinedNode>> joined = rendezvous_->Join();
+  if (options_.interruption != nullptr) options_.interruption->SetHandler(nullptr);
+  RETURN_IF_ERROR(joined.status());
+  std::vector<std::unique_ptr<ControlChannel>> channels;
+  channels.push_back(StartNode(0, host));
+  for (const JoinedNode& node : *joined) {
+    const NodeIdentity& identity = node.identity;
+    ASSIGN_OR_RETURN(const DeviceSpec devices, ParseDeviceSpec(identity.devices));
+    options_.devices[identity.node] = devices.count;
+    machines_[identity.node] = {identity.host, identity.memory_bytes};
+    connections_[identity.node] = node.connection;
+    channels.push_back(MakeTcpControlChannel(node.connection, &coordinator_->reactor()));
+  }
+  devices_ = AllDevices(options_.devices);
+  rendezvous_->SetStatusSource(
+      [this](std::function<void(std::string)> done) { coordinator_->Describe(std::move(done)); });
+  return channels;
+}
+
+std::vector<NodeTraffic> Session::Impl::Traffic() const {
+  std::vector<NodeTraffic> traffic;
+  if (nodes_.empty()) return traffic;
+  std::map<uint16_t, PeerCounters> links;
+  const std::unique_ptr<Event> is_read = environment_->MakeEvent();
+  nodes_[0]->reactor().Post([&] {
+    links = nodes_[0]->counters();
+    is_read->Set();
+  });
+  CHECK(environment_->Await(*is_read, kJoinLimit).ok());
+  for (const auto& [node, connection] : connections_) {
+    const ControlCounters control = connection->counters();
+    const PeerCounters& link = links[static_cast<uint16_t>(node)];
+    traffic.push_back({.node = node,
+                       .messages_sent = control.messages_sent,
+                       .messages_received = control.messages_received,
+                       .heartbeats_sent = control.heartbeats_sent,
+                       .heartbeats_received = control.heartbeats_received,
+                       .link = link.link,
+                       .bytes_sent = link.counters.bytes_sent,
+                       .bytes_received = link.counters.bytes_received});
+  }
+  return traffic;
+}
+
+// The least that any device has: nodes of one machine share its memory.
 int64_t Session::Impl::DeviceMemory() const {
   if (options_.device_memory_bytes > 0) return options_.device_memory_bytes;
-  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / devices_.size();
+  std::map<std::string, int64_t> devices_of;
+  for (size_t node = 0; node < machines_.size(); ++node) {
+    devices_of[machines_[node].host] += options_.devices[node];
+  }
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const Machine& machine : machines_) {
+    least =
+        std::min(least, static_cast<int64_t>(machine.memory_bytes) / devices_of.at(machine.host));
+  }
+  return least;
 }
 
 absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     const std::string& name, const std::function<void(Job&)>& record, bool is_visible) {
+  if (coordinator_ != nullptr) {
+    coordinator_->SetPhase(absl::StrFormat("compiling job '%s'", name));
+  }
   LogicalGraph graph(&operators_);
   Job job(&graph, devices_, &datasets_);
   record(job);
@@ -179,7 +296,7 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   if (options_.dry_run) {
     if (is_visible) std::cout << loaded->summary << std::flush;
   } else {
-    RETURN_IF_ERROR(coordinator_->Load({loaded->id, std::move(plans), next_collective_}));
+    RETURN_IF_ERROR(coordinator_->Load({loaded->id, name, std::move(plans), next_collective_}));
     next_collective_ += collectives;
   }
   Remember(compiled.logical);
@@ -268,7 +385,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(uint16_t id, const RunOptions& opti
     result.values_.find(name)->second.push_back(std::move(value));
   });
   reporter_->BeginRun(job.name, options.steps);
-  const absl::Status status = coordinator_->Run({id, job.step, options.steps});
+  const absl::Status status = coordinator_->Run({id, job.name, job.step, options.steps});
   reporter_->EndRun();
   host.SetFetchHandler(nullptr);
   RETURN_IF_ERROR(status);
@@ -311,6 +428,8 @@ Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() = default;
 
+void Session::Close(const absl::Status& cause) { impl_->Close(cause); }
+
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
   auto impl = std::make_unique<Impl>(std::move(options));
   RETURN_IF_ERROR(impl->Start());
@@ -328,6 +447,8 @@ absl::StatusOr<CompiledJob> Session::Compile(const std::string& name,
   ASSIGN_OR_RETURN(Impl::LoadedJob * loaded, impl_->Compile(name, record, /*is_visible=*/true));
   return CompiledJob(this, loaded->id);
 }
+
+std::vector<NodeTraffic> Session::Traffic() const { return impl_->Traffic(); }
 
 std::vector<std::string> Session::variables() const {
   std::vector<std::string> names;

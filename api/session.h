@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/job.h"
+#include "api/network.h"
 #include "graph/op_registry.h"
 #include "runtime/array.h"
 #include "runtime/kernels/kernel.h"
@@ -30,7 +31,10 @@ enum class Progress : uint8_t {
 };
 
 struct SessionOptions {
-  std::vector<int> devices = {1};  // CPU devices of each node; several nodes live in this process
+  // CPU devices of each node. Several nodes live in this process, unless `network` says otherwise.
+  std::vector<int> devices = {1};
+  // The session is the master, node 0, of real nodes, whose devices the cluster lists.
+  std::optional<NetworkOptions> network = std::nullopt;
   int threads_per_device = 1;
   uint64_t seed = 0;
   // The whole cluster in the calling thread, in an order and on a clock drawn by this seed.
@@ -39,12 +43,30 @@ struct SessionOptions {
   std::string explain_path;  // "": none. A name that ends in .dot gets a graph
   std::string metrics_path;  // "": none. A JSON line per fetched scalar and step
   Progress progress = Progress::kAuto;
-  int64_t device_memory_bytes = 0;  // 0: this machine's memory shared by its devices
+  int64_t device_memory_bytes = 0;           // 0: each machine's memory shared by its devices
+  Nanoseconds stall_timeout = 60 * kSecond;  // without progress: nodes say what they wait for
+  Interruption* interruption = nullptr;      // borrowed; ends the session with its reason
+  // The first cause of a failure, as soon as it is known; any thread.
+  std::function<void(const absl::Status&)> on_failure;
 };
 
 struct RunOptions {
   int64_t steps = 1;
   std::vector<std::pair<std::string, Array>> feeds = {};
+};
+
+// What has gone over the master's connections with another node since the start.
+struct NodeTraffic {
+  int node = 0;
+  // The control connection: plans, credits, and their answers; heartbeats.
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t heartbeats_sent = 0;
+  uint64_t heartbeats_received = 0;
+  // The data link; "" and zeros if these two share no edge.
+  std::string link;  // "node 0 <-> node 1: tcp lo"
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
 };
 
 // What a Run fetched, by the names of Job::Fetch.
@@ -96,7 +118,12 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // A user's own operators and kernels, before the first Compile.
+  // Ends the session on all nodes, which then have `cause` as their own status; the destructor does
+  // it with OK. Nothing runs afterwards.
+  void Close(const absl::Status& cause);
+
+  // A user's own operators and kernels, before the first Compile. Kernels of real nodes' processes
+  // come from MainOptions::extend.
   OpRegistry& operators();
   KernelRegistry& kernels();
   // Every device of the cluster.
@@ -111,6 +138,9 @@ class Session {
   absl::StatusOr<Array> Get(const std::string& variable);
   // INVALID_ARGUMENT if shape or dtype differ.
   absl::Status Set(const std::string& variable, const Array& value);
+  // By node, the master itself left out; empty if all nodes live in this process.
+  std::vector<NodeTraffic> Traffic() const;
+
   // The names of all variables that compiled jobs have.
   std::vector<std::string> variables() const;
 

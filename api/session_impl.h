@@ -13,6 +13,7 @@
 #include "api/progress.h"
 #include "api/session.h"
 #include "comm/loopback_transport.h"
+#include "comm/rendezvous.h"
 #include "compiler/compile.h"
 #include "runtime/base/mutex.h"
 #include "runtime/coordinator.h"
@@ -28,6 +29,8 @@ class Session::Impl {
 
   // Makes the nodes and joins them.
   absl::Status Start();
+  void Close(const absl::Status& cause);
+  std::vector<NodeTraffic> Traffic() const;
 
   struct Fed {
     std::string name;
@@ -77,14 +80,25 @@ class Session::Impl {
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
   void Remember(const LogicalGraph& graph);
   int64_t DeviceMemory() const;
+  // Waits for the other nodes of the network; afterwards options_.devices has what they brought.
+  absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> JoinNetwork();
+  std::unique_ptr<ControlChannel> StartNode(int node, const std::string& host);
 
-  const SessionOptions options_;
+  SessionOptions options_;
   OpRegistry operators_;
   KernelRegistry kernels_;
   Placement devices_;
+  // Of each node: what its machine is called, and that machine's memory.
+  struct Machine {
+    std::string host;
+    uint64_t memory_bytes = 0;
+  };
+  std::vector<Machine> machines_;
   DatasetCache datasets_;
   std::unique_ptr<Environment> environment_;
   LoopbackNetwork loopback_;
+  std::unique_ptr<RendezvousServer> rendezvous_;
+  std::map<int, std::shared_ptr<ControlConnection>> connections_;  // shared with their channels
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<RunReporter> reporter_;
@@ -93,6 +107,7 @@ class Session::Impl {
   uint16_t next_job_ = 1;
   uint32_t next_collective_ = 0;
   bool has_explained_ = false;
+  bool is_closed_ = false;
 };
 
 }  // namespace braid

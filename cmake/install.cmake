@@ -1,17 +1,18 @@
-# `cmake --install` puts the headers under include/braid, the libraries, and a package that
-# find_package(braid) finds. Programs link braid::api and include "api/braid.h".
+# `cmake --install` puts the headers under include/braid, the libraries, the braid tool, and a package
+# that find_package(braid) finds. Programs link braid::api and include "api/braid.h".
 include(CMakePackageConfigHelpers)
 
 set(braid_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/braid)
 foreach(folder actor api comm compiler graph runtime)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid
-    FILES_MATCHING PATTERN "*.h")
+    FILES_MATCHING PATTERN "*.h" PATTERN tool EXCLUDE)
 endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/compiler/plan.pb.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/compiler)
 install(FILES ${PROJECT_BINARY_DIR}/runtime/control.pb.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/runtime)
 
+install(TARGETS braid RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT braidTargets NAMESPACE braid:: DESTINATION ${braid_package_dir})
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/braidConfig.cmake.in ${PROJECT_BINARY_DIR}/braidConfig.cmake

@@ -9,7 +9,7 @@ braid_packages=(
   g++ cmake ninja-build
   libabsl-dev libgoogle-glog-dev libunwind-dev libprotobuf-dev protobuf-compiler
   libdnnl-dev ocl-icd-opencl-dev  # dnnl's CMake package asks for OpenCL
-  libopenblas-openmp-dev zlib1g-dev nlohmann-json3-dev
+  libopenblas-openmp-dev libssl-dev zlib1g-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 # What only running the tests needs: cases that others wrote.

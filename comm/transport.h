@@ -126,6 +126,14 @@ struct TransportOptions {
   uint16_t node = 0;
   // The nodes that live in this process meet here; null if this node has the process to itself.
   LoopbackNetwork* loopback = nullptr;
+  // Where connections of peers are accepted; outlives the transports. Null: those that need one do
+  // not work here.
+  Reactor* reactor = nullptr;
+  // The one interface to listen on and to dial from ("eth0"), or
+  std::string interface;
+  // the local address to listen on; both empty: all.
+  std::string host;
+  std::string only;  // the name of the only transport that may be used; empty: any
 };
 
 // The transports of one node, best first. Those that do not work here say so in Open().

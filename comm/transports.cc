@@ -1,6 +1,7 @@
 // The list of transports, best first: a new one is a file and a line here.
 #include "comm/little_endian.h"
 #include "comm/loopback_transport.h"
+#include "comm/tcp_transport.h"
 #include "comm/transport.h"
 
 namespace braid {
@@ -8,6 +9,10 @@ namespace braid {
 std::vector<std::unique_ptr<Transport>> MakeTransports(const TransportOptions& options) {
   std::vector<std::unique_ptr<Transport>> transports;
   if (options.loopback) transports.push_back(MakeLoopbackTransport(options.node, options.loopback));
+  transports.push_back(MakeTcpTransport(options));
+  std::erase_if(transports, [&](const std::unique_ptr<Transport>& transport) {
+    return !options.only.empty() && transport->name() != options.only;
+  });
   return transports;
 }
 

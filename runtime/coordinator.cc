@@ -17,13 +17,16 @@ namespace {
 // A wait that ends by its answers or by a failure notice, which always comes.
 constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
 constexpr Nanoseconds kCloseLimit = 10 * kSecond;
+// A broken link may be the first sign of a dead node, whose own connection says more.
+constexpr Nanoseconds kLinkGrace = 200 * kMillisecond;
+constexpr Nanoseconds kDescribeLimit = 2 * kSecond;
 
 }  // namespace
 
 using control::ControlMessage;
 
-Coordinator::Coordinator(Environment* environment)
-    : environment_(environment), reactor_(environment->StartReactor("coordinator")) {}
+Coordinator::Coordinator(CoordinatorOptions options)
+    : options_(std::move(options)), reactor_(options_.environment->StartReactor("coordinator")) {}
 
 Coordinator::~Coordinator() {
   // The channels' handlers point here and run on the reactor.
@@ -34,6 +37,10 @@ Coordinator::~Coordinator() {
   reactor_.reset();
 }
 
+std::string Coordinator::NameOf(int node) const {
+  return options_.name_of ? options_.name_of(node) : absl::StrFormat("node %d", node);
+}
+
 absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> channels,
                                Nanoseconds timeout) {
   peers_.resize(channels.size());
@@ -41,14 +48,10 @@ absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> chan
   for (size_t i = 0; i < channels.size(); ++i) {
     const auto node = static_cast<uint16_t>(i);
     peers_[i].channel = std::move(channels[i]);
-    peers_[i].channel->SetHandlers(
-        [this, node](std::string bytes) { OnMessage(node, bytes); },
-        [this, node](absl::Status reason) {
-          OnFailure(node, absl::UnavailableError(absl::StrFormat("node %d lost: %s", node,
-                                                                 std::string(reason.message()))));
-        });
+    peers_[i].channel->SetHandlers([this, node](std::string bytes) { OnMessage(node, bytes); },
+                                   [this, node](absl::Status reason) { OnLost(node, reason); });
   }
-  RETURN_IF_ERROR(FinishWait(timeout).status());
+  RETURN_IF_ERROR(FinishWait(timeout));
   ControlMessage message;
   for (const Peer& peer : peers_) *message.mutable_peers()->add_nodes() = *peer.hello;
   SendAll(message);
@@ -63,50 +66,56 @@ void Coordinator::SendAll(const ControlMessage& message) {
   for (size_t i = 0; i < peers_.size(); ++i) Send(static_cast<uint16_t>(i), message);
 }
 
+void Coordinator::SetPhase(std::string phase) {
+  const Nanoseconds now = reactor_->Now();
+  MutexLock lock(mutex_);
+  phase_ = std::move(phase);
+  phase_began_ = now;
+}
+
 void Coordinator::BeginWait(int kind, uint16_t job) {
   MutexLock lock(mutex_);
   wait_ = Wait();
   wait_.kind = kind;
   wait_.job = job;
-  wait_.event = environment_->MakeEvent();
+  wait_.event = options_.environment->MakeEvent();
   for (size_t i = 0; i < peers_.size(); ++i) wait_.nodes.insert(static_cast<uint16_t>(i));
   if (!failure_.ok() && !is_closing_) wait_.event->Set();
 }
 
-void Coordinator::Answer(const AnswerFrom& from, const absl::Status& status,
-                         std::vector<std::string> lines) {
+void Coordinator::Answer(const AnswerFrom& from, const absl::Status& status) {
   MutexLock lock(mutex_);
   if (wait_.kind != from.kind || wait_.job != from.job || wait_.nodes.erase(from.node) == 0) return;
   wait_.status.Update(status);
-  for (std::string& line : lines) wait_.lines.push_back(std::move(line));
   // After an error the other nodes may wait for the one that failed.
   if (wait_.nodes.empty() || !status.ok()) wait_.event->Set();
 }
 
-absl::StatusOr<std::vector<std::string>> Coordinator::FinishWait(Nanoseconds timeout) {
+absl::Status Coordinator::FinishWait(Nanoseconds timeout) {
   Event* event = nullptr;
   {
     MutexLock lock(mutex_);
     event = wait_.event.get();
   }
-  const absl::Status waited = environment_->Await(*event, timeout);
+  const absl::Status waited = options_.environment->Await(*event, timeout);
   MutexLock lock(mutex_);
   if (!failure_.ok() && !is_closing_) return failure_;
   if (!waited.ok()) {
+    std::vector<std::string> names;
+    for (uint16_t node : wait_.nodes) names.push_back(NameOf(node));
     return absl::Status(waited.code(),
-                        absl::StrFormat("%s; no answer from node %s", std::string(waited.message()),
-                                        absl::StrJoin(wait_.nodes, ", ")));
+                        absl::StrFormat("%s; no answer from %s", std::string(waited.message()),
+                                        absl::StrJoin(names, ", ")));
   }
-  RETURN_IF_ERROR(wait_.status);
-  return std::move(wait_.lines);
+  return wait_.status;
 }
 
 void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
   ControlMessage message;
   if (!message.ParseFromString(bytes)) {
     return OnFailure(node, absl::InvalidArgumentError(absl::StrFormat(
-                               "node %d sent a control message of %d bytes that cannot be read",
-                               node, bytes.size())));
+                               "%s sent a control message of %d bytes that cannot be read",
+                               NameOf(node), bytes.size())));
   }
   AnswerFrom from{node, static_cast<int>(message.kind_case()), 0};
   switch (message.kind_case()) {
@@ -114,9 +123,9 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       if (message.hello().protocol() != kControlProtocol) {
         return OnFailure(
             node, absl::FailedPreconditionError(absl::StrFormat(
-                      "node %d speaks control protocol %d, the master %d; start the same binary on "
+                      "%s speaks control protocol %d, the master %d; start the same binary on "
                       "every node",
-                      node, message.hello().protocol(), kControlProtocol)));
+                      NameOf(node), message.hello().protocol(), kControlProtocol)));
       }
       peers_[node].hello = std::make_unique<control::Hello>(message.hello());
       return Answer(from, absl::OkStatus());
@@ -128,11 +137,15 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       from.job = message.run_done().job();
       return Answer(from, absl::OkStatus());
     case ControlMessage::kStatus:
-      from.job = message.status().job();
-      return Answer(from, absl::OkStatus(),
-                    {message.status().lines().begin(), message.status().lines().end()});
-    case ControlMessage::kFailure:
-      return OnFailure(node, StatusOf(message.failure()));
+      return OnStatus(node, message.status());
+    case ControlMessage::kFailure: {
+      const absl::Status cause = StatusOf(message.failure());
+      if (!message.failure().is_link() || options_.environment->is_simulated()) {
+        return OnFailure(node, cause);
+      }
+      reactor_->RunAfter(kLinkGrace, [this, node, cause] { OnFailure(node, cause); });
+      return;
+    }
     case ControlMessage::kClosed: {
       {
         MutexLock lock(mutex_);
@@ -141,10 +154,23 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       return Answer(from, absl::OkStatus());
     }
     default:
-      return OnFailure(node, absl::InvalidArgumentError(
-                                 absl::StrFormat("node %d sent a control message of kind %d", node,
-                                                 static_cast<int>(message.kind_case()))));
+      return OnFailure(node, absl::InvalidArgumentError(absl::StrFormat(
+                                 "%s sent a control message of kind %d", NameOf(node),
+                                 static_cast<int>(message.kind_case()))));
   }
+}
+
+void Coordinator::OnLost(uint16_t node, const absl::Status& reason) {
+  std::string phase;
+  {
+    MutexLock lock(mutex_);
+    peers_[node].is_closed = true;
+    phase = phase_;
+  }
+  OnFailure(node, absl::UnavailableError(absl::StrFormat("%s lost while %s: %s", NameOf(node),
+                                                         phase, std::string(reason.message()))));
+  // It will not say that nothing runs there any more.
+  Answer({node, static_cast<int>(ControlMessage::kClosed), 0}, absl::OkStatus());
 }
 
 void Coordinator::OnFailure(uint16_t node, const absl::Status& cause) {
@@ -157,9 +183,15 @@ void Coordinator::OnFailure(uint16_t node, const absl::Status& cause) {
   ControlMessage message;
   *message.mutable_failure() = CauseOf(cause, node);
   SendAll(message);
+  if (options_.on_failure) options_.on_failure(cause);
+}
+
+void Coordinator::Fail(const absl::Status& cause) {
+  reactor_->Post([this, cause] { OnFailure(0, cause); });
 }
 
 absl::Status Coordinator::Load(LoadRequest request) {
+  SetPhase(absl::StrFormat("connecting job '%s'", request.name));
   BeginWait(ControlMessage::kLoaded, request.job);
   for (size_t i = 0; i < peers_.size(); ++i) {
     ControlMessage message;
@@ -169,19 +201,27 @@ absl::Status Coordinator::Load(LoadRequest request) {
     *load.mutable_plan() = std::move(request.plans[i]);
     Send(static_cast<uint16_t>(i), message);
   }
-  const absl::Status status = FinishWait(kNoLimit).status();
+  const absl::Status status = FinishWait(kNoLimit);
   if (!status.ok()) Unload(request.job);
+  SetPhase("waiting for the program");
   return status;
 }
 
 absl::Status Coordinator::Run(const RunRequest& request) {
+  SetPhase(absl::StrFormat("stepping job '%s'", request.name));
   BeginWait(ControlMessage::kRunDone, request.job);
+  {
+    MutexLock lock(mutex_);
+    running_ = request.job;
+  }
   ControlMessage message;
   message.mutable_run()->set_job(request.job);
   message.mutable_run()->set_first_step(request.first_step);
   message.mutable_run()->set_steps(request.steps);
   SendAll(message);
-  return FinishWait(kNoLimit).status();
+  const absl::Status status = FinishWait(kNoLimit);
+  SetPhase("waiting for the program");
+  return status;
 }
 
 void Coordinator::Unload(uint16_t job) {
@@ -190,19 +230,52 @@ void Coordinator::Unload(uint16_t job) {
   SendAll(message);
 }
 
-absl::StatusOr<std::vector<std::string>> Coordinator::Describe(uint16_t job) {
-  BeginWait(ControlMessage::kStatus, job);
-  ControlMessage message;
-  message.mutable_status()->set_job(job);
-  SendAll(message);
-  return FinishWait(kCloseLimit);
+void Coordinator::Describe(std::function<void(std::string)> done) {
+  reactor_->Post([this, done = std::move(done)] {
+    const uint64_t request = next_description_++;
+    Description& description = descriptions_[request];
+    description.done = done;
+    ControlMessage message;
+    {
+      MutexLock lock(mutex_);
+      description.text = absl::StrFormat(
+          "%s for %.1f s\n", phase_, static_cast<double>(reactor_->Now() - phase_began_) / kSecond);
+      if (!failure_.ok()) description.text += "failed: " + std::string(failure_.message()) + "\n";
+      message.mutable_status()->set_job(running_);
+      for (size_t i = 0; i < peers_.size(); ++i) {
+        const auto node = static_cast<uint16_t>(i);
+        if (!peers_[i].is_closed) description.missing.insert(node);
+      }
+    }
+    message.mutable_status()->set_request(request);
+    for (uint16_t node : std::set<uint16_t>(description.missing)) Send(node, message);
+    if (description.missing.empty()) return FinishDescription(request);
+    reactor_->RunAfter(kDescribeLimit, [this, request] { FinishDescription(request); });
+  });
 }
 
-void Coordinator::Close() {
+void Coordinator::OnStatus(uint16_t node, const control::Status& status) {
+  const auto found = descriptions_.find(status.request());
+  if (found == descriptions_.end() || found->second.missing.erase(node) == 0) return;
+  for (const std::string& line : status.lines()) found->second.text += line + "\n";
+  if (found->second.missing.empty()) FinishDescription(status.request());
+}
+
+void Coordinator::FinishDescription(uint64_t request) {
+  auto description = descriptions_.extract(request);
+  if (description.empty()) return;
+  for (uint16_t node : description.mapped().missing) {
+    description.mapped().text += NameOf(node) + " did not answer\n";
+  }
+  description.mapped().done(std::move(description.mapped().text));
+}
+
+void Coordinator::Close(const absl::Status& cause) {
   {
     MutexLock lock(mutex_);
     is_closing_ = true;
   }
+  SetPhase("closing");
   BeginWait(ControlMessage::kClosed, 0);
   {
     MutexLock lock(mutex_);
@@ -212,10 +285,10 @@ void Coordinator::Close() {
     if (wait_.nodes.empty()) wait_.event->Set();
   }
   ControlMessage message;
-  *message.mutable_close()->mutable_cause() = CauseOf(absl::OkStatus(), 0);
+  *message.mutable_close()->mutable_cause() = CauseOf(cause, 0);
   SendAll(message);
   if (const auto closed = FinishWait(kCloseLimit); !closed.ok()) {
-    LOG(ERROR) << "closing the session: " << closed.status().message();
+    LOG(ERROR) << "closing the session: " << closed.message();
   }
 }
 

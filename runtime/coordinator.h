@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -21,12 +22,21 @@ namespace braid {
 namespace control {
 class ControlMessage;
 class Hello;
+class Status;
 }  // namespace control
+
+struct CoordinatorOptions {
+  Environment* environment = nullptr;
+  // "node 1 (10.0.0.2)", for messages; empty: "node 1".
+  std::function<std::string(int node)> name_of;
+  // The first cause of a failure, as soon as it is known; on the reactor's thread. May be empty.
+  std::function<void(const absl::Status&)> on_failure;
+};
 
 // Called by one host thread; each call waits. After a failure every call returns its cause.
 class Coordinator {
  public:
-  explicit Coordinator(Environment* environment);
+  explicit Coordinator(CoordinatorOptions options);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -38,8 +48,15 @@ class Coordinator {
   // are. DEADLINE_EXCEEDED names the nodes that did not come.
   absl::Status Join(std::vector<std::unique_ptr<ControlChannel>> channels, Nanoseconds timeout);
 
+  // What the session does from now on, for messages: "compiling job 'train'". The calls below set
+  // their own, and "waiting for the program" when they return.
+  void SetPhase(std::string phase);
+  // Ends the session on all nodes with this cause. Any thread.
+  void Fail(const absl::Status& cause);
+
   struct LoadRequest {
     uint16_t job = 0;
+    std::string name;
     std::vector<plan::Plan> plans;  // by node
     uint32_t first_collective = 0;
   };
@@ -49,35 +66,50 @@ class Coordinator {
 
   struct RunRequest {
     uint16_t job = 0;
+    std::string name;
     int64_t first_step = 0;
     int64_t steps = 1;
   };
   absl::Status Run(const RunRequest& request);
   void Unload(uint16_t job);
-  // What every actor of the job waits for, a line each.
-  absl::StatusOr<std::vector<std::string>> Describe(uint16_t job);
 
-  // Ends the session on all nodes and waits until nothing runs there any more.
-  void Close();
+  // What the session does and what every actor of its job waits for, as text of lines. Any thread;
+  // `done` comes once, on the reactor's thread, within the limit also if a node does not answer.
+  void Describe(std::function<void(std::string)> done);
+
+  // Ends the session on all nodes and waits until nothing runs there any more. `cause`: why, if not
+  // because the program is done.
+  void Close(const absl::Status& cause = absl::OkStatus());
 
  private:
+  // One Describe that waits for the nodes. The reactor's thread only.
+  struct Description {
+    std::set<uint16_t> missing;
+    std::string text;
+    std::function<void(std::string)> done;
+  };
   // What the host thread waits for.
   struct Wait {
     int kind = 0;  // of the message that answers
     uint16_t job = 0;
     std::set<uint16_t> nodes;  // that have not answered
     absl::Status status;       // the first error
-    std::vector<std::string> lines;
     std::unique_ptr<Event> event;
   };
   struct Peer {
     std::unique_ptr<ControlChannel> channel;
     std::unique_ptr<control::Hello> hello;
-    bool is_closed = false;  // by the reactor's thread, under mutex_
+    // By the reactor's thread, under mutex_: nothing of the session runs there any more, or it
+    // cannot be reached.
+    bool is_closed = false;
   };
 
   void OnMessage(uint16_t node, const std::string& bytes);
   void OnFailure(uint16_t node, const absl::Status& cause);
+  void OnLost(uint16_t node, const absl::Status& reason);
+  void OnStatus(uint16_t node, const control::Status& status);
+  void FinishDescription(uint64_t request);
+  std::string NameOf(int node) const;
   void Send(uint16_t node, const control::ControlMessage& message);
   void SendAll(const control::ControlMessage& message);
   void BeginWait(int kind, uint16_t job);
@@ -87,17 +119,21 @@ class Coordinator {
     int kind;
     uint32_t job;
   };
-  void Answer(const AnswerFrom& from, const absl::Status& status,
-              std::vector<std::string> lines = {});
-  absl::StatusOr<std::vector<std::string>> FinishWait(Nanoseconds timeout);
+  void Answer(const AnswerFrom& from, const absl::Status& status);
+  absl::Status FinishWait(Nanoseconds timeout);
 
-  Environment* const environment_;
+  const CoordinatorOptions options_;
   std::unique_ptr<Reactor> reactor_;
   std::vector<Peer> peers_;  // fixed after Join
   Mutex mutex_;
   Wait wait_ GUARDED_BY(mutex_);
   absl::Status failure_ GUARDED_BY(mutex_);
   bool is_closing_ GUARDED_BY(mutex_) = false;
+  std::string phase_ GUARDED_BY(mutex_) = "joining";
+  Nanoseconds phase_began_ GUARDED_BY(mutex_) = 0;
+  uint16_t running_ GUARDED_BY(mutex_) = 0;  // the job of the last Run; 0: none yet
+  std::map<uint64_t, Description> descriptions_;
+  uint64_t next_description_ = 1;
 };
 
 }  // namespace braid

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -131,10 +132,11 @@ absl::Status Executor::ObtainVariables(const plan::Plan& plan) {
   for (const plan::Task& task : plan.tasks()) {
     for (const plan::Variable& variable : task.variables().variables()) {
       ASSIGN_OR_RETURN(const Attrs init, Attrs::Parse(variable.init()));
-      RETURN_IF_ERROR(resources_.variables
-                          ->Obtain(static_cast<int>(task.device()), variable.name(),
-                                   OperandOf(variable.shard()), init)
-                          .status());
+      const VariableSpec spec = {.name = variable.name(),
+                                 .layout = OperandOf(variable.shard()),
+                                 .init = init,
+                                 .seed = seed_};
+      RETURN_IF_ERROR(resources_.variables->Obtain(static_cast<int>(task.device()), spec).status());
     }
   }
   return absl::OkStatus();
@@ -503,16 +505,41 @@ void Executor::OnThreadClosed(Thread& thread) {
   std::exchange(closed_, nullptr)();
 }
 
+int64_t Executor::acts_done() const {
+  int64_t acts = 0;
+  for (const auto& [number, thread] : threads_) acts += thread.actors->acts_done();
+  return acts;
+}
+
 void Executor::Describe(std::function<void(std::vector<std::string>)> done) {
-  auto lines = std::make_shared<std::vector<std::string>>();  // threads add to it in turn
-  auto left = std::make_shared<size_t>(threads_.size());
+  // Shared by the calls that come back from the threads, some maybe after this object.
+  struct Answer {
+    std::vector<std::string> lines;
+    std::set<uint16_t> missing;
+    std::function<void(std::vector<std::string>)> done;
+  };
+  auto answer = std::make_shared<Answer>();
+  answer->done = std::move(done);
+  for (const auto& [number, thread] : threads_) answer->missing.insert(number);
+  if (threads_.empty()) return answer->done({});
+  resources_.control->RunAfter(kSecond, [answer, node = resources_.node] {
+    if (answer->missing.empty()) return;
+    for (uint16_t number : answer->missing) {
+      answer->lines.push_back(
+          absl::StrFormat("node %d: thread %d is inside an act and does not answer", node, number));
+    }
+    answer->missing.clear();
+    answer->done(std::move(answer->lines));
+  });
   for (auto& [number, thread] : threads_) {
-    thread.reactor->Post([this, &thread, lines, left, done] {
-      std::vector<ActorReport> reports = thread.actors->Describe();
-      resources_.control->Post([this, reports, lines, left, done] {
+    thread.reactor->Post([node = resources_.node, control = resources_.control, number = number,
+                          actors = thread.actors.get(), answer] {
+      control->Post([node, number, reports = actors->Describe(), answer] {
+        if (answer->missing.erase(number) == 0) return;
+        std::vector<std::string>& lines = answer->lines;
         for (const ActorReport& report : reports) {
           std::string line =
-              absl::StrFormat("node %d: %s (%s), %d acts of %d:", resources_.node, report.name,
+              absl::StrFormat("node %d: %s (%s), %d acts of %d:", node, report.name,
                               ToString(report.id), report.acts_done, report.acts_credited);
           for (const Wait& wait : report.waits) {
             switch (wait.what) {
@@ -533,13 +560,12 @@ void Executor::Describe(std::function<void(std::vector<std::string>)> done) {
                 break;
             }
           }
-          lines->push_back(std::move(line));
+          lines.push_back(std::move(line));
         }
-        if (--*left == 0) done(std::move(*lines));
+        if (answer->missing.empty()) answer->done(std::move(lines));
       });
     });
   }
-  if (threads_.empty()) done({});
 }
 
 }  // namespace braid

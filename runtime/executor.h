@@ -76,8 +76,11 @@ class Executor {
   void Close(absl::Status cause, std::function<void()> closed);
 
   const std::string& job_name() const { return job_name_; }
+  // Acts that ended so far, of all actors.
+  int64_t acts_done() const;
+  bool is_running() const { return steps_reported_ < steps_; }
   // Why each actor waits, one line each; runs on the actors' threads and calls back on the control
-  // thread.
+  // thread. A thread that does not answer within a second is inside an act: a line says so.
   void Describe(std::function<void(std::vector<std::string>)> done);
 
  private:

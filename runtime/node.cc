@@ -6,23 +6,35 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/control_status.h"
 
 namespace braid {
+namespace {
+
+// How long a node that failed waits for the master to say what the first cause was.
+constexpr Nanoseconds kCauseLimit = kSecond;
+constexpr size_t kMaxStallLines = 40;
+
+}  // namespace
 
 using control::ControlMessage;
 
 Node::Node(const NodeOptions& options)
     : options_(options),
       reactor_(options.environment->StartReactor(absl::StrFormat("node %d", options.node))),
-      variables_(options.kernels, options.seed),
+      variables_(options.kernels),
       collectives_(options.node) {
   for (int i = 0; i < options.devices; ++i) arenas_.push_back(std::make_unique<Arena>());
 }
 
-Node::~Node() { reactor_.reset(); }
+Node::~Node() {
+  // The channel's handlers point here and run on the reactor.
+  reactor_->Post([this] { master_.reset(); });
+  reactor_.reset();
+}
 
 HostIo& Node::Host(uint16_t job) {
   MutexLock lock(hosts_mutex_);
@@ -40,7 +52,15 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
     hello.set_protocol(kControlProtocol);
     hello.set_node(options_.node);
     hello.set_devices(options_.devices);
-    for (auto& transport : MakeTransports({options_.node, options_.loopback})) {
+    TransportOptions transports;
+    transports.node = options_.node;
+    transports.loopback = options_.loopback;
+    // Nodes of one process need no port that others could reach.
+    if (options_.loopback == nullptr) transports.reactor = reactor_.get();
+    transports.interface = options_.interface;
+    transports.host = options_.host;
+    transports.only = options_.transport;
+    for (auto& transport : MakeTransports(transports)) {
       auto address = transport->Open();
       if (!address.ok()) {
         VLOG(1) << "transport " << transport->name() << ": " << address.status();
@@ -53,9 +73,13 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
     Send(message);
     master_->SetHandlers([this](std::string bytes) { OnMessage(bytes); },
                          [this](absl::Status reason) {
-                           Close(absl::UnavailableError(
-                               absl::StrFormat("master lost: %s", std::string(reason.message()))));
+                           if (is_closing_) return;
+                           const absl::Status cause = absl::UnavailableError(absl::StrFormat(
+                               "master lost while %s: %s", phase_, std::string(reason.message())));
+                           if (options_.on_failure) options_.on_failure(cause);
+                           Close(cause);
                          });
+    WatchForStall();
   });
 }
 
@@ -65,7 +89,7 @@ void Node::OnMessage(const std::string& bytes) {
   if (is_closing_) return;
   ControlMessage message;
   if (!message.ParseFromString(bytes)) {
-    return Fail(absl::InvalidArgumentError(absl::StrFormat(
+    return FailHere(absl::InvalidArgumentError(absl::StrFormat(
         "node %d: a control message of %d bytes cannot be read", options_.node, bytes.size())));
   }
   switch (message.kind_case()) {
@@ -76,21 +100,24 @@ void Node::OnMessage(const std::string& bytes) {
     case ControlMessage::kRun: {
       const auto it = jobs_.find(static_cast<uint16_t>(message.run().job()));
       if (it == jobs_.end()) {
-        return Fail(absl::InternalError(
+        return FailHere(absl::InternalError(
             absl::StrFormat("node %d: Run of unknown job %d", options_.node, message.run().job())));
       }
+      phase_ = absl::StrFormat("stepping job '%s'", it->second->job_name());
+      advanced_ = reactor_->Now();
       return it->second->Run(message.run().first_step(), message.run().steps());
     }
     case ControlMessage::kUnload:
       return Unload(static_cast<uint16_t>(message.unload().job()));
     case ControlMessage::kStatus:
-      return SendStatus(static_cast<uint16_t>(message.status().job()));
+      return SendStatus(message.status());
     case ControlMessage::kFailure:
+      if (options_.on_failure) options_.on_failure(StatusOf(message.failure()));
       return Close(StatusOf(message.failure()));
     case ControlMessage::kClose:
       return Close(StatusOf(message.close().cause()));
     default:
-      return Fail(absl::InvalidArgumentError(
+      return FailHere(absl::InvalidArgumentError(
           absl::StrFormat("node %d: the master sent a control message of kind %d", options_.node,
                           static_cast<int>(message.kind_case()))));
   }
@@ -98,6 +125,7 @@ void Node::OnMessage(const std::string& bytes) {
 
 void Node::OnPeers(const control::Peers& peers) {
   addresses_ = std::make_unique<control::Peers>(peers);
+  phase_ = "waiting for a job";
 }
 
 Link* Node::LinkTo(uint16_t peer) {
@@ -107,6 +135,7 @@ Link* Node::LinkTo(uint16_t peer) {
 
 void Node::OnLoad(const control::Load& load) {
   const auto job = static_cast<uint16_t>(load.job());
+  phase_ = absl::StrFormat("connecting job '%s'", load.plan().job());
   LoadingJob& loading = loading_[job];
   loading.load = std::make_unique<control::Load>(load);
   for (uint32_t peer : load.plan().peers()) {
@@ -148,7 +177,7 @@ void Node::Connect(uint16_t peer) {
 
 void Node::OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link) {
   if (is_closing_) return;
-  if (!link.ok()) return Fail(link.status());
+  if (!link.ok()) return FailHere(link.status(), /*is_link=*/true);
   Peer& entry = peers_[peer];
   entry.link = *std::move(link);
   VLOG(1) << entry.link->Describe();
@@ -156,8 +185,10 @@ void Node::OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link) {
   entry.link->OnClosed([this, peer](absl::Status status) {
     collectives_.LinkClosed(peer, status);
     if (is_closing_) return;
-    Fail(absl::Status(status.code(), absl::StrFormat("link %d-%d lost: %s", options_.node, peer,
-                                                     std::string(status.message()))));
+    FailHere(
+        absl::Status(status.code(), absl::StrFormat("link %d-%d lost while %s: %s", options_.node,
+                                                    peer, phase_, std::string(status.message()))),
+        /*is_link=*/true);
   });
   entry.link->SetHandler(
       [this, peer](std::span<const std::byte> frame) { OnLinkFrame(peer, frame); });
@@ -191,9 +222,13 @@ void Node::StartJob(uint16_t job) {
   options.on_run_done = [this, job] {
     ControlMessage message;
     message.mutable_run_done()->set_job(job);
+    phase_ = "waiting for the next run";
     Send(message);
   };
-  options.on_failure = [this](absl::Status status) { Fail(status); };
+  // Acts fail as unavailable when the link under them breaks.
+  options.on_failure = [this](absl::Status status) {
+    FailHere(status, /*is_link=*/absl::IsUnavailable(status));
+  };
   auto executor = Executor::Make(load.plan(), resources, std::move(options));
   if (!executor.ok()) return ReportLoaded(job, executor.status());
   Executor& made = *(jobs_[job] = *std::move(executor));
@@ -239,10 +274,26 @@ void Node::ReportLoaded(uint16_t job, const absl::Status& status) {
 }
 
 void Node::Fail(const absl::Status& cause) {
+  reactor_->Post([this, cause] { FailHere(cause); });
+}
+
+void Node::FailHere(const absl::Status& cause, bool is_link) {
   if (is_closing_) return;
   ControlMessage message;
   *message.mutable_failure() = CauseOf(cause, options_.node);
+  message.mutable_failure()->set_is_link(is_link);
   Send(message);
+  if (std::exchange(has_failed_, true)) return;
+  if (options_.on_failure) options_.on_failure(cause);
+  reactor_->RunAfter(kCauseLimit, [this, cause] { Close(cause); });
+}
+
+std::map<uint16_t, PeerCounters> Node::counters() const {
+  std::map<uint16_t, PeerCounters> counters;
+  for (const auto& [peer, entry] : peers_) {
+    if (entry.link != nullptr) counters[peer] = {entry.link->Describe(), entry.link->counters()};
+  }
+  return counters;
 }
 
 void Node::Unload(uint16_t job) {
@@ -257,16 +308,47 @@ void Node::Unload(uint16_t job) {
   });
 }
 
-void Node::SendStatus(uint16_t job) {
-  const auto it = jobs_.find(job);
-  const auto send = [this, job](std::vector<std::string> lines) {
+void Node::SendStatus(const control::Status& request) {
+  const auto it = jobs_.find(static_cast<uint16_t>(request.job()));
+  const auto send = [this, job = request.job(),
+                     number = request.request()](std::vector<std::string> lines) {
     ControlMessage message;
     message.mutable_status()->set_job(job);
+    message.mutable_status()->set_request(number);
     for (std::string& line : lines) message.mutable_status()->add_lines(std::move(line));
     Send(message);
   };
   if (it == jobs_.end()) return send({});
   it->second->Describe(send);
+}
+
+// Looks four times per limit, so that a stall is told at most a quarter of it late.
+void Node::WatchForStall() {
+  if (is_closing_ || options_.stall_timeout == 0) return;
+  Executor* running = nullptr;
+  int64_t acts = 0;
+  for (const auto& [job, executor] : jobs_) {
+    if (executor->is_running()) running = executor.get();
+    acts += executor->acts_done();
+  }
+  const Nanoseconds now = reactor_->Now();
+  if (running == nullptr || acts != acts_seen_) {
+    acts_seen_ = acts;
+    advanced_ = now;
+  } else if (now - advanced_ >= options_.stall_timeout) {
+    running->Describe([this, name = running->job_name(),
+                       silence = now - advanced_](std::vector<std::string> lines) {
+      const size_t more = lines.size() > kMaxStallLines ? lines.size() - kMaxStallLines : 0;
+      lines.resize(lines.size() - more);
+      LOG(WARNING) << absl::StrFormat(
+          "node %d: no act of job '%s' ended for %.0f s (--stall_timeout); what it waits for:\n  "
+          "%s%s",
+          options_.node, name, static_cast<double>(silence) / kSecond, absl::StrJoin(lines, "\n  "),
+          more > 0 ? absl::StrFormat("\n  and %d more", more) : "");
+    });
+    advanced_ = now;  // says it again after as long
+  }
+  reactor_->RunAfter(options_.stall_timeout / 4, [this] { WatchForStall(); });
 }
 
 void Node::Close(absl::Status cause) {

@@ -30,17 +30,30 @@ namespace control {
 class ControlMessage;
 class Load;
 class Peers;
+class Status;
 }  // namespace control
 
 struct NodeOptions {
   uint16_t node = 0;
   int devices = 1;
   int threads_per_device = 1;
-  uint64_t seed = 0;
   uint64_t simulation_seed = 0;
+  // Where this node's transports listen, and from where they dial; "": anywhere.
+  std::string interface;
+  std::string host;
+  std::string transport;                // the only one to be used; "": the best that works
+  Nanoseconds stall_timeout = 0;        // without any act: says what it waits for; 0: never
   Environment* environment = nullptr;   // borrowed, as are all below
   LoopbackNetwork* loopback = nullptr;  // where nodes of this process meet; null: alone in it
   const KernelRegistry* kernels = nullptr;
+  // The first cause of a failure, as soon as it is known here; on the control thread. May be empty.
+  std::function<void(const absl::Status&)> on_failure;
+};
+
+// What went over a node's links, by peer.
+struct PeerCounters {
+  std::string link;  // Link::Describe
+  LinkCounters counters;
 };
 
 class Node {
@@ -60,6 +73,12 @@ class Node {
   // Feeds and fetches of a job, made on first use. Any thread.
   HostIo& Host(uint16_t job);
 
+  // Ends the session on all nodes with this cause. Any thread.
+  void Fail(const absl::Status& cause);
+
+  // The links that are open. On the control thread.
+  std::map<uint16_t, PeerCounters> counters() const;
+
  private:
   struct Peer {
     std::unique_ptr<Link> link;
@@ -78,9 +97,10 @@ class Node {
   void StartJob(uint16_t job);
   void OnLinkFrame(uint16_t peer, std::span<const std::byte> frame);
   void ReportLoaded(uint16_t job, const absl::Status& status);
-  void Fail(const absl::Status& cause);
+  void FailHere(const absl::Status& cause, bool is_link = false);
   void Unload(uint16_t job);
-  void SendStatus(uint16_t job);
+  void SendStatus(const control::Status& request);
+  void WatchForStall();
   void Close(absl::Status cause);
   void FinishClose();
   void Send(const control::ControlMessage& message);
@@ -105,7 +125,11 @@ class Node {
   std::unique_ptr<ControlChannel> master_;
   std::function<void(absl::Status)> closed_;
   absl::Status cause_;
+  bool has_failed_ = false;  // here; the master says what the first cause is
   bool is_closing_ = false;
+  std::string phase_ = "joining";
+  int64_t acts_seen_ = -1;
+  Nanoseconds advanced_ = 0;  // when acts_seen_ changed last
   size_t jobs_closing_ = 0;
 };
 

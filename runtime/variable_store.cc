@@ -14,8 +14,9 @@ void VariableStore::Free::operator()(std::byte* bytes) const {
   ::operator delete[](bytes, std::align_val_t(64));
 }
 
-absl::StatusOr<std::byte*> VariableStore::Obtain(int device, const std::string& name,
-                                                 const OperandSpec& layout, const Attrs& init) {
+absl::StatusOr<std::byte*> VariableStore::Obtain(int device, const VariableSpec& variable) {
+  const std::string& name = variable.name;
+  const OperandSpec& layout = variable.layout;
   const auto key = std::make_pair(device, name);
   if (const auto it = entries_.find(key); it != entries_.end()) {
     const OperandSpec& have = it->second.layout;
@@ -41,7 +42,7 @@ absl::StatusOr<std::byte*> VariableStore::Obtain(int device, const std::string& 
         name, size, device));
   }
   Entry entry{layout, std::unique_ptr<std::byte[], Free>(memory)};
-  RETURN_IF_ERROR(Fill(name, layout, init, memory));
+  RETURN_IF_ERROR(Fill(variable, memory));
   return entries_.emplace(key, std::move(entry)).first->second.bytes.get();
 }
 
@@ -58,15 +59,15 @@ uint64_t VariableStore::bytes(int device) const {
   return sum;
 }
 
-absl::Status VariableStore::Fill(const std::string& name, const OperandSpec& layout,
-                                 const Attrs& init, std::byte* bytes) const {
+absl::Status VariableStore::Fill(const VariableSpec& variable, std::byte* bytes) const {
+  const Attrs& init = variable.init;
   const std::string& kind = init.String("init");
   KernelSpec spec;
-  spec.name = name;
-  spec.seed = seed_;
-  spec.outputs = {layout};
-  spec.attrs.Set("dtype", layout.dtype);
-  spec.attrs.Set("shape", layout.logical.dims());
+  spec.name = variable.name;
+  spec.seed = variable.seed;
+  spec.outputs = {variable.layout};
+  spec.attrs.Set("dtype", variable.layout.dtype);
+  spec.attrs.Set("shape", variable.layout.logical.dims());
   if (kind == "zeros" || kind == "ones" || kind == "constant") {
     spec.op = "constant";
     spec.attrs.Set("value", kind == "zeros" ? 0.0 : kind == "ones" ? 1.0 : init.Double("value"));
@@ -81,7 +82,7 @@ absl::Status VariableStore::Fill(const std::string& name, const OperandSpec& lay
   } else {
     return absl::InvalidArgumentError(absl::StrFormat(
         "variable '%s': init is \"%s\"; zeros, ones, constant, uniform or normal was expected",
-        name, kind));
+        variable.name, kind));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels_->Create(spec));
   void* output = bytes;

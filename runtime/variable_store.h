@@ -14,17 +14,25 @@
 
 namespace braid {
 
+// What a variable is on one device, and how its first value is made.
+struct VariableSpec {
+  std::string name;
+  OperandSpec layout;
+  // The variable op's attributes {init, value, low, high, mean, stddev}: every element from (seed,
+  // name, logical index), so that the layout does not matter.
+  Attrs init;
+  uint64_t seed = 0;
+};
+
 // Belongs to the node's control thread; actors only use the addresses.
 class VariableStore {
  public:
   // `kernels` (borrowed) fill new variables: random_uniform, random_normal, constant.
-  VariableStore(const KernelRegistry* kernels, uint64_t seed) : kernels_(kernels), seed_(seed) {}
+  explicit VariableStore(const KernelRegistry* kernels) : kernels_(kernels) {}
 
-  // The shard of `name` on `device`. A new one is initialised from the variable op's attributes
-  // {init, value, low, high, mean, stddev}: every element from (seed, name, logical index), so that
-  // the layout does not matter. FAILED_PRECONDITION if it is there with another layout.
-  absl::StatusOr<std::byte*> Obtain(int device, const std::string& name, const OperandSpec& layout,
-                                    const Attrs& init);
+  // The variable's shard on `device`, initialised if it is new. FAILED_PRECONDITION if it is there
+  // with another layout.
+  absl::StatusOr<std::byte*> Obtain(int device, const VariableSpec& variable);
   // nullptr if it was never obtained.
   std::byte* Find(int device, const std::string& name) const;
   uint64_t bytes(int device) const;
@@ -37,11 +45,9 @@ class VariableStore {
     OperandSpec layout;
     std::unique_ptr<std::byte[], Free> bytes;
   };
-  absl::Status Fill(const std::string& name, const OperandSpec& layout, const Attrs& init,
-                    std::byte* bytes) const;
+  absl::Status Fill(const VariableSpec& variable, std::byte* bytes) const;
 
   const KernelRegistry* kernels_;
-  uint64_t seed_;
   std::map<std::pair<int, std::string>, Entry> entries_;
 };
 

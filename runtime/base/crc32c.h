@@ -1,4 +1,5 @@
-// CRC32C (Castagnoli polynomial, RFC 3720 appendix B.4): the checksum of checkpoint blocks.
+// CRC32C (Castagnoli polynomial, RFC 3720 appendix B.4): the checksum of checkpoint blocks
+// and of frames on the wire.
 #pragma once
 
 #include <cstddef>

@@ -1,62 +1,62 @@
-// Training steps per second on one CPU device with one thread: an MLP 784-512-512-10 or a GPT of 4
-// layers, 256 channels, context 128. Compared with PyTorch by tests/bench/step_bench.sh.
+// Training steps per second of an MLP 784-512-512-10 or a GPT of 4 layers, 256 channels, context
+// 128, on whatever devices the flags of Main say. Compared with PyTorch by step_bench.sh (one
+// device) and ddp_bench.sh (two nodes).
 //
-//   build/release/bin/step_bench mlp BATCH SECONDS | gpt BATCH SECONDS TEXT
+//   build/release/bin/step_bench --model=mlp --batch=100
+//   build/release/bin/step_bench --model=gpt --batch=8 --text=shakespeare.txt
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
+#include "absl/flags/flag.h"
 #include "api/braid.h"
 #include "examples/gpt_model.h"
 #include "examples/mnist_model.h"
 #include "runtime/data/text_dataset.h"
 
-int main(int argc, char** argv) {
-  if (argc < 4) {
-    std::fprintf(stderr, "usage: step_bench mlp BATCH SECONDS | gpt BATCH SECONDS TEXT\n");
-    return 2;
+ABSL_FLAG(std::string, model, "mlp", "mlp or gpt");
+ABSL_FLAG(int64_t, batch, 100, "Samples per step, over all devices");
+ABSL_FLAG(double, seconds, 3, "About how long to measure");
+ABSL_FLAG(std::string, text, "", "The text that gpt reads");
+
+namespace {
+
+void Record(braid::Job& job) {
+  if (absl::GetFlag(FLAGS_model) == "mlp") {
+    examples::MnistOptions options;
+    options.train = braid::DrawnDigits({.count = 4096});
+    options.batch = absl::GetFlag(FLAGS_batch);
+    examples::TrainMnist(job, options);
+    return;
   }
-  const std::string model = argv[1];
-  const int64_t batch = std::atoi(argv[2]);
-  const double seconds = std::atof(argv[3]);
-  auto session = braid::Session::Start({.progress = braid::Progress::kOff});
-  if (!session.ok()) return 1;
-  auto job = (*session)->Compile("train", [&](braid::Job& job) {
-    if (model == "mlp") {
-      examples::MnistOptions options;
-      options.train = braid::DrawnDigits({.count = 4096});
-      options.batch = batch;
-      examples::TrainMnist(job, options);
-      return;
-    }
-    examples::GptOptions options;
-    options.width = 256;
-    options.heads = 8;
-    options.batch = batch;
-    options.clip = 0;
-    options.train = braid::TextFile(argc > 4 ? argv[4] : "", {.context = options.context});
-    examples::TrainGpt(job, options);
-  });
-  if (!job.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(job.status().message()).c_str());
-    return 1;
-  }
+  examples::GptOptions options;
+  options.width = 256;
+  options.heads = 8;
+  options.batch = absl::GetFlag(FLAGS_batch);
+  options.clip = 0;
+  options.train = braid::TextFile(absl::GetFlag(FLAGS_text), {.context = options.context});
+  examples::TrainGpt(job, options);
+}
+
+absl::Status Program(braid::Session& session) {
+  ASSIGN_OR_RETURN(auto job, session.Compile("train", Record));
   using Clock = std::chrono::steady_clock;
-  const auto run = [&](int64_t steps) {
+  const auto run = [&](int64_t steps) -> absl::StatusOr<double> {
     const auto begin = Clock::now();
-    const auto result = job->Run({.steps = steps});
-    if (!result.ok()) {
-      std::fprintf(stderr, "%s\n", std::string(result.status().message()).c_str());
-      std::exit(1);
-    }
+    RETURN_IF_ERROR(job.Run({.steps = steps}).status());
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  run(3);
-  const double one = run(3) / 3;
-  const int64_t steps = std::max<int64_t>(3, static_cast<int64_t>(seconds / one));
-  std::printf("%.3f\n", static_cast<double>(steps) / run(steps));
-  return 0;
+  RETURN_IF_ERROR(run(3).status());
+  ASSIGN_OR_RETURN(const double three, run(3));
+  const auto steps =
+      std::max<int64_t>(3, static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) / (three / 3)));
+  ASSIGN_OR_RETURN(const double time, run(steps));
+  std::printf("%.3f\n", static_cast<double>(steps) / time);
+  return absl::OkStatus();
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }

@@ -14,7 +14,8 @@ for what in "mlp 100" "mlp 1024" "gpt 8"; do
   read -r model batch <<<"$what"
   ratios=()
   for ((round = 0; round < rounds; ++round)); do
-    ours=$(taskset -c 0 "$braid" "$model" "$batch" "$seconds" "$text")
+    ours=$(taskset -c 0 "$braid" --model="$model" --batch="$batch" --seconds="$seconds" \
+      --text="$text" --progress=off)
     theirs=$(taskset -c 0 /usr/bin/python3 "$root/tests/bench/step_torch.py" "$model" "$batch" \
       "$seconds" "$text")
     ratios+=("$(awk "BEGIN {printf \"%.3f\", $ours / $theirs}")")

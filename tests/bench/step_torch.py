@@ -1,9 +1,13 @@
-"""The models of step_bench.cc in PyTorch, on one thread: prints training steps per second.
+"""The models of step_bench.cc in PyTorch, on one thread a process: prints training steps per second.
 
     step_torch.py mlp BATCH SECONDS | gpt BATCH SECONDS TEXT
+
+With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, this process is a rank of
+DistributedDataParallel over Gloo; BATCH is each rank's, and rank 0 prints.
 """
 
 import math
+import os
 import sys
 import time
 
@@ -41,7 +45,7 @@ class Gpt(nn.Module):
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
-        self.register_buffer("mask", torch.ones(context, context).triu(1).bool())
+        self.mask = torch.ones(context, context).triu(1).bool()  # no buffer: Gloo knows no bool
 
     def forward(self, tokens):
         x = self.tokens(tokens) + self.positions.weight
@@ -58,7 +62,7 @@ def main():
             nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
         )
         inputs, targets = torch.rand(4096, 784), torch.randint(10, (4096,))
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        make_optimizer = torch.optim.Adam
     else:
         text = open(sys.argv[4], "rb").read()
         letters = sorted(set(text))
@@ -66,7 +70,13 @@ def main():
         inputs = data[:-1][: 512 * 128].view(512, 128)
         targets = data[1:][: 512 * 128].view(512, 128)
         model = Gpt(len(letters))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        make_optimizer = torch.optim.AdamW
+    is_distributed = "RANK" in os.environ
+    if is_distributed:
+        torch.distributed.init_process_group("gloo")
+        torch.manual_seed(torch.distributed.get_rank())
+        model = nn.parallel.DistributedDataParallel(model)
+    optimizer = make_optimizer(model.parameters(), lr=1e-3)
 
     def step():
         index = torch.randint(len(inputs), (batch,))
@@ -85,7 +95,13 @@ def main():
 
     run(3)
     steps = max(3, int(seconds / (run(3) / 3)))
-    print(f"{steps / run(steps):.3f}")
+    if is_distributed:
+        common = torch.tensor([steps])
+        torch.distributed.broadcast(common, 0)
+        steps = int(common)
+    rate = steps / run(steps)
+    if not is_distributed or torch.distributed.get_rank() == 0:
+        print(f"{rate:.3f}")
 
 
 main()

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "comm/loopback_transport.h"
+#include "comm/tcp_transport.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 
@@ -23,11 +24,35 @@ class LoopbackSet : public TransportSet {
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
+class TcpSet : public TransportSet {
+ public:
+  TcpSet(Environment& environment, int num_nodes, const std::string& host)
+      : reactor_(environment.StartReactor("tcp")) {
+    for (int node = 0; node < num_nodes; ++node) {
+      transports_.push_back(MakeTcpTransport(
+          {.node = static_cast<uint16_t>(node), .reactor = reactor_.get(), .host = host}));
+    }
+  }
+  Transport& transport(int node) override { return *transports_[node]; }
+
+ private:
+  const std::unique_ptr<Reactor> reactor_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+TransportCase TcpCase(const std::string& name, const std::string& host) {
+  return {name, false, [host](Environment& environment, int n) {
+            return std::make_unique<TcpSet>(environment, n, host);
+          }};
+}
+
 }  // namespace
 
 std::vector<TransportCase> TransportCases() {
   return {
       {"loopback", true, [](Environment&, int n) { return std::make_unique<LoopbackSet>(n); }},
+      TcpCase("tcpIpv4", "127.0.0.1"),
+      TcpCase("tcpIpv6", "::1"),
   };
 }
 

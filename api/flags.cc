@@ -1,0 +1,198 @@
+#include "api/flags.h"
+
+#include <cstdlib>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "api/main.h"
+#include "comm/secret.h"
+#include "runtime/base/status.h"
+
+ABSL_FLAG(std::string, nodes, "",
+          "Node list file: a line `host[:port] [devices]` a node, the master first; the same file "
+          "on every machine");
+ABSL_FLAG(int, node_rank, -1,
+          "Which line of --nodes this process is, from 0. Not given: what the launcher says, else "
+          "the line with an address of this machine");
+ABSL_FLAG(std::string, devices, "",
+          "Devices of a node whose line of --nodes says none, e.g. cpu:4. Empty: cpu:1");
+ABSL_FLAG(int, ctrl_port, 0, "Control port of nodes whose line says none. 0: 9988");
+ABSL_FLAG(std::string, interface, "", "Network interface for everything, e.g. eth0. Empty: any");
+ABSL_FLAG(std::string, transport, "",
+          "The only transport to use between nodes, e.g. tcp. Empty: the best that works");
+ABSL_FLAG(absl::Duration, join_timeout, absl::Seconds(60), "How long nodes wait for each other");
+ABSL_FLAG(absl::Duration, stall_timeout, absl::Seconds(60),
+          "After so long without progress each node prints what it waits for. 0: never");
+ABSL_FLAG(std::string, auth_token_file, "",
+          "File with the secret that all nodes share, readable by its owner only. Empty: the "
+          "environment's BRAID_AUTH_TOKEN, else no secret and loopback addresses only");
+ABSL_FLAG(bool, insecure, false,
+          "Without a secret, use other addresses than loopback, too: whoever reaches the port may "
+          "join");
+ABSL_FLAG(std::string, simulate_nodes, "",
+          "Several nodes inside this process: 2x4 is two nodes of four CPU devices, 1+2 one of one "
+          "and one of two");
+ABSL_FLAG(int, threads_per_device, 1, "Threads that one CPU device computes with");
+ABSL_FLAG(uint64_t, braid_seed, 0, "Seed of initial values, dropout and shuffling");
+ABSL_FLAG(bool, dry_run, false, "Compile, print the plan's summary, and exit");
+ABSL_FLAG(std::string, explain, "",
+          "Write the whole plan to this file: ops, SBP, boxing, memory; as a graph if it ends in "
+          ".dot");
+ABSL_FLAG(std::string, metrics_json, "", "Write a JSON line per fetched scalar and step");
+ABSL_FLAG(std::string, progress, "auto", "Progress bar: auto (on a terminal), on or off");
+
+namespace braid {
+namespace {
+
+absl::StatusOr<int> ParseCount(const std::string& text, const std::string& flag) {
+  int count = 0;
+  if (!absl::SimpleAtoi(text, &count) || count < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: '%s' is no count; a number of at least 1 was expected", flag, text));
+  }
+  return count;
+}
+
+absl::StatusOr<Nanoseconds> PositiveTime(absl::Duration duration, const char* flag,
+                                         bool may_be_zero) {
+  const int64_t time = absl::ToInt64Nanoseconds(duration);
+  if (time < 0 || (time == 0 && !may_be_zero)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--%s=%s; a time of more than 0 was expected, e.g. 60s", flag,
+                        absl::FormatDuration(duration)));
+  }
+  return time;
+}
+
+absl::StatusOr<Progress> ProgressOf(const std::string& text) {
+  if (text == "auto") return Progress::kAuto;
+  if (text == "on") return Progress::kOn;
+  if (text == "off") return Progress::kOff;
+  return absl::InvalidArgumentError(
+      absl::StrFormat("--progress=%s; auto, on or off was expected", text));
+}
+
+absl::Status CheckDevices(const DeviceSpec& devices, int node) {
+  if (devices.type == "cpu") return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrFormat("node %d is to have devices %s; this build has CPU devices only: cpu:%d",
+                      node, devices.ToString(), devices.count));
+}
+
+absl::StatusOr<Cluster> ClusterOfFlags(const ClusterOptions& defaults) {
+  ClusterOptions options = defaults;
+  if (const std::string nodes = absl::GetFlag(FLAGS_nodes); !nodes.empty()) {
+    options.nodes_file = nodes;
+  }
+  if (const int rank = absl::GetFlag(FLAGS_node_rank); rank != -1) {
+    if (rank < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("--node_rank=%d; a number of at least 0 was expected", rank));
+    }
+    options.node_rank = rank;
+  }
+  const std::string devices = absl::GetFlag(FLAGS_devices);
+  if (!devices.empty()) {
+    options.devices_per_node = devices;
+  } else if (const auto launched = EnvironmentVariable("BRAID_DEVICES")) {
+    options.devices_per_node = *launched;
+  }
+  if (const int port = absl::GetFlag(FLAGS_ctrl_port); port != 0) {
+    if (port < 1 || port > 65535) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("--ctrl_port=%d; a port from 1 to 65535 was expected", port));
+    }
+    options.ctrl_port = static_cast<uint16_t>(port);
+  }
+  ASSIGN_OR_RETURN(Cluster cluster,
+                   FindCluster(options, EnvironmentVariable, [] { return LocalAddresses(); }));
+  for (size_t node = 0; node < cluster.nodes.size(); ++node) {
+    RETURN_IF_ERROR(CheckDevices(*cluster.nodes[node].devices, static_cast<int>(node)));
+  }
+  return cluster;
+}
+
+absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
+  NetworkOptions network;
+  network.cluster = std::move(cluster);
+  ASSIGN_OR_RETURN(network.secret,
+                   ReadSecret(absl::GetFlag(FLAGS_auth_token_file), EnvironmentVariable));
+  network.is_insecure = absl::GetFlag(FLAGS_insecure);
+  network.interface = absl::GetFlag(FLAGS_interface);
+  network.transport = absl::GetFlag(FLAGS_transport);
+  ASSIGN_OR_RETURN(network.join_timeout, PositiveTime(absl::GetFlag(FLAGS_join_timeout),
+                                                      "join_timeout", /*may_be_zero=*/false));
+  if (const auto text = EnvironmentVariable("BRAID_CTRL_DESCRIPTOR");
+      text.has_value() && network.cluster.rank == 0) {
+    if (!absl::SimpleAtoi(*text, &network.control_descriptor) || network.control_descriptor < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("BRAID_CTRL_DESCRIPTOR=%s; a descriptor's number was expected", *text));
+    }
+  }
+  return network;
+}
+
+}  // namespace
+
+std::optional<std::string> EnvironmentVariable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+absl::StatusOr<std::vector<int>> ParseSimulatedNodes(const std::string& text) {
+  const std::string flag = "--simulate_nodes=" + text;
+  const std::vector<std::string> product = absl::StrSplit(text, 'x');
+  if (product.size() == 2) {
+    ASSIGN_OR_RETURN(const int nodes, ParseCount(product[0], flag));
+    ASSIGN_OR_RETURN(const int devices, ParseCount(product[1], flag));
+    return std::vector<int>(nodes, devices);
+  }
+  std::vector<int> devices;
+  for (const auto part : absl::StrSplit(text, '+')) {
+    ASSIGN_OR_RETURN(devices.emplace_back(), ParseCount(std::string(part), flag));
+  }
+  return devices;
+}
+
+absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults) {
+  ProgramFlags flags;
+  SessionOptions& session = flags.session;
+  if (const std::string simulated = absl::GetFlag(FLAGS_simulate_nodes); !simulated.empty()) {
+    for (const auto& [flag, value] : {std::pair("devices", absl::GetFlag(FLAGS_devices)),
+                                      std::pair("nodes", absl::GetFlag(FLAGS_nodes))}) {
+      if (!value.empty()) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "--simulate_nodes=%s says which nodes and devices there are, and --%s=%s "
+            "says something else; give one of them",
+            simulated, flag, value));
+      }
+    }
+    ASSIGN_OR_RETURN(session.devices, ParseSimulatedNodes(simulated));
+  } else {
+    ASSIGN_OR_RETURN(Cluster cluster, ClusterOfFlags(defaults));
+    flags.is_master = cluster.rank == 0;
+    if (cluster.nodes.size() == 1) {
+      session.devices = {cluster.nodes[0].devices->count};
+    } else {
+      ASSIGN_OR_RETURN(session.network, NetworkOf(std::move(cluster)));
+    }
+  }
+  session.threads_per_device = absl::GetFlag(FLAGS_threads_per_device);
+  if (session.threads_per_device < 1) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--threads_per_device=%d; at least 1 was expected", session.threads_per_device));
+  }
+  session.seed = absl::GetFlag(FLAGS_braid_seed);
+  session.dry_run = absl::GetFlag(FLAGS_dry_run);
+  session.explain_path = absl::GetFlag(FLAGS_explain);
+  session.metrics_path = absl::GetFlag(FLAGS_metrics_json);
+  ASSIGN_OR_RETURN(session.stall_timeout, PositiveTime(absl::GetFlag(FLAGS_stall_timeout),
+                                                       "stall_timeout", /*may_be_zero=*/true));
+  ASSIGN_OR_RETURN(session.progress, ProgressOf(absl::GetFlag(FLAGS_progress)));
+  return flags;
+}
+
+}  // namespace braid

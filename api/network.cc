@@ -1,0 +1,209 @@
+#include "api/network.h"
+
+#include <glog/logging.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "comm/build_fingerprint.h"
+#include "comm/rendezvous.h"
+#include "comm/socket.h"
+#include "runtime/base/status.h"
+#include "runtime/node.h"
+
+namespace braid {
+namespace {
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
+}
+
+bool IsLocal(const SocketAddress& address, const std::vector<SocketAddress>& local) {
+  return address.is_loopback() || std::any_of(local.begin(), local.end(), [&](const auto& own) {
+           return own.SameHost(address);
+         });
+}
+
+// Whoever reaches the port may run what he likes here.
+absl::Status CheckExposure(const NetworkOptions& network, const SocketAddress& address) {
+  if (address.is_loopback() || !network.secret.empty() || network.is_insecure) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError(absl::StrFormat(
+      "node %d would use %s, which other machines reach, without a shared secret; give every node "
+      "the same one by BRAID_AUTH_TOKEN or --auth_token_file, or accept the risk by --insecure",
+      network.cluster.rank, address.host()));
+}
+
+// The master's addresses of the list. A name that means loopback here, as Debian's /etc/hosts says
+// of a machine's own, or none of this machine's addresses, as behind a forwarded port, is what
+// other nodes dial, not what this one can bind: then it listens everywhere.
+absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions& network) {
+  const ClusterNode& master = network.cluster.nodes[0];
+  ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
+  if (!network.interface.empty()) {
+    ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, InterfaceAddresses(network.interface));
+    for (SocketAddress& address : addresses) address = address.WithPort(master.port);
+    return addresses;
+  }
+  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, ResolveHost(master.host, master.port));
+  const bool is_numeric = SocketAddress::Parse(addresses[0].ToString()).ok() &&
+                          addresses.size() == 1 && addresses[0].host() == master.host;
+  const bool is_known_loopback = is_numeric || master.host == "localhost";
+  std::erase_if(addresses, [&](const SocketAddress& address) {
+    return !IsLocal(address, local) || (address.is_loopback() && !is_known_loopback);
+  });
+  if (addresses.empty()) {
+    for (const char* any : {"0.0.0.0:0", "[::]:0"}) {
+      ASSIGN_OR_RETURN(const SocketAddress address, SocketAddress::Parse(any));
+      addresses.push_back(address.WithPort(master.port));
+    }
+  }
+  return addresses;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network) {
+  std::vector<Socket> listeners;
+  if (network.control_descriptor >= 0) {
+    listeners.emplace_back(network.control_descriptor);
+    if (absl::Status status = listeners[0].LocalAddress().status(); !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("BRAID_CTRL_DESCRIPTOR=%d is not a listening socket: %s",
+                          network.control_descriptor, std::string(status.message())));
+    }
+    return listeners;
+  }
+  // A name that nobody resolves would only be waited for.
+  for (const ClusterNode& node : network.cluster.nodes) {
+    if (network.cluster.knows_all_hosts) {
+      RETURN_IF_ERROR(ResolveHost(node.host, node.port).status());
+    }
+  }
+  ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, MasterAddresses(network));
+  absl::Status first_error;
+  for (const SocketAddress& address : addresses) {
+    RETURN_IF_ERROR(CheckExposure(network, address));
+    absl::StatusOr<Socket> listener = ListenOn(address);
+    if (listener.ok()) {
+      listeners.push_back(*std::move(listener));
+    } else {
+      first_error.Update(
+          absl::Status(listener.status().code(),
+                       absl::StrFormat("control port: %s (the node list's, or --ctrl_port)",
+                                       std::string(listener.status().message()))));
+    }
+  }
+  // One family of two may be missing, a busy port may not.
+  if (listeners.empty() || absl::IsAlreadyExists(first_error)) return first_error;
+  return listeners;
+}
+
+absl::StatusOr<std::string> DataHostOf(const std::vector<Socket>& listeners) {
+  if (listeners.size() != 1) return std::string();
+  ASSIGN_OR_RETURN(const SocketAddress address, listeners[0].LocalAddress());
+  return address.is_any() ? std::string() : address.host();
+}
+
+std::string NodeName(const Cluster& cluster, int node) {
+  if (node < 0 || node >= static_cast<int>(cluster.nodes.size())) {
+    return absl::StrFormat("node %d", node);
+  }
+  const std::string& host = cluster.nodes[node].host;
+  return host.empty() ? absl::StrFormat("node %d", node)
+                      : absl::StrFormat("node %d (%s)", node, host);
+}
+
+absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& network,
+                                                      Environment* environment) {
+  const Cluster& cluster = network.cluster;
+  RendezvousOptions options;
+  options.environment = environment;
+  options.self.node = static_cast<uint16_t>(cluster.rank);
+  options.self.num_nodes = static_cast<int>(cluster.nodes.size());
+  ASSIGN_OR_RETURN(options.self.build, BuildFingerprint());
+  if (cluster.knows_all_hosts) options.self.node_list = cluster.ToString();
+  options.self.devices = cluster.nodes[cluster.rank].devices->ToString();
+  options.self.host = HostName();
+  options.self.pid = static_cast<uint32_t>(getpid());
+  options.self.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                              static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  options.secret = network.secret;
+  options.join_timeout = network.join_timeout;
+  options.name_of = [cluster](int node) { return NodeName(cluster, node); };
+  return options;
+}
+
+namespace {
+
+// The address that this node dials from: its own of the list or of the interface, so that the
+// others see it where they expect it.
+absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network, int family) {
+  std::vector<SocketAddress> addresses;
+  if (!network.interface.empty()) {
+    ASSIGN_OR_RETURN(addresses, InterfaceAddresses(network.interface));
+  } else if (const std::string& host = network.cluster.nodes[network.cluster.rank].host;
+             network.cluster.knows_all_hosts && !host.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
+    ASSIGN_OR_RETURN(addresses, ResolveHost(host, 0));
+    std::erase_if(addresses, [&](const auto& address) { return !IsLocal(address, local); });
+  }
+  for (const SocketAddress& address : addresses) {
+    if (address.family() == family) return address;
+  }
+  return SocketAddress();
+}
+
+}  // namespace
+
+absl::Status ServeNode(const NetworkOptions& network, const ServiceOptions& options) {
+  const std::unique_ptr<Environment> environment = MakeRealEnvironment();
+  ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment.get()));
+  const ClusterNode& master = network.cluster.nodes[0];
+  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, ResolveHost(master.host, master.port));
+  ASSIGN_OR_RETURN(const SocketAddress own, OwnAddress(network, addresses[0].family()));
+  RendezvousClient client(std::move(rendezvous), std::move(addresses), own);
+  options.interruption->SetHandler([&](const absl::Status& reason) { client.Abort(reason); });
+  const auto connection = client.Join();
+  options.interruption->SetHandler(nullptr);
+  RETURN_IF_ERROR(connection.status());
+  RETURN_IF_ERROR(CheckExposure(network, client.local_address()));
+
+  NodeOptions node_options;
+  node_options.node = static_cast<uint16_t>(network.cluster.rank);
+  node_options.devices = network.cluster.nodes[network.cluster.rank].devices->count;
+  node_options.threads_per_device = options.threads_per_device;
+  node_options.interface = network.interface;
+  node_options.host = client.local_address().host();
+  node_options.transport = network.transport;
+  node_options.stall_timeout = options.stall_timeout;
+  node_options.environment = environment.get();
+  node_options.kernels = options.kernels;
+  node_options.on_failure = options.on_failure;
+  const std::unique_ptr<Event> closed = environment->MakeEvent();
+  absl::Status cause;
+  Node node(node_options);
+  options.interruption->SetHandler([&](const absl::Status& reason) {
+    node.Fail(absl::Status(reason.code(), absl::StrFormat("node %d: %s", node_options.node,
+                                                          std::string(reason.message()))));
+  });
+  node.Serve(MakeTcpControlChannel(*connection, &node.reactor()), [&](absl::Status status) {
+    cause = std::move(status);
+    closed->Set();
+  });
+  // Ends with the session: the master says so, or is lost.
+  const absl::Status waited =
+      environment->Await(*closed, std::numeric_limits<Nanoseconds>::max() / 4);
+  options.interruption->SetHandler(nullptr);
+  RETURN_IF_ERROR(waited);
+  return cause;
+}
+
+}  // namespace braid

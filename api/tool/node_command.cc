@@ -1,0 +1,129 @@
+#include "api/tool/node_command.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "comm/secret.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+constexpr char kRank[] = "BRAID_NODE_RANK";
+constexpr char kNumNodes[] = "BRAID_NUM_NODES";
+constexpr char kMaster[] = "BRAID_MASTER";
+constexpr char kControl[] = "BRAID_CTRL_DESCRIPTOR";
+constexpr char kDevices[] = "BRAID_DEVICES";
+constexpr char kNodeList[] = "BRAID_NODE_LIST";
+constexpr char kToken[] = "BRAID_AUTH_TOKEN";
+
+absl::StatusOr<std::vector<DeviceSpec>> DevicesOfEach(const LocalNodes& nodes) {
+  std::vector<DeviceSpec> devices = nodes.devices;
+  if (devices.size() == 1) devices.assign(nodes.num_nodes, nodes.devices[0]);
+  if (!devices.empty() && static_cast<int>(devices.size()) != nodes.num_nodes) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--devices lists the devices of %d nodes, but --local=%d; give one entry for all nodes or "
+        "one for each",
+        devices.size(), nodes.num_nodes));
+  }
+  return devices;
+}
+
+// Names that do not resolve here may be names for ssh: they are other machines.
+bool IsThisMachine(const std::string& host, const std::vector<SocketAddress>& local) {
+  const absl::StatusOr<std::vector<SocketAddress>> addresses = ResolveHost(host, 0);
+  if (!addresses.ok()) return false;
+  return std::any_of(addresses->begin(), addresses->end(), [&](const SocketAddress& address) {
+    return address.is_loopback() ||
+           std::any_of(local.begin(), local.end(),
+                       [&](const SocketAddress& other) { return other.SameHost(address); });
+  });
+}
+
+// ssh joins its words by blanks and gives them to the user's shell there: one word, quoted once.
+std::vector<std::string> CommandOverSsh(const ListedNodes& nodes, const std::string& host,
+                                        const std::vector<std::string>& program) {
+  std::string there = absl::StrFormat("cd %s && exec %s node --", QuoteForShell(nodes.directory),
+                                      QuoteForShell(nodes.tool));
+  for (const std::string& word : program) there += " " + QuoteForShell(word);
+  return {"/bin/sh", "-c", "exec " + nodes.ssh + " \"$@\"", "ssh", host, there};
+}
+
+}  // namespace
+
+std::map<std::string, std::optional<std::string>> EnvironmentChanges(
+    const std::map<std::string, std::string>& environment) {
+  std::map<std::string, std::optional<std::string>> changes;
+  for (const char* name : {kRank, kNumNodes, kMaster, kControl, kDevices, kNodeList, kToken}) {
+    changes[name] = std::nullopt;
+  }
+  for (const auto& [name, value] : environment) changes[name] = value;
+  return changes;
+}
+
+absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
+    const LocalNodes& nodes, const std::vector<std::string>& program) {
+  ASSIGN_OR_RETURN(const std::vector<DeviceSpec> devices, DevicesOfEach(nodes));
+  ASSIGN_OR_RETURN(const std::string token, MakeSecret());
+  absl::StatusOr<std::vector<SocketAddress>> host = ResolveHost(nodes.host, 0);
+  if (!host.ok()) {
+    return absl::Status(
+        host.status().code(),
+        absl::StrFormat("--host=%s: %s", nodes.host, std::string(host.status().message())));
+  }
+  // The kernel chooses the port, and it stays ours from here to node 0.
+  ASSIGN_OR_RETURN(Socket control, ListenOn(host->front()));
+  ASSIGN_OR_RETURN(const SocketAddress master, control.LocalAddress());
+  std::vector<NodeCommand> commands(nodes.num_nodes);
+  for (int rank = 0; rank < nodes.num_nodes; ++rank) {
+    NodeCommand& command = commands[rank];
+    command.rank = rank;
+    command.command = program;
+    command.environment = {{kRank, absl::StrFormat("%d", rank)},
+                           {kNumNodes, absl::StrFormat("%d", nodes.num_nodes)},
+                           {kMaster, master.ToString()},
+                           {kToken, token}};
+    if (!devices.empty()) command.environment[kDevices] = devices[rank].ToString();
+  }
+  commands[0].environment[kControl] = absl::StrFormat("%d", control.descriptor());
+  commands[0].control = std::move(control);
+  return commands;
+}
+
+absl::StatusOr<std::vector<NodeCommand>> CommandsOfListedNodes(
+    const ListedNodes& nodes, const std::vector<std::string>& program) {
+  ASSIGN_OR_RETURN(const std::string token, MakeSecret());
+  ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
+  const std::string list = NodeListText(nodes.nodes);
+  std::vector<NodeCommand> commands;
+  for (const ClusterNode& node : nodes.nodes) {
+    NodeCommand& command = commands.emplace_back();
+    command.rank = static_cast<int>(commands.size()) - 1;
+    command.host = node.host;
+    command.is_remote = !IsThisMachine(node.host, local);
+    command.command = command.is_remote ? CommandOverSsh(nodes, node.host, program) : program;
+    command.environment = {
+        {kRank, absl::StrFormat("%d", command.rank)}, {kNodeList, list}, {kToken, token}};
+  }
+  return commands;
+}
+
+std::string QuoteForShell(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+,-./:@_";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) {
+    return std::string(text);
+  }
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+}  // namespace braid

@@ -1,0 +1,145 @@
+#include "api/tool/running_cluster.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+
+namespace braid {
+namespace {
+
+// Counted from the first failure or signal. Nodes that lose a peer end by themselves within three
+// seconds, and say whom they lost.
+constexpr Nanoseconds kTermAfter = 3 * kSecond;
+constexpr Nanoseconds kKillAfter = 5 * kSecond;
+
+// As shells say it.
+int ExitCodeOf(const absl::Status& status) { return absl::IsNotFound(status) ? 127 : 126; }
+
+}  // namespace
+
+RunningCluster::RunningCluster(Reactor* reactor, Options options)
+    : reactor_(reactor),
+      options_(std::move(options)),
+      out_(reactor, STDOUT_FILENO,
+           {.on_drained = [this] { OnDrained(); }, .on_broken = [this] { OnBroken(); }}),
+      err_(reactor, STDERR_FILENO,
+           {.on_drained = [this] { OnDrained(); }, .on_broken = [this] { OnBroken(); }}) {}
+
+RunningCluster::~RunningCluster() {
+  if (term_timer_.has_value()) reactor_->CancelTimer(*term_timer_);
+  if (kill_timer_.has_value()) reactor_->CancelTimer(*kill_timer_);
+}
+
+void RunningCluster::Start() {
+  is_started_ = true;
+  for (NodeCommand& command : options_.commands) {
+    if (is_ending()) break;
+    StartNode(std::move(command));
+  }
+  options_.commands.clear();
+  FinishIfDone();
+}
+
+void RunningCluster::StartNode(NodeCommand command) {
+  using Kind = NodeProcess::Output::Kind;
+  const int rank = command.rank;
+  const std::string name = NameNode(command);
+  const Kind kind = options_.tag_output ? Kind::kTagged
+                    : rank == 0         ? Kind::kInherited
+                                        : Kind::kKept;
+  absl::StatusOr<std::unique_ptr<NodeProcess>> node =
+      NodeProcess::Start(reactor_, std::move(command), {.kind = kind, .out = &out_, .err = &err_},
+                         [this, rank](ExitStatus status) { OnNodeEnd(rank, status); });
+  if (node.ok()) {
+    nodes_.push_back(*std::move(node));
+    ++running_;
+    return;
+  }
+  Fail(absl::StrFormat("%s: %s", name, std::string(node.status().message())),
+       ExitCodeOf(node.status()));
+  SignalAll(SIGTERM);  // they would wait for it
+}
+
+void RunningCluster::OnNodeEnd(int rank, ExitStatus status) {
+  --running_;
+  const NodeProcess& node = *nodes_[rank];
+  if (!status.ok()) {
+    if (!is_ending()) KeepOutput(node);
+    Fail(absl::StrFormat("%s failed first: %s", node.Describe(), node.DescribeFailure(status)),
+         status.ShellCode());
+  }
+  FinishIfDone();
+}
+
+void RunningCluster::KeepOutput(const NodeProcess& node) {
+  const std::string text(node.tail().text());
+  if (!node.is_output_kept() || text.empty()) return;
+  result_.output =
+      absl::StrFormat("braid launch: %s printed%s:\n%s%s", node.Describe(),
+                      node.tail().is_cut() ? " last" : "", text, text.ends_with('\n') ? "" : "\n");
+}
+
+void RunningCluster::Fail(std::string cause, int exit_code) {
+  if (!exit_code_.has_value()) exit_code_ = exit_code;
+  if (is_ending()) return;
+  result_.cause = std::move(cause);
+  term_timer_ = reactor_->RunAfter(kTermAfter, [this] { SignalAll(SIGTERM); });
+  KillLater("the first failure");
+}
+
+void RunningCluster::OnSignal(int signal) {
+  const bool kills = was_interrupted_ && signal == SIGINT;
+  was_interrupted_ = was_interrupted_ || signal == SIGINT;
+  SignalAll(kills ? SIGKILL : signal);
+  if (!is_ending()) {
+    result_.cause = "ended by " + DescribeSignal(signal);
+    KillLater(DescribeSignal(signal));
+    // Before all nodes were started: none may have the chance to return a code.
+    if (!is_started_) exit_code_ = ExitStatus{.signal = signal}.ShellCode();
+  } else if (is_started_ && running_ == 0) {
+    Finish();  // without the output that nobody takes
+  }
+}
+
+void RunningCluster::KillLater(const std::string& reason) {
+  kill_timer_ = reactor_->RunAfter(kKillAfter, [this, reason] {
+    for (const auto& node : nodes_) {
+      if (node->has_ended()) continue;
+      err_.Write(absl::StrFormat("braid launch: %s has not ended %d s after %s and is killed\n",
+                                 node->Describe(), kKillAfter / kSecond, reason));
+    }
+    SignalAll(SIGKILL);
+  });
+}
+
+void RunningCluster::SignalAll(int signal) {
+  for (const auto& node : nodes_) node->Signal(signal);
+}
+
+void RunningCluster::OnDrained() {
+  for (const auto& node : nodes_) node->ResumeOutput();
+  FinishIfDone();
+}
+
+void RunningCluster::OnBroken() {
+  if (is_ending()) return;
+  Fail("nobody reads its output any more", ExitStatus{.signal = SIGPIPE}.ShellCode());
+  SignalAll(SIGTERM);
+}
+
+void RunningCluster::FinishIfDone() {
+  if (is_started_ && running_ == 0 && out_.is_drained() && err_.is_drained()) Finish();
+}
+
+void RunningCluster::Finish() {
+  if (is_finished_) return;
+  is_finished_ = true;
+  result_.exit_code = exit_code_.value_or(0);
+  options_.on_end(result_);
+}
+
+}  // namespace braid

@@ -1,0 +1,73 @@
+#include "api/tool/status.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "comm/host_and_port.h"
+#include "comm/node_list.h"
+#include "comm/rendezvous.h"
+#include "comm/secret.h"
+#include "comm/socket.h"
+#include "runtime/base/reactor.h"
+#include "runtime/base/status.h"
+
+ABSL_FLAG(std::string, auth_token_file, "",
+          "File with the session's secret. Empty: the environment's BRAID_AUTH_TOKEN");
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5), "How long to wait for the answer");
+
+namespace braid {
+namespace {
+
+std::optional<std::string> EnvironmentVariable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+absl::StatusOr<std::string> AskStatus(const ToolArguments& arguments) {
+  if (arguments.words.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d arguments; one was expected, the master's HOST:PORT", arguments.words.size()));
+  }
+  ASSIGN_OR_RETURN(const HostAndPort master, ParseHostAndPort(arguments.words[0]));
+  const uint16_t port = master.port == 0 ? kDefaultControlPort : master.port;
+  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, ResolveHost(master.host, port));
+  const std::unique_ptr<Environment> environment = MakeRealEnvironment();
+  RendezvousOptions options;
+  options.environment = environment.get();
+  ASSIGN_OR_RETURN(options.secret,
+                   ReadSecret(absl::GetFlag(FLAGS_auth_token_file), EnvironmentVariable));
+  options.join_timeout = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_timeout));
+  RendezvousClient client(std::move(options), std::move(addresses), SocketAddress());
+  return client.AskStatus();
+}
+
+int Run(const ToolArguments& arguments) {
+  const absl::StatusOr<std::string> text = AskStatus(arguments);
+  if (!text.ok()) {
+    std::cerr << "error: braid status: " << text.status().message() << "\n";
+    return 1;
+  }
+  std::cout << *text;
+  return 0;
+}
+
+}  // namespace
+
+Subcommand StatusSubcommand() {
+  return {.name = "status",
+          .summary = "what a running session does and waits for",
+          .usage = "braid status [FLAGS] HOST:PORT\n\nHOST:PORT is the master's control port.",
+          .file = "api/tool/status.cc",
+          .run = Run};
+}
+
+}  // namespace braid

@@ -1,0 +1,13 @@
+// Tells two builds of a program apart.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace braid {
+
+// Of the running program's file: its size and CRC32C, "8123456-1f2e3d4c".
+absl::StatusOr<std::string> BuildFingerprint();
+
+}  // namespace braid

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Steps per second of two Braid nodes over TCP against PyTorch's DistributedDataParallel over Gloo
+# with two ranks (Debian's python3-torch), on loopback, one thread a process, each pinned to a core
+# of its own, with the same batch per rank, taking turns; and Braid's one node with that batch, for
+# the scaling. Prints each turn and the median ratios. Needs build/release/bin with step_bench.
+#
+#   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS]
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+text=${1:?usage: ddp_bench.sh TEXT [ROUNDS] [SECONDS]}
+rounds=${2:-5}
+seconds=${3:-3}
+bench=${BRAID_STEP_BENCH:-$root/build/release/bin/step_bench}
+port=${BRAID_BENCH_PORT:-29571}
+export OMP_NUM_THREADS=1
+
+# on_core CORE COMMAND...: the nodes of braid are started by hand, as the ranks of torch are.
+on_core() {
+  local core=$1
+  shift
+  taskset -c "$core" "$@"
+}
+
+braid_two() {
+  local model=$1 batch=$2 worker
+  local arguments=(--model="$model" --batch=$((2 * batch)) --seconds="$seconds" --text="$text"
+    --progress=off)
+  export NNODES=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
+  NODE_RANK=1 on_core 1 "$bench" "${arguments[@]}" >/dev/null &
+  worker=$!
+  NODE_RANK=0 on_core 0 "$bench" "${arguments[@]}"
+  wait "$worker"
+}
+
+torch_two() {
+  local model=$1 batch=$2 worker
+  local command=(/usr/bin/python3 "$root/tests/bench/step_torch.py" "$model" "$batch" "$seconds"
+    "$text")
+  export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port + 1))
+  RANK=1 on_core 1 "${command[@]}" >/dev/null &
+  worker=$!
+  RANK=0 on_core 0 "${command[@]}"
+  wait "$worker"
+}
+
+median() { sort -n | awk '{r[NR] = $1} END {print r[int((NR + 1) / 2)]}'; }
+
+for what in "mlp 100" "mlp 1024" "gpt 8"; do
+  read -r model batch <<<"$what"
+  ratios=() scaling=()
+  for ((round = 0; round < rounds; ++round)); do
+    two=$(braid_two "$model" "$batch")
+    theirs=$(torch_two "$model" "$batch")
+    one=$(on_core 0 "$bench" --model="$model" --batch="$batch" --seconds="$seconds" \
+      --text="$text" --progress=off)
+    ratios+=("$(awk "BEGIN {printf \"%.3f\", $two / $theirs}")")
+    scaling+=("$(awk "BEGIN {printf \"%.3f\", $two / $one}")")
+    echo "$model batch $batch a rank: braid $two steps/s, torch $theirs steps/s; one node $one"
+  done
+  echo "$what: median ratio $(printf '%s\n' "${ratios[@]}" | median)," \
+    "two nodes' rate / one node's $(printf '%s\n' "${scaling[@]}" | median)"
+done
