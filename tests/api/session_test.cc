@@ -2,13 +2,10 @@
 
 #include "api/session.h"
 
-#include <unistd.h>
-
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"
@@ -34,7 +31,7 @@ std::string CompileError(const std::function<void(Job&)>& record, std::vector<in
 }
 
 std::string EmptyFolder(const std::string& name) {
-  const std::string path = absl::StrCat(testing::TempDir(), "/braid_", name, "_", getpid());
+  const std::string path = TestFolder() + "/" + name;
   std::filesystem::remove_all(path);
   return path;
 }

@@ -1,12 +1,9 @@
 #include "tests/api/training_case.h"
 
-#include <unistd.h>
-
 #include <fstream>
 
-#include "absl/strings/str_cat.h"
-#include "gtest/gtest.h"
 #include "runtime/base/philox.h"
+#include "tests/runtime/temp_dir.h"
 
 namespace braid {
 
@@ -59,9 +56,13 @@ examples::GptOptions SmallGpt(Parallel parallel, DType dtype, const std::string&
   return options;
 }
 
+std::string TestFolder() {
+  static const TempDir folder;
+  return folder.path();
+}
+
 std::string MakeTextFile() {
-  // Other processes run the same tests at the same time.
-  const std::string path = absl::StrCat(testing::TempDir(), "/braid_words_", getpid(), ".txt");
+  const std::string path = TestFolder() + "/words.txt";
   const std::vector<std::string> words = {"abba ", "cable ", "deed ",  "field ",
                                           "gala ", "hide ",  "ideal ", "jail "};
   const RandomKey key = MakeRandomKey(7, "words", 0);

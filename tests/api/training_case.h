@@ -28,8 +28,9 @@ std::vector<LayoutCase> LayoutCases();
 examples::MnistOptions SmallMnist(examples::Parallel parallel, DType dtype);
 examples::GptOptions SmallGpt(examples::Parallel parallel, DType dtype,
                               const std::string& text_file);
-// Words from a small grammar, a few thousand characters; the path of a file that lives as long as
-// the process's temporary folder.
+// A folder of this process's own, removed at its end.
+std::string TestFolder();
+// Words from a small grammar, a few thousand characters; the path of a file in TestFolder.
 std::string MakeTextFile();
 
 struct TrainingRun {
