@@ -3,8 +3,10 @@
 
     mnist_equality.py BIN_DIR
 
-f64: 200 losses within 1e-9 relative; f32: the first 50 within 1e-4; with and without dropout and
-micro-batches; two runs of one layout write equal files. Exits 77 without $BRAID_TEST_DATA/mnist.
+f64: 200 losses within 1e-9 relative. f32: two runs of one layout write equal files; how far the
+curves of 50 losses are from one device's is printed, not bounded, because one ReLU that flips on
+rounding parts them. acceptance_tests hold f32 to one device's losses and gradients, flip by flip.
+All with and without dropout and micro-batches. Exits 77 without $BRAID_TEST_DATA/mnist.
 """
 
 import json
@@ -32,34 +34,49 @@ def losses(text):
     return [line["loss"] for line in lines if line["job"] == "train"]
 
 
+def compare_layouts(dtype, steps, variant, run_layout):
+    """Failures of all layouts, and the largest relative difference from one device's losses."""
+    failures, reference, worst, parted = 0, None, 0.0, 0
+    for parallel in ("data", "model", "hybrid", "pipeline"):
+        for cluster in CLUSTERS:
+            if parallel == "hybrid" and "+" in cluster:
+                continue
+            arguments = ["--dtype=" + dtype, "--parallel=" + parallel, cluster] + variant
+            text = run_layout(steps, arguments)
+            got = losses(text)
+            if reference is None:
+                reference = got
+            error = max(abs(a - b) / abs(b) for a, b in zip(got, reference))
+            worst = max(worst, error)
+            parted += error > 1e-4
+            if len(got) != steps:
+                print("%d losses instead of %d:" % (len(got), steps), *arguments)
+                failures += 1
+            if dtype == "f64" and not error <= 1e-9:
+                print("relative error %.2e:" % error, *arguments)
+                failures += 1
+            if dtype == "f32" and run_layout(steps, arguments) != text:
+                print("two runs differ:", *arguments)
+                failures += 1
+    note = "; %d layouts above 1e-4" % parted if dtype == "f32" else ""
+    print("%s %s: worst relative error %.2e%s" % (dtype, " ".join(variant), worst, note), flush=True)
+    return failures
+
+
 def main():
     program = os.path.join(sys.argv[1], "mnist")
     data = os.path.join(os.environ.get("BRAID_TEST_DATA", ""), "mnist")
     if not os.path.isdir(data):
         print("SKIPPED: no $BRAID_TEST_DATA/mnist")
         return 77
+
+    def run_layout(steps, arguments):
+        return run(program, data, steps, arguments)
+
     failures = 0
-    for dtype, steps, bound in (("f64", 200, 1e-9), ("f32", 50, 1e-4)):
+    for dtype, steps in (("f64", 200), ("f32", 50)):
         for variant in VARIANTS:
-            reference, worst = None, 0.0
-            for parallel in ("data", "model", "hybrid", "pipeline"):
-                for cluster in CLUSTERS:
-                    if parallel == "hybrid" and "+" in cluster:
-                        continue
-                    arguments = ["--dtype=" + dtype, "--parallel=" + parallel, cluster] + variant
-                    text = run(program, data, steps, arguments)
-                    got = losses(text)
-                    if reference is None:
-                        reference = got
-                    if dtype == "f32" and run(program, data, steps, arguments) != text:
-                        print("two runs differ:", *arguments)
-                        failures += 1
-                    error = max(abs(a - b) / abs(b) for a, b in zip(got, reference))
-                    worst = max(worst, error)
-                    if len(got) != steps or not error <= bound:
-                        print("relative error %.2e:" % error, *arguments)
-                        failures += 1
-            print("%s %s: worst relative error %.2e" % (dtype, " ".join(variant), worst), flush=True)
+            failures += compare_layouts(dtype, steps, variant, run_layout)
     return 1 if failures else 0
 
 

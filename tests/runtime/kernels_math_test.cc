@@ -269,6 +269,37 @@ TEST(CrossEntropyTest, WholeAndSplitClasses) {
   }
 }
 
+// Losses far smaller than the logits keep their digits, in each half of the classes too.
+TEST(CrossEntropyTest, LargeLogitsDoNotCancel) {
+  const Values logits = {1000, 991, 990, 988}, dense_labels = {0.75, 0.25, 0, 0};
+  Values sum = {0};
+  for (double x : logits) sum[0] += std::exp(x - 1000);
+  sum[0] = Rounded(DType::kF32, sum[0]);
+  const Values labels[] = {{0}, dense_labels};
+  const Values expected[] = {{std::log(sum[0])}, {std::log(sum[0]) + 0.25 * 9}};
+  const std::string ops[] = {"sparse_softmax_cross_entropy", "softmax_cross_entropy"};
+  for (int i = 0; i < 2; ++i) {
+    for (int64_t parts : {1, 2}) {
+      SCOPED_TRACE(ops[i] + " in " + std::to_string(parts));
+      double loss = 0;
+      for (int64_t part = 0; part < parts; ++part) {
+        OperandSpec operand = KernelCase::Operand(DType::kF32, {1, 4});
+        operand.region.size[1] = 4 / parts;
+        operand.region.offset[1] = part * 4 / parts;
+        KernelCase kernel(ops[i]);
+        kernel.In(operand, Cut(logits, {1, 4}, operand.region));
+        if (i == 0) kernel.In(DType::kI32, {1}, labels[i]);
+        if (i == 1) kernel.In(operand, Cut(labels[i], {1, 4}, operand.region));
+        kernel.In(DType::kF32, {1}, {1000}).In(DType::kF32, {1}, sum).Out(DType::kF32, {1});
+        ASSERT_TRUE(kernel.Run().ok());
+        EXPECT_GE(kernel.Output()[0], 0);
+        loss += kernel.Output()[0];
+      }
+      EXPECT_NEAR(loss, expected[i][0], 2 * Epsilon(DType::kF32) * expected[i][0]);
+    }
+  }
+}
+
 TEST(CrossEntropyTest, SaysWhichLabelIsWrong) {
   KernelCase kernel("sparse_softmax_cross_entropy");
   kernel.In(DType::kF32, {2, 3}, Values(6, 0.0)).In(DType::kI32, {2}, {1, 3});

@@ -48,10 +48,13 @@ KernelOr MakeSparseLoss(const KernelSpec& spec, ElementType<T>) {
       if (label < 0 || label >= classes.all) {
         return IndexOutOfRange(spec, "label", label, row, classes.all);
       }
-      // The terms that do not belong to a class are added by the shard with the first ones.
-      T value = offset == 0 && classes.here > 0 ? std::log(sum[row]) + max[row] : T{0};
+      // log(sum), which belongs to no class, is added by the shard with the first ones. No term is
+      // negative, so that nothing cancels, here or when the shards' sums over rows are added.
+      T value = offset == 0 && classes.here > 0 ? std::log(sum[row]) : T{0};
       const int64_t local = label - offset;
-      if (local >= 0 && local < classes.here) value -= logits[row * classes.here + local];
+      if (local >= 0 && local < classes.here) {
+        value += max[row] - logits[row * classes.here + local];
+      }
       loss[row] = value;
     }
     return absl::OkStatus();
@@ -94,10 +97,10 @@ KernelOr MakeLoss(const KernelSpec& spec, ElementType<T>) {
     const T* sum = Input<T>(run, 3);
     T* loss = Output<T>(run, 0);
     for (int64_t row = 0; row < classes.rows; ++row) {
-      const double log_sum = std::log(sum[row]) + max[row];
+      const double log_sum = std::log(static_cast<double>(sum[row])), row_max = max[row];
       double value = 0;
       for (int64_t c = row * classes.here; c < (row + 1) * classes.here; ++c) {
-        value += probs[c] * (log_sum - logits[c]);
+        value += probs[c] * (log_sum + (row_max - logits[c]));
       }
       loss[row] = static_cast<T>(value);
     }

@@ -7,11 +7,11 @@
 
 namespace braid::simd {
 
+// clang-format off
 #define BRAID_UNARY_OPS(X)                                                                   \
-  X(Neg)                                                                                     \
-  X(Exp)                                                                                     \
-  X(Log) X(Sqrt) X(Rsqrt) X(Tanh) X(Sigmoid) X(Relu) X(GeluErf) X(GeluTanh) X(Abs) X(Square) \
-      X(Reciprocal) X(Sign) X(Scale) X(Shift)
+  X(Neg) X(Exp) X(Log) X(Sqrt) X(Rsqrt) X(Tanh) X(Sigmoid) X(Relu) X(GeluErf) X(GeluTanh)    \
+  X(Abs) X(Square) X(Reciprocal) X(Sign) X(Scale) X(Shift)
+// clang-format on
 
 // The first group also for integers.
 #define BRAID_ARITHMETIC_OPS(X) X(Add) X(Sub) X(Mul) X(Div) X(Pow) X(Maximum) X(Minimum)
