@@ -1,14 +1,17 @@
 #include "api/flags.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "api/main.h"
 #include "comm/secret.h"
+#include "comm/transport.h"
 #include "runtime/base/status.h"
 
 ABSL_FLAG(std::string, nodes, "",
@@ -115,6 +118,16 @@ absl::StatusOr<Cluster> ClusterOfFlags(const ClusterOptions& defaults) {
   return cluster;
 }
 
+absl::Status CheckTransport(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& transport : MakeTransports({})) names.emplace_back(transport->name());
+  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrFormat("--transport=%s; one of these was expected: %s",
+                                                    name, absl::StrJoin(names, ", ")));
+}
+
 absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
   NetworkOptions network;
   network.cluster = std::move(cluster);
@@ -123,6 +136,7 @@ absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
   network.is_insecure = absl::GetFlag(FLAGS_insecure);
   network.interface = absl::GetFlag(FLAGS_interface);
   network.transport = absl::GetFlag(FLAGS_transport);
+  RETURN_IF_ERROR(CheckTransport(network.transport));
   ASSIGN_OR_RETURN(network.join_timeout, PositiveTime(absl::GetFlag(FLAGS_join_timeout),
                                                       "join_timeout", /*may_be_zero=*/false));
   if (const auto text = EnvironmentVariable("BRAID_CTRL_DESCRIPTOR");

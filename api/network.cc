@@ -3,7 +3,6 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -22,12 +21,6 @@ namespace {
 std::string HostName() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
-}
-
-bool IsLocal(const SocketAddress& address, const std::vector<SocketAddress>& local) {
-  return address.is_loopback() || std::any_of(local.begin(), local.end(), [&](const auto& own) {
-           return own.SameHost(address);
-         });
 }
 
 // Whoever reaches the port may run what he likes here.
@@ -57,7 +50,7 @@ absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions&
                           addresses.size() == 1 && addresses[0].host() == master.host;
   const bool is_known_loopback = is_numeric || master.host == "localhost";
   std::erase_if(addresses, [&](const SocketAddress& address) {
-    return !IsLocal(address, local) || (address.is_loopback() && !is_known_loopback);
+    return !IsLocalAddress(address, local) || (address.is_loopback() && !is_known_loopback);
   });
   if (addresses.empty()) {
     for (const char* any : {"0.0.0.0:0", "[::]:0"}) {
@@ -153,7 +146,7 @@ absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network, int fami
              network.cluster.knows_all_hosts && !host.empty()) {
     ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
     ASSIGN_OR_RETURN(addresses, ResolveHost(host, 0));
-    std::erase_if(addresses, [&](const auto& address) { return !IsLocal(address, local); });
+    std::erase_if(addresses, [&](const auto& address) { return !IsLocalAddress(address, local); });
   }
   for (const SocketAddress& address : addresses) {
     if (address.family() == family) return address;

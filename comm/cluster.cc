@@ -50,12 +50,6 @@ std::vector<std::string> HostsOf(const std::vector<SocketAddress>& addresses) {
   return hosts;
 }
 
-bool IsLocal(const SocketAddress& address, const std::vector<SocketAddress>& local) {
-  return address.is_loopback() ||
-         std::any_of(local.begin(), local.end(),
-                     [&](const SocketAddress& other) { return other.SameHost(address); });
-}
-
 absl::StatusOr<int> RankByAddress(const NodeList& list, const std::vector<SocketAddress>& local) {
   std::vector<int> fitting;
   std::vector<std::string> tried;
@@ -66,8 +60,9 @@ absl::StatusOr<int> RankByAddress(const NodeList& list, const std::vector<Socket
     if (!addresses.ok()) {
       result = std::string(addresses.status().message());
     } else {
-      const bool fits = std::any_of(addresses->begin(), addresses->end(),
-                                    [&](const SocketAddress& a) { return IsLocal(a, local); });
+      const bool fits =
+          std::any_of(addresses->begin(), addresses->end(),
+                      [&](const SocketAddress& a) { return IsLocalAddress(a, local); });
       if (fits) fitting.push_back(static_cast<int>(i));
       result = absl::StrFormat("%s is %s", Shorten(HostsOf(*addresses), ", "),
                                fits ? "this machine" : "another machine");

@@ -245,6 +245,12 @@ absl::StatusOr<std::vector<SocketAddress>> LocalAddresses() {
   return addresses;
 }
 
+bool IsLocalAddress(const SocketAddress& address, const std::vector<SocketAddress>& local) {
+  return address.is_loopback() ||
+         std::any_of(local.begin(), local.end(),
+                     [&](const SocketAddress& own) { return own.SameHost(address); });
+}
+
 std::string InterfaceOf(const SocketAddress& address) {
   std::string interface;
   ForEachLocalAddress([&](const std::string& name, const SocketAddress& own) {

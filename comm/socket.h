@@ -52,6 +52,8 @@ absl::StatusOr<std::vector<SocketAddress>> ResolveHost(const std::string& host, 
 absl::StatusOr<std::vector<SocketAddress>> InterfaceAddresses(const std::string& interface);
 // Of all interfaces that are up.
 absl::StatusOr<std::vector<SocketAddress>> LocalAddresses();
+// Whether an address is this machine's, whose LocalAddresses are `local`; any loopback address is.
+bool IsLocalAddress(const SocketAddress& address, const std::vector<SocketAddress>& local);
 // The interface that has this address, whatever the port; empty if none has.
 std::string InterfaceOf(const SocketAddress& address);
 

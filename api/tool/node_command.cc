@@ -34,11 +34,8 @@ absl::StatusOr<std::vector<DeviceSpec>> DevicesOfEach(const LocalNodes& nodes) {
 bool IsThisMachine(const std::string& host, const std::vector<SocketAddress>& local) {
   const absl::StatusOr<std::vector<SocketAddress>> addresses = ResolveHost(host, 0);
   if (!addresses.ok()) return false;
-  return std::any_of(addresses->begin(), addresses->end(), [&](const SocketAddress& address) {
-    return address.is_loopback() ||
-           std::any_of(local.begin(), local.end(),
-                       [&](const SocketAddress& other) { return other.SameHost(address); });
-  });
+  return std::any_of(addresses->begin(), addresses->end(),
+                     [&](const SocketAddress& address) { return IsLocalAddress(address, local); });
 }
 
 // ssh joins its words by blanks and gives them to the user's shell there: one word, quoted once.

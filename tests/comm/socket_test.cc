@@ -53,6 +53,18 @@ TEST(SocketAddressTest, Compares) {
   EXPECT_FALSE(Address("[::1]:80").is_any());
 }
 
+TEST(SocketAddressTest, KnowsThisMachines) {
+  const std::vector<SocketAddress> local = {Address("10.0.0.1:0"), Address("[fd00::1]:0")};
+  for (const char* text :
+       {"10.0.0.1:80", "[fd00::1]:80", "127.0.0.1:80", "127.0.1.1:80", "[::1]:80"}) {
+    EXPECT_TRUE(IsLocalAddress(Address(text), local)) << text;
+  }
+  for (const char* text : {"10.0.0.2:80", "[fd00::2]:80", "0.0.0.0:80"}) {
+    EXPECT_FALSE(IsLocalAddress(Address(text), local)) << text;
+  }
+  EXPECT_TRUE(IsLocalAddress(Address("127.0.0.1:80"), {}));
+}
+
 TEST(SocketAddressTest, WrongTextIsQuoted) {
   for (const char* text :
        {"", "10.0.0.1", "10.0.0.1:", "10.0.0.1:x", "10.0.0.1:65536", "10.0.0.1:-1", "10.0.0.1: 1",
