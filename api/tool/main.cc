@@ -1,6 +1,7 @@
 // The `braid` tool: its verbs, and how a command line is divided among them.
 
 #include <fcntl.h>
+#include <glog/logging.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -94,6 +95,8 @@ int RunTool(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   braid::OpenStandardDescriptors();
+  google::InitGoogleLogging(argv[0]);
+  FLAGS_logtostderr = true;
   // How children end is asked for; whoever started this may ignore it.
   signal(SIGCHLD, SIG_DFL);
   return braid::RunTool(argc, argv);
