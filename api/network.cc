@@ -137,8 +137,10 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
 namespace {
 
 // The address that this node dials from: its own of the list or of the interface, so that the
-// others see it where they expect it.
-absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network, int family) {
+// others see it where they expect it. None if its own name means loopback here and the master is
+// elsewhere: then the system knows the way.
+absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network,
+                                         const SocketAddress& master) {
   std::vector<SocketAddress> addresses;
   if (!network.interface.empty()) {
     ASSIGN_OR_RETURN(addresses, InterfaceAddresses(network.interface));
@@ -149,7 +151,9 @@ absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network, int fami
     std::erase_if(addresses, [&](const auto& address) { return !IsLocalAddress(address, local); });
   }
   for (const SocketAddress& address : addresses) {
-    if (address.family() == family) return address;
+    if (address.family() == master.family() && address.is_loopback() == master.is_loopback()) {
+      return address;
+    }
   }
   return SocketAddress();
 }
@@ -161,7 +165,7 @@ absl::Status ServeNode(const NetworkOptions& network, const ServiceOptions& opti
   ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment.get()));
   const ClusterNode& master = network.cluster.nodes[0];
   ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, ResolveHost(master.host, master.port));
-  ASSIGN_OR_RETURN(const SocketAddress own, OwnAddress(network, addresses[0].family()));
+  ASSIGN_OR_RETURN(const SocketAddress own, OwnAddress(network, addresses[0]));
   RendezvousClient client(std::move(rendezvous), std::move(addresses), own);
   options.interruption->SetHandler([&](const absl::Status& reason) { client.Abort(reason); });
   const auto connection = client.Join();
