@@ -53,7 +53,15 @@ class ProcessEnd {
   int ExitCodeOf(const absl::Status& status) const {
     if (status.ok()) return 0;
     const int signal = signal_.load();
-    return signal == 0 ? 1 : 128 + signal;
+    if (signal != 0) return 128 + signal;
+    // All nodes of a terminal get its Ctrl-C: another one's word of it may have come first.
+    sigset_t pending;
+    if (sigpending(&pending) == 0) {
+      for (int waiting : {SIGINT, SIGTERM}) {
+        if (sigismember(&pending, waiting) == 1) return 128 + waiting;
+      }
+    }
+    return 1;
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -165,6 +166,11 @@ absl::Status ServeNode(const NetworkOptions& network, const ServiceOptions& opti
   ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment.get()));
   const ClusterNode& master = network.cluster.nodes[0];
   ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, ResolveHost(master.host, master.port));
+  // The master refuses to start like this, and nobody would be there to say so.
+  if (std::none_of(addresses.begin(), addresses.end(),
+                   [](const SocketAddress& address) { return address.is_loopback(); })) {
+    RETURN_IF_ERROR(CheckExposure(network, addresses[0]));
+  }
   ASSIGN_OR_RETURN(const SocketAddress own, OwnAddress(network, addresses[0]));
   RendezvousClient client(std::move(rendezvous), std::move(addresses), own);
   options.interruption->SetHandler([&](const absl::Status& reason) { client.Abort(reason); });

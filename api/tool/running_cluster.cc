@@ -16,6 +16,9 @@ namespace {
 constexpr Nanoseconds kTermAfter = 3 * kSecond;
 constexpr Nanoseconds kKillAfter = 5 * kSecond;
 
+// By a signal, or with the ssh that held it. Programs that return by themselves have lower codes.
+bool WasEnded(const ExitStatus& status) { return status.ShellCode() > 128; }
+
 // As shells say it.
 int ExitCodeOf(const absl::Status& status) { return absl::IsNotFound(status) ? 127 : 126; }
 
@@ -68,7 +71,18 @@ void RunningCluster::OnNodeEnd(int rank, ExitStatus status) {
   --running_;
   const NodeProcess& node = *nodes_[rank];
   if (!status.ok()) {
-    if (!is_ending()) KeepOutput(node);
+    // Who loses a peer returns an error, and on this machine that is known before ssh brings the
+    // end of the peer itself. What was ended, and not by this launch, did not end because of
+    // others.
+    if (has_returned_ && WasEnded(status) && !has_signalled_) {
+      has_returned_ = false;
+      exit_code_.reset();
+      result_.cause.clear();
+    }
+    if (result_.cause.empty()) {
+      has_returned_ = !WasEnded(status);
+      KeepOutput(node);
+    }
     Fail(absl::StrFormat("%s failed first: %s", node.Describe(), node.DescribeFailure(status)),
          status.ShellCode());
   }
@@ -85,8 +99,8 @@ void RunningCluster::KeepOutput(const NodeProcess& node) {
 
 void RunningCluster::Fail(std::string cause, int exit_code) {
   if (!exit_code_.has_value()) exit_code_ = exit_code;
+  if (result_.cause.empty()) result_.cause = std::move(cause);
   if (is_ending()) return;
-  result_.cause = std::move(cause);
   term_timer_ = reactor_->RunAfter(kTermAfter, [this] { SignalAll(SIGTERM); });
   KillLater("the first failure");
 }
@@ -117,6 +131,7 @@ void RunningCluster::KillLater(const std::string& reason) {
 }
 
 void RunningCluster::SignalAll(int signal) {
+  has_signalled_ = true;
   for (const auto& node : nodes_) node->Signal(signal);
 }
 
