@@ -270,10 +270,13 @@ void Coordinator::FinishDescription(uint64_t request) {
   description.mapped().done(std::move(description.mapped().text));
 }
 
-void Coordinator::Close(const absl::Status& cause) {
+void Coordinator::Close(const absl::Status& why) {
+  absl::Status cause = why;
   {
     MutexLock lock(mutex_);
     is_closing_ = true;
+    // The notice of it may still be on its way to the nodes.
+    if (!failure_.ok()) cause = failure_;
   }
   SetPhase("closing");
   BeginWait(ControlMessage::kClosed, 0);

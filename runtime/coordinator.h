@@ -77,9 +77,9 @@ class Coordinator {
   // `done` comes once, on the reactor's thread, within the limit also if a node does not answer.
   void Describe(std::function<void(std::string)> done);
 
-  // Ends the session on all nodes and waits until nothing runs there any more. `cause`: why, if not
-  // because the program is done.
-  void Close(const absl::Status& cause = absl::OkStatus());
+  // Ends the session on all nodes and waits until nothing runs there any more. `why` is what they
+  // are told; after a failure, that failure instead.
+  void Close(const absl::Status& why = absl::OkStatus());
 
  private:
   // One Describe that waits for the nodes. The reactor's thread only.
