@@ -1,7 +1,6 @@
 #include "api/flags.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
@@ -150,11 +149,6 @@ absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
 }
 
 }  // namespace
-
-std::optional<std::string> EnvironmentVariable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 absl::StatusOr<std::vector<int>> ParseSimulatedNodes(const std::string& text) {
   const std::string flag = "--simulate_nodes=" + text;

@@ -1,9 +1,5 @@
-// The flags that every program with Main has, and the environment they fall back to.
+// The flags that every program with Main has.
 #pragma once
-
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "api/network.h"
@@ -11,8 +7,6 @@
 #include "comm/cluster.h"
 
 namespace braid {
-
-std::optional<std::string> EnvironmentVariable(const std::string& name);
 
 // What the flags say. A cluster of several nodes is in `session.network`; of one, in
 // `session.devices`.

@@ -13,6 +13,7 @@
 #include "comm/build_fingerprint.h"
 #include "comm/rendezvous.h"
 #include "comm/socket.h"
+#include "runtime/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/node.h"
 
@@ -127,8 +128,7 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   options.self.devices = cluster.nodes[cluster.rank].devices->ToString();
   options.self.host = HostName();
   options.self.pid = static_cast<uint32_t>(getpid());
-  options.self.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                              static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  options.self.memory_bytes = SystemMemory();
   options.secret = network.secret;
   options.join_timeout = network.join_timeout;
   options.name_of = [cluster](int node) { return NodeName(cluster, node); };

@@ -1,7 +1,6 @@
 #include "api/session.h"
 
 #include <glog/logging.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +15,7 @@
 #include "api/plan_report.h"
 #include "api/session_impl.h"
 #include "compiler/emit_plan.h"
+#include "runtime/arena.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -119,9 +119,7 @@ absl::Status Session::Impl::Start() {
     }
   }
   ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_.get()));
-  const uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-  machines_.assign(options_.devices.size(), {"", memory});
+  machines_.assign(options_.devices.size(), {"", SystemMemory()});
   devices_ = AllDevices(options_.devices);
   if (options_.dry_run) return absl::OkStatus();
 

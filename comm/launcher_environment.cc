@@ -1,5 +1,6 @@
 #include "comm/launcher_environment.h"
 
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -265,6 +266,11 @@ absl::StatusOr<std::string> FirstSlurmHost(std::string_view list) {
   }
   if (!CheckHost(host).ok()) return wrong("does not begin with a host");
   return host;
+}
+
+std::optional<std::string> EnvironmentVariable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 }  // namespace braid

@@ -29,6 +29,8 @@ namespace braid {
 
 // The value of a variable, or none if it is not set.
 using EnvironmentVariables = std::function<std::optional<std::string>(const std::string& name)>;
+// This process's own.
+std::optional<std::string> EnvironmentVariable(const std::string& name);
 
 // A number with the variable that it comes from, for messages.
 struct EnvironmentNumber {

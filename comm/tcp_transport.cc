@@ -1,14 +1,15 @@
 #include "comm/tcp_transport.h"
 
 #include <netinet/in.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "comm/secret.h"
 #include "comm/tcp_dial.h"
 #include "comm/tcp_greeting.h"
 #include "comm/tcp_link.h"
@@ -181,10 +182,7 @@ class TcpTransport final : public Transport {
       return absl::FailedPreconditionError("tcp needs a reactor, and none was given");
     }
     TcpAddress address;
-    if (getrandom(address.cookie.data(), address.cookie.size(), 0) !=
-        static_cast<ssize_t>(address.cookie.size())) {
-      return absl::ErrnoToStatus(errno, "tcp has no random numbers for its cookie");
-    }
+    RETURN_IF_ERROR(FillRandom(std::as_writable_bytes(std::span(address.cookie))));
     Place place;
     std::vector<Socket> listeners;
     RETURN_IF_ERROR(Bind(place, listeners, address.candidates));

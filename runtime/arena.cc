@@ -9,17 +9,14 @@
 #include "absl/strings/str_format.h"
 
 namespace braid {
-namespace {
 
-// Also what an arena reserves, as address space only: no plan that fits needs more, and a limit on
-// address space (a sanitizer's, ulimit's) leaves room for many devices.
 uint64_t SystemMemory() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
-}  // namespace
-
+// Address space only: no plan that fits needs more, and a limit on address space (a sanitizer's,
+// ulimit's) leaves room for many devices.
 Arena::Arena() : reserved_(SystemMemory()) {
   void* base =
       mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -10,6 +10,9 @@
 
 namespace braid {
 
+// Bytes of this machine's memory.
+uint64_t SystemMemory();
+
 // Address space is reserved once; memory is taken as plans need it. Owned by the node.
 class Arena {
  public:

@@ -1,9 +1,7 @@
 #include "api/tool/status.h"
 
-#include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "comm/host_and_port.h"
+#include "comm/launcher_environment.h"
 #include "comm/node_list.h"
 #include "comm/rendezvous.h"
 #include "comm/secret.h"
@@ -26,11 +25,6 @@ ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5), "How long to wait for the a
 
 namespace braid {
 namespace {
-
-std::optional<std::string> EnvironmentVariable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
 
 absl::StatusOr<std::string> AskStatus(const ToolArguments& arguments) {
   if (arguments.words.size() != 1) {
