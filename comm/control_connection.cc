@@ -1,11 +1,6 @@
 #include "comm/control_connection.h"
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -146,25 +141,21 @@ void ControlConnection::Read() {
     }
     const size_t before = in_.size();
     in_.resize(before + kReadBytes);
-    const ssize_t got = recv(socket_.descriptor(), in_.data() + before, kReadBytes, 0);
-    const int error = errno;
-    in_.resize(before + (got > 0 ? got : 0));
-    if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return;
-    if (got < 0 && error == EINTR) continue;
-    if (got < 0) {
-      return End(absl::UnavailableError(absl::StrFormat("%s", std::strerror(error))));
-    }
-    if (got == 0) {
+    const IoResult got = socket_.Read(BytesOf(in_).subspan(before));
+    in_.resize(before + got.bytes);
+    if (got.is_blocked()) return;
+    if (got.error != 0) return End(absl::UnavailableError(got.ErrorText()));
+    if (got.bytes == 0) {
       return End(absl::UnavailableError(
           "the connection was closed without a word: its process has ended"));
     }
     last_received_ = options_.reactor->Now();
     {
       MutexLock lock(mutex_);
-      counters_.bytes_received += got;
+      counters_.bytes_received += got.bytes;
     }
     TakeFrames();
-    if (static_cast<size_t>(got) < kReadBytes) return;
+    if (got.bytes < kReadBytes) return;
   }
 }
 
@@ -213,19 +204,16 @@ void ControlConnection::Queue(std::string frame) { out_.push_back(std::move(fram
 void ControlConnection::Write() {
   while (!out_.empty()) {
     const std::string& front = out_.front();
-    const ssize_t sent = send(socket_.descriptor(), front.data() + out_begin_,
-                              front.size() - out_begin_, MSG_NOSIGNAL);
-    if (sent < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-      return End(absl::UnavailableError(absl::StrFormat("%s", std::strerror(errno))));
-    }
+    const IoResult sent =
+        socket_.Write(std::as_bytes(std::span(front.data(), front.size()).subspan(out_begin_)));
+    if (sent.is_blocked()) break;
+    if (sent.error != 0) return End(absl::UnavailableError(sent.ErrorText()));
     last_sent_ = options_.reactor->Now();
     {
       MutexLock lock(mutex_);
-      counters_.bytes_sent += sent;
+      counters_.bytes_sent += sent.bytes;
     }
-    out_begin_ += sent;
+    out_begin_ += sent.bytes;
     if (out_begin_ == front.size()) {
       out_.pop_front();
       out_begin_ = 0;
@@ -233,7 +221,7 @@ void ControlConnection::Write() {
   }
   if (out_.empty() && is_closing_ && !is_writing_ended_) {
     is_writing_ended_ = true;
-    shutdown(socket_.descriptor(), SHUT_WR);
+    socket_.ShutdownWrite();
   }
   if (watches_writable_ != !out_.empty()) Watch();
 }

@@ -3,11 +3,9 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -84,10 +82,10 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
   // These few bytes always fit into a fresh socket's buffer.
   bool Write(std::span<const std::byte> bytes) {
-    const ssize_t sent = send(socket_.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent == static_cast<ssize_t>(bytes.size())) return true;
-    Finish(absl::UnavailableError(
-        absl::StrFormat("%s: %s", options_.peer, std::strerror(sent < 0 ? errno : EAGAIN))));
+    const IoResult sent = socket_.Write(bytes);
+    if (sent.bytes == bytes.size()) return true;
+    Finish(absl::UnavailableError(absl::StrFormat(
+        "%s: %s", options_.peer, sent.error != 0 ? sent.ErrorText() : "it takes no greeting")));
     return false;
   }
 
@@ -97,15 +95,14 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     while (!is_done_) {
       std::array<std::byte, 64> buffer;
       const size_t wanted = std::min(buffer.size(), expected_ - in_.size());
-      const ssize_t got = recv(socket_.descriptor(), buffer.data(), wanted, 0);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-      if (got <= 0) {
+      const IoResult got = socket_.Read(std::span(buffer).first(wanted));
+      if (got.is_blocked()) return;
+      if (got.bytes == 0) {
         return Finish(absl::UnavailableError(absl::StrFormat(
             "%s %s", options_.peer,
-            got < 0 ? std::strerror(errno) : "closed the connection during the greeting")));
+            got.error != 0 ? got.ErrorText() : "closed the connection during the greeting")));
       }
-      in_.insert(in_.end(), buffer.begin(), buffer.begin() + got);
+      in_.insert(in_.end(), buffer.begin(), buffer.begin() + got.bytes);
       if (in_.size() == expected_) (this->*step_)();
     }
   }
@@ -194,10 +191,10 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
       const auto done = std::exchange(self->done_, nullptr);
       if (status.ok()) return done(std::move(self->socket_));
       // What the peer has not read yet would be thrown away by a reset if we left unread bytes.
-      shutdown(self->socket_.descriptor(), SHUT_WR);
+      self->socket_.ShutdownWrite();
       std::array<std::byte, 4096> rest;
       for (int i = 0; i < 4; ++i) {
-        if (recv(self->socket_.descriptor(), rest.data(), rest.size(), 0) <= 0) break;
+        if (self->socket_.Read(rest).bytes == 0) break;
       }
       self->socket_.Close();
       done(status);

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/control_connection.h"
-#include "comm/socket.h"
+#include "comm/network.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {
@@ -47,6 +47,7 @@ struct RendezvousOptions {
   Nanoseconds heartbeat_limit = 5 * kSecond;
   // "node 2 (10.0.0.3)", for messages.
   std::function<std::string(int node)> name_of;
+  Network* network = SystemNetwork();  // where a client dials
 };
 
 // A node that has joined, as the master sees it.
@@ -129,6 +130,11 @@ class RendezvousClient {
 
   // The host thread waits: this node's connection to the master once everybody is there.
   absl::StatusOr<std::shared_ptr<ControlConnection>> Join();
+  // The same without waiting: `joined` is called once, on the reactor's thread, at the latest while
+  // this is destroyed.
+  using JoinedCallback =
+      std::function<void(absl::StatusOr<std::shared_ptr<ControlConnection>> connection)>;
+  void StartJoin(JoinedCallback joined);
   // What the job waits for, as `braid status` prints it.
   absl::StatusOr<std::string> AskStatus();
   // Ends Join or AskStatus. Any thread.
@@ -139,7 +145,9 @@ class RendezvousClient {
   Reactor& reactor() { return *reactor_; }
 
  private:
-  absl::Status Open(const join::Opening& opening);
+  // `opened` is called as Finish is.
+  void Open(const join::Opening& opening, std::function<void(const absl::Status&)> opened);
+  absl::Status AwaitFinished();
   // All on the reactor's thread.
   void Dial();
   void OnDialed(Socket socket, const SocketAddress& address);
@@ -167,6 +175,8 @@ class RendezvousClient {
   std::shared_ptr<ControlConnection> connection_;
   std::weak_ptr<ControlConnection> given_away_;
   SocketAddress local_address_;
+  std::function<void(const absl::Status&)> opened_;
+  absl::StatusOr<std::shared_ptr<ControlConnection>> joined_;
   std::string text_;
   int sockets_ = 0;
   bool is_finished_ = false;

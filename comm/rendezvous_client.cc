@@ -42,6 +42,7 @@ RendezvousClient::RendezvousClient(RendezvousOptions options, std::vector<Socket
 RendezvousClient::~RendezvousClient() {
   reactor_->Post([this] {
     is_ending_ = true;
+    Finish(absl::CancelledError("the process ends"));
     if (connection_ != nullptr) {
       connection_->DropHandlers();
       connection_->Close(absl::CancelledError("the process ends"));
@@ -59,6 +60,14 @@ RendezvousClient::~RendezvousClient() {
 }
 
 absl::StatusOr<std::shared_ptr<ControlConnection>> RendezvousClient::Join() {
+  StartJoin([this](absl::StatusOr<std::shared_ptr<ControlConnection>> connection) {
+    joined_ = std::move(connection);
+  });
+  RETURN_IF_ERROR(AwaitFinished());
+  return std::move(joined_);
+}
+
+void RendezvousClient::StartJoin(JoinedCallback joined) {
   const NodeIdentity& self = options_.self;
   join::Opening opening;
   join::JoinRequest& request = *opening.mutable_join();
@@ -72,22 +81,28 @@ absl::StatusOr<std::shared_ptr<ControlConnection>> RendezvousClient::Join() {
   request.set_memory_bytes(self.memory_bytes);
   what_ = absl::StrFormat("node %d: joining", self.node);
   limit_flag_ = " (--join_timeout)";
-  RETURN_IF_ERROR(Open(opening));
-  given_away_ = connection_;
-  return std::exchange(connection_, nullptr);
+  Open(opening, [this, joined = std::move(joined)](const absl::Status& status) {
+    if (!status.ok()) return joined(status);
+    given_away_ = connection_;
+    joined(std::exchange(connection_, nullptr));
+  });
 }
 
 absl::StatusOr<std::string> RendezvousClient::AskStatus() {
   join::Opening opening;
   opening.mutable_status();
   what_ = "asking for the status";
-  RETURN_IF_ERROR(Open(opening));
+  Open(opening, [](const absl::Status&) {});
+  RETURN_IF_ERROR(AwaitFinished());
   return text_;
 }
 
-absl::Status RendezvousClient::Open(const join::Opening& opening) {
-  reactor_->Post([this, bytes = opening.SerializeAsString()] {
+void RendezvousClient::Open(const join::Opening& opening,
+                            std::function<void(const absl::Status&)> opened) {
+  reactor_->Post([this, bytes = opening.SerializeAsString(), opened = std::move(opened)] {
+    if (is_finished_) return opened(status_);  // it was aborted before
     opening_ = bytes;
+    opened_ = opened;
     began_ = reactor_->Now();
     reactor_->RunAfter(options_.progress_interval, [this] { Report(); });
     reactor_->RunAfter(options_.join_timeout, [this] {
@@ -103,6 +118,9 @@ absl::Status RendezvousClient::Open(const join::Opening& opening) {
     });
     Dial();
   });
+}
+
+absl::Status RendezvousClient::AwaitFinished() {
   RETURN_IF_ERROR(
       options_.environment->Await(*finished_, std::numeric_limits<Nanoseconds>::max() / 4));
   return status_;
@@ -116,7 +134,8 @@ void RendezvousClient::Dial() {
   if (is_finished_ || is_ending_) return;
   const SocketAddress address = master_[next_address_++ % master_.size()];
   const bool fits = from_.length() > 0 && from_.family() == address.family();
-  absl::StatusOr<Socket> socket = StartConnect(address, fits ? from_ : SocketAddress());
+  absl::StatusOr<Socket> socket =
+      options_.network->StartConnect(address, fits ? from_ : SocketAddress());
   if (!socket.ok()) return Retry(address, socket.status());
   dialing_ = *std::move(socket);
   dial_timer_ = reactor_->RunAfter(kDialLimit, [this, address] {
@@ -230,6 +249,7 @@ void RendezvousClient::Report() {
 void RendezvousClient::Finish(const absl::Status& status) {
   if (std::exchange(is_finished_, true)) return;
   status_ = status;
+  if (opened_) std::exchange(opened_, nullptr)(status);
   finished_->Set();
 }
 

@@ -98,12 +98,13 @@ void RendezvousServer::Abort(const absl::Status& reason) {
 }
 
 void RendezvousServer::SetStatusSource(StatusSource source) {
-  const std::unique_ptr<Event> is_set = options_.environment->MakeEvent();
-  reactor_->Post([&] {
-    status_source_ = std::move(source);
+  const std::shared_ptr<Event> is_set = options_.environment->MakeEvent();
+  reactor_->Post([this, is_set, source = std::move(source)] {
+    status_source_ = source;
     is_set->Set();
   });
-  CHECK(options_.environment->Await(*is_set, std::numeric_limits<Nanoseconds>::max() / 4).ok());
+  // Fails only where the process was killed; then the source is not called any more either.
+  options_.environment->Await(*is_set, std::numeric_limits<Nanoseconds>::max() / 4).IgnoreError();
 }
 
 void RendezvousServer::Accept(size_t listener) {

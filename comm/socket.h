@@ -1,100 +1,98 @@
 // TCP sockets as comm uses them: non-blocking, closed on exec, for IPv4 and IPv6. The control plane
-// and the tcp transport stand on these.
+// and the tcp transport stand on these, whether the system or a simulation made them.
 #pragma once
 
-#include <sys/socket.h>
+#include <sys/uio.h>
 
-#include <cstdint>
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "comm/socket_address.h"
 
 namespace braid {
 
-// A numeric address with a port. A value.
-class SocketAddress {
- public:
-  SocketAddress() = default;
-  // `length` bytes of an AF_INET or AF_INET6 sockaddr.
-  SocketAddress(const sockaddr* address, socklen_t length);
+class Socket;
 
-  // "10.0.0.1:9988" or "[fe80::1%eth0]:9988"; INVALID_ARGUMENT for anything else, names included.
-  static absl::StatusOr<SocketAddress> Parse(std::string_view text);
+// What a read or write did.
+struct IoResult {
+  size_t bytes = 0;  // of a read: none without an error is the end of the stream
+  int error = 0;     // errno, or 0
 
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
-  socklen_t length() const { return length_; }
-  int family() const { return storage_.ss_family; }
-  uint16_t port() const;
-  SocketAddress WithPort(uint16_t port) const;
-  bool is_loopback() const;  // 127.0.0.0/8 or ::1
-  bool is_any() const;       // 0.0.0.0 or ::
-  std::string host() const;  // without port and brackets
-  std::string ToString() const;
-
-  // The same host, whatever the ports.
-  bool SameHost(const SocketAddress& other) const;
-  bool operator==(const SocketAddress& other) const;
-
- private:
-  sockaddr_storage storage_{};
-  socklen_t length_ = 0;
+  bool is_blocked() const;  // nothing for now: wait until the socket is ready
+  std::string ErrorText() const;
 };
 
-// Every address of a host name or numeric address, in the system's order of preference, each once.
-// NOT_FOUND names the host and what the resolver said. Blocks as long as the resolver does.
-absl::StatusOr<std::vector<SocketAddress>> ResolveHost(const std::string& host, uint16_t port);
+// What a Socket owns; a Network makes it. Destroying it closes it. Reads by one thread, writes by
+// one thread at a time.
+class SocketEnd {
+ public:
+  virtual ~SocketEnd() = default;
+  // For Reactor::Watch.
+  virtual int descriptor() const = 0;
 
-// The addresses (port 0) of an interface that is up: "eth0". NOT_FOUND lists those there are.
-absl::StatusOr<std::vector<SocketAddress>> InterfaceAddresses(const std::string& interface);
-// Of all interfaces that are up.
-absl::StatusOr<std::vector<SocketAddress>> LocalAddresses();
-// Whether an address is this machine's, whose LocalAddresses are `local`; any loopback address is.
-bool IsLocalAddress(const SocketAddress& address, const std::vector<SocketAddress>& local);
-// The interface that has this address, whatever the port; empty if none has.
-std::string InterfaceOf(const SocketAddress& address);
+  virtual IoResult Read(std::span<const iovec> parts) = 0;
+  virtual IoResult Write(std::span<const iovec> parts) = 0;
+  // The peer reads what was written and then the end; this end still reads.
+  virtual void ShutdownWrite() = 0;
 
-// Owns a descriptor.
+  virtual absl::StatusOr<SocketAddress> LocalAddress() const = 0;
+  virtual absl::StatusOr<SocketAddress> PeerAddress() const = 0;
+  // As of Socket, AcceptFrom and the functions that follow it.
+  virtual absl::Status ConnectResult() = 0;
+  virtual absl::StatusOr<Socket> Accept() = 0;
+  virtual absl::Status Prepare(int silence_seconds) = 0;
+  virtual absl::Status AllowSlowReader() = 0;
+  virtual bool IsUnanswered(int silence_seconds) const = 0;
+};
+
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  ~Socket() { Close(); }
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    if (this != &other) {
-      Close();
-      descriptor_ = std::exchange(other.descriptor_, -1);
-    }
-    return *this;
+  explicit Socket(std::unique_ptr<SocketEnd> end) : end_(std::move(end)) {}
+  // Takes a descriptor of the system's; none if it is negative.
+  explicit Socket(int descriptor);
+
+  // -1 if there is none.
+  int descriptor() const { return end_ == nullptr ? -1 : end_->descriptor(); }
+  bool is_open() const { return end_ != nullptr; }
+  void Close() { end_.reset(); }
+
+  // All that follows: of an open socket.
+  IoResult Read(std::span<std::byte> bytes) const {
+    const iovec part{bytes.data(), bytes.size()};
+    return end_->Read({&part, 1});
   }
+  IoResult Write(std::span<const std::byte> bytes) const {
+    const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    return end_->Write({&part, 1});
+  }
+  // In the order of the parts, and in one go.
+  IoResult ReadParts(std::span<const iovec> parts) const { return end_->Read(parts); }
+  IoResult WriteParts(std::span<const iovec> parts) const { return end_->Write(parts); }
+  void ShutdownWrite() const { end_->ShutdownWrite(); }
 
-  int descriptor() const { return descriptor_; }
-  bool is_open() const { return descriptor_ >= 0; }
-  int Release() { return std::exchange(descriptor_, -1); }
-  void Close();
-
-  absl::StatusOr<SocketAddress> LocalAddress() const;
-  absl::StatusOr<SocketAddress> PeerAddress() const;
+  absl::StatusOr<SocketAddress> LocalAddress() const { return end_->LocalAddress(); }
+  absl::StatusOr<SocketAddress> PeerAddress() const { return end_->PeerAddress(); }
   // After a StartConnect became writable: OK, or why the connection could not be made, with errno's
   // text ("Connection refused").
-  absl::Status ConnectResult() const;
+  absl::Status ConnectResult() const { return end_->ConnectResult(); }
 
  private:
-  int descriptor_ = -1;
+  friend absl::StatusOr<Socket> AcceptFrom(const Socket& listener);
+  friend absl::Status PrepareConnection(const Socket& socket, int silence_seconds);
+  friend absl::Status AllowSlowReader(const Socket& socket);
+  friend bool IsUnanswered(const Socket& socket, int silence_seconds);
+
+  std::unique_ptr<SocketEnd> end_;
 };
 
-// Binds and listens; the port may be taken again at once after a process ended. ALREADY_EXISTS
-// for a busy port names the address; port 0 takes a free one (LocalAddress says which).
-absl::StatusOr<Socket> ListenOn(const SocketAddress& address);
 // A connection that came, or UNAVAILABLE if none waits.
 absl::StatusOr<Socket> AcceptFrom(const Socket& listener);
-// Starts to connect and returns at once. `from`: the local address to use, or none (port 0).
-absl::StatusOr<Socket> StartConnect(const SocketAddress& to,
-                                    const SocketAddress& from = SocketAddress());
 
 // Small frames leave at once; a peer whose machine does not answer any more is noticed within
 // `silence_seconds`, idle (keepalive) or not (TCP_USER_TIMEOUT).
@@ -108,5 +106,8 @@ absl::Status AllowSlowReader(const Socket& socket);
 // heard of it for `silence_seconds`. A full window is probed now and then: true for an instant,
 // too, while a probe is on its way.
 bool IsUnanswered(const Socket& socket, int silence_seconds);
+
+// Only errno's words: callers know both addresses and say them.
+absl::Status SocketError(int error);
 
 }  // namespace braid

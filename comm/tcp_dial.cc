@@ -37,7 +37,7 @@ void TcpDial::Try() {
     return TryNext(absl::UnavailableError("it has no address of that family"));
   }
   absl::StatusOr<Socket> socket =
-      StartConnect(to, from == options_.local.end() ? SocketAddress() : *from);
+      options_.network->StartConnect(to, from == options_.local.end() ? SocketAddress() : *from);
   if (!socket.ok()) return TryNext(socket.status());
   socket_ = *std::move(socket);
   stage_ = Stage::kConnecting;

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "comm/socket.h"
+#include "comm/network.h"
 #include "comm/tcp_greeting.h"
 #include "runtime/base/reactor.h"
 
@@ -25,6 +25,7 @@ struct TcpDialOptions {
   std::vector<SocketAddress> local;  // where to dial from; empty: wherever the system wants
   std::string local_name;            // how errors call it: "eth0"
   Nanoseconds timeout = 0;
+  Network* network = SystemNetwork();
 };
 
 // Everything on the reactor's thread.

@@ -1,9 +1,6 @@
 #include "comm/tcp_greeting.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 
@@ -131,26 +128,21 @@ absl::StatusOr<TcpAddress> TcpAddress::Parse(std::string_view text) {
 
 absl::Status SendTcpGreeting(const Socket& socket, const TcpGreeting& greeting) {
   const auto bytes = EncodeTcpGreeting(greeting);
-  const ssize_t sent =
-      send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
+  const IoResult sent = socket.Write(bytes);
+  if (sent.bytes == bytes.size()) return absl::OkStatus();
   // A new connection has room for it.
-  return absl::UnavailableError(sent < 0 ? std::strerror(errno) : "it takes no greeting");
+  return absl::UnavailableError(sent.error != 0 ? sent.ErrorText() : "it takes no greeting");
 }
 
 absl::StatusOr<bool> TcpGreetingReader::Read(const Socket& socket) {
   while (received_ < bytes_.size()) {
-    const ssize_t received = recv(socket.descriptor(), bytes_.data() + received_,
-                                  bytes_.size() - received_, MSG_DONTWAIT);
-    if (received > 0) {
-      received_ += received;
-    } else if (received == 0) {
+    const IoResult received = socket.Read(std::span(bytes_).subspan(received_));
+    if (received.is_blocked()) return false;
+    if (received.error != 0) return absl::UnavailableError(received.ErrorText());
+    if (received.bytes == 0) {
       return absl::UnavailableError("connection closed by the peer before its greeting");
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      return false;
-    } else if (errno != EINTR) {
-      return absl::UnavailableError(std::strerror(errno));
     }
+    received_ += received.bytes;
   }
   return true;
 }

@@ -1,10 +1,6 @@
 #include "comm/tcp_inbox.h"
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_format.h"
@@ -59,41 +55,34 @@ absl::StatusOr<size_t> TcpInbox::Receive(bool& is_drained) {
     end_ -= begin_;
     begin_ = 0;
   }
-  ssize_t received;
-  int error = 0;
+  IoResult received;
   size_t landed = 0, wanted = 0;
   {
     MutexLock lock(regions_mutex_);
     iovec parts[2];
-    msghdr message{};
-    message.msg_iov = parts;
+    size_t count = 0;
     const std::span<std::byte> place = landing_ ? Place(*landing_) : std::span<std::byte>();
     landed = std::min(place.size(), kReadBytes);
-    if (landed > 0) parts[message.msg_iovlen++] = {place.data(), landed};
+    if (landed > 0) parts[count++] = {place.data(), landed};
     // What follows the payload, unless that has more parts.
     if (landed == place.size()) {
-      parts[message.msg_iovlen++] = {buffer_.get() + end_, kBufferBytes - end_};
+      parts[count++] = {buffer_.get() + end_, kBufferBytes - end_};
     }
-    for (size_t i = 0; i < message.msg_iovlen; ++i) wanted += parts[i].iov_len;
-    do {
-      received = recvmsg(ends_.descriptor, &message, MSG_DONTWAIT);
-      error = errno;
-    } while (received < 0 && error == EINTR);
+    for (size_t i = 0; i < count; ++i) wanted += parts[i].iov_len;
+    received = ends_.socket->ReadParts(std::span(parts).first(count));
   }
-  is_drained = received < static_cast<ssize_t>(wanted);
-  if (received == 0) {
+  is_drained = received.bytes < wanted;
+  if (received.is_blocked()) return 0;
+  if (received.error != 0) return absl::UnavailableError(received.ErrorText());
+  if (received.bytes == 0) {
     const bool is_within = landing_ || begin_ != end_;
     return absl::UnavailableError(absl::StrFormat("connection closed by the peer%s",
                                                   is_within ? " in the middle of a frame" : ""));
   }
-  if (received < 0) {
-    if (error == EAGAIN || error == EWOULDBLOCK) return 0;
-    return absl::UnavailableError(std::strerror(error));
-  }
-  landed = std::min<size_t>(landed, received);
+  landed = std::min(landed, received.bytes);
   if (landing_) landing_->landed += landed;
-  end_ += received - landed;
-  return received;
+  end_ += received.bytes - landed;
+  return received.bytes;
 }
 
 absl::StatusOr<bool> TcpInbox::Step() {

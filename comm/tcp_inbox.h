@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "comm/socket.h"
 #include "comm/tcp_wire.h"
 #include "comm/transport.h"
 #include "runtime/base/mutex.h"
@@ -25,8 +26,8 @@ class TcpInbox {
   using Deliver = std::function<bool(std::span<const std::byte> frame, uint64_t payload_bytes)>;
 
   struct Ends {
-    int descriptor = -1;  // open whenever Read is called
-    uint16_t node = 0;    // this one
+    const Socket* socket = nullptr;  // open whenever Read is called
+    uint16_t node = 0;               // this one
     uint16_t peer = 0;
   };
   TcpInbox(const Ends& ends, Deliver deliver);

@@ -1,7 +1,5 @@
 #include "comm/tcp_link.h"
 
-#include <sys/socket.h>
-
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -39,8 +37,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   TcpConnection(Socket socket, const TcpLinkOptions& options)
       : options_(options),
         socket_(std::move(socket)),
-        outbox_(socket_.descriptor()),
-        inbox_({.descriptor = socket_.descriptor(), .node = options.node, .peer = options.peer},
+        outbox_(socket_),
+        inbox_({.socket = &socket_, .node = options.node, .peer = options.peer},
                [this](std::span<const std::byte> frame, uint64_t payload_bytes) {
                  return Deliver(frame, payload_bytes);
                }) {}
@@ -261,7 +259,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     if (progress == TcpOutbox::Progress::kBroken) return Break();
     is_blocked_ = !outbox_.is_idle();
     if (!is_blocked_ && !std::exchange(has_said_all_, true)) {
-      shutdown(socket_.descriptor(), SHUT_WR);
+      socket_.ShutdownWrite();
     }
     if (has_said_all_ && has_heard_all_) return Break();
     UpdateWatch();
@@ -272,12 +270,11 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     std::array<std::byte, 64 << 10> scratch;
     constexpr int kMostReads = 16;
     for (int i = 0; i < kMostReads; ++i) {
-      const ssize_t bytes =
-          recv(socket_.descriptor(), scratch.data(), scratch.size(), MSG_DONTWAIT);
-      if (bytes > 0) continue;
-      if (bytes == 0) {
+      const IoResult heard = socket_.Read(scratch);
+      if (heard.bytes > 0) continue;
+      if (heard.error == 0) {
         has_heard_all_ = true;
-      } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+      } else if (!heard.is_blocked()) {
         is_broken_ = true;
       }
       return;

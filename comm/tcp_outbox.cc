@@ -1,9 +1,6 @@
 #include "comm/tcp_outbox.h"
 
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -133,28 +130,17 @@ TcpOutbox::Progress TcpOutbox::WriteOut(size_t budget) {
       const size_t body = packet.sent - head;
       add(packet.payload.data() + body, packet.payload.size() - body);
     }
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = count;
     is_writing_ = true;
     mutex_.Unlock();
-    ssize_t written = 0;
-    int error = 0;
-    do {
-      written = sendmsg(descriptor_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-      error = errno;
-    } while (written < 0 && error == EINTR);
+    const IoResult written = socket_.WriteParts(std::span(parts).first(count));
     mutex_.Lock();
     is_writing_ = false;
-    if (written > 0) {
-      Advance(written);
-      budget -= written;
-    } else if (error != EAGAIN && error != EWOULDBLOCK) {
-      error_ = error;
-    }
+    Advance(written.bytes);
+    budget -= written.bytes;
+    if (!written.is_blocked()) error_ = written.error;
     if (!stopped_.ok()) DropNotBegun();
     if (error_ != 0) return Progress::kBroken;
-    if (written < static_cast<ssize_t>(wanted)) return Progress::kBlocked;
+    if (written.bytes < wanted) return Progress::kBlocked;
   }
   return Progress::kEmpty;
 }

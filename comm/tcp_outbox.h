@@ -3,8 +3,6 @@
 // another thread writes, waits for that thread or for the reactor.
 #pragma once
 
-#include <sys/socket.h>
-
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "comm/socket.h"
 #include "comm/tcp_wire.h"
 #include "comm/transport.h"
 #include "runtime/base/mutex.h"
@@ -27,8 +26,8 @@ class TcpOutbox {
     absl::Status status;
   };
 
-  // `descriptor` stays open until is_idle().
-  explicit TcpOutbox(int descriptor) : descriptor_(descriptor) {}
+  // `socket` is open at first, and stays so until is_idle().
+  explicit TcpOutbox(const Socket& socket) : socket_(socket) {}
 
   // Any thread. `header` needs no sequence and frame_bytes; `done` is empty but for a Write. After
   // Stop the packet is dropped. True: the owner must see to the outbox on the reactor, which calls
@@ -81,7 +80,7 @@ class TcpOutbox {
   void DropNotBegun();
   bool AskForService();
 
-  const int descriptor_;
+  const Socket& socket_;
   mutable Mutex mutex_;
   std::deque<Packet> packets_ GUARDED_BY(mutex_);
   uint64_t next_sequence_ GUARDED_BY(mutex_) = 0;

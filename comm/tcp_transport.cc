@@ -31,12 +31,13 @@ struct Place {
 // Lives on the transport's reactor; a link goes to its own when it is joined.
 class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
  public:
-  TcpJoiner(uint16_t node, const TcpCookie& cookie, Place place, Reactor& reactor)
-      : node_(node),
+  TcpJoiner(const TransportOptions& options, const TcpCookie& cookie, Place place)
+      : node_(options.node),
         cookie_(cookie),
         place_(std::move(place)),
-        reactor_(reactor),
-        port_(std::make_shared<TcpPort>(node, cookie, reactor)) {}
+        reactor_(*options.reactor),
+        network_(options.network),
+        port_(std::make_shared<TcpPort>(node_, cookie, reactor_)) {}
 
   const Place& place() const { return place_; }
 
@@ -82,7 +83,8 @@ class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
               .cookie = cookie_,
               .local = place_.dials_from_local ? place_.local : std::vector<SocketAddress>(),
               .local_name = place_.name,
-              .timeout = timeout},
+              .timeout = timeout,
+              .network = network_},
           reactor_, [self = shared_from_this(), peer](absl::StatusOr<Socket> socket) {
             self->Answer(peer, std::move(socket));
           });
@@ -146,7 +148,7 @@ class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
     if (status.ok()) status = AllowSlowReader(*socket);
     if (status.ok()) {
       const absl::StatusOr<SocketAddress> local = socket->LocalAddress();
-      const std::string interface = local.ok() ? InterfaceOf(*local) : "";
+      const std::string interface = local.ok() ? network_->InterfaceOf(*local) : "";
       options.description = "tcp " + (interface.empty() ? place_.name : interface);
     }
     // std::function wants to be copied.
@@ -161,6 +163,7 @@ class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
   const TcpCookie cookie_;
   const Place place_;
   Reactor& reactor_;
+  Network* const network_;
   const std::shared_ptr<TcpPort> port_;
   std::map<uint16_t, Call> calls_;    // by peer, like
   std::map<uint16_t, Socket> early_;  // peers that came before the call for them
@@ -186,7 +189,7 @@ class TcpTransport final : public Transport {
     Place place;
     std::vector<Socket> listeners;
     RETURN_IF_ERROR(Bind(place, listeners, address.candidates));
-    joiner_ = std::make_shared<TcpJoiner>(options_.node, address.cookie, place, *options_.reactor);
+    joiner_ = std::make_shared<TcpJoiner>(options_, address.cookie, place);
     auto owned = std::make_shared<std::vector<Socket>>(std::move(listeners));
     options_.reactor->Post([joiner = joiner_, owned] { joiner->Start(std::move(*owned)); });
     return address.ToString();
@@ -228,8 +231,8 @@ bool IsLinkLocal(const SocketAddress& address) {
 }
 
 // What this node can be reached at if nothing was chosen: all but loopback, or that if it is all.
-absl::StatusOr<std::vector<SocketAddress>> ReachableAddresses() {
-  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, LocalAddresses());
+absl::StatusOr<std::vector<SocketAddress>> ReachableAddresses(Network& network) {
+  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, network.LocalAddresses());
   std::erase_if(addresses, IsLinkLocal);
   std::stable_partition(addresses.begin(), addresses.end(),
                         [](const SocketAddress& address) { return !address.is_loopback(); });
@@ -241,8 +244,9 @@ absl::StatusOr<std::vector<SocketAddress>> ReachableAddresses() {
 
 absl::Status TcpTransport::Bind(Place& place, std::vector<Socket>& listeners,
                                 std::vector<SocketAddress>& candidates) const {
+  Network& network = *options_.network;
   const auto listen = [&](const SocketAddress& address) -> absl::StatusOr<SocketAddress> {
-    ASSIGN_OR_RETURN(Socket socket, ListenOn(address));
+    ASSIGN_OR_RETURN(Socket socket, network.ListenOn(address));
     ASSIGN_OR_RETURN(const SocketAddress bound, socket.LocalAddress());
     listeners.push_back(std::move(socket));
     return bound;
@@ -250,7 +254,7 @@ absl::Status TcpTransport::Bind(Place& place, std::vector<Socket>& listeners,
   if (!options_.interface.empty()) {
     place.name = options_.interface;
     place.dials_from_local = true;
-    ASSIGN_OR_RETURN(place.local, InterfaceAddresses(options_.interface));
+    ASSIGN_OR_RETURN(place.local, network.InterfaceAddresses(options_.interface));
     std::erase_if(place.local, IsLinkLocal);
     if (place.local.empty()) {
       return absl::NotFoundError(absl::StrFormat(
@@ -259,7 +263,7 @@ absl::Status TcpTransport::Bind(Place& place, std::vector<Socket>& listeners,
     }
   } else if (!options_.host.empty()) {
     place.name = options_.host;
-    ASSIGN_OR_RETURN(place.local, ResolveHost(options_.host, 0));
+    ASSIGN_OR_RETURN(place.local, network.ResolveHost(options_.host, 0));
   }
   for (const SocketAddress& local : place.local) {
     ASSIGN_OR_RETURN(const SocketAddress bound, listen(local));
@@ -267,7 +271,7 @@ absl::Status TcpTransport::Bind(Place& place, std::vector<Socket>& listeners,
   }
   if (!candidates.empty()) return absl::OkStatus();
   place.name = "any interface";
-  ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, ReachableAddresses());
+  ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, ReachableAddresses(network));
   std::optional<SocketAddress> any[2];  // of IPv4 and IPv6, bound when first needed
   for (const SocketAddress& address : addresses) {
     const bool is_v6 = address.family() == AF_INET6;

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "comm/network.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {
@@ -134,6 +135,7 @@ struct TransportOptions {
   // the local address to listen on; both empty: all.
   std::string host;
   std::string only;  // the name of the only transport that may be used; empty: any
+  Network* network = SystemNetwork();  // outlives the transports
 };
 
 // The transports of one node, best first. Those that do not work here say so in Open().

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "comm/network.h"
 #include "comm/secret.h"
 #include "runtime/base/status.h"
 

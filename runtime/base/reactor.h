@@ -54,8 +54,8 @@ class Reactor {
 
   // Calls `fn` whenever `descriptor` is readable and/or writable (level-triggered), until Unwatch,
   // which must come before the descriptor is closed. An error or hang-up counts as both. A second
-  // Watch of a descriptor replaces interest and function. The simulated reactor has no descriptors
-  // and returns UNIMPLEMENTED.
+  // Watch of a descriptor replaces interest and function. A simulated reactor watches descriptors
+  // of its simulation only (runtime/base/simulation.h).
   struct Readiness {
     bool readable = false;
     bool writable = false;

@@ -2,6 +2,7 @@
 // reactor share. Belongs to one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <tuple>
@@ -31,6 +32,7 @@ class TimerQueue {
   }
 
   bool empty() const { return timers_.empty(); }
+  size_t size() const { return timers_.size(); }
   // Both need a timer.
   Nanoseconds earliest() const { return std::get<0>(timers_.begin()->first); }
   T TakeEarliest() {

@@ -1,6 +1,7 @@
 // A session of real nodes over TCP on loopback: the master here, the others as threads that serve.
 #include "api/network.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "api/braid.h"
-#include "comm/socket.h"
+#include "comm/network.h"
 #include "examples/mnist_model.h"
 
 namespace braid {
@@ -44,7 +45,7 @@ class NetworkTest : public ::testing::Test {
             ServeNode(network, {.kernels = &kernels_, .interruption = &interruptions_[node]});
       });
     }
-    network_.control_descriptor = listener->Release();
+    network_.control_descriptor = fcntl(listener->descriptor(), F_DUPFD_CLOEXEC, 0);
     SessionOptions options;
     options.network = network_;
     options.progress = Progress::kOff;

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "comm/loopback_transport.h"
-#include "comm/socket.h"
+#include "comm/network.h"
 #include "comm/tcp_transport.h"
 #include "glog/logging.h"
 

@@ -140,12 +140,12 @@ TEST_P(CollectiveTest, GivesTheReferenceInTheRealEnvironment) {
 }
 
 TEST_P(CollectiveTest, GivesTheReferenceForEverySeed) {
-  if (!GetParam().transport.can_be_simulated) GTEST_SKIP() << "needs descriptors";
+  if (!GetParam().transport.simulate) GTEST_SKIP() << "needs descriptors of the system's";
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     for (int p = 2; p <= 5; ++p) {
       for (const Layout& layout : Layouts(GetParam().algorithm, p)) {
         SCOPED_TRACE(layout.name + " p=" + std::to_string(p) + " seed=" + std::to_string(seed));
-        const auto environment = MakeSimulatedEnvironment(seed);
+        const auto environment = GetParam().transport.simulate(seed);
         // A few cases a seed, others for the next.
         std::vector<CollectiveCase> some;
         const std::vector<CollectiveCase> all = Cases(GetParam().algorithm, layout);
@@ -212,8 +212,9 @@ TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
 // A stranger's done, a second done or none would show in AllAnswered.
 TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
   for (uint64_t seed = 0; seed <= 40; ++seed) {
-    if (seed > 0 && !GetParam().transport.can_be_simulated) break;
-    const auto environment = seed == 0 ? MakeRealEnvironment() : MakeSimulatedEnvironment(seed);
+    if (seed > 0 && !GetParam().transport.simulate) break;
+    const auto environment =
+        seed == 0 ? MakeRealEnvironment() : GetParam().transport.simulate(seed);
     const std::vector<Layout> layouts = Layouts(GetParam().algorithm, 3);
     const Layout& layout = layouts[seed % layouts.size()];
     const auto reactors = StartReactors(*environment, 3);

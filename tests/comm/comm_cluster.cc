@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "comm/loopback_transport.h"
+#include "comm/sim_network.h"
 #include "comm/tcp_transport.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
+#include "runtime/base/simulation.h"
 
 namespace braid {
 namespace {
@@ -24,13 +26,44 @@ class LoopbackSet : public TransportSet {
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
+// One simulated process on a machine of a simulated network.
+class SimulatedMachine final : public Environment {
+ public:
+  explicit SimulatedMachine(uint64_t seed)
+      : world_(MakeSimulation(seed)),
+        process_(world_->AddProcess("all nodes")),
+        network_(world_.get()),
+        machine_(network_.AddMachine(0, {})) {}
+
+  Network* network() { return machine_; }
+  Nanoseconds Now() const override { return process_.Now(); }
+  std::unique_ptr<Reactor> StartReactor(std::string_view name) override {
+    return process_.StartReactor(name);
+  }
+  std::unique_ptr<Event> MakeEvent() override { return process_.MakeEvent(); }
+  absl::Status Await(Event& event, Nanoseconds timeout) override {
+    return process_.Await(event, timeout);
+  }
+  bool is_simulated() const override { return true; }
+
+ private:
+  const std::unique_ptr<Simulation> world_;
+  Environment& process_;
+  SimNetwork network_;
+  Network* const machine_;
+};
+
 class TcpSet : public TransportSet {
  public:
   TcpSet(Environment& environment, int num_nodes, const std::string& host)
       : reactor_(environment.StartReactor("tcp")) {
+    auto* const simulated = dynamic_cast<SimulatedMachine*>(&environment);
     for (int node = 0; node < num_nodes; ++node) {
       transports_.push_back(MakeTcpTransport(
-          {.node = static_cast<uint16_t>(node), .reactor = reactor_.get(), .host = host}));
+          {.node = static_cast<uint16_t>(node),
+           .reactor = reactor_.get(),
+           .host = host,
+           .network = simulated != nullptr ? simulated->network() : SystemNetwork()}));
     }
   }
   Transport& transport(int node) override { return *transports_[node]; }
@@ -40,8 +73,10 @@ class TcpSet : public TransportSet {
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
-TransportCase TcpCase(const std::string& name, const std::string& host) {
-  return {name, false, [host](Environment& environment, int n) {
+using MakeEnvironment = std::function<std::unique_ptr<Environment>(uint64_t seed)>;
+
+TransportCase TcpCase(const std::string& name, const std::string& host, MakeEnvironment simulate) {
+  return {name, std::move(simulate), [host](Environment& environment, int n) {
             return std::make_unique<TcpSet>(environment, n, host);
           }};
 }
@@ -50,10 +85,15 @@ TransportCase TcpCase(const std::string& name, const std::string& host) {
 
 std::vector<TransportCase> TransportCases() {
   return {
-      {"loopback", true, [](Environment&, int n) { return std::make_unique<LoopbackSet>(n); }},
-      TcpCase("tcpIpv4", "127.0.0.1"),
-      TcpCase("tcpIpv6", "::1"),
+      {"loopback", &MakeSimulatedEnvironment,
+       [](Environment&, int n) { return std::make_unique<LoopbackSet>(n); }},
+      TcpCase("tcpIpv4", "127.0.0.1", &MakeSimulatedMachine),
+      TcpCase("tcpIpv6", "::1", nullptr),
   };
+}
+
+std::unique_ptr<Environment> MakeSimulatedMachine(uint64_t seed) {
+  return std::make_unique<SimulatedMachine>(seed);
 }
 
 void RunOn(Environment& environment, Reactor& reactor, const std::function<void()>& fn) {

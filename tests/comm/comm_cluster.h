@@ -2,6 +2,7 @@
 // each. The list of transports that every suite of this folder runs over is in comm_cluster.cc.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,11 +26,16 @@ class TransportSet {
 
 struct TransportCase {
   std::string name;
-  bool can_be_simulated = false;
+  // An environment in which `make` works, of one simulated process; null: there is none.
+  std::function<std::unique_ptr<Environment>(uint64_t seed)> simulate;
   std::function<std::unique_ptr<TransportSet>(Environment& environment, int num_nodes)> make;
 };
 
 std::vector<TransportCase> TransportCases();
+
+// Where every case that can be simulated works: one simulated process on a machine of a simulated
+// network.
+std::unique_ptr<Environment> MakeSimulatedMachine(uint64_t seed);
 
 // Runs `fn` on the reactor and waits for it.
 void RunOn(Environment& environment, Reactor& reactor, const std::function<void()>& fn);

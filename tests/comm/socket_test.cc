@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "comm/network.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/reactor.h"

@@ -19,7 +19,7 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const TransportCase& transport : TransportCases()) {
     cases.push_back({transport, 0});
-    for (uint64_t seed = 1; transport.can_be_simulated && seed <= 10; ++seed) {
+    for (uint64_t seed = 1; transport.simulate && seed <= 10; ++seed) {
       cases.push_back({transport, seed});
     }
   }
@@ -37,7 +37,7 @@ class TransportTest : public ::testing::TestWithParam<Case> {
  protected:
   TransportTest()
       : environment_(GetParam().seed == 0 ? MakeRealEnvironment()
-                                          : MakeSimulatedEnvironment(GetParam().seed)),
+                                          : GetParam().transport.simulate(GetParam().seed)),
         nodes_(std::make_unique<LinkedNodes>(*environment_, GetParam().transport, 2)),
         received_all_(*environment_) {
     for (int node : {0, 1}) {
