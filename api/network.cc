@@ -4,20 +4,24 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "api/network_place.h"
 #include "comm/build_fingerprint.h"
+#include "comm/network.h"
 #include "comm/rendezvous.h"
-#include "comm/socket.h"
 #include "runtime/arena.h"
 #include "runtime/base/status.h"
-#include "runtime/node.h"
 
 namespace braid {
+
+Network& SocketsOf(const NetworkOptions& network) {
+  return network.sockets != nullptr ? *network.sockets : *SystemNetwork();
+}
+
 namespace {
 
 std::string HostName() {
@@ -25,7 +29,8 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
 }
 
-// Whoever reaches the port may run what he likes here.
+}  // namespace
+
 absl::Status CheckExposure(const NetworkOptions& network, const SocketAddress& address) {
   if (address.is_loopback() || !network.secret.empty() || network.is_insecure) {
     return absl::OkStatus();
@@ -36,18 +41,23 @@ absl::Status CheckExposure(const NetworkOptions& network, const SocketAddress& a
       network.cluster.rank, address.host()));
 }
 
+namespace {
+
 // The master's addresses of the list. A name that means loopback here, as Debian's /etc/hosts says
 // of a machine's own, or none of this machine's addresses, as behind a forwarded port, is what
 // other nodes dial, not what this one can bind: then it listens everywhere.
 absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions& network) {
+  Network& sockets = SocketsOf(network);
   const ClusterNode& master = network.cluster.nodes[0];
-  ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
+  ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
   if (!network.interface.empty()) {
-    ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, InterfaceAddresses(network.interface));
+    ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses,
+                     sockets.InterfaceAddresses(network.interface));
     for (SocketAddress& address : addresses) address = address.WithPort(master.port);
     return addresses;
   }
-  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, ResolveHost(master.host, master.port));
+  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses,
+                   sockets.ResolveHost(master.host, master.port));
   const bool is_numeric = SocketAddress::Parse(addresses[0].ToString()).ok() &&
                           addresses.size() == 1 && addresses[0].host() == master.host;
   const bool is_known_loopback = is_numeric || master.host == "localhost";
@@ -79,14 +89,14 @@ absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network
   // A name that nobody resolves would only be waited for.
   for (const ClusterNode& node : network.cluster.nodes) {
     if (network.cluster.knows_all_hosts) {
-      RETURN_IF_ERROR(ResolveHost(node.host, node.port).status());
+      RETURN_IF_ERROR(SocketsOf(network).ResolveHost(node.host, node.port).status());
     }
   }
   ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, MasterAddresses(network));
   absl::Status first_error;
   for (const SocketAddress& address : addresses) {
     RETURN_IF_ERROR(CheckExposure(network, address));
-    absl::StatusOr<Socket> listener = ListenOn(address);
+    absl::StatusOr<Socket> listener = SocketsOf(network).ListenOn(address);
     if (listener.ok()) {
       listeners.push_back(*std::move(listener));
     } else {
@@ -127,9 +137,11 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   if (cluster.knows_all_hosts) options.self.node_list = cluster.ToString();
   options.self.devices = cluster.nodes[cluster.rank].devices->ToString();
   options.self.host = HostName();
-  options.self.pid = static_cast<uint32_t>(getpid());
+  // A simulation has one real process for all of its own.
+  options.self.pid = static_cast<uint32_t>(environment->is_simulated() ? cluster.rank : getpid());
   options.self.memory_bytes = SystemMemory();
   options.secret = network.secret;
+  options.network = &SocketsOf(network);
   options.join_timeout = network.join_timeout;
   options.name_of = [cluster](int node) { return NodeName(cluster, node); };
   return options;
@@ -142,13 +154,14 @@ namespace {
 // elsewhere: then the system knows the way.
 absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network,
                                          const SocketAddress& master) {
+  Network& sockets = SocketsOf(network);
   std::vector<SocketAddress> addresses;
   if (!network.interface.empty()) {
-    ASSIGN_OR_RETURN(addresses, InterfaceAddresses(network.interface));
+    ASSIGN_OR_RETURN(addresses, sockets.InterfaceAddresses(network.interface));
   } else if (const std::string& host = network.cluster.nodes[network.cluster.rank].host;
              network.cluster.knows_all_hosts && !host.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
-    ASSIGN_OR_RETURN(addresses, ResolveHost(host, 0));
+    ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
+    ASSIGN_OR_RETURN(addresses, sockets.ResolveHost(host, 0));
     std::erase_if(addresses, [&](const auto& address) { return !IsLocalAddress(address, local); });
   }
   for (const SocketAddress& address : addresses) {
@@ -161,52 +174,17 @@ absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network,
 
 }  // namespace
 
-absl::Status ServeNode(const NetworkOptions& network, const ServiceOptions& options) {
-  const std::unique_ptr<Environment> environment = MakeRealEnvironment();
-  ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment.get()));
+absl::StatusOr<WayToMaster> FindMaster(const NetworkOptions& network) {
   const ClusterNode& master = network.cluster.nodes[0];
-  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, ResolveHost(master.host, master.port));
+  WayToMaster way;
+  ASSIGN_OR_RETURN(way.addresses, SocketsOf(network).ResolveHost(master.host, master.port));
   // The master refuses to start like this, and nobody would be there to say so.
-  if (std::none_of(addresses.begin(), addresses.end(),
+  if (std::none_of(way.addresses.begin(), way.addresses.end(),
                    [](const SocketAddress& address) { return address.is_loopback(); })) {
-    RETURN_IF_ERROR(CheckExposure(network, addresses[0]));
+    RETURN_IF_ERROR(CheckExposure(network, way.addresses[0]));
   }
-  ASSIGN_OR_RETURN(const SocketAddress own, OwnAddress(network, addresses[0]));
-  RendezvousClient client(std::move(rendezvous), std::move(addresses), own);
-  options.interruption->SetHandler([&](const absl::Status& reason) { client.Abort(reason); });
-  const auto connection = client.Join();
-  options.interruption->SetHandler(nullptr);
-  RETURN_IF_ERROR(connection.status());
-  RETURN_IF_ERROR(CheckExposure(network, client.local_address()));
-
-  NodeOptions node_options;
-  node_options.node = static_cast<uint16_t>(network.cluster.rank);
-  node_options.devices = network.cluster.nodes[network.cluster.rank].devices->count;
-  node_options.threads_per_device = options.threads_per_device;
-  node_options.interface = network.interface;
-  node_options.host = client.local_address().host();
-  node_options.transport = network.transport;
-  node_options.stall_timeout = options.stall_timeout;
-  node_options.environment = environment.get();
-  node_options.kernels = options.kernels;
-  node_options.on_failure = options.on_failure;
-  const std::unique_ptr<Event> closed = environment->MakeEvent();
-  absl::Status cause;
-  Node node(node_options);
-  options.interruption->SetHandler([&](const absl::Status& reason) {
-    node.Fail(absl::Status(reason.code(), absl::StrFormat("node %d: %s", node_options.node,
-                                                          std::string(reason.message()))));
-  });
-  node.Serve(MakeTcpControlChannel(*connection, &node.reactor()), [&](absl::Status status) {
-    cause = std::move(status);
-    closed->Set();
-  });
-  // Ends with the session: the master says so, or is lost.
-  const absl::Status waited =
-      environment->Await(*closed, std::numeric_limits<Nanoseconds>::max() / 4);
-  options.interruption->SetHandler(nullptr);
-  RETURN_IF_ERROR(waited);
-  return cause;
+  ASSIGN_OR_RETURN(way.from, OwnAddress(network, way.addresses[0]));
+  return way;
 }
 
 }  // namespace braid

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,10 @@
 
 namespace braid {
 
+class Network;
+struct RendezvousOptions;
+class Socket;
+
 struct NetworkOptions {
   Cluster cluster;
   std::string secret;        // shared by all nodes; "": none, for loopback addresses only
@@ -23,10 +28,10 @@ struct NetworkOptions {
   std::string transport;     // the only one to be used; "": the best that works
   Nanoseconds join_timeout = 60 * kSecond;
   int control_descriptor = -1;  // the master's listening socket, if a launcher has made it
+  // Borrowed. Null: this process's own clock and threads, the system's sockets.
+  Environment* environment = nullptr;
+  Network* sockets = nullptr;
 };
-
-struct RendezvousOptions;
-class Socket;
 
 // Where the master listens: its address of the cluster's list, or all of the interface's.
 // UNAUTHENTICATED without a secret where others could reach it.
@@ -42,12 +47,38 @@ std::string NodeName(const Cluster& cluster, int node);
 struct ServiceOptions {
   int threads_per_device = 1;
   Nanoseconds stall_timeout = 60 * kSecond;
+  uint64_t simulation_seed = 0;  // order of messages, in a simulated environment
   const KernelRegistry* kernels = nullptr;
-  Interruption* interruption = nullptr;
+  Interruption* interruption = nullptr;                 // of ServeNode only
   std::function<void(const absl::Status&)> on_failure;  // as soon as it is known; any thread
 };
-// A node other than the master: joins, does what the master says, and returns when the session has
-// ended: OK, or the first cause of a failure.
+
+// A node other than the master: joins and does what the master says until the session ends. Made
+// and destroyed by the host thread.
+class NodeService {
+ public:
+  // Begins to join and returns. `ended` is called once, from another thread: OK, or the first cause
+  // of a failure. An error: what could not even begin; then `ended` is not called.
+  static absl::StatusOr<std::unique_ptr<NodeService>> Start(
+      const NetworkOptions& network, const ServiceOptions& options,
+      std::function<void(absl::Status)> ended);
+  // Ends the session first, unless it has ended.
+  ~NodeService();
+  NodeService(const NodeService&) = delete;
+  NodeService& operator=(const NodeService&) = delete;
+
+  // Ends the session on all nodes with this reason. Any thread.
+  void End(const absl::Status& reason);
+  // The host thread waits until `ended` was called.
+  absl::Status AwaitEnd();
+
+ private:
+  class Impl;
+  explicit NodeService(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+// Such a node for as long as it takes: returns what `ended` would be called with.
 absl::Status ServeNode(const NetworkOptions& network, const ServiceOptions& options);
 
 }  // namespace braid

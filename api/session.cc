@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "api/network_place.h"
 #include "api/plan_report.h"
 #include "api/session_impl.h"
 #include "compiler/emit_plan.h"
@@ -84,9 +85,12 @@ Session::Impl::Impl(SessionOptions options)
       operators_(BuiltinOps()),
       kernels_(CpuKernels()),
       devices_(AllDevices(options_.devices)) {
-  environment_ = options_.simulation_seed.has_value()
-                     ? MakeSimulatedEnvironment(*options_.simulation_seed)
-                     : MakeRealEnvironment();
+  if (options_.network.has_value()) environment_ = options_.network->environment;
+  if (environment_ != nullptr) return;
+  own_environment_ = options_.simulation_seed.has_value()
+                         ? MakeSimulatedEnvironment(*options_.simulation_seed)
+                         : MakeRealEnvironment();
+  environment_ = own_environment_.get();
 }
 
 Session::Impl::~Impl() {
@@ -118,13 +122,13 @@ absl::Status Session::Impl::Start() {
           "a node has %d devices; 1 to 4096 were expected (--devices=cpu:N)", devices));
     }
   }
-  ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_.get()));
+  ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
   machines_.assign(options_.devices.size(), {"", SystemMemory()});
   devices_ = AllDevices(options_.devices);
   if (options_.dry_run) return absl::OkStatus();
 
   CoordinatorOptions coordinator;
-  coordinator.environment = environment_.get();
+  coordinator.environment = environment_;
   if (options_.network.has_value()) {
     coordinator.name_of = [this](int node) { return NodeName(options_.network->cluster, node); };
   }
@@ -157,12 +161,13 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
   node.simulation_seed = options_.simulation_seed.value_or(0);
   // A simulated clock jumps to the next timer: one that never ends would hide that nothing is left.
   node.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
-  node.environment = environment_.get();
+  node.environment = environment_;
   node.kernels = &kernels_;
   if (options_.network.has_value()) {
     node.interface = options_.network->interface;
     node.host = host;
     node.transport = options_.network->transport;
+    node.network = &SocketsOf(*options_.network);
   } else {
     node.loopback = &loopback_;
   }
@@ -176,7 +181,7 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
 
 absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::JoinNetwork() {
   const NetworkOptions& network = *options_.network;
-  ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment_.get()));
+  ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment_));
   machines_[0].host = rendezvous.self.host;
   ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
   ASSIGN_OR_RETURN(const std::string host, DataHostOf(listeners));
@@ -207,13 +212,19 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
 std::vector<NodeTraffic> Session::Impl::Traffic() const {
   std::vector<NodeTraffic> traffic;
   if (nodes_.empty()) return traffic;
-  std::map<uint16_t, PeerCounters> links;
-  const std::unique_ptr<Event> is_read = environment_->MakeEvent();
-  nodes_[0]->reactor().Post([&] {
-    links = nodes_[0]->counters();
-    is_read->Set();
+  // Shared with what may still be posted when the wait has failed.
+  struct Reading {
+    std::map<uint16_t, PeerCounters> links;
+    std::unique_ptr<Event> is_done;
+  };
+  const auto reading = std::make_shared<Reading>();
+  reading->is_done = environment_->MakeEvent();
+  nodes_[0]->reactor().Post([reading, node = nodes_[0].get()] {
+    reading->links = node->counters();
+    reading->is_done->Set();
   });
-  CHECK(environment_->Await(*is_read, kJoinLimit).ok());
+  if (!environment_->Await(*reading->is_done, kJoinLimit).ok()) return traffic;
+  std::map<uint16_t, PeerCounters>& links = reading->links;
   for (const auto& [node, connection] : connections_) {
     const ControlCounters control = connection->counters();
     const PeerCounters& link = links[static_cast<uint16_t>(node)];

@@ -95,7 +95,8 @@ class Session::Impl {
   };
   std::vector<Machine> machines_;
   DatasetCache datasets_;
-  std::unique_ptr<Environment> environment_;
+  std::unique_ptr<Environment> own_environment_;
+  Environment* environment_ = nullptr;  // the network's, or its own
   LoopbackNetwork loopback_;
   std::unique_ptr<RendezvousServer> rendezvous_;
   std::map<int, std::shared_ptr<ControlConnection>> connections_;  // shared with their channels

@@ -140,9 +140,7 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       return OnStatus(node, message.status());
     case ControlMessage::kFailure: {
       const absl::Status cause = StatusOf(message.failure());
-      if (!message.failure().is_link() || options_.environment->is_simulated()) {
-        return OnFailure(node, cause);
-      }
+      if (!message.failure().is_link()) return OnFailure(node, cause);
       reactor_->RunAfter(kLinkGrace, [this, node, cause] { OnFailure(node, cause); });
       return;
     }

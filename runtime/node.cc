@@ -60,6 +60,7 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
     transports.interface = options_.interface;
     transports.host = options_.host;
     transports.only = options_.transport;
+    transports.network = options_.network;
     for (auto& transport : MakeTransports(transports)) {
       auto address = transport->Open();
       if (!address.ok()) {

@@ -44,6 +44,7 @@ struct NodeOptions {
   std::string transport;                // the only one to be used; "": the best that works
   Nanoseconds stall_timeout = 0;        // without any act: says what it waits for; 0: never
   Environment* environment = nullptr;   // borrowed, as are all below
+  Network* network = SystemNetwork();   // whose sockets the transports use
   LoopbackNetwork* loopback = nullptr;  // where nodes of this process meet; null: alone in it
   const KernelRegistry* kernels = nullptr;
   // The first cause of a failure, as soon as it is known here; on the control thread. May be empty.

@@ -1,0 +1,27 @@
+// Where a node of a network listens, and how it reaches the master: what the session on the master
+// and the service on the other nodes have in common.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "api/network.h"
+#include "comm/network.h"
+#include "comm/socket.h"
+
+namespace braid {
+
+Network& SocketsOf(const NetworkOptions& network);
+
+// UNAUTHENTICATED without a secret at an address that others could reach: whoever reaches the port
+// may run what he likes here.
+absl::Status CheckExposure(const NetworkOptions& network, const SocketAddress& address);
+
+struct WayToMaster {
+  std::vector<SocketAddress> addresses;
+  SocketAddress from;  // none: the system knows the way
+};
+absl::StatusOr<WayToMaster> FindMaster(const NetworkOptions& network);
+
+}  // namespace braid
