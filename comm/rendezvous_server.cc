@@ -64,6 +64,11 @@ RendezvousServer::~RendezvousServer() {
       listener.Close();
     }
     for (auto& [stranger, connection] : strangers_) {
+      // Who came too late for a start that failed is told why, as those that had joined.
+      if (!status_.ok()) {
+        Refuse(*connection, status_);
+        continue;
+      }
       connection->DropHandlers();
       connection->Close(absl::UnavailableError("the session has ended"));
     }
@@ -251,6 +256,7 @@ void RendezvousServer::OnJoinRequest(uint64_t stranger, const join::JoinRequest&
   strangers_.erase(stranger);
   const std::string who =
       absl::StrFormat("node %d (%s, %s)", request.node(), request.host(), connection->peer());
+  if (is_finished_ && !status_.ok()) return Refuse(*connection, status_);
   if (absl::Status status = CheckRequest(request, who); !status.ok()) {
     LOG(WARNING) << status.message();
     Refuse(*connection, status);

@@ -133,7 +133,7 @@ class World final : public Simulation {
   Nanoseconds Now() const override { return now_; }
   uint64_t Below(uint64_t n) override { return choice_.Below(n); }
   void RunAfter(Nanoseconds delay, std::function<void()> fn) override {
-    events_.Add(next_timer_++, now_ + delay, choice_.Next(), std::move(fn));
+    events_.Add(next_event_++, now_ + delay, /*tie=*/0, std::move(fn));
   }
 
   void Pause(int process) override { processes_.at(process)->is_paused_ = true; }
@@ -183,6 +183,7 @@ class World final : public Simulation {
   uint64_t num_events_ = 0;
   uint64_t digest_ = 0xcbf29ce484222325ull;
   TimerQueue<std::function<void()>> events_;
+  TimerId next_event_ = 1;
   TimerId next_timer_ = 1;
   size_t next_reactor_ = 1;        // 0 stands for the host thread as a poster
   SimReactor* running_ = nullptr;  // whose event runs now

@@ -28,7 +28,8 @@ class Simulation {
   virtual Nanoseconds Now() const = 0;
   // In [0, n), by the seed.
   virtual uint64_t Below(uint64_t n) = 0;
-  // An event that belongs to no process: it neither stops nor dies with one.
+  // An event that belongs to no process: it neither stops nor dies with one. Until it runs,
+  // everything goes as it would without it.
   virtual void RunAfter(Nanoseconds delay, std::function<void()> fn) = 0;
 
   // ---- faults. From an event of the world, or from the host thread between its waits.
