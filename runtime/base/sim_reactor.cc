@@ -260,13 +260,13 @@ class SimReactor : public Reactor {
 
   absl::Status Watch(int descriptor, Readiness interest,
                      std::function<void(Readiness)> fn) override {
-    CHECK(InThread());
     const auto found = world_.descriptors_.find(descriptor);
     if (found == world_.descriptors_.end()) {
       return absl::UnimplementedError(absl::StrFormat(
           "reactor '%s' is simulated and watches descriptors of its simulation only, not %d", name_,
           descriptor));
     }
+    CHECK(InThread());
     CHECK_EQ(found->second.process, process_.number_) << "another process's descriptor";
     CHECK(found->second.watcher == nullptr || found->second.watcher == this)
         << "descriptor " << descriptor << " is watched by another reactor";

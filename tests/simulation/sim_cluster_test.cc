@@ -62,7 +62,7 @@ TEST_F(SimClusterTest, EveryFaultEndsEverybodyWithOneCause) {
         << "seed " << seed << ", " << options.faults[0].ToString();
     ++counts[outcome.losses.empty() ? "failed" : "finished"];
   }
-  if (seeds_ >= 12) EXPECT_GT(counts["failed"], 0);
+  EXPECT_GT(counts["failed"], 0) << "no fault hit anything";
 }
 
 }  // namespace
