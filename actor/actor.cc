@@ -193,7 +193,25 @@ ActorReport Actor::Describe() const {
                      .acts_done = done_,
                      .acts_credited = credited_,
                      .since = last_act_,
-                     .waits = {}};
+                     .waits = {},
+                     .queues = {}};
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    report.queues.push_back({.reg = spec_.inputs[i].reg,
+                             .peer = inputs_[i].producer.id,
+                             .is_input = true,
+                             .slots = spec_.inputs[i].slots,
+                             .used = inputs_[i].ring.used()});
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Output& output = outputs_[i];
+    for (uint32_t reader = 0; reader < output.consumers.size(); ++reader) {
+      report.queues.push_back({.reg = spec_.outputs[i].reg,
+                               .peer = output.consumers[reader].id,
+                               .is_input = false,
+                               .slots = spec_.outputs[i].slots,
+                               .used = output.ring.used(reader)});
+    }
+  }
   if (is_acting_) {
     report.waits.push_back({.what = Wait::For::kAction, .piece = started_ - 1, .peer = spec_.id});
     return report;

@@ -35,6 +35,15 @@ struct Wait {
   ActorId peer = {};
 };
 
+// How full a register is, as one end of an edge sees it.
+struct QueueDepth {
+  RegisterId reg = 0;
+  ActorId peer = {};
+  bool is_input = false;
+  uint32_t slots = 0;
+  uint32_t used = 0;  // input: ready or in use; output: `peer` has not acknowledged them
+};
+
 struct ActorReport {
   ActorId id = {};
   std::string name = {};
@@ -42,6 +51,7 @@ struct ActorReport {
   int64_t acts_credited = 0;
   Nanoseconds since = 0;         // when its last act ended, to the precision of a Poll
   std::vector<Wait> waits = {};  // empty: it will act next
+  std::vector<QueueDepth> queues = {};
 };
 
 class Actor {

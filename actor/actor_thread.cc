@@ -72,7 +72,7 @@ Actor* ActorThread::FireList::Pop(size_t nth) {
 }
 
 ActorThread::ActorThread(ActorThreadOptions options, Reactor* reactor, MessageBus* bus)
-    : options_(std::move(options)), reactor_(reactor), bus_(*bus), choice_(options_.seed) {
+    : options_(std::move(options)), reactor_(reactor), bus_(*bus) {
   bus_.AddThread(this);
 }
 
@@ -135,7 +135,7 @@ std::vector<ActorReport> ActorThread::Describe() const {
 bool ActorThread::Poll() {
   now_ = reactor_->Now();
   is_polling_ = true;
-  const bool has_more = options_.is_shuffled ? PollShuffled() : PollInOrder();
+  const bool has_more = options_.order != nullptr ? PollShuffled() : PollInOrder();
   is_polling_ = false;
   return has_more;
 }
@@ -170,7 +170,7 @@ bool ActorThread::PollShuffled() {
   }
   const size_t candidates = unread_.size() + fireable_.size();
   if (candidates == 0) return false;
-  const size_t chosen = choice_.Below(candidates);
+  const size_t chosen = options_.order->Below(candidates);
   if (chosen >= unread_.size()) {
     fireable_.Pop(chosen - unread_.size())->Fire();
   } else {

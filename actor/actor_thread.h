@@ -27,10 +27,9 @@ struct ActorThreadOptions {
   uint16_t thread = 0;
   // Acts (and mails) between two looks of the reactor at timers and descriptors.
   size_t max_messages_per_poll = 64;
-  // For simulation: one message or act a Poll, drawn by `seed` from all that could be next. The
-  // messages of one actor to another keep their order.
-  bool is_shuffled = false;
-  uint64_t seed = 0;
+  // For simulation: one message or act a Poll, which `order` chooses from all that could be next.
+  // The messages of one actor to another keep their order. Null: all in order.
+  std::unique_ptr<Choice> order = nullptr;
 
   // All on the reactor's thread.
   // Every actor did the acts of one Run, once for each; `steps` counts from the session's start.
@@ -63,7 +62,8 @@ class ActorThread : public Pollable {
   // Nothing fires any more and messages are dropped; running acts end. Any thread.
   void Abort(absl::Status cause);
 
-  // Why each actor does not act, in the order of AddActor. Reactor's thread.
+  // Why each actor does not act and how full its registers are, in the order of AddActor. Reactor's
+  // thread.
   std::vector<ActorReport> Describe() const;
   // Acts that ended on this thread so far: does it advance? Any thread.
   int64_t acts_done() const { return acts_done_.load(std::memory_order_relaxed); }
@@ -127,7 +127,6 @@ class ActorThread : public Pollable {
   const ActorThreadOptions options_;
   Reactor* const reactor_;
   MessageBus& bus_;
-  SeededChoice choice_;
 
   FireList fireable_;
   Nanoseconds now_ = 0;  // at the start of the Poll

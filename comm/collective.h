@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,7 +40,8 @@ struct Member {
 
 // The same on all members but for `my_rank` (and the address of `reduce`).
 struct CollectiveSpec {
-  uint32_t id = 0;  // unique in the cluster, for ever
+  uint32_t id = 0;        // unique in the cluster, for ever
+  std::string name = {};  // the op's, so that members of different ops never meet; may be empty
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::vector<Member> members;  // in rank order
   int my_rank = 0;

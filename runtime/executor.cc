@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/actions/collective.h"
 #include "runtime/actions/copy.h"
+#include "runtime/base/seeded_choice.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/external.h"
 #include "runtime/plan_read.h"
@@ -149,8 +150,10 @@ Executor::Thread& Executor::ThreadFor(uint16_t number) {
       absl::StrFormat("%s n%d t%d", job_name_, resources_.node, number));
   ActorThreadOptions options;
   options.thread = number;
-  options.is_shuffled = resources_.environment->is_simulated();
-  options.seed = resources_.simulation_seed * 1000003 + resources_.node * 1009 + number;
+  if (resources_.environment->is_simulated()) {
+    options.order = std::make_unique<SeededChoice>(resources_.simulation_seed * 1000003 +
+                                                   resources_.node * 1009 + number);
+  }
   options.on_run_done = [this, &thread](int64_t steps) {
     resources_.control->Post([this, &thread, steps] { OnThreadRunDone(thread, steps); });
   };
@@ -386,6 +389,7 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCollective(const plan::Tas
   const plan::Collective& collective = task.collective();
   CollectiveSpec spec;
   spec.id = options_.first_collective + collective.id();
+  spec.name = task.name();
   spec.kind = static_cast<CollectiveKind>(collective.kind());
   for (const auto& member : collective.members()) {
     spec.members.push_back({static_cast<uint16_t>(member.node()), member.device()});

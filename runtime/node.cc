@@ -60,7 +60,8 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
     transports.interface = options_.interface;
     transports.host = options_.host;
     transports.only = options_.transport;
-    for (auto& transport : MakeTransports(transports)) {
+    for (auto& transport : options_.make_transports ? options_.make_transports(transports)
+                                                    : MakeTransports(transports)) {
       auto address = transport->Open();
       if (!address.ok()) {
         VLOG(1) << "transport " << transport->name() << ": " << address.status();

@@ -45,6 +45,8 @@ struct NodeOptions {
   Nanoseconds stall_timeout = 0;        // without any act: says what it waits for; 0: never
   Environment* environment = nullptr;   // borrowed, as are all below
   LoopbackNetwork* loopback = nullptr;  // where nodes of this process meet; null: alone in it
+  // Empty: MakeTransports. Simulated faults come in here.
+  std::function<std::vector<std::unique_ptr<Transport>>(const TransportOptions&)> make_transports;
   const KernelRegistry* kernels = nullptr;
   // The first cause of a failure, as soon as it is known here; on the control thread. May be empty.
   std::function<void(const absl::Status&)> on_failure;
