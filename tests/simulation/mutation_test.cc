@@ -359,5 +359,26 @@ TEST(MutationTest, ASlotTooFewIsFoundByTheVerifierAndBySimulation) {
   }
 }
 
+// ---- bytes that are not free -------------------------------------------------------------------
+
+// The memory plan gives a register the bytes of one that is still read: the verifier names the
+// edge that is missing; past it, the checker of simulations names both registers.
+TEST(MutationTest, SharedBytesAreFoundByTheVerifierAndBySimulation) {
+  const auto plan = Compiled("pipeline");
+  compiler::PhysicalGraph graph = plan->physical;
+  std::map<std::string, compiler::GroupRegisterId> registers;
+  for (const compiler::Register& reg : graph.registers()) registers[reg.name] = reg.id;
+  // Both are read once more on the way back.
+  graph.reg(registers.at("relu")).offset = graph.reg(registers.at("read:0")).offset;
+  EXPECT_THAT(std::string(compiler::Verify(graph, plan->operators).message()),
+              HasSubstr("share bytes"));
+  const auto bad = Emit(*plan, graph);
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    EXPECT_THAT(std::string(RunSeed(bad, seed).status().message()),
+                AllOf(HasSubstr("byte overlap: register"), HasSubstr("is read, but register")))
+        << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace braid
