@@ -91,9 +91,9 @@ void TcpDial::Hear() {
 }
 
 void TcpDial::GiveUpAttempt() {
-  TryNext(absl::DeadlineExceededError(absl::StrFormat(
-      stage_ == Stage::kConnecting ? "no connection within %d s" : "no greeting within %d s",
-      kAttemptTime / kSecond)));
+  TryNext(absl::DeadlineExceededError(
+      absl::StrFormat("no %s within %d s", stage_ == Stage::kConnecting ? "connection" : "greeting",
+                      kAttemptTime / kSecond)));
 }
 
 void TcpDial::TryNext(const absl::Status& failure) {

@@ -10,5 +10,7 @@ constexpr uint32_t kControlProtocol = 1;
 
 control::Cause CauseOf(const absl::Status& status, uint16_t node);
 absl::Status StatusOf(const control::Cause& cause);
+// Of a notice that something failed: never OK.
+absl::Status FailureOf(const control::Cause& cause);
 
 }  // namespace braid

@@ -131,7 +131,7 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       return Answer(from, absl::OkStatus());
     case ControlMessage::kLoaded:
       from.job = message.loaded().job();
-      return Answer(from, message.loaded().has_error() ? StatusOf(message.loaded().error())
+      return Answer(from, message.loaded().has_error() ? FailureOf(message.loaded().error())
                                                        : absl::OkStatus());
     case ControlMessage::kRunDone:
       from.job = message.run_done().job();
@@ -139,7 +139,7 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
     case ControlMessage::kStatus:
       return OnStatus(node, message.status());
     case ControlMessage::kFailure: {
-      const absl::Status cause = StatusOf(message.failure());
+      const absl::Status cause = FailureOf(message.failure());
       if (!message.failure().is_link() || options_.environment->is_simulated()) {
         return OnFailure(node, cause);
       }

@@ -12,13 +12,13 @@
 #include "runtime/actions/copy.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/external.h"
+#include "runtime/plan_check.h"
 #include "runtime/plan_read.h"
 
 namespace braid {
 namespace {
 
 constexpr uint32_t kPlanVersion = 1;
-constexpr uint32_t kNumStreams = 3;
 
 ActorId IdOf(const plan::ActorId& id) {
   return {static_cast<uint16_t>(id.node()), static_cast<uint16_t>(id.thread()), id.task()};
@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::Plan& plan,
 absl::Status Executor::Load(const plan::Plan& plan) {
   job_name_ = plan.job();
   seed_ = plan.seed();
+  RETURN_IF_ERROR(CheckPlan(plan, resources_.arenas->size()));
   RETURN_IF_ERROR(RegisterExternalKernels({resources_.datasets, options_.host}, external_));
   RETURN_IF_ERROR(PrepareArenas(plan));
   if (resources_.environment->is_simulated()) {
@@ -484,7 +485,7 @@ void Executor::OnFailure(absl::Status status) {
 void Executor::Close(absl::Status cause, std::function<void()> closed) {
   closed_ = std::move(closed);
   for (auto& [number, thread] : threads_) {
-    thread.reactor->Post([&thread, cause] {
+    thread.reactor->Post([&thread = thread, cause] {
       for (const auto& collective : thread.collectives) collective->Abort(cause);
     });
     thread.actors->Abort(cause);

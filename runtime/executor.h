@@ -78,6 +78,7 @@ class Executor {
   const std::string& job_name() const { return job_name_; }
   // Acts that ended so far, of all actors.
   int64_t acts_done() const;
+  bool is_ready() const { return is_ready_; }
   bool is_running() const { return steps_reported_ < steps_; }
   // Why each actor waits, one line each; runs on the actors' threads and calls back on the control
   // thread. A thread that does not answer within a second is inside an act: a line says so.

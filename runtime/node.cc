@@ -17,6 +17,9 @@ namespace {
 // How long a node that failed waits for the master to say what the first cause was.
 constexpr Nanoseconds kCauseLimit = kSecond;
 constexpr size_t kMaxStallLines = 40;
+// Landing keys of jobs that a peer was told of earlier; nothing else comes before a job.
+constexpr size_t kMaxEarlyFrames = size_t{1} << 20;
+constexpr int64_t kMaxStep = int64_t{1} << 62;
 
 }  // namespace
 
@@ -103,6 +106,16 @@ void Node::OnMessage(const std::string& bytes) {
         return FailHere(absl::InternalError(
             absl::StrFormat("node %d: Run of unknown job %d", options_.node, message.run().job())));
       }
+      const int64_t first = message.run().first_step(), steps = message.run().steps();
+      if (!it->second->is_ready() || it->second->is_running() || first < 0 || first > kMaxStep ||
+          steps < 1 || steps > kMaxStep) {
+        return FailHere(absl::InvalidArgumentError(
+            absl::StrFormat("node %d: Run of %d steps from step %d of job '%s', which is %s",
+                            options_.node, steps, first, it->second->job_name(),
+                            it->second->is_running() ? "running"
+                            : it->second->is_ready() ? "ready"
+                                                     : "loading")));
+      }
       phase_ = absl::StrFormat("stepping job '%s'", it->second->job_name());
       advanced_ = reactor_->Now();
       return it->second->Run(message.run().first_step(), message.run().steps());
@@ -112,8 +125,8 @@ void Node::OnMessage(const std::string& bytes) {
     case ControlMessage::kStatus:
       return SendStatus(message.status());
     case ControlMessage::kFailure:
-      if (options_.on_failure) options_.on_failure(StatusOf(message.failure()));
-      return Close(StatusOf(message.failure()));
+      if (options_.on_failure) options_.on_failure(FailureOf(message.failure()));
+      return Close(FailureOf(message.failure()));
     case ControlMessage::kClose:
       return Close(StatusOf(message.close().cause()));
     default:
@@ -124,6 +137,12 @@ void Node::OnMessage(const std::string& bytes) {
 }
 
 void Node::OnPeers(const control::Peers& peers) {
+  for (const control::Hello& hello : peers.nodes()) {
+    if (hello.transports_size() == hello.addresses_size()) continue;
+    return FailHere(absl::InvalidArgumentError(absl::StrFormat(
+        "node %d: the master says %d transports and %d addresses of node %d", options_.node,
+        hello.transports_size(), hello.addresses_size(), hello.node())));
+  }
   addresses_ = std::make_unique<control::Peers>(peers);
   phase_ = "waiting for a job";
 }
@@ -135,6 +154,11 @@ Link* Node::LinkTo(uint16_t peer) {
 
 void Node::OnLoad(const control::Load& load) {
   const auto job = static_cast<uint16_t>(load.job());
+  if (job != load.job() || jobs_.contains(job) || loading_.contains(job)) {
+    return FailHere(absl::InvalidArgumentError(
+        absl::StrFormat("node %d: Load of job %d, which is here already, or no number below 65536",
+                        options_.node, load.job())));
+  }
   phase_ = absl::StrFormat("connecting job '%s'", load.plan().job());
   LoadingJob& loading = loading_[job];
   loading.load = std::make_unique<control::Load>(load);
@@ -254,7 +278,11 @@ void Node::OnLinkFrame(uint16_t peer, std::span<const std::byte> frame) {
         status = job.status();
       } else if (const auto it = jobs_.find(*job); it != jobs_.end()) {
         status = it->second->OnFrame(peer, frame);
+      } else if (!retired_.contains(*job) && num_early_ >= kMaxEarlyFrames) {
+        status = absl::ResourceExhaustedError(absl::StrFormat(
+            "%d frames came for jobs that this node does not know yet", num_early_));
       } else if (!retired_.contains(*job)) {
+        ++num_early_;
         early_[*job].emplace_back(peer, std::vector<std::byte>(frame.begin(), frame.end()));
       }
       break;

@@ -2,6 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/op_registry.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/check_spec.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid {
@@ -19,6 +22,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const KernelSpec&
     return absl::NotFoundError(absl::StrFormat(
         "%s '%s': no kernel is registered for this op on this device", spec.op, spec.name));
   }
+  const OpDef* op = operators_ == nullptr ? nullptr : operators_->Find(spec.op);
+  if (op != nullptr) RETURN_IF_ERROR(CheckKernelSpec(*op, spec));
   return found->second(spec);
 }
 
