@@ -19,7 +19,7 @@ constexpr Nanoseconds kCauseLimit = kSecond;
 constexpr size_t kMaxStallLines = 40;
 // Landing keys of jobs that a peer was told of earlier; nothing else comes before a job.
 constexpr size_t kMaxEarlyFrames = size_t{1} << 20;
-constexpr int64_t kMaxStep = int64_t{1} << 62;
+constexpr int64_t kMaxStep = int64_t{1} << 32;  // of a job, counted over checkpoints
 
 }  // namespace
 

@@ -25,6 +25,8 @@ namespace {
 constexpr uint32_t kMaxNode = std::numeric_limits<uint16_t>::max();
 // Slots of all ends of a slice: each takes some hundred bytes of counters and mails.
 constexpr uint64_t kMaxSlots = uint64_t{1} << 22;
+// The signatures of an operator are listed axis by axis, and compared.
+constexpr int kMaxRank = 64;
 // A ring makes a list of its chunks: shorter ones would make it longer than the data.
 constexpr uint64_t kMinChunkBytes = 1024;
 
@@ -76,9 +78,9 @@ absl::StatusOr<uint64_t> CheckShard(const plan::Shard& shard, uint32_t acts) {
                  static_cast<int>(DType::kBool));
   }
   const int rank = shard.logical_size();
-  if (shard.offset_size() != rank || shard.size_size() != rank) {
-    return Wrong("a box with %d offsets and %d sizes of a tensor with %d dims", shard.offset_size(),
-                 shard.size_size(), rank);
+  if (rank > kMaxRank || shard.offset_size() != rank || shard.size_size() != rank) {
+    return Wrong("a box with %d offsets and %d sizes of a tensor with %d dims, which may have %d",
+                 shard.offset_size(), shard.size_size(), rank, kMaxRank);
   }
   const std::optional<int64_t> elements = ElementsOf(shard.size());
   if (!elements.has_value() || !ElementsOf(shard.logical()).has_value()) {
