@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -27,11 +28,11 @@ absl::Status CheckAttr(const Attrs& attrs, const Attrs& like, bool is_needed) {
 }
 
 // Names and types of the attributes are those of the operator's own samples; what all of them have
-// is needed.
+// is needed, but for flags, which are false where they are absent.
 absl::Status CheckAttrs(const OpDef& op, const Attrs& attrs) {
   for (const OpSample& sample : op.samples()) {
     for (const auto& [name, value] : sample.attrs.values()) {
-      bool is_needed = true;
+      bool is_needed = !std::holds_alternative<bool>(value);
       for (const OpSample& other : op.samples()) is_needed &= other.attrs.Has(name);
       RETURN_IF_ERROR(CheckAttr(attrs, {{name, value}}, is_needed));
     }

@@ -10,10 +10,10 @@
 
 namespace braid {
 
-// The attributes that all samples of the operator have are there, of the samples' types, and none
-// that no sample has; the operands are as many as the operator has and of the types that it infers;
-// each holds a box of its tensor, and the boxes fit together as some of its signatures split them.
-// INVALID_ARGUMENT with the operator, the name and both values.
+// The attributes that all samples of the operator have are there (flags may be absent), of the
+// samples' types, and none that no sample has; the operands are as many as the operator has and of
+// the types that it infers; each holds a box of its tensor, and the boxes fit together as some of
+// its signatures split them. INVALID_ARGUMENT with the operator, the name and both values.
 absl::Status CheckKernelSpec(const OpDef& op, const KernelSpec& spec);
 
 // For kernels of operators that have no samples: as many operands, each of them a box of its

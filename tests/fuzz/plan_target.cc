@@ -46,7 +46,10 @@ const KernelRegistry& Kernels() {
 void Run(Bytes input) {
   plan::Plan plan;
   if (!plan.ParseFromArray(input.data(), static_cast<int>(input.size()))) return;
-  if (IsTooLargeToTry(plan)) return;
+  if (IsTooLargeToTry(plan)) {
+    VLOG(1) << "too large to try";
+    return;
+  }
   OneThread environment;
   std::unique_ptr<Reactor> control = environment.StartReactor("control");
   const auto node = static_cast<uint16_t>(plan.node());
