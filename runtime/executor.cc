@@ -312,7 +312,11 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& 
       ASSIGN_OR_RETURN(call.outputs.emplace_back(), AddressOf(task, operand));
     }
     const KernelRegistry& registry = external_.Has(spec.op) ? external_ : *resources_.kernels;
-    auto made = registry.Create(spec);
+    const auto create = [&]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+      RETURN_IF_ERROR(registry.Check(spec));
+      return registry.Create(spec);
+    };
+    auto made = create();
     if (!made.ok()) {
       return absl::Status(made.status().code(),
                           absl::StrFormat("%s: %s (%s)", call.name,

@@ -66,14 +66,15 @@ class OpRegistry;
 class KernelRegistry {
  public:
   KernelRegistry() = default;
-  // Create asks first whether the spec is a use of its operator (check_spec.h): factories of these
-  // operators may rely on it. Shared with copies of this object.
+  // What Check knows. Shared with copies of this object.
   explicit KernelRegistry(std::shared_ptr<const OpRegistry> operators)
       : operators_(std::move(operators)) {}
 
   absl::Status Register(std::string op, KernelFactory factory);  // ALREADY_EXISTS if taken
-  // NOT_FOUND or UNIMPLEMENTED with op, name and dtypes if there is no kernel for them;
-  // INVALID_ARGUMENT if the spec is no use of the operator.
+  // Whether a spec that came from outside is a use of its operator (check_spec.h), on which
+  // factories rely; INVALID_ARGUMENT if not. OK for operators that are unknown here.
+  absl::Status Check(const KernelSpec& spec) const;
+  // NOT_FOUND or UNIMPLEMENTED with op, name and dtypes if there is no kernel for them.
   absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec) const;
   bool Has(std::string_view op) const;
 

@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/op_registry.h"
-#include "runtime/base/status.h"
 #include "runtime/kernels/check_spec.h"
 #include "runtime/kernels/kernel.h"
 
@@ -16,14 +15,17 @@ absl::Status KernelRegistry::Register(std::string op, KernelFactory factory) {
   return absl::OkStatus();
 }
 
+absl::Status KernelRegistry::Check(const KernelSpec& spec) const {
+  const OpDef* op = operators_ == nullptr ? nullptr : operators_->Find(spec.op);
+  return op == nullptr ? absl::OkStatus() : CheckKernelSpec(*op, spec);
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const KernelSpec& spec) const {
   const auto found = factories_.find(spec.op);
   if (found == factories_.end()) {
     return absl::NotFoundError(absl::StrFormat(
         "%s '%s': no kernel is registered for this op on this device", spec.op, spec.name));
   }
-  const OpDef* op = operators_ == nullptr ? nullptr : operators_->Find(spec.op);
-  if (op != nullptr) RETURN_IF_ERROR(CheckKernelSpec(*op, spec));
   return found->second(spec);
 }
 

@@ -1,4 +1,4 @@
-// What CpuKernels().Create refuses before a kernel's own factory sees it.
+// What CpuKernels().Check refuses before a kernel's own factory sees it.
 #include "runtime/kernels/check_spec.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ OperandSpec Whole(Shape logical) { return Operand(logical, Region::Whole(logical
 
 std::string Refusal(const KernelSpec& spec) {
   static const KernelRegistry& kernels = *new KernelRegistry(CpuKernels());
-  return std::string(kernels.Create(spec).status().message());
+  return std::string(kernels.Check(spec).message());
 }
 
 TEST(CheckSpecTest, OperandsAreThoseOfTheOperator) {
