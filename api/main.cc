@@ -73,11 +73,13 @@ class ProcessEnd {
     interruption_.Raise(reason);
   }
 
+  // The last word counts: what this process saw first may be a consequence.
   void LimitHere(const absl::Status& cause) {
+    cause_ = cause;
     if (std::exchange(is_limited_, true)) return;
-    reactor_->RunAfter(kEndLimit, [this, cause] {
-      PrintError(cause);
-      _exit(ExitCodeOf(cause));
+    reactor_->RunAfter(kEndLimit, [this] {
+      PrintError(cause_);
+      _exit(ExitCodeOf(cause_));
     });
   }
 
@@ -87,6 +89,7 @@ class ProcessEnd {
   Interruption interruption_;
   std::atomic<int> signal_{0};
   bool is_limited_ = false;
+  absl::Status cause_;  // of the end
 };
 
 absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, ProcessEnd& end) {
@@ -96,6 +99,7 @@ absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, Proces
   return ServeNode(*flags.session.network,
                    {.threads_per_device = flags.session.threads_per_device,
                     .stall_timeout = flags.session.stall_timeout,
+                    .event_dump = flags.session.event_dump,
                     .kernels = &kernels,
                     .interruption = &end.interruption(),
                     .on_failure = [&end](const absl::Status& cause) { end.Limit(cause); }});

@@ -187,6 +187,7 @@ absl::Status ServeNode(const NetworkOptions& network, const ServiceOptions& opti
   node_options.host = client.local_address().host();
   node_options.transport = network.transport;
   node_options.stall_timeout = options.stall_timeout;
+  node_options.event_dump = options.event_dump;
   node_options.environment = environment.get();
   node_options.kernels = options.kernels;
   node_options.on_failure = options.on_failure;

@@ -42,6 +42,7 @@ std::string NodeName(const Cluster& cluster, int node);
 struct ServiceOptions {
   int threads_per_device = 1;
   Nanoseconds stall_timeout = 60 * kSecond;
+  std::string event_dump;  // folder for the last events of a run that fails; "": none are written
   const KernelRegistry* kernels = nullptr;
   Interruption* interruption = nullptr;
   std::function<void(const absl::Status&)> on_failure;  // as soon as it is known; any thread

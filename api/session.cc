@@ -22,6 +22,7 @@ namespace braid {
 namespace {
 
 constexpr Nanoseconds kJoinLimit = 60 * kSecond;
+constexpr Nanoseconds kDumpLimit = kSecond;
 constexpr const char* kDeviceType = "cpu";
 constexpr const char* kProgramPhase = "waiting for the program";
 
@@ -128,6 +129,11 @@ absl::Status Session::Impl::Start() {
   if (options_.network.has_value()) {
     coordinator.name_of = [this](int node) { return NodeName(options_.network->cluster, node); };
   }
+  coordinator.silence_of = [this](int node) -> Nanoseconds {
+    const auto connection = connections_.find(node);
+    if (connection == connections_.end()) return -1;
+    return environment_->Now() - connection->second->counters().heard;
+  };
   coordinator.on_failure = options_.on_failure;
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator));
   std::vector<std::unique_ptr<ControlChannel>> channels;
@@ -157,6 +163,7 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
   node.simulation_seed = options_.simulation_seed.value_or(0);
   // A simulated clock jumps to the next timer: one that never ends would hide that nothing is left.
   node.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
+  node.event_dump = options_.event_dump;
   node.environment = environment_.get();
   node.kernels = &kernels_;
   if (options_.network.has_value()) {
@@ -227,6 +234,18 @@ std::vector<NodeTraffic> Session::Impl::Traffic() const {
                        .bytes_received = link.counters.bytes_received});
   }
   return traffic;
+}
+
+std::string Session::Impl::Describe() const {
+  if (coordinator_ == nullptr) return "no job runs: nothing but plans are made (--dry_run)\n";
+  std::string text;
+  const std::unique_ptr<Event> is_described = environment_->MakeEvent();
+  coordinator_->Describe([&](std::string described) {
+    text = std::move(described);
+    is_described->Set();
+  });
+  CHECK(environment_->Await(*is_described, kJoinLimit).ok());
+  return text;
 }
 
 // The least that any device has: nodes of one machine share its memory.
@@ -383,12 +402,32 @@ absl::StatusOr<RunResult> Session::Impl::Run(uint16_t id, const RunOptions& opti
     result.values_.find(name)->second.push_back(std::move(value));
   });
   reporter_->BeginRun(job.name, options.steps);
-  const absl::Status status = coordinator_->Run({id, job.name, job.step, options.steps});
+  const absl::Status status =
+      WithEvents(coordinator_->Run({id, job.name, job.step, options.steps}));
   reporter_->EndRun();
   host.SetFetchHandler(nullptr);
   RETURN_IF_ERROR(status);
   job.step += options.steps;
   return result;
+}
+
+absl::Status Session::Impl::WithEvents(const absl::Status& status) {
+  if (status.ok() || options_.event_dump.empty()) return status;
+  std::vector<std::string> notes;
+  for (const std::unique_ptr<Node>& node : nodes_) {
+    // Shared with the node, which may answer too late.
+    const std::shared_ptr<Event> is_written = environment_->MakeEvent();
+    const auto note = std::make_shared<std::string>();
+    node->DumpEvents(status, [is_written, note](std::string words) {
+      *note = std::move(words);
+      is_written->Set();
+    });
+    if (!environment_->Await(*is_written, kDumpLimit).ok()) continue;
+    if (!note->empty()) notes.push_back(*note);
+  }
+  if (notes.empty()) return status;
+  return absl::Status(status.code(), absl::StrFormat("%s; %s", std::string(status.message()),
+                                                     absl::StrJoin(notes, "; ")));
 }
 
 absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
@@ -447,6 +486,8 @@ absl::StatusOr<CompiledJob> Session::Compile(const std::string& name,
 }
 
 std::vector<NodeTraffic> Session::Traffic() const { return impl_->Traffic(); }
+
+std::string Session::Describe() const { return impl_->Describe(); }
 
 std::vector<std::string> Session::variables() const {
   std::vector<std::string> names;

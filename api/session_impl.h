@@ -31,6 +31,7 @@ class Session::Impl {
   absl::Status Start();
   void Close(const absl::Status& cause);
   std::vector<NodeTraffic> Traffic() const;
+  std::string Describe() const;
 
   struct Fed {
     std::string name;
@@ -79,6 +80,8 @@ class Session::Impl {
   absl::Status WriteExplanation(const compiler::Compiled& compiled, const LoadedJob& job);
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
   void Remember(const LogicalGraph& graph);
+  // A failure of a run, with where this process's last events are.
+  absl::Status WithEvents(const absl::Status& status);
   int64_t DeviceMemory() const;
   // Waits for the other nodes of the network; afterwards options_.devices has what they brought.
   absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> JoinNetwork();

@@ -162,6 +162,7 @@ void ControlConnection::Read() {
     {
       MutexLock lock(mutex_);
       counters_.bytes_received += got;
+      counters_.heard = last_received_;
     }
     TakeFrames();
     if (static_cast<size_t>(got) < kReadBytes) return;

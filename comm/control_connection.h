@@ -37,6 +37,7 @@ struct ControlCounters {
   uint64_t heartbeats_received = 0;
   uint64_t bytes_sent = 0;  // whole frames
   uint64_t bytes_received = 0;
+  Nanoseconds heard = 0;  // when something came last
 };
 
 // Shared by its owner and by its reactor, which flushes and closes the socket after the owner let

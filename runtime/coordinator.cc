@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -137,7 +138,11 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       from.job = message.run_done().job();
       return Answer(from, absl::OkStatus());
     case ControlMessage::kStatus:
-      return OnStatus(node, message.status());
+      return OnStatus(node, *message.mutable_status());
+    case ControlMessage::kStalled:
+      OnStalled(message.stalled());
+      message.mutable_stall_noted();
+      return Send(node, message);
     case ControlMessage::kFailure: {
       const absl::Status cause = StatusOf(message.failure());
       if (!message.failure().is_link() || options_.environment->is_simulated()) {
@@ -213,6 +218,7 @@ absl::Status Coordinator::Run(const RunRequest& request) {
   {
     MutexLock lock(mutex_);
     running_ = request.job;
+    is_stepping_ = true;
   }
   ControlMessage message;
   message.mutable_run()->set_job(request.job);
@@ -220,6 +226,10 @@ absl::Status Coordinator::Run(const RunRequest& request) {
   message.mutable_run()->set_steps(request.steps);
   SendAll(message);
   const absl::Status status = FinishWait(kNoLimit);
+  {
+    MutexLock lock(mutex_);
+    is_stepping_ = false;
+  }
   SetPhase("waiting for the program");
   return status;
 }
@@ -235,12 +245,15 @@ void Coordinator::Describe(std::function<void(std::string)> done) {
     const uint64_t request = next_description_++;
     Description& description = descriptions_[request];
     description.done = done;
+    SessionState& state = description.state;
+    state.cluster.name_of = [this](int node) { return NameOf(node); };
     ControlMessage message;
     {
       MutexLock lock(mutex_);
-      description.text = absl::StrFormat(
-          "%s for %.1f s\n", phase_, static_cast<double>(reactor_->Now() - phase_began_) / kSecond);
-      if (!failure_.ok()) description.text += "failed: " + std::string(failure_.message()) + "\n";
+      state.phase = phase_;
+      state.phase_for = reactor_->Now() - phase_began_;
+      state.is_stepping = is_stepping_;
+      if (!failure_.ok()) state.failure = std::string(failure_.message());
       message.mutable_status()->set_job(running_);
       for (size_t i = 0; i < peers_.size(); ++i) {
         const auto node = static_cast<uint16_t>(i);
@@ -254,20 +267,35 @@ void Coordinator::Describe(std::function<void(std::string)> done) {
   });
 }
 
-void Coordinator::OnStatus(uint16_t node, const control::Status& status) {
+void Coordinator::OnStatus(uint16_t node, control::Status& status) {
   const auto found = descriptions_.find(status.request());
   if (found == descriptions_.end() || found->second.missing.erase(node) == 0) return;
-  for (const std::string& line : status.lines()) found->second.text += line + "\n";
+  control::NodeReport& report = *status.mutable_report();
+  report.set_node(node);
+  found->second.state.cluster.reports.push_back(std::move(report));
   if (found->second.missing.empty()) FinishDescription(status.request());
 }
 
 void Coordinator::FinishDescription(uint64_t request) {
   auto description = descriptions_.extract(request);
   if (description.empty()) return;
+  SessionState& state = description.mapped().state;
   for (uint16_t node : description.mapped().missing) {
-    description.mapped().text += NameOf(node) + " did not answer\n";
+    state.cluster.silent[node] = options_.silence_of ? options_.silence_of(node) : -1;
   }
-  description.mapped().done(std::move(description.mapped().text));
+  std::sort(state.cluster.reports.begin(), state.cluster.reports.end(),
+            [](const auto& a, const auto& b) { return a.node() < b.node(); });
+  description.mapped().done(StallReport(state));
+}
+
+void Coordinator::OnStalled(const control::Stalled& stalled) {
+  const Nanoseconds now = reactor_->Now();
+  if (stall_reported_.has_value() && now - *stall_reported_ < stalled.silence() * 3 / 4) return;
+  stall_reported_ = now;
+  Describe([silence = stalled.silence()](const std::string& text) {
+    LOG(WARNING) << absl::StrFormat("no act has ended for %.0f s (--stall_timeout): %s",
+                                    static_cast<double>(silence) / kSecond, text);
+  });
 }
 
 void Coordinator::Close(const absl::Status& why) {

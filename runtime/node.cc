@@ -10,13 +10,16 @@
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/control_status.h"
+#include "runtime/event_dump.h"
+#include "runtime/stall_report.h"
 
 namespace braid {
 namespace {
 
 // How long a node that failed waits for the master to say what the first cause was.
 constexpr Nanoseconds kCauseLimit = kSecond;
-constexpr size_t kMaxStallLines = 40;
+// How long the master may take to take note of a stall.
+constexpr Nanoseconds kNoteLimit = kSecond;
 
 }  // namespace
 
@@ -71,14 +74,15 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
       transports_.push_back(std::move(transport));
     }
     Send(message);
-    master_->SetHandlers([this](std::string bytes) { OnMessage(bytes); },
-                         [this](absl::Status reason) {
-                           if (is_closing_) return;
-                           const absl::Status cause = absl::UnavailableError(absl::StrFormat(
-                               "master lost while %s: %s", phase_, std::string(reason.message())));
-                           if (options_.on_failure) options_.on_failure(cause);
-                           Close(cause);
-                         });
+    master_->SetHandlers(
+        [this](std::string bytes) { OnMessage(bytes); },
+        [this](absl::Status reason) {
+          if (is_closing_) return;
+          const absl::Status cause = WithEvents(absl::UnavailableError(
+              absl::StrFormat("master lost while %s: %s", phase_, std::string(reason.message()))));
+          if (options_.on_failure) options_.on_failure(cause);
+          Close(cause);
+        });
     WatchForStall();
   });
 }
@@ -111,9 +115,14 @@ void Node::OnMessage(const std::string& bytes) {
       return Unload(static_cast<uint16_t>(message.unload().job()));
     case ControlMessage::kStatus:
       return SendStatus(message.status());
-    case ControlMessage::kFailure:
-      if (options_.on_failure) options_.on_failure(StatusOf(message.failure()));
-      return Close(StatusOf(message.failure()));
+    case ControlMessage::kStallNoted:
+      is_stall_noted_ = true;
+      return;
+    case ControlMessage::kFailure: {
+      const absl::Status cause = WithEvents(StatusOf(message.failure()));
+      if (options_.on_failure) options_.on_failure(cause);
+      return Close(cause);
+    }
     case ControlMessage::kClose:
       return Close(StatusOf(message.close().cause()));
     default:
@@ -284,8 +293,42 @@ void Node::FailHere(const absl::Status& cause, bool is_link) {
   message.mutable_failure()->set_is_link(is_link);
   Send(message);
   if (std::exchange(has_failed_, true)) return;
-  if (options_.on_failure) options_.on_failure(cause);
-  reactor_->RunAfter(kCauseLimit, [this, cause] { Close(cause); });
+  // A broken link may be the first sign of an end that is no failure: the master says.
+  const absl::Status told = is_link ? cause : WithEvents(cause);
+  if (options_.on_failure) options_.on_failure(told);
+  reactor_->RunAfter(kCauseLimit, [this, cause] {
+    if (!is_closing_) Close(WithEvents(cause));
+  });
+}
+
+void Node::DumpEvents(const absl::Status& cause, std::function<void(std::string)> done) {
+  reactor_->Post([this, cause, done = std::move(done)] {
+    WriteEvents(cause);
+    done(absl::IsCancelled(cause) ? "" : events_note_);
+  });
+}
+
+void Node::WriteEvents(const absl::Status& cause) {
+  const bool is_running = std::any_of(jobs_.begin(), jobs_.end(),
+                                      [](const auto& job) { return job.second->is_running(); });
+  // A user who ends a run knows why.
+  const bool is_failure = !cause.ok() && !absl::IsCancelled(cause);
+  if (!is_failure || !is_running || !events_note_.empty() || options_.event_dump.empty()) return;
+  std::string text =
+      absl::StrFormat("The last events of node %d, which was %s when it failed:\n%s\n",
+                      options_.node, phase_, std::string(cause.message()));
+  for (const auto& [job, executor] : jobs_) text += executor->DescribeEvents();
+  const auto path = WriteEventDump(options_.event_dump, options_.node, text);
+  events_note_ =
+      path.ok() ? "its last events: " + *path
+                : "its last events could not be written: " + std::string(path.status().message());
+}
+
+absl::Status Node::WithEvents(const absl::Status& cause) {
+  WriteEvents(cause);
+  if (events_note_.empty() || absl::IsCancelled(cause)) return cause;
+  return absl::Status(cause.code(),
+                      absl::StrFormat("%s; %s", std::string(cause.message()), events_note_));
 }
 
 std::map<uint16_t, PeerCounters> Node::counters() const {
@@ -308,47 +351,76 @@ void Node::Unload(uint16_t job) {
   });
 }
 
-void Node::SendStatus(const control::Status& request) {
-  const auto it = jobs_.find(static_cast<uint16_t>(request.job()));
-  const auto send = [this, job = request.job(),
-                     number = request.request()](std::vector<std::string> lines) {
-    ControlMessage message;
-    message.mutable_status()->set_job(job);
-    message.mutable_status()->set_request(number);
-    for (std::string& line : lines) message.mutable_status()->add_lines(std::move(line));
-    Send(message);
+void Node::Describe(uint16_t job, std::function<void(control::NodeReport)> done) {
+  const auto fill = [this, done = std::move(done)](control::NodeReport report) {
+    for (const auto& [peer, entry] : peers_) {
+      if (entry.link == nullptr) continue;
+      control::NodeReport::LinkState& link = *report.add_links();
+      link.set_peer(peer);
+      link.set_text(entry.link->Describe());
+    }
+    done(std::move(report));
   };
-  if (it == jobs_.end()) return send({});
-  it->second->Describe(send);
+  if (const auto it = jobs_.find(job); it != jobs_.end()) return it->second->Describe(fill);
+  control::NodeReport report;
+  report.set_node(options_.node);
+  report.set_advanced(-1);
+  fill(std::move(report));
+}
+
+void Node::SendStatus(const control::Status& request) {
+  Describe(static_cast<uint16_t>(request.job()),
+           [this, job = request.job(), number = request.request()](control::NodeReport report) {
+             ControlMessage message;
+             message.mutable_status()->set_job(job);
+             message.mutable_status()->set_request(number);
+             *message.mutable_status()->mutable_report() = std::move(report);
+             Send(message);
+           });
 }
 
 // Looks four times per limit, so that a stall is told at most a quarter of it late.
 void Node::WatchForStall() {
   if (is_closing_ || options_.stall_timeout == 0) return;
-  Executor* running = nullptr;
+  uint16_t running = 0;
   int64_t acts = 0;
   for (const auto& [job, executor] : jobs_) {
-    if (executor->is_running()) running = executor.get();
+    if (executor->is_running()) running = job;
     acts += executor->acts_done();
   }
   const Nanoseconds now = reactor_->Now();
-  if (running == nullptr || acts != acts_seen_) {
+  if (running == 0 || acts != acts_seen_) {
     acts_seen_ = acts;
     advanced_ = now;
   } else if (now - advanced_ >= options_.stall_timeout) {
-    running->Describe([this, name = running->job_name(),
-                       silence = now - advanced_](std::vector<std::string> lines) {
-      const size_t more = lines.size() > kMaxStallLines ? lines.size() - kMaxStallLines : 0;
-      lines.resize(lines.size() - more);
-      LOG(WARNING) << absl::StrFormat(
-          "node %d: no act of job '%s' ended for %.0f s (--stall_timeout); what it waits for:\n  "
-          "%s%s",
-          options_.node, name, static_cast<double>(silence) / kSecond, absl::StrJoin(lines, "\n  "),
-          more > 0 ? absl::StrFormat("\n  and %d more", more) : "");
-    });
+    TellStall(running, now - advanced_);
     advanced_ = now;  // says it again after as long
   }
   reactor_->RunAfter(options_.stall_timeout / 4, [this] { WatchForStall(); });
+}
+
+void Node::TellStall(uint16_t job, Nanoseconds silence) {
+  is_stall_noted_ = false;
+  ControlMessage message;
+  message.mutable_stalled()->set_job(job);
+  message.mutable_stalled()->set_silence(silence);
+  Send(message);
+  reactor_->RunAfter(kNoteLimit, [this, job, silence] {
+    if (is_stall_noted_ || is_closing_) return;
+    Describe(job, [this, silence](control::NodeReport report) {
+      SessionState state;
+      state.cluster.is_whole = false;
+      state.cluster.name_of = [](int node) { return absl::StrFormat("node %d", node); };
+      state.cluster.reports.push_back(std::move(report));
+      state.phase = phase_;
+      state.phase_for = silence;
+      state.is_stepping = true;
+      LOG(WARNING) << absl::StrFormat(
+          "node %d: no act has ended here for %.0f s (--stall_timeout), and the master does not "
+          "answer; this node's part: %s",
+          options_.node, static_cast<double>(silence) / kSecond, StallReport(state));
+    });
+  });
 }
 
 void Node::Close(absl::Status cause) {

@@ -29,6 +29,7 @@ namespace braid {
 namespace control {
 class ControlMessage;
 class Load;
+class NodeReport;
 class Peers;
 class Status;
 }  // namespace control
@@ -43,6 +44,7 @@ struct NodeOptions {
   std::string host;
   std::string transport;                // the only one to be used; "": the best that works
   Nanoseconds stall_timeout = 0;        // without any act: says what it waits for; 0: never
+  std::string event_dump;               // folder for the last events of a failed run; "": none
   Environment* environment = nullptr;   // borrowed, as are all below
   LoopbackNetwork* loopback = nullptr;  // where nodes of this process meet; null: alone in it
   const KernelRegistry* kernels = nullptr;
@@ -73,6 +75,11 @@ class Node {
   // Feeds and fetches of a job, made on first use. Any thread.
   HostIo& Host(uint16_t job);
 
+  // Writes the last events into a file, unless that was done or `cause` is no failure of a run, and
+  // gives `done` the words about it that belong to the failure's message, or none. Any thread;
+  // `done` on the control thread.
+  void DumpEvents(const absl::Status& cause, std::function<void(std::string)> done);
+
   // Ends the session on all nodes with this cause. Any thread.
   void Fail(const absl::Status& cause);
 
@@ -100,7 +107,13 @@ class Node {
   void FailHere(const absl::Status& cause, bool is_link = false);
   void Unload(uint16_t job);
   void SendStatus(const control::Status& request);
+  void Describe(uint16_t job, std::function<void(control::NodeReport)> done);
+  void WriteEvents(const absl::Status& cause);
+  // `cause` with the words about the events' file.
+  absl::Status WithEvents(const absl::Status& cause);
   void WatchForStall();
+  // Tells the master, which asks all nodes; prints this node's part if it takes no note.
+  void TellStall(uint16_t job, Nanoseconds silence);
   void Close(absl::Status cause);
   void FinishClose();
   void Send(const control::ControlMessage& message);
@@ -129,7 +142,9 @@ class Node {
   bool is_closing_ = false;
   std::string phase_ = "joining";
   int64_t acts_seen_ = -1;
-  Nanoseconds advanced_ = 0;  // when acts_seen_ changed last
+  Nanoseconds advanced_ = 0;     // when acts_seen_ changed last
+  bool is_stall_noted_ = false;  // the master reports it
+  std::string events_note_;      // "": nothing was written
   size_t jobs_closing_ = 0;
 };
 

@@ -78,7 +78,7 @@ class FaultsTest : public ::testing::Test {
 
   // The command of node `node`.
   std::vector<std::string> Command(int node, std::vector<std::string> arguments = {}) const {
-    std::vector<std::string> command = {BRAID_MNIST, "--nodes=" + list(),
+    std::vector<std::string> command = {BRAID_MNIST, "--nodes=" + list(), "--event_dump=none",
                                         absl::StrFormat("--node_rank=%d", node)};
     command.insert(command.end(), arguments.begin(), arguments.end());
     return command;
