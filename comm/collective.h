@@ -82,8 +82,8 @@ class Collective {
   // may be null.
   virtual void Start(int64_t piece, const void* input, void* output, DoneCallback done) = 0;
 
-  // For reports, on the reactor's thread. The ranks whose frames or arrival the piece under way waits
-  // for; empty if none is.
+  // For reports, on the reactor's thread. The ranks whose frames or arrival the piece under way
+  // waits for; empty if none is.
   virtual std::vector<int> Awaits() const = 0;
   // The rank from which something came last; -1: none yet.
   virtual int LastHeard() const = 0;

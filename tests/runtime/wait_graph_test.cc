@@ -173,6 +173,21 @@ TEST_F(WaitGraphTest, ACircleIsPrinted) {
   EXPECT_EQ(Roots().waiting_for_root, 3u);
 }
 
+// Threads are asked one after another: what one has sent the other need not have got.
+TEST_F(WaitGraphTest, WhileAJobAdvancesNothingIsCalledACircle) {
+  ActorState& reader = Add({0, 1, 1}, "read 'digits'");
+  Wait(reader, {0, 0, 2}, /*is_ack=*/true, 11);
+  Count(*reader.mutable_sent(), 13);
+  Wait(Add({0, 0, 2}, "relu 'h'"), {0, 1, 1});
+  EXPECT_EQ(Roots().root,
+            "the filling of register 5 piece 12, which is on its way from thread to thread on node "
+            "0 (10.0.0.1)");
+  reader.clear_sent();
+  EXPECT_THAT(Roots().root, StartsWith("a circle of 2"));
+  session_.cluster.reports[0].set_advanced(kMillisecond);
+  EXPECT_THAT(Roots().root, StartsWith("work that goes round between 2 actors, such as node 0"));
+}
+
 TEST_F(WaitGraphTest, AnActorWithoutCredit) {
   Wait(Add({0, 0, 1}, "a"), {1, 0, 2});
   Add({1, 0, 2}, "b", ActorState::DONE);
