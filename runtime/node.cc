@@ -124,7 +124,8 @@ void Node::OnMessage(const std::string& bytes) {
       return Close(cause);
     }
     case ControlMessage::kClose:
-      return Close(StatusOf(message.close().cause()));
+      // After a failure it may overtake the notice.
+      return Close(WithEvents(StatusOf(message.close().cause())));
     default:
       return FailHere(absl::InvalidArgumentError(
           absl::StrFormat("node %d: the master sent a control message of kind %d", options_.node,

@@ -66,6 +66,9 @@ class StallProcessTest : public ::testing::Test {
       runs_[node] = std::make_unique<ProgramRun>(command);
     }
     runs_[0]->AwaitOutput("steps");
+    // The run that goes on has reached every node.
+    while (!Status().starts_with("stepping job 'train', which advances") && !HasFailure()) {
+    }
   }
 
   ProgramRun& run(int node) { return *runs_[node]; }
