@@ -18,8 +18,8 @@
 namespace braid {
 namespace {
 
-// How long a session that has failed may take to end.
-constexpr Nanoseconds kEndLimit = 3 * kSecond;
+// How long a session that has failed may take to end: all are to have ended within 3 s.
+constexpr Nanoseconds kEndLimit = 5 * kSecond / 2;
 
 void PrintError(const absl::Status& status) {
   std::cout << std::flush;
@@ -114,9 +114,9 @@ absl::Status RunProgram(const MainOptions& options,
   if (options.extend) status = options.extend(session->operators(), session->kernels());
   if (status.ok()) status = program(*session);
   if (dry_run && absl::IsCancelled(status)) status = absl::OkStatus();
-  // The other nodes end as this one does.
-  if (!status.ok()) session->Close(status);
-  return status;
+  // The other nodes end as this one does, and it as they do.
+  const absl::Status closed = session->Close(status);
+  return status.ok() ? closed : status;
 }
 
 }  // namespace

@@ -132,6 +132,21 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   options.secret = network.secret;
   options.join_timeout = network.join_timeout;
   options.name_of = [cluster](int node) { return NodeName(cluster, node); };
+  if (cluster.rank == 0 && cluster.knows_all_hosts) {
+    std::vector<std::vector<SocketAddress>> addresses;
+    for (const ClusterNode& node : cluster.nodes) {
+      addresses.push_back(ResolveHost(node.host, node.port).value_or(std::vector<SocketAddress>()));
+    }
+    options.nodes_at = [addresses](const SocketAddress& address) {
+      std::vector<int> nodes;
+      for (size_t node = 0; node < addresses.size(); ++node) {
+        for (const SocketAddress& own : addresses[node]) {
+          if (own.SameHost(address)) nodes.push_back(static_cast<int>(node));
+        }
+      }
+      return nodes;
+    };
+  }
   return options;
 }
 
@@ -201,9 +216,14 @@ absl::Status ServeNode(const NetworkOptions& network, const ServiceOptions& opti
     cause = std::move(status);
     closed->Set();
   });
+  (*connection)->SetObserver([&](std::string_view message, const absl::Status& lost) {
+    if (lost.ok()) return node.Overhear(message);
+    node.OverhearLoss(lost);
+  });
   // Ends with the session: the master says so, or is lost.
   const absl::Status waited =
       environment->Await(*closed, std::numeric_limits<Nanoseconds>::max() / 4);
+  (*connection)->SetObserver(nullptr);
   options.interruption->SetHandler(nullptr);
   RETURN_IF_ERROR(waited);
   return cause;

@@ -90,16 +90,36 @@ Session::Impl::Impl(SessionOptions options)
 }
 
 Session::Impl::~Impl() {
-  Close(absl::OkStatus());
+  if (const absl::Status status = Close(absl::OkStatus()); !status.ok()) {
+    LOG(ERROR) << status.message();
+  }
   if (rendezvous_ != nullptr) rendezvous_->SetStatusSource(nullptr);
   coordinator_.reset();
   nodes_.clear();
 }
 
-void Session::Impl::Close(const absl::Status& cause) {
-  if (std::exchange(is_closed_, true) || coordinator_ == nullptr || nodes_.empty()) return;
+absl::Status Session::Impl::Close(const absl::Status& cause) {
+  if (std::exchange(is_closed_, true) || coordinator_ == nullptr || nodes_.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = coordinator_->Close(cause);
   if (options_.interruption != nullptr) options_.interruption->SetHandler(nullptr);
-  coordinator_->Close(cause);
+  return status;
+}
+
+absl::Status Session::Impl::LocalError(const absl::Status& status) const {
+  if (status.ok() || !options_.network.has_value()) return status;
+  return absl::Status(status.code(),
+                      absl::StrFormat("%s: %s", NodeName(options_.network->cluster, 0),
+                                      std::string(status.message())));
+}
+
+Session::Impl::Activity::Activity(Impl* impl, std::string what) : impl_(impl) {
+  if (impl_->coordinator_ != nullptr) impl_->coordinator_->SetActivity(std::move(what));
+}
+
+Session::Impl::Activity::~Activity() {
+  if (impl_->coordinator_ != nullptr) impl_->coordinator_->SetActivity("");
 }
 
 absl::Status Session::Impl::Start() {
@@ -384,10 +404,11 @@ absl::StatusOr<RunResult> Session::Impl::Run(uint16_t id, const RunOptions& opti
   });
   reporter_->BeginRun(job.name, options.steps);
   const absl::Status status = coordinator_->Run({id, job.name, job.step, options.steps});
-  reporter_->EndRun();
+  const absl::Status reported = reporter_->EndRun();
   host.SetFetchHandler(nullptr);
   RETURN_IF_ERROR(status);
   job.step += options.steps;
+  if (!reported.ok()) return LocalError(reported);
   return result;
 }
 
@@ -426,7 +447,7 @@ Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() = default;
 
-void Session::Close(const absl::Status& cause) { impl_->Close(cause); }
+absl::Status Session::Close(const absl::Status& cause) { return impl_->Close(cause); }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
   auto impl = std::make_unique<Impl>(std::move(options));

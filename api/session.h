@@ -119,8 +119,9 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // Ends the session on all nodes, which then have `cause` as their own status; the destructor does
-  // it with OK. Nothing runs afterwards.
-  void Close(const absl::Status& cause);
+  // it with OK. Nothing runs afterwards. Closed with OK, returns what failed on the way, a node
+  // that was lost, for instance; that is then every node's status.
+  absl::Status Close(const absl::Status& cause);
 
   // A user's own operators and kernels, before the first Compile. Kernels of real nodes' processes
   // come from MainOptions::extend.

@@ -29,7 +29,19 @@ class Session::Impl {
 
   // Makes the nodes and joins them.
   absl::Status Start();
-  void Close(const absl::Status& cause);
+  absl::Status Close(const absl::Status& cause);
+  // An error of this machine, a full disk for instance, with the node's name where there are
+  // others.
+  absl::Status LocalError(const absl::Status& status) const;
+  // What all that follows is part of, for messages, until it is gone.
+  class Activity {
+   public:
+    Activity(Impl* impl, std::string what);
+    ~Activity();
+
+   private:
+    Impl* const impl_;
+  };
   std::vector<NodeTraffic> Traffic() const;
 
   struct Fed {

@@ -107,11 +107,7 @@ void ControlConnection::Beat() {
   const Nanoseconds silence = now - last_received_;
   if (silence >= options_.heartbeat_limit) {
     // Without a word to the peer: it would not read it, and is told by whoever still reaches it.
-    return End(absl::UnavailableError(absl::StrFormat(
-        "no heartbeat for %.1f s (limit %.1f s): its process is stopped or overloaded, or the "
-        "network between drops packets",
-        static_cast<double>(silence) / kSecond,
-        static_cast<double>(options_.heartbeat_limit) / kSecond)));
+    return End(LostBy(ETIMEDOUT));
   }
   if (now - last_sent_ >= options_.heartbeat) {
     {
@@ -130,6 +126,26 @@ void ControlConnection::Beat() {
                                              self->beat_timer_.reset();
                                              self->Beat();
                                            });
+}
+
+absl::Status ControlConnection::LostBy(int error) const {
+  switch (error) {
+    case 0:
+    case ECONNRESET:  // by a process that ends with something unread
+    case EPIPE:
+      return absl::UnavailableError(
+          "the connection was closed without a word: its process has ended");
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+      return absl::UnavailableError(absl::StrFormat(
+          "no heartbeat for %.1f s (limit %.1f s): its process is stopped or overloaded, or the "
+          "network between drops packets",
+          static_cast<double>(options_.reactor->Now() - last_received_) / kSecond,
+          static_cast<double>(options_.heartbeat_limit) / kSecond));
+    default:
+      return absl::UnavailableError(std::strerror(error));
+  }
 }
 
 void ControlConnection::OnReady(Reactor::Readiness readiness) {
@@ -151,13 +167,7 @@ void ControlConnection::Read() {
     in_.resize(before + (got > 0 ? got : 0));
     if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return;
     if (got < 0 && error == EINTR) continue;
-    if (got < 0) {
-      return End(absl::UnavailableError(absl::StrFormat("%s", std::strerror(error))));
-    }
-    if (got == 0) {
-      return End(absl::UnavailableError(
-          "the connection was closed without a word: its process has ended"));
-    }
+    if (got <= 0) return End(LostBy(got < 0 ? error : 0));
     last_received_ = options_.reactor->Now();
     {
       MutexLock lock(mutex_);
@@ -218,7 +228,7 @@ void ControlConnection::Write() {
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) break;
-      return End(absl::UnavailableError(absl::StrFormat("%s", std::strerror(errno))));
+      return End(LostBy(errno));
     }
     last_sent_ = options_.reactor->Now();
     {
@@ -315,7 +325,16 @@ void ControlConnection::DropHandlers() {
   on_closed_.reset();
 }
 
+void ControlConnection::SetObserver(Observer observer) {
+  MutexLock lock(observer_mutex_);
+  observer_ = std::move(observer);
+}
+
 void ControlConnection::Deliver(std::optional<std::string> message, const absl::Status& closed) {
+  {
+    MutexLock lock(observer_mutex_);
+    if (observer_) observer_(message.has_value() ? *message : std::string_view(), closed);
+  }
   MutexLock lock(mutex_);
   if (message.has_value()) {
     messages_.push_back(*std::move(message));

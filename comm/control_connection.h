@@ -62,6 +62,12 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   // After it returns no handler is called any more. On the owner's thread or after its end.
   void DropHandlers();
 
+  // Called on the connection's own reactor for every message that comes (`closed` is OK then), and
+  // once for its end, before a handler's owner gets to them. When this returns, the earlier one is
+  // not called any more. Any thread but inside the call.
+  using Observer = std::function<void(std::string_view message, const absl::Status& closed)>;
+  void SetObserver(Observer observer);
+
   // Any thread. Dropped on a closed connection.
   void Send(std::string message);
   // Any thread; the first reason counts. What was sent before still goes out, and the peer is told
@@ -96,6 +102,8 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   void Watch();
   void Beat();
   void Queue(std::string frame);
+  // In the same words for the same cause, whoever of this process and the kernel sees it first.
+  absl::Status LostBy(int error) const;
   // The connection is over; `reason` as this end sees it.
   void End(const absl::Status& reason);
   void CloseSocket();
@@ -121,6 +129,9 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   Nanoseconds last_sent_ = 0;
   Nanoseconds last_received_ = 0;
   absl::Status end_;
+
+  Mutex observer_mutex_;
+  Observer observer_ GUARDED_BY(observer_mutex_);
 
   mutable Mutex mutex_;
   Reactor* owner_ GUARDED_BY(mutex_) = nullptr;

@@ -17,9 +17,10 @@ namespace {
 // A wait that ends by its answers or by a failure notice, which always comes.
 constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
 constexpr Nanoseconds kCloseLimit = 10 * kSecond;
-// A broken link may be the first sign of a dead node, whose own connection says more.
-constexpr Nanoseconds kLinkGrace = 200 * kMillisecond;
+// A node that neither answers nor is lost, the heartbeats' limit notwithstanding, is busy.
+constexpr Nanoseconds kInquiryLimit = 6 * kSecond;
 constexpr Nanoseconds kDescribeLimit = 2 * kSecond;
+constexpr const char* kProgramPhase = "waiting for the program";
 
 }  // namespace
 
@@ -66,11 +67,27 @@ void Coordinator::SendAll(const ControlMessage& message) {
   for (size_t i = 0; i < peers_.size(); ++i) Send(static_cast<uint16_t>(i), message);
 }
 
-void Coordinator::SetPhase(std::string phase) {
+std::string Coordinator::EnterPhase(std::string phase) {
   const Nanoseconds now = reactor_->Now();
   MutexLock lock(mutex_);
-  phase_ = std::move(phase);
-  phase_began_ = now;
+  if (!activity_.empty()) phase = activity_;
+  if (phase_ != phase) phase_began_ = now;
+  phase_ = phase;
+  return phase;
+}
+
+void Coordinator::SetPhase(std::string phase) {
+  ControlMessage message;
+  message.mutable_phase()->set_text(EnterPhase(std::move(phase)));
+  SendAll(message);
+}
+
+void Coordinator::SetActivity(std::string activity) {
+  {
+    MutexLock lock(mutex_);
+    activity_ = std::move(activity);
+  }
+  SetPhase(kProgramPhase);
 }
 
 void Coordinator::BeginWait(int kind, uint16_t job) {
@@ -140,12 +157,10 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       return OnStatus(node, message.status());
     case ControlMessage::kFailure: {
       const absl::Status cause = StatusOf(message.failure());
-      if (!message.failure().is_link() || options_.environment->is_simulated()) {
-        return OnFailure(node, cause);
-      }
-      reactor_->RunAfter(kLinkGrace, [this, node, cause] { OnFailure(node, cause); });
-      return;
+      return message.failure().is_link() ? OnLinkFailure(node, cause) : OnFailure(node, cause);
     }
+    case ControlMessage::kProbe:
+      return OnProbe(node, message.probe().number());
     case ControlMessage::kClosed: {
       {
         MutexLock lock(mutex_);
@@ -176,9 +191,10 @@ void Coordinator::OnLost(uint16_t node, const absl::Status& reason) {
 void Coordinator::OnFailure(uint16_t node, const absl::Status& cause) {
   {
     MutexLock lock(mutex_);
-    if (is_closing_ || !failure_.ok()) return;
+    if ((is_closing_ && !is_closing_well_) || !failure_.ok()) return;
     failure_ = cause;
-    if (wait_.event != nullptr) wait_.event->Set();
+    // Closing goes on: what is left of the session ends, too.
+    if (wait_.event != nullptr && !is_closing_) wait_.event->Set();
   }
   ControlMessage message;
   *message.mutable_failure() = CauseOf(cause, node);
@@ -186,29 +202,57 @@ void Coordinator::OnFailure(uint16_t node, const absl::Status& cause) {
   if (options_.on_failure) options_.on_failure(cause);
 }
 
+// It may be the first sign of a dead node, whose own connection says more. If all answer, two nodes
+// that are well do not reach each other.
+void Coordinator::OnLinkFailure(uint16_t node, const absl::Status& cause) {
+  {
+    MutexLock lock(mutex_);
+    // Nodes close their links at different times.
+    if (is_closing_ || !failure_.ok()) return;
+  }
+  const uint64_t number = next_inquiry_++;
+  Inquiry& inquiry = inquiries_[number];
+  inquiry.node = node;
+  inquiry.cause = cause;
+  for (size_t i = 0; i < peers_.size(); ++i) inquiry.missing.insert(static_cast<uint16_t>(i));
+  ControlMessage message;
+  message.mutable_probe()->set_number(number);
+  SendAll(message);
+  reactor_->RunAfter(kInquiryLimit, [this, node, cause] { OnFailure(node, cause); });
+}
+
+void Coordinator::OnProbe(uint16_t node, uint64_t number) {
+  const auto found = inquiries_.find(number);
+  if (found == inquiries_.end() || found->second.missing.erase(node) == 0) return;
+  if (!found->second.missing.empty()) return;
+  const auto inquiry = inquiries_.extract(found);
+  OnFailure(inquiry.mapped().node, inquiry.mapped().cause);
+}
+
 void Coordinator::Fail(const absl::Status& cause) {
   reactor_->Post([this, cause] { OnFailure(0, cause); });
 }
 
 absl::Status Coordinator::Load(LoadRequest request) {
-  SetPhase(absl::StrFormat("connecting job '%s'", request.name));
+  const std::string phase = EnterPhase(absl::StrFormat("connecting job '%s'", request.name));
   BeginWait(ControlMessage::kLoaded, request.job);
   for (size_t i = 0; i < peers_.size(); ++i) {
     ControlMessage message;
     control::Load& load = *message.mutable_load();
     load.set_job(request.job);
     load.set_first_collective(request.first_collective);
+    load.set_phase(phase);
     *load.mutable_plan() = std::move(request.plans[i]);
     Send(static_cast<uint16_t>(i), message);
   }
   const absl::Status status = FinishWait(kNoLimit);
   if (!status.ok()) Unload(request.job);
-  SetPhase("waiting for the program");
+  SetPhase(kProgramPhase);
   return status;
 }
 
 absl::Status Coordinator::Run(const RunRequest& request) {
-  SetPhase(absl::StrFormat("stepping job '%s'", request.name));
+  const std::string phase = EnterPhase(absl::StrFormat("stepping job '%s'", request.name));
   BeginWait(ControlMessage::kRunDone, request.job);
   {
     MutexLock lock(mutex_);
@@ -218,9 +262,10 @@ absl::Status Coordinator::Run(const RunRequest& request) {
   message.mutable_run()->set_job(request.job);
   message.mutable_run()->set_first_step(request.first_step);
   message.mutable_run()->set_steps(request.steps);
+  message.mutable_run()->set_phase(phase);
   SendAll(message);
   const absl::Status status = FinishWait(kNoLimit);
-  SetPhase("waiting for the program");
+  EnterPhase(kProgramPhase);  // as nodes know by themselves
   return status;
 }
 
@@ -270,15 +315,17 @@ void Coordinator::FinishDescription(uint64_t request) {
   description.mapped().done(std::move(description.mapped().text));
 }
 
-void Coordinator::Close(const absl::Status& why) {
+absl::Status Coordinator::Close(const absl::Status& why) {
   absl::Status cause = why;
   {
     MutexLock lock(mutex_);
     is_closing_ = true;
     // The notice of it may still be on its way to the nodes.
     if (!failure_.ok()) cause = failure_;
+    is_closing_well_ = cause.ok();
+    activity_.clear();
   }
-  SetPhase("closing");
+  EnterPhase("closing");
   BeginWait(ControlMessage::kClosed, 0);
   {
     MutexLock lock(mutex_);
@@ -290,9 +337,27 @@ void Coordinator::Close(const absl::Status& why) {
   ControlMessage message;
   *message.mutable_close()->mutable_cause() = CauseOf(cause, 0);
   SendAll(message);
-  if (const auto closed = FinishWait(kCloseLimit); !closed.ok()) {
-    LOG(ERROR) << "closing the session: " << closed.message();
+  const absl::Status closed = FinishWait(kCloseLimit);
+  if (!cause.ok()) {
+    if (!closed.ok()) LOG(ERROR) << "closing the session: " << closed.message();
+    return absl::OkStatus();
   }
+  if (!closed.ok()) {
+    const std::unique_ptr<Event> is_told = options_.environment->MakeEvent();
+    reactor_->Post([&] {
+      OnFailure(0, absl::Status(closed.code(), absl::StrFormat("closing the session: %s",
+                                                               std::string(closed.message()))));
+      is_told->Set();
+    });
+    options_.environment->Await(*is_told, kCloseLimit).IgnoreError();
+  }
+  MutexLock lock(mutex_);
+  is_closing_well_ = false;
+  if (!failure_.ok()) return failure_;
+  ControlMessage ended;
+  ended.mutable_ended();
+  SendAll(ended);
+  return absl::OkStatus();
 }
 
 }  // namespace braid

@@ -48,9 +48,12 @@ class Coordinator {
   // are. DEADLINE_EXCEEDED names the nodes that did not come.
   absl::Status Join(std::vector<std::unique_ptr<ControlChannel>> channels, Nanoseconds timeout);
 
-  // What the session does from now on, for messages: "compiling job 'train'". The calls below set
-  // their own, and "waiting for the program" when they return.
+  // What the session does from now on, for messages on every node: "compiling job 'train'". The
+  // calls below set their own, and "waiting for the program" when they return.
   void SetPhase(std::string phase);
+  // What all that follows is part of, until "" is set: "saving to 'dir'". It is the phase
+  // meanwhile.
+  void SetActivity(std::string activity);
   // Ends the session on all nodes with this cause. Any thread.
   void Fail(const absl::Status& cause);
 
@@ -78,8 +81,9 @@ class Coordinator {
   void Describe(std::function<void(std::string)> done);
 
   // Ends the session on all nodes and waits until nothing runs there any more. `why` is what they
-  // are told; after a failure, that failure instead.
-  void Close(const absl::Status& why = absl::OkStatus());
+  // are told; after a failure, that failure instead. Without either, returns what failed while
+  // closing, be it a node that was lost, as every node does.
+  absl::Status Close(const absl::Status& why = absl::OkStatus());
 
  private:
   // One Describe that waits for the nodes. The reactor's thread only.
@@ -87,6 +91,12 @@ class Coordinator {
     std::set<uint16_t> missing;
     std::string text;
     std::function<void(std::string)> done;
+  };
+  // A link broke, and all nodes are asked whether they are there. The reactor's thread only.
+  struct Inquiry {
+    std::set<uint16_t> missing;
+    uint16_t node = 0;  // that says so
+    absl::Status cause;
   };
   // What the host thread waits for.
   struct Wait {
@@ -106,6 +116,9 @@ class Coordinator {
 
   void OnMessage(uint16_t node, const std::string& bytes);
   void OnFailure(uint16_t node, const absl::Status& cause);
+  void OnLinkFailure(uint16_t node, const absl::Status& cause);
+  void OnProbe(uint16_t node, uint64_t number);
+  std::string EnterPhase(std::string phase);
   void OnLost(uint16_t node, const absl::Status& reason);
   void OnStatus(uint16_t node, const control::Status& status);
   void FinishDescription(uint64_t request);
@@ -129,11 +142,15 @@ class Coordinator {
   Wait wait_ GUARDED_BY(mutex_);
   absl::Status failure_ GUARDED_BY(mutex_);
   bool is_closing_ GUARDED_BY(mutex_) = false;
+  bool is_closing_well_ GUARDED_BY(mutex_) = false;  // without a cause so far
+  std::string activity_ GUARDED_BY(mutex_);
   std::string phase_ GUARDED_BY(mutex_) = "joining";
   Nanoseconds phase_began_ GUARDED_BY(mutex_) = 0;
   uint16_t running_ GUARDED_BY(mutex_) = 0;  // the job of the last Run; 0: none yet
   std::map<uint64_t, Description> descriptions_;
   uint64_t next_description_ = 1;
+  std::map<uint64_t, Inquiry> inquiries_;
+  uint64_t next_inquiry_ = 1;
 };
 
 }  // namespace braid

@@ -16,6 +16,10 @@ namespace {
 
 // How long a node that failed waits for the master to say what the first cause was.
 constexpr Nanoseconds kCauseLimit = kSecond;
+// The same if a link broke: the master asks all nodes whether they are there.
+constexpr Nanoseconds kLinkCauseLimit = 7 * kSecond;
+constexpr size_t kMaxOverheardBytes = size_t{1} << 16;
+constexpr const char* kProgramPhase = "waiting for the program";
 constexpr size_t kMaxStallLines = 40;
 
 }  // namespace
@@ -73,9 +77,8 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
     Send(message);
     master_->SetHandlers([this](std::string bytes) { OnMessage(bytes); },
                          [this](absl::Status reason) {
-                           if (is_closing_) return;
-                           const absl::Status cause = absl::UnavailableError(absl::StrFormat(
-                               "master lost while %s: %s", phase_, std::string(reason.message())));
+                           const absl::Status cause = MasterLost(reason);
+                           if (is_closing_) return FailWhileClosing(cause);
                            if (options_.on_failure) options_.on_failure(cause);
                            Close(cause);
                          });
@@ -83,15 +86,45 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
   });
 }
 
+absl::Status Node::MasterLost(const absl::Status& reason) const {
+  return absl::UnavailableError(
+      absl::StrFormat("master lost while %s: %s", Phase(), std::string(reason.message())));
+}
+
+void Node::SetPhase(std::string phase) {
+  MutexLock lock(phase_mutex_);
+  phase_ = std::move(phase);
+}
+
+std::string Node::Phase() const {
+  MutexLock lock(phase_mutex_);
+  return phase_;
+}
+
+void Node::Overhear(std::string_view message) {
+  ControlMessage parsed;
+  if (message.size() > kMaxOverheardBytes || !options_.on_failure ||
+      !parsed.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+    return;
+  }
+  if (parsed.has_failure()) options_.on_failure(StatusOf(parsed.failure()));
+}
+
+void Node::OverhearLoss(const absl::Status& reason) {
+  if (options_.on_failure) options_.on_failure(MasterLost(reason));
+}
+
 void Node::Send(const ControlMessage& message) { master_->Send(message.SerializeAsString()); }
 
 void Node::OnMessage(const std::string& bytes) {
-  if (is_closing_) return;
   ControlMessage message;
   if (!message.ParseFromString(bytes)) {
     return FailHere(absl::InvalidArgumentError(absl::StrFormat(
         "node %d: a control message of %d bytes cannot be read", options_.node, bytes.size())));
   }
+  if (message.has_failure() && is_closing_) return FailWhileClosing(StatusOf(message.failure()));
+  if (message.has_ended() && is_torn_down_) return Finish();
+  if (is_closing_) return;
   switch (message.kind_case()) {
     case ControlMessage::kPeers:
       return OnPeers(message.peers());
@@ -103,12 +136,16 @@ void Node::OnMessage(const std::string& bytes) {
         return FailHere(absl::InternalError(
             absl::StrFormat("node %d: Run of unknown job %d", options_.node, message.run().job())));
       }
-      phase_ = absl::StrFormat("stepping job '%s'", it->second->job_name());
+      SetPhase(message.run().phase());
       advanced_ = reactor_->Now();
       return it->second->Run(message.run().first_step(), message.run().steps());
     }
     case ControlMessage::kUnload:
       return Unload(static_cast<uint16_t>(message.unload().job()));
+    case ControlMessage::kPhase:
+      return SetPhase(message.phase().text());
+    case ControlMessage::kProbe:
+      return Send(message);
     case ControlMessage::kStatus:
       return SendStatus(message.status());
     case ControlMessage::kFailure:
@@ -125,7 +162,7 @@ void Node::OnMessage(const std::string& bytes) {
 
 void Node::OnPeers(const control::Peers& peers) {
   addresses_ = std::make_unique<control::Peers>(peers);
-  phase_ = "waiting for a job";
+  SetPhase(kProgramPhase);
 }
 
 Link* Node::LinkTo(uint16_t peer) {
@@ -135,11 +172,11 @@ Link* Node::LinkTo(uint16_t peer) {
 
 void Node::OnLoad(const control::Load& load) {
   const auto job = static_cast<uint16_t>(load.job());
-  phase_ = absl::StrFormat("connecting job '%s'", load.plan().job());
+  SetPhase(load.phase());
   LoadingJob& loading = loading_[job];
   loading.load = std::make_unique<control::Load>(load);
   for (uint32_t peer : load.plan().peers()) {
-    if (LinkTo(static_cast<uint16_t>(peer)) == nullptr) {
+    if (!peers_[static_cast<uint16_t>(peer)].is_checked) {
       loading.missing.insert(static_cast<uint16_t>(peer));
     }
   }
@@ -177,21 +214,37 @@ void Node::Connect(uint16_t peer) {
 
 void Node::OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link) {
   if (is_closing_) return;
-  if (!link.ok()) return FailHere(link.status(), /*is_link=*/true);
+  if (!link.ok()) {
+    return FailHere(
+        absl::Status(link.status().code(), absl::StrFormat("while %s: %s", Phase(),
+                                                           std::string(link.status().message()))),
+        /*is_link=*/true);
+  }
   Peer& entry = peers_[peer];
   entry.link = *std::move(link);
   VLOG(1) << entry.link->Describe();
   collectives_.AddLink(peer, entry.link.get());
+  entry.check = std::make_unique<LinkCheck>(
+      entry.link.get(), reactor_.get(),
+      [this, peer](const absl::Status& status) { OnChecked(peer, status); });
   entry.link->OnClosed([this, peer](absl::Status status) {
     collectives_.LinkClosed(peer, status);
-    if (is_closing_) return;
-    FailHere(
-        absl::Status(status.code(), absl::StrFormat("link %d-%d lost while %s: %s", options_.node,
-                                                    peer, phase_, std::string(status.message()))),
-        /*is_link=*/true);
+    if (!is_closing_) FailHere(LinkLost(peer, status), /*is_link=*/true);
   });
   entry.link->SetHandler(
       [this, peer](std::span<const std::byte> frame) { OnLinkFrame(peer, frame); });
+  entry.check->Start();
+}
+
+absl::Status Node::LinkLost(uint16_t peer, const absl::Status& reason) const {
+  return absl::Status(reason.code(), absl::StrFormat("link %d-%d lost while %s: %s", options_.node,
+                                                     peer, Phase(), std::string(reason.message())));
+}
+
+void Node::OnChecked(uint16_t peer, const absl::Status& status) {
+  if (is_closing_) return;
+  if (!status.ok()) return FailHere(LinkLost(peer, status), /*is_link=*/true);
+  peers_[peer].is_checked = true;
   std::vector<uint16_t> complete;
   for (auto& [job, loading] : loading_) {
     if (loading.missing.erase(peer) > 0 && loading.missing.empty()) complete.push_back(job);
@@ -222,12 +275,16 @@ void Node::StartJob(uint16_t job) {
   options.on_run_done = [this, job] {
     ControlMessage message;
     message.mutable_run_done()->set_job(job);
-    phase_ = "waiting for the next run";
+    // A run that is part of something, of saving, is not the program's.
+    if (Phase().starts_with("stepping ")) SetPhase(kProgramPhase);
     Send(message);
   };
   // Acts fail as unavailable when the link under them breaks.
   options.on_failure = [this](absl::Status status) {
-    FailHere(status, /*is_link=*/absl::IsUnavailable(status));
+    FailHere(
+        absl::Status(status.code(), absl::StrFormat("node %d failed while %s: %s", options_.node,
+                                                    Phase(), std::string(status.message()))),
+        /*is_link=*/absl::IsUnavailable(status));
   };
   auto executor = Executor::Make(load.plan(), resources, std::move(options));
   if (!executor.ok()) return ReportLoaded(job, executor.status());
@@ -243,6 +300,9 @@ void Node::OnLinkFrame(uint16_t peer, std::span<const std::byte> frame) {
   absl::Status status;
   switch (static_cast<Channel>(frame[0])) {
     case Channel::kPayload:
+      break;
+    case Channel::kCheck:
+      status = peers_[peer].check->OnFrame(frame);
       break;
     case Channel::kCollective:
       status = collectives_.HandleFrame(peer, frame);
@@ -284,8 +344,12 @@ void Node::FailHere(const absl::Status& cause, bool is_link) {
   message.mutable_failure()->set_is_link(is_link);
   Send(message);
   if (std::exchange(has_failed_, true)) return;
-  if (options_.on_failure) options_.on_failure(cause);
-  reactor_->RunAfter(kCauseLimit, [this, cause] { Close(cause); });
+  if (options_.on_failure && !is_link) options_.on_failure(cause);
+  reactor_->RunAfter(is_link ? kLinkCauseLimit : kCauseLimit, [this, cause] {
+    if (is_closing_) return;
+    if (options_.on_failure) options_.on_failure(cause);
+    Close(cause);
+  });
 }
 
 std::map<uint16_t, PeerCounters> Node::counters() const {
@@ -354,6 +418,7 @@ void Node::WatchForStall() {
 void Node::Close(absl::Status cause) {
   if (std::exchange(is_closing_, true)) return;
   cause_ = std::move(cause);
+  if (cause_.ok()) SetPhase("closing");
   const absl::Status reason = cause_.ok() ? absl::CancelledError("the session was closed") : cause_;
   collectives_.Abort(reason);
   jobs_closing_ = jobs_.size();
@@ -377,7 +442,19 @@ void Node::FinishClose() {
   ControlMessage message;
   message.mutable_closed();
   Send(message);
-  closed_(cause_);
+  is_torn_down_ = true;
+  if (!cause_.ok()) Finish();
+}
+
+void Node::FailWhileClosing(const absl::Status& cause) {
+  if (!cause_.ok()) return;  // the first one counts
+  cause_ = cause;
+  if (options_.on_failure && !is_over_) options_.on_failure(cause);
+  if (is_torn_down_) Finish();
+}
+
+void Node::Finish() {
+  if (!std::exchange(is_over_, true)) closed_(cause_);
 }
 
 }  // namespace braid

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +23,7 @@
 #include "runtime/executor.h"
 #include "runtime/host_io.h"
 #include "runtime/kernels/kernel.h"
+#include "runtime/link_check.h"
 #include "runtime/variable_store.h"
 
 namespace braid {
@@ -46,7 +48,7 @@ struct NodeOptions {
   Environment* environment = nullptr;   // borrowed, as are all below
   LoopbackNetwork* loopback = nullptr;  // where nodes of this process meet; null: alone in it
   const KernelRegistry* kernels = nullptr;
-  // The first cause of a failure, as soon as it is known here; on the control thread. May be empty.
+  // The cause of a failure, as soon as it is known here; any thread, maybe twice. May be empty.
   std::function<void(const absl::Status&)> on_failure;
 };
 
@@ -67,8 +69,14 @@ class Node {
   Reactor& reactor() { return *reactor_; }
 
   // Says hello and does what the master says until it says Close or is lost; then ends everything
-  // and calls `closed` with the cause on the control thread. Once.
+  // and calls `closed` with the cause on the control thread. Once. A Close without a cause ends it
+  // when the master says that all nodes have ended.
   void Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl::Status)> closed);
+
+  // What the master says, or why it is lost, before the control thread gets to it: user code may
+  // keep that thread, and then on_failure still gets the cause. Any thread.
+  void Overhear(std::string_view message);
+  void OverhearLoss(const absl::Status& reason);
 
   // Feeds and fetches of a job, made on first use. Any thread.
   HostIo& Host(uint16_t job);
@@ -81,8 +89,10 @@ class Node {
 
  private:
   struct Peer {
+    std::unique_ptr<LinkCheck> check;  // outlives the link
     std::unique_ptr<Link> link;
     bool is_connecting = false;
+    bool is_checked = false;
   };
   struct LoadingJob {
     std::unique_ptr<control::Load> load;
@@ -94,6 +104,8 @@ class Node {
   void OnLoad(const control::Load& load);
   void Connect(uint16_t peer);
   void OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link);
+  void OnChecked(uint16_t peer, const absl::Status& status);
+  absl::Status LinkLost(uint16_t peer, const absl::Status& reason) const;
   void StartJob(uint16_t job);
   void OnLinkFrame(uint16_t peer, std::span<const std::byte> frame);
   void ReportLoaded(uint16_t job, const absl::Status& status);
@@ -103,6 +115,11 @@ class Node {
   void WatchForStall();
   void Close(absl::Status cause);
   void FinishClose();
+  void Finish();
+  void FailWhileClosing(const absl::Status& cause);
+  absl::Status MasterLost(const absl::Status& reason) const;
+  void SetPhase(std::string phase);
+  std::string Phase() const;
   void Send(const control::ControlMessage& message);
   Link* LinkTo(uint16_t peer);
 
@@ -127,7 +144,10 @@ class Node {
   absl::Status cause_;
   bool has_failed_ = false;  // here; the master says what the first cause is
   bool is_closing_ = false;
-  std::string phase_ = "joining";
+  bool is_torn_down_ = false;  // waits for the word that all are
+  bool is_over_ = false;       // closed_ was called
+  mutable Mutex phase_mutex_;
+  std::string phase_ GUARDED_BY(phase_mutex_) = "joining";
   int64_t acts_seen_ = -1;
   Nanoseconds advanced_ = 0;  // when acts_seen_ changed last
   size_t jobs_closing_ = 0;
