@@ -5,8 +5,10 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "actor/thread_load.h"
 
 namespace braid {
 
@@ -41,6 +43,12 @@ class Action {
   // Starts an act on the actor's thread and returns without waiting for anything. `done` may be
   // called before or after the return. The next act starts only after it.
   virtual void Start(const Act& act, ActDone done) = 0;
+
+  // For reports, on the actor's thread. Whom the act that is under way waits for; empty: nobody
+  // that it knows of.
+  virtual std::vector<ThreadId> Awaits() const { return {}; }
+  // Who let the last act end that did not end inside its start.
+  virtual ThreadId LastAwaited() const { return {}; }
 };
 
 }  // namespace braid

@@ -11,8 +11,12 @@
 
 namespace braid {
 
-Actor::Actor(ActorSpec spec, std::unique_ptr<Action> action, ActorThread* thread)
-    : thread_(*thread), action_(std::move(action)), spec_(std::move(spec)) {
+Actor::Actor(ActorSpec spec, std::unique_ptr<Action> action, ActorThread* thread, uint32_t place)
+    : thread_(*thread),
+      action_(std::move(action)),
+      place_(place),
+      act_word_(EventRing::KindWord(ActorEvent::Kind::kAct, place)),
+      spec_(std::move(spec)) {
   for (const InputSpec& input : spec_.inputs) {
     inputs_.push_back({.ring = InputRing(input), .producer = {.id = input.producer}});
     if (!inputs_.back().ring.is_ready()) ++missing_;
@@ -69,14 +73,39 @@ void Actor::Fire() {
   is_acting_ = true;
   is_starting_ = true;
   is_done_inside_start_ = false;
-  const Act act{.index = started_++, .input_slots = input_slots_, .output_slots = output_slots_};
-  action_->Start(act, ActDone(&Actor::OnDone, this, act.index));
-  is_starting_ = false;
+  if (thread_.is_timing_) [[unlikely]]
+    return FireTimed();
+  StartAct();
   if (is_done_inside_start_) {
     Finish();
   } else {
-    ++thread_.acts_running_;
+    GoOn(thread_.now_);
   }
+}
+
+inline void Actor::StartAct() {
+  const Act act{.index = started_++, .input_slots = input_slots_, .output_slots = output_slots_};
+  thread_.events_.Record(thread_.time_word_ | act_word_, act.index);
+  action_->Start(act, ActDone(&Actor::OnDone, this, act.index));
+  is_starting_ = false;
+}
+
+void Actor::FireTimed() {
+  const Nanoseconds began = thread_.now_;
+  StartAct();
+  thread_.SetNow(thread_.reactor_->Now());
+  ++timed_acts_;
+  act_time_ += thread_.now_ - began;
+  if (!is_done_inside_start_) return GoOn(began);
+  RecordEnd();
+  Finish();
+}
+
+// The act did not end inside its start.
+void Actor::GoOn(Nanoseconds began) {
+  since_ = began;
+  thread_.Record({.kind = ActorEvent::Kind::kGoesOn, .actor = place_, .piece = started_ - 1});
+  ++thread_.acts_running_;
 }
 
 void Actor::OnDone(void* context, int64_t index, absl::Status status) {
@@ -98,13 +127,23 @@ void Actor::OnDone(void* context, int64_t index, absl::Status status) {
     return;
   }
   --thread.acts_running_;
+  const bool is_polling = thread.is_polling_.load(std::memory_order_relaxed);
+  if (!is_polling && thread.load_.is_idle()) {
+    thread.SetNow(thread.reactor_->Now());
+    thread.load_.EndIdle(thread.now_, actor.action_->LastAwaited());
+  }
+  actor.RecordEnd();
   actor.Finish();
   // Outside of a Poll nobody would look at what can fire now.
-  if (!thread.is_polling_) thread.reactor_->Wake();
+  if (!is_polling) thread.reactor_->Wake();
+}
+
+void Actor::RecordEnd() {
+  thread_.Record({.kind = ActorEvent::Kind::kEnd, .actor = place_, .piece = started_ - 1});
 }
 
 void Actor::Finish() {
-  last_act_ = thread_.now_;
+  since_ = thread_.now_;
   if (!done_status_.ok()) [[unlikely]] {
     const absl::Status status = std::exchange(done_status_, absl::OkStatus());
     thread_.Fail(Error(status.code(), absl::StrFormat("act %d failed: %s", started_ - 1,
@@ -192,10 +231,42 @@ ActorReport Actor::Describe() const {
                      .name = spec_.name,
                      .acts_done = done_,
                      .acts_credited = credited_,
-                     .since = last_act_,
-                     .waits = {}};
+                     .since = since_,
+                     .waits = {},
+                     .queues = {},
+                     .timed_acts = timed_acts_,
+                     .act_time = act_time_};
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    report.queues.push_back({.reg = spec_.inputs[i].reg,
+                             .peer = inputs_[i].producer.id,
+                             .is_input = true,
+                             .slots = spec_.inputs[i].slots,
+                             .used = inputs_[i].ring.used()});
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Output& output = outputs_[i];
+    for (uint32_t reader = 0; reader < output.consumers.size(); ++reader) {
+      report.queues.push_back({.reg = spec_.outputs[i].reg,
+                               .peer = output.consumers[reader].id,
+                               .is_input = false,
+                               .slots = spec_.outputs[i].slots,
+                               .used = output.ring.used(reader)});
+    }
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (IsOnThread(inputs_[i].producer.id)) continue;
+    report.acknowledged.push_back({spec_.inputs[i].reg, inputs_[i].ring.piece()});
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    for (const Peer& consumer : outputs_[i].consumers) {
+      if (IsOnThread(consumer.id)) continue;
+      report.sent.push_back({spec_.outputs[i].reg, outputs_[i].ring.piece()});
+      break;
+    }
+  }
   if (is_acting_) {
     report.waits.push_back({.what = Wait::For::kAction, .piece = started_ - 1, .peer = spec_.id});
+    report.awaits = action_->Awaits();
     return report;
   }
   if (started_ >= credited_) {

@@ -35,18 +35,41 @@ struct Wait {
   ActorId peer = {};
 };
 
+// How full a register is, as one end of an edge sees it.
+struct QueueDepth {
+  RegisterId reg = 0;
+  ActorId peer = {};
+  bool is_input = false;
+  uint32_t slots = 0;
+  uint32_t used = 0;  // input: ready or in use; output: `peer` has not acknowledged them
+};
+
+// How far an end has come whose other end is on another thread.
+struct EndCount {
+  RegisterId reg = 0;
+  int64_t pieces = 0;  // sent by this producer, or acknowledged by this consumer
+};
+
 struct ActorReport {
   ActorId id = {};
   std::string name = {};
   int64_t acts_done = 0;
   int64_t acts_credited = 0;
-  Nanoseconds since = 0;         // when its last act ended, to the precision of a Poll
+  Nanoseconds since = 0;         // when its act began, or the last one ended; precise to a Poll
   std::vector<Wait> waits = {};  // empty: it will act next
+  std::vector<QueueDepth> queues = {};
+  std::vector<ThreadId> awaits = {};  // of Wait::For::kAction: whom the act waits for
+  std::vector<EndCount> sent = {};
+  std::vector<EndCount> acknowledged = {};
+  // Acts whose length was measured (long ones are), and their time inside the thread.
+  int64_t timed_acts = 0;
+  Nanoseconds act_time = 0;
 };
 
 class Actor {
  public:
-  Actor(ActorSpec spec, std::unique_ptr<Action> action, ActorThread* thread);
+  // `place`: its number in the thread.
+  Actor(ActorSpec spec, std::unique_ptr<Action> action, ActorThread* thread, uint32_t place);
   Actor(const Actor&) = delete;
   Actor& operator=(const Actor&) = delete;
 
@@ -82,12 +105,20 @@ class Actor {
 
   // Starts an act; finishes it too if the action is done at once.
   void Fire();
+  // As Fire, and measures the time inside Start.
+  void FireTimed();
+  void StartAct();
+  void GoOn(Nanoseconds began);
   // ActDone's function; any thread.
   static void OnDone(void* context, int64_t index, absl::Status status);
   // The running act ended with done_status_.
   void Finish();
+  void RecordEnd();
   void Tell(const Peer& peer, MessageKind kind, RegisterId reg, uint32_t slot, int64_t piece);
   void QueueIfFireable();
+  bool IsOnThread(const ActorId& peer) const {
+    return peer.node == spec_.id.node && peer.thread == spec_.id.thread;
+  }
 
   absl::Status Error(absl::StatusCode code, std::string_view what) const;
   void RefuseReady(uint32_t port, uint32_t slot, int64_t piece);
@@ -95,6 +126,8 @@ class Actor {
 
   ActorThread& thread_;
   const std::unique_ptr<Action> action_;
+  const uint32_t place_;
+  const uint64_t act_word_;  // of an event: an act of this actor began
   // How many inputs are not ready and outputs not free.
   uint32_t missing_ = 0;
   bool is_acting_ = false;
@@ -111,7 +144,9 @@ class Actor {
   std::vector<uint32_t> input_slots_;
   std::vector<uint32_t> output_slots_;
 
-  Nanoseconds last_act_ = 0;
+  Nanoseconds since_ = 0;  // the act began, or ended
+  int64_t timed_acts_ = 0;
+  Nanoseconds act_time_ = 0;
   // Written by the thread that calls done, read after its mail was taken.
   absl::Status done_status_;
   Mail completion_;

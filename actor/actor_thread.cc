@@ -14,6 +14,8 @@ namespace {
 
 // Keeps acts (steps times a rate of 32 bits) within 64 bits, whatever a message says.
 constexpr int64_t kMaxSteps = int64_t{1} << 31;
+// Acts of at least this length are timed one by one: against it a look at the clock is nothing.
+constexpr Nanoseconds kTimedAct = 5 * kMicrosecond;
 
 absl::Status CheckEnd(const ActorSpec& spec, std::string_view end, RegisterId reg, uint32_t slots,
                       uint32_t period, uint32_t initial_tokens) {
@@ -72,7 +74,7 @@ Actor* ActorThread::FireList::Pop(size_t nth) {
 }
 
 ActorThread::ActorThread(ActorThreadOptions options, Reactor* reactor, MessageBus* bus)
-    : options_(std::move(options)), reactor_(reactor), bus_(*bus), choice_(options_.seed) {
+    : options_(std::move(options)), reactor_(reactor), bus_(*bus) {
   bus_.AddThread(this);
 }
 
@@ -96,7 +98,8 @@ absl::Status ActorThread::AddActor(ActorSpec spec, std::unique_ptr<Action> actio
         absl::StrFormat("actor '%s' (%s) does not belong to thread %d/%d", spec.name, ToString(id),
                         bus_.node(), options_.thread));
   }
-  auto actor = std::make_unique<Actor>(std::move(spec), std::move(action), this);
+  auto actor = std::make_unique<Actor>(std::move(spec), std::move(action), this,
+                                       static_cast<uint32_t>(actors_.size()));
   const auto [known, is_new] = actor_of_task_.emplace(id.task, actor.get());
   if (!is_new) {
     return absl::InvalidArgumentError(absl::StrFormat("actors '%s' and '%s' are both %s",
@@ -132,12 +135,54 @@ std::vector<ActorReport> ActorThread::Describe() const {
   return reports;
 }
 
+ActorThread::RunningAct ActorThread::running() const {
+  ActorEvent last;
+  if (!is_polling_.load(std::memory_order_relaxed) || !events_.Last(last)) return {};
+  if (last.kind != ActorEvent::Kind::kAct || last.actor >= actors_.size()) return {};
+  return {.spec = &actors_[last.actor]->spec(), .index = last.piece, .since = last.time};
+}
+
 bool ActorThread::Poll() {
-  now_ = reactor_->Now();
-  is_polling_ = true;
-  const bool has_more = options_.is_shuffled ? PollShuffled() : PollInOrder();
-  is_polling_ = false;
-  return has_more;
+  const Nanoseconds began = reactor_->Now();
+  if (has_more_) JudgePace(began - poll_began_);
+  SetNow(poll_began_ = began);
+  is_polling_.store(true, std::memory_order_relaxed);
+  if (options_.order != nullptr) {
+    has_more_ = PollShuffled();
+    is_polling_.store(false, std::memory_order_relaxed);
+    return has_more_;
+  }
+  has_more_ = PollInOrder();
+  is_polling_.store(false, std::memory_order_relaxed);
+  if (!has_more_ && !load_.is_idle()) {
+    const Nanoseconds end = reactor_->Now();
+    JudgePace(end - began);
+    load_.BeginIdle(end);
+  }
+  return has_more_;
+}
+
+void ActorThread::JudgePace(Nanoseconds time) {
+  const int64_t acts = acts_done() - acts_judged_;
+  if (acts == 0) return;
+  acts_judged_ += acts;
+  is_timing_ = time >= acts * kTimedAct;
+}
+
+void ActorThread::ReadFromIdle(Mail* mail) {
+  // Once read, the mail may be gone.
+  const ActorId sender = mail->message.src;
+  ThreadId cause = {.node = sender.node, .thread = sender.thread};
+  if (mail->content == Mail::Content::kCompletion) {
+    cause = mail->target->action_->LastAwaited();
+  } else if (sender.task == kWholeThread) {
+    cause = {.node = ThreadId::kHost};
+  }
+  Read(mail);
+  if (fireable_.empty() && cause.node != ThreadId::kHost) return;
+  load_.EndIdle(now_, cause);
+  // From a Run on it is others who are waited for.
+  if (fireable_.empty()) load_.BeginIdle(now_);
 }
 
 bool ActorThread::PollInOrder() {
@@ -147,7 +192,11 @@ bool ActorThread::PollInOrder() {
       for (Mail* mail = mailbox_.TakeAll(); mail != nullptr;) {
         // Once read, a mail may be on its way again.
         Mail* const next = mail->next;
-        Read(mail);
+        if (load_.is_idle()) [[unlikely]] {
+          ReadFromIdle(mail);
+        } else {
+          Read(mail);
+        }
         mail = next;
       }
     }
@@ -170,7 +219,7 @@ bool ActorThread::PollShuffled() {
   }
   const size_t candidates = unread_.size() + fireable_.size();
   if (candidates == 0) return false;
-  const size_t chosen = choice_.Below(candidates);
+  const size_t chosen = options_.order->Below(candidates);
   if (chosen >= unread_.size()) {
     fireable_.Pop(chosen - unread_.size())->Fire();
   } else {
@@ -191,10 +240,12 @@ void ActorThread::Read(Mail* mail) {
     case Mail::Content::kCompletion:
       mail->target->is_completion_sent_.store(false, std::memory_order_relaxed);
       --acts_running_;
+      mail->target->RecordEnd();
       mail->target->Finish();
       return;
     case Mail::Content::kAddressed:
       if (has_stopped_) return;
+      RecordMessage(*mail->target, mail->port, mail->message);
       if (mail->message.kind == MessageKind::kReady) {
         mail->target->OnReady(mail->port, mail->message.slot, mail->message.piece);
       } else {
@@ -234,6 +285,7 @@ void ActorThread::ReadUnaddressed(const Message& message) {
         return refuse(absl::StrFormat("actor '%s' has register %d from %s", spec.name, message.reg,
                                       ToString(spec.inputs[port].producer)));
       }
+      RecordMessage(actor, port, message);
       return actor.OnReady(port, message.slot, message.piece);
     }
     return refuse(absl::StrFormat("actor '%s' reads no register %d", spec.name, message.reg));
@@ -247,6 +299,7 @@ void ActorThread::ReadUnaddressed(const Message& message) {
         return refuse(absl::StrFormat("register %d of actor '%s' is not for %s", message.reg,
                                       spec.name, ToString(message.src)));
       }
+      RecordMessage(actor, port, message);
       return actor.OnAck(port, static_cast<uint32_t>(reader - consumers.begin()), message.slot,
                          message.piece);
     }

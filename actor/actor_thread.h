@@ -15,7 +15,9 @@
 
 #include "absl/status/status.h"
 #include "actor/actor.h"
+#include "actor/event_ring.h"
 #include "actor/mailbox.h"
+#include "actor/thread_load.h"
 #include "runtime/base/reactor.h"
 #include "runtime/base/seeded_choice.h"
 
@@ -27,10 +29,9 @@ struct ActorThreadOptions {
   uint16_t thread = 0;
   // Acts (and mails) between two looks of the reactor at timers and descriptors.
   size_t max_messages_per_poll = 64;
-  // For simulation: one message or act a Poll, drawn by `seed` from all that could be next. The
-  // messages of one actor to another keep their order.
-  bool is_shuffled = false;
-  uint64_t seed = 0;
+  // For simulation: one message or act a Poll, which `order` chooses from all that could be next.
+  // The messages of one actor to another keep their order. Null: all in order.
+  std::unique_ptr<Choice> order = nullptr;
 
   // All on the reactor's thread.
   // Every actor did the acts of one Run, once for each; `steps` counts from the session's start.
@@ -63,8 +64,22 @@ class ActorThread : public Pollable {
   // Nothing fires any more and messages are dropped; running acts end. Any thread.
   void Abort(absl::Status cause);
 
-  // Why each actor does not act, in the order of AddActor. Reactor's thread.
+  // Why each actor does not act and how full its registers are, in the order of AddActor. Reactor's
+  // thread.
   std::vector<ActorReport> Describe() const;
+  // How it spent its time up to `now`. Reactor's thread.
+  ThreadLoadReport load(Nanoseconds now) const { return load_.Report(now); }
+
+  // The act inside whose Start the thread is, also if it never comes back. Any thread.
+  struct RunningAct {
+    const ActorSpec* spec = nullptr;  // nullptr: it is inside none
+    int64_t index = 0;
+    Nanoseconds since = 0;
+  };
+  RunningAct running() const;
+  // The last events, oldest first, a line each, with times before `now`. Any thread.
+  std::vector<std::string> DescribeEvents(Nanoseconds now) const;
+
   // Acts that ended on this thread so far: does it advance? Any thread.
   int64_t acts_done() const { return acts_done_.load(std::memory_order_relaxed); }
   // Why it stopped firing: a failure or Abort's cause; OK while it runs. Reactor's thread.
@@ -107,10 +122,30 @@ class ActorThread : public Pollable {
   }
   void PushUnaddressed(const Message& message);
 
+  void SetNow(Nanoseconds now) {
+    now_ = now;
+    time_word_ = EventRing::TimeWord(now);
+  }
   bool PollInOrder();
   bool PollShuffled();
+  // Acts that took `time` ended since the last call: are they long enough to be timed each?
+  void JudgePace(Nanoseconds time);
+  void Record(ActorEvent event) {
+    event.time = now_;
+    events_.Record(event);
+  }
+  void RecordMessage(const Actor& actor, uint32_t port, const Message& message) {
+    Record({.kind = message.kind == MessageKind::kReady ? ActorEvent::Kind::kReady
+                                                        : ActorEvent::Kind::kAck,
+            .actor = actor.place_,
+            .port = port,
+            .slot = message.slot,
+            .piece = message.piece});
+  }
   // Reads a mail and frees it if it was made for one message.
   void Read(Mail* mail);
+  // As Read; if it gives something to do, its sender was waited for.
+  void ReadFromIdle(Mail* mail);
   void ReadUnaddressed(const Message& message);
   void Fail(absl::Status status);
   void Stop(absl::Status cause);
@@ -127,13 +162,17 @@ class ActorThread : public Pollable {
   const ActorThreadOptions options_;
   Reactor* const reactor_;
   MessageBus& bus_;
-  SeededChoice choice_;
 
   FireList fireable_;
-  Nanoseconds now_ = 0;  // at the start of the Poll
+  uint64_t time_word_ = 0;  // of an event: at now_
+  Nanoseconds now_ = 0;     // at the start of the Poll, or of an act that is timed
   std::atomic<int64_t> acts_done_{0};
+  Nanoseconds poll_began_ = 0;
+  int64_t acts_judged_ = 0;
+  bool is_timing_ = true;
+  bool has_more_ = false;    // as the last Poll said
   size_t acts_running_ = 0;  // whose Start returned
-  bool is_polling_ = false;
+  std::atomic<bool> is_polling_{false};
   bool has_stopped_ = false;
   bool is_closing_ = false;
   bool is_closed_ = false;
@@ -146,6 +185,9 @@ class ActorThread : public Pollable {
   int64_t first_run_ = 0;      // the number of runs_.front()
   int64_t steps_ = 0;          // credited
   std::deque<Mail*> unread_;   // taken from the mailbox, if shuffled
+
+  EventRing events_;
+  ThreadLoad load_;
 
   Mailbox mailbox_;
 };

@@ -24,6 +24,8 @@ class InputRing {
   uint32_t slot() const { return slot_; }
   int64_t piece() const { return consumed_; }
   uint32_t slots() const { return slots_; }
+  // Slots that are ready, the one that is read now among them.
+  uint32_t used() const { return static_cast<uint32_t>(received_ - consumed_); }
 
   // A kReady; false if it cannot be true (see Objection).
   bool Receive(uint32_t slot, int64_t piece) {
@@ -87,6 +89,10 @@ class OutputRing {
     return true;
   }
 
+  // Slots that were announced to `reader` and that it has not acknowledged.
+  uint32_t used(uint32_t reader) const {
+    return static_cast<uint32_t>(sent_ - readers_[reader].acknowledged);
+  }
   // The piece that `reader` has to acknowledge before slot() is free; -1 if it need not.
   int64_t Owes(uint32_t reader) const;
 

@@ -1,6 +1,8 @@
 #include "api/flags.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
@@ -27,7 +29,10 @@ ABSL_FLAG(std::string, transport, "",
           "The only transport to use between nodes, e.g. tcp. Empty: the best that works");
 ABSL_FLAG(absl::Duration, join_timeout, absl::Seconds(60), "How long nodes wait for each other");
 ABSL_FLAG(absl::Duration, stall_timeout, absl::Seconds(60),
-          "After so long without progress each node prints what it waits for. 0: never");
+          "After so long without progress the master prints what everything waits for. 0: never");
+ABSL_FLAG(std::string, event_dump, "",
+          "Folder where a process of a run that fails leaves its last events, in a file that the "
+          "error names. Empty: the system's temporary folder; none: no file");
 ABSL_FLAG(std::string, auth_token_file, "",
           "File with the secret that all nodes share, readable by its owner only. Empty: the "
           "environment's BRAID_AUTH_TOKEN, else no secret and loopback addresses only");
@@ -67,6 +72,19 @@ absl::StatusOr<Nanoseconds> PositiveTime(absl::Duration duration, const char* fl
                         absl::FormatDuration(duration)));
   }
   return time;
+}
+
+absl::StatusOr<std::string> EventFolder(const std::string& flag) {
+  if (flag == "none") return std::string();
+  std::error_code error;
+  const std::filesystem::path folder =
+      flag.empty() ? std::filesystem::temp_directory_path(error) : std::filesystem::path(flag);
+  if (flag.empty()) return folder.string();
+  if (!std::filesystem::is_directory(folder, error)) {
+    return absl::NotFoundError(
+        absl::StrFormat("--event_dump=%s is no folder; make it, or give 'none' for no file", flag));
+  }
+  return flag;
 }
 
 absl::StatusOr<Progress> ProgressOf(const std::string& text) {
@@ -199,6 +217,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults) {
   session.metrics_path = absl::GetFlag(FLAGS_metrics_json);
   ASSIGN_OR_RETURN(session.stall_timeout, PositiveTime(absl::GetFlag(FLAGS_stall_timeout),
                                                        "stall_timeout", /*may_be_zero=*/true));
+  ASSIGN_OR_RETURN(session.event_dump, EventFolder(absl::GetFlag(FLAGS_event_dump)));
   ASSIGN_OR_RETURN(session.progress, ProgressOf(absl::GetFlag(FLAGS_progress)));
   return flags;
 }

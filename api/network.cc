@@ -144,6 +144,23 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   options.network = &SocketsOf(network);
   options.join_timeout = network.join_timeout;
   options.name_of = [cluster](int node) { return NodeName(cluster, node); };
+  if (cluster.rank == 0 && cluster.knows_all_hosts) {
+    std::vector<std::vector<SocketAddress>> addresses;
+    for (const ClusterNode& node : cluster.nodes) {
+      addresses.push_back(SocketsOf(network)
+                              .ResolveHost(node.host, node.port)
+                              .value_or(std::vector<SocketAddress>()));
+    }
+    options.nodes_at = [addresses](const SocketAddress& address) {
+      std::vector<int> nodes;
+      for (size_t node = 0; node < addresses.size(); ++node) {
+        for (const SocketAddress& own : addresses[node]) {
+          if (own.SameHost(address)) nodes.push_back(static_cast<int>(node));
+        }
+      }
+      return nodes;
+    };
+  }
   return options;
 }
 

@@ -48,6 +48,7 @@ struct ServiceOptions {
   int threads_per_device = 1;
   Nanoseconds stall_timeout = 60 * kSecond;
   uint64_t simulation_seed = 0;  // order of messages, in a simulated environment
+  std::string event_dump;  // folder for the last events of a run that fails; "": none are written
   const KernelRegistry* kernels = nullptr;
   Interruption* interruption = nullptr;                 // of ServeNode only
   std::function<void(const absl::Status&)> on_failure;  // as soon as it is known; any thread

@@ -40,6 +40,8 @@ class NodeService::Impl {
     if (const absl::Status waited = environment_->Await(*has_ended_, kEndLimit); !waited.ok()) {
       LOG(ERROR) << "node " << rank() << " does not end: " << waited.message();
     }
+    if (connection_ != nullptr) connection_->SetObserver(nullptr);
+    connection_.reset();
     node_.reset();
     client_.reset();
   }
@@ -86,14 +88,20 @@ class NodeService::Impl {
     // A simulated clock jumps to the next timer: one that never ends would hide that nothing is
     // left.
     options.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
+    options.event_dump = options_.event_dump;
     options.environment = environment_;
     options.network = &SocketsOf(network_);
     options.kernels = options_.kernels;
     options.on_failure = options_.on_failure;
     node_ = std::make_unique<Node>(options);
     // Ends with the session: the master says so, or is lost.
-    node_->Serve(MakeTcpControlChannel(std::move(connection), &node_->reactor()),
+    connection_ = std::move(connection);
+    node_->Serve(MakeTcpControlChannel(connection_, &node_->reactor()),
                  [this](absl::Status cause) { Ended(cause); });
+    connection_->SetObserver([this](std::string_view message, const absl::Status& lost) {
+      if (lost.ok()) return node_->Overhear(message);
+      node_->OverhearLoss(lost);
+    });
   }
 
   // The last that is done here but for the destructor.
@@ -109,7 +117,9 @@ class NodeService::Impl {
   const std::unique_ptr<Event> has_ended_;
   const std::function<void(absl::Status)> ended_;
   std::unique_ptr<RendezvousClient> client_;
-  std::unique_ptr<Node> node_;  // the rendezvous's reactor makes it
+  // The rendezvous's reactor makes them.
+  std::unique_ptr<Node> node_;
+  std::shared_ptr<ControlConnection> connection_;  // shared with the node's channel
 };
 
 NodeService::NodeService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::Make(const SessionOpti
   reporter->has_bar_ = options.progress == Progress::kOn ||
                        (options.progress == Progress::kAuto && isatty(STDERR_FILENO) != 0);
   if (!options.metrics_path.empty()) {
+    reporter->metrics_path_ = options.metrics_path;
     reporter->metrics_ = std::fopen(options.metrics_path.c_str(), "w");
     if (reporter->metrics_ == nullptr) {
       return absl::NotFoundError(absl::StrFormat("--metrics_json=%s cannot be written: %s",
@@ -93,12 +94,18 @@ void RunReporter::Draw() {
                static_cast<long long>(steps_), rate, name_.c_str(), value_, left);
 }
 
-void RunReporter::EndRun() {
+absl::Status RunReporter::EndRun() {
   if (has_bar_ && !name_.empty()) {
     std::fprintf(stderr, "\r\033[K");
     std::fflush(stderr);
   }
-  if (metrics_ != nullptr) std::fflush(metrics_);
+  if (metrics_ == nullptr) return absl::OkStatus();
+  errno = 0;
+  const bool was_written = std::ferror(metrics_) == 0;
+  if (std::fflush(metrics_) == 0 && was_written) return absl::OkStatus();
+  return absl::ErrnoToStatus(
+      errno != 0 ? errno : ENOSPC,
+      absl::StrFormat("--metrics_json=%s: not all lines could be written", metrics_path_));
 }
 
 }  // namespace braid

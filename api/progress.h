@@ -24,7 +24,8 @@ class RunReporter {
 
   void BeginRun(std::string_view job, int64_t steps);
   void OnScalar(std::string_view job, std::string_view name, int64_t step, double value);
-  void EndRun();
+  // RESOURCE_EXHAUSTED or the like names the file if not all lines could be written.
+  absl::Status EndRun();
 
  private:
   RunReporter() = default;
@@ -33,6 +34,7 @@ class RunReporter {
   Environment* environment_ = nullptr;
   bool has_bar_ = false;
   std::FILE* metrics_ = nullptr;  // owned
+  std::string metrics_path_;
   std::string job_;
   int64_t steps_ = 0;
   int64_t first_step_ = -1;

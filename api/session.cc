@@ -23,6 +23,7 @@ namespace braid {
 namespace {
 
 constexpr Nanoseconds kJoinLimit = 60 * kSecond;
+constexpr Nanoseconds kDumpLimit = kSecond;
 constexpr const char* kDeviceType = "cpu";
 constexpr const char* kProgramPhase = "waiting for the program";
 
@@ -94,16 +95,36 @@ Session::Impl::Impl(SessionOptions options)
 }
 
 Session::Impl::~Impl() {
-  Close(absl::OkStatus());
+  if (const absl::Status status = Close(absl::OkStatus()); !status.ok()) {
+    LOG(ERROR) << status.message();
+  }
   if (rendezvous_ != nullptr) rendezvous_->SetStatusSource(nullptr);
   coordinator_.reset();
   nodes_.clear();
 }
 
-void Session::Impl::Close(const absl::Status& cause) {
-  if (std::exchange(is_closed_, true) || coordinator_ == nullptr || nodes_.empty()) return;
+absl::Status Session::Impl::Close(const absl::Status& cause) {
+  if (std::exchange(is_closed_, true) || coordinator_ == nullptr || nodes_.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = coordinator_->Close(cause);
   if (options_.interruption != nullptr) options_.interruption->SetHandler(nullptr);
-  coordinator_->Close(cause);
+  return status;
+}
+
+absl::Status Session::Impl::LocalError(const absl::Status& status) const {
+  if (status.ok() || !options_.network.has_value()) return status;
+  return absl::Status(status.code(),
+                      absl::StrFormat("%s: %s", NodeName(options_.network->cluster, 0),
+                                      std::string(status.message())));
+}
+
+Session::Impl::Activity::Activity(Impl* impl, std::string what) : impl_(impl) {
+  if (impl_->coordinator_ != nullptr) impl_->coordinator_->SetActivity(std::move(what));
+}
+
+Session::Impl::Activity::~Activity() {
+  if (impl_->coordinator_ != nullptr) impl_->coordinator_->SetActivity("");
 }
 
 absl::Status Session::Impl::Start() {
@@ -132,6 +153,11 @@ absl::Status Session::Impl::Start() {
   if (options_.network.has_value()) {
     coordinator.name_of = [this](int node) { return NodeName(options_.network->cluster, node); };
   }
+  coordinator.silence_of = [this](int node) -> Nanoseconds {
+    const auto connection = connections_.find(node);
+    if (connection == connections_.end()) return -1;
+    return environment_->Now() - connection->second->counters().heard;
+  };
   coordinator.on_failure = options_.on_failure;
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator));
   std::vector<std::unique_ptr<ControlChannel>> channels;
@@ -162,6 +188,7 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
   // A simulated clock jumps to the next timer: one that never ends would hide that nothing is left.
   node.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
   node.environment = environment_;
+  node.event_dump = options_.event_dump;
   node.kernels = &kernels_;
   if (options_.network.has_value()) {
     node.interface = options_.network->interface;
@@ -238,6 +265,18 @@ std::vector<NodeTraffic> Session::Impl::Traffic() const {
                        .bytes_received = link.counters.bytes_received});
   }
   return traffic;
+}
+
+std::string Session::Impl::Describe() const {
+  if (coordinator_ == nullptr) return "no job runs: nothing but plans are made (--dry_run)\n";
+  std::string text;
+  const std::unique_ptr<Event> is_described = environment_->MakeEvent();
+  coordinator_->Describe([&](std::string described) {
+    text = std::move(described);
+    is_described->Set();
+  });
+  CHECK(environment_->Await(*is_described, kJoinLimit).ok());
+  return text;
 }
 
 // The least that any device has: nodes of one machine share its memory.
@@ -394,12 +433,33 @@ absl::StatusOr<RunResult> Session::Impl::Run(uint16_t id, const RunOptions& opti
     result.values_.find(name)->second.push_back(std::move(value));
   });
   reporter_->BeginRun(job.name, options.steps);
-  const absl::Status status = coordinator_->Run({id, job.name, job.step, options.steps});
-  reporter_->EndRun();
+  const absl::Status status =
+      WithEvents(coordinator_->Run({id, job.name, job.step, options.steps}));
+  const absl::Status reported = reporter_->EndRun();
   host.SetFetchHandler(nullptr);
   RETURN_IF_ERROR(status);
   job.step += options.steps;
+  if (!reported.ok()) return LocalError(reported);
   return result;
+}
+
+absl::Status Session::Impl::WithEvents(const absl::Status& status) {
+  if (status.ok() || options_.event_dump.empty()) return status;
+  std::vector<std::string> notes;
+  for (const std::unique_ptr<Node>& node : nodes_) {
+    // Shared with the node, which may answer too late.
+    const std::shared_ptr<Event> is_written = environment_->MakeEvent();
+    const auto note = std::make_shared<std::string>();
+    node->DumpEvents(status, [is_written, note](std::string words) {
+      *note = std::move(words);
+      is_written->Set();
+    });
+    if (!environment_->Await(*is_written, kDumpLimit).ok()) continue;
+    if (!note->empty()) notes.push_back(*note);
+  }
+  if (notes.empty()) return status;
+  return absl::Status(status.code(), absl::StrFormat("%s; %s", std::string(status.message()),
+                                                     absl::StrJoin(notes, "; ")));
 }
 
 absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
@@ -437,7 +497,7 @@ Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Session::~Session() = default;
 
-void Session::Close(const absl::Status& cause) { impl_->Close(cause); }
+absl::Status Session::Close(const absl::Status& cause) { return impl_->Close(cause); }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
   auto impl = std::make_unique<Impl>(std::move(options));
@@ -458,6 +518,8 @@ absl::StatusOr<CompiledJob> Session::Compile(const std::string& name,
 }
 
 std::vector<NodeTraffic> Session::Traffic() const { return impl_->Traffic(); }
+
+std::string Session::Describe() const { return impl_->Describe(); }
 
 std::vector<std::string> Session::variables() const {
   std::vector<std::string> names;

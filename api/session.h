@@ -45,7 +45,8 @@ struct SessionOptions {
   Progress progress = Progress::kAuto;
   int64_t device_memory_bytes = 0;           // 0: each machine's memory shared by its devices
   Nanoseconds stall_timeout = 60 * kSecond;  // without progress: nodes say what they wait for
-  Interruption* interruption = nullptr;      // borrowed; ends the session with its reason
+  std::string event_dump;  // folder for the last events of a run that fails; "": none are written
+  Interruption* interruption = nullptr;  // borrowed; ends the session with its reason
   // The first cause of a failure, as soon as it is known; any thread.
   std::function<void(const absl::Status&)> on_failure;
 };
@@ -119,8 +120,9 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // Ends the session on all nodes, which then have `cause` as their own status; the destructor does
-  // it with OK. Nothing runs afterwards.
-  void Close(const absl::Status& cause);
+  // it with OK. Nothing runs afterwards. Closed with OK, returns what failed on the way, a node
+  // that was lost, for instance; that is then every node's status.
+  absl::Status Close(const absl::Status& cause);
 
   // A user's own operators and kernels, before the first Compile. Kernels of real nodes' processes
   // come from MainOptions::extend.
@@ -140,6 +142,9 @@ class Session {
   absl::Status Set(const std::string& variable, const Array& value);
   // By node, the master itself left out; empty if all nodes live in this process.
   std::vector<NodeTraffic> Traffic() const;
+  // What the session does and what it waits for, as `braid status` prints it. Any thread, also
+  // while another one is in Run.
+  std::string Describe() const;
 
   // The names of all variables that compiled jobs have.
   std::vector<std::string> variables() const;

@@ -29,8 +29,21 @@ class Session::Impl {
 
   // Makes the nodes and joins them.
   absl::Status Start();
-  void Close(const absl::Status& cause);
+  absl::Status Close(const absl::Status& cause);
+  // An error of this machine, a full disk for instance, with the node's name where there are
+  // others.
+  absl::Status LocalError(const absl::Status& status) const;
+  // What all that follows is part of, for messages, until it is gone.
+  class Activity {
+   public:
+    Activity(Impl* impl, std::string what);
+    ~Activity();
+
+   private:
+    Impl* const impl_;
+  };
   std::vector<NodeTraffic> Traffic() const;
+  std::string Describe() const;
 
   struct Fed {
     std::string name;
@@ -79,6 +92,8 @@ class Session::Impl {
   absl::Status WriteExplanation(const compiler::Compiled& compiled, const LoadedJob& job);
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
   void Remember(const LogicalGraph& graph);
+  // A failure of a run, with where this process's last events are.
+  absl::Status WithEvents(const absl::Status& status);
   int64_t DeviceMemory() const;
   // Waits for the other nodes of the network; afterwards options_.devices has what they brought.
   absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> JoinNetwork();

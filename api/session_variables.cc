@@ -80,6 +80,7 @@ absl::Status Session::Set(const std::string& variable, const Array& value) {
 
 absl::Status Session::Save(const std::string& directory) {
   if (impl_->options().dry_run) return absl::CancelledError("--dry_run: nothing is saved");
+  const Impl::Activity activity(impl_.get(), absl::StrFormat("saving to '%s'", directory));
   CheckpointOptions options;
   options.directory = directory;
   for (const auto& [id, job] : impl_->jobs()) {
@@ -89,8 +90,15 @@ absl::Status Session::Save(const std::string& directory) {
   for (const auto& [name, info] : impl_->variables()) {
     options.tensors.push_back({name, info.type.dtype, info.type.shape});
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<CheckpointWriter> writer,
-                   CheckpointWriter::Begin(std::move(options)));
+  const auto local_error = [&](const absl::Status& status) {
+    return impl_->LocalError(absl::Status(
+        status.code(),
+        absl::StrFormat("saving to '%s': %s", directory, std::string(status.message()))));
+  };
+  absl::StatusOr<std::unique_ptr<CheckpointWriter>> begun =
+      CheckpointWriter::Begin(std::move(options));
+  if (!begun.ok()) return local_error(begun.status());
+  const std::unique_ptr<CheckpointWriter> writer = *std::move(begun);
   auto next = impl_->variables().begin();
   const auto end = impl_->variables().end();
   while (next != end) {
@@ -111,13 +119,16 @@ absl::Status Session::Save(const std::string& directory) {
                                     {}));
     for (const auto& [name, info] : batch) {
       const Array& value = result.Last(name);
-      RETURN_IF_ERROR(writer->Write(name, 0, value.bytes(), value.num_bytes()));
+      const absl::Status written = writer->Write(name, 0, value.bytes(), value.num_bytes());
+      if (!written.ok()) return local_error(written);
     }
   }
-  return writer->Commit().status();
+  const absl::Status committed = writer->Commit().status();
+  return committed.ok() ? committed : local_error(committed);
 }
 
 absl::Status Session::Load(const std::string& directory) {
+  const Impl::Activity activity(impl_.get(), absl::StrFormat("loading '%s'", directory));
   ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
                    CheckpointReader::Open(directory));
   for (const auto& [name, info] : impl_->variables()) {

@@ -6,8 +6,19 @@ add_library(braid_build_flags INTERFACE)
 # for an overlapping copy (its bug 105651).
 target_compile_options(braid_build_flags INTERFACE -Wall -Wextra -Werror
   -Wno-missing-field-initializers -Wno-restrict -fno-math-errno)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(braid_build_flags INTERFACE -Wno-unknown-warning-option)
+endif()
 target_include_directories(braid_build_flags INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}>)
+if(BRAID_BUILD_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "BRAID_BUILD_FUZZERS is ON and the compiler is ${CMAKE_CXX_COMPILER_ID}; "
+      "libFuzzer comes with clang: cmake --preset fuzz")
+  endif()
+  # Every library tells the fuzzer which of its edges were taken.
+  target_compile_options(braid_build_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(BRAID_SANITIZE)
   # Abseil's flags of their own types have a fence that the thread sanitizer does not see.
   if(BRAID_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -12,8 +12,8 @@ braid_packages=(
   libopenblas-openmp-dev libssl-dev zlib1g-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
-# What only running the tests needs: cases that others wrote.
-braid_test_packages=(libonnx-testdata)
+# What only running the tests needs: cases that others wrote; machines in namespaces, their faults.
+braid_test_packages=(libonnx-testdata iproute2 nftables python3)
 
 braid_fail() {
   echo "error: $*" >&2

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,7 +40,8 @@ struct Member {
 
 // The same on all members but for `my_rank` (and the address of `reduce`).
 struct CollectiveSpec {
-  uint32_t id = 0;  // unique in the cluster, for ever
+  uint32_t id = 0;        // unique in the cluster, for ever
+  std::string name = {};  // the op's, so that members of different ops never meet; may be empty
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::vector<Member> members;  // in rank order
   int my_rank = 0;
@@ -81,6 +83,12 @@ class Collective {
   // output may be the own block of the input. Broadcast reads only the root's input; elsewhere it
   // may be null.
   virtual void Start(int64_t piece, const void* input, void* output, DoneCallback done) = 0;
+
+  // For reports, on the reactor's thread. The ranks whose frames or arrival the piece under way
+  // waits for; empty if none is.
+  virtual std::vector<int> Awaits() const = 0;
+  // The rank from which something came last; -1: none yet.
+  virtual int LastHeard() const = 0;
 
   // Ends the collective on this node: Starts under way here and later ones get `reason`. The first
   // reason counts. Any thread.

@@ -81,6 +81,8 @@ uint64_t CollectiveFingerprint(const CollectiveSpec& spec) {
     }
   };
   add(spec.id);
+  add(spec.name.size());
+  for (const char c : spec.name) add(static_cast<unsigned char>(c));
   add(static_cast<uint64_t>(spec.kind));
   add(static_cast<uint64_t>(spec.algorithm));
   add(spec.members.size());

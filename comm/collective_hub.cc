@@ -13,7 +13,11 @@ namespace {
 constexpr size_t kMaxEarlyKeys = 1 << 20;
 
 std::string Name(const CollectiveSpec& spec) {
-  return absl::StrFormat("collective %d (%s)", spec.id, CollectiveKindName(spec.kind));
+  if (spec.name.empty()) {
+    return absl::StrFormat("collective %d (%s)", spec.id, CollectiveKindName(spec.kind));
+  }
+  return absl::StrFormat("collective %d '%s' (%s)", spec.id, spec.name,
+                         CollectiveKindName(spec.kind));
 }
 
 template <typename... Args>
@@ -294,7 +298,7 @@ absl::Status CollectiveHub::TakeKey(LocalGroup& group, const CollectiveFrame& fr
   if (const uint64_t here = CollectiveFingerprint(spec); here != frame.fingerprint) {
     status = absl::FailedPreconditionError(absl::StrFormat(
         "%s: its spec on node %d (fingerprint %x) differs from that on node %d (%x): all members "
-        "must be created with the same kind, members, counts, types and chunks",
+        "must be created with the same name, kind, members, counts, types and chunks",
         Name(spec), peer, frame.fingerprint, node_, here));
   }
   for (const LocalMember::Target& target : member->targets) {

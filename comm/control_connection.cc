@@ -99,14 +99,15 @@ void ControlConnection::Watch() {
 void ControlConnection::Beat() {
   if (!socket_.is_open() || is_closing_) return;
   const Nanoseconds now = options_.reactor->Now();
-  const Nanoseconds silence = now - last_received_;
-  if (silence >= options_.heartbeat_limit) {
+  // This process did not run, nor did its whole machine, maybe: what came meanwhile is unread, and
+  // the peer gets the time to say something.
+  if (beat_due_ > 0 && now - beat_due_ >= options_.heartbeat) {
+    last_received_ =
+        std::max(last_received_, now - options_.heartbeat_limit + 2 * options_.heartbeat);
+  }
+  if (now - last_received_ >= options_.heartbeat_limit) {
     // Without a word to the peer: it would not read it, and is told by whoever still reaches it.
-    return End(absl::UnavailableError(absl::StrFormat(
-        "no heartbeat for %.1f s (limit %.1f s): its process is stopped or overloaded, or the "
-        "network between drops packets",
-        static_cast<double>(silence) / kSecond,
-        static_cast<double>(options_.heartbeat_limit) / kSecond)));
+    return End(LostBy(ETIMEDOUT));
   }
   if (now - last_sent_ >= options_.heartbeat) {
     {
@@ -120,11 +121,32 @@ void ControlConnection::Beat() {
   const Nanoseconds next =
       std::min(last_sent_ + options_.heartbeat, last_received_ + options_.heartbeat_limit) -
       options_.reactor->Now();
+  beat_due_ = options_.reactor->Now() + std::max<Nanoseconds>(next, kMillisecond);
   beat_timer_ = options_.reactor->RunAfter(std::max<Nanoseconds>(next, kMillisecond),
                                            [self = shared_from_this()] {
                                              self->beat_timer_.reset();
                                              self->Beat();
                                            });
+}
+
+absl::Status ControlConnection::LostBy(int error) const {
+  switch (error) {
+    case 0:
+    case ECONNRESET:  // by a process that ends with something unread
+    case EPIPE:
+      return absl::UnavailableError(
+          "the connection was closed without a word: its process has ended");
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+      return absl::UnavailableError(absl::StrFormat(
+          "no heartbeat for %.1f s (limit %.1f s): its process is stopped or overloaded, or the "
+          "network between drops packets",
+          static_cast<double>(options_.reactor->Now() - last_received_) / kSecond,
+          static_cast<double>(options_.heartbeat_limit) / kSecond));
+    default:
+      return absl::UnavailableError(std::strerror(error));
+  }
 }
 
 void ControlConnection::OnReady(Reactor::Readiness readiness) {
@@ -144,15 +166,12 @@ void ControlConnection::Read() {
     const IoResult got = socket_.Read(BytesOf(in_).subspan(before));
     in_.resize(before + got.bytes);
     if (got.is_blocked()) return;
-    if (got.error != 0) return End(absl::UnavailableError(got.ErrorText()));
-    if (got.bytes == 0) {
-      return End(absl::UnavailableError(
-          "the connection was closed without a word: its process has ended"));
-    }
+    if (got.error != 0 || got.bytes == 0) return End(LostBy(got.error));
     last_received_ = options_.reactor->Now();
     {
       MutexLock lock(mutex_);
       counters_.bytes_received += got.bytes;
+      counters_.heard = last_received_;
     }
     TakeFrames();
     if (got.bytes < kReadBytes) return;
@@ -207,7 +226,7 @@ void ControlConnection::Write() {
     const IoResult sent =
         socket_.Write(std::as_bytes(std::span(front.data(), front.size()).subspan(out_begin_)));
     if (sent.is_blocked()) break;
-    if (sent.error != 0) return End(absl::UnavailableError(sent.ErrorText()));
+    if (sent.error != 0) return End(LostBy(sent.error));
     last_sent_ = options_.reactor->Now();
     {
       MutexLock lock(mutex_);
@@ -303,7 +322,16 @@ void ControlConnection::DropHandlers() {
   on_closed_.reset();
 }
 
+void ControlConnection::SetObserver(Observer observer) {
+  MutexLock lock(observer_mutex_);
+  observer_ = std::move(observer);
+}
+
 void ControlConnection::Deliver(std::optional<std::string> message, const absl::Status& closed) {
+  {
+    MutexLock lock(observer_mutex_);
+    if (observer_) observer_(message.has_value() ? *message : std::string_view(), closed);
+  }
   MutexLock lock(mutex_);
   if (message.has_value()) {
     messages_.push_back(*std::move(message));

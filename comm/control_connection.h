@@ -37,6 +37,7 @@ struct ControlCounters {
   uint64_t heartbeats_received = 0;
   uint64_t bytes_sent = 0;  // whole frames
   uint64_t bytes_received = 0;
+  Nanoseconds heard = 0;  // when something came last
 };
 
 // Shared by its owner and by its reactor, which flushes and closes the socket after the owner let
@@ -61,6 +62,12 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   void SetHandlers(Reactor* owner, MessageHandler on_message, ClosedHandler on_closed);
   // After it returns no handler is called any more. On the owner's thread or after its end.
   void DropHandlers();
+
+  // Called on the connection's own reactor for every message that comes (`closed` is OK then), and
+  // once for its end, before a handler's owner gets to them. When this returns, the earlier one is
+  // not called any more. Any thread but inside the call.
+  using Observer = std::function<void(std::string_view message, const absl::Status& closed)>;
+  void SetObserver(Observer observer);
 
   // Any thread. Dropped on a closed connection.
   void Send(std::string message);
@@ -96,6 +103,8 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   void Watch();
   void Beat();
   void Queue(std::string frame);
+  // In the same words for the same cause, whoever of this process and the kernel sees it first.
+  absl::Status LostBy(int error) const;
   // The connection is over; `reason` as this end sees it.
   void End(const absl::Status& reason);
   void CloseSocket();
@@ -120,7 +129,11 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   std::optional<TimerId> linger_timer_;
   Nanoseconds last_sent_ = 0;
   Nanoseconds last_received_ = 0;
+  Nanoseconds beat_due_ = 0;  // when beat_timer_ is to fire
   absl::Status end_;
+
+  Mutex observer_mutex_;
+  Observer observer_ GUARDED_BY(observer_mutex_);
 
   mutable Mutex mutex_;
   Reactor* owner_ GUARDED_BY(mutex_) = nullptr;

@@ -95,7 +95,7 @@ class DirectCollective final : public Collective {
     group_->stations()[rank()] = {.piece = piece,
                                   .input = static_cast<const std::byte*>(input),
                                   .output = static_cast<std::byte*>(output)};
-    if (!group_->Arrive()) return;
+    if (!group_->Arrive(rank())) return;
     if (!PiecesAgree()) return;
     if (IsSmall()) {
       if (!group_->BeginRead()) return;
@@ -108,6 +108,11 @@ class DirectCollective final : public Collective {
     group_->Meet(rank());
     NextPhase();
   }
+
+  std::vector<int> Awaits() const override {
+    return is_running_ ? group_->Missing() : std::vector<int>();
+  }
+  int LastHeard() const override { return last_heard_; }
 
   void Abort(absl::Status reason) override { group_->Fail(reason); }
 
@@ -133,6 +138,7 @@ class DirectCollective final : public Collective {
     if (!is_running_) return;
     if (event.type == MemberEvent::Type::kFailed) return Finish(group_->status());
     if (event.type != MemberEvent::Type::kMet) return;
+    last_heard_ = event.peer;
     if (phase_ == 0 && IsSmall()) return Finish(absl::OkStatus());
     NextPhase();
   }
@@ -165,7 +171,7 @@ class DirectCollective final : public Collective {
         }
       }
       group_->EndRead();
-      if (!group_->Arrive()) return;
+      if (!group_->Arrive(rank())) return;
       group_->Meet(rank());
     }
   }
@@ -240,6 +246,7 @@ class DirectCollective final : public Collective {
   std::vector<std::byte> tile_;
 
   bool is_running_ = false;
+  int last_heard_ = -1;
   int64_t piece_ = 0;
   int phase_ = 0;  // how many times all have arrived
   DoneCallback done_;

@@ -125,12 +125,10 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     }
     const bool has_secret = (GetLittleEndian<uint32_t>(peer_, 12) & kHasSecret) != 0;
     if (has_secret == options_.secret.empty()) {
-      return Finish(absl::UnauthenticatedError(absl::StrFormat(
-          has_secret ? "%s has a shared secret and this process has none; give both the same by "
-                       "BRAID_AUTH_TOKEN or --auth_token_file"
-                     : "%s has no shared secret and this process has one; give both the same by "
-                       "BRAID_AUTH_TOKEN or --auth_token_file",
-          options_.peer)));
+      return Finish(absl::UnauthenticatedError(
+          absl::StrFormat("%s has %s shared secret and this process has %s; give both the same by "
+                          "BRAID_AUTH_TOKEN or --auth_token_file",
+                          options_.peer, has_secret ? "a" : "no", has_secret ? "none" : "one")));
     }
     if (is_dialer_) {
       if (!Write(ProofOf("dialer"))) return;

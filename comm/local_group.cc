@@ -7,7 +7,10 @@
 namespace braid {
 
 LocalGroup::LocalGroup(CollectiveSpec spec, uint16_t node)
-    : spec_(std::move(spec)), node_(node), stations_(spec_.members.size()) {
+    : spec_(std::move(spec)),
+      node_(node),
+      has_arrived_(spec_.members.size(), false),
+      stations_(spec_.members.size()) {
   for (const Member& member : spec_.members) num_local_ += member.node == node ? 1 : 0;
 }
 
@@ -78,16 +81,29 @@ absl::Status LocalGroup::status() const {
   return status_;
 }
 
-bool LocalGroup::Arrive() {
+bool LocalGroup::Arrive(int rank) {
   MutexLock lock(mutex_);
+  has_arrived_[rank] = true;
   if (++arrived_ < num_local_) return false;
   arrived_ = 0;
+  has_arrived_.assign(has_arrived_.size(), false);
   return true;
+}
+
+std::vector<int> LocalGroup::Missing() const {
+  MutexLock lock(mutex_);
+  std::vector<int> missing;
+  for (size_t rank = 0; rank < has_arrived_.size(); ++rank) {
+    if (IsLocal(static_cast<int>(rank)) && !has_arrived_[rank]) {
+      missing.push_back(static_cast<int>(rank));
+    }
+  }
+  return missing;
 }
 
 void LocalGroup::Meet(int rank) const {
   for (int other = 0; other < static_cast<int>(spec_.members.size()); ++other) {
-    if (other != rank) Push(other, {.type = MemberEvent::Type::kMet});
+    if (other != rank) Push(other, {.type = MemberEvent::Type::kMet, .peer = rank});
   }
 }
 

@@ -88,7 +88,9 @@ class LocalGroup {
 
   // True for the last of the local members, which then does what is to be done once and calls Meet:
   // all the others get kMet.
-  bool Arrive();
+  bool Arrive(int rank);
+  // The local members that have not arrived.
+  std::vector<int> Missing() const;
   void Meet(int rank) const;
 
   // What a member starts a piece with; its own entry is written before it arrives, the others' are
@@ -110,6 +112,7 @@ class LocalGroup {
   std::map<int, std::shared_ptr<const LocalMember>> members_ GUARDED_BY(mutex_);  // null: left
   absl::Status status_ GUARDED_BY(mutex_);
   int reading_ GUARDED_BY(mutex_) = 0;
+  std::vector<bool> has_arrived_ GUARDED_BY(mutex_);
   int arrived_ GUARDED_BY(mutex_) = 0;
   std::vector<Station> stations_;
 };

@@ -48,6 +48,8 @@ struct RendezvousOptions {
   // "node 2 (10.0.0.3)", for messages.
   std::function<std::string(int node)> name_of;
   Network* network = SystemNetwork();  // where a client dials
+  // The nodes that are at this address, whatever the port, as far as that is known. May be empty.
+  std::function<std::vector<int>(const SocketAddress&)> nodes_at;
 };
 
 // A node that has joined, as the master sees it.
@@ -82,7 +84,7 @@ class RendezvousServer {
  private:
   // All on the reactor's thread.
   void Accept(size_t listener);
-  void OnGreeted(const std::string& address, absl::StatusOr<Socket> socket);
+  void OnGreeted(const SocketAddress& address, absl::StatusOr<Socket> socket);
   void OnOpening(uint64_t stranger, const std::string& bytes);
   void OnJoinRequest(uint64_t stranger, const join::JoinRequest& request);
   absl::Status CheckRequest(const join::JoinRequest& request, const std::string& who) const;
@@ -92,6 +94,7 @@ class RendezvousServer {
   void Report();
   void SayWhoIsMissing();
   std::vector<std::string> Missing() const;
+  std::string DescribeMissing() const;
   void Finish(const absl::Status& status);
 
   const RendezvousOptions options_;
@@ -110,6 +113,11 @@ class RendezvousServer {
   bool is_ending_ = false;
   absl::Status status_;
   std::string last_refusal_;
+  struct Refusal {
+    std::string why;
+    Nanoseconds when = 0;
+  };
+  std::map<uint16_t, Refusal> refusal_of_;  // the last, of whom the address is known
   int refusals_ = 0;
   Nanoseconds began_ = 0;
   StatusSource status_source_;
@@ -168,6 +176,7 @@ class RendezvousClient {
   std::string limit_flag_;  // by which its limit can be changed
   std::string opening_;
   size_t next_address_ = 0;
+  std::string attempt_;      // of dialing, that is under way
   std::string last_error_;   // of dialing
   std::string waiting_for_;  // the master says, once it has accepted
   Socket dialing_;

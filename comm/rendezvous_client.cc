@@ -113,7 +113,9 @@ void RendezvousClient::Open(const join::Opening& opening,
             "%s: did not get through to the master within %.1f s%s: %s; is it started, and is "
             "this its address?",
             what_, Seconds(options_.join_timeout), limit_flag_,
-            waiting_for_.empty() ? last_error_ : "it waits for " + waiting_for_)));
+            !waiting_for_.empty() ? "it waits for " + waiting_for_
+            : last_error_.empty() ? attempt_
+                                  : last_error_)));
       });
     });
     Dial();
@@ -133,6 +135,7 @@ void RendezvousClient::Abort(const absl::Status& reason) {
 void RendezvousClient::Dial() {
   if (is_finished_ || is_ending_) return;
   const SocketAddress address = master_[next_address_++ % master_.size()];
+  attempt_ = address.ToString() + ": no answer yet";
   const bool fits = from_.length() > 0 && from_.family() == address.family();
   absl::StatusOr<Socket> socket =
       options_.network->StartConnect(address, fits ? from_ : SocketAddress());
@@ -159,6 +162,7 @@ void RendezvousClient::Dial() {
 void RendezvousClient::OnDialed(Socket socket, const SocketAddress& address) {
   if (is_finished_) return;
   if (absl::Status status = socket.ConnectResult(); !status.ok()) return Retry(address, status);
+  attempt_ = address.ToString() + ": connected, but no greeting yet";
   if (const auto local = socket.LocalAddress(); local.ok()) local_address_ = *local;
   StartHandshake(
       std::move(socket),
@@ -238,11 +242,12 @@ void RendezvousClient::OnAnswer(const std::string& bytes) {
 
 void RendezvousClient::Report() {
   if (is_finished_) return;
-  LOG(INFO) << absl::StrFormat("%s for %.0f s; %s", what_, Seconds(reactor_->Now() - began_),
-                               !waiting_for_.empty() ? "the master waits for " + waiting_for_
-                               : connection_ != nullptr
-                                   ? "the master has not answered yet"
-                                   : absl::StrFormat("dialing the master: %s", last_error_));
+  LOG(INFO) << absl::StrFormat(
+      "%s for %.0f s; %s", what_, Seconds(reactor_->Now() - began_),
+      !waiting_for_.empty() ? "the master waits for " + waiting_for_
+      : connection_ != nullptr
+          ? "the master has not answered yet"
+          : "dialing the master: " + (last_error_.empty() ? attempt_ : last_error_));
   reactor_->RunAfter(options_.progress_interval, [this] { Report(); });
 }
 

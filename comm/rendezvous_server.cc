@@ -124,23 +124,27 @@ void RendezvousServer::Accept(size_t listener) {
   }
   const absl::StatusOr<SocketAddress> address = socket->PeerAddress();
   if (!address.ok()) return;  // it has left already
-  const std::string name = address->ToString();
   ++greeting_;
   StartHandshake(*std::move(socket),
                  {.reactor = reactor_.get(),
                   .side = HandshakeSide::kListener,
                   .secret = options_.secret,
-                  .peer = name},
-                 [this, name](absl::StatusOr<Socket> greeted) {
+                  .peer = address->ToString()},
+                 [this, address = *address](absl::StatusOr<Socket> greeted) {
                    --greeting_;
-                   OnGreeted(name, std::move(greeted));
+                   OnGreeted(address, std::move(greeted));
                  });
 }
 
-void RendezvousServer::OnGreeted(const std::string& address, absl::StatusOr<Socket> socket) {
+void RendezvousServer::OnGreeted(const SocketAddress& address, absl::StatusOr<Socket> socket) {
   if (is_ending_) return;
   if (!socket.ok()) {
     last_refusal_ = std::string(socket.status().message());
+    if (options_.nodes_at) {
+      for (const int node : options_.nodes_at(address)) {
+        refusal_of_[static_cast<uint16_t>(node)] = {last_refusal_, reactor_->Now()};
+      }
+    }
     // A port scan is not to fill the log.
     if (++refusals_ <= kLoggedRefusals) {
       LOG(WARNING) << "control port: refused: " << last_refusal_
@@ -151,14 +155,14 @@ void RendezvousServer::OnGreeted(const std::string& address, absl::StatusOr<Sock
   absl::Status prepared =
       PrepareConnection(*socket, static_cast<int>(options_.heartbeat_limit / kSecond));
   if (!prepared.ok()) {
-    LOG(WARNING) << "control port: " << address << ": " << prepared;
+    LOG(WARNING) << "control port: " << address.ToString() << ": " << prepared;
     return;
   }
   const uint64_t stranger = next_stranger_++;
   ++sockets_;
   auto connection =
       ControlConnection::Make(*std::move(socket), {.reactor = reactor_.get(),
-                                                   .peer = address,
+                                                   .peer = address.ToString(),
                                                    .heartbeat = options_.heartbeat,
                                                    .heartbeat_limit = options_.heartbeat_limit,
                                                    .on_socket_closed = [this] {
@@ -213,7 +217,7 @@ void RendezvousServer::OnOpening(uint64_t stranger, const std::string& bytes) {
       reactor_.get(), [](std::string) {}, [](absl::Status) {});
   if (status_source_) return status_source_(answer);
   answer(absl::StrFormat("joining since %.1f s; missing: %s\n", Seconds(reactor_->Now() - began_),
-                         is_finished_ ? "nobody" : absl::StrJoin(Missing(), ", ")));
+                         is_finished_ ? "nobody" : DescribeMissing()));
 }
 
 absl::Status RendezvousServer::CheckRequest(const join::JoinRequest& request,
@@ -298,6 +302,20 @@ std::vector<std::string> RendezvousServer::Missing() const {
   return missing;
 }
 
+std::string RendezvousServer::DescribeMissing() const {
+  std::vector<std::string> missing;
+  for (int node = 1; node < options_.self.num_nodes; ++node) {
+    if (nodes_.contains(static_cast<uint16_t>(node))) continue;
+    const auto refusal = refusal_of_.find(static_cast<uint16_t>(node));
+    missing.push_back(refusal == refusal_of_.end()
+                          ? options_.name_of(node)
+                          : absl::StrFormat("%s, refused %.0f s ago: %s", options_.name_of(node),
+                                            Seconds(reactor_->Now() - refusal->second.when),
+                                            refusal->second.why));
+  }
+  return absl::StrJoin(missing, "; ");
+}
+
 void RendezvousServer::SayWhoIsMissing() {
   const std::vector<std::string> missing = Missing();
   const std::string message = AnswerOf([&](join::Answer& answer) {
@@ -309,9 +327,10 @@ void RendezvousServer::SayWhoIsMissing() {
 
 void RendezvousServer::Report() {
   if (is_finished_) return;
+  const std::string others =
+      refusal_of_.empty() && !last_refusal_.empty() ? "; last refused: " + last_refusal_ : "";
   LOG(INFO) << absl::StrFormat("joining for %.0f s; missing: %s%s",
-                               Seconds(reactor_->Now() - began_), absl::StrJoin(Missing(), ", "),
-                               last_refusal_.empty() ? "" : "; last refused: " + last_refusal_);
+                               Seconds(reactor_->Now() - began_), DescribeMissing(), others);
   reactor_->RunAfter(options_.progress_interval, [this] { Report(); });
 }
 

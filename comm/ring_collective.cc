@@ -122,6 +122,23 @@ class RingCollective final : public Collective {
     Advance();
   }
 
+  std::vector<int> Awaits() const override {
+    std::vector<int> ranks;
+    if (!is_running_) return ranks;
+    for (const ReceiveState& in : receives_) {
+      if (in.next < in.hop->items.size() && in.arrivals.empty()) ranks.push_back(in.hop->from);
+    }
+    // What is not sent or has not left waits for an acknowledgement, or for the link.
+    for (const SendState& out : sends_) {
+      const bool is_full =
+          out.next < out.hop->items.size() &&
+          (out.outstanding.size() >= schedule_.slots || (out.link && !out.has_key));
+      if ((is_full || HasUnwritten(out)) && ranks.empty()) ranks.push_back(out.hop->to);
+    }
+    return ranks;
+  }
+  int LastHeard() const override { return last_heard_; }
+
   void Abort(absl::Status reason) override { group_->Fail(reason); }
 
  private:
@@ -166,6 +183,7 @@ class RingCollective final : public Collective {
   }
 
   void Handle(MemberEvent& event) {
+    if (event.type != MemberEvent::Type::kFailed) last_heard_ = event.peer;
     switch (event.type) {
       case MemberEvent::Type::kKey: {
         SendState& out = SendTo(event.peer);
@@ -412,6 +430,7 @@ class RingCollective final : public Collective {
   bool has_joined_ = false;
   bool has_failed_ = false;
   bool is_running_ = false;
+  int last_heard_ = -1;
   int64_t piece_ = 0;
   const std::byte* input_ = nullptr;
   std::byte* output_ = nullptr;

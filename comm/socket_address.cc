@@ -143,7 +143,8 @@ std::string SocketAddress::host() const {
 }
 
 std::string SocketAddress::ToString() const {
-  return absl::StrFormat(family() == AF_INET6 ? "[%s]:%d" : "%s:%d", host(), port());
+  return family() == AF_INET6 ? absl::StrFormat("[%s]:%d", host(), port())
+                              : absl::StrFormat("%s:%d", host(), port());
 }
 
 bool SocketAddress::SameHost(const SocketAddress& other) const {

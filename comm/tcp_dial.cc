@@ -1,6 +1,8 @@
 #include "comm/tcp_dial.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -11,6 +13,7 @@ namespace {
 
 // A candidate has that long to be connected and to answer. Ten times what a far network takes.
 constexpr Nanoseconds kAttemptTime = 3 * kSecond;
+constexpr Nanoseconds kMoreTime = 2 * kSecond;
 constexpr Nanoseconds kFirstPause = 20 * kMillisecond;
 constexpr Nanoseconds kLongestPause = 500 * kMillisecond;
 
@@ -18,8 +21,13 @@ constexpr Nanoseconds kLongestPause = 500 * kMillisecond;
 
 void TcpDial::Start() {
   pause_ = kFirstPause;
-  SetTimer(deadline_, options_.timeout, &TcpDial::Expire);
+  SetTimer(deadline_, ReachTime(), &TcpDial::Expire);
   Try();
+}
+
+Nanoseconds TcpDial::ReachTime() const {
+  const auto candidates = static_cast<Nanoseconds>(options_.peer_address.candidates.size());
+  return std::min(options_.timeout, candidates * kAttemptTime + kMoreTime);
 }
 
 void TcpDial::Cancel() {
@@ -38,8 +46,14 @@ void TcpDial::Try() {
   }
   absl::StatusOr<Socket> socket =
       options_.network->StartConnect(to, from == options_.local.end() ? SocketAddress() : *from);
+  route_ = from == options_.local.end() ? "" : from->host();
   if (!socket.ok()) return TryNext(socket.status());
   socket_ = *std::move(socket);
+  // The kernel has chosen it by now.
+  if (const auto local = socket_.LocalAddress(); local.ok()) {
+    const std::string interface = options_.network->InterfaceOf(*local);
+    route_ = local->host() + (interface.empty() ? "" : " (" + interface + ")");
+  }
   stage_ = Stage::kConnecting;
   SetTimer(attempt_, kAttemptTime, &TcpDial::GiveUpAttempt);
   WatchFor({.writable = true});
@@ -86,22 +100,26 @@ void TcpDial::Hear() {
   // The right node; from here it takes as long as the peer needs to want the link.
   stage_ = Stage::kWaiting;
   ClearTimer(attempt_);
+  SetTimer(deadline_, options_.timeout, &TcpDial::Expire);
   greeting_ = TcpGreetingReader();
   Hear();  // it may want it already
 }
 
 void TcpDial::GiveUpAttempt() {
   TryNext(absl::DeadlineExceededError(absl::StrFormat(
-      stage_ == Stage::kConnecting ? "no connection within %d s" : "no greeting within %d s",
-      kAttemptTime / kSecond)));
+      stage_ == Stage::kConnecting ? "no connection within %d s (%s): packets are dropped between"
+                                   : "connected, but no greeting within %d s (%s)",
+      kAttemptTime / kSecond, std::strerror(ETIMEDOUT))));
 }
 
 void TcpDial::TryNext(const absl::Status& failure) {
   Forget();
-  last_failure_ = absl::UnavailableError(
-      absl::StrFormat("node %d -> node %d: %s from %s: %s", options_.node, options_.peer,
-                      options_.peer_address.candidates[candidate_].ToString(), options_.local_name,
-                      std::string(failure.message())));
+  if (stage_ == Stage::kWaiting) SetTimer(deadline_, ReachTime(), &TcpDial::Expire);
+  stage_ = Stage::kConnecting;
+  last_failure_ = absl::UnavailableError(absl::StrFormat(
+      "node %d -> node %d: %s from %s: %s", options_.node, options_.peer,
+      options_.peer_address.candidates[candidate_].ToString(),
+      route_.empty() ? options_.local_name : route_, std::string(failure.message())));
   candidate_ = (candidate_ + 1) % options_.peer_address.candidates.size();
   Nanoseconds delay = 0;
   if (candidate_ == 0) delay = std::exchange(pause_, std::min(2 * pause_, kLongestPause));
@@ -110,7 +128,9 @@ void TcpDial::TryNext(const absl::Status& failure) {
 
 void TcpDial::Expire() {
   std::string last;
+  Nanoseconds limit = ReachTime();
   if (stage_ == Stage::kWaiting && socket_.is_open()) {
+    limit = options_.timeout;
     last = absl::StrFormat("node %d -> node %d: %s answers, but has not asked for the link",
                            options_.node, options_.peer,
                            options_.peer_address.candidates[candidate_].ToString());
@@ -119,11 +139,11 @@ void TcpDial::Expire() {
   } else {
     last = absl::StrFormat("node %d -> node %d: %s from %s: no answer yet", options_.node,
                            options_.peer, options_.peer_address.candidates[candidate_].ToString(),
-                           options_.local_name);
+                           route_);
   }
   Finish(absl::DeadlineExceededError(
       absl::StrFormat("node %d did not connect to node %d within %.1f s: %s", options_.peer,
-                      options_.node, static_cast<double>(options_.timeout) / kSecond, last)));
+                      options_.node, static_cast<double>(limit) / kSecond, last)));
 }
 
 void TcpDial::Finish(absl::StatusOr<Socket> result) {

@@ -24,6 +24,8 @@ struct TcpDialOptions {
   TcpCookie cookie{};                // this node's, which the peer shows
   std::vector<SocketAddress> local;  // where to dial from; empty: wherever the system wants
   std::string local_name;            // how errors call it: "eth0"
+  // For a peer that was reached and does not want the link yet; to reach it, it has as long as the
+  // candidates need, each once, and a little more.
   Nanoseconds timeout = 0;
   Network* network = SystemNetwork();
 };
@@ -56,6 +58,7 @@ class TcpDial : public std::enable_shared_from_this<TcpDial> {
   void SetTimer(std::optional<TimerId>& timer, Nanoseconds delay, void (TcpDial::*then)());
   void ClearTimer(std::optional<TimerId>& timer);
   void GiveUpAttempt();
+  Nanoseconds ReachTime() const;
 
   const TcpDialOptions options_;
   Reactor& reactor_;
@@ -67,6 +70,7 @@ class TcpDial : public std::enable_shared_from_this<TcpDial> {
   TcpGreetingReader greeting_;
   std::optional<TimerId> deadline_;
   std::optional<TimerId> attempt_;  // ends it, or begins the next
+  std::string route_;               // of the attempt: "10.0.0.3 (eth0)"
   absl::Status last_failure_;
 };
 

@@ -113,8 +113,7 @@ absl::StatusOr<bool> TcpInbox::Step() {
       break;
   }
   RETURN_IF_ERROR(CheckWrite(*header));
-  landing_.emplace();
-  landing_->header = *header;
+  landing_.emplace(*header);
   std::memcpy(landing_->frame.data(), frame.data(), frame.size());
   return true;
 }

@@ -43,6 +43,7 @@ class TcpInbox {
 
  private:
   struct Landing {  // a Write whose payload is on the way
+    explicit Landing(const TcpHeader& header) : header(header) {}
     TcpHeader header;
     uint64_t landed = 0;
     std::array<std::byte, kMaxFrameBytes> frame;

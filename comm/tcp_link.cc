@@ -208,11 +208,11 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     });
   }
 
-  // Twice in a row, for one time may be a probe that is on its way.
+  // Twice in a row, for one time may be a probe that is on its way; so a second earlier.
   void CheckSilence() {
     if (is_closed()) return;
     const bool was_unanswered =
-        std::exchange(is_unanswered_, IsUnanswered(socket_, kTcpSilenceSeconds));
+        std::exchange(is_unanswered_, IsUnanswered(socket_, kTcpSilenceSeconds - 1));
     if (was_unanswered && is_unanswered_) {
       return Fail(absl::UnavailableError(std::strerror(ETIMEDOUT)));
     }

@@ -23,7 +23,13 @@ namespace braid {
 constexpr size_t kMaxFrameBytes = 64;
 
 // The first byte of every frame says whose it is.
-enum class Channel : uint8_t { kActor = 1, kCollective = 2, kLandingKey = 3, kPayload = 4 };
+enum class Channel : uint8_t {
+  kActor = 1,
+  kCollective = 2,
+  kLandingKey = 3,
+  kPayload = 4,
+  kCheck = 5,
+};
 
 // Names a landing region to the one peer that may write there. A value that travels to the peer (24
 // bytes); what the fields mean is the transport's business (token: rkey or region number).

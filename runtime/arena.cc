@@ -29,7 +29,7 @@ Arena::~Arena() { munmap(base_, reserved_); }
 absl::Status Arena::Grow(uint64_t bytes) {
   if (bytes <= bytes_) return absl::OkStatus();
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-  const uint64_t rounded = (bytes + page - 1) / page * page;
+  const uint64_t rounded = bytes > reserved_ ? bytes : (bytes + page - 1) / page * page;
   if (rounded > reserved_ || mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "a device's arena needs %d bytes by plan and this machine has %d (%s); take a smaller "

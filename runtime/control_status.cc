@@ -1,5 +1,7 @@
 #include "runtime/control_status.h"
 
+#include "absl/strings/str_format.h"
+
 namespace braid {
 
 control::Cause CauseOf(const absl::Status& status, uint16_t node) {
@@ -12,6 +14,13 @@ control::Cause CauseOf(const absl::Status& status, uint16_t node) {
 
 absl::Status StatusOf(const control::Cause& cause) {
   return absl::Status(static_cast<absl::StatusCode>(cause.code()), cause.message());
+}
+
+absl::Status FailureOf(const control::Cause& cause) {
+  absl::Status status = StatusOf(cause);
+  if (!status.ok()) return status;
+  return absl::InternalError(absl::StrFormat("node %d says that it failed, and no cause: '%s'",
+                                             cause.node(), cause.message()));
 }
 
 }  // namespace braid

@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -17,9 +18,10 @@ namespace {
 // A wait that ends by its answers or by a failure notice, which always comes.
 constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
 constexpr Nanoseconds kCloseLimit = 10 * kSecond;
-// A broken link may be the first sign of a dead node, whose own connection says more.
-constexpr Nanoseconds kLinkGrace = 200 * kMillisecond;
+// A node that neither answers nor is lost, the heartbeats' limit notwithstanding, is busy.
+constexpr Nanoseconds kInquiryLimit = 6 * kSecond;
 constexpr Nanoseconds kDescribeLimit = 2 * kSecond;
+constexpr const char* kProgramPhase = "waiting for the program";
 
 }  // namespace
 
@@ -66,11 +68,27 @@ void Coordinator::SendAll(const ControlMessage& message) {
   for (size_t i = 0; i < peers_.size(); ++i) Send(static_cast<uint16_t>(i), message);
 }
 
-void Coordinator::SetPhase(std::string phase) {
+std::string Coordinator::EnterPhase(std::string phase) {
   const Nanoseconds now = reactor_->Now();
   MutexLock lock(mutex_);
-  phase_ = std::move(phase);
-  phase_began_ = now;
+  if (!activity_.empty()) phase = activity_;
+  if (phase_ != phase) phase_began_ = now;
+  phase_ = phase;
+  return phase;
+}
+
+void Coordinator::SetPhase(std::string phase) {
+  ControlMessage message;
+  message.mutable_phase()->set_text(EnterPhase(std::move(phase)));
+  SendAll(message);
+}
+
+void Coordinator::SetActivity(std::string activity) {
+  {
+    MutexLock lock(mutex_);
+    activity_ = std::move(activity);
+  }
+  SetPhase(kProgramPhase);
 }
 
 void Coordinator::BeginWait(int kind, uint16_t job) {
@@ -131,19 +149,23 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       return Answer(from, absl::OkStatus());
     case ControlMessage::kLoaded:
       from.job = message.loaded().job();
-      return Answer(from, message.loaded().has_error() ? StatusOf(message.loaded().error())
+      return Answer(from, message.loaded().has_error() ? FailureOf(message.loaded().error())
                                                        : absl::OkStatus());
     case ControlMessage::kRunDone:
       from.job = message.run_done().job();
       return Answer(from, absl::OkStatus());
     case ControlMessage::kStatus:
-      return OnStatus(node, message.status());
+      return OnStatus(node, *message.mutable_status());
+    case ControlMessage::kStalled:
+      OnStalled(message.stalled());
+      message.mutable_stall_noted();
+      return Send(node, message);
     case ControlMessage::kFailure: {
-      const absl::Status cause = StatusOf(message.failure());
-      if (!message.failure().is_link()) return OnFailure(node, cause);
-      reactor_->RunAfter(kLinkGrace, [this, node, cause] { OnFailure(node, cause); });
-      return;
+      const absl::Status cause = FailureOf(message.failure());
+      return message.failure().is_link() ? OnLinkFailure(node, cause) : OnFailure(node, cause);
     }
+    case ControlMessage::kProbe:
+      return OnProbe(node, message.probe().number());
     case ControlMessage::kClosed: {
       {
         MutexLock lock(mutex_);
@@ -174,9 +196,10 @@ void Coordinator::OnLost(uint16_t node, const absl::Status& reason) {
 void Coordinator::OnFailure(uint16_t node, const absl::Status& cause) {
   {
     MutexLock lock(mutex_);
-    if (is_closing_ || !failure_.ok()) return;
+    if ((is_closing_ && !is_closing_well_) || !failure_.ok()) return;
     failure_ = cause;
-    if (wait_.event != nullptr) wait_.event->Set();
+    // Closing goes on: what is left of the session ends, too.
+    if (wait_.event != nullptr && !is_closing_) wait_.event->Set();
   }
   ControlMessage message;
   *message.mutable_failure() = CauseOf(cause, node);
@@ -184,41 +207,75 @@ void Coordinator::OnFailure(uint16_t node, const absl::Status& cause) {
   if (options_.on_failure) options_.on_failure(cause);
 }
 
+// It may be the first sign of a dead node, whose own connection says more. If all answer, two nodes
+// that are well do not reach each other.
+void Coordinator::OnLinkFailure(uint16_t node, const absl::Status& cause) {
+  {
+    MutexLock lock(mutex_);
+    // Nodes close their links at different times.
+    if (is_closing_ || !failure_.ok()) return;
+  }
+  const uint64_t number = next_inquiry_++;
+  Inquiry& inquiry = inquiries_[number];
+  inquiry.node = node;
+  inquiry.cause = cause;
+  for (size_t i = 0; i < peers_.size(); ++i) inquiry.missing.insert(static_cast<uint16_t>(i));
+  ControlMessage message;
+  message.mutable_probe()->set_number(number);
+  SendAll(message);
+  reactor_->RunAfter(kInquiryLimit, [this, node, cause] { OnFailure(node, cause); });
+}
+
+void Coordinator::OnProbe(uint16_t node, uint64_t number) {
+  const auto found = inquiries_.find(number);
+  if (found == inquiries_.end() || found->second.missing.erase(node) == 0) return;
+  if (!found->second.missing.empty()) return;
+  const auto inquiry = inquiries_.extract(found);
+  OnFailure(inquiry.mapped().node, inquiry.mapped().cause);
+}
+
 void Coordinator::Fail(const absl::Status& cause) {
   reactor_->Post([this, cause] { OnFailure(0, cause); });
 }
 
 absl::Status Coordinator::Load(LoadRequest request) {
-  SetPhase(absl::StrFormat("connecting job '%s'", request.name));
+  const std::string phase = EnterPhase(absl::StrFormat("connecting job '%s'", request.name));
   BeginWait(ControlMessage::kLoaded, request.job);
   for (size_t i = 0; i < peers_.size(); ++i) {
     ControlMessage message;
     control::Load& load = *message.mutable_load();
     load.set_job(request.job);
     load.set_first_collective(request.first_collective);
+    load.set_phase(phase);
     *load.mutable_plan() = std::move(request.plans[i]);
     Send(static_cast<uint16_t>(i), message);
   }
   const absl::Status status = FinishWait(kNoLimit);
   if (!status.ok()) Unload(request.job);
-  SetPhase("waiting for the program");
+  SetPhase(kProgramPhase);
   return status;
 }
 
 absl::Status Coordinator::Run(const RunRequest& request) {
-  SetPhase(absl::StrFormat("stepping job '%s'", request.name));
+  const std::string phase = EnterPhase(absl::StrFormat("stepping job '%s'", request.name));
   BeginWait(ControlMessage::kRunDone, request.job);
   {
     MutexLock lock(mutex_);
     running_ = request.job;
+    is_stepping_ = true;
   }
   ControlMessage message;
   message.mutable_run()->set_job(request.job);
   message.mutable_run()->set_first_step(request.first_step);
   message.mutable_run()->set_steps(request.steps);
+  message.mutable_run()->set_phase(phase);
   SendAll(message);
   const absl::Status status = FinishWait(kNoLimit);
-  SetPhase("waiting for the program");
+  {
+    MutexLock lock(mutex_);
+    is_stepping_ = false;
+  }
+  EnterPhase(kProgramPhase);  // as nodes know by themselves
   return status;
 }
 
@@ -233,12 +290,15 @@ void Coordinator::Describe(std::function<void(std::string)> done) {
     const uint64_t request = next_description_++;
     Description& description = descriptions_[request];
     description.done = done;
+    SessionState& state = description.state;
+    state.cluster.name_of = [this](int node) { return NameOf(node); };
     ControlMessage message;
     {
       MutexLock lock(mutex_);
-      description.text = absl::StrFormat(
-          "%s for %.1f s\n", phase_, static_cast<double>(reactor_->Now() - phase_began_) / kSecond);
-      if (!failure_.ok()) description.text += "failed: " + std::string(failure_.message()) + "\n";
+      state.phase = phase_;
+      state.phase_for = reactor_->Now() - phase_began_;
+      state.is_stepping = is_stepping_;
+      if (!failure_.ok()) state.failure = std::string(failure_.message());
       message.mutable_status()->set_job(running_);
       for (size_t i = 0; i < peers_.size(); ++i) {
         const auto node = static_cast<uint16_t>(i);
@@ -252,31 +312,48 @@ void Coordinator::Describe(std::function<void(std::string)> done) {
   });
 }
 
-void Coordinator::OnStatus(uint16_t node, const control::Status& status) {
+void Coordinator::OnStatus(uint16_t node, control::Status& status) {
   const auto found = descriptions_.find(status.request());
   if (found == descriptions_.end() || found->second.missing.erase(node) == 0) return;
-  for (const std::string& line : status.lines()) found->second.text += line + "\n";
+  control::NodeReport& report = *status.mutable_report();
+  report.set_node(node);
+  found->second.state.cluster.reports.push_back(std::move(report));
   if (found->second.missing.empty()) FinishDescription(status.request());
 }
 
 void Coordinator::FinishDescription(uint64_t request) {
   auto description = descriptions_.extract(request);
   if (description.empty()) return;
+  SessionState& state = description.mapped().state;
   for (uint16_t node : description.mapped().missing) {
-    description.mapped().text += NameOf(node) + " did not answer\n";
+    state.cluster.silent[node] = options_.silence_of ? options_.silence_of(node) : -1;
   }
-  description.mapped().done(std::move(description.mapped().text));
+  std::sort(state.cluster.reports.begin(), state.cluster.reports.end(),
+            [](const auto& a, const auto& b) { return a.node() < b.node(); });
+  description.mapped().done(StallReport(state));
 }
 
-void Coordinator::Close(const absl::Status& why) {
+void Coordinator::OnStalled(const control::Stalled& stalled) {
+  const Nanoseconds now = reactor_->Now();
+  if (stall_reported_.has_value() && now - *stall_reported_ < stalled.silence() * 3 / 4) return;
+  stall_reported_ = now;
+  Describe([silence = stalled.silence()](const std::string& text) {
+    LOG(WARNING) << absl::StrFormat("no act has ended for %.0f s (--stall_timeout): %s",
+                                    static_cast<double>(silence) / kSecond, text);
+  });
+}
+
+absl::Status Coordinator::Close(const absl::Status& why) {
   absl::Status cause = why;
   {
     MutexLock lock(mutex_);
     is_closing_ = true;
     // The notice of it may still be on its way to the nodes.
     if (!failure_.ok()) cause = failure_;
+    is_closing_well_ = cause.ok();
+    activity_.clear();
   }
-  SetPhase("closing");
+  EnterPhase("closing");
   BeginWait(ControlMessage::kClosed, 0);
   {
     MutexLock lock(mutex_);
@@ -288,9 +365,27 @@ void Coordinator::Close(const absl::Status& why) {
   ControlMessage message;
   *message.mutable_close()->mutable_cause() = CauseOf(cause, 0);
   SendAll(message);
-  if (const auto closed = FinishWait(kCloseLimit); !closed.ok()) {
-    LOG(ERROR) << "closing the session: " << closed.message();
+  const absl::Status closed = FinishWait(kCloseLimit);
+  if (!cause.ok()) {
+    if (!closed.ok()) LOG(ERROR) << "closing the session: " << closed.message();
+    return absl::OkStatus();
   }
+  if (!closed.ok()) {
+    const std::shared_ptr<Event> is_told = options_.environment->MakeEvent();
+    reactor_->Post([this, closed, is_told] {
+      OnFailure(0, absl::Status(closed.code(), absl::StrFormat("closing the session: %s",
+                                                               std::string(closed.message()))));
+      is_told->Set();
+    });
+    options_.environment->Await(*is_told, kCloseLimit).IgnoreError();
+  }
+  MutexLock lock(mutex_);
+  is_closing_well_ = false;
+  if (!failure_.ok()) return failure_;
+  ControlMessage ended;
+  ended.mutable_ended();
+  SendAll(ended);
+  return absl::OkStatus();
 }
 
 }  // namespace braid

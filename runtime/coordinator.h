@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,12 +17,14 @@
 #include "compiler/plan.pb.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
+#include "runtime/stall_report.h"
 
 namespace braid {
 
 namespace control {
 class ControlMessage;
 class Hello;
+class Stalled;
 class Status;
 }  // namespace control
 
@@ -29,6 +32,8 @@ struct CoordinatorOptions {
   Environment* environment = nullptr;
   // "node 1 (10.0.0.2)", for messages; empty: "node 1".
   std::function<std::string(int node)> name_of;
+  // How long nothing has come from another process's node; negative: not known. May be empty.
+  std::function<Nanoseconds(int node)> silence_of;
   // The first cause of a failure, as soon as it is known; on the reactor's thread. May be empty.
   std::function<void(const absl::Status&)> on_failure;
 };
@@ -48,9 +53,12 @@ class Coordinator {
   // are. DEADLINE_EXCEEDED names the nodes that did not come.
   absl::Status Join(std::vector<std::unique_ptr<ControlChannel>> channels, Nanoseconds timeout);
 
-  // What the session does from now on, for messages: "compiling job 'train'". The calls below set
-  // their own, and "waiting for the program" when they return.
+  // What the session does from now on, for messages on every node: "compiling job 'train'". The
+  // calls below set their own, and "waiting for the program" when they return.
   void SetPhase(std::string phase);
+  // What all that follows is part of, until "" is set: "saving to 'dir'". It is the phase
+  // meanwhile.
+  void SetActivity(std::string activity);
   // Ends the session on all nodes with this cause. Any thread.
   void Fail(const absl::Status& cause);
 
@@ -73,20 +81,27 @@ class Coordinator {
   absl::Status Run(const RunRequest& request);
   void Unload(uint16_t job);
 
-  // What the session does and what every actor of its job waits for, as text of lines. Any thread;
-  // `done` comes once, on the reactor's thread, within the limit also if a node does not answer.
+  // What the session does and what it waits for in the end (stall_report.h). Any thread; `done`
+  // comes once, on the reactor's thread, within the limit also if a node does not answer.
   void Describe(std::function<void(std::string)> done);
 
   // Ends the session on all nodes and waits until nothing runs there any more. `why` is what they
-  // are told; after a failure, that failure instead.
-  void Close(const absl::Status& why = absl::OkStatus());
+  // are told; after a failure, that failure instead. Without either, returns what failed while
+  // closing, be it a node that was lost, as every node does.
+  absl::Status Close(const absl::Status& why = absl::OkStatus());
 
  private:
   // One Describe that waits for the nodes. The reactor's thread only.
   struct Description {
     std::set<uint16_t> missing;
-    std::string text;
+    SessionState state;
     std::function<void(std::string)> done;
+  };
+  // A link broke, and all nodes are asked whether they are there. The reactor's thread only.
+  struct Inquiry {
+    std::set<uint16_t> missing;
+    uint16_t node = 0;  // that says so
+    absl::Status cause;
   };
   // What the host thread waits for.
   struct Wait {
@@ -106,8 +121,13 @@ class Coordinator {
 
   void OnMessage(uint16_t node, const std::string& bytes);
   void OnFailure(uint16_t node, const absl::Status& cause);
+  void OnLinkFailure(uint16_t node, const absl::Status& cause);
+  void OnProbe(uint16_t node, uint64_t number);
+  std::string EnterPhase(std::string phase);
   void OnLost(uint16_t node, const absl::Status& reason);
-  void OnStatus(uint16_t node, const control::Status& status);
+  void OnStatus(uint16_t node, control::Status& status);
+  // All nodes may see the same stall: it is reported once.
+  void OnStalled(const control::Stalled& stalled);
   void FinishDescription(uint64_t request);
   std::string NameOf(int node) const;
   void Send(uint16_t node, const control::ControlMessage& message);
@@ -129,11 +149,17 @@ class Coordinator {
   Wait wait_ GUARDED_BY(mutex_);
   absl::Status failure_ GUARDED_BY(mutex_);
   bool is_closing_ GUARDED_BY(mutex_) = false;
+  bool is_closing_well_ GUARDED_BY(mutex_) = false;  // without a cause so far
+  std::string activity_ GUARDED_BY(mutex_);
   std::string phase_ GUARDED_BY(mutex_) = "joining";
   Nanoseconds phase_began_ GUARDED_BY(mutex_) = 0;
   uint16_t running_ GUARDED_BY(mutex_) = 0;  // the job of the last Run; 0: none yet
+  bool is_stepping_ GUARDED_BY(mutex_) = false;
   std::map<uint64_t, Description> descriptions_;
   uint64_t next_description_ = 1;
+  std::optional<Nanoseconds> stall_reported_;  // the reactor's thread only
+  std::map<uint64_t, Inquiry> inquiries_;
+  uint64_t next_inquiry_ = 1;
 };
 
 }  // namespace braid

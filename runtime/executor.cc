@@ -4,21 +4,21 @@
 
 #include <algorithm>
 #include <atomic>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "runtime/actions/collective.h"
 #include "runtime/actions/copy.h"
+#include "runtime/base/seeded_choice.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/external.h"
+#include "runtime/plan_check.h"
 #include "runtime/plan_read.h"
 
 namespace braid {
 namespace {
 
 constexpr uint32_t kPlanVersion = 1;
-constexpr uint32_t kNumStreams = 3;
 
 ActorId IdOf(const plan::ActorId& id) {
   return {static_cast<uint16_t>(id.node()), static_cast<uint16_t>(id.thread()), id.task()};
@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::Plan& plan,
 absl::Status Executor::Load(const plan::Plan& plan) {
   job_name_ = plan.job();
   seed_ = plan.seed();
+  RETURN_IF_ERROR(CheckPlan(plan, resources_.arenas->size()));
   RETURN_IF_ERROR(RegisterExternalKernels({resources_.datasets, options_.host}, external_));
   RETURN_IF_ERROR(PrepareArenas(plan));
   if (resources_.environment->is_simulated()) {
@@ -149,8 +150,10 @@ Executor::Thread& Executor::ThreadFor(uint16_t number) {
       absl::StrFormat("%s n%d t%d", job_name_, resources_.node, number));
   ActorThreadOptions options;
   options.thread = number;
-  options.is_shuffled = resources_.environment->is_simulated();
-  options.seed = resources_.simulation_seed * 1000003 + resources_.node * 1009 + number;
+  if (resources_.environment->is_simulated()) {
+    options.order = std::make_unique<SeededChoice>(resources_.simulation_seed * 1000003 +
+                                                   resources_.node * 1009 + number);
+  }
   options.on_run_done = [this, &thread](int64_t steps) {
     resources_.control->Post([this, &thread, steps] { OnThreadRunDone(thread, steps); });
   };
@@ -180,6 +183,7 @@ absl::Status Executor::AddTask(const plan::Task& task) {
       shadow_->Write(input.register_(), memory.base, memory.stride * input.slots());
     }
   }
+  descriptions_[task.id().task()].title = TitleOf(task);
   ASSIGN_OR_RETURN(std::unique_ptr<Action> action, MakeAction(task, thread));
   return thread.actors->AddActor(SpecOf(task), std::move(action));
 }
@@ -311,7 +315,11 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& 
       ASSIGN_OR_RETURN(call.outputs.emplace_back(), AddressOf(task, operand));
     }
     const KernelRegistry& registry = external_.Has(spec.op) ? external_ : *resources_.kernels;
-    auto made = registry.Create(spec);
+    const auto create = [&]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+      RETURN_IF_ERROR(registry.Check(spec));
+      return registry.Create(spec);
+    };
+    auto made = create();
     if (!made.ok()) {
       return absl::Status(made.status().code(),
                           absl::StrFormat("%s: %s (%s)", call.name,
@@ -319,8 +327,10 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& 
     }
     call.kernel = *std::move(made);
   }
-  return std::make_unique<ComputeAction>(std::move(memory), std::move(calls), task.acts_per_step(),
-                                         &first_step_);
+  auto action = std::make_unique<ComputeAction>(std::move(memory), std::move(calls),
+                                                task.acts_per_step(), &first_step_);
+  descriptions_[task.id().task()].compute = action.get();
+  return action;
 }
 
 absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCopy(const plan::Task& task,
@@ -386,6 +396,7 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCollective(const plan::Tas
   const plan::Collective& collective = task.collective();
   CollectiveSpec spec;
   spec.id = options_.first_collective + collective.id();
+  spec.name = task.name();
   spec.kind = static_cast<CollectiveKind>(collective.kind());
   for (const auto& member : collective.members()) {
     spec.members.push_back({static_cast<uint16_t>(member.node()), member.device()});
@@ -401,7 +412,14 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCollective(const plan::Tas
   ASSIGN_OR_RETURN(const OperandAddress output, AddressOf(task, collective.output()));
   ASSIGN_OR_RETURN(std::unique_ptr<Collective> end,
                    resources_.collectives->Create(spec, *thread.reactor));
-  auto action = std::make_unique<CollectiveAction>(std::move(memory), input, output, end.get());
+  CollectiveAction::Options options{input, output, end.get(), {}};
+  for (const Member& member : spec.members) {
+    options.threads.push_back({.node = member.node,
+                               .thread = static_cast<int>(member.device * kNumStreams +
+                                                          task.id().thread() % kNumStreams)});
+  }
+  descriptions_[task.id().task()].collective = spec.id + 1;
+  auto action = std::make_unique<CollectiveAction>(std::move(memory), std::move(options));
   thread.collectives.push_back(std::move(end));
   return action;
 }
@@ -484,7 +502,7 @@ void Executor::OnFailure(absl::Status status) {
 void Executor::Close(absl::Status cause, std::function<void()> closed) {
   closed_ = std::move(closed);
   for (auto& [number, thread] : threads_) {
-    thread.reactor->Post([&thread, cause] {
+    thread.reactor->Post([&thread = thread, cause] {
       for (const auto& collective : thread.collectives) collective->Abort(cause);
     });
     thread.actors->Abort(cause);
@@ -509,63 +527,6 @@ int64_t Executor::acts_done() const {
   int64_t acts = 0;
   for (const auto& [number, thread] : threads_) acts += thread.actors->acts_done();
   return acts;
-}
-
-void Executor::Describe(std::function<void(std::vector<std::string>)> done) {
-  // Shared by the calls that come back from the threads, some maybe after this object.
-  struct Answer {
-    std::vector<std::string> lines;
-    std::set<uint16_t> missing;
-    std::function<void(std::vector<std::string>)> done;
-  };
-  auto answer = std::make_shared<Answer>();
-  answer->done = std::move(done);
-  for (const auto& [number, thread] : threads_) answer->missing.insert(number);
-  if (threads_.empty()) return answer->done({});
-  resources_.control->RunAfter(kSecond, [answer, node = resources_.node] {
-    if (answer->missing.empty()) return;
-    for (uint16_t number : answer->missing) {
-      answer->lines.push_back(
-          absl::StrFormat("node %d: thread %d is inside an act and does not answer", node, number));
-    }
-    answer->missing.clear();
-    answer->done(std::move(answer->lines));
-  });
-  for (auto& [number, thread] : threads_) {
-    thread.reactor->Post([node = resources_.node, control = resources_.control, number = number,
-                          actors = thread.actors.get(), answer] {
-      control->Post([node, number, reports = actors->Describe(), answer] {
-        if (answer->missing.erase(number) == 0) return;
-        std::vector<std::string>& lines = answer->lines;
-        for (const ActorReport& report : reports) {
-          std::string line =
-              absl::StrFormat("node %d: %s (%s), %d acts of %d:", node, report.name,
-                              ToString(report.id), report.acts_done, report.acts_credited);
-          for (const Wait& wait : report.waits) {
-            switch (wait.what) {
-              case Wait::For::kReady:
-                absl::StrAppendFormat(&line, " waits for register %d slot %d piece %d from %s",
-                                      wait.reg, wait.slot, wait.piece, ToString(wait.peer));
-                break;
-              case Wait::For::kAck:
-                absl::StrAppendFormat(&line,
-                                      " waits for %s to release register %d slot %d piece %d",
-                                      ToString(wait.peer), wait.reg, wait.slot, wait.piece);
-                break;
-              case Wait::For::kAction:
-                absl::StrAppendFormat(&line, " runs act %d", wait.piece);
-                break;
-              case Wait::For::kCredit:
-                line += " has nothing to do";
-                break;
-            }
-          }
-          lines.push_back(std::move(line));
-        }
-        if (answer->missing.empty()) answer->done(std::move(lines));
-      });
-    });
-  }
 }
 
 }  // namespace braid

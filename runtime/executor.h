@@ -54,6 +54,12 @@ struct ExecutorOptions {
   std::function<void(absl::Status)> on_failure;  // the first
 };
 
+namespace control {
+class ActorState;
+class NodeReport;
+class ThreadState;
+}  // namespace control
+
 class Executor {
  public:
   // Checks the plan's version and node, obtains variables, makes kernels and actors.
@@ -78,10 +84,14 @@ class Executor {
   const std::string& job_name() const { return job_name_; }
   // Acts that ended so far, of all actors.
   int64_t acts_done() const;
+  bool is_ready() const { return is_ready_; }
   bool is_running() const { return steps_reported_ < steps_; }
-  // Why each actor waits, one line each; runs on the actors' threads and calls back on the control
-  // thread. A thread that does not answer within a second is inside an act: a line says so.
-  void Describe(std::function<void(std::vector<std::string>)> done);
+  // What every actor waits for and how the threads spend their time; asks the threads and calls
+  // back on the control thread, within half a second also if some do not answer: then the act is
+  // named inside which they are. `done` is not called after this object's end.
+  void Describe(std::function<void(control::NodeReport)> done);
+  // The last events of every thread as text. Control thread.
+  std::string DescribeEvents() const;
 
  private:
   struct Thread {
@@ -90,6 +100,16 @@ class Executor {
     std::vector<std::unique_ptr<Collective>> collectives;  // die on the reactor's thread
     int64_t steps_done = 0;
     bool is_closed = false;
+  };
+  struct ThreadAnswer {
+    std::vector<ActorReport> actors;
+    ThreadLoadReport load;
+  };
+  // What reports say of a task.
+  struct TaskDescription {
+    std::string title;                       // "relu 'h' (train.cc:12)"
+    const ComputeAction* compute = nullptr;  // knows which kernel runs
+    uint32_t collective = 0;                 // id + 1
   };
   struct Landing {
     std::byte* base = nullptr;
@@ -116,6 +136,11 @@ class Executor {
                                                          Thread& thread);
   absl::StatusOr<OperandAddress> AddressOf(const plan::Task& task, const plan::Operand& operand);
   absl::StatusOr<SlotMemory> MemoryOf(const plan::Memory& memory) const;
+  static std::string TitleOf(const plan::Task& task);
+  void DescribeThread(const ThreadAnswer& answer, control::ThreadState& state) const;
+  // Of a thread that does not answer.
+  void DescribeRunning(const Thread& thread, control::ThreadState& state) const;
+  void DescribeActor(const ActorReport& actor, Nanoseconds now, control::ActorState& state) const;
   void CheckReady();
   void OnThreadRunDone(Thread& thread, int64_t steps);
   void OnThreadClosed(Thread& thread);
@@ -133,6 +158,7 @@ class Executor {
   std::map<std::pair<uint32_t, uint32_t>, std::byte*> scratch_;  // (device, stream)
   std::map<RegisterId, Landing> landings_;                       // that peers write here
   std::map<RegisterId, std::unique_ptr<LandingPort>> ports_;     // that this node writes at peers
+  std::map<uint32_t, TaskDescription> descriptions_;             // by task
   size_t ports_missing_ = 0;
   bool is_connected_ = false;  // also the collectives
   bool is_ready_ = false;

@@ -10,13 +10,23 @@
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/control_status.h"
+#include "runtime/event_dump.h"
+#include "runtime/stall_report.h"
 
 namespace braid {
 namespace {
 
 // How long a node that failed waits for the master to say what the first cause was.
 constexpr Nanoseconds kCauseLimit = kSecond;
-constexpr size_t kMaxStallLines = 40;
+// Landing keys of jobs that a peer was told of earlier; nothing else comes before a job.
+constexpr size_t kMaxEarlyFrames = size_t{1} << 20;
+constexpr int64_t kMaxStep = int64_t{1} << 32;  // of a job, counted over checkpoints
+// How long the master may take to take note of a stall.
+constexpr Nanoseconds kNoteLimit = kSecond;
+// The same if a link broke: the master asks all nodes whether they are there.
+constexpr Nanoseconds kLinkCauseLimit = 7 * kSecond;
+constexpr size_t kMaxOverheardBytes = size_t{1} << 16;
+constexpr const char* kProgramPhase = "waiting for the program";
 
 }  // namespace
 
@@ -61,7 +71,8 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
     transports.host = options_.host;
     transports.only = options_.transport;
     transports.network = options_.network;
-    for (auto& transport : MakeTransports(transports)) {
+    for (auto& transport : options_.make_transports ? options_.make_transports(transports)
+                                                    : MakeTransports(transports)) {
       auto address = transport->Open();
       if (!address.ok()) {
         VLOG(1) << "transport " << transport->name() << ": " << address.status();
@@ -74,9 +85,8 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
     Send(message);
     master_->SetHandlers([this](std::string bytes) { OnMessage(bytes); },
                          [this](absl::Status reason) {
-                           if (is_closing_) return;
-                           const absl::Status cause = absl::UnavailableError(absl::StrFormat(
-                               "master lost while %s: %s", phase_, std::string(reason.message())));
+                           const absl::Status cause = WithEvents(MasterLost(reason));
+                           if (is_closing_) return FailWhileClosing(cause);
                            if (options_.on_failure) options_.on_failure(cause);
                            Close(cause);
                          });
@@ -84,15 +94,45 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
   });
 }
 
+absl::Status Node::MasterLost(const absl::Status& reason) const {
+  return absl::UnavailableError(
+      absl::StrFormat("master lost while %s: %s", Phase(), std::string(reason.message())));
+}
+
+void Node::SetPhase(std::string phase) {
+  MutexLock lock(phase_mutex_);
+  phase_ = std::move(phase);
+}
+
+std::string Node::Phase() const {
+  MutexLock lock(phase_mutex_);
+  return phase_;
+}
+
+void Node::Overhear(std::string_view message) {
+  ControlMessage parsed;
+  if (message.size() > kMaxOverheardBytes || !options_.on_failure ||
+      !parsed.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+    return;
+  }
+  if (parsed.has_failure()) options_.on_failure(FailureOf(parsed.failure()));
+}
+
+void Node::OverhearLoss(const absl::Status& reason) {
+  if (options_.on_failure) options_.on_failure(MasterLost(reason));
+}
+
 void Node::Send(const ControlMessage& message) { master_->Send(message.SerializeAsString()); }
 
 void Node::OnMessage(const std::string& bytes) {
-  if (is_closing_) return;
   ControlMessage message;
   if (!message.ParseFromString(bytes)) {
     return FailHere(absl::InvalidArgumentError(absl::StrFormat(
         "node %d: a control message of %d bytes cannot be read", options_.node, bytes.size())));
   }
+  if (message.has_failure() && is_closing_) return FailWhileClosing(FailureOf(message.failure()));
+  if (message.has_ended() && is_torn_down_) return Finish();
+  if (is_closing_) return;
   switch (message.kind_case()) {
     case ControlMessage::kPeers:
       return OnPeers(message.peers());
@@ -104,19 +144,39 @@ void Node::OnMessage(const std::string& bytes) {
         return FailHere(absl::InternalError(
             absl::StrFormat("node %d: Run of unknown job %d", options_.node, message.run().job())));
       }
-      phase_ = absl::StrFormat("stepping job '%s'", it->second->job_name());
+      const int64_t first = message.run().first_step(), steps = message.run().steps();
+      if (!it->second->is_ready() || it->second->is_running() || first < 0 || first > kMaxStep ||
+          steps < 1 || steps > kMaxStep) {
+        return FailHere(absl::InvalidArgumentError(
+            absl::StrFormat("node %d: Run of %d steps from step %d of job '%s', which is %s",
+                            options_.node, steps, first, it->second->job_name(),
+                            it->second->is_running() ? "running"
+                            : it->second->is_ready() ? "ready"
+                                                     : "loading")));
+      }
+      SetPhase(message.run().phase());
       advanced_ = reactor_->Now();
       return it->second->Run(message.run().first_step(), message.run().steps());
     }
     case ControlMessage::kUnload:
       return Unload(static_cast<uint16_t>(message.unload().job()));
+    case ControlMessage::kPhase:
+      return SetPhase(message.phase().text());
+    case ControlMessage::kProbe:
+      return Send(message);
     case ControlMessage::kStatus:
       return SendStatus(message.status());
-    case ControlMessage::kFailure:
-      if (options_.on_failure) options_.on_failure(StatusOf(message.failure()));
-      return Close(StatusOf(message.failure()));
+    case ControlMessage::kStallNoted:
+      is_stall_noted_ = true;
+      return;
+    case ControlMessage::kFailure: {
+      const absl::Status cause = WithEvents(FailureOf(message.failure()));
+      if (options_.on_failure) options_.on_failure(cause);
+      return Close(cause);
+    }
     case ControlMessage::kClose:
-      return Close(StatusOf(message.close().cause()));
+      // After a failure it may overtake the notice.
+      return Close(WithEvents(StatusOf(message.close().cause())));
     default:
       return FailHere(absl::InvalidArgumentError(
           absl::StrFormat("node %d: the master sent a control message of kind %d", options_.node,
@@ -125,8 +185,14 @@ void Node::OnMessage(const std::string& bytes) {
 }
 
 void Node::OnPeers(const control::Peers& peers) {
+  for (const control::Hello& hello : peers.nodes()) {
+    if (hello.transports_size() == hello.addresses_size()) continue;
+    return FailHere(absl::InvalidArgumentError(absl::StrFormat(
+        "node %d: the master says %d transports and %d addresses of node %d", options_.node,
+        hello.transports_size(), hello.addresses_size(), hello.node())));
+  }
   addresses_ = std::make_unique<control::Peers>(peers);
-  phase_ = "waiting for a job";
+  SetPhase(kProgramPhase);
 }
 
 Link* Node::LinkTo(uint16_t peer) {
@@ -136,11 +202,16 @@ Link* Node::LinkTo(uint16_t peer) {
 
 void Node::OnLoad(const control::Load& load) {
   const auto job = static_cast<uint16_t>(load.job());
-  phase_ = absl::StrFormat("connecting job '%s'", load.plan().job());
+  if (job != load.job() || jobs_.contains(job) || loading_.contains(job)) {
+    return FailHere(absl::InvalidArgumentError(
+        absl::StrFormat("node %d: Load of job %d, which is here already, or no number below 65536",
+                        options_.node, load.job())));
+  }
+  SetPhase(load.phase());
   LoadingJob& loading = loading_[job];
   loading.load = std::make_unique<control::Load>(load);
   for (uint32_t peer : load.plan().peers()) {
-    if (LinkTo(static_cast<uint16_t>(peer)) == nullptr) {
+    if (!peers_[static_cast<uint16_t>(peer)].is_checked) {
       loading.missing.insert(static_cast<uint16_t>(peer));
     }
   }
@@ -178,21 +249,37 @@ void Node::Connect(uint16_t peer) {
 
 void Node::OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link) {
   if (is_closing_) return;
-  if (!link.ok()) return FailHere(link.status(), /*is_link=*/true);
+  if (!link.ok()) {
+    return FailHere(
+        absl::Status(link.status().code(), absl::StrFormat("while %s: %s", Phase(),
+                                                           std::string(link.status().message()))),
+        /*is_link=*/true);
+  }
   Peer& entry = peers_[peer];
   entry.link = *std::move(link);
   VLOG(1) << entry.link->Describe();
   collectives_.AddLink(peer, entry.link.get());
+  entry.check = std::make_unique<LinkCheck>(
+      entry.link.get(), reactor_.get(),
+      [this, peer](const absl::Status& status) { OnChecked(peer, status); });
   entry.link->OnClosed([this, peer](absl::Status status) {
     collectives_.LinkClosed(peer, status);
-    if (is_closing_) return;
-    FailHere(
-        absl::Status(status.code(), absl::StrFormat("link %d-%d lost while %s: %s", options_.node,
-                                                    peer, phase_, std::string(status.message()))),
-        /*is_link=*/true);
+    if (!is_closing_) FailHere(LinkLost(peer, status), /*is_link=*/true);
   });
   entry.link->SetHandler(
       [this, peer](std::span<const std::byte> frame) { OnLinkFrame(peer, frame); });
+  entry.check->Start();
+}
+
+absl::Status Node::LinkLost(uint16_t peer, const absl::Status& reason) const {
+  return absl::Status(reason.code(), absl::StrFormat("link %d-%d lost while %s: %s", options_.node,
+                                                     peer, Phase(), std::string(reason.message())));
+}
+
+void Node::OnChecked(uint16_t peer, const absl::Status& status) {
+  if (is_closing_) return;
+  if (!status.ok()) return FailHere(LinkLost(peer, status), /*is_link=*/true);
+  peers_[peer].is_checked = true;
   std::vector<uint16_t> complete;
   for (auto& [job, loading] : loading_) {
     if (loading.missing.erase(peer) > 0 && loading.missing.empty()) complete.push_back(job);
@@ -223,12 +310,16 @@ void Node::StartJob(uint16_t job) {
   options.on_run_done = [this, job] {
     ControlMessage message;
     message.mutable_run_done()->set_job(job);
-    phase_ = "waiting for the next run";
+    // A run that is part of something, of saving, is not the program's.
+    if (Phase().starts_with("stepping ")) SetPhase(kProgramPhase);
     Send(message);
   };
   // Acts fail as unavailable when the link under them breaks.
   options.on_failure = [this](absl::Status status) {
-    FailHere(status, /*is_link=*/absl::IsUnavailable(status));
+    FailHere(
+        absl::Status(status.code(), absl::StrFormat("node %d failed while %s: %s", options_.node,
+                                                    Phase(), std::string(status.message()))),
+        /*is_link=*/absl::IsUnavailable(status));
   };
   auto executor = Executor::Make(load.plan(), resources, std::move(options));
   if (!executor.ok()) return ReportLoaded(job, executor.status());
@@ -245,6 +336,9 @@ void Node::OnLinkFrame(uint16_t peer, std::span<const std::byte> frame) {
   switch (static_cast<Channel>(frame[0])) {
     case Channel::kPayload:
       break;
+    case Channel::kCheck:
+      status = peers_[peer].check->OnFrame(frame);
+      break;
     case Channel::kCollective:
       status = collectives_.HandleFrame(peer, frame);
       break;
@@ -255,7 +349,11 @@ void Node::OnLinkFrame(uint16_t peer, std::span<const std::byte> frame) {
         status = job.status();
       } else if (const auto it = jobs_.find(*job); it != jobs_.end()) {
         status = it->second->OnFrame(peer, frame);
+      } else if (!retired_.contains(*job) && num_early_ >= kMaxEarlyFrames) {
+        status = absl::ResourceExhaustedError(absl::StrFormat(
+            "%d frames came for jobs that this node does not know yet", num_early_));
       } else if (!retired_.contains(*job)) {
+        ++num_early_;
         early_[*job].emplace_back(peer, std::vector<std::byte>(frame.begin(), frame.end()));
       }
       break;
@@ -285,8 +383,45 @@ void Node::FailHere(const absl::Status& cause, bool is_link) {
   message.mutable_failure()->set_is_link(is_link);
   Send(message);
   if (std::exchange(has_failed_, true)) return;
-  if (options_.on_failure) options_.on_failure(cause);
-  reactor_->RunAfter(kCauseLimit, [this, cause] { Close(cause); });
+  // A broken link may be the first sign of an end that is no failure: the master says.
+  const absl::Status told = is_link ? cause : WithEvents(cause);
+  if (options_.on_failure && !is_link) options_.on_failure(told);
+  reactor_->RunAfter(is_link ? kLinkCauseLimit : kCauseLimit, [this, cause] {
+    if (is_closing_) return;
+    const absl::Status told = WithEvents(cause);
+    if (options_.on_failure) options_.on_failure(told);
+    Close(told);
+  });
+}
+
+void Node::DumpEvents(const absl::Status& cause, std::function<void(std::string)> done) {
+  reactor_->Post([this, cause, done = std::move(done)] {
+    WriteEvents(cause);
+    done(absl::IsCancelled(cause) ? "" : events_note_);
+  });
+}
+
+void Node::WriteEvents(const absl::Status& cause) {
+  const bool is_running = std::any_of(jobs_.begin(), jobs_.end(),
+                                      [](const auto& job) { return job.second->is_running(); });
+  // A user who ends a run knows why.
+  const bool is_failure = !cause.ok() && !absl::IsCancelled(cause);
+  if (!is_failure || !is_running || !events_note_.empty() || options_.event_dump.empty()) return;
+  std::string text =
+      absl::StrFormat("The last events of node %d, which was %s when it failed:\n%s\n",
+                      options_.node, phase_, std::string(cause.message()));
+  for (const auto& [job, executor] : jobs_) text += executor->DescribeEvents();
+  const auto path = WriteEventDump(options_.event_dump, options_.node, text);
+  events_note_ =
+      path.ok() ? "its last events: " + *path
+                : "its last events could not be written: " + std::string(path.status().message());
+}
+
+absl::Status Node::WithEvents(const absl::Status& cause) {
+  WriteEvents(cause);
+  if (events_note_.empty() || absl::IsCancelled(cause)) return cause;
+  return absl::Status(cause.code(),
+                      absl::StrFormat("%s; %s", std::string(cause.message()), events_note_));
 }
 
 std::map<uint16_t, PeerCounters> Node::counters() const {
@@ -309,52 +444,82 @@ void Node::Unload(uint16_t job) {
   });
 }
 
-void Node::SendStatus(const control::Status& request) {
-  const auto it = jobs_.find(static_cast<uint16_t>(request.job()));
-  const auto send = [this, job = request.job(),
-                     number = request.request()](std::vector<std::string> lines) {
-    ControlMessage message;
-    message.mutable_status()->set_job(job);
-    message.mutable_status()->set_request(number);
-    for (std::string& line : lines) message.mutable_status()->add_lines(std::move(line));
-    Send(message);
+void Node::Describe(uint16_t job, std::function<void(control::NodeReport)> done) {
+  const auto fill = [this, done = std::move(done)](control::NodeReport report) {
+    for (const auto& [peer, entry] : peers_) {
+      if (entry.link == nullptr) continue;
+      control::NodeReport::LinkState& link = *report.add_links();
+      link.set_peer(peer);
+      link.set_text(entry.link->Describe());
+    }
+    done(std::move(report));
   };
-  if (it == jobs_.end()) return send({});
-  it->second->Describe(send);
+  if (const auto it = jobs_.find(job); it != jobs_.end()) return it->second->Describe(fill);
+  control::NodeReport report;
+  report.set_node(options_.node);
+  report.set_advanced(-1);
+  fill(std::move(report));
+}
+
+void Node::SendStatus(const control::Status& request) {
+  Describe(static_cast<uint16_t>(request.job()),
+           [this, job = request.job(), number = request.request()](control::NodeReport report) {
+             ControlMessage message;
+             message.mutable_status()->set_job(job);
+             message.mutable_status()->set_request(number);
+             *message.mutable_status()->mutable_report() = std::move(report);
+             Send(message);
+           });
 }
 
 // Looks four times per limit, so that a stall is told at most a quarter of it late.
 void Node::WatchForStall() {
   if (is_closing_ || options_.stall_timeout == 0) return;
-  Executor* running = nullptr;
+  uint16_t running = 0;
   int64_t acts = 0;
   for (const auto& [job, executor] : jobs_) {
-    if (executor->is_running()) running = executor.get();
+    if (executor->is_running()) running = job;
     acts += executor->acts_done();
   }
   const Nanoseconds now = reactor_->Now();
-  if (running == nullptr || acts != acts_seen_) {
+  if (running == 0 || acts != acts_seen_) {
     acts_seen_ = acts;
     advanced_ = now;
   } else if (now - advanced_ >= options_.stall_timeout) {
-    running->Describe([this, name = running->job_name(),
-                       silence = now - advanced_](std::vector<std::string> lines) {
-      const size_t more = lines.size() > kMaxStallLines ? lines.size() - kMaxStallLines : 0;
-      lines.resize(lines.size() - more);
-      LOG(WARNING) << absl::StrFormat(
-          "node %d: no act of job '%s' ended for %.0f s (--stall_timeout); what it waits for:\n  "
-          "%s%s",
-          options_.node, name, static_cast<double>(silence) / kSecond, absl::StrJoin(lines, "\n  "),
-          more > 0 ? absl::StrFormat("\n  and %d more", more) : "");
-    });
+    TellStall(running, now - advanced_);
     advanced_ = now;  // says it again after as long
   }
   reactor_->RunAfter(options_.stall_timeout / 4, [this] { WatchForStall(); });
 }
 
+void Node::TellStall(uint16_t job, Nanoseconds silence) {
+  is_stall_noted_ = false;
+  ControlMessage message;
+  message.mutable_stalled()->set_job(job);
+  message.mutable_stalled()->set_silence(silence);
+  Send(message);
+  reactor_->RunAfter(kNoteLimit, [this, job, silence] {
+    if (is_stall_noted_ || is_closing_) return;
+    Describe(job, [this, silence](control::NodeReport report) {
+      SessionState state;
+      state.cluster.is_whole = false;
+      state.cluster.name_of = [](int node) { return absl::StrFormat("node %d", node); };
+      state.cluster.reports.push_back(std::move(report));
+      state.phase = phase_;
+      state.phase_for = silence;
+      state.is_stepping = true;
+      LOG(WARNING) << absl::StrFormat(
+          "node %d: no act has ended here for %.0f s (--stall_timeout), and the master does not "
+          "answer; this node's part: %s",
+          options_.node, static_cast<double>(silence) / kSecond, StallReport(state));
+    });
+  });
+}
+
 void Node::Close(absl::Status cause) {
   if (std::exchange(is_closing_, true)) return;
   cause_ = std::move(cause);
+  if (cause_.ok()) SetPhase("closing");
   const absl::Status reason = cause_.ok() ? absl::CancelledError("the session was closed") : cause_;
   collectives_.Abort(reason);
   jobs_closing_ = jobs_.size();
@@ -378,7 +543,19 @@ void Node::FinishClose() {
   ControlMessage message;
   message.mutable_closed();
   Send(message);
-  closed_(cause_);
+  is_torn_down_ = true;
+  if (!cause_.ok()) Finish();
+}
+
+void Node::FailWhileClosing(const absl::Status& cause) {
+  if (!cause_.ok()) return;  // the first one counts
+  cause_ = cause;
+  if (options_.on_failure && !is_over_) options_.on_failure(cause);
+  if (is_torn_down_) Finish();
+}
+
+void Node::Finish() {
+  if (!std::exchange(is_over_, true)) closed_(cause_);
 }
 
 }  // namespace braid

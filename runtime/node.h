@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +23,7 @@
 #include "runtime/executor.h"
 #include "runtime/host_io.h"
 #include "runtime/kernels/kernel.h"
+#include "runtime/link_check.h"
 #include "runtime/variable_store.h"
 
 namespace braid {
@@ -29,6 +31,7 @@ namespace braid {
 namespace control {
 class ControlMessage;
 class Load;
+class NodeReport;
 class Peers;
 class Status;
 }  // namespace control
@@ -43,11 +46,14 @@ struct NodeOptions {
   std::string host;
   std::string transport;                // the only one to be used; "": the best that works
   Nanoseconds stall_timeout = 0;        // without any act: says what it waits for; 0: never
+  std::string event_dump;               // folder for the last events of a failed run; "": none
   Environment* environment = nullptr;   // borrowed, as are all below
   Network* network = SystemNetwork();   // whose sockets the transports use
   LoopbackNetwork* loopback = nullptr;  // where nodes of this process meet; null: alone in it
+  // Empty: MakeTransports. Simulated faults come in here.
+  std::function<std::vector<std::unique_ptr<Transport>>(const TransportOptions&)> make_transports;
   const KernelRegistry* kernels = nullptr;
-  // The first cause of a failure, as soon as it is known here; on the control thread. May be empty.
+  // The cause of a failure, as soon as it is known here; any thread, maybe twice. May be empty.
   std::function<void(const absl::Status&)> on_failure;
 };
 
@@ -68,11 +74,22 @@ class Node {
   Reactor& reactor() { return *reactor_; }
 
   // Says hello and does what the master says until it says Close or is lost; then ends everything
-  // and calls `closed` with the cause on the control thread. Once.
+  // and calls `closed` with the cause on the control thread. Once. A Close without a cause ends it
+  // when the master says that all nodes have ended.
   void Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl::Status)> closed);
+
+  // What the master says, or why it is lost, before the control thread gets to it: user code may
+  // keep that thread, and then on_failure still gets the cause. Any thread.
+  void Overhear(std::string_view message);
+  void OverhearLoss(const absl::Status& reason);
 
   // Feeds and fetches of a job, made on first use. Any thread.
   HostIo& Host(uint16_t job);
+
+  // Writes the last events into a file, unless that was done or `cause` is no failure of a run, and
+  // gives `done` the words about it that belong to the failure's message, or none. Any thread;
+  // `done` on the control thread.
+  void DumpEvents(const absl::Status& cause, std::function<void(std::string)> done);
 
   // Ends the session on all nodes with this cause. Any thread.
   void Fail(const absl::Status& cause);
@@ -82,8 +99,10 @@ class Node {
 
  private:
   struct Peer {
+    std::unique_ptr<LinkCheck> check;  // outlives the link
     std::unique_ptr<Link> link;
     bool is_connecting = false;
+    bool is_checked = false;
   };
   struct LoadingJob {
     std::unique_ptr<control::Load> load;
@@ -95,15 +114,28 @@ class Node {
   void OnLoad(const control::Load& load);
   void Connect(uint16_t peer);
   void OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link);
+  void OnChecked(uint16_t peer, const absl::Status& status);
+  absl::Status LinkLost(uint16_t peer, const absl::Status& reason) const;
   void StartJob(uint16_t job);
   void OnLinkFrame(uint16_t peer, std::span<const std::byte> frame);
   void ReportLoaded(uint16_t job, const absl::Status& status);
   void FailHere(const absl::Status& cause, bool is_link = false);
   void Unload(uint16_t job);
   void SendStatus(const control::Status& request);
+  void Describe(uint16_t job, std::function<void(control::NodeReport)> done);
+  void WriteEvents(const absl::Status& cause);
+  // `cause` with the words about the events' file.
+  absl::Status WithEvents(const absl::Status& cause);
   void WatchForStall();
+  // Tells the master, which asks all nodes; prints this node's part if it takes no note.
+  void TellStall(uint16_t job, Nanoseconds silence);
   void Close(absl::Status cause);
   void FinishClose();
+  void Finish();
+  void FailWhileClosing(const absl::Status& cause);
+  absl::Status MasterLost(const absl::Status& reason) const;
+  void SetPhase(std::string phase);
+  std::string Phase() const;
   void Send(const control::ControlMessage& message);
   Link* LinkTo(uint16_t peer);
 
@@ -121,6 +153,7 @@ class Node {
   std::set<uint16_t> retired_;  // unloaded: late acknowledgements for them are dropped
   // Landing keys that came before this node had made the job: (peer, frame).
   std::map<uint16_t, std::vector<std::pair<uint16_t, std::vector<std::byte>>>> early_;
+  size_t num_early_ = 0;  // frames in early_, ever
   Mutex hosts_mutex_;
   std::map<uint16_t, std::unique_ptr<HostIo>> hosts_ GUARDED_BY(hosts_mutex_);
   std::unique_ptr<ControlChannel> master_;
@@ -128,9 +161,14 @@ class Node {
   absl::Status cause_;
   bool has_failed_ = false;  // here; the master says what the first cause is
   bool is_closing_ = false;
-  std::string phase_ = "joining";
+  bool is_torn_down_ = false;  // waits for the word that all are
+  bool is_over_ = false;       // closed_ was called
+  mutable Mutex phase_mutex_;
+  std::string phase_ GUARDED_BY(phase_mutex_) = "joining";
   int64_t acts_seen_ = -1;
-  Nanoseconds advanced_ = 0;  // when acts_seen_ changed last
+  Nanoseconds advanced_ = 0;     // when acts_seen_ changed last
+  bool is_stall_noted_ = false;  // the master reports it
+  std::string events_note_;      // "": nothing was written
   size_t jobs_closing_ = 0;
 };
 

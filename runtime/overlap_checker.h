@@ -49,6 +49,8 @@ class CheckedAction final : public Action {
         outputs_(std::move(outputs)),
         shadow_(shadow) {}
   void Start(const Act& act, ActDone done) override;
+  std::vector<ThreadId> Awaits() const override { return action_->Awaits(); }
+  ThreadId LastAwaited() const override { return action_->LastAwaited(); }
 
  private:
   absl::Status CheckInputs() const;

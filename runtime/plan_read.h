@@ -1,11 +1,17 @@
 // From the Plan's messages to the structs that kernels and actions are made with.
 #pragma once
 
+#include <cstdint>
+
 #include "compiler/plan.pb.h"
 #include "graph/sbp.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid {
+
+// Of a device: compute, input, transfer. A plan's thread is device * 3 + stream.
+constexpr uint32_t kNumStreams = 3;
+constexpr uint64_t kArenaAlignment = 64;  // of registers and scratch areas
 
 OperandSpec OperandOf(const plan::Shard& shard);
 Region RegionOf(const google::protobuf::RepeatedField<int64_t>& offset,

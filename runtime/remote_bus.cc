@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "comm/little_endian.h"
+#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -52,7 +53,15 @@ absl::StatusOr<Message> MessageOfFrame(std::span<const std::byte> frame) {
   if (frame.size() != kJobFrameHeader + kMessageBytes) {
     return WrongSize(frame, kJobFrameHeader + kMessageBytes);
   }
-  return Decode({reinterpret_cast<const uint8_t*>(frame.data()) + kJobFrameHeader, kMessageBytes});
+  ASSIGN_OR_RETURN(
+      const Message message,
+      Decode({reinterpret_cast<const uint8_t*>(frame.data()) + kJobFrameHeader, kMessageBytes}));
+  // A node's threads run and end by its own orders only.
+  if (message.kind != MessageKind::kReady && message.kind != MessageKind::kAck) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "message refused (%s): nodes send each other kReady and kAck", ToString(message)));
+  }
+  return message;
 }
 
 absl::StatusOr<LandingKey> LandingKeyOfFrame(std::span<const std::byte> frame) {

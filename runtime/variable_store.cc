@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <variant>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
@@ -61,6 +62,22 @@ uint64_t VariableStore::bytes(int device) const {
 
 absl::Status VariableStore::Fill(const VariableSpec& variable, std::byte* bytes) const {
   const Attrs& init = variable.init;
+  const auto number = [&](const char* name) -> absl::StatusOr<double> {
+    const auto found = init.values().find(name);
+    if (found != init.values().end() && std::holds_alternative<double>(found->second)) {
+      return init.Double(name);
+    }
+    return absl::InvalidArgumentError(
+        absl::StrFormat("variable '%s': its attributes (%s) have no number '%s'", variable.name,
+                        init.ToString(), name));
+  };
+  const auto found = init.values().find("init");
+  if (found == init.values().end() || !std::holds_alternative<std::string>(found->second)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "variable '%s': its attributes (%s) have no text 'init': zeros, ones, constant, uniform or "
+        "normal",
+        variable.name, init.ToString()));
+  }
   const std::string& kind = init.String("init");
   KernelSpec spec;
   spec.name = variable.name;
@@ -70,15 +87,23 @@ absl::Status VariableStore::Fill(const VariableSpec& variable, std::byte* bytes)
   spec.attrs.Set("shape", variable.layout.logical.dims());
   if (kind == "zeros" || kind == "ones" || kind == "constant") {
     spec.op = "constant";
-    spec.attrs.Set("value", kind == "zeros" ? 0.0 : kind == "ones" ? 1.0 : init.Double("value"));
+    double value = kind == "ones" ? 1.0 : 0.0;
+    if (kind == "constant") {
+      ASSIGN_OR_RETURN(value, number("value"));
+    }
+    spec.attrs.Set("value", value);
   } else if (kind == "uniform") {
     spec.op = "random_uniform";
-    spec.attrs.Set("low", init.Double("low"));
-    spec.attrs.Set("high", init.Double("high"));
+    ASSIGN_OR_RETURN(const double low, number("low"));
+    spec.attrs.Set("low", low);
+    ASSIGN_OR_RETURN(const double high, number("high"));
+    spec.attrs.Set("high", high);
   } else if (kind == "normal") {
     spec.op = "random_normal";
-    spec.attrs.Set("mean", init.Double("mean"));
-    spec.attrs.Set("stddev", init.Double("stddev"));
+    ASSIGN_OR_RETURN(const double mean, number("mean"));
+    spec.attrs.Set("mean", mean);
+    ASSIGN_OR_RETURN(const double stddev, number("stddev"));
+    spec.attrs.Set("stddev", stddev);
   } else {
     return absl::InvalidArgumentError(absl::StrFormat(
         "variable '%s': init is \"%s\"; zeros, ones, constant, uniform or normal was expected",

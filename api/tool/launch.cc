@@ -18,6 +18,7 @@
 #include "api/tool/running_cluster.h"
 #include "comm/device_spec.h"
 #include "comm/node_list.h"
+#include "runtime/base/process_guard.h"
 #include "runtime/base/reactor.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status.h"
@@ -118,6 +119,7 @@ absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
   constexpr Nanoseconds kHour = 3600 * kSecond;
   // That nobody reads the output any more is noticed where it is written.
   signal(SIGPIPE, SIG_IGN);
+  ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGuard> guard, ProcessGuard::Start());
   const std::unique_ptr<Environment> environment = MakeRealEnvironment();
   const std::unique_ptr<Event> has_ended = environment->MakeEvent();
   const std::unique_ptr<Event> is_destroyed = environment->MakeEvent();
@@ -125,6 +127,7 @@ absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
   const std::unique_ptr<Reactor> reactor = environment->StartReactor("launch");
   auto cluster = std::make_unique<RunningCluster>(
       reactor.get(), RunningCluster::Options{.commands = std::move(commands),
+                                             .guard = guard.get(),
                                              .tag_output = absl::GetFlag(FLAGS_tag_output),
                                              .on_end = [&](LaunchResult how) {
                                                result = std::move(how);

@@ -21,6 +21,7 @@
 #include "api/tool/remote_orders.h"
 #include "runtime/base/descriptor.h"
 #include "runtime/base/process.h"
+#include "runtime/base/process_guard.h"
 #include "runtime/base/reactor.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status.h"
@@ -36,9 +37,12 @@ constexpr int kNotFound = 127;
 class RemoteNode {
  public:
   // `on_end` is called once.
-  RemoteNode(Reactor* reactor, std::vector<std::string> program,
+  RemoteNode(Reactor* reactor, const ProcessGuard* guard, std::vector<std::string> program,
              std::function<void(absl::StatusOr<ExitStatus>)> on_end)
-      : reactor_(reactor), program_(std::move(program)), on_end_(std::move(on_end)) {}
+      : reactor_(reactor),
+        guard_(guard),
+        program_(std::move(program)),
+        on_end_(std::move(on_end)) {}
   ~RemoteNode() {
     StopReading();
     if (kill_timer_.has_value()) reactor_->CancelTimer(*kill_timer_);
@@ -106,7 +110,8 @@ class RemoteNode {
                                     {.command = program_,
                                      .environment = EnvironmentChanges(orders_.environment()),
                                      .standard_input = null.number(),
-                                     .own_group = true},
+                                     .own_group = true,
+                                     .guard = guard_},
                                     [this](ExitStatus status) { Finish(status); }));
     return absl::OkStatus();
   }
@@ -116,6 +121,7 @@ class RemoteNode {
   }
 
   Reactor* const reactor_;
+  const ProcessGuard* const guard_;
   const std::vector<std::string> program_;
   const std::function<void(absl::StatusOr<ExitStatus>)> on_end_;
   bool is_reading_ = false;
@@ -131,16 +137,18 @@ absl::StatusOr<ExitStatus> RunProgram(const std::vector<std::string>& program) {
   if (program.empty()) {
     return absl::InvalidArgumentError("no program is given; it and its arguments come after --");
   }
+  signal(SIGPIPE, SIG_IGN);  // of a guard that is gone
+  ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGuard> guard, ProcessGuard::Start());
   const std::unique_ptr<Environment> environment = MakeRealEnvironment();
   const std::unique_ptr<Event> has_ended = environment->MakeEvent();
   const std::unique_ptr<Event> is_destroyed = environment->MakeEvent();
   absl::StatusOr<ExitStatus> result = ExitStatus();
   const std::unique_ptr<Reactor> reactor = environment->StartReactor("node");
-  auto node =
-      std::make_unique<RemoteNode>(reactor.get(), program, [&](absl::StatusOr<ExitStatus> how) {
-        result = std::move(how);
-        has_ended->Set();
-      });
+  auto node = std::make_unique<RemoteNode>(reactor.get(), guard.get(), program,
+                                           [&](absl::StatusOr<ExitStatus> how) {
+                                             result = std::move(how);
+                                             has_ended->Set();
+                                           });
   ASSIGN_OR_RETURN(
       std::unique_ptr<SignalWatcher> signals,
       SignalWatcher::Start(reactor.get(), {SIGINT, SIGTERM, SIGHUP}, [&](int) { node->End(); }));

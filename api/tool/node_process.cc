@@ -53,21 +53,24 @@ struct NodeProcess::Channel {
 };
 
 absl::StatusOr<std::unique_ptr<NodeProcess>> NodeProcess::Start(
-    Reactor* reactor, NodeCommand command, Output output, std::function<void(ExitStatus)> on_end) {
-  std::unique_ptr<NodeProcess> node(new NodeProcess(reactor, std::move(command), output));
+    Starter starter, NodeCommand command, Output output, std::function<void(ExitStatus)> on_end) {
+  std::unique_ptr<NodeProcess> node(new NodeProcess(starter, std::move(command), output));
   RETURN_IF_ERROR(node->StartProcess(std::move(on_end)));
   return node;
 }
 
-NodeProcess::NodeProcess(Reactor* reactor, NodeCommand command, Output output)
-    : reactor_(reactor), command_(std::move(command)), output_(output) {}
+NodeProcess::NodeProcess(Starter starter, NodeCommand command, Output output)
+    : reactor_(starter.reactor),
+      guard_(starter.guard),
+      command_(std::move(command)),
+      output_(output) {}
 
 NodeProcess::~NodeProcess() {
   if (ssh_timer_.has_value()) reactor_->CancelTimer(*ssh_timer_);
 }
 
 absl::Status NodeProcess::StartProcess(std::function<void(ExitStatus)> on_end) {
-  ProcessOptions options{.command = command_.command, .own_group = true};
+  ProcessOptions options{.command = command_.command, .own_group = true, .guard = guard_};
   // Our copies are closed once the child has its own.
   ChildEnds ends;
   RETURN_IF_ERROR(command_.is_remote ? PrepareRemote(options, ends) : PrepareLocal(options, ends));

@@ -30,9 +30,15 @@ class NodeProcess {
     OutputStream* err = nullptr;
   };
 
+  // Who starts it, borrowed.
+  struct Starter {
+    Reactor* reactor = nullptr;
+    const ProcessGuard* guard = nullptr;  // kills all of the node if the starter is killed
+  };
+
   // `on_end` is called once, after the last output. The program cannot be started: an error names
   // it and says why.
-  static absl::StatusOr<std::unique_ptr<NodeProcess>> Start(Reactor* reactor, NodeCommand command,
+  static absl::StatusOr<std::unique_ptr<NodeProcess>> Start(Starter starter, NodeCommand command,
                                                             Output output,
                                                             std::function<void(ExitStatus)> on_end);
   ~NodeProcess();
@@ -62,7 +68,7 @@ class NodeProcess {
     Descriptor error;
   };
 
-  NodeProcess(Reactor* reactor, NodeCommand command, Output output);
+  NodeProcess(Starter starter, NodeCommand command, Output output);
   absl::Status StartProcess(std::function<void(ExitStatus)> on_end);
   absl::Status PrepareLocal(ProcessOptions& options, ChildEnds& ends);
   absl::Status PrepareRemote(ProcessOptions& options, ChildEnds& ends);
@@ -71,6 +77,7 @@ class NodeProcess {
   void OnEnd(ExitStatus status, const std::function<void(ExitStatus)>& on_end);
 
   Reactor* const reactor_;
+  const ProcessGuard* const guard_;
   NodeCommand command_;
   const Output output_;
   OutputTail tail_;

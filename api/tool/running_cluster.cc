@@ -55,7 +55,8 @@ void RunningCluster::StartNode(NodeCommand command) {
                     : rank == 0         ? Kind::kInherited
                                         : Kind::kKept;
   absl::StatusOr<std::unique_ptr<NodeProcess>> node =
-      NodeProcess::Start(reactor_, std::move(command), {.kind = kind, .out = &out_, .err = &err_},
+      NodeProcess::Start({.reactor = reactor_, .guard = options_.guard}, std::move(command),
+                         {.kind = kind, .out = &out_, .err = &err_},
                          [this, rank](ExitStatus status) { OnNodeEnd(rank, status); });
   if (node.ok()) {
     nodes_.push_back(*std::move(node));

@@ -27,7 +27,8 @@ class RunningCluster {
  public:
   struct Options {
     std::vector<NodeCommand> commands;
-    bool tag_output = false;  // else node 0 prints, and the others' output is kept
+    const ProcessGuard* guard = nullptr;  // borrowed
+    bool tag_output = false;              // else node 0 prints, and the others' output is kept
     // Called once, when every node has ended and all output is written.
     std::function<void(LaunchResult)> on_end;
   };

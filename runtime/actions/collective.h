@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "actor/action.h"
 #include "comm/collective.h"
@@ -12,22 +13,36 @@ namespace braid {
 
 class CollectiveAction final : public Action {
  public:
-  CollectiveAction(TaskMemory memory, OperandAddress input, OperandAddress output,
-                   Collective* collective)
-      : memory_(std::move(memory)), input_(input), output_(output), collective_(collective) {}
+  // `threads`: where each member's actor lives, by rank.
+  struct Options {
+    OperandAddress input, output;
+    Collective* collective = nullptr;  // borrowed from the executor
+    std::vector<ThreadId> threads;
+  };
+  CollectiveAction(TaskMemory memory, Options options)
+      : memory_(std::move(memory)), options_(std::move(options)) {}
 
   void Start(const Act& act, ActDone done) override {
     const uint32_t* inputs = act.input_slots.data();
     const uint32_t* outputs = act.output_slots.data();
-    collective_->Start(act.index, memory_.Locate(input_, inputs, outputs),
-                       memory_.Locate(output_, inputs, outputs),
-                       [done](absl::Status status) { done(std::move(status)); });
+    options_.collective->Start(act.index, memory_.Locate(options_.input, inputs, outputs),
+                               memory_.Locate(options_.output, inputs, outputs),
+                               [done](absl::Status status) { done(std::move(status)); });
+  }
+
+  std::vector<ThreadId> Awaits() const override {
+    std::vector<ThreadId> threads;
+    for (int rank : options_.collective->Awaits()) threads.push_back(options_.threads[rank]);
+    return threads;
+  }
+  ThreadId LastAwaited() const override {
+    const int rank = options_.collective->LastHeard();
+    return rank < 0 ? ThreadId() : options_.threads[rank];
   }
 
  private:
   TaskMemory memory_;
-  OperandAddress input_, output_;
-  Collective* collective_;  // the executor owns it
+  const Options options_;
 };
 
 }  // namespace braid

@@ -36,6 +36,12 @@ void ComputeAction::Move(uint32_t end, std::byte* slot) {
   for (const Moving& moving : moving_[end]) pointers_[moving.pointer] = slot + moving.offset;
 }
 
+std::string ComputeAction::RunningCall() const {
+  if (calls_.empty()) return "";
+  const ComputeCall& call = calls_[running_.load(std::memory_order_relaxed)];
+  return call.location.empty() ? call.name : absl::StrFormat("%s (%s)", call.name, call.location);
+}
+
 void ComputeAction::Start(const Act& act, ActDone done) {
   for (uint32_t i = 0; i < memory_.inputs.size(); ++i) {
     Move(i, memory_.inputs[i].At(act.input_slots[i]));
@@ -48,6 +54,7 @@ void ComputeAction::Start(const Act& act, ActDone done) {
   run.step = *first_step_ + act.index / acts_per_step_;
   run.micro_batch = act.index % acts_per_step_;
   for (size_t i = 0; i < calls_.size(); ++i) {
+    running_.store(i, std::memory_order_relaxed);
     run.inputs = pointers_.data() + first_pointer_[i];
     run.outputs = run.inputs + calls_[i].inputs.size();
     if (absl::Status status = calls_[i].kernel->Run(run); !status.ok()) {

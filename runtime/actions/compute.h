@@ -1,6 +1,8 @@
 // The action of a compute task: its kernels, one after another, on the stream's thread.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,6 +27,8 @@ class ComputeAction final : public Action {
   ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls, uint32_t acts_per_step,
                 const int64_t* first_step);
   void Start(const Act& act, ActDone done) override;
+  // "matmul 'fc1' (train.cc:12)": the kernel that runs, or ran last. Any thread.
+  std::string RunningCall() const;
 
  private:
   // An operand whose address follows a slot.
@@ -41,6 +45,7 @@ class ComputeAction final : public Action {
   std::vector<size_t> first_pointer_;        // of each call
   std::vector<std::vector<Moving>> moving_;  // by end
   std::vector<std::byte*> current_;          // slot address by end
+  std::atomic<size_t> running_{0};           // of calls_
   const uint32_t acts_per_step_;
   const int64_t* const first_step_;
 };

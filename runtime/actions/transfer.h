@@ -35,6 +35,8 @@ class TransferAction final : public Action {
       : memory_(std::move(memory)), options_(std::move(options)) {}
   // Done when the source's bytes may be reused.
   void Start(const Act& act, ActDone done) override;
+  std::vector<ThreadId> Awaits() const override { return {LastAwaited()}; }
+  ThreadId LastAwaited() const override { return {.node = options_.port->link->peer()}; }
 
  private:
   TaskMemory memory_;

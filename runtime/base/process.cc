@@ -29,6 +29,7 @@ struct ChildImage {
   std::array<int, 3> standard;  // the descriptor to take for 0, 1 and 2
   const std::vector<int>& inherited;
   bool own_group;
+  int guard;  // its pipe, or -1
   pid_t starter;
   int failure;  // the pipe's end to which errno is written if there is no exec
 };
@@ -56,6 +57,7 @@ bool PlaceStandardDescriptors(std::array<int, 3> sources) {
 
 [[noreturn]] void BecomeProgram(const ChildImage& image) {
   if (image.own_group && setpgid(0, 0) != 0) Fail(image);
+  if (image.guard >= 0) GuardOwnGroup(image.guard);
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Fail(image);
   // The starter may have died before the kernel knew that we care.
   if (getppid() != image.starter) _exit(128 + SIGKILL);
@@ -63,6 +65,8 @@ bool PlaceStandardDescriptors(std::array<int, 3> sources) {
   for (const int descriptor : image.inherited) {
     if (fcntl(descriptor, F_SETFD, 0) != 0) Fail(image);
   }
+  // Also one that is pending since a guard's pipe had no reader.
+  ::signal(SIGPIPE, SIG_IGN);
   struct sigaction by_default {};
   by_default.sa_handler = SIG_DFL;
   // Fails for those that cannot be changed, and these have no other disposition.
@@ -197,6 +201,7 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(Reactor* reactor,
                    options.standard_error.value_or(STDERR_FILENO)},
       .inherited = options.inherited,
       .own_group = options.own_group,
+      .guard = options.own_group && options.guard != nullptr ? options.guard->descriptor() : -1,
       .starter = getpid(),
       .failure = failure.write_end.number(),
   });
@@ -206,16 +211,21 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(Reactor* reactor,
   failure.write_end.Close();
   if (const int error = AwaitExec(failure.read_end); error != 0) {
     Release(pid);
+    if (options.guard != nullptr) options.guard->Forget(pid);
     return CannotStart(program, error);
   }
-  std::unique_ptr<Process> process(new Process(reactor, pid, options.own_group, std::move(on_end)));
+  std::unique_ptr<Process> process(new Process(reactor, pid, options, std::move(on_end)));
   RETURN_IF_ERROR(process->WatchEnd());
   return process;
 }
 
-Process::Process(Reactor* reactor, pid_t pid, bool leads_group,
+Process::Process(Reactor* reactor, pid_t pid, const ProcessOptions& options,
                  std::function<void(ExitStatus)> on_end)
-    : reactor_(reactor), pid_(pid), leads_group_(leads_group), on_end_(std::move(on_end)) {}
+    : reactor_(reactor),
+      pid_(pid),
+      leads_group_(options.own_group),
+      guard_(options.own_group ? options.guard : nullptr),
+      on_end_(std::move(on_end)) {}
 
 Process::~Process() {
   if (has_ended()) return;
@@ -251,6 +261,7 @@ void Process::Signal(int signal) {
 void Process::Reap() {
   const siginfo_t info = AwaitEnd(pid_);
   if (leads_group_) kill(-pid_, SIGKILL);  // what is left of it
+  if (guard_ != nullptr) guard_->Forget(pid_);
   Release(pid_);
   if (pidfd_.is_open()) {
     reactor_->Unwatch(pidfd_.number());

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/descriptor.h"
+#include "runtime/base/process_guard.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {
@@ -51,11 +52,14 @@ struct ProcessOptions {
   // The child leads a process group: Signal reaches all of it, and what is left of it is killed as
   // soon as the child ends.
   bool own_group = false;
+  // Kills that group, the child's own children included, should this process die, be it by
+  // `kill -9`. Borrowed; null: the child alone dies then.
+  const ProcessGuard* guard = nullptr;
 };
 
 // On the reactor's thread only. The child has the default signal mask and dispositions. It gets
-// SIGKILL (its own children do not) when the thread that started it ends, be it by `kill -9` of
-// this process.
+// SIGKILL (its own children do not, unless a guard has its group) when the thread that started it
+// ends, be it by `kill -9` of this process.
 class Process {
  public:
   // `on_end` is called once unless the Process is destroyed before; it may destroy the Process.
@@ -76,13 +80,15 @@ class Process {
   void Signal(int signal);
 
  private:
-  Process(Reactor* reactor, pid_t pid, bool leads_group, std::function<void(ExitStatus)> on_end);
+  Process(Reactor* reactor, pid_t pid, const ProcessOptions& options,
+          std::function<void(ExitStatus)> on_end);
   absl::Status WatchEnd();
   void Reap();
 
   Reactor* const reactor_;
   const pid_t pid_;
   const bool leads_group_;
+  const ProcessGuard* const guard_;
   std::function<void(ExitStatus)> on_end_;
   Descriptor pidfd_;
   std::optional<ExitStatus> end_;

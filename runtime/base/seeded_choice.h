@@ -1,12 +1,22 @@
-// The choices of a simulation: a small generator whose sequence depends on its seed alone, on every
-// machine and standard library. Not for random numbers that a user's program sees.
+// The choices of a simulation, behind an interface: drawn by a seed, or enumerated by a search. Not
+// for random numbers that a user's program sees.
 #pragma once
 
 #include <cstdint>
 
 namespace braid {
 
-class SeededChoice {
+// Which of several things happens next.
+class Choice {
+ public:
+  virtual ~Choice() = default;
+  // In [0, n), n >= 1.
+  virtual uint64_t Below(uint64_t n) = 0;
+};
+
+// A small generator whose sequence depends on its seed alone, on every machine and standard
+// library.
+class SeededChoice final : public Choice {
  public:
   explicit SeededChoice(uint64_t seed) : state_(seed) {}
 
@@ -18,8 +28,8 @@ class SeededChoice {
     return z ^ (z >> 31);
   }
 
-  // In [0, n), n >= 1; the bias for n far below 2^64 is of no concern to a simulation.
-  uint64_t Below(uint64_t n) { return n <= 1 ? 0 : Next() % n; }
+  // The bias for n far below 2^64 is of no concern to a simulation.
+  uint64_t Below(uint64_t n) override { return n <= 1 ? 0 : Next() % n; }
 
  private:
   uint64_t state_;

@@ -1,6 +1,7 @@
 #include "runtime/kernels/external.h"
 
 #include <cstring>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -9,9 +10,13 @@
 #include "runtime/box.h"
 #include "runtime/checkpoint.h"
 #include "runtime/data/sampler.h"
+#include "runtime/kernels/check_spec.h"
 
 namespace braid {
 namespace {
+
+// Times the steps that a job may have it stays far within 64 bits.
+constexpr int64_t kMaxBatch = int64_t{1} << 30;
 
 // Rows [first, first + rows) of every batch of a dataset: the part that this device holds.
 class ReadKernel final : public Kernel {
@@ -59,10 +64,15 @@ class InputKernel final : public Kernel {
       : name_(spec.name), output_(spec.outputs[0]), host_(host) {}
 
   absl::Status Run(const KernelRun& run) override {
-    const Array* fed = host_->Fed(name_);
+    const Array* fed = host_ == nullptr ? nullptr : host_->Fed(name_);
     if (fed == nullptr) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "input '%s' was not fed; give it in Run({.feeds = {{\"%s\", array}}})", name_, name_));
+    }
+    if (fed->dtype() != output_.dtype || fed->shape() != output_.logical) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "input '%s' was fed %s%s; the job takes %s%s", name_, ToString(fed->dtype()),
+          fed->shape().ToString(), ToString(output_.dtype), output_.logical.ToString()));
     }
     Region box = output_.region;
     if (output_.time_axis >= 0) {
@@ -121,11 +131,47 @@ class ReadCheckpointKernel final : public Kernel {
   std::unique_ptr<CheckpointReader> reader_;
 };
 
+// Each output is some rows of the batch, whole.
+absl::Status CheckRead(const KernelSpec& spec) {
+  RETURN_IF_ERROR(CheckKernelForm({.outputs = spec.outputs.size(),
+                                   .like = {{"dataset", ""},
+                                            {"fields", std::vector<int64_t>()},
+                                            {"shuffle", false},
+                                            {"key", ""},
+                                            {"batch", int64_t{1}}}},
+                                  spec));
+  const int64_t batch = spec.attrs.Int("batch");
+  bool is_right =
+      batch >= 1 && batch <= kMaxBatch && spec.attrs.Ints("fields").size() == spec.outputs.size();
+  for (const OperandSpec& output : spec.outputs) {
+    is_right = is_right && output.logical.rank() > 0 && output.logical[0] == batch &&
+               output.time_axis <= 0;
+    for (int axis = 1; axis < output.logical.rank(); ++axis) {
+      is_right = is_right && output.shape()[axis] == output.logical[axis];
+    }
+  }
+  if (is_right) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s '%s': %d outputs are no whole rows of the fields of a batch (%s)",
+                      spec.op, spec.name, spec.outputs.size(), spec.attrs.ToString()));
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> MakeRead(const KernelSpec& spec, DatasetCache* datasets) {
+  RETURN_IF_ERROR(CheckRead(spec));
   ASSIGN_OR_RETURN(const DatasetSpec dataset, DatasetSpec::Parse(spec.attrs.String("dataset")));
   ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> opened, datasets->Open(dataset));
+  if (opened->num_samples() < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s '%s': the dataset has no samples", spec.op, spec.name));
+  }
   const std::vector<int64_t>& fields = spec.attrs.Ints("fields");
   for (size_t i = 0; i < spec.outputs.size(); ++i) {
+    if (fields[i] < 0 || fields[i] >= static_cast<int64_t>(opened->fields().size())) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("field %d of this node's copy of the data, which has %d; put the same "
+                          "files on every node",
+                          fields[i], opened->fields().size()));
+    }
     // The job was recorded against the master's copy of the data.
     const DatasetField& field = opened->fields()[fields[i]];
     const std::vector<int64_t>& dims = spec.outputs[i].logical.dims();
@@ -141,6 +187,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeRead(const KernelSpec& spec, Dataset
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spec) {
+  RETURN_IF_ERROR(
+      CheckKernelForm({.outputs = 1, .like = {{"directory", ""}, {"tensor", ""}}}, spec));
   ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader,
                    CheckpointReader::Open(spec.attrs.String("directory")));
   ASSIGN_OR_RETURN(const StoredTensor info, reader->Info(spec.attrs.String("tensor")));
@@ -162,11 +210,20 @@ absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegis
   RETURN_IF_ERROR(registry.Register(
       "input",
       [host = context.host](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        RETURN_IF_ERROR(CheckKernelForm({.outputs = 1}, spec));
         return std::make_unique<InputKernel>(spec, host);
       }));
+  // Pieces are joined by name. Shared by the copies of this function.
+  const auto fetched = std::make_shared<std::set<std::string>>();
   RETURN_IF_ERROR(registry.Register(
       "fetch",
-      [host = context.host](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+      [host = context.host,
+       fetched](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+        RETURN_IF_ERROR(CheckKernelForm({.inputs = 1, .like = {{"name", ""}}}, spec));
+        if (!fetched->insert(spec.attrs.String("name")).second) {
+          return absl::AlreadyExistsError(
+              absl::StrFormat("'%s' is fetched twice", spec.attrs.String("name")));
+        }
         return std::make_unique<FetchKernel>(spec, host);
       }));
   return registry.Register("read_checkpoint", MakeReadCheckpoint);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -59,16 +60,27 @@ class Kernel {
 
 using KernelFactory = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const KernelSpec&)>;
 
+class OpRegistry;
+
 // The kernels of one kind of device. An object: users and the runtime add to it.
 class KernelRegistry {
  public:
+  KernelRegistry() = default;
+  // What Check knows. Shared with copies of this object.
+  explicit KernelRegistry(std::shared_ptr<const OpRegistry> operators)
+      : operators_(std::move(operators)) {}
+
   absl::Status Register(std::string op, KernelFactory factory);  // ALREADY_EXISTS if taken
+  // Whether a spec that came from outside is a use of its operator (check_spec.h), on which
+  // factories rely; INVALID_ARGUMENT if not. OK for operators that are unknown here.
+  absl::Status Check(const KernelSpec& spec) const;
   // NOT_FOUND or UNIMPLEMENTED with op, name and dtypes if there is no kernel for them.
   absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec) const;
   bool Has(std::string_view op) const;
 
  private:
   std::map<std::string, KernelFactory, std::less<>> factories_;
+  std::shared_ptr<const OpRegistry> operators_;  // null: unknown
 };
 
 // Every CPU kernel that needs nothing but its operands: the list is runtime/kernels/cpu/all.cc.

@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/op_registry.h"
+#include "runtime/kernels/check_spec.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid {
@@ -11,6 +13,11 @@ absl::Status KernelRegistry::Register(std::string op, KernelFactory factory) {
     return absl::AlreadyExistsError(absl::StrFormat("a kernel for op '%s' is registered", op));
   }
   return absl::OkStatus();
+}
+
+absl::Status KernelRegistry::Check(const KernelSpec& spec) const {
+  const OpDef* op = operators_ == nullptr ? nullptr : operators_->Find(spec.op);
+  return op == nullptr ? absl::OkStatus() : CheckKernelSpec(*op, spec);
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const KernelSpec& spec) const {

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,10 +45,13 @@ struct EdgeOptions {
 
 class ActorCluster {
  public:
-  // Shuffled under simulation. `seed` draws orders and delays.
-  ActorCluster(Environment* environment, uint64_t seed)
+  // Shuffled under simulation. `seed` draws orders and delays, unless `make_order` gives each
+  // thread its order.
+  using MakeOrder = std::function<std::unique_ptr<Choice>()>;
+  ActorCluster(Environment* environment, uint64_t seed, MakeOrder make_order = nullptr)
       : environment_(*environment),
         seed_(seed),
+        make_order_(std::move(make_order)),
         elsewhere_(environment->StartReactor("elsewhere")) {}
 
   ~ActorCluster() { Close(); }
@@ -165,8 +170,7 @@ class ActorCluster {
     made->closed = environment_.MakeEvent();
     made->thread = std::make_unique<ActorThread>(
         ActorThreadOptions{.thread = thread,
-                           .is_shuffled = environment_.is_simulated(),
-                           .seed = seed_ * 1000 + threads_.size(),
+                           .order = OrderOfNextThread(),
                            .on_run_done =
                                [this, made](int64_t steps) {
                                  MutexLock lock(mutex_);
@@ -182,6 +186,47 @@ class ActorCluster {
                            .on_closed = [made] { made->closed->Set(); }},
         made->reactor.get(), &NodeOf(node).bus);
     return *made->thread;
+  }
+  // Of all actors, thread by thread. Simulated only.
+  std::vector<ActorReport> Describe() const {
+    std::vector<ActorReport> reports;
+    for (const auto& thread : threads_) {
+      for (ActorReport& report : thread->thread->Describe()) reports.push_back(std::move(report));
+    }
+    return reports;
+  }
+  // What the future depends on, the reactors' queues aside: two clusters of one graph with equal
+  // states and queues go on in the same ways. Counters say which mails lie unread: what an actor
+  // tells another is the same sequence in every order. Simulated only; acts do not end by timers.
+  void AppendState(std::vector<int64_t>* state) const {
+    for (const ActorReport& report : Describe()) {
+      state->insert(state->end(),
+                    {report.acts_done, report.acts_credited,
+                     !report.waits.empty() && report.waits[0].what == Wait::For::kAction});
+      for (const QueueDepth& queue : report.queues) state->push_back(queue.used);
+    }
+    for (const auto& [number, node] : nodes_) {
+      for (const auto& [sender, messages] : node->arriving) {
+        state->insert(state->end(), {sender.first, sender.second, -1});
+        for (const Message& m : messages) {
+          state->insert(state->end(), {m.dst.task, m.reg, static_cast<int>(m.kind), m.piece});
+        }
+      }
+    }
+    for (const auto& [thread, tasks] : ending_) {
+      state->push_back(-2);
+      state->insert(state->end(), tasks.begin(), tasks.end());
+    }
+    for (const auto& reg : registers_) {
+      for (const Slot& slot : reg->slots) {
+        state->insert(state->end(), {slot.value, slot.readers, slot.writers});
+      }
+    }
+    for (const auto& actor : actors_) {
+      state->push_back(-3);
+      state->insert(state->end(), actor->values.begin(), actor->values.end());
+    }
+    state->insert(state->end(), {conflicts_, static_cast<int64_t>(failures_.size())});
   }
   MessageBus& bus(uint16_t node) { return NodeOf(node).bus; }
   int64_t remote_messages() const { return remote_messages_; }
@@ -219,9 +264,17 @@ class ActorCluster {
       const MessageBytes bytes = Encode(message);
       Node& peer = *cluster.nodes_.at(message.dst.node);
       ++cluster.remote_messages_;
+      {
+        MutexLock lock(cluster.mutex_);
+        peer.arriving[{message.src.node, message.src.thread}].push_back(message);
+      }
       peer.link->Post([&peer, bytes] {
         const auto message = Decode(bytes);
         ASSERT_TRUE(message.ok());
+        {
+          MutexLock lock(peer.cluster.mutex_);
+          peer.arriving[{message->src.node, message->src.thread}].pop_front();
+        }
         EXPECT_EQ(peer.bus.Deliver(*message), absl::OkStatus());
       });
       return absl::OkStatus();
@@ -229,6 +282,8 @@ class ActorCluster {
     ActorCluster& cluster;
     MessageBus bus;
     std::unique_ptr<Reactor> link;
+    // What is on its way here, by the sending thread.
+    std::map<std::pair<uint16_t, uint16_t>, std::deque<Message>> arriving;
   };
 
   // out = 31 * (sum of the inputs) + 7 * act + actor, summed up over a slot's fillings.
@@ -255,7 +310,7 @@ class ActorCluster {
                                      [this, act, done] { End(act, done); });
           return;
         case Completion::kFromElsewhere:
-          cluster_.elsewhere_->Post([this, act, done] { End(act, done); });
+          cluster_.PostElsewhere(actor_.spec.id, [this, act, done] { End(act, done); });
           return;
       }
     }
@@ -307,8 +362,30 @@ class ActorCluster {
     return *known;
   }
 
+  std::unique_ptr<Choice> OrderOfNextThread() const {
+    if (make_order_) return make_order_();
+    if (!environment_.is_simulated()) return nullptr;
+    return std::make_unique<SeededChoice>(seed_ * 1000 + threads_.size());
+  }
+
+  void PostElsewhere(const ActorId& actor, std::function<void()> fn) {
+    const std::pair thread(actor.node, actor.thread);
+    {
+      MutexLock lock(mutex_);
+      ending_[thread].push_back(actor.task);
+    }
+    elsewhere_->Post([this, thread, fn = std::move(fn)] {
+      {
+        MutexLock lock(mutex_);
+        ending_[thread].pop_front();
+      }
+      fn();
+    });
+  }
+
   Environment& environment_;
   const uint64_t seed_;
+  const MakeOrder make_order_;
   std::map<uint16_t, std::unique_ptr<Node>> nodes_;  // buses outlive threads
   std::vector<std::unique_ptr<Actor>> actors_;
   std::vector<std::unique_ptr<Register>> registers_;
@@ -319,6 +396,7 @@ class ActorCluster {
   Mutex mutex_;
   std::unique_ptr<Event> changed_;
   std::vector<absl::Status> failures_;
+  std::map<std::pair<uint16_t, uint16_t>, std::deque<uint32_t>> ending_;  // elsewhere, by thread
   std::vector<int> order_;
   std::atomic<int64_t> conflicts_{0};
   std::atomic<int64_t> remote_messages_{0};

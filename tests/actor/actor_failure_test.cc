@@ -26,15 +26,16 @@ class LonelyNodeTest : public testing::Test, public RemoteSender, public Action 
     ran_ = environment_->MakeEvent();
     bus_ = std::make_unique<MessageBus>(0, this);
     thread_ = std::make_unique<ActorThread>(
-        ActorThreadOptions{.thread = 0,
-                           .is_shuffled = environment_->is_simulated(),
-                           .on_run_done = [this](int64_t) { ran_->Set(); },
-                           .on_failure =
-                               [this](absl::Status status) {
-                                 failures_.push_back(std::move(status));
-                                 failed_->Set();
-                               },
-                           .on_closed = [this] { closed_->Set(); }},
+        ActorThreadOptions{
+            .thread = 0,
+            .order = environment_->is_simulated() ? std::make_unique<SeededChoice>(0) : nullptr,
+            .on_run_done = [this](int64_t) { ran_->Set(); },
+            .on_failure =
+                [this](absl::Status status) {
+                  failures_.push_back(std::move(status));
+                  failed_->Set();
+                },
+            .on_closed = [this] { closed_->Set(); }},
         reactor_.get(), bus_.get());
     ASSERT_EQ(thread_->AddActor({.id = kRelay,
                                  .name = "relay",

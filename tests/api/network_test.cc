@@ -130,7 +130,7 @@ TEST_F(NetworkTest, WhatIsFetchedIsAllThatTheMasterGets) {
 
 TEST_F(NetworkTest, AFailureOfTheProgramEndsTheNodesWithItsWords) {
   StartNodes(2);
-  session_->Close(absl::NotFoundError("the program found no bread"));
+  EXPECT_EQ(session_->Close(absl::NotFoundError("the program found no bread")), absl::OkStatus());
   EXPECT_THAT(End(), Each(absl::NotFoundError("the program found no bread")));
 }
 

@@ -91,21 +91,28 @@ TEST_P(CollectiveFaultTest, ALinkLostWhileConnectingIsReported) {
 }
 
 TEST_P(CollectiveFaultTest, SpecsThatDifferBetweenNodesAreReportedOnBoth) {
-  CommCluster cluster(*environment_, TransportCases()[0], 2);
   const CollectiveCase here = RingCase({0, 1});
-  CollectiveCase there = here;
-  there.counts[0] += 2;
-  auto a = cluster.hub(0).Create(MakeSpec(here, 1, 0), *reactors_[0]);
-  auto b = cluster.hub(1).Create(MakeSpec(there, 1, 1), *reactors_[1]);
-  ASSERT_TRUE(a.ok() && b.ok());
-  for (const absl::Status& status : cluster.Connect()) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("collective 1 (all_reduce)"));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("differs"));
+  CollectiveSpec counts = MakeSpec(here, 1, 1), name = counts;
+  counts.counts[0] += 2;
+  name.name = "fc1.grad";
+  for (const CollectiveSpec& there : {counts, name}) {
+    CommCluster cluster(*environment_, TransportCases()[0], 2);
+    auto a = cluster.hub(0).Create(MakeSpec(here, 1, 0), *reactors_[0]);
+    auto b = cluster.hub(1).Create(there, *reactors_[1]);
+    ASSERT_TRUE(a.ok() && b.ok());
+    const std::vector<absl::Status> statuses = cluster.Connect();
+    for (const absl::Status& status : statuses) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("differs"));
+    }
+    EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("collective 1 (all_reduce)"));
+    EXPECT_THAT(std::string(statuses[1].message()),
+                HasSubstr(there.name.empty() ? "collective 1 (all_reduce)"
+                                             : "collective 1 'fc1.grad' (all_reduce)"));
+    EXPECT_TRUE(cluster.frame_error().ok()) << cluster.frame_error();
+    RunOn(*environment_, *reactors_[0], [&] { a->reset(); });
+    RunOn(*environment_, *reactors_[1], [&] { b->reset(); });
   }
-  EXPECT_TRUE(cluster.frame_error().ok()) << cluster.frame_error();
-  RunOn(*environment_, *reactors_[0], [&] { a->reset(); });
-  RunOn(*environment_, *reactors_[1], [&] { b->reset(); });
 }
 
 // Members that start different pieces get an error that names both, on the nodes that see it.

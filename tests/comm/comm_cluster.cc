@@ -188,7 +188,8 @@ CommCluster::CommCluster(Environment& environment, const TransportCase& transpor
       Link* link = &nodes_.link(node, peer);
       hub->AddLink(peer, link);
       link->OnClosed([hub, peer](absl::Status status) { hub->LinkClosed(peer, status); });
-      link->SetHandler([this, hub, link, peer](std::span<const std::byte> frame) {
+      link->SetHandler([this, hub, link, node, peer](std::span<const std::byte> frame) {
+        if (observer_) observer_(node, peer, frame);
         absl::Status status = hub->HandleFrame(peer, frame);
         if (status.ok()) return;
         {

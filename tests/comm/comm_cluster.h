@@ -6,7 +6,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/collective_hub.h"
@@ -85,6 +87,10 @@ class CommCluster {
  public:
   CommCluster(Environment& environment, const TransportCase& transport, int num_nodes);
 
+  // Sees every frame from now on, on the reactor of `node`, before its hub does.
+  using FrameObserver = std::function<void(int node, int peer, std::span<const std::byte> frame)>;
+  void ObserveFrames(FrameObserver observer) { observer_ = std::move(observer); }
+
   LinkedNodes& nodes() { return nodes_; }
   CollectiveHub& hub(int node) { return *hubs_[node]; }
   // Connects all hubs; a status per node.
@@ -93,6 +99,7 @@ class CommCluster {
   absl::Status frame_error() const;
 
  private:
+  FrameObserver observer_;
   std::vector<std::unique_ptr<CollectiveHub>> hubs_;
   mutable Mutex mutex_;
   absl::Status frame_error_;

@@ -14,6 +14,7 @@ namespace braid {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
@@ -306,6 +307,35 @@ TEST_F(RendezvousTest, ANodeThatLeavesWhileJoiningEndsTheStart) {
   client.reset();
   joining.join();
   EXPECT_THAT(MessageOf(status), AllOf(HasSubstr("joining: node 1 (there) lost")));
+}
+
+// Beside each missing node, why the last process that came from its address did not get in.
+TEST_F(RendezvousTest, TheMasterSaysWhyAMissingNodeWasRefused) {
+  RendezvousOptions options = Options(0, 3);
+  options.nodes_at = [](const SocketAddress& address) {
+    return address.is_loopback() ? std::vector<int>{2} : std::vector<int>();
+  };
+  StartServer(options);
+  RendezvousOptions stranger = Options(2, 3);
+  stranger.secret = "another";
+  EXPECT_EQ(MakeClient(stranger)->Join().status().code(), absl::StatusCode::kUnauthenticated);
+  const auto text = MakeClient(Options(0, 3))->AskStatus();
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text,
+              ContainsRegex("missing: node 1 \\(there\\); node 2 \\(there\\), refused 0 s ago: "
+                            "127\\.0\\.0\\.1:[0-9]+.* has another shared secret"));
+}
+
+TEST_F(RendezvousTest, AWorkerSaysHowFarItGot) {
+  // Connections wait in its backlog, where nobody fetches them.
+  auto listener = ListenOn(*SocketAddress::Parse("127.0.0.1:0"));
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  address_ = *listener->LocalAddress();
+  RendezvousOptions options = Options(1, 2);
+  options.join_timeout = 300 * kMillisecond;
+  EXPECT_THAT(MessageOf(MakeClient(options)->Join().status()),
+              HasSubstr("(--join_timeout): " + address_.ToString() +
+                        ": connected, but no greeting yet; is it started"));
 }
 
 TEST_F(RendezvousTest, AbortEndsBothSides) {

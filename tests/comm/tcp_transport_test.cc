@@ -287,10 +287,11 @@ TEST_F(TcpTransportTest, ErrorsNameNodesAddressesAndTheCause) {
   address.candidates = {*refusing->LocalAddress()};
   refusing->Close();
   LinkOutcome& refused = Connect(node, 0, address.ToString(), 200 * kMillisecond);
-  EXPECT_EQ(refused.Wait(), absl::DeadlineExceededError(
-                                "node 0 did not connect to node 1 within 0.2 s: node 1 -> "
-                                "node 0: " +
-                                address.candidates[0].ToString() + " from lo: Connection refused"));
+  EXPECT_EQ(refused.Wait(),
+            absl::DeadlineExceededError("node 0 did not connect to node 1 within 0.2 s: node 1 -> "
+                                        "node 0: " +
+                                        address.candidates[0].ToString() +
+                                        " from 127.0.0.1 (lo): Connection refused"));
   const Node peer = Open(0);
   LinkOutcome& unwanted = Connect(node, 0, peer.address, 200 * kMillisecond);
   EXPECT_EQ(unwanted.Wait(),

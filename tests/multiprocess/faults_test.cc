@@ -1,6 +1,6 @@
-// What goes wrong between real nodes: the mnist example as processes that a node list file joins.
-// Every survivor ends in bounded time, not with 0, and names the peer, the phase and the same
-// cause.
+// What goes wrong between real nodes, the mnist example as processes that a node list file joins:
+// starts that cannot succeed, and ends that are wanted. What peers, networks and strangers do to a
+// session is in fault_matrix.py.
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -31,13 +31,10 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using Clock = std::chrono::steady_clock;
 
-// From an event to the end of every survivor; the silence of a stopped process takes 5 s to notice.
+// From an event to the end of every survivor.
 constexpr double kEndLimit = 4;
-constexpr double kSilenceLimit = 5 + kEndLimit;
 
 const char kSteps[] = "--epochs=100000";
-const char kStepping[] =
-    "while (stepping job '(train|evaluate)'|waiting for the (program|next run))";
 
 // A port of 127.0.0.1 that is free now, or one that stays busy.
 class Port {
@@ -52,7 +49,6 @@ class Port {
     number_ = ntohs(address.sin_port);
   }
   ~Port() { Release(); }
-  void Listen() { EXPECT_EQ(listen(descriptor_, 1), 0); }
   void Release() {
     if (descriptor_ >= 0) close(descriptor_);
     descriptor_ = -1;
@@ -78,7 +74,7 @@ class FaultsTest : public ::testing::Test {
 
   // The command of node `node`.
   std::vector<std::string> Command(int node, std::vector<std::string> arguments = {}) const {
-    std::vector<std::string> command = {BRAID_MNIST, "--nodes=" + list(),
+    std::vector<std::string> command = {BRAID_MNIST, "--nodes=" + list(), "--event_dump=none",
                                         absl::StrFormat("--node_rank=%d", node)};
     command.insert(command.end(), arguments.begin(), arguments.end());
     return command;
@@ -177,16 +173,6 @@ TEST_F(FaultsTest, ARankTakenTwice) {
   EXPECT_LT(Seconds(), kEndLimit);
 }
 
-TEST_F(FaultsTest, ABusyPort) {
-  port_.Listen();
-  ProgramRun master(Command(0));
-  EXPECT_EQ(master.Wait().ShellCode(), 1);
-  EXPECT_LT(Seconds(), kEndLimit);
-  EXPECT_THAT(master.LastErrorLine(),
-              AllOf(HasSubstr(absl::StrFormat("cannot listen on 127.0.0.1:%d", port_.number())),
-                    HasSubstr("another process does"), HasSubstr("--ctrl_port")));
-}
-
 TEST_F(FaultsTest, BadListsAndNames) {
   struct Case {
     const char* text;
@@ -205,49 +191,6 @@ TEST_F(FaultsTest, BadListsAndNames) {
     EXPECT_EQ(run.Wait().ShellCode(), 1);
     for (const char* word : c.words) EXPECT_THAT(run.LastErrorLine(), HasSubstr(word));
   }
-}
-
-// The master's folder has the digits, the worker's does not.
-TEST_F(FaultsTest, AMissingDataFileOnOneNode) {
-  const char* data = std::getenv("BRAID_TEST_DATA");
-  if (data == nullptr) GTEST_SKIP() << "no $BRAID_TEST_DATA with mnist/";
-  WriteList(2);
-  port_.Release();
-  std::vector<std::string> worker = Command(1);
-  worker.insert(worker.begin(), {"env", "-C", folder_.path()});
-  std::vector<std::string> master = Command(0, {"--data=mnist"});
-  master.insert(master.begin(), {"env", "-C", data});
-  runs_[1] = std::make_unique<ProgramRun>(worker);
-  runs_[0] = std::make_unique<ProgramRun>(master);
-  ExpectEnd({0, 1}, kEndLimit + 2, "node 1: .*mnist/t10k");
-}
-
-TEST_F(FaultsTest, AWorkerThatIsKilled) {
-  StartTraining();
-  run(1).Signal(SIGKILL);
-  ExpectEnd({0, 2}, kEndLimit, std::string("node 1 \\(127.0.0.2\\) lost ") + kStepping);
-}
-
-TEST_F(FaultsTest, AMasterThatIsKilled) {
-  StartTraining();
-  run(0).Signal(SIGKILL);
-  ExpectEnd({1, 2}, kEndLimit, std::string("master lost ") + kStepping);
-}
-
-TEST_F(FaultsTest, AWorkerThatIsStopped) {
-  StartTraining();
-  run(1).Signal(SIGSTOP);
-  ExpectEnd({0, 2}, kSilenceLimit,
-            std::string("node 1 \\(127.0.0.2\\) lost ") + kStepping + ": no heartbeat for 5");
-  run(1).Signal(SIGKILL);
-}
-
-TEST_F(FaultsTest, AMasterThatIsStopped) {
-  StartTraining();
-  run(0).Signal(SIGSTOP);
-  ExpectEnd({1, 2}, kSilenceLimit,
-            std::string("master lost ") + kStepping + ": no heartbeat for 5");
-  run(0).Signal(SIGKILL);
 }
 
 TEST_F(FaultsTest, AnInterruptedMasterEndsAll) {
@@ -297,27 +240,6 @@ TEST_F(FaultsTest, AMasterWithoutTasksMaySleep) {
   run(0).Signal(SIGTERM);
   ExpectEnd({0}, kEndLimit, "node 0: interrupted by SIGTERM", 143);
   ExpectEnd({1, 2}, kEndLimit, "node 0: interrupted by SIGTERM");
-}
-
-// Whoever finds the ports of a session does it no harm.
-TEST_F(FaultsTest, GarbageOnThePortsOfARunningSession) {
-  StartTraining();
-  for (int i = 0; i < 50; ++i) {
-    const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port_.number()));
-    ASSERT_EQ(connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    const std::string garbage(i * 11, static_cast<char>(i * 37));
-    EXPECT_GE(send(descriptor, garbage.data(), garbage.size(), MSG_NOSIGNAL), 0);
-    close(descriptor);
-  }
-  run(0).AwaitOutput("epoch 3 ");
-  began_ = Clock::now();
-  run(0).Signal(SIGINT);
-  ExpectEnd({0}, kEndLimit, "interrupted by SIGINT", 130);
-  ExpectEnd({1, 2}, kEndLimit, "interrupted by SIGINT");
 }
 
 }  // namespace

@@ -180,8 +180,19 @@ TEST(LaunchTest, LeavesNothingIfItIsKilled) {
   ProgramRun run(
       Launch({"--local=3", "--tag_output"}, "trap '' TERM; echo ready; exec sleep 1000"));
   for (const char* node : {"0", "1", "2"}) run.AwaitOutput(absl::StrCat("[node ", node, "] ready"));
-  run.AwaitProcesses(4);
+  run.AwaitProcesses(5);  // launch, its guard, the nodes
   run.Signal(SIGKILL);
+  EXPECT_EQ(run.Wait(), ExitStatus{.signal = SIGKILL});
+  run.AwaitProcesses(0);
+}
+
+// Wrapper scripts do not all end in exec: the parent-death signal does not reach what they started.
+TEST(LaunchTest, LeavesNoGrandchildrenIfItIsKilled) {
+  ProgramRun run(Launch({"--local=2", "--tag_output"},
+                        "bash -c \"trap '' TERM HUP; echo ready; sleep 1000 & sleep 1000\"; :"));
+  for (const char* node : {"0", "1"}) run.AwaitOutput(absl::StrCat("[node ", node, "] ready"));
+  run.AwaitProcesses(2 + 2 * 4);
+  kill(run.pid(), SIGKILL);  // it alone
   EXPECT_EQ(run.Wait(), ExitStatus{.signal = SIGKILL});
   run.AwaitProcesses(0);
 }
@@ -302,7 +313,7 @@ TEST(LaunchTest, ObeysSignalsWhileItsOutputIsStuck) {
   run.AwaitFile(dir / "0");
   run.AwaitFile(dir / "1");
   kill(run.pid(), SIGINT);
-  run.AwaitProcesses(1);  // launch itself, which still has output to write
+  run.AwaitProcesses(2);  // launch itself, which still has output to write, and its guard
   kill(run.pid(), SIGINT);
   EXPECT_EQ(run.Wait(), ExitStatus{.code = 130});
 }

@@ -45,6 +45,7 @@ ProgramRun::ProgramRun(std::vector<std::string> command, Options options) : mark
                          .own_group = true};
   const size_t equals = mark_.find('=');
   process.environment[mark_.substr(0, equals)] = mark_.substr(equals + 1);
+  process.environment.emplace("TMPDIR", temporary_.path());  // last events of runs that fail
   Descriptor out, err;
   if (options.terminal.has_value()) {
     process.standard_input = process.standard_output = process.standard_error = options.terminal;

@@ -17,6 +17,7 @@
 
 #include "runtime/base/process.h"
 #include "runtime/base/reactor.h"
+#include "tests/runtime/temp_dir.h"
 
 namespace braid {
 
@@ -71,6 +72,7 @@ class ProgramRun {
   // Of something that changes without notice.
   bool LookUntil(const std::function<bool()>& is_so) const;
 
+  TempDir temporary_;
   const std::string mark_;  // in the environment of every process of this run
   const std::unique_ptr<Environment> environment_ = MakeRealEnvironment();
   mutable std::mutex mutex_;

@@ -25,6 +25,8 @@ class SimCluster {
  public:
   explicit SimCluster(const SimClusterOptions& options)
       : options_(options), world_(MakeSimulation(options.seed)), network_(world_.get()) {
+    OpRegistry operators = BuiltinOps();
+    if (options.extend) CHECK(options.extend(operators, kernels_).ok());
     cluster_.origin = "the simulation";
     cluster_.knows_all_hosts = true;
     for (int node = 0; node < num_nodes(); ++node) {
@@ -87,7 +89,7 @@ class SimCluster {
     absl::StatusOr<std::unique_ptr<Session>> session = StartSession();
     absl::Status status = session.status();
     if (status.ok()) status = Train(**session);
-    if (session.ok()) (*session)->Close(status);
+    if (session.ok()) status.Update((*session)->Close(status));
     // What a closed session has not given back is to be seen, too.
     if (session.ok()) session->reset();
     Ended(0, status);
@@ -99,7 +101,11 @@ class SimCluster {
     session.simulation_seed = options_.seed;
     session.seed = 3;
     session.progress = Progress::kOff;
-    return Session::Start(std::move(session));
+    ASSIGN_OR_RETURN(std::unique_ptr<Session> started, Session::Start(std::move(session)));
+    if (options_.extend) {
+      RETURN_IF_ERROR(options_.extend(started->operators(), started->kernels()));
+    }
+    return started;
   }
 
   absl::Status Train(Session& session) {

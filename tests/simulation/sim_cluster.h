@@ -41,6 +41,8 @@ struct SimClusterOptions {
   std::vector<int> devices = {1, 1, 1};  // of each node
   std::vector<SimFault> faults = {};
   std::function<void(Job&)> record;  // the job, which fetches "loss"
+  // A user's own operators and kernels, as MainOptions::extend; may be empty.
+  std::function<absl::Status(OpRegistry&, KernelRegistry&)> extend = {};
   int64_t steps = 3;
   Nanoseconds join_timeout = 6 * kSecond;
   Nanoseconds limit = 300 * kSecond;  // a node that has not ended by then hangs

@@ -1,12 +1,15 @@
 // The list of the CPU kernels.
 #include <glog/logging.h>
 
+#include <memory>
+
+#include "graph/op_registry.h"
 #include "runtime/kernels/cpu/families.h"
 
 namespace braid {
 
 KernelRegistry CpuKernels() {
-  KernelRegistry registry;
+  KernelRegistry registry(std::make_shared<const OpRegistry>(BuiltinOps()));
   for (auto* add :
        {cpu::RegisterElementwiseKernels, cpu::RegisterShapeKernels, cpu::RegisterReduceKernels,
         cpu::RegisterMatmulKernels, cpu::RegisterSoftmaxKernels, cpu::RegisterCrossEntropyKernels,

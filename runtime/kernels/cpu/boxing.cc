@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "graph/sbp.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/check_spec.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/strided.h"
@@ -26,6 +27,8 @@ BoxCopy::Side SideAt(const Region& region, const std::vector<int64_t>& at) {
 // only the rank that contributes copies: it turns one of several copies (B) into an addend (P).
 // Both regions move alike over micro-batches, so that those of act 0 say it for all acts.
 absl::StatusOr<std::unique_ptr<Kernel>> MakeRelayout(const KernelSpec& spec) {
+  // Of boxing alone: no operator says what it takes.
+  RETURN_IF_ERROR(CheckKernelForm({.inputs = 1, .outputs = 1, .like = {{"once", false}}}, spec));
   const OperandSpec& in = spec.inputs[0];
   const OperandSpec& out = spec.outputs[0];
   if (in.dtype != out.dtype) return UnsupportedTypes(spec);

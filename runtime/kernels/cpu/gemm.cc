@@ -158,7 +158,7 @@ std::unique_ptr<Gemm> MakePrimitive(const GemmShape& shape) {
 
 bool HasBFloat16Gemm() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") || __builtin_cpu_supports("amx-bf16");
+  return __builtin_cpu_supports("avx512bf16");  // every CPU with AMX for bf16 has it, too
 #else
   return false;
 #endif

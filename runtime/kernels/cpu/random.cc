@@ -1,8 +1,11 @@
 // Values out of nothing: constant, iota, step, random_uniform, random_normal; and dropout. Random
 // numbers are those of the element's logical index, whatever the region.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "runtime/base/half.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
@@ -22,6 +25,19 @@ KernelOr MakeConstantOf(const KernelSpec& spec, T value) {
   return MakeKernel([=](const KernelRun& run) { std::fill_n(Output<T>(run, 0), n, value); });
 }
 
+// What a cast of a value outside T's range would be, nobody knows.
+template <class T>
+KernelOr MakeIntegerConstant(const KernelSpec& spec, double value) {
+  const double whole = std::trunc(value);
+  if (whole >= static_cast<double>(std::numeric_limits<T>::min()) &&
+      whole < std::ldexp(1.0, std::numeric_limits<T>::digits)) {
+    return MakeConstantOf<T>(spec, static_cast<T>(value));
+  }
+  return absl::InvalidArgumentError(absl::StrFormat("%s '%s': the value %g does not fit into %s",
+                                                    spec.op, spec.name, value,
+                                                    ToString(spec.outputs[0].dtype)));
+}
+
 KernelOr MakeConstant(const KernelSpec& spec) {
   const double value = spec.attrs.Double("value");
   switch (spec.outputs[0].dtype) {
@@ -34,11 +50,11 @@ KernelOr MakeConstant(const KernelSpec& spec) {
     case DType::kF16:
       return MakeConstantOf<uint16_t>(spec, Float16(static_cast<float>(value)).bits);
     case DType::kI32:
-      return MakeConstantOf<int32_t>(spec, static_cast<int32_t>(value));
+      return MakeIntegerConstant<int32_t>(spec, value);
     case DType::kI64:
-      return MakeConstantOf<int64_t>(spec, static_cast<int64_t>(value));
+      return MakeIntegerConstant<int64_t>(spec, value);
     case DType::kU8:
-      return MakeConstantOf<uint8_t>(spec, static_cast<uint8_t>(value));
+      return MakeIntegerConstant<uint8_t>(spec, value);
     default:
       return MakeConstantOf<uint8_t>(spec, value != 0 ? 1 : 0);
   }

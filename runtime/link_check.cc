@@ -1,0 +1,92 @@
+#include "runtime/link_check.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+// More than the largest packet of any network.
+constexpr size_t kBytes = size_t{128} << 10;
+constexpr Nanoseconds kLimit = 5 * kSecond;
+
+enum Stage : uint8_t { kKey = 1, kPattern = 2 };
+constexpr size_t kStageAt = 1;
+constexpr size_t kKeyAt = 2;
+constexpr size_t kFrameBytes = kKeyAt + kMemoryKeyBytes;
+
+std::array<std::byte, kFrameBytes> MakeFrame(Stage stage, const MemoryKey& key) {
+  std::array<std::byte, kFrameBytes> frame{};
+  frame[0] = static_cast<std::byte>(Channel::kCheck);
+  frame[kStageAt] = static_cast<std::byte>(stage);
+  PutMemoryKey(frame, kKeyAt, key);
+  return frame;
+}
+
+std::byte PatternAt(size_t i) { return static_cast<std::byte>(i * 31 + (i >> 8)); }
+
+}  // namespace
+
+LinkCheck::LinkCheck(Link* link, Reactor* reactor, std::function<void(absl::Status)> done)
+    : link_(link), reactor_(reactor), done_(std::move(done)), region_(kBytes) {}
+
+LinkCheck::~LinkCheck() {
+  if (timer_.has_value()) reactor_->CancelTimer(*timer_);
+}
+
+void LinkCheck::Start() {
+  const absl::StatusOr<MemoryKey> key = link_->Expose(region_);
+  if (!key.ok()) {
+    reactor_->RunAfter(0, [this, status = key.status()] { Finish(status); });
+    return;
+  }
+  key_ = *key;
+  timer_ = reactor_->RunAfter(kLimit, [this] {
+    timer_.reset();
+    Finish(absl::UnavailableError(absl::StrFormat(
+        "%s: %d bytes did not come through within %d s; what is small does, so look for an MTU "
+        "that the network between does not carry",
+        link_->Describe(), kBytes, kLimit / kSecond)));
+  });
+  link_->Send(MakeFrame(kKey, *key_));
+}
+
+absl::Status LinkCheck::OnFrame(std::span<const std::byte> frame) {
+  const auto stage = frame.size() == kFrameBytes ? static_cast<uint8_t>(frame[kStageAt]) : 0;
+  if (stage == kKey) {
+    const MemoryKey key = GetMemoryKey(frame, kKeyAt);
+    if (key.bytes != kBytes) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "a region of %d bytes to check the link with; it has %d", key.bytes, kBytes));
+    }
+    // Shared with the Write, which may end after this object.
+    const auto pattern = std::make_shared<std::vector<std::byte>>(kBytes);
+    for (size_t i = 0; i < kBytes; ++i) (*pattern)[i] = PatternAt(i);
+    link_->Write(*pattern, key, 0, MakeFrame(kPattern, {}), [pattern](const absl::Status&) {});
+    return absl::OkStatus();
+  }
+  if (stage != kPattern || !key_.has_value()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "a frame of %d bytes that is none of a link's check: stage %d", frame.size(), stage));
+  }
+  for (size_t i = 0; i < kBytes; ++i) {
+    if (region_[i] == PatternAt(i)) continue;
+    return absl::DataLossError(absl::StrFormat("byte %d of the link's check came as %02x, not %02x",
+                                               i, static_cast<int>(region_[i]),
+                                               static_cast<int>(PatternAt(i))));
+  }
+  Finish(absl::OkStatus());
+  return absl::OkStatus();
+}
+
+void LinkCheck::Finish(const absl::Status& status) {
+  if (timer_.has_value()) reactor_->CancelTimer(*std::exchange(timer_, std::nullopt));
+  if (key_.has_value()) link_->Withdraw(*std::exchange(key_, std::nullopt));
+  if (const auto done = std::exchange(done_, nullptr)) done(status);
+}
+
+}  // namespace braid

@@ -1,0 +1,136 @@
+// What a master says to a node: whole control messages, one after another, in any order, with plans
+// that are made ready and run. The input is a list of pieces, each a serialised ControlMessage.
+#include <glog/logging.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/loopback_transport.h"
+#include "runtime/control.pb.h"
+#include "runtime/node.h"
+#include "tests/fuzz/input_reader.h"
+#include "tests/fuzz/message_mutator.h"
+#include "tests/fuzz/plan_size.h"
+
+namespace braid::fuzz {
+namespace {
+
+using control::ControlMessage;
+
+constexpr size_t kMaxMessages = 16;
+constexpr int64_t kMaxSteps = 3;
+constexpr uint32_t kMaxActs = 16;
+
+const KernelRegistry& Kernels() {
+  static const KernelRegistry& kernels = *new KernelRegistry(CpuKernels());
+  return kernels;
+}
+
+// The piece as it is, unless it asks for days of work.
+std::string Bounded(const std::string& piece) {
+  ControlMessage message;
+  if (!message.ParseFromString(piece)) return piece;
+  if (message.has_run()) {
+    if (message.run().steps() <= kMaxSteps) return piece;
+    message.mutable_run()->set_steps(kMaxSteps);
+    return message.SerializeAsString();
+  }
+  if (!message.has_load()) return piece;
+  if (IsTooLargeToTry(message.load().plan())) return "";
+  for (const plan::Task& task : message.load().plan().tasks()) {
+    if (task.acts_per_step() > kMaxActs) return "";
+  }
+  return piece;
+}
+
+void Run(Bytes input) {
+  InputReader reader(input);
+  const uint8_t together = reader.Byte();  // which messages come together with the next one
+  const std::unique_ptr<Environment> environment = MakeSimulatedEnvironment(together);
+  LoopbackNetwork network;
+  NodeOptions options;
+  options.node = 0;
+  options.devices = 2;
+  options.environment = environment.get();
+  options.loopback = &network;
+  options.kernels = &Kernels();
+  Node node(options);
+  std::unique_ptr<Reactor> reactor = environment->StartReactor("master");
+  const std::unique_ptr<Event> closed = environment->MakeEvent();
+  auto [master, channel] = MakeLoopbackControlPair(reactor.get(), &node.reactor());
+  const auto show = [](const std::string& bytes) {
+    ControlMessage answer;
+    if (answer.ParseFromString(bytes)) VLOG(1) << answer.ShortDebugString();
+  };
+  master->SetHandlers(show, [](absl::Status) {});
+  node.Serve(std::move(channel), [&](absl::Status cause) {
+    VLOG(1) << "closed: " << cause;
+    closed->Set();
+  });
+  for (size_t i = 0; i < kMaxMessages && !reader.AtEnd(); ++i) {
+    const std::string message = Bounded(TextOf(reader.Piece()));
+    master->Send(message);
+    if ((together >> i & 1) != 0) continue;
+    const std::unique_ptr<Event> never = environment->MakeEvent();
+    environment->Await(*never, kSecond).IgnoreError();
+  }
+  ControlMessage close;
+  close.mutable_close()->mutable_cause()->set_code(1);
+  master->Send(close.SerializeAsString());
+  // A node that closed well before waits for the others' end, or for the master's.
+  master->Close(absl::CancelledError("the master's process ends"));
+  const absl::Status ended = environment->Await(*closed, 100 * kSecond);
+  CHECK(ended.ok()) << "the node does not end: " << ended;
+  master.reset();
+}
+
+std::vector<ControlMessage> Split(Bytes input) {
+  InputReader reader(input);
+  std::vector<ControlMessage> messages;
+  while (!reader.AtEnd()) {
+    const Bytes piece = reader.Piece();
+    messages.emplace_back().ParseFromArray(piece.data(), static_cast<int>(piece.size()));
+  }
+  return messages;
+}
+
+size_t Mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  if (size < 3) return 0;
+  std::vector<ControlMessage> messages = Split({data + 1, size - 1});
+  if (messages.empty()) return 0;
+  Random random(seed);
+  const size_t chosen = random() % messages.size();
+  switch (random() % 8) {
+    case 0:
+      messages.push_back(messages[chosen]);
+      break;
+    case 1:
+      std::swap(messages[chosen], messages[random() % messages.size()]);
+      break;
+    case 2:
+      messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(chosen));
+      break;
+    default:
+      MutateMessage(messages[chosen], random);
+      break;
+  }
+  std::string bytes(1, static_cast<char>(data[0]));
+  for (const ControlMessage& message : messages) {
+    const std::string piece = message.SerializeAsString();
+    if (piece.size() > UINT16_MAX) return 0;
+    bytes.push_back(static_cast<char>(piece.size()));
+    bytes.push_back(static_cast<char>(piece.size() >> 8));
+    bytes += piece;
+  }
+  if (bytes.size() > max_size) return 0;
+  std::copy(bytes.begin(), bytes.end(), data);
+  return bytes.size();
+}
+
+}  // namespace
+
+Target ControlTarget() { return {.name = "control", .run = Run, .mutate = Mutate}; }
+
+}  // namespace braid::fuzz

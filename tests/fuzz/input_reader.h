@@ -1,0 +1,41 @@
+// Cuts a fuzzer's bytes into numbers and pieces, whatever they are: at the end there are zeros.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "tests/fuzz/target.h"
+
+namespace braid::fuzz {
+
+class InputReader {
+ public:
+  explicit InputReader(Bytes bytes) : bytes_(bytes) {}
+
+  bool AtEnd() const { return bytes_.empty(); }
+  uint8_t Byte() {
+    const Bytes taken = Take(1);
+    return taken.empty() ? 0 : taken[0];
+  }
+  uint16_t Short() {
+    const uint16_t low = Byte();
+    return static_cast<uint16_t>(low | Byte() << 8);
+  }
+  Bytes Take(size_t count) {
+    const Bytes taken = bytes_.first(std::min(count, bytes_.size()));
+    bytes_ = bytes_.subspan(taken.size());
+    return taken;
+  }
+  // A piece with its length, of 16 bits, before it.
+  Bytes Piece() { return Take(Short()); }
+  Bytes Rest() { return Take(bytes_.size()); }
+
+ private:
+  Bytes bytes_;
+};
+
+inline std::string TextOf(Bytes bytes) { return std::string(bytes.begin(), bytes.end()); }
+inline std::span<const std::byte> AsBytes(Bytes bytes) { return std::as_bytes(bytes); }
+
+}  // namespace braid::fuzz

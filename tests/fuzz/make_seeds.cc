@@ -1,0 +1,401 @@
+// Writes the seeds of the corpus that are made, not written: `make_fuzz_seeds CORPUS_FOLDER`. Plans
+// are those of small jobs, as the master would send them; every operator's sample is in one.
+#include <glog/logging.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "actor/message.h"
+#include "api/job.h"
+#include "api/layers.h"
+#include "api/optimizers.h"
+#include "comm/collective_frame.h"
+#include "comm/join.pb.h"
+#include "comm/tcp_greeting.h"
+#include "compiler/compile.h"
+#include "compiler/emit_plan.h"
+#include "graph/functional.h"
+#include "graph/op_registry.h"
+#include "runtime/control.pb.h"
+#include "runtime/plan_read.h"
+
+namespace braid::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path corpus;
+
+void Write(const std::string& target, const std::string& name, const std::string& bytes) {
+  fs::create_directories(corpus / target);
+  std::ofstream(corpus / target / name, std::ios::binary) << bytes;
+}
+
+// A literal with zeros in it.
+template <size_t size>
+std::string Raw(const char (&literal)[size]) {
+  return std::string(literal, size - 1);
+}
+
+std::string Piece(const std::string& bytes) {
+  CHECK_LE(bytes.size(), size_t{UINT16_MAX});
+  return std::string({static_cast<char>(bytes.size()), static_cast<char>(bytes.size() >> 8)}) +
+         bytes;
+}
+
+// ---- plans
+// ---------------------------------------------------------------------------------------
+
+// A perceptron with one hidden layer, trained on a few drawn digits.
+void TrainPerceptron(Job& job, int micro_batches) {
+  auto [image, label] = job.Read(DrawnDigits({.count = 8}), {.batch = 8});
+  Tensor hidden = Relu(Linear(image, 4, {.name = "fc1"}));
+  Tensor logits = Linear(hidden, 10, {.name = "fc2"});
+  Tensor loss = ReduceMean(SoftmaxCrossEntropy(logits, label));
+  job.Minimize(loss, Sgd{.lr = 0.1}, {.micro_batches = micro_batches});
+  job.Fetch("loss", loss);
+}
+
+Placement Devices(const std::vector<int>& devices_of_nodes) {
+  std::vector<DeviceId> devices;
+  for (size_t node = 0; node < devices_of_nodes.size(); ++node) {
+    for (int device = 0; device < devices_of_nodes[node]; ++device) {
+      devices.push_back({static_cast<int>(node), device});
+    }
+  }
+  return Placement("cpu", std::move(devices));
+}
+
+std::vector<plan::Plan> Compile(const std::string& name, const std::vector<int>& devices_of_nodes,
+                                const std::function<void(Job&)>& record) {
+  const OpRegistry operators = BuiltinOps();
+  DatasetCache datasets;
+  const Placement devices = Devices(devices_of_nodes);
+  LogicalGraph graph(&operators);
+  Job job(&graph, devices, &datasets);
+  record(job);
+  CHECK(graph.status().ok()) << graph.status();
+  graph.training = true;
+  compiler::CompileOptions options;
+  options.job = name;
+  options.all_devices = devices;
+  options.master = devices.Slice(0, 1);
+  options.num_nodes = static_cast<int>(devices_of_nodes.size());
+  const auto compiled = compiler::Compile(std::move(graph), options);
+  CHECK(compiled.ok()) << compiled.status();
+  std::vector<plan::Plan> plans;
+  for (int node = 0; node < options.num_nodes; ++node) {
+    auto plan = compiler::EmitPlan(compiled->physical, {.node = node, .seed = 1});
+    CHECK(plan.ok()) << plan.status();
+    plans.push_back(*std::move(plan));
+    // Half of a plan's bytes say where the user wrote what.
+    for (plan::Task& task : *plans.back().mutable_tasks()) {
+      if (!task.has_compute()) continue;
+      for (plan::Kernel& kernel : *task.mutable_compute()->mutable_kernels()) {
+        kernel.clear_location();
+      }
+    }
+  }
+  return plans;
+}
+
+plan::Operand InScratch(const TensorType& type) {
+  plan::Operand operand;
+  operand.set_source(plan::Operand::SCRATCH);
+  plan::Shard& shard = *operand.mutable_shard();
+  shard.set_dtype(static_cast<uint32_t>(type.dtype));
+  for (int64_t dim : type.shape) {
+    shard.add_logical(dim);
+    shard.add_offset(0);
+    shard.add_size(dim);
+  }
+  return operand;
+}
+
+// Every sample of every operator as a kernel of its own, a few to a plan.
+std::vector<plan::Plan> SamplePlans() {
+  constexpr int kKernels = 12;
+  const OpRegistry operators = BuiltinOps();
+  std::vector<plan::Plan> plans;
+  int left = 0;
+  for (const auto& [name, op] : operators.ops()) {
+    for (const OpSample& sample : op.samples()) {
+      if (left-- == 0) {
+        left = kKernels - 1;
+        plan::Plan& plan = plans.emplace_back();
+        plan.set_version(1);
+        plan.set_job("samples");
+        plan.set_num_nodes(1);
+        plan.add_arenas()->add_scratch_bytes(64 << 10);
+        plan.mutable_arenas(0)->set_device_type("cpu");
+        plan.add_tasks()->set_acts_per_step(1);
+        plan.mutable_tasks(0)->mutable_id();
+      }
+      plan::Kernel& kernel = *plans.back().mutable_tasks(0)->mutable_compute()->add_kernels();
+      kernel.set_op(name);
+      kernel.set_name(name);
+      kernel.set_attrs(sample.attrs.ToString());
+      const auto outputs = op.InferTypes({.attrs = sample.attrs, .inputs = sample.inputs});
+      CHECK(outputs.ok()) << outputs.status();
+      for (const TensorType& type : sample.inputs) *kernel.add_inputs() = InScratch(type);
+      for (const TensorType& type : *outputs) *kernel.add_outputs() = InScratch(type);
+    }
+  }
+  return plans;
+}
+
+void WritePlans() {
+  int number = 0;
+  for (const plan::Plan& plan : SamplePlans()) {
+    Write("plan", absl::StrFormat("samples_%02d", number++), plan.SerializeAsString());
+  }
+  const auto train = [](Job& job) { TrainPerceptron(job, 1); };
+  const auto write = [](const std::string& name, const std::vector<plan::Plan>& plans) {
+    for (const plan::Plan& plan : plans) {
+      Write("plan", absl::StrFormat("%s_node%d", name, plan.node()), plan.SerializeAsString());
+    }
+  };
+  write("one_device", Compile("one", {1}, train));
+  write("two_devices", Compile("two", {2}, train));
+  write("two_nodes", Compile("nodes", {1, 1}, train));
+  write("micro_batches", Compile("micro", {1}, [](Job& job) { TrainPerceptron(job, 2); }));
+  // One layer a node: transfers and copies.
+  write("stages", Compile("stages", {1, 2}, [](Job& job) {
+          const Placement first = job.devices().Slice(0, 1), second = job.devices().Slice(1, 2);
+          auto [image, label] =
+              job.On(first, [&] { return job.Read(DrawnDigits({.count = 8}), {.batch = 8}); });
+          Tensor hidden = job.On(first, [&] { return Relu(Linear(image, 4, {.name = "fc1"})); });
+          job.On(second, [&] { job.Fetch("mean", ReduceMean(Linear(hidden, 4))); });
+        }));
+}
+
+// ---- control messages
+// ----------------------------------------------------------------------------
+
+void WriteControl() {
+  using control::ControlMessage;
+  const auto message = [](const std::function<void(ControlMessage&)>& fill) {
+    ControlMessage message;
+    fill(message);
+    return Piece(message.SerializeAsString());
+  };
+  const auto load = [&](uint32_t job, const plan::Plan& plan) {
+    return message([&](ControlMessage& m) {
+      m.mutable_load()->set_job(job);
+      *m.mutable_load()->mutable_plan() = plan;
+    });
+  };
+  const auto run = [&](uint32_t job, int64_t steps) {
+    return message([&](ControlMessage& m) {
+      m.mutable_run()->set_job(job);
+      m.mutable_run()->set_steps(steps);
+    });
+  };
+  const std::string unload = message([](ControlMessage& m) { m.mutable_unload(); });
+  const std::string status = message([](ControlMessage& m) { m.mutable_status(); });
+  const std::string failure = message([](ControlMessage& m) {
+    m.mutable_failure()->set_code(13);
+    m.mutable_failure()->set_message("it broke");
+  });
+  const std::string close = message([](ControlMessage& m) { m.mutable_close()->mutable_cause(); });
+  const std::string peers = message([](ControlMessage& m) {
+    for (int node = 0; node < 2; ++node) {
+      control::Hello& hello = *m.mutable_peers()->add_nodes();
+      hello.set_node(node);
+      hello.add_transports("loopback");
+      hello.add_addresses("here");
+    }
+  });
+  const auto one = Compile("one", {1}, [](Job& job) { TrainPerceptron(job, 1); });
+  const auto two = Compile("two", {2}, [](Job& job) { TrainPerceptron(job, 2); });
+  const auto nodes = Compile("nodes", {1, 1}, [](Job& job) {
+    job.Fetch("x", job.On(job.devices().Slice(1, 1),
+                          [&job] { return Constant(job.graph(), 1.0, {.shape = {4}}); }));
+  });
+  Write("control", "one_device", Raw("\0") + load(0, one[0]) + run(0, 2) + status + unload + close);
+  Write("control", "two_devices", Raw("\0") + peers + load(1, two[0]) + run(1, 1) + run(1, 1));
+  Write("control", "two_nodes", Raw("\0") + peers + load(0, nodes[0]) + run(0, 1) + close);
+  Write("control", "twice", "\1" + load(0, one[0]) + load(0, one[0]) + run(0, 1) + unload);
+  Write("control", "early", Raw("\0") + run(0, 1) + unload + status + failure);
+  Write("control", "bytes", Raw("\0") + Piece("no message"));
+}
+
+// ---- frames
+// --------------------------------------------------------------------------------------
+
+template <typename Range>
+std::string BytesOf(const Range& range) {
+  return std::string(reinterpret_cast<const char*>(range.data()), range.size());
+}
+
+void WriteFrames() {
+  const auto piece = [](const std::string& frame) {
+    return std::string(1, static_cast<char>(frame.size() - 1)) + frame;
+  };
+  const auto actor = [&](const Message& message) {
+    return piece(Raw("\1\0\0") + BytesOf(Encode(message)));
+  };
+  const ActorId reader{0, 0, 1}, writer{0, 0, 2}, peer{1, 0, 3};
+  const std::string ready = actor({.src = peer, .dst = reader, .reg = 7});
+  Write("frames", "actor",
+        "\1" + ready + actor({.src = peer, .dst = reader, .reg = 7, .slot = 1, .piece = 1}) +
+            actor({.src = peer, .dst = writer, .reg = 8, .kind = MessageKind::kAck}));
+  Write(
+      "frames", "actor_run",
+      "\2" + ready +
+          actor({.src = peer, .dst = {0, 0, kWholeThread}, .kind = MessageKind::kRun, .piece = 2}) +
+          actor({.src = peer, .dst = {0, 0, kWholeThread}, .kind = MessageKind::kDone}));
+  std::string collective = "\3";
+  for (uint32_t id = 0; id < 3; ++id) {
+    CollectiveSpec spec;
+    spec.id = id;
+    spec.kind = id == 0   ? CollectiveKind::kAllReduce
+                : id == 1 ? CollectiveKind::kAllGather
+                          : CollectiveKind::kAllToAll;
+    spec.members = {{.node = 0}, {.node = 1}};
+    spec.element_size = 4;
+    spec.counts.assign(id == 2 ? 4 : 2, 3);
+    spec.chunk_bytes = 8;
+    using Type = CollectiveFrame::Type;
+    const auto add = [&](const CollectiveFrame& frame) {
+      collective += piece(BytesOf(EncodedCollectiveFrame(frame).bytes()));
+    };
+    add({.type = Type::kKey,
+         .collective = id,
+         .from = 1,
+         .to = 0,
+         .slot = id == 2 ? 2u : 4u,
+         .bytes = 8,
+         .key = {.token = 1, .bytes = id == 2 ? 16u : 32u},
+         .fingerprint = CollectiveFingerprint(spec)});
+    add({.type = Type::kChunk, .collective = id, .from = 1, .to = 0, .bytes = 8});
+    add({.type = Type::kAck, .collective = id, .from = 1, .to = 0, .bytes = 8});
+  }
+  Write("frames", "collective", collective);
+
+  const TcpGreeting greeting{.stage = TcpGreeting::Stage::kHello, .from = 0, .to = 1};
+  Write("tcp", "greeting",
+        std::string(1, '\0') + BytesOf(EncodeTcpGreeting(greeting)) +
+            "000102030405060708090a0b0c0d0e0f@10.0.0.1:4711,[fd00::2]:4712");
+  // How, token, offset, bytes, frame: as tcp_target.cc reads them.
+  Write("tcp", "frames", Raw("\1\x12\4abcd\x12\1a"));
+  Write("tcp", "write", Raw("\1\x20\1\2\0\4\0\1ppay!\x22\2\0\0\1\0\1qx"));
+  Write("tcp", "close", Raw("\1\x32\5that!"));
+  Write("tcp", "raw", Raw("\1\3\6what??"));
+}
+
+// ---- joining
+// -------------------------------------------------------------------------------------
+
+void WriteJoin() {
+  const auto frame = [](const std::string& payload) { return "\2" + Piece(payload); };
+  join::Opening opening;
+  join::JoinRequest& request = *opening.mutable_join();
+  request.set_node(1);
+  request.set_num_nodes(3);
+  request.set_build("build");
+  request.set_node_list("a:1 cpu:1\nb:1 cpu:1\nc:1 cpu:1\n");
+  request.set_devices("cpu:1");
+  request.set_host("host");
+  Write("join", "join", "\1" + frame(opening.SerializeAsString()));
+  request.set_node_list("a:1 cpu:1\nb:2 cpu:1\n");
+  Write("join", "other_list", "\1" + frame(opening.SerializeAsString()));
+  opening.mutable_status();
+  Write("join", "status", "\1" + frame(opening.SerializeAsString()));
+  Write("join", "heartbeat", "\1" + Raw("\x11\0\0") + frame(""));
+  Write("join", "closing", "\1" + Raw("\x19\4\0gone"));
+  Write("join", "stranger", Raw("\0GET / HTTP/1.1\r\n\r\n"));
+  Write("join", "greeting", Raw("\0BRAIDCTL\1\0\0\0\0\0\0\0") + std::string(64, 'n'));
+  join::Answer answer;
+  answer.mutable_waiting()->add_missing("node 2");
+  std::string answers = "\3" + frame(answer.SerializeAsString());
+  answer.mutable_complete();
+  Write("join", "complete", answers + frame(answer.SerializeAsString()));
+  answer.mutable_refused()->set_message("no");
+  Write("join", "refused", answers + frame(answer.SerializeAsString()));
+}
+
+// ---- files
+// ---------------------------------------------------------------------------------------
+
+std::string Gzip(const std::string& bytes) {
+  std::string out(bytes.size() + 100, '\0');
+  z_stream stream{};
+  CHECK(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) == Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  CHECK(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string Safetensors(const std::string& json, size_t data_bytes) {
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(json.size());
+  return bytes + json + std::string(data_bytes, 'd');
+}
+
+void WriteFiles() {
+  const std::string tensors =
+      Safetensors(R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                  R"("b":{"dtype":"U8","shape":[],"data_offsets":[24,25]}})",
+                  25);
+  Write("checkpoint", "safetensors", "s" + tensors);
+  Write("checkpoint", "safetensors_metadata",
+        "s" + Safetensors(R"({"__metadata__":{"k":"v"}})", 0));
+  const std::string index =
+      R"({"metadata":{"total_size":25},"weight_map":{"a":"model.safetensors","b":"model.safetensors"}})";
+  const std::string state = R"({"format":1,"step":12,"values":{"train.reader":768}})";
+  Write("checkpoint", "index", "j" + index);
+  Write("checkpoint", "state", "j" + state);
+  const std::string checksums =
+      R"({"format":1,"algorithm":"crc32c","block_bytes":4194304,"files":{)"
+      R"("model.safetensors":{"bytes":25,"blocks":["1f2e3d4c"]}}})";
+  Write("checkpoint", "checksums", "j" + checksums);
+  const std::string folder = "f" + Piece(index) + Piece(state) + Piece(tensors);
+  Write("checkpoint", "folder", folder);
+  Write("checkpoint", "folder_wrong", folder + checksums);
+
+  std::string npy = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+  npy.resize(117, ' ');
+  npy += '\n';
+  Write("data", "npy", "n" + Raw("\x93NUMPY\1\0\x76\0") + npy + std::string(24, 'x'));
+  Write("data", "npy2", "n" + Raw("\x93NUMPY\2\0\x76\0\0\0") + npy + std::string(24, 'x'));
+  const std::string images = Raw("\0\0\x8\3\0\0\0\2\0\0\0\2\0\0\0\2") + "abcdefgh";
+  const std::string labels = Raw("\0\0\x8\1\0\0\0\2\1\2");
+  Write("data", "idx", "i" + Piece(images) + Piece(labels));
+  Write("data", "idx_gz", "z" + Piece(Gzip(images)) + Piece(Gzip(labels)));
+  Write("data", "text", Raw("t\3\0\0\0\xff") + "the quick brown fox");
+  Write("data", "spec", " mnist?count=9000&files=%2Fdata%2Ftrain");
+  Write("data", "digits", " digits?count=3&first=1&seed=7");
+
+  Write("nodes", "list", " # nodes\nnode1:9988 cpu:4\n[fd00::3]:9988  cuda:2@0 # two\n10.0.0.1\n");
+  Write("nodes", "devices", "dcuda:2@0");
+  Write("nodes", "address", "a[fd00::3]:9988");
+  Write("nodes", "slurm_hosts", "snode[03-05,9],gpu1");
+  Write("nodes", "launch", "eBRAID_NODE_RANK=1\nBRAID_NUM_NODES=2\nBRAID_MASTER=host:9988\n");
+  Write("nodes", "mpi", "eOMPI_COMM_WORLD_RANK=1\nOMPI_COMM_WORLD_SIZE=2\nMASTER_ADDR=host\n");
+  Write("nodes", "slurm",
+        "eSLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=2\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_JOB_ID=7\n"
+        "SLURM_STEP_ID=0\nSLURM_NNODES=2\n");
+}
+
+}  // namespace
+}  // namespace braid::fuzz
+
+int main(int argc, char** argv) {
+  CHECK_EQ(argc, 2) << "usage: " << argv[0] << " CORPUS_FOLDER";
+  braid::fuzz::corpus = argv[1];
+  braid::fuzz::WritePlans();
+  braid::fuzz::WriteControl();
+  braid::fuzz::WriteFrames();
+  braid::fuzz::WriteJoin();
+  braid::fuzz::WriteFiles();
+}

@@ -1,0 +1,60 @@
+#include "tests/fuzz/plan_size.h"
+
+#include <algorithm>
+
+#include "runtime/arena.h"
+
+namespace braid::fuzz {
+namespace {
+
+constexpr uint64_t kArenaBytes = uint64_t{1} << 20;
+constexpr uint64_t kVariableBytes = uint64_t{1} << 22;
+
+uint64_t Times(uint64_t a, uint64_t b) {
+  uint64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+}  // namespace
+
+bool DrawsManyDigits(std::string_view dataset) {
+  const size_t kind = dataset.find("digits");
+  if (kind == std::string_view::npos) return false;
+  const size_t count = dataset.find("count=", kind);
+  if (count == std::string_view::npos) return true;  // 10,000
+  const std::string_view number = dataset.substr(count + std::string_view("count=").size());
+  const size_t end = std::min(number.find_first_not_of("0123456789"), number.size());
+  return end > 2 && end < 9;
+}
+
+bool IsTooLargeToTry(const plan::Plan& plan) {
+  const auto is_between = [](uint64_t bytes, uint64_t limit) {
+    return bytes > limit && bytes <= SystemMemory();
+  };
+  for (const plan::Arena& arena : plan.arenas()) {
+    if (is_between(arena.bytes(), kArenaBytes)) return true;
+    for (uint64_t scratch : arena.scratch_bytes()) {
+      if (is_between(scratch, kArenaBytes)) return true;
+    }
+  }
+  uint64_t slots = 0;
+  for (const plan::Task& task : plan.tasks()) {
+    for (const plan::Kernel& kernel : task.compute().kernels()) {
+      if (DrawsManyDigits(kernel.attrs())) return true;
+    }
+    for (const plan::Input& input : task.inputs()) slots += input.slots();
+    for (const plan::Output& output : task.outputs()) slots += output.slots();
+    for (const plan::Variable& variable : task.variables().variables()) {
+      uint64_t bytes = 1;
+      for (int64_t dim : variable.shard().size()) {
+        bytes = Times(bytes, static_cast<uint64_t>(std::max<int64_t>(dim, 0)));
+      }
+      if (is_between(bytes, kVariableBytes) || is_between(Times(bytes, 8), kVariableBytes)) {
+        return true;
+      }
+    }
+  }
+  return slots > (1 << 16) && slots <= (1 << 22);
+}
+
+}  // namespace braid::fuzz

@@ -1,0 +1,18 @@
+// Plans may ask for as much memory as the machine has, and for much work; a fuzzer that gets it
+// learns nothing.
+#pragma once
+
+#include <string_view>
+
+#include "compiler/plan.pb.h"
+
+namespace braid::fuzz {
+
+// Whether a plan asks for more memory or steps than a fuzzer should have it given, and less than
+// would be refused.
+bool IsTooLargeToTry(const plan::Plan& plan);
+
+// Drawing takes a while. `dataset`: text with its spec, e.g. "digits?count=8".
+bool DrawsManyDigits(std::string_view dataset);
+
+}  // namespace braid::fuzz

@@ -1,0 +1,116 @@
+// A slice of a plan, as a file or the master's message brings it, up to where its actors could run:
+// reading, checking, variables, kernels, actions, actors, the resolving of edges, the keys.
+#include <glog/logging.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/plan.pb.h"
+#include "runtime/executor.h"
+#include "tests/fuzz/input_reader.h"
+#include "tests/fuzz/message_mutator.h"
+#include "tests/fuzz/plan_size.h"
+#include "tests/fuzz/silent_link.h"
+
+namespace braid::fuzz {
+namespace {
+
+constexpr int kDevices = 2;
+constexpr uint16_t kPeers = 4;
+
+// One thread, and yet as on a node that no simulation watches: what is checked here is checked
+// always.
+class OneThread final : public Environment {
+ public:
+  Nanoseconds Now() const override { return simulated_->Now(); }
+  std::unique_ptr<Reactor> StartReactor(std::string_view name) override {
+    return simulated_->StartReactor(name);
+  }
+  std::unique_ptr<Event> MakeEvent() override { return simulated_->MakeEvent(); }
+  absl::Status Await(Event& event, Nanoseconds timeout) override {
+    return simulated_->Await(event, timeout);
+  }
+  bool is_simulated() const override { return false; }
+
+ private:
+  const std::unique_ptr<Environment> simulated_ = MakeSimulatedEnvironment(1);
+};
+
+const KernelRegistry& Kernels() {
+  static const KernelRegistry& kernels = *new KernelRegistry(CpuKernels());
+  return kernels;
+}
+
+void Run(Bytes input) {
+  plan::Plan plan;
+  if (!plan.ParseFromArray(input.data(), static_cast<int>(input.size()))) return;
+  if (IsTooLargeToTry(plan)) {
+    VLOG(1) << "too large to try";
+    return;
+  }
+  OneThread environment;
+  std::unique_ptr<Reactor> control = environment.StartReactor("control");
+  const auto node = static_cast<uint16_t>(plan.node());
+  VariableStore variables(&Kernels());
+  DatasetCache datasets;
+  std::vector<std::unique_ptr<Arena>> arenas;
+  for (int i = 0; i < kDevices; ++i) arenas.push_back(std::make_unique<Arena>());
+  CollectiveHub collectives(node);
+  std::map<uint16_t, SilentLink> links;
+  for (uint16_t peer = 0; peer < kPeers; ++peer) {
+    if (peer == node) continue;
+    collectives.AddLink(peer, &links.try_emplace(peer, peer, control.get()).first->second);
+  }
+  HostIo host;
+  NodeResources resources;
+  resources.node = node;
+  resources.environment = &environment;
+  resources.control = control.get();
+  resources.kernels = &Kernels();
+  resources.variables = &variables;
+  resources.datasets = &datasets;
+  resources.arenas = &arenas;
+  resources.collectives = &collectives;
+  resources.link_of = [&](uint16_t peer) -> Link* {
+    const auto found = links.find(peer);
+    return found == links.end() ? nullptr : &found->second;
+  };
+  ExecutorOptions options;
+  options.host = &host;
+  options.on_ready = [] {};
+  options.on_run_done = [] {};
+  options.on_failure = [](absl::Status) {};
+  auto executor = Executor::Make(plan, resources, std::move(options));
+  VLOG(1) << "made: " << executor.status();
+  if (executor.ok()) {
+    const absl::Status connected = (*executor)->Connect();
+    VLOG(1) << "connected: " << connected;
+    const std::unique_ptr<Event> closed = environment.MakeEvent();
+    control->Post([&] {
+      collectives.Abort(absl::CancelledError("over"));
+      (*executor)->Close(absl::CancelledError("over"), [&] { closed->Set(); });
+    });
+    CHECK(environment.Await(*closed, kSecond).ok());
+    executor->reset();
+  }
+  control.reset();
+}
+
+size_t Mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  plan::Plan plan;
+  if (!plan.ParseFromArray(data, static_cast<int>(size))) return 0;
+  Random random(seed);
+  MutateMessage(plan, random);
+  const std::string bytes = plan.SerializeAsString();
+  if (bytes.size() > max_size) return 0;
+  std::copy(bytes.begin(), bytes.end(), data);
+  return bytes.size();
+}
+
+}  // namespace
+
+Target PlanTarget() { return {.name = "plan", .run = Run, .mutate = Mutate}; }
+
+}  // namespace braid::fuzz

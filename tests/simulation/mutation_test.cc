@@ -1,0 +1,385 @@
+// Mutations made on purpose: what the verifier, the start or a simulation says of each. Every test
+// here also shows that without that checker the mutation would go on unseen or stop the run.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "compiler/emit_plan.h"
+#include "compiler/verify.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/remote_bus.h"
+#include "tests/api/training_case.h"
+#include "tests/simulation/sim_plans.h"
+#include "tests/simulation/sim_runner.h"
+
+namespace braid {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr uint64_t kSeeds = 20;
+
+std::shared_ptr<const CompiledSimPlan> Compiled(const std::string& name) {
+  const auto plan = FindSimPlan(MakeSimPlans(TestFolder()), name);
+  const auto compiled = CompileSimPlan(*plan);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  return *compiled;
+}
+
+absl::StatusOr<std::vector<double>> RunSeed(std::shared_ptr<const CompiledSimPlan> plan,
+                                            uint64_t seed) {
+  return MakeLoopbackRunner({.plan = std::move(plan), .make_transports = {}})->Run(seed);
+}
+
+// ---- a dropped ack -----------------------------------------------------------------------------
+
+// The first kAck of one register that goes to another node is lost.
+struct LostAck {
+  RegisterId reg = 0;
+  bool is_lost = false;
+  Message message = {};
+};
+
+class LosingLink final : public Link {
+ public:
+  LosingLink(std::unique_ptr<Link> link, LostAck* lost) : link_(std::move(link)), lost_(*lost) {}
+
+  void Send(std::span<const std::byte> frame) override {
+    if (static_cast<braid::Channel>(frame[0]) == braid::Channel::kActor) {
+      const auto message = MessageOfFrame(frame);
+      if (message.ok() && message->kind == MessageKind::kAck && message->reg == lost_.reg &&
+          !std::exchange(lost_.is_lost, true)) {
+        lost_.message = *message;
+        return;
+      }
+    }
+    link_->Send(frame);
+  }
+
+  uint16_t peer() const override { return link_->peer(); }
+  std::string Describe() const override { return link_->Describe(); }
+  absl::StatusOr<MemoryKey> Expose(std::span<std::byte> memory) override {
+    return link_->Expose(memory);
+  }
+  void Withdraw(const MemoryKey& key) override { link_->Withdraw(key); }
+  void Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+             std::span<const std::byte> frame, DoneCallback done) override {
+    link_->Write(payload, key, offset, frame, std::move(done));
+  }
+  void SetHandler(FrameHandler handler) override { link_->SetHandler(std::move(handler)); }
+  void OnClosed(std::function<void(absl::Status)> closed) override {
+    link_->OnClosed(std::move(closed));
+  }
+  void Close(absl::Status reason) override { link_->Close(std::move(reason)); }
+  LinkCounters counters() const override { return link_->counters(); }
+
+ private:
+  const std::unique_ptr<Link> link_;
+  LostAck& lost_;
+};
+
+class LosingTransport final : public Transport {
+ public:
+  LosingTransport(std::unique_ptr<Transport> transport, LostAck* lost)
+      : transport_(std::move(transport)), lost_(*lost) {}
+  std::string_view name() const override { return transport_->name(); }
+  absl::StatusOr<std::string> Open() override { return transport_->Open(); }
+  bool Reaches(std::string_view address) const override { return transport_->Reaches(address); }
+  void Connect(LinkRequest request, ConnectCallback done) override {
+    transport_->Connect(std::move(request),
+                        [this, done = std::move(done)](absl::StatusOr<std::unique_ptr<Link>> link) {
+                          if (!link.ok()) return done(std::move(link));
+                          done(std::make_unique<LosingLink>(*std::move(link), &lost_));
+                        });
+  }
+
+ private:
+  const std::unique_ptr<Transport> transport_;
+  LostAck& lost_;
+};
+
+absl::StatusOr<std::vector<double>> RunWithLostAck(std::shared_ptr<const CompiledSimPlan> plan,
+                                                   uint64_t seed, LostAck* lost) {
+  const auto runner = MakeLoopbackRunner(
+      {.plan = std::move(plan), .make_transports = [lost](const TransportOptions& options) {
+         std::vector<std::unique_ptr<Transport>> transports;
+         for (auto& transport : MakeTransports(options)) {
+           transports.push_back(std::make_unique<LosingTransport>(std::move(transport), lost));
+         }
+         return transports;
+       }});
+  return runner->Run(seed);
+}
+
+// Slots by register, of those whose acks cross a link.
+std::map<RegisterId, uint32_t> LandingRegisters(const CompiledSimPlan& plan) {
+  std::map<RegisterId, uint32_t> slots;
+  for (const plan::Plan& slice : plan.slices) {
+    for (const plan::Task& task : slice.tasks()) {
+      for (const plan::Input& input : task.inputs()) {
+        if (input.producer().node() != slice.node()) slots[input.register_()] = input.slots();
+      }
+    }
+  }
+  return slots;
+}
+
+// Nothing can go on, and the report names the two actors and the register; where a second slot lets
+// the producer go on, the next ack is out of order, and refusing it names them.
+TEST(MutationTest, ALostAckIsNamed) {
+  const auto plan = Compiled("pipeline");
+  std::map<uint32_t, int> found;  // by slots
+  for (const auto& [reg, slots] : LandingRegisters(*plan)) {
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      LostAck lost{.reg = reg};
+      const auto run = RunWithLostAck(plan, seed, &lost);
+      ASSERT_FALSE(run.ok()) << "register " << reg << ", seed " << seed;
+      const std::string said(run.status().message());
+      const std::string reader = ToString(lost.message.src);
+      if (slots == 1) {
+        EXPECT_THAT(said,
+                    AllOf(HasSubstr("no event left"),
+                          HasSubstr(absl::StrFormat("(%s), ", ToString(lost.message.dst))),
+                          HasSubstr(absl::StrFormat(
+                              "waits for %s to release register %d slot 0 piece 0", reader, reg))))
+            << "seed " << seed;
+      } else {
+        EXPECT_THAT(said,
+                    AllOf(HasSubstr(absl::StrFormat("(%s): ", ToString(lost.message.dst))),
+                          HasSubstr(absl::StrFormat(
+                              "kAck of register %d slot 1 from %s refused: slot 1 with piece 1 is "
+                              "out of order",
+                              reg, reader))))
+            << "seed " << seed;
+      }
+      ++found[slots];
+    }
+  }
+  EXPECT_GT(found[1], 0);
+  EXPECT_GT(found[2], 0);
+}
+
+// ---- a collective order swapped on one node ----------------------------------------------------
+
+plan::Task* FindTask(plan::Plan& slice, const std::string& name) {
+  for (plan::Task& task : *slice.mutable_tasks()) {
+    if (task.name() == name) return &task;
+  }
+  return nullptr;
+}
+
+// The names of two all_reduces, neither of which needs the other's result.
+constexpr const char* kFirst =
+    "out.add.grad.reduce_sum.all_reduce..out.matmul.grad.tensordot.all_reduce (2 tensors)";
+constexpr const char* kSecond = "fc2.add.grad.reduce_sum.all_reduce";
+
+// `to` waits for `from` on this node.
+void AddOrder(plan::Plan& slice, const std::string& from, const std::string& to) {
+  constexpr uint32_t kRegister = 1 << 20;  // above the plan's own
+  plan::Task& first = *FindTask(slice, from);
+  plan::Task& second = *FindTask(slice, to);
+  plan::Output& output = *first.add_outputs();
+  output.set_register_(kRegister);
+  output.set_slots(1);
+  output.set_period(1);
+  *output.add_consumers() = second.id();
+  plan::Input& input = *second.add_inputs();
+  input.set_register_(kRegister);
+  *input.mutable_producer() = first.id();
+  input.set_slots(1);
+  input.set_period(1);
+}
+
+// Collectives of CPUs are matched by their ids: one node may be forced into any order of its own.
+TEST(MutationTest, AnOrderOfCollectivesOnOneNodeChangesNothing) {
+  const auto plan = Compiled("model");
+  const auto expected = RunSeed(plan, 1);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const bool is_swapped : {false, true}) {
+    auto ordered = std::make_shared<CompiledSimPlan>(*plan);
+    AddOrder(ordered->slices[1], is_swapped ? kSecond : kFirst, is_swapped ? kFirst : kSecond);
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      const auto run = RunSeed(ordered, seed);
+      ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status();
+      EXPECT_EQ(*run, *expected) << "seed " << seed;
+    }
+  }
+}
+
+// Where every node has an order, as a plan for a backend that needs one would have it, and one
+// node's is swapped: each waits in another collective. Every seed says so.
+TEST(MutationTest, AnOrderSwappedOnOneNodeIsFoundBySimulation) {
+  const auto plan = Compiled("model");
+  auto swapped = std::make_shared<CompiledSimPlan>(*plan);
+  AddOrder(swapped->slices[0], kFirst, kSecond);
+  AddOrder(swapped->slices[1], kSecond, kFirst);
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const auto run = RunSeed(swapped, seed);
+    ASSERT_FALSE(run.ok()) << "seed " << seed;
+    EXPECT_THAT(std::string(run.status().message()),
+                AllOf(HasSubstr("no event left"), HasSubstr("work that goes round between"),
+                      HasSubstr(absl::StrFormat("node 0, device 0: all_reduce '%s' (0/", kFirst)),
+                      HasSubstr(absl::StrFormat("node 1, device 0: all_reduce '%s' (1/", kSecond)),
+                      HasSubstr(" runs, awaits node 0"), HasSubstr(" runs, awaits node 1")))
+        << "seed " << seed;
+  }
+}
+
+// The same edges in the graph of the whole cluster: the verifier names the cycle before any node
+// hears of it.
+TEST(MutationTest, ContraryOrdersAreFoundByTheVerifier) {
+  const auto plan = Compiled("model");
+  compiler::PhysicalGraph graph = plan->physical;
+  ASSERT_EQ(compiler::Verify(graph, plan->operators), absl::OkStatus());
+  std::map<std::string, compiler::GroupId> groups;
+  for (const compiler::TaskGroup& group : graph.groups()) groups[group.name] = group.id;
+  graph.AddControlEdge(groups.at(kFirst), groups.at(kSecond), 0);
+  EXPECT_EQ(compiler::Verify(graph, plan->operators), absl::OkStatus());
+  graph.AddControlEdge(groups.at(kSecond), groups.at(kFirst), 0);
+  EXPECT_THAT(
+      std::string(compiler::Verify(graph, plan->operators).message()),
+      AllOf(HasSubstr("these wait for each other"), HasSubstr(absl::StrFormat("'%s'", kFirst)),
+            HasSubstr(absl::StrFormat("'%s'", kSecond))));
+}
+
+// The ids swapped on one node: its members would meet those of another op. The nodes' hubs find it
+// when they exchange keys, before the first step, by name even if all else is alike.
+TEST(MutationTest, CollectivesSwappedOnOneNodeAreFoundAtTheStart) {
+  for (const bool are_alike : {false, true}) {
+    auto swapped = std::make_shared<CompiledSimPlan>(*Compiled("model"));
+    const auto collective = [&](int node, const char* name) {
+      return FindTask(swapped->slices[node], name)->mutable_collective();
+    };
+    if (are_alike) {
+      // As many elements of the second as the first has; nothing of it is ever used.
+      for (int node : {0, 1}) {
+        *collective(node, kFirst)->mutable_counts() = collective(node, kSecond)->counts();
+      }
+    }
+    const uint32_t first = collective(1, kFirst)->id();
+    collective(1, kFirst)->set_id(collective(1, kSecond)->id());
+    collective(1, kSecond)->set_id(first);
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      const auto run = RunSeed(swapped, seed);
+      ASSERT_FALSE(run.ok()) << "seed " << seed << ", alike: " << are_alike;
+      EXPECT_THAT(std::string(run.status().message()),
+                  AllOf(HasSubstr("its spec on node"), HasSubstr("differs"),
+                        testing::AnyOf(HasSubstr(kFirst), HasSubstr(kSecond))))
+          << "seed " << seed;
+    }
+  }
+}
+
+// ---- a slot too few ----------------------------------------------------------------------------
+
+// A schedule in which a stage goes back only when all its micro-batches have gone forward: what
+// each of two micro-batches leaves for the way back has to be kept, in two slots.
+struct ForwardFirst {
+  compiler::PhysicalGraph graph;
+  compiler::GroupRegisterId kept = braid::kNone;
+};
+
+ForwardFirst MakeForwardFirst(const CompiledSimPlan& plan) {
+  ForwardFirst result{plan.physical};
+  compiler::PhysicalGraph& graph = result.graph;
+  const auto is_stage = [&graph](compiler::GroupId id) {
+    const compiler::TaskGroup& group = graph.group(id);
+    return group.kind == compiler::GroupKind::kCompute &&
+           group.stream == compiler::StreamKind::kCompute && group.rate == 2;
+  };
+  const auto consumers = graph.Consumers();
+  for (size_t i = 0; i < consumers.size(); ++i) {
+    const auto kept = static_cast<compiler::GroupRegisterId>(i);
+    const compiler::GroupId forward = graph.reg(kept).producer;
+    if (graph.reg(kept).slots != 2 || !is_stage(forward)) continue;
+    for (const auto& [back, input] : consumers[i]) {
+      if (!is_stage(back) || graph.group(back).placement != graph.group(forward).placement) {
+        continue;
+      }
+      result.kept = kept;
+      const compiler::GroupRegisterId order =
+          graph
+              .AddRegister({.name = "forward first",
+                            .placement = graph.group(forward).placement,
+                            .parts = {},
+                            .producer = forward,
+                            .period = 2})
+              .id;
+      graph.group(forward).outputs.push_back(order);
+      graph.group(back).inputs.push_back({.reg = order, .period = 2});
+      return result;
+    }
+  }
+  ADD_FAILURE() << "no stage has a forward and a backward";
+  return result;
+}
+
+std::shared_ptr<const CompiledSimPlan> Emit(const CompiledSimPlan& plan,
+                                            const compiler::PhysicalGraph& graph) {
+  auto emitted = std::make_shared<CompiledSimPlan>(plan);
+  for (int node = 0; node < static_cast<int>(emitted->slices.size()); ++node) {
+    auto slice = compiler::EmitPlan(graph, {.node = node, .seed = kSimProgramSeed});
+    EXPECT_TRUE(slice.ok()) << slice.status();
+    emitted->slices[node] = *std::move(slice);
+  }
+  return emitted;
+}
+
+TEST(MutationTest, ASlotTooFewIsFoundByTheVerifierAndBySimulation) {
+  const auto plan = Compiled("gpt");
+  const auto expected = RunSeed(plan, 1);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ForwardFirst mutated = MakeForwardFirst(*plan);
+  ASSERT_EQ(compiler::Verify(mutated.graph, plan->operators), absl::OkStatus());
+  const auto good = Emit(*plan, mutated.graph);
+  const std::string kept = mutated.graph.reg(mutated.kept).name;
+
+  --mutated.graph.reg(mutated.kept).slots;
+  EXPECT_THAT(std::string(compiler::Verify(mutated.graph, plan->operators).message()),
+              AllOf(HasSubstr("these wait for each other"),
+                    HasSubstr(absl::StrFormat("2 slots for register '%s' would free it", kept))));
+  const auto bad = Emit(*plan, mutated.graph);
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const auto run = RunSeed(good, seed);
+    ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status();
+    EXPECT_EQ(*run, *expected) << "seed " << seed;
+    const auto stopped = RunSeed(bad, seed);
+    ASSERT_FALSE(stopped.ok()) << "seed " << seed;
+    EXPECT_THAT(std::string(stopped.status().message()),
+                AllOf(HasSubstr("no event left"), HasSubstr(" to release register ")))
+        << "seed " << seed;
+  }
+}
+
+// ---- bytes that are not free -------------------------------------------------------------------
+
+// The memory plan gives a register the bytes of one that is still read: the verifier names the
+// edge that is missing; past it, the checker of simulations names both registers.
+TEST(MutationTest, SharedBytesAreFoundByTheVerifierAndBySimulation) {
+  const auto plan = Compiled("pipeline");
+  compiler::PhysicalGraph graph = plan->physical;
+  std::map<std::string, compiler::GroupRegisterId> registers;
+  for (const compiler::Register& reg : graph.registers()) registers[reg.name] = reg.id;
+  // Both are read once more on the way back.
+  graph.reg(registers.at("relu")).offset = graph.reg(registers.at("read:0")).offset;
+  EXPECT_THAT(std::string(compiler::Verify(graph, plan->operators).message()),
+              HasSubstr("share bytes"));
+  const auto bad = Emit(*plan, graph);
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    EXPECT_THAT(std::string(RunSeed(bad, seed).status().message()),
+                AllOf(HasSubstr("byte overlap: register"), HasSubstr("is read, but register")))
+        << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,177 @@
+#include "tests/simulation/sim_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "comm/loopback_transport.h"
+#include "compiler/compile.h"
+#include "compiler/emit_plan.h"
+#include "runtime/base/status.h"
+#include "runtime/coordinator.h"
+#include "runtime/node.h"
+
+namespace braid {
+namespace {
+
+constexpr uint16_t kJob = 1;
+constexpr Nanoseconds kLimit = 60 * kSecond;
+
+Placement AllDevices(const std::vector<int>& devices) {
+  std::vector<DeviceId> ids;
+  for (int node = 0; node < static_cast<int>(devices.size()); ++node) {
+    for (int device = 0; device < devices[node]; ++device) ids.push_back({node, device});
+  }
+  return Placement("cpu", std::move(ids));
+}
+
+// One seed's cluster.
+class LoopbackCluster {
+ public:
+  LoopbackCluster(const LoopbackRunnerOptions& options, uint64_t seed)
+      : options_(options),
+        plan_(*options.plan),
+        environment_(MakeSimulatedEnvironment(seed)),
+        coordinator_(std::make_unique<Coordinator>(CoordinatorOptions{
+            .environment = environment_.get(), .name_of = {}, .on_failure = {}})) {
+    ends_.resize(plan_.devices.size());
+    nodes_left_ = plan_.devices.size();
+    for (size_t node = 0; node < plan_.devices.size(); ++node) StartNode(node, seed);
+  }
+
+  ~LoopbackCluster() {
+    coordinator_.reset();
+    nodes_.clear();
+  }
+
+  absl::StatusOr<std::vector<double>> Run() {
+    absl::Status status = RunJob();
+    std::string waits;
+    if (absl::IsInternal(status)) waits = DescribeWaits();
+    status.Update(coordinator_->Close());
+    status.Update(environment_->Await(*all_ended_, kLimit));
+    if (!status.ok()) {
+      return absl::Status(status.code(), std::string(status.message()) + waits);
+    }
+    for (size_t node = 0; node < ends_.size(); ++node) {
+      if (ends_[node].size() != 1 || !ends_[node][0].ok()) {
+        return absl::InternalError(absl::StrFormat(
+            "node %d ended %d times, which must be once and well: %s", node, ends_[node].size(),
+            ends_[node].empty() ? "" : ends_[node][0].ToString()));
+      }
+    }
+    return losses_;
+  }
+
+ private:
+  void StartNode(size_t number, uint64_t seed) {
+    NodeOptions node;
+    node.node = static_cast<uint16_t>(number);
+    node.devices = plan_.devices[number];
+    node.simulation_seed = seed;
+    node.environment = environment_.get();
+    node.loopback = &network_;
+    node.make_transports = options_.make_transports;
+    node.kernels = &plan_.kernels;
+    nodes_.push_back(std::make_unique<Node>(node));
+    auto [master_end, node_end] =
+        MakeLoopbackControlPair(&coordinator_->reactor(), &nodes_.back()->reactor());
+    nodes_.back()->Serve(std::move(node_end), [this, number](absl::Status cause) {
+      ends_[number].push_back(std::move(cause));
+      if (--nodes_left_ == 0) all_ended_->Set();
+    });
+    channels_.push_back(std::move(master_end));
+  }
+
+  absl::Status RunJob() {
+    RETURN_IF_ERROR(coordinator_->Join(std::move(channels_), kLimit));
+    const std::string name = plan_.slices[0].job();
+    RETURN_IF_ERROR(coordinator_->Load({kJob, name, plan_.slices, 0}));
+    HostIo& host = nodes_[0]->Host(kJob);
+    host.SetFetchHandler([this](std::string_view name, int64_t, Array value) {
+      if (name == "loss") losses_.push_back(value.As(DType::kF64).data<double>()[0]);
+    });
+    int64_t step = 0;
+    for (const int64_t steps : kSimRuns) {
+      RETURN_IF_ERROR(coordinator_->Run({kJob, name, step, steps}));
+      step += steps;
+      if (losses_.size() == static_cast<size_t>(step)) continue;
+      return absl::InternalError(
+          absl::StrFormat("%d losses came in %d steps", losses_.size(), step));
+    }
+    host.SetFetchHandler(nullptr);
+    return absl::OkStatus();
+  }
+
+  // What everything waits for, as the nodes say it.
+  std::string DescribeWaits() {
+    const std::unique_ptr<Event> is_described = environment_->MakeEvent();
+    std::string text;
+    coordinator_->Describe([&](std::string described) {
+      text = std::move(described);
+      is_described->Set();
+    });
+    if (!environment_->Await(*is_described, kLimit).ok()) return "; the nodes do not say why";
+    return "; " + text;
+  }
+
+  const LoopbackRunnerOptions& options_;
+  const CompiledSimPlan& plan_;
+  std::vector<double> losses_;
+  std::vector<std::vector<absl::Status>> ends_;  // of each node's Serve
+  size_t nodes_left_ = 0;
+  const std::unique_ptr<Environment> environment_;
+  const std::unique_ptr<Event> all_ended_ = environment_->MakeEvent();
+  LoopbackNetwork network_;
+  std::vector<std::unique_ptr<ControlChannel>> channels_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::unique_ptr<Coordinator> coordinator_;
+};
+
+class LoopbackRunner final : public SimRunner {
+ public:
+  explicit LoopbackRunner(LoopbackRunnerOptions options) : options_(std::move(options)) {}
+  absl::StatusOr<std::vector<double>> Run(uint64_t seed) override {
+    return LoopbackCluster(options_, seed).Run();
+  }
+
+ private:
+  const LoopbackRunnerOptions options_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimPlan& plan) {
+  auto result = std::make_shared<CompiledSimPlan>();
+  result->devices = plan.devices;
+  result->operators = BuiltinOps();
+  result->kernels = CpuKernels();
+  if (plan.extend) RETURN_IF_ERROR(plan.extend(result->operators, result->kernels));
+  const Placement devices = AllDevices(plan.devices);
+  DatasetCache datasets;
+  LogicalGraph graph(&result->operators);
+  Job job(&graph, devices, &datasets);
+  plan.record(job);
+  RETURN_IF_ERROR(graph.status());
+  graph.training = true;
+  compiler::CompileOptions options;
+  options.job = plan.name;
+  options.all_devices = devices;
+  options.master = devices.Slice(0, 1);
+  options.num_nodes = static_cast<int>(plan.devices.size());
+  ASSIGN_OR_RETURN(compiler::Compiled compiled, compiler::Compile(std::move(graph), options));
+  for (int node = 0; node < options.num_nodes; ++node) {
+    ASSIGN_OR_RETURN(
+        result->slices.emplace_back(),
+        compiler::EmitPlan(compiled.physical, {.node = node, .seed = kSimProgramSeed}));
+  }
+  result->physical = std::move(compiled.physical);
+  return result;
+}
+
+std::unique_ptr<SimRunner> MakeLoopbackRunner(LoopbackRunnerOptions options) {
+  return std::make_unique<LoopbackRunner>(std::move(options));
+}
+
+}  // namespace braid
