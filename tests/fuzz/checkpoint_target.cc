@@ -11,7 +11,7 @@
 #include "runtime/checkpoint_format.h"
 #include "runtime/safetensors.h"
 #include "tests/fuzz/input_reader.h"
-#include "tests/fuzz/scratch_folder.h"
+#include "tests/runtime/temp_dir.h"
 
 namespace braid::fuzz {
 namespace {
@@ -19,8 +19,9 @@ namespace {
 constexpr char kTensorsFile[] = "model.safetensors";
 
 void ReadSafetensors(Bytes bytes) {
-  const ScratchFolder folder;
-  const auto reader = SafetensorsReader::Open(folder.Write(kTensorsFile, bytes));
+  const TempDir folder;
+  PutFile(folder / kTensorsFile, TextOf(bytes));
+  const auto reader = SafetensorsReader::Open(folder / kTensorsFile);
   if (!reader.ok()) return;
   int64_t total = 0;
   for (const StoredTensor& tensor : reader->tensors()) {
@@ -58,15 +59,15 @@ FileChecksums ChecksumsOf(Bytes file) {
 // Index, state, tensors; and the checksums, right ones if there is nothing more in the input.
 void ReadFolder(InputReader reader) {
   const Bytes index = reader.Piece(), state = reader.Piece(), tensors = reader.Piece();
-  const ScratchFolder folder;
-  folder.Write(kIndexFile, index);
-  folder.Write(kStateFile, state);
-  folder.Write(kTensorsFile, tensors);
-  folder.Write(kChecksumsFile, reader.AtEnd()
-                                   ? FormatChecksums({{kIndexFile, ChecksumsOf(index)},
-                                                      {kStateFile, ChecksumsOf(state)},
-                                                      {kTensorsFile, ChecksumsOf(tensors)}})
-                                   : TextOf(reader.Rest()));
+  const TempDir folder;
+  PutFile(folder / kIndexFile, TextOf(index));
+  PutFile(folder / kStateFile, TextOf(state));
+  PutFile(folder / kTensorsFile, TextOf(tensors));
+  PutFile(folder / kChecksumsFile, reader.AtEnd()
+                                       ? FormatChecksums({{kIndexFile, ChecksumsOf(index)},
+                                                          {kStateFile, ChecksumsOf(state)},
+                                                          {kTensorsFile, ChecksumsOf(tensors)}})
+                                       : TextOf(reader.Rest()));
   const auto checkpoint = CheckpointReader::Open(folder.path());
   if (!checkpoint.ok()) return;
   (*checkpoint)->Info("no such tensor").status().IgnoreError();

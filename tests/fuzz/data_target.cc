@@ -11,7 +11,7 @@
 #include "runtime/data/idx.h"
 #include "tests/fuzz/input_reader.h"
 #include "tests/fuzz/plan_size.h"
-#include "tests/fuzz/scratch_folder.h"
+#include "tests/runtime/temp_dir.h"
 
 namespace braid::fuzz {
 namespace {
@@ -31,21 +31,22 @@ void ReadSome(const DatasetSpec& spec) {
 }
 
 void ReadArray(Bytes bytes) {
-  const ScratchFolder folder;
-  const std::string path = folder.Write("a.npy", bytes);
+  const TempDir folder;
+  const std::string path = folder / "a.npy";
+  PutFile(path, TextOf(bytes));
   if (const auto array = Array::ReadNpy(path); array.ok()) {
     CHECK(array->num_bytes() <= bytes.size());
-    const std::string again = folder.path() + "/b.npy";
+    const std::string again = folder / "b.npy";
     if (array->WriteNpy(again).ok()) CHECK(Array::ReadNpy(again)->shape() == array->shape());
   }
   ReadSome(NpyFiles({{"x", path}}));
 }
 
 void ReadImages(InputReader reader, std::string_view ending) {
-  const ScratchFolder folder;
-  folder.Write("t-images-idx3-ubyte" + std::string(ending), reader.Piece());
-  folder.Write("t-labels-idx1-ubyte" + std::string(ending), reader.Piece());
-  ReadSome(Mnist(folder.path() + "/t"));
+  const TempDir folder;
+  PutFile(folder / ("t-images-idx3-ubyte" + std::string(ending)), TextOf(reader.Piece()));
+  PutFile(folder / ("t-labels-idx1-ubyte" + std::string(ending)), TextOf(reader.Piece()));
+  ReadSome(Mnist(folder / "t"));
 }
 
 void ReadText(InputReader reader) {
@@ -55,8 +56,9 @@ void ReadText(InputReader reader) {
   options.alphabet = reader.Byte() % 2 == 0 ? TextAlphabet::kDistinct : TextAlphabet::kBytes;
   options.begin = reader.Byte() / 255.0;
   options.end = reader.Byte() / 255.0;
-  const ScratchFolder folder;
-  ReadSome(TextFile(folder.Write("text", reader.Rest()), options));
+  const TempDir folder;
+  PutFile(folder / "text", TextOf(reader.Rest()));
+  ReadSome(TextFile(folder / "text", options));
 }
 
 void ReadSpec(const std::string& text) {

@@ -10,6 +10,7 @@
 #include "runtime/base/seeded_choice.h"
 #include "runtime/base/simulation.h"
 #include "runtime/base/status.h"
+#include "tests/simulation/sim_runner.h"
 
 namespace braid {
 namespace {
@@ -99,7 +100,7 @@ class SimCluster {
     SessionOptions session;
     session.network = NetworkOf(0);
     session.simulation_seed = options_.seed;
-    session.seed = 3;
+    session.seed = kSimProgramSeed;
     session.progress = Progress::kOff;
     ASSIGN_OR_RETURN(std::unique_ptr<Session> started, Session::Start(std::move(session)));
     if (options_.extend) {

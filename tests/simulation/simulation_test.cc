@@ -77,6 +77,18 @@ TEST(SimulationTest, EveryPlanHasOneResultUnderAllSeedsAndInSessions) {
   }
 }
 
+// Over simulated sockets, where most seeds have a fault.
+TEST(SimulationTest, EveryPlanEndsWithOneResultOrOneCauseUnderFaults) {
+  for (const SimPlan& plan : MakeSimPlans(TestFolder())) {
+    SCOPED_TRACE(plan.name);
+    const auto runner = MakeFaultRunner(plan);
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    const CampaignResult result = RunCampaign(**runner, {.seeds = NumSeeds(20)});
+    EXPECT_EQ(result.failure, "") << "seed " << result.failing_seed;
+    EXPECT_EQ(result.losses, LossesOfSession(plan, std::nullopt));
+  }
+}
+
 // Of larger tensors, which travel in chunks.
 TEST(SimulationTest, TheExamplesHaveOneResult) {
   const auto mnist = [](Parallel parallel) {
