@@ -115,11 +115,14 @@ void Node::Overhear(std::string_view message) {
       !parsed.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
     return;
   }
-  if (parsed.has_failure()) options_.on_failure(FailureOf(parsed.failure()));
+  if (!parsed.has_failure()) return;
+  has_overheard_cause_ = true;
+  options_.on_failure(FailureOf(parsed.failure()));
 }
 
 void Node::OverhearLoss(const absl::Status& reason) {
-  if (options_.on_failure) options_.on_failure(MasterLost(reason));
+  // A master that has told the cause may end before this node does.
+  if (options_.on_failure && !has_overheard_cause_) options_.on_failure(MasterLost(reason));
 }
 
 void Node::Send(const ControlMessage& message) { master_->Send(message.SerializeAsString()); }

@@ -79,7 +79,7 @@ class Node {
   void Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl::Status)> closed);
 
   // What the master says, or why it is lost, before the control thread gets to it: user code may
-  // keep that thread, and then on_failure still gets the cause. Any thread.
+  // keep that thread, and then on_failure still gets the cause. On one thread, whichever it is.
   void Overhear(std::string_view message);
   void OverhearLoss(const absl::Status& reason);
 
@@ -159,7 +159,8 @@ class Node {
   std::unique_ptr<ControlChannel> master_;
   std::function<void(absl::Status)> closed_;
   absl::Status cause_;
-  bool has_failed_ = false;  // here; the master says what the first cause is
+  bool has_failed_ = false;           // here; the master says what the first cause is
+  bool has_overheard_cause_ = false;  // of the thread that overhears
   bool is_closing_ = false;
   bool is_torn_down_ = false;  // waits for the word that all are
   bool is_over_ = false;       // closed_ was called
