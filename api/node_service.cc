@@ -61,8 +61,9 @@ class NodeService::Impl {
   }
 
   void End(const absl::Status& reason) {
-    client_->reactor().Post([this, reason] {
-      if (node_ == nullptr) return client_->Abort(reason);
+    // May run as late as in the client's destructor, if its thread is held up.
+    client_->reactor().Post([this, client = client_.get(), reason] {
+      if (node_ == nullptr) return client->Abort(reason);
       node_->Fail(absl::Status(
           reason.code(), absl::StrFormat("node %d: %s", rank(), std::string(reason.message()))));
     });

@@ -176,7 +176,11 @@ void RendezvousServer::OnGreeted(const SocketAddress& address, absl::StatusOr<So
       [this, stranger](absl::Status) { DropStranger(stranger); });
   reactor_->RunAfter(kOpeningLimit, [this, stranger] {
     if (const auto found = strangers_.find(stranger); found != strangers_.end()) {
-      Refuse(*found->second, absl::DeadlineExceededError("it did not say what it wants"));
+      Refuse(*found->second,
+             absl::DeadlineExceededError(absl::StrFormat(
+                 "joining: a process has reached the master, but did not say within %.0f s what it "
+                 "wants; was it stopped?",
+                 Seconds(kOpeningLimit))));
       DropStranger(stranger);
     }
   });

@@ -389,8 +389,15 @@ void Node::FailHere(const absl::Status& cause, bool is_link) {
   // A broken link may be the first sign of an end that is no failure: the master says.
   const absl::Status told = is_link ? cause : WithEvents(cause);
   if (options_.on_failure && !is_link) options_.on_failure(told);
-  reactor_->RunAfter(is_link ? kLinkCauseLimit : kCauseLimit, [this, cause] {
+  AwaitCause(cause, is_link ? kLinkCauseLimit : kCauseLimit);
+}
+
+void Node::AwaitCause(const absl::Status& cause, Nanoseconds limit) {
+  const Nanoseconds due = reactor_->Now() + limit;
+  reactor_->RunAfter(limit, [this, cause, due] {
     if (is_closing_) return;
+    // This process has not run for a while: what the master said meanwhile is unread.
+    if (reactor_->Now() - due >= kSecond) return AwaitCause(cause, kSecond);
     const absl::Status told = WithEvents(cause);
     if (options_.on_failure) options_.on_failure(told);
     Close(told);

@@ -120,6 +120,8 @@ class Node {
   void OnLinkFrame(uint16_t peer, std::span<const std::byte> frame);
   void ReportLoaded(uint16_t job, const absl::Status& status);
   void FailHere(const absl::Status& cause, bool is_link = false);
+  // Closes with this cause, unless the master says another one in time.
+  void AwaitCause(const absl::Status& cause, Nanoseconds limit);
   void Unload(uint16_t job);
   void SendStatus(const control::Status& request);
   void Describe(uint16_t job, std::function<void(control::NodeReport)> done);

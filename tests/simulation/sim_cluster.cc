@@ -53,6 +53,9 @@ class SimCluster {
     RunMaster();
     LookWhetherAllEnded();
     observer_->Await(*all_ended_, options_.limit).IgnoreError();
+    for (int node = 0; node < num_nodes(); ++node) {  // a host thread that stands ends nothing
+      if (world_->is_paused(node)) world_->Resume(node);
+    }
     for (auto& service : services_) service.reset();
     outcome_.end = world_->Now();
     outcome_.num_events = world_->num_events();
