@@ -42,7 +42,8 @@ launch() {
   printf '%b' "$1" >"$work/nodes"
   on left "$bin/braid" launch "--nodes=$work/nodes" "--ssh=$ssh" "${@:2}"
 }
-launcher() { pgrep -f "^$bin/braid launch "; }
+# The oldest: its guard, a child, has the same command line.
+launcher() { pgrep -o -f "^$bin/braid launch "; }
 last_error() { tail -n 1 "$work/$name.err"; }
 # expect_last TEXT: an extended regular expression for the whole of the last line.
 expect_last() {
