@@ -86,12 +86,6 @@ absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network
     }
     return listeners;
   }
-  // A name that nobody resolves would only be waited for.
-  for (const ClusterNode& node : network.cluster.nodes) {
-    if (network.cluster.knows_all_hosts) {
-      RETURN_IF_ERROR(SocketsOf(network).ResolveHost(node.host, node.port).status());
-    }
-  }
   ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, MasterAddresses(network));
   absl::Status first_error;
   for (const SocketAddress& address : addresses) {
@@ -147,9 +141,10 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   if (cluster.rank == 0 && cluster.knows_all_hosts) {
     std::vector<std::vector<SocketAddress>> addresses;
     for (const ClusterNode& node : cluster.nodes) {
-      addresses.push_back(SocketsOf(network)
-                              .ResolveHost(node.host, node.port)
-                              .value_or(std::vector<SocketAddress>()));
+      auto resolved = SocketsOf(network).ResolveHost(node.host, node.port);
+      // A name that nobody resolves would only be waited for; a launcher has seen to it itself.
+      if (!resolved.ok() && network.control_descriptor < 0) return resolved.status();
+      addresses.push_back(std::move(resolved).value_or(std::vector<SocketAddress>()));
     }
     options.nodes_at = [addresses](const SocketAddress& address) {
       std::vector<int> nodes;

@@ -18,6 +18,7 @@
 #include "compiler/emit_plan.h"
 #include "runtime/arena.h"
 #include "runtime/base/status.h"
+#include "runtime/control_status.h"
 
 namespace braid {
 namespace {
@@ -25,7 +26,6 @@ namespace {
 constexpr Nanoseconds kJoinLimit = 60 * kSecond;
 constexpr Nanoseconds kDumpLimit = kSecond;
 constexpr const char* kDeviceType = "cpu";
-constexpr const char* kProgramPhase = "waiting for the program";
 
 Placement AllDevices(const std::vector<int>& devices) {
   std::vector<DeviceId> ids;

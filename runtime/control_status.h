@@ -1,4 +1,4 @@
-// Statuses in control messages.
+// Statuses in control messages, and what else both ends have to know alike.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,6 +7,8 @@
 namespace braid {
 
 constexpr uint32_t kControlProtocol = 2;
+// The session's phase between what it is told to do.
+constexpr const char* kProgramPhase = "waiting for the program";
 
 control::Cause CauseOf(const absl::Status& status, uint16_t node);
 absl::Status StatusOf(const control::Cause& cause);

@@ -21,7 +21,6 @@ constexpr Nanoseconds kCloseLimit = 10 * kSecond;
 // A node that neither answers nor is lost, the heartbeats' limit notwithstanding, is busy.
 constexpr Nanoseconds kInquiryLimit = 6 * kSecond;
 constexpr Nanoseconds kDescribeLimit = 2 * kSecond;
-constexpr const char* kProgramPhase = "waiting for the program";
 
 }  // namespace
 

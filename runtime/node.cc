@@ -18,15 +18,14 @@ namespace {
 
 // How long a node that failed waits for the master to say what the first cause was.
 constexpr Nanoseconds kCauseLimit = kSecond;
+// The same if a link broke: the master asks all nodes whether they are there.
+constexpr Nanoseconds kLinkCauseLimit = 7 * kSecond;
 // Landing keys of jobs that a peer was told of earlier; nothing else comes before a job.
 constexpr size_t kMaxEarlyFrames = size_t{1} << 20;
 constexpr int64_t kMaxStep = int64_t{1} << 32;  // of a job, counted over checkpoints
 // How long the master may take to take note of a stall.
 constexpr Nanoseconds kNoteLimit = kSecond;
-// The same if a link broke: the master asks all nodes whether they are there.
-constexpr Nanoseconds kLinkCauseLimit = 7 * kSecond;
 constexpr size_t kMaxOverheardBytes = size_t{1} << 16;
-constexpr const char* kProgramPhase = "waiting for the program";
 
 }  // namespace
 
@@ -330,6 +329,7 @@ void Node::StartJob(uint16_t job) {
   if (absl::Status status = made.Connect(); !status.ok()) return ReportLoaded(job, status);
   const auto early = early_.extract(job);
   if (early.empty()) return;
+  num_early_ -= early.mapped().size();
   for (const auto& [peer, frame] : early.mapped()) OnLinkFrame(peer, frame);
 }
 
@@ -419,7 +419,7 @@ void Node::WriteEvents(const absl::Status& cause) {
   if (!is_failure || !is_running || !events_note_.empty() || options_.event_dump.empty()) return;
   std::string text =
       absl::StrFormat("The last events of node %d, which was %s when it failed:\n%s\n",
-                      options_.node, phase_, std::string(cause.message()));
+                      options_.node, Phase(), std::string(cause.message()));
   for (const auto& [job, executor] : jobs_) text += executor->DescribeEvents();
   const auto path = WriteEventDump(options_.event_dump, options_.node, text);
   events_note_ =
@@ -515,7 +515,7 @@ void Node::TellStall(uint16_t job, Nanoseconds silence) {
       state.cluster.is_whole = false;
       state.cluster.name_of = [](int node) { return absl::StrFormat("node %d", node); };
       state.cluster.reports.push_back(std::move(report));
-      state.phase = phase_;
+      state.phase = Phase();
       state.phase_for = silence;
       state.is_stepping = true;
       LOG(WARNING) << absl::StrFormat(

@@ -155,7 +155,7 @@ class Node {
   std::set<uint16_t> retired_;  // unloaded: late acknowledgements for them are dropped
   // Landing keys that came before this node had made the job: (peer, frame).
   std::map<uint16_t, std::vector<std::pair<uint16_t, std::vector<std::byte>>>> early_;
-  size_t num_early_ = 0;  // frames in early_, ever
+  size_t num_early_ = 0;  // frames in early_
   Mutex hosts_mutex_;
   std::map<uint16_t, std::unique_ptr<HostIo>> hosts_ GUARDED_BY(hosts_mutex_);
   std::unique_ptr<ControlChannel> master_;

@@ -37,6 +37,14 @@ def lost_master(phase):
     return "joining: master lost: " if phase == "joining" else "master lost " + WHILE[phase]
 
 
+def go_on_from_compiling(cluster):
+    """For faults that wait for the next phase; returns when."""
+    cluster.await_status("compiling job 'train'")
+    began = time.monotonic()
+    cluster.release("compiling")
+    return began
+
+
 class GoesOn:
     """The job ends well, with the same loss."""
 
@@ -233,10 +241,7 @@ class Blocked(Early):
         cluster.release("connecting")
 
     def inject(self, cluster, cell):
-        cluster.await_status("compiling job 'train'")
-        began = time.monotonic()
-        cluster.release("compiling")
-        return began
+        return go_on_from_compiling(cluster)
 
 
 class BlackHole(Blocked):
@@ -388,10 +393,7 @@ class MissingFile(Early):
             began = time.monotonic()
             os.truncate(cluster.folder_of(ROLES[cell.role]) + "/samples.npy", 100)
             return began
-        cluster.await_status("compiling job 'train'")
-        began = time.monotonic()
-        cluster.release("compiling")
-        return began
+        return go_on_from_compiling(cluster)
 
 
 class WrongSecret(Fault):

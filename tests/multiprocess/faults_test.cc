@@ -2,12 +2,9 @@
 // starts that cannot succeed, and ends that are wanted. What peers, networks and strangers do to a
 // session is in fault_matrix.py.
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -36,30 +33,6 @@ constexpr double kEndLimit = 4;
 
 const char kSteps[] = "--epochs=100000";
 
-// A port of 127.0.0.1 that is free now, or one that stays busy.
-class Port {
- public:
-  Port() : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    EXPECT_EQ(bind(descriptor_, reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &length), 0);
-    number_ = ntohs(address.sin_port);
-  }
-  ~Port() { Release(); }
-  void Release() {
-    if (descriptor_ >= 0) close(descriptor_);
-    descriptor_ = -1;
-  }
-  int number() const { return number_; }
-
- private:
-  int descriptor_;
-  int number_ = 0;
-};
-
 class FaultsTest : public ::testing::Test {
  protected:
   FaultsTest() { WriteList(3); }
@@ -67,7 +40,7 @@ class FaultsTest : public ::testing::Test {
   void WriteList(int nodes) {
     std::ofstream file(list());
     for (int node = 0; node < nodes; ++node) {
-      file << absl::StrFormat("127.0.0.%d:%d cpu:1\n", node + 1, port_.number());
+      file << absl::StrFormat("127.0.0.%d:%d cpu:1\n", node + 1, port_);
     }
   }
   std::string list() const { return folder_.path() + "/nodes.txt"; }
@@ -82,7 +55,6 @@ class FaultsTest : public ::testing::Test {
 
   // Three nodes that step.
   void StartTraining() {
-    port_.Release();
     for (int node : {1, 2, 0}) {
       runs_[node] = std::make_unique<ProgramRun>(
           Command(node, node == 0 ? std::vector<std::string>{kSteps} : std::vector<std::string>{}));
@@ -106,13 +78,12 @@ class FaultsTest : public ::testing::Test {
   }
 
   TempDir folder_;
-  Port port_;
+  const int port_ = FreePort();
   std::unique_ptr<ProgramRun> runs_[3];
   Clock::time_point began_ = Clock::now();
 };
 
 TEST_F(FaultsTest, AMissingNodeIsNamedAndEndsTheStart) {
-  port_.Release();
   ProgramRun worker(Command(1));
   ProgramRun master(Command(0, {"--join_timeout=6500ms"}));
   began_ = Clock::now();
@@ -130,7 +101,6 @@ TEST_F(FaultsTest, AnotherBinary) {
   const std::string other = folder_.path() + "/other";
   std::filesystem::copy_file(BRAID_MNIST, other);
   std::ofstream(other, std::ios::app) << '\0';
-  port_.Release();
   std::vector<std::string> command = Command(1);
   command[0] = other;
   ProgramRun worker(command);
@@ -146,8 +116,7 @@ TEST_F(FaultsTest, AnotherBinary) {
 TEST_F(FaultsTest, AnotherNodeList) {
   const std::string other = folder_.path() + "/other.txt";
   std::ofstream(other) << absl::StrFormat("127.0.0.1:%d cpu:1\n127.0.0.2:%d cpu:4\n127.0.0.3:%d\n",
-                                          port_.number(), port_.number(), port_.number());
-  port_.Release();
+                                          port_, port_, port_);
   std::vector<std::string> command = Command(1);
   command[1] = "--nodes=" + other;
   ProgramRun worker(command);
@@ -162,7 +131,6 @@ TEST_F(FaultsTest, AnotherNodeList) {
 }
 
 TEST_F(FaultsTest, ARankTakenTwice) {
-  port_.Release();
   ProgramRun first(Command(1));
   ProgramRun second(Command(1));
   ProgramRun master(Command(0));
@@ -217,7 +185,6 @@ TEST_F(FaultsTest, EverybodyInterruptedEnds) {
 // Promise 5: nobody needs the master for a step, so one that sleeps is not noticed by them before
 // its heartbeats are missed.
 TEST_F(FaultsTest, AMasterWithoutTasksMaySleep) {
-  port_.Release();
   const std::string ticks[] = {folder_ / "ticks1", folder_ / "ticks2"};
   for (int node : {1, 2, 0}) {
     std::vector<std::string> command = Command(node);

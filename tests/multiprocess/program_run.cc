@@ -1,6 +1,9 @@
 #include "tests/multiprocess/program_run.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -38,6 +41,18 @@ std::string MakeMark(const void* run) {
 }
 
 }  // namespace
+
+int FreePort() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  EXPECT_EQ(bind(descriptor, reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  close(descriptor);
+  return ntohs(address.sin_port);
+}
 
 ProgramRun::ProgramRun(std::vector<std::string> command, Options options) : mark_(MakeMark(this)) {
   ProcessOptions process{.command = std::move(command),
