@@ -25,6 +25,8 @@ WHILE = {
     "saving": "while saving to '[^']*'",
     "closing": "while closing",
 }
+# phase_program saves again and again, and between two saves a session waits for its program.
+BETWEEN_SAVES = "while waiting for the program"
 
 
 def lost_node(cluster, phase, nodes):
