@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -114,9 +115,14 @@ class PlacementPass {
   }
 
   absl::Status ChooseHierarchies() {
+    // A variable that lies flat keeps its layout, whatever hierarchies others have.
+    std::set<int> of_variables;
+    for (const Op& op : graph_.ops()) {
+      if (IsVariable(op) && fixed_.contains(op.name)) of_variables.insert(place_[op.id]);
+    }
     for (int id = 0; id < table_.size(); ++id) {
       hierarchical_.push_back(table_[id]);
-      if (table_[id].hierarchy().size() > 1) continue;
+      if (table_[id].hierarchy().size() > 1 || of_variables.contains(id)) continue;
       for (const auto& [name, layout] : fixed_) {
         if (layout.placement.devices() == table_[id].devices() &&
             layout.placement.device_type() == table_[id].device_type()) {

@@ -29,7 +29,8 @@ using VariableLayouts = std::map<std::string, VariableLayout>;  // by the variab
 // - an op without inputs (reader, variable, constant, random) sits at its first consumer;
 // - an update and its states sit at the variable.
 // A flat placement becomes [nodes, devices per node] for all its ops if a hint there has two
-// dimensions, or takes the hierarchy that a fixed variable on the same devices has.
+// dimensions. Without one it takes the hierarchy that a fixed variable on the same devices has,
+// unless another fixed variable lies flat there.
 // INVALID_ARGUMENT naming op, line and counts if a hint does not fit its placement's hierarchy.
 absl::StatusOr<LogicalGraph> InferPlacement(LogicalGraph graph, const Placement& all_devices,
                                             const Placement& master,

@@ -70,6 +70,29 @@ TEST(InferPlacement, AParameterServerUpdates) {
   }
 }
 
+constexpr char kTwoVariables[] = R"(
+%0:f32[6, 6] = variable "a" () {dtype=f32 shape=[6, 6]}
+%1:f32[6, 6] = variable "b" () {dtype=f32 shape=[6, 6]}
+%2:f32[6, 6] = add "sum" (%0, %1)
+fetch "f" (%2) {name="sum"}
+)";
+
+// A job takes over where earlier jobs' variables lie: flat ones stay flat beside others.
+TEST(InferPlacement, FixedVariablesKeepTheirHierarchies) {
+  const Placement flat = Devices(2, 2);
+  const auto square = flat.WithHierarchy({2, 2});
+  ASSERT_TRUE(square.ok()) << square.status();
+  const VariableLayout of_a = {*square, {sbp::S(0), sbp::B}}, of_b = {flat, {sbp::S(0)}};
+  auto graph = Place(kTwoVariables, flat, {{"a", of_a}, {"b", of_b}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(PlaceOf(*graph, "a"), square->ToString());
+  EXPECT_EQ(PlaceOf(*graph, "b"), flat.ToString());
+  graph = Place(kTwoVariables, flat, {{"a", of_a}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(PlaceOf(*graph, "b"), square->ToString());
+  EXPECT_EQ(PlaceOf(*graph, "sum"), square->ToString());
+}
+
 TEST(InferPlacement, AHintOfTwoDimensionsMakesAHierarchy) {
   auto graph = Place(ToText({.fc1_hint = "[B, S(1)]"}), Devices(2, 2));
   ASSERT_TRUE(graph.ok()) << graph.status();
