@@ -5,6 +5,7 @@
 #include "api/layers.h"                 // IWYU pragma: export
 #include "api/main.h"                   // IWYU pragma: export
 #include "api/optimizers.h"             // IWYU pragma: export
+#include "api/schedules.h"              // IWYU pragma: export
 #include "api/session.h"                // IWYU pragma: export
 #include "graph/functional.h"           // IWYU pragma: export
 #include "runtime/array.h"              // IWYU pragma: export

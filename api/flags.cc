@@ -43,6 +43,8 @@ ABSL_FLAG(std::string, simulate_nodes, "",
           "Several nodes inside this process: 2x4 is two nodes of four CPU devices, 1+2 one of one "
           "and one of two");
 ABSL_FLAG(int, threads_per_device, 1, "Threads that one CPU device computes with");
+ABSL_FLAG(std::string, precision, "f32",
+          "What matrix products compute in: f32, or bf16 with f32 sums, variables and updates");
 ABSL_FLAG(uint64_t, braid_seed, 0, "Seed of initial values, dropout and shuffling");
 ABSL_FLAG(bool, dry_run, false, "Compile, print the plan's summary, and exit");
 ABSL_FLAG(std::string, explain, "",
@@ -85,6 +87,13 @@ absl::StatusOr<std::string> EventFolder(const std::string& flag) {
         absl::StrFormat("--event_dump=%s is no folder; make it, or give 'none' for no file", flag));
   }
   return flag;
+}
+
+absl::StatusOr<DType> PrecisionOf(const std::string& text) {
+  if (text == "f32") return DType::kF32;
+  if (text == "bf16") return DType::kBF16;
+  return absl::InvalidArgumentError(
+      absl::StrFormat("--precision=%s; f32 or bf16 was expected", text));
 }
 
 absl::StatusOr<Progress> ProgressOf(const std::string& text) {
@@ -211,6 +220,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "--threads_per_device=%d; at least 1 was expected", session.threads_per_device));
   }
+  ASSIGN_OR_RETURN(session.precision, PrecisionOf(absl::GetFlag(FLAGS_precision)));
   session.seed = absl::GetFlag(FLAGS_braid_seed);
   session.dry_run = absl::GetFlag(FLAGS_dry_run);
   session.explain_path = absl::GetFlag(FLAGS_explain);

@@ -26,6 +26,21 @@ std::optional<NdSbp> BiasLayout(const std::optional<NdSbp>& weight) {
   return bias;
 }
 
+// Attention whose weights exist, so that some can be dropped; operands are [batch, time, heads,
+// depth].
+Tensor MixWithDropout(Tensor q, Tensor k, Tensor v, const AttentionOptions& options,
+                      SourceLocation where) {
+  if (!q.valid() || !k.valid() || !v.valid()) return q;
+  const auto depth = static_cast<double>(q.shape()[3]);
+  const auto swap_heads_and_time = [&](Tensor x) { return Transpose(x, {0, 2, 1, 3}, where); };
+  const Tensor scores =
+      MatMul(swap_heads_and_time(q), swap_heads_and_time(k), {.transpose_b = true}, where);
+  const Tensor weights =
+      Softmax(scores, {.causal = options.causal, .scale = 1 / std::sqrt(depth)}, where);
+  return swap_heads_and_time(
+      MatMul(Dropout(weights, options.dropout, where), swap_heads_and_time(v), {}, where));
+}
+
 }  // namespace
 
 Tensor GetVariable(LogicalGraph& graph, VariableOptions options, SourceLocation where) {
@@ -111,6 +126,111 @@ Tensor LayerNormLayer(Tensor x, LayerNormLayerOptions options, SourceLocation wh
   return LayerNorm(x, scale, shift, {.epsilon = options.epsilon}, where);
 }
 
+Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLocation where) {
+  if (!x.valid()) return x;
+  const Shape shape = x.shape();
+  const int axes = shape.rank() - 2;
+  if (options.kernel.size() == 1 && axes > 0) options.kernel.resize(axes, options.kernel[0]);
+  if (axes < 1 || options.groups < 1 || shape[1] % options.groups != 0 ||
+      static_cast<int>(options.kernel.size()) != axes) {
+    return Fail(x, where, "conv", options.name,
+                absl::StrFormat("x is %s with %d groups and %d kernel sizes; [n, c, space...] with "
+                                "channels divisible by the groups and a size per axis of space was "
+                                "expected",
+                                shape.ToString(), options.groups, options.kernel.size()));
+  }
+  LogicalGraph& graph = *x.graph();
+  const NameScope scope(graph, options.name);
+  std::vector<int64_t> dims = {features, shape[1] / options.groups};
+  int64_t inputs = dims[1];
+  for (int64_t size : options.kernel) {
+    dims.push_back(size);
+    inputs *= size;
+  }
+  VariableOptions weight;
+  weight.name = "weight";
+  weight.dtype = x.dtype();
+  weight.shape = Shape(std::move(dims));
+  weight.sbp = options.weight;
+  weight.init = "uniform";
+  weight.high = 1 / std::sqrt(static_cast<double>(inputs > 0 ? inputs : 1));
+  weight.low = -weight.high;
+  VariableOptions bias = weight;
+  bias.name = "bias";
+  bias.shape = Shape{features};
+  if (bias.sbp.has_value()) {
+    for (int dim = 0; dim < bias.sbp->rank(); ++dim) {
+      if ((*bias.sbp)[dim] != sbp::S(0)) (*bias.sbp)[dim] = sbp::B;
+    }
+  }
+  const Tensor w = GetVariable(graph, std::move(weight), where);
+  const ConvOptions conv = {.strides = options.strides,
+                            .dilations = options.dilations,
+                            .padding = options.padding,
+                            .same = options.same,
+                            .groups = options.groups};
+  if (!options.bias) return Conv(x, w, conv, where);
+  return Conv(x, w, GetVariable(graph, std::move(bias), where), conv, where);
+}
+
+Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation where) {
+  if (!x.valid()) return x;
+  const Shape shape = x.shape();
+  if (shape.rank() < 2) {
+    return Fail(x, where, "batch_norm", options.name,
+                absl::StrFormat("x is %s; [n, c, space...] was expected", shape.ToString()));
+  }
+  LogicalGraph& graph = *x.graph();
+  const NameScope scope(graph, options.name);
+  const DType dtype = x.dtype(), wide = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const auto variable = [&](const char* name, DType type, const char* init, bool trainable) {
+    VariableOptions options;
+    options.name = name;
+    options.dtype = type;
+    options.shape = Shape{shape[1]};
+    options.init = init;
+    options.trainable = trainable;
+    return GetVariable(graph, std::move(options), where);
+  };
+  const Tensor gamma = variable("gamma", dtype, "ones", /*trainable=*/true);
+  const Tensor beta = variable("beta", dtype, "zeros", /*trainable=*/true);
+  const Tensor mean = variable("running_mean", wide, "zeros", /*trainable=*/false);
+  const Tensor variance = variable("running_variance", wide, "ones", /*trainable=*/false);
+  const BatchNormOptions norm = {.epsilon = options.epsilon};
+  if (!options.training) {
+    return BatchNorm(x, gamma, beta, Cast(mean, dtype, where), Cast(variance, dtype, where), norm,
+                     where);
+  }
+  const BatchNormResult result = BatchNormTraining(x, gamma, beta, norm, where);
+  const double count =
+      static_cast<double>(shape.num_elements()) / static_cast<double>(shape[1] > 0 ? shape[1] : 1);
+  const double unbiased = count > 1 ? count / (count - 1) : 1;
+  const auto move = [&](Tensor running, Tensor newest, double factor) {
+    const Tensor kept = Scale(running, 1 - options.momentum, where);
+    const Tensor added = Scale(Cast(newest, wide, where), options.momentum * factor, where);
+    Assign(running, Add(kept, added, where), where);
+  };
+  move(mean, result.mean, 1);
+  move(variance, result.variance, unbiased);
+  return result.y;
+}
+
+Tensor RmsNormLayer(Tensor x, RmsNormLayerOptions options, SourceLocation where) {
+  if (!x.valid()) return x;
+  if (x.shape().rank() < 1) {
+    return Fail(x, where, "rms_norm", options.name,
+                absl::StrFormat("x is %s; [..., c] was expected", x.shape().ToString()));
+  }
+  const NameScope scope(*x.graph(), options.name);
+  VariableOptions gamma;
+  gamma.name = "gamma";
+  gamma.dtype = x.dtype();
+  gamma.shape = Shape{x.shape()[x.shape().rank() - 1]};
+  gamma.init = "ones";
+  return RmsNorm(x, GetVariable(*x.graph(), std::move(gamma), where), {.epsilon = options.epsilon},
+                 where);
+}
+
 Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
   if (!x.valid()) return x;
   if (x.shape().rank() != 3 || options.heads < 1 || x.shape()[2] % options.heads != 0) {
@@ -125,15 +245,13 @@ Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
   const auto project = [&](const char* name) {
     const Tensor y = Linear(
         x, channels, {.name = name, .weight = options.projection, .stddev = options.stddev}, where);
-    return Transpose(Reshape(y, {batch, time, options.heads, depth}, where), {0, 2, 1, 3}, where);
+    return Reshape(y, {batch, time, options.heads, depth}, where);
   };
   const Tensor q = project("q"), k = project("k"), v = project("v");
-  const Tensor scores = MatMul(q, k, {.transpose_b = true}, where);
-  Tensor weights = Softmax(
-      scores, {.causal = options.causal, .scale = 1 / std::sqrt(static_cast<double>(depth))},
-      where);
-  if (options.dropout > 0) weights = Dropout(weights, options.dropout, where);
-  const Tensor mixed = Transpose(MatMul(weights, v, {}, where), {0, 2, 1, 3}, where);
+  const Tensor mixed =
+      options.dropout > 0
+          ? MixWithDropout(q, k, v, options, where)
+          : DotProductAttention(q, k, v, {.causal = options.causal, .time_first = true}, where);
   return Linear(Reshape(mixed, {batch, time, channels}, where), channels,
                 {.name = "proj", .weight = options.output, .stddev = options.stddev}, where);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "graph/functional.h"
 #include "graph/logical_graph.h"
@@ -37,6 +38,69 @@ struct LayerNormLayerOptions {
 };
 // Layer normalisation of x [..., c] with variables gamma (ones) and beta (zeros) [c].
 Tensor LayerNormLayer(Tensor x, LayerNormLayerOptions options = {}, SourceLocation where = Here());
+
+struct ConvLayerOptions {
+  std::string name = "conv";
+  std::vector<int64_t> kernel = {3};  // an entry per axis of space, or one for all
+  std::vector<int64_t> strides = {};
+  std::vector<int64_t> padding = {};
+  std::vector<int64_t> dilations = {};
+  SamePadding same = SamePadding::kNone;
+  int64_t groups = 1;
+  bool bias = true;
+  std::optional<NdSbp> weight = std::nullopt;  // layout; the bias follows its outputs, axis 0
+};
+// x [n, c, space...] -> [n, features, windows...] with 1 to 3 axes of space: Conv with variables
+// weight [features, c / groups, kernel...] and bias [features], uniform +-1/sqrt(inputs of a
+// feature).
+Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options = {},
+                 SourceLocation where = Here());
+
+struct BatchNormLayerOptions {
+  std::string name = "norm";
+  double epsilon = 1e-5;
+  double momentum = 0.1;  // of the newest batch in the running statistics
+  // By the batch's statistics, which move the running ones at the end of the step; false: by the
+  // running ones, which stay (jobs that evaluate).
+  bool training = true;
+};
+// Batch normalisation of x [n, c, space...] with variables gamma (ones) and beta (zeros), and
+// running_mean (zeros) and running_variance (ones, of the unbiased variance), which are not trained
+// and are f32 if x is narrower; all [c]. Statistics are those of the whole batch on whatever
+// devices, of each micro-batch by itself; the running ones take the mean over the micro-batches. A
+// job trains a layer of one name in one place: its running statistics move once a step.
+Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options = {}, SourceLocation where = Here());
+
+struct RmsNormLayerOptions {
+  std::string name = "norm";
+  double epsilon = 1e-5;
+};
+// Root mean square normalisation of x [..., c] with a variable gamma (ones) [c].
+Tensor RmsNormLayer(Tensor x, RmsNormLayerOptions options = {}, SourceLocation where = Here());
+
+struct RecurrentLayerOptions {
+  std::string name = "recurrent";
+  int64_t layers = 1;  // each on the outputs of the one before
+  bool bidirectional = false;
+  bool bias = true;
+  Tensor lengths = {};  // i32 or i64 [batch], see graph/functions/recurrent.h
+};
+struct RecurrentLayerResult {
+  Tensor outputs;  // [time, batch, units], or 2 units if bidirectional: of the last layer
+  // After the last step: [layers, batch, units], or with both directions of a layer side by side
+  // [2 layers, batch, units].
+  Tensor state;
+  Tensor cell;  // of LstmLayer
+};
+// Recurrent layers over x [time, batch, features] from a state of zeros. Variables, uniform in
+// +-1/sqrt(units), have PyTorch's names and gates: weight_ih_l0 [gates * units, features],
+// weight_hh_l0, bias_ih_l0, bias_hh_l0, then l1, ..., and with _reverse behind.
+RecurrentLayerResult LstmLayer(Tensor x, int64_t units, RecurrentLayerOptions options = {},
+                               SourceLocation where = Here());
+RecurrentLayerResult GruLayer(Tensor x, int64_t units, RecurrentLayerOptions options = {},
+                              SourceLocation where = Here());
+RecurrentLayerResult RnnLayer(Tensor x, int64_t units, RecurrentLayerOptions options = {},
+                              SourceLocation where = Here());
 
 struct AttentionOptions {
   std::string name = "attn";

@@ -1,15 +1,7 @@
 #include "api/optimizers.h"
 
-#include <numbers>
-
-#include "graph/functional.h"
-
 namespace braid {
 namespace {
-
-Tensor StepAsFloat(LogicalGraph& graph, SourceLocation where) {
-  return Cast(Step(graph, where), DType::kF32, where);
-}
 
 Attrs AdamAttrs(double beta1, double beta2, double epsilon, double weight_decay, bool decoupled) {
   return Attrs{{"beta1", beta1},
@@ -20,38 +12,6 @@ Attrs AdamAttrs(double beta1, double beta2, double epsilon, double weight_decay,
 }
 
 }  // namespace
-
-Tensor WarmupCosine(LogicalGraph& graph, WarmupCosineOptions options, SourceLocation where) {
-  const auto warmup = static_cast<double>(options.warmup_steps);
-  const auto steps = static_cast<double>(options.steps);
-  const Tensor step = StepAsFloat(graph, where);
-  // There is no cosine operator: cos(pi t) = 1 - 2 sin^2(pi t / 2), and sin on [0, pi / 2] is its
-  // Taylor polynomial of degree 11 to within 6e-8.
-  const double span = steps > warmup ? steps - warmup : 1;
-  const Tensor t = Clip(Scale(Shift(step, -warmup, where), 1 / span, where), 0, 1, where);
-  const Tensor x = Scale(t, std::numbers::pi / 2, where);
-  const Tensor x2 = Mul(x, x, where);
-  Tensor series = Constant(graph, -1.0 / 39916800, {}, where);
-  for (const double coefficient : {1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6, 1.0}) {
-    series = Shift(Mul(series, x2, where), coefficient, where);
-  }
-  const Tensor sine = Mul(series, x, where);
-  const Tensor cosine = Shift(Scale(Mul(sine, sine, where), -2, where), 1, where);
-  const double half = (options.peak - options.floor) / 2;
-  const Tensor decayed = Shift(Scale(cosine, half, where), options.floor + half, where);
-  if (options.warmup_steps == 0) return decayed;
-  const Tensor rising = Scale(Shift(step, 1, where), options.peak / warmup, where);
-  return Where(Less(step, Constant(graph, warmup, {}, where), where), rising, decayed, where);
-}
-
-Tensor StepDecay(LogicalGraph& graph, StepDecayOptions options, SourceLocation where) {
-  // floor(step / every), in whole numbers: the cast to i32 cuts the fraction off.
-  const Tensor ratio =
-      Scale(StepAsFloat(graph, where), 1 / static_cast<double>(options.every), where);
-  const Tensor times = Cast(Cast(ratio, DType::kI32, where), DType::kF32, where);
-  return Scale(Pow(Constant(graph, options.factor, {}, where), times, where), options.initial,
-               where);
-}
 
 OptimizerSpec::OptimizerSpec(const Sgd& sgd) : lr_(sgd.lr) {
   if (sgd.momentum == 0) {
@@ -73,5 +33,44 @@ OptimizerSpec::OptimizerSpec(const AdamW& adamw)
     : update_("adam_update"),
       attrs_(AdamAttrs(adamw.beta1, adamw.beta2, adamw.epsilon, adamw.weight_decay, true)),
       lr_(adamw.lr) {}
+
+OptimizerSpec::OptimizerSpec(const RmsProp& rmsprop)
+    : update_("rmsprop"),
+      attrs_({{"alpha", rmsprop.alpha},
+              {"epsilon", rmsprop.epsilon},
+              {"weight_decay", rmsprop.weight_decay}}),
+      lr_(rmsprop.lr) {
+  // An operator for each set of states.
+  if (rmsprop.centered) update_ += "_centered";
+  if (rmsprop.momentum != 0) {
+    update_ += "_momentum";
+    attrs_.Set("momentum", rmsprop.momentum);
+  }
+  update_ += "_update";
+}
+
+OptimizerSpec::OptimizerSpec(const Adagrad& adagrad)
+    : update_("adagrad_update"),
+      attrs_({{"epsilon", adagrad.epsilon},
+              {"initial", adagrad.initial_sum},
+              {"lr_decay", adagrad.lr_decay},
+              {"weight_decay", adagrad.weight_decay}}),
+      lr_(adagrad.lr) {}
+
+OptimizerSpec::OptimizerSpec(const Lars& lars)
+    : update_("lars_update"),
+      attrs_({{"epsilon", lars.epsilon},
+              {"momentum", lars.momentum},
+              {"trust", lars.trust},
+              {"weight_decay", lars.weight_decay}}),
+      lr_(lars.lr) {}
+
+OptimizerSpec::OptimizerSpec(const Lamb& lamb)
+    : update_("lamb_update"),
+      attrs_({{"beta1", lamb.beta1},
+              {"beta2", lamb.beta2},
+              {"epsilon", lamb.epsilon},
+              {"weight_decay", lamb.weight_decay}}),
+      lr_(lamb.lr) {}
 
 }  // namespace braid

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "api/schedules.h"  // IWYU pragma: export
 #include "graph/attrs.h"
 #include "graph/logical_graph.h"
 
@@ -21,22 +22,6 @@ class LearningRate {
   double value_ = 0;
   Tensor tensor_;
 };
-
-// Schedules: f32[] of the job's step.
-struct WarmupCosineOptions {
-  double peak = 1e-3;
-  double floor = 0;          // reached at `steps`
-  int64_t warmup_steps = 0;  // linear from 0
-  int64_t steps = 1000;
-};
-Tensor WarmupCosine(LogicalGraph& graph, WarmupCosineOptions options,
-                    SourceLocation where = Here());
-struct StepDecayOptions {
-  double initial = 1e-3;
-  double factor = 0.1;
-  int64_t every = 1000;  // steps
-};
-Tensor StepDecay(LogicalGraph& graph, StepDecayOptions options, SourceLocation where = Here());
 
 // Stochastic gradient descent with the formulas of torch.optim.SGD; Nesterov as in Sutskever et
 // al., ICML 2013.
@@ -65,12 +50,58 @@ struct AdamW {
   double weight_decay = 1e-2;
 };
 
+// Tieleman and Hinton, 2012; centered as in Graves, arXiv 1308.0850; the formulas of
+// torch.optim.RMSprop. Weight decay is added to the gradient.
+struct RmsProp {
+  LearningRate lr = 1e-2;
+  double alpha = 0.99;    // kept of the mean square
+  double epsilon = 1e-8;  // added to its root
+  double momentum = 0;    // of what the gradient is divided to
+  bool centered = false;  // the square of the mean is taken off the mean square
+  double weight_decay = 0;
+};
+
+// Duchi et al., JMLR 12, 2011; the formulas of torch.optim.Adagrad. Weight decay is added to the
+// gradient.
+struct Adagrad {
+  LearningRate lr = 1e-2;
+  double lr_decay = 0;     // step t has lr / (1 + t * lr_decay)
+  double initial_sum = 0;  // of squares
+  double epsilon = 1e-10;
+  double weight_decay = 0;
+};
+
+// Momentum whose rate for each variable is trust |w| / (|g| + weight_decay |w| + epsilon) of lr:
+// You et al., arXiv 1708.03888. Norms are those of whole variables, however they are split; where
+// one is 0 the rate is lr.
+struct Lars {
+  LearningRate lr = 1e-1;
+  double momentum = 0.9;
+  double trust = 1e-3;
+  double epsilon = 1e-8;
+  double weight_decay = 0;  // times w, added to the gradient
+};
+
+// Adam whose step for each variable has the length lr |w|: You et al., arXiv 1904.00962, with bias
+// correction. Norms as for Lars.
+struct Lamb {
+  LearningRate lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 1e-2;  // times w, added to Adam's direction
+};
+
 // What an optimizer is to the compiler: an update operator and its attributes.
 class OptimizerSpec {
  public:
-  OptimizerSpec(const Sgd& sgd);      // NOLINT: converts
-  OptimizerSpec(const Adam& adam);    // NOLINT: converts
-  OptimizerSpec(const AdamW& adamw);  // NOLINT: converts
+  OptimizerSpec(const Sgd& sgd);          // NOLINT: converts
+  OptimizerSpec(const Adam& adam);        // NOLINT: converts
+  OptimizerSpec(const AdamW& adamw);      // NOLINT: converts
+  OptimizerSpec(const RmsProp& rmsprop);  // NOLINT: converts
+  OptimizerSpec(const Adagrad& adagrad);  // NOLINT: converts
+  OptimizerSpec(const Lars& lars);        // NOLINT: converts
+  OptimizerSpec(const Lamb& lamb);        // NOLINT: converts
 
   const std::string& update() const { return update_; }
   const Attrs& attrs() const { return attrs_; }

@@ -311,6 +311,7 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   compile.master = devices_.Slice(0, 1);
   compile.num_nodes = static_cast<int>(options_.devices.size());
   for (const auto& [variable, info] : variables_) compile.fixed[variable] = info.layout;
+  compile.precision = options_.precision;
   compile.device_memory_bytes = DeviceMemory();
   compile.explain = is_visible && !options_.explain_path.empty();
   ASSIGN_OR_RETURN(const compiler::Compiled compiled, compiler::Compile(std::move(graph), compile));

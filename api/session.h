@@ -36,6 +36,8 @@ struct SessionOptions {
   // The session is the master, node 0, of real nodes, whose devices the cluster lists.
   std::optional<NetworkOptions> network = std::nullopt;
   int threads_per_device = 1;
+  // What products of f32 tensors compute in: f32, or bf16 (with f32 sums, variables and updates).
+  DType precision = DType::kF32;
   uint64_t seed = 0;
   // The whole cluster in the calling thread, in an order and on a clock drawn by this seed.
   std::optional<uint64_t> simulation_seed = std::nullopt;
@@ -140,6 +142,8 @@ class Session {
   absl::StatusOr<Array> Get(const std::string& variable);
   // INVALID_ARGUMENT if shape or dtype differ.
   absl::Status Set(const std::string& variable, const Array& value);
+  // Many at a time, which is faster.
+  absl::Status Set(const std::map<std::string, const Array*>& values);
   // By node, the master itself left out; empty if all nodes live in this process.
   std::vector<NodeTraffic> Traffic() const;
   // What the session does and what it waits for, as `braid status` prints it. Any thread, also

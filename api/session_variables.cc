@@ -12,7 +12,7 @@
 namespace braid {
 namespace {
 
-// What a save gathers on the master at a time.
+// What a save gathers on the master at a time, and what is fed to set variables.
 constexpr int64_t kGatherBytes = 256 << 20;
 
 int64_t BytesOf(const TensorType& type) {
@@ -61,21 +61,40 @@ absl::StatusOr<Array> Session::Get(const std::string& variable) {
 }
 
 absl::Status Session::Set(const std::string& variable, const Array& value) {
-  ASSIGN_OR_RETURN(const Impl::VariableInfo* info, impl_->FindVariable(variable));
-  const TensorType given{value.dtype(), value.shape()};
-  if (given != info->type) {
-    return absl::InvalidArgumentError(absl::StrFormat("variable '%s' is %s and was set to %s",
-                                                      variable, info->type.ToString(),
-                                                      given.ToString()));
+  return Set({{variable, &value}});
+}
+
+absl::Status Session::Set(const std::map<std::string, const Array*>& values) {
+  for (const auto& [name, value] : values) {
+    ASSIGN_OR_RETURN(const Impl::VariableInfo* info, impl_->FindVariable(name));
+    const TensorType given{value->dtype(), value->shape()};
+    if (given != info->type) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "variable '%s' is %s and was set to %s", name, info->type.ToString(), given.ToString()));
+    }
   }
-  return impl_
-      ->RunOnce("set " + variable,
-                [&](Job& job) {
-                  const Tensor to = impl_->Refer(job, variable, *info);
-                  Assign(to, job.Input("value", value.shape(), value.dtype()));
-                },
-                {.feeds = {{"value", value}}})
-      .status();
+  auto next = values.begin();
+  while (next != values.end()) {
+    const auto first = next;
+    RunOptions options;
+    int64_t bytes = 0;
+    while (
+        next != values.end() &&
+        (bytes == 0 || bytes + static_cast<int64_t>(next->second->num_bytes()) <= kGatherBytes)) {
+      bytes += static_cast<int64_t>(next->second->num_bytes()) + 1;
+      options.feeds.emplace_back(next->first + ".value", *next->second);
+      ++next;
+    }
+    const auto record = [&](Job& job) {
+      for (auto each = first; each != next; ++each) {
+        const auto& [name, value] = *each;
+        Assign(impl_->Refer(job, name, impl_->variables().at(name)),
+               job.Input(name + ".value", value->shape(), value->dtype()));
+      }
+    };
+    RETURN_IF_ERROR(impl_->RunOnce("set " + first->first, record, options).status());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Session::Save(const std::string& directory) {

@@ -7,6 +7,7 @@
 #include "compiler/logical/infer_sbp.h"
 #include "compiler/logical/micro_batch.h"
 #include "compiler/logical/optimizer.h"
+#include "compiler/logical/precision.h"
 #include "compiler/logical/prune.h"
 #include "compiler/lower.h"
 #include "compiler/physical/assign_slots.h"
@@ -34,6 +35,9 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   // next, since they cut the shapes that are then laid out.
   ASSIGN_OR_RETURN(
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
+  if (options.precision != DType::kF32) {
+    graph = NarrowProducts(std::move(graph), options.precision);
+  }
   ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
   InferSbpOptions sbp_options;
   sbp_options.fixed = options.fixed;

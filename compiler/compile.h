@@ -20,6 +20,7 @@ struct CompileOptions {
   Placement master;       // one device: feeds come from there, fetches go there
   int num_nodes = 1;
   VariableLayouts fixed;            // by jobs before this one
+  DType precision = DType::kF32;    // what products compute in: f32, bf16 or f16
   int64_t device_memory_bytes = 0;  // 0: not checked
   bool explain = false;             // fill Compiled::explanations
 };

@@ -1,11 +1,13 @@
 #include "graph/functional.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "graph/functions/operand_checks.h"
 
 namespace braid {
 namespace {
@@ -15,48 +17,6 @@ LogicalGraph* GraphOf(const std::vector<Tensor>& tensors) {
     if (t.graph() != nullptr) return t.graph();
   }
   return nullptr;
-}
-
-bool AllValid(const std::vector<Tensor>& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.valid(); });
-}
-
-Tensor Invalid(const std::vector<Tensor>& tensors) { return Tensor(GraphOf(tensors), kNone); }
-
-// An error found before Append, in Append's form.
-Tensor Fail(Tensor x, std::string_view what, SourceLocation where) {
-  return x.graph()->Fail(
-      absl::InvalidArgumentError(absl::StrCat(std::string(what), " (", where.ToString(), ")")));
-}
-
-// Axis in [0, rank), or nullopt after reporting. `rank` counts the positions.
-std::optional<int64_t> Normalize(Tensor x, int64_t axis, int rank, std::string_view op,
-                                 SourceLocation where) {
-  const int64_t normal = axis < 0 ? axis + rank : axis;
-  if (normal >= 0 && normal < rank) return normal;
-  Fail(x,
-       absl::StrCat(std::string(op), ": axis is ", axis, ", a is ", x.type().ToString(),
-                    "; axes go from ", -rank, " to ", rank - 1),
-       where);
-  return std::nullopt;
-}
-
-Tensor Reduce(std::string_view op, Tensor x, ReduceOptions options, SourceLocation where) {
-  if (!x.valid()) return x;
-  const int rank = x.shape().rank();
-  std::vector<int64_t> axes;
-  for (int64_t axis : options.axes) {
-    const std::optional<int64_t> normal = Normalize(x, axis, rank, op, where);
-    if (!normal) return Invalid({x});
-    axes.push_back(*normal);
-  }
-  if (options.axes.empty()) {
-    axes.resize(rank);
-    std::iota(axes.begin(), axes.end(), 0);
-  }
-  std::sort(axes.begin(), axes.end());
-  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
-  return Apply(op, {x}, {{"axes", axes}, {"keep_dims", options.keep_dims}}, where);
 }
 
 Tensor Compare(std::string_view op, Tensor a, Tensor b, SourceLocation where) {
@@ -153,10 +113,7 @@ Tensor Shift(Tensor x, double value, SourceLocation where) {
   return Apply("shift", {x}, {{"value", value}}, where);
 }
 Tensor Clip(Tensor x, double low, double high, SourceLocation where) {
-  if (!x.valid()) return x;
-  const ConstantOptions scalar = {.dtype = x.dtype()};
-  const Tensor raised = Maximum(x, Constant(*x.graph(), low, scalar, where), where);
-  return Minimum(raised, Constant(*x.graph(), high, scalar, where), where);
+  return Apply("clip", {x}, {{"low", low}, {"high", high}}, where);
 }
 Tensor Cast(Tensor x, DType dtype, SourceLocation where) {
   if (x.valid() && x.dtype() == dtype) return x;
@@ -217,43 +174,12 @@ Tensor ExpandDims(Tensor x, int64_t axis, SourceLocation where) {
   return Reshape(x, Shape(std::move(dims)), where);
 }
 
-Tensor Squeeze(Tensor x, int64_t axis, SourceLocation where) {
-  if (!x.valid()) return x;
-  const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), "squeeze", where);
-  if (!at) return Invalid({x});
-  std::vector<int64_t> dims = x.shape().dims();
-  if (dims[*at] != 1) {
-    return Fail(x,
-                absl::StrCat("squeeze: axis is ", axis, ", a is ", x.type().ToString(),
-                             "; that axis must have size 1"),
-                where);
-  }
-  dims.erase(dims.begin() + *at);
-  return Reshape(x, Shape(std::move(dims)), where);
-}
-
 Tensor Transpose(Tensor x, std::vector<int64_t> perm, SourceLocation where) {
   if (!x.valid()) return x;
   for (int64_t& axis : perm) {
     if (axis < 0) axis += x.shape().rank();
   }
   return Apply("transpose", {x}, {{"perm", std::move(perm)}}, where);
-}
-
-Tensor Slice(Tensor x, std::vector<int64_t> begin, std::vector<int64_t> size,
-             SourceLocation where) {
-  if (!x.valid()) return x;
-  for (size_t axis = 0; axis < size.size() && axis < begin.size(); ++axis) {
-    if (size[axis] == -1 && static_cast<int>(axis) < x.shape().rank()) {
-      size[axis] = x.shape()[axis] - begin[axis];
-    }
-  }
-  return Apply("slice", {x}, {{"begin", std::move(begin)}, {"size", std::move(size)}}, where);
-}
-
-Tensor Pad(Tensor x, std::vector<int64_t> before, std::vector<int64_t> after,
-           SourceLocation where) {
-  return Apply("pad", {x}, {{"before", std::move(before)}, {"after", std::move(after)}}, where);
 }
 
 Tensor Concat(const std::vector<Tensor>& xs, int64_t axis, SourceLocation where) {
@@ -280,30 +206,6 @@ Tensor BroadcastTo(Tensor x, Shape shape, SourceLocation where) {
   return Apply("broadcast_to", {x}, {{"shape", shape.dims()}}, where);
 }
 
-Tensor ReduceSum(Tensor x, ReduceOptions options, SourceLocation where) {
-  return Reduce("reduce_sum", x, std::move(options), where);
-}
-Tensor ReduceMean(Tensor x, ReduceOptions options, SourceLocation where) {
-  return Reduce("reduce_mean", x, std::move(options), where);
-}
-Tensor ReduceMax(Tensor x, ReduceOptions options, SourceLocation where) {
-  return Reduce("reduce_max", x, std::move(options), where);
-}
-Tensor ReduceMin(Tensor x, ReduceOptions options, SourceLocation where) {
-  return Reduce("reduce_min", x, std::move(options), where);
-}
-Tensor Sum(Tensor x, SourceLocation where) { return ReduceSum(x, {}, where); }
-Tensor Mean(Tensor x, SourceLocation where) {
-  if (x.valid() && x.dtype() == DType::kBool) x = Cast(x, DType::kF32, where);
-  return ReduceMean(x, {}, where);
-}
-Tensor ArgMax(Tensor x, int64_t axis, SourceLocation where) {
-  if (!x.valid()) return x;
-  const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), "argmax", where);
-  if (!at) return Invalid({x});
-  return Apply("argmax", {x}, {{"axis", *at}}, where);
-}
-
 Tensor MatMul(Tensor a, Tensor b, MatMulOptions options, SourceLocation where) {
   if (a.valid() && b.valid() && options.transpose_a && a.shape().rank() > 2 &&
       b.shape().rank() == 2) {
@@ -326,41 +228,47 @@ Tensor Softmax(Tensor x, SoftmaxOptions options, SourceLocation where) {
 }
 Tensor LogSoftmax(Tensor x, SourceLocation where) { return Apply("log_softmax", {x}, {}, where); }
 
-Tensor SoftmaxCrossEntropy(Tensor logits, Tensor labels, SourceLocation where) {
-  if (!AllValid({logits, labels})) return Invalid({logits, labels});
-  if (logits.shape().rank() == 0) {
-    return Fail(
-        logits,
-        absl::StrCat("softmax_cross_entropy: logits are ", logits.type().ToString(),
-                     ", labels are ", labels.type().ToString(), "; logits need an axis of classes"),
-        where);
-  }
-  // The gradient of the whole goes to logits at the last op: none flows through max and sum.
-  Tensor max = ReduceMax(logits, {.axes = {-1}}, where);
-  Tensor sum = Apply("sum_exp", {logits, max}, {}, where);
-  const std::string_view op =
-      IsFloating(labels.dtype()) ? "softmax_cross_entropy" : "sparse_softmax_cross_entropy";
-  return Apply(op, {logits, labels, max, sum}, {}, where);
-}
-
 Tensor LayerNorm(Tensor x, Tensor gamma, Tensor beta, LayerNormOptions options,
                  SourceLocation where) {
   return Apply("layer_norm", {x, gamma, beta}, {{"epsilon", options.epsilon}}, where);
 }
 
-Tensor Gather(Tensor table, Tensor indices, GatherOptions options, SourceLocation where) {
-  if (!AllValid({table, indices})) return Invalid({table, indices});
+Tensor RmsNorm(Tensor x, Tensor gamma, RmsNormOptions options, SourceLocation where) {
+  return ApplyAll("rms_norm", {x, gamma}, {{"epsilon", options.epsilon}}, where)[0];
+}
+
+Tensor Rotary(Tensor x, RotaryOptions options, SourceLocation where) {
+  if (!x.valid()) return x;
   const std::optional<int64_t> axis =
-      Normalize(table, options.axis, table.shape().rank(), "gather", where);
-  if (!axis) return Invalid({table});
-  return Apply("gather", {table, indices}, {{"axis", *axis}}, where);
+      Normalize(x, options.time_axis, x.shape().rank(), "rotary", where);
+  if (!axis) return Invalid({x});
+  std::vector<Tensor> operands = {x};
+  if (options.positions.graph() != nullptr) operands.push_back(options.positions);
+  return Apply("rotary", operands,
+               {{"axis", *axis},
+                {"base", options.base},
+                {"offset", options.offset},
+                {"interleaved", options.interleaved},
+                {"inverse", false}},
+               where);
 }
-Tensor Embedding(Tensor table, Tensor indices, SourceLocation where) {
-  return Gather(table, indices, {.axis = 0}, where);
+
+Tensor DotProductAttention(Tensor q, Tensor k, Tensor v, DotProductAttentionOptions options,
+                           SourceLocation where) {
+  std::vector<Tensor> operands = {q, k, v};
+  if (options.mask.graph() != nullptr) operands.push_back(options.mask);
+  if (!AllValid(operands)) return Invalid(operands);
+  double scale = 1;
+  if (options.scale) {
+    scale = *options.scale;
+  } else if (const int rank = q.shape().rank(); rank > 0) {
+    scale = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, q.shape()[rank - 1])));
+  }
+  return ApplyAll(
+      "attention", operands,
+      {{"causal", options.causal}, {"scale", scale}, {"time_first", options.time_first}}, where)[0];
 }
-Tensor OneHot(Tensor indices, int64_t depth, DType dtype, SourceLocation where) {
-  return Apply("one_hot", {indices}, {{"depth", depth}, {"dtype", dtype}}, where);
-}
+
 Tensor Where(Tensor condition, Tensor a, Tensor b, SourceLocation where) {
   return Apply("where", {condition, a, b}, {}, where);
 }
@@ -376,6 +284,13 @@ Tensor Constant(LogicalGraph& graph, double value, ConstantOptions options, Sour
   return Source(graph, "constant",
                 {{"dtype", options.dtype}, {"shape", options.shape.dims()}, {"value", value}},
                 where);
+}
+Tensor Literal(LogicalGraph& graph, TensorType type, std::vector<int64_t> elements,
+               SourceLocation where) {
+  return Source(
+      graph, "literal",
+      {{"dtype", type.dtype}, {"shape", type.shape.dims()}, {"elements", std::move(elements)}},
+      where);
 }
 Tensor RandomUniform(LogicalGraph& graph, Shape shape, RandomUniformOptions options,
                      SourceLocation where) {

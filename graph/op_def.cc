@@ -63,6 +63,11 @@ OpDef& OpDef::Signatures(
   return *this;
 }
 
+OpDef& OpDef::TimeSignatures(std::function<std::vector<SbpSignature>(const OpContext&)> fn) {
+  time_signatures_ = std::move(fn);
+  return *this;
+}
+
 OpDef& OpDef::NoBroadcast() {
   no_broadcast_ = true;
   return *this;
@@ -100,6 +105,11 @@ OpDef& OpDef::Inplace(int input, int output) {
 
 OpDef& OpDef::Mutates(std::vector<int> inputs) {
   mutates_ = std::move(inputs);
+  return *this;
+}
+
+OpDef& OpDef::NarrowInputs(std::vector<int> inputs) {
+  narrow_inputs_ = std::move(inputs);
   return *this;
 }
 
@@ -181,6 +191,15 @@ std::vector<SbpSignature> OpDef::LegalSignatures(const OpContext& context, int64
     pass_through({0}, sbp::Pmin);
   }
   return legal;
+}
+
+bool OpDef::IsPerMicroBatch(const OpContext& context) const {
+  return time_signatures_ && !time_signatures_(context).empty();
+}
+
+std::vector<SbpSignature> OpDef::LegalTimeSignatures(const OpContext& context,
+                                                     int64_t parts) const {
+  return IsPerMicroBatch(context) ? time_signatures_(context) : LegalSignatures(context, parts);
 }
 
 std::vector<Tensor> OpDef::BuildGradient(const GradientContext& context) const {

@@ -73,6 +73,10 @@ class OpDef {
   // the number of parts that an axis must split into when a signature maps an axis onto another
   // (reshape): the whole hierarchy's product.
   OpDef& Signatures(std::function<std::vector<SbpSignature>(const OpContext&, int64_t parts)> fn);
+  // Over micro-batches these signatures hold instead, unless the list is empty: the part of the
+  // batch that an act sees counts as a batch of its own (batch statistics), so cutting it changes
+  // the values. P there is what each act has by itself.
+  OpDef& TimeSignatures(std::function<std::vector<SbpSignature>(const OpContext&)> fn);
   // All-B is legal only if Signatures says so.
   OpDef& NoBroadcast();
   OpDef& Gradient(std::function<std::vector<Tensor>(const GradientContext&)> fn);
@@ -93,6 +97,17 @@ class OpDef {
     update_takes_step_ = takes_step;
     return *this;
   }
+  // What an update takes as its last input: a scalar made of norms of whole tensors, by appending
+  // ops. `inputs` are the update's others.
+  using UpdateScalar = std::function<Tensor(const std::vector<Tensor>& inputs, const Attrs& attrs,
+                                            SourceLocation where)>;
+  OpDef& TakesScalar(UpdateScalar fn) {
+    update_scalar_ = std::move(fn);
+    return *this;
+  }
+  // These inputs may be bf16 or f16 while the outputs are f32, if attribute dtype says so: products
+  // whose kernels add up in f32. --precision narrows them.
+  OpDef& NarrowInputs(std::vector<int> inputs);
   // Draws random numbers: keyed by name, step and logical index.
   OpDef& Random();
 
@@ -104,6 +119,8 @@ class OpDef {
   bool is_update() const { return is_update_; }
   const std::vector<std::string>& update_states() const { return update_states_; }
   bool update_takes_step() const { return update_takes_step_; }
+  const UpdateScalar& update_scalar() const { return update_scalar_; }  // may be empty
+  const std::vector<int>& narrow_inputs() const { return narrow_inputs_; }
   const std::vector<int>& mutates() const { return mutates_; }
   const std::vector<std::pair<int, int>>& inplace() const { return inplace_; }
   const std::vector<OpSample>& samples() const { return samples_; }
@@ -116,6 +133,10 @@ class OpDef {
   // Every legal 1-d signature, all-B first, without repeats, each within the operands' ranks. A
   // signature may leave parts empty (axis shorter than the parts).
   std::vector<SbpSignature> LegalSignatures(const OpContext& context, int64_t parts) const;
+  // The legal signatures over micro-batches: the same, unless the operator has TimeSignatures.
+  std::vector<SbpSignature> LegalTimeSignatures(const OpContext& context, int64_t parts) const;
+  // Whether an act's part of the batch is a batch of its own in this use of the operator.
+  bool IsPerMicroBatch(const OpContext& context) const;
   std::vector<Tensor> BuildGradient(const GradientContext& context) const;
   double CountFlops(const OpContext& context) const;
   // How many outputs a use has if its types cannot be inferred: the rule's, else the first
@@ -130,12 +151,15 @@ class OpDef {
   bool passes_partial_max_min_ = false;
   std::function<absl::StatusOr<std::vector<TensorType>>(const OpContext&)> infer_;
   std::function<std::vector<SbpSignature>(const OpContext&, int64_t)> signatures_;
+  std::function<std::vector<SbpSignature>(const OpContext&)> time_signatures_;
   std::function<std::vector<Tensor>(const GradientContext&)> gradient_;
   std::function<double(const OpContext&)> flops_;
   std::vector<OpSample> samples_;
   std::vector<std::pair<int, int>> inplace_;
+  std::vector<int> narrow_inputs_;
   std::vector<int> mutates_;
   std::vector<std::string> update_states_;
+  UpdateScalar update_scalar_;
   bool is_update_ = false, update_takes_step_ = false;
   bool no_gradient_ = false, no_broadcast_ = false, external_ = false, random_ = false;
 };

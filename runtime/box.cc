@@ -56,8 +56,9 @@ CombineFn Select(DType dtype) {
       return Combine<int64_t, F>;
     case DType::kU8:
       return Combine<uint8_t, F>;
+    // Of addends that are copies beside zeros; their sum never carries.
     case DType::kBool:
-      return nullptr;
+      return Combine<uint8_t, F>;
   }
   return nullptr;
 }

@@ -119,7 +119,7 @@ class MicroBatchPass {
     for (TensorId id : op.outputs) outputs.push_back(graph_.type(id));
     // A reshape maps an axis only if it can be cut over time and then over the devices.
     const int64_t devices = op.placement.has_value() ? op.placement->size() : 1;
-    return DefOf(graph_, op).LegalSignatures({op.attrs, inputs, outputs}, m_ * devices);
+    return DefOf(graph_, op).LegalTimeSignatures({op.attrs, inputs, outputs}, m_ * devices);
   }
 
   bool Divides(TensorId tensor, const Sbp& time) const {

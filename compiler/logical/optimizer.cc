@@ -77,11 +77,12 @@ void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Tra
   const OpDef& def = *graph.registry().Find(request.optimizer);
   const TensorType type = trained.value.type();
   const std::vector<std::optional<NdSbp>> hints = graph.op(trained.variable).hints;
+  const bool is_narrow = SizeOf(type.dtype) < SizeOf(DType::kF32);
   std::vector<Tensor> inputs = {trained.value, trained.gradient};
   for (const std::string& state : def.update_states()) {
     inputs.push_back(Variable(graph,
                               {.name = state,
-                               .dtype = type.dtype,
+                               .dtype = is_narrow ? DType::kF32 : type.dtype,
                                .shape = type.shape,
                                .trainable = false,
                                .sbp = hints.empty() ? std::nullopt : hints[0]},
@@ -91,6 +92,9 @@ void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Tra
   Attrs attrs;
   for (const auto& [name, value] : request.attrs.values()) {
     if (name != "learning_rate") attrs.Set(name, value);
+  }
+  if (def.update_scalar()) {
+    inputs.push_back(def.update_scalar()(inputs, attrs, request.location));
   }
   graph.Append(def.name(), inputs,
                {.name = def.name(), .attrs = std::move(attrs), .location = request.location});

@@ -8,7 +8,8 @@ namespace braid::compiler {
 
 // For each variable of each Minimize request, with its gradient from graph.gradients():
 // - the optimizer's states: variables "<variable>.<state>", e.g. "fc1.weight.adam_m", zeros,
-//   untrainable, of the variable's type, placement and hint;
+//   untrainable, of the variable's type (f32 if that is narrower), placement and hint;
+// - a scalar of norms that the optimizer takes, if it does (OpDef::TakesScalar);
 // - the update "<variable>.<optimizer>" at the variable's placement;
 // - with clip_global_norm, all gradients of the request scaled by min(1, clip / (norm + 1e-6)),
 //   norm being that of all together in f32 (f64 if one of them is).

@@ -9,9 +9,20 @@ namespace braid {
 
 OpRegistry BuiltinOps() {
   OpRegistry registry;
-  for (auto family :
-       {ElementwiseOps, LayoutOps, ReduceOps, MatmulOps, SoftmaxOps, CrossEntropyOps,
-        NormalizationOps, IndexingOps, GeneratorOps, UpdateOps, ExternalOps, CompilerOps}) {
+  for (auto family : {ElementwiseOps,   MathOps,
+                      ActivationOps,    LayoutOps,
+                      ReduceOps,        ScanOps,
+                      MatmulOps,        SoftmaxOps,
+                      CrossEntropyOps,  LossOps,
+                      NormalizationOps, IndexingOps,
+                      GeneratorOps,     UpdateOps,
+                      ExternalOps,      CompilerOps,
+                      ConvolutionOps,   PoolingOps,
+                      BatchNormOps,     InterpolateOps,
+                      AttentionOps,     RmsNormOps,
+                      RotaryOps,        RecurrentOps,
+                      RearrangeOps,     ScatterElementsOps,
+                      ScatterNdOps,     SortOps}) {
     for (OpDef& def : family()) {
       const absl::Status status = registry.Register(std::move(def));
       CHECK(status.ok()) << status;

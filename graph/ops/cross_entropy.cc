@@ -3,6 +3,7 @@
 // composite goes to the logits at the last op, none through maximum and sum.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/shapes.h"
@@ -30,6 +31,13 @@ absl::Status Check(const OpContext& ctx, bool is_sparse, int inputs) {
   } else {
     RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
   }
+  if (ctx.attrs.Has("label_smoothing")) {
+    const double smoothing = ctx.attrs.Double("label_smoothing");
+    if (!(smoothing >= 0 && smoothing <= 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("label_smoothing is ", smoothing, ", it must be from 0 to 1"));
+    }
+  }
   for (int i = 2; i < inputs; ++i) {
     RETURN_IF_ERROR(CheckSameDType(ctx, 0, i));
     RETURN_IF_ERROR(CheckShape(ctx, i, rows));
@@ -48,48 +56,60 @@ SbpSignature SplitClasses(const OpContext& ctx, bool is_sparse, Sbp output) {
   return signature;
 }
 
+// Losses with class numbers: ignore_index, whose rows are 0, and label_smoothing may be left out.
+OpDef& AddSparseSample(OpDef& def) {
+  OpSample sample = def.samples()[0];
+  sample.attrs = {{"ignore_index", int64_t{2}}, {"label_smoothing", 0.25}};
+  return def.Sample(std::move(sample));
+}
+
 double Flops(const OpContext& ctx) { return 4.0 * ctx.inputs[0].shape.num_elements(); }
 
 OpDef LossOp(std::string name, bool is_sparse) {
-  return OpDef(std::move(name))
-      .Infer([is_sparse](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(Check(ctx, is_sparse, 4));
-        return std::vector<TensorType>{{ctx.inputs[0].dtype, Leading(ctx.inputs[0].shape, 1)}};
-      })
-      .Signatures([is_sparse](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures = LeadingSignatures(ctx, ctx.outputs[0].shape.rank());
-        signatures.push_back(SplitClasses(ctx, is_sparse, sbp::P));
-        return signatures;
-      })
-      .Flops(Flops)
-      .Sample({.inputs = {Logits(), is_sparse ? Labels() : Logits(), Rows(), Rows()},
-               .attrs = {},
-               .low = 0.5,
-               .high = 2,
-               .int_high = 6,
-               .check_gradient = false});
+  OpDef def =
+      OpDef(std::move(name))
+          .Infer([is_sparse](const OpContext& ctx) -> Types {
+            RETURN_IF_ERROR(Check(ctx, is_sparse, 4));
+            return std::vector<TensorType>{{ctx.inputs[0].dtype, Leading(ctx.inputs[0].shape, 1)}};
+          })
+          .Signatures([is_sparse](const OpContext& ctx, int64_t) {
+            std::vector<SbpSignature> signatures =
+                LeadingSignatures(ctx, ctx.outputs[0].shape.rank());
+            signatures.push_back(SplitClasses(ctx, is_sparse, sbp::P));
+            return signatures;
+          })
+          .Flops(Flops)
+          .Sample({.inputs = {Logits(), is_sparse ? Labels() : Logits(), Rows(), Rows()},
+                   .attrs = {},
+                   .low = 0.5,
+                   .high = 2,
+                   .int_high = 6,
+                   .check_gradient = false});
+  return is_sparse ? AddSparseSample(def) : def;
 }
 
 OpDef LossGradientOp(std::string name, bool is_sparse) {
-  return OpDef(std::move(name))
-      .Infer([is_sparse](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(Check(ctx, is_sparse, 5));
-        return std::vector<TensorType>{ctx.inputs[0]};
-      })
-      .Signatures([is_sparse](const OpContext& ctx, int64_t) {
-        const int classes = ctx.inputs[0].shape.rank() - 1;
-        std::vector<SbpSignature> signatures = LeadingSignatures(ctx, classes);
-        signatures.push_back(SplitClasses(ctx, is_sparse, sbp::S(classes)));
-        return signatures;
-      })
-      .Linear({4})
-      .NoGradient()
-      .Flops(Flops)
-      .Sample({.inputs = {Logits(), is_sparse ? Labels() : Logits(), Rows(), Rows(), Rows()},
-               .attrs = {},
-               .low = 0.5,
-               .high = 2,
-               .int_high = 6});
+  OpDef def =
+      OpDef(std::move(name))
+          .Infer([is_sparse](const OpContext& ctx) -> Types {
+            RETURN_IF_ERROR(Check(ctx, is_sparse, 5));
+            return std::vector<TensorType>{ctx.inputs[0]};
+          })
+          .Signatures([is_sparse](const OpContext& ctx, int64_t) {
+            const int classes = ctx.inputs[0].shape.rank() - 1;
+            std::vector<SbpSignature> signatures = LeadingSignatures(ctx, classes);
+            signatures.push_back(SplitClasses(ctx, is_sparse, sbp::S(classes)));
+            return signatures;
+          })
+          .Linear({4})
+          .NoGradient()
+          .Flops(Flops)
+          .Sample({.inputs = {Logits(), is_sparse ? Labels() : Logits(), Rows(), Rows(), Rows()},
+                   .attrs = {},
+                   .low = 0.5,
+                   .high = 2,
+                   .int_high = 6});
+  return is_sparse ? AddSparseSample(def) : def;
 }
 
 // exp(x - max) summed over the last axis.
@@ -126,8 +146,8 @@ std::vector<OpDef> CrossEntropyOps() {
       LossOp("sparse_softmax_cross_entropy", true).Gradient([](const Context& c) {
         std::vector<Tensor> inputs = c.inputs;
         inputs.push_back(c.output_gradients[0]);
-        return Gradients{Apply("sparse_softmax_cross_entropy_grad", inputs), Tensor(), Tensor(),
-                         Tensor()};
+        return Gradients{Apply("sparse_softmax_cross_entropy_grad", inputs, c.op.attrs), Tensor(),
+                         Tensor(), Tensor()};
       }),
       LossOp("softmax_cross_entropy", false).Linear({1}).Gradient([](const Context& c) {
         std::vector<Tensor> inputs = c.inputs;

@@ -1,9 +1,10 @@
-// Arithmetic, comparison, activations and casts: every element by itself.
+// Arithmetic, comparison, logic and casts: every element by itself.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
+#include "graph/ops/pointwise.h"
 #include "graph/ops/shapes.h"
 #include "runtime/base/status.h"
 
@@ -15,16 +16,6 @@ using Gradients = std::vector<Tensor>;
 
 TensorType Matrix(DType dtype = DType::kF32) { return {dtype, {5, 6}}; }
 
-bool IsNumber(DType dtype) {
-  return IsFloating(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
-}
-
-absl::Status CheckNumber(const OpContext& ctx, int input) {
-  if (IsNumber(ctx.inputs[input].dtype)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a is ", ctx.inputs[input].ToString(), "; floating, i32 or i64 is needed"));
-}
-
 absl::Status CheckBool(const OpContext& ctx, int input) {
   if (ctx.inputs[input].dtype == DType::kBool) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -35,26 +26,6 @@ Types InferBroadcast(const OpContext& ctx, DType dtype) {
   absl::StatusOr<Shape> shape = BroadcastShapes(ctx.inputs[0].shape, ctx.inputs[1].shape);
   if (!shape.ok()) return shape.status();
   return std::vector<TensorType>{{dtype, *std::move(shape)}};
-}
-
-// Two broadcasting numbers of one dtype. `low` and `high` bound the sample.
-OpDef Arithmetic(std::string name, double low, double high) {
-  return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckNumber(ctx, 0));
-        RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
-        return InferBroadcast(ctx, ctx.inputs[0].dtype);
-      })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
-      .Inplace(0, 0)
-      .Inplace(1, 0)
-      .Sample({.inputs = {Matrix(), Matrix()}, .attrs = {}, .low = low, .high = high})
-      .Sample({.inputs = {Matrix(), {DType::kF32, {6}}}, .attrs = {}, .low = low, .high = high})
-      .Sample({.inputs = {{DType::kF32, {3, 1, 6}}, {DType::kF32, {5, 1}}},
-               .attrs = {},
-               .low = low,
-               .high = high});
 }
 
 OpDef Comparison(std::string name) {
@@ -98,127 +69,89 @@ OpDef AnyDType(std::string name, bool check_gradient) {
       .Sample({.inputs = {Matrix()}, .attrs = {}, .check_gradient = check_gradient});
 }
 
-OpDef Unary(std::string name, double low = -1, double high = 1, Attrs attrs = {}) {
-  return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        return std::vector<TensorType>{ctx.inputs[0]};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
-      .Inplace(0, 0)
-      .Sample({.inputs = {Matrix()}, .attrs = std::move(attrs), .low = low, .high = high});
-}
-
-// The gradient op of an activation: (x or y, dy) -> dx, linear in dy.
-OpDef ActivationGradient(std::string name, Attrs attrs = {}) {
-  return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
-        return std::vector<TensorType>{ctx.inputs[0]};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
-      .Linear({1})
-      .Inplace(1, 0)
-      .NoGradient()
-      .Sample({.inputs = {Matrix(), Matrix()}, .attrs = std::move(attrs)});
-}
-
-Tensor Dy(const Context& c) { return c.output_gradients[0]; }
-
-// Gradients of a broadcasting binary op, summed back to the operands' shapes. They come as a list,
-// because arguments would be evaluated, and so appended, in an order that compilers choose.
-Gradients Summed(const Context& c, Gradients gradients) {
-  return {SumTo(gradients[0], c.inputs[0].shape()), SumTo(gradients[1], c.inputs[1].shape())};
-}
-
 Gradients MaximumGradient(const Context& c, Tensor takes_a) {
   const Tensor zero = Constant(c.graph, 0, {.dtype = Dy(c).dtype()});
   return Summed(c, {Where(takes_a, Dy(c), zero), Where(takes_a, zero, Dy(c))});
 }
 
+OpDef Arithmetic(std::string name, double low = -1, double high = 1) {
+  return Binary(std::move(name), {.accepts = Accepts::kAll, .low = low, .high = high});
+}
+
+// Whole numbers are divided towards zero, which does not distribute over addends.
+OpDef DivOp() {
+  return Arithmetic("div", 0.5, 2)
+      .Signatures([](const OpContext& ctx, int64_t) {
+        std::vector<SbpSignature> signatures = BroadcastSignatures(ctx);
+        if (IsFloating(ctx.inputs[0].dtype)) signatures.push_back({{sbp::P, sbp::B}, {sbp::P}});
+        return signatures;
+      })
+      .Gradient([](const Context& c) {
+        const Tensor da = Div(Dy(c), c.inputs[1]);
+        return Summed(c, {da, Neg(Mul(da, c.outputs[0]))});
+      });
+}
+
 void AppendArithmetic(std::vector<OpDef>& ops) {
-  ops.push_back(Arithmetic("add", -1, 1).Linear({0, 1}).Gradient([](const Context& c) {
+  ops.push_back(Arithmetic("add").Linear({0, 1}).Gradient([](const Context& c) {
     return Summed(c, {Dy(c), Dy(c)});
   }));
-  ops.push_back(Arithmetic("sub", -1, 1).Linear({0, 1}).Gradient([](const Context& c) {
+  ops.push_back(Arithmetic("sub").Linear({0, 1}).Gradient([](const Context& c) {
     const Tensor db = SumTo(Dy(c), c.inputs[1].shape());
     return Gradients{SumTo(Dy(c), c.inputs[0].shape()), Neg(db)};
   }));
-  ops.push_back(Arithmetic("mul", -1, 1).Linear({0}).Linear({1}).Gradient([](const Context& c) {
+  ops.push_back(Arithmetic("mul").Linear({0}).Linear({1}).Gradient([](const Context& c) {
     return Summed(c, {Mul(Dy(c), c.inputs[1]), Mul(Dy(c), c.inputs[0])});
   }));
-  ops.push_back(Arithmetic("div", 0.5, 2).Linear({0}).Gradient([](const Context& c) {
-    const Tensor da = Div(Dy(c), c.inputs[1]);
-    return Summed(c, {da, Neg(Mul(da, c.outputs[0]))});
-  }));
+  ops.push_back(DivOp());
   ops.push_back(Arithmetic("pow", 0.5, 2).Gradient([](const Context& c) {
     const Tensor a = c.inputs[0], b = c.inputs[1];
     return Summed(
         c, {Mul(Dy(c), Mul(b, Pow(a, Shift(b, -1)))), Mul(Dy(c), Mul(c.outputs[0], Log(a)))});
   }));
-  ops.push_back(Arithmetic("maximum", -1, 1).Gradient([](const Context& c) {
-    return MaximumGradient(c, GreaterEqual(c.inputs[0], c.inputs[1]));
-  }));
-  ops.push_back(Arithmetic("minimum", -1, 1).Gradient([](const Context& c) {
-    return MaximumGradient(c, LessEqual(c.inputs[0], c.inputs[1]));
-  }));
+  ops.push_back(Arithmetic("maximum").Gradient(
+      [](const Context& c) { return MaximumGradient(c, GreaterEqual(c.inputs[0], c.inputs[1])); }));
+  ops.push_back(Arithmetic("minimum").Gradient(
+      [](const Context& c) { return MaximumGradient(c, LessEqual(c.inputs[0], c.inputs[1])); }));
 }
 
 void AppendUnary(std::vector<OpDef>& ops) {
-  ops.push_back(
-      Unary("neg").Linear({0}).Gradient([](const Context& c) { return Gradients{Neg(Dy(c))}; }));
+  const PointwiseOptions numbers = {.accepts = Accepts::kNumbers};
+  const PointwiseOptions positive = {.low = 0.5, .high = 2};
+  ops.push_back(Unary("neg", numbers).Linear({0}).Gradient([](const Context& c) {
+    return Gradients{Neg(Dy(c))};
+  }));
   ops.push_back(
       Unary("exp").Gradient([](const Context& c) { return Gradients{Mul(Dy(c), c.outputs[0])}; }));
-  ops.push_back(Unary("log", 0.5, 2).Gradient([](const Context& c) {
+  ops.push_back(Unary("log", positive).Gradient([](const Context& c) {
     return Gradients{Div(Dy(c), c.inputs[0])};
   }));
-  ops.push_back(Unary("sqrt", 0.5, 2).Gradient([](const Context& c) {
+  ops.push_back(Unary("sqrt", positive).Gradient([](const Context& c) {
     return Gradients{Scale(Div(Dy(c), c.outputs[0]), 0.5)};
   }));
-  ops.push_back(Unary("rsqrt", 0.5, 2).Gradient([](const Context& c) {
+  ops.push_back(Unary("rsqrt", positive).Gradient([](const Context& c) {
     // y^3 = y / x.
     return Gradients{Scale(Mul(Dy(c), Div(c.outputs[0], c.inputs[0])), -0.5)};
   }));
-  ops.push_back(Unary("abs").Gradient(
-      [](const Context& c) { return Gradients{Mul(Dy(c), Sign(c.inputs[0]))}; }));
-  ops.push_back(Unary("square").Gradient(
-      [](const Context& c) { return Gradients{Scale(Mul(Dy(c), c.inputs[0]), 2)}; }));
-  ops.push_back(Unary("reciprocal", 0.5, 2).Gradient([](const Context& c) {
+  ops.push_back(Unary("abs", numbers).Gradient([](const Context& c) {
+    return Gradients{Mul(Dy(c), Sign(c.inputs[0]))};
+  }));
+  ops.push_back(Unary("square", numbers).Gradient([](const Context& c) {
+    return Gradients{Scale(Mul(Dy(c), c.inputs[0]), 2)};
+  }));
+  ops.push_back(Unary("reciprocal", positive).Gradient([](const Context& c) {
     return Gradients{Neg(Mul(Dy(c), Square(c.outputs[0])))};
   }));
   // Zero wherever it is defined.
-  ops.push_back(Unary("sign").Gradient([](const Context&) { return Gradients{Tensor()}; }));
-  ops.push_back(Unary("scale", -1, 1, {{"factor", 0.5}}).Linear({0}).Gradient([](const Context& c) {
-    return Gradients{Scale(Dy(c), c.op.attrs.Double("factor"))};
-  }));
-  ops.push_back(Unary("shift", -1, 1, {{"value", 0.5}}).Gradient([](const Context& c) {
+  ops.push_back(
+      Unary("sign", numbers).Gradient([](const Context&) { return Gradients{Tensor()}; }));
+  ops.push_back(
+      Unary("scale", {.attrs = {{"factor", 0.5}}}).Linear({0}).Gradient([](const Context& c) {
+        return Gradients{Scale(Dy(c), c.op.attrs.Double("factor"))};
+      }));
+  ops.push_back(Unary("shift", {.attrs = {{"value", 0.5}}}).Gradient([](const Context& c) {
     return Gradients{Dy(c)};
   }));
-}
-
-void AppendActivations(std::vector<OpDef>& ops) {
-  ops.push_back(Unary("tanh").Gradient([](const Context& c) {
-    return Gradients{Apply("tanh_grad", {c.outputs[0], Dy(c)})};
-  }));
-  ops.push_back(Unary("sigmoid").Gradient([](const Context& c) {
-    return Gradients{Apply("sigmoid_grad", {c.outputs[0], Dy(c)})};
-  }));
-  ops.push_back(Unary("relu").Gradient([](const Context& c) {
-    return Gradients{Apply("relu_grad", {c.outputs[0], Dy(c)})};
-  }));
-  ops.push_back(Unary("gelu", -2, 2, {{"approximate", false}})
-                    .Sample({.inputs = {Matrix()}, .attrs = {{"approximate", true}}})
-                    .Gradient([](const Context& c) {
-                      return Gradients{Apply("gelu_grad", {c.inputs[0], Dy(c)}, c.op.attrs)};
-                    }));
-  ops.push_back(ActivationGradient("tanh_grad"));
-  ops.push_back(ActivationGradient("sigmoid_grad"));
-  ops.push_back(ActivationGradient("relu_grad"));
-  ops.push_back(ActivationGradient("gelu_grad", {{"approximate", false}})
-                    .Sample({.inputs = {Matrix(), Matrix()}, .attrs = {{"approximate", true}}}));
 }
 
 // A wider float holds every value of the narrower: addends may pass.
@@ -253,13 +186,13 @@ std::vector<OpDef> ElementwiseOps() {
   std::vector<OpDef> ops;
   AppendArithmetic(ops);
   AppendUnary(ops);
-  AppendActivations(ops);
   for (const char* name :
        {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}) {
     ops.push_back(Comparison(name));
   }
   ops.push_back(Logical("logical_and", 2));
   ops.push_back(Logical("logical_or", 2));
+  ops.push_back(Logical("logical_xor", 2));
   ops.push_back(Logical("logical_not", 1));
   ops.push_back(AnyDType("identity", /*check_gradient=*/true).Gradient([](const Context& c) {
     return Gradients{Dy(c)};

@@ -41,6 +41,64 @@ OpDef Generator(std::string name, Attrs sample) {
       .Sample({.inputs = {}, .attrs = std::move(sample)});
 }
 
+bool FitsInto(int64_t element, DType dtype) {
+  switch (dtype) {
+    case DType::kI32:
+      return element == static_cast<int32_t>(element);
+    case DType::kU8:
+      return element == static_cast<uint8_t>(element);
+    case DType::kBool:
+      return element == 0 || element == 1;
+    default:
+      return true;  // a floating type's are bits of f64
+  }
+}
+
+// `elements` stand in C order; of floating types, the bits of each as an f64.
+OpDef LiteralOp() {
+  return OpDef("literal")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 0));
+        const Ints& dims = ctx.attrs.Ints("shape");
+        const Ints& elements = ctx.attrs.Ints("elements");
+        const DType dtype = ctx.attrs.Type("dtype");
+        bool is_shape = true;
+        int64_t count = 1;
+        for (int64_t dim : dims) {
+          is_shape = is_shape && dim >= 0 && (dim == 0 || count <= kMaxLiteralElements / dim);
+          if (is_shape) count *= dim;
+        }
+        if (!is_shape || count != static_cast<int64_t>(elements.size())) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "shape is [", absl::StrJoin(dims, ", "), "] and there are ", elements.size(),
+              " elements; as many as the shape has are needed, at ", "most ", kMaxLiteralElements));
+        }
+        for (int64_t element : elements) {
+          if (FitsInto(element, dtype)) continue;
+          return absl::InvalidArgumentError(absl::StrCat(
+              "the element ", element, " does not fit into ", std::string(ToString(dtype))));
+        }
+        return std::vector<TensorType>{{dtype, Shape(dims)}};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) {
+        return LeadingSignatures(ctx, ctx.outputs[0].shape.rank());
+      })
+      .NoGradient()
+      .Sample({.inputs = {},
+               .attrs = {{"dtype", DType::kI64},
+                         {"shape", Ints{3, 2}},
+                         {"elements", Ints{5, -7, int64_t{1} << 60, 0, 2, 1}}}})
+      .Sample({.inputs = {},
+               .attrs = {{"dtype", DType::kF32},
+                         {"shape", Ints{2, 3}},
+                         {"elements",
+                          Ints{0x3FE8000000000000, 0x4008000000000000, 0, 0x4000000000000000,
+                               0x3FB999999999999A, -0x4010000000000000}}}})
+      .Sample(
+          {.inputs = {},
+           .attrs = {{"dtype", DType::kBool}, {"shape", Ints{3}}, {"elements", Ints{1, 0, 1}}}});
+}
+
 OpDef DropoutOp() {
   const Attrs attrs = {{"key", "dropout"}, {"rate", 0.25}};
   return OpDef("dropout")
@@ -80,6 +138,7 @@ std::vector<OpDef> GeneratorOps() {
           Generator("random_uniform", {{"low", -1.0}, {"high", 1.0}}).Random(),
           Generator("random_normal", {{"mean", 0.0}, {"stddev", 1.0}}).Random(),
           Generator("iota", {{"axis", int64_t{1}}}),
+          LiteralOp(),
           DropoutOp(),
           StepOp()};
 }

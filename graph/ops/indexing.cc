@@ -39,7 +39,7 @@ OpDef GatherOp() {
         const int indices = ctx.inputs[1].shape.rank();
         for (int i = 0; i < indices; ++i) signatures.push_back(SplitAt({-1, i}, {axis + i}));
         // Rows that are elsewhere count as zeros.
-        signatures.push_back({{sbp::S(axis), sbp::B}, {sbp::P}});
+        if (HasSums(ctx.inputs[0].dtype)) signatures.push_back({{sbp::S(axis), sbp::B}, {sbp::P}});
         for (int i = 0; i < ctx.inputs[0].shape.rank(); ++i) {
           if (i != axis) signatures.push_back(SplitAt({i, -1}, {i < axis ? i : i - 1 + indices}));
         }
@@ -67,6 +67,7 @@ OpDef GatherGradientOp() {
         RETURN_IF_ERROR(CheckInputs(ctx, 2));
         RETURN_IF_ERROR(CheckInteger(ctx, 0));
         const int64_t axis = ctx.attrs.Int("axis"), size = ctx.attrs.Int("size");
+        if (size < 0) return absl::InvalidArgumentError(absl::StrCat("size is ", size));
         const Shape &indices = ctx.inputs[0].shape, &dy = ctx.inputs[1].shape;
         bool fits = axis >= 0 && axis + indices.rank() <= dy.rank();
         for (int i = 0; fits && i < indices.rank(); ++i) fits = indices[i] == dy[axis + i];
@@ -95,7 +96,10 @@ OpDef GatherGradientOp() {
         return signatures;
       })
       .Linear({1})
-      .NoGradient()
+      .Gradient([](const Context& c) {
+        return Gradients{
+            Tensor(), Gather(c.output_gradients[0], c.inputs[0], {.axis = c.op.attrs.Int("axis")})};
+      })
       .Flops([](const OpContext& ctx) {
         return static_cast<double>(ctx.inputs[1].shape.num_elements());
       })
@@ -107,19 +111,32 @@ OpDef GatherGradientOp() {
                .int_high = 7});
 }
 
+// Where the new axis is: the last one if nothing is said.
+int64_t OneHotAxis(const OpContext& ctx) {
+  return ctx.attrs.Has("axis") ? ctx.attrs.Int("axis") : ctx.inputs[0].shape.rank();
+}
+
 OpDef OneHotOp() {
   return OpDef("one_hot")
       .Infer([](const OpContext& ctx) -> Types {
         RETURN_IF_ERROR(CheckInputs(ctx, 1));
         RETURN_IF_ERROR(CheckInteger(ctx, 0));
+        RETURN_IF_ERROR(CheckAxis(OneHotAxis(ctx), ctx.inputs[0].shape.rank() + 1));
         const int64_t depth = ctx.attrs.Int("depth");
         if (depth < 0) return absl::InvalidArgumentError(absl::StrCat("depth is ", depth));
         Ints dims = ctx.inputs[0].shape.dims();
-        dims.push_back(depth);
+        dims.insert(dims.begin() + OneHotAxis(ctx), depth);
         return std::vector<TensorType>{{ctx.attrs.Type("dtype"), Shape(std::move(dims))}};
       })
       .Signatures([](const OpContext& ctx, int64_t) {
-        return LeadingSignatures(ctx, ctx.inputs[0].shape.rank());
+        std::vector<SbpSignature> signatures;
+        const int axis = static_cast<int>(OneHotAxis(ctx));
+        for (int i = 0; i < ctx.inputs[0].shape.rank(); ++i) {
+          signatures.push_back(SplitAt({i}, {i < axis ? i : i + 1}));
+        }
+        // Each part of the new axis takes the ones that fall into it.
+        signatures.push_back(SplitAt({-1}, {axis}));
+        return signatures;
       })
       .NoGradient()
       .Sample({.inputs = {{DType::kI32, {5}}},
@@ -127,6 +144,9 @@ OpDef OneHotOp() {
                .int_high = 6})
       .Sample({.inputs = {{DType::kI64, {3, 5}}},
                .attrs = {{"depth", int64_t{4}}, {"dtype", DType::kF32}},
+               .int_high = 4})
+      .Sample({.inputs = {{DType::kI64, {3, 5}}},
+               .attrs = {{"axis", int64_t{1}}, {"depth", int64_t{4}}, {"dtype", DType::kF32}},
                .int_high = 4});
 }
 

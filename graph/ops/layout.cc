@@ -1,5 +1,6 @@
 // Ops that move elements and compute nothing.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -115,87 +116,6 @@ OpDef TransposeOp() {
       .Sample({.inputs = {{DType::kF32, {3, 5, 2}}}, .attrs = {{"perm", Ints{2, 0, 1}}}});
 }
 
-OpDef SliceOp() {
-  return OpDef("slice")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        const Ints &begin = ctx.attrs.Ints("begin"), &size = ctx.attrs.Ints("size");
-        const Shape& in = ctx.inputs[0].shape;
-        if (static_cast<int>(begin.size()) != in.rank()) {
-          return Disagree(ctx, "begin", begin, "it needs one number per axis");
-        }
-        if (static_cast<int>(size.size()) != in.rank()) {
-          return Disagree(ctx, "size", size, "it needs one number per axis");
-        }
-        for (int i = 0; i < in.rank(); ++i) {
-          if (begin[i] < 0 || size[i] < 0 || begin[i] + size[i] > in[i]) {
-            return Disagree(ctx, "begin", begin,
-                            absl::StrCat("size is ", Text(size), ", axis ", i, " goes outside"));
-          }
-        }
-        return std::vector<TensorType>{{ctx.inputs[0].dtype, Shape(size)}};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        // A part of a cut axis holds some of the slice; the others' elements are zeros.
-        std::vector<SbpSignature> signatures;
-        const Shape &in = ctx.inputs[0].shape, &out = ctx.outputs[0].shape;
-        for (int i = 0; i < in.rank(); ++i) {
-          signatures.push_back({{sbp::S(i)}, {in[i] == out[i] ? sbp::S(i) : sbp::P}});
-        }
-        return signatures;
-      })
-      .Linear({0})
-      .Gradient([](const Context& c) {
-        const Ints& begin = c.op.attrs.Ints("begin");
-        Ints after(begin.size());
-        for (size_t i = 0; i < begin.size(); ++i) {
-          after[i] = c.inputs[0].shape()[i] - begin[i] - c.outputs[0].shape()[i];
-        }
-        return Gradients{Pad(c.output_gradients[0], begin, after)};
-      })
-      .Sample({.inputs = {{DType::kF32, {5, 6}}},
-               .attrs = {{"begin", Ints{0, 2}}, {"size", Ints{5, 3}}}})
-      .Sample({.inputs = {{DType::kF32, {7, 3, 4}}},
-               .attrs = {{"begin", Ints{1, 0, 1}}, {"size", Ints{5, 3, 2}}}});
-}
-
-OpDef PadOp() {
-  return OpDef("pad")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        Shape shape = ctx.inputs[0].shape;
-        for (const char* attr : {"before", "after"}) {
-          const Ints& amounts = ctx.attrs.Ints(attr);
-          if (static_cast<int>(amounts.size()) != shape.rank()) {
-            return Disagree(ctx, attr, amounts, "it needs one number per axis");
-          }
-          for (int i = 0; i < shape.rank(); ++i) {
-            if (amounts[i] < 0) return Disagree(ctx, attr, amounts, "it must not be negative");
-            shape[i] += amounts[i];
-          }
-        }
-        return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures;
-        for (int i = 0; i < ctx.inputs[0].shape.rank(); ++i) {
-          if (ctx.inputs[0].shape[i] == ctx.outputs[0].shape[i]) {
-            signatures.push_back(SplitAt({i}, {i}));
-          }
-        }
-        return signatures;
-      })
-      .Linear({0})
-      .Gradient([](const Context& c) {
-        return Gradients{
-            Slice(c.output_gradients[0], c.op.attrs.Ints("before"), c.inputs[0].shape().dims())};
-      })
-      .Sample({.inputs = {{DType::kF32, {5, 3}}},
-               .attrs = {{"before", Ints{0, 1}}, {"after", Ints{0, 2}}}})
-      .Sample({.inputs = {{DType::kF32, {3, 5, 2}}},
-               .attrs = {{"before", Ints{1, 0, 0}}, {"after", Ints{0, 0, 3}}}});
-}
-
 // S of every other axis, and addends of all inputs to addends.
 std::vector<SbpSignature> AlongOtherAxes(const OpContext& ctx) {
   std::vector<SbpSignature> signatures;
@@ -225,6 +145,10 @@ OpDef ConcatOp() {
                 absl::StrCat("input 0 is ", ctx.inputs[0].ToString(), ", input ", i, " is ",
                              ctx.inputs[i].ToString(), "; only axis ", axis, " may differ"));
           }
+          if (more > std::numeric_limits<int64_t>::max() - shape[axis]) {
+            return absl::InvalidArgumentError(
+                absl::StrCat("axis ", axis, " is ", shape[axis], " and ", more, " long; too long"));
+          }
           shape[axis] += more;
         }
         return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
@@ -253,7 +177,7 @@ OpDef SplitOp() {
         std::vector<TensorType> types;
         for (int64_t size : sizes) {
           if (size < 0) return Disagree(ctx, "sizes", sizes, "a size must not be negative");
-          total += size;
+          total += std::min(size, std::numeric_limits<int64_t>::max() - total);
           types.push_back(ctx.inputs[0]);
           types.back().shape[axis] = size;
         }
@@ -302,7 +226,7 @@ OpDef BroadcastToOp() {
 }  // namespace
 
 std::vector<OpDef> LayoutOps() {
-  return {ReshapeOp(), TransposeOp(), SliceOp(), PadOp(), ConcatOp(), SplitOp(), BroadcastToOp()};
+  return {ReshapeOp(), TransposeOp(), ConcatOp(), SplitOp(), BroadcastToOp()};
 }
 
 }  // namespace braid

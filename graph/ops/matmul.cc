@@ -31,6 +31,22 @@ MatmulAxes AxesOf(const OpContext& ctx) {
   return {ta ? ra - 1 : ra - 2, ta ? ra - 2 : ra - 1, tb ? rb - 1 : rb - 2, tb ? rb - 2 : rb - 1};
 }
 
+// The inputs' dtype, or attribute dtype: f32 of narrow inputs.
+absl::StatusOr<DType> ProductType(const OpContext& ctx) {
+  const DType of_inputs = ctx.inputs[0].dtype;
+  if (!ctx.attrs.Has("dtype")) return of_inputs;
+  const DType dtype = ctx.attrs.Type("dtype");
+  const bool is_narrow = of_inputs == DType::kBF16 || of_inputs == DType::kF16;
+  if (dtype == of_inputs || (is_narrow && dtype == DType::kF32)) return dtype;
+  return absl::InvalidArgumentError(
+      absl::StrCat("dtype is ", std::string(ToString(dtype)), " and the inputs are ",
+                   std::string(ToString(of_inputs)), "; the result has the inputs' dtype, or f32 ",
+                   "of bf16 and f16"));
+}
+
+// The gradient as an operand beside the inputs.
+Tensor NarrowGradient(const Context& c) { return Cast(c.output_gradients[0], c.inputs[0].dtype()); }
+
 Types InferMatmul(const OpContext& ctx) {
   RETURN_IF_ERROR(CheckInputs(ctx, 2));
   RETURN_IF_ERROR(CheckFloating(ctx, 0));
@@ -51,7 +67,8 @@ Types InferMatmul(const OpContext& ctx) {
   std::vector<int64_t> dims = leading->dims();
   dims.push_back(a[axes.m]);
   dims.push_back(b[axes.n]);
-  return std::vector<TensorType>{{ctx.inputs[0].dtype, Shape(std::move(dims))}};
+  ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
+  return std::vector<TensorType>{{dtype, Shape(std::move(dims))}};
 }
 
 std::vector<SbpSignature> MatmulSignatures(const OpContext& ctx, int64_t) {
@@ -72,7 +89,7 @@ std::vector<SbpSignature> MatmulSignatures(const OpContext& ctx, int64_t) {
 }
 
 Gradients MatmulGradient(const Context& c) {
-  const Tensor a = c.inputs[0], b = c.inputs[1], dy = c.output_gradients[0];
+  const Tensor a = c.inputs[0], b = c.inputs[1], dy = NarrowGradient(c);
   const bool ta = Flag(c.op.attrs, "transpose_a"), tb = Flag(c.op.attrs, "transpose_b");
   Tensor da = ta ? MatMul(b, dy, {.transpose_a = tb, .transpose_b = true})
                  : MatMul(dy, b, {.transpose_b = !tb});
@@ -95,6 +112,7 @@ OpDef MatmulOp() {
       .Signatures(MatmulSignatures)
       .Linear({0})
       .Linear({1})
+      .NarrowInputs({0, 1})
       .Gradient(MatmulGradient)
       .Flops([](const OpContext& ctx) {
         return 2.0 * ctx.outputs[0].shape.num_elements() * ctx.inputs[0].shape[AxesOf(ctx).k_of_a];
@@ -102,6 +120,8 @@ OpDef MatmulOp() {
       .Sample(sample({5, 6}, {6, 7}, false, false))
       .Sample(sample({6, 5}, {7, 6}, true, true))
       .Sample(sample({5, 6}, {7, 6}, false, true))
+      .Sample({.inputs = {{DType::kF32, {5, 6}}, {DType::kF32, {6, 7}}},
+               .attrs = {{"dtype", DType::kF32}}})
       .Sample(sample({3, 5, 6}, {6, 2}, false, false))
       .Sample(sample({3, 5, 6}, {3, 6, 2}, false, false))
       .Sample(sample({3, 6, 5}, {3, 2, 6}, true, true))
@@ -117,7 +137,8 @@ OpDef TensordotOp() {
         const Shape &a = ctx.inputs[0].shape, &b = ctx.inputs[1].shape;
         if (a.rank() < 2 || b.rank() < 2) return Disagree(ctx, "both need 2 axes or more");
         if (Leading(a, 1) != Leading(b, 1)) return Disagree(ctx, "leading dims differ");
-        return std::vector<TensorType>{{ctx.inputs[0].dtype, {a[a.rank() - 1], b[b.rank() - 1]}}};
+        ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
+        return std::vector<TensorType>{{dtype, {a[a.rank() - 1], b[b.rank() - 1]}}};
       })
       .Signatures([](const OpContext& ctx, int64_t) {
         std::vector<SbpSignature> signatures;
@@ -131,8 +152,9 @@ OpDef TensordotOp() {
       })
       .Linear({0})
       .Linear({1})
+      .NarrowInputs({0, 1})
       .Gradient([](const Context& c) {
-        const Tensor dy = c.output_gradients[0];
+        const Tensor dy = NarrowGradient(c);
         return Gradients{MatMul(c.inputs[1], dy, {.transpose_b = true}), MatMul(c.inputs[0], dy)};
       })
       .Flops([](const OpContext& ctx) {
@@ -140,7 +162,8 @@ OpDef TensordotOp() {
         return 2.0 * ctx.inputs[0].shape.num_elements() * b[b.rank() - 1];
       })
       .Sample({.inputs = {{DType::kF32, {5, 6}}, {DType::kF32, {5, 3}}}, .attrs = {}})
-      .Sample({.inputs = {{DType::kF32, {2, 5, 3}}, {DType::kF32, {2, 5, 4}}}, .attrs = {}});
+      .Sample({.inputs = {{DType::kF32, {2, 5, 3}}, {DType::kF32, {2, 5, 4}}},
+               .attrs = {{"dtype", DType::kF32}}});
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Reductions along axes.
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,55 +29,100 @@ Shape KeptShape(const Shape& input, const Ints& axes) {
   return shape;
 }
 
-// `partial` is what a split of a reduced axis leaves.
-OpDef Reduce(std::string name, Sbp partial) {
-  return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        const TensorType& in = ctx.inputs[0];
-        const Ints& axes = ctx.attrs.Ints("axes");
-        if (!IsFloating(in.dtype) && in.dtype != DType::kI32 && in.dtype != DType::kI64) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("a is ", in.ToString(), "; floating, i32 or i64 is needed"));
-        }
-        for (size_t i = 0; i < axes.size(); ++i) {
-          RETURN_IF_ERROR(CheckAxis(axes[i], in.shape.rank()));
-          if (i > 0 && axes[i] <= axes[i - 1]) {
-            return absl::InvalidArgumentError(
-                absl::StrCat("axes are [", absl::StrJoin(axes, ", "), "]; they must be ascending"));
-          }
-        }
-        if (Flag(ctx.attrs, "keep_dims")) {
-          return std::vector<TensorType>{{in.dtype, KeptShape(in.shape, axes)}};
-        }
-        Ints dims;
-        for (int axis = 0; axis < in.shape.rank(); ++axis) {
-          if (!IsReduced(axes, axis)) dims.push_back(in.shape[axis]);
-        }
-        return std::vector<TensorType>{{in.dtype, Shape(std::move(dims))}};
-      })
-      .Signatures([partial](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures;
-        const Ints& axes = ctx.attrs.Ints("axes");
-        const bool keep_dims = Flag(ctx.attrs, "keep_dims");
-        int out_axis = 0;
-        for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
-          const bool reduced = IsReduced(axes, axis);
-          signatures.push_back({{sbp::S(axis)}, {reduced ? partial : sbp::S(out_axis)}});
-          if (!reduced || keep_dims) ++out_axis;
-        }
-        signatures.push_back({{partial}, {partial}});
-        return signatures;
-      })
-      .Flops([](const OpContext& ctx) {
-        return static_cast<double>(ctx.inputs[0].shape.num_elements());
-      })
-      .Sample({.inputs = {{DType::kF32, {5, 6}}},
-               .attrs = {{"axes", Ints{0, 1}}, {"keep_dims", false}}})
-      .Sample(
-          {.inputs = {{DType::kF32, {5, 6}}}, .attrs = {{"axes", Ints{1}}, {"keep_dims", true}}})
-      .Sample({.inputs = {{DType::kF32, {3, 5, 2}}},
-               .attrs = {{"axes", Ints{0, 2}}, {"keep_dims", false}}});
+bool IsWideNumber(DType dtype) {
+  return IsFloating(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
+}
+
+struct Reduction {
+  std::string name;
+  // What a split of a reduced axis leaves; nothing: it cannot be split.
+  std::optional<Sbp> partial = std::nullopt;
+  bool takes_partial = false;  // addends of the input reduce to addends of the output
+  bool takes_integers = true;  // i32, i64
+  bool takes_bytes = false;    // u8, bool
+  double low = -1, high = 1;   // of the samples
+};
+
+Types InferReduced(const OpContext& ctx, const Reduction& reduction) {
+  RETURN_IF_ERROR(CheckInputs(ctx, 1));
+  const TensorType& in = ctx.inputs[0];
+  const Ints& axes = ctx.attrs.Ints("axes");
+  const bool is_byte = in.dtype == DType::kU8 || in.dtype == DType::kBool;
+  if (!IsFloating(in.dtype) && !(reduction.takes_integers && IsWideNumber(in.dtype)) &&
+      !(reduction.takes_bytes && is_byte)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a is ", in.ToString(), "; ", reduction.takes_integers ? "floating, i32" : "a floating",
+        reduction.takes_bytes      ? ", i64, u8 or bool is needed"
+        : reduction.takes_integers ? " or i64 is needed"
+                                   : " dtype is needed"));
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    RETURN_IF_ERROR(CheckAxis(axes[i], in.shape.rank()));
+    if (i > 0 && axes[i] <= axes[i - 1]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("axes are [", absl::StrJoin(axes, ", "), "]; they must be ascending"));
+    }
+  }
+  if (Flag(ctx.attrs, "keep_dims")) {
+    return std::vector<TensorType>{{in.dtype, KeptShape(in.shape, axes)}};
+  }
+  Ints dims;
+  for (int axis = 0; axis < in.shape.rank(); ++axis) {
+    if (!IsReduced(axes, axis)) dims.push_back(in.shape[axis]);
+  }
+  return std::vector<TensorType>{{in.dtype, Shape(std::move(dims))}};
+}
+
+std::vector<SbpSignature> ReducedSignatures(const OpContext& ctx, const Reduction& reduction) {
+  std::vector<SbpSignature> signatures;
+  const Ints& axes = ctx.attrs.Ints("axes");
+  const bool keep_dims = Flag(ctx.attrs, "keep_dims");
+  int out_axis = 0;
+  for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
+    const bool reduced = IsReduced(axes, axis);
+    if (!reduced) {
+      signatures.push_back({{sbp::S(axis)}, {sbp::S(out_axis)}});
+    } else if (reduction.partial) {
+      signatures.push_back({{sbp::S(axis)}, {*reduction.partial}});
+    }
+    if (!reduced || keep_dims) ++out_axis;
+  }
+  if (reduction.takes_partial) signatures.push_back({{*reduction.partial}, {*reduction.partial}});
+  return signatures;
+}
+
+OpDef Reduce(const Reduction& reduction) {
+  const auto sample = [&](Shape shape, Ints axes, bool keep_dims) {
+    return OpSample{.inputs = {{DType::kF32, std::move(shape)}},
+                    .attrs = {{"axes", std::move(axes)}, {"keep_dims", keep_dims}},
+                    .low = reduction.low,
+                    .high = reduction.high};
+  };
+  OpDef def = OpDef(reduction.name)
+                  .Infer([reduction](const OpContext& ctx) { return InferReduced(ctx, reduction); })
+                  .Signatures([reduction](const OpContext& ctx, int64_t) {
+                    return ReducedSignatures(ctx, reduction);
+                  })
+                  .Flops([](const OpContext& ctx) {
+                    return static_cast<double>(ctx.inputs[0].shape.num_elements());
+                  })
+                  .Sample(sample({5, 6}, {0, 1}, false))
+                  .Sample(sample({5, 6}, {1}, true))
+                  .Sample(sample({3, 5, 2}, {0, 2}, false))
+                  .Sample(sample({5, 6}, {}, false));
+  if (reduction.takes_integers) {
+    OpSample integers = sample({5, 6}, {0}, false);
+    integers.inputs[0].dtype = DType::kI64;
+    def.Sample(std::move(integers));
+  }
+  if (reduction.takes_bytes) {
+    for (DType dtype : {DType::kU8, DType::kBool}) {
+      OpSample bytes = sample({3, 5, 2}, {0, 2}, false);
+      bytes.inputs[0].dtype = dtype;
+      def.Sample(std::move(bytes));
+    }
+  }
+  return def;
 }
 
 // Back over the reduced axes.
@@ -103,8 +150,51 @@ Gradients ExtremeGradient(const Context& c) {
   return {Mul(is_extreme, Div(Reshape(dy, kept), ties))};
 }
 
-OpDef ArgMaxOp() {
-  return OpDef("argmax")
+// The product of all others, which is not the product over the element where that is 0: what comes
+// before it times what comes after it.
+Gradients ProdGradient(const Context& c) {
+  const Tensor x = c.inputs[0], dy = c.output_gradients[0];
+  const Ints& axes = c.op.attrs.Ints("axes");
+  if (axes.empty()) return {dy};
+  const Shape shape = x.shape();
+  const auto of_others = [](Tensor values, int64_t axis) {
+    const Tensor before = CumProd(values, axis, {.exclusive = true});
+    return Mul(before, CumProd(values, axis, {.exclusive = true, .reverse = true}));
+  };
+  const Tensor spread = Reshape(dy, KeptShape(shape, axes));
+  if (axes.size() == 1) return {Mul(of_others(x, axes[0]), spread)};
+  // Several axes become one behind the others.
+  Ints perm, inverse(shape.rank()), moved, merged;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (!IsReduced(axes, axis)) perm.push_back(axis);
+  }
+  perm.insert(perm.end(), axes.begin(), axes.end());
+  int64_t count = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    inverse[perm[i]] = i;
+    moved.push_back(shape[static_cast<int>(perm[i])]);
+    if (IsReduced(axes, static_cast<int>(perm[i]))) {
+      count *= moved.back();
+    } else {
+      merged.push_back(moved.back());
+    }
+  }
+  merged.push_back(count);
+  const Tensor others = of_others(Reshape(Transpose(x, perm), Shape(merged)), -1);
+  return {Mul(Transpose(Reshape(others, Shape(moved)), inverse), spread)};
+}
+
+Gradients SumSquareGradient(const Context& c) {
+  return {Mul(Spread(c, Scale(c.output_gradients[0], 2)), c.inputs[0])};
+}
+
+Gradients L1Gradient(const Context& c) {
+  return {Mul(Spread(c, c.output_gradients[0]), Sign(c.inputs[0]))};
+}
+
+// Where the extreme is along an axis; of equals the first one, or the last one.
+OpDef ArgExtremeOp(std::string name) {
+  return OpDef(std::move(name))
       .Infer([](const OpContext& ctx) -> Types {
         RETURN_IF_ERROR(CheckInputs(ctx, 1));
         const int64_t axis = ctx.attrs.Int("axis");
@@ -126,16 +216,36 @@ OpDef ArgMaxOp() {
         return static_cast<double>(ctx.inputs[0].shape.num_elements());
       })
       .Sample({.inputs = {{DType::kF32, {5, 6}}}, .attrs = {{"axis", int64_t{1}}}})
-      .Sample({.inputs = {{DType::kF32, {3, 5, 2}}}, .attrs = {{"axis", int64_t{1}}}});
+      .Sample({.inputs = {{DType::kF32, {3, 5, 2}}}, .attrs = {{"axis", int64_t{1}}}})
+      .Sample({.inputs = {{DType::kU8, {5, 6}}},
+               .attrs = {{"axis", int64_t{1}}, {"last", true}},
+               .int_high = 3});
 }
 
 }  // namespace
 
 std::vector<OpDef> ReduceOps() {
-  return {Reduce("reduce_sum", sbp::P).Gradient(SumGradient),
-          Reduce("reduce_mean", sbp::P).Gradient(MeanGradient),
-          Reduce("reduce_max", sbp::Pmax).Gradient(ExtremeGradient),
-          Reduce("reduce_min", sbp::Pmin).Gradient(ExtremeGradient), ArgMaxOp()};
+  return {
+      Reduce({.name = "reduce_sum", .partial = sbp::P, .takes_partial = true})
+          .Gradient(SumGradient),
+      Reduce({.name = "reduce_mean",
+              .partial = sbp::P,
+              .takes_partial = true,
+              .takes_integers = false})
+          .Gradient(MeanGradient),
+      Reduce(
+          {.name = "reduce_max", .partial = sbp::Pmax, .takes_partial = true, .takes_bytes = true})
+          .Gradient(ExtremeGradient),
+      Reduce(
+          {.name = "reduce_min", .partial = sbp::Pmin, .takes_partial = true, .takes_bytes = true})
+          .Gradient(ExtremeGradient),
+      // Products of addends are no addends, and there is no layout of factors.
+      Reduce({.name = "reduce_prod", .low = 0.5, .high = 1.5}).Gradient(ProdGradient),
+      Reduce({.name = "reduce_sum_square", .partial = sbp::P}).Gradient(SumSquareGradient),
+      Reduce({.name = "reduce_l1", .partial = sbp::P}).Gradient(L1Gradient),
+      ArgExtremeOp("argmax"),
+      ArgExtremeOp("argmin"),
+  };
 }
 
 }  // namespace braid

@@ -23,6 +23,9 @@ absl::Status CheckMinRank(const OpContext& ctx, int input, int rank);
 // INVALID_ARGUMENT unless 0 <= axis < rank.
 absl::Status CheckAxis(int64_t axis, int rank);
 
+// Whether addends of this type can be added up: P of bools means nothing.
+inline bool HasSums(DType dtype) { return dtype != DType::kBool; }
+
 // False if absent, so that hand-written graphs may leave flags out.
 bool Flag(const Attrs& attrs, std::string_view name);
 

@@ -1,6 +1,8 @@
 // Ops that overwrite variables: optimizers' updates and assign.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/shapes.h"
 #include "runtime/base/status.h"
@@ -11,46 +13,147 @@ namespace {
 TensorType Matrix() { return {DType::kF32, {5, 6}}; }
 TensorType Scalar(DType dtype = DType::kF32) { return {dtype, {}}; }
 
-// (variable, gradient, states..., learning rate[, step]). Variable, gradient and states are split
-// alike; the scalars are whole.
-OpDef UpdateOp(std::string name, std::vector<std::string> states, bool takes_step, Attrs attrs) {
-  const int num_states = static_cast<int>(states.size());
+struct Update {
+  std::string name;
+  std::vector<std::string> states = {};
+  bool takes_step = false;
+  Attrs attrs = {};                // of the sample
+  OpDef::UpdateScalar ratio = {};  // may be empty
+};
+
+// The variable, its gradient and its states: of one type, but the states of a narrow variable may
+// be f32, which the sums in them need.
+absl::Status CheckOperands(const OpContext& ctx, int num_states) {
+  RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
+  for (int i = 2; i < 2 + num_states; ++i) {
+    const bool is_wide_state =
+        ctx.inputs[i].dtype == DType::kF32 && SizeOf(ctx.inputs[0].dtype) < SizeOf(DType::kF32);
+    if (!is_wide_state) RETURN_IF_ERROR(CheckSameDType(ctx, 0, i));
+    RETURN_IF_ERROR(CheckShape(ctx, i, ctx.inputs[0].shape));
+  }
+  return absl::OkStatus();
+}
+
+// Operands split alike; the scalars, from `operands` on, are whole.
+std::vector<SbpSignature> SplitTogether(const OpContext& ctx, int operands,
+                                        const std::vector<Sbp>& outputs) {
+  std::vector<SbpSignature> signatures;
+  for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
+    SbpSignature signature;
+    signature.inputs.assign(ctx.inputs.size(), sbp::B);
+    for (int i = 0; i < operands; ++i) signature.inputs[i] = sbp::S(axis);
+    signature.outputs = outputs;
+    signatures.push_back(std::move(signature));
+  }
+  return signatures;
+}
+
+// (variable, gradient, states..., learning rate[, step][, ratio]).
+OpDef UpdateOp(const Update& update) {
+  const int num_states = static_cast<int>(update.states.size());
+  const bool takes_step = update.takes_step, takes_ratio = static_cast<bool>(update.ratio);
   std::vector<int> mutated = {0};
   for (int i = 0; i < num_states; ++i) mutated.push_back(2 + i);
   std::vector<TensorType> inputs(2 + num_states, Matrix());
   inputs.push_back(Scalar());
   if (takes_step) inputs.push_back(Scalar(DType::kI64));
-  return OpDef(std::move(name))
-      .Infer([num_states, takes_step](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 3 + num_states + (takes_step ? 1 : 0)));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        for (int i = 1; i < 2 + num_states; ++i) RETURN_IF_ERROR(CheckSameType(ctx, 0, i));
-        RETURN_IF_ERROR(CheckFloating(ctx, 2 + num_states));
-        RETURN_IF_ERROR(CheckShape(ctx, 2 + num_states, {}));
-        if (takes_step) {
-          RETURN_IF_ERROR(CheckInteger(ctx, 3 + num_states));
-          RETURN_IF_ERROR(CheckShape(ctx, 3 + num_states, {}));
+  if (takes_ratio) inputs.push_back(Scalar());
+  return OpDef(update.name)
+      .Infer([num_states, takes_step, takes_ratio](const OpContext& ctx) -> Types {
+        const int scalars = 1 + (takes_step ? 1 : 0) + (takes_ratio ? 1 : 0);
+        RETURN_IF_ERROR(CheckInputs(ctx, 2 + num_states + scalars));
+        RETURN_IF_ERROR(CheckOperands(ctx, num_states));
+        for (int i = 2 + num_states; i < 2 + num_states + scalars; ++i) {
+          RETURN_IF_ERROR(CheckShape(ctx, i, {}));
+          const bool is_step = takes_step && i == 3 + num_states;
+          RETURN_IF_ERROR(is_step ? CheckInteger(ctx, i) : CheckFloating(ctx, i));
         }
         return std::vector<TensorType>{};
       })
       .Signatures([num_states](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures;
-        for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
-          SbpSignature signature;
-          signature.inputs.assign(ctx.inputs.size(), sbp::B);
-          for (int i = 0; i < 2 + num_states; ++i) signature.inputs[i] = sbp::S(axis);
-          signatures.push_back(std::move(signature));
-        }
-        return signatures;
+        return SplitTogether(ctx, 2 + num_states, {});
       })
       .Flops([num_states](const OpContext& ctx) {
         return (2.0 + 4.0 * num_states) * ctx.inputs[0].shape.num_elements();
       })
       .Mutates(std::move(mutated))
-      .Update(std::move(states), takes_step)
+      .Update(update.states, takes_step)
+      .TakesScalar(update.ratio)
       .NoGradient()
       // Positive, because the states of some are sums of squares.
-      .Sample({.inputs = std::move(inputs), .attrs = std::move(attrs), .low = 0.1, .high = 1});
+      .Sample({.inputs = std::move(inputs), .attrs = update.attrs, .low = 0.1, .high = 1});
+}
+
+OpDef Varied(OpDef def, const Attrs& attrs) {
+  OpSample sample = def.samples()[0];
+  for (const auto& [name, value] : attrs.values()) sample.attrs.Set(name, value);
+  return def.Sample(std::move(sample));
+}
+
+Tensor Norm(Tensor x, SourceLocation where) {
+  const bool is_narrow = SizeOf(x.dtype()) < SizeOf(DType::kF32);
+  return ReduceL2(is_narrow ? Cast(x, DType::kF32, where) : x, {}, where);
+}
+
+// a / b, or 1 where either is 0.
+Tensor Ratio(Tensor a, Tensor b, SourceLocation where) {
+  const Tensor zero = Constant(*a.graph(), 0, {.dtype = a.dtype()}, where);
+  const Tensor one = Constant(*a.graph(), 1, {.dtype = a.dtype()}, where);
+  const Tensor is_ratio = LogicalAnd(Greater(a, zero, where), Greater(b, zero, where), where);
+  return Where(is_ratio, Div(a, Where(is_ratio, b, one, where), where), one, where);
+}
+
+// You et al., arXiv 1708.03888: trust |w| / (|g| + weight_decay |w| + epsilon).
+Tensor LarsRatio(const std::vector<Tensor>& inputs, const Attrs& attrs, SourceLocation where) {
+  const Tensor weight = Norm(inputs[0], where), gradient = Norm(inputs[1], where);
+  const Tensor decayed = Scale(weight, attrs.Double("weight_decay"), where);
+  const Tensor whole = Shift(Add(gradient, decayed, where), attrs.Double("epsilon"), where);
+  const Tensor trusted = Scale(weight, attrs.Double("trust"), where);
+  // A gradient of 0 has no direction; where nothing is divided the rate stays as it is.
+  const Tensor zero = Constant(*weight.graph(), 0, {.dtype = weight.dtype()}, where);
+  return Ratio(trusted, Where(Greater(gradient, zero, where), whole, zero, where), where);
+}
+
+// You et al., arXiv 1904.00962: |w| / |direction|.
+Tensor LambRatio(const std::vector<Tensor>& inputs, const Attrs& attrs, SourceLocation where) {
+  const Tensor weight = Norm(inputs[0], where);
+  const Tensor square =
+      Apply("lamb_square", {inputs[0], inputs[1], inputs[2], inputs[3], inputs[5]}, attrs, where);
+  return Ratio(weight, Sqrt(square, where), where);
+}
+
+// (variable, gradient, m, v, step): the sum of squares of the direction that lamb_update goes, f32
+// of narrow variables.
+OpDef LambSquareOp(const Attrs& attrs) {
+  return OpDef("lamb_square")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 5));
+        RETURN_IF_ERROR(CheckOperands(ctx, 2));
+        RETURN_IF_ERROR(CheckInteger(ctx, 4));
+        RETURN_IF_ERROR(CheckShape(ctx, 4, {}));
+        const bool is_wide = ctx.inputs[0].dtype == DType::kF64;
+        return std::vector<TensorType>{Scalar(is_wide ? DType::kF64 : DType::kF32)};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) { return SplitTogether(ctx, 4, {sbp::P}); })
+      .Flops([](const OpContext& ctx) { return 12.0 * ctx.inputs[0].shape.num_elements(); })
+      .NoGradient()
+      .Sample({.inputs = {Matrix(), Matrix(), Matrix(), Matrix(), Scalar(DType::kI64)},
+               .attrs = attrs,
+               .low = 0.1,
+               .high = 1});
+}
+
+OpDef RmspropOp(bool centered, bool has_velocity) {
+  std::vector<std::string> states = {"rmsprop_square"};
+  if (centered) states.push_back("rmsprop_mean");
+  if (has_velocity) states.push_back("rmsprop_velocity");
+  Attrs attrs = {{"alpha", 0.9}, {"epsilon", 1e-3}, {"weight_decay", 0.01}};
+  if (has_velocity) attrs.Set("momentum", 0.9);
+  return UpdateOp({.name = absl::StrCat("rmsprop", centered ? "_centered" : "",
+                                        has_velocity ? "_momentum" : "", "_update"),
+                   .states = std::move(states),
+                   .attrs = std::move(attrs)});
 }
 
 OpDef AssignOp() {
@@ -71,27 +174,46 @@ OpDef AssignOp() {
 }  // namespace
 
 std::vector<OpDef> UpdateOps() {
-  return {UpdateOp("sgd_update", {}, /*takes_step=*/false, {{"weight_decay", 0.01}}),
-          UpdateOp("momentum_update", {"momentum"}, /*takes_step=*/false,
-                   {{"momentum", 0.9}, {"nesterov", false}, {"weight_decay", 0.01}})
-              .Sample({.inputs = {Matrix(), Matrix(), Matrix(), Scalar()},
-                       .attrs = {{"momentum", 0.9}, {"nesterov", true}, {"weight_decay", 0.0}}}),
-          UpdateOp("adam_update", {"adam_m", "adam_v"}, /*takes_step=*/true,
-                   {{"beta1", 0.9},
-                    {"beta2", 0.999},
-                    {"epsilon", 1e-8},
-                    {"weight_decay", 0.01},
-                    {"decoupled", false}})
-              .Sample({.inputs = {Matrix(), Matrix(), Matrix(), Matrix(), Scalar(),
-                                  Scalar(DType::kI64)},
+  const Attrs lamb = {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-6}, {"weight_decay", 0.01}};
+  return {
+      UpdateOp({.name = "sgd_update", .attrs = {{"weight_decay", 0.01}}}),
+      Varied(UpdateOp({.name = "momentum_update",
+                       .states = {"momentum"},
+                       .attrs = {{"momentum", 0.9}, {"nesterov", false}, {"weight_decay", 0.01}}}),
+             {{"nesterov", true}, {"weight_decay", 0.0}}),
+      Varied(UpdateOp({.name = "adam_update",
+                       .states = {"adam_m", "adam_v"},
+                       .takes_step = true,
                        .attrs = {{"beta1", 0.9},
                                  {"beta2", 0.999},
                                  {"epsilon", 1e-8},
                                  {"weight_decay", 0.01},
-                                 {"decoupled", true}},
-                       .low = 0.1,
-                       .high = 1}),
-          AssignOp()};
+                                 {"decoupled", false}}}),
+             {{"decoupled", true}}),
+      RmspropOp(/*centered=*/false, /*has_velocity=*/false),
+      RmspropOp(/*centered=*/false, /*has_velocity=*/true),
+      RmspropOp(/*centered=*/true, /*has_velocity=*/false),
+      RmspropOp(/*centered=*/true, /*has_velocity=*/true),
+      UpdateOp({.name = "adagrad_update",
+                .states = {"adagrad_sum"},
+                .takes_step = true,
+                .attrs = {{"epsilon", 1e-10},
+                          {"initial", 0.1},
+                          {"lr_decay", 0.01},
+                          {"weight_decay", 0.01}}}),
+      UpdateOp(
+          {.name = "lars_update",
+           .states = {"lars_velocity"},
+           .attrs = {{"epsilon", 1e-8}, {"momentum", 0.9}, {"trust", 1e-3}, {"weight_decay", 0.01}},
+           .ratio = LarsRatio}),
+      UpdateOp({.name = "lamb_update",
+                .states = {"lamb_m", "lamb_v"},
+                .takes_step = true,
+                .attrs = lamb,
+                .ratio = LambRatio}),
+      LambSquareOp(lamb),
+      AssignOp(),
+  };
 }
 
 }  // namespace braid

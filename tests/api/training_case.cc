@@ -78,6 +78,7 @@ absl::StatusOr<TrainingRun> RunTraining(const TrainingOptions& options,
   SessionOptions session_options;
   session_options.devices = options.layout.devices;
   session_options.simulation_seed = options.simulation_seed;
+  session_options.precision = options.precision;
   session_options.seed = 3;
   session_options.progress = Progress::kOff;
   ASSIGN_OR_RETURN(const auto session, Session::Start(session_options));

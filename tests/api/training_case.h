@@ -42,6 +42,7 @@ struct TrainingOptions {
   int64_t steps = 10;
   std::optional<uint64_t> simulation_seed = std::nullopt;
   bool wants_variables = false;
+  DType precision = DType::kF32;  // SessionOptions::precision
 };
 absl::StatusOr<TrainingRun> RunTraining(const TrainingOptions& options,
                                         const std::function<void(Job&)>& record);

@@ -1,6 +1,6 @@
-// Training steps per second of an MLP 784-512-512-10 or a GPT of 4 layers, 256 channels, context
-// 128, on whatever devices the flags of Main say. Compared with PyTorch by step_bench.sh (one
-// device) and ddp_bench.sh (two nodes).
+// Training steps per second of an MLP 784-512-512-10 or a GPT of 4 layers and 256 channels, on
+// whatever devices the flags of Main say. Compared with PyTorch by step_bench.sh (one device) and
+// ddp_bench.sh (two nodes).
 //
 //   build/release/bin/step_bench --model=mlp --batch=100
 //   build/release/bin/step_bench --model=gpt --batch=8 --text=shakespeare.txt
@@ -20,6 +20,7 @@ ABSL_FLAG(std::string, model, "mlp", "mlp or gpt");
 ABSL_FLAG(int64_t, batch, 100, "Samples per step, over all devices");
 ABSL_FLAG(double, seconds, 3, "About how long to measure");
 ABSL_FLAG(std::string, text, "", "The text that gpt reads");
+ABSL_FLAG(int64_t, context, 128, "Characters in a window of gpt");
 
 namespace {
 
@@ -35,6 +36,7 @@ void Record(braid::Job& job) {
   options.width = 256;
   options.heads = 8;
   options.batch = absl::GetFlag(FLAGS_batch);
+  options.context = absl::GetFlag(FLAGS_context);
   options.clip = 0;
   options.train = braid::TextFile(absl::GetFlag(FLAGS_text), {.context = options.context});
   examples::TrainGpt(job, options);

@@ -1,12 +1,15 @@
-// The node tests of ONNX (inputs and outputs that others wrote) for the operators that we have: on
-// one device, and every op of the model under every signature on two. They come with Debian's
-// package libonnx-testdata.
+// The test cases of ONNX (models, inputs and outputs that others wrote) for the operators that we
+// have: on one device, and every op of the model under every signature on two and on four. They
+// come with Debian's package libonnx-testdata. --gtest_filter=*node* runs one set.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <ostream>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -18,9 +21,20 @@
 namespace braid::conformance {
 namespace {
 
-constexpr char kDirectory[] = "/usr/share/libonnx-testdata/data/node";
+constexpr char kDirectory[] = "/usr/share/libonnx-testdata/data/";
+
 // Of ONNX 1.12: fewer means that a translation was lost.
-constexpr int kLeastCases = 346;
+struct CaseSet {
+  std::string name;
+  int least_cases;
+};
+void PrintTo(const CaseSet& set, std::ostream* out) { *out << set.name; }
+const std::vector<CaseSet> kSets = {
+    {"node", 844}, {"pytorch-converted", 81}, {"pytorch-operator", 33}, {"simple", 15}};
+
+// Cases whose files contradict themselves. The outputs of adam_multiple were made with an epsilon
+// of 1e-2, which its node does not carry (that of adam does); the standard's default is 1e-6.
+const std::vector<std::string> kFaulty = {"test_adam_multiple"};
 
 double ToleranceOf(DType dtype) {
   switch (dtype) {
@@ -43,12 +57,51 @@ bool CanSplit(const SbpSignature& signature, const std::vector<TensorType>& inpu
   return true;
 }
 
-class OnnxTest : public testing::Test {
+// The outputs of windows were made with a pi of 3.1415: hannwindow's are within 1e-7 of that, and
+// 7e-5 from what its formula gives with the true one, which its expanded model has.
+double ToleranceOf(const std::string& directory, DType dtype) {
+  return std::max(ToleranceOf(dtype), directory.find("window") != std::string::npos ? 1e-4 : 0);
+}
+
+// "OneHot 'y': why" of "<file>: OneHot 'y': why" without the node's name.
+std::string ReasonOf(const absl::Status& status) {
+  static const std::regex kPlace("^.*model\\.onnx: |(^|\\s)'[^']*'(?=:)");
+  return std::regex_replace(std::string(status.message()), kPlace, "");
+}
+
+// The same in f64 if it is in f32. Addends are larger than what they add up to: in f32 a comparison
+// after sums of products of them would be one of roundings.
+OpCase InF64(OpCase c) {
+  const OpCase narrow = c;
+  for (TensorType& input : c.inputs) {
+    if (input.dtype == DType::kF32) input.dtype = DType::kF64;
+  }
+  absl::StatusOr<std::vector<TensorType>> outputs = c.def->InferTypes(c.context());
+  if (!outputs.ok()) return narrow;
+  c.outputs = *std::move(outputs);
+  return c;
+}
+
+bool HasNan(const Array& array) {
+  const std::vector<double> numbers = Numbers(array);
+  return std::any_of(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); });
+}
+
+// As Compare, where NaN stands in the same places.
+std::string CompareWithNan(const Array& actual, const Array& expected, double tolerance) {
+  std::vector<double> a = Numbers(actual), e = Numbers(expected);
+  for (size_t i = 0; i < e.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(e[i])) a[i] = e[i] = 0;
+  }
+  return Compare(a, e, tolerance);
+}
+
+class OnnxTest : public testing::TestWithParam<CaseSet> {
  protected:
   // Every op of the graph, on what it was given in the interpreter's run.
   void CheckSignatures(const LogicalGraph& graph, const GraphInterpreter& whole) {
     for (const Op& op : graph.ops()) {
-      if (op.type == "input") continue;
+      if (op.type == "input" || op.type == "variable") continue;
       OpCase c = {.def = ops_.Find(op.type), .label = op.name, .attrs = op.attrs};
       std::vector<Array> inputs;
       double tolerance = 1e-12;
@@ -57,14 +110,39 @@ class OnnxTest : public testing::Test {
         inputs.push_back(whole.value(input));
         tolerance = std::max(tolerance, ToleranceOf(graph.type(input).dtype));
       }
-      for (TensorId output : op.outputs) c.outputs.push_back(graph.type(output));
-      for (const SbpSignature& signature : c.def->LegalSignatures(c.context(), 2)) {
-        if (!CanSplit(signature, c.inputs)) continue;
-        EXPECT_EQ(
-            CheckAgainstWhole(kernels_, c, inputs,
-                              {.layouts = ProductOf({signature}), .hierarchy = {2}}, tolerance),
-            "");
+      bool has_nan = false;
+      for (TensorId output : op.outputs) {
+        c.outputs.push_back(graph.type(output));
+        has_nan |= HasNan(whole.value(output));
+      }
+      if (has_nan) continue;  // which have no sum to compare
+      const OpCase wide = InF64(c);
+      std::vector<Array> wide_inputs;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        wide_inputs.push_back(inputs[i].As(wide.inputs[i].dtype));
+      }
+      const auto check = [&](const std::vector<SbpSignature>& per_dimension,
+                             const Hierarchy& hierarchy) {
+        bool has_addends = false;
+        for (const SbpSignature& signature : per_dimension) {
+          if (!CanSplit(signature, c.inputs)) return;
+          has_addends |= std::any_of(signature.inputs.begin(), signature.inputs.end(),
+                                     [](const Sbp& sbp) { return sbp.is_partial(); });
+        }
+        const RunOptions options = {.layouts = ProductOf(per_dimension), .hierarchy = hierarchy};
+        EXPECT_EQ(CheckAgainstWhole(kernels_, has_addends ? wide : c,
+                                    has_addends ? wide_inputs : inputs, options, tolerance),
+                  "");
         ++signatures_;
+      };
+      for (int parts : {2, 4}) {
+        for (const SbpSignature& signature : c.def->LegalSignatures(c.context(), parts)) {
+          check({signature}, {parts});
+        }
+      }
+      const auto legal = c.def->LegalSignatures(c.context(), 4);
+      for (const SbpSignature& outer : legal) {
+        for (const SbpSignature& inner : legal) check({outer, inner}, {2, 2});
       }
     }
   }
@@ -72,10 +150,15 @@ class OnnxTest : public testing::Test {
   void Run(const std::string& directory) {
     const absl::StatusOr<OnnxCase> read = ReadOnnxCase(directory, ops_);
     if (absl::IsUnimplemented(read.status())) {
-      ++lacking_[std::string(read.status().message())];
+      ++lacking_[ReasonOf(read.status())];
       return;
     }
     ASSERT_TRUE(read.ok()) << read.status();
+    for (const Op& op : read->graph.ops()) {
+      if (!ops_.Find(op.type)->random()) continue;
+      ++lacking_["the random numbers of another generator"];
+      return;
+    }
     absl::StatusOr<GraphInterpreter> interpreter = GraphInterpreter::Make(read->graph, kernels_);
     ASSERT_TRUE(interpreter.ok()) << interpreter.status();
     for (const auto& [name, array] : read->feeds) interpreter->Set(name, array);
@@ -85,7 +168,7 @@ class OnnxTest : public testing::Test {
       const Array& actual = interpreter->value(tensor);
       ASSERT_EQ(actual.dtype(), expected.dtype());
       ASSERT_EQ(actual.shape(), expected.shape());
-      EXPECT_EQ(Compare(Numbers(actual), Numbers(expected), ToleranceOf(actual.dtype())), "");
+      EXPECT_EQ(CompareWithNan(actual, expected, ToleranceOf(directory, actual.dtype())), "");
     }
     CheckSignatures(read->graph, *interpreter);
     ++cases_;
@@ -97,24 +180,36 @@ class OnnxTest : public testing::Test {
   std::map<std::string, int> lacking_;  // reason -> cases
 };
 
-TEST_F(OnnxTest, NodeTestsAgree) {
-  if (!std::filesystem::exists(kDirectory)) {
-    GTEST_SKIP() << "NO ONNX NODE TESTS: install libonnx-testdata, which has " << kDirectory;
+TEST_P(OnnxTest, CasesAgree) {
+  const std::string folder = kDirectory + GetParam().name;
+  if (!std::filesystem::exists(folder)) {
+    GTEST_SKIP() << "NO ONNX CASES: install libonnx-testdata, which has " << folder;
   }
   std::vector<std::string> directories;
-  for (const auto& entry : std::filesystem::directory_iterator(kDirectory)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     directories.push_back(entry.path().string());
   }
   std::sort(directories.begin(), directories.end());
   for (const std::string& directory : directories) {
     SCOPED_TRACE(directory);
+    const std::string name = std::filesystem::path(directory).filename().string();
+    if (std::find(kFaulty.begin(), kFaulty.end(), name) != kFaulty.end()) {
+      ++lacking_["files that do not contradict themselves"];
+      continue;
+    }
     Run(directory);
   }
-  std::printf("%d of %zu cases, %d signatures on two devices; the others need:\n", cases_,
-              directories.size(), signatures_);
+  std::printf("%s: %d of %zu cases, %d signatures on 2, 4 and 2x2 devices; the others need:\n",
+              GetParam().name.c_str(), cases_, directories.size(), signatures_);
   for (const auto& [reason, count] : lacking_) std::printf("  %4d %s\n", count, reason.c_str());
-  EXPECT_GE(cases_, kLeastCases);
+  EXPECT_GE(cases_, GetParam().least_cases);
 }
+
+INSTANTIATE_TEST_SUITE_P(Sets, OnnxTest, testing::ValuesIn(kSets), [](const auto& info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace braid::conformance

@@ -1,8 +1,9 @@
-// ONNX models as LogicalGraphs: enough of the standard to run its node tests with our operators.
+// The test cases of the ONNX standard: directories with a model, and what it makes of given inputs.
 #pragma once
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,10 +13,9 @@
 
 namespace braid::conformance {
 
-// A directory of the node tests: a model, and what it makes of given inputs.
 struct OnnxCase {
   LogicalGraph graph;
-  std::map<std::string, Array> feeds;  // by `input` op
+  std::map<std::string, Array> feeds;  // of ops `input` and `variable`
   std::vector<std::pair<TensorId, Array>> expected;
 };
 

@@ -77,8 +77,10 @@ std::vector<OpCase> CasesOf(const OpDef& def, DType floating, Sizes sizes) {
                 .check_gradient = sample.check_gradient};
     c.label = absl::StrCat(def.name(), ", sample ", i, NameOf(sizes), ", ",
                            std::string(ToString(floating)));
-    // A dtype attribute is the floating type of what has no floating input to take it from.
-    if (!AnyFloating(c.inputs) && c.attrs.Has("dtype") && IsFloating(c.attrs.Type("dtype"))) {
+    // A dtype attribute is the floating type of what has no floating input to take it from, or of a
+    // product's result.
+    const bool follows = !AnyFloating(c.inputs) || !def.narrow_inputs().empty();
+    if (follows && c.attrs.Has("dtype") && IsFloating(c.attrs.Type("dtype"))) {
       c.attrs.Set("dtype", floating);
     }
     for (TensorType& input : c.inputs) {

@@ -42,7 +42,8 @@ void RandomGraph::Move() {
       &RandomGraph::Join,          &RandomGraph::Reduction, &RandomGraph::Matrix,
       &RandomGraph::Matrix,        &RandomGraph::Index,     &RandomGraph::Compare,
       &RandomGraph::SoftmaxOrLoss, &RandomGraph::Normalize, &RandomGraph::Generate,
-      &RandomGraph::Update,
+      &RandomGraph::Update,        &RandomGraph::Rearrange, &RandomGraph::Order,
+      &RandomGraph::Position,
   };
   const Family family = kFamilies[draws_.Below(static_cast<int>(std::size(kFamilies)))];
   layout_.Somewhere([&] {

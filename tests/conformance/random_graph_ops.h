@@ -58,6 +58,10 @@ class RandomGraph {
   void Compare();
   void Generate();
   void Update();
+  // random_graph_index.cc:
+  void Rearrange();
+  void Order();
+  void Position();
 
   const RealValue& AnyReal();
   // A value with at least `rank` axes, made if need be.

@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"
 seconds=${1-60}
 [[ $seconds =~ ^[0-9]+$ ]] || braid_fail "SECONDS is '$seconds'; usage: tests/fuzz/run.sh [SECONDS [TARGET...]]"
 targets=("${@:2}")
-[[ ${#targets[@]} -gt 0 ]] || targets=(tcp frames control join plan nodes checkpoint data)
+[[ ${#targets[@]} -gt 0 ]] || targets=(tcp frames control join plan nodes checkpoint data onnx)
 
 braid_install "${braid_packages[@]}" clang-14 libclang-rt-14-dev libomp-14-dev
 braid_configure fuzz

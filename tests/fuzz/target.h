@@ -28,6 +28,7 @@ Target PlanTarget();
 Target NodesTarget();
 Target CheckpointTarget();
 Target DataTarget();
+Target OnnxTarget();
 
 std::span<const Target> Targets();
 const Target* FindTarget(std::string_view name);  // nullptr if unknown

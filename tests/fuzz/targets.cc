@@ -8,7 +8,7 @@ namespace braid::fuzz {
 std::span<const Target> Targets() {
   static const std::array targets = {TcpTarget(),        FramesTarget(), ControlTarget(),
                                      JoinTarget(),       PlanTarget(),   NodesTarget(),
-                                     CheckpointTarget(), DataTarget()};
+                                     CheckpointTarget(), DataTarget(),   OnnxTarget()};
   return targets;
 }
 

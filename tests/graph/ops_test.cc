@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,16 @@ TEST_F(OpsTest, BinarySignatures) {
   EXPECT_EQ(Signatures("div", {F32({4}), F32({4})}),
             (Texts{"(S(0), S(0))->(S(0))", "(P, B)->(P)"}));
   EXPECT_EQ(Signatures("maximum", {F32({4}), F32({4})}), (Texts{"(S(0), S(0))->(S(0))"}));
+}
+
+TEST_F(OpsTest, IntegersAreNotDividedInAddends) {
+  EXPECT_EQ(Signatures("div", {I32({4}), I32({4})}), (Texts{"(S(0), S(0))->(S(0))"}));
+  EXPECT_EQ(Signatures("mod", {F32({4}), F32({4})}), (Texts{"(S(0), S(0))->(S(0))"}));
+  EXPECT_EQ(Infer("bitwise_and", {{DType::kU8, {4}}, {DType::kU8, {4}}}), "u8[4]");
+  EXPECT_EQ(Infer("bitwise_and", {F32({4}), F32({4})}), "a is f32[4]; i32, i64 or u8 is needed");
+  EXPECT_EQ(Infer("shift_left", {I32({4}), {DType::kI64, {4}}}),
+            "a is i32[4], b is i64[4]; dtypes differ, Cast one");
+  EXPECT_EQ(Infer("is_nan", {F32({4})}), "bool[4]");
 }
 
 TEST_F(OpsTest, UnarySignatures) {
@@ -173,6 +184,77 @@ TEST_F(OpsTest, Layout) {
                    "(P(min))->(P(min))"}));
 }
 
+TEST_F(OpsTest, SlicesInStepsAndPads) {
+  const auto slice = [&](Ints begin, Ints size, Ints step) {
+    return Infer("slice", {F32({7})},
+                 {{"begin", std::move(begin)}, {"size", std::move(size)}, {"step", step}});
+  };
+  EXPECT_EQ(slice({6}, {4}, {-2}), "f32[4]");
+  EXPECT_EQ(slice({7}, {0}, {3}), "f32[0]");
+  EXPECT_EQ(slice({6}, {5}, {-2}),
+            "a is f32[7], begin is [6]; size is [5], step is [-2], axis 0 goes outside");
+  EXPECT_EQ(slice({0}, {2}, {0}), "a is f32[7], step is [0]; it must not be 0");
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  EXPECT_NE(slice({1}, {kLargest}, {kLargest}), "f32[9223372036854775807]");
+  const Attrs steps = {{"begin", Ints{0, 2}}, {"size", Ints{2, 3}}, {"step", Ints{2, -1}}};
+  EXPECT_EQ(Signatures("slice", {F32({4, 3})}, steps),
+            (Texts{"(S(0))->(P)", "(S(1))->(P)", "(P)->(P)"}));
+  EXPECT_EQ(Signatures("slice", {{DType::kBool, {4, 3}}}, steps), (Texts{"(P)->(P)"}));
+
+  const auto pad = [&](int64_t before, int64_t after, const char* mode) {
+    return Infer("pad", {F32({3})},
+                 {{"before", Ints{before}}, {"after", Ints{after}}, {"mode", mode}});
+  };
+  EXPECT_EQ(pad(-1, 4, "wrap"), "f32[6]");
+  EXPECT_EQ(pad(-2, -2, "constant"),
+            "a is f32[3], before is [-2]; after is [-2], axis 0 would have a size that is none");
+  EXPECT_EQ(pad(1, 1, "mirror"), "mode is 'mirror'; it must be constant, reflect, edge or wrap");
+  EXPECT_EQ(pad(std::numeric_limits<int64_t>::min(), kLargest, "constant"),
+            "a is f32[3], before is [-9223372036854775808]; after is [9223372036854775807]; axis 0 "
+            "is too long");
+  const Attrs value = {{"before", Ints{0, 1}}, {"after", Ints{0, 0}}, {"value", 1.0}};
+  EXPECT_EQ(Signatures("pad", {F32({5, 6})}, value), (Texts{"(S(0))->(S(0))"}));
+  EXPECT_EQ(Signatures("triangle", {F32({2, 3})}, {{"diagonal", int64_t{0}}, {"upper", true}}),
+            (Texts{"(S(0))->(S(0))", "(S(1))->(S(1))", "(P)->(P)"}));
+}
+
+TEST_F(OpsTest, PlacesThatIndicesName) {
+  const Attrs axis = {{"axis", int64_t{0}}};
+  EXPECT_EQ(Infer("gather_elements", {F32({3, 4}), I32({5, 2})}, axis), "f32[5, 2]");
+  EXPECT_EQ(Infer("gather_elements", {F32({3, 4}), I32({5, 6})}, axis),
+            "the table is [3, 4], the indices are [5, 6]; they must have one rank, and the indices "
+            "no larger dim but at axis 0");
+  EXPECT_EQ(Signatures("gather_elements", {F32({3, 4}), I32({5, 4})}, axis),
+            (Texts{"(B, S(0))->(S(0))", "(S(1), S(1))->(S(1))", "(S(0), B)->(P)", "(P, B)->(P)"}));
+  const auto scatter = [](const char* reduction) {
+    return Attrs{{"axis", int64_t{0}}, {"reduction", reduction}};
+  };
+  const std::vector<TensorType> operands = {F32({3, 4}), I32({5, 4}), F32({5, 4})};
+  EXPECT_EQ(Signatures("scatter_elements", operands, scatter("none")),
+            (Texts{"(S(0), B, B)->(S(0))", "(S(1), S(1), S(1))->(S(1))", "(P, B, P)->(P)"}));
+  EXPECT_EQ(Signatures("scatter_elements", operands, scatter("max")),
+            (Texts{"(S(0), B, B)->(S(0))", "(B, S(0), S(0))->(P(max))",
+                   "(S(1), S(1), S(1))->(S(1))", "(P(max), B, P(max))->(P(max))"}));
+  EXPECT_EQ(Infer("scatter_elements", operands, scatter("add")),
+            "reduction is 'add'; it must be none, mul, max or min");
+  const Attrs nd = {{"batch_dims", int64_t{1}}};
+  EXPECT_EQ(Infer("gather_nd", {F32({2, 5, 6, 3}), I32({2, 4, 2})}, nd), "f32[2, 4, 3]");
+  EXPECT_EQ(Infer("gather_nd", {F32({3, 5, 6}), I32({2, 4, 2})}, nd),
+            "the table is [3, 5, 6], the indices are [2, 4, 2], batch_dims is 1; the first "
+            "batch_dims dims must be equal");
+  EXPECT_EQ(Infer("gather_nd", {F32({2, 5}), I32({2, 4, 2})}, nd),
+            "the table is [2, 5], the indices are [2, 4, 2], batch_dims is 1; the last dim of the "
+            "indices must be a number of axes of the table");
+  EXPECT_EQ(Signatures("gather_nd", {F32({2, 5, 3}), I32({2, 4, 1})}, nd),
+            (Texts{"(S(0), S(0))->(S(0))", "(B, S(1))->(S(1))", "(S(1), B)->(P)",
+                   "(S(2), B)->(S(2))", "(P, B)->(P)"}));
+  EXPECT_EQ(
+      Infer("top_k", {F32({3, 4})}, {{"axis", int64_t{1}}, {"k", int64_t{5}}, {"largest", true}}),
+      "a is f32[3, 4], k is 5; it must be within axis 1");
+  EXPECT_EQ(Signatures("sort", {F32({3, 4})}, {{"axis", int64_t{1}}, {"descending", false}}),
+            (Texts{"(S(0))->(S(0), S(0))"}));
+}
+
 TEST_F(OpsTest, Reductions) {
   const Attrs last = {{"axes", Ints{1}}, {"keep_dims", false}};
   EXPECT_EQ(Infer("reduce_sum", {F32({5, 6})}, last), "f32[5]");
@@ -186,6 +268,19 @@ TEST_F(OpsTest, Reductions) {
   EXPECT_EQ(
       Signatures("reduce_min", {F32({3, 5, 6})}, {{"axes", Ints{0, 2}}}),
       (Texts{"(S(0))->(P(min))", "(S(1))->(S(0))", "(S(2))->(P(min))", "(P(min))->(P(min))"}));
+  // A product of addends is no addend.
+  EXPECT_EQ(Signatures("reduce_prod", {F32({5, 6})}, last), (Texts{"(S(0))->(S(0))"}));
+  EXPECT_EQ(Signatures("reduce_sum_square", {F32({5, 6})}, last),
+            (Texts{"(S(0))->(S(0))", "(S(1))->(P)"}));
+  EXPECT_EQ(Infer("reduce_max", {{DType::kBool, {5, 6}}}, last), "bool[5]");
+  EXPECT_EQ(Infer("reduce_sum", {{DType::kBool, {5, 6}}}, last),
+            "a is bool[5, 6]; floating, i32 or i64 is needed");
+  EXPECT_EQ(Infer("reduce_mean", {I32({5, 6})}, last),
+            "a is i32[5, 6]; a floating dtype is needed");
+  const Attrs scan = {{"axis", int64_t{1}}, {"exclusive", false}, {"reverse", false}};
+  EXPECT_EQ(Signatures("cumsum", {F32({5, 6})}, scan), (Texts{"(S(0))->(S(0))", "(P)->(P)"}));
+  EXPECT_EQ(Signatures("cumprod", {F32({5, 6})}, scan), (Texts{"(S(0))->(S(0))"}));
+  EXPECT_EQ(Infer("cumsum", {F32({5})}, scan), "axis is 1, rank is 1");
   EXPECT_EQ(Infer("argmax", {F32({3, 5, 6})}, {{"axis", int64_t{1}}}), "i32[3, 6]");
   EXPECT_EQ(Signatures("argmax", {F32({3, 5, 6})}, {{"axis", int64_t{1}}}),
             (Texts{"(S(0))->(S(0))", "(S(2))->(S(1))"}));

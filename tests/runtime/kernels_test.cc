@@ -14,9 +14,9 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 TEST(KernelRegistryTest, SaysWhatIsMissing) {
   KernelRegistry registry = CpuKernels();
   EXPECT_TRUE(registry.Has("matmul"));
-  EXPECT_FALSE(registry.Has("conv"));
+  EXPECT_FALSE(registry.Has("convolute"));
   KernelSpec spec;
-  spec.op = "conv";
+  spec.op = "convolute";
   spec.name = "c1";
   EXPECT_TRUE(absl::IsNotFound(registry.Create(spec).status()));
   EXPECT_TRUE(absl::IsAlreadyExists(registry.Register("matmul", nullptr)));

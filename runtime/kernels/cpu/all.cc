@@ -10,11 +10,20 @@ namespace braid {
 
 KernelRegistry CpuKernels() {
   KernelRegistry registry(std::make_shared<const OpRegistry>(BuiltinOps()));
-  for (auto* add :
-       {cpu::RegisterElementwiseKernels, cpu::RegisterShapeKernels, cpu::RegisterReduceKernels,
-        cpu::RegisterMatmulKernels, cpu::RegisterSoftmaxKernels, cpu::RegisterCrossEntropyKernels,
-        cpu::RegisterLayerNormKernels, cpu::RegisterGatherKernels, cpu::RegisterRandomKernels,
-        cpu::RegisterOptimizerKernels, cpu::RegisterBoxingKernels}) {
+  for (auto* add : {cpu::RegisterElementwiseKernels, cpu::RegisterActivationKernels,
+                    cpu::RegisterShapeKernels,       cpu::RegisterReduceKernels,
+                    cpu::RegisterScanKernels,        cpu::RegisterMatmulKernels,
+                    cpu::RegisterSoftmaxKernels,     cpu::RegisterCrossEntropyKernels,
+                    cpu::RegisterNllKernels,         cpu::RegisterLayerNormKernels,
+                    cpu::RegisterGatherKernels,      cpu::RegisterRandomKernels,
+                    cpu::RegisterOptimizerKernels,   cpu::RegisterBoxingKernels,
+                    cpu::RegisterConvolutionKernels, cpu::RegisterPoolingKernels,
+                    cpu::RegisterBatchNormKernels,   cpu::RegisterGroupNormKernels,
+                    cpu::RegisterAttentionKernels,   cpu::RegisterAttentionGradKernels,
+                    cpu::RegisterRmsNormKernels,     cpu::RegisterRotaryKernels,
+                    cpu::RegisterRecurrentKernels,   cpu::RegisterInterpolateKernels,
+                    cpu::RegisterRearrangeKernels,   cpu::RegisterScatterKernels,
+                    cpu::RegisterSortKernels}) {
     const absl::Status status = add(registry);
     CHECK(status.ok()) << status.ToString();
   }

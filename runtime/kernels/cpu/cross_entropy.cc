@@ -1,6 +1,8 @@
 // Cross entropy of logits, given each row's max and sum of exponentials, against labels or
 // probabilities. The class axis may be split: each shard adds its own classes' terms.
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/status.h"
@@ -32,30 +34,54 @@ struct Classes {
   }
 };
 
+// The attributes of losses with class numbers.
+struct LabelOptions {
+  std::optional<int64_t> ignored = std::nullopt;
+  double on_label = 1, on_each = 0;  // how a row's probability is spread: 1 - smoothing, the rest
+
+  LabelOptions(const Attrs& attrs, int64_t classes) {
+    if (attrs.Has("ignore_index")) ignored = attrs.Int("ignore_index");
+    const double smoothing = Number(attrs, "label_smoothing", 0);
+    on_label = 1 - smoothing;
+    if (classes > 0) on_each = smoothing / static_cast<double>(classes);
+  }
+};
+
 template <class T>
 KernelOr MakeSparseLoss(const KernelSpec& spec, ElementType<T>) {
   if (!IsIndexType(spec.inputs[1].dtype)) return UnsupportedTypes(spec);
   const bool is_i64 = spec.inputs[1].dtype == DType::kI64;
-  return MakeKernel([spec, is_i64, classes = Classes(spec.inputs[0])](const KernelRun& run) {
-    const T* logits = Input<T>(run, 0);
+  const Classes classes(spec.inputs[0]);
+  return MakeKernel([spec, is_i64, classes,
+                     options = LabelOptions(spec.attrs, classes.all)](const KernelRun& run) {
     const IndexReader labels = {run.inputs[1], is_i64};
     const T* max = Input<T>(run, 2);
     const T* sum = Input<T>(run, 3);
     T* loss = Output<T>(run, 0);
     const int64_t offset = classes.OffsetIn(run.micro_batch);
     for (int64_t row = 0; row < classes.rows; ++row) {
+      const T* logits = Input<T>(run, 0) + row * classes.here;
       const int64_t label = labels[row];
+      if (label == options.ignored) {
+        loss[row] = 0;
+        continue;
+      }
       if (label < 0 || label >= classes.all) {
         return IndexOutOfRange(spec, "label", label, row, classes.all);
       }
       // log(sum), which belongs to no class, is added by the shard with the first ones. No term is
       // negative, so that nothing cancels, here or when the shards' sums over rows are added.
-      T value = offset == 0 && classes.here > 0 ? std::log(sum[row]) : T{0};
+      double value = offset == 0 && classes.here > 0 ? std::log(sum[row]) : T{0};
       const int64_t local = label - offset;
       if (local >= 0 && local < classes.here) {
-        value += max[row] - logits[row * classes.here + local];
+        value += options.on_label * (max[row] - logits[local]);
       }
-      loss[row] = value;
+      if (options.on_each != 0) {
+        double below = 0;
+        for (int64_t c = 0; c < classes.here; ++c) below += max[row] - logits[c];
+        value += options.on_each * below;
+      }
+      loss[row] = static_cast<T>(value);
     }
     return absl::OkStatus();
   });
@@ -66,7 +92,8 @@ KernelOr MakeSparseLossGrad(const KernelSpec& spec, ElementType<T>) {
   if (!IsIndexType(spec.inputs[1].dtype)) return UnsupportedTypes(spec);
   const bool is_i64 = spec.inputs[1].dtype == DType::kI64;
   const auto scaled_exp = simd::Rows<T>(simd::BestLoops()).scaled_exp;
-  return MakeKernel([=, classes = Classes(spec.inputs[0])](const KernelRun& run) {
+  const Classes classes(spec.inputs[0]);
+  return MakeKernel([=, options = LabelOptions(spec.attrs, classes.all)](const KernelRun& run) {
     const T* logits = Input<T>(run, 0);
     const IndexReader labels = {run.inputs[1], is_i64};
     const T* max = Input<T>(run, 2);
@@ -76,13 +103,23 @@ KernelOr MakeSparseLossGrad(const KernelSpec& spec, ElementType<T>) {
     const int64_t offset = classes.OffsetIn(run.micro_batch);
     for (int64_t row = 0; row < classes.rows; ++row) {
       const int64_t label = labels[row];
+      T* out = dlogits + row * classes.here;
+      if (label == options.ignored) {
+        std::fill_n(out, classes.here, T{0});
+        continue;
+      }
       if (label < 0 || label >= classes.all) {
         return IndexOutOfRange(spec, "label", label, row, classes.all);
       }
-      T* out = dlogits + row * classes.here;
       scaled_exp(logits + row * classes.here, out, classes.here, max[row], dloss[row] / sum[row]);
+      if (options.on_each != 0) {
+        const T each = static_cast<T>(options.on_each * dloss[row]);
+        for (int64_t c = 0; c < classes.here; ++c) out[c] -= each;
+      }
       const int64_t local = label - offset;
-      if (local >= 0 && local < classes.here) out[local] -= dloss[row];
+      if (local >= 0 && local < classes.here) {
+        out[local] -= static_cast<T>(options.on_label * dloss[row]);
+      }
     }
     return absl::OkStatus();
   });

@@ -128,6 +128,9 @@ struct And {
 struct Or {
   bool operator()(bool a, bool b) const { return a || b; }
 };
+struct Xor {
+  bool operator()(bool a, bool b) const { return a != b; }
+};
 
 template <class Op>
 KernelOr MakeLogic(const KernelSpec& spec) {
@@ -289,7 +292,7 @@ KernelOr MakeCast(const KernelSpec& spec) {
 
 KernelOr MakeAccumulate(const KernelSpec& spec) {
   const auto type = LoopType(spec.inputs[0].dtype);
-  if (!type || *type == simd::Type::kU8) return UnsupportedTypes(spec);
+  if (!type || spec.inputs[0].dtype == DType::kBool) return UnsupportedTypes(spec);
   const BinaryFn add =
       simd::BestLoops().binary[static_cast<int>(BinaryOp::kAdd)][static_cast<int>(*type)][0];
   const int64_t n = spec.outputs[0].num_elements();
@@ -348,7 +351,26 @@ constexpr NamedUnary kUnaries[] = {{"neg", UnaryOp::kNeg},
                                    {"abs", UnaryOp::kAbs},
                                    {"square", UnaryOp::kSquare},
                                    {"reciprocal", UnaryOp::kReciprocal},
-                                   {"sign", UnaryOp::kSign}};
+                                   {"sign", UnaryOp::kSign},
+                                   {"bitwise_not", UnaryOp::kBitwiseNot},
+                                   {"sin", UnaryOp::kSin},
+                                   {"cos", UnaryOp::kCos},
+                                   {"tan", UnaryOp::kTan},
+                                   {"asin", UnaryOp::kAsin},
+                                   {"acos", UnaryOp::kAcos},
+                                   {"atan", UnaryOp::kAtan},
+                                   {"sinh", UnaryOp::kSinh},
+                                   {"cosh", UnaryOp::kCosh},
+                                   {"asinh", UnaryOp::kAsinh},
+                                   {"acosh", UnaryOp::kAcosh},
+                                   {"atanh", UnaryOp::kAtanh},
+                                   {"erf", UnaryOp::kErf},
+                                   {"expm1", UnaryOp::kExpm1},
+                                   {"log1p", UnaryOp::kLog1p},
+                                   {"floor", UnaryOp::kFloor},
+                                   {"ceil", UnaryOp::kCeil},
+                                   {"round", UnaryOp::kRound},
+                                   {"trunc", UnaryOp::kTrunc}};
 
 struct NamedBinary {
   const char* name;
@@ -361,6 +383,15 @@ constexpr NamedBinary kBinaries[] = {{"add", BinaryOp::kAdd},
                                      {"pow", BinaryOp::kPow},
                                      {"maximum", BinaryOp::kMaximum},
                                      {"minimum", BinaryOp::kMinimum},
+                                     {"mod", BinaryOp::kMod},
+                                     {"fmod", BinaryOp::kFmod},
+                                     {"bitwise_and", BinaryOp::kBitwiseAnd},
+                                     {"bitwise_or", BinaryOp::kBitwiseOr},
+                                     {"bitwise_xor", BinaryOp::kBitwiseXor},
+                                     {"shift_left", BinaryOp::kShiftLeft},
+                                     {"shift_right", BinaryOp::kShiftRight},
+                                     {"bce_with_logits", BinaryOp::kBceWithLogits},
+                                     {"bce", BinaryOp::kBce},
                                      {"relu_grad", BinaryOp::kReluGrad},
                                      {"tanh_grad", BinaryOp::kTanhGrad},
                                      {"sigmoid_grad", BinaryOp::kSigmoidGrad}};
@@ -410,6 +441,7 @@ absl::Status RegisterElementwiseKernels(KernelRegistry& registry) {
   }
   RETURN_IF_ERROR(registry.Register("logical_and", MakeLogic<And>));
   RETURN_IF_ERROR(registry.Register("logical_or", MakeLogic<Or>));
+  RETURN_IF_ERROR(registry.Register("logical_xor", MakeLogic<Xor>));
   RETURN_IF_ERROR(registry.Register("logical_not", MakeLogicalNot));
   RETURN_IF_ERROR(registry.Register("where", MakeWhere));
   RETURN_IF_ERROR(registry.Register("cast", MakeCast));

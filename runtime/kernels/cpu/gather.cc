@@ -10,24 +10,47 @@
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/index_error.h"
 #include "runtime/kernels/cpu/make_kernel.h"
+#include "runtime/kernels/cpu/numbers.h"
 #include "runtime/kernels/cpu/simd/loops.h"
 
 namespace braid::cpu {
 
+absl::Status IndexOutOfRange(const KernelSpec& spec, const WrongIndex& wrong) {
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s '%s': %s %d at position %d is outside [%d, %d)", spec.op, spec.name,
+                      wrong.what, wrong.value, wrong.position, wrong.low, wrong.high));
+}
+
 absl::Status IndexOutOfRange(const KernelSpec& spec, const char* what, int64_t value,
                              int64_t position, int64_t size) {
-  return absl::InvalidArgumentError(
-      absl::StrFormat("%s '%s': %s %d at position %d is outside [0, %d)", spec.op, spec.name, what,
-                      value, position, size));
+  return IndexOutOfRange(spec, {what, value, position, 0, size});
+}
+
+int64_t LogicalPosition(const OperandSpec& operand, int64_t position, int64_t micro_batch) {
+  int64_t logical = 0, stride = 1;
+  for (int axis = operand.shape().rank() - 1; axis >= 0; --axis) {
+    const int64_t size = operand.shape()[axis];
+    logical += (position % size + OffsetAt(operand, axis, micro_batch)) * stride;
+    position /= size;
+    stride *= operand.logical[axis];
+  }
+  return logical;
 }
 
 namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
+// `wrong` with its place in the whole of the indices.
+absl::Status WrongRow(const KernelSpec& spec, const OperandSpec& indices, int64_t micro_batch,
+                      WrongIndex wrong) {
+  wrong.position = LogicalPosition(indices, wrong.position, micro_batch);
+  return IndexOutOfRange(spec, wrong);
+}
+
 KernelOr MakeGather(const KernelSpec& spec) {
-  const OperandSpec& table = spec.inputs[0];
-  const OperandSpec& indices = spec.inputs[1];
+  const OperandSpec table = spec.inputs[0];
+  const OperandSpec indices = spec.inputs[1];
   if (!IsIndexType(indices.dtype) || table.dtype != spec.outputs[0].dtype) {
     return UnsupportedTypes(spec);
   }
@@ -43,9 +66,10 @@ KernelOr MakeGather(const KernelSpec& spec) {
     const IndexReader index = {run.inputs[1], is_i64};
     auto* to = Output<char>(run, 0);
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t value = index[i];
-      if (value < 0 || value >= all) return IndexOutOfRange(spec, "index", value, i, all);
-      const int64_t row = value - offset;
+      const int64_t at = FromStart(index[i], all);
+      if (at < 0)
+        return WrongRow(spec, indices, run.micro_batch, {"index", index[i], i, -all, all});
+      const int64_t row = at - offset;
       const bool is_here = row >= 0 && row < view.size;
       for (int64_t outer = 0; outer < view.outer; ++outer) {
         char* target = to + (outer * count + i) * row_bytes;
@@ -63,29 +87,35 @@ KernelOr MakeGather(const KernelSpec& spec) {
 // Adds in the order of the indices, so that a row's sum does not depend on anything else.
 template <class T>
 KernelOr MakeGatherGrad(const KernelSpec& spec, ElementType<T>) {
-  const OperandSpec& indices = spec.inputs[0];
-  const OperandSpec& table = spec.outputs[0];
+  const OperandSpec indices = spec.inputs[0];
+  const OperandSpec table = spec.outputs[0];
   if (!IsIndexType(indices.dtype)) return UnsupportedTypes(spec);
   const int axis = static_cast<int>(spec.attrs.Int("axis"));
   const AxisView view = ViewAround(table.shape(), axis);
   const int64_t count = indices.num_elements(), total = table.num_elements();
   const int64_t all = table.logical[axis];
   const bool is_i64 = indices.dtype == DType::kI64;
-  const auto add_scaled = simd::Rows<T>(simd::BestLoops()).add_scaled;
-  return MakeKernel([=](const KernelRun& run) {
+  const simd::Loops& loops = simd::BestLoops();
+  return MakeKernel([=, &loops](const KernelRun& run) {
     const int64_t offset = OffsetAt(table, axis, run.micro_batch);
     const IndexReader index = {run.inputs[0], is_i64};
     const T* dy = Input<T>(run, 1);
     T* gradient = Output<T>(run, 0);
     std::fill_n(gradient, total, T{0});
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t value = index[i];
-      if (value < 0 || value >= all) return IndexOutOfRange(spec, "index", value, i, all);
-      const int64_t row = value - offset;
+      const int64_t at = FromStart(index[i], all);
+      if (at < 0)
+        return WrongRow(spec, indices, run.micro_batch, {"index", index[i], i, -all, all});
+      const int64_t row = at - offset;
       if (row < 0 || row >= view.size) continue;
       for (int64_t outer = 0; outer < view.outer; ++outer) {
-        add_scaled(dy + (outer * count + i) * view.inner, T{1},
-                   gradient + (outer * view.size + row) * view.inner, view.inner);
+        const T* from = dy + (outer * count + i) * view.inner;
+        T* to = gradient + (outer * view.size + row) * view.inner;
+        if constexpr (std::is_floating_point_v<T>) {
+          simd::Rows<T>(loops).add_scaled(from, T{1}, to, view.inner);
+        } else {
+          for (int64_t k = 0; k < view.inner; ++k) to[k] = AddWrapping(to[k], from[k]);
+        }
       }
     }
     return absl::OkStatus();
@@ -94,20 +124,24 @@ KernelOr MakeGatherGrad(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeOneHotOf(const KernelSpec& spec, T one) {
-  const OperandSpec& out = spec.outputs[0];
-  const int last = out.shape().rank() - 1;
-  const int64_t depth = out.shape()[last], offset = out.region.offset[last];
-  const int64_t all = out.logical[last], count = spec.inputs[0].num_elements();
-  const bool is_i64 = spec.inputs[0].dtype == DType::kI64;
+  const OperandSpec indices = spec.inputs[0], out = spec.outputs[0];
+  const int axis =
+      spec.attrs.Has("axis") ? static_cast<int>(spec.attrs.Int("axis")) : out.shape().rank() - 1;
+  const AxisView view = ViewAround(out.shape(), axis);
+  const int64_t all = out.logical[axis], count = indices.num_elements();
+  const bool is_i64 = indices.dtype == DType::kI64;
   return MakeKernel([=](const KernelRun& run) {
+    const int64_t offset = OffsetAt(out, axis, run.micro_batch);
     const IndexReader index = {run.inputs[0], is_i64};
-    T* rows = Output<T>(run, 0);
-    std::memset(rows, 0, count * depth * sizeof(T));
+    T* to = Output<T>(run, 0);
+    std::memset(to, 0, count * view.size * sizeof(T));
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t value = index[i];
-      if (value < 0 || value >= all) return IndexOutOfRange(spec, "index", value, i, all);
-      const int64_t column = value - offset;
-      if (column >= 0 && column < depth) rows[i * depth + column] = one;
+      const int64_t at = FromStart(index[i], all);
+      if (at < 0)
+        return WrongRow(spec, indices, run.micro_batch, {"index", index[i], i, -all, all});
+      const int64_t row = at - offset;
+      if (row < 0 || row >= view.size) continue;
+      to[(i / view.inner * view.size + row) * view.inner + i % view.inner] = one;
     }
     return absl::OkStatus();
   });
@@ -137,7 +171,7 @@ KernelOr MakeOneHot(const KernelSpec& spec) {
 
 absl::Status RegisterGatherKernels(KernelRegistry& registry) {
   RETURN_IF_ERROR(registry.Register("gather", MakeGather));
-  RETURN_IF_ERROR(registry.Register("gather_grad", Widened(ForFloats([](const auto& s, auto type) {
+  RETURN_IF_ERROR(registry.Register("gather_grad", Widened(ForNumbers([](const auto& s, auto type) {
                                       return MakeGatherGrad(s, type);
                                     }))));
   return registry.Register("one_hot", MakeOneHot);

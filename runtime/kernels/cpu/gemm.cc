@@ -4,6 +4,7 @@
 #include <glog/logging.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cstring>
 #include <dnnl.hpp>
 #include <optional>
@@ -39,7 +40,8 @@ void KeepBlasToOneThread() {
 
 class EmptyGemm final : public Gemm {
  public:
-  explicit EmptyGemm(const GemmShape& shape) : bytes_(shape.m * shape.n * SizeOf(shape.dtype)) {}
+  explicit EmptyGemm(const GemmShape& shape)
+      : bytes_(shape.m * shape.n * SizeOf(shape.wide_result ? DType::kF32 : shape.dtype)) {}
   void Run(const void*, const void*, void* c) override {
     if (bytes_ > 0) std::memset(c, 0, bytes_);
   }
@@ -106,7 +108,8 @@ class DnnlPrimitiveGemm final : public Gemm {
         shape.dtype == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
     const dnnl::memory::desc a({shape.m, shape.k}, type, shape.transpose_a ? Tag::ba : Tag::ab);
     const dnnl::memory::desc b({shape.k, shape.n}, type, shape.transpose_b ? Tag::ba : Tag::ab);
-    const dnnl::memory::desc c({shape.m, shape.n}, type, Tag::ab);
+    const dnnl::memory::desc c({shape.m, shape.n},
+                               shape.wide_result ? dnnl::memory::data_type::f32 : type, Tag::ab);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes,
@@ -157,11 +160,60 @@ std::unique_ptr<Gemm> MakePrimitive(const GemmShape& shape) {
 }  // namespace
 
 bool HasBFloat16Gemm() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16");  // every CPU with AMX for bf16 has it, too
-#else
-  return false;
-#endif
+  // A level contains those below as bits; ONEDNN_MAX_CPU_ISA may hold it down.
+  constexpr auto kBf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kBf16) == kBf16;
+}
+
+namespace {
+
+// True if there is nothing to multiply; then c is what it should be.
+template <class T>
+bool IsEmptyProduct(const TileProduct& product, T* c) {
+  if (product.m > 0 && product.n > 0 && product.k > 0) return false;
+  if (product.adds) return true;
+  for (int64_t row = 0; row < product.m; ++row) {
+    std::fill_n(c + row * product.c_stride, product.n, T{0});
+  }
+  return true;
+}
+
+template <class T, class BlasFunction>
+void MultiplyByBlas(BlasFunction function, const TileProduct& product, const T* a, const T* b,
+                    T* c) {
+  static const bool keeps_to_one_thread = (KeepBlasToOneThread(), true);
+  (void)keeps_to_one_thread;
+  std::optional<MutexLock> turn;
+  if (Mutex* mutex = BlasTurn(); mutex != nullptr) turn.emplace(*mutex);
+  function(CblasRowMajor, product.transpose_a ? CblasTrans : CblasNoTrans,
+           product.transpose_b ? CblasTrans : CblasNoTrans, static_cast<int>(product.m),
+           static_cast<int>(product.n), static_cast<int>(product.k), T{1}, a,
+           static_cast<int>(product.a_stride), b, static_cast<int>(product.b_stride),
+           T{product.adds ? 1.0f : 0.0f}, c, static_cast<int>(product.c_stride));
+}
+
+}  // namespace
+
+void MultiplyTiles(const TileProduct& product, const float* a, const float* b, float* c) {
+  if (IsEmptyProduct(product, c)) return;
+  omp_set_num_threads(1);
+  // Measured: below about 64^3 OpenBLAS has the smaller fixed cost.
+  if (product.m * product.n * product.k < 256 * 1024) {
+    MultiplyByBlas(cblas_sgemm, product, a, b, c);
+    return;
+  }
+  const dnnl_status_t status =
+      dnnl_sgemm(product.transpose_a ? 'T' : 'N', product.transpose_b ? 'T' : 'N', product.m,
+                 product.n, product.k, 1.0f, a, product.a_stride, b, product.b_stride,
+                 product.adds ? 1.0f : 0.0f, c, product.c_stride);
+  CHECK_EQ(status, dnnl_success) << "dnnl_sgemm " << product.m << "x" << product.n << "x"
+                                 << product.k;
+}
+
+void MultiplyTiles(const TileProduct& product, const double* a, const double* b, double* c) {
+  if (IsEmptyProduct(product, c)) return;
+  omp_set_num_threads(1);
+  MultiplyByBlas(cblas_dgemm, product, a, b, c);
 }
 
 std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape) {

@@ -11,7 +11,8 @@ namespace braid::cpu {
 
 // c [m, n] = op(a) op(b), dense and row-major; a is [m, k], or [k, m] if transpose_a.
 struct GemmShape {
-  DType dtype = DType::kF32;  // f32, f64, or bf16 where HasBFloat16Gemm
+  DType dtype = DType::kF32;  // of a and b: f32, f64, or bf16 where HasBFloat16Gemm
+  bool wide_result = false;   // c is f32 though a and b are bf16
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   int threads = 1;
@@ -25,6 +26,19 @@ class Gemm {
 };
 
 std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape);
+
+// A product of tiles that lie in larger matrices, of a shape that is known only when it runs:
+// c = op(a) op(b), or c += if `adds`. A stride is how far rows lie apart, in elements.
+struct TileProduct {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+  bool transpose_a = false, transpose_b = false;
+  bool adds = false;
+};
+
+// On the calling thread alone.
+void MultiplyTiles(const TileProduct& product, const float* a, const float* b, float* c);
+void MultiplyTiles(const TileProduct& product, const double* a, const double* b, double* c);
 
 // Whether bf16 products run faster than f32 ones here (otherwise widen to f32).
 bool HasBFloat16Gemm();

@@ -14,12 +14,11 @@ namespace {
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
 absl::Status CheckTypes(const KernelSpec& spec) {
-  const DType dtype = spec.outputs[0].dtype;
+  const DType dtype = spec.inputs[0].dtype, result = spec.outputs[0].dtype;
   const bool has_gemm =
       dtype == DType::kF32 || dtype == DType::kF64 || (dtype == DType::kBF16 && HasBFloat16Gemm());
-  if (!has_gemm || spec.inputs[0].dtype != dtype || spec.inputs[1].dtype != dtype) {
-    return UnsupportedTypes(spec);
-  }
+  const bool fits = result == dtype || (dtype == DType::kBF16 && result == DType::kF32);
+  if (!has_gemm || !fits || spec.inputs[1].dtype != dtype) return UnsupportedTypes(spec);
   return absl::OkStatus();
 }
 
@@ -42,7 +41,8 @@ std::vector<BatchEntry> BatchEntries(const Shape& a, const Shape& b, const Shape
   const auto bytes = static_cast<int64_t>(SizeOf(gemm.dtype));
   std::vector<BatchEntry> entries = {{0, 0, 0}};
   int64_t a_stride = gemm.m * gemm.k * bytes, b_stride = gemm.k * gemm.n * bytes;
-  int64_t c_stride = gemm.m * gemm.n * bytes;
+  int64_t c_stride =
+      gemm.m * gemm.n * (gemm.wide_result ? static_cast<int64_t>(sizeof(float)) : bytes);
   // From the innermost leading axis out: each repeats what is there so far.
   for (int i = 3; i <= c.rank(); ++i) {
     const int64_t size = c[c.rank() - i];
@@ -65,14 +65,20 @@ std::vector<BatchEntry> BatchEntries(const Shape& a, const Shape& b, const Shape
   return entries;
 }
 
+GemmShape TypesAndThreads(const KernelSpec& spec) {
+  GemmShape gemm;
+  gemm.dtype = spec.inputs[0].dtype;
+  gemm.wide_result = spec.outputs[0].dtype != gemm.dtype;
+  gemm.threads = spec.threads;
+  return gemm;
+}
+
 KernelOr MakeMatmul(const KernelSpec& spec) {
   RETURN_IF_ERROR(CheckTypes(spec));
   const Shape& a = spec.inputs[0].shape();
   const Shape& b = spec.inputs[1].shape();
   const Shape& c = spec.outputs[0].shape();
-  GemmShape gemm;
-  gemm.dtype = spec.outputs[0].dtype;
-  gemm.threads = spec.threads;
+  GemmShape gemm = TypesAndThreads(spec);
   gemm.transpose_a = Flag(spec.attrs, "transpose_a");
   gemm.transpose_b = Flag(spec.attrs, "transpose_b");
   gemm.m = c[c.rank() - 2];
@@ -110,9 +116,7 @@ KernelOr MakeTensordot(const KernelSpec& spec) {
   const Shape& a = spec.inputs[0].shape();
   const Shape& b = spec.inputs[1].shape();
   const Shape& c = spec.outputs[0].shape();
-  GemmShape gemm;
-  gemm.dtype = spec.outputs[0].dtype;
-  gemm.threads = spec.threads;
+  GemmShape gemm = TypesAndThreads(spec);
   gemm.transpose_a = true;
   gemm.m = c[0];
   gemm.n = c[1];
@@ -130,9 +134,8 @@ KernelOr MakeTensordot(const KernelSpec& spec) {
 // bf16 runs as it is where the machine has instructions for it.
 KernelFactory WidenedWithoutGemm(KernelFactory factory) {
   return [narrow = factory, wide = Widened(factory)](const KernelSpec& spec) {
-    const bool is_bf16 = spec.outputs[0].dtype == DType::kBF16 &&
-                         spec.inputs[0].dtype == DType::kBF16 &&
-                         spec.inputs[1].dtype == DType::kBF16;
+    const bool is_bf16 =
+        spec.inputs[0].dtype == DType::kBF16 && spec.inputs[1].dtype == DType::kBF16;
     return is_bf16 && HasBFloat16Gemm() ? narrow(spec) : wide(spec);
   };
 }

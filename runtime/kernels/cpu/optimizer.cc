@@ -1,10 +1,12 @@
-// The updates of variables: sgd_update, momentum_update, adam_update (the formulas of torch.optim's
-// SGD, Adam and AdamW), assign.
+// The updates of variables: those of sgd, momentum, adam, rmsprop and adagrad (the formulas of
+// torch.optim), lars and lamb (those of their papers), assign.
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
@@ -101,6 +103,105 @@ KernelOr MakeAdam(const KernelSpec& spec, ElementType<T>) {
   });
 }
 
+simd::AdamParameters LambParameters(const Attrs& attrs, double step) {
+  simd::AdamParameters parameters = {};
+  parameters.beta1 = attrs.Double("beta1");
+  parameters.beta2 = attrs.Double("beta2");
+  parameters.epsilon = attrs.Double("epsilon");
+  parameters.weight_decay = Number(attrs, "weight_decay", 0);
+  parameters.bias_correction1 = 1 - std::pow(parameters.beta1, step + 1);
+  parameters.bias_correction2 = 1 - std::pow(parameters.beta2, step + 1);
+  return parameters;
+}
+
+template <class T>
+KernelOr MakeLamb(const KernelSpec& spec, ElementType<T>) {
+  const auto loop = simd::Rows<T>(simd::BestLoops()).lamb;
+  const DType lr_type = spec.inputs[4].dtype, step_type = spec.inputs[5].dtype;
+  const DType ratio_type = spec.inputs[6].dtype;
+  const int64_t n = spec.inputs[0].num_elements();
+  return MakeKernel([=, attrs = spec.attrs](const KernelRun& run) {
+    simd::AdamParameters now = LambParameters(attrs, ReadScalar(step_type, run.inputs[5]));
+    now.lr = ReadScalar(lr_type, run.inputs[4]) * ReadScalar(ratio_type, run.inputs[6]);
+    loop(MutableInput<T>(run, 0), Input<T>(run, 1), MutableInput<T>(run, 2),
+         MutableInput<T>(run, 3), n, now);
+  });
+}
+
+template <class T>
+KernelOr MakeLambSquare(const KernelSpec& spec, ElementType<T>) {
+  const auto loop = simd::Rows<T>(simd::BestLoops()).lamb_square;
+  const DType step_type = spec.inputs[4].dtype;
+  const int64_t n = spec.inputs[0].num_elements();
+  return MakeKernel([=, attrs = spec.attrs](const KernelRun& run) {
+    *Output<T>(run, 0) =
+        loop(Input<T>(run, 0), Input<T>(run, 1), Input<T>(run, 2), Input<T>(run, 3), n,
+             LambParameters(attrs, ReadScalar(step_type, run.inputs[4])));
+  });
+}
+
+template <class T>
+KernelOr MakeLars(const KernelSpec& spec, ElementType<T>) {
+  const auto loop = simd::Rows<T>(simd::BestLoops()).lars;
+  const DType lr_type = spec.inputs[3].dtype, ratio_type = spec.inputs[4].dtype;
+  const int64_t n = spec.inputs[0].num_elements();
+  simd::SgdParameters parameters = {};
+  parameters.weight_decay = Number(spec.attrs, "weight_decay", 0);
+  parameters.momentum = spec.attrs.Double("momentum");
+  return MakeKernel([=](const KernelRun& run) {
+    simd::SgdParameters now = parameters;
+    now.lr = ReadScalar(lr_type, run.inputs[3]) * ReadScalar(ratio_type, run.inputs[4]);
+    loop(MutableInput<T>(run, 0), Input<T>(run, 1), MutableInput<T>(run, 2), n, now);
+  });
+}
+
+template <class T>
+KernelOr MakeAdagrad(const KernelSpec& spec, ElementType<T>) {
+  const auto loop = simd::Rows<T>(simd::BestLoops()).adagrad;
+  const DType lr_type = spec.inputs[3].dtype, step_type = spec.inputs[4].dtype;
+  const int64_t n = spec.inputs[0].num_elements();
+  simd::AdagradParameters parameters = {};
+  parameters.initial = spec.attrs.Double("initial");
+  parameters.epsilon = spec.attrs.Double("epsilon");
+  parameters.weight_decay = Number(spec.attrs, "weight_decay", 0);
+  const double lr_decay = spec.attrs.Double("lr_decay");
+  return MakeKernel([=](const KernelRun& run) {
+    simd::AdagradParameters now = parameters;
+    now.lr =
+        ReadScalar(lr_type, run.inputs[3]) / (1 + lr_decay * ReadScalar(step_type, run.inputs[4]));
+    loop(MutableInput<T>(run, 0), Input<T>(run, 1), MutableInput<T>(run, 2), n, now);
+  });
+}
+
+struct RmspropStates {
+  bool has_mean, has_velocity;
+  int count() const { return 1 + (has_mean ? 1 : 0) + (has_velocity ? 1 : 0); }
+};
+
+template <class T>
+KernelOr MakeRmsprop(const KernelSpec& spec, RmspropStates states, ElementType<T>) {
+  const auto loop = simd::Rows<T>(simd::BestLoops()).rmsprop;
+  const int lr_input = 2 + states.count();
+  const DType lr_type = spec.inputs[lr_input].dtype;
+  const int64_t n = spec.inputs[0].num_elements();
+  simd::RmspropParameters parameters = {};
+  parameters.alpha = spec.attrs.Double("alpha");
+  parameters.epsilon = spec.attrs.Double("epsilon");
+  parameters.momentum = Number(spec.attrs, "momentum", 0);
+  parameters.weight_decay = Number(spec.attrs, "weight_decay", 0);
+  return MakeKernel([=](const KernelRun& run) {
+    simd::RmspropParameters now = parameters;
+    now.lr = ReadScalar(lr_type, run.inputs[lr_input]);
+    const simd::RmspropOperands<T> operands = {
+        .var = MutableInput<T>(run, 0),
+        .grad = Input<T>(run, 1),
+        .square = MutableInput<T>(run, 2),
+        .mean = states.has_mean ? MutableInput<T>(run, 3) : nullptr,
+        .velocity = states.has_velocity ? MutableInput<T>(run, lr_input - 1) : nullptr};
+    loop(operands, n, now);
+  });
+}
+
 KernelOr MakeAssign(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != spec.inputs[1].dtype) return UnsupportedTypes(spec);
   const int64_t bytes =
@@ -115,30 +216,41 @@ KernelOr MakeAssign(const KernelSpec& spec) {
 }  // namespace
 
 absl::Status RegisterOptimizerKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("sgd_update", Widened(
-                                                      [](const KernelSpec& spec) {
-                                                        return ForVariable(
-                                                            spec, 2, [](const auto& s, auto type) {
-                                                              return MakeSgd(s, type);
-                                                            });
-                                                      },
-                                                      {0})));
-  RETURN_IF_ERROR(registry.Register("momentum_update",
-                                    Widened(
-                                        [](const KernelSpec& spec) {
-                                          return ForVariable(spec, 3, [](const auto& s, auto type) {
-                                            return MakeMomentum(s, type);
-                                          });
-                                        },
-                                        {0, 2})));
-  RETURN_IF_ERROR(registry.Register("adam_update", Widened(
-                                                       [](const KernelSpec& spec) {
-                                                         return ForVariable(
-                                                             spec, 4, [](const auto& s, auto type) {
-                                                               return MakeAdam(s, type);
-                                                             });
-                                                       },
-                                                       {0, 2, 3})));
+  // An update of a variable and its gradient with so many states, which it overwrites.
+  const auto add = [&](const std::string& name, int states, auto make) {
+    std::vector<int> mutated = {0};
+    for (int i = 0; i < states; ++i) mutated.push_back(2 + i);
+    return registry.Register(
+        name, Widened([states, make](
+                          const KernelSpec& spec) { return ForVariable(spec, 2 + states, make); },
+                      std::move(mutated)));
+  };
+  RETURN_IF_ERROR(add("sgd_update", 0, [](const auto& s, auto type) { return MakeSgd(s, type); }));
+  RETURN_IF_ERROR(
+      add("momentum_update", 1, [](const auto& s, auto type) { return MakeMomentum(s, type); }));
+  RETURN_IF_ERROR(
+      add("adam_update", 2, [](const auto& s, auto type) { return MakeAdam(s, type); }));
+  RETURN_IF_ERROR(
+      add("lamb_update", 2, [](const auto& s, auto type) { return MakeLamb(s, type); }));
+  RETURN_IF_ERROR(
+      add("lars_update", 1, [](const auto& s, auto type) { return MakeLars(s, type); }));
+  RETURN_IF_ERROR(
+      add("adagrad_update", 1, [](const auto& s, auto type) { return MakeAdagrad(s, type); }));
+  for (const bool has_mean : {false, true}) {
+    for (const bool has_velocity : {false, true}) {
+      const RmspropStates states = {has_mean, has_velocity};
+      RETURN_IF_ERROR(add(absl::StrCat("rmsprop", has_mean ? "_centered" : "",
+                                       has_velocity ? "_momentum" : "", "_update"),
+                          states.count(), [states](const auto& s, auto type) {
+                            return MakeRmsprop(s, states, type);
+                          }));
+    }
+  }
+  RETURN_IF_ERROR(registry.Register("lamb_square", Widened([](const KernelSpec& spec) {
+                                      return ForVariable(spec, 4, [](const auto& s, auto type) {
+                                        return MakeLambSquare(s, type);
+                                      });
+                                    })));
   return registry.Register("assign", MakeAssign);
 }
 

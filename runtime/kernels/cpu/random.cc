@@ -1,14 +1,20 @@
-// Values out of nothing: constant, iota, step, random_uniform, random_normal; and dropout. Random
-// numbers are those of the element's logical index, whatever the region.
+// Values out of nothing: constant, literal, iota, step, random_uniform, random_normal; and dropout.
+// Random numbers are those of the element's logical index, whatever the region.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/half.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
+#include "runtime/dtype_traits.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
@@ -58,6 +64,36 @@ KernelOr MakeConstant(const KernelSpec& spec) {
     default:
       return MakeConstantOf<uint8_t>(spec, value != 0 ? 1 : 0);
   }
+}
+
+// An element as a literal's attribute has it.
+template <class T>
+T LiteralElement(int64_t element) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(element);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return std::bit_cast<double>(element);
+  } else {
+    return T(static_cast<float>(std::bit_cast<double>(element)));
+  }
+}
+
+KernelOr MakeLiteral(const KernelSpec& spec) {
+  const OperandSpec& out = spec.outputs[0];
+  return VisitDType(out.dtype, [&]<class T>(std::type_identity<T>) -> KernelOr {
+    std::vector<std::byte> bytes;  // of all elements
+    for (int64_t element : spec.attrs.Ints("elements")) {
+      const T value = LiteralElement<T>(element);
+      const auto* from = reinterpret_cast<const std::byte*>(&value);
+      bytes.insert(bytes.end(), from, from + sizeof(T));
+    }
+    return MakeKernel([bytes = std::move(bytes), walk = RegionWalk(out)](const KernelRun& run) {
+      walk.ForEachRun(run.micro_batch, [&](int64_t local, int64_t logical, int64_t n) {
+        std::memcpy(Output<std::byte>(run, 0) + local * sizeof(T),
+                    bytes.data() + logical * sizeof(T), n * sizeof(T));
+      });
+    });
+  });
 }
 
 template <class T>
@@ -165,6 +201,7 @@ KernelOr MakeDropout(const KernelSpec& spec, ElementType<T>) {
 
 absl::Status RegisterRandomKernels(KernelRegistry& registry) {
   RETURN_IF_ERROR(registry.Register("constant", MakeConstant));
+  RETURN_IF_ERROR(registry.Register("literal", MakeLiteral));
   RETURN_IF_ERROR(registry.Register("iota", Widened(MakeIota)));
   RETURN_IF_ERROR(registry.Register("step", MakeStep));
   const auto add = [&](const char* name, auto make) {

@@ -1,4 +1,4 @@
-// reduce_sum, reduce_mean, reduce_max, reduce_min, argmax.
+// reduce_sum and its kin, argmax, argmin.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,7 +17,7 @@ using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 using simd::BinaryFn;
 using simd::BinaryOp;
 
-enum class Reduction { kSum, kMean, kMax, kMin };
+enum class Reduction { kSum, kMean, kMax, kMin, kProd, kSumSquare, kSumAbs };
 
 // One pass: [outer, reduced, inner] -> [outer, inner].
 struct Pass {
@@ -83,39 +83,91 @@ T MinRow(const T* x, int64_t n) {
 }
 
 template <class T>
+T ProdRow(const T* x, int64_t n) {
+  uint64_t product = 1;
+  for (int64_t i = 0; i < n; ++i) product *= static_cast<uint64_t>(x[i]);
+  return static_cast<T>(product);
+}
+// What is summed of an integer: its square or its magnitude.
+template <class T, Reduction kind>
+uint64_t Term(T x) {
+  const auto value = static_cast<uint64_t>(x);
+  if constexpr (kind == Reduction::kSumSquare) return value * value;
+  return x < 0 ? 0 - value : value;
+}
+template <class T, Reduction kind>
+T SumTermsRow(const T* x, int64_t n) {
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += Term<T, kind>(x[i]);
+  return static_cast<T>(sum);
+}
+template <class T, Reduction kind>
+void SumTermsRows(const T* x, int64_t rows, int64_t stride, T* out, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) out[j] = static_cast<T>(Term<T, kind>(x[j]));
+  for (int64_t row = 1; row < rows; ++row) {
+    for (int64_t j = 0; j < n; ++j) {
+      out[j] = static_cast<T>(static_cast<uint64_t>(out[j]) + Term<T, kind>(x[row * stride + j]));
+    }
+  }
+}
+
+template <class T>
 constexpr simd::Type kLoopType = std::is_same_v<T, float>     ? simd::Type::kF32
                                  : std::is_same_v<T, double>  ? simd::Type::kF64
                                  : std::is_same_v<T, int32_t> ? simd::Type::kI32
-                                                              : simd::Type::kI64;
+                                 : std::is_same_v<T, int64_t> ? simd::Type::kI64
+                                                              : simd::Type::kU8;
+
+template <class T>
+BinaryFn JoinBy(BinaryOp op) {
+  return simd::BestLoops().binary[static_cast<int>(op)][static_cast<int>(kLoopType<T>)][0];
+}
+
+template <class T>
+RowReduction<T> FloatReduction(Reduction reduction) {
+  const simd::RowLoops<T>& rows = simd::Rows<T>(simd::BestLoops());
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  switch (reduction) {
+    case Reduction::kMax:
+      return {-kInfinity, rows.max, nullptr, JoinBy<T>(BinaryOp::kMaximum)};
+    case Reduction::kMin:
+      return {kInfinity, rows.min, nullptr, JoinBy<T>(BinaryOp::kMinimum)};
+    case Reduction::kProd:
+      return {1, rows.product, nullptr, JoinBy<T>(BinaryOp::kMul)};
+    case Reduction::kSumSquare:
+      return {0, rows.sum_square, rows.sum_square_rows, nullptr};
+    case Reduction::kSumAbs:
+      return {0, rows.sum_abs, rows.sum_abs_rows, nullptr};
+    default:
+      return {0, rows.sum, rows.sum_rows, nullptr};
+  }
+}
+
+template <class T>
+RowReduction<T> IntegerReduction(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kMax:
+      return {std::numeric_limits<T>::lowest(), MaxRow<T>, nullptr, JoinBy<T>(BinaryOp::kMaximum)};
+    case Reduction::kMin:
+      return {std::numeric_limits<T>::max(), MinRow<T>, nullptr, JoinBy<T>(BinaryOp::kMinimum)};
+    case Reduction::kProd:
+      return {1, ProdRow<T>, nullptr, JoinBy<T>(BinaryOp::kMul)};
+    case Reduction::kSumSquare:
+      return {0, SumTermsRow<T, Reduction::kSumSquare>, SumTermsRows<T, Reduction::kSumSquare>,
+              nullptr};
+    case Reduction::kSumAbs:
+      return {0, SumTermsRow<T, Reduction::kSumAbs>, SumTermsRows<T, Reduction::kSumAbs>, nullptr};
+    default:
+      return {0, SumRow<T>, nullptr, JoinBy<T>(BinaryOp::kAdd)};
+  }
+}
 
 template <class T>
 RowReduction<T> ReductionOf(Reduction reduction) {
-  const simd::Loops& loops = simd::BestLoops();
-  const auto join = [&](BinaryOp op) {
-    return loops.binary[static_cast<int>(op)][static_cast<int>(kLoopType<T>)][0];
-  };
-  using Limits = std::numeric_limits<T>;
-  const T lowest = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-  const T highest = Limits::has_infinity ? Limits::infinity() : Limits::max();
   if constexpr (std::is_floating_point_v<T>) {
-    const simd::RowLoops<T>& rows = simd::Rows<T>(loops);
-    switch (reduction) {
-      case Reduction::kMax:
-        return {lowest, rows.max, nullptr, join(BinaryOp::kMaximum)};
-      case Reduction::kMin:
-        return {highest, rows.min, nullptr, join(BinaryOp::kMinimum)};
-      default:
-        return {0, rows.sum, rows.sum_rows, nullptr};
-    }
+    return FloatReduction<T>(reduction);
   } else {
-    switch (reduction) {
-      case Reduction::kMax:
-        return {lowest, MaxRow<T>, nullptr, join(BinaryOp::kMaximum)};
-      case Reduction::kMin:
-        return {highest, MinRow<T>, nullptr, join(BinaryOp::kMinimum)};
-      default:
-        return {0, SumRow<T>, nullptr, join(BinaryOp::kAdd)};
-    }
+    return IntegerReduction<T>(reduction);
   }
 }
 
@@ -158,14 +210,19 @@ KernelOr MakeReduceOf(const KernelSpec& spec, Reduction kind) {
     between[i % 2].resize(
         std::max<size_t>(between[i % 2].size(), passes[i].outer * passes[i].inner));
   }
-  return MakeKernel([=, reduction = ReductionOf<T>(kind), passes = std::move(passes),
-                     even = std::move(between[0]),
+  RowReduction<T> first = ReductionOf<T>(kind), rest = first;
+  // What the first pass leaves is summed.
+  if (kind == Reduction::kSumSquare || kind == Reduction::kSumAbs) {
+    rest = ReductionOf<T>(Reduction::kSum);
+  }
+  if (in.dtype == DType::kBool && kind == Reduction::kMin) first.identity = rest.identity = 1;
+  return MakeKernel([=, passes = std::move(passes), even = std::move(between[0]),
                      odd = std::move(between[1])](const KernelRun& run) mutable {
     const T* from = Input<T>(run, 0);
     T* out = Output<T>(run, 0);
     for (size_t i = 0; i < passes.size(); ++i) {
       T* to = i + 1 == passes.size() ? out : (i % 2 == 0 ? even.data() : odd.data());
-      RunPass(reduction, passes[i], from, to);
+      RunPass(i == 0 ? first : rest, passes[i], from, to);
       from = to;
     }
     if (kind == Reduction::kMean) {
@@ -187,17 +244,37 @@ KernelOr MakeReduce(const KernelSpec& spec, Reduction kind) {
     case DType::kI64:
       if (kind != Reduction::kMean) return MakeReduceOf<int64_t>(spec, kind);
       return UnsupportedTypes(spec);
+    case DType::kU8:
+    case DType::kBool:
+      if (kind == Reduction::kMax || kind == Reduction::kMin) {
+        return MakeReduceOf<uint8_t>(spec, kind);
+      }
+      return UnsupportedTypes(spec);
     default:
       return UnsupportedTypes(spec);
   }
 }
 
-// The first of the largest; a NaN counts as the largest.
-template <class T>
-KernelOr MakeArgmaxOf(const KernelSpec& spec) {
+// A NaN counts as the extreme.
+struct Larger {
+  template <class T>
+  bool operator()(T a, T b) const {
+    return a > b || (a != a && b == b);
+  }
+};
+struct Smaller {
+  template <class T>
+  bool operator()(T a, T b) const {
+    return a < b || (a != a && b == b);
+  }
+};
+
+template <class T, class Beats>
+KernelOr MakeArgExtremeOf(const KernelSpec& spec) {
   const int axis = static_cast<int>(spec.attrs.Int("axis"));
   const AxisView view = ViewAround(spec.inputs[0].shape(), axis);
-  return MakeKernel([view](const KernelRun& run) {
+  const bool last = Flag(spec.attrs, "last");
+  return MakeKernel([view, last](const KernelRun& run) {
     const T* x = Input<T>(run, 0);
     auto* out = Output<int32_t>(run, 0);
     for (int64_t i = 0; i < view.outer; ++i) {
@@ -205,8 +282,8 @@ KernelOr MakeArgmaxOf(const KernelSpec& spec) {
         const T* row = x + i * view.size * view.inner + j;
         int64_t best = 0;
         for (int64_t k = 1; k < view.size; ++k) {
-          const T value = row[k * view.inner], most = row[best * view.inner];
-          if (value > most || (value != value && most == most)) best = k;
+          const T value = row[k * view.inner], so_far = row[best * view.inner];
+          if (last ? !Beats()(so_far, value) : Beats()(value, so_far)) best = k;
         }
         out[i * view.inner + j] = static_cast<int32_t>(best);
       }
@@ -214,19 +291,20 @@ KernelOr MakeArgmaxOf(const KernelSpec& spec) {
   });
 }
 
-KernelOr MakeArgmax(const KernelSpec& spec) {
+template <class Beats>
+KernelOr MakeArgExtreme(const KernelSpec& spec) {
   if (spec.outputs[0].dtype != DType::kI32) return UnsupportedTypes(spec);
   switch (spec.inputs[0].dtype) {
     case DType::kF32:
-      return MakeArgmaxOf<float>(spec);
+      return MakeArgExtremeOf<float, Beats>(spec);
     case DType::kF64:
-      return MakeArgmaxOf<double>(spec);
+      return MakeArgExtremeOf<double, Beats>(spec);
     case DType::kI32:
-      return MakeArgmaxOf<int32_t>(spec);
+      return MakeArgExtremeOf<int32_t, Beats>(spec);
     case DType::kI64:
-      return MakeArgmaxOf<int64_t>(spec);
+      return MakeArgExtremeOf<int64_t, Beats>(spec);
     case DType::kU8:
-      return MakeArgmaxOf<uint8_t>(spec);
+      return MakeArgExtremeOf<uint8_t, Beats>(spec);
     default:
       return UnsupportedTypes(spec);
   }
@@ -242,12 +320,16 @@ absl::Status RegisterReduceKernels(KernelRegistry& registry) {
   for (const Named& named : {Named{"reduce_sum", Reduction::kSum},
                              {"reduce_mean", Reduction::kMean},
                              {"reduce_max", Reduction::kMax},
-                             {"reduce_min", Reduction::kMin}}) {
+                             {"reduce_min", Reduction::kMin},
+                             {"reduce_prod", Reduction::kProd},
+                             {"reduce_sum_square", Reduction::kSumSquare},
+                             {"reduce_l1", Reduction::kSumAbs}}) {
     RETURN_IF_ERROR(registry.Register(named.name, Widened([kind = named.kind](const KernelSpec& s) {
                                         return MakeReduce(s, kind);
                                       })));
   }
-  return registry.Register("argmax", Widened(MakeArgmax));
+  RETURN_IF_ERROR(registry.Register("argmax", Widened(MakeArgExtreme<Larger>)));
+  return registry.Register("argmin", Widened(MakeArgExtreme<Smaller>));
 }
 
 }  // namespace braid::cpu

@@ -1,5 +1,5 @@
-// Kernels that only move elements: identity, reshape, transpose, slice, pad, concat, split,
-// broadcast_to, and the block orders that boxing asks for.
+// Kernels that only move elements: identity, reshape, transpose, concat, split, broadcast_to, and
+// the block orders that boxing asks for.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -61,77 +61,6 @@ KernelOr MakeBroadcastTo(const KernelSpec& spec) {
   }
   return MakeBoxCopy(spec,
                      BoxCopy(out.dims(), from, {DenseStrides(out)}, SizeOf(spec.outputs[0].dtype)));
-}
-
-// Copies the part of the output's region that the input's region holds. `begin` is the input's
-// logical index of the output's element 0. The rest of the output becomes zero.
-class SliceKernel final : public Kernel {
- public:
-  SliceKernel(const KernelSpec& spec, std::vector<int64_t> begin)
-      : in_(spec.inputs[0]),
-        out_(spec.outputs[0]),
-        begin_(std::move(begin)),
-        copy_(Plan(/*micro_batch=*/0)),
-        moves_(in_.time_axis != out_.time_axis || in_.time_stride != out_.time_stride) {}
-
-  absl::Status Run(const KernelRun& run) override {
-    // Both operands usually move together; where they do not, each act cuts another box.
-    if (moves_ && run.micro_batch > 0) {
-      Copy(Plan(run.micro_batch), run);
-    } else {
-      Copy(copy_, run);
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  struct Cut {
-    BoxCopy box;
-    bool covers;
-  };
-
-  Cut Plan(int64_t micro_batch) const {
-    const Shape& in_size = in_.shape();
-    const Shape& out_size = out_.shape();
-    std::vector<int64_t> sizes(out_size.rank());
-    BoxCopy::Side from = {DenseStrides(in_size)}, to = {DenseStrides(out_size)};
-    bool covers = true;
-    for (int i = 0; i < out_size.rank(); ++i) {
-      // In the input's logical indices.
-      const int64_t in_begin = OffsetAt(in_, i, micro_batch);
-      const int64_t out_begin = OffsetAt(out_, i, micro_batch) + begin_[i];
-      const int64_t begin = std::max(in_begin, out_begin);
-      const int64_t end = std::min(in_begin + in_size[i], out_begin + out_size[i]);
-      sizes[i] = std::max<int64_t>(0, end - begin);
-      from.offset += (begin - in_begin) * from.strides[i];
-      to.offset += (begin - out_begin) * to.strides[i];
-      covers = covers && sizes[i] == out_size[i];
-    }
-    return {BoxCopy(std::move(sizes), std::move(from), std::move(to), SizeOf(out_.dtype)), covers};
-  }
-
-  void Copy(const Cut& cut, const KernelRun& run) const {
-    if (!cut.covers) std::memset(run.outputs[0], 0, out_.num_elements() * SizeOf(out_.dtype));
-    cut.box.Run(run.inputs[0], run.outputs[0]);
-  }
-
-  OperandSpec in_, out_;
-  std::vector<int64_t> begin_;
-  Cut copy_;
-  bool moves_;
-};
-
-KernelOr MakeSlice(const KernelSpec& spec) {
-  if (spec.inputs[0].dtype != spec.outputs[0].dtype) return UnsupportedTypes(spec);
-  return std::make_unique<SliceKernel>(spec, spec.attrs.Ints("begin"));
-}
-
-// pad is slice with a negative begin.
-KernelOr MakePad(const KernelSpec& spec) {
-  if (spec.inputs[0].dtype != spec.outputs[0].dtype) return UnsupportedTypes(spec);
-  std::vector<int64_t> begin = spec.attrs.Ints("before");
-  for (int64_t& b : begin) b = -b;
-  return std::make_unique<SliceKernel>(spec, std::move(begin));
 }
 
 // Between one tensor and its consecutive parts along an axis, which is whole on every operand.
@@ -217,8 +146,6 @@ absl::Status RegisterShapeKernels(KernelRegistry& registry) {
   }
   RETURN_IF_ERROR(registry.Register("transpose", MakeTranspose));
   RETURN_IF_ERROR(registry.Register("broadcast_to", MakeBroadcastTo));
-  RETURN_IF_ERROR(registry.Register("slice", MakeSlice));
-  RETURN_IF_ERROR(registry.Register("pad", MakePad));
   RETURN_IF_ERROR(registry.Register("concat", MakeConcat));
   RETURN_IF_ERROR(registry.Register("split", MakeSplit));
   RETURN_IF_ERROR(registry.Register(

@@ -31,12 +31,20 @@ template <class T>
 using Wrapping = typename WrappingOf<T>::type;
 template <class T>
 inline constexpr bool kIsFloat = T(0.5) != T(0);
+template <class T>
+inline constexpr bool kIsSigned = T(-1) < T(0);
+template <class T>
+inline constexpr T kBits = T(8 * sizeof(T));
 
 // Unary: T x, T p (the parameter).
 struct Neg {
   template <class T>
   BRAID_INLINE T F(T x, T) {
-    return -x;
+    if constexpr (kIsFloat<T>) {
+      return -x;
+    } else {
+      return static_cast<T>(0 - static_cast<Wrapping<T>>(x));
+    }
   }
 };
 struct ExpOp {
@@ -96,13 +104,17 @@ struct GeluTanhOp {
 struct AbsOp {
   template <class T>
   BRAID_INLINE T F(T x, T) {
-    return Abs(x);
+    if constexpr (kIsFloat<T>) {
+      return Abs(x);
+    } else {
+      return x < 0 ? static_cast<T>(0 - static_cast<Wrapping<T>>(x)) : x;
+    }
   }
 };
 struct Square {
   template <class T>
   BRAID_INLINE T F(T x, T) {
-    return x * x;
+    return static_cast<T>(static_cast<Wrapping<T>>(x) * static_cast<Wrapping<T>>(x));
   }
 };
 struct Reciprocal {
@@ -127,6 +139,37 @@ struct Shift {
   template <class T>
   BRAID_INLINE T F(T x, T p) {
     return x + p;
+  }
+};
+struct BitwiseNot {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return static_cast<T>(~x);
+  }
+};
+
+#define BRAID_MATH_STRUCT(Name) \
+  struct Name##Op {             \
+    template <class T>          \
+    BRAID_INLINE T F(T x, T) {  \
+      return Name(x);           \
+    }                           \
+  };
+BRAID_MATH_OPS(BRAID_MATH_STRUCT)
+#undef BRAID_MATH_STRUCT
+
+struct SinOp {
+  BRAID_INLINE float Near(float x) { return SinNear(x, 0); }
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return Sin(x);
+  }
+};
+struct CosOp {
+  BRAID_INLINE float Near(float x) { return SinNear(x, 1); }
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return Cos(x);
   }
 };
 
@@ -156,7 +199,10 @@ struct Div {
       return a / b;
     } else {
       if (b == 0) return 0;
-      return b == -1 ? static_cast<T>(0 - static_cast<Wrapping<T>>(a)) : a / b;
+      if constexpr (kIsSigned<T>) {
+        if (b == -1) return static_cast<T>(0 - static_cast<Wrapping<T>>(a));
+      }
+      return static_cast<T>(a / b);
     }
   }
 };
@@ -166,10 +212,13 @@ struct PowOp {
     if constexpr (kIsFloat<T>) {
       return Pow(a, b);
     } else {
-      if (b < 0) return a == 1 ? 1 : (a == -1 ? (b % 2 == 0 ? 1 : -1) : 0);
+      if constexpr (kIsSigned<T>) {
+        if (b < 0) return a == 1 ? 1 : (a == -1 ? (b % 2 == 0 ? 1 : -1) : 0);
+      }
       Wrapping<T> result = 1, base = static_cast<Wrapping<T>>(a);
-      for (T exponent = b; exponent > 0; exponent >>= 1, base *= base) {
-        if (exponent & 1) result *= base;
+      for (T exponent = b; exponent > 0; exponent = static_cast<T>(exponent >> 1)) {
+        if (exponent & 1) result = static_cast<Wrapping<T>>(result * base);
+        base = static_cast<Wrapping<T>>(base * base);
       }
       return static_cast<T>(result);
     }
@@ -185,6 +234,70 @@ struct Minimum {
   template <class T>
   BRAID_INLINE T F(T a, T b) {
     return a < b || a != a ? a : b;
+  }
+};
+// The remainder has the sign of b; whole numbers: 0 where b is 0.
+struct Mod {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    T rest = 0;
+    if constexpr (kIsFloat<T>) {
+      rest = Fmod(a, b);
+    } else {
+      if (b == 0) return 0;
+      if constexpr (kIsSigned<T>) {
+        if (b == -1) return 0;
+      }
+      rest = static_cast<T>(a % b);
+    }
+    return rest != 0 && (rest < 0) != (b < 0) ? static_cast<T>(rest + b) : rest;
+  }
+};
+struct FmodOp {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    if constexpr (kIsFloat<T>) {
+      return Fmod(a, b);
+    } else {
+      if (b == 0) return 0;
+      if constexpr (kIsSigned<T>) {
+        if (b == -1) return 0;
+      }
+      return static_cast<T>(a % b);
+    }
+  }
+};
+struct BitwiseAnd {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct BitwiseOr {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct BitwiseXor {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+// A count that no shift takes shifts everything out.
+struct ShiftLeft {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    const bool fits = b >= 0 && b < kBits<T>;
+    return fits ? static_cast<T>(static_cast<Wrapping<T>>(a) << b) : T{0};
+  }
+};
+struct ShiftRight {
+  template <class T>
+  BRAID_INLINE T F(T a, T b) {
+    const bool fits = b >= 0 && b < kBits<T>;
+    return fits ? static_cast<T>(a >> b) : static_cast<T>(a < 0 ? -1 : 0);
   }
 };
 struct ReluGrad {
@@ -215,6 +328,22 @@ struct GeluTanhGradOp {
   template <class T>
   BRAID_INLINE T F(T x, T dy) {
     return GeluTanhGrad(x, dy);
+  }
+};
+
+// -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)); for t in [0, 1] no terms cancel.
+struct BceWithLogits {
+  template <class T>
+  BRAID_INLINE T F(T x, T t) {
+    return (x > T{0} ? x - x * t : -x * t) + Log1p(Exp(-Abs(x)));
+  }
+};
+// The same of sigmoid(x) itself; logarithms end at -100.
+struct Bce {
+  template <class T>
+  BRAID_INLINE T F(T p, T t) {
+    const T yes = Log(p), no = Log1p(-p);
+    return -(t * (yes < T{-100} ? T{-100} : yes) + (T{1} - t) * (no < T{-100} ? T{-100} : no));
   }
 };
 
@@ -262,6 +391,25 @@ void UnaryLoop(const void* x_data, void* out_data, int64_t n, double parameter) 
   const T p = static_cast<T>(parameter);
   BRAID_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = Op::F(x[i], p);
+}
+
+// Op::Near, which vectorises, for blocks of small numbers, Op::F for others.
+template <class Op>
+void TrigonometricLoop(const void* x_data, void* out_data, int64_t n, double /*parameter*/) {
+  constexpr int64_t kBlock = 512;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const float* x = static_cast<const float*>(x_data) + begin;
+    float* out = static_cast<float*>(out_data) + begin;
+    const int size = static_cast<int>(n - begin < kBlock ? n - begin : kBlock);
+    int large = 0;
+    for (int i = 0; i < size; ++i) large |= Abs(x[i]) <= kMostReduced ? 0 : 1;
+    if (large == 0) {
+      BRAID_INDEPENDENT
+      for (int i = 0; i < size; ++i) out[i] = Op::Near(x[i]);
+    } else {
+      for (int i = 0; i < size; ++i) out[i] = Op::F(x[i], 0.0f);
+    }
+  }
 }
 
 template <class Op, class T, class Out, Form form>

@@ -70,12 +70,94 @@ BRAID_INLINE float Log(float x) {
 }
 BRAID_INLINE double Log(double x) { return __builtin_log(x); }
 
+// exp(x) - 1: as Exp, but 1 is taken away from the power of two, not from the product.
+BRAID_INLINE float Expm1(float x) {
+  x = x > 89.0f ? 89.0f : x;
+  x = x < -104.0f ? -104.0f : x;
+  constexpr float kRounder = 12582912.0f;
+  const float shifted = x * 1.44269504f + kRounder;
+  const float n = shifted - kRounder;
+  float r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r;
+  // 2^n = 2 * power, for which n of -125 and less make no difference.
+  const int32_t exponent = static_cast<int32_t>(static_cast<uint32_t>(ToBits(shifted)) -
+                                                static_cast<uint32_t>(ToBits(kRounder)));
+  const int32_t bounded = exponent < -125 ? -125 : (exponent > 129 ? 129 : exponent);
+  const float half = FromBits((bounded + 126) << 23);
+  return 2.0f * (half * p + (half - 0.5f));
+}
+BRAID_INLINE double Expm1(double x) { return __builtin_expm1(x); }
+
+// log(u) of u = 1 + x, and what the rounding of u lost, divided by u.
+BRAID_INLINE float Log1p(float x) {
+  const float u = 1.0f + x;
+  const float lost = x > 1.0f ? 1.0f - (u - x) : x - (u - 1.0f);
+  const bool is_ordinary = u > 0.0f && u < __builtin_inff();
+  return Log(u) + (is_ordinary ? lost / u : 0.0f);
+}
+BRAID_INLINE double Log1p(double x) { return __builtin_log1p(x); }
+
 BRAID_INLINE float Sqrt(float x) { return __builtin_sqrtf(x); }
 BRAID_INLINE double Sqrt(double x) { return __builtin_sqrt(x); }
 BRAID_INLINE float Abs(float x) { return __builtin_fabsf(x); }
 BRAID_INLINE double Abs(double x) { return __builtin_fabs(x); }
 BRAID_INLINE float Pow(float x, float y) { return __builtin_powf(x, y); }
 BRAID_INLINE double Pow(double x, double y) { return __builtin_pow(x, y); }
+
+// sin(x + quarter * pi / 2) for |x| up to kMostReduced: beyond it pi / 2 in three parts is not
+// accurate enough.
+inline constexpr float kMostReduced = 8192.0f;
+BRAID_INLINE float SinNear(float x, uint32_t quarter) {
+  constexpr float kRounder = 12582912.0f;
+  const float shifted = x * 0.636619772f + kRounder;
+  const float n = shifted - kRounder;
+  float r = x - n * 1.5703125f;
+  r = r - n * 4.837512969970703125e-4f;
+  r = r - n * 7.54978995489188216e-8f;
+  const float z = r * r;
+  float sine = -1.9515295891e-4f;
+  sine = sine * z + 8.3321608736e-3f;
+  sine = sine * z - 1.6666654611e-1f;
+  sine = sine * z * r + r;
+  float cosine = 2.443315711809948e-5f;
+  cosine = cosine * z - 1.388731625493765e-3f;
+  cosine = cosine * z + 4.166664568298827e-2f;
+  cosine = cosine * z * z - 0.5f * z + 1.0f;
+  const uint32_t quadrant = static_cast<uint32_t>(ToBits(shifted)) + quarter;
+  const float y = (quadrant & 1u) != 0 ? cosine : sine;
+  return FromBits(ToBits(y) ^ static_cast<int32_t>((quadrant & 2u) << 30));
+}
+
+// Functions that programs use rarely: libm, in both types.
+#define BRAID_LIBM(Name, name)                                        \
+  BRAID_INLINE float Name(float x) { return __builtin_##name##f(x); } \
+  BRAID_INLINE double Name(double x) { return __builtin_##name(x); }
+BRAID_LIBM(Sin, sin)
+BRAID_LIBM(Cos, cos)
+BRAID_LIBM(Tan, tan)
+BRAID_LIBM(Asin, asin)
+BRAID_LIBM(Acos, acos)
+BRAID_LIBM(Atan, atan)
+BRAID_LIBM(Sinh, sinh)
+BRAID_LIBM(Cosh, cosh)
+BRAID_LIBM(Asinh, asinh)
+BRAID_LIBM(Acosh, acosh)
+BRAID_LIBM(Atanh, atanh)
+// Instructions where the machine has them.
+BRAID_LIBM(Floor, floor)
+BRAID_LIBM(Ceil, ceil)
+BRAID_LIBM(Trunc, trunc)
+BRAID_LIBM(Round, roundeven)
+#undef BRAID_LIBM
+BRAID_INLINE float Fmod(float a, float b) { return __builtin_fmodf(a, b); }
+BRAID_INLINE double Fmod(double a, double b) { return __builtin_fmod(a, b); }
 
 BRAID_INLINE float CopySign(float magnitude, float sign) {
   return FromBits((ToBits(magnitude) & 0x7fffffff) |

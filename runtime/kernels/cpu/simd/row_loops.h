@@ -1,4 +1,4 @@
-// Loops over one row: reductions, softmax, layer norm, optimizer updates. Included only by
+// Loops over one row: reductions, softmax, layer norm. Included only by
 // loops_for_isa.cc.
 //
 // A reduction keeps kLanes partial results side by side, element i in lane i % kLanes, and joins
@@ -85,6 +85,27 @@ T DotLoop(const T* a, const T* b, int64_t n) {
 }
 
 template <class T>
+T SumSquareLoop(const T* x, int64_t n) {
+  return SumOf<T>(n, [=](int64_t i) { return x[i] * x[i]; });
+}
+template <class T>
+T SumAbsLoop(const T* x, int64_t n) {
+  return SumOf<T>(n, [=](int64_t i) { return Abs(x[i]); });
+}
+template <class T>
+T ProductLoop(const T* x, int64_t n) {
+  return Reduce<Mul, T>(n, T{1}, [=](int64_t i) { return x[i]; });
+}
+
+struct Itself {
+  template <class T>
+  BRAID_INLINE T F(T x, T) {
+    return x;
+  }
+};
+
+// The sums over rows of Op's results.
+template <class Op, class T>
 void SumRowsLoop(const T* x, int64_t rows, int64_t stride, T* out, int64_t n) {
   constexpr int kTile = 2 * kLanes<T>;
   constexpr int64_t kRowBlock = 128;
@@ -99,12 +120,12 @@ void SumRowsLoop(const T* x, int64_t rows, int64_t stride, T* out, int64_t n) {
       if (width == kTile) {
         for (int64_t row = begin; row < end; ++row) {
           const T* source = x + row * stride + column;
-          for (int j = 0; j < kTile; ++j) sum[j] += source[j];
+          for (int j = 0; j < kTile; ++j) sum[j] += Op::F(source[j], T{0});
         }
       } else {
         for (int64_t row = begin; row < end; ++row) {
           const T* source = x + row * stride + column;
-          for (int j = 0; j < width; ++j) sum[j] += source[j];
+          for (int j = 0; j < width; ++j) sum[j] += Op::F(source[j], T{0});
         }
       }
       for (int j = 0; j < kTile; ++j) total[j] += static_cast<double>(sum[j]);
@@ -136,6 +157,35 @@ void SoftmaxLoop(const T* x, T* y, int64_t n, T scale) {
   const T factor = T{1} / sum;
   BRAID_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) y[i] *= factor;
+}
+
+template <class T>
+T ExpAndSumLoop(const T* x, T* y, int64_t n, T scale, T max) {
+  return ExpAndSum(x, y, n, scale, max);
+}
+
+template <class T>
+void AttentionWeightsGradLoop(T* scores, T* gradient, int64_t n, const AttentionRow& row) {
+  const T scale = static_cast<T>(row.scale), lse = static_cast<T>(row.lse);
+  const T delta = static_cast<T>(row.delta), factor = static_cast<T>(row.factor);
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const T p = Exp(scale * scores[i] - lse);
+    scores[i] = p;
+    gradient[i] = factor * p * (gradient[i] - delta);
+  }
+}
+
+template <class T>
+void ScaleAddLoop(const T* a, T scale, T* x, int64_t n) {
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) x[i] = scale * x[i] + a[i];
+}
+
+template <class T>
+void ScaleWhereLoop(const uint8_t* keep, T scale, T* x, int64_t n) {
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) x[i] = keep[i] != 0 ? scale * x[i] : -Infinity<T>();
 }
 
 template <class T>
@@ -208,52 +258,44 @@ void LayerNormGradLoop(const T* x, const T* gamma, T mean, T rstd, const T* dy, 
 }
 
 template <class T>
-void SgdLoop(T* var, const T* grad, int64_t n, const SgdParameters& parameters) {
-  const T lr = static_cast<T>(parameters.lr), decay = static_cast<T>(parameters.weight_decay);
+T RmsNormLoop(const T* x, const T* gamma, T* y, int64_t n, T epsilon) {
+  const T rstd = T{1} / Sqrt(DotLoop(x, x, n) / static_cast<T>(n) + epsilon);
   BRAID_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) var[i] -= lr * (grad[i] + decay * var[i]);
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * rstd * gamma[i];
+  return rstd;
 }
 
 template <class T>
-void MomentumLoop(T* var, const T* grad, T* velocity, int64_t n, const SgdParameters& parameters) {
-  const T lr = static_cast<T>(parameters.lr), decay = static_cast<T>(parameters.weight_decay);
-  const T momentum = static_cast<T>(parameters.momentum);
-  if (parameters.nesterov) {
-    BRAID_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) {
-      const T g = grad[i] + decay * var[i];
-      const T v = momentum * velocity[i] + g;
-      velocity[i] = v;
-      var[i] -= lr * (g + momentum * v);
-    }
-  } else {
-    BRAID_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) {
-      const T v = momentum * velocity[i] + (grad[i] + decay * var[i]);
-      velocity[i] = v;
-      var[i] -= lr * v;
-    }
+void RmsNormGradLoop(const T* x, const T* gamma, T rstd, const T* dy, T* dx, T* dgamma, int64_t n) {
+  // g = dy * gamma, h = x * rstd: dx = rstd * (g - h * mean(g h)).
+  const T mean_gh =
+      SumOf<T>(n, [=](int64_t i) { return dy[i] * gamma[i] * (x[i] * rstd); }) / static_cast<T>(n);
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const T h = x[i] * rstd;
+    const T d = dy[i];
+    dgamma[i] += d * h;
+    dx[i] = rstd * (d * gamma[i] - h * mean_gh);
   }
 }
 
 template <class T>
-void AdamLoop(T* var, const T* grad, T* m, T* v, int64_t n, const AdamParameters& parameters) {
-  const double lr = parameters.lr, decay = parameters.weight_decay;
-  const T keep = static_cast<T>(parameters.decoupled ? 1 - lr * decay : 1.0);
-  const T coupled_decay = static_cast<T>(parameters.decoupled ? 0.0 : decay);
-  const T beta1 = static_cast<T>(parameters.beta1), beta2 = static_cast<T>(parameters.beta2);
-  const T new1 = static_cast<T>(1 - parameters.beta1), new2 = static_cast<T>(1 - parameters.beta2);
-  const T epsilon = static_cast<T>(parameters.epsilon);
-  const T step_size = static_cast<T>(lr / parameters.bias_correction1);
-  const T root = static_cast<T>(1.0 / __builtin_sqrt(parameters.bias_correction2));
+void RotatePairsLoop(const T* x, const T* cos, const T* sin, T* y, int64_t pairs) {
   BRAID_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    const T g = grad[i] + coupled_decay * var[i];
-    const T mi = beta1 * m[i] + new1 * g;
-    const T vi = beta2 * v[i] + new2 * g * g;
-    m[i] = mi;
-    v[i] = vi;
-    var[i] = keep * var[i] - step_size * mi / (Sqrt(vi) * root + epsilon);
+  for (int64_t i = 0; i < pairs; ++i) {
+    const T a = x[2 * i], b = x[2 * i + 1];
+    y[2 * i] = a * cos[i] - b * sin[i];
+    y[2 * i + 1] = b * cos[i] + a * sin[i];
+  }
+}
+
+template <class T>
+void RotateHalvesLoop(const T* x, const T* cos, const T* sin, T* y, int64_t pairs) {
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < pairs; ++i) {
+    const T a = x[i], b = x[pairs + i];
+    y[i] = a * cos[i] - b * sin[i];
+    y[pairs + i] = b * cos[i] + a * sin[i];
   }
 }
 

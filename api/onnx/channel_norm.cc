@@ -1,0 +1,58 @@
+// Normalization by channels.
+#include "absl/strings/str_cat.h"
+#include "api/onnx/translators.h"
+#include "graph/functional.h"
+#include "runtime/base/status.h"
+
+namespace braid::onnx {
+namespace {
+
+// x, gamma, beta, mean, variance. In training mode the outputs are also mean and variance, moved
+// towards those of the batch.
+absl::StatusOr<Tensors> TranslateBatchNorm(const NodeView& n) {
+  const BatchNormOptions options = {.epsilon = n.Float("epsilon", 1e-5)};
+  const double momentum = n.Float("momentum", 0.9);
+  if (n.Int("spatial", 1) != 1) return Lacking("statistics for each element (spatial 0)");
+  const bool is_test = n.opset() < 7 && n.Flag("is_test");
+  const bool is_training =
+      n.opset() < 14 ? n.num_outputs() > 1 && !is_test : n.Flag("training_mode");
+  if (!is_training) {
+    return Tensors{BatchNorm(n.in(0), n.in(1), n.in(2), n.in(3), n.in(4), options)};
+  }
+  if (n.opset() < 14) return Lacking("training before opset 14");
+  const BatchNormResult result = BatchNormTraining(n.in(0), n.in(1), n.in(2), options);
+  const auto moved = [&](int from, Tensor to) {
+    return Add(Scale(n.in(from), momentum), Scale(to, 1 - momentum));
+  };
+  return Tensors{result.y, moved(3, result.mean), moved(4, result.variance)};
+}
+
+absl::StatusOr<Tensors> TranslateInstanceNorm(const NodeView& n) {
+  return Tensors{InstanceNorm(n.in(0), n.in(1), n.in(2), {.epsilon = n.Float("epsilon", 1e-5)})};
+}
+
+absl::StatusOr<Tensors> TranslateLrn(const NodeView& n) {
+  return Tensors{LocalResponseNorm(n.in(0), {.size = n.Int("size", 0),
+                                             .alpha = n.Float("alpha", 1e-4),
+                                             .beta = n.Float("beta", 0.75),
+                                             .bias = n.Float("bias", 1)})};
+}
+
+absl::StatusOr<Tensors> TranslateMeanVariance(const NodeView& n) {
+  ASSIGN_OR_RETURN(const Ints axes, NormalAxes(n.List("axes").value_or(Ints{0, 2, 3}), n.rank()));
+  const ReduceOptions reduce = {.axes = axes, .keep_dims = true};
+  const Tensor centered = Sub(n.in(0), ReduceMean(n.in(0), reduce));
+  const Tensor deviation = Sqrt(ReduceMean(Square(centered), reduce));
+  return Tensors{Div(centered, Shift(deviation, 1e-9))};
+}
+
+}  // namespace
+
+void AddChannelNorm(Translators& all) {
+  all.Add("BatchNormalization", {5, 5}, TranslateBatchNorm);
+  all.Add("InstanceNormalization", {3, 3}, TranslateInstanceNorm);
+  all.Add("LRN", {}, TranslateLrn);
+  all.Add("MeanVarianceNormalization", {}, TranslateMeanVariance);
+}
+
+}  // namespace braid::onnx

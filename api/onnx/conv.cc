@@ -1,0 +1,210 @@
+// Convolution and pooling.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/onnx/translators.h"
+#include "graph/functional.h"
+#include "runtime/base/status.h"
+
+namespace braid::onnx {
+namespace {
+
+Ints SpaceOf(const Shape& shape) { return {shape.begin() + 2, shape.end()}; }
+
+// [o] or a scalar as [o, 1...] or [1...], so that it broadcasts onto `rank` axes from `axis` on.
+Tensor Along(Tensor numbers, int axis, int rank) {
+  Ints dims(rank - axis, 1);
+  dims[0] = numbers.shape().num_elements();
+  return Reshape(numbers, Shape(dims));
+}
+
+// What convolution and pooling nodes say of their windows.
+struct Windows {
+  Ints strides, dilations, begin, end;
+  SamePadding same = SamePadding::kNone;
+};
+
+absl::StatusOr<Windows> WindowsOf(const NodeView& n) {
+  if (n.rank() < 3 || n.rank() > 5) return Lacking("other than 1 to 3 axes of space");
+  const size_t axes = n.rank() - 2;
+  Windows windows;
+  windows.strides = n.List("strides").value_or(Ints(axes, 1));
+  windows.dilations = n.List("dilations").value_or(Ints(axes, 1));
+  const Ints pads = n.List("pads").value_or(Ints(2 * axes, 0));
+  if (pads.size() != 2 * axes) {
+    return Wrong(absl::StrCat("pads has ", pads.size(), " numbers; ", 2 * axes, " are needed"));
+  }
+  windows.begin.assign(pads.begin(), pads.begin() + axes);
+  windows.end.assign(pads.begin() + axes, pads.end());
+  const std::string mode = n.Text("auto_pad", "NOTSET");
+  if (mode == "SAME_UPPER") windows.same = SamePadding::kUpper;
+  if (mode == "SAME_LOWER") windows.same = SamePadding::kLower;
+  if (windows.same == SamePadding::kNone && mode != "NOTSET" && mode != "VALID") {
+    return Wrong(absl::StrCat("auto_pad is ", mode));
+  }
+  return windows;
+}
+
+absl::StatusOr<ConvOptions> ConvOptionsOf(const NodeView& n, const Shape& w) {
+  ASSIGN_OR_RETURN(const Windows windows, WindowsOf(n));
+  const std::optional<Ints> kernel = n.List("kernel_shape");
+  if (w.rank() != n.rank() || (kernel && *kernel != SpaceOf(w))) {
+    return Wrong(absl::StrCat("kernel_shape does not fit the weights ", w.ToString()));
+  }
+  return ConvOptions{.strides = windows.strides,
+                     .dilations = windows.dilations,
+                     .padding = windows.begin,
+                     .padding_end = windows.end,
+                     .same = windows.same,
+                     .groups = n.Int("group", 1)};
+}
+
+absl::StatusOr<Tensors> TranslateConv(const NodeView& n) {
+  ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(1)));
+  if (!n.HasInput(2)) return Tensors{Conv(n.in(0), n.in(1), options)};
+  return Tensors{Conv(n.in(0), n.in(1), n.in(2), options)};
+}
+
+absl::StatusOr<Tensors> TranslateConvTranspose(const NodeView& n) {
+  ASSIGN_OR_RETURN(Windows windows, WindowsOf(n));
+  const Ints sizes = SpaceOf(n.shape()), kernel = SpaceOf(n.shape(1));
+  const std::optional<Ints> kernel_shape = n.List("kernel_shape");
+  const size_t axes = sizes.size();
+  Ints extra = n.List("output_padding").value_or(Ints(axes, 0));
+  std::optional<Ints> output = n.List("output_shape");
+  const bool fits = n.rank(1) == n.rank() && (!kernel_shape || *kernel_shape == kernel) &&
+                    windows.strides.size() == axes && windows.dilations.size() == axes &&
+                    extra.size() == axes && (!output || output->size() >= axes);
+  if (!fits) return Wrong("the attributes do not fit the axes of space");
+  if (!output && windows.same != SamePadding::kNone) {
+    output.emplace();
+    for (size_t i = 0; i < axes; ++i) output->push_back(sizes[i] * windows.strides[i]);
+  }
+  for (size_t i = 0; output && i < axes; ++i) {
+    // What the wanted size leaves over is padding; what it lacks comes behind.
+    const int64_t wanted = (*output)[output->size() - axes + i];
+    const int64_t reach =
+        (sizes[i] - 1) * windows.strides[i] + windows.dilations[i] * (kernel[i] - 1) + 1 + extra[i];
+    const int64_t total = std::max<int64_t>(0, reach - wanted);
+    extra[i] += std::max<int64_t>(0, wanted - reach);
+    windows.end[i] = windows.same == SamePadding::kUpper ? total - total / 2 : total / 2;
+    windows.begin[i] = total - windows.end[i];
+  }
+  const ConvTransposeOptions options = {.strides = windows.strides,
+                                        .dilations = windows.dilations,
+                                        .padding = windows.begin,
+                                        .padding_end = windows.end,
+                                        .output_padding = extra,
+                                        .groups = n.Int("group", 1)};
+  if (!n.HasInput(2)) return Tensors{ConvTranspose(n.in(0), n.in(1), options)};
+  return Tensors{ConvTranspose(n.in(0), n.in(1), n.in(2), options)};
+}
+
+// Integers in f64, whose products and sums are exact: x - its zero point.
+Tensor Centered(const NodeView& n, int input, int zero_point, int axis) {
+  const Tensor x = Cast(n.in(input), DType::kF64);
+  if (!n.HasInput(zero_point)) return x;
+  const int rank = x.shape().rank();
+  return Sub(x, Along(Cast(n.in(zero_point), DType::kF64), axis, rank));
+}
+
+absl::StatusOr<Tensors> TranslateConvInteger(const NodeView& n) {
+  ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(1)));
+  return Tensors{Cast(Conv(Centered(n, 0, 2, 1), Centered(n, 1, 3, 0), options), DType::kI32)};
+}
+
+// x, its scale and zero point, w and its, y's, and a bias in units of scale(x) * scale(w).
+absl::StatusOr<Tensors> TranslateQLinearConv(const NodeView& n) {
+  ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(3)));
+  if (n.dtype(7) != DType::kU8) return Lacking("results other than uint8");
+  const auto wide = [&](int input) { return Along(Cast(n.in(input), DType::kF64), 1, n.rank()); };
+  const Tensor x = Centered(n, 0, 2, 1), w = Centered(n, 3, 5, 0);
+  Tensor y = n.HasInput(8) ? Conv(x, w, Cast(n.in(8), DType::kF64), options) : Conv(x, w, options);
+  y = Mul(y, Div(Mul(wide(1), wide(4)), wide(6)));
+  // Adding and taking away 1.5 * 2^52 rounds to integers, halves to even ones.
+  constexpr double kRounder = 6755399441055744.0;
+  y = Add(Shift(Shift(y, kRounder), -kRounder), wide(7));
+  return Tensors{Cast(Clip(y, 0, 255), DType::kU8)};
+}
+
+absl::StatusOr<PoolOptions> PoolOptionsOf(const NodeView& n) {
+  ASSIGN_OR_RETURN(const Windows windows, WindowsOf(n));
+  const std::optional<Ints> kernel = n.List("kernel_shape");
+  if (!kernel) return Wrong("kernel_shape is missing");
+  return PoolOptions{.kernel = *kernel,
+                     .strides = windows.strides,
+                     .dilations = windows.dilations,
+                     .padding = windows.begin,
+                     .padding_end = windows.end,
+                     .same = windows.same,
+                     .ceil_mode = n.Flag("ceil_mode")};
+}
+
+// Positions in the whole of x, from those in each channel's plane; by columns if `by_columns`.
+absl::StatusOr<Tensor> WholePositions(Tensor positions, const Shape& x, bool by_columns) {
+  LogicalGraph& graph = *positions.graph();
+  const auto number = [&](int64_t value) {
+    return Constant(graph, static_cast<double>(value), {.dtype = DType::kI64});
+  };
+  const int64_t plane = Shape(SpaceOf(x)).num_elements();
+  if (by_columns) {
+    if (x.rank() != 4) return Lacking("storage_order 1 of other than two axes of space");
+    const Tensor row = Div(positions, number(x[3]));
+    const Tensor column = Sub(positions, Mul(row, number(x[3])));
+    positions = Add(Mul(column, number(x[2])), row);
+  }
+  const Tensor planes = Iota(graph, {DType::kI64, {x[0] * x[1]}});
+  Ints dims(x.rank(), 1);
+  dims[0] = x[0], dims[1] = x[1];
+  return Add(positions, Reshape(Mul(planes, number(plane)), Shape(dims)));
+}
+
+absl::StatusOr<Tensors> TranslateMaxPool(const NodeView& n) {
+  ASSIGN_OR_RETURN(const PoolOptions options, PoolOptionsOf(n));
+  const bool by_columns = n.Flag("storage_order");
+  const DType dtype = n.dtype();
+  // Bytes are exact in f32.
+  if (!IsFloating(dtype) && dtype != DType::kU8) return Lacking("integers of more than a byte");
+  const Tensor x = IsFloating(dtype) ? n.in(0) : Cast(n.in(0), DType::kF32);
+  if (!n.HasOutput(1)) return Tensors{Cast(MaxPool(x, options), dtype)};
+  const auto [y, positions] = MaxPoolWithIndices(x, options);
+  if (!positions.valid()) return n.graph().status();
+  ASSIGN_OR_RETURN(const Tensor indices, WholePositions(positions, n.shape(), by_columns));
+  return Tensors{Cast(y, dtype), indices};
+}
+
+absl::StatusOr<Tensors> TranslateAveragePool(const NodeView& n) {
+  ASSIGN_OR_RETURN(PoolOptions options, PoolOptionsOf(n));
+  options.count_include_pad = n.Flag("count_include_pad");
+  return Tensors{AvgPool(n.in(0), options)};
+}
+
+absl::StatusOr<Tensors> TranslateLpPool(const NodeView& n) {
+  ASSIGN_OR_RETURN(const PoolOptions options, PoolOptionsOf(n));
+  return Tensors{LpPool(n.in(0), static_cast<double>(n.Int("p", 2)), options)};
+}
+
+absl::StatusOr<Tensors> TranslateGlobalLpPool(const NodeView& n) {
+  if (n.rank() < 3 || n.rank() > 5) return Lacking("other than 1 to 3 axes of space");
+  return Tensors{LpPool(n.in(0), static_cast<double>(n.Int("p", 2)),
+                        {.kernel = SpaceOf(n.shape()), .strides = {1}})};
+}
+
+}  // namespace
+
+void AddConv(Translators& all) {
+  all.Add("Conv", {2, 3}, TranslateConv);
+  all.Add("ConvTranspose", {2, 3}, TranslateConvTranspose);
+  all.Add("ConvInteger", {2, 4}, TranslateConvInteger);
+  all.Add("QLinearConv", {8, 9}, TranslateQLinearConv);
+  all.Add("MaxPool", {}, TranslateMaxPool);
+  all.Add("AveragePool", {}, TranslateAveragePool);
+  all.Add("LpPool", {}, TranslateLpPool);
+  all.Add("GlobalAveragePool", {}, Unary(GlobalAvgPool));
+  all.Add("GlobalMaxPool", {}, Unary(GlobalMaxPool));
+  all.Add("GlobalLpPool", {}, TranslateGlobalLpPool);
+}
+
+}  // namespace braid::onnx

@@ -1,0 +1,204 @@
+// onnx.h: reading files, and Apply.
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "api/onnx/importer.h"
+#include "api/onnx/onnx.h"
+#include "api/onnx/onnx.pb.h"
+#include "api/onnx/tensor_proto.h"
+#include "api/session.h"
+#include "runtime/base/status.h"
+
+namespace braid::onnx {
+namespace {
+
+ValueInfo InfoOf(const ValueInfoProto& proto) {
+  ValueInfo info = {.name = proto.name()};
+  const TypeProto* type = &proto.type();
+  if (type->has_optional_type()) {
+    info.is_optional = true;
+    type = &type->optional_type().elem_type();
+  }
+  if (type->has_sequence_type()) {
+    info.is_sequence = true;
+    type = &type->sequence_type().elem_type();
+  }
+  if (!type->has_tensor_type()) return info;
+  const TypeProto::Tensor& tensor = type->tensor_type();
+  const absl::StatusOr<DType> dtype = DTypeOf(tensor.elem_type());
+  if (dtype.ok()) info.dtype = *dtype;
+  if (!tensor.has_shape()) return info;
+  info.dims.emplace();
+  for (const TensorShapeProto::Dimension& dim : tensor.shape().dim()) {
+    Dim& added = info.dims->emplace_back();
+    if (dim.has_dim_value()) added.size = dim.dim_value();
+    if (dim.has_dim_param()) added.name = dim.dim_param();
+  }
+  return info;
+}
+
+// Of the same rank, with every size that the file fixes.
+bool Fits(const ValueInfo& info, const TensorType& type) {
+  if (info.dtype && *info.dtype != type.dtype) return false;
+  if (!info.dims) return true;
+  if (static_cast<int>(info.dims->size()) != type.shape.rank()) return false;
+  for (int i = 0; i < type.shape.rank(); ++i) {
+    const std::optional<int64_t>& size = (*info.dims)[i].size;
+    if (size && *size != type.shape[i]) return false;
+  }
+  return true;
+}
+
+Value ValueOf(const std::string& name, const Argument& argument) {
+  if (argument.sequence == nullptr) {
+    return {.name = name, .tensor = argument.tensor, .array = argument.array};
+  }
+  std::vector<Value> elements;
+  for (const Argument& element : *argument.sequence) {
+    elements.push_back(ValueOf(absl::StrCat(name, ".", elements.size()), element));
+  }
+  Value value = SequenceOf(std::move(elements));
+  value.name = name;
+  return value;
+}
+
+// Of a sequence all tensors, one after another.
+void AppendTensors(const Value& value, Target& target, std::vector<Tensor>& tensors) {
+  if (value.is_tensor()) tensors.push_back(target.TensorOf(value));
+  if (value.sequence == nullptr) return;
+  for (const Value& element : *value.sequence) AppendTensors(element, target, tensors);
+}
+
+}  // namespace
+
+Argument Argument::Sequence(std::vector<Argument> elements) {
+  Argument argument((Tensor()));
+  argument.sequence = std::make_shared<const std::vector<Argument>>(std::move(elements));
+  return argument;
+}
+
+std::string ValueInfo::ToString() const {
+  std::string text = name;
+  if (is_optional) absl::StrAppend(&text, " optional");
+  if (is_sequence) absl::StrAppend(&text, " sequence of");
+  if (dtype) absl::StrAppend(&text, " ", std::string(braid::ToString(*dtype)));
+  if (!dims) return text;
+  std::vector<std::string> sizes;
+  for (const Dim& dim : *dims) {
+    sizes.push_back(dim.size ? absl::StrCat(*dim.size) : dim.name.empty() ? "?" : dim.name);
+  }
+  return absl::StrCat(text, "[", absl::StrJoin(sizes, ", "), "]");
+}
+
+Model::Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::~Model() = default;
+
+absl::StatusOr<Model> Load(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    return absl::NotFoundError(absl::StrCat("cannot open '", file, "': ", std::strerror(errno)));
+  }
+  Model model;
+  model.file_ = file;
+  model.proto_ = std::make_unique<ModelProto>();
+  if (!model.proto_->ParseFromIstream(&stream) || !model.proto_->has_graph()) {
+    return absl::DataLossError(absl::StrCat("'", file, "' is no ONNX model, or is damaged"));
+  }
+  GraphProto& graph = *model.proto_->mutable_graph();
+  if (graph.sparse_initializer_size() > 0) {
+    return absl::UnimplementedError(absl::StrCat(file, ": sparse initializers"));
+  }
+  const std::string parent = std::filesystem::path(file).parent_path().string();
+  const std::string folder = parent.empty() ? "." : parent;
+  for (TensorProto& initializer : *graph.mutable_initializer()) {
+    absl::StatusOr<Array> array = ToArray(initializer, folder);
+    if (!array.ok()) {
+      return absl::Status(array.status().code(),
+                          absl::StrCat(file, ": ", std::string(array.status().message())));
+    }
+    model.weights_[initializer.name()] = std::make_shared<const Array>(*std::move(array));
+    initializer.Clear();  // its memory, before the next one
+  }
+  graph.clear_initializer();
+  for (const ValueInfoProto& input : graph.input()) {
+    if (!model.weights_.contains(input.name())) model.inputs_.push_back(InfoOf(input));
+  }
+  for (const ValueInfoProto& output : graph.output()) model.outputs_.push_back(InfoOf(output));
+  return model;
+}
+
+absl::StatusOr<std::vector<Tensor>> Model::Apply(LogicalGraph& graph,
+                                                 const std::vector<Argument>& arguments,
+                                                 const ApplyOptions& options) {
+  RETURN_IF_ERROR(graph.status());
+  absl::StatusOr<std::vector<Tensor>> outputs = Import(graph, arguments, options);
+  if (outputs.ok()) return outputs;
+  const absl::Status failure(outputs.status().code(),
+                             absl::StrCat(file_, ": ", std::string(outputs.status().message())));
+  graph.Fail(failure);
+  return failure;
+}
+
+absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
+                                                  const std::vector<Argument>& arguments,
+                                                  const ApplyOptions& options) {
+  if (arguments.size() != inputs_.size()) {
+    std::vector<std::string> names;
+    for (const ValueInfo& input : inputs_) names.push_back(input.ToString());
+    return absl::InvalidArgumentError(
+        absl::StrCat(arguments.size(), " arguments for the inputs ", absl::StrJoin(names, ", ")));
+  }
+  std::map<std::string, Value> given;
+  for (const auto& [name, array] : weights_) {
+    given[name] = {.name = name, .array = array, .is_weight = IsFloating(array->dtype())};
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const ValueInfo& input = inputs_[i];
+    Value value = ValueOf(input.name, arguments[i]);
+    if (!value.is_present() && input.is_optional) value.is_empty_optional = true;
+    if (!value.is_present()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the argument for '", input.name, "' is no tensor"));
+    }
+    if (value.is_tensor() && (input.is_sequence || !Fits(input, value.type()))) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the input is ", input.ToString(), ", the argument is ", value.type().ToString()));
+    }
+    given[input.name] = std::move(value);
+  }
+  for (const auto& [name, sbp] : options.layouts) {
+    if (weights_.contains(name)) continue;
+    std::vector<std::string> names;
+    for (const auto& [weight, array] : weights_) names.push_back(weight);
+    return absl::NotFoundError(absl::StrCat("a layout is given for '", name, "'; its weights are ",
+                                            absl::StrJoin(names, ", ")));
+  }
+  Target target(graph, options);
+  Importer importer(*proto_, target);
+  ASSIGN_OR_RETURN(const std::vector<Value> values, importer.Run(std::move(given)));
+  std::vector<Tensor> outputs;
+  for (const Value& value : values) AppendTensors(value, target, outputs);
+  RETURN_IF_ERROR(graph.status());
+  for (const auto& [name, array] : target.variables()) variables_[name] = array;
+  is_applied_ = true;
+  return outputs;
+}
+
+absl::Status Model::LoadInto(Session& session) const {
+  if (!is_applied_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(file_, ": no job has this model; Apply it first"));
+  }
+  std::map<std::string, const Array*> values;
+  for (const auto& [name, array] : variables_) values[name] = array.get();
+  return session.Set(values);
+}
+
+}  // namespace braid::onnx

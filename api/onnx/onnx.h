@@ -1,0 +1,125 @@
+// Models in ONNX files (https://onnx.ai): read once, then used in jobs like any other function of
+// tensors, so that they are placed, split and trained as what is written by hand.
+//
+//   ASSIGN_OR_RETURN(braid::onnx::Model model, braid::onnx::Load("resnet.onnx"));
+//   session->Compile("infer", [&](Job& job) {
+//     const Tensor image = job.Input("image", {8, 3, 224, 224});
+//     absl::StatusOr<std::vector<Tensor>> outputs = model.Apply(job, {image});
+//     ...
+//   });
+//   RETURN_IF_ERROR(model.LoadInto(*session));
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "api/job.h"
+#include "graph/logical_graph.h"
+#include "graph/sbp.h"
+#include "runtime/array.h"
+
+namespace braid {
+class Session;
+}  // namespace braid
+
+namespace braid::onnx {
+
+class ModelProto;
+
+// One dimension of an input or output as the file has it.
+struct Dim {
+  std::optional<int64_t> size;  // none: any
+  std::string name;             // what the file calls a size that it leaves open; may be ""
+};
+
+// What the file says of an input or output.
+struct ValueInfo {
+  std::string name;
+  bool is_sequence = false;              // of tensors of this type
+  bool is_optional = false;              // may be without a value
+  std::optional<DType> dtype;            // none: not said, or elements that Braid does not have
+  std::optional<std::vector<Dim>> dims;  // none: of any rank
+  std::string ToString() const;          // "image f32[batch, 3, 224, 224]"
+};
+
+// What Apply is given for an input of the model: a tensor of the job, a value that is known
+// already, or a tensor together with the value that it always has; several of these for a sequence.
+// Where a model computes shapes or axes Braid needs numbers when it records a job; a tensor alone
+// has none.
+struct Argument {
+  Argument(Tensor t) : tensor(t) {}                                          // NOLINT: converts
+  Argument(Array a) : array(std::make_shared<const Array>(std::move(a))) {}  // NOLINT: converts
+  Argument(Tensor t, Array a) : tensor(t), array(std::make_shared<const Array>(std::move(a))) {}
+  static Argument Sequence(std::vector<Argument> elements);
+  static Argument EmptyOptional() { return Argument(Tensor()); }
+
+  Tensor tensor;
+  std::shared_ptr<const Array> array;
+  std::shared_ptr<const std::vector<Argument>> sequence;
+};
+
+struct ApplyOptions {
+  bool is_trainable = true;  // Minimize changes the floating weights
+  // How weights are laid out over the devices, by their ONNX names; the others as Braid sees fit.
+  std::map<std::string, NdSbp> layouts = {};
+};
+
+// A model that was read. Apply may be called in several jobs.
+class Model {
+ public:
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  // In the file's order. Values that the file itself has (initializers) are no inputs.
+  const std::vector<ValueInfo>& inputs() const { return inputs_; }
+  const std::vector<ValueInfo>& outputs() const { return outputs_; }
+  // The values of the file's initializers by name: its weights.
+  const std::map<std::string, std::shared_ptr<const Array>>& weights() const { return weights_; }
+
+  // Appends the model to a job; one argument per input, and the result has one tensor per output
+  // (of a sequence its tensors, one after another). Floating weights become trainable variables of
+  // their ONNX names under the current scope; operators are named by their nodes. UNIMPLEMENTED if
+  // the model needs what Braid does not have, INVALID_ARGUMENT if arguments or the file are wrong:
+  // with file, node and operator. The job has the error too, so that Compile returns it.
+  absl::StatusOr<std::vector<Tensor>> Apply(LogicalGraph& graph,
+                                            const std::vector<Argument>& arguments,
+                                            const ApplyOptions& options = {});
+  absl::StatusOr<std::vector<Tensor>> Apply(Job& job, const std::vector<Argument>& arguments,
+                                            const ApplyOptions& options = {}) {
+    return Apply(job.graph(), arguments, options);
+  }
+
+  // The variables that Apply made in any job, by their full name, with the file's values.
+  const std::map<std::string, std::shared_ptr<const Array>>& variables() const {
+    return variables_;
+  }
+  // Gives the session's variables the values of the file, once the jobs are compiled.
+  absl::Status LoadInto(Session& session) const;
+
+ private:
+  friend absl::StatusOr<Model> Load(const std::string& file);
+  Model();
+  absl::StatusOr<std::vector<Tensor>> Import(LogicalGraph& graph,
+                                             const std::vector<Argument>& arguments,
+                                             const ApplyOptions& options);
+
+  std::string file_;
+  bool is_applied_ = false;
+  std::unique_ptr<ModelProto> proto_;  // without its weights
+  std::vector<ValueInfo> inputs_, outputs_;
+  std::map<std::string, std::shared_ptr<const Array>> weights_, variables_;
+};
+
+// Weights may be in files beside it (external data). NOT_FOUND without the file, DATA_LOSS if it is
+// no ONNX model or is damaged, UNIMPLEMENTED for weights of types that Braid does not have.
+absl::StatusOr<Model> Load(const std::string& file);
+
+}  // namespace braid::onnx

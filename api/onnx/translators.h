@@ -1,0 +1,79 @@
+// The ONNX operators that Braid translates, by name: one file per family adds its own.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "api/onnx/node_view.h"
+
+namespace braid::onnx {
+
+// For nodes that take or make sequences, or know their outputs' numbers.
+using ValueFunction = std::function<absl::StatusOr<std::vector<Value>>(const NodeView& n)>;
+
+// How many inputs a node has: the first `least` must be there.
+struct Arity {
+  int least = 1;
+  int most = 1;
+};
+constexpr int kAnyNumber = 1 << 20;
+
+// One of both.
+struct Translator {
+  Arity arity;
+  TranslateFunction translate;
+  ValueFunction translate_values;
+};
+
+class Translators {
+ public:
+  // `op` is the operator's name, behind the domain and a dot if that is not ONNX's own.
+  void Add(std::string op, Arity arity, TranslateFunction translate) {
+    translators_.insert_or_assign(std::move(op), Translator{arity, std::move(translate), nullptr});
+  }
+  void AddValues(std::string op, Arity arity, ValueFunction translate) {
+    translators_.insert_or_assign(std::move(op), Translator{arity, nullptr, std::move(translate)});
+  }
+  const Translator* Find(std::string_view op) const {
+    const auto found = translators_.find(op);
+    return found != translators_.end() ? &found->second : nullptr;
+  }
+
+ private:
+  std::map<std::string, Translator, std::less<>> translators_;
+};
+
+void AddConstant(Translators& all);     // what is known: constants, shapes, ranges
+void AddControl(Translators& all);      // if, loops
+void AddSequence(Translators& all);     // sequences and optionals
+void AddSignal(Translators& all);       // windows, Fourier transforms
+void AddMath(Translators& all);         // elementwise, matrices
+void AddActivations(Translators& all);  // activations
+void AddReduce(Translators& all);       // reductions, argmax, cumulative sums
+void AddLayout(Translators& all);       // shapes, joining, cutting, padding
+void AddIndex(Translators& all);        // gather, scatter, one-hot, sorting
+void AddSelect(Translators& all);       // results whose size the values decide
+void AddConv(Translators& all);         // convolution, pooling
+void AddChannelNorm(Translators& all);  // batch and instance normalization
+void AddResize(Translators& all);       // interpolation
+void AddNorm(Translators& all);         // normalization, softmax
+void AddAttention(Translators& all);    // attention and what stands beside it
+void AddRnn(Translators& all);          // recurrent networks
+void AddLoss(Translators& all);         // losses
+void AddQuantize(Translators& all);     // quantization
+void AddTraining(Translators& all);     // optimizers
+
+Translators AllTranslators();
+
+// The common forms.
+TranslateFunction Unary(Tensor (*f)(Tensor, SourceLocation));
+TranslateFunction Binary(Tensor (*f)(Tensor, Tensor, SourceLocation));
+// f over any number of inputs, from the left.
+TranslateFunction Folded(Tensor (*f)(Tensor, Tensor, SourceLocation));
+
+}  // namespace braid::onnx

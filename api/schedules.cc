@@ -1,0 +1,86 @@
+#include "api/schedules.h"
+
+#include <algorithm>
+#include <numbers>
+
+#include "graph/functional.h"
+
+namespace braid {
+namespace {
+
+Tensor StepAsFloat(LogicalGraph& graph, SourceLocation where) {
+  return Cast(Step(graph, where), DType::kF32, where);
+}
+
+// (step - begin) / span within [0, 1]; a span of nothing is over at once.
+Tensor Progress(Tensor step, double begin, double span, SourceLocation where) {
+  const double inverse = 1 / std::max(span, 1e-9);
+  return Clip(Scale(Shift(step, -begin, where), inverse, where), 0, 1, where);
+}
+
+// Half a cosine from `from` at t = 0 to `to` at t = 1.
+Tensor Cosine(Tensor t, double from, double to, SourceLocation where) {
+  const Tensor wave = Cos(Scale(t, std::numbers::pi, where), where);
+  return Shift(Scale(wave, (from - to) / 2, where), (from + to) / 2, where);
+}
+
+Tensor Power(LogicalGraph& graph, double base, Tensor exponent, SourceLocation where) {
+  return Pow(Constant(graph, base, {}, where), exponent, where);
+}
+
+}  // namespace
+
+Tensor WarmupCosine(LogicalGraph& graph, WarmupCosineOptions options, SourceLocation where) {
+  const auto warmup = static_cast<double>(options.warmup_steps);
+  const auto steps = static_cast<double>(options.steps);
+  const Tensor step = StepAsFloat(graph, where);
+  const Tensor t = Progress(step, warmup, std::max(steps - warmup, 1.0), where);
+  const Tensor decayed = Cosine(t, options.peak, options.floor, where);
+  if (options.warmup_steps == 0) return decayed;
+  const Tensor rising = Scale(Shift(step, 1, where), options.peak / warmup, where);
+  return Where(Less(step, Constant(graph, warmup, {}, where), where), rising, decayed, where);
+}
+
+Tensor StepDecay(LogicalGraph& graph, StepDecayOptions options, SourceLocation where) {
+  // In whole numbers: a product with 1 / every may fall short of one.
+  const auto every = static_cast<double>(std::max<int64_t>(options.every, 1));
+  const Tensor times =
+      Div(Step(graph, where), Constant(graph, every, {.dtype = DType::kI64}, where), where);
+  return Scale(Power(graph, options.factor, Cast(times, DType::kF32, where), where),
+               options.initial, where);
+}
+
+Tensor ExponentialDecay(LogicalGraph& graph, ExponentialDecayOptions options,
+                        SourceLocation where) {
+  const auto every = static_cast<double>(std::max<int64_t>(options.every, 1));
+  const Tensor times = Scale(StepAsFloat(graph, where), 1 / every, where);
+  return Scale(Power(graph, options.factor, times, where), options.initial, where);
+}
+
+Tensor PolynomialDecay(LogicalGraph& graph, PolynomialDecayOptions options, SourceLocation where) {
+  const Tensor t =
+      Progress(StepAsFloat(graph, where), 0, static_cast<double>(options.steps), where);
+  const Tensor left = Shift(Neg(t, where), 1, where);
+  const Tensor power = options.power == 1 ? left : Pow(left, options.power, where);
+  return Shift(Scale(power, options.initial - options.floor, where), options.floor, where);
+}
+
+Tensor OneCycle(LogicalGraph& graph, OneCycleOptions options, SourceLocation where) {
+  const double start = options.peak / options.start_divisor, end = start / options.end_divisor;
+  const auto steps = static_cast<double>(options.steps);
+  const double top = std::max(options.rising * steps - 1, 0.0);
+  const Tensor step = StepAsFloat(graph, where);
+  const Tensor rising = Cosine(Progress(step, 0, top, where), start, options.peak, where);
+  const Tensor falling =
+      Cosine(Progress(step, top, steps - 1 - top, where), options.peak, end, where);
+  return Where(Less(step, Constant(graph, top, {}, where), where), rising, falling, where);
+}
+
+Tensor LinearWarmup(Tensor rate, int64_t steps, SourceLocation where) {
+  if (!rate.valid()) return rate;
+  const Tensor risen = Scale(Shift(StepAsFloat(*rate.graph(), where), 1, where),
+                             1 / static_cast<double>(std::max<int64_t>(steps, 1)), where);
+  return Mul(rate, Cast(Clip(risen, 0, 1, where), rate.dtype(), where), where);
+}
+
+}  // namespace braid

@@ -1,0 +1,77 @@
+#include "compiler/logical/precision.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/logical/op_roles.h"
+#include "graph/op_registry.h"
+
+namespace braid::compiler {
+namespace {
+
+class Narrowing {
+ public:
+  Narrowing(LogicalGraph& graph, DType compute) : graph_(graph), compute_(compute) {}
+
+  void Run() {
+    const auto count = static_cast<OpId>(graph_.ops().size());  // the casts that follow need none
+    for (OpId id = 0; id < count; ++id) {
+      const std::vector<int>& narrow = DefOf(graph_, graph_.op(id)).narrow_inputs();
+      if (!IsCandidate(graph_.op(id), narrow)) continue;
+      for (int input : narrow) {
+        const TensorId copy = NarrowCopy(graph_.op(id).inputs[input], graph_.op(id));
+        graph_.mutable_op(id).inputs[input] = copy;
+      }
+      graph_.mutable_op(id).attrs.Set("dtype", DType::kF32);
+    }
+    graph_.SortTopologically();
+  }
+
+ private:
+  bool IsCandidate(const Op& op, const std::vector<int>& narrow) const {
+    const auto is_f32 = [this](TensorId tensor) {
+      return graph_.type(tensor).dtype == DType::kF32;
+    };
+    return !narrow.empty() && !op.attrs.Has("dtype") &&
+           std::all_of(op.outputs.begin(), op.outputs.end(), is_f32) &&
+           std::all_of(narrow.begin(), narrow.end(),
+                       [&](int input) { return is_f32(op.inputs[input]); });
+  }
+
+  TensorId NarrowCopy(TensorId tensor, const Op& consumer) {
+    const auto [found, is_new] = copies_.try_emplace(
+        {tensor, consumer.placement.has_value() ? consumer.placement->ToString() : ""}, kNone);
+    if (is_new) {
+      const Tensor wide(&graph_, tensor);
+      const Tensor copy = graph_.Append1(
+          "cast", {&wide, 1},
+          {.name = absl::StrCat(graph_.producer(tensor).name, ".", std::string(ToString(compute_))),
+           .attrs = {{"dtype", compute_}},
+           .location = consumer.location,
+           .placement = consumer.placement});
+      CHECK(copy.valid()) << graph_.status();
+      found->second = copy.id();
+    }
+    return found->second;
+  }
+
+  LogicalGraph& graph_;
+  const DType compute_;
+  std::map<std::pair<TensorId, std::string>, TensorId> copies_;  // by source and placement
+};
+
+}  // namespace
+
+LogicalGraph NarrowProducts(LogicalGraph graph, DType compute) {
+  CHECK(compute == DType::kBF16 || compute == DType::kF16) << ToString(compute);
+  Narrowing(graph, compute).Run();
+  return graph;
+}
+
+}  // namespace braid::compiler

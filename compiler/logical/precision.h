@@ -1,0 +1,18 @@
+// The pass behind --precision: products compute in a narrow type, everything else stays as it is.
+// It stands after infer_placement, so that it sees forward, backward and updates alike and its
+// casts sit where their consumers do.
+#pragma once
+
+#include "graph/dtype.h"
+#include "graph/logical_graph.h"
+
+namespace braid::compiler {
+
+// For every op whose OpDef has NarrowInputs, and whose operands are f32: those inputs are cast to
+// `compute` (bf16 or f16; one cast per tensor and placement, "<producer>.<compute>"), and attribute
+// dtype keeps its outputs f32. So variables (the master weights), gradients, sums over devices,
+// normalisations, losses and updates remain f32, as Micikevicius et al., arXiv 1710.03740, have it.
+// Ops that the user wrote in other types, or whose dtype attribute is set, are left alone.
+LogicalGraph NarrowProducts(LogicalGraph graph, DType compute);
+
+}  // namespace braid::compiler

@@ -1,0 +1,351 @@
+// Batch normalization of x [n, c, space...] (Ioffe and Szegedy, arXiv 1502.03167) and group
+// normalization (Wu and He, arXiv 1803.08494).
+//
+// Batch statistics are those of the whole batch, wherever its parts are, and take two steps: the
+// channels' sums (reduce_sum), and from these their centered second moments (batch_moment). Both
+// are plain sums over the batch, P if it is split, so any layout gives the numbers of one device. A
+// micro-batch counts as a batch.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "graph/functional.h"
+#include "graph/ops/families.h"
+#include "graph/ops/shapes.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+using Context = GradientContext;
+using Gradients = std::vector<Tensor>;
+using Ints = std::vector<int64_t>;
+
+// ---- batch
+// ---------------------------------------------------------------------------------------
+
+absl::Status CheckX(const OpContext& ctx) {
+  RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  return CheckMinRank(ctx, 0, 2);
+}
+
+// Input `input` is a number per channel.
+absl::Status CheckChannels(const OpContext& ctx, int input) {
+  RETURN_IF_ERROR(CheckSameDType(ctx, 0, input));
+  return CheckShape(ctx, input, {ctx.inputs[0].shape[1]});
+}
+
+TensorType Channels(const OpContext& ctx) {
+  return {ctx.inputs[0].dtype, {ctx.inputs[0].shape[1]}};
+}
+
+// Operands like x (`is_wide`), the others are numbers per channel.
+struct Operands {
+  std::vector<bool> is_wide;
+  std::vector<Sbp> Along(int axis, Sbp narrow) const {
+    std::vector<Sbp> result;
+    for (bool wide : is_wide) result.push_back(wide ? sbp::S(axis) : narrow);
+    return result;
+  }
+};
+
+// Split channels split all; along other axes what is per channel goes in whole and comes out as a
+// sum.
+auto ChannelSignatures(Operands inputs, Operands outputs) {
+  return [=](const OpContext& ctx, int64_t) {
+    std::vector<SbpSignature> signatures;
+    for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
+      const bool is_channel = axis == 1;
+      signatures.push_back({inputs.Along(axis, is_channel ? sbp::S(0) : sbp::B),
+                            outputs.Along(axis, is_channel ? sbp::S(0) : sbp::P)});
+    }
+    return signatures;
+  };
+}
+
+// With `training` (or always, if there is no such attribute): the statistics that come with a part
+// of the batch are that part's own.
+auto OwnStatistics(std::vector<Sbp> inputs, std::vector<Sbp> outputs) {
+  return [=](const OpContext& ctx) {
+    std::vector<SbpSignature> signatures;
+    if (ctx.attrs.Has("training") && !ctx.attrs.Bool("training")) return signatures;
+    signatures.push_back({inputs, outputs});
+    return signatures;
+  };
+}
+
+double CountOf(const Shape& x) {
+  return static_cast<double>(x.num_elements()) / static_cast<double>(std::max<int64_t>(1, x[1]));
+}
+Ints BatchAxes(const Shape& x) {
+  Ints axes = {0};
+  for (int axis = 2; axis < x.rank(); ++axis) axes.push_back(axis);
+  return axes;
+}
+// [c] as [c, 1...], which broadcasts onto x.
+Tensor OverSpace(Tensor channels, const Shape& x) {
+  Ints dims(x.rank() - 1, 1);
+  dims[0] = x[1];
+  return Reshape(channels, Shape(std::move(dims)));
+}
+
+TensorType Images() { return {DType::kF32, {5, 3, 4}}; }
+TensorType Rows() { return {DType::kF32, {5, 3}}; }
+TensorType Large() { return {DType::kF32, {2, 3, 5, 7}}; }
+TensorType Three() { return {DType::kF32, {3}}; }
+
+OpSample Positive(std::vector<TensorType> inputs, Attrs attrs) {
+  return {.inputs = std::move(inputs), .attrs = std::move(attrs), .low = 0.1, .high = 1};
+}
+
+// sum over a channel's elements of (x - sum / count)^2.
+OpDef BatchMomentOp() {
+  return OpDef("batch_moment")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 2));
+        RETURN_IF_ERROR(CheckX(ctx));
+        RETURN_IF_ERROR(CheckChannels(ctx, 1));
+        return std::vector<TensorType>{Channels(ctx)};
+      })
+      .Signatures(ChannelSignatures({{true, false}}, {{false}}))
+      .TimeSignatures(OwnStatistics({sbp::S(0), sbp::P}, {sbp::P}))
+      .Gradient([](const Context& c) {
+        const Tensor x = c.inputs[0], sum = c.inputs[1], dy = c.output_gradients[0];
+        const Shape shape = x.shape();
+        const double count = CountOf(shape);
+        const Tensor centered = Sub(x, OverSpace(Scale(sum, 1 / count), shape));
+        // Zero where `sum` is the sum of x, up to rounding.
+        const Tensor missing = ReduceSum(centered, {.axes = BatchAxes(shape)});
+        return Gradients{Scale(Mul(centered, OverSpace(dy, shape)), 2),
+                         Scale(Mul(missing, dy), -2 / count)};
+      })
+      .Flops([](const OpContext& ctx) { return 3.0 * ctx.inputs[0].shape.num_elements(); })
+      .Sample({.inputs = {Images(), Three()}, .attrs = {}})
+      .Sample({.inputs = {Rows(), Three()}, .attrs = {}})
+      .Sample({.inputs = {Large(), Three()}, .attrs = {}});
+}
+
+// (x - mean) / sqrt(variance + epsilon) * gamma + beta. With `training`, b and c are not mean and
+// variance but the batch's sum and second moment, and all of the gradient goes to x.
+OpDef BatchNormOp() {
+  const auto attrs = [](bool training) { return Attrs{{"epsilon", 1e-3}, {"training", training}}; };
+  const auto sample = [&](const TensorType& x, bool training) {
+    OpSample result = Positive({x, Three(), Three(), Three(), Three()}, attrs(training));
+    result.check_gradient = !training;
+    return result;
+  };
+  return OpDef("batch_norm")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 5));
+        RETURN_IF_ERROR(CheckX(ctx));
+        for (int i = 1; i < 5; ++i) RETURN_IF_ERROR(CheckChannels(ctx, i));
+        return std::vector<TensorType>{ctx.inputs[0]};
+      })
+      .Signatures(ChannelSignatures({{true, false, false, false, false}}, {{true}}))
+      .TimeSignatures(OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::B, sbp::B}, {sbp::S(0)}))
+      .Inplace(0, 0)
+      .Gradient([](const Context& c) {
+        const Tensor x = c.inputs[0], mean = c.inputs[1], variance = c.inputs[2];
+        const Tensor gamma = c.inputs[3], dy = c.output_gradients[0];
+        const double epsilon = c.op.attrs.Double("epsilon");
+        const Gradients sums = ApplyAll("batch_norm_sums", {x, mean, variance, dy}, c.op.attrs);
+        const Tensor dgamma = sums[0], dbeta = sums[1];
+        if (Flag(c.op.attrs, "training")) {
+          const Tensor dx = Apply("batch_norm_dx", {x, mean, variance, gamma, dy, dgamma, dbeta},
+                                  {{"epsilon", epsilon}});
+          return Gradients{dx, Tensor(), Tensor(), dgamma, dbeta};
+        }
+        const Tensor padded = Shift(variance, epsilon);
+        const Tensor factor = Mul(gamma, Rsqrt(padded));
+        return Gradients{Mul(dy, OverSpace(factor, x.shape())), Neg(Mul(factor, dbeta)),
+                         Scale(Div(Mul(gamma, dgamma), padded), -0.5), dgamma, dbeta};
+      })
+      .Flops([](const OpContext& ctx) { return 3.0 * ctx.inputs[0].shape.num_elements(); })
+      .Sample(sample(Images(), false))
+      .Sample(sample(Images(), true))
+      .Sample(sample(Rows(), true))
+      .Sample(sample(Large(), true));
+}
+
+// The gradients of gamma and beta: sums of dy * (x - mean) / sqrt(variance + epsilon), and of dy.
+OpDef BatchNormSumsOp() {
+  const auto sample = [](const TensorType& x, bool training) {
+    return Positive({x, Three(), Three(), x}, {{"epsilon", 1e-3}, {"training", training}});
+  };
+  return OpDef("batch_norm_sums")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 4));
+        RETURN_IF_ERROR(CheckX(ctx));
+        RETURN_IF_ERROR(CheckChannels(ctx, 1));
+        RETURN_IF_ERROR(CheckChannels(ctx, 2));
+        RETURN_IF_ERROR(CheckSameType(ctx, 0, 3));
+        return std::vector<TensorType>{Channels(ctx), Channels(ctx)};
+      })
+      .Signatures(ChannelSignatures({{true, false, false, true}}, {{false, false}}))
+      .TimeSignatures(OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::S(0)}, {sbp::P, sbp::P}))
+      .Linear({3})
+      .NoGradient()
+      .Flops([](const OpContext& ctx) { return 4.0 * ctx.inputs[0].shape.num_elements(); })
+      .Sample(sample(Images(), false))
+      .Sample(sample(Images(), true))
+      .Sample(sample(Rows(), true))
+      .Sample(sample(Large(), true));
+}
+
+// With xn = (x - mean) * rstd of the batch's own statistics:
+// dx = gamma * rstd * (dy - (dbeta + xn * dgamma) / count).
+OpDef BatchNormInputGradientOp() {
+  const auto sample = [](const TensorType& x) {
+    return Positive({x, Three(), Three(), Three(), x, Three(), Three()}, {{"epsilon", 1e-3}});
+  };
+  return OpDef("batch_norm_dx")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 7));
+        RETURN_IF_ERROR(CheckX(ctx));
+        for (int i : {1, 2, 3, 5, 6}) RETURN_IF_ERROR(CheckChannels(ctx, i));
+        RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
+        return std::vector<TensorType>{ctx.inputs[0]};
+      })
+      .Signatures(ChannelSignatures({{true, false, false, false, true, false, false}}, {{true}}))
+      .TimeSignatures(OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::B, sbp::S(0), sbp::P, sbp::P},
+                                    {sbp::S(0)}))
+      .Linear({4, 5, 6})
+      .Inplace(4, 0)
+      .NoGradient()
+      .Flops([](const OpContext& ctx) { return 5.0 * ctx.inputs[0].shape.num_elements(); })
+      .Sample(sample(Images()))
+      .Sample(sample(Rows()))
+      .Sample(sample(Large()));
+}
+
+// ---- groups
+// --------------------------------------------------------------------------------------
+
+absl::Status CheckGroups(const OpContext& ctx) {
+  const int64_t groups = ctx.attrs.Int("groups"), channels = ctx.inputs[0].shape[1];
+  if (groups >= 1 && channels % groups == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].ToString(), ", groups is ",
+                                                 groups, "; it must divide the channels"));
+}
+
+// Parts of the channels are whole groups.
+bool SplitsGroups(const OpContext& ctx, int64_t parts) {
+  const int64_t groups = ctx.attrs.Int("groups");
+  return groups % parts == 0 || groups == ctx.inputs[0].shape[1];
+}
+
+Shape GroupsOf(const Shape& x, int64_t groups) { return {x[0], groups}; }
+
+// Of x [n, c, space...] seen as [n, groups, elements].
+Tensor Grouped(Tensor x, int64_t groups) {
+  const Shape shape = x.shape();
+  const int64_t elements = shape.num_elements() / std::max<int64_t>(1, shape[0] * groups);
+  return Reshape(x, {shape[0], groups, elements});
+}
+
+// What mean and rstd give back, which are seldom used by themselves.
+Tensor StatisticsGradient(const Context& c) {
+  const Tensor x = c.inputs[0], mean = c.outputs[1], rstd = c.outputs[2];
+  const Shape shape = x.shape();
+  const Tensor grouped = Grouped(x, c.op.attrs.Int("groups"));
+  const double count = static_cast<double>(std::max<int64_t>(1, grouped.shape()[2]));
+  Tensor result;
+  if (c.output_gradients[1].valid()) {
+    result = BroadcastTo(ExpandDims(Scale(c.output_gradients[1], 1 / count), -1), grouped.shape());
+  }
+  if (c.output_gradients[2].valid()) {
+    // d rstd / d x = -rstd^3 (x - mean) / count.
+    const Tensor factor = Scale(Mul(c.output_gradients[2], Mul(rstd, Square(rstd))), -1 / count);
+    const Tensor term = Mul(Sub(grouped, ExpandDims(mean, -1)), ExpandDims(factor, -1));
+    result = result.valid() ? Add(result, term) : term;
+  }
+  return result.valid() ? Reshape(result, shape) : result;
+}
+
+// Outputs y, and mean and 1 / sqrt(variance + epsilon) [n, groups].
+OpDef GroupNormOp() {
+  const auto sample = [](Shape x, int64_t groups) {
+    const TensorType channels = {DType::kF32, {x[1]}};
+    return OpSample{.inputs = {{DType::kF32, std::move(x)}, channels, channels},
+                    .attrs = {{"epsilon", 1e-3}, {"groups", groups}}};
+  };
+  return OpDef("group_norm")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 3));
+        RETURN_IF_ERROR(CheckX(ctx));
+        RETURN_IF_ERROR(CheckChannels(ctx, 1));
+        RETURN_IF_ERROR(CheckChannels(ctx, 2));
+        RETURN_IF_ERROR(CheckGroups(ctx));
+        const TensorType& x = ctx.inputs[0];
+        const TensorType groups = {x.dtype, GroupsOf(x.shape, ctx.attrs.Int("groups"))};
+        return std::vector<TensorType>{x, groups, groups};
+      })
+      .Signatures([](const OpContext& ctx, int64_t parts) {
+        std::vector<SbpSignature> signatures = {SplitAt({0, -1, -1}, {0, 0, 0})};
+        if (SplitsGroups(ctx, parts)) signatures.push_back(SplitAt({1, 0, 0}, {1, 1, 1}));
+        return signatures;
+      })
+      .Gradient([](const Context& c) {
+        Tensor dx, dgamma, dbeta;
+        if (c.output_gradients[0].valid()) {
+          const Gradients gradients = ApplyAll(
+              "group_norm_grad",
+              {c.inputs[0], c.inputs[1], c.outputs[1], c.outputs[2], c.output_gradients[0]},
+              {{"groups", c.op.attrs.Int("groups")}});
+          dx = gradients[0], dgamma = gradients[1], dbeta = gradients[2];
+        }
+        const Tensor extra = StatisticsGradient(c);
+        if (extra.valid()) dx = dx.valid() ? Add(dx, extra) : extra;
+        return Gradients{dx, dgamma, dbeta};
+      })
+      .Flops([](const OpContext& ctx) { return 7.0 * ctx.inputs[0].shape.num_elements(); })
+      .Sample(sample({3, 4, 5}, 2))
+      .Sample(sample({3, 4, 2, 3}, 4))
+      .Sample(sample({5, 6}, 2));
+}
+
+OpDef GroupNormGradientOp() {
+  const auto sample = [](Shape x, int64_t groups) {
+    const TensorType wide = {DType::kF32, x}, channels = {DType::kF32, {x[1]}};
+    const TensorType statistics = {DType::kF32, GroupsOf(x, groups)};
+    return OpSample{.inputs = {wide, channels, statistics, statistics, wide},
+                    .attrs = {{"groups", groups}}};
+  };
+  return OpDef("group_norm_grad")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 5));
+        RETURN_IF_ERROR(CheckX(ctx));
+        RETURN_IF_ERROR(CheckChannels(ctx, 1));
+        RETURN_IF_ERROR(CheckGroups(ctx));
+        const TensorType& x = ctx.inputs[0];
+        for (int i : {2, 3}) {
+          RETURN_IF_ERROR(CheckSameDType(ctx, 0, i));
+          RETURN_IF_ERROR(CheckShape(ctx, i, GroupsOf(x.shape, ctx.attrs.Int("groups"))));
+        }
+        RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
+        return std::vector<TensorType>{x, Channels(ctx), Channels(ctx)};
+      })
+      .Signatures([](const OpContext& ctx, int64_t parts) {
+        using sbp::B, sbp::P, sbp::S;
+        std::vector<SbpSignature> signatures = {{{S(0), B, S(0), S(0), S(0)}, {S(0), P, P}}};
+        if (SplitsGroups(ctx, parts)) {
+          signatures.push_back({{S(1), S(0), S(1), S(1), S(1)}, {S(1), S(0), S(0)}});
+        }
+        return signatures;
+      })
+      .Linear({4})
+      .NoGradient()
+      .Flops([](const OpContext& ctx) { return 12.0 * ctx.inputs[0].shape.num_elements(); })
+      .Sample(sample({3, 4, 5}, 2))
+      .Sample(sample({3, 4, 2, 3}, 4));
+}
+
+}  // namespace
+
+std::vector<OpDef> BatchNormOps() {
+  return {BatchMomentOp(), BatchNormOp(),        BatchNormSumsOp(), BatchNormInputGradientOp(),
+          GroupNormOp(),   GroupNormGradientOp()};
+}
+
+}  // namespace braid

@@ -1,0 +1,98 @@
+// What the kernels of attention and of its gradients share: where the rows of a head lie, which
+// columns a row sees, the mask, and how the scores are cut into tiles.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "runtime/kernels/kernel.h"
+
+namespace braid::cpu {
+
+// Rows of queries in a tile. Two or more tiles in a window of 128 skip what is above the diagonal.
+inline constexpr int64_t kTileRows = 64;
+
+// Keys in a tile, such that a tile of scores and what it is made of stay in the second level cache.
+int64_t TileColumns(int64_t bytes_per_column, int64_t columns);
+
+// Where a head's rows lie in an operand [batch, heads, time, depth], or with time before heads.
+struct HeadStrides {
+  int64_t batch = 0, head = 0, row = 0;
+  int64_t At(int64_t b, int64_t h, int64_t i) const { return b * batch + h * head + i * row; }
+};
+
+// An additive or bool mask that broadcasts to [batch, heads, query time, key time].
+struct MaskView {
+  int input = -1;  // none
+  bool is_bool = false;
+  int64_t strides[4] = {0, 0, 0, 0};  // in elements; 0 where it is broadcast
+  int64_t At(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    return b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3];
+  }
+};
+
+// The part of an attention that a device has; in heads of q, `kv` head = head / group.
+class AttentionShape {
+ public:
+  AttentionShape(const KernelSpec& spec, bool is_masked);
+
+  int64_t batch, heads, kv_heads, queries, keys, depth, value_depth;
+  int64_t group;  // heads of q per head of k, of the whole
+  HeadStrides q, k, v, o;
+  MaskView mask;
+  double scale;
+  bool causal;
+
+  // Where this device's heads and queries start in one act.
+  struct Place {
+    int64_t head = 0, kv_head = 0, query = 0;
+  };
+  // INTERNAL if some head's key head is elsewhere.
+  absl::StatusOr<Place> PlaceIn(int64_t micro_batch) const;
+
+  // How many keys query i sees: keys and queries end together, so that the queries of the latest
+  // steps fit to a cache of all keys.
+  int64_t Seen(const Place& place, int64_t i) const {
+    if (!causal) return keys;
+    return std::clamp<int64_t>(place.query + i + all_keys_ - all_queries_ + 1, 0, keys);
+  }
+  int64_t KvHeadOf(const Place& place, int64_t head) const {
+    return (place.head + head) / group - place.kv_head;
+  }
+  // The heads of q that read a head of k: [first, end).
+  int64_t FirstHeadOf(const Place& place, int64_t kv_head) const {
+    return std::clamp<int64_t>((place.kv_head + kv_head) * group - place.head, 0, heads);
+  }
+
+ private:
+  OperandSpec query_, key_;
+  int heads_axis_, time_axis_;
+  int64_t all_queries_, all_keys_;
+};
+
+// A head of k with its head of q.
+struct HeadAt {
+  int64_t batch = 0, head = 0, kv_head = 0;
+};
+
+// Masks the `seen` scores of query i from key j on, and multiplies them by the scale; without a
+// mask they are left to the caller to scale, and 1 is returned where they are not.
+template <class T>
+T ApplyMask(const AttentionShape& shape, const void* mask, const HeadAt& at, int64_t i, int64_t j,
+            T* scores, int64_t seen);
+
+// Calls f(item, thread) for all items, on up to `threads` threads.
+template <class F>
+void ForEachItem(int64_t items, int threads, F f) {
+  if (threads <= 1) {
+    for (int64_t item = 0; item < items; ++item) f(item, 0);
+    return;
+  }
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int thread = 0; thread < threads; ++thread) {
+    for (int64_t item = thread; item < items; item += threads) f(item, thread);
+  }
+}
+
+}  // namespace braid::cpu

@@ -1,0 +1,143 @@
+// conv, conv_input_grad, conv_weight_grad.
+#include "runtime/kernels/cpu/convolution.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/gemm.h"
+#include "runtime/kernels/cpu/make_kernel.h"
+
+namespace braid::cpu {
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+using Side = ConvolutionSide;
+
+int64_t Product(const std::vector<int64_t>& dims) {
+  int64_t product = 1;
+  for (int64_t dim : dims) product *= dim;
+  return product;
+}
+
+// The operands that hold x, w and y; the first two inputs and the output, in the side's order.
+struct Sides {
+  const OperandSpec &x, &w, &y;
+};
+Sides SidesOf(const KernelSpec& spec, Side side) {
+  const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &c = spec.outputs[0];
+  if (side == Side::kOutput) return {a, b, c};
+  if (side == Side::kInput) return {c, b, a};
+  return {a, c, b};
+}
+
+// The local shape. Parts of channels must be whole groups, the same ones everywhere.
+absl::StatusOr<ConvolutionShape> ShapeOf(const KernelSpec& spec, Side side) {
+  const Sides sides = SidesOf(spec, side);
+  const Shape &x = sides.x.shape(), &w = sides.w.shape(), &y = sides.y.shape();
+  ConvolutionShape shape;
+  shape.side = side;
+  shape.dtype = spec.outputs[0].dtype;
+  shape.batch = x[0];
+  shape.space = SpaceOf(x);
+  shape.windows = SpaceOf(y);
+  ASSIGN_OR_RETURN(shape.axes, WindowsOf(spec.attrs, SpaceOf(w)));
+  shape.has_bias = spec.inputs.size() == 3;
+  shape.threads = spec.threads;
+  const int64_t groups = spec.attrs.Int("groups");
+  if (groups == 1) {
+    shape.in = w[1];
+    shape.out = w[0];
+  } else {
+    shape.in = sides.w.logical[1];
+    shape.out = sides.w.logical[0] / groups;
+    shape.groups = shape.in > 0 ? x[1] / shape.in : 0;
+  }
+  const bool fits = y[0] == shape.batch && x[1] == shape.groups * shape.in && w[1] == shape.in &&
+                    w[0] == shape.groups * shape.out && y[1] == w[0];
+  // Whole groups start at multiples of their channels.
+  const bool is_aligned =
+      groups == 1 || shape.groups == 0 || shape.out == 0 ||
+      sides.x.region.offset[1] / shape.in * shape.out == sides.w.region.offset[0];
+  if (fits && is_aligned) return shape;
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s '%s': the parts x %s, w %s and y %s with %d groups do not belong together", spec.op,
+      spec.name, sides.x.region.ToString(), sides.w.region.ToString(), sides.y.region.ToString(),
+      groups));
+}
+
+// Nothing to multiply: zeros, or the bias.
+KernelOr MakeEmpty(const KernelSpec& spec) {
+  const Shape y = spec.outputs[0].shape();
+  const size_t bytes = SizeOf(spec.outputs[0].dtype);
+  const bool has_bias = spec.inputs.size() == 3;
+  return MakeKernel([=](const KernelRun& run) {
+    auto* to = Output<char>(run, 0);
+    if (y.num_elements() == 0) return;
+    if (!has_bias) {
+      std::memset(to, 0, y.num_elements() * bytes);
+      return;
+    }
+    const AxisView view = ViewAround(y, 1);
+    for (int64_t i = 0; i < view.outer * view.size; ++i) {
+      const char* from = Input<char>(run, 2) + i % view.size * bytes;
+      for (int64_t j = 0; j < view.inner; ++j, to += bytes) std::memcpy(to, from, bytes);
+    }
+  });
+}
+
+KernelOr MakeSide(const KernelSpec& spec, Side side) {
+  const DType dtype = spec.outputs[0].dtype;
+  bool has_kernel =
+      dtype == DType::kF32 || dtype == DType::kF64 || (dtype == DType::kBF16 && HasBFloat16Gemm());
+  for (const OperandSpec& input : spec.inputs) has_kernel = has_kernel && input.dtype == dtype;
+  if (!has_kernel) return UnsupportedTypes(spec);
+  ASSIGN_OR_RETURN(const ConvolutionShape shape, ShapeOf(spec, side));
+  const bool is_empty = shape.batch == 0 || shape.x_elements() == 0 || shape.w_elements() == 0 ||
+                        shape.y_elements() == 0;
+  if (is_empty) return MakeEmpty(spec);
+  std::unique_ptr<Convolution> convolution = MakeConvolution(shape);
+  if (convolution == nullptr) return UnsupportedTypes(spec);
+  return MakeKernel(
+      [convolution = std::move(convolution), has_bias = shape.has_bias](const KernelRun& run) {
+        convolution->Run(run.inputs[0], run.inputs[1], has_bias ? run.inputs[2] : nullptr,
+                         run.outputs[0]);
+      });
+}
+
+// Narrow types run as they are where oneDNN has instructions for them, else in f32.
+KernelFactory ForSide(Side side) {
+  const KernelFactory factory = [side](const KernelSpec& spec) { return MakeSide(spec, side); };
+  return [factory, wide = Widened(factory)](const KernelSpec& spec) -> KernelOr {
+    KernelOr kernel = factory(spec);
+    return absl::IsUnimplemented(kernel.status()) ? wide(spec) : std::move(kernel);
+  };
+}
+
+}  // namespace
+
+int64_t ConvolutionShape::x_elements() const { return groups * in * Product(space); }
+int64_t ConvolutionShape::y_elements() const { return groups * out * Product(windows); }
+int64_t ConvolutionShape::w_elements() const {
+  int64_t taps = 1;
+  for (const WindowAxis& axis : axes) taps *= axis.kernel;
+  return groups * out * in * taps;
+}
+
+std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape) {
+  if (shape.dtype != DType::kF64) {
+    if (auto convolution = MakeDnnlConvolution(shape)) return convolution;
+  }
+  return shape.dtype == DType::kBF16 ? nullptr : MakeGemmConvolution(shape);
+}
+
+absl::Status RegisterConvolutionKernels(KernelRegistry& registry) {
+  RETURN_IF_ERROR(registry.Register("conv", ForSide(Side::kOutput)));
+  RETURN_IF_ERROR(registry.Register("conv_input_grad", ForSide(Side::kInput)));
+  return registry.Register("conv_weight_grad", ForSide(Side::kWeights));
+}
+
+}  // namespace braid::cpu

@@ -1,0 +1,49 @@
+// One convolution of fixed shape, or one of its two gradients: chooses who computes it when made,
+// and then only runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "graph/dtype.h"
+#include "graph/ops/window.h"
+
+namespace braid::cpu {
+
+// Which of the three sides is computed from the other two.
+enum class ConvolutionSide { kOutput, kInput, kWeights };
+
+// x [batch, groups * in, space...], w [groups * out, in, kernel...],
+// y [batch, groups * out, windows...]; dense, 1 to 3 axes of space.
+struct ConvolutionShape {
+  ConvolutionSide side = ConvolutionSide::kOutput;
+  DType dtype = DType::kF32;                       // f32, f64, or bf16 where HasBFloat16Gemm
+  int64_t batch = 0, groups = 1, in = 0, out = 0;  // channels of one group
+  std::vector<int64_t> space, windows;
+  std::vector<WindowAxis> axes;
+  bool has_bias = false;  // kOutput only
+  int threads = 1;
+
+  int64_t x_elements() const;  // of one image
+  int64_t y_elements() const;
+  int64_t w_elements() const;
+};
+
+class Convolution {
+ public:
+  virtual ~Convolution() = default;
+  // From x, w and bias (null without one) to y; from y and w to x; from x and y to w.
+  // `first` and `second` are the operands in this order.
+  virtual void Run(const void* first, const void* second, const void* bias, void* result) = 0;
+};
+
+// No operand may be empty.
+std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape);
+
+// By oneDNN; null if it has none but its reference code for this shape.
+std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape);
+// f32 and f64: windows gathered into the columns of a matrix, tile by tile, and a matrix product.
+std::unique_ptr<Convolution> MakeGemmConvolution(const ConvolutionShape& shape);
+
+}  // namespace braid::cpu

@@ -1,0 +1,300 @@
+// Convolution by oneDNN, in the layouts that it prefers. Where these are not the operands' own,
+// images are reordered a few at a time: their copies stay in the cache, and the memory that a
+// kernel keeps does not grow with the batch. Weights are reordered once a run.
+#include <glog/logging.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <dnnl.hpp>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/kernels/cpu/convolution.h"
+
+namespace braid::cpu {
+namespace {
+
+using dnnl::memory;
+using Arguments = std::unordered_map<int, memory>;
+
+// Of the images that one call takes, x and y together.
+constexpr int64_t kChunkBytes = 2 << 20;
+
+// The largest number of images that divides the batch and keeps each thread's share within bounds.
+int64_t ImagesAtOnce(const ConvolutionShape& shape) {
+  const auto bytes = static_cast<int64_t>(SizeOf(shape.dtype));
+  const int64_t image = (shape.x_elements() + shape.y_elements()) * bytes;
+  const int64_t limit = std::max<int64_t>(1, kChunkBytes / image) * shape.threads;
+  for (int64_t images = std::min(limit, shape.batch); images > 1; --images) {
+    if (shape.batch % images == 0) return images;
+  }
+  return 1;
+}
+
+memory::desc Dense(memory::dims dims, memory::data_type type) {
+  memory::dims strides(dims.size(), 1);
+  for (size_t i = dims.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * dims[i + 1];
+  return memory::desc(dims, type, strides);
+}
+
+memory::desc Any(const memory::desc& desc, memory::data_type type) {
+  return memory::desc(desc.dims(), type, memory::format_tag::any);
+}
+
+dnnl::primitive_attr UserScratch() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+// Copies one memory into another of its own layout and type, or adds it to what is there.
+class Reorder {
+ public:
+  Reorder() = default;
+  Reorder(const memory& from, const memory& to, const dnnl::engine& engine, bool adds = false) {
+    dnnl::primitive_attr attributes = UserScratch();
+    if (adds) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    const dnnl::reorder::primitive_desc description(engine, from.get_desc(), engine, to.get_desc(),
+                                                    attributes);
+    reorder_ = dnnl::reorder(description);
+    arguments_ = {{DNNL_ARG_FROM, from},
+                  {DNNL_ARG_TO, to},
+                  {DNNL_ARG_SCRATCHPAD, memory(description.scratchpad_desc(), engine)}};
+  }
+
+  void Run(const dnnl::stream& stream) const { reorder_.execute(stream, arguments_); }
+
+ private:
+  dnnl::reorder reorder_;
+  Arguments arguments_;
+};
+
+// An operand as it lies in the tensor, and as the primitive wants it. Memory of its own and a
+// reorder only where the two differ.
+class Operand {
+ public:
+  Operand() = default;
+  Operand(const memory::desc& plain, const memory::desc& wanted, const dnnl::engine& engine,
+          bool is_result)
+      : plain_(plain, engine, nullptr) {
+    if (plain == wanted) return;
+    own_ = memory(wanted, engine);
+    reorder_ = is_result ? Reorder(*own_, plain_, engine) : Reorder(plain_, *own_, engine);
+  }
+
+  // What the primitive's arguments hold.
+  const memory& in_primitive() const { return own_ ? *own_ : plain_; }
+
+  void Point(const void* data) { plain_.set_data_handle(const_cast<void*>(data)); }
+  void Load(const dnnl::stream& stream, const void* data) {
+    Point(data);
+    if (own_) reorder_.Run(stream);
+  }
+  void Store(const dnnl::stream& stream) const {
+    if (own_) reorder_.Run(stream);
+  }
+
+ private:
+  memory plain_;
+  std::optional<memory> own_;
+  Reorder reorder_;
+};
+
+class DnnlConvolution final : public Convolution {
+ public:
+  // Throws dnnl::error if there is no such primitive.
+  explicit DnnlConvolution(const ConvolutionShape& shape)
+      : shape_(shape),
+        images_(ImagesAtOnce(shape)),
+        engine_(dnnl::engine::kind::cpu, 0),
+        stream_(engine_) {
+    const auto type =
+        shape.dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
+    memory::dims x = {images_, shape.groups * shape.in}, y = {images_, shape.groups * shape.out};
+    memory::dims w = {shape.out, shape.in};
+    if (shape.groups > 1) w.insert(w.begin(), shape.groups);
+    for (size_t i = 0; i < shape.axes.size(); ++i) {
+      x.push_back(shape.space[i]);
+      y.push_back(shape.windows[i]);
+      w.push_back(shape.axes[i].kernel);
+      strides_.push_back(shape.axes[i].stride);
+      dilations_.push_back(shape.axes[i].dilation - 1);
+      begin_.push_back(shape.axes[i].pad_begin);
+      end_.push_back(shape.axes[i].pad_end);
+    }
+    const memory::desc plain_x = Dense(x, type), plain_w = Dense(w, type), plain_y = Dense(y, type);
+    // Addends of the weights' gradient are summed in f32.
+    const bool adds = shape.side == ConvolutionSide::kWeights && images_ < shape.batch;
+    const memory::desc any_x = Any(plain_x, type), any_y = Any(plain_y, type);
+    const memory::desc any_w = Any(plain_w, adds ? memory::data_type::f32 : type);
+    const memory::desc b = shape.has_bias ? Dense({y[1]}, type) : memory::desc();
+    switch (shape.side) {
+      case ConvolutionSide::kOutput: {
+        const auto description = Forward(any_x, any_w, b, any_y);
+        x_ = Operand(plain_x, description.src_desc(), engine_, /*is_result=*/false);
+        w_ = Operand(plain_w, description.weights_desc(), engine_, /*is_result=*/false);
+        y_ = Operand(plain_y, description.dst_desc(), engine_, /*is_result=*/true);
+        Finish<dnnl::convolution_forward>(description, {{DNNL_ARG_SRC, x_.in_primitive()},
+                                                        {DNNL_ARG_WEIGHTS, w_.in_primitive()},
+                                                        {DNNL_ARG_DST, y_.in_primitive()}});
+        if (shape.has_bias) {
+          bias_ = memory(b, engine_, nullptr);
+          arguments_[DNNL_ARG_BIAS] = bias_;
+        }
+        break;
+      }
+      case ConvolutionSide::kInput: {
+        const dnnl::convolution_backward_data::primitive_desc description(
+            dnnl::convolution_backward_data::desc(kAlgorithm, any_x, any_w, any_y, strides_,
+                                                  dilations_, begin_, end_),
+            UserScratch(), engine_, Forward(any_x, any_w, memory::desc(), any_y));
+        x_ = Operand(plain_x, description.diff_src_desc(), engine_, /*is_result=*/true);
+        w_ = Operand(plain_w, description.weights_desc(), engine_, /*is_result=*/false);
+        y_ = Operand(plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
+        Finish<dnnl::convolution_backward_data>(description,
+                                                {{DNNL_ARG_DIFF_SRC, x_.in_primitive()},
+                                                 {DNNL_ARG_WEIGHTS, w_.in_primitive()},
+                                                 {DNNL_ARG_DIFF_DST, y_.in_primitive()}});
+        break;
+      }
+      case ConvolutionSide::kWeights: {
+        const dnnl::convolution_backward_weights::primitive_desc description(
+            dnnl::convolution_backward_weights::desc(kAlgorithm, any_x, any_w, any_y, strides_,
+                                                     dilations_, begin_, end_),
+            UserScratch(), engine_, Forward(any_x, Any(plain_w, type), memory::desc(), any_y));
+        x_ = Operand(plain_x, description.src_desc(), engine_, /*is_result=*/false);
+        y_ = Operand(plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
+        const memory::desc wanted = description.diff_weights_desc();
+        memory part;
+        if (adds) {
+          part = memory(wanted, engine_);
+          const memory sum(wanted, engine_);
+          plain_w_ = memory(plain_w, engine_, nullptr);
+          start_ = Reorder(part, sum, engine_);
+          add_ = Reorder(part, sum, engine_, /*adds=*/true);
+          store_ = Reorder(sum, plain_w_, engine_);
+        } else {
+          w_ = Operand(plain_w, wanted, engine_, /*is_result=*/true);
+          part = w_.in_primitive();
+        }
+        Finish<dnnl::convolution_backward_weights>(description,
+                                                   {{DNNL_ARG_SRC, x_.in_primitive()},
+                                                    {DNNL_ARG_DIFF_WEIGHTS, part},
+                                                    {DNNL_ARG_DIFF_DST, y_.in_primitive()}});
+        break;
+      }
+    }
+  }
+
+  // Not oneDNN's reference code.
+  bool is_fast() const { return is_fast_; }
+
+  void Run(const void* first, const void* second, const void* bias, void* result) override {
+    omp_set_num_threads(shape_.threads);  // of this thread only
+    const auto bytes = static_cast<int64_t>(SizeOf(shape_.dtype));
+    const int64_t x_step = images_ * shape_.x_elements() * bytes;
+    const int64_t y_step = images_ * shape_.y_elements() * bytes;
+    const int64_t chunks = shape_.batch / images_;
+    const auto* a = static_cast<const char*>(first);
+    const auto* b = static_cast<const char*>(second);
+    auto* c = static_cast<char*>(result);
+    switch (shape_.side) {
+      case ConvolutionSide::kOutput:
+        if (shape_.has_bias) bias_.set_data_handle(const_cast<void*>(bias));
+        w_.Load(stream_, b);
+        for (int64_t i = 0; i < chunks; ++i) {
+          x_.Load(stream_, a + i * x_step);
+          y_.Point(c + i * y_step);
+          primitive_.execute(stream_, arguments_);
+          y_.Store(stream_);
+        }
+        break;
+      case ConvolutionSide::kInput:
+        w_.Load(stream_, b);
+        for (int64_t i = 0; i < chunks; ++i) {
+          y_.Load(stream_, a + i * y_step);
+          x_.Point(c + i * x_step);
+          primitive_.execute(stream_, arguments_);
+          x_.Store(stream_);
+        }
+        break;
+      case ConvolutionSide::kWeights:
+        if (chunks == 1) w_.Point(c);
+        for (int64_t i = 0; i < chunks; ++i) {
+          x_.Load(stream_, a + i * x_step);
+          y_.Load(stream_, b + i * y_step);
+          primitive_.execute(stream_, arguments_);
+          if (chunks > 1) (i == 0 ? start_ : add_).Run(stream_);
+        }
+        if (chunks > 1) {
+          plain_w_.set_data_handle(c);
+          store_.Run(stream_);
+        } else {
+          w_.Store(stream_);
+        }
+        break;
+    }
+  }
+
+ private:
+  static constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
+
+  dnnl::convolution_forward::primitive_desc Forward(const memory::desc& x, const memory::desc& w,
+                                                    const memory::desc& bias,
+                                                    const memory::desc& y) const {
+    return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, kAlgorithm, x, w,
+                                            bias, y, strides_, dilations_, begin_, end_),
+            UserScratch(), engine_};
+  }
+
+  template <class Primitive, class Description>
+  void Finish(const Description& description, Arguments arguments) {
+    const std::string implementation = description.impl_info_str();
+    is_fast_ = !implementation.starts_with("ref");
+    VLOG(1) << "oneDNN convolution by " << implementation << ", " << images_ << " of "
+            << shape_.batch << " images at once";
+    primitive_ = Primitive(description);
+    arguments_ = std::move(arguments);
+    arguments_[DNNL_ARG_SCRATCHPAD] = memory(description.scratchpad_desc(), engine_);
+  }
+
+  ConvolutionShape shape_;
+  int64_t images_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  memory::dims strides_, dilations_, begin_, end_;
+  Operand x_, w_, y_;
+  memory bias_;
+  dnnl::primitive primitive_;
+  Arguments arguments_;
+  bool is_fast_ = false;
+  // Where the weights' gradient is a sum over several calls: the first addend, the others, and the
+  // sum's way into the tensor.
+  Reorder start_, add_, store_;
+  memory plain_w_;
+};
+
+}  // namespace
+
+// It cuts the work for the number of threads that it finds when it is made.
+std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape) {
+  const int threads_before = omp_get_max_threads();
+  omp_set_num_threads(shape.threads);
+  std::unique_ptr<DnnlConvolution> convolution;
+  try {
+    convolution = std::make_unique<DnnlConvolution>(shape);
+    if (!convolution->is_fast()) convolution.reset();
+  } catch (const dnnl::error& error) {
+    VLOG(1) << "no oneDNN convolution: " << error.what();
+  }
+  omp_set_num_threads(threads_before);
+  return convolution;
+}
+
+}  // namespace braid::cpu

@@ -1,0 +1,240 @@
+// resize_axis and its gradient, from a table of elements and weights made once.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "graph/ops/resize.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/make_kernel.h"
+#include "runtime/kernels/cpu/simd/loops.h"
+
+namespace braid::cpu {
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+// Element `at` of y: the sum over its taps of weight * x[index]; `outside` if it has none.
+struct Taps {
+  int per_element = 1;  // 1, 2 or 4; those of an element stand side by side
+  std::vector<int64_t> index;
+  std::vector<double> weight;
+  std::vector<bool> is_outside;  // by element
+  double outside = 0;
+};
+
+// Where element `at` of y lies on x's axis. `wanted` is y's length before it was rounded down.
+double Coordinate(const ResizeAttrs& a, double at, double in, double out) {
+  const double scaled = a.scale * in;
+  const double wanted = scaled <= 1 || std::abs(scaled - out) < 1e-6 * out ? out : scaled;
+  switch (a.coordinates) {
+    case ResizeCoordinates::kHalfPixel:
+      return (at + 0.5) / a.scale - 0.5;
+    case ResizeCoordinates::kHalfPixelSymmetric: {
+      const double adjustment = out / (a.scale * in);
+      return in / 2 * (1 - adjustment) + (at + 0.5) / a.scale - 0.5;
+    }
+    case ResizeCoordinates::kPytorchHalfPixel:
+      return out > 1 ? (at + 0.5) / a.scale - 0.5 : 0;
+    case ResizeCoordinates::kAlignCorners:
+      return out > 1 ? at * (in - 1) / (wanted - 1) : 0;
+    case ResizeCoordinates::kAsymmetric:
+      return at / a.scale;
+    case ResizeCoordinates::kTfHalfPixel:
+      return (at + 0.5) / a.scale;
+    case ResizeCoordinates::kCrop:
+      return out > 1 ? (a.begin + at * (a.end - a.begin) / (wanted - 1)) * (in - 1)
+                     : 0.5 * (a.begin + a.end) * (in - 1);
+  }
+  return 0;
+}
+
+double Nearest(ResizeRounding rounding, double x) {
+  switch (rounding) {
+    case ResizeRounding::kFloor:
+      return std::floor(x);
+    case ResizeRounding::kCeil:
+      return std::ceil(x);
+    case ResizeRounding::kPreferFloor:
+      return std::ceil(x - 0.5);
+    case ResizeRounding::kPreferCeil:
+      return std::floor(x + 0.5);
+  }
+  return x;
+}
+
+// Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981.
+double CubicWeight(double a, double distance) {
+  const double d = std::abs(distance);
+  if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
+  if (d < 2) return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
+  return 0;
+}
+
+Taps TapsOf(const ResizeAttrs& a, int64_t in, int64_t out) {
+  Taps taps;
+  taps.outside = a.outside;
+  taps.per_element = a.mode == ResizeMode::kNearest ? 1 : a.mode == ResizeMode::kLinear ? 2 : 4;
+  taps.index.reserve(out * taps.per_element);
+  taps.weight.reserve(out * taps.per_element);
+  taps.is_outside.resize(out);
+  const double last = static_cast<double>(in) - 1;
+  for (int64_t at = 0; at < out; ++at) {
+    double x =
+        Coordinate(a, static_cast<double>(at), static_cast<double>(in), static_cast<double>(out));
+    taps.is_outside[at] = a.coordinates == ResizeCoordinates::kCrop && !(x >= 0 && x <= last);
+    x = std::clamp(x, -8.0, last + 8);  // what is farther away sees the same end
+    double total = 0;
+    const double base = taps.per_element == 1   ? Nearest(a.rounding, x)
+                        : taps.per_element == 2 ? std::floor(x)
+                                                : std::floor(x) - 1;
+    for (int i = 0; i < taps.per_element; ++i) {
+      const double position = base + i;
+      double weight = 1;
+      if (a.mode == ResizeMode::kLinear) weight = 1 - std::abs(x - position);
+      if (a.mode == ResizeMode::kCubic) weight = CubicWeight(a.cubic, x - position);
+      if (a.mode == ResizeMode::kCubic && a.excludes_outside && (position < 0 || position > last)) {
+        weight = 0;
+      }
+      if (taps.is_outside[at]) weight = 0;
+      total += weight;
+      taps.index.push_back(static_cast<int64_t>(std::clamp(position, 0.0, last)));
+      taps.weight.push_back(weight);
+    }
+    if (a.excludes_outside && a.mode == ResizeMode::kCubic && total != 0) {
+      for (int i = 0; i < taps.per_element; ++i) taps.weight[at * 4 + i] /= total;
+    }
+  }
+  return taps;
+}
+
+struct Resize {
+  AxisView x, y;  // around the axis
+  Taps taps;
+};
+
+absl::StatusOr<Resize> ResizeBetween(const KernelSpec& spec, const Shape& x, const Shape& y) {
+  ASSIGN_OR_RETURN(const ResizeAttrs attrs, ResizeOf(spec.attrs));
+  const int axis = static_cast<int>(spec.attrs.Int("axis"));
+  Resize resize = {.x = ViewAround(x, axis), .y = ViewAround(y, axis)};
+  resize.taps = TapsOf(attrs, resize.x.size, resize.y.size);
+  return resize;
+}
+
+// Elements of any type, copied.
+template <class Word>
+KernelOr MakeCopies(const Resize& resize) {
+  return MakeKernel([resize](const KernelRun& run) {
+    const Word* x = Input<Word>(run, 0);
+    Word* y = Output<Word>(run, 0);
+    const int64_t inner = resize.x.inner;
+    const std::vector<int64_t>& index = resize.taps.index;
+    for (int64_t outer = 0; outer < resize.x.outer; ++outer) {
+      if (inner == 1) {
+        for (int64_t at = 0; at < resize.y.size; ++at) y[at] = x[index[at]];
+      } else {
+        for (int64_t at = 0; at < resize.y.size; ++at) {
+          std::memcpy(y + at * inner, x + index[at] * inner, inner * sizeof(Word));
+        }
+      }
+      x += resize.x.size * inner;
+      y += resize.y.size * inner;
+    }
+  });
+}
+
+template <class T>
+KernelOr MakeSums(const Resize& resize) {
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  return MakeKernel([resize, loops](const KernelRun& run) {
+    const T* x = Input<T>(run, 0);
+    T* y = Output<T>(run, 0);
+    const Taps& taps = resize.taps;
+    const int64_t inner = resize.x.inner;
+    for (int64_t outer = 0; outer < resize.x.outer; ++outer) {
+      for (int64_t at = 0; at < resize.y.size; ++at, y += inner) {
+        const int64_t* index = taps.index.data() + at * taps.per_element;
+        const double* weight = taps.weight.data() + at * taps.per_element;
+        if (taps.is_outside[at]) {
+          std::fill_n(y, inner, static_cast<T>(taps.outside));
+        } else if (inner == 1) {
+          double sum = 0;
+          for (int i = 0; i < taps.per_element; ++i) sum += weight[i] * x[index[i]];
+          *y = static_cast<T>(sum);
+        } else {
+          loops.centered_scale(x + index[0] * inner, T{0}, static_cast<T>(weight[0]), T{0}, y,
+                               inner);
+          for (int i = 1; i < taps.per_element; ++i) {
+            if (weight[i] == 0) continue;
+            loops.add_scaled(x + index[i] * inner, static_cast<T>(weight[i]), y, inner);
+          }
+        }
+      }
+      x += resize.x.size * inner;
+    }
+  });
+}
+
+KernelOr MakeResize(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(const Resize resize,
+                   ResizeBetween(spec, spec.inputs[0].shape(), spec.outputs[0].shape()));
+  const bool only_copies = spec.attrs.String("mode") == "nearest" &&
+                           spec.attrs.String("coordinates") != "tf_crop_and_resize";
+  if (only_copies) {
+    switch (SizeOf(spec.inputs[0].dtype)) {
+      case 1:
+        return MakeCopies<uint8_t>(resize);
+      case 2:
+        return MakeCopies<uint16_t>(resize);
+      case 4:
+        return MakeCopies<uint32_t>(resize);
+      default:
+        return MakeCopies<uint64_t>(resize);
+    }
+  }
+  return Widened(ForFloats([&resize](const KernelSpec&, auto type) {
+    return MakeSums<typename decltype(type)::type>(resize);
+  }))(spec);
+}
+
+template <class T>
+KernelOr MakeResizeGrad(const KernelSpec& spec, ElementType<T>) {
+  ASSIGN_OR_RETURN(const Resize resize,
+                   ResizeBetween(spec, spec.outputs[0].shape(), spec.inputs[0].shape()));
+  const auto add_scaled = simd::Rows<T>(simd::BestLoops()).add_scaled;
+  return MakeKernel([resize, add_scaled](const KernelRun& run) {
+    const T* dy = Input<T>(run, 0);
+    T* dx = Output<T>(run, 0);
+    const Taps& taps = resize.taps;
+    const int64_t inner = resize.x.inner;
+    std::fill_n(dx, resize.x.outer * resize.x.size * inner, T{0});
+    for (int64_t outer = 0; outer < resize.x.outer; ++outer) {
+      for (int64_t at = 0; at < resize.y.size; ++at, dy += inner) {
+        for (int i = 0; i < taps.per_element; ++i) {
+          const int64_t tap = at * taps.per_element + i;
+          const T weight = static_cast<T>(taps.weight[tap]);
+          if (weight == T{0}) continue;
+          if (inner == 1) {
+            dx[taps.index[tap]] += weight * *dy;
+          } else {
+            add_scaled(dy, weight, dx + taps.index[tap] * inner, inner);
+          }
+        }
+      }
+      dx += resize.x.size * inner;
+    }
+  });
+}
+
+}  // namespace
+
+absl::Status RegisterInterpolateKernels(KernelRegistry& registry) {
+  RETURN_IF_ERROR(registry.Register("resize_axis", MakeResize));
+  return registry.Register(
+      "resize_axis_grad",
+      Widened(ForFloats([](const auto& s, auto type) { return MakeResizeGrad(s, type); })));
+}
+
+}  // namespace braid::cpu

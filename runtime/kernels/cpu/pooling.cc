@@ -1,0 +1,354 @@
+// max_pool, avg_pool and their gradients: plane by plane (one image's channel), row of windows by
+// row. What a row of windows reads is first joined over the outer axes, row by contiguous row, and
+// then along the innermost one.
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "graph/ops/window.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/make_kernel.h"
+#include "runtime/kernels/cpu/simd/loops.h"
+
+namespace braid::cpu {
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+// Which elements the windows of one axis read: first, first + step, ..., `count` of them. Taps that
+// fall on padding are left out.
+struct WindowElements {
+  int64_t first = 0, count = 0;
+};
+
+// Tap by tap of windows that slide: windows [begin, end) read existing elements, window o reads
+// element o * stride + shift.
+struct Tap {
+  int64_t begin, end, shift;
+};
+
+struct PoolAxis {
+  int64_t size = 1;
+  int64_t step = 1;                     // dilation
+  std::vector<WindowElements> windows;  // by window
+  std::vector<double> divisors;         // by window
+  int64_t stride = 0;                   // 0: windows have no common stride (adaptive)
+  std::vector<Tap> taps;                // if they have
+
+  int64_t num_windows() const { return static_cast<int64_t>(windows.size()); }
+};
+
+enum class Divisor { kElements, kPadded, kOne };
+
+PoolAxis SlidingAxis(int64_t size, int64_t num_windows, const WindowAxis& axis, Divisor divisor) {
+  PoolAxis result = {.size = size, .step = axis.dilation, .stride = axis.stride};
+  for (int64_t t = 0; t < axis.kernel; ++t) {
+    const int64_t shift = t * axis.dilation - axis.pad_begin;
+    const int64_t low = shift >= 0 ? 0 : (-shift + axis.stride - 1) / axis.stride;
+    const int64_t high = shift >= size ? 0 : (size - 1 - shift) / axis.stride + 1;
+    const Tap tap = {std::min(low, num_windows), std::min(high, num_windows), shift};
+    if (tap.begin < tap.end) result.taps.push_back(tap);
+  }
+  for (int64_t o = 0; o < num_windows; ++o) {
+    const int64_t start = o * axis.stride - axis.pad_begin;
+    const int64_t skipped = start >= 0 ? 0 : (-start + axis.dilation - 1) / axis.dilation;
+    const int64_t limit = start >= size ? 0 : (size - 1 - start) / axis.dilation + 1;
+    const int64_t count = std::max<int64_t>(0, std::min(axis.kernel, limit) - skipped);
+    result.windows.push_back({start + skipped * axis.dilation, count});
+    // Taps on padding count, those that ceil_mode puts beyond it do not.
+    const int64_t inside = (size + axis.pad_end - 1 - start) / axis.dilation + 1;
+    const int64_t taps = divisor == Divisor::kElements ? count : std::min(axis.kernel, inside);
+    result.divisors.push_back(
+        divisor == Divisor::kOne ? 1 : static_cast<double>(std::max<int64_t>(1, taps)));
+  }
+  return result;
+}
+
+// Window o covers [floor(o * size / n), ceil((o + 1) * size / n)).
+PoolAxis AdaptiveAxis(int64_t size, int64_t num_windows, Divisor divisor) {
+  PoolAxis result = {.size = size};
+  for (int64_t o = 0; o < num_windows; ++o) {
+    const int64_t begin = o * size / num_windows;
+    const int64_t end = ((o + 1) * size + num_windows - 1) / num_windows;
+    result.windows.push_back({begin, end - begin});
+    result.divisors.push_back(divisor == Divisor::kOne ? 1 : static_cast<double>(end - begin));
+  }
+  return result;
+}
+
+// Three axes; those that are missing stand in front.
+struct Pooling {
+  PoolAxis axes[3] = {};
+  int64_t planes = 0;
+
+  int64_t x_plane() const { return axes[0].size * axes[1].size * axes[2].size; }
+  int64_t y_plane() const {
+    return axes[0].num_windows() * axes[1].num_windows() * axes[2].num_windows();
+  }
+
+  // f(row of windows, its divisor over the outer axes, its windows on these).
+  template <class F>
+  void ForEachRow(F f) const {
+    int64_t row = 0;
+    for (int64_t i = 0; i < axes[0].num_windows(); ++i) {
+      for (int64_t j = 0; j < axes[1].num_windows(); ++j, ++row) {
+        f(row, axes[0].divisors[i] * axes[1].divisors[j], axes[0].windows[i], axes[1].windows[j]);
+      }
+    }
+  }
+  // f(offset in the plane) for each row of elements that a row of windows reads.
+  template <class F>
+  void ForEachElementRow(const WindowElements& outer, const WindowElements& middle, F f) const {
+    for (int64_t i = 0; i < outer.count; ++i) {
+      const int64_t at = (outer.first + i * axes[0].step) * axes[1].size;
+      for (int64_t j = 0; j < middle.count; ++j) {
+        f((at + middle.first + j * axes[1].step) * axes[2].size);
+      }
+    }
+  }
+};
+
+Pooling PoolingOf(const KernelSpec& spec, const Shape& x, const Shape& y) {
+  const Attrs& attrs = spec.attrs;
+  Divisor divisor = Divisor::kElements;
+  if (attrs.Has("divisor") && attrs.String("divisor") == "padded") divisor = Divisor::kPadded;
+  if (attrs.Has("divisor") && attrs.String("divisor") == "one") divisor = Divisor::kOne;
+  Pooling pooling = {.planes = x[0] * x[1]};
+  std::vector<WindowAxis> windows;
+  // The operator's definition has checked them.
+  if (attrs.Has("kernel")) windows = *WindowsOf(attrs, attrs.Ints("kernel"));
+  const int space = x.rank() - 2;
+  for (int i = 0; i < 3; ++i) {
+    const int from = i - (3 - space);
+    if (from < 0) {
+      pooling.axes[i] = SlidingAxis(1, 1, {}, divisor);
+    } else if (windows.empty()) {
+      pooling.axes[i] = AdaptiveAxis(x[from + 2], y[from + 2], divisor);
+    } else {
+      pooling.axes[i] = SlidingAxis(x[from + 2], y[from + 2], windows[from], divisor);
+    }
+  }
+  return pooling;
+}
+
+// The largest of each window of a plane, and where it is.
+template <class T>
+class ArgMaxRows {
+ public:
+  explicit ArgMaxRows(const Pooling& pooling)
+      : pooling_(pooling),
+        loop_(simd::Rows<T>(simd::BestLoops()).arg_max_strided),
+        best_(pooling.axes[2].num_windows()),
+        index_(pooling.axes[2].num_windows()) {}
+
+  // f(row of windows, largest elements, their positions in the plane or -1).
+  template <class F>
+  void ForEachRow(const T* x, F f) {
+    const PoolAxis& inner = pooling_.axes[2];
+    pooling_.ForEachRow(
+        [&](int64_t row, double, const WindowElements& outer, const WindowElements& middle) {
+          std::fill(best_.begin(), best_.end(), -std::numeric_limits<T>::infinity());
+          std::fill(index_.begin(), index_.end(), -1);
+          pooling_.ForEachElementRow(outer, middle, [&](int64_t at) {
+            for (const Tap& tap : inner.taps) {
+              const int64_t first = at + tap.begin * inner.stride + tap.shift;
+              loop_(x + first, inner.stride, static_cast<int32_t>(first), best_.data() + tap.begin,
+                    index_.data() + tap.begin, tap.end - tap.begin);
+            }
+            if (inner.stride > 0) return;
+            for (int64_t o = 0; o < inner.num_windows(); ++o) {
+              const int64_t first = at + inner.windows[o].first;
+              for (int64_t i = 0; i < inner.windows[o].count; ++i) {
+                loop_(x + first + i, 1, static_cast<int32_t>(first + i), &best_[o], &index_[o], 1);
+              }
+            }
+          });
+          f(row, best_.data(), index_.data());
+        });
+  }
+
+ private:
+  Pooling pooling_;
+  decltype(simd::RowLoops<T>::arg_max_strided) loop_;
+  std::vector<T> best_;
+  std::vector<int32_t> index_;
+};
+
+template <class T>
+KernelOr MakeMaxPoolWithIndices(const Pooling& pooling) {
+  return MakeKernel([pooling, rows = ArgMaxRows<T>(pooling)](const KernelRun& run) mutable {
+    const T* x = Input<T>(run, 0);
+    T* y = Output<T>(run, 0);
+    auto* indices = Output<int64_t>(run, 1);
+    const int64_t n = pooling.axes[2].num_windows();
+    for (int64_t plane = 0; plane < pooling.planes; ++plane) {
+      rows.ForEachRow(x, [&](int64_t row, const T* best, const int32_t* index) {
+        std::copy_n(best, n, y + row * n);
+        std::copy_n(index, n, indices + row * n);
+      });
+      x += pooling.x_plane();
+      y += pooling.y_plane();
+      indices += pooling.y_plane();
+    }
+  });
+}
+
+// Joins what windows read by Join::Rows (contiguous) and Join::Strided.
+template <class T>
+struct JoinMax {
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const T identity = -std::numeric_limits<T>::infinity();
+  void operator()(const T* x, int64_t stride, T* y, int64_t n) const {
+    loops.max_strided(x, stride, y, n);
+  }
+};
+template <class T>
+struct JoinSum {
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const T identity = 0;
+  void operator()(const T* x, int64_t stride, T* y, int64_t n) const {
+    loops.add_strided(x, stride, y, n);
+  }
+};
+
+// One plane: the windows' joined elements, divided if `divides`.
+template <class T, class Join>
+void PoolPlane(const Pooling& pooling, const Join& join, bool divides, const T* x, T* joined,
+               T* y) {
+  const PoolAxis& inner = pooling.axes[2];
+  const int64_t n = inner.num_windows();
+  pooling.ForEachRow(
+      [&](int64_t row, double divisor, const WindowElements& outer, const WindowElements& middle) {
+        const T* from = joined;
+        if (outer.count * middle.count == 1) {
+          pooling.ForEachElementRow(outer, middle, [&](int64_t at) { from = x + at; });
+        } else {
+          bool is_first = true;
+          std::fill_n(joined, outer.count * middle.count == 0 ? inner.size : 0, join.identity);
+          pooling.ForEachElementRow(outer, middle, [&](int64_t at) {
+            if (std::exchange(is_first, false)) {
+              std::copy_n(x + at, inner.size, joined);
+            } else {
+              join(x + at, 1, joined, inner.size);
+            }
+          });
+        }
+        T* to = y + row * n;
+        std::fill_n(to, n, join.identity);
+        for (const Tap& tap : inner.taps) {
+          join(from + tap.begin * inner.stride + tap.shift, inner.stride, to + tap.begin,
+               tap.end - tap.begin);
+        }
+        for (int64_t o = 0; inner.stride == 0 && o < n; ++o) {
+          for (int64_t i = 0; i < inner.windows[o].count; ++i) {
+            join(from + inner.windows[o].first + i, 1, to + o, 1);
+          }
+        }
+        for (int64_t o = 0; divides && o < n; ++o) {
+          to[o] /= static_cast<T>(divisor * inner.divisors[o]);
+        }
+      });
+}
+
+template <class T, class Join>
+KernelOr MakePool(const Pooling& pooling, Join join, bool divides) {
+  return MakeKernel(
+      [=, joined = std::vector<T>(pooling.axes[2].size)](const KernelRun& run) mutable {
+        for (int64_t plane = 0; plane < pooling.planes; ++plane) {
+          PoolPlane(pooling, join, divides, Input<T>(run, 0) + plane * pooling.x_plane(),
+                    joined.data(), Output<T>(run, 0) + plane * pooling.y_plane());
+        }
+      });
+}
+
+template <class T>
+KernelOr MakeMaxPool(const KernelSpec& spec, ElementType<T>) {
+  const Pooling pooling = PoolingOf(spec, spec.inputs[0].shape(), spec.outputs[0].shape());
+  if (Flag(spec.attrs, "with_indices")) return MakeMaxPoolWithIndices<T>(pooling);
+  return MakePool<T>(pooling, JoinMax<T>(), /*divides=*/false);
+}
+
+template <class T>
+KernelOr MakeAveragePool(const KernelSpec& spec, ElementType<T>) {
+  return MakePool<T>(PoolingOf(spec, spec.inputs[0].shape(), spec.outputs[0].shape()), JoinSum<T>(),
+                     /*divides=*/spec.attrs.String("divisor") != "one");
+}
+
+// Finds the largest elements again: it costs a pass, and saves keeping their positions until then.
+template <class T>
+KernelOr MakeMaxPoolGrad(const KernelSpec& spec, ElementType<T>) {
+  const Pooling pooling = PoolingOf(spec, spec.inputs[0].shape(), spec.inputs[1].shape());
+  return MakeKernel([pooling, rows = ArgMaxRows<T>(pooling)](const KernelRun& run) mutable {
+    const T* x = Input<T>(run, 0);
+    const T* dy = Input<T>(run, 1);
+    T* dx = Output<T>(run, 0);
+    const int64_t n = pooling.axes[2].num_windows();
+    for (int64_t plane = 0; plane < pooling.planes; ++plane) {
+      std::fill_n(dx, pooling.x_plane(), T{0});
+      rows.ForEachRow(x, [&](int64_t row, const T*, const int32_t* index) {
+        for (int64_t o = 0; o < n; ++o) {
+          if (index[o] >= 0) dx[index[o]] += dy[row * n + o];
+        }
+      });
+      x += pooling.x_plane();
+      dy += pooling.y_plane();
+      dx += pooling.x_plane();
+    }
+  });
+}
+
+template <class T>
+KernelOr MakeAveragePoolGrad(const KernelSpec& spec, ElementType<T>) {
+  const Pooling pooling = PoolingOf(spec, spec.outputs[0].shape(), spec.inputs[0].shape());
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const PoolAxis& inner = pooling.axes[2];
+  return MakeKernel([=, scaled = std::vector<T>(inner.num_windows()),
+                     spread = std::vector<T>(inner.size)](const KernelRun& run) mutable {
+    const PoolAxis& inner = pooling.axes[2];
+    const int64_t n = inner.num_windows();
+    for (int64_t plane = 0; plane < pooling.planes; ++plane) {
+      const T* dy = Input<T>(run, 0) + plane * pooling.y_plane();
+      T* dx = Output<T>(run, 0) + plane * pooling.x_plane();
+      std::fill_n(dx, pooling.x_plane(), T{0});
+      pooling.ForEachRow([&](int64_t row, double divisor, const WindowElements& outer,
+                             const WindowElements& middle) {
+        for (int64_t o = 0; o < n; ++o) {
+          scaled[o] = dy[row * n + o] / static_cast<T>(divisor * inner.divisors[o]);
+        }
+        std::fill(spread.begin(), spread.end(), T{0});
+        for (const Tap& tap : inner.taps) {
+          loops.scatter_strided(scaled.data() + tap.begin,
+                                spread.data() + tap.begin * inner.stride + tap.shift, inner.stride,
+                                tap.end - tap.begin);
+        }
+        for (int64_t o = 0; inner.stride == 0 && o < n; ++o) {
+          T* to = spread.data() + inner.windows[o].first;
+          for (int64_t i = 0; i < inner.windows[o].count; ++i) to[i] += scaled[o];
+        }
+        pooling.ForEachElementRow(outer, middle, [&](int64_t at) {
+          loops.add_scaled(spread.data(), T{1}, dx + at, inner.size);
+        });
+      });
+    }
+  });
+}
+
+}  // namespace
+
+absl::Status RegisterPoolingKernels(KernelRegistry& registry) {
+  const auto add = [&](const char* name, auto make) {
+    return registry.Register(
+        name, Widened(ForFloats([make](const auto& s, auto type) { return make(s, type); })));
+  };
+  RETURN_IF_ERROR(add("max_pool", [](const auto& s, auto type) { return MakeMaxPool(s, type); }));
+  RETURN_IF_ERROR(
+      add("max_pool_grad", [](const auto& s, auto type) { return MakeMaxPoolGrad(s, type); }));
+  RETURN_IF_ERROR(
+      add("avg_pool", [](const auto& s, auto type) { return MakeAveragePool(s, type); }));
+  return add("avg_pool_grad",
+             [](const auto& s, auto type) { return MakeAveragePoolGrad(s, type); });
+}
+
+}  // namespace braid::cpu

@@ -1,0 +1,412 @@
+// Models from ONNX files that the test writes: placed, split and trained as a job written by hand,
+// and what mistakes in files and calls say.
+
+#include "api/onnx/onnx.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/braid.h"
+#include "api/onnx/onnx.pb.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/runtime/temp_dir.h"
+
+namespace braid::onnx {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kBatch = 8, kIn = 6, kHidden = 8, kOut = 4;
+
+// Numbers that do not repeat, about -0.5 .. 0.5.
+Array Numbers(Shape shape, int seed) {
+  std::vector<float> values(shape.num_elements());
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>((i * 37 + seed * 101) % 211) / 211 - 0.5f;
+  }
+  return Array::FromVector(std::move(shape), values);
+}
+
+// Builds a file, a node at a time.
+class ModelWriter {
+ public:
+  ModelWriter() {
+    model_.set_ir_version(8);
+    OperatorSetIdProto& opset = *model_.add_opset_import();
+    opset.set_version(17);
+  }
+
+  ModelProto& model() { return model_; }
+  GraphProto& graph() { return *model_.mutable_graph(); }
+
+  static NodeProto& Node(NodeProto& node, const std::string& op, std::vector<std::string> inputs,
+                         std::vector<std::string> outputs) {
+    node.set_op_type(op);
+    for (const std::string& input : inputs) node.add_input(input);
+    for (const std::string& output : outputs) node.add_output(output);
+    return node;
+  }
+  NodeProto& Add(const std::string& op, std::vector<std::string> inputs,
+                 std::vector<std::string> outputs) {
+    NodeProto& node = Node(*graph().add_node(), op, std::move(inputs), std::move(outputs));
+    node.set_name("the_" + op);
+    return node;
+  }
+  void Initializer(const std::string& name, const Array& array) {
+    TensorProto& tensor = *graph().add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(array.dtype() == DType::kF32 ? 1 : 7);
+    for (int64_t dim : array.shape()) tensor.add_dims(dim);
+    tensor.set_raw_data(array.bytes(), array.num_bytes());
+  }
+  // A size of 0 is called "batch".
+  static void Info(ValueInfoProto& info, const std::string& name, std::vector<int64_t> dims) {
+    info.set_name(name);
+    TypeProto::Tensor& type = *info.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(1);
+    type.mutable_shape()->clear_dim();
+    for (int64_t dim : dims) {
+      TensorShapeProto::Dimension& added = *type.mutable_shape()->add_dim();
+      if (dim > 0) {
+        added.set_dim_value(dim);
+      } else {
+        added.set_dim_param("batch");
+      }
+    }
+  }
+  void Input(const std::string& name, std::vector<int64_t> dims) {
+    Info(*graph().add_input(), name, std::move(dims));
+  }
+  void Output(const std::string& name, std::vector<int64_t> dims) {
+    Info(*graph().add_output(), name, std::move(dims));
+  }
+
+ private:
+  ModelProto model_;
+};
+
+void IntAttribute(NodeProto& node, const std::string& name, int64_t value) {
+  AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_i(value);
+  attribute.set_type(2);
+}
+
+// Two layers, between which is a reshape to what the model computes from the shape of its input.
+ModelWriter Perceptron() {
+  ModelWriter writer;
+  writer.Input("x", {0, kIn});
+  writer.Output("logits", {0, kOut});
+  writer.Initializer("fc1.weight", Numbers({kIn, kHidden}, 1));
+  writer.Initializer("fc1.bias", Numbers({kHidden}, 2));
+  writer.Initializer("fc2.weight", Numbers({kOut, kHidden}, 3));
+  writer.Initializer("fc2.bias", Numbers({kOut}, 4));
+  writer.Initializer("zero", Array::FromVector<int64_t>({1}, {0}));
+  writer.Initializer("rest", Array::FromVector<int64_t>({1}, {-1}));
+  writer.Add("MatMul", {"x", "fc1.weight"}, {"product"});
+  writer.Add("Add", {"product", "fc1.bias"}, {"sum"});
+  writer.Add("Relu", {"sum"}, {"hidden"});
+  writer.Add("Shape", {"x"}, {"shape"});
+  writer.Add("Gather", {"shape", "zero"}, {"rows"});
+  IntAttribute(writer.Add("Concat", {"rows", "rest"}, {"wanted"}), "axis", 0);
+  writer.Add("Reshape", {"hidden", "wanted"}, {"flat"});
+  IntAttribute(writer.Add("Gemm", {"flat", "fc2.weight", "fc2.bias"}, {"logits"}), "transB", 1);
+  return writer;
+}
+
+// The same by hand.
+Tensor PerceptronByHand(Job& job, Tensor x) {
+  const auto weight = [&](const std::string& name, Shape shape) {
+    return Variable(job.graph(), {.name = name, .shape = std::move(shape)});
+  };
+  const Tensor hidden =
+      Relu(Add(MatMul(x, weight("fc1.weight", {kIn, kHidden})), weight("fc1.bias", {kHidden})));
+  return Add(MatMul(hidden, weight("fc2.weight", {kOut, kHidden}), {.transpose_b = true}),
+             weight("fc2.bias", {kOut}));
+}
+
+class OnnxTest : public testing::Test {
+ protected:
+  std::string Write(ModelWriter& writer) {
+    const std::string path = folder_ / "model.onnx";
+    PutFile(path, writer.model().SerializeAsString());
+    return path;
+  }
+  Model LoadOrDie(ModelWriter& writer) {
+    absl::StatusOr<Model> model = Load(Write(writer));
+    EXPECT_TRUE(model.ok()) << model.status();
+    return *std::move(model);
+  }
+  std::string LoadError(ModelWriter& writer) {
+    const absl::StatusOr<Model> model = Load(Write(writer));
+    return model.ok() ? "no error" : std::string(model.status().message());
+  }
+  static std::unique_ptr<Session> StartOrDie(std::vector<int> devices) {
+    auto session = Session::Start({.devices = std::move(devices), .progress = Progress::kOff});
+    EXPECT_TRUE(session.ok()) << session.status();
+    return *std::move(session);
+  }
+  // What Compile says to a job with the model.
+  std::string ApplyError(ModelWriter& writer, const ApplyOptions& options = {}) {
+    Model model = LoadOrDie(writer);
+    const auto session = StartOrDie({1});
+    const auto job = session->Compile("job", [&](Job& job) {
+      const auto outputs = model.Apply(job, {job.Input("x", {kBatch, kIn})}, options);
+      EXPECT_FALSE(outputs.ok());
+    });
+    return job.ok() ? "no error" : std::string(job.status().message());
+  }
+  // The values of all outputs on one device.
+  std::vector<Array> RunModel(ModelWriter& writer, const std::vector<Argument>& arguments) {
+    Model model = LoadOrDie(writer);
+    const auto session = StartOrDie({1});
+    size_t count = 0;
+    auto job = session->Compile("job", [&](Job& job) {
+      const auto outputs = model.Apply(job, arguments);
+      if (!outputs.ok()) return;
+      for (const Tensor& output : *outputs) job.Fetch("y" + std::to_string(count++), output);
+    });
+    EXPECT_TRUE(job.ok()) << job.status();
+    if (!job.ok()) return {};
+    EXPECT_TRUE(model.LoadInto(*session).ok());
+    const auto result = job->Run();
+    EXPECT_TRUE(result.ok()) << result.status();
+    std::vector<Array> values;
+    for (size_t i = 0; i < count; ++i) values.push_back(result->Last("y" + std::to_string(i)));
+    return values;
+  }
+
+  const TempDir folder_;
+};
+
+// ---- use ----------------------------------------------------------------------------------------
+
+struct Trained {
+  Array logits;                          // before the step
+  std::map<std::string, Array> weights;  // after it
+};
+
+// One step on given data. `load` gives the variables their first values.
+Trained TrainOneStep(const std::vector<int>& devices,
+                     const std::function<Tensor(Job&, Tensor)>& net,
+                     const std::function<absl::Status(Session&)>& load) {
+  auto session = Session::Start({.devices = devices, .progress = Progress::kOff});
+  EXPECT_TRUE(session.ok()) << session.status();
+  auto job = (*session)->Compile("train", [&](Job& job) {
+    const Tensor logits = net(job, job.Input("x", {kBatch, kIn}));
+    const Tensor labels = job.Input("labels", {kBatch}, DType::kI64);
+    job.Minimize(Mean(SoftmaxCrossEntropy(logits, labels)), Sgd{.lr = 0.5});
+    job.Fetch("logits", logits);
+  });
+  EXPECT_TRUE(job.ok()) << job.status();
+  if (!job.ok()) return {};
+  const absl::Status loaded = load(**session);
+  EXPECT_TRUE(loaded.ok()) << loaded;
+  const Array labels = Array::FromVector<int64_t>({kBatch}, {0, 1, 2, 3, 3, 2, 1, 0});
+  const auto result = job->Run({.feeds = {{"x", Numbers({kBatch, kIn}, 9)}, {"labels", labels}}});
+  EXPECT_TRUE(result.ok()) << result.status();
+  if (!result.ok()) return {};
+  Trained trained = {.logits = result->Last("logits")};
+  for (const char* name : {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}) {
+    const auto value = (*session)->Get(name);
+    EXPECT_TRUE(value.ok()) << value.status();
+    if (value.ok()) trained.weights[name] = *value;
+  }
+  return trained;
+}
+
+void ExpectNear(const Array& actual, const Array& expected, const std::string& what) {
+  ASSERT_EQ(actual.shape(), expected.shape()) << what;
+  for (int64_t i = 0; i < actual.num_elements(); ++i) {
+    EXPECT_NEAR(actual.data<float>()[i], expected.data<float>()[i], 1e-6) << what << " " << i;
+  }
+}
+
+TEST_F(OnnxTest, AModelIsSplitAndTrainedAsOneWrittenByHand) {
+  ModelWriter writer = Perceptron();
+  Model model = LoadOrDie(writer);
+  const Trained expected =
+      TrainOneStep({1}, PerceptronByHand, [&](Session& session) -> absl::Status {
+        for (const auto& [name, array] : model.weights()) {
+          if (IsFloating(array->dtype())) RETURN_IF_ERROR(session.Set(name, *array));
+        }
+        return absl::OkStatus();
+      });
+  ASSERT_EQ(expected.weights.size(), 4u);
+  for (const auto& [name, after] : expected.weights) {
+    EXPECT_NE(after.data<float>()[0], model.weights().at(name)->data<float>()[0]) << name;
+  }
+  using sbp::B, sbp::S;
+  const std::vector<std::pair<std::vector<int>, ApplyOptions>> cases = {
+      {{1}, {}},
+      {{2, 2}, {}},
+      // Data parallel over nodes, tensor parallel inside.
+      {{2, 2},
+       {.layouts = {{"fc1.weight", NdSbp{B, S(1)}},
+                    {"fc1.bias", NdSbp{B, S(0)}},
+                    {"fc2.weight", NdSbp{B, S(1)}}}}},
+  };
+  for (const auto& [devices, options] : cases) {
+    Model imported = LoadOrDie(writer);
+    const Trained trained = TrainOneStep(
+        devices,
+        [&, &options = options](Job& job, Tensor x) {
+          const auto outputs = imported.Apply(job, {x}, options);
+          EXPECT_TRUE(outputs.ok()) << outputs.status();
+          return outputs.ok() ? (*outputs)[0] : Tensor();
+        },
+        [&](Session& session) { return imported.LoadInto(session); });
+    ExpectNear(trained.logits, expected.logits, "logits");
+    for (const auto& [name, value] : expected.weights)
+      ExpectNear(trained.weights.at(name), value, name);
+  }
+}
+
+TEST_F(OnnxTest, AModelSaysItsInputsAndOutputs) {
+  ModelWriter writer = Perceptron();
+  const Model model = LoadOrDie(writer);
+  ASSERT_EQ(model.inputs().size(), 1u);
+  EXPECT_EQ(model.inputs()[0].ToString(), "x f32[batch, 6]");
+  ASSERT_EQ(model.outputs().size(), 1u);
+  EXPECT_EQ(model.outputs()[0].ToString(), "logits f32[batch, 4]");
+  EXPECT_EQ(model.weights().size(), 6u);
+}
+
+TEST_F(OnnxTest, FrozenWeightsAndWhatIsComputedFromShapesAreNoTrainableVariables) {
+  ModelWriter writer = Perceptron();
+  Model model = LoadOrDie(writer);
+  const OpRegistry ops = BuiltinOps();
+  LogicalGraph graph(&ops);
+  const Tensor x = Input(graph, "x", {DType::kF32, {kBatch, kIn}});
+  ASSERT_TRUE(model.Apply(graph, {x}, {.is_trainable = false}).ok());
+  int variables = 0;
+  for (const Op& op : graph.ops()) {
+    if (op.type != "variable") continue;
+    ++variables;
+    EXPECT_FALSE(op.attrs.Bool("trainable")) << op.name;
+  }
+  EXPECT_EQ(variables, 4);
+  EXPECT_EQ(graph.ToString().find("gather"), std::string::npos);
+}
+
+// f(x) = scale * x + x, with the attribute `scale`.
+TEST_F(OnnxTest, FunctionsOfTheModelTakeAttributes) {
+  ModelWriter writer;
+  OperatorSetIdProto& domain = *writer.model().add_opset_import();
+  domain.set_domain("here");
+  domain.set_version(1);
+  FunctionProto& function = *writer.model().add_functions();
+  function.set_name("Grow");
+  function.set_domain("here");
+  function.add_input("a");
+  function.add_output("b");
+  function.add_attribute("scale");
+  function.add_opset_import()->set_version(17);
+  NodeProto& constant = ModelWriter::Node(*function.add_node(), "Constant", {}, {"factor"});
+  AttributeProto& value = *constant.add_attribute();
+  value.set_name("value_float");
+  value.set_ref_attr_name("scale");
+  ModelWriter::Node(*function.add_node(), "Mul", {"a", "factor"}, {"product"});
+  ModelWriter::Node(*function.add_node(), "Add", {"product", "a"}, {"b"});
+  writer.Input("x", {3});
+  writer.Output("y", {3});
+  NodeProto& call = writer.Add("Grow", {"x"}, {"y"});
+  call.set_domain("here");
+  AttributeProto& scale = *call.add_attribute();
+  scale.set_name("scale");
+  scale.set_f(3);
+  const std::vector<Array> y = RunModel(writer, {Array::FromVector<float>({3}, {1, 2, -5})});
+  ASSERT_EQ(y.size(), 1u);
+  ExpectNear(y[0], Array::FromVector<float>({3}, {4, 8, -20}), "y");
+}
+
+// ---- mistakes -----------------------------------------------------------------------------------
+
+TEST_F(OnnxTest, AFileThatIsNoModel) {
+  EXPECT_EQ(Load(folder_ / "none.onnx").status().code(), absl::StatusCode::kNotFound);
+  PutFile(folder_ / "text.onnx", "this is text");
+  EXPECT_EQ(Load(folder_ / "text.onnx").status().code(), absl::StatusCode::kDataLoss);
+  ModelWriter writer = Perceptron();
+  const std::string bytes = writer.model().SerializeAsString();
+  for (size_t size = 0; size < bytes.size(); size += 7) {
+    PutFile(folder_ / "cut.onnx", bytes.substr(0, size));
+    const absl::StatusOr<Model> model = Load(folder_ / "cut.onnx");
+    if (model.ok()) continue;
+    EXPECT_EQ(model.status().code(), absl::StatusCode::kDataLoss) << size;
+  }
+}
+
+TEST_F(OnnxTest, WhatBraidDoesNotHaveIsNamedWithFileAndNode) {
+  ModelWriter unknown;
+  unknown.Input("x", {0, kIn});
+  unknown.Output("y", {0, kIn});
+  unknown.Add("Frobnicate", {"x"}, {"y"});
+  EXPECT_THAT(ApplyError(unknown),
+              AllOf(HasSubstr("model.onnx: Frobnicate 'the_Frobnicate': "), HasSubstr("not have")));
+
+  ModelWriter attribute;
+  attribute.Input("x", {0, kIn});
+  attribute.Output("y", {0, kIn});
+  IntAttribute(attribute.Add("Relu", {"x"}, {"y"}), "leakiness", 1);
+  EXPECT_THAT(ApplyError(attribute), HasSubstr("Relu 'the_Relu': attribute leakiness"));
+
+  ModelWriter domain = Perceptron();
+  domain.graph().mutable_node(2)->set_domain("elsewhere");
+  EXPECT_THAT(ApplyError(domain), HasSubstr("elsewhere.Relu"));
+}
+
+TEST_F(OnnxTest, WeightsMayBeInAFileBesideTheModel) {
+  ModelWriter writer = Perceptron();
+  TensorProto& weight = *writer.graph().mutable_initializer(0);
+  const std::string bytes = weight.raw_data();
+  weight.clear_raw_data();
+  weight.set_data_location(TensorProto::EXTERNAL);
+  const auto add = [&](const std::string& key, const std::string& value) {
+    StringStringEntryProto& entry = *weight.add_external_data();
+    entry.set_key(key);
+    entry.set_value(value);
+  };
+  add("location", "weights.bin");
+  add("offset", "3");
+  EXPECT_THAT(LoadError(writer), AllOf(HasSubstr("fc1.weight"), HasSubstr("weights.bin")));
+  PutFile(folder_ / "weights.bin", "abc" + bytes);
+  const Model model = LoadOrDie(writer);
+  const Array expected = Numbers({kIn, kHidden}, 1);
+  ExpectNear(*model.weights().at("fc1.weight"), expected, "weight");
+  PutFile(folder_ / "weights.bin", bytes);
+  EXPECT_THAT(LoadError(writer), AllOf(HasSubstr("fc1.weight"), HasSubstr("has 192")));
+  weight.mutable_external_data(0)->set_value("../weights.bin");
+  EXPECT_THAT(LoadError(writer), HasSubstr("no file of the model's folder"));
+  weight.mutable_external_data(1)->set_value("three");
+  EXPECT_THAT(LoadError(writer), HasSubstr("offset is 'three'"));
+}
+
+TEST_F(OnnxTest, WrongFilesAndCalls) {
+  ModelWriter loose = Perceptron();
+  loose.graph().mutable_node(2)->set_input(0, "nowhere");
+  EXPECT_THAT(ApplyError(loose), HasSubstr("Relu 'the_Relu': nothing makes 'nowhere'"));
+
+  ModelWriter shapes = Perceptron();
+  shapes.graph().mutable_initializer(0)->set_dims(0, 1000);
+  EXPECT_THAT(LoadError(shapes), AllOf(HasSubstr("fc1.weight"), HasSubstr("[1000, 8]")));
+
+  ModelWriter sizes = Perceptron();
+  ModelWriter::Info(*sizes.graph().mutable_input(0), "x", {0, 7});
+  EXPECT_THAT(ApplyError(sizes), AllOf(HasSubstr("x f32[batch, 7]"), HasSubstr("f32[8, 6]")));
+
+  ModelWriter layouts = Perceptron();
+  EXPECT_THAT(ApplyError(layouts, {.layouts = {{"fc9.weight", sbp::S(0)}}}),
+              AllOf(HasSubstr("'fc9.weight'"), HasSubstr("fc1.weight")));
+
+  Model model = LoadOrDie(layouts);
+  const auto session = StartOrDie({1});
+  EXPECT_EQ(model.LoadInto(*session).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace braid::onnx

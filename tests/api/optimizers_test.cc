@@ -1,0 +1,274 @@
+// Every optimizer against its formulas written out here, on one device and on variables that are
+// split; schedules against theirs.
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "gtest/gtest.h"
+#include "tests/api/training_case.h"
+
+namespace braid {
+namespace {
+
+constexpr int kSteps = 5;
+constexpr double kLr = 0.0625;  // the same number in f32
+
+using Doubles = std::vector<double>;
+
+// Pulls w [6, 4] towards 24 numbers: the gradient is w - them. Scaled by `size`.
+Doubles Targets() {
+  Doubles targets;
+  for (int i = 0; i < 24; ++i) targets.push_back(0.25 * i - 1);
+  return targets;
+}
+
+std::function<void(Job&)> Pulling(const OptimizerSpec& optimizer, NdSbp sbp,
+                                  DType dtype = DType::kF64) {
+  return [=](Job& job) {
+    const Tensor w = Variable(job.graph(), {.name = "w",
+                                            .dtype = dtype,
+                                            .shape = {6, 4},
+                                            .init = "constant",
+                                            .value = 0.5,
+                                            .sbp = sbp});
+    const Tensor numbers = Reshape(Cast(Iota(job.graph(), {DType::kF32, {24}}), dtype), {6, 4});
+    const Tensor away = Sub(w, Shift(Scale(numbers, 0.25), -1));
+    const Tensor loss = Scale(ReduceSumSquare(away), 0.5);
+    job.Fetch("loss", loss);
+    job.Minimize(loss, optimizer);
+  };
+}
+
+Doubles WeightsAfter(const LayoutCase& layout, const std::function<void(Job&)>& record) {
+  const auto run =
+      RunTraining({.layout = layout, .steps = kSteps, .wants_variables = true}, record);
+  EXPECT_TRUE(run.ok()) << run.status();
+  if (!run.ok()) return {};
+  for (const auto& [name, value] : run->variables) {
+    if (name != "w") continue;
+    const Array wide = value.As(DType::kF64);
+    return {wide.data<double>().begin(), wide.data<double>().end()};
+  }
+  ADD_FAILURE() << "no w";
+  return {};
+}
+
+double Norm(const Doubles& x) {
+  double sum = 0;
+  for (double value : x) sum += value * value;
+  return std::sqrt(sum);
+}
+
+struct States {
+  Doubles a = Doubles(24, 0.0), b = Doubles(24, 0.0), c = Doubles(24, 0.0);
+};
+// One step: changes w.
+using Step = std::function<void(Doubles& w, const Doubles& g, States& states, int t)>;
+
+Doubles Expected(const Step& step) {
+  Doubles w(24, 0.5);
+  States states;
+  for (int t = 0; t < kSteps; ++t) {
+    Doubles g = Targets();
+    for (int i = 0; i < 24; ++i) g[i] = w[i] - g[i];
+    step(w, g, states, t);
+  }
+  return w;
+}
+
+void Check(const OptimizerSpec& optimizer, const Step& step) {
+  const Doubles expected = Expected(step);
+  struct Split {
+    std::vector<int> devices;
+    NdSbp sbp;
+  };
+  for (const Split& split : {Split{{1}, NdSbp({sbp::B})}, Split{{2}, NdSbp({sbp::S(0)})},
+                             Split{{4}, NdSbp({sbp::S(0)})}, Split{{3}, NdSbp({sbp::S(1)})},
+                             Split{{1, 1}, NdSbp({sbp::S(1)})}, Split{{2}, NdSbp({sbp::B})}}) {
+    const LayoutCase layout = {.name = "", .devices = split.devices};
+    const Doubles actual = WeightsAfter(layout, Pulling(optimizer, split.sbp));
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], 1e-12 * (1 + std::abs(expected[i])))
+          << "element " << i << ", " << split.sbp.ToString() << " over " << split.devices.size()
+          << " nodes";
+    }
+  }
+}
+
+TEST(OptimizersTest, RmsProp) {
+  for (const bool centered : {false, true}) {
+    for (const double momentum : {0.0, 0.75}) {
+      SCOPED_TRACE(testing::Message() << centered << " " << momentum);
+      Check(RmsProp{.lr = kLr,
+                    .alpha = 0.9,
+                    .epsilon = 1e-3,
+                    .momentum = momentum,
+                    .centered = centered,
+                    .weight_decay = 0.1},
+            [=](Doubles& w, const Doubles& gradient, States& states, int) {
+              for (int i = 0; i < 24; ++i) {
+                const double g = gradient[i] + 0.1 * w[i];
+                states.a[i] = 0.9 * states.a[i] + 0.1 * g * g;
+                states.b[i] = 0.9 * states.b[i] + 0.1 * g;
+                const double mean = centered ? states.b[i] : 0;
+                const double root = std::sqrt(std::max(states.a[i] - mean * mean, 0.0)) + 1e-3;
+                states.c[i] = momentum * states.c[i] + g / root;
+                w[i] -= kLr * states.c[i];
+              }
+            });
+    }
+  }
+}
+
+TEST(OptimizersTest, Adagrad) {
+  Check(Adagrad{.lr = kLr, .lr_decay = 0.5, .initial_sum = 0.25, .weight_decay = 0.1},
+        [](Doubles& w, const Doubles& gradient, States& states, int t) {
+          for (int i = 0; i < 24; ++i) {
+            const double g = gradient[i] + 0.1 * w[i];
+            states.a[i] += g * g;
+            w[i] -= kLr / (1 + 0.5 * t) * g / (std::sqrt(0.25 + states.a[i]) + 1e-10);
+          }
+        });
+}
+
+TEST(OptimizersTest, Lars) {
+  Check(Lars{.lr = kLr, .momentum = 0.75, .trust = 0.5, .weight_decay = 0.1},
+        [](Doubles& w, const Doubles& g, States& states, int) {
+          const double size = Norm(w);
+          const double ratio = 0.5 * size / (Norm(g) + 0.1 * size + 1e-8);
+          for (int i = 0; i < 24; ++i) {
+            states.a[i] = 0.75 * states.a[i] + kLr * ratio * (g[i] + 0.1 * w[i]);
+            w[i] -= states.a[i];
+          }
+        });
+}
+
+TEST(OptimizersTest, Lamb) {
+  Check(Lamb{.lr = kLr, .beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.1},
+        [](Doubles& w, const Doubles& g, States& states, int t) {
+          Doubles direction(24);
+          for (int i = 0; i < 24; ++i) {
+            states.a[i] = 0.8 * states.a[i] + 0.2 * g[i];
+            states.b[i] = 0.9 * states.b[i] + 0.1 * g[i] * g[i];
+            const double m = states.a[i] / (1 - std::pow(0.8, t + 1));
+            const double v = states.b[i] / (1 - std::pow(0.9, t + 1));
+            direction[i] = m / (std::sqrt(v) + 1e-6) + 0.1 * w[i];
+          }
+          const double ratio = Norm(w) / Norm(direction);
+          for (int i = 0; i < 24; ++i) w[i] -= kLr * ratio * direction[i];
+        });
+}
+
+// Without direction or length there is no ratio: the rate is the job's.
+TEST(OptimizersTest, RatiosOfNothingAreOne) {
+  for (const OptimizerSpec& optimizer : {OptimizerSpec(Lars{.lr = kLr, .momentum = 0}),
+                                         OptimizerSpec(Lamb{.lr = kLr, .weight_decay = 0})}) {
+    const auto run = RunTraining(
+        {.layout = {.name = "", .devices = {2}}, .steps = 1, .wants_variables = true},
+        [&](Job& job) {
+          const Tensor w = Variable(
+              job.graph(), {.name = "w", .dtype = DType::kF64, .shape = {6}, .init = "zeros"});
+          const Tensor still = Variable(
+              job.graph(), {.name = "still", .dtype = DType::kF64, .shape = {2}, .init = "ones"});
+          const Tensor loss = Add(Sum(w), Scale(Sum(still), 0));
+          job.Fetch("loss", loss);
+          job.Minimize(loss, optimizer);
+        });
+    ASSERT_TRUE(run.ok()) << run.status();
+    for (const auto& [name, value] : run->variables) {
+      const Array wide = value.As(DType::kF64);
+      if (name == "w") {
+        EXPECT_NEAR(wide.data<double>()[5], -kLr, 1e-6);
+      } else if (name == "still") {
+        EXPECT_EQ(wide.data<double>()[1], 1);
+      }
+    }
+  }
+}
+
+// States of a narrow variable are f32: sums of small squares stay sums.
+TEST(OptimizersTest, NarrowVariablesHaveWideStates) {
+  const auto run = RunTraining(
+      {.layout = {.name = "", .devices = {2}}, .steps = kSteps, .wants_variables = true},
+      Pulling(Adam{.lr = kLr}, NdSbp({sbp::S(0)}), DType::kBF16));
+  ASSERT_TRUE(run.ok()) << run.status();
+  const Doubles wide =
+      WeightsAfter({.name = "", .devices = {1}}, Pulling(Adam{.lr = kLr}, NdSbp({sbp::B})));
+  int states = 0;
+  for (const auto& [name, value] : run->variables) {
+    if (name == "w") {
+      EXPECT_EQ(value.dtype(), DType::kBF16);
+      const Array actual = value.As(DType::kF64);
+      for (int i = 0; i < 24; ++i) EXPECT_NEAR(actual.data<double>()[i], wide[i], 0.02);
+    } else {
+      EXPECT_EQ(value.dtype(), DType::kF32) << name;
+      ++states;
+    }
+  }
+  EXPECT_EQ(states, 2);
+}
+
+void CheckSchedule(const std::function<Tensor(LogicalGraph&)>& schedule,
+                   const std::function<double(int)>& expected) {
+  SessionOptions options;
+  options.devices = {1};
+  options.progress = Progress::kOff;
+  const auto session = Session::Start(options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  auto job =
+      (*session)->Compile("rates", [&](Job& job) { job.Fetch("rate", schedule(job.graph())); });
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto result = job->Run({.steps = 25});
+  ASSERT_TRUE(result.ok()) << result.status();
+  const std::vector<double> rates = result->Scalars("rate");
+  ASSERT_EQ(rates.size(), 25u);
+  for (int t = 0; t < 25; ++t) EXPECT_NEAR(rates[t], expected(t), 1e-6) << "step " << t;
+}
+
+double HalfCosine(double from, double to, double t) {
+  return to + (from - to) * (1 + std::cos(std::numbers::pi * t)) / 2;
+}
+
+TEST(SchedulesTest, AreTheirFormulas) {
+  CheckSchedule(
+      [](LogicalGraph& graph) {
+        return WarmupCosine(graph, {.peak = 0.5, .floor = 0.1, .warmup_steps = 4, .steps = 20});
+      },
+      [](int t) {
+        return t < 4 ? 0.5 * (t + 1) / 4 : HalfCosine(0.5, 0.1, std::min((t - 4) / 16.0, 1.0));
+      });
+  CheckSchedule(
+      [](LogicalGraph& graph) {
+        return StepDecay(graph, {.initial = 0.5, .factor = 0.5, .every = 7});
+      },
+      [](int t) { return 0.5 * std::pow(0.5, t / 7); });
+  CheckSchedule(
+      [](LogicalGraph& graph) {
+        return ExponentialDecay(graph, {.initial = 0.5, .factor = 0.5, .every = 7});
+      },
+      [](int t) { return 0.5 * std::pow(0.5, t / 7.0); });
+  CheckSchedule(
+      [](LogicalGraph& graph) {
+        return PolynomialDecay(graph, {.initial = 0.5, .floor = 0.1, .power = 2, .steps = 20});
+      },
+      [](int t) { return 0.1 + 0.4 * std::pow(1 - std::min(t / 20.0, 1.0), 2); });
+  CheckSchedule(
+      [](LogicalGraph& graph) {
+        return OneCycle(graph, {.peak = 0.5, .start_divisor = 5, .end_divisor = 10, .steps = 20});
+      },
+      [](int t) {
+        const double top = 0.3 * 20 - 1;
+        if (t < top) return HalfCosine(0.1, 0.5, t / top);
+        return HalfCosine(0.5, 0.01, std::min((t - top) / (19 - top), 1.0));
+      });
+  CheckSchedule(
+      [](LogicalGraph& graph) {
+        return LinearWarmup(PolynomialDecay(graph, {.initial = 1, .steps = 20}), 8);
+      },
+      [](int t) { return (1 - std::min(t / 20.0, 1.0)) * std::min((t + 1) / 8.0, 1.0); });
+}
+
+}  // namespace
+}  // namespace braid
