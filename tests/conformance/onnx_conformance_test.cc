@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <map>
 #include <ostream>
-#include <regex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/op_registry.h"
@@ -65,8 +65,16 @@ double ToleranceOf(const std::string& directory, DType dtype) {
 
 // "OneHot 'y': why" of "<file>: OneHot 'y': why" without the node's name.
 std::string ReasonOf(const absl::Status& status) {
-  static const std::regex kPlace("^.*model\\.onnx: |(^|\\s)'[^']*'(?=:)");
-  return std::regex_replace(std::string(status.message()), kPlace, "");
+  constexpr std::string_view kFile = "model.onnx: ";
+  std::string reason(status.message());
+  if (const size_t file = reason.find(kFile); file != std::string::npos) {
+    reason.erase(0, file + kFile.size());
+  }
+  const size_t end = reason.find("':");
+  if (end == std::string::npos || end == 0) return reason;
+  const size_t begin = reason.rfind(" '", end - 1);
+  if (begin != std::string::npos) reason.erase(begin, end + 1 - begin);
+  return reason;
 }
 
 // The same in f64 if it is in f32. Addends are larger than what they add up to: in f32 a comparison
