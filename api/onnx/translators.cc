@@ -21,7 +21,6 @@ Translators AllTranslators() {
   AddChannelNorm(all);
   AddResize(all);
   AddNorm(all);
-  AddAttention(all);
   AddRnn(all);
   AddLoss(all);
   AddActivations(all);

@@ -62,7 +62,6 @@ void AddConv(Translators& all);         // convolution, pooling
 void AddChannelNorm(Translators& all);  // batch and instance normalization
 void AddResize(Translators& all);       // interpolation
 void AddNorm(Translators& all);         // normalization, softmax
-void AddAttention(Translators& all);    // attention and what stands beside it
 void AddRnn(Translators& all);          // recurrent networks
 void AddLoss(Translators& all);         // losses
 void AddQuantize(Translators& all);     // quantization

@@ -26,11 +26,6 @@ struct Sides {
   Shape x, w, y;
 };
 
-absl::Status Disagree(const OpContext& ctx, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].shape.ToString(), ", b is ",
-                                                 ctx.inputs[1].shape.ToString(), "; ", why));
-}
-
 absl::Status CheckOperands(const OpContext& ctx) {
   RETURN_IF_ERROR(CheckFloating(ctx, 0));
   RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));

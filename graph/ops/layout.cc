@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/shapes.h"
@@ -17,15 +16,6 @@ namespace {
 using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
-
-std::string Text(const Ints& ints) { return absl::StrCat("[", absl::StrJoin(ints, ", "), "]"); }
-
-absl::Status Disagree(const OpContext& ctx, std::string_view attr, const Ints& value,
-                      std::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].ToString(), ", ",
-                                                 std::string(attr), " is ", Text(value), "; ",
-                                                 std::string(why)));
-}
 
 // Groups of axes of `a` and `b` with equal products, cut as finely as possible. Each is the pair of
 // first axes that are not 1: splitting both in equal parts cuts the elements at the same places.

@@ -14,12 +14,6 @@ namespace {
 using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 
-absl::Status Disagree(const OpContext& ctx, std::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].shape.ToString(), ", b is ",
-                                                 ctx.inputs[1].shape.ToString(), "; ",
-                                                 std::string(why)));
-}
-
 // Axes of m and k in a, k and n in b.
 struct MatmulAxes {
   int m, k_of_a, k_of_b, n;

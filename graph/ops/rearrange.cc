@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/shapes.h"
@@ -17,15 +16,6 @@ namespace {
 using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
-
-std::string Text(const Ints& ints) { return absl::StrCat("[", absl::StrJoin(ints, ", "), "]"); }
-
-absl::Status Disagree(const OpContext& ctx, std::string_view attr, const Ints& value,
-                      std::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].ToString(), ", ",
-                                                 std::string(attr), " is ", Text(value), "; ",
-                                                 std::string(why)));
-}
 
 // One number per axis, or an error. Absent lists that have a default are that number everywhere.
 absl::StatusOr<Ints> PerAxis(const OpContext& ctx, const char* attr, int rank,
@@ -54,11 +44,12 @@ Types InferSlice(const OpContext& ctx) {
     const __int128 last = begin[i] + std::max<__int128>(0, __int128{size[i]} - 1) * step[i];
     const int64_t most = size[i] == 0 ? in[i] : in[i] - 1;
     if (size[i] < 0 || begin[i] < 0 || begin[i] > most || last < 0 || last > most) {
-      return Disagree(ctx, "begin", begin,
-                      absl::StrCat("size is ", Text(size),
-                                   ctx.attrs.Has("step") ? absl::StrCat(", step is ", Text(step))
-                                                         : std::string(),
-                                   ", axis ", i, " goes outside"));
+      return Disagree(
+          ctx, "begin", begin,
+          absl::StrCat(
+              "size is ", ListText(size),
+              ctx.attrs.Has("step") ? absl::StrCat(", step is ", ListText(step)) : std::string(),
+              ", axis ", i, " goes outside"));
     }
   }
   return std::vector<TensorType>{{ctx.inputs[0].dtype, Shape(size)}};
@@ -145,7 +136,7 @@ absl::StatusOr<Shape> PaddedShape(const OpContext& ctx, const Shape& in) {
     for (int64_t amount : {before[i], after[i], interior[i]}) {
       if (amount > kMost || amount < -kMost) {
         return Disagree(ctx, "before", before,
-                        absl::StrCat("after is ", Text(after), "; axis ", i, " is too long"));
+                        absl::StrCat("after is ", ListText(after), "; axis ", i, " is too long"));
       }
     }
     if (interior[i] < 0 || (interior[i] > 0 && !is_constant)) {
@@ -155,9 +146,9 @@ absl::StatusOr<Shape> PaddedShape(const OpContext& ctx, const Shape& in) {
     const __int128 size = __int128{in[i]} + before[i] + after[i] +
                           std::max<__int128>(0, __int128{in[i]} - 1) * interior[i];
     if (size < 0 || size > kMost) {
-      return Disagree(
-          ctx, "before", before,
-          absl::StrCat("after is ", Text(after), ", axis ", i, " would have a size that is none"));
+      return Disagree(ctx, "before", before,
+                      absl::StrCat("after is ", ListText(after), ", axis ", i,
+                                   " would have a size that is none"));
     }
     if (in[i] == 0 && size > 0 && !is_constant) {
       return Disagree(ctx, "before", before,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "graph/functional.h"
 #include "runtime/base/status.h"
 
@@ -63,6 +64,23 @@ absl::Status CheckMinRank(const OpContext& ctx, int input, int rank) {
 absl::Status CheckAxis(int64_t axis, int rank) {
   if (axis >= 0 && axis < rank) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("axis is ", axis, ", rank is ", rank));
+}
+
+absl::Status Disagree(const OpContext& ctx, std::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].shape.ToString(), ", b is ",
+                                                 ctx.inputs[1].shape.ToString(), "; ",
+                                                 std::string(why)));
+}
+
+absl::Status Disagree(const OpContext& ctx, std::string_view attr,
+                      const std::vector<int64_t>& value, std::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].ToString(), ", ",
+                                                 std::string(attr), " is ", ListText(value), "; ",
+                                                 std::string(why)));
+}
+
+std::string ListText(const std::vector<int64_t>& values) {
+  return absl::StrCat("[", absl::StrJoin(values, ", "), "]");
 }
 
 bool Flag(const Attrs& attrs, std::string_view name) { return attrs.Has(name) && attrs.Bool(name); }

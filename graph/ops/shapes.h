@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,13 @@ absl::Status CheckAxis(int64_t axis, int rank);
 
 // Whether addends of this type can be added up: P of bools means nothing.
 inline bool HasSums(DType dtype) { return dtype != DType::kBool; }
+
+// "a is [2, 3], b is [4, 5]; why": the shapes of the first two inputs.
+absl::Status Disagree(const OpContext& ctx, std::string_view why);
+// "a is f32[2, 3], begin is [0]; why": the first input and an attribute.
+absl::Status Disagree(const OpContext& ctx, std::string_view attr,
+                      const std::vector<int64_t>& value, std::string_view why);
+std::string ListText(const std::vector<int64_t>& values);  // "[2, 3]"
 
 // False if absent, so that hand-written graphs may leave flags out.
 bool Flag(const Attrs& attrs, std::string_view name);

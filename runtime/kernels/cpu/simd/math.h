@@ -13,7 +13,12 @@ namespace braid::simd::BRAID_ISA {
 BRAID_INLINE float FromBits(int32_t bits) { return __builtin_bit_cast(float, bits); }
 BRAID_INLINE int32_t ToBits(float x) { return __builtin_bit_cast(int32_t, x); }
 
-BRAID_INLINE float Exp(float x) {
+// exp(x) = 2^exponent * (1 + fraction), |fraction| about 0.41 at most.
+struct ExpParts {
+  float fraction;
+  uint32_t exponent;
+};
+BRAID_INLINE ExpParts SplitExp(float x) {
   // Beyond these bounds the result is infinity or 0; the comparisons let NaN through.
   x = x > 89.0f ? 89.0f : x;
   x = x < -104.0f ? -104.0f : x;
@@ -28,10 +33,15 @@ BRAID_INLINE float Exp(float x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  // 2^n in two factors: n runs from -151 to 129. Unsigned: a NaN's n is arbitrary.
-  const uint32_t exponent =
-      static_cast<uint32_t>(ToBits(shifted)) - static_cast<uint32_t>(ToBits(kRounder));
+  // Unsigned: a NaN's exponent is arbitrary.
+  return {p * (r * r) + r,
+          static_cast<uint32_t>(ToBits(shifted)) - static_cast<uint32_t>(ToBits(kRounder))};
+}
+
+BRAID_INLINE float Exp(float x) {
+  const auto [fraction, exponent] = SplitExp(x);
+  const float p = fraction + 1.0f;
+  // 2^exponent in two factors: it runs from -151 to 129.
   const int32_t half = static_cast<int32_t>(exponent) >> 1;
   const uint32_t rest = exponent - static_cast<uint32_t>(half);
   const float scale1 = FromBits(static_cast<int32_t>((static_cast<uint32_t>(half) + 127u) << 23));
@@ -72,26 +82,12 @@ BRAID_INLINE double Log(double x) { return __builtin_log(x); }
 
 // exp(x) - 1: as Exp, but 1 is taken away from the power of two, not from the product.
 BRAID_INLINE float Expm1(float x) {
-  x = x > 89.0f ? 89.0f : x;
-  x = x < -104.0f ? -104.0f : x;
-  constexpr float kRounder = 12582912.0f;
-  const float shifted = x * 1.44269504f + kRounder;
-  const float n = shifted - kRounder;
-  float r = x - n * 0.693359375f;
-  r = r + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r;
+  const auto [fraction, unsigned_exponent] = SplitExp(x);
   // 2^n = 2 * power, for which n of -125 and less make no difference.
-  const int32_t exponent = static_cast<int32_t>(static_cast<uint32_t>(ToBits(shifted)) -
-                                                static_cast<uint32_t>(ToBits(kRounder)));
+  const int32_t exponent = static_cast<int32_t>(unsigned_exponent);
   const int32_t bounded = exponent < -125 ? -125 : (exponent > 129 ? 129 : exponent);
   const float half = FromBits((bounded + 126) << 23);
-  return 2.0f * (half * p + (half - 0.5f));
+  return 2.0f * (half * fraction + (half - 0.5f));
 }
 BRAID_INLINE double Expm1(double x) { return __builtin_expm1(x); }
 
