@@ -73,4 +73,13 @@ OptimizerSpec::OptimizerSpec(const Lamb& lamb)
               {"weight_decay", lamb.weight_decay}}),
       lr_(lamb.lr) {}
 
+OptimizerSpec::OptimizerSpec(const Adafactor& adafactor)
+    : update_("adafactor"),
+      attrs_({{"beta2_decay", adafactor.beta2_decay},
+              {"clip", adafactor.clip},
+              {"epsilon", adafactor.epsilon},
+              {"epsilon_scale", adafactor.epsilon_scale},
+              {"weight_decay", adafactor.weight_decay}}),
+      lr_(adafactor.lr) {}
+
 }  // namespace braid

@@ -92,16 +92,29 @@ struct Lamb {
   double weight_decay = 1e-2;  // times w, added to Adam's direction
 };
 
-// What an optimizer is to the compiler: an update operator and its attributes.
+// Shazeer and Stern, arXiv 1804.04235; the formulas of torch.optim.Adafactor. Instead of a mean
+// square for each element, those of rows and columns of the last two axes: little memory. The
+// step's length is relative to the variable's, both as root mean squares of whole variables.
+struct Adafactor {
+  LearningRate lr = 1e-2;       // the relative step; at most 1 / sqrt(t) in step t = 1, 2, ...
+  double beta2_decay = -0.8;    // mean squares move towards the new ones by t^beta2_decay
+  double epsilon = 0x1p-23;     // least mean of rows; its square is the least mean square
+  double epsilon_scale = 1e-3;  // least length of a variable
+  double clip = 1;              // length of the direction from which on it is scaled down
+  double weight_decay = 0;      // decoupled: times lr w, taken off w
+};
+
+// What an optimizer is to the compiler: the name of its update and its attributes.
 class OptimizerSpec {
  public:
-  OptimizerSpec(const Sgd& sgd);          // NOLINT: converts
-  OptimizerSpec(const Adam& adam);        // NOLINT: converts
-  OptimizerSpec(const AdamW& adamw);      // NOLINT: converts
-  OptimizerSpec(const RmsProp& rmsprop);  // NOLINT: converts
-  OptimizerSpec(const Adagrad& adagrad);  // NOLINT: converts
-  OptimizerSpec(const Lars& lars);        // NOLINT: converts
-  OptimizerSpec(const Lamb& lamb);        // NOLINT: converts
+  OptimizerSpec(const Sgd& sgd);              // NOLINT: converts
+  OptimizerSpec(const Adam& adam);            // NOLINT: converts
+  OptimizerSpec(const AdamW& adamw);          // NOLINT: converts
+  OptimizerSpec(const RmsProp& rmsprop);      // NOLINT: converts
+  OptimizerSpec(const Adagrad& adagrad);      // NOLINT: converts
+  OptimizerSpec(const Lars& lars);            // NOLINT: converts
+  OptimizerSpec(const Lamb& lamb);            // NOLINT: converts
+  OptimizerSpec(const Adafactor& adafactor);  // NOLINT: converts
 
   const std::string& update() const { return update_; }
   const Attrs& attrs() const { return attrs_; }

@@ -98,7 +98,7 @@ struct TensorInfo {
 // What the optimizer pass must build: recorded by Minimize, taken out by the passes.
 struct MinimizeRequest {
   TensorId loss = kNone;
-  std::string optimizer;           // OpDef name of the update, e.g. "adam_update"
+  std::string optimizer;           // OpDef name of the update, e.g. "adam_update", or "adafactor"
   Attrs attrs;                     // its attributes
   TensorId learning_rate = kNone;  // a scalar tensor (schedules are ops)
   std::vector<OpId> variables;     // empty: every trainable variable that the loss reaches

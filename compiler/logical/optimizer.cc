@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/logical/adafactor.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "runtime/base/status.h"
@@ -101,11 +102,12 @@ void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Tra
 }
 
 absl::Status AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) {
-  const OpDef* def = graph.registry().Find(request.optimizer);
-  if (def == nullptr || !def->is_update()) {
-    return absl::InvalidArgumentError(absl::StrCat("optimizer '", request.optimizer,
-                                                   "' is not an update operator (",
-                                                   request.location.ToString(), ")"));
+  const bool is_adafactor = request.optimizer == "adafactor";
+  const OpDef* def = is_adafactor ? nullptr : graph.registry().Find(request.optimizer);
+  if (!is_adafactor && (def == nullptr || !def->is_update())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "optimizer '", request.optimizer, "' is neither an update operator nor 'adafactor' (",
+        request.location.ToString(), ")"));
   }
   std::vector<Trained> all;
   for (OpId variable : request.variables) {
@@ -120,10 +122,15 @@ absl::Status AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) 
     ClipGlobalNorm(graph, request.clip_global_norm, request.location, all);
   }
   std::vector<Tensor> scalars = {LearningRate(graph, request)};
-  if (def->update_takes_step()) scalars.push_back(Step(graph, request.location));
+  if (is_adafactor || def->update_takes_step()) scalars.push_back(Step(graph, request.location));
   for (const Trained& trained : all) {
     AtVariable(graph, trained.variable, [&] {
-      AppendUpdate(graph, request, trained, scalars);
+      if (is_adafactor) {
+        AppendAdafactor(trained.value, trained.gradient, scalars[0], scalars[1], request.attrs,
+                        request.location);
+      } else {
+        AppendUpdate(graph, request, trained, scalars);
+      }
       return 0;
     });
   }

@@ -161,6 +161,69 @@ TEST(OptimizersTest, Lamb) {
         });
 }
 
+// 6 rows and 4 columns.
+TEST(OptimizersTest, Adafactor) {
+  for (const double clip : {1.0, 0.5}) {
+    Check(
+        Adafactor{
+            .lr = kLr, .epsilon = 1e-3, .epsilon_scale = 0.25, .clip = clip, .weight_decay = 0.5},
+        [=](Doubles& w, const Doubles& g, States& states, int t) {
+          const double part = std::pow(t + 1, -0.8);
+          double mean = 0;
+          for (int r = 0; r < 6; ++r) {
+            double square = 0;
+            for (int c = 0; c < 4; ++c) square += g[r * 4 + c] * g[r * 4 + c] / 4;
+            states.a[r] += part * (square - states.a[r]);
+            mean += states.a[r] / 6;
+          }
+          for (int c = 0; c < 4; ++c) {
+            double square = 0;
+            for (int r = 0; r < 6; ++r) square += g[r * 4 + c] * g[r * 4 + c] / 6;
+            states.b[c] += part * (square - states.b[c]);
+          }
+          Doubles direction(24);
+          for (int i = 0; i < 24; ++i) {
+            const double variance = states.a[i / 4] * states.b[i % 4] / std::max(mean, 1e-3);
+            direction[i] = g[i] / std::sqrt(std::max(variance, 1e-6));
+          }
+          const double root = std::sqrt(24.0);
+          const double rate = std::min(kLr, 1 / std::sqrt(t + 1)) * std::max(0.25, Norm(w) / root) /
+                              std::max(1.0, Norm(direction) / (root * clip));
+          for (int i = 0; i < 24; ++i) w[i] = w[i] * (1 - kLr * 0.5) - rate * direction[i];
+        });
+  }
+}
+
+// A vector has a mean square for each element; a later step's rate is at most 1 / sqrt(t).
+TEST(OptimizersTest, AdafactorOfAVector) {
+  const auto run = RunTraining(
+      {.layout = {.name = "", .devices = {2}}, .steps = 3, .wants_variables = true}, [](Job& job) {
+        const Tensor w = Variable(
+            job.graph(), {.name = "w", .dtype = DType::kF64, .shape = {6}, .init = "ones"});
+        const Tensor loss = Scale(ReduceSumSquare(w), 0.5);
+        job.Fetch("loss", loss);
+        job.Minimize(loss, Adafactor{.lr = 0.75, .epsilon = 0x1p-52});
+      });
+  ASSERT_TRUE(run.ok()) << run.status();
+  double w = 1, mean = 0;
+  for (int t = 1; t <= 3; ++t) {
+    mean += std::pow(t, -0.8) * (w * w - mean);
+    const double direction = w / std::sqrt(mean);
+    w -= std::min(0.75, 1 / std::sqrt(t)) * std::max(1e-3, std::abs(w)) * direction /
+         std::max(1.0, std::abs(direction));
+  }
+  int variables = 0;
+  for (const auto& [name, value] : run->variables) {
+    ++variables;
+    const Array wide = value.As(DType::kF64);
+    EXPECT_EQ(wide.data<double>().size(), 6u) << name;
+    if (name == "w") {
+      EXPECT_NEAR(wide.data<double>()[5], w, 1e-12);
+    }
+  }
+  EXPECT_EQ(variables, 2);
+}
+
 // Without direction or length there is no ratio: the rate is the job's.
 TEST(OptimizersTest, RatiosOfNothingAreOne) {
   for (const OptimizerSpec& optimizer : {OptimizerSpec(Lars{.lr = kLr, .momentum = 0}),

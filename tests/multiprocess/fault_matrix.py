@@ -160,6 +160,7 @@ class Runner:
         # In memory where that goes with us: a checkpoint is to take as long everywhere.
         self.folder = tempfile.mkdtemp(prefix="braid_faults.", dir="/run" if has_network else None)
         self.count = 0
+        self.missed = 0  # runs that did not count
 
     def run(self, cells, repeat):
         """By cell: (seconds of each good run, texts of the others)."""
@@ -201,6 +202,8 @@ class Runner:
                 return run_once(hosts, self.arguments, folder, cell, references)
             except Missed as error:
                 missed.append(str(error))
+                self.missed += 1
+                print("once more, the phase was over: %s: %s" % (cell, error), flush=True)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
                 self.hosts.put(hosts)
@@ -284,8 +287,8 @@ def main():
     failures = sum(len(failed) for _, failed in results.values())
     runs = sum(len(good) + len(failed) for good, failed in results.values())
     print(
-        "\n%d cells, %d runs, %d failed, in %.0f s; load %.1f"
-        % (len(chosen), runs, failures, time.monotonic() - began, os.getloadavg()[0])
+        "\n%d cells, %d runs, %d failed, %d repeated as their phase was over, in %.0f s; load %.1f"
+        % (len(chosen), runs, failures, runner.missed, time.monotonic() - began, os.getloadavg()[0])
     )
     return 0 if failures == 0 and is_clean else 1
 
