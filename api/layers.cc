@@ -158,6 +158,10 @@ Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLoc
   VariableOptions bias = weight;
   bias.name = "bias";
   bias.shape = Shape{features};
+  if (options.stddev.has_value()) {
+    weight.init = "normal";
+    weight.stddev = *options.stddev;
+  }
   if (bias.sbp.has_value()) {
     for (int dim = 0; dim < bias.sbp->rank(); ++dim) {
       if ((*bias.sbp)[dim] != sbp::S(0)) (*bias.sbp)[dim] = sbp::B;
@@ -183,7 +187,7 @@ Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation wh
   LogicalGraph& graph = *x.graph();
   const NameScope scope(graph, options.name);
   const DType dtype = x.dtype(), wide = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-  const auto variable = [&](const char* name, DType type, const char* init, bool trainable) {
+  const auto variable = [&](const std::string& name, DType type, const char* init, bool trainable) {
     VariableOptions options;
     options.name = name;
     options.dtype = type;
@@ -192,10 +196,10 @@ Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation wh
     options.trainable = trainable;
     return GetVariable(graph, std::move(options), where);
   };
-  const Tensor gamma = variable("gamma", dtype, "ones", /*trainable=*/true);
-  const Tensor beta = variable("beta", dtype, "zeros", /*trainable=*/true);
-  const Tensor mean = variable("running_mean", wide, "zeros", /*trainable=*/false);
-  const Tensor variance = variable("running_variance", wide, "ones", /*trainable=*/false);
+  const Tensor gamma = variable(options.gamma, dtype, "ones", /*trainable=*/true);
+  const Tensor beta = variable(options.beta, dtype, "zeros", /*trainable=*/true);
+  const Tensor mean = variable(options.running_mean, wide, "zeros", /*trainable=*/false);
+  const Tensor variance = variable(options.running_variance, wide, "ones", /*trainable=*/false);
   const BatchNormOptions norm = {.epsilon = options.epsilon};
   if (!options.training) {
     return BatchNorm(x, gamma, beta, Cast(mean, dtype, where), Cast(variance, dtype, where), norm,

@@ -48,7 +48,8 @@ struct ConvLayerOptions {
   SamePadding same = SamePadding::kNone;
   int64_t groups = 1;
   bool bias = true;
-  std::optional<NdSbp> weight = std::nullopt;  // layout; the bias follows its outputs, axis 0
+  std::optional<NdSbp> weight = std::nullopt;   // layout; the bias follows its outputs, axis 0
+  std::optional<double> stddev = std::nullopt;  // of a normal weight; else uniform, as the bias
 };
 // x [n, c, space...] -> [n, features, windows...] with 1 to 3 axes of space: Conv with variables
 // weight [features, c / groups, kernel...] and bias [features], uniform +-1/sqrt(inputs of a
@@ -63,6 +64,9 @@ struct BatchNormLayerOptions {
   // By the batch's statistics, which move the running ones at the end of the step; false: by the
   // running ones, which stay (jobs that evaluate).
   bool training = true;
+  // Names of the variables, where a checkpoint from elsewhere has others.
+  std::string gamma = "gamma", beta = "beta";
+  std::string running_mean = "running_mean", running_variance = "running_variance";
 };
 // Batch normalisation of x [n, c, space...] with variables gamma (ones) and beta (zeros), and
 // running_mean (zeros) and running_variance (ones, of the unbiased variance), which are not trained

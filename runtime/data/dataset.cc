@@ -13,8 +13,11 @@ struct Kind {
 };
 
 // The list of kinds: one line each.
-constexpr Kind kKinds[] = {
-    {"mnist", OpenMnist}, {"digits", OpenDigits}, {"text", OpenText}, {"npy", OpenNpy}};
+constexpr Kind kKinds[] = {{"mnist", OpenMnist},
+                           {"digits", OpenDigits},
+                           {"text", OpenText},
+                           {"npy", OpenNpy},
+                           {"patterns", OpenPatterns}};
 
 }  // namespace
 

@@ -119,6 +119,16 @@ DatasetSpec DrawnDigits(const DigitsOptions& options) {
            {"seed", absl::StrCat(options.seed)}}};
 }
 
+DatasetSpec DrawnPatterns(const PatternsOptions& options) {
+  return {"patterns",
+          {{"first", absl::StrCat(options.first)},
+           {"count", absl::StrCat(options.count)},
+           {"seed", absl::StrCat(options.seed)},
+           {"channels", absl::StrCat(options.channels)},
+           {"side", absl::StrCat(options.side)},
+           {"classes", absl::StrCat(options.classes)}}};
+}
+
 DatasetSpec TextFile(std::string_view path, const TextOptions& options) {
   return {"text",
           {{"path", std::string(path)},

@@ -44,6 +44,19 @@ struct DigitsOptions {
 };
 DatasetSpec DrawnDigits(const DigitsOptions& options = {});
 
+// Drawn coloured images of any size, each of one of several classes of waves, made here. Fields:
+// image f32 [channels, side, side], numbers about 0; label i32 []. Sample i depends on the seed,
+// the options and i only.
+struct PatternsOptions {
+  int64_t first = 0;
+  int64_t count = 10000;
+  uint64_t seed = 1;
+  int64_t channels = 3;
+  int64_t side = 32;
+  int64_t classes = 10;
+};
+DatasetSpec DrawnPatterns(const PatternsOptions& options = {});
+
 // A text file as characters. Fields: input i32 [context]; target i32 [context], the character that
 // follows each.
 enum class TextWindows {

@@ -12,5 +12,6 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenMnist(const DatasetSpec& spec
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDigits(const DatasetSpec& spec);
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenText(const DatasetSpec& spec);
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenNpy(const DatasetSpec& spec);
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenPatterns(const DatasetSpec& spec);
 
 }  // namespace braid

@@ -1,61 +1,139 @@
-// Training steps per second of an MLP 784-512-512-10 or a GPT of 4 layers and 256 channels, on
-// whatever devices the flags of Main say. Compared with PyTorch by step_bench.sh (one device) and
-// ddp_bench.sh (two nodes).
+// Training steps per second of a model, on whatever devices the flags of Main say: an MLP
+// 784-512-512-10, a GPT of 4 layers and 256 channels, LeNet on 28 x 28, or a residual network on
+// `side` x `side` (up to 64: with the stem for small images and 10 classes, else 1,000). Compared
+// with PyTorch by step_bench.sh (one device) and ddp_bench.sh (two nodes).
 //
 //   build/release/bin/step_bench --model=mlp --batch=100
 //   build/release/bin/step_bench --model=gpt --batch=8 --text=shakespeare.txt
+//   build/release/bin/step_bench --model=resnet50 --batch=4 --side=224
+
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <string>
 
 #include "absl/flags/flag.h"
 #include "api/braid.h"
 #include "examples/gpt_model.h"
+#include "examples/lenet_model.h"
 #include "examples/mnist_model.h"
+#include "examples/resnet_model.h"
 #include "runtime/data/text_dataset.h"
 
-ABSL_FLAG(std::string, model, "mlp", "mlp or gpt");
+ABSL_FLAG(std::string, model, "mlp", "mlp, gpt, lenet, resnet18, resnet34 or resnet50");
 ABSL_FLAG(int64_t, batch, 100, "Samples per step, over all devices");
 ABSL_FLAG(double, seconds, 3, "About how long to measure");
 ABSL_FLAG(std::string, text, "", "The text that gpt reads");
 ABSL_FLAG(int64_t, context, 128, "Characters in a window of gpt");
+ABSL_FLAG(int64_t, side, 32, "Rows and columns of a residual network's images");
+ABSL_FLAG(bool, details, false,
+          "After the steps per second, on the same line: the steps per second of CPU time, the "
+          "process's peak memory in MiB, the number of trained parameters, the last loss");
 
 namespace {
 
-void Record(braid::Job& job) {
-  if (absl::GetFlag(FLAGS_model) == "mlp") {
+// Of this process, all threads.
+double CpuSeconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The number of parameters that are trained.
+int64_t CountParameters(const braid::LogicalGraph& graph) {
+  int64_t count = 0;
+  for (const braid::Op& op : graph.ops()) {
+    if (op.type != "variable" || !op.attrs.Bool("trainable")) continue;
+    count += graph.type(op.outputs[0]).shape.num_elements();
+  }
+  return count;
+}
+
+void RecordModel(braid::Job& job) {
+  const std::string model = absl::GetFlag(FLAGS_model);
+  if (model == "mlp") {
     examples::MnistOptions options;
     options.train = braid::DrawnDigits({.count = 4096});
     options.batch = absl::GetFlag(FLAGS_batch);
     examples::TrainMnist(job, options);
     return;
   }
-  examples::GptOptions options;
-  options.width = 256;
-  options.heads = 8;
+  if (model == "gpt") {
+    examples::GptOptions options;
+    options.width = 256;
+    options.heads = 8;
+    options.batch = absl::GetFlag(FLAGS_batch);
+    options.context = absl::GetFlag(FLAGS_context);
+    options.clip = 0;
+    options.train = braid::TextFile(absl::GetFlag(FLAGS_text), {.context = options.context});
+    examples::TrainGpt(job, options);
+    return;
+  }
+  if (model == "lenet") {
+    examples::LeNetOptions options;
+    options.train = braid::DrawnDigits({.count = 4096});
+    options.batch = absl::GetFlag(FLAGS_batch);
+    examples::TrainLeNet(job, options);
+    return;
+  }
+  examples::ResNetOptions options;
+  if (model == "resnet18" || model == "resnet34" || model == "resnet50") {
+    options.depth = std::stoi(model.substr(6));
+  } else {
+    job.graph().Fail(absl::InvalidArgumentError(
+        "--model=" + model + "; mlp, gpt, lenet, resnet18, resnet34 or resnet50 was expected"));
+    return;
+  }
+  options.side = absl::GetFlag(FLAGS_side);
+  if (options.side > 64) {
+    options.stem = examples::ResNetStem::kImageNet;
+    options.classes = 1000;
+  }
+  options.lr = 0.01;
   options.batch = absl::GetFlag(FLAGS_batch);
-  options.context = absl::GetFlag(FLAGS_context);
-  options.clip = 0;
-  options.train = braid::TextFile(absl::GetFlag(FLAGS_text), {.context = options.context});
-  examples::TrainGpt(job, options);
+  options.train = braid::DrawnPatterns({.side = options.side, .classes = options.classes});
+  examples::TrainResNet(job, options);
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(auto job, session.Compile("train", Record));
+  int64_t parameters = 0;
+  ASSIGN_OR_RETURN(auto job, session.Compile("train", [&](braid::Job& job) {
+    RecordModel(job);
+    parameters = CountParameters(job.graph());
+  }));
+  double loss = 0;
   using Clock = std::chrono::steady_clock;
   const auto run = [&](int64_t steps) -> absl::StatusOr<double> {
     const auto begin = Clock::now();
-    RETURN_IF_ERROR(job.Run({.steps = steps}).status());
+    ASSIGN_OR_RETURN(const auto result, job.Run({.steps = steps}));
+    loss = result.Scalars("loss").back();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
   RETURN_IF_ERROR(run(3).status());
   ASSIGN_OR_RETURN(const double three, run(3));
   const auto steps =
       std::max<int64_t>(3, static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) / (three / 3)));
+  const double cpu_begin = CpuSeconds();
   ASSIGN_OR_RETURN(const double time, run(steps));
-  std::printf("%.3f\n", static_cast<double>(steps) / time);
+  const double cpu_time = CpuSeconds() - cpu_begin;
+  if (!std::isfinite(loss)) {
+    return absl::InternalError(absl::StrFormat("the loss is %g after training", loss));
+  }
+  std::printf("%.3f", static_cast<double>(steps) / time);
+  if (absl::GetFlag(FLAGS_details)) {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    const double peak = static_cast<double>(usage.ru_maxrss) / 1024;  // Linux counts KiB
+    std::printf(" %.3f %.1f %lld %.4f", static_cast<double>(steps) / cpu_time, peak,
+                static_cast<long long>(parameters), loss);
+  }
+  std::printf("\n");
   return absl::OkStatus();
 }
 

@@ -349,6 +349,60 @@ TEST(DrawnDigits, CanBeLearned) {
   EXPECT_GT(right, kTest * 95 / 100) << "of " << kTest;
 }
 
+TEST(DrawnPatterns, DependOnSeedAndSampleOnly) {
+  auto a = OpenDataset(DrawnPatterns({.count = 12, .side = 9}));
+  auto b = OpenDataset(DrawnPatterns({.first = 7, .count = 5, .side = 9}));
+  auto c = OpenDataset(DrawnPatterns({.first = 7, .count = 5, .seed = 2, .side = 9}));
+  ASSERT_TRUE(a.ok() && b.ok() && c.ok());
+  EXPECT_EQ((*a)->fields()[0].shape, Shape({3, 9, 9}));
+  for (int64_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(ReadField<float>(**a, {7 + i}, 0), ReadField<float>(**b, {i}, 0));
+    EXPECT_EQ(ReadField<int32_t>(**a, {7 + i}, 1), ReadField<int32_t>(**b, {i}, 1));
+    EXPECT_NE(ReadField<float>(**c, {i}, 0), ReadField<float>(**b, {i}, 0));
+  }
+}
+
+// The wave of its class is the strongest one in an image without the noise: of all classes' waves
+// and phases, it correlates most.
+TEST(DrawnPatterns, ImagesShowTheirClass) {
+  constexpr int kSide = 300;  // drawn in two pieces a row
+  auto dataset = OpenDataset(DrawnPatterns({.count = 40, .side = kSide, .classes = 6}));
+  ASSERT_TRUE(dataset.ok());
+  std::vector<int> seen(6);
+  for (int64_t sample = 0; sample < 40; ++sample) {
+    const std::vector<float> image = ReadField<float>(**dataset, {sample}, 0);
+    const int label = ReadField<int32_t>(**dataset, {sample}, 1)[0];
+    ASSERT_GE(label, 0);
+    ASSERT_LT(label, 6);
+    ++seen[static_cast<size_t>(label)];
+    std::vector<double> power;
+    for (int candidate = 0; candidate < 6; ++candidate) {
+      const double angle = M_PI * candidate / 6, turns = 2 + candidate % 3;
+      double sine = 0, cosine = 0;
+      for (int y = 0; y < kSide; ++y) {
+        for (int x = 0; x < kSide; ++x) {
+          const double at = 2 * M_PI * turns * (std::cos(angle) * x + std::sin(angle) * y) / kSide;
+          double value = 0;  // colours do not tell waves apart
+          for (int c = 0; c < 3; ++c) value += image[(c * kSide + y) * kSide + x];
+          sine += value * std::sin(at);
+          cosine += value * std::cos(at);
+        }
+      }
+      power.push_back(sine * sine + cosine * cosine);
+    }
+    EXPECT_EQ(std::max_element(power.begin(), power.end()) - power.begin(), label);
+  }
+  for (int count : seen) EXPECT_GT(count, 0);
+}
+
+TEST(DrawnPatterns, WrongSizesAreExplained) {
+  EXPECT_TRUE(Says(OpenDataset(DrawnPatterns({.count = 0})).status(), "count in 1.."));
+  EXPECT_TRUE(Says(OpenDataset(DrawnPatterns({.side = 0})).status(), "0 x 0"));
+  EXPECT_TRUE(
+      Says(OpenDataset(DrawnPatterns({.side = int64_t{1} << 40})).status(), "numbers an image"));
+  EXPECT_TRUE(Says(OpenDataset(DrawnPatterns({.classes = -1})).status(), "-1 classes"));
+}
+
 TEST(DatasetCache, OpensOnceForAllThreads) {
   TempDir dir;
   PutFile(dir / "t.txt", "some text");

@@ -1,0 +1,93 @@
+// Trains a residual network on coloured patterns that it draws. One program for one device;
+// --parallel says how it is spread over all that the cluster has.
+
+#include <algorithm>
+#include <iostream>
+
+#include "absl/flags/flag.h"
+#include "api/braid.h"
+#include "examples/resnet_model.h"
+
+ABSL_FLAG(int, depth, 18, "18, 34 or 50 layers");
+ABSL_FLAG(std::string, stem, "cifar",
+          "cifar: 3 x 3 for small images; imagenet: 7 x 7 with stride 2, and a pooling");
+ABSL_FLAG(int64_t, side, 0, "Rows and columns of an image; 0: 32 for cifar, 224 for imagenet");
+ABSL_FLAG(int64_t, classes, 10, "Kinds of images");
+ABSL_FLAG(std::string, parallel, "data", "data, model, hybrid or pipeline");
+ABSL_FLAG(int64_t, steps, 100, "Training steps");
+ABSL_FLAG(int64_t, batch, 32, "Images per step, over all devices");
+ABSL_FLAG(int, micro_batches, 1, "Parts that a step is computed in");
+ABSL_FLAG(std::string, dtype, "f32", "f32, f64, bf16 or f16");
+ABSL_FLAG(double, lr, 0.05, "Peak learning rate of SGD; it falls to a hundredth");
+ABSL_FLAG(double, momentum, 0.9, "Of SGD");
+ABSL_FLAG(int64_t, report_every, 20, "Steps between evaluations on held-out images");
+ABSL_FLAG(std::string, save, "", "Folder for a checkpoint at the end");
+ABSL_FLAG(std::string, load, "", "Folder of a checkpoint to start from");
+
+namespace {
+
+constexpr int64_t kTrain = 20000;
+constexpr int64_t kHeldOut = 200;
+
+absl::StatusOr<examples::ResNetOptions> OptionsOfFlags() {
+  examples::ResNetOptions options;
+  ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
+  ASSIGN_OR_RETURN(options.stem, examples::ParseStem(absl::GetFlag(FLAGS_stem)));
+  options.depth = absl::GetFlag(FLAGS_depth);
+  RETURN_IF_ERROR(examples::CheckDepth(options.depth));
+  options.side = absl::GetFlag(FLAGS_side);
+  if (options.side == 0) options.side = options.stem == examples::ResNetStem::kCifar ? 32 : 224;
+  options.classes = absl::GetFlag(FLAGS_classes);
+  options.batch = absl::GetFlag(FLAGS_batch);
+  options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
+  options.lr = absl::GetFlag(FLAGS_lr);
+  options.momentum = absl::GetFlag(FLAGS_momentum);
+  options.steps = absl::GetFlag(FLAGS_steps);
+  options.warmup_steps = options.steps / 10;
+  braid::PatternsOptions patterns = {.side = options.side, .classes = options.classes};
+  patterns.count = kTrain;
+  options.train = braid::DrawnPatterns(patterns);
+  patterns.first = kTrain;
+  patterns.count = kHeldOut;
+  options.held_out = braid::DrawnPatterns(patterns);
+  return options;
+}
+
+absl::Status Program(braid::Session& session) {
+  ASSIGN_OR_RETURN(const examples::ResNetOptions options, OptionsOfFlags());
+  ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
+    examples::TrainResNet(job, options);
+  }));
+  ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
+    examples::EvaluateResNet(job, options);
+  }));
+  if (const std::string load = absl::GetFlag(FLAGS_load); !load.empty()) {
+    RETURN_IF_ERROR(session.Load(load));
+  }
+  int64_t left = options.steps;
+  double accuracy = 0;
+  for (int64_t done = 0; left > 0;) {
+    const int64_t steps = std::min(left, std::max<int64_t>(1, absl::GetFlag(FLAGS_report_every)));
+    ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
+    evaluate.SetStep(0);  // the same images each time
+    ASSIGN_OR_RETURN(const auto evaluated,
+                     evaluate.Run({.steps = kHeldOut / options.evaluation_batch}));
+    accuracy = evaluated.Mean("accuracy");
+    done += steps;
+    left -= steps;
+    std::cout << absl::StrFormat("step %d  loss %.4f  accuracy %.4f\n", done, trained.Mean("loss"),
+                                 accuracy)
+              << std::flush;
+  }
+  if (const std::string save = absl::GetFlag(FLAGS_save); !save.empty()) {
+    RETURN_IF_ERROR(session.Save(save));
+    std::cout << "saved to " << save << "\n";
+  }
+  std::cout << absl::StrFormat("accuracy %.2f %%\n", 100 * accuracy);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }
