@@ -116,6 +116,12 @@ struct AttentionOptions {
   std::optional<NdSbp> projection = std::nullopt;
   std::optional<NdSbp> output = std::nullopt;
   double stddev = 0.02;
+  // For inference token by token: x holds the tokens from `position` (i32 or i64 []) on, and sees
+  // the `cache` - at most - tokens of this and earlier steps up to itself. Their keys and values
+  // are variables cache_k and cache_v [batch, cache, heads, depth], split as the projections. 0:
+  // none.
+  int64_t cache = 0;
+  Tensor position = {};
 };
 // Multi-head self-attention over x [batch, time, channels]: Vaswani et al., arXiv 1706.03762.
 Tensor Attention(Tensor x, AttentionOptions options = {}, SourceLocation where = Here());

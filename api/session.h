@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "api/job.h"
 #include "api/network.h"
+#include "api/weights.h"
 #include "graph/op_registry.h"
 #include "runtime/array.h"
 #include "runtime/kernels/kernel.h"
@@ -160,6 +161,14 @@ class Session {
   // and resumes the jobs' steps. NOT_FOUND names a variable that is not there; tensors that no job
   // has are left alone.
   absl::Status Load(const std::string& directory);
+
+  // Reads all variables but optimizers' states from plain files, those of other frameworks too:
+  // FILE.safetensors, FILE.npy, or a folder of such (with a model.safetensors.index.json its
+  // shards). Floating numbers are converted to the variables' types. Before one is set, errors name
+  // what is missing, what is left over, and shapes that differ.
+  absl::Status LoadWeights(const std::string& path, const WeightsOptions& options = {});
+  // Writes these variables to one .safetensors file, replacing it.
+  absl::Status SaveWeights(const std::string& path, const WeightsOptions& options = {});
 
  private:
   friend class CompiledJob;

@@ -77,6 +77,8 @@ class Session::Impl {
     Attrs attrs;
   };
   absl::StatusOr<const VariableInfo*> FindVariable(const std::string& name) const;
+  // Whether it is an optimizer's state.
+  bool IsState(const std::string& variable) const;
   // The variable in another job.
   Tensor Refer(Job& job, const std::string& name, const VariableInfo& info) const;
 

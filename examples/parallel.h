@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,18 @@ inline void OnDevices(braid::Job& job, Parallel parallel, const std::function<vo
     return;
   }
   job.On(*devices, fn);
+}
+
+// Layouts of a pair of linear layers: columns of the first, rows of the second, so that one sum
+// does for both.
+struct PairLayout {
+  std::optional<braid::NdSbp> first, second;
+};
+inline PairLayout LayoutOf(Parallel parallel) {
+  using namespace braid::sbp;
+  if (parallel == Parallel::kModel) return {S(1), S(0)};
+  if (parallel == Parallel::kHybrid) return {braid::NdSbp{B, S(1)}, braid::NdSbp{B, S(0)}};
+  return {};
 }
 
 // `stages` places of a pipeline: node by node if there are several nodes, else device by device.

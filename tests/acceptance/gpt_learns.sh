@@ -13,7 +13,7 @@ text=${BRAID_TEST_DATA-}/text/tinyshakespeare.txt
 }
 for layout in "--devices=cpu:1" "--simulate_nodes=2x2 --parallel=hybrid"; do
   # shellcheck disable=SC2086
-  nats=$("$bin/gpt" --data="$text" --steps="$steps" --sample=0 $layout |
+  nats=$("$bin/gpt" --data="$text" --steps="$steps" --generate=0 $layout |
     tee /dev/stderr | awk '/held-out/ {last = $NF} END {print last}')
   echo "$layout: $nats nats per character"
   awk "BEGIN {exit !($nats < 1.9)}"

@@ -87,5 +87,20 @@ TEST_F(LayersTest, AttentionWithDropout) {
   EXPECT_EQ(softmax, 1);
 }
 
+TEST_F(LayersTest, AttentionWithACache) {
+  const Tensor x = Input(graph_, "x", {DType::kF32, {2, 3, 12}});
+  const Tensor position = Input(graph_, "position", {DType::kI32, {}});
+  const Tensor y = Attention(x, {.heads = 3, .cache = 7, .position = position});
+  ASSERT_TRUE(graph_.status().ok()) << graph_.status();
+  EXPECT_EQ(y.shape(), x.shape());
+  const Names names = VariablesOf(graph_);
+  EXPECT_EQ(Names(names.begin() + 6, names.begin() + 8),
+            (Names{"attn.cache_k [2, 7, 3, 4]", "attn.cache_v [2, 7, 3, 4]"}));
+  EXPECT_FALSE(Attention(x, {.name = "a", .heads = 3, .cache = 7}).valid());
+  EXPECT_TRUE(std::string(graph_.status().message())
+                  .starts_with("attention 'a': cache is 7, position missing, causal true"))
+      << graph_.status();
+}
+
 }  // namespace
 }  // namespace braid
