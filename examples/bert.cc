@@ -1,0 +1,80 @@
+// Trains a BERT to find masked tokens, in a text file or in made-up sentences. One program for one
+// device; --parallel says how it is spread over all that the cluster has.
+
+#include <algorithm>
+#include <iostream>
+
+#include "absl/flags/flag.h"
+#include "api/braid.h"
+#include "examples/bert_model.h"
+#include "runtime/data/text_dataset.h"
+
+ABSL_FLAG(std::string, data, "", "A text file, read by characters; none: made-up sentences");
+ABSL_FLAG(std::string, parallel, "data", "data, model, hybrid or pipeline");
+ABSL_FLAG(int64_t, steps, 600, "Training steps");
+ABSL_FLAG(int64_t, batch, 32, "Sequences per step, over all devices");
+ABSL_FLAG(int64_t, layers, 2, "Encoder layers");
+ABSL_FLAG(int64_t, width, 64, "Channels");
+ABSL_FLAG(int64_t, heads, 4, "Attention heads");
+ABSL_FLAG(int64_t, time, 32, "Tokens of a sequence, two segments");
+ABSL_FLAG(double, masked, 0.15, "Share of the tokens that are to be found");
+ABSL_FLAG(std::string, dtype, "f32", "f32, f64, bf16 or f16");
+ABSL_FLAG(double, dropout, 0, "Share of values that are dropped in training");
+ABSL_FLAG(double, lr, 3e-3, "Peak learning rate of AdamW");
+ABSL_FLAG(int64_t, report_every, 100, "Steps between evaluations");
+ABSL_FLAG(std::string, save, "", "Folder for a checkpoint at the end");
+
+namespace {
+
+absl::StatusOr<examples::BertOptions> OptionsOfFlags() {
+  examples::BertOptions options;
+  ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
+  options.layers = absl::GetFlag(FLAGS_layers);
+  options.width = absl::GetFlag(FLAGS_width);
+  options.heads = absl::GetFlag(FLAGS_heads);
+  options.time = absl::GetFlag(FLAGS_time);
+  options.batch = absl::GetFlag(FLAGS_batch);
+  options.masked = absl::GetFlag(FLAGS_masked);
+  options.dropout = absl::GetFlag(FLAGS_dropout);
+  options.lr = absl::GetFlag(FLAGS_lr);
+  options.steps = absl::GetFlag(FLAGS_steps);
+  if (options.time < 2 || options.time % 2 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--time=%d; an even number was expected, for two segments", options.time));
+  }
+  const std::string path = absl::GetFlag(FLAGS_data);
+  if (path.empty()) return options;
+  options.train = braid::TextFile(
+      path, {.context = options.time, .windows = braid::TextWindows::kEvery, .end = 0.9});
+  options.held_out = braid::TextFile(path, {.context = options.time, .begin = 0.9});
+  ASSIGN_OR_RETURN(const auto held_out, braid::TextDataset::Open(*options.held_out));
+  options.vocabulary = held_out->vocabulary().size();
+  return options;
+}
+
+absl::Status Program(braid::Session& session) {
+  ASSIGN_OR_RETURN(const examples::BertOptions options, OptionsOfFlags());
+  ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
+    examples::TrainBert(job, options);
+  }));
+  ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
+    examples::EvaluateBert(job, options);
+  }));
+  for (int64_t done = 0; done < options.steps;) {
+    const int64_t steps = std::min(options.steps - done, absl::GetFlag(FLAGS_report_every));
+    ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
+    evaluate.SetStep(0);  // the same sequences each time
+    ASSIGN_OR_RETURN(const auto evaluated, evaluate.Run({.steps = 10}));
+    done += steps;
+    std::cout << absl::StrFormat("step %d  loss %.4f  masked tokens found %.1f %%\n", done,
+                                 trained.Mean("loss"), 100 * evaluated.Mean("accuracy"))
+              << std::flush;
+  }
+  const std::string save = absl::GetFlag(FLAGS_save);
+  return save.empty() ? absl::OkStatus() : session.Save(save);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }

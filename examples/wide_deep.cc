@@ -1,0 +1,71 @@
+// Trains a wide and deep recommender on clicks that are made up by a rule. One program for one
+// device; --parallel says how it and its tables are spread over all that the cluster has.
+
+#include <algorithm>
+#include <iostream>
+
+#include "absl/flags/flag.h"
+#include "api/braid.h"
+#include "examples/wide_deep_model.h"
+
+ABSL_FLAG(std::string, parallel, "data",
+          "data: every device has all tables; model: each has a part of their rows; hybrid: both");
+ABSL_FLAG(int64_t, steps, 2000, "Training steps");
+ABSL_FLAG(int64_t, batch, 256, "Samples per step, over all devices");
+ABSL_FLAG(int64_t, fields, 4, "Fields of categories");
+ABSL_FLAG(int64_t, rows, 1000, "Categories of a field");
+ABSL_FLAG(int64_t, bag, 3, "Categories of a field that a sample has");
+ABSL_FLAG(int64_t, columns, 8, "Columns of a field's table");
+ABSL_FLAG(int64_t, hidden, 64, "Width of the hidden layers");
+ABSL_FLAG(std::string, dtype, "f32", "f32, f64, bf16 or f16");
+ABSL_FLAG(double, lr, 0.05, "Learning rate of Adagrad");
+ABSL_FLAG(int64_t, report_every, 200, "Steps between evaluations");
+ABSL_FLAG(std::string, save, "", "Folder for a checkpoint at the end");
+
+namespace {
+
+absl::StatusOr<examples::WideDeepOptions> OptionsOfFlags() {
+  examples::WideDeepOptions options;
+  ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  if (options.parallel == examples::Parallel::kPipeline) {
+    return absl::InvalidArgumentError(
+        "--parallel=pipeline; data, model or hybrid was expected: the model has no stages");
+  }
+  ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
+  options.batch = absl::GetFlag(FLAGS_batch);
+  options.fields = absl::GetFlag(FLAGS_fields);
+  options.rows = absl::GetFlag(FLAGS_rows);
+  options.bag = absl::GetFlag(FLAGS_bag);
+  options.columns = absl::GetFlag(FLAGS_columns);
+  options.hidden = absl::GetFlag(FLAGS_hidden);
+  options.lr = absl::GetFlag(FLAGS_lr);
+  return options;
+}
+
+absl::Status Program(braid::Session& session) {
+  ASSIGN_OR_RETURN(const examples::WideDeepOptions options, OptionsOfFlags());
+  ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
+    examples::TrainWideDeep(job, options);
+  }));
+  ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
+    examples::EvaluateWideDeep(job, options);
+  }));
+  const int64_t end = absl::GetFlag(FLAGS_steps);
+  for (int64_t done = 0; done < end;) {
+    const int64_t steps = std::min(end - done, absl::GetFlag(FLAGS_report_every));
+    ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
+    evaluate.SetStep(0);  // the same samples each time
+    ASSIGN_OR_RETURN(const auto evaluated, evaluate.Run({.steps = 20}));
+    done += steps;
+    std::cout << absl::StrFormat("step %d  loss %.4f  accuracy %.4f (of %.4f that are possible)\n",
+                                 done, trained.Mean("loss"), evaluated.Mean("accuracy"),
+                                 evaluated.Mean("possible"))
+              << std::flush;
+  }
+  const std::string save = absl::GetFlag(FLAGS_save);
+  return save.empty() ? absl::OkStatus() : session.Save(save);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }
