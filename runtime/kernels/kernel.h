@@ -78,8 +78,15 @@ class KernelRegistry {
   absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec) const;
   bool Has(std::string_view op) const;
 
+  // `wrap` is given every kernel that Create makes from now on, and returns what is used instead:
+  // one that measures it, say.
+  using Wrapper =
+      std::function<std::unique_ptr<Kernel>(const KernelSpec&, std::unique_ptr<Kernel>)>;
+  void WrapAll(Wrapper wrap) { wrap_ = std::move(wrap); }
+
  private:
   std::map<std::string, KernelFactory, std::less<>> factories_;
+  Wrapper wrap_;
   std::shared_ptr<const OpRegistry> operators_;  // null: unknown
 };
 

@@ -26,7 +26,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const KernelSpec&
     return absl::NotFoundError(absl::StrFormat(
         "%s '%s': no kernel is registered for this op on this device", spec.op, spec.name));
   }
-  return found->second(spec);
+  absl::StatusOr<std::unique_ptr<Kernel>> kernel = found->second(spec);
+  if (kernel.ok() && wrap_) kernel = wrap_(spec, *std::move(kernel));
+  return kernel;
 }
 
 bool KernelRegistry::Has(std::string_view op) const { return factories_.contains(op); }

@@ -1,10 +1,11 @@
 // Training steps per second of a model, on whatever devices the flags of Main say: an MLP
-// 784-512-512-10, a GPT of 4 layers and 256 channels, LeNet on 28 x 28, or a residual network on
-// `side` x `side` (up to 64: with the stem for small images and 10 classes, else 1,000). Compared
-// with PyTorch by step_bench.sh (one device) and ddp_bench.sh (two nodes).
+// 784-512-512-10, a GPT of 4 layers and 256 channels if nothing else is said, LeNet on 28 x 28, or
+// a residual network on `side` x `side` (up to 64: with the stem for small images and 10 classes,
+// else 1,000). Compared with PyTorch by step_bench.sh (one device) and ddp_bench.sh (two nodes).
 //
 //   build/release/bin/step_bench --model=mlp --batch=100
 //   build/release/bin/step_bench --model=gpt --batch=8 --text=shakespeare.txt
+//   ... --layers=6 --width=384 --heads=6 --context=256 --operators
 //   build/release/bin/step_bench --model=resnet50 --batch=4 --side=224
 
 #include <sys/resource.h>
@@ -22,16 +23,21 @@
 #include "examples/mnist_model.h"
 #include "examples/resnet_model.h"
 #include "runtime/data/text_dataset.h"
+#include "tests/bench/operator_times.h"
 
 ABSL_FLAG(std::string, model, "mlp", "mlp, gpt, lenet, resnet18, resnet34 or resnet50");
 ABSL_FLAG(int64_t, batch, 100, "Samples per step, over all devices");
 ABSL_FLAG(double, seconds, 3, "About how long to measure");
 ABSL_FLAG(std::string, text, "", "The text that gpt reads");
 ABSL_FLAG(int64_t, context, 128, "Characters in a window of gpt");
+ABSL_FLAG(int64_t, layers, 4, "Layers of gpt");
+ABSL_FLAG(int64_t, width, 256, "Channels of gpt");
+ABSL_FLAG(int64_t, heads, 8, "Heads of gpt");
 ABSL_FLAG(int64_t, side, 32, "Rows and columns of a residual network's images");
 ABSL_FLAG(bool, details, false,
           "After the steps per second, on the same line: the steps per second of CPU time, the "
           "process's peak memory in MiB, the number of trained parameters, the last loss");
+ABSL_FLAG(bool, operators, false, "Also print where the time goes, on one device");
 
 namespace {
 
@@ -66,8 +72,9 @@ void RecordModel(braid::Job& job) {
   }
   if (model == "gpt") {
     examples::GptOptions options;
-    options.width = 256;
-    options.heads = 8;
+    options.layers = absl::GetFlag(FLAGS_layers);
+    options.width = absl::GetFlag(FLAGS_width);
+    options.heads = absl::GetFlag(FLAGS_heads);
     options.batch = absl::GetFlag(FLAGS_batch);
     options.context = absl::GetFlag(FLAGS_context);
     options.clip = 0;
@@ -101,7 +108,7 @@ void RecordModel(braid::Job& job) {
   examples::TrainResNet(job, options);
 }
 
-absl::Status Program(braid::Session& session) {
+absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
   int64_t parameters = 0;
   ASSIGN_OR_RETURN(auto job, session.Compile("train", [&](braid::Job& job) {
     RecordModel(job);
@@ -119,6 +126,7 @@ absl::Status Program(braid::Session& session) {
   ASSIGN_OR_RETURN(const double three, run(3));
   const auto steps =
       std::max<int64_t>(3, static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) / (three / 3)));
+  times.Reset();
   const double cpu_begin = CpuSeconds();
   ASSIGN_OR_RETURN(const double time, run(steps));
   const double cpu_time = CpuSeconds() - cpu_begin;
@@ -134,9 +142,18 @@ absl::Status Program(braid::Session& session) {
                 static_cast<long long>(parameters), loss);
   }
   std::printf("\n");
+  if (absl::GetFlag(FLAGS_operators)) times.Print(steps, time / static_cast<double>(steps));
   return absl::OkStatus();
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }
+int main(int argc, char** argv) {
+  bench::OperatorTimes times;
+  const auto watch = [&](braid::OpRegistry& operators, braid::KernelRegistry& kernels) {
+    if (absl::GetFlag(FLAGS_operators)) times.Watch(operators, kernels);
+    return absl::OkStatus();
+  };
+  return braid::Main(argc, argv, {.extend = watch},
+                     [&](braid::Session& session) { return Program(session, times); });
+}

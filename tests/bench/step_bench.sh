@@ -7,6 +7,9 @@
 #   tests/bench/step_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE[:PRECISION]]...]
 #   tests/bench/step_bench.sh - 5 10 lenet:64 resnet18:64 resnet50:4:224 resnet50:4:224:bf16
 #
+# gpt is of 4 layers, 256 channels and context 128, gpt6 of 6 layers, 384 channels and context 256;
+# bf16 compares --precision=bf16 with autocast.
+#
 # BRAID_BENCH_PYTHONS lists the Pythons whose PyTorch is compared with (/usr/bin/python3, which has
 # Debian's python3-torch), BRAID_BENCH_CORE the core (0).
 set -euo pipefail
@@ -31,14 +34,15 @@ quotient() { awk "BEGIN {printf \"%.3f\", $1 / $2}"; }
 for what in "${models[@]}"; do
   IFS=: read -r model batch side precision <<<"$what"
   options=(--side "${side:-32}" --precision "${precision:-f32}" --details)
+  [[ $model != gpt6 ]] || options+=(--layers 6 --width 384 --heads 6 --context 256)
   ratios=() cpu_ratios=() memory=()
   for ((round = 0; round < rounds; ++round)); do
-    read -r ours cpu peak parameters loss < <(taskset -c "$core" "$braid" --model="$model" \
+    read -r ours cpu peak parameters loss < <(taskset -c "$core" "$braid" --model="${model%6}" \
       --batch="$batch" --seconds="$seconds" --text="$text" --progress=off "${options[@]}")
     echo "$what: braid $ours steps/s, $cpu of CPU time, $peak MiB, loss $loss"
     for i in "${!pythons[@]}"; do
       read -r theirs their_cpu their_peak their_parameters loss < <(taskset -c "$core" \
-        "${pythons[i]}" "$root/tests/bench/step_torch.py" "$model" "$batch" "$seconds" "$text" \
+        "${pythons[i]}" "$root/tests/bench/step_torch.py" "${model%6}" "$batch" "$seconds" "$text" \
         "${options[@]}")
       echo "$what: torch ${versions[i]} $theirs steps/s, $their_cpu of CPU time," \
         "$their_peak MiB, loss $loss"

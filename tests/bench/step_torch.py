@@ -1,10 +1,11 @@
 """The models of step_bench.cc in PyTorch, on one thread a process: prints training steps per second.
 
     step_torch.py MODEL BATCH SECONDS [TEXT] [--side N] [--precision f32|bf16] [--details]
+        [--layers N --width N --heads N --context N] [--sdpa]
 
 MODEL is mlp, gpt (which needs TEXT), lenet, resnet18, resnet34 or resnet50. bf16 is autocast, with
-images channels last. --details prints, on the same line, steps per second of CPU time, the peak
-memory in MiB, the number of parameters and the last loss.
+images channels last. --sdpa: attention is PyTorch's fused one. --details prints, on the same line,
+steps per second of CPU time, the peak memory in MiB, the number of parameters and the last loss.
 
 With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, this process is a rank of
 DistributedDataParallel over Gloo; BATCH is each rank's, and rank 0 prints.
@@ -22,13 +23,13 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, has_fused_attention):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
         self.proj = nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.heads = heads
+        self.heads, self.has_fused_attention = heads, has_fused_attention
 
     def forward(self, x, mask):
         batch, time_, width = x.shape
@@ -38,17 +39,23 @@ class Block(nn.Module):
             layer(y).view(batch, time_, self.heads, depth).transpose(1, 2)
             for layer in (self.q, self.k, self.v)
         )
-        scores = (q @ k.transpose(-2, -1)) * (1 / math.sqrt(depth))
-        weights = scores.masked_fill(mask, -math.inf).softmax(-1)
-        x = x + self.proj((weights @ v).transpose(1, 2).reshape(batch, time_, width))
+        if self.has_fused_attention:
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = (q @ k.transpose(-2, -1)) * (1 / math.sqrt(depth))
+            mixed = scores.masked_fill(mask, -math.inf).softmax(-1) @ v
+        x = x + self.proj(mixed.transpose(1, 2).reshape(batch, time_, width))
         return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
 
 
 class Gpt(nn.Module):
-    def __init__(self, vocabulary, width=256, heads=8, layers=4, context=128):
+    def __init__(self, vocabulary, options):
         super().__init__()
+        width, context = options.width, options.context
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(
+            Block(width, options.heads, options.sdpa) for _ in range(options.layers)
+        )
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
         self.mask = torch.ones(context, context).triu(1).bool()  # no buffer: Gloo knows no bool
 
@@ -139,10 +146,11 @@ def make(options):
         with open(options.text, "rb") as file:
             text = file.read()
         letters = sorted(set(text))
-        data = torch.tensor([letters.index(c) for c in text[: 129 * 512]])
-        inputs = data[:-1][: 512 * 128].view(512, 128)
-        targets = data[1:][: 512 * 128].view(512, 128)
-        return Gpt(len(letters)), inputs, targets, torch.optim.AdamW
+        context = options.context
+        data = torch.tensor([letters.index(c) for c in text[: context * 512 + 1]])
+        inputs, targets = (part.view(512, context) for part in (data[:-1], data[1:]))
+        model = Gpt(len(letters), options)
+        return model, inputs, targets, torch.optim.AdamW
     if options.model == "lenet":
         return lenet(), torch.rand(4096, 1, 28, 28), torch.randint(10, (4096,)), sgd
     model, classes = resnet(int(options.model.removeprefix("resnet")), options.side)
@@ -161,6 +169,11 @@ def parse():
     parser.add_argument("seconds", type=float)
     parser.add_argument("text", nargs="?", default="")
     parser.add_argument("--side", type=int, default=32)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--sdpa", action="store_true")
     parser.add_argument("--precision", default="f32", choices=("f32", "bf16"))
     parser.add_argument("--details", action="store_true")
     return parser.parse_args()
