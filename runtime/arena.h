@@ -29,7 +29,8 @@ class Arena {
 
  private:
   const uint64_t reserved_;
-  std::byte* base_ = nullptr;
+  void* mapped_ = nullptr;     // what was reserved
+  std::byte* base_ = nullptr;  // in it, at the start of a huge page
   uint64_t bytes_ = 0;
 };
 
