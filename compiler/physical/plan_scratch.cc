@@ -86,10 +86,13 @@ int InplaceSource(const OpDef& def, const KernelCall& kernel, int output,
 }
 
 // On every rank both are boxes of the same shape and bytes: what runs in place must be neither
-// broadcast nor smaller than what it replaces.
-bool IsSameBox(const TensorLayout& a, const TensorLayout& b) {
-  return a.type.shape == b.type.shape && SizeOf(a.type.dtype) == SizeOf(b.type.dtype) &&
-         a.sbp == b.sbp && a.time == b.time && a.time_parts == b.time_parts;
+// broadcast nor smaller than what it replaces. Where as many elements have another shape, nothing
+// is broadcast but axes of one, and each rank holds what it held (reshape).
+bool IsSameBox(const TensorLayout& a, const TensorLayout& b, const Placement& placement) {
+  if (SizeOf(a.type.dtype) != SizeOf(b.type.dtype) || a.time_parts != b.time_parts) return false;
+  if (a.type.shape == b.type.shape) return a.sbp == b.sbp && a.time == b.time;
+  return a.type.shape.num_elements() == b.type.shape.num_elements() &&
+         MaxBytesOf(a, placement) == MaxBytesOf(b, placement);
 }
 
 }  // namespace
@@ -129,7 +132,7 @@ void PlanScratch(const OpRegistry& registry, TaskGroup& group) {
                                         : InplaceSource(*def, kernel, static_cast<int>(i), last_use,
                                                         static_cast<int>(k));
       if (source != kNone && ending.contains(source) &&
-          IsSameBox(group.scratch[source].layout, scratch.layout)) {
+          IsSameBox(group.scratch[source].layout, scratch.layout, group.placement)) {
         ending.erase(source);
         scratch.offset = group.scratch[source].offset;
       } else {

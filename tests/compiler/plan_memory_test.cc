@@ -178,6 +178,27 @@ TEST(PlanMemoryTest, ScratchLivesFromItsKernelToItsLastReader) {
   EXPECT_EQ(ScratchBytes(graph->group(1)), 2 * 4096);
 }
 
+TEST(PlanMemoryTest, ScratchIsReshapedInPlace) {
+  PhysicalGraph chain = Chain("relu", 6);
+  TaskGroup& group = chain.group(1);
+  TensorLayout reshaped = Floats(1024);
+  reshaped.type.shape = {32, 32};
+  group.kernels[2].op = "reshape";
+  group.kernels[2].attrs.Set("shape", std::vector<int64_t>{32, 32});
+  group.kernels[2].output_layouts = {reshaped};
+  group.scratch[2].layout = reshaped;
+  auto graph = PlanMemory(chain, BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(graph->group(1).scratch[2].offset, graph->group(1).scratch[1].offset);
+  // What is larger than it gets new bytes.
+  reshaped.type.shape = {64, 32};
+  group.scratch[2].layout = reshaped;
+  graph = PlanMemory(chain, BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_NE(graph->group(1).scratch[2].offset, graph->group(1).scratch[1].offset);
+}
+
 TEST(PlanMemoryTest, ScratchOnWhatIsStillReadIsRefused) {
   auto graph = PlanMemory(Chain("softmax", 4), BuiltinOps());
   ASSERT_TRUE(graph.ok());
