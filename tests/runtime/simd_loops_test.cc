@@ -90,6 +90,77 @@ TEST(SimdLoopsTest, SumsDoNotDependOnAlignment) {
   }
 }
 
+// Small whole numbers, so that every order of the sums is exact; strides wider than the rows, and
+// what lies between them must stay as it was.
+template <class T>
+void CheckSmallProduct(const RowLoops<T>& rows, int64_t m, int64_t n, int64_t k, bool transposed,
+                       bool adds) {
+  const int64_t a_stride = (transposed ? m : k) + 3, b_stride = n + 5, c_stride = n + 2;
+  std::vector<T> a((transposed ? k : m) * a_stride), b(k * b_stride), c(m * c_stride);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<T>(static_cast<int>(i * 7 % 9) - 4);
+  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<T>(static_cast<int>(i * 5 % 7) - 3);
+  for (size_t i = 0; i < c.size(); ++i) c[i] = static_cast<T>(i % 11);
+  std::vector<T> expected = c;
+  const int64_t a_row = transposed ? 1 : a_stride, a_step = transposed ? a_stride : 1;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      T sum = adds ? c[i * c_stride + j] : T{0};
+      for (int64_t x = 0; x < k; ++x) sum += a[i * a_row + x * a_step] * b[x * b_stride + j];
+      expected[i * c_stride + j] = sum;
+    }
+  }
+  rows.small_product({.rows = m,
+                      .n = n,
+                      .k = k,
+                      .a = a.data(),
+                      .a_row = a_row,
+                      .a_step = a_step,
+                      .b = b.data(),
+                      .b_row = b_stride,
+                      .c = c.data(),
+                      .c_row = c_stride,
+                      .adds = adds});
+  EXPECT_EQ(c, expected) << m << "x" << n << "x" << k << (transposed ? " transposed" : "")
+                         << (adds ? " added" : "");
+}
+
+TEST(SimdLoopsTest, SmallProductsOfEverySize) {
+  const LoopsList list = RunnableLoops();
+  for (int t = 0; t < list.size; ++t) {
+    SCOPED_TRACE(list.tables[t]->name);
+    for (int64_t m : {0, 1, 2, 3, 5, 7, 8, 11, 23}) {
+      for (int64_t n : {0, 1, 3, 8, 15, 16, 17, 32, 45, 64, 83}) {
+        for (int64_t k : {0, 1, 2, 19}) {
+          for (int form = 0; form < 4; ++form) {
+            CheckSmallProduct(list.tables[t]->f32, m, n, k, form % 2 == 1, form / 2 == 1);
+            CheckSmallProduct(list.tables[t]->f64, m, n, k, form % 2 == 1, form / 2 == 1);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SimdLoopsTest, TransposesOfEverySize) {
+  const LoopsList list = RunnableLoops();
+  for (int t = 0; t < list.size; ++t) {
+    for (int64_t rows : {0, 1, 15, 16, 17, 40}) {
+      for (int64_t columns : {0, 1, 7, 16, 33}) {
+        std::vector<float> x((rows + 1) * (columns + 3)), y((columns + 1) * (rows + 2), -1);
+        for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+        std::vector<float> expected = y;
+        for (int64_t row = 0; row < rows; ++row) {
+          for (int64_t column = 0; column < columns; ++column) {
+            expected[column * (rows + 2) + row] = x[row * (columns + 3) + column];
+          }
+        }
+        list.tables[t]->f32.transpose(x.data(), columns + 3, rows, columns, y.data(), rows + 2);
+        EXPECT_EQ(y, expected) << list.tables[t]->name << " " << rows << "x" << columns;
+      }
+    }
+  }
+}
+
 TEST(SimdLoopsTest, InstructionSetsAgree) {
   const LoopsList list = RunnableLoops();
   constexpr int64_t kN = 77;

@@ -27,7 +27,10 @@ class AttentionForward {
         threads_(spec.threads),
         columns_(
             TileColumns((shape_.depth + shape_.value_depth + kTileRows) * sizeof(T), shape_.keys)),
-        scratch_size_(kTileRows * (columns_ + 2)),
+        stride_(Padded(columns_)),
+        transposes_(shape_.queries >= kBlockRows),
+        scratch_size_(kBlockRows * stride_ + 2 * kRows +
+                      (transposes_ ? shape_.depth * stride_ : 0)),
         scratch_(scratch_size_ * std::max(1, threads_)) {}
 
   absl::Status operator()(const KernelRun& run) {
@@ -35,61 +38,114 @@ class AttentionForward {
     ForEachItem(shape_.batch * shape_.heads, threads_, [&](int64_t item, int thread) {
       const int64_t head = item % shape_.heads;
       const HeadAt at = {item / shape_.heads, head, shape_.KvHeadOf(place, head)};
-      for (int64_t i = 0; i < shape_.queries; i += kTileRows) {
-        RunRows(run, place, at, i, scratch_.data() + thread * scratch_size_);
-      }
+      const Scratch scratch = ScratchOf(thread);
+      for (int64_t i = 0; i < shape_.queries; i += kRows) RunRows(run, place, at, i, scratch);
     });
     return absl::OkStatus();
   }
 
  private:
   static constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  // Queries that share a tile of transposed keys: so many that transposing costs little.
+  static constexpr int64_t kRows = 4 * kTileRows;
 
-  // The queries from `first` on, up to a tile of them.
+  // Of one thread: a block's scores, the rows' maxima and sums, the transposed keys of a tile.
+  struct Scratch {
+    T *scores, *maxima, *sums, *keys;
+  };
+  Scratch ScratchOf(int thread) {
+    T* scores = scratch_.data() + thread * scratch_size_;
+    T* maxima = scores + kBlockRows * stride_;
+    return {scores, maxima, maxima + kRows, maxima + 2 * kRows};
+  }
+
+  // The queries from `first` on, up to kRows of them.
   void RunRows(const KernelRun& run, const AttentionShape::Place& place, const HeadAt& at,
-               int64_t first, T* scratch) const {
-    const int64_t rows = std::min(kTileRows, shape_.queries - first);
-    T* scores = scratch;
-    T* maxima = scratch + kTileRows * columns_;
-    T* sums = maxima + kTileRows;
-    std::fill_n(maxima, rows, -kInfinity);
-    std::fill_n(sums, rows, T{0});
-    const T* q = Input<T>(run, 0) + shape_.q.At(at.batch, at.head, first);
-    T* o = Output<T>(run, 0) + shape_.o.At(at.batch, at.head, first);
+               int64_t first, const Scratch& scratch) const {
+    const int64_t rows = std::min(kRows, shape_.queries - first);
+    std::fill_n(scratch.maxima, rows, -kInfinity);
+    std::fill_n(scratch.sums, rows, T{0});
     const int64_t seen_by_last = shape_.Seen(place, first + rows - 1);
     for (int64_t j = 0; j == 0 || j < seen_by_last; j += columns_) {
-      const int64_t n = std::min(columns_, seen_by_last - j);
+      // A single tile stays from the head's first queries on.
+      if (transposes_ && (first == 0 || columns_ < shape_.keys)) {
+        loops_.transpose(Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j), shape_.k.row,
+                         std::min(columns_, shape_.keys - j), shape_.depth, scratch.keys, stride_);
+      }
+      for (int64_t row = 0; row < rows; row += kBlockRows) {
+        RunBlock(run, place, at, {first, row, std::min(rows, row + kBlockRows), j}, scratch);
+      }
+    }
+    T* o = Output<T>(run, 0) + shape_.o.At(at.batch, at.head, first);
+    T* lse = Output<T>(run, 1) + (at.batch * shape_.heads + at.head) * shape_.queries + first;
+    for (int64_t row = 0; row < rows; ++row) {
+      const T sum = scratch.sums[row];
+      if (sum != 0) Scale(o + row * shape_.o.row, 1 / sum);
+      lse[row] = scratch.maxima[row] + std::log(sum);  // -inf of a row that sees nothing
+    }
+  }
+
+  // Rows [begin, end) of those from query `first` on, and the tile of keys from j on.
+  struct Block {
+    int64_t first, begin, end, j;
+  };
+  void RunBlock(const KernelRun& run, const AttentionShape::Place& place, const HeadAt& at,
+                const Block& block, const Scratch& scratch) const {
+    const int64_t query = block.first + block.begin, rows = block.end - block.begin, j = block.j;
+    const int64_t n = std::clamp<int64_t>(shape_.Seen(place, query + rows - 1) - j, 0,
+                                          std::min(columns_, shape_.keys - j));
+    if (n == 0 && j > 0) return;
+    T* o = Output<T>(run, 0) + shape_.o.At(at.batch, at.head, query);
+    ComputeScores(run, at, query, rows, j, n, scratch);
+    const void* mask = shape_.mask.input < 0 ? nullptr : run.inputs[shape_.mask.input];
+    for (int64_t row = 0; row < rows; ++row) {
+      T* weights = scratch.scores + row * stride_;
+      const int64_t seen = std::clamp<int64_t>(shape_.Seen(place, query + row) - j, 0, n);
+      const T scale = ApplyMask(shape_, mask, at, query + row, j, weights, seen);
+      const int64_t padded = PadScores(weights, seen, scale);
+      ToWeights(weights, padded, scale, scratch.maxima[block.begin + row],
+                scratch.sums[block.begin + row], j == 0 ? nullptr : o + row * shape_.o.row);
+      if (padded < n) std::fill(weights + padded, weights + n, T{0});
+    }
+    loops_.small_product({.rows = rows,
+                          .n = shape_.value_depth,
+                          .k = n,
+                          .a = scratch.scores,
+                          .a_row = stride_,
+                          .a_step = 1,
+                          .b = Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j),
+                          .b_row = shape_.v.row,
+                          .c = o,
+                          .c_row = shape_.o.row,
+                          .adds = j > 0});
+  }
+
+  // Of `rows` queries with n keys. A few queries do not pay for transposing all keys.
+  void ComputeScores(const KernelRun& run, const HeadAt& at, int64_t query, int64_t rows, int64_t j,
+                     int64_t n, const Scratch& scratch) const {
+    const T* q = Input<T>(run, 0) + shape_.q.At(at.batch, at.head, query);
+    if (!transposes_) {
       MultiplyTiles({.m = rows,
                      .n = n,
                      .k = shape_.depth,
                      .a_stride = shape_.q.row,
                      .b_stride = shape_.k.row,
-                     .c_stride = n,
+                     .c_stride = stride_,
                      .transpose_b = true},
-                    q, Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j), scores);
-      const void* mask = shape_.mask.input < 0 ? nullptr : run.inputs[shape_.mask.input];
-      for (int64_t row = 0; row < rows; ++row) {
-        T* weights = scores + row * n;
-        const int64_t seen = std::clamp<int64_t>(shape_.Seen(place, first + row) - j, 0, n);
-        const T scale = ApplyMask(shape_, mask, at, first + row, j, weights, seen);
-        ToWeights(weights, seen, scale, maxima[row], sums[row],
-                  j == 0 ? nullptr : o + row * shape_.o.row);
-        std::fill(weights + seen, weights + n, T{0});
-      }
-      MultiplyTiles({.m = rows,
-                     .n = shape_.value_depth,
-                     .k = n,
-                     .a_stride = n,
-                     .b_stride = shape_.v.row,
-                     .c_stride = shape_.o.row,
-                     .adds = j > 0},
-                    scores, Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j), o);
+                    q, Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j), scratch.scores);
+      return;
     }
-    T* lse = Output<T>(run, 1) + (at.batch * shape_.heads + at.head) * shape_.queries + first;
-    for (int64_t row = 0; row < rows; ++row) {
-      if (sums[row] != 0) Scale(o + row * shape_.o.row, 1 / sums[row]);
-      lse[row] = maxima[row] + std::log(sums[row]);  // -inf of a row that sees nothing
-    }
+    loops_.small_product({.rows = rows,
+                          .n = Padded(n),
+                          .k = shape_.depth,
+                          .a = q,
+                          .a_row = shape_.q.row,
+                          .a_step = 1,
+                          .b = scratch.keys,
+                          .b_row = stride_,
+                          .c = scratch.scores,
+                          .c_row = stride_,
+                          .adds = false});
   }
 
   // Scores of one row to weights against its running maximum; what was summed so far, in `o` too,
@@ -121,7 +177,9 @@ class AttentionForward {
           sizeof(T) == 4 ? simd::Type::kF32 : simd::Type::kF64)];
   AttentionShape shape_;
   int threads_;
-  int64_t columns_, scratch_size_;  // of one thread: scores, maxima, sums
+  int64_t columns_, stride_;  // of a tile's keys, and of their scores
+  bool transposes_;
+  int64_t scratch_size_;
   std::vector<T> scratch_;
 };
 

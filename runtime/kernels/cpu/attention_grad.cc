@@ -8,7 +8,6 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/attention_tiles.h"
 #include "runtime/kernels/cpu/families.h"
-#include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
 
@@ -17,11 +16,13 @@ namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-// A tile of the weights p and of the gradient ds of the scores, [rows, columns] dense.
+// A tile of the weights p and of the gradient ds of the scores, [rows, columns], with rows `stride`
+// apart. A block of rows has its keys up to a limit; from there to the padding there are zeros.
 template <class T>
 struct WeightTile {
-  int64_t first_row = 0, rows = 0, first_column = 0, columns = 0;
+  int64_t first_row = 0, rows = 0, first_column = 0, columns = 0, stride = 0;
   T *p = nullptr, *ds = nullptr;
+  int64_t limits[kTileRows / kBlockRows] = {};
 };
 
 // What both gradients start with. Inputs: q, k, v, [mask], o, lse, do, [dlse].
@@ -35,8 +36,9 @@ class AttentionBackward {
         has_rows_gradient_(static_cast<int>(spec.inputs.size()) > first_ + 3),
         columns_(TileColumns(2 * (shape_.depth + shape_.value_depth + kTileRows) * sizeof(T),
                              shape_.keys)),
+        stride_(Padded(columns_)),
         delta_size_(shape_.queries * std::min(shape_.group, shape_.heads)),
-        scratch_size_(2 * kTileRows * columns_ + delta_size_),
+        scratch_size_((2 * kTileRows + shape_.depth + shape_.value_depth) * stride_ + delta_size_),
         scratch_(scratch_size_ * std::max(1, threads_)) {}
 
  protected:
@@ -57,58 +59,92 @@ class AttentionBackward {
     }
   }
 
-  // `factor` multiplies ds; `delta` is of the head's query 0.
-  void ComputeTile(const KernelRun& run, const AttentionShape::Place& place, const HeadAt& at,
-                   const T* delta, T factor, const WeightTile<T>& tile) const {
-    MultiplyTiles({.m = tile.rows,
-                   .n = tile.columns,
-                   .k = shape_.depth,
-                   .a_stride = shape_.q.row,
-                   .b_stride = shape_.k.row,
-                   .c_stride = tile.columns,
-                   .transpose_b = true},
-                  Input<T>(run, 0) + shape_.q.At(at.batch, at.head, tile.first_row),
-                  Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, tile.first_column), tile.p);
-    MultiplyTiles({.m = tile.rows,
-                   .n = tile.columns,
-                   .k = shape_.value_depth,
-                   .a_stride = shape_.o.row,
-                   .b_stride = shape_.v.row,
-                   .c_stride = tile.columns,
-                   .transpose_b = true},
-                  Flow(run, at, tile.first_row),
-                  Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, tile.first_column), tile.ds);
-    const void* mask = shape_.mask.input < 0 ? nullptr : run.inputs[shape_.mask.input];
-    const T* lse = Rows(run, first_ + 1, at, tile.first_row);
-    for (int64_t row = 0; row < tile.rows; ++row) {
-      const int64_t i = tile.first_row + row;
-      T* p = tile.p + row * tile.columns;
-      T* ds = tile.ds + row * tile.columns;
-      int64_t seen =
-          std::clamp<int64_t>(shape_.Seen(place, i) - tile.first_column, 0, tile.columns);
-      if (lse[row] == -std::numeric_limits<T>::infinity()) seen = 0;  // all is masked
-      const T scale = ApplyMask(shape_, mask, at, i, tile.first_column, p, seen);
-      loops_.attention_weights_grad(
-          p, ds, seen, {.scale = scale, .lse = lse[row], .delta = delta[i], .factor = factor});
-      std::fill(p + seen, p + tile.columns, T{0});
-      std::fill(ds + seen, ds + tile.columns, T{0});
-    }
+  // A tile of the keys and values from j on, [depth, stride] each: the others' keys side by side.
+  void TransposeKeys(const KernelRun& run, const HeadAt& at, int64_t j, T* scratch) const {
+    const int64_t keys = std::min(columns_, shape_.keys - j);
+    loops_.transpose(Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j), shape_.k.row, keys,
+                     shape_.depth, KeysIn(scratch), stride_);
+    loops_.transpose(Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j), shape_.v.row, keys,
+                     shape_.value_depth, KeysIn(scratch) + shape_.depth * stride_, stride_);
   }
 
-  // Of one thread: two tiles, then delta of the heads of a group.
-  T* ScratchOf(int thread) { return scratch_.data() + thread * scratch_size_; }
-  WeightTile<T> TileIn(T* scratch) const {
-    return {.p = scratch, .ds = scratch + kTileRows * columns_};
+  // The tile of queries from `first_row` on and keys from `first_column` on, which TransposeKeys
+  // has seen. `factor` multiplies ds; `delta` is of the head's query 0.
+  WeightTile<T> ComputeTile(const KernelRun& run, const AttentionShape::Place& place,
+                            const HeadAt& at, int64_t first_row, int64_t first_column,
+                            const T* delta, T factor, T* scratch) const {
+    WeightTile<T> tile = {.first_row = first_row,
+                          .rows = std::min(kTileRows, shape_.queries - first_row),
+                          .first_column = first_column,
+                          .columns = std::min(columns_, shape_.keys - first_column),
+                          .stride = stride_,
+                          .p = scratch,
+                          .ds = scratch + kTileRows * stride_};
+    for (int64_t begin = 0; begin < tile.rows; begin += kBlockRows) {
+      const int64_t end = std::min(tile.rows, begin + kBlockRows);
+      const int64_t limit = std::clamp<int64_t>(
+          shape_.Seen(place, first_row + end - 1) - first_column, 0, tile.columns);
+      tile.limits[begin / kBlockRows] = limit;
+      const int64_t i = first_row + begin;
+      Multiply(Input<T>(run, 0) + shape_.q.At(at.batch, at.head, i), shape_.q.row, shape_.depth,
+               KeysIn(scratch), end - begin, limit, tile.p + begin * stride_);
+      Multiply(Flow(run, at, i), shape_.o.row, shape_.value_depth,
+               KeysIn(scratch) + shape_.depth * stride_, end - begin, limit,
+               tile.ds + begin * stride_);
+      for (int64_t row = begin; row < end; ++row) {
+        FinishRow(run, place, at, tile, row, limit, delta[first_row + row], factor);
+      }
+    }
+    return tile;
   }
-  T* DeltaIn(T* scratch) const { return scratch + 2 * kTileRows * columns_; }
+
+  // Of one thread: two tiles, delta of the heads of a group, keys and values transposed.
+  T* ScratchOf(int thread) { return scratch_.data() + thread * scratch_size_; }
+  T* DeltaIn(T* scratch) const { return scratch + 2 * kTileRows * stride_; }
+  T* KeysIn(T* scratch) const { return DeltaIn(scratch) + delta_size_; }
 
   const simd::RowLoops<T>& loops_ = simd::Rows<T>(simd::BestLoops());
   AttentionShape shape_;
   int threads_;
   int first_;  // input: o
   bool has_rows_gradient_;
-  int64_t columns_, delta_size_, scratch_size_;
+  int64_t columns_, stride_;  // of a tile's keys, and of their weights
+  int64_t delta_size_, scratch_size_;
   std::vector<T> scratch_;
+
+ private:
+  // A block of rows times the transposed keys or values.
+  void Multiply(const T* rows_of, int64_t row_stride, int64_t depth, const T* keys, int64_t rows,
+                int64_t limit, T* to) const {
+    loops_.small_product({.rows = rows,
+                          .n = Padded(limit),
+                          .k = depth,
+                          .a = rows_of,
+                          .a_row = row_stride,
+                          .a_step = 1,
+                          .b = keys,
+                          .b_row = stride_,
+                          .c = to,
+                          .c_row = stride_,
+                          .adds = false});
+  }
+
+  // From scores and products with the flow to weights and their gradient.
+  void FinishRow(const KernelRun& run, const AttentionShape::Place& place, const HeadAt& at,
+                 const WeightTile<T>& tile, int64_t row, int64_t limit, T delta, T factor) const {
+    const int64_t i = tile.first_row + row;
+    T* p = tile.p + row * stride_;
+    T* ds = tile.ds + row * stride_;
+    const T lse = *Rows(run, first_ + 1, at, i);
+    int64_t seen = std::clamp<int64_t>(shape_.Seen(place, i) - tile.first_column, 0, limit);
+    if (lse == -std::numeric_limits<T>::infinity()) seen = 0;  // all is masked
+    const void* mask = shape_.mask.input < 0 ? nullptr : run.inputs[shape_.mask.input];
+    const T scale = ApplyMask(shape_, mask, at, i, tile.first_column, p, seen);
+    loops_.attention_weights_grad(p, ds, seen,
+                                  {.scale = scale, .lse = lse, .delta = delta, .factor = factor});
+    std::fill(p + seen, p + Padded(limit), T{0});
+    std::fill(ds + seen, ds + Padded(limit), T{0});
+  }
 };
 
 // Head of k by head: its keys tile by tile, and for each tile the queries that see it.
@@ -132,18 +168,13 @@ class AttentionGradient : AttentionBackward<T> {
       }
       for (int64_t j = 0; j == 0 || j < shape_.keys; j += columns_) {
         ZeroKeys(run, at, j);
+        Base::TransposeKeys(run, at, j, scratch);
         for (at.head = first; at.head < end; ++at.head) {
           const T* delta = Base::DeltaIn(scratch) + (at.head - first) * shape_.queries;
           for (int64_t i = 0; i < shape_.queries; i += kTileRows) {
-            WeightTile<T> tile = Base::TileIn(scratch);
-            tile.first_row = i;
-            tile.rows = std::min(kTileRows, shape_.queries - i);
-            tile.first_column = j;
-            tile.columns = std::min(columns_, shape_.Seen(place, i + tile.rows - 1) - j);
-            if (tile.columns > 0) {
-              Base::ComputeTile(run, place, at, delta, static_cast<T>(shape_.scale), tile);
-            }
-            Add(run, at, tile);
+            Add(run, at,
+                Base::ComputeTile(run, place, at, i, j, delta, static_cast<T>(shape_.scale),
+                                  scratch));
           }
         }
       }
@@ -162,36 +193,47 @@ class AttentionGradient : AttentionBackward<T> {
 
   // dq = ds k, dk += ds^T q, dv += p^T do. The first tile of a row of tiles starts dq.
   void Add(const KernelRun& run, const HeadAt& at, const WeightTile<T>& tile) const {
-    const int64_t columns = std::max<int64_t>(tile.columns, 0);
     const int64_t q_at = shape_.q.At(at.batch, at.head, tile.first_row);
     const int64_t k_at = shape_.k.At(at.batch, at.kv_head, tile.first_column);
     const int64_t v_at = shape_.v.At(at.batch, at.kv_head, tile.first_column);
-    MultiplyTiles({.m = tile.rows,
-                   .n = shape_.depth,
-                   .k = columns,
-                   .a_stride = columns,
-                   .b_stride = shape_.k.row,
-                   .c_stride = shape_.q.row,
-                   .adds = tile.first_column > 0},
-                  tile.ds, Input<T>(run, 1) + k_at, Output<T>(run, 0) + q_at);
-    MultiplyTiles({.m = columns,
-                   .n = shape_.depth,
-                   .k = tile.rows,
-                   .a_stride = columns,
-                   .b_stride = shape_.q.row,
-                   .c_stride = shape_.k.row,
-                   .transpose_a = true,
-                   .adds = true},
-                  tile.ds, Input<T>(run, 0) + q_at, Output<T>(run, 1) + k_at);
-    MultiplyTiles({.m = columns,
-                   .n = shape_.value_depth,
-                   .k = tile.rows,
-                   .a_stride = columns,
-                   .b_stride = shape_.o.row,
-                   .c_stride = shape_.v.row,
-                   .transpose_a = true,
-                   .adds = true},
-                  tile.p, Base::Flow(run, at, tile.first_row), Output<T>(run, 2) + v_at);
+    for (int64_t begin = 0; begin < tile.rows; begin += kBlockRows) {
+      Base::loops_.small_product({.rows = std::min(kBlockRows, tile.rows - begin),
+                                  .n = shape_.depth,
+                                  .k = tile.limits[begin / kBlockRows],
+                                  .a = tile.ds + begin * tile.stride,
+                                  .a_row = tile.stride,
+                                  .a_step = 1,
+                                  .b = Input<T>(run, 1) + k_at,
+                                  .b_row = shape_.k.row,
+                                  .c = Output<T>(run, 0) + q_at + begin * shape_.q.row,
+                                  .c_row = shape_.q.row,
+                                  .adds = tile.first_column > 0});
+    }
+    for (int64_t key = 0; key < tile.columns; key += kBlockRows) {
+      // The first rows may see none of these keys.
+      int64_t row = 0;
+      while (row < tile.rows && tile.limits[row / kBlockRows] <= key) row += kBlockRows;
+      if (row >= tile.rows) continue;
+      simd::SmallProduct<T> product = {.rows = std::min(kBlockRows, tile.columns - key),
+                                       .n = shape_.depth,
+                                       .k = tile.rows - row,
+                                       .a = tile.ds + row * tile.stride + key,
+                                       .a_row = 1,
+                                       .a_step = tile.stride,
+                                       .b = Input<T>(run, 0) + q_at + row * shape_.q.row,
+                                       .b_row = shape_.q.row,
+                                       .c = Output<T>(run, 1) + k_at + key * shape_.k.row,
+                                       .c_row = shape_.k.row,
+                                       .adds = true};
+      Base::loops_.small_product(product);
+      product.n = shape_.value_depth;
+      product.a = tile.p + row * tile.stride + key;
+      product.b = Base::Flow(run, at, tile.first_row + row);
+      product.b_row = shape_.o.row;
+      product.c = Output<T>(run, 2) + v_at + key * shape_.v.row;
+      product.c_row = shape_.v.row;
+      Base::loops_.small_product(product);
+    }
   }
 };
 
@@ -216,16 +258,11 @@ class AttentionMaskGradient : AttentionBackward<T> {
         at.kv_head = shape_.KvHeadOf(place, at.head);
         T* delta = Base::DeltaIn(scratch);
         Base::ComputeDelta(run, at, delta);
-        WeightTile<T> tile = Base::TileIn(scratch);
-        for (int64_t i = 0; i < shape_.queries; i += kTileRows) {
-          tile.first_row = i;
-          tile.rows = std::min(kTileRows, shape_.queries - i);
-          const int64_t seen_by_last = shape_.Seen(place, i + tile.rows - 1);
-          for (int64_t j = 0; j < seen_by_last; j += columns_) {
-            tile.first_column = j;
-            tile.columns = std::min(columns_, seen_by_last - j);
-            Base::ComputeTile(run, place, at, delta, T{1}, tile);
-            Add(run, at, tile);
+        const int64_t seen = shape_.Seen(place, shape_.queries - 1);
+        for (int64_t j = 0; j < seen; j += columns_) {
+          Base::TransposeKeys(run, at, j, scratch);
+          for (int64_t i = 0; i < shape_.queries; i += kTileRows) {
+            Add(run, at, Base::ComputeTile(run, place, at, i, j, delta, T{1}, scratch));
           }
         }
       }
@@ -236,13 +273,14 @@ class AttentionMaskGradient : AttentionBackward<T> {
  private:
   void Add(const KernelRun& run, const HeadAt& at, const WeightTile<T>& tile) const {
     for (int64_t row = 0; row < tile.rows; ++row) {
-      const T* ds = tile.ds + row * tile.columns;
+      const T* ds = tile.ds + row * tile.stride;
+      const int64_t columns = tile.limits[row / kBlockRows];
       T* to = Output<T>(run, 0) +
               shape_.mask.At(at.batch, at.head, tile.first_row + row, tile.first_column);
       if (shape_.mask.strides[3] == 0) {
-        *to += Base::loops_.sum(ds, tile.columns);
+        *to += Base::loops_.sum(ds, columns);
       } else {
-        Base::loops_.add_scaled(ds, T{1}, to, tile.columns);
+        Base::loops_.add_scaled(ds, T{1}, to, columns);
       }
     }
   }

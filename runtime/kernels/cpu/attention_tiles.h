@@ -4,14 +4,21 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/statusor.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid::cpu {
 
-// Rows of queries in a tile. Two or more tiles in a window of 128 skip what is above the diagonal.
-inline constexpr int64_t kTileRows = 64;
+// Rows of queries in a tile, and in a block of it: a block's products end where its last row does,
+// so that little above the diagonal is computed.
+inline constexpr int64_t kTileRows = 64, kBlockRows = 8;
+
+// Keys of a tile and of a block of it are padded to so many, whole vectors of every instruction
+// set: what is computed for the others is never used.
+inline constexpr int64_t kPadding = 16;
+inline int64_t Padded(int64_t keys) { return (keys + kPadding - 1) / kPadding * kPadding; }
 
 // Keys in a tile, such that a tile of scores and what it is made of stay in the second level cache.
 int64_t TileColumns(int64_t bytes_per_column, int64_t columns);
@@ -70,6 +77,16 @@ class AttentionShape {
   int heads_axis_, time_axis_;
   int64_t all_queries_, all_keys_;
 };
+
+// Makes the scores of a row from `seen` up to its padding such that they have no weight, so that
+// loops over it run in whole vectors; returns where the padding ends. `scale` multiplies them.
+template <class T>
+int64_t PadScores(T* scores, int64_t seen, T scale) {
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  if (seen == 0 || !(scale != T{0})) return seen;  // no number times 0 is minus infinity
+  std::fill(scores + seen, scores + Padded(seen), scale > T{0} ? -kInfinity : kInfinity);
+  return Padded(seen);
+}
 
 // A head of k with its head of q.
 struct HeadAt {

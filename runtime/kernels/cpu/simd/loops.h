@@ -108,6 +108,20 @@ struct AttentionRow {
   double scale, lse, delta, factor;
 };
 
+// c [rows, n] = a b, or c += a b: element (row, k) of a is a[row * a_row + k * a_step], so that a
+// may lie transposed; the rows of b and c are dense, b_row and c_row apart.
+template <class T>
+struct SmallProduct {
+  int64_t rows, n, k;
+  const T* a;
+  int64_t a_row, a_step;
+  const T* b;
+  int64_t b_row;
+  T* c;
+  int64_t c_row;
+  bool adds;
+};
+
 // What the gradients of one row of a recurrent cell are computed from.
 template <class T>
 struct LstmRow {
@@ -142,6 +156,11 @@ struct RowLoops {
   // Scores to weights p = exp(scale * score - lse), their gradient to ds = factor * p * (dp -
   // delta), both in place.
   void (*attention_weights_grad)(T* scores, T* gradient, int64_t n, const AttentionRow& row);
+  // For products that stay in cache: nothing is packed. Each element's terms are added in the order
+  // of k.
+  void (*small_product)(const SmallProduct<T>& product);
+  // y[column * y_row + row] = x[row * x_row + column].
+  void (*transpose)(const T* x, int64_t x_row, int64_t rows, int64_t columns, T* y, int64_t y_row);
   void (*scale_add)(const T* a, T scale, T* x, int64_t n);  // x = scale * x + a
   // x = scale * x where keep is not 0, else -inf.
   void (*scale_where)(const uint8_t* keep, T scale, T* x, int64_t n);

@@ -9,6 +9,7 @@
 #include "runtime/kernels/cpu/simd/elementwise_loops.h"
 #include "runtime/kernels/cpu/simd/loops.h"
 #include "runtime/kernels/cpu/simd/norm_loops.h"
+#include "runtime/kernels/cpu/simd/product_loops.h"
 #include "runtime/kernels/cpu/simd/recurrent_loops.h"
 #include "runtime/kernels/cpu/simd/row_loops.h"
 #include "runtime/kernels/cpu/simd/update_loops.h"
@@ -72,6 +73,8 @@ constexpr RowLoops<T> MakeRowLoops() {
           .scaled_exp = ScaledExpLoop<T>,
           .exp_and_sum = ExpAndSumLoop<T>,
           .attention_weights_grad = AttentionWeightsGradLoop<T>,
+          .small_product = SmallProductLoop<T>,
+          .transpose = TransposeLoop<T>,
           .scale_add = ScaleAddLoop<T>,
           .scale_where = ScaleWhereLoop<T>,
           .dot = DotLoop<T>,
