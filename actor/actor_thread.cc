@@ -78,17 +78,7 @@ ActorThread::ActorThread(ActorThreadOptions options, Reactor* reactor, MessageBu
   bus_.AddThread(this);
 }
 
-ActorThread::~ActorThread() {
-  const auto free = [](Mail* mail) {
-    if (mail->content == Mail::Content::kUnaddressed) delete mail;
-  };
-  std::for_each(unread_.begin(), unread_.end(), free);
-  for (Mail* mail = mailbox_.TakeAll(); mail != nullptr;) {
-    Mail* const next = mail->next;
-    free(mail);
-    mail = next;
-  }
-}
+ActorThread::~ActorThread() = default;
 
 absl::Status ActorThread::AddActor(ActorSpec spec, std::unique_ptr<Action> action) {
   RETURN_IF_ERROR(CheckSpec(spec));
@@ -112,10 +102,9 @@ absl::Status ActorThread::AddActor(ActorSpec spec, std::unique_ptr<Action> actio
 }
 
 void ActorThread::PushUnaddressed(const Message& message) {
-  auto mail = std::make_unique<Mail>();
-  mail->content = Mail::Content::kUnaddressed;
+  Mail* const mail = mails_.Take();
   mail->message = message;
-  Push(mail.release());
+  Push(mail);
 }
 
 void ActorThread::Run(int64_t steps) {
@@ -253,10 +242,9 @@ void ActorThread::Read(Mail* mail) {
       }
       return;
     case Mail::Content::kUnaddressed:
-      const std::unique_ptr<Mail> owned(mail);
-      if (!has_stopped_ || mail->message.kind == MessageKind::kDone) {
-        ReadUnaddressed(mail->message);
-      }
+      const Message message = mail->message;
+      mails_.Give(mail);
+      if (!has_stopped_ || message.kind == MessageKind::kDone) ReadUnaddressed(message);
       return;
   }
 }

@@ -142,7 +142,7 @@ class ActorThread : public Pollable {
             .slot = message.slot,
             .piece = message.piece});
   }
-  // Reads a mail and frees it if it was made for one message.
+  // Reads a mail and gives it back if it is of the pool.
   void Read(Mail* mail);
   // As Read; if it gives something to do, its sender was waited for.
   void ReadFromIdle(Mail* mail);
@@ -189,6 +189,7 @@ class ActorThread : public Pollable {
   EventRing events_;
   ThreadLoad load_;
 
+  MailPool mails_;
   Mailbox mailbox_;
 };
 

@@ -3,9 +3,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "actor/message.h"
+#include "runtime/base/mutex.h"
 
 namespace braid {
 
@@ -16,7 +21,7 @@ class Actor;
 struct Mail {
   enum class Content : uint8_t {
     kAddressed,    // target, port and reader are resolved
-    kUnaddressed,  // only `message` counts; from another node or from the owner. On the heap
+    kUnaddressed,  // only `message` counts; from another node or from the owner. Of a MailPool
     kCompletion,   // an act of `target` ended
   };
 
@@ -26,6 +31,40 @@ struct Mail {
   Actor* target = nullptr;
   uint32_t port = 0;    // the target's input (kReady) or output (kAck)
   uint32_t reader = 0;  // kAck: which consumer of the output
+};
+
+// Mails for messages that have none of their own. Any thread. There are as many as were ever on
+// their way at a time, or as Reserve was told.
+class MailPool {
+ public:
+  MailPool() = default;
+  MailPool(const MailPool&) = delete;
+  MailPool& operator=(const MailPool&) = delete;
+
+  void Reserve(size_t mails) {
+    MutexLock lock(mutex_);
+    while (all_.size() < mails) Add();
+  }
+  Mail* Take() {
+    MutexLock lock(mutex_);
+    if (free_ == nullptr) Add();
+    return std::exchange(free_, free_->next);
+  }
+  void Give(Mail* mail) {
+    MutexLock lock(mutex_);
+    mail->next = std::exchange(free_, mail);
+  }
+
+ private:
+  void Add() EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    all_.push_back(std::make_unique<Mail>());
+    all_.back()->content = Mail::Content::kUnaddressed;
+    all_.back()->next = std::exchange(free_, all_.back().get());
+  }
+
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Mail>> all_ GUARDED_BY(mutex_);
+  Mail* free_ GUARDED_BY(mutex_) = nullptr;
 };
 
 class Mailbox {

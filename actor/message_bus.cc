@@ -37,9 +37,27 @@ Mail* MessageBus::MakeMails(uint32_t slots) {
   return mails_.back().get();
 }
 
+// Messages from other nodes that the thread may have unread at a time, as far as these keep to
+// their credits: one for each slot of an edge. And one that gives it a Run, and one that ends it.
+size_t MessageBus::MailsFromOthers(const ActorThread& thread) const {
+  size_t mails = 2;
+  for (const auto& actor : thread.actors_) {
+    for (const InputSpec& input : actor->spec().inputs) {
+      if (input.producer.node != node_) mails += input.slots;
+    }
+    for (const OutputSpec& output : actor->spec().outputs) {
+      for (const ActorId& consumer : output.consumers) {
+        if (consumer.node != node_) mails += output.slots;
+      }
+    }
+  }
+  return mails;
+}
+
 absl::Status MessageBus::Start() {
   for (ActorThread* thread : threads_) {
     if (thread == nullptr) continue;
+    thread->mails_.Reserve(MailsFromOthers(*thread));
     for (const auto& actor : thread->actors_) {
       for (uint32_t port = 0; port < actor->inputs_.size(); ++port) {
         RETURN_IF_ERROR(ResolveInput(*actor, port));

@@ -46,6 +46,7 @@ class MessageBus {
   void AddThread(ActorThread* thread);
   absl::Status SendRemote(const Message& message);
   Mail* MakeMails(uint32_t slots);
+  size_t MailsFromOthers(const ActorThread& thread) const;
   absl::Status ResolveInput(Actor& actor, uint32_t port);
   absl::Status ResolveOutput(Actor& actor, uint32_t port);
   // The actor with this address; nullptr if its node has none. For addresses of this node.

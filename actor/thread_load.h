@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "actor/message.h"
 #include "runtime/base/reactor.h"
@@ -40,12 +41,14 @@ class ThreadLoad {
   // A message of `cause` gave something to do.
   void EndIdle(Nanoseconds now, const ThreadId& cause) {
     current_.idle += now - idle_since_;
-    current_.waited[cause] += now - idle_since_;
+    current_.TimeOf(cause) += now - idle_since_;
     idle_since_ = -1;
     if (now - current_.began < kWindow) return;
-    previous_ = std::move(current_);
+    std::swap(previous_, current_);
     previous_.ended = now;
-    current_ = {.began = now};
+    current_.began = now;
+    current_.idle = 0;
+    current_.waited.clear();
   }
 
   ThreadLoadReport Report(Nanoseconds now) const {
@@ -69,8 +72,19 @@ class ThreadLoad {
     Nanoseconds began = -1;
     Nanoseconds ended = 0;
     Nanoseconds idle = 0;
-    std::map<ThreadId, Nanoseconds> waited = {};
+    // In the order in which they were first waited for. Keeps its memory; seldom is there more than
+    // a few.
+    std::vector<std::pair<ThreadId, Nanoseconds>> waited = {};
+
+    Window() { waited.reserve(kMostCauses); }
+    Nanoseconds& TimeOf(const ThreadId& cause) {
+      for (auto& [known, time] : waited) {
+        if (known == cause) return time;
+      }
+      return waited.emplace_back(cause, 0).second;
+    }
   };
+  static constexpr size_t kMostCauses = 32;  // for which there is room from the start
 
   Nanoseconds idle_since_ = -1;
   Window current_;

@@ -1,7 +1,5 @@
 #include "api/plan_report.h"
 
-#include <numeric>
-
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
@@ -21,11 +19,6 @@ std::string Bytes(double bytes) {
   return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.2f %s", bytes, kUnits[unit]);
 }
 
-uint64_t ActivationBytes(const plan::Arena& arena) {
-  return arena.bytes() +
-         std::accumulate(arena.scratch_bytes().begin(), arena.scratch_bytes().end(), uint64_t{0});
-}
-
 std::string Quoted(std::string text) {
   for (char& c : text) {
     if (c == '"' || c == '\\') c = '\'';
@@ -35,8 +28,8 @@ std::string Quoted(std::string text) {
 
 }  // namespace
 
-std::string SummarizePlan(const compiler::Compiled& compiled,
-                          const std::vector<plan::Plan>& slices) {
+std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<plan::Plan>& slices,
+                          const std::vector<DeviceMemory>& memory) {
   size_t kernels = 0;
   for (const TaskGroup& group : compiled.physical.groups()) kernels += group.kernels.size();
   size_t tasks = 0, devices = 0;
@@ -49,10 +42,14 @@ std::string SummarizePlan(const compiler::Compiled& compiled,
       compiled.physical.job, compiled.logical.ops().size(), kernels,
       compiled.physical.groups().size(), tasks, devices, slices.size());
   for (const plan::Plan& slice : slices) {
-    for (const plan::Arena& arena : slice.arenas()) {
-      absl::StrAppendFormat(&text, "  node %d %s %d: activations %s, variables %s\n", slice.node(),
-                            arena.device_type(), arena.device(), Bytes(ActivationBytes(arena)),
-                            Bytes(arena.variable_bytes()));
+    for (const DeviceMemory& device : memory) {
+      if (device.node != static_cast<int>(slice.node())) continue;
+      absl::StrAppendFormat(&text,
+                            "  node %d %s %d: activations %s, variables %s, kernels %s, "
+                            "collectives %s, data %s\n",
+                            device.node, device.type, device.device, Bytes(device.activations),
+                            Bytes(device.variables), Bytes(device.kernels),
+                            Bytes(device.collectives), Bytes(device.data));
     }
     for (const auto& link : slice.links()) {
       absl::StrAppendFormat(&text, "  link %d -> %d: %s per step\n", slice.node(), link.peer(),
@@ -69,13 +66,13 @@ std::string SummarizePlan(const compiler::Compiled& compiled,
   return text;
 }
 
-std::string ExplainPlan(const compiler::Compiled& compiled, const std::vector<plan::Plan>& slices) {
+std::string ExplainPlan(const compiler::Compiled& compiled, const std::string& summary) {
   return absl::StrFormat(
       "%s\n# Ops with placements, rates and SBP\n%s\n# Choices of SBP\n%s\n\n# Boxing\n%s\n"
       "# Task groups and registers\n%s\n# Notes\n%s\n",
-      SummarizePlan(compiled, slices), compiled.logical.ToString(),
-      absl::StrJoin(compiled.explanations, "\n"), compiled.estimate.summary,
-      compiled.physical.ToString(), absl::StrJoin(compiled.physical.notes, "\n"));
+      summary, compiled.logical.ToString(), absl::StrJoin(compiled.explanations, "\n"),
+      compiled.estimate.summary, compiled.physical.ToString(),
+      absl::StrJoin(compiled.physical.notes, "\n"));
 }
 
 std::string PlanAsDot(const compiler::Compiled& compiled) {

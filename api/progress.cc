@@ -14,24 +14,29 @@ namespace {
 constexpr int kBarWidth = 30;
 constexpr Nanoseconds kRedraw = 100 * kMillisecond;
 
-std::string JsonNumber(double value) {
+// A line is written to the file's own buffer as it is made: a step takes no memory.
+void WriteJsonNumber(double value, std::FILE* file) {
   // JSON has no infinities and NaN; the reader of a log wants to see them all the same.
-  if (std::isnan(value)) return "\"nan\"";
-  if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
-  return absl::StrFormat("%.17g", value);
+  if (std::isnan(value)) {
+    std::fputs("\"nan\"", file);
+  } else if (std::isinf(value)) {
+    std::fputs(value > 0 ? "\"inf\"" : "\"-inf\"", file);
+  } else {
+    std::fprintf(file, "%.17g", value);
+  }
 }
 
-std::string JsonString(std::string_view text) {
-  std::string out = "\"";
+void WriteJsonString(std::string_view text, std::FILE* file) {
+  std::fputc('"', file);
   for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
+    if (c == '"' || c == '\\') std::fputc('\\', file);
     if (static_cast<unsigned char>(c) < 0x20) {
-      out += absl::StrFormat("\\u%04x", c);
+      std::fprintf(file, "\\u%04x", static_cast<unsigned>(c));
     } else {
-      out += c;
+      std::fputc(c, file);
     }
   }
-  return out + "\"";
+  std::fputc('"', file);
 }
 
 }  // namespace
@@ -69,8 +74,13 @@ void RunReporter::BeginRun(std::string_view job, int64_t steps) {
 void RunReporter::OnScalar(std::string_view job, std::string_view name, int64_t step,
                            double value) {
   if (metrics_ != nullptr) {
-    std::fprintf(metrics_, "{\"job\": %s, \"step\": %lld, %s: %s}\n", JsonString(job).c_str(),
-                 static_cast<long long>(step), JsonString(name).c_str(), JsonNumber(value).c_str());
+    std::fputs("{\"job\": ", metrics_);
+    WriteJsonString(job, metrics_);
+    std::fprintf(metrics_, ", \"step\": %lld, ", static_cast<long long>(step));
+    WriteJsonString(name, metrics_);
+    std::fputs(": ", metrics_);
+    WriteJsonNumber(value, metrics_);
+    std::fputs("}\n", metrics_);
   }
   if (!has_bar_) return;
   if (first_step_ < 0) first_step_ = step;
@@ -88,9 +98,10 @@ void RunReporter::Draw() {
   const double rate = seconds > 0 ? static_cast<double>(done_) / seconds : 0;
   const int filled = static_cast<int>(kBarWidth * done_ / std::max<int64_t>(steps_, 1));
   const double left = rate > 0 ? static_cast<double>(steps_ - done_) / rate : 0;
-  const std::string bar = std::string(filled, '=') + std::string(kBarWidth - filled, ' ');
-  std::fprintf(stderr, "\r%s [%s] %lld/%lld  %.1f steps/s  %s %.4g  %.0f s left \033[K",
-               job_.c_str(), bar.c_str(), static_cast<long long>(done_),
+  constexpr char kFull[] = "==============================";
+  static_assert(sizeof(kFull) == kBarWidth + 1);
+  std::fprintf(stderr, "\r%s [%.*s%*s] %lld/%lld  %.1f steps/s  %s %.4g  %.0f s left \033[K",
+               job_.c_str(), filled, kFull, kBarWidth - filled, "", static_cast<long long>(done_),
                static_cast<long long>(steps_), rate, name_.c_str(), value_, left);
 }
 

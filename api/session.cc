@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -39,8 +41,48 @@ Placement AllDevices(const std::vector<int>& devices) {
 
 std::optional<double> ScalarOf(const Array& array) {
   if (array.num_elements() != 1) return std::nullopt;
-  return array.As(DType::kF64).data<double>()[0];
+  double scalar = 0;
+  ConvertElements(array.dtype(), array.bytes(), DType::kF64, &scalar, 1);
+  return scalar;
 }
+
+// What a Run fetches, into arrays that are made before it begins, so that its steps take no memory.
+// Of very long Runs, those of the later steps are made as they come.
+constexpr int64_t kMostMadeBefore = int64_t{1} << 16;
+constexpr int64_t kMostBytesMadeBefore = int64_t{64} << 20;  // of a fetch
+
+class RunReceiver final : public FetchReceiver {
+ public:
+  using Values = std::map<std::string, std::vector<Array>, std::less<>>;
+  using OnScalar = std::function<void(std::string_view name, int64_t step, double value)>;
+
+  RunReceiver(Values& values, int64_t first_step, OnScalar on_scalar)
+      : values_(values), first_step_(first_step), on_scalar_(std::move(on_scalar)) {}
+
+  void Expect(const std::string& name, const TensorType& type, int64_t steps) {
+    const int64_t bytes =
+        std::max<int64_t>(1, type.shape.num_elements() * static_cast<int64_t>(SizeOf(type.dtype)));
+    const int64_t made = std::min({steps, kMostMadeBefore, kMostBytesMadeBefore / bytes});
+    std::vector<Array>& values = values_[name];
+    values.reserve(made);
+    for (int64_t i = 0; i < made; ++i) values.emplace_back(type.dtype, type.shape);
+  }
+
+  Array& Place(std::string_view name, int64_t step, DType dtype, const Shape& shape) override {
+    std::vector<Array>& values = values_.find(name)->second;
+    const auto index = static_cast<size_t>(step - first_step_);
+    while (values.size() <= index) values.emplace_back(dtype, shape);
+    return values[index];
+  }
+  void OnFetched(std::string_view name, int64_t step, const Array& value) override {
+    if (const std::optional<double> scalar = ScalarOf(value)) on_scalar_(name, step, *scalar);
+  }
+
+ private:
+  Values& values_;
+  const int64_t first_step_;
+  const OnScalar on_scalar_;
+};
 
 }  // namespace
 
@@ -330,15 +372,18 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   auto loaded = std::make_unique<LoadedJob>();
   loaded->id = next_job_++;
   loaded->name = name;
-  loaded->summary = SummarizePlan(compiled, plans);
-  loaded->explanation = ExplainPlan(compiled, plans);
+  if (is_visible) {
+    loaded->memory = PlannedMemory(plans, {&kernels_, &datasets_, options_.threads_per_device});
+  }
+  loaded->summary = SummarizePlan(compiled, plans, loaded->memory);
+  loaded->explanation = ExplainPlan(compiled, loaded->summary);
   for (const plan::Plan& plan : plans) loaded->slice_bytes.push_back(plan.ByteSizeLong());
   for (const Op& op : compiled.logical.ops()) {
     if (op.type == "input") {
       loaded->inputs.push_back(
           {op.name, compiled.logical.type(op.outputs[0]), op.location.ToString()});
     } else if (op.type == "fetch") {
-      loaded->fetches.push_back(op.attrs.String("name"));
+      loaded->fetches.emplace_back(op.attrs.String("name"), compiled.logical.type(op.inputs[0]));
     }
   }
   if (is_visible) RETURN_IF_ERROR(WriteExplanation(compiled, *loaded));
@@ -425,19 +470,18 @@ absl::StatusOr<RunResult> Session::Impl::Run(uint16_t id, const RunOptions& opti
   for (const auto& [name, array] : options.feeds) host.Feed(name, array);
   for (Fed& fed : job.inputs) fed.is_fed = true;
   RunResult result;
-  for (const std::string& name : job.fetches) result.values_[name];
-  // Called on a stream thread, one value at a time; the host thread looks after the run is done.
-  host.SetFetchHandler([&](std::string_view name, int64_t step, Array value) {
-    if (const std::optional<double> scalar = ScalarOf(value)) {
-      reporter_->OnScalar(job.name, name, step, *scalar);
-    }
-    result.values_.find(name)->second.push_back(std::move(value));
-  });
+  // It is called on a stream thread; the host thread looks after the run is done.
+  RunReceiver receiver(result.values_, job.step,
+                       [&](std::string_view name, int64_t step, double value) {
+                         reporter_->OnScalar(job.name, name, step, value);
+                       });
+  for (const auto& [name, type] : job.fetches) receiver.Expect(name, type, options.steps);
+  host.SetReceiver(&receiver);
   reporter_->BeginRun(job.name, options.steps);
   const absl::Status status =
       WithEvents(coordinator_->Run({id, job.name, job.step, options.steps}));
   const absl::Status reported = reporter_->EndRun();
-  host.SetFetchHandler(nullptr);
+  host.SetReceiver(nullptr);
   RETURN_IF_ERROR(status);
   job.step += options.steps;
   if (!reported.ok()) return LocalError(reported);
@@ -485,6 +529,10 @@ int64_t CompiledJob::step() const { return session_->impl_->job(job_).step; }
 void CompiledJob::SetStep(int64_t step) { session_->impl_->job(job_).step = step; }
 
 const std::string& CompiledJob::summary() const { return session_->impl_->job(job_).summary; }
+
+const std::vector<DeviceMemory>& CompiledJob::memory() const {
+  return session_->impl_->job(job_).memory;
+}
 
 std::string CompiledJob::Explain() const { return session_->impl_->job(job_).explanation; }
 

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "api/device_memory.h"
 #include "api/job.h"
 #include "api/network.h"
 #include "api/weights.h"
@@ -103,6 +104,8 @@ class CompiledJob {
 
   // Ops, devices, memory per device, bytes per link and step: what --dry_run prints.
   const std::string& summary() const;
+  // What it takes of each device's memory, by node and device.
+  const std::vector<DeviceMemory>& memory() const;
   // The whole plan: ops, SBP, boxing, alternatives.
   std::string Explain() const;
   // Bytes of the plan's slice per node.

@@ -57,8 +57,9 @@ class Session::Impl {
     std::string summary;
     std::string explanation;
     std::vector<size_t> slice_bytes;
+    std::vector<DeviceMemory> memory;
     std::vector<Fed> inputs;
-    std::vector<std::string> fetches;
+    std::vector<std::pair<std::string, TensorType>> fetches;
     int64_t step = 0;  // of the next Run
   };
 

@@ -103,6 +103,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   void Watch();
   void Beat();
   void Queue(std::string frame);
+  void SendHeartbeat();
   // In the same words for the same cause, whoever of this process and the kernel sees it first.
   absl::Status LostBy(int error) const;
   // The connection is over; `reason` as this end sees it.
@@ -120,6 +121,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   size_t max_bytes_ = kMaxJoinBytes;
   std::string in_;
   size_t in_begin_ = 0;
+  const std::string heartbeat_ = MakeFrame(kHeartbeat, {});
   std::deque<std::string> out_;
   size_t out_begin_ = 0;     // bytes of out_.front() that are gone
   bool is_closing_ = false;  // only flushes, and waits for the peer's end

@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kSmallBytes = 16 * 1024;
 // Reduction goes in pieces that stay in the first-level cache.
 constexpr int64_t kTileBytes = 16 * 1024;
+// That wait for a member: each meeting of all sends it one, and it goes to none without it.
+constexpr size_t kMostEvents = 4;
 
 void Copy(std::byte* to, const std::byte* from, int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
@@ -68,8 +70,8 @@ class DirectCollective final : public Collective {
       : spec_(context.spec),
         layout_(spec_),
         group_(context.group),
-        inbox_(std::make_shared<MemberInbox>(*context.reactor,
-                                             [this](MemberEvent& event) { Handle(event); })),
+        inbox_(std::make_shared<MemberInbox>(
+            *context.reactor, [this](MemberEvent& event) { Handle(event); }, kMostEvents)),
         reactor_(*context.reactor) {
     group_->Join(rank(), {.inbox = inbox_, .landings = {}, .targets = {}});
   }

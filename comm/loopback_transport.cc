@@ -12,6 +12,9 @@
 namespace braid {
 namespace {
 
+// Packets for which there is room from the start; if more are on their way, queues grow, once.
+constexpr size_t kFirstPackets = 256;
+
 // One frame on its way, with the payload that goes before it if it is a Write.
 struct Packet {
   uint64_t sequence = 0;
@@ -32,7 +35,11 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
   LinkPair(const uint16_t (&nodes)[2], Reactor* const (&reactors)[2]) {
     for (int i : {0, 1}) {
       sides_[i].node = nodes[i];
+      sides_[i].pair = this;
+      sides_[i].number = i;
       sides_[i].reactor = reactors[i];
+      sides_[i].inbox.reserve(kFirstPackets);
+      sides_[i].drained.reserve(kFirstPackets);
     }
   }
 
@@ -122,6 +129,8 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
 
  private:
   struct Side {
+    LinkPair* pair = nullptr;
+    int number = 0;
     uint16_t node = 0;
     Reactor* reactor = nullptr;                         // null: detached
     std::shared_ptr<const Link::FrameHandler> handler;  // shared with a delivery under way
@@ -135,6 +144,7 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
     // The reactor's thread only.
     uint64_t expected_sequence = 0;
     bool is_draining = false;
+    std::vector<Packet> drained;  // of the inbox; empty while nothing is
 
     Mutex regions_mutex;  // held while payload lands, so that Withdraw means what it says
     uint64_t last_token = 0;
@@ -151,7 +161,10 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
     Side& self = sides_[side];
     if (self.is_scheduled || !self.reactor || (!self.handler && !closed_)) return;
     self.is_scheduled = true;
-    self.reactor->Post([self = shared_from_this(), side] { self->Drain(side); });
+    // One pointer, which keeps the pair: what is posted has room for that.
+    self.reactor->Post([side = std::shared_ptr<Side>(shared_from_this(), &self)] {
+      side->pair->Drain(side->number);
+    });
   }
 
   void ScheduleNotice(int side) {
@@ -173,7 +186,7 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
     Side& self = sides_[side];
     // A handler that destroys its Link comes back here: the outer call does the rest.
     if (std::exchange(self.is_draining, true)) return;
-    std::vector<Packet> batch;
+    std::vector<Packet>& batch = self.drained;
     for (bool is_open = true; is_open;) {
       std::shared_ptr<const Link::FrameHandler> handler;
       {
@@ -197,6 +210,7 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
       is_open = !self.inbox.empty();  // once more: nothing is added any more
       if (!is_open) Flushed(side);
     }
+    batch.clear();
     self.is_draining = false;
   }
 

@@ -2,6 +2,7 @@
 // members of a collective.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -16,8 +17,12 @@ template <typename T>
 class PostedQueue : public std::enable_shared_from_this<PostedQueue<T>> {
  public:
   // `handler` is called on the reactor's thread, in order, until Close.
-  PostedQueue(Reactor& reactor, std::function<void(T&)> handler)
-      : reactor_(reactor), handler_(std::move(handler)) {}
+  // There is room for `capacity` items from the start; more make it grow, once.
+  PostedQueue(Reactor& reactor, std::function<void(T&)> handler, size_t capacity = 0)
+      : reactor_(reactor), handler_(std::move(handler)) {
+    items_.reserve(capacity);
+    batch_.reserve(capacity);
+  }
 
   // Any thread; dropped after Close.
   void Push(T item) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <new>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "comm/chunk_schedule.h"
 #include "comm/collective_frame.h"
 #include "glog/logging.h"
+#include "runtime/base/ring_buffer.h"
 
 namespace braid {
 namespace {
@@ -34,8 +34,9 @@ class RingCollective final : public Collective {
       : spec_(context.spec),
         group_(context.group),
         schedule_(std::move(schedule)),
-        inbox_(std::make_shared<MemberInbox>(*context.reactor,
-                                             [this](MemberEvent& event) { Handle(event); })),
+        inbox_(std::make_shared<MemberInbox>(
+            *context.reactor, [this](MemberEvent& event) { Handle(event); },
+            MostEvents(schedule_))),
         reactor_(*context.reactor) {}
 
   ~RingCollective() override {
@@ -61,6 +62,7 @@ class RingCollective final : public Collective {
     for (const ReceiveHop& hop : schedule_.receives) {
       ReceiveState in;
       in.hop = &hop;
+      in.arrivals.Reserve(schedule_.slots);
       if (!SameNode(spec_, hop.from)) {
         in.slot_bytes = Aligned(LargestItem(hop));
         in.landing = free;
@@ -82,11 +84,15 @@ class RingCollective final : public Collective {
     for (const SendHop& hop : schedule_.sends) {
       SendState out;
       out.hop = &hop;
+      out.outstanding.Reserve(schedule_.slots);
       if (!SameNode(spec_, hop.to)) {
         auto link = context.link_to(spec_.members[hop.to].node);
         if (!link.ok()) return link.status();
         out.link = *link;
         out.slot_bytes = Aligned(LargestItem(hop));
+        for (uint32_t slot = 0; slot < schedule_.slots; ++slot) {
+          out.writes.push_back({.collective = this, .to = hop.to});
+        }
         member.targets.push_back(
             {.to = hop.to, .slots = schedule_.slots, .slot_bytes = out.slot_bytes});
       }
@@ -150,6 +156,21 @@ class RingCollective final : public Collective {
     bool is_written = false;  // it has left its source
     bool is_acked = false;
   };
+  // A Write that the link has not answered, one for each slot: what its callback points at.
+  struct PendingWrite {
+    RingCollective* collective = nullptr;
+    int to = 0;
+    int64_t number = 0;
+
+    // This object ends only when all are answered, which the event says.
+    void Answer(absl::Status status) const {
+      const std::shared_ptr<MemberInbox> inbox = collective->inbox_;
+      inbox->Push({.type = MemberEvent::Type::kWritten,
+                   .peer = to,
+                   .index = number,
+                   .status = std::move(status)});
+    }
+  };
   struct SendState {
     const SendHop* hop = nullptr;
     Link* link = nullptr;  // null: the receiver is on this node
@@ -159,7 +180,8 @@ class RingCollective final : public Collective {
     size_t next = 0;   // item
     int64_t sent = 0;  // items since creation; the slot is this modulo their number
     int64_t base = 0;  // `sent` when the piece began
-    std::deque<Outstanding> outstanding;  // the last ones of `sent`
+    RingBuffer<Outstanding> outstanding;  // the last ones of `sent`
+    std::vector<PendingWrite> writes;     // by slot
   };
   struct ReceiveState {
     const ReceiveHop* hop = nullptr;
@@ -169,13 +191,19 @@ class RingCollective final : public Collective {
     int64_t slot_bytes = 0;
     size_t next = 0;
     int64_t received = 0;              // items since creation
-    std::deque<MemberEvent> arrivals;  // not yet worked in, maybe of a piece not yet started
+    RingBuffer<MemberEvent> arrivals;  // not yet worked in, maybe of a piece not yet started
   };
   struct Deleter {
     void operator()(std::byte* memory) const {
       ::operator delete (memory, std::align_val_t{kAlignment});
     }
   };
+
+  // That wait for this member: of each slot of a hop that it is full or free, and that it is
+  // written.
+  static size_t MostEvents(const ChunkSchedule& schedule) {
+    return schedule.slots * (2 * schedule.sends.size() + schedule.receives.size());
+  }
 
   std::string Name() const {
     return absl::StrFormat("collective %d (%s), member %d", spec_.id,
@@ -229,9 +257,11 @@ class RingCollective final : public Collective {
   // Acknowledgements come in the order of the items.
   void TakeAck(const MemberEvent& event) {
     SendState& out = SendTo(event.peer);
-    const auto next = std::find_if(out.outstanding.begin(), out.outstanding.end(),
-                                   [](const Outstanding& item) { return !item.is_acked; });
-    const bool is_known = next != out.outstanding.end();
+    Outstanding* next = nullptr;
+    for (size_t i = 0; i < out.outstanding.size() && next == nullptr; ++i) {
+      if (!out.outstanding[i].is_acked) next = &out.outstanding[i];
+    }
+    const bool is_known = next != nullptr;
     if (!is_known || next->slot != event.slot || next->piece != event.piece ||
         next->index != event.index) {
       return Fail(
@@ -256,10 +286,7 @@ class RingCollective final : public Collective {
   // How many items of this piece have left their source, counted up to the first that has not.
   static int64_t NumWritten(const SendState& out) {
     int64_t number = out.sent - out.outstanding.size();
-    for (const Outstanding& item : out.outstanding) {
-      if (!item.is_written) break;
-      ++number;
-    }
+    for (size_t i = 0; i < out.outstanding.size() && out.outstanding[i].is_written; ++i) ++number;
     return number - out.base;
   }
 
@@ -288,8 +315,8 @@ class RingCollective final : public Collective {
   }
 
   static bool HasUnwritten(const SendState& out) {
-    for (const Outstanding& item : out.outstanding) {
-      if (!item.is_written) return true;
+    for (size_t i = 0; i < out.outstanding.size(); ++i) {
+      if (!out.outstanding[i].is_written) return true;
     }
     return false;
   }
@@ -316,13 +343,10 @@ class RingCollective final : public Collective {
                                           .piece = piece_,
                                           .index = index,
                                           .bytes = item.bytes});
+      PendingWrite* const write = &out.writes[slot];
+      write->number = out.sent;
       out.link->Write(std::span(source, item.bytes), out.key, slot * out.slot_bytes, frame.bytes(),
-                      [inbox = inbox_, to = out.hop->to, number = out.sent](absl::Status status) {
-                        inbox->Push({.type = MemberEvent::Type::kWritten,
-                                     .peer = to,
-                                     .index = number,
-                                     .status = std::move(status)});
-                      });
+                      [write](absl::Status status) { write->Answer(std::move(status)); });
     } else {
       group_->Push(out.hop->to, {.type = MemberEvent::Type::kChunk,
                                  .peer = spec_.my_rank,

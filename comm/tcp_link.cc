@@ -41,7 +41,9 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
         inbox_({.socket = &socket_, .node = options.node, .peer = options.peer},
                [this](std::span<const std::byte> frame, uint64_t payload_bytes) {
                  return Deliver(frame, payload_bytes);
-               }) {}
+               }) {
+    answers_.reserve(TcpOutbox::kFirstPackets);
+  }
 
   const TcpLinkOptions& options() const { return options_; }
   TcpInbox& inbox() { return inbox_; }
@@ -103,9 +105,10 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     closed_handler_ = nullptr;
     SettleSocket();
     if (outbox_.borrows_payload()) Break();
-    if (std::vector<TcpOutbox::Answer> answers = outbox_.TakeAnswers(); !answers.empty()) {
-      options_.reactor->Post([answers = std::move(answers)] { Answer(answers); });
-    }
+    std::vector<TcpOutbox::Answer> answers;
+    outbox_.TakeAnswers(answers);
+    if (answers.empty()) return;
+    options_.reactor->Post([answers = std::move(answers)] { Answer(answers); });
   }
 
   LinkCounters counters() const {
@@ -129,7 +132,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     outbox_.BeginService();
     if (is_closed()) return Settle();
     Flush();
-    Answer(outbox_.TakeAnswers());
+    AnswerAll();
   }
 
   void Ready(Reactor::Readiness readiness) {
@@ -139,7 +142,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     }
     if (readiness.writable && watched_.writable) {
       Flush();
-      Answer(outbox_.TakeAnswers());
+      AnswerAll();
     }
     // Unwanted input is the end of the connection, which cannot wait.
     if (readiness.readable && !is_closed()) ReadPackets();
@@ -162,6 +165,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   }
 
   bool DeliverHeld() {
+    if (held_.empty()) return !is_closed();
     for (const HeldFrame& held : std::exchange(held_, {})) {
       if (!Give(held.frame, held.payload_bytes)) return false;
     }
@@ -241,7 +245,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   void Settle() {
     SettleSocket();
     const bool tells = !outbox_.borrows_payload() && !std::exchange(is_over_, true);
-    Answer(outbox_.TakeAnswers());
+    AnswerAll();
     if (tells) TellOwner();
   }
 
@@ -296,6 +300,15 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     if (const auto closed = std::exchange(closed_handler_, nullptr)) closed(reason());
   }
 
+  // An answer may lead back here: what is answered is not the member meanwhile.
+  void AnswerAll() {
+    std::vector<TcpOutbox::Answer> answers = std::move(answers_);
+    outbox_.TakeAnswers(answers);
+    Answer(answers);
+    answers.clear();
+    if (answers_.capacity() < answers.capacity()) answers_ = std::move(answers);
+  }
+
   static void Answer(const std::vector<TcpOutbox::Answer>& answers) {
     for (const TcpOutbox::Answer& answer : answers) answer.done(answer.status);
   }
@@ -313,9 +326,12 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
         wanted.writable == watched_.writable) {
       return;
     }
-    const absl::Status status = options_.reactor->Watch(
-        socket_.descriptor(), wanted,
-        [self = shared_from_this()](Reactor::Readiness readiness) { self->Ready(readiness); });
+    const absl::Status status =
+        is_watching_ ? options_.reactor->SetInterest(socket_.descriptor(), wanted)
+                     : options_.reactor->Watch(socket_.descriptor(), wanted,
+                                               [self = shared_from_this()](Reactor::Readiness now) {
+                                                 self->Ready(now);
+                                               });
     CHECK(status.ok()) << status;
     is_watching_ = true;
     watched_ = wanted;
@@ -341,6 +357,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
 
   // The reactor's thread only.
   std::vector<HeldFrame> held_;
+  std::vector<TcpOutbox::Answer> answers_;  // empty: memory for AnswerAll
   std::function<void(absl::Status)> closed_handler_;
   bool is_detached_ = false;
   bool is_over_ = false;    // the owner was told, or would have been

@@ -18,6 +18,10 @@ constexpr size_t kMaxPackets = 64;
 
 }  // namespace
 
+TcpOutbox::TcpOutbox(const Socket& socket) : socket_(socket), packets_(kFirstPackets) {
+  answers_.reserve(kFirstPackets);
+}
+
 bool TcpOutbox::Add(TcpHeader header, std::span<const std::byte> frame,
                     std::span<const std::byte> payload, Link::DoneCallback done) {
   MutexLock lock(mutex_);
@@ -26,7 +30,7 @@ bool TcpOutbox::Add(TcpHeader header, std::span<const std::byte> frame,
     answers_.push_back({std::move(done), stopped_});
     return AskForService();
   }
-  Packet& packet = packets_.emplace_back();
+  Packet packet;
   header.sequence = next_sequence_++;
   header.frame_bytes = static_cast<uint16_t>(frame.size());
   header.payload_bytes = payload.size();
@@ -35,6 +39,7 @@ bool TcpOutbox::Add(TcpHeader header, std::span<const std::byte> frame,
   SealTcpPacket(header, std::span(packet.head).first(packet.head_bytes));
   packet.payload = payload;
   packet.done = std::move(done);
+  packets_.push_back(std::move(packet));
   ++frames_;
   bytes_ += payload.size();
   if (is_writing_ || is_waiting_ || error_ != 0) return false;
@@ -69,9 +74,10 @@ TcpOutbox::Progress TcpOutbox::Flush() {
   return progress;
 }
 
-std::vector<TcpOutbox::Answer> TcpOutbox::TakeAnswers() {
+void TcpOutbox::TakeAnswers(std::vector<Answer>& answers) {
+  answers.clear();
   MutexLock lock(mutex_);
-  return std::exchange(answers_, {});
+  answers.swap(answers_);
 }
 
 int TcpOutbox::error() const {
@@ -83,8 +89,8 @@ void TcpOutbox::Abandon() {
   MutexLock lock(mutex_);
   CHECK(!stopped_.ok());
   if (is_writing_) return;
-  for (Packet& packet : packets_) {
-    if (packet.done) answers_.push_back({std::move(packet.done), stopped_});
+  for (size_t i = 0; i < packets_.size(); ++i) {
+    if (packets_[i].done) answers_.push_back({std::move(packets_[i].done), stopped_});
   }
   packets_.clear();
 }
@@ -96,8 +102,10 @@ bool TcpOutbox::is_idle() const {
 
 bool TcpOutbox::borrows_payload() const {
   MutexLock lock(mutex_);
-  return is_writing_ || std::any_of(packets_.begin(), packets_.end(),
-                                    [](const Packet& packet) { return packet.done != nullptr; });
+  for (size_t i = 0; i < packets_.size(); ++i) {
+    if (packets_[i].done) return true;
+  }
+  return is_writing_;
 }
 
 uint64_t TcpOutbox::frames() const {
@@ -115,6 +123,8 @@ TcpOutbox::Progress TcpOutbox::WriteOut(size_t budget) {
     if (error_ != 0) return Progress::kBroken;
     if (budget == 0) return Progress::kMore;
     iovec parts[2 * kMaxPackets];
+    // Copies: packets move when others add more than there is room for, while the lock is open.
+    std::byte heads[kMaxPackets][sizeof(Packet::head)];
     size_t count = 0, wanted = 0;
     const auto add = [&](const std::byte* data, size_t bytes) {
       bytes = std::min(bytes, budget - wanted);
@@ -122,11 +132,11 @@ TcpOutbox::Progress TcpOutbox::WriteOut(size_t budget) {
       parts[count++] = {const_cast<std::byte*>(data), bytes};
       wanted += bytes;
     };
-    // The packets stay where they are while the lock is open: others only push at the end.
     for (size_t i = 0; i < std::min(packets_.size(), kMaxPackets) && wanted < budget; ++i) {
       const Packet& packet = packets_[i];
       const size_t head = std::min(packet.sent, packet.head_bytes);
-      add(packet.head.data() + head, packet.head_bytes - head);
+      std::memcpy(heads[i], packet.head.data() + head, packet.head_bytes - head);
+      add(heads[i], packet.head_bytes - head);
       const size_t body = packet.sent - head;
       add(packet.payload.data() + body, packet.payload.size() - body);
     }
@@ -164,14 +174,16 @@ void TcpOutbox::DropNotBegun() {
     if (packets_[i].done) answers_.push_back({std::move(packets_[i].done), stopped_});
   }
   next_sequence_ -= packets_.size() - begun;
-  packets_.resize(begun);
+  while (packets_.size() > begun) packets_.pop_back();
   if (farewell_.empty()) return;
   const auto bytes = std::as_writable_bytes(std::span(farewell_));
   SealTcpPacket({.kind = TcpHeader::Kind::kClose,
                  .frame_bytes = static_cast<uint16_t>(bytes.size() - kTcpHeaderBytes),
                  .sequence = next_sequence_++},
                 bytes);
-  packets_.emplace_back().payload = bytes;
+  Packet last;
+  last.payload = bytes;
+  packets_.push_back(std::move(last));
 }
 
 bool TcpOutbox::AskForService() { return !std::exchange(is_service_asked_, true); }

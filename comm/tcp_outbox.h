@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "comm/tcp_wire.h"
 #include "comm/transport.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/ring_buffer.h"
 
 namespace braid {
 
@@ -26,8 +26,12 @@ class TcpOutbox {
     absl::Status status;
   };
 
+  // Packets, and answers, for which there is room from the start. More wait only where a plan lets
+  // more be on their way at a time; then the queues grow, once.
+  static constexpr size_t kFirstPackets = 256;
+
   // `socket` is open at first, and stays so until is_idle().
-  explicit TcpOutbox(const Socket& socket) : socket_(socket) {}
+  explicit TcpOutbox(const Socket& socket);
 
   // Any thread. `header` needs no sequence and frame_bytes; `done` is empty but for a Write. After
   // Stop the packet is dropped. True: the owner must see to the outbox on the reactor, which calls
@@ -50,7 +54,8 @@ class TcpOutbox {
     kBroken,   // error() says why
   };
   Progress Flush();
-  std::vector<Answer> TakeAnswers();
+  // Into `answers`, which is emptied first. Swapped, so that both keep their memory.
+  void TakeAnswers(std::vector<Answer>& answers);
   int error() const;  // errno of the connection's end as a write saw it, or 0
 
   // Drops what is left, after Stop and unless a thread is writing.
@@ -82,7 +87,7 @@ class TcpOutbox {
 
   const Socket& socket_;
   mutable Mutex mutex_;
-  std::deque<Packet> packets_ GUARDED_BY(mutex_);
+  RingBuffer<Packet> packets_ GUARDED_BY(mutex_);
   uint64_t next_sequence_ GUARDED_BY(mutex_) = 0;
   bool is_writing_ GUARDED_BY(mutex_) = false;  // one thread, without the lock
   bool is_waiting_ GUARDED_BY(mutex_) = false;  // the reactor writes next

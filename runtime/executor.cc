@@ -296,22 +296,16 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& 
                                                               TaskMemory memory) {
   std::vector<ComputeCall> calls;
   for (const plan::Kernel& kernel : task.compute().kernels()) {
-    KernelSpec spec;
-    spec.op = kernel.op();
-    spec.name = kernel.name();
-    ASSIGN_OR_RETURN(spec.attrs, Attrs::Parse(kernel.attrs()));
+    ASSIGN_OR_RETURN(KernelSpec spec, KernelSpecOf(kernel));
     spec.seed = seed_;
     spec.threads = resources_.threads_per_device;
-    spec.contributes = kernel.contributes();
     ComputeCall& call = calls.emplace_back();
     call.name = absl::StrFormat("%s '%s'", kernel.op(), kernel.name());
     call.location = kernel.location();
     for (const plan::Operand& operand : kernel.inputs()) {
-      spec.inputs.push_back(OperandOf(operand.shard()));
       ASSIGN_OR_RETURN(call.inputs.emplace_back(), AddressOf(task, operand));
     }
     for (const plan::Operand& operand : kernel.outputs()) {
-      spec.outputs.push_back(OperandOf(operand.shard()));
       ASSIGN_OR_RETURN(call.outputs.emplace_back(), AddressOf(task, operand));
     }
     const KernelRegistry& registry = external_.Has(spec.op) ? external_ : *resources_.kernels;
@@ -394,20 +388,8 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCollective(const plan::Tas
                                                                  TaskMemory memory,
                                                                  Thread& thread) {
   const plan::Collective& collective = task.collective();
-  CollectiveSpec spec;
-  spec.id = options_.first_collective + collective.id();
-  spec.name = task.name();
-  spec.kind = static_cast<CollectiveKind>(collective.kind());
-  for (const auto& member : collective.members()) {
-    spec.members.push_back({static_cast<uint16_t>(member.node()), member.device()});
-  }
-  spec.my_rank = static_cast<int>(collective.rank());
-  const auto dtype = static_cast<DType>(collective.dtype());
-  spec.element_size = static_cast<int64_t>(SizeOf(dtype));
-  spec.counts.assign(collective.counts().begin(), collective.counts().end());
-  spec.reduce = CombineFunction(dtype, static_cast<Sbp::Kind>(collective.reduction()));
-  spec.chunk_bytes = static_cast<int64_t>(collective.chunk_bytes());
-  spec.algorithm = static_cast<CollectiveAlgorithm>(collective.algorithm());
+  CollectiveSpec spec = CollectiveSpecOf(task);
+  spec.id += options_.first_collective;
   ASSIGN_OR_RETURN(const OperandAddress input, AddressOf(task, collective.input()));
   ASSIGN_OR_RETURN(const OperandAddress output, AddressOf(task, collective.output()));
   ASSIGN_OR_RETURN(std::unique_ptr<Collective> end,

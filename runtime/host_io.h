@@ -2,38 +2,53 @@
 // One per job, on the node where its feeds and fetches sit (the master).
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "absl/status/status.h"
 #include "runtime/array.h"
 #include "runtime/base/mutex.h"
+#include "runtime/box.h"
 
 namespace braid {
 
+// Takes what a job fetches, step by step, whole and logical. Called on a stream thread, one call at
+// a time.
+class FetchReceiver {
+ public:
+  virtual ~FetchReceiver() = default;
+  // The array for a step's value, which is filled piece by piece: the same one for each of them.
+  virtual Array& Place(std::string_view name, int64_t step, DType dtype, const Shape& shape) = 0;
+  // It is whole.
+  virtual void OnFetched(std::string_view name, int64_t step, const Array& value) = 0;
+};
+
+// A part of a step's value, of one micro-batch.
+struct FetchedPiece {
+  DType dtype = DType::kF32;
+  const Shape* shape = nullptr;   // of the whole value
+  const BoxRuns* runs = nullptr;  // from the piece into the whole value, for the first micro-batch
+  int64_t shift = 0;              // elements, of this one's place
+  const void* data = nullptr;
+  bool is_last = false;
+};
+
 class HostIo {
  public:
-  // A fetched value of one step, whole and logical, on a stream thread.
-  using FetchHandler = std::function<void(std::string_view name, int64_t step, Array value)>;
-
   // Between Runs. Inputs keep their array until it is replaced.
   void Feed(std::string name, Array value);
-  void SetFetchHandler(FetchHandler handler);
+  // Between Runs; borrowed. With nullptr, what is fetched is dropped.
+  void SetReceiver(FetchReceiver* receiver);
 
   // By kernels. The array fed under `name`; nullptr if none was. Valid until the next Feed.
   const Array* Fed(std::string_view name) const;
-  // Micro-batch pieces of one step come in order along `axis` (-1: one piece is the whole);
-  // `pieces` of them make the value.
-  void Fetched(std::string_view name, int64_t step, Array piece, int64_t pieces, int axis);
+  void Fetched(std::string_view name, int64_t step, const FetchedPiece& piece);
 
  private:
   mutable Mutex mutex_;
   std::map<std::string, Array, std::less<>> feeds_ GUARDED_BY(mutex_);
-  std::map<std::string, std::vector<Array>, std::less<>> pieces_ GUARDED_BY(mutex_);
-  FetchHandler handler_ GUARDED_BY(mutex_);
+  FetchReceiver* receiver_ GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace braid

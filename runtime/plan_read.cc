@@ -1,5 +1,8 @@
 #include "runtime/plan_read.h"
 
+#include "runtime/base/status.h"
+#include "runtime/box.h"
+
 namespace braid {
 
 Region RegionOf(const google::protobuf::RepeatedField<int64_t>& offset,
@@ -23,6 +26,40 @@ OperandSpec OperandOf(const plan::Shard& shard) {
 
 int64_t BytesOf(const OperandSpec& operand) {
   return operand.num_elements() * static_cast<int64_t>(SizeOf(operand.dtype));
+}
+
+absl::StatusOr<KernelSpec> KernelSpecOf(const plan::Kernel& kernel) {
+  KernelSpec spec;
+  spec.op = kernel.op();
+  spec.name = kernel.name();
+  ASSIGN_OR_RETURN(spec.attrs, Attrs::Parse(kernel.attrs()));
+  spec.contributes = kernel.contributes();
+  for (const plan::Operand& operand : kernel.inputs()) {
+    spec.inputs.push_back(OperandOf(operand.shard()));
+  }
+  for (const plan::Operand& operand : kernel.outputs()) {
+    spec.outputs.push_back(OperandOf(operand.shard()));
+  }
+  return spec;
+}
+
+CollectiveSpec CollectiveSpecOf(const plan::Task& task) {
+  const plan::Collective& collective = task.collective();
+  CollectiveSpec spec;
+  spec.id = collective.id();
+  spec.name = task.name();
+  spec.kind = static_cast<CollectiveKind>(collective.kind());
+  for (const auto& member : collective.members()) {
+    spec.members.push_back({static_cast<uint16_t>(member.node()), member.device()});
+  }
+  spec.my_rank = static_cast<int>(collective.rank());
+  const auto dtype = static_cast<DType>(collective.dtype());
+  spec.element_size = static_cast<int64_t>(SizeOf(dtype));
+  spec.counts.assign(collective.counts().begin(), collective.counts().end());
+  spec.reduce = CombineFunction(dtype, static_cast<Sbp::Kind>(collective.reduction()));
+  spec.chunk_bytes = static_cast<int64_t>(collective.chunk_bytes());
+  spec.algorithm = static_cast<CollectiveAlgorithm>(collective.algorithm());
+  return spec;
 }
 
 }  // namespace braid

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
+#include "comm/collective.h"
 #include "compiler/plan.pb.h"
 #include "graph/sbp.h"
 #include "runtime/kernels/kernel.h"
@@ -17,5 +19,10 @@ OperandSpec OperandOf(const plan::Shard& shard);
 Region RegionOf(const google::protobuf::RepeatedField<int64_t>& offset,
                 const google::protobuf::RepeatedField<int64_t>& size);
 int64_t BytesOf(const OperandSpec& operand);
+
+// All but `seed` and `threads`.
+absl::StatusOr<KernelSpec> KernelSpecOf(const plan::Kernel& kernel);
+// With the job's own number as id.
+CollectiveSpec CollectiveSpecOf(const plan::Task& task);
 
 }  // namespace braid

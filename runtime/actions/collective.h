@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,9 +26,10 @@ class CollectiveAction final : public Action {
   void Start(const Act& act, ActDone done) override {
     const uint32_t* inputs = act.input_slots.data();
     const uint32_t* outputs = act.output_slots.data();
+    done_ = done;
     options_.collective->Start(act.index, memory_.Locate(options_.input, inputs, outputs),
                                memory_.Locate(options_.output, inputs, outputs),
-                               [done](absl::Status status) { done(std::move(status)); });
+                               [this](absl::Status status) { (*done_)(std::move(status)); });
   }
 
   std::vector<ThreadId> Awaits() const override {
@@ -43,6 +45,7 @@ class CollectiveAction final : public Action {
  private:
   TaskMemory memory_;
   const Options options_;
+  std::optional<ActDone> done_;  // of the act that is under way
 };
 
 }  // namespace braid

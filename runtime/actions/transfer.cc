@@ -16,9 +16,10 @@ void TransferAction::Start(const Act& act, ActDone done) {
   // The kReady that the actor sends after `done` follows the payload on the same link, in order;
   // the frame that Write needs says nothing by itself.
   constexpr std::array<std::byte, 1> kNothing = {static_cast<std::byte>(Channel::kPayload)};
+  done_ = done;
   port.link->Write({from, options_.bytes}, port.key,
                    act.output_slots[0] * port.stride + options_.landing, kNothing,
-                   [done](absl::Status status) { done(std::move(status)); });
+                   [this](absl::Status status) { (*done_)(std::move(status)); });
 }
 
 }  // namespace braid

@@ -2,6 +2,7 @@
 // is free, or the actor would not act.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "actor/action.h"
@@ -41,6 +42,7 @@ class TransferAction final : public Action {
  private:
   TaskMemory memory_;
   Options options_;
+  std::optional<ActDone> done_;  // of the act that is under way
 };
 
 }  // namespace braid

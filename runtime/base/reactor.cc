@@ -62,7 +62,7 @@ class RealReactor : public Reactor {
 
   Nanoseconds Now() const override { return Clock() - start_; }
 
-  void Post(std::function<void()> fn) override {
+  void Post(absl::AnyInvocable<void()> fn) override {
     {
       MutexLock lock(posted_mutex_);
       posted_.push_back(std::move(fn));
@@ -85,7 +85,7 @@ class RealReactor : public Reactor {
     Wake();
   }
 
-  TimerId RunAfter(Nanoseconds delay, std::function<void()> fn) override {
+  TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
     CHECK(InThread());
     const TimerId id = next_timer_++;
     timers_.Add(id, Now() + delay, /*tie=*/0, std::move(fn));
@@ -103,7 +103,7 @@ class RealReactor : public Reactor {
     const auto known = watch_of_.find(descriptor);
     const bool is_new = known == watch_of_.end();
     epoll_event event{};
-    event.events = (interest.readable ? EPOLLIN : 0u) | (interest.writable ? EPOLLOUT : 0u);
+    event.events = EventsOf(interest);
     event.data.u64 = next_watch_;
     if (epoll_ctl(epoll_, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event) != 0) {
       return absl::ErrnoToStatus(errno, absl::StrFormat("cannot watch descriptor %d", descriptor));
@@ -113,6 +113,17 @@ class RealReactor : public Reactor {
     watches_[next_watch_] = std::make_shared<WatchFunction>(std::move(fn));
     ++next_watch_;
     return absl::OkStatus();
+  }
+
+  absl::Status SetInterest(int descriptor, Readiness interest) override {
+    CHECK(InThread());
+    const auto known = watch_of_.find(descriptor);
+    CHECK(known != watch_of_.end()) << "descriptor " << descriptor << " is not watched";
+    epoll_event event{};
+    event.events = EventsOf(interest);
+    event.data.u64 = known->second;
+    if (epoll_ctl(epoll_, EPOLL_CTL_MOD, descriptor, &event) == 0) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, absl::StrFormat("cannot watch descriptor %d", descriptor));
   }
 
   void Unwatch(int descriptor) override {
@@ -131,6 +142,10 @@ class RealReactor : public Reactor {
  private:
   using WatchFunction = std::function<void(Readiness)>;
   enum Signal : int { kAwake, kSignalled, kAsleep };
+
+  static uint32_t EventsOf(Readiness interest) {
+    return (interest.readable ? EPOLLIN : 0u) | (interest.writable ? EPOLLOUT : 0u);
+  }
 
   void AddOwn(int descriptor, uint64_t what) {
     epoll_event event{};
@@ -172,7 +187,7 @@ class RealReactor : public Reactor {
       has_posted_.store(false, std::memory_order_relaxed);
       running_.swap(posted_);
     }
-    for (std::function<void()>& fn : running_) {
+    for (absl::AnyInvocable<void()>& fn : running_) {
       fn();
       fn = nullptr;
     }
@@ -238,11 +253,11 @@ class RealReactor : public Reactor {
   std::atomic<Pollable*> pollable_{nullptr};
   std::atomic<std::thread::id> thread_id_{};
   Mutex posted_mutex_;
-  std::vector<std::function<void()>> posted_ GUARDED_BY(posted_mutex_);
+  std::vector<absl::AnyInvocable<void()>> posted_ GUARDED_BY(posted_mutex_);
 
   // The loop's own.
-  std::vector<std::function<void()>> running_;
-  TimerQueue<std::function<void()>> timers_;
+  std::vector<absl::AnyInvocable<void()>> running_;
+  TimerQueue<absl::AnyInvocable<void()>> timers_;
   TimerId next_timer_ = 1;
   Nanoseconds armed_ = kNever;
   std::unordered_map<int, uint64_t> watch_of_;  // descriptor -> watch

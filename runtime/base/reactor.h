@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 
 namespace braid {
@@ -39,7 +40,8 @@ class Reactor {
 
   // Runs `fn` on the reactor's thread, in order of posting per posting thread (real) or in a seeded
   // order that keeps each poster's order (simulated). Any thread.
-  virtual void Post(std::function<void()> fn) = 0;
+  // What `fn` holds fits into it without memory of its own up to the size of a shared_ptr.
+  virtual void Post(absl::AnyInvocable<void()> fn) = 0;
 
   // Makes the reactor call Poll() of its pollable soon. Any thread; costs a system call only if the
   // reactor sleeps.
@@ -49,7 +51,7 @@ class Reactor {
   virtual void SetPollable(Pollable* pollable) = 0;
 
   // Runs `fn` once, `delay` from now. Reactor's thread only (as are all below).
-  virtual TimerId RunAfter(Nanoseconds delay, std::function<void()> fn) = 0;
+  virtual TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) = 0;
   virtual void CancelTimer(TimerId id) = 0;
 
   // Calls `fn` whenever `descriptor` is readable and/or writable (level-triggered), until Unwatch,
@@ -62,6 +64,8 @@ class Reactor {
   };
   virtual absl::Status Watch(int descriptor, Readiness interest,
                              std::function<void(Readiness)> fn) = 0;
+  // Another interest for a descriptor that is watched; the function stays.
+  virtual absl::Status SetInterest(int descriptor, Readiness interest) = 0;
   virtual void Unwatch(int descriptor) = 0;
 
   virtual bool InThread() const = 0;

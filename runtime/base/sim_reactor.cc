@@ -40,7 +40,7 @@ struct Source {
 
   SimReactor* reactor = nullptr;
   Kind kind = Kind::kPosted;
-  std::deque<std::function<void()>> posted;
+  std::deque<absl::AnyInvocable<void()>> posted;
   int descriptor = -1;
   size_t position = kIdle;  // in its process's runnable_
 
@@ -49,7 +49,7 @@ struct Source {
 
 struct SimTimer {
   SimReactor* reactor;
-  std::function<void()> fn;
+  absl::AnyInvocable<void()> fn;
 };
 
 class SimEvent : public Event {
@@ -223,7 +223,7 @@ class SimReactor : public Reactor {
 
   Nanoseconds Now() const override { return process_.Now(); }
 
-  void Post(std::function<void()> fn) override {
+  void Post(absl::AnyInvocable<void()> fn) override {
     const size_t poster = world_.running_ == nullptr ? 0 : world_.running_->number_;
     if (sources_.size() <= poster) sources_.resize(poster + 1);
     std::unique_ptr<Source>& source = sources_[poster];
@@ -246,7 +246,7 @@ class SimReactor : public Reactor {
     Wake();
   }
 
-  TimerId RunAfter(Nanoseconds delay, std::function<void()> fn) override {
+  TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
     CHECK(InThread());
     const TimerId id = world_.next_timer_++;
     process_.timers_.Add(id, Now() + delay, world_.choice_.Next(), {this, std::move(fn)});
@@ -280,6 +280,15 @@ class SimReactor : public Reactor {
     }
     watch->interest = interest;
     watch->fn = std::make_shared<std::function<void(Readiness)>>(std::move(fn));
+    Look(descriptor);
+    return absl::OkStatus();
+  }
+
+  absl::Status SetInterest(int descriptor, Readiness interest) override {
+    CHECK(InThread());
+    const auto watch = watches_.find(descriptor);
+    CHECK(watch != watches_.end()) << "descriptor " << descriptor << " is not watched";
+    watch->second->interest = interest;
     Look(descriptor);
     return absl::OkStatus();
   }
@@ -343,8 +352,8 @@ class SimReactor : public Reactor {
             .writable = state.is_broken || (state.writable && watch.interest.writable)};
   }
 
-  std::function<void()> TakePosted(Source& source) {
-    std::function<void()> fn = std::move(source.posted.front());
+  absl::AnyInvocable<void()> TakePosted(Source& source) {
+    absl::AnyInvocable<void()> fn = std::move(source.posted.front());
     source.posted.pop_front();
     if (source.posted.empty()) process_.MakeIdle(&source);
     return fn;
@@ -370,7 +379,7 @@ std::unique_ptr<Reactor> SimProcess::StartReactor(std::string_view name) {
 
 void SimProcess::Run(size_t candidate) {
   if (candidate == runnable_.size()) {
-    const SimTimer timer = timers_.TakeEarliest();
+    SimTimer timer = timers_.TakeEarliest();
     world_.running_ = timer.reactor;
     timer.fn();
   } else {

@@ -1,5 +1,5 @@
 // Timers in the order in which they are due, cancelled in place: what the real and the simulated
-// reactor share. Belongs to one thread.
+// reactor share. Belongs to one thread. The memory of timers that are over serves later ones.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/reactor.h"
 
@@ -19,16 +20,28 @@ class TimerQueue {
   // Timers with the same deadline are due in the order of `tie`, then of `id`.
   void Add(TimerId id, Nanoseconds deadline, uint64_t tie, T what) {
     const Key key{deadline, tie, id};
-    timers_.emplace(key, std::move(what));
-    keys_.emplace(id, key);
+    if (spare_.empty()) {
+      timers_.emplace(key, std::move(what));
+      keys_.emplace(id, key);
+      // Room for every timer that there is, so that ending one takes no memory either.
+      spare_.reserve(timers_.size());
+      return;
+    }
+    Spare spare = std::move(spare_.back());
+    spare_.pop_back();
+    spare.timer.key() = key;
+    spare.timer.mapped() = std::move(what);
+    timers_.insert(std::move(spare.timer));
+    spare.key.key() = id;
+    spare.key.mapped() = key;
+    keys_.insert(std::move(spare.key));
   }
 
   // Does nothing for a timer that has run or never was.
   void Cancel(TimerId id) {
     const auto it = keys_.find(id);
     if (it == keys_.end()) return;
-    timers_.erase(it->second);
-    keys_.erase(it);
+    Remove(timers_.find(it->second));
   }
 
   bool empty() const { return timers_.empty(); }
@@ -38,27 +51,36 @@ class TimerQueue {
   T TakeEarliest() {
     const auto it = timers_.begin();
     T what = std::move(it->second);
-    keys_.erase(std::get<2>(it->first));
-    timers_.erase(it);
+    Remove(it);
     return what;
   }
 
   template <typename Claim>
   void CancelIf(const Claim& claim) {
     for (auto it = timers_.begin(); it != timers_.end();) {
-      if (claim(it->second)) {
-        keys_.erase(std::get<2>(it->first));
-        it = timers_.erase(it);
-      } else {
-        ++it;
-      }
+      const auto timer = it++;
+      if (claim(timer->second)) Remove(timer);
     }
   }
 
  private:
   using Key = std::tuple<Nanoseconds, uint64_t, TimerId>;  // deadline, tie, id
-  std::map<Key, T> timers_;
-  std::unordered_map<TimerId, Key> keys_;
+  using Timers = std::map<Key, T>;
+  using Keys = std::unordered_map<TimerId, Key>;
+  struct Spare {
+    typename Timers::node_type timer;
+    typename Keys::node_type key;
+  };
+
+  void Remove(typename Timers::iterator it) {
+    const TimerId id = std::get<2>(it->first);
+    spare_.push_back({timers_.extract(it), keys_.extract(id)});
+    spare_.back().timer.mapped() = T();  // what it holds goes now
+  }
+
+  Timers timers_;
+  Keys keys_;
+  std::vector<Spare> spare_;
 };
 
 }  // namespace braid

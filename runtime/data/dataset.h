@@ -30,6 +30,7 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t num_samples() const = 0;
+  virtual int64_t memory_bytes() const { return 0; }  // of the samples that it holds
   virtual const std::vector<DatasetField>& fields() const = 0;
   // Writes field `field` of each of `samples`, in their order, densely to `out`, which has room for
   // samples.size() * fields()[field].shape.num_elements() elements of `dtype`. Numbers are

@@ -12,6 +12,9 @@ class ImageDataset final : public Dataset {
   // `pixels` holds labels.size() images of `pixels_per_image` bytes.
   ImageDataset(std::vector<uint8_t> pixels, std::vector<uint8_t> labels, int64_t pixels_per_image);
 
+  int64_t memory_bytes() const override {
+    return static_cast<int64_t>(pixels_.size() + labels_.size());
+  }
   int64_t num_samples() const override { return static_cast<int64_t>(labels_.size()); }
   const std::vector<DatasetField>& fields() const override { return fields_; }
   // Field 0, the image: pixel / 255 as f32, f64, bf16 or f16, or the byte itself as u8.

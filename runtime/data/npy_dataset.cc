@@ -1,6 +1,7 @@
 // .npy files as a dataset: each file a field, the first axis counts the samples. Rows are read from
 // the files when they are due; nothing is kept in memory.
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,8 @@ class NpyDataset final : public Dataset {
     const int64_t elements = fields_[static_cast<size_t>(field)].shape.num_elements();
     const int64_t row_bytes = elements * static_cast<int64_t>(SizeOf(stored));
     auto* next = static_cast<std::byte*>(out);
-    std::vector<std::byte> rows;
+    std::array<std::byte, 16 << 10> stored_part;  // of what is converted on the way
+    const int64_t part = static_cast<int64_t>(stored_part.size() / SizeOf(stored));
     for (size_t i = 0; i < samples.size();) {
       // Neighbours in the file are read at once.
       size_t run = 1;
@@ -49,9 +51,14 @@ class NpyDataset final : public Dataset {
       if (stored == dtype && dtype != DType::kBool) {
         RETURN_IF_ERROR(source.file.ReadAt(offset, next, bytes));
       } else {
-        rows.resize(bytes);
-        RETURN_IF_ERROR(source.file.ReadAt(offset, rows.data(), bytes));
-        ConvertElements(stored, rows.data(), dtype, next, n);
+        for (int64_t first = 0; first < n; first += part) {
+          const int64_t count = std::min(part, n - first);
+          RETURN_IF_ERROR(source.file.ReadAt(offset + first * static_cast<int64_t>(SizeOf(stored)),
+                                             stored_part.data(),
+                                             static_cast<size_t>(count) * SizeOf(stored)));
+          ConvertElements(stored, stored_part.data(), dtype,
+                          next + static_cast<size_t>(first) * SizeOf(dtype), count);
+        }
       }
       next += static_cast<size_t>(n) * SizeOf(dtype);
       i += run;

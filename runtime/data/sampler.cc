@@ -16,13 +16,14 @@ Sampler::Sampler(int64_t num_samples, const SamplerOptions& options)
       seed_(options.seed),
       name_hash_(StableHash("sampler/" + options.name)) {
   CHECK_GE(num_samples, 1);
+  if (!shuffle_) return;
+  for (Epoch& epoch : epochs_) epoch.order.resize(static_cast<size_t>(num_samples));
 }
 
 const std::vector<int64_t>& Sampler::OrderOf(int64_t number) {
   Epoch& epoch = epochs_[static_cast<size_t>(number % 2)];
   if (epoch.number == number) return epoch.order;
   epoch.number = number;
-  epoch.order.resize(static_cast<size_t>(num_samples_));
   std::iota(epoch.order.begin(), epoch.order.end(), int64_t{0});
   // Fisher-Yates, from the end. Step i draws from words 2i and 2i + 1: 64 random bits scaled to
   // [0, i], uneven by at most i / 2^64.

@@ -27,6 +27,11 @@ class Sampler {
   int64_t SampleAt(int64_t position);
   void SamplesAt(int64_t first_position, std::span<int64_t> out);
 
+  // Of the permutations.
+  static int64_t MemoryBytes(int64_t num_samples, bool shuffle) {
+    return shuffle ? 2 * num_samples * static_cast<int64_t>(sizeof(int64_t)) : 0;
+  }
+
  private:
   struct Epoch {
     int64_t number = -1;

@@ -34,6 +34,7 @@ class TextDataset final : public Dataset {
  public:
   static absl::StatusOr<std::shared_ptr<const TextDataset>> Open(const DatasetSpec& spec);
 
+  int64_t memory_bytes() const override { return static_cast<int64_t>(tokens_.size()); }
   int64_t num_samples() const override { return num_samples_; }
   const std::vector<DatasetField>& fields() const override { return fields_; }
   absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,

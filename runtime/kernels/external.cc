@@ -58,10 +58,24 @@ class ReadKernel final : public Kernel {
   std::vector<int64_t> samples_;
 };
 
+// How far apart in the whole tensor, in elements, the parts of neighbouring micro-batches lie.
+int64_t ElementsPerMicroBatch(const OperandSpec& operand) {
+  if (operand.time_axis < 0) return 0;
+  int64_t elements = operand.time_stride;
+  for (int axis = operand.time_axis + 1; axis < operand.logical.rank(); ++axis) {
+    elements *= operand.logical[axis];
+  }
+  return elements;
+}
+
 class InputKernel final : public Kernel {
  public:
   InputKernel(const KernelSpec& spec, const HostIo* host)
-      : name_(spec.name), output_(spec.outputs[0]), host_(host) {}
+      : name_(spec.name),
+        output_(spec.outputs[0]),
+        host_(host),
+        runs_(RunsOf(Region::Whole(output_.logical), output_.region, output_.region)),
+        shift_(ElementsPerMicroBatch(output_)) {}
 
   absl::Status Run(const KernelRun& run) override {
     const Array* fed = host_ == nullptr ? nullptr : host_->Fed(name_);
@@ -74,11 +88,8 @@ class InputKernel final : public Kernel {
           "input '%s' was fed %s%s; the job takes %s%s", name_, ToString(fed->dtype()),
           fed->shape().ToString(), ToString(output_.dtype), output_.logical.ToString()));
     }
-    Region box = output_.region;
-    if (output_.time_axis >= 0) {
-      box.offset[output_.time_axis] += run.micro_batch * output_.time_stride;
-    }
-    CopyRuns(RunsOf(Region::Whole(output_.logical), box, box), SizeOf(output_.dtype), fed->bytes(),
+    const auto element = static_cast<int64_t>(SizeOf(output_.dtype));
+    CopyRuns(runs_, SizeOf(output_.dtype), fed->bytes() + run.micro_batch * shift_ * element,
              run.outputs[0]);
     return absl::OkStatus();
   }
@@ -87,21 +98,31 @@ class InputKernel final : public Kernel {
   std::string name_;
   OperandSpec output_;
   const HostIo* host_;
+  BoxRuns runs_;  // of the first micro-batch
+  int64_t shift_;
 };
 
 class FetchKernel final : public Kernel {
  public:
   FetchKernel(const KernelSpec& spec, HostIo* host)
-      : name_(spec.attrs.String("name")), input_(spec.inputs[0]), host_(host) {
+      : name_(spec.attrs.String("name")),
+        input_(spec.inputs[0]),
+        host_(host),
+        runs_(RunsOf(input_.region, Region::Whole(input_.logical), input_.region)),
+        shift_(ElementsPerMicroBatch(input_)) {
     if (input_.time_axis >= 0 && input_.time_stride > 0) {
       pieces_ = input_.logical[input_.time_axis] / input_.time_stride;
     }
   }
 
   absl::Status Run(const KernelRun& run) override {
-    Array piece(input_.dtype, input_.shape());
-    std::memcpy(piece.mutable_bytes(), run.inputs[0], piece.num_bytes());
-    host_->Fetched(name_, run.step, std::move(piece), pieces_, input_.time_axis);
+    host_->Fetched(name_, run.step,
+                   {.dtype = input_.dtype,
+                    .shape = &input_.logical,
+                    .runs = &runs_,
+                    .shift = run.micro_batch * shift_,
+                    .data = run.inputs[0],
+                    .is_last = run.micro_batch + 1 == pieces_});
     return absl::OkStatus();
   }
 
@@ -109,6 +130,8 @@ class FetchKernel final : public Kernel {
   std::string name_;
   OperandSpec input_;
   HostIo* host_;
+  BoxRuns runs_;  // of the first micro-batch
+  int64_t shift_;
   int64_t pieces_ = 1;
 };
 

@@ -56,6 +56,8 @@ class Kernel {
   virtual ~Kernel() = default;
   // On the device's stream thread. OK unless the outside (a file, a feed) failed.
   virtual absl::Status Run(const KernelRun& run) = 0;
+  // What it keeps for itself beside its operands, in bytes: copies, packed operands, partial sums.
+  virtual int64_t memory_bytes() const { return 0; }
 };
 
 using KernelFactory = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const KernelSpec&)>;

@@ -273,6 +273,40 @@ TEST(RealReactorTest, ASecondWatchReplacesTheFirst) {
   close(ends[1]);
 }
 
+TEST(RealReactorTest, AnotherInterestKeepsTheFunction) {
+  auto environment = MakeRealEnvironment();
+  auto reactor = environment->StartReactor("r");
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  auto was_writable = environment->MakeEvent();
+  auto was_readable = environment->MakeEvent();
+  bool is_wanted = false;
+  reactor->Post([&] {
+    ASSERT_EQ(reactor->Watch(ends[0], {.readable = true},
+                             [&](Reactor::Readiness ready) {
+                               EXPECT_TRUE(is_wanted);
+                               if (ready.writable) {
+                                 EXPECT_EQ(reactor->SetInterest(ends[0], {.readable = true}),
+                                           absl::OkStatus());
+                                 was_writable->Set();
+                               } else {
+                                 reactor->Unwatch(ends[0]);
+                                 was_readable->Set();
+                               }
+                             }),
+              absl::OkStatus());
+    is_wanted = true;
+    ASSERT_EQ(reactor->SetInterest(ends[0], {.readable = true, .writable = true}),
+              absl::OkStatus());
+  });
+  ASSERT_EQ(environment->Await(*was_writable, kPatience), absl::OkStatus());
+  ASSERT_EQ(write(ends[1], "b", 1), 1);
+  ASSERT_EQ(environment->Await(*was_readable, kPatience), absl::OkStatus());
+  reactor.reset();
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST(RealReactorTest, ADescriptorThatCannotBeWatchedIsAnError) {
   auto environment = MakeRealEnvironment();
   auto reactor = environment->StartReactor("r");

@@ -38,7 +38,7 @@ class ExploredEnvironment::ExploredReactor final : public Reactor {
   }
 
   Nanoseconds Now() const override { return 0; }
-  void Post(std::function<void()> fn) override {
+  void Post(absl::AnyInvocable<void()> fn) override {
     const size_t poster = environment_.running_ == nullptr ? 0 : environment_.running_->number_;
     posted_[poster].push_back(std::move(fn));
     environment_.MakeRunnable({this, poster});
@@ -50,7 +50,7 @@ class ExploredEnvironment::ExploredReactor final : public Reactor {
     pollable_ = pollable;
     Wake();
   }
-  TimerId RunAfter(Nanoseconds delay, std::function<void()> fn) override {
+  TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
     const TimerId id = environment_.next_timer_++;
     environment_.timers_[{delay, id}] = {this, std::move(fn)};
     return id;
@@ -62,12 +62,15 @@ class ExploredEnvironment::ExploredReactor final : public Reactor {
   absl::Status Watch(int, Readiness, std::function<void(Readiness)>) override {
     return absl::UnimplementedError("an explored reactor has no descriptors");
   }
+  absl::Status SetInterest(int, Readiness) override {
+    return absl::UnimplementedError("an explored reactor has no descriptors");
+  }
   void Unwatch(int) override {}
   bool InThread() const override { return environment_.running_ == this; }
 
-  std::function<void()> Take(size_t poster) {
-    std::deque<std::function<void()>>& work = posted_[poster];
-    std::function<void()> fn = std::move(work.front());
+  absl::AnyInvocable<void()> Take(size_t poster) {
+    std::deque<absl::AnyInvocable<void()>>& work = posted_[poster];
+    absl::AnyInvocable<void()> fn = std::move(work.front());
     work.pop_front();
     return fn;
   }
@@ -90,7 +93,7 @@ class ExploredEnvironment::ExploredReactor final : public Reactor {
  private:
   ExploredEnvironment& environment_;
   size_t number_ = 0;
-  std::map<size_t, std::deque<std::function<void()>>> posted_;  // by the poster's number
+  std::map<size_t, std::deque<absl::AnyInvocable<void()>>> posted_;  // by the poster's number
   Pollable* pollable_ = nullptr;
 };
 
@@ -105,7 +108,7 @@ void ExploredEnvironment::MakeRunnable(const Source& source) {
   }
 }
 
-void ExploredEnvironment::Run(ExploredReactor* reactor, const std::function<void()>& fn) {
+void ExploredEnvironment::Run(ExploredReactor* reactor, absl::AnyInvocable<void()> fn) {
   last_ = reactor;
   ExploredReactor* const outer = std::exchange(running_, reactor);
   fn();
@@ -115,9 +118,9 @@ void ExploredEnvironment::Run(ExploredReactor* reactor, const std::function<void
 bool ExploredEnvironment::Step() {
   if (runnable_.empty()) {
     if (timers_.empty()) return false;
-    const Timer timer = std::move(timers_.begin()->second);
+    Timer timer = std::move(timers_.begin()->second);
     timers_.erase(timers_.begin());
-    Run(timer.reactor, timer.fn);
+    Run(timer.reactor, std::move(timer.fn));
     return true;
   }
   const size_t chosen = order_.Below(runnable_.size());
@@ -128,9 +131,9 @@ bool ExploredEnvironment::Step() {
     Run(source.reactor, [&source] { source.reactor->Poll(); });
     return true;
   }
-  const std::function<void()> fn = source.reactor->Take(source.poster);
+  absl::AnyInvocable<void()> fn = source.reactor->Take(source.poster);
   if (source.reactor->has_posted(source.poster)) MakeRunnable(source);
-  Run(source.reactor, fn);
+  Run(source.reactor, std::move(fn));
   return true;
 }
 

@@ -47,12 +47,12 @@ class ExploredEnvironment final : public Environment {
   };
   struct Timer {
     ExploredReactor* reactor = nullptr;
-    std::function<void()> fn;
+    absl::AnyInvocable<void()> fn;
   };
   static constexpr size_t kPoll = SIZE_MAX;
 
   void MakeRunnable(const Source& source);
-  void Run(ExploredReactor* reactor, const std::function<void()>& fn);
+  void Run(ExploredReactor* reactor, absl::AnyInvocable<void()> fn);
 
   Choice& order_;
   std::vector<ExploredReactor*> reactors_;  // by number - 1; nullptr: destroyed

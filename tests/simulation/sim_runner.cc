@@ -26,6 +26,23 @@ Placement AllDevices(const std::vector<int>& devices) {
   return Placement("cpu", std::move(ids));
 }
 
+// The losses of a run, in order.
+class LossReceiver final : public FetchReceiver {
+ public:
+  explicit LossReceiver(std::vector<double>* losses) : losses_(*losses) {}
+  Array& Place(std::string_view, int64_t, DType dtype, const Shape& shape) override {
+    if (value_.dtype() != dtype || value_.shape() != shape) value_ = Array(dtype, shape);
+    return value_;
+  }
+  void OnFetched(std::string_view name, int64_t, const Array& value) override {
+    if (name == "loss") losses_.push_back(value.As(DType::kF64).data<double>()[0]);
+  }
+
+ private:
+  std::vector<double>& losses_;
+  Array value_;
+};
+
 // One seed's cluster.
 class LoopbackCluster {
  public:
@@ -89,9 +106,8 @@ class LoopbackCluster {
     const std::string name = plan_.slices[0].job();
     RETURN_IF_ERROR(coordinator_->Load({kJob, name, plan_.slices, 0}));
     HostIo& host = nodes_[0]->Host(kJob);
-    host.SetFetchHandler([this](std::string_view name, int64_t, Array value) {
-      if (name == "loss") losses_.push_back(value.As(DType::kF64).data<double>()[0]);
-    });
+    LossReceiver receiver(&losses_);
+    host.SetReceiver(&receiver);
     int64_t step = 0;
     for (const int64_t steps : kSimRuns) {
       RETURN_IF_ERROR(coordinator_->Run({kJob, name, step, steps}));
@@ -100,7 +116,7 @@ class LoopbackCluster {
       return absl::InternalError(
           absl::StrFormat("%d losses came in %d steps", losses_.size(), step));
     }
-    host.SetFetchHandler(nullptr);
+    host.SetReceiver(nullptr);
     return absl::OkStatus();
   }
 

@@ -33,6 +33,8 @@ class AttentionForward {
                       (transposes_ ? shape_.depth * stride_ : 0)),
         scratch_(scratch_size_ * std::max(1, threads_)) {}
 
+  int64_t memory_bytes() const { return static_cast<int64_t>(scratch_.size() * sizeof(T)); }
+
   absl::Status operator()(const KernelRun& run) {
     ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
     ForEachItem(shape_.batch * shape_.heads, threads_, [&](int64_t item, int thread) {

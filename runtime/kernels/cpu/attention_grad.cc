@@ -41,6 +41,8 @@ class AttentionBackward {
         scratch_size_((2 * kTileRows + shape_.depth + shape_.value_depth) * stride_ + delta_size_),
         scratch_(scratch_size_ * std::max(1, threads_)) {}
 
+  int64_t memory_bytes() const { return static_cast<int64_t>(scratch_.size() * sizeof(T)); }
+
  protected:
   const T* Rows(const KernelRun& run, int input, const HeadAt& at, int64_t i) const {
     return Input<T>(run, input) + (at.batch * shape_.heads + at.head) * shape_.queries + i;

@@ -101,11 +101,13 @@ KernelOr MakeSide(const KernelSpec& spec, Side side) {
   if (is_empty) return MakeEmpty(spec);
   std::unique_ptr<Convolution> convolution = MakeConvolution(shape);
   if (convolution == nullptr) return UnsupportedTypes(spec);
+  const int64_t memory_bytes = convolution->memory_bytes();
   return MakeKernel(
       [convolution = std::move(convolution), has_bias = shape.has_bias](const KernelRun& run) {
         convolution->Run(run.inputs[0], run.inputs[1], has_bias ? run.inputs[2] : nullptr,
                          run.outputs[0]);
-      });
+      },
+      memory_bytes);
 }
 
 // Narrow types run as they are where oneDNN has instructions for them, else in f32.

@@ -36,6 +36,7 @@ class Convolution {
   // From x, w and bias (null without one) to y; from y and w to x; from x and y to w.
   // `first` and `second` are the operands in this order.
   virtual void Run(const void* first, const void* second, const void* bias, void* result) = 0;
+  virtual int64_t memory_bytes() const = 0;  // of its own
 };
 
 // No operand may be empty.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "runtime/kernels/cpu/convolution.h"
+#include "runtime/kernels/cpu/dnnl_call.h"
 
 namespace braid::cpu {
 namespace {
@@ -62,17 +63,16 @@ class Reorder {
     }
     const dnnl::reorder::primitive_desc description(engine, from.get_desc(), engine, to.get_desc(),
                                                     attributes);
-    reorder_ = dnnl::reorder(description);
-    arguments_ = {{DNNL_ARG_FROM, from},
-                  {DNNL_ARG_TO, to},
-                  {DNNL_ARG_SCRATCHPAD, memory(description.scratchpad_desc(), engine)}};
+    call_ = DnnlCall(dnnl::reorder(description),
+                     {{DNNL_ARG_FROM, from},
+                      {DNNL_ARG_TO, to},
+                      {DNNL_ARG_SCRATCHPAD, memory(description.scratchpad_desc(), engine)}});
   }
 
-  void Run(const dnnl::stream& stream) const { reorder_.execute(stream, arguments_); }
+  void Run(const dnnl::stream& stream) const { call_.Run(stream); }
 
  private:
-  dnnl::reorder reorder_;
-  Arguments arguments_;
+  DnnlCall call_;
 };
 
 // An operand as it lies in the tensor, and as the primitive wants it. Memory of its own and a
@@ -90,6 +90,10 @@ class Operand {
 
   // What the primitive's arguments hold.
   const memory& in_primitive() const { return own_ ? *own_ : plain_; }
+
+  int64_t memory_bytes() const {
+    return own_ ? static_cast<int64_t>(own_->get_desc().get_size()) : 0;
+  }
 
   void Point(const void* data) { plain_.set_data_handle(const_cast<void*>(data)); }
   void Load(const dnnl::stream& stream, const void* data) {
@@ -140,13 +144,14 @@ class DnnlConvolution final : public Convolution {
         x_ = Operand(plain_x, description.src_desc(), engine_, /*is_result=*/false);
         w_ = Operand(plain_w, description.weights_desc(), engine_, /*is_result=*/false);
         y_ = Operand(plain_y, description.dst_desc(), engine_, /*is_result=*/true);
-        Finish<dnnl::convolution_forward>(description, {{DNNL_ARG_SRC, x_.in_primitive()},
-                                                        {DNNL_ARG_WEIGHTS, w_.in_primitive()},
-                                                        {DNNL_ARG_DST, y_.in_primitive()}});
+        Arguments arguments = {{DNNL_ARG_SRC, x_.in_primitive()},
+                               {DNNL_ARG_WEIGHTS, w_.in_primitive()},
+                               {DNNL_ARG_DST, y_.in_primitive()}};
         if (shape.has_bias) {
           bias_ = memory(b, engine_, nullptr);
-          arguments_[DNNL_ARG_BIAS] = bias_;
+          arguments[DNNL_ARG_BIAS] = bias_;
         }
+        Finish<dnnl::convolution_forward>(description, std::move(arguments));
         break;
       }
       case ConvolutionSide::kInput: {
@@ -176,6 +181,7 @@ class DnnlConvolution final : public Convolution {
           part = memory(wanted, engine_);
           const memory sum(wanted, engine_);
           plain_w_ = memory(plain_w, engine_, nullptr);
+          memory_bytes_ += 2 * static_cast<int64_t>(wanted.get_size());
           start_ = Reorder(part, sum, engine_);
           add_ = Reorder(part, sum, engine_, /*adds=*/true);
           store_ = Reorder(sum, plain_w_, engine_);
@@ -195,6 +201,10 @@ class DnnlConvolution final : public Convolution {
   // Not oneDNN's reference code.
   bool is_fast() const { return is_fast_; }
 
+  int64_t memory_bytes() const override {
+    return memory_bytes_ + x_.memory_bytes() + w_.memory_bytes() + y_.memory_bytes();
+  }
+
   void Run(const void* first, const void* second, const void* bias, void* result) override {
     omp_set_num_threads(shape_.threads);  // of this thread only
     const auto bytes = static_cast<int64_t>(SizeOf(shape_.dtype));
@@ -211,7 +221,7 @@ class DnnlConvolution final : public Convolution {
         for (int64_t i = 0; i < chunks; ++i) {
           x_.Load(stream_, a + i * x_step);
           y_.Point(c + i * y_step);
-          primitive_.execute(stream_, arguments_);
+          call_.Run(stream_);
           y_.Store(stream_);
         }
         break;
@@ -220,7 +230,7 @@ class DnnlConvolution final : public Convolution {
         for (int64_t i = 0; i < chunks; ++i) {
           y_.Load(stream_, a + i * y_step);
           x_.Point(c + i * x_step);
-          primitive_.execute(stream_, arguments_);
+          call_.Run(stream_);
           x_.Store(stream_);
         }
         break;
@@ -229,7 +239,7 @@ class DnnlConvolution final : public Convolution {
         for (int64_t i = 0; i < chunks; ++i) {
           x_.Load(stream_, a + i * x_step);
           y_.Load(stream_, b + i * y_step);
-          primitive_.execute(stream_, arguments_);
+          call_.Run(stream_);
           if (chunks > 1) (i == 0 ? start_ : add_).Run(stream_);
         }
         if (chunks > 1) {
@@ -259,9 +269,9 @@ class DnnlConvolution final : public Convolution {
     is_fast_ = !implementation.starts_with("ref");
     VLOG(1) << "oneDNN convolution by " << implementation << ", " << images_ << " of "
             << shape_.batch << " images at once";
-    primitive_ = Primitive(description);
-    arguments_ = std::move(arguments);
-    arguments_[DNNL_ARG_SCRATCHPAD] = memory(description.scratchpad_desc(), engine_);
+    arguments[DNNL_ARG_SCRATCHPAD] = memory(description.scratchpad_desc(), engine_);
+    call_ = DnnlCall(Primitive(description), std::move(arguments));
+    memory_bytes_ += static_cast<int64_t>(description.scratchpad_desc().get_size());
   }
 
   ConvolutionShape shape_;
@@ -271,9 +281,9 @@ class DnnlConvolution final : public Convolution {
   memory::dims strides_, dilations_, begin_, end_;
   Operand x_, w_, y_;
   memory bias_;
-  dnnl::primitive primitive_;
-  Arguments arguments_;
+  DnnlCall call_;
   bool is_fast_ = false;
+  int64_t memory_bytes_ = 0;  // beside the operands'
   // Where the weights' gradient is a sum over several calls: the first addend, the others, and the
   // sum's way into the tensor.
   Reorder start_, add_, store_;

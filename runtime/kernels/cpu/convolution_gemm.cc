@@ -91,6 +91,10 @@ class GemmConvolution final : public Convolution {
     if (windows_ % tile_ != 0) last_product_ = Product(windows_ % tile_);
   }
 
+  int64_t memory_bytes() const override {
+    return static_cast<int64_t>((columns_.size() + y_tile_.size() + w_tile_.size()) * sizeof(T));
+  }
+
   void Run(const void* first, const void* second, const void* bias, void* result) override {
     const auto* a = static_cast<const T*>(first);
     const auto* b = static_cast<const T*>(second);

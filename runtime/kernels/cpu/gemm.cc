@@ -8,9 +8,9 @@
 #include <cstring>
 #include <dnnl.hpp>
 #include <optional>
-#include <unordered_map>
 
 #include "runtime/base/mutex.h"
+#include "runtime/kernels/cpu/dnnl_call.h"
 
 // Of OpenBLAS; null where another library provides cblas.
 extern "C" int openblas_get_parallel() __attribute__((weak));
@@ -114,31 +114,34 @@ class DnnlPrimitiveGemm final : public Gemm {
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes,
                                                    engine_);
-    primitive_ = dnnl::matmul(description);
     a_ = dnnl::memory(a, engine_, nullptr);
     b_ = dnnl::memory(b, engine_, nullptr);
     c_ = dnnl::memory(c, engine_, nullptr);
-    arguments_ = {{DNNL_ARG_SRC, a_},
-                  {DNNL_ARG_WEIGHTS, b_},
-                  {DNNL_ARG_DST, c_},
-                  {DNNL_ARG_SCRATCHPAD, dnnl::memory(description.scratchpad_desc(), engine_)}};
+    call_ = DnnlCall(dnnl::matmul(description),
+                     {{DNNL_ARG_SRC, a_},
+                      {DNNL_ARG_WEIGHTS, b_},
+                      {DNNL_ARG_DST, c_},
+                      {DNNL_ARG_SCRATCHPAD, dnnl::memory(description.scratchpad_desc(), engine_)}});
+    memory_bytes_ = static_cast<int64_t>(description.scratchpad_desc().get_size());
   }
+
+  int64_t memory_bytes() const override { return memory_bytes_; }
 
   void Run(const void* a, const void* b, void* c) override {
     omp_set_num_threads(threads_);
     a_.set_data_handle(const_cast<void*>(a));
     b_.set_data_handle(const_cast<void*>(b));
     c_.set_data_handle(c);
-    primitive_.execute(stream_, arguments_);
+    call_.Run(stream_);
   }
 
  private:
   int threads_;
   dnnl::engine engine_;
   dnnl::stream stream_;
-  dnnl::matmul primitive_;
   dnnl::memory a_, b_, c_;
-  std::unordered_map<int, dnnl::memory> arguments_;
+  DnnlCall call_;
+  int64_t memory_bytes_ = 0;
 };
 
 // Null if oneDNN has no such primitive. It cuts the work for the number of threads that it finds

@@ -23,6 +23,7 @@ class Gemm {
   virtual ~Gemm() = default;
   // On one thread at a time. a or b may be null if the product is empty.
   virtual void Run(const void* a, const void* b, void* c) = 0;
+  virtual int64_t memory_bytes() const { return 0; }  // of its own
 };
 
 std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape);

@@ -69,6 +69,16 @@ class WidenedKernel final : public Kernel {
     return absl::OkStatus();
   }
 
+  int64_t memory_bytes() const override {
+    int64_t bytes = inner_->memory_bytes();
+    for (const auto* copies : {&inputs_, &outputs_}) {
+      for (const WideCopy& copy : *copies) {
+        bytes += static_cast<int64_t>(copy.values.size() * sizeof(float));
+      }
+    }
+    return bytes;
+  }
+
  private:
   static void Prepare(const std::vector<OperandSpec>& operands, std::vector<WideCopy>& copies,
                       std::vector<void*>& pointers) {

@@ -18,7 +18,8 @@ namespace braid::cpu {
 template <class F>
 class FunctionKernel final : public Kernel {
  public:
-  explicit FunctionKernel(F function) : function_(std::move(function)) {}
+  explicit FunctionKernel(F function, int64_t memory_bytes = 0)
+      : function_(std::move(function)), memory_bytes_(memory_bytes) {}
   absl::Status Run(const KernelRun& run) override {
     if constexpr (std::is_void_v<std::invoke_result_t<F&, const KernelRun&>>) {
       function_(run);
@@ -27,14 +28,24 @@ class FunctionKernel final : public Kernel {
       return function_(run);
     }
   }
+  int64_t memory_bytes() const override {
+    if constexpr (requires { function_.memory_bytes(); }) {
+      return function_.memory_bytes();
+    } else {
+      return memory_bytes_;
+    }
+  }
 
  private:
   F function_;
+  int64_t memory_bytes_;
 };
 
+// `memory_bytes`: Kernel::memory_bytes, of what the function holds, unless it has a method of that
+// name.
 template <class F>
-std::unique_ptr<Kernel> MakeKernel(F function) {
-  return std::make_unique<FunctionKernel<F>>(std::move(function));
+std::unique_ptr<Kernel> MakeKernel(F function, int64_t memory_bytes = 0) {
+  return std::make_unique<FunctionKernel<F>>(std::move(function), memory_bytes);
 }
 
 template <class T>

@@ -95,10 +95,13 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
     for (int i = 0; i < c.rank() - 2; ++i) gemm.m *= c[i];
   }
   std::unique_ptr<Gemm> product = MakeGemm(gemm);
+  const int64_t memory_bytes = product->memory_bytes();
   if (merges_rows || c.rank() == 2) {
-    return MakeKernel([product = std::move(product)](const KernelRun& run) {
-      product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
-    });
+    return MakeKernel(
+        [product = std::move(product)](const KernelRun& run) {
+          product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
+        },
+        memory_bytes);
   }
   return MakeKernel(
       [product = std::move(product), entries = BatchEntries(a, b, c, gemm)](const KernelRun& run) {
@@ -108,7 +111,8 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
         for (const BatchEntry& entry : entries) {
           product->Run(a_data + entry.a, b_data + entry.b, c_data + entry.c);
         }
-      });
+      },
+      memory_bytes);
 }
 
 KernelOr MakeTensordot(const KernelSpec& spec) {
@@ -126,9 +130,12 @@ KernelOr MakeTensordot(const KernelSpec& spec) {
     return Disagree(spec);
   }
   std::unique_ptr<Gemm> product = MakeGemm(gemm);
-  return MakeKernel([product = std::move(product)](const KernelRun& run) {
-    product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
-  });
+  const int64_t memory_bytes = product->memory_bytes();
+  return MakeKernel(
+      [product = std::move(product)](const KernelRun& run) {
+        product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
+      },
+      memory_bytes);
 }
 
 // bf16 runs as it is where the machine has instructions for it.

@@ -1,0 +1,37 @@
+// A oneDNN primitive with its arguments, put in order once: dnnl::primitive::execute makes a list
+// of them for every call.
+#pragma once
+
+#include <glog/logging.h>
+
+#include <dnnl.hpp>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace braid::cpu {
+
+class DnnlCall {
+ public:
+  DnnlCall() = default;
+  // The memories stay those; where they point to may change.
+  DnnlCall(dnnl::primitive primitive, std::unordered_map<int, dnnl::memory> arguments)
+      : primitive_(std::move(primitive)), memories_(std::move(arguments)) {
+    for (const auto& [argument, memory] : memories_) {
+      arguments_.push_back({argument, memory.get()});
+    }
+  }
+
+  void Run(const dnnl::stream& stream) const {
+    const dnnl_status_t status = dnnl_primitive_execute(
+        primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data());
+    CHECK_EQ(status, dnnl_success) << "dnnl_primitive_execute";
+  }
+
+ private:
+  dnnl::primitive primitive_;
+  std::unordered_map<int, dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+}  // namespace braid::cpu

@@ -1,0 +1,93 @@
+// What a plan says of a device's memory, against what the process takes.
+#include <malloc.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <string>
+
+#include "glog/logging.h"
+#include "gtest/gtest.h"
+#include "tests/memory/counting_allocator.h"
+#include "tests/memory/jobs.h"
+
+namespace braid {
+namespace {
+
+// Pages of all arenas that were touched. An arena is a mapping that may be written, followed by the
+// address space that it reserves.
+int64_t ResidentArenaBytes() {
+  constexpr uint64_t kReserved = uint64_t{1} << 30;
+  std::FILE* file = std::fopen("/proc/self/smaps", "r");
+  CHECK(file != nullptr);
+  struct Mapping {
+    uint64_t begin = 0, end = 0;
+    bool is_writable = false;
+    int64_t resident = 0;
+  };
+  Mapping last, now;
+  int64_t resident = 0;
+  const auto finish = [&] {
+    const bool is_reserved = !now.is_writable && now.end - now.begin >= kReserved;
+    if (is_reserved && last.is_writable && last.end == now.begin) resident += last.resident;
+    last = now;
+  };
+  char line[512];
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    uint64_t begin = 0, end = 0;
+    char rights[5] = {};
+    int64_t kilobytes = 0;
+    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &begin, &end, rights) == 3) {
+      finish();
+      now = {begin, end, rights[1] == 'w', 0};
+    } else if (std::sscanf(line, "Rss: %" SCNd64 " kB", &kilobytes) == 1) {
+      now.resident = kilobytes * 1024;
+    }
+  }
+  finish();
+  std::fclose(file);
+  return resident;
+}
+
+int64_t UsedBytes() { return AllocatedBytes() + ResidentArenaBytes(); }
+
+void ExpectAsPlanned(const MemoryJob& job, const std::vector<int>& devices, bool over_tcp) {
+  MemoryCluster cluster(devices, over_tcp);
+  const int64_t before = UsedBytes();
+  auto train = cluster.Compile(job);
+  ASSERT_TRUE(train.ok()) << train.status();
+  const auto result = train->Run({.steps = 3});
+  ASSERT_TRUE(result.ok()) << result.status();
+  const int64_t used = UsedBytes() - before;
+  DeviceMemory all;
+  for (const DeviceMemory& device : train->memory()) {
+    all.activations += device.activations;
+    all.variables += device.variables;
+    all.kernels += device.kernels;
+    all.collectives += device.collectives;
+    all.data += device.data;
+  }
+  std::cout << job.name << ": planned " << all.total() << " (activations " << all.activations
+            << ", variables " << all.variables << ", kernels " << all.kernels << ", collectives "
+            << all.collectives << ", data " << all.data << "), used " << used << ", "
+            << 100.0 * static_cast<double>(used - all.total()) / static_cast<double>(all.total())
+            << " %\n";
+  EXPECT_NEAR(static_cast<double>(used), static_cast<double>(all.total()),
+              0.05 * static_cast<double>(all.total()));
+}
+
+void ExpectAllAsPlanned(const std::vector<int>& devices, bool over_tcp = false) {
+  for (const MemoryJob& job : {MlpJob(16), CnnJob(8), GptJob(12), GptJob(12, 0.1)}) {
+    SCOPED_TRACE(job.name);
+    ExpectAsPlanned(job, devices, over_tcp);
+  }
+}
+
+TEST(PlannedMemoryTest, OneDevice) { ExpectAllAsPlanned({1}); }
+TEST(PlannedMemoryTest, ThreeDevicesOfAProcess) { ExpectAllAsPlanned({3}); }
+TEST(PlannedMemoryTest, TwoNodesOfTwoDevices) { ExpectAllAsPlanned({2, 2}); }
+TEST(PlannedMemoryTest, TwoNodesOverTcp) { ExpectAllAsPlanned({1, 1}, /*over_tcp=*/true); }
+
+}  // namespace
+}  // namespace braid
