@@ -76,6 +76,21 @@ class Job {
     return fn();
   }
 
+  // Of the ops recorded inside `fn`, the backward pass has nothing but what comes in from outside:
+  // it computes them once more, right before it needs them. Less memory, for the time of about one
+  // more forward pass of the block. The numbers are the same bits, but for the order of sums
+  // between nodes if the block itself exchanges some. Values that the outside uses are kept, as are
+  // random numbers without an operand.
+  template <typename Function>
+  auto Recompute(Function fn) {
+    graph_->PushBlock();
+    struct Pop {
+      LogicalGraph* graph;
+      ~Pop() { graph->PopBlock(); }
+    } pop{graph_};
+    return fn();
+  }
+
  private:
   friend class Session;
   LogicalGraph* graph_;

@@ -74,6 +74,7 @@ std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const 
   op.hints = std::move(options.hints);
   op.hints.resize(output_types->size());
   op.forward = current_forward_;
+  op.block = open_blocks_ > 0 ? last_block_ : 0;
   std::vector<Tensor> outputs;
   for (TensorType& output_type : *output_types) {
     TensorId id = static_cast<TensorId>(tensors_.size());
@@ -130,6 +131,15 @@ void LogicalGraph::PushPlacement(std::optional<Placement> placement) {
 void LogicalGraph::PopPlacement() {
   CHECK(!placements_.empty());
   placements_.pop_back();
+}
+
+void LogicalGraph::PushBlock() {
+  if (open_blocks_++ == 0) ++last_block_;
+}
+
+void LogicalGraph::PopBlock() {
+  CHECK_GT(open_blocks_, 0);
+  --open_blocks_;
 }
 
 std::optional<OpId> LogicalGraph::FindOp(std::string_view name) const {

@@ -84,6 +84,8 @@ struct Op {
   std::optional<Placement> placement;        // job.On; set on every op after infer_placement
   std::vector<std::optional<NdSbp>> hints;   // per output; hard constraints
   OpId forward = kNone;                      // of a gradient's op: the op it belongs to
+  int block = 0;                             // of job.Recompute that it is in; 0: none
+  bool is_again = false;                     // computes once more what `forward` computed
   int rate = 1;                              // acts per step; micro_batch sets it
   std::vector<Sbp> input_time, output_time;  // layout over micro-batches (rate > 1 only): S, B, P
   std::vector<NdSbp> input_sbp, output_sbp;  // per operand, chosen by infer_sbp
@@ -143,6 +145,10 @@ class LogicalGraph {
   void PushPlacement(std::optional<Placement> placement);
   void PopPlacement();
   void set_current_forward(OpId op) { current_forward_ = op; }
+  // Append puts new ops into a block of their own until the matching Pop. A block inside another is
+  // part of that one.
+  void PushBlock();
+  void PopBlock();
 
   const OpRegistry& registry() const { return *registry_; }
   const std::vector<Op>& ops() const { return ops_; }
@@ -174,8 +180,9 @@ class LogicalGraph {
   // One line an op, e.g.
   //   %2:f32[64, 512] = matmul "fc1.matmul" (%0, %1) {transpose_b=false} on=cpu[4]{...} rate=1
   //       sbp=(S(0), B)->(S(0)) hint=(-) fwd="..." at train.cc:12
-  // with only the parts that are set; time=(S(0), B)->(S(0)) is the layout over micro-batches. An
-  // op without outputs starts with its type. What is not an op follows with an @:
+  // with only the parts that are set; time=(S(0), B)->(S(0)) is the layout over micro-batches,
+  // block=1 is Op::block, "again" is Op::is_again. An op without outputs starts with its type. What
+  // is not an op follows with an @:
   //   @minimize loss=%9 optimizer="adam_update" {beta1=0.9} lr=%3 variables=("w") clip=1.0
   //       micro_batches=4 at train.cc:20
   //   @gradient %1 = %12
@@ -195,6 +202,8 @@ class LogicalGraph {
   std::vector<std::string> scopes_;
   std::vector<std::optional<Placement>> placements_;
   OpId current_forward_ = kNone;
+  int open_blocks_ = 0;
+  int last_block_ = 0;
   // Names taken, also by ops that were pruned -> how often each was asked for.
   std::map<std::string, int> names_;
   absl::Status status_;

@@ -56,6 +56,8 @@ std::string OpToString(const LogicalGraph& graph, const Op& op) {
     }));
   }
   if (op.forward != kNone) absl::StrAppend(&text, " fwd=", Quote(graph.op(op.forward).name));
+  if (op.block != 0) absl::StrAppend(&text, " block=", op.block);
+  if (op.is_again) absl::StrAppend(&text, " again");
   return text + LocationToString(op.location);
 }
 
@@ -193,10 +195,14 @@ absl::StatusOr<ParsedOp> ReadOp(TextReader& reader, std::set<std::string>* files
       }));
     } else if (reader.Consume("fwd=")) {
       ASSIGN_OR_RETURN(parsed.forward, reader.Quoted());
+    } else if (reader.Consume("block=")) {
+      ASSIGN_OR_RETURN(op.block, ReadCount(reader));
+    } else if (reader.Consume("again")) {
+      op.is_again = true;
     } else if (reader.Consume("at ")) {
       ASSIGN_OR_RETURN(op.location, ReadLocation(reader, files));
     } else {
-      return reader.Error("{, on=, rate=, time=, sbp=, hint=, fwd= or at");
+      return reader.Error("{, on=, rate=, time=, sbp=, hint=, fwd=, block=, again or at");
     }
   }
   if (op.hints.size() > op.outputs.size()) {

@@ -101,6 +101,12 @@ class Sweep {
                                                [this](TensorId input) { return needs_[input]; });
     if (!has_gradient || !has_needing_input) return absl::OkStatus();
     for (TensorId input : op.inputs) context.inputs.emplace_back(&graph_, input);
+    if (op.block != 0) {
+      RETURN_IF_ERROR(ComputeAgain(op.block, context.output_gradients));
+      for (auto* tensors : {&context.inputs, &context.outputs}) {
+        for (Tensor& tensor : *tensors) tensor = Again(op.block, tensor.id());
+      }
+    }
 
     const OpDef& def = *graph_.registry().Find(op.type);
     if (!def.has_gradient()) {
@@ -110,6 +116,60 @@ class Sweep {
                    op.location);
     }
     return AppendFor(id, [&] { return Accumulate(op, def.BuildGradient(context)); });
+  }
+
+  // Appends the ops of a block once more, unless it was done. They wait for one of `gradients`, the
+  // first that come to the block, so that nothing is computed again while the forward pass goes on.
+  // What no gradient needs is pruned later.
+  absl::Status ComputeAgain(int block, const std::vector<Tensor>& gradients) {
+    const auto [again, is_first] = again_.try_emplace(block);
+    if (!is_first) return absl::OkStatus();
+    const Tensor gradient =
+        *std::ranges::find_if(gradients, [](const Tensor& tensor) { return tensor.valid(); });
+    const size_t forward_ops = is_ancestor_.size();
+    for (size_t i = 0; i < forward_ops; ++i) {
+      const Op op = graph_.op(static_cast<OpId>(i));
+      if (!is_ancestor_[i] || op.block != block || !CanComputeAgain(op)) continue;
+      RETURN_IF_ERROR(AppendFor(op.id, [&] { return AppendAgain(op, gradient, again->second); }));
+    }
+    return absl::OkStatus();
+  }
+
+  // Sources are as good as their value, and random numbers are the op's own, unless it has a key.
+  bool CanComputeAgain(const Op& op) const {
+    const OpDef& def = *graph_.registry().Find(op.type);
+    return !op.inputs.empty() && !op.outputs.empty() && !def.external() &&
+           (!def.random() || op.attrs.Has("key"));
+  }
+
+  absl::Status AppendAgain(const Op& op, const Tensor& gradient,
+                           std::map<TensorId, Tensor>& again) {
+    std::vector<Tensor> inputs;
+    for (TensorId input : op.inputs) {
+      const auto known = again.find(input);
+      if (known != again.end()) {
+        inputs.push_back(known->second);
+        continue;
+      }
+      Tensor tensor(&graph_, input);
+      if (!graph_.producer(input).inputs.empty()) {
+        tensor = Apply("after", {tensor, gradient});
+        again[input] = tensor;
+      }
+      inputs.push_back(tensor);
+    }
+    const std::vector<Tensor> outputs =
+        graph_.Append(op.type, inputs, {.name = "again", .attrs = op.attrs, .hints = op.hints});
+    RETURN_IF_ERROR(graph_.status());
+    graph_.mutable_op(graph_.tensor(outputs[0].id()).producer).is_again = true;
+    for (size_t i = 0; i < outputs.size(); ++i) again[op.outputs[i]] = outputs[i];
+    return absl::OkStatus();
+  }
+
+  Tensor Again(int block, TensorId tensor) {
+    const std::map<TensorId, Tensor>& again = again_.at(block);
+    const auto found = again.find(tensor);
+    return found == again.end() ? Tensor(&graph_, tensor) : found->second;
   }
 
   absl::Status Accumulate(const Op& op, const std::vector<Tensor>& gradients) {
@@ -152,6 +212,8 @@ class Sweep {
   std::vector<bool> is_ancestor_;  // by op: the loss depends on it
   std::vector<bool> needs_;        // by tensor: it depends on a target, through floating tensors
   std::map<TensorId, Tensor> gradients_;
+  // By block: what stands for its tensors in the backward pass.
+  std::map<int, std::map<TensorId, Tensor>> again_;
 };
 
 absl::Status CheckLoss(const LogicalGraph& graph, const MinimizeRequest& request) {

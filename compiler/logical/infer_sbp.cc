@@ -201,6 +201,9 @@ class SbpPass {
         input.ready.push_back(*wanted_[tensor]);
       }
       input.preferred = ForwardLayout(op, tensor);
+      if (RepeatsForward(op)) {
+        input.required = graph_.op(op.forward).input_sbp[request.inputs.size()];
+      }
       if (!input.preferred.has_value() && stays_split_[tensor] && input.placement == place) {
         input.preferred = layouts_[tensor];
       }
@@ -221,6 +224,7 @@ class SbpPass {
         }
       }
       output.wanted = wanted_[op.outputs[o]];
+      if (RepeatsForward(op)) output.hint = graph_.op(op.forward).output_sbp[o];
       request.outputs.push_back(std::move(output));
     }
     return request;
@@ -230,13 +234,29 @@ class SbpPass {
   std::optional<NdSbp> ForwardLayout(const Op& op, TensorId tensor) const {
     if (op.forward == kNone || places_[op.forward] != places_[op.id]) return std::nullopt;
     const Op& forward = graph_.op(op.forward);
+    const TensorId first = FirstOf(tensor);
     for (size_t i = 0; i < forward.input_sbp.size(); ++i) {
-      if (forward.inputs[i] == tensor) return forward.input_sbp[i];
+      if (forward.inputs[i] == first) return forward.input_sbp[i];
     }
     for (size_t o = 0; o < forward.output_sbp.size(); ++o) {
-      if (forward.outputs[o] == tensor) return forward.output_sbp[o];
+      if (forward.outputs[o] == first) return forward.output_sbp[o];
     }
     return std::nullopt;
+  }
+
+  // Whether the op has to give the same bits as another one before it.
+  bool RepeatsForward(const Op& op) const {
+    return op.is_again && places_[op.forward] == places_[op.id] &&
+           graph_.op(op.forward).input_sbp.size() == op.inputs.size();
+  }
+
+  // Of a value that is computed again: the one that the forward pass computed.
+  TensorId FirstOf(TensorId tensor) const {
+    const Op& producer = graph_.producer(tensor);
+    if (producer.is_again) {
+      return graph_.op(producer.forward).outputs[graph_.tensor(tensor).output];
+    }
+    return producer.type == "after" ? producer.inputs[0] : tensor;
   }
 
   // A source gets what its first consumer wants, if it can make it at the same place; else B.

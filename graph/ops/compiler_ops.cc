@@ -44,10 +44,38 @@ OpDef BlockOp(std::string name) {
       .Sample({.inputs = {Matrix()}, .attrs = {{"axis", int64_t{1}}, {"parts", int64_t{4}}}});
 }
 
+// The first operand, once the second is there: what is computed of it is not computed before.
+OpDef AfterOp() {
+  return OpDef("after")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 2));
+        return std::vector<TensorType>{ctx.inputs[0]};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) {
+        const auto layouts = [](const TensorType& type) {
+          std::vector<Sbp> all = {sbp::B};
+          for (int axis = 0; axis < type.shape.rank(); ++axis) all.push_back(sbp::S(axis));
+          all.push_back(sbp::P);
+          return all;
+        };
+        std::vector<SbpSignature> signatures;
+        for (const Sbp& value : layouts(ctx.inputs[0])) {
+          for (const Sbp& other : layouts(ctx.inputs[1])) {
+            signatures.push_back({{value, other}, {value}});
+          }
+        }
+        return signatures;
+      })
+      .NoGradient()
+      .Flops([](const OpContext&) { return 0; })
+      .Inplace(0, 0)
+      .Sample({.inputs = {Matrix(), {DType::kF32, Shape{3}}}, .attrs = {}});
+}
+
 }  // namespace
 
 std::vector<OpDef> CompilerOps() {
-  return {AccumulateOp(), BlockOp("block_pack"), BlockOp("block_unpack")};
+  return {AccumulateOp(), AfterOp(), BlockOp("block_pack"), BlockOp("block_unpack")};
 }
 
 }  // namespace braid

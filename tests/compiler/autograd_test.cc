@@ -50,6 +50,49 @@ TEST_F(AutogradTest, LinearLayer) {
 )");
 }
 
+// No gradient of a block's ops reads what the block computed first, and nothing of it is computed
+// again before a gradient has come.
+TEST_F(AutogradTest, BlocksAreComputedAgain) {
+  const auto graph = LogicalGraph::Parse(R"(
+%0:f32[4, 6] = input "x" () {dtype=f32 shape=[4, 6]}
+%1:f32[6, 6] = variable "w" () {dtype=f32 shape=[6, 6]}
+%2:f32[4, 6] = tanh "before" (%0)
+%3:f32[4, 6] = matmul "b.matmul" (%2, %1) {transpose_a=false transpose_b=false} block=1
+%4:f32[4, 6] = tanh "b.tanh" (%3) block=1
+%5:f32[4, 6] = tanh "b.last" (%4) block=1
+%6:f32[] = reduce_sum "loss" (%5) {axes=[0, 1] keep_dims=false}
+@minimize loss=%6 optimizer="sgd_update"
+)",
+                                         &registry_);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  auto with_gradients = Autograd(*graph);
+  ASSERT_TRUE(with_gradients.ok()) << with_gradients.status();
+  const std::string text = with_gradients->ToString();
+  const auto again = LogicalGraph::Parse(text, &registry_);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->ToString(), text);
+  int num_again = 0, num_after = 0;
+  for (const Op& op : with_gradients->ops()) {
+    if (op.forward == kNone || with_gradients->op(op.forward).block == 0) continue;
+    EXPECT_EQ(op.block, 0) << op.name;
+    if (op.type == "after") {
+      ++num_after;
+      EXPECT_EQ(with_gradients->producer(op.inputs[0]).name, "before");
+      EXPECT_EQ(with_gradients->producer(op.inputs[1]).name, "loss.grad.broadcast_to");
+      continue;
+    }
+    if (op.is_again) {
+      ++num_again;
+      EXPECT_EQ(op.type, with_gradients->op(op.forward).type);
+    }
+    for (TensorId input : op.inputs) {
+      EXPECT_EQ(with_gradients->producer(input).block, 0) << op.name;
+    }
+  }
+  EXPECT_EQ(num_again, 3);
+  EXPECT_EQ(num_after, 1);
+}
+
 TEST_F(AutogradTest, SeveralUsesAreAddedWhereTheyMeet) {
   EXPECT_EQ(Run(R"(
 %0:f32[] = variable "w" () {dtype=f32 shape=[]}

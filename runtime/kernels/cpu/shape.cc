@@ -141,7 +141,7 @@ KernelOr MakeBlocks(const KernelSpec& spec, bool pack) {
 }  // namespace
 
 absl::Status RegisterShapeKernels(KernelRegistry& registry) {
-  for (const char* name : {"identity", "stop_gradient", "reshape"}) {
+  for (const char* name : {"after", "identity", "stop_gradient", "reshape"}) {
     RETURN_IF_ERROR(registry.Register(name, MakeIdentity));
   }
   RETURN_IF_ERROR(registry.Register("transpose", MakeTranspose));
