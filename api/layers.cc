@@ -41,73 +41,6 @@ Tensor MixWithDropout(Tensor q, Tensor k, Tensor v, const AttentionOptions& opti
       MatMul(Dropout(weights, options.dropout, where), swap_heads_and_time(v), {}, where));
 }
 
-// Keys or values [batch, time, heads, depth] at their places in the cache, [batch, cache, heads,
-// depth], which keeps them.
-Tensor PutIntoCache(Tensor fresh, const char* name, const AttentionOptions& options,
-                    SourceLocation where) {
-  if (!fresh.valid()) return fresh;
-  LogicalGraph& graph = *fresh.graph();
-  const Shape shape = fresh.shape();
-  const int64_t time = shape[1];
-  VariableOptions variable;
-  variable.name = name;
-  variable.dtype = fresh.dtype();
-  variable.shape = {shape[0], options.cache, shape[2], shape[3]};
-  variable.trainable = false;
-  if (options.projection.has_value()) {
-    variable.sbp = options.projection;
-    for (int dim = 0; dim < variable.sbp->rank(); ++dim) {
-      Sbp& sbp = (*variable.sbp)[dim];
-      sbp = sbp == sbp::S(1) ? sbp::S(2) : sbp::B;
-    }
-  }
-  const Tensor cache = GetVariable(graph, std::move(variable), where);
-  // Which of the fresh tokens is at each place; one outside 0 .. time - 1: an earlier or none.
-  const DType dtype = options.position.dtype();
-  const Tensor token =
-      Sub(Iota(graph, {dtype, Shape{options.cache}}, 0, where), options.position, where);
-  const auto number = [&](int64_t value) {
-    return Constant(graph, static_cast<double>(value), {.dtype = dtype}, where);
-  };
-  const Tensor is_fresh =
-      LogicalAnd(GreaterEqual(token, number(0), where), Less(token, number(time), where), where);
-  const auto last = static_cast<double>(time - 1);
-  const Tensor rows =
-      time == 1 ? fresh : Gather(fresh, Clip(token, 0, last, where), {.axis = 1}, where);
-  const Tensor all = Where(Reshape(is_fresh, {options.cache, 1, 1}, where), rows, cache, where);
-  Assign(cache, all, where);
-  return all;
-}
-
-// Queries [batch, time, heads, depth] on all that the cache holds up to each.
-Tensor MixWithCache(Tensor q, Tensor k, Tensor v, const AttentionOptions& options,
-                    SourceLocation where) {
-  const Tensor keys = PutIntoCache(k, "cache_k", options, where);
-  const Tensor values = PutIntoCache(v, "cache_v", options, where);
-  if (!q.valid() || !keys.valid() || !values.valid()) return q;
-  LogicalGraph& graph = *q.graph();
-  const int64_t time = q.shape()[1];
-  const DType dtype = options.position.dtype();
-  const Tensor own = Add(Iota(graph, {dtype, {time, 1}}, 0, where), options.position, where);
-  const Tensor place = Iota(graph, {dtype, Shape{options.cache}}, 0, where);
-  const Tensor is_seen = LessEqual(place, own, where);  // [time, cache]
-  return DotProductAttention(q, keys, values, {.mask = is_seen, .time_first = true}, where);
-}
-
-// Why the options of a cache do not fit, or "".
-std::string CacheProblem(const AttentionOptions& options) {
-  if (options.cache == 0) return "";
-  const Tensor position = options.position;
-  const bool is_scalar = position.valid() && position.shape().rank() == 0 &&
-                         (position.dtype() == DType::kI32 || position.dtype() == DType::kI64);
-  if (options.cache > 0 && is_scalar && options.causal && options.dropout == 0) return "";
-  return absl::StrFormat(
-      "cache is %d, position %s, causal %s, dropout %g; a cache needs a position i32 or i64 [], "
-      "causal attention and no dropout",
-      options.cache, position.valid() ? position.type().ToString() : "missing",
-      options.causal ? "true" : "false", options.dropout);
-}
-
 }  // namespace
 
 Tensor GetVariable(LogicalGraph& graph, VariableOptions options, SourceLocation where) {
@@ -310,9 +243,6 @@ Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
                                 "divisible by the heads was expected",
                                 x.shape().ToString(), options.heads));
   }
-  if (const std::string problem = CacheProblem(options); !problem.empty()) {
-    return Fail(x, where, "attention", options.name, problem);
-  }
   const int64_t batch = x.shape()[0], time = x.shape()[1], channels = x.shape()[2];
   const int64_t depth = channels / options.heads;
   const NameScope scope(*x.graph(), options.name);
@@ -322,14 +252,10 @@ Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
     return Reshape(y, {batch, time, options.heads, depth}, where);
   };
   const Tensor q = project("q"), k = project("k"), v = project("v");
-  Tensor mixed;
-  if (options.cache > 0) {
-    mixed = MixWithCache(q, k, v, options, where);
-  } else if (options.dropout > 0) {
-    mixed = MixWithDropout(q, k, v, options, where);
-  } else {
-    mixed = DotProductAttention(q, k, v, {.causal = options.causal, .time_first = true}, where);
-  }
+  const Tensor mixed =
+      options.dropout > 0
+          ? MixWithDropout(q, k, v, options, where)
+          : DotProductAttention(q, k, v, {.causal = options.causal, .time_first = true}, where);
   return Linear(Reshape(mixed, {batch, time, channels}, where), channels,
                 {.name = "proj", .weight = options.output, .stddev = options.stddev}, where);
 }

@@ -50,6 +50,32 @@ class EmptyGemm final : public Gemm {
   size_t bytes_;
 };
 
+// c [n] = a [k] op(b) as a product of a vector: a product of matrices would pack all of b to use it
+// once.
+class BlasGemv final : public Gemm {
+ public:
+  explicit BlasGemv(const GemmShape& shape) : shape_(shape) { KeepBlasToOneThread(); }
+
+  void Run(const void* a, const void* b, void* c) override {
+    omp_set_num_threads(shape_.threads);  // of this thread only
+    std::optional<MutexLock> turn;
+    if (Mutex* mutex = BlasTurn(); mutex != nullptr) turn.emplace(*mutex);
+    const auto trans = shape_.transpose_b ? CblasNoTrans : CblasTrans;
+    const auto rows = static_cast<int>(shape_.transpose_b ? shape_.n : shape_.k);
+    const auto columns = static_cast<int>(shape_.transpose_b ? shape_.k : shape_.n);
+    if (shape_.dtype == DType::kF64) {
+      cblas_dgemv(CblasRowMajor, trans, rows, columns, 1.0, static_cast<const double*>(b), columns,
+                  static_cast<const double*>(a), 1, 0.0, static_cast<double*>(c), 1);
+    } else {
+      cblas_sgemv(CblasRowMajor, trans, rows, columns, 1.0f, static_cast<const float*>(b), columns,
+                  static_cast<const float*>(a), 1, 0.0f, static_cast<float*>(c), 1);
+    }
+  }
+
+ private:
+  GemmShape shape_;
+};
+
 class BlasGemm final : public Gemm {
  public:
   explicit BlasGemm(const GemmShape& shape) : shape_(shape) { KeepBlasToOneThread(); }
@@ -221,6 +247,8 @@ void MultiplyTiles(const TileProduct& product, const double* a, const double* b,
 
 std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape) {
   if (shape.m == 0 || shape.n == 0 || shape.k == 0) return std::make_unique<EmptyGemm>(shape);
+  const bool is_vector = shape.m == 1 && shape.dtype != DType::kBF16;
+  if (is_vector) return std::make_unique<BlasGemv>(shape);
   if (shape.dtype == DType::kF64) return std::make_unique<BlasGemm>(shape);
   if (shape.dtype == DType::kBF16) {
     auto gemm = MakePrimitive(shape);
