@@ -124,7 +124,8 @@ absl::Status CheckFits(const std::string& path, const StoredTensor& stored, cons
         variable, type.ToString(), stored.name, path, have.ToString()));
   }
   if (stored.shape == wanted) return absl::OkStatus();
-  const bool fits_transposed = wanted.rank() >= 2 && SwapLast(stored.shape) == wanted;
+  const bool fits_transposed = wanted.rank() >= 2 && stored.shape.rank() == wanted.rank() &&
+                               SwapLast(stored.shape) == wanted;
   return absl::InvalidArgumentError(absl::StrFormat(
       "variable '%s' is %s, for which '%s' of '%s' should be %s; it is %s%s", variable,
       type.ToString(), stored.name, path, wanted.ToString(), have.ToString(),
@@ -134,10 +135,12 @@ absl::Status CheckFits(const std::string& path, const StoredTensor& stored, cons
 
 }  // namespace
 
-// Optimizers' states are named under the variable that they belong to.
+// Optimizers' states are named under the variable that they belong to, and are not trained.
 bool Session::Impl::IsState(const std::string& variable) const {
+  const Attrs& attrs = variables_.at(variable).attrs;
+  const bool is_trained = !attrs.Has("trainable") || attrs.Bool("trainable");
   const size_t dot = variable.rfind('.');
-  return dot != std::string::npos && variables_.contains(variable.substr(0, dot));
+  return !is_trained && dot != std::string::npos && variables_.contains(variable.substr(0, dot));
 }
 
 absl::Status Session::LoadWeights(const std::string& path, const WeightsOptions& options) {
@@ -148,7 +151,13 @@ absl::Status Session::LoadWeights(const std::string& path, const WeightsOptions&
   const std::vector<StoredTensor> all = opened->tensors();
   for (const StoredTensor& tensor : all) {
     const bool has_prefix = tensor.name.starts_with(options.prefix);
-    tensors[has_prefix ? tensor.name.substr(options.prefix.size()) : tensor.name] = &tensor;
+    const std::string name = has_prefix ? tensor.name.substr(options.prefix.size()) : tensor.name;
+    const auto [other, is_new] = tensors.try_emplace(name, &tensor);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "'%s' has '%s' and '%s', which are one name without the prefix '%s'; leave the prefix "
+        "away, or one of them",
+        path, other->second->name, tensor.name, options.prefix));
   }
   struct Wanted {
     std::string variable;

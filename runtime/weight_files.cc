@@ -109,7 +109,15 @@ absl::StatusOr<Array> WeightFiles::Read(std::string_view name) const {
     return absl::NotFoundError(absl::StrFormat("'%s' holds no tensor '%s'", path_, name));
   }
   const Entry& entry = found->second;
-  if (entry.shard < 0) return Array::ReadNpy(entry.file);
+  if (entry.shard < 0) {
+    ASSIGN_OR_RETURN(Array array, Array::ReadNpy(entry.file));
+    // Callers have planned with what the header said when the file was opened.
+    if (array.dtype() == entry.tensor.dtype && array.shape() == entry.tensor.shape) return array;
+    return absl::AbortedError(
+        absl::StrFormat("'%s' has changed while it was read: it was %s%s and is %s%s", entry.file,
+                        std::string(ToString(entry.tensor.dtype)), entry.tensor.shape.ToString(),
+                        std::string(ToString(array.dtype())), array.shape().ToString()));
+  }
   Array array(entry.tensor.dtype, entry.tensor.shape);
   RETURN_IF_ERROR(
       shards_[entry.shard].ReadBytes(name, 0, array.mutable_bytes(), array.num_bytes()));

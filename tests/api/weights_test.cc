@@ -228,6 +228,11 @@ TEST_F(WeightsTest, Mistakes) {
               AllOf(HasSubstr("variable 'fc.weight' is f32[4, 6], for which 'fc.weight' of"),
                     HasSubstr("should be [4, 6]; it is f32[6, 4]"),
                     HasSubstr("it fits with WeightSource::transpose")));
+  Put("a.safetensors", {{"fc.weight", DType::kF32, {24}},
+                        {"fc.bias", DType::kF32, {6}},
+                        {"table.weight", DType::kF32, {5, 3}}});
+  EXPECT_THAT(LoadError("a.safetensors"),
+              HasSubstr("should be [4, 6]; it is f32[24]; the model or the rule"));
   Put("a.safetensors", {{"fc.weight", DType::kI32, {4, 6}},
                         {"fc.bias", DType::kF32, {6}},
                         {"table.weight", DType::kF32, {5, 3}}});
@@ -244,6 +249,9 @@ TEST_F(WeightsTest, Mistakes) {
                                                                     .transpose = true};
                                               }}),
               HasSubstr("it has no two axes to transpose"));
+  Put("b.safetensors", {{"fc.bias", DType::kF32, {6}}, {"m.fc.bias", DType::kF32, {6}}});
+  EXPECT_THAT(LoadError("b.safetensors", {.prefix = "m."}),
+              HasSubstr("'fc.bias' and 'm.fc.bias', which are one name without the prefix 'm.'"));
   EXPECT_THAT(LoadError("none.safetensors"), HasSubstr("none.safetensors"));
   EXPECT_THAT(LoadError("a.safetensors", {.rule = [](const std::string&) { return std::nullopt; },
                                           .ignore = [](const std::string&) { return true; }}),

@@ -59,6 +59,9 @@ TEST(WeightFiles, ReadsFoldersOfArraysAndShards) {
   EXPECT_EQ(read->dtype(), DType::kF64);
   EXPECT_EQ(read->data<double>()[1], 8);
   EXPECT_EQ(files->Read("c")->data<float>()[1], 2);
+  ASSERT_TRUE(Array::FromVector<double>({1}, {7}).WriteNpy(dir / "h.0.weight.npy").ok());
+  EXPECT_NE(files->Read("h.0.weight").status().message().find("it was f64[2] and is f64[1]"),
+            std::string::npos);
 }
 
 TEST(WeightFiles, TakesTheShardsThatAnIndexLists) {
