@@ -26,21 +26,6 @@ std::optional<NdSbp> BiasLayout(const std::optional<NdSbp>& weight) {
   return bias;
 }
 
-// Attention whose weights exist, so that some can be dropped; operands are [batch, time, heads,
-// depth].
-Tensor MixWithDropout(Tensor q, Tensor k, Tensor v, const AttentionOptions& options,
-                      SourceLocation where) {
-  if (!q.valid() || !k.valid() || !v.valid()) return q;
-  const auto depth = static_cast<double>(q.shape()[3]);
-  const auto swap_heads_and_time = [&](Tensor x) { return Transpose(x, {0, 2, 1, 3}, where); };
-  const Tensor scores =
-      MatMul(swap_heads_and_time(q), swap_heads_and_time(k), {.transpose_b = true}, where);
-  const Tensor weights =
-      Softmax(scores, {.causal = options.causal, .scale = 1 / std::sqrt(depth)}, where);
-  return swap_heads_and_time(
-      MatMul(Dropout(weights, options.dropout, where), swap_heads_and_time(v), {}, where));
-}
-
 }  // namespace
 
 Tensor GetVariable(LogicalGraph& graph, VariableOptions options, SourceLocation where) {
@@ -233,31 +218,6 @@ Tensor RmsNormLayer(Tensor x, RmsNormLayerOptions options, SourceLocation where)
   gamma.init = "ones";
   return RmsNorm(x, GetVariable(*x.graph(), std::move(gamma), where), {.epsilon = options.epsilon},
                  where);
-}
-
-Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
-  if (!x.valid()) return x;
-  if (x.shape().rank() != 3 || options.heads < 1 || x.shape()[2] % options.heads != 0) {
-    return Fail(x, where, "attention", options.name,
-                absl::StrFormat("x is %s with %d heads; [batch, time, channels] with channels "
-                                "divisible by the heads was expected",
-                                x.shape().ToString(), options.heads));
-  }
-  const int64_t batch = x.shape()[0], time = x.shape()[1], channels = x.shape()[2];
-  const int64_t depth = channels / options.heads;
-  const NameScope scope(*x.graph(), options.name);
-  const auto project = [&](const char* name) {
-    const Tensor y = Linear(
-        x, channels, {.name = name, .weight = options.projection, .stddev = options.stddev}, where);
-    return Reshape(y, {batch, time, options.heads, depth}, where);
-  };
-  const Tensor q = project("q"), k = project("k"), v = project("v");
-  const Tensor mixed =
-      options.dropout > 0
-          ? MixWithDropout(q, k, v, options, where)
-          : DotProductAttention(q, k, v, {.causal = options.causal, .time_first = true}, where);
-  return Linear(Reshape(mixed, {batch, time, channels}, where), channels,
-                {.name = "proj", .weight = options.output, .stddev = options.stddev}, where);
 }
 
 }  // namespace braid

@@ -116,10 +116,9 @@ struct AttentionOptions {
   std::optional<NdSbp> projection = std::nullopt;
   std::optional<NdSbp> output = std::nullopt;
   double stddev = 0.02;
-  // For inference token by token: x holds the tokens from `position` (i32 or i64 []) on, and sees
-  // the `cache` - at most - tokens of this and earlier steps up to itself. Their keys and values
-  // are variables cache_k and cache_v [batch, cache, heads, depth], split as the projections. 0:
-  // none.
+  // For inference token by token: x holds the tokens from `position` (i32 or i64 []) on, which see
+  // those of earlier steps, too. The keys and values of `cache` tokens at most are variables
+  // cache_k and cache_v [batch, cache, heads, depth], split as the projections; 0: of none.
   int64_t cache = 0;
   Tensor position = {};
 };

@@ -269,6 +269,16 @@ Tensor DotProductAttention(Tensor q, Tensor k, Tensor v, DotProductAttentionOpti
       {{"causal", options.causal}, {"scale", scale}, {"time_first", options.time_first}}, where)[0];
 }
 
+Tensor CachedAttention(Tensor q, Tensor k, Tensor v, CachedAttentionOptions options,
+                       SourceLocation where) {
+  const std::vector<Tensor> operands = {q, k, v, options.keys, options.values, options.position};
+  if (!AllValid(operands)) return Invalid(operands);
+  const int rank = q.shape().rank();
+  const int64_t depth = rank > 0 ? std::max<int64_t>(1, q.shape()[rank - 1]) : 1;
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(depth)));
+  return Apply("cached_attention", operands, {{"scale", scale}}, where);
+}
+
 Tensor Where(Tensor condition, Tensor a, Tensor b, SourceLocation where) {
   return Apply("where", {condition, a, b}, {}, where);
 }
@@ -343,6 +353,15 @@ Tensor Variable(LogicalGraph& graph, VariableOptions options, SourceLocation whe
 
 void Assign(Tensor variable, Tensor value, SourceLocation where) {
   ApplyAll("assign", {variable, value}, {}, where);
+}
+
+void WriteRows(Tensor variable, Tensor rows, Tensor position, int64_t axis, SourceLocation where) {
+  if (!AllValid({variable, rows, position})) return;
+  const std::optional<int64_t> from_start =
+      Normalize(variable, axis, variable.shape().rank(), "write_rows", where);
+  if (from_start) {
+    ApplyAll("write_rows", {variable, rows, position}, {{"axis", *from_start}}, where);
+  }
 }
 
 Tensor Input(LogicalGraph& graph, std::string name, TensorType type, SourceLocation where) {

@@ -247,6 +247,17 @@ struct DotProductAttentionOptions {
 Tensor DotProductAttention(Tensor q, Tensor k, Tensor v, DotProductAttentionOptions options = {},
                            SourceLocation where = Here());
 
+struct CachedAttentionOptions {
+  Tensor keys = {}, values = {};               // of earlier steps: [batch, cache, heads, depth]
+  Tensor position = {};                        // i32 or i64 []: so many of them are seen
+  std::optional<double> scale = std::nullopt;  // of the scores; else 1 / sqrt(depth)
+};
+// Attention of the `time` tokens from `position` on: query i sees the first `position` cached keys
+// and keys 0 .. i; q, k, v are [batch, time, heads, depth]. The caches stay as they are, WriteRows
+// adds k and v to them. Inference only: it has no gradient.
+Tensor CachedAttention(Tensor q, Tensor k, Tensor v, CachedAttentionOptions options,
+                       SourceLocation where = Here());
+
 struct RotaryOptions {
   Tensor positions = {};  // i32 or i64 [time] or [batch, time]; else offset, offset + 1, ...
   int64_t offset = 0;     // unused with positions
@@ -538,6 +549,10 @@ struct VariableOptions {
 Tensor Variable(LogicalGraph& graph, VariableOptions options, SourceLocation where = Here());
 // Overwrites a variable at the end of the step.
 void Assign(Tensor variable, Tensor value, SourceLocation where = Here());
+// Overwrites a part of a variable at the end of the step: rows [.., n, ..] go to [.., position ..
+// position + n - 1, ..] on `axis`. position is i32 or i64 [].
+void WriteRows(Tensor variable, Tensor rows, Tensor position, int64_t axis,
+               SourceLocation where = Here());
 // A value that the host feeds.
 Tensor Input(LogicalGraph& graph, std::string name, TensorType type, SourceLocation where = Here());
 struct ReadOptions {

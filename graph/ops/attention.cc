@@ -291,7 +291,9 @@ OpDef AttentionMaskGradientOp() {
 }  // namespace
 
 std::vector<OpDef> AttentionOps() {
-  return {AttentionOp(), AttentionGradientOp(), AttentionMaskGradientOp()};
+  std::vector<OpDef> ops = {AttentionOp(), AttentionGradientOp(), AttentionMaskGradientOp()};
+  for (OpDef& def : KeyValueCacheOps()) ops.push_back(std::move(def));
+  return ops;
 }
 
 }  // namespace braid

@@ -17,7 +17,8 @@ std::vector<OpDef> MatmulOps();         // matmul, tensordot
 std::vector<OpDef> SoftmaxOps();        // softmax, log_softmax
 std::vector<OpDef> CrossEntropyOps();   // sum_exp, (sparse_)softmax_cross_entropy
 std::vector<OpDef> LossOps();           // binary cross entropies, negative log likelihood
-std::vector<OpDef> AttentionOps();      // attention
+std::vector<OpDef> AttentionOps();      // attention, and KeyValueCacheOps
+std::vector<OpDef> KeyValueCacheOps();  // cached_attention, write_rows
 std::vector<OpDef> NormalizationOps();  // layer_norm
 std::vector<OpDef> RmsNormOps();        // rms_norm
 std::vector<OpDef> RotaryOps();         // rotary

@@ -98,7 +98,7 @@ TEST_F(LayersTest, AttentionWithACache) {
             (Names{"attn.cache_k [2, 7, 3, 4]", "attn.cache_v [2, 7, 3, 4]"}));
   EXPECT_FALSE(Attention(x, {.name = "a", .heads = 3, .cache = 7}).valid());
   EXPECT_TRUE(std::string(graph_.status().message())
-                  .starts_with("attention 'a': cache is 7, position missing, causal true"))
+                  .starts_with("attention 'a': x is [2, 3, 12], cache is 7, position missing"))
       << graph_.status();
 }
 

@@ -98,5 +98,30 @@ TEST_F(AttentionOpsTest, ScaleIsTheDepthsUnlessSaid) {
   EXPECT_FALSE(graph.status().ok());
 }
 
+TEST_F(AttentionOpsTest, WithACache) {
+  const auto infer = [&](const char* op, const std::vector<TensorType>& inputs) {
+    const Attrs attrs = {{"scale", 1.0}, {"axis", int64_t{1}}};
+    const auto types = registry_.Find(op)->InferTypes({attrs, inputs, {}});
+    if (!types.ok()) return std::string(types.status().message());
+    return types->empty() ? "none" : (*types)[0].ToString();
+  };
+  const TensorType q = F32({2, 3, 8, 16}), v = F32({2, 3, 8, 5}), position = {DType::kI32, {}};
+  const TensorType old_k = F32({2, 9, 8, 16}), old_v = F32({2, 9, 8, 5});
+  EXPECT_EQ(infer("cached_attention", {q, q, v, old_k, old_v, position}), "f32[2, 3, 8, 5]");
+  EXPECT_EQ(infer("cached_attention", {q, q, v, F32({2, 2, 8, 16}), old_v, position}),
+            "a is [2, 3, 8, 16], d is [2, 2, 8, 16]; [batch, time, heads, depth] and [batch, "
+            "cache, heads, depth] with a cache of at least `time` are needed");
+  EXPECT_EQ(infer("cached_attention", {q, q, v, old_k, old_k, position}),
+            "e is f32[2, 9, 8, 16], a is f32[2, 3, 8, 16]; e must have shape [2, 9, 8, 5]");
+  EXPECT_EQ(infer("write_rows", {old_v, v, position}), "none");
+  EXPECT_EQ(infer("write_rows", {v, old_v, position}),
+            "a is [2, 3, 8, 5], b is [2, 9, 8, 5]; b has more rows on axis 1");
+  EXPECT_EQ(Signatures("cached_attention", {q, q, v, old_k, old_v, position}, {{"scale", 1.0}}, 4),
+            (Texts{"(S(0), S(0), S(0), S(0), S(0), B)->(S(0))",
+                   "(S(2), S(2), S(2), S(2), S(2), B)->(S(2))"}));
+  EXPECT_EQ(Signatures("write_rows", {old_v, v, position}, {{"axis", int64_t{1}}}, 4),
+            (Texts{"(S(0), S(0), B)->()", "(S(2), S(2), B)->()", "(S(3), S(3), B)->()"}));
+}
+
 }  // namespace
 }  // namespace braid

@@ -23,7 +23,7 @@ KernelRegistry CpuKernels() {
                     cpu::RegisterRmsNormKernels,     cpu::RegisterRotaryKernels,
                     cpu::RegisterRecurrentKernels,   cpu::RegisterInterpolateKernels,
                     cpu::RegisterRearrangeKernels,   cpu::RegisterScatterKernels,
-                    cpu::RegisterSortKernels}) {
+                    cpu::RegisterSortKernels,        cpu::RegisterKeyValueCacheKernels}) {
     const absl::Status status = add(registry);
     CHECK(status.ok()) << status.ToString();
   }

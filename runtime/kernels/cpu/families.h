@@ -18,6 +18,7 @@ absl::Status RegisterNllKernels(KernelRegistry& registry);
 absl::Status RegisterLayerNormKernels(KernelRegistry& registry);
 absl::Status RegisterAttentionKernels(KernelRegistry& registry);
 absl::Status RegisterAttentionGradKernels(KernelRegistry& registry);
+absl::Status RegisterKeyValueCacheKernels(KernelRegistry& registry);
 absl::Status RegisterRmsNormKernels(KernelRegistry& registry);
 absl::Status RegisterRotaryKernels(KernelRegistry& registry);
 absl::Status RegisterRecurrentKernels(KernelRegistry& registry);
