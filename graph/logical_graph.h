@@ -166,6 +166,8 @@ class LogicalGraph {
   // renumbers ops and tensors everywhere. Ops stay in order. A Minimize request goes with its loss
   // or with the last of the variables that it lists; a gradient with either of its tensors.
   void Prune(const std::vector<bool>& keep);
+  // For a pass that lays a tensor out otherwise; it also changes the ops around it accordingly.
+  void SetShape(TensorId id, Shape shape) { tensors_[id].type.shape = std::move(shape); }
   // Moves ops into a topological order (stable). Needed after a pass that rewires inputs. Renumbers
   // ops; tensors keep their ids.
   void SortTopologically();

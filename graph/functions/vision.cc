@@ -246,12 +246,9 @@ BatchNormResult BatchNormTraining(Tensor x, Tensor gamma, Tensor beta, BatchNorm
         where);
     return {failed, failed, failed};
   }
-  Ints axes(shape.rank() - 1);
-  std::iota(axes.begin(), axes.end(), 1);
-  axes[0] = 0;
   const double count = static_cast<double>(shape.num_elements()) /
                        static_cast<double>(std::max<int64_t>(1, shape[1]));
-  const Tensor sum = ReduceSum(x, {.axes = axes}, where);
+  const Tensor sum = Apply("channel_sum", {x}, {}, where);
   const Tensor moment = Apply("batch_moment", {x, sum}, {}, where);
   const Tensor y = Apply("batch_norm", {x, sum, moment, gamma, beta},
                          {{"epsilon", options.epsilon}, {"training", true}}, where);

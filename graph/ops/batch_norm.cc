@@ -2,7 +2,7 @@
 // normalization (Wu and He, arXiv 1803.08494).
 //
 // Batch statistics are those of the whole batch, wherever its parts are, and take two steps: the
-// channels' sums (reduce_sum), and from these their centered second moments (batch_moment). Both
+// channels' sums (channel_sum), and from these their centered second moments (batch_moment). Both
 // are plain sums over the batch, P if it is split, so any layout gives the numbers of one device. A
 // micro-batch counts as a batch.
 #include <algorithm>
@@ -94,9 +94,35 @@ TensorType Images() { return {DType::kF32, {5, 3, 4}}; }
 TensorType Rows() { return {DType::kF32, {5, 3}}; }
 TensorType Large() { return {DType::kF32, {2, 3, 5, 7}}; }
 TensorType Three() { return {DType::kF32, {3}}; }
+TensorType Many() { return {DType::kF32, {3, 32, 2, 3}}; }  // channels in two blocks
+TensorType Numbers(const TensorType& x) { return {DType::kF32, {x.shape[1]}}; }
 
 OpSample Positive(std::vector<TensorType> inputs, Attrs attrs) {
   return {.inputs = std::move(inputs), .attrs = std::move(attrs), .low = 0.1, .high = 1};
+}
+
+// The sum of a channel's elements.
+OpDef ChannelSumOp() {
+  return OpDef("channel_sum")
+      .Infer([](const OpContext& ctx) -> Types {
+        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        RETURN_IF_ERROR(CheckX(ctx));
+        return std::vector<TensorType>{Channels(ctx)};
+      })
+      .Signatures(ChannelSignatures({{true}}, {{false}}))
+      .Linear({0})
+      .Gradient([](const Context& c) {
+        const Shape shape = c.inputs[0].shape();
+        return Gradients{BroadcastTo(OverSpace(c.output_gradients[0], shape), shape)};
+      })
+      .Flops([](const OpContext& ctx) {
+        return static_cast<double>(ctx.inputs[0].shape.num_elements());
+      })
+      .Sample({.inputs = {Images()}, .attrs = {}})
+      .Sample({.inputs = {Rows()}, .attrs = {}})
+      .Sample({.inputs = {Large()}, .attrs = {}})
+      .ChannelBlocks({0}, {})
+      .BlockedSample({.inputs = {Many()}, .attrs = {}});
 }
 
 // sum over a channel's elements of (x - sum / count)^2.
@@ -123,7 +149,9 @@ OpDef BatchMomentOp() {
       .Flops([](const OpContext& ctx) { return 3.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample({.inputs = {Images(), Three()}, .attrs = {}})
       .Sample({.inputs = {Rows(), Three()}, .attrs = {}})
-      .Sample({.inputs = {Large(), Three()}, .attrs = {}});
+      .Sample({.inputs = {Large(), Three()}, .attrs = {}})
+      .ChannelBlocks({0}, {})
+      .BlockedSample({.inputs = {Many(), Numbers(Many())}, .attrs = {}});
 }
 
 // (x - mean) / sqrt(variance + epsilon) * gamma + beta. With `training`, b and c are not mean and
@@ -131,7 +159,8 @@ OpDef BatchMomentOp() {
 OpDef BatchNormOp() {
   const auto attrs = [](bool training) { return Attrs{{"epsilon", 1e-3}, {"training", training}}; };
   const auto sample = [&](const TensorType& x, bool training) {
-    OpSample result = Positive({x, Three(), Three(), Three(), Three()}, attrs(training));
+    const TensorType numbers = Numbers(x);
+    OpSample result = Positive({x, numbers, numbers, numbers, numbers}, attrs(training));
     result.check_gradient = !training;
     return result;
   };
@@ -165,13 +194,16 @@ OpDef BatchNormOp() {
       .Sample(sample(Images(), false))
       .Sample(sample(Images(), true))
       .Sample(sample(Rows(), true))
-      .Sample(sample(Large(), true));
+      .Sample(sample(Large(), true))
+      .ChannelBlocks({0}, {0})
+      .BlockedSample(sample(Many(), false))
+      .BlockedSample(sample(Many(), true));
 }
 
 // The gradients of gamma and beta: sums of dy * (x - mean) / sqrt(variance + epsilon), and of dy.
 OpDef BatchNormSumsOp() {
   const auto sample = [](const TensorType& x, bool training) {
-    return Positive({x, Three(), Three(), x}, {{"epsilon", 1e-3}, {"training", training}});
+    return Positive({x, Numbers(x), Numbers(x), x}, {{"epsilon", 1e-3}, {"training", training}});
   };
   return OpDef("batch_norm_sums")
       .Infer([](const OpContext& ctx) -> Types {
@@ -190,14 +222,17 @@ OpDef BatchNormSumsOp() {
       .Sample(sample(Images(), false))
       .Sample(sample(Images(), true))
       .Sample(sample(Rows(), true))
-      .Sample(sample(Large(), true));
+      .Sample(sample(Large(), true))
+      .ChannelBlocks({0, 3}, {})
+      .BlockedSample(sample(Many(), true));
 }
 
 // With xn = (x - mean) * rstd of the batch's own statistics:
 // dx = gamma * rstd * (dy - (dbeta + xn * dgamma) / count).
 OpDef BatchNormInputGradientOp() {
   const auto sample = [](const TensorType& x) {
-    return Positive({x, Three(), Three(), Three(), x, Three(), Three()}, {{"epsilon", 1e-3}});
+    const TensorType numbers = Numbers(x);
+    return Positive({x, numbers, numbers, numbers, x, numbers, numbers}, {{"epsilon", 1e-3}});
   };
   return OpDef("batch_norm_dx")
       .Infer([](const OpContext& ctx) -> Types {
@@ -216,7 +251,9 @@ OpDef BatchNormInputGradientOp() {
       .Flops([](const OpContext& ctx) { return 5.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample(sample(Images()))
       .Sample(sample(Rows()))
-      .Sample(sample(Large()));
+      .Sample(sample(Large()))
+      .ChannelBlocks({0, 4}, {0})
+      .BlockedSample(sample(Many()));
 }
 
 // ---- groups
@@ -344,8 +381,13 @@ OpDef GroupNormGradientOp() {
 }  // namespace
 
 std::vector<OpDef> BatchNormOps() {
-  return {BatchMomentOp(), BatchNormOp(),        BatchNormSumsOp(), BatchNormInputGradientOp(),
-          GroupNormOp(),   GroupNormGradientOp()};
+  return {ChannelSumOp(),
+          BatchMomentOp(),
+          BatchNormOp(),
+          BatchNormSumsOp(),
+          BatchNormInputGradientOp(),
+          GroupNormOp(),
+          GroupNormGradientOp()};
 }
 
 }  // namespace braid

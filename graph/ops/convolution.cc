@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
+#include "graph/ops/product_type.h"
 #include "graph/ops/shapes.h"
 #include "graph/ops/window.h"
 #include "runtime/base/status.h"
@@ -82,11 +83,16 @@ Types InferConv(const OpContext& ctx) {
   }
   const Shape y = WithSpace(x[0], w[0], space);
   RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
+  ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
   if (ctx.inputs.size() == 3) {
-    RETURN_IF_ERROR(CheckSameDType(ctx, 0, 2));
     RETURN_IF_ERROR(CheckShape(ctx, 2, {w[0]}));
+    if (ctx.inputs[2].dtype != dtype) {
+      return absl::InvalidArgumentError(absl::StrCat("c is ", ctx.inputs[2].ToString(),
+                                                     "; the result's dtype, ",
+                                                     std::string(ToString(dtype)), ", is needed"));
+    }
   }
-  return std::vector<TensorType>{{ctx.inputs[0].dtype, y}};
+  return std::vector<TensorType>{{dtype, y}};
 }
 
 // a = dy, b = w.
@@ -103,7 +109,8 @@ Types InferInputGradient(const OpContext& ctx) {
   const Shape x = WithSpace(y[0], w[1] * groups, space);
   RETURN_IF_ERROR(CheckElements(x));
   RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
-  return std::vector<TensorType>{{ctx.inputs[0].dtype, x}};
+  ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
+  return std::vector<TensorType>{{dtype, x}};
 }
 
 // a = x, b = dy.
@@ -116,7 +123,8 @@ Types InferWeightGradient(const OpContext& ctx) {
   const Shape w = WithSpace(y[1], x[1] / ctx.attrs.Int("groups"), kernel);
   RETURN_IF_ERROR(CheckElements(w));
   RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
-  return std::vector<TensorType>{{ctx.inputs[0].dtype, w}};
+  ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
+  return std::vector<TensorType>{{dtype, w}};
 }
 
 // Whether the parts of the channels of x, and those of y, are the same whole groups.
@@ -184,26 +192,27 @@ Tensor WeightGradient(Tensor x, Tensor dy, const Attrs& attrs, const Shape& w) {
   return Apply("conv_weight_grad", {x, dy}, With(attrs, "kernel", SpaceOf(w)));
 }
 
+// The gradient as an operand beside the inputs, which may be narrower than the output.
+Tensor NarrowGradient(const Context& c) { return Cast(c.output_gradients[0], c.inputs[0].dtype()); }
+
 Gradients ConvGradient(const Context& c) {
-  const Tensor x = c.inputs[0], w = c.inputs[1], dy = c.output_gradients[0];
+  const Tensor x = c.inputs[0], w = c.inputs[1], dy = NarrowGradient(c);
   Gradients gradients = {InputGradient(dy, w, c.op.attrs, x.shape()),
                          WeightGradient(x, dy, c.op.attrs, w.shape())};
   if (c.inputs.size() == 3) {
-    Ints axes = {0};
-    for (int axis = 2; axis < dy.shape().rank(); ++axis) axes.push_back(axis);
-    gradients.push_back(ReduceSum(dy, {.axes = axes}));
+    gradients.push_back(Apply("channel_sum", {c.output_gradients[0]}, {}));
   }
   return gradients;
 }
 
 Gradients InputGradientGradient(const Context& c) {
-  const Tensor w = c.inputs[1], dx = c.output_gradients[0];
+  const Tensor w = c.inputs[1], dx = NarrowGradient(c);
   return {Apply("conv", {dx, w}, With(c.op.attrs)),
           WeightGradient(dx, c.inputs[0], c.op.attrs, w.shape())};
 }
 
 Gradients WeightGradientGradient(const Context& c) {
-  const Tensor x = c.inputs[0], dw = c.output_gradients[0];
+  const Tensor x = c.inputs[0], dw = NarrowGradient(c);
   return {InputGradient(c.inputs[1], dw, c.op.attrs, x.shape()),
           Apply("conv", {x, dw}, With(c.op.attrs))};
 }
@@ -229,6 +238,11 @@ OpSample Sample(std::vector<Shape> inputs, Attrs attrs) {
   return sample;
 }
 
+Attrs Wide(Attrs attrs) {
+  attrs.Set("dtype", DType::kF32);
+  return attrs;
+}
+
 const WindowAxis kPlain, kPadded = {.stride = 2, .pad_begin = 1, .pad_end = 1};
 const WindowAxis kUneven = {.stride = 1, .dilation = 2, .pad_begin = 2, .pad_end = 1};
 
@@ -236,6 +250,7 @@ OpDef ConvOp() {
   return OpDef("conv")
       .Infer(InferConv)
       .Signatures(ConvSignatures)
+      .NarrowInputs({0, 1})
       .Gradient(ConvGradient)
       .Flops([](const OpContext& ctx) {
         return CountFlops(ctx.inputs[1].shape, ctx.outputs[0].shape);
@@ -244,7 +259,13 @@ OpDef ConvOp() {
       .Sample(Sample({{2, 4, 5, 6}, {6, 2, 3, 2}, {6}}, SampleAttrs(2, kUneven, 2)))
       .Sample(Sample({{3, 4, 4, 3}, {4, 1, 2, 2}}, SampleAttrs(2, kPlain, 4)))
       .Sample(Sample({{5, 3, 6}, {4, 3, 3}, {4}}, SampleAttrs(1, kPadded, 1)))
-      .Sample(Sample({{2, 2, 3, 4, 3}, {4, 2, 2, 3, 2}, {4}}, SampleAttrs(3, kPadded, 1)));
+      .Sample(Sample({{5, 3, 6}, {4, 3, 3}, {4}}, Wide(SampleAttrs(1, kPadded, 1))))
+      .Sample(Sample({{2, 2, 3, 4, 3}, {4, 2, 2, 3, 2}, {4}}, SampleAttrs(3, kPadded, 1)))
+      .ChannelBlocks({0}, {0})
+      .PrefersChannelBlocks()
+      .BlockedSample(Sample({{3, 32, 4, 3}, {32, 32, 1, 2}, {32}}, SampleAttrs(2, kPadded, 1)))
+      .BlockedSample(Sample({{2, 3, 5, 4}, {32, 3, 3, 2}}, SampleAttrs(2, kUneven, 1)))
+      .BlockedSample(Sample({{2, 32, 3, 2}, {32, 16, 2, 1}, {32}}, SampleAttrs(2, kPlain, 2)));
 }
 
 OpDef InputGradientOp() {
@@ -256,6 +277,7 @@ OpDef InputGradientOp() {
   return OpDef("conv_input_grad")
       .Infer(InferInputGradient)
       .Signatures(InputGradientSignatures)
+      .NarrowInputs({0, 1})
       .Linear({0})
       .Linear({1})
       .Gradient(InputGradientGradient)
@@ -265,7 +287,12 @@ OpDef InputGradientOp() {
       .Sample(Sample({{2, 6, 4, 7}, {6, 2, 3, 2}}, attrs(2, kUneven, 2, {5, 6})))
       .Sample(Sample({{3, 4, 3, 2}, {4, 1, 2, 2}}, attrs(2, kPlain, 4, {4, 3})))
       .Sample(Sample({{5, 4, 3}, {4, 3, 3}}, attrs(1, kPadded, 1, {6})))
-      .Sample(Sample({{2, 4, 2, 2, 2}, {4, 2, 2, 3, 2}}, attrs(3, kPadded, 1, {3, 4, 3})));
+      .Sample(Sample({{5, 4, 3}, {4, 3, 3}}, Wide(attrs(1, kPadded, 1, {6}))))
+      .Sample(Sample({{2, 4, 2, 2, 2}, {4, 2, 2, 3, 2}}, attrs(3, kPadded, 1, {3, 4, 3})))
+      .ChannelBlocks({0}, {0})
+      .PrefersChannelBlocks()
+      .BlockedSample(Sample({{3, 32, 3, 2}, {32, 32, 1, 2}}, attrs(2, kPadded, 1, {4, 3})))
+      .BlockedSample(Sample({{2, 32, 4, 5}, {32, 3, 3, 2}}, attrs(2, kUneven, 1, {5, 4})));
 }
 
 OpDef WeightGradientOp() {
@@ -277,6 +304,7 @@ OpDef WeightGradientOp() {
   return OpDef("conv_weight_grad")
       .Infer(InferWeightGradient)
       .Signatures(WeightGradientSignatures)
+      .NarrowInputs({0, 1})
       .Linear({0})
       .Linear({1})
       .Gradient(WeightGradientGradient)
@@ -287,7 +315,12 @@ OpDef WeightGradientOp() {
       .Sample(Sample({{2, 4, 5, 6}, {2, 6, 4, 7}}, attrs(2, kUneven, 2, {3, 2})))
       .Sample(Sample({{3, 4, 4, 3}, {3, 4, 3, 2}}, attrs(2, kPlain, 4, {2, 2})))
       .Sample(Sample({{5, 3, 6}, {5, 4, 3}}, attrs(1, kPadded, 1, {3})))
-      .Sample(Sample({{2, 2, 3, 4, 3}, {2, 4, 2, 2, 2}}, attrs(3, kPadded, 1, {2, 3, 2})));
+      .Sample(Sample({{5, 3, 6}, {5, 4, 3}}, Wide(attrs(1, kPadded, 1, {3}))))
+      .Sample(Sample({{2, 2, 3, 4, 3}, {2, 4, 2, 2, 2}}, attrs(3, kPadded, 1, {2, 3, 2})))
+      .ChannelBlocks({0, 1}, {})
+      .PrefersChannelBlocks()
+      .BlockedSample(Sample({{3, 32, 4, 3}, {3, 32, 3, 2}}, attrs(2, kPadded, 1, {1, 2})))
+      .BlockedSample(Sample({{2, 3, 5, 4}, {2, 32, 4, 5}}, attrs(2, kUneven, 1, {3, 2})));
 }
 
 }  // namespace

@@ -5,10 +5,24 @@
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
+#include "graph/ops/product_type.h"
 #include "graph/ops/shapes.h"
 #include "runtime/base/status.h"
 
 namespace braid {
+
+absl::StatusOr<DType> ProductType(const OpContext& ctx) {
+  const DType of_inputs = ctx.inputs[0].dtype;
+  if (!ctx.attrs.Has("dtype")) return of_inputs;
+  const DType dtype = ctx.attrs.Type("dtype");
+  const bool is_narrow = of_inputs == DType::kBF16 || of_inputs == DType::kF16;
+  if (dtype == of_inputs || (is_narrow && dtype == DType::kF32)) return dtype;
+  return absl::InvalidArgumentError(
+      absl::StrCat("dtype is ", std::string(ToString(dtype)), " and the inputs are ",
+                   std::string(ToString(of_inputs)), "; the result has the inputs' dtype, or f32 ",
+                   "of bf16 and f16"));
+}
+
 namespace {
 
 using Context = GradientContext;
@@ -23,19 +37,6 @@ MatmulAxes AxesOf(const OpContext& ctx) {
   const int ra = ctx.inputs[0].shape.rank(), rb = ctx.inputs[1].shape.rank();
   const bool ta = Flag(ctx.attrs, "transpose_a"), tb = Flag(ctx.attrs, "transpose_b");
   return {ta ? ra - 1 : ra - 2, ta ? ra - 2 : ra - 1, tb ? rb - 1 : rb - 2, tb ? rb - 2 : rb - 1};
-}
-
-// The inputs' dtype, or attribute dtype: f32 of narrow inputs.
-absl::StatusOr<DType> ProductType(const OpContext& ctx) {
-  const DType of_inputs = ctx.inputs[0].dtype;
-  if (!ctx.attrs.Has("dtype")) return of_inputs;
-  const DType dtype = ctx.attrs.Type("dtype");
-  const bool is_narrow = of_inputs == DType::kBF16 || of_inputs == DType::kF16;
-  if (dtype == of_inputs || (is_narrow && dtype == DType::kF32)) return dtype;
-  return absl::InvalidArgumentError(
-      absl::StrCat("dtype is ", std::string(ToString(dtype)), " and the inputs are ",
-                   std::string(ToString(of_inputs)), "; the result has the inputs' dtype, or f32 ",
-                   "of bf16 and f16"));
 }
 
 // The gradient as an operand beside the inputs.

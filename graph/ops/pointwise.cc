@@ -62,6 +62,7 @@ OpDef Unary(std::string name, PointwiseOptions options) {
                     return std::vector<TensorType>{ctx.inputs[0]};
                   })
                   .Signatures(Signatures)
+                  .Pointwise()
                   .Inplace(0, 0);
   if (accepts != Accepts::kIntegers) {
     def.Sample(
@@ -86,6 +87,7 @@ OpDef Binary(std::string name, PointwiseOptions options) {
                     return std::vector<TensorType>{{ctx.inputs[0].dtype, *std::move(shape)}};
                   })
                   .Signatures(Signatures)
+                  .Pointwise()
                   .Inplace(0, 0)
                   .Inplace(1, 0);
   const DType first = accepts == Accepts::kIntegers ? DType::kI64 : DType::kF32;
@@ -111,6 +113,7 @@ OpDef ActivationGradient(std::string name, PointwiseOptions options) {
         return std::vector<TensorType>{ctx.inputs[0]};
       })
       .Signatures(Signatures)
+      .Pointwise()
       .Linear({1})
       .Inplace(1, 0)
       .NoGradient()

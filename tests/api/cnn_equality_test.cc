@@ -12,8 +12,10 @@ namespace {
 
 struct CnnOptions {
   DType dtype = DType::kF64;
+  DType precision = DType::kF32;  // of products
   int micro_batches = 1;
   bool splits_channels = false;    // of the second convolution, over all devices
+  bool is_wide = false;            // so many channels that f32 ones are kept in blocks
   bool normalizes_halves = false;  // two halves of the batch, each by itself
 };
 
@@ -38,14 +40,21 @@ void TrainCnn(Job& job, const CnnOptions& options) {
       job.Read(DrawnDigits({.count = 120}),
                {.batch = 12, .shuffle = true, .name = "train", .dtype = options.dtype});
   Tensor x = Reshape(image, {12, 1, 28, 28});
-  x = ConvLayer(x, 6,
+  x = ConvLayer(x, options.is_wide ? 32 : 6,
                 {.name = "conv1", .kernel = {3}, .strides = {2}, .padding = {1}, .bias = false});
   x = Relu(Norm(x, "norm1", options));
   x = MaxPool(x, {.kernel = {3}, .strides = {2}, .padding = {1}});
   ConvLayerOptions second = {.name = "conv2", .kernel = {3}, .padding = {1}, .bias = false};
   if (options.splits_channels) second.weight = sbp::S(0);
-  x = Relu(Norm(ConvLayer(x, 8, second), "norm2", options));
-  x = ConvLayer(x, 8, {.name = "depthwise", .kernel = {3}, .padding = {1}, .groups = 8});
+  const int64_t features = options.is_wide ? 64 : 8;
+  x = Relu(Norm(ConvLayer(x, features, second), "norm2", options));
+  if (options.is_wide) {
+    const Tensor y =
+        ConvLayer(x, features, {.name = "conv3", .kernel = {3}, .padding = {1}, .bias = false});
+    x = AvgPool(x + Norm(y, "norm3", options), {.kernel = {2}});
+  }
+  x = ConvLayer(x, features,
+                {.name = "depthwise", .kernel = {3}, .padding = {1}, .groups = features});
   x = Linear(Flatten(GlobalAvgPool(Relu(x))), 10, {.name = "out"});
   const Tensor loss = Mean(SoftmaxCrossEntropy(x, label));
   job.Minimize(loss, Sgd{.lr = 0.05, .momentum = 0.9}, {.micro_batches = options.micro_batches});
@@ -53,8 +62,9 @@ void TrainCnn(Job& job, const CnnOptions& options) {
 }
 
 TrainingRun Train(const LayoutCase& layout, const CnnOptions& options, int64_t steps) {
-  const auto run = RunTraining({.layout = layout, .steps = steps, .wants_variables = true},
-                               [&](Job& job) { TrainCnn(job, options); });
+  const auto run = RunTraining(
+      {.layout = layout, .steps = steps, .wants_variables = true, .precision = options.precision},
+      [&](Job& job) { TrainCnn(job, options); });
   EXPECT_TRUE(run.ok()) << layout.name << ": " << run.status().message();
   return run.ok() ? *run : TrainingRun();
 }
@@ -67,9 +77,9 @@ void ExpectSame(const TrainingRun& run, const TrainingRun& reference, double tol
   }
 }
 
-void ExpectLayoutsAgree(DType dtype, int64_t steps, double tolerance) {
+void ExpectLayoutsAgree(DType dtype, int64_t steps, double tolerance, bool is_wide = false) {
   for (int micro_batches : {1, 2}) {
-    const CnnOptions options = {.dtype = dtype, .micro_batches = micro_batches};
+    const CnnOptions options = {.dtype = dtype, .micro_batches = micro_batches, .is_wide = is_wide};
     const TrainingRun reference = Train({}, options, steps);
     ASSERT_EQ(static_cast<int64_t>(reference.losses.size()), steps);
     if (steps >= 200) {  // it does learn
@@ -92,6 +102,66 @@ void ExpectLayoutsAgree(DType dtype, int64_t steps, double tolerance) {
 TEST(CnnTest, F64LossesEqualOneDevice) { ExpectLayoutsAgree(DType::kF64, 200, 1e-9); }
 
 TEST(CnnTest, F32LossesEqualOneDevice) { ExpectLayoutsAgree(DType::kF32, 50, 1e-4); }
+
+TEST(CnnTest, BlocksOfChannelsEqualOneDevice) {
+  ExpectLayoutsAgree(DType::kF32, 20, 1e-4, /*is_wide=*/true);
+}
+
+// Only f32 is kept in blocks: from the same weights, plain f64 goes the same way.
+TEST(CnnTest, BlocksOfChannelsEqualPlainChannels) {
+  std::vector<std::vector<double>> losses;
+  std::vector<std::pair<std::string, Array>> weights, trained;
+  for (DType dtype : {DType::kF32, DType::kF64}) {
+    const auto session = Session::Start({.seed = 3, .progress = Progress::kOff});
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    auto job = (*session)->Compile(
+        "train", [&](Job& job) { TrainCnn(job, {.dtype = dtype, .is_wide = true}); });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    EXPECT_EQ(job->Explain().find("blocked_inputs") != std::string::npos, dtype == DType::kF32);
+    if (dtype == DType::kF32) {
+      for (const std::string& name : (*session)->variables()) {
+        weights.emplace_back(name, *(*session)->Get(name));
+      }
+    }
+    for (const auto& [name, value] : weights) {
+      const bool is_wide = (*session)->Get(name)->dtype() == DType::kF64;
+      ASSERT_TRUE((*session)->Set(name, is_wide ? value.As(DType::kF64) : value).ok()) << name;
+    }
+    const auto result = job->Run({.steps = 3});
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    losses.push_back(result->Scalars("loss"));
+    for (const auto& [name, value] : weights) {
+      const Array now = (*session)->Get(name)->As(DType::kF64);
+      if (dtype == DType::kF32) {
+        trained.emplace_back(name, now);
+        continue;
+      }
+      const auto same = std::find_if(trained.begin(), trained.end(),
+                                     [&](const auto& other) { return other.first == name; });
+      const auto f32 = same->second.data<double>(), f64 = now.data<double>();
+      double norm = 0, difference = 0;
+      for (size_t i = 0; i < f64.size(); ++i) {
+        norm += f64[i] * f64[i];
+        difference += (f64[i] - f32[i]) * (f64[i] - f32[i]);
+      }
+      EXPECT_LE(std::sqrt(difference), 1e-5 * std::sqrt(norm)) << name;
+    }
+  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 1e-5 * losses[1][i]);
+}
+
+// bf16 keeps 8 bits of an operand; sums are in f32.
+TEST(CnnTest, Bf16ConvolutionsTrainAsF32Do) {
+  for (bool is_wide : {false, true}) {
+    const CnnOptions wide = {.dtype = DType::kF32, .is_wide = is_wide};
+    CnnOptions narrow = wide;
+    narrow.precision = DType::kBF16;
+    const TrainingRun f32 = Train({}, wide, 20), bf16 = Train({}, narrow, 20);
+    ExpectSame(bf16, f32, 0.05);
+    EXPECT_GT(std::abs(bf16.losses.at(5) - f32.losses.at(5)), 1e-6) << "nothing was narrowed";
+    ExpectSame(Train({"2x2", {2, 2}}, narrow, 5), Train({}, narrow, 5), 0.01);
+  }
+}
 
 // Cut in two, a batch is normalized as two batches; the running statistics take the mean.
 TEST(CnnTest, StatisticsAreThoseOfEachMicroBatch) {

@@ -90,5 +90,43 @@ TEST(ChannelLoopsTest, RowsAreNormalized) {
   }
 }
 
+TEST(ChannelLoopsTest, LanesAreNormalized) {
+  const LoopsList list = RunnableLoops();
+  constexpr int kLanes = kLanesOfBlock;
+  for (int t = 0; t < list.size; ++t) {
+    const RowLoops<double>& loops = list.tables[t]->f64;
+    for (int64_t pixels : {0, 1, 2, 7, 50}) {
+      const int64_t n = pixels * kLanes;
+      const std::vector<double> x = Wave(n, 1.3), dy = Wave(n, 0.7), mean = Wave(kLanes, 0.2);
+      const std::vector<double> a = Wave(kLanes, 2.1), b = Wave(kLanes, 0.9);
+      const std::vector<double> c = Wave(kLanes, 3.3);
+      std::vector<double> y(n), dx = dy, sum(kLanes), squares(kLanes);
+      LaneSums<double> sums;
+      loops.lane_sum(x.data(), pixels, sum.data());
+      loops.lane_square_sum(x.data(), mean.data(), pixels, squares.data());
+      loops.lane_scale(x.data(), {mean.data(), a.data(), b.data()}, y.data(), pixels);
+      loops.lane_dot(x.data(), mean.data(), dy.data(), pixels, &sums);
+      loops.lane_grad(x.data(), mean.data(), dx.data(), {a.data(), b.data(), c.data()}, dx.data(),
+                      pixels);
+      for (int l = 0; l < kLanes; ++l) {
+        double x_sum = 0, square_sum = 0, dy_sum = 0, dot = 0;
+        for (int64_t i = l; i < n; i += kLanes) {
+          const double d = x[i] - mean[l];
+          x_sum += x[i];
+          square_sum += d * d;
+          dy_sum += dy[i];
+          dot += dy[i] * d;
+          EXPECT_NEAR(y[i], d * a[l] + b[l], 1e-14);
+          EXPECT_NEAR(dx[i], a[l] * dy[i] + b[l] * d + c[l], 1e-14);
+        }
+        EXPECT_NEAR(sum[l], x_sum, 1e-12);
+        EXPECT_NEAR(squares[l], square_sum, 1e-12);
+        EXPECT_NEAR(sums.sum[l], dy_sum, 1e-12);
+        EXPECT_NEAR(sums.dot[l], dot, 1e-12);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace braid::simd

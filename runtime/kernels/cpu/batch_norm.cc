@@ -1,11 +1,16 @@
-// batch_moment, batch_norm and its gradients. Space is a row of one channel; where it is short (or
-// there is none) an image's channels are one row, with the channels' numbers spread over it.
+// channel_sum, batch_moment, batch_norm and its gradients. Space is a row of one channel; where it
+// is short (or there is none) an image's channels are one row, with the channels' numbers spread
+// over it.
+#include "runtime/kernels/cpu/batch_norm.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
+#include "graph/channel_blocks.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/cpu/blocked.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
@@ -102,6 +107,30 @@ void ForEachBlock(int64_t images, Image image, Join join) {
     for (int64_t i = begin; i < std::min(images, begin + kImageBlock); ++i) image(i);
     join();
   }
+}
+
+template <class T>
+KernelOr MakeSum(const KernelSpec& spec, ElementType<T>) {
+  const Layout layout = LayoutOf(spec.inputs[0]);
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  return MakeKernel([=, sums = ChannelSums<T>(layout)](const KernelRun& run) mutable {
+    const T* x = Input<T>(run, 0);
+    sums.Clear();
+    const auto image = [&](int64_t i) {
+      const T* row = x + i * layout.row();
+      if (layout.is_short) {
+        loops.add_scaled(row, T{1}, sums.block(), layout.row());
+        return;
+      }
+      for (int64_t c = 0; c < layout.channels; ++c, row += layout.space) {
+        sums.Add(c, loops.sum(row, layout.space));
+      }
+    };
+    ForEachBlock(layout.images, image, [&] {
+      if (layout.is_short) sums.JoinBlock();
+    });
+    sums.Store(Output<T>(run, 0));
+  });
 }
 
 template <class T>
@@ -255,17 +284,28 @@ KernelOr MakeBatchNormInputGrad(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::Status RegisterBatchNormKernels(KernelRegistry& registry) {
-  const auto add = [&](const char* name, auto make) {
+  const auto add = [&](const char* name, BatchNormPart part, auto make) {
+    const KernelFactory plain =
+        Widened(ForFloats([make](const auto& s, auto type) { return make(s, type); }));
+    const KernelFactory blocked =
+        Widened([part](const KernelSpec& spec) { return MakeBlockedBatchNorm(part, spec); });
     return registry.Register(
-        name, Widened(ForFloats([make](const auto& s, auto type) { return make(s, type); })));
+        name, [plain, blocked, mixed = Unblocked(plain)](const KernelSpec& spec) -> KernelOr {
+          if (!HasChannelBlocks(spec.attrs)) return plain(spec);
+          KernelOr kernel = blocked(spec);
+          return absl::IsUnimplemented(kernel.status()) ? mixed(spec) : std::move(kernel);
+        });
   };
+  using Part = BatchNormPart;
   RETURN_IF_ERROR(
-      add("batch_moment", [](const auto& s, auto type) { return MakeMoment(s, type); }));
-  RETURN_IF_ERROR(
-      add("batch_norm", [](const auto& s, auto type) { return MakeBatchNorm(s, type); }));
-  RETURN_IF_ERROR(
-      add("batch_norm_sums", [](const auto& s, auto type) { return MakeBatchNormSums(s, type); }));
-  return add("batch_norm_dx",
+      add("channel_sum", Part::kSum, [](const auto& s, auto type) { return MakeSum(s, type); }));
+  RETURN_IF_ERROR(add("batch_moment", Part::kMoment,
+                      [](const auto& s, auto type) { return MakeMoment(s, type); }));
+  RETURN_IF_ERROR(add("batch_norm", Part::kNorm,
+                      [](const auto& s, auto type) { return MakeBatchNorm(s, type); }));
+  RETURN_IF_ERROR(add("batch_norm_sums", Part::kSums,
+                      [](const auto& s, auto type) { return MakeBatchNormSums(s, type); }));
+  return add("batch_norm_dx", Part::kInputGradient,
              [](const auto& s, auto type) { return MakeBatchNormInputGrad(s, type); });
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/cpu/blocked.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/make_kernel.h"
@@ -40,7 +41,8 @@ absl::StatusOr<ConvolutionShape> ShapeOf(const KernelSpec& spec, Side side) {
   const Shape &x = sides.x.shape(), &w = sides.w.shape(), &y = sides.y.shape();
   ConvolutionShape shape;
   shape.side = side;
-  shape.dtype = spec.outputs[0].dtype;
+  shape.dtype = spec.inputs[0].dtype;
+  shape.wide_result = spec.outputs[0].dtype != shape.dtype;
   shape.batch = x[0];
   shape.space = SpaceOf(x);
   shape.windows = SpaceOf(y);
@@ -89,15 +91,24 @@ KernelOr MakeEmpty(const KernelSpec& spec) {
   });
 }
 
-KernelOr MakeSide(const KernelSpec& spec, Side side) {
-  const DType dtype = spec.outputs[0].dtype;
+KernelOr MakeSide(const KernelSpec& any_spec, Side side) {
+  ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(any_spec));
+  const KernelSpec& spec = plain.spec;
+  const DType dtype = spec.inputs[0].dtype, result = spec.outputs[0].dtype;
   bool has_kernel =
       dtype == DType::kF32 || dtype == DType::kF64 || (dtype == DType::kBF16 && HasBFloat16Gemm());
-  for (const OperandSpec& input : spec.inputs) has_kernel = has_kernel && input.dtype == dtype;
+  has_kernel = has_kernel && spec.inputs[1].dtype == dtype &&
+               (result == dtype || (dtype == DType::kBF16 && result == DType::kF32));
+  if (spec.inputs.size() == 3) has_kernel = has_kernel && spec.inputs[2].dtype == result;
   if (!has_kernel) return UnsupportedTypes(spec);
-  ASSIGN_OR_RETURN(const ConvolutionShape shape, ShapeOf(spec, side));
+  ASSIGN_OR_RETURN(ConvolutionShape shape, ShapeOf(spec, side));
+  shape.x_is_blocked = side == Side::kInput ? plain.outputs[0] : plain.inputs[0];
+  shape.y_is_blocked = side == Side::kOutput  ? plain.outputs[0]
+                       : side == Side::kInput ? plain.inputs[0]
+                                              : plain.inputs[1];
   const bool is_empty = shape.batch == 0 || shape.x_elements() == 0 || shape.w_elements() == 0 ||
                         shape.y_elements() == 0;
+  if (is_empty && shape.has_bias && shape.y_is_blocked) return UnsupportedTypes(spec);
   if (is_empty) return MakeEmpty(spec);
   std::unique_ptr<Convolution> convolution = MakeConvolution(shape);
   if (convolution == nullptr) return UnsupportedTypes(spec);
@@ -110,12 +121,18 @@ KernelOr MakeSide(const KernelSpec& spec, Side side) {
       memory_bytes);
 }
 
-// Narrow types run as they are where oneDNN has instructions for them, else in f32.
+// Narrow types run as they are where oneDNN has instructions for them, else in f32; likewise blocks
+// of channels, else plain.
 KernelFactory ForSide(Side side) {
   const KernelFactory factory = [side](const KernelSpec& spec) { return MakeSide(spec, side); };
-  return [factory, wide = Widened(factory)](const KernelSpec& spec) -> KernelOr {
-    KernelOr kernel = factory(spec);
-    return absl::IsUnimplemented(kernel.status()) ? wide(spec) : std::move(kernel);
+  return [factories = std::vector<KernelFactory>{factory, Widened(factory), Unblocked(factory),
+                                                 Unblocked(Widened(factory))}](
+             const KernelSpec& spec) -> KernelOr {
+    KernelOr kernel = UnsupportedTypes(spec);
+    for (const KernelFactory& each : factories) {
+      if (absl::IsUnimplemented(kernel.status())) kernel = each(spec);
+    }
+    return kernel;
   };
 }
 
@@ -133,7 +150,8 @@ std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape) {
   if (shape.dtype != DType::kF64) {
     if (auto convolution = MakeDnnlConvolution(shape)) return convolution;
   }
-  return shape.dtype == DType::kBF16 ? nullptr : MakeGemmConvolution(shape);
+  const bool has_other = shape.dtype != DType::kBF16 && !shape.x_is_blocked && !shape.y_is_blocked;
+  return has_other ? MakeGemmConvolution(shape) : nullptr;
 }
 
 absl::Status RegisterConvolutionKernels(KernelRegistry& registry) {

@@ -19,10 +19,12 @@ enum class ConvolutionSide { kOutput, kInput, kWeights };
 struct ConvolutionShape {
   ConvolutionSide side = ConvolutionSide::kOutput;
   DType dtype = DType::kF32;                       // f32, f64, or bf16 where HasBFloat16Gemm
+  bool wide_result = false;                        // f32 (and the bias), of bf16 operands
   int64_t batch = 0, groups = 1, in = 0, out = 0;  // channels of one group
   std::vector<int64_t> space, windows;
   std::vector<WindowAxis> axes;
-  bool has_bias = false;  // kOutput only
+  bool has_bias = false;                            // kOutput only
+  bool x_is_blocked = false, y_is_blocked = false;  // in blocks of channels
   int threads = 1;
 
   int64_t x_elements() const;  // of one image
@@ -39,10 +41,10 @@ class Convolution {
   virtual int64_t memory_bytes() const = 0;  // of its own
 };
 
-// No operand may be empty.
+// No operand may be empty. Null if there is none for the type or for blocks.
 std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape);
 
-// By oneDNN; null if it has none but its reference code for this shape.
+// By oneDNN; null if it has none but its reference code for this shape. The others take no blocks.
 std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape);
 // f32 and f64: windows gathered into the columns of a matrix, tile by tile, and a matrix product.
 std::unique_ptr<Convolution> MakeGemmConvolution(const ConvolutionShape& shape);

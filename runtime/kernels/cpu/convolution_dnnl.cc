@@ -1,6 +1,7 @@
-// Convolution by oneDNN, in the layouts that it prefers. Where these are not the operands' own,
-// images are reordered a few at a time: their copies stay in the cache, and the memory that a
-// kernel keeps does not grow with the batch. Weights are reordered once a run.
+// Convolution by oneDNN, in the layouts that it prefers. Where these are not the operands' own, as
+// they mostly are if these come in blocks of channels, images are reordered a few at a time: their
+// copies stay in the cache, and the memory that a kernel keeps does not grow with the batch.
+// Weights are reordered once a run.
 #include <glog/logging.h>
 #include <omp.h>
 
@@ -38,6 +39,15 @@ memory::desc Dense(memory::dims dims, memory::data_type type) {
   memory::dims strides(dims.size(), 1);
   for (size_t i = dims.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * dims[i + 1];
   return memory::desc(dims, type, strides);
+}
+
+// In blocks of 16 channels.
+memory::desc Blocked(const memory::dims& dims, memory::data_type type) {
+  using Tag = memory::format_tag;
+  return memory::desc(dims, type,
+                      dims.size() == 3   ? Tag::nCw16c
+                      : dims.size() == 4 ? Tag::nChw16c
+                                         : Tag::nCdhw16c);
 }
 
 memory::desc Any(const memory::desc& desc, memory::data_type type) {
@@ -88,6 +98,7 @@ class Operand {
     reorder_ = is_result ? Reorder(*own_, plain_, engine) : Reorder(plain_, *own_, engine);
   }
 
+  bool has_copy() const { return own_.has_value(); }
   // What the primitive's arguments hold.
   const memory& in_primitive() const { return own_ ? *own_ : plain_; }
 
@@ -113,13 +124,17 @@ class Operand {
 class DnnlConvolution final : public Convolution {
  public:
   // Throws dnnl::error if there is no such primitive.
-  explicit DnnlConvolution(const ConvolutionShape& shape)
+  DnnlConvolution(const ConvolutionShape& shape, int64_t images_at_once)
       : shape_(shape),
-        images_(ImagesAtOnce(shape)),
+        images_(images_at_once),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_) {
     const auto type =
         shape.dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
+    const auto result = shape.wide_result ? memory::data_type::f32 : type;
+    const auto x_type = shape.side == ConvolutionSide::kInput ? result : type;
+    const auto y_type = shape.side == ConvolutionSide::kOutput ? result : type;
+    const auto w_type = shape.side == ConvolutionSide::kWeights ? result : type;
     memory::dims x = {images_, shape.groups * shape.in}, y = {images_, shape.groups * shape.out};
     memory::dims w = {shape.out, shape.in};
     if (shape.groups > 1) w.insert(w.begin(), shape.groups);
@@ -132,12 +147,14 @@ class DnnlConvolution final : public Convolution {
       begin_.push_back(shape.axes[i].pad_begin);
       end_.push_back(shape.axes[i].pad_end);
     }
-    const memory::desc plain_x = Dense(x, type), plain_w = Dense(w, type), plain_y = Dense(y, type);
+    const memory::desc plain_w = Dense(w, w_type);
+    const memory::desc plain_x = shape.x_is_blocked ? Blocked(x, x_type) : Dense(x, x_type);
+    const memory::desc plain_y = shape.y_is_blocked ? Blocked(y, y_type) : Dense(y, y_type);
     // Addends of the weights' gradient are summed in f32.
     const bool adds = shape.side == ConvolutionSide::kWeights && images_ < shape.batch;
-    const memory::desc any_x = Any(plain_x, type), any_y = Any(plain_y, type);
-    const memory::desc any_w = Any(plain_w, adds ? memory::data_type::f32 : type);
-    const memory::desc b = shape.has_bias ? Dense({y[1]}, type) : memory::desc();
+    const memory::desc any_x = Any(plain_x, x_type), any_y = Any(plain_y, y_type);
+    const memory::desc any_w = Any(plain_w, adds ? memory::data_type::f32 : w_type);
+    const memory::desc b = shape.has_bias ? Dense({y[1]}, y_type) : memory::desc();
     switch (shape.side) {
       case ConvolutionSide::kOutput: {
         const auto description = Forward(any_x, any_w, b, any_y);
@@ -158,7 +175,7 @@ class DnnlConvolution final : public Convolution {
         const dnnl::convolution_backward_data::primitive_desc description(
             dnnl::convolution_backward_data::desc(kAlgorithm, any_x, any_w, any_y, strides_,
                                                   dilations_, begin_, end_),
-            UserScratch(), engine_, Forward(any_x, any_w, memory::desc(), any_y));
+            UserScratch(), engine_, Forward(Any(plain_x, type), any_w, memory::desc(), any_y));
         x_ = Operand(plain_x, description.diff_src_desc(), engine_, /*is_result=*/true);
         w_ = Operand(plain_w, description.weights_desc(), engine_, /*is_result=*/false);
         y_ = Operand(plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
@@ -200,6 +217,7 @@ class DnnlConvolution final : public Convolution {
 
   // Not oneDNN's reference code.
   bool is_fast() const { return is_fast_; }
+  bool reorders_images() const { return x_.has_copy() || y_.has_copy(); }
 
   int64_t memory_bytes() const override {
     return memory_bytes_ + x_.memory_bytes() + w_.memory_bytes() + y_.memory_bytes();
@@ -207,9 +225,12 @@ class DnnlConvolution final : public Convolution {
 
   void Run(const void* first, const void* second, const void* bias, void* result) override {
     omp_set_num_threads(shape_.threads);  // of this thread only
-    const auto bytes = static_cast<int64_t>(SizeOf(shape_.dtype));
-    const int64_t x_step = images_ * shape_.x_elements() * bytes;
-    const int64_t y_step = images_ * shape_.y_elements() * bytes;
+    const auto bytes_of = [&](ConvolutionSide side) {
+      const bool is_wide = shape_.wide_result && shape_.side == side;
+      return static_cast<int64_t>(SizeOf(is_wide ? DType::kF32 : shape_.dtype));
+    };
+    const int64_t x_step = images_ * shape_.x_elements() * bytes_of(ConvolutionSide::kInput);
+    const int64_t y_step = images_ * shape_.y_elements() * bytes_of(ConvolutionSide::kOutput);
     const int64_t chunks = shape_.batch / images_;
     const auto* a = static_cast<const char*>(first);
     const auto* b = static_cast<const char*>(second);
@@ -298,7 +319,13 @@ std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape) 
   omp_set_num_threads(shape.threads);
   std::unique_ptr<DnnlConvolution> convolution;
   try {
-    convolution = std::make_unique<DnnlConvolution>(shape);
+    // All images at once if they lie as the primitive wants them.
+    const bool may_fit = shape.x_is_blocked || shape.y_is_blocked;
+    if (may_fit) convolution = std::make_unique<DnnlConvolution>(shape, shape.batch);
+    if (convolution == nullptr || convolution->reorders_images()) {
+      convolution.reset();
+      convolution = std::make_unique<DnnlConvolution>(shape, ImagesAtOnce(shape));
+    }
     if (!convolution->is_fast()) convolution.reset();
   } catch (const dnnl::error& error) {
     VLOG(1) << "no oneDNN convolution: " << error.what();

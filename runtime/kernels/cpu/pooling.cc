@@ -8,6 +8,7 @@
 
 #include "graph/ops/window.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/cpu/blocked.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
@@ -340,7 +341,8 @@ KernelOr MakeAveragePoolGrad(const KernelSpec& spec, ElementType<T>) {
 absl::Status RegisterPoolingKernels(KernelRegistry& registry) {
   const auto add = [&](const char* name, auto make) {
     return registry.Register(
-        name, Widened(ForFloats([make](const auto& s, auto type) { return make(s, type); })));
+        name,
+        Unblocked(Widened(ForFloats([make](const auto& s, auto type) { return make(s, type); }))));
   };
   RETURN_IF_ERROR(add("max_pool", [](const auto& s, auto type) { return MakeMaxPool(s, type); }));
   RETURN_IF_ERROR(

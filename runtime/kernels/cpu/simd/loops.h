@@ -103,6 +103,17 @@ struct CenteredGradEach {
   const T *of_dy, *of_x, *addend;
 };
 
+// Numbers of kLanesOfBlock channels whose pixels lie side by side, and sums of them.
+inline constexpr int kLanesOfBlock = 16;
+template <class T>
+struct LaneScale {
+  const T *mean, *factor, *addend;
+};
+template <class T>
+struct LaneSums {
+  T sum[kLanesOfBlock], dot[kLanesOfBlock];
+};
+
 // One query's row of the gradient of attention.
 struct AttentionRow {
   double scale, lse, delta, factor;
@@ -225,6 +236,13 @@ struct RowLoops {
   void (*add_centered_dots)(const T* x, const T* mean, const T* dy, T* sum, T* dot, int64_t n);
   void (*centered_grad_each)(const T* x, const T* mean, const T* dy, const CenteredGradEach<T>& c,
                              T* dx, int64_t n);
+  // The same for `pixels` of kLanesOfBlock channels, which have a number each; see lane_loops.h.
+  void (*lane_sum)(const T* x, int64_t pixels, T* sum);
+  void (*lane_square_sum)(const T* x, const T* mean, int64_t pixels, T* sum);
+  void (*lane_scale)(const T* x, const LaneScale<T>& c, T* y, int64_t pixels);
+  void (*lane_dot)(const T* x, const T* mean, const T* dy, int64_t pixels, LaneSums<T>* sums);
+  void (*lane_grad)(const T* x, const T* mean, const T* dy, const CenteredGradEach<T>& c, T* dx,
+                    int64_t pixels);
 };
 
 struct Loops {

@@ -7,6 +7,7 @@
 
 #include "runtime/kernels/cpu/simd/activation_loops.h"
 #include "runtime/kernels/cpu/simd/elementwise_loops.h"
+#include "runtime/kernels/cpu/simd/lane_loops.h"
 #include "runtime/kernels/cpu/simd/loops.h"
 #include "runtime/kernels/cpu/simd/norm_loops.h"
 #include "runtime/kernels/cpu/simd/product_loops.h"
@@ -111,7 +112,12 @@ constexpr RowLoops<T> MakeRowLoops() {
           .add_centered_squares = AddCenteredSquaresLoop<T>,
           .centered_scale_each = CenteredScaleEachLoop<T>,
           .add_centered_dots = AddCenteredDotsLoop<T>,
-          .centered_grad_each = CenteredGradEachLoop<T>};
+          .centered_grad_each = CenteredGradEachLoop<T>,
+          .lane_sum = LaneSumLoop<T>,
+          .lane_square_sum = LaneSquareSumLoop<T>,
+          .lane_scale = LaneScaleLoop<T>,
+          .lane_dot = LaneDotLoop<T>,
+          .lane_grad = LaneGradLoop<T>};
 }
 
 #define BRAID_TEXT_OF(name) #name

@@ -1,0 +1,199 @@
+#include "compiler/logical/block_channels.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/logical/op_roles.h"
+#include "graph/channel_blocks.h"
+#include "graph/op_def.h"
+
+namespace braid::compiler {
+namespace {
+
+// A plain operand of an op that prefers blocks is reordered by its kernel, a piece at a time in
+// cache. An op that reorders a whole tensor through memory costs as much as about so many of these.
+constexpr int kCostOfReorder = 2;
+
+class Blocking {
+ public:
+  explicit Blocking(LogicalGraph& graph)
+      : graph_(graph), chain_(graph.tensors().size()), gain_(graph.tensors().size()) {
+    std::iota(chain_.begin(), chain_.end(), 0);
+  }
+
+  void Run() {
+    for (const Op& op : graph_.ops()) {
+      const std::vector<TensorId> operands = Chained(op);
+      for (TensorId tensor : operands) Join(operands[0], tensor);
+    }
+    CountGains();
+    const auto count =
+        static_cast<OpId>(graph_.ops().size());  // the reorders that follow need none
+    std::vector<TensorId> copies(graph_.tensors().size(), kNone);
+    std::vector<std::pair<OpId, int>> reordered;
+    for (OpId id = 0; id < count; ++id) {
+      const Op& op = graph_.op(id);
+      for (size_t i = 0; i < op.inputs.size(); ++i) {
+        const TensorId input = op.inputs[i];
+        if (TakesInput(op, static_cast<int>(i)) != IsBlocked(input)) {
+          reordered.emplace_back(id, static_cast<int>(i));
+        }
+      }
+    }
+    // By what the ops are before any of them changes.
+    std::vector<std::pair<OpId, Attrs>> rewritten;
+    for (OpId id = 0; id < count; ++id) Rewrite(id, rewritten);
+    std::vector<TensorId> blocked;
+    for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
+      if (IsBlocked(id)) blocked.push_back(id);
+    }
+    for (TensorId id : blocked) graph_.SetShape(id, BlockedShape(graph_.type(id).shape));
+    for (auto& [id, attrs] : rewritten) graph_.mutable_op(id).attrs = std::move(attrs);
+    for (const auto& [id, input] : reordered) {
+      const TensorId tensor = graph_.op(id).inputs[input];
+      if (copies[tensor] == kNone) {
+        const bool was_blocked = std::binary_search(blocked.begin(), blocked.end(), tensor);
+        copies[tensor] = Reordered(tensor, was_blocked);
+      }
+      graph_.mutable_op(id).inputs[input] = copies[tensor];
+    }
+    graph_.SortTopologically();
+  }
+
+ private:
+  bool CanBlock(TensorId tensor) const {
+    const TensorType& type = graph_.type(tensor);
+    return IsFloating(type.dtype) && type.dtype != DType::kF64 && CanBlockChannels(type.shape);
+  }
+
+  // Whether all operands lie alike, so that each element keeps meeting the same ones.
+  bool IsPointwise(const Op& op) const {
+    if (!DefOf(graph_, op).is_pointwise() || op.outputs.size() != 1) return false;
+    const Shape& shape = graph_.type(op.outputs[0]).shape;
+    return std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
+      return graph_.type(input).shape == shape && CanBlock(input);
+    });
+  }
+
+  // A layout that the user asked for is one of the plain tensor.
+  static bool HasHint(const Op& op) {
+    return std::any_of(op.hints.begin(), op.hints.end(),
+                       [](const auto& hint) { return hint.has_value(); });
+  }
+
+  // The operands that may be blocked: all of them or none.
+  std::vector<TensorId> Chained(const Op& op) const {
+    std::vector<TensorId> tensors;
+    if (HasHint(op)) return tensors;
+    const auto add = [&](const std::vector<TensorId>& operands, const std::vector<int>& listed) {
+      for (int i : listed) {
+        const bool is_there = i < static_cast<int>(operands.size());
+        if (is_there && CanBlock(operands[i])) tensors.push_back(operands[i]);
+      }
+    };
+    if (IsPointwise(op) && CanBlock(op.outputs[0])) {
+      tensors = op.inputs;
+      tensors.push_back(op.outputs[0]);
+    } else {
+      add(op.inputs, DefOf(graph_, op).channel_inputs());
+      add(op.outputs, DefOf(graph_, op).channel_outputs());
+    }
+    return tensors;
+  }
+
+  TensorId ChainOf(TensorId tensor) {
+    while (chain_[tensor] != tensor) tensor = chain_[tensor] = chain_[chain_[tensor]];
+    return tensor;
+  }
+  void Join(TensorId a, TensorId b) { chain_[ChainOf(b)] = ChainOf(a); }
+
+  bool Takes(const Op& op, TensorId tensor) const {
+    const std::vector<TensorId> operands = Chained(op);
+    return std::find(operands.begin(), operands.end(), tensor) != operands.end();
+  }
+  bool Makes(TensorId tensor) const { return Takes(graph_.producer(tensor), tensor); }
+
+  // What blocking saves per chain: reorders inside the kernels that prefer blocks, less those at
+  // its ends.
+  void CountGains() {
+    std::vector<bool> is_reordered(graph_.tensors().size(), false);
+    for (const Op& op : graph_.ops()) {
+      const bool is_glad = DefOf(graph_, op).prefers_channel_blocks();
+      for (TensorId tensor : Chained(op)) {
+        if (is_glad) ++gain_[ChainOf(tensor)];
+        const bool is_input =
+            std::find(op.inputs.begin(), op.inputs.end(), tensor) != op.inputs.end();
+        if (is_input && !Makes(tensor)) is_reordered[tensor] = true;
+      }
+      for (TensorId input : op.inputs) {
+        if (CanBlock(input) && Makes(input) && !Takes(op, input)) is_reordered[input] = true;
+      }
+    }
+    for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
+      if (is_reordered[id]) gain_[ChainOf(id)] -= kCostOfReorder;
+    }
+  }
+
+  bool IsChosen(TensorId tensor) { return CanBlock(tensor) && gain_[ChainOf(tensor)] > 0; }
+  // The tensor itself; of one that comes plain, its blocked copy is another.
+  bool IsBlocked(TensorId tensor) { return IsChosen(tensor) && Makes(tensor); }
+  bool TakesInput(const Op& op, int input) {
+    if (!IsChosen(op.inputs[input])) return false;
+    if (HasHint(op)) return false;
+    if (IsPointwise(op) && CanBlock(op.outputs[0])) return true;
+    const std::vector<int>& listed = DefOf(graph_, op).channel_inputs();
+    return std::find(listed.begin(), listed.end(), input) != listed.end();
+  }
+
+  void Rewrite(OpId id, std::vector<std::pair<OpId, Attrs>>& rewritten) {
+    const Op& op = graph_.op(id);
+    const OpDef& def = DefOf(graph_, op);
+    if (HasHint(op) || IsPointwise(op)) return;
+    std::vector<int64_t> inputs, outputs;
+    for (int i : def.channel_inputs()) {
+      if (i < static_cast<int>(op.inputs.size()) && TakesInput(op, i)) inputs.push_back(i);
+    }
+    for (int i : def.channel_outputs()) {
+      if (IsChosen(op.outputs[i])) outputs.push_back(i);
+    }
+    if (inputs.empty() && outputs.empty()) return;
+    Attrs attrs = op.attrs;
+    attrs.Set(kBlockedInputs, std::move(inputs));
+    attrs.Set(kBlockedOutputs, std::move(outputs));
+    rewritten.emplace_back(id, std::move(attrs));
+  }
+
+  // At its producer's place, under its name.
+  TensorId Reordered(TensorId tensor, bool was_blocked) {
+    const Op producer = graph_.producer(tensor);
+    graph_.PushPlacement(producer.placement);
+    graph_.PushScope(producer.name);
+    graph_.set_current_forward(producer.forward);
+    const Tensor x(&graph_, tensor);
+    const Tensor copy = was_blocked ? UnblockChannels(x, producer.location)
+                                    : braid::BlockChannels(x, producer.location);
+    graph_.set_current_forward(kNone);
+    graph_.PopScope();
+    graph_.PopPlacement();
+    CHECK(copy.valid()) << graph_.status();
+    return copy.id();
+  }
+
+  LogicalGraph& graph_;
+  std::vector<TensorId> chain_;  // a forest over tensors, whose roots name the chains
+  std::vector<int> gain_;        // per root
+};
+
+}  // namespace
+
+LogicalGraph BlockChannels(LogicalGraph graph) {
+  Blocking(graph).Run();
+  return graph;
+}
+
+}  // namespace braid::compiler

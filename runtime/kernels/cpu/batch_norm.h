@@ -1,0 +1,18 @@
+// Batch normalization of tensors in blocks of channels.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "runtime/kernels/kernel.h"
+
+namespace braid::cpu {
+
+// The operators channel_sum, batch_moment, batch_norm, batch_norm_sums and batch_norm_dx.
+enum class BatchNormPart { kSum, kMoment, kNorm, kSums, kInputGradient };
+
+// UNIMPLEMENTED unless all operands with space are blocked and all are f32, or all f64.
+absl::StatusOr<std::unique_ptr<Kernel>> MakeBlockedBatchNorm(BatchNormPart part,
+                                                             const KernelSpec& spec);
+
+}  // namespace braid::cpu

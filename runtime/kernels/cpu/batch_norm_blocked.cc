@@ -1,0 +1,230 @@
+// channel_sum, batch_moment, batch_norm and its gradients where channels come in blocks: a block of
+// an image is a run of pixels, each with the block's channels side by side.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "graph/channel_blocks.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/batch_norm.h"
+#include "runtime/kernels/cpu/blocked.h"
+#include "runtime/kernels/cpu/make_kernel.h"
+#include "runtime/kernels/cpu/simd/loops.h"
+
+namespace braid::cpu {
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+static_assert(kChannelBlock == simd::kLanesOfBlock);
+constexpr int64_t kPixelRun = 256;  // whose sums are joined in T, for accuracy over many
+
+struct Layout {
+  int64_t images = 0, blocks = 0, pixels = 0;  // here
+  double count = 1;                 // elements of a channel in the batch, wherever they are
+  double epsilon = 0, divisor = 1;  // of the statistics that come in
+
+  int64_t channels() const { return blocks * kChannelBlock; }
+};
+
+// A micro-batch is a batch of its own. `x` is plain.
+Layout LayoutOf(const KernelSpec& spec, bool is_training) {
+  const OperandSpec& x = spec.inputs[0];
+  const AxisView view = ViewAround(x.shape(), 1);
+  Layout layout = {.images = view.outer, .blocks = view.size / kChannelBlock, .pixels = view.inner};
+  layout.count = static_cast<double>(x.time_axis == 0 ? x.time_stride : x.logical[0]);
+  for (int axis = 2; axis < x.logical.rank(); ++axis) layout.count *= x.logical[axis];
+  layout.count = std::max(layout.count, 1.0);
+  layout.epsilon = Number(spec.attrs, "epsilon", 0);
+  layout.divisor = is_training ? layout.count : 1;
+  return layout;
+}
+
+// f(first channel, offset) for the pixels of each block of each image.
+template <class F>
+void ForEachBlock(const Layout& layout, F f) {
+  int64_t at = 0;
+  for (int64_t image = 0; image < layout.images; ++image) {
+    for (int64_t block = 0; block < layout.blocks; ++block) {
+      f(block * kChannelBlock, at);
+      at += layout.pixels * kChannelBlock;
+    }
+  }
+}
+// The same in runs of at most kPixelRun pixels: f(first channel, offset, pixels).
+template <class F>
+void ForEachRun(const Layout& layout, F f) {
+  ForEachBlock(layout, [&](int64_t channel, int64_t at) {
+    for (int64_t pixel = 0; pixel < layout.pixels; pixel += kPixelRun) {
+      f(channel, at + pixel * kChannelBlock, std::min(kPixelRun, layout.pixels - pixel));
+    }
+  });
+}
+
+// Mean and 1 / sqrt(variance + epsilon), from inputs 1 and 2: themselves, or the batch's sums.
+template <class T>
+struct Statistics {
+  explicit Statistics(const Layout& layout)
+      : layout(layout), mean(layout.channels()), rstd(layout.channels()) {}
+
+  void Read(const KernelRun& run) {
+    const T* first = Input<T>(run, 1);
+    const T* second = Input<T>(run, 2);
+    for (size_t c = 0; c < mean.size(); ++c) {
+      mean[c] = static_cast<T>(first[c] / layout.divisor);
+      rstd[c] = static_cast<T>(1 / std::sqrt(second[c] / layout.divisor + layout.epsilon));
+    }
+  }
+
+  Layout layout;
+  std::vector<T> mean, rstd;
+};
+
+template <class T>
+KernelOr MakeSum(const KernelSpec& spec, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, /*is_training=*/true);
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  return MakeKernel(
+      [=, total = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
+        const T* x = Input<T>(run, 0);
+        std::fill(total.begin(), total.end(), 0);
+        ForEachRun(layout, [&](int64_t channel, int64_t at, int64_t pixels) {
+          T sum[kChannelBlock];
+          loops.lane_sum(x + at, pixels, sum);
+          for (int64_t l = 0; l < kChannelBlock; ++l) total[channel + l] += sum[l];
+        });
+        std::copy(total.begin(), total.end(), Output<T>(run, 0));
+      });
+}
+
+template <class T>
+KernelOr MakeMoment(const KernelSpec& spec, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, /*is_training=*/true);
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  return MakeKernel([=, mean = std::vector<T>(layout.channels()),
+                     total = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
+    const T* x = Input<T>(run, 0);
+    const T* sums = Input<T>(run, 1);
+    for (size_t c = 0; c < mean.size(); ++c) mean[c] = static_cast<T>(sums[c] / layout.count);
+    std::fill(total.begin(), total.end(), 0);
+    ForEachRun(layout, [&](int64_t channel, int64_t at, int64_t pixels) {
+      T sum[kChannelBlock];
+      loops.lane_square_sum(x + at, mean.data() + channel, pixels, sum);
+      for (int64_t l = 0; l < kChannelBlock; ++l) total[channel + l] += sum[l];
+    });
+    std::copy(total.begin(), total.end(), Output<T>(run, 0));
+  });
+}
+
+template <class T>
+KernelOr MakeNorm(const KernelSpec& spec, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, Flag(spec.attrs, "training"));
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  return MakeKernel([=, statistics = Statistics<T>(layout),
+                     factor = std::vector<T>(layout.channels())](const KernelRun& run) mutable {
+    const T* x = Input<T>(run, 0);
+    const T* gamma = Input<T>(run, 3);
+    const T* beta = Input<T>(run, 4);
+    T* y = Output<T>(run, 0);
+    statistics.Read(run);
+    for (size_t c = 0; c < factor.size(); ++c) factor[c] = gamma[c] * statistics.rstd[c];
+    ForEachBlock(layout, [&](int64_t channel, int64_t at) {
+      loops.lane_scale(x + at,
+                       {statistics.mean.data() + channel, factor.data() + channel, beta + channel},
+                       y + at, layout.pixels);
+    });
+  });
+}
+
+template <class T>
+KernelOr MakeSums(const KernelSpec& spec, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, Flag(spec.attrs, "training"));
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  return MakeKernel([=, statistics = Statistics<T>(layout),
+                     sums = std::vector<double>(layout.channels()),
+                     dots = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
+    const T* x = Input<T>(run, 0);
+    const T* dy = Input<T>(run, 3);
+    statistics.Read(run);
+    std::fill(sums.begin(), sums.end(), 0);
+    std::fill(dots.begin(), dots.end(), 0);
+    ForEachRun(layout, [&](int64_t channel, int64_t at, int64_t pixels) {
+      simd::LaneSums<T> part;
+      loops.lane_dot(x + at, statistics.mean.data() + channel, dy + at, pixels, &part);
+      for (int64_t l = 0; l < kChannelBlock; ++l) {
+        sums[channel + l] += part.sum[l];
+        dots[channel + l] += part.dot[l];
+      }
+    });
+    T* dgamma = Output<T>(run, 0);
+    T* dbeta = Output<T>(run, 1);
+    for (size_t c = 0; c < sums.size(); ++c) {
+      dgamma[c] = static_cast<T>(dots[c] * statistics.rstd[c]);
+      dbeta[c] = static_cast<T>(sums[c]);
+    }
+  });
+}
+
+template <class T>
+KernelOr MakeInputGradient(const KernelSpec& spec, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, /*is_training=*/true);
+  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  return MakeKernel([=, statistics = Statistics<T>(layout),
+                     of_dy = std::vector<T>(layout.channels()),
+                     of_x = std::vector<T>(layout.channels()),
+                     addend = std::vector<T>(layout.channels())](const KernelRun& run) mutable {
+    const T* x = Input<T>(run, 0);
+    const T* gamma = Input<T>(run, 3);
+    const T* dy = Input<T>(run, 4);
+    const T* dgamma = Input<T>(run, 5);
+    const T* dbeta = Input<T>(run, 6);
+    T* dx = Output<T>(run, 0);
+    statistics.Read(run);
+    for (size_t c = 0; c < of_dy.size(); ++c) {
+      of_dy[c] = gamma[c] * statistics.rstd[c];
+      of_x[c] = static_cast<T>(-of_dy[c] * statistics.rstd[c] * dgamma[c] / layout.count);
+      addend[c] = static_cast<T>(-of_dy[c] * dbeta[c] / layout.count);
+    }
+    ForEachBlock(layout, [&](int64_t channel, int64_t at) {
+      loops.lane_grad(x + at, statistics.mean.data() + channel, dy + at,
+                      {of_dy.data() + channel, of_x.data() + channel, addend.data() + channel},
+                      dx + at, layout.pixels);
+    });
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeBlockedBatchNorm(BatchNormPart part,
+                                                             const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(spec));
+  const auto all_blocked = [](const std::vector<OperandSpec>& operands,
+                              const std::vector<bool>& is_blocked) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].logical.rank() > 1 && !is_blocked[i]) return false;
+    }
+    return true;
+  };
+  if (!all_blocked(spec.inputs, plain.inputs) || !all_blocked(spec.outputs, plain.outputs)) {
+    return UnsupportedTypes(spec);
+  }
+  const KernelFactory factory = ForFloats([part](const KernelSpec& plain, auto type) -> KernelOr {
+    switch (part) {
+      case BatchNormPart::kSum:
+        return MakeSum(plain, type);
+      case BatchNormPart::kMoment:
+        return MakeMoment(plain, type);
+      case BatchNormPart::kNorm:
+        return MakeNorm(plain, type);
+      case BatchNormPart::kSums:
+        return MakeSums(plain, type);
+      case BatchNormPart::kInputGradient:
+        return MakeInputGradient(plain, type);
+    }
+    return UnsupportedTypes(plain);
+  });
+  return factory(plain.spec);
+}
+
+}  // namespace braid::cpu

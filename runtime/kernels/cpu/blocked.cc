@@ -1,0 +1,157 @@
+#include "runtime/kernels/cpu/blocked.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "graph/channel_blocks.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/cpu/make_kernel.h"
+
+namespace braid::cpu {
+namespace {
+
+// In place.
+absl::Status MakePlain(const KernelSpec& spec, const char* name, std::vector<OperandSpec>& operands,
+                       std::vector<bool>& is_blocked) {
+  is_blocked.assign(operands.size(), false);
+  for (int64_t i : BlockedOperands(spec.attrs, name)) {
+    OperandSpec& operand = operands[i];
+    const int last = operand.logical.rank() - 1;
+    const bool is_whole = operand.region.offset[last] == 0 &&
+                          operand.region.size[last] == kChannelBlock && operand.time_axis < last;
+    if (!is_whole) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s '%s': a part %s of a tensor in blocks of %d channels has no whole blocks", spec.op,
+          spec.name, operand.region.ToString(), kChannelBlock));
+    }
+    is_blocked[i] = true;
+    operand.logical = PlainShape(operand.logical);
+    operand.region.size = PlainShape(operand.region.size);
+    operand.region.offset.pop_back();
+    operand.region.offset[1] *= kChannelBlock;
+    if (operand.time_axis == 1) operand.time_stride *= kChannelBlock;
+  }
+  return absl::OkStatus();
+}
+
+// A blocked operand and its plain copy.
+struct Copy {
+  int index = 0;
+  int64_t planes = 0, space = 0;  // of kChannelBlock channels each
+  std::vector<char> bytes;
+
+  Copy(int index, const OperandSpec& plain) : index(index) {
+    const Shape& shape = plain.shape();
+    planes = shape[0] * (shape[1] / kChannelBlock);
+    space = 1;
+    for (int axis = 2; axis < shape.rank(); ++axis) space *= shape[axis];
+    bytes.resize(shape.num_elements() * SizeOf(plain.dtype));
+  }
+};
+
+// [rows, columns] to [columns, rows], for each of `planes`.
+template <class T>
+void TransposePlanes(const void* from, void* to, int64_t planes, int64_t rows, int64_t columns) {
+  const T* in = static_cast<const T*>(from);
+  T* out = static_cast<T*>(to);
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < columns; ++column) {
+        out[column * rows + row] = in[row * columns + column];
+      }
+    }
+    in += rows * columns;
+    out += rows * columns;
+  }
+}
+
+void Transpose(const void* from, void* to, int64_t planes, int64_t rows, int64_t columns,
+               size_t element) {
+  if (element == 2) return TransposePlanes<uint16_t>(from, to, planes, rows, columns);
+  if (element == 4) return TransposePlanes<uint32_t>(from, to, planes, rows, columns);
+  TransposePlanes<uint64_t>(from, to, planes, rows, columns);
+}
+
+class UnblockedKernel final : public Kernel {
+ public:
+  UnblockedKernel(const PlainSpec& plain, std::unique_ptr<Kernel> inner)
+      : inner_(std::move(inner)) {
+    Prepare(plain.spec.inputs, plain.inputs, inputs_, input_sizes_, input_pointers_);
+    Prepare(plain.spec.outputs, plain.outputs, outputs_, output_sizes_, output_pointers_);
+  }
+
+  absl::Status Run(const KernelRun& run) override {
+    std::copy_n(run.inputs, input_pointers_.size(), input_pointers_.begin());
+    std::copy_n(run.outputs, output_pointers_.size(), output_pointers_.begin());
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      Copy& copy = inputs_[i];
+      Transpose(run.inputs[copy.index], copy.bytes.data(), copy.planes, copy.space, kChannelBlock,
+                input_sizes_[i]);
+      input_pointers_[copy.index] = copy.bytes.data();
+    }
+    for (Copy& copy : outputs_) output_pointers_[copy.index] = copy.bytes.data();
+    KernelRun plain = run;
+    plain.inputs = input_pointers_.data();
+    plain.outputs = output_pointers_.data();
+    RETURN_IF_ERROR(inner_->Run(plain));
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const Copy& copy = outputs_[i];
+      Transpose(copy.bytes.data(), run.outputs[copy.index], copy.planes, kChannelBlock, copy.space,
+                output_sizes_[i]);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static void Prepare(const std::vector<OperandSpec>& operands, const std::vector<bool>& is_blocked,
+                      std::vector<Copy>& copies, std::vector<size_t>& sizes,
+                      std::vector<void*>& pointers) {
+    pointers.resize(operands.size());
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (!is_blocked[i]) continue;
+      copies.emplace_back(static_cast<int>(i), operands[i]);
+      sizes.push_back(SizeOf(operands[i].dtype));
+    }
+  }
+
+  std::unique_ptr<Kernel> inner_;
+  std::vector<Copy> inputs_, outputs_;
+  std::vector<size_t> input_sizes_, output_sizes_;  // bytes of an element of each copy
+  std::vector<void*> input_pointers_, output_pointers_;
+};
+
+}  // namespace
+
+bool PlainSpec::any() const {
+  const auto is_set = [](bool is_blocked) { return is_blocked; };
+  return std::any_of(inputs.begin(), inputs.end(), is_set) ||
+         std::any_of(outputs.begin(), outputs.end(), is_set);
+}
+
+absl::StatusOr<PlainSpec> PlainSpecOf(const KernelSpec& spec) {
+  PlainSpec plain;
+  plain.spec = spec;
+  plain.spec.attrs = Attrs();
+  for (const auto& [name, value] : spec.attrs.values()) {
+    if (name != kBlockedInputs && name != kBlockedOutputs) plain.spec.attrs.Set(name, value);
+  }
+  RETURN_IF_ERROR(MakePlain(spec, kBlockedInputs, plain.spec.inputs, plain.inputs));
+  RETURN_IF_ERROR(MakePlain(spec, kBlockedOutputs, plain.spec.outputs, plain.outputs));
+  return plain;
+}
+
+KernelFactory Unblocked(KernelFactory factory) {
+  return [factory = std::move(factory)](
+             const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    if (!HasChannelBlocks(spec.attrs)) return factory(spec);
+    ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(spec));
+    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> inner, factory(plain.spec));
+    if (!plain.any()) return inner;
+    return std::make_unique<UnblockedKernel>(plain, std::move(inner));
+  };
+}
+
+}  // namespace braid::cpu

@@ -1,0 +1,25 @@
+// Kernels whose operands come in blocks of channels (graph/channel_blocks.h).
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/kernels/kernel.h"
+
+namespace braid::cpu {
+
+// A spec as if all operands were plain, without the attributes that say otherwise, and which of
+// them are not.
+struct PlainSpec {
+  KernelSpec spec;
+  std::vector<bool> inputs, outputs;  // are blocked
+
+  bool any() const;
+};
+// INVALID_ARGUMENT if a blocked operand has no whole blocks.
+absl::StatusOr<PlainSpec> PlainSpecOf(const KernelSpec& spec);
+
+// `factory` makes kernels of plain operands: copies blocked ones in before, and out after.
+KernelFactory Unblocked(KernelFactory factory);
+
+}  // namespace braid::cpu

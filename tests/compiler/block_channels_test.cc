@@ -1,0 +1,102 @@
+#include "compiler/logical/block_channels.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/compiler/logical_passes.h"
+
+namespace braid::compiler {
+namespace {
+
+std::string Blocked(const std::string& text) {
+  const auto graph = LogicalGraph::Parse(text, &Registry());
+  if (!graph.ok()) return std::string(graph.status().message());
+  return absl::StrCat("\n", BlockChannels(*graph).ToString());
+}
+
+constexpr char kAttrs[] =
+    "{dilations=[1, 1] groups=1 pads_begin=[1, 1] pads_end=[1, 1] strides=[1, 1]}";
+
+// The image has three channels and stays plain; what leaves the chain is made plain.
+TEST(BlockChannels, KeepsAChainInBlocks) {
+  const std::string text = absl::StrCat(R"(
+%0:f32[4, 3, 8, 8] = input "x" () {dtype=f32 shape=[4, 3, 8, 8]} on=cpu[1]{0.0}
+%1:f32[32, 3, 3, 3] = variable "w1" () {dtype=f32 shape=[32, 3, 3, 3]} on=cpu[1]{0.0}
+%2:f32[48, 32, 3, 3] = variable "w2" () {dtype=f32 shape=[48, 32, 3, 3]} on=cpu[1]{0.0}
+%3:f32[4, 32, 8, 8] = conv "a" (%0, %1) )",
+                                        kAttrs, R"( on=cpu[1]{0.0}
+%4:f32[4, 32, 8, 8] = relu "b" (%3) on=cpu[1]{0.0}
+%5:f32[4, 48, 8, 8] = conv "c" (%4, %2) )",
+                                        kAttrs, R"( on=cpu[1]{0.0}
+%6:f32[4, 3072] = reshape "d" (%5) {shape=[4, 3072]} on=cpu[1]{0.0}
+)");
+  const std::string blocked = Blocked(text);
+  for (const char* line : {
+           "%3:f32[4, 2, 8, 8, 16] = conv \"a\" (%0, %1) {blocked_inputs=[] blocked_outputs=[0] ",
+           "%4:f32[4, 2, 8, 8, 16] = relu \"b\" (%3) on",
+           "%5:f32[4, 3, 8, 8, 16] = conv \"c\" (%4, %2) {blocked_inputs=[0] blocked_outputs=[0] ",
+           "%7:f32[4, 3, 16, 8, 8] = transpose \"c.transpose\" (%5) {perm=[0, 1, 4, 2, 3]}",
+           "%8:f32[4, 48, 8, 8] = reshape \"c.reshape\" (%7) {shape=[4, 48, 8, 8]}",
+           "%6:f32[4, 3072] = reshape \"d\" (%8)",
+       }) {
+    EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
+  }
+}
+
+// Reorders would cost more than they save; f64 and what the user laid out stay as they are.
+TEST(BlockChannels, LeavesOthersAsTheyAre) {
+  for (const auto& [dtype, hint] : {std::pair{"f32", ""}, {"f64", ""}, {"f32", " hint=(S(0))"}}) {
+    const std::string text = absl::StrCat(
+        "\n%0:", dtype, "[4, 32, 8, 8] = input \"x\" () {dtype=", dtype,
+        " shape=[4, 32, 8, 8]} on=cpu[1]{0.0}\n%1:", dtype,
+        "[32, 32, 3, 3] = variable \"w\" () {dtype=", dtype,
+        " shape=[32, 32, 3, 3]} on=cpu[1]{0.0}\n%2:", dtype, "[4, 32, 8, 8] = conv \"a\" (%0, %1) ",
+        kAttrs, " on=cpu[1]{0.0}", hint, "\n%3:", dtype,
+        "[4, 2048] = reshape \"b\" (%2) {shape=[4, 2048]} on=cpu[1]{0.0}\n");
+    EXPECT_EQ(Blocked(text), text);
+  }
+}
+
+// Parts of channels are whole blocks, of equal number.
+TEST(BlockChannels, SplitsWholeBlocks) {
+  const OpDef& norm = *Registry().Find("batch_norm");
+  const std::vector<TensorType> inputs = {{DType::kF32, {4, 4, 8, 8, 16}},
+                                          {DType::kF32, {64}},
+                                          {DType::kF32, {64}},
+                                          {DType::kF32, {64}},
+                                          {DType::kF32, {64}}};
+  const Attrs attrs = {{"blocked_inputs", std::vector<int64_t>{0}},
+                       {"blocked_outputs", std::vector<int64_t>{0}},
+                       {"epsilon", 1e-3},
+                       {"training", true}};
+  const auto outputs = norm.InferTypes({.attrs = attrs, .inputs = inputs, .outputs = {}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  const OpContext context = {.attrs = attrs, .inputs = inputs, .outputs = *outputs};
+  const auto has = [&](int64_t parts) {
+    for (const SbpSignature& signature : norm.LegalSignatures(context, parts)) {
+      if (signature.outputs[0] == sbp::S(1)) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(has(2));
+  EXPECT_FALSE(has(3));
+}
+
+TEST(BlockChannels, WrongListsAreErrors) {
+  const OpDef& moment = *Registry().Find("batch_moment");
+  const std::vector<TensorType> inputs = {{DType::kF32, {4, 2, 8, 16}}, {DType::kF32, {32}}};
+  const auto infer = [&](std::vector<int64_t> listed) {
+    const Attrs attrs = {{"blocked_inputs", std::move(listed)}};
+    return moment.InferTypes({.attrs = attrs, .inputs = inputs, .outputs = {}}).status();
+  };
+  EXPECT_TRUE(infer({0}).ok()) << infer({0}).message();
+  for (const std::vector<int64_t>& wrong :
+       {std::vector<int64_t>{1}, {0, 0}, {-1}, {7}, {int64_t{1} << 40}}) {
+    EXPECT_FALSE(infer(wrong).ok());
+  }
+}
+
+}  // namespace
+}  // namespace braid::compiler
