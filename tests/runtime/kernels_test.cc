@@ -1,6 +1,9 @@
 // Elementwise, shape and reduce kernels against plain loops; the registry.
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "runtime/kernels/kernel.h"
 #include "tests/runtime/kernel_case.h"
@@ -25,6 +28,29 @@ TEST(KernelRegistryTest, SaysWhatIsMissing) {
   const absl::Status status = bad.Create();
   EXPECT_TRUE(absl::IsUnimplemented(status));
   EXPECT_EQ(status.message(), "no cpu kernel for exp 'test/exp' (i32 -> i32)");
+}
+
+TEST(KernelRegistryTest, WrapsWhatItMakes) {
+  class Silent final : public Kernel {
+    absl::Status Run(const KernelRun&) override { return absl::OkStatus(); }
+  };
+  KernelRegistry registry = CpuKernels();
+  std::vector<std::string> made;
+  registry.WrapAll([&](const KernelSpec& spec, std::unique_ptr<Kernel> kernel) {
+    EXPECT_NE(kernel, nullptr);
+    made.push_back(spec.name);
+    return std::make_unique<Silent>();
+  });
+  KernelSpec spec;
+  spec.op = "exp";
+  spec.name = "e1";
+  spec.inputs = spec.outputs = {{.logical = {2}, .region = {{0}, {2}}}};
+  const auto kernel = registry.Create(spec);
+  ASSERT_TRUE(kernel.ok());
+  EXPECT_NE(dynamic_cast<Silent*>(kernel->get()), nullptr);
+  spec.inputs[0].dtype = DType::kI32;
+  EXPECT_FALSE(registry.Create(spec).ok());  // there is nothing to wrap
+  EXPECT_EQ(made, std::vector<std::string>{"e1"});
 }
 
 struct UnaryCase {
