@@ -18,11 +18,8 @@ struct Mode {
   bool training;
 };
 
-// Layouts of a pair of convolutions: outputs of the first, inputs of the second.
-struct PairLayout {
-  std::optional<NdSbp> first, second;
-};
-PairLayout LayoutOf(Parallel parallel) {
+// Outputs of the first of a pair of convolutions, inputs of the second: weights are [out, in, ...].
+PairLayout LayoutOfConvolutions(Parallel parallel) {
   if (parallel == Parallel::kModel) return {S(0), S(1)};
   if (parallel == Parallel::kHybrid) return {NdSbp{B, S(0)}, NdSbp{B, S(1)}};
   return {};
@@ -62,7 +59,7 @@ Tensor Shortcut(Tensor x, int64_t features, int64_t stride, const Mode& mode) {
 }
 
 Tensor BasicBlock(Tensor x, int64_t width, int64_t stride, const Mode& mode) {
-  const PairLayout layout = LayoutOf(mode.parallel);
+  const PairLayout layout = LayoutOfConvolutions(mode.parallel);
   Tensor y =
       Conv(x, {.name = "conv1", .features = width, .stride = stride, .weight = layout.first});
   y = Relu(Norm(y, "bn1", mode));
@@ -72,7 +69,7 @@ Tensor BasicBlock(Tensor x, int64_t width, int64_t stride, const Mode& mode) {
 
 // The stride is the middle convolution's, as in torchvision.
 Tensor Bottleneck(Tensor x, int64_t width, int64_t stride, const Mode& mode) {
-  const PairLayout layout = LayoutOf(mode.parallel);
+  const PairLayout layout = LayoutOfConvolutions(mode.parallel);
   Tensor y = Conv(x, {.name = "conv1", .features = width, .kernel = 1});
   y = Relu(Norm(y, "bn1", mode));
   y = Conv(y, {.name = "conv2", .features = width, .stride = stride, .weight = layout.first});

@@ -97,7 +97,7 @@ TEST_F(OptimizerTest, OptimizerMustBeAnUpdate) {
 @minimize loss=%0 optimizer="assign" {learning_rate=0.1} variables=("w") at train.cc:7
 @gradient %0 = %0
 )"),
-            "optimizer 'assign' is not an update operator (train.cc:7)");
+            "optimizer 'assign' is neither an update operator nor 'adafactor' (train.cc:7)");
 }
 
 TEST_F(OptimizerTest, PruneKeepsWhatSinksNeed) {

@@ -282,7 +282,8 @@ TEST(LogicalGraphTextTest, ErrorsNameTheLine) {
   EXPECT_EQ(message(x + "%1:f31[2] = relu \"y\" (%0)"), "line 2: 'f31' is no element type");
   EXPECT_EQ(message(x + "%1:f32[2] = relu \"y\" (%0) rate=0"), "line 2: 0 is no count");
   EXPECT_EQ(message(x + "%1:f32[2] = relu \"y\" (%0) what"),
-            "line 2: expected {, on=, rate=, time=, sbp=, hint=, fwd= or at, found 'what'");
+            "line 2: expected {, on=, rate=, time=, sbp=, hint=, fwd=, block=, again or at, found "
+            "'what'");
   EXPECT_EQ(message(x + "@gradient %0 = %3"), "line 2: there is no %3");
   EXPECT_EQ(message(x + "@minimize loss=%0 variables=(\"w\")"), "line 2: there is no op \"w\"");
 }

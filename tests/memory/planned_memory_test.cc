@@ -15,8 +15,8 @@
 namespace braid {
 namespace {
 
-// Pages of all arenas that were touched. An arena is a mapping that may be written, followed by the
-// address space that it reserves.
+// Pages of all arenas that were touched. An arena is one or more mappings that may be written (some
+// with huge pages), followed by the address space that it reserves.
 int64_t ResidentArenaBytes() {
   constexpr uint64_t kReserved = uint64_t{1} << 30;
   std::FILE* file = std::fopen("/proc/self/smaps", "r");
@@ -26,12 +26,18 @@ int64_t ResidentArenaBytes() {
     bool is_writable = false;
     int64_t resident = 0;
   };
-  Mapping last, now;
+  Mapping run, now;  // `run`: adjacent mappings that may be written, as one
   int64_t resident = 0;
   const auto finish = [&] {
+    const bool is_adjacent = run.is_writable && run.end == now.begin;
     const bool is_reserved = !now.is_writable && now.end - now.begin >= kReserved;
-    if (is_reserved && last.is_writable && last.end == now.begin) resident += last.resident;
-    last = now;
+    if (is_reserved && is_adjacent) resident += run.resident;
+    if (is_adjacent && now.is_writable) {
+      run.end = now.end;
+      run.resident += now.resident;
+    } else {
+      run = now;
+    }
   };
   char line[512];
   while (std::fgets(line, sizeof(line), file) != nullptr) {

@@ -74,7 +74,9 @@ void ExpectFollowsReference(const ReferenceCase& model, const TrainingSessionOpt
     if (step >= kSteps - kBatches) last += expected;
   }
   EXPECT_LT(last, first);  // it does learn
-  if (options.dtype == DType::kF32) EXPECT_GT(reference->margin().smallest, kMargin);
+  if (options.dtype == DType::kF32) {
+    EXPECT_GT(reference->margin().smallest, kMargin);
+  }
   double worst_parameter = 0;
   for (const auto* parameters : {&reference->parameters(), &reference->statistics()}) {
     for (const auto& [name, parameter] : *parameters) {

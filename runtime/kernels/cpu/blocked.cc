@@ -105,6 +105,14 @@ class UnblockedKernel final : public Kernel {
     return absl::OkStatus();
   }
 
+  int64_t memory_bytes() const override {
+    auto bytes = inner_->memory_bytes();
+    for (const auto* copies : {&inputs_, &outputs_}) {
+      for (const Copy& copy : *copies) bytes += static_cast<int64_t>(copy.bytes.size());
+    }
+    return bytes;
+  }
+
  private:
   static void Prepare(const std::vector<OperandSpec>& operands, const std::vector<bool>& is_blocked,
                       std::vector<Copy>& copies, std::vector<size_t>& sizes,

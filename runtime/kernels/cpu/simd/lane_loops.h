@@ -3,17 +3,16 @@
 // Included only by loops_for_isa.cc.
 #pragma once
 
+#include "runtime/kernels/cpu/simd/registers.h"
 #include "runtime/kernels/cpu/simd/row_loops.h"
 
 namespace braid::simd::BRAID_ISA {
 
-inline constexpr int kVectorBytes = BRAID_VECTOR_BYTES;  // of a register
-
 // A pixel's channels, in a few registers.
 template <class T>
 struct Lanes {
-  typedef T Vector __attribute__((vector_size(kVectorBytes)));
-  static constexpr int kWidth = kVectorBytes / static_cast<int>(sizeof(T));
+  using Vector = typename VectorOf<T>::Type;
+  static constexpr int kWidth = kVectorSize<T>;
   static constexpr int kVectors = kLanesOfBlock / kWidth;
   Vector v[kVectors] = {};
 

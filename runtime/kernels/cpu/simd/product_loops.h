@@ -7,25 +7,12 @@
 
 #include "runtime/kernels/cpu/simd/elementwise_loops.h"
 #include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/registers.h"
 
 namespace braid::simd::BRAID_ISA {
 
-inline constexpr int kVectorBytes = BRAID_VECTOR_BYTES;
 inline constexpr int kBlockRows = kVectorBytes == 64 ? 8 : 4;  // there are 32 registers, or 16
 inline constexpr int kBlockVectors = 2;
-
-template <class T>
-struct VectorOf;
-template <>
-struct VectorOf<float> {
-  typedef float Type __attribute__((vector_size(kVectorBytes)));
-};
-template <>
-struct VectorOf<double> {
-  typedef double Type __attribute__((vector_size(kVectorBytes)));
-};
-template <class T>
-inline constexpr int kVectorSize = kVectorBytes / sizeof(T);
 
 template <class T, int rows, int vectors>
 BRAID_INLINE void ProductBlock(const SmallProduct<T>& p, int64_t row, int64_t column) {
