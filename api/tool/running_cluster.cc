@@ -15,6 +15,9 @@ namespace {
 // seconds, and say whom they lost.
 constexpr Nanoseconds kTermAfter = 3 * kSecond;
 constexpr Nanoseconds kKillAfter = 5 * kSecond;
+// Output that nobody takes is waited for so long once all nodes have ended, if launch was signalled
+// again before they had.
+constexpr Nanoseconds kDrainAfter = kSecond;
 
 // By a signal, or with the ssh that held it. Programs that return by themselves have lower codes.
 bool WasEnded(const ExitStatus& status) { return status.ShellCode() > 128; }
@@ -35,6 +38,7 @@ RunningCluster::RunningCluster(Reactor* reactor, Options options)
 RunningCluster::~RunningCluster() {
   if (term_timer_.has_value()) reactor_->CancelTimer(*term_timer_);
   if (kill_timer_.has_value()) reactor_->CancelTimer(*kill_timer_);
+  if (drain_timer_.has_value()) reactor_->CancelTimer(*drain_timer_);
 }
 
 void RunningCluster::Start() {
@@ -117,6 +121,8 @@ void RunningCluster::OnSignal(int signal) {
     if (!is_started_) exit_code_ = ExitStatus{.signal = signal}.ShellCode();
   } else if (is_started_ && running_ == 0) {
     Finish();  // without the output that nobody takes
+  } else {
+    is_impatient_ = true;
   }
 }
 
@@ -148,7 +154,12 @@ void RunningCluster::OnBroken() {
 }
 
 void RunningCluster::FinishIfDone() {
-  if (is_started_ && running_ == 0 && out_.is_drained() && err_.is_drained()) Finish();
+  if (!is_started_ || running_ > 0) return;
+  if (out_.is_drained() && err_.is_drained()) {
+    Finish();
+  } else if (is_impatient_ && !drain_timer_.has_value()) {
+    drain_timer_ = reactor_->RunAfter(kDrainAfter, [this] { Finish(); });
+  }
 }
 
 void RunningCluster::Finish() {

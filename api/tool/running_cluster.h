@@ -64,10 +64,12 @@ class RunningCluster {
   bool is_started_ = false;
   bool is_finished_ = false;
   bool was_interrupted_ = false;
+  bool is_impatient_ = false;  // signalled again, before all nodes had ended
   bool has_signalled_ = false;  // any node
   bool has_returned_ = false;   // the node that failed first, with an error of its own
   std::optional<TimerId> term_timer_;
   std::optional<TimerId> kill_timer_;
+  std::optional<TimerId> drain_timer_;
   std::optional<int> exit_code_;  // of the first failure
   LaunchResult result_;
 };

@@ -74,8 +74,8 @@ class TimerQueue {
 
   void Remove(typename Timers::iterator it) {
     const TimerId id = std::get<2>(it->first);
+    const T what = std::move(it->second);  // goes last, since it may end other timers
     spare_.push_back({timers_.extract(it), keys_.extract(id)});
-    spare_.back().timer.mapped() = T();  // what it holds goes now
   }
 
   Timers timers_;

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -316,6 +318,22 @@ TEST(LaunchTest, ObeysSignalsWhileItsOutputIsStuck) {
   run.AwaitProcesses(2);  // launch itself, which still has output to write, and its guard
   kill(run.pid(), SIGINT);
   EXPECT_EQ(run.Wait(), ExitStatus{.code = 130});
+}
+
+// The second signal finds nodes that still run.
+TEST(LaunchTest, ObeysSignalsWhileNodesRunAndItsOutputIsStuck) {
+  const TempDir dir;
+  ProgramRun run(Launch({"--local=2", "--tag_output"},
+                        "trap '' INT; cd " + dir.path() +
+                            "; seq -f %0200g 1500; touch $BRAID_NODE_RANK; exec sleep 1000"),
+                 {.reads_output = false});
+  run.AwaitFile(dir / "0");
+  run.AwaitFile(dir / "1");
+  kill(run.pid(), SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // signals do not add up
+  run.AwaitProcesses(4);
+  kill(run.pid(), SIGINT);
+  EXPECT_EQ(run.Wait(), ExitStatus{.code = 128 + SIGKILL});
 }
 
 TEST(LaunchTest, SaysWhichProgramCannotBeStarted) {
