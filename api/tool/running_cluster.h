@@ -64,7 +64,7 @@ class RunningCluster {
   bool is_started_ = false;
   bool is_finished_ = false;
   bool was_interrupted_ = false;
-  bool is_impatient_ = false;  // signalled again, before all nodes had ended
+  bool is_impatient_ = false;   // signalled again, before all nodes had ended
   bool has_signalled_ = false;  // any node
   bool has_returned_ = false;   // the node that failed first, with an error of its own
   std::optional<TimerId> term_timer_;
