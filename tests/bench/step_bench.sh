@@ -37,13 +37,15 @@ for what in "${models[@]}"; do
   [[ $model != gpt6 ]] || options+=(--layers 6 --width 384 --heads 6 --context 256)
   ratios=() cpu_ratios=() memory=()
   for ((round = 0; round < rounds; ++round)); do
-    read -r ours cpu peak parameters loss < <(taskset -c "$core" "$braid" --model="${model%6}" \
+    # In a variable first: the next one starts when this one has ended, not when it has printed.
+    line=$(taskset -c "$core" "$braid" --model="${model%6}" \
       --batch="$batch" --seconds="$seconds" --text="$text" --progress=off "${options[@]}")
+    read -r ours cpu peak parameters loss <<<"$line"
     echo "$what: braid $ours steps/s, $cpu of CPU time, $peak MiB, loss $loss"
     for i in "${!pythons[@]}"; do
-      read -r theirs their_cpu their_peak their_parameters loss < <(taskset -c "$core" \
-        "${pythons[i]}" "$root/tests/bench/step_torch.py" "${model%6}" "$batch" "$seconds" "$text" \
-        "${options[@]}")
+      line=$(taskset -c "$core" "${pythons[i]}" "$root/tests/bench/step_torch.py" "${model%6}" \
+        "$batch" "$seconds" "$text" "${options[@]}")
+      read -r theirs their_cpu their_peak their_parameters loss <<<"$line"
       echo "$what: torch ${versions[i]} $theirs steps/s, $their_cpu of CPU time," \
         "$their_peak MiB, loss $loss"
       if [[ $parameters != "$their_parameters" ]]; then
