@@ -65,17 +65,16 @@ absl::Status Program(braid::Session& session) {
   if (const std::string load = absl::GetFlag(FLAGS_load); !load.empty()) {
     RETURN_IF_ERROR(session.Load(load));
   }
-  int64_t left = options.steps;
+  const int64_t report_every = std::max<int64_t>(1, absl::GetFlag(FLAGS_report_every));
   double accuracy = 0;
-  for (int64_t done = 0; left > 0;) {
-    const int64_t steps = std::min(left, std::max<int64_t>(1, absl::GetFlag(FLAGS_report_every)));
+  for (int64_t done = 0; done < options.steps;) {
+    const int64_t steps = std::min(options.steps - done, report_every);
     ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
     evaluate.SetStep(0);  // the same images each time
     ASSIGN_OR_RETURN(const auto evaluated,
                      evaluate.Run({.steps = kHeldOut / options.evaluation_batch}));
     accuracy = evaluated.Mean("accuracy");
     done += steps;
-    left -= steps;
     std::cout << absl::StrFormat("step %d  loss %.4f  accuracy %.4f\n", done, trained.Mean("loss"),
                                  accuracy)
               << std::flush;

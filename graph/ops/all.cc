@@ -22,7 +22,8 @@ OpRegistry BuiltinOps() {
                       AttentionOps,     RmsNormOps,
                       RotaryOps,        RecurrentOps,
                       RearrangeOps,     ScatterElementsOps,
-                      ScatterNdOps,     SortOps}) {
+                      ScatterNdOps,     SortOps,
+                      KeyValueCacheOps}) {
     for (OpDef& def : family()) {
       const absl::Status status = registry.Register(std::move(def));
       CHECK(status.ok()) << status;

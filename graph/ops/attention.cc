@@ -291,9 +291,7 @@ OpDef AttentionMaskGradientOp() {
 }  // namespace
 
 std::vector<OpDef> AttentionOps() {
-  std::vector<OpDef> ops = {AttentionOp(), AttentionGradientOp(), AttentionMaskGradientOp()};
-  for (OpDef& def : KeyValueCacheOps()) ops.push_back(std::move(def));
-  return ops;
+  return {AttentionOp(), AttentionGradientOp(), AttentionMaskGradientOp()};
 }
 
 }  // namespace braid

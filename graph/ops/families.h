@@ -7,17 +7,17 @@
 
 namespace braid {
 
-std::vector<OpDef> ElementwiseOps();    // arithmetic, comparison, logic, casts
-std::vector<OpDef> MathOps();           // elementary functions, rounding, remainders, bits
-std::vector<OpDef> ActivationOps();     // tanh, relu, gelu, silu, elu, clip, ...
-std::vector<OpDef> LayoutOps();         // reshape, transpose, concat, split, broadcast
-std::vector<OpDef> ReduceOps();         // sum, mean, max, min, prod, norms, argmax, argmin
-std::vector<OpDef> ScanOps();           // cumsum, cumprod
-std::vector<OpDef> MatmulOps();         // matmul, tensordot
-std::vector<OpDef> SoftmaxOps();        // softmax, log_softmax
-std::vector<OpDef> CrossEntropyOps();   // sum_exp, (sparse_)softmax_cross_entropy
-std::vector<OpDef> LossOps();           // binary cross entropies, negative log likelihood
-std::vector<OpDef> AttentionOps();      // attention, and KeyValueCacheOps
+std::vector<OpDef> ElementwiseOps();   // arithmetic, comparison, logic, casts
+std::vector<OpDef> MathOps();          // elementary functions, rounding, remainders, bits
+std::vector<OpDef> ActivationOps();    // tanh, relu, gelu, silu, elu, clip, ...
+std::vector<OpDef> LayoutOps();        // reshape, transpose, concat, split, broadcast
+std::vector<OpDef> ReduceOps();        // sum, mean, max, min, prod, norms, argmax, argmin
+std::vector<OpDef> ScanOps();          // cumsum, cumprod
+std::vector<OpDef> MatmulOps();        // matmul, tensordot
+std::vector<OpDef> SoftmaxOps();       // softmax, log_softmax
+std::vector<OpDef> CrossEntropyOps();  // sum_exp, (sparse_)softmax_cross_entropy
+std::vector<OpDef> LossOps();          // binary cross entropies, negative log likelihood
+std::vector<OpDef> AttentionOps();
 std::vector<OpDef> KeyValueCacheOps();  // cached_attention, write_rows
 std::vector<OpDef> NormalizationOps();  // layer_norm
 std::vector<OpDef> RmsNormOps();        // rms_norm

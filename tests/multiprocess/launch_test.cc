@@ -7,11 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <map>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -324,14 +322,15 @@ TEST(LaunchTest, ObeysSignalsWhileItsOutputIsStuck) {
 TEST(LaunchTest, ObeysSignalsWhileNodesRunAndItsOutputIsStuck) {
   const TempDir dir;
   ProgramRun run(Launch({"--local=2", "--tag_output"},
-                        "trap '' INT; cd " + dir.path() +
-                            "; seq -f %0200g 1500; touch $BRAID_NODE_RANK; exec sleep 1000"),
+                        "cd " + dir.path() +
+                            "; trap 'touch interrupted$BRAID_NODE_RANK' INT; seq -f %0200g 1500;"
+                            "touch $BRAID_NODE_RANK; while :; do sleep 0.02; done"),
                  {.reads_output = false});
   run.AwaitFile(dir / "0");
   run.AwaitFile(dir / "1");
   kill(run.pid(), SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // signals do not add up
-  run.AwaitProcesses(4);
+  run.AwaitFile(dir / "interrupted0");  // two signals at once would be one
+  run.AwaitFile(dir / "interrupted1");
   kill(run.pid(), SIGINT);
   EXPECT_EQ(run.Wait(), ExitStatus{.code = 128 + SIGKILL});
 }
