@@ -5,6 +5,7 @@
 #include "compiler/logical/autograd.h"
 #include "compiler/logical/block_channels.h"
 #include "compiler/logical/dropout.h"
+#include "compiler/logical/fuse_batch_norm.h"
 #include "compiler/logical/infer_sbp.h"
 #include "compiler/logical/micro_batch.h"
 #include "compiler/logical/optimizer.h"
@@ -36,7 +37,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   // next, since they cut the shapes that are then laid out.
   ASSIGN_OR_RETURN(
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
-  graph = BlockChannels(std::move(graph));
+  graph = BlockChannels(FuseBatchNorm(std::move(graph)));
   if (options.precision != DType::kF32) {
     graph = NarrowProducts(std::move(graph), options.precision);
   }

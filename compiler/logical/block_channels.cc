@@ -80,13 +80,8 @@ class Blocking {
     });
   }
 
-  // A layout that the user asked for is one of the plain tensor.
-  static bool HasHint(const Op& op) {
-    return std::any_of(op.hints.begin(), op.hints.end(),
-                       [](const auto& hint) { return hint.has_value(); });
-  }
-
-  // The operands that may be blocked: all of them or none.
+  // The operands that may be blocked: all of them or none. A layout that the user asked for is one
+  // of the plain tensor.
   std::vector<TensorId> Chained(const Op& op) const {
     std::vector<TensorId> tensors;
     if (HasHint(op)) return tensors;

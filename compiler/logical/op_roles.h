@@ -1,6 +1,8 @@
 // The few operators whose place in a step, not whose arithmetic, the passes must know.
 #pragma once
 
+#include <algorithm>
+
 #include "graph/logical_graph.h"
 #include "graph/op_registry.h"
 
@@ -13,6 +15,12 @@ inline bool IsInput(const Op& op) { return op.type == "input"; }
 inline bool IsFetch(const Op& op) { return op.type == "fetch"; }
 // One batch of records a step.
 inline bool IsReader(const Op& op) { return op.type == "read"; }
+
+// Whether the user asked for the layout of an output.
+inline bool HasHint(const Op& op) {
+  return std::any_of(op.hints.begin(), op.hints.end(),
+                     [](const auto& hint) { return hint.has_value(); });
+}
 
 inline const OpDef& DefOf(const LogicalGraph& graph, const Op& op) {
   return *graph.registry().Find(op.type);  // Append and Parse accept known operators only

@@ -50,6 +50,12 @@ struct Operands {
   }
 };
 
+// A signature of the operands that are there: the last ones may be left out.
+SbpSignature OfOperands(const OpContext& ctx, SbpSignature signature) {
+  signature.inputs.resize(ctx.inputs.size());
+  return signature;
+}
+
 // Split channels split all; along other axes what is per channel goes in whole and comes out as a
 // sum.
 auto ChannelSignatures(Operands inputs, Operands outputs) {
@@ -57,8 +63,8 @@ auto ChannelSignatures(Operands inputs, Operands outputs) {
     std::vector<SbpSignature> signatures;
     for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
       const bool is_channel = axis == 1;
-      signatures.push_back({inputs.Along(axis, is_channel ? sbp::S(0) : sbp::B),
-                            outputs.Along(axis, is_channel ? sbp::S(0) : sbp::P)});
+      signatures.push_back(OfOperands(ctx, {inputs.Along(axis, is_channel ? sbp::S(0) : sbp::B),
+                                            outputs.Along(axis, is_channel ? sbp::S(0) : sbp::P)}));
     }
     return signatures;
   };
@@ -70,7 +76,7 @@ auto OwnStatistics(std::vector<Sbp> inputs, std::vector<Sbp> outputs) {
   return [=](const OpContext& ctx) {
     std::vector<SbpSignature> signatures;
     if (ctx.attrs.Has("training") && !ctx.attrs.Bool("training")) return signatures;
-    signatures.push_back({inputs, outputs});
+    signatures.push_back(OfOperands(ctx, {inputs, outputs}));
     return signatures;
   };
 }
@@ -95,6 +101,10 @@ TensorType Rows() { return {DType::kF32, {5, 3}}; }
 TensorType Large() { return {DType::kF32, {2, 3, 5, 7}}; }
 TensorType Three() { return {DType::kF32, {3}}; }
 TensorType Many() { return {DType::kF32, {3, 32, 2, 3}}; }  // channels in two blocks
+// So few elements of a channel that their mean is above some of them, though their sum is drawn
+// from where they are.
+TensorType TwoRows() { return {DType::kF32, {2, 3}}; }
+TensorType TwoPixels() { return {DType::kF32, {2, 32, 1, 1}}; }
 TensorType Numbers(const TensorType& x) { return {DType::kF32, {x.shape[1]}}; }
 
 OpSample Positive(std::vector<TensorType> inputs, Attrs attrs) {
@@ -155,67 +165,103 @@ OpDef BatchMomentOp() {
 }
 
 // (x - mean) / sqrt(variance + epsilon) * gamma + beta. With `training`, b and c are not mean and
-// variance but the batch's sum and second moment, and all of the gradient goes to x.
+// variance but the batch's sum and second moment, and all of the gradient goes to x. If there is a
+// sixth input, like x, it is added; with `relu`, what is below 0 becomes 0 at the end.
 OpDef BatchNormOp() {
-  const auto attrs = [](bool training) { return Attrs{{"epsilon", 1e-3}, {"training", training}}; };
   const auto sample = [&](const TensorType& x, bool training) {
     const TensorType numbers = Numbers(x);
-    OpSample result = Positive({x, numbers, numbers, numbers, numbers}, attrs(training));
+    OpSample result = Positive({x, numbers, numbers, numbers, numbers},
+                               {{"epsilon", 1e-3}, {"training", training}});
     result.check_gradient = !training;
+    return result;
+  };
+  const auto fused = [&](const TensorType& x, bool training, bool adds) {
+    OpSample result = sample(x, training);
+    if (adds) result.inputs.push_back(x);
+    result.attrs.Set("relu", true);
     return result;
   };
   return OpDef("batch_norm")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 5));
+        const bool adds = ctx.inputs.size() == 6;
+        if (!adds) RETURN_IF_ERROR(CheckInputs(ctx, 5));
         RETURN_IF_ERROR(CheckX(ctx));
         for (int i = 1; i < 5; ++i) RETURN_IF_ERROR(CheckChannels(ctx, i));
+        if (adds) RETURN_IF_ERROR(CheckSameType(ctx, 0, 5));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
-      .Signatures(ChannelSignatures({{true, false, false, false, false}}, {{true}}))
-      .TimeSignatures(OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::B, sbp::B}, {sbp::S(0)}))
+      .Signatures(ChannelSignatures({{true, false, false, false, false, true}}, {{true}}))
+      .TimeSignatures(
+          OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::B, sbp::B, sbp::S(0)}, {sbp::S(0)}))
       .Inplace(0, 0)
+      .Inplace(5, 0)
       .Gradient([](const Context& c) {
         const Tensor x = c.inputs[0], mean = c.inputs[1], variance = c.inputs[2];
-        const Tensor gamma = c.inputs[3], dy = c.output_gradients[0];
+        const Tensor gamma = c.inputs[3];
         const double epsilon = c.op.attrs.Double("epsilon");
-        const Gradients sums = ApplyAll("batch_norm_sums", {x, mean, variance, dy}, c.op.attrs);
+        const bool is_training = Flag(c.op.attrs, "training");
+        Tensor dy = c.output_gradients[0];
+        if (Flag(c.op.attrs, "relu")) dy = Apply("relu_grad", {c.outputs[0], dy}, {});
+        const Gradients sums = ApplyAll("batch_norm_sums", {x, mean, variance, dy},
+                                        {{"epsilon", epsilon}, {"training", is_training}});
         const Tensor dgamma = sums[0], dbeta = sums[1];
-        if (Flag(c.op.attrs, "training")) {
+        Gradients gradients;
+        if (is_training) {
           const Tensor dx = Apply("batch_norm_dx", {x, mean, variance, gamma, dy, dgamma, dbeta},
                                   {{"epsilon", epsilon}});
-          return Gradients{dx, Tensor(), Tensor(), dgamma, dbeta};
+          gradients = {dx, Tensor(), Tensor(), dgamma, dbeta};
+        } else {
+          const Tensor padded = Shift(variance, epsilon);
+          const Tensor factor = Mul(gamma, Rsqrt(padded));
+          const Tensor dx = Mul(dy, OverSpace(factor, x.shape()));
+          const Tensor dmean = Neg(Mul(factor, dbeta));
+          const Tensor dvariance = Scale(Div(Mul(gamma, dgamma), padded), -0.5);
+          gradients = {dx, dmean, dvariance, dgamma, dbeta};
         }
-        const Tensor padded = Shift(variance, epsilon);
-        const Tensor factor = Mul(gamma, Rsqrt(padded));
-        return Gradients{Mul(dy, OverSpace(factor, x.shape())), Neg(Mul(factor, dbeta)),
-                         Scale(Div(Mul(gamma, dgamma), padded), -0.5), dgamma, dbeta};
+        if (c.inputs.size() == 6) gradients.push_back(dy);
+        return gradients;
       })
       .Flops([](const OpContext& ctx) { return 3.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample(sample(Images(), false))
       .Sample(sample(Images(), true))
       .Sample(sample(Rows(), true))
       .Sample(sample(Large(), true))
-      .ChannelBlocks({0}, {0})
+      .Sample(fused(Images(), false, /*adds=*/false))
+      .Sample(fused(Large(), false, /*adds=*/true))
+      .Sample(fused(TwoRows(), true, /*adds=*/true))
+      .ChannelBlocks({0, 5}, {0})
       .BlockedSample(sample(Many(), false))
-      .BlockedSample(sample(Many(), true));
+      .BlockedSample(sample(Many(), true))
+      .BlockedSample(fused(Many(), false, /*adds=*/false))
+      .BlockedSample(fused(TwoPixels(), true, /*adds=*/true));
 }
 
 // The gradients of gamma and beta: sums of dy * (x - mean) / sqrt(variance + epsilon), and of dy.
+// With `relu`, and gamma and beta as further inputs, dy is what arrives at the rectifier.
 OpDef BatchNormSumsOp() {
   const auto sample = [](const TensorType& x, bool training) {
     return Positive({x, Numbers(x), Numbers(x), x}, {{"epsilon", 1e-3}, {"training", training}});
   };
+  const auto fused = [&](const TensorType& x, bool training) {
+    OpSample result = sample(x, training);
+    result.inputs.insert(result.inputs.end(), 2, Numbers(x));
+    result.attrs.Set("relu", true);
+    return result;
+  };
   return OpDef("batch_norm_sums")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 4));
+        const bool rectifies = Flag(ctx.attrs, "relu");
+        RETURN_IF_ERROR(CheckInputs(ctx, rectifies ? 6 : 4));
         RETURN_IF_ERROR(CheckX(ctx));
         RETURN_IF_ERROR(CheckChannels(ctx, 1));
         RETURN_IF_ERROR(CheckChannels(ctx, 2));
         RETURN_IF_ERROR(CheckSameType(ctx, 0, 3));
+        for (int i = 4; rectifies && i < 6; ++i) RETURN_IF_ERROR(CheckChannels(ctx, i));
         return std::vector<TensorType>{Channels(ctx), Channels(ctx)};
       })
-      .Signatures(ChannelSignatures({{true, false, false, true}}, {{false, false}}))
-      .TimeSignatures(OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::S(0)}, {sbp::P, sbp::P}))
+      .Signatures(ChannelSignatures({{true, false, false, true, false, false}}, {{false, false}}))
+      .TimeSignatures(
+          OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::S(0), sbp::B, sbp::B}, {sbp::P, sbp::P}))
       .Linear({3})
       .NoGradient()
       .Flops([](const OpContext& ctx) { return 4.0 * ctx.inputs[0].shape.num_elements(); })
@@ -223,28 +269,43 @@ OpDef BatchNormSumsOp() {
       .Sample(sample(Images(), true))
       .Sample(sample(Rows(), true))
       .Sample(sample(Large(), true))
+      .Sample(fused(Images(), false))
+      .Sample(fused(Large(), false))
+      .Sample(fused(TwoRows(), true))
       .ChannelBlocks({0, 3}, {})
-      .BlockedSample(sample(Many(), true));
+      .BlockedSample(sample(Many(), true))
+      .BlockedSample(fused(Many(), false))
+      .BlockedSample(fused(TwoPixels(), true));
 }
 
 // With xn = (x - mean) * rstd of the batch's own statistics:
 // dx = gamma * rstd * (dy - (dbeta + xn * dgamma) / count).
+// With `relu`, and beta as a further input, dy is what arrives at the rectifier.
 OpDef BatchNormInputGradientOp() {
   const auto sample = [](const TensorType& x) {
     const TensorType numbers = Numbers(x);
     return Positive({x, numbers, numbers, numbers, x, numbers, numbers}, {{"epsilon", 1e-3}});
   };
+  const auto fused = [&](const TensorType& x) {
+    OpSample result = sample(x);
+    result.inputs.push_back(Numbers(x));
+    result.attrs.Set("relu", true);
+    return result;
+  };
   return OpDef("batch_norm_dx")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 7));
+        const bool rectifies = Flag(ctx.attrs, "relu");
+        RETURN_IF_ERROR(CheckInputs(ctx, rectifies ? 8 : 7));
         RETURN_IF_ERROR(CheckX(ctx));
         for (int i : {1, 2, 3, 5, 6}) RETURN_IF_ERROR(CheckChannels(ctx, i));
         RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
+        if (rectifies) RETURN_IF_ERROR(CheckChannels(ctx, 7));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
-      .Signatures(ChannelSignatures({{true, false, false, false, true, false, false}}, {{true}}))
-      .TimeSignatures(OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::B, sbp::S(0), sbp::P, sbp::P},
-                                    {sbp::S(0)}))
+      .Signatures(
+          ChannelSignatures({{true, false, false, false, true, false, false, false}}, {{true}}))
+      .TimeSignatures(OwnStatistics(
+          {sbp::S(0), sbp::P, sbp::P, sbp::B, sbp::S(0), sbp::P, sbp::P, sbp::B}, {sbp::S(0)}))
       .Linear({4, 5, 6})
       .Inplace(4, 0)
       .NoGradient()
@@ -252,8 +313,11 @@ OpDef BatchNormInputGradientOp() {
       .Sample(sample(Images()))
       .Sample(sample(Rows()))
       .Sample(sample(Large()))
+      .Sample(fused(TwoRows()))
+      .Sample(fused({DType::kF32, {1, 3, 1, 2}}))
       .ChannelBlocks({0, 4}, {0})
-      .BlockedSample(sample(Many()));
+      .BlockedSample(sample(Many()))
+      .BlockedSample(fused(TwoPixels()));
 }
 
 // ---- groups

@@ -181,31 +181,89 @@ struct Statistics {
 };
 
 template <class T>
+constexpr simd::Type kLoopType = sizeof(T) == 4 ? simd::Type::kF32 : simd::Type::kF64;
+
+// The norm itself, row by row: a row of one channel, or of an image where these are short.
+template <class T>
+class Norm {
+ public:
+  Norm(const Layout& layout, const KernelSpec& spec, bool is_training)
+      : statistics(layout, spec.attrs, is_training),
+        layout_(layout),
+        factor_(layout),
+        addend_(layout),
+        rectifies_(Flag(spec.attrs, "relu")),
+        buffer_(layout.is_short ? layout.row() : layout.space) {}
+
+  // `gamma` and `beta` are read only by Row and, if there is a rectifier, by Passed.
+  void Read(const KernelRun& run, const T* gamma, const T* beta) {
+    statistics.Read(run);
+    if (gamma == nullptr) return;
+    factor_.Set([&](int64_t c) { return gamma[c] * statistics.rstd[c]; });
+    if (beta != nullptr) addend_.Set([&](int64_t c) { return beta[c]; });
+  }
+
+  // y of the row x; `more`, unless it is null, is added before the rectifier.
+  void Row(int64_t channel, const T* x, const T* more, T* y) {
+    const auto n = static_cast<int64_t>(buffer_.size());
+    Normalize(channel, x, more == nullptr ? y : buffer_.data());
+    if (more != nullptr) add_(buffer_.data(), more, y, n);
+    if (rectifies_) relu_(y, y, n, 0);
+  }
+  // dy of the row where the rectifier let x through.
+  const T* Passed(int64_t channel, const T* x, const T* dy) {
+    if (!rectifies_) return dy;
+    Normalize(channel, x, buffer_.data());
+    relu_grad_(buffer_.data(), dy, buffer_.data(), static_cast<int64_t>(buffer_.size()));
+    return buffer_.data();
+  }
+
+  bool rectifies() const { return rectifies_; }
+  const ChannelNumbers<T>& factor() const { return factor_; }  // gamma * rstd
+  Statistics<T> statistics;
+
+ private:
+  void Normalize(int64_t channel, const T* x, T* y) const {
+    const ChannelNumbers<T>& mean = statistics.mean;
+    if (layout_.is_short) {
+      loops_.centered_scale_each(x, mean.spread(), factor_.spread(), addend_.spread(), y,
+                                 layout_.row());
+    } else {
+      loops_.centered_scale(x, mean[channel], factor_[channel], addend_[channel], y, layout_.space);
+    }
+  }
+  static simd::BinaryFn BinaryLoop(simd::BinaryOp op) {
+    return simd::BestLoops().binary[static_cast<int>(op)][static_cast<int>(kLoopType<T>)]
+                                   [static_cast<int>(simd::Form::kVectorVector)];
+  }
+
+  Layout layout_;
+  const simd::RowLoops<T>& loops_ = simd::Rows<T>(simd::BestLoops());
+  simd::BinaryFn add_ = BinaryLoop(simd::BinaryOp::kAdd);
+  simd::BinaryFn relu_grad_ = BinaryLoop(simd::BinaryOp::kReluGrad);
+  simd::UnaryFn relu_ =
+      simd::BestLoops()
+          .unary[static_cast<int>(simd::UnaryOp::kRelu)][static_cast<int>(kLoopType<T>)];
+  ChannelNumbers<T> factor_, addend_;
+  bool rectifies_;
+  std::vector<T> buffer_;
+};
+
+template <class T>
 KernelOr MakeBatchNorm(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec.inputs[0]);
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  return MakeKernel([=,
-                     statistics = Statistics<T>(layout, spec.attrs, Flag(spec.attrs, "training")),
-                     factor = ChannelNumbers<T>(layout),
-                     addend = ChannelNumbers<T>(layout)](const KernelRun& run) mutable {
+  const bool adds = spec.inputs.size() > 5;
+  return MakeKernel([=, norm = Norm<T>(layout, spec, Flag(spec.attrs, "training"))](
+                        const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
-    const T* gamma = Input<T>(run, 3);
-    const T* beta = Input<T>(run, 4);
+    const T* more = adds ? Input<T>(run, 5) : nullptr;
     T* y = Output<T>(run, 0);
-    statistics.Read(run);
-    const ChannelNumbers<T>& mean = statistics.mean;
-    factor.Set([&](int64_t c) { return gamma[c] * statistics.rstd[c]; });
-    addend.Set([&](int64_t c) { return beta[c]; });
-    for (int64_t i = 0; i < layout.images; ++i) {
-      if (layout.is_short) {
-        loops.centered_scale_each(x, mean.spread(), factor.spread(), addend.spread(), y,
-                                  layout.row());
-        x += layout.row();
-        y += layout.row();
-        continue;
-      }
-      for (int64_t c = 0; c < layout.channels; ++c, x += layout.space, y += layout.space) {
-        loops.centered_scale(x, mean[c], factor[c], addend[c], y, layout.space);
+    norm.Read(run, Input<T>(run, 3), Input<T>(run, 4));
+    const int64_t rows = layout.is_short ? 1 : layout.channels;
+    const int64_t n = layout.is_short ? layout.row() : layout.space;
+    for (int64_t i = 0, at = 0; i < layout.images; ++i) {
+      for (int64_t c = 0; c < rows; ++c, at += n) {
+        norm.Row(c, x + at, adds ? more + at : nullptr, y + at);
       }
     }
   });
@@ -215,67 +273,69 @@ template <class T>
 KernelOr MakeBatchNormSums(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec.inputs[0]);
   const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  return MakeKernel(
-      [=, statistics = Statistics<T>(layout, spec.attrs, Flag(spec.attrs, "training")),
-       dots = ChannelSums<T>(layout), sums = ChannelSums<T>(layout)](const KernelRun& run) mutable {
-        const T* x = Input<T>(run, 0);
-        const T* dy = Input<T>(run, 3);
-        statistics.Read(run);
-        dots.Clear();
-        sums.Clear();
-        const auto image = [&](int64_t i) {
-          int64_t at = i * layout.row();
-          if (layout.is_short) {
-            loops.add_centered_dots(x + at, statistics.mean.spread(), dy + at, sums.block(),
-                                    dots.block(), layout.row());
-            return;
-          }
-          for (int64_t c = 0; c < layout.channels; ++c, at += layout.space) {
-            T sum, dot;
-            loops.centered_dot(x + at, statistics.mean[c], dy + at, layout.space, &sum, &dot);
-            sums.Add(c, sum);
-            dots.Add(c, dot);
-          }
-        };
-        ForEachBlock(layout.images, image, [&] {
-          if (!layout.is_short) return;
-          sums.JoinBlock();
-          dots.JoinBlock();
-        });
-        dots.Store(Output<T>(run, 0), &statistics.rstd);
-        sums.Store(Output<T>(run, 1));
-      });
+  return MakeKernel([=, norm = Norm<T>(layout, spec, Flag(spec.attrs, "training")),
+                     dots = ChannelSums<T>(layout),
+                     sums = ChannelSums<T>(layout)](const KernelRun& run) mutable {
+    const T* x = Input<T>(run, 0);
+    const T* dy = Input<T>(run, 3);
+    const bool rectifies = norm.rectifies();
+    norm.Read(run, rectifies ? Input<T>(run, 4) : nullptr, rectifies ? Input<T>(run, 5) : nullptr);
+    const ChannelNumbers<T>& mean = norm.statistics.mean;
+    dots.Clear();
+    sums.Clear();
+    const auto image = [&](int64_t i) {
+      int64_t at = i * layout.row();
+      if (layout.is_short) {
+        loops.add_centered_dots(x + at, mean.spread(), norm.Passed(0, x + at, dy + at),
+                                sums.block(), dots.block(), layout.row());
+        return;
+      }
+      for (int64_t c = 0; c < layout.channels; ++c, at += layout.space) {
+        T sum, dot;
+        loops.centered_dot(x + at, mean[c], norm.Passed(c, x + at, dy + at), layout.space, &sum,
+                           &dot);
+        sums.Add(c, sum);
+        dots.Add(c, dot);
+      }
+    };
+    ForEachBlock(layout.images, image, [&] {
+      if (!layout.is_short) return;
+      sums.JoinBlock();
+      dots.JoinBlock();
+    });
+    dots.Store(Output<T>(run, 0), &norm.statistics.rstd);
+    sums.Store(Output<T>(run, 1));
+  });
 }
 
 template <class T>
 KernelOr MakeBatchNormInputGrad(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec.inputs[0]);
   const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  return MakeKernel([=, statistics = Statistics<T>(layout, spec.attrs, /*is_training=*/true),
-                     of_dy = ChannelNumbers<T>(layout), of_x = ChannelNumbers<T>(layout),
+  return MakeKernel([=, norm = Norm<T>(layout, spec, /*is_training=*/true),
+                     of_x = ChannelNumbers<T>(layout),
                      addend = ChannelNumbers<T>(layout)](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
-    const T* gamma = Input<T>(run, 3);
     const T* dy = Input<T>(run, 4);
     const T* dgamma = Input<T>(run, 5);
     const T* dbeta = Input<T>(run, 6);
     T* dx = Output<T>(run, 0);
-    statistics.Read(run);
-    const ChannelNumbers<T>&mean = statistics.mean, &rstd = statistics.rstd;
-    of_dy.Set([&](int64_t c) { return gamma[c] * rstd[c]; });
+    norm.Read(run, Input<T>(run, 3), norm.rectifies() ? Input<T>(run, 7) : nullptr);
+    const ChannelNumbers<T>&mean = norm.statistics.mean, &rstd = norm.statistics.rstd;
+    const ChannelNumbers<T>& of_dy = norm.factor();
     of_x.Set([&](int64_t c) { return -of_dy[c] * rstd[c] * dgamma[c] / layout.count; });
     addend.Set([&](int64_t c) { return -of_dy[c] * dbeta[c] / layout.count; });
     for (int64_t i = 0, at = 0; i < layout.images; ++i) {
       if (layout.is_short) {
-        loops.centered_grad_each(x + at, mean.spread(), dy + at,
+        loops.centered_grad_each(x + at, mean.spread(), norm.Passed(0, x + at, dy + at),
                                  {of_dy.spread(), of_x.spread(), addend.spread()}, dx + at,
                                  layout.row());
         at += layout.row();
         continue;
       }
       for (int64_t c = 0; c < layout.channels; ++c, at += layout.space) {
-        loops.centered_grad(x + at, mean[c], dy + at, {of_dy[c], of_x[c], addend[c]}, dx + at,
-                            layout.space);
+        loops.centered_grad(x + at, mean[c], norm.Passed(c, x + at, dy + at),
+                            {of_dy[c], of_x[c], addend[c]}, dx + at, layout.space);
       }
     }
   });

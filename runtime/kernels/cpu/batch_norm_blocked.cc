@@ -117,22 +117,46 @@ KernelOr MakeMoment(const KernelSpec& spec, ElementType<T>) {
   });
 }
 
+// What normalizes a block's pixels, and rectifies them if attribute relu says so.
+template <class T>
+class Norm {
+ public:
+  Norm(const Layout& layout, const KernelSpec& spec)
+      : statistics_(layout), factor_(layout.channels()), rectifies_(Flag(spec.attrs, "relu")) {}
+
+  void Read(const KernelRun& run, const T* gamma) {
+    statistics_.Read(run);
+    for (size_t c = 0; c < factor_.size(); ++c) factor_[c] = gamma[c] * rstd()[c];
+  }
+  // Without `beta`, which only a rectifier asks for, x is centered but not shifted.
+  simd::LaneScale<T> At(int64_t channel, const T* beta) const {
+    const T* addend = beta == nullptr ? mean().data() : beta;
+    return {mean().data() + channel, factor_.data() + channel, addend + channel, rectifies_};
+  }
+  bool rectifies() const { return rectifies_; }
+  const std::vector<T>& mean() const { return statistics_.mean; }
+  const std::vector<T>& rstd() const { return statistics_.rstd; }
+  const std::vector<T>& factor() const { return factor_; }  // gamma * rstd
+
+ private:
+  Statistics<T> statistics_;
+  std::vector<T> factor_;
+  bool rectifies_;
+};
+
 template <class T>
 KernelOr MakeNorm(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec, Flag(spec.attrs, "training"));
   const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  return MakeKernel([=, statistics = Statistics<T>(layout),
-                     factor = std::vector<T>(layout.channels())](const KernelRun& run) mutable {
+  const bool adds = spec.inputs.size() > 5;
+  return MakeKernel([=, norm = Norm<T>(layout, spec)](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
-    const T* gamma = Input<T>(run, 3);
     const T* beta = Input<T>(run, 4);
     T* y = Output<T>(run, 0);
-    statistics.Read(run);
-    for (size_t c = 0; c < factor.size(); ++c) factor[c] = gamma[c] * statistics.rstd[c];
+    norm.Read(run, Input<T>(run, 3));
     ForEachBlock(layout, [&](int64_t channel, int64_t at) {
-      loops.lane_scale(x + at,
-                       {statistics.mean.data() + channel, factor.data() + channel, beta + channel},
-                       y + at, layout.pixels);
+      const T* more = adds ? Input<T>(run, 5) + at : nullptr;
+      loops.lane_scale(x + at, norm.At(channel, beta), more, y + at, layout.pixels);
     });
   });
 }
@@ -141,17 +165,18 @@ template <class T>
 KernelOr MakeSums(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec, Flag(spec.attrs, "training"));
   const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  return MakeKernel([=, statistics = Statistics<T>(layout),
+  return MakeKernel([=, norm = Norm<T>(layout, spec), ones = std::vector<T>(layout.channels(), 1),
                      sums = std::vector<double>(layout.channels()),
                      dots = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
     const T* dy = Input<T>(run, 3);
-    statistics.Read(run);
+    const T* beta = norm.rectifies() ? Input<T>(run, 5) : nullptr;
+    norm.Read(run, norm.rectifies() ? Input<T>(run, 4) : ones.data());
     std::fill(sums.begin(), sums.end(), 0);
     std::fill(dots.begin(), dots.end(), 0);
     ForEachRun(layout, [&](int64_t channel, int64_t at, int64_t pixels) {
       simd::LaneSums<T> part;
-      loops.lane_dot(x + at, statistics.mean.data() + channel, dy + at, pixels, &part);
+      loops.lane_dot(x + at, norm.At(channel, beta), dy + at, pixels, &part);
       for (int64_t l = 0; l < kChannelBlock; ++l) {
         sums[channel + l] += part.sum[l];
         dots[channel + l] += part.dot[l];
@@ -160,7 +185,7 @@ KernelOr MakeSums(const KernelSpec& spec, ElementType<T>) {
     T* dgamma = Output<T>(run, 0);
     T* dbeta = Output<T>(run, 1);
     for (size_t c = 0; c < sums.size(); ++c) {
-      dgamma[c] = static_cast<T>(dots[c] * statistics.rstd[c]);
+      dgamma[c] = static_cast<T>(dots[c] * norm.rstd()[c]);
       dbeta[c] = static_cast<T>(sums[c]);
     }
   });
@@ -170,24 +195,22 @@ template <class T>
 KernelOr MakeInputGradient(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec, /*is_training=*/true);
   const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  return MakeKernel([=, statistics = Statistics<T>(layout),
-                     of_dy = std::vector<T>(layout.channels()),
-                     of_x = std::vector<T>(layout.channels()),
+  return MakeKernel([=, norm = Norm<T>(layout, spec), of_x = std::vector<T>(layout.channels()),
                      addend = std::vector<T>(layout.channels())](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
-    const T* gamma = Input<T>(run, 3);
     const T* dy = Input<T>(run, 4);
     const T* dgamma = Input<T>(run, 5);
     const T* dbeta = Input<T>(run, 6);
+    const T* beta = norm.rectifies() ? Input<T>(run, 7) : nullptr;
     T* dx = Output<T>(run, 0);
-    statistics.Read(run);
+    norm.Read(run, Input<T>(run, 3));
+    const std::vector<T>& of_dy = norm.factor();
     for (size_t c = 0; c < of_dy.size(); ++c) {
-      of_dy[c] = gamma[c] * statistics.rstd[c];
-      of_x[c] = static_cast<T>(-of_dy[c] * statistics.rstd[c] * dgamma[c] / layout.count);
+      of_x[c] = static_cast<T>(-of_dy[c] * norm.rstd()[c] * dgamma[c] / layout.count);
       addend[c] = static_cast<T>(-of_dy[c] * dbeta[c] / layout.count);
     }
     ForEachBlock(layout, [&](int64_t channel, int64_t at) {
-      loops.lane_grad(x + at, statistics.mean.data() + channel, dy + at,
+      loops.lane_grad(x + at, norm.At(channel, beta), dy + at,
                       {of_dy.data() + channel, of_x.data() + channel, addend.data() + channel},
                       dx + at, layout.pixels);
     });

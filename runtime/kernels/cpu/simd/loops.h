@@ -105,9 +105,11 @@ struct CenteredGradEach {
 
 // Numbers of kLanesOfBlock channels whose pixels lie side by side, and sums of them.
 inline constexpr int kLanesOfBlock = 16;
+// (x - mean) * factor + addend; with `rectifies` 0 where that is less.
 template <class T>
 struct LaneScale {
   const T *mean, *factor, *addend;
+  bool rectifies = false;
 };
 template <class T>
 struct LaneSums {
@@ -239,10 +241,13 @@ struct RowLoops {
   // The same for `pixels` of kLanesOfBlock channels, which have a number each; see lane_loops.h.
   void (*lane_sum)(const T* x, int64_t pixels, T* sum);
   void (*lane_square_sum)(const T* x, const T* mean, int64_t pixels, T* sum);
-  void (*lane_scale)(const T* x, const LaneScale<T>& c, T* y, int64_t pixels);
-  void (*lane_dot)(const T* x, const T* mean, const T* dy, int64_t pixels, LaneSums<T>* sums);
-  void (*lane_grad)(const T* x, const T* mean, const T* dy, const CenteredGradEach<T>& c, T* dx,
-                    int64_t pixels);
+  // `more`, unless it is null, is added before the rectifier.
+  void (*lane_scale)(const T* x, const LaneScale<T>& c, const T* more, T* y, int64_t pixels);
+  // Of dy where the rectifier let x through.
+  void (*lane_dot)(const T* x, const LaneScale<T>& c, const T* dy, int64_t pixels,
+                   LaneSums<T>* sums);
+  void (*lane_grad)(const T* x, const LaneScale<T>& c, const T* dy, const CenteredGradEach<T>& g,
+                    T* dx, int64_t pixels);
 };
 
 struct Loops {
