@@ -108,6 +108,12 @@ class OpDef {
   // These inputs may be bf16 or f16 while the outputs are f32, if attribute dtype says so: products
   // whose kernels add up in f32. --precision narrows them.
   OpDef& NarrowInputs(std::vector<int> inputs);
+  // Its kernel may multiply in bf16 what is f32 outside, if attribute compute says so, which
+  // --precision sets.
+  OpDef& NarrowInside() {
+    is_narrow_inside_ = true;
+    return *this;
+  }
   // Draws random numbers: keyed by name, step and logical index.
   OpDef& Random();
   // Each element of the output depends on the operands' elements at its place only.
@@ -141,6 +147,7 @@ class OpDef {
   bool update_takes_step() const { return update_takes_step_; }
   const UpdateScalar& update_scalar() const { return update_scalar_; }  // may be empty
   const std::vector<int>& narrow_inputs() const { return narrow_inputs_; }
+  bool is_narrow_inside() const { return is_narrow_inside_; }
   const std::vector<int>& mutates() const { return mutates_; }
   const std::vector<std::pair<int, int>>& inplace() const { return inplace_; }
   const std::vector<OpSample>& samples() const { return samples_; }
@@ -192,7 +199,7 @@ class OpDef {
   UpdateScalar update_scalar_;
   bool is_update_ = false, update_takes_step_ = false;
   bool no_gradient_ = false, no_broadcast_ = false, external_ = false, random_ = false;
-  bool is_pointwise_ = false, prefers_channel_blocks_ = false;
+  bool is_pointwise_ = false, prefers_channel_blocks_ = false, is_narrow_inside_ = false;
 };
 
 }  // namespace braid

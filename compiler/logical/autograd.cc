@@ -122,15 +122,15 @@ class Sweep {
   // first that come to the block, so that nothing is computed again while the forward pass goes on.
   // What no gradient needs is pruned later.
   absl::Status ComputeAgain(int block, const std::vector<Tensor>& gradients) {
-    const auto [again, is_first] = again_.try_emplace(block);
-    if (!is_first) return absl::OkStatus();
+    if (again_.contains(block)) return absl::OkStatus();
+    auto& again = again_[block];
     const Tensor gradient =
         *std::ranges::find_if(gradients, [](const Tensor& tensor) { return tensor.valid(); });
     const size_t forward_ops = is_ancestor_.size();
     for (size_t i = 0; i < forward_ops; ++i) {
       const Op op = graph_.op(static_cast<OpId>(i));
       if (!is_ancestor_[i] || op.block != block || !CanComputeAgain(op)) continue;
-      RETURN_IF_ERROR(AppendFor(op.id, [&] { return AppendAgain(op, gradient, again->second); }));
+      RETURN_IF_ERROR(AppendFor(op.id, [&] { return AppendAgain(op, gradient, again); }));
     }
     return absl::OkStatus();
   }

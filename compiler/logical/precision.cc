@@ -22,6 +22,9 @@ class Narrowing {
   void Run() {
     const auto count = static_cast<OpId>(graph_.ops().size());  // the casts that follow need none
     for (OpId id = 0; id < count; ++id) {
+      if (DefOf(graph_, graph_.op(id)).is_narrow_inside() && compute_ == DType::kBF16) {
+        graph_.mutable_op(id).attrs.Set("compute", compute_);
+      }
       const std::vector<int>& narrow = DefOf(graph_, graph_.op(id)).narrow_inputs();
       if (!IsCandidate(graph_.op(id), narrow)) continue;
       for (int input : narrow) {

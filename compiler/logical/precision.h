@@ -12,7 +12,9 @@ namespace braid::compiler {
 // `compute` (bf16 or f16; one cast per tensor and placement, "<producer>.<compute>"), and attribute
 // dtype keeps its outputs f32. So variables (the master weights), gradients, sums over devices,
 // normalisations, losses and updates remain f32, as Micikevicius et al., arXiv 1710.03740, have it.
-// Ops that the user wrote in other types, or whose dtype attribute is set, are left alone.
+// Ops that the user wrote in other types, or whose dtype attribute is set, are left alone. Those
+// that have products inside (OpDef::NarrowInside: attention) keep their operands and get attribute
+// compute, for bf16.
 LogicalGraph NarrowProducts(LogicalGraph graph, DType compute);
 
 }  // namespace braid::compiler

@@ -56,8 +56,19 @@ absl::Status CheckMask(const OpContext& ctx) {
                    " = [batch, heads, query time, key time] is needed"));
 }
 
+// Products in bf16, sums, weights and all else in f32.
+bool IsNarrow(const OpContext& ctx) { return ctx.attrs.Has("compute"); }
+
+absl::Status CheckCompute(const OpContext& ctx) {
+  if (!IsNarrow(ctx) || ctx.attrs.Type("compute") == DType::kBF16) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("compute is ",
+                                                 std::string(ToString(ctx.attrs.Type("compute"))),
+                                                 "; bf16, or no such attribute, is needed"));
+}
+
 // q, k, v and, if there is one, the mask.
 absl::Status CheckOperands(const OpContext& ctx, bool is_masked) {
+  RETURN_IF_ERROR(CheckCompute(ctx));
   RETURN_IF_ERROR(CheckFloating(ctx, kQuery));
   for (int input : {kQuery, kKey, kValue}) {
     RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, input));
@@ -124,8 +135,10 @@ std::vector<SbpSignature> AttentionSignatures(const OpContext& ctx, int64_t part
     signatures.push_back(
         {with_mask({roles.q, roles.kv, roles.kv}, roles.mask), {roles.q, roles.rows}});
   }
-  // The output is linear in v, column by column; lse does not depend on it.
+  // The output is linear in v, column by column; lse does not depend on it. Addends of v would be
+  // rounded one by one where products are narrow.
   for (const Sbp sbp : {sbp::S(3), sbp::P}) {
+    if (sbp.is_partial() && IsNarrow(ctx)) continue;
     signatures.push_back({with_mask({sbp::B, sbp::B, sbp}, sbp::B), {sbp, sbp::B}});
   }
   return signatures;
@@ -168,6 +181,7 @@ std::vector<SbpSignature> GradientSignatures(const OpContext& ctx, int64_t parts
     }
     signatures.push_back(std::move(signature));
   }
+  if (IsNarrow(ctx)) return signatures;
   // Linear in what flows in.
   SbpSignature linear = {std::vector<Sbp>(ctx.inputs.size(), sbp::B),
                          std::vector<Sbp>(ctx.outputs.size(), sbp::P)};
@@ -223,6 +237,7 @@ OpDef AttentionOp() {
         return std::vector<TensorType>{{dtype, OutputShape(ctx)}, {RowType(dtype), RowsShape(ctx)}};
       })
       .Signatures(AttentionSignatures)
+      .NarrowInside()
       .Gradient(AttentionGradient)
       .Flops([](const OpContext& ctx) { return 2 * ProductFlops(ctx, Flag(ctx.attrs, "causal")); })
       .Sample(
@@ -232,7 +247,12 @@ OpDef AttentionOp() {
                .attrs = causal_time_first})
       .Sample({.inputs = {q, k, v, F32({4, 1, 5})}, .attrs = plain})
       .Sample({.inputs = {q, k, v, F32({2, 1, 3, 1})}, .attrs = causal})
-      .Sample({.inputs = {q, k, v, {DType::kBool, {2, 1, 3, 5}}}, .attrs = plain});
+      .Sample({.inputs = {q, k, v, {DType::kBool, {2, 1, 3, 5}}}, .attrs = plain})
+      .Sample({.inputs = {F32({1, 2, 9, 5}), F32({1, 1, 11, 5}), F32({1, 1, 11, 3})},
+               .attrs = {{"causal", true},
+                         {"time_first", false},
+                         {"scale", 0.75},
+                         {"compute", DType::kBF16}}});
 }
 
 OpDef GradientOp(std::string name, bool is_of_mask) {
@@ -257,6 +277,14 @@ OpDef GradientOp(std::string name, bool is_of_mask) {
 
 OpDef AttentionGradientOp() {
   return GradientOp("attention_grad", /*is_of_mask=*/false)
+      .NarrowInside()
+      .Sample({.inputs = {F32({1, 2, 9, 5}), F32({1, 1, 11, 5}), F32({1, 1, 11, 3}),
+                          F32({1, 2, 9, 3}), F32({1, 2, 9}), F32({1, 2, 9, 3})},
+               .attrs = {{"causal", true},
+                         {"time_first", false},
+                         {"scale", 0.75},
+                         {"masked", false},
+                         {"compute", DType::kBF16}}})
       .Infer([](const OpContext& ctx) -> Types {
         RETURN_IF_ERROR(CheckGradientOperands(ctx));
         return std::vector<TensorType>{ctx.inputs[kQuery], ctx.inputs[kKey], ctx.inputs[kValue]};

@@ -7,9 +7,11 @@
 #   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS]
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-text=${1:?usage: ddp_bench.sh TEXT [ROUNDS] [SECONDS]}
+text=${1:?usage: ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE]...]}
 rounds=${2:-5}
 seconds=${3:-3}
+models=("${@:4}")
+((${#models[@]})) || models=(mlp:100 mlp:1024 gpt:8)
 bench=${BRAID_STEP_BENCH:-$root/build/release/bin/step_bench}
 port=${BRAID_BENCH_PORT:-29571}
 export OMP_NUM_THREADS=1
@@ -24,7 +26,7 @@ on_core() {
 braid_two() {
   local model=$1 batch=$2 worker
   local arguments=(--model="$model" --batch=$((2 * batch)) --seconds="$seconds" --text="$text"
-    --progress=off)
+    --progress=off "${options[@]}")
   export NNODES=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
   NODE_RANK=1 on_core 1 "$bench" "${arguments[@]}" >/dev/null &
   worker=$!
@@ -35,7 +37,7 @@ braid_two() {
 torch_two() {
   local model=$1 batch=$2 worker
   local command=(/usr/bin/python3 "$root/tests/bench/step_torch.py" "$model" "$batch" "$seconds"
-    "$text")
+    "$text" "${options[@]}")
   export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port + 1))
   RANK=1 on_core 1 "${command[@]}" >/dev/null &
   worker=$!
@@ -45,17 +47,20 @@ torch_two() {
 
 median() { sort -n | awk '{r[NR] = $1} END {print r[int((NR + 1) / 2)]}'; }
 
-for what in "mlp 100" "mlp 1024" "gpt 8"; do
-  read -r model batch <<<"$what"
+for what in "${models[@]}"; do
+  IFS=: read -r model batch side <<<"$what"
+  options=(--side "${side:-32}")
+  [[ $model != gpt6 ]] || options+=(--layers 6 --width 384 --heads 6 --context 256)
+  model=${model%6}
   ratios=() scaling=()
   for ((round = 0; round < rounds; ++round)); do
     two=$(braid_two "$model" "$batch")
     theirs=$(torch_two "$model" "$batch")
     one=$(on_core 0 "$bench" --model="$model" --batch="$batch" --seconds="$seconds" \
-      --text="$text" --progress=off)
+      --text="$text" --progress=off "${options[@]}")
     ratios+=("$(awk "BEGIN {printf \"%.3f\", $two / $theirs}")")
     scaling+=("$(awk "BEGIN {printf \"%.3f\", $two / $one}")")
-    echo "$model batch $batch a rank: braid $two steps/s, torch $theirs steps/s; one node $one"
+    echo "$what a rank: braid $two steps/s, torch $theirs steps/s; one node $one"
   done
   echo "$what: median ratio $(printf '%s\n' "${ratios[@]}" | median)," \
     "two nodes' rate / one node's $(printf '%s\n' "${scaling[@]}" | median)"

@@ -48,6 +48,17 @@ TEST(NarrowProducts, ACastStandsWhereItsConsumerDoes) {
       << text;
 }
 
+TEST(NarrowProducts, ProductsInsideKeepTheirOperands) {
+  const std::string text = Narrowed(R"(
+%0:f32[1, 2, 9, 4] = input "q" () {dtype=f32 shape=[1, 2, 9, 4]} on=cpu[1]{0.0}
+%1:f32[1, 2, 9, 4], %2:f32[1, 2, 9] = attention "a" (%0, %0, %0) {causal=true scale=0.5 time_first=false} on=cpu[1]{0.0}
+)");
+  EXPECT_NE(text.find("attention \"a\" (%0, %0, %0) {causal=true compute=bf16 scale=0.5 "
+                      "time_first=false}"),
+            std::string::npos)
+      << text;
+}
+
 TEST(NarrowProducts, LeavesOtherTypesAndWhatTheUserChose) {
   for (const char* text : {R"(
 %0:f64[8, 6] = input "x" () {dtype=f64 shape=[8, 6]}

@@ -135,7 +135,7 @@ class Kill(Fault):
     def may_leave(self, cell):
         # Of a killed save; the next one removes it.
         is_saving = (cell.phase, cell.role) == ("saving", "master")
-        return r"/save/(step-\d+|latest)\.tmp" if is_saving else "$^"
+        return r"/save/(step-\d+(\.\d+)?|latest)\.tmp" if is_saving else "$^"
 
 
 class Stop(Fault):

@@ -37,6 +37,7 @@ struct Case {
   double scale = 0.5;
   DType mask = DType::kI32;  // none; else bool or the floating type
   Shape mask_shape = {};
+  bool narrow = false;  // products in bf16, where the machine has tiles for them
 
   bool has_mask() const { return mask != DType::kI32; }
   Shape Of(int64_t all_heads, int64_t time, int64_t size) const {
@@ -60,7 +61,11 @@ struct Case {
     }
     return flat;
   }
-  Attrs attrs() const { return {{"causal", causal}, {"time_first", time_first}, {"scale", scale}}; }
+  Attrs attrs() const {
+    Attrs result = {{"causal", causal}, {"time_first", time_first}, {"scale", scale}};
+    if (narrow) result.Set("compute", DType::kBF16);
+    return result;
+  }
   Attrs gradient_attrs() const {
     Attrs result = attrs();
     result.Set("masked", has_mask());
@@ -189,7 +194,8 @@ void Check(const Case& c, DType dtype, int threads = 1) {
   const Operands in(c, dtype);
   const Results expected = Expected(c, in);
   // Rounding grows with the number of terms.
-  const double tolerance = (40 + 0.1 * static_cast<double>(c.keys + c.queries)) * Epsilon(dtype);
+  const double tolerance =
+      c.narrow ? 0.03 : (40 + 0.1 * static_cast<double>(c.keys + c.queries)) * Epsilon(dtype);
   KernelCase forward = Forward(c, in, dtype);
   forward.spec().threads = threads;
   ASSERT_TRUE(forward.Run().ok());
@@ -320,6 +326,14 @@ TEST(AttentionTest, AgreesWithWeightsAsAMatrix) {
 
 TEST(AttentionTest, ThreadsShareHeads) {
   for (const Case& c : kCases) Check(c, DType::kF32, /*threads=*/2);
+}
+
+// Without such tiles products are as wide as without the attribute.
+TEST(AttentionTest, MultipliesInNarrowTiles) {
+  for (Case c : kCases) {
+    c.narrow = true;
+    for (int threads : {1, 2}) Check(c, DType::kF32, threads);
+  }
 }
 
 TEST(AttentionTest, LargeScoresDoNotOverflow) {

@@ -90,34 +90,39 @@ TEST(ChannelLoopsTest, RowsAreNormalized) {
   }
 }
 
+// With another operand that is added and a rectifier at the end, with either and with neither.
 TEST(ChannelLoopsTest, LanesAreNormalized) {
   const LoopsList list = RunnableLoops();
   constexpr int kLanes = kLanesOfBlock;
-  for (int t = 0; t < list.size; ++t) {
-    const RowLoops<double>& loops = list.tables[t]->f64;
+  for (int form = 0; form < 4 * list.size; ++form) {
+    const bool adds = (form & 1) != 0, rectifies = (form & 2) != 0;
+    const RowLoops<double>& loops = list.tables[form / 4]->f64;
     for (int64_t pixels : {0, 1, 2, 7, 50}) {
       const int64_t n = pixels * kLanes;
       const std::vector<double> x = Wave(n, 1.3), dy = Wave(n, 0.7), mean = Wave(kLanes, 0.2);
+      const std::vector<double> more = Wave(n, 1.7);
       const std::vector<double> a = Wave(kLanes, 2.1), b = Wave(kLanes, 0.9);
-      const std::vector<double> c = Wave(kLanes, 3.3);
+      const std::vector<double> c = Wave(kLanes, 3.3), e = Wave(kLanes, 4.1);
       std::vector<double> y(n), dx = dy, sum(kLanes), squares(kLanes);
       LaneSums<double> sums;
+      const LaneScale<double> norm = {mean.data(), a.data(), b.data(), rectifies};
       loops.lane_sum(x.data(), pixels, sum.data());
       loops.lane_square_sum(x.data(), mean.data(), pixels, squares.data());
-      loops.lane_scale(x.data(), {mean.data(), a.data(), b.data()}, y.data(), pixels);
-      loops.lane_dot(x.data(), mean.data(), dy.data(), pixels, &sums);
-      loops.lane_grad(x.data(), mean.data(), dx.data(), {a.data(), b.data(), c.data()}, dx.data(),
-                      pixels);
+      loops.lane_scale(x.data(), norm, adds ? more.data() : nullptr, y.data(), pixels);
+      loops.lane_dot(x.data(), norm, dy.data(), pixels, &sums);
+      loops.lane_grad(x.data(), norm, dx.data(), {c.data(), e.data(), b.data()}, dx.data(), pixels);
       for (int l = 0; l < kLanes; ++l) {
         double x_sum = 0, square_sum = 0, dy_sum = 0, dot = 0;
         for (int64_t i = l; i < n; i += kLanes) {
-          const double d = x[i] - mean[l];
+          const double d = x[i] - mean[l], scaled = d * a[l] + b[l];
+          const double result = scaled + (adds ? more[i] : 0);
+          const double passed = rectifies && !(scaled > 0) ? 0 : dy[i];
           x_sum += x[i];
           square_sum += d * d;
-          dy_sum += dy[i];
-          dot += dy[i] * d;
-          EXPECT_NEAR(y[i], d * a[l] + b[l], 1e-14);
-          EXPECT_NEAR(dx[i], a[l] * dy[i] + b[l] * d + c[l], 1e-14);
+          dy_sum += passed;
+          dot += passed * d;
+          EXPECT_NEAR(y[i], rectifies ? std::max(result, 0.0) : result, 1e-14);
+          EXPECT_NEAR(dx[i], c[l] * passed + e[l] * d + b[l], 1e-14);
         }
         EXPECT_NEAR(sum[l], x_sum, 1e-12);
         EXPECT_NEAR(squares[l], square_sum, 1e-12);

@@ -25,15 +25,25 @@ class AttentionForward {
   AttentionForward(const KernelSpec& spec, bool is_masked)
       : shape_(spec, is_masked),
         threads_(spec.threads),
+        narrow_(shape_.has_many_queries() ? NarrowProductsOf(spec) : nullptr),
+        block_rows_(narrow_ != nullptr ? kNarrowBlockRows : kBlockRows),
         columns_(
             TileColumns((shape_.depth + shape_.value_depth + kTileRows) * sizeof(T), shape_.keys)),
-        stride_(Padded(columns_)),
-        transposes_(shape_.queries >= kBlockRows),
-        scratch_size_(kBlockRows * stride_ + 2 * kRows +
+        stride_(simd::TilePadded(columns_)),
+        transposes_(shape_.queries >= kBlockRows && narrow_ == nullptr),
+        scratch_size_(block_rows_ * stride_ + 2 * kRows +
                       (transposes_ ? shape_.depth * stride_ : 0)),
-        scratch_(scratch_size_ * std::max(1, threads_)) {}
+        scratch_(scratch_size_ * std::max(1, threads_)) {
+    if (narrow_ == nullptr) return;
+    packed_size_ = simd::TileElements(columns_, shape_.depth) +
+                   simd::TileElements(shape_.value_depth, columns_) +
+                   simd::TileElements(block_rows_, std::max(columns_, shape_.depth));
+    packed_.resize(packed_size_ * std::max(1, threads_));
+  }
 
-  int64_t memory_bytes() const { return static_cast<int64_t>(scratch_.size() * sizeof(T)); }
+  int64_t memory_bytes() const {
+    return static_cast<int64_t>(scratch_.size() * sizeof(T) + packed_.size() * sizeof(uint16_t));
+  }
 
   absl::Status operator()(const KernelRun& run) {
     ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
@@ -41,6 +51,7 @@ class AttentionForward {
       const int64_t head = item % shape_.heads;
       const HeadAt at = {item / shape_.heads, head, shape_.KvHeadOf(place, head)};
       const Scratch scratch = ScratchOf(thread);
+      const TileScope tiles(narrow_);
       for (int64_t i = 0; i < shape_.queries; i += kRows) RunRows(run, place, at, i, scratch);
     });
     return absl::OkStatus();
@@ -52,13 +63,19 @@ class AttentionForward {
   static constexpr int64_t kRows = 4 * kTileRows;
 
   // Of one thread: a block's scores, the rows' maxima and sums, the transposed keys of a tile.
+  // Or, packed for products in bf16: the keys and values of a tile, a block of rows.
   struct Scratch {
     T *scores, *maxima, *sums, *keys;
+    uint16_t *packed_keys, *packed_values, *packed_rows;
   };
   Scratch ScratchOf(int thread) {
     T* scores = scratch_.data() + thread * scratch_size_;
-    T* maxima = scores + kBlockRows * stride_;
-    return {scores, maxima, maxima + kRows, maxima + 2 * kRows};
+    T* maxima = scores + block_rows_ * stride_;
+    const int64_t keys = simd::TileElements(columns_, shape_.depth);
+    const int64_t values = simd::TileElements(shape_.value_depth, columns_);
+    uint16_t* packed = packed_.data() + thread * packed_size_;
+    return {scores, maxima,        maxima + kRows,        maxima + 2 * kRows,
+            packed, packed + keys, packed + keys + values};
   }
 
   // The queries from `first` on, up to kRows of them.
@@ -70,12 +87,9 @@ class AttentionForward {
     const int64_t seen_by_last = shape_.Seen(place, first + rows - 1);
     for (int64_t j = 0; j == 0 || j < seen_by_last; j += columns_) {
       // A single tile stays from the head's first queries on.
-      if (transposes_ && (first == 0 || columns_ < shape_.keys)) {
-        loops_.transpose(Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j), shape_.k.row,
-                         std::min(columns_, shape_.keys - j), shape_.depth, scratch.keys, stride_);
-      }
-      for (int64_t row = 0; row < rows; row += kBlockRows) {
-        RunBlock(run, place, at, {first, row, std::min(rows, row + kBlockRows), j}, scratch);
+      if (first == 0 || columns_ < shape_.keys) PrepareKeys(run, at, j, scratch);
+      for (int64_t row = 0; row < rows; row += block_rows_) {
+        RunBlock(run, place, at, {first, row, std::min(rows, row + block_rows_), j}, scratch);
       }
     }
     T* o = Output<T>(run, 0) + shape_.o.At(at.batch, at.head, first);
@@ -84,6 +98,22 @@ class AttentionForward {
       const T sum = scratch.sums[row];
       if (sum != 0) Scale(o + row * shape_.o.row, 1 / sum);
       lse[row] = scratch.maxima[row] + std::log(sum);  // -inf of a row that sees nothing
+    }
+  }
+
+  // The tile of keys from j on, as products want it.
+  void PrepareKeys(const KernelRun& run, const HeadAt& at, int64_t j,
+                   const Scratch& scratch) const {
+    const T* k = Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j);
+    const int64_t keys = std::min(columns_, shape_.keys - j);
+    if (transposes_) {
+      loops_.transpose(k, shape_.k.row, keys, shape_.depth, scratch.keys, stride_);
+    }
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (narrow_ == nullptr) return;
+      const T* v = Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j);
+      narrow_->pack_b_transposed(k, shape_.k.row, keys, shape_.depth, scratch.packed_keys);
+      narrow_->pack_b(v, shape_.v.row, shape_.value_depth, keys, scratch.packed_values);
     }
   }
 
@@ -109,13 +139,35 @@ class AttentionForward {
                 scratch.sums[block.begin + row], j == 0 ? nullptr : o + row * shape_.o.row);
       if (padded < n) std::fill(weights + padded, weights + n, T{0});
     }
+    AddValues(run, at, rows, j, n, scratch, o);
+  }
+
+  // The weights of a block's rows times the values of n keys.
+  void AddValues(const KernelRun& run, const HeadAt& at, int64_t rows, int64_t j, int64_t n,
+                 const Scratch& scratch, T* o) const {
+    const T* v = Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j);
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (narrow_ != nullptr) {
+        narrow_->pack_a(scratch.scores, stride_, rows, n, scratch.packed_rows);
+        narrow_->multiply({.m = rows,
+                           .n = shape_.value_depth,
+                           .k = n,
+                           .a = scratch.packed_rows,
+                           .b = scratch.packed_values,
+                           .b_terms = std::min(columns_, shape_.keys - j),
+                           .c = o,
+                           .c_row = shape_.o.row,
+                           .adds = j > 0});
+        return;
+      }
+    }
     loops_.small_product({.rows = rows,
                           .n = shape_.value_depth,
                           .k = n,
                           .a = scratch.scores,
                           .a_row = stride_,
                           .a_step = 1,
-                          .b = Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j),
+                          .b = v,
                           .b_row = shape_.v.row,
                           .c = o,
                           .c_row = shape_.o.row,
@@ -126,6 +178,22 @@ class AttentionForward {
   void ComputeScores(const KernelRun& run, const HeadAt& at, int64_t query, int64_t rows, int64_t j,
                      int64_t n, const Scratch& scratch) const {
     const T* q = Input<T>(run, 0) + shape_.q.At(at.batch, at.head, query);
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (narrow_ != nullptr) {
+        narrow_->pack_a(q, shape_.q.row, rows, shape_.depth, scratch.packed_rows);
+        // Whole tiles: there is room for them.
+        narrow_->multiply({.m = block_rows_,
+                           .n = simd::TilePadded(n),
+                           .k = shape_.depth,
+                           .a = scratch.packed_rows,
+                           .b = scratch.packed_keys,
+                           .b_terms = shape_.depth,
+                           .c = scratch.scores,
+                           .c_row = stride_,
+                           .adds = false});
+        return;
+      }
+    }
     if (!transposes_) {
       MultiplyTiles({.m = rows,
                      .n = n,
@@ -179,10 +247,13 @@ class AttentionForward {
           sizeof(T) == 4 ? simd::Type::kF32 : simd::Type::kF64)];
   AttentionShape shape_;
   int threads_;
+  const simd::TileProducts* narrow_;  // null: products as T
+  int64_t block_rows_;
   int64_t columns_, stride_;  // of a tile's keys, and of their scores
   bool transposes_;
-  int64_t scratch_size_;
+  int64_t scratch_size_, packed_size_ = 0;  // of one thread
   std::vector<T> scratch_;
+  std::vector<uint16_t> packed_;
 };
 
 }  // namespace

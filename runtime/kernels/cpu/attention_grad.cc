@@ -1,6 +1,7 @@
 // attention_grad and attention_mask_grad: the weights are computed again, tile by tile, from the
 // rows' logsumexp (Dao et al., arXiv 2205.14135).
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -29,19 +30,28 @@ struct WeightTile {
 template <class T>
 class AttentionBackward {
  public:
-  explicit AttentionBackward(const KernelSpec& spec)
+  // `narrow`: loops for products in bf16, or null.
+  AttentionBackward(const KernelSpec& spec, const simd::TileProducts* narrow)
       : shape_(spec, Flag(spec.attrs, "masked")),
         threads_(spec.threads),
         first_(shape_.mask.input < 0 ? 3 : 4),
         has_rows_gradient_(static_cast<int>(spec.inputs.size()) > first_ + 3),
+        narrow_(narrow),
+        block_rows_(narrow_ != nullptr ? kNarrowBlockRows : kBlockRows),
         columns_(TileColumns(2 * (shape_.depth + shape_.value_depth + kTileRows) * sizeof(T),
                              shape_.keys)),
-        stride_(Padded(columns_)),
+        stride_(simd::TilePadded(columns_)),
         delta_size_(shape_.queries * std::min(shape_.group, shape_.heads)),
         scratch_size_((2 * kTileRows + shape_.depth + shape_.value_depth) * stride_ + delta_size_),
-        scratch_(scratch_size_ * std::max(1, threads_)) {}
+        scratch_(scratch_size_ * std::max(1, threads_)) {
+    if (narrow_ == nullptr) return;
+    for (int64_t size : PackedSizes()) packed_size_ += size;
+    packed_.resize(packed_size_ * std::max(1, threads_));
+  }
 
-  int64_t memory_bytes() const { return static_cast<int64_t>(scratch_.size() * sizeof(T)); }
+  int64_t memory_bytes() const {
+    return static_cast<int64_t>(scratch_.size() * sizeof(T) + packed_.size() * sizeof(uint16_t));
+  }
 
  protected:
   const T* Rows(const KernelRun& run, int input, const HeadAt& at, int64_t i) const {
@@ -61,92 +71,181 @@ class AttentionBackward {
     }
   }
 
-  // A tile of the keys and values from j on, [depth, stride] each: the others' keys side by side.
-  void TransposeKeys(const KernelRun& run, const HeadAt& at, int64_t j, T* scratch) const {
-    const int64_t keys = std::min(columns_, shape_.keys - j);
-    loops_.transpose(Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j), shape_.k.row, keys,
-                     shape_.depth, KeysIn(scratch), stride_);
-    loops_.transpose(Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j), shape_.v.row, keys,
-                     shape_.value_depth, KeysIn(scratch) + shape_.depth * stride_, stride_);
+  // Of one thread: two tiles of weights, delta of the heads of a group, keys and values transposed.
+  // Or, packed for products in bf16: the keys and values of a tile, and the keys with themselves as
+  // terms; a block of rows; the tile's weights transposed; its rows.
+  struct Scratch {
+    T *p, *ds, *delta, *keys;
+    uint16_t *packed_keys, *packed_values, *keys_as_terms, *block, *weights, *rows;
+  };
+  Scratch ScratchOf(int thread) {
+    T* p = scratch_.data() + thread * scratch_size_;
+    T* delta = p + 2 * kTileRows * stride_;
+    Scratch scratch = {
+        .p = p, .ds = p + kTileRows * stride_, .delta = delta, .keys = delta + delta_size_};
+    uint16_t* at = packed_.data() + thread * packed_size_;
+    uint16_t** const operands[] = {&scratch.packed_keys,   &scratch.packed_values,
+                                   &scratch.keys_as_terms, &scratch.block,
+                                   &scratch.weights,       &scratch.rows};
+    const std::array<int64_t, kPackedOperands> sizes = PackedSizes();
+    for (int i = 0; i < kPackedOperands; ++i) at = (*operands[i] = at) + sizes[i];
+    return scratch;
   }
 
-  // The tile of queries from `first_row` on and keys from `first_column` on, which TransposeKeys
-  // has seen. `factor` multiplies ds; `delta` is of the head's query 0.
+  // A tile of the keys and values from j on, [depth, stride] each: the others' keys side by side.
+  void PrepareKeys(const KernelRun& run, const HeadAt& at, int64_t j,
+                   const Scratch& scratch) const {
+    const int64_t keys = std::min(columns_, shape_.keys - j);
+    const T* k = Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j);
+    const T* v = Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j);
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (narrow_ != nullptr) {
+        narrow_->pack_b_transposed(k, shape_.k.row, keys, shape_.depth, scratch.packed_keys);
+        narrow_->pack_b_transposed(v, shape_.v.row, keys, shape_.value_depth,
+                                   scratch.packed_values);
+        narrow_->pack_b(k, shape_.k.row, shape_.depth, keys, scratch.keys_as_terms);
+        return;
+      }
+    }
+    loops_.transpose(k, shape_.k.row, keys, shape_.depth, scratch.keys, stride_);
+    loops_.transpose(v, shape_.v.row, keys, shape_.value_depth,
+                     scratch.keys + shape_.depth * stride_, stride_);
+  }
+
+  // The tile of queries from `first_row` on and keys from `first_column` on, which PrepareKeys has
+  // seen. `factor` multiplies ds; `delta` is of the head's query 0.
   WeightTile<T> ComputeTile(const KernelRun& run, const AttentionShape::Place& place,
                             const HeadAt& at, int64_t first_row, int64_t first_column,
-                            const T* delta, T factor, T* scratch) const {
+                            const T* delta, T factor, const Scratch& scratch) const {
     WeightTile<T> tile = {.first_row = first_row,
                           .rows = std::min(kTileRows, shape_.queries - first_row),
                           .first_column = first_column,
                           .columns = std::min(columns_, shape_.keys - first_column),
                           .stride = stride_,
-                          .p = scratch,
-                          .ds = scratch + kTileRows * stride_};
-    for (int64_t begin = 0; begin < tile.rows; begin += kBlockRows) {
-      const int64_t end = std::min(tile.rows, begin + kBlockRows);
-      const int64_t limit = std::clamp<int64_t>(
-          shape_.Seen(place, first_row + end - 1) - first_column, 0, tile.columns);
-      tile.limits[begin / kBlockRows] = limit;
+                          .p = scratch.p,
+                          .ds = scratch.ds};
+    for (int64_t begin = 0; begin < tile.rows; begin += block_rows_) {
+      const int64_t end = std::min(tile.rows, begin + block_rows_);
+      const int64_t limit = LimitOf(place, tile, end - 1);
+      tile.limits[begin / block_rows_] = limit;
       const int64_t i = first_row + begin;
-      Multiply(Input<T>(run, 0) + shape_.q.At(at.batch, at.head, i), shape_.q.row, shape_.depth,
-               KeysIn(scratch), end - begin, limit, tile.p + begin * stride_);
-      Multiply(Flow(run, at, i), shape_.o.row, shape_.value_depth,
-               KeysIn(scratch) + shape_.depth * stride_, end - begin, limit,
-               tile.ds + begin * stride_);
+      Multiply({.rows_of = Input<T>(run, 0) + shape_.q.At(at.batch, at.head, i),
+                .row_stride = shape_.q.row,
+                .depth = shape_.depth,
+                .keys = scratch.keys,
+                .packed_keys = scratch.packed_keys,
+                .rows = end - begin,
+                .limit = limit,
+                .to = tile.p + begin * stride_},
+               scratch);
+      Multiply({.rows_of = Flow(run, at, i),
+                .row_stride = shape_.o.row,
+                .depth = shape_.value_depth,
+                .keys = scratch.keys + shape_.depth * stride_,
+                .packed_keys = scratch.packed_values,
+                .rows = end - begin,
+                .limit = limit,
+                .to = tile.ds + begin * stride_},
+               scratch);
+      // What is packed is packed to the tile's end.
+      const int64_t zero_end =
+          narrow_ == nullptr ? Padded(limit) : LimitOf(place, tile, tile.rows - 1);
       for (int64_t row = begin; row < end; ++row) {
-        FinishRow(run, place, at, tile, row, limit, delta[first_row + row], factor);
+        FinishRow(run, place, at, tile, row, zero_end, delta[first_row + row], factor);
       }
     }
     return tile;
   }
-
-  // Of one thread: two tiles, delta of the heads of a group, keys and values transposed.
-  T* ScratchOf(int thread) { return scratch_.data() + thread * scratch_size_; }
-  T* DeltaIn(T* scratch) const { return scratch + 2 * kTileRows * stride_; }
-  T* KeysIn(T* scratch) const { return DeltaIn(scratch) + delta_size_; }
 
   const simd::RowLoops<T>& loops_ = simd::Rows<T>(simd::BestLoops());
   AttentionShape shape_;
   int threads_;
   int first_;  // input: o
   bool has_rows_gradient_;
+  const simd::TileProducts* narrow_;  // null: products as T
+  int64_t block_rows_;
   int64_t columns_, stride_;  // of a tile's keys, and of their weights
-  int64_t delta_size_, scratch_size_;
-  std::vector<T> scratch_;
 
  private:
-  // A block of rows times the transposed keys or values.
-  void Multiply(const T* rows_of, int64_t row_stride, int64_t depth, const T* keys, int64_t rows,
-                int64_t limit, T* to) const {
-    loops_.small_product({.rows = rows,
-                          .n = Padded(limit),
-                          .k = depth,
-                          .a = rows_of,
-                          .a_row = row_stride,
+  static constexpr int kPackedOperands = 6;
+  std::array<int64_t, kPackedOperands> PackedSizes() const {
+    if (narrow_ == nullptr) return {};
+    const int64_t depth = std::max(shape_.depth, shape_.value_depth);
+    return {simd::TileElements(columns_, shape_.depth),
+            simd::TileElements(columns_, shape_.value_depth),
+            simd::TileElements(shape_.depth, columns_),
+            simd::TileElements(block_rows_, std::max(depth, columns_)),
+            simd::TileElements(columns_, kTileRows),
+            simd::TileElements(depth, kTileRows)};
+  }
+
+  // How many of the tile's keys a row of it sees.
+  int64_t LimitOf(const AttentionShape::Place& place, const WeightTile<T>& tile,
+                  int64_t row) const {
+    return std::clamp<int64_t>(shape_.Seen(place, tile.first_row + row) - tile.first_column, 0,
+                               tile.columns);
+  }
+
+  // A block of rows times the keys or values that PrepareKeys has seen.
+  struct BlockProduct {
+    const T* rows_of;
+    int64_t row_stride, depth;
+    const T* keys;
+    const uint16_t* packed_keys;
+    int64_t rows, limit;
+    T* to;
+  };
+  void Multiply(const BlockProduct& product, const Scratch& scratch) const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (narrow_ != nullptr) {
+        narrow_->pack_a(product.rows_of, product.row_stride, product.rows, product.depth,
+                        scratch.block);
+        // Whole tiles: there is room for them.
+        narrow_->multiply({.m = block_rows_,
+                           .n = simd::TilePadded(product.limit),
+                           .k = product.depth,
+                           .a = scratch.block,
+                           .b = product.packed_keys,
+                           .b_terms = product.depth,
+                           .c = product.to,
+                           .c_row = stride_,
+                           .adds = false});
+        return;
+      }
+    }
+    loops_.small_product({.rows = product.rows,
+                          .n = Padded(product.limit),
+                          .k = product.depth,
+                          .a = product.rows_of,
+                          .a_row = product.row_stride,
                           .a_step = 1,
-                          .b = keys,
+                          .b = product.keys,
                           .b_row = stride_,
-                          .c = to,
+                          .c = product.to,
                           .c_row = stride_,
                           .adds = false});
   }
 
-  // From scores and products with the flow to weights and their gradient.
+  // From scores and products with the flow to weights and their gradient, and zeros to `end`.
   void FinishRow(const KernelRun& run, const AttentionShape::Place& place, const HeadAt& at,
-                 const WeightTile<T>& tile, int64_t row, int64_t limit, T delta, T factor) const {
+                 const WeightTile<T>& tile, int64_t row, int64_t end, T delta, T factor) const {
     const int64_t i = tile.first_row + row;
     T* p = tile.p + row * stride_;
     T* ds = tile.ds + row * stride_;
     const T lse = *Rows(run, first_ + 1, at, i);
-    int64_t seen = std::clamp<int64_t>(shape_.Seen(place, i) - tile.first_column, 0, limit);
+    int64_t seen = LimitOf(place, tile, row);
     if (lse == -std::numeric_limits<T>::infinity()) seen = 0;  // all is masked
     const void* mask = shape_.mask.input < 0 ? nullptr : run.inputs[shape_.mask.input];
     const T scale = ApplyMask(shape_, mask, at, i, tile.first_column, p, seen);
     loops_.attention_weights_grad(p, ds, seen,
                                   {.scale = scale, .lse = lse, .delta = delta, .factor = factor});
-    std::fill(p + seen, p + Padded(limit), T{0});
-    std::fill(ds + seen, ds + Padded(limit), T{0});
+    std::fill(p + seen, p + end, T{0});
+    std::fill(ds + seen, ds + end, T{0});
   }
+
+  int64_t delta_size_, scratch_size_, packed_size_ = 0;  // of one thread
+  std::vector<T> scratch_;
+  std::vector<uint16_t> packed_;
 };
 
 // Head of k by head: its keys tile by tile, and for each tile the queries that see it.
@@ -156,27 +255,32 @@ class AttentionGradient : AttentionBackward<T> {
   using Base::shape_, Base::columns_;
 
  public:
-  explicit AttentionGradient(const KernelSpec& spec) : Base(spec) {}
+  explicit AttentionGradient(const KernelSpec& spec) : Base(spec, NarrowProductsOf(spec)) {}
 
   absl::Status operator()(const KernelRun& run) {
     ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
     ForEachItem(shape_.batch * shape_.kv_heads, Base::threads_, [&](int64_t item, int thread) {
-      T* scratch = Base::ScratchOf(thread);
+      const typename Base::Scratch scratch = Base::ScratchOf(thread);
+      const TileScope tiles(Base::narrow_);
       HeadAt at = {.batch = item / shape_.kv_heads, .kv_head = item % shape_.kv_heads};
       const int64_t first = shape_.FirstHeadOf(place, at.kv_head);
       const int64_t end = shape_.FirstHeadOf(place, at.kv_head + 1);
       for (at.head = first; at.head < end; ++at.head) {
-        Base::ComputeDelta(run, at, Base::DeltaIn(scratch) + (at.head - first) * shape_.queries);
+        Base::ComputeDelta(run, at, scratch.delta + (at.head - first) * shape_.queries);
       }
       for (int64_t j = 0; j == 0 || j < shape_.keys; j += columns_) {
         ZeroKeys(run, at, j);
-        Base::TransposeKeys(run, at, j, scratch);
+        Base::PrepareKeys(run, at, j, scratch);
         for (at.head = first; at.head < end; ++at.head) {
-          const T* delta = Base::DeltaIn(scratch) + (at.head - first) * shape_.queries;
+          const T* delta = scratch.delta + (at.head - first) * shape_.queries;
           for (int64_t i = 0; i < shape_.queries; i += kTileRows) {
-            Add(run, at,
-                Base::ComputeTile(run, place, at, i, j, delta, static_cast<T>(shape_.scale),
-                                  scratch));
+            const WeightTile<T> tile = Base::ComputeTile(run, place, at, i, j, delta,
+                                                         static_cast<T>(shape_.scale), scratch);
+            if (Base::narrow_ == nullptr) {
+              Add(run, at, tile);
+            } else {
+              AddNarrow(run, at, tile, scratch);
+            }
           }
         }
       }
@@ -237,6 +341,50 @@ class AttentionGradient : AttentionBackward<T> {
       Base::loops_.small_product(product);
     }
   }
+
+  // The same of packed operands, whole rows of tiles at a time.
+  void AddNarrow(const KernelRun& run, const HeadAt& at, const WeightTile<T>& tile,
+                 const typename Base::Scratch& scratch) const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      const simd::TileProducts& narrow = *Base::narrow_;
+      const int64_t q_at = shape_.q.At(at.batch, at.head, tile.first_row);
+      const int64_t keys = tile.limits[(tile.rows - 1) / kNarrowBlockRows];
+      for (int64_t begin = 0; begin < tile.rows; begin += kNarrowBlockRows) {
+        const int64_t rows = std::min(kNarrowBlockRows, tile.rows - begin);
+        const int64_t limit = tile.limits[begin / kNarrowBlockRows];
+        narrow.pack_a(tile.ds + begin * tile.stride, tile.stride, rows, limit, scratch.block);
+        narrow.multiply({.m = rows,
+                         .n = shape_.depth,
+                         .k = limit,
+                         .a = scratch.block,
+                         .b = scratch.keys_as_terms,
+                         .b_terms = tile.columns,
+                         .c = Output<T>(run, 0) + q_at + begin * shape_.q.row,
+                         .c_row = shape_.q.row,
+                         .adds = tile.first_column > 0});
+      }
+      simd::TileProduct product = {
+          .m = keys,
+          .n = shape_.depth,
+          .k = tile.rows,
+          .a = scratch.weights,
+          .b = scratch.rows,
+          .b_terms = tile.rows,
+          .c = Output<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, tile.first_column),
+          .c_row = shape_.k.row,
+          .adds = true};
+      narrow.pack_a_transposed(tile.ds, tile.stride, keys, tile.rows, scratch.weights);
+      narrow.pack_b(Input<T>(run, 0) + q_at, shape_.q.row, shape_.depth, tile.rows, scratch.rows);
+      narrow.multiply(product);
+      product.n = shape_.value_depth;
+      product.c = Output<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, tile.first_column);
+      product.c_row = shape_.v.row;
+      narrow.pack_a_transposed(tile.p, tile.stride, keys, tile.rows, scratch.weights);
+      narrow.pack_b(Base::Flow(run, at, tile.first_row), shape_.o.row, shape_.value_depth,
+                    tile.rows, scratch.rows);
+      narrow.multiply(product);
+    }
+  }
 };
 
 // Adds the gradient of the masked scores into an additive mask's. On one thread: heads and batch
@@ -248,23 +396,22 @@ class AttentionMaskGradient : AttentionBackward<T> {
 
  public:
   explicit AttentionMaskGradient(const KernelSpec& spec)
-      : Base(spec), elements_(spec.outputs[0].num_elements()) {}
+      : Base(spec, /*narrow=*/nullptr), elements_(spec.outputs[0].num_elements()) {}
 
   absl::Status operator()(const KernelRun& run) {
     ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
     std::fill_n(Output<T>(run, 0), elements_, T{0});
-    T* scratch = Base::ScratchOf(0);
+    const typename Base::Scratch scratch = Base::ScratchOf(0);
     HeadAt at;
     for (at.batch = 0; at.batch < shape_.batch; ++at.batch) {
       for (at.head = 0; at.head < shape_.heads; ++at.head) {
         at.kv_head = shape_.KvHeadOf(place, at.head);
-        T* delta = Base::DeltaIn(scratch);
-        Base::ComputeDelta(run, at, delta);
+        Base::ComputeDelta(run, at, scratch.delta);
         const int64_t seen = shape_.Seen(place, shape_.queries - 1);
         for (int64_t j = 0; j < seen; j += columns_) {
-          Base::TransposeKeys(run, at, j, scratch);
+          Base::PrepareKeys(run, at, j, scratch);
           for (int64_t i = 0; i < shape_.queries; i += kTileRows) {
-            Add(run, at, Base::ComputeTile(run, place, at, i, j, delta, T{1}, scratch));
+            Add(run, at, Base::ComputeTile(run, place, at, i, j, scratch.delta, T{1}, scratch));
           }
         }
       }

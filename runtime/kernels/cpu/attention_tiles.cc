@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "absl/strings/str_format.h"
+#include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
 #include "runtime/kernels/cpu/strided.h"
@@ -22,6 +23,12 @@ int64_t TileColumns(int64_t bytes_per_column, int64_t columns) {
   constexpr int64_t kLeast = 64, kMost = 512;
   const int64_t fitting = kCacheBytes / std::max<int64_t>(bytes_per_column, 1) / kLeast * kLeast;
   return std::min(std::clamp(fitting, kLeast, kMost), std::max<int64_t>(columns, 1));
+}
+
+const simd::TileProducts* NarrowProductsOf(const KernelSpec& spec) {
+  const bool is_asked_for = spec.attrs.Has("compute") && spec.attrs.Type("compute") == DType::kBF16;
+  const bool is_f32 = spec.inputs[0].dtype == DType::kF32;
+  return is_asked_for && is_f32 && HasTiles() ? simd::CompiledTileProducts() : nullptr;
 }
 
 AttentionShape::AttentionShape(const KernelSpec& spec, bool is_masked)

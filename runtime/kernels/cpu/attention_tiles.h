@@ -7,13 +7,16 @@
 #include <limits>
 
 #include "absl/status/statusor.h"
+#include "runtime/kernels/cpu/simd/tile_products.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid::cpu {
 
 // Rows of queries in a tile, and in a block of it: a block's products end where its last row does,
-// so that little above the diagonal is computed.
+// so that little above the diagonal is computed. Blocks of products in bf16 are whole tiles of AMX.
 inline constexpr int64_t kTileRows = 64, kBlockRows = 8;
+inline constexpr int64_t kNarrowBlockRows = simd::kTileStep;
+static_assert(kTileRows % kNarrowBlockRows == 0);
 
 // Keys of a tile and of a block of it are padded to so many, whole vectors of every instruction
 // set: what is computed for the others is never used.
@@ -22,6 +25,26 @@ inline int64_t Padded(int64_t keys) { return (keys + kPadding - 1) / kPadding * 
 
 // Keys in a tile, such that a tile of scores and what it is made of stay in the second level cache.
 int64_t TileColumns(int64_t bytes_per_column, int64_t columns);
+
+// Loops that multiply in bf16 if attribute compute asks for that and this machine has them; else
+// null, and f32 is multiplied as it is.
+const simd::TileProducts* NarrowProductsOf(const KernelSpec& spec);
+
+// Gives a thread the tiles of AMX while it is there.
+class TileScope {
+ public:
+  explicit TileScope(const simd::TileProducts* products) : products_(products) {
+    if (products_ != nullptr) products_->begin();
+  }
+  ~TileScope() {
+    if (products_ != nullptr) products_->end();
+  }
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+
+ private:
+  const simd::TileProducts* products_;
+};
 
 // Where a head's rows lie in an operand [batch, heads, time, depth], or with time before heads.
 struct HeadStrides {
@@ -50,6 +73,10 @@ class AttentionShape {
   MaskView mask;
   double scale;
   bool causal;
+
+  // Whether there are enough queries, here or elsewhere, to pay for packing all keys: a query's
+  // numbers do not depend on where it is.
+  bool has_many_queries() const { return all_queries_ >= kBlockRows; }
 
   // Where this device's heads and queries start in one act.
   struct Place {

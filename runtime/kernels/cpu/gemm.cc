@@ -188,11 +188,20 @@ std::unique_ptr<Gemm> MakePrimitive(const GemmShape& shape) {
 
 }  // namespace
 
-bool HasBFloat16Gemm() {
-  // A level contains those below as bits; ONEDNN_MAX_CPU_ISA may hold it down.
-  constexpr auto kBf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kBf16) == kBf16;
+namespace {
+
+// A level contains those below as bits; ONEDNN_MAX_CPU_ISA may hold it down.
+bool HasLevel(dnnl::cpu_isa level) {
+  const auto bits = static_cast<unsigned>(level);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }
+
+}  // namespace
+
+bool HasBFloat16Gemm() { return HasLevel(dnnl::cpu_isa::avx512_core_bf16); }
+
+// oneDNN asks the operating system for the tiles when it looks for its level.
+bool HasTiles() { return HasLevel(dnnl::cpu_isa::avx512_core_amx); }
 
 namespace {
 

@@ -43,5 +43,7 @@ void MultiplyTiles(const TileProduct& product, const double* a, const double* b,
 
 // Whether bf16 products run faster than f32 ones here (otherwise widen to f32).
 bool HasBFloat16Gemm();
+// Whether this process may use the tiles of AMX, for bf16.
+bool HasTiles();
 
 }  // namespace braid::cpu
