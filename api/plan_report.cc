@@ -16,7 +16,8 @@ std::string Bytes(double bytes) {
     bytes /= 1024;
     ++unit;
   }
-  return absl::StrFormat(unit == 0 ? "%.0f %s" : "%.2f %s", bytes, kUnits[unit]);
+  if (unit == 0) return absl::StrFormat("%.0f %s", bytes, kUnits[unit]);
+  return absl::StrFormat("%.2f %s", bytes, kUnits[unit]);
 }
 
 std::string Quoted(std::string text) {

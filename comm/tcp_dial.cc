@@ -106,10 +106,11 @@ void TcpDial::Hear() {
 }
 
 void TcpDial::GiveUpAttempt() {
+  const bool is_connected = stage_ != Stage::kConnecting;
   TryNext(absl::DeadlineExceededError(absl::StrFormat(
-      stage_ == Stage::kConnecting ? "no connection within %d s (%s): packets are dropped between"
-                                   : "connected, but no greeting within %d s (%s)",
-      kAttemptTime / kSecond, std::strerror(ETIMEDOUT))));
+      "%s within %d s (%s)%s", is_connected ? "connected, but no greeting" : "no connection",
+      kAttemptTime / kSecond, std::strerror(ETIMEDOUT),
+      is_connected ? "" : ": packets are dropped between")));
 }
 
 void TcpDial::TryNext(const absl::Status& failure) {

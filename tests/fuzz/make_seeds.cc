@@ -169,7 +169,8 @@ void WritePlans() {
           const Placement first = job.devices().Slice(0, 1), second = job.devices().Slice(1, 2);
           auto [image, label] =
               job.On(first, [&] { return job.Read(DrawnDigits({.count = 8}), {.batch = 8}); });
-          Tensor hidden = job.On(first, [&] { return Relu(Linear(image, 4, {.name = "fc1"})); });
+          const Tensor hidden =
+              job.On(first, [x = image] { return Relu(Linear(x, 4, {.name = "fc1"})); });
           job.On(second, [&] { job.Fetch("mean", ReduceMean(Linear(hidden, 4))); });
         }));
 }
