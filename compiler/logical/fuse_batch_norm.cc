@@ -11,7 +11,7 @@ namespace braid::compiler {
 namespace {
 
 // Operands of batch_norm, batch_norm_sums and batch_norm_dx.
-constexpr int kX = 0, kStatistics = 3;  // x and its statistics are the first three of each
+constexpr int kShared = 3;  // x and its statistics are the first of each
 constexpr int kGamma = 3, kBeta = 4, kPlainOperands = 5;
 constexpr int kFlowOfSums = 3, kFlowOfInputGradient = 4;
 
@@ -105,7 +105,7 @@ class Fusing {
       const bool takes_flow = (op.type == "batch_norm_sums" && use.second == kFlowOfSums) ||
                               (op.type == "batch_norm_dx" && use.second == kFlowOfInputGradient);
       return takes_flow && op.placement == of.placement &&
-             std::equal(of.inputs.begin() + kX, of.inputs.begin() + kStatistics, op.inputs.begin());
+             std::equal(of.inputs.begin(), of.inputs.begin() + kShared, op.inputs.begin());
     };
     const auto& uses = consumers_[flow];
     if (HasHint(graph_.op(relu_grad)) || !std::all_of(uses.begin(), uses.end(), is_own)) return;

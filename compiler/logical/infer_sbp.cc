@@ -143,8 +143,7 @@ class SbpPass {
     const Op& op = graph_.op(id);
     if (IsVariable(op)) return absl::OkStatus();
     if (IsReader(op) || IsInput(op)) return LayOutReader(id);
-    const bool is_hinted =
-        std::ranges::any_of(op.hints, [](const auto& hint) { return hint.has_value(); });
+    const bool is_hinted = HasHint(op);
     if (op.inputs.empty() && !is_hinted) return absl::OkStatus();  // its first consumer decides
     ASSIGN_OR_RETURN(const ChoiceRequest request, RequestFor(op));
     ASSIGN_OR_RETURN(NdSignature signature, chooser_.Choose(request));

@@ -22,10 +22,12 @@ class Narrowing {
   void Run() {
     const auto count = static_cast<OpId>(graph_.ops().size());  // the casts that follow need none
     for (OpId id = 0; id < count; ++id) {
-      if (DefOf(graph_, graph_.op(id)).is_narrow_inside() && compute_ == DType::kBF16) {
+      const OpDef& def = DefOf(graph_, graph_.op(id));
+      const bool is_inside = def.is_narrow_inside() && compute_ == DType::kBF16;
+      if (is_inside && MakesF32(graph_.op(id))) {
         graph_.mutable_op(id).attrs.Set("compute", compute_);
       }
-      const std::vector<int>& narrow = DefOf(graph_, graph_.op(id)).narrow_inputs();
+      const std::vector<int>& narrow = def.narrow_inputs();
       if (!IsCandidate(graph_.op(id), narrow)) continue;
       for (int input : narrow) {
         const TensorId copy = NarrowCopy(graph_.op(id).inputs[input], graph_.op(id));
@@ -37,14 +39,15 @@ class Narrowing {
   }
 
  private:
+  bool IsF32(TensorId tensor) const { return graph_.type(tensor).dtype == DType::kF32; }
+  bool MakesF32(const Op& op) const {
+    return std::all_of(op.outputs.begin(), op.outputs.end(),
+                       [this](TensorId output) { return IsF32(output); });
+  }
   bool IsCandidate(const Op& op, const std::vector<int>& narrow) const {
-    const auto is_f32 = [this](TensorId tensor) {
-      return graph_.type(tensor).dtype == DType::kF32;
-    };
-    return !narrow.empty() && !op.attrs.Has("dtype") &&
-           std::all_of(op.outputs.begin(), op.outputs.end(), is_f32) &&
+    return !narrow.empty() && !op.attrs.Has("dtype") && MakesF32(op) &&
            std::all_of(narrow.begin(), narrow.end(),
-                       [&](int input) { return is_f32(op.inputs[input]); });
+                       [&](int input) { return IsF32(op.inputs[input]); });
   }
 
   TensorId NarrowCopy(TensorId tensor, const Op& consumer) {

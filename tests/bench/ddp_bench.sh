@@ -4,7 +4,9 @@
 # of its own, with the same batch per rank, taking turns; and Braid's one node with that batch, for
 # the scaling. Prints each turn and the median ratios. Needs build/release/bin with step_bench.
 #
-#   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS]
+#   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE]...]
+#
+# The models are those of step_bench.sh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 text=${1:?usage: ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE]...]}

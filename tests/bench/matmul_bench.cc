@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <dnnl.hpp>
@@ -34,7 +33,7 @@ absl::StatusOr<double> Rate(double seconds, const std::function<absl::Status(int
 }
 
 absl::Status Compare(const Shape& shape, int turns, double seconds) {
-  const auto [m, n, k] = shape;
+  const int64_t m = shape.m, n = shape.n, k = shape.k;
   ASSIGN_OR_RETURN(const auto session, braid::Session::Start({.progress = braid::Progress::kOff}));
   ASSIGN_OR_RETURN(auto job, session->Compile("product", [&](braid::Job& job) {
     const braid::Tensor a =
@@ -70,8 +69,8 @@ absl::Status Compare(const Shape& shape, int turns, double seconds) {
     theirs.push_back(library_rate * flops);
     ratios.push_back(job_rate / library_rate);
   }
-  if (corner != c[0] || corner != static_cast<float>(k))
-    return absl::InternalError("wrong product");
+  const bool is_right = corner == c[0] && corner == static_cast<float>(k);
+  if (!is_right) return absl::InternalError("wrong product");
   const auto median = [](std::vector<double> values) {
     std::sort(values.begin(), values.end());
     return values[values.size() / 2];

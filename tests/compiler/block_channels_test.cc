@@ -11,9 +11,7 @@ namespace braid::compiler {
 namespace {
 
 std::string Blocked(const std::string& text) {
-  const auto graph = LogicalGraph::Parse(text, &Registry());
-  if (!graph.ok()) return std::string(graph.status().message());
-  return absl::StrCat("\n", BlockChannels(*graph).ToString());
+  return Rewritten(text, [](const LogicalGraph& graph) { return BlockChannels(graph); });
 }
 
 constexpr char kAttrs[] =

@@ -12,9 +12,7 @@ namespace braid::compiler {
 namespace {
 
 std::string Fused(const std::string& text) {
-  const auto graph = LogicalGraph::Parse(text, &Registry());
-  if (!graph.ok()) return std::string(graph.status().message());
-  return absl::StrCat("\n", FuseBatchNorm(*graph).ToString());
+  return Rewritten(text, [](const LogicalGraph& graph) { return FuseBatchNorm(graph); });
 }
 
 // A norm with its statistics, and what arrives from behind.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/boxing/boxing.h"
 #include "compiler/logical/infer_placement.h"
 #include "compiler/logical/infer_sbp.h"
@@ -40,6 +41,14 @@ inline absl::StatusOr<LogicalGraph> RunPasses(const std::string& text, const Pla
                                               const InferSbpOptions& options = {}) {
   ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &Registry()));
   return RunPasses(std::move(graph), devices, options);
+}
+
+// The graph of `text` after one pass, as text that begins with a new line, or what Parse says.
+template <class Pass>
+std::string Rewritten(const std::string& text, Pass pass) {
+  const auto graph = LogicalGraph::Parse(text, &Registry());
+  if (!graph.ok()) return std::string(graph.status().message());
+  return absl::StrCat("\n", pass(*graph).ToString());
 }
 
 }  // namespace braid::compiler

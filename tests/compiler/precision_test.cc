@@ -4,16 +4,14 @@
 
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "tests/compiler/logical_passes.h"
 
 namespace braid::compiler {
 namespace {
 
 std::string Narrowed(const std::string& text) {
-  const auto graph = LogicalGraph::Parse(text, &Registry());
-  if (!graph.ok()) return std::string(graph.status().message());
-  return absl::StrCat("\n", NarrowProducts(*graph, DType::kBF16).ToString());
+  return Rewritten(text,
+                   [](const LogicalGraph& graph) { return NarrowProducts(graph, DType::kBF16); });
 }
 
 TEST(NarrowProducts, CastsEachOperandOnceAndKeepsResultsWide) {
@@ -61,6 +59,10 @@ TEST(NarrowProducts, ProductsInsideKeepTheirOperands) {
 
 TEST(NarrowProducts, LeavesOtherTypesAndWhatTheUserChose) {
   for (const char* text : {R"(
+%0:f64[1, 2, 9, 4] = input "q" () {dtype=f64 shape=[1, 2, 9, 4]}
+%1:f64[1, 2, 9, 4], %2:f64[1, 2, 9] = attention "a" (%0, %0, %0) {causal=true scale=0.5 time_first=false}
+)",
+                           R"(
 %0:f64[8, 6] = input "x" () {dtype=f64 shape=[8, 6]}
 %1:f64[8, 8] = matmul "y" (%0, %0) {transpose_b=true}
 )",

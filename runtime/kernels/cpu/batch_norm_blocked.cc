@@ -124,8 +124,10 @@ class Norm {
   Norm(const Layout& layout, const KernelSpec& spec)
       : statistics_(layout), factor_(layout.channels()), rectifies_(Flag(spec.attrs, "relu")) {}
 
+  // `gamma` may be null where nothing is scaled.
   void Read(const KernelRun& run, const T* gamma) {
     statistics_.Read(run);
+    if (gamma == nullptr) return;
     for (size_t c = 0; c < factor_.size(); ++c) factor_[c] = gamma[c] * rstd()[c];
   }
   // Without `beta`, which only a rectifier asks for, x is centered but not shifted.
@@ -165,13 +167,12 @@ template <class T>
 KernelOr MakeSums(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec, Flag(spec.attrs, "training"));
   const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  return MakeKernel([=, norm = Norm<T>(layout, spec), ones = std::vector<T>(layout.channels(), 1),
-                     sums = std::vector<double>(layout.channels()),
+  return MakeKernel([=, norm = Norm<T>(layout, spec), sums = std::vector<double>(layout.channels()),
                      dots = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
     const T* dy = Input<T>(run, 3);
     const T* beta = norm.rectifies() ? Input<T>(run, 5) : nullptr;
-    norm.Read(run, norm.rectifies() ? Input<T>(run, 4) : ones.data());
+    norm.Read(run, norm.rectifies() ? Input<T>(run, 4) : nullptr);
     std::fill(sums.begin(), sums.end(), 0);
     std::fill(dots.begin(), dots.end(), 0);
     ForEachRun(layout, [&](int64_t channel, int64_t at, int64_t pixels) {

@@ -186,10 +186,6 @@ std::unique_ptr<Gemm> MakePrimitive(const GemmShape& shape) {
   return gemm;
 }
 
-}  // namespace
-
-namespace {
-
 // A level contains those below as bits; ONEDNN_MAX_CPU_ISA may hold it down.
 bool HasLevel(dnnl::cpu_isa level) {
   const auto bits = static_cast<unsigned>(level);

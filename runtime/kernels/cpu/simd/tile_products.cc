@@ -82,31 +82,29 @@ void Transpose(Tile& tile) {
   std::copy_n(t, kRows, r);
 }
 
-// f(first of size, first term) for the tiles of an operand in their order.
-template <class F>
-void ForEachTile(int64_t size, int64_t terms, uint16_t* to, F tile_at) {
+// load(first of size, first term) makes the tiles of an operand, in their order.
+template <bool transposes, class Load>
+void Pack(int64_t size, int64_t terms, uint16_t* to, Load load) {
   for (int64_t i = 0; i < TilePadded(size); i += kRows) {
     for (int64_t j = 0; j < TilePadded(terms); j += kTerms, to += kTileSize) {
-      tile_at(i, j).Store(to);
+      Tile tile = load(i, j);
+      if constexpr (transposes) Transpose(tile);
+      tile.Store(to);
     }
   }
 }
 
 template <bool transposes>
 void PackRows(const float* x, int64_t x_row, int64_t size, int64_t terms, uint16_t* to) {
-  ForEachTile(size, terms, to, [&](int64_t i, int64_t j) {
-    Tile tile = LoadRows(x + i * x_row + j, x_row, size - i, terms - j);
-    if constexpr (transposes) Transpose(tile);
-    return tile;
+  Pack<transposes>(size, terms, to, [&](int64_t i, int64_t j) {
+    return LoadRows(x + i * x_row + j, x_row, size - i, terms - j);
   });
 }
 
 template <bool transposes>
 void PackPairs(const float* x, int64_t x_row, int64_t size, int64_t terms, uint16_t* to) {
-  ForEachTile(size, terms, to, [&](int64_t i, int64_t j) {
-    Tile tile = LoadPairs(x + j * x_row + i, x_row, terms - j, size - i);
-    if constexpr (transposes) Transpose(tile);
-    return tile;
+  Pack<transposes>(size, terms, to, [&](int64_t i, int64_t j) {
+    return LoadPairs(x + j * x_row + i, x_row, terms - j, size - i);
   });
 }
 

@@ -44,8 +44,8 @@ struct TileProducts {
   void (*end)();
 };
 
-// Null where the compiler or the machine does not have them; the caller makes sure that the
-// operating system lets the process use them, as oneDNN does when it is asked for its level.
+// Null on other processors than x86-64. The caller makes sure that this one has the tiles and that
+// the operating system lets the process use them, as oneDNN does when it is asked for its level.
 const TileProducts* CompiledTileProducts();
 
 }  // namespace braid::simd
