@@ -14,7 +14,7 @@ target_include_directories(braid_build_flags INTERFACE
 if(BRAID_BUILD_FUZZERS)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "BRAID_BUILD_FUZZERS is ON and the compiler is ${CMAKE_CXX_COMPILER_ID}; "
-      "libFuzzer comes with clang: cmake --preset fuzz")
+      "libFuzzer comes with clang: cmake --preset asan")
   endif()
   # Every library tells the fuzzer which of its edges were taken.
   target_compile_options(braid_build_flags INTERFACE -fsanitize=fuzzer-no-link)

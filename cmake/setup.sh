@@ -14,6 +14,8 @@ braid_packages=(
 )
 # What only running the tests needs: cases that others wrote; machines in namespaces, their faults.
 braid_test_packages=(libonnx-testdata iproute2 nftables python3)
+# What the asan preset builds with: libFuzzer is clang's.
+braid_clang_packages=(clang-14 libclang-rt-14-dev libomp-14-dev)
 
 braid_fail() {
   echo "error: $*" >&2

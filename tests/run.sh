@@ -42,7 +42,7 @@ fi
 
 # From what is quick to what is slow; the first failure ends it. One clang-format for everyone:
 # versions differ in detail.
-braid_install clang-format-14 python3
+braid_install clang-format-14 python3 "${braid_clang_packages[@]}"
 echo "==== format"
 "$braid_root/tests/check_format.sh" clang-format-14
 
