@@ -234,10 +234,6 @@ TEST_F(House, NoConditionalCompilationForBackends) {
                                          "__has_include",
                                          "__has_feature",
                                          "__has_attribute",
-                                         "__SANITIZE_THREAD__",
-                                         "__SANITIZE_ADDRESS__",
-                                         "thread_sanitizer",
-                                         "address_sanitizer",
                                          "BRAID_ISA"};
   Violations violations;
   for (const Source& source : sources()) {

@@ -136,8 +136,9 @@ TEST(CnnTest, BlocksOfChannelsEqualPlainChannels) {
         trained.emplace_back(name, now);
         continue;
       }
-      const auto same = std::find_if(trained.begin(), trained.end(),
-                                     [&](const auto& other) { return other.first == name; });
+      const auto same =
+          std::find_if(trained.begin(), trained.end(),
+                       [&name = name](const auto& other) { return other.first == name; });
       const auto f32 = same->second.data<double>(), f64 = now.data<double>();
       double norm = 0, difference = 0;
       for (size_t i = 0; i < f64.size(); ++i) {

@@ -92,7 +92,7 @@ absl::StatusOr<int> Check(const OpRegistry& ops, const KernelRegistry& kernels, 
     }
     const std::vector<double> gradient = Numbers(backward.value(found->second));
     const Array original = forward.variables().find(name)->second;
-    const auto loss_at = [&](size_t element, double delta) -> absl::StatusOr<double> {
+    const auto loss_at = [&, &name = name](size_t element, double delta) -> absl::StatusOr<double> {
       Array moved = original;
       moved.mutable_data<double>()[element] += delta;
       forward.Set(name, std::move(moved));
