@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/attention_tiles.h"
 #include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/for_each_item.h"
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
@@ -51,7 +52,7 @@ class AttentionForward {
       const int64_t head = item % shape_.heads;
       const HeadAt at = {item / shape_.heads, head, shape_.KvHeadOf(place, head)};
       const Scratch scratch = ScratchOf(thread);
-      const TileScope tiles(narrow_);
+      const simd::TileScope tiles(narrow_);
       for (int64_t i = 0; i < shape_.queries; i += kRows) RunRows(run, place, at, i, scratch);
     });
     return absl::OkStatus();
@@ -112,8 +113,8 @@ class AttentionForward {
     if constexpr (sizeof(T) == sizeof(float)) {
       if (narrow_ == nullptr) return;
       const T* v = Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j);
-      narrow_->pack_b_transposed(k, shape_.k.row, keys, shape_.depth, scratch.packed_keys);
-      narrow_->pack_b(v, shape_.v.row, shape_.value_depth, keys, scratch.packed_values);
+      narrow_->pack.b_transposed(k, shape_.k.row, keys, shape_.depth, scratch.packed_keys);
+      narrow_->pack.b(v, shape_.v.row, shape_.value_depth, keys, scratch.packed_values);
     }
   }
 
@@ -148,7 +149,7 @@ class AttentionForward {
     const T* v = Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j);
     if constexpr (sizeof(T) == sizeof(float)) {
       if (narrow_ != nullptr) {
-        narrow_->pack_a(scratch.scores, stride_, rows, n, scratch.packed_rows);
+        narrow_->pack.a(scratch.scores, stride_, rows, n, scratch.packed_rows);
         narrow_->multiply({.m = rows,
                            .n = shape_.value_depth,
                            .k = n,
@@ -180,7 +181,7 @@ class AttentionForward {
     const T* q = Input<T>(run, 0) + shape_.q.At(at.batch, at.head, query);
     if constexpr (sizeof(T) == sizeof(float)) {
       if (narrow_ != nullptr) {
-        narrow_->pack_a(q, shape_.q.row, rows, shape_.depth, scratch.packed_rows);
+        narrow_->pack.a(q, shape_.q.row, rows, shape_.depth, scratch.packed_rows);
         // Whole tiles: there is room for them.
         narrow_->multiply({.m = block_rows_,
                            .n = simd::TilePadded(n),

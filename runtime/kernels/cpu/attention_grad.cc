@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/attention_tiles.h"
 #include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/for_each_item.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
 
@@ -100,10 +101,10 @@ class AttentionBackward {
     const T* v = Input<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, j);
     if constexpr (sizeof(T) == sizeof(float)) {
       if (narrow_ != nullptr) {
-        narrow_->pack_b_transposed(k, shape_.k.row, keys, shape_.depth, scratch.packed_keys);
-        narrow_->pack_b_transposed(v, shape_.v.row, keys, shape_.value_depth,
+        narrow_->pack.b_transposed(k, shape_.k.row, keys, shape_.depth, scratch.packed_keys);
+        narrow_->pack.b_transposed(v, shape_.v.row, keys, shape_.value_depth,
                                    scratch.packed_values);
-        narrow_->pack_b(k, shape_.k.row, shape_.depth, keys, scratch.keys_as_terms);
+        narrow_->pack.b(k, shape_.k.row, shape_.depth, keys, scratch.keys_as_terms);
         return;
       }
     }
@@ -198,7 +199,7 @@ class AttentionBackward {
   void Multiply(const BlockProduct& product, const Scratch& scratch) const {
     if constexpr (sizeof(T) == sizeof(float)) {
       if (narrow_ != nullptr) {
-        narrow_->pack_a(product.rows_of, product.row_stride, product.rows, product.depth,
+        narrow_->pack.a(product.rows_of, product.row_stride, product.rows, product.depth,
                         scratch.block);
         // Whole tiles: there is room for them.
         narrow_->multiply({.m = block_rows_,
@@ -261,7 +262,7 @@ class AttentionGradient : AttentionBackward<T> {
     ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
     ForEachItem(shape_.batch * shape_.kv_heads, Base::threads_, [&](int64_t item, int thread) {
       const typename Base::Scratch scratch = Base::ScratchOf(thread);
-      const TileScope tiles(Base::narrow_);
+      const simd::TileScope tiles(Base::narrow_);
       HeadAt at = {.batch = item / shape_.kv_heads, .kv_head = item % shape_.kv_heads};
       const int64_t first = shape_.FirstHeadOf(place, at.kv_head);
       const int64_t end = shape_.FirstHeadOf(place, at.kv_head + 1);
@@ -352,7 +353,7 @@ class AttentionGradient : AttentionBackward<T> {
       for (int64_t begin = 0; begin < tile.rows; begin += kNarrowBlockRows) {
         const int64_t rows = std::min(kNarrowBlockRows, tile.rows - begin);
         const int64_t limit = tile.limits[begin / kNarrowBlockRows];
-        narrow.pack_a(tile.ds + begin * tile.stride, tile.stride, rows, limit, scratch.block);
+        narrow.pack.a(tile.ds + begin * tile.stride, tile.stride, rows, limit, scratch.block);
         narrow.multiply({.m = rows,
                          .n = shape_.depth,
                          .k = limit,
@@ -373,14 +374,14 @@ class AttentionGradient : AttentionBackward<T> {
           .c = Output<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, tile.first_column),
           .c_row = shape_.k.row,
           .adds = true};
-      narrow.pack_a_transposed(tile.ds, tile.stride, keys, tile.rows, scratch.weights);
-      narrow.pack_b(Input<T>(run, 0) + q_at, shape_.q.row, shape_.depth, tile.rows, scratch.rows);
+      narrow.pack.a_transposed(tile.ds, tile.stride, keys, tile.rows, scratch.weights);
+      narrow.pack.b(Input<T>(run, 0) + q_at, shape_.q.row, shape_.depth, tile.rows, scratch.rows);
       narrow.multiply(product);
       product.n = shape_.value_depth;
       product.c = Output<T>(run, 2) + shape_.v.At(at.batch, at.kv_head, tile.first_column);
       product.c_row = shape_.v.row;
-      narrow.pack_a_transposed(tile.p, tile.stride, keys, tile.rows, scratch.weights);
-      narrow.pack_b(Base::Flow(run, at, tile.first_row), shape_.o.row, shape_.value_depth,
+      narrow.pack.a_transposed(tile.p, tile.stride, keys, tile.rows, scratch.weights);
+      narrow.pack.b(Base::Flow(run, at, tile.first_row), shape_.o.row, shape_.value_depth,
                     tile.rows, scratch.rows);
       narrow.multiply(product);
     }

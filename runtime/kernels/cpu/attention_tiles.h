@@ -30,22 +30,6 @@ int64_t TileColumns(int64_t bytes_per_column, int64_t columns);
 // null, and f32 is multiplied as it is.
 const simd::TileProducts* NarrowProductsOf(const KernelSpec& spec);
 
-// Gives a thread the tiles of AMX while it is there.
-class TileScope {
- public:
-  explicit TileScope(const simd::TileProducts* products) : products_(products) {
-    if (products_ != nullptr) products_->begin();
-  }
-  ~TileScope() {
-    if (products_ != nullptr) products_->end();
-  }
-  TileScope(const TileScope&) = delete;
-  TileScope& operator=(const TileScope&) = delete;
-
- private:
-  const simd::TileProducts* products_;
-};
-
 // Where a head's rows lie in an operand [batch, heads, time, depth], or with time before heads.
 struct HeadStrides {
   int64_t batch = 0, head = 0, row = 0;
@@ -125,18 +109,5 @@ struct HeadAt {
 template <class T>
 T ApplyMask(const AttentionShape& shape, const void* mask, const HeadAt& at, int64_t i, int64_t j,
             T* scores, int64_t seen);
-
-// Calls f(item, thread) for all items, on up to `threads` threads.
-template <class F>
-void ForEachItem(int64_t items, int threads, F f) {
-  if (threads <= 1) {
-    for (int64_t item = 0; item < items; ++item) f(item, 0);
-    return;
-  }
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int thread = 0; thread < threads; ++thread) {
-    for (int64_t item = thread; item < items; item += threads) f(item, thread);
-  }
-}
 
 }  // namespace braid::cpu

@@ -146,7 +146,17 @@ int64_t ConvolutionShape::w_elements() const {
   return groups * out * in * taps;
 }
 
+SpatialAxes::SpatialAxes(const ConvolutionShape& shape) {
+  const size_t missing = kSpatialAxes - shape.space.size();
+  for (size_t i = 0; i < shape.space.size(); ++i) {
+    size[missing + i] = shape.space[i];
+    windows[missing + i] = shape.windows[i];
+    axis[missing + i] = shape.axes[i];
+  }
+}
+
 std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape) {
+  if (auto convolution = MakeTileConvolution(shape)) return convolution;
   if (shape.dtype != DType::kF64) {
     if (auto convolution = MakeDnnlConvolution(shape)) return convolution;
   }

@@ -32,6 +32,20 @@ struct ConvolutionShape {
   int64_t w_elements() const;
 };
 
+// Every problem as one of three axes of space, the missing ones in front with size 1.
+constexpr int kSpatialAxes = 3;
+struct SpatialAxes {
+  int64_t size[kSpatialAxes] = {1, 1, 1}, windows[kSpatialAxes] = {1, 1, 1};
+  WindowAxis axis[kSpatialAxes];
+
+  SpatialAxes() = default;
+  explicit SpatialAxes(const ConvolutionShape& shape);
+
+  int64_t num_pixels() const { return size[0] * size[1] * size[2]; }
+  int64_t num_windows() const { return windows[0] * windows[1] * windows[2]; }
+  int64_t num_taps() const { return axis[0].kernel * axis[1].kernel * axis[2].kernel; }
+};
+
 class Convolution {
  public:
   virtual ~Convolution() = default;
@@ -44,6 +58,8 @@ class Convolution {
 // No operand may be empty. Null if there is none for the type or for blocks.
 std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape);
 
+// bf16 in blocks of channels, with a result in f32, on the tiles of AMX; null for others.
+std::unique_ptr<Convolution> MakeTileConvolution(const ConvolutionShape& shape);
 // By oneDNN; null if it has none but its reference code for this shape. The others take no blocks.
 std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape);
 // f32 and f64: windows gathered into the columns of a matrix, tile by tile, and a matrix product.

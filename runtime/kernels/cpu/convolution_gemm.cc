@@ -12,24 +12,6 @@ namespace braid::cpu {
 namespace {
 
 constexpr int64_t kTileBytes = 512 << 10;
-constexpr int kAxes = 3;
-
-// Every problem as one of three axes of space, the missing ones in front with size 1.
-struct Axes {
-  int64_t size[kAxes], windows[kAxes];
-  WindowAxis axis[kAxes];
-
-  explicit Axes(const ConvolutionShape& shape) {
-    const int missing = kAxes - static_cast<int>(shape.space.size());
-    for (int i = 0; i < kAxes; ++i) {
-      const int from = i - missing;
-      size[i] = from < 0 ? 1 : shape.space[from];
-      windows[i] = from < 0 ? 1 : shape.windows[from];
-      axis[i] = from < 0 ? WindowAxis{} : shape.axes[from];
-    }
-  }
-};
-
 struct Range {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
@@ -39,8 +21,8 @@ struct Range {
 // elements: column row r, window begin + i, is at column_offset + i and reads x_offset + i *
 // stride.
 template <class F>
-void ForEachRun(const Axes& a, int64_t channels, Range tile, F run) {
-  const int64_t plane = a.size[0] * a.size[1] * a.size[2];
+void ForEachRun(const SpatialAxes& a, int64_t channels, Range tile, F run) {
+  const int64_t plane = a.num_pixels();
   const int64_t row_windows = a.windows[2];
   int64_t row = 0;  // of the columns
   for (int64_t channel = 0; channel < channels; ++channel) {
@@ -80,7 +62,7 @@ class GemmConvolution final : public Convolution {
   explicit GemmConvolution(const ConvolutionShape& shape)
       : shape_(shape),
         axes_(shape),
-        windows_(axes_.windows[0] * axes_.windows[1] * axes_.windows[2]),
+        windows_(axes_.num_windows()),
         rows_(shape.w_elements() / (shape.groups * shape.out)) {
     const int64_t fitting = kTileBytes / static_cast<int64_t>(sizeof(T)) / rows_;
     tile_ = std::clamp<int64_t>(fitting, 1, windows_);
@@ -183,7 +165,7 @@ class GemmConvolution final : public Convolution {
   }
 
   ConvolutionShape shape_;
-  Axes axes_;
+  SpatialAxes axes_;
   int64_t windows_, rows_;  // of an image; of the columns
   int64_t tile_ = 1;        // windows
   std::vector<T> columns_, y_tile_, w_tile_;

@@ -256,7 +256,8 @@ std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape) {
   if (is_vector) return std::make_unique<BlasGemv>(shape);
   if (shape.dtype == DType::kF64) return std::make_unique<BlasGemm>(shape);
   if (shape.dtype == DType::kBF16) {
-    auto gemm = MakePrimitive(shape);
+    auto gemm = MakeTileGemm(shape);
+    if (gemm == nullptr) gemm = MakePrimitive(shape);
     CHECK(gemm != nullptr) << "oneDNN has no bf16 matmul on a machine with bf16 instructions";
     return gemm;
   }

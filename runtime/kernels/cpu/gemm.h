@@ -27,6 +27,8 @@ class Gemm {
 };
 
 std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape);
+// bf16 on the tiles of AMX; null for others, and for products that would leave tiles empty.
+std::unique_ptr<Gemm> MakeTileGemm(const GemmShape& shape);
 
 // A product of tiles that lie in larger matrices, of a shape that is known only when it runs:
 // c = op(a) op(b), or c += if `adds`. A stride is how far rows lie apart, in elements.

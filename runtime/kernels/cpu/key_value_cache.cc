@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/attention_tiles.h"
 #include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/for_each_item.h"
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/index_error.h"
 #include "runtime/kernels/cpu/make_kernel.h"

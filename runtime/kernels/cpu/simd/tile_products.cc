@@ -9,46 +9,54 @@
 namespace braid::simd {
 namespace {
 
-constexpr int64_t kRows = 16, kTerms = 32, kTileSize = kRows * kTerms;
-
 // 16 rows of 32 bf16, or of 16 pairs of them.
 struct Tile {
-  __m512i row[kRows];
+  __m512i row[kTileRows];
   void Store(uint16_t* to) const {
-    for (int r = 0; r < kRows; ++r) _mm512_storeu_si512(to + r * kTerms, row[r]);
+    for (int r = 0; r < kTileRows; ++r) _mm512_storeu_si512(to + r * kTileTerms, row[r]);
   }
 };
 
-__mmask16 First(int64_t count) {
-  return static_cast<__mmask16>((1u << std::clamp<int64_t>(count, 0, 16)) - 1);
+uint32_t First(int64_t count) {
+  return static_cast<uint32_t>((uint64_t{1} << std::clamp<int64_t>(count, 0, 32)) - 1);
+}
+
+// The first elements of a row, zeros behind them: 32, or 16.
+__m512i LoadRow(const float* from, int64_t count) {
+  const __m512 a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(First(count)), from);
+  const __m512 b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(First(count - 16)), from + 16);
+  return (__m512i)_mm512_cvtne2ps_pbh(b, a);
+}
+__m512i LoadRow(const uint16_t* from, int64_t count) {
+  return _mm512_maskz_loadu_epi16(First(count), from);
+}
+__m256i LoadHalfRow(const float* from, int64_t count) {
+  const __m512 row = _mm512_maskz_loadu_ps(static_cast<__mmask16>(First(count)), from);
+  return (__m256i)_mm512_cvtneps_pbh(row);
+}
+__m256i LoadHalfRow(const uint16_t* from, int64_t count) {
+  return _mm256_maskz_loadu_epi16(static_cast<__mmask16>(First(count)), from);
 }
 
 // Rows of x as they are: [rows, terms], of which so many exist.
-Tile LoadRows(const float* x, int64_t x_row, int64_t rows, int64_t terms) {
+template <class T>
+Tile LoadRows(const T* x, int64_t x_row, int64_t rows, int64_t terms) {
   Tile tile;
-  const __mmask16 low = First(terms), high = First(terms - 16);
-  for (int r = 0; r < kRows; ++r) {
-    if (r >= rows) {
-      tile.row[r] = _mm512_setzero_si512();
-      continue;
-    }
-    const float* from = x + r * x_row;
-    const __m512 a = _mm512_maskz_loadu_ps(low, from), b = _mm512_maskz_loadu_ps(high, from + 16);
-    tile.row[r] = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+  for (int r = 0; r < kTileRows; ++r) {
+    tile.row[r] = r < rows ? LoadRow(x + r * x_row, terms) : _mm512_setzero_si512();
   }
   return tile;
 }
 
 // Rows of x two at a time, their elements side by side: [terms, columns].
-Tile LoadPairs(const float* x, int64_t x_row, int64_t terms, int64_t columns) {
+template <class T>
+Tile LoadPairs(const T* x, int64_t x_row, int64_t terms, int64_t columns) {
   Tile tile;
-  const __mmask16 mask = First(columns);
   const auto load = [&](int64_t term) {
-    const __m512 row =
-        term < terms ? _mm512_maskz_loadu_ps(mask, x + term * x_row) : _mm512_setzero_ps();
-    return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(row));
+    return _mm512_cvtepu16_epi32(term < terms ? LoadHalfRow(x + term * x_row, columns)
+                                              : _mm256_setzero_si256());
   };
-  for (int p = 0; p < kRows; ++p) {
+  for (int p = 0; p < kTileRows; ++p) {
     tile.row[p] = _mm512_or_si512(load(2 * p), _mm512_slli_epi32(load(2 * p + 1), 16));
   }
   return tile;
@@ -57,12 +65,12 @@ Tile LoadPairs(const float* x, int64_t x_row, int64_t terms, int64_t columns) {
 // Of 16 x 16 pairs.
 void Transpose(Tile& tile) {
   __m512i* r = tile.row;
-  __m512i t[kRows];
-  for (int i = 0; i < kRows; i += 2) {
+  __m512i t[kTileRows];
+  for (int i = 0; i < kTileRows; i += 2) {
     t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
     t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
   }
-  for (int i = 0; i < kRows; i += 4) {
+  for (int i = 0; i < kTileRows; i += 4) {
     r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
     r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
     r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
@@ -79,14 +87,14 @@ void Transpose(Tile& tile) {
     t[j + 8] = _mm512_shuffle_i32x4(high_a, high_b, 0x88);
     t[j + 12] = _mm512_shuffle_i32x4(high_a, high_b, 0xdd);
   }
-  std::copy_n(t, kRows, r);
+  std::copy_n(t, kTileRows, r);
 }
 
 // load(first of size, first term) makes the tiles of an operand, in their order.
 template <bool transposes, class Load>
 void Pack(int64_t size, int64_t terms, uint16_t* to, Load load) {
-  for (int64_t i = 0; i < TilePadded(size); i += kRows) {
-    for (int64_t j = 0; j < TilePadded(terms); j += kTerms, to += kTileSize) {
+  for (int64_t i = 0; i < TilePadded(size); i += kTileRows) {
+    for (int64_t j = 0; j < TilePadded(terms); j += kTileTerms, to += kTileSize) {
       Tile tile = load(i, j);
       if constexpr (transposes) Transpose(tile);
       tile.Store(to);
@@ -94,30 +102,76 @@ void Pack(int64_t size, int64_t terms, uint16_t* to, Load load) {
   }
 }
 
-template <bool transposes>
-void PackRows(const float* x, int64_t x_row, int64_t size, int64_t terms, uint16_t* to) {
+template <class T, bool transposes>
+void PackRows(const T* x, int64_t x_row, int64_t size, int64_t terms, uint16_t* to) {
   Pack<transposes>(size, terms, to, [&](int64_t i, int64_t j) {
     return LoadRows(x + i * x_row + j, x_row, size - i, terms - j);
   });
 }
 
-template <bool transposes>
-void PackPairs(const float* x, int64_t x_row, int64_t size, int64_t terms, uint16_t* to) {
+template <class T, bool transposes>
+void PackPairs(const T* x, int64_t x_row, int64_t size, int64_t terms, uint16_t* to) {
   Pack<transposes>(size, terms, to, [&](int64_t i, int64_t j) {
     return LoadPairs(x + j * x_row + i, x_row, terms - j, size - i);
   });
+}
+
+constexpr int64_t kHalf = kTileTerms / 2;
+constexpr uint16_t kZeros[kHalf] = {};
+
+const uint16_t* Read(const uint16_t* image, int32_t read) {
+  return read < 0 ? kZeros : image + kHalf * read;
+}
+__m256i LoadHalf(const uint16_t* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+
+void GatherA(const uint16_t* const* images, int64_t offset, const int32_t* reads, int64_t step,
+             int64_t halves, int64_t first, uint16_t* tiles) {
+  const uint16_t* from[kTileRows];
+  int64_t steps[kTileRows];
+  for (int r = 0; r < kTileRows; ++r) {
+    from[r] = Read(images[r] + offset, reads[r]);
+    steps[r] = reads[r] < 0 ? 0 : step;
+  }
+  for (int64_t half = first; half < first + halves; ++half) {
+    uint16_t* const to = tiles + half / 2 * kTileSize + half % 2 * kHalf;
+    for (int r = 0; r < kTileRows; ++r) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + r * kTileTerms), LoadHalf(from[r]));
+      from[r] += steps[r];
+    }
+  }
+}
+
+void GatherB(const uint16_t* const* images, const int32_t* reads, uint16_t* tile) {
+  const auto load = [&](int t) {
+    return _mm512_cvtepu16_epi32(LoadHalf(Read(images[t], reads[t])));
+  };
+  for (int p = 0; p < kTileRows; ++p, tile += kTileTerms) {
+    const __m512i pairs = _mm512_or_si512(load(2 * p), _mm512_slli_epi32(load(2 * p + 1), 16));
+    _mm512_storeu_si512(tile, pairs);
+  }
+}
+
+void TransposeTiles(uint16_t* tiles, int64_t count) {
+  for (int64_t i = 0; i < count; ++i, tiles += kTileSize) {
+    Tile tile;
+    for (int r = 0; r < kTileRows; ++r) tile.row[r] = _mm512_loadu_si512(tiles + r * kTileTerms);
+    Transpose(tile);
+    tile.Store(tiles);
+  }
 }
 
 // c [32, 32]: two tiles of a by two of b.
 void Block(int64_t k_tiles, const uint16_t* a, const uint16_t* b, const uint16_t* next_b, float* c,
            int64_t c_row, bool adds) {
   const int64_t c_bytes = c_row * static_cast<int64_t>(sizeof(float));
-  float* const lower = c + kRows * c_row;
+  float* const lower = c + kTileRows * c_row;
   if (adds) {
     _tile_loadd(0, c, c_bytes);
-    _tile_loadd(1, c + kRows, c_bytes);
+    _tile_loadd(1, c + kTileRows, c_bytes);
     _tile_loadd(2, lower, c_bytes);
-    _tile_loadd(3, lower + kRows, c_bytes);
+    _tile_loadd(3, lower + kTileRows, c_bytes);
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -136,14 +190,14 @@ void Block(int64_t k_tiles, const uint16_t* a, const uint16_t* b, const uint16_t
     _tile_dpbf16ps(3, 5, 7);
   }
   _tile_stored(0, c, c_bytes);
-  _tile_stored(1, c + kRows, c_bytes);
+  _tile_stored(1, c + kTileRows, c_bytes);
   _tile_stored(2, lower, c_bytes);
-  _tile_stored(3, lower + kRows, c_bytes);
+  _tile_stored(3, lower + kTileRows, c_bytes);
 }
 
 void Multiply(const TileProduct& p) {
-  const int64_t k_tiles = TilePadded(p.k) / kTerms;
-  const int64_t a_step = 2 * k_tiles * kTileSize, b_size = TilePadded(p.b_terms) * kRows;
+  const int64_t k_tiles = TilePadded(p.k) / kTileTerms;
+  const int64_t a_step = 2 * k_tiles * kTileSize, b_size = TilePadded(p.b_terms) * kTileRows;
   const uint16_t* a = p.a;
   for (int64_t i = 0; i < p.m; i += kTileStep, a += a_step) {
     const int64_t rows = std::min(kTileStep, p.m - i);
@@ -181,11 +235,20 @@ void Begin() { _tile_loadconfig(&kTileConfig); }
 
 void End() { _tile_release(); }
 
+template <class T>
+constexpr TilePackers<T> kPackers = {
+    .a = PackRows<T, false>,
+    .b_transposed = PackRows<T, true>,
+    .b = PackPairs<T, false>,
+    .a_transposed = PackPairs<T, true>,
+};
+
 constexpr TileProducts kTileProducts = {
-    .pack_a = PackRows<false>,
-    .pack_b_transposed = PackRows<true>,
-    .pack_b = PackPairs<false>,
-    .pack_a_transposed = PackPairs<true>,
+    .pack = kPackers<float>,
+    .pack_bf16 = kPackers<uint16_t>,
+    .gather_a = GatherA,
+    .gather_b = GatherB,
+    .transpose = TransposeTiles,
     .multiply = Multiply,
     .begin = Begin,
     .end = End,

@@ -1,0 +1,40 @@
+#include "runtime/kernels/cpu/tile_panels.h"
+
+namespace braid::cpu {
+namespace {
+
+constexpr int64_t kMaxRows = 256;          // that meet a part of b before the next is loaded
+constexpr int64_t kSumsBytes = 512 << 10;  // of a thread
+
+}  // namespace
+
+TilePanels::TilePanels(int64_t m, int64_t n, int64_t k, int threads, bool keeps_sums)
+    : products_(simd::CompiledTileProducts()),
+      m_(m),
+      n_(n),
+      k_(k),
+      threads_(threads),
+      b_(simd::TileElements(n, k)) {
+  const int64_t parts = (k + kMaxTerms - 1) / kMaxTerms;
+  terms_ = simd::TilePadded((k + parts - 1) / parts);
+  // Each thread has some rows.
+  const int64_t fair = simd::TilePadded((m + threads - 1) / threads);
+  const int64_t fitting = kSumsBytes / static_cast<int64_t>(sizeof(float)) / n;
+  chunk_rows_ = std::min(fair, kMaxRows);
+  if (keeps_sums) {
+    chunk_rows_ = std::min(chunk_rows_, simd::TilePadded(std::max<int64_t>(fitting, 1)));
+  }
+  for (int thread = 0; thread < threads; ++thread) {
+    a_.emplace_back(simd::kTileStep * terms_);
+    if (keeps_sums) sums_.emplace_back(chunk_rows_ * n);
+  }
+}
+
+int64_t TilePanels::memory_bytes() const {
+  int64_t bytes = b_.bytes();
+  for (const auto& buffer : a_) bytes += buffer.bytes();
+  for (const auto& buffer : sums_) bytes += buffer.bytes();
+  return bytes;
+}
+
+}  // namespace braid::cpu

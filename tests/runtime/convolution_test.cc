@@ -1,0 +1,138 @@
+// Convolutions in bf16 by tiles, beside the products in f32 of the same numbers.
+#include "runtime/kernels/cpu/convolution.h"
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "graph/channel_blocks.h"
+#include "gtest/gtest.h"
+#include "runtime/base/half.h"
+#include "runtime/kernels/cpu/gemm.h"
+
+namespace braid::cpu {
+namespace {
+
+struct TileCase {
+  std::string name;
+  int64_t batch, in, out;
+  std::vector<int64_t> space;
+  WindowAxis axis;  // of every axis of space
+  bool has_bias = false;
+};
+
+ConvolutionShape ShapeOf(const TileCase& test, ConvolutionSide side) {
+  ConvolutionShape shape = {.side = side, .dtype = DType::kBF16, .wide_result = true};
+  shape.batch = test.batch;
+  shape.in = test.in;
+  shape.out = test.out;
+  shape.space = test.space;
+  for (int64_t size : test.space) {
+    shape.axes.push_back(test.axis);
+    shape.windows.push_back(CountWindows(size, test.axis).value());
+  }
+  shape.has_bias = test.has_bias && side == ConvolutionSide::kOutput;
+  shape.x_is_blocked = shape.y_is_blocked = true;
+  return shape;
+}
+
+std::vector<float> RandomBFloat16(int64_t n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values) value = BFloat16BitsToFloat(FloatToBFloat16Bits(normal(random)));
+  return values;
+}
+
+std::vector<uint16_t> Narrow(const std::vector<float>& values) {
+  std::vector<uint16_t> narrow;
+  for (float value : values) narrow.push_back(FloatToBFloat16Bits(value));
+  return narrow;
+}
+
+// [batch, channels, pixels] in blocks of channels.
+std::vector<float> Blocked(const std::vector<float>& plain, int64_t channels, int64_t pixels) {
+  std::vector<float> blocked(plain.size());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const int64_t at = static_cast<int64_t>(i);
+    const int64_t pixel = at % pixels, channel = at / pixels % channels;
+    const int64_t image = at / pixels / channels;
+    const int64_t block = image * (channels / kChannelBlock) + channel / kChannelBlock;
+    blocked[(block * pixels + pixel) * kChannelBlock + channel % kChannelBlock] = plain[i];
+  }
+  return blocked;
+}
+
+class TileConvolutionTest : public testing::TestWithParam<TileCase> {};
+
+TEST_P(TileConvolutionTest, EqualsTheProductInF32) {
+  if (!HasTiles()) GTEST_SKIP() << "no AMX on this machine";
+  const TileCase& test = GetParam();
+  for (auto side : {ConvolutionSide::kOutput, ConvolutionSide::kInput, ConvolutionSide::kWeights}) {
+    const ConvolutionShape shape = ShapeOf(test, side);
+    ConvolutionShape plain = shape;
+    plain.dtype = DType::kF32;
+    plain.wide_result = plain.x_is_blocked = plain.y_is_blocked = false;
+    const SpatialAxes axes(shape);
+    const std::vector<float> x = RandomBFloat16(shape.batch * shape.x_elements(), 1);
+    const std::vector<float> w = RandomBFloat16(shape.w_elements(), 2);
+    const std::vector<float> y = RandomBFloat16(shape.batch * shape.y_elements(), 3);
+    const std::vector<float> bias = RandomBFloat16(shape.out, 4);
+    const std::vector<uint16_t> narrow_x = Narrow(Blocked(x, shape.in, axes.num_pixels()));
+    const std::vector<uint16_t> narrow_y = Narrow(Blocked(y, shape.out, axes.num_windows()));
+    const std::vector<uint16_t> narrow_w = Narrow(w);
+
+    const auto tiles = MakeTileConvolution(shape);
+    ASSERT_NE(tiles, nullptr);
+    const auto product = MakeGemmConvolution(plain);
+    const float* b = shape.has_bias ? bias.data() : nullptr;
+    std::vector<float> want, got;
+    switch (side) {
+      case ConvolutionSide::kOutput:
+        want.resize(y.size()), got.resize(y.size());
+        product->Run(x.data(), w.data(), b, want.data());
+        tiles->Run(narrow_x.data(), narrow_w.data(), b, got.data());
+        want = Blocked(want, shape.out, axes.num_windows());
+        break;
+      case ConvolutionSide::kInput:
+        want.resize(x.size()), got.resize(x.size());
+        product->Run(y.data(), w.data(), b, want.data());
+        tiles->Run(narrow_y.data(), narrow_w.data(), b, got.data());
+        want = Blocked(want, shape.in, axes.num_pixels());
+        break;
+      case ConvolutionSide::kWeights:
+        want.resize(w.size()), got.resize(w.size());
+        product->Run(x.data(), y.data(), b, want.data());
+        tiles->Run(narrow_x.data(), narrow_y.data(), b, got.data());
+        break;
+    }
+    // Products of bf16 are exact in f32; only the order of at most 10^4 sums of about 1 differs.
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(got[i], want[i], 1e-3) << "side " << static_cast<int>(side) << ", element " << i;
+    }
+  }
+}
+
+WindowAxis Window(int64_t kernel, int64_t stride, int64_t dilation, int64_t begin, int64_t end) {
+  return {kernel, stride, dilation, begin, end};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TileConvolutionTest,
+    testing::Values(TileCase{"Few", 6, 32, 48, {4, 4}, Window(3, 1, 1, 1, 1)},
+                    TileCase{"Bias", 3, 16, 16, {4, 4}, Window(3, 1, 1, 0, 0), true},
+                    TileCase{"OneTap", 5, 16, 32, {7, 7}, Window(1, 1, 1, 0, 0)},
+                    TileCase{"Stride", 4, 32, 16, {8, 8}, Window(3, 2, 1, 1, 1)},
+                    TileCase{"StrideBeyondWindow", 4, 32, 16, {8, 8}, Window(1, 2, 1, 0, 0)},
+                    TileCase{"Dilation", 2, 16, 16, {7, 7}, Window(3, 1, 2, 2, 1)},
+                    TileCase{"StrideAndDilation", 2, 16, 16, {9, 9}, Window(3, 2, 2, 2, 1)},
+                    TileCase{"Line", 2, 16, 32, {9}, Window(4, 1, 1, 3, 0)},
+                    TileCase{"Volume", 2, 16, 16, {3, 3, 3}, Window(2, 1, 1, 0, 1)},
+                    // More than one part of rows, of terms and of columns.
+                    TileCase{"Parts", 24, 256, 544, {7, 7}, Window(3, 1, 1, 1, 1)}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace braid::cpu
