@@ -225,16 +225,9 @@ TEST_F(House, BackendsStayInTheirRooms) {
 TEST_F(House, NoConditionalCompilationForBackends) {
   static const std::regex kCondition(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b(.*))");
   static const std::regex kWord(R"([A-Za-z_]\w*)");
-  const std::set<std::string> allowed = {"defined",
-                                         "__clang__",
-                                         "__GNUC__",
-                                         "__x86_64__",
-                                         "__aarch64__",
-                                         "__cplusplus",
-                                         "__has_include",
-                                         "__has_feature",
-                                         "__has_attribute",
-                                         "BRAID_ISA"};
+  const std::set<std::string> allowed = {
+      "defined",     "__clang__",     "__GNUC__",      "__x86_64__",      "__aarch64__",
+      "__cplusplus", "__has_include", "__has_feature", "__has_attribute", "BRAID_ISA"};
   Violations violations;
   for (const Source& source : sources()) {
     if (source.IsIn("runtime/cuda") || source.IsIn("runtime/kernels/cuda")) continue;

@@ -31,7 +31,7 @@ class TileGemm final : public Gemm {
     }
     panels_.MultiplyAndStore(pack_a, [&](int64_t row, int64_t rows, const float* sums) {
       simd::BestLoops().f32_to_bf16(sums, static_cast<uint16_t*>(c) + row * shape_.n,
-                                   rows * shape_.n);
+                                    rows * shape_.n);
     });
   }
 
