@@ -412,10 +412,11 @@ TEST(SimulatedReactorTest, TheClockJumpsAndAnImpossibleWaitEnds) {
 }
 
 TEST(SimulatedReactorTest, TimersFallDueAlsoInABusyCluster) {
+  std::function<void()> spin;  // the reactor runs what is left when it ends
   auto environment = MakeSimulatedEnvironment(5);
   auto reactor = environment->StartReactor("r");
   auto done = environment->MakeEvent();
-  std::function<void()> spin = [&] { reactor->Post(spin); };
+  spin = [&] { reactor->Post(spin); };
   reactor->Post(spin);
   reactor->Post([&] { reactor->RunAfter(kMillisecond, [&] { done->Set(); }); });
   EXPECT_EQ(environment->Await(*done, kSecond), absl::OkStatus());
