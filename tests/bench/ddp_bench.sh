@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Steps per second of two Braid nodes over TCP against PyTorch's DistributedDataParallel over Gloo
 # with two ranks (Debian's python3-torch), on loopback, one thread a process, each pinned to a core
-# of its own, with the same batch per rank, taking turns; and Braid's one node with that batch, for
-# the scaling. Prints each turn and the median ratios. Needs build/release/bin with step_bench.
+# of its own, with the same batch per rank, taking turns; and, for the scaling, Braid's one node with
+# that batch alone on the machine, and two of them at once that know nothing of each other, which is
+# what two cores that share caches and memory can do at best. Prints each turn and the median ratios.
+# Needs build/release/bin with step_bench.
 #
 #   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE]...]
 #
@@ -36,6 +38,24 @@ braid_two() {
   wait "$worker"
 }
 
+one_node() {
+  local model=$1 batch=$2 core=$3
+  on_core "$core" "$bench" --model="$model" --batch="$batch" --seconds="$seconds" --text="$text" \
+    --progress=off "${options[@]}"
+}
+
+# The slower's rate, as that of two nodes in step.
+braid_apart() {
+  local other here there
+  other=$(mktemp)
+  one_node "$1" "$2" 1 >"$other" &
+  here=$(one_node "$1" "$2" 0)
+  wait $!
+  there=$(<"$other")
+  rm "$other"
+  printf '%s\n' "$here" "$there" | sort -n | head -1
+}
+
 torch_two() {
   local model=$1 batch=$2 worker
   local command=(/usr/bin/python3 "$root/tests/bench/step_torch.py" "$model" "$batch" "$seconds"
@@ -54,16 +74,18 @@ for what in "${models[@]}"; do
   options=(--side "${side:-32}")
   [[ $model != gpt6 ]] || options+=(--layers 6 --width 384 --heads 6 --context 256)
   model=${model%6}
-  ratios=() scaling=()
+  ratios=() scaling=() apart_scaling=()
   for ((round = 0; round < rounds; ++round)); do
     two=$(braid_two "$model" "$batch")
+    apart=$(braid_apart "$model" "$batch")
     theirs=$(torch_two "$model" "$batch")
-    one=$(on_core 0 "$bench" --model="$model" --batch="$batch" --seconds="$seconds" \
-      --text="$text" --progress=off "${options[@]}")
+    one=$(one_node "$model" "$batch" 0)
     ratios+=("$(awk "BEGIN {printf \"%.3f\", $two / $theirs}")")
     scaling+=("$(awk "BEGIN {printf \"%.3f\", $two / $one}")")
-    echo "$what a rank: braid $two steps/s, torch $theirs steps/s; one node $one"
+    apart_scaling+=("$(awk "BEGIN {printf \"%.3f\", $two / $apart}")")
+    echo "$what a rank: braid $two steps/s, torch $theirs steps/s; one node $one, two apart $apart"
   done
   echo "$what: median ratio $(printf '%s\n' "${ratios[@]}" | median)," \
-    "two nodes' rate / one node's $(printf '%s\n' "${scaling[@]}" | median)"
+    "two nodes' rate / one node's $(printf '%s\n' "${scaling[@]}" | median)," \
+    "/ that of two apart $(printf '%s\n' "${apart_scaling[@]}" | median)"
 done

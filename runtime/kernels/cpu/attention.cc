@@ -39,11 +39,11 @@ class AttentionForward {
     packed_size_ = simd::TileElements(columns_, shape_.depth) +
                    simd::TileElements(shape_.value_depth, columns_) +
                    simd::TileElements(block_rows_, std::max(columns_, shape_.depth));
-    packed_.resize(packed_size_ * std::max(1, threads_));
+    packed_ = simd::TileBuffer<uint16_t>(packed_size_ * std::max(1, threads_));
   }
 
   int64_t memory_bytes() const {
-    return static_cast<int64_t>(scratch_.size() * sizeof(T) + packed_.size() * sizeof(uint16_t));
+    return static_cast<int64_t>(scratch_.size() * sizeof(T)) + packed_.bytes();
   }
 
   absl::Status operator()(const KernelRun& run) {
@@ -74,9 +74,13 @@ class AttentionForward {
     T* maxima = scores + block_rows_ * stride_;
     const int64_t keys = simd::TileElements(columns_, shape_.depth);
     const int64_t values = simd::TileElements(shape_.value_depth, columns_);
-    uint16_t* packed = packed_.data() + thread * packed_size_;
-    return {scores, maxima,        maxima + kRows,        maxima + 2 * kRows,
-            packed, packed + keys, packed + keys + values};
+    Scratch scratch = {
+        .scores = scores, .maxima = maxima, .sums = maxima + kRows, .keys = maxima + 2 * kRows};
+    if (narrow_ == nullptr) return scratch;
+    scratch.packed_keys = packed_.data() + thread * packed_size_;
+    scratch.packed_values = scratch.packed_keys + keys;
+    scratch.packed_rows = scratch.packed_values + values;
+    return scratch;
   }
 
   // The queries from `first` on, up to kRows of them.
@@ -254,7 +258,7 @@ class AttentionForward {
   bool transposes_;
   int64_t scratch_size_, packed_size_ = 0;  // of one thread
   std::vector<T> scratch_;
-  std::vector<uint16_t> packed_;
+  simd::TileBuffer<uint16_t> packed_;
 };
 
 }  // namespace

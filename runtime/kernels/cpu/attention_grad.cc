@@ -47,11 +47,11 @@ class AttentionBackward {
         scratch_(scratch_size_ * std::max(1, threads_)) {
     if (narrow_ == nullptr) return;
     for (int64_t size : PackedSizes()) packed_size_ += size;
-    packed_.resize(packed_size_ * std::max(1, threads_));
+    packed_ = simd::TileBuffer<uint16_t>(packed_size_ * std::max(1, threads_));
   }
 
   int64_t memory_bytes() const {
-    return static_cast<int64_t>(scratch_.size() * sizeof(T) + packed_.size() * sizeof(uint16_t));
+    return static_cast<int64_t>(scratch_.size() * sizeof(T)) + packed_.bytes();
   }
 
  protected:
@@ -84,6 +84,7 @@ class AttentionBackward {
     T* delta = p + 2 * kTileRows * stride_;
     Scratch scratch = {
         .p = p, .ds = p + kTileRows * stride_, .delta = delta, .keys = delta + delta_size_};
+    if (narrow_ == nullptr) return scratch;
     uint16_t* at = packed_.data() + thread * packed_size_;
     uint16_t** const operands[] = {&scratch.packed_keys,   &scratch.packed_values,
                                    &scratch.keys_as_terms, &scratch.block,
@@ -246,7 +247,7 @@ class AttentionBackward {
 
   int64_t delta_size_, scratch_size_, packed_size_ = 0;  // of one thread
   std::vector<T> scratch_;
-  std::vector<uint16_t> packed_;
+  simd::TileBuffer<uint16_t> packed_;
 };
 
 // Head of k by head: its keys tile by tile, and for each tile the queries that see it.

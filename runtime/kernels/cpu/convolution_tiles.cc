@@ -258,7 +258,7 @@ class TileConvolution final : public Convolution {
       most_taps = std::max(most_taps, rows.num_taps());
       parts_.push_back({std::move(rows), std::move(panels)});
     }
-    picked_ = TileBuffer<uint16_t>(most_taps * shape.in * shape.out);
+    picked_ = simd::TileBuffer<uint16_t>(most_taps * shape.in * shape.out);
   }
 
   int64_t memory_bytes() const override {
@@ -308,7 +308,7 @@ class TileConvolution final : public Convolution {
   int64_t all_taps_;
   Images from_, to_;
   std::vector<Part> parts_;
-  TileBuffer<uint16_t> picked_;  // weights of a part
+  simd::TileBuffer<uint16_t> picked_;  // weights of a part
 };
 
 // What rows from `row` on read at a tap, 16 channels of it, as tiles of b: rows are terms.
@@ -336,11 +336,11 @@ class TileWeightGradient final : public Convolution {
     y_ = {shape.out / kChannelBlock, axes.num_windows()};
     terms_ = shape.batch * windows_.count();
     part_ = std::min(kMaxTerms, simd::TilePadded(terms_));
-    a_ = TileBuffer<uint16_t>(simd::TilePadded(shape.out) * part_);
+    a_ = simd::TileBuffer<uint16_t>(simd::TilePadded(shape.out) * part_);
     for (int thread = 0; thread < shape.threads; ++thread) {
       b_.emplace_back(simd::kTileStep * part_);
     }
-    sums_ = TileBuffer<float>(shape.w_elements());
+    sums_ = simd::TileBuffer<float>(shape.w_elements());
   }
 
   int64_t memory_bytes() const override {
@@ -403,9 +403,9 @@ class TileWeightGradient final : public Convolution {
   Rows windows_, own_;  // which read x; and dy, each its own
   Images x_, y_;
   int64_t terms_, part_;
-  TileBuffer<uint16_t> a_;               // dy
-  std::vector<TileBuffer<uint16_t>> b_;  // of a thread: x at a tap, 32 channels
-  TileBuffer<float> sums_;
+  simd::TileBuffer<uint16_t> a_;               // dy
+  std::vector<simd::TileBuffer<uint16_t>> b_;  // of a thread: x at a tap, 32 channels
+  simd::TileBuffer<float> sums_;
 };
 
 }  // namespace

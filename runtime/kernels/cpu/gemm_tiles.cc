@@ -38,10 +38,9 @@ class TileGemm final : public Gemm {
  private:
   void PackB(const uint16_t* b) {
     const auto& pack = simd::CompiledTileProducts()->pack_bf16;
-    const int64_t panels = simd::TilePadded(shape_.n) / simd::kTileStep;
-    ForEachItem(panels, shape_.threads, [&](int64_t panel, int) {
-      const int64_t column = panel * simd::kTileStep;
-      const int64_t columns = std::min(simd::kTileStep, shape_.n - column);
+    const int64_t width = simd::TilePadded((shape_.n + shape_.threads - 1) / shape_.threads);
+    ForEachItem((shape_.n + width - 1) / width, shape_.threads, [&](int64_t part, int) {
+      const int64_t column = part * width, columns = std::min(width, shape_.n - column);
       uint16_t* const to = panels_.b() + column * simd::TilePadded(shape_.k);
       if (shape_.transpose_b) {
         pack.b_transposed(b + column * shape_.k, shape_.k, columns, shape_.k, to);

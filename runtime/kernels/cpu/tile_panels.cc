@@ -24,8 +24,9 @@ TilePanels::TilePanels(int64_t m, int64_t n, int64_t k, int threads, bool keeps_
   if (keeps_sums) {
     chunk_rows_ = std::min(chunk_rows_, simd::TilePadded(std::max<int64_t>(fitting, 1)));
   }
+  packed_rows_ = n <= kMaxColumns ? simd::kTileStep : chunk_rows_;
   for (int thread = 0; thread < threads; ++thread) {
-    a_.emplace_back(simd::kTileStep * terms_);
+    a_.emplace_back(packed_rows_ * terms_);
     if (keeps_sums) sums_.emplace_back(chunk_rows_ * n);
   }
 }

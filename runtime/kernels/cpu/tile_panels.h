@@ -15,27 +15,6 @@
 
 namespace braid::cpu {
 
-// Uninitialised, at the start of a line of the cache. Tiles are loaded by whole lines.
-template <class T>
-class TileBuffer {
- public:
-  TileBuffer() = default;
-  explicit TileBuffer(int64_t size) : storage_(size + kLine / sizeof(T)) {
-    const auto at = reinterpret_cast<uintptr_t>(storage_.data());
-    data_ = storage_.data() + ((at + kLine - 1) / kLine * kLine - at) / sizeof(T);
-  }
-  TileBuffer(TileBuffer&&) = default;
-  TileBuffer& operator=(TileBuffer&&) = default;
-
-  T* data() { return data_; }
-  int64_t bytes() const { return static_cast<int64_t>(storage_.size() * sizeof(T)); }
-
- private:
-  static constexpr size_t kLine = 64;
-  std::vector<T> storage_;
-  T* data_ = nullptr;
-};
-
 // c [m, n] = a [m, k] b [k, n].
 class TilePanels {
  public:
@@ -77,22 +56,25 @@ class TilePanels {
   template <class PackA>
   void MultiplyRows(int64_t row, int64_t rows, int thread, float* c, PackA pack_a) {
     uint16_t* const a = a_[thread].data();
-    for (int64_t column = 0; column < n_; column += kMaxColumns) {
-      const uint16_t* const b = b_.data() + column * simd::TilePadded(k_);
-      for (int64_t term = 0; term < k_; term += terms_) {
-        const int64_t terms = std::min(terms_, k_ - term);
-        for (int64_t at = 0; at < rows; at += simd::kTileStep) {
-          const int64_t panel = std::min(simd::kTileStep, rows - at);
-          pack_a(row + at, panel, term, terms, a);
-          products_->multiply({.m = panel,
-                               .n = std::min(kMaxColumns, n_ - column),
-                               .k = terms,
-                               .a = a,
-                               .b = b + term * simd::kTileRows,
-                               .b_terms = k_,
-                               .c = c + at * n_ + column,
-                               .c_row = n_,
-                               .adds = term > 0});
+    for (int64_t term = 0; term < k_; term += terms_) {
+      const int64_t terms = std::min(terms_, k_ - term);
+      for (int64_t at = 0; at < rows; at += packed_rows_) {
+        const int64_t packed = std::min(packed_rows_, rows - at);
+        for (int64_t panel = 0; panel < packed; panel += simd::kTileStep) {
+          pack_a(row + at + panel, std::min(simd::kTileStep, packed - panel), term, terms,
+                 a + panel * simd::TilePadded(terms));
+        }
+        for (int64_t column = 0; column < n_; column += kMaxColumns) {
+          products_->multiply(
+              {.m = packed,
+               .n = std::min(kMaxColumns, n_ - column),
+               .k = terms,
+               .a = a,
+               .b = b_.data() + column * simd::TilePadded(k_) + term * simd::kTileRows,
+               .b_terms = k_,
+               .c = c + at * n_ + column,
+               .c_row = n_,
+               .adds = term > 0});
         }
       }
     }
@@ -101,10 +83,11 @@ class TilePanels {
   const simd::TileProducts* products_ = nullptr;
   int64_t m_ = 0, n_ = 0, k_ = 0;
   int64_t terms_ = 0, chunk_rows_ = 0;  // at once
+  int64_t packed_rows_ = 0;             // a panel, or where parts of b alternate all of a chunk
   int threads_ = 1;
-  TileBuffer<uint16_t> b_;
-  std::vector<TileBuffer<uint16_t>> a_;  // per thread
-  std::vector<TileBuffer<float>> sums_;
+  simd::TileBuffer<uint16_t> b_;
+  std::vector<simd::TileBuffer<uint16_t>> a_;  // per thread
+  std::vector<simd::TileBuffer<float>> sums_;
 };
 
 }  // namespace braid::cpu

@@ -90,30 +90,29 @@ void Transpose(Tile& tile) {
   std::copy_n(t, kTileRows, r);
 }
 
-// load(first of size, first term) makes the tiles of an operand, in their order.
-template <bool transposes, class Load>
-void Pack(int64_t size, int64_t terms, uint16_t* to, Load load) {
+// Rows of x go along the terms; tiles are made in the order in which they lie.
+template <class T, bool transposes>
+void PackRows(const T* x, int64_t x_row, int64_t size, int64_t terms, uint16_t* to) {
   for (int64_t i = 0; i < TilePadded(size); i += kTileRows) {
     for (int64_t j = 0; j < TilePadded(terms); j += kTileTerms, to += kTileSize) {
-      Tile tile = load(i, j);
+      Tile tile = LoadRows(x + i * x_row + j, x_row, size - i, terms - j);
       if constexpr (transposes) Transpose(tile);
       tile.Store(to);
     }
   }
 }
 
-template <class T, bool transposes>
-void PackRows(const T* x, int64_t x_row, int64_t size, int64_t terms, uint16_t* to) {
-  Pack<transposes>(size, terms, to, [&](int64_t i, int64_t j) {
-    return LoadRows(x + i * x_row + j, x_row, size - i, terms - j);
-  });
-}
-
+// Rows of x go across the terms: tiles of the same rows one after the other, so that whole rows are
+// read.
 template <class T, bool transposes>
 void PackPairs(const T* x, int64_t x_row, int64_t size, int64_t terms, uint16_t* to) {
-  Pack<transposes>(size, terms, to, [&](int64_t i, int64_t j) {
-    return LoadPairs(x + j * x_row + i, x_row, terms - j, size - i);
-  });
+  for (int64_t j = 0; j < TilePadded(terms); j += kTileTerms, to += kTileSize) {
+    for (int64_t i = 0; i < TilePadded(size); i += kTileRows) {
+      Tile tile = LoadPairs(x + j * x_row + i, x_row, terms - j, size - i);
+      if constexpr (transposes) Transpose(tile);
+      tile.Store(to + i * TilePadded(terms));
+    }
+  }
 }
 
 constexpr int64_t kHalf = kTileTerms / 2;

@@ -7,7 +7,9 @@
 // lie with j fastest. m, n and k are padded with zeros to multiples of kTileStep.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace braid::simd {
 
@@ -61,6 +63,27 @@ struct TileProducts {
 // Null on other processors than x86-64. The caller makes sure that this one has the tiles and that
 // the operating system lets the process use them, as oneDNN does when it is asked for its level.
 const TileProducts* CompiledTileProducts();
+
+// Zeros, at the start of a line of the cache: rows of tiles are loaded as whole lines.
+template <class T>
+class TileBuffer {
+ public:
+  TileBuffer() = default;
+  explicit TileBuffer(int64_t size) : storage_(size + kLine / sizeof(T)) {
+    const auto at = reinterpret_cast<uintptr_t>(storage_.data());
+    data_ = storage_.data() + ((at + kLine - 1) / kLine * kLine - at) / sizeof(T);
+  }
+  TileBuffer(TileBuffer&&) = default;
+  TileBuffer& operator=(TileBuffer&&) = default;
+
+  T* data() { return data_; }
+  int64_t bytes() const { return static_cast<int64_t>(storage_.size() * sizeof(T)); }
+
+ private:
+  static constexpr size_t kLine = 64;
+  std::vector<T> storage_;
+  T* data_ = nullptr;
+};
 
 // Gives a thread the tiles while it is there; null: none.
 class TileScope {
