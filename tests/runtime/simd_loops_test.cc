@@ -96,7 +96,9 @@ template <class T>
 void CheckSmallProduct(const RowLoops<T>& rows, int64_t m, int64_t n, int64_t k, bool transposed,
                        bool adds) {
   const int64_t a_stride = (transposed ? m : k) + 3, b_stride = n + 5, c_stride = n + 2;
-  std::vector<T> a((transposed ? k : m) * a_stride), b(k * b_stride), c(m * c_stride);
+  // One row more: an operand has an address also without a term.
+  std::vector<T> a(((transposed ? k : m) + 1) * a_stride), b((k + 1) * b_stride);
+  std::vector<T> c(m * c_stride);
   for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<T>(static_cast<int>(i * 7 % 9) - 4);
   for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<T>(static_cast<int>(i * 5 % 7) - 3);
   for (size_t i = 0; i < c.size(); ++i) c[i] = static_cast<T>(i % 11);

@@ -221,12 +221,12 @@ void StoreRows(const Rows& rows, const Images& images, const float* sums, int64_
 // w [out, in, taps] with only some taps, in two orders: [out, taps, in], or [taps, out, in].
 void PickTaps(const ConvolutionShape& shape, const uint16_t* w, int64_t all_taps,
               const std::vector<int32_t>& taps, bool taps_first, uint16_t* to) {
+  const auto pick = simd::CompiledTileProducts()->pick_tap;
   const auto count = static_cast<int64_t>(taps.size());
   for (int64_t out = 0; out < shape.out; ++out) {
     for (int64_t i = 0; i < count; ++i) {
-      const uint16_t* from = w + out * shape.in * all_taps + taps[i];
       uint16_t* row = to + (taps_first ? i * shape.out + out : out * count + i) * shape.in;
-      for (int64_t in = 0; in < shape.in; ++in) row[in] = from[in * all_taps];
+      pick(w + out * shape.in * all_taps, all_taps, taps[i], shape.in, row);
     }
   }
 }

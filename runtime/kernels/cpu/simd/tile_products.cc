@@ -152,6 +152,24 @@ void GatherB(const uint16_t* const* images, const int32_t* reads, uint16_t* tile
   }
 }
 
+// By loads of two elements at once: the one before, or for tap 0 the one behind, is there, too.
+void PickTap(const uint16_t* w, int64_t taps, int64_t tap, int64_t channels, uint16_t* to) {
+  if (taps == 1) {
+    std::copy_n(w, channels, to);
+    return;
+  }
+  const int lane_bytes = static_cast<int>(taps * sizeof(uint16_t));
+  const __m512i offsets =
+      _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                         _mm512_set1_epi32(lane_bytes));
+  const __m128i shift = _mm_cvtsi32_si128(tap == 0 ? 0 : 16);
+  const uint16_t* from = w + (tap == 0 ? 0 : tap - 1);
+  for (int64_t c = 0; c < channels; c += kTileRows, from += kTileRows * taps) {
+    const __m512i pairs = _mm512_srl_epi32(_mm512_i32gather_epi32(offsets, from, 1), shift);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + c), _mm512_cvtepi32_epi16(pairs));
+  }
+}
+
 void TransposeTiles(uint16_t* tiles, int64_t count) {
   for (int64_t i = 0; i < count; ++i, tiles += kTileSize) {
     Tile tile;
@@ -247,6 +265,7 @@ constexpr TileProducts kTileProducts = {
     .pack_bf16 = kPackers<uint16_t>,
     .gather_a = GatherA,
     .gather_b = GatherB,
+    .pick_tap = PickTap,
     .transpose = TransposeTiles,
     .multiply = Multiply,
     .begin = Begin,

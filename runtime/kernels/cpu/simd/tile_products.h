@@ -52,6 +52,8 @@ struct TileProducts {
                    int64_t step, int64_t halves, int64_t first, uint16_t* tiles);
   // A tile of b of 32 terms, each with the 16 columns at images[t] + 16 * reads[t], or zeros.
   void (*gather_b)(const uint16_t* const* images, const int32_t* reads, uint16_t* tile);
+  // to[c] = w[c * taps + tap], for `channels` of them, a multiple of 16.
+  void (*pick_tap)(const uint16_t* w, int64_t taps, int64_t tap, int64_t channels, uint16_t* to);
   // Makes tiles of b tiles of a.
   void (*transpose)(uint16_t* tiles, int64_t count);
   // A thread multiplies between begin and end, which give it the tiles and take them back.
