@@ -1,11 +1,12 @@
-// max_pool, avg_pool and their gradients: plane by plane (one image's channel), row of windows by
-// row. What a row of windows reads is first joined over the outer axes, row by contiguous row, and
-// then along the innermost one.
+// max_pool, avg_pool and their gradients: plane by plane (one image's channel, or a block of
+// channels side by side), row of windows by row. What a row of windows reads is first joined over
+// the outer axes, row by contiguous row, and then along the innermost one.
 #include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "graph/channel_blocks.h"
 #include "graph/ops/window.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/blocked.h"
@@ -83,11 +84,12 @@ PoolAxis AdaptiveAxis(int64_t size, int64_t num_windows, Divisor divisor) {
 struct Pooling {
   PoolAxis axes[3] = {};
   int64_t planes = 0;
+  int64_t lanes = 1;  // channels of a plane, innermost
 
-  int64_t x_plane() const { return axes[0].size * axes[1].size * axes[2].size; }
-  int64_t y_plane() const {
-    return axes[0].num_windows() * axes[1].num_windows() * axes[2].num_windows();
-  }
+  int64_t x_row() const { return axes[2].size * lanes; }
+  int64_t y_row() const { return axes[2].num_windows() * lanes; }
+  int64_t x_plane() const { return axes[0].size * axes[1].size * x_row(); }
+  int64_t y_plane() const { return axes[0].num_windows() * axes[1].num_windows() * y_row(); }
 
   // f(row of windows, its divisor over the outer axes, its windows on these).
   template <class F>
@@ -105,18 +107,39 @@ struct Pooling {
     for (int64_t i = 0; i < outer.count; ++i) {
       const int64_t at = (outer.first + i * axes[0].step) * axes[1].size;
       for (int64_t j = 0; j < middle.count; ++j) {
-        f((at + middle.first + j * axes[1].step) * axes[2].size);
+        f((at + middle.first + j * axes[1].step) * x_row());
+      }
+    }
+  }
+  // f(offset in the row of elements, their stride, offset in the row of windows, count): what its
+  // windows read, each element of each window once.
+  template <class F>
+  void ForEachInRow(F f) const {
+    const PoolAxis& inner = axes[2];
+    for (const Tap& tap : inner.taps) {
+      if (lanes == 1) {
+        f(tap.begin * inner.stride + tap.shift, inner.stride, tap.begin, tap.end - tap.begin);
+        continue;
+      }
+      for (int64_t o = tap.begin; o < tap.end; ++o) {
+        f((o * inner.stride + tap.shift) * lanes, 1, o * lanes, lanes);
+      }
+    }
+    if (inner.stride > 0) return;
+    for (int64_t o = 0; o < inner.num_windows(); ++o) {
+      for (int64_t i = 0; i < inner.windows[o].count; ++i) {
+        f((inner.windows[o].first + i) * lanes, 1, o * lanes, lanes);
       }
     }
   }
 };
 
-Pooling PoolingOf(const KernelSpec& spec, const Shape& x, const Shape& y) {
+Pooling PoolingOf(const KernelSpec& spec, int64_t lanes, const Shape& x, const Shape& y) {
   const Attrs& attrs = spec.attrs;
   Divisor divisor = Divisor::kElements;
   if (attrs.Has("divisor") && attrs.String("divisor") == "padded") divisor = Divisor::kPadded;
   if (attrs.Has("divisor") && attrs.String("divisor") == "one") divisor = Divisor::kOne;
-  Pooling pooling = {.planes = x[0] * x[1]};
+  Pooling pooling = {.planes = x[0] * x[1] / lanes, .lanes = lanes};
   std::vector<WindowAxis> windows;
   // The operator's definition has checked them.
   if (attrs.Has("kernel")) windows = *WindowsOf(attrs, attrs.Ints("kernel"));
@@ -141,30 +164,21 @@ class ArgMaxRows {
   explicit ArgMaxRows(const Pooling& pooling)
       : pooling_(pooling),
         loop_(simd::Rows<T>(simd::BestLoops()).arg_max_strided),
-        best_(pooling.axes[2].num_windows()),
-        index_(pooling.axes[2].num_windows()) {}
+        best_(pooling.y_row()),
+        index_(pooling.y_row()) {}
 
   // f(row of windows, largest elements, their positions in the plane or -1).
   template <class F>
   void ForEachRow(const T* x, F f) {
-    const PoolAxis& inner = pooling_.axes[2];
     pooling_.ForEachRow(
         [&](int64_t row, double, const WindowElements& outer, const WindowElements& middle) {
           std::fill(best_.begin(), best_.end(), -std::numeric_limits<T>::infinity());
           std::fill(index_.begin(), index_.end(), -1);
           pooling_.ForEachElementRow(outer, middle, [&](int64_t at) {
-            for (const Tap& tap : inner.taps) {
-              const int64_t first = at + tap.begin * inner.stride + tap.shift;
-              loop_(x + first, inner.stride, static_cast<int32_t>(first), best_.data() + tap.begin,
-                    index_.data() + tap.begin, tap.end - tap.begin);
-            }
-            if (inner.stride > 0) return;
-            for (int64_t o = 0; o < inner.num_windows(); ++o) {
-              const int64_t first = at + inner.windows[o].first;
-              for (int64_t i = 0; i < inner.windows[o].count; ++i) {
-                loop_(x + first + i, 1, static_cast<int32_t>(first + i), &best_[o], &index_[o], 1);
-              }
-            }
+            pooling_.ForEachInRow([&](int64_t from, int64_t stride, int64_t to, int64_t n) {
+              loop_(x + at + from, stride, static_cast<int32_t>(at + from), best_.data() + to,
+                    index_.data() + to, n);
+            });
           });
           f(row, best_.data(), index_.data());
         });
@@ -183,7 +197,7 @@ KernelOr MakeMaxPoolWithIndices(const Pooling& pooling) {
     const T* x = Input<T>(run, 0);
     T* y = Output<T>(run, 0);
     auto* indices = Output<int64_t>(run, 1);
-    const int64_t n = pooling.axes[2].num_windows();
+    const int64_t n = pooling.y_row();
     for (int64_t plane = 0; plane < pooling.planes; ++plane) {
       rows.ForEachRow(x, [&](int64_t row, const T* best, const int32_t* index) {
         std::copy_n(best, n, y + row * n);
@@ -219,7 +233,7 @@ template <class T, class Join>
 void PoolPlane(const Pooling& pooling, const Join& join, bool divides, const T* x, T* joined,
                T* y) {
   const PoolAxis& inner = pooling.axes[2];
-  const int64_t n = inner.num_windows();
+  const int64_t lanes = pooling.lanes;
   pooling.ForEachRow(
       [&](int64_t row, double divisor, const WindowElements& outer, const WindowElements& middle) {
         const T* from = joined;
@@ -227,65 +241,59 @@ void PoolPlane(const Pooling& pooling, const Join& join, bool divides, const T* 
           pooling.ForEachElementRow(outer, middle, [&](int64_t at) { from = x + at; });
         } else {
           bool is_first = true;
-          std::fill_n(joined, outer.count * middle.count == 0 ? inner.size : 0, join.identity);
+          std::fill_n(joined, outer.count * middle.count == 0 ? pooling.x_row() : 0, join.identity);
           pooling.ForEachElementRow(outer, middle, [&](int64_t at) {
             if (std::exchange(is_first, false)) {
-              std::copy_n(x + at, inner.size, joined);
+              std::copy_n(x + at, pooling.x_row(), joined);
             } else {
-              join(x + at, 1, joined, inner.size);
+              join(x + at, 1, joined, pooling.x_row());
             }
           });
         }
-        T* to = y + row * n;
-        std::fill_n(to, n, join.identity);
-        for (const Tap& tap : inner.taps) {
-          join(from + tap.begin * inner.stride + tap.shift, inner.stride, to + tap.begin,
-               tap.end - tap.begin);
-        }
-        for (int64_t o = 0; inner.stride == 0 && o < n; ++o) {
-          for (int64_t i = 0; i < inner.windows[o].count; ++i) {
-            join(from + inner.windows[o].first + i, 1, to + o, 1);
-          }
-        }
-        for (int64_t o = 0; divides && o < n; ++o) {
-          to[o] /= static_cast<T>(divisor * inner.divisors[o]);
+        T* to = y + row * pooling.y_row();
+        std::fill_n(to, pooling.y_row(), join.identity);
+        pooling.ForEachInRow([&](int64_t element, int64_t stride, int64_t window, int64_t n) {
+          join(from + element, stride, to + window, n);
+        });
+        for (int64_t o = 0; divides && o < inner.num_windows(); ++o) {
+          const T count = static_cast<T>(divisor * inner.divisors[o]);
+          for (int64_t lane = 0; lane < lanes; ++lane) to[o * lanes + lane] /= count;
         }
       });
 }
 
 template <class T, class Join>
 KernelOr MakePool(const Pooling& pooling, Join join, bool divides) {
-  return MakeKernel(
-      [=, joined = std::vector<T>(pooling.axes[2].size)](const KernelRun& run) mutable {
-        for (int64_t plane = 0; plane < pooling.planes; ++plane) {
-          PoolPlane(pooling, join, divides, Input<T>(run, 0) + plane * pooling.x_plane(),
-                    joined.data(), Output<T>(run, 0) + plane * pooling.y_plane());
-        }
-      });
+  return MakeKernel([=, joined = std::vector<T>(pooling.x_row())](const KernelRun& run) mutable {
+    for (int64_t plane = 0; plane < pooling.planes; ++plane) {
+      PoolPlane(pooling, join, divides, Input<T>(run, 0) + plane * pooling.x_plane(), joined.data(),
+                Output<T>(run, 0) + plane * pooling.y_plane());
+    }
+  });
 }
 
 template <class T>
-KernelOr MakeMaxPool(const KernelSpec& spec, ElementType<T>) {
-  const Pooling pooling = PoolingOf(spec, spec.inputs[0].shape(), spec.outputs[0].shape());
+KernelOr MakeMaxPool(const KernelSpec& spec, int64_t lanes, ElementType<T>) {
+  const Pooling pooling = PoolingOf(spec, lanes, spec.inputs[0].shape(), spec.outputs[0].shape());
   if (Flag(spec.attrs, "with_indices")) return MakeMaxPoolWithIndices<T>(pooling);
   return MakePool<T>(pooling, JoinMax<T>(), /*divides=*/false);
 }
 
 template <class T>
-KernelOr MakeAveragePool(const KernelSpec& spec, ElementType<T>) {
-  return MakePool<T>(PoolingOf(spec, spec.inputs[0].shape(), spec.outputs[0].shape()), JoinSum<T>(),
-                     /*divides=*/spec.attrs.String("divisor") != "one");
+KernelOr MakeAveragePool(const KernelSpec& spec, int64_t lanes, ElementType<T>) {
+  return MakePool<T>(PoolingOf(spec, lanes, spec.inputs[0].shape(), spec.outputs[0].shape()),
+                     JoinSum<T>(), /*divides=*/spec.attrs.String("divisor") != "one");
 }
 
 // Finds the largest elements again: it costs a pass, and saves keeping their positions until then.
 template <class T>
-KernelOr MakeMaxPoolGrad(const KernelSpec& spec, ElementType<T>) {
-  const Pooling pooling = PoolingOf(spec, spec.inputs[0].shape(), spec.inputs[1].shape());
+KernelOr MakeMaxPoolGrad(const KernelSpec& spec, int64_t lanes, ElementType<T>) {
+  const Pooling pooling = PoolingOf(spec, lanes, spec.inputs[0].shape(), spec.inputs[1].shape());
   return MakeKernel([pooling, rows = ArgMaxRows<T>(pooling)](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
     const T* dy = Input<T>(run, 1);
     T* dx = Output<T>(run, 0);
-    const int64_t n = pooling.axes[2].num_windows();
+    const int64_t n = pooling.y_row();
     for (int64_t plane = 0; plane < pooling.planes; ++plane) {
       std::fill_n(dx, pooling.x_plane(), T{0});
       rows.ForEachRow(x, [&](int64_t row, const T*, const int32_t* index) {
@@ -301,56 +309,71 @@ KernelOr MakeMaxPoolGrad(const KernelSpec& spec, ElementType<T>) {
 }
 
 template <class T>
-KernelOr MakeAveragePoolGrad(const KernelSpec& spec, ElementType<T>) {
-  const Pooling pooling = PoolingOf(spec, spec.outputs[0].shape(), spec.inputs[0].shape());
+KernelOr MakeAveragePoolGrad(const KernelSpec& spec, int64_t lanes, ElementType<T>) {
+  const Pooling pooling = PoolingOf(spec, lanes, spec.outputs[0].shape(), spec.inputs[0].shape());
   const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  const PoolAxis& inner = pooling.axes[2];
-  return MakeKernel([=, scaled = std::vector<T>(inner.num_windows()),
-                     spread = std::vector<T>(inner.size)](const KernelRun& run) mutable {
+  return MakeKernel([=, scaled = std::vector<T>(pooling.y_row()),
+                     spread = std::vector<T>(pooling.x_row())](const KernelRun& run) mutable {
     const PoolAxis& inner = pooling.axes[2];
-    const int64_t n = inner.num_windows();
     for (int64_t plane = 0; plane < pooling.planes; ++plane) {
       const T* dy = Input<T>(run, 0) + plane * pooling.y_plane();
       T* dx = Output<T>(run, 0) + plane * pooling.x_plane();
       std::fill_n(dx, pooling.x_plane(), T{0});
       pooling.ForEachRow([&](int64_t row, double divisor, const WindowElements& outer,
                              const WindowElements& middle) {
-        for (int64_t o = 0; o < n; ++o) {
-          scaled[o] = dy[row * n + o] / static_cast<T>(divisor * inner.divisors[o]);
+        const T* from = dy + row * pooling.y_row();
+        for (int64_t o = 0; o < inner.num_windows(); ++o) {
+          const T count = static_cast<T>(divisor * inner.divisors[o]);
+          for (int64_t at = o * lanes; at < (o + 1) * lanes; ++at) scaled[at] = from[at] / count;
         }
         std::fill(spread.begin(), spread.end(), T{0});
-        for (const Tap& tap : inner.taps) {
-          loops.scatter_strided(scaled.data() + tap.begin,
-                                spread.data() + tap.begin * inner.stride + tap.shift, inner.stride,
-                                tap.end - tap.begin);
-        }
-        for (int64_t o = 0; inner.stride == 0 && o < n; ++o) {
-          T* to = spread.data() + inner.windows[o].first;
-          for (int64_t i = 0; i < inner.windows[o].count; ++i) to[i] += scaled[o];
-        }
+        pooling.ForEachInRow([&](int64_t element, int64_t stride, int64_t window, int64_t n) {
+          loops.scatter_strided(scaled.data() + window, spread.data() + element, stride, n);
+        });
         pooling.ForEachElementRow(outer, middle, [&](int64_t at) {
-          loops.add_scaled(spread.data(), T{1}, dx + at, inner.size);
+          loops.add_scaled(spread.data(), T{1}, dx + at, pooling.x_row());
         });
       });
     }
   });
 }
 
+// `make` for operands whose channels all come in blocks, else for plain ones.
+template <class Make>
+KernelFactory ForLayouts(Make make) {
+  const KernelFactory plain = Unblocked(Widened(ForFloats(
+      [make](const KernelSpec& spec, auto type) { return make(spec, /*lanes=*/1, type); })));
+  const KernelFactory blocked = ForFloats(
+      [make](const KernelSpec& spec, auto type) { return make(spec, kChannelBlock, type); });
+  return [plain, blocked](const KernelSpec& spec) -> KernelOr {
+    ASSIGN_OR_RETURN(const PlainSpec without, PlainSpecOf(spec));
+    const auto all = [](const std::vector<bool>& are) {
+      return std::all_of(are.begin(), are.end(), [](bool is) { return is; });
+    };
+    if (!all(without.inputs) || !all(without.outputs)) return plain(spec);
+    KernelOr kernel = blocked(without.spec);
+    return absl::IsUnimplemented(kernel.status()) ? plain(spec) : std::move(kernel);
+  };
+}
+
 }  // namespace
 
 absl::Status RegisterPoolingKernels(KernelRegistry& registry) {
   const auto add = [&](const char* name, auto make) {
-    return registry.Register(
-        name,
-        Unblocked(Widened(ForFloats([make](const auto& s, auto type) { return make(s, type); }))));
+    return registry.Register(name, ForLayouts(make));
   };
-  RETURN_IF_ERROR(add("max_pool", [](const auto& s, auto type) { return MakeMaxPool(s, type); }));
-  RETURN_IF_ERROR(
-      add("max_pool_grad", [](const auto& s, auto type) { return MakeMaxPoolGrad(s, type); }));
-  RETURN_IF_ERROR(
-      add("avg_pool", [](const auto& s, auto type) { return MakeAveragePool(s, type); }));
-  return add("avg_pool_grad",
-             [](const auto& s, auto type) { return MakeAveragePoolGrad(s, type); });
+  RETURN_IF_ERROR(add("max_pool", [](const auto& spec, int64_t lanes, auto type) {
+    return MakeMaxPool(spec, lanes, type);
+  }));
+  RETURN_IF_ERROR(add("max_pool_grad", [](const auto& spec, int64_t lanes, auto type) {
+    return MakeMaxPoolGrad(spec, lanes, type);
+  }));
+  RETURN_IF_ERROR(add("avg_pool", [](const auto& spec, int64_t lanes, auto type) {
+    return MakeAveragePool(spec, lanes, type);
+  }));
+  return add("avg_pool_grad", [](const auto& spec, int64_t lanes, auto type) {
+    return MakeAveragePoolGrad(spec, lanes, type);
+  });
 }
 
 }  // namespace braid::cpu
