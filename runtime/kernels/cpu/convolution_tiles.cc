@@ -204,16 +204,24 @@ void PackWindows(const Rows& rows, const Images& images, const uint16_t* x, int6
 // Sums [rows, channels] from `row` on to where they belong in y, with the bias.
 void StoreRows(const Rows& rows, const Images& images, const float* sums, int64_t row,
                int64_t count, const float* bias, float* y) {
-  const int64_t plane = images.pixels * kChannelBlock;
+  // Some rows at a time: what they write in a block of channels mostly lies side by side.
+  constexpr int64_t kGroup = 32;
+  const int64_t plane = images.pixels * kChannelBlock, width = images.blocks * kChannelBlock;
   RowCursor cursor(rows, row);
-  for (int64_t i = 0; i < count; ++i, cursor.Next()) {
-    float* to = y + cursor.image() * images.step() + rows.positions[cursor.at()] * kChannelBlock;
-    for (int64_t block = 0; block < images.blocks; ++block, sums += kChannelBlock, to += plane) {
-      if (bias == nullptr) {
-        std::memcpy(to, sums, kChannelBlock * sizeof(float));
-        continue;
+  float* to[kGroup];
+  for (int64_t begin = 0; begin < count; begin += kGroup, sums += kGroup * width) {
+    const int64_t size = std::min(kGroup, count - begin);
+    for (int64_t r = 0; r < size; ++r, cursor.Next()) {
+      to[r] = y + cursor.image() * images.step() + rows.positions[cursor.at()] * kChannelBlock;
+    }
+    for (int64_t block = 0; block < images.blocks; ++block) {
+      const float* from = sums + block * kChannelBlock;
+      for (int64_t r = 0; r < size; ++r, from += width) {
+        float* const pixel = to[r] + block * plane;
+        std::memcpy(pixel, from, kChannelBlock * sizeof(float));
+        if (bias == nullptr) continue;
+        for (int64_t i = 0; i < kChannelBlock; ++i) pixel[i] += bias[block * kChannelBlock + i];
       }
-      for (int64_t j = 0; j < kChannelBlock; ++j) to[j] = sums[j] + bias[block * kChannelBlock + j];
     }
   }
 }
@@ -311,27 +319,31 @@ class TileConvolution final : public Convolution {
   simd::TileBuffer<uint16_t> picked_;  // weights of a part
 };
 
-// What rows from `row` on read at a tap, 16 channels of it, as tiles of b: rows are terms.
+// What rows from `row` on read at a tap, some blocks of it, as tiles of b: rows are terms. `x` is
+// where the first block starts in the first image.
 void PackChannels(const Rows& rows, int64_t tap, const Images& images, const uint16_t* x,
-                  int64_t block, int64_t row, int64_t count, uint16_t* to) {
+                  int64_t blocks, int64_t row, int64_t count, uint16_t* to) {
   const auto gather = simd::CompiledTileProducts()->gather_b;
+  const int64_t step = simd::TilePadded(count) * kChannelBlock;
   RowCursor cursor(rows, row);
-  x += block * images.pixels * kChannelBlock;
   for (int64_t begin = 0; begin < count; begin += simd::kTileTerms, to += simd::kTileSize) {
     RowGroup<simd::kTileTerms> group(cursor, count - begin, images, x);
-    gather(group.images(), group.Reads(rows.reads_of(tap)), to);
+    const int32_t* const reads = group.Reads(rows.reads_of(tap));
+    for (int64_t block = 0; block < blocks; ++block) {
+      gather(group.images(), block * images.pixels * kChannelBlock, reads, to + block * step);
+    }
   }
 }
 
-// The weights' gradient [out, taps * in] = dy^T x: terms are the windows of all images.
+// The weights' gradient = dy^T x: terms are the windows of all images. Two blocks of channels of x
+// at a time, at all taps, so that their sums [taps, out, 32] stay in the cache until they are
+// stored.
 class TileWeightGradient final : public Convolution {
  public:
   explicit TileWeightGradient(const ConvolutionShape& shape) : shape_(shape) {
     const SpatialAxes axes(shape);
     windows_ = RowsOfWindows(axes);
-    own_.positions = windows_.positions;
-    own_.reads = windows_.positions;
-    own_.taps = {0};
+    own_ = {.positions = windows_.positions, .taps = {0}, .reads = windows_.positions};
     x_ = {shape.in / kChannelBlock, axes.num_pixels()};
     y_ = {shape.out / kChannelBlock, axes.num_windows()};
     terms_ = shape.batch * windows_.count();
@@ -340,7 +352,8 @@ class TileWeightGradient final : public Convolution {
     for (int thread = 0; thread < shape.threads; ++thread) {
       b_.emplace_back(simd::kTileStep * part_);
     }
-    sums_ = simd::TileBuffer<float>(shape.w_elements());
+    const int64_t all = terms_ <= part_ ? shape.threads : num_pairs();
+    sums_ = simd::TileBuffer<float>(all * sums_step());
   }
 
   int64_t memory_bytes() const override {
@@ -353,48 +366,59 @@ class TileWeightGradient final : public Convolution {
     const auto* x = static_cast<const uint16_t*>(first);
     const auto* dy = static_cast<const uint16_t*>(second);
     const simd::TileProducts& products = *simd::CompiledTileProducts();
-    const int64_t taps = windows_.num_taps(), columns = taps * x_.blocks;  // of 16 channels
     for (int64_t term = 0; term < terms_; term += part_) {
       const int64_t terms = std::min(part_, terms_ - term);
-      const int64_t step = simd::TilePadded(terms) * simd::kTileRows;
+      const int64_t step = simd::TilePadded(terms) * kChannelBlock;
       ForEachItem(y_.blocks, shape_.threads, [&](int64_t block, int) {
         uint16_t* const a = a_.data() + block * step;
-        PackChannels(own_, 0, y_, dy, block, term, terms, a);
+        PackChannels(own_, 0, y_, dy + block * y_.pixels * kChannelBlock, 1, term, terms, a);
         products.transpose(a, step / simd::kTileSize);
       });
-      ForEachItem((columns + 1) / 2, shape_.threads, [&](int64_t pair, int thread) {
-        const int64_t count = std::min<int64_t>(2, columns - 2 * pair);
+      ForEachItem(num_pairs(), shape_.threads, [&](int64_t pair, int thread) {
+        const int64_t blocks = std::min<int64_t>(2, x_.blocks - 2 * pair);
+        const uint16_t* const from = x + 2 * pair * x_.pixels * kChannelBlock;
         uint16_t* const b = b_[thread].data();
-        for (int64_t i = 0; i < count; ++i) {
-          const int64_t column = 2 * pair + i;
-          PackChannels(windows_, column / x_.blocks, x_, x, column % x_.blocks, term, terms,
-                       b + i * step);
-        }
+        float* const sums = sums_.data() + (terms_ <= part_ ? thread : pair) * sums_step();
         const simd::TileScope tiles(&products);
-        products.multiply({.m = shape_.out,
-                           .n = count * kChannelBlock,
-                           .k = terms,
-                           .a = a_.data(),
-                           .b = b,
-                           .b_terms = terms,
-                           .c = sums_.data() + 2 * pair * kChannelBlock,
-                           .c_row = columns * kChannelBlock,
-                           .adds = term > 0});
+        for (int64_t tap = 0; tap < windows_.num_taps(); ++tap) {
+          PackChannels(windows_, tap, x_, from, blocks, term, terms, b);
+          products.multiply({.m = shape_.out,
+                             .n = blocks * kChannelBlock,
+                             .k = terms,
+                             .a = a_.data(),
+                             .b = b,
+                             .b_terms = terms,
+                             .c = sums + tap * shape_.out * simd::kTileStep,
+                             .c_row = simd::kTileStep,
+                             .adds = term > 0});
+        }
+        if (term + terms == terms_) {
+          Store(sums, blocks * kChannelBlock,
+                static_cast<float*>(result) + pair * simd::kTileStep * windows_.num_taps());
+        }
       });
     }
-    Store(static_cast<float*>(result));
   }
 
  private:
   static constexpr int64_t kMaxTerms = 1024;  // at once: both operands stay in the caches
 
-  // From [out, taps, in] to [out, in, taps].
-  void Store(float* dw) {
+  int64_t num_pairs() const { return (x_.blocks + 1) / 2; }
+  int64_t sums_step() const { return windows_.num_taps() * shape_.out * simd::kTileStep; }
+
+  // From [taps, out, 32] to `channels` of dw [out, in, taps].
+  void Store(const float* sums, int64_t channels, float* dw) const {
     const int64_t taps = windows_.num_taps();
-    const float* from = sums_.data();
-    for (int64_t out = 0; out < shape_.out; ++out, dw += shape_.in * taps) {
-      for (int64_t tap = 0; tap < taps; ++tap, from += shape_.in) {
-        for (int64_t in = 0; in < shape_.in; ++in) dw[in * taps + tap] = from[in];
+    for (int64_t out = 0; out < shape_.out; ++out, sums += simd::kTileStep) {
+      float* to = dw + out * shape_.in * taps;
+      if (taps == 1) {
+        std::copy_n(sums, channels, to);
+        continue;
+      }
+      for (int64_t channel = 0; channel < channels; ++channel) {
+        const float* from = sums + channel;
+        for (int64_t tap = 0; tap < taps; ++tap, from += shape_.out * simd::kTileStep)
+          *to++ = *from;
       }
     }
   }
@@ -405,7 +429,7 @@ class TileWeightGradient final : public Convolution {
   int64_t terms_, part_;
   simd::TileBuffer<uint16_t> a_;               // dy
   std::vector<simd::TileBuffer<uint16_t>> b_;  // of a thread: x at a tap, 32 channels
-  simd::TileBuffer<float> sums_;
+  simd::TileBuffer<float> sums_;               // of a thread, or where there are parts of a pair
 };
 
 }  // namespace

@@ -142,9 +142,9 @@ void GatherA(const uint16_t* const* images, int64_t offset, const int32_t* reads
   }
 }
 
-void GatherB(const uint16_t* const* images, const int32_t* reads, uint16_t* tile) {
+void GatherB(const uint16_t* const* images, int64_t offset, const int32_t* reads, uint16_t* tile) {
   const auto load = [&](int t) {
-    return _mm512_cvtepu16_epi32(LoadHalf(Read(images[t], reads[t])));
+    return _mm512_cvtepu16_epi32(LoadHalf(Read(images[t] + offset, reads[t])));
   };
   for (int p = 0; p < kTileRows; ++p, tile += kTileTerms) {
     const __m512i pairs = _mm512_or_si512(load(2 * p), _mm512_slli_epi32(load(2 * p + 1), 16));

@@ -50,8 +50,10 @@ struct TileProducts {
   // those at images[r] + offset + 16 * reads[r] + i * step, or zeros where reads[r] is negative.
   void (*gather_a)(const uint16_t* const* images, int64_t offset, const int32_t* reads,
                    int64_t step, int64_t halves, int64_t first, uint16_t* tiles);
-  // A tile of b of 32 terms, each with the 16 columns at images[t] + 16 * reads[t], or zeros.
-  void (*gather_b)(const uint16_t* const* images, const int32_t* reads, uint16_t* tile);
+  // A tile of b of 32 terms, each with the 16 columns at images[t] + offset + 16 * reads[t], or
+  // zeros.
+  void (*gather_b)(const uint16_t* const* images, int64_t offset, const int32_t* reads,
+                   uint16_t* tile);
   // to[c] = w[c * taps + tap], for `channels` of them, a multiple of 16.
   void (*pick_tap)(const uint16_t* w, int64_t taps, int64_t tap, int64_t channels, uint16_t* to);
   // Makes tiles of b tiles of a.
