@@ -71,7 +71,11 @@ function(braid_test name)
   # Undefined behaviour would only be printed otherwise.
   set(options "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp"
     "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1")
-  set_tests_properties(${name} PROPERTIES TIMEOUT 900 ENVIRONMENT "${options}")
+  set(timeout 900)
+  if(BRAID_SANITIZE)
+    set(timeout 3600)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} ENVIRONMENT "${options}")
   if(ARG_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()
