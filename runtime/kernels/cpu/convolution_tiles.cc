@@ -261,7 +261,7 @@ class TileConvolution final : public Convolution {
       TilePanels panels;
       if (terms > 0) {
         panels = TilePanels(shape.batch * rows.count(), to_.blocks * kChannelBlock, terms,
-                            shape.threads, /*keeps_sums=*/true);
+                            {.threads = shape.threads, .keeps_sums = true});
       }
       most_taps = std::max(most_taps, rows.num_taps());
       parts_.push_back({std::move(rows), std::move(panels)});

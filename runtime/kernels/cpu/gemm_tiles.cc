@@ -10,7 +10,10 @@ class TileGemm final : public Gemm {
  public:
   explicit TileGemm(const GemmShape& shape)
       : shape_(shape),
-        panels_(shape.m, shape.n, shape.k, shape.threads, /*keeps_sums=*/!shape.wide_result) {}
+        panels_(shape.m, shape.n, shape.k,
+                {.threads = shape.threads,
+                 .keeps_sums = !shape.wide_result,
+                 .packs_many = shape.transpose_a}) {}
 
   int64_t memory_bytes() const override { return panels_.memory_bytes(); }
 

@@ -8,26 +8,27 @@ constexpr int64_t kSumsBytes = 512 << 10;  // of a thread
 
 }  // namespace
 
-TilePanels::TilePanels(int64_t m, int64_t n, int64_t k, int threads, bool keeps_sums)
+TilePanels::TilePanels(int64_t m, int64_t n, int64_t k, const Options& options)
     : products_(simd::CompiledTileProducts()),
       m_(m),
       n_(n),
       k_(k),
-      threads_(threads),
+      threads_(options.threads),
       b_(simd::TileElements(n, k)) {
   const int64_t parts = (k + kMaxTerms - 1) / kMaxTerms;
   terms_ = simd::TilePadded((k + parts - 1) / parts);
   // Each thread has some rows.
-  const int64_t fair = simd::TilePadded((m + threads - 1) / threads);
+  const int64_t fair = simd::TilePadded((m + threads_ - 1) / threads_);
   const int64_t fitting = kSumsBytes / static_cast<int64_t>(sizeof(float)) / n;
   chunk_rows_ = std::min(fair, kMaxRows);
-  if (keeps_sums) {
+  if (options.keeps_sums) {
     chunk_rows_ = std::min(chunk_rows_, simd::TilePadded(std::max<int64_t>(fitting, 1)));
   }
-  packed_rows_ = n <= kMaxColumns ? simd::kTileStep : chunk_rows_;
-  for (int thread = 0; thread < threads; ++thread) {
+  // Where parts of b alternate, all rows meet one before the next.
+  packed_rows_ = options.packs_many || n > kMaxColumns ? chunk_rows_ : simd::kTileStep;
+  for (int thread = 0; thread < threads_; ++thread) {
     a_.emplace_back(packed_rows_ * terms_);
-    if (keeps_sums) sums_.emplace_back(chunk_rows_ * n);
+    if (options.keeps_sums) sums_.emplace_back(chunk_rows_ * n);
   }
 }
 

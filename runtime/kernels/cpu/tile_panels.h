@@ -19,14 +19,18 @@ namespace braid::cpu {
 class TilePanels {
  public:
   TilePanels() = default;
-  // With `keeps_sums` the sums of some rows are handed over instead of being written to c.
-  TilePanels(int64_t m, int64_t n, int64_t k, int threads, bool keeps_sums);
+  struct Options {
+    int threads = 1;
+    bool keeps_sums = false;  // hands them over, some rows at a time, instead of writing c
+    bool packs_many = false;  // packs a many rows at a time, as is best where its rows are terms
+  };
+  TilePanels(int64_t m, int64_t n, int64_t k, const Options& options);
 
   int64_t memory_bytes() const;
   // To be filled by simd::TilePackers, before the product.
   uint16_t* b() { return b_.data(); }
 
-  // pack_a(row, rows, term, terms, to) packs a part of a, at most kTileStep rows. Writes c.
+  // pack_a(row, rows, term, terms, to) packs a part of a. Writes c.
   template <class PackA>
   void Multiply(float* c, PackA pack_a) {
     ForEachItem(Chunks(), threads_, [&](int64_t chunk, int thread) {
@@ -60,10 +64,7 @@ class TilePanels {
       const int64_t terms = std::min(terms_, k_ - term);
       for (int64_t at = 0; at < rows; at += packed_rows_) {
         const int64_t packed = std::min(packed_rows_, rows - at);
-        for (int64_t panel = 0; panel < packed; panel += simd::kTileStep) {
-          pack_a(row + at + panel, std::min(simd::kTileStep, packed - panel), term, terms,
-                 a + panel * simd::TilePadded(terms));
-        }
+        pack_a(row + at, packed, term, terms, a);
         for (int64_t column = 0; column < n_; column += kMaxColumns) {
           products_->multiply(
               {.m = packed,
@@ -83,7 +84,7 @@ class TilePanels {
   const simd::TileProducts* products_ = nullptr;
   int64_t m_ = 0, n_ = 0, k_ = 0;
   int64_t terms_ = 0, chunk_rows_ = 0;  // at once
-  int64_t packed_rows_ = 0;             // a panel, or where parts of b alternate all of a chunk
+  int64_t packed_rows_ = 0;             // a panel that stays in the first-level cache, or a chunk
   int threads_ = 1;
   simd::TileBuffer<uint16_t> b_;
   std::vector<simd::TileBuffer<uint16_t>> a_;  // per thread
