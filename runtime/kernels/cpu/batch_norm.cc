@@ -349,12 +349,7 @@ absl::Status RegisterBatchNormKernels(KernelRegistry& registry) {
         Widened(ForFloats([make](const auto& s, auto type) { return make(s, type); }));
     const KernelFactory blocked =
         Widened([part](const KernelSpec& spec) { return MakeBlockedBatchNorm(part, spec); });
-    return registry.Register(
-        name, [plain, blocked, mixed = Unblocked(plain)](const KernelSpec& spec) -> KernelOr {
-          if (!HasChannelBlocks(spec.attrs)) return plain(spec);
-          KernelOr kernel = blocked(spec);
-          return absl::IsUnimplemented(kernel.status()) ? mixed(spec) : std::move(kernel);
-        });
+    return registry.Register(name, FirstSupported({blocked, Unblocked(plain)}));
   };
   using Part = BatchNormPart;
   RETURN_IF_ERROR(

@@ -125,15 +125,8 @@ KernelOr MakeSide(const KernelSpec& any_spec, Side side) {
 // of channels, else plain.
 KernelFactory ForSide(Side side) {
   const KernelFactory factory = [side](const KernelSpec& spec) { return MakeSide(spec, side); };
-  return [factories = std::vector<KernelFactory>{factory, Widened(factory), Unblocked(factory),
-                                                 Unblocked(Widened(factory))}](
-             const KernelSpec& spec) -> KernelOr {
-    KernelOr kernel = UnsupportedTypes(spec);
-    for (const KernelFactory& each : factories) {
-      if (absl::IsUnimplemented(kernel.status())) kernel = each(spec);
-    }
-    return kernel;
-  };
+  return FirstSupported(
+      {factory, Widened(factory), Unblocked(factory), Unblocked(Widened(factory))});
 }
 
 }  // namespace

@@ -38,7 +38,6 @@ struct SpatialAxes {
   int64_t size[kSpatialAxes] = {1, 1, 1}, windows[kSpatialAxes] = {1, 1, 1};
   WindowAxis axis[kSpatialAxes];
 
-  SpatialAxes() = default;
   explicit SpatialAxes(const ConvolutionShape& shape);
 
   int64_t num_pixels() const { return size[0] * size[1] * size[2]; }

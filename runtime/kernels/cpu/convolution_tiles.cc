@@ -2,7 +2,6 @@
 // rows are the windows of all images, terms are what they read, tap by tap, and windows are packed
 // where they lie, so that no matrix of them is ever written.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <map>
 #include <numeric>
@@ -175,11 +174,6 @@ class RowGroup {
 void PackWindows(const Rows& rows, const Images& images, const uint16_t* x, int64_t row,
                  int64_t count, int64_t term, int64_t terms, uint16_t* to) {
   static_assert(simd::kTileTerms == 2 * kChannelBlock);
-  static constexpr std::array<int32_t, simd::kTileRows> kNone = [] {
-    std::array<int32_t, simd::kTileRows> none{};
-    none.fill(kNothing);
-    return none;
-  }();
   const auto gather = simd::CompiledTileProducts()->gather_a;
   const int64_t first = term / kChannelBlock, last = (term + terms) / kChannelBlock;
   const int64_t plane = images.pixels * kChannelBlock;
@@ -195,7 +189,9 @@ void PackWindows(const Rows& rows, const Images& images, const uint16_t* x, int6
       block = 0;
     }
     if ((last - first) % 2 != 0) {
-      gather(group.images(), 0, kNone.data(), plane, 1, last - first, to);
+      int32_t nothing[simd::kTileRows];
+      std::fill_n(nothing, simd::kTileRows, kNothing);
+      gather(group.images(), 0, nothing, plane, 1, last - first, to);
     }
     to += simd::TilePadded(terms) * simd::kTileRows;
   }
@@ -437,7 +433,7 @@ class TileWeightGradient final : public Convolution {
 std::unique_ptr<Convolution> MakeTileConvolution(const ConvolutionShape& shape) {
   const bool fits = shape.dtype == DType::kBF16 && shape.wide_result && shape.groups == 1 &&
                     shape.x_is_blocked && shape.y_is_blocked;
-  if (!fits || !HasTiles() || simd::CompiledTileProducts() == nullptr) return nullptr;
+  if (!fits || !HasTiles()) return nullptr;
   if (shape.side == ConvolutionSide::kWeights) return std::make_unique<TileWeightGradient>(shape);
   return std::make_unique<TileConvolution>(shape);
 }

@@ -62,8 +62,7 @@ class TileGemm final : public Gemm {
 std::unique_ptr<Gemm> MakeTileGemm(const GemmShape& shape) {
   const bool fills_tiles =
       shape.m >= simd::kTileStep && shape.n >= simd::kTileStep && shape.k >= simd::kTileStep;
-  const bool fits = shape.dtype == DType::kBF16 && fills_tiles && HasTiles() &&
-                    simd::CompiledTileProducts() != nullptr;
+  const bool fits = shape.dtype == DType::kBF16 && fills_tiles && HasTiles();
   return fits ? std::make_unique<TileGemm>(shape) : nullptr;
 }
 

@@ -140,4 +140,15 @@ KernelFactory Widened(KernelFactory factory, std::vector<int> mutated) {
   };
 }
 
+KernelFactory FirstSupported(std::vector<KernelFactory> factories) {
+  return [factories = std::move(factories)](
+             const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    absl::StatusOr<std::unique_ptr<Kernel>> kernel = UnsupportedTypes(spec);
+    for (const KernelFactory& factory : factories) {
+      if (absl::IsUnimplemented(kernel.status())) kernel = factory(spec);
+    }
+    return kernel;
+  };
+}
+
 }  // namespace braid::cpu

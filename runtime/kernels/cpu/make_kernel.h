@@ -113,4 +113,7 @@ KernelFactory ForFloats(Make make) {
 // of the inputs listed in `mutated`.
 KernelFactory Widened(KernelFactory factory, std::vector<int> mutated = {});
 
+// The first kernel that is not UNIMPLEMENTED.
+KernelFactory FirstSupported(std::vector<KernelFactory> factories);
+
 }  // namespace braid::cpu

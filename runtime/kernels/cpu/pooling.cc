@@ -343,17 +343,17 @@ template <class Make>
 KernelFactory ForLayouts(Make make) {
   const KernelFactory plain = Unblocked(Widened(ForFloats(
       [make](const KernelSpec& spec, auto type) { return make(spec, /*lanes=*/1, type); })));
-  const KernelFactory blocked = ForFloats(
-      [make](const KernelSpec& spec, auto type) { return make(spec, kChannelBlock, type); });
-  return [plain, blocked](const KernelSpec& spec) -> KernelOr {
+  const KernelFactory blocked = [make](const KernelSpec& spec) -> KernelOr {
     ASSIGN_OR_RETURN(const PlainSpec without, PlainSpecOf(spec));
     const auto all = [](const std::vector<bool>& are) {
       return std::all_of(are.begin(), are.end(), [](bool is) { return is; });
     };
-    if (!all(without.inputs) || !all(without.outputs)) return plain(spec);
-    KernelOr kernel = blocked(without.spec);
-    return absl::IsUnimplemented(kernel.status()) ? plain(spec) : std::move(kernel);
+    if (!all(without.inputs) || !all(without.outputs)) return UnsupportedTypes(spec);
+    return ForFloats([make](const KernelSpec& each, auto type) {
+      return make(each, kChannelBlock, type);
+    })(without.spec);
   };
+  return FirstSupported({blocked, plain});
 }
 
 }  // namespace

@@ -2,8 +2,9 @@
 // of matrices and convolutions share. The caller packs b whole and a panel by panel, which may be
 // windows of an image that never lie in a matrix.
 //
-// Measured on one virtual core of a Xeon with AMX: 2 to 3 times oneDNN 2.6's products and
-// convolutions (README, "Measured").
+// Of our own, since oneDNN 2.6 leaves most of the tiles' speed unused. Measured on one virtual core
+// of a Xeon: its products 240 GFLOP/s and its convolutions of few pixels 46 to 126, these 250 to
+// 420.
 #pragma once
 
 #include <algorithm>
