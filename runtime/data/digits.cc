@@ -1,12 +1,16 @@
 // Drawn digits, for machines without data: each digit is a few strokes of a pen, moved, turned,
 // sheared and wobbled at random, on noisy paper. Every number comes from (seed, sample), so a node
-// draws the samples that it reads, and all nodes agree.
+// draws the samples that it reads, when it reads them, and all nodes agree.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <memory>
 #include <numbers>
+#include <utility>
 #include <vector>
 
+#include "absl/base/call_once.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
@@ -155,27 +159,76 @@ uint8_t DrawDigit(uint64_t seed, int64_t sample, std::span<uint8_t> pixels) {
   return static_cast<uint8_t>(digit);
 }
 
+// Draws a block of samples when one of them is first read, and keeps it.
+class DigitDataset final : public Dataset {
+ public:
+  explicit DigitDataset(const DigitsOptions& options)
+      : options_(options), blocks_(static_cast<size_t>((options.count + kBlock - 1) / kBlock)) {}
+
+  // Once all have been read.
+  int64_t memory_bytes() const override { return options_.count * (kPixels + 1); }
+  int64_t num_samples() const override { return options_.count; }
+  const std::vector<DatasetField>& fields() const override { return fields_; }
+
+  absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
+                    void* out) const override {
+    RETURN_IF_ERROR(CheckRead(*this, samples, field));
+    const int64_t bytes = fields_[static_cast<size_t>(field)].shape.num_elements() *
+                          static_cast<int64_t>(SizeOf(dtype));
+    auto* next = static_cast<std::byte*>(out);
+    for (int64_t sample : samples) {
+      const int64_t in_block = sample % kBlock;
+      RETURN_IF_ERROR(BlockAt(sample / kBlock).Read({&in_block, 1}, field, dtype, next));
+      next += bytes;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kBlock = 64;
+  struct Block {
+    absl::once_flag drawn;
+    std::unique_ptr<const ImageDataset> images;
+  };
+
+  const ImageDataset& BlockAt(int64_t block) const {
+    Block& found = blocks_[static_cast<size_t>(block)];
+    absl::call_once(found.drawn, [&] {
+      const int64_t first = block * kBlock;
+      const auto count = static_cast<size_t>(std::min(kBlock, options_.count - first));
+      std::vector<uint8_t> pixels(count * kPixels), labels(count);
+      for (size_t i = 0; i < count; ++i) {
+        labels[i] = DrawDigit(options_.seed, options_.first + first + static_cast<int64_t>(i),
+                              std::span(pixels).subspan(i * kPixels, kPixels));
+      }
+      found.images =
+          std::make_unique<const ImageDataset>(std::move(pixels), std::move(labels), kPixels);
+    });
+    return *found.images;
+  }
+
+  DigitsOptions options_;
+  std::vector<DatasetField> fields_ = ImageDataset::FieldsOf(kPixels);
+  mutable std::vector<Block> blocks_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDigits(const DatasetSpec& spec) {
   SpecReader params(spec);
-  const int64_t first = params.TakeInteger("first", 0);
-  const int64_t count = params.TakeInteger("count", DigitsOptions{}.count);
-  const uint64_t seed = params.TakeUnsigned("seed", DigitsOptions{}.seed);
+  DigitsOptions options;
+  options.first = params.TakeInteger("first", options.first);
+  options.count = params.TakeInteger("count", options.count);
+  options.seed = params.TakeUnsigned("seed", options.seed);
   RETURN_IF_ERROR(params.Finish());
-  if (first < 0 || count < 1 || count > kMaxCount || first > INT64_MAX - count) {
+  if (options.first < 0 || options.count < 1 || options.count > kMaxCount ||
+      options.first > std::numeric_limits<int64_t>::max() - options.count) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "drawn digits: samples from %d, %d of them, were asked for; expected first >= 0 and count "
         "in 1..%d",
-        first, count, kMaxCount));
+        options.first, options.count, kMaxCount));
   }
-  std::vector<uint8_t> pixels(static_cast<size_t>(count) * kPixels);
-  std::vector<uint8_t> labels(static_cast<size_t>(count));
-  for (size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = DrawDigit(seed, first + static_cast<int64_t>(i),
-                          std::span(pixels).subspan(i * kPixels, kPixels));
-  }
-  return std::make_shared<const ImageDataset>(std::move(pixels), std::move(labels), kPixels);
+  return std::make_shared<const DigitDataset>(options);
 }
 
 }  // namespace braid

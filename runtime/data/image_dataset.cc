@@ -30,9 +30,12 @@ ImageDataset::ImageDataset(std::vector<uint8_t> pixels, std::vector<uint8_t> lab
     : pixels_(std::move(pixels)),
       labels_(std::move(labels)),
       pixels_per_image_(pixels_per_image),
-      fields_(
-          {{"image", DType::kF32, Shape({pixels_per_image})}, {"label", DType::kI32, Shape{}}}) {
+      fields_(FieldsOf(pixels_per_image)) {
   CHECK_EQ(pixels_.size(), labels_.size() * static_cast<size_t>(pixels_per_image));
+}
+
+std::vector<DatasetField> ImageDataset::FieldsOf(int64_t pixels_per_image) {
+  return {{"image", DType::kF32, Shape({pixels_per_image})}, {"label", DType::kI32, Shape{}}};
 }
 
 absl::Status ImageDataset::Read(std::span<const int64_t> samples, int field, DType dtype,

@@ -12,6 +12,9 @@ class ImageDataset final : public Dataset {
   // `pixels` holds labels.size() images of `pixels_per_image` bytes.
   ImageDataset(std::vector<uint8_t> pixels, std::vector<uint8_t> labels, int64_t pixels_per_image);
 
+  // Image f32 [pixels_per_image], label i32 [].
+  static std::vector<DatasetField> FieldsOf(int64_t pixels_per_image);
+
   int64_t memory_bytes() const override {
     return static_cast<int64_t>(pixels_.size() + labels_.size());
   }

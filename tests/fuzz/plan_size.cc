@@ -17,16 +17,6 @@ uint64_t Times(uint64_t a, uint64_t b) {
 
 }  // namespace
 
-bool DrawsManyDigits(std::string_view dataset) {
-  const size_t kind = dataset.find("digits");
-  if (kind == std::string_view::npos) return false;
-  const size_t count = dataset.find("count=", kind);
-  if (count == std::string_view::npos) return true;  // 10,000
-  const std::string_view number = dataset.substr(count + std::string_view("count=").size());
-  const size_t end = std::min(number.find_first_not_of("0123456789"), number.size());
-  return end > 2 && end < 9;
-}
-
 bool IsTooLargeToTry(const plan::Plan& plan) {
   const auto is_between = [](uint64_t bytes, uint64_t limit) {
     return bytes > limit && bytes <= SystemMemory();
@@ -39,9 +29,6 @@ bool IsTooLargeToTry(const plan::Plan& plan) {
   }
   uint64_t slots = 0;
   for (const plan::Task& task : plan.tasks()) {
-    for (const plan::Kernel& kernel : task.compute().kernels()) {
-      if (DrawsManyDigits(kernel.attrs())) return true;
-    }
     for (const plan::Input& input : task.inputs()) slots += input.slots();
     for (const plan::Output& output : task.outputs()) slots += output.slots();
     for (const plan::Variable& variable : task.variables().variables()) {

@@ -2,8 +2,6 @@
 // learns nothing.
 #pragma once
 
-#include <string_view>
-
 #include "compiler/plan.pb.h"
 
 namespace braid::fuzz {
@@ -11,8 +9,5 @@ namespace braid::fuzz {
 // Whether a plan asks for more memory or steps than a fuzzer should have it given, and less than
 // would be refused.
 bool IsTooLargeToTry(const plan::Plan& plan);
-
-// Drawing takes a while. `dataset`: text with its spec, e.g. "digits?count=8".
-bool DrawsManyDigits(std::string_view dataset);
 
 }  // namespace braid::fuzz

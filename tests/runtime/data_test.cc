@@ -281,15 +281,25 @@ TEST(NpyFiles, FieldsAndRanges) {
 }
 
 TEST(DrawnDigits, DependOnSeedAndSampleOnly) {
-  auto a = OpenDataset(DrawnDigits({.first = 0, .count = 30}));
-  auto b = OpenDataset(DrawnDigits({.first = 20, .count = 10}));
-  auto c = OpenDataset(DrawnDigits({.first = 20, .count = 10, .seed = 2}));
+  auto a = OpenDataset(DrawnDigits({.first = 0, .count = 90}));
+  auto b = OpenDataset(DrawnDigits({.first = 20, .count = 70}));
+  auto c = OpenDataset(DrawnDigits({.first = 20, .count = 70, .seed = 2}));
   ASSERT_TRUE(a.ok() && b.ok() && c.ok());
-  for (int64_t i = 0; i < 10; ++i) {
+  for (int64_t i = 0; i < 70; ++i) {
     EXPECT_EQ(ReadField<uint8_t>(**a, {20 + i}, 0), ReadField<uint8_t>(**b, {i}, 0));
     EXPECT_EQ(ReadField<int32_t>(**a, {20 + i}, 1), ReadField<int32_t>(**b, {i}, 1));
     EXPECT_NE(ReadField<uint8_t>(**c, {i}, 0), ReadField<uint8_t>(**b, {i}, 0));
   }
+}
+
+// As many as are allowed, of which one is read: drawing all would take minutes and 12 GB.
+TEST(DrawnDigits, AreDrawnWhenRead) {
+  constexpr int64_t kCount = int64_t{1} << 24;
+  auto many = OpenDataset(DrawnDigits({.count = kCount}));
+  auto last = OpenDataset(DrawnDigits({.first = kCount - 1, .count = 1}));
+  ASSERT_TRUE(many.ok() && last.ok());
+  EXPECT_EQ((*many)->num_samples(), kCount);
+  EXPECT_EQ(ReadField<uint8_t>(**many, {kCount - 1}, 0), ReadField<uint8_t>(**last, {0}, 0));
 }
 
 // They must be worth training on: two layers with plain gradient descent pass 95 % on unseen ones.
