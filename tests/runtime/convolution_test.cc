@@ -1,4 +1,5 @@
-// Convolutions in bf16 by tiles, beside the products in f32 of the same numbers.
+// Convolutions in blocks of channels, by tiles in bf16 and by lanes in f32, beside the products in
+// f32 of the same numbers.
 #include "runtime/kernels/cpu/convolution.h"
 
 #include <cmath>
@@ -15,7 +16,7 @@
 namespace braid::cpu {
 namespace {
 
-struct TileCase {
+struct BlockedCase {
   std::string name;
   int64_t batch, in, out;
   std::vector<int64_t> space;
@@ -23,7 +24,7 @@ struct TileCase {
   bool has_bias = false;
 };
 
-ConvolutionShape ShapeOf(const TileCase& test, ConvolutionSide side) {
+ConvolutionShape ShapeOf(const BlockedCase& test, ConvolutionSide side) {
   ConvolutionShape shape = {.side = side, .dtype = DType::kBF16, .wide_result = true};
   shape.batch = test.batch;
   shape.in = test.in;
@@ -65,11 +66,11 @@ std::vector<float> Blocked(const std::vector<float>& plain, int64_t channels, in
   return blocked;
 }
 
-class TileConvolutionTest : public testing::TestWithParam<TileCase> {};
+class BlockedConvolutionTest : public testing::TestWithParam<BlockedCase> {};
 
-TEST_P(TileConvolutionTest, EqualsTheProductInF32) {
+TEST_P(BlockedConvolutionTest, TilesEqualTheProductInF32) {
   if (!HasTiles()) GTEST_SKIP() << "no AMX on this machine";
-  const TileCase& test = GetParam();
+  const BlockedCase& test = GetParam();
   for (auto side : {ConvolutionSide::kOutput, ConvolutionSide::kInput, ConvolutionSide::kWeights}) {
     const ConvolutionShape shape = ShapeOf(test, side);
     ConvolutionShape plain = shape;
@@ -115,23 +116,46 @@ TEST_P(TileConvolutionTest, EqualsTheProductInF32) {
   }
 }
 
+TEST_P(BlockedConvolutionTest, LanesEqualTheProduct) {
+  ConvolutionShape shape = ShapeOf(GetParam(), ConvolutionSide::kWeights);
+  shape.dtype = DType::kF32;
+  shape.wide_result = false;
+  ConvolutionShape plain = shape;
+  plain.x_is_blocked = plain.y_is_blocked = false;
+  const SpatialAxes axes(shape);
+  const std::vector<float> x = RandomBFloat16(shape.batch * shape.x_elements(), 1);
+  const std::vector<float> y = RandomBFloat16(shape.batch * shape.y_elements(), 3);
+  std::vector<float> want(shape.w_elements());
+  MakeGemmConvolution(plain)->Run(x.data(), y.data(), nullptr, want.data());
+  for (int threads : {1, 2}) {
+    shape.threads = threads;
+    const auto lanes = MakeLaneWeightGradient(shape);
+    ASSERT_NE(lanes, nullptr);
+    const std::vector<float> blocked_x = Blocked(x, shape.in, axes.num_pixels());
+    const std::vector<float> blocked_y = Blocked(y, shape.out, axes.num_windows());
+    std::vector<float> got(want.size());
+    lanes->Run(blocked_x.data(), blocked_y.data(), nullptr, got.data());
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3) << "element " << i;
+  }
+}
+
 WindowAxis Window(int64_t kernel, int64_t stride, int64_t dilation, int64_t begin, int64_t end) {
   return {kernel, stride, dilation, begin, end};
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, TileConvolutionTest,
-    testing::Values(TileCase{"Few", 6, 32, 48, {4, 4}, Window(3, 1, 1, 1, 1)},
-                    TileCase{"Bias", 3, 16, 16, {4, 4}, Window(3, 1, 1, 0, 0), true},
-                    TileCase{"OneTap", 5, 16, 32, {7, 7}, Window(1, 1, 1, 0, 0)},
-                    TileCase{"Stride", 4, 32, 16, {8, 8}, Window(3, 2, 1, 1, 1)},
-                    TileCase{"StrideBeyondWindow", 4, 32, 16, {8, 8}, Window(1, 2, 1, 0, 0)},
-                    TileCase{"Dilation", 2, 16, 16, {7, 7}, Window(3, 1, 2, 2, 1)},
-                    TileCase{"StrideAndDilation", 2, 16, 16, {9, 9}, Window(3, 2, 2, 2, 1)},
-                    TileCase{"Line", 2, 16, 32, {9}, Window(4, 1, 1, 3, 0)},
-                    TileCase{"Volume", 2, 16, 16, {3, 3, 3}, Window(2, 1, 1, 0, 1)},
+    All, BlockedConvolutionTest,
+    testing::Values(BlockedCase{"Few", 6, 32, 48, {4, 4}, Window(3, 1, 1, 1, 1)},
+                    BlockedCase{"Bias", 3, 16, 16, {4, 4}, Window(3, 1, 1, 0, 0), true},
+                    BlockedCase{"OneTap", 5, 16, 32, {7, 7}, Window(1, 1, 1, 0, 0)},
+                    BlockedCase{"Stride", 4, 32, 16, {8, 8}, Window(3, 2, 1, 1, 1)},
+                    BlockedCase{"StrideBeyondWindow", 4, 32, 16, {8, 8}, Window(1, 2, 1, 0, 0)},
+                    BlockedCase{"Dilation", 2, 16, 16, {7, 7}, Window(3, 1, 2, 2, 1)},
+                    BlockedCase{"StrideAndDilation", 2, 16, 16, {9, 9}, Window(3, 2, 2, 2, 1)},
+                    BlockedCase{"Line", 2, 16, 32, {9}, Window(4, 1, 1, 3, 0)},
+                    BlockedCase{"Volume", 2, 16, 16, {3, 3, 3}, Window(2, 1, 1, 0, 1)},
                     // More than one part of rows, of terms and of columns.
-                    TileCase{"Parts", 24, 256, 544, {7, 7}, Window(3, 1, 1, 1, 1)}),
+                    BlockedCase{"Parts", 24, 256, 544, {7, 7}, Window(3, 1, 1, 1, 1)}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -150,6 +150,12 @@ SpatialAxes::SpatialAxes(const ConvolutionShape& shape) {
 
 std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape) {
   if (auto convolution = MakeTileConvolution(shape)) return convolution;
+  // Measured: 1.25 to 1.6 x oneDNN with 16 windows, 1.15 x with 49, as fast with 64.
+  constexpr int64_t kFewWindows = 49;
+  const SpatialAxes axes(shape);
+  if (axes.num_windows() <= kFewWindows && axes.num_taps() > 1) {
+    if (auto convolution = MakeLaneWeightGradient(shape)) return convolution;
+  }
   if (shape.dtype != DType::kF64) {
     if (auto convolution = MakeDnnlConvolution(shape)) return convolution;
   }

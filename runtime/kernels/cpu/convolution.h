@@ -59,6 +59,9 @@ std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape);
 
 // bf16 in blocks of channels, with a result in f32, on the tiles of AMX; null for others.
 std::unique_ptr<Convolution> MakeTileConvolution(const ConvolutionShape& shape);
+// The weights' gradient in f32 and blocks of channels; null for others. Best where an image has few
+// windows, as oneDNN adds to all the weights image by image.
+std::unique_ptr<Convolution> MakeLaneWeightGradient(const ConvolutionShape& shape);
 // By oneDNN; null if it has none but its reference code for this shape. The others take no blocks.
 std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape);
 // f32 and f64: windows gathered into the columns of a matrix, tile by tile, and a matrix product.

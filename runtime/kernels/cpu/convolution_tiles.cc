@@ -3,150 +3,23 @@
 // where they lie, so that no matrix of them is ever written.
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <numeric>
 #include <utility>
 
-#include "graph/channel_blocks.h"
 #include "runtime/kernels/cpu/convolution.h"
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/tile_panels.h"
+#include "runtime/kernels/cpu/weight_gradient.h"
+#include "runtime/kernels/cpu/window_rows.h"
 
 namespace braid::cpu {
 namespace {
-
-constexpr int32_t kNothing = -1;
-
-// Positions of an image whose result is made of the same taps of the weights, and where each of
-// these reads: kNothing in the padding. All windows read all taps; but an element of x is read by
-// those windows only that start at a multiple of the strides.
-struct Rows {
-  std::vector<int32_t> positions, taps;
-  std::vector<int32_t> reads;  // [taps, positions]
-
-  int64_t count() const { return static_cast<int64_t>(positions.size()); }
-  int64_t num_taps() const { return static_cast<int64_t>(taps.size()); }
-  const int32_t* reads_of(int64_t tap) const { return reads.data() + tap * count(); }
-};
-
-struct Position {
-  int64_t at[kSpatialAxes];
-};
-Position Unflatten(int64_t index, const int64_t (&sizes)[kSpatialAxes]) {
-  Position position;
-  for (int i = kSpatialAxes - 1; i >= 0; --i) {
-    position.at[i] = index % sizes[i];
-    index /= sizes[i];
-  }
-  return position;
-}
-// kNothing outside.
-int32_t Flatten(const Position& position, const int64_t (&sizes)[kSpatialAxes]) {
-  int64_t index = 0;
-  for (int i = 0; i < kSpatialAxes; ++i) {
-    if (position.at[i] < 0 || position.at[i] >= sizes[i]) return kNothing;
-    index = index * sizes[i] + position.at[i];
-  }
-  return static_cast<int32_t>(index);
-}
-
-Position TapOf(const SpatialAxes& axes, int64_t tap) {
-  const int64_t kernel[kSpatialAxes] = {axes.axis[0].kernel, axes.axis[1].kernel,
-                                        axes.axis[2].kernel};
-  return Unflatten(tap, kernel);
-}
-
-Rows RowsOfWindows(const SpatialAxes& axes) {
-  Rows rows;
-  rows.positions.resize(axes.num_windows());
-  rows.taps.resize(axes.num_taps());
-  std::iota(rows.positions.begin(), rows.positions.end(), 0);
-  std::iota(rows.taps.begin(), rows.taps.end(), 0);
-  for (int64_t tap = 0; tap < axes.num_taps(); ++tap) {
-    const Position shift = TapOf(axes, tap);
-    for (int64_t window = 0; window < axes.num_windows(); ++window) {
-      Position read = Unflatten(window, axes.windows);
-      for (int i = 0; i < kSpatialAxes; ++i) {
-        const WindowAxis& axis = axes.axis[i];
-        read.at[i] = read.at[i] * axis.stride - axis.pad_begin + shift.at[i] * axis.dilation;
-      }
-      rows.reads.push_back(Flatten(read, axes.size));
-    }
-  }
-  return rows;
-}
-
-// Taps of an element of x: of windows that start where a window may, in the image or not.
-std::vector<int32_t> TapsOf(const SpatialAxes& axes, const Position& pixel) {
-  std::vector<int32_t> taps;
-  for (int64_t tap = 0; tap < axes.num_taps(); ++tap) {
-    const Position shift = TapOf(axes, tap);
-    bool is_window = true;
-    for (int i = 0; i < kSpatialAxes; ++i) {
-      const WindowAxis& axis = axes.axis[i];
-      const int64_t start = pixel.at[i] + axis.pad_begin - shift.at[i] * axis.dilation;
-      is_window = is_window && start % axis.stride == 0;
-    }
-    if (is_window) taps.push_back(static_cast<int32_t>(tap));
-  }
-  return taps;
-}
-
-std::vector<Rows> RowsOfPixels(const SpatialAxes& axes) {
-  std::map<std::vector<int32_t>, std::vector<int32_t>> by_taps;
-  for (int64_t pixel = 0; pixel < axes.num_pixels(); ++pixel) {
-    by_taps[TapsOf(axes, Unflatten(pixel, axes.size))].push_back(static_cast<int32_t>(pixel));
-  }
-  std::vector<Rows> all;
-  for (const auto& [taps, positions] : by_taps) {
-    Rows rows = {positions, taps, {}};
-    for (int32_t tap : taps) {
-      const Position shift = TapOf(axes, tap);
-      for (int32_t pixel : positions) {
-        Position read = Unflatten(pixel, axes.size);
-        for (int i = 0; i < kSpatialAxes; ++i) {
-          const WindowAxis& axis = axes.axis[i];
-          const int64_t start = read.at[i] + axis.pad_begin - shift.at[i] * axis.dilation;
-          read.at[i] = start < 0 ? kNothing : start / axis.stride;
-        }
-        rows.reads.push_back(Flatten(read, axes.windows));
-      }
-    }
-    all.push_back(std::move(rows));
-  }
-  return all;
-}
-
-// Images [batch, blocks, pixels, 16].
-struct Images {
-  int64_t blocks = 0, pixels = 0;
-  int64_t step() const { return blocks * pixels * kChannelBlock; }
-};
-
-// Where rows from `row` on of a matrix [batch * rows, ...] lie.
-class RowCursor {
- public:
-  RowCursor(const Rows& rows, int64_t row)
-      : count_(rows.count()), image_(row / count_), at_(row % count_) {}
-
-  int64_t image() const { return image_; }
-  int64_t at() const { return at_; }  // in the image
-  void Next() {
-    if (++at_ < count_) return;
-    at_ = 0;
-    ++image_;
-  }
-
- private:
-  int64_t count_, image_, at_;
-};
 
 // The next rows of a matrix, and what they read at a tap.
 template <int64_t size>
 class RowGroup {
  public:
   // `count` of them exist. Moves the cursor behind them.
-  RowGroup(RowCursor& cursor, int64_t count, const Images& images, const uint16_t* x)
+  RowGroup(RowCursor& cursor, int64_t count, const BlockedImages& images, const uint16_t* x)
       : count_(std::min(count, size)) {
     for (int64_t r = 0; r < size; ++r) {
       images_[r] = x + cursor.image() * images.step();
@@ -171,8 +44,8 @@ class RowGroup {
 
 // Rows from `row` on of a matrix [batch * rows, taps * channels] as a panel of a. `term` is a
 // multiple of kTileTerms.
-void PackWindows(const Rows& rows, const Images& images, const uint16_t* x, int64_t row,
-                 int64_t count, int64_t term, int64_t terms, uint16_t* to) {
+void PackWindows(const WindowRows& rows, const BlockedImages& images, const uint16_t* x,
+                 int64_t row, int64_t count, int64_t term, int64_t terms, uint16_t* to) {
   static_assert(simd::kTileTerms == 2 * kChannelBlock);
   const auto gather = simd::CompiledTileProducts()->gather_a;
   const int64_t first = term / kChannelBlock, last = (term + terms) / kChannelBlock;
@@ -198,7 +71,7 @@ void PackWindows(const Rows& rows, const Images& images, const uint16_t* x, int6
 }
 
 // Sums [rows, channels] from `row` on to where they belong in y, with the bias.
-void StoreRows(const Rows& rows, const Images& images, const float* sums, int64_t row,
+void StoreRows(const WindowRows& rows, const BlockedImages& images, const float* sums, int64_t row,
                int64_t count, const float* bias, float* y) {
   // Some rows at a time: what they write in a block of channels mostly lies side by side.
   constexpr int64_t kGroup = 32;
@@ -241,18 +114,18 @@ class TileConvolution final : public Convolution {
   explicit TileConvolution(const ConvolutionShape& shape)
       : shape_(shape), all_taps_(SpatialAxes(shape).num_taps()) {
     const SpatialAxes axes(shape);
-    const Images x = {shape.in / kChannelBlock, axes.num_pixels()};
-    const Images y = {shape.out / kChannelBlock, axes.num_windows()};
+    const BlockedImages x = {shape.in / kChannelBlock, axes.num_pixels()};
+    const BlockedImages y = {shape.out / kChannelBlock, axes.num_windows()};
     from_ = is_forward() ? x : y;
     to_ = is_forward() ? y : x;
-    std::vector<Rows> parts;
+    std::vector<WindowRows> parts;
     if (is_forward()) {
       parts.push_back(RowsOfWindows(axes));
     } else {
       parts = RowsOfPixels(axes);
     }
     int64_t most_taps = 0;
-    for (Rows& rows : parts) {
+    for (WindowRows& rows : parts) {
       const int64_t terms = rows.num_taps() * from_.blocks * kChannelBlock;
       TilePanels panels;
       if (terms > 0) {
@@ -302,7 +175,7 @@ class TileConvolution final : public Convolution {
 
  private:
   struct Part {
-    Rows rows;
+    WindowRows rows;
     TilePanels panels;
   };
 
@@ -310,122 +183,58 @@ class TileConvolution final : public Convolution {
 
   ConvolutionShape shape_;
   int64_t all_taps_;
-  Images from_, to_;
+  BlockedImages from_, to_;
   std::vector<Part> parts_;
   simd::TileBuffer<uint16_t> picked_;  // weights of a part
 };
 
-// What rows from `row` on read at a tap, some blocks of it, as tiles of b: rows are terms. `x` is
-// where the first block starts in the first image.
-void PackChannels(const Rows& rows, int64_t tap, const Images& images, const uint16_t* x,
-                  int64_t blocks, int64_t row, int64_t count, uint16_t* to) {
-  const auto gather = simd::CompiledTileProducts()->gather_b;
-  const int64_t step = simd::TilePadded(count) * kChannelBlock;
-  RowCursor cursor(rows, row);
-  for (int64_t begin = 0; begin < count; begin += simd::kTileTerms, to += simd::kTileSize) {
-    RowGroup<simd::kTileTerms> group(cursor, count - begin, images, x);
-    const int32_t* const reads = group.Reads(rows.reads_of(tap));
-    for (int64_t block = 0; block < blocks; ++block) {
-      gather(group.images(), block * images.pixels * kChannelBlock, reads, to + block * step);
-    }
+// Products of a weights' gradient; see weight_gradient.h.
+struct TileEngine {
+  using Element = uint16_t;
+  static constexpr int64_t kBlocks = 2;
+  static constexpr int64_t kTermsAtOnce = 1024;
+  class Scope {
+   public:
+    Scope() : tiles_(simd::CompiledTileProducts()) {}
+
+   private:
+    simd::TileScope tiles_;
+  };
+
+  static void PackA(const WindowRows& rows, const BlockedImages& images, const uint16_t* dy,
+                    int64_t row, int64_t count, uint16_t* to) {
+    const BlockAtTap block = {0, 0};
+    PackB(rows, images, dy, {&block, 1}, row, count, to);
+    simd::CompiledTileProducts()->transpose(
+        to, simd::TilePadded(count) * kChannelBlock / simd::kTileSize);
   }
-}
-
-// The weights' gradient = dy^T x: terms are the windows of all images. Two blocks of channels of x
-// at a time, at all taps, so that their sums [taps, out, 32] stay in the cache until they are
-// stored.
-class TileWeightGradient final : public Convolution {
- public:
-  explicit TileWeightGradient(const ConvolutionShape& shape) : shape_(shape) {
-    const SpatialAxes axes(shape);
-    windows_ = RowsOfWindows(axes);
-    own_ = {.positions = windows_.positions, .taps = {0}, .reads = windows_.positions};
-    x_ = {shape.in / kChannelBlock, axes.num_pixels()};
-    y_ = {shape.out / kChannelBlock, axes.num_windows()};
-    terms_ = shape.batch * windows_.count();
-    part_ = std::min(kMaxTerms, simd::TilePadded(terms_));
-    a_ = simd::TileBuffer<uint16_t>(simd::TilePadded(shape.out) * part_);
-    for (int thread = 0; thread < shape.threads; ++thread) {
-      b_.emplace_back(simd::kTileStep * part_);
-    }
-    const int64_t all = terms_ <= part_ ? shape.threads : num_pairs();
-    sums_ = simd::TileBuffer<float>(all * sums_step());
-  }
-
-  int64_t memory_bytes() const override {
-    int64_t bytes = a_.bytes() + sums_.bytes();
-    for (const auto& buffer : b_) bytes += buffer.bytes();
-    return bytes;
-  }
-
-  void Run(const void* first, const void* second, const void*, void* result) override {
-    const auto* x = static_cast<const uint16_t*>(first);
-    const auto* dy = static_cast<const uint16_t*>(second);
-    const simd::TileProducts& products = *simd::CompiledTileProducts();
-    for (int64_t term = 0; term < terms_; term += part_) {
-      const int64_t terms = std::min(part_, terms_ - term);
-      const int64_t step = simd::TilePadded(terms) * kChannelBlock;
-      ForEachItem(y_.blocks, shape_.threads, [&](int64_t block, int) {
-        uint16_t* const a = a_.data() + block * step;
-        PackChannels(own_, 0, y_, dy + block * y_.pixels * kChannelBlock, 1, term, terms, a);
-        products.transpose(a, step / simd::kTileSize);
-      });
-      ForEachItem(num_pairs(), shape_.threads, [&](int64_t pair, int thread) {
-        const int64_t blocks = std::min<int64_t>(2, x_.blocks - 2 * pair);
-        const uint16_t* const from = x + 2 * pair * x_.pixels * kChannelBlock;
-        uint16_t* const b = b_[thread].data();
-        float* const sums = sums_.data() + (terms_ <= part_ ? thread : pair) * sums_step();
-        const simd::TileScope tiles(&products);
-        for (int64_t tap = 0; tap < windows_.num_taps(); ++tap) {
-          PackChannels(windows_, tap, x_, from, blocks, term, terms, b);
-          products.multiply({.m = shape_.out,
-                             .n = blocks * kChannelBlock,
-                             .k = terms,
-                             .a = a_.data(),
-                             .b = b,
-                             .b_terms = terms,
-                             .c = sums + tap * shape_.out * simd::kTileStep,
-                             .c_row = simd::kTileStep,
-                             .adds = term > 0});
-        }
-        if (term + terms == terms_) {
-          Store(sums, blocks * kChannelBlock,
-                static_cast<float*>(result) + pair * simd::kTileStep * windows_.num_taps());
-        }
-      });
-    }
-  }
-
- private:
-  static constexpr int64_t kMaxTerms = 1024;  // at once: both operands stay in the caches
-
-  int64_t num_pairs() const { return (x_.blocks + 1) / 2; }
-  int64_t sums_step() const { return windows_.num_taps() * shape_.out * simd::kTileStep; }
-
-  // From [taps, out, 32] to `channels` of dw [out, in, taps].
-  void Store(const float* sums, int64_t channels, float* dw) const {
-    const int64_t taps = windows_.num_taps();
-    for (int64_t out = 0; out < shape_.out; ++out, sums += simd::kTileStep) {
-      float* to = dw + out * shape_.in * taps;
-      if (taps == 1) {
-        std::copy_n(sums, channels, to);
-        continue;
-      }
-      for (int64_t channel = 0; channel < channels; ++channel) {
-        const float* from = sums + channel;
-        for (int64_t tap = 0; tap < taps; ++tap, from += shape_.out * simd::kTileStep)
-          *to++ = *from;
+  // Rows are terms.
+  static void PackB(const WindowRows& rows, const BlockedImages& images, const uint16_t* x,
+                    std::span<const BlockAtTap> blocks, int64_t row, int64_t count, uint16_t* to) {
+    const auto gather = simd::CompiledTileProducts()->gather_b;
+    const int64_t step = simd::TilePadded(count) * kChannelBlock;
+    RowCursor cursor(rows, row);
+    for (int64_t begin = 0; begin < count; begin += simd::kTileTerms, to += simd::kTileSize) {
+      RowGroup<simd::kTileTerms> group(cursor, count - begin, images, x);
+      uint16_t* tile = to;
+      for (const BlockAtTap& block : blocks) {
+        gather(group.images(), block.block * images.pixels * kChannelBlock,
+               group.Reads(rows.reads_of(block.tap)), tile);
+        tile += step;
       }
     }
   }
-
-  ConvolutionShape shape_;
-  Rows windows_, own_;  // which read x; and dy, each its own
-  Images x_, y_;
-  int64_t terms_, part_;
-  simd::TileBuffer<uint16_t> a_;               // dy
-  std::vector<simd::TileBuffer<uint16_t>> b_;  // of a thread: x at a tap, 32 channels
-  simd::TileBuffer<float> sums_;               // of a thread, or where there are parts of a pair
+  static void Multiply(const WeightProduct<uint16_t>& p) {
+    simd::CompiledTileProducts()->multiply({.m = p.out,
+                                            .n = p.columns,
+                                            .k = p.terms,
+                                            .a = p.a,
+                                            .b = p.b,
+                                            .b_terms = p.terms,
+                                            .c = p.sums,
+                                            .c_row = p.row,
+                                            .adds = p.adds});
+  }
 };
 
 }  // namespace
@@ -434,7 +243,9 @@ std::unique_ptr<Convolution> MakeTileConvolution(const ConvolutionShape& shape) 
   const bool fits = shape.dtype == DType::kBF16 && shape.wide_result && shape.groups == 1 &&
                     shape.x_is_blocked && shape.y_is_blocked;
   if (!fits || !HasTiles()) return nullptr;
-  if (shape.side == ConvolutionSide::kWeights) return std::make_unique<TileWeightGradient>(shape);
+  if (shape.side == ConvolutionSide::kWeights) {
+    return std::make_unique<WeightGradient<TileEngine>>(shape);
+  }
   return std::make_unique<TileConvolution>(shape);
 }
 

@@ -13,6 +13,7 @@ namespace braid::simd::BRAID_ISA {
 
 inline constexpr int kBlockRows = kVectorBytes == 64 ? 8 : 4;  // there are 32 registers, or 16
 inline constexpr int kBlockVectors = 2;
+inline constexpr int kMostVectors = kVectorBytes == 64 ? 3 : 2;  // where they divide the columns
 
 template <class T, int rows, int vectors>
 BRAID_INLINE void ProductBlock(const SmallProduct<T>& p, int64_t row, int64_t column) {
@@ -66,6 +67,13 @@ template <class T, int rows>
 BRAID_INLINE void ProductRows(const SmallProduct<T>& p, int64_t row) {
   constexpr int64_t kWide = kBlockVectors * kVectorSize<T>;
   int64_t column = 0;
+  if constexpr (rows == kBlockRows && kMostVectors > kBlockVectors) {
+    constexpr int64_t kWidest = kMostVectors * kVectorSize<T>;
+    if (p.n % kWidest == 0) {
+      for (; column < p.n; column += kWidest) ProductBlock<T, rows, kMostVectors>(p, row, column);
+      return;
+    }
+  }
   for (; column + kWide <= p.n; column += kWide) {
     ProductBlock<T, rows, kBlockVectors>(p, row, column);
   }
