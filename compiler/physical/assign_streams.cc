@@ -15,6 +15,13 @@ bool IsReader(const TaskGroup& group) {
                      [](const KernelCall& kernel) { return kernel.op == "read"; });
 }
 
+bool AreOnOneNode(const Placement& a, const Placement& b) {
+  const int node = a.device(0).node;
+  const auto is_there = [node](const DeviceId& device) { return device.node == node; };
+  return std::all_of(a.devices().begin(), a.devices().end(), is_there) &&
+         std::all_of(b.devices().begin(), b.devices().end(), is_there);
+}
+
 }  // namespace
 
 PhysicalGraph AssignStreams(PhysicalGraph graph) {
@@ -33,9 +40,10 @@ PhysicalGraph AssignStreams(PhysicalGraph graph) {
         break;
       case GroupKind::kCollective:
       case GroupKind::kExchange: {
-        const bool both_cpu =
-            IsCpu(group.placement) && IsCpu(graph.reg(group.inputs.at(0).reg).placement);
-        group.stream = both_cpu ? StreamKind::kCompute : StreamKind::kTransfer;
+        const Placement& from = graph.reg(group.inputs.at(0).reg).placement;
+        const bool both_cpu = IsCpu(group.placement) && IsCpu(from);
+        group.stream = both_cpu && AreOnOneNode(group.placement, from) ? StreamKind::kCompute
+                                                                       : StreamKind::kTransfer;
         break;
       }
     }

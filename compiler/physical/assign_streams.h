@@ -6,10 +6,11 @@
 
 namespace braid::compiler {
 
-// A cpu device is one thread for all that costs its own cycles anyway: kernels, feeds, fetches,
-// collectives and exchanges run on kCompute, without hops between threads. Readers run on kInput,
-// so that they prefetch. Other devices move bytes beside their kernels: exchanges and collectives
-// with an end there run on kTransfer.
+// A cpu device is one thread for all that costs its own cycles anyway: kernels, feeds, fetches, and
+// the collectives and exchanges of one node run on kCompute, without hops between threads. Between
+// nodes these wait for the network many times over, and go on only when their thread has time: on
+// kTransfer they do, beside the kernels of a long chain. Readers run on kInput, so that they
+// prefetch. Other devices move all bytes beside their kernels.
 PhysicalGraph AssignStreams(PhysicalGraph graph);
 
 }  // namespace braid::compiler

@@ -31,6 +31,10 @@ constexpr uint64_t kWakeUp = 0;
 constexpr uint64_t kTimer = 1;
 constexpr uint64_t kFirstWatch = 2;
 
+// Room for this many posted functions from the start: a queue posts one at a time, so that a step
+// in which the thread came late finds room as well.
+constexpr size_t kMostPosted = 64;
+
 // CLOCK_MONOTONIC, the clock of timerfd.
 Nanoseconds Clock() {
   timespec time;
@@ -47,6 +51,8 @@ class RealReactor : public Reactor {
     PCHECK(epoll_ >= 0 && wake_up_ >= 0 && timer_ >= 0) << "cannot start reactor " << name;
     AddOwn(wake_up_, kWakeUp);
     AddOwn(timer_, kTimer);
+    posted_.reserve(kMostPosted);
+    running_.reserve(kMostPosted);
     thread_ = std::thread([this] { Loop(); });
     pthread_setname_np(thread_.native_handle(), std::string(name.substr(0, 15)).c_str());
   }
