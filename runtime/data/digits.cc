@@ -6,11 +6,11 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <numbers>
 #include <utility>
 #include <vector>
 
-#include "absl/base/call_once.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
@@ -187,13 +187,13 @@ class DigitDataset final : public Dataset {
  private:
   static constexpr int64_t kBlock = 64;
   struct Block {
-    absl::once_flag drawn;
+    std::once_flag drawn;
     std::unique_ptr<const ImageDataset> images;
   };
 
   const ImageDataset& BlockAt(int64_t block) const {
     Block& found = blocks_[static_cast<size_t>(block)];
-    absl::call_once(found.drawn, [&] {
+    std::call_once(found.drawn, [&] {
       const int64_t first = block * kBlock;
       const auto count = static_cast<size_t>(std::min(kBlock, options_.count - first));
       std::vector<uint8_t> pixels(count * kPixels), labels(count);
