@@ -8,7 +8,9 @@
 #
 #   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE]...]
 #
-# The models are those of step_bench.sh.
+# The models are those of step_bench.sh. BRAID_BENCH_LINK, a rate as tc writes it (1gbit), puts the
+# two nodes, and the two ranks, into network namespaces with a link of that rate between them (as
+# root).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 text=${1:?usage: ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE]...]}
@@ -18,20 +20,39 @@ models=("${@:4}")
 ((${#models[@]})) || models=(mlp:100 mlp:1024 gpt:8)
 bench=${BRAID_STEP_BENCH:-$root/build/release/bin/step_bench}
 port=${BRAID_BENCH_PORT:-29571}
+link=${BRAID_BENCH_LINK-}
 export OMP_NUM_THREADS=1
+
+host=127.0.0.1
+if [[ -n $link ]]; then
+  host=10.77.77.1
+  spaces=("braid-bench-$$-0" "braid-bench-$$-1")
+  trap 'for space in "${spaces[@]}"; do ip netns del "$space" 2>/dev/null || true; done' EXIT
+  for space in "${spaces[@]}"; do ip netns add "$space"; done
+  ip link add bench netns "${spaces[0]}" type veth peer name bench netns "${spaces[1]}"
+  for node in 0 1; do
+    ip -n "${spaces[node]}" addr add "10.77.77.$((node + 1))/24" dev bench
+    ip -n "${spaces[node]}" link set bench up
+    ip -n "${spaces[node]}" link set lo up
+    tc -n "${spaces[node]}" qdisc add dev bench root tbf rate "$link" burst 256kb latency 50ms
+  done
+  BRAID_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
+  export BRAID_AUTH_TOKEN GLOO_SOCKET_IFNAME=bench
+fi
 
 # on_core CORE COMMAND...: the nodes of braid are started by hand, as the ranks of torch are.
 on_core() {
-  local core=$1
+  local core=$1 there=()
   shift
-  taskset -c "$core" "$@"
+  [[ -z $link ]] || there=(ip netns exec "${spaces[core]}")
+  "${there[@]}" taskset -c "$core" "$@"
 }
 
 braid_two() {
   local model=$1 batch=$2 worker
   local arguments=(--model="$model" --batch=$((2 * batch)) --seconds="$seconds" --text="$text"
     --progress=off "${options[@]}")
-  export NNODES=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
+  export NNODES=2 MASTER_ADDR=$host MASTER_PORT=$port
   NODE_RANK=1 on_core 1 "$bench" "${arguments[@]}" >/dev/null &
   worker=$!
   NODE_RANK=0 on_core 0 "$bench" "${arguments[@]}"
@@ -60,7 +81,7 @@ torch_two() {
   local model=$1 batch=$2 worker
   local command=(/usr/bin/python3 "$root/tests/bench/step_torch.py" "$model" "$batch" "$seconds"
     "$text" "${options[@]}")
-  export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port + 1))
+  export WORLD_SIZE=2 MASTER_ADDR=$host MASTER_PORT=$((port + 1))
   RANK=1 on_core 1 "${command[@]}" >/dev/null &
   worker=$!
   RANK=0 on_core 0 "${command[@]}"
