@@ -322,6 +322,9 @@ class BusyPort(Early):
         cluster.closing.close()
 
 
+DISK = 4096  # bytes: a page, as small as they are
+
+
 class FullDisk(Early):
     name = "full disk"
     cells = {
@@ -342,7 +345,7 @@ class FullDisk(Early):
     def begin(self, cluster, cell):
         disk = cluster.folder + "/disk"
         os.makedirs(disk)
-        size = "12m" if cell.phase == "saving" else "4k"
+        size = "12m" if cell.phase == "saving" else str(DISK)
         mount = ["mount", "-t", "tmpfs", "-o", "size=" + size, "tmpfs", disk]
         subprocess.run(mount, check=True)
         cluster.closing.callback(subprocess.run, ["umount", "--lazy", disk], check=True)
@@ -358,9 +361,15 @@ class FullDisk(Early):
             cluster.await_that("a first checkpoint", lambda: os.path.exists(first))
             return time.monotonic()
         cluster.await_status(cell.phase + " job 'train'")
-        began = time.monotonic()
+        if cell.phase != "stepping":
+            began = time.monotonic()
+            cluster.release(cell.phase)
+            return began
+        # Step by step until no line fits.
         cluster.release(cell.phase)
-        return began
+        metrics = cluster.folder + "/disk/metrics.json"
+        cluster.await_that("a full disk", lambda: os.path.getsize(metrics) == DISK)
+        return time.monotonic()
 
 
 class MissingFile(Early):

@@ -225,11 +225,13 @@ TEST(MutationTest, AnOrderSwappedOnOneNodeIsFoundBySimulation) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const auto run = RunSeed(swapped, seed);
     ASSERT_FALSE(run.ok()) << "seed " << seed;
-    EXPECT_THAT(std::string(run.status().message()),
-                AllOf(HasSubstr("no event left"), HasSubstr("work that goes round between"),
-                      HasSubstr(absl::StrFormat("node 0, device 0: all_reduce '%s' (0/", kFirst)),
-                      HasSubstr(absl::StrFormat("node 1, device 0: all_reduce '%s' (1/", kSecond)),
-                      HasSubstr(" runs, awaits node 0"), HasSubstr(" runs, awaits node 1")))
+    EXPECT_THAT(
+        std::string(run.status().message()),
+        AllOf(
+            HasSubstr("no event left"), HasSubstr("work that goes round between"),
+            HasSubstr(absl::StrFormat("node 0, device 0 (transfer): all_reduce '%s' (0/", kFirst)),
+            HasSubstr(absl::StrFormat("node 1, device 0 (transfer): all_reduce '%s' (1/", kSecond)),
+            HasSubstr(" runs, awaits node 0"), HasSubstr(" runs, awaits node 1")))
         << "seed " << seed;
   }
 }
