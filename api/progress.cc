@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -54,6 +55,8 @@ absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::Make(const SessionOpti
       return absl::NotFoundError(absl::StrFormat("--metrics_json=%s cannot be written: %s",
                                                  options.metrics_path, std::strerror(errno)));
     }
+    // Line by line, for those who follow the file; and a full disk is found at once.
+    std::setvbuf(reporter->metrics_, nullptr, _IOLBF, BUFSIZ);
   }
   return reporter;
 }
@@ -71,9 +74,10 @@ void RunReporter::BeginRun(std::string_view job, int64_t steps) {
   began_ = drawn_ = environment_->Now();
 }
 
-void RunReporter::OnScalar(std::string_view job, std::string_view name, int64_t step,
-                           double value) {
+absl::Status RunReporter::OnScalar(std::string_view job, std::string_view name, int64_t step,
+                                   double value) {
   if (metrics_ != nullptr) {
+    errno = 0;
     std::fputs("{\"job\": ", metrics_);
     WriteJsonString(job, metrics_);
     std::fprintf(metrics_, ", \"step\": %lld, ", static_cast<long long>(step));
@@ -81,16 +85,25 @@ void RunReporter::OnScalar(std::string_view job, std::string_view name, int64_t 
     std::fputs(": ", metrics_);
     WriteJsonNumber(value, metrics_);
     std::fputs("}\n", metrics_);
+    RETURN_IF_ERROR(MetricsStatus());
   }
-  if (!has_bar_) return;
+  if (!has_bar_) return absl::OkStatus();
   if (first_step_ < 0) first_step_ = step;
   done_ = step - first_step_ + 1;
   name_ = name;
   value_ = value;
   const Nanoseconds now = environment_->Now();
-  if (now - drawn_ < kRedraw) return;
+  if (now - drawn_ < kRedraw) return absl::OkStatus();
   drawn_ = now;
   Draw();
+  return absl::OkStatus();
+}
+
+absl::Status RunReporter::MetricsStatus() const {
+  if (std::ferror(metrics_) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(
+      errno != 0 ? errno : ENOSPC,
+      absl::StrFormat("--metrics_json=%s: not all lines could be written", metrics_path_));
 }
 
 void RunReporter::Draw() {
@@ -112,11 +125,8 @@ absl::Status RunReporter::EndRun() {
   }
   if (metrics_ == nullptr) return absl::OkStatus();
   errno = 0;
-  const bool was_written = std::ferror(metrics_) == 0;
-  if (std::fflush(metrics_) == 0 && was_written) return absl::OkStatus();
-  return absl::ErrnoToStatus(
-      errno != 0 ? errno : ENOSPC,
-      absl::StrFormat("--metrics_json=%s: not all lines could be written", metrics_path_));
+  std::fflush(metrics_);
+  return MetricsStatus();
 }
 
 }  // namespace braid

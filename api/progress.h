@@ -23,13 +23,15 @@ class RunReporter {
   ~RunReporter();
 
   void BeginRun(std::string_view job, int64_t steps);
-  void OnScalar(std::string_view job, std::string_view name, int64_t step, double value);
   // RESOURCE_EXHAUSTED or the like names the file if not all lines could be written.
+  absl::Status OnScalar(std::string_view job, std::string_view name, int64_t step, double value);
   absl::Status EndRun();
 
  private:
   RunReporter() = default;
   void Draw();
+  // What the lines written since errno was cleared came to.
+  absl::Status MetricsStatus() const;
 
   Environment* environment_ = nullptr;
   bool has_bar_ = false;

@@ -54,7 +54,7 @@ constexpr int64_t kMostBytesMadeBefore = int64_t{64} << 20;  // of a fetch
 class RunReceiver final : public FetchReceiver {
  public:
   using Values = std::map<std::string, std::vector<Array>, std::less<>>;
-  using OnScalar = std::function<void(std::string_view name, int64_t step, double value)>;
+  using OnScalar = std::function<absl::Status(std::string_view name, int64_t step, double value)>;
 
   RunReceiver(Values& values, int64_t first_step, OnScalar on_scalar)
       : values_(values), first_step_(first_step), on_scalar_(std::move(on_scalar)) {}
@@ -74,8 +74,9 @@ class RunReceiver final : public FetchReceiver {
     while (values.size() <= index) values.emplace_back(dtype, shape);
     return values[index];
   }
-  void OnFetched(std::string_view name, int64_t step, const Array& value) override {
-    if (const std::optional<double> scalar = ScalarOf(value)) on_scalar_(name, step, *scalar);
+  absl::Status OnFetched(std::string_view name, int64_t step, const Array& value) override {
+    const std::optional<double> scalar = ScalarOf(value);
+    return scalar.has_value() ? on_scalar_(name, step, *scalar) : absl::OkStatus();
   }
 
  private:
@@ -473,7 +474,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(uint16_t id, const RunOptions& opti
   // It is called on a stream thread; the host thread looks after the run is done.
   RunReceiver receiver(result.values_, job.step,
                        [&](std::string_view name, int64_t step, double value) {
-                         reporter_->OnScalar(job.name, name, step, value);
+                         return reporter_->OnScalar(job.name, name, step, value);
                        });
   for (const auto& [name, type] : job.fetches) receiver.Expect(name, type, options.steps);
   host.SetReceiver(&receiver);

@@ -20,14 +20,14 @@ const Array* HostIo::Fed(std::string_view name) const {
   return it == feeds_.end() ? nullptr : &it->second;
 }
 
-void HostIo::Fetched(std::string_view name, int64_t step, const FetchedPiece& piece) {
+absl::Status HostIo::Fetched(std::string_view name, int64_t step, const FetchedPiece& piece) {
   MutexLock lock(mutex_);
-  if (receiver_ == nullptr) return;
+  if (receiver_ == nullptr) return absl::OkStatus();
   Array& whole = receiver_->Place(name, step, piece.dtype, *piece.shape);
   const size_t element = SizeOf(piece.dtype);
   CopyRuns(*piece.runs, element, piece.data,
            whole.mutable_bytes() + piece.shift * static_cast<int64_t>(element));
-  if (piece.is_last) receiver_->OnFetched(name, step, whole);
+  return piece.is_last ? receiver_->OnFetched(name, step, whole) : absl::OkStatus();
 }
 
 }  // namespace braid

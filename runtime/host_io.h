@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "runtime/array.h"
 #include "runtime/base/mutex.h"
 #include "runtime/box.h"
@@ -20,8 +21,8 @@ class FetchReceiver {
   virtual ~FetchReceiver() = default;
   // The array for a step's value, which is filled piece by piece: the same one for each of them.
   virtual Array& Place(std::string_view name, int64_t step, DType dtype, const Shape& shape) = 0;
-  // It is whole.
-  virtual void OnFetched(std::string_view name, int64_t step, const Array& value) = 0;
+  // It is whole. An error ends the job.
+  virtual absl::Status OnFetched(std::string_view name, int64_t step, const Array& value) = 0;
 };
 
 // A part of a step's value, of one micro-batch.
@@ -43,7 +44,8 @@ class HostIo {
 
   // By kernels. The array fed under `name`; nullptr if none was. Valid until the next Feed.
   const Array* Fed(std::string_view name) const;
-  void Fetched(std::string_view name, int64_t step, const FetchedPiece& piece);
+  // What the receiver says to it.
+  absl::Status Fetched(std::string_view name, int64_t step, const FetchedPiece& piece);
 
  private:
   mutable Mutex mutex_;

@@ -116,14 +116,13 @@ class FetchKernel final : public Kernel {
   }
 
   absl::Status Run(const KernelRun& run) override {
-    host_->Fetched(name_, run.step,
-                   {.dtype = input_.dtype,
-                    .shape = &input_.logical,
-                    .runs = &runs_,
-                    .shift = run.micro_batch * shift_,
-                    .data = run.inputs[0],
-                    .is_last = run.micro_batch + 1 == pieces_});
-    return absl::OkStatus();
+    return host_->Fetched(name_, run.step,
+                          {.dtype = input_.dtype,
+                           .shape = &input_.logical,
+                           .runs = &runs_,
+                           .shift = run.micro_batch * shift_,
+                           .data = run.inputs[0],
+                           .is_last = run.micro_batch + 1 == pieces_});
   }
 
  private:

@@ -330,7 +330,9 @@ class FullDisk(Early):
     cells = {
         "compiling/master": Ends(AT_ONCE, r"--explain=.*bytes could be written"),
         "stepping/master": Ends(
-            AT_ONCE, r"node 0 \([\d.]+\): --metrics_json=.*: not all lines .*No space left"
+            AT_ONCE,
+            r"node 0 failed while stepping job 'train': .*--metrics_json=.*: not all lines .*"
+            "No space left",
         ),
         "saving/master": Ends(
             AT_ONCE, r"node 0 \([\d.]+\): saving to '.*': cannot write .*No space left on device"

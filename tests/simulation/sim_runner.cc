@@ -34,8 +34,9 @@ class LossReceiver final : public FetchReceiver {
     if (value_.dtype() != dtype || value_.shape() != shape) value_ = Array(dtype, shape);
     return value_;
   }
-  void OnFetched(std::string_view name, int64_t, const Array& value) override {
+  absl::Status OnFetched(std::string_view name, int64_t, const Array& value) override {
     if (name == "loss") losses_.push_back(value.As(DType::kF64).data<double>()[0]);
+    return absl::OkStatus();
   }
 
  private:
