@@ -44,11 +44,18 @@ std::string Coordinator::NameOf(int node) const {
 
 absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> channels,
                                Nanoseconds timeout) {
-  peers_.resize(channels.size());
+  std::vector<Peer> peers(channels.size());
+  for (size_t i = 0; i < peers.size(); ++i) peers[i].channel = std::move(channels[i]);
+  // On the reactor's thread, where somebody may be asking for the status, or a failure be handled.
+  const std::shared_ptr<Event> is_known = options_.environment->MakeEvent();
+  reactor_->Post([this, &peers, is_known] {
+    peers_ = std::move(peers);
+    is_known->Set();
+  });
+  RETURN_IF_ERROR(options_.environment->Await(*is_known, kNoLimit));
   BeginWait(ControlMessage::kHello, 0);
-  for (size_t i = 0; i < channels.size(); ++i) {
+  for (size_t i = 0; i < peers_.size(); ++i) {
     const auto node = static_cast<uint16_t>(i);
-    peers_[i].channel = std::move(channels[i]);
     peers_[i].channel->SetHandlers([this, node](std::string bytes) { OnMessage(node, bytes); },
                                    [this, node](absl::Status reason) { OnLost(node, reason); });
   }
