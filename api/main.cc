@@ -51,21 +51,20 @@ class ProcessEnd {
     reactor_->Post([this, cause] { LimitHere(cause); });
   }
 
-  int ExitCodeOf(const absl::Status& status) const {
-    if (status.ok()) return 0;
-    const int signal = signal_.load();
-    if (signal != 0) return 128 + signal;
-    // All nodes of a terminal get its Ctrl-C: another one's word of it may have come first.
-    sigset_t pending;
-    if (sigpending(&pending) == 0) {
-      for (int waiting : {SIGINT, SIGTERM}) {
-        if (sigismember(&pending, waiting) == 1) return 128 + waiting;
-      }
-    }
-    return 1;
+  // The process's exit code. All nodes of a terminal get its Ctrl-C, and another one's word of it
+  // may have come first: so our own signals are heard to the last one.
+  int End(const absl::Status& status) {
+    signals_.reset();
+    return ExitCodeOf(status);
   }
 
  private:
+  int ExitCodeOf(const absl::Status& status) const {
+    if (status.ok()) return 0;
+    const int signal = signal_.load();
+    return signal != 0 ? 128 + signal : 1;
+  }
+
   void OnSignal(int signal) {
     if (signal_.exchange(signal) != 0) _exit(128 + signal);
     const absl::Status reason = absl::CancelledError(
@@ -135,7 +134,7 @@ int Main(int argc, char** argv, const MainOptions& options,
   absl::Status status = end.WatchSignals();
   if (status.ok()) status = RunProgram(options, program, end);
   if (!status.ok()) PrintError(status);
-  return end.ExitCodeOf(status);
+  return end.End(status);
 }
 
 int Main(int argc, char** argv, const std::function<absl::Status(Session&)>& program) {

@@ -44,12 +44,11 @@ std::string Coordinator::NameOf(int node) const {
 
 absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> channels,
                                Nanoseconds timeout) {
-  std::vector<Peer> peers(channels.size());
-  for (size_t i = 0; i < peers.size(); ++i) peers[i].channel = std::move(channels[i]);
   // On the reactor's thread, where somebody may be asking for the status, or a failure be handled.
   const std::shared_ptr<Event> is_known = options_.environment->MakeEvent();
-  reactor_->Post([this, &peers, is_known] {
-    peers_ = std::move(peers);
+  reactor_->Post([this, channels = std::move(channels), is_known]() mutable {
+    peers_.resize(channels.size());
+    for (size_t i = 0; i < peers_.size(); ++i) peers_[i].channel = std::move(channels[i]);
     is_known->Set();
   });
   RETURN_IF_ERROR(options_.environment->Await(*is_known, kNoLimit));

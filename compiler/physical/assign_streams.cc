@@ -16,10 +16,7 @@ bool IsReader(const TaskGroup& group) {
 }
 
 bool AreOnOneNode(const Placement& a, const Placement& b) {
-  const int node = a.device(0).node;
-  const auto is_there = [node](const DeviceId& device) { return device.node == node; };
-  return std::all_of(a.devices().begin(), a.devices().end(), is_there) &&
-         std::all_of(b.devices().begin(), b.devices().end(), is_there);
+  return a.num_nodes() == 1 && b.num_nodes() == 1 && a.device(0).node == b.device(0).node;
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ SignalWatcher::SignalWatcher(Reactor* reactor, std::function<void(int)> fn)
 
 SignalWatcher::~SignalWatcher() {
   RunOnReactor([&] {
+    while (Deliver()) continue;
     reactor_->Unwatch(signals_.number());
     pthread_sigmask(SIG_SETMASK, &reactor_mask_before_, nullptr);
   });
@@ -67,10 +68,12 @@ void SignalWatcher::RunOnReactor(const std::function<void()>& fn) {
   CHECK(environment->Await(*done, kPatience).ok()) << "the signals' reactor does not run";
 }
 
-void SignalWatcher::Deliver() {
+bool SignalWatcher::Deliver() {
   signalfd_siginfo info;
   const ssize_t bytes = read(signals_.number(), &info, sizeof(info));
-  if (bytes == sizeof(info)) fn_(static_cast<int>(info.ssi_signo));
+  if (bytes != sizeof(info)) return false;
+  fn_(static_cast<int>(info.ssi_signo));
+  return true;
 }
 
 }  // namespace braid

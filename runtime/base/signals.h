@@ -25,7 +25,8 @@ class SignalWatcher {
   static absl::StatusOr<std::unique_ptr<SignalWatcher>> Start(Reactor* reactor,
                                                               const std::vector<int>& signals,
                                                               std::function<void(int)> fn);
-  // Unblocks what Start blocked. On the thread that called Start, and not from `fn`.
+  // Calls `fn` for what has come, then unblocks what Start blocked. On the thread that called
+  // Start, and not from `fn`.
   ~SignalWatcher();
   SignalWatcher(const SignalWatcher&) = delete;
   SignalWatcher& operator=(const SignalWatcher&) = delete;
@@ -33,7 +34,7 @@ class SignalWatcher {
  private:
   SignalWatcher(Reactor* reactor, std::function<void(int)> fn);
   void RunOnReactor(const std::function<void()>& fn);
-  void Deliver();
+  bool Deliver();  // one; false: there was none
 
   Reactor* const reactor_;
   const std::function<void(int)> fn_;

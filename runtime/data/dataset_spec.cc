@@ -1,6 +1,7 @@
 #include "runtime/data/dataset_spec.h"
 
 #include <charconv>
+#include <limits>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -209,6 +210,20 @@ SampleRange SpecReader::TakeRange() {
   range.count = TakeInteger("count", -1);
   if (range.first < 0) Fail("first", absl::StrCat(range.first), "0 or more");
   if (range.count < -1) Fail("count", absl::StrCat(range.count), "0 or more, or -1 for all");
+  return range;
+}
+
+SampleRange SpecReader::TakeDrawnRange(const SampleRange& missing, int64_t limit) {
+  SampleRange range;
+  range.first = TakeInteger("first", missing.first);
+  range.count = TakeInteger("count", missing.count);
+  if (range.count < 1 || range.count > limit) {
+    Fail("count", absl::StrCat(range.count), absl::StrCat("1 to ", limit));
+  }
+  const int64_t last = std::numeric_limits<int64_t>::max() - limit;
+  if (range.first < 0 || range.first > last) {
+    Fail("first", absl::StrCat(range.first), absl::StrCat("0 to ", last));
+  }
   return range;
 }
 

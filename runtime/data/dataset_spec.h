@@ -94,6 +94,8 @@ class SpecReader {
   // The index of the value in `choices`; the first is taken if it is missing.
   int TakeChoice(const std::string& name, const std::vector<std::string>& choices);
   SampleRange TakeRange();
+  // Of samples that are drawn, not read from a file: both ends known, `limit` of them at most.
+  SampleRange TakeDrawnRange(const SampleRange& missing, int64_t limit);
   absl::Status Finish();
 
  private:

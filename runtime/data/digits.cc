@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <numbers>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
 #include "runtime/data/image_dataset.h"
@@ -217,17 +215,11 @@ class DigitDataset final : public Dataset {
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDigits(const DatasetSpec& spec) {
   SpecReader params(spec);
   DigitsOptions options;
-  options.first = params.TakeInteger("first", options.first);
-  options.count = params.TakeInteger("count", options.count);
+  const SampleRange range = params.TakeDrawnRange({options.first, options.count}, kMaxCount);
+  options.first = range.first;
+  options.count = range.count;
   options.seed = params.TakeUnsigned("seed", options.seed);
   RETURN_IF_ERROR(params.Finish());
-  if (options.first < 0 || options.count < 1 || options.count > kMaxCount ||
-      options.first > std::numeric_limits<int64_t>::max() - options.count) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "drawn digits: samples from %d, %d of them, were asked for; expected first >= 0 and count "
-        "in 1..%d",
-        options.first, options.count, kMaxCount));
-  }
   return std::make_shared<const DigitDataset>(options);
 }
 

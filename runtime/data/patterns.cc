@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -161,20 +160,14 @@ class PatternDataset final : public Dataset {
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenPatterns(const DatasetSpec& spec) {
   SpecReader params(spec);
   PatternsOptions options;
-  options.first = params.TakeInteger("first", options.first);
-  options.count = params.TakeInteger("count", options.count);
+  const SampleRange range = params.TakeDrawnRange({options.first, options.count}, kMaxCount);
+  options.first = range.first;
+  options.count = range.count;
   options.seed = params.TakeUnsigned("seed", options.seed);
   options.channels = params.TakeInteger("channels", options.channels);
   options.side = params.TakeInteger("side", options.side);
   options.classes = params.TakeInteger("classes", options.classes);
   RETURN_IF_ERROR(params.Finish());
-  if (options.first < 0 || options.count < 1 || options.count > kMaxCount ||
-      options.first > std::numeric_limits<int64_t>::max() - options.count) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "drawn patterns: samples from %d, %d of them, were asked for; expected first >= 0 and "
-        "count in 1..%d",
-        options.first, options.count, kMaxCount));
-  }
   const auto fits = [](int64_t value, int64_t limit) { return value >= 1 && value <= limit; };
   if (!fits(options.side, kMaxPixels) || !fits(options.channels, kMaxPixels) ||
       !fits(options.classes, kMaxClasses) ||

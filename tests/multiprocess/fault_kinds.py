@@ -322,7 +322,7 @@ class BusyPort(Early):
         cluster.closing.close()
 
 
-DISK = 4096  # bytes: a page, as small as they are
+FULL_DISK_BYTES = 4096  # a page, as small as they are
 
 
 class FullDisk(Early):
@@ -347,7 +347,7 @@ class FullDisk(Early):
     def begin(self, cluster, cell):
         disk = cluster.folder + "/disk"
         os.makedirs(disk)
-        size = "12m" if cell.phase == "saving" else str(DISK)
+        size = "12m" if cell.phase == "saving" else str(FULL_DISK_BYTES)
         mount = ["mount", "-t", "tmpfs", "-o", "size=" + size, "tmpfs", disk]
         subprocess.run(mount, check=True)
         cluster.closing.callback(subprocess.run, ["umount", "--lazy", disk], check=True)
@@ -363,15 +363,14 @@ class FullDisk(Early):
             cluster.await_that("a first checkpoint", lambda: os.path.exists(first))
             return time.monotonic()
         cluster.await_status(cell.phase + " job 'train'")
-        if cell.phase != "stepping":
-            began = time.monotonic()
-            cluster.release(cell.phase)
-            return began
-        # Step by step until no line fits.
+        began = time.monotonic()
         cluster.release(cell.phase)
-        metrics = cluster.folder + "/disk/metrics.json"
-        cluster.await_that("a full disk", lambda: os.path.getsize(metrics) == DISK)
-        return time.monotonic()
+        if cell.phase == "stepping":
+            # Step by step until no line fits.
+            metrics = cluster.folder + "/disk/metrics.json"
+            cluster.await_that("a full disk", lambda: os.path.getsize(metrics) == FULL_DISK_BYTES)
+            began = time.monotonic()
+        return began
 
 
 class MissingFile(Early):

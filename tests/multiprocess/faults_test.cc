@@ -178,7 +178,9 @@ TEST_F(FaultsTest, ATerminatedWorkerEndsAll) {
 // A terminal's Ctrl-C goes to every process of the foreground group at once.
 TEST_F(FaultsTest, EverybodyInterruptedEnds) {
   StartTraining();
-  for (int node : {0, 1, 2}) run(node).Signal(SIGINT);
+  for (int signal : {SIGSTOP, SIGINT, SIGCONT}) {
+    for (int node : {0, 1, 2}) run(node).Signal(signal);
+  }
   ExpectEnd({0, 1, 2}, kEndLimit, "interrupted by SIGINT", 130);
 }
 

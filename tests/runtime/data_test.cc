@@ -103,7 +103,7 @@ TEST(DatasetSpec, WrongParametersAreExplained) {
       {{"text", {{"path", "x"}, {"begin", "0.5"}, {"end", "0.2"}}}, "from 0.5 to 0.2"},
       {{"npy", {{"fields", "999999999999"}}}, "name0 is missing"},
       {{"npy", {}}, "at least one file"},
-      {{"digits", {{"count", "0"}}}, "expected first >= 0 and count in"}};
+      {{"digits", {{"count", "0"}}}, "count is '0', expected 1 to 16777216"}};
   for (const auto& [spec, expected] : cases) {
     const absl::Status status = OpenDataset(spec).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -406,7 +406,8 @@ TEST(DrawnPatterns, ImagesShowTheirClass) {
 }
 
 TEST(DrawnPatterns, WrongSizesAreExplained) {
-  EXPECT_TRUE(Says(OpenDataset(DrawnPatterns({.count = 0})).status(), "count in 1.."));
+  EXPECT_TRUE(
+      Says(OpenDataset(DrawnPatterns({.count = 0})).status(), "count is '0', expected 1 to"));
   EXPECT_TRUE(Says(OpenDataset(DrawnPatterns({.side = 0})).status(), "0 x 0"));
   EXPECT_TRUE(
       Says(OpenDataset(DrawnPatterns({.side = int64_t{1} << 40})).status(), "numbers an image"));

@@ -67,6 +67,21 @@ TEST_F(SignalWatcherTest, RestoresTheMasks) {
   EXPECT_FALSE(IsBlockedOnReactor(SIGUSR1));
 }
 
+// The reactor is busy until the watcher ends, so it cannot see the signals before.
+TEST_F(SignalWatcherTest, BringsWhatCameBeforeItEnds) {
+  std::vector<int> seen;
+  auto watcher = SignalWatcher::Start(reactor_.get(), {SIGINT, SIGTERM},
+                                      [&](int signal) { seen.push_back(signal); });
+  ASSERT_EQ(watcher.status(), absl::OkStatus());
+  reactor_->Post([] {
+    kill(getpid(), SIGINT);
+    kill(getpid(), SIGTERM);
+    usleep(200'000);
+  });
+  watcher->reset();
+  EXPECT_EQ(seen, (std::vector<int>{SIGINT, SIGTERM}));
+}
+
 TEST_F(SignalWatcherTest, LeavesIgnoredSignalsIgnored) {
   const auto handler = signal(SIGHUP, SIG_IGN);
   const auto done = environment_->MakeEvent();

@@ -29,7 +29,7 @@ WindowRows RowsOfWindows(const SpatialAxes& axes);
 // All its elements, in parts of equal taps.
 std::vector<WindowRows> RowsOfPixels(const SpatialAxes& axes);
 
-// BlockedImages [batch, blocks, pixels, 16].
+// Images [batch, blocks, pixels, 16].
 struct BlockedImages {
   int64_t blocks = 0, pixels = 0;
   int64_t step() const { return blocks * pixels * kChannelBlock; }
