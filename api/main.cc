@@ -39,10 +39,7 @@ class ProcessEnd {
     return absl::OkStatus();
   }
 
-  ~ProcessEnd() {
-    signals_.reset();
-    reactor_.reset();
-  }
+  ~ProcessEnd() { signals_.reset(); }
 
   Interruption& interruption() { return interruption_; }
 
@@ -84,12 +81,13 @@ class ProcessEnd {
   }
 
   const std::unique_ptr<Environment> environment_;
-  std::unique_ptr<Reactor> reactor_;
   std::unique_ptr<SignalWatcher> signals_;
   Interruption interruption_;
   std::atomic<int> signal_{0};
   bool is_limited_ = false;
   absl::Status cause_;  // of the end
+  // Last: while it ends it still calls what is above, which finds it here.
+  std::unique_ptr<Reactor> reactor_;
 };
 
 absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, ProcessEnd& end) {

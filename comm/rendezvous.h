@@ -122,7 +122,8 @@ class RendezvousServer {
   Nanoseconds began_ = 0;
   StatusSource status_source_;
 
-  std::unique_ptr<Reactor> reactor_;  // last: what it calls is above
+  // Last: while it ends it still calls what is above, which finds it here.
+  std::unique_ptr<Reactor> reactor_;
 };
 
 // The other nodes' side.
@@ -193,6 +194,7 @@ class RendezvousClient {
   absl::Status status_;
   Nanoseconds began_ = 0;
 
+  // Last: while it ends it still calls what is above, which finds it here.
   std::unique_ptr<Reactor> reactor_;
 };
 

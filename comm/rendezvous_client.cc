@@ -56,7 +56,6 @@ RendezvousClient::~RendezvousClient() {
     if (sockets_ == 0) flushed_->Set();
   });
   options_.environment->Await(*flushed_, kFlushLimit).IgnoreError();
-  reactor_.reset();
 }
 
 absl::StatusOr<std::shared_ptr<ControlConnection>> RendezvousClient::Join() {

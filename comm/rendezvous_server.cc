@@ -85,7 +85,6 @@ RendezvousServer::~RendezvousServer() {
     if (sockets_ == 0) flushed_->Set();
   });
   options_.environment->Await(*flushed_, kFlushLimit).IgnoreError();
-  reactor_.reset();
 }
 
 absl::StatusOr<std::vector<JoinedNode>> RendezvousServer::Join() {

@@ -35,7 +35,6 @@ Coordinator::~Coordinator() {
     if (peer.channel != nullptr)
       reactor_->Post([channel = peer.channel.release()] { delete channel; });
   }
-  reactor_.reset();
 }
 
 std::string Coordinator::NameOf(int node) const {

@@ -143,7 +143,6 @@ class Coordinator {
   absl::Status FinishWait(Nanoseconds timeout);
 
   const CoordinatorOptions options_;
-  std::unique_ptr<Reactor> reactor_;
   std::vector<Peer> peers_;  // fixed after Join
   Mutex mutex_;
   Wait wait_ GUARDED_BY(mutex_);
@@ -160,6 +159,8 @@ class Coordinator {
   std::optional<Nanoseconds> stall_reported_;  // the reactor's thread only
   std::map<uint64_t, Inquiry> inquiries_;
   uint64_t next_inquiry_ = 1;
+  // Last: while it ends it still calls what is above, which finds it here.
+  std::unique_ptr<Reactor> reactor_;
 };
 
 }  // namespace braid

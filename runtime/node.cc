@@ -33,16 +33,15 @@ using control::ControlMessage;
 
 Node::Node(const NodeOptions& options)
     : options_(options),
-      reactor_(options.environment->StartReactor(absl::StrFormat("node %d", options.node))),
       variables_(options.kernels),
-      collectives_(options.node) {
+      collectives_(options.node),
+      reactor_(options.environment->StartReactor(absl::StrFormat("node %d", options.node))) {
   for (int i = 0; i < options.devices; ++i) arenas_.push_back(std::make_unique<Arena>());
 }
 
 Node::~Node() {
   // The channel's handlers point here and run on the reactor.
   reactor_->Post([this] { master_.reset(); });
-  reactor_.reset();
 }
 
 HostIo& Node::Host(uint16_t job) {

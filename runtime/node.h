@@ -142,7 +142,6 @@ class Node {
   Link* LinkTo(uint16_t peer);
 
   const NodeOptions options_;
-  std::unique_ptr<Reactor> reactor_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   VariableStore variables_;
   DatasetCache datasets_;
@@ -173,6 +172,8 @@ class Node {
   bool is_stall_noted_ = false;  // the master reports it
   std::string events_note_;      // "": nothing was written
   size_t jobs_closing_ = 0;
+  // Last: while it ends it still calls what is above, which finds it here.
+  std::unique_ptr<Reactor> reactor_;
 };
 
 }  // namespace braid
