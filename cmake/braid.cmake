@@ -70,6 +70,7 @@ function(braid_test name)
   add_test(NAME ${name} COMMAND ${name})
   # Undefined behaviour would only be printed otherwise.
   set(options "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp"
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0"
     "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1")
   set(timeout 900)
   if(BRAID_SANITIZE)
