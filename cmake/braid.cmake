@@ -60,6 +60,14 @@ function(braid_binary name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} braid_build_flags)
 endfunction()
 
+# What the sanitizers in a test's programs are told; undefined behaviour would only be printed.
+function(braid_sanitized_test name)
+  set(options "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp"
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0"
+    "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1")
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "${options}")
+endfunction()
+
 # One test program a folder; LABELS "long" keeps it out of the 15-minute tier.
 function(braid_test name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS;LABELS" ${ARGN})
@@ -68,15 +76,12 @@ function(braid_test name)
     braid_build_flags)
   target_compile_options(${name} PRIVATE -O1)  # compiling takes longer than running
   add_test(NAME ${name} COMMAND ${name})
-  # Undefined behaviour would only be printed otherwise.
-  set(options "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp"
-    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0"
-    "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1")
   set(timeout 900)
   if(BRAID_SANITIZE)
     set(timeout 3600)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} ENVIRONMENT "${options}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
+  braid_sanitized_test(${name})
   if(ARG_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()
