@@ -60,9 +60,9 @@ class NodeService::Impl {
     return absl::OkStatus();
   }
 
-  void End(const absl::Status& reason) {
+  void End(absl::Status reason) {
     // May run as late as in the client's destructor, if its thread is held up.
-    client_->reactor().Post([this, client = client_.get(), reason] {
+    client_->reactor().Post([this, client = client_.get(), reason = std::move(reason)] {
       if (node_ == nullptr) return client->Abort(reason);
       node_->Fail(absl::Status(
           reason.code(), absl::StrFormat("node %d: %s", rank(), std::string(reason.message()))));
