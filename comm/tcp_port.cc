@@ -22,12 +22,14 @@ std::string NameOf(const Socket& socket) {
 }  // namespace
 
 void TcpPort::Start(std::vector<Socket> listeners, PeerHandler on_peer) {
+  if (is_stopped_) return;
   listeners_ = std::move(listeners);
   on_peer_ = std::move(on_peer);
   for (size_t i = 0; i < listeners_.size(); ++i) Listen(i);
 }
 
 void TcpPort::Stop() {
+  is_stopped_ = true;
   for (Socket& listener : listeners_) {
     if (listener.is_open()) reactor_.Unwatch(listener.descriptor());
     listener.Close();

@@ -45,6 +45,7 @@ class TcpPort : public std::enable_shared_from_this<TcpPort> {
   Reactor& reactor_;
   std::vector<Socket> listeners_;
   PeerHandler on_peer_;
+  bool is_stopped_ = false;  // maybe before it starts
   uint64_t last_stranger_ = 0;
   std::map<uint64_t, Stranger> strangers_;  // oldest first
 };

@@ -48,20 +48,20 @@ class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
   }
 
   void Stop() {
+    is_stopped_ = true;
     port_->Stop();
     for (auto& [peer, early] : early_) reactor_.Unwatch(early.descriptor());
     early_.clear();
     while (!calls_.empty()) {
-      Answer(calls_.begin()->first,
-             absl::CancelledError(absl::StrFormat("node %d closed its tcp transport", node_)));
+      Answer(calls_.begin()->first, Stopped());
     }
   }
 
   void Connect(LinkRequest request, Transport::ConnectCallback done) {
     const uint16_t peer = request.peer;
     absl::StatusOr<TcpAddress> address = TcpAddress::Parse(request.peer_address);
-    if (calls_.contains(peer) || !address.ok()) {
-      absl::Status status = address.status();
+    if (is_stopped_ || calls_.contains(peer) || !address.ok()) {
+      absl::Status status = is_stopped_ ? Stopped() : address.status();
       if (status.ok()) {
         status = absl::AlreadyExistsError(
             absl::StrFormat("node %d already waits for node %d over tcp", node_, peer));
@@ -110,6 +110,10 @@ class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
     std::shared_ptr<TcpDial> dial;  // or
     std::optional<TimerId> timer;   // while it waits for the peer
   };
+
+  absl::Status Stopped() const {
+    return absl::CancelledError(absl::StrFormat("node %d closed its tcp transport", node_));
+  }
 
   void OnPeer(uint16_t peer, Socket socket) {
     if (calls_.contains(peer)) return Join(peer, std::move(socket));
@@ -165,6 +169,7 @@ class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
   Reactor& reactor_;
   Network* const network_;
   const std::shared_ptr<TcpPort> port_;
+  bool is_stopped_ = false;           // what was posted before may still come
   std::map<uint16_t, Call> calls_;    // by peer, like
   std::map<uint16_t, Socket> early_;  // peers that came before the call for them
 };
@@ -173,8 +178,14 @@ class TcpTransport final : public Transport {
  public:
   explicit TcpTransport(const TransportOptions& options) : options_(options) {}
 
+  // At once on the reactor's thread, which may end before it gets to what is posted now.
   ~TcpTransport() override {
-    if (joiner_) options_.reactor->Post([joiner = joiner_] { joiner->Stop(); });
+    if (!joiner_) return;
+    if (options_.reactor->InThread()) {
+      joiner_->Stop();
+    } else {
+      options_.reactor->Post([joiner = joiner_] { joiner->Stop(); });
+    }
   }
 
   std::string_view name() const override { return "tcp"; }

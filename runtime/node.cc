@@ -40,8 +40,13 @@ Node::Node(const NodeOptions& options)
 }
 
 Node::~Node() {
-  // The channel's handlers point here and run on the reactor.
-  reactor_->Post([this] { master_.reset(); });
+  // What uses the reactor dies on it, in the order of FinishClose, which may never have come.
+  reactor_->Post([this] {
+    master_.reset();
+    jobs_.clear();
+    peers_.clear();
+    transports_.clear();
+  });
 }
 
 HostIo& Node::Host(uint16_t job) {
