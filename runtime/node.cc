@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -40,13 +41,21 @@ Node::Node(const NodeOptions& options)
 }
 
 Node::~Node() {
-  // What uses the reactor dies on it, in the order of FinishClose, which may never have come.
-  reactor_->Post([this] {
+  // What uses the reactor dies on it, and a job only when nothing of it runs any more: whoever ends
+  // the node may not have waited for that.
+  const std::unique_ptr<Event> is_torn_down = options_.environment->MakeEvent();
+  reactor_->Post([this, &is_torn_down] {
+    is_over_ = true;  // nobody is left to be told
     master_.reset();
-    jobs_.clear();
-    peers_.clear();
-    transports_.clear();
+    if (is_torn_down_) return is_torn_down->Set();
+    torn_down_ = is_torn_down.get();
+    Close(absl::CancelledError("the node was destroyed"));
   });
+  constexpr Nanoseconds kForever = std::numeric_limits<Nanoseconds>::max() / 4;
+  absl::Status waited = options_.environment->Await(*is_torn_down, kForever);
+  // Killed in a simulation, where dead processes end in order, too.
+  if (absl::IsAborted(waited)) waited = options_.environment->Await(*is_torn_down, kForever);
+  CHECK(waited.ok()) << "node " << options_.node << ": " << waited.message();
 }
 
 HostIo& Node::Host(uint16_t job) {
@@ -128,7 +137,9 @@ void Node::OverhearLoss(const absl::Status& reason) {
   if (options_.on_failure && !has_overheard_cause_) options_.on_failure(MasterLost(reason));
 }
 
-void Node::Send(const ControlMessage& message) { master_->Send(message.SerializeAsString()); }
+void Node::Send(const ControlMessage& message) {
+  if (master_ != nullptr) master_->Send(message.SerializeAsString());
+}
 
 void Node::OnMessage(const std::string& bytes) {
   ControlMessage message;
@@ -559,6 +570,7 @@ void Node::FinishClose() {
   Send(message);
   is_torn_down_ = true;
   if (!cause_.ok()) Finish();
+  if (torn_down_ != nullptr) torn_down_->Set();
 }
 
 void Node::FailWhileClosing(const absl::Status& cause) {

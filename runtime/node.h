@@ -66,7 +66,8 @@ struct PeerCounters {
 class Node {
  public:
   explicit Node(const NodeOptions& options);
-  // After `closed` of Serve was called.
+  // On the host thread. Closes what is not closed yet, without a call of Serve's `closed`, and
+  // waits until nothing of it runs.
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -163,8 +164,9 @@ class Node {
   bool has_failed_ = false;           // here; the master says what the first cause is
   bool has_overheard_cause_ = false;  // of the thread that overhears
   bool is_closing_ = false;
-  bool is_torn_down_ = false;  // waits for the word that all are
-  bool is_over_ = false;       // closed_ was called
+  bool is_torn_down_ = false;   // waits for the word that all are
+  Event* torn_down_ = nullptr;  // that the destructor waits for
+  bool is_over_ = false;        // closed_ was called, or will not be
   mutable Mutex phase_mutex_;
   std::string phase_ GUARDED_BY(phase_mutex_) = "joining";
   int64_t acts_seen_ = -1;

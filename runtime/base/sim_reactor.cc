@@ -136,6 +136,11 @@ class World final : public Simulation {
     events_.Add(next_event_++, now_ + delay, /*tie=*/0, std::move(fn));
   }
 
+  void RunAfterEvents(uint64_t events, std::function<void()> fn) override {
+    CHECK_GT(events, num_events_);
+    CHECK(after_events_.emplace(events, std::move(fn)).second) << events << " is taken";
+  }
+
   void Pause(int process) override { processes_.at(process)->is_paused_ = true; }
   void Resume(int process) override { processes_.at(process)->is_paused_ = false; }
   void Kill(int process) override;
@@ -183,6 +188,7 @@ class World final : public Simulation {
   uint64_t num_events_ = 0;
   uint64_t digest_ = 0xcbf29ce484222325ull;
   TimerQueue<std::function<void()>> events_;
+  std::map<uint64_t, std::function<void()>> after_events_;  // by num_events_
   TimerId next_event_ = 1;
   TimerId next_timer_ = 1;
   size_t next_reactor_ = 1;        // 0 stands for the host thread as a poster
@@ -446,6 +452,7 @@ bool World::Step() {
     events_.TakeEarliest()();
   }
   now_ += 1 + static_cast<Nanoseconds>(choice_.Below(kMaxEventTime));
+  if (auto due = after_events_.extract(num_events_)) due.mapped()();
   return true;
 }
 

@@ -31,6 +31,8 @@ class Simulation {
   // An event that belongs to no process: it neither stops nor dies with one. Until it runs,
   // everything goes as it would without it.
   virtual void RunAfter(Nanoseconds delay, std::function<void()> fn) = 0;
+  // As soon as `events` events have run; no event of its own. One for each number.
+  virtual void RunAfterEvents(uint64_t events, std::function<void()> fn) = 0;
 
   // ---- faults. From an event of the world, or from the host thread between its waits.
 

@@ -4,9 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "gtest/gtest.h"
 #include "runtime/base/reactor.h"
 
@@ -67,17 +70,51 @@ TEST_F(SignalWatcherTest, RestoresTheMasks) {
   EXPECT_FALSE(IsBlockedOnReactor(SIGUSR1));
 }
 
-// The reactor is busy until the watcher ends, so it cannot see the signals before.
+// Says when something has been posted to the reactor that it stands before.
+class ReactorWithNotice final : public Reactor {
+ public:
+  explicit ReactorWithNotice(Reactor* reactor) : reactor_(*reactor) {}
+
+  void OnPosted(std::function<void()> fn) { on_posted_ = std::move(fn); }
+
+  Nanoseconds Now() const override { return reactor_.Now(); }
+  void Post(absl::AnyInvocable<void()> fn) override {
+    reactor_.Post(std::move(fn));
+    if (on_posted_) on_posted_();
+  }
+  void Wake() override { reactor_.Wake(); }
+  void SetPollable(Pollable* pollable) override { reactor_.SetPollable(pollable); }
+  TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
+    return reactor_.RunAfter(delay, std::move(fn));
+  }
+  void CancelTimer(TimerId id) override { reactor_.CancelTimer(id); }
+  absl::Status Watch(int descriptor, Readiness interest,
+                     std::function<void(Readiness)> fn) override {
+    return reactor_.Watch(descriptor, interest, std::move(fn));
+  }
+  absl::Status SetInterest(int descriptor, Readiness interest) override {
+    return reactor_.SetInterest(descriptor, interest);
+  }
+  void Unwatch(int descriptor) override { reactor_.Unwatch(descriptor); }
+  bool InThread() const override { return reactor_.InThread(); }
+
+ private:
+  Reactor& reactor_;
+  std::function<void()> on_posted_;
+};
+
+// The reactor is busy until the watcher's end is posted, so it cannot see the signals before.
 TEST_F(SignalWatcherTest, BringsWhatCameBeforeItEnds) {
   std::vector<int> seen;
-  auto watcher = SignalWatcher::Start(reactor_.get(), {SIGINT, SIGTERM},
+  ReactorWithNotice reactor(reactor_.get());
+  auto watcher = SignalWatcher::Start(&reactor, {SIGINT, SIGTERM},
                                       [&](int signal) { seen.push_back(signal); });
   ASSERT_EQ(watcher.status(), absl::OkStatus());
-  reactor_->Post([] {
-    kill(getpid(), SIGINT);
-    kill(getpid(), SIGTERM);
-    usleep(200'000);
-  });
+  const auto is_ending = environment_->MakeEvent();
+  reactor.Post([&] { environment_->Await(*is_ending, kPatience).IgnoreError(); });
+  ASSERT_EQ(kill(getpid(), SIGINT), 0);
+  ASSERT_EQ(kill(getpid(), SIGTERM), 0);
+  reactor.OnPosted([&] { is_ending->Set(); });
   watcher->reset();
   EXPECT_EQ(seen, (std::vector<int>{SIGINT, SIGTERM}));
 }

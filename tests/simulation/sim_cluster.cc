@@ -46,7 +46,11 @@ class SimCluster {
 
   SimOutcome Run() {
     for (const SimFault& fault : options_.faults) {
-      world_->RunAfter(fault.at, [this, fault] { Begin(fault); });
+      if (fault.at_event > 0) {
+        world_->RunAfterEvents(fault.at_event, [this, fault] { Begin(fault); });
+      } else {
+        world_->RunAfter(fault.at, [this, fault] { Begin(fault); });
+      }
     }
     services_.resize(num_nodes());
     for (int node = 1; node < num_nodes(); ++node) StartService(node);

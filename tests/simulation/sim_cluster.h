@@ -27,6 +27,8 @@ struct SimFault {
   int other = 0;
   Nanoseconds at = 0;
   Nanoseconds lasts = 0;
+  // If not 0, it begins when the world has run that many events, which must be by `at`.
+  uint64_t at_event = 0;
 
   std::string ToString() const;  // "12.3 ms: pause of node 1 for 7.000 s"
   bool touches(int n) const;

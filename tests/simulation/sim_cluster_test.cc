@@ -4,6 +4,7 @@
 // BRAID_SIM_SEEDS=1000 runs more seeds, BRAID_SIM_FIRST=n starts at seed n (to replay one).
 #include "tests/simulation/sim_cluster.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
@@ -49,6 +50,21 @@ TEST_F(SimClusterTest, ASeedReplays) {
   }
   EXPECT_EQ(digests[0], digests[1]);
   EXPECT_NE(digests[0], digests[2]);
+}
+
+// Between any two events: some of a program's states last for one event only.
+TEST_F(SimClusterTest, AMasterMayDieAtAnyEvent) {
+  SimClusterOptions options{.seed = first_, .devices = {1, 1}, .record = Mlp, .steps = 1};
+  const SimOutcome whole = RunSimCluster(options);
+  ASSERT_EQ(CheckOutcome(options, whole), "");
+  ASSERT_GT(whole.num_events, 0);
+  // Every few of them where fewer seeds are asked for.
+  const uint64_t stride = std::max<uint64_t>(12 / std::max<uint64_t>(seeds_, 1), 1);
+  SimFault fault{.kind = SimFault::Kind::kCrash, .node = 0, .at = whole.end};
+  for (fault.at_event = 1; fault.at_event <= whole.num_events; fault.at_event += stride) {
+    options.faults = {fault};
+    ASSERT_EQ(CheckOutcome(options, RunSimCluster(options)), "") << "event " << fault.at_event;
+  }
 }
 
 TEST_F(SimClusterTest, EveryFaultEndsEverybodyWithOneCause) {
