@@ -1,5 +1,6 @@
 #include "api/device_memory.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -13,6 +14,12 @@
 
 namespace braid {
 namespace {
+
+// Of a task: the sum of what its kernels keep, and the largest of what they share.
+struct KernelMemory {
+  int64_t own = 0;
+  int64_t shared = 0;
+};
 
 class Planner {
  public:
@@ -33,7 +40,8 @@ class Planner {
       device.variables = static_cast<int64_t>(arena.variable_bytes());
       devices.push_back(std::move(device));
     }
-    std::set<std::string> read;  // datasets, on this node
+    std::set<std::string> read;                               // datasets, on this node
+    std::map<std::pair<uint32_t, uint32_t>, int64_t> shared;  // by device and thread
     for (const plan::Task& task : slice.tasks()) {
       const auto found = index_of.find(task.device());
       if (found == index_of.end()) continue;
@@ -41,26 +49,34 @@ class Planner {
       if (task.has_collective()) {
         device.collectives += CollectiveMemoryBytes(CollectiveSpecOf(task));
       } else if (task.has_compute()) {
-        device.kernels += KernelBytes(task);
+        const KernelMemory memory = MemoryOf(task);
+        device.kernels += memory.own;
+        int64_t& largest = shared[{task.device(), task.id().thread()}];
+        largest = std::max(largest, memory.shared);
         for (const plan::Kernel& kernel : task.compute().kernels()) {
           if (kernel.op() == "read") device.data += ReaderBytes(kernel, read);
         }
       }
     }
+    for (const auto& [at, bytes] : shared) devices[index_of.at(at.first)].kernels += bytes;
   }
 
  private:
   // Tasks of one name do the same work on the devices of a placement.
-  int64_t KernelBytes(const plan::Task& task) {
-    const auto [known, is_first] = bytes_of_task_.try_emplace(task.name(), 0);
+  KernelMemory MemoryOf(const plan::Task& task) {
+    const auto [known, is_first] = of_task_.try_emplace(task.name());
     if (!is_first) return known->second;
-    int64_t bytes = 0;
-    for (const plan::Kernel& kernel : task.compute().kernels()) bytes += KernelBytes(kernel);
-    return known->second = bytes;
+    KernelMemory memory;
+    for (const plan::Kernel& kernel : task.compute().kernels()) {
+      const KernelMemory one = MemoryOf(kernel);
+      memory.own += one.own;
+      memory.shared = std::max(memory.shared, one.shared);
+    }
+    return known->second = memory;
   }
 
-  int64_t KernelBytes(const plan::Kernel& kernel) {
-    if (!context_.kernels->Has(kernel.op())) return 0;
+  KernelMemory MemoryOf(const plan::Kernel& kernel) {
+    if (!context_.kernels->Has(kernel.op())) return {};
     // Equal but for what makes no difference here.
     plan::Kernel likeness = kernel;
     likeness.clear_name();
@@ -72,13 +88,14 @@ class Planner {
         *operand.mutable_shard() = std::move(shard);
       }
     }
-    const auto [known, is_first] = bytes_of_kernel_.try_emplace(likeness.SerializeAsString(), 0);
+    const auto [known, is_first] = of_kernel_.try_emplace(likeness.SerializeAsString());
     if (!is_first) return known->second;
     absl::StatusOr<KernelSpec> spec = KernelSpecOf(kernel);
-    if (!spec.ok()) return 0;
+    if (!spec.ok()) return {};
     spec->threads = context_.threads_per_device;
     const auto made = context_.kernels->Create(*spec);
-    return known->second = made.ok() ? (*made)->memory_bytes() : 0;
+    if (!made.ok()) return {};
+    return known->second = {(*made)->memory_bytes(), (*made)->shared_bytes()};
   }
 
   int64_t ReaderBytes(const plan::Kernel& kernel, std::set<std::string>& read) const {
@@ -94,8 +111,8 @@ class Planner {
   }
 
   const MemoryPlanContext context_;
-  std::map<std::string, int64_t> bytes_of_task_;
-  std::map<std::string, int64_t> bytes_of_kernel_;
+  std::map<std::string, KernelMemory> of_task_;
+  std::map<std::string, KernelMemory> of_kernel_;
 };
 
 }  // namespace

@@ -157,7 +157,8 @@ Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLoc
                             .dilations = options.dilations,
                             .padding = options.padding,
                             .same = options.same,
-                            .groups = options.groups};
+                            .groups = options.groups,
+                            .winograd = options.winograd};
   if (!options.bias) return Conv(x, w, conv, where);
   return Conv(x, w, GetVariable(graph, std::move(bias), where), conv, where);
 }

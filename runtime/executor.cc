@@ -257,7 +257,7 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeAction(const plan::Task& t
   absl::StatusOr<std::unique_ptr<Action>> action;
   switch (task.work_case()) {
     case plan::Task::kCompute:
-      action = MakeCompute(task, memory);
+      action = MakeCompute(task, memory, thread);
       break;
     case plan::Task::kCopy:
       action = MakeCopy(task, memory);
@@ -293,12 +293,13 @@ std::unique_ptr<Action> Executor::Check(const plan::Task& task, const TaskMemory
 }
 
 absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& task,
-                                                              TaskMemory memory) {
+                                                              TaskMemory memory, Thread& thread) {
   std::vector<ComputeCall> calls;
   for (const plan::Kernel& kernel : task.compute().kernels()) {
     ASSIGN_OR_RETURN(KernelSpec spec, KernelSpecOf(kernel));
     spec.seed = seed_;
     spec.threads = resources_.threads_per_device;
+    spec.work = thread.work;
     ComputeCall& call = calls.emplace_back();
     call.name = absl::StrFormat("%s '%s'", kernel.op(), kernel.name());
     call.location = kernel.location();

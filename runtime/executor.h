@@ -98,6 +98,7 @@ class Executor {
     std::unique_ptr<ActorThread> actors;
     std::unique_ptr<Reactor> reactor;                      // dies first: joins
     std::vector<std::unique_ptr<Collective>> collectives;  // die on the reactor's thread
+    std::shared_ptr<WorkMemory> work = std::make_shared<WorkMemory>();  // of its kernels
     int64_t steps_done = 0;
     bool is_closed = false;
   };
@@ -129,7 +130,8 @@ class Executor {
   absl::StatusOr<std::unique_ptr<Action>> MakeAction(const plan::Task& task, Thread& thread);
   std::unique_ptr<Action> Check(const plan::Task& task, const TaskMemory& memory,
                                 std::unique_ptr<Action> action);
-  absl::StatusOr<std::unique_ptr<Action>> MakeCompute(const plan::Task& task, TaskMemory memory);
+  absl::StatusOr<std::unique_ptr<Action>> MakeCompute(const plan::Task& task, TaskMemory memory,
+                                                      Thread& thread);
   absl::StatusOr<std::unique_ptr<Action>> MakeCopy(const plan::Task& task, TaskMemory memory);
   absl::StatusOr<std::unique_ptr<Action>> MakeTransfer(const plan::Task& task, TaskMemory memory);
   absl::StatusOr<std::unique_ptr<Action>> MakeCollective(const plan::Task& task, TaskMemory memory,

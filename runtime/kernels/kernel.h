@@ -17,6 +17,7 @@
 #include "graph/dtype.h"
 #include "graph/sbp.h"
 #include "graph/shape.h"
+#include "runtime/kernels/work_memory.h"
 
 namespace braid {
 
@@ -38,8 +39,9 @@ struct KernelSpec {
   std::string name;  // the op's unique name: key of random numbers, shown in errors
   Attrs attrs;       // shapes in attributes are logical ones: use the operands' regions instead
   std::vector<OperandSpec> inputs, outputs;
-  uint64_t seed = 0;        // the session's
-  int threads = 1;          // a device's own threads
+  uint64_t seed = 0;                           // the session's
+  int threads = 1;                             // a device's own threads
+  std::shared_ptr<WorkMemory> work = nullptr;  // of the thread that runs it; null: the kernel's own
   bool contributes = true;  // this rank is the first one among those that hold the same P addend
                             // position 0: an op that makes P out of B adds its B terms here only
 };
@@ -58,6 +60,8 @@ class Kernel {
   virtual absl::Status Run(const KernelRun& run) = 0;
   // What it keeps for itself beside its operands, in bytes: copies, packed operands, partial sums.
   virtual int64_t memory_bytes() const { return 0; }
+  // What it reserves of KernelSpec::work: of the kernels that share it, the largest counts.
+  virtual int64_t shared_bytes() const { return 0; }
 };
 
 using KernelFactory = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const KernelSpec&)>;

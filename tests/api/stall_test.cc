@@ -215,8 +215,9 @@ TEST_F(StallTest, AReaderThatBlocksIsTheRoot) {
 
 TEST_F(StallTest, ASlowNodeIsNamed) {
   std::atomic<int64_t> steps{0};
+  // Longer than the rest of a step under a sanitizer on a busy machine.
   StartSession([&steps](int64_t) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
     ++steps;
     return absl::OkStatus();
   });
@@ -227,9 +228,9 @@ TEST_F(StallTest, ASlowNodeIsNamed) {
   EXPECT_EQ(AwaitRun(), absl::OkStatus());
   EXPECT_THAT(FirstLine(text), ContainsRegex("^stepping job 'train', which advances; just now "));
   // The first row is the node that the others waited for most.
-  EXPECT_THAT(text,
-              ContainsRegex("\n  node +waited for  waits  busy  slowest\n"
-                            "  node 1 +([6-9][0-9]|100) %.* nap 'nap[^\n]*: 2[0-9]\\.[0-9]+ ms"));
+  EXPECT_THAT(
+      text, ContainsRegex("\n  node +waited for  waits  busy  slowest\n"
+                          "  node 1 +([6-9][0-9]|100) %.* nap 'nap[^\n]*: [6-9][0-9]\\.[0-9]+ ms"));
 }
 
 class EventDumpTest : public StallTest {

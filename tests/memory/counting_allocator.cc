@@ -90,7 +90,8 @@ std::string FileOf(const void* caller) {
 
 bool IsOfTheLanguage(const std::string& file) {
   return file.find("/libc.so") != std::string::npos ||
-         file.find("/libstdc++.so") != std::string::npos;
+         file.find("/libstdc++.so") != std::string::npos ||
+         file.find("/libgomp.so") != std::string::npos;
 }
 
 }  // namespace

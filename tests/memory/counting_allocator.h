@@ -13,8 +13,8 @@ namespace braid {
 struct AllocationSite {
   int64_t calls = 0;
   int64_t bytes = 0;
-  // Of the innermost caller that belongs to neither the C nor the C++ library: the file of its
-  // program or library.
+  // Of the innermost caller that belongs to none of the libraries of C, C++ and OpenMP: the file of
+  // its program or library.
   std::string library;
   std::string stack;  // a line a caller, the innermost first
 };

@@ -1,5 +1,5 @@
-// Convolutions in blocks of channels, by tiles in bf16 and by lanes in f32, beside the products in
-// f32 of the same numbers.
+// Convolutions in blocks of channels, by tiles in bf16, by lanes and by Winograd's algorithm in
+// f32, beside the products of the same numbers.
 #include "runtime/kernels/cpu/convolution.h"
 
 #include <cmath>
@@ -54,8 +54,9 @@ std::vector<uint16_t> Narrow(const std::vector<float>& values) {
 }
 
 // [batch, channels, pixels] in blocks of channels.
-std::vector<float> Blocked(const std::vector<float>& plain, int64_t channels, int64_t pixels) {
-  std::vector<float> blocked(plain.size());
+template <class T>
+std::vector<T> Blocked(const std::vector<T>& plain, int64_t channels, int64_t pixels) {
+  std::vector<T> blocked(plain.size());
   for (size_t i = 0; i < plain.size(); ++i) {
     const int64_t at = static_cast<int64_t>(i);
     const int64_t pixel = at % pixels, channel = at / pixels % channels;
@@ -139,6 +140,87 @@ TEST_P(BlockedConvolutionTest, LanesEqualTheProduct) {
   }
 }
 
+std::vector<float> RandomNormal(int64_t n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+std::vector<double> Wide(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+class WinogradConvolutionTest : public testing::TestWithParam<BlockedCase> {
+ protected:
+  // Of `side`, from random images and weights: |got - want| / |want| for the sums in f64.
+  double ErrorOf(Convolution& convolution, ConvolutionShape shape, ConvolutionSide side) {
+    const SpatialAxes axes(shape);
+    const std::vector<float> x = RandomNormal(shape.batch * shape.x_elements(), 1);
+    const std::vector<float> w = RandomNormal(shape.w_elements(), 2);
+    const std::vector<float> y = RandomNormal(shape.batch * shape.y_elements(), 3);
+    const std::vector<float> bias = RandomNormal(shape.out, 4);
+    const std::vector<float> blocked_x = Blocked(x, shape.in, axes.num_pixels());
+    const std::vector<float> blocked_y = Blocked(y, shape.out, axes.num_windows());
+    const bool is_output = side == ConvolutionSide::kOutput;
+    const bool is_weights = side == ConvolutionSide::kWeights;
+    const std::vector<float>& first = is_output || is_weights ? x : y;
+    const std::vector<float>& second = is_weights ? y : w;
+    const std::vector<double> wide_bias = Wide(bias);
+    std::vector<double> want((is_weights ? w : is_output ? y : x).size());
+    std::vector<float> got(want.size());
+    convolution.Run((is_output || is_weights ? blocked_x : blocked_y).data(),
+                    (is_weights ? blocked_y : w).data(), bias.data(), got.data());
+    shape.dtype = DType::kF64;
+    shape.x_is_blocked = shape.y_is_blocked = false;
+    MakeGemmConvolution(shape)->Run(Wide(first).data(), Wide(second).data(),
+                                    shape.has_bias ? wide_bias.data() : nullptr, want.data());
+    if (is_output) want = Blocked(want, shape.out, axes.num_windows());
+    if (side == ConvolutionSide::kInput) want = Blocked(want, shape.in, axes.num_pixels());
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      error += (got[i] - want[i]) * (got[i] - want[i]);
+      norm += want[i] * want[i];
+    }
+    return std::sqrt(error / norm);
+  }
+};
+
+TEST_P(WinogradConvolutionTest, IsNearTheSums) {
+  for (auto side : {ConvolutionSide::kOutput, ConvolutionSide::kInput, ConvolutionSide::kWeights}) {
+    SCOPED_TRACE(static_cast<int>(side));
+    for (int threads : {1, 2}) {
+      ConvolutionShape shape = ShapeOf(GetParam(), side);
+      shape.dtype = DType::kF32;
+      shape.wide_result = false;
+      shape.threads = threads;
+      const auto winograd = MakeWinogradConvolution(shape);
+      if (winograd == nullptr && !__builtin_cpu_supports("avx512f")) {
+        GTEST_SKIP() << "oneDNN has Winograd's algorithm for AVX-512 only";
+      }
+      ASSERT_NE(winograd, nullptr);
+      EXPECT_LT(ErrorOf(*winograd, shape, side), 3e-6);
+      shape.is_direct = true;
+      EXPECT_LT(ErrorOf(*MakeConvolution(shape), shape, side), 1e-6);
+    }
+  }
+}
+
+TEST(ConvolutionTest, WinogradIsTakenWhereThereAreManyWindowsAndItMay) {
+  if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "no AVX-512 on this machine";
+  const auto shared_bytes = [](int64_t batch, bool is_direct) {
+    ConvolutionShape shape =
+        ShapeOf({"", batch, 32, 32, {16, 16}, {3, 1, 1, 1, 1}}, ConvolutionSide::kOutput);
+    shape.dtype = DType::kF32;
+    shape.wide_result = false;
+    shape.is_direct = is_direct;
+    return MakeConvolution(shape)->shared_bytes();
+  };
+  EXPECT_GT(shared_bytes(4, false), shared_bytes(4, true));
+  EXPECT_EQ(shared_bytes(3, false), shared_bytes(3, true));
+}
+
 WindowAxis Window(int64_t kernel, int64_t stride, int64_t dilation, int64_t begin, int64_t end) {
   return {kernel, stride, dilation, begin, end};
 }
@@ -156,6 +238,13 @@ INSTANTIATE_TEST_SUITE_P(
                     BlockedCase{"Volume", 2, 16, 16, {3, 3, 3}, Window(2, 1, 1, 0, 1)},
                     // More than one part of rows, of terms and of columns.
                     BlockedCase{"Parts", 24, 256, 544, {7, 7}, Window(3, 1, 1, 1, 1)}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WinogradConvolutionTest,
+    testing::Values(BlockedCase{"Padded", 5, 64, 48, {16, 16}, Window(3, 1, 1, 1, 1), true},
+                    BlockedCase{"Unpadded", 3, 32, 32, {13, 11}, Window(3, 1, 1, 0, 0)},
+                    BlockedCase{"Small", 16, 128, 64, {4, 4}, Window(3, 1, 1, 1, 1)}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -112,6 +112,7 @@ class UnblockedKernel final : public Kernel {
     }
     return bytes;
   }
+  int64_t shared_bytes() const override { return inner_->shared_bytes(); }
 
  private:
   static void Prepare(const std::vector<OperandSpec>& operands, const std::vector<bool>& is_blocked,

@@ -48,7 +48,9 @@ absl::StatusOr<ConvolutionShape> ShapeOf(const KernelSpec& spec, Side side) {
   shape.windows = SpaceOf(y);
   ASSIGN_OR_RETURN(shape.axes, WindowsOf(spec.attrs, SpaceOf(w)));
   shape.has_bias = spec.inputs.size() == 3;
+  shape.is_direct = Flag(spec.attrs, "direct");
   shape.threads = spec.threads;
+  shape.work = spec.work;
   const int64_t groups = spec.attrs.Int("groups");
   if (groups == 1) {
     shape.in = w[1];
@@ -113,12 +115,13 @@ KernelOr MakeSide(const KernelSpec& any_spec, Side side) {
   std::unique_ptr<Convolution> convolution = MakeConvolution(shape);
   if (convolution == nullptr) return UnsupportedTypes(spec);
   const int64_t memory_bytes = convolution->memory_bytes();
+  const int64_t shared_bytes = convolution->shared_bytes();
   return MakeKernel(
       [convolution = std::move(convolution), has_bias = shape.has_bias](const KernelRun& run) {
         convolution->Run(run.inputs[0], run.inputs[1], has_bias ? run.inputs[2] : nullptr,
                          run.outputs[0]);
       },
-      memory_bytes);
+      memory_bytes, shared_bytes);
 }
 
 // Narrow types run as they are where oneDNN has instructions for them, else in f32; likewise blocks
@@ -148,11 +151,24 @@ SpatialAxes::SpatialAxes(const ConvolutionShape& shape) {
   }
 }
 
+// Whether there are enough windows for the time that the weights' way into Winograd's form takes.
+bool WinogradPays(const ConvolutionShape& shape, const SpatialAxes& axes) {
+  constexpr int64_t kTile = 4, kTiles = 64;
+  int64_t tiles = shape.batch;
+  for (int axis = 0; axis < kSpatialAxes; ++axis) {
+    if (axes.axis[axis].kernel > 1) tiles *= (axes.windows[axis] + kTile - 1) / kTile;
+  }
+  return !shape.is_direct && tiles >= kTiles;
+}
+
 std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape) {
   if (auto convolution = MakeTileConvolution(shape)) return convolution;
   // Measured: 1.25 to 1.6 x oneDNN with 16 windows, 1.15 x with 49, as fast with 64.
   constexpr int64_t kFewWindows = 49;
   const SpatialAxes axes(shape);
+  if (WinogradPays(shape, axes)) {
+    if (auto convolution = MakeWinogradConvolution(shape)) return convolution;
+  }
   if (axes.num_windows() <= kFewWindows && axes.num_taps() > 1) {
     if (auto convolution = MakeLaneWeightGradient(shape)) return convolution;
   }

@@ -124,9 +124,11 @@ class Operand {
 class DnnlConvolution final : public Convolution {
  public:
   // Throws dnnl::error if there is no such primitive.
-  DnnlConvolution(const ConvolutionShape& shape, int64_t images_at_once)
+  DnnlConvolution(const ConvolutionShape& shape, int64_t images_at_once,
+                  dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct)
       : shape_(shape),
         images_(images_at_once),
+        algorithm_(algorithm),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_) {
     const auto type =
@@ -173,7 +175,7 @@ class DnnlConvolution final : public Convolution {
       }
       case ConvolutionSide::kInput: {
         const dnnl::convolution_backward_data::primitive_desc description(
-            dnnl::convolution_backward_data::desc(kAlgorithm, any_x, any_w, any_y, strides_,
+            dnnl::convolution_backward_data::desc(algorithm_, any_x, any_w, any_y, strides_,
                                                   dilations_, begin_, end_),
             UserScratch(), engine_, Forward(Any(plain_x, type), any_w, memory::desc(), any_y));
         x_ = Operand(plain_x, description.diff_src_desc(), engine_, /*is_result=*/true);
@@ -187,7 +189,7 @@ class DnnlConvolution final : public Convolution {
       }
       case ConvolutionSide::kWeights: {
         const dnnl::convolution_backward_weights::primitive_desc description(
-            dnnl::convolution_backward_weights::desc(kAlgorithm, any_x, any_w, any_y, strides_,
+            dnnl::convolution_backward_weights::desc(algorithm_, any_x, any_w, any_y, strides_,
                                                      dilations_, begin_, end_),
             UserScratch(), engine_, Forward(any_x, Any(plain_w, type), memory::desc(), any_y));
         x_ = Operand(plain_x, description.src_desc(), engine_, /*is_result=*/false);
@@ -222,9 +224,11 @@ class DnnlConvolution final : public Convolution {
   int64_t memory_bytes() const override {
     return memory_bytes_ + x_.memory_bytes() + w_.memory_bytes() + y_.memory_bytes();
   }
+  int64_t shared_bytes() const override { return scratch_bytes_; }
 
   void Run(const void* first, const void* second, const void* bias, void* result) override {
     omp_set_num_threads(shape_.threads);  // of this thread only
+    if (scratch_bytes_ > 0) scratch_.set_data_handle(shape_.work->data());
     const auto bytes_of = [&](ConvolutionSide side) {
       const bool is_wide = shape_.wide_result && shape_.side == side;
       return static_cast<int64_t>(SizeOf(is_wide ? DType::kF32 : shape_.dtype));
@@ -274,12 +278,10 @@ class DnnlConvolution final : public Convolution {
   }
 
  private:
-  static constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
-
   dnnl::convolution_forward::primitive_desc Forward(const memory::desc& x, const memory::desc& w,
                                                     const memory::desc& bias,
                                                     const memory::desc& y) const {
-    return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, kAlgorithm, x, w,
+    return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm_, x, w,
                                             bias, y, strides_, dilations_, begin_, end_),
             UserScratch(), engine_};
   }
@@ -290,35 +292,53 @@ class DnnlConvolution final : public Convolution {
     is_fast_ = !implementation.starts_with("ref");
     VLOG(1) << "oneDNN convolution by " << implementation << ", " << images_ << " of "
             << shape_.batch << " images at once";
-    arguments[DNNL_ARG_SCRATCHPAD] = memory(description.scratchpad_desc(), engine_);
+    scratch_ = memory(description.scratchpad_desc(), engine_, nullptr);
+    scratch_bytes_ = static_cast<int64_t>(description.scratchpad_desc().get_size());
+    arguments[DNNL_ARG_SCRATCHPAD] = scratch_;
+    if (shape_.work == nullptr) shape_.work = std::make_shared<WorkMemory>();
+    shape_.work->Reserve(scratch_bytes_);
     call_ = DnnlCall(Primitive(description), std::move(arguments));
-    memory_bytes_ += static_cast<int64_t>(description.scratchpad_desc().get_size());
   }
 
   ConvolutionShape shape_;
   int64_t images_;
+  dnnl::algorithm algorithm_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   memory::dims strides_, dilations_, begin_, end_;
   Operand x_, w_, y_;
-  memory bias_;
+  memory bias_, scratch_;
   DnnlCall call_;
   bool is_fast_ = false;
   int64_t memory_bytes_ = 0;  // beside the operands'
+  int64_t scratch_bytes_ = 0;
   // Where the weights' gradient is a sum over several calls: the first addend, the others, and the
   // sum's way into the tensor.
   Reorder start_, add_, store_;
   memory plain_w_;
 };
 
-}  // namespace
-
-// It cuts the work for the number of threads that it finds when it is made.
-std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape) {
+// oneDNN cuts the work for the number of threads that it finds when a primitive is made. Null if
+// `make` throws.
+template <class Make>
+std::unique_ptr<Convolution> MakeForThreads(int threads, Make make) {
   const int threads_before = omp_get_max_threads();
-  omp_set_num_threads(shape.threads);
+  omp_set_num_threads(threads);
   std::unique_ptr<DnnlConvolution> convolution;
   try {
+    convolution = make();
+  } catch (const dnnl::error& error) {
+    VLOG(1) << "no oneDNN convolution: " << error.what();
+  }
+  omp_set_num_threads(threads_before);
+  return convolution;
+}
+
+}  // namespace
+
+std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape) {
+  return MakeForThreads(shape.threads, [&] {
+    std::unique_ptr<DnnlConvolution> convolution;
     // All images at once if they lie as the primitive wants them.
     const bool may_fit = shape.x_is_blocked || shape.y_is_blocked;
     if (may_fit) convolution = std::make_unique<DnnlConvolution>(shape, shape.batch);
@@ -327,11 +347,18 @@ std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape) 
       convolution = std::make_unique<DnnlConvolution>(shape, ImagesAtOnce(shape));
     }
     if (!convolution->is_fast()) convolution.reset();
-  } catch (const dnnl::error& error) {
-    VLOG(1) << "no oneDNN convolution: " << error.what();
-  }
-  omp_set_num_threads(threads_before);
-  return convolution;
+    return convolution;
+  });
+}
+
+std::unique_ptr<Convolution> MakeWinogradConvolution(const ConvolutionShape& shape) {
+  if (shape.dtype != DType::kF32 || !shape.x_is_blocked || !shape.y_is_blocked) return nullptr;
+  return MakeForThreads(shape.threads, [&] {
+    auto convolution = std::make_unique<DnnlConvolution>(shape, shape.batch,
+                                                         dnnl::algorithm::convolution_winograd);
+    if (convolution->reorders_images() || !convolution->is_fast()) convolution.reset();
+    return convolution;
+  });
 }
 
 }  // namespace braid::cpu

@@ -78,6 +78,7 @@ class WidenedKernel final : public Kernel {
     }
     return bytes;
   }
+  int64_t shared_bytes() const override { return inner_->shared_bytes(); }
 
  private:
   static void Prepare(const std::vector<OperandSpec>& operands, std::vector<WideCopy>& copies,

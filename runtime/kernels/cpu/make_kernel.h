@@ -18,8 +18,8 @@ namespace braid::cpu {
 template <class F>
 class FunctionKernel final : public Kernel {
  public:
-  explicit FunctionKernel(F function, int64_t memory_bytes = 0)
-      : function_(std::move(function)), memory_bytes_(memory_bytes) {}
+  explicit FunctionKernel(F function, int64_t memory_bytes = 0, int64_t shared_bytes = 0)
+      : function_(std::move(function)), memory_bytes_(memory_bytes), shared_bytes_(shared_bytes) {}
   absl::Status Run(const KernelRun& run) override {
     if constexpr (std::is_void_v<std::invoke_result_t<F&, const KernelRun&>>) {
       function_(run);
@@ -35,17 +35,18 @@ class FunctionKernel final : public Kernel {
       return memory_bytes_;
     }
   }
+  int64_t shared_bytes() const override { return shared_bytes_; }
 
  private:
   F function_;
-  int64_t memory_bytes_;
+  int64_t memory_bytes_, shared_bytes_;
 };
 
 // `memory_bytes`: Kernel::memory_bytes, of what the function holds, unless it has a method of that
-// name.
+// name. `shared_bytes`: Kernel::shared_bytes.
 template <class F>
-std::unique_ptr<Kernel> MakeKernel(F function, int64_t memory_bytes = 0) {
-  return std::make_unique<FunctionKernel<F>>(std::move(function), memory_bytes);
+std::unique_ptr<Kernel> MakeKernel(F function, int64_t memory_bytes = 0, int64_t shared_bytes = 0) {
+  return std::make_unique<FunctionKernel<F>>(std::move(function), memory_bytes, shared_bytes);
 }
 
 template <class T>
