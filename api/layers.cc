@@ -1,5 +1,6 @@
 #include "api/layers.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
@@ -186,14 +187,15 @@ Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation wh
   const Tensor beta = variable(options.beta, dtype, "zeros", /*trainable=*/true);
   const Tensor mean = variable(options.running_mean, wide, "zeros", /*trainable=*/false);
   const Tensor variance = variable(options.running_variance, wide, "ones", /*trainable=*/false);
-  const BatchNormOptions norm = {.epsilon = options.epsilon};
+  const BatchNormOptions norm = {.epsilon = options.epsilon, .groups = options.groups};
   if (!options.training) {
     return BatchNorm(x, gamma, beta, Cast(mean, dtype, where), Cast(variance, dtype, where), norm,
                      where);
   }
   const BatchNormResult result = BatchNormTraining(x, gamma, beta, norm, where);
   const double count =
-      static_cast<double>(shape.num_elements()) / static_cast<double>(shape[1] > 0 ? shape[1] : 1);
+      static_cast<double>(shape.num_elements()) /
+      static_cast<double>(std::max<int64_t>(1, shape[1]) * std::max<int64_t>(1, options.groups));
   const double unbiased = count > 1 ? count / (count - 1) : 1;
   const auto move = [&](Tensor running, Tensor newest, double factor) {
     const Tensor kept = Scale(running, 1 - options.momentum, where);

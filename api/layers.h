@@ -65,6 +65,8 @@ struct BatchNormLayerOptions {
   // By the batch's statistics, which move the running ones at the end of the step; false: by the
   // running ones, which stay (jobs that evaluate).
   bool training = true;
+  // As BatchNormOptions; the running statistics take the mean over the groups.
+  int64_t groups = 0;
   // Names of the variables, where a checkpoint from elsewhere has others.
   std::string gamma = "gamma", beta = "beta";
   std::string running_mean = "running_mean", running_variance = "running_variance";

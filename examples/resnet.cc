@@ -17,6 +17,10 @@ ABSL_FLAG(std::string, parallel, "data", "data, model, hybrid or pipeline");
 ABSL_FLAG(int64_t, steps, 100, "Training steps");
 ABSL_FLAG(int64_t, batch, 32, "Images per step, over all devices");
 ABSL_FLAG(int, micro_batches, 1, "Parts that a step is computed in");
+ABSL_FLAG(
+    int64_t, norm_groups, 0,
+    "Runs of images that batch normalization takes for batches of their own: as many as there "
+    "are devices, and they exchange no statistics; 0: the whole batch is one");
 ABSL_FLAG(std::string, dtype, "f32", "f32, f64, bf16 or f16");
 ABSL_FLAG(double, lr, 0.05, "Peak learning rate of SGD; it falls to a hundredth");
 ABSL_FLAG(double, momentum, 0.9, "Of SGD");
@@ -41,6 +45,7 @@ absl::StatusOr<examples::ResNetOptions> OptionsOfFlags() {
   options.classes = absl::GetFlag(FLAGS_classes);
   options.batch = absl::GetFlag(FLAGS_batch);
   options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
+  options.norm_groups = absl::GetFlag(FLAGS_norm_groups);
   options.lr = absl::GetFlag(FLAGS_lr);
   options.momentum = absl::GetFlag(FLAGS_momentum);
   options.steps = absl::GetFlag(FLAGS_steps);

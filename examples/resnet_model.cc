@@ -16,6 +16,7 @@ using namespace braid::sbp;
 struct Mode {
   Parallel parallel;
   bool training;
+  int64_t norm_groups;
 };
 
 // Outputs of the first of a pair of convolutions, inputs of the second: weights are [out, in, ...].
@@ -46,6 +47,7 @@ Tensor Conv(Tensor x, const Convolution& conv) {
 Tensor Norm(Tensor x, const std::string& name, const Mode& mode) {
   return BatchNormLayer(x, {.name = name,
                             .training = mode.training,
+                            .groups = mode.norm_groups,
                             .gamma = "weight",
                             .beta = "bias",
                             .running_variance = "running_var"});
@@ -95,7 +97,7 @@ std::array<int, 4> BlocksOf(int depth) {
 
 // images [batch, 3, side, side] -> logits [batch, classes].
 Tensor ResNet(Job& job, Tensor x, const ResNetOptions& options, bool training) {
-  const Mode mode = {options.parallel, training};
+  const Mode mode = {options.parallel, training, options.norm_groups};
   const int num_stages = options.parallel == Parallel::kPipeline ? 2 : 1;
   const auto stages = PipelineStages(job.devices(), num_stages);
   const auto on_stage = [&](int stage, const std::function<Tensor()>& fn) {

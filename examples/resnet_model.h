@@ -24,7 +24,8 @@ struct ResNetOptions {
   int64_t batch = 32;  // over all devices
   int64_t evaluation_batch = 50;
   int micro_batches = 1;
-  double lr = 0.05;  // peak of SGD's
+  int64_t norm_groups = 0;  // in training, as braid::BatchNormOptions::groups
+  double lr = 0.05;         // peak of SGD's
   double momentum = 0.9;
   double weight_decay = 5e-4;
   int64_t steps = 0;  // over which the rate falls to a hundredth; 0: it stays

@@ -406,14 +406,19 @@ Tensor GlobalMaxPool(Tensor x, SourceLocation where = Here());
 
 struct BatchNormOptions {
   double epsilon = 1e-5;
+  // Training only: this many equal runs of neighbouring images are normalized each by its own
+  // statistics, on whatever devices ("ghost batches": Hoffer et al., arXiv 1705.08741). Divides the
+  // batch, and is a multiple of the micro-batches; if it is also one of the devices times the
+  // micro-batches, no statistics are exchanged. 0: the whole batch, or each micro-batch.
+  int64_t groups = 0;
 };
 // (x - mean) / sqrt(variance + epsilon) * gamma + beta, the last four [c]. Ioffe and Szegedy, arXiv
 // 1502.03167.
 Tensor BatchNorm(Tensor x, Tensor gamma, Tensor beta, Tensor mean, Tensor variance,
                  BatchNormOptions options = {}, SourceLocation where = Here());
 // By the statistics of the whole batch, wherever its parts are; of each micro-batch by itself.
-// variance is the mean of squares (biased). If micro-batches are used, mean and variance as
-// outputs are the means of theirs.
+// variance is the mean of squares (biased). If micro-batches or groups are used, mean and variance
+// as outputs are the means of theirs.
 struct BatchNormResult {
   Tensor y, mean, variance;
 };

@@ -249,11 +249,19 @@ BatchNormResult BatchNormTraining(Tensor x, Tensor gamma, Tensor beta, BatchNorm
   }
   const double count = static_cast<double>(shape.num_elements()) /
                        static_cast<double>(std::max<int64_t>(1, shape[1]));
-  const Tensor sum = Apply("channel_sum", {x}, {}, where);
-  const Tensor moment = Apply("batch_moment", {x, sum}, {}, where);
-  const Tensor y = Apply("batch_norm", {x, sum, moment, gamma, beta},
-                         {{"epsilon", options.epsilon}, {"training", true}}, where);
-  return {y, Scale(sum, 1 / count, where), Scale(moment, 1 / count, where)};
+  Attrs attrs;
+  if (options.groups != 0) attrs.Set("groups", options.groups);
+  const Tensor sum = Apply("channel_sum", {x}, attrs, where);
+  const Tensor moment = Apply("batch_moment", {x, sum}, attrs, where);
+  attrs.Set("epsilon", options.epsilon);
+  attrs.Set("training", true);
+  const Tensor y = Apply("batch_norm", {x, sum, moment, gamma, beta}, attrs, where);
+  // Groups are of one size: their mean is the batch's.
+  const auto mean = [&](Tensor sums) {
+    if (options.groups != 0) sums = ReduceSum(sums, {.axes = Ints{0}}, where);
+    return Scale(sums, 1 / count, where);
+  };
+  return {y, mean(sum), mean(moment)};
 }
 
 Tensor GroupNorm(Tensor x, Tensor gamma, Tensor beta, GroupNormOptions options,

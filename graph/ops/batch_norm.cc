@@ -4,7 +4,10 @@
 // Batch statistics are those of the whole batch, wherever its parts are, and take two steps: the
 // channels' sums (channel_sum), and from these their centered second moments (batch_moment). Both
 // are plain sums over the batch, P if it is split, so any layout gives the numbers of one device. A
-// micro-batch counts as a batch.
+// micro-batch counts as a batch. With attribute groups, as many equal runs of neighbouring images
+// count as batches ("ghost batches": Hoffer et al., arXiv 1705.08741), also within micro-batches:
+// statistics are then [groups, c], split along with the images, and nothing is exchanged where
+// parts of the batch are whole groups.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -36,19 +39,45 @@ absl::Status CheckChannels(const OpContext& ctx, int input) {
   return CheckShape(ctx, input, {ctx.inputs[0].shape[1]});
 }
 
-TensorType Channels(const OpContext& ctx) {
-  return {ctx.inputs[0].dtype, {ctx.inputs[0].shape[1]}};
+bool HasGroups(const Attrs& attrs) { return attrs.Has("groups"); }
+
+// Of the statistics of x.
+Shape StatisticsShape(const Attrs& attrs, const Shape& x) {
+  return HasGroups(attrs) ? Shape{attrs.Int("groups"), x[1]} : Shape{x[1]};
+}
+TensorType Statistics(const OpContext& ctx) {
+  return {ctx.inputs[0].dtype, StatisticsShape(ctx.attrs, ctx.inputs[0].shape)};
 }
 
-// Operands like x (`is_wide`), the others are numbers per channel.
-struct Operands {
-  std::vector<bool> is_wide;
-  std::vector<Sbp> Along(int axis, Sbp narrow) const {
-    std::vector<Sbp> result;
-    for (bool wide : is_wide) result.push_back(wide ? sbp::S(axis) : narrow);
-    return result;
+// Input `input` is a statistic of x, input 0.
+absl::Status CheckStatistics(const OpContext& ctx, int input) {
+  RETURN_IF_ERROR(CheckSameDType(ctx, 0, input));
+  return CheckShape(ctx, input, StatisticsShape(ctx.attrs, ctx.inputs[0].shape));
+}
+
+// That x can be what batch statistics are of.
+absl::Status CheckBatch(const OpContext& ctx) {
+  RETURN_IF_ERROR(CheckX(ctx));
+  if (!HasGroups(ctx.attrs)) return absl::OkStatus();
+  const int64_t groups = ctx.attrs.Int("groups"), images = ctx.inputs[0].shape[0];
+  if (groups >= 1 && images % groups == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].ToString(), ", groups is ",
+                                                 groups, "; it must divide the ", images,
+                                                 " images of the batch"));
+}
+
+// What an operand is: like x, statistics of its batch, or a number per channel.
+enum class Role { kWide, kStatistic, kParameter };
+using Roles = std::vector<Role>;
+constexpr Role kWide = Role::kWide, kStatistic = Role::kStatistic, kParameter = Role::kParameter;
+
+std::vector<Sbp> Along(const Roles& roles, int axis, Sbp statistic, Sbp parameter) {
+  std::vector<Sbp> result;
+  for (Role role : roles) {
+    result.push_back(role == kWide ? sbp::S(axis) : role == kStatistic ? statistic : parameter);
   }
-};
+  return result;
+}
 
 // A signature of the operands that are there: the last ones may be left out.
 SbpSignature OfOperands(const OpContext& ctx, SbpSignature signature) {
@@ -56,38 +85,46 @@ SbpSignature OfOperands(const OpContext& ctx, SbpSignature signature) {
   return signature;
 }
 
-// Split channels split all; along other axes what is per channel goes in whole and comes out as a
-// sum.
-auto ChannelSignatures(Operands inputs, Operands outputs) {
-  return [=](const OpContext& ctx, int64_t) {
+// Split channels split all. Along other axes parameters go in whole, as do statistics, which come
+// out as sums; but parts of the batch that are whole groups have statistics of their own.
+auto ChannelSignatures(Roles inputs, Roles outputs) {
+  return [=](const OpContext& ctx, int64_t parts) {
     std::vector<SbpSignature> signatures;
+    const bool has_groups = HasGroups(ctx.attrs);
     for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
-      const bool is_channel = axis == 1;
-      signatures.push_back(OfOperands(ctx, {inputs.Along(axis, is_channel ? sbp::S(0) : sbp::B),
-                                            outputs.Along(axis, is_channel ? sbp::S(0) : sbp::P)}));
+      Sbp in = sbp::B, out = sbp::P, parameter = sbp::B;
+      if (axis == 1) {
+        in = out = sbp::S(has_groups ? 1 : 0);
+        parameter = sbp::S(0);
+      } else if (axis == 0 && has_groups) {
+        if (ctx.attrs.Int("groups") % parts != 0) continue;
+        in = out = sbp::S(0);
+      }
+      signatures.push_back(OfOperands(
+          ctx, {Along(inputs, axis, in, parameter), Along(outputs, axis, out, parameter)}));
     }
     return signatures;
   };
 }
 
 // With `training` (or always, if there is no such attribute): the statistics that come with a part
-// of the batch are that part's own.
-auto OwnStatistics(std::vector<Sbp> inputs, std::vector<Sbp> outputs) {
+// of the batch are that part's own, or those of its groups.
+auto OwnStatistics(Roles inputs, Roles outputs) {
   return [=](const OpContext& ctx) {
     std::vector<SbpSignature> signatures;
     if (ctx.attrs.Has("training") && !ctx.attrs.Bool("training")) return signatures;
-    signatures.push_back(OfOperands(ctx, {inputs, outputs}));
+    const Sbp statistic = HasGroups(ctx.attrs) ? sbp::S(0) : sbp::P;
+    signatures.push_back(OfOperands(
+        ctx, {Along(inputs, 0, statistic, sbp::B), Along(outputs, 0, statistic, sbp::B)}));
     return signatures;
   };
 }
 
-double CountOf(const Shape& x) {
-  return static_cast<double>(x.num_elements()) / static_cast<double>(std::max<int64_t>(1, x[1]));
-}
-Ints BatchAxes(const Shape& x) {
-  Ints axes = {0};
-  for (int axis = 2; axis < x.rank(); ++axis) axes.push_back(axis);
-  return axes;
+// Elements of a channel that statistics are of.
+double CountOf(const Attrs& attrs, const Shape& x) {
+  const int64_t groups = HasGroups(attrs) ? attrs.Int("groups") : 1;
+  return static_cast<double>(x.num_elements()) /
+         static_cast<double>(std::max<int64_t>(1, x[1]) * groups);
 }
 // [c] as [c, 1...], which broadcasts onto x.
 Tensor OverSpace(Tensor channels, const Shape& x) {
@@ -101,11 +138,39 @@ TensorType Rows() { return {DType::kF32, {5, 3}}; }
 TensorType Large() { return {DType::kF32, {2, 3, 5, 7}}; }
 TensorType Three() { return {DType::kF32, {3}}; }
 TensorType Many() { return {DType::kF32, {3, 32, 2, 3}}; }  // channels in two blocks
+// `attrs` and, if `from` has them, its groups.
+Attrs WithGroupsOf(const Attrs& from, Attrs attrs) {
+  if (HasGroups(from)) attrs.Set("groups", from.Int("groups"));
+  return attrs;
+}
+// Statistics of x, as many as it has elements.
+Tensor OverBatch(Tensor statistics, const Attrs& attrs, const Shape& x) {
+  if (!HasGroups(attrs)) return BroadcastTo(OverSpace(statistics, x), x);
+  const int64_t groups = attrs.Int("groups");
+  Ints narrow = {groups, 1}, wide = {groups, x[0] / groups};
+  for (int axis = 1; axis < x.rank(); ++axis) {
+    narrow.push_back(axis == 1 ? x[1] : 1);
+    wide.push_back(x[axis]);
+  }
+  return Reshape(BroadcastTo(Reshape(statistics, Shape(narrow)), Shape(wide)), x);
+}
+
 // So few elements of a channel that their mean is above some of them, though their sum is drawn
 // from where they are.
 TensorType TwoRows() { return {DType::kF32, {2, 3}}; }
 TensorType TwoPixels() { return {DType::kF32, {2, 32, 1, 1}}; }
+TensorType Four() { return {DType::kF32, {4, 3, 2}}; }
+TensorType FourRows() { return {DType::kF32, {4, 3}}; }
+TensorType FourInBlocks() { return {DType::kF32, {4, 32, 2, 1}}; }
 TensorType Numbers(const TensorType& x) { return {DType::kF32, {x.shape[1]}}; }
+// Statistics of x in `groups`; 0: without the attribute.
+TensorType Numbers(const TensorType& x, int64_t groups) {
+  return groups == 0 ? Numbers(x) : TensorType{DType::kF32, {groups, x.shape[1]}};
+}
+Attrs InGroups(int64_t groups, Attrs attrs = {}) {
+  if (groups > 0) attrs.Set("groups", groups);
+  return attrs;
+}
 
 OpSample Positive(std::vector<TensorType> inputs, Attrs attrs) {
   return {.inputs = std::move(inputs), .attrs = std::move(attrs), .low = 0.1, .high = 1};
@@ -116,14 +181,17 @@ OpDef ChannelSumOp() {
   return OpDef("channel_sum")
       .Infer([](const OpContext& ctx) -> Types {
         RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        RETURN_IF_ERROR(CheckX(ctx));
-        return std::vector<TensorType>{Channels(ctx)};
+        RETURN_IF_ERROR(CheckBatch(ctx));
+        return std::vector<TensorType>{Statistics(ctx)};
       })
-      .Signatures(ChannelSignatures({{true}}, {{false}}))
+      .Signatures(ChannelSignatures({kWide}, {kStatistic}))
+      .TimeSignatures([](const OpContext& ctx) {
+        return HasGroups(ctx.attrs) ? OwnStatistics({kWide}, {kStatistic})(ctx)
+                                    : std::vector<SbpSignature>();
+      })
       .Linear({0})
       .Gradient([](const Context& c) {
-        const Shape shape = c.inputs[0].shape();
-        return Gradients{BroadcastTo(OverSpace(c.output_gradients[0], shape), shape)};
+        return Gradients{OverBatch(c.output_gradients[0], c.op.attrs, c.inputs[0].shape())};
       })
       .Flops([](const OpContext& ctx) {
         return static_cast<double>(ctx.inputs[0].shape.num_elements());
@@ -131,8 +199,11 @@ OpDef ChannelSumOp() {
       .Sample({.inputs = {Images()}, .attrs = {}})
       .Sample({.inputs = {Rows()}, .attrs = {}})
       .Sample({.inputs = {Large()}, .attrs = {}})
+      .Sample({.inputs = {Four()}, .attrs = InGroups(4)})
+      .Sample({.inputs = {FourRows()}, .attrs = InGroups(2)})
       .ChannelBlocks({0}, {})
-      .BlockedSample({.inputs = {Many()}, .attrs = {}});
+      .BlockedSample({.inputs = {Many()}, .attrs = {}})
+      .BlockedSample({.inputs = {FourInBlocks()}, .attrs = InGroups(2)});
 }
 
 // sum over a channel's elements of (x - sum / count)^2.
@@ -140,59 +211,69 @@ OpDef BatchMomentOp() {
   return OpDef("batch_moment")
       .Infer([](const OpContext& ctx) -> Types {
         RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckX(ctx));
-        RETURN_IF_ERROR(CheckChannels(ctx, 1));
-        return std::vector<TensorType>{Channels(ctx)};
+        RETURN_IF_ERROR(CheckBatch(ctx));
+        RETURN_IF_ERROR(CheckStatistics(ctx, 1));
+        return std::vector<TensorType>{Statistics(ctx)};
       })
-      .Signatures(ChannelSignatures({{true, false}}, {{false}}))
-      .TimeSignatures(OwnStatistics({sbp::S(0), sbp::P}, {sbp::P}))
+      .Signatures(ChannelSignatures({kWide, kStatistic}, {kStatistic}))
+      .TimeSignatures(OwnStatistics({kWide, kStatistic}, {kStatistic}))
       .Gradient([](const Context& c) {
         const Tensor x = c.inputs[0], sum = c.inputs[1], dy = c.output_gradients[0];
+        const Attrs& attrs = c.op.attrs;
         const Shape shape = x.shape();
-        const double count = CountOf(shape);
-        const Tensor centered = Sub(x, OverSpace(Scale(sum, 1 / count), shape));
+        const double count = CountOf(attrs, shape);
+        const Tensor centered = Sub(x, OverBatch(Scale(sum, 1 / count), attrs, shape));
         // Zero where `sum` is the sum of x, up to rounding.
-        const Tensor missing = ReduceSum(centered, {.axes = BatchAxes(shape)});
-        return Gradients{Scale(Mul(centered, OverSpace(dy, shape)), 2),
+        const Tensor missing = Apply("channel_sum", {centered}, WithGroupsOf(attrs, {}));
+        return Gradients{Scale(Mul(centered, OverBatch(dy, attrs, shape)), 2),
                          Scale(Mul(missing, dy), -2 / count)};
       })
       .Flops([](const OpContext& ctx) { return 3.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample({.inputs = {Images(), Three()}, .attrs = {}})
       .Sample({.inputs = {Rows(), Three()}, .attrs = {}})
       .Sample({.inputs = {Large(), Three()}, .attrs = {}})
+      .Sample({.inputs = {Four(), Numbers(Four(), 4)}, .attrs = InGroups(4)})
+      .Sample({.inputs = {FourRows(), Numbers(FourRows(), 2)}, .attrs = InGroups(2)})
       .ChannelBlocks({0}, {})
-      .BlockedSample({.inputs = {Many(), Numbers(Many())}, .attrs = {}});
+      .BlockedSample({.inputs = {Many(), Numbers(Many())}, .attrs = {}})
+      .BlockedSample(
+          {.inputs = {FourInBlocks(), Numbers(FourInBlocks(), 2)}, .attrs = InGroups(2)});
 }
 
 // (x - mean) / sqrt(variance + epsilon) * gamma + beta. With `training`, b and c are not mean and
 // variance but the batch's sum and second moment, and all of the gradient goes to x. If there is a
 // sixth input, like x, it is added; with `relu`, what is below 0 becomes 0 at the end.
 OpDef BatchNormOp() {
-  const auto sample = [&](const TensorType& x, bool training) {
-    const TensorType numbers = Numbers(x);
-    OpSample result = Positive({x, numbers, numbers, numbers, numbers},
-                               {{"epsilon", 1e-3}, {"training", training}});
+  const auto sample = [&](const TensorType& x, bool training, int64_t groups = 0) {
+    const TensorType numbers = Numbers(x), statistics = Numbers(x, groups);
+    OpSample result = Positive({x, statistics, statistics, numbers, numbers},
+                               InGroups(groups, {{"epsilon", 1e-3}, {"training", training}}));
     result.check_gradient = !training;
     return result;
   };
-  const auto fused = [&](const TensorType& x, bool training, bool adds) {
-    OpSample result = sample(x, training);
+  const auto fused = [&](const TensorType& x, bool training, bool adds, int64_t groups = 0) {
+    OpSample result = sample(x, training, groups);
     if (adds) result.inputs.push_back(x);
     result.attrs.Set("relu", true);
     return result;
   };
+  const Roles inputs = {kWide, kStatistic, kStatistic, kParameter, kParameter, kWide};
   return OpDef("batch_norm")
       .Infer([](const OpContext& ctx) -> Types {
         const bool adds = ctx.inputs.size() == 6;
         if (!adds) RETURN_IF_ERROR(CheckInputs(ctx, 5));
-        RETURN_IF_ERROR(CheckX(ctx));
-        for (int i = 1; i < 5; ++i) RETURN_IF_ERROR(CheckChannels(ctx, i));
+        RETURN_IF_ERROR(CheckBatch(ctx));
+        if (HasGroups(ctx.attrs) && !Flag(ctx.attrs, "training")) {
+          return absl::InvalidArgumentError(
+              "groups are of a batch's statistics: training is false");
+        }
+        for (int i : {1, 2}) RETURN_IF_ERROR(CheckStatistics(ctx, i));
+        for (int i : {3, 4}) RETURN_IF_ERROR(CheckChannels(ctx, i));
         if (adds) RETURN_IF_ERROR(CheckSameType(ctx, 0, 5));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
-      .Signatures(ChannelSignatures({{true, false, false, false, false, true}}, {{true}}))
-      .TimeSignatures(
-          OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::B, sbp::B, sbp::S(0)}, {sbp::S(0)}))
+      .Signatures(ChannelSignatures(inputs, {kWide}))
+      .TimeSignatures(OwnStatistics(inputs, {kWide}))
       .Inplace(0, 0)
       .Inplace(5, 0)
       .Gradient([](const Context& c) {
@@ -202,14 +283,18 @@ OpDef BatchNormOp() {
         const bool is_training = Flag(c.op.attrs, "training");
         Tensor dy = c.output_gradients[0];
         if (Flag(c.op.attrs, "relu")) dy = Apply("relu_grad", {c.outputs[0], dy}, {});
-        const Gradients sums = ApplyAll("batch_norm_sums", {x, mean, variance, dy},
-                                        {{"epsilon", epsilon}, {"training", is_training}});
+        const Gradients sums =
+            ApplyAll("batch_norm_sums", {x, mean, variance, dy},
+                     WithGroupsOf(c.op.attrs, {{"epsilon", epsilon}, {"training", is_training}}));
         const Tensor dgamma = sums[0], dbeta = sums[1];
         Gradients gradients;
         if (is_training) {
+          const auto over_groups = [&](Tensor of_each) {
+            return HasGroups(c.op.attrs) ? ReduceSum(of_each, {.axes = Ints{0}}) : of_each;
+          };
           const Tensor dx = Apply("batch_norm_dx", {x, mean, variance, gamma, dy, dgamma, dbeta},
-                                  {{"epsilon", epsilon}});
-          gradients = {dx, Tensor(), Tensor(), dgamma, dbeta};
+                                  WithGroupsOf(c.op.attrs, {{"epsilon", epsilon}}));
+          gradients = {dx, Tensor(), Tensor(), over_groups(dgamma), over_groups(dbeta)};
         } else {
           const Tensor padded = Shift(variance, epsilon);
           const Tensor factor = Mul(gamma, Rsqrt(padded));
@@ -229,39 +314,43 @@ OpDef BatchNormOp() {
       .Sample(fused(Images(), false, /*adds=*/false))
       .Sample(fused(Large(), false, /*adds=*/true))
       .Sample(fused(TwoRows(), true, /*adds=*/true))
+      .Sample(sample(Four(), true, 4))
+      .Sample(fused(FourRows(), true, /*adds=*/true, 2))
       .ChannelBlocks({0, 5}, {0})
       .BlockedSample(sample(Many(), false))
       .BlockedSample(sample(Many(), true))
       .BlockedSample(fused(Many(), false, /*adds=*/false))
-      .BlockedSample(fused(TwoPixels(), true, /*adds=*/true));
+      .BlockedSample(fused(TwoPixels(), true, /*adds=*/true))
+      .BlockedSample(fused(FourInBlocks(), true, /*adds=*/true, 4));
 }
 
 // The gradients of gamma and beta: sums of dy * (x - mean) / sqrt(variance + epsilon), and of dy.
 // With `relu`, and gamma and beta as further inputs, dy is what arrives at the rectifier.
 OpDef BatchNormSumsOp() {
-  const auto sample = [](const TensorType& x, bool training) {
-    return Positive({x, Numbers(x), Numbers(x), x}, {{"epsilon", 1e-3}, {"training", training}});
+  const auto sample = [](const TensorType& x, bool training, int64_t groups = 0) {
+    const TensorType statistics = Numbers(x, groups);
+    return Positive({x, statistics, statistics, x},
+                    InGroups(groups, {{"epsilon", 1e-3}, {"training", training}}));
   };
-  const auto fused = [&](const TensorType& x, bool training) {
-    OpSample result = sample(x, training);
+  const auto fused = [&](const TensorType& x, bool training, int64_t groups = 0) {
+    OpSample result = sample(x, training, groups);
     result.inputs.insert(result.inputs.end(), 2, Numbers(x));
     result.attrs.Set("relu", true);
     return result;
   };
+  const Roles inputs = {kWide, kStatistic, kStatistic, kWide, kParameter, kParameter};
   return OpDef("batch_norm_sums")
       .Infer([](const OpContext& ctx) -> Types {
         const bool rectifies = Flag(ctx.attrs, "relu");
         RETURN_IF_ERROR(CheckInputs(ctx, rectifies ? 6 : 4));
-        RETURN_IF_ERROR(CheckX(ctx));
-        RETURN_IF_ERROR(CheckChannels(ctx, 1));
-        RETURN_IF_ERROR(CheckChannels(ctx, 2));
+        RETURN_IF_ERROR(CheckBatch(ctx));
+        for (int i : {1, 2}) RETURN_IF_ERROR(CheckStatistics(ctx, i));
         RETURN_IF_ERROR(CheckSameType(ctx, 0, 3));
         for (int i = 4; rectifies && i < 6; ++i) RETURN_IF_ERROR(CheckChannels(ctx, i));
-        return std::vector<TensorType>{Channels(ctx), Channels(ctx)};
+        return std::vector<TensorType>(2, Statistics(ctx));
       })
-      .Signatures(ChannelSignatures({{true, false, false, true, false, false}}, {{false, false}}))
-      .TimeSignatures(
-          OwnStatistics({sbp::S(0), sbp::P, sbp::P, sbp::S(0), sbp::B, sbp::B}, {sbp::P, sbp::P}))
+      .Signatures(ChannelSignatures(inputs, {kStatistic, kStatistic}))
+      .TimeSignatures(OwnStatistics(inputs, {kStatistic, kStatistic}))
       .Linear({3})
       .NoGradient()
       .Flops([](const OpContext& ctx) { return 4.0 * ctx.inputs[0].shape.num_elements(); })
@@ -272,40 +361,45 @@ OpDef BatchNormSumsOp() {
       .Sample(fused(Images(), false))
       .Sample(fused(Large(), false))
       .Sample(fused(TwoRows(), true))
+      .Sample(sample(Four(), true, 4))
+      .Sample(fused(FourRows(), true, 2))
       .ChannelBlocks({0, 3}, {})
       .BlockedSample(sample(Many(), true))
       .BlockedSample(fused(Many(), false))
-      .BlockedSample(fused(TwoPixels(), true));
+      .BlockedSample(fused(TwoPixels(), true))
+      .BlockedSample(fused(FourInBlocks(), true, 2));
 }
 
 // With xn = (x - mean) * rstd of the batch's own statistics:
 // dx = gamma * rstd * (dy - (dbeta + xn * dgamma) / count).
 // With `relu`, and beta as a further input, dy is what arrives at the rectifier.
 OpDef BatchNormInputGradientOp() {
-  const auto sample = [](const TensorType& x) {
-    const TensorType numbers = Numbers(x);
-    return Positive({x, numbers, numbers, numbers, x, numbers, numbers}, {{"epsilon", 1e-3}});
+  const auto sample = [](const TensorType& x, int64_t groups = 0) {
+    const TensorType sums = Numbers(x, groups);
+    return Positive({x, sums, sums, Numbers(x), x, sums, sums},
+                    InGroups(groups, {{"epsilon", 1e-3}}));
   };
-  const auto fused = [&](const TensorType& x) {
-    OpSample result = sample(x);
+  const auto fused = [&](const TensorType& x, int64_t groups = 0) {
+    OpSample result = sample(x, groups);
     result.inputs.push_back(Numbers(x));
     result.attrs.Set("relu", true);
     return result;
   };
+  const Roles inputs = {kWide, kStatistic, kStatistic, kParameter,
+                        kWide, kStatistic, kStatistic, kParameter};
   return OpDef("batch_norm_dx")
       .Infer([](const OpContext& ctx) -> Types {
         const bool rectifies = Flag(ctx.attrs, "relu");
         RETURN_IF_ERROR(CheckInputs(ctx, rectifies ? 8 : 7));
-        RETURN_IF_ERROR(CheckX(ctx));
-        for (int i : {1, 2, 3, 5, 6}) RETURN_IF_ERROR(CheckChannels(ctx, i));
+        RETURN_IF_ERROR(CheckBatch(ctx));
+        for (int i : {1, 2, 5, 6}) RETURN_IF_ERROR(CheckStatistics(ctx, i));
+        RETURN_IF_ERROR(CheckChannels(ctx, 3));
         RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
         if (rectifies) RETURN_IF_ERROR(CheckChannels(ctx, 7));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
-      .Signatures(
-          ChannelSignatures({{true, false, false, false, true, false, false, false}}, {{true}}))
-      .TimeSignatures(OwnStatistics(
-          {sbp::S(0), sbp::P, sbp::P, sbp::B, sbp::S(0), sbp::P, sbp::P, sbp::B}, {sbp::S(0)}))
+      .Signatures(ChannelSignatures(inputs, {kWide}))
+      .TimeSignatures(OwnStatistics(inputs, {kWide}))
       .Linear({4, 5, 6})
       .Inplace(4, 0)
       .NoGradient()
@@ -315,9 +409,12 @@ OpDef BatchNormInputGradientOp() {
       .Sample(sample(Large()))
       .Sample(fused(TwoRows()))
       .Sample(fused({DType::kF32, {1, 3, 1, 2}}))
+      .Sample(sample(Four(), 2))
+      .Sample(fused(FourRows(), 4))
       .ChannelBlocks({0, 4}, {0})
       .BlockedSample(sample(Many()))
-      .BlockedSample(fused(TwoPixels()));
+      .BlockedSample(fused(TwoPixels()))
+      .BlockedSample(fused(FourInBlocks(), 4));
 }
 
 // ---- groups
@@ -425,7 +522,7 @@ OpDef GroupNormGradientOp() {
           RETURN_IF_ERROR(CheckShape(ctx, i, GroupsOf(x.shape, ctx.attrs.Int("groups"))));
         }
         RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
-        return std::vector<TensorType>{x, Channels(ctx), Channels(ctx)};
+        return std::vector<TensorType>{x, ctx.inputs[1], ctx.inputs[1]};
       })
       .Signatures([](const OpContext& ctx, int64_t parts) {
         using sbp::B, sbp::P, sbp::S;

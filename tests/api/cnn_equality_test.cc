@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"
 
@@ -17,10 +18,13 @@ struct CnnOptions {
   bool splits_channels = false;    // of the second convolution, over all devices
   bool is_wide = false;            // so many channels that f32 ones are kept in blocks
   bool normalizes_halves = false;  // two halves of the batch, each by itself
+  int64_t norm_groups = 0;         // of batch normalization
 };
 
 Tensor Norm(Tensor x, const std::string& name, const CnnOptions& options) {
-  if (!options.normalizes_halves) return BatchNormLayer(x, {.name = name});
+  if (!options.normalizes_halves) {
+    return BatchNormLayer(x, {.name = name, .groups = options.norm_groups});
+  }
   const Shape shape = x.shape();
   std::vector<Tensor> halves = Split(x, {shape[0] / 2, shape[0] / 2}, 0);
   LogicalGraph& graph = *x.graph();
@@ -183,6 +187,46 @@ TEST(CnnTest, StatisticsAreThoseOfEachMicroBatch) {
   EXPECT_NE(one, 0);
   EXPECT_NEAR(running_mean(Train({}, {.micro_batches = 2}, 1)), one, 1e-12);
   EXPECT_NEAR(running_mean(Train({"2x2", {2, 2}}, {}, 1)), one, 1e-12);
+}
+
+// Groups are batches of their own, on whatever devices: 12 are whole on each of 3 and 4; 2 are not,
+// and are brought together.
+TEST(CnnTest, GroupsAreNormalizedByThemselves) {
+  ExpectSame(Train({}, {.norm_groups = 2}, 20), Train({}, {.normalizes_halves = true}, 20), 1e-10);
+  for (bool is_wide : {false, true}) {
+    for (int64_t groups : {2, 12}) {
+      const CnnOptions options = {
+          .dtype = is_wide ? DType::kF32 : DType::kF64, .is_wide = is_wide, .norm_groups = groups};
+      const TrainingRun reference = Train({}, options, 20);
+      for (const LayoutCase& layout :
+           {LayoutCase{"1", {1}}, LayoutCase{"3", {3}}, LayoutCase{"2x2", {2, 2}}}) {
+        for (int micro_batches : {1, 2}) {
+          SCOPED_TRACE(absl::StrCat(layout.name, ", ", groups, " groups, ", micro_batches,
+                                    " micro-batches", is_wide ? ", wide" : ""));
+          CnnOptions cut = options;
+          cut.micro_batches = micro_batches;
+          ExpectSame(Train(layout, cut, 20), reference, is_wide ? 1e-4 : 1e-9);
+        }
+      }
+    }
+  }
+}
+
+// Where a device's images are whole groups, nothing waits for statistics of other devices.
+TEST(CnnTest, WholeGroupsExchangeNoStatistics) {
+  const auto session = Session::Start({.devices = {1, 1}, .progress = Progress::kOff});
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  for (int64_t groups : {0, 2, 4}) {
+    auto job = (*session)->Compile(absl::StrCat("train", groups),
+                                   [&](Job& job) { TrainCnn(job, {.norm_groups = groups}); });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    const std::string plan = job->Explain();
+    for (const char* statistics :
+         {"norm1.channel_sum", "norm1.batch_moment", "norm1.batch_norm.grad.batch_norm_sums:0"}) {
+      const bool is_moved = plan.find(absl::StrCat("boxing ", statistics, " from")) != plan.npos;
+      EXPECT_EQ(is_moved, groups == 0) << groups << " groups, " << statistics;
+    }
+  }
 }
 
 // A job that evaluates reads the running statistics that training left.

@@ -6,14 +6,15 @@
 # what two cores that share caches and memory can do at best. Prints each turn and the median ratios.
 # Needs build/release/bin with step_bench.
 #
-#   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE]...]
+#   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE[:whole]]...]
 #
-# The models are those of step_bench.sh. BRAID_BENCH_LINK, a rate as tc writes it (1gbit), puts the
-# two nodes, and the two ranks, into network namespaces with a link of that rate between them (as
-# root).
+# The models are those of step_bench.sh. DistributedDataParallel normalizes each rank's images by
+# themselves; so do Braid's residual networks here (a group of images a node), but with "whole" by
+# the statistics of both. BRAID_BENCH_LINK, a rate as tc writes it (1gbit), puts the two nodes, and
+# the two ranks, into network namespaces with a link of that rate between them (as root).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-text=${1:?usage: ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE]...]}
+text=${1:?usage: ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE[:whole]]...]}
 rounds=${2:-5}
 seconds=${3:-3}
 models=("${@:4}")
@@ -51,7 +52,7 @@ on_core() {
 braid_two() {
   local model=$1 batch=$2 worker
   local arguments=(--model="$model" --batch=$((2 * batch)) --seconds="$seconds" --text="$text"
-    --progress=off "${options[@]}")
+    --progress=off --norm_groups="$norm_groups" "${options[@]}")
   export NNODES=2 MASTER_ADDR=$host MASTER_PORT=$port
   NODE_RANK=1 on_core 1 "$bench" "${arguments[@]}" >/dev/null &
   worker=$!
@@ -91,7 +92,12 @@ torch_two() {
 median() { sort -n | awk '{r[NR] = $1} END {print r[int((NR + 1) / 2)]}'; }
 
 for what in "${models[@]}"; do
-  IFS=: read -r model batch side <<<"$what"
+  IFS=: read -r model batch side norm <<<"$what"
+  case ${norm-} in
+    "") norm_groups=2 ;;
+    whole) norm_groups=0 ;;
+    *) echo "$what: \"$norm\" after the side; whole, or nothing, was expected" >&2 && exit 2 ;;
+  esac
   options=(--side "${side:-32}")
   [[ $model != gpt6 ]] || options+=(--layers 6 --width 384 --heads 6 --context 256)
   model=${model%6}

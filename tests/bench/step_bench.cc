@@ -34,6 +34,8 @@ ABSL_FLAG(int64_t, layers, 4, "Layers of gpt");
 ABSL_FLAG(int64_t, width, 256, "Channels of gpt");
 ABSL_FLAG(int64_t, heads, 8, "Heads of gpt");
 ABSL_FLAG(int64_t, side, 32, "Rows and columns of a residual network's images");
+ABSL_FLAG(int64_t, norm_groups, 0,
+          "Groups of images of a residual network's batch normalization; 0: the whole batch");
 ABSL_FLAG(bool, details, false,
           "After the steps per second, on the same line: the steps per second of CPU time, the "
           "process's peak memory in MiB, the number of trained parameters, the last loss");
@@ -103,6 +105,7 @@ void RecordModel(braid::Job& job) {
     options.classes = 1000;
   }
   options.lr = 0.01;
+  options.norm_groups = absl::GetFlag(FLAGS_norm_groups);
   options.batch = absl::GetFlag(FLAGS_batch);
   options.train = braid::DrawnPatterns({.side = options.side, .classes = options.classes});
   examples::TrainResNet(job, options);

@@ -62,6 +62,11 @@ TEST_F(VisionTest, BatchNormTrainingHasTheWholeGradient) {
       const BatchNormResult result = BatchNormTraining(in[0], in[1], in[2], {.epsilon = 1e-2});
       return std::vector<Tensor>{result.y, result.mean, result.variance};
     });
+    ExpectGradient("statistics of groups", {x, {3}, {3}}, [](In in) {
+      const BatchNormResult result =
+          BatchNormTraining(in[0], in[1], in[2], {.epsilon = 1e-2, .groups = 2});
+      return std::vector<Tensor>{result.y, result.mean, result.variance};
+    });
   }
 }
 

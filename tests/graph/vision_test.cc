@@ -80,10 +80,16 @@ TEST_F(VisionFunctionsTest, PoolingHasShapes) {
 TEST_F(VisionFunctionsTest, NormalizationChecksItsOperands) {
   const Tensor x = Feed({2, 6, 7});
   EXPECT_EQ(BatchNormTraining(x, Feed({6}), Feed({6})).mean.shape(), (Shape{6}));
+  EXPECT_EQ(BatchNormTraining(x, Feed({6}), Feed({6}), {.groups = 2}).mean.shape(), (Shape{6}));
   EXPECT_EQ(GroupNorm(x, Feed({6}), Feed({6}), {.groups = 3}).shape(), x.shape());
   EXPECT_TRUE(graph_.status().ok()) << Error();
   GroupNorm(x, Feed({6}), Feed({6}), {.groups = 4});
   EXPECT_TRUE(Says("groups is 4; it must divide the channels")) << Error();
+}
+
+TEST_F(VisionFunctionsTest, GroupsOfImagesMustBeEqual) {
+  BatchNormTraining(Feed({4, 6, 7}), Feed({6}), Feed({6}), {.groups = 3});
+  EXPECT_TRUE(Says("groups is 3; it must divide the 4 images of the batch")) << Error();
 }
 
 TEST_F(VisionFunctionsTest, InterpolationResizesSpace) {

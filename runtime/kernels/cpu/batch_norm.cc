@@ -349,7 +349,7 @@ absl::Status RegisterBatchNormKernels(KernelRegistry& registry) {
         Widened(ForFloats([make](const auto& s, auto type) { return make(s, type); }));
     const KernelFactory blocked =
         Widened([part](const KernelSpec& spec) { return MakeBlockedBatchNorm(part, spec); });
-    return registry.Register(name, FirstSupported({blocked, Unblocked(plain)}));
+    return registry.Register(name, ForEachGroup(part, FirstSupported({blocked, Unblocked(plain)})));
   };
   using Part = BatchNormPart;
   RETURN_IF_ERROR(

@@ -15,4 +15,7 @@ enum class BatchNormPart { kSum, kMoment, kNorm, kSums, kInputGradient };
 absl::StatusOr<std::unique_ptr<Kernel>> MakeBlockedBatchNorm(BatchNormPart part,
                                                              const KernelSpec& spec);
 
+// With attribute groups: `factory`'s kernel of one group, run for each of those that are here.
+KernelFactory ForEachGroup(BatchNormPart part, KernelFactory factory);
+
 }  // namespace braid::cpu
