@@ -80,7 +80,7 @@ ControlConnection::ControlConnection(Socket socket, ControlConnectionOptions opt
 ControlConnection::~ControlConnection() = default;
 
 void ControlConnection::Start() {
-  last_sent_ = last_received_ = options_.reactor->Now();
+  last_sent_ = last_received_ = last_confirmed_ = options_.reactor->Now();
   Watch();
   Beat();
 }
@@ -102,10 +102,12 @@ void ControlConnection::Beat() {
   // This process did not run, nor did its whole machine, maybe: what came meanwhile is unread, and
   // the peer gets the time to say something.
   if (beat_due_ > 0 && now - beat_due_ >= options_.heartbeat) {
-    last_received_ =
-        std::max(last_received_, now - options_.heartbeat_limit + 2 * options_.heartbeat);
+    const Nanoseconds earliest = now - options_.heartbeat_limit + 2 * options_.heartbeat;
+    last_received_ = std::max(last_received_, earliest);
+    last_confirmed_ = std::max(last_confirmed_, earliest);
   }
-  if (now - last_received_ >= options_.heartbeat_limit) {
+  NoteConfirmed();
+  if (now - std::min(last_received_, last_confirmed_) >= options_.heartbeat_limit) {
     // Without a word to the peer: it would not read it, and is told by whoever still reaches it.
     return End(LostBy(ETIMEDOUT));
   }
@@ -118,7 +120,8 @@ void ControlConnection::Beat() {
     if (!socket_.is_open()) return;
   }
   const Nanoseconds next =
-      std::min(last_sent_ + options_.heartbeat, last_received_ + options_.heartbeat_limit) -
+      std::min(last_sent_ + options_.heartbeat,
+               std::min(last_received_, last_confirmed_) + options_.heartbeat_limit) -
       options_.reactor->Now();
   beat_due_ = options_.reactor->Now() + std::max<Nanoseconds>(next, kMillisecond);
   beat_timer_ = options_.reactor->RunAfter(std::max<Nanoseconds>(next, kMillisecond),
@@ -126,6 +129,19 @@ void ControlConnection::Beat() {
                                              self->beat_timer_.reset();
                                              self->Beat();
                                            });
+}
+
+void ControlConnection::NoteConfirmed() {
+  const size_t unconfirmed = socket_.UnconfirmedBytes();
+  uint64_t sent = 0;
+  {
+    MutexLock lock(mutex_);
+    sent = counters_.bytes_sent;
+  }
+  const uint64_t confirmed = sent - std::min<uint64_t>(sent, unconfirmed);
+  if (unconfirmed > 0 && confirmed <= confirmed_bytes_) return;
+  confirmed_bytes_ = confirmed;
+  last_confirmed_ = options_.reactor->Now();
 }
 
 // Past the queue if nothing waits, so that a run's every second takes no memory.
@@ -154,12 +170,21 @@ absl::Status ControlConnection::LostBy(int error) const {
           "the connection was closed without a word: its process has ended");
     case ETIMEDOUT:
     case EHOSTUNREACH:
-    case ENETUNREACH:
+    case ENETUNREACH: {
+      const Nanoseconds now = options_.reactor->Now();
+      const double limit = static_cast<double>(options_.heartbeat_limit) / kSecond;
+      // Its heartbeats still come.
+      if (now - last_received_ < options_.heartbeat_limit / 2) {
+        return absl::UnavailableError(absl::StrFormat(
+            "nothing that is sent to it is confirmed (limit %.1f s): the network between drops "
+            "packets that way",
+            limit));
+      }
       return absl::UnavailableError(absl::StrFormat(
           "no heartbeat for %.1f s (limit %.1f s): its process is stopped or overloaded, or the "
           "network between drops packets",
-          static_cast<double>(options_.reactor->Now() - last_received_) / kSecond,
-          static_cast<double>(options_.heartbeat_limit) / kSecond));
+          static_cast<double>(now - last_received_) / kSecond, limit));
+    }
     default:
       return absl::UnavailableError(std::strerror(error));
   }

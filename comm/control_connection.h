@@ -25,8 +25,10 @@ struct ControlConnectionOptions {
   Reactor* reactor = nullptr;  // does the reading, writing and beating; outlives the connection
   std::string peer;            // "node 1 (10.0.0.2:41234)", for messages
   Nanoseconds heartbeat = kSecond;
-  Nanoseconds heartbeat_limit = 5 * kSecond;  // silence after which the peer counts as lost
-  std::function<void()> on_socket_closed;     // on the reactor's thread, once; may be empty
+  // The peer counts as lost when nothing came for so long, or nothing that was sent was confirmed
+  // by its machine: what it has sent may come long after packets to it are dropped.
+  Nanoseconds heartbeat_limit = 5 * kSecond;
+  std::function<void()> on_socket_closed;  // on the reactor's thread, once; may be empty
 };
 
 // What a connection has carried, by what it was for.
@@ -104,6 +106,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   void Beat();
   void Queue(std::string frame);
   void SendHeartbeat();
+  void NoteConfirmed();
   // In the same words for the same cause, whoever of this process and the kernel sees it first.
   absl::Status LostBy(int error) const;
   // The connection is over; `reason` as this end sees it.
@@ -131,6 +134,8 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   std::optional<TimerId> linger_timer_;
   Nanoseconds last_sent_ = 0;
   Nanoseconds last_received_ = 0;
+  Nanoseconds last_confirmed_ = 0;  // as far as Beat has looked
+  uint64_t confirmed_bytes_ = 0;
   Nanoseconds beat_due_ = 0;  // when beat_timer_ is to fire
   absl::Status end_;
 

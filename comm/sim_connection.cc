@@ -55,6 +55,7 @@ class SimSocketEnd final : public SocketEnd {
     return connection_->is_blocked() && !end().under_way.empty() &&
            connection_->wires_->world.Now() - end().heard >= silence_seconds * kSecond;
   }
+  size_t UnconfirmedBytes() const override { return end().bytes_under_way; }
 
  private:
   SimConnection::End& end() const { return connection_->ends_[side_]; }

@@ -169,6 +169,7 @@ class SimListenerEnd final : public SocketEnd {
   absl::Status Prepare(int) override { return absl::OkStatus(); }
   absl::Status AllowSlowReader() override { return absl::OkStatus(); }
   bool IsUnanswered(int) const override { return false; }
+  size_t UnconfirmedBytes() const override { return 0; }
 
  private:
   const std::shared_ptr<Internet> internet_;

@@ -48,6 +48,7 @@ class SocketEnd {
   virtual absl::Status Prepare(int silence_seconds) = 0;
   virtual absl::Status AllowSlowReader() = 0;
   virtual bool IsUnanswered(int silence_seconds) const = 0;
+  virtual size_t UnconfirmedBytes() const = 0;
 };
 
 class Socket {
@@ -75,6 +76,9 @@ class Socket {
   IoResult ReadParts(std::span<const iovec> parts) const { return end_->Read(parts); }
   IoResult WriteParts(std::span<const iovec> parts) const { return end_->Write(parts); }
   void ShutdownWrite() const { end_->ShutdownWrite(); }
+
+  // Of what was written: the bytes that the peer's machine has not confirmed. 0 if nobody knows.
+  size_t UnconfirmedBytes() const { return end_->UnconfirmedBytes(); }
 
   absl::StatusOr<SocketAddress> LocalAddress() const { return end_->LocalAddress(); }
   absl::StatusOr<SocketAddress> PeerAddress() const { return end_->PeerAddress(); }

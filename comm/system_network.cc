@@ -1,6 +1,8 @@
 // Sockets of the operating system.
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -127,6 +129,11 @@ class SystemSocketEnd final : public SocketEnd {
     if (getsockopt(descriptor(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
     const bool is_waiting = info.tcpi_retransmits > 0 || info.tcpi_probes > 0;
     return is_waiting && info.tcpi_last_ack_recv >= 1000u * silence_seconds;
+  }
+
+  size_t UnconfirmedBytes() const override {
+    int bytes = 0;
+    return ioctl(descriptor(), SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
   }
 
  private:

@@ -17,7 +17,9 @@ namespace {
 
 // A wait that ends by its answers or by a failure notice, which always comes.
 constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
-constexpr Nanoseconds kCloseLimit = 10 * kSecond;
+// Longer than it takes to notice that a node is lost (6 s) and to end what waits in a user's code
+// (2 s), so that the lost one is named, not those that it keeps waiting.
+constexpr Nanoseconds kCloseLimit = 15 * kSecond;
 // A node that neither answers nor is lost, the heartbeats' limit notwithstanding, is busy.
 constexpr Nanoseconds kInquiryLimit = 6 * kSecond;
 constexpr Nanoseconds kDescribeLimit = 2 * kSecond;
@@ -122,13 +124,14 @@ absl::Status Coordinator::FinishWait(Nanoseconds timeout) {
   const absl::Status waited = options_.environment->Await(*event, timeout);
   MutexLock lock(mutex_);
   if (!failure_.ok() && !is_closing_) return failure_;
-  if (!waited.ok()) {
+  if (absl::IsDeadlineExceeded(waited)) {
     std::vector<std::string> names;
     for (uint16_t node : wait_.nodes) names.push_back(NameOf(node));
-    return absl::Status(waited.code(),
-                        absl::StrFormat("%s; no answer from %s", std::string(waited.message()),
-                                        absl::StrJoin(names, ", ")));
+    return absl::DeadlineExceededError(absl::StrFormat("no answer from %s within %.0f s",
+                                                       absl::StrJoin(names, ", "),
+                                                       static_cast<double>(timeout) / kSecond));
   }
+  if (!waited.ok()) return waited;
   return wait_.status;
 }
 

@@ -409,6 +409,35 @@ TEST_F(ControlPairTest, SilenceIsNoticed) {
   EXPECT_GE(connection_->counters().heartbeats_sent, 5u);
 }
 
+// As from a node that packets do not reach, but whose own still come.
+TEST_F(ControlPairTest, WhatIsNeverConfirmedIsNoticed) {
+  const std::string beat = ControlConnection::MakeFrame(2, "");
+  absl::Status closed;
+  for (int i = 0; i < 200; ++i) {
+    send(other_.descriptor(), beat.data(), beat.size(), MSG_NOSIGNAL);
+    closed = environment_->Await(*closed_, 20 * kMillisecond);
+    if (closed.ok()) break;
+  }
+  ASSERT_TRUE(closed.ok());
+  EXPECT_THAT(MessageOf(reason_),
+              HasSubstr("nothing that is sent to it is confirmed (limit 0.2 s)"));
+}
+
+// Heartbeats that are read are confirmed: both ends stay as long as they are heard.
+TEST_F(ControlPairTest, HeartbeatsBothWaysKeepIt) {
+  const std::string beat = ControlConnection::MakeFrame(2, "");
+  for (int i = 0; i < 30; ++i) {
+    send(other_.descriptor(), beat.data(), beat.size(), MSG_NOSIGNAL);
+    EXPECT_FALSE(environment_->Await(*closed_, 20 * kMillisecond).ok());
+    char bytes[4096];
+    while (recv(other_.descriptor(), bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+    }
+  }
+  EXPECT_EQ(connection_->counters().heartbeats_received, 30u);
+  connection_->Close(absl::CancelledError("the test is over"));
+  EXPECT_THAT(MessageOf(WaitClosed()), HasSubstr("the test is over"));
+}
+
 TEST_F(ControlPairTest, AnEndWithoutAWordIsNoticedAtOnce) {
   other_.Close();
   EXPECT_THAT(MessageOf(WaitClosed()), HasSubstr("closed without a word"));

@@ -17,6 +17,7 @@ ROLES = {"worker": 1, "master": 0}
 # In seconds. A closed link is seen at once, silence after 5 s; 3 s later all have ended.
 AT_ONCE = 3.0
 SILENCE = 5.0 + 3.0
+CLOSE_LIMIT = 15.0 + 3.0
 
 WHILE = {
     "compiling": "while compiling job 'train'",
@@ -292,6 +293,23 @@ class Slow(Fault):
         return time.monotonic()
 
 
+class NeverCloses(Fault):
+    """A user's kernel on node 2 does not go away: what holds the phase is the fault."""
+
+    name = "never closes"
+    cells = {
+        "closing/worker": Ends(
+            CLOSE_LIMIT, r"closing the session: no answer from node 2 \([\d.]+\) within 15 s"
+        ),
+        "closing/master": "the same end",
+        "": "no answer is no failure, as long as heartbeats come: a stall report names the node",
+    }
+    victim_survives = True
+
+    def inject(self, cluster, cell):
+        return time.monotonic()
+
+
 class BusyPort(Early):
     name = "busy port"
     cells = {
@@ -561,6 +579,7 @@ FAULTS = [
         Blocked,
         BlackHole,
         Slow,
+        NeverCloses,
         BusyPort,
         FullDisk,
         MissingFile,
