@@ -16,8 +16,6 @@ namespace {
 // Up to this many bytes to read or write by all together, the last member to arrive does the work
 // of all: each of the others is woken once, and that costs more than the work.
 constexpr int64_t kSmallBytes = 16 * 1024;
-// Reduction goes in pieces that stay in the first-level cache.
-constexpr int64_t kTileBytes = 16 * 1024;
 // That wait for a member: each meeting of all sends it one, and it goes to none without it.
 constexpr size_t kMostEvents = 4;
 
@@ -220,7 +218,7 @@ class DirectCollective final : public Collective {
   void Reduce(std::byte* target, int64_t offset, int64_t bytes) {
     bool is_aliased = false;
     for (int r = 1; r < p(); ++r) is_aliased = is_aliased || station(r).input + offset == target;
-    const int64_t tile = std::max<int64_t>(1, kTileBytes / spec_.element_size) * spec_.element_size;
+    const int64_t tile = ReductionTileBytes(spec_.element_size);
     if (is_aliased && tile_.empty()) tile_.resize(tile);
     for (int64_t at = 0; at < bytes; at += tile) {
       const int64_t size = std::min(tile, bytes - at);
@@ -271,7 +269,7 @@ int64_t DirectMemoryBytes(const CollectiveSpec& spec) {
   const bool reduces =
       spec.kind == CollectiveKind::kAllReduce || spec.kind == CollectiveKind::kReduceScatter;
   if (!reduces || spec.members.size() < 2) return 0;
-  return std::max<int64_t>(1, kTileBytes / spec.element_size) * spec.element_size;
+  return ReductionTileBytes(spec.element_size);
 }
 
 absl::StatusOr<std::unique_ptr<Collective>> MakeDirect(const CollectiveContext& context) {

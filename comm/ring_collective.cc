@@ -17,12 +17,6 @@ namespace braid {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// A copy that is added to goes in pieces that stay in the first-level cache.
-constexpr int64_t kTileBytes = 16 * 1024;
-
-int64_t TileOf(int64_t element_size) {
-  return std::max<int64_t>(1, kTileBytes / element_size) * element_size;
-}
 
 int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -421,7 +415,7 @@ class RingCollective final : public Collective {
       return;
     }
     const std::byte* own = input_ + item.own_offset;
-    const int64_t tile = own == target ? item.bytes : TileOf(spec_.element_size);
+    const int64_t tile = own == target ? item.bytes : ReductionTileBytes(spec_.element_size);
     for (int64_t at = 0; at < item.bytes; at += tile) {
       const int64_t size = std::min(tile, item.bytes - at);
       if (own != target) std::memcpy(target + at, own + at, size);

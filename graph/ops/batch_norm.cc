@@ -68,8 +68,8 @@ absl::Status CheckBatch(const OpContext& ctx) {
 
 // What an operand is: like x, statistics of its batch, or a number per channel.
 enum class Role { kWide, kStatistic, kParameter };
+using enum Role;
 using Roles = std::vector<Role>;
-constexpr Role kWide = Role::kWide, kStatistic = Role::kStatistic, kParameter = Role::kParameter;
 
 std::vector<Sbp> Along(const Roles& roles, int axis, Sbp statistic, Sbp parameter) {
   std::vector<Sbp> result;
