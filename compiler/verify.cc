@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -318,6 +319,41 @@ absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry
   return absl::OkStatus();
 }
 
+// An output is written once, except by kernels that take over in place what it holds.
+absl::Status CheckOutputs(const PhysicalGraph& graph, const OpRegistry& registry,
+                          const TaskGroup& group) {
+  std::set<std::pair<int, int>> is_written;  // (output, part)
+  for (const KernelCall& kernel : group.kernels) {
+    const auto broken = [&](const OperandRef& ref, std::string_view what) {
+      const Register& reg = graph.reg(group.outputs[ref.index]);
+      return absl::InternalError(absl::StrFormat("%s: kernel '%s' %s part %d of its output '%s'",
+                                                 DescribeGroup(graph, group.id), kernel.name, what,
+                                                 ref.part, reg.name));
+    };
+    for (const OperandRef& ref : kernel.inputs) {
+      if (ref.source != OperandRef::Source::kOutput) continue;
+      if (!is_written.contains({ref.index, ref.part})) {
+        return broken(ref, "reads, before anybody wrote it,");
+      }
+    }
+    const OpDef* const def = registry.Find(kernel.op);
+    for (size_t i = 0; i < kernel.outputs.size(); ++i) {
+      const OperandRef& ref = kernel.outputs[i];
+      if (ref.source != OperandRef::Source::kOutput) continue;
+      if (is_written.insert({ref.index, ref.part}).second) continue;
+      const bool takes_over =
+          def != nullptr && std::count(kernel.inputs.begin(), kernel.inputs.end(), ref) == 1 &&
+          std::any_of(def->inplace().begin(), def->inplace().end(), [&](const auto& pair) {
+            return pair.second == static_cast<int>(i) &&
+                   pair.first < static_cast<int>(kernel.inputs.size()) &&
+                   kernel.inputs[pair.first] == ref;
+          });
+      if (!takes_over) return broken(ref, "writes again, and not in place,");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // ---- variables ---------------------------------------------------------------------------------
 
 absl::Status CheckVariables(const PhysicalGraph& graph, const StepOrder& order,
@@ -383,6 +419,7 @@ absl::Status Verify(const PhysicalGraph& graph, const OpRegistry& registry) {
   RETURN_IF_ERROR(CheckRuns(graph));
   for (const TaskGroup& group : graph.groups()) {
     RETURN_IF_ERROR(CheckScratch(graph, registry, group));
+    RETURN_IF_ERROR(CheckOutputs(graph, registry, group));
   }
   ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
   RETURN_IF_ERROR(SharedBytes(graph, order).Check());

@@ -72,17 +72,16 @@ class FreeList {
 
 bool IsScratch(const OperandRef& ref) { return ref.source == OperandRef::Source::kScratch; }
 
-// The scratch whose bytes output `output` of the kernel may take over, or kNone.
-int InplaceSource(const OpDef& def, const KernelCall& kernel, int output,
-                  const std::vector<int>& last_use, int index) {
-  for (const auto& [from, to] : def.inplace()) {
-    if (to != output || from >= static_cast<int>(kernel.inputs.size())) continue;
-    const OperandRef& ref = kernel.inputs[from];
-    if (!IsScratch(ref) || last_use[ref.index] != index) continue;
-    // Another operand of this kernel may be read after the first bytes were overwritten.
-    if (std::count(kernel.inputs.begin(), kernel.inputs.end(), ref) == 1) return ref.index;
+std::vector<int> LastUses(const TaskGroup& group) {
+  std::vector<int> last_use(group.scratch.size(), kNone);
+  for (size_t k = 0; k < group.kernels.size(); ++k) {
+    for (const auto* refs : {&group.kernels[k].inputs, &group.kernels[k].outputs}) {
+      for (const OperandRef& ref : *refs) {
+        if (IsScratch(ref)) last_use[ref.index] = static_cast<int>(k);
+      }
+    }
   }
-  return kNone;
+  return last_use;
 }
 
 // On every rank both are boxes of the same shape and bytes: what runs in place must be neither
@@ -95,28 +94,76 @@ bool IsSameBox(const TensorLayout& a, const TensorLayout& b, const Placement& pl
          MaxBytesOf(a, placement) == MaxBytesOf(b, placement);
 }
 
+// The scratch whose bytes output `output` of kernel `index`, which is `layout`, may take over, or
+// kNone.
+int InplaceSource(const OpRegistry& registry, const TaskGroup& group, int index, int output,
+                  const TensorLayout& layout, const std::vector<int>& last_use) {
+  const KernelCall& kernel = group.kernels[index];
+  const OpDef* const def = registry.Find(kernel.op);
+  if (def == nullptr) return kNone;
+  for (const auto& [from, to] : def->inplace()) {
+    if (to != output || from >= static_cast<int>(kernel.inputs.size())) continue;
+    const OperandRef& ref = kernel.inputs[from];
+    if (!IsScratch(ref) || last_use[ref.index] != index) continue;
+    // Another operand of this kernel may be read after the first bytes were overwritten.
+    if (std::count(kernel.inputs.begin(), kernel.inputs.end(), ref) != 1) continue;
+    if (IsSameBox(group.scratch[ref.index].layout, layout, group.placement)) return ref.index;
+  }
+  return kNone;
+}
+
+// Where a kernel that may work inplace writes an output of the group out of scratch that ends
+// there, that scratch becomes the output's bytes from its first kernel on: a slot belongs to the
+// act from its beginning to its end. Backwards, so that a run of such kernels has one place.
+void WriteIntoOutputs(const OpRegistry& registry, const PhysicalGraph& graph, TaskGroup& group) {
+  const std::vector<int> last_use = LastUses(group);
+  const OperandRef scratch{.source = OperandRef::Source::kScratch};
+  std::vector<OperandRef> moved_to(group.scratch.size(), scratch);
+  for (int k = static_cast<int>(group.kernels.size()) - 1; k >= 0; --k) {
+    KernelCall& kernel = group.kernels[k];
+    for (size_t i = 0; i < kernel.outputs.size(); ++i) {
+      OperandRef& written = kernel.outputs[i];
+      if (IsScratch(written) && !IsScratch(moved_to[written.index])) {
+        written = moved_to[written.index];
+      }
+      if (IsScratch(written)) continue;
+      const Register& reg = graph.reg(group.outputs[written.index]);
+      if (reg.period != 1 || reg.placement != group.placement) continue;
+      const int source = InplaceSource(registry, group, k, static_cast<int>(i),
+                                       reg.parts[written.part].layout, last_use);
+      if (source != kNone && IsScratch(moved_to[source])) moved_to[source] = written;
+    }
+  }
+  std::vector<Scratch> kept;
+  for (size_t i = 0; i < moved_to.size(); ++i) {
+    if (!IsScratch(moved_to[i])) continue;
+    moved_to[i].index = static_cast<int>(kept.size());
+    kept.push_back(std::move(group.scratch[i]));
+  }
+  group.scratch = std::move(kept);
+  for (KernelCall& kernel : group.kernels) {
+    for (auto* refs : {&kernel.inputs, &kernel.outputs}) {
+      for (OperandRef& ref : *refs) {
+        if (IsScratch(ref)) ref = moved_to[ref.index];
+      }
+    }
+  }
+}
+
 }  // namespace
 
-void PlanScratch(const OpRegistry& registry, TaskGroup& group) {
-  if (group.scratch.empty()) return;
+void PlanScratch(const OpRegistry& registry, const PhysicalGraph& graph, TaskGroup& group) {
+  WriteIntoOutputs(registry, graph, group);
   std::vector<int64_t> bytes;
   for (Scratch& scratch : group.scratch) {
     scratch.offset = -1;
     const int64_t dense = std::max<int64_t>(1, MaxBytesOf(scratch.layout, group.placement));
     bytes.push_back((dense + kAlignment - 1) / kAlignment * kAlignment);
   }
-  std::vector<int> last_use(group.scratch.size(), kNone);
-  for (size_t k = 0; k < group.kernels.size(); ++k) {
-    for (const auto* refs : {&group.kernels[k].inputs, &group.kernels[k].outputs}) {
-      for (const OperandRef& ref : *refs) {
-        if (IsScratch(ref)) last_use[ref.index] = static_cast<int>(k);
-      }
-    }
-  }
+  const std::vector<int> last_use = LastUses(group);
   FreeList free;
   for (size_t k = 0; k < group.kernels.size(); ++k) {
     const KernelCall& kernel = group.kernels[k];
-    const OpDef* const def = registry.Find(kernel.op);
     std::set<int> ending;  // scratch whose bytes are free after this kernel
     for (const auto* refs : {&kernel.inputs, &kernel.outputs}) {
       for (const OperandRef& ref : *refs) {
@@ -128,11 +175,9 @@ void PlanScratch(const OpRegistry& registry, TaskGroup& group) {
       const int index = kernel.outputs[i].index;
       Scratch& scratch = group.scratch[index];
       if (scratch.offset >= 0) continue;
-      const int source = def == nullptr ? kNone
-                                        : InplaceSource(*def, kernel, static_cast<int>(i), last_use,
-                                                        static_cast<int>(k));
-      if (source != kNone && ending.contains(source) &&
-          IsSameBox(group.scratch[source].layout, scratch.layout, group.placement)) {
+      const int source = InplaceSource(registry, group, static_cast<int>(k), static_cast<int>(i),
+                                       scratch.layout, last_use);
+      if (source != kNone && ending.contains(source)) {
         ending.erase(source);
         scratch.offset = group.scratch[source].offset;
       } else {

@@ -8,7 +8,9 @@ namespace braid::compiler {
 
 // Sets Scratch::offset. A tensor holds its bytes from the kernel that writes it to the last that
 // reads it; a kernel that may work inplace writes over an operand that ends there, if both have the
-// same size. Best fit in kernel order, so the cost is n log n in the kernels.
-void PlanScratch(const OpRegistry& registry, TaskGroup& group);
+// same size. Where such a kernel writes an output of the group, the operand is no scratch any more:
+// it is written into the output's bytes itself, and kernels see kOutput. Best fit in kernel order,
+// so the cost is n log n in the kernels. `group` is of `graph`.
+void PlanScratch(const OpRegistry& registry, const PhysicalGraph& graph, TaskGroup& group);
 
 }  // namespace braid::compiler

@@ -127,8 +127,8 @@ TEST(PlanMemoryTest, AnUpdateWaitsForEveryReader) {
 
 // ---- scratch -----------------------------------------------------------------------------------
 
-// A chain x -> relu -> relu -> ... with all but the ends in scratch, and one value kept to the end.
-PhysicalGraph Chain(const std::string& op, int length) {
+// A chain x -> op -> op -> ... -> last with all but the ends in scratch.
+PhysicalGraph Chain(const std::string& op, int length, const std::string& last) {
   GroupGraph g;
   const GroupId source = g.Group("source"), chain = g.Group("chain"), sink = g.Group("sink");
   g.Edge("x", source, {chain});
@@ -137,7 +137,7 @@ PhysicalGraph Chain(const std::string& op, int length) {
   group.kernels.clear();
   for (int i = 0; i < length; ++i) {
     KernelCall& kernel = group.kernels.emplace_back();
-    kernel.op = op;
+    kernel.op = i + 1 == length ? last : op;
     kernel.name = absl::StrFormat("k%d", i);
     kernel.inputs = {i == 0 ? OperandRef{OperandRef::Source::kInput, 0, 0}
                             : OperandRef{OperandRef::Source::kScratch, i - 1, 0}};
@@ -157,19 +157,18 @@ int64_t ScratchBytes(const TaskGroup& group) {
 
 TEST(PlanMemoryTest, ScratchLivesFromItsKernelToItsLastReader) {
   // A softmax cannot work inplace: two buffers take turns.
-  auto graph = PlanMemory(Chain("softmax", 6), BuiltinOps());
+  auto graph = PlanMemory(Chain("softmax", 6, "softmax"), BuiltinOps());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
   EXPECT_EQ(ScratchBytes(graph->group(1)), 2 * 4096);
   // A relu can: one buffer.
-  graph = PlanMemory(Chain("relu", 6), BuiltinOps());
+  graph = PlanMemory(Chain("relu", 6, "softmax"), BuiltinOps());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
   EXPECT_EQ(ScratchBytes(graph->group(1)), 4096);
   // Unless the value is read again.
-  PhysicalGraph again = Chain("relu", 6);
+  PhysicalGraph again = Chain("relu", 6, "matmul");
   KernelCall& last = again.group(1).kernels.back();
-  last.op = "add";
   last.inputs.push_back({OperandRef::Source::kScratch, 0, 0});
   last.input_layouts.push_back(Floats(1024));
   graph = PlanMemory(again, BuiltinOps());
@@ -178,8 +177,57 @@ TEST(PlanMemoryTest, ScratchLivesFromItsKernelToItsLastReader) {
   EXPECT_EQ(ScratchBytes(graph->group(1)), 2 * 4096);
 }
 
+TEST(PlanMemoryTest, WhatBecomesAnOutputInPlaceIsWrittenThere) {
+  const OperandRef output{OperandRef::Source::kOutput, 0, 0};
+  // Back to the first kernel, which reads what is not the chain's own.
+  auto graph = PlanMemory(Chain("relu", 4, "relu"), BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_TRUE(graph->group(1).scratch.empty());
+  for (const KernelCall& kernel : graph->group(1).kernels) EXPECT_EQ(kernel.outputs[0], output);
+  // Back to what cannot work in place; before that, scratch keeps its numbers' order.
+  PhysicalGraph chain = Chain("relu", 5, "relu");
+  chain.group(1).kernels[2].op = "softmax";
+  graph = PlanMemory(chain, BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(ScratchBytes(graph->group(1)), 4096);
+  EXPECT_EQ(graph->group(1).kernels[2].inputs[0], (OperandRef{OperandRef::Source::kScratch, 1, 0}));
+  EXPECT_EQ(graph->group(1).kernels[2].outputs[0], output);
+  EXPECT_EQ(graph->group(1).kernels[4].inputs[0], output);
+  // One of two operands becomes the sum; the other stays in scratch.
+  chain = Chain("relu", 4, "add");
+  KernelCall& sum = chain.group(1).kernels.back();
+  sum.inputs.insert(sum.inputs.begin(), {OperandRef::Source::kScratch, 0, 0});
+  sum.input_layouts.push_back(Floats(1024));
+  graph = PlanMemory(chain, BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(ScratchBytes(graph->group(1)), 4096);
+  // Not where it is broadcast, nor where acts share a slot.
+  chain = Chain("relu", 2, "relu");
+  chain.group(1).scratch[0].layout = Floats(1);
+  EXPECT_EQ(PlanMemory(chain, BuiltinOps())->group(1).scratch.size(), 1u);
+  chain = Chain("relu", 2, "relu");
+  chain.reg(chain.group(1).outputs[0]).period = 2;
+  EXPECT_EQ(PlanMemory(chain, BuiltinOps())->group(1).scratch.size(), 1u);
+}
+
+TEST(PlanMemoryTest, AnOutputWrittenTwiceIsRefused) {
+  auto graph = PlanMemory(Chain("relu", 4, "relu"), BuiltinOps());
+  ASSERT_TRUE(graph.ok());
+  graph->group(1).kernels[2].op = "softmax";
+  EXPECT_EQ(Verify(*graph, BuiltinOps()).message(),
+            "'chain' (relu 'k0' and 3 more, train.cc:2): kernel 'k2' writes again, and not in "
+            "place, part 0 of its output 'y'");
+  std::swap(graph->group(1).kernels[0], graph->group(1).kernels[2]);
+  EXPECT_EQ(Verify(*graph, BuiltinOps()).message(),
+            "'chain' (softmax 'k2' and 3 more, train.cc:2): kernel 'k2' reads, before anybody "
+            "wrote it, part 0 of its output 'y'");
+}
+
 TEST(PlanMemoryTest, ScratchIsReshapedInPlace) {
-  PhysicalGraph chain = Chain("relu", 6);
+  PhysicalGraph chain = Chain("relu", 6, "softmax");
   TaskGroup& group = chain.group(1);
   TensorLayout reshaped = Floats(1024);
   reshaped.type.shape = {32, 32};
@@ -200,7 +248,7 @@ TEST(PlanMemoryTest, ScratchIsReshapedInPlace) {
 }
 
 TEST(PlanMemoryTest, ScratchOnWhatIsStillReadIsRefused) {
-  auto graph = PlanMemory(Chain("softmax", 4), BuiltinOps());
+  auto graph = PlanMemory(Chain("softmax", 4, "softmax"), BuiltinOps());
   ASSERT_TRUE(graph.ok());
   graph->group(1).scratch[1].offset = graph->group(1).scratch[0].offset;
   EXPECT_EQ(
