@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "comm/collective.h"
+#include "comm/collective/collective.h"
 #include "compiler/plan.pb.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/sampler.h"

@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "api/main.h"
-#include "comm/secret.h"
+#include "comm/control/secret.h"
 #include "comm/transport.h"
 #include "runtime/base/status.h"
 

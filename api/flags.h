@@ -4,7 +4,7 @@
 #include "absl/status/statusor.h"
 #include "api/network.h"
 #include "api/session.h"
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 
 namespace braid {
 

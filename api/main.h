@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/session.h"
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 #include "graph/op_registry.h"
 #include "runtime/kernels/kernel.h"
 

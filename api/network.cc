@@ -10,9 +10,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "api/network_place.h"
-#include "comm/build_fingerprint.h"
-#include "comm/network.h"
-#include "comm/rendezvous.h"
+#include "comm/cluster/build_fingerprint.h"
+#include "comm/control/rendezvous.h"
+#include "comm/network/network.h"
 #include "runtime/arena.h"
 #include "runtime/base/status.h"
 

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/interruption.h"
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 #include "runtime/base/reactor.h"
 #include "runtime/kernels/kernel.h"
 

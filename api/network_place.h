@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/network.h"
-#include "comm/network.h"
-#include "comm/socket.h"
+#include "comm/network/network.h"
+#include "comm/network/socket.h"
 
 namespace braid {
 

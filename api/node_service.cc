@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "api/network.h"
 #include "api/network_place.h"
-#include "comm/rendezvous.h"
+#include "comm/control/rendezvous.h"
 #include "runtime/base/status.h"
 #include "runtime/node.h"
 

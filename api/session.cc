@@ -20,7 +20,7 @@
 #include "compiler/emit_plan.h"
 #include "runtime/arena.h"
 #include "runtime/base/status.h"
-#include "runtime/control_status.h"
+#include "runtime/reports/control_status.h"
 
 namespace braid {
 namespace {

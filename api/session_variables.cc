@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "api/session_impl.h"
 #include "runtime/base/status.h"
-#include "runtime/checkpoint.h"
+#include "runtime/files/checkpoint.h"
 
 namespace braid {
 namespace {

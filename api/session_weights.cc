@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "api/session_impl.h"
 #include "runtime/base/status.h"
-#include "runtime/weight_files.h"
+#include "runtime/files/weight_files.h"
 
 namespace braid {
 namespace {

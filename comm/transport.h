@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "comm/network.h"
+#include "comm/network/network.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {

@@ -1,7 +1,7 @@
 // The list of transports, best first: a new one is a file and a line here.
 #include "comm/little_endian.h"
 #include "comm/loopback_transport.h"
-#include "comm/tcp_transport.h"
+#include "comm/tcp/tcp_transport.h"
 #include "comm/transport.h"
 
 namespace braid {

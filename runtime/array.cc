@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
-#include "runtime/file.h"
-#include "runtime/npy.h"
+#include "runtime/files/file.h"
+#include "runtime/files/npy.h"
 
 namespace braid {
 namespace {

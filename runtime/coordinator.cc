@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
-#include "runtime/control_status.h"
+#include "runtime/reports/control_status.h"
 
 namespace braid {
 namespace {

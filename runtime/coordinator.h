@@ -13,11 +13,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "comm/control_channel.h"
+#include "comm/control/control_channel.h"
 #include "compiler/plan.pb.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
-#include "runtime/stall_report.h"
+#include "runtime/reports/stall_report.h"
 
 namespace braid {
 

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actor/message_bus.h"
-#include "comm/collective_hub.h"
+#include "comm/collective/collective_hub.h"
 #include "comm/transport.h"
 #include "compiler/plan.pb.h"
 #include "runtime/actions/compute.h"

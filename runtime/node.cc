@@ -10,9 +10,9 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
-#include "runtime/control_status.h"
-#include "runtime/event_dump.h"
-#include "runtime/stall_report.h"
+#include "runtime/reports/control_status.h"
+#include "runtime/reports/event_dump.h"
+#include "runtime/reports/stall_report.h"
 
 namespace braid {
 namespace {

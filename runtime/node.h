@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "comm/collective_hub.h"
-#include "comm/control_channel.h"
+#include "comm/collective/collective_hub.h"
+#include "comm/control/control_channel.h"
 #include "comm/transport.h"
 #include "runtime/arena.h"
 #include "runtime/base/mutex.h"

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "comm/collective.h"
+#include "comm/collective/collective.h"
 #include "graph/dtype.h"
 #include "graph/sbp.h"
 #include "runtime/arena.h"
@@ -392,8 +392,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Members, kind and counts are CheckCollective's to check (comm/collective.h); what they mean in
-  // bytes is known here only.
+  // Members, kind and counts are CheckCollective's to check (comm/collective/collective.h); what
+  // they mean in bytes is known here only.
   absl::Status CheckCollectiveTask(const plan::Task& task) const {
     const plan::Collective& collective = task.collective();
     ASSIGN_OR_RETURN(const uint64_t input_room, CheckOperand(task, collective.input()));

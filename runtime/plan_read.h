@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "comm/collective.h"
+#include "comm/collective/collective.h"
 #include "compiler/plan.pb.h"
 #include "graph/sbp.h"
 #include "runtime/kernels/kernel.h"

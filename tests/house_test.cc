@@ -57,6 +57,16 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"tests", {"api", "compiler", "graph", "runtime", "runtime/base", "actor", "comm", "examples"}},
 };
 
+// The same inside of comm: its folders, and the files that lie in it itself.
+const std::map<std::string, std::set<std::string>> kMayIncludeInComm = {
+    {"comm", {"comm/network", "comm/tcp"}},
+    {"comm/network", {}},
+    {"comm/cluster", {"comm/network"}},
+    {"comm/control", {"comm", "comm/network", "comm/cluster"}},
+    {"comm/tcp", {"comm", "comm/network", "comm/control"}},
+    {"comm/collective", {"comm"}},
+};
+
 bool MayUse(const std::string& room, const std::string& path) {
   const std::string other = RoomOf(path);
   const std::set<std::string>& allowed = kMayInclude.at(room);
@@ -131,6 +141,23 @@ TEST_F(House, IncludesFollowTheArrows) {
   EXPECT_TRUE(violations.empty()) << Join(violations);
 }
 
+TEST_F(House, IncludesInsideOfCommFollowTheArrows) {
+  Violations violations;
+  for (const Source& source : sources()) {
+    if (!source.IsIn("comm")) continue;
+    const std::string folder = fs::path(source.path).parent_path();
+    ASSERT_TRUE(kMayIncludeInComm.contains(folder)) << source.path;
+    for (const Include& include : source.Includes()) {
+      const std::string other = fs::path(include.path).parent_path();
+      if (!kMayIncludeInComm.contains(other) || other == folder) continue;
+      if (!kMayIncludeInComm.at(folder).contains(other)) {
+        violations.push_back(source.At(include.line) + folder + " may not include " + include.path);
+      }
+    }
+  }
+  EXPECT_TRUE(violations.empty()) << Join(violations);
+}
+
 TEST_F(House, IncludesOfOursAreQuotedAndFromTheRoot) {
   Violations violations;
   for (const Source& source : sources()) {
@@ -197,7 +224,7 @@ TEST_F(House, BackendsStayInTheirRooms) {
       {"CUDA",
        std::regex(R"(^(cuda|cublas|cudnn|cufft|curand|nccl|nvrtc|cub/|thrust/|nvml))"),
        {"runtime/cuda/", "runtime/kernels/cuda/"}},
-      {"verbs", std::regex(R"(^(infiniband|rdma)/)"), {"comm/rdma_"}},
+      {"verbs", std::regex(R"(^(infiniband|rdma)/)"), {"comm/rdma/"}},
       {"CPU math",
        std::regex(R"(^(dnnl|oneapi/dnnl|cblas|openblas|Eigen|mkl|omp\.h|immintrin|arm_))"),
        {"runtime/kernels/cpu/"}},

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "comm/network.h"
-#include "comm/secret.h"
+#include "comm/control/secret.h"
+#include "comm/network/network.h"
 #include "runtime/base/status.h"
 
 namespace braid {

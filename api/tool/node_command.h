@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "comm/node_list.h"
-#include "comm/socket.h"
+#include "comm/cluster/node_list.h"
+#include "comm/network/socket.h"
 
 namespace braid {
 

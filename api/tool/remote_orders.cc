@@ -5,7 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
-#include "comm/plain_text.h"
+#include "comm/cluster/plain_text.h"
 
 namespace braid {
 namespace {

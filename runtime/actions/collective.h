@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actor/action.h"
-#include "comm/collective.h"
+#include "comm/collective/collective.h"
 #include "runtime/actions/task_memory.h"
 
 namespace braid {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
-#include "runtime/file.h"
+#include "runtime/files/file.h"
 
 namespace braid {
 namespace {

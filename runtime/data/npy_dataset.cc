@@ -9,8 +9,8 @@
 #include "runtime/array.h"
 #include "runtime/base/status.h"
 #include "runtime/data/kinds.h"
-#include "runtime/file.h"
-#include "runtime/npy.h"
+#include "runtime/files/file.h"
+#include "runtime/files/npy.h"
 
 namespace braid {
 namespace {

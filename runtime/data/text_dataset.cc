@@ -9,7 +9,7 @@
 #include "runtime/array.h"
 #include "runtime/base/status.h"
 #include "runtime/data/kinds.h"
-#include "runtime/file.h"
+#include "runtime/files/file.h"
 
 namespace braid {
 

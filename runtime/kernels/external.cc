@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
 #include "runtime/box.h"
-#include "runtime/checkpoint.h"
 #include "runtime/data/sampler.h"
+#include "runtime/files/checkpoint.h"
 #include "runtime/kernels/check_spec.h"
 
 namespace braid {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
-#include "runtime/weight_files.h"
+#include "runtime/files/weight_files.h"
 
 namespace braid {
 namespace {

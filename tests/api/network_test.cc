@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "api/braid.h"
-#include "comm/network.h"
+#include "comm/network/network.h"
 #include "examples/mnist_model.h"
 
 namespace braid {

@@ -10,7 +10,7 @@
 #include "api/braid.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/weight_files.h"
+#include "runtime/files/weight_files.h"
 #include "tests/runtime/temp_dir.h"
 
 namespace braid {

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "comm/loopback_transport.h"
-#include "comm/network.h"
-#include "comm/tcp_transport.h"
+#include "comm/network/network.h"
+#include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
 
 namespace braid {

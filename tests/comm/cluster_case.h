@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/temp_dir.h"

@@ -1,5 +1,5 @@
 // Which nodes there are and which one this is: the order of the sources, and the rank in a list.
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 
 #include "tests/comm/cluster_case.h"
 

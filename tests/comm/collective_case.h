@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/collective.h"
+#include "comm/collective/collective.h"
 #include "tests/comm/comm_cluster.h"
 
 namespace braid {

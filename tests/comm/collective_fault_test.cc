@@ -2,7 +2,7 @@
 // fit.
 #include <functional>
 
-#include "comm/collective_frame.h"
+#include "comm/collective/collective_frame.h"
 #include "comm/little_endian.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

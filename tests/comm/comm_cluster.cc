@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "comm/loopback_transport.h"
-#include "comm/sim_network.h"
-#include "comm/tcp_transport.h"
+#include "comm/network/sim_network.h"
+#include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "runtime/base/simulation.h"

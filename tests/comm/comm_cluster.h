@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/collective_hub.h"
+#include "comm/collective/collective_hub.h"
 #include "comm/transport.h"
 #include "runtime/base/reactor.h"
 

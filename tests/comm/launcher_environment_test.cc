@@ -1,6 +1,6 @@
 // Every launcher's environment: the cluster it says, the launcher that wins, and what is wrong with
 // it.
-#include "comm/launcher_environment.h"
+#include "comm/cluster/launcher_environment.h"
 
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"

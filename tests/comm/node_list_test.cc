@@ -1,6 +1,6 @@
 // Node lists in files and code: every form of a line, every wrong one, any bytes; and how two lists
 // are compared.
-#include "comm/node_list.h"
+#include "comm/cluster/node_list.h"
 
 #include <sys/stat.h>
 

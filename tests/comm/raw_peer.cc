@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "comm/network.h"
+#include "comm/network/network.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/socket.h"
-#include "comm/tcp_greeting.h"
-#include "comm/tcp_wire.h"
+#include "comm/network/socket.h"
+#include "comm/tcp/tcp_greeting.h"
+#include "comm/tcp/tcp_wire.h"
 
 namespace braid {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/rendezvous.h"
-#include "comm/sim_network.h"
+#include "comm/control/rendezvous.h"
+#include "comm/network/sim_network.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/simulation.h"

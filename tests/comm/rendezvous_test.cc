@@ -1,11 +1,11 @@
 // Processes become nodes: every check at joining, on both sides, over real sockets on loopback.
-#include "comm/rendezvous.h"
+#include "comm/control/rendezvous.h"
 
 #include <sys/socket.h>
 
 #include <thread>
 
-#include "comm/handshake.h"
+#include "comm/control/handshake.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/comm/comm_cluster.h"

@@ -1,6 +1,6 @@
 // The simulated network by itself: bytes arrive whole and in order whatever the seed draws, and
 // every way in which a connection fails shows as TCP's does.
-#include "comm/sim_network.h"
+#include "comm/network/sim_network.h"
 
 #include <cerrno>
 #include <memory>

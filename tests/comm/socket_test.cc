@@ -1,12 +1,12 @@
 // Addresses as text, listening and connecting over both families, and the errors that users meet.
-#include "comm/socket.h"
+#include "comm/network/socket.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
 #include <algorithm>
 
-#include "comm/network.h"
+#include "comm/network/network.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/reactor.h"

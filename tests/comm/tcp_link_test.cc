@@ -1,11 +1,11 @@
 // A tcp link against a peer that is played by hand: packets that are wrong, cut up or half there,
 // and the ways in which a connection ends.
-#include "comm/tcp_link.h"
+#include "comm/tcp/tcp_link.h"
 
 #include <algorithm>
 #include <random>
 
-#include "comm/tcp_transport.h"
+#include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,6 +1,6 @@
 // How nodes join over TCP: who is let in at the data port and who is not, candidates, interfaces,
 // and what is said when nobody comes.
-#include "comm/tcp_transport.h"
+#include "comm/tcp/tcp_transport.h"
 
 #include <algorithm>
 

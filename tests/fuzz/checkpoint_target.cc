@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "runtime/base/crc32c.h"
-#include "runtime/block_checksums.h"
-#include "runtime/checkpoint.h"
-#include "runtime/checkpoint_format.h"
-#include "runtime/safetensors.h"
+#include "runtime/files/block_checksums.h"
+#include "runtime/files/checkpoint.h"
+#include "runtime/files/checkpoint_format.h"
+#include "runtime/files/safetensors.h"
 #include "tests/fuzz/input_reader.h"
 #include "tests/runtime/temp_dir.h"
 

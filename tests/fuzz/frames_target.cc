@@ -7,8 +7,8 @@
 
 #include "actor/actor_thread.h"
 #include "actor/message_bus.h"
-#include "comm/collective_frame.h"
-#include "comm/collective_hub.h"
+#include "comm/collective/collective_frame.h"
+#include "comm/collective/collective_hub.h"
 #include "runtime/remote_bus.h"
 #include "tests/fuzz/input_reader.h"
 #include "tests/fuzz/silent_link.h"

@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "comm/handshake.h"
-#include "comm/network.h"
-#include "comm/rendezvous.h"
+#include "comm/control/handshake.h"
+#include "comm/control/rendezvous.h"
+#include "comm/network/network.h"
 #include "tests/fuzz/input_reader.h"
 
 namespace braid::fuzz {

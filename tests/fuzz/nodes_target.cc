@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "comm/device_spec.h"
-#include "comm/host_and_port.h"
-#include "comm/launcher_environment.h"
-#include "comm/node_list.h"
-#include "comm/socket.h"
+#include "comm/cluster/device_spec.h"
+#include "comm/cluster/host_and_port.h"
+#include "comm/cluster/launcher_environment.h"
+#include "comm/cluster/node_list.h"
+#include "comm/network/socket.h"
 #include "tests/fuzz/input_reader.h"
 
 namespace braid::fuzz {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/tcp_greeting.h"
-#include "comm/tcp_inbox.h"
-#include "comm/tcp_wire.h"
+#include "comm/tcp/tcp_greeting.h"
+#include "comm/tcp/tcp_inbox.h"
+#include "comm/tcp/tcp_wire.h"
 #include "tests/fuzz/input_reader.h"
 
 namespace braid::fuzz {

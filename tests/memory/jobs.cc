@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "comm/network.h"
+#include "comm/network/network.h"
 #include "graph/op_def.h"
 #include "runtime/base/philox.h"
 #include "tests/runtime/temp_dir.h"

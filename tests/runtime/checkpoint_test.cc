@@ -1,4 +1,4 @@
-#include "runtime/checkpoint.h"
+#include "runtime/files/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/block_checksums.h"
+#include "runtime/files/block_checksums.h"
 
 namespace braid {
 namespace {

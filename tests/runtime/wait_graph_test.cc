@@ -1,5 +1,5 @@
 // From the nodes' reports to the root: what everything waits for, and the words for it.
-#include "runtime/wait_graph.h"
+#include "runtime/reports/wait_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "runtime/control.pb.h"
-#include "runtime/load_table.h"
-#include "runtime/stall_report.h"
+#include "runtime/reports/load_table.h"
+#include "runtime/reports/stall_report.h"
 
 namespace braid {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/weight_files.h"
+#include "runtime/files/weight_files.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint_format.h"
+#include "runtime/files/checkpoint_format.h"
 #include "tests/runtime/temp_dir.h"
 
 namespace braid {

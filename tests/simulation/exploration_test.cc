@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "comm/collective_frame.h"
+#include "comm/collective/collective_frame.h"
 #include "gtest/gtest.h"
 #include "tests/actor/actor_cluster.h"
 #include "tests/comm/collective_case.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "comm/sim_network.h"
+#include "comm/network/sim_network.h"
 #include "glog/logging.h"
 #include "runtime/base/seeded_choice.h"
 #include "runtime/base/simulation.h"

@@ -11,7 +11,7 @@
 #include "examples/mnist_model.h"
 #include "glog/logging.h"
 #include "runtime/base/philox.h"
-#include "runtime/npy.h"
+#include "runtime/files/npy.h"
 #include "tests/runtime/temp_dir.h"
 
 namespace braid {

@@ -1,0 +1,268 @@
+#include "comm/collective/chunk_schedule.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "glog/logging.h"
+
+namespace braid {
+namespace {
+
+constexpr uint32_t kRingSlots = 4;
+constexpr uint32_t kPairSlots = 2;  // all_to_all has a hop to every other member
+
+// Contiguous blocks, one a rank, and how each is cut into chunks of whole elements.
+class Blocks {
+ public:
+  Blocks(const CollectiveSpec& spec, const std::vector<int64_t>& counts)
+      : chunk_bytes_(std::max<int64_t>(1, spec.chunk_bytes / spec.element_size) *
+                     spec.element_size) {
+    int64_t offset = 0;
+    for (const int64_t count : counts) {
+      offsets_.push_back(offset);
+      bytes_.push_back(count * spec.element_size);
+      offset += bytes_.back();
+    }
+  }
+
+  int64_t offset(int block) const { return offsets_[block]; }
+  int64_t bytes(int block) const { return bytes_[block]; }
+  int64_t num_chunks(int block) const { return (bytes_[block] + chunk_bytes_ - 1) / chunk_bytes_; }
+  int64_t max_chunks() const {
+    int64_t most = 0;
+    for (size_t i = 0; i < bytes_.size(); ++i) most = std::max(most, num_chunks(i));
+    return most;
+  }
+  // Of chunk `c`, from the start of its block.
+  int64_t chunk_offset(int64_t c) const { return c * chunk_bytes_; }
+  int64_t chunk_size(int block, int64_t c) const {
+    return std::min(chunk_bytes_, bytes_[block] - c * chunk_bytes_);
+  }
+  int64_t full_chunk() const { return chunk_bytes_; }
+
+ private:
+  const int64_t chunk_bytes_;
+  std::vector<int64_t> offsets_;
+  std::vector<int64_t> bytes_;
+};
+
+// Sum over p blocks that differ by one element at most: bandwidth-optimal whatever the counts.
+std::vector<int64_t> EvenCounts(const CollectiveSpec& spec) {
+  const int64_t p = spec.members.size();
+  const int64_t whole = std::accumulate(spec.counts.begin(), spec.counts.end(), int64_t{0});
+  std::vector<int64_t> counts(p);
+  for (int64_t r = 0; r < p; ++r) counts[r] = whole / p + (r < whole % p ? 1 : 0);
+  return counts;
+}
+
+// The ring has two halves of p-1 steps each. In a step every member sends one block to the next
+// member and receives another from the one before.
+//   reduce half, step s: member r sends block r-1-s; what it receives, plus its own part, it sends
+//   in
+//     step s+1; after the last step it holds the finished block r.
+//   gather half, step t: member r sends block r-t, having received it in the step before.
+// Chunks go in groups of `slots` chunks of every block: group by group, in it step by step, in it
+// chunk by chunk. Groups stay in the cache, bound the staging (a member is never more than two
+// steps of a group ahead of its successor, so 2 * slots chunks do), and cannot deadlock: the first
+// item in this order that is not done has its data, its slot and its staging.
+class RingSchedule {
+ public:
+  RingSchedule(const CollectiveSpec& spec, std::vector<int64_t> counts)
+      : kind_(spec.kind),
+        p_(spec.members.size()),
+        rank_(spec.my_rank),
+        reduce_steps_(kind_ == CollectiveKind::kAllGather ? 0 : p_ - 1),
+        steps_(reduce_steps_ + (kind_ == CollectiveKind::kReduceScatter ? 0 : p_ - 1)),
+        blocks_(spec, counts) {}
+
+  ChunkSchedule Make() {
+    ChunkSchedule schedule;
+    schedule.slots = kRingSlots;
+    SendHop send{.to = Wrap(rank_ + 1), .items = {}};
+    ReceiveHop receive{.from = Wrap(rank_ - 1), .items = {}};
+    const int64_t most = blocks_.max_chunks();
+    sent_.assign(steps_, std::vector<int64_t>(most, -1));
+    received_ = sent_;
+    for (int64_t group = 0; group < most; group += kRingSlots) {
+      const int64_t end = std::min<int64_t>(most, group + kRingSlots);
+      for (int step = 0; step < steps_; ++step) {
+        for (int64_t c = group; c < end; ++c) AddSend(step, c, send.items);
+        for (int64_t c = group; c < end; ++c) AddReceive(step, c, receive.items);
+      }
+    }
+    if (!staged_.empty()) schedule.staging_bytes = kStagingChunks * blocks_.full_chunk();
+    if (!send.items.empty()) schedule.sends.push_back(std::move(send));
+    if (!receive.items.empty()) schedule.receives.push_back(std::move(receive));
+    if (kind_ == CollectiveKind::kAllGather) {
+      schedule.copy_to = blocks_.offset(rank_);
+      schedule.copy_bytes = blocks_.bytes(rank_);
+    } else if (p_ == 1) {
+      schedule.copy_bytes = blocks_.bytes(0);
+    }
+    return schedule;
+  }
+
+ private:
+  static constexpr int64_t kStagingChunks = 2 * kRingSlots;
+
+  int Wrap(int rank) const { return ((rank % p_) + p_) % p_; }
+
+  // What `rank` sends in `step`.
+  int BlockOf(int rank, int step) const {
+    return step < reduce_steps_ ? Wrap(rank - 1 - step) : Wrap(rank - (step - reduce_steps_));
+  }
+
+  void AddSend(int step, int64_t c, std::vector<SendItem>& items) {
+    const int block = BlockOf(rank_, step);
+    if (c >= blocks_.num_chunks(block)) return;
+    SendItem item;
+    item.bytes = blocks_.chunk_size(block, c);
+    item.after_receives = step == 0 ? 0 : received_[step - 1][c] + 1;
+    if (step == 0) {
+      item.buffer = ChunkBuffer::kInput;
+      item.offset = blocks_.chunk_offset(c) +
+                    (kind_ == CollectiveKind::kAllGather ? 0 : blocks_.offset(block));
+    } else if (kind_ == CollectiveKind::kReduceScatter) {
+      item.buffer = ChunkBuffer::kStaging;
+      item.offset = StagingOffset(next_staged_send_++);
+      staged_send_.push_back(items.size());
+    } else {
+      item.buffer = ChunkBuffer::kOutput;
+      item.offset = blocks_.offset(block) + blocks_.chunk_offset(c);
+    }
+    sent_[step][c] = items.size();
+    items.push_back(item);
+  }
+
+  void AddReceive(int step, int64_t c, std::vector<ReceiveItem>& items) {
+    const int block = BlockOf(rank_ - 1, step);
+    if (c >= blocks_.num_chunks(block)) return;
+    const bool is_reduction = step < reduce_steps_;
+    ReceiveItem item;
+    item.is_reduction = is_reduction;
+    item.bytes = blocks_.chunk_size(block, c);
+    item.own_offset = blocks_.offset(block) + blocks_.chunk_offset(c);
+    item.target = ChunkBuffer::kOutput;
+    item.offset = item.own_offset;
+    if (kind_ == CollectiveKind::kReduceScatter) {
+      if (step + 1 < steps_) {
+        const int64_t k = staged_.size();
+        item.target = ChunkBuffer::kStaging;
+        item.offset = StagingOffset(k);
+        // Its last user was sent before this receive can come.
+        if (k >= kStagingChunks) item.after_sends = staged_send_.at(k - kStagingChunks) + 1;
+        staged_.push_back(items.size());
+      } else {
+        item.offset = blocks_.chunk_offset(c);
+      }
+    } else if (!is_reduction && reduce_steps_ > 0) {
+      // The finished chunk replaces the partial one that was sent from here (or, in place, the own
+      // input).
+      item.after_sends = sent_[Wrap(rank_ - 1 - block)][c] + 1;
+    }
+    received_[step][c] = items.size();
+    items.push_back(item);
+  }
+
+  int64_t StagingOffset(int64_t k) const { return k % kStagingChunks * blocks_.full_chunk(); }
+
+  const CollectiveKind kind_;
+  const int p_;
+  const int rank_;
+  const int reduce_steps_;
+  const int steps_;
+  const Blocks blocks_;
+  std::vector<std::vector<int64_t>> sent_, received_;  // item of (step, chunk)
+  std::vector<int64_t> staged_;                        // the receives that go to staging
+  std::vector<int64_t> staged_send_;                   // and the sends from there
+  int64_t next_staged_send_ = 0;
+};
+
+// root, root+1, ..., each passing on what it got.
+ChunkSchedule MakeChain(const CollectiveSpec& spec) {
+  const int p = spec.members.size();
+  const int position = (spec.my_rank - spec.root + p) % p;
+  const int64_t whole = std::accumulate(spec.counts.begin(), spec.counts.end(), int64_t{0});
+  const Blocks blocks(spec, {whole});
+  ChunkSchedule schedule;
+  schedule.slots = kRingSlots;
+  SendHop send{.to = (spec.my_rank + 1) % p, .items = {}};
+  ReceiveHop receive{.from = (spec.my_rank + p - 1) % p, .items = {}};
+  for (int64_t c = 0; c < blocks.num_chunks(0); ++c) {
+    const int64_t offset = blocks.chunk_offset(c);
+    const int64_t bytes = blocks.chunk_size(0, c);
+    if (position > 0) receive.items.push_back({.offset = offset, .bytes = bytes});
+    if (position < p - 1) {
+      send.items.push_back({.buffer = position == 0 ? ChunkBuffer::kInput : ChunkBuffer::kOutput,
+                            .offset = offset,
+                            .bytes = bytes,
+                            .after_receives = position == 0 ? 0 : c + 1});
+    }
+  }
+  if (position == 0) schedule.copy_bytes = blocks.bytes(0);
+  if (!send.items.empty()) schedule.sends.push_back(std::move(send));
+  if (!receive.items.empty()) schedule.receives.push_back(std::move(receive));
+  return schedule;
+}
+
+// Every member to every other, nearest successor first, so that the members do not all write to one
+// at a time.
+ChunkSchedule MakePairs(const CollectiveSpec& spec) {
+  const int p = spec.members.size();
+  std::vector<int64_t> to(p), from(p);
+  for (int r = 0; r < p; ++r) {
+    to[r] = spec.counts[static_cast<size_t>(spec.my_rank) * p + r];
+    from[r] = spec.counts[static_cast<size_t>(r) * p + spec.my_rank];
+  }
+  const Blocks input(spec, to), output(spec, from);
+  ChunkSchedule schedule;
+  schedule.slots = kPairSlots;
+  for (int k = 1; k < p; ++k) {
+    SendHop send{.to = (spec.my_rank + k) % p, .items = {}};
+    for (int64_t c = 0; c < input.num_chunks(send.to); ++c) {
+      send.items.push_back({.buffer = ChunkBuffer::kInput,
+                            .offset = input.offset(send.to) + input.chunk_offset(c),
+                            .bytes = input.chunk_size(send.to, c)});
+    }
+    if (!send.items.empty()) schedule.sends.push_back(std::move(send));
+    ReceiveHop receive{.from = (spec.my_rank + p - k) % p, .items = {}};
+    for (int64_t c = 0; c < output.num_chunks(receive.from); ++c) {
+      receive.items.push_back({.offset = output.offset(receive.from) + output.chunk_offset(c),
+                               .bytes = output.chunk_size(receive.from, c)});
+    }
+    if (!receive.items.empty()) schedule.receives.push_back(std::move(receive));
+  }
+  schedule.copy_from = input.offset(spec.my_rank);
+  schedule.copy_to = output.offset(spec.my_rank);
+  schedule.copy_bytes = input.bytes(spec.my_rank);
+  return schedule;
+}
+
+template <typename Hop>
+int64_t Largest(const Hop& hop) {
+  int64_t largest = 0;
+  for (const auto& item : hop.items) largest = std::max(largest, item.bytes);
+  return largest;
+}
+
+}  // namespace
+
+int64_t LargestItem(const SendHop& hop) { return Largest(hop); }
+int64_t LargestItem(const ReceiveHop& hop) { return Largest(hop); }
+
+ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec) {
+  switch (spec.kind) {
+    case CollectiveKind::kAllReduce:
+      return RingSchedule(spec, EvenCounts(spec)).Make();
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+      return RingSchedule(spec, spec.counts).Make();
+    case CollectiveKind::kAllToAll:
+      return MakePairs(spec);
+    case CollectiveKind::kBroadcast:
+      return MakeChain(spec);
+  }
+  LOG(FATAL) << "collective " << spec.id << " has no kind";
+}
+
+}  // namespace braid

@@ -1,0 +1,64 @@
+// What one member of a ring collective sends and receives, chunk by chunk: a value computed from
+// the spec, without any state. ring_collective.cc works it off.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/collective/collective.h"
+
+namespace braid {
+
+// Where bytes of a member lie. Staging is its own memory for what only passes through.
+enum class ChunkBuffer : uint8_t { kInput, kOutput, kStaging };
+
+struct SendItem {
+  ChunkBuffer buffer = ChunkBuffer::kInput;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  // How many items of receives[0] must have been worked in first.
+  int64_t after_receives = 0;
+};
+
+// Copies what arrives to `target`; or puts own input + arrived there.
+struct ReceiveItem {
+  bool is_reduction = false;
+  ChunkBuffer target = ChunkBuffer::kOutput;
+  int64_t offset = 0;
+  int64_t own_offset = 0;  // in the input
+  int64_t bytes = 0;
+  // How many items of sends[0] must have left their source first: they still use the target.
+  int64_t after_sends = 0;
+};
+
+// Items between two members, in order. The receiver's list mirrors the sender's.
+struct SendHop {
+  int to = 0;
+  std::vector<SendItem> items;
+};
+struct ReceiveHop {
+  int from = 0;
+  std::vector<ReceiveItem> items;
+};
+
+struct ChunkSchedule {
+  std::vector<SendHop> sends;  // hops without items are left out
+  std::vector<ReceiveHop> receives;
+  // The part of the own input that is output: input offset, output offset, bytes.
+  int64_t copy_from = 0;
+  int64_t copy_to = 0;
+  int64_t copy_bytes = 0;
+  int64_t staging_bytes = 0;
+  uint32_t slots = 0;  // how many items may be under way on a hop
+};
+
+// The largest item of a hop: the size of its landing slots.
+int64_t LargestItem(const SendHop& hop);
+int64_t LargestItem(const ReceiveHop& hop);
+
+// For a valid spec. The bytes of all sends are the least possible: with T the whole, all_reduce
+// 2(p-1)/p T, all_gather and reduce_scatter (p-1)/p T, all_to_all what belongs to others, broadcast
+// T but for the last member of the chain.
+ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec);
+
+}  // namespace braid

@@ -1,0 +1,91 @@
+#include "comm/collective/collective.h"
+
+#include <limits>
+
+#include "absl/strings/str_format.h"
+#include "comm/collective/collective_algorithm.h"
+
+namespace braid {
+namespace {
+
+bool Reduces(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter;
+}
+
+absl::Status Wrong(const CollectiveSpec& spec, std::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrFormat("collective %d (%s): %s", spec.id, CollectiveKindName(spec.kind), what));
+}
+
+}  // namespace
+
+std::string_view CollectiveKindName(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return "all_reduce";
+    case CollectiveKind::kAllGather:
+      return "all_gather";
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveKind::kAllToAll:
+      return "all_to_all";
+    case CollectiveKind::kBroadcast:
+      return "broadcast";
+  }
+  return "unknown";
+}
+
+std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm) {
+  const CollectiveAlgorithmEntry* entry = FindCollectiveAlgorithm(algorithm);
+  return entry ? entry->name : "unknown";
+}
+
+absl::Status CheckCollective(const CollectiveSpec& spec) {
+  const size_t p = spec.members.size();
+  if (CollectiveKindName(spec.kind) == "unknown") {
+    return Wrong(spec, absl::StrFormat("kind %d is unknown", static_cast<int>(spec.kind)));
+  }
+  if (p == 0 || p > std::numeric_limits<uint16_t>::max()) {
+    return Wrong(spec, absl::StrFormat("%d members, must be 1 to 65535", p));
+  }
+  if (spec.my_rank < 0 || static_cast<size_t>(spec.my_rank) >= p) {
+    return Wrong(spec, absl::StrFormat("rank %d of %d members", spec.my_rank, p));
+  }
+  if (spec.element_size <= 0) {
+    return Wrong(spec, absl::StrFormat("element_size is %d", spec.element_size));
+  }
+  if (spec.chunk_bytes <= 0) {
+    return Wrong(spec, absl::StrFormat("chunk_bytes is %d", spec.chunk_bytes));
+  }
+  const size_t blocks = spec.kind == CollectiveKind::kAllToAll ? p * p : p;
+  if (spec.counts.size() != blocks) {
+    return Wrong(spec, absl::StrFormat("%d counts for %d members, must be %d", spec.counts.size(),
+                                       p, blocks));
+  }
+  const int64_t most = std::numeric_limits<int64_t>::max() / 4 / spec.element_size;
+  int64_t sum = 0;
+  for (const int64_t count : spec.counts) {
+    if (count < 0 || count > most - sum) {
+      return Wrong(spec, absl::StrFormat("count %d is negative or too large", count));
+    }
+    sum += count;
+  }
+  if (Reduces(spec.kind) && !spec.reduce) return Wrong(spec, "has no reduce function");
+  if (spec.kind == CollectiveKind::kBroadcast &&
+      (spec.root < 0 || static_cast<size_t>(spec.root) >= p)) {
+    return Wrong(spec, absl::StrFormat("root %d of %d members", spec.root, p));
+  }
+  const CollectiveAlgorithmEntry* entry = FindCollectiveAlgorithm(spec.algorithm);
+  if (!entry) {
+    return Wrong(
+        spec, absl::StrFormat("algorithm %d is not in the list", static_cast<int>(spec.algorithm)));
+  }
+  return entry->check(spec);
+}
+
+int64_t CollectiveMemoryBytes(const CollectiveSpec& spec) {
+  const CollectiveAlgorithmEntry* entry = FindCollectiveAlgorithm(spec.algorithm);
+  return entry ? entry->memory_bytes(spec) : 0;
+}
+
+}  // namespace braid

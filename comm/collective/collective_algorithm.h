@@ -1,0 +1,46 @@
+// The list of collective algorithms, and what an algorithm's end of a member is made of. Between
+// the hub and the algorithms; users of collectives see collective.h only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "comm/collective/collective.h"
+#include "comm/collective/local_group.h"
+#include "comm/transport.h"
+#include "runtime/base/reactor.h"
+
+namespace braid {
+
+struct CollectiveContext {
+  CollectiveSpec spec;
+  Reactor* reactor = nullptr;         // the member's
+  std::shared_ptr<LocalGroup> group;  // shared by the members' ends of this node
+  // The Link to another node, or an error that names what is missing.
+  std::function<absl::StatusOr<Link*>(uint16_t node)> link_to;
+};
+
+struct CollectiveAlgorithmEntry {
+  CollectiveAlgorithm algorithm;
+  std::string_view name;
+  // Whether the algorithm can do this spec, which is valid otherwise.
+  absl::Status (*check)(const CollectiveSpec& spec);
+  int64_t (*memory_bytes)(const CollectiveSpec& spec);
+  // Joins the group.
+  absl::StatusOr<std::unique_ptr<Collective>> (*make)(const CollectiveContext& context);
+};
+
+// The bytes that a reduction works on at a time: whole elements, which stay in the first-level
+// cache.
+inline int64_t ReductionTileBytes(int64_t element_size) {
+  return std::max<int64_t>(1, (int64_t{16} << 10) / element_size) * element_size;
+}
+
+// Null if there is none.
+const CollectiveAlgorithmEntry* FindCollectiveAlgorithm(CollectiveAlgorithm algorithm);
+
+}  // namespace braid

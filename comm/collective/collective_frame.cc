@@ -1,0 +1,100 @@
+#include "comm/collective/collective_frame.h"
+
+#include "absl/strings/str_format.h"
+#include "comm/little_endian.h"
+
+namespace braid {
+namespace {
+
+constexpr size_t kKeyFrameBytes = 56;
+constexpr size_t kOtherFrameBytes = 40;
+
+}  // namespace
+
+EncodedCollectiveFrame::EncodedCollectiveFrame(const CollectiveFrame& frame)
+    : size_(frame.type == CollectiveFrame::Type::kKey ? kKeyFrameBytes : kOtherFrameBytes) {
+  PutLittleEndian(bytes_, 0, static_cast<uint8_t>(Channel::kCollective));
+  PutLittleEndian(bytes_, 1, static_cast<uint8_t>(frame.type));
+  PutLittleEndian(bytes_, 4, frame.collective);
+  PutLittleEndian(bytes_, 8, frame.from);
+  PutLittleEndian(bytes_, 10, frame.to);
+  PutLittleEndian(bytes_, 12, frame.slot);
+  PutLittleEndian(bytes_, 16, frame.bytes);
+  if (frame.type == CollectiveFrame::Type::kKey) {
+    PutMemoryKey(bytes_, 24, frame.key);
+    PutLittleEndian(bytes_, 48, frame.fingerprint);
+  } else {
+    PutLittleEndian(bytes_, 24, frame.piece);
+    PutLittleEndian(bytes_, 32, frame.index);
+  }
+}
+
+absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte> bytes) {
+  if (bytes.size() < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("wrong collective frame: %d bytes, must be 2 at least", bytes.size()));
+  }
+  const auto channel = GetLittleEndian<uint8_t>(bytes, 0);
+  const auto type = GetLittleEndian<uint8_t>(bytes, 1);
+  if (channel != static_cast<uint8_t>(Channel::kCollective)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "wrong collective frame: channel %d, must be %d", channel, Channel::kCollective));
+  }
+  if (type < static_cast<uint8_t>(CollectiveFrame::Type::kKey) ||
+      type > static_cast<uint8_t>(CollectiveFrame::Type::kAck)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("wrong collective frame: type %d, must be 1, 2 or 3", type));
+  }
+  CollectiveFrame frame;
+  frame.type = static_cast<CollectiveFrame::Type>(type);
+  const bool is_key = frame.type == CollectiveFrame::Type::kKey;
+  const size_t size = is_key ? kKeyFrameBytes : kOtherFrameBytes;
+  if (bytes.size() != size) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "wrong collective frame: type %d has %d bytes, must be %d", type, bytes.size(), size));
+  }
+  if (const auto zero = GetLittleEndian<uint16_t>(bytes, 2); zero != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("wrong collective frame: bytes 2 and 3 are %d, must be 0", zero));
+  }
+  frame.collective = GetLittleEndian<uint32_t>(bytes, 4);
+  frame.from = GetLittleEndian<uint16_t>(bytes, 8);
+  frame.to = GetLittleEndian<uint16_t>(bytes, 10);
+  frame.slot = GetLittleEndian<uint32_t>(bytes, 12);
+  frame.bytes = GetLittleEndian<int64_t>(bytes, 16);
+  if (is_key) {
+    frame.key = GetMemoryKey(bytes, 24);
+    frame.fingerprint = GetLittleEndian<uint64_t>(bytes, 48);
+  } else {
+    frame.piece = GetLittleEndian<int64_t>(bytes, 24);
+    frame.index = GetLittleEndian<int64_t>(bytes, 32);
+  }
+  return frame;
+}
+
+// FNV-1a, 64 bits.
+uint64_t CollectiveFingerprint(const CollectiveSpec& spec) {
+  uint64_t hash = 14695981039346656037u;
+  const auto add = [&hash](uint64_t value) {
+    for (int i = 0; i < 8; ++i) {
+      hash = (hash ^ (value >> (8 * i) & 0xff)) * 1099511628211u;
+    }
+  };
+  add(spec.id);
+  add(spec.name.size());
+  for (const char c : spec.name) add(static_cast<unsigned char>(c));
+  add(static_cast<uint64_t>(spec.kind));
+  add(static_cast<uint64_t>(spec.algorithm));
+  add(spec.members.size());
+  for (const Member& member : spec.members) {
+    add(member.node);
+    add(member.device);
+  }
+  add(spec.element_size);
+  for (const int64_t count : spec.counts) add(count);
+  add(spec.root);
+  add(spec.chunk_bytes);
+  return hash;
+}
+
+}  // namespace braid

@@ -1,0 +1,52 @@
+// The frames of collectives (Channel::kCollective): little-endian, fixed layout, checked on
+// arrival.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "comm/collective/collective.h"
+#include "comm/transport.h"
+
+namespace braid {
+
+struct CollectiveFrame {
+  enum class Type : uint8_t {
+    kKey = 1,    // `to` may write into `from`'s landing slots
+    kChunk = 2,  // `from` has put an item into `to`'s slot
+    kAck = 3,    // `from` has worked in what `to` put into the slot
+  };
+  Type type = Type::kChunk;
+  uint32_t collective = 0;
+  uint16_t from = 0;  // ranks
+  uint16_t to = 0;
+  uint32_t slot = 0;         // kKey: how many there are
+  int64_t piece = 0;         // kChunk, kAck
+  int64_t index = 0;         // kChunk, kAck: which item of the hop
+  int64_t bytes = 0;         // kChunk: of the item; kKey: of a slot
+  MemoryKey key = {};        // kKey
+  uint64_t fingerprint = 0;  // kKey: of the spec that the sender was made with
+
+  bool operator==(const CollectiveFrame&) const = default;
+};
+
+// Offsets: 0 channel, 1 type, 2 two zeros, 4 collective, 8 from, 10 to, 12 slot, 16 bytes; then for
+// kKey: 24 key, 48 fingerprint; else: 24 piece, 32 index.
+class EncodedCollectiveFrame {
+ public:
+  explicit EncodedCollectiveFrame(const CollectiveFrame& frame);
+  std::span<const std::byte> bytes() const { return std::span(bytes_).first(size_); }
+
+ private:
+  std::array<std::byte, kMaxFrameBytes> bytes_{};
+  size_t size_;
+};
+
+absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte> bytes);
+
+// Equal for specs that fit together: everything but my_rank and the address of `reduce`.
+uint64_t CollectiveFingerprint(const CollectiveSpec& spec);
+
+}  // namespace braid

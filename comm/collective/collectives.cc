@@ -1,0 +1,19 @@
+// The list of collective algorithms: a new one is a file and a line here.
+#include "comm/collective/collective_algorithm.h"
+#include "comm/collective/direct_collective.h"
+#include "comm/collective/ring_collective.h"
+
+namespace braid {
+
+const CollectiveAlgorithmEntry* FindCollectiveAlgorithm(CollectiveAlgorithm algorithm) {
+  static constexpr CollectiveAlgorithmEntry kEntries[] = {
+      {CollectiveAlgorithm::kDirect, "direct", CheckDirect, DirectMemoryBytes, MakeDirect},
+      {CollectiveAlgorithm::kRing, "ring", CheckRing, RingMemoryBytes, MakeRing},
+  };
+  for (const CollectiveAlgorithmEntry& entry : kEntries) {
+    if (entry.algorithm == algorithm) return &entry;
+  }
+  return nullptr;
+}
+
+}  // namespace braid

@@ -1,0 +1,279 @@
+#include "comm/collective/direct_collective.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "glog/logging.h"
+
+namespace braid {
+namespace {
+
+// Up to this many bytes to read or write by all together, the last member to arrive does the work
+// of all: each of the others is woken once, and that costs more than the work.
+constexpr int64_t kSmallBytes = 16 * 1024;
+// That wait for a member: each meeting of all sends it one, and it goes to none without it.
+constexpr size_t kMostEvents = 4;
+
+void Copy(std::byte* to, const std::byte* from, int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+// Where the members' blocks begin, in bytes.
+class Layout {
+ public:
+  explicit Layout(const CollectiveSpec& spec)
+      : p_(spec.members.size()), element_size_(spec.element_size), counts_(spec.counts) {
+    whole_ = std::accumulate(counts_.begin(), counts_.end(), int64_t{0}) * element_size_;
+    if (spec.kind == CollectiveKind::kAllToAll) return;
+    if (spec.kind == CollectiveKind::kAllReduce) {
+      const int64_t n = whole_ / element_size_;
+      for (int64_t r = 0; r < p_; ++r) counts_[r] = n / p_ + (r < n % p_ ? 1 : 0);
+    }
+    offsets_.resize(p_);
+    std::exclusive_scan(counts_.begin(), counts_.end(), offsets_.begin(), int64_t{0});
+  }
+
+  int64_t whole() const { return whole_; }
+  int64_t offset(int rank) const { return offsets_[rank] * element_size_; }
+  int64_t bytes(int rank) const { return counts_[rank] * element_size_; }
+  // all_to_all
+  int64_t bytes(int from, int to) const { return counts_[from * p_ + to] * element_size_; }
+  int64_t input_offset(int from, int to) const {
+    int64_t count = 0;
+    for (int r = 0; r < to; ++r) count += counts_[from * p_ + r];
+    return count * element_size_;
+  }
+  int64_t output_offset(int from, int to) const {
+    int64_t count = 0;
+    for (int r = 0; r < from; ++r) count += counts_[r * p_ + to];
+    return count * element_size_;
+  }
+
+ private:
+  const int64_t p_;
+  const int64_t element_size_;
+  std::vector<int64_t> counts_;
+  std::vector<int64_t> offsets_;
+  int64_t whole_ = 0;
+};
+
+class DirectCollective final : public Collective {
+ public:
+  explicit DirectCollective(const CollectiveContext& context)
+      : spec_(context.spec),
+        layout_(spec_),
+        group_(context.group),
+        inbox_(std::make_shared<MemberInbox>(
+            *context.reactor, [this](MemberEvent& event) { Handle(event); }, kMostEvents)),
+        reactor_(*context.reactor) {
+    group_->Join(rank(), {.inbox = inbox_, .landings = {}, .targets = {}});
+  }
+
+  ~DirectCollective() override {
+    CHECK(!is_running_) << Name() << " is destroyed while piece " << piece_ << " is under way";
+    inbox_->Close();
+    group_->Leave(rank());
+  }
+
+  void Start(int64_t piece, const void* input, void* output, DoneCallback done) override {
+    CHECK(reactor_.InThread()) << Name() << " was started on another thread than its own";
+    CHECK(!is_running_) << Name() << ": piece " << piece << " was started before piece " << piece_
+                        << " was done";
+    if (absl::Status status = group_->status(); !status.ok()) {
+      done(std::move(status));
+      return;
+    }
+    is_running_ = true;
+    piece_ = piece;
+    phase_ = 0;
+    done_ = std::move(done);
+    group_->stations()[rank()] = {.piece = piece,
+                                  .input = static_cast<const std::byte*>(input),
+                                  .output = static_cast<std::byte*>(output)};
+    if (!group_->Arrive(rank())) return;
+    if (!PiecesAgree()) return;
+    if (IsSmall()) {
+      if (!group_->BeginRead()) return;
+      WorkForAll();
+      group_->EndRead();
+      group_->Meet(rank());
+      Finish(absl::OkStatus());
+      return;
+    }
+    group_->Meet(rank());
+    NextPhase();
+  }
+
+  std::vector<int> Awaits() const override {
+    return is_running_ ? group_->Missing() : std::vector<int>();
+  }
+  int LastHeard() const override { return last_heard_; }
+
+  void Abort(absl::Status reason) override { group_->Fail(reason); }
+
+ private:
+  // A piece: all arrive; all work (all_reduce: each finishes one block); all_reduce: all arrive and
+  // copy the others' blocks; all arrive, so that nobody's memory is read any more.
+  static constexpr int kLast = 3;
+
+  int rank() const { return spec_.my_rank; }
+  int p() const { return spec_.members.size(); }
+  bool IsSmall() const {
+    const int64_t copies = spec_.kind == CollectiveKind::kAllToAll ? 1 : p();
+    return layout_.whole() * copies <= kSmallBytes;
+  }
+  const LocalGroup::Station& station(int r) const { return group_->stations()[r]; }
+
+  std::string Name() const {
+    return absl::StrFormat("collective %d (%s), member %d", spec_.id,
+                           CollectiveKindName(spec_.kind), rank());
+  }
+
+  void Handle(MemberEvent& event) {
+    if (!is_running_) return;
+    if (event.type == MemberEvent::Type::kFailed) return Finish(group_->status());
+    if (event.type != MemberEvent::Type::kMet) return;
+    last_heard_ = event.peer;
+    if (phase_ == 0 && IsSmall()) return Finish(absl::OkStatus());
+    NextPhase();
+  }
+
+  bool PiecesAgree() {
+    for (int r = 0; r < p(); ++r) {
+      if (station(r).piece == piece_) continue;
+      group_->Fail(absl::InternalError(
+          absl::StrFormat("%s started piece %d while member %d started piece %d", Name(), piece_, r,
+                          station(r).piece)));
+      return false;
+    }
+    return true;
+  }
+
+  // All members have arrived. The last to arrive goes on without waiting.
+  void NextPhase() {
+    while (true) {
+      ++phase_;
+      if (phase_ == 2 && spec_.kind != CollectiveKind::kAllReduce) phase_ = kLast;
+      if (phase_ == kLast) return Finish(absl::OkStatus());
+      if (!group_->BeginRead()) return;  // kFailed is on its way
+      if (phase_ == 1) {
+        Work(rank());
+      } else {
+        for (int r = 0; r < p(); ++r) {
+          if (r == rank()) continue;
+          Copy(station(rank()).output + layout_.offset(r), station(r).output + layout_.offset(r),
+               layout_.bytes(r));
+        }
+      }
+      group_->EndRead();
+      if (!group_->Arrive(rank())) return;
+      group_->Meet(rank());
+    }
+  }
+
+  // What member `r` contributes to or takes from the others' memory.
+  void Work(int r) {
+    std::byte* output = station(r).output;
+    switch (spec_.kind) {
+      case CollectiveKind::kAllReduce:
+        return Reduce(output + layout_.offset(r), layout_.offset(r), layout_.bytes(r));
+      case CollectiveKind::kReduceScatter:
+        return Reduce(output, layout_.offset(r), layout_.bytes(r));
+      case CollectiveKind::kAllGather:
+        for (int from = 0; from < p(); ++from) {
+          Copy(output + layout_.offset(from), station(from).input, layout_.bytes(from));
+        }
+        return;
+      case CollectiveKind::kAllToAll:
+        for (int from = 0; from < p(); ++from) {
+          Copy(output + layout_.output_offset(from, r),
+               station(from).input + layout_.input_offset(from, r), layout_.bytes(from, r));
+        }
+        return;
+      case CollectiveKind::kBroadcast:
+        return Copy(output, station(spec_.root).input, layout_.whole());
+    }
+  }
+
+  // The whole piece, on this thread, while all the others wait. Only all_reduce may write where
+  // another member's work still reads.
+  void WorkForAll() {
+    if (spec_.kind != CollectiveKind::kAllReduce) {
+      for (int r = 0; r < p(); ++r) Work(r);
+      return;
+    }
+    Reduce(station(rank()).output, 0, layout_.whole());
+    for (int r = 0; r < p(); ++r) {
+      Copy(station(r).output, station(rank()).output, layout_.whole());
+    }
+  }
+
+  // target = the inputs' bytes at `offset`, reduced in rank order, tile by tile. The target may be
+  // one of them.
+  void Reduce(std::byte* target, int64_t offset, int64_t bytes) {
+    bool is_aliased = false;
+    for (int r = 1; r < p(); ++r) is_aliased = is_aliased || station(r).input + offset == target;
+    const int64_t tile = ReductionTileBytes(spec_.element_size);
+    if (is_aliased && tile_.empty()) tile_.resize(tile);
+    for (int64_t at = 0; at < bytes; at += tile) {
+      const int64_t size = std::min(tile, bytes - at);
+      std::byte* sum = is_aliased ? tile_.data() : target + at;
+      Copy(sum, station(0).input + offset + at, size);
+      for (int r = 1; r < p(); ++r) {
+        spec_.reduce(sum, station(r).input + offset + at, size / spec_.element_size);
+      }
+      Copy(target + at, sum, size);
+    }
+  }
+
+  // Comes last: `done` may destroy this object or start the next piece.
+  void Finish(absl::Status status) {
+    is_running_ = false;
+    const DoneCallback done = std::move(done_);
+    done(std::move(status));
+  }
+
+  const CollectiveSpec spec_;
+  const Layout layout_;
+  const std::shared_ptr<LocalGroup> group_;
+  const std::shared_ptr<MemberInbox> inbox_;
+  Reactor& reactor_;
+  std::vector<std::byte> tile_;
+
+  bool is_running_ = false;
+  int last_heard_ = -1;
+  int64_t piece_ = 0;
+  int phase_ = 0;  // how many times all have arrived
+  DoneCallback done_;
+};
+
+}  // namespace
+
+absl::Status CheckDirect(const CollectiveSpec& spec) {
+  for (const Member& member : spec.members) {
+    if (member.node == spec.members[0].node) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "collective %d (%s): direct needs all members in one process, but there are some on node "
+        "%d and some on node %d",
+        spec.id, CollectiveKindName(spec.kind), spec.members[0].node, member.node));
+  }
+  return absl::OkStatus();
+}
+
+int64_t DirectMemoryBytes(const CollectiveSpec& spec) {
+  const bool reduces =
+      spec.kind == CollectiveKind::kAllReduce || spec.kind == CollectiveKind::kReduceScatter;
+  if (!reduces || spec.members.size() < 2) return 0;
+  return ReductionTileBytes(spec.element_size);
+}
+
+absl::StatusOr<std::unique_ptr<Collective>> MakeDirect(const CollectiveContext& context) {
+  return std::make_unique<DirectCollective>(context);
+}
+
+}  // namespace braid

@@ -1,0 +1,13 @@
+// Collectives among the members of one process: they meet, read each other's memory, and meet
+// again.
+#pragma once
+
+#include "comm/collective/collective_algorithm.h"
+
+namespace braid {
+
+absl::Status CheckDirect(const CollectiveSpec& spec);
+int64_t DirectMemoryBytes(const CollectiveSpec& spec);
+absl::StatusOr<std::unique_ptr<Collective>> MakeDirect(const CollectiveContext& context);
+
+}  // namespace braid

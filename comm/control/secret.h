@@ -1,0 +1,24 @@
+// The secret that the nodes of a cluster share, and random bytes that nobody can guess.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm/cluster/launcher_environment.h"
+
+namespace braid {
+
+// The system's random numbers, fit for keys; at most 256 bytes.
+absl::Status FillRandom(std::span<std::byte> bytes);
+
+// 256 random bits in hexadecimal.
+absl::StatusOr<std::string> MakeSecret();
+
+// What `file` holds, which nobody but its owner may use; if it is "", the environment's
+// BRAID_AUTH_TOKEN; if there is none, "". Errors name the flag --auth_token_file.
+absl::StatusOr<std::string> ReadSecret(const std::string& file, const EnvironmentVariables& env);
+
+}  // namespace braid

@@ -1,0 +1,104 @@
+// What one end of a tcp link has to say, in order, until the kernel has taken it. Whoever adds a
+// packet while nothing waits writes it to the socket at once; what does not fit, or comes while
+// another thread writes, waits for that thread or for the reactor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "comm/network/socket.h"
+#include "comm/tcp/tcp_wire.h"
+#include "comm/transport.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/ring_buffer.h"
+
+namespace braid {
+
+class TcpOutbox {
+ public:
+  // The outcome of a Write, which the owner brings to its `done` on the reactor.
+  struct Answer {
+    Link::DoneCallback done;
+    absl::Status status;
+  };
+
+  // Packets, and answers, for which there is room from the start. More wait only where a plan lets
+  // more be on their way at a time; then the queues grow, once.
+  static constexpr size_t kFirstPackets = 256;
+
+  // `socket` is open at first, and stays so until is_idle().
+  explicit TcpOutbox(const Socket& socket);
+
+  // Any thread. `header` needs no sequence and frame_bytes; `done` is empty but for a Write. After
+  // Stop the packet is dropped. True: the owner must see to the outbox on the reactor, which calls
+  // BeginService; until then no other call returns true.
+  bool Add(TcpHeader header, std::span<const std::byte> frame, std::span<const std::byte> payload,
+           Link::DoneCallback done);
+
+  // Any thread; the first counts. Packets not begun are answered with `reason`, as are those that
+  // come later. What was begun stays, and after it `farewell` is said unless it is empty. True: as
+  // of Add.
+  bool Stop(const absl::Status& reason, std::string farewell);
+
+  // What follows is for the reactor's thread.
+  void BeginService();
+  enum class Progress {
+    kEmpty,    // nothing waits
+    kBlocked,  // the socket must become writable first
+    kMore,     // enough for now
+    kBusy,     // another thread writes and will ask for service
+    kBroken,   // error() says why
+  };
+  Progress Flush();
+  // Into `answers`, which is emptied first. Swapped, so that both keep their memory.
+  void TakeAnswers(std::vector<Answer>& answers);
+  int error() const;  // errno of the connection's end as a write saw it, or 0
+
+  // Drops what is left, after Stop and unless a thread is writing.
+  void Abandon();
+  bool is_idle() const;          // nothing waits and no thread writes
+  bool borrows_payload() const;  // of a Write that is not answered
+
+  // Packets and payload bytes of Add.
+  uint64_t frames() const;
+  uint64_t bytes() const;
+
+ private:
+  struct Packet {
+    std::array<std::byte, kTcpHeaderBytes + kMaxFrameBytes> head;  // header and frame
+    size_t head_bytes = 0;
+    std::span<const std::byte> payload;
+    size_t sent = 0;  // of both
+    Link::DoneCallback done;
+
+    size_t size() const { return head_bytes + payload.size(); }
+  };
+
+  // All under mutex_. WriteOut writes until nothing waits, the socket is full or `budget` bytes are
+  // written; it lets go of mutex_ while it writes.
+  Progress WriteOut(size_t budget);
+  void Advance(size_t written);
+  void DropNotBegun();
+  bool AskForService();
+
+  const Socket& socket_;
+  mutable Mutex mutex_;
+  RingBuffer<Packet> packets_ GUARDED_BY(mutex_);
+  uint64_t next_sequence_ GUARDED_BY(mutex_) = 0;
+  bool is_writing_ GUARDED_BY(mutex_) = false;  // one thread, without the lock
+  bool is_waiting_ GUARDED_BY(mutex_) = false;  // the reactor writes next
+  bool is_service_asked_ GUARDED_BY(mutex_) = false;
+  int error_ GUARDED_BY(mutex_) = 0;
+  absl::Status stopped_ GUARDED_BY(mutex_);
+  bool has_dropped_ GUARDED_BY(mutex_) = false;  // what was not begun, after Stop
+  std::string farewell_ GUARDED_BY(mutex_);      // a packet
+  std::vector<Answer> answers_ GUARDED_BY(mutex_);
+  uint64_t frames_ GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_ GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace braid

@@ -1,0 +1,113 @@
+#include "comm/tcp/tcp_port.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "glog/logging.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+constexpr Nanoseconds kGreetingTime = 5 * kSecond;
+constexpr size_t kMaxStrangers = 64;
+// How long a node that ran out of descriptors waits until it accepts again.
+constexpr Nanoseconds kAcceptPause = 100 * kMillisecond;
+
+std::string NameOf(const Socket& socket) {
+  const absl::StatusOr<SocketAddress> address = socket.PeerAddress();
+  return address.ok() ? address->ToString() : "a peer that has left";
+}
+
+}  // namespace
+
+void TcpPort::Start(std::vector<Socket> listeners, PeerHandler on_peer) {
+  if (is_stopped_) return;
+  listeners_ = std::move(listeners);
+  on_peer_ = std::move(on_peer);
+  for (size_t i = 0; i < listeners_.size(); ++i) Listen(i);
+}
+
+void TcpPort::Stop() {
+  is_stopped_ = true;
+  for (Socket& listener : listeners_) {
+    if (listener.is_open()) reactor_.Unwatch(listener.descriptor());
+    listener.Close();
+  }
+  while (!strangers_.empty()) {
+    Drop(strangers_.begin()->first, absl::CancelledError("the port was closed"));
+  }
+  on_peer_ = nullptr;
+}
+
+void TcpPort::Listen(size_t listener) {
+  const absl::Status status = reactor_.Watch(
+      listeners_[listener].descriptor(), {.readable = true},
+      [self = shared_from_this(), listener](Reactor::Readiness) { self->Accept(listener); });
+  CHECK(status.ok()) << status;
+}
+
+void TcpPort::Accept(size_t listener) {
+  absl::StatusOr<Socket> socket = AcceptFrom(listeners_[listener]);
+  if (absl::IsUnavailable(socket.status())) return;
+  if (!socket.ok()) {
+    LOG(WARNING) << "node " << node_ << ": " << socket.status() << "; trying again";
+    reactor_.Unwatch(listeners_[listener].descriptor());
+    reactor_.RunAfter(kAcceptPause, [self = shared_from_this(), listener] {
+      if (self->listeners_[listener].is_open()) self->Listen(listener);
+    });
+    return;
+  }
+  // Peers speak at once: whoever has been silent for longest is none.
+  if (strangers_.size() >= kMaxStrangers) {
+    Drop(strangers_.begin()->first, absl::ResourceExhaustedError(absl::StrFormat(
+                                        "%d others came and it said nothing", kMaxStrangers)));
+  }
+  const uint64_t number = ++last_stranger_;
+  Stranger& stranger = strangers_[number];
+  stranger.socket = *std::move(socket);
+  stranger.timer = reactor_.RunAfter(kGreetingTime, [self = shared_from_this(), number] {
+    self->Drop(number, absl::DeadlineExceededError("no greeting came in time"));
+  });
+  const absl::Status status = reactor_.Watch(
+      stranger.socket.descriptor(), {.readable = true},
+      [self = shared_from_this(), number](Reactor::Readiness) { self->Hear(number); });
+  if (!status.ok()) Drop(number, status);
+}
+
+void TcpPort::Hear(uint64_t number) {
+  Stranger& stranger = strangers_.at(number);
+  const absl::StatusOr<bool> is_complete = stranger.greeting.Read(stranger.socket);
+  if (!is_complete.ok()) return Drop(number, is_complete.status());
+  if (!*is_complete) return;
+  const absl::StatusOr<TcpGreeting> hello =
+      CheckTcpGreeting(stranger.greeting.bytes(),
+                       {.stage = TcpGreeting::Stage::kHello, .to = node_, .cookie = cookie_});
+  if (!hello.ok()) return Drop(number, hello.status());
+  if (hello->from < node_) {
+    return Drop(number, absl::InvalidArgumentError(absl::StrFormat(
+                            "node %d dials node %d; the node with the higher number does",
+                            hello->from, node_)));
+  }
+  const absl::Status status = SendTcpGreeting(
+      stranger.socket,
+      {.stage = TcpGreeting::Stage::kWelcome, .from = node_, .to = hello->from, .cookie = cookie_});
+  if (!status.ok()) return Drop(number, status);
+  reactor_.CancelTimer(stranger.timer);
+  reactor_.Unwatch(stranger.socket.descriptor());
+  Socket socket = std::move(stranger.socket);
+  strangers_.erase(number);
+  on_peer_(hello->from, std::move(socket));
+}
+
+void TcpPort::Drop(uint64_t number, const absl::Status& why) {
+  const auto found = strangers_.find(number);
+  if (found == strangers_.end()) return;
+  VLOG(1) << "node " << node_ << " drops the connection of " << NameOf(found->second.socket) << ": "
+          << why;
+  reactor_.CancelTimer(found->second.timer);
+  reactor_.Unwatch(found->second.socket.descriptor());
+  strangers_.erase(found);
+}
+
+}  // namespace braid

@@ -1,0 +1,53 @@
+// A node's data port: accepts connections and lets in those peers of the job that can show its
+// cookie. Whoever else comes (a port scan, another program) is dropped without an answer, and holds
+// up nobody: strangers have little time and there are only so many of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "comm/network/socket.h"
+#include "comm/tcp/tcp_greeting.h"
+#include "runtime/base/reactor.h"
+
+namespace braid {
+
+// Everything on the reactor's thread.
+class TcpPort : public std::enable_shared_from_this<TcpPort> {
+ public:
+  // A peer whose hello was right and was answered by a welcome. Its socket is not watched.
+  using PeerHandler = std::function<void(uint16_t peer, Socket socket)>;
+
+  TcpPort(uint16_t node, const TcpCookie& cookie, Reactor& reactor)
+      : node_(node), cookie_(cookie), reactor_(reactor) {}
+
+  void Start(std::vector<Socket> listeners, PeerHandler on_peer);
+  // Closes all that the port still has. Nobody is called any more.
+  void Stop();
+
+ private:
+  struct Stranger {
+    Socket socket;
+    TcpGreetingReader greeting;
+    TimerId timer = 0;
+  };
+
+  void Listen(size_t listener);
+  void Accept(size_t listener);
+  void Hear(uint64_t number);
+  void Drop(uint64_t number, const absl::Status& why);
+
+  const uint16_t node_;
+  const TcpCookie cookie_;
+  Reactor& reactor_;
+  std::vector<Socket> listeners_;
+  PeerHandler on_peer_;
+  bool is_stopped_ = false;  // maybe before it starts
+  uint64_t last_stranger_ = 0;
+  std::map<uint64_t, Stranger> strangers_;  // oldest first
+};
+
+}  // namespace braid

@@ -1,0 +1,140 @@
+// Checkpoints: directories of logical tensors that any number of devices, under any layout, can
+// load, each node reading only the ranges that it needs.
+//
+//   DIR/latest                                   one line: the name of the newest checkpoint
+//   DIR/step-12/model-00001-of-00002.safetensors the tensors; none is cut over files
+//   DIR/step-12/model.safetensors.index.json     tensor -> file, as common tools read it
+//   DIR/step-12/state.json                       the step, and what else must be resumed
+//   DIR/step-12/checksums.json                   CRC32C of every 4 MiB block of the files above
+//
+// It is written as DIR/step-12.tmp, synced, renamed, and then `latest` is replaced: a checkpoint
+// appears whole or not at all, and at every moment `latest` names a whole one. Saving the same step
+// again makes step-12.2 and removes step-12 once `latest` names the new one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/mutex.h"
+#include "runtime/files/block_checksums.h"
+#include "runtime/files/checkpoint_format.h"
+#include "runtime/files/file.h"
+#include "runtime/files/safetensors.h"
+
+namespace braid {
+
+struct CheckpointOptions {
+  std::string directory;                   // DIR; made if it is not there
+  CheckpointState state;                   // the step and named numbers, e.g. readers' positions
+  std::vector<StoredTensor> tensors;       // all that will be written
+  int64_t max_file_bytes = 5'000'000'000;  // a larger tensor gets a file of its own
+  // Called before each step of Commit that changes the directory, with its name; a test looks at
+  // what a crash there would leave.
+  std::function<void(std::string_view step)> before_step;
+};
+
+// One at a time for a directory. Not thread-safe. Holds no tensor's bytes.
+class CheckpointWriter {
+ public:
+  // Removes what a crashed writer left, and lays out the files.
+  static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(CheckpointOptions options);
+  // Without a Commit that succeeded, removes what was written.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // Bytes [offset, offset + bytes) of a tensor in C order; every byte once, in any order.
+  absl::Status Write(std::string_view tensor, int64_t offset, const void* data, size_t bytes);
+
+  // The path of the checkpoint, e.g. DIR/step-12. FAILED_PRECONDITION names a byte range that was
+  // not written.
+  absl::StatusOr<std::string> Commit();
+
+ private:
+  struct File {
+    std::string name;
+    OutputFile output;
+    BlockChecksums checksums;
+    std::vector<StoredTensor> tensors;
+    std::vector<int64_t> offsets;  // of the tensors
+  };
+  struct Place {
+    size_t file;
+    size_t tensor;
+  };
+  explicit CheckpointWriter(CheckpointOptions options);
+  absl::Status LayOut();
+  absl::Status WriteSideFile(const std::string& name, const std::string& contents);
+  absl::Status CheckComplete(const File& file) const;
+  void Observe(std::string_view step) const;
+
+  CheckpointOptions options_;
+  std::string temporary_;  // DIR/step-12.tmp
+  std::vector<File> files_;
+  std::map<std::string, Place, std::less<>> places_;
+  CheckpointChecksums checksums_;
+  bool is_committed_ = false;
+};
+
+// Reads may come from several threads. Every block that is read is checked against its checksum.
+class CheckpointReader {
+ public:
+  // `path` is DIR (then its latest) or DIR/step-N.
+  static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(const std::string& path);
+
+  const std::string& path() const { return path_; }  // DIR/step-N
+  const CheckpointState& state() const { return state_; }
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }  // by name
+
+  // NOT_FOUND names the nearest tensors.
+  absl::StatusOr<StoredTensor> Info(std::string_view tensor) const;
+  // Bytes [offset, offset + bytes) of a tensor in C order.
+  absl::Status ReadBytes(std::string_view tensor, int64_t offset, void* out, size_t bytes) const;
+  // The elements with index begin[d] <= i < begin[d] + sizes[d] along every axis d, contiguous.
+  struct Box {
+    std::vector<int64_t> begin;
+    std::vector<int64_t> sizes;
+  };
+  absl::Status ReadBox(std::string_view tensor, const Box& box, void* out) const;
+
+ private:
+  struct File {
+    SafetensorsReader reader;
+    FileChecksums checksums;
+  };
+  struct Block {
+    const InputFile* file;
+    int64_t index;
+    std::vector<std::byte> bytes;
+  };
+  struct Location {
+    size_t file;
+    int64_t offset;  // of the tensor, in the file
+    StoredTensor tensor;
+  };
+  CheckpointReader() = default;
+  absl::Status OpenFiles(const CheckpointIndex& index, const CheckpointChecksums& checksums);
+  absl::StatusOr<const Location*> Locate(std::string_view tensor) const;
+  absl::Status ReadChecked(const File& file, int64_t offset, void* out, size_t bytes) const;
+  absl::StatusOr<std::shared_ptr<const Block>> LoadBlock(const File& file, int64_t index) const;
+
+  std::string path_;
+  CheckpointState state_;
+  std::vector<File> files_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, Location, std::less<>> locations_;
+  // Small tensors and narrow boxes fall into the same block again and again. Shared, because a
+  // reader may still copy from the block that another one replaces.
+  mutable Mutex mutex_;
+  mutable std::shared_ptr<const Block> last_block_ GUARDED_BY(mutex_);
+};
+
+}  // namespace braid
