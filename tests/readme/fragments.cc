@@ -1,0 +1,22 @@
+// The README's fragments in functions that have what they take for granted.
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "api/braid.h"
+#include "api/onnx/onnx.h"
+
+namespace readme {
+
+using braid::Tensor;
+
+absl::Status Onnx(braid::Session& session) {
+#include "onnx.inc"
+  return absl::OkStatus();
+}
+
+void Parallelism(braid::Job& job, Tensor x, Tensor loss) {
+#include "parallelism.inc"
+}
+
+}  // namespace readme
