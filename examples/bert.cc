@@ -1,12 +1,12 @@
 // Trains a BERT to find masked tokens, in a text file or in made-up sentences. One program for one
 // device; --parallel says how it is spread over all that the cluster has.
 
-#include <algorithm>
 #include <iostream>
 
 #include "absl/flags/flag.h"
 #include "api/braid.h"
 #include "examples/bert_model.h"
+#include "examples/training.h"
 #include "runtime/data/text_dataset.h"
 
 ABSL_FLAG(std::string, data, "", "A text file, read by characters; none: made-up sentences");
@@ -23,6 +23,7 @@ ABSL_FLAG(double, dropout, 0, "Share of values that are dropped in training");
 ABSL_FLAG(double, lr, 3e-3, "Peak learning rate of AdamW");
 ABSL_FLAG(int64_t, report_every, 100, "Steps between evaluations");
 ABSL_FLAG(std::string, save, "", "Folder for a checkpoint at the end");
+ABSL_FLAG(std::string, load, "", "Folder of a checkpoint to start from");
 
 namespace {
 
@@ -61,18 +62,18 @@ absl::Status Program(braid::Session& session) {
   ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateBert(job, options);
   }));
-  for (int64_t done = 0; done < options.steps;) {
-    const int64_t steps = std::min(options.steps - done, absl::GetFlag(FLAGS_report_every));
-    ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
-    evaluate.SetStep(0);  // the same sequences each time
-    ASSIGN_OR_RETURN(const auto evaluated, evaluate.Run({.steps = 10}));
-    done += steps;
-    std::cout << absl::StrFormat("step %d  loss %.4f  masked tokens found %.1f %%\n", done,
-                                 trained.Mean("loss"), 100 * evaluated.Mean("accuracy"))
-              << std::flush;
-  }
-  const std::string save = absl::GetFlag(FLAGS_save);
-  return save.empty() ? absl::OkStatus() : session.Save(save);
+  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
+  RETURN_IF_ERROR(examples::TrainInRounds(
+      train, evaluate,
+      {.steps = options.steps,
+       .report_every = absl::GetFlag(FLAGS_report_every),
+       .evaluation_steps = 10},
+      [](int64_t done, const auto& trained, const auto& evaluated) {
+        std::cout << absl::StrFormat("step %d  loss %.4f  masked tokens found %.1f %%\n", done,
+                                     trained.Mean("loss"), 100 * evaluated.Mean("accuracy"))
+                  << std::flush;
+      }));
+  return examples::SaveTo(session, absl::GetFlag(FLAGS_save));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "api/braid.h"
 #include "examples/gpt_model.h"
 #include "examples/gpt_writer.h"
+#include "examples/training.h"
 #include "runtime/data/text_dataset.h"
 
 ABSL_FLAG(std::string, data, "", "The text file to learn");
@@ -23,7 +24,7 @@ ABSL_FLAG(int64_t, heads, 0, "Attention heads");
 ABSL_FLAG(int64_t, context, 0, "Tokens that the model sees");
 ABSL_FLAG(int64_t, vocabulary, 0, "Tokens that there are; a text file has its characters");
 ABSL_FLAG(bool, tied, false, "The head is the table of tokens, as in the sizes of GPT-2");
-ABSL_FLAG(int64_t, steps, 2000, "Training steps, if there is --data");
+ABSL_FLAG(int64_t, steps, 2000, "Training steps, if there is --data; 0: it only writes");
 ABSL_FLAG(int64_t, batch, 16, "Windows of text per step, over all devices");
 ABSL_FLAG(int, micro_batches, 1, "Parts that a step is computed in");
 ABSL_FLAG(std::string, dtype, "f32", "f32, f64, bf16 or f16");
@@ -70,9 +71,7 @@ absl::StatusOr<examples::GptOptions> OptionsOfFlags() {
 
 // The variables that the flags say to start from.
 absl::Status LoadStart(braid::Session& session) {
-  if (const std::string load = absl::GetFlag(FLAGS_load); !load.empty()) {
-    RETURN_IF_ERROR(session.Load(load));
-  }
+  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
   const std::string weights = absl::GetFlag(FLAGS_weights);
   return weights.empty() ? absl::OkStatus() : session.LoadWeights(weights, examples::Gpt2Weights());
 }
@@ -86,18 +85,17 @@ absl::Status Learn(braid::Session& session, const examples::GptOptions& options,
     examples::EvaluateGpt(job, options);
   }));
   RETURN_IF_ERROR(LoadStart(session));
-  for (int64_t done = 0; done < options.steps;) {
-    const int64_t steps = std::min(options.steps - done, absl::GetFlag(FLAGS_report_every));
-    ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
-    evaluate.SetStep(0);  // the same windows each time
-    const int64_t batches = std::max<int64_t>(1, windows / options.evaluation_batch);
-    ASSIGN_OR_RETURN(const auto evaluated, evaluate.Run({.steps = batches}));
-    done += steps;
-    std::cout << absl::StrFormat("step %d  loss %.4f  held-out nats per character %.4f\n", done,
-                                 trained.Mean("loss"), evaluated.Mean("nats"))
-              << std::flush;
-  }
-  return absl::OkStatus();
+  if (options.steps == 0) return absl::OkStatus();  // only writes
+  return examples::TrainInRounds(
+      train, evaluate,
+      {.steps = options.steps,
+       .report_every = absl::GetFlag(FLAGS_report_every),
+       .evaluation_steps = std::max<int64_t>(1, windows / options.evaluation_batch)},
+      [](int64_t done, const auto& trained, const auto& evaluated) {
+        std::cout << absl::StrFormat("step %d  loss %.4f  held-out nats per character %.4f\n", done,
+                                     trained.Mean("loss"), evaluated.Mean("nats"))
+                  << std::flush;
+      });
 }
 
 absl::StatusOr<std::vector<int32_t>> Prompt(const braid::TextVocabulary* vocabulary) {
@@ -148,10 +146,7 @@ absl::Status Program(braid::Session& session) {
       RETURN_IF_ERROR(result.Last("logits").WriteNpy(logits));
     }
   }
-  if (const std::string save = absl::GetFlag(FLAGS_save); !save.empty()) {
-    RETURN_IF_ERROR(session.Save(save));
-    std::cout << "saved to " << save << "\n";
-  }
+  RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
   if (const std::string save = absl::GetFlag(FLAGS_save_weights); !save.empty()) {
     RETURN_IF_ERROR(session.SaveWeights(save, examples::Gpt2Weights()));
     std::cout << "saved to " << save << "\n";

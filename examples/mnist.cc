@@ -7,6 +7,7 @@
 #include "absl/flags/flag.h"
 #include "api/braid.h"
 #include "examples/mnist_model.h"
+#include "examples/training.h"
 
 ABSL_FLAG(
     std::string, data, "",
@@ -41,8 +42,14 @@ absl::StatusOr<examples::MnistOptions> OptionsOfFlags() {
   options.dropout = absl::GetFlag(FLAGS_dropout);
   options.lr = absl::GetFlag(FLAGS_lr);
   options.steps = absl::GetFlag(FLAGS_steps);
-  if (options.steps == 0)
-    options.steps = absl::GetFlag(FLAGS_epochs) * StepsPerEpoch(options.batch);
+  if (options.steps == 0) {
+    const int64_t epochs = absl::GetFlag(FLAGS_epochs);
+    if (epochs < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("--epochs=%d; at least 1 was expected", epochs));
+    }
+    options.steps = epochs * StepsPerEpoch(options.batch);
+  }
   const std::string data = absl::GetFlag(FLAGS_data);
   if (data.empty()) {
     options.train = braid::DrawnDigits({.count = kTrain});
@@ -62,26 +69,21 @@ absl::Status Program(braid::Session& session) {
   ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateMnist(job, options);
   }));
-  if (const std::string load = absl::GetFlag(FLAGS_load); !load.empty()) {
-    RETURN_IF_ERROR(session.Load(load));
-  }
-  const int64_t per_epoch = StepsPerEpoch(options.batch);
-  int64_t left = options.steps;
+  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
+  int epoch = 0;
   double accuracy = 0;
-  for (int64_t epoch = 1; left > 0; ++epoch) {
-    const int64_t steps = std::min(left, per_epoch);
-    ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
-    ASSIGN_OR_RETURN(const auto evaluated, evaluate.Run({.steps = kTest / 100}));
-    accuracy = evaluated.Mean("accuracy");
-    std::cout << absl::StrFormat("epoch %d  loss %.4f  accuracy %.4f\n", epoch,
-                                 trained.Mean("loss"), accuracy)
-              << std::flush;
-    left -= steps;
-  }
-  if (const std::string save = absl::GetFlag(FLAGS_save); !save.empty()) {
-    RETURN_IF_ERROR(session.Save(save));
-    std::cout << "saved to " << save << "\n";
-  }
+  RETURN_IF_ERROR(examples::TrainInRounds(
+      train, evaluate,
+      {.steps = options.steps,
+       .report_every = StepsPerEpoch(options.batch),
+       .evaluation_steps = kTest / 100},
+      [&epoch, &accuracy](int64_t, const auto& trained, const auto& evaluated) {
+        accuracy = evaluated.Mean("accuracy");
+        std::cout << absl::StrFormat("epoch %d  loss %.4f  accuracy %.4f\n", ++epoch,
+                                     trained.Mean("loss"), accuracy)
+                  << std::flush;
+      }));
+  RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
   std::cout << absl::StrFormat("accuracy %.2f %%\n", 100 * accuracy);
   return absl::OkStatus();
 }

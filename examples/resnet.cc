@@ -1,12 +1,12 @@
 // Trains a residual network on coloured patterns that it draws. One program for one device;
 // --parallel says how it is spread over all that the cluster has.
 
-#include <algorithm>
 #include <iostream>
 
 #include "absl/flags/flag.h"
 #include "api/braid.h"
 #include "examples/resnet_model.h"
+#include "examples/training.h"
 
 ABSL_FLAG(int, depth, 18, "18, 34 or 50 layers");
 ABSL_FLAG(std::string, stem, "cifar",
@@ -67,27 +67,20 @@ absl::Status Program(braid::Session& session) {
   ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateResNet(job, options);
   }));
-  if (const std::string load = absl::GetFlag(FLAGS_load); !load.empty()) {
-    RETURN_IF_ERROR(session.Load(load));
-  }
-  const int64_t report_every = std::max<int64_t>(1, absl::GetFlag(FLAGS_report_every));
+  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
   double accuracy = 0;
-  for (int64_t done = 0; done < options.steps;) {
-    const int64_t steps = std::min(options.steps - done, report_every);
-    ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
-    evaluate.SetStep(0);  // the same images each time
-    ASSIGN_OR_RETURN(const auto evaluated,
-                     evaluate.Run({.steps = kHeldOut / options.evaluation_batch}));
-    accuracy = evaluated.Mean("accuracy");
-    done += steps;
-    std::cout << absl::StrFormat("step %d  loss %.4f  accuracy %.4f\n", done, trained.Mean("loss"),
-                                 accuracy)
-              << std::flush;
-  }
-  if (const std::string save = absl::GetFlag(FLAGS_save); !save.empty()) {
-    RETURN_IF_ERROR(session.Save(save));
-    std::cout << "saved to " << save << "\n";
-  }
+  RETURN_IF_ERROR(examples::TrainInRounds(
+      train, evaluate,
+      {.steps = options.steps,
+       .report_every = absl::GetFlag(FLAGS_report_every),
+       .evaluation_steps = kHeldOut / options.evaluation_batch},
+      [&accuracy](int64_t done, const auto& trained, const auto& evaluated) {
+        accuracy = evaluated.Mean("accuracy");
+        std::cout << absl::StrFormat("step %d  loss %.4f  accuracy %.4f\n", done,
+                                     trained.Mean("loss"), accuracy)
+                  << std::flush;
+      }));
+  RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
   std::cout << absl::StrFormat("accuracy %.2f %%\n", 100 * accuracy);
   return absl::OkStatus();
 }

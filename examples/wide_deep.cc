@@ -1,11 +1,11 @@
 // Trains a wide and deep recommender on clicks that are made up by a rule. One program for one
 // device; --parallel says how it and its tables are spread over all that the cluster has.
 
-#include <algorithm>
 #include <iostream>
 
 #include "absl/flags/flag.h"
 #include "api/braid.h"
+#include "examples/training.h"
 #include "examples/wide_deep_model.h"
 
 ABSL_FLAG(std::string, parallel, "data",
@@ -21,6 +21,7 @@ ABSL_FLAG(std::string, dtype, "f32", "f32, f64, bf16 or f16");
 ABSL_FLAG(double, lr, 0.05, "Learning rate of Adagrad");
 ABSL_FLAG(int64_t, report_every, 200, "Steps between evaluations");
 ABSL_FLAG(std::string, save, "", "Folder for a checkpoint at the end");
+ABSL_FLAG(std::string, load, "", "Folder of a checkpoint to start from");
 
 namespace {
 
@@ -50,20 +51,20 @@ absl::Status Program(braid::Session& session) {
   ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateWideDeep(job, options);
   }));
-  const int64_t end = absl::GetFlag(FLAGS_steps);
-  for (int64_t done = 0; done < end;) {
-    const int64_t steps = std::min(end - done, absl::GetFlag(FLAGS_report_every));
-    ASSIGN_OR_RETURN(const auto trained, train.Run({.steps = steps}));
-    evaluate.SetStep(0);  // the same samples each time
-    ASSIGN_OR_RETURN(const auto evaluated, evaluate.Run({.steps = 20}));
-    done += steps;
-    std::cout << absl::StrFormat("step %d  loss %.4f  accuracy %.4f (of %.4f that are possible)\n",
-                                 done, trained.Mean("loss"), evaluated.Mean("accuracy"),
-                                 evaluated.Mean("possible"))
-              << std::flush;
-  }
-  const std::string save = absl::GetFlag(FLAGS_save);
-  return save.empty() ? absl::OkStatus() : session.Save(save);
+  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
+  RETURN_IF_ERROR(examples::TrainInRounds(
+      train, evaluate,
+      {.steps = absl::GetFlag(FLAGS_steps),
+       .report_every = absl::GetFlag(FLAGS_report_every),
+       .evaluation_steps = 20},
+      [](int64_t done, const auto& trained, const auto& evaluated) {
+        std::cout << absl::StrFormat(
+                         "step %d  loss %.4f  accuracy %.4f (of %.4f that are possible)\n", done,
+                         trained.Mean("loss"), evaluated.Mean("accuracy"),
+                         evaluated.Mean("possible"))
+                  << std::flush;
+      }));
+  return examples::SaveTo(session, absl::GetFlag(FLAGS_save));
 }
 
 }  // namespace
