@@ -16,6 +16,7 @@ Actor::Actor(ActorSpec spec, std::unique_ptr<Action> action, ActorThread* thread
       action_(std::move(action)),
       place_(place),
       act_word_(EventRing::KindWord(ActorEvent::Kind::kAct, place)),
+      is_deferrable_(spec.is_deferrable),
       spec_(std::move(spec)) {
   for (const InputSpec& input : spec_.inputs) {
     inputs_.push_back({.ring = InputRing(input), .producer = {.id = input.producer}});
@@ -38,7 +39,7 @@ Actor::Actor(ActorSpec spec, std::unique_ptr<Action> action, ActorThread* thread
 inline void Actor::QueueIfFireable() {
   if (missing_ != 0 || is_acting_ || is_queued_ || started_ >= credited_) return;
   is_queued_ = true;
-  thread_.fireable_.Push(this);
+  thread_.fireable_.Push(this, is_deferrable_);
 }
 
 void Actor::AddCredits(int64_t acts) {

@@ -128,6 +128,7 @@ class Actor {
   const std::unique_ptr<Action> action_;
   const uint32_t place_;
   const uint64_t act_word_;  // of an event: an act of this actor began
+  const bool is_deferrable_;
   // How many inputs are not ready and outputs not free.
   uint32_t missing_ = 0;
   bool is_acting_ = false;

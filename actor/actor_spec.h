@@ -34,6 +34,7 @@ struct ActorSpec {
   std::vector<InputSpec> inputs = {};
   std::vector<OutputSpec> outputs = {};
   uint32_t acts_per_step = 1;
+  bool is_deferrable = false;  // it acts when no other actor of its thread can
 };
 
 }  // namespace braid

@@ -64,13 +64,20 @@ absl::Status CheckSpec(const ActorSpec& spec) {
 void ActorThread::FireList::Reserve(size_t actors) {
   size_t capacity = 1;
   while (capacity < actors) capacity *= 2;
-  ring_.assign(capacity, nullptr);
-  mask_ = capacity - 1;
+  for (Ring* ring : {&urgent_, &deferrable_}) {
+    ring->actors.assign(capacity, nullptr);
+    ring->mask = capacity - 1;
+  }
+}
+
+Actor* ActorThread::FireList::Ring::Pop(size_t nth) {
+  std::swap(actors[first & mask], actors[(first + nth) & mask]);
+  return Pop();
 }
 
 Actor* ActorThread::FireList::Pop(size_t nth) {
-  std::swap(ring_[first_ & mask_], ring_[(first_ + nth) & mask_]);
-  return Pop();
+  const size_t urgent = urgent_.size();
+  return nth < urgent ? urgent_.Pop(nth) : deferrable_.Pop(nth - urgent);
 }
 
 ActorThread::ActorThread(ActorThreadOptions options, Reactor* reactor, MessageBus* bus)

@@ -95,21 +95,32 @@ class ActorThread : public Pollable {
   friend class Actor;
   friend class MessageBus;
 
-  // The actors that can fire, each at most once.
+  // The actors that can fire, each at most once; the deferrable ones come last.
   class FireList {
    public:
     void Reserve(size_t actors);
-    bool empty() const { return first_ == end_; }
-    size_t size() const { return end_ - first_; }
-    void Push(Actor* actor) { ring_[end_++ & mask_] = actor; }
-    Actor* Pop() { return ring_[first_++ & mask_]; }
+    bool empty() const { return urgent_.empty() && deferrable_.empty(); }
+    size_t size() const { return urgent_.size() + deferrable_.size(); }
+    void Push(Actor* actor, bool is_deferrable) {
+      (is_deferrable ? deferrable_ : urgent_).Push(actor);
+    }
+    Actor* Pop() { return (urgent_.empty() ? deferrable_ : urgent_).Pop(); }
     Actor* Pop(size_t nth);
 
    private:
-    std::vector<Actor*> ring_{nullptr};
-    size_t mask_ = 0;
-    size_t first_ = 0;
-    size_t end_ = 0;
+    struct Ring {
+      bool empty() const { return first == end; }
+      size_t size() const { return end - first; }
+      void Push(Actor* actor) { actors[end++ & mask] = actor; }
+      Actor* Pop() { return actors[first++ & mask]; }
+      Actor* Pop(size_t nth);
+
+      std::vector<Actor*> actors{nullptr};
+      size_t mask = 0;
+      size_t first = 0;
+      size_t end = 0;
+    };
+    Ring urgent_, deferrable_;
   };
   struct RunCount {
     int64_t steps;       // from the session's start to this run's end

@@ -289,7 +289,7 @@ class LoopbackLink final : public Link {
 
   void Send(std::span<const std::byte> frame) override { channel_->Push(side_, Pack(frame)); }
 
-  void Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+  bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
              std::span<const std::byte> frame, DoneCallback done) override {
     CHECK(done) << "a Write needs a done callback";
     Packet packet = Pack(frame);
@@ -298,6 +298,7 @@ class LoopbackLink final : public Link {
     packet.offset = offset;
     packet.done = std::move(done);
     channel_->Push(side_, std::move(packet));
+    return false;
   }
 
   void SetHandler(FrameHandler handler) override {

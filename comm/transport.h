@@ -80,11 +80,13 @@ class Link {
   virtual void Send(std::span<const std::byte> frame) = 0;
 
   // Puts `payload` at `offset` of the peer's region, then gives `frame` to the peer's handler.
-  // `done` is called exactly once, from any thread but never inside this call: OK when `payload`
-  // may be reused (it need not have arrived), else why the Link closed. `payload` stays valid and
-  // unchanged until then.
-  virtual void Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
-                     std::span<const std::byte> frame, DoneCallback done) = 0;
+  // True: `payload` may be reused already (it need not have arrived), and `done` is not called.
+  // Else `done` is called exactly once, from any thread but never inside this call: OK when
+  // `payload` may be reused, else why the Link closed. `payload` stays valid and unchanged until
+  // then.
+  [[nodiscard]] virtual bool Write(std::span<const std::byte> payload, const MemoryKey& key,
+                                   uint64_t offset, std::span<const std::byte> frame,
+                                   DoneCallback done) = 0;
 
   // Called on the Link's reactor thread for every frame; frames wait for it to be set. Set once.
   virtual void SetHandler(FrameHandler handler) = 0;

@@ -17,6 +17,7 @@
 #include "compiler/physical/bucket_collectives.h"
 #include "compiler/physical/chains.h"
 #include "compiler/physical/check_memory.h"
+#include "compiler/physical/defer_groups.h"
 #include "compiler/physical/plan_memory.h"
 #include "compiler/verify.h"
 #include "runtime/base/status.h"
@@ -60,6 +61,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   // Slots before memory: they multiply it. Verification last: memory planning adds edges.
   ASSIGN_OR_RETURN(physical, AssignSlots(std::move(physical)));
   ASSIGN_OR_RETURN(physical, PlanMemory(std::move(physical), graph.registry()));
+  physical = DeferGroups(std::move(physical));
   if (options.device_memory_bytes > 0) {
     RETURN_IF_ERROR(CheckMemory(physical, options.device_memory_bytes));
   }

@@ -163,6 +163,7 @@ class Emitter {
     task.set_name(name);
     task.set_device(static_cast<uint32_t>(edges_.DeviceOf(key).device));
     task.set_acts_per_step(static_cast<uint32_t>(group.rate));
+    task.set_deferrable(group.is_deferrable);
     return task;
   }
 

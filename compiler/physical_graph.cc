@@ -87,6 +87,7 @@ std::string GroupToString(const TaskGroup& group) {
     absl::StrAppend(&text, " stream=", kStreamNames[static_cast<int>(group.stream)]);
   }
   if (group.rate != 1) absl::StrAppend(&text, " rate=", group.rate);
+  if (group.is_deferrable) absl::StrAppend(&text, " deferrable");
   auto append_input = [](std::string* out, const GroupInput& input) {
     absl::StrAppend(out, "r", input.reg);
     if (input.period != 1) absl::StrAppend(out, "/", input.period);

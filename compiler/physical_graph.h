@@ -109,6 +109,8 @@ struct TaskGroup {
   Placement placement;  // of the tasks; of an exchange: the destination
   StreamKind stream = StreamKind::kCompute;
   int rate = 1;  // acts per step
+  // It acts when nothing else on its thread can; set by defer_groups.
+  bool is_deferrable = false;
   std::vector<GroupInput> inputs;
   std::vector<GroupRegisterId> outputs;
 

@@ -24,18 +24,20 @@ struct Min {
 };
 
 template <typename T, template <typename> class F>
-void Combine(void* dst, const void* src, int64_t n) {
-  T* __restrict d = static_cast<T*>(dst);
-  const T* __restrict s = static_cast<const T*>(src);
-  for (int64_t i = 0; i < n; ++i) d[i] = F<T>::Of(d[i], s[i]);
+void Combine(void* dst, const void* a, const void* b, int64_t n) {
+  T* d = static_cast<T*>(dst);
+  const T* x = static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+  for (int64_t i = 0; i < n; ++i) d[i] = F<T>::Of(x[i], y[i]);
 }
 
 template <typename Half, template <typename> class F>
-void CombineHalf(void* dst, const void* src, int64_t n) {
-  Half* __restrict d = static_cast<Half*>(dst);
-  const Half* __restrict s = static_cast<const Half*>(src);
+void CombineHalf(void* dst, const void* a, const void* b, int64_t n) {
+  Half* d = static_cast<Half*>(dst);
+  const Half* x = static_cast<const Half*>(a);
+  const Half* y = static_cast<const Half*>(b);
   for (int64_t i = 0; i < n; ++i) {
-    d[i] = Half(F<float>::Of(static_cast<float>(d[i]), static_cast<float>(s[i])));
+    d[i] = Half(F<float>::Of(static_cast<float>(x[i]), static_cast<float>(y[i])));
   }
 }
 
@@ -124,7 +126,8 @@ void CombineRuns(const BoxRuns& runs, DType dtype, Sbp::Kind kind, const void* s
   const auto* from = static_cast<const std::byte*>(source);
   auto* to = static_cast<std::byte*>(destination);
   for (size_t i = 0; i < runs.from.size(); ++i) {
-    combine(to + runs.to[i] * element_size, from + runs.from[i] * element_size, runs.run);
+    std::byte* const at = to + runs.to[i] * element_size;
+    combine(at, at, from + runs.from[i] * element_size, runs.run);
   }
 }
 

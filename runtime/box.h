@@ -29,8 +29,8 @@ void CopyRuns(const BoxRuns& runs, size_t element_size, const void* source, void
 void CombineRuns(const BoxRuns& runs, DType dtype, Sbp::Kind kind, const void* source,
                  void* destination);
 
-// dst[i] = dst[i] (+, max, min) src[i], i < n.
-using CombineFn = void (*)(void* dst, const void* src, int64_t n);
+// dst[i] = a[i] (+, max, min) b[i], i < n; dst may be a or b.
+using CombineFn = void (*)(void* dst, const void* a, const void* b, int64_t n);
 CombineFn CombineFunction(DType dtype, Sbp::Kind kind);  // nullptr for bool and unsupported pairs
 
 }  // namespace braid

@@ -29,6 +29,7 @@ ActorSpec SpecOf(const plan::Task& task) {
   spec.id = IdOf(task.id());
   spec.name = task.name();
   spec.acts_per_step = task.acts_per_step();
+  spec.is_deferrable = task.deferrable();
   for (const plan::Input& input : task.inputs()) {
     spec.inputs.push_back({input.register_(), IdOf(input.producer()), input.slots(), input.period(),
                            input.initial_tokens()});

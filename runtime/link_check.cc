@@ -66,7 +66,8 @@ absl::Status LinkCheck::OnFrame(std::span<const std::byte> frame) {
     // Shared with the Write, which may end after this object.
     const auto pattern = std::make_shared<std::vector<std::byte>>(kBytes);
     for (size_t i = 0; i < kBytes; ++i) (*pattern)[i] = PatternAt(i);
-    link_->Write(*pattern, key, 0, MakeFrame(kPattern, {}), [pattern](const absl::Status&) {});
+    [[maybe_unused]] const bool is_written =
+        link_->Write(*pattern, key, 0, MakeFrame(kPattern, {}), [pattern](const absl::Status&) {});
     return absl::OkStatus();
   }
   if (stage != kPattern || !key_.has_value()) {

@@ -178,6 +178,37 @@ class RingSchedule {
   int64_t next_staged_send_ = 0;
 };
 
+// Two members send each other all they have, and both reduce it: the bytes of a ring, where nothing
+// waits for what the other made of the half before. On one node each would read what the other
+// overwrites, in place.
+bool CanExchange(const CollectiveSpec& spec) {
+  return spec.members.size() == 2 && spec.members[0].node != spec.members[1].node;
+}
+
+ChunkSchedule MakeExchange(const CollectiveSpec& spec) {
+  const int64_t whole = std::accumulate(spec.counts.begin(), spec.counts.end(), int64_t{0});
+  const Blocks blocks(spec, {whole});
+  ChunkSchedule schedule;
+  schedule.slots = kRingSlots;
+  SendHop send{.to = 1 - spec.my_rank, .items = {}};
+  ReceiveHop receive{.from = 1 - spec.my_rank, .items = {}};
+  for (int64_t c = 0; c < blocks.num_chunks(0); ++c) {
+    const int64_t offset = blocks.chunk_offset(c);
+    const int64_t bytes = blocks.chunk_size(0, c);
+    send.items.push_back({.buffer = ChunkBuffer::kInput, .offset = offset, .bytes = bytes});
+    // In place, what is written here is what was sent.
+    receive.items.push_back({.is_reduction = true,
+                             .is_own_first = spec.my_rank == 0,
+                             .offset = offset,
+                             .own_offset = offset,
+                             .bytes = bytes,
+                             .after_sends = c + 1});
+  }
+  if (!send.items.empty()) schedule.sends.push_back(std::move(send));
+  if (!receive.items.empty()) schedule.receives.push_back(std::move(receive));
+  return schedule;
+}
+
 // root, root+1, ..., each passing on what it got.
 ChunkSchedule MakeChain(const CollectiveSpec& spec) {
   const int p = spec.members.size();
@@ -253,6 +284,7 @@ int64_t LargestItem(const ReceiveHop& hop) { return Largest(hop); }
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec) {
   switch (spec.kind) {
     case CollectiveKind::kAllReduce:
+      if (CanExchange(spec)) return MakeExchange(spec);
       return RingSchedule(spec, EvenCounts(spec)).Make();
     case CollectiveKind::kAllGather:
     case CollectiveKind::kReduceScatter:

@@ -20,9 +20,11 @@ struct SendItem {
   int64_t after_receives = 0;
 };
 
-// Copies what arrives to `target`; or puts own input + arrived there.
+// Copies what arrives to `target`; or puts arrived + own input there, the other way round if
+// `is_own_first`.
 struct ReceiveItem {
   bool is_reduction = false;
+  bool is_own_first = false;
   ChunkBuffer target = ChunkBuffer::kOutput;
   int64_t offset = 0;
   int64_t own_offset = 0;  // in the input

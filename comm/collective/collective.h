@@ -28,8 +28,8 @@ enum class CollectiveAlgorithm : uint8_t {
 std::string_view CollectiveKindName(CollectiveKind kind);
 std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm);
 
-// dst = dst op src, for n elements. The caller binds type and operation.
-using ReduceFn = void (*)(void* dst, const void* src, int64_t n);
+// dst = a op b, for n elements; dst may be a or b. The caller binds type and operation.
+using ReduceFn = void (*)(void* dst, const void* a, const void* b, int64_t n);
 
 struct Member {
   uint16_t node = 0;
@@ -69,7 +69,8 @@ int64_t CollectiveMemoryBytes(const CollectiveSpec& spec);
 // under way.
 //
 // Results are the same bits on every run and for every order of events: the ring adds block b in
-// the order of ranks b+1, b+2, ..., b; direct adds in rank order. All members get the same bits.
+// the order of ranks b+1, b+2, ..., b; direct, and an all_reduce of two nodes, add in rank order.
+// All members get the same bits.
 class Collective {
  public:
   using DoneCallback = std::function<void(absl::Status)>;

@@ -223,10 +223,12 @@ class DirectCollective final : public Collective {
     for (int64_t at = 0; at < bytes; at += tile) {
       const int64_t size = std::min(tile, bytes - at);
       std::byte* sum = is_aliased ? tile_.data() : target + at;
-      Copy(sum, station(0).input + offset + at, size);
+      const std::byte* so_far = station(0).input + offset + at;
       for (int r = 1; r < p(); ++r) {
-        spec_.reduce(sum, station(r).input + offset + at, size / spec_.element_size);
+        spec_.reduce(sum, so_far, station(r).input + offset + at, size / spec_.element_size);
+        so_far = sum;
       }
+      if (p() == 1) Copy(sum, so_far, size);
       Copy(target + at, sum, size);
     }
   }

@@ -334,6 +334,7 @@ class RingCollective final : public Collective {
     const std::byte* source = Source(item.buffer) + item.offset;
     const auto slot = static_cast<uint32_t>(out.sent % schedule_.slots);
     const auto index = static_cast<int64_t>(out.next);
+    Outstanding outstanding{.piece = piece_, .index = index, .slot = slot};
     if (out.link) {
       const EncodedCollectiveFrame frame({.type = CollectiveFrame::Type::kChunk,
                                           .collective = spec_.id,
@@ -345,8 +346,9 @@ class RingCollective final : public Collective {
                                           .bytes = item.bytes});
       PendingWrite* const write = &out.writes[slot];
       write->number = out.sent;
-      out.link->Write(std::span(source, item.bytes), out.key, slot * out.slot_bytes, frame.bytes(),
-                      [write](absl::Status status) { write->Answer(std::move(status)); });
+      outstanding.is_written = out.link->Write(
+          std::span(source, item.bytes), out.key, slot * out.slot_bytes, frame.bytes(),
+          [write](absl::Status status) { write->Answer(std::move(status)); });
     } else {
       group_->Push(out.hop->to, {.type = MemberEvent::Type::kChunk,
                                  .peer = spec_.my_rank,
@@ -358,7 +360,7 @@ class RingCollective final : public Collective {
     }
     ++out.next;
     ++out.sent;
-    out.outstanding.push_back({.piece = piece_, .index = index, .slot = slot});
+    out.outstanding.push_back(outstanding);
   }
 
   // False if the collective failed.
@@ -415,11 +417,11 @@ class RingCollective final : public Collective {
       return;
     }
     const std::byte* own = input_ + item.own_offset;
-    const int64_t tile = own == target ? item.bytes : ReductionTileBytes(spec_.element_size);
-    for (int64_t at = 0; at < item.bytes; at += tile) {
-      const int64_t size = std::min(tile, item.bytes - at);
-      if (own != target) std::memcpy(target + at, own + at, size);
-      spec_.reduce(target + at, data + at, size / spec_.element_size);
+    const int64_t n = item.bytes / spec_.element_size;
+    if (item.is_own_first) {
+      spec_.reduce(target, own, data, n);
+    } else {
+      spec_.reduce(target, data, own, n);
     }
   }
 

@@ -54,11 +54,14 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     CheckSilenceLater();
   }
 
-  void Add(const TcpHeader& header, std::span<const std::byte> frame,
+  // Whether it was written, with nothing left to answer.
+  bool Add(const TcpHeader& header, std::span<const std::byte> frame,
            std::span<const std::byte> payload, Link::DoneCallback done) {
     CHECK(!frame.empty() && frame.size() <= kMaxFrameBytes)
         << "a frame has 1 to " << kMaxFrameBytes << " bytes, not " << frame.size();
-    if (outbox_.Add(header, frame, payload, std::move(done))) PostService();
+    const TcpOutbox::Added added = outbox_.Add(header, frame, payload, std::move(done));
+    if (added.asks_for_service) PostService();
+    return added.is_written;
   }
 
   // Counts at once: a frame that comes now, and the end after it, find the handler.
@@ -391,11 +394,11 @@ class TcpLink final : public Link {
   void Send(std::span<const std::byte> frame) override {
     connection_->Add({.kind = TcpHeader::Kind::kFrame}, frame, {}, nullptr);
   }
-  void Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+  bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
              std::span<const std::byte> frame, DoneCallback done) override {
     CHECK(done) << "a Write needs a done callback";
-    connection_->Add({.kind = TcpHeader::Kind::kWrite, .token = key.token, .offset = offset}, frame,
-                     payload, std::move(done));
+    return connection_->Add({.kind = TcpHeader::Kind::kWrite, .token = key.token, .offset = offset},
+                            frame, payload, std::move(done));
   }
   void SetHandler(FrameHandler handler) override { connection_->SetHandler(std::move(handler)); }
   void OnClosed(std::function<void(absl::Status)> closed) override {

@@ -11,7 +11,7 @@ namespace {
 
 // How much a thread that adds a packet writes itself, and the reactor in one go: long enough to
 // forget the cost of a call, short enough not to hold up what else they have to do.
-constexpr size_t kAddBytes = 256 << 10;
+constexpr size_t kAddBytes = 512 << 10;
 constexpr size_t kFlushBytes = 1 << 20;
 // Packets that one system call takes.
 constexpr size_t kMaxPackets = 64;
@@ -22,13 +22,15 @@ TcpOutbox::TcpOutbox(const Socket& socket) : socket_(socket), packets_(kFirstPac
   answers_.reserve(kFirstPackets);
 }
 
-bool TcpOutbox::Add(TcpHeader header, std::span<const std::byte> frame,
-                    std::span<const std::byte> payload, Link::DoneCallback done) {
+TcpOutbox::Added TcpOutbox::Add(TcpHeader header, std::span<const std::byte> frame,
+                                std::span<const std::byte> payload, Link::DoneCallback done) {
   MutexLock lock(mutex_);
+  Added added;
   if (!stopped_.ok()) {
-    if (!done) return false;
+    if (!done) return added;
     answers_.push_back({std::move(done), stopped_});
-    return AskForService();
+    added.asks_for_service = AskForService();
+    return added;
   }
   Packet packet;
   header.sequence = next_sequence_++;
@@ -42,10 +44,14 @@ bool TcpOutbox::Add(TcpHeader header, std::span<const std::byte> frame,
   packets_.push_back(std::move(packet));
   ++frames_;
   bytes_ += payload.size();
-  if (is_writing_ || is_waiting_ || error_ != 0) return false;
+  if (is_writing_ || is_waiting_ || error_ != 0) return added;
+  packets_.front().is_written = &added.is_written;  // nothing waited: it is this one
   const Progress progress = WriteOut(kAddBytes);
+  if (!added.is_written && !packets_.empty()) packets_.front().is_written = nullptr;
   is_waiting_ = progress == Progress::kBlocked || progress == Progress::kMore;
-  return (progress != Progress::kEmpty || !answers_.empty() || !stopped_.ok()) && AskForService();
+  const bool has_more = progress != Progress::kEmpty || !answers_.empty() || !stopped_.ok();
+  added.asks_for_service = has_more && AskForService();
+  return added;
 }
 
 bool TcpOutbox::Stop(const absl::Status& reason, std::string farewell) {
@@ -162,7 +168,11 @@ void TcpOutbox::Advance(size_t written) {
     packet.sent += part;
     written -= part;
     if (packet.sent < packet.size()) return;
-    if (packet.done) answers_.push_back({std::move(packet.done), absl::OkStatus()});
+    if (packet.is_written != nullptr) {
+      *packet.is_written = true;
+    } else if (packet.done) {
+      answers_.push_back({std::move(packet.done), absl::OkStatus()});
+    }
     packets_.pop_front();
   }
 }

@@ -33,15 +33,21 @@ class TcpOutbox {
   // `socket` is open at first, and stays so until is_idle().
   explicit TcpOutbox(const Socket& socket);
 
+  struct Added {
+    // The kernel has all of it; there will be no Answer.
+    bool is_written = false;
+    // The owner must see to the outbox on the reactor, which calls BeginService; until then no
+    // other call asks for it.
+    bool asks_for_service = false;
+  };
   // Any thread. `header` needs no sequence and frame_bytes; `done` is empty but for a Write. After
-  // Stop the packet is dropped. True: the owner must see to the outbox on the reactor, which calls
-  // BeginService; until then no other call returns true.
-  bool Add(TcpHeader header, std::span<const std::byte> frame, std::span<const std::byte> payload,
-           Link::DoneCallback done);
+  // Stop the packet is dropped.
+  Added Add(TcpHeader header, std::span<const std::byte> frame, std::span<const std::byte> payload,
+            Link::DoneCallback done);
 
   // Any thread; the first counts. Packets not begun are answered with `reason`, as are those that
-  // come later. What was begun stays, and after it `farewell` is said unless it is empty. True: as
-  // of Add.
+  // come later. What was begun stays, and after it `farewell` is said unless it is empty. True: it
+  // asks for service as Add does.
   bool Stop(const absl::Status& reason, std::string farewell);
 
   // What follows is for the reactor's thread.
@@ -74,6 +80,8 @@ class TcpOutbox {
     std::span<const std::byte> payload;
     size_t sent = 0;  // of both
     Link::DoneCallback done;
+    // Set when all is sent, instead of an answer, while the thread that added it still writes.
+    bool* is_written = nullptr;
 
     size_t size() const { return head_bytes + payload.size(); }
   };

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
+#include "compiler/physical/defer_groups.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
@@ -26,7 +28,9 @@ class ClassFinder {
         consumers_(graph.Consumers()),
         kind_(graph.groups().size(), kNone),
         is_constant_(graph.groups().size(), false),
-        depth_(graph.groups().size(), 0) {}
+        depth_(graph.groups().size(), 0),
+        is_deferrable_(FindDeferrable(graph)),
+        arrival_(graph.groups().size(), kNone) {}
 
   absl::StatusOr<ChainClasses> Find() {
     ASSIGN_OR_RETURN(result_.order, graph_.TopologicalOrder());
@@ -36,11 +40,12 @@ class ClassFinder {
       FindConstant(id);
     }
     for (auto id = result_.order.rbegin(); id != result_.order.rend(); ++id) Sink(*id);
-    std::map<std::pair<int, int>, size_t> class_of;  // kind, depth
+    FindArrivals();
+    std::map<std::tuple<int, int, int>, size_t> class_of;  // kind, depth, arrival
     for (GroupId id : result_.order) {
       if (kind_[id] == kNone) continue;
       const auto [it, is_new] =
-          class_of.try_emplace({kind_[id], depth_[id]}, result_.members.size());
+          class_of.try_emplace({kind_[id], depth_[id], arrival_[id]}, result_.members.size());
       if (is_new) result_.members.emplace_back();
       result_.members[it->second].push_back(id);
     }
@@ -101,6 +106,32 @@ class ClassFinder {
     if (latest != std::numeric_limits<int>::max()) depth_[id] = std::max(depth_[id], latest);
   }
 
+  void FindArrivals() {
+    std::vector<int> position(graph_.groups().size());
+    for (size_t i = 0; i < result_.order.size(); ++i) {
+      position[result_.order[i]] = static_cast<int>(i);
+    }
+    for (GroupId id : result_.order) {
+      if (!is_deferrable_[id]) continue;
+      for (const GroupInput& input : graph_.group(id).inputs) {
+        const Register& reg = graph_.reg(input.reg);
+        if (reg.initial_tokens != 0) continue;
+        const bool travels = IsCommunication(graph_.group(reg.producer));
+        arrival_[id] =
+            std::max(arrival_[id], travels ? position[reg.producer] : arrival_[reg.producer]);
+      }
+    }
+    // Constants arrive with their readers, if these all arrive together.
+    for (auto id = result_.order.rbegin(); id != result_.order.rend(); ++id) {
+      if (!is_constant_[*id] || !is_deferrable_[*id]) continue;
+      std::set<int> arrivals;
+      for (GroupRegisterId out : graph_.group(*id).outputs) {
+        for (const auto& [consumer, index] : consumers_[out]) arrivals.insert(arrival_[consumer]);
+      }
+      if (arrivals.size() == 1) arrival_[*id] = *arrivals.begin();
+    }
+  }
+
   void FindUrgentReaders() {
     result_.urgent_readers.resize(graph_.groups().size());
     std::vector<bool> is_report(graph_.groups().size(), false);
@@ -124,6 +155,8 @@ class ClassFinder {
   std::vector<int> kind_;
   std::vector<bool> is_constant_;
   std::vector<int> depth_;
+  const std::vector<bool> is_deferrable_;
+  std::vector<int> arrival_;
   ChainClasses result_;
 };
 

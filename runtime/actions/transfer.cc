@@ -17,9 +17,11 @@ void TransferAction::Start(const Act& act, ActDone done) {
   // the frame that Write needs says nothing by itself.
   constexpr std::array<std::byte, 1> kNothing = {static_cast<std::byte>(Channel::kPayload)};
   done_ = done;
-  port.link->Write({from, options_.bytes}, port.key,
-                   act.output_slots[0] * port.stride + options_.landing, kNothing,
-                   [this](absl::Status status) { (*done_)(std::move(status)); });
+  if (port.link->Write({from, options_.bytes}, port.key,
+                       act.output_slots[0] * port.stride + options_.landing, kNothing,
+                       [this](absl::Status status) { (*done_)(std::move(status)); })) {
+    done(absl::OkStatus());
+  }
 }
 
 }  // namespace braid

@@ -178,6 +178,22 @@ TEST(ActorTest, OneSlotGivesNoOverlapTwoGiveAll) {
   }
 }
 
+TEST(ActorTest, DeferrableActorsActWhenNoOtherCan) {
+  auto environment = MakeSimulatedEnvironment(1);
+  ActorCluster cluster(environment.get(), 1, [] { return nullptr; });  // as on real threads
+  const int update = cluster.AddActor("update");
+  const int forward = cluster.AddActor("forward");
+  const int backward = cluster.AddActor("backward");
+  cluster.spec(update).is_deferrable = true;
+  // Two steps may be under way before the first update is waited for.
+  cluster.AddRegister(forward, {backward});
+  cluster.AddRegister(forward, {update}, {.slots = 2});
+  ASSERT_EQ(cluster.Start(), absl::OkStatus());
+  ASSERT_EQ(cluster.RunAndAwait(3), absl::OkStatus());
+  EXPECT_EQ(cluster.order(), (std::vector<int>{forward, backward, forward, backward, update,
+                                               forward, backward, update, update}));
+}
+
 TEST(ActorTest, AProducerIsNeverMoreThanItsSlotsAhead) {
   int max_ahead = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {

@@ -12,10 +12,11 @@ namespace braid {
 namespace {
 
 template <typename T>
-void Sum(void* dst, const void* src, int64_t n) {
+void Sum(void* dst, const void* a, const void* b, int64_t n) {
   T* to = static_cast<T*>(dst);
-  const T* from = static_cast<const T*>(src);
-  for (int64_t i = 0; i < n; ++i) to[i] += from[i];
+  const T* first = static_cast<const T*>(a);
+  const T* second = static_cast<const T*>(b);
+  for (int64_t i = 0; i < n; ++i) to[i] = first[i] + second[i];
 }
 
 // Values whose sums round, so that another order of additions shows.
@@ -227,7 +228,8 @@ std::vector<std::byte> CollectiveRun::Reference(int rank, int piece) const {
     const size_t at = result.size();
     append(input(first % p) + offset * size, n);
     for (int i = 1; i < p; ++i) {
-      SumOf(case_.type)(result.data() + at, input((first + i) % p) + offset * size, n);
+      std::byte* const sum = result.data() + at;
+      SumOf(case_.type)(sum, sum, input((first + i) % p) + offset * size, n);
     }
   };
   int64_t offset = 0;

@@ -112,6 +112,11 @@ void Outcome::Take(const absl::Status& status) {
   event_->Set();
 }
 
+void WriteTo(Link& link, std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+             std::span<const std::byte> frame, Outcome& done) {
+  if (link.Write(payload, key, offset, frame, done.callback())) done.Take(absl::OkStatus());
+}
+
 absl::Status Outcome::Wait() {
   const absl::Status waited = environment_.Await(*event_, kTestTimeout);
   EXPECT_TRUE(waited.ok()) << waited;

@@ -62,6 +62,10 @@ class Outcome {
   int times_ = 0;
 };
 
+// Link::Write; `done` is told in either case.
+void WriteTo(Link& link, std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+             std::span<const std::byte> frame, Outcome& done);
+
 // Two or more joined nodes, without anything on their links.
 class LinkedNodes {
  public:

@@ -266,7 +266,7 @@ TEST_F(TcpLinkTest, ClosingDoesNotWaitForAPeerThatDoesNotRead) {
     std::vector<std::unique_ptr<Outcome>> done;
     for (int i = 0; i < 3; ++i) {
       done.push_back(std::make_unique<Outcome>(*environment_));
-      link_->Write(payload, {.token = 1}, 0, Bytes(4, 0), done.back()->callback());
+      WriteTo(*link_, payload, {.token = 1}, 0, Bytes(4, 0), *done.back());
     }
     RunOn(*environment_, *reactor_, [] {});
     const Nanoseconds start = environment_->Now();
@@ -289,7 +289,7 @@ TEST_F(TcpLinkTest, ClosingDoesNotWaitForAPeerThatDoesNotRead) {
 TEST_F(TcpLinkTest, APeerThatDoesNotReadForLongIsNotLost) {
   const std::vector<std::byte> payload(64 << 20);
   Outcome done(*environment_);
-  link_->Write(payload, {.token = 1}, 0, Bytes(4, 0), done.callback());
+  WriteTo(*link_, payload, {.token = 1}, 0, Bytes(4, 0), done);
   const std::unique_ptr<Event> never = environment_->MakeEvent();
   EXPECT_FALSE(environment_->Await(*never, (kTcpSilenceSeconds + 3) * kSecond).ok());
   EXPECT_EQ(closed_->times(), 0);
@@ -299,13 +299,29 @@ TEST_F(TcpLinkTest, APeerThatDoesNotReadForLongIsNotLost) {
   EXPECT_EQ(closed_->times(), 0);
 }
 
+TEST_F(TcpLinkTest, AWriteThatTheKernelTakesWholeIsNotAnswered) {
+  const std::vector<std::byte> payload = Bytes(20000, 1), frame = Bytes(4, 0);
+  Outcome small(*environment_);
+  EXPECT_TRUE(link_->Write(payload, {.token = 1}, 0, frame, small.callback()));
+  const std::vector<std::byte> much(64 << 20);
+  Outcome large(*environment_), behind(*environment_);
+  EXPECT_FALSE(link_->Write(much, {.token = 1}, 0, frame, large.callback()));
+  EXPECT_FALSE(link_->Write(payload, {.token = 1}, 0, frame, behind.callback()));
+  const size_t head = kTcpHeaderBytes + frame.size();
+  const size_t all = 3 * head + 2 * payload.size() + much.size();
+  EXPECT_EQ(peer_->Hear(all).size(), all);
+  EXPECT_TRUE(large.Wait().ok());
+  EXPECT_TRUE(behind.Wait().ok());
+  EXPECT_EQ(small.times(), 0);
+}
+
 // The rest of a payload that is on its way goes out, so that the reason can follow it.
 TEST_F(TcpLinkTest, AReasonFollowsAPayloadThatWasBegun) {
   const std::vector<std::byte> payload(16 << 20);
   Outcome done(*environment_);
-  link_->Write(payload, {.token = 1}, 0, Bytes(4, 0), done.callback());
-  link_->Write(payload, {.token = 1}, 0, Bytes(4, 0),
-               [](absl::Status status) { EXPECT_EQ(status, absl::AbortedError("enough")); });
+  WriteTo(*link_, payload, {.token = 1}, 0, Bytes(4, 0), done);
+  Outcome not_begun(*environment_);
+  WriteTo(*link_, payload, {.token = 1}, 0, Bytes(4, 0), not_begun);
   RunOn(*environment_, *reactor_, [] {});
   link_->Close(absl::AbortedError("enough"));
   EXPECT_EQ(peer_->Hear(kTcpHeaderBytes + 4 + payload.size()).size(),
@@ -313,6 +329,7 @@ TEST_F(TcpLinkTest, AReasonFollowsAPayloadThatWasBegun) {
   EXPECT_EQ(peer_->HearFarewell(), "enough");
   EXPECT_EQ(closed_->Wait(), absl::AbortedError("enough"));
   EXPECT_TRUE(done.Wait().ok());
+  EXPECT_EQ(not_begun.Wait(), absl::AbortedError("enough"));
 }
 
 TEST_F(TcpLinkTest, ALinkMayGoInItsOwnHandler) {
@@ -366,7 +383,7 @@ TEST_F(TcpLinkTest, ThreadsShareALink) {
     threads[thread]->Post([&, thread] {
       for (int i = 0; i < kEach; ++i) {
         const std::byte frame[] = {static_cast<std::byte>(thread), static_cast<std::byte>(i)};
-        link_->Write(payload, {.token = 1}, 0, frame, done[thread * kEach + i]->callback());
+        WriteTo(*link_, payload, {.token = 1}, 0, frame, *done[thread * kEach + i]);
         link_->Send(frame);
       }
     });

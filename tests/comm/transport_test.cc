@@ -119,7 +119,7 @@ TEST_P(TransportTest, PayloadIsThereWhenItsFrameComes) {
     sources.push_back(Bytes(i % 5 == 4 ? 0 : kSlot - i, i));
     done.push_back(std::make_unique<Outcome>(*environment_));
     const std::byte frame[] = {static_cast<std::byte>(i), static_cast<std::byte>(1)};
-    link(0).Write(sources.back(), *key, i * kSlot, frame, done.back()->callback());
+    WriteTo(link(0), sources.back(), *key, i * kSlot, frame, *done.back());
     link(0).Send(frame);
   }
   ASSERT_TRUE(received_all_.Wait().ok());
@@ -182,7 +182,7 @@ TEST_P(TransportTest, WrongWritesCloseTheLink) {
     MemoryKey used = *own;
     used.token = used.token - key->token + wrong.token;
     const std::vector<std::byte> source = Bytes(wrong.bytes, 2);
-    from.Write(source, used, wrong.offset, Bytes(4, 0), done.callback());
+    WriteTo(from, source, used, wrong.offset, Bytes(4, 0), done);
     const absl::Status here = closed1.Wait(), there = closed0.Wait();
     EXPECT_THAT(std::string(here.message()), HasSubstr("wrong frame from node 0"));
     EXPECT_THAT(std::string(here.message()), HasSubstr(wrong.message));
@@ -202,7 +202,7 @@ TEST_P(TransportTest, AWithdrawnRegionIsNotWritten) {
   Receive(1);
   Outcome done(*environment_);
   const std::vector<std::byte> source = Bytes(100, 2);
-  link(0).Write(source, *key, 0, Bytes(4, 0), done.callback());
+  WriteTo(link(0), source, *key, 0, Bytes(4, 0), done);
   EXPECT_THAT(std::string(WaitClosed().second.message()), HasSubstr("key"));
   done.Wait().IgnoreError();
   EXPECT_EQ(memory, before);
@@ -219,7 +219,7 @@ TEST_P(TransportTest, CloseTellsBothEndsOnceAndAnswersEveryWrite) {
   for (int i = 0; i < 2 * kWrites; ++i) {
     if (i == kWrites) link(0).Close(absl::AbortedError("the test said so"));
     done.push_back(std::make_unique<Outcome>(*environment_));
-    link(0).Write(source, *key, 0, Bytes(4, 0), done.back()->callback());
+    WriteTo(link(0), source, *key, 0, Bytes(4, 0), *done.back());
   }
   link(0).Close(absl::InternalError("too late"));
   for (int i = 0; i < 2 * kWrites; ++i) {

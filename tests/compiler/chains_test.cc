@@ -60,6 +60,33 @@ g6 compute 'chain lr..fc2.weight.update (4 ops)' <- g1 (3) <- g5 (3)
 )");
 }
 
+// What updates the variables of one bucket of gradients does not wait for the others.
+TEST(Chains, UpdatesGoWithTheirGradients) {
+  auto before = LowerMlp({}, CpuDevices(1, 2));
+  ASSERT_TRUE(before.ok()) << before.status();
+  auto graph = FormChains(*before);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(CompareRuns(*before, *graph), "");
+  EXPECT_EQ(SummaryOf(*graph), R"(
+g0 compute 'data'
+g1 variable 'fc1.weight'
+g2 variable 'fc1.bias'
+g3 variable 'fc2.weight'
+g4 compute 'chain fc1..d_fc2.weight (16 ops)' <- g0 <- g1 <- g2 <- g3 <- g0
+g5 exchange 'mean.slice_exchange' <- g4
+g6 compute 'loss' <- g5
+g7 compute 'chain d_fc1..d_fc1.bias (2 ops)' <- g4 (2)
+g8 compute 'd_fc1.weight' <- g0 <- g7
+g9 compute 'lr'
+g10 collective 'd_fc1.weight.all_reduce' <- g8
+g11 compute 'fc1.weight.update' <- g1 <- g10 <- g9
+g12 collective 'd_fc1.bias.all_reduce' <- g7
+g13 compute 'fc1.bias.update' <- g2 <- g12 <- g9
+g14 collective 'd_fc2.weight.all_reduce' <- g4
+g15 compute 'fc2.weight.update' <- g3 <- g14 <- g9
+)");
+}
+
 TEST(Chains, Pipeline) {
   EXPECT_EQ(ChainsOf(LowerMlp(
                 {.micro_batches = 4, .stage1 = " on=cpu[1]{0.0}", .stage2 = " on=cpu[1]{0.1}"},

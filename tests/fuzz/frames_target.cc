@@ -30,7 +30,7 @@ class NoAction final : public Action {
 
 class AddNothing {
  public:
-  static void Reduce(void*, const void*, int64_t) {}
+  static void Reduce(void*, const void*, const void*, int64_t) {}
 };
 
 // A node with one thread of actors: one reads what the peer sends, another sends to it.

@@ -19,9 +19,10 @@ class SilentLink final : public Link {
   }
   void Withdraw(const MemoryKey&) override {}
   void Send(std::span<const std::byte>) override {}
-  void Write(std::span<const std::byte>, const MemoryKey&, uint64_t, std::span<const std::byte>,
+  bool Write(std::span<const std::byte>, const MemoryKey&, uint64_t, std::span<const std::byte>,
              DoneCallback done) override {
     reactor_->Post([done = std::move(done)] { done(absl::OkStatus()); });
+    return false;
   }
   void SetHandler(FrameHandler) override {}
   void OnClosed(std::function<void(absl::Status)>) override {}

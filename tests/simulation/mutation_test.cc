@@ -71,9 +71,9 @@ class LosingLink final : public Link {
     return link_->Expose(memory);
   }
   void Withdraw(const MemoryKey& key) override { link_->Withdraw(key); }
-  void Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+  bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
              std::span<const std::byte> frame, DoneCallback done) override {
-    link_->Write(payload, key, offset, frame, std::move(done));
+    return link_->Write(payload, key, offset, frame, std::move(done));
   }
   void SetHandler(FrameHandler handler) override { link_->SetHandler(std::move(handler)); }
   void OnClosed(std::function<void(absl::Status)> closed) override {
