@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <queue>
 
 #include "absl/strings/str_cat.h"
@@ -223,24 +224,31 @@ void LogicalGraph::Prune(const std::vector<bool>& keep) {
 }
 
 void LogicalGraph::SortTopologically() {
-  // Kahn's algorithm; of the ops that are ready, the first in the old order goes next.
+  std::vector<OpId> keys(ops_.size());
+  std::iota(keys.begin(), keys.end(), OpId{0});
+  SortTopologically(keys);
+}
+
+void LogicalGraph::SortTopologically(const std::vector<OpId>& keys) {
+  // Kahn's algorithm; of the ops that are ready, the first by key and in the old order goes next.
   std::vector<int> missing(ops_.size());
-  std::priority_queue<OpId, std::vector<OpId>, std::greater<>> ready;
+  using Ready = std::pair<OpId, OpId>;  // key, op
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   for (const Op& op : ops_) {
     missing[op.id] = static_cast<int>(op.inputs.size());
-    if (op.inputs.empty()) ready.push(op.id);
+    if (op.inputs.empty()) ready.emplace(keys[op.id], op.id);
   }
   std::vector<std::vector<std::pair<OpId, int>>> consumers = Consumers();
   std::vector<OpId> new_op(ops_.size(), kNone);
   std::vector<OpId> order;
   while (!ready.empty()) {
-    OpId id = ready.top();
+    const OpId id = ready.top().second;
     ready.pop();
     new_op[id] = static_cast<OpId>(order.size());
     order.push_back(id);
     for (TensorId output : ops_[id].outputs) {
       for (auto [consumer, input] : consumers[output]) {
-        if (--missing[consumer] == 0) ready.push(consumer);
+        if (--missing[consumer] == 0) ready.emplace(keys[consumer], consumer);
       }
     }
   }

@@ -171,6 +171,9 @@ class LogicalGraph {
   // Moves ops into a topological order (stable). Needed after a pass that rewires inputs. Renumbers
   // ops; tensors keep their ids.
   void SortTopologically();
+  // Of the ops that could be next, the one with the least key is: the op, or one beside which it
+  // should stand.
+  void SortTopologically(const std::vector<OpId>& keys);
 
   std::vector<MinimizeRequest>& minimize() { return minimize_; }
   const std::vector<MinimizeRequest>& minimize() const { return minimize_; }

@@ -322,6 +322,15 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& 
                                           std::string(made.status().message()), call.location));
     }
     call.kernel = *std::move(made);
+    const auto sizes_of = [](const std::vector<OperandSpec>& operands) {
+      std::vector<OperandSize> sizes;
+      for (const OperandSpec& operand : operands) {
+        sizes.push_back({BytesOf(operand), operand.num_elements()});
+      }
+      return sizes;
+    };
+    call.input_sizes = sizes_of(spec.inputs);
+    call.output_sizes = sizes_of(spec.outputs);
   }
   auto action = std::make_unique<ComputeAction>(std::move(memory), std::move(calls),
                                                 task.acts_per_step(), &first_step_);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +36,15 @@ class Narrowing {
       }
       graph_.mutable_op(id).attrs.Set("dtype", DType::kF32);
     }
-    graph_.SortTopologically();
+    // A copy is made beside what it is of, while that is in the cache; one of a variable beside its
+    // first reader, for it need not wait there.
+    std::vector<OpId> keys(graph_.ops().size());
+    std::iota(keys.begin(), keys.end(), OpId{0});
+    for (const auto& [copy, reader] : first_reader_) {
+      const Op& source = graph_.producer(graph_.op(copy).inputs[0]);
+      keys[copy] = source.type == "variable" ? reader : source.id;
+    }
+    graph_.SortTopologically(keys);
   }
 
  private:
@@ -63,6 +72,7 @@ class Narrowing {
            .placement = consumer.placement});
       CHECK(copy.valid()) << graph_.status();
       found->second = copy.id();
+      first_reader_.emplace_back(graph_.producer(copy.id()).id, consumer.id);
     }
     return found->second;
   }
@@ -70,6 +80,7 @@ class Narrowing {
   LogicalGraph& graph_;
   const DType compute_;
   std::map<std::pair<TensorId, std::string>, TensorId> copies_;  // by source and placement
+  std::vector<std::pair<OpId, OpId>> first_reader_;              // of each copy
 };
 
 }  // namespace

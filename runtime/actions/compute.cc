@@ -1,15 +1,28 @@
 #include "runtime/actions/compute.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 
 namespace braid {
+namespace {
+
+std::vector<GroupedCall> GroupedCallsOf(const std::vector<ComputeCall>& calls) {
+  std::vector<GroupedCall> grouped;
+  for (const ComputeCall& call : calls) {
+    grouped.push_back({call.kernel.get(), call.input_sizes, call.output_sizes});
+  }
+  return grouped;
+}
+
+}  // namespace
 
 ComputeAction::ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls,
                              uint32_t acts_per_step, const int64_t* first_step)
     : memory_(std::move(memory)),
       calls_(std::move(calls)),
+      groups_(GroupedCallsOf(calls_)),
       moving_(memory_.inputs.size() + memory_.outputs.size()),
       current_(moving_.size(), nullptr),
       acts_per_step_(acts_per_step),
@@ -30,10 +43,11 @@ ComputeAction::ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls,
   }
 }
 
-void ComputeAction::Move(uint32_t end, std::byte* slot) {
-  if (current_[end] == slot) return;
+bool ComputeAction::Move(uint32_t end, std::byte* slot) {
+  if (current_[end] == slot) return false;
   current_[end] = slot;
   for (const Moving& moving : moving_[end]) pointers_[moving.pointer] = slot + moving.offset;
+  return true;
 }
 
 std::string ComputeAction::RunningCall() const {
@@ -43,21 +57,23 @@ std::string ComputeAction::RunningCall() const {
 }
 
 void ComputeAction::Start(const Act& act, ActDone done) {
+  bool has_moved = !is_placed_;
   for (uint32_t i = 0; i < memory_.inputs.size(); ++i) {
-    Move(i, memory_.inputs[i].At(act.input_slots[i]));
+    has_moved = Move(i, memory_.inputs[i].At(act.input_slots[i])) || has_moved;
   }
   const auto num_inputs = static_cast<uint32_t>(memory_.inputs.size());
   for (uint32_t i = 0; i < memory_.outputs.size(); ++i) {
-    Move(num_inputs + i, memory_.outputs[i].At(act.output_slots[i]));
+    has_moved = Move(num_inputs + i, memory_.outputs[i].At(act.output_slots[i])) || has_moved;
   }
-  KernelRun run;
-  run.step = *first_step_ + act.index / acts_per_step_;
-  run.micro_batch = act.index % acts_per_step_;
-  for (size_t i = 0; i < calls_.size(); ++i) {
+  if (has_moved) groups_.Place(pointers_.data());
+  is_placed_ = true;
+  for (size_t i = 0; i < calls_.size(); i = groups_.end(i)) {
+    if (groups_.end(i) > i + 1) {
+      RunGroup(i, act);
+      continue;
+    }
     running_.store(i, std::memory_order_relaxed);
-    run.inputs = pointers_.data() + first_pointer_[i];
-    run.outputs = run.inputs + calls_[i].inputs.size();
-    if (absl::Status status = calls_[i].kernel->Run(run); !status.ok()) {
+    if (absl::Status status = calls_[i].kernel->Run(RunOf(i, act)); !status.ok()) {
       done(absl::Status(status.code(),
                         absl::StrFormat("%s: %s (%s)", calls_[i].name,
                                         std::string(status.message()), calls_[i].location)));
@@ -65,6 +81,26 @@ void ComputeAction::Start(const Act& act, ActDone done) {
     }
   }
   done(absl::OkStatus());
+}
+
+KernelRun ComputeAction::RunOf(size_t call, const Act& act) const {
+  KernelRun run;
+  run.step = *first_step_ + act.index / acts_per_step_;
+  run.micro_batch = act.index % acts_per_step_;
+  run.inputs = pointers_.data() + first_pointer_[call];
+  run.outputs = run.inputs + calls_[call].inputs.size();
+  return run;
+}
+
+void ComputeAction::RunGroup(size_t begin, const Act& act) {
+  const size_t end = groups_.end(begin);
+  const int64_t all = groups_.size(begin), part = groups_.part(begin);
+  for (int64_t at = 0; at < all; at += part) {
+    for (size_t i = begin; i < end; ++i) {
+      running_.store(i, std::memory_order_relaxed);
+      calls_[i].kernel->RunPart(RunOf(i, act), at, std::min(part, all - at));
+    }
+  }
 }
 
 }  // namespace braid

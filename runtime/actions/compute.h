@@ -1,4 +1,5 @@
-// The action of a compute task: its kernels, one after another, on the stream's thread.
+// The action of a compute task: its kernels, one after another, or part by part together (see
+// call_groups.h), on the stream's thread.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "actor/action.h"
+#include "runtime/actions/call_groups.h"
 #include "runtime/actions/task_memory.h"
 #include "runtime/kernels/kernel.h"
 
@@ -17,6 +19,7 @@ namespace braid {
 struct ComputeCall {
   std::unique_ptr<Kernel> kernel;
   std::vector<OperandAddress> inputs, outputs;
+  std::vector<OperandSize> input_sizes, output_sizes;
   std::string name;      // "matmul 'fc1'"
   std::string location;  // "train.cc:12"
 };
@@ -37,14 +40,19 @@ class ComputeAction final : public Action {
     uint32_t pointer;  // in pointers_
     uint64_t offset;
   };
-  void Move(uint32_t end, std::byte* slot);
+  // Whether it is another slot than before.
+  bool Move(uint32_t end, std::byte* slot);
+  KernelRun RunOf(size_t call, const Act& act) const;
+  void RunGroup(size_t begin, const Act& act);
 
   TaskMemory memory_;
   std::vector<ComputeCall> calls_;
+  CallGroups groups_;
   std::vector<void*> pointers_;              // of all calls: inputs, then outputs
   std::vector<size_t> first_pointer_;        // of each call
   std::vector<std::vector<Moving>> moving_;  // by end
   std::vector<std::byte*> current_;          // slot address by end
+  bool is_placed_ = false;                   // groups_, at current_
   std::atomic<size_t> running_{0};           // of calls_
   const uint32_t acts_per_step_;
   const int64_t* const first_step_;

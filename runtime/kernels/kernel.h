@@ -53,11 +53,23 @@ struct KernelRun {
   void* const* outputs = nullptr;  // may equal an input where the OpDef says Inplace
 };
 
+constexpr int64_t kPointwiseVectors = 64;
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
   // On the device's stream thread. OK unless the outside (a file, a feed) failed.
   virtual absl::Status Run(const KernelRun& run) = 0;
+
+  // Of a kernel that can make its first output in parts, each from the same elements of operands of
+  // that size, and from all of smaller ones: the output's elements, of which a part begins and ends
+  // at multiples of the step, or at the end. 0: it works as a whole. Parts of multiples of
+  // kPointwiseVectors, too, give the same bits as the whole: no vector is cut.
+  virtual int64_t pointwise_size() const { return 0; }
+  virtual int64_t pointwise_step() const { return 1; }
+  // Run's work for the elements [begin, begin + size).
+  virtual void RunPart(const KernelRun& /*run*/, int64_t /*begin*/, int64_t /*size*/) {}
+
   // What it keeps for itself beside its operands, in bytes: copies, packed operands, partial sums.
   virtual int64_t memory_bytes() const { return 0; }
   // What it reserves of KernelSpec::work: of the kernels that share it, the largest counts.

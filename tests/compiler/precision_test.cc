@@ -24,8 +24,8 @@ TEST(NarrowProducts, CastsEachOperandOnceAndKeepsResultsWide) {
 )"),
             R"(
 %0:f32[8, 6] = input "x" () {dtype=f32 shape=[8, 6]} on=cpu[1]{0.0}
-%1:f32[6, 6] = variable "w" () {dtype=f32 shape=[6, 6]} on=cpu[2]{0.0 0.1}
 %5:bf16[8, 6] = cast "x.bf16" (%0) {dtype=bf16} on=cpu[2]{0.0 0.1} at train.cc:3
+%1:f32[6, 6] = variable "w" () {dtype=f32 shape=[6, 6]} on=cpu[2]{0.0 0.1}
 %6:bf16[6, 6] = cast "w.bf16" (%1) {dtype=bf16} on=cpu[2]{0.0 0.1} at train.cc:3
 %2:f32[8, 6] = matmul "y" (%5, %6) {dtype=f32} on=cpu[2]{0.0 0.1} at train.cc:3
 %3:f32[8, 6] = relu "z" (%2) on=cpu[2]{0.0 0.1}

@@ -7,6 +7,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
 
@@ -50,8 +51,13 @@ KernelOr MakeForward(const KernelSpec& spec, const Activation& activation) {
   const simd::ActivationParameters parameters = ParametersOf(activation, spec.attrs);
   const auto loop = simd::Rows<T>(simd::BestLoops()).activation[static_cast<int>(activation.op)];
   const int64_t n = spec.outputs[0].num_elements();
-  return MakeKernel([=](const KernelRun& run) {
-    loop(Input<T>(run, 0), nullptr, Output<T>(run, 0), n, parameters);
+  return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
+    const T* x = Input<T>(run, 0) + begin;
+    T* out = Output<T>(run, 0) + begin;
+    const auto part = [&](int64_t at, int64_t count) {
+      loop(x + at, nullptr, out + at, count, parameters);
+    };
+    FetchAhead(size, part, x);
   });
 }
 
@@ -61,8 +67,13 @@ KernelOr MakeBackward(const KernelSpec& spec, const Activation& activation) {
   const auto loop =
       simd::Rows<T>(simd::BestLoops()).activation_grad[static_cast<int>(activation.op)];
   const int64_t n = spec.outputs[0].num_elements();
-  return MakeKernel([=](const KernelRun& run) {
-    loop(Input<T>(run, 0), Input<T>(run, 1), Output<T>(run, 0), n, parameters);
+  return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
+    const T *x = Input<T>(run, 0) + begin, *dy = Input<T>(run, 1) + begin;
+    T* out = Output<T>(run, 0) + begin;
+    const auto part = [&](int64_t at, int64_t count) {
+      loop(x + at, dy + at, out + at, count, parameters);
+    };
+    FetchAhead(size, part, x, dy);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/attention_tiles.h"
 #include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/for_each_item.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
@@ -66,7 +67,11 @@ class AttentionBackward {
   void ComputeDelta(const KernelRun& run, const HeadAt& at, T* delta) const {
     const T* o = Input<T>(run, first_) + shape_.o.At(at.batch, at.head, 0);
     const T* flow = Flow(run, at, 0);
+    constexpr int64_t kRowsAhead = 8;
+    const int64_t bytes = shape_.value_depth * static_cast<int64_t>(sizeof(T));
     for (int64_t i = 0; i < shape_.queries; ++i) {
+      Prefetch(o + (i + kRowsAhead) * shape_.o.row, bytes);
+      Prefetch(flow + (i + kRowsAhead) * shape_.o.row, bytes);
       delta[i] = loops_.dot(flow + i * shape_.o.row, o + i * shape_.o.row, shape_.value_depth);
       if (has_rows_gradient_) delta[i] -= *Rows(run, first_ + 3, at, i);
     }

@@ -7,6 +7,7 @@
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
 #include "runtime/kernels/cpu/strided.h"
@@ -48,8 +49,15 @@ KernelOr MakeUnary(const KernelSpec& spec, UnaryOp op, double parameter) {
     return UnsupportedTypes(spec);
   }
   const int64_t n = spec.outputs[0].num_elements();
-  return MakeKernel(
-      [=](const KernelRun& run) { loop(run.inputs[0], run.outputs[0], n, parameter); });
+  const auto bytes = static_cast<int64_t>(SizeOf(spec.outputs[0].dtype));
+  return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
+    const auto* x = Input<char>(run, 0) + begin * bytes;
+    auto* out = Output<char>(run, 0) + begin * bytes;
+    const auto part = [&](int64_t at, int64_t part_bytes) {
+      loop(x + at, out + at, part_bytes / bytes, parameter);
+    };
+    FetchAhead(size * bytes, part, x);
+  });
 }
 
 // What one loop call sees as long or as one element.
@@ -58,7 +66,14 @@ Form FormOf(int64_t a_stride, int64_t b_stride) {
   return Form::kScalarVector;
 }
 
-KernelOr MakeBinary(const KernelSpec& spec, const BinaryFn (&loops)[simd::kForms]) {
+// Whether the loop computes so much that what it reads has to be fetched ahead.
+bool TakesLong(BinaryOp op) {
+  return op == BinaryOp::kGeluTanhGrad || op == BinaryOp::kGeluErfGrad || op == BinaryOp::kBce ||
+         op == BinaryOp::kBceWithLogits;
+}
+
+KernelOr MakeBinary(const KernelSpec& spec, const BinaryFn (&loops)[simd::kForms],
+                    bool takes_long = false) {
   if (loops[0] == nullptr || spec.inputs[0].dtype != spec.inputs[1].dtype) {
     return UnsupportedTypes(spec);
   }
@@ -67,11 +82,21 @@ KernelOr MakeBinary(const KernelSpec& spec, const BinaryFn (&loops)[simd::kForms
   const Form form = FormOf(walk.inner_stride(0), walk.inner_stride(1));
   const BinaryFn loop = loops[static_cast<int>(form)];
   const int64_t n = walk.inner_size();
-  if (walk.is_single() && (n <= 1 || walk.inner_stride(0) + walk.inner_stride(1) > 0)) {
-    return MakeKernel(
-        [=](const KernelRun& run) { loop(run.inputs[0], run.inputs[1], run.outputs[0], n); });
-  }
   const size_t in_size = SizeOf(spec.inputs[0].dtype), out_size = SizeOf(spec.outputs[0].dtype);
+  if (walk.is_single() && (n <= 1 || walk.inner_stride(0) + walk.inner_stride(1) > 0)) {
+    const size_t a_step = walk.inner_stride(0) * in_size, b_step = walk.inner_stride(1) * in_size;
+    const bool fetches = takes_long && form == Form::kVectorVector && in_size == out_size;
+    return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
+      const auto* a = Input<char>(run, 0) + begin * a_step;
+      const auto* b = Input<char>(run, 1) + begin * b_step;
+      auto* out = Output<char>(run, 0) + begin * out_size;
+      if (!fetches) return loop(a, b, out, size);
+      const auto part = [&](int64_t at, int64_t bytes) {
+        loop(a + at, b + at, out + at, bytes / static_cast<int64_t>(in_size));
+      };
+      FetchAhead(size * static_cast<int64_t>(in_size), part, a, b);
+    });
+  }
   if (walk.inner_stride(0) + walk.inner_stride(1) == 0) {
     // Both are one element for the whole run: one result, repeated.
     const BinaryFn one = loops[0];
@@ -85,6 +110,19 @@ KernelOr MakeBinary(const KernelSpec& spec, const BinaryFn (&loops)[simd::kForms
         for (int64_t i = 0; i < n; ++i) std::memcpy(out + (at + i) * out_size, value, out_size);
       });
     });
+  }
+  if (walk.has_rows()) {
+    const size_t a_row = walk.row_stride(0) * in_size, b_row = walk.row_stride(1) * in_size;
+    return MakePointwise(spec.outputs[0].num_elements(), n,
+                         [=](const KernelRun& run, int64_t begin, int64_t size) {
+                           const int64_t first = begin / n;
+                           const auto* a = Input<char>(run, 0) + first * a_row;
+                           const auto* b = Input<char>(run, 1) + first * b_row;
+                           auto* out = Output<char>(run, 0) + begin * out_size;
+                           for (int64_t at = 0; at < size; at += n, a += a_row, b += b_row) {
+                             loop(a, b, out + at * out_size, n);
+                           }
+                         });
   }
   return MakeKernel([=, walk = std::move(walk)](const KernelRun& run) {
     const auto* a = static_cast<const char*>(run.inputs[0]);
@@ -102,7 +140,8 @@ KernelOr MakeArithmetic(const KernelSpec& spec, BinaryOp op) {
       spec.inputs[0].dtype == DType::kBool) {
     return UnsupportedTypes(spec);
   }
-  return MakeBinary(spec, simd::BestLoops().binary[static_cast<int>(op)][static_cast<int>(*type)]);
+  return MakeBinary(spec, simd::BestLoops().binary[static_cast<int>(op)][static_cast<int>(*type)],
+                    TakesLong(op));
 }
 
 KernelOr MakeCompare(const KernelSpec& spec, CompareOp op) {
@@ -283,8 +322,12 @@ KernelOr MakeCast(const KernelSpec& spec) {
   }
   if (from == DType::kF32 && (to == DType::kBF16 || to == DType::kF16)) {
     const auto loop = to == DType::kBF16 ? loops.f32_to_bf16 : loops.f32_to_f16;
-    return MakeKernel(
-        [=](const KernelRun& run) { loop(Input<float>(run, 0), Output<uint16_t>(run, 0), n); });
+    return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
+      const auto* x = Input<float>(run, 0) + begin;
+      auto* out = Output<uint16_t>(run, 0) + begin;
+      FetchAhead(
+          size, [&](int64_t at, int64_t part) { loop(x + at, out + at, part); }, x);
+    });
   }
   const CastFn loop = CastBetween(from, to);
   return MakeKernel([=](const KernelRun& run) { loop(run.inputs[0], run.outputs[0], n); });

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "graph/dtype.h"
+#include "runtime/kernels/work_memory.h"
 
 namespace braid::cpu {
 
@@ -16,6 +17,7 @@ struct GemmShape {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   int threads = 1;
+  std::shared_ptr<WorkMemory> work = nullptr;  // null: the product's own
 };
 
 class Gemm {
@@ -24,6 +26,7 @@ class Gemm {
   // On one thread at a time. a or b may be null if the product is empty.
   virtual void Run(const void* a, const void* b, void* c) = 0;
   virtual int64_t memory_bytes() const { return 0; }  // of its own
+  virtual int64_t shared_bytes() const { return 0; }  // of the shape's WorkMemory
 };
 
 std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape);

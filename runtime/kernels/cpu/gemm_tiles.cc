@@ -13,9 +13,10 @@ class TileGemm final : public Gemm {
         panels_(shape.m, shape.n, shape.k,
                 {.threads = shape.threads,
                  .keeps_sums = !shape.wide_result,
-                 .packs_many = shape.transpose_a}) {}
+                 .packs_many = shape.transpose_a,
+                 .work = shape.work != nullptr ? shape.work : std::make_shared<WorkMemory>()}) {}
 
-  int64_t memory_bytes() const override { return panels_.memory_bytes(); }
+  int64_t shared_bytes() const override { return panels_.shared_bytes(); }
 
   void Run(const void* a, const void* b, void* c) override {
     const auto& pack = simd::CompiledTileProducts()->pack_bf16;

@@ -5,6 +5,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/loops.h"
 
@@ -19,10 +20,13 @@ KernelOr MakeLayerNorm(const KernelSpec& spec, ElementType<T>) {
   const Shape& shape = spec.inputs[0].shape();
   const AxisView view = ViewAround(shape, shape.rank() - 1);
   const T epsilon = static_cast<T>(spec.attrs.Double("epsilon"));
-  return MakeKernel([=](const KernelRun& run) {
+  const int64_t elements = view.outer * view.size;
+  return MakePointwise(elements, view.size, [=](const KernelRun& run, int64_t begin, int64_t size) {
+    if (size == 0) return;
     const T* gamma = Input<T>(run, 1);
     const T* beta = Input<T>(run, 2);
-    for (int64_t row = 0; row < view.outer; ++row) {
+    const int64_t end = (begin + size) / view.size;
+    for (int64_t row = begin / view.size; row < end; ++row) {
       const int64_t at = row * view.size;
       loop(Input<T>(run, 0) + at, gamma, beta, Output<T>(run, 0) + at, view.size, epsilon,
            Output<T>(run, 1) + row, Output<T>(run, 2) + row);
@@ -57,6 +61,8 @@ KernelOr MakeLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
       std::fill(block.begin(), block.end(), T{0});
       for (int64_t row = begin; row < std::min(begin + kRowBlock, view.outer); ++row) {
         const int64_t at = row * n;
+        PrefetchBehind(x + at, n);
+        PrefetchBehind(dy + at, n);
         loop(x + at, gamma, mean[row], rstd[row], dy + at, dx + at, block_dgamma, block_dbeta, n);
       }
       add_scaled(block_dgamma, T{1}, dgamma, n);

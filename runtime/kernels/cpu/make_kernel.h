@@ -49,6 +49,36 @@ std::unique_ptr<Kernel> MakeKernel(F function, int64_t memory_bytes = 0, int64_t
   return std::make_unique<FunctionKernel<F>>(std::move(function), memory_bytes, shared_bytes);
 }
 
+// F: void (const KernelRun&, begin, size); see Kernel::RunPart.
+template <class F>
+class PointwiseKernel final : public Kernel {
+ public:
+  PointwiseKernel(F function, int64_t size, int64_t step)
+      : function_(std::move(function)), size_(size), step_(step) {}
+  absl::Status Run(const KernelRun& run) override {
+    function_(run, int64_t{0}, size_);
+    return absl::OkStatus();
+  }
+  int64_t pointwise_size() const override { return size_; }
+  int64_t pointwise_step() const override { return step_; }
+  void RunPart(const KernelRun& run, int64_t begin, int64_t size) override {
+    function_(run, begin, size);
+  }
+
+ private:
+  F function_;
+  int64_t size_, step_;
+};
+
+template <class F>
+std::unique_ptr<Kernel> MakePointwise(int64_t size, int64_t step, F function) {
+  return std::make_unique<PointwiseKernel<F>>(std::move(function), size, step);
+}
+template <class F>
+std::unique_ptr<Kernel> MakePointwise(int64_t size, F function) {
+  return MakePointwise(size, 1, std::move(function));
+}
+
 template <class T>
 const T* Input(const KernelRun& run, int index) {
   return static_cast<const T*>(run.inputs[index]);

@@ -70,6 +70,7 @@ GemmShape TypesAndThreads(const KernelSpec& spec) {
   gemm.dtype = spec.inputs[0].dtype;
   gemm.wide_result = spec.outputs[0].dtype != gemm.dtype;
   gemm.threads = spec.threads;
+  gemm.work = spec.work;
   return gemm;
 }
 
@@ -95,13 +96,13 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
     for (int i = 0; i < c.rank() - 2; ++i) gemm.m *= c[i];
   }
   std::unique_ptr<Gemm> product = MakeGemm(gemm);
-  const int64_t memory_bytes = product->memory_bytes();
+  const int64_t memory_bytes = product->memory_bytes(), shared_bytes = product->shared_bytes();
   if (merges_rows || c.rank() == 2) {
     return MakeKernel(
         [product = std::move(product)](const KernelRun& run) {
           product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
         },
-        memory_bytes);
+        memory_bytes, shared_bytes);
   }
   return MakeKernel(
       [product = std::move(product), entries = BatchEntries(a, b, c, gemm)](const KernelRun& run) {
@@ -112,7 +113,7 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
           product->Run(a_data + entry.a, b_data + entry.b, c_data + entry.c);
         }
       },
-      memory_bytes);
+      memory_bytes, shared_bytes);
 }
 
 KernelOr MakeTensordot(const KernelSpec& spec) {
@@ -130,12 +131,12 @@ KernelOr MakeTensordot(const KernelSpec& spec) {
     return Disagree(spec);
   }
   std::unique_ptr<Gemm> product = MakeGemm(gemm);
-  const int64_t memory_bytes = product->memory_bytes();
+  const int64_t memory_bytes = product->memory_bytes(), shared_bytes = product->shared_bytes();
   return MakeKernel(
       [product = std::move(product)](const KernelRun& run) {
         product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
       },
-      memory_bytes);
+      memory_bytes, shared_bytes);
 }
 
 // bf16 runs as it is where the machine has instructions for it.

@@ -20,6 +20,9 @@ class BroadcastWalk {
   int64_t inner_size() const { return inner_size_; }
   int64_t inner_stride(int input) const { return inner_strides_[input]; }  // 0 or 1
   bool is_single() const { return outer_sizes_.empty(); }
+  // Whether runs follow each other with one stride: in elements, 0 or that of a dense operand.
+  bool has_rows() const { return outer_sizes_.size() == 1; }
+  int64_t row_stride(int input) const { return outer_strides_[0].in[input]; }
 
   // f(out_offset, input_offsets[]) for each inner run.
   template <class F>

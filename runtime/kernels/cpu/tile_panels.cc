@@ -5,6 +5,7 @@ namespace {
 
 constexpr int64_t kMaxRows = 256;          // that meet a part of b before the next is loaded
 constexpr int64_t kSumsBytes = 512 << 10;  // of a thread
+constexpr int64_t kNarrow = sizeof(uint16_t);
 
 }  // namespace
 
@@ -14,7 +15,8 @@ TilePanels::TilePanels(int64_t m, int64_t n, int64_t k, const Options& options)
       n_(n),
       k_(k),
       threads_(options.threads),
-      b_(simd::TileElements(n, k)) {
+      b_bytes_(simd::TileElements(n, k) * kNarrow),
+      work_(options.work) {
   const int64_t parts = (k + kMaxTerms - 1) / kMaxTerms;
   terms_ = simd::TilePadded((k + parts - 1) / parts);
   // Each thread has some rows.
@@ -26,17 +28,13 @@ TilePanels::TilePanels(int64_t m, int64_t n, int64_t k, const Options& options)
   }
   // Where parts of b alternate, all rows meet one before the next.
   packed_rows_ = options.packs_many || n > kMaxColumns ? chunk_rows_ : simd::kTileStep;
-  for (int thread = 0; thread < threads_; ++thread) {
-    a_.emplace_back(packed_rows_ * terms_);
-    if (options.keeps_sums) sums_.emplace_back(chunk_rows_ * n);
+  a_bytes_ = packed_rows_ * terms_ * kNarrow;
+  if (options.keeps_sums) sums_bytes_ = chunk_rows_ * n * static_cast<int64_t>(sizeof(float));
+  if (work_ != nullptr) {
+    work_->Reserve(Bytes());
+  } else {
+    own_ = simd::TileBuffer<uint16_t>(Bytes() / kNarrow);
   }
-}
-
-int64_t TilePanels::memory_bytes() const {
-  int64_t bytes = b_.bytes();
-  for (const auto& buffer : a_) bytes += buffer.bytes();
-  for (const auto& buffer : sums_) bytes += buffer.bytes();
-  return bytes;
 }
 
 }  // namespace braid::cpu

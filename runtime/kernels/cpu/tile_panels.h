@@ -8,11 +8,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "runtime/kernels/cpu/for_each_item.h"
 #include "runtime/kernels/cpu/simd/tile_products.h"
+#include "runtime/kernels/work_memory.h"
 
 namespace braid::cpu {
 
@@ -24,12 +26,15 @@ class TilePanels {
     int threads = 1;
     bool keeps_sums = false;  // hands them over, some rows at a time, instead of writing c
     bool packs_many = false;  // packs a many rows at a time, as is best where its rows are terms
+    // Where the packed operands lie, with anything in it at first; null: memory of its own, zeros.
+    std::shared_ptr<WorkMemory> work = nullptr;
   };
   TilePanels(int64_t m, int64_t n, int64_t k, const Options& options);
 
-  int64_t memory_bytes() const;
+  int64_t memory_bytes() const { return own_.bytes(); }
+  int64_t shared_bytes() const { return work_ == nullptr ? 0 : Bytes(); }
   // To be filled by simd::TilePackers, before the product.
-  uint16_t* b() { return b_.data(); }
+  uint16_t* b() { return reinterpret_cast<uint16_t*>(memory()); }
 
   // pack_a(row, rows, term, terms, to) packs a part of a. Writes c.
   template <class PackA>
@@ -46,7 +51,7 @@ class TilePanels {
     ForEachItem(Chunks(), threads_, [&](int64_t chunk, int thread) {
       const simd::TileScope tiles(products_);
       const int64_t row = chunk * chunk_rows_, rows = std::min(chunk_rows_, m_ - row);
-      float* sums = sums_[thread].data();
+      float* sums = SumsOf(thread);
       MultiplyRows(row, rows, thread, sums, pack_a);
       store(row, rows, sums);
     });
@@ -58,25 +63,36 @@ class TilePanels {
 
   int64_t Chunks() const { return (m_ + chunk_rows_ - 1) / chunk_rows_; }
 
+  // b, then a and the sums of each thread: whole lines of the cache each.
+  int64_t Bytes() const { return b_bytes_ + threads_ * (a_bytes_ + sums_bytes_); }
+  std::byte* memory() {
+    return work_ != nullptr ? work_->data() : reinterpret_cast<std::byte*>(own_.data());
+  }
+  uint16_t* AOf(int thread) {
+    return reinterpret_cast<uint16_t*>(memory() + b_bytes_ + thread * (a_bytes_ + sums_bytes_));
+  }
+  float* SumsOf(int thread) {
+    return reinterpret_cast<float*>(reinterpret_cast<std::byte*>(AOf(thread)) + a_bytes_);
+  }
+
   template <class PackA>
   void MultiplyRows(int64_t row, int64_t rows, int thread, float* c, PackA pack_a) {
-    uint16_t* const a = a_[thread].data();
+    uint16_t* const a = AOf(thread);
     for (int64_t term = 0; term < k_; term += terms_) {
       const int64_t terms = std::min(terms_, k_ - term);
       for (int64_t at = 0; at < rows; at += packed_rows_) {
         const int64_t packed = std::min(packed_rows_, rows - at);
         pack_a(row + at, packed, term, terms, a);
         for (int64_t column = 0; column < n_; column += kMaxColumns) {
-          products_->multiply(
-              {.m = packed,
-               .n = std::min(kMaxColumns, n_ - column),
-               .k = terms,
-               .a = a,
-               .b = b_.data() + column * simd::TilePadded(k_) + term * simd::kTileRows,
-               .b_terms = k_,
-               .c = c + at * n_ + column,
-               .c_row = n_,
-               .adds = term > 0});
+          products_->multiply({.m = packed,
+                               .n = std::min(kMaxColumns, n_ - column),
+                               .k = terms,
+                               .a = a,
+                               .b = b() + column * simd::TilePadded(k_) + term * simd::kTileRows,
+                               .b_terms = k_,
+                               .c = c + at * n_ + column,
+                               .c_row = n_,
+                               .adds = term > 0});
         }
       }
     }
@@ -87,9 +103,9 @@ class TilePanels {
   int64_t terms_ = 0, chunk_rows_ = 0;  // at once
   int64_t packed_rows_ = 0;             // a panel that stays in the first-level cache, or a chunk
   int threads_ = 1;
-  simd::TileBuffer<uint16_t> b_;
-  std::vector<simd::TileBuffer<uint16_t>> a_;  // per thread
-  std::vector<simd::TileBuffer<float>> sums_;
+  int64_t b_bytes_ = 0, a_bytes_ = 0, sums_bytes_ = 0;
+  std::shared_ptr<WorkMemory> work_;
+  simd::TileBuffer<uint16_t> own_;
 };
 
 }  // namespace braid::cpu
