@@ -49,9 +49,8 @@ class RealReactor : public Reactor {
     wake_up_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     PCHECK(epoll_ >= 0 && wake_up_ >= 0 && timer_ >= 0) << "cannot start reactor " << name;
-    // Edge-triggered: every write is an event, and nobody has to read how many there were.
-    AddOwn(wake_up_, kWakeUp, EPOLLIN | EPOLLET);
-    AddOwn(timer_, kTimer, EPOLLIN);
+    AddOwn(wake_up_, kWakeUp);
+    AddOwn(timer_, kTimer);
     posted_.reserve(kMostPosted);
     running_.reserve(kMostPosted);
     thread_ = std::thread([this] { Loop(); });
@@ -154,9 +153,9 @@ class RealReactor : public Reactor {
     return (interest.readable ? EPOLLIN : 0u) | (interest.writable ? EPOLLOUT : 0u);
   }
 
-  void AddOwn(int descriptor, uint64_t what, uint32_t events) {
+  void AddOwn(int descriptor, uint64_t what) {
     epoll_event event{};
-    event.events = events;
+    event.events = EPOLLIN;
     event.data.u64 = what;
     PCHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event) == 0);
   }
@@ -228,9 +227,12 @@ class RealReactor : public Reactor {
     PCHECK(n >= 0 || error == EINTR) << "epoll_wait";
     for (int i = 0; i < n; ++i) {
       const uint64_t what = events[i].data.u64;
-      if (what == kWakeUp) continue;
+      uint64_t count;
+      if (what == kWakeUp) {
+        [[maybe_unused]] const ssize_t bytes = read(wake_up_, &count, sizeof(count));
+        continue;
+      }
       if (what == kTimer) {
-        uint64_t count;
         [[maybe_unused]] const ssize_t bytes = read(timer_, &count, sizeof(count));
         armed_ = kNever;
         continue;
