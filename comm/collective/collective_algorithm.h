@@ -2,7 +2,6 @@
 // the hub and the algorithms; users of collectives see collective.h only.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,12 +32,6 @@ struct CollectiveAlgorithmEntry {
   // Joins the group.
   absl::StatusOr<std::unique_ptr<Collective>> (*make)(const CollectiveContext& context);
 };
-
-// The bytes that a reduction works on at a time: whole elements, which stay in the first-level
-// cache.
-inline int64_t ReductionTileBytes(int64_t element_size) {
-  return std::max<int64_t>(1, (int64_t{16} << 10) / element_size) * element_size;
-}
 
 // Null if there is none.
 const CollectiveAlgorithmEntry* FindCollectiveAlgorithm(CollectiveAlgorithm algorithm);

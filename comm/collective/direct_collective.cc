@@ -13,6 +13,12 @@
 namespace braid {
 namespace {
 
+// The bytes that a reduction works on at a time: whole elements, which stay in the first-level
+// cache.
+int64_t ReductionTileBytes(int64_t element_size) {
+  return std::max<int64_t>(1, (int64_t{16} << 10) / element_size) * element_size;
+}
+
 // Up to this many bytes to read or write by all together, the last member to arrive does the work
 // of all: each of the others is woken once, and that costs more than the work.
 constexpr int64_t kSmallBytes = 16 * 1024;

@@ -21,7 +21,7 @@ inline void Prefetch(const void* from, int64_t bytes) {
 // How far ahead of its use something is asked for.
 inline constexpr int64_t kFetchAheadBytes = 4096;
 
-// What lies there behind [from, from + bytes), which are used now.
+// What is used so far behind the `n` elements at `from`, which are used now.
 template <class T>
 void PrefetchBehind(const T* from, int64_t n) {
   Prefetch(reinterpret_cast<const char*>(from) + kFetchAheadBytes,
