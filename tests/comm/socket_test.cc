@@ -170,6 +170,10 @@ TEST_P(SocketTest, ConnectsAndCarriesBytes) {
     getsockopt(socket->descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &length);
     EXPECT_EQ(nodelay, 1);
     EXPECT_EQ(timeout, 5000);
+    char congestion[16] = {};
+    length = sizeof(congestion);
+    getsockopt(socket->descriptor(), IPPROTO_TCP, TCP_CONGESTION, congestion, &length);
+    EXPECT_STREQ(congestion, "reno") << "nothing is paced within this machine";
   }
   char byte = 'x';
   EXPECT_EQ(send(client->descriptor(), &byte, 1, MSG_NOSIGNAL), 1);
