@@ -238,6 +238,17 @@ std::vector<std::vector<std::pair<GroupId, int>>> PhysicalGraph::Consumers() con
   return consumers;
 }
 
+bool PhysicalGraph::MayActInPlace(GroupId id) const {
+  const TaskGroup& group = groups_[id];
+  if (group.kind != GroupKind::kCollective || group.collective != CollectiveKind::kAllReduce) {
+    return false;
+  }
+  const Register& in = registers_[group.inputs[0].reg];
+  const Register& out = registers_[group.outputs[0]];
+  return in.placement.devices() == out.placement.devices() && in.slots == 1 && out.slots == 1 &&
+         in.parts.size() == out.parts.size() && in.slot_bytes == out.slot_bytes;
+}
+
 void PhysicalGraph::AddControlEdge(GroupId from, GroupId to, int initial_tokens) {
   const int common = std::gcd(groups_[from].rate, groups_[to].rate);
   GroupRegisterId reg =

@@ -134,6 +134,10 @@ struct TaskGroup {
 
 class PhysicalGraph {
  public:
+  // Whether output 0 of the group may lie where its input 0 lies, if only this group reads that: an
+  // all_reduce of a whole register can work in place.
+  bool MayActInPlace(GroupId id) const;
+
   TaskGroup& AddGroup(TaskGroup group);  // sets its id
   Register& AddRegister(Register reg);   // sets its id
   const std::vector<TaskGroup>& groups() const { return groups_; }

@@ -201,6 +201,7 @@ class SharedBytes {
         }
       }
       for (GroupId reader : readers_[first]) {
+        if (IsInPlace(reader, first, second)) continue;
         constraints.push_back({.reader = reader, .writer = graph_.reg(second).producer});
         of.emplace_back(first, second);
       }
@@ -215,6 +216,13 @@ class SharedBytes {
       if (!holds[i]) return Unordered(constraints[i], of[i].first, of[i].second);
     }
     return absl::OkStatus();
+  }
+
+  // Whether the group turns the one into the other where it lies.
+  bool IsInPlace(GroupId id, GroupRegisterId read, GroupRegisterId written) const {
+    const TaskGroup& group = graph_.group(id);
+    return graph_.MayActInPlace(id) && group.inputs[0].reg == read && group.outputs[0] == written &&
+           graph_.reg(read).offset == graph_.reg(written).offset;
   }
 
   absl::Status Unordered(const StepOrder::Constraint& c, GroupRegisterId read,

@@ -48,21 +48,40 @@ absl::Status ShadowMemory::Check(RegisterId reg, const std::byte* from, uint64_t
   return absl::OkStatus();
 }
 
-absl::Status CheckedAction::CheckInputs() const {
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const End& end = inputs_[i];
+absl::Status CheckedAction::Check(const std::vector<End>& ends,
+                                  std::span<const uint32_t> slots) const {
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const End& end = ends[i];
     if (end.memory.base == nullptr) continue;
-    absl::Status status =
-        shadow_->Check(end.reg, end.memory.At(act_.input_slots[i]), end.memory.stride);
+    absl::Status status = shadow_->Check(end.reg, end.memory.At(slots[i]), end.memory.stride);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
+// What worked in place lost its input to its output.
+absl::Status CheckedAction::CheckDone() const {
+  std::vector<End> inputs = inputs_;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      if (inputs[i].memory.base != nullptr && outputs_[o].memory.base != nullptr &&
+          inputs[i].memory.At(act_.input_slots[i]) == outputs_[o].memory.At(act_.output_slots[o])) {
+        inputs[i].memory.base = nullptr;
+        break;
+      }
+    }
+  }
+  absl::Status status = Check(inputs, act_.input_slots);
+  status.Update(Check(outputs_, act_.output_slots));
+  return status;
+}
+
 void CheckedAction::Start(const Act& act, ActDone done) {
   act_ = act;
   done_ = done;
-  if (absl::Status status = CheckInputs(); !status.ok()) return done(std::move(status));
+  if (absl::Status status = Check(inputs_, act.input_slots); !status.ok()) {
+    return done(std::move(status));
+  }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const End& end = outputs_[i];
     if (end.memory.base != nullptr) {
@@ -72,7 +91,7 @@ void CheckedAction::Start(const Act& act, ActDone done) {
   action_->Start(act, ActDone(
                           [](void* self, int64_t, absl::Status status) {
                             auto* checked = static_cast<CheckedAction*>(self);
-                            status.Update(checked->CheckInputs());
+                            status.Update(checked->CheckDone());
                             const ActDone outer = checked->done_;
                             outer(std::move(status));
                           },

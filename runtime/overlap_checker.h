@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ class ShadowMemory {
   std::vector<std::vector<uint64_t>> writers_;  // by arena and block: register + 1; 0: nobody
 };
 
-// An action that tells the shadow what it writes, and asks before and after what it reads.
+// An action that tells the shadow what it writes; it asks before what it reads, and after what it
+// read and wrote.
 class CheckedAction final : public Action {
  public:
   struct End {
@@ -53,7 +55,8 @@ class CheckedAction final : public Action {
   ThreadId LastAwaited() const override { return action_->LastAwaited(); }
 
  private:
-  absl::Status CheckInputs() const;
+  absl::Status Check(const std::vector<End>& ends, std::span<const uint32_t> slots) const;
+  absl::Status CheckDone() const;
 
   std::unique_ptr<Action> action_;
   const std::vector<End> inputs_, outputs_;

@@ -25,7 +25,9 @@ class Sharer {
       : graph_(graph),
         order_(std::move(order)),
         may_add_edges_(may_add_edges),
-        readers_(graph.registers().size()) {
+        readers_(graph.registers().size()),
+        result_(graph.registers().size(), kNone),
+        is_result_(graph.registers().size(), false) {
     for (const TaskGroup& group : graph.groups()) {
       for (const GroupInput& input : group.inputs) readers_[input.reg].push_back(group.id);
     }
@@ -43,12 +45,14 @@ class Sharer {
   }
 
   Sharing Share() {
+    std::vector<StepOrder::Constraint> needed;
+    for (const TaskGroup& group : graph_.groups()) ActInPlace(group, needed);
     std::map<std::vector<DeviceId>, std::vector<GroupRegisterId>> candidates;
     for (const Register& reg : graph_.registers()) {
+      if (is_result_[reg.id]) continue;
       if (MayShare(graph_, reg)) candidates[reg.placement.devices()].push_back(reg.id);
     }
     Sharing sharing;
-    std::vector<StepOrder::Constraint> needed;
     for (auto& [devices, registers] : candidates) {
       std::stable_sort(registers.begin(), registers.end(),
                        [this](GroupRegisterId a, GroupRegisterId b) {
@@ -64,6 +68,31 @@ class Sharer {
   }
 
  private:
+  // The group's result takes the bytes of what it reads, which from then on have the result's
+  // readers.
+  void ActInPlace(const TaskGroup& group, std::vector<StepOrder::Constraint>& needed) {
+    if (!graph_.MayActInPlace(group.id)) return;
+    const Register& in = graph_.reg(group.inputs[0].reg);
+    const Register& out = graph_.reg(group.outputs[0]);
+    const bool is_only_reader = readers_[in.id].size() == 1;
+    if (!is_only_reader || !MayShare(graph_, in) || !MayShare(graph_, out)) return;
+    if (is_result_[in.id] || result_[out.id] != kNone) return;  // one of a row does
+    std::vector<StepOrder::Constraint> constraints;
+    for (GroupId reader : readers_[out.id]) {
+      constraints.push_back({.reader = reader, .writer = in.producer, .next_step = true});
+    }
+    const std::vector<bool> holds = order_.Holds(constraints);
+    for (size_t i = 0; i < constraints.size(); ++i) {
+      if (!holds[i] && !MayAdd(constraints[i])) return;
+    }
+    for (size_t i = 0; i < constraints.size(); ++i) {
+      if (!holds[i]) needed.push_back(constraints[i]);
+    }
+    result_[in.id] = out.id;
+    is_result_[out.id] = true;
+    readers_[in.id] = readers_[out.id];
+  }
+
   // How many transfers each group waits for, one after the other.
   void CountTransfers() {
     std::vector<GroupId> by_position(graph_.groups().size());
@@ -173,6 +202,7 @@ class Sharer {
       placed.insert(at, here);
       pool.bytes = std::max(pool.bytes, here.end);
       pool.offsets.emplace_back(reg, here.begin);
+      if (result_[reg] != kNone) pool.offsets.emplace_back(result_[reg], here.begin);
     }
     return pool;
   }
@@ -181,8 +211,11 @@ class Sharer {
   const StepOrder order_;
   const bool may_add_edges_;
   std::vector<std::vector<GroupId>> readers_;  // by register
-  std::vector<int> transfers_;                 // by group
-  std::vector<int> devices_;                   // by group: the list of its devices
+  // By register: what is made of it in place; and whether it is made so.
+  std::vector<GroupRegisterId> result_;
+  std::vector<bool> is_result_;
+  std::vector<int> transfers_;  // by group
+  std::vector<int> devices_;    // by group: the list of its devices
 };
 
 }  // namespace

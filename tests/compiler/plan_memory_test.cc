@@ -66,6 +66,29 @@ TEST(PlanMemoryTest, WhatIsReadLaterKeepsItsBytes) {
   EXPECT_EQ(ArenaBytes(*graph), 3 * 4096);
 }
 
+// What is summed over the devices is summed where it lies, if nobody else reads the addends and the
+// sum's readers are done when the next step's addends come.
+TEST(PlanMemoryTest, AnAllReduceTakesTheBytesOfItsInput) {
+  const auto offsets = [](bool is_read_twice, StreamKind reader) {
+    GroupGraph g;
+    const GroupId a = g.Group("a"), b = g.Group("b");
+    const GroupId sum =
+        g.Group("sum", {.stream = StreamKind::kTransfer, .kind = GroupKind::kCollective});
+    const GroupId use = g.Group("use", {.stream = reader});
+    g.graph.group(sum).source = g.graph.group(sum).destination = Floats(1024);
+    g.Edge("x", a, is_read_twice ? std::vector<GroupId>{sum, b} : std::vector<GroupId>{sum});
+    g.Edge("y", sum, {use});
+    const auto graph = PlanMemory(g.graph, BuiltinOps());
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+    return Offsets(*graph);
+  };
+  using Expected = std::map<std::string, int64_t>;
+  EXPECT_EQ(offsets(false, StreamKind::kCompute), (Expected{{"x", 0}, {"y", 0}}));
+  EXPECT_EQ(offsets(true, StreamKind::kCompute), (Expected{{"x", 0}, {"y", 4096}}));
+  EXPECT_EQ(offsets(false, StreamKind::kTransfer), (Expected{{"x", 0}, {"y", 4096}}));
+}
+
 TEST(PlanMemoryTest, SlotsTokensMicroBatchesAndTransfersDoNotShare) {
   GroupGraph g;
   const GroupId read = g.Group("read", {.stream = StreamKind::kInput});
