@@ -2,6 +2,7 @@
 // members of a collective.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -26,19 +27,28 @@ class PostedQueue : public std::enable_shared_from_this<PostedQueue<T>> {
 
   // Any thread; dropped after Close.
   void Push(T item) {
-    MutexLock lock(mutex_);
-    if (is_closed_) return;
-    items_.push_back(std::move(item));
-    if (std::exchange(is_scheduled_, true)) return;
+    {
+      MutexLock lock(mutex_);
+      if (is_closed_) return;
+      items_.push_back(std::move(item));
+      if (std::exchange(is_scheduled_, true)) return;
+      posting_.fetch_add(1, std::memory_order_relaxed);
+    }
+    // Without the lock, which whoever this wakes wants at once: on one core it would wake in vain.
     reactor_.Post([self = this->shared_from_this()] { self->Drain(); });
+    if (posting_.fetch_sub(1, std::memory_order_release) == 1) posting_.notify_all();
   }
 
   // On the reactor's thread, also from inside the handler. Neither the handler nor the reactor is
   // used after it.
   void Close() {
-    MutexLock lock(mutex_);
-    is_closed_ = true;
-    items_.clear();
+    {
+      MutexLock lock(mutex_);
+      is_closed_ = true;
+      items_.clear();
+    }
+    int posting = 0;
+    while ((posting = posting_.load(std::memory_order_acquire)) > 0) posting_.wait(posting);
   }
 
  private:
@@ -60,6 +70,7 @@ class PostedQueue : public std::enable_shared_from_this<PostedQueue<T>> {
   Mutex mutex_;
   std::vector<T> items_ GUARDED_BY(mutex_);
   bool is_scheduled_ GUARDED_BY(mutex_) = false;
+  std::atomic<int> posting_ = 0;  // Pushes that still use the reactor
   bool is_closed_ = false;
   std::vector<T> batch_;  // the reactor's thread only
 };
