@@ -3,6 +3,7 @@
 // the outer axes, row by contiguous row, and then along the innermost one.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -157,6 +158,34 @@ Pooling PoolingOf(const KernelSpec& spec, int64_t lanes, const Shape& x, const S
   return pooling;
 }
 
+// Windows of two by two elements side by side, most networks' pooling, have loops of their own: the
+// rows of all planes stand one under the other.
+struct Halving {
+  int64_t rows = 0;   // of windows
+  int64_t width = 0;  // elements of a row
+
+  // f(row of windows, count), for as many at a time as stay in the cache.
+  template <class F>
+  void ForEachPart(F f) const {
+    for (int64_t row = 0; row < rows; row += part()) f(row, std::min(part(), rows - row));
+  }
+  int64_t part() const { return std::max<int64_t>(1, 1024 / width); }
+};
+
+std::optional<Halving> HalvingOf(const Pooling& pooling) {
+  const auto is_halved = [](const PoolAxis& axis) {
+    const int64_t n = axis.num_windows();
+    return axis.stride == 2 && axis.size == 2 * n && axis.taps.size() == 2 &&
+           axis.taps[0].shift == 0 && axis.taps[1].shift == 1 && n > 0;
+  };
+  if (pooling.lanes != 1 || pooling.axes[0].size != 1 || pooling.axes[0].num_windows() != 1 ||
+      !is_halved(pooling.axes[1]) || !is_halved(pooling.axes[2])) {
+    return std::nullopt;
+  }
+  return Halving{.rows = pooling.planes * pooling.axes[1].num_windows(),
+                 .width = pooling.axes[2].size};
+}
+
 // The largest of each window of a plane, and where it is.
 template <class T>
 class ArgMaxRows {
@@ -276,6 +305,17 @@ template <class T>
 KernelOr MakeMaxPool(const KernelSpec& spec, int64_t lanes, ElementType<T>) {
   const Pooling pooling = PoolingOf(spec, lanes, spec.inputs[0].shape(), spec.outputs[0].shape());
   if (Flag(spec.attrs, "with_indices")) return MakeMaxPoolWithIndices<T>(pooling);
+  if (const auto halving = HalvingOf(pooling)) {
+    const auto loop = simd::Rows<T>(simd::BestLoops()).max_2x2;
+    std::vector<T> scratch(halving->part() * halving->width);
+    return MakeKernel([=, halving = *halving](const KernelRun& run) mutable {
+      const int64_t width = halving.width;
+      halving.ForEachPart([&](int64_t row, int64_t count) {
+        loop(Input<T>(run, 0) + 2 * row * width, count, width, scratch.data(),
+             Output<T>(run, 0) + row * width / 2);
+      });
+    });
+  }
   return MakePool<T>(pooling, JoinMax<T>(), /*divides=*/false);
 }
 
@@ -289,6 +329,17 @@ KernelOr MakeAveragePool(const KernelSpec& spec, int64_t lanes, ElementType<T>) 
 template <class T>
 KernelOr MakeMaxPoolGrad(const KernelSpec& spec, int64_t lanes, ElementType<T>) {
   const Pooling pooling = PoolingOf(spec, lanes, spec.inputs[0].shape(), spec.inputs[1].shape());
+  if (const auto halving = HalvingOf(pooling)) {
+    const auto loop = simd::Rows<T>(simd::BestLoops()).max_2x2_grad;
+    std::vector<T> scratch(2 * halving->part() * halving->width);
+    return MakeKernel([=, halving = *halving](const KernelRun& run) mutable {
+      const int64_t width = halving.width;
+      halving.ForEachPart([&](int64_t row, int64_t count) {
+        loop(Input<T>(run, 0) + 2 * row * width, Input<T>(run, 1) + row * width / 2, count, width,
+             scratch.data(), Output<T>(run, 0) + 2 * row * width);
+      });
+    });
+  }
   return MakeKernel([pooling, rows = ArgMaxRows<T>(pooling)](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
     const T* dy = Input<T>(run, 1);

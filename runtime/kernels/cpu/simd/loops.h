@@ -223,6 +223,11 @@ struct RowLoops {
   void (*arg_max_strided)(const T* x, int64_t stride, int32_t first, T* best, int32_t* index,
                           int64_t n);
   void (*scatter_strided)(const T* x, T* y, int64_t stride, int64_t n);
+  // The largest of each window of 2 x 2 elements, side by side: `rows` rows of width / 2 windows,
+  // from 2 * rows rows of x, contiguous; the width is even. The scratch has rows * width elements,
+  // for the gradient twice as many.
+  void (*max_2x2)(const T* x, int64_t rows, int64_t width, T* scratch, T* y);
+  void (*max_2x2_grad)(const T* x, const T* dy, int64_t rows, int64_t width, T* scratch, T* dx);
   // Normalization by statistics from elsewhere, see norm_loops.h.
   T (*centered_square_sum)(const T* x, T mean, int64_t n);  // of (x - mean)^2
   // y = (x - mean) * factor + addend

@@ -105,6 +105,8 @@ constexpr RowLoops<T> MakeRowLoops() {
           .max_strided = MaxStridedLoop<T>,
           .arg_max_strided = ArgMaxStridedLoop<T>,
           .scatter_strided = ScatterStridedLoop<T>,
+          .max_2x2 = Max2x2Loop<T>,
+          .max_2x2_grad = Max2x2GradLoop<T>,
           .centered_square_sum = CenteredSquareSumLoop<T>,
           .centered_scale = CenteredScaleLoop<T>,
           .centered_dot = CenteredDotLoop<T>,

@@ -34,6 +34,12 @@ void MaxStridedLoop(const T* x, int64_t stride, T* y, int64_t n) {
       });
 }
 
+// A NaN counts as the largest.
+template <class T>
+BRAID_INLINE bool IsMore(T value, T most) {
+  return (value > most) | ((value != value) & (most == most));
+}
+
 template <class T>
 void ArgMaxStridedLoop(const T* x, int64_t stride, int32_t first, T* best, int32_t* index,
                        int64_t n) {
@@ -41,11 +47,69 @@ void ArgMaxStridedLoop(const T* x, int64_t stride, int32_t first, T* best, int32
       n, stride, [=](int64_t i, int64_t at) __attribute__((always_inline)) {
         const T value = x[at], most = best[i];
         const int32_t before = index[i];
-        // A NaN counts as the largest; the first element is taken even if it is -inf.
-        const bool is_more = (value > most) | (before < 0) | ((value != value) & (most == most));
+        // The first element is taken even if it is -inf.
+        const bool is_more = IsMore(value, most) | (before < 0);
         best[i] = is_more ? value : most;
         index[i] = is_more ? first + static_cast<int32_t>(at) : before;
       });
+}
+
+// Max2x2 and its gradient join rows by twos, then neighbours: rows are short, and neighbours of all
+// of them stand in one.
+template <class T>
+void Max2x2Loop(const T* x, int64_t rows, int64_t width, T* scratch, T* y) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* upper = x + 2 * row * width;
+    const T* lower = upper + width;
+    T* joined = scratch + row * width;
+    BRAID_INDEPENDENT
+    for (int64_t i = 0; i < width; ++i) joined[i] = Maximum::F(upper[i], lower[i]);
+  }
+  const int64_t n = rows * width / 2;
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) y[i] = Maximum::F(scratch[2 * i], scratch[2 * i + 1]);
+}
+
+template <class T>
+void Max2x2GradLoop(const T* x, const T* dy, int64_t rows, int64_t width, T* scratch, T* dx) {
+  T* const joined = scratch;
+  T* const is_lower = scratch + rows * width;
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* upper = x + 2 * row * width;
+    const T* lower = upper + width;
+    T* most = joined + row * width;
+    T* flags = is_lower + row * width;
+    BRAID_INDEPENDENT
+    for (int64_t i = 0; i < width; ++i) {
+      const T a = upper[i], b = lower[i];
+      const bool is_more = IsMore(b, a);
+      most[i] = is_more ? b : a;
+      flags[i] = is_more ? T{1} : T{0};
+    }
+  }
+  // The gradient takes the place of the larger neighbour. Of equal ones the first in the window
+  // counts, so the left one unless only that is from the lower row.
+  const int64_t n = rows * width / 2;
+  BRAID_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const T left = joined[2 * i], right = joined[2 * i + 1], grad = dy[i];
+    const bool are_equal = (left == right) | ((left != left) & (right != right));
+    const bool is_right =
+        IsMore(right, left) | (are_equal & (is_lower[2 * i] > is_lower[2 * i + 1]));
+    joined[2 * i] = is_right ? T{0} : grad;
+    joined[2 * i + 1] = is_right ? grad : T{0};
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    T* upper = dx + 2 * row * width;
+    T* lower = upper + width;
+    const T* grads = joined + row * width;
+    const T* flags = is_lower + row * width;
+    BRAID_INDEPENDENT
+    for (int64_t i = 0; i < width; ++i) {
+      upper[i] = flags[i] > 0 ? T{0} : grads[i];
+      lower[i] = flags[i] > 0 ? grads[i] : T{0};
+    }
+  }
 }
 
 template <class T>
