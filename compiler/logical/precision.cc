@@ -31,7 +31,7 @@ class Narrowing {
       const std::vector<int>& narrow = def.narrow_inputs();
       if (!IsCandidate(graph_.op(id), narrow)) continue;
       for (int input : narrow) {
-        const TensorId copy = NarrowCopy(graph_.op(id).inputs[input], graph_.op(id));
+        const TensorId copy = NarrowCopy(graph_.op(id).inputs[input], id);
         graph_.mutable_op(id).inputs[input] = copy;
       }
       graph_.mutable_op(id).attrs.Set("dtype", DType::kF32);
@@ -59,7 +59,8 @@ class Narrowing {
                        [&](int input) { return IsF32(op.inputs[input]); });
   }
 
-  TensorId NarrowCopy(TensorId tensor, const Op& consumer) {
+  TensorId NarrowCopy(TensorId tensor, OpId reader) {
+    const Op& consumer = graph_.op(reader);  // until the graph gets another op
     const auto [found, is_new] = copies_.try_emplace(
         {tensor, consumer.placement.has_value() ? consumer.placement->ToString() : ""}, kNone);
     if (is_new) {
@@ -72,7 +73,7 @@ class Narrowing {
            .placement = consumer.placement});
       CHECK(copy.valid()) << graph_.status();
       found->second = copy.id();
-      first_reader_.emplace_back(graph_.producer(copy.id()).id, consumer.id);
+      first_reader_.emplace_back(graph_.producer(copy.id()).id, reader);
     }
     return found->second;
   }
