@@ -216,6 +216,7 @@ class Emitter {
       case OperandRef::Source::kScratch:
         CHECK_GE(group.scratch[ref.index].offset, 0) << group.name << " has unplanned scratch";
         operand.set_source(plan::Operand::SCRATCH);
+        operand.set_index(static_cast<uint32_t>(ref.index));
         operand.set_offset(static_cast<uint64_t>(group.scratch[ref.index].offset));
         break;
     }

@@ -322,15 +322,19 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& 
                                           std::string(made.status().message()), call.location));
     }
     call.kernel = *std::move(made);
-    const auto sizes_of = [](const std::vector<OperandSpec>& operands) {
-      std::vector<OperandSize> sizes;
-      for (const OperandSpec& operand : operands) {
-        sizes.push_back({BytesOf(operand), operand.num_elements()});
+    const auto grouped = [](const std::vector<OperandSpec>& specs, const auto& operands) {
+      std::vector<GroupedOperand> result;
+      for (const plan::Operand& operand : operands) {
+        const OperandSpec& spec_of_it = specs[result.size()];
+        GroupedOperand& one = result.emplace_back();
+        one.bytes = BytesOf(spec_of_it);
+        one.elements = spec_of_it.num_elements();
+        if (operand.source() == plan::Operand::SCRATCH) one.scratch = operand.index();
       }
-      return sizes;
+      return result;
     };
-    call.input_sizes = sizes_of(spec.inputs);
-    call.output_sizes = sizes_of(spec.outputs);
+    call.grouped_inputs = grouped(spec.inputs, kernel.inputs());
+    call.grouped_outputs = grouped(spec.outputs, kernel.outputs());
   }
   auto action = std::make_unique<ComputeAction>(std::move(memory), std::move(calls),
                                                 task.acts_per_step(), &first_step_);

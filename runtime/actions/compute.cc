@@ -11,7 +11,7 @@ namespace {
 std::vector<GroupedCall> GroupedCallsOf(const std::vector<ComputeCall>& calls) {
   std::vector<GroupedCall> grouped;
   for (const ComputeCall& call : calls) {
-    grouped.push_back({call.kernel.get(), call.input_sizes, call.output_sizes});
+    grouped.push_back({call.kernel.get(), call.grouped_inputs, call.grouped_outputs});
   }
   return grouped;
 }
@@ -37,7 +37,6 @@ ComputeAction::ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls,
     moving_[end].push_back({end, pointer, operand.offset});
   };
   for (const ComputeCall& call : calls_) {
-    first_pointer_.push_back(pointers_.size());
     for (const OperandAddress& operand : call.inputs) add(operand);
     for (const OperandAddress& operand : call.outputs) add(operand);
   }
@@ -87,7 +86,7 @@ KernelRun ComputeAction::RunOf(size_t call, const Act& act) const {
   KernelRun run;
   run.step = *first_step_ + act.index / acts_per_step_;
   run.micro_batch = act.index % acts_per_step_;
-  run.inputs = pointers_.data() + first_pointer_[call];
+  run.inputs = pointers_.data() + groups_.first_pointer(call);
   run.outputs = run.inputs + calls_[call].inputs.size();
   return run;
 }
@@ -100,6 +99,16 @@ void ComputeAction::RunGroup(size_t begin, const Act& act) {
       running_.store(i, std::memory_order_relaxed);
       calls_[i].kernel->RunPart(RunOf(i, act), at, std::min(part, all - at));
     }
+    // A kernel adds its part's begin to each of its pointers.
+    MoveStaying(begin, at + part < all ? -part : at);
+  }
+}
+
+void ComputeAction::MoveStaying(size_t begin, int64_t elements) {
+  for (size_t i = groups_.first_pointer(begin); i < groups_.first_pointer(groups_.end(begin));
+       ++i) {
+    const int64_t element = groups_.staying(i);
+    if (element != 0) pointers_[i] = static_cast<std::byte*>(pointers_[i]) + elements * element;
   }
 }
 

@@ -19,7 +19,7 @@ namespace braid {
 struct ComputeCall {
   std::unique_ptr<Kernel> kernel;
   std::vector<OperandAddress> inputs, outputs;
-  std::vector<OperandSize> input_sizes, output_sizes;
+  std::vector<GroupedOperand> grouped_inputs, grouped_outputs;
   std::string name;      // "matmul 'fc1'"
   std::string location;  // "train.cc:12"
 };
@@ -44,12 +44,13 @@ class ComputeAction final : public Action {
   bool Move(uint32_t end, std::byte* slot);
   KernelRun RunOf(size_t call, const Act& act) const;
   void RunGroup(size_t begin, const Act& act);
+  // Moves the pointers of a group to what stays by so many elements.
+  void MoveStaying(size_t begin, int64_t elements);
 
   TaskMemory memory_;
   std::vector<ComputeCall> calls_;
   CallGroups groups_;
   std::vector<void*> pointers_;              // of all calls: inputs, then outputs
-  std::vector<size_t> first_pointer_;        // of each call
   std::vector<std::vector<Moving>> moving_;  // by end
   std::vector<std::byte*> current_;          // slot address by end
   bool is_placed_ = false;                   // groups_, at current_

@@ -61,9 +61,10 @@ class Kernel {
   // On the device's stream thread. OK unless the outside (a file, a feed) failed.
   virtual absl::Status Run(const KernelRun& run) = 0;
 
-  // Of a kernel that can make its first output in parts, each from the same elements of operands of
-  // that size, and from all of smaller ones: the output's elements, of which a part begins and ends
-  // at multiples of the step, or at the end. 0: it works as a whole. Parts of multiples of
+  // Of a kernel that can work in parts, each of which uses the same elements of all operands of one
+  // size, and all of smaller ones: that size in elements, of which a part begins and ends at
+  // multiples of the step, or at the end. 0: it works as a whole. The parts of a run come in order;
+  // outputs that are smaller are made when the last one is. Parts of multiples of
   // kPointwiseVectors, too, give the same bits as the whole: no vector is cut.
   virtual int64_t pointwise_size() const { return 0; }
   virtual int64_t pointwise_step() const { return 1; }

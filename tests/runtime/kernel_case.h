@@ -201,23 +201,60 @@ class KernelCase {
   Values Input(int index) const { return Read(spec_.inputs[index], inputs_[index]); }
 
  private:
-  // A kernel that works in parts makes the same bits of them.
+  // A kernel that works in parts makes the same bits of them, and uses nothing of operands of all
+  // elements but the part: each part of those has memory of its own here.
   void RunInParts() {
     const int64_t size = kernel_->pointwise_size(), step = kernel_->pointwise_step();
     if (size == 0) return;
-    auto parts = outputs_;
-    for (auto& bytes : parts) std::fill(bytes.begin(), bytes.end(), '\x5a');
-    std::vector<void*> outputs;
-    for (auto& bytes : parts) outputs.push_back(bytes.data());
-    KernelRun run = run_;
-    run.outputs = outputs.data();
+    auto made = outputs_;
+    for (auto& bytes : made) std::fill(bytes.begin(), bytes.end(), '\x5a');
     const int64_t least = std::lcm(step, kPointwiseVectors);
     const int64_t part = std::max<int64_t>(1, size / least / 3) * least;
     for (int64_t begin = 0; begin < size; begin += part) {
-      kernel_->RunPart(run, begin, std::min(part, size - begin));
+      const int64_t elements = std::min(part, size - begin);
+      std::vector<PartMemory> inputs, outputs;
+      for (size_t i = 0; i < inputs_.size(); ++i) {
+        inputs.emplace_back(spec_.inputs[i], inputs_[i], size, begin, elements);
+      }
+      for (size_t i = 0; i < made.size(); ++i) {
+        outputs.emplace_back(spec_.outputs[i], made[i], size, begin, elements);
+      }
+      std::vector<void*> in, out;
+      for (PartMemory& memory : inputs) in.push_back(memory.pointer());
+      for (PartMemory& memory : outputs) out.push_back(memory.pointer());
+      KernelRun run = run_;
+      run.inputs = in.data();
+      run.outputs = out.data();
+      kernel_->RunPart(run, begin, elements);
+      for (PartMemory& memory : outputs) memory.Return();
     }
-    EXPECT_EQ(parts, outputs_) << spec_.op << " of " << size << " elements in parts of " << part;
+    EXPECT_EQ(made, outputs_) << spec_.op << " of " << size << " elements in parts of " << part;
   }
+
+  // An operand as RunPart is given it: of `size` elements, only those from `begin` on are there.
+  class PartMemory {
+   public:
+    PartMemory(const OperandSpec& operand, std::vector<char>& whole, int64_t size, int64_t begin,
+               int64_t elements)
+        : whole_(&whole), is_cut_(operand.num_elements() == size) {
+      if (!is_cut_) return;
+      const auto element = static_cast<int64_t>(SizeOf(operand.dtype));
+      offset_ = begin * element;
+      const auto first = whole.begin() + offset_;
+      part_.assign(first, first + elements * element);
+    }
+    void* pointer() {
+      return is_cut_ ? reinterpret_cast<char*>(reinterpret_cast<intptr_t>(part_.data()) - offset_)
+                     : whole_->data();
+    }
+    void Return() { std::copy(part_.begin(), part_.end(), whole_->begin() + offset_); }
+
+   private:
+    std::vector<char>* whole_;
+    bool is_cut_;
+    int64_t offset_ = 0;
+    std::vector<char> part_;
+  };
 
   static Values Read(const OperandSpec& operand, const std::vector<char>& bytes) {
     Values values(operand.num_elements());

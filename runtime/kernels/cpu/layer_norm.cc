@@ -44,7 +44,8 @@ KernelOr MakeLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
   const Shape& shape = spec.inputs[0].shape();
   const AxisView view = ViewAround(shape, shape.rank() - 1);
   const int64_t n = view.size;
-  return MakeKernel([=, block = std::vector<T>(2 * n)](const KernelRun& run) mutable {
+  const auto run_part = [=, block = std::vector<T>(2 * n)](const KernelRun& run, int64_t begin,
+                                                           int64_t size) mutable {
     const T* x = Input<T>(run, 0);
     const T* gamma = Input<T>(run, 1);
     const T* mean = Input<T>(run, 2);
@@ -53,22 +54,26 @@ KernelOr MakeLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
     T* dx = Output<T>(run, 0);
     T* dgamma = Output<T>(run, 1);
     T* dbeta = Output<T>(run, 2);
-    std::fill_n(dgamma, n, T{0});
-    std::fill_n(dbeta, n, T{0});
+    if (begin == 0) {
+      std::fill_n(dgamma, n, T{0});
+      std::fill_n(dbeta, n, T{0});
+    }
+    if (size == 0) return;
     T* block_dgamma = block.data();
     T* block_dbeta = block.data() + n;
-    for (int64_t begin = 0; begin < view.outer; begin += kRowBlock) {
-      std::fill(block.begin(), block.end(), T{0});
-      for (int64_t row = begin; row < std::min(begin + kRowBlock, view.outer); ++row) {
-        const int64_t at = row * n;
-        PrefetchBehind(x + at, n);
-        PrefetchBehind(dy + at, n);
-        loop(x + at, gamma, mean[row], rstd[row], dy + at, dx + at, block_dgamma, block_dbeta, n);
-      }
+    const int64_t end = (begin + size) / n;
+    for (int64_t row = begin / n; row < end; ++row) {
+      if (row % kRowBlock == 0) std::fill(block.begin(), block.end(), T{0});
+      const int64_t at = row * n;
+      PrefetchBehind(x + at, n);
+      PrefetchBehind(dy + at, n);
+      loop(x + at, gamma, mean[row], rstd[row], dy + at, dx + at, block_dgamma, block_dbeta, n);
+      if ((row + 1) % kRowBlock != 0 && row + 1 != view.outer) continue;
       add_scaled(block_dgamma, T{1}, dgamma, n);
       add_scaled(block_dbeta, T{1}, dbeta, n);
     }
-  });
+  };
+  return MakePointwise(view.outer * n, n, run_part, 2 * n * static_cast<int64_t>(sizeof(T)));
 }
 
 }  // namespace

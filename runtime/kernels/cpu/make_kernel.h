@@ -53,8 +53,8 @@ std::unique_ptr<Kernel> MakeKernel(F function, int64_t memory_bytes = 0, int64_t
 template <class F>
 class PointwiseKernel final : public Kernel {
  public:
-  PointwiseKernel(F function, int64_t size, int64_t step)
-      : function_(std::move(function)), size_(size), step_(step) {}
+  PointwiseKernel(F function, int64_t size, int64_t step, int64_t memory_bytes)
+      : function_(std::move(function)), size_(size), step_(step), memory_bytes_(memory_bytes) {}
   absl::Status Run(const KernelRun& run) override {
     function_(run, int64_t{0}, size_);
     return absl::OkStatus();
@@ -64,15 +64,17 @@ class PointwiseKernel final : public Kernel {
   void RunPart(const KernelRun& run, int64_t begin, int64_t size) override {
     function_(run, begin, size);
   }
+  int64_t memory_bytes() const override { return memory_bytes_; }
 
  private:
   F function_;
-  int64_t size_, step_;
+  int64_t size_, step_, memory_bytes_;
 };
 
 template <class F>
-std::unique_ptr<Kernel> MakePointwise(int64_t size, int64_t step, F function) {
-  return std::make_unique<PointwiseKernel<F>>(std::move(function), size, step);
+std::unique_ptr<Kernel> MakePointwise(int64_t size, int64_t step, F function,
+                                      int64_t memory_bytes = 0) {
+  return std::make_unique<PointwiseKernel<F>>(std::move(function), size, step, memory_bytes);
 }
 template <class F>
 std::unique_ptr<Kernel> MakePointwise(int64_t size, F function) {

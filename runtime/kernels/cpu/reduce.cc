@@ -16,6 +16,7 @@ namespace {
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 using simd::BinaryFn;
 using simd::BinaryOp;
+using simd::kSumRowBlock;
 
 enum class Reduction { kSum, kMean, kMax, kMin, kProd, kSumSquare, kSumAbs };
 
@@ -193,6 +194,40 @@ void RunPass(const RowReduction<T>& reduction, const Pass& pass, const T* x, T* 
   }
 }
 
+// The sums of columns, part by part: the parts of a block of rows add up as the whole block does.
+template <class T>
+KernelOr MakeSumOfRows(int64_t rows, int64_t n) {
+  const auto add_rows = simd::Rows<T>(simd::BestLoops()).add_rows;
+  struct Sums {
+    std::vector<T> block;
+    std::vector<double> total;
+  };
+  Sums sums = {std::vector<T>(n), std::vector<double>(n)};
+  const auto bytes = n * static_cast<int64_t>(sizeof(T) + sizeof(double));
+  return MakePointwise(
+      rows * n, n,
+      [=, sums = std::move(sums)](const KernelRun& run, int64_t begin, int64_t size) mutable {
+        const T* x = Input<T>(run, 0);
+        const int64_t end = (begin + size) / n;
+        for (int64_t row = begin / n; row < end;) {
+          const int64_t block_end =
+              std::min(row / kSumRowBlock * kSumRowBlock + kSumRowBlock, rows);
+          const int64_t next = std::min(block_end, end);
+          if (row % kSumRowBlock == 0) std::fill(sums.block.begin(), sums.block.end(), T{0});
+          if (row == 0) std::fill(sums.total.begin(), sums.total.end(), 0.0);
+          add_rows(x + row * n, next - row, n, sums.block.data(), n);
+          row = next;
+          if (row < block_end) break;
+          for (int64_t j = 0; j < n; ++j) sums.total[j] += static_cast<double>(sums.block[j]);
+        }
+        if (end == rows) {
+          T* out = Output<T>(run, 0);
+          for (int64_t j = 0; j < n; ++j) out[j] = static_cast<T>(sums.total[j]);
+        }
+      },
+      bytes);
+}
+
 template <class T>
 KernelOr MakeReduceOf(const KernelSpec& spec, Reduction kind) {
   const OperandSpec& in = spec.inputs[0];
@@ -200,6 +235,13 @@ KernelOr MakeReduceOf(const KernelSpec& spec, Reduction kind) {
   const int64_t n_out = spec.outputs[0].num_elements();
   std::vector<Pass> passes = PassesOf(in.shape(), axes);
   if (passes.empty()) passes.push_back({in.num_elements(), 1, 1});  // nothing to reduce: a copy
+  if constexpr (std::is_floating_point_v<T>) {
+    const Pass& pass = passes[0];
+    if (kind == Reduction::kSum && passes.size() == 1 && pass.outer == 1 && pass.reduced > 0 &&
+        pass.inner > 1) {
+      return MakeSumOfRows<T>(pass.reduced, pass.inner);
+    }
+  }
   double factor = 1;
   if (kind == Reduction::kMean) {
     for (int64_t axis : axes) factor /= static_cast<double>(in.logical[axis]);

@@ -23,12 +23,12 @@ KernelOr MakeIdentity(const KernelSpec& spec) {
         absl::StrFormat("%s '%s': the local shapes %s and %s differ in size", spec.op, spec.name,
                         spec.inputs[0].shape().ToString(), spec.outputs[0].shape().ToString()));
   }
-  const int64_t bytes =
-      spec.outputs[0].num_elements() * static_cast<int64_t>(SizeOf(spec.outputs[0].dtype));
-  return MakeKernel([bytes](const KernelRun& run) {
-    if (bytes > 0 && run.outputs[0] != run.inputs[0]) {
-      std::memcpy(run.outputs[0], run.inputs[0], bytes);
-    }
+  const auto element = static_cast<int64_t>(SizeOf(spec.outputs[0].dtype));
+  const int64_t elements = spec.outputs[0].num_elements();
+  return MakePointwise(elements, [element](const KernelRun& run, int64_t begin, int64_t size) {
+    const auto* const from = Input<char>(run, 0) + begin * element;
+    char* const to = Output<char>(run, 0) + begin * element;
+    if (size > 0 && to != from) std::memcpy(to, from, size * element);
   });
 }
 

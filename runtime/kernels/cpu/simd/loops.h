@@ -147,6 +147,9 @@ struct GruRow {
 
 // Loops over one row of n elements unless they say otherwise; n may be 0. Sums have an order that
 // depends on n only.
+// Rows of which sums over rows add up one by one.
+inline constexpr int64_t kSumRowBlock = 128;
+
 template <class T>
 struct RowLoops {
   T (*sum)(const T* x, int64_t n);
@@ -159,6 +162,9 @@ struct RowLoops {
   void (*sum_rows)(const T* x, int64_t rows, int64_t stride, T* out, int64_t n);
   void (*sum_square_rows)(const T* x, int64_t rows, int64_t stride, T* out, int64_t n);
   void (*sum_abs_rows)(const T* x, int64_t rows, int64_t stride, T* out, int64_t n);
+  // out[j] += x[i * stride + j], i < rows, j < n, in that order. sum_rows is this over blocks of
+  // kSumRowBlock rows, whose results are joined in double.
+  void (*add_rows)(const T* x, int64_t rows, int64_t stride, T* out, int64_t n);
   T (*sum_exp)(const T* x, T max, int64_t n);  // of exp(x - max)
   void (*softmax)(const T* x, T* y, int64_t n, T scale);
   void (*softmax_grad)(const T* y, const T* dy, T* dx, int64_t n, T scale);

@@ -66,6 +66,7 @@ constexpr RowLoops<T> MakeRowLoops() {
           .sum_rows = SumRowsLoop<Itself, T>,
           .sum_square_rows = SumRowsLoop<Square, T>,
           .sum_abs_rows = SumRowsLoop<AbsOp, T>,
+          .add_rows = AddRowsLoop<T>,
           .sum_exp = SumExpLoop<T>,
           .softmax = SoftmaxLoop<T>,
           .softmax_grad = SoftmaxGradLoop<T>,

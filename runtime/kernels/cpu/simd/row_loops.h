@@ -104,33 +104,53 @@ struct Itself {
   }
 };
 
+// Columns that the registers hold the sums of.
+template <class T>
+inline constexpr int kColumns = 2 * kLanes<T>;
+
+// sum[j] += Op's result, row by row, of a row's first `width` elements.
+template <class Op, class T>
+BRAID_INLINE void AddColumns(const T* x, int64_t rows, int64_t stride, T (&sum)[kColumns<T>],
+                             int width) {
+  if (width == kColumns<T>) {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int j = 0; j < kColumns<T>; ++j) sum[j] += Op::F(x[row * stride + j], T{0});
+    }
+  } else {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int j = 0; j < width; ++j) sum[j] += Op::F(x[row * stride + j], T{0});
+    }
+  }
+}
+
 // The sums over rows of Op's results.
 template <class Op, class T>
 void SumRowsLoop(const T* x, int64_t rows, int64_t stride, T* out, int64_t n) {
-  constexpr int kTile = 2 * kLanes<T>;
-  constexpr int64_t kRowBlock = 128;
+  constexpr int kTile = kColumns<T>;
   for (int64_t column = 0; column < n; column += kTile) {
     const int width = static_cast<int>(n - column < kTile ? n - column : kTile);
     double total[kTile];
     for (int j = 0; j < kTile; ++j) total[j] = 0;
-    for (int64_t begin = 0; begin < rows; begin += kRowBlock) {
-      const int64_t end = begin + kRowBlock < rows ? begin + kRowBlock : rows;
+    for (int64_t begin = 0; begin < rows; begin += kSumRowBlock) {
       T sum[kTile];
       for (int j = 0; j < kTile; ++j) sum[j] = 0;
-      if (width == kTile) {
-        for (int64_t row = begin; row < end; ++row) {
-          const T* source = x + row * stride + column;
-          for (int j = 0; j < kTile; ++j) sum[j] += Op::F(source[j], T{0});
-        }
-      } else {
-        for (int64_t row = begin; row < end; ++row) {
-          const T* source = x + row * stride + column;
-          for (int j = 0; j < width; ++j) sum[j] += Op::F(source[j], T{0});
-        }
-      }
+      const int64_t block = rows - begin < kSumRowBlock ? rows - begin : kSumRowBlock;
+      AddColumns<Op, T>(x + begin * stride + column, block, stride, sum, width);
       for (int j = 0; j < kTile; ++j) total[j] += static_cast<double>(sum[j]);
     }
     for (int j = 0; j < width; ++j) out[column + j] = static_cast<T>(total[j]);
+  }
+}
+
+template <class T>
+void AddRowsLoop(const T* x, int64_t rows, int64_t stride, T* out, int64_t n) {
+  constexpr int kTile = kColumns<T>;
+  for (int64_t column = 0; column < n; column += kTile) {
+    const int width = static_cast<int>(n - column < kTile ? n - column : kTile);
+    T sum[kTile];
+    for (int j = 0; j < width; ++j) sum[j] = out[column + j];
+    AddColumns<Itself, T>(x + column, rows, stride, sum, width);
+    for (int j = 0; j < width; ++j) out[column + j] = sum[j];
   }
 }
 
