@@ -44,7 +44,8 @@ ABSL_FLAG(std::string, simulate_nodes, "",
           "and one of two");
 ABSL_FLAG(int, threads_per_device, 1, "Threads that one CPU device computes with");
 ABSL_FLAG(std::string, precision, "f32",
-          "What matrix products compute in: f32, or bf16 with f32 sums, variables and updates");
+          "What matrix products compute in: f32, or bf16 or f16 with f32 sums, variables and "
+          "updates; f16 also scales the loss");
 ABSL_FLAG(uint64_t, braid_seed, 0, "Seed of initial values, dropout and shuffling");
 ABSL_FLAG(bool, dry_run, false, "Compile, print the plan's summary, and exit");
 ABSL_FLAG(std::string, explain, "",
@@ -92,8 +93,9 @@ absl::StatusOr<std::string> EventFolder(const std::string& flag) {
 absl::StatusOr<DType> PrecisionOf(const std::string& text) {
   if (text == "f32") return DType::kF32;
   if (text == "bf16") return DType::kBF16;
+  if (text == "f16") return DType::kF16;
   return absl::InvalidArgumentError(
-      absl::StrFormat("--precision=%s; f32 or bf16 was expected", text));
+      absl::StrFormat("--precision=%s; f32, bf16 or f16 was expected", text));
 }
 
 absl::StatusOr<Progress> ProgressOf(const std::string& text) {

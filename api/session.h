@@ -38,7 +38,9 @@ struct SessionOptions {
   // The session is the master, node 0, of real nodes, whose devices the cluster lists.
   std::optional<NetworkOptions> network = std::nullopt;
   int threads_per_device = 1;
-  // What products of f32 tensors compute in: f32, or bf16 (with f32 sums, variables and updates).
+  // What products of f32 tensors compute in: f32, or bf16 or f16 (with f32 sums, variables and
+  // updates). With f16 each Minimize has a loss scale (compiler/logical/loss_scale.h), which is a
+  // variable as others are, and a step whose gradients are not finite updates nothing.
   DType precision = DType::kF32;
   uint64_t seed = 0;
   // The whole cluster in the calling thread, in an order and on a clock drawn by this seed.

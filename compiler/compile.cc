@@ -7,6 +7,7 @@
 #include "compiler/logical/dropout.h"
 #include "compiler/logical/fuse_batch_norm.h"
 #include "compiler/logical/infer_sbp.h"
+#include "compiler/logical/loss_scale.h"
 #include "compiler/logical/micro_batch.h"
 #include "compiler/logical/optimizer.h"
 #include "compiler/logical/precision.h"
@@ -31,6 +32,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
 
   // On whole tensors: what is computed.
   graph = DisableDropout(std::move(graph));
+  if (options.precision == DType::kF16) graph = AddLossScales(std::move(graph));
   ASSIGN_OR_RETURN(graph, Autograd(std::move(graph)));
   ASSIGN_OR_RETURN(graph, Optimizer(std::move(graph)));
   graph = Prune(std::move(graph));

@@ -211,6 +211,9 @@ void LogicalGraph::Prune(const std::vector<bool>& keep) {
     CHECK(request.learning_rate == kNone || map_tensor(request.learning_rate) != kNone)
         << "the learning rate of a kept Minimize request goes";
     request.learning_rate = map_tensor(request.learning_rate);
+    CHECK(request.loss_scale == kNone || map_tensor(request.loss_scale) != kNone)
+        << "the loss scale of a kept Minimize request goes";
+    request.loss_scale = map_tensor(request.loss_scale);
     minimize.push_back(std::move(request));
   }
   minimize_ = std::move(minimize);

@@ -103,6 +103,7 @@ struct MinimizeRequest {
   std::string optimizer;           // OpDef name of the update, e.g. "adam_update", or "adafactor"
   Attrs attrs;                     // its attributes
   TensorId learning_rate = kNone;  // a scalar tensor (schedules are ops)
+  TensorId loss_scale = kNone;     // f32 []: a factor of the loss while gradients are computed
   std::vector<OpId> variables;     // empty: every trainable variable that the loss reaches
   double clip_global_norm = 0;     // 0: none
   int micro_batches = 1;

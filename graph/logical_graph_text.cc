@@ -66,6 +66,7 @@ std::string MinimizeToString(const LogicalGraph& graph, const MinimizeRequest& r
       absl::StrCat("@minimize loss=%", request.loss, " optimizer=", Quote(request.optimizer));
   if (!request.attrs.values().empty()) absl::StrAppend(&text, " {", request.attrs.ToString(), "}");
   if (request.learning_rate != kNone) absl::StrAppend(&text, " lr=%", request.learning_rate);
+  if (request.loss_scale != kNone) absl::StrAppend(&text, " scale=%", request.loss_scale);
   if (!request.variables.empty()) {
     absl::StrAppend(&text, " variables=", ListToString(request.variables, [&graph](OpId id) {
       return Quote(graph.op(id).name);
@@ -224,6 +225,8 @@ absl::StatusOr<ParsedMinimize> ReadMinimize(TextReader& reader, std::set<std::st
       ASSIGN_OR_RETURN(request.attrs, ReadAttrs(reader));
     } else if (reader.Consume("lr=")) {
       ASSIGN_OR_RETURN(request.learning_rate, ReadTensorId(reader));
+    } else if (reader.Consume("scale=")) {
+      ASSIGN_OR_RETURN(request.loss_scale, ReadTensorId(reader));
     } else if (reader.Consume("variables=")) {
       RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
         ASSIGN_OR_RETURN(parsed.variables.emplace_back(), reader.Quoted());
@@ -240,7 +243,8 @@ absl::StatusOr<ParsedMinimize> ReadMinimize(TextReader& reader, std::set<std::st
     } else if (reader.Consume("at ")) {
       ASSIGN_OR_RETURN(request.location, ReadLocation(reader, files));
     } else {
-      return reader.Error("loss=, optimizer=, {, lr=, variables=, clip=, micro_batches= or at");
+      return reader.Error(
+          "loss=, optimizer=, {, lr=, scale=, variables=, clip=, micro_batches= or at");
     }
   }
   if (request.loss == kNone) return reader.Error("loss=");
@@ -391,6 +395,7 @@ absl::StatusOr<LogicalGraph> LogicalGraph::Parse(std::string_view text,
   auto resolve_minimize = [&](ParsedMinimize& parsed) -> absl::Status {
     RETURN_IF_ERROR(check_tensor(parsed.request.loss));
     RETURN_IF_ERROR(check_tensor(parsed.request.learning_rate));
+    RETURN_IF_ERROR(check_tensor(parsed.request.loss_scale));
     for (const std::string& name : parsed.variables) {
       ASSIGN_OR_RETURN(parsed.request.variables.emplace_back(), find_op(name));
     }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "graph/functional.h"
 
@@ -11,8 +12,8 @@ namespace {
 // Of one variable, in the type that its states have.
 class Adafactor {
  public:
-  Adafactor(Tensor variable, Tensor gradient, Tensor learning_rate, Tensor step, const Attrs& attrs,
-            const SourceLocation& where)
+  Adafactor(Tensor variable, Tensor gradient, Tensor learning_rate, Tensor step, Tensor applies,
+            const Attrs& attrs, const SourceLocation& where)
       : graph_(*variable.graph()),
         dtype_(SizeOf(variable.dtype()) < SizeOf(DType::kF32) ? DType::kF32 : variable.dtype()),
         where_(where),
@@ -21,7 +22,8 @@ class Adafactor {
         value_(Cast(variable, dtype_, where)),
         gradient_(Cast(gradient, dtype_, where)),
         learning_rate_(Cast(learning_rate, dtype_, where)),
-        count_(Shift(Cast(step, dtype_, where), 1, where)) {}
+        count_(Shift(Cast(step, dtype_, where), 1, where)),
+        applies_(applies) {}
 
   void Append() {
     const Tensor square = Square(gradient_, where_);
@@ -44,7 +46,8 @@ class Adafactor {
   Tensor Number(double value) { return Constant(graph_, value, {.dtype = dtype_}, where_); }
 
   void Assign(Tensor variable, Tensor value) {
-    const Tensor operands[] = {variable, value};
+    std::vector<Tensor> operands = {variable, value};
+    if (applies_.valid()) operands.push_back(applies_);
     graph_.Append("assign", operands, {.location = where_});
   }
 
@@ -87,14 +90,14 @@ class Adafactor {
   const DType dtype_;
   const SourceLocation& where_;
   const Attrs& attrs_;
-  const Tensor variable_, value_, gradient_, learning_rate_, count_;
+  const Tensor variable_, value_, gradient_, learning_rate_, count_, applies_;
 };
 
 }  // namespace
 
 void AppendAdafactor(Tensor variable, Tensor gradient, Tensor learning_rate, Tensor step,
-                     const Attrs& attrs, const SourceLocation& where) {
-  Adafactor(variable, gradient, learning_rate, step, attrs, where).Append();
+                     Tensor applies, const Attrs& attrs, const SourceLocation& where) {
+  Adafactor(variable, gradient, learning_rate, step, applies, attrs, where).Append();
 }
 
 }  // namespace braid::compiler

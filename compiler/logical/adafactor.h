@@ -10,9 +10,9 @@ namespace braid::compiler {
 // torch.optim.Adafactor) on `variable`, whose gradient has its type, at the current scope. A
 // variable of two axes or more has states row [..., rows] and column [..., columns], means of
 // squares over the other one of the last two axes; of fewer, square, of its shape. `learning_rate`
-// and `step` (of which there were so many before) are scalars. Attributes: beta2_decay, clip,
-// epsilon, epsilon_scale, weight_decay.
+// and `step` (of which there were so many before) are scalars; where `applies`, bool [], is given
+// and false, nothing changes. Attributes: beta2_decay, clip, epsilon, epsilon_scale, weight_decay.
 void AppendAdafactor(Tensor variable, Tensor gradient, Tensor learning_rate, Tensor step,
-                     const Attrs& attrs, const SourceLocation& where);
+                     Tensor applies, const Attrs& attrs, const SourceLocation& where);
 
 }  // namespace braid::compiler

@@ -47,6 +47,7 @@ class Sweep {
   Sweep(LogicalGraph& graph, const MinimizeRequest& request, const std::set<TensorId>& targets)
       : graph_(graph),
         loss_(request.loss),
+        loss_scale_(request.loss_scale),
         where_(request.location),
         is_ancestor_(AncestorsOf(graph, request.loss)),
         needs_(graph.tensors().size(), false) {
@@ -71,7 +72,8 @@ class Sweep {
     }
     const DType dtype = graph_.type(loss_).dtype;
     RETURN_IF_ERROR(AppendFor(last, [&] {
-      gradients_[loss_] = Constant(graph_, 1, {.dtype = dtype});
+      gradients_[loss_] = loss_scale_ == kNone ? Constant(graph_, 1, {.dtype = dtype})
+                                               : Cast(Tensor(&graph_, loss_scale_), dtype);
       return absl::OkStatus();
     }));
     for (OpId id = last; id >= 0; --id) {
@@ -207,7 +209,7 @@ class Sweep {
   }
 
   LogicalGraph& graph_;
-  TensorId loss_;
+  TensorId loss_, loss_scale_;
   SourceLocation where_;
   std::vector<bool> is_ancestor_;  // by op: the loss depends on it
   std::vector<bool> needs_;        // by tensor: it depends on a target, through floating tensors
@@ -266,6 +268,24 @@ std::map<TensorId, SourceLocation> WantedTensors(const LogicalGraph& graph) {
   return wanted;
 }
 
+// The gradients of the loss itself, of those of the loss times its scale.
+void Unscale(LogicalGraph& graph, const MinimizeRequest& request,
+             std::map<TensorId, TensorId>& gradients) {
+  const SourceLocation& where = request.location;
+  graph.PushScope(graph.producer(request.loss_scale).name);
+  const Tensor factor = Reciprocal(Tensor(&graph, request.loss_scale), where);
+  graph.PopScope();
+  for (auto& [of, gradient] : gradients) {
+    const Op source = graph.producer(of);
+    graph.PushScope(absl::StrCat(source.name, ".grad"));
+    graph.PushPlacement(source.placement);
+    const Tensor scaled(&graph, gradient);
+    gradient = Mul(scaled, Cast(factor, scaled.dtype(), where), where).id();
+    graph.PopPlacement();
+    graph.PopScope();
+  }
+}
+
 void ReplaceGradientOfOps(LogicalGraph& graph) {
   std::map<TensorId, TensorId> replacements;
   std::vector<bool> keep(graph.ops().size(), true);
@@ -312,10 +332,13 @@ absl::StatusOr<LogicalGraph> Autograd(LogicalGraph graph) {
     }
     Sweep sweep(graph, request, targets);
     RETURN_IF_ERROR(sweep.Run());
+    std::map<TensorId, TensorId> gradients;
     for (TensorId target : targets) {
       const TensorId gradient = sweep.GradientOf(target);
-      if (gradient != kNone) graph.gradients()[target] = gradient;
+      if (gradient != kNone) gradients[target] = gradient;
     }
+    if (request.loss_scale != kNone) Unscale(graph, request, gradients);
+    for (const auto& [of, gradient] : gradients) graph.gradients()[of] = gradient;
     // What StopGradient cuts off keeps its value.
     std::vector<OpId> reached;
     for (OpId variable : variables) {

@@ -15,6 +15,8 @@ namespace braid::compiler {
 // Only ops between those tensors and the loss get backward ops. Of op "f" they are named
 // "f.grad.<type>", have forward = f, its placement and its line; several gradients of one tensor
 // are added where they meet. No gradient flows through integers and bools.
+// Where the request has a loss scale, the backward pass begins with it instead of 1, and gradients
+// that were asked for are divided by it.
 // The gradients of ops in a block (Op::block) are made of the block's values computed once more:
 // its ops again, named "f.grad.again", behind `after` ops that hold them back until a gradient has
 // come.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/logical/adafactor.h"
+#include "compiler/logical/loss_scale.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "runtime/base/status.h"
@@ -73,8 +74,9 @@ Tensor LearningRate(LogicalGraph& graph, const MinimizeRequest& request) {
   return is_wide ? rate : Cast(rate, DType::kF32, request.location);
 }
 
+// `applies`: bool [], or invalid: always.
 void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Trained& trained,
-                  const std::vector<Tensor>& scalars) {
+                  const std::vector<Tensor>& scalars, Tensor applies) {
   const OpDef& def = *graph.registry().Find(request.optimizer);
   const TensorType type = trained.value.type();
   const std::vector<std::optional<NdSbp>> hints = graph.op(trained.variable).hints;
@@ -97,6 +99,7 @@ void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Tra
   if (def.update_scalar()) {
     inputs.push_back(def.update_scalar()(inputs, attrs, request.location));
   }
+  if (applies.valid()) inputs.push_back(applies);
   graph.Append(def.name(), inputs,
                {.name = def.name(), .attrs = std::move(attrs), .location = request.location});
 }
@@ -118,6 +121,12 @@ absl::Status AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) 
     all.push_back({variable, Tensor(&graph, value), Tensor(&graph, gradient->second)});
   }
   CHECK(!all.empty()) << "a Minimize request without variables: Autograd runs first";
+  Tensor applies;
+  if (request.loss_scale != kNone) {
+    std::vector<Tensor> gradients;
+    for (const Trained& trained : all) gradients.push_back(trained.gradient);
+    applies = AppendLossScaleUpdate(graph, request, gradients);
+  }
   if (request.clip_global_norm > 0) {
     ClipGlobalNorm(graph, request.clip_global_norm, request.location, all);
   }
@@ -126,10 +135,10 @@ absl::Status AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) 
   for (const Trained& trained : all) {
     AtVariable(graph, trained.variable, [&] {
       if (is_adafactor) {
-        AppendAdafactor(trained.value, trained.gradient, scalars[0], scalars[1], request.attrs,
-                        request.location);
+        AppendAdafactor(trained.value, trained.gradient, scalars[0], scalars[1], applies,
+                        request.attrs, request.location);
       } else {
-        AppendUpdate(graph, request, trained, scalars);
+        AppendUpdate(graph, request, trained, scalars, applies);
       }
       return 0;
     });

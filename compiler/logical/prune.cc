@@ -17,7 +17,9 @@ LogicalGraph Prune(LogicalGraph graph) {
   }
   for (const MinimizeRequest& request : graph.minimize()) {
     need(graph.tensor(request.loss).producer);
-    if (request.learning_rate != kNone) need(graph.tensor(request.learning_rate).producer);
+    for (TensorId tensor : {request.learning_rate, request.loss_scale}) {
+      if (tensor != kNone) need(graph.tensor(tensor).producer);
+    }
   }
   while (!open.empty()) {
     const OpId id = open.back();

@@ -1,4 +1,5 @@
-// Ops that overwrite variables: optimizers' updates and assign.
+// Ops that overwrite variables: optimizers' updates and assign. Each may have one input more at the
+// end, bool []: where it is false, nothing is overwritten.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,20 @@ absl::Status CheckOperands(const OpContext& ctx, int num_states) {
   return absl::OkStatus();
 }
 
+// The inputs are `count`, or one more, which says whether the update applies.
+absl::Status CheckInputsOfUpdate(const OpContext& ctx, int count) {
+  if (static_cast<int>(ctx.inputs.size()) != count + 1) return CheckInputs(ctx, count);
+  if (ctx.inputs[count] == Scalar(DType::kBool)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("input ", count, ", whether the update applies, is ",
+                   ctx.inputs[count].ToString(), "; bool[] was expected"));
+}
+
+OpSample Conditional(OpSample sample) {
+  sample.inputs.push_back(Scalar(DType::kBool));
+  return sample;
+}
+
 // Operands split alike; the scalars, from `operands` on, are whole.
 std::vector<SbpSignature> SplitTogether(const OpContext& ctx, int operands,
                                         const std::vector<Sbp>& outputs) {
@@ -49,7 +64,7 @@ std::vector<SbpSignature> SplitTogether(const OpContext& ctx, int operands,
   return signatures;
 }
 
-// (variable, gradient, states..., learning rate[, step][, ratio]).
+// (variable, gradient, states..., learning rate[, step][, ratio][, applies]).
 OpDef UpdateOp(const Update& update) {
   const int num_states = static_cast<int>(update.states.size());
   const bool takes_step = update.takes_step, takes_ratio = static_cast<bool>(update.ratio);
@@ -59,10 +74,13 @@ OpDef UpdateOp(const Update& update) {
   inputs.push_back(Scalar());
   if (takes_step) inputs.push_back(Scalar(DType::kI64));
   if (takes_ratio) inputs.push_back(Scalar());
+  // Positive, because the states of some are sums of squares.
+  const OpSample sample = {
+      .inputs = std::move(inputs), .attrs = update.attrs, .low = 0.1, .high = 1};
   return OpDef(update.name)
       .Infer([num_states, takes_step, takes_ratio](const OpContext& ctx) -> Types {
         const int scalars = 1 + (takes_step ? 1 : 0) + (takes_ratio ? 1 : 0);
-        RETURN_IF_ERROR(CheckInputs(ctx, 2 + num_states + scalars));
+        RETURN_IF_ERROR(CheckInputsOfUpdate(ctx, 2 + num_states + scalars));
         RETURN_IF_ERROR(CheckOperands(ctx, num_states));
         for (int i = 2 + num_states; i < 2 + num_states + scalars; ++i) {
           RETURN_IF_ERROR(CheckShape(ctx, i, {}));
@@ -81,8 +99,8 @@ OpDef UpdateOp(const Update& update) {
       .Update(update.states, takes_step)
       .TakesScalar(update.ratio)
       .NoGradient()
-      // Positive, because the states of some are sums of squares.
-      .Sample({.inputs = std::move(inputs), .attrs = update.attrs, .low = 0.1, .high = 1});
+      .Sample(sample)
+      .Sample(Conditional(sample));
 }
 
 OpDef Varied(OpDef def, const Attrs& attrs) {
@@ -157,18 +175,18 @@ OpDef RmspropOp(bool centered, bool has_velocity) {
 }
 
 OpDef AssignOp() {
+  const OpSample sample = {.inputs = {Matrix(), Matrix()}, .attrs = {}};
   return OpDef("assign")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
+        RETURN_IF_ERROR(CheckInputsOfUpdate(ctx, 2));
         RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
         return std::vector<TensorType>{};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        return LeadingSignatures(ctx, ctx.inputs[0].shape.rank());
-      })
+      .Signatures([](const OpContext& ctx, int64_t) { return SplitTogether(ctx, 2, {}); })
       .Mutates({0})
       .NoGradient()
-      .Sample({.inputs = {Matrix(), Matrix()}, .attrs = {}});
+      .Sample(sample)
+      .Sample(Conditional(sample));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// --precision=bf16: products in bf16, everything else in f32.
+// --precision=bf16 and f16: products in these, everything else in f32.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,23 +28,31 @@ double LargestDifference(const std::vector<double>& a, const std::vector<double>
   return largest;
 }
 
-// bf16 keeps 8 bits, so one rounding is up to 2^-9 = 0.2 % of an operand; sums are in f32.
+// bf16 keeps 8 bits, so one rounding is up to 2^-9 = 0.2 % of an operand; sums are in f32. f16
+// keeps 11.
 TEST(PrecisionTest, TrainsAsF32DoesUpToTheRoundingOfOperands) {
-  const std::vector<double> wide = Losses({}, DType::kF32), narrow = Losses({}, DType::kBF16);
-  const double difference = LargestDifference(narrow, wide);
-  EXPECT_GT(difference, 1e-6) << "nothing was narrowed";
-  EXPECT_LT(difference, 0.01);
-  EXPECT_LT(narrow.back(), 0.9 * narrow.front()) << "it does not learn";
+  const std::vector<double> wide = Losses({}, DType::kF32);
+  for (const auto& [precision, limit] :
+       {std::pair{DType::kBF16, 0.01}, std::pair{DType::kF16, 0.00125}}) {
+    SCOPED_TRACE(ToString(precision));
+    const std::vector<double> narrow = Losses({}, precision);
+    const double difference = LargestDifference(narrow, wide);
+    EXPECT_GT(difference, 1e-6) << "nothing was narrowed";
+    EXPECT_LT(difference, limit);
+    EXPECT_LT(narrow.back(), 0.9 * narrow.front()) << "it does not learn";
+  }
 }
 
 // Layouts differ by the order of f32 sums, and by an operand that lies near a boundary between two
-// bf16 values and rounds to the other one.
+// narrow values and rounds to the other one.
 TEST(PrecisionTest, LayoutsAgree) {
-  const std::vector<double> one = Losses({}, DType::kBF16);
-  for (const LayoutCase& layout : LayoutCases()) {
-    if (layout.devices != std::vector<int>{2, 2}) continue;
-    SCOPED_TRACE(layout.name);
-    EXPECT_LT(LargestDifference(Losses(layout, DType::kBF16), one), 0.003);
+  for (const DType precision : {DType::kBF16, DType::kF16}) {
+    const std::vector<double> one = Losses({}, precision);
+    for (const LayoutCase& layout : LayoutCases()) {
+      if (layout.devices != std::vector<int>{2, 2}) continue;
+      SCOPED_TRACE(layout.name);
+      EXPECT_LT(LargestDifference(Losses(layout, precision), one), 0.003);
+    }
   }
 }
 

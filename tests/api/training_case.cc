@@ -83,9 +83,11 @@ absl::StatusOr<TrainingRun> RunTraining(const TrainingOptions& options,
   session_options.progress = Progress::kOff;
   ASSIGN_OR_RETURN(const auto session, Session::Start(session_options));
   ASSIGN_OR_RETURN(CompiledJob job, session->Compile("train", record));
-  ASSIGN_OR_RETURN(const RunResult result, job.Run({.steps = options.steps}));
   TrainingRun run;
-  run.losses = result.Scalars("loss");
+  if (options.steps > 0) {
+    ASSIGN_OR_RETURN(const RunResult result, job.Run({.steps = options.steps}));
+    run.losses = result.Scalars("loss");
+  }
   if (options.wants_variables) {
     for (const std::string& name : session->variables()) {
       ASSIGN_OR_RETURN(Array value, session->Get(name));

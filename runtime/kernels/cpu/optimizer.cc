@@ -202,6 +202,33 @@ KernelOr MakeRmsprop(const KernelSpec& spec, RmspropStates states, ElementType<T
   });
 }
 
+// An update that may have one input more, bool []: where it is false, nothing is done.
+class ConditionalUpdate final : public Kernel {
+ public:
+  ConditionalUpdate(std::unique_ptr<Kernel> update, int condition)
+      : update_(std::move(update)), condition_(condition) {}
+  absl::Status Run(const KernelRun& run) override {
+    return *Input<uint8_t>(run, condition_) != 0 ? update_->Run(run) : absl::OkStatus();
+  }
+  int64_t memory_bytes() const override { return update_->memory_bytes(); }
+  int64_t shared_bytes() const override { return update_->shared_bytes(); }
+
+ private:
+  std::unique_ptr<Kernel> update_;
+  int condition_;
+};
+
+KernelFactory MaybeConditional(KernelFactory factory) {
+  return [factory = std::move(factory)](const KernelSpec& spec) -> KernelOr {
+    if (spec.inputs.back().dtype != DType::kBool) return factory(spec);
+    KernelSpec unconditional = spec;
+    unconditional.inputs.pop_back();
+    ASSIGN_OR_RETURN(auto update, factory(unconditional));
+    return std::make_unique<ConditionalUpdate>(std::move(update),
+                                               static_cast<int>(spec.inputs.size()) - 1);
+  };
+}
+
 KernelOr MakeAssign(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != spec.inputs[1].dtype) return UnsupportedTypes(spec);
   const int64_t bytes =
@@ -220,10 +247,10 @@ absl::Status RegisterOptimizerKernels(KernelRegistry& registry) {
   const auto add = [&](const std::string& name, int states, auto make) {
     std::vector<int> mutated = {0};
     for (int i = 0; i < states; ++i) mutated.push_back(2 + i);
-    return registry.Register(
-        name, Widened([states, make](
-                          const KernelSpec& spec) { return ForVariable(spec, 2 + states, make); },
-                      std::move(mutated)));
+    const auto factory = [states, make](const KernelSpec& spec) {
+      return ForVariable(spec, 2 + states, make);
+    };
+    return registry.Register(name, MaybeConditional(Widened(factory, std::move(mutated))));
   };
   RETURN_IF_ERROR(add("sgd_update", 0, [](const auto& s, auto type) { return MakeSgd(s, type); }));
   RETURN_IF_ERROR(
@@ -251,7 +278,10 @@ absl::Status RegisterOptimizerKernels(KernelRegistry& registry) {
                                         return MakeLambSquare(s, type);
                                       });
                                     })));
-  return registry.Register("assign", MakeAssign);
+  return registry.Register("assign", [](const KernelSpec& spec) -> KernelOr {
+    // A value of a variable that is bool itself is no condition.
+    return spec.inputs.size() == 2 ? MakeAssign(spec) : MaybeConditional(MakeAssign)(spec);
+  });
 }
 
 }  // namespace braid::cpu
