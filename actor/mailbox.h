@@ -56,15 +56,15 @@ class MailPool {
   }
 
  private:
-  void Add() EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Add() BRAID_REQUIRES(mutex_) {
     all_.push_back(std::make_unique<Mail>());
     all_.back()->content = Mail::Content::kUnaddressed;
     all_.back()->next = std::exchange(free_, all_.back().get());
   }
 
   Mutex mutex_;
-  std::vector<std::unique_ptr<Mail>> all_ GUARDED_BY(mutex_);
-  Mail* free_ GUARDED_BY(mutex_) = nullptr;
+  std::vector<std::unique_ptr<Mail>> all_ BRAID_GUARDED_BY(mutex_);
+  Mail* free_ BRAID_GUARDED_BY(mutex_) = nullptr;
 };
 
 class Mailbox {

@@ -38,8 +38,8 @@ class Interruption {
 
  private:
   mutable Mutex mutex_;
-  Handler handler_ GUARDED_BY(mutex_);
-  absl::Status reason_ GUARDED_BY(mutex_);
+  Handler handler_ BRAID_GUARDED_BY(mutex_);
+  absl::Status reason_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -29,7 +29,7 @@ class LoopbackNetwork {
   void Expire(const std::shared_ptr<Offer>& offer);
 
   Mutex mutex_;
-  std::map<std::pair<uint16_t, uint16_t>, std::shared_ptr<Offer>> offers_ GUARDED_BY(mutex_);
+  std::map<std::pair<uint16_t, uint16_t>, std::shared_ptr<Offer>> offers_ BRAID_GUARDED_BY(mutex_);
 };
 
 std::unique_ptr<Transport> MakeLoopbackTransport(uint16_t node, LoopbackNetwork* network);

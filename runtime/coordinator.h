@@ -145,15 +145,15 @@ class Coordinator {
   const CoordinatorOptions options_;
   std::vector<Peer> peers_;  // fixed after Join
   Mutex mutex_;
-  Wait wait_ GUARDED_BY(mutex_);
-  absl::Status failure_ GUARDED_BY(mutex_);
-  bool is_closing_ GUARDED_BY(mutex_) = false;
-  bool is_closing_well_ GUARDED_BY(mutex_) = false;  // without a cause so far
-  std::string activity_ GUARDED_BY(mutex_);
-  std::string phase_ GUARDED_BY(mutex_) = "joining";
-  Nanoseconds phase_began_ GUARDED_BY(mutex_) = 0;
-  uint16_t running_ GUARDED_BY(mutex_) = 0;  // the job of the last Run; 0: none yet
-  bool is_stepping_ GUARDED_BY(mutex_) = false;
+  Wait wait_ BRAID_GUARDED_BY(mutex_);
+  absl::Status failure_ BRAID_GUARDED_BY(mutex_);
+  bool is_closing_ BRAID_GUARDED_BY(mutex_) = false;
+  bool is_closing_well_ BRAID_GUARDED_BY(mutex_) = false;  // without a cause so far
+  std::string activity_ BRAID_GUARDED_BY(mutex_);
+  std::string phase_ BRAID_GUARDED_BY(mutex_) = "joining";
+  Nanoseconds phase_began_ BRAID_GUARDED_BY(mutex_) = 0;
+  uint16_t running_ BRAID_GUARDED_BY(mutex_) = 0;  // the job of the last Run; 0: none yet
+  bool is_stepping_ BRAID_GUARDED_BY(mutex_) = false;
   std::map<uint64_t, Description> descriptions_;
   uint64_t next_description_ = 1;
   std::optional<Nanoseconds> stall_reported_;  // the reactor's thread only

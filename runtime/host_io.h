@@ -49,8 +49,8 @@ class HostIo {
 
  private:
   mutable Mutex mutex_;
-  std::map<std::string, Array, std::less<>> feeds_ GUARDED_BY(mutex_);
-  FetchReceiver* receiver_ GUARDED_BY(mutex_) = nullptr;
+  std::map<std::string, Array, std::less<>> feeds_ BRAID_GUARDED_BY(mutex_);
+  FetchReceiver* receiver_ BRAID_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace braid

@@ -157,7 +157,7 @@ class Node {
   std::map<uint16_t, std::vector<std::pair<uint16_t, std::vector<std::byte>>>> early_;
   size_t num_early_ = 0;  // frames in early_
   Mutex hosts_mutex_;
-  std::map<uint16_t, std::unique_ptr<HostIo>> hosts_ GUARDED_BY(hosts_mutex_);
+  std::map<uint16_t, std::unique_ptr<HostIo>> hosts_ BRAID_GUARDED_BY(hosts_mutex_);
   std::unique_ptr<ControlChannel> master_;
   std::function<void(absl::Status)> closed_;
   absl::Status cause_;
@@ -168,7 +168,7 @@ class Node {
   Event* torn_down_ = nullptr;  // that the destructor waits for
   bool is_over_ = false;        // closed_ was called, or will not be
   mutable Mutex phase_mutex_;
-  std::string phase_ GUARDED_BY(phase_mutex_) = "joining";
+  std::string phase_ BRAID_GUARDED_BY(phase_mutex_) = "joining";
   int64_t acts_seen_ = -1;
   Nanoseconds advanced_ = 0;     // when acts_seen_ changed last
   bool is_stall_noted_ = false;  // the master reports it

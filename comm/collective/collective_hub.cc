@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Collective>> CollectiveHub::Create(const Collecti
   context.spec = spec;
   context.reactor = &reactor;
   context.group = group;
-  context.link_to = [this, &spec](uint16_t node) -> absl::StatusOr<Link*> {
+  context.link_to = [this, &spec](uint16_t node) BRAID_REQUIRES(mutex_) -> absl::StatusOr<Link*> {
     const auto link = links_.find(node);
     if (link == links_.end()) {
       return absl::FailedPreconditionError(

@@ -79,14 +79,14 @@ class CollectiveHub {
 
   const uint16_t node_;
   Mutex mutex_;
-  std::map<uint16_t, LinkState> links_ GUARDED_BY(mutex_);
-  std::map<uint32_t, std::shared_ptr<LocalGroup>> groups_ GUARDED_BY(mutex_);
+  std::map<uint16_t, LinkState> links_ BRAID_GUARDED_BY(mutex_);
+  std::map<uint32_t, std::shared_ptr<LocalGroup>> groups_ BRAID_GUARDED_BY(mutex_);
   // Collectives whose members have left; late acknowledgements for them are no error.
-  std::set<uint32_t> retired_ GUARDED_BY(mutex_);
-  std::vector<std::pair<std::shared_ptr<LocalGroup>, int>> unconnected_ GUARDED_BY(mutex_);
-  std::map<Hop, AwaitedKey> awaited_ GUARDED_BY(mutex_);
-  std::map<Hop, EarlyKey> early_ GUARDED_BY(mutex_);  // came before this node's Connect
-  absl::Status aborted_ GUARDED_BY(mutex_);
+  std::set<uint32_t> retired_ BRAID_GUARDED_BY(mutex_);
+  std::vector<std::pair<std::shared_ptr<LocalGroup>, int>> unconnected_ BRAID_GUARDED_BY(mutex_);
+  std::map<Hop, AwaitedKey> awaited_ BRAID_GUARDED_BY(mutex_);
+  std::map<Hop, EarlyKey> early_ BRAID_GUARDED_BY(mutex_);  // came before this node's Connect
+  absl::Status aborted_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -109,11 +109,12 @@ class LocalGroup {
   const uint16_t node_;
   int num_local_ = 0;
   mutable Mutex mutex_;
-  std::map<int, std::shared_ptr<const LocalMember>> members_ GUARDED_BY(mutex_);  // null: left
-  absl::Status status_ GUARDED_BY(mutex_);
-  int reading_ GUARDED_BY(mutex_) = 0;
-  std::vector<bool> has_arrived_ GUARDED_BY(mutex_);
-  int arrived_ GUARDED_BY(mutex_) = 0;
+  // Null: it has left.
+  std::map<int, std::shared_ptr<const LocalMember>> members_ BRAID_GUARDED_BY(mutex_);
+  absl::Status status_ BRAID_GUARDED_BY(mutex_);
+  int reading_ BRAID_GUARDED_BY(mutex_) = 0;
+  std::vector<bool> has_arrived_ BRAID_GUARDED_BY(mutex_);
+  int arrived_ BRAID_GUARDED_BY(mutex_) = 0;
   std::vector<Station> stations_;
 };
 

@@ -68,8 +68,8 @@ class PostedQueue : public std::enable_shared_from_this<PostedQueue<T>> {
   Reactor& reactor_;
   const std::function<void(T&)> handler_;
   Mutex mutex_;
-  std::vector<T> items_ GUARDED_BY(mutex_);
-  bool is_scheduled_ GUARDED_BY(mutex_) = false;
+  std::vector<T> items_ BRAID_GUARDED_BY(mutex_);
+  bool is_scheduled_ BRAID_GUARDED_BY(mutex_) = false;
   std::atomic<int> posting_ = 0;  // Pushes that still use the reactor
   bool is_closed_ = false;
   std::vector<T> batch_;  // the reactor's thread only

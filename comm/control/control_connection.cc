@@ -382,7 +382,7 @@ void ControlConnection::Deliver(std::optional<std::string> message, const absl::
   Schedule();
 }
 
-// Under mutex_: one event a batch.
+// One event a batch.
 void ControlConnection::Schedule() {
   if (owner_ == nullptr || is_scheduled_ || (messages_.empty() && !closed_.has_value())) return;
   is_scheduled_ = true;

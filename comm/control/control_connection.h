@@ -114,7 +114,7 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   void CloseSocket();
 
   void Deliver(std::optional<std::string> message, const absl::Status& closed);
-  void Schedule();
+  void Schedule() BRAID_REQUIRES(mutex_);
   void Drain(uint64_t generation);
 
   const ControlConnectionOptions options_;
@@ -140,18 +140,18 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   absl::Status end_;
 
   Mutex observer_mutex_;
-  Observer observer_ GUARDED_BY(observer_mutex_);
+  Observer observer_ BRAID_GUARDED_BY(observer_mutex_);
 
   mutable Mutex mutex_;
-  Reactor* owner_ GUARDED_BY(mutex_) = nullptr;
-  uint64_t generation_ GUARDED_BY(mutex_) = 0;  // of handlers
-  std::shared_ptr<MessageHandler> on_message_ GUARDED_BY(mutex_);
-  std::shared_ptr<ClosedHandler> on_closed_ GUARDED_BY(mutex_);
-  std::deque<std::string> messages_ GUARDED_BY(mutex_);  // that no handler has got
-  std::optional<absl::Status> closed_ GUARDED_BY(mutex_);
-  bool is_close_told_ GUARDED_BY(mutex_) = false;
-  bool is_scheduled_ GUARDED_BY(mutex_) = false;
-  ControlCounters counters_ GUARDED_BY(mutex_);
+  Reactor* owner_ BRAID_GUARDED_BY(mutex_) = nullptr;
+  uint64_t generation_ BRAID_GUARDED_BY(mutex_) = 0;  // of handlers
+  std::shared_ptr<MessageHandler> on_message_ BRAID_GUARDED_BY(mutex_);
+  std::shared_ptr<ClosedHandler> on_closed_ BRAID_GUARDED_BY(mutex_);
+  std::deque<std::string> messages_ BRAID_GUARDED_BY(mutex_);  // that no handler has got
+  std::optional<absl::Status> closed_ BRAID_GUARDED_BY(mutex_);
+  bool is_close_told_ BRAID_GUARDED_BY(mutex_) = false;
+  bool is_scheduled_ BRAID_GUARDED_BY(mutex_) = false;
+  ControlCounters counters_ BRAID_GUARDED_BY(mutex_);
 };
 
 // The connection as a node's channel; destroying it closes the connection.

@@ -86,11 +86,11 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
 
   Reactor* const reader_;
   Mutex mutex_;
-  std::deque<std::string> messages_ GUARDED_BY(mutex_);
-  std::optional<absl::Status> closed_ GUARDED_BY(mutex_);
-  bool is_close_told_ GUARDED_BY(mutex_) = false;
-  bool has_handlers_ GUARDED_BY(mutex_) = false;
-  bool is_detached_ GUARDED_BY(mutex_) = false;
+  std::deque<std::string> messages_ BRAID_GUARDED_BY(mutex_);
+  std::optional<absl::Status> closed_ BRAID_GUARDED_BY(mutex_);
+  bool is_close_told_ BRAID_GUARDED_BY(mutex_) = false;
+  bool has_handlers_ BRAID_GUARDED_BY(mutex_) = false;
+  bool is_detached_ BRAID_GUARDED_BY(mutex_) = false;
   ControlChannel::MessageHandler on_message_;  // set once, before the first Drain
   ControlChannel::ClosedHandler on_closed_;
 };

@@ -130,8 +130,10 @@ absl::StatusOr<bool> TcpInbox::StepInPayload() {
   begin_ += at_hand;
   landing_->landed += at_hand;
   if (landing_->landed < header.payload_bytes) return false;
-  const Landing landing = *std::exchange(landing_, std::nullopt);
-  return Finish(std::span(landing.frame).first(header.frame_bytes), header.payload_bytes);
+  const Landing landing = *landing_;
+  landing_.reset();
+  return Finish(std::span(landing.frame).first(landing.header.frame_bytes),
+                landing.header.payload_bytes);
 }
 
 absl::Status TcpInbox::CheckWrite(const TcpHeader& header) {

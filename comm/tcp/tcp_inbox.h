@@ -55,8 +55,8 @@ class TcpInbox {
   absl::StatusOr<bool> StepInPayload();
   absl::Status CheckWrite(const TcpHeader& header);
   bool Finish(std::span<const std::byte> frame, uint64_t payload_bytes);
-  // Where the payload goes on, or an empty span if the region was withdrawn. Under regions_mutex_.
-  std::span<std::byte> Place(const Landing& landing) const;
+  // Where the payload goes on, or an empty span if the region was withdrawn.
+  std::span<std::byte> Place(const Landing& landing) const BRAID_REQUIRES(regions_mutex_);
   absl::Status WrongFrame(std::string_view what) const;
 
   const Ends ends_;
@@ -70,8 +70,8 @@ class TcpInbox {
   bool is_wanted_ = true;
 
   Mutex regions_mutex_;  // held while payload lands, so that Withdraw means what it says
-  uint64_t last_token_ GUARDED_BY(regions_mutex_) = 0;
-  std::map<uint64_t, std::span<std::byte>> regions_ GUARDED_BY(regions_mutex_);
+  uint64_t last_token_ BRAID_GUARDED_BY(regions_mutex_) = 0;
+  std::map<uint64_t, std::span<std::byte>> regions_ BRAID_GUARDED_BY(regions_mutex_);
 };
 
 }  // namespace braid

@@ -352,7 +352,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   std::atomic<uint64_t> frames_received_{0};
   std::atomic<uint64_t> bytes_received_{0};
   mutable Mutex reason_mutex_;
-  absl::Status reason_ GUARDED_BY(reason_mutex_);
+  absl::Status reason_ BRAID_GUARDED_BY(reason_mutex_);
   std::atomic<bool> is_closed_{false};
 
   std::atomic<bool> has_handler_{false};

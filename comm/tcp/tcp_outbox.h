@@ -86,27 +86,27 @@ class TcpOutbox {
     size_t size() const { return head_bytes + payload.size(); }
   };
 
-  // All under mutex_. WriteOut writes until nothing waits, the socket is full or `budget` bytes are
-  // written; it lets go of mutex_ while it writes.
-  Progress WriteOut(size_t budget);
-  void Advance(size_t written);
-  void DropNotBegun();
-  bool AskForService();
+  // WriteOut writes until nothing waits, the socket is full or `budget` bytes are written; it lets
+  // go of mutex_ while it writes.
+  Progress WriteOut(size_t budget) BRAID_REQUIRES(mutex_);
+  void Advance(size_t written) BRAID_REQUIRES(mutex_);
+  void DropNotBegun() BRAID_REQUIRES(mutex_);
+  bool AskForService() BRAID_REQUIRES(mutex_);
 
   const Socket& socket_;
   mutable Mutex mutex_;
-  RingBuffer<Packet> packets_ GUARDED_BY(mutex_);
-  uint64_t next_sequence_ GUARDED_BY(mutex_) = 0;
-  bool is_writing_ GUARDED_BY(mutex_) = false;  // one thread, without the lock
-  bool is_waiting_ GUARDED_BY(mutex_) = false;  // the reactor writes next
-  bool is_service_asked_ GUARDED_BY(mutex_) = false;
-  int error_ GUARDED_BY(mutex_) = 0;
-  absl::Status stopped_ GUARDED_BY(mutex_);
-  bool has_dropped_ GUARDED_BY(mutex_) = false;  // what was not begun, after Stop
-  std::string farewell_ GUARDED_BY(mutex_);      // a packet
-  std::vector<Answer> answers_ GUARDED_BY(mutex_);
-  uint64_t frames_ GUARDED_BY(mutex_) = 0;
-  uint64_t bytes_ GUARDED_BY(mutex_) = 0;
+  RingBuffer<Packet> packets_ BRAID_GUARDED_BY(mutex_);
+  uint64_t next_sequence_ BRAID_GUARDED_BY(mutex_) = 0;
+  bool is_writing_ BRAID_GUARDED_BY(mutex_) = false;  // one thread, without the lock
+  bool is_waiting_ BRAID_GUARDED_BY(mutex_) = false;  // the reactor writes next
+  bool is_service_asked_ BRAID_GUARDED_BY(mutex_) = false;
+  int error_ BRAID_GUARDED_BY(mutex_) = 0;
+  absl::Status stopped_ BRAID_GUARDED_BY(mutex_);
+  bool has_dropped_ BRAID_GUARDED_BY(mutex_) = false;  // what was not begun, after Stop
+  std::string farewell_ BRAID_GUARDED_BY(mutex_);      // a packet
+  std::vector<Answer> answers_ BRAID_GUARDED_BY(mutex_);
+  uint64_t frames_ BRAID_GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_ BRAID_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace braid

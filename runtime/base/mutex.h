@@ -5,18 +5,21 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "absl/base/thread_annotations.h"  // GUARDED_BY
-
+// Attributes of clang's thread-safety analysis; other compilers have none.
 #if defined(__clang__)
 #define BRAID_CAPABILITY(x) __attribute__((capability(x)))
 #define BRAID_SCOPED_CAPABILITY __attribute__((scoped_lockable))
 #define BRAID_ACQUIRE(...) __attribute__((acquire_capability(__VA_ARGS__)))
 #define BRAID_RELEASE(...) __attribute__((release_capability(__VA_ARGS__)))
+#define BRAID_REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))
+#define BRAID_GUARDED_BY(x) __attribute__((guarded_by(x)))
 #else
 #define BRAID_CAPABILITY(x)
 #define BRAID_SCOPED_CAPABILITY
 #define BRAID_ACQUIRE(...)
 #define BRAID_RELEASE(...)
+#define BRAID_REQUIRES(...)
+#define BRAID_GUARDED_BY(x)
 #endif
 
 namespace braid {

@@ -259,7 +259,7 @@ class RealReactor : public Reactor {
   std::atomic<Pollable*> pollable_{nullptr};
   std::atomic<std::thread::id> thread_id_{};
   Mutex posted_mutex_;
-  std::vector<absl::AnyInvocable<void()>> posted_ GUARDED_BY(posted_mutex_);
+  std::vector<absl::AnyInvocable<void()>> posted_ BRAID_GUARDED_BY(posted_mutex_);
 
   // The loop's own.
   std::vector<absl::AnyInvocable<void()>> running_;

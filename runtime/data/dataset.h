@@ -50,7 +50,7 @@ class DatasetCache {
 
  private:
   Mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Dataset>> datasets_ GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<const Dataset>> datasets_ BRAID_GUARDED_BY(mutex_);
 };
 
 // OUT_OF_RANGE if a sample or the field is not there.

@@ -134,7 +134,7 @@ class CheckpointReader {
   // Small tensors and narrow boxes fall into the same block again and again. Shared, because a
   // reader may still copy from the block that another one replaces.
   mutable Mutex mutex_;
-  mutable std::shared_ptr<const Block> last_block_ GUARDED_BY(mutex_);
+  mutable std::shared_ptr<const Block> last_block_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid
