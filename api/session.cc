@@ -323,7 +323,7 @@ std::string Session::Impl::Describe() const {
 }
 
 // The least that any device has: nodes of one machine share its memory.
-int64_t Session::Impl::DeviceMemory() const {
+int64_t Session::Impl::DeviceMemoryBytes() const {
   if (options_.device_memory_bytes > 0) return options_.device_memory_bytes;
   std::map<std::string, int64_t> devices_of;
   for (size_t node = 0; node < machines_.size(); ++node) {
@@ -355,7 +355,7 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   compile.num_nodes = static_cast<int>(options_.devices.size());
   for (const auto& [variable, info] : variables_) compile.fixed[variable] = info.layout;
   compile.precision = options_.precision;
-  compile.device_memory_bytes = DeviceMemory();
+  compile.device_memory_bytes = DeviceMemoryBytes();
   compile.explain = is_visible && !options_.explain_path.empty();
   ASSIGN_OR_RETURN(const compiler::Compiled compiled, compiler::Compile(std::move(graph), compile));
 

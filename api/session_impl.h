@@ -97,7 +97,7 @@ class Session::Impl {
   void Remember(const LogicalGraph& graph);
   // A failure of a run, with where this process's last events are.
   absl::Status WithEvents(const absl::Status& status);
-  int64_t DeviceMemory() const;
+  int64_t DeviceMemoryBytes() const;
   // Waits for the other nodes of the network; afterwards options_.devices has what they brought.
   absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> JoinNetwork();
   std::unique_ptr<ControlChannel> StartNode(int node, const std::string& host);

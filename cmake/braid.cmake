@@ -4,8 +4,11 @@
 add_library(braid_build_flags INTERFACE)
 # Designated initialisers leave the rest to its defaults on purpose. GCC 12 takes "literal" + string
 # for an overlapping copy (its bug 105651).
-target_compile_options(braid_build_flags INTERFACE -Wall -Wextra -Werror
+target_compile_options(braid_build_flags INTERFACE -Wall -Wextra
   -Wno-missing-field-initializers -Wno-restrict -fno-math-errno)
+if(BRAID_WARNINGS_AS_ERRORS)
+  target_compile_options(braid_build_flags INTERFACE -Werror)
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(braid_build_flags INTERFACE -Wno-unknown-warning-option)
 endif()
@@ -29,9 +32,23 @@ if(BRAID_SANITIZE)
   target_link_options(braid_build_flags INTERFACE -fsanitize=${BRAID_SANITIZE})
 endif()
 
+# The headers that nearly every file includes, read once. Programs are compiled as libraries are
+# (-fPIC), so that they can use them, too.
+add_library(braid_precompiled OBJECT ${CMAKE_CURRENT_LIST_DIR}/precompiled.cc)
+target_precompile_headers(braid_precompiled PRIVATE ${CMAKE_CURRENT_LIST_DIR}/precompiled.h)
+target_link_libraries(braid_precompiled PRIVATE
+  braid_build_flags absl::statusor absl::any_invocable absl::str_format glog::glog)
+target_compile_options(braid_precompiled PRIVATE $<$<CONFIG:Release>:-O2>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # The compiler cache needs the first to see what a precompiled header was made of. GCC forgets that
+  # a header which it has precompiled is the system's, and then warns of what it inlines from there.
+  target_compile_options(braid_build_flags INTERFACE -fpch-preprocess
+    -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+endif()
+
 # What every library has: the name braid::NAME, here and, unless it belongs to examples or tests, in
-# projects that find the package.
-function(braid_name_library name)
+# projects that find the package; as an optional component of it, if one is named.
+function(braid_name_library name component)
   add_library(braid::${name} ALIAS braid_${name})
   target_compile_features(braid_${name} PUBLIC cxx_std_20)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
@@ -41,23 +58,38 @@ function(braid_name_library name)
   set_target_properties(braid_${name} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(braid_${name} PUBLIC
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/braid>)
-  install(TARGETS braid_${name} EXPORT braidTargets
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  if(component)
+    install(TARGETS braid_${name} EXPORT braid_${component}Targets OPTIONAL
+      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  else()
+    install(TARGETS braid_${name} EXPORT braidTargets
+      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
 endfunction()
 
+# COMPONENT: the part of the installed package that it belongs to, if that part may be missing.
+# OPTIMIZE: for what computes; elsewhere -O2 compiles in less time and runs as fast.
 function(braid_library name)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZE" "COMPONENT" "SRCS;DEPS" ${ARGN})
   add_library(braid_${name} STATIC ${ARG_SRCS})
+  if(ARG_OPTIMIZE)
+    target_precompile_headers(braid_${name} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)
+  else()
+    target_precompile_headers(braid_${name} REUSE_FROM braid_precompiled)
+    target_compile_options(braid_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
+  endif()
   target_link_libraries(braid_${name} PUBLIC ${ARG_DEPS}
     PRIVATE $<BUILD_INTERFACE:braid_build_flags>)
   target_include_directories(braid_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-  braid_name_library(${name})
+  braid_name_library(${name} "${ARG_COMPONENT}")
 endfunction()
 
 function(braid_binary name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} braid_build_flags)
+  target_precompile_headers(${name} REUSE_FROM braid_precompiled)
+  target_compile_options(${name} PRIVATE -fPIC $<$<CONFIG:Release>:-O2>)
 endfunction()
 
 # What the sanitizers in a test's programs are told; undefined behaviour would only be printed.
@@ -68,13 +100,16 @@ function(braid_sanitized_test name)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "${options}")
 endfunction()
 
-# One test program a folder; LABELS "long" keeps it out of the 15-minute tier.
+# One test program a folder; LABELS "long" keeps it out of the 15-minute tier, "unit" takes it into the
+# one of suites that start no processes and take seconds, which the target unit_tests builds.
+add_custom_target(unit_tests)
 function(braid_test name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main
     braid_build_flags)
-  target_compile_options(${name} PRIVATE -O1)  # compiling takes longer than running
+  target_precompile_headers(${name} REUSE_FROM braid_precompiled_tests)
+  target_compile_options(${name} PRIVATE -fPIC -O1)  # compiling takes longer than running
   add_test(NAME ${name} COMMAND ${name})
   set(timeout 900)
   if(BRAID_SANITIZE)
@@ -85,12 +120,15 @@ function(braid_test name)
   if(ARG_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()
+  if("unit" IN_LIST ARG_LABELS)
+    add_dependencies(unit_tests ${name})
+  endif()
 endfunction()
 
 # braid_proto(NAME SRCS x.proto DEPS ...): the C++ of protobuf files of the current folder, included
 # as "<folder>/x.pb.h".
 function(braid_proto name)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "COMPONENT" "SRCS;DEPS" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   set(generated)
   foreach(src ${ARG_SRCS})
@@ -107,5 +145,5 @@ function(braid_proto name)
   add_library(braid_${name} STATIC ${generated})
   target_include_directories(braid_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}>)
   target_link_libraries(braid_${name} PUBLIC protobuf::libprotobuf ${ARG_DEPS})
-  braid_name_library(${name})
+  braid_name_library(${name} "${ARG_COMPONENT}")
 endfunction()

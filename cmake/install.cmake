@@ -1,5 +1,6 @@
 # `cmake --install` puts the headers under include/braid, the libraries, the braid tool, and a package
-# that find_package(braid) finds. Programs link braid::api and include "api/braid.h".
+# that find_package(braid) finds. Programs link braid::api and include "api/braid.h". What
+# examples/run.sh builds is enough for it; the library of ONNX files is installed if it was built.
 include(CMakePackageConfigHelpers)
 
 set(braid_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/braid)
@@ -13,12 +14,15 @@ install(FILES ${PROJECT_BINARY_DIR}/runtime/control.pb.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/runtime)
 
 install(TARGETS braid RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(EXPORT braidTargets NAMESPACE braid:: DESTINATION ${braid_package_dir})
+foreach(export braid braid_onnx)
+  install(EXPORT ${export}Targets NAMESPACE braid:: DESTINATION ${braid_package_dir})
+endforeach()
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/braidConfig.cmake.in ${PROJECT_BINARY_DIR}/braidConfig.cmake
-  INSTALL_DESTINATION ${braid_package_dir})
+  INSTALL_DESTINATION ${braid_package_dir} PATH_VARS CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(
   ${PROJECT_BINARY_DIR}/braidConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(
   FILES ${PROJECT_BINARY_DIR}/braidConfig.cmake ${PROJECT_BINARY_DIR}/braidConfigVersion.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/find_protobuf.cmake
   DESTINATION ${braid_package_dir})

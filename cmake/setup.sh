@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2034
 # Sourced by examples/run.sh and tests/run.sh: installs what the build needs and builds a preset.
-# Works on Debian 12 and Ubuntu 22.04 or newer, as root or with sudo, without asking anything.
+# Works on Debian 12, 13 and testing, as root or with sudo, without asking anything. Ubuntu 24.04 and
+# newer have the same packages; it was not tried there.
 
 braid_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -12,8 +13,9 @@ braid_packages=(
   libopenblas-openmp-dev libssl-dev zlib1g-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
-# What only running the tests needs: cases that others wrote; machines in namespaces, their faults.
-braid_test_packages=(libonnx-testdata iproute2 nftables python3)
+# What only running the tests needs: cases that others wrote; machines in namespaces, their faults;
+# a second compiler's reading of the sources.
+braid_test_packages=(libonnx-testdata iproute2 nftables python3 clang libomp-dev)
 # What the asan preset builds with: libFuzzer is clang's.
 braid_clang_packages=(clang-14 libclang-rt-14-dev libomp-14-dev)
 
@@ -55,6 +57,8 @@ braid_configure() {
   shift
   if command -v ccache >/dev/null; then
     export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+    # Without it nothing is taken from the cache that uses a precompiled header.
+    export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
   fi
   (cd "$braid_root" && cmake --preset "$preset" "$@")
 }
@@ -66,5 +70,5 @@ braid_build() {
   jobs=$(nproc)
   memory=$(awk '/MemAvailable/ {print int($2 / 1000000)}' /proc/meminfo)
   ((jobs <= memory)) || jobs=$((memory > 0 ? memory : 1))
-  cmake --build "$braid_root/build/$preset" -j "$jobs" ${1:+--target "$@"}
+  (cd "$braid_root" && cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"})
 }

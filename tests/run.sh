@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the tests: without arguments the tier that fits in 15
-# minutes on 2 cores; with --all also the long tests, the benchmarks' build, the format, the
-# installed package, and the suites under the address, undefined and thread sanitizers.
+# minutes on 2 cores; with --units only the suites that start no processes and take seconds; with
+# --all also the long tests, the benchmarks' build, the format, the installed package, and the suites
+# under the address, undefined and thread sanitizers. With --strict, as for developers and CI, a
+# compiler's warning is an error.
 # Tests on real data look for mnist/ and text/ in $BRAID_TEST_DATA, by default ../shared/data.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../cmake/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../cmake/setup.sh"
 
-all=false
-case "${1-}" in
-  '') ;;
-  --all) all=true ;;
-  *) braid_fail "unknown argument '$1'; usage: tests/run.sh [--all]" ;;
-esac
-[[ $# -le 1 ]] || braid_fail "unknown argument '$2'; usage: tests/run.sh [--all]"
+tier=quick
+preset=release
+for argument in "$@"; do
+  case "$argument" in
+    --units | --all) tier=${argument#--} ;;
+    --strict) preset=strict ;;
+    *) braid_fail "unknown argument '$argument'; usage: tests/run.sh [--units | --all] [--strict]" ;;
+  esac
+done
 
 if [[ -z ${BRAID_TEST_DATA-} && -d $braid_root/../shared/data ]]; then
   BRAID_TEST_DATA=$(cd "$braid_root/../shared/data" && pwd)
@@ -25,20 +29,27 @@ else
   echo "real data: none; its tests SKIP. Set BRAID_TEST_DATA to a folder with mnist/ and text/"
 fi
 
-# run_tests PRESET OPTION...: two at a time, since a test program may use several threads.
+# run_tests BUILD OPTION...: two at a time, since a test program may use several threads.
 run_tests() {
-  local preset=$1
+  local build=$1
   shift
-  ctest --test-dir "$braid_root/build/$preset" --no-tests=error --output-on-failure -j 2 "$@"
+  ctest --test-dir "$braid_root/build/$build" --no-tests=error --output-on-failure -j 2 "$@"
 }
 
 braid_install "${braid_packages[@]}" "${braid_test_packages[@]}"
-if ! $all; then
-  braid_configure release -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
-  braid_build release
+if [[ $tier != all ]]; then
+  braid_configure "$preset" -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
+  if [[ $tier == units ]]; then
+    braid_build "$preset" unit_tests
+    run_tests release -L unit
+    exit
+  fi
+  braid_build "$preset"
+  "$braid_root/tests/check_clang.py" "$braid_root/build/release"
   run_tests release -LE long
   exit
 fi
+preset=strict
 
 # From what is quick to what is slow; the first failure ends it. One clang-format for everyone:
 # versions differ in detail.
@@ -47,8 +58,9 @@ echo "==== format"
 "$braid_root/tests/check_format.sh" clang-format-14
 
 echo "==== release: all tests"
-braid_configure release -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=ON
-braid_build release
+braid_configure "$preset" -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=ON
+braid_build "$preset"
+"$braid_root/tests/check_clang.py" "$braid_root/build/release"
 run_tests release
 
 echo "==== installed package"

@@ -73,7 +73,13 @@ absl::StatusOr<Tensors> TranslateCastLike(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateMatMul(const NodeView& n) {
-  return Tensors{MatMul(n.in(0), n.in(1))};
+  // As NumPy's: a vector is a row of the left matrix, a column of the right one.
+  const bool is_row = n.rank(0) == 1, is_column = n.rank(1) == 1;
+  Tensor y = MatMul(is_row ? ExpandDims(n.in(0), 0) : n.in(0),
+                    is_column ? ExpandDims(n.in(1), 1) : n.in(1));
+  if (is_column) y = Squeeze(y, y.shape().rank() - 1);
+  if (is_row) y = Squeeze(y, y.shape().rank() - (is_column ? 1 : 2));
+  return Tensors{y};
 }
 
 absl::StatusOr<Tensors> TranslateGemm(const NodeView& n) {

@@ -26,6 +26,7 @@ absl::StatusOr<Tensor> Beside(const NodeView& n, int input, int64_t axis) {
 
 absl::StatusOr<int64_t> AxisOf(const NodeView& n) {
   const int64_t axis = n.Int("axis", 1);
+  if (n.Int("block_size", 0) != 0) return Lacking("attribute block_size");
   // It means nothing where there is one scale.
   if (n.shape(1).num_elements() == 1) return 0;
   return NormalAxis(axis, n.rank());

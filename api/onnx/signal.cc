@@ -58,11 +58,21 @@ Tensor Resized(Tensor x, int64_t axis, int64_t size) {
   return Pad(Slice(x, zeros, sizes), zeros, after);
 }
 
+// An attribute before opset 20, then an input.
+absl::StatusOr<int64_t> DftAxisOf(const NodeView& n) {
+  if (n.opset() < 20) return n.Axis("axis", 1);
+  int64_t axis = -2;
+  if (n.HasInput(2)) {
+    ASSIGN_OR_RETURN(axis, n.KnownInt(2));
+  }
+  return NormalAxis(axis, n.rank());
+}
+
 // Of x [..., n..., parts], parts real or real and imaginary, as products with matrices of waves:
 // exact, and quick enough for the sizes that models have.
 absl::StatusOr<Tensors> TranslateDft(const NodeView& n) {
   const int rank = n.rank();
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 1));
+  ASSIGN_OR_RETURN(const int64_t axis, DftAxisOf(n));
   const int64_t parts = rank > 0 ? n.shape()[rank - 1] : 0;
   if (rank < 2 || axis == rank - 1 || parts < 1 || parts > 2) {
     return Wrong(absl::StrCat("the signal is ", n.type(0).ToString(), " and the axis ", axis,
@@ -106,7 +116,7 @@ void AddSignal(Translators& all) {
   // As the standard rounds them: 25 / 46 and 21 / 46.
   all.Add("HammingWindow", {}, CosineWindow({25.0 / 46, -21.0 / 46}));
   all.Add("BlackmanWindow", {}, CosineWindow({0.42, -0.5, 0.08}));
-  all.Add("DFT", {1, 2}, TranslateDft);
+  all.Add("DFT", {1, 3}, TranslateDft);
 }
 
 }  // namespace braid::onnx

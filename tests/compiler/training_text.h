@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -89,7 +90,7 @@ inline std::string TimeText(const LogicalGraph& graph) {
   return text;
 }
 
-inline const Op& OpNamed(const LogicalGraph& graph, const std::string& name) {
+inline const Op& OpNamed(const LogicalGraph& graph, std::string_view name) {
   return graph.op(graph.FindOp(name).value());
 }
 

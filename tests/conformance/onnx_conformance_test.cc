@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kDirectory[] = "/usr/share/libonnx-testdata/data/";
 
-// Of ONNX 1.12: fewer means that a translation was lost.
+// Of ONNX 1.12, and as many of the newer ones: fewer means that a translation was lost.
 struct CaseSet {
   std::string name;
   int least_cases;
@@ -33,8 +33,12 @@ const std::vector<CaseSet> kSets = {
     {"node", 844}, {"pytorch-converted", 81}, {"pytorch-operator", 33}, {"simple", 15}};
 
 // Cases whose files contradict themselves. The outputs of adam_multiple were made with an epsilon
-// of 1e-2, which its node does not carry (that of adam does); the standard's default is 1e-6.
-const std::vector<std::string> kFaulty = {"test_adam_multiple"};
+// of 1e-2, which its node does not carry (that of adam does); the standard's default is 1e-6. ONNX
+// 1.17 divides the pools at the rim by windows that reach beyond the padding; in 1.20 the same case
+// has what its node says.
+const std::vector<std::string> kFaulty = {
+    "test_adam_multiple",
+    "test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True"};
 
 double ToleranceOf(DType dtype) {
   switch (dtype) {
@@ -77,12 +81,13 @@ std::string ReasonOf(const absl::Status& status) {
   return reason;
 }
 
-// The same in f64 if it is in f32. Addends are larger than what they add up to: in f32 a comparison
-// after sums of products of them would be one of roundings.
+// The same in f64 if it is in f32 or f16. Addends are larger than what they add up to: in these a
+// comparison after sums of products of them would be one of roundings.
 OpCase InF64(OpCase c) {
   const OpCase narrow = c;
   for (TensorType& input : c.inputs) {
-    if (input.dtype == DType::kF32) input.dtype = DType::kF64;
+    const bool is_narrow = input.dtype == DType::kF32 || input.dtype == DType::kF16;
+    if (is_narrow) input.dtype = DType::kF64;
   }
   absl::StatusOr<std::vector<TensorType>> outputs = c.def->InferTypes(c.context());
   if (!outputs.ok()) return narrow;

@@ -69,10 +69,11 @@ std::unique_ptr<Convolution> MakeLaneWeightGradient(const ConvolutionShape& shap
 // By oneDNN; null if it has none but its reference code for this shape. The others take no blocks.
 std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape);
 // f32 in blocks of channels with windows of 3 x 3, by Winograd's algorithm on tiles of 4 x 4
-// windows (Lavin and Gray, 2015), which multiplies a quarter as often; null for others, and where
-// oneDNN has it not. Its rounding errors are larger: some 1e-6 of the result's norm, where the sums
-// themselves have some 1e-7.
+// windows (Lavin and Gray, 2015), which multiplies a quarter as often; null for others, and unless
+// HasWinograd(): oneDNN 2 has it for AVX-512, oneDNN 3 has dropped it. Its rounding errors are
+// larger: some 1e-6 of the result's norm, where the sums themselves have some 1e-7.
 std::unique_ptr<Convolution> MakeWinogradConvolution(const ConvolutionShape& shape);
+bool HasWinograd();
 // f32 and f64: windows gathered into the columns of a matrix, tile by tile, and a matrix product.
 std::unique_ptr<Convolution> MakeGemmConvolution(const ConvolutionShape& shape);
 

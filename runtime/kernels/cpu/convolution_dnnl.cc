@@ -14,6 +14,7 @@
 
 #include "runtime/kernels/cpu/convolution.h"
 #include "runtime/kernels/cpu/dnnl_call.h"
+#include "runtime/kernels/cpu/dnnl_version.h"
 
 namespace braid::cpu {
 namespace {
@@ -50,8 +51,8 @@ memory::desc Blocked(const memory::dims& dims, memory::data_type type) {
                                          : Tag::nCdhw16c);
 }
 
-memory::desc Any(const memory::desc& desc, memory::data_type type) {
-  return memory::desc(desc.dims(), type, memory::format_tag::any);
+memory::desc Any(const memory::dims& dims, memory::data_type type) {
+  return memory::desc(dims, type, memory::format_tag::any);
 }
 
 dnnl::primitive_attr UserScratch() {
@@ -154,12 +155,12 @@ class DnnlConvolution final : public Convolution {
     const memory::desc plain_y = shape.y_is_blocked ? Blocked(y, y_type) : Dense(y, y_type);
     // Addends of the weights' gradient are summed in f32.
     const bool adds = shape.side == ConvolutionSide::kWeights && images_ < shape.batch;
-    const memory::desc any_x = Any(plain_x, x_type), any_y = Any(plain_y, y_type);
-    const memory::desc any_w = Any(plain_w, adds ? memory::data_type::f32 : w_type);
+    const memory::desc any_x = Any(x, x_type), any_y = Any(y, y_type);
+    const memory::desc any_w = Any(w, adds ? memory::data_type::f32 : w_type);
     const memory::desc b = shape.has_bias ? Dense({y[1]}, y_type) : memory::desc();
     switch (shape.side) {
       case ConvolutionSide::kOutput: {
-        const auto description = Forward(any_x, any_w, b, any_y);
+        const auto description = DescribeForward(Describe(any_x, any_w, b, any_y));
         x_ = Operand(plain_x, description.src_desc(), engine_, /*is_result=*/false);
         w_ = Operand(plain_w, description.weights_desc(), engine_, /*is_result=*/false);
         y_ = Operand(plain_y, description.dst_desc(), engine_, /*is_result=*/true);
@@ -174,10 +175,9 @@ class DnnlConvolution final : public Convolution {
         break;
       }
       case ConvolutionSide::kInput: {
-        const dnnl::convolution_backward_data::primitive_desc description(
-            dnnl::convolution_backward_data::desc(algorithm_, any_x, any_w, any_y, strides_,
-                                                  dilations_, begin_, end_),
-            UserScratch(), engine_, Forward(Any(plain_x, type), any_w, memory::desc(), any_y));
+        const auto description = DescribeBackwardData(
+            Describe(any_x, any_w, memory::desc(), any_y),
+            DescribeForward(Describe(Any(x, type), any_w, memory::desc(), any_y)));
         x_ = Operand(plain_x, description.diff_src_desc(), engine_, /*is_result=*/true);
         w_ = Operand(plain_w, description.weights_desc(), engine_, /*is_result=*/false);
         y_ = Operand(plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
@@ -188,10 +188,9 @@ class DnnlConvolution final : public Convolution {
         break;
       }
       case ConvolutionSide::kWeights: {
-        const dnnl::convolution_backward_weights::primitive_desc description(
-            dnnl::convolution_backward_weights::desc(algorithm_, any_x, any_w, any_y, strides_,
-                                                     dilations_, begin_, end_),
-            UserScratch(), engine_, Forward(any_x, Any(plain_w, type), memory::desc(), any_y));
+        const auto description = DescribeBackwardWeights(
+            Describe(any_x, any_w, memory::desc(), any_y),
+            DescribeForward(Describe(any_x, Any(w, type), memory::desc(), any_y)));
         x_ = Operand(plain_x, description.src_desc(), engine_, /*is_result=*/false);
         y_ = Operand(plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
         const memory::desc wanted = description.diff_weights_desc();
@@ -278,12 +277,19 @@ class DnnlConvolution final : public Convolution {
   }
 
  private:
-  dnnl::convolution_forward::primitive_desc Forward(const memory::desc& x, const memory::desc& w,
-                                                    const memory::desc& bias,
-                                                    const memory::desc& y) const {
-    return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm_, x, w,
-                                            bias, y, strides_, dilations_, begin_, end_),
-            UserScratch(), engine_};
+  DnnlConvolutionDescription Describe(const memory::desc& x, const memory::desc& w,
+                                      const memory::desc& bias, const memory::desc& y) const {
+    return {.engine = engine_,
+            .algorithm = algorithm_,
+            .x = x,
+            .w = w,
+            .bias = bias,
+            .y = y,
+            .strides = strides_,
+            .dilations = dilations_,
+            .begin = begin_,
+            .end = end_,
+            .attributes = UserScratch()};
   }
 
   template <class Primitive, class Description>
@@ -351,7 +357,10 @@ std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape) 
   });
 }
 
+bool HasWinograd() { return HasDnnlWinograd(); }
+
 std::unique_ptr<Convolution> MakeWinogradConvolution(const ConvolutionShape& shape) {
+  if (!HasWinograd()) return nullptr;
   if (shape.dtype != DType::kF32 || !shape.x_is_blocked || !shape.y_is_blocked) return nullptr;
   return MakeForThreads(shape.threads, [&] {
     auto convolution = std::make_unique<DnnlConvolution>(shape, shape.batch,

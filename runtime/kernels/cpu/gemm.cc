@@ -11,6 +11,7 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/kernels/cpu/dnnl_call.h"
+#include "runtime/kernels/cpu/dnnl_version.h"
 
 // Of OpenBLAS; null where another library provides cblas.
 extern "C" int openblas_get_parallel() __attribute__((weak));
@@ -138,8 +139,7 @@ class DnnlPrimitiveGemm final : public Gemm {
                                shape.wide_result ? dnnl::memory::data_type::f32 : type, Tag::ab);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), attributes,
-                                                   engine_);
+    const dnnl::matmul::primitive_desc description = DescribeMatmul(engine_, a, b, c, attributes);
     a_ = dnnl::memory(a, engine_, nullptr);
     b_ = dnnl::memory(b, engine_, nullptr);
     c_ = dnnl::memory(c, engine_, nullptr);

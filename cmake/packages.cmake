@@ -1,0 +1,57 @@
+# The packages that Braid is built with, and the versions that it was tried with. A version that is
+# too old is an error; one that is newer than all that were tried is said, and the build goes on.
+
+# braid_check_version(NAME VERSION OLDEST NEWEST PACKAGE): NEWEST counts as far as it is given, so
+# that 3.12 stands for 3.12.1, too. PACKAGE is Debian's name for it.
+function(braid_check_version name version oldest newest package)
+  if(version STREQUAL "")
+    message(STATUS "${name}: its version is not known here; ${oldest} to ${newest} were tried")
+    return()
+  endif()
+  if(version VERSION_LESS oldest)
+    message(FATAL_ERROR "${name} ${version} is too old: Braid needs ${oldest} or newer. "
+      "Install a newer ${package}, or point CMAKE_PREFIX_PATH at one.")
+  endif()
+  string(REGEX MATCHALL "[0-9]+" parts "${newest}")
+  list(LENGTH parts count)
+  string(REGEX MATCHALL "[0-9]+" parts "${version}")
+  list(SUBLIST parts 0 ${count} parts)
+  string(JOIN "." shortened ${parts})
+  if(shortened VERSION_GREATER newest)
+    message(WARNING "${name} ${version} is newer than what Braid was tried with (${oldest} to "
+      "${newest}, ${package}). If the build fails in its headers, install one of those.")
+  endif()
+endfunction()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  braid_check_version(GCC ${CMAKE_CXX_COMPILER_VERSION} 12 16 g++)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  braid_check_version(Clang ${CMAKE_CXX_COMPILER_VERSION} 14 21 clang)
+else()
+  message(WARNING "the compiler is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}; "
+    "Braid was tried with GCC 12 to 16 and Clang 14 to 21")
+endif()
+
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+braid_check_version(Abseil "${absl_VERSION}" 20220623 20260526 libabsl-dev)
+find_package(glog REQUIRED)
+braid_check_version(glog "${glog_VERSION}" 0.6 0.7 libgoogle-glog-dev)
+include(${CMAKE_CURRENT_LIST_DIR}/find_protobuf.cmake)
+braid_check_version(protobuf "${Protobuf_VERSION}" 3.21 33 libprotobuf-dev)
+find_package(OpenSSL REQUIRED)
+braid_check_version(OpenSSL "${OPENSSL_VERSION}" 3.0 3 libssl-dev)
+find_package(ZLIB REQUIRED)
+find_package(nlohmann_json REQUIRED)
+braid_check_version(nlohmann_json "${nlohmann_json_VERSION}" 3.10 3.12 nlohmann-json3-dev)
+find_package(dnnl REQUIRED)
+braid_check_version(oneDNN "${dnnl_VERSION}" 2.6 3.12 libdnnl-dev)
+find_package(BLAS REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+if(BRAID_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  braid_check_version(GoogleTest "${GTest_VERSION}" 1.12 1.18 libgtest-dev)
+  if(BRAID_BUILD_BENCH)
+    find_package(benchmark REQUIRED)
+  endif()
+endif()

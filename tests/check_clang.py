@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""tests/check_clang.py BUILD_DIR [CLANG]: clang reads every file of the libraries and of the tool,
+without generating code: its errors, its warnings, and which lock guards what. BUILD_DIR is a built
+one, since it has the compile commands and the generated headers. Prints what clang says, and fails
+if it says anything."""
+import collections
+import concurrent.futures
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+
+FOLDERS = ("actor", "api", "comm", "compiler", "graph", "runtime")
+# Designated initialisers leave the rest to its defaults on purpose.
+OPTIONS = ["-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wthread-safety",
+           "-Wno-unknown-warning-option", "-Wno-missing-field-initializers", "-Wno-pass-failed"]
+
+
+def options_of(command):
+    """The definitions, include paths and instruction sets of a compile command."""
+    words = shlex.split(command)
+    kept = []
+    for word, following in zip(words, words[1:] + [""]):
+        if word.startswith(("-D", "-I", "-m")) or word == "-fopenmp":
+            kept.append(word)
+        elif word == "-isystem":
+            kept += [word, following]
+    return tuple(kept)
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    build = os.path.abspath(sys.argv[1])
+    clang = sys.argv[2] if len(sys.argv) == 3 else "clang++"
+    with open(f"{build}/compile_commands.json", encoding="utf-8") as file:
+        entries = json.load(file)
+    files = {}
+    for entry in entries:
+        name = os.path.relpath(entry["file"], root)
+        is_ours = name.split("/")[0] in FOLDERS and name.endswith(".cc")
+        if is_ours:
+            files[name] = options_of(entry["command"])
+    if not files:
+        sys.exit(f"error: {build}/compile_commands.json names no file of {root}")
+
+    with tempfile.TemporaryDirectory() as work:
+        # Headers read once serve all files that have the same options; it pays from three files on.
+        sets = collections.Counter(files.values())
+        common = [options for options, count in sets.items() if count >= 3]
+        headers = {options: f"{work}/{i}.pch" for i, options in enumerate(common)}
+        for options, header in headers.items():
+            subprocess.run([clang, *OPTIONS, *options, f"-I{root}", "-x", "c++-header",
+                            f"{root}/cmake/precompiled.h", "-o", header], check=True)
+
+        def read(name):
+            options = files[name]
+            header = ["-include-pch", headers[options]] if options in headers else []
+            result = subprocess.run(
+                [clang, *OPTIONS, *options, f"-I{root}", f"-I{build}", *header, "-fsyntax-only",
+                 f"{root}/{name}"],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            return result.returncode, result.stdout
+
+        failed = 0
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for returncode, output in pool.map(read, sorted(files)):
+                sys.stdout.write(output)
+                failed += returncode != 0
+    print(f"{clang} read {len(files)} files; {failed} with errors or warnings")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
