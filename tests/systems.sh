@@ -31,11 +31,17 @@ unshare --mount --pid --fork true 2>/dev/null || cannot "namespaces are not allo
 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/braid-systems.XXXXXX")
 # What was mounted is gone with its namespace, so nothing outside can be removed through it.
-trap 'rm -rf --one-file-system "$work"' EXIT
+inside=
+leave() {
+  [[ -z $inside ]] || kill -KILL "$inside" 2>/dev/null || true
+  wait
+  rm -rf --one-file-system "$work"
+}
+trap leave EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# in_root ROOT COMMAND: with mounts, processes and devices of its own, which end with it.
+# in_root ROOT COMMAND: with mounts and processes of its own, which end with it.
 in_root() {
   local root=$1 command=$2 cache
   cache=$(ccache --get-config cache_dir 2>/dev/null || true)
@@ -53,14 +59,16 @@ in_root() {
     fi
     exec env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
       ${CCACHE_DIR:+CCACHE_DIR=$CCACHE_DIR} chroot "$root" bash -euc "cd /braid; $command"
-  ' in_root "$root" "$command" "$cache" </dev/null
+  ' in_root "$root" "$command" "$cache" </dev/null &
+  inside=$!
+  wait "$inside"  # a signal is answered at once, as it would not be behind a command
+  inside=
 }
 
-# timed TIMES NAME COMMAND...: adds "NAME seconds" to the variable TIMES.
+# timed NAME COMMAND...: adds "NAME seconds" to $times.
 timed() {
-  local -n times=$1
-  local name=$2 begin=$SECONDS
-  shift 2
+  local name=$1 begin=$SECONDS
+  shift
   "$@"
   times+=", $name $((SECONDS - begin)) s"
 }
@@ -81,14 +89,14 @@ for suite in "${suites[@]}"; do
   root=$work/$suite
   times=
   echo "==== $suite"
-  timed times "bare system" prepare "$suite" "$root"
+  timed "bare system" prepare "$suite" "$root"
   if $is_units; then
-    timed times packages in_root "$root" 'source cmake/setup.sh; braid_install ccache'
-    timed times examples/run.sh in_root "$root" 'examples/run.sh --epochs=1'
-    timed times 'tests/run.sh --units' in_root "$root" 'tests/run.sh --units --strict'
+    timed packages in_root "$root" 'source cmake/setup.sh; braid_install ccache'
+    timed examples/run.sh in_root "$root" 'examples/run.sh --epochs=1'
+    timed 'tests/run.sh --units' in_root "$root" 'tests/run.sh --units --strict'
   else
-    timed times examples/run.sh in_root "$root" examples/run.sh
-    timed times tests/run.sh in_root "$root" tests/run.sh
+    timed examples/run.sh in_root "$root" examples/run.sh
+    timed tests/run.sh in_root "$root" tests/run.sh
   fi
   results+=("$suite${times/,/:}")
   rm -rf --one-file-system "$root"
