@@ -81,6 +81,8 @@ prepare() {
   apt-config dump Acquire | grep -E '^Acquire::(http|https|ftp|Retries|Check-)' \
     >"$root/etc/apt/apt.conf.d/50machine" || true
   cp /etc/resolv.conf "$root/etc/resolv.conf"
+  # The installer of a real machine writes it; debootstrap leaves it to packages that may be missing.
+  [[ -e $root/etc/hosts ]] || printf '%s localhost\n' 127.0.0.1 ::1 >"$root/etc/hosts"
   git clone -q --no-hardlinks "$braid_root" "$root/braid"
 }
 

@@ -11,7 +11,8 @@
 # bf16 compares --precision=bf16 with autocast.
 #
 # BRAID_BENCH_PYTHONS lists the Pythons whose PyTorch is compared with (/usr/bin/python3, which has
-# Debian's python3-torch), BRAID_BENCH_CORE the core (0).
+# Debian's python3-torch), BRAID_BENCH_TORCH more options of step_torch.py (--sdpa --compile),
+# BRAID_BENCH_CORE the core (0), BRAID_STEP_BENCH another build's program.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 text=${1:?usage: step_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE[:PRECISION]]...]}
@@ -21,6 +22,7 @@ models=("${@:4}")
 ((${#models[@]})) || models=(mlp:100 mlp:1024 gpt:8)
 braid=${BRAID_STEP_BENCH:-$root/build/release/bin/step_bench}
 read -r -a pythons <<<"${BRAID_BENCH_PYTHONS:-/usr/bin/python3}"
+read -r -a torch_options <<<"${BRAID_BENCH_TORCH-}"
 core=${BRAID_BENCH_CORE:-0}
 export OMP_NUM_THREADS=1
 
@@ -44,7 +46,7 @@ for what in "${models[@]}"; do
     echo "$what: braid $ours steps/s, $cpu of CPU time, $peak MiB, loss $loss"
     for i in "${!pythons[@]}"; do
       line=$(taskset -c "$core" "${pythons[i]}" "$root/tests/bench/step_torch.py" "${model%6}" \
-        "$batch" "$seconds" "$text" "${options[@]}")
+        "$batch" "$seconds" "$text" "${options[@]}" "${torch_options[@]}")
       read -r theirs their_cpu their_peak their_parameters loss <<<"$line"
       echo "$what: torch ${versions[i]} $theirs steps/s, $their_cpu of CPU time," \
         "$their_peak MiB, loss $loss"

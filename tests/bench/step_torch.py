@@ -1,10 +1,11 @@
 """The models of step_bench.cc in PyTorch, on one thread a process: prints training steps per second.
 
     step_torch.py MODEL BATCH SECONDS [TEXT] [--side N] [--precision f32|bf16] [--details]
-        [--layers N --width N --heads N --context N] [--sdpa]
+        [--layers N --width N --heads N --context N] [--sdpa] [--compile]
 
 MODEL is mlp, gpt (which needs TEXT), lenet, resnet18, resnet34 or resnet50. bf16 is autocast, with
-images channels last. --sdpa: attention is PyTorch's fused one. --details prints, on the same line,
+images channels last. --sdpa: attention is PyTorch's fused one. --compile: torch.compile makes the
+model, the loss and the optimizer's step; its time is not counted. --details prints, on the same line,
 steps per second of CPU time, the peak memory in MiB, the number of parameters and the last loss.
 
 With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, this process is a rank of
@@ -174,6 +175,7 @@ def parse():
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--sdpa", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--precision", default="f32", choices=("f32", "bf16"))
     parser.add_argument("--details", action="store_true")
     return parser.parse_args()
@@ -194,14 +196,21 @@ def main():
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = make_optimizer(model.parameters(), lr=1e-3)
 
+    def loss_of(inputs, targets):
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
+            logits = model(inputs)
+            return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+    update = optimizer.step
+    if options.compile:
+        loss_of, update = torch.compile(loss_of), torch.compile(update)
+
     def step():
         index = torch.randint(len(inputs), (options.batch,))
-        with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
-            logits = model(inputs[index])
-            loss = F.cross_entropy(logits.flatten(0, -2), targets[index].flatten())
+        loss = loss_of(inputs[index], targets[index])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimizer.step()
+        update()
         return loss.item()
 
     def run(steps):
