@@ -1,4 +1,4 @@
-// The README's fragments in functions that have what they take for granted.
+// The fragments of the READMEs in functions that have what they take for granted.
 #include <vector>
 
 #include "absl/status/status.h"
