@@ -13,7 +13,7 @@
 #include "comm/cluster/build_fingerprint.h"
 #include "comm/control/rendezvous.h"
 #include "comm/network/network.h"
-#include "runtime/arena.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/base/status.h"
 
 namespace braid {

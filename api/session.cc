@@ -18,8 +18,8 @@
 #include "api/plan_report.h"
 #include "api/session_impl.h"
 #include "compiler/emit_plan.h"
-#include "runtime/arena.h"
 #include "runtime/base/status.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/reports/control_status.h"
 
 namespace braid {

@@ -8,18 +8,16 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/files/file.h"
 #include "runtime/files/npy.h"
 
 namespace braid {
 namespace {
-
-constexpr std::align_val_t kAlignment{64};
 
 // A bool in a file may be any byte; reading it as a C++ bool would be undefined.
 template <typename T>
@@ -79,18 +77,17 @@ void ConvertElements(DType from, const void* source, DType to, void* out, int64_
   });
 }
 
-void Array::Free::operator()(std::byte* bytes) const { ::operator delete[](bytes, kAlignment); }
-
 Array::Array(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)) {
   for (int64_t dim : shape_) CHECK_GE(dim, 0) << "Array of shape " << shape_.ToString();
   num_bytes_ = static_cast<size_t>(shape_.num_elements()) * SizeOf(dtype);
-  bytes_.reset(
-      static_cast<std::byte*>(::operator new[](std::max<size_t>(num_bytes_, 1), kAlignment)));
-  std::memset(bytes_.get(), 0, num_bytes_);
+  absl::StatusOr<Memory> memory = AllocateHostMemory(std::max<size_t>(num_bytes_, 1));
+  CHECK(memory.ok()) << "Array of shape " << shape_.ToString() << ": " << memory.status().message();
+  memory_ = *std::move(memory);
+  std::memset(mutable_bytes(), 0, num_bytes_);
 }
 
 Array::Array(const Array& other) : Array(other.dtype_, other.shape_) {
-  std::memcpy(bytes_.get(), other.bytes_.get(), num_bytes_);
+  std::memcpy(mutable_bytes(), other.bytes(), num_bytes_);
 }
 
 Array& Array::operator=(const Array& other) {
@@ -105,7 +102,7 @@ Array& Array::operator=(Array&& other) noexcept {
   std::swap(dtype_, other.dtype_);
   std::swap(shape_, other.shape_);
   std::swap(num_bytes_, other.num_bytes_);
-  std::swap(bytes_, other.bytes_);
+  std::swap(memory_, other.memory_);
   return *this;
 }
 
@@ -132,7 +129,8 @@ absl::StatusOr<Array> Array::ReadNpy(const std::string& path) {
   RETURN_IF_ERROR(file.ReadAt(header.data_offset, array.mutable_bytes(), array.num_bytes()));
   if (header.dtype == DType::kBool) {  // any byte but 0 is true
     for (size_t i = 0; i < array.num_bytes(); ++i) {
-      if (array.bytes_[i] != std::byte{0}) array.bytes_[i] = std::byte{1};
+      std::byte& value = array.mutable_bytes()[i];
+      if (value != std::byte{0}) value = std::byte{1};
     }
   }
   return array;

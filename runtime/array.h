@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "graph/dtype.h"
 #include "graph/shape.h"
+#include "runtime/base/memory.h"
 #include "runtime/dtype_traits.h"
 
 namespace braid {
@@ -47,17 +47,17 @@ class Array {
   size_t num_bytes() const { return num_bytes_; }
 
   // 64-byte aligned. The typed forms check that T is the array's element type.
-  const std::byte* bytes() const { return bytes_.get(); }
-  std::byte* mutable_bytes() { return bytes_.get(); }
+  const std::byte* bytes() const { return memory_.data(); }
+  std::byte* mutable_bytes() { return memory_.data(); }
   template <typename T>
   std::span<const T> data() const {
     CheckType(kDTypeOf<T>);
-    return {reinterpret_cast<const T*>(bytes_.get()), num_bytes_ / sizeof(T)};
+    return {reinterpret_cast<const T*>(bytes()), num_bytes_ / sizeof(T)};
   }
   template <typename T>
   std::span<T> mutable_data() {
     CheckType(kDTypeOf<T>);
-    return {reinterpret_cast<T*>(bytes_.get()), num_bytes_ / sizeof(T)};
+    return {reinterpret_cast<T*>(mutable_bytes()), num_bytes_ / sizeof(T)};
   }
 
   // The same numbers in another element type (see ConvertElements).
@@ -69,16 +69,13 @@ class Array {
   absl::Status WriteNpy(const std::string& path) const;  // replaces the file
 
  private:
-  struct Free {
-    void operator()(std::byte* bytes) const;
-  };
   void CheckType(DType wanted) const;
   void CheckCount(size_t count) const;
 
   DType dtype_;
   Shape shape_;
   size_t num_bytes_ = 0;
-  std::unique_ptr<std::byte[], Free> bytes_;
+  Memory memory_;
 };
 
 // Converts n elements. To a float type: rounded to nearest even. From a float to an integer type:

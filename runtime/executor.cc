@@ -95,11 +95,11 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::Plan& plan,
 absl::Status Executor::Load(const plan::Plan& plan) {
   job_name_ = plan.job();
   seed_ = plan.seed();
-  RETURN_IF_ERROR(CheckPlan(plan, resources_.arenas->size()));
+  RETURN_IF_ERROR(CheckPlan(plan, resources_.devices->size()));
   RETURN_IF_ERROR(RegisterExternalKernels({resources_.datasets, options_.host}, external_));
   RETURN_IF_ERROR(PrepareArenas(plan));
   if (resources_.environment->is_simulated()) {
-    shadow_ = std::make_unique<ShadowMemory>(resources_.arenas);
+    shadow_ = std::make_unique<ShadowMemory>(resources_.devices);
   }
   RETURN_IF_ERROR(ObtainVariables(plan));
   for (const plan::Task& task : plan.tasks()) {
@@ -114,18 +114,18 @@ absl::Status Executor::Load(const plan::Plan& plan) {
 
 absl::Status Executor::PrepareArenas(const plan::Plan& plan) {
   for (const plan::Arena& arena : plan.arenas()) {
-    if (arena.device() >= resources_.arenas->size()) {
+    if (arena.device() >= resources_.devices->size()) {
       return absl::InvalidArgumentError(
           absl::StrFormat("the plan of job '%s' uses device %d of node %d, which has %d", job_name_,
-                          arena.device(), resources_.node, resources_.arenas->size()));
+                          arena.device(), resources_.node, resources_.devices->size()));
     }
-    Arena& memory = *(*resources_.arenas)[arena.device()];
+    Device& device = *(*resources_.devices)[arena.device()];
     uint64_t bytes = arena.bytes();
     for (int stream = 0; stream < arena.scratch_bytes_size(); ++stream) {
-      scratch_[{arena.device(), static_cast<uint32_t>(stream)}] = memory.base() + bytes;
+      scratch_[{arena.device(), static_cast<uint32_t>(stream)}] = device.arena().data() + bytes;
       bytes += arena.scratch_bytes(stream);
     }
-    RETURN_IF_ERROR(memory.Grow(bytes));
+    RETURN_IF_ERROR(device.GrowArena(bytes));
   }
   return absl::OkStatus();
 }
@@ -144,11 +144,13 @@ absl::Status Executor::ObtainVariables(const plan::Plan& plan) {
   return absl::OkStatus();
 }
 
-Executor::Thread& Executor::ThreadFor(uint16_t number) {
+Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
+  const auto number = static_cast<uint16_t>(task.id().thread());
   Thread& thread = threads_[number];
   if (thread.actors != nullptr) return thread;
   thread.reactor = resources_.environment->StartReactor(
       absl::StrFormat("%s n%d t%d", job_name_, resources_.node, number));
+  thread.work = std::make_shared<WorkMemory>(OwnMemoryOf(*(*resources_.devices)[task.device()]));
   ActorThreadOptions options;
   options.thread = number;
   if (resources_.environment->is_simulated()) {
@@ -170,7 +172,7 @@ Executor::Thread& Executor::ThreadFor(uint16_t number) {
 }
 
 absl::Status Executor::AddTask(const plan::Task& task) {
-  Thread& thread = ThreadFor(static_cast<uint16_t>(task.id().thread()));
+  Thread& thread = ThreadFor(task);
   for (const plan::Input& input : task.inputs()) {
     if (input.producer().node() == resources_.node || !input.has_memory()) continue;
     ASSIGN_OR_RETURN(const SlotMemory memory, MemoryOf(input.memory()));
@@ -190,12 +192,12 @@ absl::Status Executor::AddTask(const plan::Task& task) {
 }
 
 absl::StatusOr<SlotMemory> Executor::MemoryOf(const plan::Memory& memory) const {
-  if (memory.device() >= resources_.arenas->size()) {
+  if (memory.device() >= resources_.devices->size()) {
     return absl::InvalidArgumentError(absl::StrFormat("memory on device %d, node %d has %d",
                                                       memory.device(), resources_.node,
-                                                      resources_.arenas->size()));
+                                                      resources_.devices->size()));
   }
-  return SlotMemory{(*resources_.arenas)[memory.device()]->base() + memory.offset(),
+  return SlotMemory{(*resources_.devices)[memory.device()]->arena().data() + memory.offset(),
                     memory.stride()};
 }
 
@@ -295,6 +297,7 @@ std::unique_ptr<Action> Executor::Check(const plan::Task& task, const TaskMemory
 
 absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& task,
                                                               TaskMemory memory, Thread& thread) {
+  const Device& device = *(*resources_.devices)[task.device()];
   std::vector<ComputeCall> calls;
   for (const plan::Kernel& kernel : task.compute().kernels()) {
     ASSIGN_OR_RETURN(KernelSpec spec, KernelSpecOf(kernel));
@@ -310,7 +313,7 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& 
     for (const plan::Operand& operand : kernel.outputs()) {
       ASSIGN_OR_RETURN(call.outputs.emplace_back(), AddressOf(task, operand));
     }
-    const KernelRegistry& registry = external_.Has(spec.op) ? external_ : *resources_.kernels;
+    const KernelRegistry& registry = external_.Has(spec.op) ? external_ : device.kernels();
     const auto create = [&]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
       RETURN_IF_ERROR(registry.Check(spec));
       return registry.Create(spec);
@@ -408,7 +411,8 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCollective(const plan::Tas
   ASSIGN_OR_RETURN(const OperandAddress input, AddressOf(task, collective.input()));
   ASSIGN_OR_RETURN(const OperandAddress output, AddressOf(task, collective.output()));
   ASSIGN_OR_RETURN(std::unique_ptr<Collective> end,
-                   resources_.collectives->Create(spec, *thread.reactor));
+                   resources_.collectives->Create(
+                       spec, *thread.reactor, OwnMemoryOf(*(*resources_.devices)[task.device()])));
   CollectiveAction::Options options{input, output, end.get(), {}};
   for (const Member& member : spec.members) {
     options.threads.push_back({.node = member.node,

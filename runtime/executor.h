@@ -18,9 +18,9 @@
 #include "compiler/plan.pb.h"
 #include "runtime/actions/compute.h"
 #include "runtime/actions/transfer.h"
-#include "runtime/arena.h"
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset.h"
+#include "runtime/device/device.h"
 #include "runtime/host_io.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/overlap_checker.h"
@@ -34,10 +34,9 @@ struct NodeResources {
   uint16_t node = 0;
   Environment* environment = nullptr;
   Reactor* control = nullptr;
-  const KernelRegistry* kernels = nullptr;
+  Devices* devices = nullptr;
   VariableStore* variables = nullptr;
   DatasetCache* datasets = nullptr;
-  std::vector<std::unique_ptr<Arena>>* arenas = nullptr;  // by device
   CollectiveHub* collectives = nullptr;
   std::function<Link*(uint16_t peer)> link_of;
   int threads_per_device = 1;
@@ -98,7 +97,7 @@ class Executor {
     std::unique_ptr<ActorThread> actors;
     std::unique_ptr<Reactor> reactor;                      // dies first: joins
     std::vector<std::unique_ptr<Collective>> collectives;  // die on the reactor's thread
-    std::shared_ptr<WorkMemory> work = std::make_shared<WorkMemory>();  // of its kernels
+    std::shared_ptr<WorkMemory> work;                      // of its kernels
     int64_t steps_done = 0;
     bool is_closed = false;
   };
@@ -125,7 +124,7 @@ class Executor {
   absl::Status Load(const plan::Plan& plan);
   absl::Status PrepareArenas(const plan::Plan& plan);
   absl::Status ObtainVariables(const plan::Plan& plan);
-  Thread& ThreadFor(uint16_t number);
+  Thread& ThreadFor(const plan::Task& task);
   absl::Status AddTask(const plan::Task& task);
   absl::StatusOr<std::unique_ptr<Action>> MakeAction(const plan::Task& task, Thread& thread);
   std::unique_ptr<Action> Check(const plan::Task& task, const TaskMemory& memory,

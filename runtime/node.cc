@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
+#include "runtime/device/cpu_device.h"
 #include "runtime/reports/control_status.h"
 #include "runtime/reports/event_dump.h"
 #include "runtime/reports/stall_report.h"
@@ -34,10 +35,10 @@ using control::ControlMessage;
 
 Node::Node(const NodeOptions& options)
     : options_(options),
-      variables_(options.kernels),
+      variables_(&devices_),
       collectives_(options.node),
       reactor_(options.environment->StartReactor(absl::StrFormat("node %d", options.node))) {
-  for (int i = 0; i < options.devices; ++i) arenas_.push_back(std::make_unique<Arena>());
+  for (int i = 0; i < options.devices; ++i) devices_.push_back(MakeCpuDevice(i, options.kernels));
 }
 
 Node::~Node() {
@@ -311,10 +312,9 @@ void Node::StartJob(uint16_t job) {
   resources.node = options_.node;
   resources.environment = options_.environment;
   resources.control = reactor_.get();
-  resources.kernels = options_.kernels;
+  resources.devices = &devices_;
   resources.variables = &variables_;
   resources.datasets = &datasets_;
-  resources.arenas = &arenas_;
   resources.collectives = &collectives_;
   resources.link_of = [this](uint16_t peer) { return LinkTo(peer); };
   resources.threads_per_device = options_.threads_per_device;

@@ -16,10 +16,10 @@
 #include "comm/collective/collective_hub.h"
 #include "comm/control/control_channel.h"
 #include "comm/transport.h"
-#include "runtime/arena.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset.h"
+#include "runtime/device/device.h"
 #include "runtime/executor.h"
 #include "runtime/host_io.h"
 #include "runtime/kernels/kernel.h"
@@ -143,7 +143,7 @@ class Node {
   Link* LinkTo(uint16_t peer);
 
   const NodeOptions options_;
-  std::vector<std::unique_ptr<Arena>> arenas_;
+  Devices devices_;
   VariableStore variables_;
   DatasetCache datasets_;
   CollectiveHub collectives_;

@@ -14,10 +14,10 @@ constexpr uint64_t kBlock = 64;  // registers are aligned to it
 }  // namespace
 
 ShadowMemory::Blocks ShadowMemory::BlocksOf(const std::byte* from, uint64_t bytes) const {
-  for (size_t i = 0; i < arenas_->size(); ++i) {
-    const Arena& arena = *(*arenas_)[i];
-    if (from >= arena.base() && from + bytes <= arena.base() + arena.bytes()) {
-      const auto offset = static_cast<uint64_t>(from - arena.base());
+  for (size_t i = 0; i < devices_->size(); ++i) {
+    const std::span<std::byte> arena = (*devices_)[i]->arena();
+    if (from >= arena.data() && from + bytes <= arena.data() + arena.size()) {
+      const auto offset = static_cast<uint64_t>(from - arena.data());
       return {i, offset / kBlock, (offset + bytes + kBlock - 1) / kBlock};
     }
   }

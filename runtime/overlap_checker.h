@@ -12,14 +12,14 @@
 #include "actor/action.h"
 #include "actor/message.h"
 #include "runtime/actions/task_memory.h"
-#include "runtime/arena.h"
+#include "runtime/device/device.h"
 
 namespace braid {
 
 // Who wrote each block of a node's arenas last: a register, by its id. One thread.
 class ShadowMemory {
  public:
-  explicit ShadowMemory(const std::vector<std::unique_ptr<Arena>>* arenas) : arenas_(arenas) {}
+  explicit ShadowMemory(const Devices* devices) : devices_(devices) {}
 
   void Write(RegisterId reg, const std::byte* from, uint64_t bytes);
   // INTERNAL naming both registers if another one wrote there since.
@@ -32,7 +32,7 @@ class ShadowMemory {
   };
   Blocks BlocksOf(const std::byte* from, uint64_t bytes) const;
 
-  const std::vector<std::unique_ptr<Arena>>* arenas_;
+  const Devices* devices_;
   std::vector<std::vector<uint64_t>> writers_;  // by arena and block: register + 1; 0: nobody
 };
 

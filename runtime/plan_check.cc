@@ -14,9 +14,9 @@
 #include "comm/collective/collective.h"
 #include "graph/dtype.h"
 #include "graph/sbp.h"
-#include "runtime/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/box.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/plan_read.h"
 
 namespace braid {

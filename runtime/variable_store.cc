@@ -1,8 +1,5 @@
 #include "runtime/variable_store.h"
 
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <variant>
 
 #include "absl/strings/str_format.h"
@@ -10,57 +7,9 @@
 #include "runtime/plan_read.h"
 
 namespace braid {
+namespace {
 
-void VariableStore::Free::operator()(std::byte* bytes) const {
-  ::operator delete[](bytes, std::align_val_t(64));
-}
-
-absl::StatusOr<std::byte*> VariableStore::Obtain(int device, const VariableSpec& variable) {
-  const std::string& name = variable.name;
-  const OperandSpec& layout = variable.layout;
-  const auto key = std::make_pair(device, name);
-  if (const auto it = entries_.find(key); it != entries_.end()) {
-    const OperandSpec& have = it->second.layout;
-    if (have.dtype != layout.dtype || have.logical != layout.logical ||
-        have.region != layout.region) {
-      return absl::FailedPreconditionError(
-          absl::StrFormat("variable '%s' on device %d is %s%s holding %s; this job wants %s%s "
-                          "holding %s; give both "
-                          "jobs the same shape and layout",
-                          name, device, std::string(ToString(have.dtype)), have.logical.ToString(),
-                          have.region.ToString(), std::string(ToString(layout.dtype)),
-                          layout.logical.ToString(), layout.region.ToString()));
-    }
-    return it->second.bytes.get();
-  }
-  const int64_t size = BytesOf(layout);
-  auto* memory = static_cast<std::byte*>(
-      ::operator new[](static_cast<size_t>(size) + 64, std::align_val_t(64), std::nothrow));
-  if (memory == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrFormat(
-        "variable '%s' needs %d bytes on device %d and the system has no more; split it over more "
-        "devices",
-        name, size, device));
-  }
-  Entry entry{layout, std::unique_ptr<std::byte[], Free>(memory)};
-  RETURN_IF_ERROR(Fill(variable, memory));
-  return entries_.emplace(key, std::move(entry)).first->second.bytes.get();
-}
-
-std::byte* VariableStore::Find(int device, const std::string& name) const {
-  const auto it = entries_.find(std::make_pair(device, name));
-  return it == entries_.end() ? nullptr : it->second.bytes.get();
-}
-
-uint64_t VariableStore::bytes(int device) const {
-  uint64_t sum = 0;
-  for (const auto& [key, entry] : entries_) {
-    if (key.first == device) sum += static_cast<uint64_t>(BytesOf(entry.layout));
-  }
-  return sum;
-}
-
-absl::Status VariableStore::Fill(const VariableSpec& variable, std::byte* bytes) const {
+absl::Status Fill(const KernelRegistry& kernels, const VariableSpec& variable, std::byte* bytes) {
   const Attrs& init = variable.init;
   const auto number = [&](const char* name) -> absl::StatusOr<double> {
     const auto found = init.values().find(name);
@@ -109,9 +58,56 @@ absl::Status VariableStore::Fill(const VariableSpec& variable, std::byte* bytes)
         "variable '%s': init is \"%s\"; zeros, ones, constant, uniform or normal was expected",
         variable.name, kind));
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels_->Create(spec));
+  ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels.Create(spec));
   void* output = bytes;
   return kernel->Run({.outputs = &output});
+}
+
+}  // namespace
+
+absl::StatusOr<std::byte*> VariableStore::Obtain(int device, const VariableSpec& variable) {
+  const std::string& name = variable.name;
+  const OperandSpec& layout = variable.layout;
+  const auto key = std::make_pair(device, name);
+  if (const auto it = entries_.find(key); it != entries_.end()) {
+    const OperandSpec& have = it->second.layout;
+    if (have.dtype != layout.dtype || have.logical != layout.logical ||
+        have.region != layout.region) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("variable '%s' on device %d is %s%s holding %s; this job wants %s%s "
+                          "holding %s; give both "
+                          "jobs the same shape and layout",
+                          name, device, std::string(ToString(have.dtype)), have.logical.ToString(),
+                          have.region.ToString(), std::string(ToString(layout.dtype)),
+                          layout.logical.ToString(), layout.region.ToString()));
+    }
+    return it->second.memory.data();
+  }
+  Device& home = *(*devices_)[device];
+  absl::StatusOr<Memory> memory =
+      home.Allocate(MemoryKind::kOwn, static_cast<uint64_t>(BytesOf(layout)));
+  if (!memory.ok()) {
+    return absl::Status(
+        memory.status().code(),
+        absl::StrFormat("variable '%s' on device %d: %s; split it over more devices", name, device,
+                        std::string(memory.status().message())));
+  }
+  RETURN_IF_ERROR(Fill(home.kernels(), variable, memory->data()));
+  const Entry& entry = entries_.emplace(key, Entry{layout, *std::move(memory)}).first->second;
+  return entry.memory.data();
+}
+
+std::byte* VariableStore::Find(int device, const std::string& name) const {
+  const auto it = entries_.find(std::make_pair(device, name));
+  return it == entries_.end() ? nullptr : it->second.memory.data();
+}
+
+uint64_t VariableStore::bytes(int device) const {
+  uint64_t sum = 0;
+  for (const auto& [key, entry] : entries_) {
+    if (key.first == device) sum += static_cast<uint64_t>(BytesOf(entry.layout));
+  }
+  return sum;
 }
 
 }  // namespace braid

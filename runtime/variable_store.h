@@ -3,13 +3,13 @@
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "graph/attrs.h"
+#include "runtime/device/device.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid {
@@ -27,8 +27,9 @@ struct VariableSpec {
 // Belongs to the node's control thread; actors only use the addresses.
 class VariableStore {
  public:
-  // `kernels` (borrowed) fill new variables: random_uniform, random_normal, constant.
-  explicit VariableStore(const KernelRegistry* kernels) : kernels_(kernels) {}
+  // `devices` (borrowed) lend the memory; their kernels fill new variables: random_uniform,
+  // random_normal, constant.
+  explicit VariableStore(const Devices* devices) : devices_(devices) {}
 
   // The variable's shard on `device`, initialised if it is new. FAILED_PRECONDITION if it is there
   // with another layout.
@@ -38,16 +39,12 @@ class VariableStore {
   uint64_t bytes(int device) const;
 
  private:
-  struct Free {
-    void operator()(std::byte* bytes) const;
-  };
   struct Entry {
     OperandSpec layout;
-    std::unique_ptr<std::byte[], Free> bytes;
+    Memory memory;
   };
-  absl::Status Fill(const VariableSpec& variable, std::byte* bytes) const;
 
-  const KernelRegistry* kernels_;
+  const Devices* devices_;
   std::map<std::pair<int, std::string>, Entry> entries_;
 };
 

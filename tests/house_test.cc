@@ -37,9 +37,12 @@ std::string Join(const Violations& violations) {
 const std::vector<std::string> kFolders = {"graph",   "compiler", "actor",    "comm",
                                            "runtime", "api",      "examples", "tests"};
 
-// Where the folder part of `path` ends for the arrows: "runtime/base" is a room of its own.
+// Where the folder part of `path` ends for the arrows: some folders of runtime are rooms of their
+// own.
 std::string RoomOf(const std::string& path) {
-  if (path.starts_with("runtime/base/")) return "runtime/base";
+  for (const char* room : {"runtime/base", "runtime/device"}) {
+    if (path.starts_with(std::string(room) + "/")) return room;
+  }
   return path.substr(0, path.find('/'));
 }
 
@@ -47,14 +50,17 @@ std::string RoomOf(const std::string& path) {
 // api/braid.h brings, and no more.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"runtime/base", {}},
+    {"runtime/device", {"runtime/base"}},
     {"graph", {"runtime/base"}},
     {"compiler", {"graph", "runtime/base"}},
     {"actor", {"runtime/base"}},
     {"comm", {"runtime/base"}},
-    {"runtime", {"runtime/base", "graph", "actor", "comm", "compiler/plan.pb.h"}},
-    {"api", {"compiler", "graph", "runtime", "runtime/base", "actor", "comm"}},
+    {"runtime", {"runtime/base", "runtime/device", "graph", "actor", "comm", "compiler/plan.pb.h"}},
+    {"api", {"compiler", "graph", "runtime", "runtime/base", "runtime/device", "actor", "comm"}},
     {"examples", {"api", "graph", "runtime", "runtime/base"}},
-    {"tests", {"api", "compiler", "graph", "runtime", "runtime/base", "actor", "comm", "examples"}},
+    {"tests",
+     {"api", "compiler", "graph", "runtime", "runtime/base", "runtime/device", "actor", "comm",
+      "examples"}},
 };
 
 // The same inside of comm: its folders, and the files that lie in it itself.
@@ -115,6 +121,7 @@ TEST(HouseReader, KnowsTheArrows) {
   EXPECT_FALSE(MayUse("runtime", "compiler/compile.h"));
   EXPECT_FALSE(MayUse("runtime/base", "runtime/array.h"));
   EXPECT_FALSE(MayUse("actor", "comm/transport.h"));
+  EXPECT_FALSE(MayUse("comm", "runtime/device/device.h"));
   EXPECT_FALSE(MayUse("graph", "runtime/array.h"));
   EXPECT_FALSE(MayUse("api", "tests/source_tree.h"));
 }
@@ -282,6 +289,18 @@ TEST_F(House, NobodyElseReadsAClockOrWaits) {
       R"((^|[^\w.:>])(::)?(poll|ppoll|select|pselect|sleep|time|clock|waitpid|pause)\s*\(|)"
       R"(\babsl::(Now|GetCurrentTimeNanos|Mutex)\b|#\s*include\s*<chrono>)",
       [](const Source& source) { return IsOurs(source) && !source.IsIn("runtime/base"); });
+  EXPECT_TRUE(violations.empty()) << Join(violations);
+}
+
+// What maps a file to read it takes no memory of its own.
+TEST_F(House, MemoryComesFromDevices) {
+  const Violations violations =
+      Find(R"(\boperator new\b|\balign_val_t\b|\b(mmap|malloc|calloc|realloc|aligned_alloc|)"
+           R"(posix_memalign|memfd_create|shm_open)\s*\()",
+           [](const Source& source) {
+             return IsOurs(source) && !source.IsIn("runtime/device") &&
+                    source.path != "comm/cluster/build_fingerprint.cc";
+           });
   EXPECT_TRUE(violations.empty()) << Join(violations);
 }
 

@@ -11,6 +11,7 @@
 #include "comm/collective/collective.h"
 #include "comm/collective/local_group.h"
 #include "comm/transport.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {
@@ -18,6 +19,7 @@ namespace braid {
 struct CollectiveContext {
   CollectiveSpec spec;
   Reactor* reactor = nullptr;         // the member's
+  AllocateMemory allocate;            // of the member's device
   std::shared_ptr<LocalGroup> group;  // shared by the members' ends of this node
   // The Link to another node, or an error that names what is missing.
   std::function<absl::StatusOr<Link*>(uint16_t node)> link_to;

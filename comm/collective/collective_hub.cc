@@ -51,7 +51,8 @@ void CollectiveHub::AddLink(uint16_t peer, Link* link) {
 }
 
 absl::StatusOr<std::unique_ptr<Collective>> CollectiveHub::Create(const CollectiveSpec& spec,
-                                                                  Reactor& reactor) {
+                                                                  Reactor& reactor,
+                                                                  AllocateMemory allocate) {
   if (absl::Status status = CheckCollective(spec); !status.ok()) return status;
   if (const uint16_t node = spec.members[spec.my_rank].node; node != node_) {
     return absl::InvalidArgumentError(
@@ -83,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Collective>> CollectiveHub::Create(const Collecti
   CollectiveContext context;
   context.spec = spec;
   context.reactor = &reactor;
+  context.allocate = std::move(allocate);
   context.group = group;
   context.link_to = [this, &spec](uint16_t node) BRAID_REQUIRES(mutex_) -> absl::StatusOr<Link*> {
     const auto link = links_.find(node);

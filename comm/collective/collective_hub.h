@@ -18,6 +18,7 @@
 #include "comm/collective/collective_frame.h"
 #include "comm/collective/local_group.h"
 #include "comm/transport.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/mutex.h"
 
 namespace braid {
@@ -33,9 +34,11 @@ class CollectiveHub {
   // of the Link to LinkClosed.
   void AddLink(uint16_t peer, Link* link);
 
-  // The end of member `spec.my_rank`, which lives on this node and computes on `reactor`. Errors
-  // say what is wrong with the spec, or how it differs from that of another member of this node.
-  absl::StatusOr<std::unique_ptr<Collective>> Create(const CollectiveSpec& spec, Reactor& reactor);
+  // The end of member `spec.my_rank`, which lives on this node, computes on `reactor`, and takes
+  // the memory for landing slots and staging by `allocate`. Errors say what is wrong with the spec,
+  // or how it differs from that of another member of this node.
+  absl::StatusOr<std::unique_ptr<Collective>> Create(const CollectiveSpec& spec, Reactor& reactor,
+                                                     AllocateMemory allocate);
 
   // Exchanges keys for everything created since the last call. `done` comes exactly once, from any
   // thread, maybe inside this call: OK when all peers of these collectives have sent theirs.

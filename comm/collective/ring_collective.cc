@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,11 +53,12 @@ class RingCollective final : public Collective {
       if (!SameNode(spec_, hop.from)) bytes += schedule_.slots * Aligned(LargestItem(hop));
     }
     if (bytes > 0) {
-      memory_.reset(static_cast<std::byte*>(
-          ::operator new (static_cast<size_t>(bytes), std::align_val_t{kAlignment})));
+      absl::StatusOr<Memory> memory = context.allocate(static_cast<uint64_t>(bytes));
+      if (!memory.ok()) return memory.status();
+      memory_ = *std::move(memory);
     }
     LocalMember member{.inbox = inbox_, .landings = {}, .targets = {}};
-    std::byte* free = memory_.get() + Aligned(schedule_.staging_bytes);
+    std::byte* free = memory_.data() + Aligned(schedule_.staging_bytes);
     for (const ReceiveHop& hop : schedule_.receives) {
       ReceiveState in;
       in.hop = &hop;
@@ -192,11 +192,6 @@ class RingCollective final : public Collective {
     size_t next = 0;
     int64_t received = 0;              // items since creation
     RingBuffer<MemberEvent> arrivals;  // not yet worked in, maybe of a piece not yet started
-  };
-  struct Deleter {
-    void operator()(std::byte* memory) const {
-      ::operator delete (memory, std::align_val_t{kAlignment});
-    }
   };
 
   // That wait for this member: of each slot of a hop that it is full or free, and that it is
@@ -411,7 +406,7 @@ class RingCollective final : public Collective {
 
   void WorkIn(const ReceiveItem& item, const std::byte* data) {
     std::byte* target =
-        (item.target == ChunkBuffer::kStaging ? memory_.get() : output_) + item.offset;
+        (item.target == ChunkBuffer::kStaging ? memory_.data() : output_) + item.offset;
     if (!item.is_reduction) {
       std::memcpy(target, data, item.bytes);
       return;
@@ -432,7 +427,7 @@ class RingCollective final : public Collective {
       case ChunkBuffer::kOutput:
         return output_;
       case ChunkBuffer::kStaging:
-        return memory_.get();
+        return memory_.data();
     }
     LOG(FATAL) << "no such buffer";
   }
@@ -453,7 +448,7 @@ class RingCollective final : public Collective {
   const ChunkSchedule schedule_;
   const std::shared_ptr<MemberInbox> inbox_;
   Reactor& reactor_;
-  std::unique_ptr<std::byte, Deleter> memory_;  // staging, then the landings
+  Memory memory_;  // staging, then the landings
   std::vector<SendState> sends_;
   std::vector<ReceiveState> receives_;
 

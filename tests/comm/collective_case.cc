@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
+#include "runtime/device/host_memory.h"
 
 namespace braid {
 namespace {
@@ -108,7 +109,8 @@ CollectiveRun::CollectiveRun(CommCluster& cluster, const CollectiveCase& c, uint
   const int64_t whole = SumCounts(c.counts);
   buffers_.resize(p);
   for (int rank = 0; rank < p; ++rank) {
-    auto end = cluster.hub(c.layout[rank]).Create(MakeSpec(c, id, rank), *reactors[rank]);
+    auto end = cluster.hub(c.layout[rank])
+                   .Create(MakeSpec(c, id, rank), *reactors[rank], AllocateHostMemory);
     CHECK(end.ok()) << end.status();
     ends_.push_back(*std::move(end));
     int64_t inputs = whole, outputs = whole, own = 0;  // own: of the own block

@@ -6,6 +6,7 @@
 #include "comm/little_endian.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/device/host_memory.h"
 #include "tests/comm/collective_case.h"
 #include "tests/comm/comm_cluster.h"
 
@@ -72,15 +73,18 @@ TEST_P(CollectiveFaultTest, ALostLinkAnswersEveryStartOnce) {
                   HasSubstr(i + 1 < runs.size() ? "the cable was cut" : "lost the link"));
     }
     CollectiveSpec spec = MakeSpec(RingCase({0, 1}), 77, 0);
-    EXPECT_THAT(std::string(cluster.hub(0).Create(spec, *reactors_[0]).status().message()),
-                HasSubstr("the cable was cut"));
+    EXPECT_THAT(
+        std::string(
+            cluster.hub(0).Create(spec, *reactors_[0], AllocateHostMemory).status().message()),
+        HasSubstr("the cable was cut"));
   }
 }
 
 TEST_P(CollectiveFaultTest, ALinkLostWhileConnectingIsReported) {
   const TransportCase transport = TransportCases()[0];
   CommCluster cluster(*environment_, transport, 2);
-  auto end = cluster.hub(0).Create(MakeSpec(RingCase({0, 1}), 1, 0), *reactors_[0]);
+  auto end =
+      cluster.hub(0).Create(MakeSpec(RingCase({0, 1}), 1, 0), *reactors_[0], AllocateHostMemory);
   ASSERT_TRUE(end.ok()) << end.status();
   Outcome connected(*environment_);
   cluster.hub(0).Connect(connected.callback());
@@ -97,8 +101,8 @@ TEST_P(CollectiveFaultTest, SpecsThatDifferBetweenNodesAreReportedOnBoth) {
   name.name = "fc1.grad";
   for (const CollectiveSpec& there : {counts, name}) {
     CommCluster cluster(*environment_, TransportCases()[0], 2);
-    auto a = cluster.hub(0).Create(MakeSpec(here, 1, 0), *reactors_[0]);
-    auto b = cluster.hub(1).Create(there, *reactors_[1]);
+    auto a = cluster.hub(0).Create(MakeSpec(here, 1, 0), *reactors_[0], AllocateHostMemory);
+    auto b = cluster.hub(1).Create(there, *reactors_[1], AllocateHostMemory);
     ASSERT_TRUE(a.ok() && b.ok());
     const std::vector<absl::Status> statuses = cluster.Connect();
     for (const absl::Status& status : statuses) {
@@ -125,7 +129,7 @@ TEST_P(CollectiveFaultTest, DifferentPiecesAreReported) {
     std::vector<std::byte> data[2];
     std::unique_ptr<Outcome> done[2];
     for (int rank : {0, 1}) {
-      auto end = cluster.hub(0).Create(MakeSpec(c, 1, rank), *reactors_[rank]);
+      auto end = cluster.hub(0).Create(MakeSpec(c, 1, rank), *reactors_[rank], AllocateHostMemory);
       ASSERT_TRUE(end.ok()) << end.status();
       ends[rank] = *std::move(end);
       data[rank].resize(400 * 4);
@@ -163,7 +167,7 @@ class WrongFrameTest : public ::testing::Test {
     cluster_ = std::make_unique<CommCluster>(*environment_, TransportCases()[0], 3);
     CollectiveCase c = RingCase({0, 1, 2}, CollectiveKind::kAllGather);
     for (int rank = 0; rank < 3; ++rank) {
-      auto end = cluster_->hub(rank).Create(MakeSpec(c, 7, rank), *reactor_);
+      auto end = cluster_->hub(rank).Create(MakeSpec(c, 7, rank), *reactor_, AllocateHostMemory);
       EXPECT_TRUE(end.ok()) << end.status();
       ends_.push_back(*std::move(end));
     }
@@ -357,9 +361,9 @@ TEST(CollectiveHubTest, MembersOfOneNodeMustFitTogether) {
   CollectiveHub& hub = cluster.hub(0);
   const CollectiveCase c = RingCase({0, 0});
   const auto error = [&](const CollectiveSpec& spec) {
-    return std::string(hub.Create(spec, *reactor).status().message());
+    return std::string(hub.Create(spec, *reactor, AllocateHostMemory).status().message());
   };
-  auto end = hub.Create(MakeSpec(c, 1, 0), *reactor);
+  auto end = hub.Create(MakeSpec(c, 1, 0), *reactor, AllocateHostMemory);
   ASSERT_TRUE(end.ok());
   EXPECT_THAT(error(MakeSpec(c, 1, 0)), HasSubstr("member 0 was created twice"));
   CollectiveCase other = c;
@@ -377,14 +381,16 @@ TEST(CollectiveHubTest, IdsAreNotUsedTwice) {
   const auto reactor = environment->StartReactor("member");
   CommCluster cluster(*environment, TransportCases()[0], 1);
   const CollectiveSpec spec = MakeSpec(RingCase({0}), 1, 0);
-  auto end = cluster.hub(0).Create(spec, *reactor);
+  auto end = cluster.hub(0).Create(spec, *reactor, AllocateHostMemory);
   ASSERT_TRUE(end.ok());
   RunOn(*environment, *reactor, [&] { end->reset(); });
-  EXPECT_THAT(std::string(cluster.hub(0).Create(spec, *reactor).status().message()),
-              HasSubstr("used before"));
+  EXPECT_THAT(
+      std::string(cluster.hub(0).Create(spec, *reactor, AllocateHostMemory).status().message()),
+      HasSubstr("used before"));
   ASSERT_TRUE(cluster.Connect()[0].ok());
-  EXPECT_THAT(std::string(cluster.hub(0).Create(spec, *reactor).status().message()),
-              HasSubstr("used before"));
+  EXPECT_THAT(
+      std::string(cluster.hub(0).Create(spec, *reactor, AllocateHostMemory).status().message()),
+      HasSubstr("used before"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/device/host_memory.h"
 #include "tests/comm/collective_case.h"
 #include "tests/comm/comm_cluster.h"
 
@@ -246,7 +247,8 @@ TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
     }
     for (auto& run : runs) EXPECT_TRUE(run->AllAnswered());
     EXPECT_EQ(cluster.hub(0)
-                  .Create(MakeSpec({.layout = {0}, .counts = {1}}, 99, 0), *reactors[0])
+                  .Create(MakeSpec({.layout = {0}, .counts = {1}}, 99, 0), *reactors[0],
+                          AllocateHostMemory)
                   .status(),
               absl::AbortedError("the test said so"));
   }

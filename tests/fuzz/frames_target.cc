@@ -9,6 +9,7 @@
 #include "actor/message_bus.h"
 #include "comm/collective/collective_frame.h"
 #include "comm/collective/collective_hub.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/remote_bus.h"
 #include "tests/fuzz/input_reader.h"
 #include "tests/fuzz/silent_link.h"
@@ -89,7 +90,7 @@ class CollectiveNode {
       spec.counts.assign(id == 2 ? 4 : 2, 3);
       spec.reduce = AddNothing::Reduce;
       spec.chunk_bytes = 8;
-      auto end = hub_.Create(spec, *reactor_);
+      auto end = hub_.Create(spec, *reactor_, AllocateHostMemory);
       CHECK(end.ok()) << end.status();
       ends_.push_back(*std::move(end));
     }

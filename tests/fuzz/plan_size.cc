@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/arena.h"
+#include "runtime/device/host_memory.h"
 
 namespace braid::fuzz {
 namespace {

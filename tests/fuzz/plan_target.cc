@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/plan.pb.h"
+#include "runtime/device/cpu_device.h"
 #include "runtime/executor.h"
 #include "tests/fuzz/input_reader.h"
 #include "tests/fuzz/message_mutator.h"
@@ -53,10 +54,10 @@ void Run(Bytes input) {
   OneThread environment;
   std::unique_ptr<Reactor> control = environment.StartReactor("control");
   const auto node = static_cast<uint16_t>(plan.node());
-  VariableStore variables(&Kernels());
+  Devices devices;
+  for (int i = 0; i < kDevices; ++i) devices.push_back(MakeCpuDevice(i, &Kernels()));
+  VariableStore variables(&devices);
   DatasetCache datasets;
-  std::vector<std::unique_ptr<Arena>> arenas;
-  for (int i = 0; i < kDevices; ++i) arenas.push_back(std::make_unique<Arena>());
   CollectiveHub collectives(node);
   std::map<uint16_t, SilentLink> links;
   for (uint16_t peer = 0; peer < kPeers; ++peer) {
@@ -68,10 +69,9 @@ void Run(Bytes input) {
   resources.node = node;
   resources.environment = &environment;
   resources.control = control.get();
-  resources.kernels = &Kernels();
+  resources.devices = &devices;
   resources.variables = &variables;
   resources.datasets = &datasets;
-  resources.arenas = &arenas;
   resources.collectives = &collectives;
   resources.link_of = [&](uint16_t peer) -> Link* {
     const auto found = links.find(peer);

@@ -1,4 +1,4 @@
-#include "runtime/arena.h"
+#include "runtime/device/host_arena.h"
 
 #include <errno.h>
 #include <glog/logging.h>
@@ -7,13 +7,9 @@
 #include <unistd.h>
 
 #include "absl/strings/str_format.h"
+#include "runtime/device/host_memory.h"
 
 namespace braid {
-
-uint64_t SystemMemory() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
 
 namespace {
 
@@ -24,7 +20,7 @@ constexpr uint64_t kHugePage = 2 * 1024 * 1024;
 
 // Address space only: no plan that fits needs more, and a limit on address space (a sanitizer's,
 // ulimit's) leaves room for many devices.
-Arena::Arena() : reserved_(SystemMemory()) {
+HostArena::HostArena() : reserved_(SystemMemory()) {
   mapped_ = mmap(nullptr, reserved_ + kHugePage, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   PCHECK(mapped_ != MAP_FAILED) << "reserving address space for a device's arena";
@@ -32,10 +28,10 @@ Arena::Arena() : reserved_(SystemMemory()) {
   base_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
 }
 
-Arena::~Arena() { munmap(mapped_, reserved_ + kHugePage); }
+HostArena::~HostArena() { munmap(mapped_, reserved_ + kHugePage); }
 
-absl::Status Arena::Grow(uint64_t bytes) {
-  if (bytes <= bytes_) return absl::OkStatus();
+absl::Status HostArena::Grow(uint64_t bytes) {
+  if (bytes <= size_) return absl::OkStatus();
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   const uint64_t rounded = bytes > reserved_ ? bytes : (bytes + page - 1) / page * page;
   if (rounded > reserved_ || mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {
@@ -50,7 +46,7 @@ absl::Status Arena::Grow(uint64_t bytes) {
   if (const uint64_t whole = rounded / kHugePage * kHugePage; whole > 0) {
     madvise(base_, whole, MADV_HUGEPAGE);
   }
-  bytes_ = bytes;
+  size_ = bytes;
   return absl::OkStatus();
 }
 

@@ -1,0 +1,33 @@
+#include "runtime/device/host_memory.h"
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <new>
+
+#include "absl/strings/str_format.h"
+
+namespace braid {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
+
+}  // namespace
+
+uint64_t SystemMemory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes) {
+  auto* data =
+      static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow));
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "this machine has no %d bytes of memory left, of %d in all", bytes, SystemMemory()));
+  }
+  return Memory(MemoryKind::kHost, {data, static_cast<size_t>(bytes)},
+                [](std::span<std::byte> lent) { ::operator delete(lent.data(), kAlignment); });
+}
+
+}  // namespace braid
