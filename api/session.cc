@@ -395,7 +395,7 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     next_collective_ += collectives;
   }
   Remember(compiled.logical);
-  const uint16_t id = loaded->id;
+  const JobId id = loaded->id;
   return (jobs_[id] = std::move(loaded)).get();
 }
 
@@ -459,7 +459,7 @@ absl::Status Session::Impl::CheckFeeds(const LoadedJob& job, const RunOptions& o
   return absl::OkStatus();
 }
 
-absl::StatusOr<RunResult> Session::Impl::Run(uint16_t id, const RunOptions& options) {
+absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options) {
   LoadedJob& job = *jobs_.at(id);
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is run");
   if (options.steps < 1) {
@@ -512,7 +512,7 @@ absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
                                                  const std::function<void(Job&)>& record,
                                                  const RunOptions& options) {
   ASSIGN_OR_RETURN(LoadedJob * loaded, Compile(name, record, /*is_visible=*/false));
-  const uint16_t id = loaded->id;
+  const JobId id = loaded->id;
   absl::StatusOr<RunResult> result = Run(id, options);
   if (coordinator_ != nullptr) coordinator_->Unload(id);
   jobs_.erase(id);

@@ -115,9 +115,9 @@ class CompiledJob {
 
  private:
   friend class Session;
-  CompiledJob(Session* session, uint16_t job) : session_(session), job_(job) {}
+  CompiledJob(Session* session, JobId job) : session_(session), job_(job) {}
   Session* session_;
-  uint16_t job_;
+  JobId job_;
 };
 
 class Session {

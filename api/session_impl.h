@@ -52,7 +52,7 @@ class Session::Impl {
     bool is_fed = false;  // by a Run; it keeps its array
   };
   struct LoadedJob {
-    uint16_t id = 0;
+    JobId id = 0;
     std::string name;
     std::string summary;
     std::string explanation;
@@ -66,7 +66,7 @@ class Session::Impl {
   // Records, compiles and loads. `is_visible`: a user's job, which --explain and --dry_run show.
   absl::StatusOr<LoadedJob*> Compile(const std::string& name,
                                      const std::function<void(Job&)>& record, bool is_visible);
-  absl::StatusOr<RunResult> Run(uint16_t job, const RunOptions& options);
+  absl::StatusOr<RunResult> Run(JobId job, const RunOptions& options);
   // Records, runs one step and unloads.
   absl::StatusOr<RunResult> RunOnce(const std::string& name,
                                     const std::function<void(Job&)>& record,
@@ -83,13 +83,13 @@ class Session::Impl {
   // The variable in another job.
   Tensor Refer(Job& job, const std::string& name, const VariableInfo& info) const;
 
-  LoadedJob& job(uint16_t id) { return *jobs_.at(id); }
+  LoadedJob& job(JobId id) { return *jobs_.at(id); }
   const SessionOptions& options() const { return options_; }
   OpRegistry& operators() { return operators_; }
   KernelRegistry& kernels() { return kernels_; }
   const Placement& devices() const { return devices_; }
   const std::map<std::string, VariableInfo>& variables() const { return variables_; }
-  std::map<uint16_t, std::unique_ptr<LoadedJob>>& jobs() { return jobs_; }
+  std::map<JobId, std::unique_ptr<LoadedJob>>& jobs() { return jobs_; }
 
  private:
   absl::Status WriteExplanation(const compiler::Compiled& compiled, const LoadedJob& job);
@@ -121,10 +121,10 @@ class Session::Impl {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<RunReporter> reporter_;
-  std::map<uint16_t, std::unique_ptr<LoadedJob>> jobs_;
+  std::map<JobId, std::unique_ptr<LoadedJob>> jobs_;
   std::map<std::string, VariableInfo> variables_;
-  uint16_t next_job_ = 1;
-  uint32_t next_collective_ = 0;
+  JobId next_job_ = 1;
+  CollectiveId next_collective_ = 0;
   bool has_explained_ = false;
   bool is_closed_ = false;
 };

@@ -138,8 +138,7 @@ class Emitter {
   using EmitWork = void (Emitter::*)(const TaskGroup&, int rank, plan::Task&);
 
   void EmitPerRank(const TaskGroup& group, EmitWork work) {
-    for (int rank = 0; rank < group.placement.size(); ++rank) {
-      if (group.placement.device(rank).node != options_.node) continue;
+    for (int rank : group.placement.RanksOn(options_.node)) {
       plan::Task& task = StartTask(group, {group.id, rank}, group.name);
       input_index_.assign(group.inputs.size(), 0);
       for (size_t i = 0; i < group.inputs.size(); ++i) {
@@ -356,31 +355,27 @@ class Emitter {
 
   void EmitExchange(const TaskGroup& group) {
     ExchangeTasks& exchange = edges_.ExchangeOf(group);
-    for (int rank = 0; rank < exchange.destination().size(); ++rank) {
-      if (exchange.destination().device(rank).node != options_.node) continue;
+    for (int rank : exchange.destination().RanksOn(options_.node)) {
       if (exchange.IsDirect(rank)) {
         peers_.insert(exchange.source().device(exchange.PiecesOf(rank)[0].move.source_rank).node);
         continue;
       }
       EmitCopy(group, exchange, rank);
     }
-    for (int rank = 0; rank < exchange.source().size(); ++rank) {
-      if (exchange.source().device(rank).node != options_.node) continue;
+    for (int rank : exchange.source().RanksOn(options_.node)) {
       for (const auto& transfer : exchange.TransfersFrom(rank)) {
         EmitTransfer(group, exchange, transfer);
       }
     }
   }
 
-  // Memory of a transfer's landing slots on this node, made when first asked for.
-  void SetLanding(const TaskGroup& group, const ExchangeTasks::Transfer& transfer,
+  // Memory of the landing slots of a transfer to this node, made when first asked for.
+  void SetLanding(const TaskGroup& group, const ExchangeTasks::Piece& piece, uint32_t id,
                   plan::Memory& memory) {
     const Register& out = graph_.reg(group.outputs[0]);
-    const int device = group.placement.device(transfer.owner).device;
-    if (transfer.is_direct) return SetMemory(out, device, memory);
-    const uint64_t stride = Aligned(edges_.ExchangeOf(group).BytesOf(transfer.region));
-    const uint32_t id = edges_.LandingId(
-        group, edges_.ExchangeOf(group).TransferTask(transfer.source_rank, transfer.owner));
+    const int device = group.placement.device(piece.owner).device;
+    if (piece.is_direct) return SetMemory(out, device, memory);
+    const uint64_t stride = Aligned(edges_.ExchangeOf(group).BytesOf(piece.move.region));
     auto found = landings_.find(id);
     if (found == landings_.end()) {
       plan::Arena& arena = arenas_[device];
@@ -390,13 +385,6 @@ class Emitter {
     memory.set_device(static_cast<uint32_t>(device));
     memory.set_offset(found->second);
     memory.set_stride(stride);
-  }
-
-  const ExchangeTasks::Transfer& TransferOf(ExchangeTasks& exchange, int source_rank, int owner) {
-    for (const auto& transfer : exchange.TransfersFrom(source_rank)) {
-      if (transfer.owner == owner) return transfer;
-    }
-    LOG(FATAL) << "no transfer from rank " << source_rank << " lands at rank " << owner;
   }
 
   void EmitCopy(const TaskGroup& group, ExchangeTasks& exchange, int rank) {
@@ -425,7 +413,6 @@ class Emitter {
         SetShard(group.source, RegionOf(group.source, exchange.source(), source_rank),
                  *operand.mutable_shard());
       } else {
-        const auto& transfer = TransferOf(exchange, source_rank, piece.owner);
         const TaskKey from{group.id, exchange.TransferTask(source_rank, piece.owner)};
         const uint32_t reg = edges_.LandingId(group, from.number);
         peers_.insert(exchange.source().device(source_rank).node);
@@ -437,11 +424,11 @@ class Emitter {
           *input.mutable_producer() = edges_.IdOf(from);
           input.set_slots(static_cast<uint32_t>(out.slots));
           input.set_period(1);
-          SetLanding(group, transfer, *input.mutable_memory());
+          SetLanding(group, piece, reg, *input.mutable_memory());
         }
         operand.set_source(plan::Operand::INPUT);
         operand.set_index(it->second);
-        SetShard(group.source, transfer.region, *operand.mutable_shard());
+        SetShard(group.source, piece.move.region, *operand.mutable_shard());
       }
       for (int64_t offset : piece.move.region.offset) move.add_offset(offset);
       for (int64_t size : piece.move.region.size) move.add_size(size);
@@ -506,13 +493,13 @@ class Emitter {
   // ---- memory ----------------------------------------------------------------------------------
 
   void MeasureArenas() {
-    const auto arena_of = [&](const DeviceId& device, const std::string& type) -> plan::Arena* {
-      if (device.node != options_.node) return nullptr;
-      plan::Arena& arena = arenas_[device.device];
-      arena.set_device(static_cast<uint32_t>(device.device));
-      arena.set_device_type(type);
+    const auto arena_of = [&](const Placement& placement, int rank) -> plan::Arena& {
+      const int device = placement.device(rank).device;
+      plan::Arena& arena = arenas_[device];
+      arena.set_device(static_cast<uint32_t>(device));
+      arena.set_device_type(placement.device_type());
       while (arena.scratch_bytes_size() < kNumStreams) arena.add_scratch_bytes(0);
-      return &arena;
+      return arena;
     };
     for (const TaskGroup& group : graph_.groups()) {
       uint64_t scratch = 0;
@@ -521,18 +508,17 @@ class Emitter {
                                         entry.offset + MaxBytesOf(entry.layout, group.placement)));
       }
       const int stream = static_cast<int>(group.stream);
-      for (const DeviceId& device : group.placement.devices()) {
-        plan::Arena* arena = arena_of(device, group.placement.device_type());
-        if (arena == nullptr) continue;
-        arena->set_scratch_bytes(stream, std::max(arena->scratch_bytes(stream), Aligned(scratch)));
+      for (int rank : group.placement.RanksOn(options_.node)) {
+        plan::Arena& arena = arena_of(group.placement, rank);
+        arena.set_scratch_bytes(stream, std::max(arena.scratch_bytes(stream), Aligned(scratch)));
       }
     }
     for (const Register& reg : graph_.registers()) {
       if (!HasMemory(reg)) continue;
       const auto end = static_cast<uint64_t>(reg.offset + reg.slots * reg.slot_bytes);
-      for (const DeviceId& device : reg.placement.devices()) {
-        plan::Arena* arena = arena_of(device, reg.placement.device_type());
-        if (arena != nullptr) arena->set_bytes(std::max(arena->bytes(), Aligned(end)));
+      for (int rank : reg.placement.RanksOn(options_.node)) {
+        plan::Arena& arena = arena_of(reg.placement, rank);
+        arena.set_bytes(std::max(arena.bytes(), Aligned(end)));
       }
     }
   }

@@ -1,5 +1,3 @@
-// MovesTo and MovesFrom of physical_graph.h: which boxes an exchange moves between which ranks.
-//
 // A rank of a layout is named by three things: its box (the coordinates in the dimensions that
 // split), its addend or position (those in the partial dimensions) and its copy (those in the
 // broadcast dimensions). Source boxes are met with the destination box by arithmetic; for each pair
@@ -149,10 +147,13 @@ class Side {
   std::vector<std::pair<DeviceId, int>> by_device_;
 };
 
-class Exchange {
+}  // namespace
+
+class ExchangeMoves::Impl {
  public:
-  Exchange(const TaskGroup& group, const Placement& source)
+  Impl(const TaskGroup& group, const Placement& source)
       : layout_(group.source),
+        destination_(group.destination),
         from_(source, group.source),
         to_(group.placement, group.destination),
         shared_devices_(source.device_type() == group.placement.device_type()) {
@@ -174,18 +175,21 @@ class Exchange {
     }
   }
 
-  std::vector<Move> To(const TensorLayout& destination, int rank) const {
+  std::vector<Move> To(int rank) const {
     std::vector<Move> moves;
     const int to_box = to_.BoxOf(rank);
     const int position = to_.AddendOf(rank);
-    from_.VisitBoxes(shape_, RegionOf(destination, to_.placement(), rank),
-                     [&](int from_box, int64_t number, const Region& region) {
-                       bool add = false;
-                       for (int addend : Addends(from_box, number, to_box, position)) {
-                         moves.push_back({Holder(from_box, addend, rank), rank, region, add});
-                         add = true;
-                       }
-                     });
+    const Region whole = RegionOf(destination_, to_.placement(), rank);
+    from_.VisitBoxes(shape_, whole, [&](int from_box, int64_t number, const Region& region) {
+      const std::vector<int> addends = Addends(from_box, number, to_box, position);
+      for (size_t i = 0; i < addends.size(); ++i) {
+        moves.push_back({.source_rank = Holder(from_box, addends[i], rank),
+                         .destination_rank = rank,
+                         .region = region,
+                         .add = i > 0,
+                         .is_whole = addends.size() == 1 && region == whole});
+      }
+    });
     return moves;
   }
 
@@ -207,7 +211,13 @@ class Exchange {
         for (int copy = 0; copy < to_.copies(); ++copy) {
           int destination = to_.RankOf(to_box, position, copy);
           if (Holder(from_box, addend, destination) != rank) continue;
-          moves.push_back({rank, destination, region, addend != addends.front()});
+          moves.push_back(
+              {.source_rank = rank,
+               .destination_rank = destination,
+               .region = region,
+               .add = addend != addends.front(),
+               .is_whole = addends.size() == 1 &&
+                           region == RegionOf(destination_, to_.placement(), destination)});
         }
       }
     });
@@ -218,10 +228,10 @@ class Exchange {
   }
 
   // Adds up the moves between different devices.
-  ExchangeTraffic Traffic(const TensorLayout& destination) const {
+  ExchangeTraffic Traffic() const {
     constexpr int64_t kMaxPairs = 1 << 14;
     const int64_t pairs = int64_t{from_.placement().size()} * to_.placement().size();
-    if (pairs > kMaxPairs && sharing_ == Sharing::kAll) return TrafficByRegions(destination);
+    if (pairs > kMaxPairs && sharing_ == Sharing::kAll) return TrafficByRegions();
     std::vector<int64_t> sent(from_.placement().size()), received(to_.placement().size());
     std::vector<int> sends(sent.size()), receives(received.size());
     ExchangeTraffic traffic;
@@ -255,10 +265,10 @@ class Exchange {
   }
 
   // kAll: every rank receives its box once an addend, but for what its own device holds.
-  ExchangeTraffic TrafficByRegions(const TensorLayout& destination) const {
+  ExchangeTraffic TrafficByRegions() const {
     ExchangeTraffic traffic;
     for (int rank = 0; rank < to_.placement().size(); ++rank) {
-      const Region region = RegionOf(destination, to_.placement(), rank);
+      const Region region = RegionOf(destination_, to_.placement(), rank);
       int64_t bytes = Bytes(region) * from_.addends();
       const int own = shared_devices_ ? from_.RankOn(to_.placement().device(rank)) : -1;
       if (own >= 0) bytes -= Bytes(Intersect(RegionOf(layout_, from_.placement(), own), region));
@@ -268,7 +278,7 @@ class Exchange {
     const int64_t senders = from_.placement().size();
     traffic.busiest_bytes =
         std::max(traffic.busiest_bytes, (traffic.total_bytes + senders - 1) / senders);
-    from_.VisitBoxes(shape_, RegionOf(destination, to_.placement(), 0),
+    from_.VisitBoxes(shape_, RegionOf(destination_, to_.placement(), 0),
                      [&](int, int64_t, const Region&) { traffic.messages += from_.addends(); });
     return traffic;
   }
@@ -329,6 +339,7 @@ class Exchange {
   }
 
   const TensorLayout& layout_;
+  const TensorLayout& destination_;
   Shape shape_;  // of one act
   Side from_, to_;
   bool shared_devices_;
@@ -336,19 +347,17 @@ class Exchange {
   Sharing sharing_ = Sharing::kAll;
 };
 
-}  // namespace
+ExchangeMoves::ExchangeMoves(const TaskGroup& exchange, const Placement& source)
+    : impl_(std::make_unique<const Impl>(exchange, source)) {}
 
-ExchangeTraffic TrafficOf(const TaskGroup& exchange, const Placement& source) {
-  return Exchange(exchange, source).Traffic(exchange.destination);
+ExchangeMoves::~ExchangeMoves() = default;
+
+std::vector<Move> ExchangeMoves::To(int destination_rank) const {
+  return impl_->To(destination_rank);
 }
 
-std::vector<Move> MovesTo(const TaskGroup& exchange, const Placement& source,
-                          int destination_rank) {
-  return Exchange(exchange, source).To(exchange.destination, destination_rank);
-}
+std::vector<Move> ExchangeMoves::From(int source_rank) const { return impl_->From(source_rank); }
 
-std::vector<Move> MovesFrom(const TaskGroup& exchange, const Placement& source, int source_rank) {
-  return Exchange(exchange, source).From(source_rank);
-}
+ExchangeTraffic ExchangeMoves::Traffic() const { return impl_->Traffic(); }
 
 }  // namespace braid::compiler

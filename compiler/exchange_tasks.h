@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "compiler/exchange_moves.h"
 #include "compiler/physical_graph.h"
 
 namespace braid::compiler {
@@ -15,7 +16,7 @@ namespace braid::compiler {
 class ExchangeTasks {
  public:
   ExchangeTasks(const TaskGroup* exchange, const Placement* source)
-      : exchange_(exchange), source_(source) {}
+      : exchange_(exchange), source_(source), moves_(*exchange, *source) {}
 
   struct Transfer {
     int source_rank = 0;
@@ -30,6 +31,7 @@ class ExchangeTasks {
   struct Piece {
     Move move;
     int owner = -1;
+    bool is_direct = false;  // the transfer lands in its owner's output itself
   };
   const std::vector<Piece>& PiecesOf(int destination_rank);
   bool IsDirect(int destination_rank);
@@ -55,9 +57,12 @@ class ExchangeTasks {
     std::vector<int> local_readers;
   };
   const Outgoing& OutgoingOf(int source_rank);
+  // Makes the pieces of all destination ranks on a node: they share transfers.
+  void Assemble(int node);
 
   const TaskGroup* exchange_;
   const Placement* source_;
+  const ExchangeMoves moves_;
   std::map<int, std::vector<Piece>> pieces_;
   std::map<int, Outgoing> outgoing_;
 };

@@ -245,7 +245,7 @@ bool PhysicalGraph::MayActInPlace(GroupId id) const {
   }
   const Register& in = registers_[group.inputs[0].reg];
   const Register& out = registers_[group.outputs[0]];
-  return in.placement.devices() == out.placement.devices() && in.slots == 1 && out.slots == 1 &&
+  return in.placement.HasDevicesOf(out.placement) && in.slots == 1 && out.slots == 1 &&
          in.parts.size() == out.parts.size() && in.slot_bytes == out.slot_bytes;
 }
 

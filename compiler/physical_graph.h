@@ -170,19 +170,4 @@ class PhysicalGraph {
   std::vector<Register> registers_;
 };
 
-// One box that moves in an exchange, from a source rank to a destination rank.
-struct Move {
-  int source_rank = 0;
-  int destination_rank = 0;
-  Region region;     // logical coordinates, micro-batch 0
-  bool add = false;  // it is added to what is there (the first move to a box is not)
-};
-
-// What `destination_rank` receives, in the order in which it is summed: deterministic, and balanced
-// (a box that several sources hold is read from the same device, else the same node, else spread).
-// Boxes of the destination that no move covers are zeros.
-std::vector<Move> MovesTo(const TaskGroup& exchange, const Placement& source, int destination_rank);
-// What `source_rank` sends: the same moves seen from the other side.
-std::vector<Move> MovesFrom(const TaskGroup& exchange, const Placement& source, int source_rank);
-
 }  // namespace braid::compiler

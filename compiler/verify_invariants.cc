@@ -59,7 +59,7 @@ class InvariantChecker {
       return Broken(reg, absl::StrFormat("period %d does not divide the %d acts a step of '%s'",
                                          reg.period, producer.rate, producer.name));
     }
-    if (!reg.is_control() && reg.placement.devices() != producer.placement.devices()) {
+    if (!reg.is_control() && !reg.placement.HasDevicesOf(producer.placement)) {
       return Broken(reg,
                     absl::StrFormat("is on %s, its producer '%s' on %s", reg.placement.ToString(),
                                     producer.name, producer.placement.ToString()));
@@ -142,7 +142,7 @@ class InvariantChecker {
       return Broken(group,
                     absl::StrCat("an exchange reads its source alone, not '", reg.name, "'"));
     }
-    if (!reg.is_control() && !is_source && reg.placement.devices() != group.placement.devices()) {
+    if (!reg.is_control() && !is_source && !reg.placement.HasDevicesOf(group.placement)) {
       return Broken(group, absl::StrFormat("reads register '%s' on %s from %s", reg.name,
                                            reg.placement.ToString(), group.placement.ToString()));
     }

@@ -1,7 +1,8 @@
 #include "graph/placement.h"
 
 #include <algorithm>
-#include <set>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,85 +34,124 @@ absl::Status CheckHierarchy(const std::vector<int64_t>& hierarchy, size_t num_de
 
 }  // namespace
 
-Placement::Placement(std::string device_type, std::vector<DeviceId> devices)
-    : device_type_(std::move(device_type)),
-      devices_(std::move(devices)),
-      hierarchy_{static_cast<int64_t>(devices_.size())} {}
+Placement::Placement() {
+  static const auto* const empty = new std::shared_ptr<const Rep>(
+      std::make_shared<const Rep>(Rep{std::make_shared<const DeviceList>(), {}}));
+  rep_ = *empty;
+}
+
+Placement::Placement(std::string device_type, std::vector<DeviceId> devices) {
+  std::vector<int> by_device(devices.size());
+  std::iota(by_device.begin(), by_device.end(), 0);
+  std::stable_sort(by_device.begin(), by_device.end(),
+                   [&](int a, int b) { return devices[a] < devices[b]; });
+  std::vector<int64_t> hierarchy{static_cast<int64_t>(devices.size())};
+  *this = Placement(std::make_shared<const DeviceList>(DeviceList{
+                        std::move(device_type), std::move(devices), std::move(by_device)}),
+                    std::move(hierarchy));
+}
+
+Placement::Placement(std::shared_ptr<const DeviceList> list, std::vector<int64_t> hierarchy)
+    : rep_(std::make_shared<const Rep>(Rep{std::move(list), std::move(hierarchy)})) {}
 
 absl::StatusOr<Placement> Placement::Make(std::string device_type, std::vector<DeviceId> devices,
                                           std::vector<int64_t> hierarchy) {
   RETURN_IF_ERROR(CheckHierarchy(hierarchy, devices.size()));
-  std::set<DeviceId> seen;
-  for (const DeviceId& device : devices) {
-    if (!seen.insert(device).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("device ", device.node, ".", device.device, " is listed twice"));
-    }
+  const Placement flat(std::move(device_type), std::move(devices));
+  const std::vector<int>& ranks = flat.rep_->list->by_device;
+  const auto twice = std::adjacent_find(
+      ranks.begin(), ranks.end(), [&](int a, int b) { return flat.device(a) == flat.device(b); });
+  if (twice != ranks.end()) {
+    const DeviceId& device = flat.device(*twice);
+    return absl::InvalidArgumentError(
+        absl::StrCat("device ", device.node, ".", device.device, " is listed twice"));
   }
-  Placement placement(std::move(device_type), std::move(devices));
-  placement.hierarchy_ = std::move(hierarchy);
-  return placement;
+  return Placement(flat.rep_->list, std::move(hierarchy));
 }
 
 absl::StatusOr<Placement> Placement::WithHierarchy(std::vector<int64_t> hierarchy) const {
-  RETURN_IF_ERROR(CheckHierarchy(hierarchy, devices_.size()));
-  Placement placement = *this;
-  placement.hierarchy_ = std::move(hierarchy);
-  return placement;
+  RETURN_IF_ERROR(CheckHierarchy(hierarchy, devices().size()));
+  return Placement(rep_->list, std::move(hierarchy));
 }
 
 Placement Placement::node(int node) const {
   std::vector<DeviceId> devices;
-  std::copy_if(devices_.begin(), devices_.end(), std::back_inserter(devices),
-               [node](const DeviceId& device) { return device.node == node; });
-  return Placement(device_type_, std::move(devices));
+  for (int rank : RanksOn(node)) devices.push_back(device(rank));
+  return Placement(device_type(), std::move(devices));
 }
 
 Placement Placement::Slice(int first, int count) const {
   CHECK(first >= 0 && count >= 0 && first + count <= size())
       << "ranks " << first << " to " << first + count << " of " << ToString();
-  return Placement(device_type_, {devices_.begin() + first, devices_.begin() + first + count});
+  return Placement(device_type(), {devices().begin() + first, devices().begin() + first + count});
+}
+
+bool Placement::HasDevicesOf(const Placement& other) const {
+  return rep_->list == other.rep_->list || devices() == other.devices();
+}
+
+bool Placement::DevicesLess::operator()(const Placement& a, const Placement& b) const {
+  if (a.rep_->list == b.rep_->list) return false;
+  const auto order = a.devices() <=> b.devices();
+  return order != 0 ? order < 0 : a.device_type() < b.device_type();
+}
+
+std::vector<int>::const_iterator Placement::LowerBound(const DeviceId& device) const {
+  const std::vector<int>& ranks = rep_->list->by_device;
+  return std::lower_bound(ranks.begin(), ranks.end(), device,
+                          [this](int rank, const DeviceId& id) { return this->device(rank) < id; });
 }
 
 int Placement::rank_of(const DeviceId& device) const {
-  auto found = std::find(devices_.begin(), devices_.end(), device);
-  return found == devices_.end() ? -1 : static_cast<int>(found - devices_.begin());
+  const auto found = LowerBound(device);
+  return found != rep_->list->by_device.end() && this->device(*found) == device ? *found : -1;
+}
+
+std::vector<int> Placement::RanksOn(int node) const {
+  constexpr int kNone = std::numeric_limits<int>::min();
+  std::vector<int> ranks(LowerBound({.node = node, .device = kNone}),
+                         LowerBound({.node = node + 1, .device = kNone}));
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
 }
 
 std::vector<int64_t> Placement::CoordinateOf(int rank) const {
   CHECK(rank >= 0 && rank < size()) << "rank " << rank << " of " << ToString();
-  std::vector<int64_t> coordinate(hierarchy_.size());
+  std::vector<int64_t> coordinate(hierarchy().size());
   int64_t rest = rank;
-  for (size_t dim = hierarchy_.size(); dim-- > 0;) {
-    coordinate[dim] = rest % hierarchy_[dim];
-    rest /= hierarchy_[dim];
+  for (size_t dim = hierarchy().size(); dim-- > 0;) {
+    coordinate[dim] = rest % hierarchy()[dim];
+    rest /= hierarchy()[dim];
   }
   return coordinate;
 }
 
 int Placement::RankOf(std::span<const int64_t> coordinate) const {
-  CHECK_EQ(coordinate.size(), hierarchy_.size());
+  CHECK_EQ(coordinate.size(), hierarchy().size());
   int64_t rank = 0;
-  for (size_t dim = 0; dim < hierarchy_.size(); ++dim) {
-    CHECK(coordinate[dim] >= 0 && coordinate[dim] < hierarchy_[dim])
+  for (size_t dim = 0; dim < hierarchy().size(); ++dim) {
+    CHECK(coordinate[dim] >= 0 && coordinate[dim] < hierarchy()[dim])
         << "coordinate " << coordinate[dim] << " in dimension " << dim << " of " << ToString();
-    rank = rank * hierarchy_[dim] + coordinate[dim];
+    rank = rank * hierarchy()[dim] + coordinate[dim];
   }
   return static_cast<int>(rank);
 }
 
 int Placement::num_nodes() const {
-  std::set<int> nodes;
-  for (const DeviceId& device : devices_) nodes.insert(device.node);
-  return static_cast<int>(nodes.size());
+  int nodes = 0, last = 0;
+  for (int rank : rep_->list->by_device) {
+    if (nodes == 0 || device(rank).node != last) ++nodes;
+    last = device(rank).node;
+  }
+  return nodes;
 }
 
 std::string Placement::ToString() const {
   auto append = [](std::string* out, const DeviceId& device) {
     absl::StrAppend(out, device.node, ".", device.device);
   };
-  return absl::StrCat(device_type_, HierarchyToString(hierarchy_), "{",
-                      absl::StrJoin(devices_, " ", append), "}");
+  return absl::StrCat(device_type(), HierarchyToString(hierarchy()), "{",
+                      absl::StrJoin(devices(), " ", append), "}");
 }
 
 absl::StatusOr<Placement> Placement::Parse(std::string_view text) {
@@ -138,6 +178,20 @@ absl::StatusOr<Placement> Placement::Read(TextReader& reader) {
     devices.push_back({static_cast<int>(node), static_cast<int>(device)});
   }
   return Make(std::move(device_type), std::move(devices), std::move(hierarchy));
+}
+
+std::strong_ordering operator<=>(const Placement& a, const Placement& b) {
+  if (a.rep_ == b.rep_) return std::strong_ordering::equal;
+  if (a.rep_->list != b.rep_->list) {
+    if (const auto order = a.device_type() <=> b.device_type(); order != 0) return order;
+    if (const auto order = a.devices() <=> b.devices(); order != 0) return order;
+  }
+  return a.hierarchy() <=> b.hierarchy();
+}
+
+bool operator==(const Placement& a, const Placement& b) {
+  return a.rep_ == b.rep_ || (a.device_type() == b.device_type() && a.HasDevicesOf(b) &&
+                              a.hierarchy() == b.hierarchy());
 }
 
 Region RegionOf(const Shape& shape, const NdSbp& sbp, const Placement& placement, int rank) {

@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,11 +23,12 @@ struct DeviceId {
   friend auto operator<=>(const DeviceId&, const DeviceId&) = default;
 };
 
-// A value. Devices are in rank order; the hierarchy's product is their number, e.g. [2, 4]: two
-// nodes of four. The text form is "cpu[2, 2]{0.0 0.1 1.0 1.1}" (node.device); parsed back by Parse.
+// A value; copies share the list of devices. Devices are in rank order; the hierarchy's product is
+// their number, e.g. [2, 4]: two nodes of four. The text form is "cpu[2, 2]{0.0 0.1 1.0 1.1}"
+// (node.device); parsed back by Parse.
 class Placement {
  public:
-  Placement() = default;
+  Placement();
   // A flat placement.
   Placement(std::string device_type, std::vector<DeviceId> devices);
   // INVALID_ARGUMENT for a hierarchy whose product is not the number of devices, and for a device
@@ -42,12 +44,19 @@ class Placement {
   // Ranks [first, first + count), flat.
   Placement Slice(int first, int count) const;
 
-  const std::string& device_type() const { return device_type_; }
-  int size() const { return static_cast<int>(devices_.size()); }
-  const std::vector<DeviceId>& devices() const { return devices_; }
-  const DeviceId& device(int rank) const { return devices_[rank]; }
-  const std::vector<int64_t>& hierarchy() const { return hierarchy_; }
+  const std::string& device_type() const { return rep_->list->device_type; }
+  int size() const { return static_cast<int>(devices().size()); }
+  const std::vector<DeviceId>& devices() const { return rep_->list->devices; }
+  const DeviceId& device(int rank) const { return devices()[rank]; }
+  const std::vector<int64_t>& hierarchy() const { return rep_->hierarchy; }
+  // Whether both name the same devices in the same order, under whatever hierarchy.
+  bool HasDevicesOf(const Placement& other) const;
+  // For maps by devices, in the order of their lists.
+  struct DevicesLess {
+    bool operator()(const Placement& a, const Placement& b) const;
+  };
   int rank_of(const DeviceId& device) const;  // -1 if it is not here
+  std::vector<int> RanksOn(int node) const;   // ascending
   std::vector<int64_t> CoordinateOf(int rank) const;
   int RankOf(std::span<const int64_t> coordinate) const;
   int num_nodes() const;  // distinct nodes
@@ -55,12 +64,25 @@ class Placement {
   std::string ToString() const;
   static absl::StatusOr<Placement> Parse(std::string_view text);
   static absl::StatusOr<Placement> Read(TextReader& reader);
-  friend auto operator<=>(const Placement&, const Placement&) = default;
+  // By device type, then devices, then hierarchy.
+  friend std::strong_ordering operator<=>(const Placement& a, const Placement& b);
+  friend bool operator==(const Placement& a, const Placement& b);
 
  private:
-  std::string device_type_;
-  std::vector<DeviceId> devices_;
-  std::vector<int64_t> hierarchy_;
+  struct DeviceList {
+    std::string device_type;
+    std::vector<DeviceId> devices;
+    std::vector<int> by_device;  // ranks in the order of their devices
+  };
+  struct Rep {
+    std::shared_ptr<const DeviceList> list;
+    std::vector<int64_t> hierarchy;
+  };
+  Placement(std::shared_ptr<const DeviceList> list, std::vector<int64_t> hierarchy);
+  // The first rank by device that is not before `device`.
+  std::vector<int>::const_iterator LowerBound(const DeviceId& device) const;
+
+  std::shared_ptr<const Rep> rep_;
 };
 
 // The box of a tensor that `rank` of the placement holds.

@@ -97,7 +97,7 @@ void Coordinator::SetActivity(std::string activity) {
   SetPhase(kProgramPhase);
 }
 
-void Coordinator::BeginWait(int kind, uint16_t job) {
+void Coordinator::BeginWait(int kind, JobId job) {
   MutexLock lock(mutex_);
   wait_ = Wait();
   wait_.kind = kind;
@@ -286,7 +286,7 @@ absl::Status Coordinator::Run(const RunRequest& request) {
   return status;
 }
 
-void Coordinator::Unload(uint16_t job) {
+void Coordinator::Unload(JobId job) {
   ControlMessage message;
   message.mutable_unload()->set_job(job);
   SendAll(message);

@@ -63,23 +63,23 @@ class Coordinator {
   void Fail(const absl::Status& cause);
 
   struct LoadRequest {
-    uint16_t job = 0;
+    JobId job = 0;
     std::string name;
     std::vector<plan::Plan> plans;  // by node
-    uint32_t first_collective = 0;
+    CollectiveId first_collective = 0;
   };
   // Returns when every node is ready to run the job, or the first node's reason why not; then the
   // job is nowhere.
   absl::Status Load(LoadRequest request);
 
   struct RunRequest {
-    uint16_t job = 0;
+    JobId job = 0;
     std::string name;
     int64_t first_step = 0;
     int64_t steps = 1;
   };
   absl::Status Run(const RunRequest& request);
-  void Unload(uint16_t job);
+  void Unload(JobId job);
 
   // What the session does and what it waits for in the end (stall_report.h). Any thread; `done`
   // comes once, on the reactor's thread, within the limit also if a node does not answer.
@@ -106,7 +106,7 @@ class Coordinator {
   // What the host thread waits for.
   struct Wait {
     int kind = 0;  // of the message that answers
-    uint16_t job = 0;
+    JobId job = 0;
     std::set<uint16_t> nodes;  // that have not answered
     absl::Status status;       // the first error
     std::unique_ptr<Event> event;
@@ -132,12 +132,12 @@ class Coordinator {
   std::string NameOf(int node) const;
   void Send(uint16_t node, const control::ControlMessage& message);
   void SendAll(const control::ControlMessage& message);
-  void BeginWait(int kind, uint16_t job);
+  void BeginWait(int kind, JobId job);
   // `answer` counts only for what is waited for: others came too late.
   struct AnswerFrom {
     uint16_t node;
     int kind;
-    uint32_t job;
+    JobId job;
   };
   void Answer(const AnswerFrom& from, const absl::Status& status);
   absl::Status FinishWait(Nanoseconds timeout);
@@ -152,7 +152,7 @@ class Coordinator {
   std::string activity_ BRAID_GUARDED_BY(mutex_);
   std::string phase_ BRAID_GUARDED_BY(mutex_) = "joining";
   Nanoseconds phase_began_ BRAID_GUARDED_BY(mutex_) = 0;
-  uint16_t running_ BRAID_GUARDED_BY(mutex_) = 0;  // the job of the last Run; 0: none yet
+  JobId running_ BRAID_GUARDED_BY(mutex_) = 0;  // the job of the last Run; 0: none yet
   bool is_stepping_ BRAID_GUARDED_BY(mutex_) = false;
   std::map<uint64_t, Description> descriptions_;
   uint64_t next_description_ = 1;

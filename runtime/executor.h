@@ -44,9 +44,9 @@ struct NodeResources {
 };
 
 struct ExecutorOptions {
-  uint16_t job = 0;
-  uint32_t first_collective = 0;  // ids [first, first + number in the plan) are this job's
-  HostIo* host = nullptr;         // borrowed; outlives the executor
+  JobId job = 0;
+  CollectiveId first_collective = 0;  // ids [first, first + number in the plan) are this job's
+  HostIo* host = nullptr;             // borrowed; outlives the executor
   // All on the control thread.
   std::function<void()> on_ready;                // landing keys came from every peer
   std::function<void()> on_run_done;             // every actor did the steps of the last Run
@@ -109,7 +109,7 @@ class Executor {
   struct TaskDescription {
     std::string title;                       // "relu 'h' (train.cc:12)"
     const ComputeAction* compute = nullptr;  // knows which kernel runs
-    uint32_t collective = 0;                 // id + 1
+    CollectiveId collective = 0;             // id + 1
   };
   struct Landing {
     std::byte* base = nullptr;

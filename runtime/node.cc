@@ -59,7 +59,7 @@ Node::~Node() {
   CHECK(waited.ok()) << "node " << options_.node << ": " << waited.message();
 }
 
-HostIo& Node::Host(uint16_t job) {
+HostIo& Node::Host(JobId job) {
   MutexLock lock(hosts_mutex_);
   std::unique_ptr<HostIo>& host = hosts_[job];
   if (host == nullptr) host = std::make_unique<HostIo>();
@@ -157,7 +157,7 @@ void Node::OnMessage(const std::string& bytes) {
     case ControlMessage::kLoad:
       return OnLoad(message.load());
     case ControlMessage::kRun: {
-      const auto it = jobs_.find(static_cast<uint16_t>(message.run().job()));
+      const auto it = jobs_.find(message.run().job());
       if (it == jobs_.end()) {
         return FailHere(absl::InternalError(
             absl::StrFormat("node %d: Run of unknown job %d", options_.node, message.run().job())));
@@ -177,7 +177,7 @@ void Node::OnMessage(const std::string& bytes) {
       return it->second->Run(message.run().first_step(), message.run().steps());
     }
     case ControlMessage::kUnload:
-      return Unload(static_cast<uint16_t>(message.unload().job()));
+      return Unload(message.unload().job());
     case ControlMessage::kPhase:
       return SetPhase(message.phase().text());
     case ControlMessage::kProbe:
@@ -219,12 +219,13 @@ Link* Node::LinkTo(uint16_t peer) {
 }
 
 void Node::OnLoad(const control::Load& load) {
-  const auto job = static_cast<uint16_t>(load.job());
-  if (job != load.job() || jobs_.contains(job) || loading_.contains(job)) {
+  const JobId job = load.job();
+  if (job <= newest_job_) {
     return FailHere(absl::InvalidArgumentError(
-        absl::StrFormat("node %d: Load of job %d, which is here already, or no number below 65536",
-                        options_.node, load.job())));
+        absl::StrFormat("node %d: Load of job %d after job %d; their numbers go up", options_.node,
+                        job, newest_job_)));
   }
+  newest_job_ = job;
   SetPhase(load.phase());
   LoadingJob& loading = loading_[job];
   loading.load = std::make_unique<control::Load>(load);
@@ -298,14 +299,14 @@ void Node::OnChecked(uint16_t peer, const absl::Status& status) {
   if (is_closing_) return;
   if (!status.ok()) return FailHere(LinkLost(peer, status), /*is_link=*/true);
   peers_[peer].is_checked = true;
-  std::vector<uint16_t> complete;
+  std::vector<JobId> complete;
   for (auto& [job, loading] : loading_) {
     if (loading.missing.erase(peer) > 0 && loading.missing.empty()) complete.push_back(job);
   }
-  for (uint16_t job : complete) StartJob(job);
+  for (JobId job : complete) StartJob(job);
 }
 
-void Node::StartJob(uint16_t job) {
+void Node::StartJob(JobId job) {
   const auto loading = loading_.extract(job);
   const control::Load& load = *loading.mapped().load;
   NodeResources resources;
@@ -367,10 +368,12 @@ void Node::OnLinkFrame(uint16_t peer, std::span<const std::byte> frame) {
         status = job.status();
       } else if (const auto it = jobs_.find(*job); it != jobs_.end()) {
         status = it->second->OnFrame(peer, frame);
-      } else if (!retired_.contains(*job) && num_early_ >= kMaxEarlyFrames) {
+      } else if (*job <= newest_job_ && !loading_.contains(*job)) {
+        break;  // unloaded
+      } else if (num_early_ >= kMaxEarlyFrames) {
         status = absl::ResourceExhaustedError(absl::StrFormat(
             "%d frames came for jobs that this node does not know yet", num_early_));
-      } else if (!retired_.contains(*job)) {
+      } else {
         ++num_early_;
         early_[*job].emplace_back(peer, std::vector<std::byte>(frame.begin(), frame.end()));
       }
@@ -383,7 +386,7 @@ void Node::OnLinkFrame(uint16_t peer, std::span<const std::byte> frame) {
   if (!status.ok()) LinkTo(peer)->Close(status);
 }
 
-void Node::ReportLoaded(uint16_t job, const absl::Status& status) {
+void Node::ReportLoaded(JobId job, const absl::Status& status) {
   ControlMessage message;
   message.mutable_loaded()->set_job(job);
   if (!status.ok()) *message.mutable_loaded()->mutable_error() = CauseOf(status, options_.node);
@@ -457,9 +460,9 @@ std::map<uint16_t, PeerCounters> Node::counters() const {
   return counters;
 }
 
-void Node::Unload(uint16_t job) {
-  retired_.insert(job);
+void Node::Unload(JobId job) {
   loading_.erase(job);
+  if (const auto early = early_.extract(job); !early.empty()) num_early_ -= early.mapped().size();
   const auto it = jobs_.find(job);
   if (it == jobs_.end()) return;
   it->second->Close(absl::CancelledError("the job was unloaded"), [this, job] {
@@ -469,7 +472,7 @@ void Node::Unload(uint16_t job) {
   });
 }
 
-void Node::Describe(uint16_t job, std::function<void(control::NodeReport)> done) {
+void Node::Describe(JobId job, std::function<void(control::NodeReport)> done) {
   const auto fill = [this, done = std::move(done)](control::NodeReport report) {
     for (const auto& [peer, entry] : peers_) {
       if (entry.link == nullptr) continue;
@@ -487,7 +490,7 @@ void Node::Describe(uint16_t job, std::function<void(control::NodeReport)> done)
 }
 
 void Node::SendStatus(const control::Status& request) {
-  Describe(static_cast<uint16_t>(request.job()),
+  Describe(request.job(),
            [this, job = request.job(), number = request.request()](control::NodeReport report) {
              ControlMessage message;
              message.mutable_status()->set_job(job);
@@ -500,7 +503,7 @@ void Node::SendStatus(const control::Status& request) {
 // Looks four times per limit, so that a stall is told at most a quarter of it late.
 void Node::WatchForStall() {
   if (is_closing_ || options_.stall_timeout == 0) return;
-  uint16_t running = 0;
+  JobId running = 0;
   int64_t acts = 0;
   for (const auto& [job, executor] : jobs_) {
     if (executor->is_running()) running = job;
@@ -517,7 +520,7 @@ void Node::WatchForStall() {
   reactor_->RunAfter(options_.stall_timeout / 4, [this] { WatchForStall(); });
 }
 
-void Node::TellStall(uint16_t job, Nanoseconds silence) {
+void Node::TellStall(JobId job, Nanoseconds silence) {
   is_stall_noted_ = false;
   ControlMessage message;
   message.mutable_stalled()->set_job(job);

@@ -85,7 +85,7 @@ class Node {
   void OverhearLoss(const absl::Status& reason);
 
   // Feeds and fetches of a job, made on first use. Any thread.
-  HostIo& Host(uint16_t job);
+  HostIo& Host(JobId job);
 
   // Writes the last events into a file, unless that was done or `cause` is no failure of a run, and
   // gives `done` the words about it that belong to the failure's message, or none. Any thread;
@@ -117,21 +117,21 @@ class Node {
   void OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link);
   void OnChecked(uint16_t peer, const absl::Status& status);
   absl::Status LinkLost(uint16_t peer, const absl::Status& reason) const;
-  void StartJob(uint16_t job);
+  void StartJob(JobId job);
   void OnLinkFrame(uint16_t peer, std::span<const std::byte> frame);
-  void ReportLoaded(uint16_t job, const absl::Status& status);
+  void ReportLoaded(JobId job, const absl::Status& status);
   void FailHere(const absl::Status& cause, bool is_link = false);
   // Closes with this cause, unless the master says another one in time.
   void AwaitCause(const absl::Status& cause, Nanoseconds limit);
-  void Unload(uint16_t job);
+  void Unload(JobId job);
   void SendStatus(const control::Status& request);
-  void Describe(uint16_t job, std::function<void(control::NodeReport)> done);
+  void Describe(JobId job, std::function<void(control::NodeReport)> done);
   void WriteEvents(const absl::Status& cause);
   // `cause` with the words about the events' file.
   absl::Status WithEvents(const absl::Status& cause);
   void WatchForStall();
   // Tells the master, which asks all nodes; prints this node's part if it takes no note.
-  void TellStall(uint16_t job, Nanoseconds silence);
+  void TellStall(JobId job, Nanoseconds silence);
   void Close(absl::Status cause);
   void FinishClose();
   void Finish();
@@ -150,14 +150,16 @@ class Node {
   std::vector<std::unique_ptr<Transport>> transports_;  // that work here
   std::unique_ptr<control::Peers> addresses_;
   std::map<uint16_t, Peer> peers_;
-  std::map<uint16_t, LoadingJob> loading_;
-  std::map<uint16_t, std::unique_ptr<Executor>> jobs_;
-  std::set<uint16_t> retired_;  // unloaded: late acknowledgements for them are dropped
+  std::map<JobId, LoadingJob> loading_;
+  std::map<JobId, std::unique_ptr<Executor>> jobs_;
+  // The highest number loaded so far. What comes for a job up to it that is not here is late, an
+  // acknowledgement for one that was unloaded, and dropped.
+  JobId newest_job_ = 0;
   // Landing keys that came before this node had made the job: (peer, frame).
-  std::map<uint16_t, std::vector<std::pair<uint16_t, std::vector<std::byte>>>> early_;
+  std::map<JobId, std::vector<std::pair<uint16_t, std::vector<std::byte>>>> early_;
   size_t num_early_ = 0;  // frames in early_
   Mutex hosts_mutex_;
-  std::map<uint16_t, std::unique_ptr<HostIo>> hosts_ BRAID_GUARDED_BY(hosts_mutex_);
+  std::map<JobId, std::unique_ptr<HostIo>> hosts_ BRAID_GUARDED_BY(hosts_mutex_);
   std::unique_ptr<ControlChannel> master_;
   std::function<void(absl::Status)> closed_;
   absl::Status cause_;

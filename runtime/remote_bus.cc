@@ -28,25 +28,25 @@ absl::Status RemoteBus::Send(const Message& message) {
   }
   std::array<std::byte, kJobFrameHeader + kMessageBytes> frame;
   frame[0] = static_cast<std::byte>(Channel::kActor);
-  PutLittleEndian<uint16_t>(frame, 1, job_);
+  PutLittleEndian<JobId>(frame, 1, job_);
   const MessageBytes bytes = Encode(message);
   std::memcpy(frame.data() + kJobFrameHeader, bytes.data(), bytes.size());
   link->Send(frame);
   return absl::OkStatus();
 }
 
-void SendLandingKey(Link& link, uint16_t job, const LandingKey& key) {
+void SendLandingKey(Link& link, JobId job, const LandingKey& key) {
   std::array<std::byte, kLandingKeyFrame> frame;
   frame[0] = static_cast<std::byte>(Channel::kLandingKey);
-  PutLittleEndian<uint16_t>(frame, 1, job);
+  PutLittleEndian<JobId>(frame, 1, job);
   PutLittleEndian<uint32_t>(frame, kJobFrameHeader, key.reg);
   PutMemoryKey(frame, kJobFrameHeader + 4, key.key);
   link.Send(frame);
 }
 
-absl::StatusOr<uint16_t> JobOfFrame(std::span<const std::byte> frame) {
+absl::StatusOr<JobId> JobOfFrame(std::span<const std::byte> frame) {
   if (frame.size() < kJobFrameHeader) return WrongSize(frame, kJobFrameHeader);
-  return GetLittleEndian<uint16_t>(frame, 1);
+  return GetLittleEndian<JobId>(frame, 1);
 }
 
 absl::StatusOr<Message> MessageOfFrame(std::span<const std::byte> frame) {

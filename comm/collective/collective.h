@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/ids.h"
 
 namespace braid {
 
@@ -40,7 +41,7 @@ struct Member {
 
 // The same on all members but for `my_rank` (and the address of `reduce`).
 struct CollectiveSpec {
-  uint32_t id = 0;        // unique in the cluster, for ever
+  CollectiveId id = 0;    // unique in the cluster, for ever
   std::string name = {};  // the op's, so that members of different ops never meet; may be empty
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::vector<Member> members;  // in rank order

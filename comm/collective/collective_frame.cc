@@ -6,8 +6,8 @@
 namespace braid {
 namespace {
 
-constexpr size_t kKeyFrameBytes = 56;
-constexpr size_t kOtherFrameBytes = 40;
+constexpr size_t kKeyFrameBytes = 60;
+constexpr size_t kOtherFrameBytes = 44;
 
 }  // namespace
 
@@ -15,17 +15,17 @@ EncodedCollectiveFrame::EncodedCollectiveFrame(const CollectiveFrame& frame)
     : size_(frame.type == CollectiveFrame::Type::kKey ? kKeyFrameBytes : kOtherFrameBytes) {
   PutLittleEndian(bytes_, 0, static_cast<uint8_t>(Channel::kCollective));
   PutLittleEndian(bytes_, 1, static_cast<uint8_t>(frame.type));
-  PutLittleEndian(bytes_, 4, frame.collective);
-  PutLittleEndian(bytes_, 8, frame.from);
-  PutLittleEndian(bytes_, 10, frame.to);
-  PutLittleEndian(bytes_, 12, frame.slot);
-  PutLittleEndian(bytes_, 16, frame.bytes);
+  PutLittleEndian(bytes_, 4, frame.slot);
+  PutLittleEndian(bytes_, 8, frame.collective);
+  PutLittleEndian(bytes_, 16, frame.from);
+  PutLittleEndian(bytes_, 18, frame.to);
+  PutLittleEndian(bytes_, 20, frame.bytes);
   if (frame.type == CollectiveFrame::Type::kKey) {
-    PutMemoryKey(bytes_, 24, frame.key);
-    PutLittleEndian(bytes_, 48, frame.fingerprint);
+    PutMemoryKey(bytes_, 28, frame.key);
+    PutLittleEndian(bytes_, 52, frame.fingerprint);
   } else {
-    PutLittleEndian(bytes_, 24, frame.piece);
-    PutLittleEndian(bytes_, 32, frame.index);
+    PutLittleEndian(bytes_, 28, frame.piece);
+    PutLittleEndian(bytes_, 36, frame.index);
   }
 }
 
@@ -57,17 +57,17 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
     return absl::InvalidArgumentError(
         absl::StrFormat("wrong collective frame: bytes 2 and 3 are %d, must be 0", zero));
   }
-  frame.collective = GetLittleEndian<uint32_t>(bytes, 4);
-  frame.from = GetLittleEndian<uint16_t>(bytes, 8);
-  frame.to = GetLittleEndian<uint16_t>(bytes, 10);
-  frame.slot = GetLittleEndian<uint32_t>(bytes, 12);
-  frame.bytes = GetLittleEndian<int64_t>(bytes, 16);
+  frame.slot = GetLittleEndian<uint32_t>(bytes, 4);
+  frame.collective = GetLittleEndian<CollectiveId>(bytes, 8);
+  frame.from = GetLittleEndian<uint16_t>(bytes, 16);
+  frame.to = GetLittleEndian<uint16_t>(bytes, 18);
+  frame.bytes = GetLittleEndian<int64_t>(bytes, 20);
   if (is_key) {
-    frame.key = GetMemoryKey(bytes, 24);
-    frame.fingerprint = GetLittleEndian<uint64_t>(bytes, 48);
+    frame.key = GetMemoryKey(bytes, 28);
+    frame.fingerprint = GetLittleEndian<uint64_t>(bytes, 52);
   } else {
-    frame.piece = GetLittleEndian<int64_t>(bytes, 24);
-    frame.index = GetLittleEndian<int64_t>(bytes, 32);
+    frame.piece = GetLittleEndian<int64_t>(bytes, 28);
+    frame.index = GetLittleEndian<int64_t>(bytes, 36);
   }
   return frame;
 }

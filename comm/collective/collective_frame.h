@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "comm/collective/collective.h"
 #include "comm/transport.h"
+#include "runtime/base/ids.h"
 
 namespace braid {
 
@@ -19,7 +20,7 @@ struct CollectiveFrame {
     kAck = 3,    // `from` has worked in what `to` put into the slot
   };
   Type type = Type::kChunk;
-  uint32_t collective = 0;
+  CollectiveId collective = 0;
   uint16_t from = 0;  // ranks
   uint16_t to = 0;
   uint32_t slot = 0;         // kKey: how many there are
@@ -32,8 +33,8 @@ struct CollectiveFrame {
   bool operator==(const CollectiveFrame&) const = default;
 };
 
-// Offsets: 0 channel, 1 type, 2 two zeros, 4 collective, 8 from, 10 to, 12 slot, 16 bytes; then for
-// kKey: 24 key, 48 fingerprint; else: 24 piece, 32 index.
+// Offsets: 0 channel, 1 type, 2 two zeros, 4 slot, 8 collective, 16 from, 18 to, 20 bytes; then for
+// kKey: 28 key, 52 fingerprint; else: 28 piece, 36 index.
 class EncodedCollectiveFrame {
  public:
   explicit EncodedCollectiveFrame(const CollectiveFrame& frame);

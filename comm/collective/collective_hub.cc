@@ -1,5 +1,6 @@
 #include "comm/collective/collective_hub.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -63,9 +64,10 @@ absl::StatusOr<std::unique_ptr<Collective>> CollectiveHub::Create(const Collecti
   if (!aborted_.ok()) return aborted_;
   std::shared_ptr<LocalGroup> group;
   const auto found = groups_.find(spec.id);
-  if (retired_.contains(spec.id) || (found != groups_.end() && found->second->is_deserted())) {
-    return absl::AlreadyExistsError(
-        absl::StrFormat("%s: its id was used before; every collective has its own", Name(spec)));
+  if (IsOver(spec.id) || (found != groups_.end() && found->second->is_deserted())) {
+    return absl::AlreadyExistsError(absl::StrFormat(
+        "%s: its id was used before; every collective has its own, and later ones have higher ids",
+        Name(spec)));
   }
   if (found == groups_.end()) {
     group = std::make_shared<LocalGroup>(spec, node_);
@@ -116,7 +118,6 @@ void CollectiveHub::Connect(std::function<void(absl::Status)> done) {
     // What all members have left needs no place any more.
     for (auto it = groups_.begin(); it != groups_.end();) {
       if (it->second->is_deserted()) {
-        retired_.insert(it->first);
         it = groups_.erase(it);
       } else {
         ++it;
@@ -124,6 +125,7 @@ void CollectiveHub::Connect(std::function<void(absl::Status)> done) {
     }
     for (const auto& [group, rank] : std::exchange(unconnected_, {})) {
       const CollectiveSpec& spec = group->spec();
+      next_ = std::max(next_, spec.id + 1);
       for (size_t other = 0; other < spec.members.size(); ++other) {
         if (!group->IsLocal(other) || group->HasJoined(other)) continue;
         status.Update(absl::FailedPreconditionError(absl::StrFormat(
@@ -161,6 +163,8 @@ void CollectiveHub::Connect(std::function<void(absl::Status)> done) {
         }
       }
     }
+    // Keys of what was never created here: its job could not be loaded.
+    early_.erase(early_.begin(), early_.lower_bound(Hop(next_, 0, 0)));
   }
   if (status.ok()) {
     for (const auto& [link, frame] : keys) link->Send(EncodedCollectiveFrame(frame).bytes());
@@ -194,7 +198,7 @@ absl::Status CollectiveHub::HandleFrame(uint16_t peer, std::span<const std::byte
     const auto found = groups_.find(frame.collective);
     if (found != groups_.end()) {
       group = found->second;
-    } else if (retired_.contains(frame.collective)) {
+    } else if (IsOver(frame.collective)) {
       return absl::OkStatus();
     }
   }
@@ -263,7 +267,7 @@ absl::Status CollectiveHub::HandleKey(uint16_t peer, const CollectiveFrame& fram
   std::shared_ptr<LocalGroup> group;
   {
     MutexLock lock(mutex_);
-    if (retired_.contains(frame.collective)) return absl::OkStatus();
+    if (IsOver(frame.collective)) return absl::OkStatus();
     const Hop hop(frame.collective, frame.to, frame.from);
     const auto found = awaited_.find(hop);
     if (found == awaited_.end()) {

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -18,13 +17,17 @@
 #include "comm/collective/collective_frame.h"
 #include "comm/collective/local_group.h"
 #include "comm/transport.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/mutex.h"
 
 namespace braid {
 
 // Order of use: AddLink for every peer; Create every local member; Connect, once on every node and
-// again after more were created; then Start. Outlives the Collectives; the Links outlive them, too.
+// again after more were created; then Start. What is created after a Connect has higher ids than
+// all before it, on every node: so the hub knows a late frame without a list of what has ended.
+//
+// Outlives the Collectives; the Links outlive them, too.
 // All calls may come from any thread.
 class CollectiveHub {
  public:
@@ -55,7 +58,7 @@ class CollectiveHub {
 
  private:
   // (collective, rank of the writer, rank of the one whose memory it is).
-  using Hop = std::tuple<uint32_t, int, int>;
+  using Hop = std::tuple<CollectiveId, int, int>;
   struct PendingConnect {
     int missing = 0;  // keys; and one while Connect itself runs
     std::function<void(absl::Status)> done;
@@ -74,6 +77,10 @@ class CollectiveHub {
     absl::Status closed;  // OK: it is open
   };
 
+  // Whether all members here have left: late acknowledgements for it are no error.
+  bool IsOver(CollectiveId id) const BRAID_REQUIRES(mutex_) {
+    return id < next_ && !groups_.contains(id);
+  }
   absl::Status HandleKey(uint16_t peer, const CollectiveFrame& frame);
   // Gives a peer's key to the member that it is for.
   absl::Status TakeKey(LocalGroup& group, const CollectiveFrame& frame) const;
@@ -83,9 +90,9 @@ class CollectiveHub {
   const uint16_t node_;
   Mutex mutex_;
   std::map<uint16_t, LinkState> links_ BRAID_GUARDED_BY(mutex_);
-  std::map<uint32_t, std::shared_ptr<LocalGroup>> groups_ BRAID_GUARDED_BY(mutex_);
-  // Collectives whose members have left; late acknowledgements for them are no error.
-  std::set<uint32_t> retired_ BRAID_GUARDED_BY(mutex_);
+  std::map<CollectiveId, std::shared_ptr<LocalGroup>> groups_ BRAID_GUARDED_BY(mutex_);
+  // All ids below were there at a Connect.
+  CollectiveId next_ BRAID_GUARDED_BY(mutex_) = 0;
   std::vector<std::pair<std::shared_ptr<LocalGroup>, int>> unconnected_ BRAID_GUARDED_BY(mutex_);
   std::map<Hop, AwaitedKey> awaited_ BRAID_GUARDED_BY(mutex_);
   std::map<Hop, EarlyKey> early_ BRAID_GUARDED_BY(mutex_);  // came before this node's Connect

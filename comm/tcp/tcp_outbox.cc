@@ -191,7 +191,7 @@ void TcpOutbox::DropNotBegun() {
                  .frame_bytes = static_cast<uint16_t>(bytes.size() - kTcpHeaderBytes),
                  .sequence = next_sequence_++},
                 bytes);
-  Packet last;
+  Packet last = {};
   last.payload = bytes;
   packets_.push_back(std::move(last));
 }

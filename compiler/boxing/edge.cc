@@ -16,7 +16,7 @@ TensorLayout DestinationLayout(const BoxingEdge& edge) {
 }
 
 bool SameDevices(const Placement& a, const Placement& b) {
-  return a.device_type() == b.device_type() && a.devices() == b.devices();
+  return a.device_type() == b.device_type() && a.HasDevicesOf(b);
 }
 
 NdSbp DropUnitDims(const NdSbp& sbp, const Placement& placement) {

@@ -23,7 +23,8 @@ TaskGroup ExchangeOf(const BoxingEdge& edge) {
 bool Matches(const BoxingEdge&) { return true; }
 
 BoxingCost Cost(const BoxingEdge& edge) {
-  const ExchangeTraffic traffic = TrafficOf(ExchangeOf(edge), edge.source);
+  const TaskGroup exchange = ExchangeOf(edge);
+  const ExchangeTraffic traffic = ExchangeMoves(exchange, edge.source).Traffic();
   return {traffic.total_bytes, traffic.busiest_bytes, traffic.messages};
 }
 

@@ -158,15 +158,13 @@ class EdgeMerger {
   }
 
   void FindDeviceSets() {
-    std::map<std::pair<std::string, std::vector<DeviceId>>, int> number;
+    std::map<Placement, int, Placement::DevicesLess> number;
     for (const TaskGroup& group : graph_.groups()) {
       const bool by_rank = group.kind != GroupKind::kExchange;
       devices_.push_back(
-          by_rank ? number
-                        .try_emplace({group.placement.device_type(), group.placement.devices()},
-                                     static_cast<int>(number.size()))
-                        .first->second
-                  : kNone);
+          by_rank
+              ? number.try_emplace(group.placement, static_cast<int>(number.size())).first->second
+              : kNone);
     }
   }
   bool SameDevices(GroupId a, GroupId b) const {

@@ -35,11 +35,10 @@ class Sharer {
       // Nobody reads it: its own act is what has to be over.
       if (readers_[reg.id].empty()) readers_[reg.id].push_back(reg.producer);
     }
-    std::map<std::vector<DeviceId>, int> lists;
+    std::map<Placement, int, Placement::DevicesLess> lists;
     for (const TaskGroup& group : graph.groups()) {
       devices_.push_back(
-          lists.try_emplace(group.placement.devices(), static_cast<int>(lists.size()))
-              .first->second);
+          lists.try_emplace(group.placement, static_cast<int>(lists.size())).first->second);
     }
     CountTransfers();
   }
@@ -47,19 +46,19 @@ class Sharer {
   Sharing Share() {
     std::vector<StepOrder::Constraint> needed;
     for (const TaskGroup& group : graph_.groups()) ActInPlace(group, needed);
-    std::map<std::vector<DeviceId>, std::vector<GroupRegisterId>> candidates;
+    std::map<Placement, std::vector<GroupRegisterId>, Placement::DevicesLess> candidates;
     for (const Register& reg : graph_.registers()) {
       if (is_result_[reg.id]) continue;
-      if (MayShare(graph_, reg)) candidates[reg.placement.devices()].push_back(reg.id);
+      if (MayShare(graph_, reg)) candidates[reg.placement].push_back(reg.id);
     }
     Sharing sharing;
-    for (auto& [devices, registers] : candidates) {
+    for (auto& [placement, registers] : candidates) {
       std::stable_sort(registers.begin(), registers.end(),
                        [this](GroupRegisterId a, GroupRegisterId b) {
                          return graph_.reg(a).slot_bytes > graph_.reg(b).slot_bytes;
                        });
       if (registers.size() > kMaxCandidates) registers.resize(kMaxCandidates);
-      sharing.pools.push_back(Pack(devices, registers, needed));
+      sharing.pools.push_back(Pack(placement.devices(), registers, needed));
     }
     std::sort(needed.begin(), needed.end());
     needed.erase(std::unique(needed.begin(), needed.end()), needed.end());

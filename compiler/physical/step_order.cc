@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "compiler/exchange_moves.h"
 #include "glog/logging.h"
 #include "runtime/base/status.h"
 
@@ -109,8 +110,7 @@ absl::StatusOr<StepOrder> StepOrder::Make(const PhysicalGraph& graph) {
 }
 
 int StepOrder::DevicesOf(const Placement& placement) {
-  return device_lists_.try_emplace(placement.devices(), static_cast<int>(device_lists_.size()))
-      .first->second;
+  return device_lists_.try_emplace(placement, static_cast<int>(device_lists_.size())).first->second;
 }
 
 void StepOrder::AddEdge(int from, int to, Relation relation, bool is_full, bool is_next) {
@@ -191,10 +191,11 @@ StepOrder::Reach StepOrder::ReachOf(const TaskGroup& exchange) {
   Reach& reach = found->second;
   if (!is_new) return reach;
   reach = {.all = true, .rank = same_size, .gather = true, .is_one_to_one = same_size};
+  const ExchangeMoves moves(exchange, source);
   std::set<int> read;  // source ranks
   for (int rank = 0; rank < destination.size(); ++rank) {
     std::set<int> sources;
-    for (const Move& move : MovesTo(exchange, source, rank)) {
+    for (const Move& move : moves.To(rank)) {
       if (!move.region.empty()) sources.insert(move.source_rank);
     }
     read.insert(sources.begin(), sources.end());

@@ -83,7 +83,7 @@ class StepOrder {
   const PhysicalGraph* graph_;    // never null
   std::vector<GroupNodes> node_;  // by group
   std::vector<int> devices_;      // by node: the list of its devices in rank order
-  std::map<std::vector<DeviceId>, int> device_lists_;
+  std::map<Placement, int, Placement::DevicesLess> device_lists_;
   std::vector<std::vector<Edge>> edges_;  // by node: into it
   // What is known of an exchange between two placements: (all, rank, gather, one to one).
   struct Reach {

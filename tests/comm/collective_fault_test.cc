@@ -250,9 +250,9 @@ TEST_F(WrongFrameTest, BadBytesAreRejected) {
   EXPECT_THAT(HandleBytes(2, with(0, 1)), HasSubstr("channel 1, must be 2"));
   EXPECT_THAT(HandleBytes(2, with(1, 0)), HasSubstr("type 0"));
   EXPECT_THAT(HandleBytes(2, with(1, 4)), HasSubstr("type 4"));
-  EXPECT_THAT(HandleBytes(2, with(1, 1)), HasSubstr("40 bytes, must be 56"));
+  EXPECT_THAT(HandleBytes(2, with(1, 1)), HasSubstr("44 bytes, must be 60"));
   EXPECT_THAT(HandleBytes(2, with(3, 1)), HasSubstr("must be 0"));
-  EXPECT_THAT(HandleBytes(2, std::span(good).first(39)), HasSubstr("39 bytes, must be 40"));
+  EXPECT_THAT(HandleBytes(2, std::span(good).first(43)), HasSubstr("43 bytes, must be 44"));
 }
 
 // A frame that looks right, but out of turn: the members of this node fail, with both values.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/exchange_moves.h"
 #include "glog/logging.h"
 
 namespace braid::compiler {
@@ -201,10 +202,11 @@ void Interpreter::RunExchange(const TaskGroup& group) {
   const Placement& source = graph_.reg(group.inputs[0].reg).placement;
   const PerRank& input = values_.at(group.inputs[0].reg);
   PerRank output(group.placement.size());
+  const ExchangeMoves moves(group, source);
   for (int rank = 0; rank < group.placement.size(); ++rank) {
     const Region box = RegionOf(group.destination, group.placement, rank);
     output[rank].assign(Elements(box), 0);
-    for (const Move& move : MovesTo(group, source, rank)) {
+    for (const Move& move : moves.To(rank)) {
       const Region from = RegionOf(group.source, source, move.source_rank);
       CHECK_EQ(Elements(Intersect(from, move.region)), Elements(move.region));
       CHECK_EQ(Elements(Intersect(box, move.region)), Elements(move.region));

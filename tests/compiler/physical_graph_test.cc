@@ -163,13 +163,13 @@ auto Key(const Move& move) {
 void CheckMoves(const TaskGroup& group, const Placement& source) {
   std::vector<Move> to, from;
   for (int rank = 0; rank < group.placement.size(); ++rank) {
-    for (Move& move : MovesTo(group, source, rank)) {
+    for (Move& move : ExchangeMoves(group, source).To(rank)) {
       ASSERT_EQ(move.destination_rank, rank);
       to.push_back(std::move(move));
     }
   }
   for (int rank = 0; rank < source.size(); ++rank) {
-    for (Move& move : MovesFrom(group, source, rank)) {
+    for (Move& move : ExchangeMoves(group, source).From(rank)) {
       ASSERT_EQ(move.source_rank, rank);
       from.push_back(std::move(move));
     }
@@ -195,8 +195,9 @@ void CheckMoves(const TaskGroup& group, const Placement& source) {
     ASSERT_EQ(Key(to[i]), Key(from[i])) << Describe(group, source);
     ASSERT_EQ(to[i].region, from[i].region) << Describe(group, source);
     ASSERT_EQ(to[i].add, from[i].add) << Describe(group, source);
+    ASSERT_EQ(to[i].is_whole, from[i].is_whole) << Describe(group, source);
   }
-  const ExchangeTraffic traffic = TrafficOf(group, source);
+  const ExchangeTraffic traffic = ExchangeMoves(group, source).Traffic();
   ASSERT_EQ(traffic.total_bytes, interpreter.total_bytes());
   ASSERT_EQ(traffic.busiest_bytes, interpreter.busiest_bytes());
 }
@@ -255,30 +256,30 @@ TEST(Moves, CopiesAreReadNearby) {
   const TaskGroup group =
       ExchangeGroup(Layout({4}, sbp::B), Layout({4}, sbp::S(0)), Devices(1, {4}));
   const Placement source = Devices(0, {3});
-  EXPECT_EQ(Text(MovesTo(group, source, 0)), "1->0[0:1]");
-  EXPECT_EQ(Text(MovesTo(group, source, 1)), "2->1[1:2]");
-  EXPECT_EQ(Text(MovesTo(group, source, 2)), "2->2[2:3]");
-  EXPECT_EQ(Text(MovesTo(group, source, 3)), "0->3[3:4]");
+  EXPECT_EQ(Text(ExchangeMoves(group, source).To(0)), "1->0[0:1]");
+  EXPECT_EQ(Text(ExchangeMoves(group, source).To(1)), "2->1[1:2]");
+  EXPECT_EQ(Text(ExchangeMoves(group, source).To(2)), "2->2[2:3]");
+  EXPECT_EQ(Text(ExchangeMoves(group, source).To(3)), "0->3[3:4]");
 }
 
 TEST(Moves, AddendsStayOrGoRound) {
   const TaskGroup group = ExchangeGroup(Layout({2}, sbp::P), Layout({2}, sbp::P), Devices(2, {2}));
   const Placement source = Devices(0, {4});
-  EXPECT_EQ(Text(MovesTo(group, source, 0)), "0->0[0:2] 2->0[0:2]+");
-  EXPECT_EQ(Text(MovesTo(group, source, 1)), "1->1[0:2] 3->1[0:2]+");
+  EXPECT_EQ(Text(ExchangeMoves(group, source).To(0)), "0->0[0:2] 2->0[0:2]+");
+  EXPECT_EQ(Text(ExchangeMoves(group, source).To(1)), "1->1[0:2] 3->1[0:2]+");
 }
 
 TEST(Moves, ManyRanksCostLittle) {
   const TaskGroup group =
       ExchangeGroup(Layout({1 << 20}, sbp::S(0)), Layout({1 << 20}, sbp::S(0)), Devices(0, {768}));
   const Placement source = Devices(0, {1024});
-  EXPECT_EQ(MovesTo(group, source, 700).size(), 2u);
-  EXPECT_EQ(MovesFrom(group, source, 1000).size(), 2u);
+  EXPECT_EQ(ExchangeMoves(group, source).To(700).size(), 2u);
+  EXPECT_EQ(ExchangeMoves(group, source).From(1000).size(), 2u);
   // Too many pairs to count one by one; the total is exact all the same.
-  const ExchangeTraffic traffic = TrafficOf(group, source);
+  const ExchangeTraffic traffic = ExchangeMoves(group, source).Traffic();
   int64_t total = 0;
   for (int rank = 0; rank < 768; ++rank) {
-    for (const Move& move : MovesTo(group, source, rank)) {
+    for (const Move& move : ExchangeMoves(group, source).To(rank)) {
       if (move.source_rank != rank) total += move.region.size.num_elements() * 4;
     }
   }
