@@ -13,8 +13,8 @@
 #include "comm/cluster/build_fingerprint.h"
 #include "comm/control/rendezvous.h"
 #include "comm/network/network.h"
-#include "runtime/device/host_memory.h"
 #include "runtime/base/status.h"
+#include "runtime/device/host_memory.h"
 
 namespace braid {
 
