@@ -19,6 +19,7 @@
 #include "api/weights.h"
 #include "graph/op_registry.h"
 #include "runtime/array.h"
+#include "runtime/base/ids.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "comm/control/control_channel.h"
 #include "compiler/plan.pb.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
 #include "runtime/reports/stall_report.h"

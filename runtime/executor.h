@@ -18,6 +18,7 @@
 #include "compiler/plan.pb.h"
 #include "runtime/actions/compute.h"
 #include "runtime/actions/transfer.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset.h"
 #include "runtime/device/device.h"

@@ -16,6 +16,7 @@
 #include "comm/collective/collective_hub.h"
 #include "comm/control/control_channel.h"
 #include "comm/transport.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset.h"
