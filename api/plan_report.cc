@@ -29,22 +29,24 @@ std::string Quoted(std::string text) {
 
 }  // namespace
 
-std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<plan::Plan>& slices,
-                          const std::vector<DeviceMemory>& memory) {
+std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<NodeSummary>& nodes,
+                          size_t plan_bytes) {
   size_t kernels = 0;
   for (const TaskGroup& group : compiled.physical.groups()) kernels += group.kernels.size();
-  size_t tasks = 0, devices = 0;
-  for (const plan::Plan& slice : slices) {
-    tasks += slice.tasks_size();
-    devices += slice.arenas_size();
+  int64_t tasks = 0;
+  size_t devices = 0;
+  for (const NodeSummary& node : nodes) {
+    tasks += node.tasks;
+    devices += node.devices.size();
   }
   std::string text = absl::StrFormat(
-      "job '%s': %d ops, %d kernels in %d task groups, %d tasks on %d devices of %d nodes\n",
+      "job '%s': %d ops, %d kernels in %d task groups, %d tasks on %d devices of %d nodes, plan "
+      "%s\n",
       compiled.physical.job, compiled.logical.ops().size(), kernels,
-      compiled.physical.groups().size(), tasks, devices, slices.size());
-  for (const plan::Plan& slice : slices) {
-    for (const DeviceMemory& device : memory) {
-      if (device.node != static_cast<int>(slice.node())) continue;
+      compiled.physical.groups().size(), tasks, devices, nodes.size(),
+      Bytes(static_cast<double>(plan_bytes)));
+  for (const NodeSummary& node : nodes) {
+    for (const DeviceMemory& device : node.devices) {
       absl::StrAppendFormat(&text,
                             "  node %d %s %d: activations %s, variables %s, kernels %s, "
                             "collectives %s, data %s\n",
@@ -52,12 +54,9 @@ std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<
                             Bytes(device.variables), Bytes(device.kernels),
                             Bytes(device.collectives), Bytes(device.data));
     }
-    for (const auto& link : slice.links()) {
-      absl::StrAppendFormat(&text, "  link %d -> %d: %s per step\n", slice.node(), link.peer(),
-                            Bytes(link.bytes()));
+    for (const auto& [peer, bytes] : node.link_bytes) {
+      absl::StrAppendFormat(&text, "  link %d -> %d: %s per step\n", node.node, peer, Bytes(bytes));
     }
-    absl::StrAppendFormat(&text, "  node %d: plan slice %s\n", slice.node(),
-                          Bytes(slice.ByteSizeLong()));
   }
   const compiler::StepEstimate& estimate = compiled.estimate;
   absl::StrAppendFormat(&text,

@@ -1,18 +1,19 @@
 // What --dry_run and --explain say of a compiled job.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
-#include "api/device_memory.h"
 #include "compiler/compile.h"
-#include "compiler/plan.pb.h"
+#include "runtime/reports/node_summary.h"
 
 namespace braid {
 
-// Ops, devices, memory per device, bytes per link per step, an estimate of the step.
-std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<plan::Plan>& slices,
-                          const std::vector<DeviceMemory>& memory);
+// Ops, devices, memory per device, bytes per link per step, the plan's bytes, an estimate of the
+// step.
+std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<NodeSummary>& nodes,
+                          size_t plan_bytes);
 // Everything: the summary, logical ops with their layouts and the alternatives, boxing with bytes,
 // groups and registers with slots and memory.
 std::string ExplainPlan(const compiler::Compiled& compiled, const std::string& summary);

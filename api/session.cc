@@ -14,10 +14,12 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "api/kernel_memory.h"
 #include "api/network_place.h"
 #include "api/plan_report.h"
 #include "api/session_impl.h"
-#include "compiler/emit_plan.h"
+#include "compiler/plan/expand.h"
+#include "compiler/plan/plan_codec.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/reports/control_status.h"
@@ -357,50 +359,63 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   compile.precision = options_.precision;
   compile.device_memory_bytes = DeviceMemoryBytes();
   compile.explain = is_visible && !options_.explain_path.empty();
-  ASSIGN_OR_RETURN(const compiler::Compiled compiled, compiler::Compile(std::move(graph), compile));
-
-  std::vector<plan::Plan> plans;
-  uint32_t collectives = 0;
-  for (int node = 0; node < compile.num_nodes; ++node) {
-    ASSIGN_OR_RETURN(plan::Plan plan,
-                     compiler::EmitPlan(compiled.physical, {.node = node, .seed = options_.seed}));
-    for (const plan::Task& task : plan.tasks()) {
-      if (task.has_collective()) collectives = std::max(collectives, task.collective().id() + 1);
-    }
-    plans.push_back(std::move(plan));
-  }
+  compile.seed = options_.seed;
+  ASSIGN_OR_RETURN(compiler::Compiled made, compiler::Compile(std::move(graph), compile));
+  const auto compiled = std::make_shared<const compiler::Compiled>(std::move(made));
 
   auto loaded = std::make_unique<LoadedJob>();
   loaded->id = next_job_++;
   loaded->name = name;
-  if (is_visible) {
-    loaded->memory = PlannedMemory(plans, {&kernels_, &datasets_, options_.threads_per_device});
-  }
-  loaded->summary = SummarizePlan(compiled, plans, loaded->memory);
-  loaded->explanation = ExplainPlan(compiled, loaded->summary);
-  for (const plan::Plan& plan : plans) loaded->slice_bytes.push_back(plan.ByteSizeLong());
-  for (const Op& op : compiled.logical.ops()) {
+  for (const Op& op : compiled->logical.ops()) {
     if (op.type == "input") {
       loaded->inputs.push_back(
-          {op.name, compiled.logical.type(op.outputs[0]), op.location.ToString()});
+          {op.name, compiled->logical.type(op.outputs[0]), op.location.ToString()});
     } else if (op.type == "fetch") {
-      loaded->fetches.emplace_back(op.attrs.String("name"), compiled.logical.type(op.inputs[0]));
+      loaded->fetches.emplace_back(op.attrs.String("name"), compiled->logical.type(op.inputs[0]));
     }
   }
-  if (is_visible) RETURN_IF_ERROR(WriteExplanation(compiled, *loaded));
-  if (options_.dry_run) {
-    if (is_visible) std::cout << loaded->summary << std::flush;
-  } else {
-    RETURN_IF_ERROR(coordinator_->Load({loaded->id, name, std::move(plans), next_collective_}));
-    next_collective_ += collectives;
+  const std::string plan = compiler::EncodePlan(compiled->physical);
+  loaded->plan_bytes = plan.size();
+  ASSIGN_OR_RETURN(const std::vector<NodeSummary> nodes,
+                   LoadEverywhere(*loaded, plan, compiled->physical, is_visible));
+  if (is_visible) {
+    for (const NodeSummary& node : nodes) {
+      loaded->memory.insert(loaded->memory.end(), node.devices.begin(), node.devices.end());
+    }
+    loaded->summary = SummarizePlan(*compiled, nodes, plan.size());
+    loaded->compiled = compiled;
+    RETURN_IF_ERROR(WriteExplanation(*loaded));
+    if (options_.dry_run) std::cout << loaded->summary << std::flush;
   }
-  Remember(compiled.logical);
+  Remember(compiled->logical);
   const JobId id = loaded->id;
   return (jobs_[id] = std::move(loaded)).get();
 }
 
-absl::Status Session::Impl::WriteExplanation(const compiler::Compiled& compiled,
-                                             const LoadedJob& job) {
+absl::StatusOr<std::vector<NodeSummary>> Session::Impl::LoadEverywhere(
+    const LoadedJob& job, const std::string& plan, const compiler::PhysicalGraph& graph,
+    bool wants_summaries) {
+  if (!options_.dry_run) {
+    const CollectiveId first = next_collective_;
+    next_collective_ += static_cast<CollectiveId>(compiler::NumCollectiveIds(graph));
+    return coordinator_->Load({.job = job.id,
+                               .name = job.name,
+                               .plan = plan,
+                               .first_collective = first,
+                               .wants_summaries = wants_summaries});
+  }
+  std::vector<NodeSummary> nodes;
+  if (!wants_summaries) return nodes;
+  KernelMemoryPlanner planner(&kernels_, options_.threads_per_device);
+  for (int node = 0; node < graph.num_nodes; ++node) {
+    ASSIGN_OR_RETURN(const plan::NodePlan part, compiler::ExpandPlan(graph, node));
+    nodes.push_back(SummarizeNode(part, datasets_,
+                                  [&planner](const plan::Task& task) { return planner.Of(task); }));
+  }
+  return nodes;
+}
+
+absl::Status Session::Impl::WriteExplanation(const LoadedJob& job) {
   if (options_.explain_path.empty()) return absl::OkStatus();
   const bool is_dot = options_.explain_path.ends_with(".dot");
   // Later jobs follow in the same text; a .dot file holds one graph, the first job's.
@@ -411,7 +426,8 @@ absl::Status Session::Impl::WriteExplanation(const compiler::Compiled& compiled,
         absl::StrFormat("--explain=%s cannot be written", options_.explain_path));
   }
   has_explained_ = true;
-  const std::string text = is_dot ? PlanAsDot(compiled) : job.explanation;
+  const std::string text =
+      is_dot ? PlanAsDot(*job.compiled) : ExplainPlan(*job.compiled, job.summary);
   const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (std::fclose(file) != 0 || !is_written) {
     return absl::ResourceExhaustedError(absl::StrFormat(
@@ -535,11 +551,12 @@ const std::vector<DeviceMemory>& CompiledJob::memory() const {
   return session_->impl_->job(job_).memory;
 }
 
-std::string CompiledJob::Explain() const { return session_->impl_->job(job_).explanation; }
-
-const std::vector<size_t>& CompiledJob::slice_bytes() const {
-  return session_->impl_->job(job_).slice_bytes;
+std::string CompiledJob::Explain() const {
+  const Session::Impl::LoadedJob& job = session_->impl_->job(job_);
+  return ExplainPlan(*job.compiled, job.summary);
 }
+
+size_t CompiledJob::plan_bytes() const { return session_->impl_->job(job_).plan_bytes; }
 
 // ---- Session ------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "api/device_memory.h"
 #include "api/job.h"
 #include "api/network.h"
 #include "api/weights.h"
@@ -21,6 +20,7 @@
 #include "runtime/array.h"
 #include "runtime/base/ids.h"
 #include "runtime/kernels/kernel.h"
+#include "runtime/reports/node_summary.h"
 
 namespace braid {
 
@@ -111,8 +111,8 @@ class CompiledJob {
   const std::vector<DeviceMemory>& memory() const;
   // The whole plan: ops, SBP, boxing, alternatives.
   std::string Explain() const;
-  // Bytes of the plan's slice per node.
-  const std::vector<size_t>& slice_bytes() const;
+  // Bytes of the plan, which every node gets.
+  size_t plan_bytes() const;
 
  private:
   friend class Session;

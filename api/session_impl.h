@@ -54,10 +54,10 @@ class Session::Impl {
   struct LoadedJob {
     JobId id = 0;
     std::string name;
+    size_t plan_bytes = 0;
     std::string summary;
-    std::string explanation;
-    std::vector<size_t> slice_bytes;
     std::vector<DeviceMemory> memory;
+    std::shared_ptr<const compiler::Compiled> compiled;  // of a user's job, to explain it
     std::vector<Fed> inputs;
     std::vector<std::pair<std::string, TensorType>> fetches;
     int64_t step = 0;  // of the next Run
@@ -92,7 +92,12 @@ class Session::Impl {
   std::map<JobId, std::unique_ptr<LoadedJob>>& jobs() { return jobs_; }
 
  private:
-  absl::Status WriteExplanation(const compiler::Compiled& compiled, const LoadedJob& job);
+  // What the job asks of each node: of every node as it says, or, in a dry run, as planned here.
+  absl::StatusOr<std::vector<NodeSummary>> LoadEverywhere(const LoadedJob& job,
+                                                          const std::string& plan,
+                                                          const compiler::PhysicalGraph& graph,
+                                                          bool wants_summaries);
+  absl::Status WriteExplanation(const LoadedJob& job);
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
   void Remember(const LogicalGraph& graph);
   // A failure of a run, with where this process's last events are.

@@ -8,8 +8,10 @@ foreach(folder actor api comm compiler graph runtime)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid
     FILES_MATCHING PATTERN "*.h" PATTERN tool EXCLUDE)
 endforeach()
-install(FILES ${PROJECT_BINARY_DIR}/compiler/plan.pb.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/compiler)
+install(
+  FILES ${PROJECT_BINARY_DIR}/compiler/plan/plan.pb.h
+    ${PROJECT_BINARY_DIR}/compiler/plan/node_plan.pb.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/compiler/plan)
 install(FILES ${PROJECT_BINARY_DIR}/runtime/control.pb.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/runtime)
 

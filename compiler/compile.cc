@@ -20,6 +20,7 @@
 #include "compiler/physical/check_memory.h"
 #include "compiler/physical/defer_groups.h"
 #include "compiler/physical/plan_memory.h"
+#include "compiler/plan/invariants.h"
 #include "compiler/verify.h"
 #include "runtime/base/status.h"
 
@@ -54,6 +55,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
   physical.job = options.job;
   physical.num_nodes = options.num_nodes;
+  physical.seed = options.seed;
   RETURN_IF_ERROR(VerifyInvariants(physical));
   physical = AssignStreams(std::move(physical));
   ASSIGN_OR_RETURN(physical, BucketCollectives(std::move(physical)));

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/cost.h"
 #include "compiler/logical/infer_placement.h"
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 #include "graph/logical_graph.h"
 
 namespace braid::compiler {
@@ -19,6 +19,7 @@ struct CompileOptions {
   Placement all_devices;  // where ops go that the user did not place
   Placement master;       // one device: feeds come from there, fetches go there
   int num_nodes = 1;
+  uint64_t seed = 0;                // of the job's random numbers
   VariableLayouts fixed;            // by jobs before this one
   DType precision = DType::kF32;    // what products compute in: f32, bf16 or f16
   int64_t device_memory_bytes = 0;  // 0: not checked

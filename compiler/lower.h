@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/boxing/boxing.h"
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 #include "graph/logical_graph.h"
 
 namespace braid::compiler {

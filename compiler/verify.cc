@@ -15,6 +15,7 @@
 #include "compiler/physical/overwrites.h"
 #include "compiler/physical/simulate_step.h"
 #include "compiler/physical/step_order.h"
+#include "compiler/plan/invariants.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "compiler/plan/plan_codec.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/reports/control_status.h"
@@ -71,7 +72,8 @@ void Coordinator::Send(uint16_t node, const ControlMessage& message) {
 }
 
 void Coordinator::SendAll(const ControlMessage& message) {
-  for (size_t i = 0; i < peers_.size(); ++i) Send(static_cast<uint16_t>(i), message);
+  const std::string bytes = message.SerializeAsString();
+  for (const Peer& peer : peers_) peer.channel->Send(bytes);
 }
 
 std::string Coordinator::EnterPhase(std::string phase) {
@@ -115,6 +117,12 @@ void Coordinator::Answer(const AnswerFrom& from, const absl::Status& status) {
   if (wait_.nodes.empty() || !status.ok()) wait_.event->Set();
 }
 
+void Coordinator::TakeSummary(const AnswerFrom& from, NodeSummary summary) {
+  MutexLock lock(mutex_);
+  if (wait_.kind != from.kind || wait_.job != from.job || !wait_.nodes.contains(from.node)) return;
+  wait_.summaries.push_back(std::move(summary));
+}
+
 absl::Status Coordinator::FinishWait(Nanoseconds timeout) {
   Event* event = nullptr;
   {
@@ -156,6 +164,9 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       return Answer(from, absl::OkStatus());
     case ControlMessage::kLoaded:
       from.job = message.loaded().job();
+      if (message.loaded().has_summary()) {
+        TakeSummary(from, Decode(message.loaded().summary(), node));
+      }
       return Answer(from, message.loaded().has_error() ? FailureOf(message.loaded().error())
                                                        : absl::OkStatus());
     case ControlMessage::kRunDone:
@@ -245,22 +256,25 @@ void Coordinator::Fail(const absl::Status& cause) {
   reactor_->Post([this, cause] { OnFailure(0, cause); });
 }
 
-absl::Status Coordinator::Load(LoadRequest request) {
-  const std::string phase = EnterPhase(absl::StrFormat("connecting job '%s'", request.name));
+absl::StatusOr<std::vector<NodeSummary>> Coordinator::Load(const LoadRequest& request) {
+  ControlMessage message;
+  control::Load& load = *message.mutable_load();
+  load.set_job(request.job);
+  load.set_first_collective(request.first_collective);
+  load.set_phase(EnterPhase(absl::StrFormat("connecting job '%s'", request.name)));
+  load.set_plan(request.plan);
+  load.set_fingerprint(compiler::PlanFingerprint(request.plan));
+  load.set_wants_summary(request.wants_summaries);
   BeginWait(ControlMessage::kLoaded, request.job);
-  for (size_t i = 0; i < peers_.size(); ++i) {
-    ControlMessage message;
-    control::Load& load = *message.mutable_load();
-    load.set_job(request.job);
-    load.set_first_collective(request.first_collective);
-    load.set_phase(phase);
-    *load.mutable_plan() = std::move(request.plans[i]);
-    Send(static_cast<uint16_t>(i), message);
-  }
+  SendAll(message);
   const absl::Status status = FinishWait(kNoLimit);
   if (!status.ok()) Unload(request.job);
   SetPhase(kProgramPhase);
-  return status;
+  RETURN_IF_ERROR(status);
+  MutexLock lock(mutex_);
+  std::sort(wait_.summaries.begin(), wait_.summaries.end(),
+            [](const NodeSummary& a, const NodeSummary& b) { return a.node < b.node; });
+  return std::move(wait_.summaries);
 }
 
 absl::Status Coordinator::Run(const RunRequest& request) {

@@ -14,10 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/control/control_channel.h"
-#include "compiler/plan.pb.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
+#include "runtime/reports/node_summary.h"
 #include "runtime/reports/stall_report.h"
 
 namespace braid {
@@ -66,12 +66,13 @@ class Coordinator {
   struct LoadRequest {
     JobId job = 0;
     std::string name;
-    std::vector<plan::Plan> plans;  // by node
+    std::string plan;  // the same for every node (compiler/plan/plan_codec.h)
     CollectiveId first_collective = 0;
+    bool wants_summaries = false;
   };
-  // Returns when every node is ready to run the job, or the first node's reason why not; then the
-  // job is nowhere.
-  absl::Status Load(LoadRequest request);
+  // Returns when every node is ready to run the job, with the nodes' summaries if they are wanted;
+  // or the first node's reason why not: then the job is nowhere.
+  absl::StatusOr<std::vector<NodeSummary>> Load(const LoadRequest& request);
 
   struct RunRequest {
     JobId job = 0;
@@ -108,8 +109,9 @@ class Coordinator {
   struct Wait {
     int kind = 0;  // of the message that answers
     JobId job = 0;
-    std::set<uint16_t> nodes;  // that have not answered
-    absl::Status status;       // the first error
+    std::set<uint16_t> nodes;            // that have not answered
+    absl::Status status;                 // the first error
+    std::vector<NodeSummary> summaries;  // that came with answers
     std::unique_ptr<Event> event;
   };
   struct Peer {
@@ -141,6 +143,7 @@ class Coordinator {
     JobId job;
   };
   void Answer(const AnswerFrom& from, const absl::Status& status);
+  void TakeSummary(const AnswerFrom& from, NodeSummary summary);
   absl::Status FinishWait(Nanoseconds timeout);
 
   const CoordinatorOptions options_;

@@ -18,8 +18,6 @@
 namespace braid {
 namespace {
 
-constexpr uint32_t kPlanVersion = 1;
-
 ActorId IdOf(const plan::ActorId& id) {
   return {static_cast<uint16_t>(id.node()), static_cast<uint16_t>(id.thread()), id.task()};
 }
@@ -66,15 +64,9 @@ Executor::~Executor() {
   for (auto& [number, thread] : threads_) thread.reactor.reset();
 }
 
-absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::Plan& plan,
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::NodePlan& plan,
                                                          const NodeResources& resources,
                                                          ExecutorOptions options) {
-  if (plan.version() != kPlanVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("the plan of job '%s' has version %d; this binary reads version %d; start "
-                        "the same binary on every node",
-                        plan.job(), plan.version(), kPlanVersion));
-  }
   if (plan.node() != resources.node) {
     return absl::InvalidArgumentError(
         absl::StrFormat("the plan of job '%s' is node %d's and came to node %d", plan.job(),
@@ -92,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::Plan& plan,
   return executor;
 }
 
-absl::Status Executor::Load(const plan::Plan& plan) {
+absl::Status Executor::Load(const plan::NodePlan& plan) {
   job_name_ = plan.job();
   seed_ = plan.seed();
   RETURN_IF_ERROR(CheckPlan(plan, resources_.devices->size()));
@@ -112,7 +104,16 @@ absl::Status Executor::Load(const plan::Plan& plan) {
   return absl::OkStatus();
 }
 
-absl::Status Executor::PrepareArenas(const plan::Plan& plan) {
+NodeSummary Executor::Summarize(const plan::NodePlan& plan) const {
+  return SummarizeNode(plan, *resources_.datasets, [this](const plan::Task& task) {
+    const auto found = descriptions_.find(task.id().task());
+    if (found == descriptions_.end() || found->second.compute == nullptr) return KernelMemory();
+    return KernelMemory{found->second.compute->memory_bytes(),
+                        found->second.compute->shared_bytes()};
+  });
+}
+
+absl::Status Executor::PrepareArenas(const plan::NodePlan& plan) {
   for (const plan::Arena& arena : plan.arenas()) {
     if (arena.device() >= resources_.devices->size()) {
       return absl::InvalidArgumentError(
@@ -130,7 +131,7 @@ absl::Status Executor::PrepareArenas(const plan::Plan& plan) {
   return absl::OkStatus();
 }
 
-absl::Status Executor::ObtainVariables(const plan::Plan& plan) {
+absl::Status Executor::ObtainVariables(const plan::NodePlan& plan) {
   for (const plan::Task& task : plan.tasks()) {
     for (const plan::Variable& variable : task.variables().variables()) {
       ASSIGN_OR_RETURN(const Attrs init, Attrs::Parse(variable.init()));

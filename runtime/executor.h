@@ -15,7 +15,7 @@
 #include "actor/message_bus.h"
 #include "comm/collective/collective_hub.h"
 #include "comm/transport.h"
-#include "compiler/plan.pb.h"
+#include "compiler/plan/node_plan.pb.h"
 #include "runtime/actions/compute.h"
 #include "runtime/actions/transfer.h"
 #include "runtime/base/ids.h"
@@ -26,6 +26,7 @@
 #include "runtime/kernels/kernel.h"
 #include "runtime/overlap_checker.h"
 #include "runtime/remote_bus.h"
+#include "runtime/reports/node_summary.h"
 #include "runtime/variable_store.h"
 
 namespace braid {
@@ -62,8 +63,8 @@ class ThreadState;
 
 class Executor {
  public:
-  // Checks the plan's version and node, obtains variables, makes kernels and actors.
-  static absl::StatusOr<std::unique_ptr<Executor>> Make(const plan::Plan& plan,
+  // Checks the plan and its node, obtains variables, makes kernels and actors.
+  static absl::StatusOr<std::unique_ptr<Executor>> Make(const plan::NodePlan& plan,
                                                         const NodeResources& resources,
                                                         ExecutorOptions options);
   // After Close's callback.
@@ -82,6 +83,8 @@ class Executor {
   void Close(absl::Status cause, std::function<void()> closed);
 
   const std::string& job_name() const { return job_name_; }
+  // Of the plan that it was made from.
+  NodeSummary Summarize(const plan::NodePlan& plan) const;
   // Acts that ended so far, of all actors.
   int64_t acts_done() const;
   bool is_ready() const { return is_ready_; }
@@ -122,9 +125,9 @@ class Executor {
   };
 
   Executor(const NodeResources& resources, ExecutorOptions options);
-  absl::Status Load(const plan::Plan& plan);
-  absl::Status PrepareArenas(const plan::Plan& plan);
-  absl::Status ObtainVariables(const plan::Plan& plan);
+  absl::Status Load(const plan::NodePlan& plan);
+  absl::Status PrepareArenas(const plan::NodePlan& plan);
+  absl::Status ObtainVariables(const plan::NodePlan& plan);
   Thread& ThreadFor(const plan::Task& task);
   absl::Status AddTask(const plan::Task& task);
   absl::StatusOr<std::unique_ptr<Action>> MakeAction(const plan::Task& task, Thread& thread);

@@ -11,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/plan_read.h"
 #include "runtime/reports/control_status.h"
 #include "runtime/reports/event_dump.h"
 #include "runtime/reports/stall_report.h"
@@ -227,9 +228,13 @@ void Node::OnLoad(const control::Load& load) {
   }
   newest_job_ = job;
   SetPhase(load.phase());
+  auto plan = ReadNodePlan(load.plan(), load.fingerprint(), options_.node);
+  if (!plan.ok()) return ReportLoaded(job, plan.status());
   LoadingJob& loading = loading_[job];
-  loading.load = std::make_unique<control::Load>(load);
-  for (uint32_t peer : load.plan().peers()) {
+  loading.plan = std::make_unique<plan::NodePlan>(*std::move(plan));
+  loading.first_collective = load.first_collective();
+  loading.wants_summary = load.wants_summary();
+  for (uint32_t peer : loading.plan->peers()) {
     if (!peers_[static_cast<uint16_t>(peer)].is_checked) {
       loading.missing.insert(static_cast<uint16_t>(peer));
     }
@@ -307,8 +312,8 @@ void Node::OnChecked(uint16_t peer, const absl::Status& status) {
 }
 
 void Node::StartJob(JobId job) {
-  const auto loading = loading_.extract(job);
-  const control::Load& load = *loading.mapped().load;
+  const auto extracted = loading_.extract(job);
+  const LoadingJob& loading = extracted.mapped();
   NodeResources resources;
   resources.node = options_.node;
   resources.environment = options_.environment;
@@ -322,9 +327,10 @@ void Node::StartJob(JobId job) {
   resources.simulation_seed = options_.simulation_seed;
   ExecutorOptions options;
   options.job = job;
-  options.first_collective = load.first_collective();
+  options.first_collective = loading.first_collective;
   options.host = &Host(job);
-  options.on_ready = [this, job] { ReportLoaded(job, absl::OkStatus()); };
+  const auto summary = std::make_shared<std::optional<NodeSummary>>();  // known before it is ready
+  options.on_ready = [this, job, summary] { ReportLoaded(job, absl::OkStatus(), *summary); };
   options.on_run_done = [this, job] {
     ControlMessage message;
     message.mutable_run_done()->set_job(job);
@@ -339,9 +345,10 @@ void Node::StartJob(JobId job) {
                                                     Phase(), std::string(status.message()))),
         /*is_link=*/absl::IsUnavailable(status));
   };
-  auto executor = Executor::Make(load.plan(), resources, std::move(options));
+  auto executor = Executor::Make(*loading.plan, resources, std::move(options));
   if (!executor.ok()) return ReportLoaded(job, executor.status());
   Executor& made = *(jobs_[job] = *std::move(executor));
+  if (loading.wants_summary) *summary = made.Summarize(*loading.plan);
   if (absl::Status status = made.Connect(); !status.ok()) return ReportLoaded(job, status);
   const auto early = early_.extract(job);
   if (early.empty()) return;
@@ -386,10 +393,12 @@ void Node::OnLinkFrame(uint16_t peer, std::span<const std::byte> frame) {
   if (!status.ok()) LinkTo(peer)->Close(status);
 }
 
-void Node::ReportLoaded(JobId job, const absl::Status& status) {
+void Node::ReportLoaded(JobId job, const absl::Status& status,
+                        const std::optional<NodeSummary>& summary) {
   ControlMessage message;
   message.mutable_loaded()->set_job(job);
   if (!status.ok()) *message.mutable_loaded()->mutable_error() = CauseOf(status, options_.node);
+  if (summary.has_value()) Encode(*summary, *message.mutable_loaded()->mutable_summary());
   Send(message);
 }
 

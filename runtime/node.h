@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -36,6 +37,9 @@ class NodeReport;
 class Peers;
 class Status;
 }  // namespace control
+namespace plan {
+class NodePlan;
+}
 
 struct NodeOptions {
   uint16_t node = 0;
@@ -107,7 +111,9 @@ class Node {
     bool is_checked = false;
   };
   struct LoadingJob {
-    std::unique_ptr<control::Load> load;
+    std::unique_ptr<plan::NodePlan> plan;
+    CollectiveId first_collective = 0;
+    bool wants_summary = false;
     std::set<uint16_t> missing;  // peers whose links are being made
   };
 
@@ -120,7 +126,9 @@ class Node {
   absl::Status LinkLost(uint16_t peer, const absl::Status& reason) const;
   void StartJob(JobId job);
   void OnLinkFrame(uint16_t peer, std::span<const std::byte> frame);
-  void ReportLoaded(JobId job, const absl::Status& status);
+  // With a summary if the job is ready and the master wants one.
+  void ReportLoaded(JobId job, const absl::Status& status,
+                    const std::optional<NodeSummary>& summary = std::nullopt);
   void FailHere(const absl::Status& cause, bool is_link = false);
   // Closes with this cause, unless the master says another one in time.
   void AwaitCause(const absl::Status& cause, Nanoseconds limit);

@@ -115,7 +115,7 @@ absl::Status CheckActor(const plan::ActorId& id) {
 
 class Checker {
  public:
-  Checker(const plan::Plan& plan, size_t devices) : plan_(plan), devices_(devices) {}
+  Checker(const plan::NodePlan& plan, size_t devices) : plan_(plan), devices_(devices) {}
 
   absl::Status Check() {
     for (const plan::Arena& arena : plan_.arenas()) RETURN_IF_ERROR(CheckArena(arena));
@@ -481,7 +481,7 @@ class Checker {
     uint64_t bytes = 0;
   };
 
-  const plan::Plan& plan_;
+  const plan::NodePlan& plan_;
   const size_t devices_;
   std::map<uint32_t, const plan::Arena*> arenas_;  // by device
   std::map<std::pair<uint32_t, std::string>, VariableBytes> variables_;
@@ -492,7 +492,7 @@ class Checker {
 
 }  // namespace
 
-absl::Status CheckPlan(const plan::Plan& plan, size_t devices) {
+absl::Status CheckPlan(const plan::NodePlan& plan, size_t devices) {
   absl::Status status = Checker(plan, devices).Check();
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrFormat("job '%s', node %d: %s", plan.job(),

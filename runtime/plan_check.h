@@ -5,13 +5,13 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "compiler/plan.pb.h"
+#include "compiler/plan/node_plan.pb.h"
 
 namespace braid {
 
 // `devices`: of this node. INVALID_ARGUMENT or RESOURCE_EXHAUSTED with the task, both values and
 // what was expected. Left to others: the node and the version (Executor::Make), that both ends of
 // an edge agree (MessageBus::Start), what kernels ask of their operands (KernelRegistry::Check).
-absl::Status CheckPlan(const plan::Plan& plan, size_t devices);
+absl::Status CheckPlan(const plan::NodePlan& plan, size_t devices);
 
 }  // namespace braid

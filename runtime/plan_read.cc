@@ -1,5 +1,8 @@
 #include "runtime/plan_read.h"
 
+#include "absl/strings/str_format.h"
+#include "compiler/plan/expand.h"
+#include "compiler/plan/plan_codec.h"
 #include "runtime/base/status.h"
 #include "runtime/box.h"
 
@@ -26,6 +29,18 @@ OperandSpec OperandOf(const plan::Shard& shard) {
 
 int64_t BytesOf(const OperandSpec& operand) {
   return operand.num_elements() * static_cast<int64_t>(SizeOf(operand.dtype));
+}
+
+absl::StatusOr<plan::NodePlan> ReadNodePlan(std::string_view bytes, uint64_t fingerprint,
+                                            int node) {
+  if (const uint64_t here = compiler::PlanFingerprint(bytes); here != fingerprint) {
+    return absl::DataLossError(absl::StrFormat(
+        "node %d: a plan of %d bytes came with fingerprint %016x, the master sent %016x; something "
+        "between them changed it",
+        node, bytes.size(), here, fingerprint));
+  }
+  ASSIGN_OR_RETURN(const compiler::PhysicalGraph graph, compiler::DecodePlan(bytes));
+  return compiler::ExpandPlan(graph, node);
 }
 
 absl::StatusOr<KernelSpec> KernelSpecOf(const plan::Kernel& kernel) {

@@ -1,5 +1,5 @@
 // What the four collective rules share. A collective acts on contiguous blocks in rank order; its
-// group says so in logical terms, and emit_plan derives the numbers:
+// group says so in logical terms, and plan/expand derives the numbers:
 //
 //   members  hierarchy_dim == -1: all ranks of `placement`, in order. Otherwise the ranks that
 //            differ from this one in that dimension only, in its order. g of them.

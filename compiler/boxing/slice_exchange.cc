@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/boxing/edge.h"
 #include "compiler/boxing/rules.h"
-#include "compiler/exchange_moves.h"
+#include "compiler/plan/exchange_moves.h"
 
 namespace braid::compiler {
 namespace {

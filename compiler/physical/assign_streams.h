@@ -2,7 +2,7 @@
 // lowering: chains are formed of groups that share a stream.
 #pragma once
 
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {
 

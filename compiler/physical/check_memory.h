@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/physical/step_order.h"
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 #include "graph/op_registry.h"
 
 namespace braid::compiler {

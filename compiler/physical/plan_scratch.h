@@ -1,7 +1,7 @@
 // Offsets of the tensors that live only within one act of a compute group. Part of plan_memory.
 #pragma once
 
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 #include "graph/op_registry.h"
 
 namespace braid::compiler {

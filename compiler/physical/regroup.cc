@@ -34,6 +34,7 @@ class Rewriter {
     result_.job = old_.job;
     result_.num_nodes = old_.num_nodes;
     result_.micro_batches = old_.micro_batches;
+    result_.seed = old_.seed;
     result_.notes = std::move(old_.notes);
     for (const std::vector<GroupId>& members : members_) result_.AddGroup(Merge(members));
     result_.LayOutParts();

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {
 

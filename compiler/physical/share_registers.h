@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/physical/step_order.h"
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {
 

@@ -130,27 +130,6 @@ std::vector<StepSimulation::Wait> StepSimulation::FindCycle() const {
   return walk;
 }
 
-std::string DescribeGroup(const PhysicalGraph& graph, GroupId id) {
-  const TaskGroup& group = graph.group(id);
-  std::string text = absl::StrCat("'", group.name, "'");
-  std::string inside;
-  if (!group.kernels.empty()) {
-    const KernelCall& kernel = group.kernels[0];
-    absl::StrAppend(&inside, kernel.op, " '", kernel.name, "'");
-    if (group.kernels.size() > 1) {
-      absl::StrAppend(&inside, " and ", group.kernels.size() - 1, " more");
-    }
-  }
-  const SourceLocation& location = group.location.line == 0 && !group.kernels.empty()
-                                       ? group.kernels[0].location
-                                       : group.location;
-  if (location.line != 0) {
-    absl::StrAppend(&inside, inside.empty() ? "" : ", ", location.ToString());
-  }
-  if (!inside.empty()) absl::StrAppend(&text, " (", inside, ")");
-  return text;
-}
-
 std::string DescribeWaits(const PhysicalGraph& graph, const StepSimulation& simulation,
                           const std::vector<StepSimulation::Wait>& waits) {
   std::string text;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {
 
@@ -75,8 +75,5 @@ class StepSimulation {
 // "'a' waits for register 'x' of 'b' ... (matmul 'fc1', train.cc:12)", one line a wait.
 std::string DescribeWaits(const PhysicalGraph& graph, const StepSimulation& simulation,
                           const std::vector<StepSimulation::Wait>& waits);
-
-// "'fc1' (matmul 'fc1.matmul', train.cc:12)": a group as users know it.
-std::string DescribeGroup(const PhysicalGraph& graph, GroupId id);
 
 }  // namespace braid::compiler

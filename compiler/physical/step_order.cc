@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "compiler/exchange_moves.h"
+#include "compiler/plan/exchange_moves.h"
 #include "glog/logging.h"
 #include "runtime/base/status.h"
 

@@ -49,6 +49,18 @@ bool ComputeAction::Move(uint32_t end, std::byte* slot) {
   return true;
 }
 
+int64_t ComputeAction::memory_bytes() const {
+  int64_t bytes = 0;
+  for (const ComputeCall& call : calls_) bytes += call.kernel->memory_bytes();
+  return bytes;
+}
+
+int64_t ComputeAction::shared_bytes() const {
+  int64_t bytes = 0;
+  for (const ComputeCall& call : calls_) bytes = std::max(bytes, call.kernel->shared_bytes());
+  return bytes;
+}
+
 std::string ComputeAction::RunningCall() const {
   if (calls_.empty()) return "";
   const ComputeCall& call = calls_[running_.load(std::memory_order_relaxed)];

@@ -30,6 +30,8 @@ class ComputeAction final : public Action {
   ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls, uint32_t acts_per_step,
                 const int64_t* first_step);
   void Start(const Act& act, ActDone done) override;
+  int64_t memory_bytes() const;  // what its kernels keep
+  int64_t shared_bytes() const;  // the most that one of them reserves of the stream's work memory
   // "matmul 'fc1' (train.cc:12)": the kernel that runs, or ran last. Any thread.
   std::string RunningCall() const;
 

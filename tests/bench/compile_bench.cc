@@ -1,5 +1,5 @@
-// Compile time and slice size against ops and devices: an MLP of many layers, data parallel over
-// the nodes and model parallel inside one, on clusters that are not there.
+// Compile time, the plan's size and a node's share against ops and devices: an MLP of many layers,
+// data parallel over the nodes and model parallel inside one, on clusters that are not there.
 //
 //   build/release/bin/compile_bench [layers]     default: as many as make 20,000 ops
 
@@ -12,7 +12,8 @@
 #include "api/layers.h"
 #include "api/optimizers.h"
 #include "compiler/compile.h"
-#include "compiler/emit_plan.h"
+#include "compiler/plan/expand.h"
+#include "compiler/plan/plan_codec.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 
@@ -47,6 +48,17 @@ double Seconds() {
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
+double PeakMiB() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+int Failed(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -68,22 +80,24 @@ int main(int argc, char** argv) {
     const double record = Seconds() - begin;
     begin = Seconds();
     const auto compiled = compiler::Compile(std::move(graph), options);
-    if (!compiled.ok()) {
-      std::fprintf(stderr, "%s\n", std::string(compiled.status().message()).c_str());
-      return 1;
-    }
+    if (!compiled.ok()) return Failed(compiled.status());
     const double compile = Seconds() - begin;
     begin = Seconds();
-    const auto plan = compiler::EmitPlan(compiled->physical, {.node = nodes / 2});
-    if (!plan.ok()) {
-      std::fprintf(stderr, "%s\n", std::string(plan.status().message()).c_str());
-      return 1;
-    }
+    const std::string plan = compiler::EncodePlan(compiled->physical);
+    const double encode = Seconds() - begin;
+    begin = Seconds();
+    const auto decoded = compiler::DecodePlan(plan);
+    if (!decoded.ok()) return Failed(decoded.status());
+    const double decode = Seconds() - begin;
+    begin = Seconds();
+    const auto part = compiler::ExpandPlan(*decoded, nodes / 2);
+    if (!part.ok()) return Failed(part.status());
     std::printf(
-        "%d devices: %zu ops, record %.2f s, compile %.2f s, emit one node %.2f s, slice %.2f MiB, "
-        "%d tasks\n",
-        nodes * kDevices, compiled->logical.ops().size(), record, compile, Seconds() - begin,
-        static_cast<double>(plan->ByteSizeLong()) / (1 << 20), plan->tasks_size());
+        "%d devices: %zu ops, record %.2f s, compile %.2f s, encode %.2f s, plan %.2f MiB; a node "
+        "decodes it in %.2f s and expands its %d tasks in %.2f s; peak memory %.0f MiB\n",
+        nodes * kDevices, compiled->logical.ops().size(), record, compile, encode,
+        static_cast<double>(plan.size()) / (1 << 20), decode, part->tasks_size(), Seconds() - begin,
+        PeakMiB());
   }
   return 0;
 }

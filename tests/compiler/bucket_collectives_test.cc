@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "compiler/plan/invariants.h"
 #include "compiler/verify.h"
 #include "tests/compiler/physical_jobs.h"
 

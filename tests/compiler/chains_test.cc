@@ -10,6 +10,7 @@
 #include "compiler/physical/assign_slots.h"
 #include "compiler/physical/bucket_collectives.h"
 #include "compiler/physical/plan_memory.h"
+#include "compiler/plan/invariants.h"
 #include "compiler/verify.h"
 #include "tests/compiler/physical_jobs.h"
 

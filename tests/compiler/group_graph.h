@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {
 

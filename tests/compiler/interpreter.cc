@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/exchange_moves.h"
+#include "compiler/plan/exchange_moves.h"
 #include "glog/logging.h"
 
 namespace braid::compiler {

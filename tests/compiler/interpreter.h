@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {
 

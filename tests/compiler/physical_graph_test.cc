@@ -1,10 +1,10 @@
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 
 #include <algorithm>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/exchange_moves.h"
+#include "compiler/plan/exchange_moves.h"
 #include "gtest/gtest.h"
 #include "runtime/base/seeded_choice.h"
 #include "tests/compiler/interpreter.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/physical_graph.h"
+#include "compiler/plan/physical_graph.h"
 #include "graph/op_registry.h"
 #include "tests/compiler/training_text.h"
 

@@ -15,6 +15,7 @@
 #include "compiler/physical/plan_memory.h"
 #include "compiler/physical/simulate_step.h"
 #include "compiler/physical/step_order.h"
+#include "compiler/plan/invariants.h"
 #include "gmock/gmock.h"
 #include "graph/op_registry.h"
 #include "gtest/gtest.h"

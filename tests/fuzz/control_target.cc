@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "comm/loopback_transport.h"
+#include "compiler/plan/expand.h"
+#include "compiler/plan/plan.pb.h"
+#include "compiler/plan/plan_codec.h"
 #include "runtime/control.pb.h"
 #include "runtime/node.h"
 #include "tests/fuzz/input_reader.h"
@@ -22,6 +25,7 @@ using control::ControlMessage;
 constexpr size_t kMaxMessages = 16;
 constexpr int64_t kMaxSteps = 3;
 constexpr uint32_t kMaxActs = 16;
+constexpr int kNode = 0;
 
 const KernelRegistry& Kernels() {
   static const KernelRegistry& kernels = *new KernelRegistry(CpuKernels());
@@ -38,11 +42,19 @@ std::string Bounded(const std::string& piece) {
     return message.SerializeAsString();
   }
   if (!message.has_load()) return piece;
-  if (IsTooLargeToTry(message.load().plan())) return "";
-  for (const plan::Task& task : message.load().plan().tasks()) {
+  control::Load& load = *message.mutable_load();
+  if (IsTooLargeToExpand(load.plan())) return "";
+  const auto graph = compiler::DecodePlan(load.plan());
+  if (!graph.ok()) return piece;
+  const auto plan = compiler::ExpandPlan(*graph, kNode);
+  if (!plan.ok()) return piece;
+  if (IsTooLargeToTry(*plan)) return "";
+  for (const plan::Task& task : plan->tasks()) {
     if (task.acts_per_step() > kMaxActs) return "";
   }
-  return piece;
+  // A fuzzer that has to find fingerprints finds nothing else.
+  load.set_fingerprint(compiler::PlanFingerprint(load.plan()));
+  return message.SerializeAsString();
 }
 
 void Run(Bytes input) {
@@ -51,7 +63,7 @@ void Run(Bytes input) {
   const std::unique_ptr<Environment> environment = MakeSimulatedEnvironment(together);
   LoopbackNetwork network;
   NodeOptions options;
-  options.node = 0;
+  options.node = kNode;
   options.devices = 2;
   options.environment = environment.get();
   options.loopback = &network;
@@ -112,9 +124,17 @@ size_t Mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
     case 2:
       messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(chosen));
       break;
-    default:
-      MutateMessage(messages[chosen], random);
+    default: {
+      ControlMessage& message = messages[chosen];
+      plan::Plan plan;
+      if (message.has_load() && random() % 4 != 0 && plan.ParseFromString(message.load().plan())) {
+        MutateMessage(plan, random);
+        message.mutable_load()->set_plan(plan.SerializeAsString());
+      } else {
+        MutateMessage(message, random);
+      }
       break;
+    }
   }
   std::string bytes(1, static_cast<char>(data[0]));
   for (const ControlMessage& message : messages) {

@@ -18,11 +18,11 @@
 #include "comm/join.pb.h"
 #include "comm/tcp/tcp_greeting.h"
 #include "compiler/compile.h"
-#include "compiler/emit_plan.h"
+#include "compiler/plan/plan.pb.h"
+#include "compiler/plan/plan_codec.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "runtime/control.pb.h"
-#include "runtime/plan_read.h"
 
 namespace braid::fuzz {
 namespace {
@@ -71,8 +71,9 @@ Placement Devices(const std::vector<int>& devices_of_nodes) {
   return Placement("cpu", std::move(devices));
 }
 
-std::vector<plan::Plan> Compile(const std::string& name, const std::vector<int>& devices_of_nodes,
-                                const std::function<void(Job&)>& record) {
+// The plan as the master would send it.
+std::string Compile(const std::string& name, const std::vector<int>& devices_of_nodes,
+                    const std::function<void(Job&)>& record) {
   const OpRegistry operators = BuiltinOps();
   DatasetCache datasets;
   const Placement devices = Devices(devices_of_nodes);
@@ -86,93 +87,110 @@ std::vector<plan::Plan> Compile(const std::string& name, const std::vector<int>&
   options.all_devices = devices;
   options.master = devices.Slice(0, 1);
   options.num_nodes = static_cast<int>(devices_of_nodes.size());
+  options.seed = 1;
   const auto compiled = compiler::Compile(std::move(graph), options);
   CHECK(compiled.ok()) << compiled.status();
-  std::vector<plan::Plan> plans;
-  for (int node = 0; node < options.num_nodes; ++node) {
-    auto plan = compiler::EmitPlan(compiled->physical, {.node = node, .seed = 1});
-    CHECK(plan.ok()) << plan.status();
-    plans.push_back(*std::move(plan));
-    // Half of a plan's bytes say where the user wrote what.
-    for (plan::Task& task : *plans.back().mutable_tasks()) {
-      if (!task.has_compute()) continue;
-      for (plan::Kernel& kernel : *task.mutable_compute()->mutable_kernels()) {
-        kernel.clear_location();
-      }
-    }
-  }
-  return plans;
+  return compiler::EncodePlan(compiled->physical);
 }
 
-plan::Operand InScratch(const TensorType& type) {
-  plan::Operand operand;
-  operand.set_source(plan::Operand::SCRATCH);
-  plan::Shard& shard = *operand.mutable_shard();
-  shard.set_dtype(static_cast<uint32_t>(type.dtype));
-  for (int64_t dim : type.shape) {
-    shard.add_logical(dim);
-    shard.add_offset(0);
-    shard.add_size(dim);
-  }
-  return operand;
-}
+compiler::TensorLayout OnOneDevice(const TensorType& type) { return {type, sbp::B}; }
 
-// Every sample of every operator as a kernel of its own, a few to a plan.
-std::vector<plan::Plan> SamplePlans() {
+// Every sample of every operator as a kernel of its own, on scratch, a few to a plan.
+std::vector<std::string> SamplePlans() {
   constexpr int kKernels = 12;
   const OpRegistry operators = BuiltinOps();
-  std::vector<plan::Plan> plans;
+  std::vector<compiler::TaskGroup> groups;
   int left = 0;
   for (const auto& [name, op] : operators.ops()) {
     for (const OpSample& sample : op.samples()) {
       if (left-- == 0) {
         left = kKernels - 1;
-        plan::Plan& plan = plans.emplace_back();
-        plan.set_version(1);
-        plan.set_job("samples");
-        plan.set_num_nodes(1);
-        plan.add_arenas()->add_scratch_bytes(64 << 10);
-        plan.mutable_arenas(0)->set_device_type("cpu");
-        plan.add_tasks()->set_acts_per_step(1);
-        plan.mutable_tasks(0)->mutable_id();
+        groups.emplace_back().placement = Devices({1});
+        groups.back().name = "samples";
       }
-      plan::Kernel& kernel = *plans.back().mutable_tasks(0)->mutable_compute()->add_kernels();
-      kernel.set_op(name);
-      kernel.set_name(name);
-      kernel.set_attrs(sample.attrs.ToString());
+      compiler::TaskGroup& group = groups.back();
+      compiler::KernelCall& call = group.kernels.emplace_back();
+      call.op = name;
+      call.name = name;
+      call.attrs = sample.attrs;
+      const auto add = [&group](const TensorType& type, std::vector<compiler::OperandRef>& refs,
+                                std::vector<compiler::TensorLayout>& layouts) {
+        refs.push_back(
+            {compiler::OperandRef::Source::kScratch, static_cast<int>(group.scratch.size()), 0});
+        layouts.push_back(OnOneDevice(type));
+        group.scratch.push_back({OnOneDevice(type), 0});
+      };
       const auto outputs = op.InferTypes({.attrs = sample.attrs, .inputs = sample.inputs});
       CHECK(outputs.ok()) << outputs.status();
-      for (const TensorType& type : sample.inputs) *kernel.add_inputs() = InScratch(type);
-      for (const TensorType& type : *outputs) *kernel.add_outputs() = InScratch(type);
+      for (const TensorType& type : sample.inputs) add(type, call.inputs, call.input_layouts);
+      for (const TensorType& type : *outputs) add(type, call.outputs, call.output_layouts);
     }
+  }
+  std::vector<std::string> plans;
+  for (compiler::TaskGroup& group : groups) {
+    compiler::PhysicalGraph graph;
+    graph.job = "samples";
+    graph.AddGroup(std::move(group));
+    plans.push_back(compiler::EncodePlan(graph));
   }
   return plans;
 }
 
+// A comparison of whole tensors whose result is split over two devices.
+std::string LocalShapesDiffer() {
+  compiler::TaskGroup group;
+  group.name = "compare";
+  group.placement = Devices({2});
+  compiler::KernelCall& call = group.kernels.emplace_back();
+  call.op = call.name = "greater_equal";
+  const TensorType type = {DType::kF32, {5, 6}};
+  for (int i = 0; i < 2; ++i) {
+    call.inputs.push_back({compiler::OperandRef::Source::kScratch, i, 0});
+    call.input_layouts.push_back({type, sbp::B});
+  }
+  call.outputs.push_back({compiler::OperandRef::Source::kScratch, 2, 0});
+  call.output_layouts.push_back({{DType::kBool, {5, 6}}, sbp::S(1)});
+  for (const auto* layouts : {&call.input_layouts, &call.output_layouts}) {
+    for (const compiler::TensorLayout& layout : *layouts) group.scratch.push_back({layout, 0});
+  }
+  compiler::PhysicalGraph graph;
+  graph.job = "samples";
+  graph.AddGroup(std::move(group));
+  return compiler::EncodePlan(graph);
+}
+
+// The first byte says which node reads it.
 void WritePlans() {
+  const auto write = [](const std::string& name, int node, const std::string& plan) {
+    Write("plan", absl::StrFormat("%s_node%d", name, node),
+          std::string(1, static_cast<char>(node)) + plan);
+  };
   int number = 0;
-  for (const plan::Plan& plan : SamplePlans()) {
-    Write("plan", absl::StrFormat("samples_%02d", number++), plan.SerializeAsString());
+  for (const std::string& plan : SamplePlans()) {
+    write(absl::StrFormat("samples_%02d", number++), 0, plan);
   }
   const auto train = [](Job& job) { TrainPerceptron(job, 1); };
-  const auto write = [](const std::string& name, const std::vector<plan::Plan>& plans) {
-    for (const plan::Plan& plan : plans) {
-      Write("plan", absl::StrFormat("%s_node%d", name, plan.node()), plan.SerializeAsString());
-    }
-  };
-  write("one_device", Compile("one", {1}, train));
-  write("two_devices", Compile("two", {2}, train));
-  write("two_nodes", Compile("nodes", {1, 1}, train));
-  write("micro_batches", Compile("micro", {1}, [](Job& job) { TrainPerceptron(job, 2); }));
+  write("one_device", 0, Compile("one", {1}, train));
+  write("two_devices", 0, Compile("two", {2}, train));
+  for (int node : {0, 1}) write("two_nodes", node, Compile("nodes", {1, 1}, train));
+  write("micro_batches", 0, Compile("micro", {1}, [](Job& job) { TrainPerceptron(job, 2); }));
+  // A time axis that no tensor has, and shapes that differ on the devices only.
+  plan::Plan broken;
+  CHECK(broken.ParseFromString(SamplePlans()[0]));
+  broken.mutable_layouts(0)->set_time(8u << 28);
+  broken.mutable_layouts(0)->set_time_parts(2);
+  write("crash_time_axis", 0, broken.SerializeAsString());
+  write("crash_local_shapes_differ", 0, LocalShapesDiffer());
   // One layer a node: transfers and copies.
-  write("stages", Compile("stages", {1, 2}, [](Job& job) {
-          const Placement first = job.devices().Slice(0, 1), second = job.devices().Slice(1, 2);
-          auto [image, label] =
-              job.On(first, [&] { return job.Read(DrawnDigits({.count = 8}), {.batch = 8}); });
-          const Tensor hidden =
-              job.On(first, [x = image] { return Relu(Linear(x, 4, {.name = "fc1"})); });
-          job.On(second, [&] { job.Fetch("mean", ReduceMean(Linear(hidden, 4))); });
-        }));
+  const std::string stages = Compile("stages", {1, 2}, [](Job& job) {
+    const Placement first = job.devices().Slice(0, 1), second = job.devices().Slice(1, 2);
+    auto [image, label] =
+        job.On(first, [&] { return job.Read(DrawnDigits({.count = 8}), {.batch = 8}); });
+    const Tensor hidden =
+        job.On(first, [x = image] { return Relu(Linear(x, 4, {.name = "fc1"})); });
+    job.On(second, [&] { job.Fetch("mean", ReduceMean(Linear(hidden, 4))); });
+  });
+  for (int node : {0, 1}) write("stages", node, stages);
 }
 
 // ---- control messages
@@ -185,19 +203,21 @@ void WriteControl() {
     fill(message);
     return Piece(message.SerializeAsString());
   };
-  const auto load = [&](uint32_t job, const plan::Plan& plan) {
+  const auto load = [&](uint64_t job, const std::string& plan) {
     return message([&](ControlMessage& m) {
       m.mutable_load()->set_job(job);
-      *m.mutable_load()->mutable_plan() = plan;
+      m.mutable_load()->set_plan(plan);
+      m.mutable_load()->set_fingerprint(compiler::PlanFingerprint(plan));
+      m.mutable_load()->set_wants_summary(true);
     });
   };
-  const auto run = [&](uint32_t job, int64_t steps) {
+  const auto run = [&](uint64_t job, int64_t steps) {
     return message([&](ControlMessage& m) {
       m.mutable_run()->set_job(job);
       m.mutable_run()->set_steps(steps);
     });
   };
-  const std::string unload = message([](ControlMessage& m) { m.mutable_unload(); });
+  const std::string unload = message([](ControlMessage& m) { m.mutable_unload()->set_job(1); });
   const std::string status = message([](ControlMessage& m) { m.mutable_status(); });
   const std::string failure = message([](ControlMessage& m) {
     m.mutable_failure()->set_code(13);
@@ -218,11 +238,11 @@ void WriteControl() {
     job.Fetch("x", job.On(job.devices().Slice(1, 1),
                           [&job] { return Constant(job.graph(), 1.0, {.shape = {4}}); }));
   });
-  Write("control", "one_device", Raw("\0") + load(0, one[0]) + run(0, 2) + status + unload + close);
-  Write("control", "two_devices", Raw("\0") + peers + load(1, two[0]) + run(1, 1) + run(1, 1));
-  Write("control", "two_nodes", Raw("\0") + peers + load(0, nodes[0]) + run(0, 1) + close);
-  Write("control", "twice", "\1" + load(0, one[0]) + load(0, one[0]) + run(0, 1) + unload);
-  Write("control", "early", Raw("\0") + run(0, 1) + unload + status + failure);
+  Write("control", "one_device", Raw("\0") + load(1, one) + run(1, 2) + status + unload + close);
+  Write("control", "two_devices", Raw("\0") + peers + load(1, two) + run(1, 1) + run(1, 1));
+  Write("control", "two_nodes", Raw("\0") + peers + load(1, nodes) + run(1, 1) + close);
+  Write("control", "twice", "\1" + load(1, one) + load(1, one) + run(1, 1) + unload);
+  Write("control", "early", Raw("\0") + run(1, 1) + unload + status + failure);
   Write("control", "bytes", Raw("\0") + Piece("no message"));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/plan/plan.pb.h"
 #include "runtime/device/host_memory.h"
 
 namespace braid::fuzz {
@@ -17,7 +18,7 @@ uint64_t Times(uint64_t a, uint64_t b) {
 
 }  // namespace
 
-bool IsTooLargeToTry(const plan::Plan& plan) {
+bool IsTooLargeToTry(const plan::NodePlan& plan) {
   const auto is_between = [](uint64_t bytes, uint64_t limit) {
     return bytes > limit && bytes <= SystemMemory();
   };
@@ -42,6 +43,21 @@ bool IsTooLargeToTry(const plan::Plan& plan) {
     }
   }
   return slots > (1 << 16) && slots <= (1 << 22);
+}
+
+bool IsTooLargeToExpand(std::string_view bytes) {
+  constexpr uint64_t kMostDevices = 64;
+  constexpr uint32_t kMostActs = 1 << 10;
+  plan::Plan plan;
+  if (!plan.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
+  uint64_t devices = 0;
+  for (const plan::PlacementEntry& placement : plan.placements()) {
+    for (int i = 2; i < placement.runs_size(); i += 3) devices += placement.runs(i);
+  }
+  for (const plan::Group& group : plan.groups()) {
+    if (group.rate() > kMostActs) return true;
+  }
+  return devices > kMostDevices;
 }
 
 }  // namespace braid::fuzz

@@ -2,12 +2,17 @@
 // learns nothing.
 #pragma once
 
-#include "compiler/plan.pb.h"
+#include <cstdint>
+#include <string_view>
+
+#include "compiler/plan/node_plan.pb.h"
 
 namespace braid::fuzz {
 
-// Whether a plan asks for more memory or steps than a fuzzer should have it given, and less than
-// would be refused.
-bool IsTooLargeToTry(const plan::Plan& plan);
+// Whether a node's part asks for more memory or steps than a fuzzer should have it given, and less
+// than would be refused.
+bool IsTooLargeToTry(const plan::NodePlan& plan);
+// The same of a plan's bytes, before a node expands them: of its devices, slots and acts.
+bool IsTooLargeToExpand(std::string_view bytes);
 
 }  // namespace braid::fuzz

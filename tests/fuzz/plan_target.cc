@@ -1,5 +1,6 @@
-// A slice of a plan, as a file or the master's message brings it, up to where its actors could run:
-// reading, checking, variables, kernels, actions, actors, the resolving of edges, the keys.
+// A plan as the master's message brings it, up to where a node's actors could run: reading,
+// expanding, checking, variables, kernels, actions, actors, the resolving of edges, the keys. The
+// first byte says which node reads it.
 #include <glog/logging.h>
 
 #include <map>
@@ -7,7 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler/plan.pb.h"
+#include "compiler/plan/expand.h"
+#include "compiler/plan/plan.pb.h"
+#include "compiler/plan/plan_codec.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/executor.h"
 #include "tests/fuzz/input_reader.h"
@@ -45,8 +48,17 @@ const KernelRegistry& Kernels() {
 }
 
 void Run(Bytes input) {
-  plan::Plan plan;
-  if (!plan.ParseFromArray(input.data(), static_cast<int>(input.size()))) return;
+  if (input.empty()) return;
+  const int reader = input[0] % kPeers;
+  const std::string_view bytes(reinterpret_cast<const char*>(input.data()) + 1, input.size() - 1);
+  if (IsTooLargeToExpand(bytes)) return;
+  const auto graph = compiler::DecodePlan(bytes);
+  VLOG(1) << "decoded: " << graph.status();
+  if (!graph.ok()) return;
+  const auto expanded = compiler::ExpandPlan(*graph, reader);
+  VLOG(1) << "expanded: " << expanded.status();
+  if (!expanded.ok()) return;
+  const plan::NodePlan& plan = *expanded;
   if (IsTooLargeToTry(plan)) {
     VLOG(1) << "too large to try";
     return;
@@ -100,10 +112,10 @@ void Run(Bytes input) {
 
 size_t Mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   plan::Plan plan;
-  if (!plan.ParseFromArray(data, static_cast<int>(size))) return 0;
+  if (size == 0 || !plan.ParseFromArray(data + 1, static_cast<int>(size - 1))) return 0;
   Random random(seed);
   MutateMessage(plan, random);
-  const std::string bytes = plan.SerializeAsString();
+  const std::string bytes = std::string(1, static_cast<char>(data[0])) + plan.SerializeAsString();
   if (bytes.size() > max_size) return 0;
   std::copy(bytes.begin(), bytes.end(), data);
   return bytes.size();

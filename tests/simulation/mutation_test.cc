@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "compiler/emit_plan.h"
+#include "compiler/plan/expand.h"
 #include "compiler/verify.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -123,10 +123,12 @@ absl::StatusOr<std::vector<double>> RunWithLostAck(std::shared_ptr<const Compile
 // Slots by register, of those whose acks cross a link.
 std::map<RegisterId, uint32_t> LandingRegisters(const CompiledSimPlan& plan) {
   std::map<RegisterId, uint32_t> slots;
-  for (const plan::Plan& slice : plan.slices) {
-    for (const plan::Task& task : slice.tasks()) {
+  for (int node = 0; node < plan.physical.num_nodes; ++node) {
+    const auto part = compiler::ExpandPlan(plan.physical, node);
+    EXPECT_TRUE(part.ok()) << part.status();
+    for (const plan::Task& task : part->tasks()) {
       for (const plan::Input& input : task.inputs()) {
-        if (input.producer().node() != slice.node()) slots[input.register_()] = input.slots();
+        if (input.producer().node() != part->node()) slots[input.register_()] = input.slots();
       }
     }
   }
@@ -170,11 +172,12 @@ TEST(MutationTest, ALostAckIsNamed) {
 
 // ---- a collective order swapped on one node ----------------------------------------------------
 
-plan::Task* FindTask(plan::Plan& slice, const std::string& name) {
-  for (plan::Task& task : *slice.mutable_tasks()) {
-    if (task.name() == name) return &task;
+compiler::GroupId FindGroup(const compiler::PhysicalGraph& graph, const std::string& name) {
+  for (const compiler::TaskGroup& group : graph.groups()) {
+    if (group.name == name) return group.id;
   }
-  return nullptr;
+  ADD_FAILURE() << "no group " << name;
+  return 0;
 }
 
 // The names of two all_reduces, neither of which needs the other's result.
@@ -182,21 +185,12 @@ constexpr const char* kFirst =
     "out.add.grad.reduce_sum.all_reduce..out.matmul.grad.tensordot.all_reduce (2 tensors)";
 constexpr const char* kSecond = "fc2.add.grad.reduce_sum.all_reduce";
 
-// `to` waits for `from` on this node.
-void AddOrder(plan::Plan& slice, const std::string& from, const std::string& to) {
-  constexpr uint32_t kRegister = 1 << 20;  // above the plan's own
-  plan::Task& first = *FindTask(slice, from);
-  plan::Task& second = *FindTask(slice, to);
-  plan::Output& output = *first.add_outputs();
-  output.set_register_(kRegister);
-  output.set_slots(1);
-  output.set_period(1);
-  *output.add_consumers() = second.id();
-  plan::Input& input = *second.add_inputs();
-  input.set_register_(kRegister);
-  *input.mutable_producer() = first.id();
-  input.set_slots(1);
-  input.set_period(1);
+// A plan in which `to` waits for `from`.
+compiler::PhysicalGraph Ordered(const compiler::PhysicalGraph& graph, const std::string& from,
+                                const std::string& to) {
+  compiler::PhysicalGraph ordered = graph;
+  ordered.AddControlEdge(FindGroup(graph, from), FindGroup(graph, to), 0);
+  return ordered;
 }
 
 // Collectives of CPUs are matched by their ids: one node may be forced into any order of its own.
@@ -206,7 +200,8 @@ TEST(MutationTest, AnOrderOfCollectivesOnOneNodeChangesNothing) {
   ASSERT_TRUE(expected.ok()) << expected.status();
   for (const bool is_swapped : {false, true}) {
     auto ordered = std::make_shared<CompiledSimPlan>(*plan);
-    AddOrder(ordered->slices[1], is_swapped ? kSecond : kFirst, is_swapped ? kFirst : kSecond);
+    ordered->other[1] =
+        Ordered(plan->physical, is_swapped ? kSecond : kFirst, is_swapped ? kFirst : kSecond);
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
       const auto run = RunSeed(ordered, seed);
       ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status();
@@ -220,8 +215,8 @@ TEST(MutationTest, AnOrderOfCollectivesOnOneNodeChangesNothing) {
 TEST(MutationTest, AnOrderSwappedOnOneNodeIsFoundBySimulation) {
   const auto plan = Compiled("model");
   auto swapped = std::make_shared<CompiledSimPlan>(*plan);
-  AddOrder(swapped->slices[0], kFirst, kSecond);
-  AddOrder(swapped->slices[1], kSecond, kFirst);
+  swapped->other[0] = Ordered(plan->physical, kFirst, kSecond);
+  swapped->other[1] = Ordered(plan->physical, kSecond, kFirst);
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const auto run = RunSeed(swapped, seed);
     ASSERT_FALSE(run.ok()) << "seed " << seed;
@@ -253,23 +248,43 @@ TEST(MutationTest, ContraryOrdersAreFoundByTheVerifier) {
             HasSubstr(absl::StrFormat("'%s'", kSecond))));
 }
 
+// One takes as many elements as the other, and has room for them; nothing of it is ever used.
+void MakeAlike(compiler::PhysicalGraph& graph, const std::string& bucket, const std::string& one) {
+  const compiler::TaskGroup& first = graph.group(FindGroup(graph, bucket));
+  compiler::TaskGroup& second = graph.group(FindGroup(graph, one));
+  const int64_t bytes = graph.reg(first.outputs[0]).slot_bytes;
+  for (compiler::TensorLayout* layout : {&second.source, &second.destination}) {
+    layout->type.shape = {bytes / static_cast<int64_t>(SizeOf(layout->type.dtype))};
+  }
+  for (compiler::GroupRegisterId id : {second.inputs[0].reg, second.outputs[0]}) {
+    compiler::Register& reg = graph.reg(id);
+    reg.slot_bytes += bytes;
+  }
+}
+
+// Groups that change places change the numbers of their collectives, and no other: both have as
+// many tasks.
+compiler::PhysicalGraph Swapped(const compiler::PhysicalGraph& graph, const std::string& a,
+                                const std::string& b) {
+  compiler::PhysicalGraph swapped = graph;
+  const compiler::GroupId first = FindGroup(graph, a), second = FindGroup(graph, b);
+  std::swap(swapped.group(first), swapped.group(second));
+  for (const compiler::GroupId id : {first, second}) {
+    swapped.group(id).id = id;
+    for (compiler::GroupRegisterId output : swapped.group(id).outputs) {
+      swapped.reg(output).producer = id;
+    }
+  }
+  return swapped;
+}
+
 // The ids swapped on one node: its members would meet those of another op. The nodes' hubs find it
 // when they exchange keys, before the first step, by name even if all else is alike.
 TEST(MutationTest, CollectivesSwappedOnOneNodeAreFoundAtTheStart) {
   for (const bool are_alike : {false, true}) {
     auto swapped = std::make_shared<CompiledSimPlan>(*Compiled("model"));
-    const auto collective = [&](int node, const char* name) {
-      return FindTask(swapped->slices[node], name)->mutable_collective();
-    };
-    if (are_alike) {
-      // As many elements of the second as the first has; nothing of it is ever used.
-      for (int node : {0, 1}) {
-        *collective(node, kFirst)->mutable_counts() = collective(node, kSecond)->counts();
-      }
-    }
-    const uint32_t first = collective(1, kFirst)->id();
-    collective(1, kFirst)->set_id(collective(1, kSecond)->id());
-    collective(1, kSecond)->set_id(first);
+    if (are_alike) MakeAlike(swapped->physical, kFirst, kSecond);
+    swapped->other[1] = Swapped(swapped->physical, kFirst, kSecond);
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
       const auto run = RunSeed(swapped, seed);
       ASSERT_FALSE(run.ok()) << "seed " << seed << ", alike: " << are_alike;
@@ -325,15 +340,11 @@ ForwardFirst MakeForwardFirst(const CompiledSimPlan& plan) {
   return result;
 }
 
-std::shared_ptr<const CompiledSimPlan> Emit(const CompiledSimPlan& plan,
-                                            const compiler::PhysicalGraph& graph) {
-  auto emitted = std::make_shared<CompiledSimPlan>(plan);
-  for (int node = 0; node < static_cast<int>(emitted->slices.size()); ++node) {
-    auto slice = compiler::EmitPlan(graph, {.node = node, .seed = kSimProgramSeed});
-    EXPECT_TRUE(slice.ok()) << slice.status();
-    emitted->slices[node] = *std::move(slice);
-  }
-  return emitted;
+std::shared_ptr<const CompiledSimPlan> WithGraph(const CompiledSimPlan& plan,
+                                                 const compiler::PhysicalGraph& graph) {
+  auto changed = std::make_shared<CompiledSimPlan>(plan);
+  changed->physical = graph;
+  return changed;
 }
 
 TEST(MutationTest, ASlotTooFewIsFoundByTheVerifierAndBySimulation) {
@@ -342,14 +353,14 @@ TEST(MutationTest, ASlotTooFewIsFoundByTheVerifierAndBySimulation) {
   ASSERT_TRUE(expected.ok()) << expected.status();
   ForwardFirst mutated = MakeForwardFirst(*plan);
   ASSERT_EQ(compiler::Verify(mutated.graph, plan->operators), absl::OkStatus());
-  const auto good = Emit(*plan, mutated.graph);
+  const auto good = WithGraph(*plan, mutated.graph);
   const std::string kept = mutated.graph.reg(mutated.kept).name;
 
   --mutated.graph.reg(mutated.kept).slots;
   EXPECT_THAT(std::string(compiler::Verify(mutated.graph, plan->operators).message()),
               AllOf(HasSubstr("these wait for each other"),
                     HasSubstr(absl::StrFormat("2 slots for register '%s' would free it", kept))));
-  const auto bad = Emit(*plan, mutated.graph);
+  const auto bad = WithGraph(*plan, mutated.graph);
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const auto run = RunSeed(good, seed);
     ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status();
@@ -375,7 +386,7 @@ TEST(MutationTest, SharedBytesAreFoundByTheVerifierAndBySimulation) {
   graph.reg(registers.at("relu")).offset = graph.reg(registers.at("read:0")).offset;
   EXPECT_THAT(std::string(compiler::Verify(graph, plan->operators).message()),
               HasSubstr("share bytes"));
-  const auto bad = Emit(*plan, graph);
+  const auto bad = WithGraph(*plan, graph);
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     EXPECT_THAT(std::string(RunSeed(bad, seed).status().message()),
                 AllOf(HasSubstr("byte overlap: register"), HasSubstr("is read, but register")))

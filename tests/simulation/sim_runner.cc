@@ -7,15 +7,17 @@
 #include "absl/strings/str_join.h"
 #include "comm/loopback_transport.h"
 #include "compiler/compile.h"
-#include "compiler/emit_plan.h"
+#include "compiler/plan/plan_codec.h"
+#include "glog/logging.h"
 #include "runtime/base/status.h"
+#include "runtime/control.pb.h"
 #include "runtime/coordinator.h"
 #include "runtime/node.h"
 
 namespace braid {
 namespace {
 
-constexpr uint16_t kJob = 1;
+constexpr JobId kJob = 1;
 constexpr Nanoseconds kLimit = 60 * kSecond;
 
 Placement AllDevices(const std::vector<int>& devices) {
@@ -42,6 +44,29 @@ class LossReceiver final : public FetchReceiver {
  private:
   std::vector<double>& losses_;
   Array value_;
+};
+
+// The master's end of a node's channel, which changes the plans on their way.
+class ChangingChannel final : public ControlChannel {
+ public:
+  ChangingChannel(std::unique_ptr<ControlChannel> channel, std::string plan)
+      : channel_(std::move(channel)), plan_(std::move(plan)) {}
+  void SetHandlers(MessageHandler on_message, ClosedHandler on_closed) override {
+    channel_->SetHandlers(std::move(on_message), std::move(on_closed));
+  }
+  void Send(std::string bytes) override {
+    control::ControlMessage message;
+    CHECK(message.ParseFromString(bytes));
+    if (!message.has_load()) return channel_->Send(std::move(bytes));
+    message.mutable_load()->set_plan(plan_);
+    message.mutable_load()->set_fingerprint(compiler::PlanFingerprint(plan_));
+    channel_->Send(message.SerializeAsString());
+  }
+  void Close(absl::Status reason) override { channel_->Close(std::move(reason)); }
+
+ private:
+  const std::unique_ptr<ControlChannel> channel_;
+  const std::string plan_;
 };
 
 // One seed's cluster.
@@ -99,13 +124,20 @@ class LoopbackCluster {
       ends_[number].push_back(std::move(cause));
       if (--nodes_left_ == 0) all_ended_->Set();
     });
+    if (const auto other = plan_.other.find(static_cast<int>(number)); other != plan_.other.end()) {
+      master_end = std::make_unique<ChangingChannel>(std::move(master_end),
+                                                     compiler::EncodePlan(other->second));
+    }
     channels_.push_back(std::move(master_end));
   }
 
   absl::Status RunJob() {
     RETURN_IF_ERROR(coordinator_->Join(std::move(channels_), kLimit));
-    const std::string name = plan_.slices[0].job();
-    RETURN_IF_ERROR(coordinator_->Load({kJob, name, plan_.slices, 0}));
+    const std::string name = plan_.physical.job;
+    RETURN_IF_ERROR(
+        coordinator_
+            ->Load({.job = kJob, .name = name, .plan = compiler::EncodePlan(plan_.physical)})
+            .status());
     HostIo& host = nodes_[0]->Host(kJob);
     LossReceiver receiver(&losses_);
     host.SetReceiver(&receiver);
@@ -177,12 +209,8 @@ absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimP
   options.all_devices = devices;
   options.master = devices.Slice(0, 1);
   options.num_nodes = static_cast<int>(plan.devices.size());
+  options.seed = kSimProgramSeed;
   ASSIGN_OR_RETURN(compiler::Compiled compiled, compiler::Compile(std::move(graph), options));
-  for (int node = 0; node < options.num_nodes; ++node) {
-    ASSIGN_OR_RETURN(
-        result->slices.emplace_back(),
-        compiler::EmitPlan(compiled.physical, {.node = node, .seed = kSimProgramSeed}));
-  }
   result->physical = std::move(compiled.physical);
   return result;
 }

@@ -4,14 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "comm/transport.h"
-#include "compiler/physical_graph.h"
-#include "compiler/plan.pb.h"
+#include "compiler/plan/physical_graph.h"
 #include "runtime/kernels/kernel.h"
 #include "tests/simulation/sim_plans.h"
 
@@ -29,9 +29,10 @@ class SimRunner {
 
 // What a cluster is given.
 struct CompiledSimPlan {
-  std::vector<int> devices;        // of each node
-  std::vector<plan::Plan> slices;  // by node
+  std::vector<int> devices;  // of each node
   compiler::PhysicalGraph physical;
+  // Nodes that are sent another plan than the others: mutations.
+  std::map<int, compiler::PhysicalGraph> other = {};
   OpRegistry operators;
   KernelRegistry kernels;
 };

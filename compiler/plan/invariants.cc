@@ -1,0 +1,223 @@
+#include "compiler/plan/invariants.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+class InvariantChecker {
+ public:
+  explicit InvariantChecker(const PhysicalGraph& graph) : graph_(graph) {}
+
+  absl::Status Check() const {
+    for (size_t i = 0; i < graph_.registers().size(); ++i) {
+      RETURN_IF_ERROR(CheckRegister(graph_.registers()[i], static_cast<GroupRegisterId>(i)));
+    }
+    for (size_t i = 0; i < graph_.groups().size(); ++i) {
+      RETURN_IF_ERROR(CheckGroup(graph_.groups()[i], static_cast<GroupId>(i)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status Broken(const std::string& what) { return absl::InternalError(what); }
+  absl::Status Broken(const TaskGroup& group, const std::string& what) const {
+    return Broken(absl::StrCat(DescribeGroup(graph_, group.id), ": ", what));
+  }
+  static absl::Status Broken(const Register& reg, const std::string& what) {
+    return Broken(absl::StrCat("register '", reg.name, "': ", what));
+  }
+
+  bool IsGroup(GroupId id) const {
+    return id >= 0 && id < static_cast<GroupId>(graph_.groups().size());
+  }
+  bool IsRegister(GroupRegisterId id) const {
+    return id >= 0 && id < static_cast<GroupRegisterId>(graph_.registers().size());
+  }
+
+  absl::Status CheckRegister(const Register& reg, GroupRegisterId id) const {
+    if (reg.id != id) return Broken(reg, absl::StrCat("id ", reg.id, " at place ", id));
+    if (!IsGroup(reg.producer)) return Broken(reg, "no group produces it");
+    const TaskGroup& producer = graph_.group(reg.producer);
+    if (std::count(producer.outputs.begin(), producer.outputs.end(), id) != 1) {
+      return Broken(reg, absl::StrCat("is not an output of its producer '", producer.name, "'"));
+    }
+    if (reg.slots < 1 || reg.period < 1 || reg.initial_tokens < 0 ||
+        reg.initial_tokens > reg.slots) {
+      return Broken(reg, absl::StrFormat("%d slots, period %d, %d initial tokens", reg.slots,
+                                         reg.period, reg.initial_tokens));
+    }
+    if (producer.rate < 1 || producer.rate % reg.period != 0) {
+      return Broken(reg, absl::StrFormat("period %d does not divide the %d acts a step of '%s'",
+                                         reg.period, producer.rate, producer.name));
+    }
+    if (!reg.is_control() && !reg.placement.HasDevicesOf(producer.placement)) {
+      return Broken(reg,
+                    absl::StrFormat("is on %s, its producer '%s' on %s", reg.placement.ToString(),
+                                    producer.name, producer.placement.ToString()));
+    }
+    for (const Part& part : reg.parts) {
+      if (!part.variable.empty() && producer.kind != GroupKind::kVariable) {
+        return Broken(reg, absl::StrFormat("holds variable '%s', its producer '%s' owns none",
+                                           part.variable, producer.name));
+      }
+    }
+    return reg.slot_bytes > 0 ? CheckParts(reg) : absl::OkStatus();
+  }
+
+  static absl::Status CheckParts(const Register& reg) {
+    std::vector<const Part*> parts;
+    for (const Part& part : reg.parts) parts.push_back(&part);
+    std::sort(parts.begin(), parts.end(),
+              [](const Part* a, const Part* b) { return a->offset < b->offset; });
+    int64_t end = 0;
+    for (const Part* part : parts) {
+      if (part->offset < end || part->offset % 64 != 0) {
+        return Broken(reg, absl::StrFormat("part '%s' begins at byte %d, the one before it ends at "
+                                           "%d",
+                                           part->name, part->offset, end));
+      }
+      end = part->offset + MaxBytesOf(part->layout, reg.placement);
+    }
+    if (end > reg.slot_bytes) {
+      return Broken(reg,
+                    absl::StrFormat("parts end at byte %d of a slot of %d", end, reg.slot_bytes));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckGroup(const TaskGroup& group, GroupId id) const {
+    if (group.id != id) {
+      return Broken(absl::StrCat("group '", group.name, "' has id ", group.id, " at place ", id));
+    }
+    std::set<GroupRegisterId> read;
+    for (size_t i = 0; i < group.inputs.size(); ++i) {
+      const GroupInput& input = group.inputs[i];
+      if (!IsRegister(input.reg)) {
+        return Broken(group, absl::StrCat("input ", i, " is no register"));
+      }
+      const Register& reg = graph_.reg(input.reg);
+      if (!read.insert(input.reg).second) {
+        return Broken(group, absl::StrCat("reads register '", reg.name, "' through two inputs"));
+      }
+      RETURN_IF_ERROR(CheckInput(group, input, reg, i == 0));
+    }
+    for (GroupRegisterId output : group.outputs) {
+      if (!IsRegister(output) || graph_.reg(output).producer != id) {
+        return Broken(group, absl::StrCat("output register ", output, " is not its own"));
+      }
+    }
+    switch (group.kind) {
+      case GroupKind::kCompute:
+        return CheckKernels(group);
+      case GroupKind::kVariable:
+        return group.outputs.empty() ? Broken(group, "owns no register") : absl::OkStatus();
+      case GroupKind::kExchange:
+      case GroupKind::kCollective:
+        return CheckMove(group);
+    }
+    return Broken(group, "is of no kind");
+  }
+
+  absl::Status CheckInput(const TaskGroup& group, const GroupInput& input, const Register& reg,
+                          bool is_first) const {
+    const TaskGroup& producer = graph_.group(reg.producer);
+    if (input.period < 1 || group.rate < 1 || group.rate % input.period != 0 ||
+        producer.rate / reg.period != group.rate / input.period) {
+      return Broken(
+          group, absl::StrFormat("uses up %d/%d slots of register '%s' a step, '%s' fills %d/%d",
+                                 group.rate, input.period, reg.name, producer.name, producer.rate,
+                                 reg.period));
+    }
+    const bool is_source = group.kind == GroupKind::kExchange && is_first;
+    if (group.kind == GroupKind::kExchange && !is_source) {
+      return Broken(group,
+                    absl::StrCat("an exchange reads its source alone, not '", reg.name, "'"));
+    }
+    if (!reg.is_control() && !is_source && !reg.placement.HasDevicesOf(group.placement)) {
+      return Broken(group, absl::StrFormat("reads register '%s' on %s from %s", reg.name,
+                                           reg.placement.ToString(), group.placement.ToString()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckMove(const TaskGroup& group) const {
+    if (group.inputs.empty() || group.outputs.empty()) {
+      return Broken(group, "moves data without a source or without a destination");
+    }
+    const Register& from = graph_.reg(group.inputs[0].reg);
+    const Register& to = graph_.reg(group.outputs[0]);
+    if (group.part < 0 || group.part >= static_cast<int>(from.parts.size()) || to.is_control()) {
+      return Broken(group, absl::StrFormat("moves part %d of the %d of register '%s'", group.part,
+                                           from.parts.size(), from.name));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckKernels(const TaskGroup& group) const {
+    for (const KernelCall& kernel : group.kernels) {
+      if (kernel.inputs.size() != kernel.input_layouts.size() ||
+          kernel.outputs.size() != kernel.output_layouts.size()) {
+        return Broken(group,
+                      absl::StrFormat("kernel '%s' has operands without layouts", kernel.name));
+      }
+      for (size_t i = 0; i < kernel.inputs.size(); ++i) {
+        RETURN_IF_ERROR(CheckOperand(group, kernel, kernel.inputs[i], kernel.input_layouts[i]));
+      }
+      for (size_t i = 0; i < kernel.outputs.size(); ++i) {
+        if (kernel.outputs[i].source == OperandRef::Source::kInput) {
+          return Broken(group, absl::StrFormat("kernel '%s' writes an input", kernel.name));
+        }
+        RETURN_IF_ERROR(CheckOperand(group, kernel, kernel.outputs[i], kernel.output_layouts[i]));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckOperand(const TaskGroup& group, const KernelCall& kernel, const OperandRef& ref,
+                            const TensorLayout& layout) const {
+    const auto missing = [&] {
+      return Broken(
+          group, absl::StrFormat("kernel '%s' names an operand that does not exist", kernel.name));
+    };
+    const TensorLayout* held = nullptr;
+    const Placement* held_on = &group.placement;
+    if (ref.source == OperandRef::Source::kScratch) {
+      if (ref.index < 0 || ref.index >= static_cast<int>(group.scratch.size()) || ref.part != 0) {
+        return missing();
+      }
+      held = &group.scratch[ref.index].layout;
+    } else {
+      const bool is_input = ref.source == OperandRef::Source::kInput;
+      const size_t ends = is_input ? group.inputs.size() : group.outputs.size();
+      if (ref.index < 0 || ref.index >= static_cast<int>(ends)) return missing();
+      const Register& reg =
+          graph_.reg(is_input ? group.inputs[ref.index].reg : group.outputs[ref.index]);
+      if (ref.part < 0 || ref.part >= static_cast<int>(reg.parts.size())) return missing();
+      held = &reg.parts[ref.part].layout;
+      held_on = &reg.placement;  // the same devices, perhaps under another hierarchy
+    }
+    if (*held == layout || MaxBytesOf(*held, *held_on) == MaxBytesOf(layout, group.placement)) {
+      return absl::OkStatus();
+    }
+    return Broken(group, absl::StrFormat("kernel '%s' takes %s where there is %s", kernel.name,
+                                         layout.ToString(), held->ToString()));
+  }
+
+  const PhysicalGraph& graph_;
+};
+
+}  // namespace
+
+absl::Status VerifyInvariants(const PhysicalGraph& graph) {
+  return InvariantChecker(graph).Check();
+}
+
+}  // namespace braid::compiler

@@ -1,0 +1,362 @@
+#include "compiler/plan/physical_graph.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "glog/logging.h"
+
+namespace braid::compiler {
+namespace {
+
+constexpr int64_t kPartAlignment = 64;  // bytes: a cache line, and the widest vector load
+
+int64_t AlignUp(int64_t bytes) {
+  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+}
+
+// What one act holds of the whole batch.
+Shape MicroBatchShape(const TensorLayout& layout) {
+  Shape shape = layout.type.shape;
+  if (!layout.time.is_split()) return shape;
+  CHECK_LT(layout.time.axis, shape.rank()) << layout.ToString();
+  int64_t& n = shape[layout.time.axis];
+  CHECK_EQ(n % layout.time_parts, 0) << layout.ToString();
+  n /= layout.time_parts;
+  return shape;
+}
+
+std::string_view KindName(const TaskGroup& group) {
+  switch (group.kind) {
+    case GroupKind::kCompute:
+      return "compute";
+    case GroupKind::kExchange:
+      return "exchange";
+    case GroupKind::kVariable:
+      return "variable";
+    case GroupKind::kCollective:
+      switch (group.collective) {
+        case CollectiveKind::kAllReduce:
+          return "all_reduce";
+        case CollectiveKind::kAllGather:
+          return "all_gather";
+        case CollectiveKind::kReduceScatter:
+          return "reduce_scatter";
+        case CollectiveKind::kAllToAll:
+          return "all_to_all";
+      }
+  }
+  LOG(FATAL) << "group " << group.id << " of kind " << static_cast<int>(group.kind);
+}
+
+std::string OperandName(const OperandRef& ref) {
+  constexpr char kSourceLetters[] = {'i', 'o', 's'};
+  std::string name(1, kSourceLetters[static_cast<int>(ref.source)]);
+  absl::StrAppend(&name, ref.index);
+  if (ref.part != 0) absl::StrAppend(&name, ".", ref.part);
+  return name;
+}
+
+std::string OperandNames(const std::vector<OperandRef>& refs) {
+  return absl::StrCat(
+      "(",
+      absl::StrJoin(refs, ", ",
+                    [](std::string* out, const OperandRef& ref) { out->append(OperandName(ref)); }),
+      ")");
+}
+
+std::string LayoutNames(const std::vector<TensorLayout>& layouts) {
+  return absl::StrCat("(",
+                      absl::StrJoin(layouts, ", ",
+                                    [](std::string* out, const TensorLayout& layout) {
+                                      out->append(layout.ToString());
+                                    }),
+                      ")");
+}
+
+std::string GroupToString(const TaskGroup& group) {
+  std::string text = absl::StrCat("g", group.id, " ", std::string(KindName(group)), " \"",
+                                  group.name, "\" on=", group.placement.ToString());
+  constexpr const char* kStreamNames[kNumStreams] = {"compute", "input", "transfer"};
+  if (group.stream != StreamKind::kCompute) {
+    absl::StrAppend(&text, " stream=", kStreamNames[static_cast<int>(group.stream)]);
+  }
+  if (group.rate != 1) absl::StrAppend(&text, " rate=", group.rate);
+  if (group.is_deferrable) absl::StrAppend(&text, " deferrable");
+  auto append_input = [](std::string* out, const GroupInput& input) {
+    absl::StrAppend(out, "r", input.reg);
+    if (input.period != 1) absl::StrAppend(out, "/", input.period);
+  };
+  auto append_output = [](std::string* out, GroupRegisterId reg) {
+    absl::StrAppend(out, "r", reg);
+  };
+  absl::StrAppend(&text, " (", absl::StrJoin(group.inputs, ", ", append_input), ")->(",
+                  absl::StrJoin(group.outputs, ", ", append_output), ")");
+  if (group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective) {
+    absl::StrAppend(&text, " ", group.source.ToString(), " -> ", group.destination.ToString());
+    if (group.part != 0) absl::StrAppend(&text, " part=", group.part);
+    if (group.hierarchy_dim != -1) absl::StrAppend(&text, " dim=", group.hierarchy_dim);
+    if (group.reduction != Sbp::Kind::kPartialSum) {
+      absl::StrAppend(&text, " reduction=", Sbp{group.reduction}.ToString());
+    }
+  }
+  for (const KernelCall& kernel : group.kernels) {
+    absl::StrAppend(&text, "\n  ", kernel.op, " \"", kernel.name, "\" ",
+                    OperandNames(kernel.inputs), "->", OperandNames(kernel.outputs));
+    if (!kernel.attrs.values().empty()) {
+      absl::StrAppend(&text, " {", kernel.attrs.ToString(), "}");
+    }
+    absl::StrAppend(&text, " ", LayoutNames(kernel.input_layouts), "->",
+                    LayoutNames(kernel.output_layouts));
+  }
+  for (const Scratch& scratch : group.scratch) {
+    absl::StrAppend(&text, "\n  scratch ", scratch.layout.ToString());
+    if (scratch.offset >= 0) absl::StrAppend(&text, " @", scratch.offset);
+  }
+  return text;
+}
+
+std::string RegisterToString(const Register& reg) {
+  std::string text = absl::StrCat("r", reg.id, " \"", reg.name, "\"");
+  if (reg.producer != kNone) absl::StrAppend(&text, " of=g", reg.producer);
+  if (reg.slots != 1) absl::StrAppend(&text, " slots=", reg.slots);
+  if (reg.period != 1) absl::StrAppend(&text, " period=", reg.period);
+  if (reg.initial_tokens != 0) absl::StrAppend(&text, " tokens=", reg.initial_tokens);
+  if (reg.slot_bytes != 0) absl::StrAppend(&text, " bytes=", reg.slot_bytes);
+  if (reg.offset >= 0) absl::StrAppend(&text, " @", reg.offset);
+  if (reg.is_control()) return text + " control";
+  absl::StrAppend(&text, " ",
+                  absl::StrJoin(reg.parts, "; ", [](std::string* out, const Part& part) {
+                    absl::StrAppend(out, part.layout.ToString());
+                    if (part.offset != 0) absl::StrAppend(out, " +", part.offset);
+                    if (!part.variable.empty()) absl::StrAppend(out, " variable=", part.variable);
+                  }));
+  return text;
+}
+
+}  // namespace
+
+std::string TensorLayout::ToString() const {
+  std::string text = absl::StrCat(type.ToString(), " ", sbp.ToString());
+  if (time_parts != 1) absl::StrAppend(&text, " time=", time.ToString(), "/", time_parts);
+  return text;
+}
+
+Region RegionOf(const TensorLayout& layout, const Placement& placement, int rank) {
+  return RegionOf(MicroBatchShape(layout), layout.sbp, placement, rank);
+}
+
+int64_t BytesOf(const TensorLayout& layout, const Placement& placement, int rank) {
+  return RegionOf(layout, placement, rank).size.num_elements() *
+         static_cast<int64_t>(SizeOf(layout.type.dtype));
+}
+
+int64_t MaxBytesOf(const TensorLayout& layout, const Placement& placement) {
+  return BytesOf(layout, placement, 0);
+}
+
+TaskGroup& PhysicalGraph::AddGroup(TaskGroup group) {
+  group.id = static_cast<GroupId>(groups_.size());
+  return groups_.emplace_back(std::move(group));
+}
+
+Register& PhysicalGraph::AddRegister(Register reg) {
+  reg.id = static_cast<GroupRegisterId>(registers_.size());
+  return registers_.emplace_back(std::move(reg));
+}
+
+void PhysicalGraph::Prune(const std::vector<bool>& keep_groups,
+                          const std::vector<bool>& keep_registers) {
+  CHECK_EQ(keep_groups.size(), groups_.size());
+  CHECK_EQ(keep_registers.size(), registers_.size());
+  std::vector<GroupRegisterId> new_register(registers_.size(), kNone);
+  std::vector<GroupId> new_group(groups_.size(), kNone);
+  std::vector<Register> registers;
+  std::vector<TaskGroup> groups;
+  for (Register& reg : registers_) {
+    if (!keep_registers[reg.id]) continue;
+    new_register[reg.id] = static_cast<GroupRegisterId>(registers.size());
+    registers.push_back(std::move(reg));
+  }
+  for (TaskGroup& group : groups_) {
+    if (!keep_groups[group.id]) continue;
+    new_group[group.id] = static_cast<GroupId>(groups.size());
+    // Where each operand's register stands once those that go have been taken out.
+    std::vector<int> new_input(group.inputs.size(), kNone);
+    std::vector<int> new_output(group.outputs.size(), kNone);
+    std::vector<GroupInput> inputs;
+    std::vector<GroupRegisterId> outputs;
+    for (size_t i = 0; i < group.inputs.size(); ++i) {
+      if (new_register[group.inputs[i].reg] == kNone) continue;
+      new_input[i] = static_cast<int>(inputs.size());
+      inputs.push_back({new_register[group.inputs[i].reg], group.inputs[i].period});
+    }
+    for (size_t i = 0; i < group.outputs.size(); ++i) {
+      if (new_register[group.outputs[i]] == kNone) continue;
+      new_output[i] = static_cast<int>(outputs.size());
+      outputs.push_back(new_register[group.outputs[i]]);
+    }
+    auto renumber = [&](std::vector<OperandRef>& refs) {
+      for (OperandRef& ref : refs) {
+        if (ref.source == OperandRef::Source::kScratch) continue;
+        const auto& renumbered = ref.source == OperandRef::Source::kInput ? new_input : new_output;
+        ref.index = renumbered[ref.index];
+        CHECK_NE(ref.index, kNone) << group.name << " is kept, an operand's register is not";
+      }
+    };
+    for (KernelCall& kernel : group.kernels) {
+      renumber(kernel.inputs);
+      renumber(kernel.outputs);
+    }
+    group.inputs = std::move(inputs);
+    group.outputs = std::move(outputs);
+    groups.push_back(std::move(group));
+  }
+  for (size_t id = 0; id < groups.size(); ++id) groups[id].id = static_cast<GroupId>(id);
+  for (size_t id = 0; id < registers.size(); ++id) {
+    Register& reg = registers[id];
+    reg.id = static_cast<GroupRegisterId>(id);
+    if (reg.producer != kNone) reg.producer = new_group[reg.producer];
+    CHECK_NE(reg.producer, kNone) << "register " << reg.name << " is kept, its producer is not";
+  }
+  groups_ = std::move(groups);
+  registers_ = std::move(registers);
+}
+
+std::vector<std::vector<std::pair<GroupId, int>>> PhysicalGraph::Consumers() const {
+  std::vector<std::vector<std::pair<GroupId, int>>> consumers(registers_.size());
+  for (const TaskGroup& group : groups_) {
+    for (size_t i = 0; i < group.inputs.size(); ++i) {
+      consumers[group.inputs[i].reg].emplace_back(group.id, static_cast<int>(i));
+    }
+  }
+  return consumers;
+}
+
+bool PhysicalGraph::MayActInPlace(GroupId id) const {
+  const TaskGroup& group = groups_[id];
+  if (group.kind != GroupKind::kCollective || group.collective != CollectiveKind::kAllReduce) {
+    return false;
+  }
+  const Register& in = registers_[group.inputs[0].reg];
+  const Register& out = registers_[group.outputs[0]];
+  return in.placement.HasDevicesOf(out.placement) && in.slots == 1 && out.slots == 1 &&
+         in.parts.size() == out.parts.size() && in.slot_bytes == out.slot_bytes;
+}
+
+void PhysicalGraph::AddControlEdge(GroupId from, GroupId to, int initial_tokens) {
+  const int common = std::gcd(groups_[from].rate, groups_[to].rate);
+  GroupRegisterId reg =
+      AddRegister({.name = absl::StrCat(groups_[from].name, "->", groups_[to].name),
+                   .placement = groups_[from].placement,
+                   .parts = {},
+                   .producer = from,
+                   .period = groups_[from].rate / common,
+                   .initial_tokens = initial_tokens})
+          .id;
+  groups_[from].outputs.push_back(reg);
+  groups_[to].inputs.push_back({.reg = reg, .period = groups_[to].rate / common});
+}
+
+absl::StatusOr<std::vector<GroupId>> PhysicalGraph::TopologicalOrder() const {
+  // Kahn's algorithm; of the groups that are ready, the first in the graph goes next.
+  auto waits_for = [this](const GroupInput& input) {
+    const Register& reg = registers_[input.reg];
+    return reg.initial_tokens == 0 ? reg.producer : kNone;
+  };
+  std::vector<int> missing(groups_.size(), 0);
+  std::vector<std::vector<GroupId>> successors(groups_.size());
+  std::priority_queue<GroupId, std::vector<GroupId>, std::greater<>> ready;
+  for (const TaskGroup& group : groups_) {
+    for (const GroupInput& input : group.inputs) {
+      GroupId producer = waits_for(input);
+      if (producer == kNone) continue;
+      successors[producer].push_back(group.id);
+      ++missing[group.id];
+    }
+    if (missing[group.id] == 0) ready.push(group.id);
+  }
+  std::vector<GroupId> order;
+  order.reserve(groups_.size());
+  while (!ready.empty()) {
+    GroupId id = ready.top();
+    ready.pop();
+    order.push_back(id);
+    for (GroupId next : successors[id]) {
+      if (--missing[next] == 0) ready.push(next);
+    }
+  }
+  if (order.size() == groups_.size()) return order;
+
+  // Every group that is left waits for another that is left: walking back must meet one again.
+  GroupId id = static_cast<GroupId>(
+      std::find_if(missing.begin(), missing.end(), [](int n) { return n > 0; }) - missing.begin());
+  std::vector<GroupId> walk;
+  std::vector<bool> seen(groups_.size(), false);
+  while (!seen[id]) {
+    seen[id] = true;
+    walk.push_back(id);
+    for (const GroupInput& input : groups_[id].inputs) {
+      GroupId producer = waits_for(input);
+      if (producer == kNone || missing[producer] == 0) continue;
+      id = producer;
+      break;
+    }
+  }
+  walk.erase(walk.begin(), std::find(walk.begin(), walk.end(), id));
+  walk.push_back(id);
+  std::reverse(walk.begin(), walk.end());
+  return absl::InternalError(
+      absl::StrCat("task groups wait for each other: ",
+                   absl::StrJoin(walk, " -> ", [this](std::string* out, GroupId group) {
+                     absl::StrAppend(out, "'", groups_[group].name, "'");
+                   })));
+}
+
+void PhysicalGraph::LayOutParts() {
+  for (Register& reg : registers_) {
+    int64_t end = 0;
+    for (Part& part : reg.parts) {
+      part.offset = end;
+      end = AlignUp(end + MaxBytesOf(part.layout, reg.placement));
+    }
+    reg.slot_bytes = end;
+  }
+}
+
+std::string PhysicalGraph::ToString() const {
+  std::string text =
+      absl::StrCat("job \"", job, "\" nodes=", num_nodes, " micro_batches=", micro_batches, "\n");
+  for (const TaskGroup& group : groups_) absl::StrAppend(&text, GroupToString(group), "\n");
+  for (const Register& reg : registers_) absl::StrAppend(&text, RegisterToString(reg), "\n");
+  for (const std::string& note : notes) absl::StrAppend(&text, "# ", note, "\n");
+  return text;
+}
+
+std::string DescribeGroup(const PhysicalGraph& graph, GroupId id) {
+  const TaskGroup& group = graph.group(id);
+  std::string text = absl::StrCat("'", group.name, "'");
+  std::string inside;
+  if (!group.kernels.empty()) {
+    const KernelCall& kernel = group.kernels[0];
+    absl::StrAppend(&inside, kernel.op, " '", kernel.name, "'");
+    if (group.kernels.size() > 1) {
+      absl::StrAppend(&inside, " and ", group.kernels.size() - 1, " more");
+    }
+  }
+  const SourceLocation& location = group.location.line == 0 && !group.kernels.empty()
+                                       ? group.kernels[0].location
+                                       : group.location;
+  if (location.line != 0) {
+    absl::StrAppend(&inside, inside.empty() ? "" : ", ", location.ToString());
+  }
+  if (!inside.empty()) absl::StrAppend(&text, " (", inside, ")");
+  return text;
+}
+
+}  // namespace braid::compiler

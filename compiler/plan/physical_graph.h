@@ -1,0 +1,181 @@
+// The job as executed. A TaskGroup stands for one task per rank of its placement, a Register for
+// the memory that such tasks fill; shapes and offsets are functions of the rank. Passes therefore
+// cost the same for 4 devices and for 4,096: only expand looks at single ranks, and only at
+// those of one node.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/attrs.h"
+#include "graph/logical_graph.h"
+#include "graph/placement.h"
+#include "graph/sbp.h"
+
+namespace braid::compiler {
+
+using GroupId = int32_t;
+using GroupRegisterId = int32_t;
+
+// How one logical tensor is laid over a placement and over the micro-batches of a step.
+struct TensorLayout {
+  TensorType type;  // logical: whole tensor, whole batch
+  NdSbp sbp;
+  Sbp time = sbp::B;  // S(axis), B or P over `time_parts` micro-batches; B when time_parts == 1
+  int time_parts = 1;
+
+  std::string ToString() const;  // "f32[64, 512] S(0)" or "f32[64, 512] S(0) time=S(0)/8"
+  friend bool operator==(const TensorLayout&, const TensorLayout&) = default;
+};
+
+// The box that `rank` holds in micro-batch 0, in logical coordinates (micro-batch t's box is
+// shifted along time.axis by t * shape[time.axis] / time_parts), and its dense bytes.
+Region RegionOf(const TensorLayout& layout, const Placement& placement, int rank);
+int64_t BytesOf(const TensorLayout& layout, const Placement& placement, int rank);
+// The most that any rank holds (rank 0: first parts are the largest).
+int64_t MaxBytesOf(const TensorLayout& layout, const Placement& placement);
+
+// A tensor inside a register's slot. Offsets are the same on every rank.
+struct Part {
+  TensorLayout layout;
+  int64_t offset = 0;    // bytes from the slot's start; a multiple of 64
+  std::string variable;  // not "": the bytes are this variable's in the variable store
+  std::string name;      // of the logical tensor, for reports
+};
+
+// Memory of n slots on every device of a placement. No parts: a control edge.
+struct Register {
+  GroupRegisterId id = kNone;
+  std::string name;
+  Placement placement;
+  std::vector<Part> parts;
+  GroupId producer = kNone;
+  int slots = 1;
+  int period = 1;          // acts of the producer that fill one slot
+  int initial_tokens = 0;  // slots that are ready before the first act
+  int64_t slot_bytes = 0;  // set with the parts' offsets
+  int64_t offset = -1;     // in the device's arena: set by plan_memory
+  bool is_control() const { return parts.empty(); }
+};
+
+struct GroupInput {
+  GroupRegisterId reg = kNone;
+  int period = 1;  // acts of this group that one slot serves
+};
+
+// Where a kernel finds an operand.
+struct OperandRef {
+  enum class Source : uint8_t { kInput, kOutput, kScratch };
+  Source source = Source::kInput;
+  int index = 0;  // of TaskGroup::inputs / outputs / scratch
+  int part = 0;   // of that register (0 for scratch)
+  friend bool operator==(const OperandRef&, const OperandRef&) = default;
+};
+
+// One kernel of a compute group.
+struct KernelCall {
+  std::string op;    // OpDef name
+  std::string name;  // the op's name
+  Attrs attrs;
+  SourceLocation location;
+  std::vector<OperandRef> inputs, outputs;
+  std::vector<TensorLayout> input_layouts, output_layouts;
+};
+
+// A tensor that lives only within one act of a group.
+struct Scratch {
+  TensorLayout layout;
+  int64_t offset = -1;  // in the stream's scratch area: set by plan_memory
+};
+
+enum class GroupKind : uint8_t {
+  kCompute,     // kernels on each rank's device (also readers, feeds and fetches)
+  kExchange,    // any layout on any placement to any other: moves of boxes, see Exchange
+  kCollective,  // all ranks of one dimension of the hierarchy together
+  kVariable,    // owner of variables' bytes
+};
+
+enum class CollectiveKind : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
+
+// Streams of a device; a stream is a thread on CPU.
+enum class StreamKind : uint8_t { kCompute, kInput, kTransfer };
+constexpr int kNumStreams = 3;
+
+struct TaskGroup {
+  GroupId id = kNone;
+  std::string name;
+  GroupKind kind = GroupKind::kCompute;
+  Placement placement;  // of the tasks; of an exchange: the destination
+  StreamKind stream = StreamKind::kCompute;
+  int rate = 1;  // acts per step
+  // It acts when nothing else on its thread can; set by defer_groups.
+  bool is_deferrable = false;
+  std::vector<GroupInput> inputs;
+  std::vector<GroupRegisterId> outputs;
+
+  // kCompute
+  std::vector<KernelCall> kernels;
+  std::vector<Scratch> scratch;
+
+  // kExchange: input 0's part `part` to output 0. The source placement is the input register's.
+  // kCollective: input 0 to output 0, both flat lists of equal parts taken as one vector (a
+  // bucket, all_reduce only) or one part; see Collective in boxing/collective_rules.cc for blocks.
+  int part = 0;
+  TensorLayout source, destination;
+  CollectiveKind collective = CollectiveKind::kAllReduce;
+  int hierarchy_dim = -1;  // kCollective: the dimension whose ranks act together; -1: all ranks
+  Sbp::Kind reduction = Sbp::Kind::kPartialSum;
+
+  // kVariable: none of its own; its output register's parts name the variables.
+
+  SourceLocation location;  // of the (first) op, for messages
+};
+
+class PhysicalGraph {
+ public:
+  // Whether output 0 of the group may lie where its input 0 lies, if only this group reads that: an
+  // all_reduce of a whole register can work in place.
+  bool MayActInPlace(GroupId id) const;
+
+  TaskGroup& AddGroup(TaskGroup group);  // sets its id
+  Register& AddRegister(Register reg);   // sets its id
+  const std::vector<TaskGroup>& groups() const { return groups_; }
+  const std::vector<Register>& registers() const { return registers_; }
+  TaskGroup& group(GroupId id) { return groups_[id]; }
+  const TaskGroup& group(GroupId id) const { return groups_[id]; }
+  Register& reg(GroupRegisterId id) { return registers_[id]; }
+  const Register& reg(GroupRegisterId id) const { return registers_[id]; }
+  // Replaces all groups and registers that `keep_*` say no to and renumbers both.
+  void Prune(const std::vector<bool>& keep_groups, const std::vector<bool>& keep_registers);
+  // (group, input index) that read each register, in group order.
+  std::vector<std::vector<std::pair<GroupId, int>>> Consumers() const;
+  // A zero-byte register from one group to another: `to` waits for `from`, or, with an initial
+  // token, for `from`'s previous act. Both must have the same rate, or the periods say otherwise.
+  void AddControlEdge(GroupId from, GroupId to, int initial_tokens);
+  // Groups in an order in which inputs without initial tokens come first; INTERNAL naming a cycle.
+  absl::StatusOr<std::vector<GroupId>> TopologicalOrder() const;
+  // Lays the parts of every register out (offsets, slot_bytes).
+  void LayOutParts();
+
+  std::string job;
+  int num_nodes = 1;
+  int micro_batches = 1;
+  uint64_t seed = 0;               // of the job's random numbers
+  std::vector<std::string> notes;  // explanations by passes: choices, their alternatives and costs
+
+  // What locations borrow in a graph that was decoded; else null.
+  std::shared_ptr<const std::vector<std::string>> texts;
+
+  std::string ToString() const;  // one line a group and register; see physical_graph_test.cc
+
+ private:
+  std::vector<TaskGroup> groups_;
+  std::vector<Register> registers_;
+};
+
+// "'fc1' (matmul 'fc1.matmul', train.cc:12)": a group as users know it.
+std::string DescribeGroup(const PhysicalGraph& graph, GroupId id);
+
+}  // namespace braid::compiler

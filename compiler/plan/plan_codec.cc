@@ -1,0 +1,565 @@
+#include "compiler/plan/plan_codec.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "compiler/plan/invariants.h"
+#include "compiler/plan/plan.pb.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+uint32_t Number(const Sbp& sbp) {
+  return 8 * static_cast<uint32_t>(sbp.axis) + static_cast<uint32_t>(sbp.kind);
+}
+
+// 0 for what is mostly one.
+uint32_t OneIsZero(int n) { return n == 1 ? 0 : static_cast<uint32_t>(n); }
+
+// ---- encoding -----------------------------------------------------------------------------------
+
+class Encoder {
+ public:
+  explicit Encoder(const PhysicalGraph& graph) : graph_(graph) { Text(""); }
+
+  std::string Encode() {
+    plan_.set_version(kPlanVersion);
+    plan_.set_job(graph_.job);
+    plan_.set_num_nodes(static_cast<uint32_t>(graph_.num_nodes));
+    plan_.set_seed(graph_.seed);
+    plan_.set_micro_batches(static_cast<uint32_t>(graph_.micro_batches));
+    for (const TaskGroup& group : graph_.groups()) AddGroup(group, *plan_.add_groups());
+    for (const Register& reg : graph_.registers()) AddRegister(reg, *plan_.add_registers());
+    return plan_.SerializeAsString();
+  }
+
+ private:
+  uint32_t Text(std::string_view text) {
+    const auto found = texts_.find(text);
+    if (found != texts_.end()) return found->second;
+    plan_.add_texts(std::string(text));
+    return texts_.emplace(text, static_cast<uint32_t>(texts_.size())).first->second;
+  }
+
+  uint32_t PlacementNumber(const Placement& placement) {
+    const auto [found, is_new] =
+        placements_.try_emplace(placement, static_cast<uint32_t>(placements_.size()));
+    if (!is_new) return found->second;
+    plan::PlacementEntry& entry = *plan_.add_placements();
+    entry.set_device_type(Text(placement.device_type()));
+    for (int rank = 0; rank < placement.size(); ++rank) {
+      const DeviceId& device = placement.device(rank);
+      const bool continues = rank > 0 && placement.device(rank - 1).node == device.node &&
+                             placement.device(rank - 1).device + 1 == device.device;
+      if (continues) {
+        entry.set_runs(entry.runs_size() - 1, entry.runs(entry.runs_size() - 1) + 1);
+      } else {
+        entry.add_runs(static_cast<uint32_t>(device.node));
+        entry.add_runs(static_cast<uint32_t>(device.device));
+        entry.add_runs(1);
+      }
+    }
+    for (int64_t size : placement.hierarchy()) entry.add_hierarchy(static_cast<uint32_t>(size));
+    return found->second;
+  }
+
+  uint32_t LayoutNumber(const TensorLayout& layout) {
+    plan::LayoutEntry entry;
+    entry.set_dtype(static_cast<uint32_t>(layout.type.dtype));
+    for (int64_t size : layout.type.shape) entry.add_shape(size);
+    for (const Sbp& sbp : layout.sbp.dims()) entry.add_sbp(Number(sbp));
+    if (layout.time_parts != 1) {
+      entry.set_time(Number(layout.time));
+      entry.set_time_parts(static_cast<uint32_t>(layout.time_parts));
+    }
+    const auto [found, is_new] =
+        layouts_.try_emplace(entry.SerializeAsString(), static_cast<uint32_t>(layouts_.size()));
+    if (is_new) *plan_.add_layouts() = std::move(entry);
+    return found->second;
+  }
+
+  void SetLocation(const SourceLocation& location, plan::Location* entry) {
+    entry->set_file(Text(location.file));
+    entry->set_line(static_cast<uint32_t>(location.line));
+  }
+
+  void AddOperands(const std::vector<OperandRef>& refs, const std::vector<TensorLayout>& layouts,
+                   google::protobuf::RepeatedField<uint32_t>& numbers) {
+    for (size_t i = 0; i < refs.size(); ++i) {
+      numbers.Add(4 * static_cast<uint32_t>(refs[i].index) + static_cast<uint32_t>(refs[i].source));
+      numbers.Add(static_cast<uint32_t>(refs[i].part));
+      numbers.Add(LayoutNumber(layouts[i]));
+    }
+  }
+
+  void AddGroup(const TaskGroup& group, plan::Group& entry) {
+    entry.set_name(Text(group.name));
+    entry.set_kind(static_cast<uint32_t>(group.kind));
+    entry.set_placement(PlacementNumber(group.placement));
+    entry.set_stream(static_cast<uint32_t>(group.stream));
+    entry.set_rate(OneIsZero(group.rate));
+    entry.set_deferrable(group.is_deferrable);
+    for (const GroupInput& input : group.inputs) {
+      entry.add_inputs(static_cast<uint32_t>(input.reg));
+      entry.add_inputs(OneIsZero(input.period));
+    }
+    for (GroupRegisterId output : group.outputs) {
+      entry.add_outputs(static_cast<uint32_t>(output));
+    }
+    for (const KernelCall& call : group.kernels) {
+      plan::KernelCall& kernel = *entry.add_kernels();
+      kernel.set_op(Text(call.op));
+      kernel.set_name(Text(call.name));
+      kernel.set_attrs(Text(call.attrs.ToString()));
+      SetLocation(call.location, kernel.mutable_location());
+      AddOperands(call.inputs, call.input_layouts, *kernel.mutable_inputs());
+      AddOperands(call.outputs, call.output_layouts, *kernel.mutable_outputs());
+    }
+    for (const Scratch& scratch : group.scratch) {
+      entry.add_scratch(LayoutNumber(scratch.layout));
+      entry.add_scratch_offsets(static_cast<uint64_t>(scratch.offset));
+    }
+    if (group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective) {
+      plan::Movement& movement = *entry.mutable_movement();
+      movement.set_part(static_cast<uint32_t>(group.part));
+      movement.set_source(LayoutNumber(group.source));
+      movement.set_destination(LayoutNumber(group.destination));
+      movement.set_collective(static_cast<uint32_t>(group.collective));
+      movement.set_hierarchy_dim(static_cast<uint32_t>(group.hierarchy_dim + 1));
+      movement.set_reduction(static_cast<uint32_t>(group.reduction));
+    }
+    SetLocation(group.location, entry.mutable_location());
+  }
+
+  void AddRegister(const Register& reg, plan::RegisterEntry& entry) {
+    if (reg.placement != graph_.group(reg.producer).placement) {
+      entry.set_placement(PlacementNumber(reg.placement) + 1);
+    }
+    bool has_variables = false;
+    for (const Part& part : reg.parts) {
+      entry.add_layouts(LayoutNumber(part.layout));
+      entry.add_offsets(static_cast<uint64_t>(part.offset));
+      has_variables = has_variables || !part.variable.empty();
+    }
+    for (const Part& part : reg.parts) {
+      if (has_variables) entry.add_variables(Text(part.variable));
+    }
+    entry.set_more_slots(static_cast<uint32_t>(reg.slots - 1));
+    entry.set_period(OneIsZero(reg.period));
+    entry.set_initial_tokens(static_cast<uint32_t>(reg.initial_tokens));
+    entry.set_slot_bytes(static_cast<uint64_t>(reg.slot_bytes));
+    entry.set_offset(static_cast<uint64_t>(reg.offset + 1));
+  }
+
+  const PhysicalGraph& graph_;
+  plan::Plan plan_;
+  std::map<std::string, uint32_t, std::less<>> texts_;
+  std::map<Placement, uint32_t> placements_;
+  std::map<std::string, uint32_t> layouts_;
+};
+
+// ---- decoding -----------------------------------------------------------------------------------
+
+// The most devices, micro-batches and acts that a plan may speak of, and the most bytes of a
+// tensor: products of what is below stay far from the ends of int64_t.
+constexpr uint32_t kMostDevices = 1 << 20;
+constexpr uint32_t kMostActs = 1 << 24;
+constexpr int64_t kMostBytes = int64_t{1} << 56;
+
+template <typename... Args>
+absl::Status Wrong(const absl::FormatSpec<Args...>& format, const Args&... args) {
+  return absl::InvalidArgumentError("the plan is wrong: " + absl::StrFormat(format, args...));
+}
+
+absl::StatusOr<Sbp> SbpOf(uint32_t number) {
+  const Sbp sbp{static_cast<Sbp::Kind>(number % 8), static_cast<int>(number / 8)};
+  if (sbp.kind > Sbp::Kind::kPartialMin || (!sbp.is_split() && sbp.axis != 0)) {
+    return Wrong("%d is no SBP", number);
+  }
+  return sbp;
+}
+
+class Decoder {
+ public:
+  absl::StatusOr<PhysicalGraph> Decode(std::string_view bytes) {
+    if (bytes.size() > std::numeric_limits<int>::max() ||
+        !plan_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return Wrong("its %d bytes cannot be read", bytes.size());
+    }
+    if (plan_.version() != kPlanVersion) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "the plan is of version %d, this program reads version %d; start the same binary on "
+          "every node",
+          plan_.version(), kPlanVersion));
+    }
+    graph_.job = plan_.job();
+    graph_.seed = plan_.seed();
+    if (plan_.num_nodes() < 1 || plan_.num_nodes() > kMostDevices) {
+      return Wrong("it is for %d nodes", plan_.num_nodes());
+    }
+    graph_.num_nodes = static_cast<int>(plan_.num_nodes());
+    ASSIGN_OR_RETURN(graph_.micro_batches, Count(plan_.micro_batches(), "micro-batches"));
+    auto texts =
+        std::make_shared<std::vector<std::string>>(plan_.texts().begin(), plan_.texts().end());
+    graph_.texts = texts;
+    for (const plan::PlacementEntry& entry : plan_.placements()) {
+      RETURN_IF_ERROR(AddPlacement(entry));
+    }
+    for (const plan::LayoutEntry& entry : plan_.layouts()) RETURN_IF_ERROR(AddLayout(entry));
+    for (const plan::RegisterEntry& entry : plan_.registers()) RETURN_IF_ERROR(AddRegister(entry));
+    for (const plan::Group& entry : plan_.groups()) RETURN_IF_ERROR(AddGroup(entry));
+    RETURN_IF_ERROR(PlaceRegisters());
+    RETURN_IF_ERROR(VerifyInvariants(graph_));
+    for (const TaskGroup& group : graph_.groups()) RETURN_IF_ERROR(CheckGroup(group));
+    return std::move(graph_);
+  }
+
+ private:
+  absl::StatusOr<std::string_view> Text(uint32_t number) const {
+    if (number >= graph_.texts->size()) {
+      return Wrong("text %d of %d", number, graph_.texts->size());
+    }
+    return (*graph_.texts)[number];
+  }
+
+  static absl::StatusOr<int> Count(uint32_t n, std::string_view what) {
+    if (n < 1 || n > kMostActs) return Wrong("%d %s", n, what);
+    return static_cast<int>(n);
+  }
+  static absl::StatusOr<int> ZeroIsOne(uint32_t n, std::string_view what) {
+    return Count(n == 0 ? 1 : n, what);
+  }
+
+  static absl::StatusOr<int64_t> Bytes(uint64_t n, std::string_view what) {
+    if (n > static_cast<uint64_t>(kMostBytes)) return Wrong("%s %d", what, n);
+    return static_cast<int64_t>(n);
+  }
+
+  absl::Status AddPlacement(const plan::PlacementEntry& entry) {
+    if (entry.runs_size() % 3 != 0) return Wrong("a placement of %d numbers", entry.runs_size());
+    std::vector<DeviceId> devices;
+    for (int i = 0; i < entry.runs_size(); i += 3) {
+      const uint32_t node = entry.runs(i), first = entry.runs(i + 1), count = entry.runs(i + 2);
+      if (node >= plan_.num_nodes() || first >= kMostDevices || count > kMostDevices ||
+          devices.size() + count > kMostDevices) {
+        return Wrong("%d devices from %d on of node %d, of %d nodes", count, first, node,
+                     plan_.num_nodes());
+      }
+      for (uint32_t j = 0; j < count; ++j) {
+        devices.push_back({static_cast<int>(node), static_cast<int>(first + j)});
+      }
+    }
+    num_devices_ += devices.size();
+    if (devices.empty() || num_devices_ > 64 * size_t{kMostDevices}) {
+      return Wrong("placement %d has %d devices", placements_.size(), devices.size());
+    }
+    ASSIGN_OR_RETURN(const std::string_view type, Text(entry.device_type()));
+    ASSIGN_OR_RETURN(Placement placement,
+                     Placement::Make(std::string(type), std::move(devices),
+                                     {entry.hierarchy().begin(), entry.hierarchy().end()}));
+    placements_.push_back(std::move(placement));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddLayout(const plan::LayoutEntry& entry) {
+    TensorLayout layout;
+    if (entry.dtype() > static_cast<uint32_t>(DType::kBool)) {
+      return Wrong("type %d of a tensor", entry.dtype());
+    }
+    layout.type.dtype = static_cast<DType>(entry.dtype());
+    int64_t bytes = static_cast<int64_t>(SizeOf(layout.type.dtype));
+    std::vector<int64_t> dims(entry.shape().begin(), entry.shape().end());
+    for (int64_t dim : dims) {
+      if (dim < 0 || dim > kMostBytes ||
+          __builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes) || bytes > kMostBytes) {
+        return Wrong("layout %d has a dimension of %d", layouts_.size(), dim);
+      }
+    }
+    layout.type.shape = Shape(std::move(dims));
+    const auto check = [&](const Sbp& sbp) {
+      return sbp.is_split() && sbp.axis >= layout.type.shape.rank()
+                 ? Wrong("layout %d, %s, splits axis %d", layouts_.size(), layout.type.ToString(),
+                         sbp.axis)
+                 : absl::OkStatus();
+    };
+    std::vector<Sbp> dims_sbp;
+    for (uint32_t number : entry.sbp()) {
+      ASSIGN_OR_RETURN(const Sbp sbp, SbpOf(number));
+      RETURN_IF_ERROR(check(sbp));
+      dims_sbp.push_back(sbp);
+    }
+    layout.sbp = NdSbp(std::move(dims_sbp));
+    ASSIGN_OR_RETURN(layout.time_parts, ZeroIsOne(entry.time_parts(), "parts of time"));
+    if (entry.time_parts() != 0) {
+      ASSIGN_OR_RETURN(layout.time, SbpOf(entry.time()));
+      RETURN_IF_ERROR(check(layout.time));
+      if (layout.time.is_split() && layout.type.shape[layout.time.axis] % layout.time_parts != 0) {
+        return Wrong("layout %d, %s, in %d micro-batches along axis %d", layouts_.size(),
+                     layout.type.ToString(), layout.time_parts, layout.time.axis);
+      }
+    }
+    layouts_.push_back(std::move(layout));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Placement> PlacementAt(uint32_t number) const {
+    if (number >= placements_.size()) {
+      return Wrong("placement %d of %d", number, placements_.size());
+    }
+    return placements_[number];
+  }
+
+  absl::StatusOr<TensorLayout> LayoutAt(uint32_t number) const {
+    if (number >= layouts_.size()) return Wrong("layout %d of %d", number, layouts_.size());
+    return layouts_[number];
+  }
+
+  absl::StatusOr<SourceLocation> LocationOf(const plan::Location& entry) const {
+    ASSIGN_OR_RETURN(const std::string_view file, Text(entry.file()));
+    return SourceLocation{file, static_cast<int>(entry.line() & 0x7fffffff)};
+  }
+
+  absl::StatusOr<Attrs> AttrsAt(uint32_t number) {
+    const auto found = attrs_.find(number);
+    if (found != attrs_.end()) return found->second;
+    ASSIGN_OR_RETURN(const std::string_view text, Text(number));
+    ASSIGN_OR_RETURN(Attrs attrs, Attrs::Parse(text));
+    return attrs_.emplace(number, std::move(attrs)).first->second;
+  }
+
+  absl::Status ReadOperands(const google::protobuf::RepeatedField<uint32_t>& numbers,
+                            std::vector<OperandRef>& refs,
+                            std::vector<TensorLayout>& layouts) const {
+    if (numbers.size() % 3 != 0) return Wrong("operands of %d numbers", numbers.size());
+    for (int i = 0; i < numbers.size(); i += 3) {
+      const uint32_t source = numbers[i] % 4;
+      if (source > static_cast<uint32_t>(OperandRef::Source::kScratch) ||
+          numbers[i + 1] > std::numeric_limits<int>::max()) {
+        return Wrong("operand %d, part %d", numbers[i], numbers[i + 1]);
+      }
+      refs.push_back({static_cast<OperandRef::Source>(source), static_cast<int>(numbers[i] / 4),
+                      static_cast<int>(numbers[i + 1])});
+      ASSIGN_OR_RETURN(layouts.emplace_back(), LayoutAt(numbers[i + 2]));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddRegister(const plan::RegisterEntry& entry) {
+    Register reg;
+    if (entry.offsets_size() != entry.layouts_size() ||
+        (entry.variables_size() != 0 && entry.variables_size() != entry.layouts_size())) {
+      return Wrong("a register of %d layouts, %d offsets and %d variables", entry.layouts_size(),
+                   entry.offsets_size(), entry.variables_size());
+    }
+    for (int i = 0; i < entry.layouts_size(); ++i) {
+      Part& part = reg.parts.emplace_back();
+      ASSIGN_OR_RETURN(part.layout, LayoutAt(entry.layouts(i)));
+      ASSIGN_OR_RETURN(part.offset, Bytes(entry.offsets(i), "a part at byte"));
+      if (entry.variables_size() == 0) continue;
+      ASSIGN_OR_RETURN(part.variable, Text(entry.variables(i)));
+    }
+    if (entry.more_slots() >= kMostActs || entry.initial_tokens() > kMostActs) {
+      return Wrong("a register of %d slots and one, %d of them full", entry.more_slots(),
+                   entry.initial_tokens());
+    }
+    reg.slots = static_cast<int>(entry.more_slots()) + 1;
+    ASSIGN_OR_RETURN(reg.period, ZeroIsOne(entry.period(), "acts a slot"));
+    reg.initial_tokens = static_cast<int>(entry.initial_tokens());
+    ASSIGN_OR_RETURN(reg.slot_bytes, Bytes(entry.slot_bytes(), "a slot of bytes:"));
+    ASSIGN_OR_RETURN(reg.offset, Bytes(entry.offset(), "a register at byte"));
+    --reg.offset;
+    int64_t all = 0;
+    if (__builtin_mul_overflow(reg.slot_bytes, int64_t{reg.slots}, &all) || all > kMostBytes) {
+      return Wrong("a register of %d slots of %d bytes", reg.slots, reg.slot_bytes);
+    }
+    graph_.AddRegister(std::move(reg));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Register*> RegisterAt(uint32_t number) {
+    if (number >= graph_.registers().size()) {
+      return Wrong("register %d of %d", number, graph_.registers().size());
+    }
+    return &graph_.reg(static_cast<GroupRegisterId>(number));
+  }
+
+  absl::Status AddGroup(const plan::Group& entry) {
+    TaskGroup group;
+    ASSIGN_OR_RETURN(group.name, Text(entry.name()));
+    if (entry.kind() > static_cast<uint32_t>(GroupKind::kVariable) ||
+        entry.stream() >= static_cast<uint32_t>(kNumStreams)) {
+      return Wrong("group '%s' is of kind %d, on stream %d", group.name, entry.kind(),
+                   entry.stream());
+    }
+    group.kind = static_cast<GroupKind>(entry.kind());
+    ASSIGN_OR_RETURN(group.placement, PlacementAt(entry.placement()));
+    group.stream = static_cast<StreamKind>(entry.stream());
+    ASSIGN_OR_RETURN(group.rate, ZeroIsOne(entry.rate(), "acts a step"));
+    group.is_deferrable = entry.deferrable();
+    if (entry.inputs_size() % 2 != 0) {
+      return Wrong("inputs of %d numbers in group '%s'", entry.inputs_size(), group.name);
+    }
+    for (int i = 0; i < entry.inputs_size(); i += 2) {
+      ASSIGN_OR_RETURN(const Register* reg, RegisterAt(entry.inputs(i)));
+      ASSIGN_OR_RETURN(const int period, ZeroIsOne(entry.inputs(i + 1), "acts a slot"));
+      group.inputs.push_back({.reg = reg->id, .period = period});
+    }
+    const auto id = static_cast<GroupId>(graph_.groups().size());
+    for (uint32_t output : entry.outputs()) {
+      ASSIGN_OR_RETURN(Register * reg, RegisterAt(output));
+      if (reg->producer != kNone) return Wrong("register %d has two producers", output);
+      reg->producer = id;
+      group.outputs.push_back(reg->id);
+    }
+    for (const plan::KernelCall& kernel : entry.kernels()) {
+      KernelCall& call = group.kernels.emplace_back();
+      ASSIGN_OR_RETURN(call.op, Text(kernel.op()));
+      ASSIGN_OR_RETURN(call.name, Text(kernel.name()));
+      ASSIGN_OR_RETURN(call.attrs, AttrsAt(kernel.attrs()));
+      ASSIGN_OR_RETURN(call.location, LocationOf(kernel.location()));
+      RETURN_IF_ERROR(ReadOperands(kernel.inputs(), call.inputs, call.input_layouts));
+      RETURN_IF_ERROR(ReadOperands(kernel.outputs(), call.outputs, call.output_layouts));
+    }
+    if (entry.scratch_size() != entry.scratch_offsets_size()) {
+      return Wrong("%d scratch tensors at %d offsets", entry.scratch_size(),
+                   entry.scratch_offsets_size());
+    }
+    for (int i = 0; i < entry.scratch_size(); ++i) {
+      Scratch& scratch = group.scratch.emplace_back();
+      ASSIGN_OR_RETURN(scratch.layout, LayoutAt(entry.scratch(i)));
+      ASSIGN_OR_RETURN(scratch.offset, Bytes(entry.scratch_offsets(i), "scratch at byte"));
+    }
+    if (group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective) {
+      RETURN_IF_ERROR(ReadMovement(entry.movement(), group));
+    }
+    ASSIGN_OR_RETURN(group.location, LocationOf(entry.location()));
+    graph_.AddGroup(std::move(group));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadMovement(const plan::Movement& movement, TaskGroup& group) const {
+    if (movement.part() > kMostActs ||
+        movement.collective() > static_cast<uint32_t>(CollectiveKind::kAllToAll) ||
+        movement.hierarchy_dim() > group.placement.hierarchy().size() ||
+        movement.reduction() > static_cast<uint32_t>(Sbp::Kind::kPartialMin)) {
+      return Wrong("'%s' moves part %d, as collective %d, in dimension %d, reducing by %d",
+                   group.name, movement.part(), movement.collective(), movement.hierarchy_dim(),
+                   movement.reduction());
+    }
+    group.part = static_cast<int>(movement.part());
+    ASSIGN_OR_RETURN(group.source, LayoutAt(movement.source()));
+    ASSIGN_OR_RETURN(group.destination, LayoutAt(movement.destination()));
+    group.collective = static_cast<CollectiveKind>(movement.collective());
+    group.hierarchy_dim = static_cast<int>(movement.hierarchy_dim()) - 1;
+    group.reduction = static_cast<Sbp::Kind>(movement.reduction());
+    return absl::OkStatus();
+  }
+
+  absl::Status PlaceRegisters() {
+    for (int i = 0; i < plan_.registers_size(); ++i) {
+      Register& reg = graph_.reg(i);
+      if (reg.producer == kNone) return Wrong("no group produces register %d", i);
+      const TaskGroup& producer = graph_.group(reg.producer);
+      reg.placement = producer.placement;
+      if (plan_.registers(i).placement() != 0) {
+        ASSIGN_OR_RETURN(reg.placement, PlacementAt(plan_.registers(i).placement() - 1));
+      }
+      for (const Part& part : reg.parts) {
+        RETURN_IF_ERROR(CheckFits(part.layout, reg.placement, producer));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // ---- what VerifyInvariants takes for granted -------------------------------------------------
+
+  static absl::Status CheckFits(const TensorLayout& layout, const Placement& placement,
+                                const TaskGroup& group) {
+    if (layout.sbp.rank() == static_cast<int>(placement.hierarchy().size())) {
+      return absl::OkStatus();
+    }
+    return Wrong("group '%s' has %s on %s", group.name, layout.ToString(), placement.ToString());
+  }
+
+  absl::Status CheckGroup(const TaskGroup& group) const {
+    for (const KernelCall& call : group.kernels) {
+      for (const auto* layouts : {&call.input_layouts, &call.output_layouts}) {
+        for (const TensorLayout& layout : *layouts) {
+          RETURN_IF_ERROR(CheckFits(layout, group.placement, group));
+        }
+      }
+    }
+    for (const Scratch& scratch : group.scratch) {
+      RETURN_IF_ERROR(CheckFits(scratch.layout, group.placement, group));
+    }
+    for (GroupRegisterId id : group.outputs) RETURN_IF_ERROR(CheckOutput(group, graph_.reg(id)));
+    const bool moves = group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective;
+    return moves ? CheckMovement(group) : absl::OkStatus();
+  }
+
+  static absl::Status CheckOutput(const TaskGroup& group, const Register& reg) {
+    for (const Part& part : reg.parts) {
+      const bool has_place = part.variable.empty() ? reg.offset >= 0 : true;
+      if (!has_place || part.variable.empty() == (group.kind == GroupKind::kVariable)) {
+        return Wrong("'%s' fills register %d, which is at byte %d and holds variable '%s'",
+                     group.name, reg.id, reg.offset, part.variable);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckMovement(const TaskGroup& group) const {
+    const Register& in = graph_.reg(group.inputs[0].reg);
+    RETURN_IF_ERROR(CheckFits(group.destination, group.placement, group));
+    const bool is_exchange = group.kind == GroupKind::kExchange;
+    RETURN_IF_ERROR(CheckFits(group.source, is_exchange ? in.placement : group.placement, group));
+    const bool same = group.source.type == group.destination.type &&
+                      group.source.time == group.destination.time &&
+                      group.source.time_parts == group.destination.time_parts;
+    if (!same) {
+      return Wrong("'%s' moves %s to %s", group.name, group.source.ToString(),
+                   group.destination.ToString());
+    }
+    for (const TensorLayout* layout : {&group.source, &group.destination}) {
+      std::set<Sbp::Kind> partial;
+      for (const Sbp& sbp : layout->sbp.dims()) {
+        if (sbp.is_partial()) partial.insert(sbp.kind);
+      }
+      if (partial.size() > 1) {
+        return Wrong("'%s' moves %s, two kinds of partial values", group.name, layout->ToString());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  plan::Plan plan_;
+  PhysicalGraph graph_;
+  std::vector<Placement> placements_;
+  size_t num_devices_ = 0;  // of all placements
+  std::vector<TensorLayout> layouts_;
+  std::map<uint32_t, Attrs> attrs_;
+};
+
+}  // namespace
+
+std::string EncodePlan(const PhysicalGraph& graph) { return Encoder(graph).Encode(); }
+
+absl::StatusOr<PhysicalGraph> DecodePlan(std::string_view bytes) { return Decoder().Decode(bytes); }
+
+// FNV-1a, 64 bits.
+uint64_t PlanFingerprint(std::string_view bytes) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : bytes) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+}  // namespace braid::compiler
