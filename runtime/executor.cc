@@ -95,7 +95,7 @@ absl::Status Executor::Load(const plan::NodePlan& plan) {
   }
   RETURN_IF_ERROR(ObtainVariables(plan));
   for (const plan::Task& task : plan.tasks()) {
-    if (absl::Status status = AddTask(task); !status.ok()) {
+    if (absl::Status status = AddTask(plan, task); !status.ok()) {
       return absl::Status(status.code(),
                           absl::StrFormat("job '%s', node %d: %s", job_name_, resources_.node,
                                           std::string(status.message())));
@@ -172,7 +172,7 @@ Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
   return thread;
 }
 
-absl::Status Executor::AddTask(const plan::Task& task) {
+absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& task) {
   Thread& thread = ThreadFor(task);
   for (const plan::Input& input : task.inputs()) {
     if (input.producer().node() == resources_.node || !input.has_memory()) continue;
@@ -188,7 +188,7 @@ absl::Status Executor::AddTask(const plan::Task& task) {
     }
   }
   descriptions_[task.id().task()].title = TitleOf(task);
-  ASSIGN_OR_RETURN(std::unique_ptr<Action> action, MakeAction(task, thread));
+  ASSIGN_OR_RETURN(std::unique_ptr<Action> action, MakeAction(plan, task, thread));
   return thread.actors->AddActor(SpecOf(task), std::move(action));
 }
 
@@ -241,7 +241,8 @@ absl::StatusOr<OperandAddress> Executor::AddressOf(const plan::Task& task,
   return address;
 }
 
-absl::StatusOr<std::unique_ptr<Action>> Executor::MakeAction(const plan::Task& task,
+absl::StatusOr<std::unique_ptr<Action>> Executor::MakeAction(const plan::NodePlan& plan,
+                                                             const plan::Task& task,
                                                              Thread& thread) {
   TaskMemory memory;
   for (const plan::Input& input : task.inputs()) {
@@ -270,7 +271,7 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeAction(const plan::Task& t
       action = MakeTransfer(task, memory);
       break;
     case plan::Task::kCollective:
-      action = MakeCollective(task, memory, thread);
+      action = MakeCollective(plan, task, memory, thread);
       break;
     case plan::Task::kVariables:
       action = std::make_unique<NoAction>();
@@ -403,11 +404,12 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeTransfer(const plan::Task&
   return std::make_unique<TransferAction>(std::move(memory), std::move(options));
 }
 
-absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCollective(const plan::Task& task,
+absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCollective(const plan::NodePlan& plan,
+                                                                 const plan::Task& task,
                                                                  TaskMemory memory,
                                                                  Thread& thread) {
   const plan::Collective& collective = task.collective();
-  CollectiveSpec spec = CollectiveSpecOf(task);
+  CollectiveSpec spec = CollectiveSpecOf(plan, task);
   spec.id += options_.first_collective;
   ASSIGN_OR_RETURN(const OperandAddress input, AddressOf(task, collective.input()));
   ASSIGN_OR_RETURN(const OperandAddress output, AddressOf(task, collective.output()));

@@ -129,15 +129,17 @@ class Executor {
   absl::Status PrepareArenas(const plan::NodePlan& plan);
   absl::Status ObtainVariables(const plan::NodePlan& plan);
   Thread& ThreadFor(const plan::Task& task);
-  absl::Status AddTask(const plan::Task& task);
-  absl::StatusOr<std::unique_ptr<Action>> MakeAction(const plan::Task& task, Thread& thread);
+  absl::Status AddTask(const plan::NodePlan& plan, const plan::Task& task);
+  absl::StatusOr<std::unique_ptr<Action>> MakeAction(const plan::NodePlan& plan,
+                                                     const plan::Task& task, Thread& thread);
   std::unique_ptr<Action> Check(const plan::Task& task, const TaskMemory& memory,
                                 std::unique_ptr<Action> action);
   absl::StatusOr<std::unique_ptr<Action>> MakeCompute(const plan::Task& task, TaskMemory memory,
                                                       Thread& thread);
   absl::StatusOr<std::unique_ptr<Action>> MakeCopy(const plan::Task& task, TaskMemory memory);
   absl::StatusOr<std::unique_ptr<Action>> MakeTransfer(const plan::Task& task, TaskMemory memory);
-  absl::StatusOr<std::unique_ptr<Action>> MakeCollective(const plan::Task& task, TaskMemory memory,
+  absl::StatusOr<std::unique_ptr<Action>> MakeCollective(const plan::NodePlan& plan,
+                                                         const plan::Task& task, TaskMemory memory,
                                                          Thread& thread);
   absl::StatusOr<OperandAddress> AddressOf(const plan::Task& task, const plan::Operand& operand);
   absl::StatusOr<SlotMemory> MemoryOf(const plan::Memory& memory) const;

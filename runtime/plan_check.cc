@@ -410,16 +410,24 @@ class Checker {
       return Wrong("a collective of unknown kind %d, reduction %d or algorithm %d",
                    collective.kind(), collective.reduction(), collective.algorithm());
     }
-    for (const auto& member : collective.members()) {
-      if (member.node() > kMaxNode) {
-        return Wrong("member on node %d: nodes are numbered up to %d", member.node(), kMaxNode);
+    if (collective.members() >= static_cast<uint32_t>(plan_.members_size())) {
+      return Wrong("a collective of the members %d, of %d lists", collective.members(),
+                   plan_.members_size());
+    }
+    const plan::Members& list = plan_.members(static_cast<int>(collective.members()));
+    for (uint32_t node : list.nodes()) {
+      if (node > kMaxNode) {
+        return Wrong("member on node %d: nodes are numbered up to %d", node, kMaxNode);
       }
+    }
+    if (list.devices_size() != list.nodes_size()) {
+      return Wrong("members on %d nodes and %d devices", list.nodes_size(), list.devices_size());
     }
     if (collective.chunk_bytes() < kMinChunkBytes ||
         collective.chunk_bytes() > uint64_t{std::numeric_limits<int64_t>::max()}) {
       return Wrong("chunks of %d bytes; %d at least", collective.chunk_bytes(), kMinChunkBytes);
     }
-    const auto members = static_cast<uint64_t>(collective.members_size());
+    const auto members = static_cast<uint64_t>(list.nodes_size());
     const auto counts = static_cast<uint64_t>(collective.counts_size());
     const bool is_all_to_all =
         collective.kind() == static_cast<uint32_t>(CollectiveKind::kAllToAll);

@@ -58,14 +58,15 @@ absl::StatusOr<KernelSpec> KernelSpecOf(const plan::Kernel& kernel) {
   return spec;
 }
 
-CollectiveSpec CollectiveSpecOf(const plan::Task& task) {
+CollectiveSpec CollectiveSpecOf(const plan::NodePlan& plan, const plan::Task& task) {
   const plan::Collective& collective = task.collective();
   CollectiveSpec spec;
   spec.id = collective.id();
   spec.name = task.name();
   spec.kind = static_cast<CollectiveKind>(collective.kind());
-  for (const auto& member : collective.members()) {
-    spec.members.push_back({static_cast<uint16_t>(member.node()), member.device()});
+  const plan::Members& members = plan.members(static_cast<int>(collective.members()));
+  for (int i = 0; i < members.nodes_size(); ++i) {
+    spec.members.push_back({static_cast<uint16_t>(members.nodes(i)), members.devices(i)});
   }
   spec.my_rank = static_cast<int>(collective.rank());
   const auto dtype = static_cast<DType>(collective.dtype());

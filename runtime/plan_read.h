@@ -28,6 +28,6 @@ absl::StatusOr<plan::NodePlan> ReadNodePlan(std::string_view bytes, uint64_t fin
 // All but `seed` and `threads`.
 absl::StatusOr<KernelSpec> KernelSpecOf(const plan::Kernel& kernel);
 // With the job's own number as id.
-CollectiveSpec CollectiveSpecOf(const plan::Task& task);
+CollectiveSpec CollectiveSpecOf(const plan::NodePlan& plan, const plan::Task& task);
 
 }  // namespace braid

@@ -53,8 +53,11 @@ Tensor AppendLossScaleUpdate(LogicalGraph& graph, const MinimizeRequest& request
   const Tensor counted = Shift(good_steps, 1, where);
   const Tensor grows =
       LogicalAnd(is_good, GreaterEqual(counted, number(kGrowthInterval), where), where);
-  const Tensor grown = Minimum(Scale(scale, kGrowth, where), number(kMost), where);
-  const Tensor backed_off = Maximum(Scale(scale, kBackoff, where), number(kLeast), where);
+  // One op a statement: a compiler chooses in which order it makes a call's arguments.
+  const Tensor most = number(kMost);
+  const Tensor grown = Minimum(Scale(scale, kGrowth, where), most, where);
+  const Tensor least = number(kLeast);
+  const Tensor backed_off = Maximum(Scale(scale, kBackoff, where), least, where);
   const Tensor kept = Where(is_good, scale, backed_off, where);
   const Tensor counts = LogicalAnd(is_good, LogicalNot(grows, where), where);
   Assign(scale, Where(grows, grown, kept, where), where);

@@ -4,7 +4,9 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -234,45 +236,63 @@ class Expander {
     }
   }
 
+  // The members of a collective, whose lowest rank is `lowest`.
+  struct MemberList {
+    uint32_t number = 0;     // in the plan
+    std::vector<int> ranks;  // of the placement
+    std::set<int> nodes;
+  };
+  const MemberList& MembersOf(const TaskGroup& group, int lowest) {
+    const auto [found, is_new] =
+        member_lists_.try_emplace({group.placement, group.hierarchy_dim, lowest});
+    MemberList& list = found->second;
+    if (!is_new) return list;
+    list.number = static_cast<uint32_t>(plan_.members_size());
+    if (group.hierarchy_dim < 0) {
+      list.ranks.resize(group.placement.size());
+      std::iota(list.ranks.begin(), list.ranks.end(), 0);
+    } else {
+      std::vector<int64_t> coordinate = group.placement.CoordinateOf(lowest);
+      for (int64_t i = 0; i < group.placement.hierarchy()[group.hierarchy_dim]; ++i) {
+        coordinate[group.hierarchy_dim] = i;
+        list.ranks.push_back(group.placement.RankOf(coordinate));
+      }
+    }
+    plan::Members& members = *plan_.add_members();
+    for (int member : list.ranks) {
+      const DeviceId& device = group.placement.device(member);
+      members.add_nodes(static_cast<uint32_t>(device.node));
+      members.add_devices(static_cast<uint32_t>(device.device));
+      list.nodes.insert(device.node);
+    }
+    for (int node : list.nodes) {
+      if (node != node_) peers_.insert(node);
+    }
+    return list;
+  }
+
   void EmitCollective(const TaskGroup& group, int rank, plan::Task& task) {
     plan::Collective& collective = *task.mutable_collective();
-    std::vector<int> members;
-    int my_rank = 0, lowest = rank;
-    const std::vector<int64_t> coordinate = group.placement.CoordinateOf(rank);
-    if (group.hierarchy_dim < 0) {
-      for (int r = 0; r < group.placement.size(); ++r) members.push_back(r);
-      my_rank = rank;
-      lowest = 0;
-    } else {
-      std::vector<int64_t> other = coordinate;
-      for (int64_t i = 0; i < group.placement.hierarchy()[group.hierarchy_dim]; ++i) {
-        other[group.hierarchy_dim] = i;
-        members.push_back(group.placement.RankOf(other));
-      }
-      my_rank = static_cast<int>(coordinate[group.hierarchy_dim]);
-      lowest = members[0];
+    int my_rank = rank, lowest = 0;
+    if (group.hierarchy_dim >= 0) {
+      std::vector<int64_t> coordinate = group.placement.CoordinateOf(rank);
+      my_rank = static_cast<int>(std::exchange(coordinate[group.hierarchy_dim], 0));
+      lowest = group.placement.RankOf(coordinate);
     }
+    const MemberList& list = MembersOf(group, lowest);
+    const std::vector<int>& members = list.ranks;
     collective.set_id(static_cast<uint32_t>(edges_.first_collective(group.id) + lowest));
     collective.set_kind(static_cast<uint32_t>(group.collective));
-    std::set<int> nodes;
-    for (int member : members) {
-      const DeviceId& device = group.placement.device(member);
-      collective.add_members()->set_node(static_cast<uint32_t>(device.node));
-      collective.mutable_members()->rbegin()->set_device(static_cast<uint32_t>(device.device));
-      nodes.insert(device.node);
-    }
+    collective.set_members(list.number);
     collective.set_rank(static_cast<uint32_t>(my_rank));
     collective.set_dtype(static_cast<uint32_t>(group.source.type.dtype));
     collective.set_reduction(static_cast<uint32_t>(group.reduction));
-    collective.set_algorithm(nodes.size() == 1 ? kDirect : kRing);
+    collective.set_algorithm(list.nodes.size() == 1 ? kDirect : kRing);
     collective.set_chunk_bytes(kChunkBytes);
     const std::vector<int64_t> counts = CountsOf(group, members, rank);
     for (int64_t count : counts) collective.add_counts(count);
     SetVector(group, rank, true, *collective.mutable_input());
     SetVector(group, rank, false, *collective.mutable_output());
-    for (int node : nodes) {
-      if (node != node_) peers_.insert(node);
-    }
     CountRingBytes(group, members, my_rank, counts);
   }
 
@@ -526,6 +546,8 @@ class Expander {
   std::vector<uint32_t> input_index_;      // of the task being made: group input -> task input
   std::map<int, plan::Arena> arenas_;      // by device
   std::map<uint32_t, uint64_t> landings_;  // landing register -> arena offset
+  // By placement, dimension of its hierarchy and lowest rank.
+  std::map<std::tuple<Placement, int, int>, MemberList> member_lists_;
   std::set<int> peers_;
   std::map<int, uint64_t> link_bytes_;
   plan::NodePlan plan_;

@@ -59,7 +59,7 @@ NodeSummary SummarizeNode(const plan::NodePlan& plan, DatasetCache& datasets,
     if (found == index_of.end()) continue;
     DeviceMemory& device = summary.devices[found->second];
     if (task.has_collective()) {
-      device.collectives += CollectiveMemoryBytes(CollectiveSpecOf(task));
+      device.collectives += CollectiveMemoryBytes(CollectiveSpecOf(plan, task));
     } else if (task.has_compute()) {
       const KernelMemory memory = memory_of(task);
       device.kernels += memory.own;

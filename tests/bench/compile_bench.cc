@@ -1,12 +1,14 @@
 // Compile time, the plan's size and a node's share against ops and devices: an MLP of many layers,
 // data parallel over the nodes and model parallel inside one, on clusters that are not there.
 //
-//   build/release/bin/compile_bench [layers]     default: as many as make 20,000 ops
+//   build/release/bin/compile_bench [LAYERS [NODES...]]   default: 1670 (20,000 ops) on 8 and on
+//   128
 
 #include <sys/resource.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "api/layers.h"
@@ -64,7 +66,10 @@ int Failed(const absl::Status& status) {
 int main(int argc, char** argv) {
   const int layers = argc > 1 ? std::atoi(argv[1]) : 1670;
   const OpRegistry operators = BuiltinOps();
-  for (const int nodes : {8, 128}) {
+  std::vector<int> clusters;
+  for (int i = 2; i < argc; ++i) clusters.push_back(std::atoi(argv[i]));
+  if (clusters.empty()) clusters = {8, 128};
+  for (const int nodes : clusters) {
     constexpr int kDevices = 8;
     std::vector<DeviceId> devices;
     for (int node = 0; node < nodes; ++node) {
@@ -85,6 +90,7 @@ int main(int argc, char** argv) {
     begin = Seconds();
     const std::string plan = compiler::EncodePlan(compiled->physical);
     const double encode = Seconds() - begin;
+    const double master_peak = PeakMiB();
     begin = Seconds();
     const auto decoded = compiler::DecodePlan(plan);
     if (!decoded.ok()) return Failed(decoded.status());
@@ -93,11 +99,13 @@ int main(int argc, char** argv) {
     const auto part = compiler::ExpandPlan(*decoded, nodes / 2);
     if (!part.ok()) return Failed(part.status());
     std::printf(
-        "%d devices: %zu ops, record %.2f s, compile %.2f s, encode %.2f s, plan %.2f MiB; a node "
-        "decodes it in %.2f s and expands its %d tasks in %.2f s; peak memory %.0f MiB\n",
+        "%d devices: %zu ops, record %.2f s, compile %.2f s, encode %.2f s, plan %.2f MiB, peak "
+        "memory %.0f MiB; a node decodes it in %.2f s and expands its %d tasks in %.2f s, then "
+        "%.0f "
+        "MiB\n",
         nodes * kDevices, compiled->logical.ops().size(), record, compile, encode,
-        static_cast<double>(plan.size()) / (1 << 20), decode, part->tasks_size(), Seconds() - begin,
-        PeakMiB());
+        static_cast<double>(plan.size()) / (1 << 20), master_peak, decode, part->tasks_size(),
+        Seconds() - begin, PeakMiB());
   }
   return 0;
 }

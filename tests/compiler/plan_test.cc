@@ -197,9 +197,11 @@ void CheckEdges(const PhysicalGraph& graph) {
       if (!task.has_collective()) continue;
       plan::Collective alike = task.collective();
       alike.clear_rank();
+      alike.clear_members();  // each node has a list of its own
       alike.clear_input();
       alike.clear_output();
-      const std::string bytes = alike.SerializeAsString();
+      const plan::Members& list = part.members(static_cast<int>(task.collective().members()));
+      const std::string bytes = alike.SerializeAsString() + list.SerializeAsString();
       EXPECT_EQ(members.try_emplace(alike.id(), bytes).first->second, bytes) << task.name();
     }
   }

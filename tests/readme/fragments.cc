@@ -6,6 +6,10 @@
 #include "api/braid.h"
 #include "api/onnx/onnx.h"
 
+// What a fragment makes is for the reader to use.
+#pragma GCC diagnostic ignored "-Wunused-variable"
+#pragma GCC diagnostic ignored "-Wunused-but-set-variable"
+
 namespace readme {
 
 using braid::Tensor;
