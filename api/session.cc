@@ -384,7 +384,10 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     }
     loaded->summary = SummarizePlan(*compiled, nodes, plan.size());
     loaded->compiled = compiled;
-    RETURN_IF_ERROR(WriteExplanation(*loaded));
+    if (const absl::Status status = WriteExplanation(*loaded); !status.ok()) {
+      if (coordinator_ != nullptr) coordinator_->Unload(loaded->id);
+      return status;
+    }
     if (options_.dry_run) std::cout << loaded->summary << std::flush;
   }
   Remember(compiled->logical);

@@ -7,14 +7,15 @@
 #include "absl/status/statusor.h"
 #include "comm/collective/collective.h"
 #include "compiler/plan/node_plan.pb.h"
+#include "compiler/plan/physical_graph.h"
 #include "graph/sbp.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid {
 
-// Of a device: compute, input, transfer. A plan's thread is device * 3 + stream.
-constexpr uint32_t kNumStreams = 3;
-constexpr uint64_t kArenaAlignment = 64;  // of registers and scratch areas
+// A plan's thread is device * kNumStreams + stream.
+constexpr uint32_t kNumStreams = compiler::kNumStreams;
+constexpr uint64_t kArenaAlignment = compiler::kArenaAlignment;
 
 OperandSpec OperandOf(const plan::Shard& shard);
 Region RegionOf(const google::protobuf::RepeatedField<int64_t>& offset,

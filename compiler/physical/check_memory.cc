@@ -44,7 +44,6 @@ std::string Bytes(int64_t bytes) {
 
 // Of every device. First by placement, of which there are few, then by rank.
 std::map<DeviceId, Need> NeedsOf(const PhysicalGraph& graph) {
-  constexpr int64_t kAlignment = 64;
   struct PlacementNeed {
     Need need;
     std::map<std::string, std::pair<const Part*, int64_t>> variables;  // by layout: how many
@@ -55,7 +54,7 @@ std::map<DeviceId, Need> NeedsOf(const PhysicalGraph& graph) {
     for (const Scratch& entry : group.scratch) {
       scratch = std::max(scratch, entry.offset + MaxBytesOf(entry.layout, group.placement));
     }
-    scratch = (scratch + kAlignment - 1) / kAlignment * kAlignment;
+    scratch = AlignInArena(scratch);
     int64_t& area = by_placement[group.placement].need.scratch[static_cast<size_t>(group.stream)];
     area = std::max(area, scratch);
   }

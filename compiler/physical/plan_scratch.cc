@@ -10,8 +10,6 @@
 namespace braid::compiler {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
 // Free bytes below the highest end so far, by place and by size.
 class FreeList {
  public:
@@ -158,7 +156,7 @@ void PlanScratch(const OpRegistry& registry, const PhysicalGraph& graph, TaskGro
   for (Scratch& scratch : group.scratch) {
     scratch.offset = -1;
     const int64_t dense = std::max<int64_t>(1, MaxBytesOf(scratch.layout, group.placement));
-    bytes.push_back((dense + kAlignment - 1) / kAlignment * kAlignment);
+    bytes.push_back(AlignInArena(dense));
   }
   const std::vector<int> last_use = LastUses(group);
   FreeList free;

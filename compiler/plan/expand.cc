@@ -18,11 +18,12 @@
 namespace braid::compiler {
 namespace {
 
-constexpr uint64_t kAlignment = 64;
 constexpr uint32_t kDirect = 0, kRing = 1;  // plan::Collective::algorithm
 constexpr uint64_t kChunkBytes = 256 * 1024;
 
-uint64_t Aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+uint64_t Aligned(uint64_t bytes) {
+  return static_cast<uint64_t>(AlignInArena(static_cast<int64_t>(bytes)));
+}
 
 class Expander {
  public:

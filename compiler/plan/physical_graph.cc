@@ -14,12 +14,6 @@
 namespace braid::compiler {
 namespace {
 
-constexpr int64_t kPartAlignment = 64;  // bytes: a cache line, and the widest vector load
-
-int64_t AlignUp(int64_t bytes) {
-  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-}
-
 // What one act holds of the whole batch.
 Shape MicroBatchShape(const TensorLayout& layout) {
   Shape shape = layout.type.shape;
@@ -323,7 +317,7 @@ void PhysicalGraph::LayOutParts() {
     int64_t end = 0;
     for (Part& part : reg.parts) {
       part.offset = end;
-      end = AlignUp(end + MaxBytesOf(part.layout, reg.placement));
+      end = AlignInArena(end + MaxBytesOf(part.layout, reg.placement));
     }
     reg.slot_bytes = end;
   }

@@ -133,6 +133,12 @@ struct TaskGroup {
   SourceLocation location;  // of the (first) op, for messages
 };
 
+// Of parts, registers, landing slots and scratch: a cache line, and the widest vector load. Bytes.
+constexpr int64_t kArenaAlignment = 64;
+constexpr int64_t AlignInArena(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
 class PhysicalGraph {
  public:
   // Whether output 0 of the group may lie where its input 0 lies, if only this group reads that: an

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "compiler/plan/invariants.h"
 #include "compiler/plan/plan.pb.h"
+#include "runtime/base/philox.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
@@ -216,7 +217,9 @@ class Decoder {
     for (const plan::RegisterEntry& entry : plan_.registers()) RETURN_IF_ERROR(AddRegister(entry));
     for (const plan::Group& entry : plan_.groups()) RETURN_IF_ERROR(AddGroup(entry));
     RETURN_IF_ERROR(PlaceRegisters());
-    RETURN_IF_ERROR(VerifyInvariants(graph_));
+    if (const absl::Status status = VerifyInvariants(graph_); !status.ok()) {
+      return Wrong("%s", std::string(status.message()));
+    }
     for (const TaskGroup& group : graph_.groups()) RETURN_IF_ERROR(CheckGroup(group));
     return std::move(graph_);
   }
@@ -553,13 +556,6 @@ std::string EncodePlan(const PhysicalGraph& graph) { return Encoder(graph).Encod
 
 absl::StatusOr<PhysicalGraph> DecodePlan(std::string_view bytes) { return Decoder().Decode(bytes); }
 
-// FNV-1a, 64 bits.
-uint64_t PlanFingerprint(std::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : bytes) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
-  return hash;
-}
+uint64_t PlanFingerprint(std::string_view bytes) { return StableHash(bytes); }
 
 }  // namespace braid::compiler

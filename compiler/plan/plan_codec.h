@@ -21,7 +21,7 @@ std::string EncodePlan(const PhysicalGraph& graph);
 // is wrong; FAILED_PRECONDITION naming both versions for a plan of another version.
 absl::StatusOr<PhysicalGraph> DecodePlan(std::string_view bytes);
 
-// Of a plan's bytes: nodes tell the master which they have read.
+// Of a plan's bytes: the master sends it beside them, and nodes compare.
 uint64_t PlanFingerprint(std::string_view bytes);
 
 }  // namespace braid::compiler
