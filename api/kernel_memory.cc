@@ -1,17 +1,35 @@
 #include "api/kernel_memory.h"
 
 #include <algorithm>
-#include <utility>
+#include <variant>
 
-#include "compiler/plan/node_plan.pb.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/plan/node_plan.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/plan_read.h"
 
 namespace braid {
+namespace {
+
+// All that makes a difference to how much memory a kernel needs; names and places make none.
+std::string LikenessOf(const plan::Kernel& kernel) {
+  std::string text = absl::StrCat(kernel.call->op, " ", kernel.call->attrs.ToString());
+  if (kernel.contributes) absl::StrAppend(&text, " contributes");
+  for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
+    absl::StrAppend(&text, ";");
+    for (const plan::Operand& operand : *operands) {
+      absl::StrAppend(&text, " ", operand.shard.layout->ToString(), " ",
+                      operand.shard.region.size.ToString());
+    }
+  }
+  return text;
+}
+
+}  // namespace
 
 KernelMemory KernelMemoryPlanner::Of(const plan::Task& task) {
   KernelMemory memory;
-  for (const plan::Kernel& kernel : task.compute().kernels()) {
+  for (const plan::Kernel& kernel : std::get<plan::Compute>(task.work).kernels) {
     const KernelMemory one = Of(kernel);
     memory.own += one.own;
     memory.shared = std::max(memory.shared, one.shared);
@@ -20,24 +38,12 @@ KernelMemory KernelMemoryPlanner::Of(const plan::Task& task) {
 }
 
 KernelMemory KernelMemoryPlanner::Of(const plan::Kernel& kernel) {
-  if (!kernels_->Has(kernel.op())) return {};
-  plan::Kernel likeness = kernel;
-  likeness.clear_name();
-  likeness.clear_location();
-  for (auto* operands : {likeness.mutable_inputs(), likeness.mutable_outputs()}) {
-    for (plan::Operand& operand : *operands) {
-      plan::Shard shard = operand.shard();
-      shard.clear_offset();
-      operand.Clear();
-      *operand.mutable_shard() = std::move(shard);
-    }
-  }
-  const auto [known, is_first] = of_kernel_.try_emplace(likeness.SerializeAsString());
+  if (!kernels_->Has(kernel.call->op)) return {};
+  const auto [known, is_first] = of_kernel_.try_emplace(LikenessOf(kernel));
   if (!is_first) return known->second;
-  absl::StatusOr<KernelSpec> spec = KernelSpecOf(kernel);
-  if (!spec.ok()) return {};
-  spec->threads = threads_;
-  const auto made = kernels_->Create(*spec);
+  KernelSpec spec = KernelSpecOf(kernel);
+  spec.threads = threads_;
+  const auto made = kernels_->Create(spec);
   if (!made.ok()) return {};
   return known->second = {(*made)->memory_bytes(), (*made)->shared_bytes()};
 }

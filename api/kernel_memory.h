@@ -9,8 +9,9 @@
 namespace braid {
 
 namespace plan {
-class Kernel;
-}
+struct Kernel;
+struct Task;
+}  // namespace plan
 class KernelRegistry;
 
 // Makes each kernel once for all that are alike and asks it. A kernel that this process does not

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_format.h"
 #include "runtime/actions/collective.h"
@@ -19,28 +20,27 @@ namespace braid {
 namespace {
 
 ActorId IdOf(const plan::ActorId& id) {
-  return {static_cast<uint16_t>(id.node()), static_cast<uint16_t>(id.thread()), id.task()};
+  return {static_cast<uint16_t>(id.node), static_cast<uint16_t>(id.thread), id.task};
 }
 
 ActorSpec SpecOf(const plan::Task& task) {
   ActorSpec spec;
-  spec.id = IdOf(task.id());
-  spec.name = task.name();
-  spec.acts_per_step = task.acts_per_step();
-  spec.is_deferrable = task.deferrable();
-  for (const plan::Input& input : task.inputs()) {
-    spec.inputs.push_back({input.register_(), IdOf(input.producer()), input.slots(), input.period(),
-                           input.initial_tokens()});
+  spec.id = IdOf(task.id);
+  spec.name = std::string(task.name);
+  if (std::holds_alternative<plan::Transfer>(task.work)) spec.name += ".transfer";
+  spec.acts_per_step = task.acts_per_step;
+  spec.is_deferrable = task.is_deferrable;
+  for (const plan::Input& input : task.inputs) {
+    spec.inputs.push_back(
+        {input.reg, IdOf(input.producer), input.slots, input.period, input.initial_tokens});
   }
-  for (const plan::Output& output : task.outputs()) {
+  for (const plan::Output& output : task.outputs) {
     OutputSpec& out = spec.outputs.emplace_back();
-    out.reg = output.register_();
-    out.slots = output.slots();
-    out.period = output.period();
-    out.initial_tokens = output.initial_tokens();
-    for (const plan::ActorId& consumer : output.consumers()) {
-      out.consumers.push_back(IdOf(consumer));
-    }
+    out.reg = output.reg;
+    out.slots = output.slots;
+    out.period = output.period;
+    out.initial_tokens = output.initial_tokens;
+    for (const plan::ActorId& consumer : output.consumers) out.consumers.push_back(IdOf(consumer));
   }
   return spec;
 }
@@ -67,10 +67,10 @@ Executor::~Executor() {
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::NodePlan& plan,
                                                          const NodeResources& resources,
                                                          ExecutorOptions options) {
-  if (plan.node() != resources.node) {
+  if (plan.node != resources.node) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("the plan of job '%s' is node %d's and came to node %d", plan.job(),
-                        plan.node(), resources.node));
+        absl::StrFormat("the plan of job '%s' is node %d's and came to node %d", plan.job,
+                        plan.node, resources.node));
   }
   std::unique_ptr<Executor> executor(new Executor(resources, std::move(options)));
   absl::Status status = executor->Load(plan);
@@ -85,8 +85,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::NodePlan& p
 }
 
 absl::Status Executor::Load(const plan::NodePlan& plan) {
-  job_name_ = plan.job();
-  seed_ = plan.seed();
+  job_name_ = plan.job;
+  seed_ = plan.seed;
   RETURN_IF_ERROR(CheckPlan(plan, resources_.devices->size()));
   RETURN_IF_ERROR(RegisterExternalKernels({resources_.datasets, options_.host}, external_));
   RETURN_IF_ERROR(PrepareArenas(plan));
@@ -94,7 +94,7 @@ absl::Status Executor::Load(const plan::NodePlan& plan) {
     shadow_ = std::make_unique<ShadowMemory>(resources_.devices);
   }
   RETURN_IF_ERROR(ObtainVariables(plan));
-  for (const plan::Task& task : plan.tasks()) {
+  for (const plan::Task& task : plan.tasks) {
     if (absl::Status status = AddTask(plan, task); !status.ok()) {
       return absl::Status(status.code(),
                           absl::StrFormat("job '%s', node %d: %s", job_name_, resources_.node,
@@ -106,7 +106,7 @@ absl::Status Executor::Load(const plan::NodePlan& plan) {
 
 NodeSummary Executor::Summarize(const plan::NodePlan& plan) const {
   return SummarizeNode(plan, *resources_.datasets, [this](const plan::Task& task) {
-    const auto found = descriptions_.find(task.id().task());
+    const auto found = descriptions_.find(task.id.task);
     if (found == descriptions_.end() || found->second.compute == nullptr) return KernelMemory();
     return KernelMemory{found->second.compute->memory_bytes(),
                         found->second.compute->shared_bytes()};
@@ -114,17 +114,17 @@ NodeSummary Executor::Summarize(const plan::NodePlan& plan) const {
 }
 
 absl::Status Executor::PrepareArenas(const plan::NodePlan& plan) {
-  for (const plan::Arena& arena : plan.arenas()) {
-    if (arena.device() >= resources_.devices->size()) {
+  for (const plan::Arena& arena : plan.arenas) {
+    if (arena.device >= resources_.devices->size()) {
       return absl::InvalidArgumentError(
           absl::StrFormat("the plan of job '%s' uses device %d of node %d, which has %d", job_name_,
-                          arena.device(), resources_.node, resources_.devices->size()));
+                          arena.device, resources_.node, resources_.devices->size()));
     }
-    Device& device = *(*resources_.devices)[arena.device()];
-    uint64_t bytes = arena.bytes();
-    for (int stream = 0; stream < arena.scratch_bytes_size(); ++stream) {
-      scratch_[{arena.device(), static_cast<uint32_t>(stream)}] = device.arena().data() + bytes;
-      bytes += arena.scratch_bytes(stream);
+    Device& device = *(*resources_.devices)[arena.device];
+    uint64_t bytes = arena.bytes;
+    for (uint32_t stream = 0; stream < kNumStreams; ++stream) {
+      scratch_[{arena.device, stream}] = device.arena().data() + bytes;
+      bytes += arena.scratch_bytes[stream];
     }
     RETURN_IF_ERROR(device.GrowArena(bytes));
   }
@@ -132,26 +132,27 @@ absl::Status Executor::PrepareArenas(const plan::NodePlan& plan) {
 }
 
 absl::Status Executor::ObtainVariables(const plan::NodePlan& plan) {
-  for (const plan::Task& task : plan.tasks()) {
-    for (const plan::Variable& variable : task.variables().variables()) {
-      ASSIGN_OR_RETURN(const Attrs init, Attrs::Parse(variable.init()));
-      const VariableSpec spec = {.name = variable.name(),
-                                 .layout = OperandOf(variable.shard()),
-                                 .init = init,
+  for (const plan::Task& task : plan.tasks) {
+    const auto* owner = std::get_if<plan::VariableOwner>(&task.work);
+    if (owner == nullptr) continue;
+    for (const plan::Variable& variable : owner->variables) {
+      const VariableSpec spec = {.name = std::string(variable.name),
+                                 .layout = OperandOf(variable.shard),
+                                 .init = variable.init != nullptr ? *variable.init : Attrs(),
                                  .seed = seed_};
-      RETURN_IF_ERROR(resources_.variables->Obtain(static_cast<int>(task.device()), spec).status());
+      RETURN_IF_ERROR(resources_.variables->Obtain(static_cast<int>(task.device), spec).status());
     }
   }
   return absl::OkStatus();
 }
 
 Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
-  const auto number = static_cast<uint16_t>(task.id().thread());
+  const auto number = static_cast<uint16_t>(task.id.thread);
   Thread& thread = threads_[number];
   if (thread.actors != nullptr) return thread;
   thread.reactor = resources_.environment->StartReactor(
       absl::StrFormat("%s n%d t%d", job_name_, resources_.node, number));
-  thread.work = std::make_shared<WorkMemory>(OwnMemoryOf(*(*resources_.devices)[task.device()]));
+  thread.work = std::make_shared<WorkMemory>(OwnMemoryOf(*(*resources_.devices)[task.device]));
   ActorThreadOptions options;
   options.thread = number;
   if (resources_.environment->is_simulated()) {
@@ -174,69 +175,65 @@ Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
 
 absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& task) {
   Thread& thread = ThreadFor(task);
-  for (const plan::Input& input : task.inputs()) {
-    if (input.producer().node() == resources_.node || !input.has_memory()) continue;
-    ASSIGN_OR_RETURN(const SlotMemory memory, MemoryOf(input.memory()));
-    Landing& landing = landings_[input.register_()];
+  for (const plan::Input& input : task.inputs) {
+    if (input.producer.node == resources_.node || !input.memory.has_value()) continue;
+    ASSIGN_OR_RETURN(const SlotMemory memory, MemoryOf(*input.memory));
+    Landing& landing = landings_[input.reg];
     landing.base = memory.base;
     landing.stride = memory.stride;
-    landing.slots = input.slots();
-    landing.peer = static_cast<uint16_t>(input.producer().node());
+    landing.slots = input.slots;
+    landing.peer = static_cast<uint16_t>(input.producer.node);
     // Peers write there past the shadow: nobody else may.
     if (shadow_ != nullptr) {
-      shadow_->Write(input.register_(), memory.base, memory.stride * input.slots());
+      shadow_->Write(input.reg, memory.base, memory.stride * input.slots);
     }
   }
-  descriptions_[task.id().task()].title = TitleOf(task);
+  descriptions_[task.id.task].title = TitleOf(task);
   ASSIGN_OR_RETURN(std::unique_ptr<Action> action, MakeAction(plan, task, thread));
   return thread.actors->AddActor(SpecOf(task), std::move(action));
 }
 
 absl::StatusOr<SlotMemory> Executor::MemoryOf(const plan::Memory& memory) const {
-  if (memory.device() >= resources_.devices->size()) {
+  if (memory.device >= resources_.devices->size()) {
     return absl::InvalidArgumentError(absl::StrFormat("memory on device %d, node %d has %d",
-                                                      memory.device(), resources_.node,
+                                                      memory.device, resources_.node,
                                                       resources_.devices->size()));
   }
-  return SlotMemory{(*resources_.devices)[memory.device()]->arena().data() + memory.offset(),
-                    memory.stride()};
+  return SlotMemory{(*resources_.devices)[memory.device]->arena().data() + memory.offset,
+                    memory.stride};
 }
 
 absl::StatusOr<OperandAddress> Executor::AddressOf(const plan::Task& task,
                                                    const plan::Operand& operand) {
   OperandAddress address;
-  address.index = operand.index();
-  address.offset = operand.offset();
-  switch (operand.source()) {
-    case plan::Operand::INPUT:
+  address.index = operand.index;
+  address.offset = operand.offset;
+  size_t ends = 0;
+  switch (operand.source) {
+    case plan::Operand::Source::kInput:
       address.kind = OperandAddress::Kind::kInput;
+      ends = task.inputs.size();
       break;
-    case plan::Operand::OUTPUT:
+    case plan::Operand::Source::kOutput:
       address.kind = OperandAddress::Kind::kOutput;
+      ends = task.outputs.size();
       break;
-    case plan::Operand::SCRATCH:
-      address.fixed =
-          scratch_[{task.device(), task.id().thread() % kNumStreams}] + operand.offset();
+    case plan::Operand::Source::kScratch:
+      address.fixed = scratch_[{task.device, task.id.thread % kNumStreams}] + operand.offset;
       break;
-    case plan::Operand::VARIABLE:
-      address.fixed =
-          resources_.variables->Find(static_cast<int>(operand.index()), operand.variable());
+    case plan::Operand::Source::kVariable:
+      address.fixed = resources_.variables->Find(static_cast<int>(operand.index),
+                                                 std::string(operand.variable));
       if (address.fixed == nullptr) {
         return absl::InternalError(
             absl::StrFormat("task '%s' reads variable '%s', which no task of device %d owns",
-                            task.name(), operand.variable(), operand.index()));
+                            task.name, operand.variable, operand.index));
       }
       break;
-    default:
-      return absl::InvalidArgumentError(absl::StrFormat("task '%s': operand of unknown source %d",
-                                                        task.name(),
-                                                        static_cast<int>(operand.source())));
   }
-  const int ends =
-      operand.source() == plan::Operand::INPUT ? task.inputs_size() : task.outputs_size();
-  if (address.kind != OperandAddress::Kind::kFixed && static_cast<int>(operand.index()) >= ends) {
-    return absl::InvalidArgumentError(absl::StrFormat("task '%s': operand of end %d, it has %d",
-                                                      task.name(), operand.index(), ends));
+  if (address.kind != OperandAddress::Kind::kFixed && operand.index >= ends) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("task '%s': operand of end %d, it has %d", task.name, operand.index, ends));
   }
   return address;
 }
@@ -245,39 +242,32 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeAction(const plan::NodePla
                                                              const plan::Task& task,
                                                              Thread& thread) {
   TaskMemory memory;
-  for (const plan::Input& input : task.inputs()) {
+  for (const plan::Input& input : task.inputs) {
     SlotMemory slots;
-    if (input.has_memory()) {
-      ASSIGN_OR_RETURN(slots, MemoryOf(input.memory()));
+    if (input.memory.has_value()) {
+      ASSIGN_OR_RETURN(slots, MemoryOf(*input.memory));
     }
     memory.inputs.push_back(slots);
   }
-  for (const plan::Output& output : task.outputs()) {
+  const bool is_transfer = std::holds_alternative<plan::Transfer>(task.work);
+  for (const plan::Output& output : task.outputs) {
     SlotMemory slots;
-    if (output.has_memory() && !task.has_transfer()) {
-      ASSIGN_OR_RETURN(slots, MemoryOf(output.memory()));
+    if (output.memory.has_value() && !is_transfer) {
+      ASSIGN_OR_RETURN(slots, MemoryOf(*output.memory));
     }
     memory.outputs.push_back(slots);
   }
   absl::StatusOr<std::unique_ptr<Action>> action;
-  switch (task.work_case()) {
-    case plan::Task::kCompute:
-      action = MakeCompute(task, memory, thread);
-      break;
-    case plan::Task::kCopy:
-      action = MakeCopy(task, memory);
-      break;
-    case plan::Task::kTransfer:
-      action = MakeTransfer(task, memory);
-      break;
-    case plan::Task::kCollective:
-      action = MakeCollective(plan, task, memory, thread);
-      break;
-    case plan::Task::kVariables:
-      action = std::make_unique<NoAction>();
-      break;
-    case plan::Task::WORK_NOT_SET:
-      return absl::InvalidArgumentError(absl::StrFormat("task '%s' has no work", task.name()));
+  if (std::holds_alternative<plan::Compute>(task.work)) {
+    action = MakeCompute(task, memory, thread);
+  } else if (std::holds_alternative<plan::Copy>(task.work)) {
+    action = MakeCopy(task, memory);
+  } else if (is_transfer) {
+    action = MakeTransfer(task, memory);
+  } else if (std::holds_alternative<plan::Collective>(task.work)) {
+    action = MakeCollective(plan, task, memory, thread);
+  } else {
+    action = std::make_unique<NoAction>();
   }
   RETURN_IF_ERROR(action.status());
   if (shadow_ == nullptr) return action;
@@ -287,11 +277,11 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeAction(const plan::NodePla
 std::unique_ptr<Action> Executor::Check(const plan::Task& task, const TaskMemory& memory,
                                         std::unique_ptr<Action> action) {
   std::vector<CheckedAction::End> inputs, outputs;
-  for (int i = 0; i < task.inputs_size(); ++i) {
-    inputs.push_back({task.inputs(i).register_(), memory.inputs[i]});
+  for (size_t i = 0; i < task.inputs.size(); ++i) {
+    inputs.push_back({task.inputs[i].reg, memory.inputs[i]});
   }
-  for (int i = 0; i < task.outputs_size(); ++i) {
-    outputs.push_back({task.outputs(i).register_(), memory.outputs[i]});
+  for (size_t i = 0; i < task.outputs.size(); ++i) {
+    outputs.push_back({task.outputs[i].reg, memory.outputs[i]});
   }
   return std::make_unique<CheckedAction>(std::move(action), std::move(inputs), std::move(outputs),
                                          shadow_.get());
@@ -299,20 +289,20 @@ std::unique_ptr<Action> Executor::Check(const plan::Task& task, const TaskMemory
 
 absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& task,
                                                               TaskMemory memory, Thread& thread) {
-  const Device& device = *(*resources_.devices)[task.device()];
+  const Device& device = *(*resources_.devices)[task.device];
   std::vector<ComputeCall> calls;
-  for (const plan::Kernel& kernel : task.compute().kernels()) {
-    ASSIGN_OR_RETURN(KernelSpec spec, KernelSpecOf(kernel));
+  for (const plan::Kernel& kernel : std::get<plan::Compute>(task.work).kernels) {
+    KernelSpec spec = KernelSpecOf(kernel);
     spec.seed = seed_;
     spec.threads = resources_.threads_per_device;
     spec.work = thread.work;
     ComputeCall& call = calls.emplace_back();
-    call.name = absl::StrFormat("%s '%s'", kernel.op(), kernel.name());
-    call.location = kernel.location();
-    for (const plan::Operand& operand : kernel.inputs()) {
+    call.name = absl::StrFormat("%s '%s'", spec.op, spec.name);
+    call.location = kernel.call->location.ToString();
+    for (const plan::Operand& operand : kernel.inputs) {
       ASSIGN_OR_RETURN(call.inputs.emplace_back(), AddressOf(task, operand));
     }
-    for (const plan::Operand& operand : kernel.outputs()) {
+    for (const plan::Operand& operand : kernel.outputs) {
       ASSIGN_OR_RETURN(call.outputs.emplace_back(), AddressOf(task, operand));
     }
     const KernelRegistry& registry = external_.Has(spec.op) ? external_ : device.kernels();
@@ -334,72 +324,66 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& 
         GroupedOperand& one = result.emplace_back();
         one.bytes = BytesOf(spec_of_it);
         one.elements = spec_of_it.num_elements();
-        if (operand.source() == plan::Operand::SCRATCH) one.scratch = operand.index();
+        if (operand.source == plan::Operand::Source::kScratch) one.scratch = operand.index;
       }
       return result;
     };
-    call.grouped_inputs = grouped(spec.inputs, kernel.inputs());
-    call.grouped_outputs = grouped(spec.outputs, kernel.outputs());
+    call.grouped_inputs = grouped(spec.inputs, kernel.inputs);
+    call.grouped_outputs = grouped(spec.outputs, kernel.outputs);
   }
   auto action = std::make_unique<ComputeAction>(std::move(memory), std::move(calls),
-                                                task.acts_per_step(), &first_step_);
-  descriptions_[task.id().task()].compute = action.get();
+                                                task.acts_per_step, &first_step_);
+  descriptions_[task.id.task].compute = action.get();
   return action;
 }
 
 absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCopy(const plan::Task& task,
                                                            TaskMemory memory) {
-  const plan::Copy& copy = task.copy();
-  const OperandSpec destination = OperandOf(copy.destination().shard());
+  const auto& copy = std::get<plan::Copy>(task.work);
+  const OperandSpec destination = OperandOf(copy.destination.shard);
   CopyAction::Options options;
-  ASSIGN_OR_RETURN(options.destination, AddressOf(task, copy.destination()));
+  ASSIGN_OR_RETURN(options.destination, AddressOf(task, copy.destination));
   options.destination_bytes = static_cast<uint64_t>(BytesOf(destination));
   options.dtype = destination.dtype;
-  options.reduction = static_cast<Sbp::Kind>(copy.reduction());
-  options.zero_first = copy.zero_first();
-  for (const plan::Copy::Move& move : copy.moves()) {
+  options.reduction = copy.reduction;
+  options.zero_first = copy.zero_first;
+  for (const plan::Copy::Move& move : copy.moves) {
     CopyAction::Move& out = options.moves.emplace_back();
-    ASSIGN_OR_RETURN(out.source, AddressOf(task, move.source()));
-    out.runs = RunsOf(OperandOf(move.source().shard()).region, destination.region,
-                      RegionOf(move.offset(), move.size()));
-    out.add = move.add();
+    ASSIGN_OR_RETURN(out.source, AddressOf(task, move.source));
+    out.runs = RunsOf(move.source.shard.region, destination.region, move.box);
+    out.add = move.add;
   }
   return std::make_unique<CopyAction>(std::move(memory), std::move(options));
 }
 
 absl::StatusOr<std::unique_ptr<Action>> Executor::MakeTransfer(const plan::Task& task,
                                                                TaskMemory memory) {
-  const plan::Transfer& transfer = task.transfer();
-  const OperandSpec source = OperandOf(transfer.source().shard());
-  const Region box = RegionOf(transfer.offset(), transfer.size());
+  const auto& transfer = std::get<plan::Transfer>(task.work);
+  const OperandSpec source = OperandOf(transfer.source.shard);
   TransferAction::Options options;
-  ASSIGN_OR_RETURN(options.source, AddressOf(task, transfer.source()));
-  options.bytes = transfer.bytes();
-  options.landing = transfer.landing();
+  ASSIGN_OR_RETURN(options.source, AddressOf(task, transfer.source));
+  options.bytes = transfer.bytes;
+  options.landing = transfer.landing;
   options.element_size = SizeOf(source.dtype);
-  options.pack = RunsOf(source.region, box, box);
+  options.pack = RunsOf(source.region, transfer.box, transfer.box);
   options.is_contiguous = options.pack.is_contiguous();
   if (options.is_contiguous) {
     options.first_byte =
         options.pack.from.empty() ? 0 : options.pack.from[0] * options.element_size;
   } else {
-    ASSIGN_OR_RETURN(const SlotMemory staging, [&]() -> absl::StatusOr<SlotMemory> {
-      plan::Memory at;
-      at.set_device(task.device());
-      at.set_offset(transfer.staging());
-      return MemoryOf(at);
-    }());
+    ASSIGN_OR_RETURN(const SlotMemory staging,
+                     MemoryOf({.device = task.device, .offset = transfer.staging}));
     options.staging = staging.base;
   }
   auto port = std::make_unique<LandingPort>();
-  port->link = resources_.link_of(static_cast<uint16_t>(transfer.peer()));
+  port->link = resources_.link_of(static_cast<uint16_t>(transfer.peer));
   if (port->link == nullptr) {
     return absl::InternalError(absl::StrFormat(
-        "task '%s' sends to node %d, to which there is no link", task.name(), transfer.peer()));
+        "task '%s' sends to node %d, to which there is no link", task.name, transfer.peer));
   }
-  port->stride = task.outputs(0).memory().stride();
+  port->stride = task.outputs[0].memory->stride;
   options.port = port.get();
-  ports_[task.outputs(0).register_()] = std::move(port);
+  ports_[task.outputs[0].reg] = std::move(port);
   ++ports_missing_;
   return std::make_unique<TransferAction>(std::move(memory), std::move(options));
 }
@@ -408,21 +392,21 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCollective(const plan::Nod
                                                                  const plan::Task& task,
                                                                  TaskMemory memory,
                                                                  Thread& thread) {
-  const plan::Collective& collective = task.collective();
+  const auto& collective = std::get<plan::Collective>(task.work);
   CollectiveSpec spec = CollectiveSpecOf(plan, task);
   spec.id += options_.first_collective;
-  ASSIGN_OR_RETURN(const OperandAddress input, AddressOf(task, collective.input()));
-  ASSIGN_OR_RETURN(const OperandAddress output, AddressOf(task, collective.output()));
+  ASSIGN_OR_RETURN(const OperandAddress input, AddressOf(task, collective.input));
+  ASSIGN_OR_RETURN(const OperandAddress output, AddressOf(task, collective.output));
   ASSIGN_OR_RETURN(std::unique_ptr<Collective> end,
                    resources_.collectives->Create(
-                       spec, *thread.reactor, OwnMemoryOf(*(*resources_.devices)[task.device()])));
+                       spec, *thread.reactor, OwnMemoryOf(*(*resources_.devices)[task.device])));
   CollectiveAction::Options options{input, output, end.get(), {}};
   for (const Member& member : spec.members) {
-    options.threads.push_back({.node = member.node,
-                               .thread = static_cast<int>(member.device * kNumStreams +
-                                                          task.id().thread() % kNumStreams)});
+    options.threads.push_back(
+        {.node = member.node,
+         .thread = static_cast<int>(member.device * kNumStreams + task.id.thread % kNumStreams)});
   }
-  descriptions_[task.id().task()].collective = spec.id + 1;
+  descriptions_[task.id.task].collective = spec.id + 1;
   auto action = std::make_unique<CollectiveAction>(std::move(memory), std::move(options));
   thread.collectives.push_back(std::move(end));
   return action;

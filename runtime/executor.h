@@ -15,7 +15,7 @@
 #include "actor/message_bus.h"
 #include "comm/collective/collective_hub.h"
 #include "comm/transport.h"
-#include "compiler/plan/node_plan.pb.h"
+#include "compiler/plan/node_plan.h"
 #include "runtime/actions/compute.h"
 #include "runtime/actions/transfer.h"
 #include "runtime/base/ids.h"

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -62,33 +63,30 @@ std::vector<const ActorReport*> ChooseActors(const std::vector<ActorReport>& act
 }  // namespace
 
 std::string Executor::TitleOf(const plan::Task& task) {
-  switch (task.work_case()) {
-    case plan::Task::kCompute: {
-      const auto& kernels = task.compute().kernels();
-      if (kernels.empty()) break;
-      const plan::Kernel& last = kernels[kernels.size() - 1];
-      std::string title = absl::StrFormat("%s '%s'", kernels[0].op(), kernels[0].name());
-      std::vector<std::string> notes;
-      if (kernels.size() > 1) {
-        title += absl::StrFormat(" to %s '%s'", last.op(), last.name());
-        notes.push_back(absl::StrFormat("%d ops", kernels.size()));
-      }
-      if (!kernels[0].location().empty()) notes.push_back(kernels[0].location());
-      return notes.empty() ? title : title + " (" + absl::StrJoin(notes, ", ") + ")";
+  if (const auto* compute = std::get_if<plan::Compute>(&task.work);
+      compute != nullptr && !compute->kernels.empty()) {
+    const compiler::KernelCall& first = *compute->kernels.front().call;
+    const compiler::KernelCall& last = *compute->kernels.back().call;
+    std::string title = absl::StrFormat("%s '%s'", first.op, first.name);
+    std::vector<std::string> notes;
+    if (compute->kernels.size() > 1) {
+      title += absl::StrFormat(" to %s '%s'", last.op, last.name);
+      notes.push_back(absl::StrFormat("%d ops", compute->kernels.size()));
     }
-    case plan::Task::kTransfer:
-      return absl::StrFormat("transfer '%s' to node %d", task.name(), task.transfer().peer());
-    case plan::Task::kCollective: {
-      const auto kind = static_cast<CollectiveKind>(task.collective().kind());
-      return absl::StrFormat("%s '%s'", std::string(CollectiveKindName(kind)), task.name());
-    }
-    case plan::Task::kVariables:
-      return absl::StrFormat("variables '%s'", task.name());
-    case plan::Task::kCopy:
-    case plan::Task::WORK_NOT_SET:
-      break;
+    const std::string location = first.location.ToString();
+    if (!location.empty()) notes.push_back(location);
+    return notes.empty() ? title : title + " (" + absl::StrJoin(notes, ", ") + ")";
   }
-  return absl::StrFormat("copy '%s'", task.name());
+  if (const auto* transfer = std::get_if<plan::Transfer>(&task.work)) {
+    return absl::StrFormat("transfer '%s' to node %d", task.name, transfer->peer);
+  }
+  if (const auto* collective = std::get_if<plan::Collective>(&task.work)) {
+    return absl::StrFormat("%s '%s'", CollectiveKindName(collective->kind), task.name);
+  }
+  if (std::holds_alternative<plan::VariableOwner>(task.work)) {
+    return absl::StrFormat("variables '%s'", task.name);
+  }
+  return absl::StrFormat("copy '%s'", task.name);
 }
 
 void Executor::DescribeActor(const ActorReport& actor, Nanoseconds now,

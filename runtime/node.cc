@@ -231,10 +231,10 @@ void Node::OnLoad(const control::Load& load) {
   auto plan = ReadNodePlan(load.plan(), load.fingerprint(), options_.node);
   if (!plan.ok()) return ReportLoaded(job, plan.status());
   LoadingJob& loading = loading_[job];
-  loading.plan = std::make_unique<plan::NodePlan>(*std::move(plan));
+  loading.plan = std::make_unique<ReadPlan>(*std::move(plan));
   loading.first_collective = load.first_collective();
   loading.wants_summary = load.wants_summary();
-  for (uint32_t peer : loading.plan->peers()) {
+  for (uint32_t peer : loading.plan->part.peers) {
     if (!peers_[static_cast<uint16_t>(peer)].is_checked) {
       loading.missing.insert(static_cast<uint16_t>(peer));
     }
@@ -345,10 +345,10 @@ void Node::StartJob(JobId job) {
                                                     Phase(), std::string(status.message()))),
         /*is_link=*/absl::IsUnavailable(status));
   };
-  auto executor = Executor::Make(*loading.plan, resources, std::move(options));
+  auto executor = Executor::Make(loading.plan->part, resources, std::move(options));
   if (!executor.ok()) return ReportLoaded(job, executor.status());
   Executor& made = *(jobs_[job] = *std::move(executor));
-  if (loading.wants_summary) *summary = made.Summarize(*loading.plan);
+  if (loading.wants_summary) *summary = made.Summarize(loading.plan->part);
   if (absl::Status status = made.Connect(); !status.ok()) return ReportLoaded(job, status);
   const auto early = early_.extract(job);
   if (early.empty()) return;

@@ -37,9 +37,7 @@ class NodeReport;
 class Peers;
 class Status;
 }  // namespace control
-namespace plan {
-class NodePlan;
-}
+struct ReadPlan;
 
 struct NodeOptions {
   uint16_t node = 0;
@@ -111,7 +109,7 @@ class Node {
     bool is_checked = false;
   };
   struct LoadingJob {
-    std::unique_ptr<plan::NodePlan> plan;
+    std::unique_ptr<ReadPlan> plan;
     CollectiveId first_collective = 0;
     bool wants_summary = false;
     std::set<uint16_t> missing;  // peers whose links are being made

@@ -7,7 +7,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -40,12 +42,13 @@ bool Fits(uint64_t offset, uint64_t bytes, uint64_t limit) {
   return offset <= limit && bytes <= limit - offset;
 }
 
-using Ints = google::protobuf::RepeatedField<int64_t>;
-
-std::string Text(const Ints& dims) { return absl::StrFormat("[%s]", absl::StrJoin(dims, ", ")); }
+std::string Text(const std::vector<int64_t>& dims) {
+  return absl::StrFormat("[%s]", absl::StrJoin(dims, ", "));
+}
+std::string Text(const Shape& shape) { return Text(shape.dims()); }
 
 // Elements of a box; absent if that is no number of bytes that a machine could have.
-std::optional<int64_t> ElementsOf(const Ints& size) {
+std::optional<int64_t> ElementsOf(const Shape& size) {
   constexpr int64_t kMost = int64_t{1} << 56;
   int64_t elements = 1, positive = 1;
   for (int64_t dim : size) {
@@ -58,59 +61,67 @@ std::optional<int64_t> ElementsOf(const Ints& size) {
   return elements;
 }
 
-absl::Status CheckBox(const Ints& offset, const Ints& size, const plan::Shard& shard) {
-  bool is_inside = offset.size() == size.size() && offset.size() == shard.size_size() &&
-                   ElementsOf(size).has_value();
-  for (int axis = 0; is_inside && axis < size.size(); ++axis) {
-    const int64_t from = offset[axis] - shard.offset(axis);
-    is_inside = offset[axis] >= shard.offset(axis) && from <= shard.size(axis) &&
-                size[axis] <= shard.size(axis) - from;
+bool IsOfRank(const Region& box, int rank) {
+  return box.size.rank() == rank && box.offset.size() == static_cast<size_t>(rank);
+}
+
+absl::Status CheckBox(const Region& box, const Region& whole) {
+  bool is_inside = IsOfRank(box, whole.size.rank()) && ElementsOf(box.size).has_value();
+  for (int axis = 0; is_inside && axis < box.size.rank(); ++axis) {
+    const int64_t from = box.offset[axis] - whole.offset[axis];
+    is_inside = box.offset[axis] >= whole.offset[axis] && from <= whole.size[axis] &&
+                box.size[axis] <= whole.size[axis] - from;
   }
   if (is_inside) return absl::OkStatus();
-  return Wrong("the box of size %s at %s is not inside that of size %s at %s", Text(size),
-               Text(offset), Text(shard.size()), Text(shard.offset()));
+  return Wrong("the box of size %s at %s is not inside that of size %s at %s", Text(box.size),
+               Text(box.offset), Text(whole.size), Text(whole.offset));
 }
+
+int TypeNumber(const plan::Shard& shard) { return static_cast<int>(shard.layout->type.dtype); }
 
 // Bytes of a device's box, whose place in the whole is checked for all acts of a step.
 absl::StatusOr<uint64_t> CheckShard(const plan::Shard& shard, uint32_t acts) {
-  if (shard.dtype() > static_cast<uint32_t>(DType::kBool)) {
-    return Wrong("element type %d; 0 to %d are known", shard.dtype(),
+  const compiler::TensorLayout& layout = *shard.layout;
+  const Shape& logical = layout.type.shape;
+  const Region& box = shard.region;
+  if (layout.type.dtype > DType::kBool) {
+    return Wrong("element type %d; 0 to %d are known", TypeNumber(shard),
                  static_cast<int>(DType::kBool));
   }
-  const int rank = shard.logical_size();
-  if (rank > kMaxRank || shard.offset_size() != rank || shard.size_size() != rank) {
+  const int rank = logical.rank();
+  if (rank > kMaxRank || !IsOfRank(box, rank)) {
     return Wrong("a box with %d offsets and %d sizes of a tensor with %d dims, which may have %d",
-                 shard.offset_size(), shard.size_size(), rank, kMaxRank);
+                 box.offset.size(), box.size.rank(), rank, kMaxRank);
   }
-  const std::optional<int64_t> elements = ElementsOf(shard.size());
-  if (!elements.has_value() || !ElementsOf(shard.logical()).has_value()) {
+  const std::optional<int64_t> elements = ElementsOf(box.size);
+  if (!elements.has_value() || !ElementsOf(logical).has_value()) {
     return Wrong(
         "the box %s of the tensor %s: the sizes must be 0 or more, their product below "
         "2^56",
-        Text(shard.size()), Text(shard.logical()));
+        Text(box.size), Text(logical));
   }
-  if (shard.time_axis() < 0 || shard.time_axis() > rank || shard.time_stride() < 0) {
-    return Wrong("time axis %d (from 1 on) with stride %d of a tensor with %d dims",
-                 shard.time_axis(), shard.time_stride(), rank);
+  const bool is_split = layout.time.is_split();
+  if (is_split && (layout.time.axis < 0 || layout.time.axis >= rank || layout.time_parts < 1)) {
+    return Wrong("%d micro-batches along axis %d of a tensor with %d dims", layout.time_parts,
+                 layout.time.axis, rank);
   }
   for (int axis = 0; axis < rank; ++axis) {
-    __int128 end = __int128{shard.offset(axis)} + shard.size(axis);
-    if (axis == shard.time_axis() - 1) end += __int128{shard.time_stride()} * (acts - 1);
-    if (shard.offset(axis) < 0 || end > shard.logical(axis)) {
-      return Wrong(
-          "the box of size %s at %s (time axis %d, stride %d, %d acts) is not inside the "
-          "tensor %s",
-          Text(shard.size()), Text(shard.offset()), shard.time_axis() - 1, shard.time_stride(),
-          acts, Text(shard.logical()));
+    const bool moves = is_split && axis == layout.time.axis;
+    const int64_t stride = moves ? logical[axis] / layout.time_parts : 0;
+    const __int128 end =
+        __int128{box.offset[axis]} + box.size[axis] + __int128{stride} * (acts - 1);
+    if (box.offset[axis] < 0 || end > logical[axis]) {
+      return Wrong("the box of size %s at %s is not inside the tensor %s in all of its %d acts",
+                   Text(box.size), Text(box.offset), layout.ToString(), acts);
     }
   }
-  return static_cast<uint64_t>(*elements) * SizeOf(static_cast<DType>(shard.dtype()));
+  return static_cast<uint64_t>(*elements) * SizeOf(layout.type.dtype);
 }
 
 absl::Status CheckActor(const plan::ActorId& id) {
-  if (id.node() <= kMaxNode && id.thread() <= kMaxNode) return absl::OkStatus();
-  return Wrong("actor %d/%d/%d: nodes and threads are numbered up to %d", id.node(), id.thread(),
-               id.task(), kMaxNode);
+  if (id.node <= kMaxNode && id.thread <= kMaxNode) return absl::OkStatus();
+  return Wrong("actor %d/%d/%d: nodes and threads are numbered up to %d", id.node, id.thread,
+               id.task, kMaxNode);
 }
 
 class Checker {
@@ -118,41 +129,43 @@ class Checker {
   Checker(const plan::NodePlan& plan, size_t devices) : plan_(plan), devices_(devices) {}
 
   absl::Status Check() {
-    for (const plan::Arena& arena : plan_.arenas()) RETURN_IF_ERROR(CheckArena(arena));
-    for (uint32_t peer : plan_.peers()) {
+    for (const plan::Arena& arena : plan_.arenas) RETURN_IF_ERROR(CheckArena(arena));
+    for (uint32_t peer : plan_.peers) {
       if (peer > kMaxNode) return Wrong("peer %d: nodes are numbered up to %d", peer, kMaxNode);
     }
-    for (const plan::Task& task : plan_.tasks()) {
+    for (const plan::Task& task : plan_.tasks) {
       RETURN_IF_ERROR(Named(task, CheckTask(task)));
-      for (const plan::Variable& variable : task.variables().variables()) {
+      const auto* owner = std::get_if<plan::VariableOwner>(&task.work);
+      if (owner == nullptr) continue;
+      for (const plan::Variable& variable : owner->variables) {
         RETURN_IF_ERROR(Named(task, CheckVariable(task, variable)));
       }
     }
     // Which may read variables of tasks that come later.
-    for (const plan::Task& task : plan_.tasks()) RETURN_IF_ERROR(Named(task, CheckWork(task)));
+    for (const plan::Task& task : plan_.tasks) RETURN_IF_ERROR(Named(task, CheckWork(task)));
     return absl::OkStatus();
   }
 
  private:
   static absl::Status Named(const plan::Task& task, const absl::Status& status) {
     if (status.ok()) return status;
-    return absl::Status(status.code(), absl::StrFormat("task '%s': %s", task.name(),
-                                                       std::string(status.message())));
+    return absl::Status(status.code(),
+                        absl::StrFormat("task '%s': %s", task.name, std::string(status.message())));
+  }
+
+  static bool IsTransfer(const plan::Task& task) {
+    return std::holds_alternative<plan::Transfer>(task.work);
   }
 
   absl::Status CheckDevice(uint32_t device) const {
     if (device < devices_) return absl::OkStatus();
-    return Wrong("device %d of node %d, which has %d", device, plan_.node(), devices_);
+    return Wrong("device %d of node %d, which has %d", device, plan_.node, devices_);
   }
 
   absl::Status CheckArena(const plan::Arena& arena) {
-    RETURN_IF_ERROR(CheckDevice(arena.device()));
-    if (!arenas_.emplace(arena.device(), &arena).second) {
-      return Wrong("device %d has two arenas", arena.device());
-    }
-    if (arena.scratch_bytes_size() > static_cast<int>(kNumStreams)) {
-      return Wrong("device %d has scratch for %d streams; %d are there", arena.device(),
-                   arena.scratch_bytes_size(), kNumStreams);
+    RETURN_IF_ERROR(CheckDevice(arena.device));
+    if (!arenas_.emplace(arena.device, &arena).second) {
+      return Wrong("device %d has two arenas", arena.device);
     }
     const uint64_t most = SystemMemory();
     uint64_t bytes = 0;
@@ -161,34 +174,34 @@ class Checker {
         return absl::ResourceExhaustedError(absl::StrFormat(
             "device %d's arena needs %d and %d bytes by plan and this machine has %d; take a "
             "smaller batch, more micro-batches or more devices",
-            arena.device(), bytes, part, most));
+            arena.device, bytes, part, most));
       }
       bytes += part;
       if (part % kArenaAlignment == 0) return absl::OkStatus();
-      return Wrong("device %d's arena has a part of %d bytes, no multiple of %d", arena.device(),
+      return Wrong("device %d's arena has a part of %d bytes, no multiple of %d", arena.device,
                    part, kArenaAlignment);
     };
-    RETURN_IF_ERROR(add(arena.bytes()));
-    for (uint64_t scratch : arena.scratch_bytes()) RETURN_IF_ERROR(add(scratch));
+    RETURN_IF_ERROR(add(arena.bytes));
+    for (uint64_t scratch : arena.scratch_bytes) RETURN_IF_ERROR(add(scratch));
     return absl::OkStatus();
   }
 
   uint64_t ArenaBytes(uint32_t device) const {
     const auto found = arenas_.find(device);
-    return found == arenas_.end() ? 0 : found->second->bytes();
+    return found == arenas_.end() ? 0 : found->second->bytes;
   }
 
   absl::Status CheckMemory(const plan::Memory& memory, uint32_t slots) const {
-    RETURN_IF_ERROR(CheckDevice(memory.device()));
-    const uint64_t limit = ArenaBytes(memory.device());
-    if (memory.offset() <= limit && memory.stride() <= (limit - memory.offset()) / slots &&
-        memory.offset() % kArenaAlignment == 0 && memory.stride() % kArenaAlignment == 0) {
+    RETURN_IF_ERROR(CheckDevice(memory.device));
+    const uint64_t limit = ArenaBytes(memory.device);
+    if (memory.offset <= limit && memory.stride <= (limit - memory.offset) / slots &&
+        memory.offset % kArenaAlignment == 0 && memory.stride % kArenaAlignment == 0) {
       return absl::OkStatus();
     }
     return Wrong(
         "%d slots of %d bytes at byte %d of device %d's arena, which has %d bytes and "
         "takes multiples of %d",
-        slots, memory.stride(), memory.offset(), memory.device(), limit, kArenaAlignment);
+        slots, memory.stride, memory.offset, memory.device, limit, kArenaAlignment);
   }
 
   absl::Status CheckEnd(uint32_t reg, uint32_t slots) {
@@ -199,195 +212,180 @@ class Checker {
   }
 
   absl::Status CheckTask(const plan::Task& task) {
-    RETURN_IF_ERROR(CheckDevice(task.device()));
-    RETURN_IF_ERROR(CheckActor(task.id()));
-    if (task.id().thread() >= devices_ * kNumStreams) {
-      return Wrong("thread %d; %d devices have %d", task.id().thread(), devices_,
+    RETURN_IF_ERROR(CheckDevice(task.device));
+    RETURN_IF_ERROR(CheckActor(task.id));
+    if (task.id.thread >= devices_ * kNumStreams) {
+      return Wrong("thread %d; %d devices have %d", task.id.thread, devices_,
                    devices_ * kNumStreams);
     }
-    if (task.acts_per_step() == 0) return Wrong("it acts 0 times a step");
-    for (const plan::Input& input : task.inputs()) {
-      RETURN_IF_ERROR(CheckActor(input.producer()));
-      RETURN_IF_ERROR(CheckEnd(input.register_(), input.slots()));
-      if (input.has_memory()) RETURN_IF_ERROR(CheckMemory(input.memory(), input.slots()));
+    if (task.acts_per_step == 0) return Wrong("it acts 0 times a step");
+    for (const plan::Input& input : task.inputs) {
+      RETURN_IF_ERROR(CheckActor(input.producer));
+      RETURN_IF_ERROR(CheckEnd(input.reg, input.slots));
+      if (input.memory.has_value()) RETURN_IF_ERROR(CheckMemory(*input.memory, input.slots));
     }
-    for (const plan::Output& output : task.outputs()) {
-      for (const plan::ActorId& consumer : output.consumers()) {
+    for (const plan::Output& output : task.outputs) {
+      for (const plan::ActorId& consumer : output.consumers) {
         RETURN_IF_ERROR(CheckActor(consumer));
       }
-      RETURN_IF_ERROR(CheckEnd(output.register_(), output.slots()));
-      if (!written_.insert(output.register_()).second) {
-        return Wrong("register %d is written by two tasks", output.register_());
+      RETURN_IF_ERROR(CheckEnd(output.reg, output.slots));
+      if (!written_.insert(output.reg).second) {
+        return Wrong("register %d is written by two tasks", output.reg);
       }
       // A transfer's lies in the peer's arena; the link checks what is written there.
-      if (output.has_memory() && !task.has_transfer()) {
-        RETURN_IF_ERROR(CheckMemory(output.memory(), output.slots()));
+      if (output.memory.has_value() && !IsTransfer(task)) {
+        RETURN_IF_ERROR(CheckMemory(*output.memory, output.slots));
       }
     }
     return absl::OkStatus();
   }
 
   absl::Status CheckVariable(const plan::Task& task, const plan::Variable& variable) {
-    const absl::StatusOr<uint64_t> bytes = CheckShard(variable.shard(), 1);
+    const absl::StatusOr<uint64_t> bytes = CheckShard(variable.shard, 1);
     if (!bytes.ok()) {
-      return Wrong("variable '%s': %s", variable.name(), std::string(bytes.status().message()));
+      return Wrong("variable '%s': %s", variable.name, std::string(bytes.status().message()));
     }
     const uint64_t most = SystemMemory();
     if (*bytes > most || variable_bytes_ > most - *bytes) {
       return absl::ResourceExhaustedError(absl::StrFormat(
           "variable '%s' needs %d bytes beside the %d of others and this machine has %d; split it "
           "over more devices",
-          variable.name(), *bytes, variable_bytes_, most));
+          variable.name, *bytes, variable_bytes_, most));
     }
     variable_bytes_ += *bytes;
-    variables_[{task.device(), variable.name()}] = {variable.shard().dtype(), *bytes};
+    variables_[{task.device, variable.name}] = {variable.shard.layout->type.dtype, *bytes};
     return absl::OkStatus();
   }
 
   absl::Status CheckWork(const plan::Task& task) const {
-    switch (task.work_case()) {
-      case plan::Task::kCompute:
-        for (const plan::Kernel& kernel : task.compute().kernels()) {
-          for (const auto* operands : {&kernel.inputs(), &kernel.outputs()}) {
-            for (const plan::Operand& operand : *operands) {
-              const absl::Status status = CheckOperand(task, operand).status();
-              if (!status.ok()) {
-                return Wrong("%s '%s' (%s): %s", kernel.op(), kernel.name(), kernel.location(),
-                             std::string(status.message()));
-              }
-            }
+    if (std::holds_alternative<plan::Copy>(task.work)) return CheckCopy(task);
+    if (IsTransfer(task)) return CheckTransfer(task);
+    if (std::holds_alternative<plan::Collective>(task.work)) return CheckCollectiveTask(task);
+    const auto* compute = std::get_if<plan::Compute>(&task.work);
+    if (compute == nullptr) return absl::OkStatus();
+    for (const plan::Kernel& kernel : compute->kernels) {
+      for (const auto* operands : {&kernel.inputs, &kernel.outputs}) {
+        for (const plan::Operand& operand : *operands) {
+          const absl::Status status = CheckOperand(task, operand).status();
+          if (!status.ok()) {
+            return Wrong("%s '%s' (%s): %s", kernel.call->op, kernel.call->name,
+                         kernel.call->location.ToString(), std::string(status.message()));
           }
         }
-        return absl::OkStatus();
-      case plan::Task::kCopy:
-        return CheckCopy(task);
-      case plan::Task::kTransfer:
-        return CheckTransfer(task);
-      case plan::Task::kCollective:
-        return CheckCollectiveTask(task);
-      default:
-        return absl::OkStatus();
+      }
     }
+    return absl::OkStatus();
   }
 
   // An end's memory; nullptr if it is not of this node or has none.
   static const plan::Memory* MemoryOf(const plan::Task& task, const plan::Operand& operand) {
-    if (operand.source() == plan::Operand::INPUT) {
-      const plan::Input& input = task.inputs(static_cast<int>(operand.index()));
-      return input.has_memory() ? &input.memory() : nullptr;
-    }
-    const plan::Output& output = task.outputs(static_cast<int>(operand.index()));
-    return output.has_memory() && !task.has_transfer() ? &output.memory() : nullptr;
+    const std::optional<plan::Memory>& memory = operand.source == plan::Operand::Source::kInput
+                                                    ? task.inputs[operand.index].memory
+                                                    : task.outputs[operand.index].memory;
+    const bool is_elsewhere = operand.source == plan::Operand::Source::kOutput && IsTransfer(task);
+    return memory.has_value() && !is_elsewhere ? &*memory : nullptr;
   }
 
   // Bytes from the operand's first on that are its task's to read or write; its shard fits in.
   absl::StatusOr<uint64_t> CheckOperand(const plan::Task& task,
                                         const plan::Operand& operand) const {
-    ASSIGN_OR_RETURN(const uint64_t bytes, CheckShard(operand.shard(), task.acts_per_step()));
-    const uint64_t alignment = SizeOf(static_cast<DType>(operand.shard().dtype()));
+    ASSIGN_OR_RETURN(const uint64_t bytes, CheckShard(operand.shard, task.acts_per_step));
+    const uint64_t alignment = SizeOf(operand.shard.layout->type.dtype);
     uint64_t limit = 0;
-    switch (operand.source()) {
-      case plan::Operand::INPUT:
-      case plan::Operand::OUTPUT: {
-        const bool is_input = operand.source() == plan::Operand::INPUT;
-        const int ends = is_input ? task.inputs_size() : task.outputs_size();
-        if (operand.index() >= static_cast<uint32_t>(ends)) {
+    switch (operand.source) {
+      case plan::Operand::Source::kInput:
+      case plan::Operand::Source::kOutput: {
+        const bool is_input = operand.source == plan::Operand::Source::kInput;
+        const size_t ends = is_input ? task.inputs.size() : task.outputs.size();
+        if (operand.index >= ends) {
           return Wrong("an operand of %s %d, it has %d", is_input ? "input" : "output",
-                       operand.index(), ends);
+                       operand.index, ends);
         }
         const plan::Memory* memory = MemoryOf(task, operand);
         if (memory == nullptr) {
           return Wrong("an operand in %s %d, which has no memory here",
-                       is_input ? "input" : "output", operand.index());
+                       is_input ? "input" : "output", operand.index);
         }
-        limit = memory->stride();
+        limit = memory->stride;
         break;
       }
-      case plan::Operand::SCRATCH: {
-        const auto arena = arenas_.find(task.device());
-        const auto stream = static_cast<int>(task.id().thread() % kNumStreams);
-        if (arena != arenas_.end() && stream < arena->second->scratch_bytes_size()) {
-          limit = arena->second->scratch_bytes(stream);
+      case plan::Operand::Source::kScratch: {
+        const auto arena = arenas_.find(task.device);
+        if (arena != arenas_.end()) {
+          limit = arena->second->scratch_bytes[task.id.thread % kNumStreams];
         }
         break;
       }
-      case plan::Operand::VARIABLE: {
-        const auto found = variables_.find({operand.index(), operand.variable()});
+      case plan::Operand::Source::kVariable: {
+        const auto found = variables_.find({operand.index, operand.variable});
         if (found == variables_.end()) {
-          return Wrong("it reads variable '%s', which no task of device %d owns",
-                       operand.variable(), operand.index());
+          return Wrong("it reads variable '%s', which no task of device %d owns", operand.variable,
+                       operand.index);
         }
-        if (found->second.dtype != operand.shard().dtype() || operand.offset() != 0) {
+        if (found->second.dtype != operand.shard.layout->type.dtype || operand.offset != 0) {
           return Wrong("it reads variable '%s' as type %d from byte %d on, it is of type %d",
-                       operand.variable(), operand.shard().dtype(), operand.offset(),
-                       found->second.dtype);
+                       operand.variable, TypeNumber(operand.shard), operand.offset,
+                       static_cast<int>(found->second.dtype));
         }
         limit = found->second.bytes;
         break;
       }
-      default:
-        return Wrong("an operand of unknown source %d", static_cast<int>(operand.source()));
     }
-    if (!Fits(operand.offset(), bytes, limit) || operand.offset() % alignment != 0) {
+    if (!Fits(operand.offset, bytes, limit) || operand.offset % alignment != 0) {
       return Wrong("an operand of %d bytes at byte %d of %d (elements of %d bytes)", bytes,
-                   operand.offset(), limit, alignment);
+                   operand.offset, limit, alignment);
     }
-    return limit - operand.offset();
+    return limit - operand.offset;
   }
 
   absl::Status CheckCopy(const plan::Task& task) const {
-    const plan::Copy& copy = task.copy();
-    RETURN_IF_ERROR(CheckOperand(task, copy.destination()).status());
-    const plan::Shard& destination = copy.destination().shard();
-    for (const plan::Copy::Move& move : copy.moves()) {
-      RETURN_IF_ERROR(CheckOperand(task, move.source()).status());
-      const plan::Shard& source = move.source().shard();
-      if (source.dtype() != destination.dtype()) {
-        return Wrong("it moves elements of type %d into a tensor of type %d", source.dtype(),
-                     destination.dtype());
+    const auto& copy = std::get<plan::Copy>(task.work);
+    RETURN_IF_ERROR(CheckOperand(task, copy.destination).status());
+    const plan::Shard& destination = copy.destination.shard;
+    for (const plan::Copy::Move& move : copy.moves) {
+      RETURN_IF_ERROR(CheckOperand(task, move.source).status());
+      if (TypeNumber(move.source.shard) != TypeNumber(destination)) {
+        return Wrong("it moves elements of type %d into a tensor of type %d",
+                     TypeNumber(move.source.shard), TypeNumber(destination));
       }
-      RETURN_IF_ERROR(CheckBox(move.offset(), move.size(), source));
-      RETURN_IF_ERROR(CheckBox(move.offset(), move.size(), destination));
-      if (move.add()) RETURN_IF_ERROR(CheckReduction(destination.dtype(), copy.reduction()));
+      RETURN_IF_ERROR(CheckBox(move.box, move.source.shard.region));
+      RETURN_IF_ERROR(CheckBox(move.box, destination.region));
+      if (move.add && CombineFunction(destination.layout->type.dtype, copy.reduction) == nullptr) {
+        return Wrong("elements of type %d cannot be added by reduction %d", TypeNumber(destination),
+                     static_cast<int>(copy.reduction));
+      }
     }
     return absl::OkStatus();
   }
 
-  static absl::Status CheckReduction(uint32_t dtype, uint32_t reduction) {
-    if (reduction <= static_cast<uint32_t>(Sbp::Kind::kPartialMin) &&
-        CombineFunction(static_cast<DType>(dtype), static_cast<Sbp::Kind>(reduction)) != nullptr) {
-      return absl::OkStatus();
-    }
-    return Wrong("elements of type %d cannot be added by reduction %d", dtype, reduction);
-  }
-
   absl::Status CheckTransfer(const plan::Task& task) const {
-    const plan::Transfer& transfer = task.transfer();
-    if (task.outputs_size() == 0 || !task.outputs(0).has_memory()) {
-      return Wrong("it sends and has no landing slot: %d outputs", task.outputs_size());
+    const auto& transfer = std::get<plan::Transfer>(task.work);
+    if (task.outputs.empty() || !task.outputs[0].memory.has_value()) {
+      return Wrong("it sends and has no landing slot: %d outputs", task.outputs.size());
     }
-    if (transfer.source().source() == plan::Operand::OUTPUT) {
-      return Wrong("it sends its own output %d", transfer.source().index());
+    if (transfer.source.source == plan::Operand::Source::kOutput) {
+      return Wrong("it sends its own output %d", transfer.source.index);
     }
-    if (transfer.peer() > kMaxNode) {
-      return Wrong("peer %d: nodes are numbered up to %d", transfer.peer(), kMaxNode);
+    if (transfer.peer > kMaxNode) {
+      return Wrong("peer %d: nodes are numbered up to %d", transfer.peer, kMaxNode);
     }
-    RETURN_IF_ERROR(CheckOperand(task, transfer.source()).status());
-    const plan::Shard& source = transfer.source().shard();
-    RETURN_IF_ERROR(CheckBox(transfer.offset(), transfer.size(), source));
-    const uint64_t bytes = static_cast<uint64_t>(*ElementsOf(transfer.size())) *
-                           SizeOf(static_cast<DType>(source.dtype()));
-    const uint64_t limit = ArenaBytes(task.device());
-    if (transfer.bytes() != bytes || !Fits(transfer.staging(), bytes, limit)) {
+    RETURN_IF_ERROR(CheckOperand(task, transfer.source).status());
+    const plan::Shard& source = transfer.source.shard;
+    RETURN_IF_ERROR(CheckBox(transfer.box, source.region));
+    const uint64_t bytes =
+        static_cast<uint64_t>(*ElementsOf(transfer.box.size)) * SizeOf(source.layout->type.dtype);
+    const uint64_t limit = ArenaBytes(task.device);
+    if (transfer.bytes != bytes || !Fits(transfer.staging, bytes, limit)) {
       return Wrong("it sends %d bytes, packed at byte %d of %d; its box %s has %d bytes",
-                   transfer.bytes(), transfer.staging(), limit, Text(transfer.size()), bytes);
+                   transfer.bytes, transfer.staging, limit, Text(transfer.box.size), bytes);
     }
-    const plan::Output& landing = task.outputs(0);
+    const plan::Output& landing = task.outputs[0];
+    const uint64_t stride = landing.memory->stride;
     uint64_t end;
-    if (!Fits(transfer.landing(), bytes, landing.memory().stride()) ||
-        __builtin_mul_overflow(landing.memory().stride(), uint64_t{landing.slots()}, &end)) {
+    if (!Fits(transfer.landing, bytes, stride) ||
+        __builtin_mul_overflow(stride, uint64_t{landing.slots}, &end)) {
       return Wrong("it sends %d bytes to byte %d of a landing slot of %d bytes (%d slots)", bytes,
-                   transfer.landing(), landing.memory().stride(), landing.slots());
+                   transfer.landing, stride, landing.slots);
     }
     return absl::OkStatus();
   }
@@ -395,55 +393,48 @@ class Checker {
   // Members, kind and counts are CheckCollective's to check (comm/collective/collective.h); what
   // they mean in bytes is known here only.
   absl::Status CheckCollectiveTask(const plan::Task& task) const {
-    const plan::Collective& collective = task.collective();
-    ASSIGN_OR_RETURN(const uint64_t input_room, CheckOperand(task, collective.input()));
-    ASSIGN_OR_RETURN(const uint64_t output_room, CheckOperand(task, collective.output()));
-    const uint32_t dtype = collective.dtype();
-    if (dtype != collective.input().shard().dtype() ||
-        dtype != collective.output().shard().dtype()) {
+    const auto& collective = std::get<plan::Collective>(task.work);
+    ASSIGN_OR_RETURN(const uint64_t input_room, CheckOperand(task, collective.input));
+    ASSIGN_OR_RETURN(const uint64_t output_room, CheckOperand(task, collective.output));
+    const auto dtype = static_cast<int>(collective.dtype);
+    if (dtype != TypeNumber(collective.input.shard) ||
+        dtype != TypeNumber(collective.output.shard)) {
       return Wrong("a collective of elements of type %d from type %d to type %d", dtype,
-                   collective.input().shard().dtype(), collective.output().shard().dtype());
+                   TypeNumber(collective.input.shard), TypeNumber(collective.output.shard));
     }
-    if (collective.reduction() > static_cast<uint32_t>(Sbp::Kind::kPartialMin) ||
-        collective.kind() > static_cast<uint32_t>(CollectiveKind::kBroadcast) ||
-        collective.algorithm() > std::numeric_limits<uint8_t>::max()) {
-      return Wrong("a collective of unknown kind %d, reduction %d or algorithm %d",
-                   collective.kind(), collective.reduction(), collective.algorithm());
+    if (collective.members >= plan_.members.size()) {
+      return Wrong("a collective of the members %d, of %d lists", collective.members,
+                   plan_.members.size());
     }
-    if (collective.members() >= static_cast<uint32_t>(plan_.members_size())) {
-      return Wrong("a collective of the members %d, of %d lists", collective.members(),
-                   plan_.members_size());
-    }
-    const plan::Members& list = plan_.members(static_cast<int>(collective.members()));
-    for (uint32_t node : list.nodes()) {
+    const plan::Members& list = plan_.members[collective.members];
+    for (uint32_t node : list.nodes) {
       if (node > kMaxNode) {
         return Wrong("member on node %d: nodes are numbered up to %d", node, kMaxNode);
       }
     }
-    if (list.devices_size() != list.nodes_size()) {
-      return Wrong("members on %d nodes and %d devices", list.nodes_size(), list.devices_size());
+    if (list.devices.size() != list.nodes.size()) {
+      return Wrong("members on %d nodes and %d devices", list.nodes.size(), list.devices.size());
     }
-    if (collective.chunk_bytes() < kMinChunkBytes ||
-        collective.chunk_bytes() > uint64_t{std::numeric_limits<int64_t>::max()}) {
-      return Wrong("chunks of %d bytes; %d at least", collective.chunk_bytes(), kMinChunkBytes);
+    if (collective.chunk_bytes < kMinChunkBytes ||
+        collective.chunk_bytes > uint64_t{std::numeric_limits<int64_t>::max()}) {
+      return Wrong("chunks of %d bytes; %d at least", collective.chunk_bytes, kMinChunkBytes);
     }
-    const auto members = static_cast<uint64_t>(list.nodes_size());
-    const auto counts = static_cast<uint64_t>(collective.counts_size());
-    const bool is_all_to_all =
-        collective.kind() == static_cast<uint32_t>(CollectiveKind::kAllToAll);
-    if (members == 0 || collective.rank() >= members ||
-        counts != (is_all_to_all ? members * members : members)) {
-      return Wrong("a collective of kind %d with %d counts, rank %d of %d members",
-                   collective.kind(), counts, collective.rank(), members);
+    const uint64_t members = list.nodes.size();
+    const uint64_t counts = collective.counts.size();
+    const bool is_all_to_all = collective.kind == CollectiveKind::kAllToAll;
+    if (members == 0 || collective.rank >= members ||
+        counts != NumCounts(collective.kind, members)) {
+      return Wrong("an %s with %d counts, rank %d of %d members",
+                   CollectiveKindName(collective.kind), counts, collective.rank, members);
     }
-    const uint64_t element = SizeOf(static_cast<DType>(dtype));
+    const uint64_t element = SizeOf(collective.dtype);
     const uint64_t most = std::max(input_room, output_room) / element;
     uint64_t sum = 0, sent = 0, received = 0, own = 0;
     for (uint64_t i = 0; i < counts; ++i) {
-      const int64_t count = collective.counts(static_cast<int>(i));
+      const int64_t count = collective.counts[i];
       // Of an all_to_all each member knows all counts, but its operands hold its own alone.
-      const bool is_sent = i / members == collective.rank();
-      const bool is_received = i % members == collective.rank();
+      const bool is_sent = i / members == collective.rank;
+      const bool is_received = i % members == collective.rank;
       const bool is_own = !is_all_to_all || is_sent || is_received;
       if (count < 0 || (is_own && static_cast<uint64_t>(count) > most)) {
         return Wrong("count %d of its collective; its operands have room for %d elements", count,
@@ -454,14 +445,14 @@ class Checker {
         received += is_received ? count : 0;
       } else {
         sum += count;
-        own += i == collective.rank() ? count : 0;
+        own += i == collective.rank ? count : 0;
       }
       if (std::max({sum, sent, received}) > most) {
         return Wrong("%d elements in its collective; its operands have room for %d",
                      std::max({sum, sent, received}), most);
       }
     }
-    switch (static_cast<CollectiveKind>(collective.kind())) {
+    switch (collective.kind) {
       case CollectiveKind::kAllReduce:
       case CollectiveKind::kBroadcast:
         sent = received = sum;
@@ -485,14 +476,14 @@ class Checker {
   }
 
   struct VariableBytes {
-    uint32_t dtype = 0;
+    DType dtype = DType::kF32;
     uint64_t bytes = 0;
   };
 
   const plan::NodePlan& plan_;
   const size_t devices_;
   std::map<uint32_t, const plan::Arena*> arenas_;  // by device
-  std::map<std::pair<uint32_t, std::string>, VariableBytes> variables_;
+  std::map<std::pair<uint32_t, std::string_view>, VariableBytes> variables_;
   std::set<uint32_t> written_;  // registers
   uint64_t slots_ = 0;
   uint64_t variable_bytes_ = 0;
@@ -503,8 +494,8 @@ class Checker {
 absl::Status CheckPlan(const plan::NodePlan& plan, size_t devices) {
   absl::Status status = Checker(plan, devices).Check();
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrFormat("job '%s', node %d: %s", plan.job(),
-                                                     plan.node(), std::string(status.message())));
+  return absl::Status(status.code(), absl::StrFormat("job '%s', node %d: %s", plan.job, plan.node,
+                                                     std::string(status.message())));
 }
 
 }  // namespace braid

@@ -1,11 +1,12 @@
-// Whether a slice of a plan can be run here at all: every number in it that is later an address, an
-// index or a size. What passes names no byte outside its arenas, scratch areas and variables.
+// Whether a node's part of a plan can be run here at all: every number in it that is later an
+// address, an index or a size. What passes names no byte outside its arenas, scratch areas and
+// variables.
 #pragma once
 
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "compiler/plan/node_plan.pb.h"
+#include "compiler/plan/node_plan.h"
 
 namespace braid {
 

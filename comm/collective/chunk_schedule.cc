@@ -1,7 +1,6 @@
 #include "comm/collective/chunk_schedule.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "glog/logging.h"
 
@@ -46,10 +45,10 @@ class Blocks {
   std::vector<int64_t> bytes_;
 };
 
-// Sum over p blocks that differ by one element at most: bandwidth-optimal whatever the counts.
+// p blocks of the whole that differ by one element at most: bandwidth-optimal.
 std::vector<int64_t> EvenCounts(const CollectiveSpec& spec) {
   const int64_t p = spec.members.size();
-  const int64_t whole = std::accumulate(spec.counts.begin(), spec.counts.end(), int64_t{0});
+  const int64_t whole = spec.counts[0];
   std::vector<int64_t> counts(p);
   for (int64_t r = 0; r < p; ++r) counts[r] = whole / p + (r < whole % p ? 1 : 0);
   return counts;
@@ -186,8 +185,7 @@ bool CanExchange(const CollectiveSpec& spec) {
 }
 
 ChunkSchedule MakeExchange(const CollectiveSpec& spec) {
-  const int64_t whole = std::accumulate(spec.counts.begin(), spec.counts.end(), int64_t{0});
-  const Blocks blocks(spec, {whole});
+  const Blocks blocks(spec, spec.counts);
   ChunkSchedule schedule;
   schedule.slots = kRingSlots;
   SendHop send{.to = 1 - spec.my_rank, .items = {}};
@@ -213,8 +211,7 @@ ChunkSchedule MakeExchange(const CollectiveSpec& spec) {
 ChunkSchedule MakeChain(const CollectiveSpec& spec) {
   const int p = spec.members.size();
   const int position = (spec.my_rank - spec.root + p) % p;
-  const int64_t whole = std::accumulate(spec.counts.begin(), spec.counts.end(), int64_t{0});
-  const Blocks blocks(spec, {whole});
+  const Blocks blocks(spec, spec.counts);
   ChunkSchedule schedule;
   schedule.slots = kRingSlots;
   SendHop send{.to = (spec.my_rank + 1) % p, .items = {}};

@@ -19,20 +19,18 @@ absl::Status Wrong(const CollectiveSpec& spec, std::string_view what) {
 
 }  // namespace
 
-std::string_view CollectiveKindName(CollectiveKind kind) {
+size_t NumCounts(CollectiveKind kind, size_t members) {
   switch (kind) {
     case CollectiveKind::kAllReduce:
-      return "all_reduce";
-    case CollectiveKind::kAllGather:
-      return "all_gather";
-    case CollectiveKind::kReduceScatter:
-      return "reduce_scatter";
-    case CollectiveKind::kAllToAll:
-      return "all_to_all";
     case CollectiveKind::kBroadcast:
-      return "broadcast";
+      return 1;
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+      return members;
+    case CollectiveKind::kAllToAll:
+      return members * members;
   }
-  return "unknown";
+  return 0;
 }
 
 std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm) {
@@ -57,7 +55,7 @@ absl::Status CheckCollective(const CollectiveSpec& spec) {
   if (spec.chunk_bytes <= 0) {
     return Wrong(spec, absl::StrFormat("chunk_bytes is %d", spec.chunk_bytes));
   }
-  const size_t blocks = spec.kind == CollectiveKind::kAllToAll ? p * p : p;
+  const size_t blocks = NumCounts(spec.kind, p);
   if (spec.counts.size() != blocks) {
     return Wrong(spec, absl::StrFormat("%d counts for %d members, must be %d", spec.counts.size(),
                                        p, blocks));

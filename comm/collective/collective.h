@@ -2,6 +2,7 @@
 // ends are made by a CollectiveHub (collective_hub.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -9,24 +10,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/collective_kind.h"
 #include "runtime/base/ids.h"
 
 namespace braid {
 
-enum class CollectiveKind : uint8_t {
-  kAllReduce,
-  kAllGather,
-  kReduceScatter,
-  kAllToAll,
-  kBroadcast,
-};
-
-enum class CollectiveAlgorithm : uint8_t {
-  kDirect,  // all members in one process: they read each other's memory
-  kRing,    // any layout: chunks from neighbour to neighbour (all_to_all: between all pairs)
-};
-
-std::string_view CollectiveKindName(CollectiveKind kind);
 std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm);
 
 // dst = a op b, for n elements; dst may be a or b. The caller binds type and operation.
@@ -48,7 +36,7 @@ struct CollectiveSpec {
   int my_rank = 0;
   int64_t element_size = 0;  // bytes
   // Elements a block; zero and unequal ones are fine.
-  //   all_reduce, broadcast: any partition of the whole; only its sum counts.
+  //   all_reduce, broadcast: one, the whole.
   //   all_gather: counts[r] is r's input; the output is all blocks in rank order.
   //   reduce_scatter: the input is all blocks in rank order; counts[r] is r's output.
   //   all_to_all: counts[src * p + dst]; input blocks in order of dst, output in order of src.
@@ -58,6 +46,9 @@ struct CollectiveSpec {
   int64_t chunk_bytes = 256 * 1024;  // the unit that is pipelined (ring)
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
 };
+
+// Of CollectiveSpec::counts.
+size_t NumCounts(CollectiveKind kind, size_t members);
 
 // OK if the spec can be carried out, else what is wrong with it.
 absl::Status CheckCollective(const CollectiveSpec& spec);

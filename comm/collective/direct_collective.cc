@@ -35,9 +35,10 @@ class Layout {
   explicit Layout(const CollectiveSpec& spec)
       : p_(spec.members.size()), element_size_(spec.element_size), counts_(spec.counts) {
     whole_ = std::accumulate(counts_.begin(), counts_.end(), int64_t{0}) * element_size_;
-    if (spec.kind == CollectiveKind::kAllToAll) return;
+    if (spec.kind == CollectiveKind::kAllToAll || spec.kind == CollectiveKind::kBroadcast) return;
     if (spec.kind == CollectiveKind::kAllReduce) {
-      const int64_t n = whole_ / element_size_;
+      const int64_t n = counts_[0];
+      counts_.resize(p_);
       for (int64_t r = 0; r < p_; ++r) counts_[r] = n / p_ + (r < n % p_ ? 1 : 0);
     }
     offsets_.resize(p_);

@@ -173,6 +173,8 @@ StepOrder::Relation StepOrder::RelationInto(const TaskGroup& collective) const {
                                                                        : Relation::kAll;
     case CollectiveKind::kAllToAll:
       return Relation::kRank;
+    case CollectiveKind::kBroadcast:
+      break;
   }
   LOG(FATAL) << "collective " << collective.name;
 }

@@ -18,7 +18,6 @@
 namespace braid::compiler {
 namespace {
 
-constexpr uint32_t kDirect = 0, kRing = 1;  // plan::Collective::algorithm
 constexpr uint64_t kChunkBytes = 256 * 1024;
 
 uint64_t Aligned(uint64_t bytes) {
@@ -31,10 +30,14 @@ class Expander {
 
   absl::StatusOr<plan::NodePlan> Expand() {
     RETURN_IF_ERROR(edges_.Number());
-    plan_.set_job(graph_.job);
-    plan_.set_node(static_cast<uint32_t>(node_));
-    plan_.set_num_nodes(static_cast<uint32_t>(graph_.num_nodes));
-    plan_.set_seed(graph_.seed);
+    plan_.job = graph_.job;
+    plan_.node = static_cast<uint32_t>(node_);
+    plan_.num_nodes = static_cast<uint32_t>(graph_.num_nodes);
+    plan_.seed = graph_.seed;
+    size_t num_tasks = 0;
+    for (const TaskGroup& group : graph_.groups())
+      num_tasks += group.placement.RanksOn(node_).size();
+    plan_.tasks.reserve(num_tasks);
     MeasureArenas();
     for (const TaskGroup& group : graph_.groups()) {
       switch (group.kind) {
@@ -52,13 +55,9 @@ class Expander {
           break;
       }
     }
-    for (const auto& [device, arena] : arenas_) *plan_.add_arenas() = arena;
-    for (int peer : peers_) plan_.add_peers(static_cast<uint32_t>(peer));
-    for (const auto& [peer, bytes] : link_bytes_) {
-      plan::NodePlan::LinkBytes& link = *plan_.add_links();
-      link.set_peer(static_cast<uint32_t>(peer));
-      link.set_bytes(bytes);
-    }
+    for (auto& [device, arena] : arenas_) plan_.arenas.push_back(std::move(arena));
+    plan_.peers.assign(peers_.begin(), peers_.end());
+    plan_.links.assign(link_bytes_.begin(), link_bytes_.end());
     return std::move(plan_);
   }
 
@@ -68,51 +67,40 @@ class Expander {
                        [](const Part& part) { return part.variable.empty(); });
   }
 
-  static void SetMemory(const Register& reg, int device, plan::Memory& memory) {
+  static plan::Memory MemoryOf(const Register& reg, int device) {
     CHECK_GE(reg.offset, 0) << "register " << reg.name << " has no place in the arena";
-    memory.set_device(static_cast<uint32_t>(device));
-    memory.set_offset(static_cast<uint64_t>(reg.offset));
-    memory.set_stride(static_cast<uint64_t>(reg.slot_bytes));
+    return {.device = static_cast<uint32_t>(device),
+            .offset = static_cast<uint64_t>(reg.offset),
+            .stride = static_cast<uint64_t>(reg.slot_bytes)};
   }
 
   void AddInput(const Register& reg, const PlanEdges::Source& source, int period, int device,
                 plan::Task& task) {
-    plan::Input& input = *task.add_inputs();
-    input.set_register_(source.reg);
-    *input.mutable_producer() = edges_.IdOf(source.producer);
-    input.set_slots(static_cast<uint32_t>(reg.slots));
-    input.set_period(static_cast<uint32_t>(period));
-    input.set_initial_tokens(static_cast<uint32_t>(reg.initial_tokens));
-    if (HasMemory(reg)) SetMemory(reg, device, *input.mutable_memory());
+    plan::Input& input = task.inputs.emplace_back();
+    input.reg = source.reg;
+    input.producer = edges_.IdOf(source.producer);
+    input.slots = static_cast<uint32_t>(reg.slots);
+    input.period = static_cast<uint32_t>(period);
+    input.initial_tokens = static_cast<uint32_t>(reg.initial_tokens);
+    if (HasMemory(reg)) input.memory = MemoryOf(reg, device);
   }
 
   plan::Output& AddOutput(const Register& reg, const TaskKey& key, plan::Task& task) {
-    plan::Output& output = *task.add_outputs();
-    output.set_register_(edges_.RegisterId(reg.id, key.number));
-    output.set_slots(static_cast<uint32_t>(reg.slots));
-    output.set_period(static_cast<uint32_t>(reg.period));
-    output.set_initial_tokens(static_cast<uint32_t>(reg.initial_tokens));
-    if (HasMemory(reg)) SetMemory(reg, edges_.DeviceOf(key).device, *output.mutable_memory());
+    plan::Output& output = task.outputs.emplace_back();
+    output.reg = edges_.RegisterId(reg.id, key.number);
+    output.slots = static_cast<uint32_t>(reg.slots);
+    output.period = static_cast<uint32_t>(reg.period);
+    output.initial_tokens = static_cast<uint32_t>(reg.initial_tokens);
+    if (HasMemory(reg)) output.memory = MemoryOf(reg, edges_.DeviceOf(key).device);
     return output;
   }
 
   void AddConsumers(const std::vector<TaskKey>& keys, plan::Output& output) {
-    for (const TaskKey& key : keys) *output.add_consumers() = edges_.IdOf(key);
+    output.consumers.reserve(keys.size());
+    for (const TaskKey& key : keys) output.consumers.push_back(edges_.IdOf(key));
   }
 
   // ---- operands --------------------------------------------------------------------------------
-
-  static void SetShard(const TensorLayout& layout, const Region& region, plan::Shard& shard) {
-    shard.set_dtype(static_cast<uint32_t>(layout.type.dtype));
-    for (int64_t dim : layout.type.shape) shard.add_logical(dim);
-    for (int64_t offset : region.offset) shard.add_offset(offset);
-    for (int64_t size : region.size) shard.add_size(size);
-    if (layout.time.is_split()) {
-      shard.set_time_axis(layout.time.axis + 1);
-      shard.set_time_stride(layout.type.shape[layout.time.axis] / layout.time_parts);
-    }
-    shard.set_partial(layout.sbp.has_partial());
-  }
 
   // One end of a task: its number among the task's inputs or outputs, and whose memory it is.
   struct End {
@@ -123,14 +111,14 @@ class Expander {
 
   static void SetPart(const Part& part, const End& end, plan::Operand& operand) {
     if (!part.variable.empty()) {
-      operand.set_source(plan::Operand::VARIABLE);
-      operand.set_variable(part.variable);
-      operand.set_index(static_cast<uint32_t>(end.device));
+      operand.source = plan::Operand::Source::kVariable;
+      operand.variable = part.variable;
+      operand.index = static_cast<uint32_t>(end.device);
       return;
     }
-    operand.set_source(end.is_input ? plan::Operand::INPUT : plan::Operand::OUTPUT);
-    operand.set_index(end.index);
-    operand.set_offset(static_cast<uint64_t>(part.offset));
+    operand.source = end.is_input ? plan::Operand::Source::kInput : plan::Operand::Source::kOutput;
+    operand.index = end.index;
+    operand.offset = static_cast<uint64_t>(part.offset);
   }
 
   // ---- tasks -----------------------------------------------------------------------------------
@@ -139,11 +127,12 @@ class Expander {
 
   void EmitPerRank(const TaskGroup& group, EmitWork work) {
     for (int rank : group.placement.RanksOn(node_)) {
-      plan::Task& task = StartTask(group, {group.id, rank}, group.name);
+      plan::Task& task = StartTask(group, {group.id, rank});
+      coordinate_ = group.placement.CoordinateOf(rank);
       input_index_.assign(group.inputs.size(), 0);
       for (size_t i = 0; i < group.inputs.size(); ++i) {
         const Register& reg = graph_.reg(group.inputs[i].reg);
-        input_index_[i] = static_cast<uint32_t>(task.inputs_size());
+        input_index_[i] = static_cast<uint32_t>(task.inputs.size());
         for (const PlanEdges::Source& source : edges_.SourcesOf(reg, group, rank)) {
           AddInput(reg, source, group.inputs[i].period, group.placement.device(rank).device, task);
         }
@@ -156,33 +145,32 @@ class Expander {
     }
   }
 
-  plan::Task& StartTask(const TaskGroup& group, const TaskKey& key, const std::string& name) {
-    plan::Task& task = *plan_.add_tasks();
-    *task.mutable_id() = edges_.IdOf(key);
-    task.set_name(name);
-    task.set_device(static_cast<uint32_t>(edges_.DeviceOf(key).device));
-    task.set_acts_per_step(static_cast<uint32_t>(group.rate));
-    task.set_deferrable(group.is_deferrable);
+  plan::Task& StartTask(const TaskGroup& group, const TaskKey& key) {
+    plan::Task& task = plan_.tasks.emplace_back();
+    task.id = edges_.IdOf(key);
+    task.name = group.name;
+    task.device = static_cast<uint32_t>(edges_.DeviceOf(key).device);
+    task.acts_per_step = static_cast<uint32_t>(group.rate);
+    task.is_deferrable = group.is_deferrable;
     return task;
   }
 
   void EmitCompute(const TaskGroup& group, int rank, plan::Task& task) {
-    const std::vector<int64_t> coordinate = group.placement.CoordinateOf(rank);
+    std::vector<plan::Kernel>& kernels = task.work.emplace<plan::Compute>().kernels;
+    kernels.reserve(group.kernels.size());
     for (const KernelCall& call : group.kernels) {
-      plan::Kernel& kernel = *task.mutable_compute()->add_kernels();
-      kernel.set_op(call.op);
-      kernel.set_name(call.name);
-      kernel.set_attrs(call.attrs.ToString());
-      kernel.set_location(call.location.ToString());
-      kernel.set_contributes(Contributes(call, coordinate));
+      plan::Kernel& kernel = kernels.emplace_back();
+      kernel.call = &call;
+      kernel.contributes = Contributes(call, coordinate_);
+      kernel.inputs.resize(call.inputs.size());
       for (size_t i = 0; i < call.inputs.size(); ++i) {
-        SetOperand(group, rank, call.inputs[i], call.input_layouts[i], *kernel.add_inputs());
+        SetOperand(group, rank, call.inputs[i], call.input_layouts[i], kernel.inputs[i]);
       }
+      kernel.outputs.resize(call.outputs.size());
       for (size_t i = 0; i < call.outputs.size(); ++i) {
-        SetOperand(group, rank, call.outputs[i], call.output_layouts[i], *kernel.add_outputs());
+        SetOperand(group, rank, call.outputs[i], call.output_layouts[i], kernel.outputs[i]);
       }
     }
-    if (group.kernels.empty()) task.mutable_compute();
   }
 
   // Rank 0 of every dimension in which the kernel makes an addend out of something that is none.
@@ -201,7 +189,7 @@ class Expander {
 
   void SetOperand(const TaskGroup& group, int rank, const OperandRef& ref,
                   const TensorLayout& layout, plan::Operand& operand) {
-    SetShard(layout, RegionOf(layout, group.placement, rank), *operand.mutable_shard());
+    operand.shard = {&layout, RegionOf(layout, group.placement, coordinate_)};
     switch (ref.source) {
       case OperandRef::Source::kInput:
         SetPart(graph_.reg(group.inputs[ref.index].reg).parts[ref.part],
@@ -214,26 +202,24 @@ class Expander {
         break;
       case OperandRef::Source::kScratch:
         CHECK_GE(group.scratch[ref.index].offset, 0) << group.name << " has unplanned scratch";
-        operand.set_source(plan::Operand::SCRATCH);
-        operand.set_index(static_cast<uint32_t>(ref.index));
-        operand.set_offset(static_cast<uint64_t>(group.scratch[ref.index].offset));
+        operand.source = plan::Operand::Source::kScratch;
+        operand.index = static_cast<uint32_t>(ref.index);
+        operand.offset = static_cast<uint64_t>(group.scratch[ref.index].offset);
         break;
     }
   }
 
   void EmitVariables(const TaskGroup& group, int rank, plan::Task& task) {
-    plan::VariableOwner& owner = *task.mutable_variables();
+    auto& owner = task.work.emplace<plan::VariableOwner>();
     for (const Part& part : graph_.reg(group.outputs[0]).parts) {
-      plan::Variable& variable = *owner.add_variables();
-      variable.set_name(part.variable);
-      SetShard(part.layout, RegionOf(part.layout, group.placement, rank),
-               *variable.mutable_shard());
+      plan::Variable& variable = owner.variables.emplace_back();
+      variable.name = part.variable;
+      variable.shard = {&part.layout, RegionOf(part.layout, group.placement, coordinate_)};
       for (const KernelCall& call : group.kernels) {
-        if (call.name == part.variable) variable.set_init(call.attrs.ToString());
+        if (call.name == part.variable) variable.init = &call.attrs;
       }
-      const uint64_t bytes = static_cast<uint64_t>(BytesOf(part.layout, group.placement, rank));
-      plan::Arena& arena = arenas_[group.placement.device(rank).device];
-      arena.set_variable_bytes(arena.variable_bytes() + bytes);
+      arenas_[group.placement.device(rank).device].variable_bytes +=
+          static_cast<uint64_t>(BytesOf(part.layout, group.placement, rank));
     }
   }
 
@@ -245,10 +231,10 @@ class Expander {
   };
   const MemberList& MembersOf(const TaskGroup& group, int lowest) {
     const auto [found, is_new] =
-        member_lists_.try_emplace({group.placement, group.hierarchy_dim, lowest});
+        member_lists_.try_emplace({lowest, group.hierarchy_dim, group.placement});
     MemberList& list = found->second;
     if (!is_new) return list;
-    list.number = static_cast<uint32_t>(plan_.members_size());
+    list.number = static_cast<uint32_t>(plan_.members.size());
     if (group.hierarchy_dim < 0) {
       list.ranks.resize(group.placement.size());
       std::iota(list.ranks.begin(), list.ranks.end(), 0);
@@ -259,42 +245,42 @@ class Expander {
         list.ranks.push_back(group.placement.RankOf(coordinate));
       }
     }
-    plan::Members& members = *plan_.add_members();
+    plan::Members& members = plan_.members.emplace_back();
     for (int member : list.ranks) {
       const DeviceId& device = group.placement.device(member);
-      members.add_nodes(static_cast<uint32_t>(device.node));
-      members.add_devices(static_cast<uint32_t>(device.device));
+      members.nodes.push_back(static_cast<uint32_t>(device.node));
+      members.devices.push_back(static_cast<uint32_t>(device.device));
       list.nodes.insert(device.node);
     }
     for (int node : list.nodes) {
-      if (node != node_) peers_.insert(node);
+      if (node != node_) peers_.insert(static_cast<uint32_t>(node));
     }
     return list;
   }
 
   void EmitCollective(const TaskGroup& group, int rank, plan::Task& task) {
-    plan::Collective& collective = *task.mutable_collective();
+    auto& collective = task.work.emplace<plan::Collective>();
     int my_rank = rank, lowest = 0;
     if (group.hierarchy_dim >= 0) {
-      std::vector<int64_t> coordinate = group.placement.CoordinateOf(rank);
+      std::vector<int64_t> coordinate = coordinate_;
       my_rank = static_cast<int>(std::exchange(coordinate[group.hierarchy_dim], 0));
       lowest = group.placement.RankOf(coordinate);
     }
     const MemberList& list = MembersOf(group, lowest);
     const std::vector<int>& members = list.ranks;
-    collective.set_id(static_cast<uint32_t>(edges_.first_collective(group.id) + lowest));
-    collective.set_kind(static_cast<uint32_t>(group.collective));
-    collective.set_members(list.number);
-    collective.set_rank(static_cast<uint32_t>(my_rank));
-    collective.set_dtype(static_cast<uint32_t>(group.source.type.dtype));
-    collective.set_reduction(static_cast<uint32_t>(group.reduction));
-    collective.set_algorithm(list.nodes.size() == 1 ? kDirect : kRing);
-    collective.set_chunk_bytes(kChunkBytes);
-    const std::vector<int64_t> counts = CountsOf(group, members, rank);
-    for (int64_t count : counts) collective.add_counts(count);
-    SetVector(group, rank, true, *collective.mutable_input());
-    SetVector(group, rank, false, *collective.mutable_output());
-    CountRingBytes(group, members, my_rank, counts);
+    collective.id = static_cast<uint32_t>(edges_.first_collective(group.id) + lowest);
+    collective.kind = group.collective;
+    collective.algorithm =
+        list.nodes.size() == 1 ? CollectiveAlgorithm::kDirect : CollectiveAlgorithm::kRing;
+    collective.members = list.number;
+    collective.rank = static_cast<uint32_t>(my_rank);
+    collective.dtype = group.source.type.dtype;
+    collective.reduction = group.reduction;
+    collective.chunk_bytes = kChunkBytes;
+    collective.counts = CountsOf(group, members, rank);
+    SetVector(group, rank, true, collective.input);
+    SetVector(group, rank, false, collective.output);
+    CountRingBytes(group, members, my_rank, collective.counts);
   }
 
   std::vector<int64_t> CountsOf(const TaskGroup& group, const std::vector<int>& members, int rank) {
@@ -302,7 +288,6 @@ class Expander {
     const auto destination = [&](int member) {
       return RegionOf(group.destination, group.placement, member);
     };
-    const auto size = static_cast<int64_t>(members.size());
     std::vector<int64_t> counts;
     switch (group.collective) {
       case CollectiveKind::kAllReduce: {
@@ -311,7 +296,7 @@ class Expander {
                               ? graph_.reg(group.outputs[0]).slot_bytes /
                                     static_cast<int64_t>(SizeOf(group.source.type.dtype))
                               : source(rank).size.num_elements();
-        for (int64_t i = 0; i < size; ++i) counts.push_back(SplitEvenly(n, size, i).size);
+        counts.push_back(n);
         break;
       }
       case CollectiveKind::kAllGather:
@@ -327,6 +312,8 @@ class Expander {
           }
         }
         break;
+      case CollectiveKind::kBroadcast:
+        LOG(FATAL) << "the compiler makes no broadcast: " << group.name;
     }
     return counts;
   }
@@ -342,7 +329,7 @@ class Expander {
             {is_input, is_input ? input_index_[0] : 0, group.placement.device(rank).device},
             operand);
     const TensorLayout& layout = is_input ? group.source : group.destination;
-    SetShard(layout, RegionOf(layout, group.placement, rank), *operand.mutable_shard());
+    operand.shard = {&layout, RegionOf(layout, group.placement, coordinate_)};
   }
 
   // What this member sends to the next one in the ring, or to every peer in an all_to_all.
@@ -353,20 +340,24 @@ class Expander {
     const auto node_of = [&](int index) { return group.placement.device(members[index]).node; };
     const auto add = [&](int node, int64_t elements) {
       if (node != node_) {
-        link_bytes_[node] += static_cast<uint64_t>(elements * element * group.rate);
+        link_bytes_[static_cast<uint32_t>(node)] +=
+            static_cast<uint64_t>(elements * element * group.rate);
       }
     };
     if (group.collective == CollectiveKind::kAllToAll) {
       for (int to = 0; to < size; ++to) add(node_of(to), counts[my_rank * size + to]);
       return;
     }
-    int64_t all = 0;
-    for (int64_t count : counts) all += count;
+    const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    const auto block = [&](int index) {
+      return group.collective == CollectiveKind::kAllReduce ? SplitEvenly(all, size, index).size
+                                                            : counts[index];
+    };
     const int next = (my_rank + 1) % size;
     // A block passes every hop but the one into where it starts (gathering) or out of where it ends
     // (reducing).
-    const int64_t gathered = all - counts[next];
-    const int64_t reduced = all - counts[my_rank];
+    const int64_t gathered = all - block(next);
+    const int64_t reduced = all - block(my_rank);
     if (group.collective != CollectiveKind::kReduceScatter) add(node_of(next), gathered);
     if (group.collective != CollectiveKind::kAllGather) add(node_of(next), reduced);
   }
@@ -375,7 +366,7 @@ class Expander {
     ExchangeTasks& exchange = edges_.ExchangeOf(group);
     for (int rank : exchange.destination().RanksOn(node_)) {
       if (exchange.IsDirect(rank)) {
-        peers_.insert(exchange.source().device(exchange.PiecesOf(rank)[0].move.source_rank).node);
+        InsertPeer(exchange, exchange.PiecesOf(rank)[0].move.source_rank);
         continue;
       }
       EmitCopy(group, exchange, rank);
@@ -387,79 +378,77 @@ class Expander {
     }
   }
 
+  void InsertPeer(const ExchangeTasks& exchange, int source_rank) {
+    peers_.insert(static_cast<uint32_t>(exchange.source().device(source_rank).node));
+  }
+
   // Memory of the landing slots of a transfer to this node, made when first asked for.
-  void SetLanding(const TaskGroup& group, const ExchangeTasks::Piece& piece, uint32_t id,
-                  plan::Memory& memory) {
+  plan::Memory LandingOf(const TaskGroup& group, const ExchangeTasks::Piece& piece, uint32_t id) {
     const Register& out = graph_.reg(group.outputs[0]);
     const int device = group.placement.device(piece.owner).device;
-    if (piece.is_direct) return SetMemory(out, device, memory);
+    if (piece.is_direct) return MemoryOf(out, device);
     const uint64_t stride = Aligned(edges_.ExchangeOf(group).BytesOf(piece.move.region));
     auto found = landings_.find(id);
     if (found == landings_.end()) {
       plan::Arena& arena = arenas_[device];
-      found = landings_.emplace(id, arena.bytes()).first;
-      arena.set_bytes(arena.bytes() + stride * static_cast<uint64_t>(out.slots));
+      found = landings_.emplace(id, arena.bytes).first;
+      arena.bytes += stride * static_cast<uint64_t>(out.slots);
     }
-    memory.set_device(static_cast<uint32_t>(device));
-    memory.set_offset(found->second);
-    memory.set_stride(stride);
+    return {.device = static_cast<uint32_t>(device), .offset = found->second, .stride = stride};
   }
 
   void EmitCopy(const TaskGroup& group, ExchangeTasks& exchange, int rank) {
     const Register& in = graph_.reg(group.inputs[0].reg);
     const Register& out = graph_.reg(group.outputs[0]);
     const TaskKey key{group.id, exchange.CopyTask(rank)};
-    plan::Task& task = StartTask(group, key, group.name);
-    plan::Copy& copy = *task.mutable_copy();
+    plan::Task& task = StartTask(group, key);
+    auto& copy = task.work.emplace<plan::Copy>();
     std::map<uint32_t, uint32_t> index_of;  // register -> input
     int64_t covered = 0;
     for (const auto& piece : exchange.PiecesOf(rank)) {
-      plan::Copy::Move& move = *copy.add_moves();
+      plan::Copy::Move& move = copy.moves.emplace_back();
       const int source_rank = piece.move.source_rank;
-      plan::Operand& operand = *move.mutable_source();
+      plan::Operand& operand = move.source;
       if (piece.owner < 0) {
         const PlanEdges::Source source = edges_.SourceAt(in, source_rank);
         const uint32_t reg = source.reg;
         const auto [it, is_new] =
-            index_of.try_emplace(reg, static_cast<uint32_t>(task.inputs_size()));
+            index_of.try_emplace(reg, static_cast<uint32_t>(task.inputs.size()));
         if (is_new) {
           AddInput(in, source, group.inputs[0].period, exchange.source().device(source_rank).device,
                    task);
         }
         SetPart(in.parts[group.part],
                 {true, it->second, exchange.source().device(source_rank).device}, operand);
-        SetShard(group.source, RegionOf(group.source, exchange.source(), source_rank),
-                 *operand.mutable_shard());
+        operand.shard = {&group.source, RegionOf(group.source, exchange.source(), source_rank)};
       } else {
         const TaskKey from{group.id, exchange.TransferTask(source_rank, piece.owner)};
         const uint32_t reg = edges_.LandingId(group, from.number);
-        peers_.insert(exchange.source().device(source_rank).node);
+        InsertPeer(exchange, source_rank);
         const auto [it, is_new] =
-            index_of.try_emplace(reg, static_cast<uint32_t>(task.inputs_size()));
+            index_of.try_emplace(reg, static_cast<uint32_t>(task.inputs.size()));
         if (is_new) {
-          plan::Input& input = *task.add_inputs();
-          input.set_register_(reg);
-          *input.mutable_producer() = edges_.IdOf(from);
-          input.set_slots(static_cast<uint32_t>(out.slots));
-          input.set_period(1);
-          SetLanding(group, piece, reg, *input.mutable_memory());
+          plan::Input& input = task.inputs.emplace_back();
+          input.reg = reg;
+          input.producer = edges_.IdOf(from);
+          input.slots = static_cast<uint32_t>(out.slots);
+          input.period = 1;
+          input.memory = LandingOf(group, piece, reg);
         }
-        operand.set_source(plan::Operand::INPUT);
-        operand.set_index(it->second);
-        SetShard(group.source, piece.move.region, *operand.mutable_shard());
+        operand.source = plan::Operand::Source::kInput;
+        operand.index = it->second;
+        operand.shard = {&group.source, piece.move.region};
       }
-      for (int64_t offset : piece.move.region.offset) move.add_offset(offset);
-      for (int64_t size : piece.move.region.size) move.add_size(size);
-      move.set_add(piece.move.add);
+      move.box = piece.move.region;
+      move.add = piece.move.add;
       if (!piece.move.add) covered += piece.move.region.size.num_elements();
     }
     const Region whole = RegionOf(group.destination, group.placement, rank);
     const int task_device = group.placement.device(rank).device;
-    plan::Operand& destination = *copy.mutable_destination();
-    SetPart(out.parts[0], {false, 0, task_device}, destination);
-    SetShard(group.destination, whole, *destination.mutable_shard());
-    copy.set_zero_first(covered < whole.size.num_elements());
-    copy.set_reduction(static_cast<uint32_t>(group.reduction));
+    SetPart(out.parts[0], {false, 0, task_device}, copy.destination);
+    copy.destination.shard = {&group.destination, whole};
+    copy.zero_first = covered < whole.size.num_elements();
+    copy.reduction = group.reduction;
     for (GroupRegisterId id : group.outputs) {
       const Register& reg = graph_.reg(id);
       AddConsumers(edges_.ConsumersOf(reg, key.number), AddOutput(reg, key, task));
@@ -474,29 +463,26 @@ class Expander {
     const TaskKey key{group.id, exchange.TransferTask(source_rank, transfer.owner)};
     const int device = exchange.source().device(source_rank).device;
     const int peer = exchange.destination().device(transfer.owner).node;
-    plan::Task& task = StartTask(group, key, group.name + ".transfer");
+    plan::Task& task = StartTask(group, key);
     AddInput(in, edges_.SourceAt(in, source_rank), group.inputs[0].period, device, task);
 
-    plan::Transfer& work = *task.mutable_transfer();
-    SetPart(in.parts[group.part], {true, 0, device}, *work.mutable_source());
-    SetShard(group.source, RegionOf(group.source, exchange.source(), source_rank),
-             *work.mutable_source()->mutable_shard());
-    for (int64_t offset : transfer.region.offset) work.add_offset(offset);
-    for (int64_t size : transfer.region.size) work.add_size(size);
-    const uint64_t bytes = static_cast<uint64_t>(exchange.BytesOf(transfer.region));
-    work.set_peer(static_cast<uint32_t>(peer));
-    work.set_bytes(bytes);
-    work.set_staging(arenas_[device].bytes());
-    arenas_[device].set_bytes(arenas_[device].bytes() + Aligned(bytes));
-    peers_.insert(peer);
-    link_bytes_[peer] += bytes * static_cast<uint64_t>(group.rate);
+    auto& work = task.work.emplace<plan::Transfer>();
+    SetPart(in.parts[group.part], {true, 0, device}, work.source);
+    work.source.shard = {&group.source, RegionOf(group.source, exchange.source(), source_rank)};
+    work.box = transfer.region;
+    work.bytes = static_cast<uint64_t>(exchange.BytesOf(transfer.region));
+    work.peer = static_cast<uint32_t>(peer);
+    work.staging = arenas_[device].bytes;
+    arenas_[device].bytes += Aligned(work.bytes);
+    peers_.insert(static_cast<uint32_t>(peer));
+    link_bytes_[work.peer] += work.bytes * static_cast<uint64_t>(group.rate);
 
-    plan::Output& landing = *task.add_outputs();
-    landing.set_register_(edges_.LandingId(group, key.number));
-    landing.set_slots(static_cast<uint32_t>(out.slots));
-    landing.set_period(1);
-    landing.mutable_memory()->set_stride(transfer.is_direct ? static_cast<uint64_t>(out.slot_bytes)
-                                                            : Aligned(bytes));
+    plan::Output& landing = task.outputs.emplace_back();
+    landing.reg = edges_.LandingId(group, key.number);
+    landing.slots = static_cast<uint32_t>(out.slots);
+    landing.period = 1;
+    landing.memory.emplace().stride =
+        transfer.is_direct ? static_cast<uint64_t>(out.slot_bytes) : Aligned(work.bytes);
     std::vector<TaskKey> readers;
     if (transfer.is_direct) readers = edges_.ConsumersOf(out, transfer.owner);
     for (int reader : transfer.readers) readers.push_back({group.id, exchange.CopyTask(reader)});
@@ -514,9 +500,8 @@ class Expander {
     const auto arena_of = [&](const Placement& placement, int rank) -> plan::Arena& {
       const int device = placement.device(rank).device;
       plan::Arena& arena = arenas_[device];
-      arena.set_device(static_cast<uint32_t>(device));
-      arena.set_device_type(placement.device_type());
-      while (arena.scratch_bytes_size() < kNumStreams) arena.add_scratch_bytes(0);
+      arena.device = static_cast<uint32_t>(device);
+      arena.device_type = placement.device_type();
       return arena;
     };
     for (const TaskGroup& group : graph_.groups()) {
@@ -525,10 +510,10 @@ class Expander {
         scratch = std::max(scratch, static_cast<uint64_t>(
                                         entry.offset + MaxBytesOf(entry.layout, group.placement)));
       }
-      const int stream = static_cast<int>(group.stream);
+      const auto stream = static_cast<size_t>(group.stream);
       for (int rank : group.placement.RanksOn(node_)) {
-        plan::Arena& arena = arena_of(group.placement, rank);
-        arena.set_scratch_bytes(stream, std::max(arena.scratch_bytes(stream), Aligned(scratch)));
+        uint64_t& area = arena_of(group.placement, rank).scratch_bytes[stream];
+        area = std::max(area, Aligned(scratch));
       }
     }
     for (const Register& reg : graph_.registers()) {
@@ -536,7 +521,7 @@ class Expander {
       const auto end = static_cast<uint64_t>(reg.offset + reg.slots * reg.slot_bytes);
       for (int rank : reg.placement.RanksOn(node_)) {
         plan::Arena& arena = arena_of(reg.placement, rank);
-        arena.set_bytes(std::max(arena.bytes(), Aligned(end)));
+        arena.bytes = std::max(arena.bytes, Aligned(end));
       }
     }
   }
@@ -544,13 +529,15 @@ class Expander {
   const PhysicalGraph& graph_;
   const int node_;
   PlanEdges edges_;
-  std::vector<uint32_t> input_index_;      // of the task being made: group input -> task input
+  // Of the task being made: its rank's coordinate; group input -> task input.
+  std::vector<int64_t> coordinate_;
+  std::vector<uint32_t> input_index_;
   std::map<int, plan::Arena> arenas_;      // by device
   std::map<uint32_t, uint64_t> landings_;  // landing register -> arena offset
-  // By placement, dimension of its hierarchy and lowest rank.
-  std::map<std::tuple<Placement, int, int>, MemberList> member_lists_;
-  std::set<int> peers_;
-  std::map<int, uint64_t> link_bytes_;
+  // By lowest rank, dimension of the hierarchy and placement, which takes longest to compare.
+  std::map<std::tuple<int, int, Placement>, MemberList> member_lists_;
+  std::set<uint32_t> peers_;
+  std::map<uint32_t, uint64_t> link_bytes_;
   plan::NodePlan plan_;
 };
 

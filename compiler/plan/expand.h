@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "compiler/plan/node_plan.pb.h"
+#include "compiler/plan/node_plan.h"
 #include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {

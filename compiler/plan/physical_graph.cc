@@ -34,16 +34,7 @@ std::string_view KindName(const TaskGroup& group) {
     case GroupKind::kVariable:
       return "variable";
     case GroupKind::kCollective:
-      switch (group.collective) {
-        case CollectiveKind::kAllReduce:
-          return "all_reduce";
-        case CollectiveKind::kAllGather:
-          return "all_gather";
-        case CollectiveKind::kReduceScatter:
-          return "reduce_scatter";
-        case CollectiveKind::kAllToAll:
-          return "all_to_all";
-      }
+      return CollectiveKindName(group.collective);
   }
   LOG(FATAL) << "group " << group.id << " of kind " << static_cast<int>(group.kind);
 }
@@ -141,8 +132,17 @@ std::string TensorLayout::ToString() const {
   return text;
 }
 
+Region RegionOf(const TensorLayout& layout, const Placement& placement,
+                std::span<const int64_t> coordinate) {
+  const std::vector<int64_t>& hierarchy = placement.hierarchy();
+  if (!layout.time.is_split()) {
+    return RegionOf(layout.type.shape, layout.sbp, hierarchy, coordinate);
+  }
+  return RegionOf(MicroBatchShape(layout), layout.sbp, hierarchy, coordinate);
+}
+
 Region RegionOf(const TensorLayout& layout, const Placement& placement, int rank) {
-  return RegionOf(MicroBatchShape(layout), layout.sbp, placement, rank);
+  return RegionOf(layout, placement, placement.CoordinateOf(rank));
 }
 
 int64_t BytesOf(const TensorLayout& layout, const Placement& placement, int rank) {

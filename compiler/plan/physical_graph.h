@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "graph/logical_graph.h"
 #include "graph/placement.h"
 #include "graph/sbp.h"
+#include "runtime/base/collective_kind.h"
 
 namespace braid::compiler {
 
@@ -33,6 +35,8 @@ struct TensorLayout {
 // The box that `rank` holds in micro-batch 0, in logical coordinates (micro-batch t's box is
 // shifted along time.axis by t * shape[time.axis] / time_parts), and its dense bytes.
 Region RegionOf(const TensorLayout& layout, const Placement& placement, int rank);
+Region RegionOf(const TensorLayout& layout, const Placement& placement,
+                std::span<const int64_t> coordinate);
 int64_t BytesOf(const TensorLayout& layout, const Placement& placement, int rank);
 // The most that any rank holds (rank 0: first parts are the largest).
 int64_t MaxBytesOf(const TensorLayout& layout, const Placement& placement);
@@ -96,8 +100,6 @@ enum class GroupKind : uint8_t {
   kCollective,  // all ranks of one dimension of the hierarchy together
   kVariable,    // owner of variables' bytes
 };
-
-enum class CollectiveKind : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll };
 
 // Streams of a device; a stream is a thread on CPU.
 enum class StreamKind : uint8_t { kCompute, kInput, kTransfer };

@@ -60,12 +60,10 @@ DeviceId PlanEdges::DeviceOf(const TaskKey& key) {
 
 plan::ActorId PlanEdges::IdOf(const TaskKey& key) {
   const DeviceId device = DeviceOf(key);
-  plan::ActorId id;
-  id.set_node(static_cast<uint32_t>(device.node));
-  id.set_thread(static_cast<uint32_t>(device.device * kNumStreams) +
-                static_cast<uint32_t>(graph_.group(key.group).stream));
-  id.set_task(static_cast<uint32_t>(first_task_[key.group] + key.number));
-  return id;
+  return {.node = static_cast<uint32_t>(device.node),
+          .thread = static_cast<uint32_t>(device.device * kNumStreams) +
+                    static_cast<uint32_t>(graph_.group(key.group).stream),
+          .task = static_cast<uint32_t>(first_task_[key.group] + key.number)};
 }
 
 uint32_t PlanEdges::RegisterId(GroupRegisterId reg, int64_t number) const {

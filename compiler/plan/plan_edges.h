@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/plan/exchange_tasks.h"
-#include "compiler/plan/node_plan.pb.h"
+#include "compiler/plan/node_plan.h"
 #include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {

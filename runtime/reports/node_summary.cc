@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "comm/collective/collective.h"
-#include "compiler/plan/node_plan.pb.h"
+#include "compiler/plan/node_plan.h"
 #include "runtime/control.pb.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/sampler.h"
@@ -18,15 +18,15 @@ namespace {
 // `read`: the datasets that were counted on this node.
 int64_t ReaderBytes(const plan::Kernel& kernel, DatasetCache& datasets,
                     std::set<std::string>& read) {
-  const auto spec = KernelSpecOf(kernel);
-  if (!spec.ok() || !spec->attrs.Has("dataset")) return 0;
-  const std::string& name = spec->attrs.String("dataset");
+  const Attrs& attrs = kernel.call->attrs;
+  if (!attrs.Has("dataset")) return 0;
+  const std::string& name = attrs.String("dataset");
   const auto dataset_spec = DatasetSpec::Parse(name);
   if (!dataset_spec.ok()) return 0;
   const auto dataset = datasets.Open(*dataset_spec);
   if (!dataset.ok()) return 0;
   const int64_t held = read.insert(name).second ? (*dataset)->memory_bytes() : 0;
-  return held + Sampler::MemoryBytes((*dataset)->num_samples(), spec->attrs.Bool("shuffle"));
+  return held + Sampler::MemoryBytes((*dataset)->num_samples(), attrs.Bool("shuffle"));
 }
 
 }  // namespace
@@ -34,39 +34,37 @@ int64_t ReaderBytes(const plan::Kernel& kernel, DatasetCache& datasets,
 NodeSummary SummarizeNode(const plan::NodePlan& plan, DatasetCache& datasets,
                           const std::function<KernelMemory(const plan::Task&)>& memory_of) {
   NodeSummary summary;
-  summary.node = static_cast<int>(plan.node());
-  summary.tasks = plan.tasks_size();
-  for (const auto& link : plan.links()) {
-    summary.link_bytes.emplace_back(static_cast<int>(link.peer()), link.bytes());
-  }
+  summary.node = static_cast<int>(plan.node);
+  summary.tasks = static_cast<int64_t>(plan.tasks.size());
+  summary.link_bytes.assign(plan.links.begin(), plan.links.end());
   std::map<uint32_t, size_t> index_of;
-  for (const plan::Arena& arena : plan.arenas()) {
-    index_of[arena.device()] = summary.devices.size();
+  for (const plan::Arena& arena : plan.arenas) {
+    index_of[arena.device] = summary.devices.size();
     DeviceMemory& device = summary.devices.emplace_back();
     device.node = summary.node;
-    device.device = static_cast<int>(arena.device());
-    device.type = arena.device_type();
-    device.activations = static_cast<int64_t>(arena.bytes());
-    for (uint64_t scratch : arena.scratch_bytes()) {
+    device.device = static_cast<int>(arena.device);
+    device.type = arena.device_type;
+    device.activations = static_cast<int64_t>(arena.bytes);
+    for (uint64_t scratch : arena.scratch_bytes) {
       device.activations += static_cast<int64_t>(scratch);
     }
-    device.variables = static_cast<int64_t>(arena.variable_bytes());
+    device.variables = static_cast<int64_t>(arena.variable_bytes);
   }
   std::set<std::string> read;
   std::map<std::pair<uint32_t, uint32_t>, int64_t> shared;  // by device and thread
-  for (const plan::Task& task : plan.tasks()) {
-    const auto found = index_of.find(task.device());
+  for (const plan::Task& task : plan.tasks) {
+    const auto found = index_of.find(task.device);
     if (found == index_of.end()) continue;
     DeviceMemory& device = summary.devices[found->second];
-    if (task.has_collective()) {
+    if (std::holds_alternative<plan::Collective>(task.work)) {
       device.collectives += CollectiveMemoryBytes(CollectiveSpecOf(plan, task));
-    } else if (task.has_compute()) {
+    } else if (const auto* compute = std::get_if<plan::Compute>(&task.work)) {
       const KernelMemory memory = memory_of(task);
       device.kernels += memory.own;
-      int64_t& largest = shared[{task.device(), task.id().thread()}];
+      int64_t& largest = shared[{task.device, task.id.thread}];
       largest = std::max(largest, memory.shared);
-      for (const plan::Kernel& kernel : task.compute().kernels()) {
-        if (kernel.op() == "read") device.data += ReaderBytes(kernel, datasets, read);
+      for (const plan::Kernel& kernel : compute->kernels) {
+        if (kernel.call->op == "read") device.data += ReaderBytes(kernel, datasets, read);
       }
     }
   }

@@ -14,8 +14,8 @@ namespace control {
 class NodeSummary;
 }
 namespace plan {
-class NodePlan;
-class Task;
+struct NodePlan;
+struct Task;
 }  // namespace plan
 class DatasetCache;
 

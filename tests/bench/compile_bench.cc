@@ -98,14 +98,15 @@ int main(int argc, char** argv) {
     begin = Seconds();
     const auto part = compiler::ExpandPlan(*decoded, nodes / 2);
     if (!part.ok()) return Failed(part.status());
+    const double expand = Seconds() - begin;
     std::printf(
         "%d devices: %zu ops, record %.2f s, compile %.2f s, encode %.2f s, plan %.2f MiB, peak "
-        "memory %.0f MiB; a node decodes it in %.2f s and expands its %d tasks in %.2f s, then "
+        "memory %.0f MiB; a node decodes it in %.2f s and expands its %zu tasks in %.2f s, then "
         "%.0f "
         "MiB\n",
         nodes * kDevices, compiled->logical.ops().size(), record, compile, encode,
-        static_cast<double>(plan.size()) / (1 << 20), master_peak, decode, part->tasks_size(),
-        Seconds() - begin, PeakMiB());
+        static_cast<double>(plan.size()) / (1 << 20), master_peak, decode, part->tasks.size(),
+        expand, PeakMiB());
   }
   return 0;
 }

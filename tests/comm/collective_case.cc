@@ -78,6 +78,7 @@ std::string CollectiveCase::Describe() const {
 std::vector<int64_t> MakeCounts(CollectiveKind kind, int members, int64_t n, bool uneven) {
   std::vector<int64_t> counts(kind == CollectiveKind::kAllToAll ? members * members : members, n);
   for (size_t i = 0; uneven && i < counts.size(); ++i) counts[i] = i % 3 == 1 ? 0 : n + 5 * i;
+  if (NumCounts(kind, members) == 1) return {SumCounts(counts)};
   return counts;
 }
 
@@ -114,7 +115,9 @@ CollectiveRun::CollectiveRun(CommCluster& cluster, const CollectiveCase& c, uint
     CHECK(end.ok()) << end.status();
     ends_.push_back(*std::move(end));
     int64_t inputs = whole, outputs = whole, own = 0;  // own: of the own block
-    for (int r = 0; r < rank; ++r) own += c.counts[r];
+    if (c.kind == CollectiveKind::kAllGather || c.kind == CollectiveKind::kReduceScatter) {
+      for (int r = 0; r < rank; ++r) own += c.counts[r];
+    }
     switch (c.kind) {
       case CollectiveKind::kAllReduce:
         break;

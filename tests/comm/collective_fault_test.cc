@@ -324,10 +324,12 @@ TEST(CollectiveSpecTest, ErrorsSayWhatIsWrong) {
   EXPECT_THAT(error([](Spec& s) { s.members.clear(); }), HasSubstr("0 members"));
   EXPECT_THAT(error([](Spec& s) { s.element_size = 0; }), HasSubstr("element_size is 0"));
   EXPECT_THAT(error([](Spec& s) { s.chunk_bytes = 0; }), HasSubstr("chunk_bytes is 0"));
-  EXPECT_THAT(error([](Spec& s) { s.counts = {1}; }),
-              HasSubstr("1 counts for 2 members, must be 2"));
-  EXPECT_THAT(error([](Spec& s) { s.counts[1] = -4; }), HasSubstr("count -4"));
-  EXPECT_THAT(error([](Spec& s) { s.counts[1] = INT64_MAX; }), HasSubstr("too large"));
+  EXPECT_THAT(error([](Spec& s) {
+                s.counts = {1, 1};
+              }),
+              HasSubstr("2 counts for 2 members, must be 1"));
+  EXPECT_THAT(error([](Spec& s) { s.counts[0] = -4; }), HasSubstr("count -4"));
+  EXPECT_THAT(error([](Spec& s) { s.counts[0] = INT64_MAX; }), HasSubstr("too large"));
   EXPECT_THAT(error([](Spec& s) { s.reduce = nullptr; }), HasSubstr("no reduce function"));
   EXPECT_THAT(error([](Spec& s) {
                 s.kind = CollectiveKind::kBroadcast;
@@ -345,12 +347,12 @@ TEST(CollectiveSpecTest, ErrorsSayWhatIsWrong) {
 TEST(CollectiveSpecTest, TellsItsMemory) {
   CollectiveCase c = RingCase({0, 1, 2});
   EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 0)), 4 * 64);
-  c.kind = CollectiveKind::kReduceScatter;
+  c = RingCase({0, 1, 2}, CollectiveKind::kReduceScatter);
   EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 0)), 4 * 64 + 8 * 64);
   c = RingCase({0, 0, 1});
   EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 0)), 4 * 64);
   EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 1)), 0);
-  c.counts = {0, 0, 0};
+  c.counts = {0};
   EXPECT_EQ(CollectiveMemoryBytes(MakeSpec(c, 1, 0)), 0);
 }
 

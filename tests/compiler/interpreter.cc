@@ -312,6 +312,8 @@ void Interpreter::RunCollective(const TaskGroup& group) {
         }
         break;
       }
+      case CollectiveKind::kBroadcast:
+        LOG(FATAL) << "the compiler makes no broadcast: " << group.name;
     }
   }
   values_[group.outputs[0]] = std::move(output);

@@ -49,8 +49,8 @@ std::string Bounded(const std::string& piece) {
   const auto plan = compiler::ExpandPlan(*graph, kNode);
   if (!plan.ok()) return piece;
   if (IsTooLargeToTry(*plan)) return "";
-  for (const plan::Task& task : plan->tasks()) {
-    if (task.acts_per_step() > kMaxActs) return "";
+  for (const plan::Task& task : plan->tasks) {
+    if (task.acts_per_step > kMaxActs) return "";
   }
   // A fuzzer that has to find fingerprints finds nothing else.
   load.set_fingerprint(compiler::PlanFingerprint(load.plan()));

@@ -87,7 +87,7 @@ class CollectiveNode {
                             : CollectiveKind::kAllToAll;
       spec.members = {{.node = kNode}, {.node = kPeer}};
       spec.element_size = 4;
-      spec.counts.assign(id == 2 ? 4 : 2, 3);
+      spec.counts.assign(NumCounts(spec.kind, 2), id == 0 ? 6 : 3);
       spec.reduce = AddNothing::Reduce;
       spec.chunk_bytes = 8;
       auto end = hub_.Create(spec, *reactor_, AllocateHostMemory);

@@ -280,7 +280,7 @@ void WriteFrames() {
                           : CollectiveKind::kAllToAll;
     spec.members = {{.node = 0}, {.node = 1}};
     spec.element_size = 4;
-    spec.counts.assign(id == 2 ? 4 : 2, 3);
+    spec.counts.assign(NumCounts(spec.kind, 2), id == 0 ? 6 : 3);
     spec.chunk_bytes = 8;
     using Type = CollectiveFrame::Type;
     const auto add = [&](const CollectiveFrame& frame) {

@@ -22,19 +22,21 @@ bool IsTooLargeToTry(const plan::NodePlan& plan) {
   const auto is_between = [](uint64_t bytes, uint64_t limit) {
     return bytes > limit && bytes <= SystemMemory();
   };
-  for (const plan::Arena& arena : plan.arenas()) {
-    if (is_between(arena.bytes(), kArenaBytes)) return true;
-    for (uint64_t scratch : arena.scratch_bytes()) {
+  for (const plan::Arena& arena : plan.arenas) {
+    if (is_between(arena.bytes, kArenaBytes)) return true;
+    for (uint64_t scratch : arena.scratch_bytes) {
       if (is_between(scratch, kArenaBytes)) return true;
     }
   }
   uint64_t slots = 0;
-  for (const plan::Task& task : plan.tasks()) {
-    for (const plan::Input& input : task.inputs()) slots += input.slots();
-    for (const plan::Output& output : task.outputs()) slots += output.slots();
-    for (const plan::Variable& variable : task.variables().variables()) {
+  for (const plan::Task& task : plan.tasks) {
+    for (const plan::Input& input : task.inputs) slots += input.slots;
+    for (const plan::Output& output : task.outputs) slots += output.slots;
+    const auto* owner = std::get_if<plan::VariableOwner>(&task.work);
+    if (owner == nullptr) continue;
+    for (const plan::Variable& variable : owner->variables) {
       uint64_t bytes = 1;
-      for (int64_t dim : variable.shard().size()) {
+      for (int64_t dim : variable.shard.region.size) {
         bytes = Times(bytes, static_cast<uint64_t>(std::max<int64_t>(dim, 0)));
       }
       if (is_between(bytes, kVariableBytes) || is_between(Times(bytes, 8), kVariableBytes)) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "compiler/plan/node_plan.pb.h"
+#include "compiler/plan/node_plan.h"
 
 namespace braid::fuzz {
 

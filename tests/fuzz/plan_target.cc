@@ -65,7 +65,7 @@ void Run(Bytes input) {
   }
   OneThread environment;
   std::unique_ptr<Reactor> control = environment.StartReactor("control");
-  const auto node = static_cast<uint16_t>(plan.node());
+  const auto node = static_cast<uint16_t>(plan.node);
   Devices devices;
   for (int i = 0; i < kDevices; ++i) devices.push_back(MakeCpuDevice(i, &Kernels()));
   VariableStore variables(&devices);

@@ -13,45 +13,39 @@ using ::testing::HasSubstr;
 
 constexpr size_t kDevices = 1;
 
-// f32[4, 6]: the columns [2, 6).
-void SetShard(plan::Shard& shard) {
-  shard.set_dtype(0);
-  for (int64_t dim : {4, 6}) shard.add_logical(dim);
-  for (int64_t offset : {0, 2}) shard.add_offset(offset);
-  for (int64_t size : {4, 4}) shard.add_size(size);
-}
+// f32[4, 6], of which a device holds the columns [2, 6).
+const compiler::TensorLayout kLayout = {.type = {DType::kF32, {4, 6}}};
+const Region kBox = {.offset = {0, 2}, .size = {4, 4}};
 
 // A task that copies its input to its output, each a slot of 64 bytes.
 plan::NodePlan CopyPlan() {
   plan::NodePlan plan;
-  plan.set_job("job");
-  plan.set_num_nodes(1);
-  plan.add_arenas()->set_bytes(192);
-  plan::Task& task = *plan.add_tasks();
-  task.set_name("copy");
-  task.set_acts_per_step(1);
-  plan::Input& input = *task.add_inputs();
-  input.set_register_(1);
-  input.set_slots(1);
-  input.mutable_memory()->set_stride(64);
-  plan::Output& output = *task.add_outputs();
-  output.set_register_(2);
-  output.set_slots(2);
-  output.mutable_memory()->set_offset(64);
-  output.mutable_memory()->set_stride(64);
-  plan::Copy& copy = *task.mutable_copy();
-  copy.mutable_destination()->set_source(plan::Operand::OUTPUT);
-  SetShard(*copy.mutable_destination()->mutable_shard());
-  plan::Copy::Move& move = *copy.add_moves();
-  SetShard(*move.mutable_source()->mutable_shard());
-  for (int64_t offset : {0, 2}) move.add_offset(offset);
-  for (int64_t size : {4, 4}) move.add_size(size);
+  plan.job = "job";
+  plan.num_nodes = 1;
+  plan.arenas.emplace_back().bytes = 192;
+  plan::Task& task = plan.tasks.emplace_back();
+  task.name = "copy";
+  task.acts_per_step = 1;
+  plan::Input& input = task.inputs.emplace_back();
+  input.reg = 1;
+  input.slots = 1;
+  input.memory = {.stride = 64};
+  plan::Output& output = task.outputs.emplace_back();
+  output.reg = 2;
+  output.slots = 2;
+  output.memory = {.offset = 64, .stride = 64};
+  auto& copy = task.work.emplace<plan::Copy>();
+  copy.destination.source = plan::Operand::Source::kOutput;
+  copy.destination.shard = {&kLayout, kBox};
+  plan::Copy::Move& move = copy.moves.emplace_back();
+  move.source.shard = {&kLayout, kBox};
+  move.box = kBox;
   return plan;
 }
 
 std::string Refusal(const std::function<void(plan::NodePlan&, plan::Task&, plan::Copy&)>& change) {
   plan::NodePlan plan = CopyPlan();
-  change(plan, *plan.mutable_tasks(0), *plan.mutable_tasks(0)->mutable_copy());
+  change(plan, plan.tasks[0], std::get<plan::Copy>(plan.tasks[0].work));
   return std::string(CheckPlan(plan, kDevices).message());
 }
 
@@ -60,66 +54,71 @@ TEST(PlanCheckTest, APlanThatFitsPasses) {
 }
 
 TEST(PlanCheckTest, MemoryLiesInTheArena) {
-  EXPECT_EQ(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) {
-              task.mutable_outputs(0)->set_slots(3);
-            }),
-            "job 'job', node 0: task 'copy': 3 slots of 64 bytes at byte 64 of device 0's arena, "
-            "which has 192 bytes and takes multiples of 64");
+  EXPECT_EQ(
+      Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) { task.outputs[0].slots = 3; }),
+      "job 'job', node 0: task 'copy': 3 slots of 64 bytes at byte 64 of device 0's arena, "
+      "which has 192 bytes and takes multiples of 64");
   EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) {
-                task.mutable_inputs(0)->mutable_memory()->set_stride(UINT64_MAX / 64 * 64);
+                task.inputs[0].memory->stride = UINT64_MAX / 64 * 64;
               }),
               HasSubstr("1 slots of 18446744073709551552 bytes at byte 0"));
   EXPECT_THAT(Refusal([](plan::NodePlan& plan, plan::Task&, plan::Copy&) {
-                plan.mutable_arenas(0)->set_bytes(UINT64_MAX / 64 * 64);
+                plan.arenas[0].bytes = UINT64_MAX / 64 * 64;
               }),
               HasSubstr("device 0's arena needs 0 and 18446744073709551552 bytes by plan"));
   EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) {
-                task.mutable_inputs(0)->mutable_memory()->set_device(7);
+                task.inputs[0].memory->device = 7;
               }),
               HasSubstr("device 7 of node 0, which has 1"));
 }
 
 TEST(PlanCheckTest, OperandsLieInTheirSlots) {
-  EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
-                copy.mutable_destination()->set_offset(4);
-              }),
-              HasSubstr("an operand of 64 bytes at byte 4 of 64 (elements of 4 bytes)"));
+  EXPECT_THAT(
+      Refusal([](plan::NodePlan&, plan::Task&, plan::Copy& copy) { copy.destination.offset = 4; }),
+      HasSubstr("an operand of 64 bytes at byte 4 of 64 (elements of 4 bytes)"));
   EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) {
-                task.mutable_inputs(0)->clear_memory();
+                task.inputs[0].memory.reset();
               }),
               HasSubstr("an operand in input 0, which has no memory here"));
-  EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
-                copy.mutable_destination()->set_index(1);
-              }),
-              HasSubstr("an operand of output 1, it has 1"));
+  EXPECT_THAT(
+      Refusal([](plan::NodePlan&, plan::Task&, plan::Copy& copy) { copy.destination.index = 1; }),
+      HasSubstr("an operand of output 1, it has 1"));
 }
 
 TEST(PlanCheckTest, BoxesLieInTheirTensors) {
   EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
-                copy.mutable_moves(0)->set_offset(1, 1);
+                copy.moves[0].box.offset[1] = 1;
               }),
               HasSubstr("the box of size [4, 4] at [0, 1] is not inside that of size [4, 4] at "
                         "[0, 2]"));
-  EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
-                copy.mutable_destination()->mutable_shard()->set_time_axis(1);
-                copy.mutable_destination()->mutable_shard()->set_time_stride(1);
-                copy.mutable_destination()->mutable_shard()->set_logical(1, 5);
+  const compiler::TensorLayout narrow = {.type = {DType::kF32, {4, 5}}};
+  EXPECT_THAT(Refusal([&](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
+                copy.destination.shard.layout = &narrow;
               }),
-              HasSubstr("is not inside the tensor [4, 5]"));
-  EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
-                copy.mutable_destination()->mutable_shard()->set_dtype(8);
+              HasSubstr("is not inside the tensor f32[4, 5]"));
+  // Its second act would read the columns [5, 9).
+  const compiler::TensorLayout halves = {
+      .type = {DType::kF32, {4, 6}}, .time = sbp::S(1), .time_parts = 2};
+  EXPECT_THAT(Refusal([&](plan::NodePlan&, plan::Task& task, plan::Copy& copy) {
+                task.acts_per_step = 2;
+                copy.destination.shard.layout = &halves;
+              }),
+              HasSubstr("is not inside the tensor f32[4, 6]"));
+  const compiler::TensorLayout unknown = {.type = {static_cast<DType>(8), {4, 6}}};
+  EXPECT_THAT(Refusal([&](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
+                copy.destination.shard.layout = &unknown;
               }),
               HasSubstr("element type 8; 0 to 7 are known"));
   EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
-                copy.set_reduction(1);
-                copy.mutable_moves(0)->set_add(true);
+                copy.reduction = Sbp::Kind::kBroadcast;
+                copy.moves[0].add = true;
               }),
               HasSubstr("elements of type 0 cannot be added by reduction 1"));
 }
 
 TEST(PlanCheckTest, RegistersHaveOneWriter) {
   EXPECT_THAT(Refusal([](plan::NodePlan& plan, plan::Task& task, plan::Copy&) {
-                *plan.add_tasks() = task;
+                plan.tasks.push_back(plan::Task(task));
               }),
               HasSubstr("register 2 is written by two tasks"));
 }

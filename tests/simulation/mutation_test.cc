@@ -126,9 +126,9 @@ std::map<RegisterId, uint32_t> LandingRegisters(const CompiledSimPlan& plan) {
   for (int node = 0; node < plan.physical.num_nodes; ++node) {
     const auto part = compiler::ExpandPlan(plan.physical, node);
     EXPECT_TRUE(part.ok()) << part.status();
-    for (const plan::Task& task : part->tasks()) {
-      for (const plan::Input& input : task.inputs()) {
-        if (input.producer().node() != part->node()) slots[input.register_()] = input.slots();
+    for (const plan::Task& task : part->tasks) {
+      for (const plan::Input& input : task.inputs) {
+        if (input.producer.node != part->node) slots[input.reg] = input.slots;
       }
     }
   }

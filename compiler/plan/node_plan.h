@@ -1,0 +1,171 @@
+// One node's part of a Plan, expanded: all that its runtime is told. expand.h makes it on the node,
+// and it never leaves it. It borrows the layouts, the calls and the variables' names of the graph
+// that it was made from, which must outlive it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "compiler/plan/physical_graph.h"
+#include "graph/dtype.h"
+#include "graph/sbp.h"
+#include "runtime/base/collective_kind.h"
+
+namespace braid::plan {
+
+// Where an actor lives and which one it is. `task` is unique in the plan.
+struct ActorId {
+  uint32_t node = 0;
+  uint32_t thread = 0;  // device * kNumStreams + stream
+  uint32_t task = 0;
+
+  friend bool operator==(const ActorId&, const ActorId&) = default;
+};
+
+// A tensor's box on one device in micro-batch 0; memory is dense.
+struct Shard {
+  const compiler::TensorLayout* layout = nullptr;
+  Region region;
+};
+
+// Bytes of a register on one device: slot s starts at offset + s * stride of the device's arena.
+struct Memory {
+  uint32_t device = 0;
+  uint64_t offset = 0;
+  uint64_t stride = 0;
+};
+
+struct Input {
+  uint32_t reg = 0;
+  ActorId producer;
+  uint32_t slots = 0;
+  uint32_t period = 0;
+  uint32_t initial_tokens = 0;
+  std::optional<Memory> memory;  // absent: a control edge or a register of variables
+};
+
+struct Output {
+  uint32_t reg = 0;
+  uint32_t slots = 0;
+  uint32_t period = 0;
+  uint32_t initial_tokens = 0;
+  std::vector<ActorId> consumers;
+  std::optional<Memory> memory;
+};
+
+// Where an operand's bytes are.
+struct Operand {
+  enum class Source : uint8_t {
+    kInput,
+    kOutput,
+    kScratch,   // `offset` in the stream's scratch area; the task's next act may find other bytes
+    kVariable,  // `variable` in the variable store
+  };
+  Source source = Source::kInput;
+  uint32_t index = 0;   // of the task's inputs or outputs; which scratch; a variable's device
+  uint64_t offset = 0;  // bytes from the slot's start, or in the scratch area
+  std::string_view variable;
+  Shard shard;
+};
+
+struct Kernel {
+  const compiler::KernelCall* call = nullptr;
+  std::vector<Operand> inputs, outputs;
+  bool contributes = true;  // KernelSpec::contributes
+};
+
+struct Compute {
+  std::vector<Kernel> kernels;
+};
+
+// Boxes copied or added into one operand; what none covers is zero.
+struct Copy {
+  struct Move {
+    Operand source;  // its shard says which box the source bytes hold
+    Region box;      // what moves, in logical coordinates
+    bool add = false;
+  };
+  Operand destination;
+  std::vector<Move> moves;
+  bool zero_first = false;  // some element of the destination is covered by no move
+  Sbp::Kind reduction = Sbp::Kind::kPartialSum;  // of `add`
+};
+
+// A box of input 0 goes into the landing slot, output 0, on another node.
+struct Transfer {
+  Operand source;
+  Region box;
+  uint32_t peer = 0;  // the node where output 0's memory is
+  uint64_t bytes = 0;
+  uint64_t staging = 0;  // where a box that is not one run of bytes is packed first: arena offset
+  uint64_t landing = 0;  // bytes from the landing slot's start
+};
+
+struct Collective {
+  uint32_t id = 0;  // from 0 on in the job
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
+  uint32_t members = 0;  // which of NodePlan::members
+  uint32_t rank = 0;
+  DType dtype = DType::kF32;
+  Sbp::Kind reduction = Sbp::Kind::kPartialSum;
+  std::vector<int64_t> counts;  // CollectiveSpec::counts
+  Operand input, output;
+  uint64_t chunk_bytes = 0;
+};
+
+// A variable's bytes on this device; made when absent, else they must agree.
+struct Variable {
+  std::string_view name;
+  Shard shard;
+  const Attrs* init = nullptr;  // of the variable's op; null: none, the bytes must be there
+};
+
+struct VariableOwner {
+  std::vector<Variable> variables;
+};
+
+struct Task {
+  ActorId id;
+  std::string_view name;  // its group's
+  uint32_t device = 0;
+  uint32_t acts_per_step = 0;
+  bool is_deferrable = false;  // acts when nothing else on its thread can
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
+  std::variant<Compute, Copy, Transfer, Collective, VariableOwner> work;
+};
+
+struct Arena {
+  uint32_t device = 0;
+  std::string device_type;
+  uint64_t bytes = 0;           // registers, landing slots and staging
+  uint64_t variable_bytes = 0;  // what this job's variables take here, for reports
+  std::array<uint64_t, compiler::kNumStreams> scratch_bytes = {};
+};
+
+// Devices that do a collective together, in rank order.
+struct Members {
+  std::vector<uint32_t> nodes;
+  std::vector<uint32_t> devices;
+};
+
+struct NodePlan {
+  std::string job;
+  uint32_t node = 0;
+  uint32_t num_nodes = 0;
+  uint64_t seed = 0;
+  std::vector<Arena> arenas;
+  std::vector<Task> tasks;
+  std::vector<Members> members;  // of its collectives: many have the same
+  std::vector<uint32_t> peers;   // nodes with which this one shares an edge, ascending
+  std::vector<std::pair<uint32_t, uint64_t>> links;  // (peer, payload bytes sent there in one step)
+};
+
+}  // namespace braid::plan
