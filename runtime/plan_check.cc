@@ -420,52 +420,31 @@ class Checker {
       return Wrong("chunks of %d bytes; %d at least", collective.chunk_bytes, kMinChunkBytes);
     }
     const uint64_t members = list.nodes.size();
-    const uint64_t counts = collective.counts.size();
     const bool is_all_to_all = collective.kind == CollectiveKind::kAllToAll;
     if (members == 0 || collective.rank >= members ||
-        counts != NumCounts(collective.kind, members)) {
-      return Wrong("an %s with %d counts, rank %d of %d members",
-                   CollectiveKindName(collective.kind), counts, collective.rank, members);
+        collective.counts.size() != NumCounts(collective.kind, members) ||
+        collective.receives.size() != (is_all_to_all ? members : 0)) {
+      return Wrong("an %s with %d and %d counts, rank %d of %d members",
+                   CollectiveKindName(collective.kind), collective.counts.size(),
+                   collective.receives.size(), collective.rank, members);
     }
     const uint64_t element = SizeOf(collective.dtype);
     const uint64_t most = std::max(input_room, output_room) / element;
-    uint64_t sum = 0, sent = 0, received = 0, own = 0;
-    for (uint64_t i = 0; i < counts; ++i) {
-      const int64_t count = collective.counts[i];
-      // Of an all_to_all each member knows all counts, but its operands hold its own alone.
-      const bool is_sent = i / members == collective.rank;
-      const bool is_received = i % members == collective.rank;
-      const bool is_own = !is_all_to_all || is_sent || is_received;
-      if (count < 0 || (is_own && static_cast<uint64_t>(count) > most)) {
-        return Wrong("count %d of its collective; its operands have room for %d elements", count,
-                     most);
-      }
-      if (is_all_to_all) {
-        sent += is_sent ? count : 0;
-        received += is_received ? count : 0;
-      } else {
-        sum += count;
-        own += i == collective.rank ? count : 0;
-      }
-      if (std::max({sum, sent, received}) > most) {
-        return Wrong("%d elements in its collective; its operands have room for %d",
-                     std::max({sum, sent, received}), most);
-      }
-    }
+    ASSIGN_OR_RETURN(const uint64_t sum, SumOf(collective.counts, most));
+    ASSIGN_OR_RETURN(const uint64_t receives, SumOf(collective.receives, most));
+    uint64_t sent = sum, received = sum;
     switch (collective.kind) {
       case CollectiveKind::kAllReduce:
       case CollectiveKind::kBroadcast:
-        sent = received = sum;
         break;
       case CollectiveKind::kAllGather:
-        sent = own;
-        received = sum;
+        sent = static_cast<uint64_t>(collective.counts[collective.rank]);
         break;
       case CollectiveKind::kReduceScatter:
-        sent = sum;
-        received = own;
+        received = static_cast<uint64_t>(collective.counts[collective.rank]);
         break;
       case CollectiveKind::kAllToAll:
+        received = receives;
         break;
     }
     if (sent <= input_room / element && received <= output_room / element) return absl::OkStatus();
@@ -473,6 +452,19 @@ class Checker {
         "its collective takes %d elements and makes %d; its operands have room for %d and "
         "%d",
         sent, received, input_room / element, output_room / element);
+  }
+
+  static absl::StatusOr<uint64_t> SumOf(const std::vector<int64_t>& counts, uint64_t most) {
+    uint64_t sum = 0;
+    for (const int64_t count : counts) {
+      if (count < 0 || static_cast<uint64_t>(count) > most - sum) {
+        return Wrong(
+            "count %d of its collective, beside %d; its operands have room for %d elements", count,
+            sum, most);
+      }
+      sum += static_cast<uint64_t>(count);
+    }
+    return sum;
   }
 
   struct VariableBytes {

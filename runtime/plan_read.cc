@@ -68,6 +68,7 @@ CollectiveSpec CollectiveSpecOf(const plan::NodePlan& plan, const plan::Task& ta
   spec.my_rank = static_cast<int>(collective.rank);
   spec.element_size = static_cast<int64_t>(SizeOf(collective.dtype));
   spec.counts = collective.counts;
+  spec.receives = collective.receives;
   spec.reduce = CombineFunction(collective.dtype, collective.reduction);
   spec.chunk_bytes = static_cast<int64_t>(collective.chunk_bytes);
   spec.algorithm = collective.algorithm;

@@ -237,12 +237,7 @@ ChunkSchedule MakeChain(const CollectiveSpec& spec) {
 // at a time.
 ChunkSchedule MakePairs(const CollectiveSpec& spec) {
   const int p = spec.members.size();
-  std::vector<int64_t> to(p), from(p);
-  for (int r = 0; r < p; ++r) {
-    to[r] = spec.counts[static_cast<size_t>(spec.my_rank) * p + r];
-    from[r] = spec.counts[static_cast<size_t>(r) * p + spec.my_rank];
-  }
-  const Blocks input(spec, to), output(spec, from);
+  const Blocks input(spec, spec.counts), output(spec, spec.receives);
   ChunkSchedule schedule;
   schedule.slots = kPairSlots;
   for (int k = 1; k < p; ++k) {

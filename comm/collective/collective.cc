@@ -26,9 +26,8 @@ size_t NumCounts(CollectiveKind kind, size_t members) {
       return 1;
     case CollectiveKind::kAllGather:
     case CollectiveKind::kReduceScatter:
-      return members;
     case CollectiveKind::kAllToAll:
-      return members * members;
+      return members;
   }
   return 0;
 }
@@ -60,13 +59,25 @@ absl::Status CheckCollective(const CollectiveSpec& spec) {
     return Wrong(spec, absl::StrFormat("%d counts for %d members, must be %d", spec.counts.size(),
                                        p, blocks));
   }
+  const size_t receives = spec.kind == CollectiveKind::kAllToAll ? p : 0;
+  if (spec.receives.size() != receives) {
+    return Wrong(spec, absl::StrFormat("%d counts of what it receives, must be %d",
+                                       spec.receives.size(), receives));
+  }
   const int64_t most = std::numeric_limits<int64_t>::max() / 4 / spec.element_size;
-  int64_t sum = 0;
-  for (const int64_t count : spec.counts) {
-    if (count < 0 || count > most - sum) {
-      return Wrong(spec, absl::StrFormat("count %d is negative or too large", count));
+  for (const std::vector<int64_t>* counts : {&spec.counts, &spec.receives}) {
+    int64_t sum = 0;
+    for (const int64_t count : *counts) {
+      if (count < 0 || count > most - sum) {
+        return Wrong(spec, absl::StrFormat("count %d is negative or too large", count));
+      }
+      sum += count;
     }
-    sum += count;
+  }
+  if (receives > 0 && spec.counts[spec.my_rank] != spec.receives[spec.my_rank]) {
+    return Wrong(spec,
+                 absl::StrFormat("member %d sends itself %d elements and receives %d", spec.my_rank,
+                                 spec.counts[spec.my_rank], spec.receives[spec.my_rank]));
   }
   if (Reduces(spec.kind) && !spec.reduce) return Wrong(spec, "has no reduce function");
   if (spec.kind == CollectiveKind::kBroadcast &&

@@ -27,7 +27,7 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-// The same on all members but for `my_rank` (and the address of `reduce`).
+// The same on all members but for `my_rank`, an all_to_all's counts, and the address of `reduce`.
 struct CollectiveSpec {
   CollectiveId id = 0;    // unique in the cluster, for ever
   std::string name = {};  // the op's, so that members of different ops never meet; may be empty
@@ -39,8 +39,10 @@ struct CollectiveSpec {
   //   all_reduce, broadcast: one, the whole.
   //   all_gather: counts[r] is r's input; the output is all blocks in rank order.
   //   reduce_scatter: the input is all blocks in rank order; counts[r] is r's output.
-  //   all_to_all: counts[src * p + dst]; input blocks in order of dst, output in order of src.
+  //   all_to_all: counts[r] go to r, `receives[r]` come from r; blocks in rank order. What one
+  //   sends is what the other receives.
   std::vector<int64_t> counts;
+  std::vector<int64_t> receives;     // all_to_all only
   ReduceFn reduce = nullptr;         // all_reduce and reduce_scatter
   int root = 0;                      // broadcast
   int64_t chunk_bytes = 256 * 1024;  // the unit that is pipelined (ring)

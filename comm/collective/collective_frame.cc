@@ -72,29 +72,51 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
   return frame;
 }
 
+namespace {
+
 // FNV-1a, 64 bits.
-uint64_t CollectiveFingerprint(const CollectiveSpec& spec) {
-  uint64_t hash = 14695981039346656037u;
-  const auto add = [&hash](uint64_t value) {
+class Fingerprint {
+ public:
+  void Add(uint64_t value) {
     for (int i = 0; i < 8; ++i) {
-      hash = (hash ^ (value >> (8 * i) & 0xff)) * 1099511628211u;
+      hash_ = (hash_ ^ (value >> (8 * i) & 0xff)) * 1099511628211u;
     }
-  };
-  add(spec.id);
-  add(spec.name.size());
-  for (const char c : spec.name) add(static_cast<unsigned char>(c));
-  add(static_cast<uint64_t>(spec.kind));
-  add(static_cast<uint64_t>(spec.algorithm));
-  add(spec.members.size());
-  for (const Member& member : spec.members) {
-    add(member.node);
-    add(member.device);
   }
-  add(spec.element_size);
-  for (const int64_t count : spec.counts) add(count);
-  add(spec.root);
-  add(spec.chunk_bytes);
-  return hash;
+  uint64_t hash() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 14695981039346656037u;
+};
+
+Fingerprint FingerprintOf(const CollectiveSpec& spec) {
+  Fingerprint print;
+  print.Add(spec.id);
+  print.Add(spec.name.size());
+  for (const char c : spec.name) print.Add(static_cast<unsigned char>(c));
+  print.Add(static_cast<uint64_t>(spec.kind));
+  print.Add(static_cast<uint64_t>(spec.algorithm));
+  print.Add(spec.members.size());
+  for (const Member& member : spec.members) {
+    print.Add(member.node);
+    print.Add(member.device);
+  }
+  print.Add(spec.element_size);
+  if (spec.kind != CollectiveKind::kAllToAll) {
+    for (const int64_t count : spec.counts) print.Add(count);
+  }
+  print.Add(spec.root);
+  print.Add(spec.chunk_bytes);
+  return print;
+}
+
+}  // namespace
+
+uint64_t CollectiveFingerprint(const CollectiveSpec& spec) { return FingerprintOf(spec).hash(); }
+
+uint64_t HopFingerprint(const CollectiveSpec& spec, int64_t elements) {
+  Fingerprint print = FingerprintOf(spec);
+  print.Add(static_cast<uint64_t>(elements));
+  return print.hash();
 }
 
 }  // namespace braid

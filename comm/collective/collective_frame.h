@@ -47,7 +47,10 @@ class EncodedCollectiveFrame {
 
 absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte> bytes);
 
-// Equal for specs that fit together: everything but my_rank and the address of `reduce`.
+// Equal for specs that fit together: everything but my_rank, an all_to_all's counts and the address
+// of `reduce`.
 uint64_t CollectiveFingerprint(const CollectiveSpec& spec);
+// Of the spec and what one member sends another in an all_to_all (0 in all others), in elements.
+uint64_t HopFingerprint(const CollectiveSpec& spec, int64_t elements);
 
 }  // namespace braid

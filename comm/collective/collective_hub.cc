@@ -44,6 +44,27 @@ bool Uses(const LocalGroup& group, uint16_t peer) {
   return false;
 }
 
+// An all_to_all's counts beside those of the members that are here already.
+absl::Status CheckPairs(const LocalGroup& group, const CollectiveSpec& spec) {
+  if (spec.kind != CollectiveKind::kAllToAll) return absl::OkStatus();
+  const auto check = [&](int from, int64_t sent, int to, int64_t expected) -> absl::Status {
+    if (sent == expected) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: member %d sends %d elements to member %d, which expects %d",
+                        Name(spec), from, sent, to, expected));
+  };
+  for (size_t other = 0; other < spec.members.size(); ++other) {
+    const auto member = group.Find(static_cast<int>(other));
+    if (!member || member->counts.empty()) continue;
+    absl::Status status = check(spec.my_rank, spec.counts[other], static_cast<int>(other),
+                                member->receives[spec.my_rank]);
+    status.Update(check(static_cast<int>(other), member->counts[spec.my_rank], spec.my_rank,
+                        spec.receives[other]));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void CollectiveHub::AddLink(uint16_t peer, Link* link) {
@@ -78,6 +99,7 @@ absl::StatusOr<std::unique_ptr<Collective>> CollectiveHub::Create(const Collecti
           "%s: the spec of member %d differs from that of member %d (%s) on the same node",
           Name(spec), spec.my_rank, group->spec().my_rank, Name(group->spec())));
     }
+    if (absl::Status status = CheckPairs(*group, spec); !status.ok()) return status;
     if (group->HasJoined(spec.my_rank)) {
       return absl::AlreadyExistsError(
           absl::StrFormat("%s: member %d was created twice", Name(spec), spec.my_rank));
@@ -112,6 +134,7 @@ void CollectiveHub::Connect(std::function<void(absl::Status)> done) {
   absl::Status status;
   std::vector<std::pair<Link*, CollectiveFrame>> keys;  // to send
   std::vector<std::pair<std::shared_ptr<LocalGroup>, CollectiveFrame>> early;
+  std::vector<std::pair<std::shared_ptr<LocalGroup>, EarlyKey>> unexpected;
   {
     MutexLock lock(mutex_);
     status.Update(aborted_);
@@ -142,7 +165,7 @@ void CollectiveHub::Connect(std::function<void(absl::Status)> done) {
                                           .slot = landing.slots,
                                           .bytes = landing.slot_bytes,
                                           .key = landing.key,
-                                          .fingerprint = CollectiveFingerprint(spec)});
+                                          .fingerprint = landing.fingerprint});
       }
       for (const LocalMember::Target& target : member->targets) {
         const uint16_t peer = spec.members[target.to].node;
@@ -163,13 +186,20 @@ void CollectiveHub::Connect(std::function<void(absl::Status)> done) {
         }
       }
     }
-    // Keys of what was never created here: its job could not be loaded.
+    for (auto it = early_.begin(); it != early_.lower_bound(Hop(next_, 0, 0)); ++it) {
+      if (!groups_.contains(it->second.frame.collective)) continue;
+      unexpected.emplace_back(groups_.at(it->second.frame.collective), it->second);
+    }
+    // The others are of what was never created here: its job could not be loaded.
     early_.erase(early_.begin(), early_.lower_bound(Hop(next_, 0, 0)));
   }
   if (status.ok()) {
     for (const auto& [link, frame] : keys) link->Send(EncodedCollectiveFrame(frame).bytes());
   }
   for (const auto& [group, frame] : early) status.Update(TakeKey(*group, frame));
+  for (const auto& [group, key] : unexpected) {
+    status.Update(RefuseKey(*group, key.peer, key.frame));
+  }
   Progress(connect, status);
 }
 
@@ -265,12 +295,14 @@ absl::Status CollectiveHub::HandleFrame(uint16_t peer, std::span<const std::byte
 absl::Status CollectiveHub::HandleKey(uint16_t peer, const CollectiveFrame& frame) {
   AwaitedKey awaited;
   std::shared_ptr<LocalGroup> group;
+  bool is_awaited = false;
   {
     MutexLock lock(mutex_);
     if (IsOver(frame.collective)) return absl::OkStatus();
     const Hop hop(frame.collective, frame.to, frame.from);
     const auto found = awaited_.find(hop);
-    if (found == awaited_.end()) {
+    is_awaited = found != awaited_.end();
+    if (!is_awaited && frame.collective >= next_) {
       if (early_.size() >= kMaxEarlyKeys) {
         return WrongFrame(peer, "a key for collective %d, the %d-th for one that is not here",
                           frame.collective, early_.size() + 1);
@@ -281,18 +313,34 @@ absl::Status CollectiveHub::HandleKey(uint16_t peer, const CollectiveFrame& fram
       }
       return absl::OkStatus();
     }
-    if (found->second.peer != peer) {
+    if (is_awaited && found->second.peer != peer) {
       return WrongFrame(peer, "collective %d: the key of member %d, which lives on node %d",
                         frame.collective, frame.from, found->second.peer);
     }
-    awaited = std::move(found->second);
-    awaited_.erase(found);
     group = groups_.at(frame.collective);
+    if (is_awaited) {
+      awaited = std::move(found->second);
+      awaited_.erase(found);
+    }
+  }
+  if (!is_awaited) {
+    RefuseKey(*group, peer, frame).IgnoreError();  // the members are told
+    return absl::OkStatus();
   }
   const absl::Status status = TakeKey(*group, frame);
   Progress(awaited.connect, status);
   // Specs that differ are the users' error, not the link's.
   return absl::IsFailedPrecondition(status) ? absl::OkStatus() : status;
+}
+
+absl::Status CollectiveHub::RefuseKey(LocalGroup& group, uint16_t peer,
+                                      const CollectiveFrame& frame) const {
+  const absl::Status status = absl::FailedPreconditionError(absl::StrFormat(
+      "%s: member %d on node %d expects something from member %d, which by its spec on node %d "
+      "sends it nothing (or nothing more); what one sends must be what the other receives",
+      Name(group.spec()), frame.from, peer, frame.to, node_));
+  group.Fail(status);
+  return status;
 }
 
 absl::Status CollectiveHub::TakeKey(LocalGroup& group, const CollectiveFrame& frame) const {
@@ -301,14 +349,15 @@ absl::Status CollectiveHub::TakeKey(LocalGroup& group, const CollectiveFrame& fr
   absl::Status status;
   const auto member = group.Find(frame.to);
   if (!member) return status;  // it has left
-  if (const uint64_t here = CollectiveFingerprint(spec); here != frame.fingerprint) {
-    status = absl::FailedPreconditionError(absl::StrFormat(
-        "%s: its spec on node %d (fingerprint %x) differs from that on node %d (%x): all members "
-        "must be created with the same name, kind, members, counts, types and chunks",
-        Name(spec), peer, frame.fingerprint, node_, here));
-  }
   for (const LocalMember::Target& target : member->targets) {
-    if (!status.ok() || target.to != frame.from) continue;
+    if (target.to != frame.from) continue;
+    if (target.fingerprint != frame.fingerprint) {
+      status = absl::FailedPreconditionError(absl::StrFormat(
+          "%s: its spec on node %d (fingerprint %x) differs from that on node %d (%x): all members "
+          "must be created with the same name, kind, members, counts, types and chunks",
+          Name(spec), peer, frame.fingerprint, node_, target.fingerprint));
+      break;
+    }
     const uint64_t needed = target.slots * target.slot_bytes;
     if (frame.slot != target.slots || frame.bytes != target.slot_bytes ||
         frame.key.bytes < needed) {

@@ -82,6 +82,8 @@ class CollectiveHub {
     return id < next_ && !groups_.contains(id);
   }
   absl::Status HandleKey(uint16_t peer, const CollectiveFrame& frame);
+  // Fails the members: nobody here writes where the key would let them.
+  absl::Status RefuseKey(LocalGroup& group, uint16_t peer, const CollectiveFrame& frame) const;
   // Gives a peer's key to the member that it is for.
   absl::Status TakeKey(LocalGroup& group, const CollectiveFrame& frame) const;
   // One thing less to wait for, or an error. Not under mutex_.

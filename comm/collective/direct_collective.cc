@@ -29,13 +29,15 @@ void Copy(std::byte* to, const std::byte* from, int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-// Where the members' blocks begin, in bytes.
+// Where the members' blocks begin, in bytes; not of an all_to_all, where each has its own.
 class Layout {
  public:
   explicit Layout(const CollectiveSpec& spec)
-      : p_(spec.members.size()), element_size_(spec.element_size), counts_(spec.counts) {
+      : p_(static_cast<int64_t>(spec.members.size())),
+        element_size_(spec.element_size),
+        counts_(spec.counts) {
     whole_ = std::accumulate(counts_.begin(), counts_.end(), int64_t{0}) * element_size_;
-    if (spec.kind == CollectiveKind::kAllToAll || spec.kind == CollectiveKind::kBroadcast) return;
+    if (spec.kind == CollectiveKind::kBroadcast) return;
     if (spec.kind == CollectiveKind::kAllReduce) {
       const int64_t n = counts_[0];
       counts_.resize(p_);
@@ -48,18 +50,6 @@ class Layout {
   int64_t whole() const { return whole_; }
   int64_t offset(int rank) const { return offsets_[rank] * element_size_; }
   int64_t bytes(int rank) const { return counts_[rank] * element_size_; }
-  // all_to_all
-  int64_t bytes(int from, int to) const { return counts_[from * p_ + to] * element_size_; }
-  int64_t input_offset(int from, int to) const {
-    int64_t count = 0;
-    for (int r = 0; r < to; ++r) count += counts_[from * p_ + r];
-    return count * element_size_;
-  }
-  int64_t output_offset(int from, int to) const {
-    int64_t count = 0;
-    for (int r = 0; r < from; ++r) count += counts_[r * p_ + to];
-    return count * element_size_;
-  }
 
  private:
   const int64_t p_;
@@ -78,7 +68,12 @@ class DirectCollective final : public Collective {
         inbox_(std::make_shared<MemberInbox>(
             *context.reactor, [this](MemberEvent& event) { Handle(event); }, kMostEvents)),
         reactor_(*context.reactor) {
-    group_->Join(rank(), {.inbox = inbox_, .landings = {}, .targets = {}});
+    LocalMember member{.inbox = inbox_, .landings = {}, .targets = {}};
+    if (spec_.kind == CollectiveKind::kAllToAll) {
+      member.counts = spec_.counts;
+      member.receives = spec_.receives;
+    }
+    group_->Join(rank(), std::move(member));
   }
 
   ~DirectCollective() override {
@@ -104,15 +99,12 @@ class DirectCollective final : public Collective {
                                   .output = static_cast<std::byte*>(output)};
     if (!group_->Arrive(rank())) return;
     if (!PiecesAgree()) return;
-    if (IsSmall()) {
-      if (!group_->BeginRead()) return;
-      WorkForAll();
-      group_->EndRead();
-      group_->Meet(rank());
-      Finish(absl::OkStatus());
-      return;
-    }
-    group_->Meet(rank());
+    if (!group_->BeginRead()) return;
+    const bool is_small = IsSmall();
+    if (is_small) WorkForAll();
+    group_->EndRead();
+    group_->Meet(rank(), /*is_done=*/is_small);
+    if (is_small) return Finish(absl::OkStatus());
     NextPhase();
   }
 
@@ -130,9 +122,22 @@ class DirectCollective final : public Collective {
 
   int rank() const { return spec_.my_rank; }
   int p() const { return spec_.members.size(); }
-  bool IsSmall() const {
-    const int64_t copies = spec_.kind == CollectiveKind::kAllToAll ? 1 : p();
-    return layout_.whole() * copies <= kSmallBytes;
+  // When all have arrived, between BeginRead and EndRead.
+  bool IsSmall() {
+    if (spec_.kind != CollectiveKind::kAllToAll) return layout_.whole() * p() <= kSmallBytes;
+    int64_t elements = 0;
+    for (const auto& member : Members()) elements = Sum(member->counts, p(), elements);
+    return elements * spec_.element_size <= kSmallBytes;
+  }
+  // Of an all_to_all; the same.
+  const std::vector<std::shared_ptr<const LocalMember>>& Members() {
+    for (int r = static_cast<int>(members_.size()); r < p(); ++r) {
+      members_.push_back(group_->Find(r));
+    }
+    return members_;
+  }
+  static int64_t Sum(const std::vector<int64_t>& counts, int n, int64_t initial = 0) {
+    return std::accumulate(counts.begin(), counts.begin() + n, initial);
   }
   const LocalGroup::Station& station(int r) const { return group_->stations()[r]; }
 
@@ -146,7 +151,7 @@ class DirectCollective final : public Collective {
     if (event.type == MemberEvent::Type::kFailed) return Finish(group_->status());
     if (event.type != MemberEvent::Type::kMet) return;
     last_heard_ = event.peer;
-    if (phase_ == 0 && IsSmall()) return Finish(absl::OkStatus());
+    if (event.index == 1) return Finish(absl::OkStatus());
     NextPhase();
   }
 
@@ -198,8 +203,10 @@ class DirectCollective final : public Collective {
         return;
       case CollectiveKind::kAllToAll:
         for (int from = 0; from < p(); ++from) {
-          Copy(output + layout_.output_offset(from, r),
-               station(from).input + layout_.input_offset(from, r), layout_.bytes(from, r));
+          const int64_t size = spec_.element_size;
+          const std::vector<int64_t>& sent = Members()[from]->counts;
+          Copy(output + Sum(Members()[r]->receives, from) * size,
+               station(from).input + Sum(sent, r) * size, sent[r] * size);
         }
         return;
       case CollectiveKind::kBroadcast:
@@ -253,6 +260,7 @@ class DirectCollective final : public Collective {
   const std::shared_ptr<MemberInbox> inbox_;
   Reactor& reactor_;
   std::vector<std::byte> tile_;
+  std::vector<std::shared_ptr<const LocalMember>> members_;  // all_to_all
 
   bool is_running_ = false;
   int last_heard_ = -1;

@@ -101,9 +101,10 @@ std::vector<int> LocalGroup::Missing() const {
   return missing;
 }
 
-void LocalGroup::Meet(int rank) const {
+void LocalGroup::Meet(int rank, bool is_done) const {
   for (int other = 0; other < static_cast<int>(spec_.members.size()); ++other) {
-    if (other != rank) Push(other, {.type = MemberEvent::Type::kMet, .peer = rank});
+    if (other != rank)
+      Push(other, {.type = MemberEvent::Type::kMet, .peer = rank, .index = is_done});
   }
 }
 

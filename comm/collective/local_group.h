@@ -22,7 +22,7 @@ struct MemberEvent {
     kChunk,    // `peer` sent item `index` of `piece`; the bytes are at `data`
     kAck,      // `peer` has worked in item `index` of `piece`, which was in `slot`
     kWritten,  // this member's write number `index` to `peer` has left its source; or `status`
-    kMet,      // all members of the node have arrived
+    kMet,      // all members of the node have arrived; `index` is 1 if the piece is done, too
     kFailed,   // nobody reads this member's memory any more; the reason is the group's status
   };
   Type type = Type::kFailed;
@@ -45,6 +45,7 @@ struct Landing {
   MemoryKey key = {};
   uint32_t slots = 0;
   int64_t slot_bytes = 0;
+  uint64_t fingerprint = 0;  // HopFingerprint
 };
 
 // What a member joins with. Constant afterwards.
@@ -56,13 +57,15 @@ struct LocalMember {
     int to = 0;
     uint32_t slots = 0;
     int64_t slot_bytes = 0;
+    uint64_t fingerprint = 0;  // HopFingerprint
   };
   std::vector<Target> targets;
+  std::vector<int64_t> counts, receives;  // all_to_all: of its spec
 };
 
 class LocalGroup {
  public:
-  // `spec.my_rank` does not matter.
+  // `spec.my_rank` and an all_to_all's counts do not matter.
   LocalGroup(CollectiveSpec spec, uint16_t node);
 
   const CollectiveSpec& spec() const { return spec_; }
@@ -91,7 +94,7 @@ class LocalGroup {
   bool Arrive(int rank);
   // The local members that have not arrived.
   std::vector<int> Missing() const;
-  void Meet(int rank) const;
+  void Meet(int rank, bool is_done = false) const;
 
   // What a member starts a piece with; its own entry is written before it arrives, the others' are
   // read after.

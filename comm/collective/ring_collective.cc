@@ -58,6 +58,11 @@ class RingCollective final : public Collective {
       memory_ = *std::move(memory);
     }
     LocalMember member{.inbox = inbox_, .landings = {}, .targets = {}};
+    const bool is_all_to_all = spec_.kind == CollectiveKind::kAllToAll;
+    if (is_all_to_all) {
+      member.counts = spec_.counts;
+      member.receives = spec_.receives;
+    }
     std::byte* free = memory_.data() + Aligned(schedule_.staging_bytes);
     for (const ReceiveHop& hop : schedule_.receives) {
       ReceiveState in;
@@ -73,11 +78,13 @@ class RingCollective final : public Collective {
         if (!key.ok()) return key.status();
         in.link = *link;
         in.key = *key;
-        member.landings.push_back({.from = hop.from,
-                                   .memory = in.landing,
-                                   .key = *key,
-                                   .slots = schedule_.slots,
-                                   .slot_bytes = in.slot_bytes});
+        member.landings.push_back(
+            {.from = hop.from,
+             .memory = in.landing,
+             .key = *key,
+             .slots = schedule_.slots,
+             .slot_bytes = in.slot_bytes,
+             .fingerprint = HopFingerprint(spec_, is_all_to_all ? spec_.receives[hop.from] : 0)});
       }
       receives_.push_back(std::move(in));
     }
@@ -94,7 +101,10 @@ class RingCollective final : public Collective {
           out.writes.push_back({.collective = this, .to = hop.to});
         }
         member.targets.push_back(
-            {.to = hop.to, .slots = schedule_.slots, .slot_bytes = out.slot_bytes});
+            {.to = hop.to,
+             .slots = schedule_.slots,
+             .slot_bytes = out.slot_bytes,
+             .fingerprint = HopFingerprint(spec_, is_all_to_all ? spec_.counts[hop.to] : 0)});
       }
       sends_.push_back(std::move(out));
     }

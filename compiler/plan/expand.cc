@@ -277,45 +277,43 @@ class Expander {
     collective.dtype = group.source.type.dtype;
     collective.reduction = group.reduction;
     collective.chunk_bytes = kChunkBytes;
-    collective.counts = CountsOf(group, members, rank);
+    Count(group, members, rank, collective);
     SetVector(group, rank, true, collective.input);
     SetVector(group, rank, false, collective.output);
     CountRingBytes(group, members, my_rank, collective.counts);
   }
 
-  std::vector<int64_t> CountsOf(const TaskGroup& group, const std::vector<int>& members, int rank) {
+  void Count(const TaskGroup& group, const std::vector<int>& members, int rank,
+             plan::Collective& collective) {
     const auto source = [&](int member) { return RegionOf(group.source, group.placement, member); };
     const auto destination = [&](int member) {
       return RegionOf(group.destination, group.placement, member);
     };
-    std::vector<int64_t> counts;
+    std::vector<int64_t>& counts = collective.counts;
     switch (group.collective) {
-      case CollectiveKind::kAllReduce: {
+      case CollectiveKind::kAllReduce:
         // A bucket is one vector: all of its parts, with the gaps between them.
-        const int64_t n = IsBucket(group)
-                              ? graph_.reg(group.outputs[0]).slot_bytes /
-                                    static_cast<int64_t>(SizeOf(group.source.type.dtype))
-                              : source(rank).size.num_elements();
-        counts.push_back(n);
+        counts.push_back(IsBucket(group) ? graph_.reg(group.outputs[0]).slot_bytes /
+                                               static_cast<int64_t>(SizeOf(collective.dtype))
+                                         : source(rank).size.num_elements());
         break;
-      }
       case CollectiveKind::kAllGather:
         for (int member : members) counts.push_back(source(member).size.num_elements());
         break;
       case CollectiveKind::kReduceScatter:
         for (int member : members) counts.push_back(destination(member).size.num_elements());
         break;
-      case CollectiveKind::kAllToAll:
-        for (int from : members) {
-          for (int to : members) {
-            counts.push_back(Intersect(source(from), destination(to)).size.num_elements());
-          }
+      case CollectiveKind::kAllToAll: {
+        const Region held = source(rank), wanted = destination(rank);
+        for (int member : members) {
+          counts.push_back(Intersect(held, destination(member)).size.num_elements());
+          collective.receives.push_back(Intersect(source(member), wanted).size.num_elements());
         }
         break;
+      }
       case CollectiveKind::kBroadcast:
         LOG(FATAL) << "the compiler makes no broadcast: " << group.name;
     }
-    return counts;
   }
 
   bool IsBucket(const TaskGroup& group) const {
@@ -345,7 +343,7 @@ class Expander {
       }
     };
     if (group.collective == CollectiveKind::kAllToAll) {
-      for (int to = 0; to < size; ++to) add(node_of(to), counts[my_rank * size + to]);
+      for (int to = 0; to < size; ++to) add(node_of(to), counts[to]);
       return;
     }
     const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});

@@ -115,7 +115,7 @@ struct Collective {
   uint32_t rank = 0;
   DType dtype = DType::kF32;
   Sbp::Kind reduction = Sbp::Kind::kPartialSum;
-  std::vector<int64_t> counts;  // CollectiveSpec::counts
+  std::vector<int64_t> counts, receives;  // those of the CollectiveSpec
   Operand input, output;
   uint64_t chunk_bytes = 0;
 };

@@ -91,7 +91,15 @@ CollectiveSpec MakeSpec(const CollectiveCase& c, uint32_t id, int rank) {
   }
   spec.my_rank = rank;
   spec.element_size = SizeOf(c.type);
-  spec.counts = c.counts;
+  if (c.kind == CollectiveKind::kAllToAll) {
+    const size_t p = c.layout.size();
+    for (size_t r = 0; r < p; ++r) {
+      spec.counts.push_back(c.counts[rank * p + r]);
+      spec.receives.push_back(c.counts[r * p + rank]);
+    }
+  } else {
+    spec.counts = c.counts;
+  }
   spec.reduce = SumOf(c.type);
   spec.root = c.root;
   spec.chunk_bytes = c.chunk_bytes;

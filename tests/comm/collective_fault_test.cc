@@ -119,6 +119,41 @@ TEST_P(CollectiveFaultTest, SpecsThatDifferBetweenNodesAreReportedOnBoth) {
   }
 }
 
+// What one member sends another must be what that one receives, also where one of them says
+// nothing.
+TEST_P(CollectiveFaultTest, AnAllToAllWhosePairsDisagreeIsReported) {
+  for (const int64_t sent : {0, 5}) {
+    for (const bool connects_first : {false, true}) {
+      Outcome first(*environment_), second(*environment_);  // of Connect; one may come at the end
+      CommCluster cluster(*environment_, TransportCases()[0], 2);
+      const CollectiveCase c = RingCase({0, 1}, CollectiveKind::kAllToAll);
+      CollectiveSpec here = MakeSpec(c, 1, 0);
+      here.counts[1] = sent;  // member 1 expects 200
+      auto a = cluster.hub(0).Create(here, *reactors_[0], AllocateHostMemory);
+      auto b = cluster.hub(1).Create(MakeSpec(c, 1, 1), *reactors_[1], AllocateHostMemory);
+      ASSERT_TRUE(a.ok() && b.ok());
+      // The key of member 1 comes before or after member 0 knows what it sends.
+      cluster.hub(connects_first ? 0 : 1).Connect(first.callback());
+      cluster.hub(connects_first ? 1 : 0).Connect(second.callback());
+      Outcome& of_sender = connects_first ? first : second;
+      std::string said(of_sender.Wait().message());
+      if (said.empty()) {
+        std::vector<float> input(400), output(400);
+        Outcome done(*environment_);
+        RunOn(*environment_, *reactors_[0],
+              [&] { (*a)->Start(0, input.data(), output.data(), done.callback()); });
+        said = std::string(done.Wait().message());
+      }
+      EXPECT_THAT(said, HasSubstr("collective 1 (all_to_all)"));
+      EXPECT_THAT(said, HasSubstr(sent == 0 ? "member 1 on node 1 expects something from member 0"
+                                            : "differs"));
+      EXPECT_TRUE(cluster.frame_error().ok()) << cluster.frame_error();
+      RunOn(*environment_, *reactors_[0], [&] { a->reset(); });
+      RunOn(*environment_, *reactors_[1], [&] { b->reset(); });
+    }
+  }
+}
+
 // Members that start different pieces get an error that names both, on the nodes that see it.
 TEST_P(CollectiveFaultTest, DifferentPiecesAreReported) {
   for (const auto algorithm : {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kRing}) {
@@ -330,6 +365,17 @@ TEST(CollectiveSpecTest, ErrorsSayWhatIsWrong) {
               HasSubstr("2 counts for 2 members, must be 1"));
   EXPECT_THAT(error([](Spec& s) { s.counts[0] = -4; }), HasSubstr("count -4"));
   EXPECT_THAT(error([](Spec& s) { s.counts[0] = INT64_MAX; }), HasSubstr("too large"));
+  EXPECT_THAT(error([](Spec& s) {
+                s.kind = CollectiveKind::kAllToAll;
+                s.counts = {1, 1};
+              }),
+              HasSubstr("0 counts of what it receives, must be 2"));
+  EXPECT_THAT(error([](Spec& s) {
+                s.kind = CollectiveKind::kAllToAll;
+                s.counts = {1, 1};
+                s.receives = {2, 1};
+              }),
+              HasSubstr("member 0 sends itself 1 elements and receives 2"));
   EXPECT_THAT(error([](Spec& s) { s.reduce = nullptr; }), HasSubstr("no reduce function"));
   EXPECT_THAT(error([](Spec& s) {
                 s.kind = CollectiveKind::kBroadcast;
@@ -372,9 +418,18 @@ TEST(CollectiveHubTest, MembersOfOneNodeMustFitTogether) {
   other.chunk_bytes *= 2;
   EXPECT_THAT(error(MakeSpec(other, 1, 1)), HasSubstr("differs from that of member 0"));
   EXPECT_THAT(error(MakeSpec(RingCase({1, 0}), 2, 0)), HasSubstr("lives on node 1"));
+  const CollectiveCase pairs = RingCase({0, 0}, CollectiveKind::kAllToAll);
+  auto all_to_all = hub.Create(MakeSpec(pairs, 4, 0), *reactor, AllocateHostMemory);
+  ASSERT_TRUE(all_to_all.ok());
+  CollectiveSpec less = MakeSpec(pairs, 4, 1);
+  less.receives[0] = 199;
+  EXPECT_THAT(error(less), HasSubstr("member 0 sends 200 elements to member 1, which expects 199"));
   EXPECT_THAT(error(MakeSpec(RingCase({0, 5}), 3, 0)), HasSubstr("to node 5, and there is none"));
   EXPECT_THAT(std::string(cluster.Connect()[0].message()), HasSubstr("member 1"));
-  RunOn(*environment, *reactor, [&] { end->reset(); });
+  RunOn(*environment, *reactor, [&] {
+    end->reset();
+    all_to_all->reset();
+  });
 }
 
 // An id is used up once its members have left.

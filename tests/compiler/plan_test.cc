@@ -183,8 +183,8 @@ std::string TextOf(const plan::Collective& collective, const plan::NodePlan& par
       collective.id, " ", std::string(CollectiveKindName(collective.kind)), " ",
       static_cast<int>(collective.algorithm), " type ", static_cast<int>(collective.dtype), " by ",
       static_cast<int>(collective.reduction), " in ", collective.chunk_bytes, " counts ",
-      absl::StrJoin(collective.counts, ","), " nodes ", absl::StrJoin(list.nodes, ","), " devices ",
-      absl::StrJoin(list.devices, ","));
+      collective.receives.empty() ? absl::StrJoin(collective.counts, ",") : "of its own", " nodes ",
+      absl::StrJoin(list.nodes, ","), " devices ", absl::StrJoin(list.devices, ","));
 }
 
 std::string TextOf(const plan::Operand& operand) {
@@ -233,8 +233,10 @@ std::string TextOf(const plan::Task& task, const plan::NodePlan& part) {
                     transfer->peer, " ", transfer->bytes, " ", transfer->staging, " ",
                     transfer->landing);
   } else if (const auto* collective = std::get_if<plan::Collective>(&task.work)) {
-    absl::StrAppend(&text, "  ", TextOf(*collective, part), " rank ", collective->rank,
-                    TextOf(collective->input), TextOf(collective->output));
+    absl::StrAppend(&text, "  ", TextOf(*collective, part), " rank ", collective->rank, " ",
+                    absl::StrJoin(collective->counts, ","), " ",
+                    absl::StrJoin(collective->receives, ","), TextOf(collective->input),
+                    TextOf(collective->output));
   } else {
     for (const plan::Variable& variable : std::get<plan::VariableOwner>(task.work).variables) {
       absl::StrAppend(&text, "  ", std::string(variable.name), " ",

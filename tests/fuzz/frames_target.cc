@@ -88,6 +88,7 @@ class CollectiveNode {
       spec.members = {{.node = kNode}, {.node = kPeer}};
       spec.element_size = 4;
       spec.counts.assign(NumCounts(spec.kind, 2), id == 0 ? 6 : 3);
+      if (id == 2) spec.receives = spec.counts;
       spec.reduce = AddNothing::Reduce;
       spec.chunk_bytes = 8;
       auto end = hub_.Create(spec, *reactor_, AllocateHostMemory);

@@ -281,6 +281,7 @@ void WriteFrames() {
     spec.members = {{.node = 0}, {.node = 1}};
     spec.element_size = 4;
     spec.counts.assign(NumCounts(spec.kind, 2), id == 0 ? 6 : 3);
+    if (id == 2) spec.receives = spec.counts;
     spec.chunk_bytes = 8;
     using Type = CollectiveFrame::Type;
     const auto add = [&](const CollectiveFrame& frame) {
@@ -293,7 +294,7 @@ void WriteFrames() {
          .slot = id == 2 ? 2u : 4u,
          .bytes = 8,
          .key = {.token = 1, .bytes = id == 2 ? 16u : 32u},
-         .fingerprint = CollectiveFingerprint(spec)});
+         .fingerprint = HopFingerprint(spec, id == 2 ? 3 : 0)});
     add({.type = Type::kChunk, .collective = id, .from = 1, .to = 0, .bytes = 8});
     add({.type = Type::kAck, .collective = id, .from = 1, .to = 0, .bytes = 8});
   }
