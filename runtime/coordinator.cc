@@ -358,10 +358,8 @@ void Coordinator::OnStalled(const control::Stalled& stalled) {
   const Nanoseconds now = reactor_->Now();
   if (stall_reported_.has_value() && now - *stall_reported_ < stalled.silence() * 3 / 4) return;
   stall_reported_ = now;
-  Describe([silence = stalled.silence()](const std::string& text) {
-    LOG(WARNING) << absl::StrFormat("no act has ended for %.0f s (--stall_timeout): %s",
-                                    static_cast<double>(silence) / kSecond, text);
-  });
+  Describe([title = StallTitle(stalled.is_loading(), "", stalled.silence())](
+               const std::string& text) { LOG(WARNING) << title << ": " << text; });
 }
 
 absl::Status Coordinator::Close(const absl::Status& why) {

@@ -12,8 +12,6 @@
 #include "runtime/actions/copy.h"
 #include "runtime/base/seeded_choice.h"
 #include "runtime/base/status.h"
-#include "runtime/kernels/external.h"
-#include "runtime/plan_check.h"
 #include "runtime/plan_read.h"
 
 namespace braid {
@@ -65,6 +63,7 @@ Executor::~Executor() {
 }
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::NodePlan& plan,
+                                                         PreparedKernels kernels,
                                                          const NodeResources& resources,
                                                          ExecutorOptions options) {
   if (plan.node != resources.node) {
@@ -73,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::NodePlan& p
                         plan.node, resources.node));
   }
   std::unique_ptr<Executor> executor(new Executor(resources, std::move(options)));
-  absl::Status status = executor->Load(plan);
+  absl::Status status = executor->Load(plan, std::move(kernels));
   if (!status.ok()) {
     // Collectives die on their reactor's thread, also when no actor has run yet.
     for (auto& [number, thread] : executor->threads_) {
@@ -84,18 +83,16 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::NodePlan& p
   return executor;
 }
 
-absl::Status Executor::Load(const plan::NodePlan& plan) {
+absl::Status Executor::Load(const plan::NodePlan& plan, PreparedKernels kernels) {
   job_name_ = plan.job;
   seed_ = plan.seed;
-  RETURN_IF_ERROR(CheckPlan(plan, resources_.devices->size()));
-  RETURN_IF_ERROR(RegisterExternalKernels({resources_.datasets, options_.host}, external_));
   RETURN_IF_ERROR(PrepareArenas(plan));
   if (resources_.environment->is_simulated()) {
     shadow_ = std::make_unique<ShadowMemory>(resources_.devices);
   }
   RETURN_IF_ERROR(ObtainVariables(plan));
   for (const plan::Task& task : plan.tasks) {
-    if (absl::Status status = AddTask(plan, task); !status.ok()) {
+    if (absl::Status status = AddTask(plan, task, std::move(kernels[task.id.task])); !status.ok()) {
       return absl::Status(status.code(),
                           absl::StrFormat("job '%s', node %d: %s", job_name_, resources_.node,
                                           std::string(status.message())));
@@ -152,7 +149,6 @@ Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
   if (thread.actors != nullptr) return thread;
   thread.reactor = resources_.environment->StartReactor(
       absl::StrFormat("%s n%d t%d", job_name_, resources_.node, number));
-  thread.work = std::make_shared<WorkMemory>(OwnMemoryOf(*(*resources_.devices)[task.device]));
   ActorThreadOptions options;
   options.thread = number;
   if (resources_.environment->is_simulated()) {
@@ -173,7 +169,8 @@ Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
   return thread;
 }
 
-absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& task) {
+absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& task,
+                               std::vector<ComputeCall> calls) {
   Thread& thread = ThreadFor(task);
   for (const plan::Input& input : task.inputs) {
     if (input.producer.node == resources_.node || !input.memory.has_value()) continue;
@@ -189,7 +186,8 @@ absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& tas
     }
   }
   descriptions_[task.id.task].title = TitleOf(task);
-  ASSIGN_OR_RETURN(std::unique_ptr<Action> action, MakeAction(plan, task, thread));
+  ASSIGN_OR_RETURN(std::unique_ptr<Action> action,
+                   MakeAction(plan, task, std::move(calls), thread));
   return thread.actors->AddActor(SpecOf(task), std::move(action));
 }
 
@@ -240,6 +238,7 @@ absl::StatusOr<OperandAddress> Executor::AddressOf(const plan::Task& task,
 
 absl::StatusOr<std::unique_ptr<Action>> Executor::MakeAction(const plan::NodePlan& plan,
                                                              const plan::Task& task,
+                                                             std::vector<ComputeCall> calls,
                                                              Thread& thread) {
   TaskMemory memory;
   for (const plan::Input& input : task.inputs) {
@@ -259,7 +258,7 @@ absl::StatusOr<std::unique_ptr<Action>> Executor::MakeAction(const plan::NodePla
   }
   absl::StatusOr<std::unique_ptr<Action>> action;
   if (std::holds_alternative<plan::Compute>(task.work)) {
-    action = MakeCompute(task, memory, thread);
+    action = MakeCompute(task, memory, std::move(calls));
   } else if (std::holds_alternative<plan::Copy>(task.work)) {
     action = MakeCopy(task, memory);
   } else if (is_transfer) {
@@ -288,48 +287,17 @@ std::unique_ptr<Action> Executor::Check(const plan::Task& task, const TaskMemory
 }
 
 absl::StatusOr<std::unique_ptr<Action>> Executor::MakeCompute(const plan::Task& task,
-                                                              TaskMemory memory, Thread& thread) {
-  const Device& device = *(*resources_.devices)[task.device];
-  std::vector<ComputeCall> calls;
-  for (const plan::Kernel& kernel : std::get<plan::Compute>(task.work).kernels) {
-    KernelSpec spec = KernelSpecOf(kernel);
-    spec.seed = seed_;
-    spec.threads = resources_.threads_per_device;
-    spec.work = thread.work;
-    ComputeCall& call = calls.emplace_back();
-    call.name = absl::StrFormat("%s '%s'", spec.op, spec.name);
-    call.location = kernel.call->location.ToString();
-    for (const plan::Operand& operand : kernel.inputs) {
-      ASSIGN_OR_RETURN(call.inputs.emplace_back(), AddressOf(task, operand));
+                                                              TaskMemory memory,
+                                                              std::vector<ComputeCall> calls) {
+  const std::vector<plan::Kernel>& kernels = std::get<plan::Compute>(task.work).kernels;
+  CHECK_EQ(calls.size(), kernels.size()) << "task '" << task.name << "' and its kernels";
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    for (const plan::Operand& operand : kernels[i].inputs) {
+      ASSIGN_OR_RETURN(calls[i].inputs.emplace_back(), AddressOf(task, operand));
     }
-    for (const plan::Operand& operand : kernel.outputs) {
-      ASSIGN_OR_RETURN(call.outputs.emplace_back(), AddressOf(task, operand));
+    for (const plan::Operand& operand : kernels[i].outputs) {
+      ASSIGN_OR_RETURN(calls[i].outputs.emplace_back(), AddressOf(task, operand));
     }
-    const KernelRegistry& registry = external_.Has(spec.op) ? external_ : device.kernels();
-    const auto create = [&]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
-      RETURN_IF_ERROR(registry.Check(spec));
-      return registry.Create(spec);
-    };
-    auto made = create();
-    if (!made.ok()) {
-      return absl::Status(made.status().code(),
-                          absl::StrFormat("%s: %s (%s)", call.name,
-                                          std::string(made.status().message()), call.location));
-    }
-    call.kernel = *std::move(made);
-    const auto grouped = [](const std::vector<OperandSpec>& specs, const auto& operands) {
-      std::vector<GroupedOperand> result;
-      for (const plan::Operand& operand : operands) {
-        const OperandSpec& spec_of_it = specs[result.size()];
-        GroupedOperand& one = result.emplace_back();
-        one.bytes = BytesOf(spec_of_it);
-        one.elements = spec_of_it.num_elements();
-        if (operand.source == plan::Operand::Source::kScratch) one.scratch = operand.index;
-      }
-      return result;
-    };
-    call.grouped_inputs = grouped(spec.inputs, kernel.inputs);
-    call.grouped_outputs = grouped(spec.outputs, kernel.outputs);
   }
   auto action = std::make_unique<ComputeAction>(std::move(memory), std::move(calls),
                                                 task.acts_per_step, &first_step_);

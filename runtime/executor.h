@@ -22,8 +22,7 @@
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset.h"
 #include "runtime/device/device.h"
-#include "runtime/host_io.h"
-#include "runtime/kernels/kernel.h"
+#include "runtime/job_loader.h"
 #include "runtime/overlap_checker.h"
 #include "runtime/remote_bus.h"
 #include "runtime/reports/node_summary.h"
@@ -41,14 +40,12 @@ struct NodeResources {
   DatasetCache* datasets = nullptr;
   CollectiveHub* collectives = nullptr;
   std::function<Link*(uint16_t peer)> link_of;
-  int threads_per_device = 1;
   uint64_t simulation_seed = 0;  // order of messages, in a simulated environment
 };
 
 struct ExecutorOptions {
   JobId job = 0;
   CollectiveId first_collective = 0;  // ids [first, first + number in the plan) are this job's
-  HostIo* host = nullptr;             // borrowed; outlives the executor
   // All on the control thread.
   std::function<void()> on_ready;                // landing keys came from every peer
   std::function<void()> on_run_done;             // every actor did the steps of the last Run
@@ -63,8 +60,9 @@ class ThreadState;
 
 class Executor {
  public:
-  // Checks the plan and its node, obtains variables, makes kernels and actors.
+  // Obtains variables and makes actors around the kernels, which PrepareKernels made of the plan.
   static absl::StatusOr<std::unique_ptr<Executor>> Make(const plan::NodePlan& plan,
+                                                        PreparedKernels kernels,
                                                         const NodeResources& resources,
                                                         ExecutorOptions options);
   // After Close's callback.
@@ -101,7 +99,6 @@ class Executor {
     std::unique_ptr<ActorThread> actors;
     std::unique_ptr<Reactor> reactor;                      // dies first: joins
     std::vector<std::unique_ptr<Collective>> collectives;  // die on the reactor's thread
-    std::shared_ptr<WorkMemory> work;                      // of its kernels
     int64_t steps_done = 0;
     bool is_closed = false;
   };
@@ -125,17 +122,20 @@ class Executor {
   };
 
   Executor(const NodeResources& resources, ExecutorOptions options);
-  absl::Status Load(const plan::NodePlan& plan);
+  absl::Status Load(const plan::NodePlan& plan, PreparedKernels kernels);
   absl::Status PrepareArenas(const plan::NodePlan& plan);
   absl::Status ObtainVariables(const plan::NodePlan& plan);
   Thread& ThreadFor(const plan::Task& task);
-  absl::Status AddTask(const plan::NodePlan& plan, const plan::Task& task);
+  absl::Status AddTask(const plan::NodePlan& plan, const plan::Task& task,
+                       std::vector<ComputeCall> calls);
   absl::StatusOr<std::unique_ptr<Action>> MakeAction(const plan::NodePlan& plan,
-                                                     const plan::Task& task, Thread& thread);
+                                                     const plan::Task& task,
+                                                     std::vector<ComputeCall> calls,
+                                                     Thread& thread);
   std::unique_ptr<Action> Check(const plan::Task& task, const TaskMemory& memory,
                                 std::unique_ptr<Action> action);
   absl::StatusOr<std::unique_ptr<Action>> MakeCompute(const plan::Task& task, TaskMemory memory,
-                                                      Thread& thread);
+                                                      std::vector<ComputeCall> calls);
   absl::StatusOr<std::unique_ptr<Action>> MakeCopy(const plan::Task& task, TaskMemory memory);
   absl::StatusOr<std::unique_ptr<Action>> MakeTransfer(const plan::Task& task, TaskMemory memory);
   absl::StatusOr<std::unique_ptr<Action>> MakeCollective(const plan::NodePlan& plan,
@@ -157,7 +157,6 @@ class Executor {
   const ExecutorOptions options_;
   std::string job_name_;
   uint64_t seed_ = 0;
-  KernelRegistry external_;
   RemoteBus remote_;
   MessageBus bus_;
   std::unique_ptr<ShadowMemory> shadow_;  // in a simulation

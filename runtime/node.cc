@@ -2,19 +2,15 @@
 
 #include <glog/logging.h>
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/plan_read.h"
 #include "runtime/reports/control_status.h"
-#include "runtime/reports/event_dump.h"
-#include "runtime/reports/stall_report.h"
 
 namespace braid {
 namespace {
@@ -26,8 +22,6 @@ constexpr Nanoseconds kLinkCauseLimit = 7 * kSecond;
 // Landing keys of jobs that a peer was told of earlier; nothing else comes before a job.
 constexpr size_t kMaxEarlyFrames = size_t{1} << 20;
 constexpr int64_t kMaxStep = int64_t{1} << 32;  // of a job, counted over checkpoints
-// How long the master may take to take note of a stall.
-constexpr Nanoseconds kNoteLimit = kSecond;
 constexpr size_t kMaxOverheardBytes = size_t{1} << 16;
 
 }  // namespace
@@ -58,6 +52,7 @@ Node::~Node() {
   // Killed in a simulation, where dead processes end in order, too.
   if (absl::IsAborted(waited)) waited = options_.environment->Await(*is_torn_down, kForever);
   CHECK(waited.ok()) << "node " << options_.node << ": " << waited.message();
+  loader_.reset();
 }
 
 HostIo& Node::Host(JobId job) {
@@ -156,7 +151,7 @@ void Node::OnMessage(const std::string& bytes) {
     case ControlMessage::kPeers:
       return OnPeers(message.peers());
     case ControlMessage::kLoad:
-      return OnLoad(message.load());
+      return OnLoad(*message.mutable_load());
     case ControlMessage::kRun: {
       const auto it = jobs_.find(message.run().job());
       if (it == jobs_.end()) {
@@ -219,7 +214,7 @@ Link* Node::LinkTo(uint16_t peer) {
   return it == peers_.end() ? nullptr : it->second.link.get();
 }
 
-void Node::OnLoad(const control::Load& load) {
+void Node::OnLoad(control::Load& load) {
   const JobId job = load.job();
   if (job <= newest_job_) {
     return FailHere(absl::InvalidArgumentError(
@@ -228,13 +223,36 @@ void Node::OnLoad(const control::Load& load) {
   }
   newest_job_ = job;
   SetPhase(load.phase());
-  auto plan = ReadNodePlan(load.plan(), load.fingerprint(), options_.node);
-  if (!plan.ok()) return ReportLoaded(job, plan.status());
   LoadingJob& loading = loading_[job];
-  loading.plan = std::make_unique<ReadPlan>(*std::move(plan));
   loading.first_collective = load.first_collective();
   loading.wants_summary = load.wants_summary();
-  for (uint32_t peer : loading.plan->part.peers) {
+  if (loader_ == nullptr) {
+    loader_ = std::make_unique<JobLoader>(
+        JobLoader::Options{.node = options_.node,
+                           .environment = options_.environment,
+                           .control = reactor_.get(),
+                           .kernels = {.devices = &devices_,
+                                       .datasets = &datasets_,
+                                       .threads_per_device = options_.threads_per_device}});
+  }
+  loader_->Load(
+      {.job = job,
+       .plan = std::move(*load.mutable_plan()),
+       .fingerprint = load.fingerprint(),
+       .host = &Host(job)},
+      [this, job](absl::StatusOr<PreparedJob> prepared) { OnPrepared(job, std::move(prepared)); });
+}
+
+void Node::OnPrepared(JobId job, absl::StatusOr<PreparedJob> prepared) {
+  const auto found = loading_.find(job);
+  if (is_closing_ || found == loading_.end()) return;  // unloaded meanwhile
+  if (!prepared.ok()) {
+    loading_.erase(found);
+    return ReportLoaded(job, prepared.status());
+  }
+  LoadingJob& loading = found->second;
+  loading.prepared = *std::move(prepared);
+  for (uint32_t peer : loading.prepared->plan.part.peers) {
     if (!peers_[static_cast<uint16_t>(peer)].is_checked) {
       loading.missing.insert(static_cast<uint16_t>(peer));
     }
@@ -312,8 +330,9 @@ void Node::OnChecked(uint16_t peer, const absl::Status& status) {
 }
 
 void Node::StartJob(JobId job) {
-  const auto extracted = loading_.extract(job);
-  const LoadingJob& loading = extracted.mapped();
+  auto extracted = loading_.extract(job);
+  LoadingJob& loading = extracted.mapped();
+  const plan::NodePlan& plan = loading.prepared->plan.part;
   NodeResources resources;
   resources.node = options_.node;
   resources.environment = options_.environment;
@@ -323,12 +342,10 @@ void Node::StartJob(JobId job) {
   resources.datasets = &datasets_;
   resources.collectives = &collectives_;
   resources.link_of = [this](uint16_t peer) { return LinkTo(peer); };
-  resources.threads_per_device = options_.threads_per_device;
   resources.simulation_seed = options_.simulation_seed;
   ExecutorOptions options;
   options.job = job;
   options.first_collective = loading.first_collective;
-  options.host = &Host(job);
   const auto summary = std::make_shared<std::optional<NodeSummary>>();  // known before it is ready
   options.on_ready = [this, job, summary] { ReportLoaded(job, absl::OkStatus(), *summary); };
   options.on_run_done = [this, job] {
@@ -345,10 +362,11 @@ void Node::StartJob(JobId job) {
                                                     Phase(), std::string(status.message()))),
         /*is_link=*/absl::IsUnavailable(status));
   };
-  auto executor = Executor::Make(loading.plan->part, resources, std::move(options));
+  auto executor =
+      Executor::Make(plan, std::move(loading.prepared->kernels), resources, std::move(options));
   if (!executor.ok()) return ReportLoaded(job, executor.status());
   Executor& made = *(jobs_[job] = *std::move(executor));
-  if (loading.wants_summary) *summary = made.Summarize(loading.plan->part);
+  if (loading.wants_summary) *summary = made.Summarize(plan);
   if (absl::Status status = made.Connect(); !status.ok()) return ReportLoaded(job, status);
   const auto early = early_.extract(job);
   if (early.empty()) return;
@@ -431,44 +449,6 @@ void Node::AwaitCause(const absl::Status& cause, Nanoseconds limit) {
   });
 }
 
-void Node::DumpEvents(const absl::Status& cause, std::function<void(std::string)> done) {
-  reactor_->Post([this, cause, done = std::move(done)] {
-    WriteEvents(cause);
-    done(absl::IsCancelled(cause) ? "" : events_note_);
-  });
-}
-
-void Node::WriteEvents(const absl::Status& cause) {
-  const bool is_running = std::any_of(jobs_.begin(), jobs_.end(),
-                                      [](const auto& job) { return job.second->is_running(); });
-  // A user who ends a run knows why.
-  const bool is_failure = !cause.ok() && !absl::IsCancelled(cause);
-  if (!is_failure || !is_running || !events_note_.empty() || options_.event_dump.empty()) return;
-  std::string text =
-      absl::StrFormat("The last events of node %d, which was %s when it failed:\n%s\n",
-                      options_.node, Phase(), std::string(cause.message()));
-  for (const auto& [job, executor] : jobs_) text += executor->DescribeEvents();
-  const auto path = WriteEventDump(options_.event_dump, options_.node, text);
-  events_note_ =
-      path.ok() ? "its last events: " + *path
-                : "its last events could not be written: " + std::string(path.status().message());
-}
-
-absl::Status Node::WithEvents(const absl::Status& cause) {
-  WriteEvents(cause);
-  if (events_note_.empty() || absl::IsCancelled(cause)) return cause;
-  return absl::Status(cause.code(),
-                      absl::StrFormat("%s; %s", std::string(cause.message()), events_note_));
-}
-
-std::map<uint16_t, PeerCounters> Node::counters() const {
-  std::map<uint16_t, PeerCounters> counters;
-  for (const auto& [peer, entry] : peers_) {
-    if (entry.link != nullptr) counters[peer] = {entry.link->Describe(), entry.link->counters()};
-  }
-  return counters;
-}
-
 void Node::Unload(JobId job) {
   loading_.erase(job);
   if (const auto early = early_.extract(job); !early.empty()) num_early_ -= early.mapped().size();
@@ -478,78 +458,6 @@ void Node::Unload(JobId job) {
     jobs_.erase(job);
     MutexLock lock(hosts_mutex_);
     hosts_.erase(job);
-  });
-}
-
-void Node::Describe(JobId job, std::function<void(control::NodeReport)> done) {
-  const auto fill = [this, done = std::move(done)](control::NodeReport report) {
-    for (const auto& [peer, entry] : peers_) {
-      if (entry.link == nullptr) continue;
-      control::NodeReport::LinkState& link = *report.add_links();
-      link.set_peer(peer);
-      link.set_text(entry.link->Describe());
-    }
-    done(std::move(report));
-  };
-  if (const auto it = jobs_.find(job); it != jobs_.end()) return it->second->Describe(fill);
-  control::NodeReport report;
-  report.set_node(options_.node);
-  report.set_advanced(-1);
-  fill(std::move(report));
-}
-
-void Node::SendStatus(const control::Status& request) {
-  Describe(request.job(),
-           [this, job = request.job(), number = request.request()](control::NodeReport report) {
-             ControlMessage message;
-             message.mutable_status()->set_job(job);
-             message.mutable_status()->set_request(number);
-             *message.mutable_status()->mutable_report() = std::move(report);
-             Send(message);
-           });
-}
-
-// Looks four times per limit, so that a stall is told at most a quarter of it late.
-void Node::WatchForStall() {
-  if (is_closing_ || options_.stall_timeout == 0) return;
-  JobId running = 0;
-  int64_t acts = 0;
-  for (const auto& [job, executor] : jobs_) {
-    if (executor->is_running()) running = job;
-    acts += executor->acts_done();
-  }
-  const Nanoseconds now = reactor_->Now();
-  if (running == 0 || acts != acts_seen_) {
-    acts_seen_ = acts;
-    advanced_ = now;
-  } else if (now - advanced_ >= options_.stall_timeout) {
-    TellStall(running, now - advanced_);
-    advanced_ = now;  // says it again after as long
-  }
-  reactor_->RunAfter(options_.stall_timeout / 4, [this] { WatchForStall(); });
-}
-
-void Node::TellStall(JobId job, Nanoseconds silence) {
-  is_stall_noted_ = false;
-  ControlMessage message;
-  message.mutable_stalled()->set_job(job);
-  message.mutable_stalled()->set_silence(silence);
-  Send(message);
-  reactor_->RunAfter(kNoteLimit, [this, job, silence] {
-    if (is_stall_noted_ || is_closing_) return;
-    Describe(job, [this, silence](control::NodeReport report) {
-      SessionState state;
-      state.cluster.is_whole = false;
-      state.cluster.name_of = [](int node) { return absl::StrFormat("node %d", node); };
-      state.cluster.reports.push_back(std::move(report));
-      state.phase = Phase();
-      state.phase_for = silence;
-      state.is_stepping = true;
-      LOG(WARNING) << absl::StrFormat(
-          "node %d: no act has ended here for %.0f s (--stall_timeout), and the master does not "
-          "answer; this node's part: %s",
-          options_.node, static_cast<double>(silence) / kSecond, StallReport(state));
-    });
   });
 }
 

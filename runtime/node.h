@@ -24,6 +24,7 @@
 #include "runtime/device/device.h"
 #include "runtime/executor.h"
 #include "runtime/host_io.h"
+#include "runtime/job_loader.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/link_check.h"
 #include "runtime/variable_store.h"
@@ -37,7 +38,6 @@ class NodeReport;
 class Peers;
 class Status;
 }  // namespace control
-struct ReadPlan;
 
 struct NodeOptions {
   uint16_t node = 0;
@@ -82,8 +82,9 @@ class Node {
   // when the master says that all nodes have ended.
   void Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl::Status)> closed);
 
-  // What the master says, or why it is lost, before the control thread gets to it: user code may
-  // keep that thread, and then on_failure still gets the cause. On one thread, whichever it is.
+  // What the master says, or why it is lost, before the control thread gets to it: users' code, the
+  // destructor of a kernel, may keep that thread, and then on_failure still gets the cause. On one
+  // thread, whichever it is.
   void Overhear(std::string_view message);
   void OverhearLoss(const absl::Status& reason);
 
@@ -109,7 +110,7 @@ class Node {
     bool is_checked = false;
   };
   struct LoadingJob {
-    std::unique_ptr<ReadPlan> plan;
+    std::optional<PreparedJob> prepared;  // absent: its kernels are being made
     CollectiveId first_collective = 0;
     bool wants_summary = false;
     std::set<uint16_t> missing;  // peers whose links are being made
@@ -117,7 +118,8 @@ class Node {
 
   void OnMessage(const std::string& bytes);
   void OnPeers(const control::Peers& peers);
-  void OnLoad(const control::Load& load);
+  void OnLoad(control::Load& load);
+  void OnPrepared(JobId job, absl::StatusOr<PreparedJob> prepared);
   void Connect(uint16_t peer);
   void OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link);
   void OnChecked(uint16_t peer, const absl::Status& status);
@@ -138,7 +140,7 @@ class Node {
   absl::Status WithEvents(const absl::Status& cause);
   void WatchForStall();
   // Tells the master, which asks all nodes; prints this node's part if it takes no note.
-  void TellStall(JobId job, Nanoseconds silence);
+  void TellStall(JobId job, Nanoseconds silence, bool is_loading);
   void Close(absl::Status cause);
   void FinishClose();
   void Finish();
@@ -179,12 +181,14 @@ class Node {
   mutable Mutex phase_mutex_;
   std::string phase_ BRAID_GUARDED_BY(phase_mutex_) = "joining";
   int64_t acts_seen_ = -1;
-  Nanoseconds advanced_ = 0;     // when acts_seen_ changed last
-  bool is_stall_noted_ = false;  // the master reports it
-  std::string events_note_;      // "": nothing was written
+  Nanoseconds advanced_ = 0;      // when acts_seen_ changed last
+  Nanoseconds loading_told_ = 0;  // when the master was told that loading stands
+  bool is_stall_noted_ = false;   // the master reports it
+  std::string events_note_;       // "": nothing was written
   size_t jobs_closing_ = 0;
-  // Last: while it ends it still calls what is above, which finds it here.
+  // Both still call what is above, which finds them here, while they end; the reactor ends last.
   std::unique_ptr<Reactor> reactor_;
+  std::unique_ptr<JobLoader> loader_;  // once there is a job
 };
 
 }  // namespace braid

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/control.pb.h"
 #include "runtime/reports/load_table.h"
 
@@ -64,8 +65,30 @@ Nanoseconds Standing(const ClusterState& cluster) {
   return least == std::numeric_limits<Nanoseconds>::max() ? -1 : least;
 }
 
+// What the loading of a job is inside of, the longest first.
+std::vector<std::string> Loadings(const ClusterState& cluster) {
+  std::vector<const NodeReport*> loading;
+  for (const NodeReport& report : cluster.reports) {
+    if (report.loading().time() >= kStanding) loading.push_back(&report);
+  }
+  std::stable_sort(loading.begin(), loading.end(), [](const NodeReport* a, const NodeReport* b) {
+    return a->loading().time() > b->loading().time();
+  });
+  std::vector<std::string> lines;
+  for (const NodeReport* report : loading) {
+    lines.push_back(absl::StrFormat("%s has been %s for %.1f s",
+                                    cluster.name_of(static_cast<int>(report->node())),
+                                    report->loading().what(), Seconds(report->loading().time())));
+  }
+  return lines;
+}
+
 std::string FirstSentence(const SessionState& session, const WaitRoots& roots,
                           Nanoseconds standing) {
+  const std::vector<std::string> loadings = Loadings(session.cluster);
+  if (!session.is_stepping && !loadings.empty()) {
+    return absl::StrFormat("everything waits for: %s\n", absl::StrJoin(loadings, "\n"));
+  }
   if (!session.is_stepping) {
     std::string text = absl::StrFormat("no job runs: the session is %s, for %.1f s\n",
                                        session.phase, Seconds(session.phase_for));
@@ -147,6 +170,12 @@ std::string ActorTable(const ClusterState& cluster) {
 }
 
 }  // namespace
+
+std::string StallTitle(bool is_loading, std::string_view where, Nanoseconds silence) {
+  return absl::StrFormat("%s%s for %.0f s (--stall_timeout)",
+                         is_loading ? "the loading of a job has stood" : "no act has ended", where,
+                         Seconds(silence));
+}
 
 std::string StallReport(const SessionState& session) {
   const ClusterState& cluster = session.cluster;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "runtime/base/reactor.h"
 #include "runtime/reports/wait_graph.h"
@@ -15,6 +16,10 @@ struct SessionState {
   bool is_stepping = false;
   std::string failure;  // the first cause; "": none
 };
+
+// "no act has ended here for 60 s (--stall_timeout)": what has lasted so long, `where` being "
+// here" or nothing.
+std::string StallTitle(bool is_loading, std::string_view where, Nanoseconds silence);
 
 // Begins with a sentence that names what everything waits for; then the chain that leads there, how
 // much the nodes were waited for, and what each actor waits for. Bounded: what is left out is

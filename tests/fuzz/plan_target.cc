@@ -90,11 +90,14 @@ void Run(Bytes input) {
     return found == links.end() ? nullptr : &found->second;
   };
   ExecutorOptions options;
-  options.host = &host;
   options.on_ready = [] {};
   options.on_run_done = [] {};
   options.on_failure = [](absl::Status) {};
-  auto executor = Executor::Make(plan, resources, std::move(options));
+  auto kernels = PrepareKernels(plan, {.devices = &devices, .datasets = &datasets, .host = &host},
+                                [](const compiler::KernelCall*) {});
+  VLOG(1) << "prepared: " << kernels.status();
+  if (!kernels.ok()) return;
+  auto executor = Executor::Make(plan, *std::move(kernels), resources, std::move(options));
   VLOG(1) << "made: " << executor.status();
   if (executor.ok()) {
     const absl::Status connected = (*executor)->Connect();

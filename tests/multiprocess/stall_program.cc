@@ -1,5 +1,7 @@
 // A program that trains on all nodes and can be held up: an operator of its own sleeps for --nap
-// before each act of this process, and while the file --hold exists.
+// before each act of this process, and while the file --hold exists. While --hold_factory exists,
+// its kernel cannot be made. With --text it also reads this file, which may be another thing on
+// another node.
 
 #include <unistd.h>
 
@@ -15,19 +17,24 @@
 #include "api/braid.h"
 
 ABSL_FLAG(absl::Duration, nap, absl::ZeroDuration(), "Sleep before each act of this process");
+ABSL_FLAG(std::string, hold_factory, "", "File; while it exists the kernel is not made here");
+ABSL_FLAG(std::string, text, "", "A text file, opened where the node's working directory is");
 ABSL_FLAG(std::string, hold, "", "File; while it exists no act of this process goes on");
 
 namespace {
+
+void SleepWhile(const std::string& file) {
+  while (!file.empty() && access(file.c_str(), F_OK) == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
 
 class Nap final : public braid::Kernel {
  public:
   explicit Nap(int64_t bytes) : bytes_(bytes) {}
   absl::Status Run(const braid::KernelRun& run) override {
     std::this_thread::sleep_for(absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_nap)));
-    const std::string hold = absl::GetFlag(FLAGS_hold);
-    while (!hold.empty() && access(hold.c_str(), F_OK) == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    SleepWhile(absl::GetFlag(FLAGS_hold));
     std::memcpy(run.outputs[0], run.inputs[0], static_cast<size_t>(bytes_));
     return absl::OkStatus();
   }
@@ -43,6 +50,7 @@ absl::Status Extend(braid::OpRegistry& operators, braid::KernelRegistry& kernels
                                          .Sample({.inputs = {{braid::DType::kF32, {3, 4}}}})));
   return kernels.Register(
       "nap", [](const braid::KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<braid::Kernel>> {
+        SleepWhile(absl::GetFlag(FLAGS_hold_factory));
         return std::make_unique<Nap>(spec.outputs[0].num_elements() *
                                      static_cast<int64_t>(sizeof(float)));
       });
@@ -54,6 +62,10 @@ void Train(braid::Job& job) {
   const braid::Tensor loss = Mean(SoftmaxCrossEntropy(Linear(x, 10, {.name = "out"}), label));
   job.Minimize(loss, braid::Adam{.lr = 1e-3});
   job.Fetch("loss", loss);
+  if (const std::string text = absl::GetFlag(FLAGS_text); !text.empty()) {
+    auto [input, target] = job.Read(braid::TextFile(text, {.context = 4}), {.batch = 24});
+    job.Fetch("target", target);
+  }
 }
 
 absl::Status Program(braid::Session& session) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -40,15 +41,30 @@ class StallProcessTest : public ::testing::Test {
   std::string dumps() const { return folder_ / "dumps"; }
   std::string hold() const { return folder_ / "hold"; }
 
-  // Three nodes that step; node 1 with `arguments`.
-  void Start(const std::vector<std::string>& arguments) {
+  // Three nodes, each in a working directory of its own; node 1 with `arguments`.
+  void StartNodes(const std::vector<std::string>& arguments) {
     for (int node : {1, 2, 0}) {
-      std::vector<std::string> command = {BRAID_STALL_PROGRAM, "--nodes=" + folder_ / "nodes.txt",
+      const std::string folder = FolderOf(node);
+      std::filesystem::create_directory(folder);
+      std::vector<std::string> command = {"/bin/sh",
+                                          "-c",
+                                          "cd " + folder + " && exec \"$0\" \"$@\"",
+                                          BRAID_STALL_PROGRAM,
+                                          "--nodes=" + folder_ / "nodes.txt",
                                           absl::StrFormat("--node_rank=%d", node),
-                                          "--event_dump=" + dumps(), "--stall_timeout=1s"};
+                                          "--event_dump=" + dumps(),
+                                          "--stall_timeout=1s"};
       if (node == 1) command.insert(command.end(), arguments.begin(), arguments.end());
+      command.insert(command.end(), of_all_.begin(), of_all_.end());
       runs_[node] = std::make_unique<ProgramRun>(command);
     }
+  }
+
+  std::string FolderOf(int node) const { return folder_ / absl::StrFormat("node%d", node); }
+
+  // The same, and all of them step.
+  void Start(const std::vector<std::string>& arguments) {
+    StartNodes(arguments);
     runs_[0]->AwaitOutput("steps");
     // The run that goes on has reached every node.
     while (!Status().starts_with("stepping job 'train', which advances") && !HasFailure()) {
@@ -81,6 +97,7 @@ class StallProcessTest : public ::testing::Test {
 
   TempDir folder_;
   const int port_ = FreePort();
+  std::vector<std::string> of_all_;  // arguments
   std::unique_ptr<ProgramRun> runs_[3];
 };
 
@@ -147,6 +164,57 @@ TEST_F(StallProcessTest, ASlowNodeIsNamed) {
                                   "  node 1 \\(127.0.0.2\\) +([6-9][0-9]|100) %.* nap '.*: "
                                   "[2-9][0-9]\\.[0-9]+ ms"));
   Interrupt();
+}
+
+// Nobody waits for a factory without a word, and the session goes on when it comes back.
+TEST_F(StallProcessTest, AFactoryThatSleepsIsNamed) {
+  PutFile(hold(), "");
+  StartNodes({"--hold_factory=" + hold()});
+  run(0).AwaitError("the loading of a job has stood for");
+  // Said within a second of the limit.
+  EXPECT_THAT(run(0).err(),
+              ContainsRegex("the loading of a job has stood for [12] s \\(--stall_timeout\\): "
+                            "everything waits for: node 1 \\(127.0.0.2\\) has been making nap "
+                            "'[^']*' \\(stall_program.cc:[0-9]+\\) for 1\\.[0-9] s\n"));
+  EXPECT_THAT(Status(), ContainsRegex("^everything waits for: node 1 \\(127.0.0.2\\) has been "
+                                      "making nap '[^']*' \\(stall_program.cc:[0-9]+\\) for "
+                                      "[1-9][0-9]*\\.[0-9] s\n"));
+  for (int node : {1, 2}) EXPECT_THAT(run(node).err(), Not(HasSubstr("has stood")));
+  std::filesystem::remove(hold());
+  run(0).AwaitOutput("steps");
+  Interrupt();
+}
+
+// A node hears of a failure whatever users' code it is inside of.
+TEST_F(StallProcessTest, ANodeInsideAFactoryHearsOfAFailure) {
+  PutFile(hold(), "");
+  StartNodes({"--hold_factory=" + hold()});
+  run(0).AwaitError("has been making nap");
+  run(2).Signal(SIGKILL);
+  for (int node : {0, 1}) {
+    EXPECT_EQ(run(node).Wait().ShellCode(), 1);
+    EXPECT_THAT(run(node).LastErrorLine(),
+                ContainsRegex("^error: node 2 \\(127.0.0.3\\) lost while .*job 'train'"));
+  }
+}
+
+// A pipe without a writer would be waited for for ever; it is refused instead.
+TEST_F(StallProcessTest, APipeAsDataFileIsAnErrorThatNamesTheReader) {
+  of_all_ = {"--text=text.txt"};
+  for (int node : {0, 1, 2}) {
+    std::filesystem::create_directory(FolderOf(node));
+    const std::string path = FolderOf(node) + "/text.txt";
+    if (node == 1) {
+      ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    } else {
+      PutFile(path, std::string(1000, 'a'));
+    }
+  }
+  StartNodes({});
+  for (int node : {0, 1, 2}) run(node).Wait();
+  EXPECT_THAT(run(0).LastErrorLine(),
+              ContainsRegex("node 1.*read '[^']*': cannot read 'text.txt': it is a device, pipe or "
+                            "socket, not a regular file \\(stall_program.cc:[0-9]+\\)"));
 }
 
 }  // namespace

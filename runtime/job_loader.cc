@@ -1,0 +1,145 @@
+#include "runtime/job_loader.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/external.h"
+#include "runtime/kernels/work_memory.h"
+#include "runtime/plan_check.h"
+
+namespace braid {
+namespace {
+
+std::string NameOf(const compiler::KernelCall& call) {
+  return absl::StrFormat("%s '%s'", call.op, call.name);
+}
+
+std::vector<GroupedOperand> Grouped(const std::vector<OperandSpec>& specs,
+                                    const std::vector<plan::Operand>& operands) {
+  std::vector<GroupedOperand> result;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    GroupedOperand& one = result.emplace_back();
+    one.bytes = BytesOf(specs[i]);
+    one.elements = specs[i].num_elements();
+    if (operands[i].source == plan::Operand::Source::kScratch) one.scratch = operands[i].index;
+  }
+  return result;
+}
+
+absl::StatusOr<ComputeCall> MakeCall(const plan::Kernel& kernel, const KernelRegistry& registry,
+                                     const KernelSpec& spec) {
+  ComputeCall call;
+  call.name = NameOf(*kernel.call);
+  call.location = kernel.call->location.ToString();
+  const auto create = [&]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    RETURN_IF_ERROR(registry.Check(spec));
+    return registry.Create(spec);
+  };
+  auto made = create();
+  if (!made.ok()) {
+    return absl::Status(made.status().code(),
+                        absl::StrFormat("%s: %s (%s)", call.name,
+                                        std::string(made.status().message()), call.location));
+  }
+  call.kernel = *std::move(made);
+  call.grouped_inputs = Grouped(spec.inputs, kernel.inputs);
+  call.grouped_outputs = Grouped(spec.outputs, kernel.outputs);
+  return call;
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedKernels> PrepareKernels(
+    const plan::NodePlan& plan, const KernelContext& context,
+    const std::function<void(const compiler::KernelCall*)>& begin) {
+  RETURN_IF_ERROR(CheckPlan(plan, context.devices->size()));
+  KernelRegistry external;
+  RETURN_IF_ERROR(RegisterExternalKernels({context.datasets, context.host}, external));
+  PreparedKernels prepared;
+  std::map<uint32_t, std::shared_ptr<WorkMemory>> work_of;  // by the plan's thread
+  for (const plan::Task& task : plan.tasks) {
+    const auto* compute = std::get_if<plan::Compute>(&task.work);
+    if (compute == nullptr) continue;
+    Device& device = *(*context.devices)[task.device];
+    std::shared_ptr<WorkMemory>& work = work_of[task.id.thread];
+    if (work == nullptr) work = std::make_shared<WorkMemory>(OwnMemoryOf(device));
+    std::vector<ComputeCall>& calls = prepared[task.id.task];
+    for (const plan::Kernel& kernel : compute->kernels) {
+      begin(kernel.call);
+      KernelSpec spec = KernelSpecOf(kernel);
+      spec.seed = plan.seed;
+      spec.threads = context.threads_per_device;
+      spec.work = work;
+      auto call = MakeCall(kernel, external.Has(spec.op) ? external : device.kernels(), spec);
+      if (!call.ok()) {
+        return absl::Status(call.status().code(),
+                            absl::StrFormat("job '%s', node %d: %s", plan.job, plan.node,
+                                            std::string(call.status().message())));
+      }
+      calls.push_back(*std::move(call));
+    }
+  }
+  return prepared;
+}
+
+JobLoader::JobLoader(const Options& options)
+    : options_(options),
+      reactor_(options.environment->StartReactor(absl::StrFormat("loader %d", options.node))) {}
+
+JobLoader::~JobLoader() {
+  MutexLock lock(mutex_);
+  is_ending_ = true;
+}
+
+void JobLoader::Load(Request request, std::function<void(absl::StatusOr<PreparedJob>)> done) {
+  reactor_->Post([this, request = std::move(request), done = std::move(done)]() mutable {
+    {
+      MutexLock lock(mutex_);
+      if (is_ending_) return;
+      job_ = request.job;
+      since_ = reactor_->Now();
+    }
+    PreparedJob job;
+    const absl::Status status = Prepare(request, job);
+    {
+      MutexLock lock(mutex_);
+      job_ = 0;
+      call_ = nullptr;
+      if (is_ending_) return;
+    }
+    options_.control->Post([status, job = std::move(job), done = std::move(done)]() mutable {
+      if (!status.ok()) return done(status);
+      done(std::move(job));
+    });
+  });
+}
+
+absl::Status JobLoader::Prepare(const Request& request, PreparedJob& job) {
+  ASSIGN_OR_RETURN(job.plan, ReadNodePlan(request.plan, request.fingerprint, options_.node));
+  KernelContext context = options_.kernels;
+  context.host = request.host;
+  ASSIGN_OR_RETURN(job.kernels,
+                   PrepareKernels(job.plan.part, context,
+                                  [this](const compiler::KernelCall* call) { Begin(call); }));
+  return absl::OkStatus();
+}
+
+void JobLoader::Begin(const compiler::KernelCall* call) {
+  MutexLock lock(mutex_);
+  call_ = call;
+  since_ = reactor_->Now();
+}
+
+std::optional<JobLoader::Doing> JobLoader::doing() const {
+  MutexLock lock(mutex_);
+  if (job_ == 0) return std::nullopt;
+  Doing doing{.job = job_, .what = "reading the plan", .since = since_};
+  if (call_ != nullptr) {
+    doing.what = absl::StrFormat("making %s (%s)", NameOf(*call_), call_->location.ToString());
+  }
+  return doing;
+}
+
+}  // namespace braid
