@@ -424,7 +424,7 @@ class Checker {
     if (members == 0 || collective.rank >= members ||
         collective.counts.size() != NumCounts(collective.kind, members) ||
         collective.receives.size() != (is_all_to_all ? members : 0)) {
-      return Wrong("an %s with %d and %d counts, rank %d of %d members",
+      return Wrong("its %s has %d counts and %d of what it receives, rank %d of %d members",
                    CollectiveKindName(collective.kind), collective.counts.size(),
                    collective.receives.size(), collective.rank, members);
     }

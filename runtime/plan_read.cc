@@ -47,8 +47,9 @@ KernelSpec KernelSpecOf(const plan::Kernel& kernel) {
   spec.name = kernel.call->name;
   spec.attrs = kernel.call->attrs;
   spec.contributes = kernel.contributes;
-  for (const plan::Operand& operand : kernel.inputs)
+  for (const plan::Operand& operand : kernel.inputs) {
     spec.inputs.push_back(OperandOf(operand.shard));
+  }
   for (const plan::Operand& operand : kernel.outputs) {
     spec.outputs.push_back(OperandOf(operand.shard));
   }

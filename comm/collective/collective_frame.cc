@@ -1,13 +1,26 @@
 #include "comm/collective/collective_frame.h"
 
+#include <array>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_format.h"
 #include "comm/little_endian.h"
+#include "runtime/base/philox.h"
 
 namespace braid {
 namespace {
 
 constexpr size_t kKeyFrameBytes = 60;
 constexpr size_t kOtherFrameBytes = 44;
+
+uint64_t HashOf(std::span<const uint64_t> words) {
+  std::string bytes(words.size() * sizeof(uint64_t), '\0');
+  for (size_t i = 0; i < words.size(); ++i) {
+    PutLittleEndian(std::as_writable_bytes(std::span(bytes)), i * sizeof(uint64_t), words[i]);
+  }
+  return StableHash(bytes);
+}
 
 }  // namespace
 
@@ -72,51 +85,30 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
   return frame;
 }
 
-namespace {
-
-// FNV-1a, 64 bits.
-class Fingerprint {
- public:
-  void Add(uint64_t value) {
-    for (int i = 0; i < 8; ++i) {
-      hash_ = (hash_ ^ (value >> (8 * i) & 0xff)) * 1099511628211u;
-    }
-  }
-  uint64_t hash() const { return hash_; }
-
- private:
-  uint64_t hash_ = 14695981039346656037u;
-};
-
-Fingerprint FingerprintOf(const CollectiveSpec& spec) {
-  Fingerprint print;
-  print.Add(spec.id);
-  print.Add(spec.name.size());
-  for (const char c : spec.name) print.Add(static_cast<unsigned char>(c));
-  print.Add(static_cast<uint64_t>(spec.kind));
-  print.Add(static_cast<uint64_t>(spec.algorithm));
-  print.Add(spec.members.size());
+uint64_t CollectiveFingerprint(const CollectiveSpec& spec) {
+  std::vector<uint64_t> words;
+  const auto add = [&words](uint64_t value) { words.push_back(value); };
+  add(spec.id);
+  add(spec.name.size());
+  for (const char c : spec.name) add(static_cast<unsigned char>(c));
+  add(static_cast<uint64_t>(spec.kind));
+  add(static_cast<uint64_t>(spec.algorithm));
+  add(spec.members.size());
   for (const Member& member : spec.members) {
-    print.Add(member.node);
-    print.Add(member.device);
+    add(member.node);
+    add(member.device);
   }
-  print.Add(spec.element_size);
+  add(spec.element_size);
   if (spec.kind != CollectiveKind::kAllToAll) {
-    for (const int64_t count : spec.counts) print.Add(count);
+    for (const int64_t count : spec.counts) add(count);
   }
-  print.Add(spec.root);
-  print.Add(spec.chunk_bytes);
-  return print;
+  add(spec.root);
+  add(spec.chunk_bytes);
+  return HashOf(words);
 }
 
-}  // namespace
-
-uint64_t CollectiveFingerprint(const CollectiveSpec& spec) { return FingerprintOf(spec).hash(); }
-
-uint64_t HopFingerprint(const CollectiveSpec& spec, int64_t elements) {
-  Fingerprint print = FingerprintOf(spec);
-  print.Add(static_cast<uint64_t>(elements));
-  return print.hash();
+uint64_t HopFingerprint(uint64_t fingerprint, int64_t elements) {
+  return HashOf(std::array{fingerprint, static_cast<uint64_t>(elements)});
 }
 
 }  // namespace braid

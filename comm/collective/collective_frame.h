@@ -50,7 +50,8 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
 // Equal for specs that fit together: everything but my_rank, an all_to_all's counts and the address
 // of `reduce`.
 uint64_t CollectiveFingerprint(const CollectiveSpec& spec);
-// Of the spec and what one member sends another in an all_to_all (0 in all others), in elements.
-uint64_t HopFingerprint(const CollectiveSpec& spec, int64_t elements);
+// Of a spec's fingerprint and what one member sends another in an all_to_all (0 in all others), in
+// elements.
+uint64_t HopFingerprint(uint64_t fingerprint, int64_t elements);
 
 }  // namespace braid

@@ -59,6 +59,7 @@ class RingCollective final : public Collective {
     }
     LocalMember member{.inbox = inbox_, .landings = {}, .targets = {}};
     const bool is_all_to_all = spec_.kind == CollectiveKind::kAllToAll;
+    const uint64_t fingerprint = CollectiveFingerprint(spec_);
     if (is_all_to_all) {
       member.counts = spec_.counts;
       member.receives = spec_.receives;
@@ -78,13 +79,13 @@ class RingCollective final : public Collective {
         if (!key.ok()) return key.status();
         in.link = *link;
         in.key = *key;
-        member.landings.push_back(
-            {.from = hop.from,
-             .memory = in.landing,
-             .key = *key,
-             .slots = schedule_.slots,
-             .slot_bytes = in.slot_bytes,
-             .fingerprint = HopFingerprint(spec_, is_all_to_all ? spec_.receives[hop.from] : 0)});
+        member.landings.push_back({.from = hop.from,
+                                   .memory = in.landing,
+                                   .key = *key,
+                                   .slots = schedule_.slots,
+                                   .slot_bytes = in.slot_bytes,
+                                   .fingerprint = HopFingerprint(
+                                       fingerprint, is_all_to_all ? spec_.receives[hop.from] : 0)});
       }
       receives_.push_back(std::move(in));
     }
@@ -104,7 +105,7 @@ class RingCollective final : public Collective {
             {.to = hop.to,
              .slots = schedule_.slots,
              .slot_bytes = out.slot_bytes,
-             .fingerprint = HopFingerprint(spec_, is_all_to_all ? spec_.counts[hop.to] : 0)});
+             .fingerprint = HopFingerprint(fingerprint, is_all_to_all ? spec_.counts[hop.to] : 0)});
       }
       sends_.push_back(std::move(out));
     }

@@ -32,11 +32,11 @@ class Expander {
     RETURN_IF_ERROR(edges_.Number());
     plan_.job = graph_.job;
     plan_.node = static_cast<uint32_t>(node_);
-    plan_.num_nodes = static_cast<uint32_t>(graph_.num_nodes);
     plan_.seed = graph_.seed;
     size_t num_tasks = 0;
-    for (const TaskGroup& group : graph_.groups())
+    for (const TaskGroup& group : graph_.groups()) {
       num_tasks += group.placement.RanksOn(node_).size();
+    }
     plan_.tasks.reserve(num_tasks);
     MeasureArenas();
     for (const TaskGroup& group : graph_.groups()) {

@@ -159,7 +159,6 @@ struct Members {
 struct NodePlan {
   std::string job;
   uint32_t node = 0;
-  uint32_t num_nodes = 0;
   uint64_t seed = 0;
   std::vector<Arena> arenas;
   std::vector<Task> tasks;

@@ -85,13 +85,13 @@ std::vector<std::string> Loadings(const ClusterState& cluster) {
 
 std::string FirstSentence(const SessionState& session, const WaitRoots& roots,
                           Nanoseconds standing) {
-  const std::vector<std::string> loadings = Loadings(session.cluster);
-  if (!session.is_stepping && !loadings.empty()) {
-    return absl::StrFormat("everything waits for: %s\n", absl::StrJoin(loadings, "\n"));
-  }
   if (!session.is_stepping) {
-    std::string text = absl::StrFormat("no job runs: the session is %s, for %.1f s\n",
-                                       session.phase, Seconds(session.phase_for));
+    const std::vector<std::string> loadings = Loadings(session.cluster);
+    std::string text =
+        loadings.empty()
+            ? absl::StrFormat("no job runs: the session is %s, for %.1f s\n", session.phase,
+                              Seconds(session.phase_for))
+            : absl::StrFormat("everything waits for: %s\n", absl::StrJoin(loadings, "\n"));
     if (!roots.root.empty()) text += roots.root + "\n";
     return text;
   }

@@ -17,8 +17,8 @@ struct SessionState {
   std::string failure;  // the first cause; "": none
 };
 
-// "no act has ended here for 60 s (--stall_timeout)": what has lasted so long, `where` being "
-// here" or nothing.
+// What has lasted so long: "no act has ended here for 60 s (--stall_timeout)". `where` is " here"
+// or empty.
 std::string StallTitle(bool is_loading, std::string_view where, Nanoseconds silence);
 
 // Begins with a sentence that names what everything waits for; then the chain that leads there, how

@@ -4,8 +4,6 @@
 //
 //   build/release/bin/boxing_bench [NODES]   default: 1024, each of one device
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -15,20 +13,12 @@
 #include "compiler/boxing/boxing.h"
 #include "compiler/boxing/edge.h"
 #include "compiler/plan/expand.h"
+#include "tests/bench/process_usage.h"
 
 namespace {
 
 using namespace braid;
 using namespace braid::compiler;
-
-double Seconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  const auto of = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return of(usage.ru_utime) + of(usage.ru_stime);
-}
 
 // A group that makes the source layout, the edge, and one that reads what comes out.
 PhysicalGraph Build(const BoxingEdge& edge, int nodes) {
@@ -98,19 +88,19 @@ int main(int argc, char** argv) {
         edge.destination = ends.destination;
         edge.source_sbp = from;
         edge.destination_sbp = to;
-        double begin = Seconds();
+        double begin = CpuSeconds();
         const PhysicalGraph graph = Build(edge, nodes);
-        const double built = Seconds() - begin;
+        const double built = CpuSeconds() - begin;
         double expanded = 0;
         size_t tasks = 0;
         for (const int node : {0, nodes / 2, nodes - 1}) {
-          begin = Seconds();
+          begin = CpuSeconds();
           const auto part = ExpandPlan(graph, node);
           if (!part.ok()) {
             std::fprintf(stderr, "%s\n", std::string(part.status().message()).c_str());
             return 1;
           }
-          expanded = std::max(expanded, Seconds() - begin);
+          expanded = std::max(expanded, CpuSeconds() - begin);
           tasks = std::max(tasks, part->tasks.size());
         }
         slowest = std::max(slowest, built + expanded);

@@ -4,8 +4,6 @@
 //   build/release/bin/compile_bench [LAYERS [NODES...]]   default: 1670 (20,000 ops) on 8 and on
 //   128
 
-#include <sys/resource.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -18,6 +16,7 @@
 #include "compiler/plan/plan_codec.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
+#include "tests/bench/process_usage.h"
 
 namespace {
 
@@ -39,21 +38,6 @@ LogicalGraph Record(const OpRegistry& operators, int layers) {
   graph.minimize().push_back(request);
   graph.training = true;
   return graph;
-}
-
-double Seconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  const auto of = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return of(usage.ru_utime) + of(usage.ru_stime);
-}
-
-double PeakMiB() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
 int Failed(const absl::Status& status) {
@@ -80,25 +64,25 @@ int main(int argc, char** argv) {
     options.all_devices = Placement("cpu", devices);
     options.master = options.all_devices.Slice(0, 1);
     options.num_nodes = nodes;
-    double begin = Seconds();
+    double begin = CpuSeconds();
     LogicalGraph graph = Record(operators, layers);
-    const double record = Seconds() - begin;
-    begin = Seconds();
+    const double record = CpuSeconds() - begin;
+    begin = CpuSeconds();
     const auto compiled = compiler::Compile(std::move(graph), options);
     if (!compiled.ok()) return Failed(compiled.status());
-    const double compile = Seconds() - begin;
-    begin = Seconds();
+    const double compile = CpuSeconds() - begin;
+    begin = CpuSeconds();
     const std::string plan = compiler::EncodePlan(compiled->physical);
-    const double encode = Seconds() - begin;
+    const double encode = CpuSeconds() - begin;
     const double master_peak = PeakMiB();
-    begin = Seconds();
+    begin = CpuSeconds();
     const auto decoded = compiler::DecodePlan(plan);
     if (!decoded.ok()) return Failed(decoded.status());
-    const double decode = Seconds() - begin;
-    begin = Seconds();
+    const double decode = CpuSeconds() - begin;
+    begin = CpuSeconds();
     const auto part = compiler::ExpandPlan(*decoded, nodes / 2);
     if (!part.ok()) return Failed(part.status());
-    const double expand = Seconds() - begin;
+    const double expand = CpuSeconds() - begin;
     std::printf(
         "%d devices: %zu ops, record %.2f s, compile %.2f s, encode %.2f s, plan %.2f MiB, peak "
         "memory %.0f MiB; a node decodes it in %.2f s and expands its %zu tasks in %.2f s, then "

@@ -8,8 +8,6 @@
 //   ... --layers=6 --width=384 --heads=6 --context=256 --operators
 //   build/release/bin/step_bench --model=resnet50 --batch=4 --side=224
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -24,6 +22,7 @@
 #include "examples/resnet_model.h"
 #include "runtime/data/text_dataset.h"
 #include "tests/bench/operator_times.h"
+#include "tests/bench/process_usage.h"
 
 ABSL_FLAG(std::string, model, "mlp", "mlp, gpt, lenet, resnet18, resnet34 or resnet50");
 ABSL_FLAG(int64_t, batch, 100, "Samples per step, over all devices");
@@ -42,16 +41,6 @@ ABSL_FLAG(bool, details, false,
 ABSL_FLAG(bool, operators, false, "Also print where the time goes, on one device");
 
 namespace {
-
-// Of this process, all threads.
-double CpuSeconds() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 // The number of parameters that are trained.
 int64_t CountParameters(const braid::LogicalGraph& graph) {
@@ -138,10 +127,7 @@ absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
   }
   std::printf("%.3f", static_cast<double>(steps) / time);
   if (absl::GetFlag(FLAGS_details)) {
-    rusage usage = {};
-    getrusage(RUSAGE_SELF, &usage);
-    const double peak = static_cast<double>(usage.ru_maxrss) / 1024;  // Linux counts KiB
-    std::printf(" %.3f %.1f %lld %.4f", static_cast<double>(steps) / cpu_time, peak,
+    std::printf(" %.3f %.1f %lld %.4f", static_cast<double>(steps) / cpu_time, PeakMiB(),
                 static_cast<long long>(parameters), loss);
   }
   std::printf("\n");

@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -24,6 +23,7 @@
 #include "comm/network/network.h"
 #include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
+#include "tests/bench/process_usage.h"
 
 namespace braid {
 namespace {
@@ -255,13 +255,6 @@ class PlainContender : public Contender {
 
   Socket ends_[2];
 };
-
-double CpuSeconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
-         1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
 
 struct Figure {
   std::string what;

@@ -249,8 +249,7 @@ std::string TextOf(const plan::Task& task, const plan::NodePlan& part) {
 
 // All that a node is told.
 std::string TextOf(const plan::NodePlan& part) {
-  std::string text =
-      absl::StrFormat("%s %d/%d seed %d\n", part.job, part.node, part.num_nodes, part.seed);
+  std::string text = absl::StrFormat("%s %d seed %d\n", part.job, part.node, part.seed);
   for (const plan::Arena& arena : part.arenas) {
     absl::StrAppend(&text, arena.device, " ", arena.device_type, " ", arena.bytes, " ",
                     arena.variable_bytes, " ", absl::StrJoin(arena.scratch_bytes, " "), "\n");

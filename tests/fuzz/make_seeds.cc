@@ -294,7 +294,7 @@ void WriteFrames() {
          .slot = id == 2 ? 2u : 4u,
          .bytes = 8,
          .key = {.token = 1, .bytes = id == 2 ? 16u : 32u},
-         .fingerprint = HopFingerprint(spec, id == 2 ? 3 : 0)});
+         .fingerprint = HopFingerprint(CollectiveFingerprint(spec), id == 2 ? 3 : 0)});
     add({.type = Type::kChunk, .collective = id, .from = 1, .to = 0, .bytes = 8});
     add({.type = Type::kAck, .collective = id, .from = 1, .to = 0, .bytes = 8});
   }

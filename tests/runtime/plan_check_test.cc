@@ -21,7 +21,6 @@ const Region kBox = {.offset = {0, 2}, .size = {4, 4}};
 plan::NodePlan CopyPlan() {
   plan::NodePlan plan;
   plan.job = "job";
-  plan.num_nodes = 1;
   plan.arenas.emplace_back().bytes = 192;
   plan::Task& task = plan.tasks.emplace_back();
   task.name = "copy";
