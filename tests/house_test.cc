@@ -255,6 +255,29 @@ TEST_F(House, BackendsStayInTheirRooms) {
   EXPECT_TRUE(violations.empty()) << Join(violations);
 }
 
+// Loops that are compiled once per instruction set share no inline function with other sources: the
+// linker could choose the copy whose instructions the machine lacks. Their includes say so.
+TEST_F(House, LoopsShareNothingWithOtherSources) {
+  static const std::regex kLoops(R"(runtime/kernels/cpu/\w+_loops\.(cc|h))");
+  Violations violations;
+  size_t families = 0;
+  for (const Source& source : sources()) {
+    if (!std::regex_match(source.path, kLoops)) continue;
+    ++families;
+    for (const Include& include : source.Includes()) {
+      if (include.path == "cstdint" || include.path == "runtime/base/half.h" ||
+          include.path.starts_with("runtime/kernels/cpu/simd/") ||
+          std::regex_match(include.path, kLoops)) {
+        continue;
+      }
+      violations.push_back(source.At(include.line) + include.path +
+                           " may hold inline functions of other sources");
+    }
+  }
+  EXPECT_GT(families, 10u);
+  EXPECT_TRUE(violations.empty()) << Join(violations);
+}
+
 // An absent backend is a library opened at run time or a twin file. What a condition may ask is who
 // compiles, and for which processor.
 TEST_F(House, NoConditionalCompilationForBackends) {

@@ -4,7 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/cpu/window_loops.h"
 #include "tests/runtime/kernel_case.h"
 
 namespace braid {
@@ -94,9 +95,9 @@ TEST(PoolingTest, MaxAndItsGradient) {
 
 // Every instruction set that this machine has.
 TEST(PoolingTest, LoopsOfTwoByTwo) {
-  const simd::LoopsList list = simd::RunnableLoops();
-  for (int t = 0; t < list.size; ++t) {
-    const simd::RowLoops<double>& loops = list.tables[t]->f64;
+  for (simd::Isa isa : simd::kIsas) {
+    if (isa > simd::BestIsa()) break;
+    const auto& loops = simd::LoopsFor<simd::WindowLoops<double>>(isa);
     for (int64_t rows : {0, 1, 3}) {
       for (int64_t width = 2; width <= 72; width += 2) {
         const Shape shape = {1, 1, 2 * rows, width};

@@ -7,7 +7,10 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/lane_loops.h"
+#include "runtime/kernels/cpu/norm_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/cpu/window_loops.h"
 
 namespace braid::simd {
 namespace {
@@ -21,9 +24,9 @@ std::vector<double> Wave(int64_t n, double frequency) {
 }
 
 TEST(ChannelLoopsTest, WindowsReadWithAStride) {
-  const LoopsList list = RunnableLoops();
-  for (int t = 0; t < list.size; ++t) {
-    const RowLoops<double>& loops = list.tables[t]->f64;
+  for (Isa isa : kIsas) {
+    if (isa > BestIsa()) break;
+    const auto& loops = LoopsFor<WindowLoops<double>>(isa);
     for (int64_t stride : {1, 2, 3}) {
       std::vector<double> x = Wave(kLongest * stride, 1.7);
       x[4] = std::nan("");
@@ -53,9 +56,9 @@ TEST(ChannelLoopsTest, WindowsReadWithAStride) {
 }
 
 TEST(ChannelLoopsTest, RowsAreNormalized) {
-  const LoopsList list = RunnableLoops();
-  for (int t = 0; t < list.size; ++t) {
-    const RowLoops<double>& loops = list.tables[t]->f64;
+  for (Isa isa : kIsas) {
+    if (isa > BestIsa()) break;
+    const auto& loops = LoopsFor<NormLoops<double>>(isa);
     for (int64_t n = 0; n <= kLongest; ++n) {
       const std::vector<double> x = Wave(n, 1.3), dy = Wave(n, 0.7), mean = Wave(n, 0.2);
       const std::vector<double> a = Wave(n, 2.1), b = Wave(n, 0.9), c = Wave(n, 3.3);
@@ -92,11 +95,10 @@ TEST(ChannelLoopsTest, RowsAreNormalized) {
 
 // With another operand that is added and a rectifier at the end, with either and with neither.
 TEST(ChannelLoopsTest, LanesAreNormalized) {
-  const LoopsList list = RunnableLoops();
   constexpr int kLanes = kLanesOfBlock;
-  for (int form = 0; form < 4 * list.size; ++form) {
+  for (int form = 0; form < 4 * (1 + static_cast<int>(BestIsa())); ++form) {
     const bool adds = (form & 1) != 0, rectifies = (form & 2) != 0;
-    const RowLoops<double>& loops = list.tables[form / 4]->f64;
+    const auto& loops = LoopsFor<LaneLoops<double>>(kIsas[form / 4]);
     for (int64_t pixels : {0, 1, 2, 7, 50}) {
       const int64_t n = pixels * kLanes;
       const std::vector<double> x = Wave(n, 1.3), dy = Wave(n, 0.7), mean = Wave(kLanes, 0.2);

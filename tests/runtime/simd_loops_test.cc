@@ -7,7 +7,12 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/elementwise_loops.h"
+#include "runtime/kernels/cpu/norm_loops.h"
+#include "runtime/kernels/cpu/product_loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/cpu/softmax_loops.h"
 
 namespace braid::simd {
 namespace {
@@ -50,17 +55,17 @@ const Function kFunctions[] = {
 };
 
 TEST(SimdLoopsTest, ElementaryFunctionsAreAccurate) {
-  const LoopsList list = RunnableLoops();
   constexpr int kPoints = 200003;
   std::vector<float> x(kPoints), y(kPoints);
-  for (int t = 0; t < list.size; ++t) {
+  for (Isa isa : kIsas) {
+    if (isa > BestIsa()) break;
     for (const Function& f : kFunctions) {
       for (int i = 0; i < kPoints; ++i) {
         const double u = (i + 0.5) / kPoints;
         x[i] = static_cast<float>(f.logarithmic ? f.low * std::pow(f.high / f.low, u)
                                                 : f.low + (f.high - f.low) * u);
       }
-      const UnaryFn loop = list.tables[t]->unary[static_cast<int>(f.op)][0];
+      const UnaryFn loop = LoopsFor<ElementwiseLoops>(isa).unary[static_cast<int>(f.op)][0];
       loop(x.data(), y.data(), kPoints, 0);
       int64_t worst = 0;
       float where = 0;
@@ -68,23 +73,24 @@ TEST(SimdLoopsTest, ElementaryFunctionsAreAccurate) {
         const int64_t ulps = std::llabs(Order(y[i]) - Order(static_cast<float>(f.exact(x[i]))));
         if (ulps > worst) worst = ulps, where = x[i];
       }
-      EXPECT_LE(worst, f.ulps) << list.tables[t]->name << " " << f.name << " at " << where;
+      EXPECT_LE(worst, f.ulps) << NameOf(isa) << " " << f.name << " at " << where;
     }
   }
 }
 
 // The sums depend on values only: neither on where they lie nor on the instruction set's width.
 TEST(SimdLoopsTest, SumsDoNotDependOnAlignment) {
-  const LoopsList list = RunnableLoops();
   std::vector<float> values(20011);
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i)) * 3;
   for (size_t n : {size_t{0}, size_t{1}, size_t{31}, size_t{32}, size_t{1000}, size_t{20011}}) {
-    for (int t = 0; t < list.size; ++t) {
+    for (Isa isa : kIsas) {
+      if (isa > BestIsa()) break;
       for (size_t shift = 0; shift < 8; ++shift) {
         std::vector<float> moved(values.size() + shift);
         std::copy(values.begin(), values.end(), moved.begin() + static_cast<int64_t>(shift));
-        EXPECT_EQ(list.tables[t]->f32.sum(moved.data() + shift, static_cast<int64_t>(n)),
-                  list.tables[0]->f32.sum(values.data(), static_cast<int64_t>(n)));
+        EXPECT_EQ(
+            LoopsFor<RowLoops<float>>(isa).sum(moved.data() + shift, static_cast<int64_t>(n)),
+            LoopsFor<RowLoops<float>>(Isa::kBaseline).sum(values.data(), static_cast<int64_t>(n)));
       }
     }
   }
@@ -93,8 +99,8 @@ TEST(SimdLoopsTest, SumsDoNotDependOnAlignment) {
 // Small whole numbers, so that every order of the sums is exact; strides wider than the rows, and
 // what lies between them must stay as it was.
 template <class T>
-void CheckSmallProduct(const RowLoops<T>& rows, int64_t m, int64_t n, int64_t k, bool transposed,
-                       bool adds) {
+void CheckSmallProduct(const ProductLoops<T>& products, int64_t m, int64_t n, int64_t k,
+                       bool transposed, bool adds) {
   const int64_t a_stride = (transposed ? m : k) + 3, b_stride = n + 5, c_stride = n + 2;
   // One row more: an operand has an address also without a term.
   std::vector<T> a(((transposed ? k : m) + 1) * a_stride), b((k + 1) * b_stride);
@@ -111,31 +117,33 @@ void CheckSmallProduct(const RowLoops<T>& rows, int64_t m, int64_t n, int64_t k,
       expected[i * c_stride + j] = sum;
     }
   }
-  rows.small_product({.rows = m,
-                      .n = n,
-                      .k = k,
-                      .a = a.data(),
-                      .a_row = a_row,
-                      .a_step = a_step,
-                      .b = b.data(),
-                      .b_row = b_stride,
-                      .c = c.data(),
-                      .c_row = c_stride,
-                      .adds = adds});
+  products.small_product({.rows = m,
+                          .n = n,
+                          .k = k,
+                          .a = a.data(),
+                          .a_row = a_row,
+                          .a_step = a_step,
+                          .b = b.data(),
+                          .b_row = b_stride,
+                          .c = c.data(),
+                          .c_row = c_stride,
+                          .adds = adds});
   EXPECT_EQ(c, expected) << m << "x" << n << "x" << k << (transposed ? " transposed" : "")
                          << (adds ? " added" : "");
 }
 
 TEST(SimdLoopsTest, SmallProductsOfEverySize) {
-  const LoopsList list = RunnableLoops();
-  for (int t = 0; t < list.size; ++t) {
-    SCOPED_TRACE(list.tables[t]->name);
+  for (Isa isa : kIsas) {
+    if (isa > BestIsa()) break;
+    SCOPED_TRACE(NameOf(isa));
     for (int64_t m : {0, 1, 2, 3, 5, 7, 8, 11, 23}) {
       for (int64_t n : {0, 1, 3, 8, 15, 16, 17, 32, 45, 64, 83}) {
         for (int64_t k : {0, 1, 2, 19}) {
           for (int form = 0; form < 4; ++form) {
-            CheckSmallProduct(list.tables[t]->f32, m, n, k, form % 2 == 1, form / 2 == 1);
-            CheckSmallProduct(list.tables[t]->f64, m, n, k, form % 2 == 1, form / 2 == 1);
+            CheckSmallProduct(LoopsFor<ProductLoops<float>>(isa), m, n, k, form % 2 == 1,
+                              form / 2 == 1);
+            CheckSmallProduct(LoopsFor<ProductLoops<double>>(isa), m, n, k, form % 2 == 1,
+                              form / 2 == 1);
           }
         }
       }
@@ -144,8 +152,8 @@ TEST(SimdLoopsTest, SmallProductsOfEverySize) {
 }
 
 TEST(SimdLoopsTest, TransposesOfEverySize) {
-  const LoopsList list = RunnableLoops();
-  for (int t = 0; t < list.size; ++t) {
+  for (Isa isa : kIsas) {
+    if (isa > BestIsa()) break;
     for (int64_t rows : {0, 1, 15, 16, 17, 40}) {
       for (int64_t columns : {0, 1, 7, 16, 33}) {
         std::vector<float> x((rows + 1) * (columns + 3)), y((columns + 1) * (rows + 2), -1);
@@ -156,27 +164,29 @@ TEST(SimdLoopsTest, TransposesOfEverySize) {
             expected[column * (rows + 2) + row] = x[row * (columns + 3) + column];
           }
         }
-        list.tables[t]->f32.transpose(x.data(), columns + 3, rows, columns, y.data(), rows + 2);
-        EXPECT_EQ(y, expected) << list.tables[t]->name << " " << rows << "x" << columns;
+        LoopsFor<ProductLoops<float>>(isa).transpose(x.data(), columns + 3, rows, columns, y.data(),
+                                                     rows + 2);
+        EXPECT_EQ(y, expected) << NameOf(isa) << " " << rows << "x" << columns;
       }
     }
   }
 }
 
 TEST(SimdLoopsTest, InstructionSetsAgree) {
-  const LoopsList list = RunnableLoops();
   constexpr int64_t kN = 77;
   std::vector<float> x(kN), w(kN), expected(kN), y(kN);
   for (int64_t i = 0; i < kN; ++i) x[i] = std::cos(static_cast<float>(i)), w[i] = 0.1f * (i % 7);
-  const RowLoops<float>& base = list.tables[0]->f32;
-  for (int t = 1; t < list.size; ++t) {
-    const RowLoops<float>& rows = list.tables[t]->f32;
-    base.softmax(x.data(), expected.data(), kN, 0.7f);
-    rows.softmax(x.data(), y.data(), kN, 0.7f);
+  const auto& base_softmax = LoopsFor<SoftmaxLoops<float>>(Isa::kBaseline);
+  const auto& base_norm = LoopsFor<NormLoops<float>>(Isa::kBaseline);
+  for (Isa isa : kIsas) {
+    if (isa > BestIsa()) break;
+    base_softmax.softmax(x.data(), expected.data(), kN, 0.7f);
+    LoopsFor<SoftmaxLoops<float>>(isa).softmax(x.data(), y.data(), kN, 0.7f);
     for (int64_t i = 0; i < kN; ++i) EXPECT_NEAR(y[i], expected[i], 1e-7);
     float mean[2], rstd[2];
-    base.layer_norm(x.data(), w.data(), w.data(), expected.data(), kN, 1e-5f, mean, rstd);
-    rows.layer_norm(x.data(), w.data(), w.data(), y.data(), kN, 1e-5f, mean + 1, rstd + 1);
+    base_norm.layer_norm(x.data(), w.data(), w.data(), expected.data(), kN, 1e-5f, mean, rstd);
+    LoopsFor<NormLoops<float>>(isa).layer_norm(x.data(), w.data(), w.data(), y.data(), kN, 1e-5f,
+                                               mean + 1, rstd + 1);
     for (int64_t i = 0; i < kN; ++i) EXPECT_NEAR(y[i], expected[i], 1e-6);
     EXPECT_NEAR(mean[0], mean[1], 1e-7);
     EXPECT_NEAR(rstd[0], rstd[1], 1e-6);

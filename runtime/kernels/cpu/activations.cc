@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "runtime/base/status.h"
+#include "runtime/kernels/cpu/activation_loops.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -49,7 +50,8 @@ simd::ActivationParameters ParametersOf(const Activation& activation, const Attr
 template <class T>
 KernelOr MakeForward(const KernelSpec& spec, const Activation& activation) {
   const simd::ActivationParameters parameters = ParametersOf(activation, spec.attrs);
-  const auto loop = simd::Rows<T>(simd::BestLoops()).activation[static_cast<int>(activation.op)];
+  const auto loop =
+      simd::BestLoops<simd::ActivationLoops<T>>().activation[static_cast<int>(activation.op)];
   const int64_t n = spec.outputs[0].num_elements();
   return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
     const T* x = Input<T>(run, 0) + begin;
@@ -65,7 +67,7 @@ template <class T>
 KernelOr MakeBackward(const KernelSpec& spec, const Activation& activation) {
   const simd::ActivationParameters parameters = ParametersOf(activation, spec.attrs);
   const auto loop =
-      simd::Rows<T>(simd::BestLoops()).activation_grad[static_cast<int>(activation.op)];
+      simd::BestLoops<simd::ActivationLoops<T>>().activation_grad[static_cast<int>(activation.op)];
   const int64_t n = spec.outputs[0].num_elements();
   return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
     const T *x = Input<T>(run, 0) + begin, *dy = Input<T>(run, 1) + begin;

@@ -8,12 +8,16 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/kernels/cpu/attention_loops.h"
 #include "runtime/kernels/cpu/attention_tiles.h"
+#include "runtime/kernels/cpu/elementwise_loops.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/for_each_item.h"
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/product_loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -112,7 +116,7 @@ class AttentionForward {
     const T* k = Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j);
     const int64_t keys = std::min(columns_, shape_.keys - j);
     if (transposes_) {
-      loops_.transpose(k, shape_.k.row, keys, shape_.depth, scratch.keys, stride_);
+      product_loops_.transpose(k, shape_.k.row, keys, shape_.depth, scratch.keys, stride_);
     }
     if constexpr (sizeof(T) == sizeof(float)) {
       if (narrow_ == nullptr) return;
@@ -166,17 +170,17 @@ class AttentionForward {
         return;
       }
     }
-    loops_.small_product({.rows = rows,
-                          .n = shape_.value_depth,
-                          .k = n,
-                          .a = scratch.scores,
-                          .a_row = stride_,
-                          .a_step = 1,
-                          .b = v,
-                          .b_row = shape_.v.row,
-                          .c = o,
-                          .c_row = shape_.o.row,
-                          .adds = j > 0});
+    product_loops_.small_product({.rows = rows,
+                                  .n = shape_.value_depth,
+                                  .k = n,
+                                  .a = scratch.scores,
+                                  .a_row = stride_,
+                                  .a_step = 1,
+                                  .b = v,
+                                  .b_row = shape_.v.row,
+                                  .c = o,
+                                  .c_row = shape_.o.row,
+                                  .adds = j > 0});
   }
 
   // Of `rows` queries with n keys. A few queries do not pay for transposing all keys.
@@ -210,23 +214,23 @@ class AttentionForward {
                     q, Input<T>(run, 1) + shape_.k.At(at.batch, at.kv_head, j), scratch.scores);
       return;
     }
-    loops_.small_product({.rows = rows,
-                          .n = Padded(n),
-                          .k = shape_.depth,
-                          .a = q,
-                          .a_row = shape_.q.row,
-                          .a_step = 1,
-                          .b = scratch.keys,
-                          .b_row = stride_,
-                          .c = scratch.scores,
-                          .c_row = stride_,
-                          .adds = false});
+    product_loops_.small_product({.rows = rows,
+                                  .n = Padded(n),
+                                  .k = shape_.depth,
+                                  .a = q,
+                                  .a_row = shape_.q.row,
+                                  .a_step = 1,
+                                  .b = scratch.keys,
+                                  .b_row = stride_,
+                                  .c = scratch.scores,
+                                  .c_row = stride_,
+                                  .adds = false});
   }
 
   // Scores of one row to weights against its running maximum; what was summed so far, in `o` too,
   // is brought to the new maximum.
   void ToWeights(T* scores, int64_t seen, T scale, T& maximum, T& sum, T* o) const {
-    const T extreme = scale < T{0} ? loops_.min(scores, seen) : loops_.max(scores, seen);
+    const T extreme = scale < T{0} ? row_loops_.min(scores, seen) : row_loops_.max(scores, seen);
     const T old_maximum = maximum, tile_maximum = scale * extreme;
     if (seen == 0 || tile_maximum == -kInfinity) {
       std::fill_n(scores, seen, T{0});
@@ -239,17 +243,20 @@ class AttentionForward {
       sum *= correction;
       Scale(o, correction);
     }
-    sum += loops_.exp_and_sum(scores, scores, seen, scale, maximum);
+    sum += attention_loops_.exp_and_sum(scores, scores, seen, scale, maximum);
   }
 
   void Scale(T* row, T factor) const {
     scale_(row, row, shape_.value_depth, static_cast<double>(factor));
   }
 
-  const simd::RowLoops<T>& loops_ = simd::Rows<T>(simd::BestLoops());
+  const simd::ProductLoops<T>& product_loops_ = simd::BestLoops<simd::ProductLoops<T>>();
+  const simd::RowLoops<T>& row_loops_ = simd::BestLoops<simd::RowLoops<T>>();
+  const simd::AttentionLoops<T>& attention_loops_ = simd::BestLoops<simd::AttentionLoops<T>>();
   const simd::UnaryFn scale_ =
-      simd::BestLoops().unary[static_cast<int>(simd::UnaryOp::kScale)][static_cast<int>(
-          sizeof(T) == 4 ? simd::Type::kF32 : simd::Type::kF64)];
+      simd::BestLoops<simd::ElementwiseLoops>()
+          .unary[static_cast<int>(simd::UnaryOp::kScale)]
+                [static_cast<int>(sizeof(T) == 4 ? simd::Type::kF32 : simd::Type::kF64)];
   AttentionShape shape_;
   int threads_;
   const simd::TileProducts* narrow_;  // null: products as T

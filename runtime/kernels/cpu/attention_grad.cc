@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/kernels/cpu/attention_loops.h"
 #include "runtime/kernels/cpu/attention_tiles.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/for_each_item.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/product_loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -72,7 +75,7 @@ class AttentionBackward {
     for (int64_t i = 0; i < shape_.queries; ++i) {
       Prefetch(o + (i + kRowsAhead) * shape_.o.row, bytes);
       Prefetch(flow + (i + kRowsAhead) * shape_.o.row, bytes);
-      delta[i] = loops_.dot(flow + i * shape_.o.row, o + i * shape_.o.row, shape_.value_depth);
+      delta[i] = row_loops_.dot(flow + i * shape_.o.row, o + i * shape_.o.row, shape_.value_depth);
       if (has_rows_gradient_) delta[i] -= *Rows(run, first_ + 3, at, i);
     }
   }
@@ -114,9 +117,9 @@ class AttentionBackward {
         return;
       }
     }
-    loops_.transpose(k, shape_.k.row, keys, shape_.depth, scratch.keys, stride_);
-    loops_.transpose(v, shape_.v.row, keys, shape_.value_depth,
-                     scratch.keys + shape_.depth * stride_, stride_);
+    product_loops_.transpose(k, shape_.k.row, keys, shape_.depth, scratch.keys, stride_);
+    product_loops_.transpose(v, shape_.v.row, keys, shape_.value_depth,
+                             scratch.keys + shape_.depth * stride_, stride_);
   }
 
   // The tile of queries from `first_row` on and keys from `first_column` on, which PrepareKeys has
@@ -164,7 +167,9 @@ class AttentionBackward {
     return tile;
   }
 
-  const simd::RowLoops<T>& loops_ = simd::Rows<T>(simd::BestLoops());
+  const simd::RowLoops<T>& row_loops_ = simd::BestLoops<simd::RowLoops<T>>();
+  const simd::ProductLoops<T>& product_loops_ = simd::BestLoops<simd::ProductLoops<T>>();
+  const simd::AttentionLoops<T>& attention_loops_ = simd::BestLoops<simd::AttentionLoops<T>>();
   AttentionShape shape_;
   int threads_;
   int first_;  // input: o
@@ -220,17 +225,17 @@ class AttentionBackward {
         return;
       }
     }
-    loops_.small_product({.rows = product.rows,
-                          .n = Padded(product.limit),
-                          .k = product.depth,
-                          .a = product.rows_of,
-                          .a_row = product.row_stride,
-                          .a_step = 1,
-                          .b = product.keys,
-                          .b_row = stride_,
-                          .c = product.to,
-                          .c_row = stride_,
-                          .adds = false});
+    product_loops_.small_product({.rows = product.rows,
+                                  .n = Padded(product.limit),
+                                  .k = product.depth,
+                                  .a = product.rows_of,
+                                  .a_row = product.row_stride,
+                                  .a_step = 1,
+                                  .b = product.keys,
+                                  .b_row = stride_,
+                                  .c = product.to,
+                                  .c_row = stride_,
+                                  .adds = false});
   }
 
   // From scores and products with the flow to weights and their gradient, and zeros to `end`.
@@ -244,8 +249,8 @@ class AttentionBackward {
     if (lse == -std::numeric_limits<T>::infinity()) seen = 0;  // all is masked
     const void* mask = shape_.mask.input < 0 ? nullptr : run.inputs[shape_.mask.input];
     const T scale = ApplyMask(shape_, mask, at, i, tile.first_column, p, seen);
-    loops_.attention_weights_grad(p, ds, seen,
-                                  {.scale = scale, .lse = lse, .delta = delta, .factor = factor});
+    attention_loops_.attention_weights_grad(
+        p, ds, seen, {.scale = scale, .lse = lse, .delta = delta, .factor = factor});
     std::fill(p + seen, p + end, T{0});
     std::fill(ds + seen, ds + end, T{0});
   }
@@ -310,17 +315,17 @@ class AttentionGradient : AttentionBackward<T> {
     const int64_t k_at = shape_.k.At(at.batch, at.kv_head, tile.first_column);
     const int64_t v_at = shape_.v.At(at.batch, at.kv_head, tile.first_column);
     for (int64_t begin = 0; begin < tile.rows; begin += kBlockRows) {
-      Base::loops_.small_product({.rows = std::min(kBlockRows, tile.rows - begin),
-                                  .n = shape_.depth,
-                                  .k = tile.limits[begin / kBlockRows],
-                                  .a = tile.ds + begin * tile.stride,
-                                  .a_row = tile.stride,
-                                  .a_step = 1,
-                                  .b = Input<T>(run, 1) + k_at,
-                                  .b_row = shape_.k.row,
-                                  .c = Output<T>(run, 0) + q_at + begin * shape_.q.row,
-                                  .c_row = shape_.q.row,
-                                  .adds = tile.first_column > 0});
+      Base::product_loops_.small_product({.rows = std::min(kBlockRows, tile.rows - begin),
+                                          .n = shape_.depth,
+                                          .k = tile.limits[begin / kBlockRows],
+                                          .a = tile.ds + begin * tile.stride,
+                                          .a_row = tile.stride,
+                                          .a_step = 1,
+                                          .b = Input<T>(run, 1) + k_at,
+                                          .b_row = shape_.k.row,
+                                          .c = Output<T>(run, 0) + q_at + begin * shape_.q.row,
+                                          .c_row = shape_.q.row,
+                                          .adds = tile.first_column > 0});
     }
     for (int64_t key = 0; key < tile.columns; key += kBlockRows) {
       // The first rows may see none of these keys.
@@ -338,14 +343,14 @@ class AttentionGradient : AttentionBackward<T> {
                                        .c = Output<T>(run, 1) + k_at + key * shape_.k.row,
                                        .c_row = shape_.k.row,
                                        .adds = true};
-      Base::loops_.small_product(product);
+      Base::product_loops_.small_product(product);
       product.n = shape_.value_depth;
       product.a = tile.p + row * tile.stride + key;
       product.b = Base::Flow(run, at, tile.first_row + row);
       product.b_row = shape_.o.row;
       product.c = Output<T>(run, 2) + v_at + key * shape_.v.row;
       product.c_row = shape_.v.row;
-      Base::loops_.small_product(product);
+      Base::product_loops_.small_product(product);
     }
   }
 
@@ -434,9 +439,9 @@ class AttentionMaskGradient : AttentionBackward<T> {
       T* to = Output<T>(run, 0) +
               shape_.mask.At(at.batch, at.head, tile.first_row + row, tile.first_column);
       if (shape_.mask.strides[3] == 0) {
-        *to += Base::loops_.sum(ds, columns);
+        *to += Base::row_loops_.sum(ds, columns);
       } else {
-        Base::loops_.add_scaled(ds, T{1}, to, columns);
+        Base::row_loops_.add_scaled(ds, T{1}, to, columns);
       }
     }
   }

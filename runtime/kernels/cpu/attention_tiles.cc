@@ -3,9 +3,10 @@
 #include <limits>
 
 #include "absl/strings/str_format.h"
+#include "runtime/kernels/cpu/attention_loops.h"
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 #include "runtime/kernels/cpu/strided.h"
 
 namespace braid::cpu {
@@ -84,7 +85,7 @@ T ApplyMask(const AttentionShape& shape, const void* mask, const HeadAt& at, int
   const MaskView& view = shape.mask;
   const T scale = static_cast<T>(shape.scale);
   if (view.input < 0) return scale;
-  const auto& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::AttentionLoops<T>>();
   const int64_t first = view.At(at.batch, at.head, i, j);
   const bool is_one = view.strides[3] == 0;  // for all keys
   if (view.is_bool) {

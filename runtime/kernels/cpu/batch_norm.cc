@@ -11,9 +11,12 @@
 #include "graph/channel_blocks.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/blocked.h"
+#include "runtime/kernels/cpu/elementwise_loops.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/norm_loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -112,7 +115,7 @@ void ForEachBlock(int64_t images, Image image, Join join) {
 template <class T>
 KernelOr MakeSum(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec.inputs[0]);
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::RowLoops<T>>();
   return MakeKernel([=, sums = ChannelSums<T>(layout)](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
     sums.Clear();
@@ -136,7 +139,7 @@ KernelOr MakeSum(const KernelSpec& spec, ElementType<T>) {
 template <class T>
 KernelOr MakeMoment(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec.inputs[0]);
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::NormLoops<T>>();
   return MakeKernel([=, mean = ChannelNumbers<T>(layout),
                      sums = ChannelSums<T>(layout)](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
@@ -233,16 +236,16 @@ class Norm {
     }
   }
   static simd::BinaryFn BinaryLoop(simd::BinaryOp op) {
-    return simd::BestLoops().binary[static_cast<int>(op)][static_cast<int>(kLoopType<T>)]
-                                   [static_cast<int>(simd::Form::kVectorVector)];
+    return simd::BestLoops<simd::ElementwiseLoops>().binary[static_cast<int>(op)][static_cast<int>(
+        kLoopType<T>)][static_cast<int>(simd::Form::kVectorVector)];
   }
 
   Layout layout_;
-  const simd::RowLoops<T>& loops_ = simd::Rows<T>(simd::BestLoops());
+  const simd::NormLoops<T>& loops_ = simd::BestLoops<simd::NormLoops<T>>();
   simd::BinaryFn add_ = BinaryLoop(simd::BinaryOp::kAdd);
   simd::BinaryFn relu_grad_ = BinaryLoop(simd::BinaryOp::kReluGrad);
   simd::UnaryFn relu_ =
-      simd::BestLoops()
+      simd::BestLoops<simd::ElementwiseLoops>()
           .unary[static_cast<int>(simd::UnaryOp::kRelu)][static_cast<int>(kLoopType<T>)];
   ChannelNumbers<T> factor_, addend_;
   bool rectifies_;
@@ -272,7 +275,7 @@ KernelOr MakeBatchNorm(const KernelSpec& spec, ElementType<T>) {
 template <class T>
 KernelOr MakeBatchNormSums(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec.inputs[0]);
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::NormLoops<T>>();
   return MakeKernel([=, norm = Norm<T>(layout, spec, Flag(spec.attrs, "training")),
                      dots = ChannelSums<T>(layout),
                      sums = ChannelSums<T>(layout)](const KernelRun& run) mutable {
@@ -311,7 +314,7 @@ KernelOr MakeBatchNormSums(const KernelSpec& spec, ElementType<T>) {
 template <class T>
 KernelOr MakeBatchNormInputGrad(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec.inputs[0]);
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::NormLoops<T>>();
   return MakeKernel([=, norm = Norm<T>(layout, spec, /*is_training=*/true),
                      of_x = ChannelNumbers<T>(layout),
                      addend = ChannelNumbers<T>(layout)](const KernelRun& run) mutable {

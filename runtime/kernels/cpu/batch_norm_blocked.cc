@@ -9,8 +9,9 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/batch_norm.h"
 #include "runtime/kernels/cpu/blocked.h"
+#include "runtime/kernels/cpu/lane_loops.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -84,7 +85,7 @@ struct Statistics {
 template <class T>
 KernelOr MakeSum(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec, /*is_training=*/true);
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
   return MakeKernel(
       [=, total = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
         const T* x = Input<T>(run, 0);
@@ -101,7 +102,7 @@ KernelOr MakeSum(const KernelSpec& spec, ElementType<T>) {
 template <class T>
 KernelOr MakeMoment(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec, /*is_training=*/true);
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
   return MakeKernel([=, mean = std::vector<T>(layout.channels()),
                      total = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
@@ -149,7 +150,7 @@ class Norm {
 template <class T>
 KernelOr MakeNorm(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec, Flag(spec.attrs, "training"));
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
   const bool adds = spec.inputs.size() > 5;
   return MakeKernel([=, norm = Norm<T>(layout, spec)](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
@@ -166,7 +167,7 @@ KernelOr MakeNorm(const KernelSpec& spec, ElementType<T>) {
 template <class T>
 KernelOr MakeSums(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec, Flag(spec.attrs, "training"));
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
   return MakeKernel([=, norm = Norm<T>(layout, spec), sums = std::vector<double>(layout.channels()),
                      dots = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
@@ -195,7 +196,7 @@ KernelOr MakeSums(const KernelSpec& spec, ElementType<T>) {
 template <class T>
 KernelOr MakeInputGradient(const KernelSpec& spec, ElementType<T>) {
   const Layout layout = LayoutOf(spec, /*is_training=*/true);
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
   return MakeKernel([=, norm = Norm<T>(layout, spec), of_x = std::vector<T>(layout.channels()),
                      addend = std::vector<T>(layout.channels())](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);

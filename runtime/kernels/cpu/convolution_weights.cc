@@ -3,7 +3,8 @@
 #include <cstring>
 
 #include "runtime/kernels/cpu/convolution.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/product_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 #include "runtime/kernels/cpu/weight_gradient.h"
 
 namespace braid::cpu {
@@ -29,7 +30,7 @@ struct LaneEngine {
     }
   }
   static void Multiply(const WeightProduct<float>& p) {
-    const auto multiply = simd::BestLoops().f32.small_product;
+    const auto multiply = simd::BestLoops<simd::ProductLoops<float>>().small_product;
     const int64_t a_step = simd::TilePadded(p.terms) * kChannelBlock;
     for (int64_t block = 0; block < p.out / kChannelBlock; ++block) {
       multiply({.rows = kChannelBlock,

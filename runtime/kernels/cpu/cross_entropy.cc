@@ -9,7 +9,9 @@
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/index_error.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/cpu/softmax_loops.h"
 
 namespace braid::cpu {
 namespace {
@@ -91,7 +93,7 @@ template <class T>
 KernelOr MakeSparseLossGrad(const KernelSpec& spec, ElementType<T>) {
   if (!IsIndexType(spec.inputs[1].dtype)) return UnsupportedTypes(spec);
   const bool is_i64 = spec.inputs[1].dtype == DType::kI64;
-  const auto scaled_exp = simd::Rows<T>(simd::BestLoops()).scaled_exp;
+  const auto scaled_exp = simd::BestLoops<simd::SoftmaxLoops<T>>().scaled_exp;
   const Classes classes(spec.inputs[0]);
   return MakeKernel([=, options = LabelOptions(spec.attrs, classes.all)](const KernelRun& run) {
     const T* logits = Input<T>(run, 0);
@@ -146,8 +148,9 @@ KernelOr MakeLoss(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeLossGrad(const KernelSpec& spec, ElementType<T>) {
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  return MakeKernel([scaled_exp = loops.scaled_exp, add_scaled = loops.add_scaled,
+  const auto& softmax_loops = simd::BestLoops<simd::SoftmaxLoops<T>>();
+  const auto& row_loops = simd::BestLoops<simd::RowLoops<T>>();
+  return MakeKernel([scaled_exp = softmax_loops.scaled_exp, add_scaled = row_loops.add_scaled,
                      classes = Classes(spec.inputs[0])](const KernelRun& run) {
     const T* logits = Input<T>(run, 0);
     const T* probs = Input<T>(run, 1);

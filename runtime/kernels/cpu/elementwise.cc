@@ -6,10 +6,11 @@
 
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/cpu/elementwise_loops.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 #include "runtime/kernels/cpu/strided.h"
 
 namespace braid::cpu {
@@ -43,8 +44,9 @@ std::optional<simd::Type> LoopType(DType dtype) {
 
 KernelOr MakeUnary(const KernelSpec& spec, UnaryOp op, double parameter) {
   const auto type = LoopType(spec.inputs[0].dtype);
-  const UnaryFn loop =
-      type ? simd::BestLoops().unary[static_cast<int>(op)][static_cast<int>(*type)] : nullptr;
+  const UnaryFn loop = type ? simd::BestLoops<simd::ElementwiseLoops>()
+                                  .unary[static_cast<int>(op)][static_cast<int>(*type)]
+                            : nullptr;
   if (loop == nullptr || spec.outputs[0].dtype != spec.inputs[0].dtype) {
     return UnsupportedTypes(spec);
   }
@@ -140,14 +142,17 @@ KernelOr MakeArithmetic(const KernelSpec& spec, BinaryOp op) {
       spec.inputs[0].dtype == DType::kBool) {
     return UnsupportedTypes(spec);
   }
-  return MakeBinary(spec, simd::BestLoops().binary[static_cast<int>(op)][static_cast<int>(*type)],
+  return MakeBinary(spec,
+                    simd::BestLoops<simd::ElementwiseLoops>()
+                        .binary[static_cast<int>(op)][static_cast<int>(*type)],
                     TakesLong(op));
 }
 
 KernelOr MakeCompare(const KernelSpec& spec, CompareOp op) {
   const auto type = LoopType(spec.inputs[0].dtype);
   if (!type || spec.outputs[0].dtype != DType::kBool) return UnsupportedTypes(spec);
-  return MakeBinary(spec, simd::BestLoops().compare[static_cast<int>(op)][static_cast<int>(*type)]);
+  return MakeBinary(spec, simd::BestLoops<simd::ElementwiseLoops>()
+                              .compare[static_cast<int>(op)][static_cast<int>(*type)]);
 }
 
 template <class Op>
@@ -308,7 +313,7 @@ CastFn CastBetween(DType from, DType to) {
 KernelOr MakeCast(const KernelSpec& spec) {
   const DType from = spec.inputs[0].dtype, to = spec.outputs[0].dtype;
   const int64_t n = spec.outputs[0].num_elements();
-  const simd::Loops& loops = simd::BestLoops();
+  const auto& loops = simd::BestLoops<simd::ElementwiseLoops>();
   if (from == to) {
     const int64_t bytes = n * static_cast<int64_t>(SizeOf(to));
     return MakeKernel([bytes](const KernelRun& run) {
@@ -336,8 +341,8 @@ KernelOr MakeCast(const KernelSpec& spec) {
 KernelOr MakeAccumulate(const KernelSpec& spec) {
   const auto type = LoopType(spec.inputs[0].dtype);
   if (!type || spec.inputs[0].dtype == DType::kBool) return UnsupportedTypes(spec);
-  const BinaryFn add =
-      simd::BestLoops().binary[static_cast<int>(BinaryOp::kAdd)][static_cast<int>(*type)][0];
+  const BinaryFn add = simd::BestLoops<simd::ElementwiseLoops>()
+                           .binary[static_cast<int>(BinaryOp::kAdd)][static_cast<int>(*type)][0];
   const int64_t n = spec.outputs[0].num_elements();
   const int64_t bytes = n * static_cast<int64_t>(SizeOf(spec.outputs[0].dtype));
   return MakeKernel([=](const KernelRun& run) {
@@ -354,7 +359,7 @@ KernelFactory NarrowAccumulate() {
   return [](const KernelSpec& spec) -> KernelOr {
     const DType dtype = spec.inputs[0].dtype;
     if (dtype != DType::kBF16 && dtype != DType::kF16) return MakeAccumulate(spec);
-    const simd::Loops& loops = simd::BestLoops();
+    const auto& loops = simd::BestLoops<simd::ElementwiseLoops>();
     const auto load = dtype == DType::kBF16 ? loops.bf16_to_f32 : loops.f16_to_f32;
     const auto store = dtype == DType::kBF16 ? loops.f32_to_bf16 : loops.f32_to_f16;
     const BinaryFn add = loops.binary[static_cast<int>(BinaryOp::kAdd)][0][0];

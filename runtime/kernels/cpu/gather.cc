@@ -11,7 +11,8 @@
 #include "runtime/kernels/cpu/index_error.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/numbers.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 
@@ -95,7 +96,8 @@ KernelOr MakeGatherGrad(const KernelSpec& spec, ElementType<T>) {
   const int64_t count = indices.num_elements(), total = table.num_elements();
   const int64_t all = table.logical[axis];
   const bool is_i64 = indices.dtype == DType::kI64;
-  [[maybe_unused]] const simd::Loops* loops = &simd::BestLoops();  // of floats
+  using Float = std::conditional_t<std::is_floating_point_v<T>, T, float>;
+  [[maybe_unused]] const auto add_scaled = simd::BestLoops<simd::RowLoops<Float>>().add_scaled;
   return MakeKernel([=](const KernelRun& run) {
     const int64_t offset = OffsetAt(table, axis, run.micro_batch);
     const IndexReader index = {run.inputs[0], is_i64};
@@ -112,7 +114,7 @@ KernelOr MakeGatherGrad(const KernelSpec& spec, ElementType<T>) {
         const T* from = dy + (outer * count + i) * view.inner;
         T* to = gradient + (outer * view.size + row) * view.inner;
         if constexpr (std::is_floating_point_v<T>) {
-          simd::Rows<T>(*loops).add_scaled(from, T{1}, to, view.inner);
+          add_scaled(from, T{1}, to, view.inner);
         } else {
           for (int64_t k = 0; k < view.inner; ++k) to[k] = AddWrapping(to[k], from[k]);
         }

@@ -1,6 +1,7 @@
 // Products of matrices in bf16 by the tiles of AMX.
+#include "runtime/kernels/cpu/elementwise_loops.h"
 #include "runtime/kernels/cpu/gemm.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 #include "runtime/kernels/cpu/tile_panels.h"
 
 namespace braid::cpu {
@@ -34,8 +35,8 @@ class TileGemm final : public Gemm {
       return;
     }
     panels_.MultiplyAndStore(pack_a, [&](int64_t row, int64_t rows, const float* sums) {
-      simd::BestLoops().f32_to_bf16(sums, static_cast<uint16_t*>(c) + row * shape_.n,
-                                    rows * shape_.n);
+      simd::BestLoops<simd::ElementwiseLoops>().f32_to_bf16(
+          sums, static_cast<uint16_t*>(c) + row * shape_.n, rows * shape_.n);
     });
   }
 

@@ -8,7 +8,9 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/norm_loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -40,7 +42,8 @@ absl::StatusOr<Layout> LayoutOf(const KernelSpec& spec) {
 template <class T>
 KernelOr MakeGroupNorm(const KernelSpec& spec, ElementType<T>) {
   ASSIGN_OR_RETURN(const Layout layout, LayoutOf(spec));
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& row_loops = simd::BestLoops<simd::RowLoops<T>>();
+  const auto& norm_loops = simd::BestLoops<simd::NormLoops<T>>();
   const double epsilon = spec.attrs.Double("epsilon");
   return MakeKernel([=](const KernelRun& run) {
     const T* x = Input<T>(run, 0);
@@ -51,13 +54,14 @@ KernelOr MakeGroupNorm(const KernelSpec& spec, ElementType<T>) {
     T* rstds = Output<T>(run, 2);
     const int64_t n = layout.elements();
     for (int64_t i = 0; i < layout.images * layout.groups; ++i) {
-      const T mean = loops.sum(x, n) / static_cast<T>(std::max<int64_t>(1, n));
+      const T mean = row_loops.sum(x, n) / static_cast<T>(std::max<int64_t>(1, n));
       const double variance =
-          static_cast<double>(loops.centered_square_sum(x, mean, n)) / std::max<int64_t>(1, n);
+          static_cast<double>(norm_loops.centered_square_sum(x, mean, n)) / std::max<int64_t>(1, n);
       const T rstd = static_cast<T>(1 / std::sqrt(variance + epsilon));
       const int64_t first = i % layout.groups * layout.channels;
       for (int64_t c = 0; c < layout.channels; ++c, x += layout.space, y += layout.space) {
-        loops.centered_scale(x, mean, gamma[first + c] * rstd, beta[first + c], y, layout.space);
+        norm_loops.centered_scale(x, mean, gamma[first + c] * rstd, beta[first + c], y,
+                                  layout.space);
       }
       means[i] = mean;
       rstds[i] = rstd;
@@ -70,7 +74,7 @@ KernelOr MakeGroupNorm(const KernelSpec& spec, ElementType<T>) {
 template <class T>
 KernelOr MakeGroupNormGrad(const KernelSpec& spec, ElementType<T>) {
   ASSIGN_OR_RETURN(const Layout layout, LayoutOf(spec));
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::NormLoops<T>>();
   const int64_t channels = layout.groups * layout.channels;
   return MakeKernel([=, dgammas = std::vector<double>(channels),
                      dbetas = std::vector<double>(channels)](const KernelRun& run) mutable {

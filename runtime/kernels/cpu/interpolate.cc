@@ -9,7 +9,9 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/norm_loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -147,8 +149,9 @@ KernelOr MakeCopies(const Resize& resize) {
 
 template <class T>
 KernelOr MakeSums(const Resize& resize) {
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
-  return MakeKernel([resize, loops](const KernelRun& run) {
+  const auto centered_scale = simd::BestLoops<simd::NormLoops<T>>().centered_scale;
+  const auto add_scaled = simd::BestLoops<simd::RowLoops<T>>().add_scaled;
+  return MakeKernel([=](const KernelRun& run) {
     const T* x = Input<T>(run, 0);
     T* y = Output<T>(run, 0);
     const Taps& taps = resize.taps;
@@ -164,11 +167,10 @@ KernelOr MakeSums(const Resize& resize) {
           for (int i = 0; i < taps.per_element; ++i) sum += weight[i] * x[index[i]];
           *y = static_cast<T>(sum);
         } else {
-          loops.centered_scale(x + index[0] * inner, T{0}, static_cast<T>(weight[0]), T{0}, y,
-                               inner);
+          centered_scale(x + index[0] * inner, T{0}, static_cast<T>(weight[0]), T{0}, y, inner);
           for (int i = 1; i < taps.per_element; ++i) {
             if (weight[i] == 0) continue;
-            loops.add_scaled(x + index[i] * inner, static_cast<T>(weight[i]), y, inner);
+            add_scaled(x + index[i] * inner, static_cast<T>(weight[i]), y, inner);
           }
         }
       }
@@ -203,7 +205,7 @@ template <class T>
 KernelOr MakeResizeGrad(const KernelSpec& spec, ElementType<T>) {
   ASSIGN_OR_RETURN(const Resize resize,
                    ResizeBetween(spec, spec.outputs[0].shape(), spec.inputs[0].shape()));
-  const auto add_scaled = simd::Rows<T>(simd::BestLoops()).add_scaled;
+  const auto add_scaled = simd::BestLoops<simd::RowLoops<T>>().add_scaled;
   return MakeKernel([resize, add_scaled](const KernelRun& run) {
     const T* dy = Input<T>(run, 0);
     T* dx = Output<T>(run, 0);

@@ -6,13 +6,16 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/kernels/cpu/attention_loops.h"
 #include "runtime/kernels/cpu/attention_tiles.h"
+#include "runtime/kernels/cpu/elementwise_loops.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/for_each_item.h"
 #include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/index_error.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -84,8 +87,9 @@ class CachedAttention {
     for (int64_t row = 0; row < rows; ++row) {
       T* weights = scores + row * cache_;
       const int64_t seen = position + first + row + 1;
-      const T extreme = scale_ < T{0} ? loops_.min(weights, seen) : loops_.max(weights, seen);
-      const T sum = loops_.exp_and_sum(weights, weights, seen, scale_, scale_ * extreme);
+      const T extreme =
+          scale_ < T{0} ? row_loops_.min(weights, seen) : row_loops_.max(weights, seen);
+      const T sum = attention_loops_.exp_and_sum(weights, weights, seen, scale_, scale_ * extreme);
       multiply_(weights, weights, seen, 1 / static_cast<double>(sum));
       std::fill(weights + seen, weights + position + fresh, T{0});
     }
@@ -103,10 +107,12 @@ class CachedAttention {
                   o);
   }
 
-  const simd::RowLoops<T>& loops_ = simd::Rows<T>(simd::BestLoops());
+  const simd::RowLoops<T>& row_loops_ = simd::BestLoops<simd::RowLoops<T>>();
+  const simd::AttentionLoops<T>& attention_loops_ = simd::BestLoops<simd::AttentionLoops<T>>();
   const simd::UnaryFn multiply_ =
-      simd::BestLoops().unary[static_cast<int>(simd::UnaryOp::kScale)][static_cast<int>(
-          sizeof(T) == 4 ? simd::Type::kF32 : simd::Type::kF64)];
+      simd::BestLoops<simd::ElementwiseLoops>()
+          .unary[static_cast<int>(simd::UnaryOp::kScale)]
+                [static_cast<int>(sizeof(T) == 4 ? simd::Type::kF32 : simd::Type::kF64)];
   KernelSpec spec_;
   int64_t batch_, time_, heads_, depth_, value_depth_, cache_;
   T scale_;

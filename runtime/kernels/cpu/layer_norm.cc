@@ -7,7 +7,9 @@
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/norm_loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -16,7 +18,7 @@ using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
 template <class T>
 KernelOr MakeLayerNorm(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).layer_norm;
+  const auto loop = simd::BestLoops<simd::NormLoops<T>>().layer_norm;
   const Shape& shape = spec.inputs[0].shape();
   const AxisView view = ViewAround(shape, shape.rank() - 1);
   const T epsilon = static_cast<T>(spec.attrs.Double("epsilon"));
@@ -38,9 +40,8 @@ template <class T>
 KernelOr MakeLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
   // Row terms of dgamma and dbeta are summed in blocks, for accuracy over many rows.
   constexpr int64_t kRowBlock = 64;
-  const simd::Loops& loops = simd::BestLoops();
-  const auto loop = simd::Rows<T>(loops).layer_norm_grad;
-  const auto add_scaled = simd::Rows<T>(loops).add_scaled;
+  const auto loop = simd::BestLoops<simd::NormLoops<T>>().layer_norm_grad;
+  const auto add_scaled = simd::BestLoops<simd::RowLoops<T>>().add_scaled;
   const Shape& shape = spec.inputs[0].shape();
   const AxisView view = ViewAround(shape, shape.rank() - 1);
   const int64_t n = view.size;

@@ -4,7 +4,8 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/elementwise_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -17,12 +18,12 @@ struct WideCopy {
   DType dtype = DType::kF32;
   std::vector<float> values;
 
-  void Load(const simd::Loops& loops, const void* from) {
+  void Load(const simd::ElementwiseLoops& loops, const void* from) {
     const auto* narrow = static_cast<const uint16_t*>(from);
     const auto n = static_cast<int64_t>(values.size());
     (dtype == DType::kBF16 ? loops.bf16_to_f32 : loops.f16_to_f32)(narrow, values.data(), n);
   }
-  void Store(const simd::Loops& loops, void* to) const {
+  void Store(const simd::ElementwiseLoops& loops, void* to) const {
     auto* narrow = static_cast<uint16_t*>(to);
     const auto n = static_cast<int64_t>(values.size());
     (dtype == DType::kBF16 ? loops.f32_to_bf16 : loops.f32_to_f16)(values.data(), narrow, n);
@@ -91,7 +92,7 @@ class WidenedKernel final : public Kernel {
     }
   }
 
-  const simd::Loops& loops_ = simd::BestLoops();
+  const simd::ElementwiseLoops& loops_ = simd::BestLoops<simd::ElementwiseLoops>();
   std::vector<int> mutated_;
   std::vector<WideCopy> inputs_, outputs_;
   std::vector<void*> input_pointers_, output_pointers_;

@@ -10,7 +10,8 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/cpu/update_loops.h"
 
 namespace braid::cpu {
 namespace {
@@ -53,7 +54,7 @@ KernelOr ForVariable(const KernelSpec& spec, int same, Make make) {
 
 template <class T>
 KernelOr MakeSgd(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).sgd;
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().sgd;
   const DType lr_type = spec.inputs[2].dtype;
   const int64_t n = spec.inputs[0].num_elements();
   simd::SgdParameters parameters = {};
@@ -67,7 +68,7 @@ KernelOr MakeSgd(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeMomentum(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).momentum;
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().momentum;
   const DType lr_type = spec.inputs[3].dtype;
   const int64_t n = spec.inputs[0].num_elements();
   simd::SgdParameters parameters = {};
@@ -83,7 +84,7 @@ KernelOr MakeMomentum(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeAdam(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).adam;
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().adam;
   const DType lr_type = spec.inputs[4].dtype, step_type = spec.inputs[5].dtype;
   const int64_t n = spec.inputs[0].num_elements();
   simd::AdamParameters parameters = {};
@@ -116,7 +117,7 @@ simd::AdamParameters LambParameters(const Attrs& attrs, double step) {
 
 template <class T>
 KernelOr MakeLamb(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).lamb;
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().lamb;
   const DType lr_type = spec.inputs[4].dtype, step_type = spec.inputs[5].dtype;
   const DType ratio_type = spec.inputs[6].dtype;
   const int64_t n = spec.inputs[0].num_elements();
@@ -130,7 +131,7 @@ KernelOr MakeLamb(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeLambSquare(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).lamb_square;
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().lamb_square;
   const DType step_type = spec.inputs[4].dtype;
   const int64_t n = spec.inputs[0].num_elements();
   return MakeKernel([=, attrs = spec.attrs](const KernelRun& run) {
@@ -142,7 +143,7 @@ KernelOr MakeLambSquare(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeLars(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).lars;
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().lars;
   const DType lr_type = spec.inputs[3].dtype, ratio_type = spec.inputs[4].dtype;
   const int64_t n = spec.inputs[0].num_elements();
   simd::SgdParameters parameters = {};
@@ -157,7 +158,7 @@ KernelOr MakeLars(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeAdagrad(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).adagrad;
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().adagrad;
   const DType lr_type = spec.inputs[3].dtype, step_type = spec.inputs[4].dtype;
   const int64_t n = spec.inputs[0].num_elements();
   simd::AdagradParameters parameters = {};
@@ -180,7 +181,7 @@ struct RmspropStates {
 
 template <class T>
 KernelOr MakeRmsprop(const KernelSpec& spec, RmspropStates states, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).rmsprop;
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().rmsprop;
   const int lr_input = 2 + states.count();
   const DType lr_type = spec.inputs[lr_input].dtype;
   const int64_t n = spec.inputs[0].num_elements();

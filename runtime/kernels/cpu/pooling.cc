@@ -13,7 +13,9 @@
 #include "runtime/kernels/cpu/blocked.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/cpu/window_loops.h"
 
 namespace braid::cpu {
 namespace {
@@ -192,7 +194,7 @@ class ArgMaxRows {
  public:
   explicit ArgMaxRows(const Pooling& pooling)
       : pooling_(pooling),
-        loop_(simd::Rows<T>(simd::BestLoops()).arg_max_strided),
+        loop_(simd::BestLoops<simd::WindowLoops<T>>().arg_max_strided),
         best_(pooling.y_row()),
         index_(pooling.y_row()) {}
 
@@ -215,7 +217,7 @@ class ArgMaxRows {
 
  private:
   Pooling pooling_;
-  decltype(simd::RowLoops<T>::arg_max_strided) loop_;
+  decltype(simd::WindowLoops<T>::arg_max_strided) loop_;
   std::vector<T> best_;
   std::vector<int32_t> index_;
 };
@@ -242,7 +244,7 @@ KernelOr MakeMaxPoolWithIndices(const Pooling& pooling) {
 // Joins what windows read by Join::Rows (contiguous) and Join::Strided.
 template <class T>
 struct JoinMax {
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const simd::WindowLoops<T>& loops = simd::BestLoops<simd::WindowLoops<T>>();
   const T identity = -std::numeric_limits<T>::infinity();
   void operator()(const T* x, int64_t stride, T* y, int64_t n) const {
     loops.max_strided(x, stride, y, n);
@@ -250,7 +252,7 @@ struct JoinMax {
 };
 template <class T>
 struct JoinSum {
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const simd::WindowLoops<T>& loops = simd::BestLoops<simd::WindowLoops<T>>();
   const T identity = 0;
   void operator()(const T* x, int64_t stride, T* y, int64_t n) const {
     loops.add_strided(x, stride, y, n);
@@ -306,7 +308,7 @@ KernelOr MakeMaxPool(const KernelSpec& spec, int64_t lanes, ElementType<T>) {
   const Pooling pooling = PoolingOf(spec, lanes, spec.inputs[0].shape(), spec.outputs[0].shape());
   if (Flag(spec.attrs, "with_indices")) return MakeMaxPoolWithIndices<T>(pooling);
   if (const auto halving = HalvingOf(pooling)) {
-    const auto loop = simd::Rows<T>(simd::BestLoops()).max_2x2;
+    const auto loop = simd::BestLoops<simd::WindowLoops<T>>().max_2x2;
     std::vector<T> scratch(halving->part() * halving->width);
     return MakeKernel([=, halving = *halving](const KernelRun& run) mutable {
       const int64_t width = halving.width;
@@ -330,7 +332,7 @@ template <class T>
 KernelOr MakeMaxPoolGrad(const KernelSpec& spec, int64_t lanes, ElementType<T>) {
   const Pooling pooling = PoolingOf(spec, lanes, spec.inputs[0].shape(), spec.inputs[1].shape());
   if (const auto halving = HalvingOf(pooling)) {
-    const auto loop = simd::Rows<T>(simd::BestLoops()).max_2x2_grad;
+    const auto loop = simd::BestLoops<simd::WindowLoops<T>>().max_2x2_grad;
     std::vector<T> scratch(2 * halving->part() * halving->width);
     return MakeKernel([=, halving = *halving](const KernelRun& run) mutable {
       const int64_t width = halving.width;
@@ -362,7 +364,8 @@ KernelOr MakeMaxPoolGrad(const KernelSpec& spec, int64_t lanes, ElementType<T>) 
 template <class T>
 KernelOr MakeAveragePoolGrad(const KernelSpec& spec, int64_t lanes, ElementType<T>) {
   const Pooling pooling = PoolingOf(spec, lanes, spec.outputs[0].shape(), spec.inputs[0].shape());
-  const simd::RowLoops<T>& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& window_loops = simd::BestLoops<simd::WindowLoops<T>>();
+  const auto& row_loops = simd::BestLoops<simd::RowLoops<T>>();
   return MakeKernel([=, scaled = std::vector<T>(pooling.y_row()),
                      spread = std::vector<T>(pooling.x_row())](const KernelRun& run) mutable {
     const PoolAxis& inner = pooling.axes[2];
@@ -379,10 +382,10 @@ KernelOr MakeAveragePoolGrad(const KernelSpec& spec, int64_t lanes, ElementType<
         }
         std::fill(spread.begin(), spread.end(), T{0});
         pooling.ForEachInRow([&](int64_t element, int64_t stride, int64_t window, int64_t n) {
-          loops.scatter_strided(scaled.data() + window, spread.data() + element, stride, n);
+          window_loops.scatter_strided(scaled.data() + window, spread.data() + element, stride, n);
         });
         pooling.ForEachElementRow(outer, middle, [&](int64_t at) {
-          loops.add_scaled(spread.data(), T{1}, dx + at, pooling.x_row());
+          row_loops.add_scaled(spread.data(), T{1}, dx + at, pooling.x_row());
         });
       });
     }

@@ -17,7 +17,8 @@
 #include "runtime/dtype_traits.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/random_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 #include "runtime/kernels/cpu/strided.h"
 
 namespace braid::cpu {
@@ -176,7 +177,7 @@ template <class T>
 KernelOr MakeDropout(const KernelSpec& spec, ElementType<T>) {
   const double rate = spec.attrs.Double("rate");
   const T scale = static_cast<T>(1 / (1 - rate));
-  const auto loop = simd::Rows<T>(simd::BestLoops()).dropout;
+  const auto loop = simd::BestLoops<simd::RandomLoops<T>>().dropout;
   return MakeKernel([=, rate = static_cast<float>(rate), seed = spec.seed,
                      name = StableHash(spec.attrs.String("key")),
                      walk = RegionWalk(spec.outputs[0])](const KernelRun& run) {

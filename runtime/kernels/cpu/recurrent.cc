@@ -4,7 +4,8 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/recurrent_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -22,7 +23,8 @@ struct Rows {
 template <class T>
 KernelOr MakeLstmCell(const KernelSpec& spec, ElementType<T>) {
   return MakeKernel(
-      [rows = Rows(spec), loop = simd::Rows<T>(simd::BestLoops()).lstm_cell](const KernelRun& run) {
+      [rows = Rows(spec),
+       loop = simd::BestLoops<simd::RecurrentLoops<T>>().lstm_cell](const KernelRun& run) {
         for (int64_t row = 0; row < rows.count; ++row) {
           const int64_t unit = row * rows.units, gate = kLstmGates * unit;
           loop(Input<T>(run, 0) + gate, Input<T>(run, 1) + gate, Input<T>(run, 2) + unit,
@@ -33,47 +35,49 @@ KernelOr MakeLstmCell(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeLstmCellGrad(const KernelSpec& spec, ElementType<T>) {
-  return MakeKernel([rows = Rows(spec),
-                     loop = simd::Rows<T>(simd::BestLoops()).lstm_cell_grad](const KernelRun& run) {
-    for (int64_t row = 0; row < rows.count; ++row) {
-      const int64_t unit = row * rows.units, gate = kLstmGates * unit;
-      loop({.x = Input<T>(run, 0) + gate,
-            .r = Input<T>(run, 1) + gate,
-            .last_c = Input<T>(run, 2) + unit,
-            .c = Input<T>(run, 3) + unit,
-            .dh = Input<T>(run, 4) + unit,
-            .dc = Input<T>(run, 5) + unit},
-           Output<T>(run, 0) + gate, Output<T>(run, 1) + unit, rows.units);
-    }
-  });
-}
-
-template <class T>
-KernelOr MakeGruCell(const KernelSpec& spec, ElementType<T>) {
   return MakeKernel(
-      [rows = Rows(spec), loop = simd::Rows<T>(simd::BestLoops()).gru_cell](const KernelRun& run) {
+      [rows = Rows(spec),
+       loop = simd::BestLoops<simd::RecurrentLoops<T>>().lstm_cell_grad](const KernelRun& run) {
         for (int64_t row = 0; row < rows.count; ++row) {
-          const int64_t unit = row * rows.units, gate = kGruGates * unit;
-          loop(Input<T>(run, 0) + gate, Input<T>(run, 1) + gate, Input<T>(run, 2) + unit,
-               Output<T>(run, 0) + unit, rows.units);
+          const int64_t unit = row * rows.units, gate = kLstmGates * unit;
+          loop({.x = Input<T>(run, 0) + gate,
+                .r = Input<T>(run, 1) + gate,
+                .last_c = Input<T>(run, 2) + unit,
+                .c = Input<T>(run, 3) + unit,
+                .dh = Input<T>(run, 4) + unit,
+                .dc = Input<T>(run, 5) + unit},
+               Output<T>(run, 0) + gate, Output<T>(run, 1) + unit, rows.units);
         }
       });
 }
 
 template <class T>
-KernelOr MakeGruCellGrad(const KernelSpec& spec, ElementType<T>) {
-  return MakeKernel([rows = Rows(spec),
-                     loop = simd::Rows<T>(simd::BestLoops()).gru_cell_grad](const KernelRun& run) {
+KernelOr MakeGruCell(const KernelSpec& spec, ElementType<T>) {
+  return MakeKernel([rows = Rows(spec), loop = simd::BestLoops<simd::RecurrentLoops<T>>().gru_cell](
+                        const KernelRun& run) {
     for (int64_t row = 0; row < rows.count; ++row) {
       const int64_t unit = row * rows.units, gate = kGruGates * unit;
-      loop({.x = Input<T>(run, 0) + gate,
-            .r = Input<T>(run, 1) + gate,
-            .last_h = Input<T>(run, 2) + unit,
-            .dh = Input<T>(run, 3) + unit},
-           Output<T>(run, 0) + gate, Output<T>(run, 1) + gate, Output<T>(run, 2) + unit,
-           rows.units);
+      loop(Input<T>(run, 0) + gate, Input<T>(run, 1) + gate, Input<T>(run, 2) + unit,
+           Output<T>(run, 0) + unit, rows.units);
     }
   });
+}
+
+template <class T>
+KernelOr MakeGruCellGrad(const KernelSpec& spec, ElementType<T>) {
+  return MakeKernel(
+      [rows = Rows(spec),
+       loop = simd::BestLoops<simd::RecurrentLoops<T>>().gru_cell_grad](const KernelRun& run) {
+        for (int64_t row = 0; row < rows.count; ++row) {
+          const int64_t unit = row * rows.units, gate = kGruGates * unit;
+          loop({.x = Input<T>(run, 0) + gate,
+                .r = Input<T>(run, 1) + gate,
+                .last_h = Input<T>(run, 2) + unit,
+                .dh = Input<T>(run, 3) + unit},
+               Output<T>(run, 0) + gate, Output<T>(run, 1) + gate, Output<T>(run, 2) + unit,
+               rows.units);
+        }
+      });
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/kernels/cpu/elementwise_loops.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/row_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -121,12 +123,13 @@ constexpr simd::Type kLoopType = std::is_same_v<T, float>     ? simd::Type::kF32
 
 template <class T>
 BinaryFn JoinBy(BinaryOp op) {
-  return simd::BestLoops().binary[static_cast<int>(op)][static_cast<int>(kLoopType<T>)][0];
+  return simd::BestLoops<simd::ElementwiseLoops>()
+      .binary[static_cast<int>(op)][static_cast<int>(kLoopType<T>)][0];
 }
 
 template <class T>
 RowReduction<T> FloatReduction(Reduction reduction) {
-  const simd::RowLoops<T>& rows = simd::Rows<T>(simd::BestLoops());
+  const auto& rows = simd::BestLoops<simd::RowLoops<T>>();
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
   switch (reduction) {
     case Reduction::kMax:
@@ -197,7 +200,7 @@ void RunPass(const RowReduction<T>& reduction, const Pass& pass, const T* x, T* 
 // The sums of columns, part by part: the parts of a block of rows add up as the whole block does.
 template <class T>
 KernelOr MakeSumOfRows(int64_t rows, int64_t n) {
-  const auto add_rows = simd::Rows<T>(simd::BestLoops()).add_rows;
+  const auto add_rows = simd::BestLoops<simd::RowLoops<T>>().add_rows;
   struct Sums {
     std::vector<T> block;
     std::vector<double> total;

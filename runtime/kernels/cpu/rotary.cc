@@ -8,7 +8,8 @@
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/index_error.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/rotary_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 namespace braid::cpu {
 namespace {
@@ -62,7 +63,7 @@ KernelOr MakeRotary(const KernelSpec& spec, ElementType<T>) {
   const int64_t batch = has_positions && spec.inputs[1].shape().rank() == 2 ? x.shape()[0] : 1;
   const int64_t outer_in_batch = batch == 0 ? 0 : view.outer / batch;
   const bool is_i64 = has_positions && spec.inputs[1].dtype == DType::kI64;
-  const auto& loops = simd::Rows<T>(simd::BestLoops());
+  const auto& loops = simd::BestLoops<simd::RotaryLoops<T>>();
   const auto rotate = Flag(spec.attrs, "interleaved") ? loops.rotate_pairs : loops.rotate_halves;
   const int64_t offset = spec.attrs.Int("offset");
   // Positions that count up stay as they are from run to run, but for the micro-batch.

@@ -5,7 +5,8 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/cpu/softmax_loops.h"
 
 namespace braid::cpu {
 namespace {
@@ -46,7 +47,7 @@ void ZeroTail(T* row, int64_t seen, int64_t n) {
 
 template <class T>
 KernelOr MakeSoftmax(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).softmax;
+  const auto loop = simd::BestLoops<simd::SoftmaxLoops<T>>().softmax;
   const T scale = static_cast<T>(Number(spec.attrs, "scale", 1));
   return MakeKernel([=, rows = MaskedRows(spec)](const KernelRun& run) {
     const T* x = Input<T>(run, 0);
@@ -61,7 +62,7 @@ KernelOr MakeSoftmax(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeSoftmaxGrad(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).softmax_grad;
+  const auto loop = simd::BestLoops<simd::SoftmaxLoops<T>>().softmax_grad;
   const T scale = static_cast<T>(Number(spec.attrs, "scale", 1));
   return MakeKernel([=, rows = MaskedRows(spec)](const KernelRun& run) {
     const T* y = Input<T>(run, 0);
@@ -77,7 +78,7 @@ KernelOr MakeSoftmaxGrad(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeLogSoftmax(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).log_softmax;
+  const auto loop = simd::BestLoops<simd::SoftmaxLoops<T>>().log_softmax;
   const Shape& shape = spec.outputs[0].shape();
   const AxisView view = ViewAround(shape, shape.rank() - 1);
   return MakeKernel([=](const KernelRun& run) {
@@ -89,7 +90,7 @@ KernelOr MakeLogSoftmax(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeLogSoftmaxGrad(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).log_softmax_grad;
+  const auto loop = simd::BestLoops<simd::SoftmaxLoops<T>>().log_softmax_grad;
   const Shape& shape = spec.outputs[0].shape();
   const AxisView view = ViewAround(shape, shape.rank() - 1);
   return MakeKernel([=](const KernelRun& run) {
@@ -102,7 +103,7 @@ KernelOr MakeLogSoftmaxGrad(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeSumExp(const KernelSpec& spec, ElementType<T>) {
-  const auto loop = simd::Rows<T>(simd::BestLoops()).sum_exp;
+  const auto loop = simd::BestLoops<simd::SoftmaxLoops<T>>().sum_exp;
   const Shape& shape = spec.inputs[0].shape();
   const AxisView view = ViewAround(shape, shape.rank() - 1);
   return MakeKernel([=](const KernelRun& run) {

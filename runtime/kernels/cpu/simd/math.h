@@ -1,7 +1,8 @@
 // Elementary functions as straight-line code, so that loops over them vectorise: float by
 // polynomials (at most a few units in the last place, special values as in libm), double by libm.
-// Included only by loops_for_isa.cc, into the namespace of one instruction set: nothing here may be
-// shared between translation units. Polynomials: Cephes (S. L. Moshier); erf: N. Juffa.
+// Included only by sources that are compiled once per instruction set, into its namespace: nothing
+// here may be shared with other translation units. Polynomials: Cephes (S. L. Moshier); erf: N.
+// Juffa.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// A vector register of the instruction set, as a type. Included only by loops_for_isa.cc.
+// A vector register of the instruction set, as a type. Included only by sources
+// that are compiled once per instruction set.
 #pragma once
 
 namespace braid::simd::BRAID_ISA {

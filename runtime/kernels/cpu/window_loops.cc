@@ -1,9 +1,11 @@
-// Loops over rows that windows read with a stride: pooling. Included only by loops_for_isa.cc.
-#pragma once
+// Rows that windows read with a stride.
+#include "runtime/kernels/cpu/window_loops.h"
 
-#include "runtime/kernels/cpu/simd/elementwise_loops.h"
+#include "runtime/kernels/cpu/simd/define_loops.h"
+#include "runtime/kernels/cpu/simd/element_ops.h"
 
-namespace braid::simd::BRAID_ISA {
+namespace braid::simd {
+namespace BRAID_ISA {
 
 // Calls f(i, i * stride) for i < n; the usual strides are constants there.
 template <class F>
@@ -118,4 +120,17 @@ void ScatterStridedLoop(const T* x, T* y, int64_t stride, int64_t n) {
       n, stride, [=](int64_t i, int64_t at) __attribute__((always_inline)) { y[at] += x[i]; });
 }
 
-}  // namespace braid::simd::BRAID_ISA
+template <class T>
+constexpr WindowLoops<T> kWindowLoops = {.add_strided = AddStridedLoop<T>,
+                                         .max_strided = MaxStridedLoop<T>,
+                                         .arg_max_strided = ArgMaxStridedLoop<T>,
+                                         .scatter_strided = ScatterStridedLoop<T>,
+                                         .max_2x2 = Max2x2Loop<T>,
+                                         .max_2x2_grad = Max2x2GradLoop<T>};
+
+}  // namespace BRAID_ISA
+
+BRAID_DEFINE_LOOPS(WindowLoops<float>, BRAID_ISA::kWindowLoops<float>)
+BRAID_DEFINE_LOOPS(WindowLoops<double>, BRAID_ISA::kWindowLoops<double>)
+
+}  // namespace braid::simd

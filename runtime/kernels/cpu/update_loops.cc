@@ -1,11 +1,11 @@
-// Updates of variables by optimizers, element by element. Included only by loops_for_isa.cc.
-#pragma once
+// Updates of variables by optimizers, element by element.
+#include "runtime/kernels/cpu/update_loops.h"
 
-#include "runtime/kernels/cpu/simd/elementwise_loops.h"
-#include "runtime/kernels/cpu/simd/loops.h"
-#include "runtime/kernels/cpu/simd/row_loops.h"
+#include "runtime/kernels/cpu/simd/define_loops.h"
+#include "runtime/kernels/cpu/simd/row_sums.h"
 
-namespace braid::simd::BRAID_ISA {
+namespace braid::simd {
+namespace BRAID_ISA {
 
 template <class T>
 void SgdLoop(T* var, const T* grad, int64_t n, const SgdParameters& parameters) {
@@ -175,4 +175,19 @@ T LambSquareLoop(const T* var, const T* grad, const T* m, const T* v, int64_t n,
       });
 }
 
-}  // namespace braid::simd::BRAID_ISA
+template <class T>
+constexpr UpdateLoops<T> kUpdateLoops = {.sgd = SgdLoop<T>,
+                                         .momentum = MomentumLoop<T>,
+                                         .adam = AdamLoop<T>,
+                                         .rmsprop = RmspropLoop<T>,
+                                         .adagrad = AdagradLoop<T>,
+                                         .lars = LarsLoop<T>,
+                                         .lamb = LambLoop<T>,
+                                         .lamb_square = LambSquareLoop<T>};
+
+}  // namespace BRAID_ISA
+
+BRAID_DEFINE_LOOPS(UpdateLoops<float>, BRAID_ISA::kUpdateLoops<float>)
+BRAID_DEFINE_LOOPS(UpdateLoops<double>, BRAID_ISA::kUpdateLoops<double>)
+
+}  // namespace braid::simd

@@ -1,8 +1,9 @@
-// Unary, binary and comparison loops over raw pointers. Included only by loops_for_isa.cc.
+// What elementwise loops do to one element, for loops of other families too. Included only by
+// sources that are compiled once per instruction set.
 #pragma once
 
-#include "runtime/base/half.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include <cstdint>
+
 #include "runtime/kernels/cpu/simd/math.h"
 
 // Iterations are independent also when out equals an input.
@@ -147,16 +148,6 @@ struct BitwiseNot {
     return static_cast<T>(~x);
   }
 };
-
-#define BRAID_MATH_STRUCT(Name) \
-  struct Name##Op {             \
-    template <class T>          \
-    BRAID_INLINE T F(T x, T) {  \
-      return Name(x);           \
-    }                           \
-  };
-BRAID_MATH_OPS(BRAID_MATH_STRUCT)
-#undef BRAID_MATH_STRUCT
 
 struct SinOp {
   BRAID_INLINE float Near(float x) { return SinNear(x, 0); }
@@ -383,74 +374,5 @@ struct GreaterEqual {
     return a >= b;
   }
 };
-
-template <class Op, class T>
-void UnaryLoop(const void* x_data, void* out_data, int64_t n, double parameter) {
-  const T* x = static_cast<const T*>(x_data);
-  T* out = static_cast<T*>(out_data);
-  const T p = static_cast<T>(parameter);
-  BRAID_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = Op::F(x[i], p);
-}
-
-// Op::Near, which vectorises, for blocks of small numbers, Op::F for others.
-template <class Op>
-void TrigonometricLoop(const void* x_data, void* out_data, int64_t n, double /*parameter*/) {
-  constexpr int64_t kBlock = 512;
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const float* x = static_cast<const float*>(x_data) + begin;
-    float* out = static_cast<float*>(out_data) + begin;
-    const int size = static_cast<int>(n - begin < kBlock ? n - begin : kBlock);
-    int large = 0;
-    for (int i = 0; i < size; ++i) large |= Abs(x[i]) <= kMostReduced ? 0 : 1;
-    if (large == 0) {
-      BRAID_INDEPENDENT
-      for (int i = 0; i < size; ++i) out[i] = Op::Near(x[i]);
-    } else {
-      for (int i = 0; i < size; ++i) out[i] = Op::F(x[i], 0.0f);
-    }
-  }
-}
-
-template <class Op, class T, class Out, Form form>
-void BinaryLoop(const void* a_data, const void* b_data, void* out_data, int64_t n) {
-  const T* a = static_cast<const T*>(a_data);
-  const T* b = static_cast<const T*>(b_data);
-  Out* out = static_cast<Out*>(out_data);
-  if constexpr (form == Form::kVectorVector) {
-    BRAID_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = Op::F(a[i], b[i]);
-  } else {
-    // Read before the loop, also because out may be the scalar's place when n is 1.
-    if (n == 0) return;
-    if constexpr (form == Form::kVectorScalar) {
-      const T scalar = b[0];
-      BRAID_INDEPENDENT
-      for (int64_t i = 0; i < n; ++i) out[i] = Op::F(a[i], scalar);
-    } else {
-      const T scalar = a[0];
-      BRAID_INDEPENDENT
-      for (int64_t i = 0; i < n; ++i) out[i] = Op::F(scalar, b[i]);
-    }
-  }
-}
-
-// `flatten`: the conversions come from a header that other translation units include too.
-__attribute__((flatten)) static void BFloat16ToFloat(const uint16_t* x, float* out, int64_t n) {
-  BRAID_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = BFloat16BitsToFloat(x[i]);
-}
-__attribute__((flatten)) static void FloatToBFloat16(const float* x, uint16_t* out, int64_t n) {
-  BRAID_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = FloatToBFloat16Bits(x[i]);
-}
-__attribute__((flatten)) static void Float16ToFloat(const uint16_t* x, float* out, int64_t n) {
-  BRAID_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = Float16BitsToFloat(x[i]);
-}
-__attribute__((flatten)) static void FloatToFloat16(const float* x, uint16_t* out, int64_t n) {
-  BRAID_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = FloatToFloat16Bits(x[i]);
-}
 
 }  // namespace braid::simd::BRAID_ISA

@@ -1,12 +1,11 @@
-// Activations and their gradients, functions of x and of parameters p. Included only by
-// loops_for_isa.cc.
-#pragma once
+// Activations and their gradients, functions of x and of parameters p.
+#include "runtime/kernels/cpu/activation_loops.h"
 
-#include "runtime/kernels/cpu/simd/elementwise_loops.h"
-#include "runtime/kernels/cpu/simd/loops.h"
-#include "runtime/kernels/cpu/simd/math.h"
+#include "runtime/kernels/cpu/simd/define_loops.h"
+#include "runtime/kernels/cpu/simd/element_ops.h"
 
-namespace braid::simd::BRAID_ISA {
+namespace braid::simd {
+namespace BRAID_ISA {
 
 // ActivationParameters in the element type.
 template <class T>
@@ -199,4 +198,17 @@ void ActivationGradLoop(const T* x, const T* dy, T* out, int64_t n,
   for (int64_t i = 0; i < n; ++i) out[i] = dy[i] * Op::D(x[i], p);
 }
 
-}  // namespace braid::simd::BRAID_ISA
+#define BRAID_ACTIVATION(Name) ActivationLoop<Name##Activation, T>,
+#define BRAID_ACTIVATION_GRAD(Name) ActivationGradLoop<Name##Activation, T>,
+
+template <class T>
+constexpr ActivationLoops<T> kActivationLoops = {
+    .activation = {BRAID_ACTIVATIONS(BRAID_ACTIVATION)},
+    .activation_grad = {BRAID_ACTIVATIONS(BRAID_ACTIVATION_GRAD)}};
+
+}  // namespace BRAID_ISA
+
+BRAID_DEFINE_LOOPS(ActivationLoops<float>, BRAID_ISA::kActivationLoops<float>)
+BRAID_DEFINE_LOOPS(ActivationLoops<double>, BRAID_ISA::kActivationLoops<double>)
+
+}  // namespace braid::simd

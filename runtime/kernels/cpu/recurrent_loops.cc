@@ -1,11 +1,11 @@
-// Loops over one row of a recurrent cell. Included only by loops_for_isa.cc.
-#pragma once
+// Cells of recurrent layers and their gradients, a row at a time.
+#include "runtime/kernels/cpu/recurrent_loops.h"
 
-#include "runtime/kernels/cpu/simd/elementwise_loops.h"
-#include "runtime/kernels/cpu/simd/loops.h"
-#include "runtime/kernels/cpu/simd/math.h"
+#include "runtime/kernels/cpu/simd/define_loops.h"
+#include "runtime/kernels/cpu/simd/element_ops.h"
 
-namespace braid::simd::BRAID_ISA {
+namespace braid::simd {
+namespace BRAID_ISA {
 
 template <class T>
 void LstmCellLoop(const T* x, const T* r, const T* last_c, T* h, T* c, int64_t n) {
@@ -67,4 +67,15 @@ void GruCellGradLoop(const GruRow<T>& row, T* dx, T* dr, T* dlast_h, int64_t n) 
   }
 }
 
-}  // namespace braid::simd::BRAID_ISA
+template <class T>
+constexpr RecurrentLoops<T> kRecurrentLoops = {.lstm_cell = LstmCellLoop<T>,
+                                               .lstm_cell_grad = LstmCellGradLoop<T>,
+                                               .gru_cell = GruCellLoop<T>,
+                                               .gru_cell_grad = GruCellGradLoop<T>};
+
+}  // namespace BRAID_ISA
+
+BRAID_DEFINE_LOOPS(RecurrentLoops<float>, BRAID_ISA::kRecurrentLoops<float>)
+BRAID_DEFINE_LOOPS(RecurrentLoops<double>, BRAID_ISA::kRecurrentLoops<double>)
+
+}  // namespace braid::simd

@@ -1,15 +1,15 @@
-// Products of small matrices, for kernels that keep them in cache. Included only by
-// loops_for_isa.cc.
+// Products of small matrices, for kernels that keep them in cache.
 //
 // A block of rows by a few vectors of columns of the result stays in registers while k runs; its
 // terms are added one by one, so that an element depends on its row and column alone.
-#pragma once
+#include "runtime/kernels/cpu/product_loops.h"
 
-#include "runtime/kernels/cpu/simd/elementwise_loops.h"
-#include "runtime/kernels/cpu/simd/loops.h"
+#include "runtime/kernels/cpu/simd/define_loops.h"
+#include "runtime/kernels/cpu/simd/element_ops.h"
 #include "runtime/kernels/cpu/simd/registers.h"
 
-namespace braid::simd::BRAID_ISA {
+namespace braid::simd {
+namespace BRAID_ISA {
 
 inline constexpr int kBlockRows = kVectorBytes == 64 ? 8 : 4;  // there are 32 registers, or 16
 inline constexpr int kBlockVectors = 2;
@@ -158,4 +158,13 @@ void TransposeLoop(const T* x, int64_t x_row, int64_t rows, int64_t columns, T* 
   }
 }
 
-}  // namespace braid::simd::BRAID_ISA
+template <class T>
+constexpr ProductLoops<T> kProductLoops = {.small_product = SmallProductLoop<T>,
+                                           .transpose = TransposeLoop<T>};
+
+}  // namespace BRAID_ISA
+
+BRAID_DEFINE_LOOPS(ProductLoops<float>, BRAID_ISA::kProductLoops<float>)
+BRAID_DEFINE_LOOPS(ProductLoops<double>, BRAID_ISA::kProductLoops<double>)
+
+}  // namespace braid::simd

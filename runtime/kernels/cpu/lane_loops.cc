@@ -1,12 +1,12 @@
-// Loops of batch normalization over pixels of kLanesOfBlock channels side by side, each with
-// numbers of its own. Written with vectors as types: compilers would rather go along pixels.
-// Included only by loops_for_isa.cc.
-#pragma once
+// Batch norm over pixels of kLanesOfBlock channels side by side, each with numbers of its own.
+// Written with vectors as types: compilers would rather go along pixels.
+#include "runtime/kernels/cpu/lane_loops.h"
 
+#include "runtime/kernels/cpu/simd/define_loops.h"
 #include "runtime/kernels/cpu/simd/registers.h"
-#include "runtime/kernels/cpu/simd/row_loops.h"
 
-namespace braid::simd::BRAID_ISA {
+namespace braid::simd {
+namespace BRAID_ISA {
 
 // A pixel's channels, in a few registers.
 template <class T>
@@ -143,4 +143,16 @@ void LaneGradLoop(const T* x, const LaneScale<T>& c, const T* dy, const Centered
   (c.rectifies ? LaneGradAs<T, true> : LaneGradAs<T, false>)(x, c, dy, g, dx, pixels);
 }
 
-}  // namespace braid::simd::BRAID_ISA
+template <class T>
+constexpr LaneLoops<T> kLaneLoops = {.lane_sum = LaneSumLoop<T>,
+                                     .lane_square_sum = LaneSquareSumLoop<T>,
+                                     .lane_scale = LaneScaleLoop<T>,
+                                     .lane_dot = LaneDotLoop<T>,
+                                     .lane_grad = LaneGradLoop<T>};
+
+}  // namespace BRAID_ISA
+
+BRAID_DEFINE_LOOPS(LaneLoops<float>, BRAID_ISA::kLaneLoops<float>)
+BRAID_DEFINE_LOOPS(LaneLoops<double>, BRAID_ISA::kLaneLoops<double>)
+
+}  // namespace braid::simd
