@@ -66,30 +66,15 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
   master_ = std::move(master);
   closed_ = std::move(closed);
   reactor_->Post([this] {
+    MakePeers();
     ControlMessage message;
     control::Hello& hello = *message.mutable_hello();
     hello.set_protocol(kControlProtocol);
     hello.set_node(options_.node);
     hello.set_devices(options_.devices);
-    TransportOptions transports;
-    transports.node = options_.node;
-    transports.loopback = options_.loopback;
-    // Nodes of one process need no port that others could reach.
-    if (options_.loopback == nullptr) transports.reactor = reactor_.get();
-    transports.interface = options_.interface;
-    transports.host = options_.host;
-    transports.only = options_.transport;
-    transports.network = options_.network;
-    for (auto& transport : options_.make_transports ? options_.make_transports(transports)
-                                                    : MakeTransports(transports)) {
-      auto address = transport->Open();
-      if (!address.ok()) {
-        VLOG(1) << "transport " << transport->name() << ": " << address.status();
-        continue;
-      }
-      hello.add_transports(std::string(transport->name()));
-      hello.add_addresses(*address);
-      transports_.push_back(std::move(transport));
+    for (TransportAddress& address : OpenTransports()) {
+      hello.add_transports(std::move(address.transport));
+      hello.add_addresses(std::move(address.address));
     }
     Send(message);
     master_->SetHandlers([this](std::string bytes) { OnMessage(bytes); },
@@ -101,6 +86,37 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
                          });
     WatchForStall();
   });
+}
+
+void Node::MakePeers() {
+  peers_ = std::make_unique<Peers>(
+      Peers::Options{.node = options_.node,
+                     .reactor = reactor_.get(),
+                     .on_link = [this](Link& link) { collectives_.AddLink(link.peer(), &link); },
+                     .on_loss = [this](const LinkLoss& loss) { OnLoss(loss); }});
+  peers_->SetReceiver(Channel::kCollective,
+                      [this](uint16_t peer, std::span<const std::byte> frame) {
+                        return collectives_.HandleFrame(peer, frame);
+                      });
+  for (Channel channel : {Channel::kActor, Channel::kLandingKey}) {
+    peers_->SetReceiver(channel, [this](uint16_t peer, std::span<const std::byte> frame) {
+      return OnJobFrame(peer, frame);
+    });
+  }
+}
+
+std::vector<TransportAddress> Node::OpenTransports() {
+  TransportOptions transports;
+  transports.node = options_.node;
+  transports.loopback = options_.loopback;
+  // Nodes of one process need no port that others could reach.
+  if (options_.loopback == nullptr) transports.reactor = reactor_.get();
+  transports.interface = options_.interface;
+  transports.host = options_.host;
+  transports.only = options_.transport;
+  transports.network = options_.network;
+  return peers_->Open(options_.make_transports ? options_.make_transports(transports)
+                                               : MakeTransports(transports));
 }
 
 absl::Status Node::MasterLost(const absl::Status& reason) const {
@@ -200,18 +216,18 @@ void Node::OnMessage(const std::string& bytes) {
 
 void Node::OnPeers(const control::Peers& peers) {
   for (const control::Hello& hello : peers.nodes()) {
-    if (hello.transports_size() == hello.addresses_size()) continue;
-    return FailHere(absl::InvalidArgumentError(absl::StrFormat(
-        "node %d: the master says %d transports and %d addresses of node %d", options_.node,
-        hello.transports_size(), hello.addresses_size(), hello.node())));
+    if (hello.transports_size() != hello.addresses_size()) {
+      return FailHere(absl::InvalidArgumentError(absl::StrFormat(
+          "node %d: the master says %d transports and %d addresses of node %d", options_.node,
+          hello.transports_size(), hello.addresses_size(), hello.node())));
+    }
+    std::vector<TransportAddress> addresses;
+    for (int i = 0; i < hello.transports_size(); ++i) {
+      addresses.push_back({hello.transports(i), hello.addresses(i)});
+    }
+    peers_->SetAddresses(static_cast<uint16_t>(hello.node()), std::move(addresses));
   }
-  addresses_ = std::make_unique<control::Peers>(peers);
   SetPhase(kProgramPhase);
-}
-
-Link* Node::LinkTo(uint16_t peer) {
-  const auto it = peers_.find(peer);
-  return it == peers_.end() ? nullptr : it->second.link.get();
 }
 
 void Node::OnLoad(control::Load& load) {
@@ -253,80 +269,33 @@ void Node::OnPrepared(JobId job, absl::StatusOr<PreparedJob> prepared) {
   LoadingJob& loading = found->second;
   loading.prepared = *std::move(prepared);
   for (uint32_t peer : loading.prepared->plan.part.peers) {
-    if (!peers_[static_cast<uint16_t>(peer)].is_checked) {
+    if (!peers_->IsReady(static_cast<uint16_t>(peer))) {
       loading.missing.insert(static_cast<uint16_t>(peer));
     }
   }
   const std::set<uint16_t> missing = loading.missing;
   if (missing.empty()) return StartJob(job);
-  for (uint16_t peer : missing) Connect(peer);
-}
-
-void Node::Connect(uint16_t peer) {
-  Peer& entry = peers_[peer];
-  if (std::exchange(entry.is_connecting, true)) return;
-  if (addresses_ != nullptr) {
-    for (const control::Hello& hello : addresses_->nodes()) {
-      if (hello.node() != peer) continue;
-      for (const auto& transport : transports_) {
-        for (int i = 0; i < hello.transports_size(); ++i) {
-          if (hello.transports(i) != transport->name() || !transport->Reaches(hello.addresses(i))) {
-            continue;
-          }
-          LinkRequest request;
-          request.peer = peer;
-          request.peer_address = hello.addresses(i);
-          request.reactor = reactor_.get();
-          return transport->Connect(std::move(request),
-                                    [this, peer](absl::StatusOr<std::unique_ptr<Link>> link) {
-                                      OnLink(peer, std::move(link));
-                                    });
-        }
-      }
-    }
+  for (uint16_t peer : missing) {
+    // A peer that is not reached ends the session, by OnLoss.
+    peers_->Connect(peer, [this, job, peer](const absl::Status& status) {
+      if (status.ok()) OnConnected(job, peer);
+    });
   }
-  OnLink(peer, absl::UnavailableError(
-                   absl::StrFormat("node %d: no transport reaches node %d", options_.node, peer)));
 }
 
-void Node::OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link) {
-  if (is_closing_) return;
-  if (!link.ok()) {
-    return FailHere(
-        absl::Status(link.status().code(), absl::StrFormat("while %s: %s", Phase(),
-                                                           std::string(link.status().message()))),
-        /*is_link=*/true);
-  }
-  Peer& entry = peers_[peer];
-  entry.link = *std::move(link);
-  VLOG(1) << entry.link->Describe();
-  collectives_.AddLink(peer, entry.link.get());
-  entry.check = std::make_unique<LinkCheck>(
-      entry.link.get(), reactor_.get(),
-      [this, peer](const absl::Status& status) { OnChecked(peer, status); });
-  entry.link->OnClosed([this, peer](absl::Status status) {
-    collectives_.LinkClosed(peer, status);
-    if (!is_closing_) FailHere(LinkLost(peer, status), /*is_link=*/true);
-  });
-  entry.link->SetHandler(
-      [this, peer](std::span<const std::byte> frame) { OnLinkFrame(peer, frame); });
-  entry.check->Start();
+void Node::OnConnected(JobId job, uint16_t peer) {
+  const auto found = loading_.find(job);
+  if (found == loading_.end()) return;  // unloaded meanwhile
+  if (found->second.missing.erase(peer) > 0 && found->second.missing.empty()) StartJob(job);
 }
 
-absl::Status Node::LinkLost(uint16_t peer, const absl::Status& reason) const {
-  return absl::Status(reason.code(), absl::StrFormat("link %d-%d lost while %s: %s", options_.node,
-                                                     peer, Phase(), std::string(reason.message())));
-}
-
-void Node::OnChecked(uint16_t peer, const absl::Status& status) {
-  if (is_closing_) return;
-  if (!status.ok()) return FailHere(LinkLost(peer, status), /*is_link=*/true);
-  peers_[peer].is_checked = true;
-  std::vector<JobId> complete;
-  for (auto& [job, loading] : loading_) {
-    if (loading.missing.erase(peer) > 0 && loading.missing.empty()) complete.push_back(job);
-  }
-  for (JobId job : complete) StartJob(job);
+void Node::OnLoss(const LinkLoss& loss) {
+  const std::string link =
+      loss.was_linked ? absl::StrFormat("link %d-%d lost ", options_.node, loss.peer) : "";
+  if (loss.was_linked) collectives_.LinkClosed(loss.peer, loss.reason);
+  FailHere(absl::Status(loss.reason.code(), absl::StrFormat("%swhile %s: %s", link, Phase(),
+                                                            std::string(loss.reason.message()))),
+           /*is_link=*/true);
 }
 
 void Node::StartJob(JobId job) {
@@ -341,7 +310,7 @@ void Node::StartJob(JobId job) {
   resources.variables = &variables_;
   resources.datasets = &datasets_;
   resources.collectives = &collectives_;
-  resources.link_of = [this](uint16_t peer) { return LinkTo(peer); };
+  resources.link_of = [this](uint16_t peer) { return peers_->LinkTo(peer); };
   resources.simulation_seed = options_.simulation_seed;
   ExecutorOptions options;
   options.job = job;
@@ -371,44 +340,25 @@ void Node::StartJob(JobId job) {
   const auto early = early_.extract(job);
   if (early.empty()) return;
   num_early_ -= early.mapped().size();
-  for (const auto& [peer, frame] : early.mapped()) OnLinkFrame(peer, frame);
+  for (const auto& [peer, frame] : early.mapped()) {
+    if (const absl::Status status = made.OnFrame(peer, frame); !status.ok()) {
+      peers_->LinkTo(peer)->Close(status);
+    }
+  }
 }
 
-void Node::OnLinkFrame(uint16_t peer, std::span<const std::byte> frame) {
-  if (is_closing_) return;
-  absl::Status status;
-  switch (static_cast<Channel>(frame[0])) {
-    case Channel::kPayload:
-      break;
-    case Channel::kCheck:
-      status = peers_[peer].check->OnFrame(frame);
-      break;
-    case Channel::kCollective:
-      status = collectives_.HandleFrame(peer, frame);
-      break;
-    case Channel::kActor:
-    case Channel::kLandingKey: {
-      const auto job = JobOfFrame(frame);
-      if (!job.ok()) {
-        status = job.status();
-      } else if (const auto it = jobs_.find(*job); it != jobs_.end()) {
-        status = it->second->OnFrame(peer, frame);
-      } else if (*job <= newest_job_ && !loading_.contains(*job)) {
-        break;  // unloaded
-      } else if (num_early_ >= kMaxEarlyFrames) {
-        status = absl::ResourceExhaustedError(absl::StrFormat(
-            "%d frames came for jobs that this node does not know yet", num_early_));
-      } else {
-        ++num_early_;
-        early_[*job].emplace_back(peer, std::vector<std::byte>(frame.begin(), frame.end()));
-      }
-      break;
-    }
-    default:
-      status = absl::InvalidArgumentError(absl::StrFormat(
-          "a frame of unknown channel %d, %d bytes", static_cast<int>(frame[0]), frame.size()));
+absl::Status Node::OnJobFrame(uint16_t peer, std::span<const std::byte> frame) {
+  if (is_closing_) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const JobId job, JobOfFrame(frame));
+  if (const auto it = jobs_.find(job); it != jobs_.end()) return it->second->OnFrame(peer, frame);
+  if (job <= newest_job_ && !loading_.contains(job)) return absl::OkStatus();  // unloaded
+  if (num_early_ >= kMaxEarlyFrames) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("%d frames came for jobs that this node does not know yet", num_early_));
   }
-  if (!status.ok()) LinkTo(peer)->Close(status);
+  ++num_early_;
+  early_[job].emplace_back(peer, std::vector<std::byte>(frame.begin(), frame.end()));
+  return absl::OkStatus();
 }
 
 void Node::ReportLoaded(JobId job, const absl::Status& status,
@@ -476,15 +426,12 @@ void Node::Close(absl::Status cause) {
     });
   }
   // Acts that wait for a peer end when their link does.
-  for (auto& [peer, entry] : peers_) {
-    if (entry.link != nullptr) entry.link->Close(reason);
-  }
+  if (peers_ != nullptr) peers_->Close(reason);
 }
 
 void Node::FinishClose() {
   jobs_.clear();
-  peers_.clear();
-  transports_.clear();
+  peers_.reset();
   ControlMessage message;
   message.mutable_closed();
   Send(message);

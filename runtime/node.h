@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "comm/collective/collective_hub.h"
 #include "comm/control/control_channel.h"
+#include "comm/peers/peers.h"
 #include "comm/transport.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
@@ -26,7 +27,6 @@
 #include "runtime/host_io.h"
 #include "runtime/job_loader.h"
 #include "runtime/kernels/kernel.h"
-#include "runtime/link_check.h"
 #include "runtime/variable_store.h"
 
 namespace braid {
@@ -58,12 +58,6 @@ struct NodeOptions {
   const KernelRegistry* kernels = nullptr;
   // The cause of a failure, as soon as it is known here; any thread, maybe twice. May be empty.
   std::function<void(const absl::Status&)> on_failure;
-};
-
-// What went over a node's links, by peer.
-struct PeerCounters {
-  std::string link;  // Link::Describe
-  LinkCounters counters;
 };
 
 class Node {
@@ -99,16 +93,10 @@ class Node {
   // Ends the session on all nodes with this cause. Any thread.
   void Fail(const absl::Status& cause);
 
-  // The links that are open. On the control thread.
+  // The links that were made. On the control thread.
   std::map<uint16_t, PeerCounters> counters() const;
 
  private:
-  struct Peer {
-    std::unique_ptr<LinkCheck> check;  // outlives the link
-    std::unique_ptr<Link> link;
-    bool is_connecting = false;
-    bool is_checked = false;
-  };
   struct LoadingJob {
     std::optional<PreparedJob> prepared;  // absent: its kernels are being made
     CollectiveId first_collective = 0;
@@ -116,16 +104,17 @@ class Node {
     std::set<uint16_t> missing;  // peers whose links are being made
   };
 
+  void MakePeers();
+  std::vector<TransportAddress> OpenTransports();
   void OnMessage(const std::string& bytes);
   void OnPeers(const control::Peers& peers);
   void OnLoad(control::Load& load);
   void OnPrepared(JobId job, absl::StatusOr<PreparedJob> prepared);
-  void Connect(uint16_t peer);
-  void OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link);
-  void OnChecked(uint16_t peer, const absl::Status& status);
-  absl::Status LinkLost(uint16_t peer, const absl::Status& reason) const;
+  void OnConnected(JobId job, uint16_t peer);
+  void OnLoss(const LinkLoss& loss);
   void StartJob(JobId job);
-  void OnLinkFrame(uint16_t peer, std::span<const std::byte> frame);
+  // A frame that belongs to a job.
+  absl::Status OnJobFrame(uint16_t peer, std::span<const std::byte> frame);
   // With a summary if the job is ready and the master wants one.
   void ReportLoaded(JobId job, const absl::Status& status,
                     const std::optional<NodeSummary>& summary = std::nullopt);
@@ -149,16 +138,13 @@ class Node {
   void SetPhase(std::string phase);
   std::string Phase() const;
   void Send(const control::ControlMessage& message);
-  Link* LinkTo(uint16_t peer);
 
   const NodeOptions options_;
   Devices devices_;
   VariableStore variables_;
   DatasetCache datasets_;
   CollectiveHub collectives_;
-  std::vector<std::unique_ptr<Transport>> transports_;  // that work here
-  std::unique_ptr<control::Peers> addresses_;
-  std::map<uint16_t, Peer> peers_;
+  std::unique_ptr<Peers> peers_;  // made and destroyed on the control thread; null before and after
   std::map<JobId, LoadingJob> loading_;
   std::map<JobId, std::unique_ptr<Executor>> jobs_;
   // The highest number loaded so far. What comes for a job up to it that is not here is late, an

@@ -55,11 +55,7 @@ absl::Status Node::WithEvents(const absl::Status& cause) {
 }
 
 std::map<uint16_t, PeerCounters> Node::counters() const {
-  std::map<uint16_t, PeerCounters> counters;
-  for (const auto& [peer, entry] : peers_) {
-    if (entry.link != nullptr) counters[peer] = {entry.link->Describe(), entry.link->counters()};
-  }
-  return counters;
+  return peers_ == nullptr ? std::map<uint16_t, PeerCounters>() : peers_->counters();
 }
 
 void Node::Describe(JobId job, std::function<void(control::NodeReport)> done) {
@@ -68,11 +64,10 @@ void Node::Describe(JobId job, std::function<void(control::NodeReport)> done) {
       report.mutable_loading()->set_what(doing->what);
       report.mutable_loading()->set_time(reactor_->Now() - doing->since);
     }
-    for (const auto& [peer, entry] : peers_) {
-      if (entry.link == nullptr) continue;
-      control::NodeReport::LinkState& link = *report.add_links();
-      link.set_peer(peer);
-      link.set_text(entry.link->Describe());
+    for (const auto& [peer, link] : counters()) {
+      control::NodeReport::LinkState& state = *report.add_links();
+      state.set_peer(peer);
+      state.set_text(link.link);
     }
     done(std::move(report));
   };

@@ -73,6 +73,7 @@ const std::map<std::string, std::set<std::string>> kMayIncludeInComm = {
     {"comm/control", {"comm", "comm/network", "comm/cluster"}},
     {"comm/tcp", {"comm", "comm/network", "comm/control"}},
     {"comm/collective", {"comm"}},
+    {"comm/peers", {"comm"}},
 };
 
 bool MayUse(const std::string& room, const std::string& path) {

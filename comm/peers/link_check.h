@@ -1,5 +1,5 @@
-// Whether payload passes a new link, both ways, before a job begins to rely on it: small frames may
-// pass where whole packets do not (an MTU that is too large), or one way only.
+// Whether payload passes a new link, both ways, before anybody begins to rely on it: small frames
+// may pass where whole packets do not (an MTU that is too large), or one way only.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "runtime/link_check.h"
+#include "comm/peers/link_check.h"
 
 #include <algorithm>
 #include <array>
