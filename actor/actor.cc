@@ -5,17 +5,16 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "actor/actor_thread.h"
-#include "actor/message_bus.h"
 #include "glog/logging.h"
 
 namespace braid {
 
-Actor::Actor(ActorSpec spec, std::unique_ptr<Action> action, ActorThread* thread, uint32_t place)
-    : thread_(*thread),
+Actor::Actor(ActorSpec spec, std::unique_ptr<Action> action, ThreadCore* core,
+             ActorObserver observer)
+    : Receiver{&Actor::OnDone},
+      core_(*core),
       action_(std::move(action)),
-      place_(place),
-      act_word_(EventRing::KindWord(ActorEvent::Kind::kAct, place)),
+      observer_(observer),
       is_deferrable_(spec.is_deferrable),
       spec_(std::move(spec)) {
   for (const InputSpec& input : spec_.inputs) {
@@ -39,11 +38,12 @@ Actor::Actor(ActorSpec spec, std::unique_ptr<Action> action, ActorThread* thread
 inline void Actor::QueueIfFireable() {
   if (missing_ != 0 || is_acting_ || is_queued_ || started_ >= credited_) return;
   is_queued_ = true;
-  thread_.fireable_.Push(this, is_deferrable_);
+  core_.fireable().Push(this, is_deferrable_);
 }
 
-void Actor::AddCredits(int64_t acts) {
-  credited_ += acts;
+void Actor::AddRun(int64_t steps) {
+  core_.EnterRun(place_, spec_.acts_per_step);
+  credited_ += steps * spec_.acts_per_step;
   QueueIfFireable();
 }
 
@@ -69,55 +69,43 @@ void Actor::OnAck(uint32_t port, uint32_t reader, uint32_t slot, int64_t piece) 
   QueueIfFireable();
 }
 
+void Actor::Receive(const Message& message, uint32_t port, uint32_t reader) {
+  observer_.OnMessage(message, port);
+  if (message.kind == MessageKind::kReady) {
+    OnReady(port, message.slot, message.piece);
+  } else {
+    OnAck(port, reader, message.slot, message.piece);
+  }
+}
+
 void Actor::Fire() {
   is_queued_ = false;
   is_acting_ = true;
   is_starting_ = true;
   is_done_inside_start_ = false;
-  if (thread_.is_timing_) [[unlikely]]
-    return FireTimed();
-  StartAct();
-  if (is_done_inside_start_) {
-    Finish();
-  } else {
-    GoOn(thread_.now_);
-  }
-}
-
-inline void Actor::StartAct() {
   const Act act{.index = started_++, .input_slots = input_slots_, .output_slots = output_slots_};
-  thread_.events_.Record(thread_.time_word_ | act_word_, act.index);
-  action_->Start(act, ActDone(&Actor::OnDone, this, act.index));
+  observer_.OnActBegin(act.index);
+  action_->Start(act, ActDone(this, act.index));
   is_starting_ = false;
-}
-
-void Actor::FireTimed() {
-  const Nanoseconds began = thread_.now_;
-  StartAct();
-  thread_.SetNow(thread_.reactor_->Now());
-  ++timed_acts_;
-  act_time_ += thread_.now_ - began;
-  if (!is_done_inside_start_) return GoOn(began);
-  RecordEnd();
+  if (!is_done_inside_start_) [[unlikely]]
+    return GoOn();
+  observer_.OnActEnd(started_ - 1);
   Finish();
 }
 
-// The act did not end inside its start.
-void Actor::GoOn(Nanoseconds began) {
-  since_ = began;
-  thread_.Record({.kind = ActorEvent::Kind::kGoesOn, .actor = place_, .piece = started_ - 1});
-  ++thread_.acts_running_;
+void Actor::GoOn() {
+  core_.BeginLateAct();
+  observer_.OnActGoesOn(started_ - 1);
 }
 
-void Actor::OnDone(void* context, int64_t index, absl::Status status) {
-  Actor& actor = *static_cast<Actor*>(context);
-  ActorThread& thread = actor.thread_;
-  if (!thread.reactor_->InThread()) {
+void Actor::OnDone(Receiver* self, int64_t index, absl::Status status) {
+  Actor& actor = *static_cast<Actor*>(self);
+  if (!actor.core_.InThread()) {
     CHECK(!actor.is_completion_sent_.exchange(true, std::memory_order_relaxed))
         << "done was called twice for act " << index << " of actor '" << actor.spec_.name << "'";
     actor.done_status_ = std::move(status);
     actor.completion_.message.piece = index;
-    thread.Push(&actor.completion_);
+    actor.core_.Push(&actor.completion_);
     return;
   }
   CHECK(actor.is_acting_ && index + 1 == actor.started_ && !actor.is_done_inside_start_)
@@ -127,32 +115,56 @@ void Actor::OnDone(void* context, int64_t index, absl::Status status) {
     actor.is_done_inside_start_ = true;
     return;
   }
-  --thread.acts_running_;
-  const bool is_polling = thread.is_polling_.load(std::memory_order_relaxed);
-  if (!is_polling && thread.load_.is_idle()) {
-    thread.SetNow(thread.reactor_->Now());
-    thread.load_.EndIdle(thread.now_, actor.action_->LastAwaited());
-  }
-  actor.RecordEnd();
-  actor.Finish();
+  const bool is_polling = actor.core_.is_polling();
+  if (!is_polling) actor.observer_.OnActEndOutsidePoll(*actor.action_);
+  actor.FinishLate();
   // Outside of a Poll nobody would look at what can fire now.
-  if (!is_polling) thread.reactor_->Wake();
+  if (!is_polling) actor.core_.Wake();
 }
 
-void Actor::RecordEnd() {
-  thread_.Record({.kind = ActorEvent::Kind::kEnd, .actor = place_, .piece = started_ - 1});
+void Actor::ReadCompletion() {
+  is_completion_sent_.store(false, std::memory_order_relaxed);
+  FinishLate();
+}
+
+void Actor::FinishLate() {
+  core_.EndLateAct();
+  observer_.OnLateActEnd(started_ - 1);
+  Finish();
+}
+
+inline void Actor::TellReady(const OtherEnd& consumer, RegisterId reg, uint32_t slot,
+                             int64_t piece) {
+  if (consumer.actor != nullptr) return consumer.actor->OnReady(consumer.port, slot, piece);
+  Send(consumer, {.src = spec_.id,
+                  .dst = consumer.id,
+                  .reg = reg,
+                  .slot = slot,
+                  .kind = MessageKind::kReady,
+                  .piece = piece});
+}
+
+inline void Actor::TellAck(const OtherEnd& producer, RegisterId reg, uint32_t slot, int64_t piece) {
+  if (producer.actor != nullptr) {
+    return producer.actor->OnAck(producer.port, producer.reader, slot, piece);
+  }
+  Send(producer, {.src = spec_.id,
+                  .dst = producer.id,
+                  .reg = reg,
+                  .slot = slot,
+                  .kind = MessageKind::kAck,
+                  .piece = piece});
 }
 
 void Actor::Finish() {
-  since_ = thread_.now_;
   if (!done_status_.ok()) [[unlikely]] {
     const absl::Status status = std::exchange(done_status_, absl::OkStatus());
-    thread_.Fail(Error(status.code(), absl::StrFormat("act %d failed: %s", started_ - 1,
-                                                      std::string(status.message()))));
+    Fail(status.code(),
+         absl::StrFormat("act %d failed: %s", started_ - 1, std::string(status.message())));
   }
-  if (thread_.has_stopped_) [[unlikely]] {
+  if (core_.has_stopped()) [[unlikely]] {
     is_acting_ = false;
-    return thread_.CloseIfQuiet();
+    return core_.CloseIfQuiet();
   }
   ++done_;
   // It counts as acting until all its ends are counted: what it tells itself must not queue it.
@@ -163,7 +175,7 @@ void Actor::Finish() {
     if (!input.ring.Use()) continue;
     input_slots_[i] = input.ring.slot();
     if (!input.ring.is_ready()) ++missing_;
-    Tell(input.producer, MessageKind::kAck, spec_.inputs[i].reg, slot, piece);
+    TellAck(input.producer, spec_.inputs[i].reg, slot, piece);
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& output = outputs_[i];
@@ -172,131 +184,46 @@ void Actor::Finish() {
     if (!output.ring.Fill()) continue;
     output_slots_[i] = output.ring.slot();
     if (!output.ring.is_free()) ++missing_;
-    for (const Peer& consumer : output.consumers) {
-      Tell(consumer, MessageKind::kReady, spec_.outputs[i].reg, slot, piece);
+    for (const OtherEnd& consumer : output.consumers) {
+      TellReady(consumer, spec_.outputs[i].reg, slot, piece);
     }
   }
   is_acting_ = false;
   QueueIfFireable();
-  thread_.OnActEnd(*this);
+  if (done_ == place_.end) core_.LeaveRun(place_, spec_.acts_per_step);
 }
 
-void Actor::Tell(const Peer& peer, MessageKind kind, RegisterId reg, uint32_t slot, int64_t piece) {
-  if (peer.actor == nullptr) {
-    const absl::Status status = thread_.bus_.SendRemote(
-        {.src = spec_.id, .dst = peer.id, .reg = reg, .slot = slot, .kind = kind, .piece = piece});
-    if (!status.ok()) {
-      thread_.Fail(
-          Error(status.code(),
-                absl::StrFormat("cannot send %s of register %d slot %d to %s: %s", ToString(kind),
-                                reg, slot, ToString(peer.id), std::string(status.message()))));
-    }
-  } else if (peer.inbox == nullptr) {
-    if (kind == MessageKind::kReady) {
-      peer.actor->OnReady(peer.port, slot, piece);
-    } else {
-      peer.actor->OnAck(peer.port, peer.reader, slot, piece);
-    }
-  } else {
-    Mail& mail = peer.mails[slot];
-    mail.message.slot = slot;
-    mail.message.piece = piece;
-    peer.inbox->Push(&mail);
+void Actor::Send(const OtherEnd& end, const Message& message) {
+  if (end.inbox != nullptr) {
+    Mail& mail = end.mails[message.slot];
+    mail.message.piece = message.piece;
+    return end.inbox->Push(&mail);
   }
+  const absl::Status status = core_.SendRemote(message);
+  if (status.ok()) return;
+  Fail(status.code(), absl::StrFormat("cannot send %s of register %d slot %d to %s: %s",
+                                      ToString(message.kind), message.reg, message.slot,
+                                      ToString(message.dst), std::string(status.message())));
 }
 
-absl::Status Actor::Error(absl::StatusCode code, std::string_view what) const {
-  return absl::Status(code,
-                      absl::StrFormat("actor '%s' (%s): %s", spec_.name, ToString(spec_.id), what));
+void Actor::Fail(absl::StatusCode code, std::string_view what) {
+  core_.Fail(absl::Status(
+      code, absl::StrFormat("actor '%s' (%s): %s", spec_.name, ToString(spec_.id), what)));
 }
 
 void Actor::RefuseReady(uint32_t port, uint32_t slot, int64_t piece) {
-  thread_.Fail(
-      Error(absl::StatusCode::kInvalidArgument,
-            absl::StrFormat("kReady of register %d slot %d from %s refused: %s",
-                            spec_.inputs[port].reg, slot, ToString(inputs_[port].producer.id),
-                            inputs_[port].ring.Objection(slot, piece))));
+  Fail(absl::StatusCode::kInvalidArgument,
+       absl::StrFormat("kReady of register %d slot %d from %s refused: %s", spec_.inputs[port].reg,
+                       slot, ToString(inputs_[port].producer.id),
+                       inputs_[port].ring.Objection(slot, piece)));
 }
 
 void Actor::RefuseAck(uint32_t port, uint32_t reader, uint32_t slot, int64_t piece) {
   const Output& output = outputs_[port];
-  thread_.Fail(
-      Error(absl::StatusCode::kInvalidArgument,
-            absl::StrFormat("kAck of register %d slot %d from %s refused: %s",
-                            spec_.outputs[port].reg, slot, ToString(output.consumers[reader].id),
-                            output.ring.Objection(reader, slot, piece))));
-}
-
-ActorReport Actor::Describe() const {
-  ActorReport report{.id = spec_.id,
-                     .name = spec_.name,
-                     .acts_done = done_,
-                     .acts_credited = credited_,
-                     .since = since_,
-                     .waits = {},
-                     .queues = {},
-                     .timed_acts = timed_acts_,
-                     .act_time = act_time_};
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    report.queues.push_back({.reg = spec_.inputs[i].reg,
-                             .peer = inputs_[i].producer.id,
-                             .is_input = true,
-                             .slots = spec_.inputs[i].slots,
-                             .used = inputs_[i].ring.used()});
-  }
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    const Output& output = outputs_[i];
-    for (uint32_t reader = 0; reader < output.consumers.size(); ++reader) {
-      report.queues.push_back({.reg = spec_.outputs[i].reg,
-                               .peer = output.consumers[reader].id,
-                               .is_input = false,
-                               .slots = spec_.outputs[i].slots,
-                               .used = output.ring.used(reader)});
-    }
-  }
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (IsOnThread(inputs_[i].producer.id)) continue;
-    report.acknowledged.push_back({spec_.inputs[i].reg, inputs_[i].ring.piece()});
-  }
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    for (const Peer& consumer : outputs_[i].consumers) {
-      if (IsOnThread(consumer.id)) continue;
-      report.sent.push_back({spec_.outputs[i].reg, outputs_[i].ring.piece()});
-      break;
-    }
-  }
-  if (is_acting_) {
-    report.waits.push_back({.what = Wait::For::kAction, .piece = started_ - 1, .peer = spec_.id});
-    report.awaits = action_->Awaits();
-    return report;
-  }
-  if (started_ >= credited_) {
-    report.waits.push_back({.what = Wait::For::kCredit, .piece = started_, .peer = spec_.id});
-    return report;
-  }
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const Input& input = inputs_[i];
-    if (input.ring.is_ready()) continue;
-    report.waits.push_back({.what = Wait::For::kReady,
-                            .reg = spec_.inputs[i].reg,
-                            .slot = input.ring.slot(),
-                            .piece = input.ring.piece(),
-                            .peer = input.producer.id});
-  }
-  for (size_t i = 0; i < outputs_.size(); ++i) {
-    const Output& output = outputs_[i];
-    if (output.ring.is_free()) continue;
-    for (uint32_t reader = 0; reader < output.consumers.size(); ++reader) {
-      const int64_t piece = output.ring.Owes(reader);
-      if (piece < 0) continue;
-      report.waits.push_back({.what = Wait::For::kAck,
-                              .reg = spec_.outputs[i].reg,
-                              .slot = output.ring.slot(),
-                              .piece = piece,
-                              .peer = output.consumers[reader].id});
-    }
-  }
-  return report;
+  Fail(absl::StatusCode::kInvalidArgument,
+       absl::StrFormat("kAck of register %d slot %d from %s refused: %s", spec_.outputs[port].reg,
+                       slot, ToString(output.consumers[reader].id),
+                       output.ring.Objection(reader, slot, piece)));
 }
 
 }  // namespace braid

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "actor/message.h"
 
 namespace braid {
@@ -36,5 +37,8 @@ struct ActorSpec {
   uint32_t acts_per_step = 1;
   bool is_deferrable = false;  // it acts when no other actor of its thread can
 };
+
+// INVALID_ARGUMENT names what cannot be, whoever the actor's peers are.
+absl::Status CheckSpec(const ActorSpec& spec);
 
 }  // namespace braid

@@ -1,13 +1,15 @@
 // The actors of one device stream and the thread that they share: a Pollable on a Reactor. Inside
 // the thread a message is counted straight into its receiver, which joins the list of actors that
-// can fire; nothing is locked, allocated or woken. Other threads come in through a Mailbox.
+// can fire; nothing is locked, allocated or woken. Other threads come in through a Mailbox. What
+// the actors share is their ThreadCore; this class makes them, polls, and reads mails.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,9 +17,10 @@
 
 #include "absl/status/status.h"
 #include "actor/actor.h"
-#include "actor/event_ring.h"
 #include "actor/mailbox.h"
+#include "actor/thread_core.h"
 #include "actor/thread_load.h"
+#include "actor/thread_observer.h"
 #include "runtime/base/reactor.h"
 #include "runtime/base/seeded_choice.h"
 
@@ -68,7 +71,7 @@ class ActorThread : public Pollable {
   // thread.
   std::vector<ActorReport> Describe() const;
   // How it spent its time up to `now`. Reactor's thread.
-  ThreadLoadReport load(Nanoseconds now) const { return load_.Report(now); }
+  ThreadLoadReport load(Nanoseconds now) const { return observer_.load(now); }
 
   // The act inside whose Start the thread is, also if it never comes back. Any thread.
   struct RunningAct {
@@ -81,127 +84,47 @@ class ActorThread : public Pollable {
   std::vector<std::string> DescribeEvents(Nanoseconds now) const;
 
   // Acts that ended on this thread so far: does it advance? Any thread.
-  int64_t acts_done() const { return acts_done_.load(std::memory_order_relaxed); }
+  int64_t acts_done() const { return observer_.acts_done(); }
   // Why it stopped firing: a failure or Abort's cause; OK while it runs. Reactor's thread.
-  const absl::Status& cause() const { return cause_; }
-  bool has_stopped() const { return has_stopped_; }
+  const absl::Status& cause() const { return core_.cause(); }
+  bool has_stopped() const { return core_.has_stopped(); }
 
-  uint16_t number() const { return options_.thread; }
+  uint16_t number() const { return number_; }
   Reactor& reactor() { return *reactor_; }
+
+  // For MessageBus. In the order of AddActor.
+  std::span<const std::unique_ptr<Actor>> actors() const { return actors_; }
+  // nullptr if it has no such actor.
+  Actor* FindActor(uint32_t task) const;
+  // Its actors are connected: it may run. `mails`: from other nodes and its owner, as many as will
+  // be unread at a time.
+  void Start(size_t mails);
+  // A message from another node or the owner. Any thread.
+  void Receive(const Message& message) { core_.Push(message); }
 
   bool Poll() override;
 
  private:
-  friend class Actor;
-  friend class MessageBus;
-
-  // The actors that can fire, each at most once; the deferrable ones come last.
-  class FireList {
-   public:
-    void Reserve(size_t actors);
-    bool empty() const { return urgent_.empty() && deferrable_.empty(); }
-    size_t size() const { return urgent_.size() + deferrable_.size(); }
-    void Push(Actor* actor, bool is_deferrable) {
-      (is_deferrable ? deferrable_ : urgent_).Push(actor);
-    }
-    Actor* Pop() { return (urgent_.empty() ? deferrable_ : urgent_).Pop(); }
-    Actor* Pop(size_t nth);
-
-   private:
-    struct Ring {
-      bool empty() const { return first == end; }
-      size_t size() const { return end - first; }
-      void Push(Actor* actor) { actors[end++ & mask] = actor; }
-      Actor* Pop() { return actors[first++ & mask]; }
-      Actor* Pop(size_t nth);
-
-      std::vector<Actor*> actors{nullptr};
-      size_t mask = 0;
-      size_t first = 0;
-      size_t end = 0;
-    };
-    Ring urgent_, deferrable_;
-  };
-  struct RunCount {
-    int64_t steps;       // from the session's start to this run's end
-    size_t actors_left;  // that have not reached it
-  };
-
-  // From any thread.
-  void Push(Mail* mail) {
-    if (mailbox_.Push(mail)) reactor_->Wake();
-  }
-  void PushUnaddressed(const Message& message);
-
-  void SetNow(Nanoseconds now) {
-    now_ = now;
-    time_word_ = EventRing::TimeWord(now);
-  }
   bool PollInOrder();
   bool PollShuffled();
-  // Acts that took `time` ended since the last call: are they long enough to be timed each?
-  void JudgePace(Nanoseconds time);
-  void Record(ActorEvent event) {
-    event.time = now_;
-    events_.Record(event);
-  }
-  void RecordMessage(const Actor& actor, uint32_t port, const Message& message) {
-    Record({.kind = message.kind == MessageKind::kReady ? ActorEvent::Kind::kReady
-                                                        : ActorEvent::Kind::kAck,
-            .actor = actor.place_,
-            .port = port,
-            .slot = message.slot,
-            .piece = message.piece});
-  }
-  // Reads a mail and gives it back if it is of the pool.
   void Read(Mail* mail);
   // As Read; if it gives something to do, its sender was waited for.
   void ReadFromIdle(Mail* mail);
   void ReadUnaddressed(const Message& message);
-  void Fail(absl::Status status);
-  void Stop(absl::Status cause);
-  void Close(absl::Status cause);
-  void CloseIfQuiet();
+  void ReadForThread(const Message& message);
+  void Refuse(const Message& message, std::string_view why);
   void AddRun(int64_t steps);
-  void EndRunOf(Actor& actor);
-  void ReportRuns();
-  void OnActEnd(Actor& actor) {
-    acts_done_.store(acts_done() + 1, std::memory_order_relaxed);  // one writer
-    if (actor.done_ == actor.run_end_) EndRunOf(actor);
-  }
 
-  const ActorThreadOptions options_;
+  const uint16_t number_;
+  const size_t max_messages_per_poll_;
+  const std::unique_ptr<Choice> order_;
   Reactor* const reactor_;
   MessageBus& bus_;
-
-  FireList fireable_;
-  uint64_t time_word_ = 0;  // of an event: at now_
-  Nanoseconds now_ = 0;     // at the start of the Poll, or of an act that is timed
-  std::atomic<int64_t> acts_done_{0};
-  Nanoseconds poll_began_ = 0;
-  int64_t acts_judged_ = 0;
-  bool is_timing_ = true;
-  bool has_more_ = false;    // as the last Poll said
-  size_t acts_running_ = 0;  // whose Start returned
-  std::atomic<bool> is_polling_{false};
-  bool has_stopped_ = false;
-  bool is_closing_ = false;
-  bool is_closed_ = false;
-  std::atomic<bool> is_abort_asked_{false};
-  absl::Status cause_;
-
+  ThreadCore core_;
+  ThreadObserver observer_;
   std::vector<std::unique_ptr<Actor>> actors_;
   std::unordered_map<uint32_t, Actor*> actor_of_task_;
-  std::deque<RunCount> runs_;  // not yet done
-  int64_t first_run_ = 0;      // the number of runs_.front()
-  int64_t steps_ = 0;          // credited
-  std::deque<Mail*> unread_;   // taken from the mailbox, if shuffled
-
-  EventRing events_;
-  ThreadLoad load_;
-
-  MailPool mails_;
-  Mailbox mailbox_;
+  std::deque<Mail*> unread_;  // taken from the mailbox, if shuffled
 };
 
 }  // namespace braid

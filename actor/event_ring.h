@@ -104,7 +104,8 @@ class EventRing {
   }
 
   std::atomic<uint64_t> count_{0};
-  std::array<std::atomic<uint64_t>, 2 * kSize> words_{};
+  // An event lies in one cache line.
+  alignas(64) std::array<std::atomic<uint64_t>, 2 * kSize> words_{};
 };
 
 }  // namespace braid

@@ -44,7 +44,7 @@ std::string ReceivedText(const ActorSpec& spec, const ActorEvent& event) {
 }  // namespace
 
 std::vector<std::string> ActorThread::DescribeEvents(Nanoseconds now) const {
-  const std::vector<ActorEvent> events = events_.Read();
+  const std::vector<ActorEvent> events = observer_.events().Read();
   // Of each actor, the kind of its next event but messages, seen from the end.
   constexpr int kNone = -1;
   std::vector<int> next(actors_.size(), kNone);

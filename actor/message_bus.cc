@@ -27,21 +27,14 @@ void MessageBus::AddThread(ActorThread* thread) {
 
 Actor* MessageBus::Find(const ActorId& id) const {
   if (id.thread >= threads_.size() || threads_[id.thread] == nullptr) return nullptr;
-  const auto& actor_of_task = threads_[id.thread]->actor_of_task_;
-  const auto known = actor_of_task.find(id.task);
-  return known == actor_of_task.end() ? nullptr : known->second;
-}
-
-Mail* MessageBus::MakeMails(uint32_t slots) {
-  mails_.push_back(std::make_unique<Mail[]>(slots));
-  return mails_.back().get();
+  return threads_[id.thread]->FindActor(id.task);
 }
 
 // Messages from other nodes that the thread may have unread at a time, as far as these keep to
 // their credits: one for each slot of an edge. And one that gives it a Run, and one that ends it.
 size_t MessageBus::MailsFromOthers(const ActorThread& thread) const {
   size_t mails = 2;
-  for (const auto& actor : thread.actors_) {
+  for (const auto& actor : thread.actors()) {
     for (const InputSpec& input : actor->spec().inputs) {
       if (input.producer.node != node_) mails += input.slots;
     }
@@ -55,35 +48,44 @@ size_t MessageBus::MailsFromOthers(const ActorThread& thread) const {
 }
 
 absl::Status MessageBus::Start() {
-  for (ActorThread* thread : threads_) {
+  for (const ActorThread* thread : threads_) {
     if (thread == nullptr) continue;
-    thread->mails_.Reserve(MailsFromOthers(*thread));
-    for (const auto& actor : thread->actors_) {
-      for (uint32_t port = 0; port < actor->inputs_.size(); ++port) {
-        RETURN_IF_ERROR(ResolveInput(*actor, port));
+    for (const auto& actor : thread->actors()) {
+      for (uint32_t port = 0; port < actor->spec().inputs.size(); ++port) {
+        RETURN_IF_ERROR(ConnectInput(*actor, port));
       }
-      for (uint32_t port = 0; port < actor->outputs_.size(); ++port) {
-        RETURN_IF_ERROR(ResolveOutput(*actor, port));
+      for (uint32_t port = 0; port < actor->spec().outputs.size(); ++port) {
+        RETURN_IF_ERROR(ConnectOutput(*actor, port));
       }
     }
   }
   for (ActorThread* thread : threads_) {
-    if (thread != nullptr) thread->reactor_->SetPollable(thread);
+    if (thread != nullptr) thread->Start(MailsFromOthers(*thread));
   }
   return absl::OkStatus();
 }
 
 // The consumer's end: it has to know its producer's output, to which it sends kAck.
-absl::Status MessageBus::ResolveInput(Actor& actor, uint32_t port) {
+absl::Status MessageBus::ConnectInput(Actor& actor, uint32_t port) {
   const ActorSpec& spec = actor.spec();
   const InputSpec& input = spec.inputs[port];
-  Actor::Peer& peer = actor.inputs_[port].producer;
   if (input.producer.node != node_) {
     if (remote_ != nullptr) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrFormat("actor %s reads register %d from %s, but node %d has no links", Name(spec),
                         input.reg, ToString(input.producer), node_));
   }
+  ASSIGN_OR_RETURN(OtherEnd producer, FindProducer(actor, input));
+  MakeMails(actor, input.slots,
+            {.src = spec.id, .dst = input.producer, .reg = input.reg, .kind = MessageKind::kAck},
+            producer);
+  actor.ConnectInput(port, producer);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OtherEnd> MessageBus::FindProducer(const Actor& actor,
+                                                  const InputSpec& input) const {
+  const ActorSpec& spec = actor.spec();
   Actor* const producer = Find(input.producer);
   if (producer == nullptr) {
     return absl::InvalidArgumentError(
@@ -103,24 +105,10 @@ absl::Status MessageBus::ResolveInput(Actor& actor, uint32_t port) {
     const auto& consumers = outputs[i].consumers;
     const auto reader = std::find(consumers.begin(), consumers.end(), spec.id);
     if (reader == consumers.end()) break;
-    peer.actor = producer;
-    peer.port = i;
-    peer.reader = static_cast<uint32_t>(reader - consumers.begin());
-    if (&producer->thread_ == &actor.thread_) return absl::OkStatus();
-    peer.inbox = &producer->thread_;
-    peer.mails = MakeMails(input.slots);
-    for (uint32_t slot = 0; slot < input.slots; ++slot) {
-      Mail& mail = peer.mails[slot];
-      mail.target = producer;
-      mail.port = peer.port;
-      mail.reader = peer.reader;
-      mail.message = {.src = spec.id,
-                      .dst = input.producer,
-                      .reg = input.reg,
-                      .slot = slot,
-                      .kind = MessageKind::kAck};
-    }
-    return absl::OkStatus();
+    return OtherEnd{.id = input.producer,
+                    .actor = producer,
+                    .port = i,
+                    .reader = static_cast<uint32_t>(reader - consumers.begin())};
   }
   return absl::InvalidArgumentError(
       absl::StrFormat("actor %s reads register %d, but %s has no such output for it", Name(spec),
@@ -128,48 +116,63 @@ absl::Status MessageBus::ResolveInput(Actor& actor, uint32_t port) {
 }
 
 // The producer's end: it has to know each consumer's input, to which it sends kReady.
-absl::Status MessageBus::ResolveOutput(Actor& actor, uint32_t port) {
+absl::Status MessageBus::ConnectOutput(Actor& actor, uint32_t port) {
   const ActorSpec& spec = actor.spec();
   const OutputSpec& output = spec.outputs[port];
-  for (Actor::Peer& peer : actor.outputs_[port].consumers) {
-    if (peer.id.node != node_) {
+  for (uint32_t reader = 0; reader < output.consumers.size(); ++reader) {
+    const ActorId& id = output.consumers[reader];
+    if (id.node != node_) {
       if (remote_ != nullptr) continue;
       return absl::InvalidArgumentError(
           absl::StrFormat("actor %s writes register %d for %s, but node %d has no links",
-                          Name(spec), output.reg, ToString(peer.id), node_));
+                          Name(spec), output.reg, ToString(id), node_));
     }
-    Actor* const consumer = Find(peer.id);
-    if (consumer == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("actor %s writes register %d for %s, which does not exist", Name(spec),
-                          output.reg, ToString(peer.id)));
-    }
-    const std::vector<InputSpec>& inputs = consumer->spec().inputs;
-    const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const InputSpec& input) {
-      return input.reg == output.reg && input.producer == spec.id;
-    });
-    if (input == inputs.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("actor %s writes register %d for %s, which does not read it from there",
-                          Name(spec), output.reg, Name(consumer->spec())));
-    }
-    peer.actor = consumer;
-    peer.port = static_cast<uint32_t>(input - inputs.begin());
-    if (&consumer->thread_ == &actor.thread_) continue;
-    peer.inbox = &consumer->thread_;
-    peer.mails = MakeMails(output.slots);
-    for (uint32_t slot = 0; slot < output.slots; ++slot) {
-      Mail& mail = peer.mails[slot];
-      mail.target = consumer;
-      mail.port = peer.port;
-      mail.message = {.src = spec.id,
-                      .dst = peer.id,
-                      .reg = output.reg,
-                      .slot = slot,
-                      .kind = MessageKind::kReady};
-    }
+    ASSIGN_OR_RETURN(OtherEnd consumer, FindConsumer(actor, output, id));
+    MakeMails(actor, output.slots,
+              {.src = spec.id, .dst = id, .reg = output.reg, .kind = MessageKind::kReady},
+              consumer);
+    actor.ConnectOutput(port, reader, consumer);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<OtherEnd> MessageBus::FindConsumer(const Actor& actor, const OutputSpec& output,
+                                                  const ActorId& id) const {
+  const ActorSpec& spec = actor.spec();
+  Actor* const consumer = Find(id);
+  if (consumer == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("actor %s writes register %d for %s, which does not exist", Name(spec),
+                        output.reg, ToString(id)));
+  }
+  const std::vector<InputSpec>& inputs = consumer->spec().inputs;
+  const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const InputSpec& input) {
+    return input.reg == output.reg && input.producer == spec.id;
+  });
+  if (input == inputs.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("actor %s writes register %d for %s, which does not read it from there",
+                        Name(spec), output.reg, Name(consumer->spec())));
+  }
+  return OtherEnd{
+      .id = id, .actor = consumer, .port = static_cast<uint32_t>(input - inputs.begin())};
+}
+
+void MessageBus::MakeMails(const Actor& actor, uint32_t slots, const Message& message,
+                           OtherEnd& end) {
+  if (&end.actor->core() == &actor.core()) return;
+  Actor* const target = std::exchange(end.actor, nullptr);
+  mails_.push_back(std::make_unique<Mail[]>(slots));
+  end.inbox = &target->core();
+  end.mails = mails_.back().get();
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    Mail& mail = end.mails[slot];
+    mail.target = target;
+    mail.port = end.port;
+    mail.reader = end.reader;
+    mail.message = message;
+    mail.message.slot = slot;
+  }
 }
 
 absl::Status MessageBus::Deliver(const Message& message) {
@@ -185,10 +188,8 @@ absl::Status MessageBus::Deliver(const Message& message) {
         absl::StrFormat("message refused (%s): node %d has no thread %s", ToString(message), node_,
                         ToString(ActorId{message.dst.node, message.dst.thread, kWholeThread})));
   }
-  threads_[number]->PushUnaddressed(message);
+  threads_[number]->Receive(message);
   return absl::OkStatus();
 }
-
-absl::Status MessageBus::SendRemote(const Message& message) { return remote_->Send(message); }
 
 }  // namespace braid

@@ -7,19 +7,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "actor/actor.h"
+#include "actor/actor_spec.h"
 #include "actor/actor_thread.h"
 #include "actor/mailbox.h"
 #include "actor/message.h"
+#include "actor/remote_sender.h"
 
 namespace braid {
-
-// Carries messages to other nodes; each pair's in order.
-class RemoteSender {
- public:
-  virtual ~RemoteSender() = default;
-  // On the sending actor's thread. An error fails that thread.
-  virtual absl::Status Send(const Message& message) = 0;
-};
 
 class MessageBus {
  public:
@@ -38,17 +34,22 @@ class MessageBus {
   absl::Status Deliver(const Message& message);
 
   uint16_t node() const { return node_; }
+  // nullptr where no actor has a peer on another node.
+  RemoteSender* remote() const { return remote_; }
+
+  // For ActorThread's constructor. There is one thread of each number.
+  void AddThread(ActorThread* thread);
 
  private:
-  friend class Actor;
-  friend class ActorThread;
-
-  void AddThread(ActorThread* thread);
-  absl::Status SendRemote(const Message& message);
-  Mail* MakeMails(uint32_t slots);
   size_t MailsFromOthers(const ActorThread& thread) const;
-  absl::Status ResolveInput(Actor& actor, uint32_t port);
-  absl::Status ResolveOutput(Actor& actor, uint32_t port);
+  absl::Status ConnectInput(Actor& actor, uint32_t port);
+  absl::Status ConnectOutput(Actor& actor, uint32_t port);
+  absl::StatusOr<OtherEnd> FindProducer(const Actor& actor, const InputSpec& input) const;
+  absl::StatusOr<OtherEnd> FindConsumer(const Actor& actor, const OutputSpec& output,
+                                        const ActorId& id) const;
+  // If `end` is on another thread than `actor`, gives it an inbox and a mail for each slot in place
+  // of its actor. `message`: what all these mails say.
+  void MakeMails(const Actor& actor, uint32_t slots, const Message& message, OtherEnd& end);
   // The actor with this address; nullptr if its node has none. For addresses of this node.
   Actor* Find(const ActorId& id) const;
 

@@ -88,14 +88,14 @@ void CheckedAction::Start(const Act& act, ActDone done) {
       shadow_->Write(end.reg, end.memory.At(act.output_slots[i]), end.memory.stride);
     }
   }
-  action_->Start(act, ActDone(
-                          [](void* self, int64_t, absl::Status status) {
-                            auto* checked = static_cast<CheckedAction*>(self);
-                            status.Update(checked->CheckDone());
-                            const ActDone outer = checked->done_;
-                            outer(std::move(status));
-                          },
-                          this, act.index));
+  action_->Start(act, ActDone(this, act.index));
+}
+
+void CheckedAction::OnDone(Receiver* self, int64_t, absl::Status status) {
+  const CheckedAction& checked = *static_cast<CheckedAction*>(self);
+  status.Update(checked.CheckDone());
+  const ActDone outer = checked.done_;  // the next act may start within the call
+  outer(std::move(status));
 }
 
 }  // namespace braid

@@ -38,7 +38,7 @@ class ShadowMemory {
 
 // An action that tells the shadow what it writes; it asks before what it reads, and after what it
 // read and wrote.
-class CheckedAction final : public Action {
+class CheckedAction final : public Action, private ActDone::Receiver {
  public:
   struct End {
     RegisterId reg = 0;
@@ -46,7 +46,8 @@ class CheckedAction final : public Action {
   };
   CheckedAction(std::unique_ptr<Action> action, std::vector<End> inputs, std::vector<End> outputs,
                 ShadowMemory* shadow)
-      : action_(std::move(action)),
+      : Receiver{&CheckedAction::OnDone},
+        action_(std::move(action)),
         inputs_(std::move(inputs)),
         outputs_(std::move(outputs)),
         shadow_(shadow) {}
@@ -57,13 +58,15 @@ class CheckedAction final : public Action {
  private:
   absl::Status Check(const std::vector<End>& ends, std::span<const uint32_t> slots) const;
   absl::Status CheckDone() const;
+  // The action's act ended. Any thread.
+  static void OnDone(Receiver* self, int64_t index, absl::Status status);
 
   std::unique_ptr<Action> action_;
   const std::vector<End> inputs_, outputs_;
   ShadowMemory* const shadow_;  // borrowed
   // The act that runs.
   Act act_;
-  ActDone done_{nullptr, nullptr, 0};
+  ActDone done_{nullptr, 0};
 };
 
 }  // namespace braid

@@ -378,6 +378,54 @@ TEST(ActorFailureTest, AbortWithActsEverywhere) {
   }
 }
 
+// What an actor tells a neighbour after a message of the same act could not be sent.
+TEST(ActorFailureTest, NothingFiresAfterALinkDidNotSend) {
+  class Broken final : public RemoteSender {
+    absl::Status Send(const Message&) override { return absl::UnavailableError("link 0-1 lost"); }
+  };
+  class Count final : public Action {
+   public:
+    explicit Count(int* acts) : acts_(*acts) {}
+    void Start(const Act&, ActDone done) override {
+      ++acts_;
+      done(absl::OkStatus());
+    }
+
+   private:
+    int& acts_;
+  };
+  for (const bool is_simulated : {false, true}) {
+    auto environment = is_simulated ? MakeSimulatedEnvironment(1) : MakeRealEnvironment();
+    auto closed = environment->MakeEvent(), failed = environment->MakeEvent();
+    auto reactor = environment->StartReactor("actors");
+    Broken broken;
+    MessageBus bus(0, &broken);
+    ActorThread thread({.order = is_simulated ? std::make_unique<SeededChoice>(0) : nullptr,
+                        .on_failure = [&](const absl::Status&) { failed->Set(); },
+                        .on_closed = [&] { closed->Set(); }},
+                       reactor.get(), &bus);
+    const ActorId writer{0, 0, 0}, reader{0, 0, 1}, far{1, 0, 0};
+    int written = 0, read = 0;
+    ASSERT_EQ(thread.AddActor({.id = writer,
+                               .outputs = {{.reg = 0, .slots = 2, .consumers = {far}},
+                                           {.reg = 1, .slots = 2, .consumers = {reader}}}},
+                              std::make_unique<Count>(&written)),
+              absl::OkStatus());
+    ASSERT_EQ(
+        thread.AddActor({.id = reader, .inputs = {{.reg = 1, .producer = writer, .slots = 2}}},
+                        std::make_unique<Count>(&read)),
+        absl::OkStatus());
+    ASSERT_EQ(bus.Start(), absl::OkStatus());
+    thread.Run(5);
+    EXPECT_EQ(environment->Await(*failed, 20 * kSecond), absl::OkStatus());
+    thread.Abort(absl::CancelledError("test ends"));
+    EXPECT_EQ(environment->Await(*closed, 20 * kSecond), absl::OkStatus());
+    reactor.reset();
+    EXPECT_EQ(written, 1);
+    EXPECT_EQ(read, 0);
+  }
+}
+
 // A spec that is wrong, and how it is refused.
 std::string StartError(const std::function<void(ActorCluster&)>& build) {
   auto environment = MakeSimulatedEnvironment(1);

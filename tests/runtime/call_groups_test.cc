@@ -164,12 +164,13 @@ class StayingTest : public ::testing::Test {
     ComputeAction action({}, std::move(calls_), 1, &first_step);
     for (int act = 0; act < 2; ++act) {
       std::fill(arena_.begin(), arena_.end(), kUntouched);
-      bool is_done = false;
-      const auto done = [](void* flag, int64_t, absl::Status status) {
-        *static_cast<bool*>(flag) = status.ok();
-      };
-      action.Start(Act{}, ActDone(done, &is_done, act));
-      EXPECT_TRUE(is_done);
+      struct Ended : ActDone::Receiver {
+        bool is_ok = false;
+      } ended{{[](ActDone::Receiver* self, int64_t, absl::Status status) {
+        static_cast<Ended*>(self)->is_ok = status.ok();
+      }}};
+      action.Start(Act{}, ActDone(&ended, act));
+      EXPECT_TRUE(ended.is_ok);
     }
   }
   // What the call at this distance from the first one makes.
