@@ -1,8 +1,10 @@
 // A program that trains on all nodes and can be held up: an operator of its own sleeps for --nap
 // before each act of this process, and while the file --hold exists. While --hold_factory exists,
 // its kernel cannot be made. With --text it also reads this file, which may be another thing on
-// another node.
+// another node; while --hold_reads exists, no read of a file comes back, as on a file system whose
+// server is gone.
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -18,6 +20,7 @@
 
 ABSL_FLAG(absl::Duration, nap, absl::ZeroDuration(), "Sleep before each act of this process");
 ABSL_FLAG(std::string, hold_factory, "", "File; while it exists the kernel is not made here");
+ABSL_FLAG(std::string, hold_reads, "", "File; while it exists no read of a file comes back");
 ABSL_FLAG(std::string, text, "", "A text file, opened where the node's working directory is");
 ABSL_FLAG(std::string, hold, "", "File; while it exists no act of this process goes on");
 
@@ -76,5 +79,11 @@ absl::Status Program(braid::Session& session) {
 }
 
 }  // namespace
+
+// In place of the C library's.
+extern "C" ssize_t pread(int descriptor, void* buffer, size_t bytes, off_t offset) {
+  SleepWhile(absl::GetFlag(FLAGS_hold_reads));
+  return syscall(SYS_pread64, descriptor, buffer, bytes, offset);
+}
 
 int main(int argc, char** argv) { return braid::Main(argc, argv, {.extend = Extend}, Program); }

@@ -198,6 +198,25 @@ TEST_F(StallProcessTest, ANodeInsideAFactoryHearsOfAFailure) {
   }
 }
 
+// A file system that does not answer holds up the loading, and is named as a factory is.
+TEST_F(StallProcessTest, ADataFileThatDoesNotAnswerIsNamed) {
+  PutFile(hold(), "");
+  of_all_ = {"--text=text.txt"};
+  for (int node : {0, 1, 2}) {
+    std::filesystem::create_directory(FolderOf(node));
+    PutFile(FolderOf(node) + "/text.txt", std::string(1000, 'a'));
+  }
+  StartNodes({"--hold_reads=" + hold()});
+  run(0).AwaitError("the loading of a job has stood for");
+  EXPECT_THAT(run(0).err(),
+              ContainsRegex("the loading of a job has stood for [12] s \\(--stall_timeout\\): "
+                            "everything waits for: node 1 \\(127.0.0.2\\) has been making read "
+                            "'[^']*' \\(stall_program.cc:[0-9]+\\) for 1\\.[0-9] s\n"));
+  std::filesystem::remove(hold());
+  run(0).AwaitOutput("steps");
+  Interrupt();
+}
+
 // A pipe without a writer would be waited for for ever; it is refused instead.
 TEST_F(StallProcessTest, APipeAsDataFileIsAnErrorThatNamesTheReader) {
   of_all_ = {"--text=text.txt"};
