@@ -168,6 +168,32 @@ TEST_F(House, IncludesInsideOfCommFollowTheArrows) {
   EXPECT_TRUE(violations.empty()) << Join(violations);
 }
 
+// Counting and observation do not see each other's insides, nor an actor its thread's.
+TEST_F(House, ActorsKnowTheirThreadByItsCoreOnly) {
+  const std::map<std::string, std::set<std::string>> kMayNotInclude = {
+      {"thread_core", {"actor", "actor_thread", "message_bus", "thread_observer"}},
+      {"thread_observer", {"actor", "actor_thread", "message_bus", "thread_core"}},
+      {"actor", {"actor_thread", "message_bus"}},
+      {"actor_describe", {"actor_thread", "message_bus"}},
+  };
+  Violations violations =
+      Find(R"(\bfriend class\b)", [](const Source& s) { return s.IsIn("actor"); });
+  size_t known = 0;
+  for (const Source& source : sources()) {
+    const auto rule = kMayNotInclude.find(fs::path(source.path).stem());
+    if (!source.IsIn("actor") || rule == kMayNotInclude.end()) continue;
+    ++known;
+    for (const Include& include : source.Includes()) {
+      const fs::path other(include.path);
+      if (other.parent_path() != "actor" || !rule->second.contains(other.stem())) continue;
+      violations.push_back(source.At(include.line) + source.path + " may not include " +
+                           include.path);
+    }
+  }
+  EXPECT_EQ(known, 7u);
+  EXPECT_TRUE(violations.empty()) << Join(violations);
+}
+
 TEST_F(House, IncludesOfOursAreQuotedAndFromTheRoot) {
   Violations violations;
   for (const Source& source : sources()) {
