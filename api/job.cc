@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "runtime/reports/program_watch.h"
 
 namespace braid {
 
@@ -15,7 +16,12 @@ std::vector<Tensor> Job::ReadFields(const DatasetSpec& dataset, BatchOptions opt
     return std::vector<Tensor>{graph_->Fail(absl::InvalidArgumentError(
         absl::StrFormat("read '%s': %s (%s)", options.name, problem, where.ToString())))};
   };
+  if (watch_ != nullptr) {
+    watch_->Begin(
+        absl::StrFormat("opening the data of read '%s' (%s)", options.name, where.ToString()));
+  }
   auto opened = datasets_->Open(dataset);
+  if (watch_ != nullptr) watch_->End();
   if (!opened.ok()) {
     return {graph_->Fail(
         absl::Status(opened.status().code(),

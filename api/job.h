@@ -16,6 +16,8 @@
 
 namespace braid {
 
+class ProgramWatch;
+
 struct BatchOptions {
   int64_t batch = 1;          // samples of the whole job and step (all micro-batches)
   bool shuffle = false;       // by the session's seed, the reader's name and the epoch
@@ -96,6 +98,8 @@ class Job {
   LogicalGraph* graph_;
   const Placement& devices_;
   DatasetCache* datasets_;
+  // Told what opening takes place, before it begins; nullptr: nobody is.
+  ProgramWatch* watch_ = nullptr;
   std::optional<bool> training_;
 };
 

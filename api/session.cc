@@ -193,8 +193,8 @@ absl::Status Session::Impl::Start() {
   devices_ = AllDevices(options_.devices);
   if (options_.dry_run) return absl::OkStatus();
 
-  CoordinatorOptions coordinator;
-  coordinator.environment = environment_;
+  CoordinatorOptions coordinator{.environment = environment_};
+  coordinator.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
   if (options_.network.has_value()) {
     coordinator.name_of = [this](int node) { return NodeName(options_.network->cluster, node); };
   }
@@ -225,9 +225,7 @@ absl::Status Session::Impl::Start() {
 }
 
 std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::string& host) {
-  NodeOptions node;
-  node.node = static_cast<uint16_t>(number);
-  node.devices = options_.devices[number];
+  NodeOptions node{.node = static_cast<uint16_t>(number), .devices = options_.devices[number]};
   node.threads_per_device = options_.threads_per_device;
   node.simulation_seed = options_.simulation_seed.value_or(0);
   // A simulated clock jumps to the next timer: one that never ends would hide that nothing is left.
@@ -341,11 +339,12 @@ int64_t Session::Impl::DeviceMemoryBytes() const {
 
 absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     const std::string& name, const std::function<void(Job&)>& record, bool is_visible) {
-  if (coordinator_ != nullptr) {
-    coordinator_->SetPhase(absl::StrFormat("compiling job '%s'", name));
-  }
   LogicalGraph graph(&operators_);
   Job job(&graph, devices_, &datasets_);
+  if (coordinator_ != nullptr) {
+    coordinator_->SetPhase(absl::StrFormat("compiling job '%s'", name));
+    job.watch_ = &coordinator_->program();
+  }
   record(job);
   RETURN_IF_ERROR(graph.status());
   graph.training = job.training_.value_or(!graph.minimize().empty());

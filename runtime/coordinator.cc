@@ -30,7 +30,11 @@ constexpr Nanoseconds kDescribeLimit = 2 * kSecond;
 using control::ControlMessage;
 
 Coordinator::Coordinator(CoordinatorOptions options)
-    : options_(std::move(options)), reactor_(options_.environment->StartReactor("coordinator")) {}
+    : options_(std::move(options)), reactor_(options_.environment->StartReactor("coordinator")) {
+  program_ = std::make_unique<ProgramWatch>(
+      reactor_.get(), options_.stall_timeout,
+      [this](Nanoseconds lasted) { ReportStall(StallTitle(/*is_loading=*/true, "", lasted)); });
+}
 
 Coordinator::~Coordinator() {
   // The channels' handlers point here and run on the reactor.
@@ -349,6 +353,14 @@ void Coordinator::FinishDescription(uint64_t request) {
   for (uint16_t node : description.mapped().missing) {
     state.cluster.silent[node] = options_.silence_of ? options_.silence_of(node) : -1;
   }
+  // The program runs on the master's node, whose loader has nothing to do meanwhile.
+  if (const auto doing = program_->doing()) {
+    for (control::NodeReport& report : state.cluster.reports) {
+      if (report.node() != 0) continue;
+      report.mutable_loading()->set_what(doing->what);
+      report.mutable_loading()->set_time(reactor_->Now() - doing->since);
+    }
+  }
   std::sort(state.cluster.reports.begin(), state.cluster.reports.end(),
             [](const auto& a, const auto& b) { return a.node() < b.node(); });
   description.mapped().done(StallReport(state));
@@ -358,8 +370,11 @@ void Coordinator::OnStalled(const control::Stalled& stalled) {
   const Nanoseconds now = reactor_->Now();
   if (stall_reported_.has_value() && now - *stall_reported_ < stalled.silence() * 3 / 4) return;
   stall_reported_ = now;
-  Describe([title = StallTitle(stalled.is_loading(), "", stalled.silence())](
-               const std::string& text) { LOG(WARNING) << title << ": " << text; });
+  ReportStall(StallTitle(stalled.is_loading(), "", stalled.silence()));
+}
+
+void Coordinator::ReportStall(const std::string& title) {
+  Describe([title](const std::string& text) { LOG(WARNING) << title << ": " << text; });
 }
 
 absl::Status Coordinator::Close(const absl::Status& why) {

@@ -18,6 +18,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
 #include "runtime/reports/node_summary.h"
+#include "runtime/reports/program_watch.h"
 #include "runtime/reports/stall_report.h"
 
 namespace braid {
@@ -33,6 +34,7 @@ struct CoordinatorOptions {
   Environment* environment = nullptr;
   // "node 1 (10.0.0.2)", for messages; empty: "node 1".
   std::function<std::string(int node)> name_of;
+  Nanoseconds stall_timeout = 0;  // as a node's (node.h), for what the program is inside of
   // How long nothing has come from another process's node; negative: not known. May be empty.
   std::function<Nanoseconds(int node)> silence_of;
   // The first cause of a failure, as soon as it is known; on the reactor's thread. May be empty.
@@ -60,6 +62,8 @@ class Coordinator {
   // What all that follows is part of, until "" is set: "saving to 'dir'". It is the phase
   // meanwhile.
   void SetActivity(std::string activity);
+  // What the host thread is inside of between the calls below.
+  ProgramWatch& program() { return *program_; }
   // Ends the session on all nodes with this cause. Any thread.
   void Fail(const absl::Status& cause);
 
@@ -132,6 +136,7 @@ class Coordinator {
   // All nodes may see the same stall: it is reported once.
   void OnStalled(const control::Stalled& stalled);
   void FinishDescription(uint64_t request);
+  void ReportStall(const std::string& title);
   std::string NameOf(int node) const;
   void Send(uint16_t node, const control::ControlMessage& message);
   void SendAll(const control::ControlMessage& message);
@@ -163,6 +168,7 @@ class Coordinator {
   std::optional<Nanoseconds> stall_reported_;  // the reactor's thread only
   std::map<uint64_t, Inquiry> inquiries_;
   uint64_t next_inquiry_ = 1;
+  std::unique_ptr<ProgramWatch> program_;
   // Last: while it ends it still calls what is above, which finds it here.
   std::unique_ptr<Reactor> reactor_;
 };

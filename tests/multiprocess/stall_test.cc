@@ -60,6 +60,15 @@ class StallProcessTest : public ::testing::Test {
     }
   }
 
+  // Every node reads a text as well.
+  void PutText() {
+    of_all_ = {"--text=text.txt"};
+    for (int node : {0, 1, 2}) {
+      std::filesystem::create_directory(FolderOf(node));
+      PutFile(FolderOf(node) + "/text.txt", std::string(1000, 'a'));
+    }
+  }
+
   std::string FolderOf(int node) const { return folder_ / absl::StrFormat("node%d", node); }
 
   // The same, and all of them step.
@@ -200,12 +209,8 @@ TEST_F(StallProcessTest, ANodeInsideAFactoryHearsOfAFailure) {
 
 // A file system that does not answer holds up the loading, and is named as a factory is.
 TEST_F(StallProcessTest, ADataFileThatDoesNotAnswerIsNamed) {
+  PutText();
   PutFile(hold(), "");
-  of_all_ = {"--text=text.txt"};
-  for (int node : {0, 1, 2}) {
-    std::filesystem::create_directory(FolderOf(node));
-    PutFile(FolderOf(node) + "/text.txt", std::string(1000, 'a'));
-  }
   StartNodes({"--hold_reads=" + hold()});
   run(0).AwaitError("the loading of a job has stood for");
   EXPECT_THAT(run(0).err(),
@@ -217,18 +222,29 @@ TEST_F(StallProcessTest, ADataFileThatDoesNotAnswerIsNamed) {
   Interrupt();
 }
 
+// The master opens it first, while the program records the job.
+TEST_F(StallProcessTest, ADataFileThatDoesNotAnswerTheMasterIsNamed) {
+  PutText();
+  PutFile(hold(), "");
+  of_all_.push_back("--hold_reads=" + hold());
+  StartNodes({});
+  run(0).AwaitError("the loading of a job has stood for");
+  const std::string root =
+      "everything waits for: node 0 \\(127.0.0.1\\) has been opening the data of read 'read' "
+      "\\(stall_program.cc:[0-9]+\\) for [1-9][0-9]*\\.[0-9] s\n";
+  EXPECT_THAT(run(0).err(), ContainsRegex("has stood for 1 s \\(--stall_timeout\\): " + root));
+  EXPECT_THAT(Status(), ContainsRegex("^" + root));
+  std::filesystem::remove(hold());
+  run(0).AwaitOutput("steps");
+  Interrupt();
+}
+
 // A pipe without a writer would be waited for for ever; it is refused instead.
 TEST_F(StallProcessTest, APipeAsDataFileIsAnErrorThatNamesTheReader) {
-  of_all_ = {"--text=text.txt"};
-  for (int node : {0, 1, 2}) {
-    std::filesystem::create_directory(FolderOf(node));
-    const std::string path = FolderOf(node) + "/text.txt";
-    if (node == 1) {
-      ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-    } else {
-      PutFile(path, std::string(1000, 'a'));
-    }
-  }
+  PutText();
+  const std::string path = FolderOf(1) + "/text.txt";
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   StartNodes({});
   for (int node : {0, 1, 2}) run(node).Wait();
   EXPECT_THAT(run(0).LastErrorLine(),
