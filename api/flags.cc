@@ -46,6 +46,9 @@ ABSL_FLAG(int, threads_per_device, 1, "Threads that one CPU device computes with
 ABSL_FLAG(std::string, precision, "f32",
           "What matrix products compute in: f32, or bf16 or f16 with f32 sums, variables and "
           "updates; f16 also scales the loss");
+ABSL_FLAG(bool, winograd, true,
+          "In f32, let convolutions with windows of 3 x 3 sum by Winograd's algorithm; without it "
+          "they are slower, and their sums as they are written");
 ABSL_FLAG(uint64_t, braid_seed, 0, "Seed of initial values, dropout and shuffling");
 ABSL_FLAG(bool, dry_run, false, "Compile, print the plan's summary, and exit");
 ABSL_FLAG(std::string, explain, "",
@@ -223,6 +226,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults) {
         "--threads_per_device=%d; at least 1 was expected", session.threads_per_device));
   }
   ASSIGN_OR_RETURN(session.precision, PrecisionOf(absl::GetFlag(FLAGS_precision)));
+  session.winograd = absl::GetFlag(FLAGS_winograd);
   session.seed = absl::GetFlag(FLAGS_braid_seed);
   session.dry_run = absl::GetFlag(FLAGS_dry_run);
   session.explain_path = absl::GetFlag(FLAGS_explain);

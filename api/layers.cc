@@ -158,8 +158,7 @@ Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLoc
                             .dilations = options.dilations,
                             .padding = options.padding,
                             .same = options.same,
-                            .groups = options.groups,
-                            .winograd = options.winograd};
+                            .groups = options.groups};
   if (!options.bias) return Conv(x, w, conv, where);
   return Conv(x, w, GetVariable(graph, std::move(bias), where), conv, where);
 }

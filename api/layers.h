@@ -47,7 +47,6 @@ struct ConvLayerOptions {
   std::vector<int64_t> dilations = {};
   SamePadding same = SamePadding::kNone;
   int64_t groups = 1;
-  bool winograd = true;  // as ConvOptions
   bool bias = true;
   std::optional<NdSbp> weight = std::nullopt;   // layout; the bias follows its outputs, axis 0
   std::optional<double> stddev = std::nullopt;  // of a normal weight; else uniform, as the bias

@@ -349,13 +349,13 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   RETURN_IF_ERROR(graph.status());
   graph.training = job.training_.value_or(!graph.minimize().empty());
 
-  compiler::CompileOptions compile;
-  compile.job = name;
+  compiler::CompileOptions compile = {.job = name};
   compile.all_devices = devices_;
   compile.master = devices_.Slice(0, 1);
   compile.num_nodes = static_cast<int>(options_.devices.size());
   for (const auto& [variable, info] : variables_) compile.fixed[variable] = info.layout;
   compile.precision = options_.precision;
+  compile.winograd = options_.winograd;
   compile.device_memory_bytes = DeviceMemoryBytes();
   compile.explain = is_visible && !options_.explain_path.empty();
   compile.seed = options_.seed;

@@ -43,6 +43,9 @@ struct SessionOptions {
   // updates). With f16 each Minimize has a loss scale (compiler/logical/loss_scale.h), which is a
   // variable as others are, and a step whose gradients are not finite updates nothing.
   DType precision = DType::kF32;
+  // In f32, convolutions with windows of 3 x 3 and their gradients may sum by Winograd's algorithm,
+  // about twice as fast; errors are then some 1e-6 of the result's norm instead of 1e-7.
+  bool winograd = true;
   uint64_t seed = 0;
   // The whole cluster in the calling thread, in an order and on a clock drawn by this seed.
   std::optional<uint64_t> simulation_seed = std::nullopt;

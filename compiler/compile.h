@@ -22,6 +22,7 @@ struct CompileOptions {
   uint64_t seed = 0;                // of the job's random numbers
   VariableLayouts fixed;            // by jobs before this one
   DType precision = DType::kF32;    // what products compute in: f32, bf16 or f16
+  bool winograd = true;             // convolutions may sum by Winograd's algorithm
   int64_t device_memory_bytes = 0;  // 0: not checked
   bool explain = false;             // fill Compiled::explanations
 };

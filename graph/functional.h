@@ -350,9 +350,6 @@ struct ConvOptions {
   std::vector<int64_t> padding_end = {};  // zeros behind; as `padding` if empty
   SamePadding same = SamePadding::kNone;
   int64_t groups = 1;  // of channels that see only each other; c for a depthwise convolution
-  // In f32 windows of 3 x 3 may be summed by Winograd's algorithm, about twice as fast, here and
-  // for the gradients; errors are then some 1e-6 of the result's norm instead of 1e-7.
-  bool winograd = true;
 };
 // w [o, c / groups, kernel...], bias [o]: [n, o, windows...] with
 // floor((size + paddings - dilation (kernel - 1) - 1) / stride) + 1 windows. A correlation: the

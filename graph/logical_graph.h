@@ -152,6 +152,11 @@ class LogicalGraph {
   void PopBlock();
 
   const OpRegistry& registry() const { return *registry_; }
+  // For a pass after which ops are uses of other definitions, of the same names.
+  void SetRegistry(std::shared_ptr<const OpRegistry> registry) {
+    registry_ = registry.get();
+    own_registry_ = std::move(registry);
+  }
   const std::vector<Op>& ops() const { return ops_; }
   std::vector<Op>& mutable_ops() { return ops_; }
   const Op& op(OpId id) const { return ops_[id]; }
@@ -201,6 +206,7 @@ class LogicalGraph {
 
  private:
   const OpRegistry* registry_;
+  std::shared_ptr<const OpRegistry> own_registry_;  // or null; shared with copies of the graph
   std::vector<Op> ops_;
   std::vector<TensorInfo> tensors_;
   std::vector<MinimizeRequest> minimize_;

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "glog/logging.h"
-#include "graph/channel_blocks.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -139,24 +138,7 @@ absl::Status OpDef::Validate() const {
   return absl::OkStatus();
 }
 
-OpDef& OpDef::BlockedSample(OpSample plain) {
-  // A sample that has no types is left as it is; Validate says what is wrong with it.
-  const auto outputs =
-      InferPlainTypes({.attrs = plain.attrs, .inputs = plain.inputs, .outputs = {}});
-  if (outputs.ok()) BlockOperands(*this, *outputs, plain.inputs, plain.attrs);
-  return Sample(std::move(plain));
-}
-
 absl::StatusOr<std::vector<TensorType>> OpDef::InferTypes(const OpContext& context) const {
-  if (!HasChannelBlocks(context.attrs)) return InferPlainTypes(context);
-  ASSIGN_OR_RETURN(const std::vector<TensorType> inputs,
-                   WithoutBlocks(context.attrs, kBlockedInputs, channel_inputs_, context.inputs));
-  ASSIGN_OR_RETURN(std::vector<TensorType> outputs,
-                   InferPlainTypes({.attrs = context.attrs, .inputs = inputs, .outputs = {}}));
-  return WithBlocks(context.attrs, kBlockedOutputs, channel_outputs_, std::move(outputs));
-}
-
-absl::StatusOr<std::vector<TensorType>> OpDef::InferPlainTypes(const OpContext& context) const {
   if (infer_) return infer_(context);
   CHECK(rule_.has_value()) << name_ << " has neither rule nor inference function";
   ASSIGN_OR_RETURN(std::vector<Shape> shapes, rule_->InferShapes(ShapesOf(context.inputs)));
@@ -176,12 +158,6 @@ absl::StatusOr<std::vector<TensorType>> OpDef::InferPlainTypes(const OpContext& 
 }
 
 std::vector<SbpSignature> OpDef::LegalSignatures(const OpContext& context, int64_t parts) const {
-  if (!HasChannelBlocks(context.attrs)) return PlainSignatures(context, parts);
-  const PlainOperands plain = PlainOperandsOf(context);
-  return SignaturesOfBlocks(PlainSignatures(plain.context(context.attrs), parts), context, parts);
-}
-
-std::vector<SbpSignature> OpDef::PlainSignatures(const OpContext& context, int64_t parts) const {
   size_t num_inputs = context.inputs.size(), num_outputs = context.outputs.size();
   std::vector<SbpSignature> legal;
   auto add = [&](SbpSignature signature) {
@@ -221,7 +197,6 @@ bool OpDef::IsPerMicroBatch(const OpContext& context) const {
   return time_signatures_ && !time_signatures_(context).empty();
 }
 
-// The lists of operators with TimeSignatures name the batch's axis only: blocks keep it.
 std::vector<SbpSignature> OpDef::LegalTimeSignatures(const OpContext& context,
                                                      int64_t parts) const {
   return IsPerMicroBatch(context) ? time_signatures_(context) : LegalSignatures(context, parts);
@@ -229,18 +204,13 @@ std::vector<SbpSignature> OpDef::LegalTimeSignatures(const OpContext& context,
 
 std::vector<Tensor> OpDef::BuildGradient(const GradientContext& context) const {
   CHECK(gradient_) << name_ << " has no gradient";
-  std::vector<Tensor> gradients = HasChannelBlocks(context.op.attrs)
-                                      ? GradientOfBlocks(context, gradient_)
-                                      : gradient_(context);
+  std::vector<Tensor> gradients = gradient_(context);
   CHECK_EQ(gradients.size(), context.inputs.size())
       << "the gradient of " << name_ << " must return one tensor per input";
   return gradients;
 }
 
 double OpDef::CountFlops(const OpContext& context) const {
-  if (flops_ && HasChannelBlocks(context.attrs)) {
-    return flops_(PlainOperandsOf(context).context(context.attrs));
-  }
   if (flops_) return flops_(context);
   double elements = 0;
   for (const TensorType& type : context.outputs) {

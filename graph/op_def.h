@@ -121,21 +121,6 @@ class OpDef {
     is_pointwise_ = true;
     return *this;
   }
-  // These operands, [n, c, space...], may come in blocks of channels: channel_blocks.h. All that is
-  // said of the op before and after this is said of plain operands.
-  OpDef& ChannelBlocks(std::vector<int> inputs, std::vector<int> outputs) {
-    channel_inputs_ = std::move(inputs);
-    channel_outputs_ = std::move(outputs);
-    return *this;
-  }
-  // Its kernel is faster with such blocks, not only as fast: the compiler makes them for it.
-  OpDef& PrefersChannelBlocks() {
-    prefers_channel_blocks_ = true;
-    return *this;
-  }
-  // A sample given with plain operands, all of which in ChannelBlocks (said before) become blocked
-  // that can.
-  OpDef& BlockedSample(OpSample plain);
 
   const std::string& name() const { return name_; }
   bool has_gradient() const { return static_cast<bool>(gradient_); }
@@ -152,10 +137,6 @@ class OpDef {
   const std::vector<std::pair<int, int>>& inplace() const { return inplace_; }
   const std::vector<OpSample>& samples() const { return samples_; }
   bool is_pointwise() const { return is_pointwise_; }
-  // Operands that ChannelBlocks lists.
-  const std::vector<int>& channel_inputs() const { return channel_inputs_; }
-  const std::vector<int>& channel_outputs() const { return channel_outputs_; }
-  bool prefers_channel_blocks() const { return prefers_channel_blocks_; }
 
   // Why the definition is not complete, or OK: OpRegistry asks.
   absl::Status Validate() const;
@@ -176,10 +157,6 @@ class OpDef {
   int NominalOutputs() const;
 
  private:
-  // Of plain operands.
-  absl::StatusOr<std::vector<TensorType>> InferPlainTypes(const OpContext& context) const;
-  std::vector<SbpSignature> PlainSignatures(const OpContext& context, int64_t parts) const;
-
   std::string name_;
   std::optional<braid::Rule> rule_;
   absl::Status rule_status_;  // why the rule's text is wrong; Validate returns it
@@ -193,13 +170,12 @@ class OpDef {
   std::vector<OpSample> samples_;
   std::vector<std::pair<int, int>> inplace_;
   std::vector<int> narrow_inputs_;
-  std::vector<int> channel_inputs_, channel_outputs_;
   std::vector<int> mutates_;
   std::vector<std::string> update_states_;
   UpdateScalar update_scalar_;
   bool is_update_ = false, update_takes_step_ = false;
   bool no_gradient_ = false, no_broadcast_ = false, external_ = false, random_ = false;
-  bool is_pointwise_ = false, prefers_channel_blocks_ = false, is_narrow_inside_ = false;
+  bool is_pointwise_ = false, is_narrow_inside_ = false;
 };
 
 }  // namespace braid

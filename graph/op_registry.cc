@@ -16,6 +16,17 @@ absl::Status OpRegistry::Register(OpDef def) {
   return absl::OkStatus();
 }
 
+absl::Status OpRegistry::Replace(OpDef def) {
+  RETURN_IF_ERROR(def.Validate());
+  const auto found = ops_.find(def.name());
+  if (found == ops_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("operator '", def.name(), "' is not registered: nothing to replace"));
+  }
+  found->second = std::move(def);
+  return absl::OkStatus();
+}
+
 const OpDef* OpRegistry::Find(std::string_view name) const {
   auto found = ops_.find(name);
   return found == ops_.end() ? nullptr : &found->second;

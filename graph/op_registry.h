@@ -15,6 +15,9 @@ class OpRegistry {
   // ALREADY_EXISTS for a name taken; INVALID_ARGUMENT without a rule or inference function, without
   // a gradient or NoGradient, or without a sample unless External.
   absl::Status Register(OpDef def);
+  // What a kind of device makes of a definition, in place of it: of the same name.
+  // INVALID_ARGUMENT as above, NOT_FOUND if there is none.
+  absl::Status Replace(OpDef def);
   const OpDef* Find(std::string_view name) const;  // nullptr if unknown
   const std::map<std::string, OpDef, std::less<>>& ops() const { return ops_; }
 

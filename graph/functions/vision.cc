@@ -94,7 +94,6 @@ Tensor ConvOf(const std::vector<Tensor>& inputs, const ConvOptions& options, Sou
   PadSame(options.same, sizes, kernel, space);
   Attrs attrs = AttrsOf(std::move(space));
   attrs.Set("groups", options.groups);
-  if (!options.winograd) attrs.Set("direct", true);
   return Apply("conv", inputs, std::move(attrs), where);
 }
 

@@ -137,7 +137,6 @@ TensorType Images() { return {DType::kF32, {5, 3, 4}}; }
 TensorType Rows() { return {DType::kF32, {5, 3}}; }
 TensorType Large() { return {DType::kF32, {2, 3, 5, 7}}; }
 TensorType Three() { return {DType::kF32, {3}}; }
-TensorType Many() { return {DType::kF32, {3, 32, 2, 3}}; }  // channels in two blocks
 // `attrs` and, if `from` has them, its groups.
 Attrs WithGroupsOf(const Attrs& from, Attrs attrs) {
   if (HasGroups(from)) attrs.Set("groups", from.Int("groups"));
@@ -158,10 +157,8 @@ Tensor OverBatch(Tensor statistics, const Attrs& attrs, const Shape& x) {
 // So few elements of a channel that their mean is above some of them, though their sum is drawn
 // from where they are.
 TensorType TwoRows() { return {DType::kF32, {2, 3}}; }
-TensorType TwoPixels() { return {DType::kF32, {2, 32, 1, 1}}; }
 TensorType Four() { return {DType::kF32, {4, 3, 2}}; }
 TensorType FourRows() { return {DType::kF32, {4, 3}}; }
-TensorType FourInBlocks() { return {DType::kF32, {4, 32, 2, 1}}; }
 TensorType Numbers(const TensorType& x) { return {DType::kF32, {x.shape[1]}}; }
 // Statistics of x in `groups`; 0: without the attribute.
 TensorType Numbers(const TensorType& x, int64_t groups) {
@@ -200,10 +197,7 @@ OpDef ChannelSumOp() {
       .Sample({.inputs = {Rows()}, .attrs = {}})
       .Sample({.inputs = {Large()}, .attrs = {}})
       .Sample({.inputs = {Four()}, .attrs = InGroups(4)})
-      .Sample({.inputs = {FourRows()}, .attrs = InGroups(2)})
-      .ChannelBlocks({0}, {})
-      .BlockedSample({.inputs = {Many()}, .attrs = {}})
-      .BlockedSample({.inputs = {FourInBlocks()}, .attrs = InGroups(2)});
+      .Sample({.inputs = {FourRows()}, .attrs = InGroups(2)});
 }
 
 // sum over a channel's elements of (x - sum / count)^2.
@@ -233,11 +227,7 @@ OpDef BatchMomentOp() {
       .Sample({.inputs = {Rows(), Three()}, .attrs = {}})
       .Sample({.inputs = {Large(), Three()}, .attrs = {}})
       .Sample({.inputs = {Four(), Numbers(Four(), 4)}, .attrs = InGroups(4)})
-      .Sample({.inputs = {FourRows(), Numbers(FourRows(), 2)}, .attrs = InGroups(2)})
-      .ChannelBlocks({0}, {})
-      .BlockedSample({.inputs = {Many(), Numbers(Many())}, .attrs = {}})
-      .BlockedSample(
-          {.inputs = {FourInBlocks(), Numbers(FourInBlocks(), 2)}, .attrs = InGroups(2)});
+      .Sample({.inputs = {FourRows(), Numbers(FourRows(), 2)}, .attrs = InGroups(2)});
 }
 
 // (x - mean) / sqrt(variance + epsilon) * gamma + beta. With `training`, b and c are not mean and
@@ -315,13 +305,7 @@ OpDef BatchNormOp() {
       .Sample(fused(Large(), false, /*adds=*/true))
       .Sample(fused(TwoRows(), true, /*adds=*/true))
       .Sample(sample(Four(), true, 4))
-      .Sample(fused(FourRows(), true, /*adds=*/true, 2))
-      .ChannelBlocks({0, 5}, {0})
-      .BlockedSample(sample(Many(), false))
-      .BlockedSample(sample(Many(), true))
-      .BlockedSample(fused(Many(), false, /*adds=*/false))
-      .BlockedSample(fused(TwoPixels(), true, /*adds=*/true))
-      .BlockedSample(fused(FourInBlocks(), true, /*adds=*/true, 4));
+      .Sample(fused(FourRows(), true, /*adds=*/true, 2));
 }
 
 // The gradients of gamma and beta: sums of dy * (x - mean) / sqrt(variance + epsilon), and of dy.
@@ -362,12 +346,7 @@ OpDef BatchNormSumsOp() {
       .Sample(fused(Large(), false))
       .Sample(fused(TwoRows(), true))
       .Sample(sample(Four(), true, 4))
-      .Sample(fused(FourRows(), true, 2))
-      .ChannelBlocks({0, 3}, {})
-      .BlockedSample(sample(Many(), true))
-      .BlockedSample(fused(Many(), false))
-      .BlockedSample(fused(TwoPixels(), true))
-      .BlockedSample(fused(FourInBlocks(), true, 2));
+      .Sample(fused(FourRows(), true, 2));
 }
 
 // With xn = (x - mean) * rstd of the batch's own statistics:
@@ -410,11 +389,7 @@ OpDef BatchNormInputGradientOp() {
       .Sample(fused(TwoRows()))
       .Sample(fused({DType::kF32, {1, 3, 1, 2}}))
       .Sample(sample(Four(), 2))
-      .Sample(fused(FourRows(), 4))
-      .ChannelBlocks({0, 4}, {0})
-      .BlockedSample(sample(Many()))
-      .BlockedSample(fused(TwoPixels()))
-      .BlockedSample(fused(FourInBlocks(), 4));
+      .Sample(fused(FourRows(), 4));
 }
 
 // ---- groups

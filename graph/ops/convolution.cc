@@ -181,7 +181,6 @@ Attrs With(const Attrs& attrs, const char* name = nullptr, Ints dims = {}) {
   for (const char* shared : {"strides", "dilations", "pads_begin", "pads_end", "groups"}) {
     result.Set(shared, attrs.values().find(shared)->second);
   }
-  if (attrs.Has("direct")) result.Set("direct", attrs.Bool("direct"));
   if (name != nullptr) result.Set(name, std::move(dims));
   return result;
 }
@@ -239,11 +238,6 @@ OpSample Sample(std::vector<Shape> inputs, Attrs attrs) {
   return sample;
 }
 
-Attrs Direct(Attrs attrs) {
-  attrs.Set("direct", true);
-  return attrs;
-}
-
 Attrs Wide(Attrs attrs) {
   attrs.Set("dtype", DType::kF32);
   return attrs;
@@ -264,14 +258,9 @@ OpDef ConvOp() {
       .Sample(Sample({{3, 4, 6, 5}, {6, 4, 3, 2}}, SampleAttrs(2, kPadded, 1)))
       .Sample(Sample({{2, 4, 5, 6}, {6, 2, 3, 2}, {6}}, SampleAttrs(2, kUneven, 2)))
       .Sample(Sample({{3, 4, 4, 3}, {4, 1, 2, 2}}, SampleAttrs(2, kPlain, 4)))
-      .Sample(Sample({{5, 3, 6}, {4, 3, 3}, {4}}, Direct(SampleAttrs(1, kPadded, 1))))
+      .Sample(Sample({{5, 3, 6}, {4, 3, 3}, {4}}, SampleAttrs(1, kPadded, 1)))
       .Sample(Sample({{5, 3, 6}, {4, 3, 3}, {4}}, Wide(SampleAttrs(1, kPadded, 1))))
-      .Sample(Sample({{2, 2, 3, 4, 3}, {4, 2, 2, 3, 2}, {4}}, SampleAttrs(3, kPadded, 1)))
-      .ChannelBlocks({0}, {0})
-      .PrefersChannelBlocks()
-      .BlockedSample(Sample({{3, 32, 4, 3}, {32, 32, 1, 2}, {32}}, SampleAttrs(2, kPadded, 1)))
-      .BlockedSample(Sample({{2, 3, 5, 4}, {32, 3, 3, 2}}, SampleAttrs(2, kUneven, 1)))
-      .BlockedSample(Sample({{2, 32, 3, 2}, {32, 16, 2, 1}, {32}}, SampleAttrs(2, kPlain, 2)));
+      .Sample(Sample({{2, 2, 3, 4, 3}, {4, 2, 2, 3, 2}, {4}}, SampleAttrs(3, kPadded, 1)));
 }
 
 OpDef InputGradientOp() {
@@ -292,13 +281,9 @@ OpDef InputGradientOp() {
       .Sample(Sample({{3, 6, 3, 3}, {6, 4, 3, 2}}, attrs(2, kPadded, 1, {6, 5})))
       .Sample(Sample({{2, 6, 4, 7}, {6, 2, 3, 2}}, attrs(2, kUneven, 2, {5, 6})))
       .Sample(Sample({{3, 4, 3, 2}, {4, 1, 2, 2}}, attrs(2, kPlain, 4, {4, 3})))
-      .Sample(Sample({{5, 4, 3}, {4, 3, 3}}, Direct(attrs(1, kPadded, 1, {6}))))
+      .Sample(Sample({{5, 4, 3}, {4, 3, 3}}, attrs(1, kPadded, 1, {6})))
       .Sample(Sample({{5, 4, 3}, {4, 3, 3}}, Wide(attrs(1, kPadded, 1, {6}))))
-      .Sample(Sample({{2, 4, 2, 2, 2}, {4, 2, 2, 3, 2}}, attrs(3, kPadded, 1, {3, 4, 3})))
-      .ChannelBlocks({0}, {0})
-      .PrefersChannelBlocks()
-      .BlockedSample(Sample({{3, 32, 3, 2}, {32, 32, 1, 2}}, attrs(2, kPadded, 1, {4, 3})))
-      .BlockedSample(Sample({{2, 32, 4, 5}, {32, 3, 3, 2}}, attrs(2, kUneven, 1, {5, 4})));
+      .Sample(Sample({{2, 4, 2, 2, 2}, {4, 2, 2, 3, 2}}, attrs(3, kPadded, 1, {3, 4, 3})));
 }
 
 OpDef WeightGradientOp() {
@@ -320,13 +305,9 @@ OpDef WeightGradientOp() {
       .Sample(Sample({{3, 4, 6, 5}, {3, 6, 3, 3}}, attrs(2, kPadded, 1, {3, 2})))
       .Sample(Sample({{2, 4, 5, 6}, {2, 6, 4, 7}}, attrs(2, kUneven, 2, {3, 2})))
       .Sample(Sample({{3, 4, 4, 3}, {3, 4, 3, 2}}, attrs(2, kPlain, 4, {2, 2})))
-      .Sample(Sample({{5, 3, 6}, {5, 4, 3}}, Direct(attrs(1, kPadded, 1, {3}))))
+      .Sample(Sample({{5, 3, 6}, {5, 4, 3}}, attrs(1, kPadded, 1, {3})))
       .Sample(Sample({{5, 3, 6}, {5, 4, 3}}, Wide(attrs(1, kPadded, 1, {3}))))
-      .Sample(Sample({{2, 2, 3, 4, 3}, {2, 4, 2, 2, 2}}, attrs(3, kPadded, 1, {2, 3, 2})))
-      .ChannelBlocks({0, 1}, {})
-      .PrefersChannelBlocks()
-      .BlockedSample(Sample({{3, 32, 4, 3}, {3, 32, 3, 2}}, attrs(2, kPadded, 1, {1, 2})))
-      .BlockedSample(Sample({{2, 3, 5, 4}, {2, 32, 4, 5}}, attrs(2, kUneven, 1, {3, 2})));
+      .Sample(Sample({{2, 2, 3, 4, 3}, {2, 4, 2, 2, 2}}, attrs(3, kPadded, 1, {2, 3, 2})));
 }
 
 }  // namespace

@@ -153,13 +153,6 @@ std::vector<Case> Cases() {
           {{2, 3, 5, 7}, {2, 3, 3, 4}, {{"windows", Ints{3, 4}}}}};
 }
 
-// Channels in two blocks.
-Case BlockedCase() {
-  Attrs attrs = Sliding({3, 2}, kPadded);
-  attrs.Set("ceil_mode", false);
-  return {{2, 32, 3, 4}, {2, 32, 2, 3}, std::move(attrs)};
-}
-
 // Calls add(case, attributes) for the cases of an operator.
 template <class Add>
 void AddSamples(Add add) {
@@ -190,10 +183,6 @@ OpDef MaxPoolOp() {
     with_indices = !with_indices;
     def.Sample({.inputs = {{DType::kF32, c.x}}, .attrs = std::move(attrs)});
   });
-  Case blocked = BlockedCase();
-  blocked.attrs.Set("with_indices", false);
-  def.ChannelBlocks({0}, {0});
-  def.BlockedSample({.inputs = {{DType::kF32, blocked.x}}, .attrs = blocked.attrs});
   return def;
 }
 
@@ -209,10 +198,6 @@ OpDef MaxPoolGradientOp() {
   AddSamples([&](const Case& c, Attrs attrs) {
     def.Sample({.inputs = {{DType::kF32, c.x}, {DType::kF32, c.y}}, .attrs = std::move(attrs)});
   });
-  const Case blocked = BlockedCase();
-  def.ChannelBlocks({0, 1}, {0});
-  def.BlockedSample(
-      {.inputs = {{DType::kF32, blocked.x}, {DType::kF32, blocked.y}}, .attrs = blocked.attrs});
   return def;
 }
 
@@ -237,10 +222,6 @@ OpDef AveragePoolOp() {
     attrs.Set("divisor", std::string(kDivisors[next++ % 3]));
     def.Sample({.inputs = {{DType::kF32, c.x}}, .attrs = std::move(attrs)});
   });
-  Case blocked = BlockedCase();
-  blocked.attrs.Set("divisor", std::string("padded"));
-  def.ChannelBlocks({0}, {0});
-  def.BlockedSample({.inputs = {{DType::kF32, blocked.x}}, .attrs = blocked.attrs});
   return def;
 }
 
@@ -265,11 +246,6 @@ OpDef AveragePoolGradientOp() {
     attrs.Set("space", SpaceOf(c.x));
     def.Sample({.inputs = {{DType::kF32, c.y}}, .attrs = std::move(attrs)});
   });
-  Case blocked = BlockedCase();
-  blocked.attrs.Set("divisor", std::string("elements"));
-  blocked.attrs.Set("space", SpaceOf(blocked.x));
-  def.ChannelBlocks({0}, {0});
-  def.BlockedSample({.inputs = {{DType::kF32, blocked.y}}, .attrs = blocked.attrs});
   return def;
 }
 

@@ -111,6 +111,17 @@ TEST(CnnTest, BlocksOfChannelsEqualOneDevice) {
   ExpectLayoutsAgree(DType::kF32, 20, 1e-4, /*is_wide=*/true);
 }
 
+TEST(CnnTest, WinogradIsAsTheSessionSays) {
+  for (bool winograd : {true, false}) {
+    const auto session = Session::Start({.winograd = winograd, .progress = Progress::kOff});
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    const auto job =
+        (*session)->Compile("train", [](Job& job) { TrainCnn(job, {.is_wide = true}); });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    EXPECT_EQ(job->Explain().find("winograd=true") != std::string::npos, winograd);
+  }
+}
+
 // Only f32 is kept in blocks: from the same weights, plain f64 goes the same way.
 TEST(CnnTest, BlocksOfChannelsEqualPlainChannels) {
   std::vector<std::vector<double>> losses;

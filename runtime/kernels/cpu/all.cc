@@ -3,13 +3,15 @@
 
 #include <memory>
 
+#include "compiler/plan/cpu_layouts.h"
 #include "graph/op_registry.h"
 #include "runtime/kernels/cpu/families.h"
 
 namespace braid {
 
 KernelRegistry CpuKernels() {
-  KernelRegistry registry(std::make_shared<const OpRegistry>(BuiltinOps()));
+  KernelRegistry registry(
+      std::make_shared<const OpRegistry>(compiler::WithCpuLayouts(BuiltinOps())));
   for (auto* add : {cpu::RegisterElementwiseKernels, cpu::RegisterActivationKernels,
                     cpu::RegisterShapeKernels,       cpu::RegisterReduceKernels,
                     cpu::RegisterScanKernels,        cpu::RegisterMatmulKernels,

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "graph/channel_blocks.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/blocked.h"
 #include "runtime/kernels/cpu/elementwise_loops.h"

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "graph/channel_blocks.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/batch_norm.h"
 #include "runtime/kernels/cpu/blocked.h"

@@ -6,18 +6,19 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "graph/channel_blocks.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 
 namespace braid::cpu {
 namespace {
 
+using compiler::kBlockedInputs, compiler::kBlockedOutputs;
+
 // In place.
 absl::Status MakePlain(const KernelSpec& spec, const char* name, std::vector<OperandSpec>& operands,
                        std::vector<bool>& is_blocked) {
   is_blocked.assign(operands.size(), false);
-  for (int64_t i : BlockedOperands(spec.attrs, name)) {
+  for (int64_t i : compiler::BlockedOperands(spec.attrs, name)) {
     OperandSpec& operand = operands[i];
     const int last = operand.logical.rank() - 1;
     const bool is_whole = operand.region.offset[last] == 0 &&
@@ -28,8 +29,8 @@ absl::Status MakePlain(const KernelSpec& spec, const char* name, std::vector<Ope
           spec.name, operand.region.ToString(), kChannelBlock));
     }
     is_blocked[i] = true;
-    operand.logical = PlainShape(operand.logical);
-    operand.region.size = PlainShape(operand.region.size);
+    operand.logical = compiler::PlainShape(operand.logical);
+    operand.region.size = compiler::PlainShape(operand.region.size);
     operand.region.offset.pop_back();
     operand.region.offset[1] *= kChannelBlock;
     if (operand.time_axis == 1) operand.time_stride *= kChannelBlock;
@@ -155,7 +156,7 @@ absl::StatusOr<PlainSpec> PlainSpecOf(const KernelSpec& spec) {
 KernelFactory Unblocked(KernelFactory factory) {
   return [factory = std::move(factory)](
              const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    if (!HasChannelBlocks(spec.attrs)) return factory(spec);
+    if (!compiler::HasChannelBlocks(spec.attrs)) return factory(spec);
     ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(spec));
     ASSIGN_OR_RETURN(std::unique_ptr<Kernel> inner, factory(plain.spec));
     if (!plain.any()) return inner;

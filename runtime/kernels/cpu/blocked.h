@@ -1,12 +1,15 @@
-// Kernels whose operands come in blocks of channels (graph/channel_blocks.h).
+// Kernels whose operands come in blocks of channels (compiler/plan/channel_blocks.h).
 #pragma once
 
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/plan/channel_blocks.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid::cpu {
+
+using compiler::kChannelBlock;
 
 // A spec as if all operands were plain, without the attributes that say otherwise, and which of
 // them are not.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "compiler/plan/cpu_layouts.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/blocked.h"
 #include "runtime/kernels/cpu/families.h"
@@ -48,7 +49,7 @@ absl::StatusOr<ConvolutionShape> ShapeOf(const KernelSpec& spec, Side side) {
   shape.windows = SpaceOf(y);
   ASSIGN_OR_RETURN(shape.axes, WindowsOf(spec.attrs, SpaceOf(w)));
   shape.has_bias = spec.inputs.size() == 3;
-  shape.is_direct = Flag(spec.attrs, "direct");
+  shape.by_winograd = Flag(spec.attrs, compiler::kWinograd);
   shape.threads = spec.threads;
   shape.work = spec.work;
   const int64_t groups = spec.attrs.Int("groups");
@@ -158,7 +159,7 @@ bool WinogradPays(const ConvolutionShape& shape, const SpatialAxes& axes) {
   for (int axis = 0; axis < kSpatialAxes; ++axis) {
     if (axes.axis[axis].kernel > 1) tiles *= (axes.windows[axis] + kTile - 1) / kTile;
   }
-  return !shape.is_direct && tiles >= kTiles;
+  return tiles >= kTiles;
 }
 
 std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape) {
@@ -166,7 +167,7 @@ std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape) {
   // Measured: 1.25 to 1.6 x oneDNN with 16 windows, 1.15 x with 49, as fast with 64.
   constexpr int64_t kFewWindows = 49;
   const SpatialAxes axes(shape);
-  if (WinogradPays(shape, axes)) {
+  if (shape.by_winograd && WinogradPays(shape, axes)) {
     if (auto convolution = MakeWinogradConvolution(shape)) return convolution;
   }
   if (axes.num_windows() <= kFewWindows && axes.num_taps() > 1) {

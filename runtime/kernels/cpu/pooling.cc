@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "graph/channel_blocks.h"
 #include "graph/ops/window.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/blocked.h"

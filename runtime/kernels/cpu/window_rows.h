@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "graph/channel_blocks.h"
+#include "compiler/plan/channel_blocks.h"
 #include "runtime/kernels/cpu/convolution.h"
 
 namespace braid::cpu {
+
+using compiler::kChannelBlock;
 
 inline constexpr int32_t kNothing = -1;
 

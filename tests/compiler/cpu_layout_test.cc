@@ -1,36 +1,44 @@
-#include "compiler/logical/block_channels.h"
+#include "compiler/logical/cpu_layout.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/plan/channel_blocks.h"
+#include "compiler/plan/cpu_layouts.h"
 #include "tests/compiler/logical_passes.h"
 
 namespace braid::compiler {
 namespace {
 
-std::string Blocked(const std::string& text) {
-  return Rewritten(text, [](const LogicalGraph& graph) { return BlockChannels(graph); });
+std::string LaidOut(const std::string& text, const CpuLayoutOptions& options = {}) {
+  return Rewritten(text, [&](const LogicalGraph& graph) { return LayOutForCpus(graph, options); });
 }
 
 constexpr char kAttrs[] =
     "{dilations=[1, 1] groups=1 pads_begin=[1, 1] pads_end=[1, 1] strides=[1, 1]}";
 
-// The image has three channels and stays plain; what leaves the chain is made plain.
-TEST(BlockChannels, KeepsAChainInBlocks) {
-  const std::string text = absl::StrCat(R"(
+// A chain of two convolutions on one device of a kind.
+std::string Chain(const std::string& device) {
+  return absl::StrReplaceAll(absl::StrCat(R"(
 %0:f32[4, 3, 8, 8] = input "x" () {dtype=f32 shape=[4, 3, 8, 8]} on=cpu[1]{0.0}
 %1:f32[32, 3, 3, 3] = variable "w1" () {dtype=f32 shape=[32, 3, 3, 3]} on=cpu[1]{0.0}
 %2:f32[48, 32, 3, 3] = variable "w2" () {dtype=f32 shape=[48, 32, 3, 3]} on=cpu[1]{0.0}
 %3:f32[4, 32, 8, 8] = conv "a" (%0, %1) )",
-                                        kAttrs, R"( on=cpu[1]{0.0}
+                                          kAttrs, R"( on=cpu[1]{0.0}
 %4:f32[4, 32, 8, 8] = relu "b" (%3) on=cpu[1]{0.0}
 %5:f32[4, 48, 8, 8] = conv "c" (%4, %2) )",
-                                        kAttrs, R"( on=cpu[1]{0.0}
+                                          kAttrs, R"( on=cpu[1]{0.0}
 %6:f32[4, 3072] = reshape "d" (%5) {shape=[4, 3072]} on=cpu[1]{0.0}
-)");
-  const std::string blocked = Blocked(text);
+)"),
+                             {{"cpu[1]{0.0}", device}});
+}
+
+// The image has three channels and stays plain; what leaves the chain is made plain.
+TEST(CpuLayout, KeepsAChainInBlocks) {
+  const std::string blocked = LaidOut(Chain("cpu[1]{0.0}"));
   for (const char* line : {
            "%3:f32[4, 2, 8, 8, 16] = conv \"a\" (%0, %1) {blocked_inputs=[] blocked_outputs=[0] ",
            "%4:f32[4, 2, 8, 8, 16] = relu \"b\" (%3) on",
@@ -44,7 +52,7 @@ TEST(BlockChannels, KeepsAChainInBlocks) {
 }
 
 // Reorders would cost more than they save; f64 and what the user laid out stay as they are.
-TEST(BlockChannels, LeavesOthersAsTheyAre) {
+TEST(CpuLayout, LeavesOthersAsTheyAre) {
   for (const auto& [dtype, hint] : {std::pair{"f32", ""}, {"f64", ""}, {"f32", " hint=(S(0))"}}) {
     const std::string text = absl::StrCat(
         "\n%0:", dtype, "[4, 32, 8, 8] = input \"x\" () {dtype=", dtype,
@@ -53,13 +61,62 @@ TEST(BlockChannels, LeavesOthersAsTheyAre) {
         " shape=[32, 32, 3, 3]} on=cpu[1]{0.0}\n%2:", dtype, "[4, 32, 8, 8] = conv \"a\" (%0, %1) ",
         kAttrs, " on=cpu[1]{0.0}", hint, "\n%3:", dtype,
         "[4, 2048] = reshape \"b\" (%2) {shape=[4, 2048]} on=cpu[1]{0.0}\n");
-    EXPECT_EQ(Blocked(text), text);
+    EXPECT_EQ(LaidOut(text), text);
+  }
+}
+
+TEST(CpuLayout, IsForCpusOnly) {
+  const std::string text = Chain("gpu[1]{0.0}");
+  EXPECT_EQ(LaidOut(text), text);
+}
+
+// What comes from another kind of device comes plain, and what goes there is made plain where it
+// was made.
+TEST(CpuLayout, ReordersOnCpusOnly) {
+  std::string text = Chain("cpu[1]{0.0}");
+  text = absl::StrReplaceAll(
+      text, {{"= relu \"b\" (%3) on=cpu[1]{0.0}", "= relu \"b\" (%3) on=gpu[1]{0.1}"}});
+  const std::string layout = LaidOut(text);
+  EXPECT_EQ(layout, text) << "each convolution is a chain of its own, too short to gain";
+}
+
+// Where the kernel is 3 x 3, and unless the user wants the sums as they stand.
+TEST(CpuLayout, AllowsWinogradForWindowsOfThree) {
+  const std::string text = Chain("cpu[1]{0.0}");
+  const auto count = [](const std::string& where) {
+    int found = 0;
+    for (size_t at = 0; (at = where.find("winograd=true", at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count(LaidOut(text)), 2);
+  EXPECT_EQ(count(LaidOut(text, {.winograd = false})), 0);
+  const std::string narrow = absl::StrReplaceAll(text, {{"[32, 3, 3, 3]", "[32, 3, 3, 2]"},
+                                                        {"[4, 32, 8, 8]", "[4, 32, 8, 9]"},
+                                                        {"[4, 48, 8, 8]", "[4, 48, 8, 9]"},
+                                                        {"[4, 3072]", "[4, 3456]"}});
+  EXPECT_EQ(count(LaidOut(narrow)), 1) << LaidOut(narrow);
+}
+
+// Every row is of an operator that there is, with samples whose operands all come in blocks that
+// can.
+TEST(CpuLayout, TableIsOfOperatorsThatThereAre) {
+  const OpRegistry cpu = WithCpuLayouts(Registry());
+  for (const CpuLayout& layout : CpuLayouts()) {
+    const OpDef* plain = Registry().Find(layout.op);
+    ASSERT_NE(plain, nullptr) << layout.op;
+    const size_t more = cpu.Find(layout.op)->samples().size() - plain->samples().size();
+    EXPECT_EQ(more, layout.samples.size()) << layout.op;
+    EXPECT_GT(more, 0u) << layout.op;
+    for (size_t i = plain->samples().size(); i < cpu.Find(layout.op)->samples().size(); ++i) {
+      EXPECT_TRUE(HasChannelBlocks(cpu.Find(layout.op)->samples()[i].attrs)) << layout.op;
+    }
   }
 }
 
 // Parts of channels are whole blocks, of equal number.
-TEST(BlockChannels, SplitsWholeBlocks) {
-  const OpDef& norm = *Registry().Find("batch_norm");
+TEST(CpuLayout, SplitsWholeBlocks) {
+  const OpRegistry cpu = WithCpuLayouts(Registry());
+  const OpDef& norm = *cpu.Find("batch_norm");
   const std::vector<TensorType> inputs = {{DType::kF32, {4, 4, 8, 8, 16}},
                                           {DType::kF32, {64}},
                                           {DType::kF32, {64}},
@@ -82,8 +139,9 @@ TEST(BlockChannels, SplitsWholeBlocks) {
   EXPECT_FALSE(has(3));
 }
 
-TEST(BlockChannels, WrongListsAreErrors) {
-  const OpDef& moment = *Registry().Find("batch_moment");
+TEST(CpuLayout, WrongListsAreErrors) {
+  const OpRegistry cpu = WithCpuLayouts(Registry());
+  const OpDef& moment = *cpu.Find("batch_moment");
   const std::vector<TensorType> inputs = {{DType::kF32, {4, 2, 8, 16}}, {DType::kF32, {32}}};
   const auto infer = [&](std::vector<int64_t> listed) {
     const Attrs attrs = {{"blocked_inputs", std::move(listed)}};

@@ -1,16 +1,21 @@
-#include "compiler/logical/block_channels.h"
+#include "compiler/logical/cpu_layout.h"
 
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compiler/logical/op_roles.h"
-#include "graph/channel_blocks.h"
+#include "compiler/plan/channel_blocks.h"
+#include "compiler/plan/cpu_layouts.h"
 #include "graph/op_def.h"
+#include "graph/op_registry.h"
 
 namespace braid::compiler {
 namespace {
@@ -21,8 +26,12 @@ constexpr int kCostOfReorder = 2;
 
 class Blocking {
  public:
-  explicit Blocking(LogicalGraph& graph)
-      : graph_(graph), chain_(graph.tensors().size()), gain_(graph.tensors().size()) {
+  Blocking(LogicalGraph& graph, const CpuLayoutOptions& options)
+      : graph_(graph),
+        options_(options),
+        chain_(graph.tensors().size()),
+        gain_(graph.tensors().size()) {
+    for (const CpuLayout& layout : CpuLayouts()) table_.emplace(layout.op, layout);
     std::iota(chain_.begin(), chain_.end(), 0);
   }
 
@@ -48,6 +57,9 @@ class Blocking {
     // By what the ops are before any of them changes.
     std::vector<std::pair<OpId, Attrs>> rewritten;
     for (OpId id = 0; id < count; ++id) Rewrite(id, rewritten);
+    if (!rewritten.empty()) {
+      graph_.SetRegistry(std::make_shared<const OpRegistry>(WithCpuLayouts(graph_.registry())));
+    }
     std::vector<TensorId> blocked;
     for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
       if (IsBlocked(id)) blocked.push_back(id);
@@ -66,7 +78,19 @@ class Blocking {
   }
 
  private:
+  // null: not in the table.
+  const CpuLayout* LayoutOf(const Op& op) const {
+    const auto found = table_.find(op.type);
+    return found == table_.end() ? nullptr : &found->second;
+  }
+
+  // A layout that the user asked for is one of the plain tensor.
+  static bool IsFixed(const Op& op) {
+    return HasHint(op) || !HasCpuLayouts(op.placement->device_type());
+  }
+
   bool CanBlock(TensorId tensor) const {
+    if (!HasCpuLayouts(graph_.producer(tensor).placement->device_type())) return false;
     const TensorType& type = graph_.type(tensor);
     return IsFloating(type.dtype) && type.dtype != DType::kF64 && CanBlockChannels(type.shape);
   }
@@ -80,11 +104,10 @@ class Blocking {
     });
   }
 
-  // The operands that may be blocked: all of them or none. A layout that the user asked for is one
-  // of the plain tensor.
+  // The operands that may be blocked: all of them or none.
   std::vector<TensorId> Chained(const Op& op) const {
     std::vector<TensorId> tensors;
-    if (HasHint(op)) return tensors;
+    if (IsFixed(op)) return tensors;
     const auto add = [&](const std::vector<TensorId>& operands, const std::vector<int>& listed) {
       for (int i : listed) {
         const bool is_there = i < static_cast<int>(operands.size());
@@ -94,9 +117,9 @@ class Blocking {
     if (IsPointwise(op) && CanBlock(op.outputs[0])) {
       tensors = op.inputs;
       tensors.push_back(op.outputs[0]);
-    } else {
-      add(op.inputs, DefOf(graph_, op).channel_inputs());
-      add(op.outputs, DefOf(graph_, op).channel_outputs());
+    } else if (const CpuLayout* layout = LayoutOf(op)) {
+      add(op.inputs, layout->blocks.inputs);
+      add(op.outputs, layout->blocks.outputs);
     }
     return tensors;
   }
@@ -118,7 +141,8 @@ class Blocking {
   void CountGains() {
     std::vector<bool> is_reordered(graph_.tensors().size(), false);
     for (const Op& op : graph_.ops()) {
-      const bool is_glad = DefOf(graph_, op).prefers_channel_blocks();
+      const CpuLayout* layout = LayoutOf(op);
+      const bool is_glad = layout != nullptr && layout->prefers_blocks;
       for (TensorId tensor : Chained(op)) {
         if (is_glad) ++gain_[ChainOf(tensor)];
         const bool is_input =
@@ -139,28 +163,37 @@ class Blocking {
   bool IsBlocked(TensorId tensor) { return IsChosen(tensor) && Makes(tensor); }
   bool TakesInput(const Op& op, int input) {
     if (!IsChosen(op.inputs[input])) return false;
-    if (HasHint(op)) return false;
+    if (IsFixed(op)) return false;
     if (IsPointwise(op) && CanBlock(op.outputs[0])) return true;
-    const std::vector<int>& listed = DefOf(graph_, op).channel_inputs();
-    return std::find(listed.begin(), listed.end(), input) != listed.end();
+    const CpuLayout* layout = LayoutOf(op);
+    return layout != nullptr &&
+           std::ranges::find(layout->blocks.inputs, input) != layout->blocks.inputs.end();
   }
 
   void Rewrite(OpId id, std::vector<std::pair<OpId, Attrs>>& rewritten) {
     const Op& op = graph_.op(id);
-    const OpDef& def = DefOf(graph_, op);
-    if (HasHint(op) || IsPointwise(op)) return;
+    const CpuLayout* layout = LayoutOf(op);
+    if (layout == nullptr || IsFixed(op)) return;
     std::vector<int64_t> inputs, outputs;
-    for (int i : def.channel_inputs()) {
+    for (int i : layout->blocks.inputs) {
       if (i < static_cast<int>(op.inputs.size()) && TakesInput(op, i)) inputs.push_back(i);
     }
-    for (int i : def.channel_outputs()) {
+    for (int i : layout->blocks.outputs) {
       if (IsChosen(op.outputs[i])) outputs.push_back(i);
     }
     if (inputs.empty() && outputs.empty()) return;
     Attrs attrs = op.attrs;
     attrs.Set(kBlockedInputs, std::move(inputs));
     attrs.Set(kBlockedOutputs, std::move(outputs));
+    if (options_.winograd && HasWinogradWindows(op, layout->weights)) attrs.Set(kWinograd, true);
     rewritten.emplace_back(id, std::move(attrs));
+  }
+
+  bool HasWinogradWindows(const Op& op, Weights weights) const {
+    constexpr int64_t kWindow = 3;
+    if (weights == Weights::kNone) return false;
+    const Shape& w = graph_.type(weights == Weights::kOutput ? op.outputs[0] : op.inputs[1]).shape;
+    return w.rank() == 4 && w[2] == kWindow && w[3] == kWindow;
   }
 
   // At its producer's place, under its name.
@@ -170,8 +203,8 @@ class Blocking {
     graph_.PushScope(producer.name);
     graph_.set_current_forward(producer.forward);
     const Tensor x(&graph_, tensor);
-    const Tensor copy = was_blocked ? UnblockChannels(x, producer.location)
-                                    : braid::BlockChannels(x, producer.location);
+    const Tensor copy =
+        was_blocked ? UnblockChannels(x, producer.location) : BlockChannels(x, producer.location);
     graph_.set_current_forward(kNone);
     graph_.PopScope();
     graph_.PopPlacement();
@@ -180,14 +213,16 @@ class Blocking {
   }
 
   LogicalGraph& graph_;
+  const CpuLayoutOptions& options_;
+  std::map<std::string, CpuLayout, std::less<>> table_;  // by op
   std::vector<TensorId> chain_;  // a forest over tensors, whose roots name the chains
   std::vector<int> gain_;        // per root
 };
 
 }  // namespace
 
-LogicalGraph BlockChannels(LogicalGraph graph) {
-  Blocking(graph).Run();
+LogicalGraph LayOutForCpus(LogicalGraph graph, const CpuLayoutOptions& options) {
+  Blocking(graph, options).Run();
   return graph;
 }
 

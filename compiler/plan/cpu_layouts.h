@@ -1,0 +1,40 @@
+// What is known of how tensors lie best on CPUs: the table of the operators whose kernels there
+// take operands in blocks of channels, and which of these may sum by Winograd's algorithm.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/plan/channel_blocks.h"
+#include "graph/op_registry.h"
+
+namespace braid::compiler {
+
+// An attribute, a flag: a convolution in blocks of channels may go by Winograd's algorithm (Lavin
+// and Gray, 2015) where that pays. Its windows are 3 x 3.
+inline constexpr char kWinograd[] = "winograd";
+
+// Which operand of a convolution holds the weights.
+enum class Weights : uint8_t { kNone, kSecondInput, kOutput };
+
+struct CpuLayout {
+  std::string op;
+  ChannelOperands blocks = {};
+  // Its kernel is faster with blocks, not only as fast: they are made for it.
+  bool prefers_blocks = false;
+  Weights weights = Weights::kNone;
+  std::vector<OpSample> samples = {};  // of plain operands; they are tried in blocks
+};
+
+// The table. Pointwise operators take blocks, too, where all their operands come so.
+std::vector<CpuLayout> CpuLayouts();
+
+// Whether devices of this type have the CPU's layouts.
+bool HasCpuLayouts(std::string_view device_type);
+
+// `plain` with the definitions that CPUs have of the table's operators; those that are not in
+// `plain` are left out.
+OpRegistry WithCpuLayouts(const OpRegistry& plain);
+
+}  // namespace braid::compiler
