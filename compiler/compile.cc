@@ -18,6 +18,7 @@
 #include "compiler/physical/bucket_collectives.h"
 #include "compiler/physical/chains.h"
 #include "compiler/physical/check_memory.h"
+#include "compiler/physical/choose_methods.h"
 #include "compiler/physical/defer_groups.h"
 #include "compiler/physical/plan_memory.h"
 #include "compiler/plan/invariants.h"
@@ -28,7 +29,7 @@ namespace braid::compiler {
 
 absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& options) {
   RETURN_IF_ERROR(graph.status());
-  BoxingPlanner planner;
+  BoxingPlanner planner(options.machine);
   std::vector<std::string> explanations;
 
   // On whole tensors: what is computed.
@@ -60,6 +61,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   RETURN_IF_ERROR(VerifyInvariants(physical));
   physical = AssignStreams(std::move(physical));
   ASSIGN_OR_RETURN(physical, BucketCollectives(std::move(physical)));
+  physical = ChooseMethods(std::move(physical));
   RETURN_IF_ERROR(VerifyInvariants(physical));
   ASSIGN_OR_RETURN(physical, FormChains(std::move(physical)));
   RETURN_IF_ERROR(VerifyInvariants(physical));
@@ -72,7 +74,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   }
   RETURN_IF_ERROR(Verify(physical, graph.registry()));
 
-  StepEstimate estimate = EstimateStep(graph, planner);
+  StepEstimate estimate = EstimateStep(graph, planner, options.estimate);
   return Compiled{std::move(graph), std::move(physical), std::move(estimate),
                   std::move(explanations)};
 }

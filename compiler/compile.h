@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/cost.h"
 #include "compiler/logical/infer_placement.h"
+#include "compiler/machine.h"
 #include "compiler/plan/physical_graph.h"
 #include "graph/logical_graph.h"
 
@@ -25,6 +26,8 @@ struct CompileOptions {
   bool winograd = true;             // convolutions may sum by Winograd's algorithm
   int64_t device_memory_bytes = 0;  // 0: not checked
   bool explain = false;             // fill Compiled::explanations
+  Machine machine;                  // whose times decide on layouts and routes
+  Machine estimate;                 // whose times the estimate is in; its hosts are the machine's
 };
 
 struct Compiled {

@@ -23,15 +23,75 @@ double BytesOnDevice(const TensorType& type, const NdSbp& sbp,
   return bytes;
 }
 
+// What the ops of a placement make each of its devices do.
+struct Load {
+  double flops = 0, seconds = 0;
+  int64_t variable_bytes = 0;
+};
+
+// Per placement, and the placement of each op.
+struct Loads {
+  PlacementTable placements;
+  std::vector<Load> of_placement;
+  std::vector<int> placement_of;
+};
+
+Loads LoadsOf(const LogicalGraph& graph, const Machine& machine) {
+  Loads loads;
+  for (const Op& op : graph.ops()) {
+    CHECK(op.placement.has_value()) << op.name;
+    const int id = loads.placements.Id(*op.placement);
+    loads.placement_of.push_back(id);
+    loads.of_placement.resize(loads.placements.size());
+    const OpWork work = WorkOf(graph, op);
+    Load& load = loads.of_placement[id];
+    if (IsVariable(op)) {
+      load.variable_bytes += static_cast<int64_t>(work.bytes);
+      continue;
+    }
+    load.flops += work.flops;
+    if (DefOf(graph, op).external()) continue;
+    load.seconds += machine.WorkSeconds({.kind = op.placement->device_type(),
+                                         .dtype = ProductTypeOf(graph, op),
+                                         .flops = work.flops,
+                                         .bytes = work.bytes});
+  }
+  return loads;
+}
+
+// The busiest device's share; what each device has goes into `estimate`.
+Load BusiestOf(const Loads& loads, StepEstimate& estimate) {
+  std::map<DeviceId, double> seconds;
+  for (int id = 0; id < loads.placements.size(); ++id) {
+    const Load& load = loads.of_placement[id];
+    for (const DeviceId& device : loads.placements[id].devices()) {
+      estimate.flops[device] += load.flops;
+      estimate.variable_bytes[device] += load.variable_bytes;
+      seconds[device] += load.seconds;
+    }
+  }
+  Load busiest;
+  for (const auto& [device, flops] : estimate.flops) {
+    busiest.flops = std::max(busiest.flops, flops);
+    busiest.variable_bytes = std::max(busiest.variable_bytes, estimate.variable_bytes[device]);
+    busiest.seconds = std::max(busiest.seconds, seconds[device]);
+  }
+  return busiest;
+}
+
+// Of one transfer, over all acts of a step.
+void AddRoute(const std::vector<BoxingStep>& route, const Machine& machine,
+              BoxingEstimate& boxing) {
+  const int acts = boxing.edge.time_parts;
+  for (const BoxingStep& step : route) {
+    absl::StrAppend(&boxing.rules, boxing.rules.empty() ? "" : " + ", std::string(step.rule));
+    boxing.total_bytes += acts * step.cost.total_bytes;
+    boxing.messages += acts * step.cost.messages;
+    boxing.seconds += acts * step.cost.Seconds(machine);
+  }
+}
+
 }  // namespace
-
-double CostModel::OpSeconds(double flops, double bytes) const {
-  return std::max(flops / flops_per_second, bytes / memory_bytes_per_second);
-}
-
-double CostModel::BoxingSeconds(const BoxingCost& cost) const {
-  return latency * cost.messages + static_cast<double>(cost.busiest_bytes) / link_bytes_per_second;
-}
 
 int64_t WorkingParts(const std::vector<NdSbp>& inputs, const std::vector<NdSbp>& outputs,
                      const std::vector<int64_t>& hierarchy) {
@@ -66,6 +126,10 @@ OpWork WorkOf(const LogicalGraph& graph, const Op& op) {
   return work;
 }
 
+DType ProductTypeOf(const LogicalGraph& graph, const Op& op) {
+  return op.inputs.empty() ? DType::kF32 : graph.type(op.inputs[0]).dtype;
+}
+
 TensorTime TimeOf(const LogicalGraph& graph, TensorId tensor) {
   const TensorInfo& info = graph.tensor(tensor);
   const Op& producer = graph.op(info.producer);
@@ -90,69 +154,33 @@ BoxingEdge EdgeTo(const LogicalGraph& graph, const Op& consumer, int input) {
 }
 
 StepEstimate EstimateStep(const LogicalGraph& graph, BoxingPlanner& planner,
-                          const CostModel& model) {
+                          const Machine& machine) {
   StepEstimate estimate;
-  PlacementTable placements;
-  struct Load {
-    double flops = 0, seconds = 0;
-    int64_t variable_bytes = 0;
-  };
-  std::vector<Load> loads;  // per placement, of each of its devices
-  std::vector<int> placement_of;
-  for (const Op& op : graph.ops()) {
-    CHECK(op.placement.has_value()) << op.name;
-    const int id = placements.Id(*op.placement);
-    placement_of.push_back(id);
-    loads.resize(placements.size());
-    const OpWork work = WorkOf(graph, op);
-    if (IsVariable(op)) {
-      loads[id].variable_bytes += static_cast<int64_t>(work.bytes);
-      continue;
-    }
-    loads[id].flops += work.flops;
-    if (!DefOf(graph, op).external()) loads[id].seconds += model.OpSeconds(work.flops, work.bytes);
-  }
-  std::map<DeviceId, double> seconds;
-  for (int id = 0; id < placements.size(); ++id) {
-    for (const DeviceId& device : placements[id].devices()) {
-      estimate.flops[device] += loads[id].flops;
-      estimate.variable_bytes[device] += loads[id].variable_bytes;
-      seconds[device] += loads[id].seconds;
-    }
-  }
-  double busiest_flops = 0;
-  int64_t most_variable_bytes = 0;
-  for (const auto& [device, flops] : estimate.flops) {
-    busiest_flops = std::max(busiest_flops, flops);
-    most_variable_bytes = std::max(most_variable_bytes, estimate.variable_bytes[device]);
-    estimate.compute_seconds = std::max(estimate.compute_seconds, seconds[device]);
-  }
+  estimate.origin = machine.origin;
+  const Loads loads = LoadsOf(graph, machine);
+  const Load busiest = BusiestOf(loads, estimate);
+  estimate.compute_seconds = busiest.seconds;
 
   std::map<std::tuple<TensorId, int, NdSbp>, OpId> made;
   for (const Op& op : graph.ops()) {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const TensorInfo& info = graph.tensor(op.inputs[i]);
       const NdSbp& source_sbp = graph.op(info.producer).output_sbp[info.output];
-      const int to = placement_of[op.id];
-      if (placement_of[info.producer] == to && source_sbp == op.input_sbp[i]) continue;
+      const int to = loads.placement_of[op.id];
+      if (loads.placement_of[info.producer] == to && source_sbp == op.input_sbp[i]) continue;
       if (!made.try_emplace({op.inputs[i], to, op.input_sbp[i]}, op.id).second) continue;
       BoxingEstimate boxing;
       boxing.tensor = op.inputs[i];
       boxing.consumer = op.id;
       boxing.edge = EdgeTo(graph, op, static_cast<int>(i));
-      for (const BoxingStep& step : planner.Route(boxing.edge)) {
-        absl::StrAppend(&boxing.rules, boxing.rules.empty() ? "" : " + ", std::string(step.rule));
-        for (int act = 0; act < boxing.edge.time_parts; ++act) {
-          boxing.cost = boxing.cost + step.cost;
-        }
-      }
-      estimate.boxing_bytes += boxing.cost.total_bytes;
-      estimate.boxing_seconds += model.BoxingSeconds(boxing.cost);
-      if (boxing.cost.total_bytes > 0) {
-        absl::StrAppendFormat(&estimate.summary, "%12d bytes  %s: %s -> %s for %s (%s)\n",
-                              boxing.cost.total_bytes, graph.producer(boxing.tensor).name,
+      AddRoute(planner.Route(boxing.edge), machine, boxing);
+      estimate.boxing_bytes += boxing.total_bytes;
+      estimate.boxing_seconds += boxing.seconds;
+      if (boxing.total_bytes > 0) {
+        absl::StrAppendFormat(&estimate.summary, "%12d bytes  %s: %s -> %s for %s (%s), %.3g us\n",
+                              boxing.total_bytes, graph.producer(boxing.tensor).name,
                               source_sbp.ToString(), op.input_sbp[i].ToString(), op.name,
-                              boxing.rules);
+                              boxing.rules, boxing.seconds * 1e6);
       }
       estimate.boxing.push_back(std::move(boxing));
     }
@@ -161,7 +189,7 @@ StepEstimate EstimateStep(const LogicalGraph& graph, BoxingPlanner& planner,
       &estimate.summary,
       "%d ops; per device %.4g flops, %d bytes of variables; %d bytes moved; compute %.3g s, "
       "transfers %.3g s a step\n",
-      graph.ops().size(), busiest_flops, most_variable_bytes, estimate.boxing_bytes,
+      graph.ops().size(), busiest.flops, busiest.variable_bytes, estimate.boxing_bytes,
       estimate.compute_seconds, estimate.boxing_seconds);
   return estimate;
 }

@@ -1,4 +1,4 @@
-// What a step costs: the one model that the choice of SBP signatures, --dry_run and simulation ask.
+// What a step costs: the work of ops and the transfers between them, and their time on a Machine.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,11 @@
 #include <vector>
 
 #include "compiler/boxing/boxing.h"
+#include "compiler/machine.h"
 #include "graph/logical_graph.h"
 #include "graph/op_def.h"
 
 namespace braid::compiler {
-
-// Rates of one device and of its link; the defaults are one CPU core and a 10 GB/s link, as in
-// BoxingCost::seconds.
-struct CostModel {
-  double flops_per_second = 1e11;
-  double memory_bytes_per_second = 1e10;
-  double link_bytes_per_second = 1e10;
-  double latency = 2e-6;  // of a message
-
-  // Seconds on one device, which is bound by arithmetic or by memory.
-  double OpSeconds(double flops, double bytes) const;
-  double BoxingSeconds(const BoxingCost& cost) const;
-};
 
 // The devices that share the work of a signature: the product of the dimensions of `hierarchy` on
 // which some operand is split. On the others all devices do the same (B), or whole addends (P).
@@ -36,6 +24,8 @@ struct OpWork {
   double bytes = 0;  // of its operands, read or written
 };
 OpWork WorkOf(const LogicalGraph& graph, const Op& op);
+// What the op's products are of: its first input's type, f32 if it has none.
+DType ProductTypeOf(const LogicalGraph& graph, const Op& op);
 
 // What crosses from a tensor's producer to one of its consumers, which has chosen its signature.
 BoxingEdge EdgeTo(const LogicalGraph& graph, const Op& consumer, int input);
@@ -52,7 +42,10 @@ struct BoxingEstimate {
   OpId consumer = kNone;  // the first
   BoxingEdge edge;
   std::string rules;  // of the route, e.g. "all_reduce"
-  BoxingCost cost;    // of the whole step
+  // Of the whole step.
+  int64_t total_bytes = 0;
+  int64_t messages = 0;
+  double seconds = 0;
 };
 
 struct StepEstimate {
@@ -60,13 +53,15 @@ struct StepEstimate {
   std::map<DeviceId, int64_t> variable_bytes;  // per device: its parts of variables and states
   double compute_seconds = 0;                  // of the busiest device
   double boxing_seconds = 0;                   // one transfer after the other
+  std::string origin;                          // of the machine's rates
   int64_t boxing_bytes = 0;                    // between devices, all together
   std::vector<BoxingEstimate> boxing;          // in the order of first consumers
   std::string summary;                         // one line a transfer, and the totals
 };
 
-// Of a graph after InferSbp.
+// Of a graph after InferSbp, by the planner's routes, in the time of `machine`, whose hosts are
+// those of the planner's.
 StepEstimate EstimateStep(const LogicalGraph& graph, BoxingPlanner& planner,
-                          const CostModel& model = {});
+                          const Machine& machine);
 
 }  // namespace braid::compiler

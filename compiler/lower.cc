@@ -235,7 +235,7 @@ class Lowering {
   void Box(TensorId tensor, const Placement& placement, const NdSbp& sbp) {
     Lowered& lowered = tensors_[tensor];
     const std::vector<BoxingStep>* best = nullptr;
-    BoxingCost best_cost;
+    int64_t least = 0;
     Held from;
     for (const Held& held : lowered.held) {
       const BoxingEdge edge = {.type = graph_.type(tensor),
@@ -246,15 +246,16 @@ class Lowering {
                                .source_sbp = held.sbp,
                                .destination_sbp = sbp};
       const std::vector<BoxingStep>& route = planner_.Route(edge);
-      const BoxingCost cost = planner_.Cost(edge);
-      const bool better = best == nullptr || cost.seconds() < best_cost.seconds() ||
-                          (cost.seconds() == best_cost.seconds() && route.size() < best->size());
+      int64_t ticks = 0;
+      for (const BoxingStep& step : route) ticks += step.ticks;
+      const bool better =
+          best == nullptr || ticks < least || (ticks == least && route.size() < best->size());
       if (!better) continue;
       best = &route;
-      best_cost = cost;
+      least = ticks;
       from = held;
     }
-    if (!best->empty()) Explain(lowered.name, from, *best, best_cost);
+    if (!best->empty()) Explain(lowered.name, from, *best);
     Held at = from;
     for (const BoxingStep& step : *best) {
       std::tie(at.reg, at.part) = BuildRoute({&step, 1},
@@ -274,16 +275,20 @@ class Lowering {
     }
   }
 
-  void Explain(std::string_view name, const Held& from, const std::vector<BoxingStep>& route,
-               const BoxingCost& cost) {
-    result_.notes.push_back(absl::StrCat(
-        "boxing ", std::string(name), " from ", from.sbp.ToString(), ": ",
-        absl::StrJoin(route, ", ",
-                      [](std::string* out, const BoxingStep& step) {
-                        absl::StrAppend(out, std::string(step.rule), " to ",
-                                        step.edge.destination_sbp.ToString());
-                      }),
-        "; ", cost.total_bytes, " bytes, ", cost.busiest_bytes, " of the busiest device"));
+  void Explain(std::string_view name, const Held& from, const std::vector<BoxingStep>& route) {
+    int64_t total_bytes = 0, busiest_bytes = 0;
+    for (const BoxingStep& step : route) {
+      total_bytes += step.cost.total_bytes;
+      busiest_bytes += step.cost.busiest_bytes;
+    }
+    result_.notes.push_back(
+        absl::StrCat("boxing ", std::string(name), " from ", from.sbp.ToString(), ": ",
+                     absl::StrJoin(route, ", ",
+                                   [](std::string* out, const BoxingStep& step) {
+                                     absl::StrAppend(out, std::string(step.rule), " to ",
+                                                     step.edge.destination_sbp.ToString());
+                                   }),
+                     "; ", total_bytes, " bytes, ", busiest_bytes, " of the busiest device"));
   }
 
   // Every read of a variable before its update, and its update before the next step.

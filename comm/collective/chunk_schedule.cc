@@ -7,7 +7,6 @@
 namespace braid {
 namespace {
 
-constexpr uint32_t kRingSlots = 4;
 constexpr uint32_t kPairSlots = 2;  // all_to_all has a hop to every other member
 
 // Contiguous blocks, one a rank, and how each is cut into chunks of whole elements.
@@ -178,12 +177,7 @@ class RingSchedule {
 };
 
 // Two members send each other all they have, and both reduce it: the bytes of a ring, where nothing
-// waits for what the other made of the half before. On one node each would read what the other
-// overwrites, in place.
-bool CanExchange(const CollectiveSpec& spec) {
-  return spec.members.size() == 2 && spec.members[0].node != spec.members[1].node;
-}
-
+// waits for what the other made of the half before.
 ChunkSchedule MakeExchange(const CollectiveSpec& spec) {
   const Blocks blocks(spec, spec.counts);
   ChunkSchedule schedule;
@@ -274,9 +268,9 @@ int64_t LargestItem(const SendHop& hop) { return Largest(hop); }
 int64_t LargestItem(const ReceiveHop& hop) { return Largest(hop); }
 
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec) {
+  if (spec.algorithm == CollectiveAlgorithm::kExchange) return MakeExchange(spec);
   switch (spec.kind) {
     case CollectiveKind::kAllReduce:
-      if (CanExchange(spec)) return MakeExchange(spec);
       return RingSchedule(spec, EvenCounts(spec)).Make();
     case CollectiveKind::kAllGather:
     case CollectiveKind::kReduceScatter:

@@ -32,11 +32,6 @@ size_t NumCounts(CollectiveKind kind, size_t members) {
   return 0;
 }
 
-std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm) {
-  const CollectiveAlgorithmEntry* entry = FindCollectiveAlgorithm(algorithm);
-  return entry ? entry->name : "unknown";
-}
-
 absl::Status CheckCollective(const CollectiveSpec& spec) {
   const size_t p = spec.members.size();
   if (CollectiveKindName(spec.kind) == "unknown") {

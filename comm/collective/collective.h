@@ -15,8 +15,6 @@
 
 namespace braid {
 
-std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm);
-
 // dst = a op b, for n elements; dst may be a or b. The caller binds type and operation.
 using ReduceFn = void (*)(void* dst, const void* a, const void* b, int64_t n);
 
@@ -42,11 +40,11 @@ struct CollectiveSpec {
   //   all_to_all: counts[r] go to r, `receives[r]` come from r; blocks in rank order. What one
   //   sends is what the other receives.
   std::vector<int64_t> counts;
-  std::vector<int64_t> receives;     // all_to_all only
-  ReduceFn reduce = nullptr;         // all_reduce and reduce_scatter
-  int root = 0;                      // broadcast
-  int64_t chunk_bytes = 256 * 1024;  // the unit that is pipelined (ring)
-  CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
+  std::vector<int64_t> receives;  // all_to_all only
+  ReduceFn reduce = nullptr;      // all_reduce and reduce_scatter
+  int root = 0;                   // broadcast
+  int64_t chunk_bytes = CollectiveMethod{}.chunk_bytes;
+  CollectiveAlgorithm algorithm = CollectiveMethod{}.algorithm;
 };
 
 // Of CollectiveSpec::counts.
@@ -63,7 +61,7 @@ int64_t CollectiveMemoryBytes(const CollectiveSpec& spec);
 // under way.
 //
 // Results are the same bits on every run and for every order of events: the ring adds block b in
-// the order of ranks b+1, b+2, ..., b; direct, and an all_reduce of two nodes, add in rank order.
+// the order of ranks b+1, b+2, ..., b; the other algorithms add in rank order.
 // All members get the same bits.
 class Collective {
  public:

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "comm/collective/collective.h"
@@ -27,7 +26,6 @@ struct CollectiveContext {
 
 struct CollectiveAlgorithmEntry {
   CollectiveAlgorithm algorithm;
-  std::string_view name;
   // Whether the algorithm can do this spec, which is valid otherwise.
   absl::Status (*check)(const CollectiveSpec& spec);
   int64_t (*memory_bytes)(const CollectiveSpec& spec);

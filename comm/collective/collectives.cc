@@ -7,8 +7,10 @@ namespace braid {
 
 const CollectiveAlgorithmEntry* FindCollectiveAlgorithm(CollectiveAlgorithm algorithm) {
   static constexpr CollectiveAlgorithmEntry kEntries[] = {
-      {CollectiveAlgorithm::kDirect, "direct", CheckDirect, DirectMemoryBytes, MakeDirect},
-      {CollectiveAlgorithm::kRing, "ring", CheckRing, RingMemoryBytes, MakeRing},
+      {CollectiveAlgorithm::kDirect, CheckDirect, DirectMemoryBytes, MakeDirect},
+      {CollectiveAlgorithm::kDirectByOne, CheckDirect, DirectMemoryBytes, MakeDirect},
+      {CollectiveAlgorithm::kRing, CheckRing, RingMemoryBytes, MakeRing},
+      {CollectiveAlgorithm::kExchange, CheckExchange, RingMemoryBytes, MakeRing},
   };
   for (const CollectiveAlgorithmEntry& entry : kEntries) {
     if (entry.algorithm == algorithm) return &entry;

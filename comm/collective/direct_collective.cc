@@ -19,9 +19,6 @@ int64_t ReductionTileBytes(int64_t element_size) {
   return std::max<int64_t>(1, (int64_t{16} << 10) / element_size) * element_size;
 }
 
-// Up to this many bytes to read or write by all together, the last member to arrive does the work
-// of all: each of the others is woken once, and that costs more than the work.
-constexpr int64_t kSmallBytes = 16 * 1024;
 // That wait for a member: each meeting of all sends it one, and it goes to none without it.
 constexpr size_t kMostEvents = 4;
 
@@ -100,11 +97,11 @@ class DirectCollective final : public Collective {
     if (!group_->Arrive(rank())) return;
     if (!PiecesAgree()) return;
     if (!group_->BeginRead()) return;
-    const bool is_small = IsSmall();
-    if (is_small) WorkForAll();
+    const bool does_all = spec_.algorithm == CollectiveAlgorithm::kDirectByOne;
+    if (does_all) WorkForAll();
     group_->EndRead();
-    group_->Meet(rank(), /*is_done=*/is_small);
-    if (is_small) return Finish(absl::OkStatus());
+    group_->Meet(rank(), /*is_done=*/does_all);
+    if (does_all) return Finish(absl::OkStatus());
     NextPhase();
   }
 
@@ -122,22 +119,15 @@ class DirectCollective final : public Collective {
 
   int rank() const { return spec_.my_rank; }
   int p() const { return spec_.members.size(); }
-  // When all have arrived, between BeginRead and EndRead.
-  bool IsSmall() {
-    if (spec_.kind != CollectiveKind::kAllToAll) return layout_.whole() * p() <= kSmallBytes;
-    int64_t elements = 0;
-    for (const auto& member : Members()) elements = Sum(member->counts, p(), elements);
-    return elements * spec_.element_size <= kSmallBytes;
-  }
-  // Of an all_to_all; the same.
+  // Of an all_to_all, when all have arrived, between BeginRead and EndRead.
   const std::vector<std::shared_ptr<const LocalMember>>& Members() {
     for (int r = static_cast<int>(members_.size()); r < p(); ++r) {
       members_.push_back(group_->Find(r));
     }
     return members_;
   }
-  static int64_t Sum(const std::vector<int64_t>& counts, int n, int64_t initial = 0) {
-    return std::accumulate(counts.begin(), counts.begin() + n, initial);
+  static int64_t Sum(const std::vector<int64_t>& counts, int n) {
+    return std::accumulate(counts.begin(), counts.begin() + n, int64_t{0});
   }
   const LocalGroup::Station& station(int r) const { return group_->stations()[r]; }
 

@@ -477,6 +477,19 @@ class RingCollective final : public Collective {
 
 absl::Status CheckRing(const CollectiveSpec&) { return absl::OkStatus(); }
 
+// On one node each would read what the other overwrites, in place.
+absl::Status CheckExchange(const CollectiveSpec& spec) {
+  if (spec.kind == CollectiveKind::kAllReduce && spec.members.size() == 2 &&
+      !SameNode(spec, 1 - spec.my_rank)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "collective %d (%s): exchange is an all_reduce of two members on two nodes; it has %d "
+      "members, the first on node %d and the last on node %d",
+      spec.id, CollectiveKindName(spec.kind), spec.members.size(), spec.members.front().node,
+      spec.members.back().node));
+}
+
 int64_t RingMemoryBytes(const CollectiveSpec& spec) {
   const ChunkSchedule schedule = MakeChunkSchedule(spec);
   int64_t bytes = Aligned(schedule.staging_bytes);

@@ -1,7 +1,8 @@
 // Collectives in chunks from member to member, within and between nodes: all_reduce, all_gather and
 // reduce_scatter around a ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms",
-// 2009), broadcast along a chain, all_to_all between all pairs. What a member sends and receives is
-// a list of items (chunk_schedule.h); this is the machine that works them off.
+// 2009), broadcast along a chain, all_to_all and the all_reduce of two between all pairs. What a
+// member sends and receives is a list of items (chunk_schedule.h); this is the machine that works
+// them off.
 #pragma once
 
 #include "comm/collective/collective_algorithm.h"
@@ -9,6 +10,7 @@
 namespace braid {
 
 absl::Status CheckRing(const CollectiveSpec& spec);
+absl::Status CheckExchange(const CollectiveSpec& spec);
 int64_t RingMemoryBytes(const CollectiveSpec& spec);
 absl::StatusOr<std::unique_ptr<Collective>> MakeRing(const CollectiveContext& context);
 

@@ -11,12 +11,13 @@ bool Matches(const BoxingEdge& edge) {
 
 // A ring: a rank receives every block but its own, and passes on every block but the next rank's,
 // so that the one with the smallest block receives, and the one before it sends, the most.
-BoxingCost Cost(const BoxingEdge& edge) {
+BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
   const CollectiveView view = *ViewAsCollective(edge);
-  return SumTraffic(view, AllRanksAlike(view), [&view](int rank) {
-    const int64_t received = DestinationBytes(view, rank) - SourceBytes(view, rank);
-    return RankTraffic{received, received};
-  });
+  return SumTraffic(
+      view, CollectiveKind::kAllGather, machine, AllRanksAlike(view), [&view](int rank) {
+        const int64_t received = DestinationBytes(view, rank) - SourceBytes(view, rank);
+        return RankTraffic{received, received};
+      });
 }
 
 GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,

@@ -11,20 +11,22 @@ bool Matches(const BoxingEdge& edge) {
 
 // A ring that scatters the sums, then gathers them: a rank sends all chunks but its own, then all
 // but the next rank's.
-BoxingCost Cost(const BoxingEdge& edge) {
+BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
   const CollectiveView view = *ViewAsCollective(edge);
   const auto element = static_cast<int64_t>(SizeOf(view.source.type.dtype));
   const bool even_chunks = SourceBytes(view, 0) / element % view.members == 0;
-  return SumTraffic(view, AllRanksAlike(view) && even_chunks, [&view, element](int rank) {
-    const int64_t n = SourceBytes(view, rank) / element;
-    const int64_t member = view.placement.CoordinateOf(rank)[view.dim];
-    const int64_t own = SplitEvenly(n, view.members, member).size;
-    const int64_t next = SplitEvenly(n, view.members, (member + 1) % view.members).size;
-    const int64_t before =
-        SplitEvenly(n, view.members, (member + view.members - 1) % view.members).size;
-    return RankTraffic{.sent = (2 * n - own - next) * element,
-                       .received = (2 * n - own - before) * element};
-  });
+  return SumTraffic(
+      view, CollectiveKind::kAllReduce, machine, AllRanksAlike(view) && even_chunks,
+      [&view, element](int rank) {
+        const int64_t n = SourceBytes(view, rank) / element;
+        const int64_t member = view.placement.CoordinateOf(rank)[view.dim];
+        const int64_t own = SplitEvenly(n, view.members, member).size;
+        const int64_t next = SplitEvenly(n, view.members, (member + 1) % view.members).size;
+        const int64_t before =
+            SplitEvenly(n, view.members, (member + view.members - 1) % view.members).size;
+        return RankTraffic{.sent = (2 * n - own - next) * element,
+                           .received = (2 * n - own - before) * element};
+      });
 }
 
 GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,

@@ -10,16 +10,16 @@ bool Matches(const BoxingEdge& edge) {
 }
 
 // A rank sends all of its box but what it keeps, straight to whom it is for.
-BoxingCost Cost(const BoxingEdge& edge) {
-  CollectiveView view = *ViewAsCollective(edge);
-  view.messages = static_cast<int>(view.members) - 1;
-  return SumTraffic(view, AllRanksAlike(view), [&view](int rank) {
-    const Region source = RegionOf(view.source, view.placement, rank);
-    const Region destination = RegionOf(view.destination, view.placement, rank);
-    const int64_t kept = Intersect(source, destination).size.num_elements() *
-                         static_cast<int64_t>(SizeOf(view.source.type.dtype));
-    return RankTraffic{SourceBytes(view, rank) - kept, DestinationBytes(view, rank) - kept};
-  });
+BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
+  const CollectiveView view = *ViewAsCollective(edge);
+  return SumTraffic(
+      view, CollectiveKind::kAllToAll, machine, AllRanksAlike(view), [&view](int rank) {
+        const Region source = RegionOf(view.source, view.placement, rank);
+        const Region destination = RegionOf(view.destination, view.placement, rank);
+        const int64_t kept = Intersect(source, destination).size.num_elements() *
+                             static_cast<int64_t>(SizeOf(view.source.type.dtype));
+        return RankTraffic{SourceBytes(view, rank) - kept, DestinationBytes(view, rank) - kept};
+      });
 }
 
 GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,

@@ -23,14 +23,12 @@ struct Node {
 
 // How long a route takes, then how many groups it has, then what it moves.
 struct Distance {
-  int64_t time =
-      std::numeric_limits<int64_t>::max();  // in units of 0.1 ns: exact, unlike seconds()
+  int64_t ticks = std::numeric_limits<int64_t>::max();
   int steps = 0;
   int64_t bytes = 0;
 
-  Distance Add(const BoxingCost& cost) const {
-    return {time + int64_t{20'000} * cost.messages + cost.busiest_bytes, steps + 1,
-            bytes + cost.total_bytes};
+  Distance Add(const BoxingStep& step) const {
+    return {ticks + step.ticks, steps + 1, bytes + step.cost.total_bytes};
   }
   friend auto operator<=>(const Distance&, const Distance&) = default;
 };
@@ -107,8 +105,8 @@ std::vector<NdSbp> Candidates(const Placement& placement, const NdSbp& own, cons
 // Dijkstra's search over layouts.
 class Search {
  public:
-  explicit Search(const BoxingEdge& edge)
-      : edge_(edge), one_placement_(edge.source == edge.destination) {
+  Search(const BoxingEdge& edge, const Machine& machine)
+      : edge_(edge), machine_(machine), one_placement_(edge.source == edge.destination) {
     edge_.source_sbp = DropUnitDims(edge.source_sbp, edge.source);
     edge_.destination_sbp = DropUnitDims(edge.destination_sbp, edge.destination);
     CHECK(!MixesPartials(edge_.source_sbp)) << edge_.source_sbp.ToString();
@@ -129,7 +127,7 @@ class Search {
     std::vector<Distance> distance(n);
     std::vector<bool> done(n, false);
     std::vector<std::pair<size_t, BoxingStep>> came(n);
-    distance[kSource] = {.time = 0};
+    distance[kSource] = {.ticks = 0};
     while (true) {
       std::optional<size_t> next;
       for (size_t i = 0; i < n; ++i) {
@@ -143,7 +141,7 @@ class Search {
         if (done[i]) continue;
         std::optional<BoxingStep> step = BestStep(*next, i);
         if (!step) continue;
-        Distance reached = distance[*next].Add(step->cost);
+        Distance reached = distance[*next].Add(*step);
         if (reached < distance[i]) {
           distance[i] = reached;
           came[i] = {*next, *std::move(step)};
@@ -196,16 +194,24 @@ class Search {
     for (const BoxingRule& rule : BoxingRules()) {
       const bool is_exchange = &rule == &BoxingRules().back();
       if (is_exchange && !TriesExchange(from, to)) continue;
+      // Where a collective does it, it does it with the fewest bytes, and bucket_collectives may
+      // yet spare it its messages.
+      if (is_exchange && best) continue;
       if (!rule.matches(edge)) continue;
-      BoxingCost cost = rule.cost(edge);
-      if (!best || Distance{0}.Add(cost) < Distance{0}.Add(best->cost)) {
-        best = BoxingStep{rule.name, edge, cost};
-      }
+      const BoxingStep step = StepBy(rule, edge);
+      if (!best || Distance{0}.Add(step) < Distance{0}.Add(*best)) best = step;
     }
     return best;
   }
 
+  BoxingStep StepBy(const BoxingRule& rule, const BoxingEdge& edge) const {
+    const BoxingCost cost = rule.cost(edge, machine_);
+    const int64_t messages = machine_.is_known ? cost.messages : cost.least_messages;
+    return {rule.name, edge, cost, machine_.TransferTicks(cost.link, messages, cost.busiest_bytes)};
+  }
+
   BoxingEdge edge_;
+  const Machine& machine_;
   bool one_placement_;
   std::vector<Node> nodes_;
 };
@@ -225,14 +231,8 @@ const std::vector<BoxingStep>& BoxingPlanner::Route(const BoxingEdge& edge) {
                                  edge.time_parts, " ", source, " ", edge.source_sbp.ToString(), " ",
                                  destination, " ", edge.destination_sbp.ToString());
   auto [it, is_new] = routes_.try_emplace(std::move(key));
-  if (is_new && !BoxingRules().front().matches(edge)) it->second = Search(edge).Run();
+  if (is_new && !BoxingRules().front().matches(edge)) it->second = Search(edge, machine_).Run();
   return it->second;
-}
-
-BoxingCost BoxingPlanner::Cost(const BoxingEdge& edge) {
-  BoxingCost cost;
-  for (const BoxingStep& step : Route(edge)) cost = cost + step.cost;
-  return cost;
 }
 
 std::pair<GroupRegisterId, int> BuildRoute(std::span<const BoxingStep> route,

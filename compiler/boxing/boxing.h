@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/machine.h"
 #include "compiler/plan/physical_graph.h"
 
 namespace braid::compiler {
@@ -25,13 +26,16 @@ struct BoxingEdge {
 struct BoxingCost {
   int64_t total_bytes = 0;    // moved between devices, all devices together (the table of sbp.md)
   int64_t busiest_bytes = 0;  // sent or received by the busiest device
-  int messages = 0;           // of the busiest device, one after another
-  // An estimate from a link's speed and latency; the shortest route is the one with the least.
-  double seconds() const { return 2e-6 * messages + static_cast<double>(busiest_bytes) / 10e9; }
-  BoxingCost operator+(const BoxingCost& other) const {
-    return {total_bytes + other.total_bytes, busiest_bytes + other.busiest_bytes,
-            messages + other.messages};
+  // Of the busiest device, one after another, by the algorithm that carries it out.
+  int64_t messages = 0;
+  int64_t least_messages = 0;            // by the algorithm with the fewest
+  LinkClass link = LinkClass::kProcess;  // the farthest that it takes
+
+  double Seconds(const Machine& machine) const {
+    return machine.TransferSeconds(link, static_cast<double>(messages),
+                                   static_cast<double>(busiest_bytes));
   }
+  friend bool operator==(const BoxingCost&, const BoxingCost&) = default;
 };
 
 // One step of a route.
@@ -39,12 +43,15 @@ struct BoxingStep {
   std::string_view rule;
   BoxingEdge edge;
   BoxingCost cost;
+  // What the route is chosen by: its time on the planner's machine, in units of 0.1 ns.
+  int64_t ticks = 0;
 };
 
 struct BoxingRule {
   std::string_view name;
   bool (*matches)(const BoxingEdge& edge);
-  BoxingCost (*cost)(const BoxingEdge& edge);  // matches(edge) only
+  // matches(edge) only. What it moves, and over which links of the machine's.
+  BoxingCost (*cost)(const BoxingEdge& edge, const Machine& machine);
   struct Source {
     GroupRegisterId reg;
     int part;
@@ -62,18 +69,21 @@ struct BoxingRule {
 std::span<const BoxingRule> BoxingRules();
 
 // Finds the cheapest route: the shortest path over intermediate layouts on both placements, by the
-// rules' costs. Deterministic. Answers are kept, so that it can be asked for every candidate of
-// every op.
+// rules' costs on a machine. Deterministic. Answers are kept, so that it can be asked for every
+// candidate of every op.
 class BoxingPlanner {
  public:
+  explicit BoxingPlanner(Machine machine = {}) : machine_(std::move(machine)) {}
+
+  const Machine& machine() const { return machine_; }
   // Empty if the source's bytes are the destination's as they stand. The reference is good as long
   // as the planner. Neither layout may mix P, P(max) and P(min).
   const std::vector<BoxingStep>& Route(const BoxingEdge& edge);
-  BoxingCost Cost(const BoxingEdge& edge);
 
  private:
   int PlacementId(const Placement& placement);
 
+  const Machine machine_;
   std::vector<Placement> placements_;  // a key names a placement by its index
   std::map<std::string, std::vector<BoxingStep>> routes_;
 };

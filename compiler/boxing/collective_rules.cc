@@ -1,10 +1,10 @@
 #include "compiler/boxing/collective_rules.h"
 
-#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/boxing/edge.h"
+#include "compiler/collective_methods.h"
 #include "glog/logging.h"
 
 namespace braid::compiler {
@@ -47,15 +47,13 @@ std::optional<CollectiveView> ViewAsCollective(const BoxingEdge& edge) {
   if (SplitLater(merged->source_sbp, *changed, from)) return std::nullopt;
   if (SplitLater(merged->source_sbp, *changed, to)) return std::nullopt;
   const int64_t members = merged->source.hierarchy()[*changed];
-  return CollectiveView{
-      .placement = merged->source,
-      .source = SourceLayout(*merged),
-      .destination = DestinationLayout(*merged),
-      .dim = *changed,
-      .from = from,
-      .to = to,
-      .members = members,
-      .messages = static_cast<int>(std::bit_width(static_cast<uint64_t>(members - 1)))};
+  return CollectiveView{.placement = merged->source,
+                        .source = SourceLayout(*merged),
+                        .destination = DestinationLayout(*merged),
+                        .dim = *changed,
+                        .from = from,
+                        .to = to,
+                        .members = members};
 }
 
 int64_t SourceBytes(const CollectiveView& view, int rank) {
@@ -69,6 +67,15 @@ int64_t DestinationBytes(const CollectiveView& view, int rank) {
 bool AllRanksAlike(const CollectiveView& view) {
   return SplitsEvenly(view.source, view.placement) &&
          SplitsEvenly(view.destination, view.placement);
+}
+
+BoxingCost CollectiveCost(CollectiveKind kind, const CollectiveView& view, const Machine& machine) {
+  CollectiveUse use = UseOf(kind, view.source, view.destination, view.placement, view.dim);
+  const LinkClass link = machine.LinkAlong(view.placement, view.dim);
+  use.is_on_one_node = link == LinkClass::kProcess;
+  return {.messages = MessagesOf(use, MethodOf(use)),
+          .least_messages = LeastMessagesOf(kind, view.members),
+          .link = link};
 }
 
 GroupRegisterId BuildCollective(CollectiveKind kind, std::string_view name,

@@ -38,7 +38,6 @@ struct CollectiveView {
   int dim = 0;  // of `placement`: the one that changes
   Sbp from, to;
   int64_t members = 1;  // in each group that acts together
-  int messages = 0;     // one after another in the algorithm for small tensors: a tree's depth
 };
 
 // Nothing if the edge is no such thing, or if a later dimension splits the axis of the changed one:
@@ -54,12 +53,16 @@ struct RankTraffic {
   int64_t sent = 0, received = 0;  // bytes
 };
 
-// Adds up what `traffic_of(rank)` says; asks for rank 0 only where `all_alike`.
+// Messages and links of a collective; no bytes yet.
+BoxingCost CollectiveCost(CollectiveKind kind, const CollectiveView& view, const Machine& machine);
+
+// The whole cost: adds up what `traffic_of(rank)` says; asks for rank 0 only where `all_alike`.
 template <class TrafficOf>
-BoxingCost SumTraffic(const CollectiveView& view, bool all_alike, TrafficOf traffic_of) {
+BoxingCost SumTraffic(const CollectiveView& view, CollectiveKind kind, const Machine& machine,
+                      bool all_alike, TrafficOf traffic_of) {
   const int size = view.placement.size();
   const int distinct = all_alike ? 1 : size;
-  BoxingCost cost{.messages = view.messages};
+  BoxingCost cost = CollectiveCost(kind, view, machine);
   for (int rank = 0; rank < distinct; ++rank) {
     const RankTraffic traffic = traffic_of(rank);
     cost.total_bytes += traffic.sent * (size / distinct);

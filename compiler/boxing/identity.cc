@@ -39,7 +39,7 @@ bool Matches(const BoxingEdge& edge) {
          SameBoxes(SourceLayout(edge), edge.source, DestinationLayout(edge), edge.destination);
 }
 
-BoxingCost Cost(const BoxingEdge&) { return {}; }
+BoxingCost Cost(const BoxingEdge&, const Machine&) { return {}; }
 
 GroupRegisterId Build(const BoxingEdge&, const BoxingRule::Source& source, PhysicalGraph&) {
   return source.reg;

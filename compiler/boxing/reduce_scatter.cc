@@ -10,12 +10,13 @@ bool Matches(const BoxingEdge& edge) {
 }
 
 // A ring: a rank sends every block but its own, summed up so far.
-BoxingCost Cost(const BoxingEdge& edge) {
+BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
   const CollectiveView view = *ViewAsCollective(edge);
-  return SumTraffic(view, AllRanksAlike(view), [&view](int rank) {
-    const int64_t sent = SourceBytes(view, rank) - DestinationBytes(view, rank);
-    return RankTraffic{sent, sent};
-  });
+  return SumTraffic(view, CollectiveKind::kReduceScatter, machine, AllRanksAlike(view),
+                    [&view](int rank) {
+                      const int64_t sent = SourceBytes(view, rank) - DestinationBytes(view, rank);
+                      return RankTraffic{sent, sent};
+                    });
 }
 
 GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,

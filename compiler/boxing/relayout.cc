@@ -68,7 +68,7 @@ bool Matches(const BoxingEdge& edge) {
   return kinds.possible && kinds.any;
 }
 
-BoxingCost Cost(const BoxingEdge&) { return {}; }
+BoxingCost Cost(const BoxingEdge&, const Machine&) { return {}; }
 
 // The kernel fills the output's box with zeros and copies what the input's box shares with it; with
 // once=true only on ranks whose KernelSpec::contributes is set.

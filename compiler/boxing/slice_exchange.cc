@@ -22,10 +22,14 @@ TaskGroup ExchangeOf(const BoxingEdge& edge) {
 
 bool Matches(const BoxingEdge&) { return true; }
 
-BoxingCost Cost(const BoxingEdge& edge) {
+BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
   const TaskGroup exchange = ExchangeOf(edge);
   const ExchangeTraffic traffic = ExchangeMoves(exchange, edge.source).Traffic();
-  return {traffic.total_bytes, traffic.busiest_bytes, traffic.messages};
+  return {.total_bytes = traffic.total_bytes,
+          .busiest_bytes = traffic.busiest_bytes,
+          .messages = traffic.messages,
+          .least_messages = traffic.messages,
+          .link = machine.LinkAcross(edge.source, edge.destination)};
 }
 
 GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,

@@ -19,7 +19,7 @@ class SbpPass {
   SbpPass(LogicalGraph& graph, BoxingPlanner& planner, const InferSbpOptions& options)
       : graph_(graph),
         options_(options),
-        chooser_(graph, planner, options.cost_model, options.explanations),
+        chooser_(graph, planner, options.explanations),
         leaders_(graph.ops().size(), kNone),
         layouts_(graph.tensors().size()),
         made_(graph.tensors().size()),

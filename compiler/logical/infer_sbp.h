@@ -16,7 +16,6 @@ namespace braid::compiler {
 
 struct InferSbpOptions {
   VariableLayouts fixed;  // by jobs before this one; as strong as hints
-  CostModel cost_model;
   // Not null: gets, for every op that had a choice, a line with it and a line per alternative.
   std::vector<std::string>* explanations = nullptr;
 };

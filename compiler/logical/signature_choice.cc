@@ -99,12 +99,13 @@ std::string NdSignature::ToString() const {
 }
 
 SignatureChooser::SignatureChooser(const LogicalGraph& graph, BoxingPlanner& planner,
-                                   const CostModel& model, std::vector<std::string>* explanations)
-    : graph_(graph), planner_(planner), model_(model), explanations_(explanations) {}
+                                   std::vector<std::string>* explanations)
+    : graph_(graph), planner_(planner), explanations_(explanations) {}
 
 int SignatureChooser::ClassOf(const Op& op, int placement) {
   const int64_t parts = static_cast<int64_t>(placements_[placement].size()) * op.rate;
-  std::string key = absl::StrCat(op.type, "{", op.attrs.ToString(), "}", parts);
+  const std::string& kind = placements_[placement].device_type();
+  std::string key = absl::StrCat(op.type, "{", op.attrs.ToString(), "}", parts, kind);
   std::vector<TensorType> inputs, outputs;
   for (TensorId id : op.inputs) {
     inputs.push_back(graph_.type(id));
@@ -118,7 +119,9 @@ int SignatureChooser::ClassOf(const Op& op, int placement) {
   if (is_new) {
     const OpContext context{op.attrs, inputs, outputs};
     const OpDef& def = DefOf(graph_, op);
-    classes_.push_back({def.LegalSignatures(context, parts), def.CountFlops(context), op.rate});
+    const double rate = planner_.machine().FlopsPerSecond(kind, ProductTypeOf(graph_, op));
+    classes_.push_back(
+        {def.LegalSignatures(context, parts), def.CountFlops(context) / rate, op.rate});
     CHECK(!classes_.back().signatures.empty()) << op.type;
   }
   return it->second;
@@ -349,7 +352,7 @@ double SignatureChooser::Seconds(const ChoiceRequest& request, const OpClass& op
                                  const NdSignature& signature, Price price) {
   const Placement& placement = placements_[request.placement];
   double seconds =
-      op_class.flops / model_.flops_per_second /
+      op_class.seconds /
       static_cast<double>(WorkingParts(signature.inputs, signature.outputs, placement.hierarchy()));
   bool makes_addends = false;
   for (size_t i = 0; i < request.inputs.size(); ++i) {
@@ -393,21 +396,28 @@ double SignatureChooser::BoxingSeconds(const TensorType& type, const TensorTime&
                                   Id(from),         Id(to)};
   auto [it, is_new] = boxing_seconds_[static_cast<int>(price)].try_emplace(key, 0);
   if (is_new) {
+    const Machine& machine = planner_.machine();
     const Placement& source = placements_[placements.first];
     const Placement& destination = placements_[placements.second];
-    double bytes = 0;
+    double bytes = 0, seconds = 0;
+    LinkClass link = LinkClass::kProcess;
     if (price == Price::kEstimated || destination.size() > kMaxPricedDevices) {
       bytes = EstimateBytes(type, source, destination, from, to) / time.parts;
       if (!time.sbp.is_split()) bytes *= time.parts;
+      link = machine.LinkAcross(source, destination);
+      seconds = bytes / machine.link(link).bandwidth;
     } else {
-      bytes = static_cast<double>(
-          planner_.Cost({type, time.sbp, time.parts, source, destination, from, to}).busiest_bytes);
+      for (const BoxingStep& step :
+           planner_.Route({type, time.sbp, time.parts, source, destination, from, to})) {
+        const auto step_bytes = static_cast<double>(step.cost.busiest_bytes);
+        bytes += step_bytes;
+        seconds += step_bytes / machine.link(step.cost.link).bandwidth;
+        link = std::max(link, step.cost.link);
+      }
     }
     // One latency a transfer: with one a message, small tensors would be computed everywhere
     // rather than summed.
-    if (bytes > 0) {
-      it->second = time.parts * (bytes / model_.link_bytes_per_second + model_.latency);
-    }
+    if (bytes > 0) it->second = time.parts * (seconds + machine.link(link).latency);
   }
   return it->second;
 }

@@ -50,8 +50,9 @@ struct ChoiceRequest {
 
 class SignatureChooser {
  public:
-  // All are borrowed. `explanations` may be null; else every choice adds its alternatives.
-  SignatureChooser(const LogicalGraph& graph, BoxingPlanner& planner, const CostModel& model,
+  // All are borrowed. Seconds are those of the planner's machine. `explanations` may be null; else
+  // every choice adds its alternatives.
+  SignatureChooser(const LogicalGraph& graph, BoxingPlanner& planner,
                    std::vector<std::string>* explanations);
 
   PlacementTable& placements() { return placements_; }
@@ -74,7 +75,7 @@ class SignatureChooser {
  private:
   struct OpClass {
     std::vector<SbpSignature> signatures;
-    double flops = 0;
+    double seconds = 0;  // of its arithmetic, by one device alone
     int micro_batches = 1;
   };
   // Boxing's own figure takes long on many devices; the table's is good enough to drop most.
@@ -99,7 +100,6 @@ class SignatureChooser {
 
   const LogicalGraph& graph_;
   BoxingPlanner& planner_;
-  const CostModel model_;
   std::vector<std::string>* explanations_;
   PlacementTable placements_;
   std::map<NdSbp, int> sbp_ids_;

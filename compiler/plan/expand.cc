@@ -18,8 +18,6 @@
 namespace braid::compiler {
 namespace {
 
-constexpr uint64_t kChunkBytes = 256 * 1024;
-
 uint64_t Aligned(uint64_t bytes) {
   return static_cast<uint64_t>(AlignInArena(static_cast<int64_t>(bytes)));
 }
@@ -270,13 +268,14 @@ class Expander {
     const std::vector<int>& members = list.ranks;
     collective.id = static_cast<uint32_t>(edges_.first_collective(group.id) + lowest);
     collective.kind = group.collective;
-    collective.algorithm =
-        list.nodes.size() == 1 ? CollectiveAlgorithm::kDirect : CollectiveAlgorithm::kRing;
+    const CollectiveMethod& method =
+        list.nodes.size() == 1 ? group.on_one_node : group.between_nodes;
+    collective.algorithm = method.algorithm;
+    collective.chunk_bytes = static_cast<uint64_t>(method.chunk_bytes);
     collective.members = list.number;
     collective.rank = static_cast<uint32_t>(my_rank);
     collective.dtype = group.source.type.dtype;
     collective.reduction = group.reduction;
-    collective.chunk_bytes = kChunkBytes;
     Count(group, members, rank, collective);
     SetVector(group, rank, true, collective.input);
     SetVector(group, rank, false, collective.output);

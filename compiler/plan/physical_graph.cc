@@ -39,6 +39,23 @@ std::string_view KindName(const TaskGroup& group) {
   LOG(FATAL) << "group " << group.id << " of kind " << static_cast<int>(group.kind);
 }
 
+std::string MethodName(const CollectiveMethod& method) {
+  std::string name(CollectiveAlgorithmName(method.algorithm));
+  const bool has_chunks = method.algorithm == CollectiveAlgorithm::kRing ||
+                          method.algorithm == CollectiveAlgorithm::kExchange;
+  if (has_chunks) absl::StrAppend(&name, "/", method.chunk_bytes);
+  return name;
+}
+
+// "direct" or "ring/262144"; both where members may be on one node or on several.
+std::string MethodNames(const TaskGroup& group) {
+  const int nodes = group.placement.num_nodes();
+  if (nodes == 1) return MethodName(group.on_one_node);
+  const bool is_on_several = group.hierarchy_dim < 0 || nodes == group.placement.size();
+  return absl::StrCat(is_on_several ? "" : MethodName(group.on_one_node) + "|",
+                      MethodName(group.between_nodes));
+}
+
 std::string OperandName(const OperandRef& ref) {
   constexpr char kSourceLetters[] = {'i', 'o', 's'};
   std::string name(1, kSourceLetters[static_cast<int>(ref.source)]);
@@ -89,6 +106,7 @@ std::string GroupToString(const TaskGroup& group) {
     if (group.reduction != Sbp::Kind::kPartialSum) {
       absl::StrAppend(&text, " reduction=", Sbp{group.reduction}.ToString());
     }
+    if (group.kind == GroupKind::kCollective) absl::StrAppend(&text, " by=", MethodNames(group));
   }
   for (const KernelCall& kernel : group.kernels) {
     absl::StrAppend(&text, "\n  ", kernel.op, " \"", kernel.name, "\" ",

@@ -129,6 +129,9 @@ struct TaskGroup {
   CollectiveKind collective = CollectiveKind::kAllReduce;
   int hierarchy_dim = -1;  // kCollective: the dimension whose ranks act together; -1: all ranks
   Sbp::Kind reduction = Sbp::Kind::kPartialSum;
+  // kCollective: how members do it that are all on one node, and how others do; by choose_methods.
+  CollectiveMethod on_one_node = {.algorithm = CollectiveAlgorithm::kDirect};
+  CollectiveMethod between_nodes;
 
   // kVariable: none of its own; its output register's parts name the variables.
 

@@ -135,8 +135,17 @@ class Encoder {
       movement.set_collective(static_cast<uint32_t>(group.collective));
       movement.set_hierarchy_dim(static_cast<uint32_t>(group.hierarchy_dim + 1));
       movement.set_reduction(static_cast<uint32_t>(group.reduction));
+      if (group.kind == GroupKind::kCollective) {
+        SetMethod(group.on_one_node, *movement.mutable_on_one_node());
+        SetMethod(group.between_nodes, *movement.mutable_between_nodes());
+      }
     }
     SetLocation(group.location, entry.mutable_location());
+  }
+
+  static void SetMethod(const CollectiveMethod& method, plan::Method& entry) {
+    entry.set_algorithm(static_cast<uint32_t>(method.algorithm));
+    entry.set_chunk_bytes(static_cast<uint64_t>(method.chunk_bytes));
   }
 
   void AddRegister(const Register& reg, plan::RegisterEntry& entry) {
@@ -462,7 +471,21 @@ class Decoder {
     group.collective = static_cast<CollectiveKind>(movement.collective());
     group.hierarchy_dim = static_cast<int>(movement.hierarchy_dim()) - 1;
     group.reduction = static_cast<Sbp::Kind>(movement.reduction());
+    if (group.kind == GroupKind::kExchange) return absl::OkStatus();
+    ASSIGN_OR_RETURN(group.on_one_node, MethodOf(movement.on_one_node(), group));
+    ASSIGN_OR_RETURN(group.between_nodes, MethodOf(movement.between_nodes(), group));
     return absl::OkStatus();
+  }
+
+  static absl::StatusOr<CollectiveMethod> MethodOf(const plan::Method& method,
+                                                   const TaskGroup& group) {
+    const auto algorithm = static_cast<CollectiveAlgorithm>(method.algorithm());
+    if (method.algorithm() > std::numeric_limits<uint8_t>::max() ||
+        CollectiveAlgorithmName(algorithm) == "unknown") {
+      return Wrong("'%s' is done by algorithm %d", group.name, method.algorithm());
+    }
+    ASSIGN_OR_RETURN(const int64_t chunk_bytes, Bytes(method.chunk_bytes(), "chunks of bytes:"));
+    return CollectiveMethod{.algorithm = algorithm, .chunk_bytes = chunk_bytes};
   }
 
   absl::Status PlaceRegisters() {

@@ -18,4 +18,18 @@ std::string_view CollectiveKindName(CollectiveKind kind) {
   return "unknown";
 }
 
+std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm) {
+  switch (algorithm) {
+    case CollectiveAlgorithm::kDirect:
+      return "direct";
+    case CollectiveAlgorithm::kRing:
+      return "ring";
+    case CollectiveAlgorithm::kDirectByOne:
+      return "direct_by_one";
+    case CollectiveAlgorithm::kExchange:
+      return "exchange";
+  }
+  return "unknown";
+}
+
 }  // namespace braid

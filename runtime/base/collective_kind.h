@@ -15,11 +15,27 @@ enum class CollectiveKind : uint8_t {
 };
 
 enum class CollectiveAlgorithm : uint8_t {
-  kDirect,  // all members in one process: they read each other's memory
-  kRing,    // any layout: chunks from neighbour to neighbour (all_to_all: between all pairs)
+  kDirect,       // all members in one process: they meet, and read each other's memory
+  kRing,         // any members: chunks from neighbour to neighbour (all_to_all: between all pairs)
+  kDirectByOne,  // as kDirect, but the member that arrives last does the work of all
+  kExchange,     // an all_reduce of two processes: both send all they have, and both reduce it
 };
+
+// How a collective is carried out.
+struct CollectiveMethod {
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
+  int64_t chunk_bytes = int64_t{256} << 10;  // what kRing and kExchange send at a time
+
+  friend bool operator==(const CollectiveMethod&, const CollectiveMethod&) = default;
+};
+
+// How many chunks may be under way from a member to the next one. A ring works off so many chunks
+// of every block before it begins with later ones.
+constexpr uint32_t kRingSlots = 4;
 
 // "all_reduce"; "unknown" for a number that is no kind.
 std::string_view CollectiveKindName(CollectiveKind kind);
+// "ring"; "unknown" for a number that is no algorithm.
+std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm);
 
 }  // namespace braid

@@ -156,7 +156,8 @@ TEST_P(CollectiveFaultTest, AnAllToAllWhosePairsDisagreeIsReported) {
 
 // Members that start different pieces get an error that names both, on the nodes that see it.
 TEST_P(CollectiveFaultTest, DifferentPiecesAreReported) {
-  for (const auto algorithm : {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kRing}) {
+  for (const auto algorithm : {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kDirectByOne,
+                               CollectiveAlgorithm::kRing}) {
     CommCluster cluster(*environment_, TransportCases()[0], 1);
     CollectiveCase c = RingCase({0, 0});
     c.algorithm = algorithm;
@@ -384,6 +385,11 @@ TEST(CollectiveSpecTest, ErrorsSayWhatIsWrong) {
               HasSubstr("root -1 of 2"));
   EXPECT_THAT(error([](Spec& s) { s.algorithm = CollectiveAlgorithm::kDirect; }),
               HasSubstr("some on node 0 and some on node 1"));
+  EXPECT_THAT(error([](Spec& s) {
+                s.algorithm = CollectiveAlgorithm::kExchange;
+                s.members[1].node = s.members[0].node;
+              }),
+              HasSubstr("2 members, the first on node 0 and the last on node 0"));
   EXPECT_THAT(error([](Spec& s) { s.algorithm = static_cast<CollectiveAlgorithm>(9); }),
               HasSubstr("algorithm 9"));
   EXPECT_THAT(error([](Spec& s) { s.kind = static_cast<CollectiveKind>(9); }), HasSubstr("kind 9"));

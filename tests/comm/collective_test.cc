@@ -14,9 +14,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
-                                     CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll,
-                                     CollectiveKind::kBroadcast};
+std::vector<CollectiveKind> KindsOf(CollectiveAlgorithm algorithm) {
+  if (algorithm == CollectiveAlgorithm::kExchange) return {CollectiveKind::kAllReduce};
+  return {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+          CollectiveKind::kAllToAll, CollectiveKind::kBroadcast};
+}
 
 struct Layout {
   std::string name;
@@ -26,8 +28,11 @@ struct Layout {
 // One node; one member a node; unequal nodes, the members of one not next to each other in the
 // last.
 std::vector<Layout> Layouts(CollectiveAlgorithm algorithm, int p) {
+  if (algorithm == CollectiveAlgorithm::kExchange) {
+    return p == 2 ? std::vector<Layout>{{"one_each", {0, 1}}} : std::vector<Layout>{};
+  }
   std::vector<Layout> layouts = {{"one_node", std::vector<uint16_t>(p, 0)}};
-  if (algorithm == CollectiveAlgorithm::kDirect || p == 1) return layouts;
+  if (algorithm != CollectiveAlgorithm::kRing || p == 1) return layouts;
   Layout one_each{"one_each", {}}, unequal{"unequal", {}}, mixed{"mixed", {}};
   for (int r = 0; r < p; ++r) {
     one_each.nodes.push_back(r);
@@ -50,7 +55,7 @@ int NumNodes(const std::vector<uint16_t>& layout) {
 std::vector<CollectiveCase> Cases(CollectiveAlgorithm algorithm, const Layout& layout) {
   const int p = layout.nodes.size();
   std::vector<CollectiveCase> cases;
-  for (const CollectiveKind kind : kKinds) {
+  for (const CollectiveKind kind : KindsOf(algorithm)) {
     for (const ElementType type :
          {ElementType::kFloat, ElementType::kDouble, ElementType::kInt32}) {
       for (const auto& [n, uneven] : std::vector<std::pair<int64_t, bool>>{
@@ -69,8 +74,8 @@ std::vector<CollectiveCase> Cases(CollectiveAlgorithm algorithm, const Layout& l
       }
     }
   }
-  // More than the direct algorithm does on one thread.
-  for (const CollectiveKind kind : kKinds) {
+  // Several chunks of every block.
+  for (const CollectiveKind kind : KindsOf(algorithm)) {
     CollectiveCase c;
     c.kind = kind;
     c.algorithm = algorithm;
@@ -165,7 +170,7 @@ TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
       const auto reactors = StartReactors(*environment, p);
       CommCluster cluster(*environment, GetParam().transport, NumNodes(layout.nodes));
       uint32_t id = 0;
-      for (const CollectiveKind kind : kKinds) {
+      for (const CollectiveKind kind : KindsOf(GetParam().algorithm)) {
         CollectiveCase c;
         c.kind = kind;
         c.algorithm = GetParam().algorithm;
@@ -216,17 +221,18 @@ TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
     if (seed > 0 && !GetParam().transport.simulate) break;
     const auto environment =
         seed == 0 ? MakeRealEnvironment() : GetParam().transport.simulate(seed);
-    const std::vector<Layout> layouts = Layouts(GetParam().algorithm, 3);
+    const int p = GetParam().algorithm == CollectiveAlgorithm::kExchange ? 2 : 3;
+    const std::vector<Layout> layouts = Layouts(GetParam().algorithm, p);
     const Layout& layout = layouts[seed % layouts.size()];
-    const auto reactors = StartReactors(*environment, 3);
+    const auto reactors = StartReactors(*environment, p);
     CommCluster cluster(*environment, GetParam().transport, NumNodes(layout.nodes));
     std::vector<std::unique_ptr<CollectiveRun>> runs;
-    for (const CollectiveKind kind : kKinds) {
+    for (const CollectiveKind kind : KindsOf(GetParam().algorithm)) {
       CollectiveCase c;
       c.kind = kind;
       c.algorithm = GetParam().algorithm;
       c.layout = layout.nodes;
-      c.counts = MakeCounts(kind, 3, seed % 2 == 0 ? 3000 : 9, false);
+      c.counts = MakeCounts(kind, p, seed % 2 == 0 ? 3000 : 9, false);
       c.is_endless = true;
       c.in_place = true;
       runs.push_back(
@@ -254,20 +260,21 @@ TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Collectives, CollectiveTest, ::testing::ValuesIn([] {
-      std::vector<Param> params;
-      for (const TransportCase& transport : TransportCases()) {
-        for (const auto algorithm : {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kRing}) {
-          params.push_back({transport, algorithm});
-        }
-      }
-      return params;
-    }()),
-    [](const auto& info) {
-      return info.param.transport.name + "_" +
-             std::string(CollectiveAlgorithmName(info.param.algorithm));
-    });
+INSTANTIATE_TEST_SUITE_P(Collectives, CollectiveTest, ::testing::ValuesIn([] {
+                           std::vector<Param> params;
+                           for (const TransportCase& transport : TransportCases()) {
+                             for (const auto algorithm :
+                                  {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kDirectByOne,
+                                   CollectiveAlgorithm::kRing, CollectiveAlgorithm::kExchange}) {
+                               params.push_back({transport, algorithm});
+                             }
+                           }
+                           return params;
+                         }()),
+                         [](const auto& info) {
+                           return info.param.transport.name + "_" +
+                                  std::string(CollectiveAlgorithmName(info.param.algorithm));
+                         });
 
 }  // namespace
 }  // namespace braid

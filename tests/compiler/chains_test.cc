@@ -143,7 +143,7 @@ g2 compute "chain x..db (5 ops)" on=cpu[2]{0.0 1.0} (r0, r1)->(r2, r3)
   reduce_sum "db" (s1)->(o1.1) {axes=[0] keep_dims=false} (f32[8, 6] S(0))->(f32[6] P)
   scratch f32[8, 6] S(0)
   scratch f32[8, 6] S(0)
-g3 all_reduce "dw.all_reduce..db.all_reduce (2 tensors)" on=cpu[2]{0.0 1.0} stream=transfer (r3)->(r4) f32[4, 6] P -> f32[4, 6] B
+g3 all_reduce "dw.all_reduce..db.all_reduce (2 tensors)" on=cpu[2]{0.0 1.0} stream=transfer (r3)->(r4) f32[4, 6] P -> f32[4, 6] B by=ring/262144
 g4 compute "again" on=cpu[2]{0.0 1.0} (r2, r0)->(r5, r6)
   matmul "again" (i0, i1)->(o0) (f32[8, 4] S(0), f32[4, 6] B)->(f32[8, 6] S(0))
 g5 compute "chain lr..w.update (3 ops)" on=cpu[2]{0.0 1.0} (r1, r4, r0, r6)->(r7, r8)

@@ -106,7 +106,7 @@ TEST(InferSbpModels, TransformerDataParallel) {
   auto graph = RunPasses(*written, Devices(1, 4));
   ASSERT_TRUE(graph.ok()) << graph.status();
   BoxingPlanner planner;
-  const StepEstimate estimate = EstimateStep(*graph, planner);
+  const StepEstimate estimate = EstimateStep(*graph, planner, {});
   int64_t variable_bytes = 0;
   for (const Op& op : graph->ops()) {
     if (!op.attrs.Has("trainable") || !op.attrs.Bool("trainable")) continue;

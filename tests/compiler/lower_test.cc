@@ -54,7 +54,7 @@ g3 compute "dw" on=cpu[2]{0.0 1.0} (r0, r2)->(r3)
   tensordot "dw" (i0, i1)->(o0) (f32[8, 4] S(0), f32[8, 6] S(0))->(f32[4, 6] P)
 g4 compute "lr" on=cpu[2]{0.0 1.0} ()->(r4)
   constant "lr" ()->(o0) {dtype=f32 shape=[] value=0.5} ()->(f32[] B)
-g5 all_reduce "dw.all_reduce" on=cpu[2]{0.0 1.0} stream=transfer (r3)->(r5) f32[4, 6] P -> f32[4, 6] B
+g5 all_reduce "dw.all_reduce" on=cpu[2]{0.0 1.0} stream=transfer (r3)->(r5) f32[4, 6] P -> f32[4, 6] B by=ring/262144
 g6 compute "w.update" on=cpu[2]{0.0 1.0} (r1, r5, r4, r9)->(r8)
   sgd_update "w.update" (i0, i1, i2)->() {weight_decay=0.0} (f32[4, 6] B, f32[4, 6] B, f32[] B)->()
 g7 compute "again" on=cpu[2]{0.0 1.0} (r0, r1)->(r6, r9)
@@ -91,7 +91,7 @@ sgd_update "up" (%0, %3, %4) {weight_decay=0.0} on=cpu[2]{0.0 0.1} sbp=(S(1), S(
 job "" nodes=1 micro_batches=1
 g0 variable "w" on=cpu[2]{0.0 0.1} (r10)->(r0)
   variable "w" ()->(o0) {dtype=f32 shape=[4, 6]} ()->(f32[4, 6] S(1))
-g1 all_gather "w.all_gather" on=cpu[2]{0.0 0.1} stream=transfer (r0)->(r1) f32[4, 6] S(1) -> f32[4, 6] B
+g1 all_gather "w.all_gather" on=cpu[2]{0.0 0.1} stream=transfer (r0)->(r1) f32[4, 6] S(1) -> f32[4, 6] B by=direct
 g2 compute "w.block_unpack" on=cpu[2]{0.0 0.1} (r1)->(r2)
   block_unpack "w.block_unpack" (i0)->(o0) {axis=1 parts=2} (f32[4, 6] B)->(f32[4, 6] B)
 g3 compute "r" on=cpu[2]{0.0 0.1} (r2)->(r3)
@@ -106,7 +106,7 @@ g7 compute "lr" on=cpu[2]{0.0 0.1} ()->(r7)
   constant "lr" ()->(o0) {dtype=f32 shape=[] value=0.5} ()->(f32[] B)
 g8 compute "g.block_pack" on=cpu[2]{0.0 0.1} (r6)->(r8)
   block_pack "g.block_pack" (i0)->(o0) {axis=1 parts=2} (f32[4, 6] P)->(f32[4, 6] P)
-g9 reduce_scatter "g.reduce_scatter" on=cpu[2]{0.0 0.1} stream=transfer (r8)->(r9) f32[4, 6] P -> f32[4, 6] S(1)
+g9 reduce_scatter "g.reduce_scatter" on=cpu[2]{0.0 0.1} stream=transfer (r8)->(r9) f32[4, 6] P -> f32[4, 6] S(1) by=direct
 g10 compute "up" on=cpu[2]{0.0 0.1} (r0, r9, r7)->(r10)
   sgd_update "up" (i0, i1, i2)->() {weight_decay=0.0} (f32[4, 6] S(1), f32[4, 6] S(1), f32[] B)->()
 r0 "w" of=g0 bytes=64 f32[4, 6] S(1) variable=w
@@ -155,7 +155,7 @@ g5 compute "dw.sum" on=cpu[2]{0.0 1.0} rate=2 (r4)->(r5)
   accumulate "dw.sum" (i0)->(o0) (f32[4, 6] P time=P/2)->(f32[4, 6] P)
 g6 compute "lr" on=cpu[2]{0.0 1.0} ()->(r6)
   constant "lr" ()->(o0) {dtype=f32 shape=[] value=0.5} ()->(f32[] B)
-g7 all_reduce "dw.sum.all_reduce" on=cpu[2]{0.0 1.0} stream=transfer (r5)->(r7) f32[4, 6] P -> f32[4, 6] B
+g7 all_reduce "dw.sum.all_reduce" on=cpu[2]{0.0 1.0} stream=transfer (r5)->(r7) f32[4, 6] P -> f32[4, 6] B by=ring/262144
 g8 compute "up" on=cpu[2]{0.0 1.0} (r1, r7, r6, r10)->(r9)
   sgd_update "up" (i0, i1, i2)->() {weight_decay=0.0} (f32[4, 6] B, f32[4, 6] B, f32[] B)->()
 g9 compute "again" on=cpu[2]{0.0 1.0} rate=2 (r2, r1/2)->(r8, r10)

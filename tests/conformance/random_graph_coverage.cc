@@ -47,7 +47,7 @@ absl::Status Coverage::Add(const std::string& explanation, const OpRegistry& reg
   ASSIGN_OR_RETURN(const LogicalGraph graph,
                    LogicalGraph::Parse(explanation.substr(first, end - first), &registry));
   compiler::BoxingPlanner planner;
-  for (const compiler::BoxingEstimate& boxing : compiler::EstimateStep(graph, planner).boxing) {
+  for (const compiler::BoxingEstimate& boxing : compiler::EstimateStep(graph, planner, {}).boxing) {
     for (const auto rule : absl::StrSplit(boxing.rules, " + ", absl::SkipEmpty())) {
       ++rules_[std::string(rule)];
     }

@@ -91,6 +91,7 @@ class CollectiveNode {
       if (id == 2) spec.receives = spec.counts;
       spec.reduce = AddNothing::Reduce;
       spec.chunk_bytes = 8;
+      if (id == 0) spec.algorithm = CollectiveAlgorithm::kExchange;
       auto end = hub_.Create(spec, *reactor_, AllocateHostMemory);
       CHECK(end.ok()) << end.status();
       ends_.push_back(*std::move(end));

@@ -283,6 +283,7 @@ void WriteFrames() {
     spec.counts.assign(NumCounts(spec.kind, 2), id == 0 ? 6 : 3);
     if (id == 2) spec.receives = spec.counts;
     spec.chunk_bytes = 8;
+    if (id == 0) spec.algorithm = CollectiveAlgorithm::kExchange;
     using Type = CollectiveFrame::Type;
     const auto add = [&](const CollectiveFrame& frame) {
       collective += piece(BytesOf(EncodedCollectiveFrame(frame).bytes()));

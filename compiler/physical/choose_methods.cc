@@ -1,0 +1,28 @@
+#include "compiler/physical/choose_methods.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/collective_methods.h"
+
+namespace braid::compiler {
+
+PhysicalGraph ChooseMethods(PhysicalGraph graph) {
+  for (GroupId id = 0; id < static_cast<GroupId>(graph.groups().size()); ++id) {
+    TaskGroup& group = graph.group(id);
+    if (group.kind != GroupKind::kCollective) continue;
+    // All ranks together are one dimension, whatever the hierarchy.
+    CollectiveUse use = UseOf(group.collective, group.source, group.destination, group.placement,
+                              std::max(group.hierarchy_dim, 0));
+    if (group.hierarchy_dim < 0) use.members = group.placement.size();
+    const Register& out = graph.reg(group.outputs[0]);
+    if (out.parts.size() > 1) use.bytes = out.slot_bytes;
+    use.is_on_one_node = true;
+    group.on_one_node = MethodOf(use);
+    use.is_on_one_node = false;
+    group.between_nodes = MethodOf(use);
+  }
+  return graph;
+}
+
+}  // namespace braid::compiler

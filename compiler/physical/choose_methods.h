@@ -1,0 +1,13 @@
+// The pass that says of each collective by which algorithm and in which chunks it is carried out.
+// It stands after bucket_collectives, which settles how large they are.
+#pragma once
+
+#include "compiler/plan/physical_graph.h"
+
+namespace braid::compiler {
+
+// Sets what groups of collectives do on one node and between nodes, by the table of
+// collective_methods.
+PhysicalGraph ChooseMethods(PhysicalGraph graph);
+
+}  // namespace braid::compiler

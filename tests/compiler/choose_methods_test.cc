@@ -1,0 +1,88 @@
+#include "compiler/physical/choose_methods.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/physical/bucket_collectives.h"
+#include "compiler/plan/expand.h"
+#include "compiler/plan/plan_codec.h"
+#include "tests/compiler/physical_jobs.h"
+
+namespace braid::compiler {
+namespace {
+
+// Two sums of 64 bytes, which one bucket joins, of `rows` rows each.
+std::string Sums(const std::string& place, const std::string& rows) {
+  constexpr char kText[] = R"(
+%0:f32[8, ROWS] = read "x" () {batch=8 types="f32[8, ROWS]"} on=PLACE sbp=()->(S(0))
+%1:f32[ROWS, ROWS] = tensordot "d1" (%0, %0) on=PLACE sbp=(S(0), S(0))->(P)
+%2:f32[ROWS, ROWS] = tensordot "d2" (%0, %0) on=PLACE sbp=(S(0), S(0))->(P)
+%3:f32[ROWS, ROWS] = relu "u1" (%1) on=PLACE sbp=(B)->(B)
+%4:f32[ROWS, ROWS] = relu "u2" (%2) on=PLACE sbp=(B)->(B)
+)";
+  return absl::StrReplaceAll(kText, {{"PLACE", place}, {"ROWS", rows}});
+}
+
+// "direct" or "ring/262144": what each collective of the graph says.
+std::string MethodsOf(const PhysicalGraph& graph) {
+  std::string methods;
+  for (const TaskGroup& group : graph.groups()) {
+    if (group.kind != GroupKind::kCollective) continue;
+    absl::StrAppend(&methods, std::string(CollectiveAlgorithmName(group.on_one_node.algorithm)),
+                    " or ", std::string(CollectiveAlgorithmName(group.between_nodes.algorithm)),
+                    ";");
+  }
+  return methods;
+}
+
+std::string Chosen(const std::string& text) {
+  auto graph = LowerText(text);
+  if (!graph.ok()) return graph.status().ToString();
+  graph = BucketCollectives(*std::move(graph));
+  if (!graph.ok()) return graph.status().ToString();
+  return MethodsOf(ChooseMethods(*std::move(graph)));
+}
+
+// A bucket counts as a whole: 2 x 4 KiB at two members are 16 KiB, with 2 x 4.5 KiB it is more.
+TEST(ChooseMethods, BySizeOfTheBucketAndMembers) {
+  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "32")), "direct_by_one or exchange;");
+  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "34")), "direct or exchange;");
+  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "32")), "direct or ring;");
+}
+
+// What stands in the plan is what each node's members are told.
+TEST(ChooseMethods, NodesAreToldWhatThePlanSays) {
+  auto graph = LowerText(Sums("cpu[2]{0.0 1.0}", "4"));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  for (const TaskGroup& group : graph->groups()) {
+    graph->group(group.id).between_nodes = {.algorithm = CollectiveAlgorithm::kExchange,
+                                            .chunk_bytes = 4096};
+  }
+  graph->LayOutParts();
+  int64_t end = 0;
+  for (const Register& reg : graph->registers()) {
+    graph->reg(reg.id).offset = end;
+    end += reg.slot_bytes;
+  }
+  auto decoded = DecodePlan(EncodePlan(*graph));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  for (int node = 0; node < 2; ++node) {
+    const auto part = ExpandPlan(*decoded, node);
+    ASSERT_TRUE(part.ok()) << part.status();
+    int collectives = 0;
+    for (const plan::Task& task : part->tasks) {
+      const auto* collective = std::get_if<plan::Collective>(&task.work);
+      if (collective == nullptr) continue;
+      ++collectives;
+      EXPECT_EQ(collective->algorithm, CollectiveAlgorithm::kExchange);
+      EXPECT_EQ(collective->chunk_bytes, 4096);
+    }
+    EXPECT_EQ(collectives, 2);
+  }
+}
+
+}  // namespace
+}  // namespace braid::compiler

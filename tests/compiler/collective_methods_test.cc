@@ -1,0 +1,230 @@
+// What collectives are said to cost is what they do: the algorithms' own schedules are worked off,
+// member by member, and counted.
+#include "compiler/collective_methods.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "comm/collective/chunk_schedule.h"
+#include "compiler/boxing/boxing.h"
+#include "compiler/boxing/edge.h"
+#include "gtest/gtest.h"
+
+namespace braid::compiler {
+namespace {
+
+constexpr int64_t kFloat = 4;
+
+// What happens when all members work their schedules off, and a message takes one unit of time and
+// nothing else any.
+struct Replay {
+  std::vector<int64_t> sent, received;  // bytes, per member
+  int64_t time = 0;                     // when the last item has arrived
+};
+
+class Replaying {
+ public:
+  explicit Replaying(const std::vector<CollectiveSpec>& specs) {
+    for (const CollectiveSpec& spec : specs) schedules_.push_back(MakeChunkSchedule(spec));
+    result_.sent.resize(specs.size());
+    result_.received.resize(specs.size());
+  }
+
+  Replay Run() {
+    for (size_t member = 0; member < schedules_.size(); ++member) {
+      for (const SendHop& hop : schedules_[member].sends) {
+        for (size_t i = 0; i < hop.items.size(); ++i) {
+          result_.sent[member] += hop.items[i].bytes;
+          result_.received[hop.to] += hop.items[i].bytes;
+          result_.time = std::max(result_.time, SentAt(static_cast<int>(member), hop, i) + 1);
+        }
+      }
+    }
+    return result_;
+  }
+
+ private:
+  // When item `i` of a hop leaves: after the one before it, and after the arrivals it waits for.
+  int64_t SentAt(int member, const SendHop& hop, size_t i) {
+    const auto key = std::tuple(member, hop.to, i);
+    if (const auto found = sent_at_.find(key); found != sent_at_.end()) return found->second;
+    int64_t time = i == 0 ? 0 : SentAt(member, hop, i - 1);
+    if (hop.items[i].after_receives > 0) {
+      // Items of one hop arrive in order.
+      const int from = schedules_[member].receives.at(0).from;
+      const auto& sends = schedules_[from].sends;
+      const auto sender =
+          std::ranges::find_if(sends, [&](const SendHop& other) { return other.to == member; });
+      time = std::max(time, SentAt(from, *sender, hop.items[i].after_receives - 1) + 1);
+    }
+    return sent_at_[key] = time;
+  }
+
+  std::vector<ChunkSchedule> schedules_;
+  std::map<std::tuple<int, int, size_t>, int64_t> sent_at_;
+  Replay result_;
+};
+
+Replay ReplayOf(CollectiveKind kind, const CollectiveMethod& method, int p,
+                const std::function<std::vector<int64_t>(int)>& counts_of,
+                const std::function<std::vector<int64_t>(int)>& receives_of) {
+  std::vector<CollectiveSpec> specs;
+  for (int rank = 0; rank < p; ++rank) {
+    CollectiveSpec spec{.kind = kind, .my_rank = rank, .element_size = kFloat};
+    for (int member = 0; member < p; ++member) {
+      spec.members.push_back({.node = static_cast<uint16_t>(member)});
+    }
+    spec.counts = counts_of(rank);
+    spec.receives = receives_of(rank);
+    spec.chunk_bytes = method.chunk_bytes;
+    spec.algorithm = method.algorithm;
+    specs.push_back(std::move(spec));
+  }
+  return Replaying(specs).Run();
+}
+
+// One member a node.
+Placement Nodes(int p) {
+  std::vector<DeviceId> devices;
+  for (int node = 0; node < p; ++node) devices.push_back({node, 0});
+  return Placement("cpu", devices);
+}
+
+struct Rule {
+  CollectiveKind kind;
+  const char* name;
+  Sbp from, to;
+};
+
+const std::vector<Rule>& Rules() {
+  static const std::vector<Rule> rules = {
+      {CollectiveKind::kAllReduce, "all_reduce", sbp::P, sbp::B},
+      {CollectiveKind::kAllGather, "all_gather", sbp::S(0), sbp::B},
+      {CollectiveKind::kReduceScatter, "reduce_scatter", sbp::P, sbp::S(0)},
+      {CollectiveKind::kAllToAll, "all_to_all", sbp::S(0), sbp::S(1)}};
+  return rules;
+}
+
+// Elements of each member's blocks, as plan/expand counts them.
+Replay ReplayOf(const Rule& rule, const BoxingEdge& edge, int p) {
+  const TensorLayout source = SourceLayout(edge), destination = DestinationLayout(edge);
+  const auto region = [&](const TensorLayout& layout, int rank) {
+    return RegionOf(layout, edge.source, rank);
+  };
+  const CollectiveMethod method = MethodOf(UseOf(rule.kind, source, destination, edge.source, 0));
+  const auto counts = [&](int rank) {
+    std::vector<int64_t> counts;
+    for (int other = 0; other < p; ++other) {
+      switch (rule.kind) {
+        case CollectiveKind::kAllGather:
+          counts.push_back(region(source, other).size.num_elements());
+          break;
+        case CollectiveKind::kReduceScatter:
+          counts.push_back(region(destination, other).size.num_elements());
+          break;
+        case CollectiveKind::kAllToAll:
+          counts.push_back(
+              Intersect(region(source, rank), region(destination, other)).size.num_elements());
+          break;
+        default:
+          return std::vector<int64_t>{edge.type.shape.num_elements()};
+      }
+    }
+    return counts;
+  };
+  const auto receives = [&](int rank) {
+    std::vector<int64_t> receives;
+    for (int other = 0; other < p && rule.kind == CollectiveKind::kAllToAll; ++other) {
+      receives.push_back(
+          Intersect(region(source, other), region(destination, rank)).size.num_elements());
+    }
+    return receives;
+  };
+  return ReplayOf(rule.kind, method, p, counts, receives);
+}
+
+// Less than a chunk, uneven; a chunk of every block; many, with a last one that is not full.
+TEST(CollectiveMethods, DeclaredCostsAreThoseOfTheSchedules) {
+  for (const Rule& rule : Rules()) {
+    for (int p = 2; p <= 8; ++p) {
+      for (const Shape& shape :
+           {Shape{1, 1}, Shape{7, 5}, Shape{64, 64}, Shape{1024, 513}, Shape{4096, 2048}}) {
+        BoxingEdge edge;
+        edge.type.shape = shape;
+        edge.source = edge.destination = Nodes(p);
+        edge.source_sbp = rule.from;
+        edge.destination_sbp = rule.to;
+        const auto rules = BoxingRules();
+        const auto found = std::ranges::find(rules, rule.name, &BoxingRule::name);
+        ASSERT_NE(found, rules.end());
+        const BoxingCost declared = found->cost(edge, {});
+        const Replay done = ReplayOf(rule, edge, p);
+        SCOPED_TRACE(absl::StrCat(rule.name, " of ", p, " ", shape.ToString()));
+        EXPECT_EQ(declared.total_bytes,
+                  std::accumulate(done.sent.begin(), done.sent.end(), int64_t{0}));
+        EXPECT_EQ(declared.busiest_bytes,
+                  std::max(std::ranges::max(done.sent), std::ranges::max(done.received)));
+        // All pairs send at once, but one member's messages come one after another. A ring whose
+        // blocks are partly empty has less to wait for.
+        if (rule.kind == CollectiveKind::kAllToAll) {
+          EXPECT_EQ(declared.messages, p - 1);
+        } else if (shape.num_elements() >= p * p) {
+          EXPECT_EQ(declared.messages, done.time);
+        } else {
+          EXPECT_GE(declared.messages, done.time);
+        }
+      }
+    }
+  }
+}
+
+TEST(CollectiveMethods, ARingTakesTwiceAroundAndATreeItsDepth) {
+  for (int64_t p = 3; p <= 8; ++p) {
+    const CollectiveUse use{.kind = CollectiveKind::kAllReduce, .members = p, .bytes = 4096};
+    EXPECT_EQ(MessagesOf(use, MethodOf(use)), 2 * (p - 1));
+    EXPECT_EQ(LeastMessagesOf(CollectiveKind::kAllReduce, p), p > 4 ? 3 : 2);
+    EXPECT_EQ(LeastMessagesOf(CollectiveKind::kAllToAll, p), p - 1);
+  }
+}
+
+TEST(CollectiveMethods, TheTable) {
+  struct Case {
+    CollectiveUse use;
+    CollectiveAlgorithm algorithm;
+    int64_t messages;
+  };
+  using Algorithm = CollectiveAlgorithm;
+  using Kind = CollectiveKind;
+  const std::vector<Case> cases = {
+      // All together read or write 16 KiB, and more.
+      {{Kind::kAllReduce, true, 4, 4096, 1024}, Algorithm::kDirectByOne, 1},
+      {{Kind::kAllReduce, true, 4, 4100, 1028}, Algorithm::kDirect, 3},
+      {{Kind::kAllGather, true, 2, 8192, 4096}, Algorithm::kDirectByOne, 1},
+      {{Kind::kReduceScatter, true, 2, 8196, 4100}, Algorithm::kDirect, 2},
+      {{Kind::kAllToAll, true, 4, 16384, 0}, Algorithm::kDirectByOne, 1},
+      {{Kind::kAllToAll, true, 4, 16388, 0}, Algorithm::kDirect, 2},
+      {{Kind::kAllReduce, false, 2, 4, 4}, Algorithm::kExchange, 1},
+      {{Kind::kAllReduce, false, 2, 1 << 30, 1 << 29}, Algorithm::kExchange, 1},
+      {{Kind::kAllReduce, false, 3, 12, 4}, Algorithm::kRing, 4},
+      {{Kind::kAllGather, false, 2, 8, 4}, Algorithm::kRing, 1},
+      {{Kind::kReduceScatter, false, 5, 20, 4}, Algorithm::kRing, 4},
+      {{Kind::kAllToAll, false, 5, 100, 0}, Algorithm::kRing, 4},
+      // A second turn for what is more than four chunks of a block.
+      {{Kind::kAllReduce, false, 4, 4 << 20, 1 << 20}, Algorithm::kRing, 6},
+      {{Kind::kAllReduce, false, 4, (4 << 20) + 16, (1 << 20) + 4}, Algorithm::kRing, 11},
+  };
+  for (const Case& c : cases) {
+    const CollectiveMethod method = MethodOf(c.use);
+    SCOPED_TRACE(absl::StrCat(std::string(CollectiveKindName(c.use.kind)), " of ", c.use.members,
+                              ", ", c.use.bytes, " bytes"));
+    EXPECT_EQ(CollectiveAlgorithmName(method.algorithm), CollectiveAlgorithmName(c.algorithm));
+    EXPECT_EQ(method.chunk_bytes, 256 << 10);
+    EXPECT_EQ(MessagesOf(c.use, method), c.messages);
+  }
+}
+
+}  // namespace
+}  // namespace braid::compiler
