@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <system_error>
 
 #include "absl/flags/flag.h"
@@ -54,6 +56,12 @@ ABSL_FLAG(bool, dry_run, false, "Compile, print the plan's summary, and exit");
 ABSL_FLAG(std::string, explain, "",
           "Write the whole plan to this file: ops, SBP, boxing, memory; as a graph if it ends in "
           ".dot");
+ABSL_FLAG(std::string, machine, "",
+          "Rates of the cluster's devices and links, by which layouts and routes are chosen and a "
+          "step's time is estimated: a file of lines `device cpu f32 1e11 flop/s`, `link network "
+          "latency 2e-5 s`; or measured: what the nodes measure, so that another run may be laid "
+          "out otherwise and have other last bits. Empty: fixed rates decide, and what the nodes "
+          "measure is only for the estimates of --dry_run and --explain");
 ABSL_FLAG(std::string, metrics_json, "", "Write a JSON line per fetched scalar and step");
 ABSL_FLAG(std::string, progress, "auto", "Progress bar: auto (on a terminal), on or off");
 
@@ -107,6 +115,30 @@ absl::StatusOr<Progress> ProgressOf(const std::string& text) {
   if (text == "off") return Progress::kOff;
   return absl::InvalidArgumentError(
       absl::StrFormat("--progress=%s; auto, on or off was expected", text));
+}
+
+// --machine=FILE.
+absl::StatusOr<compiler::Machine> ReadMachine(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return absl::NotFoundError(absl::StrFormat(
+        "--machine=%s cannot be read; a file of rates, or 'measured', was expected", path));
+  }
+  return compiler::Machine::Parse(text.str(), path);
+}
+
+absl::Status ReadMachineFlag(ProgramFlags& flags) {
+  SessionOptions& session = flags.session;
+  const std::string machine = absl::GetFlag(FLAGS_machine);
+  session.decides_by_measured = machine == "measured";
+  if (!machine.empty() && !session.decides_by_measured) {
+    ASSIGN_OR_RETURN(session.machine, ReadMachine(machine));
+    return absl::OkStatus();
+  }
+  flags.measures_machine =
+      session.decides_by_measured || session.dry_run || !session.explain_path.empty();
+  return absl::OkStatus();
 }
 
 absl::Status CheckDevices(const DeviceSpec& devices, int node) {
@@ -231,6 +263,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults) {
   session.dry_run = absl::GetFlag(FLAGS_dry_run);
   session.explain_path = absl::GetFlag(FLAGS_explain);
   session.metrics_path = absl::GetFlag(FLAGS_metrics_json);
+  RETURN_IF_ERROR(ReadMachineFlag(flags));
   ASSIGN_OR_RETURN(session.stall_timeout, PositiveTime(absl::GetFlag(FLAGS_stall_timeout),
                                                        "stall_timeout", /*may_be_zero=*/true));
   ASSIGN_OR_RETURN(session.event_dump, EventFolder(absl::GetFlag(FLAGS_event_dump)));

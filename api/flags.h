@@ -13,6 +13,7 @@ namespace braid {
 struct ProgramFlags {
   SessionOptions session;
   bool is_master = true;
+  bool measures_machine = false;  // its rates are asked for: by --machine=measured, or to estimate
 };
 absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults);
 

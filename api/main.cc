@@ -12,6 +12,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_format.h"
 #include "api/flags.h"
+#include "api/measure_machine.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status.h"
 
@@ -90,6 +91,16 @@ class ProcessEnd {
   std::unique_ptr<Reactor> reactor_;
 };
 
+// Before the nodes join, so that all measure at the same time.
+void Measure(ProgramFlags& flags) {
+  if (!flags.measures_machine) return;
+  const KernelRegistry kernels = CpuKernels();
+  SessionOptions& session = flags.session;
+  session.measured =
+      CachedMachine({.kernels = &kernels, .threads_per_device = session.threads_per_device});
+  if (session.network.has_value()) session.network->rates = session.measured->ToString();
+}
+
 absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, ProcessEnd& end) {
   OpRegistry operators = BuiltinOps();
   KernelRegistry kernels = CpuKernels();
@@ -107,7 +118,9 @@ absl::Status RunProgram(const MainOptions& options,
                         const std::function<absl::Status(Session&)>& program, ProcessEnd& end) {
   ASSIGN_OR_RETURN(ProgramFlags flags, ReadFlags(options.cluster));
   const bool dry_run = flags.session.dry_run;
-  if (!flags.is_master) return dry_run ? absl::OkStatus() : Serve(flags, options, end);
+  if (!flags.is_master && dry_run) return absl::OkStatus();
+  Measure(flags);
+  if (!flags.is_master) return Serve(flags, options, end);
   flags.session.interruption = &end.interruption();
   flags.session.on_failure = [&end](const absl::Status& cause) { end.Limit(cause); };
   ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,

@@ -134,6 +134,7 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   // A simulation has one real process for all of its own.
   options.self.pid = static_cast<uint32_t>(environment->is_simulated() ? cluster.rank : getpid());
   options.self.memory_bytes = SystemMemory();
+  options.self.rates = network.rates;
   options.secret = network.secret;
   options.network = &SocketsOf(network);
   options.join_timeout = network.join_timeout;

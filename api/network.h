@@ -27,6 +27,9 @@ struct NetworkOptions {
   std::string interface;     // the only one to be used; "": any
   std::string transport;     // the only one to be used; "": the best that works
   Nanoseconds join_timeout = 60 * kSecond;
+  // What this node's machine was measured to do (a compiler::Machine's text), for the master to
+  // know.
+  std::string rates;
   int control_descriptor = -1;  // the master's listening socket, if a launcher has made it
   // Borrowed. Null: this process's own clock and threads, the system's sockets.
   Environment* environment = nullptr;

@@ -59,10 +59,12 @@ std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<
     }
   }
   const compiler::StepEstimate& estimate = compiled.estimate;
-  absl::StrAppendFormat(&text,
-                        "  estimated step: compute %.3g ms, boxing %.3g ms (%s between devices)\n",
-                        estimate.compute_seconds * 1e3, estimate.boxing_seconds * 1e3,
-                        Bytes(static_cast<double>(estimate.boxing_bytes)));
+  absl::StrAppendFormat(
+      &text,
+      "  estimated step: compute %.3g ms, boxing %.3g ms (%s between devices), by "
+      "rates: %s\n",
+      estimate.compute_seconds * 1e3, estimate.boxing_seconds * 1e3,
+      Bytes(static_cast<double>(estimate.boxing_bytes)), estimate.origin);
   return text;
 }
 

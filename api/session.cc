@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <functional>
 #include <iostream>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -191,7 +190,7 @@ absl::Status Session::Impl::Start() {
   ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
   machines_.assign(options_.devices.size(), {"", SystemMemory()});
   devices_ = AllDevices(options_.devices);
-  if (options_.dry_run) return absl::OkStatus();
+  if (options_.dry_run) return ChooseMachines();
 
   CoordinatorOptions coordinator{.environment = environment_};
   coordinator.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
@@ -219,6 +218,7 @@ absl::Status Session::Impl::Start() {
           reason.code(), absl::StrFormat("node 0: %s", std::string(reason.message()))));
     });
   }
+  RETURN_IF_ERROR(ChooseMachines());
   RETURN_IF_ERROR(coordinator_->Join(std::move(channels), kJoinLimit));
   coordinator_->SetPhase(kProgramPhase);
   return absl::OkStatus();
@@ -269,7 +269,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
     const NodeIdentity& identity = node.identity;
     ASSIGN_OR_RETURN(const DeviceSpec devices, ParseDeviceSpec(identity.devices));
     options_.devices[identity.node] = devices.count;
-    machines_[identity.node] = {identity.host, identity.memory_bytes};
+    machines_[identity.node] = {identity.host, identity.memory_bytes, identity.rates};
     connections_[identity.node] = node.connection;
     channels.push_back(MakeTcpControlChannel(node.connection, &coordinator_->reactor()));
   }
@@ -322,21 +322,6 @@ std::string Session::Impl::Describe() const {
   return text;
 }
 
-// The least that any device has: nodes of one machine share its memory.
-int64_t Session::Impl::DeviceMemoryBytes() const {
-  if (options_.device_memory_bytes > 0) return options_.device_memory_bytes;
-  std::map<std::string, int64_t> devices_of;
-  for (size_t node = 0; node < machines_.size(); ++node) {
-    devices_of[machines_[node].host] += options_.devices[node];
-  }
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const Machine& machine : machines_) {
-    least =
-        std::min(least, static_cast<int64_t>(machine.memory_bytes) / devices_of.at(machine.host));
-  }
-  return least;
-}
-
 absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     const std::string& name, const std::function<void(Job&)>& record, bool is_visible) {
   LogicalGraph graph(&operators_);
@@ -359,6 +344,8 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   compile.device_memory_bytes = DeviceMemoryBytes();
   compile.explain = is_visible && !options_.explain_path.empty();
   compile.seed = options_.seed;
+  compile.machine = choice_machine_;
+  compile.estimate = estimate_machine_;
   ASSIGN_OR_RETURN(compiler::Compiled made, compiler::Compile(std::move(graph), compile));
   const auto compiled = std::make_shared<const compiler::Compiled>(std::move(made));
 

@@ -16,6 +16,7 @@
 #include "api/job.h"
 #include "api/network.h"
 #include "api/weights.h"
+#include "compiler/machine.h"
 #include "graph/op_registry.h"
 #include "runtime/array.h"
 #include "runtime/base/ids.h"
@@ -49,6 +50,15 @@ struct SessionOptions {
   uint64_t seed = 0;
   // The whole cluster in the calling thread, in an order and on a clock drawn by this seed.
   std::optional<uint64_t> simulation_seed = std::nullopt;
+  // Whose times decide on layouts and routes, and which the step's estimate is in. None: those of
+  // `measured` where `decides_by_measured`, else the default's, so that a plan depends on the
+  // program and its devices only; then the estimate is in those of `measured` all the same, if
+  // there are any.
+  std::optional<compiler::Machine> machine = std::nullopt;
+  // What this machine was measured to do. Of other nodes, their own, which come with joining, count
+  // as well: a rate is that of the slowest.
+  std::optional<compiler::Machine> measured = std::nullopt;
+  bool decides_by_measured = false;
   bool dry_run = false;      // Compile prints what it planned; Run returns CANCELLED
   std::string explain_path;  // "": none. A name that ends in .dot gets a graph
   std::string metrics_path;  // "": none. A JSON line per fetched scalar and step

@@ -103,6 +103,8 @@ class Session::Impl {
   // A failure of a run, with where this process's last events are.
   absl::Status WithEvents(const absl::Status& status);
   int64_t DeviceMemoryBytes() const;
+  // By whose times jobs are compiled, and in whose a step is estimated; after joining.
+  absl::Status ChooseMachines();
   // Waits for the other nodes of the network; afterwards options_.devices has what they brought.
   absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> JoinNetwork();
   std::unique_ptr<ControlChannel> StartNode(int node, const std::string& host);
@@ -111,12 +113,15 @@ class Session::Impl {
   OpRegistry operators_;
   KernelRegistry kernels_;
   Placement devices_;
-  // Of each node: what its machine is called, and that machine's memory.
-  struct Machine {
+  // Of each node: what its machine is called, that machine's memory, and what it measured ("":
+  // nothing).
+  struct NodeMachine {
     std::string host;
     uint64_t memory_bytes = 0;
+    std::string rates = {};
   };
-  std::vector<Machine> machines_;
+  std::vector<NodeMachine> machines_;
+  compiler::Machine choice_machine_, estimate_machine_;
   DatasetCache datasets_;
   std::unique_ptr<Environment> own_environment_;
   Environment* environment_ = nullptr;  // the network's, or its own

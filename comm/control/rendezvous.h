@@ -35,6 +35,7 @@ struct NodeIdentity {
   std::string host;       // the system's name
   uint32_t pid = 0;
   uint64_t memory_bytes = 0;  // of the machine
+  std::string rates;          // what the machine was measured to do; "": it was not
 };
 
 struct RendezvousOptions {

@@ -280,7 +280,8 @@ void RendezvousServer::OnJoinRequest(uint64_t stranger, const join::JoinRequest&
                      .devices = request.devices(),
                      .host = request.host(),
                      .pid = request.pid(),
-                     .memory_bytes = request.memory_bytes()};
+                     .memory_bytes = request.memory_bytes(),
+                     .rates = request.rates()};
   joined.connection = connection;
   connection->SetHandlers(
       reactor_.get(), [](std::string) {},  // nothing is due before everybody is there

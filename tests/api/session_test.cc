@@ -171,6 +171,43 @@ TEST(SessionTest, DryRunPlansWithoutRunning) {
   EXPECT_TRUE(absl::IsCancelled(job->Run().status()));
 }
 
+// What was measured changes estimates only, unless the user says otherwise.
+TEST(SessionTest, MeasuredRatesAreForEstimates) {
+  // Nobody would sum over such a network by twice around a ring, and no device is as slow.
+  compiler::Machine slow{.is_known = true, .origin = "measured"};
+  slow.devices["cpu"].flops[DType::kF32] = 1e6;
+  for (compiler::LinkRates& link : slow.links) link.latency = 1;
+  const auto plan = [&](SessionOptions options) {
+    options.devices = {1, 1, 1, 1};
+    options.dry_run = true;
+    const auto session = StartOrDie(std::move(options));
+    testing::internal::CaptureStdout();
+    const auto job = session->Compile("train", [](Job& job) {
+      examples::TrainMnist(job, SmallMnist(Parallel::kData, DType::kF32));
+    });
+    testing::internal::GetCapturedStdout();
+    EXPECT_TRUE(job.ok()) << job.status().message();
+    return std::pair(job->summary(), job->Explain());
+  };
+  // The groups of tasks.
+  const auto groups = [](const std::string& explanation) {
+    return explanation.substr(explanation.find("# Task groups"));
+  };
+  const auto [summary, explanation] = plan({});
+  EXPECT_THAT(summary, HasSubstr("by rates: default"));
+  const auto [measured_summary, measured_explanation] = plan({.measured = slow});
+  EXPECT_THAT(measured_summary, HasSubstr("by rates: measured"));
+  EXPECT_NE(measured_explanation, explanation);
+  EXPECT_EQ(groups(measured_explanation), groups(explanation));
+  const auto [chosen_summary, chosen_explanation] =
+      plan({.measured = slow, .decides_by_measured = true});
+  EXPECT_NE(groups(chosen_explanation), groups(explanation));
+  slow.origin = "rates.txt";
+  const auto [given_summary, given_explanation] = plan({.machine = slow});
+  EXPECT_THAT(given_summary, HasSubstr("by rates: rates.txt"));
+  EXPECT_EQ(groups(given_explanation), groups(chosen_explanation));
+}
+
 // ---- what mistakes say --------------------------------------------------------------------------
 
 TEST(SessionErrorTest, ShapeMismatchNamesOpLineAndBothShapes) {
