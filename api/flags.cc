@@ -141,14 +141,15 @@ absl::Status ReadMachineFlag(ProgramFlags& flags) {
   return absl::OkStatus();
 }
 
-absl::Status CheckDevices(const DeviceSpec& devices, int node) {
-  if (devices.type == "cpu") return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrFormat("node %d is to have devices %s; this build has CPU devices only: cpu:%d",
-                      node, devices.ToString(), devices.count));
+absl::Status CheckDevices(const DeviceSpec& devices, int node, const DeviceKinds& kinds) {
+  const absl::Status known = kinds.Find(devices.type).status();
+  if (known.ok()) return known;
+  return absl::Status(known.code(),
+                      absl::StrFormat("node %d is to have devices %s: %s", node, devices.ToString(),
+                                      std::string(known.message())));
 }
 
-absl::StatusOr<Cluster> ClusterOfFlags(const ClusterOptions& defaults) {
+absl::StatusOr<Cluster> ClusterOfFlags(const ClusterOptions& defaults, const DeviceKinds& kinds) {
   ClusterOptions options = defaults;
   if (const std::string nodes = absl::GetFlag(FLAGS_nodes); !nodes.empty()) {
     options.nodes_file = nodes;
@@ -176,7 +177,7 @@ absl::StatusOr<Cluster> ClusterOfFlags(const ClusterOptions& defaults) {
   ASSIGN_OR_RETURN(Cluster cluster,
                    FindCluster(options, EnvironmentVariable, [] { return LocalAddresses(); }));
   for (size_t node = 0; node < cluster.nodes.size(); ++node) {
-    RETURN_IF_ERROR(CheckDevices(*cluster.nodes[node].devices, static_cast<int>(node)));
+    RETURN_IF_ERROR(CheckDevices(*cluster.nodes[node].devices, static_cast<int>(node), kinds));
   }
   return cluster;
 }
@@ -229,9 +230,11 @@ absl::StatusOr<std::vector<int>> ParseSimulatedNodes(const std::string& text) {
   return devices;
 }
 
-absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults) {
+absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
+                                       const DeviceKinds& device_kinds) {
   ProgramFlags flags;
   SessionOptions& session = flags.session;
+  session.device_kinds = device_kinds;
   if (const std::string simulated = absl::GetFlag(FLAGS_simulate_nodes); !simulated.empty()) {
     for (const auto& [flag, value] : {std::pair("devices", absl::GetFlag(FLAGS_devices)),
                                       std::pair("nodes", absl::GetFlag(FLAGS_nodes))}) {
@@ -244,10 +247,11 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults) {
     }
     ASSIGN_OR_RETURN(session.devices, ParseSimulatedNodes(simulated));
   } else {
-    ASSIGN_OR_RETURN(Cluster cluster, ClusterOfFlags(defaults));
+    ASSIGN_OR_RETURN(Cluster cluster, ClusterOfFlags(defaults, device_kinds));
     flags.is_master = cluster.rank == 0;
     if (cluster.nodes.size() == 1) {
       session.devices = {cluster.nodes[0].devices->count};
+      session.node_kinds = {cluster.nodes[0].devices->type};
     } else {
       ASSIGN_OR_RETURN(session.network, NetworkOf(std::move(cluster)));
     }

@@ -15,6 +15,7 @@ struct ProgramFlags {
   bool is_master = true;
   bool measures_machine = false;  // its rates are asked for: by --machine=measured, or to estimate
 };
-absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults);
+absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
+                                       const DeviceKinds& device_kinds);
 
 }  // namespace braid

@@ -105,8 +105,12 @@ absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, Proces
   OpRegistry operators = BuiltinOps();
   KernelRegistry kernels = CpuKernels();
   if (options.extend) RETURN_IF_ERROR(options.extend(operators, kernels));
+  const Cluster& cluster = flags.session.network->cluster;
+  ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind,
+                   options.device_kinds.Find(cluster.nodes[cluster.rank].devices->type));
   return ServeNode(*flags.session.network,
-                   {.threads_per_device = flags.session.threads_per_device,
+                   {.device_kind = kind,
+                    .threads_per_device = flags.session.threads_per_device,
                     .stall_timeout = flags.session.stall_timeout,
                     .event_dump = flags.session.event_dump,
                     .kernels = &kernels,
@@ -116,7 +120,7 @@ absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, Proces
 
 absl::Status RunProgram(const MainOptions& options,
                         const std::function<absl::Status(Session&)>& program, ProcessEnd& end) {
-  ASSIGN_OR_RETURN(ProgramFlags flags, ReadFlags(options.cluster));
+  ASSIGN_OR_RETURN(ProgramFlags flags, ReadFlags(options.cluster, options.device_kinds));
   const bool dry_run = flags.session.dry_run;
   if (!flags.is_master && dry_run) return absl::OkStatus();
   Measure(flags);

@@ -10,12 +10,14 @@
 #include "api/session.h"
 #include "comm/cluster/cluster.h"
 #include "graph/op_registry.h"
+#include "runtime/device/device_kinds.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid {
 
 struct MainOptions {
-  ClusterOptions cluster = {};  // flags override it
+  ClusterOptions cluster = {};    // flags override it
+  DeviceKinds device_kinds = {};  // that --devices and node lists may name
   // The program's own operators and kernels. Called in every process of the cluster, since the
   // nodes run kernels of operators that only the master records.
   std::function<absl::Status(OpRegistry& operators, KernelRegistry& kernels)> extend = {};

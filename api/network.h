@@ -12,6 +12,7 @@
 #include "api/interruption.h"
 #include "comm/cluster/cluster.h"
 #include "runtime/base/reactor.h"
+#include "runtime/device/device_kinds.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid {
@@ -48,6 +49,7 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
 std::string NodeName(const Cluster& cluster, int node);
 
 struct ServiceOptions {
+  const DeviceKinds::Kind* device_kind = nullptr;  // of this node's devices; null: CPUs
   int threads_per_device = 1;
   Nanoseconds stall_timeout = 60 * kSecond;
   uint64_t simulation_seed = 0;  // order of messages, in a simulated environment

@@ -16,6 +16,7 @@
 #include "api/kernel_memory.h"
 #include "api/network_place.h"
 #include "api/plan_report.h"
+#include "api/run_receiver.h"
 #include "api/session_impl.h"
 #include "compiler/plan/expand.h"
 #include "compiler/plan/plan_codec.h"
@@ -28,100 +29,21 @@ namespace {
 
 constexpr Nanoseconds kJoinLimit = 60 * kSecond;
 constexpr Nanoseconds kDumpLimit = kSecond;
-constexpr const char* kDeviceType = "cpu";
 
-Placement AllDevices(const std::vector<int>& devices) {
+// A cluster of several kinds is one placement like any other.
+Placement AllDevices(const std::vector<int>& devices, const std::vector<std::string>& kinds) {
   std::vector<DeviceId> ids;
   for (size_t node = 0; node < devices.size(); ++node) {
     for (int device = 0; device < devices[node]; ++device) {
       ids.push_back({static_cast<int>(node), device});
     }
   }
-  return Placement(kDeviceType, std::move(ids));
+  const bool is_mixed = std::ranges::any_of(
+      kinds, [&kinds](const std::string& kind) { return kind != kinds.front(); });
+  return Placement(is_mixed ? "mixed" : kinds.empty() ? "cpu" : kinds.front(), std::move(ids));
 }
-
-std::optional<double> ScalarOf(const Array& array) {
-  if (array.num_elements() != 1) return std::nullopt;
-  double scalar = 0;
-  ConvertElements(array.dtype(), array.bytes(), DType::kF64, &scalar, 1);
-  return scalar;
-}
-
-// What a Run fetches, into arrays that are made before it begins, so that its steps take no memory.
-// Of very long Runs, those of the later steps are made as they come.
-constexpr int64_t kMostMadeBefore = int64_t{1} << 16;
-constexpr int64_t kMostBytesMadeBefore = int64_t{64} << 20;  // of a fetch
-
-class RunReceiver final : public FetchReceiver {
- public:
-  using Values = std::map<std::string, std::vector<Array>, std::less<>>;
-  using OnScalar = std::function<absl::Status(std::string_view name, int64_t step, double value)>;
-
-  RunReceiver(Values& values, int64_t first_step, OnScalar on_scalar)
-      : values_(values), first_step_(first_step), on_scalar_(std::move(on_scalar)) {}
-
-  void Expect(const std::string& name, const TensorType& type, int64_t steps) {
-    const int64_t bytes =
-        std::max<int64_t>(1, type.shape.num_elements() * static_cast<int64_t>(SizeOf(type.dtype)));
-    const int64_t made = std::min({steps, kMostMadeBefore, kMostBytesMadeBefore / bytes});
-    std::vector<Array>& values = values_[name];
-    values.reserve(made);
-    for (int64_t i = 0; i < made; ++i) values.emplace_back(type.dtype, type.shape);
-  }
-
-  Array& Place(std::string_view name, int64_t step, DType dtype, const Shape& shape) override {
-    std::vector<Array>& values = values_.find(name)->second;
-    const auto index = static_cast<size_t>(step - first_step_);
-    while (values.size() <= index) values.emplace_back(dtype, shape);
-    return values[index];
-  }
-  absl::Status OnFetched(std::string_view name, int64_t step, const Array& value) override {
-    const std::optional<double> scalar = ScalarOf(value);
-    return scalar.has_value() ? on_scalar_(name, step, *scalar) : absl::OkStatus();
-  }
-
- private:
-  Values& values_;
-  const int64_t first_step_;
-  const OnScalar on_scalar_;
-};
 
 }  // namespace
-
-// ---- RunResult ----------------------------------------------------------------------------------
-
-const std::vector<Array>& RunResult::Values(std::string_view name) const {
-  const auto found = values_.find(name);
-  CHECK(found != values_.end()) << "the job fetches nothing named '" << name << "'";
-  return found->second;
-}
-
-const Array& RunResult::Last(std::string_view name) const {
-  const std::vector<Array>& values = Values(name);
-  CHECK(!values.empty()) << "nothing was fetched as '" << name << "'";
-  return values.back();
-}
-
-std::vector<double> RunResult::Scalars(std::string_view name) const {
-  std::vector<double> scalars;
-  for (const Array& value : Values(name)) {
-    const std::optional<double> scalar = ScalarOf(value);
-    CHECK(scalar.has_value()) << "fetch '" << name << "' has shape " << value.shape().ToString();
-    scalars.push_back(*scalar);
-  }
-  return scalars;
-}
-
-double RunResult::Mean(std::string_view name) const {
-  double sum = 0;
-  int64_t count = 0;
-  for (const Array& value : Values(name)) {
-    const Array numbers = value.As(DType::kF64);
-    for (double number : numbers.data<double>()) sum += number;
-    count += value.num_elements();
-  }
-  return sum / static_cast<double>(count);
-}
 
 // ---- Impl ---------------------------------------------------------------------------------------
 
@@ -129,7 +51,7 @@ Session::Impl::Impl(SessionOptions options)
     : options_(std::move(options)),
       operators_(BuiltinOps()),
       kernels_(CpuKernels()),
-      devices_(AllDevices(options_.devices)) {
+      devices_(AllDevices(options_.devices, options_.node_kinds)) {
   if (options_.network.has_value()) environment_ = options_.network->environment;
   if (environment_ != nullptr) return;
   own_environment_ = options_.simulation_seed.has_value()
@@ -174,10 +96,13 @@ Session::Impl::Activity::~Activity() {
 absl::Status Session::Impl::Start() {
   if (options_.network.has_value()) {
     options_.devices.clear();
+    options_.node_kinds.clear();
     for (const ClusterNode& node : options_.network->cluster.nodes) {
       options_.devices.push_back(node.devices->count);
+      options_.node_kinds.push_back(node.devices->type);
     }
   }
+  if (options_.node_kinds.empty()) options_.node_kinds.assign(options_.devices.size(), "cpu");
   if (options_.devices.empty()) {
     return absl::InvalidArgumentError("a session needs at least one node");
   }
@@ -187,9 +112,17 @@ absl::Status Session::Impl::Start() {
           "a node has %d devices; 1 to 4096 were expected (--devices=cpu:N)", devices));
     }
   }
+  if (options_.node_kinds.size() != options_.devices.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("node_kinds has %d entries and devices has %d; both have one a node",
+                        options_.node_kinds.size(), options_.devices.size()));
+  }
+  for (const std::string& kind : options_.node_kinds) {
+    RETURN_IF_ERROR(options_.device_kinds.Find(kind).status());
+  }
   ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
   machines_.assign(options_.devices.size(), {"", SystemMemory()});
-  devices_ = AllDevices(options_.devices);
+  devices_ = AllDevices(options_.devices, options_.node_kinds);
   if (options_.dry_run) return ChooseMachines();
 
   CoordinatorOptions coordinator{.environment = environment_};
@@ -226,6 +159,7 @@ absl::Status Session::Impl::Start() {
 
 std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::string& host) {
   NodeOptions node{.node = static_cast<uint16_t>(number), .devices = options_.devices[number]};
+  node.device_kind = *options_.device_kinds.Find(options_.node_kinds[number]);  // Start looked
   node.threads_per_device = options_.threads_per_device;
   node.simulation_seed = options_.simulation_seed.value_or(0);
   // A simulated clock jumps to the next timer: one that never ends would hide that nothing is left.
@@ -269,11 +203,18 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
     const NodeIdentity& identity = node.identity;
     ASSIGN_OR_RETURN(const DeviceSpec devices, ParseDeviceSpec(identity.devices));
     options_.devices[identity.node] = devices.count;
+    options_.node_kinds[identity.node] = devices.type;
+    if (const absl::Status known = options_.device_kinds.Find(devices.type).status(); !known.ok()) {
+      return absl::Status(
+          known.code(),
+          absl::StrFormat("%s brings %s: %s", NodeName(network.cluster, identity.node),
+                          identity.devices, std::string(known.message())));
+    }
     machines_[identity.node] = {identity.host, identity.memory_bytes, identity.rates};
     connections_[identity.node] = node.connection;
     channels.push_back(MakeTcpControlChannel(node.connection, &coordinator_->reactor()));
   }
-  devices_ = AllDevices(options_.devices);
+  devices_ = AllDevices(options_.devices, options_.node_kinds);
   rendezvous_->SetStatusSource(
       [this](std::function<void(std::string)> done) { coordinator_->Describe(std::move(done)); });
   return channels;
@@ -338,6 +279,7 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   compile.all_devices = devices_;
   compile.master = devices_.Slice(0, 1);
   compile.num_nodes = static_cast<int>(options_.devices.size());
+  compile.kinds = KindsOfNodes();
   for (const auto& [variable, info] : variables_) compile.fixed[variable] = info.layout;
   compile.precision = options_.precision;
   compile.winograd = options_.winograd;

@@ -105,6 +105,7 @@ class Session::Impl {
   int64_t DeviceMemoryBytes() const;
   // By whose times jobs are compiled, and in whose a step is estimated; after joining.
   absl::Status ChooseMachines();
+  compiler::NodeKinds KindsOfNodes() const;
   // Waits for the other nodes of the network; afterwards options_.devices has what they brought.
   absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> JoinNetwork();
   std::unique_ptr<ControlChannel> StartNode(int node, const std::string& host);

@@ -1,4 +1,4 @@
-// The machines of a session's nodes: their memory, and whose times it compiles by.
+// The machines of a session's nodes: their devices' kinds and memory, and whose times it compiles by.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -11,6 +11,14 @@
 #include "runtime/base/status.h"
 
 namespace braid {
+
+compiler::NodeKinds Session::Impl::KindsOfNodes() const {
+  std::vector<compiler::DeviceKind> kinds;
+  for (const std::string& name : options_.node_kinds) {
+    kinds.push_back({.name = name, .is_host = (*options_.device_kinds.Find(name))->is_host});
+  }
+  return compiler::NodeKinds(std::move(kinds));
+}
 
 // The least that any device has: nodes of one machine share its memory.
 int64_t Session::Impl::DeviceMemoryBytes() const {

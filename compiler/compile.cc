@@ -21,6 +21,7 @@
 #include "compiler/physical/choose_methods.h"
 #include "compiler/physical/defer_groups.h"
 #include "compiler/physical/plan_memory.h"
+#include "compiler/physical/stage_through_host.h"
 #include "compiler/plan/invariants.h"
 #include "compiler/verify.h"
 #include "runtime/base/status.h"
@@ -57,6 +58,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
   physical.job = options.job;
   physical.num_nodes = options.num_nodes;
+  physical.kinds = options.kinds;
   physical.seed = options.seed;
   RETURN_IF_ERROR(VerifyInvariants(physical));
   physical = AssignStreams(std::move(physical));
@@ -65,6 +67,8 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   RETURN_IF_ERROR(VerifyInvariants(physical));
   ASSIGN_OR_RETURN(physical, FormChains(std::move(physical)));
   RETURN_IF_ERROR(VerifyInvariants(physical));
+  // After the chains, which leave fewer registers to be copied.
+  physical = StageThroughHost(std::move(physical));
   // Slots before memory: they multiply it. Verification last: memory planning adds edges.
   ASSIGN_OR_RETURN(physical, AssignSlots(std::move(physical)));
   ASSIGN_OR_RETURN(physical, PlanMemory(std::move(physical), graph.registry()));

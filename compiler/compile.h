@@ -20,6 +20,7 @@ struct CompileOptions {
   Placement all_devices;  // where ops go that the user did not place
   Placement master;       // one device: feeds come from there, fetches go there
   int num_nodes = 1;
+  NodeKinds kinds;                  // of the nodes' devices
   uint64_t seed = 0;                // of the job's random numbers
   VariableLayouts fixed;            // by jobs before this one
   DType precision = DType::kF32;    // what products compute in: f32, bf16 or f16

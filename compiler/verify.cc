@@ -101,19 +101,21 @@ class SharedBytes {
 
   absl::Status Check() {
     DeviceSets sets;
-    std::map<int, std::vector<GroupRegisterId>> by_set;
+    std::map<std::pair<MemoryKind, int>, std::vector<GroupRegisterId>> by_set;
     for (const Register& reg : graph_.registers()) {
       if (!HasMemory(reg)) continue;
       if (reg.offset < 0 || reg.offset % 64 != 0 || reg.slot_bytes < 0) {
         return absl::InternalError(
             absl::StrFormat("register '%s' is at byte %d of its arena", reg.name, reg.offset));
       }
-      if (reg.slot_bytes > 0) by_set[sets.Intern(reg.placement)].push_back(reg.id);
+      if (reg.slot_bytes > 0) by_set[{reg.memory, sets.Intern(reg.placement)}].push_back(reg.id);
     }
     for (const auto& [set, registers] : by_set) FindNeighbours(registers);
     for (auto a = by_set.begin(); a != by_set.end(); ++a) {
       for (auto b = std::next(a); b != by_set.end(); ++b) {
-        if (sets.Intersection(a->first, b->first) >= 0) FindAcross(a->second, b->second);
+        const auto& [memory, set] = a->first;
+        if (memory != b->first.first) continue;
+        if (sets.Intersection(set, b->first.second) >= 0) FindAcross(a->second, b->second);
       }
     }
     return CheckPairs();

@@ -17,6 +17,8 @@
 #include "comm/transport.h"
 #include "compiler/plan/node_plan.h"
 #include "runtime/actions/compute.h"
+#include "runtime/actions/make_action.h"
+#include "runtime/actions/streamed.h"
 #include "runtime/actions/transfer.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/reactor.h"
@@ -123,32 +125,22 @@ class Executor {
 
   Executor(const NodeResources& resources, ExecutorOptions options);
   absl::Status Load(const plan::NodePlan& plan, PreparedKernels kernels);
-  absl::Status PrepareArenas(const plan::NodePlan& plan);
   absl::Status ObtainVariables(const plan::NodePlan& plan);
   Thread& ThreadFor(const plan::Task& task);
   absl::Status AddTask(const plan::NodePlan& plan, const plan::Task& task,
-                       std::vector<ComputeCall> calls);
-  absl::StatusOr<std::unique_ptr<Action>> MakeAction(const plan::NodePlan& plan,
-                                                     const plan::Task& task,
-                                                     std::vector<ComputeCall> calls,
-                                                     Thread& thread);
+                       std::vector<ComputeCall> calls, StreamOrder& order);
+  absl::Status AddLandings(const plan::Task& task);
   std::unique_ptr<Action> Check(const plan::Task& task, const TaskMemory& memory,
                                 std::unique_ptr<Action> action);
-  absl::StatusOr<std::unique_ptr<Action>> MakeCompute(const plan::Task& task, TaskMemory memory,
-                                                      std::vector<ComputeCall> calls);
-  absl::StatusOr<std::unique_ptr<Action>> MakeCopy(const plan::Task& task, TaskMemory memory);
-  absl::StatusOr<std::unique_ptr<Action>> MakeTransfer(const plan::Task& task, TaskMemory memory);
-  absl::StatusOr<std::unique_ptr<Action>> MakeCollective(const plan::NodePlan& plan,
-                                                         const plan::Task& task, TaskMemory memory,
-                                                         Thread& thread);
-  absl::StatusOr<OperandAddress> AddressOf(const plan::Task& task, const plan::Operand& operand);
-  absl::StatusOr<SlotMemory> MemoryOf(const plan::Memory& memory) const;
   static std::string TitleOf(const plan::Task& task);
   void DescribeThread(const ThreadAnswer& answer, control::ThreadState& state) const;
   // Of a thread that does not answer.
   void DescribeRunning(const Thread& thread, control::ThreadState& state) const;
   void DescribeActor(const ActorReport& actor, Nanoseconds now, control::ActorState& state) const;
   void CheckReady();
+  // Calls `drained` on the control thread when the thread's device has done all that was queued,
+  // with the device's first failure.
+  void Drain(uint16_t thread, std::function<void(const absl::Status&)> drained);
   void OnThreadRunDone(Thread& thread, int64_t steps);
   void OnThreadClosed(Thread& thread);
   void OnFailure(absl::Status status);
@@ -160,13 +152,15 @@ class Executor {
   RemoteBus remote_;
   MessageBus bus_;
   std::unique_ptr<ShadowMemory> shadow_;  // in a simulation
+  PlanMemory addresses_;
+  StreamOrder::Marks marks_;  // between streams; the threads' actions borrow them
   std::map<uint16_t, Thread> threads_;
-  std::map<std::pair<uint32_t, uint32_t>, std::byte*> scratch_;  // (device, stream)
-  std::map<RegisterId, Landing> landings_;                       // that peers write here
-  std::map<RegisterId, std::unique_ptr<LandingPort>> ports_;     // that this node writes at peers
-  std::map<uint32_t, TaskDescription> descriptions_;             // by task
+  std::map<RegisterId, Landing> landings_;                    // that peers write here
+  std::map<RegisterId, std::unique_ptr<LandingPort>> ports_;  // that this node writes at peers
+  std::map<uint32_t, TaskDescription> descriptions_;          // by task
   size_t ports_missing_ = 0;
-  bool is_connected_ = false;  // also the collectives
+  size_t devices_filling_ = 0;  // in whose streams first values of variables may be left
+  bool is_connected_ = false;   // also the collectives
   bool is_ready_ = false;
   bool has_failed_ = false;
   int64_t first_step_ = 0;  // read by the kernels

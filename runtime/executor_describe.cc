@@ -242,7 +242,7 @@ std::string Executor::DescribeEvents() const {
   const Nanoseconds now = resources_.control->Now();
   for (const auto& [number, thread] : threads_) {
     absl::StrAppendFormat(&text, "\njob '%s', node %d, thread %d (device %d):\n", job_name_,
-                          resources_.node, number, number / kNumStreams);
+                          resources_.node, number, DeviceOfThread(number));
     for (const std::string& line : thread.actors->DescribeEvents(now)) text += line + "\n";
     control::ThreadState state;
     DescribeRunning(thread, state);

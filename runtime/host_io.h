@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "runtime/array.h"
 #include "runtime/base/mutex.h"
-#include "runtime/box.h"
+#include "runtime/device/box.h"
 
 namespace braid {
 

@@ -31,18 +31,13 @@ std::vector<GroupedOperand> Grouped(const std::vector<OperandSpec>& specs,
 absl::StatusOr<ComputeCall> MakeCall(const plan::Kernel& kernel, const KernelRegistry& registry,
                                      const KernelSpec& spec) {
   ComputeCall call;
-  call.name = NameOf(*kernel.call);
-  call.location = kernel.call->location.ToString();
+  call.name = {.what = NameOf(*kernel.call), .location = kernel.call->location.ToString()};
   const auto create = [&]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
     RETURN_IF_ERROR(registry.Check(spec));
     return registry.Create(spec);
   };
   auto made = create();
-  if (!made.ok()) {
-    return absl::Status(made.status().code(),
-                        absl::StrFormat("%s: %s (%s)", call.name,
-                                        std::string(made.status().message()), call.location));
-  }
+  if (!made.ok()) return NameFailure(call.name, made.status());
   call.kernel = *std::move(made);
   call.grouped_inputs = Grouped(spec.inputs, kernel.inputs);
   call.grouped_outputs = Grouped(spec.outputs, kernel.outputs);
@@ -54,7 +49,7 @@ absl::StatusOr<ComputeCall> MakeCall(const plan::Kernel& kernel, const KernelReg
 absl::StatusOr<PreparedKernels> PrepareKernels(
     const plan::NodePlan& plan, const KernelContext& context,
     const std::function<void(const compiler::KernelCall*)>& begin) {
-  RETURN_IF_ERROR(CheckPlan(plan, context.devices->size()));
+  RETURN_IF_ERROR(CheckPlan(plan, *context.devices));
   KernelRegistry external;
   RETURN_IF_ERROR(RegisterExternalKernels({context.datasets, context.host}, external));
   PreparedKernels prepared;
@@ -64,7 +59,7 @@ absl::StatusOr<PreparedKernels> PrepareKernels(
     if (compute == nullptr) continue;
     Device& device = *(*context.devices)[task.device];
     std::shared_ptr<WorkMemory>& work = work_of[task.id.thread];
-    if (work == nullptr) work = std::make_shared<WorkMemory>(OwnMemoryOf(device));
+    if (work == nullptr) work = std::make_shared<WorkMemory>(MemoryOf(device, MemoryKind::kOwn));
     std::vector<ComputeCall>& calls = prepared[task.id.task];
     for (const plan::Kernel& kernel : compute->kernels) {
       begin(kernel.call);

@@ -33,7 +33,17 @@ Node::Node(const NodeOptions& options)
       variables_(&devices_),
       collectives_(options.node),
       reactor_(options.environment->StartReactor(absl::StrFormat("node %d", options.node))) {
-  for (int i = 0; i < options.devices; ++i) devices_.push_back(MakeCpuDevice(i, options.kernels));
+  for (int i = 0; i < options.devices; ++i) {
+    if (options.device_kind == nullptr) {
+      devices_.push_back(MakeCpuDevice(i, options.kernels));
+    } else {
+      devices_.push_back(options.device_kind->make({.index = i,
+                                                    .node = options.node,
+                                                    .environment = options.environment,
+                                                    .cpu_kernels = options.kernels,
+                                                    .simulation_seed = options.simulation_seed}));
+    }
+  }
 }
 
 Node::~Node() {

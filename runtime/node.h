@@ -23,6 +23,7 @@
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset.h"
 #include "runtime/device/device.h"
+#include "runtime/device/device_kinds.h"
 #include "runtime/executor.h"
 #include "runtime/host_io.h"
 #include "runtime/job_loader.h"
@@ -42,6 +43,7 @@ class Status;
 struct NodeOptions {
   uint16_t node = 0;
   int devices = 1;
+  const DeviceKinds::Kind* device_kind = nullptr;  // borrowed; null: CPUs
   int threads_per_device = 1;
   uint64_t simulation_seed = 0;
   // Where this node's transports listen, and from where they dial; "": anywhere.

@@ -14,8 +14,9 @@ constexpr uint64_t kBlock = 64;  // registers are aligned to it
 }  // namespace
 
 ShadowMemory::Blocks ShadowMemory::BlocksOf(const std::byte* from, uint64_t bytes) const {
-  for (size_t i = 0; i < devices_->size(); ++i) {
-    const std::span<std::byte> arena = (*devices_)[i]->arena();
+  for (size_t i = 0; i < 2 * devices_->size(); ++i) {
+    const std::span<std::byte> arena =
+        (*devices_)[i / 2]->arena(i % 2 == 0 ? MemoryKind::kOwn : MemoryKind::kPinned);
     if (from >= arena.data() && from + bytes <= arena.data() + arena.size()) {
       const auto offset = static_cast<uint64_t>(from - arena.data());
       return {i, offset / kBlock, (offset + bytes + kBlock - 1) / kBlock};
@@ -40,9 +41,9 @@ absl::Status ShadowMemory::Check(RegisterId reg, const std::byte* from, uint64_t
                                 : 0;
     if (writer != uint64_t{reg} + 1) {
       return absl::InternalError(absl::StrFormat(
-          "byte overlap: register %d is read, but %s wrote byte %d of device %d's arena last", reg,
-          writer == 0 ? "nobody" : absl::StrFormat("register %d", writer - 1), i * kBlock,
-          blocks.arena));
+          "byte overlap: register %d is read, but %s wrote byte %d of device %d's arena%s last",
+          reg, writer == 0 ? "nobody" : absl::StrFormat("register %d", writer - 1), i * kBlock,
+          blocks.arena / 2, blocks.arena % 2 == 0 ? "" : " in host memory"));
     }
   }
   return absl::OkStatus();

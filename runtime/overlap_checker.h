@@ -27,7 +27,7 @@ class ShadowMemory {
 
  private:
   struct Blocks {
-    size_t arena;
+    size_t arena;  // 2 * device, or 1 more for what is pinned
     uint64_t first, end;
   };
   Blocks BlocksOf(const std::byte* from, uint64_t bytes) const;

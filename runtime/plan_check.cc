@@ -16,8 +16,10 @@
 #include "comm/collective/collective.h"
 #include "graph/dtype.h"
 #include "graph/sbp.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/status.h"
-#include "runtime/box.h"
+#include "runtime/base/stream_kind.h"
+#include "runtime/device/box.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/plan_read.h"
 
@@ -126,7 +128,7 @@ absl::Status CheckActor(const plan::ActorId& id) {
 
 class Checker {
  public:
-  Checker(const plan::NodePlan& plan, size_t devices) : plan_(plan), devices_(devices) {}
+  Checker(const plan::NodePlan& plan, const Devices& devices) : plan_(plan), devices_(devices) {}
 
   absl::Status Check() {
     for (const plan::Arena& arena : plan_.arenas) RETURN_IF_ERROR(CheckArena(arena));
@@ -158,8 +160,8 @@ class Checker {
   }
 
   absl::Status CheckDevice(uint32_t device) const {
-    if (device < devices_) return absl::OkStatus();
-    return Wrong("device %d of node %d, which has %d", device, plan_.node, devices_);
+    if (device < devices_.size()) return absl::OkStatus();
+    return Wrong("device %d of node %d, which has %d", device, plan_.node, devices_.size());
   }
 
   absl::Status CheckArena(const plan::Arena& arena) {
@@ -182,18 +184,20 @@ class Checker {
                    part, kArenaAlignment);
     };
     RETURN_IF_ERROR(add(arena.bytes));
+    RETURN_IF_ERROR(add(arena.pinned_bytes));
     for (uint64_t scratch : arena.scratch_bytes) RETURN_IF_ERROR(add(scratch));
     return absl::OkStatus();
   }
 
-  uint64_t ArenaBytes(uint32_t device) const {
+  uint64_t ArenaBytes(uint32_t device, MemoryKind kind) const {
     const auto found = arenas_.find(device);
-    return found == arenas_.end() ? 0 : found->second->bytes;
+    if (found == arenas_.end()) return 0;
+    return kind == MemoryKind::kPinned ? found->second->pinned_bytes : found->second->bytes;
   }
 
   absl::Status CheckMemory(const plan::Memory& memory, uint32_t slots) const {
     RETURN_IF_ERROR(CheckDevice(memory.device));
-    const uint64_t limit = ArenaBytes(memory.device);
+    const uint64_t limit = ArenaBytes(memory.device, memory.kind);
     if (memory.offset <= limit && memory.stride <= (limit - memory.offset) / slots &&
         memory.offset % kArenaAlignment == 0 && memory.stride % kArenaAlignment == 0) {
       return absl::OkStatus();
@@ -214,9 +218,10 @@ class Checker {
   absl::Status CheckTask(const plan::Task& task) {
     RETURN_IF_ERROR(CheckDevice(task.device));
     RETURN_IF_ERROR(CheckActor(task.id));
-    if (task.id.thread >= devices_ * kNumStreams) {
-      return Wrong("thread %d; %d devices have %d", task.id.thread, devices_,
-                   devices_ * kNumStreams);
+    if (static_cast<int>(task.stream) >= kNumStreams ||
+        task.id.thread != ThreadOf(task.device, task.stream)) {
+      return Wrong("thread %d for stream %d of device %d", task.id.thread,
+                   static_cast<int>(task.stream), task.device);
     }
     if (task.acts_per_step == 0) return Wrong("it acts 0 times a step");
     for (const plan::Input& input : task.inputs) {
@@ -257,8 +262,29 @@ class Checker {
     return absl::OkStatus();
   }
 
+  // Kernels of a device with memory of its own read and write there, the host elsewhere; only
+  // staging does both.
+  absl::Status CheckSide(const plan::Task& task) const {
+    if (devices_[task.device]->is_host() || std::holds_alternative<plan::Staging>(task.work)) {
+      return absl::OkStatus();
+    }
+    const MemoryKind side = IsHostStream(task.stream) ? MemoryKind::kPinned : MemoryKind::kOwn;
+    const auto check = [&](const std::optional<plan::Memory>& memory) {
+      if (!memory.has_value() || memory->kind == side) return absl::OkStatus();
+      return Wrong("on stream %d of a %s device it uses memory of kind %d; %d is what it can touch",
+                   static_cast<int>(task.stream), devices_[task.device]->kind(),
+                   static_cast<int>(memory->kind), static_cast<int>(side));
+    };
+    for (const plan::Input& input : task.inputs) RETURN_IF_ERROR(check(input.memory));
+    if (IsTransfer(task)) return check(std::get<plan::Transfer>(task.work).staging);
+    for (const plan::Output& output : task.outputs) RETURN_IF_ERROR(check(output.memory));
+    return absl::OkStatus();
+  }
+
   absl::Status CheckWork(const plan::Task& task) const {
+    RETURN_IF_ERROR(CheckSide(task));
     if (std::holds_alternative<plan::Copy>(task.work)) return CheckCopy(task);
+    if (std::holds_alternative<plan::Staging>(task.work)) return CheckStaging(task);
     if (IsTransfer(task)) return CheckTransfer(task);
     if (std::holds_alternative<plan::Collective>(task.work)) return CheckCollectiveTask(task);
     const auto* compute = std::get_if<plan::Compute>(&task.work);
@@ -310,13 +336,15 @@ class Checker {
         break;
       }
       case plan::Operand::Source::kScratch: {
+        RETURN_IF_ERROR(CheckOwn(task, "scratch"));
         const auto arena = arenas_.find(task.device);
         if (arena != arenas_.end()) {
-          limit = arena->second->scratch_bytes[task.id.thread % kNumStreams];
+          limit = arena->second->scratch_bytes[static_cast<size_t>(task.stream)];
         }
         break;
       }
       case plan::Operand::Source::kVariable: {
+        RETURN_IF_ERROR(CheckOwn(task, operand.variable));
         const auto found = variables_.find({operand.index, operand.variable});
         if (found == variables_.end()) {
           return Wrong("it reads variable '%s', which no task of device %d owns", operand.variable,
@@ -336,6 +364,27 @@ class Checker {
                    operand.offset, limit, alignment);
     }
     return limit - operand.offset;
+  }
+
+  // Scratch and variables are in the device's own memory.
+  absl::Status CheckOwn(const plan::Task& task, std::string_view what) const {
+    if (devices_[task.device]->is_host() || !IsHostStream(task.stream)) return absl::OkStatus();
+    return Wrong("it works on the host and uses '%s' in the memory of a %s device", what,
+                 devices_[task.device]->kind());
+  }
+
+  absl::Status CheckStaging(const plan::Task& task) const {
+    for (const plan::Staging::Part& part : std::get<plan::Staging>(task.work).parts) {
+      RETURN_IF_ERROR(CheckOperand(task, part.from).status());
+      RETURN_IF_ERROR(CheckOperand(task, part.to).status());
+      if (TypeNumber(part.from.shard) == TypeNumber(part.to.shard) &&
+          part.from.shard.region == part.to.shard.region) {
+        continue;
+      }
+      return Wrong("it copies a box of size %s to one of size %s",
+                   Text(part.from.shard.region.size), Text(part.to.shard.region.size));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status CheckCopy(const plan::Task& task) const {
@@ -374,10 +423,11 @@ class Checker {
     RETURN_IF_ERROR(CheckBox(transfer.box, source.region));
     const uint64_t bytes =
         static_cast<uint64_t>(*ElementsOf(transfer.box.size)) * SizeOf(source.layout->type.dtype);
-    const uint64_t limit = ArenaBytes(task.device);
-    if (transfer.bytes != bytes || !Fits(transfer.staging, bytes, limit)) {
+    RETURN_IF_ERROR(CheckDevice(transfer.staging.device));
+    const uint64_t limit = ArenaBytes(transfer.staging.device, transfer.staging.kind);
+    if (transfer.bytes != bytes || !Fits(transfer.staging.offset, bytes, limit)) {
       return Wrong("it sends %d bytes, packed at byte %d of %d; its box %s has %d bytes",
-                   transfer.bytes, transfer.staging, limit, Text(transfer.box.size), bytes);
+                   transfer.bytes, transfer.staging.offset, limit, Text(transfer.box.size), bytes);
     }
     const plan::Output& landing = task.outputs[0];
     const uint64_t stride = landing.memory->stride;
@@ -473,7 +523,7 @@ class Checker {
   };
 
   const plan::NodePlan& plan_;
-  const size_t devices_;
+  const Devices& devices_;
   std::map<uint32_t, const plan::Arena*> arenas_;  // by device
   std::map<std::pair<uint32_t, std::string_view>, VariableBytes> variables_;
   std::set<uint32_t> written_;  // registers
@@ -483,7 +533,7 @@ class Checker {
 
 }  // namespace
 
-absl::Status CheckPlan(const plan::NodePlan& plan, size_t devices) {
+absl::Status CheckPlan(const plan::NodePlan& plan, const Devices& devices) {
   absl::Status status = Checker(plan, devices).Check();
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrFormat("job '%s', node %d: %s", plan.job, plan.node,

@@ -6,7 +6,7 @@
 #include "compiler/plan/expand.h"
 #include "compiler/plan/plan_codec.h"
 #include "runtime/base/status.h"
-#include "runtime/box.h"
+#include "runtime/device/box.h"
 
 namespace braid {
 

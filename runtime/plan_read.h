@@ -14,8 +14,6 @@
 
 namespace braid {
 
-// A plan's thread is device * kNumStreams + stream.
-constexpr uint32_t kNumStreams = compiler::kNumStreams;
 constexpr uint64_t kArenaAlignment = compiler::kArenaAlignment;
 
 OperandSpec OperandOf(const plan::Shard& shard);

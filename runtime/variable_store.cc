@@ -9,7 +9,8 @@
 namespace braid {
 namespace {
 
-absl::Status Fill(const KernelRegistry& kernels, const VariableSpec& variable, std::byte* bytes) {
+// In the device's stream.
+absl::Status Fill(Device& device, const VariableSpec& variable, std::byte* bytes) {
   const Attrs& init = variable.init;
   const auto number = [&](const char* name) -> absl::StatusOr<double> {
     const auto found = init.values().find(name);
@@ -58,9 +59,11 @@ absl::Status Fill(const KernelRegistry& kernels, const VariableSpec& variable, s
         "variable '%s': init is \"%s\"; zeros, ones, constant, uniform or normal was expected",
         variable.name, kind));
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels.Create(spec));
+  ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, device.kernels().Create(spec));
   void* output = bytes;
-  return kernel->Run({.outputs = &output});
+  Stream& stream = device.stream(StreamKind::kCompute);
+  stream.SetName(nullptr);
+  return kernel->Run({.stream = &stream, .outputs = &output});
 }
 
 }  // namespace
@@ -92,7 +95,7 @@ absl::StatusOr<std::byte*> VariableStore::Obtain(int device, const VariableSpec&
         absl::StrFormat("variable '%s' on device %d: %s; split it over more devices", name, device,
                         std::string(memory.status().message())));
   }
-  RETURN_IF_ERROR(Fill(home.kernels(), variable, memory->data()));
+  RETURN_IF_ERROR(Fill(home, variable, memory->data()));
   const Entry& entry = entries_.emplace(key, Entry{layout, *std::move(memory)}).first->second;
   return entry.memory.data();
 }

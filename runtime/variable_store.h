@@ -31,8 +31,8 @@ class VariableStore {
   // random_normal, constant.
   explicit VariableStore(const Devices* devices) : devices_(devices) {}
 
-  // The variable's shard on `device`, initialised if it is new. FAILED_PRECONDITION if it is there
-  // with another layout.
+  // The variable's shard on `device`; if it is new, its first value is made in the device's stream.
+  // FAILED_PRECONDITION if it is there with another layout.
   absl::StatusOr<std::byte*> Obtain(int device, const VariableSpec& variable);
   // nullptr if it was never obtained.
   std::byte* Find(int device, const std::string& name) const;

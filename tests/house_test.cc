@@ -49,7 +49,7 @@ std::string RoomOf(const std::string& path) {
 // api/braid.h brings, and no more.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"runtime/base", {}},
-    {"runtime/device", {"runtime/base"}},
+    {"runtime/device", {"runtime/base", "graph"}},
     {"graph", {"runtime/base"}},
     {"compiler/plan", {"graph", "runtime/base"}},
     {"compiler", {"compiler/plan", "graph", "runtime/base"}},

@@ -1,9 +1,11 @@
 #include "comm/cluster/device_spec.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "comm/cluster/plain_text.h"
 
@@ -29,10 +31,11 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(const std::string& text) {
   DeviceSpec spec;
   spec.type = text.substr(0, colon);
   const bool is_cuda = spec.type == "cuda";
+  const bool is_word = !spec.type.empty() && std::ranges::all_of(spec.type, absl::ascii_islower);
   const std::string_view expected =
       is_cuda ? "cuda:N or cuda:N@CARD was expected, e.g. cuda:2@0 for two devices on card 0"
               : "cpu:N was expected, e.g. cpu:4 for four CPU devices";
-  if ((!is_cuda && spec.type != "cpu") || colon == std::string::npos) {
+  if (!is_word || colon == std::string::npos) {
     return NotDevices(text, expected);
   }
   const std::string_view numbers = std::string_view(text).substr(colon + 1);

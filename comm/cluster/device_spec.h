@@ -9,7 +9,7 @@ namespace braid {
 
 // "cpu:4": four CPU devices; "cuda:2@0": two logical devices on card 0. A value.
 struct DeviceSpec {
-  std::string type = "cpu";
+  std::string type = "cpu";  // a word: which there are is for their user to find out
   int count = 1;
   int card = -1;  // -1: one card a device
 

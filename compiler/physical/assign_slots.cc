@@ -39,8 +39,16 @@ absl::StatusOr<std::vector<int>> StagesBefore(const PhysicalGraph& graph) {
 }
 
 bool IsMoved(const PhysicalGraph& graph, GroupId id) {
-  return graph.group(id).kind == GroupKind::kExchange ||
-         graph.group(id).kind == GroupKind::kCollective;
+  const GroupKind kind = graph.group(id).kind;
+  return kind == GroupKind::kExchange || kind == GroupKind::kCollective ||
+         kind == GroupKind::kStaging;
+}
+
+// A reader, or what copies its data, which goes ahead of the step as it does.
+bool RunsAhead(const PhysicalGraph& graph, const TaskGroup& group) {
+  return group.stream == StreamKind::kInput ||
+         (group.kind == GroupKind::kStaging &&
+          graph.group(graph.reg(group.inputs[0].reg).producer).stream == StreamKind::kInput);
 }
 
 }  // namespace
@@ -55,7 +63,7 @@ absl::StatusOr<PhysicalGraph> AssignSlots(PhysicalGraph graph) {
     const int pieces = producer.rate / reg.period;
     reg.slots = 1;
     if (IsVariable(reg)) continue;
-    if (producer.stream == StreamKind::kInput) reg.slots = 2;
+    if (RunsAhead(graph, producer)) reg.slots = 2;
     if (pieces > 1) {
       int needed = IsMoved(graph, reg.producer) ? 2 : 1;
       for (const auto& [consumer, input] : consumers[reg.id]) {

@@ -6,8 +6,6 @@
 namespace braid::compiler {
 namespace {
 
-bool IsCpu(const Placement& placement) { return placement.device_type() == "cpu"; }
-
 // Nothing goes in and data comes out: it may run ahead of the step. Feeds cannot, since the host
 // gives them step by step.
 bool IsReader(const TaskGroup& group) {
@@ -24,25 +22,31 @@ bool AreOnOneNode(const Placement& a, const Placement& b) {
 PhysicalGraph AssignStreams(PhysicalGraph graph) {
   for (GroupId id = 0; id < static_cast<GroupId>(graph.groups().size()); ++id) {
     TaskGroup& group = graph.group(id);
+    const bool is_host = graph.kinds.AreHost(group.placement);
     switch (group.kind) {
       case GroupKind::kVariable:
         group.stream = StreamKind::kCompute;
         break;
       case GroupKind::kCompute:
+        // What is outside of the plan is the host's: it came here on the input's stream.
         if (IsReader(group)) {
           group.stream = StreamKind::kInput;
-        } else if (IsCpu(group.placement)) {
+        } else if (is_host) {
           group.stream = StreamKind::kCompute;
+        } else if (group.stream == StreamKind::kInput) {
+          group.stream = StreamKind::kTransfer;
         }
         break;
       case GroupKind::kCollective:
       case GroupKind::kExchange: {
         const Placement& from = graph.reg(group.inputs.at(0).reg).placement;
-        const bool both_cpu = IsCpu(group.placement) && IsCpu(from);
-        group.stream = both_cpu && AreOnOneNode(group.placement, from) ? StreamKind::kCompute
-                                                                       : StreamKind::kTransfer;
+        group.stream = is_host && graph.kinds.AreHost(from) && AreOnOneNode(group.placement, from)
+                           ? StreamKind::kCompute
+                           : StreamKind::kTransfer;
         break;
       }
+      case GroupKind::kStaging:
+        break;  // it says which
     }
   }
   return graph;

@@ -18,6 +18,7 @@ constexpr size_t kNamed = 3;
 
 struct Need {
   int64_t registers = 0;  // the highest end
+  int64_t pinned = 0;     // of the host's memory; the same
   int64_t variables = 0;
   std::array<int64_t, kNumStreams> scratch = {};
   std::string device_type;
@@ -27,7 +28,7 @@ struct Need {
     for (int64_t bytes : scratch) sum += bytes;
     return sum;
   }
-  int64_t total() const { return registers + variables + all_scratch(); }
+  int64_t total() const { return registers + pinned + variables + all_scratch(); }
 };
 
 std::string Bytes(int64_t bytes) {
@@ -61,7 +62,8 @@ std::map<DeviceId, Need> NeedsOf(const PhysicalGraph& graph) {
   for (const Register& reg : graph.registers()) {
     PlacementNeed& here = by_placement[reg.placement];
     if (reg.offset >= 0) {
-      here.need.registers = std::max(here.need.registers, reg.offset + reg.slots * reg.slot_bytes);
+      int64_t& end = reg.memory == MemoryKind::kPinned ? here.need.pinned : here.need.registers;
+      end = std::max(end, reg.offset + reg.slots * reg.slot_bytes);
     }
     for (const Part& part : reg.parts) {
       if (part.variable.empty()) continue;
@@ -74,8 +76,9 @@ std::map<DeviceId, Need> NeedsOf(const PhysicalGraph& graph) {
   for (const auto& [placement, here] : by_placement) {
     for (int rank = 0; rank < placement.size(); ++rank) {
       Need& need = needs[placement.device(rank)];
-      need.device_type = placement.device_type();
+      need.device_type = graph.kinds.of(placement.device(rank).node).name;
       need.registers = std::max(need.registers, here.need.registers);
+      need.pinned = std::max(need.pinned, here.need.pinned);
       for (int stream = 0; stream < kNumStreams; ++stream) {
         need.scratch[stream] = std::max(need.scratch[stream], here.need.scratch[stream]);
       }
@@ -138,7 +141,7 @@ absl::Status CheckMemory(const PhysicalGraph& graph, int64_t bytes_per_device) {
       "job '%s' needs %s on node %d %s:%d, which has %s: %s for registers, %s for scratch, %s for "
       "variables; the largest:",
       graph.job, Bytes(need.total()), device.node, need.device_type, device.device,
-      Bytes(bytes_per_device), Bytes(need.registers), Bytes(need.all_scratch()),
+      Bytes(bytes_per_device), Bytes(need.registers + need.pinned), Bytes(need.all_scratch()),
       Bytes(need.variables));
   for (const auto& [bytes, text] : largest) absl::StrAppend(&message, "\n  ", text);
   absl::StrAppend(&message,

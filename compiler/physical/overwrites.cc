@@ -12,6 +12,7 @@ bool Reads(const TaskGroup& group, int index, int part) {
       return index == 0 && group.part == part;
     case GroupKind::kCollective:
     case GroupKind::kVariable:
+    case GroupKind::kStaging:
       return index == 0;
     case GroupKind::kCompute:
       break;

@@ -108,15 +108,19 @@ absl::StatusOr<PhysicalGraph> PlanMemory(PhysicalGraph graph, const OpRegistry& 
   DeviceSets sets;
   std::vector<int> set_of;
   for (const Register& reg : graph.registers()) set_of.push_back(sets.Intern(reg.placement));
-  Stack stack(&sets);
+  Stack own(&sets), pinned(&sets);
+  const auto take = [&](GroupRegisterId id, int64_t bytes) {
+    Stack& stack = graph.reg(id).memory == MemoryKind::kPinned ? pinned : own;
+    return stack.Take(set_of[id], bytes);
+  };
   for (const Register& reg : graph.registers()) graph.reg(reg.id).offset = -1;
   for (const Pool& pool : sharing.pools) {
-    const int64_t base = stack.Take(set_of[pool.offsets[0].first], pool.bytes);
+    const int64_t base = take(pool.offsets[0].first, pool.bytes);
     for (const auto& [reg, offset] : pool.offsets) graph.reg(reg).offset = base + offset;
   }
   for (const Register& reg : graph.registers()) {
     if (reg.offset >= 0 || !HasMemory(reg)) continue;
-    graph.reg(reg.id).offset = stack.Take(set_of[reg.id], reg.slots * reg.slot_bytes);
+    graph.reg(reg.id).offset = take(reg.id, reg.slots * reg.slot_bytes);
   }
   return graph;
 }

@@ -33,6 +33,7 @@ class Rewriter {
     PlaceRegisters();
     result_.job = old_.job;
     result_.num_nodes = old_.num_nodes;
+    result_.kinds = old_.kinds;
     result_.micro_batches = old_.micro_batches;
     result_.seed = old_.seed;
     result_.notes = std::move(old_.notes);
@@ -234,6 +235,7 @@ class Rewriter {
         break;
       case GroupKind::kCollective:
       case GroupKind::kExchange:
+      case GroupKind::kStaging:
         merged.name = result_.reg(merged.outputs.at(0)).name;
         break;
     }

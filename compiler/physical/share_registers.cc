@@ -46,19 +46,26 @@ class Sharer {
   Sharing Share() {
     std::vector<StepOrder::Constraint> needed;
     for (const TaskGroup& group : graph_.groups()) ActInPlace(group, needed);
-    std::map<Placement, std::vector<GroupRegisterId>, Placement::DevicesLess> candidates;
+    struct Less {
+      bool operator()(const std::pair<MemoryKind, Placement>& a,
+                      const std::pair<MemoryKind, Placement>& b) const {
+        return a.first != b.first ? a.first < b.first
+                                  : Placement::DevicesLess()(a.second, b.second);
+      }
+    };
+    std::map<std::pair<MemoryKind, Placement>, std::vector<GroupRegisterId>, Less> candidates;
     for (const Register& reg : graph_.registers()) {
       if (is_result_[reg.id]) continue;
-      if (MayShare(graph_, reg)) candidates[reg.placement].push_back(reg.id);
+      if (MayShare(graph_, reg)) candidates[{reg.memory, reg.placement}].push_back(reg.id);
     }
     Sharing sharing;
-    for (auto& [placement, registers] : candidates) {
+    for (auto& [arena, registers] : candidates) {
       std::stable_sort(registers.begin(), registers.end(),
                        [this](GroupRegisterId a, GroupRegisterId b) {
                          return graph_.reg(a).slot_bytes > graph_.reg(b).slot_bytes;
                        });
       if (registers.size() > kMaxCandidates) registers.resize(kMaxCandidates);
-      sharing.pools.push_back(Pack(placement.devices(), registers, needed));
+      sharing.pools.push_back(Pack(arena.second.devices(), registers, needed));
     }
     std::sort(needed.begin(), needed.end());
     needed.erase(std::unique(needed.begin(), needed.end()), needed.end());

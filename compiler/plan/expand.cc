@@ -48,6 +48,9 @@ class Expander {
         case GroupKind::kCollective:
           EmitPerRank(group, &Expander::EmitCollective);
           break;
+        case GroupKind::kStaging:
+          EmitPerRank(group, &Expander::EmitStaging);
+          break;
         case GroupKind::kExchange:
           EmitExchange(group);
           break;
@@ -68,6 +71,7 @@ class Expander {
   static plan::Memory MemoryOf(const Register& reg, int device) {
     CHECK_GE(reg.offset, 0) << "register " << reg.name << " has no place in the arena";
     return {.device = static_cast<uint32_t>(device),
+            .kind = reg.memory,
             .offset = static_cast<uint64_t>(reg.offset),
             .stride = static_cast<uint64_t>(reg.slot_bytes)};
   }
@@ -148,6 +152,7 @@ class Expander {
     task.id = edges_.IdOf(key);
     task.name = group.name;
     task.device = static_cast<uint32_t>(edges_.DeviceOf(key).device);
+    task.stream = group.stream;
     task.acts_per_step = static_cast<uint32_t>(group.rate);
     task.is_deferrable = group.is_deferrable;
     return task;
@@ -218,6 +223,21 @@ class Expander {
       }
       arenas_[group.placement.device(rank).device].variable_bytes +=
           static_cast<uint64_t>(BytesOf(part.layout, group.placement, rank));
+    }
+  }
+
+  void EmitStaging(const TaskGroup& group, int rank, plan::Task& task) {
+    auto& staging = task.work.emplace<plan::Staging>();
+    const Register& from = graph_.reg(group.inputs[0].reg);
+    const Register& to = graph_.reg(group.outputs[0]);
+    const int device = group.placement.device(rank).device;
+    for (size_t i = 0; i < from.parts.size(); ++i) {
+      plan::Staging::Part& part = staging.parts.emplace_back();
+      SetPart(from.parts[i], {true, input_index_[0], device}, part.from);
+      SetPart(to.parts[i], {false, 0, device}, part.to);
+      const Region region = RegionOf(from.parts[i].layout, from.placement, rank);
+      part.from.shard = {&from.parts[i].layout, region};
+      part.to.shard = {&to.parts[i].layout, region};
     }
   }
 
@@ -387,11 +407,14 @@ class Expander {
     const uint64_t stride = Aligned(edges_.ExchangeOf(group).BytesOf(piece.move.region));
     auto found = landings_.find(id);
     if (found == landings_.end()) {
-      plan::Arena& arena = arenas_[device];
-      found = landings_.emplace(id, arena.bytes).first;
-      arena.bytes += stride * static_cast<uint64_t>(out.slots);
+      const plan::Memory memory =
+          TakeMemory(device, out.memory, stride * static_cast<uint64_t>(out.slots));
+      found = landings_.emplace(id, memory.offset).first;
     }
-    return {.device = static_cast<uint32_t>(device), .offset = found->second, .stride = stride};
+    return {.device = static_cast<uint32_t>(device),
+            .kind = out.memory,
+            .offset = found->second,
+            .stride = stride};
   }
 
   void EmitCopy(const TaskGroup& group, ExchangeTasks& exchange, int rank) {
@@ -469,8 +492,7 @@ class Expander {
     work.box = transfer.region;
     work.bytes = static_cast<uint64_t>(exchange.BytesOf(transfer.region));
     work.peer = static_cast<uint32_t>(peer);
-    work.staging = arenas_[device].bytes;
-    arenas_[device].bytes += Aligned(work.bytes);
+    work.staging = TakeMemory(device, in.memory, Aligned(work.bytes));
     peers_.insert(static_cast<uint32_t>(peer));
     link_bytes_[work.peer] += work.bytes * static_cast<uint64_t>(group.rate);
 
@@ -493,12 +515,24 @@ class Expander {
 
   // ---- memory ----------------------------------------------------------------------------------
 
+  static uint64_t& BytesIn(plan::Arena& arena, MemoryKind kind) {
+    return kind == MemoryKind::kPinned ? arena.pinned_bytes : arena.bytes;
+  }
+
+  // At the end of what was taken so far.
+  plan::Memory TakeMemory(int device, MemoryKind kind, uint64_t bytes) {
+    uint64_t& end = BytesIn(arenas_[device], kind);
+    const plan::Memory memory{.device = static_cast<uint32_t>(device), .kind = kind, .offset = end};
+    end += bytes;
+    return memory;
+  }
+
   void MeasureArenas() {
     const auto arena_of = [&](const Placement& placement, int rank) -> plan::Arena& {
       const int device = placement.device(rank).device;
       plan::Arena& arena = arenas_[device];
       arena.device = static_cast<uint32_t>(device);
-      arena.device_type = placement.device_type();
+      arena.device_type = graph_.kinds.of(node_).name;
       return arena;
     };
     for (const TaskGroup& group : graph_.groups()) {
@@ -517,8 +551,8 @@ class Expander {
       if (!HasMemory(reg)) continue;
       const auto end = static_cast<uint64_t>(reg.offset + reg.slots * reg.slot_bytes);
       for (int rank : reg.placement.RanksOn(node_)) {
-        plan::Arena& arena = arena_of(reg.placement, rank);
-        arena.bytes = std::max(arena.bytes, Aligned(end));
+        uint64_t& bytes = BytesIn(arena_of(reg.placement, rank), reg.memory);
+        bytes = std::max(bytes, Aligned(end));
       }
     }
   }

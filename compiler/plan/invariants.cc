@@ -122,6 +122,8 @@ class InvariantChecker {
       case GroupKind::kExchange:
       case GroupKind::kCollective:
         return CheckMove(group);
+      case GroupKind::kStaging:
+        return CheckStaging(group);
     }
     return Broken(group, "is of no kind");
   }
@@ -159,6 +161,23 @@ class InvariantChecker {
                                            from.parts.size(), from.name));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status CheckStaging(const TaskGroup& group) const {
+    if (group.inputs.empty() || group.outputs.empty()) {
+      return Broken(group, "copies without a source or without a destination");
+    }
+    const Register& from = graph_.reg(group.inputs[0].reg);
+    const Register& to = graph_.reg(group.outputs[0]);
+    bool fits = from.memory != to.memory && !to.is_control() && from.placement == to.placement &&
+                from.placement == group.placement && from.parts.size() == to.parts.size();
+    for (size_t i = 0; fits && i < to.parts.size(); ++i) {
+      fits = from.parts[i].layout == to.parts[i].layout;
+    }
+    if (fits) return absl::OkStatus();
+    return Broken(group, absl::StrFormat("copies register '%s' to '%s', which must hold the same "
+                                         "parts in the device's other memory",
+                                         from.name, to.name));
   }
 
   absl::Status CheckKernels(const TaskGroup& group) const {

@@ -22,7 +22,7 @@ namespace braid::plan {
 // Where an actor lives and which one it is. `task` is unique in the plan.
 struct ActorId {
   uint32_t node = 0;
-  uint32_t thread = 0;  // device * kNumStreams + stream
+  uint32_t thread = 0;  // ThreadOf its device and stream
   uint32_t task = 0;
 
   friend bool operator==(const ActorId&, const ActorId&) = default;
@@ -34,9 +34,11 @@ struct Shard {
   Region region;
 };
 
-// Bytes of a register on one device: slot s starts at offset + s * stride of the device's arena.
+// Bytes of a register on one device: slot s starts at offset + s * stride of the device's arena of
+// that kind.
 struct Memory {
   uint32_t device = 0;
+  MemoryKind kind = MemoryKind::kOwn;
   uint64_t offset = 0;
   uint64_t stride = 0;
 };
@@ -97,13 +99,21 @@ struct Copy {
   Sbp::Kind reduction = Sbp::Kind::kPartialSum;  // of `add`
 };
 
+// Bytes copied between a device's own memory and the host's.
+struct Staging {
+  struct Part {
+    Operand from, to;  // of equal shards
+  };
+  std::vector<Part> parts;
+};
+
 // A box of input 0 goes into the landing slot, output 0, on another node.
 struct Transfer {
   Operand source;
   Region box;
   uint32_t peer = 0;  // the node where output 0's memory is
   uint64_t bytes = 0;
-  uint64_t staging = 0;  // where a box that is not one run of bytes is packed first: arena offset
+  Memory staging;        // where a box that is not one run of bytes is packed first
   uint64_t landing = 0;  // bytes from the landing slot's start
 };
 
@@ -135,19 +145,21 @@ struct Task {
   ActorId id;
   std::string_view name;  // its group's
   uint32_t device = 0;
+  StreamKind stream = StreamKind::kCompute;  // of the device
   uint32_t acts_per_step = 0;
   bool is_deferrable = false;  // acts when nothing else on its thread can
   std::vector<Input> inputs;
   std::vector<Output> outputs;
-  std::variant<Compute, Copy, Transfer, Collective, VariableOwner> work;
+  std::variant<Compute, Copy, Staging, Transfer, Collective, VariableOwner> work;
 };
 
 struct Arena {
   uint32_t device = 0;
   std::string device_type;
-  uint64_t bytes = 0;           // registers, landing slots and staging
+  uint64_t bytes = 0;           // of the device's own: registers, landing slots and staging
+  uint64_t pinned_bytes = 0;    // of the host's: the same
   uint64_t variable_bytes = 0;  // what this job's variables take here, for reports
-  std::array<uint64_t, compiler::kNumStreams> scratch_bytes = {};
+  std::array<uint64_t, kNumStreams> scratch_bytes = {};  // by StreamKind; of its own
 };
 
 // Devices that do a collective together, in rank order.

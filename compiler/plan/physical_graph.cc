@@ -35,6 +35,8 @@ std::string_view KindName(const TaskGroup& group) {
       return "variable";
     case GroupKind::kCollective:
       return CollectiveKindName(group.collective);
+    case GroupKind::kStaging:
+      return "staging";
   }
   LOG(FATAL) << "group " << group.id << " of kind " << static_cast<int>(group.kind);
 }
@@ -84,7 +86,8 @@ std::string LayoutNames(const std::vector<TensorLayout>& layouts) {
 std::string GroupToString(const TaskGroup& group) {
   std::string text = absl::StrCat("g", group.id, " ", std::string(KindName(group)), " \"",
                                   group.name, "\" on=", group.placement.ToString());
-  constexpr const char* kStreamNames[kNumStreams] = {"compute", "input", "transfer"};
+  constexpr const char* kStreamNames[kNumStreams] = {"compute", "input", "transfer", "copy_in",
+                                                     "copy_out"};
   if (group.stream != StreamKind::kCompute) {
     absl::StrAppend(&text, " stream=", kStreamNames[static_cast<int>(group.stream)]);
   }
@@ -131,6 +134,7 @@ std::string RegisterToString(const Register& reg) {
   if (reg.period != 1) absl::StrAppend(&text, " period=", reg.period);
   if (reg.initial_tokens != 0) absl::StrAppend(&text, " tokens=", reg.initial_tokens);
   if (reg.slot_bytes != 0) absl::StrAppend(&text, " bytes=", reg.slot_bytes);
+  if (reg.memory == MemoryKind::kPinned) absl::StrAppend(&text, " pinned");
   if (reg.offset >= 0) absl::StrAppend(&text, " @", reg.offset);
   if (reg.is_control()) return text + " control";
   absl::StrAppend(&text, " ",

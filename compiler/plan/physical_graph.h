@@ -10,11 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "compiler/plan/node_kinds.h"
 #include "graph/attrs.h"
 #include "graph/logical_graph.h"
 #include "graph/placement.h"
 #include "graph/sbp.h"
 #include "runtime/base/collective_kind.h"
+#include "runtime/base/memory.h"
+#include "runtime/base/stream_kind.h"
 
 namespace braid::compiler {
 
@@ -57,10 +60,11 @@ struct Register {
   std::vector<Part> parts;
   GroupId producer = kNone;
   int slots = 1;
-  int period = 1;          // acts of the producer that fill one slot
-  int initial_tokens = 0;  // slots that are ready before the first act
-  int64_t slot_bytes = 0;  // set with the parts' offsets
-  int64_t offset = -1;     // in the device's arena: set by plan_memory
+  int period = 1;                        // acts of the producer that fill one slot
+  int initial_tokens = 0;                // slots that are ready before the first act
+  int64_t slot_bytes = 0;                // set with the parts' offsets
+  MemoryKind memory = MemoryKind::kOwn;  // or kPinned: see stage_through_host
+  int64_t offset = -1;                   // in that arena of the device: set by plan_memory
   bool is_control() const { return parts.empty(); }
 };
 
@@ -99,11 +103,8 @@ enum class GroupKind : uint8_t {
   kExchange,    // any layout on any placement to any other: moves of boxes, see Exchange
   kCollective,  // all ranks of one dimension of the hierarchy together
   kVariable,    // owner of variables' bytes
+  kStaging,     // input 0's bytes to output 0, between the device's own memory and the host's
 };
-
-// Streams of a device; a stream is a thread on CPU.
-enum class StreamKind : uint8_t { kCompute, kInput, kTransfer };
-constexpr int kNumStreams = 3;
 
 struct TaskGroup {
   GroupId id = kNone;
@@ -172,6 +173,7 @@ class PhysicalGraph {
 
   std::string job;
   int num_nodes = 1;
+  NodeKinds kinds;
   int micro_batches = 1;
   uint64_t seed = 0;               // of the job's random numbers
   std::vector<std::string> notes;  // explanations by passes: choices, their alternatives and costs

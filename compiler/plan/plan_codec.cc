@@ -36,6 +36,7 @@ class Encoder {
     plan_.set_num_nodes(static_cast<uint32_t>(graph_.num_nodes));
     plan_.set_seed(graph_.seed);
     plan_.set_micro_batches(static_cast<uint32_t>(graph_.micro_batches));
+    AddKinds();
     for (const TaskGroup& group : graph_.groups()) AddGroup(group, *plan_.add_groups());
     for (const Register& reg : graph_.registers()) AddRegister(reg, *plan_.add_registers());
     return plan_.SerializeAsString();
@@ -84,6 +85,21 @@ class Encoder {
         layouts_.try_emplace(entry.SerializeAsString(), static_cast<uint32_t>(layouts_.size()));
     if (is_new) *plan_.add_layouts() = std::move(entry);
     return found->second;
+  }
+
+  void AddKinds() {
+    const std::vector<DeviceKind>& kinds = graph_.kinds.of_nodes();
+    for (size_t node = 0; node < kinds.size(); ++node) {
+      if (node > 0 && kinds[node] == kinds[node - 1]) {
+        plan::KindEntry& entry = *plan_.mutable_kinds(plan_.kinds_size() - 1);
+        entry.set_nodes(entry.nodes() + 1);
+        continue;
+      }
+      plan::KindEntry& entry = *plan_.add_kinds();
+      entry.set_name(Text(kinds[node].name));
+      entry.set_is_queueing(!kinds[node].is_host);
+      entry.set_nodes(1);
+    }
   }
 
   void SetLocation(const SourceLocation& location, plan::Location* entry) {
@@ -166,6 +182,7 @@ class Encoder {
     entry.set_initial_tokens(static_cast<uint32_t>(reg.initial_tokens));
     entry.set_slot_bytes(static_cast<uint64_t>(reg.slot_bytes));
     entry.set_offset(static_cast<uint64_t>(reg.offset + 1));
+    entry.set_memory(static_cast<uint32_t>(reg.memory));
   }
 
   const PhysicalGraph& graph_;
@@ -219,6 +236,7 @@ class Decoder {
     auto texts =
         std::make_shared<std::vector<std::string>>(plan_.texts().begin(), plan_.texts().end());
     graph_.texts = texts;
+    RETURN_IF_ERROR(ReadKinds());
     for (const plan::PlacementEntry& entry : plan_.placements()) {
       RETURN_IF_ERROR(AddPlacement(entry));
     }
@@ -252,6 +270,21 @@ class Decoder {
   static absl::StatusOr<int64_t> Bytes(uint64_t n, std::string_view what) {
     if (n > static_cast<uint64_t>(kMostBytes)) return Wrong("%s %d", what, n);
     return static_cast<int64_t>(n);
+  }
+
+  absl::Status ReadKinds() {
+    std::vector<DeviceKind> kinds;
+    for (const plan::KindEntry& entry : plan_.kinds()) {
+      ASSIGN_OR_RETURN(const std::string_view name, Text(entry.name()));
+      if (entry.nodes() > plan_.num_nodes() - kinds.size()) {
+        return Wrong("devices '%s' on %d nodes after %d of %d", name, entry.nodes(), kinds.size(),
+                     plan_.num_nodes());
+      }
+      kinds.insert(kinds.end(), entry.nodes(),
+                   {.name = std::string(name), .is_host = !entry.is_queueing()});
+    }
+    graph_.kinds = NodeKinds(std::move(kinds));
+    return absl::OkStatus();
   }
 
   absl::Status AddPlacement(const plan::PlacementEntry& entry) {
@@ -387,6 +420,10 @@ class Decoder {
     ASSIGN_OR_RETURN(reg.slot_bytes, Bytes(entry.slot_bytes(), "a slot of bytes:"));
     ASSIGN_OR_RETURN(reg.offset, Bytes(entry.offset(), "a register at byte"));
     --reg.offset;
+    if (entry.memory() > static_cast<uint32_t>(MemoryKind::kPinned)) {
+      return Wrong("a register in memory of kind %d", entry.memory());
+    }
+    reg.memory = static_cast<MemoryKind>(entry.memory());
     int64_t all = 0;
     if (__builtin_mul_overflow(reg.slot_bytes, int64_t{reg.slots}, &all) || all > kMostBytes) {
       return Wrong("a register of %d slots of %d bytes", reg.slots, reg.slot_bytes);
@@ -405,7 +442,7 @@ class Decoder {
   absl::Status AddGroup(const plan::Group& entry) {
     TaskGroup group;
     ASSIGN_OR_RETURN(group.name, Text(entry.name()));
-    if (entry.kind() > static_cast<uint32_t>(GroupKind::kVariable) ||
+    if (entry.kind() > static_cast<uint32_t>(GroupKind::kStaging) ||
         entry.stream() >= static_cast<uint32_t>(kNumStreams)) {
       return Wrong("group '%s' is of kind %d, on stream %d", group.name, entry.kind(),
                    entry.stream());

@@ -61,8 +61,7 @@ DeviceId PlanEdges::DeviceOf(const TaskKey& key) {
 plan::ActorId PlanEdges::IdOf(const TaskKey& key) {
   const DeviceId device = DeviceOf(key);
   return {.node = static_cast<uint32_t>(device.node),
-          .thread = static_cast<uint32_t>(device.device * kNumStreams) +
-                    static_cast<uint32_t>(graph_.group(key.group).stream),
+          .thread = ThreadOf(static_cast<uint32_t>(device.device), graph_.group(key.group).stream),
           .task = static_cast<uint32_t>(first_task_[key.group] + key.number)};
 }
 

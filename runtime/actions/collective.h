@@ -1,7 +1,6 @@
 // The action of one member of a collective.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -23,24 +22,9 @@ class CollectiveAction final : public Action {
   CollectiveAction(TaskMemory memory, Options options)
       : memory_(std::move(memory)), options_(std::move(options)) {}
 
-  void Start(const Act& act, ActDone done) override {
-    const uint32_t* inputs = act.input_slots.data();
-    const uint32_t* outputs = act.output_slots.data();
-    done_ = done;
-    options_.collective->Start(act.index, memory_.Locate(options_.input, inputs, outputs),
-                               memory_.Locate(options_.output, inputs, outputs),
-                               [this](absl::Status status) { (*done_)(std::move(status)); });
-  }
-
-  std::vector<ThreadId> Awaits() const override {
-    std::vector<ThreadId> threads;
-    for (int rank : options_.collective->Awaits()) threads.push_back(options_.threads[rank]);
-    return threads;
-  }
-  ThreadId LastAwaited() const override {
-    const int rank = options_.collective->LastHeard();
-    return rank < 0 ? ThreadId() : options_.threads[rank];
-  }
+  void Start(const Act& act, ActDone done) override;
+  std::vector<ThreadId> Awaits() const override;
+  ThreadId LastAwaited() const override;
 
  private:
   TaskMemory memory_;

@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "glog/logging.h"
+#include "runtime/actions/make_action.h"
+#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -19,14 +22,13 @@ std::vector<GroupedCall> GroupedCallsOf(const std::vector<ComputeCall>& calls) {
 }  // namespace
 
 ComputeAction::ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls,
-                             uint32_t acts_per_step, const int64_t* first_step)
+                             const Options& options)
     : memory_(std::move(memory)),
       calls_(std::move(calls)),
       groups_(GroupedCallsOf(calls_)),
       moving_(memory_.inputs.size() + memory_.outputs.size()),
       current_(moving_.size(), nullptr),
-      acts_per_step_(acts_per_step),
-      first_step_(first_step) {
+      options_(options) {
   const auto num_inputs = static_cast<uint32_t>(memory_.inputs.size());
   const auto add = [&](const OperandAddress& operand) {
     const auto pointer = static_cast<uint32_t>(pointers_.size());
@@ -63,8 +65,8 @@ int64_t ComputeAction::shared_bytes() const {
 
 std::string ComputeAction::RunningCall() const {
   if (calls_.empty()) return "";
-  const ComputeCall& call = calls_[running_.load(std::memory_order_relaxed)];
-  return call.location.empty() ? call.name : absl::StrFormat("%s (%s)", call.name, call.location);
+  const WorkName& name = calls_[running_.load(std::memory_order_relaxed)].name;
+  return name.location.empty() ? name.what : absl::StrFormat("%s (%s)", name.what, name.location);
 }
 
 void ComputeAction::Start(const Act& act, ActDone done) {
@@ -83,21 +85,25 @@ void ComputeAction::Start(const Act& act, ActDone done) {
       RunGroup(i, act);
       continue;
     }
-    running_.store(i, std::memory_order_relaxed);
+    Begin(i);
     if (absl::Status status = calls_[i].kernel->Run(RunOf(i, act)); !status.ok()) {
-      done(absl::Status(status.code(),
-                        absl::StrFormat("%s: %s (%s)", calls_[i].name,
-                                        std::string(status.message()), calls_[i].location)));
+      done(NameFailure(calls_[i].name, status));
       return;
     }
   }
   done(absl::OkStatus());
 }
 
+void ComputeAction::Begin(size_t call) {
+  running_.store(call, std::memory_order_relaxed);
+  options_.stream->SetName(&calls_[call].name);
+}
+
 KernelRun ComputeAction::RunOf(size_t call, const Act& act) const {
   KernelRun run;
-  run.step = *first_step_ + act.index / acts_per_step_;
-  run.micro_batch = act.index % acts_per_step_;
+  run.stream = options_.stream;
+  run.step = *options_.first_step + act.index / options_.acts_per_step;
+  run.micro_batch = act.index % options_.acts_per_step;
   run.inputs = pointers_.data() + groups_.first_pointer(call);
   run.outputs = run.inputs + calls_[call].inputs.size();
   return run;
@@ -108,7 +114,7 @@ void ComputeAction::RunGroup(size_t begin, const Act& act) {
   const int64_t all = groups_.size(begin), part = groups_.part(begin);
   for (int64_t at = 0; at < all; at += part) {
     for (size_t i = begin; i < end; ++i) {
-      running_.store(i, std::memory_order_relaxed);
+      Begin(i);
       calls_[i].kernel->RunPart(RunOf(i, act), at, std::min(part, all - at));
     }
     // A kernel adds its part's begin to each of its pointers.
@@ -122,6 +128,30 @@ void ComputeAction::MoveStaying(size_t begin, int64_t elements) {
     const int64_t element = groups_.staying(i);
     if (element != 0) pointers_[i] = static_cast<std::byte*>(pointers_[i]) + elements * element;
   }
+}
+
+absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContext& context) {
+  const plan::Task& task = context.task;
+  std::vector<ComputeCall>& calls = context.calls;
+  CHECK_EQ(calls.size(), compute.kernels.size()) << "task '" << task.name << "' and its kernels";
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const plan::Kernel& kernel = compute.kernels[i];
+    for (const plan::Operand& operand : kernel.inputs) {
+      ASSIGN_OR_RETURN(calls[i].inputs.emplace_back(), context.addresses.AddressOf(task, operand));
+    }
+    for (const plan::Operand& operand : kernel.outputs) {
+      ASSIGN_OR_RETURN(calls[i].outputs.emplace_back(), context.addresses.AddressOf(task, operand));
+    }
+  }
+  auto action =
+      std::make_unique<ComputeAction>(std::move(context.memory), std::move(calls),
+                                      ComputeAction::Options{.acts_per_step = task.acts_per_step,
+                                                             .first_step = context.first_step,
+                                                             .stream = &context.stream()});
+  MadeAction made;
+  made.compute = action.get();
+  made.action = std::move(action);
+  return made;
 }
 
 }  // namespace braid

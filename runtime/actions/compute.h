@@ -1,5 +1,6 @@
 // The action of a compute task: its kernels, one after another, or part by part together (see
-// call_groups.h), on the stream's thread.
+// call_groups.h), in the device's stream. On a CPU they have run when it is done; elsewhere they
+// have been queued.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "actor/action.h"
 #include "runtime/actions/call_groups.h"
 #include "runtime/actions/task_memory.h"
+#include "runtime/device/stream.h"
 #include "runtime/kernels/kernel.h"
 
 namespace braid {
@@ -20,15 +22,17 @@ struct ComputeCall {
   std::unique_ptr<Kernel> kernel;
   std::vector<OperandAddress> inputs, outputs;
   std::vector<GroupedOperand> grouped_inputs, grouped_outputs;
-  std::string name;      // "matmul 'fc1'"
-  std::string location;  // "train.cc:12"
+  WorkName name;
 };
 
 class ComputeAction final : public Action {
  public:
-  // `first_step` (borrowed) is the job's step at act 0; it changes between Runs only.
-  ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls, uint32_t acts_per_step,
-                const int64_t* first_step);
+  struct Options {
+    uint32_t acts_per_step = 1;
+    const int64_t* first_step = nullptr;  // the job's at act 0; changes between Runs only
+    Stream* stream = nullptr;             // both borrowed
+  };
+  ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls, const Options& options);
   void Start(const Act& act, ActDone done) override;
   int64_t memory_bytes() const;  // what its kernels keep
   int64_t shared_bytes() const;  // the most that one of them reserves of the stream's work memory
@@ -44,6 +48,8 @@ class ComputeAction final : public Action {
   };
   // Whether it is another slot than before.
   bool Move(uint32_t end, std::byte* slot);
+  // The call's work is the next in the stream.
+  void Begin(size_t call);
   KernelRun RunOf(size_t call, const Act& act) const;
   void RunGroup(size_t begin, const Act& act);
   // Moves the pointers of a group to what stays by so many elements.
@@ -57,8 +63,7 @@ class ComputeAction final : public Action {
   std::vector<std::byte*> current_;          // slot address by end
   bool is_placed_ = false;                   // groups_, at current_
   std::atomic<size_t> running_{0};           // of calls_
-  const uint32_t acts_per_step_;
-  const int64_t* const first_step_;
+  const Options options_;
 };
 
 }  // namespace braid

@@ -6,7 +6,8 @@
 #include "actor/action.h"
 #include "graph/dtype.h"
 #include "runtime/actions/task_memory.h"
-#include "runtime/box.h"
+#include "runtime/device/box.h"
+#include "runtime/device/stream.h"
 
 namespace braid {
 
@@ -23,7 +24,8 @@ class CopyAction final : public Action {
     DType dtype = DType::kF32;
     Sbp::Kind reduction = Sbp::Kind::kPartialSum;
     bool zero_first = false;
-    std::vector<Move> moves;  // in the order in which they are added
+    std::vector<Move> moves;   // in the order in which they are added
+    Stream* stream = nullptr;  // borrowed
   };
   CopyAction(TaskMemory memory, Options options)
       : memory_(std::move(memory)), options_(std::move(options)) {}

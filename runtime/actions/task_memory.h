@@ -4,9 +4,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/plan/node_plan.h"
+#include "runtime/device/device.h"
+
 namespace braid {
+
+class VariableStore;
 
 // A register's slots; base is null for a control edge.
 struct SlotMemory {
@@ -39,6 +48,28 @@ struct TaskMemory {
     }
     return nullptr;
   }
+};
+
+// From the plan's offsets to addresses in the devices' arenas and in the variable store.
+class PlanMemory {
+ public:
+  // Borrowed.
+  PlanMemory(const Devices* devices, const VariableStore* variables)
+      : devices_(devices), variables_(variables) {}
+
+  // Grows the arenas to what the plan needs.
+  absl::Status Prepare(const plan::NodePlan& plan);
+
+  absl::StatusOr<SlotMemory> Of(const plan::Memory& memory) const;
+  // Of all ends of a task; of a transfer's outputs, which lie on another node, none.
+  absl::StatusOr<TaskMemory> Of(const plan::Task& task) const;
+  absl::StatusOr<OperandAddress> AddressOf(const plan::Task& task,
+                                           const plan::Operand& operand) const;
+
+ private:
+  const Devices* devices_;
+  const VariableStore* variables_;
+  std::map<std::pair<uint32_t, StreamKind>, std::byte*> scratch_;  // by device
 };
 
 }  // namespace braid

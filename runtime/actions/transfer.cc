@@ -1,6 +1,13 @@
 #include "runtime/actions/transfer.h"
 
 #include <array>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "runtime/actions/make_action.h"
+#include "runtime/base/status.h"
+#include "runtime/plan_read.h"
 
 namespace braid {
 
@@ -9,7 +16,7 @@ void TransferAction::Start(const Act& act, ActDone done) {
   if (options_.is_contiguous) {
     from += options_.first_byte;
   } else {
-    CopyRuns(options_.pack, options_.element_size, from, options_.staging);
+    options_.stream->CopyBox(options_.pack, options_.element_size, from, options_.staging);
     from = options_.staging;
   }
   const LandingPort& port = *options_.port;
@@ -22,6 +29,38 @@ void TransferAction::Start(const Act& act, ActDone done) {
                        [this](absl::Status status) { (*done_)(std::move(status)); })) {
     done(absl::OkStatus());
   }
+}
+
+absl::StatusOr<MadeAction> MakeAction(const plan::Transfer& transfer, ActionContext& context) {
+  const plan::Task& task = context.task;
+  const OperandSpec source = OperandOf(transfer.source.shard);
+  TransferAction::Options options;
+  options.stream = &context.stream();
+  ASSIGN_OR_RETURN(options.source, context.addresses.AddressOf(task, transfer.source));
+  options.bytes = transfer.bytes;
+  options.landing = transfer.landing;
+  options.element_size = SizeOf(source.dtype);
+  options.pack = RunsOf(source.region, transfer.box, transfer.box);
+  options.is_contiguous = options.pack.is_contiguous();
+  if (options.is_contiguous) {
+    options.first_byte =
+        options.pack.from.empty() ? 0 : options.pack.from[0] * options.element_size;
+  } else {
+    ASSIGN_OR_RETURN(const SlotMemory staging, context.addresses.Of(transfer.staging));
+    options.staging = staging.base;
+  }
+  auto port = std::make_unique<LandingPort>();
+  port->link = context.link_of(static_cast<uint16_t>(transfer.peer));
+  if (port->link == nullptr) {
+    return absl::InternalError(absl::StrFormat(
+        "task '%s' sends to node %d, to which there is no link", task.name, transfer.peer));
+  }
+  port->stride = task.outputs[0].memory->stride;
+  options.port = port.get();
+  MadeAction made;
+  made.action = std::make_unique<TransferAction>(std::move(context.memory), std::move(options));
+  made.port = std::move(port);
+  return made;
 }
 
 }  // namespace braid

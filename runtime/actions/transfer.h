@@ -8,7 +8,8 @@
 #include "actor/action.h"
 #include "comm/transport.h"
 #include "runtime/actions/task_memory.h"
-#include "runtime/box.h"
+#include "runtime/device/box.h"
+#include "runtime/device/stream.h"
 
 namespace braid {
 
@@ -30,7 +31,8 @@ class TransferAction final : public Action {
     BoxRuns pack;  // else: into the staging memory, before it goes
     size_t element_size = 0;
     std::byte* staging = nullptr;
-    const LandingPort* port = nullptr;  // borrowed
+    Stream* stream = nullptr;  // packs; both borrowed
+    const LandingPort* port = nullptr;
   };
   TransferAction(TaskMemory memory, Options options)
       : memory_(std::move(memory)), options_(std::move(options)) {}

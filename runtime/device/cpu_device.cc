@@ -8,16 +8,27 @@ namespace {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int index, const KernelRegistry* kernels) : Device("cpu", index, kernels) {}
+  CpuDevice(int index, const KernelRegistry* kernels) : Device("cpu", index), kernels_(*kernels) {}
 
+  const KernelRegistry& kernels() const override { return kernels_; }
+  bool is_host() const override { return true; }
   absl::StatusOr<Memory> Allocate(MemoryKind /*all are one*/, uint64_t bytes) override {
     return AllocateHostMemory(bytes);
   }
-  std::span<std::byte> arena() const override { return arena_.bytes(); }
-  absl::Status GrowArena(uint64_t bytes) override { return arena_.Grow(bytes); }
+  std::span<std::byte> arena(MemoryKind kind) const override {
+    return kind == MemoryKind::kOwn ? own_.bytes() : pinned_.bytes();
+  }
+  absl::Status GrowArena(MemoryKind kind, uint64_t bytes) override {
+    return kind == MemoryKind::kOwn ? own_.Grow(bytes) : pinned_.Grow(bytes);
+  }
+  Stream& stream(StreamKind /*kind*/) override { return stream_; }
+  std::unique_ptr<StreamEvent> MakeEvent() override { return std::make_unique<StreamEvent>(); }
+  void Drain(Notice drained) override { drained(absl::OkStatus()); }
 
  private:
-  HostArena arena_;
+  const KernelRegistry& kernels_;
+  HostArena own_, pinned_;
+  HostStream stream_;
 };
 
 }  // namespace

@@ -20,7 +20,8 @@ constexpr uint64_t kHugePage = 2 * 1024 * 1024;
 
 // Address space only: no plan that fits needs more, and a limit on address space (a sanitizer's,
 // ulimit's) leaves room for many devices.
-HostArena::HostArena() : reserved_(SystemMemory()) {
+void HostArena::Reserve() {
+  reserved_ = SystemMemory();
   mapped_ = mmap(nullptr, reserved_ + kHugePage, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   PCHECK(mapped_ != MAP_FAILED) << "reserving address space for a device's arena";
@@ -28,10 +29,13 @@ HostArena::HostArena() : reserved_(SystemMemory()) {
   base_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
 }
 
-HostArena::~HostArena() { munmap(mapped_, reserved_ + kHugePage); }
+HostArena::~HostArena() {
+  if (mapped_ != nullptr) munmap(mapped_, reserved_ + kHugePage);
+}
 
 absl::Status HostArena::Grow(uint64_t bytes) {
   if (bytes <= size_) return absl::OkStatus();
+  if (mapped_ == nullptr) Reserve();
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   const uint64_t rounded = bytes > reserved_ ? bytes : (bytes + page - 1) / page * page;
   if (rounded > reserved_ || mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {

@@ -1,5 +1,5 @@
-// An arena in host memory. Address space is reserved once; memory is taken as plans need it, so
-// what lies there never moves.
+// An arena in host memory. Address space is reserved once, when it is first used; memory is taken
+// as plans need it, so what lies there never moves.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace braid {
 
 class HostArena {
  public:
-  HostArena();
+  HostArena() = default;
   ~HostArena();
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
@@ -23,7 +23,9 @@ class HostArena {
   std::span<std::byte> bytes() const { return {base_, size_}; }
 
  private:
-  const uint64_t reserved_;
+  void Reserve();
+
+  uint64_t reserved_ = 0;
   void* mapped_ = nullptr;     // what was reserved
   std::byte* base_ = nullptr;  // in it, at the start of a huge page
   uint64_t size_ = 0;

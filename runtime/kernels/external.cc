@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
-#include "runtime/box.h"
 #include "runtime/data/sampler.h"
+#include "runtime/device/box.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/kernels/check_spec.h"
 

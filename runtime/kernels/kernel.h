@@ -46,7 +46,10 @@ struct KernelSpec {
                             // position 0: an op that makes P out of B adds its B terms here only
 };
 
+class Stream;
+
 struct KernelRun {
+  Stream* stream = nullptr;        // of the device, in which the work is queued; null: the host's
   int64_t step = 0;                // of the job, counted over checkpoints
   int64_t micro_batch = 0;         // act within the step, 0 .. rate - 1
   void* const* inputs = nullptr;   // written only where the OpDef says Mutates
@@ -58,7 +61,8 @@ constexpr int64_t kPointwiseVectors = 64;
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // On the device's stream thread. OK unless the outside (a file, a feed) failed.
+  // On the thread that feeds the stream, which a CPU's kernel does its work on. OK unless the
+  // outside (a file, a feed) failed.
   virtual absl::Status Run(const KernelRun& run) = 0;
 
   // Of a kernel that can work in parts, each of which uses the same elements of all operands of one
@@ -88,6 +92,12 @@ class KernelRegistry {
   // What Check knows. Shared with copies of this object.
   explicit KernelRegistry(std::shared_ptr<const OpRegistry> operators)
       : operators_(std::move(operators)) {}
+  // `wrap` is given every kernel that Create makes, and returns what is used instead: one that
+  // measures it, say.
+  using Wrapper =
+      std::function<std::unique_ptr<Kernel>(const KernelSpec&, std::unique_ptr<Kernel>)>;
+  // Has the kernels of `base` (borrowed), also those that it gets later, as `wrap` returns them.
+  KernelRegistry(const KernelRegistry* base, Wrapper wrap) : base_(base), wrap_(std::move(wrap)) {}
 
   absl::Status Register(std::string op, KernelFactory factory);  // ALREADY_EXISTS if taken
   // Whether a spec that came from outside is a use of its operator (check_spec.h), on which
@@ -97,13 +107,11 @@ class KernelRegistry {
   absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec) const;
   bool Has(std::string_view op) const;
 
-  // `wrap` is given every kernel that Create makes from now on, and returns what is used instead:
-  // one that measures it, say.
-  using Wrapper =
-      std::function<std::unique_ptr<Kernel>(const KernelSpec&, std::unique_ptr<Kernel>)>;
+  // Of what Create makes from now on.
   void WrapAll(Wrapper wrap) { wrap_ = std::move(wrap); }
 
  private:
+  const KernelRegistry* base_ = nullptr;
   std::map<std::string, KernelFactory, std::less<>> factories_;
   Wrapper wrap_;
   std::shared_ptr<const OpRegistry> operators_;  // null: unknown

@@ -81,7 +81,7 @@ class Walks {
 
   void AddThread(uint32_t node, const control::ThreadState& state) {
     const size_t index = IndexOf(node, state.thread());
-    threads_[index].is_start = state.thread() % kNumStreams == 0;
+    threads_[index].is_start = StreamOfThread(state.thread()) == StreamKind::kCompute;
     if (state.is_silent()) {
       threads_[index].busy = state.running().empty() ? 0 : 1;
       return;

@@ -438,9 +438,9 @@ ClusterState::~ClusterState() = default;
 ClusterState::ClusterState(ClusterState&&) = default;
 
 std::string ThreadName(const ClusterState& cluster, int node, uint32_t thread) {
-  constexpr const char* kStreams[kNumStreams] = {"", " (input)", " (transfer)"};
-  return absl::StrFormat("%s, device %d%s", cluster.name_of(node), thread / kNumStreams,
-                         kStreams[thread % kNumStreams]);
+  constexpr const char* kThreads[kThreadsPerDevice] = {"", " (input)", " (transfer)"};
+  return absl::StrFormat("%s, device %d%s", cluster.name_of(node), DeviceOfThread(thread),
+                         kThreads[static_cast<int>(StreamOfThread(thread))]);
 }
 
 WaitRoots FindRoots(const ClusterState& cluster) { return Graph(cluster).Roots(); }

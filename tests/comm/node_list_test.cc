@@ -33,7 +33,7 @@ TEST_F(NodeListTest, WrongLinesAreErrorsWithFileLineAndWhatWasExpected) {
       {"n0 cpu:4@0", {"'cpu:4@0'", "cpu:N was expected"}},
       {"n0 cuda:x", {"'cuda:x'", "cuda:N or cuda:N@CARD was expected"}},
       {"n0 cuda:2@", {"'cuda:2@'", "cuda:N@CARD"}},
-      {"n0 tpu:1", {"'tpu:1' is no device list"}},
+      {"n0 TPU:1", {"'TPU:1' is no device list"}},
       {"n0 4", {"'4' is no device list"}},
       {"n0 cpu:1 cuda:1", {"'cuda:1' is one word too many", kForm}},
       {"[fd00::3", {"'[fd00::3' has no closing bracket"}},

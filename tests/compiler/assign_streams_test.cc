@@ -12,18 +12,17 @@ namespace braid::compiler {
 namespace {
 
 constexpr char kJob[] = R"(
-%0:f32[8, 4] = read "data" () {batch=8 types="f32[8, 4]"} on=$type[2]{0.0 $other} sbp=()->(S(0))
+%0:f32[8, 4] = read "data" () {batch=8 types="f32[8, 4]"} on=cpu[2]{0.0 $other} sbp=()->(S(0))
 %1:f32[4, 6] = input "x" () {dtype=f32 shape=[4, 6]} on=cpu[1]{0.2} sbp=()->(B)
-%2:f32[8, 6] = matmul "fc" (%0, %1) on=$type[2]{0.0 $other} sbp=(S(0), B)->(S(0))
-%3:f32[4, 6] = tensordot "dw" (%0, %2) on=$type[2]{0.0 $other} sbp=(S(0), S(0))->(P)
-%4:f32[4, 6] = relu "r" (%3) on=$type[2]{0.0 $other} sbp=(B)->(B)
+%2:f32[8, 6] = matmul "fc" (%0, %1) on=cpu[2]{0.0 $other} sbp=(S(0), B)->(S(0))
+%3:f32[4, 6] = tensordot "dw" (%0, %2) on=cpu[2]{0.0 $other} sbp=(S(0), S(0))->(P)
+%4:f32[4, 6] = relu "r" (%3) on=cpu[2]{0.0 $other} sbp=(B)->(B)
 fetch "y" (%4) {name="y"} on=cpu[1]{0.2} sbp=(B)->()
 )";
 
 // On two devices, the second of which is `other`.
-std::map<std::string, StreamKind> StreamsOf(const std::string& device_type,
-                                            const std::string& other) {
-  auto graph = LowerText(absl::StrReplaceAll(kJob, {{"$type", device_type}, {"$other", other}}));
+std::map<std::string, StreamKind> StreamsOf(const std::string& other, NodeKinds kinds = {}) {
+  auto graph = LowerText(absl::StrReplaceAll(kJob, {{"$other", other}}), std::move(kinds));
   EXPECT_TRUE(graph.ok()) << graph.status();
   std::map<std::string, StreamKind> streams;
   if (!graph.ok()) return streams;
@@ -41,10 +40,10 @@ TEST(AssignStreams, CpusOfOneNodeAreOneThreadAndTheirReaders) {
                                                       {"r", StreamKind::kCompute},
                                                       {"r.slice_exchange", StreamKind::kCompute},
                                                       {"y", StreamKind::kCompute}};
-  EXPECT_EQ(StreamsOf("cpu", "0.1"), expected);
+  EXPECT_EQ(StreamsOf("0.1"), expected);
 }
 
-TEST(AssignStreams, BytesMoveBesideKernelsBetweenNodesAndOnOtherDevices) {
+TEST(AssignStreams, BytesMoveBesideKernelsBetweenNodes) {
   const std::map<std::string, StreamKind> expected = {{"data", StreamKind::kInput},
                                                       {"x", StreamKind::kCompute},
                                                       {"x.slice_exchange", StreamKind::kTransfer},
@@ -54,8 +53,20 @@ TEST(AssignStreams, BytesMoveBesideKernelsBetweenNodesAndOnOtherDevices) {
                                                       {"r", StreamKind::kCompute},
                                                       {"r.slice_exchange", StreamKind::kTransfer},
                                                       {"y", StreamKind::kCompute}};
-  EXPECT_EQ(StreamsOf("cuda", "0.1"), expected);
-  EXPECT_EQ(StreamsOf("cpu", "1.0"), expected);
+  EXPECT_EQ(StreamsOf("1.0"), expected);
+}
+
+TEST(AssignStreams, WhatIsNoKernelOfTheDevicesIsTheHosts) {
+  const std::map<std::string, StreamKind> expected = {{"data", StreamKind::kInput},
+                                                      {"x", StreamKind::kTransfer},
+                                                      {"x.slice_exchange", StreamKind::kTransfer},
+                                                      {"fc", StreamKind::kCompute},
+                                                      {"dw", StreamKind::kCompute},
+                                                      {"dw.all_reduce", StreamKind::kTransfer},
+                                                      {"r", StreamKind::kCompute},
+                                                      {"r.slice_exchange", StreamKind::kTransfer},
+                                                      {"y", StreamKind::kTransfer}};
+  EXPECT_EQ(StreamsOf("0.1", NodeKinds({{.name = "card", .is_host = false}})), expected);
 }
 
 }  // namespace

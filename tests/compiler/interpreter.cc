@@ -173,6 +173,7 @@ void Interpreter::Run(const TaskGroup& group) {
     case GroupKind::kCompute:
       return RunKernel(group);
     case GroupKind::kVariable:
+    case GroupKind::kStaging:
       break;
   }
   LOG(FATAL) << group.name << " is no boxing group";

@@ -30,11 +30,12 @@ Placement CpuDevices(int nodes, int per_node) {
   return Placement("cpu", devices);
 }
 
-absl::StatusOr<PhysicalGraph> LowerText(const std::string& text) {
+absl::StatusOr<PhysicalGraph> LowerText(const std::string& text, NodeKinds kinds) {
   ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &JobRegistry()));
   BoxingPlanner planner;
   ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
   physical.notes.clear();
+  physical.kinds = std::move(kinds);
   return AssignStreams(std::move(physical));
 }
 

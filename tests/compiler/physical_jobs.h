@@ -18,8 +18,8 @@ const OpRegistry& JobRegistry();
 // nodes x per_node cpu devices, flat.
 Placement CpuDevices(int nodes, int per_node);
 
-// Lower and AssignStreams on a graph that has its layouts.
-absl::StatusOr<PhysicalGraph> LowerText(const std::string& text);
+// Lower and AssignStreams on a graph that has its layouts, for nodes with devices of these kinds.
+absl::StatusOr<PhysicalGraph> LowerText(const std::string& text, NodeKinds kinds = {});
 // All logical passes, then the same; feeds and fetches on device 0.0.
 absl::StatusOr<PhysicalGraph> LowerMlp(const MlpText& mlp, const Placement& all_devices);
 

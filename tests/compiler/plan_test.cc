@@ -196,13 +196,14 @@ std::string TextOf(const plan::Operand& operand) {
 std::string TextOf(const std::optional<plan::Memory>& memory) {
   return !memory.has_value()
              ? " nowhere"
-             : absl::StrFormat(" %d:%d+%d", memory->device, memory->offset, memory->stride);
+             : absl::StrFormat(" %d/%d:%d+%d", memory->device, static_cast<int>(memory->kind),
+                               memory->offset, memory->stride);
 }
 
 std::string TextOf(const plan::Task& task, const plan::NodePlan& part) {
-  std::string text =
-      absl::StrCat(IdOf(task.id), " '", std::string(task.name), "' on ", task.device, " x",
-                   task.acts_per_step, task.is_deferrable ? " deferrable" : "", "\n");
+  std::string text = absl::StrCat(IdOf(task.id), " '", std::string(task.name), "' on ", task.device,
+                                  ".", static_cast<int>(task.stream), " x", task.acts_per_step,
+                                  task.is_deferrable ? " deferrable" : "", "\n");
   for (const plan::Input& input : task.inputs) {
     absl::StrAppend(&text, "  in ", input.reg, " from ", IdOf(input.producer), " ", input.slots,
                     "/", input.period, "/", input.initial_tokens, TextOf(input.memory), "\n");
@@ -228,10 +229,14 @@ std::string TextOf(const plan::Task& task, const plan::NodePlan& part) {
     for (const plan::Copy::Move& move : copy->moves) {
       absl::StrAppend(&text, TextOf(move.source), move.box.ToString(), move.add ? "+" : "");
     }
+  } else if (const auto* staging = std::get_if<plan::Staging>(&task.work)) {
+    for (const plan::Staging::Part& part : staging->parts) {
+      absl::StrAppend(&text, "  staging", TextOf(part.from), TextOf(part.to));
+    }
   } else if (const auto* transfer = std::get_if<plan::Transfer>(&task.work)) {
     absl::StrAppend(&text, "  transfer", TextOf(transfer->source), transfer->box.ToString(), " ",
-                    transfer->peer, " ", transfer->bytes, " ", transfer->staging, " ",
-                    transfer->landing);
+                    transfer->peer, " ", transfer->bytes, " ",
+                    TextOf(std::optional(transfer->staging)), " ", transfer->landing);
   } else if (const auto* collective = std::get_if<plan::Collective>(&task.work)) {
     absl::StrAppend(&text, "  ", TextOf(*collective, part), " rank ", collective->rank, " ",
                     absl::StrJoin(collective->counts, ","), " ",
@@ -252,7 +257,8 @@ std::string TextOf(const plan::NodePlan& part) {
   std::string text = absl::StrFormat("%s %d seed %d\n", part.job, part.node, part.seed);
   for (const plan::Arena& arena : part.arenas) {
     absl::StrAppend(&text, arena.device, " ", arena.device_type, " ", arena.bytes, " ",
-                    arena.variable_bytes, " ", absl::StrJoin(arena.scratch_bytes, " "), "\n");
+                    arena.pinned_bytes, " ", arena.variable_bytes, " ",
+                    absl::StrJoin(arena.scratch_bytes, " "), "\n");
   }
   for (const plan::Task& task : part.tasks) absl::StrAppend(&text, TextOf(task, part), "\n");
   absl::StrAppend(&text, "peers ", absl::StrJoin(part.peers, " "), " links ",

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/actions/compute.h"
+#include "runtime/device/host_stream.h"
 
 namespace braid {
 namespace {
@@ -161,7 +162,8 @@ class StayingTest : public ::testing::Test {
   }
   void Run() {
     const int64_t first_step = 0;
-    ComputeAction action({}, std::move(calls_), 1, &first_step);
+    HostStream stream;
+    ComputeAction action({}, std::move(calls_), {.first_step = &first_step, .stream = &stream});
     for (int act = 0; act < 2; ++act) {
       std::fill(arena_.begin(), arena_.end(), kUntouched);
       struct Ended : ActDone::Receiver {

@@ -6,12 +6,23 @@
 #include <functional>
 #include <string>
 
+#include "runtime/device/cpu_device.h"
+#include "runtime/kernels/kernel.h"
+
 namespace braid {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr size_t kDevices = 1;
+const Devices& OneCpu() {
+  static const KernelRegistry& kernels = *new KernelRegistry(CpuKernels());
+  static const Devices& devices = *[] {
+    auto* made = new Devices();
+    made->push_back(MakeCpuDevice(0, &kernels));
+    return made;
+  }();
+  return devices;
+}
 
 // f32[4, 6], of which a device holds the columns [2, 6).
 const compiler::TensorLayout kLayout = {.type = {DType::kF32, {4, 6}}};
@@ -45,11 +56,11 @@ plan::NodePlan CopyPlan() {
 std::string Refusal(const std::function<void(plan::NodePlan&, plan::Task&, plan::Copy&)>& change) {
   plan::NodePlan plan = CopyPlan();
   change(plan, plan.tasks[0], std::get<plan::Copy>(plan.tasks[0].work));
-  return std::string(CheckPlan(plan, kDevices).message());
+  return std::string(CheckPlan(plan, OneCpu()).message());
 }
 
 TEST(PlanCheckTest, APlanThatFitsPasses) {
-  EXPECT_EQ(CheckPlan(CopyPlan(), kDevices), absl::OkStatus());
+  EXPECT_EQ(CheckPlan(CopyPlan(), OneCpu()), absl::OkStatus());
 }
 
 TEST(PlanCheckTest, MemoryLiesInTheArena) {

@@ -2,10 +2,12 @@
 // command that replays it.
 //
 //   braid_sim --seeds 10000 --jobs 2            orders of messages and acts
+//   braid_sim --device=lagging --seeds 10000    the same on devices with streams
 //   braid_sim --faults --seeds 7200 --jobs 2    whole clusters over simulated sockets, with faults
 
 #include <cstdint>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +27,8 @@ ABSL_FLAG(uint64_t, seeds, 1000, "seeds of each plan");
 ABSL_FLAG(uint64_t, first, 1, "the first seed");
 ABSL_FLAG(std::string, plan, "all", "the plan's name, or all");
 ABSL_FLAG(int, jobs, 1, "processes");
+ABSL_FLAG(std::string, device, "cpu",
+          "cpu; lagging: devices that do what they are told later; mixed: every other node's lag");
 ABSL_FLAG(bool, faults, false,
           "whole clusters over simulated sockets, with a fault drawn by the seed");
 
@@ -56,11 +60,13 @@ bool RunPlan(const SimPlan& plan, const Call& call) {
                                    .jobs = absl::GetFlag(FLAGS_jobs)};
   const CampaignResult result = RunCampaign(**runner, options);
   if (!result.failure.empty()) {
-    std::cout << absl::StrFormat(
-                     "  seed %d failed: %s\n  again: %s%s --plan %s --first %d --seeds 1\n",
-                     result.failing_seed, result.failure, call.program,
-                     absl::GetFlag(FLAGS_faults) ? " --faults" : "", plan.name, result.failing_seed)
-              << std::flush;
+    std::cout
+        << absl::StrFormat(
+               "  seed %d failed: %s\n  again: %s%s --device=%s --plan %s --first %d --seeds 1\n",
+               result.failing_seed, result.failure, call.program,
+               absl::GetFlag(FLAGS_faults) ? " --faults" : "", absl::GetFlag(FLAGS_device),
+               plan.name, result.failing_seed)
+        << std::flush;
     return false;
   }
   std::cout << absl::StrFormat("  %d seeds in %.1f s, %.0f a second; all have the losses %s\n",
@@ -89,8 +95,18 @@ int RunPlans(const Call& call) {
     }
     plans = {*found};
   }
+  const std::map<std::string, SimDevices> kinds = {
+      {"cpu", SimDevices::kCpu}, {"lagging", SimDevices::kLagging}, {"mixed", SimDevices::kMixed}};
+  const auto devices = kinds.find(absl::GetFlag(FLAGS_device));
+  if (devices == kinds.end()) {
+    std::cerr << "--device=" << absl::GetFlag(FLAGS_device)
+              << "; cpu, lagging or mixed was expected" << std::endl;
+    return 2;
+  }
   bool is_good = true;
-  for (const SimPlan& plan : plans) is_good = RunPlan(plan, call) && is_good;
+  for (const SimPlan& plan : plans) {
+    is_good = RunPlan(WithDevices(plan, devices->second), call) && is_good;
+  }
   return is_good ? 0 : 1;
 }
 

@@ -310,8 +310,8 @@ ForwardFirst MakeForwardFirst(const CompiledSimPlan& plan) {
   compiler::PhysicalGraph& graph = result.graph;
   const auto is_stage = [&graph](compiler::GroupId id) {
     const compiler::TaskGroup& group = graph.group(id);
-    return group.kind == compiler::GroupKind::kCompute &&
-           group.stream == compiler::StreamKind::kCompute && group.rate == 2;
+    return group.kind == compiler::GroupKind::kCompute && group.stream == StreamKind::kCompute &&
+           group.rate == 2;
   };
   const auto consumers = graph.Consumers();
   for (size_t i = 0; i < consumers.size(); ++i) {

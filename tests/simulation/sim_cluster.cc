@@ -11,6 +11,7 @@
 #include "runtime/base/simulation.h"
 #include "runtime/base/status.h"
 #include "tests/simulation/sim_runner.h"
+#include "tests/support/lagging_device.h"
 
 namespace braid {
 namespace {
@@ -35,9 +36,10 @@ class SimCluster {
       CHECK(&environment == &world_->process(node));
       sockets_.push_back(
           network_.AddMachine(node, {SocketAddress::Parse(HostOf(node) + ":0").value()}));
-      cluster_.nodes.push_back({.host = HostOf(node),
-                                .port = kControlPort,
-                                .devices = DeviceSpec{.count = options.devices[node]}});
+      cluster_.nodes.push_back(
+          {.host = HostOf(node),
+           .port = kControlPort,
+           .devices = DeviceSpec{.type = KindOf(node), .count = options.devices[node]}});
     }
     observer_ = &world_->AddProcess("observer");
     all_ended_ = observer_->MakeEvent();
@@ -70,6 +72,9 @@ class SimCluster {
 
  private:
   int num_nodes() const { return static_cast<int>(options_.devices.size()); }
+  std::string KindOf(int node) const {
+    return options_.kinds.empty() ? "cpu" : options_.kinds[node];
+  }
 
   NetworkOptions NetworkOf(int node) {
     NetworkOptions network;
@@ -84,6 +89,7 @@ class SimCluster {
 
   void StartService(int node) {
     ServiceOptions service;
+    service.device_kind = *device_kinds_.Find(KindOf(node));
     service.kernels = &kernels_;
     service.simulation_seed = options_.seed;
     auto started = NodeService::Start(NetworkOf(node), service,
@@ -106,6 +112,7 @@ class SimCluster {
   absl::StatusOr<std::unique_ptr<Session>> StartSession() {
     SessionOptions session;
     session.network = NetworkOf(0);
+    session.device_kinds = device_kinds_;
     session.simulation_seed = options_.seed;
     session.seed = kSimProgramSeed;
     session.progress = Progress::kOff;
@@ -173,6 +180,7 @@ class SimCluster {
   const std::unique_ptr<Simulation> world_;
   SimNetwork network_;
   KernelRegistry kernels_ = CpuKernels();
+  const DeviceKinds device_kinds_ = KindsWithLagging();
   Cluster cluster_;
   std::vector<Network*> sockets_;
   Environment* observer_ = nullptr;

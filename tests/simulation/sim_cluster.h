@@ -41,6 +41,7 @@ SimFault DrawFault(uint64_t seed, int num_nodes, Nanoseconds horizon);
 struct SimClusterOptions {
   uint64_t seed = 1;
   std::vector<int> devices = {1, 1, 1};  // of each node
+  std::vector<std::string> kinds = {};   // of them, by node; empty: CPUs
   std::vector<SimFault> faults = {};
   std::function<void(Job&)> record;  // the job, which fetches "loss"
   // A user's own operators and kernels, as MainOptions::extend; may be empty.

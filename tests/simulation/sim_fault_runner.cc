@@ -47,7 +47,11 @@ class FaultRunner final : public SimRunner {
 
  private:
   SimClusterOptions OptionsOf(uint64_t seed) const {
-    return {.seed = seed, .devices = plan_.devices, .record = plan_.record, .extend = plan_.extend};
+    return {.seed = seed,
+            .devices = plan_.devices,
+            .kinds = plan_.kinds,
+            .record = plan_.record,
+            .extend = plan_.extend};
   }
 
   const SimPlan plan_;

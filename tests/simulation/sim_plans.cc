@@ -166,6 +166,16 @@ std::vector<SimPlan> MakeSimPlans(const std::string& folder) {
   };
 }
 
+SimPlan WithDevices(SimPlan plan, SimDevices devices) {
+  plan.kinds.assign(plan.devices.size(), "cpu");
+  for (size_t node = 0; node < plan.kinds.size(); ++node) {
+    const bool lags =
+        devices == SimDevices::kLagging || (devices == SimDevices::kMixed && node % 2 == 1);
+    if (lags) plan.kinds[node] = "lagging";
+  }
+  return plan;
+}
+
 absl::StatusOr<SimPlan> FindSimPlan(const std::vector<SimPlan>& plans, const std::string& name) {
   std::vector<std::string> names;
   for (const SimPlan& plan : plans) {

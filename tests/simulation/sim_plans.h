@@ -2,6 +2,7 @@
 // and still have every kind of edge. One more plan is one more row in sim_plans.cc.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,14 +13,23 @@ namespace braid {
 
 struct SimPlan {
   std::string name;
-  std::vector<int> devices = {1};    // of each node
+  std::vector<int> devices = {1};  // of each node
   std::function<void(Job&)> record;  // fetches "loss"
   // A user's own operators and kernels, as MainOptions::extend; may be empty.
   std::function<absl::Status(OpRegistry&, KernelRegistry&)> extend = {};
+  std::vector<std::string> kinds = {};  // of the devices, by node; empty: CPUs
 };
 
 // Their data are files in `folder`, made here; they have to stay while the plans run.
 std::vector<SimPlan> MakeSimPlans(const std::string& folder);
+
+// What a cluster may consist of.
+enum class SimDevices : uint8_t {
+  kCpu,
+  kLagging,
+  kMixed,  // every other node lags
+};
+SimPlan WithDevices(SimPlan plan, SimDevices devices);
 
 // NOT_FOUND lists the names.
 absl::StatusOr<SimPlan> FindSimPlan(const std::vector<SimPlan>& plans, const std::string& name);

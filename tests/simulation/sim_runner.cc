@@ -112,6 +112,7 @@ class LoopbackCluster {
     NodeOptions node;
     node.node = static_cast<uint16_t>(number);
     node.devices = plan_.devices[number];
+    node.device_kind = *plan_.device_kinds.Find(plan_.kinds[number]);  // CompileSimPlan looked
     node.simulation_seed = seed;
     node.environment = environment_.get();
     node.loopback = &network_;
@@ -191,9 +192,18 @@ class LoopbackRunner final : public SimRunner {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimPlan& plan) {
+absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimPlan& plan,
+                                                                      DeviceKinds device_kinds) {
   auto result = std::make_shared<CompiledSimPlan>();
   result->devices = plan.devices;
+  result->kinds = plan.kinds;
+  if (plan.kinds.empty()) result->kinds.assign(plan.devices.size(), "cpu");
+  result->device_kinds = std::move(device_kinds);
+  std::vector<compiler::DeviceKind> kinds;
+  for (const std::string& name : result->kinds) {
+    ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind, result->device_kinds.Find(name));
+    kinds.push_back({.name = name, .is_host = kind->is_host});
+  }
   result->operators = BuiltinOps();
   result->kernels = CpuKernels();
   if (plan.extend) RETURN_IF_ERROR(plan.extend(result->operators, result->kernels));
@@ -209,6 +219,7 @@ absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimP
   options.all_devices = devices;
   options.master = devices.Slice(0, 1);
   options.num_nodes = static_cast<int>(plan.devices.size());
+  options.kinds = compiler::NodeKinds(std::move(kinds));
   options.seed = kSimProgramSeed;
   ASSIGN_OR_RETURN(compiler::Compiled compiled, compiler::Compile(std::move(graph), options));
   result->physical = std::move(compiled.physical);

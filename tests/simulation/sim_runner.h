@@ -12,8 +12,10 @@
 #include "absl/status/statusor.h"
 #include "comm/transport.h"
 #include "compiler/plan/physical_graph.h"
+#include "runtime/device/device_kinds.h"
 #include "runtime/kernels/kernel.h"
 #include "tests/simulation/sim_plans.h"
+#include "tests/support/lagging_device.h"
 
 namespace braid {
 
@@ -29,14 +31,18 @@ class SimRunner {
 
 // What a cluster is given.
 struct CompiledSimPlan {
-  std::vector<int> devices;  // of each node
+  std::vector<int> devices;        // of each node
+  std::vector<std::string> kinds;  // of them, by node
+  DeviceKinds device_kinds;
   compiler::PhysicalGraph physical;
   // Nodes that are sent another plan than the others: mutations.
   std::map<int, compiler::PhysicalGraph> other = {};
   OpRegistry operators;
   KernelRegistry kernels;
 };
-absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimPlan& plan);
+// `device_kinds` has those of the plan.
+absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(
+    const SimPlan& plan, DeviceKinds device_kinds = KindsWithLagging());
 
 // The seed of the program, whose numbers do not depend on the simulation's.
 constexpr uint64_t kSimProgramSeed = 3;

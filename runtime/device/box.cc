@@ -1,4 +1,4 @@
-#include "runtime/box.h"
+#include "runtime/device/box.h"
 
 #include <glog/logging.h>
 

@@ -1,0 +1,44 @@
+// What a Run fetches, step by step, into the arrays of its RunResult.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "graph/logical_graph.h"
+#include "runtime/array.h"
+#include "runtime/host_io.h"
+
+namespace braid {
+
+// Of an array with one element.
+std::optional<double> ScalarOf(const Array& array);
+
+class RunReceiver final : public FetchReceiver {
+ public:
+  using Values = std::map<std::string, std::vector<Array>, std::less<>>;
+  using OnScalar = std::function<absl::Status(std::string_view name, int64_t step, double value)>;
+
+  RunReceiver(Values& values, int64_t first_step, OnScalar on_scalar)
+      : values_(values), first_step_(first_step), on_scalar_(std::move(on_scalar)) {}
+
+  // Makes arrays before the Run begins, so that its steps take no memory. Of very long Runs, those
+  // of the later steps are made as they come.
+  void Expect(const std::string& name, const TensorType& type, int64_t steps);
+
+  Array& Place(std::string_view name, int64_t step, DType dtype, const Shape& shape) override;
+  absl::Status OnFetched(std::string_view name, int64_t step, const Array& value) override;
+
+ private:
+  Values& values_;
+  const int64_t first_step_;
+  const OnScalar on_scalar_;
+};
+
+}  // namespace braid

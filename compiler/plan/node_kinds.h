@@ -1,0 +1,51 @@
+// Which kind of devices each node of a cluster has. A node's devices are of one kind; nodes may
+// differ.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/placement.h"
+
+namespace braid::compiler {
+
+// What plans need to know of a kind of device.
+struct DeviceKind {
+  std::string name = "cpu";
+  // Its kernels and the host work in the same memory, and what it is told it does at once. Of
+  // others, what the host reads or writes is copied to and from host memory.
+  bool is_host = true;
+
+  friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
+};
+
+// A value.
+class NodeKinds {
+ public:
+  NodeKinds() = default;  // CPUs everywhere
+  explicit NodeKinds(std::vector<DeviceKind> of_nodes) : of_nodes_(std::move(of_nodes)) {
+    if (std::all_of(of_nodes_.begin(), of_nodes_.end(),
+                    [](const DeviceKind& kind) { return kind == DeviceKind(); })) {
+      of_nodes_.clear();
+    }
+  }
+
+  DeviceKind of(int node) const {
+    return node >= 0 && node < static_cast<int>(of_nodes_.size()) ? of_nodes_[node] : DeviceKind();
+  }
+  // Whether all devices of the placement work in host memory.
+  bool AreHost(const Placement& placement) const {
+    return of_nodes_.empty() ||
+           std::all_of(placement.devices().begin(), placement.devices().end(),
+                       [this](const DeviceId& device) { return of(device.node).is_host; });
+  }
+  // By node; empty: CPUs everywhere.
+  const std::vector<DeviceKind>& of_nodes() const { return of_nodes_; }
+
+ private:
+  std::vector<DeviceKind> of_nodes_;
+};
+
+}  // namespace braid::compiler

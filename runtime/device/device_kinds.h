@@ -1,0 +1,45 @@
+// The kinds of devices that a process can make: CPUs, and what else is registered.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/device/device.h"
+
+namespace braid {
+
+class Environment;
+
+// What a node makes a device with. All borrowed; outlives the device.
+struct DeviceRequest {
+  int index = 0;  // among the node's
+  uint16_t node = 0;
+  Environment* environment = nullptr;
+  const KernelRegistry* cpu_kernels = nullptr;  // with the program's own
+  uint64_t simulation_seed = 0;
+};
+
+class DeviceKinds {
+ public:
+  struct Kind {
+    bool is_host = true;  // as Device::is_host
+    std::function<std::unique_ptr<Device>(const DeviceRequest&)> make;
+  };
+
+  DeviceKinds();  // "cpu"
+
+  absl::Status Register(std::string name, Kind kind);  // ALREADY_EXISTS if taken
+  // NOT_FOUND lists the kinds that there are. The kind lives as long as this object.
+  absl::StatusOr<const Kind*> Find(std::string_view name) const;
+
+ private:
+  std::map<std::string, Kind, std::less<>> kinds_;
+};
+
+}  // namespace braid

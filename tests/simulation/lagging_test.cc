@@ -1,0 +1,113 @@
+// Clusters of devices that lag, alone and beside CPUs: every seed gives the CPUs' numbers, bit for
+// bit. And what would go wrong if an order between streams were left out.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/runtime/temp_dir.h"
+#include "tests/simulation/sim_plans.h"
+#include "tests/simulation/sim_runner.h"
+#include "tests/support/lagging_device.h"
+
+namespace braid {
+namespace {
+
+constexpr uint64_t kSeeds = 12;
+
+std::vector<double> LossesOn(const SimPlan& plan, uint64_t seed,
+                             LaggingFault fault = LaggingFault::kNone) {
+  const auto compiled = CompileSimPlan(plan, KindsWithLagging(fault));
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  if (!compiled.ok()) return {};
+  const auto losses = MakeLoopbackRunner({.plan = *compiled, .make_transports = {}})->Run(seed);
+  // What a broken order makes may end the run: a label that is none, say.
+  EXPECT_TRUE(losses.ok() || fault != LaggingFault::kNone) << losses.status();
+  return losses.ok() ? *losses : std::vector<double>();
+}
+
+class LaggingClusters : public ::testing::Test {
+ protected:
+  SimPlan Plan(const std::string& name) const {
+    return *FindSimPlan(MakeSimPlans(folder_.path()), name);
+  }
+  // Of the seeds, how many give other numbers than CPUs do.
+  int Wrong(const SimPlan& plan, LaggingFault fault) const {
+    const std::vector<double> right = LossesOn(WithDevices(plan, SimDevices::kCpu), 1);
+    int wrong = 0;
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      const SimPlan lagging = WithDevices(plan, SimDevices::kLagging);
+      if (LossesOn(lagging, seed, fault) != right) ++wrong;
+    }
+    return wrong;
+  }
+
+  const TempDir folder_;
+};
+
+TEST_F(LaggingClusters, GiveTheNumbersOfCpus) {
+  for (const SimPlan& plan : MakeSimPlans(folder_.path())) {
+    const std::vector<double> right = LossesOn(WithDevices(plan, SimDevices::kCpu), 1);
+    ASSERT_FALSE(right.empty());
+    for (const SimDevices devices : {SimDevices::kLagging, SimDevices::kMixed}) {
+      for (uint64_t seed = 1; seed <= 3; ++seed) {
+        EXPECT_EQ(LossesOn(WithDevices(plan, devices), seed), right)
+            << plan.name << ", seed " << seed;
+      }
+    }
+  }
+}
+
+TEST_F(LaggingClusters, WhoReadsWaitsForWhoWrites) {
+  EXPECT_GT(Wrong(Plan("hybrid"), LaggingFault::kReadsTooEarly), 0);
+}
+
+TEST_F(LaggingClusters, WhoWritesWaitsForWhoReads) {
+  EXPECT_GT(Wrong(Plan("pipeline"), LaggingFault::kWritesTooEarly), 0);
+}
+
+TEST_F(LaggingClusters, PinnedSlotsAreUsedAgainWhenTheDeviceIsThroughWithThem) {
+  EXPECT_GT(Wrong(Plan("hybrid"), LaggingFault::kNotifiesEarly), 0);
+}
+
+absl::Status Train(const SimPlan& plan, uint64_t seed, LaggingFault fault, LaggingCounts& counts) {
+  SessionOptions options;
+  options.devices = {1, 1};
+  options.node_kinds = {"lagging", "lagging"};
+  options.device_kinds = KindsWithLagging(fault, &counts);
+  options.simulation_seed = seed;
+  options.progress = Progress::kOff;
+  const auto session = Session::Start(std::move(options));
+  if (!session.ok()) return session.status();
+  auto job = (*session)->Compile("train", plan.record);
+  if (!job.ok()) return job.status();
+  for (int run = 0; run < 2; ++run) {
+    if (const auto result = job->Run({.steps = 2}); !result.ok()) return result.status();
+    EXPECT_GT(counts.done, 0);
+    EXPECT_EQ(counts.queued, counts.done) << "a Run has ended before its streams";
+  }
+  return (*session)->Close(absl::OkStatus());
+}
+
+TEST_F(LaggingClusters, ARunEndsWithItsStreams) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    LaggingCounts counts;
+    EXPECT_EQ(Train(Plan("data"), seed, LaggingFault::kNone, counts), absl::OkStatus());
+  }
+}
+
+TEST_F(LaggingClusters, ARunThatEndsBeforeItsStreamsIsSeen) {
+  const auto train_early = [this] {
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      LaggingCounts counts;
+      Train(Plan("data"), seed, LaggingFault::kDrainsEarly, counts).IgnoreError();
+    }
+  };
+  EXPECT_DEATH(train_early(), "its job ended before the device had done its work");
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,321 @@
+#include "tests/support/lagging_device.h"
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "glog/logging.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/reactor.h"
+#include "runtime/device/host_arena.h"
+#include "runtime/device/host_memory.h"
+#include "runtime/kernels/kernel.h"
+#include "tests/support/protected_memory.h"
+
+namespace braid {
+namespace {
+
+constexpr Nanoseconds kMostLag = 20 * kMicrosecond;
+
+using Task = std::function<absl::Status()>;
+
+class LaggingDevice;
+
+// How often the mark was left, and how often its stream has come to it. Under the device's lock.
+class Mark final : public StreamEvent {
+ public:
+  ~Mark() override {
+    CHECK_EQ(queued, 0) << "a mark is gone while a stream has not come to it: its job ended before "
+                           "the device had done its work";
+  }
+  int64_t recorded = 0;
+  int64_t reached = 0;
+  StreamKind by = StreamKind::kCompute;  // that recorded it last
+  mutable int64_t queued = 0;            // how many items of streams name it
+};
+
+struct Item {
+  enum class Type : uint8_t { kWork, kRecord, kWait, kNotice };
+  Type type = Type::kWork;
+  Task work;
+  const WorkName* name = nullptr;
+  Mark* mark = nullptr;
+  int64_t count = 0;  // of the mark
+  Notice notice;
+};
+
+class LaggingStream final : public Stream {
+ public:
+  LaggingStream(LaggingDevice* device, StreamKind kind) : device_(*device), kind_(kind) {}
+
+  void Queue(Task work);
+
+  void Copy(std::byte* to, const std::byte* from, uint64_t bytes) override {
+    Do([=](Stream& host) { host.Copy(to, from, bytes); });
+  }
+  void Clear(std::byte* to, uint64_t bytes) override {
+    Do([=](Stream& host) { host.Clear(to, bytes); });
+  }
+  void CopyBox(const BoxRuns& runs, size_t element_size, const std::byte* from,
+               std::byte* to) override {
+    Do([=, &runs](Stream& host) { host.CopyBox(runs, element_size, from, to); });
+  }
+  void CombineBox(const BoxRuns& runs, DType dtype, Sbp::Kind kind, const std::byte* from,
+                  std::byte* to) override {
+    Do([=, &runs](Stream& host) { host.CombineBox(runs, dtype, kind, from, to); });
+  }
+  void Record(StreamEvent& event) override;
+  void Wait(const StreamEvent& event) override;
+  void Notify(Notice notice) override;
+  void SetName(const WorkName* name) override { name_ = name; }
+
+ private:
+  friend class LaggingDevice;
+
+  void Do(std::function<void(Stream&)> what) {
+    Queue([what = std::move(what)] {
+      HostStream host;
+      what(host);
+      return absl::OkStatus();
+    });
+  }
+  bool IsForgotten(const Mark& mark) const;
+
+  LaggingDevice& device_;
+  const StreamKind kind_;
+  const WorkName* name_ = nullptr;
+  std::deque<Item> items_;  // under the device's lock
+};
+
+// A CPU's kernel, which runs when the stream has come to it.
+class LaggingKernel final : public Kernel {
+ public:
+  LaggingKernel(const KernelSpec& spec, std::unique_ptr<Kernel> kernel)
+      : kernel_(std::move(kernel)), inputs_(spec.inputs.size()), outputs_(spec.outputs.size()) {}
+
+  absl::Status Run(const KernelRun& run) override {
+    Queue(run, [kernel = kernel_](const KernelRun& later) { return kernel->Run(later); });
+    return absl::OkStatus();
+  }
+  int64_t pointwise_size() const override { return kernel_->pointwise_size(); }
+  int64_t pointwise_step() const override { return kernel_->pointwise_step(); }
+  void RunPart(const KernelRun& run, int64_t begin, int64_t size) override {
+    Queue(run, [kernel = kernel_, begin, size](const KernelRun& later) {
+      kernel->RunPart(later, begin, size);
+      return absl::OkStatus();
+    });
+  }
+  int64_t memory_bytes() const override { return kernel_->memory_bytes(); }
+  int64_t shared_bytes() const override { return kernel_->shared_bytes(); }
+
+ private:
+  void Queue(const KernelRun& run, std::function<absl::Status(const KernelRun&)> work) const {
+    CHECK(run.stream != nullptr) << "a kernel of a lagging device was run without a stream";
+    std::vector<void*> operands(run.inputs, run.inputs + inputs_);
+    operands.insert(operands.end(), run.outputs, run.outputs + outputs_);
+    static_cast<LaggingStream*>(run.stream)
+        ->Queue([later = run, operands = std::move(operands), inputs = inputs_,
+                 work = std::move(work)]() mutable {
+          later.stream = nullptr;
+          later.inputs = operands.data();
+          later.outputs = operands.data() + inputs;
+          return work(later);
+        });
+  }
+
+  const std::shared_ptr<Kernel> kernel_;  // shared with queued work
+  const size_t inputs_, outputs_;
+};
+
+class LaggingDevice final : public Device {
+ public:
+  LaggingDevice(const DeviceRequest& request, LaggingFault fault, LaggingCounts* counts)
+      : Device("lagging", request.index),
+        fault_(fault),
+        counts_(counts),
+        is_simulated_(request.environment->is_simulated()),
+        kernels_(request.cpu_kernels,
+                 [](const KernelSpec& spec, std::unique_ptr<Kernel> kernel) {
+                   return std::make_unique<LaggingKernel>(spec, std::move(kernel));
+                 }),
+        random_(request.simulation_seed * 1000003 + request.node * 1009 + request.index),
+        compute_(this, StreamKind::kCompute),
+        copy_in_(this, StreamKind::kCopyIn),
+        copy_out_(this, StreamKind::kCopyOut),
+        reactor_(request.environment->StartReactor(
+            absl::StrFormat("lagging n%d d%d", request.node, request.index))) {}
+
+  const KernelRegistry& kernels() const override { return kernels_; }
+  bool is_host() const override { return false; }
+
+  absl::StatusOr<Memory> Allocate(MemoryKind kind, uint64_t bytes) override {
+    if (kind != MemoryKind::kOwn) return AllocateHostMemory(bytes);
+    MutexLock lock(memory_mutex_);
+    auto block = memory_.Take(bytes);
+    if (!block.ok()) return block.status();
+    return Memory(kind, *block, [this](std::span<std::byte> lent) {
+      MutexLock lock(memory_mutex_);
+      memory_.GiveBack(lent);
+    });
+  }
+  std::span<std::byte> arena(MemoryKind kind) const override {
+    return kind == MemoryKind::kOwn ? memory_.arena() : pinned_.bytes();
+  }
+  absl::Status GrowArena(MemoryKind kind, uint64_t bytes) override {
+    if (kind != MemoryKind::kOwn) return pinned_.Grow(bytes);
+    MutexLock lock(memory_mutex_);
+    return memory_.GrowArena(bytes);
+  }
+
+  Stream& stream(StreamKind kind) override {
+    if (IsHostStream(kind)) return host_;
+    return kind == StreamKind::kCompute  ? compute_
+           : kind == StreamKind::kCopyIn ? copy_in_
+                                         : copy_out_;
+  }
+  std::unique_ptr<StreamEvent> MakeEvent() override { return std::make_unique<Mark>(); }
+  void Drain(Notice drained) override {
+    if (fault_ == LaggingFault::kDrainsEarly) return drained(absl::OkStatus());
+    const auto missing = std::make_shared<std::atomic<int>>(3);
+    for (LaggingStream* stream : {&compute_, &copy_in_, &copy_out_}) {
+      Push(*stream,
+           {.type = Item::Type::kNotice, .notice = [missing, drained](const absl::Status& status) {
+              if (--*missing == 0) drained(status);
+            }});
+    }
+  }
+
+ private:
+  friend class LaggingStream;
+
+  void Push(LaggingStream& stream, Item item) {
+    MutexLock lock(mutex_);
+    if (item.type == Item::Type::kWork && counts_ != nullptr) ++counts_->queued;
+    if (item.mark != nullptr) {
+      ++item.mark->queued;
+      if (item.type == Item::Type::kRecord) {
+        item.count = ++item.mark->recorded;
+        item.mark->by = stream.kind_;
+      } else {
+        item.count = item.mark->recorded;
+      }
+    }
+    stream.items_.push_back(std::move(item));
+    if (std::exchange(is_awake_, true)) return;
+    reactor_->Post([this] { PrepareTurn(); });
+  }
+
+  // The next turn comes after a while that the seed draws. Only a simulated clock has time for
+  // that: elsewhere the device lags because it has a thread of its own.
+  void PrepareTurn() {
+    if (!is_simulated_) return reactor_->Post([this] { Turn(); });
+    const auto lag = static_cast<Nanoseconds>(random_() % kMostLag);
+    reactor_->RunAfter(lag, [this] { Turn(); });
+  }
+
+  // Does what is next in one of the streams that can go on.
+  void Turn() {
+    Item item;
+    {
+      MutexLock lock(mutex_);
+      std::vector<LaggingStream*> ready;
+      for (LaggingStream* stream : {&compute_, &copy_in_, &copy_out_}) {
+        if (!stream->items_.empty() && MayGoOn(stream->items_.front())) ready.push_back(stream);
+      }
+      if (ready.empty()) {
+        is_awake_ = false;
+        return;
+      }
+      std::deque<Item>& items = ready[random_() % ready.size()]->items_;
+      item = std::move(items.front());
+      items.pop_front();
+      if (item.mark != nullptr) --item.mark->queued;
+      if (item.type == Item::Type::kRecord) item.mark->reached = item.count;
+    }
+    if (item.type == Item::Type::kWork) Work(item);
+    if (item.type == Item::Type::kNotice) item.notice(failure_);
+    PrepareTurn();
+  }
+
+  static bool MayGoOn(const Item& item) {
+    return item.type != Item::Type::kWait || item.mark->reached >= item.count;
+  }
+
+  // Nothing is done any more after a failure.
+  void Work(const Item& item) {
+    if (failure_.ok()) {
+      MutexLock lock(memory_mutex_);
+      memory_.Open();
+      const absl::Status status = item.work();
+      memory_.Close();
+      if (!status.ok()) failure_ = item.name == nullptr ? status : NameFailure(*item.name, status);
+    }
+    if (counts_ != nullptr) ++counts_->done;
+  }
+
+  const LaggingFault fault_;
+  LaggingCounts* const counts_;  // may be null
+  const bool is_simulated_;
+  const KernelRegistry kernels_;
+  std::mt19937_64 random_;  // on the reactor's thread
+  Mutex memory_mutex_;
+  ProtectedMemory memory_;
+  HostArena pinned_;
+  HostStream host_;
+  Mutex mutex_;  // of the streams' items, of marks and of is_awake_
+  LaggingStream compute_, copy_in_, copy_out_;
+  bool is_awake_ = false;  // a turn is to come
+  absl::Status failure_;   // the first; on the reactor's thread
+  std::unique_ptr<Reactor> reactor_;
+};
+
+void LaggingStream::Queue(Task work) {
+  device_.Push(*this, {.type = Item::Type::kWork, .work = std::move(work), .name = name_});
+}
+
+void LaggingStream::Record(StreamEvent& event) {
+  device_.Push(*this, {.type = Item::Type::kRecord, .mark = static_cast<Mark*>(&event)});
+}
+
+// Data goes from copying in to computing to copying out; readers' marks go the other way.
+bool LaggingStream::IsForgotten(const Mark& mark) const {
+  const bool by_writer = kind_ == StreamKind::kCopyOut ||
+                         (kind_ == StreamKind::kCompute && mark.by == StreamKind::kCopyIn);
+  return device_.fault_ ==
+         (by_writer ? LaggingFault::kReadsTooEarly : LaggingFault::kWritesTooEarly);
+}
+
+void LaggingStream::Wait(const StreamEvent& event) {
+  // Marks are the device's own to change.
+  auto* mark = const_cast<Mark*>(static_cast<const Mark*>(&event));
+  {
+    MutexLock lock(device_.mutex_);
+    if (mark->recorded == 0 || IsForgotten(*mark)) return;
+  }
+  device_.Push(*this, {.type = Item::Type::kWait, .mark = mark});
+}
+
+void LaggingStream::Notify(Notice notice) {
+  if (device_.fault_ == LaggingFault::kNotifiesEarly) return notice(absl::OkStatus());
+  device_.Push(*this, {.type = Item::Type::kNotice, .notice = std::move(notice)});
+}
+
+}  // namespace
+
+DeviceKinds::Kind LaggingKind(LaggingFault fault, LaggingCounts* counts) {
+  return {.is_host = false, .make = [fault, counts](const DeviceRequest& request) {
+            return std::make_unique<LaggingDevice>(request, fault, counts);
+          }};
+}
+
+DeviceKinds KindsWithLagging(LaggingFault fault, LaggingCounts* counts) {
+  DeviceKinds kinds;
+  CHECK(kinds.Register("lagging", LaggingKind(fault, counts)).ok());
+  return kinds;
+}
+
+}  // namespace braid
