@@ -15,6 +15,7 @@
 #include "api/main.h"
 #include "comm/control/secret.h"
 #include "comm/transport.h"
+#include "glog/logging.h"
 #include "runtime/base/status.h"
 
 ABSL_FLAG(std::string, nodes, "",
@@ -24,7 +25,8 @@ ABSL_FLAG(int, node_rank, -1,
           "Which line of --nodes this process is, from 0. Not given: what the launcher says, else "
           "the line with an address of this machine");
 ABSL_FLAG(std::string, devices, "",
-          "Devices of a node whose line of --nodes says none, e.g. cpu:4. Empty: cpu:1");
+          "Devices of a node whose line of --nodes says none, e.g. cpu:4; auto: a CPU "
+          "device for each processor. Empty: cpu:1");
 ABSL_FLAG(int, ctrl_port, 0, "Control port of nodes whose line says none. 0: 9988");
 ABSL_FLAG(std::string, interface, "", "Network interface for everything, e.g. eth0. Empty: any");
 ABSL_FLAG(std::string, transport, "",
@@ -142,6 +144,7 @@ absl::Status ReadMachineFlag(ProgramFlags& flags) {
 }
 
 absl::Status CheckDevices(const DeviceSpec& devices, int node, const DeviceKinds& kinds) {
+  if (devices.is_auto()) return absl::OkStatus();
   const absl::Status known = kinds.Find(devices.type).status();
   if (known.ok()) return known;
   return absl::Status(known.code(),
@@ -178,6 +181,10 @@ absl::StatusOr<Cluster> ClusterOfFlags(const ClusterOptions& defaults, const Dev
                    FindCluster(options, EnvironmentVariable, [] { return LocalAddresses(); }));
   for (size_t node = 0; node < cluster.nodes.size(); ++node) {
     RETURN_IF_ERROR(CheckDevices(*cluster.nodes[node].devices, static_cast<int>(node), kinds));
+  }
+  if (const DeviceSpec& own = *cluster.nodes[cluster.rank].devices; own.is_auto()) {
+    LOG(INFO) << "node " << cluster.rank << " takes the devices " << DevicesHere(own).ToString()
+              << ", one for each processor (auto)";
   }
   return cluster;
 }
@@ -250,8 +257,9 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
     ASSIGN_OR_RETURN(Cluster cluster, ClusterOfFlags(defaults, device_kinds));
     flags.is_master = cluster.rank == 0;
     if (cluster.nodes.size() == 1) {
-      session.devices = {cluster.nodes[0].devices->count};
-      session.node_kinds = {cluster.nodes[0].devices->type};
+      const DeviceSpec devices = DevicesHere(*cluster.nodes[0].devices);
+      session.devices = {devices.count};
+      session.node_kinds = {devices.type};
     } else {
       ASSIGN_OR_RETURN(session.network, NetworkOf(std::move(cluster)));
     }

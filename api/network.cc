@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -120,6 +121,11 @@ std::string NodeName(const Cluster& cluster, int node) {
                       : absl::StrFormat("node %d (%s)", node, host);
 }
 
+DeviceSpec DevicesHere(const DeviceSpec& spec) {
+  if (!spec.is_auto()) return spec;
+  return {.count = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
+}
+
 absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& network,
                                                       Environment* environment) {
   const Cluster& cluster = network.cluster;
@@ -129,7 +135,7 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   options.self.num_nodes = static_cast<int>(cluster.nodes.size());
   ASSIGN_OR_RETURN(options.self.build, BuildFingerprint());
   if (cluster.knows_all_hosts) options.self.node_list = cluster.ToString();
-  options.self.devices = cluster.nodes[cluster.rank].devices->ToString();
+  options.self.devices = DevicesHere(*cluster.nodes[cluster.rank].devices).ToString();
   options.self.host = HostName();
   // A simulation has one real process for all of its own.
   options.self.pid = static_cast<uint32_t>(environment->is_simulated() ? cluster.rank : getpid());

@@ -45,6 +45,8 @@ absl::StatusOr<std::string> DataHostOf(const std::vector<Socket>& listeners);
 
 absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& network,
                                                       Environment* environment);
+// The devices that this process brings: of "auto", a CPU device for each processor that it may use.
+DeviceSpec DevicesHere(const DeviceSpec& spec);
 // "node 2 (10.0.0.3)".
 std::string NodeName(const Cluster& cluster, int node);
 

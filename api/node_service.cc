@@ -80,7 +80,7 @@ class NodeService::Impl {
   void Serve(std::shared_ptr<ControlConnection> connection) {
     NodeOptions options;
     options.node = rank();
-    options.devices = network_.cluster.nodes[rank()].devices->count;
+    options.devices = DevicesHere(*network_.cluster.nodes[rank()].devices).count;
     options.device_kind = options_.device_kind;
     options.threads_per_device = options_.threads_per_device;
     options.simulation_seed = options_.simulation_seed;

@@ -98,8 +98,17 @@ absl::Status Session::Impl::Start() {
     options_.devices.clear();
     options_.node_kinds.clear();
     for (const ClusterNode& node : options_.network->cluster.nodes) {
-      options_.devices.push_back(node.devices->count);
-      options_.node_kinds.push_back(node.devices->type);
+      if (node.devices->is_auto() && options_.dry_run) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "node %d (%s) is to take what devices it has, which nobody knows in a dry run; give "
+            "their number, e.g. cpu:4",
+            options_.devices.size(), node.host));
+      }
+      // Of the others, the joining tells it: until then they have one.
+      const bool is_known = options_.devices.empty() || !node.devices->is_auto();
+      const DeviceSpec devices = is_known ? DevicesHere(*node.devices) : DeviceSpec();
+      options_.devices.push_back(devices.count);
+      options_.node_kinds.push_back(devices.type);
     }
   }
   if (options_.node_kinds.empty()) options_.node_kinds.assign(options_.devices.size(), "cpu");

@@ -22,19 +22,25 @@ absl::Status NotDevices(std::string_view text, std::string_view expected) {
 }  // namespace
 
 std::string DeviceSpec::ToString() const {
+  if (is_auto()) return type;
   return card < 0 ? absl::StrFormat("%s:%d", type, count)
                   : absl::StrFormat("%s:%d@%d", type, count, card);
 }
 
 absl::StatusOr<DeviceSpec> ParseDeviceSpec(const std::string& text) {
-  const size_t colon = text.find(':');
   DeviceSpec spec;
+  if (text == DeviceSpec::kAuto) {
+    spec.type = text;
+    spec.count = 0;
+    return spec;
+  }
+  const size_t colon = text.find(':');
   spec.type = text.substr(0, colon);
   const bool is_cuda = spec.type == "cuda";
   const bool is_word = !spec.type.empty() && std::ranges::all_of(spec.type, absl::ascii_islower);
   const std::string_view expected =
       is_cuda ? "cuda:N or cuda:N@CARD was expected, e.g. cuda:2@0 for two devices on card 0"
-              : "cpu:N was expected, e.g. cpu:4 for four CPU devices";
+              : "cpu:N was expected, e.g. cpu:4 for four CPU devices, or auto";
   if (!is_word || colon == std::string::npos) {
     return NotDevices(text, expected);
   }

@@ -13,6 +13,10 @@ struct DeviceSpec {
   int count = 1;
   int card = -1;  // -1: one card a device
 
+  // "auto": what the node finds it has, with a count of 0 until it has looked.
+  static constexpr const char* kAuto = "auto";
+  bool is_auto() const { return type == kAuto; }
+
   bool operator==(const DeviceSpec&) const = default;
   std::string ToString() const;
 };

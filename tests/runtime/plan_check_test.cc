@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 
+#include "runtime/base/reactor.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/kernels/kernel.h"
+#include "tests/support/lagging_device.h"
 
 namespace braid {
 namespace {
@@ -124,6 +127,33 @@ TEST(PlanCheckTest, BoxesLieInTheirTensors) {
                 copy.moves[0].add = true;
               }),
               HasSubstr("elements of type 0 cannot be added by reduction 1"));
+}
+
+TEST(PlanCheckTest, EachSideWorksInItsOwnMemory) {
+  const std::unique_ptr<Environment> environment = MakeSimulatedEnvironment(1);
+  const KernelRegistry kernels = CpuKernels();
+  Devices devices;
+  devices.push_back(
+      LaggingKind().make({.environment = environment.get(), .cpu_kernels = &kernels}));
+  plan::NodePlan plan = CopyPlan();
+  plan.arenas[0].pinned_bytes = 192;
+  plan::Task& task = plan.tasks[0];
+  EXPECT_EQ(CheckPlan(plan, devices), absl::OkStatus());
+  task.stream = StreamKind::kTransfer;
+  task.id.thread = ThreadOf(0, task.stream);
+  EXPECT_THAT(std::string(CheckPlan(plan, devices).message()),
+              HasSubstr("on stream 2 of a lagging device it uses memory of kind 0; 1 is what it"));
+  task.inputs[0].memory->kind = task.outputs[0].memory->kind = MemoryKind::kPinned;
+  EXPECT_EQ(CheckPlan(plan, devices), absl::OkStatus());
+  auto& copy = std::get<plan::Copy>(task.work);
+  copy.moves[0].source.source = plan::Operand::Source::kScratch;
+  EXPECT_THAT(std::string(CheckPlan(plan, devices).message()),
+              HasSubstr("it works on the host and uses 'scratch' in the memory of a lagging"));
+}
+
+TEST(PlanCheckTest, ThreadsAreThoseOfTheirStreams) {
+  EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) { task.id.thread = 1; }),
+              HasSubstr("thread 1 for stream 0 of device 0"));
 }
 
 TEST(PlanCheckTest, RegistersHaveOneWriter) {
