@@ -106,8 +106,9 @@ absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, Proces
   KernelRegistry kernels = CpuKernels();
   if (options.extend) RETURN_IF_ERROR(options.extend(operators, kernels));
   const Cluster& cluster = flags.session.network->cluster;
-  ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind,
-                   options.device_kinds.Find(DevicesHere(*cluster.nodes[cluster.rank].devices).type));
+  ASSIGN_OR_RETURN(
+      const DeviceKinds::Kind* const kind,
+      options.device_kinds.Find(DevicesHere(*cluster.nodes[cluster.rank].devices).type));
   return ServeNode(*flags.session.network,
                    {.device_kind = kind,
                     .threads_per_device = flags.session.threads_per_device,

@@ -96,7 +96,7 @@ void ComputeAction::Start(const Act& act, ActDone done) {
 
 void ComputeAction::Begin(size_t call) {
   running_.store(call, std::memory_order_relaxed);
-  options_.stream->SetName(&calls_[call].name);
+  if (options_.is_queued) options_.stream->SetName(&calls_[call].name);
 }
 
 KernelRun ComputeAction::RunOf(size_t call, const Act& act) const {
@@ -143,11 +143,12 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
       ASSIGN_OR_RETURN(calls[i].outputs.emplace_back(), context.addresses.AddressOf(task, operand));
     }
   }
-  auto action =
-      std::make_unique<ComputeAction>(std::move(context.memory), std::move(calls),
-                                      ComputeAction::Options{.acts_per_step = task.acts_per_step,
-                                                             .first_step = context.first_step,
-                                                             .stream = &context.stream()});
+  auto action = std::make_unique<ComputeAction>(
+      std::move(context.memory), std::move(calls),
+      ComputeAction::Options{.acts_per_step = task.acts_per_step,
+                             .first_step = context.first_step,
+                             .stream = &context.stream(),
+                             .is_queued = !context.device.is_host()});
   MadeAction made;
   made.compute = action.get();
   made.action = std::move(action);

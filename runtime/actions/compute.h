@@ -31,6 +31,7 @@ class ComputeAction final : public Action {
     uint32_t acts_per_step = 1;
     const int64_t* first_step = nullptr;  // the job's at act 0; changes between Runs only
     Stream* stream = nullptr;             // both borrowed
+    bool is_queued = false;               // kernels run later: what fails then is to have a name
   };
   ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls, const Options& options);
   void Start(const Act& act, ActDone done) override;

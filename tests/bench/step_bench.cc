@@ -119,15 +119,15 @@ absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
   const auto steps =
       std::max<int64_t>(3, static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) / (three / 3)));
   times.Reset();
-  const double cpu_begin = CpuSeconds();
+  const double cpu_begin = braid::CpuSeconds();
   ASSIGN_OR_RETURN(const double time, run(steps));
-  const double cpu_time = CpuSeconds() - cpu_begin;
+  const double cpu_time = braid::CpuSeconds() - cpu_begin;
   if (!std::isfinite(loss)) {
     return absl::InternalError(absl::StrFormat("the loss is %g after training", loss));
   }
   std::printf("%.3f", static_cast<double>(steps) / time);
   if (absl::GetFlag(FLAGS_details)) {
-    std::printf(" %.3f %.1f %lld %.4f", static_cast<double>(steps) / cpu_time, PeakMiB(),
+    std::printf(" %.3f %.1f %lld %.4f", static_cast<double>(steps) / cpu_time, braid::PeakMiB(),
                 static_cast<long long>(parameters), loss);
   }
   std::printf("\n");

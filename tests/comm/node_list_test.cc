@@ -96,7 +96,7 @@ TEST(CodeListTest, WrongNodesAreErrors) {
   ExpectError(status_of({.host = "[::1]"}), {"'[::1]'", "no brackets"});
   ExpectError(status_of({.host = "n0", .port = 9988}), {"n0:9988 is already node 0"});
   ExpectError(status_of({.host = "n1", .devices = DeviceSpec{.count = 0}}), {"'cpu:0'"});
-  ExpectError(status_of({.host = "n1", .devices = DeviceSpec{.type = "tpu"}}), {"'tpu:1'"});
+  ExpectError(status_of({.host = "n1", .devices = DeviceSpec{.type = "TPU"}}), {"'TPU:1'"});
 }
 
 TEST(NodeListDifferenceTest, NamesTheLineAndBothValues) {
@@ -166,7 +166,7 @@ TEST_F(NodeListTest, AnyBytesGiveAListOrAnError) {
 }
 
 TEST(DeviceSpecTest, ReadsBackWhatItWrites) {
-  for (const std::string text : {"cpu:1", "cpu:4096", "cuda:4", "cuda:2@0", "cuda:1@7"}) {
+  for (const std::string text : {"cpu:1", "cpu:4096", "cuda:4", "cuda:2@0", "cuda:1@7", "auto"}) {
     const absl::StatusOr<DeviceSpec> spec = ParseDeviceSpec(text);
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->ToString(), text);

@@ -13,7 +13,7 @@ namespace braid {
 
 struct SimPlan {
   std::string name;
-  std::vector<int> devices = {1};  // of each node
+  std::vector<int> devices = {1};    // of each node
   std::function<void(Job&)> record;  // fetches "loss"
   // A user's own operators and kernels, as MainOptions::extend; may be empty.
   std::function<absl::Status(OpRegistry&, KernelRegistry&)> extend = {};
