@@ -46,8 +46,8 @@ std::string ReceivedText(const ActorSpec& spec, const ActorEvent& event) {
 std::vector<std::string> ActorThread::DescribeEvents(Nanoseconds now) const {
   const std::vector<ActorEvent> events = observer_.events().Read();
   // Of each actor, the kind of its next event but messages, seen from the end.
-  constexpr int kNone = -1;
-  std::vector<int> next(actors_.size(), kNone);
+  constexpr int kNoKind = -1;
+  std::vector<int> next(actors_.size(), kNoKind);
   std::vector<std::string> lines(events.size());
   for (size_t i = events.size(); i-- > 0;) {
     const ActorEvent& event = events[i];

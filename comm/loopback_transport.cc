@@ -7,13 +7,13 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "comm/first_packets.h"
 #include "glog/logging.h"
 
 namespace braid {
 namespace {
 
 // Packets for which there is room from the start; if more are on their way, queues grow, once.
-constexpr size_t kFirstPackets = 256;
 
 // One frame on its way, with the payload that goes before it if it is a Write.
 struct Packet {

@@ -256,6 +256,112 @@ absl::Status InLine(int line, const absl::Status& status) {
       absl::StrCat("line ", line, ": ", std::string(status.message())));
 }
 
+// All lines of a text, before they are joined.
+struct ParsedText {
+  std::shared_ptr<std::set<std::string>> files = std::make_shared<std::set<std::string>>();
+  std::vector<ParsedOp> ops;
+  std::vector<ParsedMinimize> minimize;
+  std::map<TensorId, std::pair<TensorId, int>> gradients;  // with the line
+  bool training = false;
+};
+
+absl::Status ReadTextLine(TextReader& reader, int line, ParsedText& text) {
+  if (reader.Consume("@minimize")) {
+    ASSIGN_OR_RETURN(ParsedMinimize parsed, ReadMinimize(reader, text.files.get()));
+    parsed.line = line;
+    text.minimize.push_back(std::move(parsed));
+  } else if (reader.Consume("@gradient")) {
+    ASSIGN_OR_RETURN(TensorId of, ReadTensorId(reader));
+    RETURN_IF_ERROR(reader.Expect("="));
+    ASSIGN_OR_RETURN(TensorId gradient, ReadTensorId(reader));
+    if (!text.gradients.emplace(of, std::pair(gradient, line)).second) {
+      return absl::InvalidArgumentError(absl::StrCat("%", of, " has two gradients"));
+    }
+  } else if (reader.Consume("@training")) {
+    text.training = true;
+  } else {
+    ASSIGN_OR_RETURN(ParsedOp parsed, ReadOp(reader, text.files.get()));
+    parsed.line = line;
+    text.ops.push_back(std::move(parsed));
+  }
+  return reader.ExpectEnd();
+}
+
+absl::StatusOr<ParsedText> ReadText(std::string_view text) {
+  ParsedText parsed;
+  int line_number = 0;
+  for (const std::string& line :
+       std::vector<std::string>(absl::StrSplit(std::string(text), '\n'))) {
+    ++line_number;
+    TextReader reader(line);
+    if (reader.AtEnd() || reader.Peek() == '#') continue;
+    absl::Status status = ReadTextLine(reader, line_number, parsed);
+    if (!status.ok()) return InLine(line_number, status);
+  }
+  return parsed;
+}
+
+// Joins what the lines say of each other, when all ops are in the graph.
+class Joining {
+ public:
+  Joining(LogicalGraph& graph, const std::map<std::string, OpId>& ids) : graph_(graph), ids_(ids) {}
+
+  absl::Status JoinOp(const ParsedOp& parsed) {
+    Op& op = graph_.mutable_op(parsed.op.id);
+    std::vector<TensorType> input_types;
+    for (TensorId input : op.inputs) {
+      RETURN_IF_ERROR(CheckTensor(input));
+      input_types.push_back(graph_.type(input));
+    }
+    if (parsed.forward) {
+      ASSIGN_OR_RETURN(op.forward, FindOp(*parsed.forward));
+    }
+    const OpDef* def = graph_.registry().Find(op.type);
+    if (def == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("no operator '", op.type, "' is registered"));
+    }
+    if (!op.input_time.empty() || !op.output_time.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(std::vector<TensorType> types,
+                     def->InferTypes({.attrs = op.attrs, .inputs = input_types, .outputs = {}}));
+    if (types == parsed.output_types) return absl::OkStatus();
+    auto to_text = [](const TensorType& type) { return type.ToString(); };
+    return absl::InvalidArgumentError(absl::StrCat(op.type, " '", op.name, "': the outputs are ",
+                                                   ListToString(types, to_text), ", the text says ",
+                                                   ListToString(parsed.output_types, to_text)));
+  }
+
+  absl::Status JoinMinimize(ParsedMinimize& parsed) {
+    RETURN_IF_ERROR(CheckTensor(parsed.request.loss));
+    RETURN_IF_ERROR(CheckTensor(parsed.request.learning_rate));
+    RETURN_IF_ERROR(CheckTensor(parsed.request.loss_scale));
+    for (const std::string& name : parsed.variables) {
+      ASSIGN_OR_RETURN(parsed.request.variables.emplace_back(), FindOp(name));
+    }
+    graph_.minimize().push_back(std::move(parsed.request));
+    return absl::OkStatus();
+  }
+
+  absl::Status JoinGradient(TensorId of, TensorId gradient) {
+    for (TensorId id : {of, gradient}) RETURN_IF_ERROR(CheckTensor(id));
+    graph_.gradients()[of] = gradient;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckTensor(TensorId id) const {
+    if (id == kNone || static_cast<size_t>(id) < graph_.tensors().size()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("there is no %", id));
+  }
+  absl::StatusOr<OpId> FindOp(const std::string& name) const {
+    const auto found = ids_.find(name);
+    if (found != ids_.end()) return found->second;
+    return absl::InvalidArgumentError(absl::StrCat("there is no op ", Quote(name)));
+  }
+
+  LogicalGraph& graph_;
+  const std::map<std::string, OpId>& ids_;
+};
+
 }  // namespace
 
 std::string SourceLocation::ToString() const {
@@ -297,47 +403,14 @@ std::string LogicalGraph::ToString() const {
 
 absl::StatusOr<LogicalGraph> LogicalGraph::Parse(std::string_view text,
                                                  const OpRegistry* registry) {
-  auto files = std::make_shared<std::set<std::string>>();
-  std::vector<ParsedOp> parsed_ops;
-  std::vector<ParsedMinimize> parsed_minimize;
-  std::map<TensorId, std::pair<TensorId, int>> parsed_gradients;  // with the line
+  ASSIGN_OR_RETURN(ParsedText parsed_text, ReadText(text));
   LogicalGraph graph(registry);
-
-  int line_number = 0;
-  for (const std::string& line :
-       std::vector<std::string>(absl::StrSplit(std::string(text), '\n'))) {
-    ++line_number;
-    TextReader reader(line);
-    if (reader.AtEnd() || reader.Peek() == '#') continue;
-    auto read_line = [&]() -> absl::Status {
-      if (reader.Consume("@minimize")) {
-        ASSIGN_OR_RETURN(ParsedMinimize parsed, ReadMinimize(reader, files.get()));
-        parsed.line = line_number;
-        parsed_minimize.push_back(std::move(parsed));
-      } else if (reader.Consume("@gradient")) {
-        ASSIGN_OR_RETURN(TensorId of, ReadTensorId(reader));
-        RETURN_IF_ERROR(reader.Expect("="));
-        ASSIGN_OR_RETURN(TensorId gradient, ReadTensorId(reader));
-        if (!parsed_gradients.emplace(of, std::pair(gradient, line_number)).second) {
-          return absl::InvalidArgumentError(absl::StrCat("%", of, " has two gradients"));
-        }
-      } else if (reader.Consume("@training")) {
-        graph.training = true;
-      } else {
-        ASSIGN_OR_RETURN(ParsedOp parsed, ReadOp(reader, files.get()));
-        parsed.line = line_number;
-        parsed_ops.push_back(std::move(parsed));
-      }
-      return reader.ExpectEnd();
-    };
-    if (absl::Status status = read_line(); !status.ok()) return InLine(line_number, status);
-  }
-
+  graph.training = parsed_text.training;
   size_t num_tensors = 0;
-  for (const ParsedOp& parsed : parsed_ops) num_tensors += parsed.op.outputs.size();
+  for (const ParsedOp& parsed : parsed_text.ops) num_tensors += parsed.op.outputs.size();
   graph.tensors_.resize(num_tensors);
   std::map<std::string, OpId> ids;
-  for (ParsedOp& parsed : parsed_ops) {
+  for (ParsedOp& parsed : parsed_text.ops) {
     parsed.op.id = static_cast<OpId>(graph.ops_.size());
     if (!ids.emplace(parsed.op.name, parsed.op.id).second) {
       return InLine(parsed.line, absl::InvalidArgumentError(absl::StrCat("there are two ops named ",
@@ -356,66 +429,20 @@ absl::StatusOr<LogicalGraph> LogicalGraph::Parse(std::string_view text,
     graph.ops_.push_back(parsed.op);
   }
 
-  auto check_tensor = [num_tensors](TensorId id) {
-    return id == kNone || static_cast<size_t>(id) < num_tensors
-               ? absl::OkStatus()
-               : absl::InvalidArgumentError(absl::StrCat("there is no %", id));
-  };
-  auto find_op = [&ids](const std::string& name) -> absl::StatusOr<OpId> {
-    auto found = ids.find(name);
-    if (found != ids.end()) return found->second;
-    return absl::InvalidArgumentError(absl::StrCat("there is no op ", Quote(name)));
-  };
-  auto resolve_op = [&](const ParsedOp& parsed) -> absl::Status {
-    Op& op = graph.ops_[parsed.op.id];
-    std::vector<TensorType> input_types;
-    for (TensorId input : op.inputs) {
-      RETURN_IF_ERROR(check_tensor(input));
-      input_types.push_back(graph.type(input));
-    }
-    if (parsed.forward) {
-      ASSIGN_OR_RETURN(op.forward, find_op(*parsed.forward));
-    }
-    const OpDef* def = registry->Find(op.type);
-    if (def == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("no operator '", op.type, "' is registered"));
-    }
-    if (!op.input_time.empty() || !op.output_time.empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(std::vector<TensorType> types,
-                     def->InferTypes({.attrs = op.attrs, .inputs = input_types, .outputs = {}}));
-    if (types == parsed.output_types) return absl::OkStatus();
-    auto to_text = [](const TensorType& type) { return type.ToString(); };
-    return absl::InvalidArgumentError(absl::StrCat(op.type, " '", op.name, "': the outputs are ",
-                                                   ListToString(types, to_text), ", the text says ",
-                                                   ListToString(parsed.output_types, to_text)));
-  };
-  for (const ParsedOp& parsed : parsed_ops) {
-    if (absl::Status status = resolve_op(parsed); !status.ok()) return InLine(parsed.line, status);
+  Joining joining(graph, ids);
+  for (const ParsedOp& parsed : parsed_text.ops) {
+    absl::Status status = joining.JoinOp(parsed);
+    if (!status.ok()) return InLine(parsed.line, status);
   }
-  auto resolve_minimize = [&](ParsedMinimize& parsed) -> absl::Status {
-    RETURN_IF_ERROR(check_tensor(parsed.request.loss));
-    RETURN_IF_ERROR(check_tensor(parsed.request.learning_rate));
-    RETURN_IF_ERROR(check_tensor(parsed.request.loss_scale));
-    for (const std::string& name : parsed.variables) {
-      ASSIGN_OR_RETURN(parsed.request.variables.emplace_back(), find_op(name));
-    }
-    graph.minimize_.push_back(std::move(parsed.request));
-    return absl::OkStatus();
-  };
-  for (ParsedMinimize& parsed : parsed_minimize) {
-    if (absl::Status status = resolve_minimize(parsed); !status.ok()) {
-      return InLine(parsed.line, status);
-    }
+  for (ParsedMinimize& parsed : parsed_text.minimize) {
+    absl::Status status = joining.JoinMinimize(parsed);
+    if (!status.ok()) return InLine(parsed.line, status);
   }
-  for (const auto& [of, gradient_and_line] : parsed_gradients) {
-    for (TensorId id : {of, gradient_and_line.first}) {
-      if (absl::Status status = check_tensor(id); !status.ok()) {
-        return InLine(gradient_and_line.second, status);
-      }
-    }
-    graph.gradients_[of] = gradient_and_line.first;
+  for (const auto& [of, gradient_and_line] : parsed_text.gradients) {
+    absl::Status status = joining.JoinGradient(of, gradient_and_line.first);
+    if (!status.ok()) return InLine(gradient_and_line.second, status);
   }
-  graph.files_ = std::move(files);
+  graph.files_ = std::move(parsed_text.files);
   return graph;
 }
 

@@ -5,11 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "runtime/plan_read.h"
 
 namespace braid {
 namespace {
 
-constexpr uint64_t kBlock = 64;  // registers are aligned to it
+constexpr uint64_t kBlock = kArenaAlignment;  // of registers
 
 }  // namespace
 

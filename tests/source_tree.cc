@@ -37,7 +37,7 @@ std::string ReadFile(const fs::path& path) {
   return text.str();
 }
 
-std::string StripComments(const std::string& text) {
+std::string StripComments(const std::string& text, Literals literals) {
   std::string code;
   enum class In { kCode, kLineComment, kBlockComment, kString, kCharacter, kRawString };
   In in = In::kCode;
@@ -84,9 +84,12 @@ std::string StripComments(const std::string& text) {
       case In::kCharacter:
         if (c == '\\') {
           ++i;
-          if (next == '\n') code += '\n';
+          if (literals == Literals::kKeep) code += {c, next};
+          if (literals == Literals::kBlank && next == '\n') code += '\n';
         } else if (c == (in == In::kString ? '"' : '\'')) {
           in = In::kCode;
+          code += c;
+        } else if (literals == Literals::kKeep) {
           code += c;
         }
         break;
@@ -95,11 +98,46 @@ std::string StripComments(const std::string& text) {
           i += raw_end.size() - 1;
           in = In::kCode;
           code += '"';
+        } else if (literals == Literals::kKeep) {
+          code += c;
         }
         break;
     }
   }
   return code;
+}
+
+std::vector<Function> FunctionsOf(const std::vector<std::string>& code) {
+  static const std::regex kNoFunction(
+      R"(\b(namespace|class|struct|enum|union)\b[^()]*$|(=|return|\(|,)\s*$)");
+  constexpr size_t kDeepest = 4;
+  struct Block {
+    size_t line;
+    std::string head;
+  };
+  std::vector<Block> open;
+  std::vector<Function> functions;
+  std::string head;
+  for (size_t i = 0; i < code.size(); ++i) {
+    for (const char c : code[i]) {
+      if (c == '{') {
+        open.push_back({i, head});
+      } else if (c == '}' && !open.empty()) {
+        const Block block = std::move(open.back());
+        open.pop_back();
+        const bool is_deep = code[block.line].find_first_not_of(' ') > kDeepest;
+        if (!is_deep && i > block.line && !std::regex_search(block.head, kNoFunction)) {
+          const std::string& first = code[block.line + 1];
+          functions.push_back({block.line, i - block.line + 1, block.head,
+                               first.find("return {") == first.find_first_not_of(' ')});
+        }
+      }
+      const bool ends = c == '{' || c == '}' || c == ';';
+      head = ends ? std::string() : head + c;
+    }
+    head += ' ';
+  }
+  return functions;
 }
 
 std::vector<Source> ReadSources(const fs::path& root, const std::vector<std::string>& folders) {

@@ -30,8 +30,21 @@ struct Source {
 
 std::string ReadFile(const std::filesystem::path& path);
 std::vector<std::string> Lines(const std::string& text);
-// Blanks comments and what is inside string and character literals; lines stay where they are.
-std::string StripComments(const std::string& text);
+// Blanks comments, and what is inside string and character literals unless they are kept; lines
+// stay where they are.
+enum class Literals { kBlank, kKeep };
+std::string StripComments(const std::string& text, Literals literals = Literals::kBlank);
+
+// A function with a body: where its block begins, how many lines that has.
+struct Function {
+  size_t line;
+  size_t length;
+  std::string head;      // what stands before the block
+  bool is_data = false;  // all that it does is to return a list: a table of cases
+};
+// By a simple reader: blocks that begin on a line indented by 4 or less, but for namespaces, types
+// and lists.
+std::vector<Function> FunctionsOf(const std::vector<std::string>& code);
 
 // Every C++ file under the given folders of `root`, by path.
 std::vector<Source> ReadSources(const std::filesystem::path& root,

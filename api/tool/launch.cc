@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "api/tool/await_end.h"
 #include "api/tool/node_command.h"
 #include "api/tool/running_cluster.h"
 #include "comm/cluster/device_spec.h"
@@ -116,7 +117,6 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& ar
 }
 
 absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
-  constexpr Nanoseconds kHour = 3600 * kSecond;
   // That nobody reads the output any more is noticed where it is written.
   signal(SIGPIPE, SIG_IGN);
   ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGuard> guard, ProcessGuard::Start());
@@ -137,15 +137,13 @@ absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
                    SignalWatcher::Start(reactor.get(), {SIGINT, SIGTERM, SIGHUP},
                                         [&](int signal) { cluster->OnSignal(signal); }));
   reactor->Post([&] { cluster->Start(); });
-  while (!environment->Await(*has_ended, kHour).ok()) {  // a job takes as long as it takes
-  }
+  AwaitEnd(*environment, *has_ended);
   signals.reset();
   reactor->Post([&] {
     cluster.reset();
     is_destroyed->Set();
   });
-  while (!environment->Await(*is_destroyed, kHour).ok()) {
-  }
+  AwaitEnd(*environment, *is_destroyed);
   return result;
 }
 

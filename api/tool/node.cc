@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "api/tool/await_end.h"
 #include "api/tool/node_command.h"
 #include "api/tool/remote_orders.h"
 #include "runtime/base/descriptor.h"
@@ -30,8 +31,6 @@ namespace braid {
 namespace {
 
 constexpr Nanoseconds kKillAfter = 2 * kSecond;
-constexpr int kNotExecutable = 126;  // as shells say it
-constexpr int kNotFound = 127;
 
 // The program and the orders for it. Belongs to the reactor's thread.
 class RemoteNode {
@@ -133,7 +132,6 @@ class RemoteNode {
 };
 
 absl::StatusOr<ExitStatus> RunProgram(const std::vector<std::string>& program) {
-  constexpr Nanoseconds kHour = 3600 * kSecond;
   if (program.empty()) {
     return absl::InvalidArgumentError("no program is given; it and its arguments come after --");
   }
@@ -153,15 +151,13 @@ absl::StatusOr<ExitStatus> RunProgram(const std::vector<std::string>& program) {
       std::unique_ptr<SignalWatcher> signals,
       SignalWatcher::Start(reactor.get(), {SIGINT, SIGTERM, SIGHUP}, [&](int) { node->End(); }));
   reactor->Post([&] { node->Start(); });
-  while (!environment->Await(*has_ended, kHour).ok()) {  // a job takes as long as it takes
-  }
+  AwaitEnd(*environment, *has_ended);
   signals.reset();
   reactor->Post([&] {
     node.reset();
     is_destroyed->Set();
   });
-  while (!environment->Await(*is_destroyed, kHour).ok()) {
-  }
+  AwaitEnd(*environment, *is_destroyed);
   return result;
 }
 

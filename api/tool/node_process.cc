@@ -19,8 +19,6 @@ namespace {
 // same effect there, some time later.
 constexpr Nanoseconds kSshGrace = kSecond;
 
-constexpr int kNotExecutable = 126;  // as shells say it
-constexpr int kNotFound = 127;
 constexpr int kSshFailed = 255;
 
 absl::StatusOr<Descriptor> OpenNull() {

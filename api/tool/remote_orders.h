@@ -12,6 +12,10 @@
 
 namespace braid {
 
+// How the far end exits whose program cannot be started, as shells say it.
+constexpr int kNotExecutable = 126;
+constexpr int kNotFound = 127;
+
 std::string EnvironmentOrder(const std::map<std::string, std::string>& environment);
 std::string SignalOrder(int signal);
 

@@ -21,6 +21,8 @@
 namespace braid {
 
 constexpr uint32_t kControlWireVersion = 1;
+// How long what a side says last may take to leave.
+constexpr Nanoseconds kFlushLimit = 3 * kSecond;
 
 enum class HandshakeSide : uint8_t { kDialer, kListener };
 

@@ -16,7 +16,6 @@ namespace {
 constexpr Nanoseconds kRetryInterval = 50 * kMillisecond;
 // For one address; a host that drops packets is silent for longer.
 constexpr Nanoseconds kDialLimit = 3 * kSecond;
-constexpr Nanoseconds kFlushLimit = 3 * kSecond;
 
 double Seconds(Nanoseconds time) { return static_cast<double>(time) / kSecond; }
 

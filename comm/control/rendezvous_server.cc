@@ -18,7 +18,6 @@ constexpr int kLoggedRefusals = 20;
 // A process that was greeted says at once what it wants.
 constexpr Nanoseconds kOpeningLimit = 5 * kSecond;
 // More than a closed connection lingers.
-constexpr Nanoseconds kFlushLimit = 3 * kSecond;
 
 double Seconds(Nanoseconds time) { return static_cast<double>(time) / kSecond; }
 

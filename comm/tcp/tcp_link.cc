@@ -42,7 +42,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
                [this](std::span<const std::byte> frame, uint64_t payload_bytes) {
                  return Deliver(frame, payload_bytes);
                }) {
-    answers_.reserve(TcpOutbox::kFirstPackets);
+    answers_.reserve(kFirstPackets);
   }
 
   const TcpLinkOptions& options() const { return options_; }

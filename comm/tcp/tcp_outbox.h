@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "comm/first_packets.h"
 #include "comm/network/socket.h"
 #include "comm/tcp/tcp_wire.h"
 #include "comm/transport.h"
@@ -25,10 +26,6 @@ class TcpOutbox {
     Link::DoneCallback done;
     absl::Status status;
   };
-
-  // Packets, and answers, for which there is room from the start. More wait only where a plan lets
-  // more be on their way at a time; then the queues grow, once.
-  static constexpr size_t kFirstPackets = 256;
 
   // `socket` is open at first, and stays so until is_idle().
   explicit TcpOutbox(const Socket& socket);

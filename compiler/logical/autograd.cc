@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/logical/op_roles.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "runtime/base/status.h"
@@ -27,7 +28,7 @@ absl::Status Error(std::string_view message, const SourceLocation& where) {
 std::string Named(const Op& op) { return absl::StrCat(op.type, " '", op.name, "'"); }
 
 bool IsTrainable(const Op& op) {
-  return op.type == "variable" && (!op.attrs.Has("trainable") || op.attrs.Bool("trainable"));
+  return IsVariable(op) && (!op.attrs.Has("trainable") || op.attrs.Bool("trainable"));
 }
 
 // The ops on which `tensor` depends.
@@ -241,7 +242,7 @@ absl::Status ListVariables(LogicalGraph& graph) {
     }
     for (OpId id : request.variables) {
       const Op& op = graph.op(id);
-      if (op.type != "variable" || !IsFloating(graph.type(op.outputs[0]).dtype)) {
+      if (!IsVariable(op) || !IsFloating(graph.type(op.outputs[0]).dtype)) {
         return Error(absl::StrCat(Named(op), " is no floating variable, so it cannot be trained"),
                      request.location);
       }
@@ -263,7 +264,7 @@ std::map<TensorId, SourceLocation> WantedTensors(const LogicalGraph& graph) {
     if (gradient == kNone) wanted.emplace(of, graph.producer(of).location);
   }
   for (const Op& op : graph.ops()) {
-    if (op.type == "gradient_of") wanted.emplace(op.inputs[0], op.location);
+    if (IsGradientRequest(op)) wanted.emplace(op.inputs[0], op.location);
   }
   return wanted;
 }
@@ -290,7 +291,7 @@ void ReplaceGradientOfOps(LogicalGraph& graph) {
   std::map<TensorId, TensorId> replacements;
   std::vector<bool> keep(graph.ops().size(), true);
   for (const Op& op : graph.ops()) {
-    if (op.type != "gradient_of") continue;
+    if (!IsGradientRequest(op)) continue;
     replacements[op.outputs[0]] = graph.gradients().at(op.inputs[0]);
     keep[op.id] = false;
   }

@@ -1,11 +1,13 @@
 #include "compiler/logical/dropout.h"
 
+#include "compiler/logical/op_roles.h"
+
 namespace braid::compiler {
 
 LogicalGraph DisableDropout(LogicalGraph graph) {
   if (graph.training) return graph;
   for (Op& op : graph.mutable_ops()) {
-    if (op.type != "dropout") continue;
+    if (!IsDropout(op)) continue;
     op.type = "identity";
     op.attrs = {};
   }

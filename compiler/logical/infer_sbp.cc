@@ -255,7 +255,7 @@ class SbpPass {
     if (producer.is_again) {
       return graph_.op(producer.forward).outputs[graph_.tensor(tensor).output];
     }
-    return producer.type == "after" ? producer.inputs[0] : tensor;
+    return IsAfter(producer) ? producer.inputs[0] : tensor;
   }
 
   // A source gets what its first consumer wants, if it can make it at the same place; else B.

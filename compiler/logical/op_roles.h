@@ -1,4 +1,5 @@
-// The few operators whose place in a step, not whose arithmetic, the passes must know.
+// The few operators whose place in a step, not whose arithmetic, the passes must know: the one
+// place that knows them by name.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +16,12 @@ inline bool IsInput(const Op& op) { return op.type == "input"; }
 inline bool IsFetch(const Op& op) { return op.type == "fetch"; }
 // One batch of records a step.
 inline bool IsReader(const Op& op) { return op.type == "read"; }
+// Stands for a gradient until there is one.
+inline bool IsGradientRequest(const Op& op) { return op.type == "gradient_of"; }
+// Its first input, but not before the second is there.
+inline bool IsAfter(const Op& op) { return op.type == "after"; }
+// Drops elements in training; else it makes what `identity` makes.
+inline bool IsDropout(const Op& op) { return op.type == "dropout"; }
 
 // Whether the user asked for the layout of an output.
 inline bool HasHint(const Op& op) {

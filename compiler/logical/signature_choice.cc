@@ -258,17 +258,16 @@ void SignatureChooser::KeepCheapest(const ChoiceRequest& request, const OpClass&
   }
 }
 
-absl::StatusOr<NdSignature> SignatureChooser::Pick(const ChoiceRequest& request,
-                                                   const OpClass& op_class,
-                                                   const Candidates& candidates) {
+SignatureChooser::Estimates SignatureChooser::EstimateAll(const ChoiceRequest& request,
+                                                          const OpClass& op_class,
+                                                          const Candidates& candidates) {
   const size_t rank = candidates.size();
   const std::vector<SbpSignature>& signatures = op_class.signatures;
   std::vector<size_t> at(rank, 0);
   NdSignature candidate;
   candidate.inputs.assign(request.inputs.size(), NdSbp::Uniform(static_cast<int>(rank), sbp::B));
   candidate.outputs.assign(request.outputs.size(), NdSbp::Uniform(static_cast<int>(rank), sbp::B));
-  std::vector<std::pair<double, NdSignature>> estimated;
-  double least = std::numeric_limits<double>::infinity();
+  Estimates estimates;
   for (bool more = true; more;) {
     for (size_t d = 0; d < rank; ++d) {
       const SbpSignature& signature = signatures[candidates[d][at[d]]];
@@ -287,9 +286,9 @@ absl::StatusOr<NdSignature> SignatureChooser::Pick(const ChoiceRequest& request,
     }
     if (is_sound) {
       const double seconds = Seconds(request, op_class, candidate, Price::kEstimated);
-      if (explanations_ != nullptr || seconds <= kPricedFactor * least)
-        estimated.push_back({seconds, candidate});
-      least = std::min(least, seconds);
+      if (explanations_ != nullptr || seconds <= kPricedFactor * estimates.least)
+        estimates.all.push_back({seconds, candidate});
+      estimates.least = std::min(estimates.least, seconds);
     }
     more = false;
     for (size_t d = rank; d-- > 0 && !more;) {
@@ -297,26 +296,54 @@ absl::StatusOr<NdSignature> SignatureChooser::Pick(const ChoiceRequest& request,
       if (!more) at[d] = 0;
     }
   }
-  if (estimated.empty()) {
-    // All-B is sound, so a hint forbids it.
-    std::vector<std::string> hints;
-    for (const auto& output : request.outputs) {
-      hints.push_back(output.hint.has_value() ? output.hint->ToString() : "none");
-    }
-    return HintError(*request.op,
-                     absl::StrCat("the hint ", absl::StrJoin(hints, ", "),
-                                  " (maxima and minima are only passed on, and kinds of partial "
-                                  "values do not mix)"),
-                     request.placement);
+  return estimates;
+}
+
+absl::Status SignatureChooser::NoneIsSound(const ChoiceRequest& request) {
+  // All-B is sound, so a hint forbids it.
+  std::vector<std::string> hints;
+  for (const auto& output : request.outputs) {
+    hints.push_back(output.hint.has_value() ? output.hint->ToString() : "none");
   }
+  return HintError(*request.op,
+                   absl::StrCat("the hint ", absl::StrJoin(hints, ", "),
+                                " (maxima and minima are only passed on, and kinds of partial "
+                                "values do not mix)"),
+                   request.placement);
+}
+
+void SignatureChooser::Explain(const Op& op, const NdSignature& best, double seconds,
+                               Alternatives alternatives) {
+  constexpr size_t kShown = 12;
+  explanations_->push_back(absl::StrFormat("%s \"%s\" at %s: %s, %.3g us", op.type, op.name,
+                                           op.location.ToString(), best.ToString(), seconds * 1e6));
+  std::ranges::stable_sort(alternatives, {}, &std::pair<double, std::string>::first);
+  const size_t shown = std::min(kShown, alternatives.size());
+  for (size_t k = 0; k < shown; ++k) {
+    if (alternatives[k].second == best.ToString()) continue;
+    explanations_->push_back(
+        absl::StrFormat("    or %s, %.3g us", alternatives[k].second, alternatives[k].first * 1e6));
+  }
+  if (shown < alternatives.size()) {
+    explanations_->push_back(
+        absl::StrFormat("    and %d dearer ones", alternatives.size() - shown));
+  }
+}
+
+absl::StatusOr<NdSignature> SignatureChooser::Pick(const ChoiceRequest& request,
+                                                   const OpClass& op_class,
+                                                   const Candidates& candidates) {
+  auto [estimated, least] = EstimateAll(request, op_class, candidates);
+  if (estimated.empty()) return NoneIsSound(request);
   if (explanations_ == nullptr) {
-    std::erase_if(estimated,
-                  [least](const auto& entry) { return entry.first > kPricedFactor * least; });
+    std::erase_if(estimated, [least = least](const auto& entry) {
+      return entry.first > kPricedFactor * least;
+    });
     if (estimated.size() == 1) return estimated[0].second;
   }
   NdSignature best;
   double best_seconds = std::numeric_limits<double>::infinity();
-  std::vector<std::pair<double, std::string>> alternatives;
+  Alternatives alternatives;
   for (const auto& [estimate, alternative] : estimated) {
     const bool is_far = estimate > kPricedFactor * least;
     const double seconds =
@@ -328,22 +355,7 @@ absl::StatusOr<NdSignature> SignatureChooser::Pick(const ChoiceRequest& request,
     if (explanations_ != nullptr) alternatives.push_back({seconds, alternative.ToString()});
   }
   if (explanations_ != nullptr) {
-    constexpr size_t kShown = 12;
-    const Op& op = *request.op;
-    explanations_->push_back(absl::StrFormat("%s \"%s\" at %s: %s, %.3g us", op.type, op.name,
-                                             op.location.ToString(), best.ToString(),
-                                             best_seconds * 1e6));
-    std::ranges::stable_sort(alternatives, {}, &std::pair<double, std::string>::first);
-    const size_t shown = std::min(kShown, alternatives.size());
-    for (size_t k = 0; k < shown; ++k) {
-      if (alternatives[k].second == best.ToString()) continue;
-      explanations_->push_back(absl::StrFormat("    or %s, %.3g us", alternatives[k].second,
-                                               alternatives[k].first * 1e6));
-    }
-    if (shown < alternatives.size()) {
-      explanations_->push_back(
-          absl::StrFormat("    and %d dearer ones", alternatives.size() - shown));
-    }
+    Explain(*request.op, best, best_seconds, std::move(alternatives));
   }
   return best;
 }

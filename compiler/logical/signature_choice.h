@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -87,6 +88,17 @@ class SignatureChooser {
   void KeepCheapest(const ChoiceRequest& request, const OpClass& op_class, Candidates& candidates);
   absl::StatusOr<NdSignature> Pick(const ChoiceRequest& request, const OpClass& op_class,
                                    const Candidates& candidates);
+  // Sound signatures that may be the cheapest, or all of them if they are to be explained, by
+  // estimated seconds.
+  struct Estimates {
+    std::vector<std::pair<double, NdSignature>> all;
+    double least = std::numeric_limits<double>::infinity();
+  };
+  Estimates EstimateAll(const ChoiceRequest& request, const OpClass& op_class,
+                        const Candidates& candidates);
+  absl::Status NoneIsSound(const ChoiceRequest& request);
+  using Alternatives = std::vector<std::pair<double, std::string>>;  // by seconds
+  void Explain(const Op& op, const NdSignature& best, double seconds, Alternatives alternatives);
   double InputSeconds(const ChoiceRequest& request, const InputState& input, const NdSbp& to,
                       Price price);
   double Seconds(const ChoiceRequest& request, const OpClass& op_class,

@@ -161,7 +161,8 @@ uint8_t DrawDigit(uint64_t seed, int64_t sample, std::span<uint8_t> pixels) {
 class DigitDataset final : public Dataset {
  public:
   explicit DigitDataset(const DigitsOptions& options)
-      : options_(options), blocks_(static_cast<size_t>((options.count + kBlock - 1) / kBlock)) {}
+      : options_(options),
+        blocks_(static_cast<size_t>((options.count + kDigitsAtOnce - 1) / kDigitsAtOnce)) {}
 
   // Once all have been read.
   int64_t memory_bytes() const override { return options_.count * (kPixels + 1); }
@@ -175,15 +176,15 @@ class DigitDataset final : public Dataset {
                           static_cast<int64_t>(SizeOf(dtype));
     auto* next = static_cast<std::byte*>(out);
     for (int64_t sample : samples) {
-      const int64_t in_block = sample % kBlock;
-      RETURN_IF_ERROR(BlockAt(sample / kBlock).Read({&in_block, 1}, field, dtype, next));
+      const int64_t in_block = sample % kDigitsAtOnce;
+      RETURN_IF_ERROR(BlockAt(sample / kDigitsAtOnce).Read({&in_block, 1}, field, dtype, next));
       next += bytes;
     }
     return absl::OkStatus();
   }
 
  private:
-  static constexpr int64_t kBlock = 64;
+  static constexpr int64_t kDigitsAtOnce = 64;
   struct Block {
     std::once_flag drawn;
     std::unique_ptr<const ImageDataset> images;
@@ -192,8 +193,8 @@ class DigitDataset final : public Dataset {
   const ImageDataset& BlockAt(int64_t block) const {
     Block& found = blocks_[static_cast<size_t>(block)];
     std::call_once(found.drawn, [&] {
-      const int64_t first = block * kBlock;
-      const auto count = static_cast<size_t>(std::min(kBlock, options_.count - first));
+      const int64_t first = block * kDigitsAtOnce;
+      const auto count = static_cast<size_t>(std::min(kDigitsAtOnce, options_.count - first));
       std::vector<uint8_t> pixels(count * kPixels), labels(count);
       for (size_t i = 0; i < count; ++i) {
         labels[i] = DrawDigit(options_.seed, options_.first + first + static_cast<int64_t>(i),

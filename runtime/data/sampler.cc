@@ -28,10 +28,10 @@ const std::vector<int64_t>& Sampler::OrderOf(int64_t number) {
   // Fisher-Yates, from the end. Step i draws from words 2i and 2i + 1: 64 random bits scaled to
   // [0, i], uneven by at most i / 2^64.
   const RandomKey key = MakeRandomKey(seed_, name_hash_, number);
-  constexpr int64_t kChunk = 512;
-  std::array<uint32_t, 2 * kChunk> words;
-  for (int64_t end = num_samples_; end > 0; end -= std::min(end, kChunk)) {
-    const int64_t begin = std::max<int64_t>(end - kChunk, 0);
+  constexpr int64_t kDrawnAtOnce = 512;
+  std::array<uint32_t, 2 * kDrawnAtOnce> words;
+  for (int64_t end = num_samples_; end > 0; end -= std::min(end, kDrawnAtOnce)) {
+    const int64_t begin = std::max<int64_t>(end - kDrawnAtOnce, 0);
     FillUint32(key, static_cast<uint64_t>(2 * begin), static_cast<size_t>(2 * (end - begin)),
                words.data());
     for (int64_t i = end - 1; i >= begin; --i) {

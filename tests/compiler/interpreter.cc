@@ -227,7 +227,6 @@ void Interpreter::RunExchange(const TaskGroup& group) {
 
 void Interpreter::RunCollective(const TaskGroup& group) {
   const Placement& placement = group.placement;
-  const PerRank& input = values_.at(group.inputs[0].reg);
   PerRank output(placement.size());
   // Ranks that act together.
   std::map<std::vector<int64_t>, std::vector<int>> teams;
@@ -240,84 +239,84 @@ void Interpreter::RunCollective(const TaskGroup& group) {
     }
     teams[coordinate].push_back(rank);
   }
-  for (const auto& [key, team] : teams) {
-    const int64_t g = static_cast<int64_t>(team.size());
-    auto source_box = [&, &team = team](int64_t m) {
-      return RegionOf(group.source, placement, team[m]);
-    };
-    auto destination_box = [&, &team = team](int64_t m) {
-      return RegionOf(group.destination, placement, team[m]);
-    };
-    auto count = [&, &team = team](int64_t from, int64_t to, int64_t elements) {
-      Count(placement.device(team[from]), placement.device(team[to]), elements,
-            group.source.type.dtype);
-    };
-    for (int64_t m = 0; m < g; ++m) {
-      CHECK_EQ(static_cast<int64_t>(input[team[m]].size()), Elements(source_box(m)));
-    }
-    auto reduced = [&, &team = team] {
-      Numbers sum = input[team[0]];
-      for (int64_t m = 1; m < g; ++m) {
-        for (size_t i = 0; i < sum.size(); ++i) {
-          sum[i] = Reduce(group.reduction, sum[i], input[team[m]][i]);
-        }
-      }
-      return sum;
-    };
-    switch (group.collective) {
-      case CollectiveKind::kAllReduce: {
-        const Numbers sum = reduced();
-        const auto n = static_cast<int64_t>(sum.size());
-        for (int64_t m = 0; m < g; ++m) {
-          output[team[m]] = sum;
-          // The ring: all chunks but one's own, then all but the next one's.
-          const int64_t next = (m + 1) % g;
-          count(m, next, n - SplitEvenly(n, g, m).size);
-          count(m, next, n - SplitEvenly(n, g, next).size);
-        }
-        break;
-      }
-      case CollectiveKind::kReduceScatter: {
-        const Numbers sum = reduced();
-        auto at = sum.begin();
-        for (int64_t m = 0; m < g; ++m) {
-          const int64_t n = Elements(destination_box(m));
-          output[team[m]] = Numbers(at, at + n);
-          at += n;
-          count(m, (m + 1) % g, static_cast<int64_t>(sum.size()) - n);
-        }
-        CHECK(at == sum.end()) << group.name;
-        break;
-      }
-      case CollectiveKind::kAllGather: {
-        Numbers all;
-        for (int rank : team) all.insert(all.end(), input[rank].begin(), input[rank].end());
-        for (int64_t m = 0; m < g; ++m) {
-          CHECK_EQ(static_cast<int64_t>(all.size()), Elements(destination_box(m)));
-          output[team[m]] = all;
-          const int64_t next = (m + 1) % g;
-          count(m, next, static_cast<int64_t>(all.size()) - Elements(source_box(next)));
-        }
-        break;
-      }
-      case CollectiveKind::kAllToAll: {
-        for (int64_t s = 0; s < g; ++s) {
-          auto at = input[team[s]].begin();
-          for (int64_t d = 0; d < g; ++d) {
-            const int64_t n = Elements(Intersect(source_box(s), destination_box(d)));
-            output[team[d]].insert(output[team[d]].end(), at, at + n);
-            at += n;
-            count(s, d, n);
-          }
-          CHECK(at == input[team[s]].end()) << group.name;
-        }
-        break;
-      }
-      case CollectiveKind::kBroadcast:
-        LOG(FATAL) << "the compiler makes no broadcast: " << group.name;
-    }
-  }
+  for (const auto& [key, team] : teams) RunTeam(group, team, output);
   values_[group.outputs[0]] = std::move(output);
+}
+
+void Interpreter::RunTeam(const TaskGroup& group, const std::vector<int>& team, PerRank& output) {
+  const Placement& placement = group.placement;
+  const PerRank& input = values_.at(group.inputs[0].reg);
+  const int64_t g = static_cast<int64_t>(team.size());
+  auto source_box = [&](int64_t m) { return RegionOf(group.source, placement, team[m]); };
+  auto destination_box = [&](int64_t m) { return RegionOf(group.destination, placement, team[m]); };
+  auto count = [&](int64_t from, int64_t to, int64_t elements) {
+    Count(placement.device(team[from]), placement.device(team[to]), elements,
+          group.source.type.dtype);
+  };
+  for (int64_t m = 0; m < g; ++m) {
+    CHECK_EQ(static_cast<int64_t>(input[team[m]].size()), Elements(source_box(m)));
+  }
+  auto reduced = [&] {
+    Numbers sum = input[team[0]];
+    for (int64_t m = 1; m < g; ++m) {
+      for (size_t i = 0; i < sum.size(); ++i) {
+        sum[i] = Reduce(group.reduction, sum[i], input[team[m]][i]);
+      }
+    }
+    return sum;
+  };
+  switch (group.collective) {
+    case CollectiveKind::kAllReduce: {
+      const Numbers sum = reduced();
+      const auto n = static_cast<int64_t>(sum.size());
+      for (int64_t m = 0; m < g; ++m) {
+        output[team[m]] = sum;
+        // The ring: all chunks but one's own, then all but the next one's.
+        const int64_t next = (m + 1) % g;
+        count(m, next, n - SplitEvenly(n, g, m).size);
+        count(m, next, n - SplitEvenly(n, g, next).size);
+      }
+      break;
+    }
+    case CollectiveKind::kReduceScatter: {
+      const Numbers sum = reduced();
+      auto at = sum.begin();
+      for (int64_t m = 0; m < g; ++m) {
+        const int64_t n = Elements(destination_box(m));
+        output[team[m]] = Numbers(at, at + n);
+        at += n;
+        count(m, (m + 1) % g, static_cast<int64_t>(sum.size()) - n);
+      }
+      CHECK(at == sum.end()) << group.name;
+      break;
+    }
+    case CollectiveKind::kAllGather: {
+      Numbers all;
+      for (int rank : team) all.insert(all.end(), input[rank].begin(), input[rank].end());
+      for (int64_t m = 0; m < g; ++m) {
+        CHECK_EQ(static_cast<int64_t>(all.size()), Elements(destination_box(m)));
+        output[team[m]] = all;
+        const int64_t next = (m + 1) % g;
+        count(m, next, static_cast<int64_t>(all.size()) - Elements(source_box(next)));
+      }
+      break;
+    }
+    case CollectiveKind::kAllToAll: {
+      for (int64_t s = 0; s < g; ++s) {
+        auto at = input[team[s]].begin();
+        for (int64_t d = 0; d < g; ++d) {
+          const int64_t n = Elements(Intersect(source_box(s), destination_box(d)));
+          output[team[d]].insert(output[team[d]].end(), at, at + n);
+          at += n;
+          count(s, d, n);
+        }
+        CHECK(at == input[team[s]].end()) << group.name;
+      }
+      break;
+    }
+    case CollectiveKind::kBroadcast:
+      LOG(FATAL) << "the compiler makes no broadcast: " << group.name;
+  }
 }
 
 void Interpreter::RunKernel(const TaskGroup& group) {

@@ -37,6 +37,8 @@ class Interpreter {
  private:
   void RunExchange(const TaskGroup& group);
   void RunCollective(const TaskGroup& group);
+  // Of ranks that act together.
+  void RunTeam(const TaskGroup& group, const std::vector<int>& team, PerRank& output);
   void RunKernel(const TaskGroup& group);
   void Count(const DeviceId& from, const DeviceId& to, int64_t elements, DType dtype);
 

@@ -132,87 +132,23 @@ class DnnlConvolution final : public Convolution {
         algorithm_(algorithm),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_) {
-    const auto type =
-        shape.dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
-    const auto result = shape.wide_result ? memory::data_type::f32 : type;
-    const auto x_type = shape.side == ConvolutionSide::kInput ? result : type;
-    const auto y_type = shape.side == ConvolutionSide::kOutput ? result : type;
-    const auto w_type = shape.side == ConvolutionSide::kWeights ? result : type;
-    memory::dims x = {images_, shape.groups * shape.in}, y = {images_, shape.groups * shape.out};
-    memory::dims w = {shape.out, shape.in};
-    if (shape.groups > 1) w.insert(w.begin(), shape.groups);
-    for (size_t i = 0; i < shape.axes.size(); ++i) {
-      x.push_back(shape.space[i]);
-      y.push_back(shape.windows[i]);
-      w.push_back(shape.axes[i].kernel);
-      strides_.push_back(shape.axes[i].stride);
-      dilations_.push_back(shape.axes[i].dilation - 1);
-      begin_.push_back(shape.axes[i].pad_begin);
-      end_.push_back(shape.axes[i].pad_end);
+    for (const WindowAxis& axis : shape.axes) {
+      strides_.push_back(axis.stride);
+      dilations_.push_back(axis.dilation - 1);
+      begin_.push_back(axis.pad_begin);
+      end_.push_back(axis.pad_end);
     }
-    const memory::desc plain_w = Dense(w, w_type);
-    const memory::desc plain_x = shape.x_is_blocked ? Blocked(x, x_type) : Dense(x, x_type);
-    const memory::desc plain_y = shape.y_is_blocked ? Blocked(y, y_type) : Dense(y, y_type);
-    // Addends of the weights' gradient are summed in f32.
-    const bool adds = shape.side == ConvolutionSide::kWeights && images_ < shape.batch;
-    const memory::desc any_x = Any(x, x_type), any_y = Any(y, y_type);
-    const memory::desc any_w = Any(w, adds ? memory::data_type::f32 : w_type);
-    const memory::desc b = shape.has_bias ? Dense({y[1]}, y_type) : memory::desc();
+    const Sides sides = DescribeSides();
     switch (shape.side) {
-      case ConvolutionSide::kOutput: {
-        const auto description = DescribeForward(Describe(any_x, any_w, b, any_y));
-        x_ = Operand(plain_x, description.src_desc(), engine_, /*is_result=*/false);
-        w_ = Operand(plain_w, description.weights_desc(), engine_, /*is_result=*/false);
-        y_ = Operand(plain_y, description.dst_desc(), engine_, /*is_result=*/true);
-        Arguments arguments = {{DNNL_ARG_SRC, x_.in_primitive()},
-                               {DNNL_ARG_WEIGHTS, w_.in_primitive()},
-                               {DNNL_ARG_DST, y_.in_primitive()}};
-        if (shape.has_bias) {
-          bias_ = memory(b, engine_, nullptr);
-          arguments[DNNL_ARG_BIAS] = bias_;
-        }
-        Finish<dnnl::convolution_forward>(description, std::move(arguments));
+      case ConvolutionSide::kOutput:
+        MakeOutput(sides);
         break;
-      }
-      case ConvolutionSide::kInput: {
-        const auto description = DescribeBackwardData(
-            Describe(any_x, any_w, memory::desc(), any_y),
-            DescribeForward(Describe(Any(x, type), any_w, memory::desc(), any_y)));
-        x_ = Operand(plain_x, description.diff_src_desc(), engine_, /*is_result=*/true);
-        w_ = Operand(plain_w, description.weights_desc(), engine_, /*is_result=*/false);
-        y_ = Operand(plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
-        Finish<dnnl::convolution_backward_data>(description,
-                                                {{DNNL_ARG_DIFF_SRC, x_.in_primitive()},
-                                                 {DNNL_ARG_WEIGHTS, w_.in_primitive()},
-                                                 {DNNL_ARG_DIFF_DST, y_.in_primitive()}});
+      case ConvolutionSide::kInput:
+        MakeInput(sides);
         break;
-      }
-      case ConvolutionSide::kWeights: {
-        const auto description = DescribeBackwardWeights(
-            Describe(any_x, any_w, memory::desc(), any_y),
-            DescribeForward(Describe(any_x, Any(w, type), memory::desc(), any_y)));
-        x_ = Operand(plain_x, description.src_desc(), engine_, /*is_result=*/false);
-        y_ = Operand(plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
-        const memory::desc wanted = description.diff_weights_desc();
-        memory part;
-        if (adds) {
-          part = memory(wanted, engine_);
-          const memory sum(wanted, engine_);
-          plain_w_ = memory(plain_w, engine_, nullptr);
-          memory_bytes_ += 2 * static_cast<int64_t>(wanted.get_size());
-          start_ = Reorder(part, sum, engine_);
-          add_ = Reorder(part, sum, engine_, /*adds=*/true);
-          store_ = Reorder(sum, plain_w_, engine_);
-        } else {
-          w_ = Operand(plain_w, wanted, engine_, /*is_result=*/true);
-          part = w_.in_primitive();
-        }
-        Finish<dnnl::convolution_backward_weights>(description,
-                                                   {{DNNL_ARG_SRC, x_.in_primitive()},
-                                                    {DNNL_ARG_DIFF_WEIGHTS, part},
-                                                    {DNNL_ARG_DIFF_DST, y_.in_primitive()}});
+      case ConvolutionSide::kWeights:
+        MakeWeights(sides);
         break;
-      }
     }
   }
 
@@ -277,6 +213,102 @@ class DnnlConvolution final : public Convolution {
   }
 
  private:
+  // The three sides as they lie in the operands, and as the primitive may choose them to.
+  struct Sides {
+    memory::data_type type;  // of what is multiplied
+    memory::dims x, w;
+    memory::desc plain_x, plain_w, plain_y;
+    memory::desc any_x, any_w, any_y, bias;
+  };
+
+  // Whether the weights' gradient is a sum over several calls.
+  bool Adds() const { return shape_.side == ConvolutionSide::kWeights && images_ < shape_.batch; }
+
+  Sides DescribeSides() const {
+    const ConvolutionShape& shape = shape_;
+    const auto type =
+        shape.dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
+    const auto result = shape.wide_result ? memory::data_type::f32 : type;
+    const auto x_type = shape.side == ConvolutionSide::kInput ? result : type;
+    const auto y_type = shape.side == ConvolutionSide::kOutput ? result : type;
+    const auto w_type = shape.side == ConvolutionSide::kWeights ? result : type;
+    memory::dims x = {images_, shape.groups * shape.in}, y = {images_, shape.groups * shape.out};
+    memory::dims w = {shape.out, shape.in};
+    if (shape.groups > 1) w.insert(w.begin(), shape.groups);
+    for (size_t i = 0; i < shape.axes.size(); ++i) {
+      x.push_back(shape.space[i]);
+      y.push_back(shape.windows[i]);
+      w.push_back(shape.axes[i].kernel);
+    }
+    return {.type = type,
+            .x = x,
+            .w = w,
+            .plain_x = shape.x_is_blocked ? Blocked(x, x_type) : Dense(x, x_type),
+            .plain_w = Dense(w, w_type),
+            .plain_y = shape.y_is_blocked ? Blocked(y, y_type) : Dense(y, y_type),
+            .any_x = Any(x, x_type),
+            // Addends of the weights' gradient are summed in f32.
+            .any_w = Any(w, Adds() ? memory::data_type::f32 : w_type),
+            .any_y = Any(y, y_type),
+            .bias = shape.has_bias ? Dense({y[1]}, y_type) : memory::desc()};
+  }
+
+  void MakeOutput(const Sides& sides) {
+    const auto description =
+        DescribeForward(Describe(sides.any_x, sides.any_w, sides.bias, sides.any_y));
+    x_ = Operand(sides.plain_x, description.src_desc(), engine_, /*is_result=*/false);
+    w_ = Operand(sides.plain_w, description.weights_desc(), engine_, /*is_result=*/false);
+    y_ = Operand(sides.plain_y, description.dst_desc(), engine_, /*is_result=*/true);
+    Arguments arguments = {{DNNL_ARG_SRC, x_.in_primitive()},
+                           {DNNL_ARG_WEIGHTS, w_.in_primitive()},
+                           {DNNL_ARG_DST, y_.in_primitive()}};
+    if (shape_.has_bias) {
+      bias_ = memory(sides.bias, engine_, nullptr);
+      arguments[DNNL_ARG_BIAS] = bias_;
+    }
+    Finish<dnnl::convolution_forward>(description, std::move(arguments));
+  }
+
+  void MakeInput(const Sides& sides) {
+    const auto description =
+        DescribeBackwardData(Describe(sides.any_x, sides.any_w, memory::desc(), sides.any_y),
+                             DescribeForward(Describe(Any(sides.x, sides.type), sides.any_w,
+                                                      memory::desc(), sides.any_y)));
+    x_ = Operand(sides.plain_x, description.diff_src_desc(), engine_, /*is_result=*/true);
+    w_ = Operand(sides.plain_w, description.weights_desc(), engine_, /*is_result=*/false);
+    y_ = Operand(sides.plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
+    Finish<dnnl::convolution_backward_data>(description, {{DNNL_ARG_DIFF_SRC, x_.in_primitive()},
+                                                          {DNNL_ARG_WEIGHTS, w_.in_primitive()},
+                                                          {DNNL_ARG_DIFF_DST, y_.in_primitive()}});
+  }
+
+  void MakeWeights(const Sides& sides) {
+    const auto description =
+        DescribeBackwardWeights(Describe(sides.any_x, sides.any_w, memory::desc(), sides.any_y),
+                                DescribeForward(Describe(sides.any_x, Any(sides.w, sides.type),
+                                                         memory::desc(), sides.any_y)));
+    x_ = Operand(sides.plain_x, description.src_desc(), engine_, /*is_result=*/false);
+    y_ = Operand(sides.plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
+    const memory::desc wanted = description.diff_weights_desc();
+    memory part;
+    if (Adds()) {
+      part = memory(wanted, engine_);
+      const memory sum(wanted, engine_);
+      plain_w_ = memory(sides.plain_w, engine_, nullptr);
+      memory_bytes_ += 2 * static_cast<int64_t>(wanted.get_size());
+      start_ = Reorder(part, sum, engine_);
+      add_ = Reorder(part, sum, engine_, /*adds=*/true);
+      store_ = Reorder(sum, plain_w_, engine_);
+    } else {
+      w_ = Operand(sides.plain_w, wanted, engine_, /*is_result=*/true);
+      part = w_.in_primitive();
+    }
+    Finish<dnnl::convolution_backward_weights>(description,
+                                               {{DNNL_ARG_SRC, x_.in_primitive()},
+                                                {DNNL_ARG_DIFF_WEIGHTS, part},
+                                                {DNNL_ARG_DIFF_DST, y_.in_primitive()}});
+  }
+
   DnnlConvolutionDescription Describe(const memory::desc& x, const memory::desc& w,
                                       const memory::desc& bias, const memory::desc& y) const {
     return {.engine = engine_,

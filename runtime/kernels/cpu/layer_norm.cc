@@ -38,8 +38,6 @@ KernelOr MakeLayerNorm(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
-  // Row terms of dgamma and dbeta are summed in blocks, for accuracy over many rows.
-  constexpr int64_t kRowBlock = 64;
   const auto loop = simd::BestLoops<simd::NormLoops<T>>().layer_norm_grad;
   const auto add_scaled = simd::BestLoops<simd::RowLoops<T>>().add_scaled;
   const Shape& shape = spec.inputs[0].shape();
@@ -64,12 +62,12 @@ KernelOr MakeLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
     T* block_dbeta = block.data() + n;
     const int64_t end = (begin + size) / n;
     for (int64_t row = begin / n; row < end; ++row) {
-      if (row % kRowBlock == 0) std::fill(block.begin(), block.end(), T{0});
+      if (row % simd::kRowBlock == 0) std::fill(block.begin(), block.end(), T{0});
       const int64_t at = row * n;
       PrefetchBehind(x + at, n);
       PrefetchBehind(dy + at, n);
       loop(x + at, gamma, mean[row], rstd[row], dy + at, dx + at, block_dgamma, block_dbeta, n);
-      if ((row + 1) % kRowBlock != 0 && row + 1 != view.outer) continue;
+      if ((row + 1) % simd::kRowBlock != 0 && row + 1 != view.outer) continue;
       add_scaled(block_dgamma, T{1}, dgamma, n);
       add_scaled(block_dbeta, T{1}, dbeta, n);
     }

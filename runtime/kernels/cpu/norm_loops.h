@@ -9,6 +9,10 @@
 
 namespace braid::simd {
 
+// The terms that rows add to the gradients of gamma and beta are summed in blocks of so many, for
+// accuracy over many rows.
+constexpr int64_t kRowBlock = 64;
+
 // dx = of_dy * dy + of_x * (x - mean) + addend; a number per element with `Each`.
 template <class T>
 struct CenteredGrad {

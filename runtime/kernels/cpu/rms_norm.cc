@@ -32,8 +32,6 @@ KernelOr MakeRmsNorm(const KernelSpec& spec, ElementType<T>) {
 
 template <class T>
 KernelOr MakeRmsNormGrad(const KernelSpec& spec, ElementType<T>) {
-  // Row terms of dgamma are summed in blocks, for accuracy over many rows.
-  constexpr int64_t kRowBlock = 64;
   const auto loop = simd::BestLoops<simd::NormLoops<T>>().rms_norm_grad;
   const auto add_scaled = simd::BestLoops<simd::RowLoops<T>>().add_scaled;
   const Shape& shape = spec.inputs[0].shape();
@@ -47,9 +45,9 @@ KernelOr MakeRmsNormGrad(const KernelSpec& spec, ElementType<T>) {
     T* dx = Output<T>(run, 0);
     T* dgamma = Output<T>(run, 1);
     std::fill_n(dgamma, n, T{0});
-    for (int64_t begin = 0; begin < view.outer; begin += kRowBlock) {
+    for (int64_t begin = 0; begin < view.outer; begin += simd::kRowBlock) {
       std::fill(block.begin(), block.end(), T{0});
-      for (int64_t row = begin; row < std::min(begin + kRowBlock, view.outer); ++row) {
+      for (int64_t row = begin; row < std::min(begin + simd::kRowBlock, view.outer); ++row) {
         const int64_t at = row * n;
         loop(x + at, gamma, rstd[row], dy + at, dx + at, block.data(), n);
       }

@@ -73,9 +73,10 @@ template <class T>
 class TileBuffer {
  public:
   TileBuffer() = default;
-  explicit TileBuffer(int64_t size) : storage_(size + kLine / sizeof(T)) {
+  explicit TileBuffer(int64_t size) : storage_(size + kTileAlignment / sizeof(T)) {
     const auto at = reinterpret_cast<uintptr_t>(storage_.data());
-    data_ = storage_.data() + ((at + kLine - 1) / kLine * kLine - at) / sizeof(T);
+    data_ = storage_.data() +
+            ((at + kTileAlignment - 1) / kTileAlignment * kTileAlignment - at) / sizeof(T);
   }
   TileBuffer(TileBuffer&&) = default;
   TileBuffer& operator=(TileBuffer&&) = default;
@@ -84,7 +85,7 @@ class TileBuffer {
   int64_t bytes() const { return static_cast<int64_t>(storage_.size() * sizeof(T)); }
 
  private:
-  static constexpr size_t kLine = 64;
+  static constexpr size_t kTileAlignment = 64;
   std::vector<T> storage_;
   T* data_ = nullptr;
 };

@@ -1,0 +1,11 @@
+// For how many packets, and answers, the queues of a link have room from the start. More wait only
+// where a plan lets more be on their way at a time; then the queues grow, once.
+#pragma once
+
+#include <cstddef>
+
+namespace braid {
+
+inline constexpr size_t kFirstPackets = 256;
+
+}  // namespace braid
