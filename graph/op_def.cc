@@ -3,18 +3,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "glog/logging.h"
+#include "graph/input_checks.h"
 #include "runtime/base/status.h"
 
 namespace braid {
 namespace {
-
-std::vector<Shape> ShapesOf(std::span<const TensorType> types) {
-  std::vector<Shape> shapes;
-  for (const TensorType& type : types) shapes.push_back(type.shape);
-  return shapes;
-}
 
 bool FitsRanks(const std::vector<Sbp>& sbps, std::span<const TensorType> types) {
   CHECK_EQ(sbps.size(), types.size());
@@ -24,16 +18,35 @@ bool FitsRanks(const std::vector<Sbp>& sbps, std::span<const TensorType> types) 
   return true;
 }
 
-std::string SbpsToString(const std::vector<Sbp>& sbps) {
-  auto append = [](std::string* out, const Sbp& sbp) { out->append(sbp.ToString()); };
-  return absl::StrCat("(", absl::StrJoin(sbps, ", ", append), ")");
+absl::Status CheckTaken(const OpContext& context, const std::string& takes) {
+  const auto first = [&](char letter) { return static_cast<int>(takes.find(letter)); };
+  for (size_t i = 0; i < std::min(takes.size(), context.inputs.size()); ++i) {
+    const int input = static_cast<int>(i);
+    if (takes[i] == 'f') RETURN_IF_ERROR(CheckFloating(context, input));
+    if (takes[i] == 'i') RETURN_IF_ERROR(CheckInteger(context, input));
+    if (takes[i] == 'b') RETURN_IF_ERROR(CheckBool(context, input));
+    if (takes[i] == 'f' || takes[i] == 'x') {
+      RETURN_IF_ERROR(CheckSameDType(context, first(takes[i]), input));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFloatsAlike(const OpContext& context) {
+  const TensorType* floating = nullptr;
+  for (const TensorType& type : context.inputs) {
+    if (!IsFloating(type.dtype)) continue;
+    if (floating != nullptr && floating->dtype != type.dtype) {
+      return absl::InvalidArgumentError(absl::StrCat("the inputs are ", floating->ToString(),
+                                                     " and ", type.ToString(),
+                                                     "; cast one to the other's element type"));
+    }
+    floating = &type;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
-
-std::string SbpSignature::ToString() const {
-  return absl::StrCat(SbpsToString(inputs), "->", SbpsToString(outputs));
-}
 
 OpDef& OpDef::Rule(std::string_view text) {
   absl::StatusOr<braid::Rule> rule = braid::Rule::Parse(text);
@@ -42,13 +55,49 @@ OpDef& OpDef::Rule(std::string_view text) {
   return *this;
 }
 
-OpDef& OpDef::Linear(std::vector<int> inputs) {
-  linear_.push_back(std::move(inputs));
+OpDef& OpDef::Rule(std::function<std::string(const OpContext&)> text) {
+  rule_text_ = std::move(text);
   return *this;
 }
 
-OpDef& OpDef::PassesPartialMaxMin() {
-  passes_partial_max_min_ = true;
+OpDef& OpDef::Rule(std::function<FactorRule(const OpContext&)> factors) {
+  rule_factors_ = std::move(factors);
+  return *this;
+}
+
+OpDef& OpDef::Takes(std::string_view dtypes) {
+  takes_ = dtypes;
+  return *this;
+}
+
+OpDef& OpDef::Gives(std::function<absl::StatusOr<DType>(const OpContext&)> dtype) {
+  gives_ = std::move(dtype);
+  return *this;
+}
+
+OpDef& OpDef::Gives(DType dtype) {
+  return Gives([dtype](const OpContext&) { return dtype; });
+}
+
+OpDef& OpDef::Check(std::function<absl::Status(const OpContext&)> fn) {
+  check_ = std::move(fn);
+  return *this;
+}
+
+OpDef& OpDef::Linear(std::vector<int> inputs, When when) {
+  passages_.push_back({{.inputs = std::move(inputs)}, std::move(when)});
+  return *this;
+}
+
+OpDef& OpDef::PassesPartialMaxMin() { return Passes(sbp::Pmax, {0}).Passes(sbp::Pmin, {0}); }
+
+OpDef& OpDef::Passes(Sbp partial, std::vector<int> inputs) {
+  passages_.push_back({{.inputs = std::move(inputs), .partial = partial}, {}});
+  return *this;
+}
+
+OpDef& OpDef::Addend(int input) {
+  addends_.push_back(input);
   return *this;
 }
 
@@ -124,7 +173,12 @@ absl::Status OpDef::Validate() const {
   };
   if (name_.empty()) return absl::InvalidArgumentError("an operator needs a name");
   if (!rule_status_.ok()) return error(std::string(rule_status_.message()));
-  if (!rule_ && !infer_) return error("give a Rule or an Infer function");
+  if (!infer_ && !rule_ && !rule_text_) return error("give a Rule or an Infer function");
+  if (!infer_ && rule_) {
+    if (const absl::Status follow = rule_->CheckShapesFollow(); !follow.ok()) {
+      return error(std::string(follow.message()));
+    }
+  }
   if (!gradient_ && !no_gradient_) return error("give a Gradient, or say NoGradient");
   if (gradient_ && no_gradient_) return error("it has a Gradient and says NoGradient");
   if (samples_.empty() && !external_) return error("give a Sample, or say External");
@@ -139,26 +193,59 @@ absl::Status OpDef::Validate() const {
 }
 
 absl::StatusOr<std::vector<TensorType>> OpDef::InferTypes(const OpContext& context) const {
-  if (infer_) return infer_(context);
-  CHECK(rule_.has_value()) << name_ << " has neither rule nor inference function";
-  ASSIGN_OR_RETURN(std::vector<Shape> shapes, rule_->InferShapes(ShapesOf(context.inputs)));
-  const TensorType* floating = nullptr;
-  for (const TensorType& type : context.inputs) {
-    if (!IsFloating(type.dtype)) continue;
-    if (floating != nullptr && floating->dtype != type.dtype) {
-      return absl::InvalidArgumentError(absl::StrCat("the inputs are ", floating->ToString(),
-                                                     " and ", type.ToString(),
-                                                     "; cast one to the other's element type"));
-    }
-    floating = &type;
-  }
-  std::vector<TensorType> types;
-  for (Shape& shape : shapes) types.push_back({context.inputs[0].dtype, std::move(shape)});
+  if (!infer_) return TypesOfRule(context);
+  ASSIGN_OR_RETURN(std::vector<TensorType> types, infer_(context));
+  // The rule must hold for what was inferred, because signatures follow from it.
+  RETURN_IF_ERROR(
+      FactorsOf({.attrs = context.attrs, .inputs = context.inputs, .outputs = types}).status());
   return types;
 }
 
+absl::StatusOr<std::vector<TensorType>> OpDef::TypesOfRule(const OpContext& context) const {
+  std::optional<braid::Rule> parsed;
+  ASSIGN_OR_RETURN(const braid::Rule* rule, RuleOf(context, parsed));
+  ASSIGN_OR_RETURN(std::vector<Shape> shapes, rule->InferShapes(context));
+  RETURN_IF_ERROR(takes_.empty() ? CheckFloatsAlike(context) : CheckTaken(context, takes_));
+  if (check_) RETURN_IF_ERROR(check_(context));
+  const size_t like = takes_.find_first_of("fx");
+  DType dtype = DType::kF32;
+  if (gives_) {
+    ASSIGN_OR_RETURN(dtype, gives_(context));
+  } else if (!context.inputs.empty()) {
+    dtype = context.inputs[like == std::string::npos ? 0 : like].dtype;
+  }
+  std::vector<TensorType> types;
+  for (Shape& shape : shapes) types.push_back({dtype, std::move(shape)});
+  return types;
+}
+
+absl::StatusOr<const braid::Rule*> OpDef::RuleOf(const OpContext& context,
+                                                 std::optional<braid::Rule>& parsed) const {
+  if (rule_text_) {
+    ASSIGN_OR_RETURN(parsed, braid::Rule::Parse(rule_text_(context)));
+    return &*parsed;
+  }
+  CHECK(rule_.has_value()) << name_ << " has neither rule nor inference function";
+  return &*rule_;
+}
+
+absl::StatusOr<FactorRule> OpDef::FactorsOf(const OpContext& context) const {
+  FactorRule factors;
+  if (rule_factors_) {
+    factors = rule_factors_(context);
+  } else if ((rule_ || rule_text_) && !signatures_) {
+    std::optional<braid::Rule> parsed;
+    ASSIGN_OR_RETURN(const braid::Rule* rule, RuleOf(context, parsed));
+    ASSIGN_OR_RETURN(factors, rule->Factors(context));
+  }
+  for (const auto& [passage, when] : passages_) {
+    if (!when || when(context)) factors.passages.push_back(passage);
+  }
+  factors.addends = addends_;
+  return factors;
+}
+
 std::vector<SbpSignature> OpDef::LegalSignatures(const OpContext& context, int64_t parts) const {
-  size_t num_inputs = context.inputs.size(), num_outputs = context.outputs.size();
   std::vector<SbpSignature> legal;
   auto add = [&](SbpSignature signature) {
     if (!FitsRanks(signature.inputs, context.inputs)) return;
@@ -166,30 +253,16 @@ std::vector<SbpSignature> OpDef::LegalSignatures(const OpContext& context, int64
     if (std::find(legal.begin(), legal.end(), signature) != legal.end()) return;
     legal.push_back(std::move(signature));
   };
-  // All inputs B but for `sbp` where listed, all outputs `sbp`.
-  auto pass_through = [&](const std::vector<int>& inputs, Sbp sbp) {
-    SbpSignature signature{std::vector<Sbp>(num_inputs, sbp::B),
-                           std::vector<Sbp>(num_outputs, sbp)};
-    for (int input : inputs) {
-      if (input >= static_cast<int>(num_inputs)) return;  // an optional input that is not given
-      signature.inputs[input] = sbp;
-    }
-    add(std::move(signature));
-  };
-
-  if (!no_broadcast_) pass_through({}, sbp::B);
+  if (!no_broadcast_) {
+    add({std::vector<Sbp>(context.inputs.size(), sbp::B),
+         std::vector<Sbp>(context.outputs.size(), sbp::B)});
+  }
   if (signatures_) {
     for (SbpSignature& signature : signatures_(context, parts)) add(std::move(signature));
-  } else if (rule_) {
-    for (SbpSignature& signature : rule_->Signatures(ShapesOf(context.inputs))) {
-      add(std::move(signature));
-    }
   }
-  for (const std::vector<int>& inputs : linear_) pass_through(inputs, sbp::P);
-  if (passes_partial_max_min_) {
-    pass_through({0}, sbp::Pmax);
-    pass_through({0}, sbp::Pmin);
-  }
+  const absl::StatusOr<FactorRule> factors = FactorsOf(context);
+  CHECK(factors.ok()) << name_ << ": " << factors.status();  // InferTypes would have said it
+  for (SbpSignature& signature : factors->Signatures(context, parts)) add(std::move(signature));
   return legal;
 }
 

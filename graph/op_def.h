@@ -1,4 +1,4 @@
-// An operator's definition: shapes, SBP signatures, gradient, cost and samples. One use of it in a
+// An operator's definition: sharding rule, types, gradient, cost and samples. One use of it in a
 // graph is an Op; kernels live in runtime/kernels/<device>/<family>.
 #pragma once
 
@@ -17,21 +17,6 @@
 #include "graph/sbp.h"
 
 namespace braid {
-
-// On one dimension of a hierarchy: one Sbp per input and per output.
-struct SbpSignature {
-  std::vector<Sbp> inputs;
-  std::vector<Sbp> outputs;
-  std::string ToString() const;  // "(S(0), B)->(S(0))"
-  friend bool operator==(const SbpSignature&, const SbpSignature&) = default;
-};
-
-// What shape and signature functions see of a use of the operator.
-struct OpContext {
-  const Attrs& attrs;
-  std::span<const TensorType> inputs;
-  std::span<const TensorType> outputs = {};  // empty while they are inferred
-};
 
 // What a gradient function sees. It returns one Tensor per input of the op; an invalid Tensor means
 // "no gradient flows". It appends ops with graph/functional.h only.
@@ -59,19 +44,36 @@ class OpDef {
  public:
   explicit OpDef(std::string name) : name_(std::move(name)) {}
 
-  // "ik,kj->ij": output shapes (dtype of input 0) and signatures follow (see rule.h).
+  // "ik,kj->ij" (rule.h): output shapes and signatures follow, in each use of the operator.
   OpDef& Rule(std::string_view text);
-  // P in exactly all the inputs of one listed set (others B) passes through
-  // to P outputs: matmul says Linear({0}).Linear({1}), add says Linear({0, 1}).
-  OpDef& Linear(std::vector<int> inputs);
+  // The text where it depends on attributes or the number of inputs.
+  OpDef& Rule(std::function<std::string(const OpContext&)> text);
+  // Where no text says it, as where axes are a list: what the text would stand for, without shapes.
+  OpDef& Rule(std::function<FactorRule(const OpContext&)> factors);
+  // Which dtypes a rule's inputs have, a letter each: f floating, i is i32 or i64, b bool, x any.
+  // All of f are alike, and so are all of x. Without it, all floating inputs are alike.
+  OpDef& Takes(std::string_view dtypes);
+  // The dtype of a rule's outputs. Without it, it is that of the first f or x, else of input 0.
+  OpDef& Gives(std::function<absl::StatusOr<DType>(const OpContext&)> dtype);
+  OpDef& Gives(DType dtype);
+  // What a rule cannot say of inputs and attributes: an error that says both values, or OK.
+  OpDef& Check(std::function<absl::Status(const OpContext&)> fn);
+  // P in exactly all the inputs of one listed set (others B) passes through to P outputs, where
+  // `when` holds: matmul says Linear({0}).Linear({1}), add says Linear({0, 1}). {}: all inputs.
+  using When = std::function<bool(const OpContext&)>;
+  OpDef& Linear(std::vector<int> inputs, When when = {});
   // P(max) and P(min) of input 0 pass through too (identity, transpose, reshape).
   OpDef& PassesPartialMaxMin();
-  // Overrides the shapes of the rule: output types from inputs and attributes, or an error that
+  // The same of any partial.
+  OpDef& Passes(Sbp partial, std::vector<int> inputs);
+  // The input is added to the result: it is P wherever an output is (the bias of a convolution).
+  OpDef& Addend(int input);
+  // Instead of the shapes of the rule: output types from inputs and attributes, or an error that
   // says both values (the caller adds op, name and line).
   OpDef& Infer(std::function<absl::StatusOr<std::vector<TensorType>>(const OpContext&)> fn);
-  // Overrides the signatures of the rule; all-B is added by itself unless NoBroadcast. `parts` is
-  // the number of parts that an axis must split into when a signature maps an axis onto another
-  // (reshape): the whole hierarchy's product.
+  // Instead of a rule's signatures, where no factors say them. All-B is added by itself unless
+  // NoBroadcast. `parts` is the number of parts that an axis must split into when a signature maps
+  // an axis onto another: the whole hierarchy's product.
   OpDef& Signatures(std::function<std::vector<SbpSignature>(const OpContext&, int64_t parts)> fn);
   // Over micro-batches these signatures hold instead, unless the list is empty: the part of the
   // batch that an act sees counts as a batch of its own (batch statistics), so cutting it changes
@@ -141,7 +143,6 @@ class OpDef {
   // Why the definition is not complete, or OK: OpRegistry asks.
   absl::Status Validate() const;
 
-  // With a rule alone, floating inputs must have one dtype.
   absl::StatusOr<std::vector<TensorType>> InferTypes(const OpContext& context) const;
   // Every legal 1-d signature, all-B first, without repeats, each within the operands' ranks. A
   // signature may leave parts empty (axis shorter than the parts).
@@ -157,11 +158,22 @@ class OpDef {
   int NominalOutputs() const;
 
  private:
+  absl::StatusOr<std::vector<TensorType>> TypesOfRule(const OpContext& context) const;
+  // The rule of one use, which `parsed` holds if the text is the use's own.
+  absl::StatusOr<const braid::Rule*> RuleOf(const OpContext& context,
+                                            std::optional<braid::Rule>& parsed) const;
+  absl::StatusOr<FactorRule> FactorsOf(const OpContext& context) const;
+
   std::string name_;
   std::optional<braid::Rule> rule_;
   absl::Status rule_status_;  // why the rule's text is wrong; Validate returns it
-  std::vector<std::vector<int>> linear_;
-  bool passes_partial_max_min_ = false;
+  std::function<std::string(const OpContext&)> rule_text_;
+  std::function<FactorRule(const OpContext&)> rule_factors_;
+  std::string takes_;
+  std::function<absl::StatusOr<DType>(const OpContext&)> gives_;
+  std::function<absl::Status(const OpContext&)> check_;
+  std::vector<std::pair<Passage, When>> passages_;
+  std::vector<int> addends_;
   std::function<absl::StatusOr<std::vector<TensorType>>(const OpContext&)> infer_;
   std::function<std::vector<SbpSignature>(const OpContext&, int64_t)> signatures_;
   std::function<std::vector<SbpSignature>(const OpContext&)> time_signatures_;

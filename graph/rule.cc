@@ -2,207 +2,204 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "glog/logging.h"
-#include "graph/op_def.h"
+#include "graph/rule_binding.h"
 #include "runtime/base/status.h"
 
 namespace braid {
-namespace {
 
-// "a is [64, 784], b is [512, 10]": the operands of an error, named by position.
-std::string Describe(std::span<const Shape> inputs) {
-  std::string text;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ", ", std::string(1, static_cast<char>('a' + i)), " is ",
-                    inputs[i].ToString());
+// Reads the text into the rule's fields.
+class Rule::Parser {
+ public:
+  explicit Parser(Rule& rule) : rule_(rule) {}
+
+  absl::Status Parse() {
+    const std::vector<std::string> parts = absl::StrSplit(rule_.text_, ';');
+    const std::vector<std::string> sides = absl::StrSplit(parts[0], "->");
+    if (sides.size() != 2 || parts.size() > 2) return Error("one \"->\" is expected");
+    RETURN_IF_ERROR(ParseSide(sides[0], rule_.inputs_));
+    RETURN_IF_ERROR(ParseSide(sides[1], rule_.outputs_));
+    const auto has_ellipsis = [this](const Operand& operand) {
+      return !operand.axes.empty() && rule_.letters_[operand.axes[0][0]].broadcasts;
+    };
+    if (std::none_of(rule_.inputs_.begin(), rule_.inputs_.end(), has_ellipsis) &&
+        std::any_of(rule_.outputs_.begin(), rule_.outputs_.end(), has_ellipsis)) {
+      return Error("an output has \"...\", no input has");
+    }
+    return ParseOrder(parts.size() == 2 ? parts[1] : "");
   }
-  return text;
-}
 
-}  // namespace
+ private:
+  absl::Status Error(std::string_view why) const {
+    return absl::InvalidArgumentError(absl::StrFormat("rule \"%s\": %s", rule_.text_, why));
+  }
 
-struct Rule::Sizes {
-  std::map<char, int64_t> letters;
-  std::vector<int64_t> ellipsis;  // broadcast over all operands that have it
-  std::vector<int> leading;       // per input: how many dims its ellipsis stands for
+  absl::Status ParseSide(const std::string& text, std::vector<Operand>& operands) {
+    if (text == "()") return absl::OkStatus();
+    for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
+      if (!operands.empty() && operands.back().count == Operand::Count::kAny) {
+        return Error("nothing can stand behind \"*\"");
+      }
+      RETURN_IF_ERROR(ParseOperand(part, operands.emplace_back()));
+      const size_t last = operands.size() - 1;
+      if (last > 0 && operands[last - 1].count == Operand::Count::kOptional &&
+          operands[last].count != Operand::Count::kOptional) {
+        return Error("behind \"?\" all need one");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseOperand(std::string_view text, Operand& operand) {
+    if (text.ends_with('?')) operand.count = Operand::Count::kOptional;
+    if (text.ends_with('*')) operand.count = Operand::Count::kAny;
+    if (operand.count != Operand::Count::kOne) text.remove_suffix(1);
+    if (text.starts_with("...")) {
+      operand.axes.push_back({LetterOf("...")});
+      Letter& letter = rule_.letters_[operand.axes[0][0]];
+      letter.is_group = letter.broadcasts = true;
+      text.remove_prefix(3);
+    }
+    bool in_brackets = false, in_axis = false;
+    while (!text.empty()) {
+      const char c = text[0];
+      if (c == '[' && !in_brackets && !in_axis) {
+        in_brackets = true;
+      } else if (c == ']' && in_brackets) {
+        in_brackets = false;
+      } else if (c == '(' && !in_brackets && !in_axis) {
+        in_axis = true;
+        operand.axes.emplace_back();
+      } else if (c == ')' && in_axis && !operand.axes.back().empty()) {
+        in_axis = false;
+      } else {
+        if (!in_axis) operand.axes.emplace_back();
+        RETURN_IF_ERROR(ParseLetter(text, operand, in_brackets, in_axis));
+        continue;
+      }
+      text.remove_prefix(1);
+    }
+    if (in_brackets || in_axis) return Error(in_brackets ? "a ']' is missing" : "a ')' is missing");
+    return absl::OkStatus();
+  }
+
+  // Appends what stands first in `text`, and takes it off.
+  absl::Status ParseLetter(std::string_view& text, Operand& operand, bool in_brackets,
+                           bool in_axis) {
+    const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+    const char c = text[0];
+    const bool is_letter = std::isalpha(static_cast<unsigned char>(c)) != 0;
+    if (!is_letter && c != '_' && !is_digit(c)) {
+      return Error(absl::StrFormat("'%c' is not expected here", c));
+    }
+    const size_t length =
+        is_digit(c) ? std::find_if_not(text.begin(), text.end(), is_digit) - text.begin() : 1;
+    const std::string name(text.substr(0, length));
+    const int id = is_letter ? LetterOf(name) : NewLetter(name);
+    Letter& letter = rule_.letters_[id];
+    letter.is_fixed = letter.is_fixed || in_brackets || !is_letter;
+    letter.is_group = std::isupper(static_cast<unsigned char>(c)) != 0;
+    if (is_digit(c)) letter.count = name;
+    for (const Axis& axis : operand.axes) {
+      if (std::find(axis.begin(), axis.end(), id) != axis.end()) {
+        return Error(absl::StrFormat("%c comes twice in one operand", c));
+      }
+    }
+    Axis& axis = operand.axes.back();
+    if (in_axis && !axis.empty()) letter.is_minor = rule_.letters_[axis[0]].is_major = true;
+    if (in_axis && letter.is_group) return Error(absl::StrFormat("%c is several axes", c));
+    axis.push_back(id);
+    text.remove_prefix(length);
+    if (!text.starts_with('{')) return absl::OkStatus();
+    const size_t end = text.find('}');
+    if (end == std::string_view::npos || end == 1) return Error("an attribute in {} is missing");
+    letter.count = std::string(text.substr(1, end - 1));
+    text.remove_prefix(end + 1);
+    return absl::OkStatus();
+  }
+
+  absl::Status ParseOrder(const std::string& text) {
+    const auto prefer = [this](int id) {
+      const Letter& letter = rule_.letters_[id];
+      if (!letter.is_fixed && !letter.is_minor) rule_.order_.push_back(id);
+    };
+    for (size_t id = 0; id < rule_.letters_.size(); ++id) {
+      if (rule_.letters_[id].broadcasts) prefer(static_cast<int>(id));
+    }
+    for (const char c : text) {
+      const int id = Find(std::string(1, c));
+      if (id < 0) return Error(absl::StrFormat("%c stands behind ';' only", c));
+      prefer(id);
+    }
+    for (size_t id = 0; text.empty() && id < rule_.letters_.size(); ++id) {
+      if (!rule_.letters_[id].broadcasts) prefer(static_cast<int>(id));
+    }
+    return absl::OkStatus();
+  }
+
+  int Find(const std::string& name) const {
+    for (size_t id = 0; id < rule_.letters_.size(); ++id) {
+      if (rule_.letters_[id].name == name) return static_cast<int>(id);
+    }
+    return -1;
+  }
+  int NewLetter(const std::string& name) {
+    rule_.letters_.push_back({.name = name});
+    return static_cast<int>(rule_.letters_.size()) - 1;
+  }
+  int LetterOf(const std::string& name) {
+    const int id = Find(name);
+    return id < 0 ? NewLetter(name) : id;
+  }
+
+  Rule& rule_;
 };
 
-absl::StatusOr<Rule::Operand> Rule::ParseOperand(std::string_view text) {
-  Operand operand;
-  if (text.starts_with("...")) {
-    operand.ellipsis = true;
-    text.remove_prefix(3);
-  }
-  bool in_brackets = false;
-  for (char c : text) {
-    if (c == '[' && !in_brackets) {
-      in_brackets = true;
-    } else if (c == ']' && in_brackets) {
-      in_brackets = false;
-    } else if (std::isalpha(static_cast<unsigned char>(c)) == 0) {
-      return absl::InvalidArgumentError(absl::StrFormat("'%c' is not expected here", c));
-    } else if (std::any_of(operand.letters.begin(), operand.letters.end(),
-                           [c](const Letter& letter) { return letter.name == c; })) {
-      return absl::InvalidArgumentError(absl::StrFormat("%c comes twice in one operand", c));
-    } else {
-      operand.letters.push_back({c, in_brackets});
-    }
-  }
-  if (in_brackets) return absl::InvalidArgumentError("a ']' is missing");
-  return operand;
-}
-
 absl::StatusOr<Rule> Rule::Parse(std::string_view text) {
-  auto error = [text](std::string_view why) {
-    return absl::InvalidArgumentError(absl::StrFormat("rule \"%s\": %s", text, why));
-  };
   Rule rule;
   for (char c : text) {
     if (c != ' ') rule.text_.push_back(c);
   }
-  std::vector<std::string> sides = absl::StrSplit(rule.text_, "->");
-  if (sides.size() != 2) return error("one \"->\" is expected");
-  for (bool is_output : {false, true}) {
-    for (const std::string& part :
-         std::vector<std::string>(absl::StrSplit(sides[is_output ? 1 : 0], ','))) {
-      absl::StatusOr<Operand> operand = ParseOperand(part);
-      if (!operand.ok()) return error(std::string(operand.status().message()));
-      (is_output ? rule.outputs_ : rule.inputs_).push_back(*std::move(operand));
-    }
-  }
-  for (const Operand& output : rule.outputs_) {
-    auto has_ellipsis = [](const Operand& input) { return input.ellipsis; };
-    if (output.ellipsis && std::none_of(rule.inputs_.begin(), rule.inputs_.end(), has_ellipsis)) {
-      return error("an output has \"...\", no input has");
-    }
-    for (const Letter& letter : output.letters) {
-      auto has_letter = [&letter](const Operand& input) {
-        return std::any_of(input.letters.begin(), input.letters.end(),
-                           [&letter](const Letter& other) { return other.name == letter.name; });
-      };
-      if (std::none_of(rule.inputs_.begin(), rule.inputs_.end(), has_letter)) {
-        return error(absl::StrFormat("no input says how long %c is", letter.name));
-      }
-    }
-  }
+  RETURN_IF_ERROR(Parser(rule).Parse());
   return rule;
 }
 
-int Rule::num_inputs() const { return static_cast<int>(inputs_.size()); }
-int Rule::num_outputs() const { return static_cast<int>(outputs_.size()); }
-
-bool Rule::IsFixed(char name) const {
-  for (const std::vector<Operand>* side : {&inputs_, &outputs_}) {
-    for (const Operand& operand : *side) {
-      for (const Letter& letter : operand.letters) {
-        if (letter.name == name && letter.fixed) return true;
-      }
-    }
-  }
-  return false;
-}
-
-absl::StatusOr<Rule::Sizes> Rule::Match(std::span<const Shape> inputs) const {
-  if (inputs.size() != inputs_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("takes ", inputs_.size(), " inputs, got ", inputs.size()));
-  }
-  Sizes sizes;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    int letters = static_cast<int>(inputs_[i].letters.size());
-    int leading = inputs[i].rank() - letters;
-    if (leading < 0 || (leading > 0 && !inputs_[i].ellipsis)) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "%s; %c must have %s%d dims (%s)", Describe(inputs), static_cast<char>('a' + i),
-          inputs_[i].ellipsis ? "at least " : "", letters, text_));
-    }
-    sizes.leading.push_back(leading);
-    for (int l = 0; l < letters; ++l) {
-      char name = inputs_[i].letters[l].name;
-      auto [found, is_new] = sizes.letters.emplace(name, inputs[i][leading + l]);
-      if (!is_new && found->second != inputs[i][leading + l]) {
-        return absl::InvalidArgumentError(
-            absl::StrFormat("%s; %c differs", Describe(inputs), name));
-      }
-    }
-  }
-  // Leading dims align to the right.
-  int rank =
-      sizes.leading.empty() ? 0 : *std::max_element(sizes.leading.begin(), sizes.leading.end());
-  sizes.ellipsis.assign(rank, 1);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    for (int axis = 0; axis < sizes.leading[i]; ++axis) {
-      int64_t& size = sizes.ellipsis[rank - sizes.leading[i] + axis];
-      int64_t here = inputs[i][axis];
-      if (size != 1 && here != 1 && size != here) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(Describe(inputs), "; the leading dims differ"));
-      }
-      if (here != 1) size = here;
-    }
-  }
-  return sizes;
-}
-
-absl::StatusOr<std::vector<Shape>> Rule::InferShapes(std::span<const Shape> inputs) const {
-  ASSIGN_OR_RETURN(Sizes sizes, Match(inputs));
-  std::vector<Shape> shapes;
+absl::Status Rule::CheckShapesFollow() const {
+  const auto stands_in_inputs = [this](int id) {
+    return std::any_of(inputs_.begin(), inputs_.end(), [id](const Operand& input) {
+      return std::any_of(input.axes.begin(), input.axes.end(), [id](const Axis& axis) {
+        return std::find(axis.begin(), axis.end(), id) != axis.end();
+      });
+    });
+  };
   for (const Operand& output : outputs_) {
-    std::vector<int64_t> dims;
-    if (output.ellipsis) dims = sizes.ellipsis;
-    for (const Letter& letter : output.letters) dims.push_back(sizes.letters.at(letter.name));
-    shapes.emplace_back(std::move(dims));
+    for (const Axis& axis : output.axes) {
+      for (const int id : axis) {
+        const Letter& letter = letters_[id];
+        if (stands_in_inputs(id) || (!letter.is_group && !letter.count.empty())) continue;
+        return absl::InvalidArgumentError(
+            absl::StrFormat("rule \"%s\": no input says how long %s is", text_, letter.name));
+      }
+    }
+    if (output.count != Operand::Count::kOne) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("rule \"%s\": nothing says how many outputs there are", text_));
+    }
   }
-  return shapes;
+  return absl::OkStatus();
 }
 
-std::vector<SbpSignature> Rule::Signatures(std::span<const Shape> inputs) const {
-  absl::StatusOr<Sizes> sizes = Match(inputs);
-  CHECK(sizes.ok()) << sizes.status();
-  int rank = static_cast<int>(sizes->ellipsis.size());
-  std::vector<SbpSignature> signatures;
+absl::StatusOr<std::vector<Shape>> Rule::InferShapes(const OpContext& context) const {
+  RETURN_IF_ERROR(CheckShapesFollow());
+  ASSIGN_OR_RETURN(const Binding binding, Binding::Of(*this, context));
+  return binding.OutputShapes();
+}
 
-  for (int axis = 0; axis < rank; ++axis) {
-    SbpSignature signature;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      int own_axis = axis - (rank - sizes->leading[i]);
-      bool is_split = own_axis >= 0 && inputs[i][own_axis] == sizes->ellipsis[axis];
-      signature.inputs.push_back(is_split ? sbp::S(own_axis) : sbp::B);
-    }
-    for (const Operand& output : outputs_) {
-      signature.outputs.push_back(output.ellipsis ? sbp::S(axis) : sbp::P);
-    }
-    signatures.push_back(std::move(signature));
-  }
-
-  std::string done;
-  for (const Operand& first : inputs_) {
-    for (const Letter& letter : first.letters) {
-      if (done.find(letter.name) != std::string::npos || IsFixed(letter.name)) continue;
-      done.push_back(letter.name);
-      auto split = [&letter](const Operand& operand, int leading, Sbp otherwise) {
-        for (size_t l = 0; l < operand.letters.size(); ++l) {
-          if (operand.letters[l].name == letter.name) return sbp::S(leading + static_cast<int>(l));
-        }
-        return otherwise;
-      };
-      SbpSignature signature;
-      for (size_t i = 0; i < inputs_.size(); ++i) {
-        signature.inputs.push_back(split(inputs_[i], sizes->leading[i], sbp::B));
-      }
-      for (const Operand& output : outputs_) {
-        signature.outputs.push_back(split(output, output.ellipsis ? rank : 0, sbp::P));
-      }
-      signatures.push_back(std::move(signature));
-    }
-  }
-  return signatures;
+absl::StatusOr<FactorRule> Rule::Factors(const OpContext& context) const {
+  ASSIGN_OR_RETURN(const Binding binding, Binding::Of(*this, context));
+  return binding.Factors();
 }
 
 }  // namespace braid

@@ -1,52 +1,69 @@
-// The rule language: "ik,kj->ij" says an operator's shapes and SBP signatures in one line.
+// The notation of sharding rules: "ik,kj->ij" says in one line how an operator's shapes follow from
+// each other, and which axes are split together.
 #pragma once
 
-#include <span>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "graph/sbp.h"
+#include "graph/factor_rule.h"
 #include "graph/shape.h"
 
 namespace braid {
 
-struct SbpSignature;
-
-// A letter on both sides may be split; a letter only on the left, once split, leaves P; "[c]" is
-// never split; "..." is any number of leading dims, equal in all operands that have it (an operand
-// dim of 1 against a larger one broadcasts: that operand is B when the axis is split); equal
-// letters must be equal sizes.
+// Operands stand in order, inputs left of the arrow. In an operand
+//   k      a small letter is one axis. Equal letters have equal sizes and are split together; a
+//          letter only on the left, once split, leaves addends (P).
+//   N      a capital letter is any number of axes, each with its like in other operands.
+//   ...    in front: any number of axes that broadcast by numpy's rules (an operand of 1 against a
+//          larger size is whole when the axis is split).
+//   [c]    is never split.   _  is one axis that is never split, and unlike any other.
+//   4      an axis of 4, never split.
+//   (gc)   one axis made of several, the first one outermost: only that one can be split.
+// Which attribute says more stands in braces at one place of a letter: the size of `c{size}`, the
+// number of axes of `A{axis}`. What axes a capital letter stands for otherwise follows from ranks.
+//   c?     this operand may be left out, if all behind it are.   c*  any number of such operands.
+//   ()     no operands at all.
+// After "; " stand letters in the order in which their splits are preferred where costs are equal
+// ("ik,kj->ij; ijk"), those left out are never split; otherwise it is the order in which they
+// appear. "..." comes first.
 class Rule {
  public:
   static absl::StatusOr<Rule> Parse(std::string_view text);
 
-  int num_inputs() const;
-  int num_outputs() const;
-  absl::StatusOr<std::vector<Shape>> InferShapes(std::span<const Shape> inputs) const;
-  // Without all-B and without P in an input (see OpDef::Linear): first the ellipsis' axes, then the
-  // letters in the order in which they appear. The shapes must fit (CHECK).
-  std::vector<SbpSignature> Signatures(std::span<const Shape> inputs) const;
+  int num_outputs() const { return static_cast<int>(outputs_.size()); }
+  // Why output shapes do not follow from inputs and attributes, or OK.
+  absl::Status CheckShapesFollow() const;
+  // Errors say all shapes and attributes that the rule looks at.
+  absl::StatusOr<std::vector<Shape>> InferShapes(const OpContext& context) const;
+  absl::StatusOr<FactorRule> Factors(const OpContext& context) const;
 
  private:
   struct Letter {
-    char name;
-    bool fixed;  // in brackets
+    std::string name;         // of an axis that is a number, the number
+    std::string count;        // the attribute or number of its size or axes; "": not said
+    bool is_group = false;    // any number of axes
+    bool broadcasts = false;  // "..."
+    bool is_fixed = false;    // never split
+    bool is_minor = false;    // stands behind another in an axis
+    bool is_major = false;    // stands in front of others in an axis
   };
+  using Axis = std::vector<int>;  // letters, major to minor
   struct Operand {
-    bool ellipsis = false;  // first
-    std::vector<Letter> letters;
+    std::vector<Axis> axes;
+    enum class Count { kOne, kOptional, kAny } count = Count::kOne;
   };
-  // The operands' shapes as seen by the letters: size of every letter, and the broadcast ellipsis.
-  struct Sizes;
+  class Parser;
+  class Binding;
 
-  static absl::StatusOr<Operand> ParseOperand(std::string_view text);
-  absl::StatusOr<Sizes> Match(std::span<const Shape> inputs) const;
-  bool IsFixed(char letter) const;
+  static constexpr int64_t kUnknown = -1;
 
   std::string text_;
+  std::vector<Letter> letters_;
   std::vector<Operand> inputs_, outputs_;
+  std::vector<int> order_;  // of letters, as they are preferred
 };
 
 }  // namespace braid

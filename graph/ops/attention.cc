@@ -95,6 +95,9 @@ absl::Status CheckOperands(const OpContext& ctx, bool is_masked) {
 }
 
 // ---- signatures ---------------------------------------------------------------------------------
+//
+// By hand: which heads of keys go with a part of the heads depends on the number of parts, the mask
+// broadcasts on every axis, and of two outputs only one is linear in v. No factors say these.
 
 // How the operands are laid out together. What is alike in shape is alike here: o and q, v and k.
 struct Roles {
@@ -103,6 +106,12 @@ struct Roles {
   // Of what is added up over the devices where the operand itself is whole on each.
   static Sbp GradientOf(Sbp operand) { return operand.is_broadcast() ? sbp::P : operand; }
 };
+
+// The Sbp of an operand when axis `axis` of `out`, onto which it broadcasts, is split.
+Sbp BroadcastOperandSbp(const Shape& operand, const Shape& out, int axis) {
+  const int own = axis - (out.rank() - operand.rank());
+  return own < 0 || operand[own] != out[axis] ? sbp::B : sbp::S(own);
+}
 
 std::vector<Roles> Layouts(const OpContext& ctx, bool is_masked, int64_t parts) {
   const Axes axes = AxesOf(ctx);

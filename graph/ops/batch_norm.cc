@@ -66,6 +66,9 @@ absl::Status CheckBatch(const OpContext& ctx) {
                                                  " images of the batch"));
 }
 
+// Signatures are by hand: parts of the batch that are whole groups must be equal parts even where a
+// group is one image, and TimeSignatures say of the same roles what no rule does.
+//
 // What an operand is: like x, statistics of its batch, or a number per channel.
 enum class Role { kWide, kStatistic, kParameter };
 using enum Role;
@@ -402,12 +405,6 @@ absl::Status CheckGroups(const OpContext& ctx) {
                                                  groups, "; it must divide the channels"));
 }
 
-// Parts of the channels are whole groups.
-bool SplitsGroups(const OpContext& ctx, int64_t parts) {
-  const int64_t groups = ctx.attrs.Int("groups");
-  return groups % parts == 0 || groups == ctx.inputs[0].shape[1];
-}
-
 Shape GroupsOf(const Shape& x, int64_t groups) { return {x[0], groups}; }
 
 // Of x [n, c, space...] seen as [n, groups, elements].
@@ -454,11 +451,7 @@ OpDef GroupNormOp() {
         const TensorType groups = {x.dtype, GroupsOf(x.shape, ctx.attrs.Int("groups"))};
         return std::vector<TensorType>{x, groups, groups};
       })
-      .Signatures([](const OpContext& ctx, int64_t parts) {
-        std::vector<SbpSignature> signatures = {SplitAt({0, -1, -1}, {0, 0, 0})};
-        if (SplitsGroups(ctx, parts)) signatures.push_back(SplitAt({1, 0, 0}, {1, 1, 1}));
-        return signatures;
-      })
+      .Rule("n(g{groups}c)[S],(gc),(gc)->n(gc)[S],ng,ng")
       .Gradient([](const Context& c) {
         Tensor dx, dgamma, dbeta;
         if (c.output_gradients[0].valid()) {
@@ -499,14 +492,7 @@ OpDef GroupNormGradientOp() {
         RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
         return std::vector<TensorType>{x, ctx.inputs[1], ctx.inputs[1]};
       })
-      .Signatures([](const OpContext& ctx, int64_t parts) {
-        using sbp::B, sbp::P, sbp::S;
-        std::vector<SbpSignature> signatures = {{{S(0), B, S(0), S(0), S(0)}, {S(0), P, P}}};
-        if (SplitsGroups(ctx, parts)) {
-          signatures.push_back({{S(1), S(0), S(1), S(1), S(1)}, {S(1), S(0), S(0)}});
-        }
-        return signatures;
-      })
+      .Rule("n(g{groups}c)[S],(gc),ng,ng,n(gc)[S]->n(gc)[S],(gc),(gc)")
       .Linear({4})
       .NoGradient()
       .Flops([](const OpContext& ctx) { return 12.0 * ctx.inputs[0].shape.num_elements(); })

@@ -11,16 +11,10 @@ namespace {
 
 TensorType Matrix() { return {DType::kF32, {5, 6}}; }
 
-Types SameAsInput(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 1));
-  return std::vector<TensorType>{ctx.inputs[0]};
-}
-
 // The sum of x over the micro-batches of a step.
 OpDef AccumulateOp() {
   return OpDef("accumulate")
-      .Infer(SameAsInput)
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
+      .Rule("...->...")
       .Linear({0})
       .NoGradient()
       .Sample({.inputs = {Matrix()}, .attrs = {}});
@@ -30,16 +24,15 @@ OpDef AccumulateOp() {
 // dense (block_pack), and back (block_unpack).
 OpDef BlockOp(std::string name) {
   return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+      .Rule("[N]->[N]")
+      .Check([](const OpContext& ctx) -> absl::Status {
         RETURN_IF_ERROR(CheckAxis(ctx.attrs.Int("axis"), ctx.inputs[0].shape.rank()));
         if (ctx.attrs.Int("parts") < 1) {
           return absl::InvalidArgumentError(
               absl::StrCat("parts is ", ctx.attrs.Int("parts"), "; at least 1 is needed"));
         }
-        return std::vector<TensorType>{ctx.inputs[0]};
+        return absl::OkStatus();
       })
-      .Signatures([](const OpContext&, int64_t) { return std::vector<SbpSignature>{}; })
       .NoGradient()
       .Sample({.inputs = {Matrix()}, .attrs = {{"axis", int64_t{1}}, {"parts", int64_t{4}}}});
 }
@@ -51,6 +44,8 @@ OpDef AfterOp() {
         RETURN_IF_ERROR(CheckInputs(ctx, 2));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
+      // By hand: the operands have nothing to do with each other, so each layout of one goes with
+      // each of the other, two splits at once.
       .Signatures([](const OpContext& ctx, int64_t) {
         const auto layouts = [](const TensorType& type) {
           std::vector<Sbp> all = {sbp::B};

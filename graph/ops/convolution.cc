@@ -127,52 +127,20 @@ Types InferWeightGradient(const OpContext& ctx) {
   return std::vector<TensorType>{{dtype, w}};
 }
 
-// Whether the parts of the channels of x, and those of y, are the same whole groups.
-bool SplitsGroups(int64_t groups, int64_t x_channels, int64_t y_channels, int64_t parts) {
-  const bool is_one_each = x_channels == groups && y_channels == groups;
-  return groups > 1 && (groups % parts == 0 || is_one_each);
+// Each side's letters: batch b, channels i of x and o of y, groups g of both, and what is never
+// split. Parts of the channels of x and y are the same whole groups.
+std::string RuleOf(const OpContext& ctx, const char* plain, const char* grouped) {
+  return ctx.attrs.Int("groups") == 1 ? plain : grouped;
 }
 
-std::vector<SbpSignature> ConvSignatures(const OpContext& ctx, int64_t parts) {
-  using sbp::B, sbp::P, sbp::S;
-  const int64_t groups = ctx.attrs.Int("groups");
-  std::vector<SbpSignature> signatures = {{{S(0), B, B}, {S(0)}}};
-  if (groups == 1) {
-    signatures.push_back({{B, S(0), S(0)}, {S(1)}});
-    signatures.push_back({{S(1), S(1), P}, {P}});
-  } else if (SplitsGroups(groups, ctx.inputs[0].shape[1], ctx.outputs[0].shape[1], parts)) {
-    signatures.push_back({{S(1), S(0), S(0)}, {S(1)}});
-  }
-  signatures.push_back({{P, B, P}, {P}});
-  signatures.push_back({{B, P, P}, {P}});
-  for (SbpSignature& signature : signatures) signature.inputs.resize(ctx.inputs.size());
-  return signatures;
+std::string ConvRule(const OpContext& ctx) {
+  return RuleOf(ctx, "bi[S],oi[K],o?->bo[W]; boi", "b(g{groups}i)[S],(go)_[K],(go)?->b(go)[W]");
 }
-
-std::vector<SbpSignature> InputGradientSignatures(const OpContext& ctx, int64_t parts) {
-  using sbp::B, sbp::P, sbp::S;
-  const int64_t groups = ctx.attrs.Int("groups");
-  std::vector<SbpSignature> signatures = {{{S(0), B}, {S(0)}}};
-  if (groups == 1) {
-    signatures.push_back({{B, S(1)}, {S(1)}});
-    signatures.push_back({{S(1), S(0)}, {P}});
-  } else if (SplitsGroups(groups, ctx.outputs[0].shape[1], ctx.inputs[0].shape[1], parts)) {
-    signatures.push_back({{S(1), S(0)}, {S(1)}});
-  }
-  return signatures;
+std::string InputGradientRule(const OpContext& ctx) {
+  return RuleOf(ctx, "bo[W],oi[K]->bi[S]; bio", "b(g{groups}o)[W],(go)_[K]->b(gi)[S]");
 }
-
-std::vector<SbpSignature> WeightGradientSignatures(const OpContext& ctx, int64_t parts) {
-  using sbp::B, sbp::P, sbp::S;
-  const int64_t groups = ctx.attrs.Int("groups");
-  std::vector<SbpSignature> signatures = {{{S(0), S(0)}, {P}}};
-  if (groups == 1) {
-    signatures.push_back({{B, S(1)}, {S(0)}});
-    signatures.push_back({{S(1), B}, {S(1)}});
-  } else if (SplitsGroups(groups, ctx.inputs[0].shape[1], ctx.inputs[1].shape[1], parts)) {
-    signatures.push_back({{S(1), S(1)}, {S(0)}});
-  }
-  return signatures;
+std::string WeightGradientRule(const OpContext& ctx) {
+  return RuleOf(ctx, "bi[S],bo[W]->oi[K]; boi", "b(g{groups}i)[S],b(go)[W]->(go)_[K]");
 }
 
 // The attributes that all three share, with what one of them says of its result.
@@ -249,7 +217,10 @@ const WindowAxis kUneven = {.stride = 1, .dilation = 2, .pad_begin = 2, .pad_end
 OpDef ConvOp() {
   return OpDef("conv")
       .Infer(InferConv)
-      .Signatures(ConvSignatures)
+      .Rule(ConvRule)
+      .Linear({0})
+      .Linear({1})
+      .Addend(2)
       .NarrowInputs({0, 1})
       .Gradient(ConvGradient)
       .Flops([](const OpContext& ctx) {
@@ -271,7 +242,7 @@ OpDef InputGradientOp() {
   };
   return OpDef("conv_input_grad")
       .Infer(InferInputGradient)
-      .Signatures(InputGradientSignatures)
+      .Rule(InputGradientRule)
       .NarrowInputs({0, 1})
       .Linear({0})
       .Linear({1})
@@ -294,7 +265,7 @@ OpDef WeightGradientOp() {
   };
   return OpDef("conv_weight_grad")
       .Infer(InferWeightGradient)
-      .Signatures(WeightGradientSignatures)
+      .Rule(WeightGradientRule)
       .NarrowInputs({0, 1})
       .Linear({0})
       .Linear({1})

@@ -1,12 +1,10 @@
 // Arithmetic, comparison, logic and casts: every element by itself.
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/pointwise.h"
 #include "graph/ops/shapes.h"
-#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -16,26 +14,11 @@ using Gradients = std::vector<Tensor>;
 
 TensorType Matrix(DType dtype = DType::kF32) { return {dtype, {5, 6}}; }
 
-absl::Status CheckBool(const OpContext& ctx, int input) {
-  if (ctx.inputs[input].dtype == DType::kBool) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a is ", ctx.inputs[input].ToString(), "; bool is needed"));
-}
-
-Types InferBroadcast(const OpContext& ctx, DType dtype) {
-  absl::StatusOr<Shape> shape = BroadcastShapes(ctx.inputs[0].shape, ctx.inputs[1].shape);
-  if (!shape.ok()) return shape.status();
-  return std::vector<TensorType>{{dtype, *std::move(shape)}};
-}
-
 OpDef Comparison(std::string name) {
   return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
-        return InferBroadcast(ctx, DType::kBool);
-      })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
+      .Rule("...,...->...")
+      .Takes("xx")
+      .Gives(DType::kBool)
       .NoGradient()
       .Sample({.inputs = {Matrix(), Matrix()}, .attrs = {}})
       .Sample({.inputs = {Matrix(DType::kI32), {DType::kI32, {6}}}, .attrs = {}});
@@ -43,13 +26,8 @@ OpDef Comparison(std::string name) {
 
 OpDef Logical(std::string name, int inputs) {
   return OpDef(std::move(name))
-      .Infer([inputs](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, inputs));
-        for (int i = 0; i < inputs; ++i) RETURN_IF_ERROR(CheckBool(ctx, i));
-        if (inputs == 1) return std::vector<TensorType>{ctx.inputs[0]};
-        return InferBroadcast(ctx, DType::kBool);
-      })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
+      .Rule(inputs == 1 ? "...->..." : "...,...->...")
+      .Takes("bb")
       .NoGradient()
       .Inplace(0, 0)
       .Sample({.inputs = std::vector<TensorType>(inputs, Matrix(DType::kBool)), .attrs = {}});
@@ -58,11 +36,7 @@ OpDef Logical(std::string name, int inputs) {
 // stop_gradient's gradient is not its derivative, on purpose.
 OpDef AnyDType(std::string name, bool check_gradient) {
   return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        return std::vector<TensorType>{ctx.inputs[0]};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
+      .Rule("...->...")
       .Linear({0})
       .PassesPartialMaxMin()
       .Inplace(0, 0)
@@ -81,11 +55,7 @@ OpDef Arithmetic(std::string name, double low = -1, double high = 1) {
 // Whole numbers are divided towards zero, which does not distribute over addends.
 OpDef DivOp() {
   return Arithmetic("div", 0.5, 2)
-      .Signatures([](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures = BroadcastSignatures(ctx);
-        if (IsFloating(ctx.inputs[0].dtype)) signatures.push_back({{sbp::P, sbp::B}, {sbp::P}});
-        return signatures;
-      })
+      .Linear({0}, [](const OpContext& ctx) { return IsFloating(ctx.inputs[0].dtype); })
       .Gradient([](const Context& c) {
         const Tensor da = Div(Dy(c), c.inputs[1]);
         return Summed(c, {da, Neg(Mul(da, c.outputs[0]))});
@@ -155,23 +125,16 @@ void AppendUnary(std::vector<OpDef>& ops) {
 }
 
 // A wider float holds every value of the narrower: addends may pass.
-bool Widens(DType from, DType to) {
+bool Widens(const OpContext& ctx) {
+  const DType from = ctx.inputs[0].dtype, to = ctx.outputs[0].dtype;
   return IsFloating(from) && IsFloating(to) && (from == to || SizeOf(to) > SizeOf(from));
 }
 
 OpDef CastOp() {
   return OpDef("cast")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        return std::vector<TensorType>{{ctx.attrs.Type("dtype"), ctx.inputs[0].shape}};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures = BroadcastSignatures(ctx);
-        if (Widens(ctx.inputs[0].dtype, ctx.outputs[0].dtype)) {
-          signatures.push_back({{sbp::P}, {sbp::P}});
-        }
-        return signatures;
-      })
+      .Rule("...->...")
+      .Gives([](const OpContext& ctx) { return ctx.attrs.Type("dtype"); })
+      .Linear({0}, Widens)
       .Gradient([](const Context& c) {
         const DType from = c.inputs[0].dtype();
         return Gradients{IsFloating(from) ? Cast(Dy(c), from) : Tensor()};

@@ -46,9 +46,7 @@ OpDef Typed(std::string name) {
         }
         return std::vector<TensorType>{{ctx.attrs.Type("dtype"), Shape(dims)}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        return LeadingSignatures(ctx, ctx.outputs[0].shape.rank());
-      })
+      .Rule("()->N")
       .NoGradient()
       .External();
 }
@@ -70,35 +68,18 @@ OpDef ReadOp() {
         }
         return types;
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        return LeadingSignatures(ctx, ctx.outputs.empty() ? 0 : 1);
+      .Rule([](const OpContext& ctx) {
+        return FactorRule{.factors = {{.outputs = std::vector<int>(ctx.outputs.size(), 0)}}};
       })
       .NoGradient()
       .External();
 }
 
-OpDef FetchOp() {
-  return OpDef("fetch")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        return std::vector<TensorType>{};
-      })
-      .Signatures([](const OpContext&, int64_t) { return std::vector<SbpSignature>{}; })
-      .NoGradient()
-      .External();
-}
+OpDef FetchOp() { return OpDef("fetch").Rule("[N]->()").NoGradient().External(); }
 
 // Stands for d loss / d x until the autograd pass puts the gradient in its place.
 OpDef GradientOfOp() {
-  return OpDef("gradient_of")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        return std::vector<TensorType>{ctx.inputs[0]};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
-      .NoGradient()
-      .External();
+  return OpDef("gradient_of").Rule("...->...").Takes("f").NoGradient().External();
 }
 
 }  // namespace

@@ -34,9 +34,7 @@ OpDef Generator(std::string name, Attrs sample) {
         }
         return std::vector<TensorType>{{ctx.attrs.Type("dtype"), Shape(dims)}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        return LeadingSignatures(ctx, ctx.outputs[0].shape.rank());
-      })
+      .Rule("()->N")
       .NoGradient()
       .Sample({.inputs = {}, .attrs = std::move(sample)});
 }
@@ -80,9 +78,7 @@ OpDef LiteralOp() {
         }
         return std::vector<TensorType>{{dtype, Shape(dims)}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        return LeadingSignatures(ctx, ctx.outputs[0].shape.rank());
-      })
+      .Rule("()->N")
       .NoGradient()
       .Sample({.inputs = {},
                .attrs = {{"dtype", DType::kI64},
@@ -102,17 +98,13 @@ OpDef LiteralOp() {
 OpDef DropoutOp() {
   const Attrs attrs = {{"key", "dropout"}, {"rate", 0.25}};
   return OpDef("dropout")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
+      .Rule("...->...")
+      .Takes("f")
+      .Check([](const OpContext& ctx) -> absl::Status {
         const double rate = ctx.attrs.Double("rate");
-        if (!(rate >= 0 && rate < 1)) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("rate is ", rate, "; it must be in [0, 1)"));
-        }
-        return std::vector<TensorType>{ctx.inputs[0]};
+        if (rate >= 0 && rate < 1) return absl::OkStatus();
+        return absl::InvalidArgumentError(absl::StrCat("rate is ", rate, "; it must be in [0, 1)"));
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
       .Random()
       .Inplace(0, 0)
       .Gradient([](const Context& c) {
@@ -123,10 +115,8 @@ OpDef DropoutOp() {
 
 OpDef StepOp() {
   return OpDef("step")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 0));
-        return std::vector<TensorType>{{DType::kI64, {}}};
-      })
+      .Rule("()->")
+      .Gives(DType::kI64)
       .NoGradient()
       .Sample({.inputs = {}, .attrs = {}});
 }

@@ -88,17 +88,10 @@ Types InferResize(const OpContext& ctx, bool is_gradient) {
   return std::vector<TensorType>{std::move(out)};
 }
 
-std::vector<SbpSignature> ResizeSignatures(const OpContext& ctx, int64_t) {
-  std::vector<SbpSignature> signatures;
-  for (int i = 0; i < ctx.inputs[0].shape.rank(); ++i) {
-    if (i != ctx.attrs.Int("axis")) signatures.push_back(SplitAt({i}, {i}));
-  }
-  return signatures;
-}
-
 // A constant outside makes it affine, not linear.
-bool AddsConstant(const Attrs& attrs) {
-  return attrs.String("coordinates") == "tf_crop_and_resize" && attrs.Double("outside") != 0;
+bool IsLinear(const OpContext& ctx) {
+  return ctx.attrs.String("coordinates") != "tf_crop_and_resize" ||
+         ctx.attrs.Double("outside") == 0;
 }
 
 Attrs WithLength(const Attrs& attrs, int64_t length) {
@@ -142,11 +135,8 @@ OpDef ResizeOp() {
   return WithSamples(
       OpDef("resize_axis")
           .Infer([](const OpContext& ctx) { return InferResize(ctx, /*is_gradient=*/false); })
-          .Signatures([](const OpContext& ctx, int64_t parts) {
-            std::vector<SbpSignature> signatures = ResizeSignatures(ctx, parts);
-            if (!AddsConstant(ctx.attrs)) signatures.push_back({{sbp::P}, {sbp::P}});
-            return signatures;
-          })
+          .Rule("A{axis}_B->A_B")
+          .Linear({0}, IsLinear)
           .Gradient([](const Context& c) {
             const int axis = static_cast<int>(c.op.attrs.Int("axis"));
             return Gradients{Apply("resize_axis_grad", {c.output_gradients[0]},
@@ -159,7 +149,7 @@ OpDef ResizeGradientOp() {
   return WithSamples(
       OpDef("resize_axis_grad")
           .Infer([](const OpContext& ctx) { return InferResize(ctx, /*is_gradient=*/true); })
-          .Signatures(ResizeSignatures)
+          .Rule("A{axis}_B->A_B")
           .Linear({0})
           .Gradient([](const Context& c) {
             const int axis = static_cast<int>(c.op.attrs.Int("axis"));

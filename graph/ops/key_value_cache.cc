@@ -5,35 +5,20 @@
 #include "absl/strings/str_cat.h"
 #include "graph/ops/families.h"
 #include "graph/ops/shapes.h"
-#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
 
 constexpr int kQuery = 0, kKey = 1, kValue = 2, kCachedKey = 3, kCachedValue = 4, kPosition = 5;
 
-absl::Status CheckAttention(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, kPosition + 1));
-  RETURN_IF_ERROR(CheckFloating(ctx, kQuery));
-  for (int input = kKey; input <= kCachedValue; ++input) {
-    RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, input));
-  }
-  RETURN_IF_ERROR(CheckInteger(ctx, kPosition));
-  RETURN_IF_ERROR(CheckShape(ctx, kPosition, {}));
+// The cache holds at least what comes now.
+absl::Status CheckCache(const OpContext& ctx) {
   const Shape &q = ctx.inputs[kQuery].shape, &cached = ctx.inputs[kCachedKey].shape;
-  if (q.rank() != 4 || cached.rank() != 4 || cached[1] < q[1]) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a is ", q.ToString(), ", d is ", cached.ToString(),
-        "; [batch, time, heads, depth] and [batch, cache, heads, depth] with a cache of at least "
-        "`time` are needed"));
-  }
-  // All are like q, but values may have another depth and caches hold more of time.
-  const Shape& v = ctx.inputs[kValue].shape;
-  const int64_t value_depth = v.rank() == 4 ? v[3] : q[3];
-  RETURN_IF_ERROR(CheckShape(ctx, kKey, q));
-  RETURN_IF_ERROR(CheckShape(ctx, kValue, {q[0], q[1], q[2], value_depth}));
-  RETURN_IF_ERROR(CheckShape(ctx, kCachedKey, {q[0], cached[1], q[2], q[3]}));
-  return CheckShape(ctx, kCachedValue, {q[0], cached[1], q[2], value_depth});
+  if (cached[1] >= q[1]) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a is ", q.ToString(), ", d is ", cached.ToString(),
+      "; [batch, time, heads, depth] and [batch, cache, heads, depth] with a cache of at least "
+      "`time` are needed"));
 }
 
 // (q, k, v [batch, time, heads, depth], cached keys and values [batch, cache, heads, depth],
@@ -41,18 +26,9 @@ absl::Status CheckAttention(const OpContext& ctx) {
 OpDef CachedAttentionOp() {
   const auto f32 = [](Shape shape) { return TensorType{DType::kF32, std::move(shape)}; };
   return OpDef("cached_attention")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckAttention(ctx));
-        return std::vector<TensorType>{ctx.inputs[kValue]};
-      })
-      .Signatures([](const OpContext&, int64_t) {
-        std::vector<SbpSignature> signatures;
-        for (int axis : {0, 2}) {
-          signatures.push_back({std::vector<Sbp>(kPosition, sbp::S(axis)), {sbp::S(axis)}});
-          signatures.back().inputs.push_back(sbp::B);
-        }
-        return signatures;
-      })
+      .Rule("b[t]h[d],b[t]h[d],b[t]h[e],b[c]h[d],b[c]h[e],->b[t]h[e]")
+      .Takes("fffffi")
+      .Check(CheckCache)
       .NoGradient()
       .Flops([](const OpContext& ctx) {
         const Shape &q = ctx.inputs[kQuery].shape, &cached = ctx.inputs[kCachedKey].shape;
@@ -77,27 +53,12 @@ OpDef CachedAttentionOp() {
 // (variable, rows, position): rows [.., n, ..] go to [.., position .. position + n - 1, ..].
 OpDef WriteRowsOp() {
   return OpDef("write_rows")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 3));
-        RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
-        RETURN_IF_ERROR(CheckInteger(ctx, 2));
-        RETURN_IF_ERROR(CheckShape(ctx, 2, {}));
-        const Shape &variable = ctx.inputs[0].shape, &rows = ctx.inputs[1].shape;
-        const auto axis = static_cast<int>(ctx.attrs.Int("axis"));
-        RETURN_IF_ERROR(CheckAxis(axis, variable.rank()));
-        Shape expected = variable;
-        if (rows.rank() == variable.rank()) expected[axis] = rows[axis];
-        RETURN_IF_ERROR(CheckShape(ctx, 1, expected));
-        if (rows[axis] <= variable[axis]) return std::vector<TensorType>{};
+      .Rule("A{axis}_B,A_B,->()")
+      .Takes("xxi")
+      .Check([](const OpContext& ctx) {
+        const int axis = static_cast<int>(ctx.attrs.Int("axis"));
+        if (ctx.inputs[1].shape[axis] <= ctx.inputs[0].shape[axis]) return absl::OkStatus();
         return Disagree(ctx, absl::StrCat("b has more rows on axis ", axis));
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures;
-        for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
-          if (axis == ctx.attrs.Int("axis")) continue;
-          signatures.push_back({{sbp::S(axis), sbp::S(axis), sbp::B}, {}});
-        }
-        return signatures;
       })
       .Mutates({0})
       .NoGradient()

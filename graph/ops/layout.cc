@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
@@ -17,17 +16,18 @@ using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
 
-// Groups of axes of `a` and `b` with equal products, cut as finely as possible. Each is the pair of
-// first axes that are not 1: splitting both in equal parts cuts the elements at the same places.
-std::vector<std::pair<int, int>> MatchAxes(const Shape& a, const Shape& b) {
-  std::vector<std::pair<int, int>> matches;
-  if (a.num_elements() == 0) return matches;
+// Groups of axes of `a` and `b` with equal products, cut as finely as possible. Splitting the first
+// axes that are not 1 in equal parts cuts the elements at the same places: what they share is a
+// factor.
+FactorRule MatchAxes(const Shape& a, const Shape& b) {
+  FactorRule rule;
+  if (a.num_elements() == 0) return rule;
   int i = 0, j = 0;
   while (true) {
     while (i < a.rank() && a[i] == 1) ++i;
     while (j < b.rank() && b[j] == 1) ++j;
-    if (i == a.rank() || j == b.rank()) return matches;
-    matches.emplace_back(i, j);
+    if (i == a.rank() || j == b.rank()) return rule;
+    rule.factors.push_back({.inputs = {i}, .outputs = {j}, .size = std::gcd(a[i], b[j])});
     int64_t pa = a[i++], pb = b[j++];
     while (pa != pb) {
       if (pa < pb) {
@@ -52,16 +52,8 @@ OpDef ReshapeOp() {
         }
         return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
       })
-      .Signatures([](const OpContext& ctx, int64_t parts) {
-        std::vector<SbpSignature> signatures;
-        const Shape &in = ctx.inputs[0].shape, &out = ctx.outputs[0].shape;
-        for (const auto& [i, j] : MatchAxes(in, out)) {
-          if (in[i] == out[j] || (in[i] % parts == 0 && out[j] % parts == 0)) {
-            signatures.push_back(SplitAt({i}, {j}));
-          }
-        }
-        return signatures;
-      })
+      .Rule(
+          [](const OpContext& ctx) { return MatchAxes(ctx.inputs[0].shape, ctx.outputs[0].shape); })
       .Linear({0})
       .PassesPartialMaxMin()
       .Inplace(0, 0)
@@ -86,13 +78,13 @@ OpDef TransposeOp() {
         for (int i = 0; i < shape.rank(); ++i) shape[i] = ctx.inputs[0].shape[perm[i]];
         return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures;
-        const Ints& perm = ctx.attrs.Ints("perm");
-        for (int i = 0; i < static_cast<int>(perm.size()); ++i) {
-          signatures.push_back(SplitAt({static_cast<int>(perm[i])}, {i}));
+      .Rule([](const OpContext& ctx) {
+        FactorRule rule;
+        for (const int64_t axis : ctx.attrs.Ints("perm")) {
+          const int out = static_cast<int>(rule.factors.size());
+          rule.factors.push_back({.inputs = {static_cast<int>(axis)}, .outputs = {out}});
         }
-        return signatures;
+        return rule;
       })
       .Linear({0})
       .PassesPartialMaxMin()
@@ -104,18 +96,6 @@ OpDef TransposeOp() {
       })
       .Sample({.inputs = {{DType::kF32, {5, 6}}}, .attrs = {{"perm", Ints{1, 0}}}})
       .Sample({.inputs = {{DType::kF32, {3, 5, 2}}}, .attrs = {{"perm", Ints{2, 0, 1}}}});
-}
-
-// S of every other axis, and addends of all inputs to addends.
-std::vector<SbpSignature> AlongOtherAxes(const OpContext& ctx) {
-  std::vector<SbpSignature> signatures;
-  const int axis = static_cast<int>(ctx.attrs.Int("axis"));
-  for (SbpSignature& signature : LeadingSignatures(ctx, ctx.inputs[0].shape.rank())) {
-    if (signature.inputs[0].axis != axis) signatures.push_back(std::move(signature));
-  }
-  signatures.push_back(
-      {std::vector<Sbp>(ctx.inputs.size(), sbp::P), std::vector<Sbp>(ctx.outputs.size(), sbp::P)});
-  return signatures;
 }
 
 OpDef ConcatOp() {
@@ -143,7 +123,8 @@ OpDef ConcatOp() {
         }
         return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return AlongOtherAxes(ctx); })
+      .Rule("A{axis}_B*->A_B")
+      .Linear({})
       .Gradient([](const Context& c) {
         const int64_t axis = c.op.attrs.Int("axis");
         Ints sizes;
@@ -176,7 +157,8 @@ OpDef SplitOp() {
         }
         return types;
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return AlongOtherAxes(ctx); })
+      .Rule("A{axis}_B->A_B*")
+      .Linear({0})
       .Gradient([](const Context& c) {
         std::vector<Tensor> parts = c.output_gradients;
         for (size_t i = 0; i < parts.size(); ++i) {
@@ -203,7 +185,7 @@ OpDef BroadcastToOp() {
         }
         return std::vector<TensorType>{{ctx.inputs[0].dtype, shape}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
+      .Rule("...->...")
       .Linear({0})
       .PassesPartialMaxMin()
       .Gradient([](const Context& c) {

@@ -1,11 +1,9 @@
 // Losses that have kernels of their own: binary cross entropies, the negative log likelihood.
 #include <cmath>
-#include <utility>
 
 #include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/pointwise.h"
-#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -33,21 +31,8 @@ OpDef BceOp() {
 // x [..., c], labels [...]: -x[..., label]. Rows whose label is ignore_index are 0.
 OpDef NllOp() {
   return OpDef("nll")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        RETURN_IF_ERROR(CheckMinRank(ctx, 0, 1));
-        RETURN_IF_ERROR(CheckInteger(ctx, 1));
-        const Shape rows = Leading(ctx.inputs[0].shape, 1);
-        RETURN_IF_ERROR(CheckShape(ctx, 1, rows));
-        return std::vector<TensorType>{{ctx.inputs[0].dtype, rows}};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        const int classes = ctx.outputs[0].shape.rank();
-        std::vector<SbpSignature> signatures = LeadingSignatures(ctx, classes);
-        signatures.push_back({{sbp::S(classes), sbp::B}, {sbp::P}});
-        return signatures;
-      })
+      .Rule("Nc,N->N")
+      .Takes("fi")
       .Linear({0})
       .Gradient([](const Context& c) {
         Attrs attrs = c.op.attrs;
@@ -64,23 +49,8 @@ OpDef NllOp() {
 // labels [...], dy [...]: [..., size], -dy at the label and 0 elsewhere.
 OpDef NllGradOp() {
   return OpDef("nll_grad")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckInteger(ctx, 0));
-        RETURN_IF_ERROR(CheckFloating(ctx, 1));
-        RETURN_IF_ERROR(CheckShape(ctx, 1, ctx.inputs[0].shape));
-        const int64_t size = ctx.attrs.Int("size");
-        if (size < 0) return absl::InvalidArgumentError("size is negative");
-        std::vector<int64_t> dims = ctx.inputs[0].shape.dims();
-        dims.push_back(size);
-        return std::vector<TensorType>{{ctx.inputs[1].dtype, Shape(std::move(dims))}};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        const int classes = ctx.inputs[0].shape.rank();
-        std::vector<SbpSignature> signatures = LeadingSignatures(ctx, classes);
-        signatures.push_back({{sbp::B, sbp::B}, {sbp::S(classes)}});
-        return signatures;
-      })
+      .Rule("N,N->Nc{size}")
+      .Takes("if")
       .Linear({1})
       .NoGradient()
       .Sample({.inputs = {{DType::kI32, {5}}, {DType::kF32, {5}}},

@@ -1,11 +1,9 @@
 // Elementary functions, rounding, remainders, bits: every element by itself.
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/pointwise.h"
-#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -90,12 +88,9 @@ void AppendRemainders(std::vector<OpDef>& ops) {
 
 OpDef ToBool(std::string name, Attrs attrs) {
   return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        return std::vector<TensorType>{{DType::kBool, ctx.inputs[0].shape}};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) { return BroadcastSignatures(ctx); })
+      .Rule("...->...")
+      .Takes("f")
+      .Gives(DType::kBool)
       .NoGradient()
       .Sample({.inputs = {{DType::kF32, {5, 6}}}, .attrs = std::move(attrs)});
 }

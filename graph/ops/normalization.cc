@@ -1,10 +1,7 @@
 // Layer normalization over the last axis.
-#include <utility>
 
 #include "graph/functional.h"
 #include "graph/ops/families.h"
-#include "graph/ops/shapes.h"
-#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -16,31 +13,10 @@ TensorType Rows() { return {DType::kF32, {5, 6}}; }
 TensorType Six() { return {DType::kF32, {6}}; }
 TensorType Five() { return {DType::kF32, {5}}; }
 
-absl::Status CheckAlike(const OpContext& ctx, int input, const Shape& shape) {
-  RETURN_IF_ERROR(CheckSameDType(ctx, 0, input));
-  return CheckShape(ctx, input, shape);
-}
-
 OpDef LayerNormOp() {
   return OpDef("layer_norm")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 3));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        RETURN_IF_ERROR(CheckMinRank(ctx, 0, 1));
-        const TensorType& x = ctx.inputs[0];
-        const Shape channels = {x.shape[x.shape.rank() - 1]};
-        RETURN_IF_ERROR(CheckAlike(ctx, 1, channels));
-        RETURN_IF_ERROR(CheckAlike(ctx, 2, channels));
-        const TensorType rows = {x.dtype, Leading(x.shape, 1)};
-        return std::vector<TensorType>{x, rows, rows};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures;
-        for (int i = 0; i < ctx.inputs[0].shape.rank() - 1; ++i) {
-          signatures.push_back(SplitAt({i, -1, -1}, {i, i, i}));
-        }
-        return signatures;
-      })
+      .Rule("N[c],[c],[c]->N[c],N,N")
+      .Takes("fff")
       .Gradient([](const Context& c) {
         const Tensor x = c.inputs[0], mean = c.outputs[1], rstd = c.outputs[2];
         const Tensor dy = c.output_gradients[0];
@@ -74,25 +50,8 @@ OpDef LayerNormOp() {
 
 OpDef LayerNormGradientOp() {
   return OpDef("layer_norm_grad")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 5));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        RETURN_IF_ERROR(CheckMinRank(ctx, 0, 1));
-        const TensorType& x = ctx.inputs[0];
-        RETURN_IF_ERROR(CheckAlike(ctx, 1, {x.shape[x.shape.rank() - 1]}));
-        RETURN_IF_ERROR(CheckAlike(ctx, 2, Leading(x.shape, 1)));
-        RETURN_IF_ERROR(CheckAlike(ctx, 3, Leading(x.shape, 1)));
-        RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
-        return std::vector<TensorType>{x, ctx.inputs[1], ctx.inputs[1]};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures;
-        for (int i = 0; i < ctx.inputs[0].shape.rank() - 1; ++i) {
-          const Sbp s = sbp::S(i);
-          signatures.push_back({{s, sbp::B, s, s, s}, {s, sbp::P, sbp::P}});
-        }
-        return signatures;
-      })
+      .Rule("N[c],[c],N,N,N[c]->N[c],[c],[c]")
+      .Takes("fffff")
       .Linear({4})
       .NoGradient()
       .Flops([](const OpContext& ctx) { return 12.0 * ctx.inputs[0].shape.num_elements(); })

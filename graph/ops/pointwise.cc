@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
-#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -40,8 +39,8 @@ const char* NameOf(Accepts accepts) {
   return "";
 }
 
-std::vector<SbpSignature> Signatures(const OpContext& ctx, int64_t /*parts*/) {
-  return BroadcastSignatures(ctx);
+auto InputZero(Accepts accepts) {
+  return [accepts](const OpContext& ctx) { return CheckAccepted(ctx, 0, accepts); };
 }
 
 }  // namespace
@@ -55,15 +54,8 @@ absl::Status CheckAccepted(const OpContext& ctx, int input, Accepts accepts) {
 
 OpDef Unary(std::string name, PointwiseOptions options) {
   const Accepts accepts = options.accepts;
-  OpDef def = OpDef(std::move(name))
-                  .Infer([accepts](const OpContext& ctx) -> Types {
-                    RETURN_IF_ERROR(CheckInputs(ctx, 1));
-                    RETURN_IF_ERROR(CheckAccepted(ctx, 0, accepts));
-                    return std::vector<TensorType>{ctx.inputs[0]};
-                  })
-                  .Signatures(Signatures)
-                  .Pointwise()
-                  .Inplace(0, 0);
+  OpDef def =
+      OpDef(std::move(name)).Rule("...->...").Check(InputZero(accepts)).Pointwise().Inplace(0, 0);
   if (accepts != Accepts::kIntegers) {
     def.Sample(
         {.inputs = {Matrix()}, .attrs = options.attrs, .low = options.low, .high = options.high});
@@ -77,16 +69,9 @@ OpDef Unary(std::string name, PointwiseOptions options) {
 OpDef Binary(std::string name, PointwiseOptions options) {
   const Accepts accepts = options.accepts;
   OpDef def = OpDef(std::move(name))
-                  .Infer([accepts](const OpContext& ctx) -> Types {
-                    RETURN_IF_ERROR(CheckInputs(ctx, 2));
-                    RETURN_IF_ERROR(CheckAccepted(ctx, 0, accepts));
-                    RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
-                    absl::StatusOr<Shape> shape =
-                        BroadcastShapes(ctx.inputs[0].shape, ctx.inputs[1].shape);
-                    if (!shape.ok()) return shape.status();
-                    return std::vector<TensorType>{{ctx.inputs[0].dtype, *std::move(shape)}};
-                  })
-                  .Signatures(Signatures)
+                  .Rule("...,...->...")
+                  .Takes("xx")
+                  .Check(InputZero(accepts))
                   .Pointwise()
                   .Inplace(0, 0)
                   .Inplace(1, 0);
@@ -106,13 +91,8 @@ OpDef Binary(std::string name, PointwiseOptions options) {
 
 OpDef ActivationGradient(std::string name, PointwiseOptions options) {
   return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
-        return std::vector<TensorType>{ctx.inputs[0]};
-      })
-      .Signatures(Signatures)
+      .Rule("N,N->N")
+      .Takes("ff")
       .Pointwise()
       .Linear({1})
       .Inplace(1, 0)

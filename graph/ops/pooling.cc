@@ -78,11 +78,6 @@ absl::Status CheckDivisor(const Attrs& attrs) {
   return absl::InvalidArgumentError("divisor is missing; elements, padded or one is needed");
 }
 
-// Batch and channels are split alike in all operands.
-std::vector<SbpSignature> PlaneSignatures(const OpContext& ctx, int64_t) {
-  return LeadingSignatures(ctx, 2);
-}
-
 Types InferMax(const OpContext& ctx) {
   RETURN_IF_ERROR(CheckInputs(ctx, 1));
   RETURN_IF_ERROR(CheckFloating(ctx, 0));
@@ -166,7 +161,7 @@ OpDef MaxPoolOp() {
   OpDef def =
       OpDef("max_pool")
           .Infer(InferMax)
-          .Signatures(PlaneSignatures)
+          .Rule("nc[S]->nc[W]*")
           .Gradient([](const Context& c) {
             Attrs attrs;
             for (const auto& [name, value] : c.op.attrs.values()) {
@@ -189,7 +184,7 @@ OpDef MaxPoolOp() {
 OpDef MaxPoolGradientOp() {
   OpDef def = OpDef("max_pool_grad")
                   .Infer(InferMaxGradient)
-                  .Signatures(PlaneSignatures)
+                  .Rule("nc[S],nc[W]->nc[S]")
                   .Linear({1})
                   .NoGradient()
                   .Flops([](const OpContext& ctx) {
@@ -207,7 +202,7 @@ OpDef AveragePoolOp() {
   OpDef def =
       OpDef("avg_pool")
           .Infer(InferAverage)
-          .Signatures(PlaneSignatures)
+          .Rule("nc[S]->nc[W]")
           .Linear({0})
           .Gradient([](const Context& c) {
             Attrs attrs = c.op.attrs;
@@ -228,7 +223,7 @@ OpDef AveragePoolOp() {
 OpDef AveragePoolGradientOp() {
   OpDef def = OpDef("avg_pool_grad")
                   .Infer(InferAverageGradient)
-                  .Signatures(PlaneSignatures)
+                  .Rule("nc[W]->nc[S]")
                   .Linear({0})
                   .Gradient([](const Context& c) {
                     Attrs attrs;

@@ -82,18 +82,16 @@ Gradients SliceGradient(const Context& c) {
 OpDef SliceOp() {
   return OpDef("slice")
       .Infer(InferSlice)
-      .Signatures([](const OpContext& ctx, int64_t) {
+      .Rule([](const OpContext& ctx) {
         // A part of a cut axis holds some of the slice; the others' elements are zeros.
-        std::vector<SbpSignature> signatures;
+        FactorRule rule;
         const Shape &in = ctx.inputs[0].shape, &out = ctx.outputs[0].shape;
         const Ints step = StepsOf(ctx.attrs, in.rank());
         for (int i = 0; i < in.rank(); ++i) {
           const bool is_whole = in[i] == out[i] && (step[i] == 1 || in[i] <= 1);
-          if (is_whole || HasSums(ctx.inputs[0].dtype)) {
-            signatures.push_back({{sbp::S(i)}, {is_whole ? sbp::S(i) : sbp::P}});
-          }
+          rule.factors.push_back({.inputs = {i}, .outputs = {is_whole ? i : Factor::kNone}});
         }
-        return signatures;
+        return rule;
       })
       .Linear({0})
       .Gradient(SliceGradient)
@@ -115,7 +113,9 @@ std::string ModeOf(const Attrs& attrs) {
 }
 
 // Zeros are addends of zeros.
-bool PadIsLinear(const Attrs& attrs) { return !attrs.Has("value") || attrs.Double("value") == 0; }
+bool PadIsLinear(const OpContext& ctx) {
+  return !ctx.attrs.Has("value") || ctx.attrs.Double("value") == 0;
+}
 
 // The size of what pad makes of an axis, of a tensor of shape `in`.
 absl::StatusOr<Shape> PaddedShape(const OpContext& ctx, const Shape& in) {
@@ -159,19 +159,16 @@ absl::StatusOr<Shape> PaddedShape(const OpContext& ctx, const Shape& in) {
   return shape;
 }
 
-std::vector<SbpSignature> UntouchedAxes(const OpContext& ctx) {
-  std::vector<SbpSignature> signatures;
-  const auto is_touched = [&](int axis) {
-    for (const char* attr : {"before", "after", "interior"}) {
-      if (ctx.attrs.Has(attr) && ctx.attrs.Ints(attr)[axis] != 0) return true;
-    }
-    return false;
-  };
+FactorRule UntouchedAxes(const OpContext& ctx) {
+  FactorRule rule;
   for (int i = 0; i < ctx.inputs[0].shape.rank(); ++i) {
-    if (!is_touched(i)) signatures.push_back(SplitAt({i}, {i}));
+    bool is_touched = false;
+    for (const char* attr : {"before", "after", "interior"}) {
+      is_touched = is_touched || (ctx.attrs.Has(attr) && ctx.attrs.Ints(attr)[i] != 0);
+    }
+    if (!is_touched) rule.factors.push_back({.inputs = {i}, .outputs = {i}});
   }
-  if (PadIsLinear(ctx.attrs)) signatures.push_back({{sbp::P}, {sbp::P}});
-  return signatures;
+  return rule;
 }
 
 Gradients PadGradient(const Context& c) {
@@ -202,7 +199,8 @@ OpDef PadOp() {
         ASSIGN_OR_RETURN(Shape shape, PaddedShape(ctx, ctx.inputs[0].shape));
         return std::vector<TensorType>{{ctx.inputs[0].dtype, std::move(shape)}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return UntouchedAxes(ctx); })
+      .Rule(UntouchedAxes)
+      .Linear({0}, PadIsLinear)
       .Gradient(PadGradient)
       .Sample({.inputs = {{DType::kF32, {5, 3}}},
                .attrs = {{"before", Ints{0, 1}}, {"after", Ints{0, 2}}}})
@@ -237,7 +235,8 @@ OpDef PadGradientOp() {
         }
         return std::vector<TensorType>{{ctx.inputs[0].dtype, Shape(shape)}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return UntouchedAxes(ctx); })
+      .Rule(UntouchedAxes)
+      .Linear({0})
       .Gradient([](const Context& c) {
         const Attrs& attrs = c.op.attrs;
         return Gradients{Apply("pad", {c.output_gradients[0]},
@@ -266,14 +265,7 @@ OpDef PadGradientOp() {
 
 OpDef TriangleOp() {
   return OpDef("triangle")
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        RETURN_IF_ERROR(CheckMinRank(ctx, 0, 2));
-        return std::vector<TensorType>{ctx.inputs[0]};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        return LeadingSignatures(ctx, ctx.inputs[0].shape.rank());
-      })
+      .Rule("Nrc->Nrc")
       .Linear({0})
       .Inplace(0, 0)
       .Gradient([](const Context& c) {

@@ -73,22 +73,21 @@ Types InferReduced(const OpContext& ctx, const Reduction& reduction) {
   return std::vector<TensorType>{{in.dtype, Shape(std::move(dims))}};
 }
 
-std::vector<SbpSignature> ReducedSignatures(const OpContext& ctx, const Reduction& reduction) {
-  std::vector<SbpSignature> signatures;
+FactorRule ReducedFactors(const OpContext& ctx, const Reduction& reduction) {
+  FactorRule rule;
   const Ints& axes = ctx.attrs.Ints("axes");
   const bool keep_dims = Flag(ctx.attrs, "keep_dims");
   int out_axis = 0;
   for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
     const bool reduced = IsReduced(axes, axis);
-    if (!reduced) {
-      signatures.push_back({{sbp::S(axis)}, {sbp::S(out_axis)}});
-    } else if (reduction.partial) {
-      signatures.push_back({{sbp::S(axis)}, {*reduction.partial}});
+    if (!reduced || reduction.partial) {
+      rule.factors.push_back({.inputs = {axis},
+                              .outputs = {reduced ? Factor::kNone : out_axis},
+                              .partial = reduction.partial.value_or(sbp::P)});
     }
     if (!reduced || keep_dims) ++out_axis;
   }
-  if (reduction.takes_partial) signatures.push_back({{*reduction.partial}, {*reduction.partial}});
-  return signatures;
+  return rule;
 }
 
 OpDef Reduce(const Reduction& reduction) {
@@ -98,18 +97,18 @@ OpDef Reduce(const Reduction& reduction) {
                     .low = reduction.low,
                     .high = reduction.high};
   };
-  OpDef def = OpDef(reduction.name)
-                  .Infer([reduction](const OpContext& ctx) { return InferReduced(ctx, reduction); })
-                  .Signatures([reduction](const OpContext& ctx, int64_t) {
-                    return ReducedSignatures(ctx, reduction);
-                  })
-                  .Flops([](const OpContext& ctx) {
-                    return static_cast<double>(ctx.inputs[0].shape.num_elements());
-                  })
-                  .Sample(sample({5, 6}, {0, 1}, false))
-                  .Sample(sample({5, 6}, {1}, true))
-                  .Sample(sample({3, 5, 2}, {0, 2}, false))
-                  .Sample(sample({5, 6}, {}, false));
+  OpDef def =
+      OpDef(reduction.name)
+          .Infer([reduction](const OpContext& ctx) { return InferReduced(ctx, reduction); })
+          .Rule([reduction](const OpContext& ctx) { return ReducedFactors(ctx, reduction); })
+          .Flops([](const OpContext& ctx) {
+            return static_cast<double>(ctx.inputs[0].shape.num_elements());
+          })
+          .Sample(sample({5, 6}, {0, 1}, false))
+          .Sample(sample({5, 6}, {1}, true))
+          .Sample(sample({3, 5, 2}, {0, 2}, false))
+          .Sample(sample({5, 6}, {}, false));
+  if (reduction.takes_partial) def.Passes(*reduction.partial, {0});
   if (reduction.takes_integers) {
     OpSample integers = sample({5, 6}, {0}, false);
     integers.inputs[0].dtype = DType::kI64;
@@ -195,22 +194,8 @@ Gradients L1Gradient(const Context& c) {
 // Where the extreme is along an axis; of equals the first one, or the last one.
 OpDef ArgExtremeOp(std::string name) {
   return OpDef(std::move(name))
-      .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        const int64_t axis = ctx.attrs.Int("axis");
-        RETURN_IF_ERROR(CheckAxis(axis, ctx.inputs[0].shape.rank()));
-        Ints dims = ctx.inputs[0].shape.dims();
-        dims.erase(dims.begin() + axis);
-        return std::vector<TensorType>{{DType::kI32, Shape(std::move(dims))}};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures;
-        const int axis = static_cast<int>(ctx.attrs.Int("axis"));
-        for (int i = 0; i < ctx.inputs[0].shape.rank(); ++i) {
-          if (i != axis) signatures.push_back(SplitAt({i}, {i < axis ? i : i - 1}));
-        }
-        return signatures;
-      })
+      .Rule("A{axis}_B->AB")
+      .Gives(DType::kI32)
       .NoGradient()
       .Flops([](const OpContext& ctx) {
         return static_cast<double>(ctx.inputs[0].shape.num_elements());

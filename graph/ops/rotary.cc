@@ -1,5 +1,6 @@
 // Rotary position embedding.
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,12 @@ absl::Status CheckPositions(const OpContext& ctx, int axis) {
   return absl::InvalidArgumentError(absl::StrCat("a is ", x.ToString(), " with time at axis ", axis,
                                                  ", b is ", positions.ToString(),
                                                  "; positions [time] or [batch, time] are needed"));
+}
+
+std::string RotaryRule(const OpContext& ctx) {
+  if (ctx.inputs.size() == 1) return "N[d]->N[d]";
+  if (ctx.inputs[1].shape.rank() == 1) return "A{axis}tB[d],t->AtB[d]";
+  return absl::StrCat("bA{", ctx.attrs.Int("axis") - 1, "}tB[d],bt->bAtB[d]");
 }
 
 // x [.., time at `axis`, .., depth] and, if they do not count up from `offset`, its positions.
@@ -59,25 +66,8 @@ OpDef RotaryOp() {
         if (ctx.inputs.size() == 2) RETURN_IF_ERROR(CheckPositions(ctx, static_cast<int>(axis)));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        std::vector<SbpSignature> signatures;
-        const int time = static_cast<int>(ctx.attrs.Int("axis"));
-        for (int axis = 0; axis < ctx.inputs[0].shape.rank() - 1; ++axis) {
-          SbpSignature signature = SplitAt({axis}, {axis});
-          if (ctx.inputs.size() == 2) {
-            const int rank = ctx.inputs[1].shape.rank();
-            const bool is_batch = rank == 2 && axis == 0;
-            signature.inputs.push_back(axis == time ? sbp::S(rank - 1)
-                                       : is_batch   ? sbp::S(0)
-                                                    : sbp::B);
-          }
-          signatures.push_back(std::move(signature));
-        }
-        // A rotation is linear.
-        signatures.push_back({{sbp::P}, {sbp::P}});
-        if (ctx.inputs.size() == 2) signatures.back().inputs.push_back(sbp::B);
-        return signatures;
-      })
+      .Rule(RotaryRule)
+      .Linear({0})
       .Inplace(0, 0)
       .Gradient([](const Context& c) {
         std::vector<Tensor> inputs = c.inputs;

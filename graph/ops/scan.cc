@@ -4,7 +4,6 @@
 #include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/shapes.h"
-#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -15,19 +14,10 @@ using Gradients = std::vector<Tensor>;
 // `inputs` floating operands of one type (or, of a single one, also i32 and i64).
 OpDef Scan(std::string name, int inputs) {
   OpDef def = OpDef(std::move(name))
-                  .Infer([inputs](const OpContext& ctx) -> Types {
-                    RETURN_IF_ERROR(CheckInputs(ctx, inputs));
-                    if (inputs == 2 || !CheckInteger(ctx, 0).ok())
-                      RETURN_IF_ERROR(CheckFloating(ctx, 0));
-                    if (inputs == 2) RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
-                    RETURN_IF_ERROR(CheckAxis(ctx.attrs.Int("axis"), ctx.inputs[0].shape.rank()));
-                    return std::vector<TensorType>{ctx.inputs[0]};
-                  })
-                  .Signatures([](const OpContext& ctx, int64_t) {
-                    std::vector<SbpSignature> signatures =
-                        LeadingSignatures(ctx, ctx.outputs[0].shape.rank());
-                    signatures.erase(signatures.begin() + ctx.attrs.Int("axis"));
-                    return signatures;
+                  .Rule(inputs == 1 ? "A{axis}[v]B->A[v]B" : "A{axis}[v]B,A[v]B->A[v]B")
+                  .Takes(inputs == 1 ? "x" : "ff")
+                  .Check([](const OpContext& ctx) {
+                    return CheckInteger(ctx, 0).ok() ? absl::OkStatus() : CheckFloating(ctx, 0);
                   });
   const auto add = [&](TensorType type, int64_t axis, bool exclusive, bool reverse) {
     def.Sample({.inputs = std::vector<TensorType>(inputs, std::move(type)),

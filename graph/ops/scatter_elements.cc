@@ -1,7 +1,6 @@
 // Elements at places that an index tensor of the table's rank names: reading them
 // (gather_elements), adding into zeros there, which is the gradient of reading, and writing or
 // joining there (scatter_elements). Negative indices count from the end.
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +16,7 @@ namespace {
 using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
-using Signatures = std::vector<SbpSignature>;
+constexpr int kNone = Factor::kNone;
 
 absl::Status CheckElements(const Shape& table, const Shape& indices, int64_t axis) {
   RETURN_IF_ERROR(CheckAxis(axis, table.rank()));
@@ -57,17 +56,17 @@ OpDef GatherElementsOp() {
             CheckElements(ctx.inputs[0].shape, ctx.inputs[1].shape, ctx.attrs.Int("axis")));
         return std::vector<TensorType>{{ctx.inputs[0].dtype, ctx.inputs[1].shape}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        Signatures signatures;
+      .Rule([](const OpContext& ctx) {
+        FactorRule rule;
         const int axis = static_cast<int>(ctx.attrs.Int("axis"));
         const Shape &table = ctx.inputs[0].shape, &indices = ctx.inputs[1].shape;
         for (int i = 0; i < table.rank(); ++i) {
           const bool is_shared = i != axis && table[i] == indices[i];
-          signatures.push_back(SplitAt({is_shared ? i : -1, i}, {i}));
+          rule.factors.push_back({.inputs = {is_shared ? i : kNone, i}, .outputs = {i}});
         }
         // Elements that are elsewhere count as zeros.
-        if (HasSums(ctx.inputs[0].dtype)) signatures.push_back({{sbp::S(axis), sbp::B}, {sbp::P}});
-        return signatures;
+        rule.factors.push_back({.inputs = {axis, kNone}, .outputs = {kNone}});
+        return rule;
       })
       .Linear({0})
       .Gradient([](const Context& c) {
@@ -97,17 +96,17 @@ OpDef GatherElementsGradientOp() {
         }
         return std::vector<TensorType>{{ctx.inputs[1].dtype, Shape(dims)}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        Signatures signatures;
+      .Rule([](const OpContext& ctx) {
+        FactorRule rule;
         const int axis = static_cast<int>(ctx.attrs.Int("axis"));
         const Shape &indices = ctx.inputs[0].shape, &out = ctx.outputs[0].shape;
         for (int i = 0; i < out.rank(); ++i) {
           const bool is_shared = i != axis && out[i] == indices[i];
-          signatures.push_back({{sbp::S(i), sbp::S(i)}, {is_shared ? sbp::S(i) : sbp::P}});
+          rule.factors.push_back({.inputs = {i, i}, .outputs = {is_shared ? i : kNone}});
           // Each part of the table takes what falls into it.
-          if (!is_shared) signatures.push_back(SplitAt({-1, -1}, {i}));
+          if (!is_shared) rule.factors.push_back({.inputs = {kNone, kNone}, .outputs = {i}});
         }
-        return signatures;
+        return rule;
       })
       .Linear({1})
       .Gradient([](const Context& c) {
@@ -141,18 +140,19 @@ OpDef ScatterElementsOp() {
        }
        return std::vector<TensorType>{ctx.inputs[0]};
      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        Signatures signatures;
+      .Rule([](const OpContext& ctx) {
+        FactorRule rule;
         const int axis = static_cast<int>(ctx.attrs.Int("axis"));
         const Shape &table = ctx.inputs[0].shape, &indices = ctx.inputs[1].shape;
         for (int i = 0; i < table.rank(); ++i) {
           const bool is_shared = i != axis && table[i] == indices[i];
           // Otherwise each part of the table takes what falls into it.
-          signatures.push_back(is_shared ? SplitAt({i, i, i}, {i}) : SplitAt({i, -1, -1}, {i}));
-          if (!is_shared) AppendSplitUpdates(ctx, i, i, signatures);
+          const int other = is_shared ? i : kNone;
+          rule.factors.push_back({.inputs = {i, other, other}, .outputs = {i}});
+          if (!is_shared) AppendSplitUpdates(ctx, i, rule);
         }
-        AppendPartials(ctx, signatures);
-        return signatures;
+        AppendPartials(ctx, rule);
+        return rule;
       })
       .Inplace(0, 0)
       .Gradient([](const Context& c) { return ScatterGradient(c, ElementPlaces(c, c.inputs[1])); });

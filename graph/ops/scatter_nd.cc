@@ -1,6 +1,5 @@
 // The same of slices (gather_nd, scatter_nd), where the last axis of the indices is a position on
 // several axes of the table.
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +15,7 @@ namespace {
 using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
-using Signatures = std::vector<SbpSignature>;
+constexpr int kNone = Factor::kNone;
 
 // table [batch.., indexed.., slice..] and indices [batch.., lead.., indexed axes].
 struct NdAxes {
@@ -59,6 +58,9 @@ Shape ReadShape(const Shape& table, const Shape& indices, const NdAxes& axes) {
   return Shape(std::move(dims));
 }
 
+// On how many axes of the table an index is a position.
+int64_t IndexedAxes(const TensorType& indices) { return indices.shape[indices.shape.rank() - 1]; }
+
 Places NdPlaces(const Context& c, Tensor indices, const Shape& table_shape) {
   const int64_t batch_dims = c.op.attrs.Int("batch_dims");
   const NdAxes axes = KnownNdAxes(table_shape, indices.shape(), c.op.attrs);
@@ -94,21 +96,8 @@ OpDef GatherNdOp() {
         ASSIGN_OR_RETURN(const NdAxes axes, NdAxesOf(table, indices, ctx.attrs.Int("batch_dims")));
         return std::vector<TensorType>{{ctx.inputs[0].dtype, ReadShape(table, indices, axes)}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        Signatures signatures;
-        const Shape& table = ctx.inputs[0].shape;
-        const NdAxes axes = KnownNdAxes(table, ctx.inputs[1].shape, ctx.attrs);
-        for (int i = 0; i < axes.leading(); ++i) {
-          signatures.push_back(SplitAt({i < axes.batch ? i : -1, i}, {i}));
-        }
-        for (int i = axes.batch; i < table.rank(); ++i) {
-          if (i >= axes.slice()) {
-            signatures.push_back(SplitAt({i, -1}, {axes.ToRead(i)}));
-          } else if (HasSums(ctx.inputs[0].dtype)) {
-            signatures.push_back({{sbp::S(i), sbp::B}, {sbp::P}});
-          }
-        }
-        return signatures;
+      .Rule([](const OpContext& ctx) {
+        return absl::StrCat("B{batch_dims}N{", IndexedAxes(ctx.inputs[1]), "}S,BL_->BLS; BLNS");
       })
       .Linear({0})
       .Gradient([](const Context& c) {
@@ -141,17 +130,8 @@ OpDef GatherNdGradientOp() {
         }
         return std::vector<TensorType>{{ctx.inputs[1].dtype, table}};
       })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        Signatures signatures;
-        const Shape& table = ctx.outputs[0].shape;
-        const NdAxes axes = KnownNdAxes(table, ctx.inputs[0].shape, ctx.attrs);
-        for (int i = 0; i < axes.leading(); ++i) {
-          signatures.push_back({{sbp::S(i), sbp::S(i)}, {i < axes.batch ? sbp::S(i) : sbp::P}});
-        }
-        for (int i = axes.batch; i < table.rank(); ++i) {
-          signatures.push_back(SplitAt({-1, i < axes.slice() ? -1 : axes.ToRead(i)}, {i}));
-        }
-        return signatures;
+      .Rule([](const OpContext& ctx) {
+        return absl::StrCat("BL_,BLS->B{batch_dims}N{", IndexedAxes(ctx.inputs[0]), "}S; BLNS");
       })
       .Linear({1})
       .Gradient([](const Context& c) {
@@ -186,22 +166,23 @@ OpDef ScatterNdOp() {
        }
        return std::vector<TensorType>{ctx.inputs[0]};
      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        Signatures signatures;
+      .Rule([](const OpContext& ctx) {
+        FactorRule rule;
         const Shape& table = ctx.inputs[0].shape;
         const NdAxes axes = KnownNdAxes(table, ctx.inputs[1].shape, ctx.attrs);
         for (int i = 0; i < axes.leading(); ++i) {
           if (i < axes.batch) {
-            signatures.push_back(SplitAt({i, i, i}, {i}));
+            rule.factors.push_back({.inputs = {i, i, i}, .outputs = {i}});
           } else {
-            AppendSplitUpdates(ctx, i, i, signatures);
+            AppendSplitUpdates(ctx, i, rule);
           }
         }
         for (int i = axes.batch; i < table.rank(); ++i) {
-          signatures.push_back(SplitAt({i, -1, i < axes.slice() ? -1 : axes.ToRead(i)}, {i}));
+          const int in_updates = i < axes.slice() ? kNone : axes.ToRead(i);
+          rule.factors.push_back({.inputs = {i, kNone, in_updates}, .outputs = {i}});
         }
-        AppendPartials(ctx, signatures);
-        return signatures;
+        AppendPartials(ctx, rule);
+        return rule;
       })
       .Inplace(0, 0)
       .Gradient([](const Context& c) {

@@ -14,7 +14,6 @@ namespace {
 using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
-using Signatures = std::vector<SbpSignature>;
 
 Tensor Zeros(const Context& c, Tensor like) {
   return Constant(c.graph, 0, {.dtype = like.dtype(), .shape = like.shape()});
@@ -86,23 +85,22 @@ absl::Status CheckDims(const Ints& dims) {
       absl::StrCat("shape is ", Shape(dims).ToString(), "; a dim must not be negative"));
 }
 
-void AppendPartials(const OpContext& ctx, Signatures& signatures) {
+void AppendPartials(const OpContext& ctx, FactorRule& rule) {
   if (!HasSums(ctx.inputs[0].dtype)) return;
   const std::string& reduction = ctx.attrs.String("reduction");
   // Overwriting is linear in both; a product in one of them at a time.
-  if (reduction == "none") signatures.push_back({{sbp::P, sbp::B, sbp::P}, {sbp::P}});
-  if (reduction == "mul") signatures.push_back({{sbp::P, sbp::B, sbp::B}, {sbp::P}});
-  if (reduction == "max") signatures.push_back({{sbp::Pmax, sbp::B, sbp::Pmax}, {sbp::Pmax}});
-  if (reduction == "min") signatures.push_back({{sbp::Pmin, sbp::B, sbp::Pmin}, {sbp::Pmin}});
+  if (reduction == "none") rule.passages.push_back({.inputs = {0, 2}});
+  if (reduction == "mul") rule.passages.push_back({.inputs = {0}});
+  if (reduction == "max") rule.passages.push_back({.inputs = {0, 2}, .partial = sbp::Pmax});
+  if (reduction == "min") rule.passages.push_back({.inputs = {0, 2}, .partial = sbp::Pmin});
 }
 
-void AppendSplitUpdates(const OpContext& ctx, int indices, int updates, Signatures& signatures) {
+void AppendSplitUpdates(const OpContext& ctx, int axis, FactorRule& rule) {
   const std::string& reduction = ctx.attrs.String("reduction");
   if (reduction != "max" && reduction != "min") return;
-  const Sbp partial = reduction == "max" ? sbp::Pmax : sbp::Pmin;
-  if (HasSums(ctx.inputs[0].dtype)) {
-    signatures.push_back({{sbp::B, sbp::S(indices), sbp::S(updates)}, {partial}});
-  }
+  rule.factors.push_back({.inputs = {Factor::kNone, axis, axis},
+                          .outputs = {Factor::kNone},
+                          .partial = reduction == "max" ? sbp::Pmax : sbp::Pmin});
 }
 
 Gradients ScatterGradient(const Context& c, const Places& at) {

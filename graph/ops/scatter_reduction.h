@@ -15,12 +15,11 @@ namespace braid {
 absl::Status CheckReduction(const OpContext& ctx);
 absl::Status CheckDims(const std::vector<int64_t>& dims);  // none may be negative
 
-// What joined addends and extremes allow beside the splits: `table`, B, `updates` -> `out`.
-void AppendPartials(const OpContext& ctx, std::vector<SbpSignature>& signatures);
-// Every part joins its own updates, split at these axes, with the whole table: an extreme may be
-// met many times.
-void AppendSplitUpdates(const OpContext& ctx, int indices, int updates,
-                        std::vector<SbpSignature>& signatures);
+// What joined addends and extremes allow beside the splits.
+void AppendPartials(const OpContext& ctx, FactorRule& rule);
+// Every part joins its own updates, split at `axis` as their indices are, with the whole table: an
+// extreme may be met many times.
+void AppendSplitUpdates(const OpContext& ctx, int axis, FactorRule& rule);
 
 // How one of the two families reads and writes.
 struct Places {

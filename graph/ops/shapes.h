@@ -1,4 +1,4 @@
-// What operator definitions share: checks of inputs, numpy broadcasting, lists of signatures.
+// What operator definitions share: checks of shapes and attributes, numpy broadcasting.
 #pragma once
 
 #include <span>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "graph/input_checks.h"
 #include "graph/op_def.h"
 
 namespace braid {
@@ -14,11 +15,7 @@ namespace braid {
 using Types = absl::StatusOr<std::vector<TensorType>>;
 
 // Errors of one input say its letter: 'a' for the first, 'b' for the second, ...
-absl::Status CheckInputs(const OpContext& ctx, int count);
-absl::Status CheckFloating(const OpContext& ctx, int input);
-absl::Status CheckInteger(const OpContext& ctx, int input);  // i32 or i64
 absl::Status CheckSameType(const OpContext& ctx, int a, int b);
-absl::Status CheckSameDType(const OpContext& ctx, int a, int b);
 absl::Status CheckShape(const OpContext& ctx, int input, const Shape& expected);
 absl::Status CheckMinRank(const OpContext& ctx, int input, int rank);
 // INVALID_ARGUMENT unless 0 <= axis < rank.
@@ -39,16 +36,6 @@ bool Flag(const Attrs& attrs, std::string_view name);
 
 // The numpy rule: aligned at the last axis, a dim of 1 stretches.
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
-// Every axis of `out`, split: operands that are broadcast along it are B.
-std::vector<SbpSignature> BroadcastSignatures(const OpContext& ctx);
-// The Sbp of an operand when axis `axis` of `out`, onto which it broadcasts, is split.
-Sbp BroadcastOperandSbp(const Shape& operand, const Shape& out, int axis);
-
-// One signature: axes to split at, -1 for B.
-SbpSignature SplitAt(std::initializer_list<int> inputs, std::initializer_list<int> outputs);
-// S(i) in every operand for i in [0, axes).
-std::vector<SbpSignature> LeadingSignatures(const OpContext& ctx, int axes);
-
 // `shape` without its last `count` axes.
 Shape Leading(const Shape& shape, int count);
 

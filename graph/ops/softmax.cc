@@ -4,7 +4,6 @@
 #include "graph/functional.h"
 #include "graph/ops/families.h"
 #include "graph/ops/shapes.h"
-#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -15,15 +14,10 @@ using Gradients = std::vector<Tensor>;
 // Inputs of one type, the output of the same.
 OpDef RowWise(std::string name, int inputs, Attrs attrs) {
   return OpDef(std::move(name))
-      .Infer([inputs](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, inputs));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        RETURN_IF_ERROR(CheckMinRank(ctx, 0, Flag(ctx.attrs, "causal") ? 2 : 1));
-        if (inputs == 2) RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
-        return std::vector<TensorType>{ctx.inputs[0]};
-      })
-      .Signatures([](const OpContext& ctx, int64_t) {
-        return LeadingSignatures(ctx, ctx.inputs[0].shape.rank() - 1);
+      .Rule(inputs == 1 ? "N[c]->N[c]" : "N[c],N[c]->N[c]")
+      .Takes("ff")
+      .Check([](const OpContext& ctx) {
+        return CheckMinRank(ctx, 0, Flag(ctx.attrs, "causal") ? 2 : 1);
       })
       .Flops([](const OpContext& ctx) { return 5.0 * ctx.outputs[0].shape.num_elements(); })
       .Sample({.inputs = std::vector<TensorType>(inputs, {DType::kF32, {5, 6}}),

@@ -32,15 +32,6 @@ std::vector<TensorType> ValuesAndIndices(TensorType values) {
   return {std::move(values), std::move(indices)};
 }
 
-std::vector<SbpSignature> OtherAxes(const OpContext& ctx) {
-  std::vector<SbpSignature> signatures;
-  const int64_t axis = ctx.attrs.Int("axis");
-  for (int i = 0; i < ctx.inputs[0].shape.rank(); ++i) {
-    if (i != axis) signatures.push_back(SplitAt({i}, {i, i}));
-  }
-  return signatures;
-}
-
 // Every value's gradient goes back to where it stood.
 Gradients BackToPlaces(const Context& c) {
   if (!c.output_gradients[0].valid()) return {Tensor()};
@@ -61,7 +52,7 @@ OpDef SortOp() {
         RETURN_IF_ERROR(CheckSorted(ctx));
         return ValuesAndIndices(ctx.inputs[0]);
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return OtherAxes(ctx); })
+      .Rule("A{axis}_B->A_B,A_B")
       .Gradient(BackToPlaces)
       .Flops(SortFlops)
       .Sample({.inputs = {{DType::kF32, {5, 6}}},
@@ -86,7 +77,7 @@ OpDef TopKOp() {
         values.shape[axis] = k;
         return ValuesAndIndices(std::move(values));
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return OtherAxes(ctx); })
+      .Rule("A{axis}_B->A_B,A_B")
       .Gradient(BackToPlaces)
       .Flops([](const OpContext& ctx) {
         return 2 * static_cast<double>(ctx.inputs[0].shape.num_elements());

@@ -1,5 +1,6 @@
 // Ops that overwrite variables: optimizers' updates and assign. Each may have one input more at the
 // end, bool []: where it is false, nothing is overwritten.
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,18 +51,11 @@ OpSample Conditional(OpSample sample) {
   return sample;
 }
 
-// Operands split alike; the scalars, from `operands` on, are whole.
-std::vector<SbpSignature> SplitTogether(const OpContext& ctx, int operands,
-                                        const std::vector<Sbp>& outputs) {
-  std::vector<SbpSignature> signatures;
-  for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
-    SbpSignature signature;
-    signature.inputs.assign(ctx.inputs.size(), sbp::B);
-    for (int i = 0; i < operands; ++i) signature.inputs[i] = sbp::S(axis);
-    signature.outputs = outputs;
-    signatures.push_back(std::move(signature));
-  }
-  return signatures;
+// The variable, its gradient and `states` are split alike; all else are scalars.
+std::string TogetherRule(int states) {
+  std::string text = "N,N";
+  for (int i = 0; i < states; ++i) text += ",N";
+  return text + ",*->()";
 }
 
 // (variable, gradient, states..., learning rate[, step][, ratio][, applies]).
@@ -89,9 +83,7 @@ OpDef UpdateOp(const Update& update) {
         }
         return std::vector<TensorType>{};
       })
-      .Signatures([num_states](const OpContext& ctx, int64_t) {
-        return SplitTogether(ctx, 2 + num_states, {});
-      })
+      .Rule(TogetherRule(num_states))
       .Flops([num_states](const OpContext& ctx) {
         return (2.0 + 4.0 * num_states) * ctx.inputs[0].shape.num_elements();
       })
@@ -153,7 +145,7 @@ OpDef LambSquareOp(const Attrs& attrs) {
         const bool is_wide = ctx.inputs[0].dtype == DType::kF64;
         return std::vector<TensorType>{Scalar(is_wide ? DType::kF64 : DType::kF32)};
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return SplitTogether(ctx, 4, {sbp::P}); })
+      .Rule("N,N,N,N,->")
       .Flops([](const OpContext& ctx) { return 12.0 * ctx.inputs[0].shape.num_elements(); })
       .NoGradient()
       .Sample({.inputs = {Matrix(), Matrix(), Matrix(), Matrix(), Scalar(DType::kI64)},
@@ -182,7 +174,7 @@ OpDef AssignOp() {
         RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
         return std::vector<TensorType>{};
       })
-      .Signatures([](const OpContext& ctx, int64_t) { return SplitTogether(ctx, 2, {}); })
+      .Rule(TogetherRule(0))
       .Mutates({0})
       .NoGradient()
       .Sample(sample)

@@ -108,11 +108,11 @@ TEST_F(AttentionOpsTest, WithACache) {
   const TensorType q = F32({2, 3, 8, 16}), v = F32({2, 3, 8, 5}), position = {DType::kI32, {}};
   const TensorType old_k = F32({2, 9, 8, 16}), old_v = F32({2, 9, 8, 5});
   EXPECT_EQ(infer("cached_attention", {q, q, v, old_k, old_v, position}), "f32[2, 3, 8, 5]");
-  EXPECT_EQ(infer("cached_attention", {q, q, v, F32({2, 2, 8, 16}), old_v, position}),
+  EXPECT_EQ(infer("cached_attention", {q, q, v, F32({2, 2, 8, 16}), F32({2, 2, 8, 5}), position}),
             "a is [2, 3, 8, 16], d is [2, 2, 8, 16]; [batch, time, heads, depth] and [batch, "
             "cache, heads, depth] with a cache of at least `time` are needed");
   EXPECT_EQ(infer("cached_attention", {q, q, v, old_k, old_k, position}),
-            "e is f32[2, 9, 8, 16], a is f32[2, 3, 8, 16]; e must have shape [2, 9, 8, 5]");
+            "c is [2, 3, 8, 5], e is [2, 9, 8, 16]; axis 3 of e must be 5, as axis 3 of c");
   EXPECT_EQ(infer("write_rows", {old_v, v, position}), "none");
   EXPECT_EQ(infer("write_rows", {v, old_v, position}),
             "a is [2, 3, 8, 5], b is [2, 9, 8, 5]; b has more rows on axis 1");

@@ -65,7 +65,8 @@ TEST_F(FunctionalTest, FirstErrorStaysAndLaterOpsDoNothing) {
   EXPECT_EQ(Split(y, {1, 2}, 0).size(), 2u);
   EXPECT_EQ(graph_.ops().size(), before);
   EXPECT_EQ(graph_.status().message(),
-            "matmul 'matmul': a is [64, 784], b is [512, 10]; k differs (functional_test.cc:" +
+            "matmul 'matmul': a is [64, 784], b is [512, 10]; axis 0 of b must be 784, as axis 1 "
+            "of a (functional_test.cc:" +
                 std::to_string(line) + ")");
 }
 

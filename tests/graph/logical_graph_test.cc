@@ -89,7 +89,8 @@ TEST(LogicalGraphTest, TheFirstErrorIsKeptWithTheUsersLine) {
   EXPECT_FALSE(y.valid());
   EXPECT_EQ(y.graph(), &graph);
   constexpr char kMessage[] =
-      "matmul 'fc1': a is [64, 784], b is [512, 10]; k differs (train.cc:12)";
+      "matmul 'fc1': a is [64, 784], b is [512, 10]; axis 0 of b must be 784, as axis 1 of a "
+      "(train.cc:12)";
   EXPECT_EQ(graph.status(), absl::InvalidArgumentError(kMessage));
   // Ops on its tensors do nothing, and give as many tensors as they would.
   std::vector<Tensor> bad = {y};

@@ -1,5 +1,7 @@
 #include "graph/op_def.h"
 
+#include <algorithm>
+
 #include "graph/op_registry.h"
 #include "gtest/gtest.h"
 
@@ -54,6 +56,87 @@ TEST(OpDefTest, OwnSignaturesReplaceTheRules) {
   OpDef split_only = OpDef("op").Rule("...->...").NoBroadcast();
   EXPECT_EQ(Legal(split_only, {F32({4})}), Texts{"(S(0))->(S(0))"});
   EXPECT_EQ(Legal(split_only, {F32({})}), Texts{});
+}
+
+TEST(OpDefTest, AttributesChooseTheRule) {
+  OpDef def = OpDef("product").Takes("ff").Linear({1}).Rule([](const OpContext& ctx) {
+    return std::string(ctx.attrs.Bool("transposed") ? "ki,kj->ij; ij" : "ik,kj->ij; ij");
+  });
+  EXPECT_EQ(Legal(def, {F32({4, 6}), F32({6, 8})}, {{"transposed", false}}),
+            (Texts{"(B, B)->(B)", "(S(0), B)->(S(0))", "(B, S(1))->(S(1))", "(B, P)->(P)"}));
+  EXPECT_EQ(Legal(def, {F32({6, 4}), F32({6, 8})}, {{"transposed", true}}),
+            (Texts{"(B, B)->(B)", "(S(1), B)->(S(0))", "(B, S(1))->(S(1))", "(B, P)->(P)"}));
+}
+
+TEST(OpDefTest, FactorsMayBeGiven) {
+  OpDef def = OpDef("reverse")
+                  .Infer([](const OpContext& context) -> absl::StatusOr<std::vector<TensorType>> {
+                    std::vector<int64_t> dims = context.inputs[0].shape.dims();
+                    std::reverse(dims.begin(), dims.end());
+                    return std::vector<TensorType>{{DType::kF32, Shape(dims)}};
+                  })
+                  .Rule([](const OpContext& context) {
+                    FactorRule rule;
+                    const int rank = context.inputs[0].shape.rank();
+                    for (int i = 0; i < rank; ++i) {
+                      rule.factors.push_back({.inputs = {i}, .outputs = {rank - 1 - i}});
+                    }
+                    return rule;
+                  });
+  EXPECT_EQ(Legal(def, {F32({4, 5})}), (Texts{"(B)->(B)", "(S(0))->(S(1))", "(S(1))->(S(0))"}));
+}
+
+TEST(OpDefTest, AnAddendIsPartialWhereTheResultIs) {
+  OpDef def = OpDef("linear").Rule("bi,oi,o?->bo; boi").Linear({0}).Linear({1}).Addend(2);
+  EXPECT_EQ(Legal(def, {F32({4, 6}), F32({8, 6}), F32({8})}),
+            (Texts{"(B, B, B)->(B)", "(S(0), B, B)->(S(0))", "(B, S(0), S(0))->(S(1))",
+                   "(S(1), S(1), P)->(P)", "(P, B, P)->(P)", "(B, P, P)->(P)"}));
+  EXPECT_EQ(Legal(def, {F32({4, 6}), F32({8, 6})}),
+            (Texts{"(B, B)->(B)", "(S(0), B)->(S(0))", "(B, S(0))->(S(1))", "(S(1), S(1))->(P)",
+                   "(P, B)->(P)", "(B, P)->(P)"}));
+}
+
+TEST(OpDefTest, PartialsPassOnlyWhereTheOperatorIsLinear) {
+  const auto is_positive = [](const OpContext& ctx) { return ctx.attrs.Int("n") > 0; };
+  OpDef def = OpDef("op").Rule("...->...").Linear({0}, is_positive).Passes(sbp::Pmax, {0});
+  EXPECT_EQ(Legal(def, {F32({})}, {{"n", int64_t{1}}}),
+            (Texts{"(B)->(B)", "(P)->(P)", "(P(max))->(P(max))"}));
+  EXPECT_EQ(Legal(def, {F32({})}, {{"n", int64_t{0}}}), (Texts{"(B)->(B)", "(P(max))->(P(max))"}));
+  OpDef all = OpDef("op").Rule("N*->()").Linear({});
+  EXPECT_EQ(Legal(all, {F32({}), F32({})}), (Texts{"(B, B)->()", "(P, P)->()"}));
+}
+
+TEST(OpDefTest, AddendsOfBoolsAreNotLeft) {
+  OpDef def = OpDef("any").Rule("Nc->N").Gives(DType::kBool);
+  EXPECT_EQ(Legal(def, {F32({4, 5})}), (Texts{"(B)->(B)", "(S(0))->(S(0))"}));
+}
+
+TEST(OpDefTest, TakesSaysTheDTypes) {
+  OpDef def = OpDef("pick").Rule("N,N,N->N").Takes("bxx");
+  const auto infer = [&](DType a, DType b, DType c) {
+    const std::vector<TensorType> inputs = {{a, {2}}, {b, {2}}, {c, {2}}};
+    const auto types = def.InferTypes({.attrs = {}, .inputs = inputs, .outputs = {}});
+    return types.ok() ? (*types)[0].ToString() : std::string(types.status().message());
+  };
+  EXPECT_EQ(infer(DType::kBool, DType::kU8, DType::kU8), "u8[2]");
+  EXPECT_EQ(infer(DType::kI32, DType::kU8, DType::kU8), "a is i32[2]; bool is needed");
+  EXPECT_EQ(infer(DType::kBool, DType::kU8, DType::kF32),
+            "b is u8[2], c is f32[2]; dtypes differ, Cast one");
+  def.Takes("fi");
+  EXPECT_EQ(infer(DType::kI32, DType::kI32, DType::kF32),
+            "a is i32[2]; a floating dtype is needed");
+  EXPECT_EQ(infer(DType::kF32, DType::kF32, DType::kF32), "b is f32[2]; i32 or i64 is needed");
+  def.Check([](const OpContext&) { return absl::InvalidArgumentError("it is Monday"); });
+  EXPECT_EQ(infer(DType::kF32, DType::kI32, DType::kF32), "it is Monday");
+}
+
+TEST(OpDefTest, TypesThatTheRuleContradictsAreAnError) {
+  OpDef def = OpDef("op").Rule("nc->n").Infer(
+      [](const OpContext& context) -> absl::StatusOr<std::vector<TensorType>> {
+        return std::vector<TensorType>{context.inputs[0]};
+      });
+  EXPECT_EQ(Legal(def, {F32({4, 5})}),
+            Texts{"INVALID_ARGUMENT: output 0 is [4, 5]; output 0 must have 1 dims (nc->n)"});
 }
 
 TEST(OpDefTest, OptionalInputsMayBeAbsent) {

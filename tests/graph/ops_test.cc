@@ -100,13 +100,13 @@ TEST_F(OpsTest, UnarySignatures) {
 TEST_F(OpsTest, Matmul) {
   EXPECT_EQ(Infer("matmul", {F32({64, 784}), F32({784, 10})}), "f32[64, 10]");
   EXPECT_EQ(Infer("matmul", {F32({64, 784}), F32({512, 10})}),
-            "a is [64, 784], b is [512, 10]; k differs");
+            "a is [64, 784], b is [512, 10]; axis 0 of b must be 784, as axis 1 of a");
   EXPECT_EQ(Infer("matmul", {F32({5, 6}), F32({7, 5})}, {{"transpose_b", true}}),
-            "a is [5, 6], b is [7, 5]; k differs, b is transposed");
+            "a is [5, 6], b is [7, 5]; axis 1 of b must be 6, as axis 1 of a");
   EXPECT_EQ(Infer("matmul", {F32({2, 3, 5, 6}), F32({6, 7})}), "f32[2, 3, 5, 7]");
   EXPECT_EQ(Infer("matmul", {F32({2, 1, 5, 6}), F32({3, 6, 7})}), "f32[2, 3, 5, 7]");
   EXPECT_EQ(Infer("matmul", {F32({2, 5, 6}), F32({3, 6, 7})}),
-            "a is [2, 5, 6], b is [3, 6, 7]; leading dims do not broadcast");
+            "a is [2, 5, 6], b is [3, 6, 7]; they do not broadcast");
   // Just the six of the algebra, all-B counted.
   EXPECT_EQ(Signatures("matmul", {F32({4, 6}), F32({6, 8})}),
             (Texts{"(S(0), B)->(S(0))", "(B, S(1))->(S(1))", "(S(1), S(0))->(P)", "(P, B)->(P)",
@@ -126,7 +126,7 @@ TEST_F(OpsTest, Matmul) {
 TEST_F(OpsTest, Tensordot) {
   EXPECT_EQ(Infer("tensordot", {F32({2, 5, 3}), F32({2, 5, 4})}), "f32[3, 4]");
   EXPECT_EQ(Infer("tensordot", {F32({2, 5, 3}), F32({5, 4})}),
-            "a is [2, 5, 3], b is [5, 4]; leading dims differ");
+            "b is [5, 4]; b must have 3 dims (Nkm,Nkn->mn)");
   EXPECT_EQ(Signatures("tensordot", {F32({5, 3}), F32({5, 4})}),
             (Texts{"(S(0), S(0))->(P)", "(S(1), B)->(S(0))", "(B, S(1))->(S(1))", "(P, B)->(P)",
                    "(B, P)->(P)"}));
@@ -280,7 +280,8 @@ TEST_F(OpsTest, Reductions) {
   const Attrs scan = {{"axis", int64_t{1}}, {"exclusive", false}, {"reverse", false}};
   EXPECT_EQ(Signatures("cumsum", {F32({5, 6})}, scan), (Texts{"(S(0))->(S(0))", "(P)->(P)"}));
   EXPECT_EQ(Signatures("cumprod", {F32({5, 6})}, scan), (Texts{"(S(0))->(S(0))"}));
-  EXPECT_EQ(Infer("cumsum", {F32({5})}, scan), "axis is 1, rank is 1");
+  EXPECT_EQ(Infer("cumsum", {F32({5})}, scan),
+            "a is [5], axis is 1; a must have at least 2 dims (A{axis}[v]B->A[v]B)");
   EXPECT_EQ(Infer("argmax", {F32({3, 5, 6})}, {{"axis", int64_t{1}}}), "i32[3, 6]");
   EXPECT_EQ(Signatures("argmax", {F32({3, 5, 6})}, {{"axis", int64_t{1}}}),
             (Texts{"(S(0))->(S(0))", "(S(2))->(S(1))"}));
@@ -294,7 +295,7 @@ TEST_F(OpsTest, SoftmaxAndCrossEntropy) {
   EXPECT_EQ(Infer("sparse_softmax_cross_entropy", {F32({5, 6}), I32({5}), F32({5}), F32({5})}),
             "f32[5]");
   EXPECT_EQ(Infer("sparse_softmax_cross_entropy", {F32({5, 6}), I32({4}), F32({5}), F32({5})}),
-            "b is i32[4], a is f32[5, 6]; b must have shape [5]");
+            "a is [5, 6], b is [4]; axis 0 of b must be 5, as axis 0 of a");
   EXPECT_EQ(Signatures("sparse_softmax_cross_entropy", {F32({5, 6}), I32({5}), F32({5}), F32({5})}),
             (Texts{"(S(0), S(0), S(0), S(0))->(S(0))", "(S(1), B, B, B)->(P)"}));
   EXPECT_EQ(Signatures("softmax_cross_entropy_grad",
@@ -307,7 +308,7 @@ TEST_F(OpsTest, LayerNorm) {
   EXPECT_EQ(Infer("layer_norm", {F32({3, 5, 6}), F32({6}), F32({6})}),
             "f32[3, 5, 6] f32[3, 5] f32[3, 5]");
   EXPECT_EQ(Infer("layer_norm", {F32({5, 6}), F32({6}), F32({5})}),
-            "c is f32[5], a is f32[5, 6]; c must have shape [6]");
+            "a is [5, 6], c is [5]; axis 0 of c must be 6, as axis 1 of a");
   EXPECT_EQ(Signatures("layer_norm", {F32({5, 6}), F32({6}), F32({6})}),
             (Texts{"(S(0), B, B)->(S(0), S(0), S(0))"}));
   EXPECT_EQ(Signatures("layer_norm_grad", {F32({5, 6}), F32({6}), F32({5}), F32({5}), F32({5, 6})}),
@@ -327,8 +328,7 @@ TEST_F(OpsTest, Indexing) {
             (Texts{"(S(0), S(0))->(P)", "(B, B)->(S(0))", "(B, S(1))->(S(1))", "(B, P)->(P)"}));
   EXPECT_EQ(Infer("one_hot", {I32({5})}, {{"depth", int64_t{3}}, {"dtype", DType::kF64}}),
             "f64[5, 3]");
-  EXPECT_EQ(Infer("where", {F32({5}), F32({5}), F32({5})}),
-            "a is f32[5]; the condition must be bool");
+  EXPECT_EQ(Infer("where", {F32({5}), F32({5}), F32({5})}), "a is f32[5]; bool is needed");
   EXPECT_EQ(Signatures("where", {{DType::kBool, {5, 1}}, F32({5, 6}), F32({})}),
             (Texts{"(S(0), S(0), B)->(S(0))", "(B, S(1), B)->(S(1))", "(B, P, P)->(P)"}));
 }
