@@ -179,6 +179,9 @@ absl::Status OpDef::Validate() const {
       return error(std::string(follow.message()));
     }
   }
+  if (takes_.find_first_not_of("fibx") != std::string::npos) {
+    return error(absl::StrCat("it takes '", takes_, "'; the letters f, i, b and x say dtypes"));
+  }
   if (!gradient_ && !no_gradient_) return error("give a Gradient, or say NoGradient");
   if (gradient_ && no_gradient_) return error("it has a Gradient and says NoGradient");
   if (samples_.empty() && !external_) return error("give a Sample, or say External");

@@ -189,6 +189,8 @@ TEST(OpRegistryTest, RefusesIncompleteDefinitions) {
   EXPECT_EQ(code(OpDef("a").Rule("n->n").NoGradient()), kInvalid);                  // no sample
   EXPECT_EQ(code(OpDef("a").Rule("nm->n").NoGradient().Sample(sample)), kInvalid);  // it misfits
   EXPECT_EQ(code(OpDef("").Rule("n->n").NoGradient().Sample(sample)), kInvalid);
+  EXPECT_EQ(code(OpDef("a").Rule("n->n").Takes("z").NoGradient().Sample(sample)), kInvalid);
+  EXPECT_EQ(code(OpDef("a").Rule("n->m").NoGradient().External()), kInvalid);  // what is m?
   EXPECT_TRUE(registry.ops().empty());
   EXPECT_EQ(code(OpDef("a").Rule("n->n").NoGradient().Sample(sample)), absl::StatusCode::kOk);
   EXPECT_EQ(code(OpDef("b").Rule("n->n").NoGradient().External()), absl::StatusCode::kOk);
