@@ -15,7 +15,7 @@ std::string SbpsToString(const std::vector<Sbp>& sbps) {
 }
 
 int AxisOf(const std::vector<int>& axes, size_t operand) {
-  return operand < axes.size() ? axes[operand] : Factor::kNone;
+  return operand < axes.size() ? axes[operand] : Factor::kAbsent;
 }
 
 // Whether equal parts of the factor are equal parts of every axis that it stands in.
@@ -24,7 +24,7 @@ bool CanSplit(const Factor& factor, const OpContext& context, int64_t parts) {
   const auto is_whole = [&](const std::vector<int>& axes, std::span<const TensorType> types) {
     for (size_t i = 0; i < types.size(); ++i) {
       const int axis = AxisOf(axes, i);
-      if (axis != Factor::kNone && types[i].shape[axis] != factor.size) return false;
+      if (axis != Factor::kAbsent && types[i].shape[axis] != factor.size) return false;
     }
     return true;
   };
@@ -35,7 +35,7 @@ std::vector<Sbp> Split(const std::vector<int>& axes, size_t operands, Sbp otherw
   std::vector<Sbp> sbps;
   for (size_t i = 0; i < operands; ++i) {
     const int axis = AxisOf(axes, i);
-    sbps.push_back(axis == Factor::kNone ? otherwise : sbp::S(axis));
+    sbps.push_back(axis == Factor::kAbsent ? otherwise : sbp::S(axis));
   }
   return sbps;
 }

@@ -32,9 +32,9 @@ struct OpContext {
 // What is split in every operand that has it. An input without it is whole on each device; an
 // output without it is then a partial result.
 struct Factor {
-  static constexpr int kNone = -1;
+  static constexpr int kAbsent = -1;
   static constexpr int64_t kWholeAxis = -1;
-  // Per operand the axis that it is, or whose major part it is; kNone: the operand does not have
+  // Per operand the axis that it is, or whose major part it is; kAbsent: the operand does not have
   // it.
   std::vector<int> inputs, outputs;
   // Its length, if it may be a part of an axis. It is split where that cuts every axis at the same

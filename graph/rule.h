@@ -58,7 +58,7 @@ class Rule {
   class Parser;
   class Binding;
 
-  static constexpr int64_t kUnknown = -1;
+  static constexpr int64_t kNotSaid = -1;
 
   std::string text_;
   std::vector<Letter> letters_;

@@ -61,7 +61,7 @@ absl::Status Rule::Binding::BindOperands() {
 
 absl::Status Rule::Binding::ReadCounts() {
   for (const Letter& letter : rule_.letters_) {
-    int64_t count = kUnknown;
+    int64_t count = kNotSaid;
     if (!letter.count.empty() && IsNumber(letter.count)) {
       if (!absl::SimpleAtoi(letter.count, &count)) return Error({}, "a number is too large");
     } else if (!letter.count.empty()) {
@@ -84,7 +84,7 @@ absl::Status Rule::Binding::SolveRanks() {
     if (bound.shape == nullptr || HasEllipsis(*bound.operand)) return false;
     int unknown = -1, others = 0;
     for (const Axis& axis : bound.operand->axes) {
-      if (ranks_[axis[0]] != kUnknown) {
+      if (ranks_[axis[0]] != kNotSaid) {
         others += ranks_[axis[0]];
       } else if (unknown >= 0) {
         return false;
@@ -115,7 +115,7 @@ absl::Status Rule::Binding::CheckRank(Bound& bound) {
   bool is_exact = !has_ellipsis;
   for (const Axis& axis : bound.operand->axes) {
     if (rule_.letters_[axis[0]].broadcasts) continue;
-    const bool is_known = ranks_[axis[0]] != kUnknown;
+    const bool is_known = ranks_[axis[0]] != kNotSaid;
     needed += is_known ? ranks_[axis[0]] : 0;
     is_exact = is_exact && is_known;
   }
@@ -131,7 +131,7 @@ void Rule::Binding::BindEllipsis() {
     if (!rule_.letters_[id].is_group) continue;
     if (!rule_.letters_[id].broadcasts) {
       ranks_[id] = std::max(0, ranks_[id]);  // of operands that are left out
-      sizes_[id].assign(ranks_[id], kUnknown);
+      sizes_[id].assign(ranks_[id], kNotSaid);
       sources_[id].resize(ranks_[id]);
       continue;
     }
@@ -166,7 +166,7 @@ absl::Status Rule::Binding::BindSize(int letter, int index, const Bound& bound, 
   Source& source = sources_[letter][index];
   const bool broadcasts = rule_.letters_[letter].broadcasts;
   const bool is_unlike = rule_.letters_[letter].name == "_";
-  if (known == kUnknown || is_unlike || (broadcasts && known == 1)) {
+  if (known == kNotSaid || is_unlike || (broadcasts && known == 1)) {
     known = size;
     source = {&bound, axis};
     return absl::OkStatus();
@@ -185,7 +185,7 @@ absl::Status Rule::Binding::BindParts(const Axis& parts, const Bound& bound, int
   __int128 product = 1;
   int unknown = -1;
   for (const int part : parts) {
-    if (sizes_[part][0] != kUnknown) {
+    if (sizes_[part][0] != kNotSaid) {
       product *= sizes_[part][0];
     } else if (unknown >= 0) {
       return absl::OkStatus();  // they need not be known: the first one's size is asked for later
@@ -212,12 +212,12 @@ int Rule::Binding::AxisOf(const Bound& bound, int letter, int index) const {
       continue;
     }
     const int own = index - (ranks_[letter] - rank);
-    if (own < 0) return Factor::kNone;
+    if (own < 0) return Factor::kAbsent;
     const bool is_stretched =
         rule_.letters_[letter].broadcasts && (*bound.shape)[at + own] != sizes_[letter][index];
-    return is_stretched ? Factor::kNone : at + own;
+    return is_stretched ? Factor::kAbsent : at + own;
   }
-  return Factor::kNone;
+  return Factor::kAbsent;
 }
 
 absl::StatusOr<std::vector<Shape>> Rule::Binding::OutputShapes() const {
@@ -246,7 +246,7 @@ absl::StatusOr<FactorRule> Rule::Binding::Factors() const {
       for (const Bound& bound : outputs_) factor.outputs.push_back(AxisOf(bound, letter, i));
       if (!rule_.letters_[letter].is_major) continue;
       factor.size = sizes_[letter][0];
-      if (factor.size == kUnknown) {
+      if (factor.size == kNotSaid) {
         return Error({},
                      absl::StrCat("nothing says how long ", rule_.letters_[letter].name, " is"));
       }

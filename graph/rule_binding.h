@@ -42,7 +42,8 @@ class Rule::Binding {
   // Number `index` of the axes of a letter is an operand's axis `axis`.
   absl::Status BindSize(int letter, int index, const Bound& bound, int axis);
   absl::Status BindParts(const Axis& parts, const Bound& bound, int axis);
-  // Number `index` of the axes of a letter, in an operand; kNone if it has none, or broadcasts it.
+  // Number `index` of the axes of a letter, in an operand; kAbsent if it has none, or broadcasts
+  // it.
   int AxisOf(const Bound& bound, int letter, int index) const;
 
   bool HasEllipsis(const Operand& operand) const;
@@ -54,8 +55,8 @@ class Rule::Binding {
   const Rule& rule_;
   const OpContext& context_;
   std::vector<Bound> inputs_, outputs_;
-  std::vector<int> ranks_;                    // per letter; kUnknown
-  std::vector<std::vector<int64_t>> sizes_;   // per letter and axis of it; kUnknown
+  std::vector<int> ranks_;                    // per letter; kNotSaid
+  std::vector<std::vector<int64_t>> sizes_;   // per letter and axis of it; kNotSaid
   std::vector<std::vector<Source>> sources_;  // of these
 };
 

@@ -89,7 +89,7 @@ OpDef SliceOp() {
         const Ints step = StepsOf(ctx.attrs, in.rank());
         for (int i = 0; i < in.rank(); ++i) {
           const bool is_whole = in[i] == out[i] && (step[i] == 1 || in[i] <= 1);
-          rule.factors.push_back({.inputs = {i}, .outputs = {is_whole ? i : Factor::kNone}});
+          rule.factors.push_back({.inputs = {i}, .outputs = {is_whole ? i : Factor::kAbsent}});
         }
         return rule;
       })

@@ -82,7 +82,7 @@ FactorRule ReducedFactors(const OpContext& ctx, const Reduction& reduction) {
     const bool reduced = IsReduced(axes, axis);
     if (!reduced || reduction.partial) {
       rule.factors.push_back({.inputs = {axis},
-                              .outputs = {reduced ? Factor::kNone : out_axis},
+                              .outputs = {reduced ? Factor::kAbsent : out_axis},
                               .partial = reduction.partial.value_or(sbp::P)});
     }
     if (!reduced || keep_dims) ++out_axis;

@@ -16,7 +16,7 @@ namespace {
 using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
-constexpr int kNone = Factor::kNone;
+constexpr int kNone = Factor::kAbsent;
 
 absl::Status CheckElements(const Shape& table, const Shape& indices, int64_t axis) {
   RETURN_IF_ERROR(CheckAxis(axis, table.rank()));

@@ -15,7 +15,7 @@ namespace {
 using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
-constexpr int kNone = Factor::kNone;
+constexpr int kNone = Factor::kAbsent;
 
 // table [batch.., indexed.., slice..] and indices [batch.., lead.., indexed axes].
 struct NdAxes {

@@ -98,8 +98,8 @@ void AppendPartials(const OpContext& ctx, FactorRule& rule) {
 void AppendSplitUpdates(const OpContext& ctx, int axis, FactorRule& rule) {
   const std::string& reduction = ctx.attrs.String("reduction");
   if (reduction != "max" && reduction != "min") return;
-  rule.factors.push_back({.inputs = {Factor::kNone, axis, axis},
-                          .outputs = {Factor::kNone},
+  rule.factors.push_back({.inputs = {Factor::kAbsent, axis, axis},
+                          .outputs = {Factor::kAbsent},
                           .partial = reduction == "max" ? sbp::Pmax : sbp::Pmin});
 }
 

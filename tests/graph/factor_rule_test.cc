@@ -6,7 +6,7 @@ namespace braid {
 namespace {
 
 using Texts = std::vector<std::string>;
-constexpr int kNone = Factor::kNone;
+constexpr int kNone = Factor::kAbsent;
 
 Texts Signatures(const FactorRule& rule, const std::vector<TensorType>& inputs,
                  const std::vector<TensorType>& outputs, int64_t parts = 2) {
