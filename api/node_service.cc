@@ -40,8 +40,6 @@ class NodeService::Impl {
     if (const absl::Status waited = environment_->Await(*has_ended_, kEndLimit); !waited.ok()) {
       LOG(ERROR) << "node " << rank() << " does not end: " << waited.message();
     }
-    if (connection_ != nullptr) connection_->SetObserver(nullptr);
-    connection_.reset();
     node_.reset();
     client_.reset();
   }
@@ -97,13 +95,8 @@ class NodeService::Impl {
     options.on_failure = options_.on_failure;
     node_ = std::make_unique<Node>(options);
     // Ends with the session: the master says so, or is lost.
-    connection_ = std::move(connection);
-    node_->Serve(MakeTcpControlChannel(connection_, &node_->reactor()),
+    node_->Serve(MakeTcpControlChannel(std::move(connection), &node_->reactor()),
                  [this](absl::Status cause) { Ended(cause); });
-    connection_->SetObserver([this](std::string_view message, const absl::Status& lost) {
-      if (lost.ok()) return node_->Overhear(message);
-      node_->OverhearLoss(lost);
-    });
   }
 
   // The last that is done here but for the destructor.
@@ -119,9 +112,7 @@ class NodeService::Impl {
   const std::unique_ptr<Event> has_ended_;
   const std::function<void(absl::Status)> ended_;
   std::unique_ptr<RendezvousClient> client_;
-  // The rendezvous's reactor makes them.
-  std::unique_ptr<Node> node_;
-  std::shared_ptr<ControlConnection> connection_;  // shared with the node's channel
+  std::unique_ptr<Node> node_;  // made on the rendezvous's reactor
 };
 
 NodeService::NodeService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

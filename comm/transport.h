@@ -29,6 +29,7 @@ enum class Channel : uint8_t {
   kLandingKey = 3,
   kPayload = 4,
   kCheck = 5,
+  kPlan = 6,
 };
 
 // Names a landing region to the one peer that may write there. A value that travels to the peer (24

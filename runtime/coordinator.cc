@@ -30,10 +30,12 @@ constexpr Nanoseconds kDescribeLimit = 2 * kSecond;
 using control::ControlMessage;
 
 Coordinator::Coordinator(CoordinatorOptions options)
-    : options_(std::move(options)), reactor_(options_.environment->StartReactor("coordinator")) {
+    : options_(std::move(options)),
+      plans_([this](uint16_t node, const ControlMessage& message) { Send(node, message); }),
+      reactor_(options_.environment->StartReactor("coordinator")) {
   program_ = std::make_unique<ProgramWatch>(
       reactor_.get(), options_.stall_timeout,
-      [this](Nanoseconds lasted) { ReportStall(StallTitle(/*is_loading=*/true, "", lasted)); });
+      [this](Nanoseconds lasted) { ReportStall(StallTitle("the loading of a job", "", lasted)); });
 }
 
 Coordinator::~Coordinator() {
@@ -176,6 +178,10 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
     case ControlMessage::kRunDone:
       from.job = message.run_done().job();
       return Answer(from, absl::OkStatus());
+    case ControlMessage::kPlanTaken: {
+      const absl::Status status = plans_.OnTaken(node, message.plan_taken().job());
+      return status.ok() ? void() : OnFailure(node, status);
+    }
     case ControlMessage::kStatus:
       return OnStatus(node, *message.mutable_status());
     case ControlMessage::kStalled:
@@ -266,11 +272,19 @@ absl::StatusOr<std::vector<NodeSummary>> Coordinator::Load(const LoadRequest& re
   load.set_job(request.job);
   load.set_first_collective(request.first_collective);
   load.set_phase(EnterPhase(absl::StrFormat("connecting job '%s'", request.name)));
-  load.set_plan(request.plan);
   load.set_fingerprint(compiler::PlanFingerprint(request.plan));
   load.set_wants_summary(request.wants_summaries);
   BeginWait(ControlMessage::kLoaded, request.job);
-  SendAll(message);
+  const PlanTree tree = {.num_nodes = static_cast<int>(peers_.size()),
+                         .fan_out = options_.plan_fan_out};
+  for (int node = 0; node < tree.num_nodes; ++node) {
+    RoutePlan(request.plan, node, tree, load);
+    Send(static_cast<uint16_t>(node), message);
+  }
+  reactor_->Post([this, job = request.job, receivers = std::min(tree.num_nodes, tree.fan_out),
+                  plan = std::make_shared<const std::string>(request.plan)] {
+    plans_.Begin(job, plan, receivers);
+  });
   const absl::Status status = FinishWait(kNoLimit);
   if (!status.ok()) Unload(request.job);
   SetPhase(kProgramPhase);
@@ -357,8 +371,8 @@ void Coordinator::FinishDescription(uint64_t request) {
   if (const auto doing = program_->doing()) {
     for (control::NodeReport& report : state.cluster.reports) {
       if (report.node() != 0) continue;
-      report.mutable_loading()->set_what(doing->what);
-      report.mutable_loading()->set_time(reactor_->Now() - doing->since);
+      report.mutable_standing()->set_what(doing->what);
+      report.mutable_standing()->set_time(reactor_->Now() - doing->since);
     }
   }
   std::sort(state.cluster.reports.begin(), state.cluster.reports.end(),
@@ -370,7 +384,7 @@ void Coordinator::OnStalled(const control::Stalled& stalled) {
   const Nanoseconds now = reactor_->Now();
   if (stall_reported_.has_value() && now - *stall_reported_ < stalled.silence() * 3 / 4) return;
   stall_reported_ = now;
-  ReportStall(StallTitle(stalled.is_loading(), "", stalled.silence()));
+  ReportStall(StallTitle(stalled.standing(), "", stalled.silence()));
 }
 
 void Coordinator::ReportStall(const std::string& title) {

@@ -17,6 +17,8 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
+#include "runtime/plan_relay.h"
+#include "runtime/plan_sender.h"
 #include "runtime/reports/node_summary.h"
 #include "runtime/reports/program_watch.h"
 #include "runtime/reports/stall_report.h"
@@ -39,6 +41,8 @@ struct CoordinatorOptions {
   std::function<Nanoseconds(int node)> silence_of;
   // The first cause of a failure, as soon as it is known; on the reactor's thread. May be empty.
   std::function<void(const absl::Status&)> on_failure;
+  // How many nodes the master gives a plan to, and each of them passes it on to.
+  int plan_fan_out = PlanTree().fan_out;
 };
 
 // Called by one host thread; each call waits. After a failure every call returns its cause.
@@ -166,6 +170,7 @@ class Coordinator {
   std::map<uint64_t, Description> descriptions_;
   uint64_t next_description_ = 1;
   std::optional<Nanoseconds> stall_reported_;  // the reactor's thread only
+  PlanSender plans_;                           // the reactor's thread only
   std::map<uint64_t, Inquiry> inquiries_;
   uint64_t next_inquiry_ = 1;
   std::unique_ptr<ProgramWatch> program_;

@@ -53,32 +53,25 @@ Executor::Executor(const NodeResources& resources, ExecutorOptions options)
       addresses_(resources.devices, resources.variables) {}
 
 Executor::~Executor() {
-  *is_alive_ = false;
   for (auto& [number, thread] : threads_) thread.reactor.reset();
 }
 
-absl::StatusOr<std::unique_ptr<Executor>> Executor::Make(const plan::NodePlan& plan,
-                                                         PreparedKernels kernels,
-                                                         const NodeResources& resources,
-                                                         ExecutorOptions options) {
-  if (plan.node != resources.node) {
+absl::Status Executor::Load(const plan::NodePlan& plan, PreparedKernels& kernels) {
+  if (plan.node != resources_.node) {
     return absl::InvalidArgumentError(
         absl::StrFormat("the plan of job '%s' is node %d's and came to node %d", plan.job,
-                        plan.node, resources.node));
+                        plan.node, resources_.node));
   }
-  std::unique_ptr<Executor> executor(new Executor(resources, std::move(options)));
-  absl::Status status = executor->Load(plan, std::move(kernels));
-  if (!status.ok()) {
-    // Collectives die on their reactor's thread, also when no actor has run yet.
-    for (auto& [number, thread] : executor->threads_) {
-      thread.reactor->Post([&collectives = thread.collectives] { collectives.clear(); });
-    }
-    return status;
+  const absl::Status status = AddTasks(plan, kernels);
+  if (status.ok()) return status;
+  // Collectives die on their reactor's thread, also when no actor has run yet.
+  for (auto& [number, thread] : threads_) {
+    thread.reactor->Post([&collectives = thread.collectives] { collectives.clear(); });
   }
-  return executor;
+  return status;
 }
 
-absl::Status Executor::Load(const plan::NodePlan& plan, PreparedKernels kernels) {
+absl::Status Executor::AddTasks(const plan::NodePlan& plan, PreparedKernels& kernels) {
   job_name_ = plan.job;
   seed_ = plan.seed;
   RETURN_IF_ERROR(addresses_.Prepare(plan));
@@ -321,7 +314,7 @@ void Executor::Close(absl::Status cause, std::function<void()> closed) {
     });
     thread.actors->Abort(cause);
   }
-  if (threads_.empty()) resources_.control->Post(closed_);
+  if (threads_.empty()) resources_.control->Post([this] { FinishClose(); });
 }
 
 void Executor::OnThreadClosed(Thread& thread) {
@@ -333,6 +326,11 @@ void Executor::OnThreadClosed(Thread& thread) {
     Link* link = resources_.link_of(landing.peer);
     if (landing.is_exposed && link != nullptr) link->Withdraw(landing.key);
   }
+  FinishClose();
+}
+
+void Executor::FinishClose() {
+  *is_alive_ = false;
   // The callback destroys this object: nothing after it.
   std::exchange(closed_, nullptr)();
 }

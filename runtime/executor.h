@@ -62,16 +62,16 @@ class ThreadState;
 
 class Executor {
  public:
-  // Obtains variables and makes actors around the kernels, which PrepareKernels made of the plan.
-  static absl::StatusOr<std::unique_ptr<Executor>> Make(const plan::NodePlan& plan,
-                                                        PreparedKernels kernels,
-                                                        const NodeResources& resources,
-                                                        ExecutorOptions options);
-  // After Close's callback.
+  Executor(const NodeResources& resources, ExecutorOptions options);
+  // Any thread: the kernels' destructors are users' code. After Close's callback, or after a Load
+  // that failed.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
+  // Obtains variables and makes actors around the kernels, which PrepareKernels made of the plan.
+  // It takes them out of `kernels`. Once, before anything else.
+  absl::Status Load(const plan::NodePlan& plan, PreparedKernels& kernels);
   // Exposes landing slots to the peers and tells them; on_ready follows.
   absl::Status Connect();
   // A frame of this job from `peer`.
@@ -123,8 +123,7 @@ class Executor {
     bool is_exposed = false;
   };
 
-  Executor(const NodeResources& resources, ExecutorOptions options);
-  absl::Status Load(const plan::NodePlan& plan, PreparedKernels kernels);
+  absl::Status AddTasks(const plan::NodePlan& plan, PreparedKernels& kernels);
   absl::Status ObtainVariables(const plan::NodePlan& plan);
   Thread& ThreadFor(const plan::Task& task);
   absl::Status AddTask(const plan::NodePlan& plan, const plan::Task& task,
@@ -144,6 +143,8 @@ class Executor {
   void OnThreadRunDone(Thread& thread, int64_t steps);
   void OnThreadClosed(Thread& thread);
   void OnFailure(absl::Status status);
+  // Calls Close's callback.
+  void FinishClose();
 
   const NodeResources resources_;
   const ExecutorOptions options_;
@@ -167,8 +168,8 @@ class Executor {
   int64_t steps_ = 0;       // credited
   int64_t steps_reported_ = 0;
   std::function<void()> closed_;
-  // Callbacks of the collectives' hub may come after this object: they look here first. Shared with
-  // them.
+  // What was asked of the hub or the threads may be answered after the closing, or after this
+  // object: it looks here first. The control thread only; shared with the answers.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
 };
 

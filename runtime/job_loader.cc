@@ -112,7 +112,7 @@ void JobLoader::Load(Request request, std::function<void(absl::StatusOr<Prepared
 }
 
 absl::Status JobLoader::Prepare(const Request& request, PreparedJob& job) {
-  ASSIGN_OR_RETURN(job.plan, ReadNodePlan(request.plan, request.fingerprint, options_.node));
+  ASSIGN_OR_RETURN(job.plan, ReadNodePlan(*request.plan, request.fingerprint, options_.node));
   KernelContext context = options_.kernels;
   context.host = request.host;
   ASSIGN_OR_RETURN(job.kernels,

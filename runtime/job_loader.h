@@ -57,7 +57,7 @@ class JobLoader {
   };
   struct Request {
     JobId job = 0;
-    std::string plan;
+    std::shared_ptr<const std::string> plan;  // shared with what passes it on
     uint64_t fingerprint = 0;
     HostIo* host = nullptr;
   };

@@ -1,6 +1,7 @@
-// One node of a session: its devices' memory, its links, its jobs. Everything here happens on the
-// node's control thread, driven by messages from the master; in every process there is one, and in
-// tests and simulations several.
+// One node of a session: its devices' memory, its links (Peers), its jobs (NodeJobs) and its end of
+// the control plane (ControlAgent), joined. Everything here happens on the node's control thread,
+// driven by messages from the master; in every process there is one, and in tests and simulations
+// several.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,15 +19,15 @@
 #include "comm/peers/peers.h"
 #include "comm/transport.h"
 #include "runtime/base/ids.h"
-#include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
+#include "runtime/control_agent.h"
 #include "runtime/data/dataset.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_kinds.h"
-#include "runtime/executor.h"
 #include "runtime/host_io.h"
-#include "runtime/job_loader.h"
 #include "runtime/kernels/kernel.h"
+#include "runtime/node_jobs.h"
+#include "runtime/plan_relay.h"
 #include "runtime/variable_store.h"
 
 namespace braid {
@@ -37,6 +37,7 @@ class ControlMessage;
 class Load;
 class NodeReport;
 class Peers;
+class Run;
 class Status;
 }  // namespace control
 
@@ -78,14 +79,8 @@ class Node {
   // when the master says that all nodes have ended.
   void Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl::Status)> closed);
 
-  // What the master says, or why it is lost, before the control thread gets to it: users' code, the
-  // destructor of a kernel, may keep that thread, and then on_failure still gets the cause. On one
-  // thread, whichever it is.
-  void Overhear(std::string_view message);
-  void OverhearLoss(const absl::Status& reason);
-
   // Feeds and fetches of a job, made on first use. Any thread.
-  HostIo& Host(JobId job);
+  HostIo& Host(JobId job) { return jobs_->Host(job); }
 
   // Writes the last events into a file, unless that was done or `cause` is no failure of a run, and
   // gives `done` the words about it that belong to the failure's message, or none. Any thread;
@@ -99,31 +94,17 @@ class Node {
   std::map<uint16_t, PeerCounters> counters() const;
 
  private:
-  struct LoadingJob {
-    std::optional<PreparedJob> prepared;  // absent: its kernels are being made
-    CollectiveId first_collective = 0;
-    bool wants_summary = false;
-    std::set<uint16_t> missing;  // peers whose links are being made
-  };
-
   void MakePeers();
   std::vector<TransportAddress> OpenTransports();
-  void OnMessage(const std::string& bytes);
+  // What the master orders while the session goes on.
+  void Obey(control::ControlMessage& message);
   void OnPeers(const control::Peers& peers);
   void OnLoad(control::Load& load);
-  void OnPrepared(JobId job, absl::StatusOr<PreparedJob> prepared);
-  void OnConnected(JobId job, uint16_t peer);
+  void OnPlan(JobId job, std::shared_ptr<const std::string> plan);
+  void OnRun(const control::Run& run);
+  void OnLoaded(JobId job, const absl::Status& status, const std::optional<NodeSummary>& summary);
+  void OnRunDone(JobId job);
   void OnLoss(const LinkLoss& loss);
-  void StartJob(JobId job);
-  // A frame that belongs to a job.
-  absl::Status OnJobFrame(uint16_t peer, std::span<const std::byte> frame);
-  // With a summary if the job is ready and the master wants one.
-  void ReportLoaded(JobId job, const absl::Status& status,
-                    const std::optional<NodeSummary>& summary = std::nullopt);
-  void FailHere(const absl::Status& cause, bool is_link = false);
-  // Closes with this cause, unless the master says another one in time.
-  void AwaitCause(const absl::Status& cause, Nanoseconds limit);
-  void Unload(JobId job);
   void SendStatus(const control::Status& request);
   void Describe(JobId job, std::function<void(control::NodeReport)> done);
   void WriteEvents(const absl::Status& cause);
@@ -131,52 +112,29 @@ class Node {
   absl::Status WithEvents(const absl::Status& cause);
   void WatchForStall();
   // Tells the master, which asks all nodes; prints this node's part if it takes no note.
-  void TellStall(JobId job, Nanoseconds silence, bool is_loading);
-  void Close(absl::Status cause);
-  void FinishClose();
-  void Finish();
-  void FailWhileClosing(const absl::Status& cause);
-  absl::Status MasterLost(const absl::Status& reason) const;
-  void SetPhase(std::string phase);
-  std::string Phase() const;
-  void Send(const control::ControlMessage& message);
+  // `standing`: what does not come further, or "" for the acts of a step.
+  void TellStall(JobId job, std::string_view standing, Nanoseconds silence);
+  void CloseAll(const absl::Status& reason);
 
   const NodeOptions options_;
   Devices devices_;
   VariableStore variables_;
   DatasetCache datasets_;
   CollectiveHub collectives_;
-  std::unique_ptr<Peers> peers_;  // made and destroyed on the control thread; null before and after
-  std::map<JobId, LoadingJob> loading_;
-  std::map<JobId, std::unique_ptr<Executor>> jobs_;
-  // The highest number loaded so far. What comes for a job up to it that is not here is late, an
-  // acknowledgement for one that was unloaded, and dropped.
-  JobId newest_job_ = 0;
-  // Landing keys that came before this node had made the job: (peer, frame).
-  std::map<JobId, std::vector<std::pair<uint16_t, std::vector<std::byte>>>> early_;
-  size_t num_early_ = 0;  // frames in early_
-  Mutex hosts_mutex_;
-  std::map<JobId, std::unique_ptr<HostIo>> hosts_ BRAID_GUARDED_BY(hosts_mutex_);
-  std::unique_ptr<ControlChannel> master_;
-  std::function<void(absl::Status)> closed_;
-  absl::Status cause_;
-  bool has_failed_ = false;           // here; the master says what the first cause is
-  bool has_overheard_cause_ = false;  // of the thread that overhears
-  bool is_closing_ = false;
-  bool is_torn_down_ = false;   // waits for the word that all are
-  Event* torn_down_ = nullptr;  // that the destructor waits for
-  bool is_over_ = false;        // closed_ was called, or will not be
-  mutable Mutex phase_mutex_;
-  std::string phase_ BRAID_GUARDED_BY(phase_mutex_) = "joining";
+  PlanRelay plans_;                                // whose buffers peers write to
+  std::map<JobId, NodeJobs::LoadRequest> coming_;  // whose plans have not come whole
+  std::unique_ptr<Peers> peers_;                   // from Serve until all jobs have ended
   int64_t acts_seen_ = -1;
-  Nanoseconds advanced_ = 0;      // when acts_seen_ changed last
-  Nanoseconds loading_told_ = 0;  // when the master was told that loading stands
-  bool is_stall_noted_ = false;   // the master reports it
-  std::string events_note_;       // "": nothing was written
-  size_t jobs_closing_ = 0;
-  // Both still call what is above, which finds them here, while they end; the reactor ends last.
+  Nanoseconds advanced_ = 0;       // when acts_seen_ changed last
+  Nanoseconds standing_told_ = 0;  // when the master was told that a job's loading or ending stands
+  bool is_stall_noted_ = false;    // the master reports it
+  std::string events_note_;        // "": nothing was written
+  std::optional<TimerId> next_look_;  // for a stall
+  // Made of the reactor, and never null.
+  std::unique_ptr<NodeJobs> jobs_;
+  std::unique_ptr<ControlAgent> agent_;
+  // Last: while it ends it still calls what is above, which finds it here.
   std::unique_ptr<Reactor> reactor_;
-  std::unique_ptr<JobLoader> loader_;  // once there is a job
 };
 
 }  // namespace braid

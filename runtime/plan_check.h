@@ -10,7 +10,7 @@
 namespace braid {
 
 // `devices`: of this node. INVALID_ARGUMENT or RESOURCE_EXHAUSTED with the task, both values and
-// what was expected. Left to others: the node and the version (Executor::Make), that both ends of
+// what was expected. Left to others: the node and the version (Executor::Load), that both ends of
 // an edge agree (MessageBus::Start), what kernels ask of their operands (KernelRegistry::Check).
 absl::Status CheckPlan(const plan::NodePlan& plan, const Devices& devices);
 

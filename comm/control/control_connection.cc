@@ -363,16 +363,7 @@ void ControlConnection::DropHandlers() {
   on_closed_.reset();
 }
 
-void ControlConnection::SetObserver(Observer observer) {
-  MutexLock lock(observer_mutex_);
-  observer_ = std::move(observer);
-}
-
 void ControlConnection::Deliver(std::optional<std::string> message, const absl::Status& closed) {
-  {
-    MutexLock lock(observer_mutex_);
-    if (observer_) observer_(message.has_value() ? *message : std::string_view(), closed);
-  }
   MutexLock lock(mutex_);
   if (message.has_value()) {
     messages_.push_back(*std::move(message));

@@ -65,12 +65,6 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   // After it returns no handler is called any more. On the owner's thread or after its end.
   void DropHandlers();
 
-  // Called on the connection's own reactor for every message that comes (`closed` is OK then), and
-  // once for its end, before a handler's owner gets to them. When this returns, the earlier one is
-  // not called any more. Any thread but inside the call.
-  using Observer = std::function<void(std::string_view message, const absl::Status& closed)>;
-  void SetObserver(Observer observer);
-
   // Any thread. Dropped on a closed connection.
   void Send(std::string message);
   // Any thread; the first reason counts. What was sent before still goes out, and the peer is told
@@ -138,9 +132,6 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   uint64_t confirmed_bytes_ = 0;
   Nanoseconds beat_due_ = 0;  // when beat_timer_ is to fire
   absl::Status end_;
-
-  Mutex observer_mutex_;
-  Observer observer_ BRAID_GUARDED_BY(observer_mutex_);
 
   mutable Mutex mutex_;
   Reactor* owner_ BRAID_GUARDED_BY(mutex_) = nullptr;

@@ -65,20 +65,20 @@ Nanoseconds Standing(const ClusterState& cluster) {
   return least == std::numeric_limits<Nanoseconds>::max() ? -1 : least;
 }
 
-// What the loading of a job is inside of, the longest first.
-std::vector<std::string> Loadings(const ClusterState& cluster) {
-  std::vector<const NodeReport*> loading;
+// Users' code that the loading or the ending of a job is inside of, the longest first.
+std::vector<std::string> HeldJobs(const ClusterState& cluster) {
+  std::vector<const NodeReport*> held;
   for (const NodeReport& report : cluster.reports) {
-    if (report.loading().time() >= kStanding) loading.push_back(&report);
+    if (report.standing().time() >= kStanding) held.push_back(&report);
   }
-  std::stable_sort(loading.begin(), loading.end(), [](const NodeReport* a, const NodeReport* b) {
-    return a->loading().time() > b->loading().time();
+  std::stable_sort(held.begin(), held.end(), [](const NodeReport* a, const NodeReport* b) {
+    return a->standing().time() > b->standing().time();
   });
   std::vector<std::string> lines;
-  for (const NodeReport* report : loading) {
+  for (const NodeReport* report : held) {
     lines.push_back(absl::StrFormat("%s has been %s for %.1f s",
                                     cluster.name_of(static_cast<int>(report->node())),
-                                    report->loading().what(), Seconds(report->loading().time())));
+                                    report->standing().what(), Seconds(report->standing().time())));
   }
   return lines;
 }
@@ -86,12 +86,11 @@ std::vector<std::string> Loadings(const ClusterState& cluster) {
 std::string FirstSentence(const SessionState& session, const WaitRoots& roots,
                           Nanoseconds standing) {
   if (!session.is_stepping) {
-    const std::vector<std::string> loadings = Loadings(session.cluster);
+    const std::vector<std::string> held = HeldJobs(session.cluster);
     std::string text =
-        loadings.empty()
-            ? absl::StrFormat("no job runs: the session is %s, for %.1f s\n", session.phase,
-                              Seconds(session.phase_for))
-            : absl::StrFormat("everything waits for: %s\n", absl::StrJoin(loadings, "\n"));
+        held.empty() ? absl::StrFormat("no job runs: the session is %s, for %.1f s\n",
+                                       session.phase, Seconds(session.phase_for))
+                     : absl::StrFormat("everything waits for: %s\n", absl::StrJoin(held, "\n"));
     if (!roots.root.empty()) text += roots.root + "\n";
     return text;
   }
@@ -171,10 +170,11 @@ std::string ActorTable(const ClusterState& cluster) {
 
 }  // namespace
 
-std::string StallTitle(bool is_loading, std::string_view where, Nanoseconds silence) {
-  return absl::StrFormat("%s%s for %.0f s (--stall_timeout)",
-                         is_loading ? "the loading of a job has stood" : "no act has ended", where,
-                         Seconds(silence));
+std::string StallTitle(std::string_view standing, std::string_view where, Nanoseconds silence) {
+  return absl::StrFormat(
+      "%s%s for %.0f s (--stall_timeout)",
+      standing.empty() ? "no act has ended" : std::string(standing) + " has stood", where,
+      Seconds(silence));
 }
 
 std::string StallReport(const SessionState& session) {

@@ -19,7 +19,7 @@ struct SessionState {
 
 // What has lasted so long: "no act has ended here for 60 s (--stall_timeout)". `where` is " here"
 // or empty.
-std::string StallTitle(bool is_loading, std::string_view where, Nanoseconds silence);
+std::string StallTitle(std::string_view standing, std::string_view where, Nanoseconds silence);
 
 // Begins with a sentence that names what everything waits for; then the chain that leads there, how
 // much the nodes were waited for, and what each actor waits for. Bounded: what is left out is

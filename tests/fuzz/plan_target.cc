@@ -97,19 +97,20 @@ void Run(Bytes input) {
                                 [](const compiler::KernelCall*) {});
   VLOG(1) << "prepared: " << kernels.status();
   if (!kernels.ok()) return;
-  auto executor = Executor::Make(plan, *std::move(kernels), resources, std::move(options));
-  VLOG(1) << "made: " << executor.status();
-  if (executor.ok()) {
-    const absl::Status connected = (*executor)->Connect();
+  auto executor = std::make_unique<Executor>(resources, std::move(options));
+  const absl::Status loaded = executor->Load(plan, *kernels);
+  VLOG(1) << "loaded: " << loaded;
+  if (loaded.ok()) {
+    const absl::Status connected = executor->Connect();
     VLOG(1) << "connected: " << connected;
     const std::unique_ptr<Event> closed = environment.MakeEvent();
     control->Post([&] {
       collectives.Abort(absl::CancelledError("over"));
-      (*executor)->Close(absl::CancelledError("over"), [&] { closed->Set(); });
+      executor->Close(absl::CancelledError("over"), [&] { closed->Set(); });
     });
     CHECK(environment.Await(*closed, kSecond).ok());
-    executor->reset();
   }
+  executor.reset();
   control.reset();
 }
 

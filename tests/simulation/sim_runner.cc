@@ -59,6 +59,7 @@ class ChangingChannel final : public ControlChannel {
     CHECK(message.ParseFromString(bytes));
     if (!message.has_load()) return channel_->Send(std::move(bytes));
     message.mutable_load()->set_plan(plan_);
+    message.mutable_load()->set_plan_bytes(plan_.size());
     message.mutable_load()->set_fingerprint(compiler::PlanFingerprint(plan_));
     channel_->Send(message.SerializeAsString());
   }
@@ -77,7 +78,11 @@ class LoopbackCluster {
         plan_(*options.plan),
         environment_(MakeSimulatedEnvironment(seed)),
         coordinator_(std::make_unique<Coordinator>(CoordinatorOptions{
-            .environment = environment_.get(), .name_of = {}, .on_failure = {}})) {
+            .environment = environment_.get(),
+            .name_of = {},
+            .on_failure = {},
+            // Each node passes it on to the next, where all get the same.
+            .plan_fan_out = plan_.other.empty() ? 1 : static_cast<int>(plan_.devices.size())})) {
     ends_.resize(plan_.devices.size());
     nodes_left_ = plan_.devices.size();
     for (size_t node = 0; node < plan_.devices.size(); ++node) StartNode(node, seed);
