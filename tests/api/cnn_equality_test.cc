@@ -115,8 +115,8 @@ TEST(CnnTest, WinogradIsAsTheSessionSays) {
   for (bool winograd : {true, false}) {
     const auto session = Session::Start({.winograd = winograd, .progress = Progress::kOff});
     ASSERT_TRUE(session.ok()) << session.status().message();
-    const auto job =
-        (*session)->Compile("train", [](Job& job) { TrainCnn(job, {.is_wide = true}); });
+    const auto job = (*session)->Compile(
+        "train", [](Job& job) { TrainCnn(job, {.dtype = DType::kF32, .is_wide = true}); });
     ASSERT_TRUE(job.ok()) << job.status().message();
     EXPECT_EQ(job->Explain().find("winograd=true") != std::string::npos, winograd);
   }

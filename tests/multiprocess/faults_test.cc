@@ -149,7 +149,7 @@ TEST_F(FaultsTest, BadListsAndNames) {
   const Case cases[] = {
       {"127.0.0.1\nno-such-host.invalid\n", {"no-such-host.invalid"}},
       {"127.0.0.1\n127.0.0.2:99999\n", {"nodes.txt:2", "99999"}},
-      {"127.0.0.1\n127.0.0.2 gpu:1\n", {"nodes.txt:2", "gpu:1"}},
+      {"127.0.0.1\n127.0.0.2 GPU:1\n", {"nodes.txt:2", "GPU:1"}},
       {"# nobody\n", {"nodes.txt"}},
   };
   for (const Case& c : cases) {

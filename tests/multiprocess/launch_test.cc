@@ -353,7 +353,7 @@ TEST(LaunchTest, SaysWhatIsWrongWithItsArguments) {
       {{"launch", "--local=2", "--nodes=x", "--", "true"}, "exclude each other"},
       {{"launch", "--local=-1", "--", "true"}, "--local=-1; 1 to 65535 nodes were expected"},
       {{"launch", "--local=3", "--devices=cpu:1,cpu:2", "--", "true"}, "2 nodes, but --local=3"},
-      {{"launch", "--local=2", "--devices=tpu:1", "--", "true"}, "--devices: 'tpu:1'"},
+      {{"launch", "--local=2", "--devices=TPU:1", "--", "true"}, "--devices: 'TPU:1'"},
       {{"launch", "--local=2", "--host=no.such.host.invalid", "--", "true"},
        "--host=no.such.host.invalid: "},
       {{"launch", "--nodes=/no/such/file", "--", "true"}, "/no/such/file"},
