@@ -5,7 +5,7 @@
 #include "compiler/logical/autograd.h"
 #include "compiler/logical/cpu_layout.h"
 #include "compiler/logical/dropout.h"
-#include "compiler/logical/fuse_batch_norm.h"
+#include "compiler/logical/fuse.h"
 #include "compiler/logical/infer_sbp.h"
 #include "compiler/logical/loss_scale.h"
 #include "compiler/logical/micro_batch.h"
@@ -43,7 +43,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   // next, since they cut the shapes that are then laid out.
   ASSIGN_OR_RETURN(
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
-  graph = FuseBatchNorm(std::move(graph));
+  graph = Fuse(std::move(graph));
   graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd});
   if (options.precision != DType::kF32) {
     graph = NarrowProducts(std::move(graph), options.precision);

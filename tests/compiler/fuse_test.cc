@@ -1,4 +1,4 @@
-#include "compiler/logical/fuse_batch_norm.h"
+#include "compiler/logical/fuse.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace braid::compiler {
 namespace {
 
 std::string Fused(const std::string& text) {
-  return Rewritten(text, [](const LogicalGraph& graph) { return FuseBatchNorm(graph); });
+  return Rewritten(text, [](const LogicalGraph& graph) { return Fuse(graph); });
 }
 
 // A norm with its statistics, and what arrives from behind.
@@ -33,7 +33,7 @@ constexpr char kGradients[] =
     "%11:f32[4, 2, 3, 3] = batch_norm_dx \"bn_dx\" (%0, %4, %5, %1, %8, %9, %10) "
     "{epsilon=0.001} on=cpu[1]{0.0} fwd=\"bn\"\n";
 
-TEST(FuseBatchNorm, TakesTheRectifierAndItsGradient) {
+TEST(Fuse, TakesTheRectifierAndItsGradient) {
   EXPECT_EQ(Fused(absl::StrCat(kOperands, kNorm, R"(
 %7:f32[4, 2, 3, 3] = relu "z" (%6) on=cpu[1]{0.0}
 %8:f32[4, 2, 3, 3] = relu_grad "dz" (%7, %3) on=cpu[1]{0.0} fwd="z"
@@ -52,7 +52,7 @@ fetch "f" (%6) on=cpu[1]{0.0}
 }
 
 // dy goes to r as well, so it is made.
-TEST(FuseBatchNorm, TakesWhatIsAdded) {
+TEST(Fuse, TakesWhatIsAdded) {
   EXPECT_EQ(Fused(absl::StrCat(kOperands, kNorm, R"(
 %12:f32[4, 2, 3, 3] = add "sum_of_both" (%3, %6) on=cpu[1]{0.0}
 %7:f32[4, 2, 3, 3] = relu "z" (%12) on=cpu[1]{0.0}
@@ -73,7 +73,7 @@ TEST(FuseBatchNorm, TakesWhatIsAdded) {
 )"));
 }
 
-TEST(FuseBatchNorm, LeavesWhatOthersWantOrTheUserLaidOut) {
+TEST(Fuse, LeavesWhatOthersWantOrTheUserLaidOut) {
   const std::string rest = R"(%7:f32[4, 2, 3, 3] = relu "z" (%6) on=cpu[1]{0.0}
 )";
   const std::string norm = kNorm;
@@ -89,7 +89,7 @@ TEST(FuseBatchNorm, LeavesWhatOthersWantOrTheUserLaidOut) {
 }
 
 // Of gradients that go elsewhere too, the rectifier's stays by itself.
-TEST(FuseBatchNorm, KeepsAGradientThatOthersTake) {
+TEST(Fuse, KeepsAGradientThatOthersTake) {
   const std::string fused = Fused(absl::StrCat(kOperands, kNorm, R"(
 %7:f32[4, 2, 3, 3] = relu "z" (%6) on=cpu[1]{0.0}
 %8:f32[4, 2, 3, 3] = relu_grad "dz" (%7, %3) on=cpu[1]{0.0} fwd="z"
