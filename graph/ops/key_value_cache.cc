@@ -9,7 +9,7 @@
 namespace braid {
 namespace {
 
-constexpr int kQuery = 0, kKey = 1, kValue = 2, kCachedKey = 3, kCachedValue = 4, kPosition = 5;
+constexpr int kQuery = 0, kCachedKey = 3;
 
 // The cache holds at least what comes now.
 absl::Status CheckCache(const OpContext& ctx) {
