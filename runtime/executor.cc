@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -220,9 +221,11 @@ absl::Status Executor::Connect() {
     SendLandingKey(*link, options_.job, {reg, landing.key});
   }
   RETURN_IF_ERROR(bus_.Start());
-  for (const auto& device : *resources_.devices) {
+  std::set<uint32_t> devices;
+  for (const auto& [number, thread] : threads_) devices.insert(DeviceOfThread(number));
+  for (const uint32_t device : devices) {
     ++devices_filling_;
-    device->Drain(
+    (*resources_.devices)[device]->Drain(
         [this, control = resources_.control, is_alive = is_alive_](const absl::Status& status) {
           control->Post([this, is_alive, status] {
             if (!*is_alive) return;

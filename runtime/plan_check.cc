@@ -166,6 +166,12 @@ class Checker {
 
   absl::Status CheckArena(const plan::Arena& arena) {
     RETURN_IF_ERROR(CheckDevice(arena.device));
+    if (const std::string& kind = devices_[arena.device]->kind(); arena.device_type != kind) {
+      return Wrong(
+          "device %d is a '%s' device by plan and a '%s' device here; start the same "
+          "program with the same devices on every node",
+          arena.device, arena.device_type, kind);
+    }
     if (!arenas_.emplace(arena.device, &arena).second) {
       return Wrong("device %d has two arenas", arena.device);
     }

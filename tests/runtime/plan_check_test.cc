@@ -35,7 +35,9 @@ const Region kBox = {.offset = {0, 2}, .size = {4, 4}};
 plan::NodePlan CopyPlan() {
   plan::NodePlan plan;
   plan.job = "job";
-  plan.arenas.emplace_back().bytes = 192;
+  plan::Arena& arena = plan.arenas.emplace_back();
+  arena.device_type = "cpu";
+  arena.bytes = 192;
   plan::Task& task = plan.tasks.emplace_back();
   task.name = "copy";
   task.acts_per_step = 1;
@@ -137,6 +139,9 @@ TEST(PlanCheckTest, EachSideWorksInItsOwnMemory) {
       LaggingKind().make({.environment = environment.get(), .cpu_kernels = &kernels}));
   plan::NodePlan plan = CopyPlan();
   plan.arenas[0].pinned_bytes = 192;
+  EXPECT_THAT(std::string(CheckPlan(plan, devices).message()),
+              HasSubstr("device 0 is a 'cpu' device by plan and a 'lagging' device here"));
+  plan.arenas[0].device_type = "lagging";
   plan::Task& task = plan.tasks[0];
   EXPECT_EQ(CheckPlan(plan, devices), absl::OkStatus());
   task.stream = StreamKind::kTransfer;
