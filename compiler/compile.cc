@@ -22,6 +22,7 @@
 #include "compiler/physical/defer_groups.h"
 #include "compiler/physical/plan_memory.h"
 #include "compiler/physical/stage_through_host.h"
+#include "compiler/physical/take_turns.h"
 #include "compiler/plan/invariants.h"
 #include "compiler/verify.h"
 #include "runtime/base/status.h"
@@ -69,9 +70,11 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   RETURN_IF_ERROR(VerifyInvariants(physical));
   // After the chains, which leave fewer registers to be copied.
   physical = StageThroughHost(std::move(physical));
-  // Slots before memory: they multiply it. Verification last: memory planning adds edges.
+  // Slots before memory: they multiply it. Turns after it: they look at addresses. Verification
+  // last: memory planning adds edges.
   ASSIGN_OR_RETURN(physical, AssignSlots(std::move(physical)));
   ASSIGN_OR_RETURN(physical, PlanMemory(std::move(physical), graph.registry()));
+  physical = TakeTurns(std::move(physical), graph.registry());
   physical = DeferGroups(std::move(physical));
   if (options.device_memory_bytes > 0) {
     RETURN_IF_ERROR(CheckMemory(physical, options.device_memory_bytes));

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "graph/attrs.h"
 #include "graph/logical_graph.h"
+#include "graph/op_parts.h"
 #include "graph/rule.h"
 #include "graph/sbp.h"
 
@@ -118,10 +119,15 @@ class OpDef {
   }
   // Draws random numbers: keyed by name, step and logical index.
   OpDef& Random();
-  // Each element of the output depends on the operands' elements at its place only.
+  // How its kernels can work in parts, of the operands that one device holds; else as a whole.
+  OpDef& Parts(std::function<OpParts(const OpContext&)> fn) {
+    parts_ = std::move(fn);
+    return *this;
+  }
+  // Each element of the output depends on the operands' elements at its place only: BroadcastParts.
   OpDef& Pointwise() {
     is_pointwise_ = true;
-    return *this;
+    return Parts(BroadcastParts);
   }
 
   const std::string& name() const { return name_; }
@@ -139,6 +145,7 @@ class OpDef {
   const std::vector<std::pair<int, int>>& inplace() const { return inplace_; }
   const std::vector<OpSample>& samples() const { return samples_; }
   bool is_pointwise() const { return is_pointwise_; }
+  OpParts PartsOf(const OpContext& context) const { return parts_ ? parts_(context) : OpParts{}; }
 
   // Why the definition is not complete, or OK: OpRegistry asks.
   absl::Status Validate() const;
@@ -179,6 +186,7 @@ class OpDef {
   std::function<std::vector<SbpSignature>(const OpContext&)> time_signatures_;
   std::function<std::vector<Tensor>(const GradientContext&)> gradient_;
   std::function<double(const OpContext&)> flops_;
+  std::function<OpParts(const OpContext&)> parts_;
   std::vector<OpSample> samples_;
   std::vector<std::pair<int, int>> inplace_;
   std::vector<int> narrow_inputs_;

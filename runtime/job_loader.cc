@@ -16,18 +16,6 @@ std::string NameOf(const compiler::KernelCall& call) {
   return absl::StrFormat("%s '%s'", call.op, call.name);
 }
 
-std::vector<GroupedOperand> Grouped(const std::vector<OperandSpec>& specs,
-                                    const std::vector<plan::Operand>& operands) {
-  std::vector<GroupedOperand> result;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    GroupedOperand& one = result.emplace_back();
-    one.bytes = BytesOf(specs[i]);
-    one.elements = specs[i].num_elements();
-    if (operands[i].source == plan::Operand::Source::kScratch) one.scratch = operands[i].index;
-  }
-  return result;
-}
-
 absl::StatusOr<ComputeCall> MakeCall(const plan::Kernel& kernel, const KernelRegistry& registry,
                                      const KernelSpec& spec) {
   ComputeCall call;
@@ -39,8 +27,6 @@ absl::StatusOr<ComputeCall> MakeCall(const plan::Kernel& kernel, const KernelReg
   auto made = create();
   if (!made.ok()) return NameFailure(call.name, made.status());
   call.kernel = *std::move(made);
-  call.grouped_inputs = Grouped(spec.inputs, kernel.inputs);
-  call.grouped_outputs = Grouped(spec.outputs, kernel.outputs);
   return call;
 }
 

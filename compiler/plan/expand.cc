@@ -159,7 +159,9 @@ class Expander {
   }
 
   void EmitCompute(const TaskGroup& group, int rank, plan::Task& task) {
-    std::vector<plan::Kernel>& kernels = task.work.emplace<plan::Compute>().kernels;
+    auto& compute = task.work.emplace<plan::Compute>();
+    compute.turns = group.turns;
+    std::vector<plan::Kernel>& kernels = compute.kernels;
     kernels.reserve(group.kernels.size());
     for (const KernelCall& call : group.kernels) {
       plan::Kernel& kernel = kernels.emplace_back();

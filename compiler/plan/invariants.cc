@@ -197,6 +197,25 @@ class InvariantChecker {
         RETURN_IF_ERROR(CheckOperand(group, kernel, kernel.outputs[i], kernel.output_layouts[i]));
       }
     }
+    return CheckTurns(group);
+  }
+
+  absl::Status CheckTurns(const TaskGroup& group) const {
+    const auto is_scratch = [&](int index) {
+      return index >= 0 && index < static_cast<int>(group.scratch.size());
+    };
+    int end = 0;
+    for (const Turns& turns : group.turns) {
+      if (turns.begin < end || turns.end < turns.begin + 2 ||
+          turns.end > static_cast<int>(group.kernels.size()) || turns.part < 1 ||
+          !std::all_of(turns.staying.begin(), turns.staying.end(), is_scratch)) {
+        return Broken(group,
+                      absl::StrFormat("the turns of kernels %d to %d on parts of %d elements "
+                                      "after those before %d",
+                                      turns.begin, turns.end, turns.part, end));
+      }
+      end = turns.end;
+    }
     return absl::OkStatus();
   }
 

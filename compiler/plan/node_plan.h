@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,6 +85,7 @@ struct Kernel {
 
 struct Compute {
   std::vector<Kernel> kernels;
+  std::span<const compiler::Turns> turns;  // of these kernels
 };
 
 // Boxes copied or added into one operand; what none covers is zero.

@@ -124,6 +124,12 @@ std::string GroupToString(const TaskGroup& group) {
     absl::StrAppend(&text, "\n  scratch ", scratch.layout.ToString());
     if (scratch.offset >= 0) absl::StrAppend(&text, " @", scratch.offset);
   }
+  for (const Turns& turns : group.turns) {
+    absl::StrAppend(&text, "\n  turns of ", group.kernels[turns.begin].name, " to ",
+                    group.kernels[turns.end - 1].name, ", part=", turns.part);
+    if (turns.staying.empty()) continue;
+    absl::StrAppend(&text, ", staying s", absl::StrJoin(turns.staying, ", s"));
+  }
   return text;
 }
 

@@ -98,6 +98,17 @@ struct Scratch {
   int64_t offset = -1;  // in the stream's scratch area: set by plan_memory
 };
 
+// Kernels [begin, end) of a compute group that may take turns, each doing one part of its elements
+// after another, so that what one makes the next finds in the cache. What only they read of what
+// they make need not leave it: every part of such scratch lies where the first one does. A rank
+// whose kernels have no such parts runs them one after another.
+struct Turns {
+  int begin = 0, end = 0;
+  int64_t part = 0;          // elements at a time
+  std::vector<int> staying;  // of TaskGroup::scratch, ascending
+  friend bool operator==(const Turns&, const Turns&) = default;
+};
+
 enum class GroupKind : uint8_t {
   kCompute,     // kernels on each rank's device (also readers, feeds and fetches)
   kExchange,    // any layout on any placement to any other: moves of boxes, see Exchange
@@ -121,6 +132,7 @@ struct TaskGroup {
   // kCompute
   std::vector<KernelCall> kernels;
   std::vector<Scratch> scratch;
+  std::vector<Turns> turns;  // in order, without common kernels; set by take_turns
 
   // kExchange: input 0's part `part` to output 0. The source placement is the input register's.
   // kCollective: input 0 to output 0, both flat lists of equal parts taken as one vector (a

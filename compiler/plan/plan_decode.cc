@@ -306,11 +306,31 @@ class Decoder {
       ASSIGN_OR_RETURN(scratch.layout, LayoutAt(entry.scratch(i)));
       ASSIGN_OR_RETURN(scratch.offset, Bytes(entry.scratch_offsets(i), "scratch at byte"));
     }
+    for (const plan::Turns& turns : entry.turns()) RETURN_IF_ERROR(ReadTurns(turns, group));
     if (group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective) {
       RETURN_IF_ERROR(ReadMovement(entry.movement(), group));
     }
     ASSIGN_OR_RETURN(group.location, LocationOf(entry.location()));
     graph_.AddGroup(std::move(group));
+    return absl::OkStatus();
+  }
+
+  static absl::Status ReadTurns(const plan::Turns& entry, TaskGroup& group) {
+    const size_t kernels = group.kernels.size(), scratch = group.scratch.size();
+    if (entry.begin() > kernels || entry.count() > kernels - entry.begin()) {
+      return Wrong("turns of %d kernels from %d on in group '%s', which has %d", entry.count(),
+                   entry.begin(), group.name, kernels);
+    }
+    Turns& turns = group.turns.emplace_back();
+    turns.begin = static_cast<int>(entry.begin());
+    turns.end = turns.begin + static_cast<int>(entry.count());
+    ASSIGN_OR_RETURN(turns.part, Bytes(entry.part(), "turns of elements:"));
+    for (uint32_t number : entry.staying()) {
+      if (number >= scratch) {
+        return Wrong("scratch %d stays in group '%s', which has %d", number, group.name, scratch);
+      }
+      turns.staying.push_back(static_cast<int>(number));
+    }
     return absl::OkStatus();
   }
 

@@ -134,6 +134,13 @@ class Encoder {
       entry.add_scratch(LayoutNumber(scratch.layout));
       entry.add_scratch_offsets(static_cast<uint64_t>(scratch.offset));
     }
+    for (const Turns& turns : group.turns) {
+      plan::Turns& numbers = *entry.add_turns();
+      numbers.set_begin(static_cast<uint32_t>(turns.begin));
+      numbers.set_count(static_cast<uint32_t>(turns.end - turns.begin));
+      numbers.set_part(static_cast<uint64_t>(turns.part));
+      for (int scratch : turns.staying) numbers.add_staying(static_cast<uint32_t>(scratch));
+    }
     if (group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective) {
       plan::Movement& movement = *entry.mutable_movement();
       movement.set_part(static_cast<uint32_t>(group.part));

@@ -63,6 +63,7 @@ OpDef AfterOp() {
       })
       .NoGradient()
       .Flops([](const OpContext&) { return 0; })
+      .Parts(CopyParts)
       .Inplace(0, 0)
       .Sample({.inputs = {Matrix(), {DType::kF32, Shape{3}}}, .attrs = {}});
 }

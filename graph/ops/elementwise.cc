@@ -20,6 +20,7 @@ OpDef Comparison(std::string name) {
       .Takes("xx")
       .Gives(DType::kBool)
       .NoGradient()
+      .Parts(BroadcastParts)
       .Sample({.inputs = {Matrix(), Matrix()}, .attrs = {}})
       .Sample({.inputs = {Matrix(DType::kI32), {DType::kI32, {6}}}, .attrs = {}});
 }
@@ -29,6 +30,7 @@ OpDef Logical(std::string name, int inputs) {
       .Rule(inputs == 1 ? "...->..." : "...,...->...")
       .Takes("bb")
       .NoGradient()
+      .Parts(BroadcastParts)
       .Inplace(0, 0)
       .Sample({.inputs = std::vector<TensorType>(inputs, Matrix(DType::kBool)), .attrs = {}});
 }
@@ -39,6 +41,7 @@ OpDef AnyDType(std::string name, bool check_gradient) {
       .Rule("...->...")
       .Linear({0})
       .PassesPartialMaxMin()
+      .Parts(CopyParts)
       .Inplace(0, 0)
       .Sample({.inputs = {Matrix()}, .attrs = {}, .check_gradient = check_gradient});
 }
@@ -130,11 +133,19 @@ bool Widens(const OpContext& ctx) {
   return IsFloating(from) && IsFloating(to) && (from == to || SizeOf(to) > SizeOf(from));
 }
 
+// From f32 to a narrow type. Other casts are seldom of tensors that the cache does not hold.
+OpParts CastParts(const OpContext& ctx) {
+  const DType from = ctx.inputs[0].dtype, to = ctx.outputs[0].dtype;
+  const bool narrows = from == DType::kF32 && (to == DType::kBF16 || to == DType::kF16);
+  return narrows ? CopyParts(ctx) : OpParts{};
+}
+
 OpDef CastOp() {
   return OpDef("cast")
       .Rule("...->...")
       .Gives([](const OpContext& ctx) { return ctx.attrs.Type("dtype"); })
       .Linear({0}, Widens)
+      .Parts(CastParts)
       .Gradient([](const Context& c) {
         const DType from = c.inputs[0].dtype();
         return Gradients{IsFloating(from) ? Cast(Dy(c), from) : Tensor()};

@@ -56,6 +56,7 @@ OpDef ReshapeOp() {
           [](const OpContext& ctx) { return MatchAxes(ctx.inputs[0].shape, ctx.outputs[0].shape); })
       .Linear({0})
       .PassesPartialMaxMin()
+      .Parts(CopyParts)
       .Inplace(0, 0)
       .Gradient([](const Context& c) {
         return Gradients{Reshape(c.output_gradients[0], c.inputs[0].shape())};

@@ -43,6 +43,7 @@ OpDef LayerNormOp() {
         if (extra.valid()) dx = dx.valid() ? Add(dx, extra) : extra;
         return Gradients{dx, dgamma, dbeta};
       })
+      .Parts(RowParts)
       .Flops([](const OpContext& ctx) { return 7.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample({.inputs = {Rows(), Six(), Six()}, .attrs = {{"epsilon", 1e-5}}})
       .Sample({.inputs = {{DType::kF32, {3, 5, 6}}, Six(), Six()}, .attrs = {{"epsilon", 1e-2}}});
@@ -54,6 +55,7 @@ OpDef LayerNormGradientOp() {
       .Takes("fffff")
       .Linear({4})
       .NoGradient()
+      .Parts(RowParts)
       .Flops([](const OpContext& ctx) { return 12.0 * ctx.inputs[0].shape.num_elements(); })
       .Sample({.inputs = {Rows(), Six(), Five(), Five(), Rows()}, .attrs = {}});
 }

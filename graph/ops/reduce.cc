@@ -124,6 +124,28 @@ OpDef Reduce(const Reduction& reduction) {
   return def;
 }
 
+// Sums of columns, rows by rows: of floating types, since others are not added up in blocks.
+OpParts SumParts(const OpContext& ctx) {
+  const TensorType& in = ctx.inputs[0];
+  if (in.dtype != DType::kF32 && in.dtype != DType::kF64) return {};
+  int64_t outer = 1, reduced = 1, inner = 1;
+  bool has_reduced = false, has_inner = false;
+  for (int axis = 0; axis < in.shape.rank(); ++axis) {
+    if (IsReduced(ctx.attrs.Ints("axes"), axis)) {
+      if (has_inner) return {};
+      has_reduced = true;
+      reduced *= in.shape[axis];
+    } else if (has_reduced) {
+      has_inner = true;
+      inner *= in.shape[axis];
+    } else {
+      outer *= in.shape[axis];
+    }
+  }
+  if (outer != 1 || reduced == 0 || inner <= 1) return {};
+  return {.elements = reduced * inner, .step = inner};
+}
+
 // Back over the reduced axes.
 Tensor Spread(const Context& c, Tensor dy) {
   const Shape shape = c.inputs[0].shape();  // a copy: appending moves the graph's
@@ -212,6 +234,7 @@ OpDef ArgExtremeOp(std::string name) {
 std::vector<OpDef> ReduceOps() {
   return {
       Reduce({.name = "reduce_sum", .partial = sbp::P, .takes_partial = true})
+          .Parts(SumParts)
           .Gradient(SumGradient),
       Reduce({.name = "reduce_mean",
               .partial = sbp::P,

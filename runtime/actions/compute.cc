@@ -9,23 +9,10 @@
 #include "runtime/base/status.h"
 
 namespace braid {
-namespace {
-
-std::vector<GroupedCall> GroupedCallsOf(const std::vector<ComputeCall>& calls) {
-  std::vector<GroupedCall> grouped;
-  for (const ComputeCall& call : calls) {
-    grouped.push_back({call.kernel.get(), call.grouped_inputs, call.grouped_outputs});
-  }
-  return grouped;
-}
-
-}  // namespace
-
-ComputeAction::ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls,
-                             const Options& options)
+ComputeAction::ComputeAction(TaskMemory memory, ComputeWork work, const Options& options)
     : memory_(std::move(memory)),
-      calls_(std::move(calls)),
-      groups_(GroupedCallsOf(calls_)),
+      calls_(std::move(work.calls)),
+      turns_(std::move(work.turns)),
       moving_(memory_.inputs.size() + memory_.outputs.size()),
       current_(moving_.size(), nullptr),
       options_(options) {
@@ -39,16 +26,16 @@ ComputeAction::ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls,
     moving_[end].push_back({end, pointer, operand.offset});
   };
   for (const ComputeCall& call : calls_) {
+    first_pointer_.push_back(pointers_.size());
     for (const OperandAddress& operand : call.inputs) add(operand);
     for (const OperandAddress& operand : call.outputs) add(operand);
   }
 }
 
-bool ComputeAction::Move(uint32_t end, std::byte* slot) {
-  if (current_[end] == slot) return false;
+void ComputeAction::Move(uint32_t end, std::byte* slot) {
+  if (current_[end] == slot) return;
   current_[end] = slot;
   for (const Moving& moving : moving_[end]) pointers_[moving.pointer] = slot + moving.offset;
-  return true;
 }
 
 int64_t ComputeAction::memory_bytes() const {
@@ -70,19 +57,18 @@ std::string ComputeAction::RunningCall() const {
 }
 
 void ComputeAction::Start(const Act& act, ActDone done) {
-  bool has_moved = !is_placed_;
   for (uint32_t i = 0; i < memory_.inputs.size(); ++i) {
-    has_moved = Move(i, memory_.inputs[i].At(act.input_slots[i])) || has_moved;
+    Move(i, memory_.inputs[i].At(act.input_slots[i]));
   }
   const auto num_inputs = static_cast<uint32_t>(memory_.inputs.size());
   for (uint32_t i = 0; i < memory_.outputs.size(); ++i) {
-    has_moved = Move(num_inputs + i, memory_.outputs[i].At(act.output_slots[i])) || has_moved;
+    Move(num_inputs + i, memory_.outputs[i].At(act.output_slots[i]));
   }
-  if (has_moved) groups_.Place(pointers_.data());
-  is_placed_ = true;
-  for (size_t i = 0; i < calls_.size(); i = groups_.end(i)) {
-    if (groups_.end(i) > i + 1) {
-      RunGroup(i, act);
+  auto turns = turns_.begin();
+  for (size_t i = 0; i < calls_.size();) {
+    if (turns != turns_.end() && turns->begin == i) {
+      RunTurns(*turns, act);
+      i = turns++->end;
       continue;
     }
     Begin(i);
@@ -90,6 +76,7 @@ void ComputeAction::Start(const Act& act, ActDone done) {
       done(NameFailure(calls_[i].name, status));
       return;
     }
+    ++i;
   }
   done(absl::OkStatus());
 }
@@ -104,29 +91,26 @@ KernelRun ComputeAction::RunOf(size_t call, const Act& act) const {
   run.stream = options_.stream;
   run.step = *options_.first_step + act.index / options_.acts_per_step;
   run.micro_batch = act.index % options_.acts_per_step;
-  run.inputs = pointers_.data() + groups_.first_pointer(call);
+  run.inputs = pointers_.data() + first_pointer_[call];
   run.outputs = run.inputs + calls_[call].inputs.size();
   return run;
 }
 
-void ComputeAction::RunGroup(size_t begin, const Act& act) {
-  const size_t end = groups_.end(begin);
-  const int64_t all = groups_.size(begin), part = groups_.part(begin);
-  for (int64_t at = 0; at < all; at += part) {
-    for (size_t i = begin; i < end; ++i) {
+void ComputeAction::RunTurns(const CallTurns& turns, const Act& act) {
+  for (int64_t at = 0; at < turns.elements; at += turns.part) {
+    for (size_t i = turns.begin; i < turns.end; ++i) {
       Begin(i);
-      calls_[i].kernel->RunPart(RunOf(i, act), at, std::min(part, all - at));
+      calls_[i].kernel->RunPart(RunOf(i, act), at, std::min(turns.part, turns.elements - at));
     }
     // A kernel adds its part's begin to each of its pointers.
-    MoveStaying(begin, at + part < all ? -part : at);
+    MoveStaying(turns, at + turns.part < turns.elements ? -turns.part : at);
   }
 }
 
-void ComputeAction::MoveStaying(size_t begin, int64_t elements) {
-  for (size_t i = groups_.first_pointer(begin); i < groups_.first_pointer(groups_.end(begin));
-       ++i) {
-    const int64_t element = groups_.staying(i);
-    if (element != 0) pointers_[i] = static_cast<std::byte*>(pointers_[i]) + elements * element;
+void ComputeAction::MoveStaying(const CallTurns& turns, int64_t elements) {
+  for (const StayingOperand& staying : turns.staying) {
+    void*& pointer = pointers_[staying.operand];
+    pointer = static_cast<std::byte*>(pointer) + elements * staying.element_bytes;
   }
 }
 
@@ -143,8 +127,11 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
       ASSIGN_OR_RETURN(calls[i].outputs.emplace_back(), context.addresses.AddressOf(task, operand));
     }
   }
+  std::vector<Kernel*> kernels;
+  for (const ComputeCall& call : calls) kernels.push_back(call.kernel.get());
+  std::vector<CallTurns> turns = TurnsOf(compute, kernels);
   auto action = std::make_unique<ComputeAction>(
-      std::move(context.memory), std::move(calls),
+      std::move(context.memory), ComputeWork{.calls = std::move(calls), .turns = std::move(turns)},
       ComputeAction::Options{.acts_per_step = task.acts_per_step,
                              .first_step = context.first_step,
                              .stream = &context.stream(),

@@ -1,5 +1,5 @@
 // The action of a compute task: its kernels, one after another, or part by part together (see
-// call_groups.h), in the device's stream. On a CPU they have run when it is done; elsewhere they
+// call_turns.h), in the device's stream. On a CPU they have run when it is done; elsewhere they
 // have been queued.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "actor/action.h"
-#include "runtime/actions/call_groups.h"
+#include "runtime/actions/call_turns.h"
 #include "runtime/actions/task_memory.h"
 #include "runtime/device/stream.h"
 #include "runtime/kernels/kernel.h"
@@ -21,8 +21,12 @@ namespace braid {
 struct ComputeCall {
   std::unique_ptr<Kernel> kernel;
   std::vector<OperandAddress> inputs, outputs;
-  std::vector<GroupedOperand> grouped_inputs, grouped_outputs;
   WorkName name;
+};
+
+struct ComputeWork {
+  std::vector<ComputeCall> calls;
+  std::vector<CallTurns> turns;  // of these calls, in order
 };
 
 class ComputeAction final : public Action {
@@ -33,7 +37,7 @@ class ComputeAction final : public Action {
     Stream* stream = nullptr;             // both borrowed
     bool is_queued = false;               // kernels run later: what fails then is to have a name
   };
-  ComputeAction(TaskMemory memory, std::vector<ComputeCall> calls, const Options& options);
+  ComputeAction(TaskMemory memory, ComputeWork work, const Options& options);
   void Start(const Act& act, ActDone done) override;
   int64_t memory_bytes() const;  // what its kernels keep
   int64_t shared_bytes() const;  // the most that one of them reserves of the stream's work memory
@@ -47,22 +51,21 @@ class ComputeAction final : public Action {
     uint32_t pointer;  // in pointers_
     uint64_t offset;
   };
-  // Whether it is another slot than before.
-  bool Move(uint32_t end, std::byte* slot);
+  void Move(uint32_t end, std::byte* slot);
   // The call's work is the next in the stream.
   void Begin(size_t call);
   KernelRun RunOf(size_t call, const Act& act) const;
-  void RunGroup(size_t begin, const Act& act);
-  // Moves the pointers of a group to what stays by so many elements.
-  void MoveStaying(size_t begin, int64_t elements);
+  void RunTurns(const CallTurns& turns, const Act& act);
+  // Moves the pointers to what stays by so many elements.
+  void MoveStaying(const CallTurns& turns, int64_t elements);
 
   TaskMemory memory_;
   std::vector<ComputeCall> calls_;
-  CallGroups groups_;
+  std::vector<CallTurns> turns_;
   std::vector<void*> pointers_;              // of all calls: inputs, then outputs
+  std::vector<size_t> first_pointer_;        // by call
   std::vector<std::vector<Moving>> moving_;  // by end
   std::vector<std::byte*> current_;          // slot address by end
-  bool is_placed_ = false;                   // groups_, at current_
   std::atomic<size_t> running_{0};           // of calls_
   const Options options_;
 };

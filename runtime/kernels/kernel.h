@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "graph/attrs.h"
 #include "graph/dtype.h"
+#include "graph/op_parts.h"
 #include "graph/sbp.h"
 #include "graph/shape.h"
 #include "runtime/kernels/work_memory.h"
@@ -56,8 +57,6 @@ struct KernelRun {
   void* const* outputs = nullptr;  // may equal an input where the OpDef says Inplace
 };
 
-constexpr int64_t kPointwiseVectors = 64;
-
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -65,14 +64,9 @@ class Kernel {
   // outside (a file, a feed) failed.
   virtual absl::Status Run(const KernelRun& run) = 0;
 
-  // Of a kernel that can work in parts, each of which uses the same elements of all operands of one
-  // size, and all of smaller ones: that size in elements, of which a part begins and ends at
-  // multiples of the step, or at the end. 0: it works as a whole. The parts of a run come in order;
-  // outputs that are smaller are made when the last one is. Parts of multiples of
-  // kPointwiseVectors, too, give the same bits as the whole: no vector is cut.
-  virtual int64_t pointwise_size() const { return 0; }
-  virtual int64_t pointwise_step() const { return 1; }
-  // Run's work for the elements [begin, begin + size).
+  // How it can work in parts (graph/op_parts.h): at least as its operator's definition says.
+  virtual OpParts parts() const { return {}; }
+  // Run's work for the elements [begin, begin + size) of such operands, of a kernel that has parts.
   virtual void RunPart(const KernelRun& /*run*/, int64_t /*begin*/, int64_t /*size*/) {}
 
   // What it keeps for itself beside its operands, in bytes: copies, packed operands, partial sums.

@@ -159,6 +159,27 @@ std::string LocalShapesDiffer() {
   return compiler::EncodePlan(graph);
 }
 
+// Two kernels, the second of which finds parts of what the first one makes where the first part is.
+std::string KernelsTakeTurns() {
+  compiler::TaskGroup group;
+  group.name = "turns";
+  group.placement = Devices({1});
+  const compiler::TensorLayout layout = {{DType::kF32, {256}}, sbp::B};
+  for (int i = 0; i < 3; ++i) group.scratch.push_back({layout, 1024 * i});
+  for (int i = 0; i < 2; ++i) {
+    compiler::KernelCall& call = group.kernels.emplace_back();
+    call.op = call.name = i == 0 ? "relu" : "tanh";
+    call.inputs.push_back({compiler::OperandRef::Source::kScratch, i, 0});
+    call.outputs.push_back({compiler::OperandRef::Source::kScratch, i + 1, 0});
+    call.input_layouts = call.output_layouts = {layout};
+  }
+  group.turns.push_back({.begin = 0, .end = 2, .part = 64, .staying = {1}});
+  compiler::PhysicalGraph graph;
+  graph.job = "turns";
+  graph.AddGroup(std::move(group));
+  return compiler::EncodePlan(graph);
+}
+
 // The first byte says which node reads it.
 void WritePlans() {
   const auto write = [](const std::string& name, int node, const std::string& plan) {
@@ -181,6 +202,7 @@ void WritePlans() {
   broken.mutable_layouts(0)->set_time_parts(2);
   write("crash_time_axis", 0, broken.SerializeAsString());
   write("crash_local_shapes_differ", 0, LocalShapesDiffer());
+  write("turns", 0, KernelsTakeTurns());
   // One layer a node: transfers and copies.
   const std::string stages = Compile("stages", {1, 2}, [](Job& job) {
     const Placement first = job.devices().Slice(0, 1), second = job.devices().Slice(1, 2);

@@ -204,11 +204,11 @@ class KernelCase {
   // A kernel that works in parts makes the same bits of them, and uses nothing of operands of all
   // elements but the part: each part of those has memory of its own here.
   void RunInParts() {
-    const int64_t size = kernel_->pointwise_size(), step = kernel_->pointwise_step();
+    const auto [size, step] = kernel_->parts();
     if (size == 0) return;
     auto made = outputs_;
     for (auto& bytes : made) std::fill(bytes.begin(), bytes.end(), '\x5a');
-    const int64_t least = std::lcm(step, kPointwiseVectors);
+    const int64_t least = std::lcm(step, kPartVectors);
     const int64_t part = std::max<int64_t>(1, size / least / 3) * least;
     for (int64_t begin = 0; begin < size; begin += part) {
       const int64_t elements = std::min(part, size - begin);

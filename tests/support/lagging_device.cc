@@ -101,8 +101,7 @@ class LaggingKernel final : public Kernel {
     Queue(run, [kernel = kernel_](const KernelRun& later) { return kernel->Run(later); });
     return absl::OkStatus();
   }
-  int64_t pointwise_size() const override { return kernel_->pointwise_size(); }
-  int64_t pointwise_step() const override { return kernel_->pointwise_step(); }
+  OpParts parts() const override { return kernel_->parts(); }
   void RunPart(const KernelRun& run, int64_t begin, int64_t size) override {
     Queue(run, [kernel = kernel_, begin, size](const KernelRun& later) {
       kernel->RunPart(later, begin, size);

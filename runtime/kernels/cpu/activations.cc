@@ -97,10 +97,10 @@ KernelOr MakeIntegerClip(const KernelSpec& spec) {
   const T low = NearestTo<T>(std::ceil(spec.attrs.Double("low")));
   const T high = NearestTo<T>(std::floor(spec.attrs.Double("high")));
   const int64_t n = spec.outputs[0].num_elements();
-  return MakeKernel([=](const KernelRun& run) {
+  return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
     const T* x = Input<T>(run, 0);
     T* out = Output<T>(run, 0);
-    for (int64_t i = 0; i < n; ++i) out[i] = std::min(std::max(x[i], low), high);
+    for (int64_t i = begin; i < begin + size; ++i) out[i] = std::min(std::max(x[i], low), high);
   });
 }
 

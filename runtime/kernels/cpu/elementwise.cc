@@ -192,10 +192,10 @@ KernelOr MakeLogic(const KernelSpec& spec) {
 KernelOr MakeLogicalNot(const KernelSpec& spec) {
   if (spec.inputs[0].dtype != DType::kBool) return UnsupportedTypes(spec);
   const int64_t n = spec.outputs[0].num_elements();
-  return MakeKernel([n](const KernelRun& run) {
+  return MakePointwise(n, [](const KernelRun& run, int64_t begin, int64_t size) {
     const auto* x = Input<uint8_t>(run, 0);
     auto* out = Output<uint8_t>(run, 0);
-    for (int64_t i = 0; i < n; ++i) out[i] = x[i] == 0 ? 1 : 0;
+    for (int64_t i = begin; i < begin + size; ++i) out[i] = x[i] == 0 ? 1 : 0;
   });
 }
 

@@ -59,8 +59,7 @@ class PointwiseKernel final : public Kernel {
     function_(run, int64_t{0}, size_);
     return absl::OkStatus();
   }
-  int64_t pointwise_size() const override { return size_; }
-  int64_t pointwise_step() const override { return step_; }
+  OpParts parts() const override { return {.elements = size_, .step = step_}; }
   void RunPart(const KernelRun& run, int64_t begin, int64_t size) override {
     function_(run, begin, size);
   }
