@@ -1,4 +1,5 @@
-// The machines of a session's nodes: their devices' kinds and memory, and whose times it compiles by.
+// The machines of a session's nodes: their devices' kinds and memory, and whose times it compiles
+// by.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
