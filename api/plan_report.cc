@@ -6,7 +6,6 @@
 namespace braid {
 namespace {
 
-using compiler::GroupKind;
 using compiler::TaskGroup;
 
 std::string Bytes(double bytes) {
@@ -32,7 +31,7 @@ std::string Quoted(std::string text) {
 std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<NodeSummary>& nodes,
                           size_t plan_bytes) {
   size_t kernels = 0;
-  for (const TaskGroup& group : compiled.physical.groups()) kernels += group.kernels.size();
+  for (const TaskGroup& group : compiled.physical.groups()) kernels += group.kernels().size();
   int64_t tasks = 0;
   size_t devices = 0;
   for (const NodeSummary& node : nodes) {
@@ -80,10 +79,10 @@ std::string ExplainPlan(const compiler::Compiled& compiled, const std::string& s
 std::string PlanAsDot(const compiler::Compiled& compiled) {
   std::string dot = "digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=monospace];\n";
   for (const TaskGroup& group : compiled.physical.groups()) {
-    const char* style = group.kind == GroupKind::kCompute      ? "solid"
-                        : group.kind == GroupKind::kVariable   ? "bold"
-                        : group.kind == GroupKind::kCollective ? "rounded"
-                                                               : "dashed";
+    const char* style = group.is<compiler::Compute>()         ? "solid"
+                        : group.is<compiler::VariableOwner>() ? "bold"
+                        : group.is<compiler::Collective>()    ? "rounded"
+                                                              : "dashed";
     absl::StrAppendFormat(&dot, "  g%d [label=\"%s\\n%s x%d\", style=%s];\n", group.id,
                           Quoted(group.name), Quoted(group.placement.ToString()), group.rate,
                           style);

@@ -108,11 +108,7 @@ class Lowering {
     group.placement = *op.placement;
     group.rate = op.rate;
     group.location = op.location;
-    if (IsVariable(op)) {
-      group.kind = GroupKind::kVariable;
-    } else if (def.external()) {
-      group.stream = StreamKind::kInput;
-    }
+    if (!IsVariable(op) && def.external()) group.stream = StreamKind::kInput;
     KernelCall kernel = {
         .op = op.type, .name = op.name, .attrs = op.attrs, .location = op.location};
     for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -155,8 +151,12 @@ class Lowering {
       group.outputs.push_back(reg_id);
       lowered.held.push_back({reg_id, 0, *op.placement, op.output_sbp[i]});
     }
-    group.kernels.push_back(std::move(kernel));
-    if (IsVariable(op)) owners_[op.id] = {.group = id, .reg = group.outputs.at(0)};
+    if (IsVariable(op)) {
+      group.work = VariableOwner{.kernels = {std::move(kernel)}};
+      owners_[op.id] = {.group = id, .reg = group.outputs.at(0)};
+    } else {
+      group.work = Compute{.kernels = {std::move(kernel)}};
+    }
     for (int input : def.mutates()) {
       owners_.at(graph_.tensor(op.inputs[input]).producer).update = id;
     }

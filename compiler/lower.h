@@ -17,7 +17,7 @@ namespace braid::compiler {
 // (GroupInput::period). What an op of rate m makes whole over all its acts (time B) is a register
 // of period m, which has rate 1. Boxing runs at the rate of the register.
 //
-// Variables: a kVariable group owns the bytes; kernels[0] tells how they begin. An update reads and
+// Variables: a VariableOwner has the bytes; its kernel tells how they begin. An update reads and
 // overwrites the variable's register where it is. A control edge with one token leads from the
 // update to the owner, so that the next step's value waits for it, and one from every other reader
 // to the update, unless the update depends on that reader's output anyhow. A variable without an

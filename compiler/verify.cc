@@ -244,7 +244,7 @@ class SharedBytes {
         a.name, b.name, std::max(a.offset, b.offset), std::min(EndOf(read), EndOf(written)), device,
         DescribeGroup(graph_, c.writer), b.name, DescribeGroup(graph_, c.reader), a.name,
         c.next_step ? " of the step before" : "");
-    const bool may_edge = graph_.group(c.writer).kind != GroupKind::kExchange &&
+    const bool may_edge = !graph_.group(c.writer).is<Exchange>() &&
                           (c.next_step || order_.position(c.reader) < order_.position(c.writer));
     if (may_edge) {
       absl::StrAppend(&message, "a control edge from '", graph_.group(c.reader).name, "' to '",
@@ -267,21 +267,23 @@ class SharedBytes {
 // No tensor of a chain lies on another that is still to be read.
 absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry,
                           const TaskGroup& group) {
-  std::vector<int> last_use(group.scratch.size(), kNone);
-  for (size_t k = 0; k < group.kernels.size(); ++k) {
-    for (const auto* refs : {&group.kernels[k].inputs, &group.kernels[k].outputs}) {
+  const auto& compute = std::get<Compute>(group.work);
+  std::vector<int> last_use(compute.scratch.size(), kNone);
+  for (size_t k = 0; k < compute.kernels.size(); ++k) {
+    for (const auto* refs : {&compute.kernels[k].inputs, &compute.kernels[k].outputs}) {
       for (const OperandRef& ref : *refs) {
         if (ref.source == OperandRef::Source::kScratch) last_use[ref.index] = static_cast<int>(k);
       }
     }
   }
   const auto end_of = [&](int index) {
-    return group.scratch[index].offset + MaxBytesOf(group.scratch[index].layout, group.placement);
+    return compute.scratch[index].offset +
+           MaxBytesOf(compute.scratch[index].layout, group.placement);
   };
   std::map<int64_t, int> live;  // by offset; they do not overlap
-  std::vector<bool> is_written(group.scratch.size(), false);
-  for (size_t k = 0; k < group.kernels.size(); ++k) {
-    const KernelCall& kernel = group.kernels[k];
+  std::vector<bool> is_written(compute.scratch.size(), false);
+  for (size_t k = 0; k < compute.kernels.size(); ++k) {
+    const KernelCall& kernel = compute.kernels[k];
     const OpDef* const def = registry.Find(kernel.op);
     for (const OperandRef& ref : kernel.inputs) {
       if (ref.source == OperandRef::Source::kScratch && !is_written[ref.index]) {
@@ -293,14 +295,14 @@ absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry
       const OperandRef& ref = kernel.outputs[i];
       if (ref.source != OperandRef::Source::kScratch || is_written[ref.index]) continue;
       is_written[ref.index] = true;
-      const Scratch& scratch = group.scratch[ref.index];
+      const Scratch& scratch = compute.scratch[ref.index];
       if (scratch.offset < 0 || scratch.offset % 64 != 0) {
         return absl::InternalError(absl::StrCat(DescribeGroup(graph, group.id), ": scratch of '",
                                                 kernel.name, "' is at byte ", scratch.offset));
       }
       const auto takes_over = [&](int other) {
         return def != nullptr && last_use[other] == static_cast<int>(k) &&
-               scratch.offset == group.scratch[other].offset &&
+               scratch.offset == compute.scratch[other].offset &&
                std::any_of(def->inplace().begin(), def->inplace().end(), [&](const auto& pair) {
                  return pair.second == static_cast<int>(i) &&
                         pair.first < static_cast<int>(kernel.inputs.size()) &&
@@ -322,7 +324,7 @@ absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry
       for (const OperandRef& ref : *refs) {
         if (ref.source != OperandRef::Source::kScratch) continue;
         if (last_use[ref.index] != static_cast<int>(k)) continue;
-        const auto at = live.find(group.scratch[ref.index].offset);
+        const auto at = live.find(compute.scratch[ref.index].offset);
         if (at != live.end() && at->second == ref.index) live.erase(at);
       }
     }
@@ -334,7 +336,7 @@ absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry
 absl::Status CheckOutputs(const PhysicalGraph& graph, const OpRegistry& registry,
                           const TaskGroup& group) {
   std::set<std::pair<int, int>> is_written;  // (output, part)
-  for (const KernelCall& kernel : group.kernels) {
+  for (const KernelCall& kernel : group.kernels()) {
     const auto broken = [&](const OperandRef& ref, std::string_view what) {
       const Register& reg = graph.reg(group.outputs[ref.index]);
       return absl::InternalError(absl::StrFormat("%s: kernel '%s' %s part %d of its output '%s'",
@@ -395,13 +397,13 @@ absl::Status CheckVariables(const PhysicalGraph& graph, const StepOrder& order,
                                       [&](const GroupInput& in) { return in.reg == reg.id; }) -
                          group.inputs.begin()),
         overwrite.part};
-    for (size_t k = overwrite.kernel + 1; k < group.kernels.size(); ++k) {
-      const auto& inputs = group.kernels[k].inputs;
+    for (size_t k = overwrite.kernel + 1; k < group.kernels().size(); ++k) {
+      const auto& inputs = group.kernels()[k].inputs;
       if (std::find(inputs.begin(), inputs.end(), written) == inputs.end()) continue;
       return absl::InternalError(absl::StrFormat(
           "%s: kernel '%s' reads variable '%s' after '%s' has overwritten it; it must come first",
-          DescribeGroup(graph, group.id), group.kernels[k].name, variable,
-          group.kernels[overwrite.kernel].name));
+          DescribeGroup(graph, group.id), group.kernels()[k].name, variable,
+          group.kernels()[overwrite.kernel].name));
     }
     for (GroupId reader : overwrite.readers) {
       constraints.push_back({.reader = reader, .writer = group.id});
@@ -429,7 +431,7 @@ absl::Status Verify(const PhysicalGraph& graph, const OpRegistry& registry) {
   RETURN_IF_ERROR(VerifyInvariants(graph));
   RETURN_IF_ERROR(CheckRuns(graph));
   for (const TaskGroup& group : graph.groups()) {
-    RETURN_IF_ERROR(CheckScratch(graph, registry, group));
+    if (group.is<Compute>()) RETURN_IF_ERROR(CheckScratch(graph, registry, group));
     RETURN_IF_ERROR(CheckOutputs(graph, registry, group));
   }
   ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));

@@ -92,14 +92,15 @@ GroupRegisterId BuildCollective(CollectiveKind kind, std::string_view name,
 
   TaskGroup group;
   group.name = absl::StrCat(std::string(source.name), ".", std::string(name));
-  group.kind = GroupKind::kCollective;
   group.stream = StreamKind::kTransfer;
-  group.part = input.part;
-  group.source = view.source;
-  group.destination = view.destination;
-  group.collective = kind;
-  group.hierarchy_dim = view.placement.hierarchy().size() == 1 ? -1 : view.dim;
-  if (view.from.is_partial()) group.reduction = view.from.kind;
+  auto& collective = group.work.emplace<Collective>();
+  Movement& movement = collective.movement;
+  movement.part = input.part;
+  movement.source = view.source;
+  movement.destination = view.destination;
+  if (view.from.is_partial()) movement.reduction = view.from.kind;
+  collective.kind = kind;
+  collective.hierarchy_dim = view.placement.hierarchy().size() == 1 ? -1 : view.dim;
   GroupRegisterId result =
       AddBoxingGroup(std::move(group), view.placement, view.destination, input, graph);
 

@@ -103,15 +103,16 @@ GroupRegisterId AddKernelGroup(std::string op, Attrs attrs, const TensorLayout& 
                                const BoxingRule::Source& source, PhysicalGraph& graph) {
   TaskGroup group;
   group.name = absl::StrCat(std::string(source.name), ".", op);
-  group.kernels.push_back(
-      {.op = std::move(op),
-       .name = group.name,
-       .attrs = std::move(attrs),
-       .location = source.location,
-       .inputs = {{.source = OperandRef::Source::kInput, .index = 0, .part = source.part}},
-       .outputs = {{.source = OperandRef::Source::kOutput, .index = 0, .part = 0}},
-       .input_layouts = {from},
-       .output_layouts = {to}});
+  std::get<Compute>(group.work)
+      .kernels.push_back(
+          {.op = std::move(op),
+           .name = group.name,
+           .attrs = std::move(attrs),
+           .location = source.location,
+           .inputs = {{.source = OperandRef::Source::kInput, .index = 0, .part = source.part}},
+           .outputs = {{.source = OperandRef::Source::kOutput, .index = 0, .part = 0}},
+           .input_layouts = {from},
+           .output_layouts = {to}});
   return AddBoxingGroup(std::move(group), placement, to, source, graph);
 }
 

@@ -8,14 +8,14 @@ namespace {
 
 TaskGroup ExchangeOf(const BoxingEdge& edge) {
   TaskGroup group;
-  group.kind = GroupKind::kExchange;
   group.stream = StreamKind::kTransfer;
   group.placement = edge.destination;
-  group.source = SourceLayout(edge);
-  group.destination = DestinationLayout(edge);
+  Movement& movement = group.work.emplace<Exchange>().movement;
+  movement.source = SourceLayout(edge);
+  movement.destination = DestinationLayout(edge);
   for (int dim = 0; dim < edge.source_sbp.rank(); ++dim) {
     if (edge.source.hierarchy()[dim] == 1 || !edge.source_sbp[dim].is_partial()) continue;
-    group.reduction = edge.source_sbp[dim].kind;
+    movement.reduction = edge.source_sbp[dim].kind;
   }
   return group;
 }
@@ -36,11 +36,12 @@ GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
                       PhysicalGraph& graph) {
   TaskGroup group = ExchangeOf(edge);
   group.name = absl::StrCat(std::string(source.name), ".slice_exchange");
-  group.part = source.part;
+  Movement& movement = *group.movement();
+  movement.part = source.part;
   // The register may see the same devices under another hierarchy than the edge does (a merged
   // collective made it): its own layout, on its own placement, names the same boxes and addends.
-  group.source = graph.reg(source.reg).parts[source.part].layout;
-  TensorLayout layout = group.destination;
+  movement.source = graph.reg(source.reg).parts[source.part].layout;
+  TensorLayout layout = movement.destination;
   return AddBoxingGroup(std::move(group), edge.destination, std::move(layout), source, graph);
 }
 

@@ -29,7 +29,7 @@ absl::StatusOr<std::vector<int>> StagesBefore(const PhysicalGraph& graph) {
       const Register& reg = graph.reg(input.reg);
       if (reg.initial_tokens == 0) stage = std::max(stage, stages[reg.producer]);
     }
-    if (group.kind == GroupKind::kExchange &&
+    if (group.is<Exchange>() &&
         sets.Intern(graph.reg(group.inputs[0].reg).placement) != sets.Intern(group.placement)) {
       ++stage;
     }
@@ -39,15 +39,14 @@ absl::StatusOr<std::vector<int>> StagesBefore(const PhysicalGraph& graph) {
 }
 
 bool IsMoved(const PhysicalGraph& graph, GroupId id) {
-  const GroupKind kind = graph.group(id).kind;
-  return kind == GroupKind::kExchange || kind == GroupKind::kCollective ||
-         kind == GroupKind::kStaging;
+  const TaskGroup& group = graph.group(id);
+  return group.movement() != nullptr || group.is<Staging>();
 }
 
 // A reader, or what copies its data, which goes ahead of the step as it does.
 bool RunsAhead(const PhysicalGraph& graph, const TaskGroup& group) {
   return group.stream == StreamKind::kInput ||
-         (group.kind == GroupKind::kStaging &&
+         (group.is<Staging>() &&
           graph.group(graph.reg(group.inputs[0].reg).producer).stream == StreamKind::kInput);
 }
 

@@ -9,7 +9,8 @@ namespace {
 // Nothing goes in and data comes out: it may run ahead of the step. Feeds cannot, since the host
 // gives them step by step.
 bool IsReader(const TaskGroup& group) {
-  return std::any_of(group.kernels.begin(), group.kernels.end(),
+  const std::span<const KernelCall> kernels = group.kernels();
+  return std::any_of(kernels.begin(), kernels.end(),
                      [](const KernelCall& kernel) { return kernel.op == "read"; });
 }
 
@@ -23,31 +24,24 @@ PhysicalGraph AssignStreams(PhysicalGraph graph) {
   for (GroupId id = 0; id < static_cast<GroupId>(graph.groups().size()); ++id) {
     TaskGroup& group = graph.group(id);
     const bool is_host = graph.kinds.AreHost(group.placement);
-    switch (group.kind) {
-      case GroupKind::kVariable:
+    if (group.is<VariableOwner>()) {
+      group.stream = StreamKind::kCompute;
+    } else if (group.movement() != nullptr) {
+      const Placement& from = graph.reg(group.inputs.at(0).reg).placement;
+      group.stream = is_host && graph.kinds.AreHost(from) && AreOnOneNode(group.placement, from)
+                         ? StreamKind::kCompute
+                         : StreamKind::kTransfer;
+    } else if (group.is<Compute>()) {
+      // What is outside of the plan is the host's: it came here on the input's stream.
+      if (IsReader(group)) {
+        group.stream = StreamKind::kInput;
+      } else if (is_host) {
         group.stream = StreamKind::kCompute;
-        break;
-      case GroupKind::kCompute:
-        // What is outside of the plan is the host's: it came here on the input's stream.
-        if (IsReader(group)) {
-          group.stream = StreamKind::kInput;
-        } else if (is_host) {
-          group.stream = StreamKind::kCompute;
-        } else if (group.stream == StreamKind::kInput) {
-          group.stream = StreamKind::kTransfer;
-        }
-        break;
-      case GroupKind::kCollective:
-      case GroupKind::kExchange: {
-        const Placement& from = graph.reg(group.inputs.at(0).reg).placement;
-        group.stream = is_host && graph.kinds.AreHost(from) && AreOnOneNode(group.placement, from)
-                           ? StreamKind::kCompute
-                           : StreamKind::kTransfer;
-        break;
+      } else if (group.stream == StreamKind::kInput) {
+        group.stream = StreamKind::kTransfer;
       }
-      case GroupKind::kStaging:
-        break;  // it says which
     }
+    // Staging says on which it is.
   }
   return graph;
 }

@@ -47,7 +47,8 @@ class Bucketing {
  private:
   bool IsBucketable(GroupId id) const {
     const TaskGroup& group = graph_.group(id);
-    if (group.kind != GroupKind::kCollective || group.collective != CollectiveKind::kAllReduce ||
+    const auto* const collective = std::get_if<Collective>(&group.work);
+    if (collective == nullptr || collective->kind != CollectiveKind::kAllReduce ||
         group.inputs.size() != 1 || group.outputs.size() != 1 || group.inputs[0].period != 1) {
       return false;
     }
@@ -55,18 +56,21 @@ class Bucketing {
     const Register& out = graph_.reg(group.outputs[0]);
     if (in.parts.size() != 1 || out.parts.size() != 1) return false;
     // A register can be in one bucket only.
-    return std::all_of(consumers_[in.id].begin(), consumers_[in.id].end(), [&](const auto& reader) {
-      return reader.first == id || graph_.group(reader.first).kind == GroupKind::kCompute;
+    using Reader = std::pair<GroupId, int>;
+    const std::vector<Reader>& readers = consumers_[in.id];
+    return std::all_of(readers.begin(), readers.end(), [&](const Reader& reader) {
+      return reader.first == id || graph_.group(reader.first).is<Compute>();
     });
   }
 
   BucketKey KeyOf(const TaskGroup& group) const {
+    const auto& collective = std::get<Collective>(group.work);
     return {group.placement,
-            group.hierarchy_dim,
+            collective.hierarchy_dim,
             group.rate,
             graph_.reg(group.inputs[0].reg).period,
-            group.source.type.dtype,
-            group.reduction};
+            collective.movement.source.type.dtype,
+            collective.movement.reduction};
   }
 
   // Notes what the class's member at `at` gives to communication; true if buckets end with it.

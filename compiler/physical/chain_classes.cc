@@ -14,12 +14,10 @@ namespace braid::compiler {
 namespace {
 
 bool IsChainable(const TaskGroup& group) {
-  return group.kind == GroupKind::kCompute && group.stream != StreamKind::kInput;
+  return group.is<Compute>() && group.stream != StreamKind::kInput;
 }
 
-bool IsCommunication(const TaskGroup& group) {
-  return group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective;
-}
+bool IsCommunication(const TaskGroup& group) { return group.movement() != nullptr; }
 
 class ClassFinder {
  public:

@@ -67,7 +67,7 @@ class EdgeMerger {
     using Key = std::tuple<GroupId, int, std::vector<Reader>>;  // producer, period
     std::map<Key, std::vector<GroupRegisterId>> lists;
     for (const TaskGroup& group : graph_.groups()) {
-      if (group.kind != GroupKind::kCompute || group.outputs.size() < 2) continue;
+      if (!group.is<Compute>() || group.outputs.size() < 2) continue;
       for (GroupRegisterId id : group.outputs) {
         const Register& reg = graph_.reg(id);
         if (reg.is_control() || consumers_[id].empty()) continue;
@@ -82,7 +82,7 @@ class EdgeMerger {
     using Key = std::tuple<Placement, int, std::vector<Reader>, std::vector<Edge>>;
     std::map<Key, std::vector<GroupRegisterId>> lists;
     for (const TaskGroup& group : graph_.groups()) {
-      if (group.kind != GroupKind::kVariable || group.outputs.size() != 1) continue;
+      if (!group.is<VariableOwner>() || group.outputs.size() != 1) continue;
       std::vector<Edge> updates;
       for (const GroupInput& input : group.inputs) {
         const Register& reg = graph_.reg(input.reg);
@@ -106,7 +106,7 @@ class EdgeMerger {
     for (size_t i = 0; i < order_.size(); ++i) position[order_[i]] = i;
     std::vector<GroupId> seen(graph_.groups().size(), kNone);
     for (const TaskGroup& group : graph_.groups()) {
-      if (group.kind == GroupKind::kExchange) continue;
+      if (group.is<Exchange>()) continue;
       size_t first = order_.size();  // what stands before every candidate cannot come after one
       for (const GroupInput& input : group.inputs) {
         const Register& reg = graph_.reg(input.reg);
@@ -160,7 +160,7 @@ class EdgeMerger {
   void FindDeviceSets() {
     std::map<Placement, int, Placement::DevicesLess> number;
     for (const TaskGroup& group : graph_.groups()) {
-      const bool by_rank = group.kind != GroupKind::kExchange;
+      const bool by_rank = !group.is<Exchange>();
       devices_.push_back(
           by_rank
               ? number.try_emplace(group.placement, static_cast<int>(number.size())).first->second

@@ -51,11 +51,7 @@ std::map<DeviceId, Need> NeedsOf(const PhysicalGraph& graph) {
   };
   std::map<Placement, PlacementNeed> by_placement;
   for (const TaskGroup& group : graph.groups()) {
-    int64_t scratch = 0;
-    for (const Scratch& entry : group.scratch) {
-      scratch = std::max(scratch, entry.offset + MaxBytesOf(entry.layout, group.placement));
-    }
-    scratch = AlignInArena(scratch);
+    const int64_t scratch = AlignInArena(EndOfScratch(group));
     int64_t& area = by_placement[group.placement].need.scratch[static_cast<size_t>(group.stream)];
     area = std::max(area, scratch);
   }
@@ -122,11 +118,12 @@ absl::Status CheckMemory(const PhysicalGraph& graph, int64_t bytes_per_device) {
   }
   for (const TaskGroup& group : graph.groups()) {
     const int rank = group.placement.rank_of(device);
-    if (rank < 0) continue;
-    for (const KernelCall& kernel : group.kernels) {
+    const auto* const compute = std::get_if<Compute>(&group.work);
+    if (rank < 0 || compute == nullptr) continue;
+    for (const KernelCall& kernel : compute->kernels) {
       for (const OperandRef& ref : kernel.outputs) {
         if (ref.source != OperandRef::Source::kScratch) continue;
-        const TensorLayout& layout = group.scratch[ref.index].layout;
+        const TensorLayout& layout = compute->scratch[ref.index].layout;
         const int64_t bytes = BytesOf(layout, group.placement, rank);
         largest.emplace_back(bytes, absl::StrCat("scratch of ", kernel.op, " '", kernel.name, "' ",
                                                  layout.ToString(), ": ", Bytes(bytes), " (",

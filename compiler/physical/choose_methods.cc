@@ -10,17 +10,19 @@ namespace braid::compiler {
 PhysicalGraph ChooseMethods(PhysicalGraph graph) {
   for (GroupId id = 0; id < static_cast<GroupId>(graph.groups().size()); ++id) {
     TaskGroup& group = graph.group(id);
-    if (group.kind != GroupKind::kCollective) continue;
+    auto* const collective = std::get_if<Collective>(&group.work);
+    if (collective == nullptr) continue;
+    const Movement& movement = collective->movement;
     // All ranks together are one dimension, whatever the hierarchy.
-    CollectiveUse use = UseOf(group.collective, group.source, group.destination, group.placement,
-                              std::max(group.hierarchy_dim, 0));
-    if (group.hierarchy_dim < 0) use.members = group.placement.size();
+    CollectiveUse use = UseOf(collective->kind, movement.source, movement.destination,
+                              group.placement, std::max(collective->hierarchy_dim, 0));
+    if (collective->hierarchy_dim < 0) use.members = group.placement.size();
     const Register& out = graph.reg(group.outputs[0]);
     if (out.parts.size() > 1) use.bytes = out.slot_bytes;
     use.is_on_one_node = true;
-    group.on_one_node = MethodOf(use);
+    collective->on_one_node = MethodOf(use);
     use.is_on_one_node = false;
-    group.between_nodes = MethodOf(use);
+    collective->between_nodes = MethodOf(use);
   }
   return graph;
 }

@@ -7,20 +7,16 @@ namespace {
 
 // True if the group reads `part` of its input `index`.
 bool Reads(const TaskGroup& group, int index, int part) {
-  switch (group.kind) {
-    case GroupKind::kExchange:
-      return index == 0 && group.part == part;
-    case GroupKind::kCollective:
-    case GroupKind::kVariable:
-    case GroupKind::kStaging:
-      return index == 0;
-    case GroupKind::kCompute:
-      break;
+  if (const auto* const exchange = std::get_if<Exchange>(&group.work)) {
+    return index == 0 && exchange->movement.part == part;
   }
+  const auto* const compute = std::get_if<Compute>(&group.work);
+  if (compute == nullptr) return index == 0;
   const OperandRef wanted{OperandRef::Source::kInput, index, part};
-  return std::any_of(group.kernels.begin(), group.kernels.end(), [&](const KernelCall& kernel) {
+  const auto reads = [&](const KernelCall& kernel) {
     return std::find(kernel.inputs.begin(), kernel.inputs.end(), wanted) != kernel.inputs.end();
-  });
+  };
+  return std::any_of(compute->kernels.begin(), compute->kernels.end(), reads);
 }
 
 }  // namespace
@@ -29,9 +25,10 @@ std::vector<Overwrite> Overwrites(const PhysicalGraph& graph, const OpRegistry& 
   const auto consumers = graph.Consumers();
   std::vector<Overwrite> overwrites;
   for (const TaskGroup& group : graph.groups()) {
-    if (group.kind != GroupKind::kCompute) continue;
-    for (size_t k = 0; k < group.kernels.size(); ++k) {
-      const KernelCall& kernel = group.kernels[k];
+    const auto* const compute = std::get_if<Compute>(&group.work);
+    if (compute == nullptr) continue;
+    for (size_t k = 0; k < compute->kernels.size(); ++k) {
+      const KernelCall& kernel = compute->kernels[k];
       const OpDef* const def = registry.Find(kernel.op);
       if (def == nullptr) continue;
       for (int operand : def->mutates()) {

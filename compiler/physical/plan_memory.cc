@@ -100,7 +100,7 @@ absl::StatusOr<Sharing> Share(PhysicalGraph& graph) {
 absl::StatusOr<PhysicalGraph> PlanMemory(PhysicalGraph graph, const OpRegistry& registry) {
   graph.LayOutParts();
   for (const TaskGroup& group : graph.groups()) {
-    PlanScratch(registry, graph, graph.group(group.id));
+    if (group.is<Compute>()) PlanScratch(registry, graph, graph.group(group.id));
   }
   RETURN_IF_ERROR(OrderVariables(registry, graph));
   ASSIGN_OR_RETURN(const Sharing sharing, Share(graph));

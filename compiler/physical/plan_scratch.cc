@@ -70,10 +70,10 @@ class FreeList {
 
 bool IsScratch(const OperandRef& ref) { return ref.source == OperandRef::Source::kScratch; }
 
-std::vector<int> LastUses(const TaskGroup& group) {
-  std::vector<int> last_use(group.scratch.size(), kNone);
-  for (size_t k = 0; k < group.kernels.size(); ++k) {
-    for (const auto* refs : {&group.kernels[k].inputs, &group.kernels[k].outputs}) {
+std::vector<int> LastUses(const Compute& compute) {
+  std::vector<int> last_use(compute.scratch.size(), kNone);
+  for (size_t k = 0; k < compute.kernels.size(); ++k) {
+    for (const auto* refs : {&compute.kernels[k].inputs, &compute.kernels[k].outputs}) {
       for (const OperandRef& ref : *refs) {
         if (IsScratch(ref)) last_use[ref.index] = static_cast<int>(k);
       }
@@ -96,7 +96,8 @@ bool IsSameBox(const TensorLayout& a, const TensorLayout& b, const Placement& pl
 // kNone.
 int InplaceSource(const OpRegistry& registry, const TaskGroup& group, int index, int output,
                   const TensorLayout& layout, const std::vector<int>& last_use) {
-  const KernelCall& kernel = group.kernels[index];
+  const auto& compute = std::get<Compute>(group.work);
+  const KernelCall& kernel = compute.kernels[index];
   const OpDef* const def = registry.Find(kernel.op);
   if (def == nullptr) return kNone;
   for (const auto& [from, to] : def->inplace()) {
@@ -105,7 +106,7 @@ int InplaceSource(const OpRegistry& registry, const TaskGroup& group, int index,
     if (!IsScratch(ref) || last_use[ref.index] != index) continue;
     // Another operand of this kernel may be read after the first bytes were overwritten.
     if (std::count(kernel.inputs.begin(), kernel.inputs.end(), ref) != 1) continue;
-    if (IsSameBox(group.scratch[ref.index].layout, layout, group.placement)) return ref.index;
+    if (IsSameBox(compute.scratch[ref.index].layout, layout, group.placement)) return ref.index;
   }
   return kNone;
 }
@@ -114,11 +115,12 @@ int InplaceSource(const OpRegistry& registry, const TaskGroup& group, int index,
 // there, that scratch becomes the output's bytes from its first kernel on: a slot belongs to the
 // act from its beginning to its end. Backwards, so that a run of such kernels has one place.
 void WriteIntoOutputs(const OpRegistry& registry, const PhysicalGraph& graph, TaskGroup& group) {
-  const std::vector<int> last_use = LastUses(group);
+  auto& compute = std::get<Compute>(group.work);
+  const std::vector<int> last_use = LastUses(compute);
   const OperandRef scratch{.source = OperandRef::Source::kScratch};
-  std::vector<OperandRef> moved_to(group.scratch.size(), scratch);
-  for (int k = static_cast<int>(group.kernels.size()) - 1; k >= 0; --k) {
-    KernelCall& kernel = group.kernels[k];
+  std::vector<OperandRef> moved_to(compute.scratch.size(), scratch);
+  for (int k = static_cast<int>(compute.kernels.size()) - 1; k >= 0; --k) {
+    KernelCall& kernel = compute.kernels[k];
     for (size_t i = 0; i < kernel.outputs.size(); ++i) {
       OperandRef& written = kernel.outputs[i];
       if (IsScratch(written) && !IsScratch(moved_to[written.index])) {
@@ -136,10 +138,10 @@ void WriteIntoOutputs(const OpRegistry& registry, const PhysicalGraph& graph, Ta
   for (size_t i = 0; i < moved_to.size(); ++i) {
     if (!IsScratch(moved_to[i])) continue;
     moved_to[i].index = static_cast<int>(kept.size());
-    kept.push_back(std::move(group.scratch[i]));
+    kept.push_back(std::move(compute.scratch[i]));
   }
-  group.scratch = std::move(kept);
-  for (KernelCall& kernel : group.kernels) {
+  compute.scratch = std::move(kept);
+  for (KernelCall& kernel : compute.kernels) {
     for (auto* refs : {&kernel.inputs, &kernel.outputs}) {
       for (OperandRef& ref : *refs) {
         if (IsScratch(ref)) ref = moved_to[ref.index];
@@ -151,17 +153,18 @@ void WriteIntoOutputs(const OpRegistry& registry, const PhysicalGraph& graph, Ta
 }  // namespace
 
 void PlanScratch(const OpRegistry& registry, const PhysicalGraph& graph, TaskGroup& group) {
+  auto& compute = std::get<Compute>(group.work);
   WriteIntoOutputs(registry, graph, group);
   std::vector<int64_t> bytes;
-  for (Scratch& scratch : group.scratch) {
+  for (Scratch& scratch : compute.scratch) {
     scratch.offset = -1;
     const int64_t dense = std::max<int64_t>(1, MaxBytesOf(scratch.layout, group.placement));
     bytes.push_back(AlignInArena(dense));
   }
-  const std::vector<int> last_use = LastUses(group);
+  const std::vector<int> last_use = LastUses(compute);
   FreeList free;
-  for (size_t k = 0; k < group.kernels.size(); ++k) {
-    const KernelCall& kernel = group.kernels[k];
+  for (size_t k = 0; k < compute.kernels.size(); ++k) {
+    const KernelCall& kernel = compute.kernels[k];
     std::set<int> ending;  // scratch whose bytes are free after this kernel
     for (const auto* refs : {&kernel.inputs, &kernel.outputs}) {
       for (const OperandRef& ref : *refs) {
@@ -171,23 +174,24 @@ void PlanScratch(const OpRegistry& registry, const PhysicalGraph& graph, TaskGro
     for (size_t i = 0; i < kernel.outputs.size(); ++i) {
       if (!IsScratch(kernel.outputs[i])) continue;
       const int index = kernel.outputs[i].index;
-      Scratch& scratch = group.scratch[index];
+      Scratch& scratch = compute.scratch[index];
       if (scratch.offset >= 0) continue;
       const int source = InplaceSource(registry, group, static_cast<int>(k), static_cast<int>(i),
                                        scratch.layout, last_use);
       if (source != kNone && ending.contains(source)) {
         ending.erase(source);
-        scratch.offset = group.scratch[source].offset;
+        scratch.offset = compute.scratch[source].offset;
       } else {
         scratch.offset = free.Take(bytes[index]);
       }
     }
     for (int index : ending) {
-      if (group.scratch[index].offset >= 0) free.Give(group.scratch[index].offset, bytes[index]);
+      if (compute.scratch[index].offset >= 0)
+        free.Give(compute.scratch[index].offset, bytes[index]);
     }
   }
   // What no kernel writes still has an address.
-  for (Scratch& scratch : group.scratch) scratch.offset = std::max<int64_t>(scratch.offset, 0);
+  for (Scratch& scratch : compute.scratch) scratch.offset = std::max<int64_t>(scratch.offset, 0);
 }
 
 }  // namespace braid::compiler

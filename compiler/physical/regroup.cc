@@ -12,8 +12,13 @@
 namespace braid::compiler {
 namespace {
 
-bool IsCommunication(const TaskGroup& group) {
-  return group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective;
+// What is left of a group's work when its kernels have gone to another group.
+using Work = decltype(TaskGroup::work);
+Work WithoutKernels(const Compute&) { return Compute{}; }
+Work WithoutKernels(const VariableOwner&) { return VariableOwner{}; }
+template <typename Other>
+Work WithoutKernels(const Other& work) {
+  return work;
 }
 
 // Where an old register's parts went.
@@ -68,7 +73,7 @@ class Rewriter {
     if (!stays) return false;
     // A group's own next act follows anyway.
     if (reg.is_control()) return reg.initial_tokens > 0 || !consumers.empty();
-    return producer.kind == GroupKind::kCompute && producer.stream != StreamKind::kInput &&
+    return producer.is<Compute>() && producer.stream != StreamKind::kInput &&
            reg.initial_tokens == 0 && reg.period == 1;
   }
 
@@ -136,29 +141,31 @@ class Rewriter {
     TaskGroup merged = std::move(old_.group(ids[0]));
     // The members' own ends are still needed to follow their operands.
     std::vector<TaskGroup> members;
-    members.push_back({.inputs = std::move(merged.inputs),
-                       .outputs = std::move(merged.outputs),
-                       .kernels = std::move(merged.kernels),
-                       .scratch = std::move(merged.scratch)});
-    merged.inputs.clear();
-    merged.outputs.clear();
-    merged.kernels.clear();
+    members.push_back({.inputs = std::exchange(merged.inputs, {}),
+                       .outputs = std::exchange(merged.outputs, {}),
+                       .work = std::move(merged.work)});
+    merged.work =
+        std::visit([](const auto& work) { return WithoutKernels(work); }, members[0].work);
+    Movement* const movement = merged.movement();
     for (size_t i = 1; i < ids.size(); ++i) {
       TaskGroup& member = old_.group(ids[i]);
-      CHECK(member.kind == merged.kind && member.stream == merged.stream &&
+      CHECK(member.work.index() == merged.work.index() && member.stream == merged.stream &&
             member.rate == merged.rate)
           << merged.name << " and " << member.name;
       // Several together take all parts of their common registers; they describe the first.
-      if (IsCommunication(merged) && places_[member.outputs.at(0)].first == 0) {
-        merged.source = member.source;
-        merged.destination = member.destination;
+      if (movement != nullptr && places_[member.outputs.at(0)].first == 0) {
+        movement->source = member.movement()->source;
+        movement->destination = member.movement()->destination;
       }
       members.push_back(std::move(member));
     }
-    if (IsCommunication(merged)) {
-      merged.part = ids.size() > 1 ? 0 : merged.part + places_[members[0].inputs.at(0).reg].first;
+    if (movement != nullptr) {
+      movement->part =
+          ids.size() > 1 ? 0 : movement->part + places_[members[0].inputs.at(0).reg].first;
     }
-    merged.scratch = std::move(scratch_[number]);
+    if (auto* const compute = std::get_if<Compute>(&merged.work)) {
+      compute->scratch = std::move(scratch_[number]);
+    }
     for (const TaskGroup& member : members) AddEnds(member, number, merged);
     for (TaskGroup& member : members) AddKernels(member, number, merged);
     if (ids.size() > 1) Name(last_name, merged);
@@ -194,8 +201,22 @@ class Rewriter {
   }
 
   void AddKernels(TaskGroup& member, GroupId number, TaskGroup& merged) {
-    const auto first_scratch = static_cast<int>(merged.scratch.size());
-    std::move(member.scratch.begin(), member.scratch.end(), std::back_inserter(merged.scratch));
+    if (auto* const compute = std::get_if<Compute>(&merged.work)) {
+      auto& [kernels, scratch, turns] = std::get<Compute>(member.work);
+      const auto first_scratch = static_cast<int>(compute->scratch.size());
+      std::move(scratch.begin(), scratch.end(), std::back_inserter(compute->scratch));
+      MoveOperands(member, number, first_scratch);
+      std::move(kernels.begin(), kernels.end(), std::back_inserter(compute->kernels));
+    } else if (auto* const variable = std::get_if<VariableOwner>(&merged.work)) {
+      MoveOperands(member, number, 0);
+      const std::span<KernelCall> kernels = member.kernels();
+      std::move(kernels.begin(), kernels.end(), std::back_inserter(variable->kernels));
+    }
+  }
+
+  // The operands of the member's kernels become those of the group `number`, whose scratch holds
+  // the member's from `first_scratch` on.
+  void MoveOperands(TaskGroup& member, GroupId number, int first_scratch) {
     const auto move_ref = [&](OperandRef& ref) {
       if (ref.source == OperandRef::Source::kScratch) {
         ref.index += first_scratch;
@@ -216,28 +237,21 @@ class Rewriter {
         ref.index = index_[place.reg].input;
       }
     };
-    for (KernelCall& kernel : member.kernels) {
+    for (KernelCall& kernel : member.kernels()) {
       for (OperandRef& ref : kernel.inputs) move_ref(ref);
       for (OperandRef& ref : kernel.outputs) move_ref(ref);
-      merged.kernels.push_back(std::move(kernel));
     }
   }
 
   void Name(const std::string& last, TaskGroup& merged) const {
-    switch (merged.kind) {
-      case GroupKind::kCompute:
-        merged.name =
-            absl::StrCat("chain ", merged.kernels.front().name, "..", merged.kernels.back().name,
-                         " (", merged.kernels.size(), " ops)");
-        break;
-      case GroupKind::kVariable:
-        absl::StrAppend(&merged.name, "..", last, " (", merged.kernels.size(), " variables)");
-        break;
-      case GroupKind::kCollective:
-      case GroupKind::kExchange:
-      case GroupKind::kStaging:
-        merged.name = result_.reg(merged.outputs.at(0)).name;
-        break;
+    const std::span<const KernelCall> kernels = std::as_const(merged).kernels();
+    if (merged.is<Compute>()) {
+      merged.name = absl::StrCat("chain ", kernels.front().name, "..", kernels.back().name, " (",
+                                 kernels.size(), " ops)");
+    } else if (merged.is<VariableOwner>()) {
+      absl::StrAppend(&merged.name, "..", last, " (", kernels.size(), " variables)");
+    } else {
+      merged.name = result_.reg(merged.outputs.at(0)).name;
     }
   }
 

@@ -14,7 +14,7 @@ constexpr int64_t kWorthSharing = 4096;  // bytes: an edge costs a message
 bool MayShare(const PhysicalGraph& graph, const Register& reg) {
   const TaskGroup& producer = graph.group(reg.producer);
   return reg.slots == 1 && reg.initial_tokens == 0 && reg.slot_bytes >= kWorthSharing &&
-         producer.rate == reg.period && producer.kind != GroupKind::kExchange &&
+         producer.rate == reg.period && !producer.is<Exchange>() &&
          std::all_of(reg.parts.begin(), reg.parts.end(),
                      [](const Part& part) { return part.variable.empty(); });
 }
@@ -113,8 +113,7 @@ class Sharer {
         if (reg.initial_tokens > 0) continue;
         transfers_[id] = std::max(transfers_[id], transfers_[reg.producer]);
       }
-      if (group.stream != StreamKind::kCompute || group.kind == GroupKind::kExchange ||
-          group.kind == GroupKind::kCollective) {
+      if (group.stream != StreamKind::kCompute || group.movement() != nullptr) {
         ++transfers_[id];
       }
     }
@@ -125,8 +124,7 @@ class Sharer {
     const TaskGroup& reader = graph_.group(c.reader);
     const TaskGroup& writer = graph_.group(c.writer);
     for (const TaskGroup* group : {&reader, &writer}) {
-      if (group->kind != GroupKind::kCompute || group->stream != StreamKind::kCompute ||
-          group->rate != 1) {
+      if (!group->is<Compute>() || group->stream != StreamKind::kCompute || group->rate != 1) {
         return false;
       }
     }

@@ -28,7 +28,7 @@ GroupRegisterId AddStaging(GroupRegisterId id, PhysicalGraph& graph) {
 
   const TaskGroup& producer = graph.group(from.producer);
   TaskGroup staging;
-  staging.kind = GroupKind::kStaging;
+  staging.work = Staging{};
   staging.name = graph.reg(copy).name;
   staging.placement = from.placement;
   staging.stream = goes_out ? StreamKind::kCopyOut : StreamKind::kCopyIn;

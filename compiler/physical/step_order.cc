@@ -98,7 +98,7 @@ absl::StatusOr<StepOrder> StepOrder::Make(const PhysicalGraph& graph) {
     const TaskGroup& group = graph.group(id);
     GroupNodes& nodes = order.node_[id];
     nodes.reader = nodes.writer = static_cast<int>(order.devices_.size());
-    if (group.kind == GroupKind::kExchange) {
+    if (group.is<Exchange>()) {
       order.devices_.push_back(order.DevicesOf(graph.reg(group.inputs[0].reg).placement));
       ++nodes.writer;
     }
@@ -123,7 +123,7 @@ void StepOrder::AddEdges() {
     for (size_t i = 0; i < group.inputs.size(); ++i) {
       AddRegisterEdges(graph_->reg(group.inputs[i].reg), group.id, static_cast<int>(i));
     }
-    if (group.kind == GroupKind::kExchange) AddExchangeEdges(group);
+    if (group.is<Exchange>()) AddExchangeEdges(group);
   }
 }
 
@@ -137,7 +137,7 @@ void StepOrder::AddRegisterEdges(const Register& reg, GroupId consumer, int inpu
   const int pieces = producer.rate / reg.period;
   const int tokens = reg.initial_tokens;
   Relation relation = Relation::kRank;
-  if (reader.kind == GroupKind::kCollective && input == 0 && !reg.is_control()) {
+  if (reader.is<Collective>() && input == 0 && !reg.is_control()) {
     relation = RelationInto(reader);
   }
   // Piece i of the producer is the consumer's piece i + tokens.
@@ -158,25 +158,25 @@ void StepOrder::AddRegisterEdges(const Register& reg, GroupId consumer, int inpu
 }
 
 // Every member of a collective waits for every other, unless some have nothing to give or to get.
-StepOrder::Relation StepOrder::RelationInto(const TaskGroup& collective) const {
-  const Placement& placement = collective.placement;
+StepOrder::Relation StepOrder::RelationInto(const TaskGroup& group) const {
+  const auto& collective = std::get<Collective>(group.work);
+  const Placement& placement = group.placement;
   if (collective.hierarchy_dim >= 0 && placement.hierarchy().size() > 1) return Relation::kRank;
+  const auto& [part, source, destination, reduction] = collective.movement;
   const int last = placement.size() - 1;  // its part is the smallest
-  switch (collective.collective) {
+  switch (collective.kind) {
     case CollectiveKind::kAllReduce:
-      return RegionOf(collective.source, placement, 0).empty() ? Relation::kRank : Relation::kAll;
+      return RegionOf(source, placement, 0).empty() ? Relation::kRank : Relation::kAll;
     case CollectiveKind::kAllGather:
-      return RegionOf(collective.source, placement, last).empty() ? Relation::kRank
-                                                                  : Relation::kAll;
+      return RegionOf(source, placement, last).empty() ? Relation::kRank : Relation::kAll;
     case CollectiveKind::kReduceScatter:
-      return RegionOf(collective.destination, placement, last).empty() ? Relation::kRank
-                                                                       : Relation::kAll;
+      return RegionOf(destination, placement, last).empty() ? Relation::kRank : Relation::kAll;
     case CollectiveKind::kAllToAll:
       return Relation::kRank;
     case CollectiveKind::kBroadcast:
       break;
   }
-  LOG(FATAL) << "collective " << collective.name;
+  LOG(FATAL) << "collective " << group.name;
 }
 
 StepOrder::Reach StepOrder::ReachOf(const TaskGroup& exchange) {
@@ -187,8 +187,9 @@ StepOrder::Reach StepOrder::ReachOf(const TaskGroup& exchange) {
     return {.all = true, .rank = same_size, .gather = true, .is_one_to_one = same_size};
   }
   if (source.size() > kMaxRanks || destination.size() > kMaxRanks) return {};
+  const Movement& movement = *exchange.movement();
   const auto [found, is_new] =
-      reaches_.try_emplace({exchange.source.ToString(), exchange.destination.ToString(),
+      reaches_.try_emplace({movement.source.ToString(), movement.destination.ToString(),
                             DevicesOf(source), DevicesOf(destination)});
   Reach& reach = found->second;
   if (!is_new) return reach;

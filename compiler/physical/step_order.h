@@ -72,7 +72,7 @@ class StepOrder {
   void AddRegisterEdges(const Register& reg, GroupId consumer, int input);
   void AddExchangeEdges(const TaskGroup& group);
   void AddEdge(int from, int to, Relation relation, bool is_full, bool is_next);
-  Relation RelationInto(const TaskGroup& collective) const;
+  Relation RelationInto(const TaskGroup& group) const;  // a collective
   int DevicesOf(const Placement& placement);
 
   // Fills rows for the readers of the constraints; with `added`, inserts edges on the way.

@@ -38,8 +38,11 @@ struct Turner {
 class Turning {
  public:
   Turning(const PhysicalGraph& graph, const OpRegistry& registry, TaskGroup& group)
-      : graph_(graph), group_(group), last_reader_(group.scratch.size(), kNone) {
-    for (const KernelCall& call : group.kernels) {
+      : graph_(graph),
+        group_(group),
+        compute_(std::get<Compute>(group.work)),
+        last_reader_(compute_.scratch.size(), kNone) {
+    for (const KernelCall& call : compute_.kernels) {
       for (const OperandRef& ref : call.inputs) {
         if (ref.source == Source::kScratch) {
           last_reader_[ref.index] = static_cast<int>(turners_.size());
@@ -50,7 +53,7 @@ class Turning {
   }
 
   void Run() {
-    const int kernels = static_cast<int>(group_.kernels.size());
+    const int kernels = static_cast<int>(compute_.kernels.size());
     for (int begin = 0; begin < kernels;) {
       Turns turns = {.begin = begin, .end = begin + 1};
       while (turns.end < kernels && MayExtend(turns)) ++turns.end;
@@ -58,7 +61,7 @@ class Turning {
       if (turns.end == turns.begin + 1) continue;
       turns.part = PartOf(turns.begin, turns.end);
       FindStaying(turns);
-      group_.turns.push_back(std::move(turns));
+      compute_.turns.push_back(std::move(turns));
     }
   }
 
@@ -137,7 +140,7 @@ class Turning {
     if (ref.source == Source::kScratch) {
       place.area = Place::Area::kScratch;
       place.scratch = ref.index;
-      place.begin = group_.scratch[ref.index].offset;
+      place.begin = compute_.scratch[ref.index].offset;
       return place;
     }
     const Register& reg = graph_.reg(ref.source == Source::kInput ? group_.inputs[ref.index].reg
@@ -211,7 +214,8 @@ class Turning {
   }
 
   const PhysicalGraph& graph_;
-  TaskGroup& group_;
+  const TaskGroup& group_;
+  Compute& compute_;
   std::vector<Turner> turners_;   // by kernel
   std::vector<int> last_reader_;  // a kernel, by scratch
 };
@@ -220,7 +224,7 @@ class Turning {
 
 PhysicalGraph TakeTurns(PhysicalGraph graph, const OpRegistry& registry) {
   for (const TaskGroup& group : graph.groups()) {
-    if (group.kind == GroupKind::kCompute) Turning(graph, registry, graph.group(group.id)).Run();
+    if (group.is<Compute>()) Turning(graph, registry, graph.group(group.id)).Run();
   }
   return graph;
 }

@@ -152,16 +152,15 @@ class Side {
 class ExchangeMoves::Impl {
  public:
   Impl(const TaskGroup& group, const Placement& source)
-      : layout_(group.source),
-        destination_(group.destination),
-        from_(source, group.source),
-        to_(group.placement, group.destination),
+      : layout_(group.movement()->source),
+        destination_(group.movement()->destination),
+        from_(source, layout_),
+        to_(group.placement, destination_),
         shared_devices_(source.device_type() == group.placement.device_type()) {
-    CHECK(group.source.type == group.destination.type) << group.name;
-    CHECK(group.source.time == group.destination.time &&
-          group.source.time_parts == group.destination.time_parts)
+    CHECK(layout_.type == destination_.type) << group.name;
+    CHECK(layout_.time == destination_.time && layout_.time_parts == destination_.time_parts)
         << group.name;
-    shape_ = group.source.type.shape;
+    shape_ = layout_.type.shape;
     if (layout_.time.is_split()) shape_[layout_.time.axis] /= layout_.time_parts;
     // A sum has the neutral addend that an empty position holds anyhow (zero). For the largest or
     // smallest there is none, but an addend may count twice: no position stays empty.

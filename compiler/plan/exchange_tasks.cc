@@ -7,7 +7,7 @@ namespace braid::compiler {
 
 int64_t ExchangeTasks::BytesOf(const Region& region) const {
   return region.size.num_elements() *
-         static_cast<int64_t>(SizeOf(exchange_->destination.type.dtype));
+         static_cast<int64_t>(SizeOf(exchange_->movement()->destination.type.dtype));
 }
 
 const ExchangeTasks::Outgoing& ExchangeTasks::OutgoingOf(int source_rank) {

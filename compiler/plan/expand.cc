@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_format.h"
 #include "compiler/plan/exchange_tasks.h"
@@ -38,23 +39,7 @@ class Expander {
     plan_.tasks.reserve(num_tasks);
     MeasureArenas();
     for (const TaskGroup& group : graph_.groups()) {
-      switch (group.kind) {
-        case GroupKind::kCompute:
-          EmitPerRank(group, &Expander::EmitCompute);
-          break;
-        case GroupKind::kVariable:
-          EmitPerRank(group, &Expander::EmitVariables);
-          break;
-        case GroupKind::kCollective:
-          EmitPerRank(group, &Expander::EmitCollective);
-          break;
-        case GroupKind::kStaging:
-          EmitPerRank(group, &Expander::EmitStaging);
-          break;
-        case GroupKind::kExchange:
-          EmitExchange(group);
-          break;
-      }
+      std::visit([&](const auto& work) { Emit(group, work); }, group.work);
     }
     for (auto& [device, arena] : arenas_) plan_.arenas.push_back(std::move(arena));
     plan_.peers.assign(peers_.begin(), peers_.end());
@@ -125,9 +110,9 @@ class Expander {
 
   // ---- tasks -----------------------------------------------------------------------------------
 
-  using EmitWork = void (Expander::*)(const TaskGroup&, int rank, plan::Task&);
-
-  void EmitPerRank(const TaskGroup& group, EmitWork work) {
+  // Everything but an exchange is one task per rank.
+  template <typename Work>
+  void Emit(const TaskGroup& group, const Work& work) {
     for (int rank : group.placement.RanksOn(node_)) {
       plan::Task& task = StartTask(group, {group.id, rank});
       coordinate_ = group.placement.CoordinateOf(rank);
@@ -143,7 +128,7 @@ class Expander {
         const Register& reg = graph_.reg(id);
         AddConsumers(edges_.ConsumersOf(reg, rank), AddOutput(reg, {group.id, rank}, task));
       }
-      (this->*work)(group, rank, task);
+      SetWork(group, work, rank, task);
     }
   }
 
@@ -158,12 +143,12 @@ class Expander {
     return task;
   }
 
-  void EmitCompute(const TaskGroup& group, int rank, plan::Task& task) {
+  void SetWork(const TaskGroup& group, const Compute& work, int rank, plan::Task& task) {
     auto& compute = task.work.emplace<plan::Compute>();
-    compute.turns = group.turns;
+    compute.turns = work.turns;
     std::vector<plan::Kernel>& kernels = compute.kernels;
-    kernels.reserve(group.kernels.size());
-    for (const KernelCall& call : group.kernels) {
+    kernels.reserve(work.kernels.size());
+    for (const KernelCall& call : work.kernels) {
       plan::Kernel& kernel = kernels.emplace_back();
       kernel.call = &call;
       kernel.contributes = Contributes(call, coordinate_);
@@ -205,22 +190,24 @@ class Expander {
                 {false, static_cast<uint32_t>(ref.index), group.placement.device(rank).device},
                 operand);
         break;
-      case OperandRef::Source::kScratch:
-        CHECK_GE(group.scratch[ref.index].offset, 0) << group.name << " has unplanned scratch";
+      case OperandRef::Source::kScratch: {
+        const int64_t offset = std::get<Compute>(group.work).scratch[ref.index].offset;
+        CHECK_GE(offset, 0) << group.name << " has unplanned scratch";
         operand.source = plan::Operand::Source::kScratch;
         operand.index = static_cast<uint32_t>(ref.index);
-        operand.offset = static_cast<uint64_t>(group.scratch[ref.index].offset);
+        operand.offset = static_cast<uint64_t>(offset);
         break;
+      }
     }
   }
 
-  void EmitVariables(const TaskGroup& group, int rank, plan::Task& task) {
+  void SetWork(const TaskGroup& group, const VariableOwner& work, int rank, plan::Task& task) {
     auto& owner = task.work.emplace<plan::VariableOwner>();
     for (const Part& part : graph_.reg(group.outputs[0]).parts) {
       plan::Variable& variable = owner.variables.emplace_back();
       variable.name = part.variable;
       variable.shard = {&part.layout, RegionOf(part.layout, group.placement, coordinate_)};
-      for (const KernelCall& call : group.kernels) {
+      for (const KernelCall& call : work.kernels) {
         if (call.name == part.variable) variable.init = &call.attrs;
       }
       arenas_[group.placement.device(rank).device].variable_bytes +=
@@ -228,7 +215,7 @@ class Expander {
     }
   }
 
-  void EmitStaging(const TaskGroup& group, int rank, plan::Task& task) {
+  void SetWork(const TaskGroup& group, const Staging&, int rank, plan::Task& task) {
     auto& staging = task.work.emplace<plan::Staging>();
     const Register& from = graph_.reg(group.inputs[0].reg);
     const Register& to = graph_.reg(group.outputs[0]);
@@ -249,25 +236,24 @@ class Expander {
     std::vector<int> ranks;  // of the placement
     std::set<int> nodes;
   };
-  const MemberList& MembersOf(const TaskGroup& group, int lowest) {
-    const auto [found, is_new] =
-        member_lists_.try_emplace({lowest, group.hierarchy_dim, group.placement});
+  const MemberList& MembersOf(const Placement& placement, int dim, int lowest) {
+    const auto [found, is_new] = member_lists_.try_emplace({lowest, dim, placement});
     MemberList& list = found->second;
     if (!is_new) return list;
     list.number = static_cast<uint32_t>(plan_.members.size());
-    if (group.hierarchy_dim < 0) {
-      list.ranks.resize(group.placement.size());
+    if (dim < 0) {
+      list.ranks.resize(placement.size());
       std::iota(list.ranks.begin(), list.ranks.end(), 0);
     } else {
-      std::vector<int64_t> coordinate = group.placement.CoordinateOf(lowest);
-      for (int64_t i = 0; i < group.placement.hierarchy()[group.hierarchy_dim]; ++i) {
-        coordinate[group.hierarchy_dim] = i;
-        list.ranks.push_back(group.placement.RankOf(coordinate));
+      std::vector<int64_t> coordinate = placement.CoordinateOf(lowest);
+      for (int64_t i = 0; i < placement.hierarchy()[dim]; ++i) {
+        coordinate[dim] = i;
+        list.ranks.push_back(placement.RankOf(coordinate));
       }
     }
     plan::Members& members = plan_.members.emplace_back();
     for (int member : list.ranks) {
-      const DeviceId& device = group.placement.device(member);
+      const DeviceId& device = placement.device(member);
       members.nodes.push_back(static_cast<uint32_t>(device.node));
       members.devices.push_back(static_cast<uint32_t>(device.device));
       list.nodes.insert(device.node);
@@ -278,26 +264,25 @@ class Expander {
     return list;
   }
 
-  void EmitCollective(const TaskGroup& group, int rank, plan::Task& task) {
+  void SetWork(const TaskGroup& group, const Collective& work, int rank, plan::Task& task) {
     auto& collective = task.work.emplace<plan::Collective>();
     int my_rank = rank, lowest = 0;
-    if (group.hierarchy_dim >= 0) {
+    if (work.hierarchy_dim >= 0) {
       std::vector<int64_t> coordinate = coordinate_;
-      my_rank = static_cast<int>(std::exchange(coordinate[group.hierarchy_dim], 0));
+      my_rank = static_cast<int>(std::exchange(coordinate[work.hierarchy_dim], 0));
       lowest = group.placement.RankOf(coordinate);
     }
-    const MemberList& list = MembersOf(group, lowest);
+    const MemberList& list = MembersOf(group.placement, work.hierarchy_dim, lowest);
     const std::vector<int>& members = list.ranks;
     collective.id = static_cast<uint32_t>(edges_.first_collective(group.id) + lowest);
-    collective.kind = group.collective;
-    const CollectiveMethod& method =
-        list.nodes.size() == 1 ? group.on_one_node : group.between_nodes;
+    collective.kind = work.kind;
+    const CollectiveMethod& method = list.nodes.size() == 1 ? work.on_one_node : work.between_nodes;
     collective.algorithm = method.algorithm;
     collective.chunk_bytes = static_cast<uint64_t>(method.chunk_bytes);
     collective.members = list.number;
     collective.rank = static_cast<uint32_t>(my_rank);
-    collective.dtype = group.source.type.dtype;
-    collective.reduction = group.reduction;
+    collective.dtype = work.movement.source.type.dtype;
+    collective.reduction = work.movement.reduction;
     Count(group, members, rank, collective);
     SetVector(group, rank, true, collective.input);
     SetVector(group, rank, false, collective.output);
@@ -306,12 +291,15 @@ class Expander {
 
   void Count(const TaskGroup& group, const std::vector<int>& members, int rank,
              plan::Collective& collective) {
-    const auto source = [&](int member) { return RegionOf(group.source, group.placement, member); };
+    const Movement& movement = *group.movement();
+    const auto source = [&](int member) {
+      return RegionOf(movement.source, group.placement, member);
+    };
     const auto destination = [&](int member) {
-      return RegionOf(group.destination, group.placement, member);
+      return RegionOf(movement.destination, group.placement, member);
     };
     std::vector<int64_t>& counts = collective.counts;
-    switch (group.collective) {
+    switch (collective.kind) {
       case CollectiveKind::kAllReduce:
         // A bucket is one vector: all of its parts, with the gaps between them.
         counts.push_back(IsBucket(group) ? graph_.reg(group.outputs[0]).slot_bytes /
@@ -343,19 +331,21 @@ class Expander {
 
   void SetVector(const TaskGroup& group, int rank, bool is_input, plan::Operand& operand) {
     const Register& reg = graph_.reg(is_input ? group.inputs[0].reg : group.outputs[0]);
-    const int part = is_input && !IsBucket(group) ? group.part : 0;
+    const Movement& movement = *group.movement();
+    const int part = is_input && !IsBucket(group) ? movement.part : 0;
     SetPart(reg.parts[part],
             {is_input, is_input ? input_index_[0] : 0, group.placement.device(rank).device},
             operand);
-    const TensorLayout& layout = is_input ? group.source : group.destination;
+    const TensorLayout& layout = is_input ? movement.source : movement.destination;
     operand.shard = {&layout, RegionOf(layout, group.placement, coordinate_)};
   }
 
   // What this member sends to the next one in the ring, or to every peer in an all_to_all.
   void CountRingBytes(const TaskGroup& group, const std::vector<int>& members, int my_rank,
                       const std::vector<int64_t>& counts) {
+    const auto& work = std::get<Collective>(group.work);
     const auto size = static_cast<int>(members.size());
-    const auto element = static_cast<int64_t>(SizeOf(group.source.type.dtype));
+    const auto element = static_cast<int64_t>(SizeOf(work.movement.source.type.dtype));
     const auto node_of = [&](int index) { return group.placement.device(members[index]).node; };
     const auto add = [&](int node, int64_t elements) {
       if (node != node_) {
@@ -363,25 +353,25 @@ class Expander {
             static_cast<uint64_t>(elements * element * group.rate);
       }
     };
-    if (group.collective == CollectiveKind::kAllToAll) {
+    if (work.kind == CollectiveKind::kAllToAll) {
       for (int to = 0; to < size; ++to) add(node_of(to), counts[to]);
       return;
     }
     const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
     const auto block = [&](int index) {
-      return group.collective == CollectiveKind::kAllReduce ? SplitEvenly(all, size, index).size
-                                                            : counts[index];
+      return work.kind == CollectiveKind::kAllReduce ? SplitEvenly(all, size, index).size
+                                                     : counts[index];
     };
     const int next = (my_rank + 1) % size;
     // A block passes every hop but the one into where it starts (gathering) or out of where it ends
     // (reducing).
     const int64_t gathered = all - block(next);
     const int64_t reduced = all - block(my_rank);
-    if (group.collective != CollectiveKind::kReduceScatter) add(node_of(next), gathered);
-    if (group.collective != CollectiveKind::kAllGather) add(node_of(next), reduced);
+    if (work.kind != CollectiveKind::kReduceScatter) add(node_of(next), gathered);
+    if (work.kind != CollectiveKind::kAllGather) add(node_of(next), reduced);
   }
 
-  void EmitExchange(const TaskGroup& group) {
+  void Emit(const TaskGroup& group, const Exchange&) {
     ExchangeTasks& exchange = edges_.ExchangeOf(group);
     for (int rank : exchange.destination().RanksOn(node_)) {
       if (exchange.IsDirect(rank)) {
@@ -420,6 +410,7 @@ class Expander {
   }
 
   void EmitCopy(const TaskGroup& group, ExchangeTasks& exchange, int rank) {
+    const Movement& movement = *group.movement();
     const Register& in = graph_.reg(group.inputs[0].reg);
     const Register& out = graph_.reg(group.outputs[0]);
     const TaskKey key{group.id, exchange.CopyTask(rank)};
@@ -440,9 +431,10 @@ class Expander {
           AddInput(in, source, group.inputs[0].period, exchange.source().device(source_rank).device,
                    task);
         }
-        SetPart(in.parts[group.part],
+        SetPart(in.parts[movement.part],
                 {true, it->second, exchange.source().device(source_rank).device}, operand);
-        operand.shard = {&group.source, RegionOf(group.source, exchange.source(), source_rank)};
+        operand.shard = {&movement.source,
+                         RegionOf(movement.source, exchange.source(), source_rank)};
       } else {
         const TaskKey from{group.id, exchange.TransferTask(source_rank, piece.owner)};
         const uint32_t reg = edges_.LandingId(group, from.number);
@@ -459,18 +451,18 @@ class Expander {
         }
         operand.source = plan::Operand::Source::kInput;
         operand.index = it->second;
-        operand.shard = {&group.source, piece.move.region};
+        operand.shard = {&movement.source, piece.move.region};
       }
       move.box = piece.move.region;
       move.add = piece.move.add;
       if (!piece.move.add) covered += piece.move.region.size.num_elements();
     }
-    const Region whole = RegionOf(group.destination, group.placement, rank);
+    const Region whole = RegionOf(movement.destination, group.placement, rank);
     const int task_device = group.placement.device(rank).device;
     SetPart(out.parts[0], {false, 0, task_device}, copy.destination);
-    copy.destination.shard = {&group.destination, whole};
+    copy.destination.shard = {&movement.destination, whole};
     copy.zero_first = covered < whole.size.num_elements();
-    copy.reduction = group.reduction;
+    copy.reduction = movement.reduction;
     for (GroupRegisterId id : group.outputs) {
       const Register& reg = graph_.reg(id);
       AddConsumers(edges_.ConsumersOf(reg, key.number), AddOutput(reg, key, task));
@@ -479,6 +471,7 @@ class Expander {
 
   void EmitTransfer(const TaskGroup& group, ExchangeTasks& exchange,
                     const ExchangeTasks::Transfer& transfer) {
+    const Movement& movement = *group.movement();
     const Register& in = graph_.reg(group.inputs[0].reg);
     const Register& out = graph_.reg(group.outputs[0]);
     const int source_rank = transfer.source_rank;
@@ -489,8 +482,9 @@ class Expander {
     AddInput(in, edges_.SourceAt(in, source_rank), group.inputs[0].period, device, task);
 
     auto& work = task.work.emplace<plan::Transfer>();
-    SetPart(in.parts[group.part], {true, 0, device}, work.source);
-    work.source.shard = {&group.source, RegionOf(group.source, exchange.source(), source_rank)};
+    SetPart(in.parts[movement.part], {true, 0, device}, work.source);
+    work.source.shard = {&movement.source,
+                         RegionOf(movement.source, exchange.source(), source_rank)};
     work.box = transfer.region;
     work.bytes = static_cast<uint64_t>(exchange.BytesOf(transfer.region));
     work.peer = static_cast<uint32_t>(peer);
@@ -538,11 +532,7 @@ class Expander {
       return arena;
     };
     for (const TaskGroup& group : graph_.groups()) {
-      uint64_t scratch = 0;
-      for (const Scratch& entry : group.scratch) {
-        scratch = std::max(scratch, static_cast<uint64_t>(
-                                        entry.offset + MaxBytesOf(entry.layout, group.placement)));
-      }
+      const auto scratch = static_cast<uint64_t>(EndOfScratch(group));
       const auto stream = static_cast<size_t>(group.stream);
       for (int rank : group.placement.RanksOn(node_)) {
         uint64_t& area = arena_of(group.placement, rank).scratch_bytes[stream];
@@ -583,7 +573,7 @@ absl::StatusOr<plan::NodePlan> ExpandPlan(const PhysicalGraph& graph, int node) 
 int64_t NumCollectiveIds(const PhysicalGraph& graph) {
   int64_t ids = 0;
   for (const TaskGroup& group : graph.groups()) {
-    if (group.kind == GroupKind::kCollective) ids += group.placement.size();
+    if (group.is<Collective>()) ids += group.placement.size();
   }
   return ids;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -64,7 +65,7 @@ class InvariantChecker {
                                     producer.name, producer.placement.ToString()));
     }
     for (const Part& part : reg.parts) {
-      if (!part.variable.empty() && producer.kind != GroupKind::kVariable) {
+      if (!part.variable.empty() && !producer.is<VariableOwner>()) {
         return Broken(reg, absl::StrFormat("holds variable '%s', its producer '%s' owns none",
                                            part.variable, producer.name));
       }
@@ -114,18 +115,17 @@ class InvariantChecker {
         return Broken(group, absl::StrCat("output register ", output, " is not its own"));
       }
     }
-    switch (group.kind) {
-      case GroupKind::kCompute:
-        return CheckKernels(group);
-      case GroupKind::kVariable:
-        return group.outputs.empty() ? Broken(group, "owns no register") : absl::OkStatus();
-      case GroupKind::kExchange:
-      case GroupKind::kCollective:
-        return CheckMove(group);
-      case GroupKind::kStaging:
-        return CheckStaging(group);
-    }
-    return Broken(group, "is of no kind");
+    return std::visit([&](const auto& work) { return CheckWork(group, work); }, group.work);
+  }
+
+  absl::Status CheckWork(const TaskGroup& group, const VariableOwner&) const {
+    return group.outputs.empty() ? Broken(group, "owns no register") : absl::OkStatus();
+  }
+  absl::Status CheckWork(const TaskGroup& group, const Exchange& exchange) const {
+    return CheckMovement(group, exchange.movement);
+  }
+  absl::Status CheckWork(const TaskGroup& group, const Collective& collective) const {
+    return CheckMovement(group, collective.movement);
   }
 
   absl::Status CheckInput(const TaskGroup& group, const GroupInput& input, const Register& reg,
@@ -138,8 +138,8 @@ class InvariantChecker {
                                  group.rate, input.period, reg.name, producer.name, producer.rate,
                                  reg.period));
     }
-    const bool is_source = group.kind == GroupKind::kExchange && is_first;
-    if (group.kind == GroupKind::kExchange && !is_source) {
+    const bool is_source = group.is<Exchange>() && is_first;
+    if (group.is<Exchange>() && !is_source) {
       return Broken(group,
                     absl::StrCat("an exchange reads its source alone, not '", reg.name, "'"));
     }
@@ -150,20 +150,21 @@ class InvariantChecker {
     return absl::OkStatus();
   }
 
-  absl::Status CheckMove(const TaskGroup& group) const {
+  absl::Status CheckMovement(const TaskGroup& group, const Movement& movement) const {
     if (group.inputs.empty() || group.outputs.empty()) {
       return Broken(group, "moves data without a source or without a destination");
     }
     const Register& from = graph_.reg(group.inputs[0].reg);
     const Register& to = graph_.reg(group.outputs[0]);
-    if (group.part < 0 || group.part >= static_cast<int>(from.parts.size()) || to.is_control()) {
-      return Broken(group, absl::StrFormat("moves part %d of the %d of register '%s'", group.part,
-                                           from.parts.size(), from.name));
+    const int parts = static_cast<int>(from.parts.size());
+    if (movement.part < 0 || movement.part >= parts || to.is_control()) {
+      return Broken(group, absl::StrFormat("moves part %d of the %d of register '%s'",
+                                           movement.part, parts, from.name));
     }
     return absl::OkStatus();
   }
 
-  absl::Status CheckStaging(const TaskGroup& group) const {
+  absl::Status CheckWork(const TaskGroup& group, const Staging&) const {
     if (group.inputs.empty() || group.outputs.empty()) {
       return Broken(group, "copies without a source or without a destination");
     }
@@ -180,8 +181,8 @@ class InvariantChecker {
                                          from.name, to.name));
   }
 
-  absl::Status CheckKernels(const TaskGroup& group) const {
-    for (const KernelCall& kernel : group.kernels) {
+  absl::Status CheckWork(const TaskGroup& group, const Compute& compute) const {
+    for (const KernelCall& kernel : compute.kernels) {
       if (kernel.inputs.size() != kernel.input_layouts.size() ||
           kernel.outputs.size() != kernel.output_layouts.size()) {
         return Broken(group,
@@ -197,17 +198,17 @@ class InvariantChecker {
         RETURN_IF_ERROR(CheckOperand(group, kernel, kernel.outputs[i], kernel.output_layouts[i]));
       }
     }
-    return CheckTurns(group);
+    return CheckTurns(group, compute);
   }
 
-  absl::Status CheckTurns(const TaskGroup& group) const {
+  absl::Status CheckTurns(const TaskGroup& group, const Compute& compute) const {
     const auto is_scratch = [&](int index) {
-      return index >= 0 && index < static_cast<int>(group.scratch.size());
+      return index >= 0 && index < static_cast<int>(compute.scratch.size());
     };
     int end = 0;
-    for (const Turns& turns : group.turns) {
+    for (const Turns& turns : compute.turns) {
       if (turns.begin < end || turns.end < turns.begin + 2 ||
-          turns.end > static_cast<int>(group.kernels.size()) || turns.part < 1 ||
+          turns.end > static_cast<int>(compute.kernels.size()) || turns.part < 1 ||
           !std::all_of(turns.staying.begin(), turns.staying.end(), is_scratch)) {
         return Broken(group,
                       absl::StrFormat("the turns of kernels %d to %d on parts of %d elements "
@@ -228,10 +229,11 @@ class InvariantChecker {
     const TensorLayout* held = nullptr;
     const Placement* held_on = &group.placement;
     if (ref.source == OperandRef::Source::kScratch) {
-      if (ref.index < 0 || ref.index >= static_cast<int>(group.scratch.size()) || ref.part != 0) {
+      const std::vector<Scratch>& scratch = std::get<Compute>(group.work).scratch;
+      if (ref.index < 0 || ref.index >= static_cast<int>(scratch.size()) || ref.part != 0) {
         return missing();
       }
-      held = &group.scratch[ref.index].layout;
+      held = &scratch[ref.index].layout;
     } else {
       const bool is_input = ref.source == OperandRef::Source::kInput;
       const size_t ends = is_input ? group.inputs.size() : group.outputs.size();

@@ -25,21 +25,13 @@ Shape MicroBatchShape(const TensorLayout& layout) {
   return shape;
 }
 
-std::string_view KindName(const TaskGroup& group) {
-  switch (group.kind) {
-    case GroupKind::kCompute:
-      return "compute";
-    case GroupKind::kExchange:
-      return "exchange";
-    case GroupKind::kVariable:
-      return "variable";
-    case GroupKind::kCollective:
-      return CollectiveKindName(group.collective);
-    case GroupKind::kStaging:
-      return "staging";
-  }
-  LOG(FATAL) << "group " << group.id << " of kind " << static_cast<int>(group.kind);
+std::string_view NameOf(const Compute&) { return "compute"; }
+std::string_view NameOf(const Exchange&) { return "exchange"; }
+std::string_view NameOf(const Collective& collective) {
+  return CollectiveKindName(collective.kind);
 }
+std::string_view NameOf(const VariableOwner&) { return "variable"; }
+std::string_view NameOf(const Staging&) { return "staging"; }
 
 std::string MethodName(const CollectiveMethod& method) {
   std::string name(CollectiveAlgorithmName(method.algorithm));
@@ -50,12 +42,12 @@ std::string MethodName(const CollectiveMethod& method) {
 }
 
 // "direct" or "ring/262144"; both where members may be on one node or on several.
-std::string MethodNames(const TaskGroup& group) {
-  const int nodes = group.placement.num_nodes();
-  if (nodes == 1) return MethodName(group.on_one_node);
-  const bool is_on_several = group.hierarchy_dim < 0 || nodes == group.placement.size();
-  return absl::StrCat(is_on_several ? "" : MethodName(group.on_one_node) + "|",
-                      MethodName(group.between_nodes));
+std::string MethodNames(const Collective& collective, const Placement& placement) {
+  const int nodes = placement.num_nodes();
+  if (nodes == 1) return MethodName(collective.on_one_node);
+  const bool is_on_several = collective.hierarchy_dim < 0 || nodes == placement.size();
+  return absl::StrCat(is_on_several ? "" : MethodName(collective.on_one_node) + "|",
+                      MethodName(collective.between_nodes));
 }
 
 std::string OperandName(const OperandRef& ref) {
@@ -83,9 +75,53 @@ std::string LayoutNames(const std::vector<TensorLayout>& layouts) {
                       ")");
 }
 
+// What follows the ends of the group in its line, and the lines of its kernels.
+std::string WorkToString(const TaskGroup& group) {
+  std::string text;
+  const auto* const collective = std::get_if<Collective>(&group.work);
+  if (const Movement* const movement = group.movement()) {
+    absl::StrAppend(&text, " ", movement->source.ToString(), " -> ",
+                    movement->destination.ToString());
+    if (movement->part != 0) absl::StrAppend(&text, " part=", movement->part);
+    if (collective != nullptr && collective->hierarchy_dim != -1) {
+      absl::StrAppend(&text, " dim=", collective->hierarchy_dim);
+    }
+    if (movement->reduction != Sbp::Kind::kPartialSum) {
+      absl::StrAppend(&text, " reduction=", Sbp{movement->reduction}.ToString());
+    }
+  }
+  if (collective != nullptr) {
+    absl::StrAppend(&text, " by=", MethodNames(*collective, group.placement));
+  }
+  for (const KernelCall& kernel : group.kernels()) {
+    absl::StrAppend(&text, "\n  ", kernel.op, " \"", kernel.name, "\" ",
+                    OperandNames(kernel.inputs), "->", OperandNames(kernel.outputs));
+    if (!kernel.attrs.values().empty()) {
+      absl::StrAppend(&text, " {", kernel.attrs.ToString(), "}");
+    }
+    absl::StrAppend(&text, " ", LayoutNames(kernel.input_layouts), "->",
+                    LayoutNames(kernel.output_layouts));
+  }
+  const auto* const compute = std::get_if<Compute>(&group.work);
+  if (compute == nullptr) return text;
+  for (const Scratch& scratch : compute->scratch) {
+    absl::StrAppend(&text, "\n  scratch ", scratch.layout.ToString());
+    if (scratch.offset >= 0) absl::StrAppend(&text, " @", scratch.offset);
+  }
+  for (const Turns& turns : compute->turns) {
+    absl::StrAppend(&text, "\n  turns of ", compute->kernels[turns.begin].name, " to ",
+                    compute->kernels[turns.end - 1].name, ", part=", turns.part);
+    if (turns.staying.empty()) continue;
+    absl::StrAppend(&text, ", staying s", absl::StrJoin(turns.staying, ", s"));
+  }
+  return text;
+}
+
 std::string GroupToString(const TaskGroup& group) {
-  std::string text = absl::StrCat("g", group.id, " ", std::string(KindName(group)), " \"",
-                                  group.name, "\" on=", group.placement.ToString());
+  const std::string_view kind =
+      std::visit([](const auto& work) { return NameOf(work); }, group.work);
+  std::string text = absl::StrCat("g", group.id, " ", std::string(kind), " \"", group.name,
+                                  "\" on=", group.placement.ToString());
   constexpr const char* kStreamNames[kNumStreams] = {"compute", "input", "transfer", "copy_in",
                                                      "copy_out"};
   if (group.stream != StreamKind::kCompute) {
@@ -102,35 +138,7 @@ std::string GroupToString(const TaskGroup& group) {
   };
   absl::StrAppend(&text, " (", absl::StrJoin(group.inputs, ", ", append_input), ")->(",
                   absl::StrJoin(group.outputs, ", ", append_output), ")");
-  if (group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective) {
-    absl::StrAppend(&text, " ", group.source.ToString(), " -> ", group.destination.ToString());
-    if (group.part != 0) absl::StrAppend(&text, " part=", group.part);
-    if (group.hierarchy_dim != -1) absl::StrAppend(&text, " dim=", group.hierarchy_dim);
-    if (group.reduction != Sbp::Kind::kPartialSum) {
-      absl::StrAppend(&text, " reduction=", Sbp{group.reduction}.ToString());
-    }
-    if (group.kind == GroupKind::kCollective) absl::StrAppend(&text, " by=", MethodNames(group));
-  }
-  for (const KernelCall& kernel : group.kernels) {
-    absl::StrAppend(&text, "\n  ", kernel.op, " \"", kernel.name, "\" ",
-                    OperandNames(kernel.inputs), "->", OperandNames(kernel.outputs));
-    if (!kernel.attrs.values().empty()) {
-      absl::StrAppend(&text, " {", kernel.attrs.ToString(), "}");
-    }
-    absl::StrAppend(&text, " ", LayoutNames(kernel.input_layouts), "->",
-                    LayoutNames(kernel.output_layouts));
-  }
-  for (const Scratch& scratch : group.scratch) {
-    absl::StrAppend(&text, "\n  scratch ", scratch.layout.ToString());
-    if (scratch.offset >= 0) absl::StrAppend(&text, " @", scratch.offset);
-  }
-  for (const Turns& turns : group.turns) {
-    absl::StrAppend(&text, "\n  turns of ", group.kernels[turns.begin].name, " to ",
-                    group.kernels[turns.end - 1].name, ", part=", turns.part);
-    if (turns.staying.empty()) continue;
-    absl::StrAppend(&text, ", staying s", absl::StrJoin(turns.staying, ", s"));
-  }
-  return text;
+  return text + WorkToString(group);
 }
 
 std::string RegisterToString(const Register& reg) {
@@ -182,6 +190,35 @@ int64_t MaxBytesOf(const TensorLayout& layout, const Placement& placement) {
   return BytesOf(layout, placement, 0);
 }
 
+const Movement* TaskGroup::movement() const {
+  if (const auto* const exchange = std::get_if<Exchange>(&work)) return &exchange->movement;
+  const auto* const collective = std::get_if<Collective>(&work);
+  return collective == nullptr ? nullptr : &collective->movement;
+}
+
+Movement* TaskGroup::movement() { return const_cast<Movement*>(std::as_const(*this).movement()); }
+
+std::span<const KernelCall> TaskGroup::kernels() const {
+  if (const auto* const compute = std::get_if<Compute>(&work)) return compute->kernels;
+  if (const auto* const variable = std::get_if<VariableOwner>(&work)) return variable->kernels;
+  return {};
+}
+
+std::span<KernelCall> TaskGroup::kernels() {
+  const std::span<const KernelCall> kernels = std::as_const(*this).kernels();
+  return {const_cast<KernelCall*>(kernels.data()), kernels.size()};
+}
+
+int64_t EndOfScratch(const TaskGroup& group) {
+  int64_t end = 0;
+  if (const auto* const compute = std::get_if<Compute>(&group.work)) {
+    for (const Scratch& scratch : compute->scratch) {
+      end = std::max(end, scratch.offset + MaxBytesOf(scratch.layout, group.placement));
+    }
+  }
+  return end;
+}
+
 TaskGroup& PhysicalGraph::AddGroup(TaskGroup group) {
   group.id = static_cast<GroupId>(groups_.size());
   return groups_.emplace_back(std::move(group));
@@ -231,7 +268,7 @@ void PhysicalGraph::Prune(const std::vector<bool>& keep_groups,
         CHECK_NE(ref.index, kNone) << group.name << " is kept, an operand's register is not";
       }
     };
-    for (KernelCall& kernel : group.kernels) {
+    for (KernelCall& kernel : group.kernels()) {
       renumber(kernel.inputs);
       renumber(kernel.outputs);
     }
@@ -262,9 +299,8 @@ std::vector<std::vector<std::pair<GroupId, int>>> PhysicalGraph::Consumers() con
 
 bool PhysicalGraph::MayActInPlace(GroupId id) const {
   const TaskGroup& group = groups_[id];
-  if (group.kind != GroupKind::kCollective || group.collective != CollectiveKind::kAllReduce) {
-    return false;
-  }
+  const auto* const collective = std::get_if<Collective>(&group.work);
+  if (collective == nullptr || collective->kind != CollectiveKind::kAllReduce) return false;
   const Register& in = registers_[group.inputs[0].reg];
   const Register& out = registers_[group.outputs[0]];
   return in.placement.HasDevicesOf(out.placement) && in.slots == 1 && out.slots == 1 &&
@@ -364,16 +400,13 @@ std::string DescribeGroup(const PhysicalGraph& graph, GroupId id) {
   const TaskGroup& group = graph.group(id);
   std::string text = absl::StrCat("'", group.name, "'");
   std::string inside;
-  if (!group.kernels.empty()) {
-    const KernelCall& kernel = group.kernels[0];
-    absl::StrAppend(&inside, kernel.op, " '", kernel.name, "'");
-    if (group.kernels.size() > 1) {
-      absl::StrAppend(&inside, " and ", group.kernels.size() - 1, " more");
-    }
+  const std::span<const KernelCall> kernels = group.kernels();
+  if (!kernels.empty()) {
+    absl::StrAppend(&inside, kernels[0].op, " '", kernels[0].name, "'");
+    if (kernels.size() > 1) absl::StrAppend(&inside, " and ", kernels.size() - 1, " more");
   }
-  const SourceLocation& location = group.location.line == 0 && !group.kernels.empty()
-                                       ? group.kernels[0].location
-                                       : group.location;
+  const SourceLocation& location =
+      group.location.line == 0 && !kernels.empty() ? kernels[0].location : group.location;
   if (location.line != 0) {
     absl::StrAppend(&inside, inside.empty() ? "" : ", ", location.ToString());
   }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "compiler/plan/node_kinds.h"
@@ -77,12 +78,12 @@ struct GroupInput {
 struct OperandRef {
   enum class Source : uint8_t { kInput, kOutput, kScratch };
   Source source = Source::kInput;
-  int index = 0;  // of TaskGroup::inputs / outputs / scratch
+  int index = 0;  // of TaskGroup::inputs / outputs, or of Compute::scratch
   int part = 0;   // of that register (0 for scratch)
   friend bool operator==(const OperandRef&, const OperandRef&) = default;
 };
 
-// One kernel of a compute group.
+// One operator of a group.
 struct KernelCall {
   std::string op;    // OpDef name
   std::string name;  // the op's name
@@ -105,22 +106,55 @@ struct Scratch {
 struct Turns {
   int begin = 0, end = 0;
   int64_t part = 0;          // elements at a time
-  std::vector<int> staying;  // of TaskGroup::scratch, ascending
+  std::vector<int> staying;  // of Compute::scratch, ascending
   friend bool operator==(const Turns&, const Turns&) = default;
 };
 
-enum class GroupKind : uint8_t {
-  kCompute,     // kernels on each rank's device (also readers, feeds and fetches)
-  kExchange,    // any layout on any placement to any other: moves of boxes, see Exchange
-  kCollective,  // all ranks of one dimension of the hierarchy together
-  kVariable,    // owner of variables' bytes
-  kStaging,     // input 0's bytes to output 0, between the device's own memory and the host's
+// What a group does is one of these.
+
+// Kernels on each rank's device, also readers, feeds and fetches.
+struct Compute {
+  std::vector<KernelCall> kernels;
+  std::vector<Scratch> scratch;
+  std::vector<Turns> turns;  // in order, without common kernels; set by take_turns
 };
+
+// What goes from input 0 to output 0.
+struct Movement {
+  int part = 0;                      // of input 0
+  TensorLayout source, destination;  // the part's layout, and what the output holds
+  Sbp::Kind reduction = Sbp::Kind::kPartialSum;
+};
+
+// Any layout on any placement to any other, as moves of boxes. The source placement is the input
+// register's.
+struct Exchange {
+  Movement movement;
+};
+
+// All ranks of one dimension of the hierarchy act together. Both registers are flat lists of equal
+// parts taken as one vector (a bucket, all_reduce only), or the part alone; see
+// boxing/collective_rules.cc for blocks.
+struct Collective {
+  Movement movement;
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  int hierarchy_dim = -1;  // whose ranks act together; -1: all ranks
+  // How members do it that are all on one node, and how others do; by choose_methods.
+  CollectiveMethod on_one_node = {.algorithm = CollectiveAlgorithm::kDirect};
+  CollectiveMethod between_nodes;
+};
+
+// The owner of variables' bytes, which the parts of output 0 name.
+struct VariableOwner {
+  std::vector<KernelCall> kernels;  // one a variable: none runs, their attributes say how it begins
+};
+
+// Input 0's bytes go to output 0, between the device's own memory and the host's.
+struct Staging {};
 
 struct TaskGroup {
   GroupId id = kNone;
   std::string name;
-  GroupKind kind = GroupKind::kCompute;
   Placement placement;  // of the tasks; of an exchange: the destination
   StreamKind stream = StreamKind::kCompute;
   int rate = 1;  // acts per step
@@ -128,27 +162,19 @@ struct TaskGroup {
   bool is_deferrable = false;
   std::vector<GroupInput> inputs;
   std::vector<GroupRegisterId> outputs;
-
-  // kCompute
-  std::vector<KernelCall> kernels;
-  std::vector<Scratch> scratch;
-  std::vector<Turns> turns;  // in order, without common kernels; set by take_turns
-
-  // kExchange: input 0's part `part` to output 0. The source placement is the input register's.
-  // kCollective: input 0 to output 0, both flat lists of equal parts taken as one vector (a
-  // bucket, all_reduce only) or one part; see Collective in boxing/collective_rules.cc for blocks.
-  int part = 0;
-  TensorLayout source, destination;
-  CollectiveKind collective = CollectiveKind::kAllReduce;
-  int hierarchy_dim = -1;  // kCollective: the dimension whose ranks act together; -1: all ranks
-  Sbp::Kind reduction = Sbp::Kind::kPartialSum;
-  // kCollective: how members do it that are all on one node, and how others do; by choose_methods.
-  CollectiveMethod on_one_node = {.algorithm = CollectiveAlgorithm::kDirect};
-  CollectiveMethod between_nodes;
-
-  // kVariable: none of its own; its output register's parts name the variables.
-
+  std::variant<Compute, Exchange, Collective, VariableOwner, Staging> work;
   SourceLocation location;  // of the (first) op, for messages
+
+  template <typename Work>
+  bool is() const {
+    return std::holds_alternative<Work>(work);
+  }
+  // Of an exchange or a collective; else null.
+  const Movement* movement() const;
+  Movement* movement();
+  // Of a compute group or an owner of variables; else none.
+  std::span<const KernelCall> kernels() const;
+  std::span<KernelCall> kernels();
 };
 
 // Of parts, registers, landing slots and scratch: a cache line, and the widest vector load. Bytes.
@@ -156,6 +182,10 @@ constexpr int64_t kArenaAlignment = 64;
 constexpr int64_t AlignInArena(int64_t bytes) {
   return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
 }
+
+// Bytes from the start of its stream's scratch area in which the group's scratch lies, on the rank
+// that holds the most.
+int64_t EndOfScratch(const TaskGroup& group);
 
 class PhysicalGraph {
  public:

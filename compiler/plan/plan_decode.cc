@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -32,6 +33,17 @@ absl::StatusOr<Sbp> SbpOf(uint32_t number) {
     return Wrong("%d is no SBP", number);
   }
   return sbp;
+}
+
+using Work = decltype(TaskGroup::work);
+constexpr size_t kNumWorks = std::variant_size_v<Work>;
+
+// The alternative of that number, as by default.
+template <size_t... kNumbers>
+Work WorkOf(size_t number, std::index_sequence<kNumbers...>) {
+  Work work;
+  ((number == kNumbers ? void(work.emplace<kNumbers>()) : void()), ...);
+  return work;
 }
 
 class Decoder {
@@ -263,12 +275,10 @@ class Decoder {
   absl::Status AddGroup(const plan::Group& entry) {
     TaskGroup group;
     ASSIGN_OR_RETURN(group.name, Text(entry.name()));
-    if (entry.kind() > static_cast<uint32_t>(GroupKind::kStaging) ||
-        entry.stream() >= static_cast<uint32_t>(kNumStreams)) {
+    if (entry.kind() >= kNumWorks || entry.stream() >= static_cast<uint32_t>(kNumStreams)) {
       return Wrong("group '%s' is of kind %d, on stream %d", group.name, entry.kind(),
                    entry.stream());
     }
-    group.kind = static_cast<GroupKind>(entry.kind());
     ASSIGN_OR_RETURN(group.placement, PlacementAt(entry.placement()));
     group.stream = static_cast<StreamKind>(entry.stream());
     ASSIGN_OR_RETURN(group.rate, ZeroIsOne(entry.rate(), "acts a step"));
@@ -288,8 +298,56 @@ class Decoder {
       reg->producer = id;
       group.outputs.push_back(reg->id);
     }
+    group.work = WorkOf(entry.kind(), std::make_index_sequence<kNumWorks>());
+    RETURN_IF_ERROR(
+        std::visit([&](auto& work) { return ReadWork(entry, group, work); }, group.work));
+    ASSIGN_OR_RETURN(group.location, LocationOf(entry.location()));
+    graph_.AddGroup(std::move(group));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadWork(const plan::Group& entry, const TaskGroup& group, Compute& compute) {
+    RETURN_IF_ERROR(ReadKernels(entry, compute.kernels));
+    if (entry.scratch_size() != entry.scratch_offsets_size()) {
+      return Wrong("%d scratch tensors at %d offsets", entry.scratch_size(),
+                   entry.scratch_offsets_size());
+    }
+    for (int i = 0; i < entry.scratch_size(); ++i) {
+      Scratch& scratch = compute.scratch.emplace_back();
+      ASSIGN_OR_RETURN(scratch.layout, LayoutAt(entry.scratch(i)));
+      ASSIGN_OR_RETURN(scratch.offset, Bytes(entry.scratch_offsets(i), "scratch at byte"));
+    }
+    for (const plan::Turns& turns : entry.turns()) {
+      RETURN_IF_ERROR(ReadTurns(turns, group.name, compute));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadWork(const plan::Group& entry, const TaskGroup& group, Exchange& exchange) {
+    return ReadMovement(entry.movement(), group, exchange.movement);
+  }
+
+  absl::Status ReadWork(const plan::Group& entry, const TaskGroup& group, Collective& collective) {
+    const plan::Movement& movement = entry.movement();
+    RETURN_IF_ERROR(ReadMovement(movement, group, collective.movement));
+    collective.kind = static_cast<CollectiveKind>(movement.collective());
+    collective.hierarchy_dim = static_cast<int>(movement.hierarchy_dim()) - 1;
+    ASSIGN_OR_RETURN(collective.on_one_node, MethodOf(movement.on_one_node(), group));
+    ASSIGN_OR_RETURN(collective.between_nodes, MethodOf(movement.between_nodes(), group));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadWork(const plan::Group& entry, const TaskGroup&, VariableOwner& owner) {
+    return ReadKernels(entry, owner.kernels);
+  }
+
+  static absl::Status ReadWork(const plan::Group&, const TaskGroup&, Staging&) {
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadKernels(const plan::Group& entry, std::vector<KernelCall>& kernels) {
     for (const plan::KernelCall& kernel : entry.kernels()) {
-      KernelCall& call = group.kernels.emplace_back();
+      KernelCall& call = kernels.emplace_back();
       ASSIGN_OR_RETURN(call.op, Text(kernel.op()));
       ASSIGN_OR_RETURN(call.name, Text(kernel.name()));
       ASSIGN_OR_RETURN(call.attrs, AttrsAt(kernel.attrs()));
@@ -297,61 +355,42 @@ class Decoder {
       RETURN_IF_ERROR(ReadOperands(kernel.inputs(), call.inputs, call.input_layouts));
       RETURN_IF_ERROR(ReadOperands(kernel.outputs(), call.outputs, call.output_layouts));
     }
-    if (entry.scratch_size() != entry.scratch_offsets_size()) {
-      return Wrong("%d scratch tensors at %d offsets", entry.scratch_size(),
-                   entry.scratch_offsets_size());
-    }
-    for (int i = 0; i < entry.scratch_size(); ++i) {
-      Scratch& scratch = group.scratch.emplace_back();
-      ASSIGN_OR_RETURN(scratch.layout, LayoutAt(entry.scratch(i)));
-      ASSIGN_OR_RETURN(scratch.offset, Bytes(entry.scratch_offsets(i), "scratch at byte"));
-    }
-    for (const plan::Turns& turns : entry.turns()) RETURN_IF_ERROR(ReadTurns(turns, group));
-    if (group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective) {
-      RETURN_IF_ERROR(ReadMovement(entry.movement(), group));
-    }
-    ASSIGN_OR_RETURN(group.location, LocationOf(entry.location()));
-    graph_.AddGroup(std::move(group));
     return absl::OkStatus();
   }
 
-  static absl::Status ReadTurns(const plan::Turns& entry, TaskGroup& group) {
-    const size_t kernels = group.kernels.size(), scratch = group.scratch.size();
+  static absl::Status ReadTurns(const plan::Turns& entry, std::string_view name, Compute& compute) {
+    const size_t kernels = compute.kernels.size(), scratch = compute.scratch.size();
     if (entry.begin() > kernels || entry.count() > kernels - entry.begin()) {
       return Wrong("turns of %d kernels from %d on in group '%s', which has %d", entry.count(),
-                   entry.begin(), group.name, kernels);
+                   entry.begin(), name, kernels);
     }
-    Turns& turns = group.turns.emplace_back();
+    Turns& turns = compute.turns.emplace_back();
     turns.begin = static_cast<int>(entry.begin());
     turns.end = turns.begin + static_cast<int>(entry.count());
     ASSIGN_OR_RETURN(turns.part, Bytes(entry.part(), "turns of elements:"));
     for (uint32_t number : entry.staying()) {
       if (number >= scratch) {
-        return Wrong("scratch %d stays in group '%s', which has %d", number, group.name, scratch);
+        return Wrong("scratch %d stays in group '%s', which has %d", number, name, scratch);
       }
       turns.staying.push_back(static_cast<int>(number));
     }
     return absl::OkStatus();
   }
 
-  absl::Status ReadMovement(const plan::Movement& movement, TaskGroup& group) const {
-    if (movement.part() > kMostActs ||
-        movement.collective() > static_cast<uint32_t>(CollectiveKind::kAllToAll) ||
-        movement.hierarchy_dim() > group.placement.hierarchy().size() ||
-        movement.reduction() > static_cast<uint32_t>(Sbp::Kind::kPartialMin)) {
+  absl::Status ReadMovement(const plan::Movement& entry, const TaskGroup& group,
+                            Movement& movement) const {
+    if (entry.part() > kMostActs ||
+        entry.collective() > static_cast<uint32_t>(CollectiveKind::kAllToAll) ||
+        entry.hierarchy_dim() > group.placement.hierarchy().size() ||
+        entry.reduction() > static_cast<uint32_t>(Sbp::Kind::kPartialMin)) {
       return Wrong("'%s' moves part %d, as collective %d, in dimension %d, reducing by %d",
-                   group.name, movement.part(), movement.collective(), movement.hierarchy_dim(),
-                   movement.reduction());
+                   group.name, entry.part(), entry.collective(), entry.hierarchy_dim(),
+                   entry.reduction());
     }
-    group.part = static_cast<int>(movement.part());
-    ASSIGN_OR_RETURN(group.source, LayoutAt(movement.source()));
-    ASSIGN_OR_RETURN(group.destination, LayoutAt(movement.destination()));
-    group.collective = static_cast<CollectiveKind>(movement.collective());
-    group.hierarchy_dim = static_cast<int>(movement.hierarchy_dim()) - 1;
-    group.reduction = static_cast<Sbp::Kind>(movement.reduction());
-    if (group.kind == GroupKind::kExchange) return absl::OkStatus();
-    ASSIGN_OR_RETURN(group.on_one_node, MethodOf(movement.on_one_node(), group));
-    ASSIGN_OR_RETURN(group.between_nodes, MethodOf(movement.between_nodes(), group));
+    movement.part = static_cast<int>(entry.part());
+    ASSIGN_OR_RETURN(movement.source, LayoutAt(entry.source()));
+    ASSIGN_OR_RETURN(movement.destination, LayoutAt(entry.destination()));
+    movement.reduction = static_cast<Sbp::Kind>(entry.reduction());
     return absl::OkStatus();
   }
 
@@ -393,25 +432,27 @@ class Decoder {
   }
 
   absl::Status CheckGroup(const TaskGroup& group) const {
-    for (const KernelCall& call : group.kernels) {
+    for (const KernelCall& call : group.kernels()) {
       for (const auto* layouts : {&call.input_layouts, &call.output_layouts}) {
         for (const TensorLayout& layout : *layouts) {
           RETURN_IF_ERROR(CheckFits(layout, group.placement, group));
         }
       }
     }
-    for (const Scratch& scratch : group.scratch) {
-      RETURN_IF_ERROR(CheckFits(scratch.layout, group.placement, group));
+    if (const auto* const compute = std::get_if<Compute>(&group.work)) {
+      for (const Scratch& scratch : compute->scratch) {
+        RETURN_IF_ERROR(CheckFits(scratch.layout, group.placement, group));
+      }
     }
     for (GroupRegisterId id : group.outputs) RETURN_IF_ERROR(CheckOutput(group, graph_.reg(id)));
-    const bool moves = group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective;
-    return moves ? CheckMovement(group) : absl::OkStatus();
+    const Movement* const movement = group.movement();
+    return movement != nullptr ? CheckMovement(*movement, group) : absl::OkStatus();
   }
 
   static absl::Status CheckOutput(const TaskGroup& group, const Register& reg) {
     for (const Part& part : reg.parts) {
       const bool has_place = part.variable.empty() ? reg.offset >= 0 : true;
-      if (!has_place || part.variable.empty() == (group.kind == GroupKind::kVariable)) {
+      if (!has_place || part.variable.empty() == group.is<VariableOwner>()) {
         return Wrong("'%s' fills register %d, which is at byte %d and holds variable '%s'",
                      group.name, reg.id, reg.offset, part.variable);
       }
@@ -419,19 +460,19 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  absl::Status CheckMovement(const TaskGroup& group) const {
+  absl::Status CheckMovement(const Movement& movement, const TaskGroup& group) const {
+    const TensorLayout& source = movement.source;
+    const TensorLayout& destination = movement.destination;
     const Register& in = graph_.reg(group.inputs[0].reg);
-    RETURN_IF_ERROR(CheckFits(group.destination, group.placement, group));
-    const bool is_exchange = group.kind == GroupKind::kExchange;
-    RETURN_IF_ERROR(CheckFits(group.source, is_exchange ? in.placement : group.placement, group));
-    const bool same = group.source.type == group.destination.type &&
-                      group.source.time == group.destination.time &&
-                      group.source.time_parts == group.destination.time_parts;
+    RETURN_IF_ERROR(CheckFits(destination, group.placement, group));
+    const Placement& from = group.is<Exchange>() ? in.placement : group.placement;
+    RETURN_IF_ERROR(CheckFits(source, from, group));
+    const bool same = source.type == destination.type && source.time == destination.time &&
+                      source.time_parts == destination.time_parts;
     if (!same) {
-      return Wrong("'%s' moves %s to %s", group.name, group.source.ToString(),
-                   group.destination.ToString());
+      return Wrong("'%s' moves %s to %s", group.name, source.ToString(), destination.ToString());
     }
-    for (const TensorLayout* layout : {&group.source, &group.destination}) {
+    for (const TensorLayout* layout : {&source, &destination}) {
       std::set<Sbp::Kind> partial;
       for (const Sbp& sbp : layout->sbp.dims()) {
         if (sbp.is_partial()) partial.insert(sbp.kind);

@@ -12,8 +12,7 @@ namespace braid::compiler {
 PlanEdges::PlanEdges(const PhysicalGraph& graph) : graph_(graph), consumers_(graph.Consumers()) {}
 
 int64_t PlanEdges::NumTasks(const TaskGroup& group) {
-  return group.kind == GroupKind::kExchange ? ExchangeOf(group).num_tasks()
-                                            : group.placement.size();
+  return group.is<Exchange>() ? ExchangeOf(group).num_tasks() : group.placement.size();
 }
 
 absl::Status PlanEdges::Number() {
@@ -24,8 +23,8 @@ absl::Status PlanEdges::Number() {
     first_collective_.push_back(collective);
     const int64_t tasks = NumTasks(group);
     task += tasks;
-    if (group.kind == GroupKind::kExchange) reg += tasks;
-    if (group.kind == GroupKind::kCollective) collective += group.placement.size();
+    if (group.is<Exchange>()) reg += tasks;
+    if (group.is<Collective>()) collective += group.placement.size();
   }
   for (const Register& r : graph_.registers()) {
     first_register_.push_back(reg);
@@ -106,9 +105,8 @@ std::vector<TaskKey> PlanEdges::ConsumersOf(const Register& reg, int64_t number)
     const TaskGroup& consumer = graph_.group(id);
     if (reg.is_control()) {
       // A control edge orders work on the same memory: it joins tasks of the same device.
-      CHECK(consumer.kind != GroupKind::kExchange)
-          << "a control edge ends at exchange " << consumer.name;
-      if (producer.kind == GroupKind::kExchange) {
+      CHECK(!consumer.is<Exchange>()) << "a control edge ends at exchange " << consumer.name;
+      if (producer.is<Exchange>()) {
         for (int rank : SourceRanksOf(producer, number)) {
           const int at = consumer.placement.rank_of(ExchangeOf(producer).source().device(rank));
           if (at >= 0) result.push_back({id, at});
@@ -117,7 +115,7 @@ std::vector<TaskKey> PlanEdges::ConsumersOf(const Register& reg, int64_t number)
         const int at = consumer.placement.rank_of(DeviceOf({producer.id, number}));
         if (at >= 0) result.push_back({id, at});
       }
-    } else if (consumer.kind == GroupKind::kExchange) {
+    } else if (consumer.is<Exchange>()) {
       for (const TaskKey& reader : ExchangeReaders(consumer, static_cast<int>(number))) {
         result.push_back(reader);
       }
@@ -142,7 +140,7 @@ std::vector<PlanEdges::Source> PlanEdges::SourcesOf(const Register& reg, const T
   std::vector<Source> sources;
   if (!reg.is_control()) return {SourceAt(reg, rank)};
   const DeviceId device = consumer.placement.device(rank);
-  if (producer.kind == GroupKind::kExchange) {
+  if (producer.is<Exchange>()) {
     const int source_rank = ExchangeOf(producer).source().rank_of(device);
     if (source_rank < 0) return {};
     for (const TaskKey& reader : ExchangeReaders(producer, source_rank)) {
@@ -157,7 +155,7 @@ std::vector<PlanEdges::Source> PlanEdges::SourcesOf(const Register& reg, const T
 
 PlanEdges::Source PlanEdges::SourceAt(const Register& reg, int rank) {
   const TaskGroup& producer = graph_.group(reg.producer);
-  if (producer.kind == GroupKind::kExchange && ExchangeOf(producer).IsDirect(rank)) {
+  if (producer.is<Exchange>() && ExchangeOf(producer).IsDirect(rank)) {
     ExchangeTasks& exchange = ExchangeOf(producer);
     const int64_t number = exchange.TransferTask(exchange.PiecesOf(rank)[0].move.source_rank, rank);
     return {{producer.id, number}, LandingId(producer, number)};

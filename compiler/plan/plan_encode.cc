@@ -1,6 +1,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "compiler/plan/plan.pb.h"
@@ -109,7 +110,7 @@ class Encoder {
 
   void AddGroup(const TaskGroup& group, plan::Group& entry) {
     entry.set_name(Text(group.name));
-    entry.set_kind(static_cast<uint32_t>(group.kind));
+    entry.set_kind(static_cast<uint32_t>(group.work.index()));
     entry.set_placement(PlacementNumber(group.placement));
     entry.set_stream(static_cast<uint32_t>(group.stream));
     entry.set_rate(OneIsZero(group.rate));
@@ -121,7 +122,7 @@ class Encoder {
     for (GroupRegisterId output : group.outputs) {
       entry.add_outputs(static_cast<uint32_t>(output));
     }
-    for (const KernelCall& call : group.kernels) {
+    for (const KernelCall& call : group.kernels()) {
       plan::KernelCall& kernel = *entry.add_kernels();
       kernel.set_op(Text(call.op));
       kernel.set_name(Text(call.name));
@@ -130,31 +131,45 @@ class Encoder {
       AddOperands(call.inputs, call.input_layouts, *kernel.mutable_inputs());
       AddOperands(call.outputs, call.output_layouts, *kernel.mutable_outputs());
     }
-    for (const Scratch& scratch : group.scratch) {
+    std::visit([&](const auto& work) { AddWork(work, entry); }, group.work);
+    SetLocation(group.location, entry.mutable_location());
+  }
+
+  void AddWork(const Compute& compute, plan::Group& entry) {
+    for (const Scratch& scratch : compute.scratch) {
       entry.add_scratch(LayoutNumber(scratch.layout));
       entry.add_scratch_offsets(static_cast<uint64_t>(scratch.offset));
     }
-    for (const Turns& turns : group.turns) {
+    for (const Turns& turns : compute.turns) {
       plan::Turns& numbers = *entry.add_turns();
       numbers.set_begin(static_cast<uint32_t>(turns.begin));
       numbers.set_count(static_cast<uint32_t>(turns.end - turns.begin));
       numbers.set_part(static_cast<uint64_t>(turns.part));
       for (int scratch : turns.staying) numbers.add_staying(static_cast<uint32_t>(scratch));
     }
-    if (group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective) {
-      plan::Movement& movement = *entry.mutable_movement();
-      movement.set_part(static_cast<uint32_t>(group.part));
-      movement.set_source(LayoutNumber(group.source));
-      movement.set_destination(LayoutNumber(group.destination));
-      movement.set_collective(static_cast<uint32_t>(group.collective));
-      movement.set_hierarchy_dim(static_cast<uint32_t>(group.hierarchy_dim + 1));
-      movement.set_reduction(static_cast<uint32_t>(group.reduction));
-      if (group.kind == GroupKind::kCollective) {
-        SetMethod(group.on_one_node, *movement.mutable_on_one_node());
-        SetMethod(group.between_nodes, *movement.mutable_between_nodes());
-      }
-    }
-    SetLocation(group.location, entry.mutable_location());
+  }
+
+  void AddWork(const Exchange& exchange, plan::Group& entry) {
+    AddMovement(exchange.movement, *entry.mutable_movement());
+  }
+
+  void AddWork(const Collective& collective, plan::Group& entry) {
+    plan::Movement& movement = *entry.mutable_movement();
+    AddMovement(collective.movement, movement);
+    movement.set_collective(static_cast<uint32_t>(collective.kind));
+    movement.set_hierarchy_dim(static_cast<uint32_t>(collective.hierarchy_dim + 1));
+    SetMethod(collective.on_one_node, *movement.mutable_on_one_node());
+    SetMethod(collective.between_nodes, *movement.mutable_between_nodes());
+  }
+
+  static void AddWork(const VariableOwner&, plan::Group&) {}
+  static void AddWork(const Staging&, plan::Group&) {}
+
+  void AddMovement(const Movement& movement, plan::Movement& entry) {
+    entry.set_part(static_cast<uint32_t>(movement.part));
+    entry.set_source(LayoutNumber(movement.source));
+    entry.set_destination(LayoutNumber(movement.destination));
+    entry.set_reduction(static_cast<uint32_t>(movement.reduction));
   }
 
   static void SetMethod(const CollectiveMethod& method, plan::Method& entry) {

@@ -52,7 +52,9 @@ PhysicalGraph Build(const BoxingEdge& edge, int nodes) {
     offset += reg.slots * reg.slot_bytes;
   }
   for (const TaskGroup& g : graph.groups()) {
-    for (Scratch& scratch : graph.group(g.id).scratch) scratch.offset = 0;
+    auto* const compute = std::get_if<Compute>(&graph.group(g.id).work);
+    if (compute == nullptr) continue;
+    for (Scratch& scratch : compute->scratch) scratch.offset = 0;
   }
   return graph;
 }

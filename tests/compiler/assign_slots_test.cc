@@ -20,7 +20,7 @@ std::map<std::string, int> Slots(const PhysicalGraph& graph) {
 TEST(AssignSlotsTest, ReadersAreOneStepAhead) {
   GroupGraph g;
   const GroupId reader = g.Group("reader", {.stream = StreamKind::kInput});
-  const GroupId w = g.Group("w", {.kind = GroupKind::kVariable});
+  const GroupId w = g.Group("w", {.work = VariableOwner{}});
   const GroupId fwd = g.Group("fwd"), loss = g.Group("loss");
   g.Edge("batch", reader, {fwd});
   g.Edge("w", w, {fwd}, {.variable = "w"});
@@ -49,10 +49,10 @@ TEST(AssignSlotsTest, StashesGrowWithTheWayToTheLastStage) {
   for (int s = 0; s + 1 < kStages; ++s) {
     const GroupId send =
         g.Group(absl::StrCat("send", s),
-                {.rate = kMicroBatches, .placement = Cpu(s + 1, 1), .kind = GroupKind::kExchange});
+                {.rate = kMicroBatches, .placement = Cpu(s + 1, 1), .work = Exchange{}});
     const GroupId back =
         g.Group(absl::StrCat("back", s),
-                {.rate = kMicroBatches, .placement = Cpu(s, 1), .kind = GroupKind::kExchange});
+                {.rate = kMicroBatches, .placement = Cpu(s, 1), .work = Exchange{}});
     g.Edge(absl::StrCat("out", s), forward[s], {send});
     g.Edge(absl::StrCat("in", s + 1), send, {forward[s + 1]});
     g.Edge(absl::StrCat("grad", s + 1), backward[s + 1], {back});

@@ -33,7 +33,7 @@ std::string Bucketed(const std::string& text, const BucketOptions& options) {
   EXPECT_EQ(CompareRuns(*before, *after), "");
   EXPECT_TRUE(VerifyInvariants(*after).ok()) << VerifyInvariants(*after);
   for (const TaskGroup& group : after->groups()) {
-    if (group.kind != GroupKind::kCollective) continue;
+    if (!group.is<Collective>()) continue;
     const Register& in = after->reg(group.inputs[0].reg);
     const Register& out = after->reg(group.outputs[0]);
     EXPECT_EQ(in.parts.size(), out.parts.size());

@@ -30,10 +30,11 @@ std::string Sums(const std::string& place, const std::string& rows) {
 std::string MethodsOf(const PhysicalGraph& graph) {
   std::string methods;
   for (const TaskGroup& group : graph.groups()) {
-    if (group.kind != GroupKind::kCollective) continue;
-    absl::StrAppend(&methods, std::string(CollectiveAlgorithmName(group.on_one_node.algorithm)),
-                    " or ", std::string(CollectiveAlgorithmName(group.between_nodes.algorithm)),
-                    ";");
+    const auto* const collective = std::get_if<Collective>(&group.work);
+    if (collective == nullptr) continue;
+    absl::StrAppend(&methods,
+                    std::string(CollectiveAlgorithmName(collective->on_one_node.algorithm)), " or ",
+                    std::string(CollectiveAlgorithmName(collective->between_nodes.algorithm)), ";");
   }
   return methods;
 }
@@ -58,8 +59,9 @@ TEST(ChooseMethods, NodesAreToldWhatThePlanSays) {
   auto graph = LowerText(Sums("cpu[2]{0.0 1.0}", "4"));
   ASSERT_TRUE(graph.ok()) << graph.status();
   for (const TaskGroup& group : graph->groups()) {
-    graph->group(group.id).between_nodes = {.algorithm = CollectiveAlgorithm::kExchange,
-                                            .chunk_bytes = 4096};
+    auto* const collective = std::get_if<Collective>(&graph->group(group.id).work);
+    if (collective == nullptr) continue;
+    collective->between_nodes = {.algorithm = CollectiveAlgorithm::kExchange, .chunk_bytes = 4096};
   }
   graph->LayOutParts();
   int64_t end = 0;

@@ -21,11 +21,10 @@ std::vector<std::string> Deferrable(const PhysicalGraph& before) {
 
 // A variable, forward and backward, gradients that travel, and the update that closes the loop.
 struct Training : GroupGraph {
-  GroupId variable = Group("variable", {.kind = GroupKind::kVariable});
+  GroupId variable = Group("variable", {.work = VariableOwner{}});
   GroupId forward = Group("forward");
   GroupId backward = Group("backward");
-  GroupId gradients =
-      Group("gradients", {.stream = StreamKind::kTransfer, .kind = GroupKind::kCollective});
+  GroupId gradients = Group("gradients", {.stream = StreamKind::kTransfer, .work = Collective{}});
   GroupId norm = Group("norm");
   GroupId update = Group("update");
   Training() {
@@ -47,8 +46,7 @@ TEST(DeferGroups, NotWhatSomethingInTheStepWaitsFor) {
   Training job;
   const GroupId after = job.Group("after", {.placement = Cpu(1, 1)});
   const GroupId sent = job.Group(
-      "sent",
-      {.placement = Cpu(1, 1), .stream = StreamKind::kTransfer, .kind = GroupKind::kExchange});
+      "sent", {.placement = Cpu(1, 1), .stream = StreamKind::kTransfer, .work = Exchange{}});
   job.Edge("value", job.update, {sent});
   job.Edge("value at its place", sent, {after});
   EXPECT_EQ(Deferrable(job.graph), (std::vector<std::string>{"after"}));

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "compiler/plan/physical_graph.h"
@@ -30,7 +31,7 @@ class GroupGraph {
     int rate = 1;
     Placement placement = Cpu(0, 1);
     StreamKind stream = StreamKind::kCompute;
-    GroupKind kind = GroupKind::kCompute;
+    decltype(TaskGroup::work) work = Compute{};
   };
   // A group with one kernel "work" of its own name, at a line of its own.
   GroupId Group(const std::string& name, GroupOptions options) {
@@ -39,10 +40,10 @@ class GroupGraph {
     group.rate = options.rate;
     group.placement = options.placement;
     group.stream = options.stream;
-    group.kind = options.kind;
+    group.work = std::move(options.work);
     group.location = {"train.cc", static_cast<int>(graph.groups().size()) + 1};
-    if (options.kind == GroupKind::kCompute) {
-      KernelCall& kernel = group.kernels.emplace_back();
+    if (auto* const compute = std::get_if<Compute>(&group.work)) {
+      KernelCall& kernel = compute->kernels.emplace_back();
       kernel.op = "work";
       kernel.name = name;
       kernel.location = group.location;
@@ -76,8 +77,8 @@ class GroupGraph {
     }
     const GroupRegisterId id = graph.AddRegister(std::move(reg)).id;
     const auto add_operand = [&](TaskGroup& group, OperandRef ref, bool is_input) {
-      if (group.kind != GroupKind::kCompute || options.floats == 0) return;
-      KernelCall& kernel = group.kernels[0];
+      if (!group.is<Compute>() || options.floats == 0) return;
+      KernelCall& kernel = group.kernels()[0];
       (is_input ? kernel.inputs : kernel.outputs).push_back(ref);
       (is_input ? kernel.input_layouts : kernel.output_layouts).push_back(Floats(options.floats));
     };
@@ -90,7 +91,9 @@ class GroupGraph {
       to.inputs.push_back({id, options.use_period});
       add_operand(to, {OperandRef::Source::kInput, static_cast<int>(to.inputs.size()) - 1, 0},
                   true);
-      if (to.kind == GroupKind::kExchange) to.source = to.destination = Floats(options.floats);
+      if (auto* const exchange = std::get_if<Exchange>(&to.work)) {
+        exchange->movement.source = exchange->movement.destination = Floats(options.floats);
+      }
     }
     return id;
   }

@@ -165,18 +165,10 @@ std::string Compare(const PerRank& values, const Numbers& logical, const TensorL
 }
 
 void Interpreter::Run(const TaskGroup& group) {
-  switch (group.kind) {
-    case GroupKind::kExchange:
-      return RunExchange(group);
-    case GroupKind::kCollective:
-      return RunCollective(group);
-    case GroupKind::kCompute:
-      return RunKernel(group);
-    case GroupKind::kVariable:
-    case GroupKind::kStaging:
-      break;
-  }
-  LOG(FATAL) << group.name << " is no boxing group";
+  if (group.is<Exchange>()) return RunExchange(group);
+  if (group.is<Collective>()) return RunCollective(group);
+  CHECK(group.is<Compute>()) << group.name << " is no boxing group";
+  RunKernel(group);
 }
 
 int64_t Interpreter::total_bytes() const {
@@ -202,13 +194,14 @@ void Interpreter::Count(const DeviceId& from, const DeviceId& to, int64_t elemen
 void Interpreter::RunExchange(const TaskGroup& group) {
   const Placement& source = graph_.reg(group.inputs[0].reg).placement;
   const PerRank& input = values_.at(group.inputs[0].reg);
+  const Movement& movement = *group.movement();
   PerRank output(group.placement.size());
   const ExchangeMoves moves(group, source);
   for (int rank = 0; rank < group.placement.size(); ++rank) {
-    const Region box = RegionOf(group.destination, group.placement, rank);
+    const Region box = RegionOf(movement.destination, group.placement, rank);
     output[rank].assign(Elements(box), 0);
     for (const Move& move : moves.To(rank)) {
-      const Region from = RegionOf(group.source, source, move.source_rank);
+      const Region from = RegionOf(movement.source, source, move.source_rank);
       CHECK_EQ(Elements(Intersect(from, move.region)), Elements(move.region));
       CHECK_EQ(Elements(Intersect(box, move.region)), Elements(move.region));
       Numbers moved(Elements(move.region));
@@ -216,10 +209,10 @@ void Interpreter::RunExchange(const TaskGroup& group) {
                     [&](int64_t i, int64_t j) { moved[j] = input[move.source_rank][i]; });
       ForEachCommon(box, move.region, [&](int64_t i, int64_t j) {
         double& value = output[rank][i];
-        value = move.add ? Reduce(group.reduction, value, moved[j]) : moved[j];
+        value = move.add ? Reduce(movement.reduction, value, moved[j]) : moved[j];
       });
       Count(source.device(move.source_rank), group.placement.device(rank), Elements(move.region),
-            group.source.type.dtype);
+            movement.source.type.dtype);
     }
   }
   values_[group.outputs[0]] = std::move(output);
@@ -227,15 +220,16 @@ void Interpreter::RunExchange(const TaskGroup& group) {
 
 void Interpreter::RunCollective(const TaskGroup& group) {
   const Placement& placement = group.placement;
+  const int dim = std::get<Collective>(group.work).hierarchy_dim;
   PerRank output(placement.size());
   // Ranks that act together.
   std::map<std::vector<int64_t>, std::vector<int>> teams;
   for (int rank = 0; rank < placement.size(); ++rank) {
     std::vector<int64_t> coordinate = placement.CoordinateOf(rank);
-    if (group.hierarchy_dim == -1) {
+    if (dim == -1) {
       coordinate.clear();
     } else {
-      coordinate[group.hierarchy_dim] = 0;
+      coordinate[dim] = 0;
     }
     teams[coordinate].push_back(rank);
   }
@@ -246,12 +240,15 @@ void Interpreter::RunCollective(const TaskGroup& group) {
 void Interpreter::RunTeam(const TaskGroup& group, const std::vector<int>& team, PerRank& output) {
   const Placement& placement = group.placement;
   const PerRank& input = values_.at(group.inputs[0].reg);
+  const Movement& movement = *group.movement();
   const int64_t g = static_cast<int64_t>(team.size());
-  auto source_box = [&](int64_t m) { return RegionOf(group.source, placement, team[m]); };
-  auto destination_box = [&](int64_t m) { return RegionOf(group.destination, placement, team[m]); };
+  auto source_box = [&](int64_t m) { return RegionOf(movement.source, placement, team[m]); };
+  auto destination_box = [&](int64_t m) {
+    return RegionOf(movement.destination, placement, team[m]);
+  };
   auto count = [&](int64_t from, int64_t to, int64_t elements) {
     Count(placement.device(team[from]), placement.device(team[to]), elements,
-          group.source.type.dtype);
+          movement.source.type.dtype);
   };
   for (int64_t m = 0; m < g; ++m) {
     CHECK_EQ(static_cast<int64_t>(input[team[m]].size()), Elements(source_box(m)));
@@ -260,12 +257,12 @@ void Interpreter::RunTeam(const TaskGroup& group, const std::vector<int>& team, 
     Numbers sum = input[team[0]];
     for (int64_t m = 1; m < g; ++m) {
       for (size_t i = 0; i < sum.size(); ++i) {
-        sum[i] = Reduce(group.reduction, sum[i], input[team[m]][i]);
+        sum[i] = Reduce(movement.reduction, sum[i], input[team[m]][i]);
       }
     }
     return sum;
   };
-  switch (group.collective) {
+  switch (std::get<Collective>(group.work).kind) {
     case CollectiveKind::kAllReduce: {
       const Numbers sum = reduced();
       const auto n = static_cast<int64_t>(sum.size());
@@ -320,8 +317,8 @@ void Interpreter::RunTeam(const TaskGroup& group, const std::vector<int>& team, 
 }
 
 void Interpreter::RunKernel(const TaskGroup& group) {
-  CHECK_EQ(group.kernels.size(), 1u);
-  const KernelCall& kernel = group.kernels[0];
+  CHECK_EQ(group.kernels().size(), 1u);
+  const KernelCall& kernel = group.kernels()[0];
   const PerRank& input = values_.at(group.inputs[0].reg);
   PerRank output(group.placement.size());
   for (int rank = 0; rank < group.placement.size(); ++rank) {

@@ -46,7 +46,7 @@ GroupId AddStep(PhysicalGraph& graph, std::string name, std::vector<GroupRegiste
   kernel.outputs.push_back({.source = OperandRef::Source::kOutput});
   kernel.output_layouts.push_back(reg.parts[0].layout);
   group.outputs = {graph.AddRegister(std::move(reg)).id};
-  group.kernels.push_back(std::move(kernel));
+  group.work = Compute{.kernels = {std::move(kernel)}};
   return graph.AddGroup(std::move(group)).id;
 }
 
@@ -151,8 +151,8 @@ TEST(PhysicalGraph, TopologicalOrderOrTheCycle) {
 }
 
 std::string Describe(const TaskGroup& group, const Placement& source) {
-  return absl::StrCat(source.ToString(), " ", group.source.ToString(), " -> ",
-                      group.placement.ToString(), " ", group.destination.ToString());
+  return absl::StrCat(source.ToString(), " ", group.movement()->source.ToString(), " -> ",
+                      group.placement.ToString(), " ", group.movement()->destination.ToString());
 }
 
 auto Key(const Move& move) {
@@ -177,14 +177,15 @@ void CheckMoves(const TaskGroup& group, const Placement& source) {
   PhysicalGraph graph;
   Register input;
   input.placement = source;
-  input.parts.emplace_back().layout = group.source;
+  input.parts.emplace_back().layout = group.movement()->source;
   graph.AddRegister(std::move(input));
   graph.AddRegister({});
-  const Numbers logical = TestValues(group.source.type.shape);
+  const Numbers logical = TestValues(group.movement()->source.type.shape);
   Interpreter interpreter(graph);
-  interpreter.Set(0, Cut(logical, group.source, source));
+  interpreter.Set(0, Cut(logical, group.movement()->source, source));
   interpreter.Run(group);
-  ASSERT_EQ(Compare(interpreter.Get(1), logical, group.destination, group.placement), "")
+  ASSERT_EQ(Compare(interpreter.Get(1), logical, group.movement()->destination, group.placement),
+            "")
       << Describe(group, source);
 
   auto by_key = [](const Move& a, const Move& b) { return Key(a) < Key(b); };
@@ -204,12 +205,12 @@ void CheckMoves(const TaskGroup& group, const Placement& source) {
 
 TaskGroup ExchangeGroup(TensorLayout from, TensorLayout to, Placement destination) {
   TaskGroup group;
-  group.kind = GroupKind::kExchange;
+  Movement& movement = group.work.emplace<Exchange>().movement;
   group.placement = std::move(destination);
-  group.source = std::move(from);
-  group.destination = std::move(to);
-  for (const Sbp& kind : group.source.sbp.dims()) {
-    if (kind.is_partial()) group.reduction = kind.kind;
+  movement.source = std::move(from);
+  movement.destination = std::move(to);
+  for (const Sbp& kind : movement.source.sbp.dims()) {
+    if (kind.is_partial()) movement.reduction = kind.kind;
   }
   group.inputs = {{.reg = 0}};
   group.outputs = {1};

@@ -51,11 +51,10 @@ absl::StatusOr<PhysicalGraph> LowerMlp(const MlpText& mlp, const Placement& all_
 }
 
 std::string SummaryOf(const PhysicalGraph& graph) {
-  constexpr const char* kKinds[] = {"compute", "exchange", "collective", "variable"};
+  constexpr const char* kWorks[] = {"compute", "exchange", "collective", "variable"};
   std::string text = "\n";
   for (const TaskGroup& group : graph.groups()) {
-    absl::StrAppend(&text, "g", group.id, " ", kKinds[static_cast<int>(group.kind)], " '",
-                    group.name, "'");
+    absl::StrAppend(&text, "g", group.id, " ", kWorks[group.work.index()], " '", group.name, "'");
     if (group.rate != 1) absl::StrAppend(&text, " x", group.rate);
     for (const GroupInput& input : group.inputs) {
       const Register& reg = graph.reg(input.reg);
@@ -88,7 +87,7 @@ class RandomGraph {
     for (int i = 0; i < edges; ++i) {
       const auto count = static_cast<int>(graph_.groups().size());
       const GroupId from = Below(count), to = Below(count);
-      if (from < to && graph_.group(to).kind == GroupKind::kCompute) {
+      if (from < to && graph_.group(to).is<Compute>()) {
         graph_.AddControlEdge(from, to, 0);
       }
     }
@@ -115,14 +114,13 @@ class RandomGraph {
   void AddVariable(int i) {
     TaskGroup group;
     group.name = absl::StrCat("v", i);
-    group.kind = GroupKind::kVariable;
     group.placement = placements_[Below(3)];
     KernelCall kernel = {.op = "variable", .name = group.name};
     kernel.outputs.push_back({.source = OperandRef::Source::kOutput});
     kernel.output_layouts.push_back(Whole());
     const GroupRegisterId reg = AddOutput(group, group.name);
     graph_.reg(reg).parts[0].variable = group.name;
-    group.kernels.push_back(std::move(kernel));
+    group.work = VariableOwner{.kernels = {std::move(kernel)}};
     graph_.AddGroup(std::move(group));
     available_.push_back(reg);
   }
@@ -137,12 +135,16 @@ class RandomGraph {
     const auto known = brought_.find({id, placement});
     if (known != brought_.end()) return known->second;
     TaskGroup group;
-    group.kind = moves ? GroupKind::kExchange : GroupKind::kCollective;
     group.name = absl::StrCat(graph_.reg(id).name, moves ? ".exchange" : ".all_reduce");
     group.placement = placement;
     group.rate = RateOf(graph_.reg(id));
     group.inputs.push_back({.reg = id});
-    group.source = group.destination = Whole();
+    const Movement movement = {.source = Whole(), .destination = Whole()};
+    if (moves) {
+      group.work = Exchange{.movement = movement};
+    } else {
+      group.work = Collective{.movement = movement};
+    }
     const GroupRegisterId out = AddOutput(group, group.name);
     graph_.AddGroup(std::move(group));
     return brought_[{id, placement}] = out;
@@ -170,7 +172,7 @@ class RandomGraph {
       kernel.output_layouts.push_back(Whole());
       available_.push_back(reg);
     }
-    group.kernels.push_back(std::move(kernel));
+    std::get<Compute>(group.work).kernels.push_back(std::move(kernel));
     graph_.AddGroup(std::move(group));
   }
 
@@ -196,7 +198,7 @@ class RandomGraph {
       Read(graph_.group(variable).outputs[0], group, kernel);
       const GroupRegisterId id = available_[Below(static_cast<int>(available_.size()))];
       if (RateOf(graph_.reg(id)) == 1) Read(Bring(id, group.placement), group, kernel);
-      group.kernels.push_back(std::move(kernel));
+      std::get<Compute>(group.work).kernels.push_back(std::move(kernel));
       const GroupId update = graph_.AddGroup(std::move(group)).id;
       graph_.AddControlEdge(update, variable, 1);
       for (const auto& [reader, index] : readers) graph_.AddControlEdge(reader, update, 0);
@@ -239,23 +241,23 @@ struct SymbolicRun {
   void RunGroup(const PhysicalGraph& graph, const TaskGroup& group,
                 std::map<std::pair<GroupRegisterId, int>, size_t>& values) {
     const std::hash<std::string> hash;
-    if (group.kind == GroupKind::kExchange || group.kind == GroupKind::kCollective) {
+    if (const Movement* const movement = group.movement()) {
       const auto parts = static_cast<int>(graph.reg(group.outputs[0]).parts.size());
       if (parts > 1 && parts != static_cast<int>(graph.reg(group.inputs[0].reg).parts.size())) {
         error = absl::StrCat(group.name, ": ", parts, " parts out");
       }
       for (int part = 0; part < parts; ++part) {
-        const std::pair<GroupRegisterId, int> from = {group.inputs[0].reg, group.part + part};
+        const std::pair<GroupRegisterId, int> from = {group.inputs[0].reg, movement->part + part};
         if (!values.contains(from)) error = absl::StrCat(group.name, " moves nothing");
-        values[{group.outputs[0], part}] = hash(absl::StrCat(
-            static_cast<int>(group.kind), " ", group.placement.ToString(), " ", values[from]));
+        values[{group.outputs[0], part}] = hash(
+            absl::StrCat(group.work.index(), " ", group.placement.ToString(), " ", values[from]));
       }
       place[group.name] = {group.id, 0};
       return;
     }
     std::map<int, size_t> scratch;
-    for (size_t position = 0; position < group.kernels.size(); ++position) {
-      const KernelCall& kernel = group.kernels[position];
+    for (size_t position = 0; position < group.kernels().size(); ++position) {
+      const KernelCall& kernel = group.kernels()[position];
       std::string text = absl::StrCat(kernel.name, " ", group.placement.ToString(), " ",
                                       static_cast<int>(group.stream), " ", group.rate);
       for (const OperandRef& ref : kernel.inputs) {
@@ -295,7 +297,7 @@ struct SymbolicRun {
 };
 
 std::string NameOf(const TaskGroup& group) {
-  return group.kernels.empty() ? group.name : group.kernels[0].name;
+  return group.kernels().empty() ? group.name : group.kernels()[0].name;
 }
 
 }  // namespace
@@ -316,7 +318,7 @@ std::string CompareRuns(const PhysicalGraph& before, const PhysicalGraph& after)
       const Register& reg = before.reg(input.reg);
       const TaskGroup& producer = before.group(reg.producer);
       if (!reg.is_control()) continue;
-      if (producer.kind != GroupKind::kCompute || group.kind == GroupKind::kExchange) continue;
+      if (!producer.is<Compute>() || group.is<Exchange>()) continue;
       const std::string from = NameOf(producer), to = NameOf(group);
       if (reg.initial_tokens == 0 && !b.IsBefore(from, to)) {
         return absl::StrCat(from, " is no longer before ", to);

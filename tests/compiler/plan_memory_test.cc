@@ -72,10 +72,10 @@ TEST(PlanMemoryTest, AnAllReduceTakesTheBytesOfItsInput) {
   const auto offsets = [](bool is_read_twice, StreamKind reader) {
     GroupGraph g;
     const GroupId a = g.Group("a"), b = g.Group("b");
-    const GroupId sum =
-        g.Group("sum", {.stream = StreamKind::kTransfer, .kind = GroupKind::kCollective});
+    const GroupId sum = g.Group("sum", {.stream = StreamKind::kTransfer, .work = Collective{}});
     const GroupId use = g.Group("use", {.stream = reader});
-    g.graph.group(sum).source = g.graph.group(sum).destination = Floats(1024);
+    g.graph.group(sum).movement()->source = g.graph.group(sum).movement()->destination =
+        Floats(1024);
     g.Edge("x", a, is_read_twice ? std::vector<GroupId>{sum, b} : std::vector<GroupId>{sum});
     g.Edge("y", sum, {use});
     const auto graph = PlanMemory(g.graph, BuiltinOps());
@@ -93,7 +93,7 @@ TEST(PlanMemoryTest, SlotsTokensMicroBatchesAndTransfersDoNotShare) {
   GroupGraph g;
   const GroupId read = g.Group("read", {.stream = StreamKind::kInput});
   const GroupId a = g.Group("a"), b = g.Group("b"), c = g.Group("c");
-  const GroupId send = g.Group("send", {.kind = GroupKind::kExchange});
+  const GroupId send = g.Group("send", {.work = Exchange{}});
   const GroupId d = g.Group("d", {.rate = 2}), e = g.Group("e", {.rate = 2});
   g.Edge("batch", read, {a}, {.slots = 2});
   g.Edge("x", a, {b}, {.slots = 2});
@@ -124,14 +124,14 @@ TEST(PlanMemoryTest, StagesHaveTheSameBytes) {
 
 TEST(PlanMemoryTest, AnUpdateWaitsForEveryReader) {
   GroupGraph g;
-  const GroupId w = g.Group("w", {.kind = GroupKind::kVariable});
+  const GroupId w = g.Group("w", {.work = VariableOwner{}});
   const GroupId forward = g.Group("forward", {.rate = 4}), sum = g.Group("sum"),
                 monitor = g.Group("monitor", {.rate = 4}), update = g.Group("update");
-  g.graph.group(update).kernels[0].op = "assign";
+  g.graph.group(update).kernels()[0].op = "assign";
   g.Edge("w", w, {forward, monitor}, {.use_period = 4, .variable = "w"});
   g.graph.group(update).inputs.push_back({0, 1});
-  g.graph.group(update).kernels[0].inputs.push_back({OperandRef::Source::kInput, 0, 0});
-  g.graph.group(update).kernels[0].input_layouts.push_back(Floats(1024));
+  g.graph.group(update).kernels()[0].inputs.push_back({OperandRef::Source::kInput, 0, 0});
+  g.graph.group(update).kernels()[0].input_layouts.push_back(Floats(1024));
   g.Edge("grads", forward, {sum}, {.period = 4});
   g.Edge("grad", sum, {update});
   const auto graph = PlanMemory(g.graph, BuiltinOps());
@@ -156,10 +156,10 @@ PhysicalGraph Chain(const std::string& op, int length, const std::string& last) 
   const GroupId source = g.Group("source"), chain = g.Group("chain"), sink = g.Group("sink");
   g.Edge("x", source, {chain});
   g.Edge("y", chain, {sink});
-  TaskGroup& group = g.graph.group(chain);
-  group.kernels.clear();
+  auto& [kernels, scratch, turns] = std::get<Compute>(g.graph.group(chain).work);
+  kernels.clear();
   for (int i = 0; i < length; ++i) {
-    KernelCall& kernel = group.kernels.emplace_back();
+    KernelCall& kernel = kernels.emplace_back();
     kernel.op = i + 1 == length ? last : op;
     kernel.name = absl::StrFormat("k%d", i);
     kernel.inputs = {i == 0 ? OperandRef{OperandRef::Source::kInput, 0, 0}
@@ -167,15 +167,17 @@ PhysicalGraph Chain(const std::string& op, int length, const std::string& last) 
     kernel.outputs = {i + 1 == length ? OperandRef{OperandRef::Source::kOutput, 0, 0}
                                       : OperandRef{OperandRef::Source::kScratch, i, 0}};
     kernel.input_layouts = kernel.output_layouts = {Floats(1024)};
-    if (i + 1 < length) group.scratch.push_back({.layout = Floats(1024)});
+    if (i + 1 < length) scratch.push_back({.layout = Floats(1024)});
   }
   return g.graph;
 }
 
-int64_t ScratchBytes(const TaskGroup& group) {
-  int64_t end = 0;
-  for (const Scratch& scratch : group.scratch) end = std::max(end, scratch.offset + 4096);
-  return end;
+std::vector<Scratch>& ScratchOf(PhysicalGraph& chain) {
+  return std::get<Compute>(chain.group(1).work).scratch;
+}
+
+size_t NumScratch(const PhysicalGraph& chain) {
+  return std::get<Compute>(chain.group(1).work).scratch.size();
 }
 
 TEST(PlanMemoryTest, ScratchLivesFromItsKernelToItsLastReader) {
@@ -183,21 +185,21 @@ TEST(PlanMemoryTest, ScratchLivesFromItsKernelToItsLastReader) {
   auto graph = PlanMemory(Chain("softmax", 6, "softmax"), BuiltinOps());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
-  EXPECT_EQ(ScratchBytes(graph->group(1)), 2 * 4096);
+  EXPECT_EQ(EndOfScratch(graph->group(1)), 2 * 4096);
   // A relu can: one buffer.
   graph = PlanMemory(Chain("relu", 6, "softmax"), BuiltinOps());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
-  EXPECT_EQ(ScratchBytes(graph->group(1)), 4096);
+  EXPECT_EQ(EndOfScratch(graph->group(1)), 4096);
   // Unless the value is read again.
   PhysicalGraph again = Chain("relu", 6, "matmul");
-  KernelCall& last = again.group(1).kernels.back();
+  KernelCall& last = again.group(1).kernels().back();
   last.inputs.push_back({OperandRef::Source::kScratch, 0, 0});
   last.input_layouts.push_back(Floats(1024));
   graph = PlanMemory(again, BuiltinOps());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
-  EXPECT_EQ(ScratchBytes(graph->group(1)), 2 * 4096);
+  EXPECT_EQ(EndOfScratch(graph->group(1)), 2 * 4096);
 }
 
 TEST(PlanMemoryTest, WhatBecomesAnOutputInPlaceIsWrittenThere) {
@@ -206,44 +208,45 @@ TEST(PlanMemoryTest, WhatBecomesAnOutputInPlaceIsWrittenThere) {
   auto graph = PlanMemory(Chain("relu", 4, "relu"), BuiltinOps());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
-  EXPECT_TRUE(graph->group(1).scratch.empty());
-  for (const KernelCall& kernel : graph->group(1).kernels) EXPECT_EQ(kernel.outputs[0], output);
+  EXPECT_TRUE(ScratchOf(*graph).empty());
+  for (const KernelCall& kernel : graph->group(1).kernels()) EXPECT_EQ(kernel.outputs[0], output);
   // Back to what cannot work in place; before that, scratch keeps its numbers' order.
   PhysicalGraph chain = Chain("relu", 5, "relu");
-  chain.group(1).kernels[2].op = "softmax";
+  chain.group(1).kernels()[2].op = "softmax";
   graph = PlanMemory(chain, BuiltinOps());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
-  EXPECT_EQ(ScratchBytes(graph->group(1)), 4096);
-  EXPECT_EQ(graph->group(1).kernels[2].inputs[0], (OperandRef{OperandRef::Source::kScratch, 1, 0}));
-  EXPECT_EQ(graph->group(1).kernels[2].outputs[0], output);
-  EXPECT_EQ(graph->group(1).kernels[4].inputs[0], output);
+  EXPECT_EQ(EndOfScratch(graph->group(1)), 4096);
+  EXPECT_EQ(graph->group(1).kernels()[2].inputs[0],
+            (OperandRef{OperandRef::Source::kScratch, 1, 0}));
+  EXPECT_EQ(graph->group(1).kernels()[2].outputs[0], output);
+  EXPECT_EQ(graph->group(1).kernels()[4].inputs[0], output);
   // One of two operands becomes the sum; the other stays in scratch.
   chain = Chain("relu", 4, "add");
-  KernelCall& sum = chain.group(1).kernels.back();
+  KernelCall& sum = chain.group(1).kernels().back();
   sum.inputs.insert(sum.inputs.begin(), {OperandRef::Source::kScratch, 0, 0});
   sum.input_layouts.push_back(Floats(1024));
   graph = PlanMemory(chain, BuiltinOps());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
-  EXPECT_EQ(ScratchBytes(graph->group(1)), 4096);
+  EXPECT_EQ(EndOfScratch(graph->group(1)), 4096);
   // Not where it is broadcast, nor where acts share a slot.
   chain = Chain("relu", 2, "relu");
-  chain.group(1).scratch[0].layout = Floats(1);
-  EXPECT_EQ(PlanMemory(chain, BuiltinOps())->group(1).scratch.size(), 1u);
+  ScratchOf(chain)[0].layout = Floats(1);
+  EXPECT_EQ(NumScratch(*PlanMemory(chain, BuiltinOps())), 1u);
   chain = Chain("relu", 2, "relu");
   chain.reg(chain.group(1).outputs[0]).period = 2;
-  EXPECT_EQ(PlanMemory(chain, BuiltinOps())->group(1).scratch.size(), 1u);
+  EXPECT_EQ(NumScratch(*PlanMemory(chain, BuiltinOps())), 1u);
 }
 
 TEST(PlanMemoryTest, AnOutputWrittenTwiceIsRefused) {
   auto graph = PlanMemory(Chain("relu", 4, "relu"), BuiltinOps());
   ASSERT_TRUE(graph.ok());
-  graph->group(1).kernels[2].op = "softmax";
+  graph->group(1).kernels()[2].op = "softmax";
   EXPECT_EQ(Verify(*graph, BuiltinOps()).message(),
             "'chain' (relu 'k0' and 3 more, train.cc:2): kernel 'k2' writes again, and not in "
             "place, part 0 of its output 'y'");
-  std::swap(graph->group(1).kernels[0], graph->group(1).kernels[2]);
+  std::swap(graph->group(1).kernels()[0], graph->group(1).kernels()[2]);
   EXPECT_EQ(Verify(*graph, BuiltinOps()).message(),
             "'chain' (softmax 'k2' and 3 more, train.cc:2): kernel 'k2' reads, before anybody "
             "wrote it, part 0 of its output 'y'");
@@ -254,26 +257,26 @@ TEST(PlanMemoryTest, ScratchIsReshapedInPlace) {
   TaskGroup& group = chain.group(1);
   TensorLayout reshaped = Floats(1024);
   reshaped.type.shape = {32, 32};
-  group.kernels[2].op = "reshape";
-  group.kernels[2].attrs.Set("shape", std::vector<int64_t>{32, 32});
-  group.kernels[2].output_layouts = {reshaped};
-  group.scratch[2].layout = reshaped;
+  group.kernels()[2].op = "reshape";
+  group.kernels()[2].attrs.Set("shape", std::vector<int64_t>{32, 32});
+  group.kernels()[2].output_layouts = {reshaped};
+  ScratchOf(chain)[2].layout = reshaped;
   auto graph = PlanMemory(chain, BuiltinOps());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
-  EXPECT_EQ(graph->group(1).scratch[2].offset, graph->group(1).scratch[1].offset);
+  EXPECT_EQ(ScratchOf(*graph)[2].offset, ScratchOf(*graph)[1].offset);
   // What is larger than it gets new bytes.
   reshaped.type.shape = {64, 32};
-  group.scratch[2].layout = reshaped;
+  ScratchOf(chain)[2].layout = reshaped;
   graph = PlanMemory(chain, BuiltinOps());
   ASSERT_TRUE(graph.ok());
-  EXPECT_NE(graph->group(1).scratch[2].offset, graph->group(1).scratch[1].offset);
+  EXPECT_NE(ScratchOf(*graph)[2].offset, ScratchOf(*graph)[1].offset);
 }
 
 TEST(PlanMemoryTest, ScratchOnWhatIsStillReadIsRefused) {
   auto graph = PlanMemory(Chain("softmax", 4, "softmax"), BuiltinOps());
   ASSERT_TRUE(graph.ok());
-  graph->group(1).scratch[1].offset = graph->group(1).scratch[0].offset;
+  ScratchOf(*graph)[1].offset = ScratchOf(*graph)[0].offset;
   EXPECT_EQ(
       Verify(*graph, BuiltinOps()).message(),
       "'chain' (softmax 'k0' and 3 more, train.cc:2): kernel 'k1' writes scratch at byte 0 on "
@@ -324,7 +327,7 @@ TEST(PlanMemoryTest, RandomProgramsAreOrderedAndDeterministic) {
 
 TEST(CheckMemoryTest, NamesTheDeviceTheValuesAndTheLargest) {
   GroupGraph g;
-  const GroupId w = g.Group("w", {.placement = Cpu(0, 2), .kind = GroupKind::kVariable});
+  const GroupId w = g.Group("w", {.placement = Cpu(0, 2), .work = VariableOwner{}});
   const GroupId a = g.Group("fc1", {.placement = Cpu(0, 2)});
   const GroupId b = g.Group("fc2", {.placement = Cpu(1, 1)});
   g.Edge("w", w, {a}, {.floats = 500, .variable = "fc1.weight"});

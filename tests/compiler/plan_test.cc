@@ -36,7 +36,9 @@ void GiveMemory(PhysicalGraph& graph) {
     offset += reg.slots * reg.slot_bytes;
   }
   for (const TaskGroup& g : graph.groups()) {
-    for (Scratch& scratch : graph.group(g.id).scratch) scratch.offset = 0;
+    auto* const compute = std::get_if<Compute>(&graph.group(g.id).work);
+    if (compute == nullptr) continue;
+    for (Scratch& scratch : compute->scratch) scratch.offset = 0;
   }
 }
 
@@ -103,13 +105,12 @@ PhysicalGraph RandomExchange(SeededChoice& choose) {
   const auto exchange = [&](const std::string& name, GroupRegisterId from) {
     TaskGroup group;
     group.name = name;
-    group.kind = GroupKind::kExchange;
     group.stream = StreamKind::kTransfer;
     group.placement = placement();
-    group.source = graph.reg(from).parts[0].layout;
-    group.destination = layout(group.placement, shape);
+    const TensorLayout destination = layout(group.placement, shape);
+    group.work = Exchange{
+        .movement = {.source = graph.reg(from).parts[0].layout, .destination = destination}};
     group.inputs = {{.reg = from}};
-    const TensorLayout destination = group.destination;
     return add(std::move(group), destination);
   };
   TaskGroup source;

@@ -34,7 +34,7 @@ PhysicalGraph Staged(NodeKinds kinds) {
 std::vector<std::string> StagingsOf(const PhysicalGraph& graph) {
   std::vector<std::string> names;
   for (const TaskGroup& group : graph.groups()) {
-    if (group.kind == GroupKind::kStaging) names.push_back(group.name);
+    if (group.is<Staging>()) names.push_back(group.name);
   }
   return names;
 }
@@ -61,7 +61,7 @@ TEST(StageThroughHost, EveryEndOfARegisterIsInItsMemory) {
     return IsHostStream(group.stream) ? MemoryKind::kPinned : MemoryKind::kOwn;
   };
   for (const TaskGroup& group : graph.groups()) {
-    const bool stages = group.kind == GroupKind::kStaging;
+    const bool stages = group.is<Staging>();
     for (const GroupInput& input : group.inputs) {
       const Register& reg = graph.reg(input.reg);
       // What lies on node 0 alone is a CPU's, which has one memory.
@@ -79,7 +79,7 @@ TEST(StageThroughHost, EveryEndOfARegisterIsInItsMemory) {
 TEST(StageThroughHost, ACopyOfOtherPartsIsBroken) {
   PhysicalGraph graph = Staged(NodeKinds({kCard, kCard}));
   for (const TaskGroup& group : graph.groups()) {
-    if (group.kind == GroupKind::kStaging) graph.reg(group.outputs[0]).memory = MemoryKind::kOwn;
+    if (group.is<Staging>()) graph.reg(group.outputs[0]).memory = MemoryKind::kOwn;
   }
   EXPECT_EQ(VerifyInvariants(graph).code(), absl::StatusCode::kInternal);
 }

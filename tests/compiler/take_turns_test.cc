@@ -42,8 +42,8 @@ class TakeTurnsTest : public ::testing::Test {
   }
 
   OperandRef Scratch(int64_t offset, TensorLayout layout = Matrix()) {
-    group().scratch.push_back({.layout = std::move(layout), .offset = offset});
-    return {kScratch, static_cast<int>(group().scratch.size()) - 1, 0};
+    work().scratch.push_back({.layout = std::move(layout), .offset = offset});
+    return {kScratch, static_cast<int>(work().scratch.size()) - 1, 0};
   }
   OperandRef Output(int64_t offset, int slots = 1, TensorLayout layout = Matrix()) {
     Register reg;
@@ -59,9 +59,9 @@ class TakeTurnsTest : public ::testing::Test {
   }
   void Add(const std::string& op, std::vector<OperandRef> inputs, std::vector<OperandRef> outputs,
            Attrs attrs = {}) {
-    KernelCall& call = group().kernels.emplace_back();
+    KernelCall& call = work().kernels.emplace_back();
     call.op = op;
-    call.name = op + std::to_string(group().kernels.size());
+    call.name = op + std::to_string(work().kernels.size());
     call.attrs = std::move(attrs);
     call.inputs = std::move(inputs);
     call.outputs = std::move(outputs);
@@ -72,15 +72,16 @@ class TakeTurnsTest : public ::testing::Test {
   std::vector<Turns> Found() {
     PhysicalGraph graph = TakeTurns(graph_, BuiltinOps());
     EXPECT_EQ(VerifyInvariants(graph), absl::OkStatus());
-    return graph.group(0).turns;
+    return std::get<Compute>(graph.group(0).work).turns;
   }
   TaskGroup& group() { return graph_.group(0); }
+  Compute& work() { return std::get<Compute>(group().work); }
 
   PhysicalGraph graph_;
 
  private:
   TensorLayout LayoutOf(const OperandRef& ref) {
-    if (ref.source == kScratch) return group().scratch[ref.index].layout;
+    if (ref.source == kScratch) return work().scratch[ref.index].layout;
     return graph_.reg(group().outputs[ref.index]).parts[0].layout;
   }
 };
@@ -117,7 +118,7 @@ TEST_F(TakeTurnsTest, OthersRunOneAfterAnother) {
 // Memory is used again as the order of whole kernels allows it.
 TEST_F(TakeTurnsTest, WhatOverwritesUnreadElementsComesLater) {
   const auto turns = [&](int64_t at) {
-    group().kernels.clear();
+    work().kernels.clear();
     const OperandRef x = Scratch(0), y = Scratch(2 * kBytes);
     Add("relu", {x}, {y});
     Add("tanh", {y}, {Scratch(at)});
@@ -130,7 +131,7 @@ TEST_F(TakeTurnsTest, WhatOverwritesUnreadElementsComesLater) {
 
 TEST_F(TakeTurnsTest, ElementsOfOtherSizesAreNotInStep) {
   const auto turns = [&](int64_t at) {
-    group().kernels.clear();
+    work().kernels.clear();
     const OperandRef x = Scratch(0), y = Scratch(kBytes);
     Add("relu", {x}, {y});
     Add("cast", {y}, {Scratch(at, Layout({kRows, kColumns}, DType::kBF16))},
@@ -144,7 +145,7 @@ TEST_F(TakeTurnsTest, ElementsOfOtherSizesAreNotInStep) {
 // A smaller operand is read whole in every part.
 TEST_F(TakeTurnsTest, SmallOperandsAreThereBefore) {
   const auto turns = [&](bool reads_the_mean) {
-    group().kernels.clear();
+    work().kernels.clear();
     const OperandRef x = Scratch(0), y = Scratch(kBytes);
     const OperandRef row = Scratch(4 * kBytes, Layout({kColumns}));
     const OperandRef mean = Scratch(5 * kBytes, Layout({kRows, 1})),
@@ -160,7 +161,7 @@ TEST_F(TakeTurnsTest, SmallOperandsAreThereBefore) {
 
 TEST_F(TakeTurnsTest, SlotsAreApartOrNotKnownToBe) {
   const auto turns = [&](int64_t offset, int slots) {
-    group().kernels.clear();
+    work().kernels.clear();
     const OperandRef y = Output(0, 2);
     Add("relu", {Scratch(0)}, {y});
     Add("tanh", {y}, {Output(offset, slots)});
@@ -173,7 +174,7 @@ TEST_F(TakeTurnsTest, SlotsAreApartOrNotKnownToBe) {
 TEST_F(TakeTurnsTest, RanksThatHoldOtherSharesRunOneAfterAnother) {
   group().placement = Cpu(0, 4);
   const auto turns = [&](int64_t rows_before, int64_t rows) {
-    group().kernels.clear();
+    work().kernels.clear();
     const auto split = [](int64_t n) {
       TensorLayout layout = Layout({n, 32 * 1024});
       layout.sbp = NdSbp(std::vector<Sbp>{sbp::S(0)});
@@ -213,12 +214,12 @@ TEST_F(TakeTurnsTest, TextAndPlanHaveThem) {
   EXPECT_THAT(graph.ToString(), HasSubstr("\n  turns of relu1 to tanh2, part=8192, staying s1\n"));
   const auto decoded = DecodePlan(EncodePlan(graph));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_EQ(decoded->group(0).turns, graph.group(0).turns);
+  const std::vector<Turns>& found = std::get<Compute>(graph.group(0).work).turns;
+  EXPECT_EQ(std::get<Compute>(decoded->group(0).work).turns, found);
   const auto part = ExpandPlan(*decoded, 0);
   ASSERT_TRUE(part.ok()) << part.status();
   const auto turns = std::get<plan::Compute>(part->tasks[0].work).turns;
-  EXPECT_TRUE(std::equal(turns.begin(), turns.end(), graph.group(0).turns.begin(),
-                         graph.group(0).turns.end()));
+  EXPECT_TRUE(std::equal(turns.begin(), turns.end(), found.begin(), found.end()));
 }
 
 TEST_F(TakeTurnsTest, WrongOnesAreRefused) {

@@ -36,13 +36,11 @@ GroupGraph Pipeline(int stash_slots) {
   GroupGraph g;
   const Placement first = Cpu(0, 1), second = Cpu(1, 1);
   const GroupId fwd0 = g.Group("fwd0", {.rate = 4, .placement = first});
-  const GroupId send =
-      g.Group("send", {.rate = 4, .placement = second, .kind = GroupKind::kExchange});
+  const GroupId send = g.Group("send", {.rate = 4, .placement = second, .work = Exchange{}});
   const GroupId fwd1 = g.Group("fwd1", {.rate = 4, .placement = second});
   const GroupId mean = g.Group("mean", {.placement = second});
   const GroupId bwd1 = g.Group("bwd1", {.rate = 4, .placement = second});
-  const GroupId back =
-      g.Group("back", {.rate = 4, .placement = first, .kind = GroupKind::kExchange});
+  const GroupId back = g.Group("back", {.rate = 4, .placement = first, .work = Exchange{}});
   const GroupId bwd0 = g.Group("bwd0", {.rate = 4, .placement = first});
   g.Edge("stash", fwd0, {bwd0}, {.slots = stash_slots});
   g.Edge("out0", fwd0, {send}, {.slots = 2});
@@ -146,12 +144,11 @@ TEST(VerifyTest, SharedBytesInOneStep) {
 TEST(VerifyTest, AnAllReduceWhoseInputIsStillReadIsNotInPlace) {
   GroupGraph g;
   const GroupId a = g.Group("a");
-  const GroupId sum =
-      g.Group("sum", {.stream = StreamKind::kTransfer, .kind = GroupKind::kCollective});
+  const GroupId sum = g.Group("sum", {.stream = StreamKind::kTransfer, .work = Collective{}});
   const GroupId use = g.Group("use"), norm = g.Group("norm");
   const GroupRegisterId x = g.Edge("x", a, {sum});
   const GroupRegisterId y = g.Edge("y", sum, {use});
-  g.graph.group(sum).source = g.graph.group(sum).destination = Floats(1024);
+  g.graph.group(sum).movement()->source = g.graph.group(sum).movement()->destination = Floats(1024);
   PlaceApart(g.graph);
   g.graph.reg(y).offset = g.graph.reg(x).offset;
   g.graph.AddControlEdge(use, a, 1);
@@ -192,11 +189,11 @@ struct Training {
 Training MakeTraining() {
   Training t;
   GroupGraph& g = t.g;
-  const GroupId w = g.Group("w", {.kind = GroupKind::kVariable});
+  const GroupId w = g.Group("w", {.work = VariableOwner{}});
   const GroupId forward = g.Group("forward");
   t.monitor = g.Group("monitor");
   t.update = g.Group("w.update");
-  KernelCall& kernel = g.graph.group(t.update).kernels[0];
+  KernelCall& kernel = g.graph.group(t.update).kernels()[0];
   kernel.op = "assign";
   g.Edge("w", w, {forward, t.monitor, t.update}, {.variable = "w"});
   g.Edge("grad", forward, {t.update});
@@ -231,18 +228,18 @@ TEST(VerifyTest, AReaderElsewhereOfWhichTheUpdateDoesNotHear) {
   const TensorLayout whole = Floats(1024);
   TensorLayout split = whole;
   split.sbp = NdSbp(std::vector<Sbp>{sbp::S(0)});
-  const GroupId w = g.Group("w", {.placement = here, .kind = GroupKind::kVariable});
-  const GroupId send = g.Group("send", {.placement = there, .kind = GroupKind::kExchange});
+  const GroupId w = g.Group("w", {.placement = here, .work = VariableOwner{}});
+  const GroupId send = g.Group("send", {.placement = there, .work = Exchange{}});
   const GroupId remote = g.Group("remote", {.placement = there});
-  const GroupId back = g.Group("back", {.placement = here, .kind = GroupKind::kExchange});
+  const GroupId back = g.Group("back", {.placement = here, .work = Exchange{}});
   const GroupId update = g.Group("w.update", {.placement = here});
-  g.graph.group(update).kernels[0].op = "assign";
+  g.graph.group(update).kernels()[0].op = "assign";
   g.Edge("w", w, {send, update}, {.variable = "w"});
   g.Edge("sent", send, {remote});
   g.Edge("grad", remote, {back});
   g.Edge("grad.back", back, {update});
-  g.graph.group(send).source = split;
-  g.graph.group(back).source = g.graph.group(back).destination = split;
+  g.graph.group(send).movement()->source = split;
+  g.graph.group(back).movement()->source = g.graph.group(back).movement()->destination = split;
   PlaceApart(g.graph);
   EXPECT_EQ(Verify(g.graph, BuiltinOps()).message(),
             "'w.update' (assign 'w.update', train.cc:5) may overwrite variable 'w' while 'send' "
@@ -253,10 +250,10 @@ TEST(VerifyTest, AReaderElsewhereOfWhichTheUpdateDoesNotHear) {
   EXPECT_EQ(Verify(*planned, BuiltinOps()), absl::OkStatus());
 
   // If the gradient is gathered from both, both have read.
-  g.graph.group(back).destination = whole;
+  g.graph.group(back).movement()->destination = whole;
   EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
   // Or if each value goes to one device, and its gradient comes from there.
-  g.graph.group(send).destination = g.graph.group(back).destination = split;
+  g.graph.group(send).movement()->destination = g.graph.group(back).movement()->destination = split;
   EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
 }
 
@@ -282,9 +279,9 @@ TEST(VerifyTest, Invariants) {
             "register 'x': 0 slots, period 1, 0 initial tokens");
   EXPECT_EQ(broken([](PhysicalGraph& g) { g.reg(0).initial_tokens = 2; }),
             "register 'x': 1 slots, period 1, 2 initial tokens");
-  EXPECT_EQ(broken([](PhysicalGraph& g) { g.group(1).kernels[0].inputs[0].part = 1; }),
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.group(1).kernels()[0].inputs[0].part = 1; }),
             "'b' (work 'b', train.cc:2): kernel 'b' names an operand that does not exist");
-  EXPECT_EQ(broken([](PhysicalGraph& g) { g.group(1).kernels[0].input_layouts[0] = Floats(8); }),
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.group(1).kernels()[0].input_layouts[0] = Floats(8); }),
             "'b' (work 'b', train.cc:2): kernel 'b' takes f32[8] B where there is f32[1024] B");
   EXPECT_EQ(broken([](PhysicalGraph& g) {
               g.group(1).inputs.push_back({0, 1});
@@ -397,13 +394,13 @@ PhysicalGraph WithAllReduces(PhysicalGraph graph, uint64_t seed) {
     }
     TaskGroup group;
     group.name = graph.reg(result).name;
-    group.kind = GroupKind::kCollective;
     group.stream = StreamKind::kTransfer;
     group.placement = in.placement;
     group.rate = graph.group(in.producer).rate / in.period;
     group.inputs.push_back({.reg = id});
     group.outputs.push_back(result);
-    group.source = group.destination = in.parts[0].layout;
+    const TensorLayout& layout = in.parts[0].layout;
+    group.work = Collective{.movement = {.source = layout, .destination = layout}};
     graph.AddGroup(std::move(group));
   }
   graph.LayOutParts();
@@ -560,8 +557,7 @@ TEST(VerifyTest, SharedBytesHoldWhatTheirReadersExpect) {
         if (reg.is_control()) continue;
         const int piece = reg.initial_tokens + act / reg.period;
         const bool stays = read.contains(slot_of(reg, piece));
-        ASSERT_FALSE(stays && group.kind != GroupKind::kCollective)
-            << "seed " << seed << " g" << id;
+        ASSERT_FALSE(stays && !group.is<Collective>()) << "seed " << seed << " g" << id;
         in_place += stays ? 1 : 0;
         memory[slot_of(reg, piece)] = {reg.id, piece};
       }

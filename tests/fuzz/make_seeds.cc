@@ -108,17 +108,17 @@ std::vector<std::string> SamplePlans() {
         groups.emplace_back().placement = Devices({1});
         groups.back().name = "samples";
       }
-      compiler::TaskGroup& group = groups.back();
-      compiler::KernelCall& call = group.kernels.emplace_back();
+      auto& compute = std::get<compiler::Compute>(groups.back().work);
+      compiler::KernelCall& call = compute.kernels.emplace_back();
       call.op = name;
       call.name = name;
       call.attrs = sample.attrs;
-      const auto add = [&group](const TensorType& type, std::vector<compiler::OperandRef>& refs,
-                                std::vector<compiler::TensorLayout>& layouts) {
+      const auto add = [&compute](const TensorType& type, std::vector<compiler::OperandRef>& refs,
+                                  std::vector<compiler::TensorLayout>& layouts) {
         refs.push_back(
-            {compiler::OperandRef::Source::kScratch, static_cast<int>(group.scratch.size()), 0});
+            {compiler::OperandRef::Source::kScratch, static_cast<int>(compute.scratch.size()), 0});
         layouts.push_back(OnOneDevice(type));
-        group.scratch.push_back({OnOneDevice(type), 0});
+        compute.scratch.push_back({OnOneDevice(type), 0});
       };
       const auto outputs = op.InferTypes({.attrs = sample.attrs, .inputs = sample.inputs});
       CHECK(outputs.ok()) << outputs.status();
@@ -139,9 +139,10 @@ std::vector<std::string> SamplePlans() {
 // A comparison of whole tensors whose result is split over two devices.
 std::string LocalShapesDiffer() {
   compiler::TaskGroup group;
+  auto& compute = group.work.emplace<compiler::Compute>();
   group.name = "compare";
   group.placement = Devices({2});
-  compiler::KernelCall& call = group.kernels.emplace_back();
+  compiler::KernelCall& call = compute.kernels.emplace_back();
   call.op = call.name = "greater_equal";
   const TensorType type = {DType::kF32, {5, 6}};
   for (int i = 0; i < 2; ++i) {
@@ -151,7 +152,7 @@ std::string LocalShapesDiffer() {
   call.outputs.push_back({compiler::OperandRef::Source::kScratch, 2, 0});
   call.output_layouts.push_back({{DType::kBool, {5, 6}}, sbp::S(1)});
   for (const auto* layouts : {&call.input_layouts, &call.output_layouts}) {
-    for (const compiler::TensorLayout& layout : *layouts) group.scratch.push_back({layout, 0});
+    for (const compiler::TensorLayout& layout : *layouts) compute.scratch.push_back({layout, 0});
   }
   compiler::PhysicalGraph graph;
   graph.job = "samples";
@@ -162,18 +163,19 @@ std::string LocalShapesDiffer() {
 // Two kernels, the second of which finds parts of what the first one makes where the first part is.
 std::string KernelsTakeTurns() {
   compiler::TaskGroup group;
+  auto& compute = group.work.emplace<compiler::Compute>();
   group.name = "turns";
   group.placement = Devices({1});
   const compiler::TensorLayout layout = {{DType::kF32, {256}}, sbp::B};
-  for (int i = 0; i < 3; ++i) group.scratch.push_back({layout, 1024 * i});
+  for (int i = 0; i < 3; ++i) compute.scratch.push_back({layout, 1024 * i});
   for (int i = 0; i < 2; ++i) {
-    compiler::KernelCall& call = group.kernels.emplace_back();
+    compiler::KernelCall& call = compute.kernels.emplace_back();
     call.op = call.name = i == 0 ? "relu" : "tanh";
     call.inputs.push_back({compiler::OperandRef::Source::kScratch, i, 0});
     call.outputs.push_back({compiler::OperandRef::Source::kScratch, i + 1, 0});
     call.input_layouts = call.output_layouts = {layout};
   }
-  group.turns.push_back({.begin = 0, .end = 2, .part = 64, .staying = {1}});
+  compute.turns.push_back({.begin = 0, .end = 2, .part = 64, .staying = {1}});
   compiler::PhysicalGraph graph;
   graph.job = "turns";
   graph.AddGroup(std::move(group));

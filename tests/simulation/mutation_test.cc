@@ -253,7 +253,8 @@ void MakeAlike(compiler::PhysicalGraph& graph, const std::string& bucket, const 
   const compiler::TaskGroup& first = graph.group(FindGroup(graph, bucket));
   compiler::TaskGroup& second = graph.group(FindGroup(graph, one));
   const int64_t bytes = graph.reg(first.outputs[0]).slot_bytes;
-  for (compiler::TensorLayout* layout : {&second.source, &second.destination}) {
+  for (compiler::TensorLayout* layout :
+       {&second.movement()->source, &second.movement()->destination}) {
     layout->type.shape = {bytes / static_cast<int64_t>(SizeOf(layout->type.dtype))};
   }
   for (compiler::GroupRegisterId id : {second.inputs[0].reg, second.outputs[0]}) {
@@ -310,8 +311,7 @@ ForwardFirst MakeForwardFirst(const CompiledSimPlan& plan) {
   compiler::PhysicalGraph& graph = result.graph;
   const auto is_stage = [&graph](compiler::GroupId id) {
     const compiler::TaskGroup& group = graph.group(id);
-    return group.kind == compiler::GroupKind::kCompute && group.stream == StreamKind::kCompute &&
-           group.rate == 2;
+    return group.is<compiler::Compute>() && group.stream == StreamKind::kCompute && group.rate == 2;
   };
   const auto consumers = graph.Consumers();
   for (size_t i = 0; i < consumers.size(); ++i) {
