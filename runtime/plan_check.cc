@@ -342,7 +342,6 @@ class Checker {
         break;
       }
       case plan::Operand::Source::kScratch: {
-        RETURN_IF_ERROR(CheckOwn(task, "scratch"));
         const auto arena = arenas_.find(task.device);
         if (arena != arenas_.end()) {
           limit = arena->second->scratch_bytes[static_cast<size_t>(task.stream)];
@@ -350,7 +349,7 @@ class Checker {
         break;
       }
       case plan::Operand::Source::kVariable: {
-        RETURN_IF_ERROR(CheckOwn(task, operand.variable));
+        RETURN_IF_ERROR(CheckVariablesAreInReach(task, operand.variable));
         const auto found = variables_.find({operand.index, operand.variable});
         if (found == variables_.end()) {
           return Wrong("it reads variable '%s', which no task of device %d owns", operand.variable,
@@ -372,10 +371,10 @@ class Checker {
     return limit - operand.offset;
   }
 
-  // Scratch and variables are in the device's own memory.
-  absl::Status CheckOwn(const plan::Task& task, std::string_view what) const {
+  // Variables are in the device's own memory.
+  absl::Status CheckVariablesAreInReach(const plan::Task& task, std::string_view variable) const {
     if (devices_[task.device]->is_host() || !IsHostStream(task.stream)) return absl::OkStatus();
-    return Wrong("it works on the host and uses '%s' in the memory of a %s device", what,
+    return Wrong("it works on the host and uses '%s' in the memory of a %s device", variable,
                  devices_[task.device]->kind());
   }
 

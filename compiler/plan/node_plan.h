@@ -161,7 +161,8 @@ struct Arena {
   uint64_t bytes = 0;           // of the device's own: registers, landing slots and staging
   uint64_t pinned_bytes = 0;    // of the host's: the same
   uint64_t variable_bytes = 0;  // what this job's variables take here, for reports
-  std::array<uint64_t, kNumStreams> scratch_bytes = {};  // by StreamKind; of its own
+  // By StreamKind. Where the device's memory is not the host's, that of host streams is pinned.
+  std::array<uint64_t, kNumStreams> scratch_bytes = {};
 };
 
 // Devices that do a collective together, in rank order.

@@ -1,7 +1,9 @@
 #include "runtime/actions/task_memory.h"
 
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
@@ -16,15 +18,27 @@ absl::Status PlanMemory::Prepare(const plan::NodePlan& plan) {
           absl::StrFormat("the plan of job '%s' uses device %d of node %d, which has %d", plan.job,
                           arena.device, plan.node, devices_->size()));
     }
-    Device& device = *(*devices_)[arena.device];
-    uint64_t bytes = arena.bytes;
-    for (const uint64_t scratch : arena.scratch_bytes) bytes += scratch;
-    RETURN_IF_ERROR(device.GrowArena(MemoryKind::kOwn, bytes));
-    RETURN_IF_ERROR(device.GrowArena(MemoryKind::kPinned, arena.pinned_bytes));
-    std::byte* at = device.arena(MemoryKind::kOwn).data() + arena.bytes;
-    for (size_t stream = 0; stream < arena.scratch_bytes.size(); ++stream) {
-      scratch_[{arena.device, static_cast<StreamKind>(stream)}] = at;
-      at += arena.scratch_bytes[stream];
+    RETURN_IF_ERROR(PrepareArena(arena, *(*devices_)[arena.device]));
+  }
+  return absl::OkStatus();
+}
+
+// Scratch areas lie behind the registers, in the memory in which their streams work.
+absl::Status PlanMemory::PrepareArena(const plan::Arena& arena, Device& device) {
+  for (const MemoryKind kind : {MemoryKind::kOwn, MemoryKind::kPinned}) {
+    const uint64_t registers = kind == MemoryKind::kPinned ? arena.pinned_bytes : arena.bytes;
+    std::vector<std::pair<StreamKind, uint64_t>> areas;
+    uint64_t end = registers;
+    for (size_t i = 0; i < arena.scratch_bytes.size(); ++i) {
+      const auto stream = static_cast<StreamKind>(i);
+      const bool is_pinned = IsHostStream(stream) && !device.is_host();
+      if (is_pinned != (kind == MemoryKind::kPinned)) continue;
+      areas.emplace_back(stream, end);
+      end += arena.scratch_bytes[i];
+    }
+    RETURN_IF_ERROR(device.GrowArena(kind, end));
+    for (const auto& [stream, offset] : areas) {
+      scratch_[{arena.device, stream}] = device.arena(kind).data() + offset;
     }
   }
   return absl::OkStatus();

@@ -67,6 +67,8 @@ class PlanMemory {
                                            const plan::Operand& operand) const;
 
  private:
+  absl::Status PrepareArena(const plan::Arena& arena, Device& device);
+
   const Devices* devices_;
   const VariableStore* variables_;
   std::map<std::pair<uint32_t, StreamKind>, std::byte*> scratch_;  // by device

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"
+#include "tests/support/device_mix.h"
 #include "tests/support/lagging_device.h"
 
 namespace braid {
@@ -20,17 +21,9 @@ using examples::Parallel;
 using testing::AllOf;
 using testing::HasSubstr;
 
-enum class Devices { kLagging, kMixed };
-
-std::vector<std::string> KindsOf(Devices devices, size_t nodes) {
-  std::vector<std::string> kinds(nodes, "lagging");
-  for (size_t node = 0; devices == Devices::kMixed && node < nodes; node += 2) kinds[node] = "cpu";
-  return kinds;
-}
-
-std::unique_ptr<Session> StartOrDie(std::vector<int> devices, Devices kinds = Devices::kLagging) {
+std::unique_ptr<Session> StartOrDie(std::vector<int> devices, DeviceMix mix = DeviceMix::kLagging) {
   SessionOptions options;
-  options.node_kinds = KindsOf(kinds, devices.size());
+  options.node_kinds = NodeKindsOf(mix, devices.size());
   options.devices = std::move(devices);
   options.device_kinds = KindsWithLagging();
   options.seed = 1;
@@ -58,10 +51,10 @@ void ExpectTheNumbersOfCpus(const std::function<void(Job&, const LayoutCase&)>& 
     const auto reference = train();
     ASSERT_TRUE(reference.ok()) << reference.status().message();
     options.device_kinds = KindsWithLagging();
-    for (const Devices devices : {Devices::kLagging, Devices::kMixed}) {
-      SCOPED_TRACE(layout.name + (devices == Devices::kMixed ? ", mixed" : ""));
-      if (devices == Devices::kMixed && layout.devices.size() < 2) continue;
-      options.node_kinds = KindsOf(devices, layout.devices.size());
+    for (const DeviceMix mix : {DeviceMix::kLagging, DeviceMix::kMixed}) {
+      SCOPED_TRACE(layout.name + (mix == DeviceMix::kMixed ? ", mixed" : ""));
+      if (mix == DeviceMix::kMixed && layout.devices.size() < 2) continue;
+      options.node_kinds = NodeKindsOf(mix, layout.devices.size());
       const auto run = train();
       ASSERT_TRUE(run.ok()) << run.status().message();
       ExpectEqualBits(*run, *reference);
@@ -106,7 +99,7 @@ TEST(LaggingTest, FeedsComeBackAsFetches) {
 }
 
 TEST(LaggingTest, VariablesAreSetAndGot) {
-  const auto session = StartOrDie({1, 2}, Devices::kMixed);
+  const auto session = StartOrDie({1, 2}, DeviceMix::kMixed);
   auto job = session->Compile("job", [](Job& job) {
     job.Fetch("y", Linear(job.Input("x", {6, 4}), 4, {.name = "fc", .weight = sbp::S(1)}));
   });
@@ -146,7 +139,7 @@ TEST(LaggingTest, ACheckpointContinuesOnDevicesOfAnotherKind) {
     EXPECT_EQ(result->Scalars("loss"), reference->Scalars("loss"));
   };
   resume(StartOrDie({2, 1}));
-  resume(StartOrDie({2, 1}, Devices::kMixed));
+  resume(StartOrDie({2, 1}, DeviceMix::kMixed));
   SessionOptions cpus{.devices = {2, 1}, .seed = 1, .progress = Progress::kOff};
   resume(*Session::Start(std::move(cpus)));
 }

@@ -15,6 +15,8 @@
 #include "api/session.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/random_graph_coverage.h"
+#include "tests/support/device_mix.h"
+#include "tests/support/lagging_device.h"
 
 namespace braid {
 namespace {
@@ -137,8 +139,11 @@ void Check(Session& session, const Case& c, Coverage& coverage) {
   }
 }
 
-std::unique_ptr<Session> Start(const std::vector<int>& cluster) {
-  auto session = Session::Start({.devices = cluster, .progress = Progress::kOff});
+std::unique_ptr<Session> Start(const std::vector<int>& cluster, DeviceMix mix = DeviceMix::kCpu) {
+  auto session = Session::Start({.devices = cluster,
+                                 .node_kinds = NodeKindsOf(mix, cluster.size()),
+                                 .device_kinds = KindsWithLagging(),
+                                 .progress = Progress::kOff});
   EXPECT_TRUE(session.ok()) << session.status().message();
   return *std::move(session);
 }
@@ -170,11 +175,10 @@ std::vector<NdSbp> Squares(const std::vector<NdSbp>& kinds) {
   return layouts;
 }
 
-TEST(BoxingRuntimeTest, EveryFlatLayoutToEveryOther) {
-  Coverage coverage;
-  for (const std::vector<int>& cluster :
-       std::vector<std::vector<int>>{{4}, {2, 2}, {1, 2, 1}, {4, 4}}) {
-    const auto session = Start(cluster);
+void CheckFlatLayouts(const std::vector<std::vector<int>>& clusters, DeviceMix mix,
+                      Coverage& coverage) {
+  for (const std::vector<int>& cluster : clusters) {
+    const auto session = Start(cluster, mix);
     const Placement& all = session->devices();
     for (int p1 = 1; p1 <= 4; ++p1) {
       for (int p2 = 1; p2 <= 4; ++p2) {
@@ -189,13 +193,24 @@ TEST(BoxingRuntimeTest, EveryFlatLayoutToEveryOther) {
                  .shape = (p1 + p2) % 2 == 0 ? Shape{7, 5} : Shape{2, 9},
                  .pairs = EveryPair(kFlatSources, kFlat)},
                 coverage);
-          if (HasFatalFailure()) return;
+          if (testing::Test::HasFatalFailure()) return;
         }
       }
     }
   }
+}
+
+TEST(BoxingRuntimeTest, EveryFlatLayoutToEveryOther) {
+  Coverage coverage;
+  CheckFlatLayouts({{4}, {2, 2}, {1, 2, 1}, {4, 4}}, DeviceMix::kCpu, coverage);
   std::cout << coverage.Report();
   EXPECT_EQ(coverage.MissingRules(), std::vector<std::string>());
+}
+
+TEST(BoxingRuntimeTest, EveryFlatLayoutOnLaggingDevices) {
+  Coverage coverage;
+  CheckFlatLayouts({{4}, {1, 2, 1}}, DeviceMix::kLagging, coverage);
+  CheckFlatLayouts({{2, 2}, {1, 2, 1}}, DeviceMix::kMixed, coverage);
 }
 
 TEST(BoxingRuntimeTest, EveryTwoDimensionalLayoutToEveryOther) {
@@ -225,7 +240,7 @@ TEST(BoxingRuntimeTest, BetweenHierarchies) {
     const Placement four = all.Slice(0, 4);
     const Placement square = *four.WithHierarchy({2, 2});
     std::vector<DeviceId> reversed(four.devices().rbegin(), four.devices().rend());
-    const Placement backwards("cpu", reversed);
+    const Placement backwards(all.device_type(), reversed);
     std::vector<Case> cases = {
         {.source = square, .destination = four, .pairs = EveryPair(layouts, flat)},
         {.source = four, .destination = square, .pairs = EveryPair(flat, layouts)},

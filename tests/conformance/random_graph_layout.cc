@@ -1,6 +1,7 @@
 #include "tests/conformance/random_graph_layout.h"
 
 #include <algorithm>
+#include <string>
 
 namespace braid::conformance {
 namespace {
@@ -14,14 +15,14 @@ std::vector<DeviceId> DevicesOf(const std::vector<int>& cluster) {
 }
 
 // Some of the devices, mostly in order, flat or under a hierarchy.
-Placement DrawPlacement(Draws& draws, std::vector<DeviceId> devices) {
+Placement DrawPlacement(Draws& draws, const std::string& kind, std::vector<DeviceId> devices) {
   for (size_t i = devices.size(); i > 1; --i) {
     std::swap(devices[i - 1], devices[draws.Below(static_cast<int>(i))]);
   }
   devices.resize(1 + draws.Below(static_cast<int>(devices.size())));
   if (draws.Chance(75)) std::sort(devices.begin(), devices.end());
   const int64_t count = static_cast<int64_t>(devices.size());
-  const Placement flat("cpu", std::move(devices));
+  const Placement flat(kind, std::move(devices));
   if (!draws.Chance(40)) return flat;
   std::vector<std::vector<int64_t>> hierarchies = {{1, count}, {count, 1}};
   if (count == 4) hierarchies = {{2, 2}, {2, 2}, {2, 2}, {1, 4}, {2, 1, 2}};
@@ -40,7 +41,9 @@ RandomLayout::RandomLayout(uint64_t seed, Job& job, bool is_spread)
     : draws_(seed, "layout"), job_(job), is_spread_(is_spread) {
   const std::vector<int> cluster = ClusterOf(seed);
   const int count = 1 + draws_.Below(4);
-  for (int i = 0; i < count; ++i) places_.push_back(DrawPlacement(draws_, DevicesOf(cluster)));
+  for (int i = 0; i < count; ++i) {
+    places_.push_back(DrawPlacement(draws_, job.devices().device_type(), DevicesOf(cluster)));
+  }
   static constexpr int kPercents[] = {0, 25, 75};
   place_percent_ = kPercents[draws_.Below(3)];
   hint_percent_ = kPercents[draws_.Below(3)];

@@ -1,4 +1,5 @@
-// Random jobs, laid out at random over a random cluster, compute what they compute on one device.
+// Random jobs, laid out at random over a random cluster, compute what they compute on one CPU, on
+// whatever kinds of devices.
 // BRAID_GRAPH_SEEDS says how many, BRAID_GRAPH_FIRST where to begin: a failing seed alone is
 // BRAID_GRAPH_FIRST=<seed> BRAID_GRAPH_SEEDS=1.
 
@@ -18,11 +19,14 @@
 #include "tests/conformance/random_graph_coverage.h"
 #include "tests/conformance/random_graph_job.h"
 #include "tests/conformance/random_graph_layout.h"
+#include "tests/support/device_mix.h"
+#include "tests/support/lagging_device.h"
 
 namespace braid::conformance {
 namespace {
 
 constexpr int kDefaultSeeds = 1000;
+constexpr int kLaggingSeeds = 100;  // if there are not fewer
 constexpr int64_t kSteps = 3;
 // Of the largest element of a value; and of nothing, for values that are zero but for rounding.
 constexpr double kRelative = 1e-9, kAbsolute = 1e-12;
@@ -37,10 +41,14 @@ struct Outcome {
   std::string explanation;
 };
 
-absl::StatusOr<Outcome> RunJob(const std::vector<int>& cluster, const RandomJob& options) {
-  ASSIGN_OR_RETURN(
-      const auto session,
-      Session::Start({.devices = cluster, .seed = options.seed, .progress = Progress::kOff}));
+absl::StatusOr<Outcome> RunJob(const std::vector<int>& cluster, DeviceMix mix,
+                               const RandomJob& options) {
+  ASSIGN_OR_RETURN(const auto session,
+                   Session::Start({.devices = cluster,
+                                   .node_kinds = NodeKindsOf(mix, cluster.size()),
+                                   .device_kinds = KindsWithLagging(),
+                                   .seed = options.seed,
+                                   .progress = Progress::kOff}));
   std::vector<std::string> fetches;
   ASSIGN_OR_RETURN(CompiledJob job, session->Compile("random", [&](Job& job) {
     RecordRandomJob(job, options);
@@ -84,13 +92,13 @@ std::string Difference(const Array& actual, const Array& expected) {
 }
 
 // Runs a seed; `micro_batches` becomes 1 if the job cannot be cut.
-void Check(uint64_t seed, Coverage& coverage, std::map<std::string, int>& counts) {
+void Check(uint64_t seed, DeviceMix mix, Coverage& coverage, std::map<std::string, int>& counts) {
   const std::vector<int> cluster = ClusterOf(seed);
   int micro_batches = MicroBatchesOf(seed);
   absl::StatusOr<Outcome> one, many;
   for (;; micro_batches = 1) {
-    one = RunJob({1}, {.seed = seed, .micro_batches = micro_batches});
-    many = RunJob(cluster, {.seed = seed, .is_spread = true, .micro_batches = micro_batches});
+    one = RunJob({1}, DeviceMix::kCpu, {.seed = seed, .micro_batches = micro_batches});
+    many = RunJob(cluster, mix, {.seed = seed, .is_spread = true, .micro_batches = micro_batches});
     const auto cannot_be_cut = [](const absl::Status& status) {
       return absl::IsInvalidArgument(status) &&
              std::string(status.message()).find("micro_batches") != std::string::npos;
@@ -115,21 +123,38 @@ void Check(uint64_t seed, Coverage& coverage, std::map<std::string, int>& counts
   }
 }
 
-TEST(RandomGraphTest, EqualsOneDevice) {
+// Checks `seeds` jobs; `coverage` is what they need of the boxing rules.
+void CheckAll(int64_t seeds, DeviceMix mix, Coverage& coverage) {
   const int64_t first = FromEnvironment("BRAID_GRAPH_FIRST", 0);
-  const int64_t seeds = FromEnvironment("BRAID_GRAPH_SEEDS", kDefaultSeeds);
-  Coverage coverage;
   std::map<std::string, int> counts;
   for (int64_t seed = first; seed < first + seeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("BRAID_GRAPH_FIRST=", seed, " BRAID_GRAPH_SEEDS=1"));
-    Check(static_cast<uint64_t>(seed), coverage, counts);
+    Check(static_cast<uint64_t>(seed), mix, coverage, counts);
   }
   std::cout << seeds << " jobs:";
   for (const auto& [what, count] : counts) std::cout << "  " << count << " " << what;
   std::cout << "\n" << coverage.Report();
+}
+
+TEST(RandomGraphTest, EqualsOneDevice) {
+  const int64_t seeds = FromEnvironment("BRAID_GRAPH_SEEDS", kDefaultSeeds);
+  Coverage coverage;
+  CheckAll(seeds, DeviceMix::kCpu, coverage);
   if (seeds < kDefaultSeeds) return;  // a replay
   EXPECT_EQ(coverage.MissingRules(), std::vector<std::string>());
 }
+
+class RandomGraphOnLaggingDevices : public testing::TestWithParam<DeviceMix> {};
+
+TEST_P(RandomGraphOnLaggingDevices, EqualsOneCpu) {
+  Coverage coverage;
+  CheckAll(std::min<int64_t>(kLaggingSeeds, FromEnvironment("BRAID_GRAPH_SEEDS", kLaggingSeeds)),
+           GetParam(), coverage);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixes, RandomGraphOnLaggingDevices,
+                         testing::Values(DeviceMix::kLagging, DeviceMix::kMixed),
+                         [](const auto& mix) { return NameOf(mix.param); });
 
 }  // namespace
 }  // namespace braid::conformance

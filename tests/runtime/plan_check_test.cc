@@ -151,9 +151,14 @@ TEST(PlanCheckTest, EachSideWorksInItsOwnMemory) {
   task.inputs[0].memory->kind = task.outputs[0].memory->kind = MemoryKind::kPinned;
   EXPECT_EQ(CheckPlan(plan, devices), absl::OkStatus());
   auto& copy = std::get<plan::Copy>(task.work);
+  // Its scratch lies on the host, too; variables do not.
   copy.moves[0].source.source = plan::Operand::Source::kScratch;
+  plan.arenas[0].scratch_bytes[static_cast<size_t>(task.stream)] = 192;
+  EXPECT_EQ(CheckPlan(plan, devices), absl::OkStatus());
+  copy.moves[0].source.source = plan::Operand::Source::kVariable;
+  copy.moves[0].source.variable = "w";
   EXPECT_THAT(std::string(CheckPlan(plan, devices).message()),
-              HasSubstr("it works on the host and uses 'scratch' in the memory of a lagging"));
+              HasSubstr("it works on the host and uses 'w' in the memory of a lagging"));
 }
 
 TEST(PlanCheckTest, ThreadsAreThoseOfTheirStreams) {

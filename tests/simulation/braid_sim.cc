@@ -95,17 +95,19 @@ int RunPlans(const Call& call) {
     }
     plans = {*found};
   }
-  const std::map<std::string, SimDevices> kinds = {
-      {"cpu", SimDevices::kCpu}, {"lagging", SimDevices::kLagging}, {"mixed", SimDevices::kMixed}};
-  const auto devices = kinds.find(absl::GetFlag(FLAGS_device));
-  if (devices == kinds.end()) {
+  std::map<std::string, DeviceMix> mixes;
+  for (const DeviceMix mix : {DeviceMix::kCpu, DeviceMix::kLagging, DeviceMix::kMixed}) {
+    mixes[NameOf(mix)] = mix;
+  }
+  const auto mix = mixes.find(absl::GetFlag(FLAGS_device));
+  if (mix == mixes.end()) {
     std::cerr << "--device=" << absl::GetFlag(FLAGS_device)
               << "; cpu, lagging or mixed was expected" << std::endl;
     return 2;
   }
   bool is_good = true;
   for (const SimPlan& plan : plans) {
-    is_good = RunPlan(WithDevices(plan, devices->second), call) && is_good;
+    is_good = RunPlan(WithDevices(plan, mix->second), call) && is_good;
   }
   return is_good ? 0 : 1;
 }

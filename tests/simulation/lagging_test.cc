@@ -36,10 +36,10 @@ class LaggingClusters : public ::testing::Test {
   }
   // Of the seeds, how many give other numbers than CPUs do.
   int Wrong(const SimPlan& plan, LaggingFault fault) const {
-    const std::vector<double> right = LossesOn(WithDevices(plan, SimDevices::kCpu), 1);
+    const std::vector<double> right = LossesOn(WithDevices(plan, DeviceMix::kCpu), 1);
     int wrong = 0;
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      const SimPlan lagging = WithDevices(plan, SimDevices::kLagging);
+      const SimPlan lagging = WithDevices(plan, DeviceMix::kLagging);
       if (LossesOn(lagging, seed, fault) != right) ++wrong;
     }
     return wrong;
@@ -50,9 +50,9 @@ class LaggingClusters : public ::testing::Test {
 
 TEST_F(LaggingClusters, GiveTheNumbersOfCpus) {
   for (const SimPlan& plan : MakeSimPlans(folder_.path())) {
-    const std::vector<double> right = LossesOn(WithDevices(plan, SimDevices::kCpu), 1);
+    const std::vector<double> right = LossesOn(WithDevices(plan, DeviceMix::kCpu), 1);
     ASSERT_FALSE(right.empty());
-    for (const SimDevices devices : {SimDevices::kLagging, SimDevices::kMixed}) {
+    for (const DeviceMix devices : {DeviceMix::kLagging, DeviceMix::kMixed}) {
       for (uint64_t seed = 1; seed <= 3; ++seed) {
         EXPECT_EQ(LossesOn(WithDevices(plan, devices), seed), right)
             << plan.name << ", seed " << seed;

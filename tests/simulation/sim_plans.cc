@@ -166,13 +166,8 @@ std::vector<SimPlan> MakeSimPlans(const std::string& folder) {
   };
 }
 
-SimPlan WithDevices(SimPlan plan, SimDevices devices) {
-  plan.kinds.assign(plan.devices.size(), "cpu");
-  for (size_t node = 0; node < plan.kinds.size(); ++node) {
-    const bool lags =
-        devices == SimDevices::kLagging || (devices == SimDevices::kMixed && node % 2 == 1);
-    if (lags) plan.kinds[node] = "lagging";
-  }
+SimPlan WithDevices(SimPlan plan, DeviceMix mix) {
+  plan.kinds = NodeKindsOf(mix, plan.devices.size());
   return plan;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/braid.h"
+#include "tests/support/device_mix.h"
 
 namespace braid {
 
@@ -23,13 +24,7 @@ struct SimPlan {
 // Their data are files in `folder`, made here; they have to stay while the plans run.
 std::vector<SimPlan> MakeSimPlans(const std::string& folder);
 
-// What a cluster may consist of.
-enum class SimDevices : uint8_t {
-  kCpu,
-  kLagging,
-  kMixed,  // every other node lags
-};
-SimPlan WithDevices(SimPlan plan, SimDevices devices);
+SimPlan WithDevices(SimPlan plan, DeviceMix mix);
 
 // NOT_FOUND lists the names.
 absl::StatusOr<SimPlan> FindSimPlan(const std::vector<SimPlan>& plans, const std::string& name);
