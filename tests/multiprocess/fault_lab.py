@@ -154,7 +154,7 @@ class Cluster:
 
     _runs = 0
 
-    def __init__(self, hosts, bin_dir, folder, nodes):
+    def __init__(self, hosts, bin_dir, folder, nodes, mix="cpu"):
         Cluster._runs += 1
         self.mark = "BRAID_FAULT_RUN=%d.%d.%s" % (os.getpid(), Cluster._runs, folder)
         self.hosts, self.bin_dir, self.folder, self.nodes = hosts, bin_dir, folder, nodes
@@ -167,7 +167,8 @@ class Cluster:
         os.makedirs(folder + "/tmp")
         with open(folder + "/nodes.txt", "w") as file:
             for k in range(nodes):
-                file.write("%s:%d cpu:1\n" % (hosts.addresses[k], PORT))
+                kind = "lagging" if mix == "lagging" or (mix == "mixed" and k % 2 == 1) else "cpu"
+                file.write("%s:%d %s:1\n" % (hosts.addresses[k], PORT, kind))
         for k in range(nodes):
             os.makedirs(self.folder_of(k))
             write_samples(self.folder_of(k) + "/samples.npy")

@@ -2,6 +2,7 @@
 """Every fault, in every phase of a session, on a worker and on the master: real processes.
 
     fault_matrix.py BIN_DIR [--tier=quick|all] [--repeat=N] [--jobs=N] [--cell=FAULT/PHASE/ROLE]
+                    [--devices=cpu|lagging|mixed]
 
 Three nodes (four in "joining", of which one is not started yet) run phase_program, which stays in a
 phase until the fault has been made. Then either all survivors end with the same first cause, which
@@ -94,16 +95,16 @@ def run_harmless(cluster, cell, reference):
     return None
 
 
-def new_cluster(hosts, bin_dir, folder, cell):
+def new_cluster(hosts, arguments, folder, cell):
     nodes = 4 if cell.phase == "joining" and cell.fault.awaits_phase(cell) else 3
-    cluster = Cluster(hosts, bin_dir, folder, nodes)
+    cluster = Cluster(hosts, arguments.bin_dir, folder, nodes, arguments.devices)
     for k in range(nodes):
         cluster.flags[k].append("--join_timeout=%ds" % JOIN_TIMEOUT)
     return cluster
 
 
 def run_once(hosts, arguments, folder, cell, references):
-    cluster = new_cluster(hosts, arguments.bin_dir, folder, cell)
+    cluster = new_cluster(hosts, arguments, folder, cell)
     try:
         cluster.hold(cell.phase)
         cell.fault.begin(cluster, cell)
@@ -133,8 +134,8 @@ def run_once(hosts, arguments, folder, cell, references):
     return None, text
 
 
-def reference_run(hosts, bin_dir, folder, nodes):
-    cluster = Cluster(hosts, bin_dir, folder, nodes)
+def reference_run(hosts, arguments, folder, nodes):
+    cluster = Cluster(hosts, arguments.bin_dir, folder, nodes, arguments.devices)
     try:
         for k in range(nodes):
             cluster.start(k)
@@ -166,7 +167,7 @@ class Runner:
         """By cell: (seconds of each good run, texts of the others)."""
         hosts = self.hosts.get()
         references = {
-            nodes: reference_run(hosts, self.arguments.bin_dir, self.new_folder(), nodes)
+            nodes: reference_run(hosts, self.arguments, self.new_folder(), nodes)
             for nodes in (3, 4)
         }
         self.hosts.put(hosts)
@@ -257,6 +258,12 @@ def main():
     parser.add_argument("--repeat", type=int)
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--slack", type=float, default=0, help="seconds more, of slower programs")
+    parser.add_argument(
+        "--devices",
+        choices=("cpu", "lagging", "mixed"),
+        default="cpu",
+        help="of the nodes; lagging: with memory and streams of their own; mixed: every other node's",
+    )
     parser.add_argument("--cell", help="a regular expression for FAULT/PHASE/ROLE")
     arguments = parser.parse_args()
     arguments.repeat = arguments.repeat or (1 if arguments.tier == "quick" else 3)

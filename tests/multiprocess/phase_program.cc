@@ -15,6 +15,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "api/braid.h"
+#include "tests/support/lagging_device.h"
 
 ABSL_FLAG(std::string, hold, "", "Folder of the files hold.PHASE");
 ABSL_FLAG(bool, slow, false, "This node's kernels wait for them");
@@ -99,4 +100,7 @@ absl::Status Program(braid::Session& session) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return braid::Main(argc, argv, {.extend = Extend}, Program); }
+int main(int argc, char** argv) {
+  return braid::Main(argc, argv, {.device_kinds = braid::KindsWithLagging(), .extend = Extend},
+                     Program);
+}
