@@ -103,12 +103,15 @@ MemoryJob GptJob(int64_t size, double dropout) {
           }};
 }
 
-MemoryCluster::MemoryCluster(std::vector<int> devices, bool over_tcp) {
+MemoryCluster::MemoryCluster(std::vector<int> devices, bool over_tcp, DeviceMix mix) {
   SessionOptions options;
+  options.node_kinds = NodeKindsOf(mix, devices.size());
+  options.device_kinds = KindsWithLagging(LaggingFault::kNone, &counts_);
   options.devices = devices;
   options.seed = 3;
   options.progress = Progress::kOff;
   if (over_tcp) {
+    CHECK(mix == DeviceMix::kCpu) << "its node list says CPUs";
     AddKernel(kernels_);
     auto listener = ListenOn(*SocketAddress::Parse("127.0.0.1:0"));
     CHECK(listener.ok()) << listener.status();

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "api/braid.h"
+#include "tests/support/device_mix.h"
+#include "tests/support/lagging_device.h"
 
 namespace braid {
 
@@ -27,9 +29,11 @@ MemoryJob GptJob(int64_t size = 1, double dropout = 0);
 // control connection and links over loopback, as processes of their own would have.
 class MemoryCluster {
  public:
-  MemoryCluster(std::vector<int> devices, bool over_tcp);
+  MemoryCluster(std::vector<int> devices, bool over_tcp, DeviceMix mix = DeviceMix::kCpu);
   ~MemoryCluster();
   Session& session() { return *session_; }
+  // Of memory that is not the host's.
+  int64_t device_bytes() const { return counts_.bytes; }
 
   // Trains, and fetches the loss. `at_step` is called, in the middle of a run, at the beginning of
   // the step's first act that knows the loss.
@@ -39,6 +43,7 @@ class MemoryCluster {
  private:
   void AddKernel(KernelRegistry& kernels);
 
+  LaggingCounts counts_;
   std::function<void(int64_t)> at_step_;
   KernelRegistry kernels_ = CpuKernels();
   NetworkOptions network_;

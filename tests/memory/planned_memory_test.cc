@@ -58,14 +58,20 @@ int64_t ResidentArenaBytes() {
 
 int64_t UsedBytes() { return AllocatedBytes() + ResidentArenaBytes(); }
 
-void ExpectAsPlanned(const MemoryJob& job, const std::vector<int>& devices, bool over_tcp) {
-  MemoryCluster cluster(devices, over_tcp);
+struct PlannedCluster {
+  std::vector<int> devices;
+  bool over_tcp = false;
+  DeviceMix mix = DeviceMix::kCpu;
+};
+
+void ExpectAsPlanned(const MemoryJob& job, const PlannedCluster& options) {
+  MemoryCluster cluster(options.devices, options.over_tcp, options.mix);
   const int64_t before = UsedBytes();
   auto train = cluster.Compile(job);
   ASSERT_TRUE(train.ok()) << train.status();
   const auto result = train->Run({.steps = 3});
   ASSERT_TRUE(result.ok()) << result.status();
-  const int64_t used = UsedBytes() - before;
+  const int64_t used = UsedBytes() + cluster.device_bytes() - before;
   DeviceMemory all;
   for (const DeviceMemory& device : train->memory()) {
     all.activations += device.activations;
@@ -83,18 +89,31 @@ void ExpectAsPlanned(const MemoryJob& job, const std::vector<int>& devices, bool
               0.05 * static_cast<double>(all.total()));
 }
 
-void ExpectAllAsPlanned(const std::vector<int>& devices, bool over_tcp = false) {
+void ExpectAllAsPlanned(const PlannedCluster& options) {
   // So large that what no plan counts, about half a megabyte a node (the plan, actors), is little.
   for (const MemoryJob& job : {MlpJob(16), CnnJob(16), GptJob(12), GptJob(12, 0.1)}) {
     SCOPED_TRACE(job.name);
-    ExpectAsPlanned(job, devices, over_tcp);
+    ExpectAsPlanned(job, options);
   }
 }
 
-TEST(PlannedMemoryTest, OneDevice) { ExpectAllAsPlanned({1}); }
-TEST(PlannedMemoryTest, ThreeDevicesOfAProcess) { ExpectAllAsPlanned({3}); }
-TEST(PlannedMemoryTest, TwoNodesOfTwoDevices) { ExpectAllAsPlanned({2, 2}); }
-TEST(PlannedMemoryTest, TwoNodesOverTcp) { ExpectAllAsPlanned({1, 1}, /*over_tcp=*/true); }
+TEST(PlannedMemoryTest, OneDevice) { ExpectAllAsPlanned({.devices = {1}}); }
+TEST(PlannedMemoryTest, ThreeDevicesOfAProcess) { ExpectAllAsPlanned({.devices = {3}}); }
+TEST(PlannedMemoryTest, TwoNodesOfTwoDevices) { ExpectAllAsPlanned({.devices = {2, 2}}); }
+TEST(PlannedMemoryTest, TwoNodesOverTcp) {
+  ExpectAllAsPlanned({.devices = {1, 1}, .over_tcp = true});
+}
+// Fewer jobs: each piece of a lagging device's work opens and closes all of its memory.
+TEST(PlannedMemoryTest, ALaggingDevice) {
+  for (const MemoryJob& job : {MlpJob(16), GptJob(12)}) {
+    ExpectAsPlanned(job, {.devices = {1}, .mix = DeviceMix::kLagging});
+  }
+}
+TEST(PlannedMemoryTest, ALaggingNodeBesideACpu) {
+  for (const MemoryJob& job : {MlpJob(16), GptJob(12)}) {
+    ExpectAsPlanned(job, {.devices = {1, 1}, .mix = DeviceMix::kMixed});
+  }
+}
 
 }  // namespace
 }  // namespace braid

@@ -156,8 +156,10 @@ class LaggingDevice final : public Device {
     MutexLock lock(memory_mutex_);
     auto block = memory_.Take(bytes);
     if (!block.ok()) return block.status();
+    Count(static_cast<int64_t>(block->size()));
     return Memory(kind, *block, [this](std::span<std::byte> lent) {
       MutexLock lock(memory_mutex_);
+      Count(-static_cast<int64_t>(lent.size()));
       memory_.GiveBack(lent);
     });
   }
@@ -167,7 +169,10 @@ class LaggingDevice final : public Device {
   absl::Status GrowArena(MemoryKind kind, uint64_t bytes) override {
     if (kind != MemoryKind::kOwn) return pinned_.Grow(bytes);
     MutexLock lock(memory_mutex_);
-    return memory_.GrowArena(bytes);
+    const size_t before = memory_.arena().size();
+    const absl::Status status = memory_.GrowArena(bytes);
+    Count(static_cast<int64_t>(memory_.arena().size() - before));
+    return status;
   }
 
   Stream& stream(StreamKind kind) override {
@@ -190,6 +195,10 @@ class LaggingDevice final : public Device {
 
  private:
   friend class LaggingStream;
+
+  void Count(int64_t bytes) {
+    if (counts_ != nullptr) counts_->bytes += bytes;
+  }
 
   void Push(LaggingStream& stream, Item item) {
     MutexLock lock(mutex_);

@@ -24,6 +24,7 @@ enum class LaggingFault : uint8_t {
 struct LaggingCounts {
   std::atomic<int64_t> queued{0};  // pieces of work
   std::atomic<int64_t> done{0};
+  std::atomic<int64_t> bytes{0};  // of their own memory: arenas, and what is lent
 };
 
 // `counts` (borrowed) may be null.
