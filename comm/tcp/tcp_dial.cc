@@ -69,16 +69,18 @@ void TcpDial::WatchFor(Reactor::Readiness interest) {
 void TcpDial::Ready() {
   if (stage_ != Stage::kConnecting) return Hear();
   absl::Status status = socket_.ConnectResult();
-  if (status.ok()) {
-    status = SendTcpGreeting(socket_, {.stage = TcpGreeting::Stage::kHello,
-                                       .from = options_.node,
-                                       .to = options_.peer,
-                                       .cookie = options_.peer_address.cookie});
-  }
+  if (status.ok()) status = Say(TcpGreeting::Stage::kHello);
   if (!status.ok()) return TryNext(status);
   stage_ = Stage::kGreeting;
   greeting_ = TcpGreetingReader();
   WatchFor({.readable = true});
+}
+
+absl::Status TcpDial::Say(TcpGreeting::Stage stage) {
+  return SendTcpGreeting(socket_, {.stage = stage,
+                                   .from = options_.node,
+                                   .to = options_.peer,
+                                   .cookie = options_.peer_address.cookie});
 }
 
 void TcpDial::Hear() {
@@ -94,6 +96,9 @@ void TcpDial::Hear() {
        .cookie = is_welcome ? options_.peer_address.cookie : options_.cookie});
   if (!greeting.ok()) return TryNext(greeting.status());
   if (!is_welcome) {
+    if (const absl::Status status = Say(TcpGreeting::Stage::kConfirmed); !status.ok()) {
+      return TryNext(status);
+    }
     reactor_.Unwatch(socket_.descriptor());
     return Finish(std::move(socket_));
   }

@@ -48,6 +48,7 @@ class TcpDial : public std::enable_shared_from_this<TcpDial> {
 
   void Try();
   void Ready();
+  absl::Status Say(TcpGreeting::Stage stage);
   void Hear();
   void TryNext(const absl::Status& failure);
   void Expire();

@@ -11,7 +11,7 @@ namespace braid {
 namespace {
 
 constexpr uint32_t kGreetingMagic = 0x44524247;  // "GBRD"
-constexpr uint8_t kGreetingVersion = 1;
+constexpr uint8_t kGreetingVersion = 2;
 
 enum GreetingField : size_t {
   kMagic = 0,

@@ -21,9 +21,10 @@ using TcpCookie = std::array<std::byte, 16>;
 
 // How two nodes make sure that they reached each other. The dialer says kHello with the cookie of
 // the port's node; that node answers kWelcome, and kJoined with the dialer's own cookie as soon as
-// it wants the link, too. Packets begin right after it.
+// it wants the link, too. The dialer, which may have given this attempt up by then, says kConfirmed
+// with the cookie of the port's node again. Packets begin right after it.
 struct TcpGreeting {
-  enum class Stage : uint8_t { kHello = 1, kWelcome = 2, kJoined = 3 };
+  enum class Stage : uint8_t { kHello = 1, kWelcome = 2, kJoined = 3, kConfirmed = 4 };
 
   Stage stage = Stage::kHello;
   uint16_t from = 0;

@@ -109,6 +109,8 @@ class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
     TcpCookie peer_cookie{};
     std::shared_ptr<TcpDial> dial;  // or
     std::optional<TimerId> timer;   // while it waits for the peer
+    Socket joined;                  // which has not been confirmed yet
+    TcpGreetingReader confirmation;
   };
 
   absl::Status Stopped() const {
@@ -132,13 +134,50 @@ class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
     if (!status.ok()) early_.erase(peer);
   }
 
+  // Whoever dials once more has given up what it dialed before.
   void Join(uint16_t peer, Socket socket) {
-    const absl::Status status = SendTcpGreeting(socket, {.stage = TcpGreeting::Stage::kJoined,
-                                                         .from = node_,
-                                                         .to = peer,
-                                                         .cookie = calls_.at(peer).peer_cookie});
-    if (status.ok()) return Answer(peer, std::move(socket));
-    VLOG(1) << "node " << node_ << " lost node " << peer << " while joining: " << status;
+    Call& call = calls_.at(peer);
+    LeaveJoined(call);
+    call.joined = std::move(socket);
+    absl::Status status = SendTcpGreeting(call.joined, {.stage = TcpGreeting::Stage::kJoined,
+                                                        .from = node_,
+                                                        .to = peer,
+                                                        .cookie = call.peer_cookie});
+    if (status.ok()) {
+      status = reactor_.Watch(
+          call.joined.descriptor(), {.readable = true},
+          [self = shared_from_this(), peer](Reactor::Readiness) { self->HearConfirmation(peer); });
+    }
+    if (!status.ok()) Lost(peer, status);
+  }
+
+  void HearConfirmation(uint16_t peer) {
+    Call& call = calls_.at(peer);
+    const absl::StatusOr<bool> is_complete = call.confirmation.Read(call.joined);
+    if (!is_complete.ok()) return Lost(peer, is_complete.status());
+    if (!*is_complete) return;
+    const absl::Status status =
+        CheckTcpGreeting(
+            call.confirmation.bytes(),
+            {.stage = TcpGreeting::Stage::kConfirmed, .from = peer, .to = node_, .cookie = cookie_})
+            .status();
+    if (!status.ok()) return Lost(peer, status);
+    reactor_.Unwatch(call.joined.descriptor());
+    Answer(peer, std::move(call.joined));
+  }
+
+  // The peer dials again.
+  void Lost(uint16_t peer, const absl::Status& why) {
+    VLOG(1) << "node " << node_ << " lost node " << peer << " while joining: " << why;
+    LeaveJoined(calls_.at(peer));
+  }
+
+  void LeaveJoined(Call& call) {
+    if (call.joined.is_open()) {
+      reactor_.Unwatch(call.joined.descriptor());
+      call.joined.Close();
+    }
+    call.confirmation = TcpGreetingReader();
   }
 
   void Answer(uint16_t peer, absl::StatusOr<Socket> socket) {
@@ -146,6 +185,7 @@ class TcpJoiner : public std::enable_shared_from_this<TcpJoiner> {
     Call& call = node.mapped();
     if (call.dial) call.dial->Cancel();
     if (call.timer) reactor_.CancelTimer(*call.timer);
+    LeaveJoined(call);
     TcpLinkOptions options{.node = node_, .peer = peer, .reactor = call.request.reactor};
     absl::Status status = socket.status();
     if (status.ok()) status = PrepareConnection(*socket, kTcpSilenceSeconds);

@@ -59,6 +59,8 @@ class TcpLinkTest : public ::testing::Test {
     peer_ = std::make_unique<RawPeer>(RawPeer::Dial(address_.candidates[0]));
     peer_->Say({.from = 1, .to = 0, .cookie = address_.cookie});
     CHECK_EQ(peer_->Hear(2 * kTcpGreetingBytes).size(), 2 * kTcpGreetingBytes);
+    peer_->Say(
+        {.stage = TcpGreeting::Stage::kConfirmed, .from = 1, .to = 0, .cookie = address_.cookie});
     CHECK(joined.Wait().ok());
   }
 

@@ -198,6 +198,30 @@ TEST_F(TcpTransportTest, APeerMayComeBeforeItIsWantedAndLeaveAgain) {
   for (LinkOutcome* end : {&at_other, &at_node}) links_.push_back(std::move(end->link()));
 }
 
+// A slow node may join a connection that its dialer has just given up; the dialer comes again.
+TEST_F(TcpTransportTest, AConnectionThatIsNotConfirmedIsNoLink) {
+  const Node node = Open(0), other = Open(1);
+  LinkOutcome& at_node = Connect(node, 1, other.address);
+  const auto dial = [&] {
+    RawPeer peer = RawPeer::Dial(node.parsed.candidates[0]);
+    peer.Say(Hello(node));
+    EXPECT_EQ(peer.Hear(2 * kTcpGreetingBytes).size(), 2 * kTcpGreetingBytes);
+    return peer;
+  };
+  dial();  // hangs up
+  dial().LeaveWithReset();
+  RawPeer repeats = dial();
+  repeats.Say(Hello(node));
+  EXPECT_TRUE(repeats.HearAll().empty()) << "kConfirmed was its turn";
+  RawPeer forgets = dial();  // its connection stands, and another one comes
+  ASSERT_EQ(at_node.times(), 0);
+  LinkOutcome& at_other = Connect(other, 0, node.address);
+  EXPECT_TRUE(at_other.Wait().ok());
+  EXPECT_TRUE(at_node.Wait().ok());
+  EXPECT_TRUE(forgets.HearAll().empty());
+  for (LinkOutcome* end : {&at_other, &at_node}) links_.push_back(std::move(end->link()));
+}
+
 // The dialer, too, makes sure whom it reached.
 TEST_F(TcpTransportTest, TheDialerChecksWhoAnswers) {
   const Node node = Open(1);
@@ -244,6 +268,13 @@ TEST_F(TcpTransportTest, TheDialerChecksWhoAnswers) {
   RawPeer peer = answer({welcome, joined});
   EXPECT_TRUE(outcome.Wait().ok()) << outcome.Wait();
   EXPECT_EQ(outcome.times(), 1);
+  const std::vector<std::byte> confirmed = peer.Hear(kTcpGreetingBytes);
+  ASSERT_EQ(confirmed.size(), kTcpGreetingBytes);
+  EXPECT_TRUE(
+      CheckTcpGreeting(
+          confirmed,
+          {.stage = TcpGreeting::Stage::kConfirmed, .from = 1, .to = 0, .cookie = address.cookie})
+          .ok());
   links_.push_back(std::move(outcome.link()));
 }
 
