@@ -15,13 +15,13 @@ Tensor StepAsFloat(LogicalGraph& graph, SourceLocation where) {
 // (step - begin) / span within [0, 1]; a span of nothing is over at once.
 Tensor Progress(Tensor step, double begin, double span, SourceLocation where) {
   const double inverse = 1 / std::max(span, 1e-9);
-  return Clip(Scale(Shift(step, -begin, where), inverse, where), 0, 1, where);
+  return Clip(Scale(AddScalar(step, -begin, where), inverse, where), 0, 1, where);
 }
 
 // Half a cosine from `from` at t = 0 to `to` at t = 1.
 Tensor Cosine(Tensor t, double from, double to, SourceLocation where) {
   const Tensor wave = Cos(Scale(t, std::numbers::pi, where), where);
-  return Shift(Scale(wave, (from - to) / 2, where), (from + to) / 2, where);
+  return AddScalar(Scale(wave, (from - to) / 2, where), (from + to) / 2, where);
 }
 
 Tensor Power(LogicalGraph& graph, double base, Tensor exponent, SourceLocation where) {
@@ -37,7 +37,7 @@ Tensor WarmupCosine(LogicalGraph& graph, WarmupCosineOptions options, SourceLoca
   const Tensor t = Progress(step, warmup, std::max(steps - warmup, 1.0), where);
   const Tensor decayed = Cosine(t, options.peak, options.floor, where);
   if (options.warmup_steps == 0) return decayed;
-  const Tensor rising = Scale(Shift(step, 1, where), options.peak / warmup, where);
+  const Tensor rising = Scale(AddScalar(step, 1, where), options.peak / warmup, where);
   return Where(Less(step, Constant(graph, warmup, {}, where), where), rising, decayed, where);
 }
 
@@ -60,9 +60,9 @@ Tensor ExponentialDecay(LogicalGraph& graph, ExponentialDecayOptions options,
 Tensor PolynomialDecay(LogicalGraph& graph, PolynomialDecayOptions options, SourceLocation where) {
   const Tensor t =
       Progress(StepAsFloat(graph, where), 0, static_cast<double>(options.steps), where);
-  const Tensor left = Shift(Neg(t, where), 1, where);
+  const Tensor left = AddScalar(Neg(t, where), 1, where);
   const Tensor power = options.power == 1 ? left : Pow(left, options.power, where);
-  return Shift(Scale(power, options.initial - options.floor, where), options.floor, where);
+  return AddScalar(Scale(power, options.initial - options.floor, where), options.floor, where);
 }
 
 Tensor OneCycle(LogicalGraph& graph, OneCycleOptions options, SourceLocation where) {
@@ -78,7 +78,7 @@ Tensor OneCycle(LogicalGraph& graph, OneCycleOptions options, SourceLocation whe
 
 Tensor LinearWarmup(Tensor rate, int64_t steps, SourceLocation where) {
   if (!rate.valid()) return rate;
-  const Tensor risen = Scale(Shift(StepAsFloat(*rate.graph(), where), 1, where),
+  const Tensor risen = Scale(AddScalar(StepAsFloat(*rate.graph(), where), 1, where),
                              1 / static_cast<double>(std::max<int64_t>(steps, 1)), where);
   return Mul(rate, Cast(Clip(risen, 0, 1, where), rate.dtype(), where), where);
 }

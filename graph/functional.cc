@@ -109,8 +109,8 @@ Tensor Sign(Tensor x, SourceLocation where) { return Apply("sign", {x}, {}, wher
 Tensor Scale(Tensor x, double factor, SourceLocation where) {
   return Apply("scale", {x}, {{"factor", factor}}, where);
 }
-Tensor Shift(Tensor x, double value, SourceLocation where) {
-  return Apply("shift", {x}, {{"value", value}}, where);
+Tensor AddScalar(Tensor x, double value, SourceLocation where) {
+  return Apply("add_scalar", {x}, {{"value", value}}, where);
 }
 Tensor Clip(Tensor x, double low, double high, SourceLocation where) {
   return Apply("clip", {x}, {{"low", low}, {"high", high}}, where);

@@ -69,8 +69,8 @@ Tensor Abs(Tensor x, SourceLocation where = Here());
 Tensor Square(Tensor x, SourceLocation where = Here());
 Tensor Reciprocal(Tensor x, SourceLocation where = Here());
 Tensor Sign(Tensor x, SourceLocation where = Here());
-Tensor Scale(Tensor x, double factor, SourceLocation where = Here());  // factor * x
-Tensor Shift(Tensor x, double value, SourceLocation where = Here());   // x + value
+Tensor Scale(Tensor x, double factor, SourceLocation where = Here());     // factor * x
+Tensor AddScalar(Tensor x, double value, SourceLocation where = Here());  // x + value
 // x within [low, high]; either may be infinite. Whole numbers stay whole: their bounds are rounded
 // inwards.
 Tensor Clip(Tensor x, double low, double high, SourceLocation where = Here());
@@ -99,11 +99,11 @@ inline Tensor operator/(TensorOperand a, TensorOperand b) {
   return Div(a.tensor, b.tensor, a.where);
 }
 inline Tensor operator-(TensorOperand a) { return Neg(a.tensor, a.where); }
-inline Tensor operator+(TensorOperand a, double b) { return Shift(a.tensor, b, a.where); }
-inline Tensor operator+(double a, TensorOperand b) { return Shift(b.tensor, a, b.where); }
-inline Tensor operator-(TensorOperand a, double b) { return Shift(a.tensor, -b, a.where); }
+inline Tensor operator+(TensorOperand a, double b) { return AddScalar(a.tensor, b, a.where); }
+inline Tensor operator+(double a, TensorOperand b) { return AddScalar(b.tensor, a, b.where); }
+inline Tensor operator-(TensorOperand a, double b) { return AddScalar(a.tensor, -b, a.where); }
 inline Tensor operator-(double a, TensorOperand b) {
-  return Shift(Neg(b.tensor, b.where), a, b.where);
+  return AddScalar(Neg(b.tensor, b.where), a, b.where);
 }
 inline Tensor operator*(TensorOperand a, double b) { return Scale(a.tensor, b, a.where); }
 inline Tensor operator*(double a, TensorOperand b) { return Scale(b.tensor, a, b.where); }

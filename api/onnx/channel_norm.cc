@@ -43,7 +43,7 @@ absl::StatusOr<Tensors> TranslateMeanVariance(const NodeView& n) {
   const ReduceOptions reduce = {.axes = axes, .keep_dims = true};
   const Tensor centered = Sub(n.in(0), ReduceMean(n.in(0), reduce));
   const Tensor deviation = Sqrt(ReduceMean(Square(centered), reduce));
-  return Tensors{Div(centered, Shift(deviation, 1e-9))};
+  return Tensors{Div(centered, AddScalar(deviation, 1e-9))};
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ absl::StatusOr<Tensors> TranslateQLinearConv(const NodeView& n) {
   y = Mul(y, Div(Mul(wide(1), wide(4)), wide(6)));
   // Adding and taking away 1.5 * 2^52 rounds to integers, halves to even ones.
   constexpr double kRounder = 6755399441055744.0;
-  y = Add(Shift(Shift(y, kRounder), -kRounder), wide(7));
+  y = Add(AddScalar(AddScalar(y, kRounder), -kRounder), wide(7));
   return Tensors{Cast(Clip(y, 0, 255), DType::kU8)};
 }
 

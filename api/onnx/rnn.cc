@@ -33,7 +33,7 @@ absl::StatusOr<Activation> MakeActivation(const std::string& name, Numbers& alph
   if (name == "Tanh") return [](Tensor x) { return Tanh(x); };
   if (name == "Sigmoid") return [](Tensor x) { return Sigmoid(x); };
   if (name == "Relu") return [](Tensor x) { return Relu(x); };
-  if (name == "Softsign") return [](Tensor x) { return Div(x, Shift(Abs(x), 1)); };
+  if (name == "Softsign") return [](Tensor x) { return Div(x, AddScalar(Abs(x), 1)); };
   if (name == "LeakyRelu") {
     const double alpha = alphas.Next(0.01);
     return [alpha](Tensor x) { return Add(Relu(x), Scale(Relu(Neg(x)), -alpha)); };
@@ -43,8 +43,8 @@ absl::StatusOr<Activation> MakeActivation(const std::string& name, Numbers& alph
     const double alpha = alphas.Next(is_sigmoid ? 0.2 : 1);
     const double beta = betas.Next(is_sigmoid ? 0.5 : name == "Affine" ? 0 : 1);
     if (name == "ScaledTanh") return [=](Tensor x) { return Scale(Tanh(Scale(x, beta)), alpha); };
-    if (is_sigmoid) return [=](Tensor x) { return Clip(Shift(Scale(x, alpha), beta), 0, 1); };
-    return [=](Tensor x) { return Shift(Scale(x, alpha), beta); };
+    if (is_sigmoid) return [=](Tensor x) { return Clip(AddScalar(Scale(x, alpha), beta), 0, 1); };
+    return [=](Tensor x) { return AddScalar(Scale(x, alpha), beta); };
   }
   return Lacking(absl::StrCat("activation ", name));
 }
@@ -250,8 +250,8 @@ absl::StatusOr<Tensors> TranslateLstm(const NodeView& n) {
       const Tensor sum = Add(projected, Times(before.h, weights.recurrent, weights.recurrent_bias));
       const Tensors gates = Split(sum, Ints(4, layer.units), -1);
       const Tensor input = layer.Activate(d, 0, peep(gates[0], 0, before.c));
-      const Tensor forget =
-          input_forget ? Shift(Neg(input), 1) : layer.Activate(d, 0, peep(gates[2], 2, before.c));
+      const Tensor forget = input_forget ? AddScalar(Neg(input), 1)
+                                         : layer.Activate(d, 0, peep(gates[2], 2, before.c));
       const Tensor fresh = layer.Activate(d, 1, gates[3]);
       const Tensor cell = Add(Mul(forget, before.c), Mul(input, fresh));
       const Tensor output = layer.Activate(d, 0, peep(gates[1], 1, cell));

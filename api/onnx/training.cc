@@ -47,7 +47,7 @@ absl::StatusOr<Tensors> TranslateAdagrad(const NodeView& n) {
   return ForEachVariable(n, 1, [&](const Tensors& in) {
     const Tensor gradient = Regularized(in[0], in[1], norm);
     const Tensor sum = Add(in[2], Square(gradient));
-    const Tensor move = Div(Mul(gradient, rate), Shift(Sqrt(sum), epsilon));
+    const Tensor move = Div(Mul(gradient, rate), AddScalar(Sqrt(sum), epsilon));
     return Tensors{Sub(in[0], move), sum};
   });
 }
@@ -65,7 +65,7 @@ absl::StatusOr<Tensors> TranslateAdam(const NodeView& n) {
     const Tensor gradient = Regularized(in[0], in[1], norm);
     const Tensor mean = Add(Scale(in[2], alpha), Scale(gradient, 1 - alpha));
     const Tensor square = Add(Scale(in[3], beta), Scale(Square(gradient), 1 - beta));
-    const Tensor move = Div(Mul(mean, rate), Shift(Sqrt(square), epsilon));
+    const Tensor move = Div(Mul(mean, rate), AddScalar(Sqrt(square), epsilon));
     return Tensors{Scale(Sub(in[0], move), 1 - norm_post), mean, square};
   });
 }

@@ -22,7 +22,7 @@ class Adafactor {
         value_(Cast(variable, dtype_, where)),
         gradient_(Cast(gradient, dtype_, where)),
         learning_rate_(Cast(learning_rate, dtype_, where)),
-        count_(Shift(Cast(step, dtype_, where), 1, where)),
+        count_(AddScalar(Cast(step, dtype_, where), 1, where)),
         applies_(applies) {}
 
   void Append() {
@@ -35,7 +35,7 @@ class Adafactor {
     const Tensor rate = Div(Rate(), Maximum(length, Number(1), where_), where_);
     Tensor kept = value_;
     if (const double decay = attrs_.Double("weight_decay"); decay != 0) {
-      const Tensor rest = Shift(Scale(learning_rate_, -decay, where_), 1, where_);
+      const Tensor rest = AddScalar(Scale(learning_rate_, -decay, where_), 1, where_);
       kept = Mul(value_, rest, where_);
     }
     const Tensor next = Sub(kept, Mul(direction, rate, where_), where_);

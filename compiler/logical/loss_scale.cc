@@ -50,7 +50,7 @@ Tensor AppendLossScaleUpdate(LogicalGraph& graph, const MinimizeRequest& request
   graph.PushScope(graph.producer(request.loss_scale).name);
   const Tensor is_good = AreFinite(graph, gradients, where);
   const Tensor good_steps = Variable(graph, {.name = "good_steps", .trainable = false}, where);
-  const Tensor counted = Shift(good_steps, 1, where);
+  const Tensor counted = AddScalar(good_steps, 1, where);
   const Tensor grows =
       LogicalAnd(is_good, GreaterEqual(counted, number(kGrowthInterval), where), where);
   // One op a statement: a compiler chooses in which order it makes a call's arguments.

@@ -51,7 +51,7 @@ void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& whe
   Tensor total = squares[0];
   for (size_t i = 1; i < squares.size(); ++i) total = Add(total, squares[i], where);
   const Tensor ratio =
-      Scale(Reciprocal(Shift(Sqrt(total, where), 1e-6, where), where), limit, where);
+      Scale(Reciprocal(AddScalar(Sqrt(total, where), 1e-6, where), where), limit, where);
   const Tensor factor = Minimum(ratio, Constant(graph, 1, {.dtype = dtype}, where), where);
   graph.PopScope();
   for (Trained& trained : all) {

@@ -97,7 +97,7 @@ Tensor DenseCrossEntropy(Tensor logits, Tensor labels, const CrossEntropyOptions
   const double smoothing = options.label_smoothing;
   if (smoothing != 0 && labels.shape().rank() > 0) {
     const auto classes = static_cast<double>(labels.shape()[labels.shape().rank() - 1]);
-    labels = Shift(Scale(labels, 1 - smoothing, where), smoothing / classes, where);
+    labels = AddScalar(Scale(labels, 1 - smoothing, where), smoothing / classes, where);
   }
   return Reduced(CrossEntropyRows(logits, labels, {}, where), options.reduction, where);
 }
@@ -170,7 +170,7 @@ Tensor BinaryCrossEntropyWithLogits(Tensor x, Tensor target, BceWithLogitsOption
   } else {
     const Tensor yes =
         Mul(Mul(target, options.positive_weight, where), Softplus(Neg(x, where), 1, where), where);
-    const Tensor no = Mul(Shift(Neg(target, where), 1, where), Softplus(x, 1, where), where);
+    const Tensor no = Mul(AddScalar(Neg(target, where), 1, where), Softplus(x, 1, where), where);
     losses = Add(yes, no, where);
   }
   return Reduced(losses, options.reduction, where);
@@ -208,7 +208,7 @@ Tensor KlDivergence(Tensor x, Tensor target, KlDivergenceOptions options, Source
 }
 
 Tensor HingeLoss(Tensor x, Tensor target, LossOptions options, SourceLocation where) {
-  const Tensor margin = Shift(Neg(Mul(x, target, where), where), 1, where);
+  const Tensor margin = AddScalar(Neg(Mul(x, target, where), where), 1, where);
   return Reduced(Relu(margin, where), options.reduction, where);
 }
 

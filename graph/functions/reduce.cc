@@ -93,7 +93,7 @@ Tensor ReduceL2(Tensor x, ReduceOptions options, SourceLocation where) {
   // The root's slope at 0 is infinite, and infinity times 0 is no gradient: no root of 0 is taken.
   const Tensor zero = Constant(*x.graph(), 0, {.dtype = x.dtype()}, where);
   const double tiny = x.dtype() == DType::kF64 ? 1e-300 : (x.dtype() == DType::kF16 ? 6e-5 : 1e-37);
-  const Tensor root = Sqrt(Maximum(square, Shift(zero, tiny, where), where), where);
+  const Tensor root = Sqrt(Maximum(square, AddScalar(zero, tiny, where), where), where);
   return Where(Equal(square, zero, where), zero, root, where);
 }
 

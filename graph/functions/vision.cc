@@ -295,7 +295,7 @@ Tensor LocalResponseNorm(Tensor x, LocalResponseNormOptions options, SourceLocat
                                .padding = {before, 0},
                                .padding_end = {options.size - 1 - before, 0}},
                               where);
-  const Tensor base = Shift(
+  const Tensor base = AddScalar(
       Scale(Reshape(sums, shape, where), options.alpha / static_cast<double>(options.size), where),
       options.bias, where);
   return Mul(x, Pow(base, -options.beta, where), where);

@@ -289,7 +289,7 @@ OpDef BatchNormOp() {
                                   WithGroupsOf(c.op.attrs, {{"epsilon", epsilon}}));
           gradients = {dx, Tensor(), Tensor(), over_groups(dgamma), over_groups(dbeta)};
         } else {
-          const Tensor padded = Shift(variance, epsilon);
+          const Tensor padded = AddScalar(variance, epsilon);
           const Tensor factor = Mul(gamma, Rsqrt(padded));
           const Tensor dx = Mul(dy, OverSpace(factor, x.shape()));
           const Tensor dmean = Neg(Mul(factor, dbeta));

@@ -80,7 +80,7 @@ void AppendArithmetic(std::vector<OpDef>& ops) {
   ops.push_back(Arithmetic("pow", 0.5, 2).Gradient([](const Context& c) {
     const Tensor a = c.inputs[0], b = c.inputs[1];
     return Summed(
-        c, {Mul(Dy(c), Mul(b, Pow(a, Shift(b, -1)))), Mul(Dy(c), Mul(c.outputs[0], Log(a)))});
+        c, {Mul(Dy(c), Mul(b, Pow(a, AddScalar(b, -1)))), Mul(Dy(c), Mul(c.outputs[0], Log(a)))});
   }));
   ops.push_back(Arithmetic("maximum").Gradient(
       [](const Context& c) { return MaximumGradient(c, GreaterEqual(c.inputs[0], c.inputs[1])); }));
@@ -122,7 +122,7 @@ void AppendUnary(std::vector<OpDef>& ops) {
       Unary("scale", {.attrs = {{"factor", 0.5}}}).Linear({0}).Gradient([](const Context& c) {
         return Gradients{Scale(Dy(c), c.op.attrs.Double("factor"))};
       }));
-  ops.push_back(Unary("shift", {.attrs = {{"value", 0.5}}}).Gradient([](const Context& c) {
+  ops.push_back(Unary("add_scalar", {.attrs = {{"value", 0.5}}}).Gradient([](const Context& c) {
     return Gradients{Dy(c)};
   }));
 }

@@ -22,7 +22,7 @@ OpDef BceOp() {
   return Binary("bce", {.low = 0.1, .high = 0.9}).Gradient([](const Context& c) {
     const Tensor p = c.inputs[0], target = c.inputs[1];
     const double infinity = INFINITY;
-    const Tensor spread = Clip(Mul(p, Shift(Neg(p), 1)), 1e-12, infinity);
+    const Tensor spread = Clip(Mul(p, AddScalar(Neg(p), 1)), 1e-12, infinity);
     const Tensor yes = Clip(Log(p), -100, infinity), no = Clip(Log1p(Neg(p)), -100, infinity);
     return Summed(c, {Mul(Dy(c), Div(Sub(p, target), spread)), Mul(Dy(c), Sub(no, yes))});
   });

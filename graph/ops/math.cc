@@ -16,7 +16,7 @@ Tensor Y(const Context& c) { return c.outputs[0]; }
 
 // dy / sqrt(x^2 + shift), or with the sign turned, dy / sqrt(shift - x^2).
 Tensor OverRoot(const Context& c, double sign, double shift) {
-  return Mul(Dy(c), Rsqrt(Shift(Scale(Square(X(c)), sign), shift)));
+  return Mul(Dy(c), Rsqrt(AddScalar(Scale(Square(X(c)), sign), shift)));
 }
 
 void AppendTrigonometry(std::vector<OpDef>& ops) {
@@ -28,7 +28,7 @@ void AppendTrigonometry(std::vector<OpDef>& ops) {
     return Gradients{Neg(Mul(Dy(c), Sin(X(c))))};
   }));
   ops.push_back(Unary("tan").Gradient(
-      [](const Context& c) { return Gradients{Mul(Dy(c), Shift(Square(Y(c)), 1))}; }));
+      [](const Context& c) { return Gradients{Mul(Dy(c), AddScalar(Square(Y(c)), 1))}; }));
   ops.push_back(Unary("asin", inside).Gradient([](const Context& c) {
     return Gradients{OverRoot(c, -1, 1)};
   }));
@@ -36,7 +36,7 @@ void AppendTrigonometry(std::vector<OpDef>& ops) {
     return Gradients{Neg(OverRoot(c, -1, 1))};
   }));
   ops.push_back(Unary("atan", wide).Gradient([](const Context& c) {
-    return Gradients{Div(Dy(c), Shift(Square(X(c)), 1))};
+    return Gradients{Div(Dy(c), AddScalar(Square(X(c)), 1))};
   }));
   ops.push_back(Unary("sinh", wide).Gradient([](const Context& c) {
     return Gradients{Mul(Dy(c), Cosh(X(c)))};
@@ -50,7 +50,7 @@ void AppendTrigonometry(std::vector<OpDef>& ops) {
     return Gradients{OverRoot(c, 1, -1)};
   }));
   ops.push_back(Unary("atanh", inside).Gradient([](const Context& c) {
-    return Gradients{Div(Dy(c), Shift(Neg(Square(X(c))), 1))};
+    return Gradients{Div(Dy(c), AddScalar(Neg(Square(X(c))), 1))};
   }));
 }
 
@@ -60,9 +60,9 @@ void AppendExponentials(std::vector<OpDef>& ops) {
     return Gradients{Mul(Dy(c), Scale(Exp(Neg(Square(X(c)))), kTwoOverRootPi))};
   }));
   ops.push_back(Unary("expm1").Gradient(
-      [](const Context& c) { return Gradients{Mul(Dy(c), Shift(Y(c), 1))}; }));
+      [](const Context& c) { return Gradients{Mul(Dy(c), AddScalar(Y(c), 1))}; }));
   ops.push_back(Unary("log1p", {.low = -0.75, .high = 2}).Gradient([](const Context& c) {
-    return Gradients{Div(Dy(c), Shift(X(c), 1))};
+    return Gradients{Div(Dy(c), AddScalar(X(c), 1))};
   }));
 }
 

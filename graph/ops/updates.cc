@@ -118,7 +118,7 @@ Tensor Ratio(Tensor a, Tensor b, SourceLocation where) {
 Tensor LarsRatio(const std::vector<Tensor>& inputs, const Attrs& attrs, SourceLocation where) {
   const Tensor weight = Norm(inputs[0], where), gradient = Norm(inputs[1], where);
   const Tensor decayed = Scale(weight, attrs.Double("weight_decay"), where);
-  const Tensor whole = Shift(Add(gradient, decayed, where), attrs.Double("epsilon"), where);
+  const Tensor whole = AddScalar(Add(gradient, decayed, where), attrs.Double("epsilon"), where);
   const Tensor trusted = Scale(weight, attrs.Double("trust"), where);
   // A gradient of 0 has no direction; where nothing is divided the rate stays as it is.
   const Tensor zero = Constant(*weight.graph(), 0, {.dtype = weight.dtype()}, where);

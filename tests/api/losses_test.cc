@@ -31,7 +31,7 @@ std::function<void(Job&)> Training(const LossCase& loss_case, const NdSbp& sbp) 
     const Tensor three = Constant(graph, 3, {.dtype = DType::kI64});
     const Tensor ten = Constant(graph, kClasses, {.dtype = DType::kI64});
     const Tensor labels = Mod(Mul(Iota(graph, {DType::kI64, {kRows}}), three), ten);
-    const Tensor weights = Shift(Scale(Iota(graph, {DType::kF64, {kClasses}}), 0.25), 0.5);
+    const Tensor weights = AddScalar(Scale(Iota(graph, {DType::kF64, {kClasses}}), 0.25), 0.5);
     const Tensor loss = loss_case.loss(logits, labels, weights);
     job.Fetch("loss", loss);
     job.Minimize(loss, Sgd{.lr = 0.5});

@@ -33,7 +33,7 @@ std::function<void(Job&)> Pulling(const OptimizerSpec& optimizer, NdSbp sbp,
                                             .value = 0.5,
                                             .sbp = sbp});
     const Tensor numbers = Reshape(Cast(Iota(job.graph(), {DType::kF32, {24}}), dtype), {6, 4});
-    const Tensor away = Sub(w, Shift(Scale(numbers, 0.25), -1));
+    const Tensor away = Sub(w, AddScalar(Scale(numbers, 0.25), -1));
     const Tensor loss = Scale(ReduceSumSquare(away), 0.5);
     job.Fetch("loss", loss);
     job.Minimize(loss, optimizer);

@@ -38,7 +38,7 @@ TEST(LossScaleTest, GradientsAreMultipliedCheckedAndDivided) {
 %8:f32[] = constant "loss_scale.constant" () {dtype=f32 shape=[] value=3.4028234663852886e+38} at train.cc:7
 %9:bool[] = less_equal "loss_scale.less_equal" (%7, %8) at train.cc:7
 %10:f32[] = variable "loss_scale.good_steps" () {dtype=f32 high=0.0 init="zeros" low=0.0 mean=0.0 shape=[] stddev=0.0 trainable=false value=0.0} at train.cc:7
-%11:f32[] = shift "loss_scale.shift" (%10) {value=1.0} at train.cc:7
+%11:f32[] = add_scalar "loss_scale.add_scalar" (%10) {value=1.0} at train.cc:7
 %12:f32[] = constant "loss_scale.constant_1" () {dtype=f32 shape=[] value=2000.0} at train.cc:7
 %13:bool[] = greater_equal "loss_scale.greater_equal" (%11, %12) at train.cc:7
 %14:bool[] = logical_and "loss_scale.logical_and" (%9, %13) at train.cc:7

@@ -76,7 +76,7 @@ TEST_F(OptimizerTest, ClippingScalesByTheNormOfAll) {
 %9:f32[] = reduce_sum "b.reduce_sum" (%8) {axes=[0] keep_dims=false}
 %10:f32[] = add "clip.add" (%7, %9)
 %11:f32[] = sqrt "clip.sqrt" (%10)
-%12:f32[] = shift "clip.shift" (%11) {value=1e-06}
+%12:f32[] = add_scalar "clip.add_scalar" (%11) {value=1e-06}
 %13:f32[] = reciprocal "clip.reciprocal" (%12)
 %14:f32[] = scale "clip.scale" (%13) {factor=2.0}
 %15:f32[] = constant "clip.constant" () {dtype=f32 shape=[] value=1.0}

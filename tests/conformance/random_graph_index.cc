@@ -65,7 +65,7 @@ void RandomGraph::Order() {
   Shape places = shape;
   places[axis] = 2;
   const double half = static_cast<double>(size) / 2;
-  const Tensor indices = Cast(Shift(Scale(Noise(places), 0.999 * half), half), DType::kI32);
+  const Tensor indices = Cast(AddScalar(Scale(Noise(places), 0.999 * half), half), DType::kI32);
   if (draws_.Chance(30)) return Add(GatherElements(v.tensor, indices, axis), v.bound);
   const RealValue updates = OfShape(places);
   static constexpr ScatterReduction kReductions[] = {
@@ -88,7 +88,7 @@ void RandomGraph::Position() {
   std::vector<Tensor> columns;
   for (int axis : {0, 1}) {
     const double half = static_cast<double>(shape[axis]) / 2;
-    columns.push_back(Cast(Shift(Scale(Noise({4, 1}), 0.999 * half), half), DType::kI64));
+    columns.push_back(Cast(AddScalar(Scale(Noise({4, 1}), 0.999 * half), half), DType::kI64));
   }
   const Tensor indices = Concat(columns, 1);
   if (draws_.Chance(40)) return Add(GatherNd(table.tensor, indices), table.bound);

@@ -12,7 +12,7 @@ constexpr double kMostBound = 6;
 constexpr int64_t kMostElements = 600;
 constexpr int kMostRank = 4;
 
-Tensor Positive(Tensor x) { return Shift(Square(x), 0.5); }
+Tensor Positive(Tensor x) { return AddScalar(Square(x), 0.5); }
 
 Shape Without(const Shape& shape, int axis) {
   std::vector<int64_t> dims = shape.dims();
@@ -133,7 +133,7 @@ void RandomGraph::Unary() {
     case 8:
       return Add(Scale(x, -0.7), b);
     case 9:
-      return Add(Shift(x, 0.3), b + 0.3);
+      return Add(AddScalar(x, 0.3), b + 0.3);
     case 10:
       return Add(Log(Positive(x)), std::log(b * b + 0.5) + 1);
     case 11:
@@ -143,21 +143,21 @@ void RandomGraph::Unary() {
     case 13:
       return Add(Reciprocal(Positive(x)), 2);
     case 14:
-      return Add(Relu(Shift(x, Odd() - 0.5)), b + 1);
+      return Add(Relu(AddScalar(x, Odd() - 0.5)), b + 1);
     case 15:
-      return Add(Abs(Shift(x, Odd())), b + 1);
+      return Add(Abs(AddScalar(x, Odd())), b + 1);
     case 16:
       return Add(Clip(x, -Odd() * b, Odd() * b), b);
     case 17:
       return Add(StopGradient(x), b);
     case 18:
-      return Add(Sign(Shift(x, Odd())), 1);
+      return Add(Sign(AddScalar(x, Odd())), 1);
     case 19:
       return Add(Pow(Positive(x), 1.5), std::pow(b * b + 0.5, 1.5));
     case 20:
       return Add(Dropout(x, 0.3), b / 0.7);
     default:
-      return Add(Dropout(Shift(x, Odd()), 0.5), 2 * (b + 1));
+      return Add(Dropout(AddScalar(x, Odd()), 0.5), 2 * (b + 1));
   }
 }
 
@@ -180,9 +180,9 @@ void RandomGraph::Binary() {
     case 5:
       return Add(Pow(Positive(a), Scale(b, 1 / y.bound)), x.bound * x.bound + 2);
     case 6:
-      return Add(Maximum(a, Shift(b, Odd())), std::max(x.bound, y.bound + 1));
+      return Add(Maximum(a, AddScalar(b, Odd())), std::max(x.bound, y.bound + 1));
     default:
-      return Add(Minimum(Shift(a, Odd()), b), std::max(x.bound + 1, y.bound));
+      return Add(Minimum(AddScalar(a, Odd()), b), std::max(x.bound + 1, y.bound));
   }
 }
 
@@ -378,7 +378,7 @@ void RandomGraph::SoftmaxOrLoss() {
 void RandomGraph::Normalize() {
   const RealValue v = RealOfRank(first_axis_ + 1);
   const int64_t channels = v.tensor.shape()[v.tensor.shape().rank() - 1];
-  const Tensor gamma = Shift(NewVariable({channels}).tensor, 1);
+  const Tensor gamma = AddScalar(NewVariable({channels}).tensor, 1);
   const Tensor beta = NewVariable({channels}).tensor;
   Add(LayerNorm(v.tensor, gamma, beta, {.epsilon = 1e-2}),
       1 + 2 * std::sqrt(static_cast<double>(channels)));
@@ -473,7 +473,7 @@ void RandomGraph::Generate() {
     }
     case 2: {
       const Tensor step = Cast(Step(job_.graph()), DType::kF64);
-      return Add(Mul(v.tensor, Shift(Scale(step, 0.1), 0.5)), v.bound);
+      return Add(Mul(v.tensor, AddScalar(Scale(step, 0.1), 0.5)), v.bound);
     }
     case 3:
       return Add(
@@ -483,7 +483,7 @@ void RandomGraph::Generate() {
       break;
   }
   // A number of classes from a real value; its fraction is never near 0.
-  AddIndices(Cast(Shift(Scale(Sigmoid(v.tensor), 3.9), 0.05 * Odd()), DType::kI32), 4);
+  AddIndices(Cast(AddScalar(Scale(Sigmoid(v.tensor), 3.9), 0.05 * Odd()), DType::kI32), 4);
 }
 
 // A variable that no gradient trains: it follows a value.

@@ -38,12 +38,12 @@ TEST_F(FunctionalTest, OperatorsCarryTheUsersLine) {
 TEST_F(FunctionalTest, OperatorsOnNumbers) {
   Tensor x = Feed({4});
   x - 1.5;
-  EXPECT_EQ(Last().type, "shift");
+  EXPECT_EQ(Last().type, "add_scalar");
   EXPECT_EQ(Last().attrs.Double("value"), -1.5);
   x / 4;
   EXPECT_EQ(Last().attrs.Double("factor"), 0.25);
   1 - x;
-  EXPECT_EQ(Last().type, "shift");
+  EXPECT_EQ(Last().type, "add_scalar");
   EXPECT_EQ(graph_.op(Last().id - 1).type, "neg");
   3 / x;
   EXPECT_EQ(Last().type, "scale");

@@ -84,7 +84,7 @@ TEST(ElementwiseTest, Unary) {
                                      : x < 0 ? -1.0
                                              : 0.0; }, -2, 2, {}},
       {"scale", [](double x) { return x * 0.75; }, -2, 2, {{"factor", 0.75}}},
-      {"shift", [](double x) { return x + 0.75; }, -2, 2, {{"value", 0.75}}},
+      {"add_scalar", [](double x) { return x + 0.75; }, -2, 2, {{"value", 0.75}}},
   };
   for (DType dtype : kFloatTypes) {
     for (const UnaryCase& c : cases) {

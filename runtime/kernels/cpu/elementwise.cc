@@ -464,8 +464,9 @@ absl::Status RegisterElementwiseKernels(KernelRegistry& registry) {
                                       return MakeUnary(s, UnaryOp::kScale,
                                                        s.attrs.Double("factor"));
                                     })));
-  RETURN_IF_ERROR(registry.Register("shift", Widened([](const KernelSpec& s) {
-                                      return MakeUnary(s, UnaryOp::kShift, s.attrs.Double("value"));
+  RETURN_IF_ERROR(registry.Register("add_scalar", Widened([](const KernelSpec& s) {
+                                      return MakeUnary(s, UnaryOp::kAddScalar,
+                                                       s.attrs.Double("value"));
                                     })));
   RETURN_IF_ERROR(registry.Register(
       "gelu", Widened([](const KernelSpec& s) {

@@ -130,7 +130,7 @@ constexpr ElementwiseLoops kElementwiseLoops = {
               BRAID_FLOAT_UNARY(GeluErfOp),  BRAID_FLOAT_UNARY(GeluTanhOp),
               BRAID_NUMBER_UNARY(AbsOp),     BRAID_NUMBER_UNARY(Square),
               BRAID_FLOAT_UNARY(Reciprocal), BRAID_NUMBER_UNARY(Sign),
-              BRAID_FLOAT_UNARY(Scale),      BRAID_FLOAT_UNARY(Shift),
+              BRAID_FLOAT_UNARY(Scale),      BRAID_FLOAT_UNARY(AddScalar),
               BRAID_BIT_UNARY(BitwiseNot),   BRAID_TRIGONOMETRIC(SinOp),
               BRAID_TRIGONOMETRIC(CosOp),    BRAID_MATH_OPS(BRAID_MATH)},
     .binary = {BRAID_ARITHMETIC(Add), BRAID_ARITHMETIC(Sub), BRAID_ARITHMETIC(Mul),

@@ -11,7 +11,7 @@ namespace braid::simd {
 // clang-format off
 #define BRAID_UNARY_OPS(X)                                                                   \
   X(Neg) X(Exp) X(Log) X(Sqrt) X(Rsqrt) X(Tanh) X(Sigmoid) X(Relu) X(GeluErf) X(GeluTanh)    \
-  X(Abs) X(Square) X(Reciprocal) X(Sign) X(Scale) X(Shift) X(BitwiseNot) X(Sin) X(Cos)
+  X(Abs) X(Square) X(Reciprocal) X(Sign) X(Scale) X(AddScalar) X(BitwiseNot) X(Sin) X(Cos)
 // One function of math.h each.
 #define BRAID_MATH_OPS(X)                                                                    \
   X(Tan) X(Asin) X(Acos) X(Atan) X(Sinh) X(Cosh) X(Asinh) X(Acosh) X(Atanh)                  \

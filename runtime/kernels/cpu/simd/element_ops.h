@@ -136,7 +136,7 @@ struct Scale {
     return x * p;
   }
 };
-struct Shift {
+struct AddScalar {
   template <class T>
   BRAID_INLINE T F(T x, T p) {
     return x + p;
