@@ -69,7 +69,7 @@ std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<
 
 std::string ExplainPlan(const compiler::Compiled& compiled, const std::string& summary) {
   return absl::StrFormat(
-      "%s\n# Ops with placements, rates and SBP\n%s\n# Choices of SBP\n%s\n\n# Boxing\n%s\n"
+      "%s\n# Ops with placements, acts per step and SBP\n%s\n# Choices of SBP\n%s\n\n# Boxing\n%s\n"
       "# Task groups and registers\n%s\n# Notes\n%s\n",
       summary, compiled.logical.ToString(), absl::StrJoin(compiled.explanations, "\n"),
       compiled.estimate.summary, compiled.physical.ToString(),
@@ -84,8 +84,8 @@ std::string PlanAsDot(const compiler::Compiled& compiled) {
                         : group.is<compiler::Collective>()    ? "rounded"
                                                               : "dashed";
     absl::StrAppendFormat(&dot, "  g%d [label=\"%s\\n%s x%d\", style=%s];\n", group.id,
-                          Quoted(group.name), Quoted(group.placement.ToString()), group.rate,
-                          style);
+                          Quoted(group.name), Quoted(group.placement.ToString()),
+                          group.acts_per_step, style);
   }
   const auto consumers = compiled.physical.Consumers();
   for (const compiler::Register& reg : compiled.physical.registers()) {

@@ -32,7 +32,7 @@ struct CompileOptions {
 };
 
 struct Compiled {
-  LogicalGraph logical;  // after the last logical pass: placements, rates and layouts chosen
+  LogicalGraph logical;  // after the last logical pass: placements, acts and layouts chosen
   PhysicalGraph physical;
   StepEstimate estimate;
   std::vector<std::string> explanations;  // what each op could have chosen, and at what cost

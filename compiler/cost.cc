@@ -82,7 +82,7 @@ Load BusiestOf(const Loads& loads, StepEstimate& estimate) {
 // Of one transfer, over all acts of a step.
 void AddRoute(const std::vector<BoxingStep>& route, const Machine& machine,
               BoxingEstimate& boxing) {
-  const int acts = boxing.edge.time_parts;
+  const int acts = boxing.edge.micro_batches;
   for (const BoxingStep& step : route) {
     absl::StrAppend(&boxing.rules, boxing.rules.empty() ? "" : " + ", std::string(step.rule));
     boxing.total_bytes += acts * step.cost.total_bytes;
@@ -113,15 +113,17 @@ OpWork WorkOf(const LogicalGraph& graph, const Op& op) {
   OpWork work;
   work.flops = DefOf(graph, op).CountFlops({op.attrs, inputs, outputs}) /
                static_cast<double>(WorkingParts(op.input_sbp, op.output_sbp, hierarchy));
-  // An operand that is cut over time is touched once a step in all, another by every act.
-  const auto acts = [&op](const std::vector<Sbp>& time, size_t i) {
-    return op.rate == 1 || time[i].is_split() ? 1 : op.rate;
+  // An operand that is cut into micro-batches is touched once a step in all, another by every act.
+  const auto acts = [&op](const std::vector<Sbp>& sbp, size_t i) {
+    return op.acts_per_step == 1 || sbp[i].is_split() ? 1 : op.acts_per_step;
   };
   for (size_t i = 0; i < inputs.size(); ++i) {
-    work.bytes += acts(op.input_time, i) * BytesOnDevice(inputs[i], op.input_sbp[i], hierarchy);
+    work.bytes +=
+        acts(op.input_micro_batch_sbp, i) * BytesOnDevice(inputs[i], op.input_sbp[i], hierarchy);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    work.bytes += acts(op.output_time, i) * BytesOnDevice(outputs[i], op.output_sbp[i], hierarchy);
+    work.bytes +=
+        acts(op.output_micro_batch_sbp, i) * BytesOnDevice(outputs[i], op.output_sbp[i], hierarchy);
   }
   return work;
 }
@@ -130,22 +132,23 @@ DType ProductTypeOf(const LogicalGraph& graph, const Op& op) {
   return op.inputs.empty() ? DType::kF32 : graph.type(op.inputs[0]).dtype;
 }
 
-TensorTime TimeOf(const LogicalGraph& graph, TensorId tensor) {
+MicroBatchLayout MicroBatchLayoutOf(const LogicalGraph& graph, TensorId tensor) {
   const TensorInfo& info = graph.tensor(tensor);
   const Op& producer = graph.op(info.producer);
-  if (producer.rate == 1 || producer.output_time[info.output].is_broadcast()) return {};
-  return {producer.output_time[info.output], producer.rate};
+  if (producer.acts_per_step == 1 || producer.output_micro_batch_sbp[info.output].is_broadcast())
+    return {};
+  return {producer.output_micro_batch_sbp[info.output], producer.acts_per_step};
 }
 
 BoxingEdge EdgeTo(const LogicalGraph& graph, const Op& consumer, int input) {
   const TensorId tensor = consumer.inputs[input];
   const TensorInfo& info = graph.tensor(tensor);
   const Op& producer = graph.op(info.producer);
-  const TensorTime time = TimeOf(graph, tensor);
+  const MicroBatchLayout micro_batch = MicroBatchLayoutOf(graph, tensor);
   BoxingEdge edge;
   edge.type = info.type;
-  edge.time = time.sbp;
-  edge.time_parts = time.parts;
+  edge.micro_batch_sbp = micro_batch.sbp;
+  edge.micro_batches = micro_batch.micro_batches;
   edge.source = *producer.placement;
   edge.destination = *consumer.placement;
   edge.source_sbp = producer.output_sbp[info.output];

@@ -29,12 +29,12 @@ DType ProductTypeOf(const LogicalGraph& graph, const Op& op);
 
 // What crosses from a tensor's producer to one of its consumers, which has chosen its signature.
 BoxingEdge EdgeTo(const LogicalGraph& graph, const Op& consumer, int input);
-// Layout over time of a tensor, and how often a step computes or moves it.
-struct TensorTime {
+// Layout of a tensor over micro-batches, and how often a step computes or moves it.
+struct MicroBatchLayout {
   Sbp sbp = sbp::B;
-  int parts = 1;
+  int micro_batches = 1;
 };
-TensorTime TimeOf(const LogicalGraph& graph, TensorId tensor);
+MicroBatchLayout MicroBatchLayoutOf(const LogicalGraph& graph, TensorId tensor);
 
 // One transfer that a step makes; consumers that need the same layout at the same place share it.
 struct BoxingEstimate {

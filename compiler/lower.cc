@@ -34,9 +34,9 @@ struct Held {
 // What is common to all layouts of a tensor.
 struct Lowered {
   std::string name;
-  Sbp time = sbp::B;
-  int time_parts = 1;
-  int rate = 1;            // slots that are filled in a step
+  Sbp micro_batch_sbp = sbp::B;
+  int micro_batches = 1;
+  int acts_per_step = 1;   // slots that are filled in a step
   std::vector<Held> held;  // the first is its producer's; empty: the producer was not lowered yet
 };
 
@@ -57,7 +57,7 @@ class Lowering {
     for (const Op& op : graph_.ops()) {
       RETURN_IF_ERROR(CheckOp(op));
       RETURN_IF_ERROR(LowerOp(op));
-      result_.micro_batches = std::max(result_.micro_batches, op.rate);
+      result_.micro_batches = std::max(result_.micro_batches, op.acts_per_step);
       for (const DeviceId& device : op.placement->devices()) {
         result_.num_nodes = std::max(result_.num_nodes, device.node + 1);
       }
@@ -70,12 +70,12 @@ class Lowering {
  private:
   absl::Status CheckOp(const Op& op) const {
     if (!op.placement) return absl::InternalError(absl::StrCat(Describe(op), " has no placement"));
-    const bool cut = op.rate > 1;
+    const bool cut = op.acts_per_step > 1;
     if (op.input_sbp.size() != op.inputs.size() || op.output_sbp.size() != op.outputs.size() ||
-        (cut && (op.input_time.size() != op.inputs.size() ||
-                 op.output_time.size() != op.outputs.size()))) {
-      return absl::InternalError(
-          absl::StrCat(Describe(op), ": not every operand has a layout over devices and time"));
+        (cut && (op.input_micro_batch_sbp.size() != op.inputs.size() ||
+                 op.output_micro_batch_sbp.size() != op.outputs.size()))) {
+      return absl::InternalError(absl::StrCat(
+          Describe(op), ": not every operand has a layout over devices and micro-batches"));
     }
     for (const auto* layouts : {&op.input_sbp, &op.output_sbp}) {
       for (const NdSbp& sbp : *layouts) RETURN_IF_ERROR(CheckLayout(op, sbp));
@@ -106,7 +106,7 @@ class Lowering {
     TaskGroup group;
     group.name = op.name;
     group.placement = *op.placement;
-    group.rate = op.rate;
+    group.acts_per_step = op.acts_per_step;
     group.location = op.location;
     if (!IsVariable(op) && def.external()) group.stream = StreamKind::kInput;
     KernelCall kernel = {
@@ -130,16 +130,16 @@ class Lowering {
       const TensorId tensor = op.outputs[i];
       Lowered& lowered = tensors_[tensor];
       lowered.name = op.outputs.size() == 1 ? op.name : absl::StrCat(op.name, ":", i);
-      const bool per_act = op.rate > 1 && !op.output_time[i].is_broadcast();
+      const bool per_act = op.acts_per_step > 1 && !op.output_micro_batch_sbp[i].is_broadcast();
       if (per_act) {
-        lowered.time = op.output_time[i];
-        lowered.time_parts = lowered.rate = op.rate;
+        lowered.micro_batch_sbp = op.output_micro_batch_sbp[i];
+        lowered.micro_batches = lowered.acts_per_step = op.acts_per_step;
       }
       Register reg;
       reg.name = lowered.name;
       reg.placement = *op.placement;
       reg.producer = id;
-      reg.period = per_act ? 1 : op.rate;
+      reg.period = per_act ? 1 : op.acts_per_step;
       Part& part = reg.parts.emplace_back();
       part.layout = LayoutOf(tensor, op.output_sbp[i]);
       part.name = lowered.name;
@@ -165,7 +165,8 @@ class Lowering {
   }
 
   TensorLayout LayoutOf(TensorId tensor, const NdSbp& sbp) const {
-    return {graph_.type(tensor), sbp, tensors_[tensor].time, tensors_[tensor].time_parts};
+    return {graph_.type(tensor), sbp, tensors_[tensor].micro_batch_sbp,
+            tensors_[tensor].micro_batches};
   }
 
   // The register in which `op` finds its input as it wants it.
@@ -207,7 +208,7 @@ class Lowering {
           Describe(variable), "; a variable may be updated once in a job"));
     }
     if (*op.placement != *variable.placement || op.input_sbp[input] != variable.output_sbp[0] ||
-        op.rate != variable.rate) {
+        op.acts_per_step != variable.acts_per_step) {
       return absl::InvalidArgumentError(
           absl::StrCat(Describe(op), " overwrites ", Describe(variable), ", which is ",
                        variable.output_sbp[0].ToString(), " on ", variable.placement->ToString(),
@@ -219,15 +220,16 @@ class Lowering {
 
   absl::StatusOr<GroupInput> InputOf(const Op& op, int input, GroupRegisterId reg) const {
     const Lowered& lowered = tensors_[op.inputs[input]];
-    const Sbp time = op.rate > 1 ? op.input_time[input] : sbp::B;
-    if (op.rate % lowered.rate != 0 || (lowered.rate > 1 && time != lowered.time) ||
-        (lowered.rate == 1 && !time.is_broadcast())) {
-      return absl::InternalError(
-          absl::StrCat(Describe(op), " acts ", op.rate, " times a step and reads '", lowered.name,
-                       "' as ", time.ToString(), " over time, which is made ", lowered.rate,
-                       " times a step, as ", lowered.time.ToString()));
+    const Sbp wanted = op.acts_per_step > 1 ? op.input_micro_batch_sbp[input] : sbp::B;
+    if (op.acts_per_step % lowered.acts_per_step != 0 ||
+        (lowered.acts_per_step > 1 && wanted != lowered.micro_batch_sbp) ||
+        (lowered.acts_per_step == 1 && !wanted.is_broadcast())) {
+      return absl::InternalError(absl::StrCat(
+          Describe(op), " acts ", op.acts_per_step, " times a step and reads '", lowered.name,
+          "' as ", wanted.ToString(), " over micro-batches, which is made ", lowered.acts_per_step,
+          " times a step, as ", lowered.micro_batch_sbp.ToString()));
     }
-    return GroupInput{.reg = reg, .period = op.rate / lowered.rate};
+    return GroupInput{.reg = reg, .period = op.acts_per_step / lowered.acts_per_step};
   }
 
   // Adds the tensor's layout `sbp` on `placement`, by the cheapest route from one that it has.
@@ -239,8 +241,8 @@ class Lowering {
     Held from;
     for (const Held& held : lowered.held) {
       const BoxingEdge edge = {.type = graph_.type(tensor),
-                               .time = lowered.time,
-                               .time_parts = lowered.time_parts,
+                               .micro_batch_sbp = lowered.micro_batch_sbp,
+                               .micro_batches = lowered.micro_batches,
                                .source = held.placement,
                                .destination = placement,
                                .source_sbp = held.sbp,
@@ -261,7 +263,7 @@ class Lowering {
       std::tie(at.reg, at.part) = BuildRoute({&step, 1},
                                              {.reg = at.reg,
                                               .part = at.part,
-                                              .rate = lowered.rate,
+                                              .acts_per_step = lowered.acts_per_step,
                                               .name = lowered.name,
                                               .location = graph_.producer(tensor).location},
                                              result_);

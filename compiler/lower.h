@@ -1,5 +1,5 @@
 // From what is computed to what is executed: LogicalGraph -> PhysicalGraph. It stands after the
-// passes that give every op its placement, rate, layouts over time and SBP.
+// passes that give every op its placement, acts per step, and SBP over devices and micro-batches.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -13,9 +13,10 @@ namespace braid::compiler {
 // whose ends differ in placement or layout. A tensor is boxed once for all consumers that want the
 // same, from the cheapest of the layouts that it already has.
 //
-// Rates: a register is read by groups of its own rate, or by faster ones that reuse a slot
-// (GroupInput::period). What an op of rate m makes whole over all its acts (time B) is a register
-// of period m, which has rate 1. Boxing runs at the rate of the register.
+// Acts: a register is read by groups that act as often as it is filled, or by faster ones that
+// reuse a slot (GroupInput::period). What an op that acts m times makes whole over all its acts (B
+// over micro-batches) is a register of period m, which is filled once. Boxing acts as often as its
+// register is filled.
 //
 // Variables: a VariableOwner has the bytes; its kernel tells how they begin. An update reads and
 // overwrites the variable's register where it is. A control edge with one token leads from the
@@ -25,7 +26,7 @@ namespace braid::compiler {
 //
 // INVALID_ARGUMENT naming ops and lines if two updates overwrite one variable, if an update is not
 // where its variable is, or if a layout mixes P, P(max) and P(min); INTERNAL if an earlier pass
-// left rates or layouts that do not fit.
+// left acts or layouts that do not fit.
 absl::StatusOr<PhysicalGraph> Lower(const LogicalGraph& graph, BoxingPlanner& planner);
 
 }  // namespace braid::compiler

@@ -31,7 +31,7 @@ std::vector<std::pair<GroupRegisterId, int>> SlotsThatFree(
     if (!wait.for_slot) continue;
     const Register& reg = graph.reg(wait.reg);
     StepSimulation simulation(graph);
-    const int most = reg.initial_tokens + graph.group(reg.producer).rate / reg.period;
+    const int most = reg.initial_tokens + graph.group(reg.producer).acts_per_step / reg.period;
     bool runs = simulation.Run();
     while (!runs && simulation.slots(reg.id) < most) {
       simulation.AddSlot(reg.id);
@@ -384,12 +384,13 @@ absl::Status CheckVariables(const PhysicalGraph& graph, const StepOrder& order,
                           DescribeGroup(graph, group.id), reg.name));
     }
     // The owner's next act then waits until the update gave the slot back.
-    if (reg.slots != 1 || reg.initial_tokens != 0 || group.rate != 1) {
+    if (reg.slots != 1 || reg.initial_tokens != 0 || group.acts_per_step != 1) {
       return absl::InternalError(absl::StrFormat(
           "%s overwrites variable '%s' %d times a step, and its register has %d slots and %d "
           "initial "
           "tokens; it must be once, 1 and 0",
-          DescribeGroup(graph, group.id), variable, group.rate, reg.slots, reg.initial_tokens));
+          DescribeGroup(graph, group.id), variable, group.acts_per_step, reg.slots,
+          reg.initial_tokens));
     }
     const OperandRef written = {
         OperandRef::Source::kInput,

@@ -81,13 +81,14 @@ struct Op {
   SourceLocation location;
 
   // What the user asked for or a pass decided.
-  std::optional<Placement> placement;        // job.On; set on every op after infer_placement
-  std::vector<std::optional<NdSbp>> hints;   // per output; hard constraints
-  OpId forward = kNone;                      // of a gradient's op: the op it belongs to
-  int block = 0;                             // of job.Recompute that it is in; 0: none
-  bool is_again = false;                     // computes once more what `forward` computed
-  int rate = 1;                              // acts per step; micro_batch sets it
-  std::vector<Sbp> input_time, output_time;  // layout over micro-batches (rate > 1 only): S, B, P
+  std::optional<Placement> placement;       // job.On; set on every op after infer_placement
+  std::vector<std::optional<NdSbp>> hints;  // per output; hard constraints
+  OpId forward = kNone;                     // of a gradient's op: the op it belongs to
+  int block = 0;                            // of job.Recompute that it is in; 0: none
+  bool is_again = false;                    // computes once more what `forward` computed
+  int acts_per_step = 1;                    // micro_batch sets it
+  // Layouts over micro-batches, if it acts several times a step: S, B, P.
+  std::vector<Sbp> input_micro_batch_sbp, output_micro_batch_sbp;
   std::vector<NdSbp> input_sbp, output_sbp;  // per operand, chosen by infer_sbp
 };
 
@@ -189,18 +190,19 @@ class LogicalGraph {
   bool training = false;  // dropout is active; Minimize sets it
 
   // One line an op, e.g.
-  //   %2:f32[64, 512] = matmul "fc1.matmul" (%0, %1) {transpose_b=false} on=cpu[4]{...} rate=1
+  //   %2:f32[64, 512] = matmul "fc1.matmul" (%0, %1) {transpose_b=false} on=cpu[4]{...}
+  //   acts_per_step=1
   //       sbp=(S(0), B)->(S(0)) hint=(-) fwd="..." at train.cc:12
-  // with only the parts that are set; time=(S(0), B)->(S(0)) is the layout over micro-batches,
-  // block=1 is Op::block, "again" is Op::is_again. An op without outputs starts with its type. What
-  // is not an op follows with an @:
+  // with only the parts that are set; micro_batches=(S(0), B)->(S(0)) is the layout over
+  // micro-batches, block=1 is Op::block, "again" is Op::is_again. An op without outputs starts with
+  // its type. What is not an op follows with an @:
   //   @minimize loss=%9 optimizer="adam_update" {beta1=0.9} lr=%3 variables=("w") clip=1.0
   //       micro_batches=4 at train.cc:20
   //   @gradient %1 = %12
   //   @training
   // Parse reads it back (tests write graphs so); there, blank lines and lines that begin with # are
   // skipped, and an op may refer to later lines. Types are checked through the registry, except of
-  // ops with a time layout.
+  // ops with a layout over micro-batches.
   std::string ToString() const;
   static absl::StatusOr<LogicalGraph> Parse(std::string_view text, const OpRegistry* registry);
 

@@ -41,10 +41,10 @@ std::string OpToString(const LogicalGraph& graph, const Op& op) {
                   ListToString(op.inputs, [](TensorId id) { return absl::StrCat("%", id); }));
   if (!op.attrs.values().empty()) absl::StrAppend(&text, " {", op.attrs.ToString(), "}");
   if (op.placement) absl::StrAppend(&text, " on=", op.placement->ToString());
-  if (op.rate != 1) absl::StrAppend(&text, " rate=", op.rate);
-  if (!op.input_time.empty() || !op.output_time.empty()) {
-    absl::StrAppend(&text, " time=", SbpsToString(op.input_time), "->",
-                    SbpsToString(op.output_time));
+  if (op.acts_per_step != 1) absl::StrAppend(&text, " acts_per_step=", op.acts_per_step);
+  if (!op.input_micro_batch_sbp.empty() || !op.output_micro_batch_sbp.empty()) {
+    absl::StrAppend(&text, " micro_batches=", SbpsToString(op.input_micro_batch_sbp), "->",
+                    SbpsToString(op.output_micro_batch_sbp));
   }
   if (!op.input_sbp.empty() || !op.output_sbp.empty()) {
     absl::StrAppend(&text, " sbp=", SbpsToString(op.input_sbp), "->", SbpsToString(op.output_sbp));
@@ -181,10 +181,10 @@ absl::StatusOr<ParsedOp> ReadOp(TextReader& reader, std::set<std::string>* files
       ASSIGN_OR_RETURN(op.attrs, ReadAttrs(reader));
     } else if (reader.Consume("on=")) {
       ASSIGN_OR_RETURN(op.placement, Placement::Read(reader));
-    } else if (reader.Consume("rate=")) {
-      ASSIGN_OR_RETURN(op.rate, ReadCount(reader));
-    } else if (reader.Consume("time=")) {
-      RETURN_IF_ERROR(ReadSignature(reader, &op.input_time, &op.output_time));
+    } else if (reader.Consume("acts_per_step=")) {
+      ASSIGN_OR_RETURN(op.acts_per_step, ReadCount(reader));
+    } else if (reader.Consume("micro_batches=")) {
+      RETURN_IF_ERROR(ReadSignature(reader, &op.input_micro_batch_sbp, &op.output_micro_batch_sbp));
     } else if (reader.Consume("sbp=")) {
       RETURN_IF_ERROR(ReadSignature(reader, &op.input_sbp, &op.output_sbp));
     } else if (reader.Consume("hint=")) {
@@ -203,7 +203,8 @@ absl::StatusOr<ParsedOp> ReadOp(TextReader& reader, std::set<std::string>* files
     } else if (reader.Consume("at ")) {
       ASSIGN_OR_RETURN(op.location, ReadLocation(reader, files));
     } else {
-      return reader.Error("{, on=, rate=, time=, sbp=, hint=, fwd=, block=, again or at");
+      return reader.Error(
+          "{, on=, acts_per_step=, micro_batches=, sbp=, hint=, fwd=, block=, again or at");
     }
   }
   if (op.hints.size() > op.outputs.size()) {
@@ -320,7 +321,8 @@ class Joining {
     if (def == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("no operator '", op.type, "' is registered"));
     }
-    if (!op.input_time.empty() || !op.output_time.empty()) return absl::OkStatus();
+    if (!op.input_micro_batch_sbp.empty() || !op.output_micro_batch_sbp.empty())
+      return absl::OkStatus();
     ASSIGN_OR_RETURN(std::vector<TensorType> types,
                      def->InferTypes({.attrs = op.attrs, .inputs = input_types, .outputs = {}}));
     if (types == parsed.output_types) return absl::OkStatus();

@@ -112,8 +112,8 @@ OpDef& OpDef::Signatures(
   return *this;
 }
 
-OpDef& OpDef::TimeSignatures(std::function<std::vector<SbpSignature>(const OpContext&)> fn) {
-  time_signatures_ = std::move(fn);
+OpDef& OpDef::MicroBatchSignatures(std::function<std::vector<SbpSignature>(const OpContext&)> fn) {
+  micro_batch_signatures_ = std::move(fn);
   return *this;
 }
 
@@ -270,12 +270,13 @@ std::vector<SbpSignature> OpDef::LegalSignatures(const OpContext& context, int64
 }
 
 bool OpDef::IsPerMicroBatch(const OpContext& context) const {
-  return time_signatures_ && !time_signatures_(context).empty();
+  return micro_batch_signatures_ && !micro_batch_signatures_(context).empty();
 }
 
-std::vector<SbpSignature> OpDef::LegalTimeSignatures(const OpContext& context,
-                                                     int64_t parts) const {
-  return IsPerMicroBatch(context) ? time_signatures_(context) : LegalSignatures(context, parts);
+std::vector<SbpSignature> OpDef::LegalMicroBatchSignatures(const OpContext& context,
+                                                           int64_t parts) const {
+  return IsPerMicroBatch(context) ? micro_batch_signatures_(context)
+                                  : LegalSignatures(context, parts);
 }
 
 std::vector<Tensor> OpDef::BuildGradient(const GradientContext& context) const {

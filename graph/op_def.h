@@ -79,7 +79,7 @@ class OpDef {
   // Over micro-batches these signatures hold instead, unless the list is empty: the part of the
   // batch that an act sees counts as a batch of its own (batch statistics), so cutting it changes
   // the values. P there is what each act has by itself.
-  OpDef& TimeSignatures(std::function<std::vector<SbpSignature>(const OpContext&)> fn);
+  OpDef& MicroBatchSignatures(std::function<std::vector<SbpSignature>(const OpContext&)> fn);
   // All-B is legal only if Signatures says so.
   OpDef& NoBroadcast();
   OpDef& Gradient(std::function<std::vector<Tensor>(const GradientContext&)> fn);
@@ -154,8 +154,10 @@ class OpDef {
   // Every legal 1-d signature, all-B first, without repeats, each within the operands' ranks. A
   // signature may leave parts empty (axis shorter than the parts).
   std::vector<SbpSignature> LegalSignatures(const OpContext& context, int64_t parts) const;
-  // The legal signatures over micro-batches: the same, unless the operator has TimeSignatures.
-  std::vector<SbpSignature> LegalTimeSignatures(const OpContext& context, int64_t parts) const;
+  // The legal signatures over micro-batches: the same, unless the operator has
+  // MicroBatchSignatures.
+  std::vector<SbpSignature> LegalMicroBatchSignatures(const OpContext& context,
+                                                      int64_t parts) const;
   // Whether an act's part of the batch is a batch of its own in this use of the operator.
   bool IsPerMicroBatch(const OpContext& context) const;
   std::vector<Tensor> BuildGradient(const GradientContext& context) const;
@@ -183,7 +185,7 @@ class OpDef {
   std::vector<int> addends_;
   std::function<absl::StatusOr<std::vector<TensorType>>(const OpContext&)> infer_;
   std::function<std::vector<SbpSignature>(const OpContext&, int64_t)> signatures_;
-  std::function<std::vector<SbpSignature>(const OpContext&)> time_signatures_;
+  std::function<std::vector<SbpSignature>(const OpContext&)> micro_batch_signatures_;
   std::function<std::vector<Tensor>(const GradientContext&)> gradient_;
   std::function<double(const OpContext&)> flops_;
   std::function<OpParts(const OpContext&)> parts_;

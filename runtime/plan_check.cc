@@ -102,14 +102,15 @@ absl::StatusOr<uint64_t> CheckShard(const plan::Shard& shard, uint32_t acts) {
         "2^56",
         Text(box.size), Text(logical));
   }
-  const bool is_split = layout.time.is_split();
-  if (is_split && (layout.time.axis < 0 || layout.time.axis >= rank || layout.time_parts < 1)) {
-    return Wrong("%d micro-batches along axis %d of a tensor with %d dims", layout.time_parts,
-                 layout.time.axis, rank);
+  const bool is_split = layout.micro_batch_sbp.is_split();
+  if (is_split && (layout.micro_batch_sbp.axis < 0 || layout.micro_batch_sbp.axis >= rank ||
+                   layout.micro_batches < 1)) {
+    return Wrong("%d micro-batches along axis %d of a tensor with %d dims", layout.micro_batches,
+                 layout.micro_batch_sbp.axis, rank);
   }
   for (int axis = 0; axis < rank; ++axis) {
-    const bool moves = is_split && axis == layout.time.axis;
-    const int64_t stride = moves ? logical[axis] / layout.time_parts : 0;
+    const bool moves = is_split && axis == layout.micro_batch_sbp.axis;
+    const int64_t stride = moves ? logical[axis] / layout.micro_batches : 0;
     const __int128 end =
         __int128{box.offset[axis]} + box.size[axis] + __int128{stride} * (acts - 1);
     if (box.offset[axis] < 0 || end > logical[axis]) {

@@ -16,9 +16,9 @@ OperandSpec OperandOf(const plan::Shard& shard) {
   operand.dtype = layout.type.dtype;
   operand.logical = layout.type.shape;
   operand.region = shard.region;
-  if (layout.time.is_split()) {
-    operand.time_axis = layout.time.axis;
-    operand.time_stride = layout.type.shape[layout.time.axis] / layout.time_parts;
+  if (layout.micro_batch_sbp.is_split()) {
+    operand.time_axis = layout.micro_batch_sbp.axis;
+    operand.time_stride = layout.type.shape[layout.micro_batch_sbp.axis] / layout.micro_batches;
   }
   operand.partial = layout.sbp.has_partial();
   return operand;

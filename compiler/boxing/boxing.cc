@@ -42,7 +42,7 @@ void AddUnique(std::vector<Sbp>& kinds, const Sbp& kind) {
 std::optional<Sbp> SpreadKind(const BoxingEdge& edge) {
   Shape shape = edge.type.shape;
   if (shape.rank() == 0) return std::nullopt;
-  if (edge.time.is_split()) shape[edge.time.axis] /= edge.time_parts;
+  if (edge.micro_batch_sbp.is_split()) shape[edge.micro_batch_sbp.axis] /= edge.micro_batches;
   auto score = [&](int axis) {
     const bool source = shape[axis] % edge.source.size() == 0;
     const bool destination = shape[axis] % edge.destination.size() == 0;
@@ -227,9 +227,9 @@ int BoxingPlanner::PlacementId(const Placement& placement) {
 const std::vector<BoxingStep>& BoxingPlanner::Route(const BoxingEdge& edge) {
   const int source = PlacementId(edge.source);
   const int destination = PlacementId(edge.destination);
-  std::string key = absl::StrCat(edge.type.ToString(), " ", edge.time.ToString(), "/",
-                                 edge.time_parts, " ", source, " ", edge.source_sbp.ToString(), " ",
-                                 destination, " ", edge.destination_sbp.ToString());
+  std::string key = absl::StrCat(edge.type.ToString(), " ", edge.micro_batch_sbp.ToString(), "/",
+                                 edge.micro_batches, " ", source, " ", edge.source_sbp.ToString(),
+                                 " ", destination, " ", edge.destination_sbp.ToString());
   auto [it, is_new] = routes_.try_emplace(std::move(key));
   if (is_new && !BoxingRules().front().matches(edge)) it->second = Search(edge, machine_).Run();
   return it->second;

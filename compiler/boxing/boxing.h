@@ -16,9 +16,9 @@
 namespace braid::compiler {
 
 struct BoxingEdge {
-  TensorType type;  // logical; bytes are those of one act (time-split: of one micro-batch)
-  Sbp time = sbp::B;
-  int time_parts = 1;
+  TensorType type;  // logical; bytes are those of one act, so of one micro-batch
+  Sbp micro_batch_sbp = sbp::B;
+  int micro_batches = 1;
   Placement source, destination;
   NdSbp source_sbp, destination_sbp;
 };
@@ -55,7 +55,7 @@ struct BoxingRule {
   struct Source {
     GroupRegisterId reg;
     int part;
-    int rate;               // acts per step
+    int acts_per_step;
     std::string_view name;  // of the tensor
     SourceLocation location;
   };

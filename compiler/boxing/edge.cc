@@ -8,11 +8,11 @@
 namespace braid::compiler {
 
 TensorLayout SourceLayout(const BoxingEdge& edge) {
-  return {edge.type, edge.source_sbp, edge.time, edge.time_parts};
+  return {edge.type, edge.source_sbp, edge.micro_batch_sbp, edge.micro_batches};
 }
 
 TensorLayout DestinationLayout(const BoxingEdge& edge) {
-  return {edge.type, edge.destination_sbp, edge.time, edge.time_parts};
+  return {edge.type, edge.destination_sbp, edge.micro_batch_sbp, edge.micro_batches};
 }
 
 bool SameDevices(const Placement& a, const Placement& b) {
@@ -39,7 +39,7 @@ bool SameBoxes(const TensorLayout& a, const Placement& a_placement, const Tensor
 
 bool SplitsEvenly(const TensorLayout& layout, const Placement& placement) {
   Shape shape = layout.type.shape;
-  if (layout.time.is_split()) shape[layout.time.axis] /= layout.time_parts;
+  if (layout.micro_batch_sbp.is_split()) shape[layout.micro_batch_sbp.axis] /= layout.micro_batches;
   for (int dim = 0; dim < layout.sbp.rank(); ++dim) {
     if (!layout.sbp[dim].is_split()) continue;
     int64_t& n = shape[layout.sbp[dim].axis];
@@ -86,7 +86,7 @@ std::optional<BoxingEdge> MergeDims(const BoxingEdge& edge) {
 GroupRegisterId AddBoxingGroup(TaskGroup group, const Placement& placement, TensorLayout layout,
                                const BoxingRule::Source& source, PhysicalGraph& graph) {
   group.placement = placement;
-  group.rate = source.rate;
+  group.acts_per_step = source.acts_per_step;
   group.location = source.location;
   group.inputs = {{.reg = source.reg}};
   TaskGroup& added = graph.AddGroup(std::move(group));

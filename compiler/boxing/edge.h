@@ -17,7 +17,8 @@ bool SameDevices(const Placement& a, const Placement& b);
 // The layout with B in the dimensions of size 1, where all kinds are the same.
 NdSbp DropUnitDims(const NdSbp& sbp, const Placement& placement);
 
-// Every rank holds the same box, or nothing, under both layouts (of the same type and time).
+// Every rank holds the same box, or nothing, under both layouts (of the same type and
+// micro-batches).
 bool SameBoxes(const TensorLayout& a, const Placement& a_placement, const TensorLayout& b,
                const Placement& b_placement);
 

@@ -93,7 +93,8 @@ class Fusing {
   bool IsBetween(TensorId tensor, OpId consumer) const {
     const Op &from = graph_.producer(tensor), &to = graph_.op(consumer);
     return consumers_[tensor].size() == 1 && !HasHint(from) && from.placement == to.placement &&
-           from.block == to.block && from.is_again == to.is_again && from.rate == to.rate;
+           from.block == to.block && from.is_again == to.is_again &&
+           from.acts_per_step == to.acts_per_step;
   }
 
   // `root` makes what `last` made.

@@ -190,7 +190,7 @@ class SbpPass {
       const TensorId tensor = op.inputs[i];
       InputState input;
       input.type = graph_.type(tensor);
-      input.time = TimeOf(graph_, tensor);
+      input.micro_batch = MicroBatchLayoutOf(graph_, tensor);
       input.placement = places_[graph_.tensor(tensor).producer];
       input.sbp = layouts_[tensor];
       for (const auto& [at, sbp] : made_[tensor]) {

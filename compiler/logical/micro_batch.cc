@@ -19,8 +19,8 @@ namespace {
 
 using Use = std::pair<OpId, int>;  // (consumer, input index)
 
-// How a tensor exists over time.
-struct TimeLayout {
+// How a tensor exists over micro-batches.
+struct PieceLayout {
   bool cut = false;  // a value per act, laid out as `sbp` over the acts; else one whole value
   Sbp sbp = sbp::B;
   bool late = false;  // whole, but only once all acts are done
@@ -48,7 +48,7 @@ class MicroBatchPass {
     std::vector<int> cut;
     bool late = false;
     for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
-      const TimeLayout& layout = layouts_[op.inputs[i]];
+      const PieceLayout& layout = layouts_[op.inputs[i]];
       if (layout.cut) cut.push_back(i);
       late |= layout.late;
     }
@@ -108,22 +108,22 @@ class MicroBatchPass {
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       layouts_[op.outputs[i]] = {true, signature.outputs[i], false};
     }
-    op.rate = m_;
-    op.input_time = std::move(signature.inputs);
-    op.output_time = std::move(signature.outputs);
+    op.acts_per_step = m_;
+    op.input_micro_batch_sbp = std::move(signature.inputs);
+    op.output_micro_batch_sbp = std::move(signature.outputs);
   }
 
   std::vector<SbpSignature> Signatures(const Op& op) const {
     std::vector<TensorType> inputs, outputs;
     for (TensorId id : op.inputs) inputs.push_back(graph_.type(id));
     for (TensorId id : op.outputs) outputs.push_back(graph_.type(id));
-    // A reshape maps an axis only if it can be cut over time and then over the devices.
+    // A reshape maps an axis only if it can be cut into micro-batches and then over the devices.
     const int64_t devices = op.placement.has_value() ? op.placement->size() : 1;
-    return DefOf(graph_, op).LegalTimeSignatures({op.attrs, inputs, outputs}, m_ * devices);
+    return DefOf(graph_, op).LegalMicroBatchSignatures({op.attrs, inputs, outputs}, m_ * devices);
   }
 
-  bool Divides(TensorId tensor, const Sbp& time) const {
-    return !time.is_split() || graph_.type(tensor).shape[time.axis] % m_ == 0;
+  bool Divides(TensorId tensor, const Sbp& sbp) const {
+    return !sbp.is_split() || graph_.type(tensor).shape[sbp.axis] % m_ == 0;
   }
   bool DividesAll(const Op& op, const SbpSignature& signature) const {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -144,7 +144,7 @@ class MicroBatchPass {
       int pieces = 0;
       bool fits = DividesAll(op, signature);
       for (size_t i = 0; fits && i < op.inputs.size(); ++i) {
-        const TimeLayout& layout = layouts_[op.inputs[i]];
+        const PieceLayout& layout = layouts_[op.inputs[i]];
         const Sbp& wanted = signature.inputs[i];
         if (layout.cut) {
           fits = wanted == layout.sbp;
@@ -195,8 +195,8 @@ class MicroBatchPass {
 
   void RequestPiece(TensorId tensor, int axis, Use use) { pieces_[{tensor, axis}].push_back(use); }
 
-  // Producers of requested pieces run at rate m themselves, or, where their whole value is read
-  // too, as a copy. Last ops first: a copy asks its own inputs for pieces.
+  // Producers of requested pieces act m times a step themselves, or, where their whole value is
+  // read too, as a copy. Last ops first: a copy asks its own inputs for pieces.
   absl::Status BuildPieces() {
     while (!pieces_.empty()) {
       // The latest producer; all its pieces together.
@@ -288,9 +288,9 @@ class MicroBatchPass {
                                   producer.name + ".accumulate", {});
     CHECK(sum.valid()) << graph_.status();
     Op& op = graph_.mutable_op(graph_.tensor(sum.id()).producer);
-    op.rate = m_;
-    op.input_time = {sbp::P};
-    op.output_time = {sbp::B};
+    op.acts_per_step = m_;
+    op.input_micro_batch_sbp = {sbp::P};
+    op.output_micro_batch_sbp = {sbp::B};
     layouts_.resize(graph_.tensors().size());
     layouts_[sum.id()] = {false, sbp::B, true};
     return accumulated_[tensor] = sum.id();
@@ -308,7 +308,7 @@ class MicroBatchPass {
 
   LogicalGraph& graph_;
   const int m_;
-  std::vector<TimeLayout> layouts_;  // per tensor
+  std::vector<PieceLayout> layouts_;  // per tensor
   std::map<TensorId, TensorId> accumulated_;
   std::map<std::pair<TensorId, int>, std::vector<Use>> pieces_;  // asked for, by (tensor, axis)
   mutable std::map<std::pair<TensorId, int>, bool> has_pieces_;

@@ -103,7 +103,7 @@ SignatureChooser::SignatureChooser(const LogicalGraph& graph, BoxingPlanner& pla
     : graph_(graph), planner_(planner), explanations_(explanations) {}
 
 int SignatureChooser::ClassOf(const Op& op, int placement) {
-  const int64_t parts = static_cast<int64_t>(placements_[placement].size()) * op.rate;
+  const int64_t parts = static_cast<int64_t>(placements_[placement].size()) * op.acts_per_step;
   const std::string& kind = placements_[placement].device_type();
   std::string key = absl::StrCat(op.type, "{", op.attrs.ToString(), "}", parts, kind);
   std::vector<TensorType> inputs, outputs;
@@ -121,7 +121,7 @@ int SignatureChooser::ClassOf(const Op& op, int placement) {
     const OpDef& def = DefOf(graph_, op);
     const double rate = planner_.machine().FlopsPerSecond(kind, ProductTypeOf(graph_, op));
     classes_.push_back(
-        {def.LegalSignatures(context, parts), def.CountFlops(context) / rate, op.rate});
+        {def.LegalSignatures(context, parts), def.CountFlops(context) / rate, op.acts_per_step});
     CHECK(!classes_.back().signatures.empty()) << op.type;
   }
   return it->second;
@@ -394,18 +394,22 @@ double SignatureChooser::InputSeconds(const ChoiceRequest& request, const InputS
                                       const NdSbp& to, Price price) {
   if (!input.sbp.has_value()) return 0;  // the source makes it so; addends are B on one, else zeros
   if (std::ranges::find(input.ready, to) != input.ready.end()) return 0;
-  return BoxingSeconds(input.type, input.time, {input.placement, request.placement}, *input.sbp, to,
-                       price);
+  return BoxingSeconds(input.type, input.micro_batch, {input.placement, request.placement},
+                       *input.sbp, to, price);
 }
 
-double SignatureChooser::BoxingSeconds(const TensorType& type, const TensorTime& time,
+double SignatureChooser::BoxingSeconds(const TensorType& type, const MicroBatchLayout& micro_batch,
                                        std::pair<int, int> placements, const NdSbp& from,
                                        const NdSbp& to, Price price) {
   if (placements.first == placements.second && from == to) return 0;
-  const std::array<int, 8> key = {Id(type),         static_cast<int>(time.sbp.kind),
-                                  time.sbp.axis,    time.parts,
-                                  placements.first, placements.second,
-                                  Id(from),         Id(to)};
+  const std::array<int, 8> key = {Id(type),
+                                  static_cast<int>(micro_batch.sbp.kind),
+                                  micro_batch.sbp.axis,
+                                  micro_batch.micro_batches,
+                                  placements.first,
+                                  placements.second,
+                                  Id(from),
+                                  Id(to)};
   auto [it, is_new] = boxing_seconds_[static_cast<int>(price)].try_emplace(key, 0);
   if (is_new) {
     const Machine& machine = planner_.machine();
@@ -414,13 +418,13 @@ double SignatureChooser::BoxingSeconds(const TensorType& type, const TensorTime&
     double bytes = 0, seconds = 0;
     LinkClass link = LinkClass::kProcess;
     if (price == Price::kEstimated || destination.size() > kMaxPricedDevices) {
-      bytes = EstimateBytes(type, source, destination, from, to) / time.parts;
-      if (!time.sbp.is_split()) bytes *= time.parts;
+      bytes = EstimateBytes(type, source, destination, from, to) / micro_batch.micro_batches;
+      if (!micro_batch.sbp.is_split()) bytes *= micro_batch.micro_batches;
       link = machine.LinkAcross(source, destination);
       seconds = bytes / machine.link(link).bandwidth;
     } else {
-      for (const BoxingStep& step :
-           planner_.Route({type, time.sbp, time.parts, source, destination, from, to})) {
+      for (const BoxingStep& step : planner_.Route(
+               {type, micro_batch.sbp, micro_batch.micro_batches, source, destination, from, to})) {
         const auto step_bytes = static_cast<double>(step.cost.busiest_bytes);
         bytes += step_bytes;
         seconds += step_bytes / machine.link(step.cost.link).bandwidth;
@@ -429,7 +433,7 @@ double SignatureChooser::BoxingSeconds(const TensorType& type, const TensorTime&
     }
     // One latency a transfer: with one a message, small tensors would be computed everywhere
     // rather than summed.
-    if (bytes > 0) it->second = time.parts * (seconds + machine.link(link).latency);
+    if (bytes > 0) it->second = micro_batch.micro_batches * (seconds + machine.link(link).latency);
   }
   return it->second;
 }
@@ -440,8 +444,8 @@ std::vector<int> SignatureChooser::KeyOf(const ChoiceRequest& request, int op_cl
     key.push_back(sbp.has_value() ? Id(*sbp) : kNone);
   };
   for (const InputState& input : request.inputs) {
-    key.insert(key.end(), {input.placement, static_cast<int>(input.time.sbp.kind),
-                           input.time.sbp.axis, input.time.parts});
+    key.insert(key.end(), {input.placement, static_cast<int>(input.micro_batch.sbp.kind),
+                           input.micro_batch.sbp.axis, input.micro_batch.micro_batches});
     add(input.sbp);
     add(input.required);
     add(input.preferred);

@@ -29,7 +29,7 @@ struct NdSignature {
 // An input as it stands.
 struct InputState {
   TensorType type;
-  TensorTime time;
+  MicroBatchLayout micro_batch;
   int placement = kNone;           // id in the chooser's placements
   std::optional<NdSbp> sbp;        // none: a source that will take any split or B
   std::vector<NdSbp> ready;        // layouts on the op's placement that cost nothing more
@@ -103,7 +103,7 @@ class SignatureChooser {
                       Price price);
   double Seconds(const ChoiceRequest& request, const OpClass& op_class,
                  const NdSignature& signature, Price price);
-  double BoxingSeconds(const TensorType& type, const TensorTime& time,
+  double BoxingSeconds(const TensorType& type, const MicroBatchLayout& micro_batch,
                        std::pair<int, int> placements, const NdSbp& from, const NdSbp& to,
                        Price price);
   std::vector<int> KeyOf(const ChoiceRequest& request, int op_class);

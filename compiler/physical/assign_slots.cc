@@ -59,7 +59,7 @@ absl::StatusOr<PhysicalGraph> AssignSlots(PhysicalGraph graph) {
   for (const Register& known : graph.registers()) {
     Register& reg = graph.reg(known.id);
     const TaskGroup& producer = graph.group(reg.producer);
-    const int pieces = producer.rate / reg.period;
+    const int pieces = producer.acts_per_step / reg.period;
     reg.slots = 1;
     if (IsVariable(reg)) continue;
     if (RunsAhead(graph, producer)) reg.slots = 2;

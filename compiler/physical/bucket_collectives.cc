@@ -15,7 +15,7 @@
 namespace braid::compiler {
 namespace {
 
-// Only all_reduces with equal keys can be one: placement, dimension, rate, period of the input,
+// Only all_reduces with equal keys can be one: placement, dimension, acts, period of the input,
 // dtype, reduction.
 using BucketKey = std::tuple<Placement, int, int, int, DType, Sbp::Kind>;
 
@@ -67,7 +67,7 @@ class Bucketing {
     const auto& collective = std::get<Collective>(group.work);
     return {group.placement,
             collective.hierarchy_dim,
-            group.rate,
+            group.acts_per_step,
             graph_.reg(group.inputs[0].reg).period,
             collective.movement.source.type.dtype,
             collective.movement.reduction};

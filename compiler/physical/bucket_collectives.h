@@ -16,7 +16,7 @@ struct BucketOptions {
   int64_t bytes = int64_t{4} << 20;
 };
 
-// Joins all_reduces of equal placement, dimension, dtype, reduction and rate whose inputs come from
+// Joins all_reduces of equal placement, dimension, dtype, reduction and acts whose inputs come from
 // compute groups that can be one chain (see chain_classes.h), in the order in which the inputs
 // become final. The groups from the first to the last that write a bucket become one, whose output
 // register has a part for each tensor; the all_reduce's output register has the same parts at the

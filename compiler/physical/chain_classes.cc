@@ -52,13 +52,13 @@ class ClassFinder {
   }
 
  private:
-  // One number for each (placement, stream, rate).
+  // One number for each (placement, stream, acts).
   void FindKinds() {
     std::map<std::tuple<Placement, StreamKind, int>, int> number;
     for (const TaskGroup& group : graph_.groups()) {
       if (!IsChainable(group)) continue;
       kind_[group.id] = number
-                            .try_emplace({group.placement, group.stream, group.rate},
+                            .try_emplace({group.placement, group.stream, group.acts_per_step},
                                          static_cast<int>(number.size()))
                             .first->second;
     }

@@ -90,7 +90,8 @@ class EdgeMerger {
       }
       std::sort(updates.begin(), updates.end());
       updates.erase(std::unique(updates.begin(), updates.end()), updates.end());
-      auto& list = lists[{group.placement, group.rate, ReadersOf(group.outputs[0]), updates}];
+      auto& list =
+          lists[{group.placement, group.acts_per_step, ReadersOf(group.outputs[0]), updates}];
       list.push_back(group.outputs[0]);
       result_.group_of[group.id] = graph_.reg(list[0]).producer;
     }

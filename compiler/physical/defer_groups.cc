@@ -8,7 +8,7 @@ namespace {
 
 // What acts for every micro-batch holds memory that the next one needs.
 bool MayWait(const TaskGroup& group) {
-  return group.is<Compute>() && group.stream == StreamKind::kCompute && group.rate == 1;
+  return group.is<Compute>() && group.stream == StreamKind::kCompute && group.acts_per_step == 1;
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ absl::Status OrderVariables(const OpRegistry& registry, PhysicalGraph& graph) {
 
 bool ActsOnce(const PhysicalGraph& graph) {
   return std::all_of(graph.groups().begin(), graph.groups().end(),
-                     [](const TaskGroup& group) { return group.rate == 1; });
+                     [](const TaskGroup& group) { return group.acts_per_step == 1; });
 }
 
 absl::StatusOr<Sharing> Share(PhysicalGraph& graph) {

@@ -86,8 +86,9 @@ std::vector<int> LastUses(const Compute& compute) {
 // broadcast nor smaller than what it replaces. Where as many elements have another shape, nothing
 // is broadcast but axes of one, and each rank holds what it held (reshape).
 bool IsSameBox(const TensorLayout& a, const TensorLayout& b, const Placement& placement) {
-  if (SizeOf(a.type.dtype) != SizeOf(b.type.dtype) || a.time_parts != b.time_parts) return false;
-  if (a.type.shape == b.type.shape) return a.sbp == b.sbp && a.time == b.time;
+  if (SizeOf(a.type.dtype) != SizeOf(b.type.dtype) || a.micro_batches != b.micro_batches)
+    return false;
+  if (a.type.shape == b.type.shape) return a.sbp == b.sbp && a.micro_batch_sbp == b.micro_batch_sbp;
   return a.type.shape.num_elements() == b.type.shape.num_elements() &&
          MaxBytesOf(a, placement) == MaxBytesOf(b, placement);
 }

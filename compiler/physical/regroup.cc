@@ -150,7 +150,7 @@ class Rewriter {
     for (size_t i = 1; i < ids.size(); ++i) {
       TaskGroup& member = old_.group(ids[i]);
       CHECK(member.work.index() == merged.work.index() && member.stream == merged.stream &&
-            member.rate == merged.rate)
+            member.acts_per_step == merged.acts_per_step)
           << merged.name << " and " << member.name;
       // Several together take all parts of their common registers; they describe the first.
       if (movement != nullptr && places_[member.outputs.at(0)].first == 0) {

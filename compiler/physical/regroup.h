@@ -12,7 +12,7 @@ namespace braid::compiler {
 struct Regrouping {
   explicit Regrouping(const PhysicalGraph& graph);  // nothing changes
 
-  // Groups of one number become one: of the same kind, placement, stream and rate.
+  // Groups of one number become one: of the same kind, placement, stream and acts.
   std::vector<GroupId> group_of;
   // The registers of a list become one register with all their parts, in the list's order. They
   // have one producer after regrouping, and the same period and tokens.

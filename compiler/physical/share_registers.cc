@@ -14,7 +14,7 @@ constexpr int64_t kWorthSharing = 4096;  // bytes: an edge costs a message
 bool MayShare(const PhysicalGraph& graph, const Register& reg) {
   const TaskGroup& producer = graph.group(reg.producer);
   return reg.slots == 1 && reg.initial_tokens == 0 && reg.slot_bytes >= kWorthSharing &&
-         producer.rate == reg.period && !producer.is<Exchange>() &&
+         producer.acts_per_step == reg.period && !producer.is<Exchange>() &&
          std::all_of(reg.parts.begin(), reg.parts.end(),
                      [](const Part& part) { return part.variable.empty(); });
 }
@@ -124,7 +124,8 @@ class Sharer {
     const TaskGroup& reader = graph_.group(c.reader);
     const TaskGroup& writer = graph_.group(c.writer);
     for (const TaskGroup* group : {&reader, &writer}) {
-      if (!group->is<Compute>() || group->stream != StreamKind::kCompute || group->rate != 1) {
+      if (!group->is<Compute>() || group->stream != StreamKind::kCompute ||
+          group->acts_per_step != 1) {
         return false;
       }
     }

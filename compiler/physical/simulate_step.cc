@@ -35,7 +35,7 @@ StepSimulation::StepSimulation(const PhysicalGraph& graph)
 
 void StepSimulation::Queue(GroupId id) {
   GroupState& state = groups_[id];
-  if (state.missing > 0 || state.is_queued || state.acts >= graph_.group(id).rate) return;
+  if (state.missing > 0 || state.is_queued || state.acts >= graph_.group(id).acts_per_step) return;
   state.is_queued = true;
   queue_.push_back(id);
 }
@@ -43,7 +43,7 @@ void StepSimulation::Queue(GroupId id) {
 void StepSimulation::Act(GroupId id) {
   const TaskGroup& group = graph_.group(id);
   GroupState& state = groups_[id];
-  if (++state.acts == group.rate) ++done_;
+  if (++state.acts == group.acts_per_step) ++done_;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
     InputState& input = state.inputs[i];
     if (++input.uses < group.inputs[i].period) continue;
@@ -116,15 +116,15 @@ StepSimulation::Wait StepSimulation::WaitOf(GroupId id) const {
 
 std::vector<StepSimulation::Wait> StepSimulation::FindCycle() const {
   GroupId id = 0;
-  while (groups_[id].acts == graph_.group(id).rate) ++id;
+  while (groups_[id].acts == graph_.group(id).acts_per_step) ++id;
   std::vector<int> place(groups_.size(), -1);
   std::vector<Wait> walk;
   while (place[id] < 0) {
     place[id] = static_cast<int>(walk.size());
     walk.push_back(WaitOf(id));
     id = walk.back().on;
-    CHECK_LT(groups_[id].acts, graph_.group(id).rate)
-        << graph_.group(id).name << " has done its acts; rates and periods are not balanced";
+    CHECK_LT(groups_[id].acts, graph_.group(id).acts_per_step)
+        << graph_.group(id).name << " has done its acts; acts and periods are not balanced";
   }
   walk.erase(walk.begin(), walk.begin() + place[id]);
   return walk;

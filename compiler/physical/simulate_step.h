@@ -17,7 +17,7 @@ class StepSimulation {
   explicit StepSimulation(const PhysicalGraph& graph);
 
   // Lets groups act until none can. True if every group did its acts of one step; every register
-  // then holds its initial tokens again, because rates and periods are balanced.
+  // then holds its initial tokens again, because acts and periods are balanced.
   bool Run();
 
   // Why a group cannot act: `group` waits for `on`, at register `reg`.

@@ -32,7 +32,7 @@ GroupRegisterId AddStaging(GroupRegisterId id, PhysicalGraph& graph) {
   staging.name = graph.reg(copy).name;
   staging.placement = from.placement;
   staging.stream = goes_out ? StreamKind::kCopyOut : StreamKind::kCopyIn;
-  staging.rate = producer.rate / from.period;
+  staging.acts_per_step = producer.acts_per_step / from.period;
   staging.inputs.push_back({.reg = id});
   staging.outputs.push_back(copy);
   staging.location = producer.location;

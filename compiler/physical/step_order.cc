@@ -134,7 +134,7 @@ void StepOrder::AddRegisterEdges(const Register& reg, GroupId consumer, int inpu
   const int from = reg.is_control() ? node_[producer.id].reader : node_[producer.id].writer;
   const int to = node_[consumer].reader;
   if (devices_[from] != devices_[to]) return;
-  const int pieces = producer.rate / reg.period;
+  const int pieces = producer.acts_per_step / reg.period;
   const int tokens = reg.initial_tokens;
   Relation relation = Relation::kRank;
   if (reader.is<Collective>() && input == 0 && !reg.is_control()) {
@@ -216,14 +216,14 @@ void StepOrder::AddExchangeEdges(const TaskGroup& group) {
   const GroupNodes& nodes = node_[group.id];
   // Once all destinations are done, so are all tasks that read the source.
   AddEdge(nodes.reader, nodes.writer, reach.is_one_to_one ? Relation::kRank : Relation::kGather,
-          group.rate == 1, false);
+          group.acts_per_step == 1, false);
   if (!reach.all && !reach.rank && !reach.gather) return;
   if (reg.initial_tokens > 0) return;
   AddEdge(node_[reg.producer].writer, nodes.writer,
           reach.all    ? Relation::kAll
           : reach.rank ? Relation::kRank
                        : Relation::kGather,
-          graph_->group(reg.producer).rate == reg.period, false);
+          graph_->group(reg.producer).acts_per_step == reg.period, false);
 }
 
 void StepOrder::Propagate(const std::vector<Constraint>& constraints, Rows& rows,

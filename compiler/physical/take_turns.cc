@@ -105,8 +105,9 @@ class Turning {
         if (elements_of(layout, 0) != elements) continue;
         if (first == nullptr) first = &layout;
         const bool is_one_layout = layout.type.shape == first->type.shape &&
-                                   layout.sbp == first->sbp && layout.time == first->time &&
-                                   layout.time_parts == first->time_parts;
+                                   layout.sbp == first->sbp &&
+                                   layout.micro_batch_sbp == first->micro_batch_sbp &&
+                                   layout.micro_batches == first->micro_batches;
         if (!is_one_layout &&
             (elements_of(layout, last) != elements || elements_of(*first, last) != elements)) {
           return false;

@@ -206,9 +206,9 @@ OpDef TakingBlocks(const OpDef& plain, const ChannelOperands& operands,
         return SignaturesOfBlocks(def->LegalSignatures(plain.context(context.attrs), parts),
                                   context, parts);
       })
-      .TimeSignatures([def](const OpContext& context) {
+      .MicroBatchSignatures([def](const OpContext& context) {
         // These name the batch's axis only: blocks keep it.
-        return def->IsPerMicroBatch(context) ? def->LegalTimeSignatures(context, /*parts=*/1)
+        return def->IsPerMicroBatch(context) ? def->LegalMicroBatchSignatures(context, /*parts=*/1)
                                              : std::vector<SbpSignature>();
       })
       .NoGradient()

@@ -158,10 +158,12 @@ class ExchangeMoves::Impl {
         to_(group.placement, destination_),
         shared_devices_(source.device_type() == group.placement.device_type()) {
     CHECK(layout_.type == destination_.type) << group.name;
-    CHECK(layout_.time == destination_.time && layout_.time_parts == destination_.time_parts)
+    CHECK(layout_.micro_batch_sbp == destination_.micro_batch_sbp &&
+          layout_.micro_batches == destination_.micro_batches)
         << group.name;
     shape_ = layout_.type.shape;
-    if (layout_.time.is_split()) shape_[layout_.time.axis] /= layout_.time_parts;
+    if (layout_.micro_batch_sbp.is_split())
+      shape_[layout_.micro_batch_sbp.axis] /= layout_.micro_batches;
     // A sum has the neutral addend that an empty position holds anyhow (zero). For the largest or
     // smallest there is none, but an addend may count twice: no position stays empty.
     repeats_ = to_.partial() && *to_.partial() != Sbp::Kind::kPartialSum;

@@ -138,7 +138,7 @@ class Expander {
     task.name = group.name;
     task.device = static_cast<uint32_t>(edges_.DeviceOf(key).device);
     task.stream = group.stream;
-    task.acts_per_step = static_cast<uint32_t>(group.rate);
+    task.acts_per_step = static_cast<uint32_t>(group.acts_per_step);
     task.is_deferrable = group.is_deferrable;
     return task;
   }
@@ -350,7 +350,7 @@ class Expander {
     const auto add = [&](int node, int64_t elements) {
       if (node != node_) {
         link_bytes_[static_cast<uint32_t>(node)] +=
-            static_cast<uint64_t>(elements * element * group.rate);
+            static_cast<uint64_t>(elements * element * group.acts_per_step);
       }
     };
     if (work.kind == CollectiveKind::kAllToAll) {
@@ -490,7 +490,7 @@ class Expander {
     work.peer = static_cast<uint32_t>(peer);
     work.staging = TakeMemory(device, in.memory, Aligned(work.bytes));
     peers_.insert(static_cast<uint32_t>(peer));
-    link_bytes_[work.peer] += work.bytes * static_cast<uint64_t>(group.rate);
+    link_bytes_[work.peer] += work.bytes * static_cast<uint64_t>(group.acts_per_step);
 
     plan::Output& landing = task.outputs.emplace_back();
     landing.reg = edges_.LandingId(group, key.number);

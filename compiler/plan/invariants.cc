@@ -55,9 +55,9 @@ class InvariantChecker {
       return Broken(reg, absl::StrFormat("%d slots, period %d, %d initial tokens", reg.slots,
                                          reg.period, reg.initial_tokens));
     }
-    if (producer.rate < 1 || producer.rate % reg.period != 0) {
+    if (producer.acts_per_step < 1 || producer.acts_per_step % reg.period != 0) {
       return Broken(reg, absl::StrFormat("period %d does not divide the %d acts a step of '%s'",
-                                         reg.period, producer.rate, producer.name));
+                                         reg.period, producer.acts_per_step, producer.name));
     }
     if (!reg.is_control() && !reg.placement.HasDevicesOf(producer.placement)) {
       return Broken(reg,
@@ -131,12 +131,12 @@ class InvariantChecker {
   absl::Status CheckInput(const TaskGroup& group, const GroupInput& input, const Register& reg,
                           bool is_first) const {
     const TaskGroup& producer = graph_.group(reg.producer);
-    if (input.period < 1 || group.rate < 1 || group.rate % input.period != 0 ||
-        producer.rate / reg.period != group.rate / input.period) {
-      return Broken(
-          group, absl::StrFormat("uses up %d/%d slots of register '%s' a step, '%s' fills %d/%d",
-                                 group.rate, input.period, reg.name, producer.name, producer.rate,
-                                 reg.period));
+    if (input.period < 1 || group.acts_per_step < 1 || group.acts_per_step % input.period != 0 ||
+        producer.acts_per_step / reg.period != group.acts_per_step / input.period) {
+      return Broken(group,
+                    absl::StrFormat("uses up %d/%d slots of register '%s' a step, '%s' fills %d/%d",
+                                    group.acts_per_step, input.period, reg.name, producer.name,
+                                    producer.acts_per_step, reg.period));
     }
     const bool is_source = group.is<Exchange>() && is_first;
     if (group.is<Exchange>() && !is_source) {

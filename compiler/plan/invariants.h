@@ -7,7 +7,7 @@
 namespace braid::compiler {
 
 // Ids, ends and operands name what exists; turns are of kernels of their own; parts do not overlap
-// inside a slot; every slot is filled and used up within a step (rates and periods are balanced).
+// inside a slot; every slot is filled and used up within a step (acts and periods are balanced).
 // INTERNAL naming group or register.
 absl::Status VerifyInvariants(const PhysicalGraph& graph);
 

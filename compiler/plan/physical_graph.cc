@@ -17,11 +17,11 @@ namespace {
 // What one act holds of the whole batch.
 Shape MicroBatchShape(const TensorLayout& layout) {
   Shape shape = layout.type.shape;
-  if (!layout.time.is_split()) return shape;
-  CHECK_LT(layout.time.axis, shape.rank()) << layout.ToString();
-  int64_t& n = shape[layout.time.axis];
-  CHECK_EQ(n % layout.time_parts, 0) << layout.ToString();
-  n /= layout.time_parts;
+  if (!layout.micro_batch_sbp.is_split()) return shape;
+  CHECK_LT(layout.micro_batch_sbp.axis, shape.rank()) << layout.ToString();
+  int64_t& n = shape[layout.micro_batch_sbp.axis];
+  CHECK_EQ(n % layout.micro_batches, 0) << layout.ToString();
+  n /= layout.micro_batches;
   return shape;
 }
 
@@ -127,7 +127,7 @@ std::string GroupToString(const TaskGroup& group) {
   if (group.stream != StreamKind::kCompute) {
     absl::StrAppend(&text, " stream=", kStreamNames[static_cast<int>(group.stream)]);
   }
-  if (group.rate != 1) absl::StrAppend(&text, " rate=", group.rate);
+  if (group.acts_per_step != 1) absl::StrAppend(&text, " acts_per_step=", group.acts_per_step);
   if (group.is_deferrable) absl::StrAppend(&text, " deferrable");
   auto append_input = [](std::string* out, const GroupInput& input) {
     absl::StrAppend(out, "r", input.reg);
@@ -164,14 +164,15 @@ std::string RegisterToString(const Register& reg) {
 
 std::string TensorLayout::ToString() const {
   std::string text = absl::StrCat(type.ToString(), " ", sbp.ToString());
-  if (time_parts != 1) absl::StrAppend(&text, " time=", time.ToString(), "/", time_parts);
+  if (micro_batches != 1)
+    absl::StrAppend(&text, " micro_batches=", micro_batch_sbp.ToString(), "/", micro_batches);
   return text;
 }
 
 Region RegionOf(const TensorLayout& layout, const Placement& placement,
                 std::span<const int64_t> coordinate) {
   const std::vector<int64_t>& hierarchy = placement.hierarchy();
-  if (!layout.time.is_split()) {
+  if (!layout.micro_batch_sbp.is_split()) {
     return RegionOf(layout.type.shape, layout.sbp, hierarchy, coordinate);
   }
   return RegionOf(MicroBatchShape(layout), layout.sbp, hierarchy, coordinate);
@@ -308,17 +309,17 @@ bool PhysicalGraph::MayActInPlace(GroupId id) const {
 }
 
 void PhysicalGraph::AddControlEdge(GroupId from, GroupId to, int initial_tokens) {
-  const int common = std::gcd(groups_[from].rate, groups_[to].rate);
+  const int common = std::gcd(groups_[from].acts_per_step, groups_[to].acts_per_step);
   GroupRegisterId reg =
       AddRegister({.name = absl::StrCat(groups_[from].name, "->", groups_[to].name),
                    .placement = groups_[from].placement,
                    .parts = {},
                    .producer = from,
-                   .period = groups_[from].rate / common,
+                   .period = groups_[from].acts_per_step / common,
                    .initial_tokens = initial_tokens})
           .id;
   groups_[from].outputs.push_back(reg);
-  groups_[to].inputs.push_back({.reg = reg, .period = groups_[to].rate / common});
+  groups_[to].inputs.push_back({.reg = reg, .period = groups_[to].acts_per_step / common});
 }
 
 absl::StatusOr<std::vector<GroupId>> PhysicalGraph::TopologicalOrder() const {

@@ -29,15 +29,16 @@ using GroupRegisterId = int32_t;
 struct TensorLayout {
   TensorType type;  // logical: whole tensor, whole batch
   NdSbp sbp;
-  Sbp time = sbp::B;  // S(axis), B or P over `time_parts` micro-batches; B when time_parts == 1
-  int time_parts = 1;
+  Sbp micro_batch_sbp = sbp::B;  // S(axis), B or P over the micro-batches; B if there is one
+  int micro_batches = 1;
 
-  std::string ToString() const;  // "f32[64, 512] S(0)" or "f32[64, 512] S(0) time=S(0)/8"
+  std::string ToString() const;  // "f32[64, 512] S(0)" or "f32[64, 512] S(0) micro_batches=S(0)/8"
   friend bool operator==(const TensorLayout&, const TensorLayout&) = default;
 };
 
 // The box that `rank` holds in micro-batch 0, in logical coordinates (micro-batch t's box is
-// shifted along time.axis by t * shape[time.axis] / time_parts), and its dense bytes.
+// moved along the axis that micro_batch_sbp splits by t * size / micro_batches), and its dense
+// bytes.
 Region RegionOf(const TensorLayout& layout, const Placement& placement, int rank);
 Region RegionOf(const TensorLayout& layout, const Placement& placement,
                 std::span<const int64_t> coordinate);
@@ -157,7 +158,7 @@ struct TaskGroup {
   std::string name;
   Placement placement;  // of the tasks; of an exchange: the destination
   StreamKind stream = StreamKind::kCompute;
-  int rate = 1;  // acts per step
+  int acts_per_step = 1;
   // It acts when nothing else on its thread can; set by defer_groups.
   bool is_deferrable = false;
   std::vector<GroupInput> inputs;
@@ -206,7 +207,7 @@ class PhysicalGraph {
   // (group, input index) that read each register, in group order.
   std::vector<std::vector<std::pair<GroupId, int>>> Consumers() const;
   // A zero-byte register from one group to another: `to` waits for `from`, or, with an initial
-  // token, for `from`'s previous act. Both must have the same rate, or the periods say otherwise.
+  // token, for `from`'s previous act. Both act equally often, or the periods say otherwise.
   void AddControlEdge(GroupId from, GroupId to, int initial_tokens);
   // Groups in an order in which inputs without initial tokens come first; INTERNAL naming a cycle.
   absl::StatusOr<std::vector<GroupId>> TopologicalOrder() const;

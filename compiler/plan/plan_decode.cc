@@ -174,13 +174,14 @@ class Decoder {
       dims_sbp.push_back(sbp);
     }
     layout.sbp = NdSbp(std::move(dims_sbp));
-    ASSIGN_OR_RETURN(layout.time_parts, ZeroIsOne(entry.time_parts(), "parts of time"));
-    if (entry.time_parts() != 0) {
-      ASSIGN_OR_RETURN(layout.time, SbpOf(entry.time()));
-      RETURN_IF_ERROR(check(layout.time));
-      if (layout.time.is_split() && layout.type.shape[layout.time.axis] % layout.time_parts != 0) {
+    ASSIGN_OR_RETURN(layout.micro_batches, ZeroIsOne(entry.micro_batches(), "micro-batches"));
+    if (entry.micro_batches() != 0) {
+      ASSIGN_OR_RETURN(layout.micro_batch_sbp, SbpOf(entry.micro_batch_sbp()));
+      RETURN_IF_ERROR(check(layout.micro_batch_sbp));
+      if (layout.micro_batch_sbp.is_split() &&
+          layout.type.shape[layout.micro_batch_sbp.axis] % layout.micro_batches != 0) {
         return Wrong("layout %d, %s, in %d micro-batches along axis %d", layouts_.size(),
-                     layout.type.ToString(), layout.time_parts, layout.time.axis);
+                     layout.type.ToString(), layout.micro_batches, layout.micro_batch_sbp.axis);
       }
     }
     layouts_.push_back(std::move(layout));
@@ -281,7 +282,7 @@ class Decoder {
     }
     ASSIGN_OR_RETURN(group.placement, PlacementAt(entry.placement()));
     group.stream = static_cast<StreamKind>(entry.stream());
-    ASSIGN_OR_RETURN(group.rate, ZeroIsOne(entry.rate(), "acts a step"));
+    ASSIGN_OR_RETURN(group.acts_per_step, ZeroIsOne(entry.acts_per_step(), "acts a step"));
     group.is_deferrable = entry.deferrable();
     if (entry.inputs_size() % 2 != 0) {
       return Wrong("inputs of %d numbers in group '%s'", entry.inputs_size(), group.name);
@@ -467,8 +468,9 @@ class Decoder {
     RETURN_IF_ERROR(CheckFits(destination, group.placement, group));
     const Placement& from = group.is<Exchange>() ? in.placement : group.placement;
     RETURN_IF_ERROR(CheckFits(source, from, group));
-    const bool same = source.type == destination.type && source.time == destination.time &&
-                      source.time_parts == destination.time_parts;
+    const bool same = source.type == destination.type &&
+                      source.micro_batch_sbp == destination.micro_batch_sbp &&
+                      source.micro_batches == destination.micro_batches;
     if (!same) {
       return Wrong("'%s' moves %s to %s", group.name, source.ToString(), destination.ToString());
     }

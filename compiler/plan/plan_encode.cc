@@ -69,9 +69,9 @@ class Encoder {
     entry.set_dtype(static_cast<uint32_t>(layout.type.dtype));
     for (int64_t size : layout.type.shape) entry.add_shape(size);
     for (const Sbp& sbp : layout.sbp.dims()) entry.add_sbp(Number(sbp));
-    if (layout.time_parts != 1) {
-      entry.set_time(Number(layout.time));
-      entry.set_time_parts(static_cast<uint32_t>(layout.time_parts));
+    if (layout.micro_batches != 1) {
+      entry.set_micro_batch_sbp(Number(layout.micro_batch_sbp));
+      entry.set_micro_batches(static_cast<uint32_t>(layout.micro_batches));
     }
     const auto [found, is_new] =
         layouts_.try_emplace(entry.SerializeAsString(), static_cast<uint32_t>(layouts_.size()));
@@ -113,7 +113,7 @@ class Encoder {
     entry.set_kind(static_cast<uint32_t>(group.work.index()));
     entry.set_placement(PlacementNumber(group.placement));
     entry.set_stream(static_cast<uint32_t>(group.stream));
-    entry.set_rate(OneIsZero(group.rate));
+    entry.set_acts_per_step(OneIsZero(group.acts_per_step));
     entry.set_deferrable(group.is_deferrable);
     for (const GroupInput& input : group.inputs) {
       entry.add_inputs(static_cast<uint32_t>(input.reg));

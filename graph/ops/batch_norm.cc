@@ -67,7 +67,7 @@ absl::Status CheckBatch(const OpContext& ctx) {
 }
 
 // Signatures are by hand: parts of the batch that are whole groups must be equal parts even where a
-// group is one image, and TimeSignatures say of the same roles what no rule does.
+// group is one image, and MicroBatchSignatures say of the same roles what no rule does.
 //
 // What an operand is: like x, statistics of its batch, or a number per channel.
 enum class Role { kWide, kStatistic, kParameter };
@@ -185,7 +185,7 @@ OpDef ChannelSumOp() {
         return std::vector<TensorType>{Statistics(ctx)};
       })
       .Signatures(ChannelSignatures({kWide}, {kStatistic}))
-      .TimeSignatures([](const OpContext& ctx) {
+      .MicroBatchSignatures([](const OpContext& ctx) {
         return HasGroups(ctx.attrs) ? OwnStatistics({kWide}, {kStatistic})(ctx)
                                     : std::vector<SbpSignature>();
       })
@@ -213,7 +213,7 @@ OpDef BatchMomentOp() {
         return std::vector<TensorType>{Statistics(ctx)};
       })
       .Signatures(ChannelSignatures({kWide, kStatistic}, {kStatistic}))
-      .TimeSignatures(OwnStatistics({kWide, kStatistic}, {kStatistic}))
+      .MicroBatchSignatures(OwnStatistics({kWide, kStatistic}, {kStatistic}))
       .Gradient([](const Context& c) {
         const Tensor x = c.inputs[0], sum = c.inputs[1], dy = c.output_gradients[0];
         const Attrs& attrs = c.op.attrs;
@@ -266,7 +266,7 @@ OpDef BatchNormOp() {
         return std::vector<TensorType>{ctx.inputs[0]};
       })
       .Signatures(ChannelSignatures(inputs, {kWide}))
-      .TimeSignatures(OwnStatistics(inputs, {kWide}))
+      .MicroBatchSignatures(OwnStatistics(inputs, {kWide}))
       .Inplace(0, 0)
       .Inplace(5, 0)
       .Gradient([](const Context& c) {
@@ -337,7 +337,7 @@ OpDef BatchNormSumsOp() {
         return std::vector<TensorType>(2, Statistics(ctx));
       })
       .Signatures(ChannelSignatures(inputs, {kStatistic, kStatistic}))
-      .TimeSignatures(OwnStatistics(inputs, {kStatistic, kStatistic}))
+      .MicroBatchSignatures(OwnStatistics(inputs, {kStatistic, kStatistic}))
       .Linear({3})
       .NoGradient()
       .Flops([](const OpContext& ctx) { return 4.0 * ctx.inputs[0].shape.num_elements(); })
@@ -381,7 +381,7 @@ OpDef BatchNormInputGradientOp() {
         return std::vector<TensorType>{ctx.inputs[0]};
       })
       .Signatures(ChannelSignatures(inputs, {kWide}))
-      .TimeSignatures(OwnStatistics(inputs, {kWide}))
+      .MicroBatchSignatures(OwnStatistics(inputs, {kWide}))
       .Linear({4, 5, 6})
       .Inplace(4, 0)
       .NoGradient()

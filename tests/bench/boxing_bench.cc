@@ -38,7 +38,7 @@ PhysicalGraph Build(const BoxingEdge& edge, int nodes) {
   BoxingPlanner planner;
   const auto [result, part] =
       BuildRoute(planner.Route(edge),
-                 {.reg = start, .part = 0, .rate = 1, .name = "x", .location = {}}, graph);
+                 {.reg = start, .part = 0, .acts_per_step = 1, .name = "x", .location = {}}, graph);
   TaskGroup reader;
   reader.name = "reader";
   reader.placement = edge.destination;

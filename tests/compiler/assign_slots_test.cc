@@ -41,18 +41,18 @@ TEST(AssignSlotsTest, StashesGrowWithTheWayToTheLastStage) {
   std::vector<GroupId> forward, backward;
   for (int s = 0; s < kStages; ++s) {
     forward.push_back(
-        g.Group(absl::StrCat("fwd", s), {.rate = kMicroBatches, .placement = Cpu(s, 1)}));
+        g.Group(absl::StrCat("fwd", s), {.acts_per_step = kMicroBatches, .placement = Cpu(s, 1)}));
     backward.push_back(
-        g.Group(absl::StrCat("bwd", s), {.rate = kMicroBatches, .placement = Cpu(s, 1)}));
+        g.Group(absl::StrCat("bwd", s), {.acts_per_step = kMicroBatches, .placement = Cpu(s, 1)}));
     g.Edge(absl::StrCat("stash", s), forward[s], {backward[s]});
   }
   for (int s = 0; s + 1 < kStages; ++s) {
     const GroupId send =
         g.Group(absl::StrCat("send", s),
-                {.rate = kMicroBatches, .placement = Cpu(s + 1, 1), .work = Exchange{}});
+                {.acts_per_step = kMicroBatches, .placement = Cpu(s + 1, 1), .work = Exchange{}});
     const GroupId back =
         g.Group(absl::StrCat("back", s),
-                {.rate = kMicroBatches, .placement = Cpu(s, 1), .work = Exchange{}});
+                {.acts_per_step = kMicroBatches, .placement = Cpu(s, 1), .work = Exchange{}});
     g.Edge(absl::StrCat("out", s), forward[s], {send});
     g.Edge(absl::StrCat("in", s + 1), send, {forward[s + 1]});
     g.Edge(absl::StrCat("grad", s + 1), backward[s + 1], {back});
@@ -74,8 +74,8 @@ TEST(AssignSlotsTest, StashesGrowWithTheWayToTheLastStage) {
 // The mean over all micro-batches is needed before the first may go back: all must be kept.
 TEST(AssignSlotsTest, AConsumerOnceAStepForcesAllMicroBatches) {
   GroupGraph g;
-  const GroupId fwd = g.Group("fwd", {.rate = 6}), mean = g.Group("mean"),
-                bwd = g.Group("bwd", {.rate = 6});
+  const GroupId fwd = g.Group("fwd", {.acts_per_step = 6}), mean = g.Group("mean"),
+                bwd = g.Group("bwd", {.acts_per_step = 6});
   g.Edge("stash", fwd, {bwd});
   g.Edge("sum", fwd, {mean}, {.period = 6});
   g.Edge("mean", mean, {bwd}, {.use_period = 6});

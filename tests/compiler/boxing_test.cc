@@ -56,7 +56,7 @@ using Coverage = std::set<std::string, std::less<>>;
 void CheckSteps(const BoxingEdge& edge, std::span<const BoxingStep> steps, bool alone) {
   const Shape act_shape = [&edge] {
     Shape shape = edge.type.shape;
-    if (edge.time.is_split()) shape[edge.time.axis] /= edge.time_parts;
+    if (edge.micro_batch_sbp.is_split()) shape[edge.micro_batch_sbp.axis] /= edge.micro_batches;
     return shape;
   }();
   const Numbers logical = TestValues(act_shape);
@@ -71,8 +71,8 @@ void CheckSteps(const BoxingEdge& edge, std::span<const BoxingStep> steps, bool 
     total_bytes += step.cost.total_bytes;
     busiest_bytes += step.cost.busiest_bytes;
   }
-  auto [result, part] =
-      BuildRoute(steps, {.reg = start, .part = 0, .rate = 1, .name = "x", .location = {}}, graph);
+  auto [result, part] = BuildRoute(
+      steps, {.reg = start, .part = 0, .acts_per_step = 1, .name = "x", .location = {}}, graph);
   EXPECT_EQ(part, 0);
   Interpreter interpreter(graph);
   interpreter.Set(start, Cut(logical, SourceLayout(edge), edge.source));
@@ -139,8 +139,8 @@ TEST(Boxing, ScalarsAndTimeSplits) {
     for (const Sbp& from : {sbp::S(0), sbp::S(1), sbp::B, sbp::P}) {
       for (const Sbp& to : {sbp::S(0), sbp::S(1), sbp::B, sbp::P}) {
         BoxingEdge edge = EdgeOf({10, 3}, {Devices(0, 3), from}, {Devices(first, 3), to});
-        edge.time = sbp::S(0);
-        edge.time_parts = 2;
+        edge.micro_batch_sbp = sbp::S(0);
+        edge.micro_batches = 2;
         CheckEdge(edge, planner, coverage);
       }
     }

@@ -57,8 +57,8 @@ TEST(Cost, MicroBatches) {
   for (const BoxingEstimate& boxing : estimate.boxing) {
     if (boxing.tensor != relu.outputs[0]) continue;
     found = true;
-    EXPECT_EQ(boxing.edge.time, S(0));
-    EXPECT_EQ(boxing.edge.time_parts, 4);
+    EXPECT_EQ(boxing.edge.micro_batch_sbp, S(0));
+    EXPECT_EQ(boxing.edge.micro_batches, 4);
     EXPECT_EQ(boxing.total_bytes, 4 * 64 * 512);
     EXPECT_EQ(boxing.messages % 4, 0);
   }
@@ -67,8 +67,9 @@ TEST(Cost, MicroBatches) {
   const OpWork work = WorkOf(*graph, OpNamed(*graph, "fc1"));
   EXPECT_DOUBLE_EQ(work.flops, 2.0 * 64 * 784 * 512);
   EXPECT_DOUBLE_EQ(work.bytes, 4.0 * (64 * 784 + 4 * 784 * 512 + 64 * 512));
-  EXPECT_EQ(TimeOf(*graph, relu.outputs[0]).parts, 4);
-  EXPECT_EQ(TimeOf(*graph, OpNamed(*graph, "mean.accumulate").outputs[0]).parts, 1);
+  EXPECT_EQ(MicroBatchLayoutOf(*graph, relu.outputs[0]).micro_batches, 4);
+  EXPECT_EQ(MicroBatchLayoutOf(*graph, OpNamed(*graph, "mean.accumulate").outputs[0]).micro_batches,
+            1);
 }
 
 }  // namespace

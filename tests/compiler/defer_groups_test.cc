@@ -61,8 +61,8 @@ TEST(DeferGroups, EdgesOfMemoryCount) {
 
 TEST(DeferGroups, NotWhatActsForEveryMicroBatch) {
   GroupGraph job;
-  const GroupId forward = job.Group("forward", {.rate = 4});
-  job.Edge("prediction", forward, {job.Group("metric", {.rate = 4})});
+  const GroupId forward = job.Group("forward", {.acts_per_step = 4});
+  job.Edge("prediction", forward, {job.Group("metric", {.acts_per_step = 4})});
   job.Edge("sum", forward, {job.Group("report")}, {.period = 4});
   EXPECT_EQ(Deferrable(job.graph), std::vector<std::string>{"report"});
 }

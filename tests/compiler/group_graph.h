@@ -1,4 +1,4 @@
-// PhysicalGraphs built by hand, for the passes that look at rates, slots, edges and bytes, not at
+// PhysicalGraphs built by hand, for the passes that look at acts, slots, edges and bytes, not at
 // what kernels compute; and such graphs run by real actors.
 #pragma once
 
@@ -28,7 +28,7 @@ inline TensorLayout Floats(int64_t n) {
 class GroupGraph {
  public:
   struct GroupOptions {
-    int rate = 1;
+    int acts_per_step = 1;
     Placement placement = Cpu(0, 1);
     StreamKind stream = StreamKind::kCompute;
     decltype(TaskGroup::work) work = Compute{};
@@ -37,7 +37,7 @@ class GroupGraph {
   GroupId Group(const std::string& name, GroupOptions options) {
     TaskGroup group;
     group.name = name;
-    group.rate = options.rate;
+    group.acts_per_step = options.acts_per_step;
     group.placement = options.placement;
     group.stream = options.stream;
     group.work = std::move(options.work);

@@ -153,7 +153,7 @@ TEST(InferSbpModels, ClippingSharesTheTransfersOfTheUpdates) {
   EXPECT_EQ(LayoutOf(*graph, "h.0.q.mul"), "(B, B)->(B)");
   for (const Op& op : graph->ops()) {
     if (op.type != "square" && op.type != "adam_update") continue;
-    EXPECT_EQ(op.rate, 1) << op.name;
+    EXPECT_EQ(op.acts_per_step, 1) << op.name;
   }
 }
 

@@ -77,7 +77,7 @@ double MadeUpAddend(Sbp::Kind kind, int64_t addend, int64_t addends, int64_t ele
 
 Shape ActShape(const TensorLayout& layout) {
   Shape shape = layout.type.shape;
-  if (layout.time.is_split()) shape[layout.time.axis] /= layout.time_parts;
+  if (layout.micro_batch_sbp.is_split()) shape[layout.micro_batch_sbp.axis] /= layout.micro_batches;
   return shape;
 }
 

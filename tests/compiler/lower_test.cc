@@ -126,51 +126,51 @@ r10 "up->w" of=g10 tokens=1 control
 )");
 }
 
-// Two micro-batches: the variable serves both acts, boxing of pieces runs at their rate, the sum
-// over the acts has rate 1.
+// Two micro-batches: the variable serves both acts, boxing of pieces acts as often as they, the
+// sum over the acts is made once.
 TEST(Lower, MicroBatches) {
   ExpectLowered(R"(
-%0:f32[8, 4] = input "x" () {dtype=f32 shape=[8, 4]} on=cpu[1]{0.0} rate=2 time=()->(S(0)) sbp=()->(B)
+%0:f32[8, 4] = input "x" () {dtype=f32 shape=[8, 4]} on=cpu[1]{0.0} acts_per_step=2 micro_batches=()->(S(0)) sbp=()->(B)
 %1:f32[4, 6] = variable "w" () {dtype=f32 shape=[4, 6]} on=cpu[2]{0.0 1.0} sbp=()->(B)
-%2:f32[8, 6] = matmul "fc" (%0, %1) on=cpu[2]{0.0 1.0} rate=2 time=(S(0), B)->(S(0)) sbp=(S(0), B)->(S(0))
-%3:f32[4, 6] = tensordot "dw" (%0, %2) on=cpu[2]{0.0 1.0} rate=2 time=(S(0), S(0))->(P) sbp=(S(0), S(0))->(P)
-%4:f32[4, 6] = accumulate "dw.sum" (%3) on=cpu[2]{0.0 1.0} rate=2 time=(P)->(B) sbp=(P)->(P)
+%2:f32[8, 6] = matmul "fc" (%0, %1) on=cpu[2]{0.0 1.0} acts_per_step=2 micro_batches=(S(0), B)->(S(0)) sbp=(S(0), B)->(S(0))
+%3:f32[4, 6] = tensordot "dw" (%0, %2) on=cpu[2]{0.0 1.0} acts_per_step=2 micro_batches=(S(0), S(0))->(P) sbp=(S(0), S(0))->(P)
+%4:f32[4, 6] = accumulate "dw.sum" (%3) on=cpu[2]{0.0 1.0} acts_per_step=2 micro_batches=(P)->(B) sbp=(P)->(P)
 %5:f32[] = constant "lr" () {dtype=f32 shape=[] value=0.5} on=cpu[2]{0.0 1.0} sbp=()->(B)
 sgd_update "up" (%1, %4, %5) {weight_decay=0.0} on=cpu[2]{0.0 1.0} sbp=(B, B, B)->()
-%6:f32[8, 6] = matmul "again" (%0, %1) on=cpu[2]{0.0 1.0} rate=2 time=(S(0), B)->(S(0)) sbp=(S(0), B)->(S(0))
-fetch "y" (%6) {name="y"} on=cpu[2]{0.0 1.0} rate=2 time=(S(0))->() sbp=(S(0))->()
+%6:f32[8, 6] = matmul "again" (%0, %1) on=cpu[2]{0.0 1.0} acts_per_step=2 micro_batches=(S(0), B)->(S(0)) sbp=(S(0), B)->(S(0))
+fetch "y" (%6) {name="y"} on=cpu[2]{0.0 1.0} acts_per_step=2 micro_batches=(S(0))->() sbp=(S(0))->()
 )",
                 R"(
 job "" nodes=2 micro_batches=2
-g0 compute "x" on=cpu[1]{0.0} stream=input rate=2 ()->(r0)
-  input "x" ()->(o0) {dtype=f32 shape=[8, 4]} ()->(f32[8, 4] B time=S(0)/2)
+g0 compute "x" on=cpu[1]{0.0} stream=input acts_per_step=2 ()->(r0)
+  input "x" ()->(o0) {dtype=f32 shape=[8, 4]} ()->(f32[8, 4] B micro_batches=S(0)/2)
 g1 variable "w" on=cpu[2]{0.0 1.0} (r9)->(r1)
   variable "w" ()->(o0) {dtype=f32 shape=[4, 6]} ()->(f32[4, 6] B)
-g2 exchange "x.slice_exchange" on=cpu[2]{0.0 1.0} stream=transfer rate=2 (r0)->(r2) f32[8, 4] B time=S(0)/2 -> f32[8, 4] S(0) time=S(0)/2
-g3 compute "fc" on=cpu[2]{0.0 1.0} rate=2 (r2, r1/2)->(r3)
-  matmul "fc" (i0, i1)->(o0) (f32[8, 4] S(0) time=S(0)/2, f32[4, 6] B)->(f32[8, 6] S(0) time=S(0)/2)
-g4 compute "dw" on=cpu[2]{0.0 1.0} rate=2 (r2, r3)->(r4)
-  tensordot "dw" (i0, i1)->(o0) (f32[8, 4] S(0) time=S(0)/2, f32[8, 6] S(0) time=S(0)/2)->(f32[4, 6] P time=P/2)
-g5 compute "dw.sum" on=cpu[2]{0.0 1.0} rate=2 (r4)->(r5)
-  accumulate "dw.sum" (i0)->(o0) (f32[4, 6] P time=P/2)->(f32[4, 6] P)
+g2 exchange "x.slice_exchange" on=cpu[2]{0.0 1.0} stream=transfer acts_per_step=2 (r0)->(r2) f32[8, 4] B micro_batches=S(0)/2 -> f32[8, 4] S(0) micro_batches=S(0)/2
+g3 compute "fc" on=cpu[2]{0.0 1.0} acts_per_step=2 (r2, r1/2)->(r3)
+  matmul "fc" (i0, i1)->(o0) (f32[8, 4] S(0) micro_batches=S(0)/2, f32[4, 6] B)->(f32[8, 6] S(0) micro_batches=S(0)/2)
+g4 compute "dw" on=cpu[2]{0.0 1.0} acts_per_step=2 (r2, r3)->(r4)
+  tensordot "dw" (i0, i1)->(o0) (f32[8, 4] S(0) micro_batches=S(0)/2, f32[8, 6] S(0) micro_batches=S(0)/2)->(f32[4, 6] P micro_batches=P/2)
+g5 compute "dw.sum" on=cpu[2]{0.0 1.0} acts_per_step=2 (r4)->(r5)
+  accumulate "dw.sum" (i0)->(o0) (f32[4, 6] P micro_batches=P/2)->(f32[4, 6] P)
 g6 compute "lr" on=cpu[2]{0.0 1.0} ()->(r6)
   constant "lr" ()->(o0) {dtype=f32 shape=[] value=0.5} ()->(f32[] B)
 g7 all_reduce "dw.sum.all_reduce" on=cpu[2]{0.0 1.0} stream=transfer (r5)->(r7) f32[4, 6] P -> f32[4, 6] B by=ring/262144
 g8 compute "up" on=cpu[2]{0.0 1.0} (r1, r7, r6, r10)->(r9)
   sgd_update "up" (i0, i1, i2)->() {weight_decay=0.0} (f32[4, 6] B, f32[4, 6] B, f32[] B)->()
-g9 compute "again" on=cpu[2]{0.0 1.0} rate=2 (r2, r1/2)->(r8, r10)
-  matmul "again" (i0, i1)->(o0) (f32[8, 4] S(0) time=S(0)/2, f32[4, 6] B)->(f32[8, 6] S(0) time=S(0)/2)
-g10 compute "y" on=cpu[2]{0.0 1.0} stream=input rate=2 (r8)->()
-  fetch "y" (i0)->() {name="y"} (f32[8, 6] S(0) time=S(0)/2)->()
-r0 "x" of=g0 bytes=64 f32[8, 4] B time=S(0)/2
+g9 compute "again" on=cpu[2]{0.0 1.0} acts_per_step=2 (r2, r1/2)->(r8, r10)
+  matmul "again" (i0, i1)->(o0) (f32[8, 4] S(0) micro_batches=S(0)/2, f32[4, 6] B)->(f32[8, 6] S(0) micro_batches=S(0)/2)
+g10 compute "y" on=cpu[2]{0.0 1.0} stream=input acts_per_step=2 (r8)->()
+  fetch "y" (i0)->() {name="y"} (f32[8, 6] S(0) micro_batches=S(0)/2)->()
+r0 "x" of=g0 bytes=64 f32[8, 4] B micro_batches=S(0)/2
 r1 "w" of=g1 bytes=128 f32[4, 6] B variable=w
-r2 "x.slice_exchange" of=g2 bytes=64 f32[8, 4] S(0) time=S(0)/2
-r3 "fc" of=g3 bytes=64 f32[8, 6] S(0) time=S(0)/2
-r4 "dw" of=g4 bytes=128 f32[4, 6] P time=P/2
+r2 "x.slice_exchange" of=g2 bytes=64 f32[8, 4] S(0) micro_batches=S(0)/2
+r3 "fc" of=g3 bytes=64 f32[8, 6] S(0) micro_batches=S(0)/2
+r4 "dw" of=g4 bytes=128 f32[4, 6] P micro_batches=P/2
 r5 "dw.sum" of=g5 period=2 bytes=128 f32[4, 6] P
 r6 "lr" of=g6 bytes=64 f32[] B
 r7 "dw.sum.all_reduce" of=g7 bytes=128 f32[4, 6] B
-r8 "again" of=g9 bytes=64 f32[8, 6] S(0) time=S(0)/2
+r8 "again" of=g9 bytes=64 f32[8, 6] S(0) micro_batches=S(0)/2
 r9 "up->w" of=g8 tokens=1 control
 r10 "again->up" of=g9 period=2 control
 # boxing x from B: slice_exchange to S(0); 32 bytes, 32 of the busiest device
@@ -274,11 +274,12 @@ TEST(Lower, Errors) {
       "constant 'c': layout [P, P(max)] mixes two kinds of partial values; make one of them B");
   EXPECT_EQ(Error("%0:f32[4] = constant \"c\" () {dtype=f32 shape=[4] value=0.5} sbp=()->(B)\n"),
             "constant 'c' has no placement");
-  EXPECT_EQ(Error("%0:f32[4] = constant \"c\" () {dtype=f32 shape=[4] value=0.5} on=cpu[1]{0.0} "
-                  "rate=2 time=()->(S(0)) sbp=()->(B)\n"
-                  "%1:f32[4] = relu \"r\" (%0) on=cpu[1]{0.0} sbp=(B)->(B)\n"),
-            "relu 'r' acts 1 times a step and reads 'c' as B over time, which is made 2 times a "
-            "step, as S(0)");
+  EXPECT_EQ(
+      Error("%0:f32[4] = constant \"c\" () {dtype=f32 shape=[4] value=0.5} on=cpu[1]{0.0} "
+            "acts_per_step=2 micro_batches=()->(S(0)) sbp=()->(B)\n"
+            "%1:f32[4] = relu \"r\" (%0) on=cpu[1]{0.0} sbp=(B)->(B)\n"),
+      "relu 'r' acts 1 times a step and reads 'c' as B over micro-batches, which is made 2 times a "
+      "step, as S(0)");
 }
 
 }  // namespace

@@ -135,8 +135,8 @@ fetch "f" (%5) {name="f"}
 TEST(MicroBatch, AFetchOfACutTensorHasItsRate) {
   auto graph = Cut(std::string(kHead) + "fetch \"f\" (%2) {name=\"y\"}", Devices(1, 1));
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_EQ(OpNamed(*graph, "f").rate, 4);
-  EXPECT_EQ(OpNamed(*graph, "f").input_time, std::vector<Sbp>{sbp::S(0)});
+  EXPECT_EQ(OpNamed(*graph, "f").acts_per_step, 4);
+  EXPECT_EQ(OpNamed(*graph, "f").input_micro_batch_sbp, std::vector<Sbp>{sbp::S(0)});
 }
 
 // A mask is drawn in parts; what is also needed whole is computed twice, unless it is random.
@@ -190,7 +190,7 @@ fetch "f" (%2) {name="f"}
 )";
   auto graph = Cut(text, Devices(1, 2));
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_EQ(OpNamed(*graph, "rows").output_time, std::vector<Sbp>{sbp::S(0)});
+  EXPECT_EQ(OpNamed(*graph, "rows").output_micro_batch_sbp, std::vector<Sbp>{sbp::S(0)});
 }
 
 TEST(MicroBatch, AStepHasOneNumber) {

@@ -54,9 +54,9 @@ TEST(TensorLayout, BoxesOfMicroBatches) {
   TensorLayout layout = Layout({12, 5}, sbp::S(0));
   const Placement placement = Devices(0, {4});
   EXPECT_EQ(RegionOf(layout, placement, 1).ToString(), "[3:6, 0:5]");
-  layout.time = sbp::S(0);
-  layout.time_parts = 2;
-  EXPECT_EQ(layout.ToString(), "f32[12, 5] S(0) time=S(0)/2");
+  layout.micro_batch_sbp = sbp::S(0);
+  layout.micro_batches = 2;
+  EXPECT_EQ(layout.ToString(), "f32[12, 5] S(0) micro_batches=S(0)/2");
   EXPECT_EQ(RegionOf(layout, placement, 1).ToString(), "[2:4, 0:5]");
   EXPECT_EQ(RegionOf(layout, placement, 3).ToString(), "[5:6, 0:5]");
   EXPECT_EQ(BytesOf(layout, placement, 3), 20);
@@ -68,7 +68,7 @@ TEST(PhysicalGraph, Text) {
   graph.job = "train";
   const GroupId a = AddStep(graph, "a", {});
   const GroupId b = AddStep(graph, "b", {graph.group(a).outputs[0], graph.group(a).outputs[0]});
-  graph.group(b).rate = 4;
+  graph.group(b).acts_per_step = 4;
   graph.AddControlEdge(b, a, 1);
   graph.notes.push_back("a choice");
   graph.LayOutParts();
@@ -76,7 +76,7 @@ TEST(PhysicalGraph, Text) {
             R"(job "train" nodes=1 micro_batches=1
 g0 compute "a" on=cpu[2]{0.0 0.1} (r2)->(r0)
   identity "a" ()->(o0) ()->(f32[6, 3] S(0))
-g1 compute "b" on=cpu[2]{0.0 0.1} rate=4 (r0, r0)->(r1, r2)
+g1 compute "b" on=cpu[2]{0.0 0.1} acts_per_step=4 (r0, r0)->(r1, r2)
   identity "b" (i0, i1)->(o0) (f32[6, 3] S(0), f32[6, 3] S(0))->(f32[6, 3] S(0))
 r0 "a" of=g0 bytes=64 f32[6, 3] S(0)
 r1 "b" of=g1 bytes=64 f32[6, 3] S(0)
@@ -89,7 +89,7 @@ TEST(PhysicalGraph, ControlEdgesBalanceRates) {
   PhysicalGraph graph;
   const GroupId slow = AddStep(graph, "slow", {});
   const GroupId fast = AddStep(graph, "fast", {});
-  graph.group(fast).rate = 6;
+  graph.group(fast).acts_per_step = 6;
   graph.AddControlEdge(slow, fast, 0);
   graph.AddControlEdge(fast, slow, 1);
   EXPECT_EQ(graph.reg(graph.group(slow).outputs[1]).period, 1);

@@ -55,7 +55,7 @@ std::string SummaryOf(const PhysicalGraph& graph) {
   std::string text = "\n";
   for (const TaskGroup& group : graph.groups()) {
     absl::StrAppend(&text, "g", group.id, " ", kWorks[group.work.index()], " '", group.name, "'");
-    if (group.rate != 1) absl::StrAppend(&text, " x", group.rate);
+    if (group.acts_per_step != 1) absl::StrAppend(&text, " x", group.acts_per_step);
     for (const GroupInput& input : group.inputs) {
       const Register& reg = graph.reg(input.reg);
       if (reg.initial_tokens != 0) continue;
@@ -126,7 +126,9 @@ class RandomGraph {
   }
 
   // Pieces a step.
-  int RateOf(const Register& reg) const { return graph_.group(reg.producer).rate / reg.period; }
+  int PiecesOf(const Register& reg) const {
+    return graph_.group(reg.producer).acts_per_step / reg.period;
+  }
 
   // `reg` on `placement`: itself, or through an exchange or an all_reduce.
   GroupRegisterId Bring(GroupRegisterId id, const Placement& placement) {
@@ -137,7 +139,7 @@ class RandomGraph {
     TaskGroup group;
     group.name = absl::StrCat(graph_.reg(id).name, moves ? ".exchange" : ".all_reduce");
     group.placement = placement;
-    group.rate = RateOf(graph_.reg(id));
+    group.acts_per_step = PiecesOf(graph_.reg(id));
     group.inputs.push_back({.reg = id});
     const Movement movement = {.source = Whole(), .destination = Whole()};
     if (moves) {
@@ -154,20 +156,20 @@ class RandomGraph {
     TaskGroup group;
     group.name = absl::StrCat("k", i);
     group.placement = placements_[Below(3)];
-    group.rate = Below(4) == 0 ? 4 : 1;
+    group.acts_per_step = Below(4) == 0 ? 4 : 1;
     KernelCall kernel = {.op = "add", .name = group.name};
     const int inputs = available_.empty() ? 0 : Below(4);
     for (int n = 0; n < inputs; ++n) {
       // Mostly what is near: long paths.
       const auto count = static_cast<int>(available_.size());
       const GroupRegisterId id = available_[std::max(Below(count), Below(count))];
-      if (group.rate % RateOf(graph_.reg(id)) != 0) continue;
+      if (group.acts_per_step % PiecesOf(graph_.reg(id)) != 0) continue;
       Read(Bring(id, group.placement), group, kernel);
     }
     const int outputs = 1 + Below(2);
     for (int n = 0; n < outputs; ++n) {
       const GroupRegisterId reg = AddOutput(group, absl::StrCat(group.name, ":", n));
-      if (group.rate > 1 && Below(2) == 0) graph_.reg(reg).period = group.rate;
+      if (group.acts_per_step > 1 && Below(2) == 0) graph_.reg(reg).period = group.acts_per_step;
       kernel.outputs.push_back({.source = OperandRef::Source::kOutput, .index = n});
       kernel.output_layouts.push_back(Whole());
       available_.push_back(reg);
@@ -180,8 +182,8 @@ class RandomGraph {
     auto known = std::find_if(group.inputs.begin(), group.inputs.end(),
                               [&](const GroupInput& input) { return input.reg == id; });
     if (known == group.inputs.end()) {
-      known =
-          group.inputs.insert(known, {.reg = id, .period = group.rate / RateOf(graph_.reg(id))});
+      known = group.inputs.insert(
+          known, {.reg = id, .period = group.acts_per_step / PiecesOf(graph_.reg(id))});
     }
     kernel.inputs.push_back({.index = static_cast<int>(known - group.inputs.begin())});
     kernel.input_layouts.push_back(Whole());
@@ -197,7 +199,7 @@ class RandomGraph {
       KernelCall kernel = {.op = "assign", .name = group.name};
       Read(graph_.group(variable).outputs[0], group, kernel);
       const GroupRegisterId id = available_[Below(static_cast<int>(available_.size()))];
-      if (RateOf(graph_.reg(id)) == 1) Read(Bring(id, group.placement), group, kernel);
+      if (PiecesOf(graph_.reg(id)) == 1) Read(Bring(id, group.placement), group, kernel);
       std::get<Compute>(group.work).kernels.push_back(std::move(kernel));
       const GroupId update = graph_.AddGroup(std::move(group)).id;
       graph_.AddControlEdge(update, variable, 1);
@@ -259,7 +261,7 @@ struct SymbolicRun {
     for (size_t position = 0; position < group.kernels().size(); ++position) {
       const KernelCall& kernel = group.kernels()[position];
       std::string text = absl::StrCat(kernel.name, " ", group.placement.ToString(), " ",
-                                      static_cast<int>(group.stream), " ", group.rate);
+                                      static_cast<int>(group.stream), " ", group.acts_per_step);
       for (const OperandRef& ref : kernel.inputs) {
         size_t value = 0;
         if (ref.source == OperandRef::Source::kScratch) {

@@ -23,11 +23,11 @@ absl::StatusOr<PhysicalGraph> LowerText(const std::string& text, NodeKinds kinds
 // All logical passes, then the same; feeds and fetches on device 0.0.
 absl::StatusOr<PhysicalGraph> LowerMlp(const MlpText& mlp, const Placement& all_devices);
 
-// "g2 compute 'chain fc1..loss (23 ops)' rate=1 <- g0 g1" a line a group: edges with initial tokens
-// are left out, "x/4" is a period.
+// "g2 compute 'chain fc1..loss (23 ops)' acts_per_step=1 <- g0 g1" a line a group: edges with
+// initial tokens are left out, "x/4" is a period.
 std::string SummaryOf(const PhysicalGraph& graph);
 
-// A graph of one-kernel groups with random edges, placements, rates, communication, control edges
+// A graph of one-kernel groups with random edges, placements, acts, communication, control edges
 // and variables; acyclic.
 PhysicalGraph RandomPhysicalGraph(uint64_t seed);
 

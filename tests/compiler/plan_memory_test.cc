@@ -94,7 +94,7 @@ TEST(PlanMemoryTest, SlotsTokensMicroBatchesAndTransfersDoNotShare) {
   const GroupId read = g.Group("read", {.stream = StreamKind::kInput});
   const GroupId a = g.Group("a"), b = g.Group("b"), c = g.Group("c");
   const GroupId send = g.Group("send", {.work = Exchange{}});
-  const GroupId d = g.Group("d", {.rate = 2}), e = g.Group("e", {.rate = 2});
+  const GroupId d = g.Group("d", {.acts_per_step = 2}), e = g.Group("e", {.acts_per_step = 2});
   g.Edge("batch", read, {a}, {.slots = 2});
   g.Edge("x", a, {b}, {.slots = 2});
   g.Edge("y", b, {c});
@@ -125,8 +125,8 @@ TEST(PlanMemoryTest, StagesHaveTheSameBytes) {
 TEST(PlanMemoryTest, AnUpdateWaitsForEveryReader) {
   GroupGraph g;
   const GroupId w = g.Group("w", {.work = VariableOwner{}});
-  const GroupId forward = g.Group("forward", {.rate = 4}), sum = g.Group("sum"),
-                monitor = g.Group("monitor", {.rate = 4}), update = g.Group("update");
+  const GroupId forward = g.Group("forward", {.acts_per_step = 4}), sum = g.Group("sum"),
+                monitor = g.Group("monitor", {.acts_per_step = 4}), update = g.Group("update");
   g.graph.group(update).kernels()[0].op = "assign";
   g.Edge("w", w, {forward, monitor}, {.use_period = 4, .variable = "w"});
   g.graph.group(update).inputs.push_back({0, 1});

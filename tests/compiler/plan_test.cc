@@ -372,8 +372,8 @@ TEST(Plan, WhatIsWrongIsNamed) {
   EXPECT_THAT(Refusal([](plan::Plan& plan) { plan.mutable_layouts(0)->add_sbp(0); }),
               HasSubstr(" on cpu["));
   EXPECT_THAT(Refusal([](plan::Plan& plan) {
-                plan.mutable_layouts(0)->set_time(8 * 1000);
-                plan.mutable_layouts(0)->set_time_parts(2);
+                plan.mutable_layouts(0)->set_micro_batch_sbp(8 * 1000);
+                plan.mutable_layouts(0)->set_micro_batches(2);
               }),
               HasSubstr("splits axis 1000"));
   EXPECT_THAT(Refusal([](plan::Plan& plan) { plan.mutable_registers(0)->set_more_slots(-1); }),

@@ -76,14 +76,14 @@ inline std::string LayoutText(const LogicalGraph& graph) {
   return text;
 }
 
-// "fc1 x4 (S(0), B)->(S(0))", a line an op of rate m; "lr", a line an op of rate 1.
+// "fc1 x4 (S(0), B)->(S(0))", a line an op that acts m times; "lr", one that acts once.
 inline std::string TimeText(const LogicalGraph& graph) {
   std::string text = "\n";
   for (const Op& op : graph.ops()) {
     absl::StrAppend(&text, op.name);
-    if (op.rate != 1) {
-      absl::StrAppend(&text, " x", op.rate, " (", ListText(op.input_time), ")->(",
-                      ListText(op.output_time), ")");
+    if (op.acts_per_step != 1) {
+      absl::StrAppend(&text, " x", op.acts_per_step, " (", ListText(op.input_micro_batch_sbp),
+                      ")->(", ListText(op.output_micro_batch_sbp), ")");
     }
     absl::StrAppend(&text, "\n");
   }

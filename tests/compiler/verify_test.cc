@@ -35,13 +35,15 @@ using ::testing::HasSubstr;
 GroupGraph Pipeline(int stash_slots) {
   GroupGraph g;
   const Placement first = Cpu(0, 1), second = Cpu(1, 1);
-  const GroupId fwd0 = g.Group("fwd0", {.rate = 4, .placement = first});
-  const GroupId send = g.Group("send", {.rate = 4, .placement = second, .work = Exchange{}});
-  const GroupId fwd1 = g.Group("fwd1", {.rate = 4, .placement = second});
+  const GroupId fwd0 = g.Group("fwd0", {.acts_per_step = 4, .placement = first});
+  const GroupId send =
+      g.Group("send", {.acts_per_step = 4, .placement = second, .work = Exchange{}});
+  const GroupId fwd1 = g.Group("fwd1", {.acts_per_step = 4, .placement = second});
   const GroupId mean = g.Group("mean", {.placement = second});
-  const GroupId bwd1 = g.Group("bwd1", {.rate = 4, .placement = second});
-  const GroupId back = g.Group("back", {.rate = 4, .placement = first, .work = Exchange{}});
-  const GroupId bwd0 = g.Group("bwd0", {.rate = 4, .placement = first});
+  const GroupId bwd1 = g.Group("bwd1", {.acts_per_step = 4, .placement = second});
+  const GroupId back =
+      g.Group("back", {.acts_per_step = 4, .placement = first, .work = Exchange{}});
+  const GroupId bwd0 = g.Group("bwd0", {.acts_per_step = 4, .placement = first});
   g.Edge("stash", fwd0, {bwd0}, {.slots = stash_slots});
   g.Edge("out0", fwd0, {send}, {.slots = 2});
   g.Edge("in1", send, {fwd1}, {.slots = 2});
@@ -262,14 +264,14 @@ TEST(VerifyTest, AReaderElsewhereOfWhichTheUpdateDoesNotHear) {
 TEST(VerifyTest, Invariants) {
   const auto broken = [](auto&& change) {
     GroupGraph g;
-    const GroupId a = g.Group("a", {.rate = 4}), b = g.Group("b", {.rate = 4});
+    const GroupId a = g.Group("a", {.acts_per_step = 4}), b = g.Group("b", {.acts_per_step = 4});
     g.Edge("x", a, {b});
     g.graph.LayOutParts();
     EXPECT_EQ(VerifyInvariants(g.graph), absl::OkStatus());
     change(g.graph);
     return std::string(VerifyInvariants(g.graph).message());
   };
-  EXPECT_EQ(broken([](PhysicalGraph& g) { g.group(1).rate = 2; }),
+  EXPECT_EQ(broken([](PhysicalGraph& g) { g.group(1).acts_per_step = 2; }),
             "'b' (work 'b', train.cc:2): uses up 2/1 slots of register 'x' a step, 'a' fills 4/1");
   EXPECT_EQ(broken([](PhysicalGraph& g) { g.reg(0).period = 3; }),
             "register 'x': period 3 does not divide the 4 acts a step of 'a'");
@@ -332,43 +334,45 @@ TEST(VerifyTest, PlansOfRealJobsHold) {
 
 // ---- against real actors -----------------------------------------------------------------------
 
-// Groups of rates 1 and m; registers of one or m pieces a step, with random slots, tokens, readers.
+// Groups that act once or m times; registers of one or m pieces a step, with random slots, tokens,
+// readers.
 PhysicalGraph RandomGraph(uint64_t seed, bool is_forward_only) {
   SeededChoice choice(seed);
   GroupGraph g;
   const int m = 2 + static_cast<int>(choice.Below(3));
   const int groups = 3 + static_cast<int>(choice.Below(8));
   for (int i = 0; i < groups; ++i) {
-    g.Group(absl::StrFormat("g%d", i), {.rate = choice.Below(2) == 0 ? 1 : m});
+    g.Group(absl::StrFormat("g%d", i), {.acts_per_step = choice.Below(2) == 0 ? 1 : m});
   }
   const int registers = groups + static_cast<int>(choice.Below(groups));
   for (int i = 0; i < registers; ++i) {
     const auto producer = static_cast<GroupId>(choice.Below(groups));
-    const int rate = g.graph.group(producer).rate;
+    const int acts = g.graph.group(producer).acts_per_step;
     std::set<GroupId> readers;
     for (uint64_t n = choice.Below(3); n > 0; --n) {
       readers.insert(static_cast<GroupId>(choice.Below(groups)));
     }
-    bool is_one_rate = rate > 1;
+    bool act_alike = acts > 1;
     bool goes_back = false;
-    std::vector<GroupId> same_rate;
+    std::vector<GroupId> fellows;
     for (GroupId reader : readers) {
       if (is_forward_only && reader <= producer) continue;
-      if (!same_rate.empty() && g.graph.group(reader).rate != g.graph.group(same_rate[0]).rate) {
+      if (!fellows.empty() &&
+          g.graph.group(reader).acts_per_step != g.graph.group(fellows[0]).acts_per_step) {
         continue;
       }
-      same_rate.push_back(reader);
-      if (g.graph.group(reader).rate != rate) is_one_rate = false;
+      fellows.push_back(reader);
+      if (g.graph.group(reader).acts_per_step != acts) act_alike = false;
       if (reader <= producer) goes_back = true;
     }
     // As many pieces a step as both ends can have.
-    const int pieces = is_one_rate && choice.Below(4) != 0 ? rate : 1;
-    const int use_period = same_rate.empty() ? 1 : g.graph.group(same_rate[0]).rate / pieces;
+    const int pieces = act_alike && choice.Below(4) != 0 ? acts : 1;
+    const int use_period = fellows.empty() ? 1 : g.graph.group(fellows[0]).acts_per_step / pieces;
     const int slots = 1 + static_cast<int>(choice.Below(pieces + 1));
     const bool has_tokens = goes_back ? choice.Below(6) != 0 : choice.Below(8) == 0;
-    g.Edge(absl::StrFormat("r%d", i), producer, same_rate,
+    g.Edge(absl::StrFormat("r%d", i), producer, fellows,
            {.slots = slots,
-            .period = rate / pieces,
+            .period = acts / pieces,
             .use_period = use_period,
             .tokens = has_tokens ? 1 + static_cast<int>(choice.Below(slots)) : 0});
   }
@@ -396,7 +400,7 @@ PhysicalGraph WithAllReduces(PhysicalGraph graph, uint64_t seed) {
     group.name = graph.reg(result).name;
     group.stream = StreamKind::kTransfer;
     group.placement = in.placement;
-    group.rate = graph.group(in.producer).rate / in.period;
+    group.acts_per_step = graph.group(in.producer).acts_per_step / in.period;
     group.inputs.push_back({.reg = id});
     group.outputs.push_back(result);
     const TensorLayout& layout = in.parts[0].layout;
@@ -414,7 +418,7 @@ std::pair<std::vector<int>, bool> RunActors(const PhysicalGraph& graph, uint64_t
   ActorCluster cluster(environment.get(), seed);
   for (const TaskGroup& group : graph.groups()) {
     cluster.AddActor(group.name, {.thread = static_cast<uint16_t>(group.id % 3),
-                                  .acts_per_step = static_cast<uint32_t>(group.rate)});
+                                  .acts_per_step = static_cast<uint32_t>(group.acts_per_step)});
   }
   std::map<GroupRegisterId, std::vector<int>> consumers;
   std::map<GroupRegisterId, int> use_period;
@@ -491,7 +495,8 @@ TEST(VerifyTest, TheOrderOfEdgesIsKept) {
         const auto& [reader, writer, next_step] = constraints[i];
         (holds[i] ? claims : denials) += 1;
         if (!holds[i]) continue;
-        const int reads = graph.group(reader).rate, writes = graph.group(writer).rate;
+        const int reads = graph.group(reader).acts_per_step,
+                  writes = graph.group(writer).acts_per_step;
         for (int step = 0; step + (next_step ? 1 : 0) < kSteps; ++step) {
           const int last_read = at[reader][(step + 1) * reads - 1];
           const int first_write = at[writer][(step + (next_step ? 1 : 0)) * writes];

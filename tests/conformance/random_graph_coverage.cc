@@ -37,7 +37,7 @@ SbpSignature ChosenOn(const Op& op, int dim) {
 }  // namespace
 
 absl::Status Coverage::Add(const std::string& explanation, const OpRegistry& registry) {
-  static constexpr std::string_view kBegin = "# Ops with placements, rates and SBP\n";
+  static constexpr std::string_view kBegin = "# Ops with placements, acts per step and SBP\n";
   const size_t begin = explanation.find(kBegin);
   const size_t end = explanation.find("\n# Choices of SBP");
   if (begin == std::string::npos || end == std::string::npos) {

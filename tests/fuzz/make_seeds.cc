@@ -200,8 +200,8 @@ void WritePlans() {
   // A time axis that no tensor has, and shapes that differ on the devices only.
   plan::Plan broken;
   CHECK(broken.ParseFromString(SamplePlans()[0]));
-  broken.mutable_layouts(0)->set_time(8u << 28);
-  broken.mutable_layouts(0)->set_time_parts(2);
+  broken.mutable_layouts(0)->set_micro_batch_sbp(8u << 28);
+  broken.mutable_layouts(0)->set_micro_batches(2);
   write("crash_time_axis", 0, broken.SerializeAsString());
   write("crash_local_shapes_differ", 0, LocalShapesDiffer());
   write("turns", 0, KernelsTakeTurns());

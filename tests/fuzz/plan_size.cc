@@ -57,7 +57,7 @@ bool IsTooLargeToExpand(std::string_view bytes) {
     for (int i = 2; i < placement.runs_size(); i += 3) devices += placement.runs(i);
   }
   for (const plan::Group& group : plan.groups()) {
-    if (group.rate() > kMostActs) return true;
+    if (group.acts_per_step() > kMostActs) return true;
   }
   return devices > kMostDevices;
 }

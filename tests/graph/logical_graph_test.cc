@@ -180,9 +180,9 @@ TEST(LogicalGraphTest, HereIsTheCallersLine) {
 }
 
 constexpr char kEverything[] =
-    R"(%0:f32[64, 784] = input "x" () {dtype=f32 shape=[64, 784]} on=cpu[2, 2]{0.0 0.1 1.0 1.1} rate=4 sbp=()->([S(0), B]) hint=([S(0), B]) at train.cc:7
+    R"(%0:f32[64, 784] = input "x" () {dtype=f32 shape=[64, 784]} on=cpu[2, 2]{0.0 0.1 1.0 1.1} acts_per_step=4 sbp=()->([S(0), B]) hint=([S(0), B]) at train.cc:7
 %1:f32[784, 10] = variable "fc \"1\".weight" () {dtype=f32 shape=[784, 10]} hint=(S(1))
-%2:f32[64, 10] = matmul "fc1" (%0, %1) on=cpu[1]{0.0} rate=4 time=(S(0), B)->(S(0)) sbp=(S(0), B)->(S(0)) at my train.cc:12
+%2:f32[64, 10] = matmul "fc1" (%0, %1) on=cpu[1]{0.0} acts_per_step=4 micro_batches=(S(0), B)->(S(0)) sbp=(S(0), B)->(S(0)) at my train.cc:12
 %3:f32[64, 10], %4:f32[64] = rows "rows" (%2) hint=(-, P(max))
 %5:f32[] = sum "loss" (%4)
 %6:f32[784, 10] = relu "gradient" (%1) fwd="fc1"
@@ -202,13 +202,13 @@ TEST(LogicalGraphTextTest, RoundTripIsExact) {
   // Each part is where it belongs.
   const Op& x = graph.op(0);
   EXPECT_EQ(x.placement->hierarchy(), (std::vector<int64_t>{2, 2}));
-  EXPECT_EQ(x.rate, 4);
+  EXPECT_EQ(x.acts_per_step, 4);
   EXPECT_EQ(x.output_sbp, std::vector<NdSbp>{NdSbp({sbp::S(0), sbp::B})});
   EXPECT_EQ(x.hints, std::vector<std::optional<NdSbp>>{NdSbp({sbp::S(0), sbp::B})});
   EXPECT_EQ(x.location.line, 7);
   EXPECT_EQ(graph.op(1).name, "fc \"1\".weight");
-  EXPECT_EQ(graph.op(2).input_time, (std::vector<Sbp>{sbp::S(0), sbp::B}));
-  EXPECT_EQ(graph.op(2).output_time, (std::vector<Sbp>{sbp::S(0)}));
+  EXPECT_EQ(graph.op(2).input_micro_batch_sbp, (std::vector<Sbp>{sbp::S(0), sbp::B}));
+  EXPECT_EQ(graph.op(2).output_micro_batch_sbp, (std::vector<Sbp>{sbp::S(0)}));
   EXPECT_EQ(graph.op(2).input_sbp, (std::vector<NdSbp>{sbp::S(0), sbp::B}));
   EXPECT_EQ(graph.op(2).location.file, "my train.cc");
   EXPECT_EQ(graph.op(3).hints, (std::vector<std::optional<NdSbp>>{std::nullopt, sbp::Pmax}));
@@ -281,9 +281,10 @@ TEST(LogicalGraphTextTest, ErrorsNameTheLine) {
             "line 2: %0 comes twice, or the tensors are not numbered from 0");
   EXPECT_EQ(message(x + "%1:f32[2] = relu \"y\" (%0) fwd=\"z\""), "line 2: there is no op \"z\"");
   EXPECT_EQ(message(x + "%1:f31[2] = relu \"y\" (%0)"), "line 2: 'f31' is no element type");
-  EXPECT_EQ(message(x + "%1:f32[2] = relu \"y\" (%0) rate=0"), "line 2: 0 is no count");
+  EXPECT_EQ(message(x + "%1:f32[2] = relu \"y\" (%0) acts_per_step=0"), "line 2: 0 is no count");
   EXPECT_EQ(message(x + "%1:f32[2] = relu \"y\" (%0) what"),
-            "line 2: expected {, on=, rate=, time=, sbp=, hint=, fwd=, block=, again or at, found "
+            "line 2: expected {, on=, acts_per_step=, micro_batches=, sbp=, hint=, fwd=, block=, "
+            "again or at, found "
             "'what'");
   EXPECT_EQ(message(x + "@gradient %0 = %3"), "line 2: there is no %3");
   EXPECT_EQ(message(x + "@minimize loss=%0 variables=(\"w\")"), "line 2: there is no op \"w\"");

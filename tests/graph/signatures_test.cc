@@ -31,7 +31,7 @@ std::string LinesOf(const OpDef& def, int number) {
   std::string lines, last;
   for (const int64_t parts : {1, 2, 3, 4, 8}) {
     std::string list = Text(def.LegalSignatures(context, parts));
-    const std::string time = Text(def.LegalTimeSignatures(context, parts));
+    const std::string time = Text(def.LegalMicroBatchSignatures(context, parts));
     if (time != list) absl::StrAppend(&list, " time ", time);
     if (list != last)
       absl::StrAppend(&lines, def.name(), " ", number, " ", parts, ": ", list, "\n");

@@ -113,7 +113,7 @@ TEST(PlanCheckTest, BoxesLieInTheirTensors) {
               HasSubstr("is not inside the tensor f32[4, 5]"));
   // Its second act would read the columns [5, 9).
   const compiler::TensorLayout halves = {
-      .type = {DType::kF32, {4, 6}}, .time = sbp::S(1), .time_parts = 2};
+      .type = {DType::kF32, {4, 6}}, .micro_batch_sbp = sbp::S(1), .micro_batches = 2};
   EXPECT_THAT(Refusal([&](plan::NodePlan&, plan::Task& task, plan::Copy& copy) {
                 task.acts_per_step = 2;
                 copy.destination.shard.layout = &halves;

@@ -311,7 +311,8 @@ ForwardFirst MakeForwardFirst(const CompiledSimPlan& plan) {
   compiler::PhysicalGraph& graph = result.graph;
   const auto is_stage = [&graph](compiler::GroupId id) {
     const compiler::TaskGroup& group = graph.group(id);
-    return group.is<compiler::Compute>() && group.stream == StreamKind::kCompute && group.rate == 2;
+    return group.is<compiler::Compute>() && group.stream == StreamKind::kCompute &&
+           group.acts_per_step == 2;
   };
   const auto consumers = graph.Consumers();
   for (size_t i = 0; i < consumers.size(); ++i) {
