@@ -62,7 +62,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   physical.kinds = options.kinds;
   physical.seed = options.seed;
   RETURN_IF_ERROR(VerifyInvariants(physical));
-  physical = AssignStreams(std::move(physical));
+  physical = AssignStreams(std::move(physical), graph.registry());
   ASSIGN_OR_RETURN(physical, BucketCollectives(std::move(physical)));
   physical = ChooseMethods(std::move(physical));
   RETURN_IF_ERROR(VerifyInvariants(physical));

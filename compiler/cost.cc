@@ -45,7 +45,7 @@ Loads LoadsOf(const LogicalGraph& graph, const Machine& machine) {
     loads.of_placement.resize(loads.placements.size());
     const OpWork work = WorkOf(graph, op);
     Load& load = loads.of_placement[id];
-    if (IsVariable(op)) {
+    if (IsVariable(graph, op)) {
       load.variable_bytes += static_cast<int64_t>(work.bytes);
       continue;
     }

@@ -108,7 +108,7 @@ class Lowering {
     group.placement = *op.placement;
     group.acts_per_step = op.acts_per_step;
     group.location = op.location;
-    if (!IsVariable(op) && def.external()) group.stream = StreamKind::kInput;
+    if (!IsVariable(graph_, op) && def.external()) group.stream = StreamKind::kInput;
     KernelCall kernel = {
         .op = op.type, .name = op.name, .attrs = op.attrs, .location = op.location};
     for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -143,7 +143,7 @@ class Lowering {
       Part& part = reg.parts.emplace_back();
       part.layout = LayoutOf(tensor, op.output_sbp[i]);
       part.name = lowered.name;
-      if (IsVariable(op)) part.variable = op.name;
+      if (IsVariable(graph_, op)) part.variable = op.name;
       kernel.output_layouts.push_back(part.layout);
       kernel.outputs.push_back(
           {.source = OperandRef::Source::kOutput, .index = static_cast<int>(i), .part = 0});
@@ -151,7 +151,7 @@ class Lowering {
       group.outputs.push_back(reg_id);
       lowered.held.push_back({reg_id, 0, *op.placement, op.output_sbp[i]});
     }
-    if (IsVariable(op)) {
+    if (IsVariable(graph_, op)) {
       group.work = VariableOwner{.kernels = {std::move(kernel)}};
       owners_[op.id] = {.group = id, .reg = group.outputs.at(0)};
     } else {

@@ -41,6 +41,18 @@ struct OpSample {
   bool check_gradient = true;
 };
 
+// An operator's place in a step, if passes must know it whatever the arithmetic.
+enum class OpRole : uint8_t {
+  kNone,
+  kVariable,         // a value that lasts from step to step
+  kInput,            // the host feeds it; it enters the cluster at the master
+  kFetch,            // goes to the host, at the master
+  kReader,           // one batch of records a step
+  kGradientRequest,  // stands for a gradient until there is one
+  kAfter,            // its first input, but not before the second is there
+  kDropout,          // drops elements in training; else it makes what `identity` makes
+};
+
 class OpDef {
  public:
   explicit OpDef(std::string name) : name_(std::move(name)) {}
@@ -88,6 +100,11 @@ class OpDef {
   OpDef& Sample(OpSample sample);
   // No sample needed: the value depends on the outside (readers, feeds, fetches, variables).
   OpDef& External();
+  // Only what stands in the list of roles has one.
+  OpDef& Role(OpRole role) {
+    role_ = role;
+    return *this;
+  }
   // Output `output` may use the bytes of input `input` if nobody else needs them.
   OpDef& Inplace(int input, int output);
   // The op overwrites these inputs, which must come from `variable` ops; it has no outputs.
@@ -135,6 +152,7 @@ class OpDef {
   bool no_gradient() const { return no_gradient_; }
   bool external() const { return external_; }
   bool random() const { return random_; }
+  OpRole role() const { return role_; }
   bool is_update() const { return is_update_; }
   const std::vector<std::string>& update_states() const { return update_states_; }
   bool update_takes_step() const { return update_takes_step_; }
@@ -195,6 +213,7 @@ class OpDef {
   std::vector<int> mutates_;
   std::vector<std::string> update_states_;
   UpdateScalar update_scalar_;
+  OpRole role_ = OpRole::kNone;
   bool is_update_ = false, update_takes_step_ = false;
   bool no_gradient_ = false, no_broadcast_ = false, external_ = false, random_ = false;
   bool is_pointwise_ = false, is_narrow_inside_ = false;

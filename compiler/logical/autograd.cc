@@ -27,8 +27,8 @@ absl::Status Error(std::string_view message, const SourceLocation& where) {
 
 std::string Named(const Op& op) { return absl::StrCat(op.type, " '", op.name, "'"); }
 
-bool IsTrainable(const Op& op) {
-  return IsVariable(op) && (!op.attrs.Has("trainable") || op.attrs.Bool("trainable"));
+bool IsTrainable(const LogicalGraph& graph, const Op& op) {
+  return IsVariable(graph, op) && (!op.attrs.Has("trainable") || op.attrs.Bool("trainable"));
 }
 
 // The ops on which `tensor` depends.
@@ -235,14 +235,15 @@ absl::Status ListVariables(LogicalGraph& graph) {
     if (request.variables.empty()) {
       const std::vector<bool> is_ancestor = AncestorsOf(graph, request.loss);
       for (const Op& op : graph.ops()) {
-        if (is_ancestor[op.id] && IsTrainable(op) && IsFloating(graph.type(op.outputs[0]).dtype)) {
+        if (is_ancestor[op.id] && IsTrainable(graph, op) &&
+            IsFloating(graph.type(op.outputs[0]).dtype)) {
           request.variables.push_back(op.id);
         }
       }
     }
     for (OpId id : request.variables) {
       const Op& op = graph.op(id);
-      if (!IsVariable(op) || !IsFloating(graph.type(op.outputs[0]).dtype)) {
+      if (!IsVariable(graph, op) || !IsFloating(graph.type(op.outputs[0]).dtype)) {
         return Error(absl::StrCat(Named(op), " is no floating variable, so it cannot be trained"),
                      request.location);
       }
@@ -264,7 +265,7 @@ std::map<TensorId, SourceLocation> WantedTensors(const LogicalGraph& graph) {
     if (gradient == kNone) wanted.emplace(of, graph.producer(of).location);
   }
   for (const Op& op : graph.ops()) {
-    if (IsGradientRequest(op)) wanted.emplace(op.inputs[0], op.location);
+    if (HasRole(graph, op, OpRole::kGradientRequest)) wanted.emplace(op.inputs[0], op.location);
   }
   return wanted;
 }
@@ -291,7 +292,7 @@ void ReplaceGradientOfOps(LogicalGraph& graph) {
   std::map<TensorId, TensorId> replacements;
   std::vector<bool> keep(graph.ops().size(), true);
   for (const Op& op : graph.ops()) {
-    if (!IsGradientRequest(op)) continue;
+    if (!HasRole(graph, op, OpRole::kGradientRequest)) continue;
     replacements[op.outputs[0]] = graph.gradients().at(op.inputs[0]);
     keep[op.id] = false;
   }

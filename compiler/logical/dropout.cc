@@ -7,7 +7,7 @@ namespace braid::compiler {
 LogicalGraph DisableDropout(LogicalGraph graph) {
   if (graph.training) return graph;
   for (Op& op : graph.mutable_ops()) {
-    if (!IsDropout(op)) continue;
+    if (!HasRole(graph, op, OpRole::kDropout)) continue;
     op.type = "identity";
     op.attrs = {};
   }

@@ -41,13 +41,13 @@ class PlacementPass {
   void PlaceComputation() {
     for (Op& op : graph_.mutable_ops()) {
       if (IsUpdate(graph_, op)) continue;
-      if (IsInput(op) || IsFetch(op)) {
+      if (HasRole(graph_, op, OpRole::kInput) || HasRole(graph_, op, OpRole::kFetch)) {
         // On one device every hint holds, and boxing distributes from there.
         op.hints.clear();
         place_[op.id] = master_;
         continue;
       }
-      auto fixed = IsVariable(op) ? fixed_.find(op.name) : fixed_.end();
+      auto fixed = IsVariable(graph_, op) ? fixed_.find(op.name) : fixed_.end();
       if (fixed != fixed_.end()) {
         place_[op.id] = table_.Id(fixed->second.placement);
       } else if (op.placement.has_value()) {
@@ -66,7 +66,7 @@ class PlacementPass {
     if (op.forward != kNone && place_[op.forward] != kNone) return op.forward;
     for (TensorId input : op.inputs) {
       const Op& producer = graph_.producer(input);
-      if (by_user_[producer.id] && !IsVariable(producer)) return producer.id;
+      if (by_user_[producer.id] && !IsVariable(graph_, producer)) return producer.id;
     }
     return kNone;
   }
@@ -80,7 +80,7 @@ class PlacementPass {
       for (TensorId output : op.outputs) {
         for (auto [consumer_id, index] : consumers[output]) {
           const Op& consumer = graph_.op(consumer_id);
-          if (IsFetch(consumer)) continue;
+          if (HasRole(graph_, consumer, OpRole::kFetch)) continue;
           OpId& slot = IsUpdate(graph_, consumer) ? update : first;
           if (slot == kNone || consumer_id < slot) slot = consumer_id;
         }
@@ -118,7 +118,7 @@ class PlacementPass {
     // A variable that lies flat keeps its layout, whatever hierarchies others have.
     std::set<int> of_variables;
     for (const Op& op : graph_.ops()) {
-      if (IsVariable(op) && fixed_.contains(op.name)) of_variables.insert(place_[op.id]);
+      if (IsVariable(graph_, op) && fixed_.contains(op.name)) of_variables.insert(place_[op.id]);
     }
     for (int id = 0; id < table_.size(); ++id) {
       hierarchical_.push_back(table_[id]);

@@ -36,7 +36,7 @@ class SbpPass {
       for (int index : mutated) leaders_[graph_.producer(op.inputs[index]).id] = leader;
     }
     for (const Op& op : graph_.ops()) {
-      if (IsVariable(op)) RETURN_IF_ERROR(LayOutVariable(op));
+      if (IsVariable(graph_, op)) RETURN_IF_ERROR(LayOutVariable(op));
     }
     FindWanted();
     for (const Op& op : graph_.ops()) RETURN_IF_ERROR(Visit(op.id));
@@ -141,8 +141,9 @@ class SbpPass {
 
   absl::Status Visit(OpId id) {
     const Op& op = graph_.op(id);
-    if (IsVariable(op)) return absl::OkStatus();
-    if (IsReader(op) || IsInput(op)) return LayOutReader(id);
+    if (IsVariable(graph_, op)) return absl::OkStatus();
+    if (HasRole(graph_, op, OpRole::kReader) || HasRole(graph_, op, OpRole::kInput))
+      return LayOutReader(id);
     const bool is_hinted = HasHint(op);
     if (op.inputs.empty() && !is_hinted) return absl::OkStatus();  // its first consumer decides
     ASSIGN_OR_RETURN(const ChoiceRequest request, RequestFor(op));
@@ -255,7 +256,7 @@ class SbpPass {
     if (producer.is_again) {
       return graph_.op(producer.forward).outputs[graph_.tensor(tensor).output];
     }
-    return IsAfter(producer) ? producer.inputs[0] : tensor;
+    return HasRole(graph_, producer, OpRole::kAfter) ? producer.inputs[0] : tensor;
   }
 
   // A source gets what its first consumer wants, if it can make it at the same place; else B.

@@ -44,7 +44,8 @@ class MicroBatchPass {
  private:
   absl::Status Visit(OpId id) {
     const Op& op = graph_.op(id);
-    if (IsReader(op) || IsInput(op)) return CutSource(id);
+    if (HasRole(graph_, op, OpRole::kReader) || HasRole(graph_, op, OpRole::kInput))
+      return CutSource(id);
     std::vector<int> cut;
     bool late = false;
     for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
@@ -56,11 +57,11 @@ class MicroBatchPass {
       SetWhole(op, late);
       return absl::OkStatus();
     }
-    if (IsFetch(op) && layouts_[op.inputs[0]].sbp.is_split()) {
+    if (HasRole(graph_, op, OpRole::kFetch) && layouts_[op.inputs[0]].sbp.is_split()) {
       SetCut(graph_.mutable_op(id), {{layouts_[op.inputs[0]].sbp}, {}});
       return absl::OkStatus();
     }
-    if (!late && !IsFetch(op)) {
+    if (!late && !HasRole(graph_, op, OpRole::kFetch)) {
       if (auto signature = ChooseSignature(op)) {
         for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
           if (!layouts_[op.inputs[i]].cut && signature->inputs[i].is_split()) {
@@ -84,7 +85,7 @@ class MicroBatchPass {
 
   absl::Status CutSource(OpId id) {
     Op& op = graph_.mutable_op(id);
-    if (IsInput(op) && graph_.type(op.outputs[0]).shape.rank() == 0) {
+    if (HasRole(graph_, op, OpRole::kInput) && graph_.type(op.outputs[0]).shape.rank() == 0) {
       SetWhole(op, /*late=*/false);
       return absl::OkStatus();
     }

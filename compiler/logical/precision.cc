@@ -42,7 +42,7 @@ class Narrowing {
     std::iota(keys.begin(), keys.end(), OpId{0});
     for (const auto& [copy, reader] : first_reader_) {
       const Op& source = graph_.producer(graph_.op(copy).inputs[0]);
-      keys[copy] = IsVariable(source) ? reader : source.id;
+      keys[copy] = IsVariable(graph_, source) ? reader : source.id;
     }
     graph_.SortTopologically(keys);
   }

@@ -1,6 +1,7 @@
 #include "compiler/physical/assign_streams.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace braid::compiler {
@@ -8,10 +9,12 @@ namespace {
 
 // Nothing goes in and data comes out: it may run ahead of the step. Feeds cannot, since the host
 // gives them step by step.
-bool IsReader(const TaskGroup& group) {
+bool IsReader(const TaskGroup& group, const OpRegistry& registry) {
   const std::span<const KernelCall> kernels = group.kernels();
-  return std::any_of(kernels.begin(), kernels.end(),
-                     [](const KernelCall& kernel) { return kernel.op == "read"; });
+  return std::any_of(kernels.begin(), kernels.end(), [&](const KernelCall& kernel) {
+    const OpDef* const def = registry.Find(kernel.op);
+    return def != nullptr && def->role() == OpRole::kReader;
+  });
 }
 
 bool AreOnOneNode(const Placement& a, const Placement& b) {
@@ -20,7 +23,7 @@ bool AreOnOneNode(const Placement& a, const Placement& b) {
 
 }  // namespace
 
-PhysicalGraph AssignStreams(PhysicalGraph graph) {
+PhysicalGraph AssignStreams(PhysicalGraph graph, const OpRegistry& registry) {
   for (GroupId id = 0; id < static_cast<GroupId>(graph.groups().size()); ++id) {
     TaskGroup& group = graph.group(id);
     const bool is_host = graph.kinds.AreHost(group.placement);
@@ -33,7 +36,7 @@ PhysicalGraph AssignStreams(PhysicalGraph graph) {
                          : StreamKind::kTransfer;
     } else if (group.is<Compute>()) {
       // What is outside of the plan is the host's: it came here on the input's stream.
-      if (IsReader(group)) {
+      if (IsReader(group, registry)) {
         group.stream = StreamKind::kInput;
       } else if (is_host) {
         group.stream = StreamKind::kCompute;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/plan/physical_graph.h"
+#include "graph/op_registry.h"
 
 namespace braid::compiler {
 
@@ -11,6 +12,6 @@ namespace braid::compiler {
 // nodes these wait for the network many times over, and go on only when their thread has time: on
 // kTransfer they do, beside the kernels of a long chain. Readers run on kInput, so that they
 // prefetch. Other devices move all bytes beside their kernels.
-PhysicalGraph AssignStreams(PhysicalGraph graph);
+PhysicalGraph AssignStreams(PhysicalGraph graph, const OpRegistry& registry);
 
 }  // namespace braid::compiler

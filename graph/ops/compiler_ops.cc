@@ -40,6 +40,7 @@ OpDef BlockOp(std::string name) {
 // The first operand, once the second is there: what is computed of it is not computed before.
 OpDef AfterOp() {
   return OpDef("after")
+      .Role(OpRole::kAfter)
       .Infer([](const OpContext& ctx) -> Types {
         RETURN_IF_ERROR(CheckInputs(ctx, 2));
         return std::vector<TensorType>{ctx.inputs[0]};

@@ -54,6 +54,7 @@ OpDef Typed(std::string name) {
 // One output per field of a sample; all are split along the batch, or none.
 OpDef ReadOp() {
   return OpDef("read")
+      .Role(OpRole::kReader)
       .Infer([](const OpContext& ctx) -> Types {
         RETURN_IF_ERROR(CheckInputs(ctx, 0));
         std::vector<TensorType> types;
@@ -75,18 +76,29 @@ OpDef ReadOp() {
       .External();
 }
 
-OpDef FetchOp() { return OpDef("fetch").Rule("[N]->()").NoGradient().External(); }
+OpDef FetchOp() {
+  return OpDef("fetch").Role(OpRole::kFetch).Rule("[N]->()").NoGradient().External();
+}
 
 // Stands for d loss / d x until the autograd pass puts the gradient in its place.
 OpDef GradientOfOp() {
-  return OpDef("gradient_of").Rule("...->...").Takes("f").NoGradient().External();
+  return OpDef("gradient_of")
+      .Role(OpRole::kGradientRequest)
+      .Rule("...->...")
+      .Takes("f")
+      .NoGradient()
+      .External();
 }
 
 }  // namespace
 
 std::vector<OpDef> ExternalOps() {
-  return {Typed("variable"), Typed("input"), Typed("read_checkpoint"),
-          ReadOp(),          FetchOp(),      GradientOfOp()};
+  return {Typed("variable").Role(OpRole::kVariable),
+          Typed("input").Role(OpRole::kInput),
+          Typed("read_checkpoint"),
+          ReadOp(),
+          FetchOp(),
+          GradientOfOp()};
 }
 
 }  // namespace braid

@@ -98,6 +98,7 @@ OpDef LiteralOp() {
 OpDef DropoutOp() {
   const Attrs attrs = {{"key", "dropout"}, {"rate", 0.25}};
   return OpDef("dropout")
+      .Role(OpRole::kDropout)
       .Rule("...->...")
       .Takes("f")
       .Check([](const OpContext& ctx) -> absl::Status {

@@ -36,7 +36,7 @@ absl::StatusOr<PhysicalGraph> LowerText(const std::string& text, NodeKinds kinds
   ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
   physical.notes.clear();
   physical.kinds = std::move(kinds);
-  return AssignStreams(std::move(physical));
+  return AssignStreams(std::move(physical), JobRegistry());
 }
 
 absl::StatusOr<PhysicalGraph> LowerMlp(const MlpText& mlp, const Placement& all_devices) {
@@ -47,7 +47,7 @@ absl::StatusOr<PhysicalGraph> LowerMlp(const MlpText& mlp, const Placement& all_
   ASSIGN_OR_RETURN(graph, InferSbp(std::move(graph), planner));
   ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
   physical.notes.clear();
-  return AssignStreams(std::move(physical));
+  return AssignStreams(std::move(physical), JobRegistry());
 }
 
 std::string SummaryOf(const PhysicalGraph& graph) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -370,6 +371,23 @@ TEST_F(OpsTest, EverySampleHasSignaturesWithinRanks) {
       }
     }
   }
+}
+
+// Passes find an operator by its role: none may have two by accident, or none.
+TEST_F(OpsTest, EveryRoleIsOneOperators) {
+  std::map<OpRole, std::string> names;
+  for (const auto& [name, def] : registry_.ops()) {
+    if (def.role() == OpRole::kNone) continue;
+    EXPECT_TRUE(names.try_emplace(def.role(), name).second)
+        << name << " and " << names[def.role()] << " have one role";
+  }
+  EXPECT_EQ(names, (std::map<OpRole, std::string>{{OpRole::kVariable, "variable"},
+                                                  {OpRole::kInput, "input"},
+                                                  {OpRole::kFetch, "fetch"},
+                                                  {OpRole::kReader, "read"},
+                                                  {OpRole::kGradientRequest, "gradient_of"},
+                                                  {OpRole::kAfter, "after"},
+                                                  {OpRole::kDropout, "dropout"}}));
 }
 
 }  // namespace
