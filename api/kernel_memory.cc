@@ -1,6 +1,5 @@
 #include "api/kernel_memory.h"
 
-#include <algorithm>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -30,9 +29,7 @@ std::string LikenessOf(const plan::Kernel& kernel) {
 KernelMemory KernelMemoryPlanner::Of(const plan::Task& task) {
   KernelMemory memory;
   for (const plan::Kernel& kernel : std::get<plan::Compute>(task.work).kernels) {
-    const KernelMemory one = Of(kernel);
-    memory.own += one.own;
-    memory.shared = std::max(memory.shared, one.shared);
+    memory.Add(Of(kernel));
   }
   return memory;
 }
@@ -43,9 +40,9 @@ KernelMemory KernelMemoryPlanner::Of(const plan::Kernel& kernel) {
   if (!is_first) return known->second;
   KernelSpec spec = KernelSpecOf(kernel);
   spec.threads = threads_;
-  const auto made = kernels_->Create(spec);
-  if (!made.ok()) return {};
-  return known->second = {(*made)->memory_bytes(), (*made)->shared_bytes()};
+  const auto planned = kernels_->Plan(spec);
+  if (!planned.ok()) return {};
+  return known->second = planned->memory;
 }
 
 }  // namespace braid

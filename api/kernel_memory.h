@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "runtime/reports/node_summary.h"
+#include "runtime/kernels/kernel_memory.h"
 
 namespace braid {
 
@@ -14,8 +14,8 @@ struct Task;
 }  // namespace plan
 class KernelRegistry;
 
-// Makes each kernel once for all that are alike and asks it. A kernel that this process does not
-// have counts as nothing.
+// Plans each kernel once for all that are alike, and makes none. A kernel that this process does
+// not have counts as nothing.
 class KernelMemoryPlanner {
  public:
   // Borrows the registry.

@@ -97,8 +97,7 @@ NodeSummary Executor::Summarize(const plan::NodePlan& plan) const {
   return SummarizeNode(plan, *resources_.datasets, [this](const plan::Task& task) {
     const auto found = descriptions_.find(task.id.task);
     if (found == descriptions_.end() || found->second.compute == nullptr) return KernelMemory();
-    return KernelMemory{found->second.compute->memory_bytes(),
-                        found->second.compute->shared_bytes()};
+    return found->second.compute->kernel_memory();
   });
 }
 

@@ -20,13 +20,14 @@ absl::StatusOr<ComputeCall> MakeCall(const plan::Kernel& kernel, const KernelReg
                                      const KernelSpec& spec) {
   ComputeCall call;
   call.name = {.what = NameOf(*kernel.call), .location = kernel.call->location.ToString()};
-  const auto create = [&]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+  const auto create = [&]() -> absl::Status {
     RETURN_IF_ERROR(registry.Check(spec));
-    return registry.Create(spec);
+    ASSIGN_OR_RETURN(const PlannedKernel planned, registry.Plan(spec));
+    call.memory = planned.memory;
+    ASSIGN_OR_RETURN(call.kernel, planned.make());
+    return absl::OkStatus();
   };
-  auto made = create();
-  if (!made.ok()) return NameFailure(call.name, made.status());
-  call.kernel = *std::move(made);
+  if (absl::Status status = create(); !status.ok()) return NameFailure(call.name, status);
   return call;
 }
 

@@ -100,7 +100,7 @@ const std::map<std::string, std::set<std::string>> kMayIncludeInside = {
     {"runtime/kernels/cpu/simd", {"runtime/base"}},
     {"runtime/reports",
      {"runtime/base", "runtime/data", "runtime/files", "runtime/control.pb.h", "runtime/executor.h",
-      "runtime/plan_read.h"}},
+      "runtime/kernels/kernel_memory.h", "runtime/plan_read.h"}},
 };
 
 bool MayUse(const std::string& room, const std::string& path) {

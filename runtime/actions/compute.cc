@@ -38,16 +38,10 @@ void ComputeAction::Move(uint32_t end, std::byte* slot) {
   for (const Moving& moving : moving_[end]) pointers_[moving.pointer] = slot + moving.offset;
 }
 
-int64_t ComputeAction::memory_bytes() const {
-  int64_t bytes = 0;
-  for (const ComputeCall& call : calls_) bytes += call.kernel->memory_bytes();
-  return bytes;
-}
-
-int64_t ComputeAction::shared_bytes() const {
-  int64_t bytes = 0;
-  for (const ComputeCall& call : calls_) bytes = std::max(bytes, call.kernel->shared_bytes());
-  return bytes;
+KernelMemory ComputeAction::kernel_memory() const {
+  KernelMemory all;
+  for (const ComputeCall& call : calls_) all.Add(call.memory);
+  return all;
 }
 
 std::string ComputeAction::RunningCall() const {

@@ -20,6 +20,7 @@ namespace braid {
 
 struct ComputeCall {
   std::unique_ptr<Kernel> kernel;
+  KernelMemory memory;  // what it needs
   std::vector<OperandAddress> inputs, outputs;
   WorkName name;
 };
@@ -39,8 +40,8 @@ class ComputeAction final : public Action {
   };
   ComputeAction(TaskMemory memory, ComputeWork work, const Options& options);
   void Start(const Act& act, ActDone done) override;
-  int64_t memory_bytes() const;  // what its kernels keep
-  int64_t shared_bytes() const;  // the most that one of them reserves of the stream's work memory
+  // What its kernels keep, and the most that one of them reserves of the stream's work memory.
+  KernelMemory kernel_memory() const;
   // "matmul 'fc1' (train.cc:12)": the kernel that runs, or ran last. Any thread.
   std::string RunningCall() const;
 

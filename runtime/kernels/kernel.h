@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "graph/op_parts.h"
 #include "graph/sbp.h"
 #include "graph/shape.h"
+#include "runtime/kernels/kernel_memory.h"
 #include "runtime/kernels/work_memory.h"
 
 namespace braid {
@@ -68,14 +70,64 @@ class Kernel {
   virtual OpParts parts() const { return {}; }
   // Run's work for the elements [begin, begin + size) of such operands, of a kernel that has parts.
   virtual void RunPart(const KernelRun& /*run*/, int64_t /*begin*/, int64_t /*size*/) {}
-
-  // What it keeps for itself beside its operands, in bytes: copies, packed operands, partial sums.
-  virtual int64_t memory_bytes() const { return 0; }
-  // What it reserves of KernelSpec::work: of the kernels that share it, the largest counts.
-  virtual int64_t shared_bytes() const { return 0; }
 };
 
-using KernelFactory = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const KernelSpec&)>;
+// A kernel that is chosen but not made.
+struct PlannedKernel {
+  KernelMemory memory;  // what it will need
+  // Makes it, once.
+  std::function<absl::StatusOr<std::unique_ptr<Kernel>>()> make;
+};
+
+// How the kernels of an op come to be: they are planned wherever their memory is to be known, and
+// made only where they run.
+class KernelFactory {
+ public:
+  using Memory = std::function<KernelMemory(const KernelSpec&)>;
+  using Plan = std::function<absl::StatusOr<PlannedKernel>(const KernelSpec&)>;
+
+  // `make`: absl::StatusOr<std::unique_ptr<Kernel>>(const KernelSpec&), which is called only where
+  // the kernel will run. `memory` says what it keeps, from the spec alone; nullptr: nothing.
+  template <class Make>
+  requires std::is_invocable_v<const Make&, const KernelSpec&> KernelFactory(
+      Make make, Memory memory)  // NOLINT(google-explicit-constructor)
+      : plan_([make = std::move(make), memory = std::move(memory)](
+                  const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
+          return PlannedKernel{.memory = memory ? memory(spec) : KernelMemory(),
+                               .make = [make, spec] { return Made(make(spec)); }};
+        }) {}
+  // Of kernels that keep nothing; or of a Plan, which says the memory with the choice that it makes
+  // from the spec. It allocates nothing that grows with the operands.
+  template <class Function>
+  requires(!std::is_same_v<Function, KernelFactory> &&
+           std::is_invocable_v<const Function&, const KernelSpec&>)
+      KernelFactory(Function function)  // NOLINT(google-explicit-constructor)
+      : KernelFactory(OfFunction(std::move(function))) {}
+
+  absl::StatusOr<PlannedKernel> PlanKernel(const KernelSpec& spec) const { return plan_(spec); }
+
+ private:
+  struct FromPlan {
+    Plan plan;
+  };
+  explicit KernelFactory(FromPlan from) : plan_(std::move(from.plan)) {}
+
+  template <class Function>
+  static KernelFactory OfFunction(Function function) {
+    using Result = std::invoke_result_t<const Function&, const KernelSpec&>;
+    if constexpr (std::is_same_v<Result, absl::StatusOr<PlannedKernel>>) {
+      return KernelFactory(FromPlan{std::move(function)});
+    } else {
+      return KernelFactory(std::move(function), nullptr);
+    }
+  }
+  static absl::StatusOr<std::unique_ptr<Kernel>> Made(
+      absl::StatusOr<std::unique_ptr<Kernel>> kernel) {
+    return kernel;
+  }
+
+  Plan plan_;
+};
 
 class OpRegistry;
 
@@ -86,22 +138,27 @@ class KernelRegistry {
   // What Check knows. Shared with copies of this object.
   explicit KernelRegistry(std::shared_ptr<const OpRegistry> operators)
       : operators_(std::move(operators)) {}
-  // `wrap` is given every kernel that Create makes, and returns what is used instead: one that
+  // `wrap` is given every kernel that is made, and returns what is used instead: one that
   // measures it, say.
   using Wrapper =
       std::function<std::unique_ptr<Kernel>(const KernelSpec&, std::unique_ptr<Kernel>)>;
-  // Has the kernels of `base` (borrowed), also those that it gets later, as `wrap` returns them.
+  // Has the kernels of `base` (borrowed), also those that it gets later, as `wrap` returns them;
+  // they need what those of `base` need, so what wraps one keeps no memory that counts.
   KernelRegistry(const KernelRegistry* base, Wrapper wrap) : base_(base), wrap_(std::move(wrap)) {}
 
-  absl::Status Register(std::string op, KernelFactory factory);  // ALREADY_EXISTS if taken
+  // ALREADY_EXISTS if taken. A kernel that keeps memory says so: Register(op, {make, memory}).
+  absl::Status Register(std::string op, KernelFactory factory);
   // Whether a spec that came from outside is a use of its operator (check_spec.h), on which
   // factories rely; INVALID_ARGUMENT if not. OK for operators that are unknown here.
   absl::Status Check(const KernelSpec& spec) const;
-  // NOT_FOUND or UNIMPLEMENTED with op, name and dtypes if there is no kernel for them.
+  // NOT_FOUND or UNIMPLEMENTED with op, name and dtypes if there is no kernel for them; some find
+  // that out only when they are made.
+  absl::StatusOr<PlannedKernel> Plan(const KernelSpec& spec) const;
+  // Plans and makes it.
   absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec) const;
   bool Has(std::string_view op) const;
 
-  // Of what Create makes from now on.
+  // Of what is planned from now on.
   void WrapAll(Wrapper wrap) { wrap_ = std::move(wrap); }
 
  private:

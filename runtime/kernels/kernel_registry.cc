@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/op_registry.h"
+#include "runtime/base/status.h"
 #include "runtime/kernels/check_spec.h"
 #include "runtime/kernels/kernel.h"
 
@@ -21,16 +22,27 @@ absl::Status KernelRegistry::Check(const KernelSpec& spec) const {
   return op == nullptr ? absl::OkStatus() : CheckKernelSpec(*op, spec);
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const KernelSpec& spec) const {
+absl::StatusOr<PlannedKernel> KernelRegistry::Plan(const KernelSpec& spec) const {
   const auto found = factories_.find(spec.op);
   if (found == factories_.end() && base_ == nullptr) {
     return absl::NotFoundError(absl::StrFormat(
         "%s '%s': no kernel is registered for this op on this device", spec.op, spec.name));
   }
-  absl::StatusOr<std::unique_ptr<Kernel>> kernel =
-      found == factories_.end() ? base_->Create(spec) : found->second(spec);
-  if (kernel.ok() && wrap_) kernel = wrap_(spec, *std::move(kernel));
-  return kernel;
+  ASSIGN_OR_RETURN(PlannedKernel planned,
+                   found == factories_.end() ? base_->Plan(spec) : found->second.PlanKernel(spec));
+  if (!wrap_) return planned;
+  const auto make_wrapped =
+      [spec, wrap = wrap_,
+       make = std::move(planned.make)]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, make());
+    return wrap(spec, std::move(kernel));
+  };
+  return PlannedKernel{.memory = planned.memory, .make = make_wrapped};
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const KernelSpec& spec) const {
+  ASSIGN_OR_RETURN(const PlannedKernel planned, Plan(spec));
+  return planned.make();
 }
 
 bool KernelRegistry::Has(std::string_view op) const {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/kernels/kernel_memory.h"
+
 namespace braid {
 
 namespace control {
@@ -41,12 +43,7 @@ struct NodeSummary {
   std::vector<std::pair<int, uint64_t>> link_bytes;  // (peer, bytes sent there in one step)
 };
 
-// Of a task's kernels: the sum of what they keep, and the largest of what they share.
-struct KernelMemory {
-  int64_t own = 0;
-  int64_t shared = 0;
-};
-
+// `memory_of`: what the kernels of a compute task need, in turn.
 NodeSummary SummarizeNode(const plan::NodePlan& plan, DatasetCache& datasets,
                           const std::function<KernelMemory(const plan::Task&)>& memory_of);
 

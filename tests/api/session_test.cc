@@ -2,6 +2,8 @@
 
 #include "api/session.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -155,6 +157,50 @@ TEST(SessionTest, ACheckpointOfOneLayoutContinuesUnderAnother) {
     for (int i = 0; i < 5; ++i) {
       EXPECT_NEAR(result->Scalars("loss")[i], reference->Scalars("loss")[i], 1e-9);
     }
+  }
+}
+
+// It keeps a copy of its operand, and says so.
+TEST(SessionTest, AUsersKernelIsNotMadeForItsMemoryToBeKnown) {
+  class Keeping final : public Kernel {
+   public:
+    explicit Keeping(int64_t n) : kept_(n) {}
+    absl::Status Run(const KernelRun& run) override {
+      const auto* x = static_cast<const float*>(run.inputs[0]);
+      std::copy_n(x, kept_.size(), kept_.begin());
+      std::copy_n(x, kept_.size(), static_cast<float*>(run.outputs[0]));
+      return absl::OkStatus();
+    }
+
+   private:
+    std::vector<float> kept_;
+  };
+  for (const bool dry_run : {true, false}) {
+    const auto session = StartOrDie({.devices = {1, 1}, .dry_run = dry_run});
+    ASSERT_TRUE(session->operators()
+                    .Register(OpDef("keep")
+                                  .Rule("...->...")
+                                  .NoGradient()
+                                  .Sample({.inputs = {{DType::kF32, {3, 4}}}}))
+                    .ok());
+    std::atomic<int> made = 0;
+    const auto make = [&made](const KernelSpec& spec) {
+      ++made;
+      return std::make_unique<Keeping>(spec.inputs[0].num_elements());
+    };
+    const auto memory = [](const KernelSpec& spec) {
+      return KernelMemory{.own = spec.inputs[0].num_elements() * int64_t{sizeof(float)}};
+    };
+    ASSERT_TRUE(session->kernels().Register("keep", {make, memory}).ok());
+    testing::internal::CaptureStdout();
+    auto job = session->Compile("keep", [](Job& job) {
+      job.Fetch("y", Apply("keep", {ToSbp(job.Input("x", {6, 5}), sbp::S(0))}));
+    });
+    testing::internal::GetCapturedStdout();
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    EXPECT_EQ(made, dry_run ? 0 : 2);
+    ASSERT_EQ(job->memory().size(), 2u);
+    for (const DeviceMemory& device : job->memory()) EXPECT_EQ(device.kernels, 15 * 4);
   }
 }
 

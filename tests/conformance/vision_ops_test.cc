@@ -174,8 +174,11 @@ TEST(ConvolutionTest, OneDnnAgreesWithTheMatrixProduct) {
                       cpu::ConvolutionSide::kWeights}) {
       shape.side = side;
       shape.has_bias = side == cpu::ConvolutionSide::kOutput && i % 2 == 0;
-      const auto fast = cpu::MakeDnnlConvolution(shape), plain = cpu::MakeGemmConvolution(shape);
+      const auto fast = cpu::ChooseDnnlConvolution(shape),
+                 plain = cpu::ChooseGemmConvolution(shape);
       if (fast == nullptr) continue;
+      fast->Allocate();
+      plain->Allocate();
       ++by_onednn;
       std::uniform_real_distribution<float> real(-1, 1);
       const auto numbers = [&](int64_t n) {

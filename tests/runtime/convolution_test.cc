@@ -39,6 +39,12 @@ ConvolutionShape ShapeOf(const BlockedCase& test, ConvolutionSide side) {
   return shape;
 }
 
+// Ready to run; null stays null.
+std::unique_ptr<Convolution> Allocated(std::unique_ptr<Convolution> convolution) {
+  if (convolution != nullptr) convolution->Allocate();
+  return convolution;
+}
+
 std::vector<float> RandomBFloat16(int64_t n, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -86,9 +92,9 @@ TEST_P(BlockedConvolutionTest, TilesEqualTheProductInF32) {
     const std::vector<uint16_t> narrow_y = Narrow(Blocked(y, shape.out, axes.num_windows()));
     const std::vector<uint16_t> narrow_w = Narrow(w);
 
-    const auto tiles = MakeTileConvolution(shape);
+    const auto tiles = Allocated(ChooseTileConvolution(shape));
     ASSERT_NE(tiles, nullptr);
-    const auto product = MakeGemmConvolution(plain);
+    const auto product = Allocated(ChooseGemmConvolution(plain));
     const float* b = shape.has_bias ? bias.data() : nullptr;
     std::vector<float> want, got;
     switch (side) {
@@ -127,10 +133,10 @@ TEST_P(BlockedConvolutionTest, LanesEqualTheProduct) {
   const std::vector<float> x = RandomBFloat16(shape.batch * shape.x_elements(), 1);
   const std::vector<float> y = RandomBFloat16(shape.batch * shape.y_elements(), 3);
   std::vector<float> want(shape.w_elements());
-  MakeGemmConvolution(plain)->Run(x.data(), y.data(), nullptr, want.data());
+  Allocated(ChooseGemmConvolution(plain))->Run(x.data(), y.data(), nullptr, want.data());
   for (int threads : {1, 2}) {
     shape.threads = threads;
-    const auto lanes = MakeLaneWeightGradient(shape);
+    const auto lanes = Allocated(ChooseLaneWeightGradient(shape));
     ASSERT_NE(lanes, nullptr);
     const std::vector<float> blocked_x = Blocked(x, shape.in, axes.num_pixels());
     const std::vector<float> blocked_y = Blocked(y, shape.out, axes.num_windows());
@@ -174,8 +180,9 @@ class WinogradConvolutionTest : public testing::TestWithParam<BlockedCase> {
                     (is_weights ? blocked_y : w).data(), bias.data(), got.data());
     shape.dtype = DType::kF64;
     shape.x_is_blocked = shape.y_is_blocked = false;
-    MakeGemmConvolution(shape)->Run(Wide(first).data(), Wide(second).data(),
-                                    shape.has_bias ? wide_bias.data() : nullptr, want.data());
+    Allocated(ChooseGemmConvolution(shape))
+        ->Run(Wide(first).data(), Wide(second).data(), shape.has_bias ? wide_bias.data() : nullptr,
+              want.data());
     if (is_output) want = Blocked(want, shape.out, axes.num_windows());
     if (side == ConvolutionSide::kInput) want = Blocked(want, shape.in, axes.num_pixels());
     double error = 0, norm = 0;
@@ -195,11 +202,11 @@ TEST_P(WinogradConvolutionTest, IsNearTheSums) {
       shape.dtype = DType::kF32;
       shape.wide_result = false;
       shape.threads = threads;
-      const auto winograd = MakeWinogradConvolution(shape);
+      const auto winograd = Allocated(ChooseWinogradConvolution(shape));
       if (!HasWinograd()) GTEST_SKIP() << "oneDNN 2 has Winograd's algorithm, for AVX-512";
       ASSERT_NE(winograd, nullptr);
       EXPECT_LT(ErrorOf(*winograd, shape, side), 3e-6);
-      EXPECT_LT(ErrorOf(*MakeConvolution(shape), shape, side), 1e-6);
+      EXPECT_LT(ErrorOf(*Allocated(ChooseConvolution(shape)), shape, side), 1e-6);
     }
   }
 }
@@ -212,7 +219,7 @@ TEST(ConvolutionTest, WinogradIsTakenWhereThereAreManyWindowsAndItMay) {
     shape.dtype = DType::kF32;
     shape.wide_result = false;
     shape.by_winograd = by_winograd;
-    return MakeConvolution(shape)->shared_bytes();
+    return ChooseConvolution(shape)->memory().shared;
   };
   EXPECT_GT(shared_bytes(4, true), shared_bytes(4, false));
   EXPECT_EQ(shared_bytes(3, false), shared_bytes(3, true));

@@ -38,8 +38,9 @@ TEST_P(TileGemmTest, EqualsSumsInF64) {
                              .transpose_a = (variant & 2) != 0,
                              .transpose_b = (variant & 4) != 0,
                              .threads = (variant & 8) != 0 ? 2 : 1};
-    const auto gemm = MakeTileGemm(shape);
+    const auto gemm = ChooseTileGemm(shape);
     ASSERT_NE(gemm, nullptr);
+    gemm->Allocate();
     std::vector<uint16_t> narrow(shape.wide_result ? 0 : m * n, 0x7fc0);
     std::vector<float> wide(shape.wide_result ? m * n : 0, NAN);
     void* const c = shape.wide_result ? static_cast<void*>(wide.data()) : narrow.data();
@@ -72,9 +73,9 @@ INSTANTIATE_TEST_SUITE_P(All, TileGemmTest,
                                   std::to_string(info.param.n) + "x" + std::to_string(info.param.k);
                          });
 
-TEST(MakeTileGemmTest, LeavesToOthersWhatFillsNoTile) {
-  EXPECT_EQ(MakeTileGemm({.dtype = DType::kBF16, .m = 31, .n = 64, .k = 64}), nullptr);
-  EXPECT_EQ(MakeTileGemm({.dtype = DType::kF32, .m = 64, .n = 64, .k = 64}), nullptr);
+TEST(ChooseTileGemmTest, LeavesToOthersWhatFillsNoTile) {
+  EXPECT_EQ(ChooseTileGemm({.dtype = DType::kBF16, .m = 31, .n = 64, .k = 64}), nullptr);
+  EXPECT_EQ(ChooseTileGemm({.dtype = DType::kF32, .m = 64, .n = 64, .k = 64}), nullptr);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Elementwise, shape and reduce kernels against plain loops; the registry.
+// Elementwise, shape and reduce kernels against plain loops.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -13,45 +13,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-TEST(KernelRegistryTest, SaysWhatIsMissing) {
-  KernelRegistry registry = CpuKernels();
-  EXPECT_TRUE(registry.Has("matmul"));
-  EXPECT_FALSE(registry.Has("convolute"));
-  KernelSpec spec;
-  spec.op = "convolute";
-  spec.name = "c1";
-  EXPECT_TRUE(absl::IsNotFound(registry.Create(spec).status()));
-  EXPECT_TRUE(absl::IsAlreadyExists(registry.Register("matmul", nullptr)));
-  KernelCase bad("exp");
-  bad.In(DType::kI32, {2}, {1, 2}).Out(DType::kI32, {2});
-  const absl::Status status = bad.Create();
-  EXPECT_TRUE(absl::IsUnimplemented(status));
-  EXPECT_EQ(status.message(), "no cpu kernel for exp 'test/exp' (i32 -> i32)");
-}
-
-TEST(KernelRegistryTest, WrapsWhatItMakes) {
-  class Silent final : public Kernel {
-    absl::Status Run(const KernelRun&) override { return absl::OkStatus(); }
-  };
-  KernelRegistry registry = CpuKernels();
-  std::vector<std::string> made;
-  registry.WrapAll([&](const KernelSpec& spec, std::unique_ptr<Kernel> kernel) {
-    EXPECT_NE(kernel, nullptr);
-    made.push_back(spec.name);
-    return std::make_unique<Silent>();
-  });
-  KernelSpec spec;
-  spec.op = "exp";
-  spec.name = "e1";
-  spec.inputs = spec.outputs = {{.logical = {2}, .region = {{0}, {2}}}};
-  const auto kernel = registry.Create(spec);
-  ASSERT_TRUE(kernel.ok());
-  EXPECT_NE(dynamic_cast<Silent*>(kernel->get()), nullptr);
-  spec.inputs[0].dtype = DType::kI32;
-  EXPECT_FALSE(registry.Create(spec).ok());  // there is nothing to wrap
-  EXPECT_EQ(made, std::vector<std::string>{"e1"});
-}
 
 struct UnaryCase {
   const char* op;

@@ -108,8 +108,6 @@ class LaggingKernel final : public Kernel {
       return absl::OkStatus();
     });
   }
-  int64_t memory_bytes() const override { return kernel_->memory_bytes(); }
-  int64_t shared_bytes() const override { return kernel_->shared_bytes(); }
 
  private:
   void Queue(const KernelRun& run, std::function<absl::Status(const KernelRun&)> work) const {

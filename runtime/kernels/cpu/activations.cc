@@ -104,17 +104,17 @@ KernelOr MakeIntegerClip(const KernelSpec& spec) {
   });
 }
 
-KernelOr MakeClip(const KernelSpec& spec, const KernelFactory& floating) {
+absl::StatusOr<PlannedKernel> PlanClip(const KernelSpec& spec, const KernelFactory& floating) {
   if (spec.outputs[0].dtype != spec.inputs[0].dtype) return UnsupportedTypes(spec);
   switch (spec.inputs[0].dtype) {
     case DType::kI32:
-      return MakeIntegerClip<int32_t>(spec);
+      return KernelFactory(MakeIntegerClip<int32_t>).PlanKernel(spec);
     case DType::kI64:
-      return MakeIntegerClip<int64_t>(spec);
+      return KernelFactory(MakeIntegerClip<int64_t>).PlanKernel(spec);
     case DType::kU8:
-      return MakeIntegerClip<uint8_t>(spec);
+      return KernelFactory(MakeIntegerClip<uint8_t>).PlanKernel(spec);
     default:
-      return floating(spec);
+      return floating.PlanKernel(spec);
   }
 }
 
@@ -152,7 +152,7 @@ absl::Status RegisterActivationKernels(KernelRegistry& registry) {
         }));
     if (activation.op == ActivationOp::kClip) {
       forward = [floating = std::move(forward)](const KernelSpec& spec) {
-        return MakeClip(spec, floating);
+        return PlanClip(spec, floating);
       };
     }
     RETURN_IF_ERROR(registry.Register(activation.name, std::move(forward)));

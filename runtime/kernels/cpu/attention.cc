@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/attention_loops.h"
@@ -22,7 +22,7 @@
 namespace braid::cpu {
 namespace {
 
-using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+using PlanOr = absl::StatusOr<PlannedKernel>;
 
 template <class T>
 class AttentionForward {
@@ -36,19 +36,16 @@ class AttentionForward {
             TileColumns((shape_.depth + shape_.value_depth + kTileRows) * sizeof(T), shape_.keys)),
         stride_(simd::TilePadded(columns_)),
         transposes_(shape_.queries >= kBlockRows && narrow_ == nullptr),
-        scratch_size_(block_rows_ * stride_ + 2 * kRows +
-                      (transposes_ ? shape_.depth * stride_ : 0)),
-        scratch_(scratch_size_ * std::max(1, threads_)) {
+        scratch_(threads_,
+                 block_rows_ * stride_ + 2 * kRows + (transposes_ ? shape_.depth * stride_ : 0)) {
     if (narrow_ == nullptr) return;
-    packed_size_ = simd::TileElements(columns_, shape_.depth) +
-                   simd::TileElements(shape_.value_depth, columns_) +
-                   simd::TileElements(block_rows_, std::max(columns_, shape_.depth));
-    packed_ = simd::TileBuffer<uint16_t>(packed_size_ * std::max(1, threads_));
+    scratch_.AddPacked(simd::TileElements(columns_, shape_.depth) +
+                       simd::TileElements(shape_.value_depth, columns_) +
+                       simd::TileElements(block_rows_, std::max(columns_, shape_.depth)));
   }
 
-  int64_t memory_bytes() const {
-    return static_cast<int64_t>(scratch_.size() * sizeof(T)) + packed_.bytes();
-  }
+  KernelMemory memory() const { return scratch_.memory(); }
+  void Allocate() { scratch_.Allocate(); }
 
   absl::Status operator()(const KernelRun& run) {
     ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
@@ -74,14 +71,14 @@ class AttentionForward {
     uint16_t *packed_keys, *packed_values, *packed_rows;
   };
   Scratch ScratchOf(int thread) {
-    T* scores = scratch_.data() + thread * scratch_size_;
+    T* scores = scratch_.Of(thread);
     T* maxima = scores + block_rows_ * stride_;
     const int64_t keys = simd::TileElements(columns_, shape_.depth);
     const int64_t values = simd::TileElements(shape_.value_depth, columns_);
     Scratch scratch = {
         .scores = scores, .maxima = maxima, .sums = maxima + kRows, .keys = maxima + 2 * kRows};
     if (narrow_ == nullptr) return scratch;
-    scratch.packed_keys = packed_.data() + thread * packed_size_;
+    scratch.packed_keys = scratch_.PackedOf(thread);
     scratch.packed_values = scratch.packed_keys + keys;
     scratch.packed_rows = scratch.packed_values + values;
     return scratch;
@@ -263,18 +260,15 @@ class AttentionForward {
   int64_t block_rows_;
   int64_t columns_, stride_;  // of a tile's keys, and of their scores
   bool transposes_;
-  int64_t scratch_size_, packed_size_ = 0;  // of one thread
-  std::vector<T> scratch_;
-  simd::TileBuffer<uint16_t> packed_;
+  ThreadScratch<T> scratch_;
 };
 
 }  // namespace
 
 absl::Status RegisterAttentionKernels(KernelRegistry& registry) {
   return registry.Register(
-      "attention",
-      Widened(ForFloats([]<class T>(const KernelSpec& spec, ElementType<T>) -> KernelOr {
-        return MakeKernel(AttentionForward<T>(spec, spec.inputs.size() > 3));
+      "attention", Widened(ForFloats([]<class T>(const KernelSpec& spec, ElementType<T>) -> PlanOr {
+        return PlanKernel(std::make_shared<AttentionForward<T>>(spec, spec.inputs.size() > 3));
       })));
 }
 

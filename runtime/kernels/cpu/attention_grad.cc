@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/attention_loops.h"
@@ -20,7 +20,7 @@
 namespace braid::cpu {
 namespace {
 
-using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+using PlanOr = absl::StatusOr<PlannedKernel>;
 
 // A tile of the weights p and of the gradient ds of the scores, [rows, columns], with rows `stride`
 // apart. A block of rows has its keys up to a limit; from there to the padding there are zeros.
@@ -47,16 +47,14 @@ class AttentionBackward {
                              shape_.keys)),
         stride_(simd::TilePadded(columns_)),
         delta_size_(shape_.queries * std::min(shape_.group, shape_.heads)),
-        scratch_size_((2 * kTileRows + shape_.depth + shape_.value_depth) * stride_ + delta_size_),
-        scratch_(scratch_size_ * std::max(1, threads_)) {
+        scratch_(threads_,
+                 (2 * kTileRows + shape_.depth + shape_.value_depth) * stride_ + delta_size_) {
     if (narrow_ == nullptr) return;
-    for (int64_t size : PackedSizes()) packed_size_ += size;
-    packed_ = simd::TileBuffer<uint16_t>(packed_size_ * std::max(1, threads_));
+    for (int64_t size : PackedSizes()) scratch_.AddPacked(size);
   }
 
-  int64_t memory_bytes() const {
-    return static_cast<int64_t>(scratch_.size() * sizeof(T)) + packed_.bytes();
-  }
+  KernelMemory memory() const { return scratch_.memory(); }
+  void Allocate() { scratch_.Allocate(); }
 
  protected:
   const T* Rows(const KernelRun& run, int input, const HeadAt& at, int64_t i) const {
@@ -88,12 +86,12 @@ class AttentionBackward {
     uint16_t *packed_keys, *packed_values, *keys_as_terms, *block, *weights, *rows;
   };
   Scratch ScratchOf(int thread) {
-    T* p = scratch_.data() + thread * scratch_size_;
+    T* p = scratch_.Of(thread);
     T* delta = p + 2 * kTileRows * stride_;
     Scratch scratch = {
         .p = p, .ds = p + kTileRows * stride_, .delta = delta, .keys = delta + delta_size_};
     if (narrow_ == nullptr) return scratch;
-    uint16_t* at = packed_.data() + thread * packed_size_;
+    uint16_t* at = scratch_.PackedOf(thread);
     uint16_t** const operands[] = {&scratch.packed_keys,   &scratch.packed_values,
                                    &scratch.keys_as_terms, &scratch.block,
                                    &scratch.weights,       &scratch.rows};
@@ -255,9 +253,8 @@ class AttentionBackward {
     std::fill(ds + seen, ds + end, T{0});
   }
 
-  int64_t delta_size_, scratch_size_, packed_size_ = 0;  // of one thread
-  std::vector<T> scratch_;
-  simd::TileBuffer<uint16_t> packed_;
+  int64_t delta_size_;  // of one thread
+  ThreadScratch<T> scratch_;
 };
 
 // Head of k by head: its keys tile by tile, and for each tile the queries that see it.
@@ -267,6 +264,8 @@ class AttentionGradient : AttentionBackward<T> {
   using Base::shape_, Base::columns_;
 
  public:
+  using Base::Allocate, Base::memory;
+
   explicit AttentionGradient(const KernelSpec& spec) : Base(spec, NarrowProductsOf(spec)) {}
 
   absl::Status operator()(const KernelRun& run) {
@@ -407,6 +406,8 @@ class AttentionMaskGradient : AttentionBackward<T> {
   using Base::shape_, Base::columns_;
 
  public:
+  using Base::Allocate, Base::memory;
+
   explicit AttentionMaskGradient(const KernelSpec& spec)
       : Base(spec, /*narrow=*/nullptr), elements_(spec.outputs[0].num_elements()) {}
 
@@ -454,13 +455,13 @@ class AttentionMaskGradient : AttentionBackward<T> {
 absl::Status RegisterAttentionGradKernels(KernelRegistry& registry) {
   RETURN_IF_ERROR(registry.Register(
       "attention_grad",
-      Widened(ForFloats([]<class T>(const KernelSpec& spec, ElementType<T>) -> KernelOr {
-        return MakeKernel(AttentionGradient<T>(spec));
+      Widened(ForFloats([]<class T>(const KernelSpec& spec, ElementType<T>) -> PlanOr {
+        return PlanKernel(std::make_shared<AttentionGradient<T>>(spec));
       }))));
   return registry.Register(
       "attention_mask_grad",
-      Widened(ForFloats([]<class T>(const KernelSpec& spec, ElementType<T>) -> KernelOr {
-        return MakeKernel(AttentionMaskGradient<T>(spec));
+      Widened(ForFloats([]<class T>(const KernelSpec& spec, ElementType<T>) -> PlanOr {
+        return PlanKernel(std::make_shared<AttentionMaskGradient<T>>(spec));
       })));
 }
 

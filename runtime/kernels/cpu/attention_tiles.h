@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/kernels/cpu/simd/tile_products.h"
@@ -29,6 +30,33 @@ int64_t TileColumns(int64_t bytes_per_column, int64_t columns);
 // Loops that multiply in bf16 if attribute compute asks for that and this machine has them; else
 // null, and f32 is multiplied as it is.
 const simd::TileProducts* NarrowProductsOf(const KernelSpec& spec);
+
+// What each thread works in: so many elements of T and, for products in bf16, packed ones. Nothing
+// is taken before Allocate.
+template <class T>
+class ThreadScratch {
+ public:
+  ThreadScratch(int threads, int64_t size) : threads_(std::max(1, threads)), size_(size) {}
+  void AddPacked(int64_t size) { packed_size_ += size; }
+
+  KernelMemory memory() const {
+    const int64_t own = threads_ * size_ * static_cast<int64_t>(sizeof(T));
+    if (packed_size_ == 0) return {.own = own};
+    return {.own = own + simd::TileBuffer<uint16_t>::BytesOf(threads_ * packed_size_)};
+  }
+  void Allocate() {
+    all_.resize(threads_ * size_);
+    if (packed_size_ > 0) packed_ = simd::TileBuffer<uint16_t>(threads_ * packed_size_);
+  }
+
+  T* Of(int thread) { return all_.data() + thread * size_; }
+  uint16_t* PackedOf(int thread) { return packed_.data() + thread * packed_size_; }
+
+ private:
+  int64_t threads_, size_, packed_size_ = 0;
+  std::vector<T> all_;
+  simd::TileBuffer<uint16_t> packed_;
+};
 
 // Where a head's rows lie in an operand [batch, heads, time, depth], or with time before heads.
 struct HeadStrides {

@@ -350,7 +350,7 @@ absl::Status RegisterBatchNormKernels(KernelRegistry& registry) {
     const KernelFactory plain =
         Widened(ForFloats([make](const auto& s, auto type) { return make(s, type); }));
     const KernelFactory blocked =
-        Widened([part](const KernelSpec& spec) { return MakeBlockedBatchNorm(part, spec); });
+        Widened([part](const KernelSpec& spec) { return PlanBlockedBatchNorm(part, spec); });
     return registry.Register(name, ForEachGroup(part, FirstSupported({blocked, Unblocked(plain)})));
   };
   using Part = BatchNormPart;

@@ -1,8 +1,6 @@
 // Batch normalization of tensors in blocks of channels.
 #pragma once
 
-#include <memory>
-
 #include "absl/status/statusor.h"
 #include "runtime/kernels/kernel.h"
 
@@ -12,8 +10,7 @@ namespace braid::cpu {
 enum class BatchNormPart { kSum, kMoment, kNorm, kSums, kInputGradient };
 
 // UNIMPLEMENTED unless all operands with space are blocked and all are f32, or all f64.
-absl::StatusOr<std::unique_ptr<Kernel>> MakeBlockedBatchNorm(BatchNormPart part,
-                                                             const KernelSpec& spec);
+absl::StatusOr<PlannedKernel> PlanBlockedBatchNorm(BatchNormPart part, const KernelSpec& spec);
 
 // With attribute groups: `factory`'s kernel of one group, run for each of those that are here.
 KernelFactory ForEachGroup(BatchNormPart part, KernelFactory factory);

@@ -220,8 +220,7 @@ KernelOr MakeInputGradient(const KernelSpec& spec, ElementType<T>) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeBlockedBatchNorm(BatchNormPart part,
-                                                             const KernelSpec& spec) {
+absl::StatusOr<PlannedKernel> PlanBlockedBatchNorm(BatchNormPart part, const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(spec));
   const auto all_blocked = [](const std::vector<OperandSpec>& operands,
                               const std::vector<bool>& is_blocked) {
@@ -248,7 +247,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeBlockedBatchNorm(BatchNormPart part,
     }
     return UnsupportedTypes(plain);
   });
-  return factory(plain.spec);
+  return factory.PlanKernel(plain.spec);
 }
 
 }  // namespace braid::cpu

@@ -55,8 +55,6 @@ class GroupedKernel final : public Kernel {
     }
     return absl::OkStatus();
   }
-  int64_t memory_bytes() const override { return of_one_->memory_bytes(); }
-  int64_t shared_bytes() const override { return of_one_->shared_bytes(); }
 
  private:
   static void Advance(void* const* from, const std::vector<int64_t>& bytes, int64_t group,
@@ -97,9 +95,9 @@ std::vector<int64_t> CutToGroup(std::vector<OperandSpec>& operands,
 }  // namespace
 
 KernelFactory ForEachGroup(BatchNormPart part, KernelFactory factory) {
-  return [part, factory = std::move(factory)](
-             const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    if (!spec.attrs.Has("groups")) return factory(spec);
+  return [part,
+          factory = std::move(factory)](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
+    if (!spec.attrs.Has("groups")) return factory.PlanKernel(spec);
     const OperandSpec& x = spec.inputs[0];
     const int64_t images = x.logical[0] / spec.attrs.Int("groups"), here = x.shape()[0];
     if (images > 0 && here % images != 0) {
@@ -109,11 +107,16 @@ KernelFactory ForEachGroup(BatchNormPart part, KernelFactory factory) {
     }
     KernelSpec of_one = spec;
     const StatisticOperands statistics = StatisticsOf(part);
-    std::vector<int64_t> inputs = CutToGroup(of_one.inputs, statistics.inputs, images);
-    std::vector<int64_t> outputs = CutToGroup(of_one.outputs, statistics.outputs, images);
-    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, factory(of_one));
-    return std::make_unique<GroupedKernel>(std::move(kernel), images > 0 ? here / images : 0,
-                                           std::move(inputs), std::move(outputs));
+    const std::vector<int64_t> inputs = CutToGroup(of_one.inputs, statistics.inputs, images);
+    const std::vector<int64_t> outputs = CutToGroup(of_one.outputs, statistics.outputs, images);
+    ASSIGN_OR_RETURN(PlannedKernel planned, factory.PlanKernel(of_one));
+    const auto make = [make_one = std::move(planned.make), inputs, outputs,
+                       groups = images > 0 ? here / images
+                                           : 0]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+      ASSIGN_OR_RETURN(std::unique_ptr<Kernel> one, make_one());
+      return std::make_unique<GroupedKernel>(std::move(one), groups, inputs, outputs);
+    };
+    return PlannedKernel{.memory = planned.memory, .make = make};
   };
 }
 

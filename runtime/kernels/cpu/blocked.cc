@@ -49,7 +49,10 @@ struct Copy {
     planes = shape[0] * (shape[1] / kChannelBlock);
     space = 1;
     for (int axis = 2; axis < shape.rank(); ++axis) space *= shape[axis];
-    bytes.resize(shape.num_elements() * SizeOf(plain.dtype));
+    bytes.resize(BytesOf(plain));
+  }
+  static int64_t BytesOf(const OperandSpec& plain) {
+    return plain.num_elements() * static_cast<int64_t>(SizeOf(plain.dtype));
   }
 };
 
@@ -106,16 +109,21 @@ class UnblockedKernel final : public Kernel {
     return absl::OkStatus();
   }
 
-  int64_t memory_bytes() const override {
-    auto bytes = inner_->memory_bytes();
-    for (const auto* copies : {&inputs_, &outputs_}) {
-      for (const Copy& copy : *copies) bytes += static_cast<int64_t>(copy.bytes.size());
+  static KernelMemory MemoryOf(const PlainSpec& plain, KernelMemory memory_of_inner) {
+    memory_of_inner.own +=
+        CopyBytes(plain.spec.inputs, plain.inputs) + CopyBytes(plain.spec.outputs, plain.outputs);
+    return memory_of_inner;
+  }
+
+ private:
+  static int64_t CopyBytes(const std::vector<OperandSpec>& operands,
+                           const std::vector<bool>& is_blocked) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (is_blocked[i]) bytes += Copy::BytesOf(operands[i]);
     }
     return bytes;
   }
-  int64_t shared_bytes() const override { return inner_->shared_bytes(); }
-
- private:
   static void Prepare(const std::vector<OperandSpec>& operands, const std::vector<bool>& is_blocked,
                       std::vector<Copy>& copies, std::vector<size_t>& sizes,
                       std::vector<void*>& pointers) {
@@ -154,13 +162,17 @@ absl::StatusOr<PlainSpec> PlainSpecOf(const KernelSpec& spec) {
 }
 
 KernelFactory Unblocked(KernelFactory factory) {
-  return [factory = std::move(factory)](
-             const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    if (!compiler::HasChannelBlocks(spec.attrs)) return factory(spec);
+  return [factory = std::move(factory)](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
+    if (!compiler::HasChannelBlocks(spec.attrs)) return factory.PlanKernel(spec);
     ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(spec));
-    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> inner, factory(plain.spec));
+    ASSIGN_OR_RETURN(PlannedKernel inner, factory.PlanKernel(plain.spec));
     if (!plain.any()) return inner;
-    return std::make_unique<UnblockedKernel>(plain, std::move(inner));
+    const auto make =
+        [plain, make_inner = std::move(inner.make)]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+      ASSIGN_OR_RETURN(std::unique_ptr<Kernel> made, make_inner());
+      return std::make_unique<UnblockedKernel>(plain, std::move(made));
+    };
+    return PlannedKernel{.memory = UnblockedKernel::MemoryOf(plain, inner.memory), .make = make};
   };
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -94,7 +95,25 @@ KernelOr MakeEmpty(const KernelSpec& spec) {
   });
 }
 
-KernelOr MakeSide(const KernelSpec& any_spec, Side side) {
+// A convolution as a kernel.
+class ConvolutionCall {
+ public:
+  ConvolutionCall(std::unique_ptr<Convolution> convolution, bool has_bias)
+      : convolution_(std::move(convolution)), has_bias_(has_bias) {}
+
+  KernelMemory memory() const { return convolution_->memory(); }
+  void Allocate() { convolution_->Allocate(); }
+  void operator()(const KernelRun& run) {
+    convolution_->Run(run.inputs[0], run.inputs[1], has_bias_ ? run.inputs[2] : nullptr,
+                      run.outputs[0]);
+  }
+
+ private:
+  const std::unique_ptr<Convolution> convolution_;
+  const bool has_bias_;
+};
+
+absl::StatusOr<PlannedKernel> PlanSide(const KernelSpec& any_spec, Side side) {
   ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(any_spec));
   const KernelSpec& spec = plain.spec;
   const DType dtype = spec.inputs[0].dtype, result = spec.outputs[0].dtype;
@@ -112,23 +131,16 @@ KernelOr MakeSide(const KernelSpec& any_spec, Side side) {
   const bool is_empty = shape.batch == 0 || shape.x_elements() == 0 || shape.w_elements() == 0 ||
                         shape.y_elements() == 0;
   if (is_empty && shape.has_bias && shape.y_is_blocked) return UnsupportedTypes(spec);
-  if (is_empty) return MakeEmpty(spec);
-  std::unique_ptr<Convolution> convolution = MakeConvolution(shape);
+  if (is_empty) return KernelFactory(MakeEmpty).PlanKernel(spec);
+  std::unique_ptr<Convolution> convolution = ChooseConvolution(shape);
   if (convolution == nullptr) return UnsupportedTypes(spec);
-  const int64_t memory_bytes = convolution->memory_bytes();
-  const int64_t shared_bytes = convolution->shared_bytes();
-  return MakeKernel(
-      [convolution = std::move(convolution), has_bias = shape.has_bias](const KernelRun& run) {
-        convolution->Run(run.inputs[0], run.inputs[1], has_bias ? run.inputs[2] : nullptr,
-                         run.outputs[0]);
-      },
-      memory_bytes, shared_bytes);
+  return PlanKernel(std::make_shared<ConvolutionCall>(std::move(convolution), shape.has_bias));
 }
 
 // Narrow types run as they are where oneDNN has instructions for them, else in f32; likewise blocks
 // of channels, else plain.
 KernelFactory ForSide(Side side) {
-  const KernelFactory factory = [side](const KernelSpec& spec) { return MakeSide(spec, side); };
+  const KernelFactory factory = [side](const KernelSpec& spec) { return PlanSide(spec, side); };
   return FirstSupported(
       {factory, Widened(factory), Unblocked(factory), Unblocked(Widened(factory))});
 }
@@ -162,22 +174,22 @@ bool WinogradPays(const ConvolutionShape& shape, const SpatialAxes& axes) {
   return tiles >= kTiles;
 }
 
-std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape) {
-  if (auto convolution = MakeTileConvolution(shape)) return convolution;
+std::unique_ptr<Convolution> ChooseConvolution(const ConvolutionShape& shape) {
+  if (auto convolution = ChooseTileConvolution(shape)) return convolution;
   // Measured: 1.25 to 1.6 x oneDNN with 16 windows, 1.15 x with 49, as fast with 64.
   constexpr int64_t kFewWindows = 49;
   const SpatialAxes axes(shape);
   if (shape.by_winograd && WinogradPays(shape, axes)) {
-    if (auto convolution = MakeWinogradConvolution(shape)) return convolution;
+    if (auto convolution = ChooseWinogradConvolution(shape)) return convolution;
   }
   if (axes.num_windows() <= kFewWindows && axes.num_taps() > 1) {
-    if (auto convolution = MakeLaneWeightGradient(shape)) return convolution;
+    if (auto convolution = ChooseLaneWeightGradient(shape)) return convolution;
   }
   if (shape.dtype != DType::kF64) {
-    if (auto convolution = MakeDnnlConvolution(shape)) return convolution;
+    if (auto convolution = ChooseDnnlConvolution(shape)) return convolution;
   }
   const bool has_other = shape.dtype != DType::kBF16 && !shape.x_is_blocked && !shape.y_is_blocked;
-  return has_other ? MakeGemmConvolution(shape) : nullptr;
+  return has_other ? ChooseGemmConvolution(shape) : nullptr;
 }
 
 absl::Status RegisterConvolutionKernels(KernelRegistry& registry) {

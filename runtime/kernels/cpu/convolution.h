@@ -1,5 +1,5 @@
-// One convolution of fixed shape, or one of its two gradients: chooses who computes it when made,
-// and then only runs.
+// One convolution of fixed shape, or one of its two gradients: chooses who computes it, takes
+// memory, and then only runs.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "graph/dtype.h"
 #include "graph/ops/window.h"
+#include "runtime/kernels/kernel_memory.h"
 #include "runtime/kernels/work_memory.h"
 
 namespace braid::cpu {
@@ -51,30 +52,32 @@ struct SpatialAxes {
 class Convolution {
  public:
   virtual ~Convolution() = default;
+  // Of its own, and of the shape's WorkMemory; nothing is taken before Allocate.
+  virtual KernelMemory memory() const = 0;
+  // Once, before it runs.
+  virtual void Allocate() = 0;
   // From x, w and bias (null without one) to y; from y and w to x; from x and y to w.
   // `first` and `second` are the operands in this order.
   virtual void Run(const void* first, const void* second, const void* bias, void* result) = 0;
-  virtual int64_t memory_bytes() const = 0;           // of its own
-  virtual int64_t shared_bytes() const { return 0; }  // of the shape's WorkMemory
 };
 
 // No operand may be empty. Null if there is none for the type or for blocks.
-std::unique_ptr<Convolution> MakeConvolution(const ConvolutionShape& shape);
+std::unique_ptr<Convolution> ChooseConvolution(const ConvolutionShape& shape);
 
 // bf16 in blocks of channels, with a result in f32, on the tiles of AMX; null for others.
-std::unique_ptr<Convolution> MakeTileConvolution(const ConvolutionShape& shape);
+std::unique_ptr<Convolution> ChooseTileConvolution(const ConvolutionShape& shape);
 // The weights' gradient in f32 and blocks of channels; null for others. Best where an image has few
 // windows, as oneDNN adds to all the weights image by image.
-std::unique_ptr<Convolution> MakeLaneWeightGradient(const ConvolutionShape& shape);
+std::unique_ptr<Convolution> ChooseLaneWeightGradient(const ConvolutionShape& shape);
 // By oneDNN; null if it has none but its reference code for this shape. The others take no blocks.
-std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape);
+std::unique_ptr<Convolution> ChooseDnnlConvolution(const ConvolutionShape& shape);
 // f32 in blocks of channels with windows of 3 x 3, by Winograd's algorithm on tiles of 4 x 4
 // windows (Lavin and Gray, 2015), which multiplies a quarter as often; null for others, and unless
 // HasWinograd(): oneDNN 2 has it for AVX-512, oneDNN 3 has dropped it. Its rounding errors are
 // larger: some 1e-6 of the result's norm, where the sums themselves have some 1e-7.
-std::unique_ptr<Convolution> MakeWinogradConvolution(const ConvolutionShape& shape);
+std::unique_ptr<Convolution> ChooseWinogradConvolution(const ConvolutionShape& shape);
 bool HasWinograd();
 // f32 and f64: windows gathered into the columns of a matrix, tile by tile, and a matrix product.
-std::unique_ptr<Convolution> MakeGemmConvolution(const ConvolutionShape& shape);
+std::unique_ptr<Convolution> ChooseGemmConvolution(const ConvolutionShape& shape);
 
 }  // namespace braid::cpu

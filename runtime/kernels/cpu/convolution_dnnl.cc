@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <dnnl.hpp>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -65,47 +67,64 @@ dnnl::primitive_attr UserScratch() {
 class Reorder {
  public:
   Reorder() = default;
-  Reorder(const memory& from, const memory& to, const dnnl::engine& engine, bool adds = false) {
+  // Throws dnnl::error if there is no such primitive.
+  Reorder(const memory::desc& from, const memory::desc& to, const dnnl::engine& engine,
+          bool adds = false) {
     dnnl::primitive_attr attributes = UserScratch();
     if (adds) {
       dnnl::post_ops sum;
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
     }
-    const dnnl::reorder::primitive_desc description(engine, from.get_desc(), engine, to.get_desc(),
-                                                    attributes);
-    call_ = DnnlCall(dnnl::reorder(description),
+    description_ = dnnl::reorder::primitive_desc(engine, from, engine, to, attributes);
+  }
+
+  int64_t own_bytes() const {
+    return static_cast<int64_t>(description_.scratchpad_desc().get_size());
+  }
+  void Allocate(const memory& from, const memory& to, const dnnl::engine& engine) {
+    call_ = DnnlCall(dnnl::reorder(description_),
                      {{DNNL_ARG_FROM, from},
                       {DNNL_ARG_TO, to},
-                      {DNNL_ARG_SCRATCHPAD, memory(description.scratchpad_desc(), engine)}});
+                      {DNNL_ARG_SCRATCHPAD, memory(description_.scratchpad_desc(), engine)}});
   }
 
   void Run(const dnnl::stream& stream) const { call_.Run(stream); }
 
  private:
+  dnnl::reorder::primitive_desc description_;
   DnnlCall call_;
 };
 
 // An operand as it lies in the tensor, and as the primitive wants it. Memory of its own and a
-// reorder only where the two differ.
+// reorder only where the two differ, and only from Allocate on.
 class Operand {
  public:
   Operand() = default;
   Operand(const memory::desc& plain, const memory::desc& wanted, const dnnl::engine& engine,
           bool is_result)
-      : plain_(plain, engine, nullptr) {
-    if (plain == wanted) return;
-    own_ = memory(wanted, engine);
-    reorder_ = is_result ? Reorder(*own_, plain_, engine) : Reorder(plain_, *own_, engine);
+      : plain_(plain, engine, nullptr),
+        wanted_(wanted),
+        has_copy_(plain != wanted),
+        is_result_(is_result) {
+    if (has_copy_) {
+      reorder_ = is_result ? Reorder(wanted, plain, engine) : Reorder(plain, wanted, engine);
+    }
   }
 
-  bool has_copy() const { return own_.has_value(); }
+  bool has_copy() const { return has_copy_; }
+  int64_t own_bytes() const {
+    if (!has_copy_) return 0;
+    return static_cast<int64_t>(wanted_.get_size()) + reorder_.own_bytes();
+  }
+  void Allocate(const dnnl::engine& engine) {
+    if (!has_copy_) return;
+    own_ = memory(wanted_, engine);
+    reorder_.Allocate(is_result_ ? *own_ : plain_, is_result_ ? plain_ : *own_, engine);
+  }
+
   // What the primitive's arguments hold.
   const memory& in_primitive() const { return own_ ? *own_ : plain_; }
-
-  int64_t memory_bytes() const {
-    return own_ ? static_cast<int64_t>(own_->get_desc().get_size()) : 0;
-  }
 
   void Point(const void* data) { plain_.set_data_handle(const_cast<void*>(data)); }
   void Load(const dnnl::stream& stream, const void* data) {
@@ -118,10 +137,14 @@ class Operand {
 
  private:
   memory plain_;
+  memory::desc wanted_;
+  bool has_copy_ = false, is_result_ = false;
   std::optional<memory> own_;
   Reorder reorder_;
 };
 
+// Only oneDNN's description of the primitive, which is small, says which layouts and how much
+// scratch memory it wants.
 class DnnlConvolution final : public Convolution {
  public:
   // Throws dnnl::error if there is no such primitive.
@@ -138,28 +161,35 @@ class DnnlConvolution final : public Convolution {
       begin_.push_back(axis.pad_begin);
       end_.push_back(axis.pad_end);
     }
-    const Sides sides = DescribeSides();
+    const DnnlThreads scope(shape.threads);
+    sides_ = DescribeSides();
     switch (shape.side) {
       case ConvolutionSide::kOutput:
-        MakeOutput(sides);
+        ChooseOutput();
         break;
       case ConvolutionSide::kInput:
-        MakeInput(sides);
+        ChooseInput();
         break;
       case ConvolutionSide::kWeights:
-        MakeWeights(sides);
+        ChooseWeights();
         break;
     }
+    own_bytes_ += x_.own_bytes() + w_.own_bytes() + y_.own_bytes();
   }
 
   // Not oneDNN's reference code.
   bool is_fast() const { return is_fast_; }
   bool reorders_images() const { return x_.has_copy() || y_.has_copy(); }
 
-  int64_t memory_bytes() const override {
-    return memory_bytes_ + x_.memory_bytes() + w_.memory_bytes() + y_.memory_bytes();
+  KernelMemory memory() const override { return {.own = own_bytes_, .shared = scratch_bytes_}; }
+  void Allocate() override {
+    const DnnlThreads scope(shape_.threads);
+    for (Operand* operand : {&x_, &w_, &y_}) operand->Allocate(engine_);
+    if (shape_.work == nullptr) shape_.work = std::make_shared<WorkMemory>();
+    shape_.work->Reserve(scratch_bytes_);
+    make_();
+    make_ = nullptr;
   }
-  int64_t shared_bytes() const override { return scratch_bytes_; }
 
   void Run(const void* first, const void* second, const void* bias, void* result) override {
     omp_set_num_threads(shape_.threads);  // of this thread only
@@ -215,10 +245,10 @@ class DnnlConvolution final : public Convolution {
  private:
   // The three sides as they lie in the operands, and as the primitive may choose them to.
   struct Sides {
-    memory::data_type type;  // of what is multiplied
-    memory::dims x, w;
-    memory::desc plain_x, plain_w, plain_y;
-    memory::desc any_x, any_w, any_y, bias;
+    dnnl::memory::data_type type;  // of what is multiplied
+    dnnl::memory::dims x, w;
+    dnnl::memory::desc plain_x, plain_w, plain_y;
+    dnnl::memory::desc any_x, any_w, any_y, bias;
   };
 
   // Whether the weights' gradient is a sum over several calls.
@@ -227,13 +257,14 @@ class DnnlConvolution final : public Convolution {
   Sides DescribeSides() const {
     const ConvolutionShape& shape = shape_;
     const auto type =
-        shape.dtype == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
-    const auto result = shape.wide_result ? memory::data_type::f32 : type;
+        shape.dtype == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+    const auto result = shape.wide_result ? dnnl::memory::data_type::f32 : type;
     const auto x_type = shape.side == ConvolutionSide::kInput ? result : type;
     const auto y_type = shape.side == ConvolutionSide::kOutput ? result : type;
     const auto w_type = shape.side == ConvolutionSide::kWeights ? result : type;
-    memory::dims x = {images_, shape.groups * shape.in}, y = {images_, shape.groups * shape.out};
-    memory::dims w = {shape.out, shape.in};
+    dnnl::memory::dims x = {images_, shape.groups * shape.in},
+                       y = {images_, shape.groups * shape.out};
+    dnnl::memory::dims w = {shape.out, shape.in};
     if (shape.groups > 1) w.insert(w.begin(), shape.groups);
     for (size_t i = 0; i < shape.axes.size(); ++i) {
       x.push_back(shape.space[i]);
@@ -248,69 +279,81 @@ class DnnlConvolution final : public Convolution {
             .plain_y = shape.y_is_blocked ? Blocked(y, y_type) : Dense(y, y_type),
             .any_x = Any(x, x_type),
             // Addends of the weights' gradient are summed in f32.
-            .any_w = Any(w, Adds() ? memory::data_type::f32 : w_type),
+            .any_w = Any(w, Adds() ? dnnl::memory::data_type::f32 : w_type),
             .any_y = Any(y, y_type),
-            .bias = shape.has_bias ? Dense({y[1]}, y_type) : memory::desc()};
+            .bias = shape.has_bias ? Dense({y[1]}, y_type) : dnnl::memory::desc()};
   }
 
-  void MakeOutput(const Sides& sides) {
+  void ChooseOutput() {
     const auto description =
-        DescribeForward(Describe(sides.any_x, sides.any_w, sides.bias, sides.any_y));
-    x_ = Operand(sides.plain_x, description.src_desc(), engine_, /*is_result=*/false);
-    w_ = Operand(sides.plain_w, description.weights_desc(), engine_, /*is_result=*/false);
-    y_ = Operand(sides.plain_y, description.dst_desc(), engine_, /*is_result=*/true);
-    Arguments arguments = {{DNNL_ARG_SRC, x_.in_primitive()},
-                           {DNNL_ARG_WEIGHTS, w_.in_primitive()},
-                           {DNNL_ARG_DST, y_.in_primitive()}};
-    if (shape_.has_bias) {
-      bias_ = memory(sides.bias, engine_, nullptr);
-      arguments[DNNL_ARG_BIAS] = bias_;
-    }
-    Finish<dnnl::convolution_forward>(description, std::move(arguments));
+        DescribeForward(Describe(sides_.any_x, sides_.any_w, sides_.bias, sides_.any_y));
+    x_ = Operand(sides_.plain_x, description.src_desc(), engine_, /*is_result=*/false);
+    w_ = Operand(sides_.plain_w, description.weights_desc(), engine_, /*is_result=*/false);
+    y_ = Operand(sides_.plain_y, description.dst_desc(), engine_, /*is_result=*/true);
+    Choose<dnnl::convolution_forward>(description, [this] {
+      Arguments arguments = {{DNNL_ARG_SRC, x_.in_primitive()},
+                             {DNNL_ARG_WEIGHTS, w_.in_primitive()},
+                             {DNNL_ARG_DST, y_.in_primitive()}};
+      if (shape_.has_bias) {
+        bias_ = dnnl::memory(sides_.bias, engine_, nullptr);
+        arguments[DNNL_ARG_BIAS] = bias_;
+      }
+      return arguments;
+    });
   }
 
-  void MakeInput(const Sides& sides) {
-    const auto description =
-        DescribeBackwardData(Describe(sides.any_x, sides.any_w, memory::desc(), sides.any_y),
-                             DescribeForward(Describe(Any(sides.x, sides.type), sides.any_w,
-                                                      memory::desc(), sides.any_y)));
-    x_ = Operand(sides.plain_x, description.diff_src_desc(), engine_, /*is_result=*/true);
-    w_ = Operand(sides.plain_w, description.weights_desc(), engine_, /*is_result=*/false);
-    y_ = Operand(sides.plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
-    Finish<dnnl::convolution_backward_data>(description, {{DNNL_ARG_DIFF_SRC, x_.in_primitive()},
-                                                          {DNNL_ARG_WEIGHTS, w_.in_primitive()},
-                                                          {DNNL_ARG_DIFF_DST, y_.in_primitive()}});
+  void ChooseInput() {
+    const auto description = DescribeBackwardData(
+        Describe(sides_.any_x, sides_.any_w, dnnl::memory::desc(), sides_.any_y),
+        DescribeForward(Describe(Any(sides_.x, sides_.type), sides_.any_w, dnnl::memory::desc(),
+                                 sides_.any_y)));
+    x_ = Operand(sides_.plain_x, description.diff_src_desc(), engine_, /*is_result=*/true);
+    w_ = Operand(sides_.plain_w, description.weights_desc(), engine_, /*is_result=*/false);
+    y_ = Operand(sides_.plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
+    Choose<dnnl::convolution_backward_data>(description, [this]() -> Arguments {
+      return {{DNNL_ARG_DIFF_SRC, x_.in_primitive()},
+              {DNNL_ARG_WEIGHTS, w_.in_primitive()},
+              {DNNL_ARG_DIFF_DST, y_.in_primitive()}};
+    });
   }
 
-  void MakeWeights(const Sides& sides) {
-    const auto description =
-        DescribeBackwardWeights(Describe(sides.any_x, sides.any_w, memory::desc(), sides.any_y),
-                                DescribeForward(Describe(sides.any_x, Any(sides.w, sides.type),
-                                                         memory::desc(), sides.any_y)));
-    x_ = Operand(sides.plain_x, description.src_desc(), engine_, /*is_result=*/false);
-    y_ = Operand(sides.plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
-    const memory::desc wanted = description.diff_weights_desc();
-    memory part;
+  void ChooseWeights() {
+    const auto description = DescribeBackwardWeights(
+        Describe(sides_.any_x, sides_.any_w, dnnl::memory::desc(), sides_.any_y),
+        DescribeForward(Describe(sides_.any_x, Any(sides_.w, sides_.type), dnnl::memory::desc(),
+                                 sides_.any_y)));
+    x_ = Operand(sides_.plain_x, description.src_desc(), engine_, /*is_result=*/false);
+    y_ = Operand(sides_.plain_y, description.diff_dst_desc(), engine_, /*is_result=*/false);
+    w_of_call_ = description.diff_weights_desc();
     if (Adds()) {
-      part = memory(wanted, engine_);
-      const memory sum(wanted, engine_);
-      plain_w_ = memory(sides.plain_w, engine_, nullptr);
-      memory_bytes_ += 2 * static_cast<int64_t>(wanted.get_size());
-      start_ = Reorder(part, sum, engine_);
-      add_ = Reorder(part, sum, engine_, /*adds=*/true);
-      store_ = Reorder(sum, plain_w_, engine_);
+      start_ = Reorder(w_of_call_, w_of_call_, engine_);
+      add_ = Reorder(w_of_call_, w_of_call_, engine_, /*adds=*/true);
+      store_ = Reorder(w_of_call_, sides_.plain_w, engine_);
+      own_bytes_ = 2 * static_cast<int64_t>(w_of_call_.get_size()) + start_.own_bytes() +
+                   add_.own_bytes() + store_.own_bytes();
     } else {
-      w_ = Operand(sides.plain_w, wanted, engine_, /*is_result=*/true);
-      part = w_.in_primitive();
+      w_ = Operand(sides_.plain_w, w_of_call_, engine_, /*is_result=*/true);
     }
-    Finish<dnnl::convolution_backward_weights>(description,
-                                               {{DNNL_ARG_SRC, x_.in_primitive()},
-                                                {DNNL_ARG_DIFF_WEIGHTS, part},
-                                                {DNNL_ARG_DIFF_DST, y_.in_primitive()}});
+    Choose<dnnl::convolution_backward_weights>(description, [this]() -> Arguments {
+      return {{DNNL_ARG_SRC, x_.in_primitive()},
+              {DNNL_ARG_DIFF_WEIGHTS, Adds() ? AllocateSum() : w_.in_primitive()},
+              {DNNL_ARG_DIFF_DST, y_.in_primitive()}};
+    });
   }
 
-  DnnlConvolutionDescription Describe(const memory::desc& x, const memory::desc& w,
-                                      const memory::desc& bias, const memory::desc& y) const {
+  // What a call writes: an addend of the sum.
+  dnnl::memory AllocateSum() {
+    const dnnl::memory part(w_of_call_, engine_), sum(w_of_call_, engine_);
+    plain_w_ = dnnl::memory(sides_.plain_w, engine_, nullptr);
+    start_.Allocate(part, sum, engine_);
+    add_.Allocate(part, sum, engine_);
+    store_.Allocate(sum, plain_w_, engine_);
+    return part;
+  }
+
+  DnnlConvolutionDescription Describe(const dnnl::memory::desc& x, const dnnl::memory::desc& w,
+                                      const dnnl::memory::desc& bias,
+                                      const dnnl::memory::desc& y) const {
     return {.engine = engine_,
             .algorithm = algorithm_,
             .x = x,
@@ -324,18 +367,20 @@ class DnnlConvolution final : public Convolution {
             .attributes = UserScratch()};
   }
 
+  // `arguments`, but for the scratch memory, are there when the primitive is made.
   template <class Primitive, class Description>
-  void Finish(const Description& description, Arguments arguments) {
+  void Choose(const Description& description, std::function<Arguments()> arguments) {
     const std::string implementation = description.impl_info_str();
     is_fast_ = !implementation.starts_with("ref");
     VLOG(1) << "oneDNN convolution by " << implementation << ", " << images_ << " of "
             << shape_.batch << " images at once";
-    scratch_ = memory(description.scratchpad_desc(), engine_, nullptr);
+    scratch_ = dnnl::memory(description.scratchpad_desc(), engine_, nullptr);
     scratch_bytes_ = static_cast<int64_t>(description.scratchpad_desc().get_size());
-    arguments[DNNL_ARG_SCRATCHPAD] = scratch_;
-    if (shape_.work == nullptr) shape_.work = std::make_shared<WorkMemory>();
-    shape_.work->Reserve(scratch_bytes_);
-    call_ = DnnlCall(Primitive(description), std::move(arguments));
+    make_ = [this, description, arguments = std::move(arguments)] {
+      Arguments all = arguments();
+      all[DNNL_ARG_SCRATCHPAD] = scratch_;
+      call_ = DnnlCall(Primitive(description), std::move(all));
+    };
   }
 
   ConvolutionShape shape_;
@@ -343,39 +388,36 @@ class DnnlConvolution final : public Convolution {
   dnnl::algorithm algorithm_;
   dnnl::engine engine_;
   dnnl::stream stream_;
-  memory::dims strides_, dilations_, begin_, end_;
+  dnnl::memory::dims strides_, dilations_, begin_, end_;
+  Sides sides_;
   Operand x_, w_, y_;
-  memory bias_, scratch_;
+  dnnl::memory::desc w_of_call_;  // where the weights' gradient is computed
+  dnnl::memory bias_, scratch_;
+  std::function<void()> make_;  // the primitive
   DnnlCall call_;
   bool is_fast_ = false;
-  int64_t memory_bytes_ = 0;  // beside the operands'
-  int64_t scratch_bytes_ = 0;
+  int64_t own_bytes_ = 0, scratch_bytes_ = 0;
   // Where the weights' gradient is a sum over several calls: the first addend, the others, and the
   // sum's way into the tensor.
   Reorder start_, add_, store_;
-  memory plain_w_;
+  dnnl::memory plain_w_;
 };
 
-// oneDNN cuts the work for the number of threads that it finds when a primitive is made. Null if
-// `make` throws.
-template <class Make>
-std::unique_ptr<Convolution> MakeForThreads(int threads, Make make) {
-  const int threads_before = omp_get_max_threads();
-  omp_set_num_threads(threads);
-  std::unique_ptr<DnnlConvolution> convolution;
+// Null if `choose` throws.
+template <class Choose>
+std::unique_ptr<Convolution> NullIfThrown(Choose choose) {
   try {
-    convolution = make();
+    return choose();
   } catch (const dnnl::error& error) {
     VLOG(1) << "no oneDNN convolution: " << error.what();
+    return nullptr;
   }
-  omp_set_num_threads(threads_before);
-  return convolution;
 }
 
 }  // namespace
 
-std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape) {
-  return MakeForThreads(shape.threads, [&] {
+std::unique_ptr<Convolution> ChooseDnnlConvolution(const ConvolutionShape& shape) {
+  return NullIfThrown([&] {
     std::unique_ptr<DnnlConvolution> convolution;
     // All images at once if they lie as the primitive wants them.
     const bool may_fit = shape.x_is_blocked || shape.y_is_blocked;
@@ -391,10 +433,10 @@ std::unique_ptr<Convolution> MakeDnnlConvolution(const ConvolutionShape& shape) 
 
 bool HasWinograd() { return HasDnnlWinograd(); }
 
-std::unique_ptr<Convolution> MakeWinogradConvolution(const ConvolutionShape& shape) {
+std::unique_ptr<Convolution> ChooseWinogradConvolution(const ConvolutionShape& shape) {
   if (!HasWinograd()) return nullptr;
   if (shape.dtype != DType::kF32 || !shape.x_is_blocked || !shape.y_is_blocked) return nullptr;
-  return MakeForThreads(shape.threads, [&] {
+  return NullIfThrown([&] {
     auto convolution = std::make_unique<DnnlConvolution>(shape, shape.batch,
                                                          dnnl::algorithm::convolution_winograd);
     if (convolution->reorders_images() || !convolution->is_fast()) convolution.reset();

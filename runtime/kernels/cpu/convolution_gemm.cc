@@ -66,15 +66,23 @@ class GemmConvolution final : public Convolution {
         rows_(shape.w_elements() / (shape.groups * shape.out)) {
     const int64_t fitting = kTileBytes / static_cast<int64_t>(sizeof(T)) / rows_;
     tile_ = std::clamp<int64_t>(fitting, 1, windows_);
-    columns_.resize(rows_ * tile_);
-    y_tile_.resize(shape.out * tile_);
-    if (shape.side == ConvolutionSide::kWeights) w_tile_.resize(shape.out * rows_);
     product_ = Product(tile_);
     if (windows_ % tile_ != 0) last_product_ = Product(windows_ % tile_);
   }
 
-  int64_t memory_bytes() const override {
-    return static_cast<int64_t>((columns_.size() + y_tile_.size() + w_tile_.size()) * sizeof(T));
+  KernelMemory memory() const override {
+    KernelMemory all = {.own = (columns_size() + y_tile_size() + w_tile_size()) *
+                               static_cast<int64_t>(sizeof(T))};
+    all.Add(product_->memory());
+    if (last_product_ != nullptr) all.Add(last_product_->memory());
+    return all;
+  }
+  void Allocate() override {
+    columns_.resize(columns_size());
+    y_tile_.resize(y_tile_size());
+    w_tile_.resize(w_tile_size());
+    product_->Allocate();
+    if (last_product_ != nullptr) last_product_->Allocate();
   }
 
   void Run(const void* first, const void* second, const void* bias, void* result) override {
@@ -122,6 +130,12 @@ class GemmConvolution final : public Convolution {
   }
 
  private:
+  int64_t columns_size() const { return rows_ * tile_; }
+  int64_t y_tile_size() const { return shape_.out * tile_; }
+  int64_t w_tile_size() const {
+    return shape_.side == ConvolutionSide::kWeights ? shape_.out * rows_ : 0;
+  }
+
   std::unique_ptr<Gemm> Product(int64_t tile) const {
     GemmShape gemm = {.dtype = shape_.dtype, .threads = shape_.threads};
     switch (shape_.side) {
@@ -135,7 +149,7 @@ class GemmConvolution final : public Convolution {
         gemm.m = shape_.out, gemm.n = rows_, gemm.k = tile, gemm.transpose_b = true;
         break;
     }
-    return MakeGemm(gemm);
+    return ChooseGemm(gemm);
   }
 
   void Gather(const T* x, Range tile) {
@@ -174,7 +188,7 @@ class GemmConvolution final : public Convolution {
 
 }  // namespace
 
-std::unique_ptr<Convolution> MakeGemmConvolution(const ConvolutionShape& shape) {
+std::unique_ptr<Convolution> ChooseGemmConvolution(const ConvolutionShape& shape) {
   if (shape.dtype == DType::kF64) return std::make_unique<GemmConvolution<double>>(shape);
   return std::make_unique<GemmConvolution<float>>(shape);
 }

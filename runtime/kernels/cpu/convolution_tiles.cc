@@ -3,7 +3,9 @@
 // where they lie, so that no matrix of them is ever written.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "runtime/kernels/cpu/convolution.h"
 #include "runtime/kernels/cpu/gemm.h"
@@ -108,7 +110,8 @@ void PickTaps(const ConvolutionShape& shape, const uint16_t* w, int64_t all_taps
   }
 }
 
-// y, or x: rows of windows, or of pixels, by the weights.
+// y, or x: rows of windows, or of pixels, by the weights. The rows' tables, which do not grow with
+// the batch, are there from the start: how much memory is needed follows from them.
 class TileConvolution final : public Convolution {
  public:
   explicit TileConvolution(const ConvolutionShape& shape)
@@ -124,24 +127,30 @@ class TileConvolution final : public Convolution {
     } else {
       parts = RowsOfPixels(axes);
     }
-    int64_t most_taps = 0;
     for (WindowRows& rows : parts) {
       const int64_t terms = rows.num_taps() * from_.blocks * kChannelBlock;
-      TilePanels panels;
+      std::optional<TilePanels> panels;
       if (terms > 0) {
-        panels = TilePanels(shape.batch * rows.count(), to_.blocks * kChannelBlock, terms,
-                            {.threads = shape.threads, .keeps_sums = true});
+        panels.emplace(shape.batch * rows.count(), to_.blocks * kChannelBlock, terms,
+                       TilePanels::Options{.threads = shape.threads, .keeps_sums = true});
       }
-      most_taps = std::max(most_taps, rows.num_taps());
+      most_taps_ = std::max(most_taps_, rows.num_taps());
       parts_.push_back({std::move(rows), std::move(panels)});
     }
-    picked_ = simd::TileBuffer<uint16_t>(most_taps * shape.in * shape.out);
   }
 
-  int64_t memory_bytes() const override {
-    int64_t bytes = picked_.bytes();
-    for (const Part& part : parts_) bytes += part.panels.memory_bytes();
-    return bytes;
+  KernelMemory memory() const override {
+    KernelMemory all = {.own = simd::TileBuffer<uint16_t>::BytesOf(picked_size())};
+    for (const Part& part : parts_) {
+      if (part.panels) all.Add(part.panels->memory());
+    }
+    return all;
+  }
+  void Allocate() override {
+    picked_ = simd::TileBuffer<uint16_t>(picked_size());
+    for (Part& part : parts_) {
+      if (part.panels) part.panels->Allocate();
+    }
   }
 
   void Run(const void* first, const void* second, const void* bias, void* result) override {
@@ -161,11 +170,11 @@ class TileConvolution final : public Convolution {
       }
       PickTaps(shape_, w, all_taps_, rows.taps, /*taps_first=*/!is_forward(), picked_.data());
       if (is_forward()) {
-        pack.b_transposed(picked_.data(), terms, shape_.out, terms, panels.b());
+        pack.b_transposed(picked_.data(), terms, shape_.out, terms, panels->b());
       } else {
-        pack.b(picked_.data(), shape_.in, shape_.in, terms, panels.b());
+        pack.b(picked_.data(), shape_.in, shape_.in, terms, panels->b());
       }
-      panels.MultiplyAndStore(
+      panels->MultiplyAndStore(
           [&, &rows = rows](int64_t row, int64_t count, int64_t term, int64_t part, uint16_t* a) {
             PackWindows(rows, from_, from, row, count, term, part, a);
           },
@@ -176,13 +185,14 @@ class TileConvolution final : public Convolution {
  private:
   struct Part {
     WindowRows rows;
-    TilePanels panels;
+    std::optional<TilePanels> panels;  // none where no tap reads
   };
 
+  int64_t picked_size() const { return most_taps_ * shape_.in * shape_.out; }
   bool is_forward() const { return shape_.side == ConvolutionSide::kOutput; }
 
   ConvolutionShape shape_;
-  int64_t all_taps_;
+  int64_t all_taps_, most_taps_ = 0;
   BlockedImages from_, to_;
   std::vector<Part> parts_;
   simd::TileBuffer<uint16_t> picked_;  // weights of a part
@@ -239,7 +249,7 @@ struct TileEngine {
 
 }  // namespace
 
-std::unique_ptr<Convolution> MakeTileConvolution(const ConvolutionShape& shape) {
+std::unique_ptr<Convolution> ChooseTileConvolution(const ConvolutionShape& shape) {
   const bool fits = shape.dtype == DType::kBF16 && shape.wide_result && shape.groups == 1 &&
                     shape.x_is_blocked && shape.y_is_blocked;
   if (!fits || !HasTiles()) return nullptr;

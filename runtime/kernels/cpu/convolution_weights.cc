@@ -68,7 +68,7 @@ struct LaneEngine {
 
 }  // namespace
 
-std::unique_ptr<Convolution> MakeLaneWeightGradient(const ConvolutionShape& shape) {
+std::unique_ptr<Convolution> ChooseLaneWeightGradient(const ConvolutionShape& shape) {
   const bool fits = shape.side == ConvolutionSide::kWeights && shape.dtype == DType::kF32 &&
                     shape.groups == 1 && shape.x_is_blocked && shape.y_is_blocked;
   if (!fits) return nullptr;

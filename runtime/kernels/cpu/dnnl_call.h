@@ -3,6 +3,7 @@
 #pragma once
 
 #include <glog/logging.h>
+#include <omp.h>
 
 #include <dnnl.hpp>
 #include <unordered_map>
@@ -32,6 +33,21 @@ class DnnlCall {
   dnnl::primitive primitive_;
   std::unordered_map<int, dnnl::memory> memories_;
   std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+// While it lives, oneDNN describes and makes primitives for so many threads: it cuts the work for
+// the number that it finds then.
+class DnnlThreads {
+ public:
+  explicit DnnlThreads(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
+  ~DnnlThreads() { omp_set_num_threads(before_); }
+  DnnlThreads(const DnnlThreads&) = delete;
+  DnnlThreads& operator=(const DnnlThreads&) = delete;
+
+ private:
+  const int before_;
 };
 
 }  // namespace braid::cpu

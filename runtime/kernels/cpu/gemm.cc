@@ -124,12 +124,14 @@ class DnnlGemm final : public Gemm {
   GemmShape shape_;
 };
 
-// oneDNN's matmul primitive, with its memory objects made in advance.
+// oneDNN's matmul primitive, with its memory objects made in advance. Only its description, which
+// is small, says how much scratch memory it needs.
 class DnnlPrimitiveGemm final : public Gemm {
  public:
   // Throws dnnl::error if there is no such primitive.
   explicit DnnlPrimitiveGemm(const GemmShape& shape)
       : threads_(shape.threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+    const DnnlThreads scope(threads_);
     using Tag = dnnl::memory::format_tag;
     const auto type =
         shape.dtype == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -139,19 +141,23 @@ class DnnlPrimitiveGemm final : public Gemm {
                                shape.wide_result ? dnnl::memory::data_type::f32 : type, Tag::ab);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::matmul::primitive_desc description = DescribeMatmul(engine_, a, b, c, attributes);
+    description_ = DescribeMatmul(engine_, a, b, c, attributes);
     a_ = dnnl::memory(a, engine_, nullptr);
     b_ = dnnl::memory(b, engine_, nullptr);
     c_ = dnnl::memory(c, engine_, nullptr);
-    call_ = DnnlCall(dnnl::matmul(description),
-                     {{DNNL_ARG_SRC, a_},
-                      {DNNL_ARG_WEIGHTS, b_},
-                      {DNNL_ARG_DST, c_},
-                      {DNNL_ARG_SCRATCHPAD, dnnl::memory(description.scratchpad_desc(), engine_)}});
-    memory_bytes_ = static_cast<int64_t>(description.scratchpad_desc().get_size());
   }
 
-  int64_t memory_bytes() const override { return memory_bytes_; }
+  KernelMemory memory() const override {
+    return {.own = static_cast<int64_t>(description_.scratchpad_desc().get_size())};
+  }
+  void Allocate() override {
+    const DnnlThreads scope(threads_);
+    const dnnl::memory scratch(description_.scratchpad_desc(), engine_);
+    call_ = DnnlCall(dnnl::matmul(description_), {{DNNL_ARG_SRC, a_},
+                                                  {DNNL_ARG_WEIGHTS, b_},
+                                                  {DNNL_ARG_DST, c_},
+                                                  {DNNL_ARG_SCRATCHPAD, scratch}});
+  }
 
   void Run(const void* a, const void* b, void* c) override {
     omp_set_num_threads(threads_);
@@ -165,25 +171,20 @@ class DnnlPrimitiveGemm final : public Gemm {
   int threads_;
   dnnl::engine engine_;
   dnnl::stream stream_;
+  dnnl::matmul::primitive_desc description_;
   dnnl::memory a_, b_, c_;
   DnnlCall call_;
-  int64_t memory_bytes_ = 0;
 };
 
-// Null if oneDNN has no such primitive. It cuts the work for the number of threads that it finds
-// when it is made.
-std::unique_ptr<Gemm> MakePrimitive(const GemmShape& shape) {
-  const int threads_before = omp_get_max_threads();
-  omp_set_num_threads(shape.threads);
-  std::unique_ptr<Gemm> gemm;
+// Null if oneDNN has no such primitive.
+std::unique_ptr<Gemm> ChoosePrimitive(const GemmShape& shape) {
   try {
-    gemm = std::make_unique<DnnlPrimitiveGemm>(shape);
+    return std::make_unique<DnnlPrimitiveGemm>(shape);
   } catch (const dnnl::error& error) {
     VLOG(1) << "no oneDNN matmul " << shape.m << "x" << shape.n << "x" << shape.k << ": "
             << error.what();
+    return nullptr;
   }
-  omp_set_num_threads(threads_before);
-  return gemm;
 }
 
 // A level contains those below as bits; ONEDNN_MAX_CPU_ISA may hold it down.
@@ -250,14 +251,14 @@ void MultiplyTiles(const TileProduct& product, const double* a, const double* b,
   MultiplyByBlas(cblas_dgemm, product, a, b, c);
 }
 
-std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape) {
+std::unique_ptr<Gemm> ChooseGemm(const GemmShape& shape) {
   if (shape.m == 0 || shape.n == 0 || shape.k == 0) return std::make_unique<EmptyGemm>(shape);
   const bool is_vector = shape.m == 1 && shape.dtype != DType::kBF16;
   if (is_vector) return std::make_unique<BlasGemv>(shape);
   if (shape.dtype == DType::kF64) return std::make_unique<BlasGemm>(shape);
   if (shape.dtype == DType::kBF16) {
-    auto gemm = MakeTileGemm(shape);
-    if (gemm == nullptr) gemm = MakePrimitive(shape);
+    auto gemm = ChooseTileGemm(shape);
+    if (gemm == nullptr) gemm = ChoosePrimitive(shape);
     CHECK(gemm != nullptr) << "oneDNN has no bf16 matmul on a machine with bf16 instructions";
     return gemm;
   }
@@ -271,7 +272,7 @@ std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape) {
   const int64_t least_work = is_narrow ? 2'000'000 : 512 * 1024;
   if (shape.m <= 2 || shape.n == 1 || work < least_work) return std::make_unique<BlasGemm>(shape);
   if (is_narrow || shape.transpose_b) {
-    if (auto gemm = MakePrimitive(shape)) return gemm;
+    if (auto gemm = ChoosePrimitive(shape)) return gemm;
   }
   return std::make_unique<DnnlGemm>(shape);
 }

@@ -1,11 +1,12 @@
-// One matrix product of fixed shape: chooses the library that is best for it when made, and then
-// only runs. The choice depends on shapes and the machine's instruction set, never on timing.
+// One matrix product of fixed shape: chooses the library that is best for it, takes memory, and
+// then only runs. The choice depends on shapes and the machine's instruction set, never on timing.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "graph/dtype.h"
+#include "runtime/kernels/kernel_memory.h"
 #include "runtime/kernels/work_memory.h"
 
 namespace braid::cpu {
@@ -23,15 +24,17 @@ struct GemmShape {
 class Gemm {
  public:
   virtual ~Gemm() = default;
+  // Of its own, and of the shape's WorkMemory; nothing is taken before Allocate.
+  virtual KernelMemory memory() const { return {}; }
+  // Once, before it runs.
+  virtual void Allocate() {}
   // On one thread at a time. a or b may be null if the product is empty.
   virtual void Run(const void* a, const void* b, void* c) = 0;
-  virtual int64_t memory_bytes() const { return 0; }  // of its own
-  virtual int64_t shared_bytes() const { return 0; }  // of the shape's WorkMemory
 };
 
-std::unique_ptr<Gemm> MakeGemm(const GemmShape& shape);
+std::unique_ptr<Gemm> ChooseGemm(const GemmShape& shape);
 // bf16 on the tiles of AMX; null for others, and for products that would leave tiles empty.
-std::unique_ptr<Gemm> MakeTileGemm(const GemmShape& shape);
+std::unique_ptr<Gemm> ChooseTileGemm(const GemmShape& shape);
 
 // A product of tiles that lie in larger matrices, of a shape that is known only when it runs:
 // c = op(a) op(b), or c += if `adds`. A stride is how far rows lie apart, in elements.

@@ -17,7 +17,8 @@ class TileGemm final : public Gemm {
                  .packs_many = shape.transpose_a,
                  .work = shape.work != nullptr ? shape.work : std::make_shared<WorkMemory>()}) {}
 
-  int64_t shared_bytes() const override { return panels_.shared_bytes(); }
+  KernelMemory memory() const override { return panels_.memory(); }
+  void Allocate() override { panels_.Allocate(); }
 
   void Run(const void* a, const void* b, void* c) override {
     const auto& pack = simd::CompiledTileProducts()->pack_bf16;
@@ -61,7 +62,7 @@ class TileGemm final : public Gemm {
 
 }  // namespace
 
-std::unique_ptr<Gemm> MakeTileGemm(const GemmShape& shape) {
+std::unique_ptr<Gemm> ChooseTileGemm(const GemmShape& shape) {
   const bool fills_tiles =
       shape.m >= simd::kTileStep && shape.n >= simd::kTileStep && shape.k >= simd::kTileStep;
   const bool fits = shape.dtype == DType::kBF16 && fills_tiles && HasTiles();

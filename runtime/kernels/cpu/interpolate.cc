@@ -179,26 +179,33 @@ KernelOr MakeSums(const Resize& resize) {
   });
 }
 
-KernelOr MakeResize(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(const Resize resize,
-                   ResizeBetween(spec, spec.inputs[0].shape(), spec.outputs[0].shape()));
+absl::StatusOr<Resize> ResizeOf(const KernelSpec& spec) {
+  return ResizeBetween(spec, spec.inputs[0].shape(), spec.outputs[0].shape());
+}
+
+KernelOr MakeResizeByCopies(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(const Resize resize, ResizeOf(spec));
+  switch (SizeOf(spec.inputs[0].dtype)) {
+    case 1:
+      return MakeCopies<uint8_t>(resize);
+    case 2:
+      return MakeCopies<uint16_t>(resize);
+    case 4:
+      return MakeCopies<uint32_t>(resize);
+    default:
+      return MakeCopies<uint64_t>(resize);
+  }
+}
+
+absl::StatusOr<PlannedKernel> PlanResize(const KernelSpec& spec) {
   const bool only_copies = spec.attrs.String("mode") == "nearest" &&
                            spec.attrs.String("coordinates") != "tf_crop_and_resize";
-  if (only_copies) {
-    switch (SizeOf(spec.inputs[0].dtype)) {
-      case 1:
-        return MakeCopies<uint8_t>(resize);
-      case 2:
-        return MakeCopies<uint16_t>(resize);
-      case 4:
-        return MakeCopies<uint32_t>(resize);
-      default:
-        return MakeCopies<uint64_t>(resize);
-    }
-  }
-  return Widened(ForFloats([&resize](const KernelSpec&, auto type) {
-    return MakeSums<typename decltype(type)::type>(resize);
-  }))(spec);
+  if (only_copies) return KernelFactory(MakeResizeByCopies).PlanKernel(spec);
+  return Widened(ForFloats([](const KernelSpec& each, auto type) -> KernelOr {
+           ASSIGN_OR_RETURN(const Resize resize, ResizeOf(each));
+           return MakeSums<typename decltype(type)::type>(resize);
+         }))
+      .PlanKernel(spec);
 }
 
 template <class T>
@@ -233,7 +240,7 @@ KernelOr MakeResizeGrad(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::Status RegisterInterpolateKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("resize_axis", MakeResize));
+  RETURN_IF_ERROR(registry.Register("resize_axis", PlanResize));
   return registry.Register(
       "resize_axis_grad",
       Widened(ForFloats([](const auto& s, auto type) { return MakeResizeGrad(s, type); })));

@@ -37,14 +37,14 @@ KernelOr MakeLayerNorm(const KernelSpec& spec, ElementType<T>) {
 }
 
 template <class T>
-KernelOr MakeLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
+KernelOr MakeLayerNormGrad(const KernelSpec& spec, int64_t block_elements) {
   const auto loop = simd::BestLoops<simd::NormLoops<T>>().layer_norm_grad;
   const auto add_scaled = simd::BestLoops<simd::RowLoops<T>>().add_scaled;
   const Shape& shape = spec.inputs[0].shape();
   const AxisView view = ViewAround(shape, shape.rank() - 1);
   const int64_t n = view.size;
-  const auto run_part = [=, block = std::vector<T>(2 * n)](const KernelRun& run, int64_t begin,
-                                                           int64_t size) mutable {
+  const auto run_part = [=, block = std::vector<T>(block_elements)](
+                            const KernelRun& run, int64_t begin, int64_t size) mutable {
     const T* x = Input<T>(run, 0);
     const T* gamma = Input<T>(run, 1);
     const T* mean = Input<T>(run, 2);
@@ -72,7 +72,16 @@ KernelOr MakeLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
       add_scaled(block_dbeta, T{1}, dbeta, n);
     }
   };
-  return MakePointwise(view.outer * n, n, run_part, 2 * n * static_cast<int64_t>(sizeof(T)));
+  return MakePointwise(view.outer * n, n, run_part);
+}
+
+// It keeps the sums of a block of rows: of dgamma and of dbeta.
+template <class T>
+absl::StatusOr<PlannedKernel> PlanLayerNormGrad(const KernelSpec& spec, ElementType<T>) {
+  const Shape& shape = spec.inputs[0].shape();
+  const int64_t elements = 2 * shape[shape.rank() - 1];
+  return PlannedKernel{.memory = {.own = elements * static_cast<int64_t>(sizeof(T))},
+                       .make = [=] { return MakeLayerNormGrad<T>(spec, elements); }};
 }
 
 }  // namespace
@@ -83,7 +92,7 @@ absl::Status RegisterLayerNormKernels(KernelRegistry& registry) {
                                     }))));
   return registry.Register(
       "layer_norm_grad",
-      Widened(ForFloats([](const auto& s, auto type) { return MakeLayerNormGrad(s, type); })));
+      Widened(ForFloats([](const auto& s, auto type) { return PlanLayerNormGrad(s, type); })));
 }
 
 }  // namespace braid::cpu

@@ -12,6 +12,11 @@ namespace {
 
 bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
+// Of the f32 copy.
+int64_t WideElements(const OperandSpec& operand) {
+  return IsNarrow(operand.dtype) ? operand.num_elements() : 0;
+}
+
 // A narrow operand and its f32 copy.
 struct WideCopy {
   int index = 0;
@@ -32,7 +37,9 @@ struct WideCopy {
 
 class WidenedKernel final : public Kernel {
  public:
-  WidenedKernel(const KernelSpec& spec, const std::vector<int>& mutated) : mutated_(mutated) {
+  WidenedKernel(const KernelSpec& spec, const std::vector<int>& mutated,
+                std::unique_ptr<Kernel> inner)
+      : mutated_(mutated), inner_(std::move(inner)) {
     Prepare(spec.inputs, inputs_, input_pointers_);
     Prepare(spec.outputs, outputs_, output_pointers_);
   }
@@ -47,7 +54,14 @@ class WidenedKernel final : public Kernel {
     return spec;
   }
 
-  void set_inner(std::unique_ptr<Kernel> inner) { inner_ = std::move(inner); }
+  static KernelMemory MemoryOf(const KernelSpec& spec, KernelMemory memory_of_inner) {
+    for (const auto* operands : {&spec.inputs, &spec.outputs}) {
+      for (const OperandSpec& operand : *operands) {
+        memory_of_inner.own += WideElements(operand) * static_cast<int64_t>(sizeof(float));
+      }
+    }
+    return memory_of_inner;
+  }
 
   absl::Status Run(const KernelRun& run) override {
     for (size_t i = 0; i < input_pointers_.size(); ++i) input_pointers_[i] = run.inputs[i];
@@ -70,17 +84,6 @@ class WidenedKernel final : public Kernel {
     return absl::OkStatus();
   }
 
-  int64_t memory_bytes() const override {
-    int64_t bytes = inner_->memory_bytes();
-    for (const auto* copies : {&inputs_, &outputs_}) {
-      for (const WideCopy& copy : *copies) {
-        bytes += static_cast<int64_t>(copy.values.size() * sizeof(float));
-      }
-    }
-    return bytes;
-  }
-  int64_t shared_bytes() const override { return inner_->shared_bytes(); }
-
  private:
   static void Prepare(const std::vector<OperandSpec>& operands, std::vector<WideCopy>& copies,
                       std::vector<void*>& pointers) {
@@ -88,7 +91,7 @@ class WidenedKernel final : public Kernel {
     for (size_t i = 0; i < operands.size(); ++i) {
       if (!IsNarrow(operands[i].dtype)) continue;
       copies.push_back(
-          {static_cast<int>(i), operands[i].dtype, std::vector<float>(operands[i].num_elements())});
+          {static_cast<int>(i), operands[i].dtype, std::vector<float>(WideElements(operands[i]))});
     }
   }
 
@@ -125,32 +128,39 @@ AxisView ViewAround(const Shape& shape, int axis) {
 }
 
 KernelFactory Widened(KernelFactory factory, std::vector<int> mutated) {
-  return [factory = std::move(factory), mutated = std::move(mutated)](
-             const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+  return [factory = std::move(factory),
+          mutated = std::move(mutated)](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
     bool any_narrow = false;
     for (const auto* operands : {&spec.inputs, &spec.outputs}) {
       for (const OperandSpec& operand : *operands) any_narrow |= IsNarrow(operand.dtype);
     }
-    if (!any_narrow) return factory(spec);
-    auto kernel = std::make_unique<WidenedKernel>(spec, mutated);
-    auto inner = factory(WidenedKernel::Wide(spec));
-    if (!inner.ok()) {
-      return absl::IsUnimplemented(inner.status()) ? UnsupportedTypes(spec) : inner.status();
-    }
-    kernel->set_inner(*std::move(inner));
-    return kernel;
+    if (!any_narrow) return factory.PlanKernel(spec);
+    // Errors name the types that were asked for.
+    const auto name_types = [](const KernelSpec& of, absl::Status status) {
+      return absl::IsUnimplemented(status) ? UnsupportedTypes(of) : status;
+    };
+    auto inner = factory.PlanKernel(WidenedKernel::Wide(spec));
+    if (!inner.ok()) return name_types(spec, inner.status());
+    const auto make = [spec, mutated, name_types,
+                       make_inner =
+                           std::move(inner->make)]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+      auto made = make_inner();
+      if (!made.ok()) return name_types(spec, made.status());
+      return std::make_unique<WidenedKernel>(spec, mutated, *std::move(made));
+    };
+    return PlannedKernel{.memory = WidenedKernel::MemoryOf(spec, inner->memory), .make = make};
   };
 }
 
 KernelFactory FirstSupported(std::vector<KernelFactory> factories) {
-  return [factories = std::move(factories)](
-             const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    absl::StatusOr<std::unique_ptr<Kernel>> kernel = UnsupportedTypes(spec);
-    for (const KernelFactory& factory : factories) {
-      if (absl::IsUnimplemented(kernel.status())) kernel = factory(spec);
-    }
-    return kernel;
-  };
+  return
+      [factories = std::move(factories)](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
+        absl::StatusOr<PlannedKernel> planned = UnsupportedTypes(spec);
+        for (const KernelFactory& factory : factories) {
+          if (absl::IsUnimplemented(planned.status())) planned = factory.PlanKernel(spec);
+        }
+        return planned;
+      };
 }
 
 }  // namespace braid::cpu

@@ -18,8 +18,7 @@ namespace braid::cpu {
 template <class F>
 class FunctionKernel final : public Kernel {
  public:
-  explicit FunctionKernel(F function, int64_t memory_bytes = 0, int64_t shared_bytes = 0)
-      : function_(std::move(function)), memory_bytes_(memory_bytes), shared_bytes_(shared_bytes) {}
+  explicit FunctionKernel(F function) : function_(std::move(function)) {}
   absl::Status Run(const KernelRun& run) override {
     if constexpr (std::is_void_v<std::invoke_result_t<F&, const KernelRun&>>) {
       function_(run);
@@ -28,33 +27,22 @@ class FunctionKernel final : public Kernel {
       return function_(run);
     }
   }
-  int64_t memory_bytes() const override {
-    if constexpr (requires { function_.memory_bytes(); }) {
-      return function_.memory_bytes();
-    } else {
-      return memory_bytes_;
-    }
-  }
-  int64_t shared_bytes() const override { return shared_bytes_; }
 
  private:
   F function_;
-  int64_t memory_bytes_, shared_bytes_;
 };
 
-// `memory_bytes`: Kernel::memory_bytes, of what the function holds, unless it has a method of that
-// name. `shared_bytes`: Kernel::shared_bytes.
 template <class F>
-std::unique_ptr<Kernel> MakeKernel(F function, int64_t memory_bytes = 0, int64_t shared_bytes = 0) {
-  return std::make_unique<FunctionKernel<F>>(std::move(function), memory_bytes, shared_bytes);
+std::unique_ptr<Kernel> MakeKernel(F function) {
+  return std::make_unique<FunctionKernel<F>>(std::move(function));
 }
 
 // F: void (const KernelRun&, begin, size); see Kernel::RunPart.
 template <class F>
 class PointwiseKernel final : public Kernel {
  public:
-  PointwiseKernel(F function, int64_t size, int64_t step, int64_t memory_bytes)
-      : function_(std::move(function)), size_(size), step_(step), memory_bytes_(memory_bytes) {}
+  PointwiseKernel(F function, int64_t size, int64_t step)
+      : function_(std::move(function)), size_(size), step_(step) {}
   absl::Status Run(const KernelRun& run) override {
     function_(run, int64_t{0}, size_);
     return absl::OkStatus();
@@ -63,21 +51,30 @@ class PointwiseKernel final : public Kernel {
   void RunPart(const KernelRun& run, int64_t begin, int64_t size) override {
     function_(run, begin, size);
   }
-  int64_t memory_bytes() const override { return memory_bytes_; }
 
  private:
   F function_;
-  int64_t size_, step_, memory_bytes_;
+  int64_t size_, step_;
 };
 
 template <class F>
-std::unique_ptr<Kernel> MakePointwise(int64_t size, int64_t step, F function,
-                                      int64_t memory_bytes = 0) {
-  return std::make_unique<PointwiseKernel<F>>(std::move(function), size, step, memory_bytes);
+std::unique_ptr<Kernel> MakePointwise(int64_t size, int64_t step, F function) {
+  return std::make_unique<PointwiseKernel<F>>(std::move(function), size, step);
 }
 template <class F>
 std::unique_ptr<Kernel> MakePointwise(int64_t size, F function) {
   return MakePointwise(size, 1, std::move(function));
+}
+
+// Of what is chosen: its memory() says what it will need, its Allocate() takes that, and then it
+// runs as MakeKernel's functions do.
+template <class Chosen>
+PlannedKernel PlanKernel(std::shared_ptr<Chosen> chosen) {  // shared by copies of `make`
+  const KernelMemory memory = chosen->memory();
+  return {.memory = memory, .make = [chosen = std::move(chosen)] {
+            chosen->Allocate();
+            return MakeKernel([chosen](const KernelRun& run) { return (*chosen)(run); });
+          }};
 }
 
 template <class T>
@@ -123,10 +120,11 @@ struct ElementType {
 };
 
 // Calls make(spec, ElementType<T>) for the T (float, double) that all floating operands have.
-// Factories for narrow types are made of it by Widened.
+// Factories for narrow types are made of it by Widened. What it returns is a kernel or, of those
+// that keep memory, a PlannedKernel.
 template <class Make>
 KernelFactory ForFloats(Make make) {
-  return [make](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+  return [make](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
     bool any_f32 = false, any_f64 = false, any_narrow = false;
     for (const auto* operands : {&spec.inputs, &spec.outputs}) {
       for (const OperandSpec& operand : *operands) {
@@ -136,8 +134,11 @@ KernelFactory ForFloats(Make make) {
       }
     }
     if (any_f32 == any_f64 || any_narrow) return UnsupportedTypes(spec);
-    if (any_f32) return make(spec, ElementType<float>());
-    return make(spec, ElementType<double>());
+    const auto plan = [&](auto type) {
+      return KernelFactory([make, type](const KernelSpec& each) { return make(each, type); })
+          .PlanKernel(spec);
+    };
+    return any_f32 ? plan(ElementType<float>()) : plan(ElementType<double>());
   };
 }
 
@@ -145,7 +146,7 @@ KernelFactory ForFloats(Make make) {
 // of the inputs listed in `mutated`.
 KernelFactory Widened(KernelFactory factory, std::vector<int> mutated = {});
 
-// The first kernel that is not UNIMPLEMENTED.
+// The first kernel that is not UNIMPLEMENTED. All but the last say so when they are planned.
 KernelFactory FirstSupported(std::vector<KernelFactory> factories);
 
 }  // namespace braid::cpu

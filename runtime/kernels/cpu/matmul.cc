@@ -1,4 +1,6 @@
 // matmul and tensordot.
+#include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -11,7 +13,7 @@
 namespace braid::cpu {
 namespace {
 
-using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+using PlanOr = absl::StatusOr<PlannedKernel>;
 
 absl::Status CheckTypes(const KernelSpec& spec) {
   const DType dtype = spec.inputs[0].dtype, result = spec.outputs[0].dtype;
@@ -34,12 +36,14 @@ struct BatchEntry {
   int64_t a, b, c;
 };
 
+std::vector<BatchEntry> OneProduct() { return {{0, 0, 0}}; }
+
 // Offsets for every leading index of c; an operand with a leading size of 1, or without that
 // dimension, repeats.
 std::vector<BatchEntry> BatchEntries(const Shape& a, const Shape& b, const Shape& c,
                                      const GemmShape& gemm) {
   const auto bytes = static_cast<int64_t>(SizeOf(gemm.dtype));
-  std::vector<BatchEntry> entries = {{0, 0, 0}};
+  std::vector<BatchEntry> entries = OneProduct();
   int64_t a_stride = gemm.m * gemm.k * bytes, b_stride = gemm.k * gemm.n * bytes;
   int64_t c_stride =
       gemm.m * gemm.n * (gemm.wide_result ? static_cast<int64_t>(sizeof(float)) : bytes);
@@ -65,6 +69,31 @@ std::vector<BatchEntry> BatchEntries(const Shape& a, const Shape& b, const Shape
   return entries;
 }
 
+// A product, or those of a batch one after the other.
+class Products {
+ public:
+  // `entries` are made when memory is taken.
+  Products(const GemmShape& gemm, std::function<std::vector<BatchEntry>()> entries)
+      : product_(ChooseGemm(gemm)), make_entries_(std::move(entries)) {}
+
+  KernelMemory memory() const { return product_->memory(); }
+  void Allocate() {
+    product_->Allocate();
+    entries_ = make_entries_();
+  }
+  void operator()(const KernelRun& run) {
+    const auto* a = static_cast<const char*>(run.inputs[0]);
+    const auto* b = static_cast<const char*>(run.inputs[1]);
+    auto* c = static_cast<char*>(run.outputs[0]);
+    for (const BatchEntry& entry : entries_) product_->Run(a + entry.a, b + entry.b, c + entry.c);
+  }
+
+ private:
+  const std::unique_ptr<Gemm> product_;
+  const std::function<std::vector<BatchEntry>()> make_entries_;
+  std::vector<BatchEntry> entries_;
+};
+
 GemmShape TypesAndThreads(const KernelSpec& spec) {
   GemmShape gemm;
   gemm.dtype = spec.inputs[0].dtype;
@@ -74,7 +103,7 @@ GemmShape TypesAndThreads(const KernelSpec& spec) {
   return gemm;
 }
 
-KernelOr MakeMatmul(const KernelSpec& spec) {
+PlanOr PlanMatmul(const KernelSpec& spec) {
   RETURN_IF_ERROR(CheckTypes(spec));
   const Shape& a = spec.inputs[0].shape();
   const Shape& b = spec.inputs[1].shape();
@@ -95,28 +124,11 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
     // Leading dimensions of a are just more rows.
     for (int i = 0; i < c.rank() - 2; ++i) gemm.m *= c[i];
   }
-  std::unique_ptr<Gemm> product = MakeGemm(gemm);
-  const int64_t memory_bytes = product->memory_bytes(), shared_bytes = product->shared_bytes();
-  if (merges_rows || c.rank() == 2) {
-    return MakeKernel(
-        [product = std::move(product)](const KernelRun& run) {
-          product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
-        },
-        memory_bytes, shared_bytes);
-  }
-  return MakeKernel(
-      [product = std::move(product), entries = BatchEntries(a, b, c, gemm)](const KernelRun& run) {
-        const auto* a_data = static_cast<const char*>(run.inputs[0]);
-        const auto* b_data = static_cast<const char*>(run.inputs[1]);
-        auto* c_data = static_cast<char*>(run.outputs[0]);
-        for (const BatchEntry& entry : entries) {
-          product->Run(a_data + entry.a, b_data + entry.b, c_data + entry.c);
-        }
-      },
-      memory_bytes, shared_bytes);
+  return PlanKernel(std::make_shared<Products>(
+      gemm, [=] { return merges_rows ? OneProduct() : BatchEntries(a, b, c, gemm); }));
 }
 
-KernelOr MakeTensordot(const KernelSpec& spec) {
+PlanOr PlanTensordot(const KernelSpec& spec) {
   RETURN_IF_ERROR(CheckTypes(spec));
   const Shape& a = spec.inputs[0].shape();
   const Shape& b = spec.inputs[1].shape();
@@ -130,29 +142,23 @@ KernelOr MakeTensordot(const KernelSpec& spec) {
   if (a.num_elements() != gemm.k * gemm.m || b.num_elements() != gemm.k * gemm.n) {
     return Disagree(spec);
   }
-  std::unique_ptr<Gemm> product = MakeGemm(gemm);
-  const int64_t memory_bytes = product->memory_bytes(), shared_bytes = product->shared_bytes();
-  return MakeKernel(
-      [product = std::move(product)](const KernelRun& run) {
-        product->Run(run.inputs[0], run.inputs[1], run.outputs[0]);
-      },
-      memory_bytes, shared_bytes);
+  return PlanKernel(std::make_shared<Products>(gemm, [] { return OneProduct(); }));
 }
 
 // bf16 runs as it is where the machine has instructions for it.
 KernelFactory WidenedWithoutGemm(KernelFactory factory) {
-  return [narrow = factory, wide = Widened(factory)](const KernelSpec& spec) {
+  return [narrow = factory, wide = Widened(factory)](const KernelSpec& spec) -> PlanOr {
     const bool is_bf16 =
         spec.inputs[0].dtype == DType::kBF16 && spec.inputs[1].dtype == DType::kBF16;
-    return is_bf16 && HasBFloat16Gemm() ? narrow(spec) : wide(spec);
+    return (is_bf16 && HasBFloat16Gemm() ? narrow : wide).PlanKernel(spec);
   };
 }
 
 }  // namespace
 
 absl::Status RegisterMatmulKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("matmul", WidenedWithoutGemm(MakeMatmul)));
-  return registry.Register("tensordot", WidenedWithoutGemm(MakeTensordot));
+  RETURN_IF_ERROR(registry.Register("matmul", WidenedWithoutGemm(PlanMatmul)));
+  return registry.Register("tensordot", WidenedWithoutGemm(PlanTensordot));
 }
 
 }  // namespace braid::cpu

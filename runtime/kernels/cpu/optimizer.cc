@@ -211,8 +211,6 @@ class ConditionalUpdate final : public Kernel {
   absl::Status Run(const KernelRun& run) override {
     return *Input<uint8_t>(run, condition_) != 0 ? update_->Run(run) : absl::OkStatus();
   }
-  int64_t memory_bytes() const override { return update_->memory_bytes(); }
-  int64_t shared_bytes() const override { return update_->shared_bytes(); }
 
  private:
   std::unique_ptr<Kernel> update_;
@@ -220,13 +218,17 @@ class ConditionalUpdate final : public Kernel {
 };
 
 KernelFactory MaybeConditional(KernelFactory factory) {
-  return [factory = std::move(factory)](const KernelSpec& spec) -> KernelOr {
-    if (spec.inputs.back().dtype != DType::kBool) return factory(spec);
+  return [factory = std::move(factory)](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
+    if (spec.inputs.back().dtype != DType::kBool) return factory.PlanKernel(spec);
     KernelSpec unconditional = spec;
     unconditional.inputs.pop_back();
-    ASSIGN_OR_RETURN(auto update, factory(unconditional));
-    return std::make_unique<ConditionalUpdate>(std::move(update),
-                                               static_cast<int>(spec.inputs.size()) - 1);
+    ASSIGN_OR_RETURN(PlannedKernel update, factory.PlanKernel(unconditional));
+    const auto make = [make_update = std::move(update.make),
+                       condition = static_cast<int>(spec.inputs.size()) - 1]() -> KernelOr {
+      ASSIGN_OR_RETURN(std::unique_ptr<Kernel> made, make_update());
+      return std::make_unique<ConditionalUpdate>(std::move(made), condition);
+    };
+    return PlannedKernel{.memory = update.memory, .make = make};
   };
 }
 
@@ -279,10 +281,14 @@ absl::Status RegisterOptimizerKernels(KernelRegistry& registry) {
                                         return MakeLambSquare(s, type);
                                       });
                                     })));
-  return registry.Register("assign", [](const KernelSpec& spec) -> KernelOr {
-    // A value of a variable that is bool itself is no condition.
-    return spec.inputs.size() == 2 ? MakeAssign(spec) : MaybeConditional(MakeAssign)(spec);
-  });
+  const KernelFactory assign = MakeAssign;
+  return registry.Register(
+      "assign",
+      [assign, conditional = MaybeConditional(assign)](
+          const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
+        // A value of a variable that is bool itself is no condition.
+        return (spec.inputs.size() == 2 ? assign : conditional).PlanKernel(spec);
+      });
 }
 
 }  // namespace braid::cpu

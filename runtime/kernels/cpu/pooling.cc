@@ -396,15 +396,16 @@ template <class Make>
 KernelFactory ForLayouts(Make make) {
   const KernelFactory plain = Unblocked(Widened(ForFloats(
       [make](const KernelSpec& spec, auto type) { return make(spec, /*lanes=*/1, type); })));
-  const KernelFactory blocked = [make](const KernelSpec& spec) -> KernelOr {
+  const KernelFactory blocked = [make](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
     ASSIGN_OR_RETURN(const PlainSpec without, PlainSpecOf(spec));
     const auto all = [](const std::vector<bool>& are) {
       return std::all_of(are.begin(), are.end(), [](bool is) { return is; });
     };
     if (!all(without.inputs) || !all(without.outputs)) return UnsupportedTypes(spec);
     return ForFloats([make](const KernelSpec& each, auto type) {
-      return make(each, kChannelBlock, type);
-    })(without.spec);
+             return make(each, kChannelBlock, type);
+           })
+        .PlanKernel(without.spec);
   };
   return FirstSupported({blocked, plain});
 }

@@ -16,6 +16,7 @@ namespace braid::cpu {
 namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+using PlanOr = absl::StatusOr<PlannedKernel>;
 using simd::BinaryFn;
 using simd::BinaryOp;
 using simd::kSumRowBlock;
@@ -199,14 +200,13 @@ void RunPass(const RowReduction<T>& reduction, const Pass& pass, const T* x, T* 
 
 // The sums of columns, part by part: the parts of a block of rows add up as the whole block does.
 template <class T>
-KernelOr MakeSumOfRows(int64_t rows, int64_t n) {
+std::unique_ptr<Kernel> MakeSumOfRows(int64_t rows, int64_t n) {
   const auto add_rows = simd::BestLoops<simd::RowLoops<T>>().add_rows;
   struct Sums {
     std::vector<T> block;
     std::vector<double> total;
   };
   Sums sums = {std::vector<T>(n), std::vector<double>(n)};
-  const auto bytes = n * static_cast<int64_t>(sizeof(T) + sizeof(double));
   return MakePointwise(
       rows * n, n,
       [=, sums = std::move(sums)](const KernelRun& run, int64_t begin, int64_t size) mutable {
@@ -227,24 +227,14 @@ KernelOr MakeSumOfRows(int64_t rows, int64_t n) {
           T* out = Output<T>(run, 0);
           for (int64_t j = 0; j < n; ++j) out[j] = static_cast<T>(sums.total[j]);
         }
-      },
-      bytes);
+      });
 }
 
 template <class T>
-KernelOr MakeReduceOf(const KernelSpec& spec, Reduction kind) {
+KernelOr MakePasses(const KernelSpec& spec, Reduction kind, std::vector<Pass> passes) {
   const OperandSpec& in = spec.inputs[0];
   const std::vector<int64_t>& axes = spec.attrs.Ints("axes");
   const int64_t n_out = spec.outputs[0].num_elements();
-  std::vector<Pass> passes = PassesOf(in.shape(), axes);
-  if (passes.empty()) passes.push_back({in.num_elements(), 1, 1});  // nothing to reduce: a copy
-  if constexpr (std::is_floating_point_v<T>) {
-    const Pass& pass = passes[0];
-    if (kind == Reduction::kSum && passes.size() == 1 && pass.outer == 1 && pass.reduced > 0 &&
-        pass.inner > 1) {
-      return MakeSumOfRows<T>(pass.reduced, pass.inner);
-    }
-  }
   double factor = 1;
   if (kind == Reduction::kMean) {
     for (int64_t axis : axes) factor /= static_cast<double>(in.logical[axis]);
@@ -276,23 +266,40 @@ KernelOr MakeReduceOf(const KernelSpec& spec, Reduction kind) {
   });
 }
 
-KernelOr MakeReduce(const KernelSpec& spec, Reduction kind) {
+template <class T>
+PlanOr PlanReduceOf(const KernelSpec& spec, Reduction kind) {
+  const OperandSpec& in = spec.inputs[0];
+  std::vector<Pass> passes = PassesOf(in.shape(), spec.attrs.Ints("axes"));
+  if (passes.empty()) passes.push_back({in.num_elements(), 1, 1});  // nothing to reduce: a copy
+  if constexpr (std::is_floating_point_v<T>) {
+    const Pass pass = passes[0];
+    if (kind == Reduction::kSum && passes.size() == 1 && pass.outer == 1 && pass.reduced > 0 &&
+        pass.inner > 1) {
+      return PlannedKernel{
+          .memory = {.own = pass.inner * static_cast<int64_t>(sizeof(T) + sizeof(double))},
+          .make = [pass] { return MakeSumOfRows<T>(pass.reduced, pass.inner); }};
+    }
+  }
+  return PlannedKernel{.make = [=] { return MakePasses<T>(spec, kind, passes); }};
+}
+
+PlanOr PlanReduce(const KernelSpec& spec, Reduction kind) {
   if (spec.outputs[0].dtype != spec.inputs[0].dtype) return UnsupportedTypes(spec);
   switch (spec.inputs[0].dtype) {
     case DType::kF32:
-      return MakeReduceOf<float>(spec, kind);
+      return PlanReduceOf<float>(spec, kind);
     case DType::kF64:
-      return MakeReduceOf<double>(spec, kind);
+      return PlanReduceOf<double>(spec, kind);
     case DType::kI32:
-      if (kind != Reduction::kMean) return MakeReduceOf<int32_t>(spec, kind);
+      if (kind != Reduction::kMean) return PlanReduceOf<int32_t>(spec, kind);
       return UnsupportedTypes(spec);
     case DType::kI64:
-      if (kind != Reduction::kMean) return MakeReduceOf<int64_t>(spec, kind);
+      if (kind != Reduction::kMean) return PlanReduceOf<int64_t>(spec, kind);
       return UnsupportedTypes(spec);
     case DType::kU8:
     case DType::kBool:
       if (kind == Reduction::kMax || kind == Reduction::kMin) {
-        return MakeReduceOf<uint8_t>(spec, kind);
+        return PlanReduceOf<uint8_t>(spec, kind);
       }
       return UnsupportedTypes(spec);
     default:
@@ -370,7 +377,7 @@ absl::Status RegisterReduceKernels(KernelRegistry& registry) {
                              {"reduce_sum_square", Reduction::kSumSquare},
                              {"reduce_l1", Reduction::kSumAbs}}) {
     RETURN_IF_ERROR(registry.Register(named.name, Widened([kind = named.kind](const KernelSpec& s) {
-                                        return MakeReduce(s, kind);
+                                        return PlanReduce(s, kind);
                                       })));
   }
   RETURN_IF_ERROR(registry.Register("argmax", Widened(MakeArgExtreme<Larger>)));

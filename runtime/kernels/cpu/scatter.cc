@@ -249,15 +249,17 @@ template <class Places>
 KernelFactory JoinKernel() {
   const KernelFactory reduced = Widened(
       ForNumbers([](const auto& spec, auto type) { return MakeReduced<Places>(spec, type); }));
-  return [reduced](const KernelSpec& spec) -> KernelOr {
-    if (!HasTypes(spec, 0, 1) || spec.inputs[2].dtype != spec.inputs[0].dtype) {
-      return UnsupportedTypes(spec);
-    }
-    if (spec.attrs.String("reduction") != "none") return reduced(spec);
+  const KernelFactory replaced = [](const KernelSpec& spec) -> KernelOr {
     return ForSize(spec.outputs[0].dtype, [&](auto word) -> KernelOr {
       using Word = decltype(word);
       return MakeJoin<Places, Word>(spec, [](Word, Word replacement) { return replacement; });
     });
+  };
+  return [reduced, replaced](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
+    if (!HasTypes(spec, 0, 1) || spec.inputs[2].dtype != spec.inputs[0].dtype) {
+      return UnsupportedTypes(spec);
+    }
+    return (spec.attrs.String("reduction") == "none" ? replaced : reduced).PlanKernel(spec);
   };
 }
 

@@ -5,7 +5,6 @@ namespace {
 
 constexpr int64_t kMaxRows = 256;          // that meet a part of b before the next is loaded
 constexpr int64_t kSumsBytes = 512 << 10;  // of a thread
-constexpr int64_t kNarrow = sizeof(uint16_t);
 
 }  // namespace
 
@@ -30,6 +29,9 @@ TilePanels::TilePanels(int64_t m, int64_t n, int64_t k, const Options& options)
   packed_rows_ = options.packs_many || n > kMaxColumns ? chunk_rows_ : simd::kTileStep;
   a_bytes_ = packed_rows_ * terms_ * kNarrow;
   if (options.keeps_sums) sums_bytes_ = chunk_rows_ * n * static_cast<int64_t>(sizeof(float));
+}
+
+void TilePanels::Allocate() {
   if (work_ != nullptr) {
     work_->Reserve(Bytes());
   } else {

@@ -14,14 +14,14 @@
 
 #include "runtime/kernels/cpu/for_each_item.h"
 #include "runtime/kernels/cpu/simd/tile_products.h"
+#include "runtime/kernels/kernel_memory.h"
 #include "runtime/kernels/work_memory.h"
 
 namespace braid::cpu {
 
-// c [m, n] = a [m, k] b [k, n].
+// c [m, n] = a [m, k] b [k, n]. It has no memory, but knows how much it needs, until Allocate.
 class TilePanels {
  public:
-  TilePanels() = default;
   struct Options {
     int threads = 1;
     bool keeps_sums = false;  // hands them over, some rows at a time, instead of writing c
@@ -31,10 +31,13 @@ class TilePanels {
   };
   TilePanels(int64_t m, int64_t n, int64_t k, const Options& options);
 
-  int64_t memory_bytes() const { return own_.bytes(); }
-  int64_t shared_bytes() const { return work_ == nullptr ? 0 : Bytes(); }
+  KernelMemory memory() const {
+    if (work_ != nullptr) return {.shared = Bytes()};
+    return {.own = simd::TileBuffer<uint16_t>::BytesOf(Bytes() / kNarrow)};
+  }
+  void Allocate();
   // To be filled by simd::TilePackers, before the product.
-  uint16_t* b() { return reinterpret_cast<uint16_t*>(memory()); }
+  uint16_t* b() { return reinterpret_cast<uint16_t*>(data()); }
 
   // pack_a(row, rows, term, terms, to) packs a part of a. Writes c.
   template <class PackA>
@@ -58,6 +61,7 @@ class TilePanels {
   }
 
  private:
+  static constexpr int64_t kNarrow = sizeof(uint16_t);
   // Of b, whose part stays in the second-level cache while rows of a pass.
   static constexpr int64_t kMaxTerms = 1024, kMaxColumns = 512;
 
@@ -65,11 +69,11 @@ class TilePanels {
 
   // b, then a and the sums of each thread: whole lines of the cache each.
   int64_t Bytes() const { return b_bytes_ + threads_ * (a_bytes_ + sums_bytes_); }
-  std::byte* memory() {
+  std::byte* data() {
     return work_ != nullptr ? work_->data() : reinterpret_cast<std::byte*>(own_.data());
   }
   uint16_t* AOf(int thread) {
-    return reinterpret_cast<uint16_t*>(memory() + b_bytes_ + thread * (a_bytes_ + sums_bytes_));
+    return reinterpret_cast<uint16_t*>(data() + b_bytes_ + thread * (a_bytes_ + sums_bytes_));
   }
   float* SumsOf(int thread) {
     return reinterpret_cast<float*>(reinterpret_cast<std::byte*>(AOf(thread)) + a_bytes_);

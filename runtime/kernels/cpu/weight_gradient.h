@@ -45,24 +45,24 @@ class WeightGradient final : public Convolution {
 
   explicit WeightGradient(const ConvolutionShape& shape) : shape_(shape) {
     const SpatialAxes axes(shape);
-    windows_ = RowsOfWindows(axes);
-    own_ = {.positions = windows_.positions, .taps = {0}, .reads = windows_.positions};
+    num_taps_ = axes.num_taps();
     x_ = {shape.in / kChannelBlock, axes.num_pixels()};
     y_ = {shape.out / kChannelBlock, axes.num_windows()};
-    terms_ = shape.batch * windows_.count();
+    terms_ = shape.batch * axes.num_windows();
     part_ = std::min(kMaxTerms, simd::TilePadded(terms_));
-    a_ = simd::TileBuffer<Element>(simd::TilePadded(shape.out) * part_);
-    for (int thread = 0; thread < shape.threads; ++thread) {
-      b_.emplace_back(kColumns * std::min(kPiece, part_));
-    }
-    const int64_t all = terms_ <= part_ ? shape.threads : num_pairs();
-    sums_ = simd::TileBuffer<float>(all * sums_step());
   }
 
-  int64_t memory_bytes() const override {
-    int64_t bytes = a_.bytes() + sums_.bytes();
-    for (const auto& buffer : b_) bytes += buffer.bytes();
-    return bytes;
+  KernelMemory memory() const override {
+    return {.own = simd::TileBuffer<Element>::BytesOf(a_size()) +
+                   shape_.threads * simd::TileBuffer<Element>::BytesOf(b_size()) +
+                   simd::TileBuffer<float>::BytesOf(sums_size())};
+  }
+  void Allocate() override {
+    windows_ = RowsOfWindows(SpatialAxes(shape_));
+    own_ = {.positions = windows_.positions, .taps = {0}, .reads = windows_.positions};
+    a_ = simd::TileBuffer<Element>(a_size());
+    for (int thread = 0; thread < shape_.threads; ++thread) b_.emplace_back(b_size());
+    sums_ = simd::TileBuffer<float>(sums_size());
   }
 
   void Run(const void* first, const void* second, const void*, void* result) override {
@@ -110,12 +110,17 @@ class WeightGradient final : public Convolution {
     Element* a;  // packed
   };
 
+  int64_t a_size() const { return simd::TilePadded(shape_.out) * part_; }
+  int64_t b_size() const { return kColumns * std::min(kPiece, part_); }
+  int64_t sums_size() const {
+    return (terms_ <= part_ ? shape_.threads : num_pairs()) * sums_step();
+  }
   int64_t num_pairs() const { return (x_.blocks + 1) / 2; }
   int64_t blocks_of(int64_t pair) const { return std::min<int64_t>(2, x_.blocks - 2 * pair); }
   // Products of a pair, each with sums [out, kColumns]; tap by tap, as many blocks as fit.
   int64_t products_step() const { return shape_.out * kColumns; }
   int64_t sums_step() const {
-    return (2 * windows_.num_taps() + Engine::kBlocks - 1) / Engine::kBlocks * products_step();
+    return (2 * num_taps_ + Engine::kBlocks - 1) / Engine::kBlocks * products_step();
   }
 
   void AddPiece(const Piece& piece, int64_t pair, const Element* x, Element* b, float* sums) const {
@@ -158,7 +163,7 @@ class WeightGradient final : public Convolution {
   ConvolutionShape shape_;
   WindowRows windows_, own_;  // which read x; and dy, each its own
   BlockedImages x_, y_;
-  int64_t terms_, part_;
+  int64_t num_taps_, terms_, part_;
   simd::TileBuffer<Element> a_;               // dy
   std::vector<simd::TileBuffer<Element>> b_;  // of a thread
   simd::TileBuffer<float> sums_;              // of a thread, or where there are parts of a pair

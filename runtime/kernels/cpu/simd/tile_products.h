@@ -73,7 +73,7 @@ template <class T>
 class TileBuffer {
  public:
   TileBuffer() = default;
-  explicit TileBuffer(int64_t size) : storage_(size + kTileAlignment / sizeof(T)) {
+  explicit TileBuffer(int64_t size) : storage_(BytesOf(size) / sizeof(T)) {
     const auto at = reinterpret_cast<uintptr_t>(storage_.data());
     data_ = storage_.data() +
             ((at + kTileAlignment - 1) / kTileAlignment * kTileAlignment - at) / sizeof(T);
@@ -82,10 +82,14 @@ class TileBuffer {
   TileBuffer& operator=(TileBuffer&&) = default;
 
   T* data() { return data_; }
-  int64_t bytes() const { return static_cast<int64_t>(storage_.size() * sizeof(T)); }
+  // Of a buffer of `size` elements.
+  static int64_t BytesOf(int64_t size) {
+    return (size + kTileAlignment / static_cast<int64_t>(sizeof(T))) *
+           static_cast<int64_t>(sizeof(T));
+  }
 
  private:
-  static constexpr size_t kTileAlignment = 64;
+  static constexpr int64_t kTileAlignment = 64;
   std::vector<T> storage_;
   T* data_ = nullptr;
 };
