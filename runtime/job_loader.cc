@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
-#include "runtime/kernels/external.h"
+#include "runtime/external_kernels.h"
 #include "runtime/kernels/work_memory.h"
 #include "runtime/plan_check.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/kernels/external.h"
+#include "runtime/external_kernels.h"
 
 #include <cstring>
 #include <set>
