@@ -54,7 +54,7 @@ class Stream;
 struct KernelRun {
   Stream* stream = nullptr;        // of the device, in which the work is queued; null: the host's
   int64_t step = 0;                // of the job, counted over checkpoints
-  int64_t micro_batch = 0;         // act within the step, 0 .. rate - 1
+  int64_t micro_batch = 0;         // act within the step, 0 .. micro_batches - 1
   void* const* inputs = nullptr;   // written only where the OpDef says Mutates
   void* const* outputs = nullptr;  // may equal an input where the OpDef says Inplace
 };
