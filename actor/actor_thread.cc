@@ -11,7 +11,8 @@
 namespace braid {
 namespace {
 
-// Keeps acts (steps times a rate of 32 bits) within 64 bits, whatever a message says.
+// Keeps a run's acts (steps times acts per step, which have 32 bits) within 64 bits, whatever a
+// message says.
 constexpr int64_t kMaxSteps = int64_t{1} << 31;
 
 }  // namespace

@@ -36,8 +36,9 @@ class ReadKernel final : public Kernel {
       const OperandSpec& output = outputs_[i];
       const int64_t rows = output.shape()[0];
       if (rows == 0) continue;
-      const int64_t first = run.step * batch_ + output.region.offset[0] +
-                            (output.time_axis == 0 ? run.micro_batch * output.time_stride : 0);
+      const int64_t first =
+          run.step * batch_ + output.region.offset[0] +
+          (output.micro_batch_axis == 0 ? run.micro_batch * output.micro_batch_stride : 0);
       if (first != first_ || rows != static_cast<int64_t>(samples_.size())) {
         samples_.resize(rows);
         sampler_.SamplesAt(first, samples_);
@@ -60,9 +61,9 @@ class ReadKernel final : public Kernel {
 
 // How far apart in the whole tensor, in elements, the parts of neighbouring micro-batches lie.
 int64_t ElementsPerMicroBatch(const OperandSpec& operand) {
-  if (operand.time_axis < 0) return 0;
-  int64_t elements = operand.time_stride;
-  for (int axis = operand.time_axis + 1; axis < operand.logical.rank(); ++axis) {
+  if (operand.micro_batch_axis < 0) return 0;
+  int64_t elements = operand.micro_batch_stride;
+  for (int axis = operand.micro_batch_axis + 1; axis < operand.logical.rank(); ++axis) {
     elements *= operand.logical[axis];
   }
   return elements;
@@ -110,8 +111,8 @@ class FetchKernel final : public Kernel {
         host_(host),
         runs_(RunsOf(input_.region, Region::Whole(input_.logical), input_.region)),
         shift_(ElementsPerMicroBatch(input_)) {
-    if (input_.time_axis >= 0 && input_.time_stride > 0) {
-      pieces_ = input_.logical[input_.time_axis] / input_.time_stride;
+    if (input_.micro_batch_axis >= 0 && input_.micro_batch_stride > 0) {
+      pieces_ = input_.logical[input_.micro_batch_axis] / input_.micro_batch_stride;
     }
   }
 
@@ -167,7 +168,7 @@ absl::Status CheckRead(const KernelSpec& spec) {
       batch >= 1 && batch <= kMaxBatch && spec.attrs.Ints("fields").size() == spec.outputs.size();
   for (const OperandSpec& output : spec.outputs) {
     is_right = is_right && output.logical.rank() > 0 && output.logical[0] == batch &&
-               output.time_axis <= 0;
+               output.micro_batch_axis <= 0;
     for (int axis = 1; axis < output.logical.rank(); ++axis) {
       is_right = is_right && output.shape()[axis] == output.logical[axis];
     }

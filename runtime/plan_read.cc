@@ -17,8 +17,9 @@ OperandSpec OperandOf(const plan::Shard& shard) {
   operand.logical = layout.type.shape;
   operand.region = shard.region;
   if (layout.micro_batch_sbp.is_split()) {
-    operand.time_axis = layout.micro_batch_sbp.axis;
-    operand.time_stride = layout.type.shape[layout.micro_batch_sbp.axis] / layout.micro_batches;
+    operand.micro_batch_axis = layout.micro_batch_sbp.axis;
+    operand.micro_batch_stride =
+        layout.type.shape[layout.micro_batch_sbp.axis] / layout.micro_batches;
   }
   operand.partial = layout.sbp.has_partial();
   return operand;

@@ -27,11 +27,13 @@ namespace braid {
 // One operand of a kernel. Memory is dense and row-major in `region.size`.
 struct OperandSpec {
   DType dtype = DType::kF32;
-  Shape logical;       // of the whole tensor, whole batch
-  Region region;       // what this device holds, in act 0 of a step
-  int time_axis = -1;  // split over micro-batches along this axis (-1: not): in act t of a step
-  int64_t time_stride = 0;  // region.offset[time_axis] is larger by t * time_stride
-  bool partial = false;     // an addend (P) of the logical value
+  Shape logical;  // of the whole tensor, whole batch
+  Region region;  // what this device holds, in act 0 of a step
+  // The axis that micro-batches split, -1 if none is: in act t of a step
+  // region.offset[micro_batch_axis] is larger by t * micro_batch_stride.
+  int micro_batch_axis = -1;
+  int64_t micro_batch_stride = 0;
+  bool partial = false;  // an addend (P) of the logical value
 
   const Shape& shape() const { return region.size; }
   int64_t num_elements() const { return region.size.num_elements(); }

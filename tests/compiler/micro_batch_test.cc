@@ -19,7 +19,7 @@ absl::StatusOr<LogicalGraph> Cut(const std::string& text, const Placement& devic
 TEST(MicroBatch, Mlp) {
   auto graph = Cut(ToText({.micro_batches = 4}), Devices(1, 2));
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_EQ(TimeText(*graph), R"(
+  EXPECT_EQ(MicroBatchText(*graph), R"(
 data x4 ()->(S(0), S(0))
 fc1.weight
 fc1.bias
@@ -91,7 +91,7 @@ fetch "f" (%8) {name="f"}
 )",
                    Devices(1, 1));
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_EQ(TimeText(*graph), R"(
+  EXPECT_EQ(MicroBatchText(*graph), R"(
 x x4 ()->(S(0))
 w
 y x4 (S(0), B)->(S(0))
@@ -132,7 +132,7 @@ fetch "f" (%5) {name="f"}
             "alone (net.cc:7)");
 }
 
-TEST(MicroBatch, AFetchOfACutTensorHasItsRate) {
+TEST(MicroBatch, AFetchOfACutTensorActsAsOften) {
   auto graph = Cut(std::string(kHead) + "fetch \"f\" (%2) {name=\"y\"}", Devices(1, 1));
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(OpNamed(*graph, "f").acts_per_step, 4);
@@ -152,7 +152,7 @@ fetch "g" (%8) {name="g"}
 )",
                    Devices(1, 1));
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_EQ(TimeText(*graph), R"(
+  EXPECT_EQ(MicroBatchText(*graph), R"(
 x x4 ()->(S(0))
 w
 y x4 (S(0), B)->(S(0))

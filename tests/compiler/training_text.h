@@ -77,7 +77,7 @@ inline std::string LayoutText(const LogicalGraph& graph) {
 }
 
 // "fc1 x4 (S(0), B)->(S(0))", a line an op that acts m times; "lr", one that acts once.
-inline std::string TimeText(const LogicalGraph& graph) {
+inline std::string MicroBatchText(const LogicalGraph& graph) {
   std::string text = "\n";
   for (const Op& op : graph.ops()) {
     absl::StrAppend(&text, op.name);

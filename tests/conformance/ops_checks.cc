@@ -32,7 +32,7 @@ void PrintCoverage(const std::map<std::string, Coverage>& rows) {
               "2-d", "time", "dtypes", "derivatives");
   for (const auto& [name, row] : rows) {
     std::printf("%-34s %7d %10d %7d %8d %5d  %-15s %s\n", name.c_str(), row.samples, row.signatures,
-                row.layouts, row.products, row.time_splits, row.dtypes.c_str(),
+                row.layouts, row.products, row.micro_batch_splits, row.dtypes.c_str(),
                 row.gradient.c_str());
   }
 }
@@ -91,15 +91,15 @@ void OperatorChecks::CheckMicroBatches() {
     if (def_.IsPerMicroBatch(c.context())) continue;  // it has other values then
     for (int64_t parts = 1; parts <= 3; ++parts) {
       const auto legal = def_.LegalSignatures(c.context(), kActs * parts);
-      for (const SbpSignature& time : legal) {
-        if (!Divides(kActs, time, c)) continue;
+      for (const SbpSignature& micro_batches : legal) {
+        if (!Divides(kActs, micro_batches, c)) continue;
         for (const SbpSignature& devices : legal) {
           Check(c,
-                {.layouts = ProductOf({time, devices}),
+                {.layouts = ProductOf({micro_batches, devices}),
                  .hierarchy = {kActs, parts},
-                 .outermost_is_time = true},
+                 .outermost_is_micro_batches = true},
                 1e-12);
-          ++row_.time_splits;
+          ++row_.micro_batch_splits;
         }
       }
     }

@@ -18,10 +18,10 @@ namespace braid::conformance {
 
 struct Coverage {
   int samples = 0;
-  int signatures = 0;   // different ones, of all samples
-  int layouts = 0;      // 1-d runs compared with the whole
-  int products = 0;     // on two-dimensional hierarchies
-  int time_splits = 0;  // over micro-batches
+  int signatures = 0;          // different ones, of all samples
+  int layouts = 0;             // 1-d runs compared with the whole
+  int products = 0;            // on two-dimensional hierarchies
+  int micro_batch_splits = 0;  // over micro-batches
   std::string dtypes, gradient;
 };
 

@@ -22,12 +22,12 @@ bool AnyPartial(const std::vector<NdSbp>& operands, int dim) {
 OperandSpec OperandAt(const TensorType& type, const NdSbp& sbp, const RunOptions& options,
                       std::vector<int64_t> coordinate) {
   OperandSpec operand = {.dtype = type.dtype, .logical = type.shape};
-  const int first_device_dim = options.outermost_is_time ? 1 : 0;
-  if (options.outermost_is_time) {
+  const int first_device_dim = options.outermost_is_micro_batches ? 1 : 0;
+  if (options.outermost_is_micro_batches) {
     coordinate[0] = 0;
     if (sbp[0].is_split()) {
-      operand.time_axis = sbp[0].axis;
-      operand.time_stride = type.shape[sbp[0].axis] / options.hierarchy[0];
+      operand.micro_batch_axis = sbp[0].axis;
+      operand.micro_batch_stride = type.shape[sbp[0].axis] / options.hierarchy[0];
     }
   }
   operand.region = RegionOf(type.shape, sbp, options.hierarchy, coordinate);
@@ -49,7 +49,7 @@ KernelSpec SpecAt(const OpCase& c, const RunOptions& options,
     spec.outputs.push_back(OperandAt(c.outputs[i], layouts.outputs[i], options, coordinate));
   }
   // As plans say it: rank 0 of every dimension where addends are made of what is none.
-  for (size_t dim = options.outermost_is_time ? 1 : 0; dim < coordinate.size(); ++dim) {
+  for (size_t dim = options.outermost_is_micro_batches ? 1 : 0; dim < coordinate.size(); ++dim) {
     const int d = static_cast<int>(dim);
     if (coordinate[dim] != 0 && AnyPartial(layouts.outputs, d) && !AnyPartial(layouts.inputs, d)) {
       spec.contributes = false;
@@ -154,7 +154,7 @@ absl::StatusOr<std::vector<Operands>> RunRanks(const KernelRegistry& kernels, co
   }
   std::vector<Operands> results;
   std::vector<std::unique_ptr<Kernel>> made;  // by device
-  const int devices = options.outermost_is_time
+  const int devices = options.outermost_is_micro_batches
                           ? NumRanks(options.hierarchy) / static_cast<int>(options.hierarchy[0])
                           : NumRanks(options.hierarchy);
   for (int rank = 0; rank < NumRanks(options.hierarchy); ++rank) {
@@ -191,7 +191,7 @@ std::string CheckAgainstWhole(const KernelRegistry& kernels, const OpCase& c,
                               double tolerance) {
   const std::string what = absl::StrCat(
       c.label, ": ", options.layouts.ToString(), " over [", absl::StrJoin(options.hierarchy, ", "),
-      "]", options.outermost_is_time ? ", the first is time" : "", ": ");
+      "]", options.outermost_is_micro_batches ? ", the first is micro-batches" : "", ": ");
   const auto whole = RunWhole(kernels, c, inputs);
   if (!whole.ok()) return absl::StrCat(what, whole.status().ToString());
   const auto ranks = RunRanks(kernels, c, inputs, options);

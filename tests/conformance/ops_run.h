@@ -23,8 +23,9 @@ Layouts AllBroadcast(const OpCase& c);
 struct RunOptions {
   Layouts layouts;
   Hierarchy hierarchy = {1};
-  // The outermost dimension is time: its coordinates are the acts of one kernel, not devices.
-  bool outermost_is_time = false;
+  // The outermost dimension is the micro-batches: its coordinates are acts of one kernel, not
+  // devices.
+  bool outermost_is_micro_batches = false;
 };
 
 // What a device's operands hold after the run.

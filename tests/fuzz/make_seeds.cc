@@ -197,12 +197,12 @@ void WritePlans() {
   write("two_devices", 0, Compile("two", {2}, train));
   for (int node : {0, 1}) write("two_nodes", node, Compile("nodes", {1, 1}, train));
   write("micro_batches", 0, Compile("micro", {1}, [](Job& job) { TrainPerceptron(job, 2); }));
-  // A time axis that no tensor has, and shapes that differ on the devices only.
+  // Micro-batches along an axis that no tensor has, and shapes that differ on the devices only.
   plan::Plan broken;
   CHECK(broken.ParseFromString(SamplePlans()[0]));
   broken.mutable_layouts(0)->set_micro_batch_sbp(8u << 28);
   broken.mutable_layouts(0)->set_micro_batches(2);
-  write("crash_time_axis", 0, broken.SerializeAsString());
+  write("crash_micro_batch_axis", 0, broken.SerializeAsString());
   write("crash_local_shapes_differ", 0, LocalShapesDiffer());
   write("turns", 0, KernelsTakeTurns());
   // One layer a node: transfers and copies.

@@ -1,7 +1,7 @@
 // The order of an operator's legal signatures decides which of equally cheap ones is chosen, and
 // with it the last bits of a job's numbers. signatures.txt holds the lists for the samples of
 // operators, a line for each number of parts whose list is not that of the number before:
-//   <operator> <number of the sample> <parts>: <signatures> [time <those over micro-batches>]
+//   <operator> <number of the sample> <parts>: <signatures> [micro-batches <those over them>]
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -31,8 +31,8 @@ std::string LinesOf(const OpDef& def, int number) {
   std::string lines, last;
   for (const int64_t parts : {1, 2, 3, 4, 8}) {
     std::string list = Text(def.LegalSignatures(context, parts));
-    const std::string time = Text(def.LegalMicroBatchSignatures(context, parts));
-    if (time != list) absl::StrAppend(&list, " time ", time);
+    const std::string micro_batches = Text(def.LegalMicroBatchSignatures(context, parts));
+    if (micro_batches != list) absl::StrAppend(&list, " micro-batches ", micro_batches);
     if (list != last)
       absl::StrAppend(&lines, def.name(), " ", number, " ", parts, ": ", list, "\n");
     last = list;

@@ -38,8 +38,8 @@ TEST(SoftmaxTest, ScaleAndCausalOnRegions) {
       OperandSpec operand = KernelCase::Operand(dtype, {3, 11, 40});
       operand.region.offset[1] = 1;
       operand.region.size[1] = 5;
-      operand.time_axis = 1;
-      operand.time_stride = 5;
+      operand.micro_batch_axis = 1;
+      operand.micro_batch_stride = 5;
       for (int64_t act : {0, 1}) {
         const Values x = RandomValues(operand.shape(), dtype, 1, -9, 9);
         const Attrs attrs = {{"causal", causal}, {"scale", 0.35}};
@@ -326,8 +326,8 @@ Values Assemble(const std::string& op, const Attrs& attrs, DType dtype, int axis
   Values whole(240);
   for (int64_t part = 0; part < parts; ++part) {
     OperandSpec operand = KernelCase::Operand(dtype, logical);
-    operand.time_axis = 0;
-    operand.time_stride = 4;
+    operand.micro_batch_axis = 0;
+    operand.micro_batch_stride = 4;
     operand.region.size[0] = 4;
     const Interval interval = SplitEvenly(operand.region.size[axis], parts, part);
     operand.region.offset[axis] = interval.offset;
@@ -412,8 +412,8 @@ TEST(GeneratorTest, ConstantIotaStep) {
     OperandSpec operand = KernelCase::Operand(dtype, {6, 2});
     operand.region.offset[0] = 1;
     operand.region.size[0] = 2;
-    operand.time_axis = 0;
-    operand.time_stride = 3;
+    operand.micro_batch_axis = 0;
+    operand.micro_batch_stride = 3;
     KernelCase iota("iota", {{"axis", int64_t{0}}});
     iota.Out(operand);
     iota.run().micro_batch = 1;

@@ -374,8 +374,8 @@ TEST(ShapeTest, SliceOfTheBatchUnderMicroBatches) {
   for (int64_t act = 0; act < 4; ++act) {
     OperandSpec input = KernelCase::Operand(DType::kF64, in);
     input.region.size[0] = 2;
-    input.time_axis = 0;
-    input.time_stride = 2;
+    input.micro_batch_axis = 0;
+    input.micro_batch_stride = 2;
     KernelCase kernel("slice", {{"begin", Ints{3, 0}}, {"size", Ints{3, 2}}});
     kernel.In(input, Cut(x, in, {{2 * act, 0}, {2, 2}})).Out(DType::kF64, {3, 2});
     kernel.run().micro_batch = act;

@@ -41,7 +41,7 @@ Layout LayoutOf(const OperandSpec& x) {
   layout.channels = view.size;
   layout.space = view.inner;
   layout.is_short = layout.space < kShortRow;
-  layout.count = static_cast<double>(x.time_axis == 0 ? x.time_stride : x.logical[0]);
+  layout.count = static_cast<double>(x.micro_batch_axis == 0 ? x.micro_batch_stride : x.logical[0]);
   for (int axis = 2; axis < x.logical.rank(); ++axis) layout.count *= x.logical[axis];
   layout.count = std::max(layout.count, 1.0);
   return layout;

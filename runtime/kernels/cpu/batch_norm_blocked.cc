@@ -33,7 +33,7 @@ Layout LayoutOf(const KernelSpec& spec, bool is_training) {
   const OperandSpec& x = spec.inputs[0];
   const AxisView view = ViewAround(x.shape(), 1);
   Layout layout = {.images = view.outer, .blocks = view.size / kChannelBlock, .pixels = view.inner};
-  layout.count = static_cast<double>(x.time_axis == 0 ? x.time_stride : x.logical[0]);
+  layout.count = static_cast<double>(x.micro_batch_axis == 0 ? x.micro_batch_stride : x.logical[0]);
   for (int axis = 2; axis < x.logical.rank(); ++axis) layout.count *= x.logical[axis];
   layout.count = std::max(layout.count, 1.0);
   layout.epsilon = Number(spec.attrs, "epsilon", 0);

@@ -79,7 +79,7 @@ std::vector<int64_t> CutToGroup(std::vector<OperandSpec>& operands,
     const bool is_statistic = std::ranges::find(statistics, i) != statistics.end();
     if (!is_statistic && operand.logical.rank() == 1) continue;  // gamma, beta
     Region& region = operand.region;
-    if (operand.time_axis == 0) operand.time_axis = -1;
+    if (operand.micro_batch_axis == 0) operand.micro_batch_axis = -1;
     if (is_statistic) {
       operand.logical = Shape{operand.logical[1]};
       region = {.offset = {region.offset[1]}, .size = Shape{region.size[1]}};

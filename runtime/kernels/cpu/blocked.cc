@@ -22,7 +22,8 @@ absl::Status MakePlain(const KernelSpec& spec, const char* name, std::vector<Ope
     OperandSpec& operand = operands[i];
     const int last = operand.logical.rank() - 1;
     const bool is_whole = operand.region.offset[last] == 0 &&
-                          operand.region.size[last] == kChannelBlock && operand.time_axis < last;
+                          operand.region.size[last] == kChannelBlock &&
+                          operand.micro_batch_axis < last;
     if (!is_whole) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s '%s': a part %s of a tensor in blocks of %d channels has no whole blocks", spec.op,
@@ -33,7 +34,7 @@ absl::Status MakePlain(const KernelSpec& spec, const char* name, std::vector<Ope
     operand.region.size = compiler::PlainShape(operand.region.size);
     operand.region.offset.pop_back();
     operand.region.offset[1] *= kChannelBlock;
-    if (operand.time_axis == 1) operand.time_stride *= kChannelBlock;
+    if (operand.micro_batch_axis == 1) operand.micro_batch_stride *= kChannelBlock;
   }
   return absl::OkStatus();
 }

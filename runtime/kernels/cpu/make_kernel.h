@@ -104,7 +104,7 @@ inline double Number(const Attrs& attrs, std::string_view name, double otherwise
 // Where the operand's region starts on `axis` in act `micro_batch` of a step.
 inline int64_t OffsetAt(const OperandSpec& operand, int axis, int64_t micro_batch) {
   return operand.region.offset[axis] +
-         (axis == operand.time_axis ? micro_batch * operand.time_stride : 0);
+         (axis == operand.micro_batch_axis ? micro_batch * operand.micro_batch_stride : 0);
 }
 
 // `shape` seen as [outer, size, inner] around `axis`.

@@ -145,7 +145,8 @@ template <class Plan>
 class PlanPerAct {
  public:
   PlanPerAct(const OperandSpec& in, const OperandSpec& out, std::function<Plan(int64_t)> make)
-      : moves_(in.time_axis != out.time_axis || in.time_stride != out.time_stride),
+      : moves_(in.micro_batch_axis != out.micro_batch_axis ||
+               in.micro_batch_stride != out.micro_batch_stride),
         make_(std::move(make)) {
     plans_.push_back(make_(0));
   }

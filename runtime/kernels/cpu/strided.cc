@@ -160,7 +160,9 @@ RegionWalk::RegionWalk(const OperandSpec& operand) {
   const Shape& size = operand.region.size;
   empty_ = size.num_elements() == 0;
   for (int i = 0; i < size.rank(); ++i) first_ += operand.region.offset[i] * strides[i];
-  if (operand.time_axis >= 0) time_stride_ = operand.time_stride * strides[operand.time_axis];
+  if (operand.micro_batch_axis >= 0) {
+    micro_batch_stride_ = operand.micro_batch_stride * strides[operand.micro_batch_axis];
+  }
   int axis = size.rank() - 1;
   while (axis >= 0) {
     run_ *= size[axis];

@@ -95,7 +95,7 @@ class RegionWalk {
   void ForEachRun(int64_t micro_batch, F f) const {
     if (empty_) return;
     int64_t local = 0;
-    Walk(0, first_ + micro_batch * time_stride_, local, f);
+    Walk(0, first_ + micro_batch * micro_batch_stride_, local, f);
   }
 
  private:
@@ -112,7 +112,7 @@ class RegionWalk {
   }
 
   std::vector<int64_t> sizes_, strides_;
-  int64_t run_ = 1, first_ = 0, time_stride_ = 0;
+  int64_t run_ = 1, first_ = 0, micro_batch_stride_ = 0;
   bool empty_ = false;
 };
 
