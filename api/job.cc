@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "graph/op_roles.h"
 #include "runtime/reports/program_watch.h"
 
 namespace braid {
@@ -65,7 +66,7 @@ Tensor Job::Input(std::string name, Shape shape, DType dtype, SourceLocation whe
 void Job::Fetch(std::string name, Tensor value, SourceLocation where) {
   if (!value.valid()) return;
   for (const Op& op : graph_->ops()) {
-    if (op.type == "fetch" && op.attrs.String("name") == name) {
+    if (HasRole(*graph_, op, OpRole::kFetch) && op.attrs.String("name") == name) {
       graph_->Fail(absl::AlreadyExistsError(
           absl::StrFormat("fetch '%s': it is fetched at %s already (%s)", name,
                           op.location.ToString(), where.ToString())));
@@ -94,7 +95,7 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
     request.attrs.Set("learning_rate", optimizer.lr().value());
   }
   for (const Tensor& variable : options.variables) {
-    if (!variable.valid() || graph_->producer(variable.id()).type != "variable") {
+    if (!variable.valid() || !IsVariable(*graph_, graph_->producer(variable.id()))) {
       graph_->Fail(absl::InvalidArgumentError(absl::StrFormat(
           "Minimize: .variables holds a tensor that is no variable (%s)", where.ToString())));
       return;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "graph/op_roles.h"
 
 namespace braid {
 namespace {
@@ -35,7 +36,7 @@ Tensor GetVariable(LogicalGraph& graph, VariableOptions options, SourceLocation 
     const Op& found = graph.op(*op);
     const Tensor variable(&graph, found.outputs[0]);
     const TensorType wanted{options.dtype, options.shape};
-    if (found.type == "variable" && variable.type() == wanted) return variable;
+    if (IsVariable(graph, found) && variable.type() == wanted) return variable;
     return graph.Fail(absl::InvalidArgumentError(absl::StrFormat(
         "variable '%s': it is %s at %s and %s here (%s); give the second one another name", full,
         variable.type().ToString(), found.location.ToString(), wanted.ToString(),

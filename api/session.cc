@@ -20,6 +20,7 @@
 #include "api/session_impl.h"
 #include "compiler/plan/expand.h"
 #include "compiler/plan/plan_codec.h"
+#include "graph/op_roles.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/reports/control_status.h"
@@ -304,10 +305,10 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   loaded->id = next_job_++;
   loaded->name = name;
   for (const Op& op : compiled->logical.ops()) {
-    if (op.type == "input") {
+    if (HasRole(compiled->logical, op, OpRole::kInput)) {
       loaded->inputs.push_back(
           {op.name, compiled->logical.type(op.outputs[0]), op.location.ToString()});
-    } else if (op.type == "fetch") {
+    } else if (HasRole(compiled->logical, op, OpRole::kFetch)) {
       loaded->fetches.emplace_back(op.attrs.String("name"), compiled->logical.type(op.inputs[0]));
     }
   }
@@ -378,7 +379,7 @@ absl::Status Session::Impl::WriteExplanation(const LoadedJob& job) {
 
 void Session::Impl::Remember(const LogicalGraph& graph) {
   for (const Op& op : graph.ops()) {
-    if (op.type != "variable" || variables_.contains(op.name)) continue;
+    if (!IsVariable(graph, op) || variables_.contains(op.name)) continue;
     variables_[op.name] = {graph.type(op.outputs[0]), {*op.placement, op.output_sbp[0]}, op.attrs};
   }
 }

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "compiler/logical/op_roles.h"
 #include "compiler/logical/placement_table.h"
+#include "graph/op_roles.h"
 
 namespace braid::compiler {
 namespace {

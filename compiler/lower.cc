@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/boxing/edge.h"
-#include "compiler/logical/op_roles.h"
 #include "glog/logging.h"
+#include "graph/op_roles.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {

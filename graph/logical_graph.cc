@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "glog/logging.h"
 #include "graph/op_registry.h"
+#include "graph/op_roles.h"
 
 namespace braid {
 
@@ -48,7 +49,7 @@ std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const 
   }
   for (int input : def->mutates()) {
     const Op& written = producer(op.inputs.at(input));
-    if (written.type != "variable") {
+    if (!IsVariable(*this, written)) {
       return fail(absl::StatusCode::kInvalidArgument,
                   absl::StrCat("input ", input, " is overwritten and must be a variable, but is ",
                                written.type, " '", written.name, "'"));

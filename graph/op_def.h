@@ -48,6 +48,7 @@ enum class OpRole : uint8_t {
   kInput,            // the host feeds it; it enters the cluster at the master
   kFetch,            // goes to the host, at the master
   kReader,           // one batch of records a step
+  kStep,             // the number of the step
   kGradientRequest,  // stands for a gradient until there is one
   kAfter,            // its first input, but not before the second is there
   kDropout,          // drops elements in training; else it makes what `identity` makes

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "graph/op_registry.h"
+#include "graph/op_roles.h"
 #include "runtime/base/status.h"
 
 namespace braid::onnx {
@@ -10,11 +10,11 @@ namespace {
 
 bool CanFold(const LogicalGraph& graph, int64_t max_bytes) {
   for (const Op& op : graph.ops()) {
-    const OpDef* def = graph.registry().Find(op.type);
-    if (op.type != "input" && (def->external() || def->random() || !def->mutates().empty())) {
+    if (HasRole(graph, op, OpRole::kInput)) continue;
+    const OpDef& def = DefOf(graph, op);
+    if (def.external() || def.random() || def.role() == OpRole::kStep || IsUpdate(graph, op)) {
       return false;
     }
-    if (op.type == "step") return false;
   }
   for (const TensorInfo& tensor : graph.tensors()) {
     int64_t bytes = static_cast<int64_t>(SizeOf(tensor.type.dtype));
@@ -40,7 +40,7 @@ absl::StatusOr<std::optional<std::vector<Array>>> Fold(
   std::vector<Array> values(graph.tensors().size());
   for (const auto& [id, array] : fed) values[id] = *array;
   for (const Op& op : graph.ops()) {
-    if (op.type == "input") continue;
+    if (HasRole(graph, op, OpRole::kInput)) continue;
     KernelSpec spec = {.op = op.type, .name = op.name, .attrs = op.attrs};
     std::vector<void*> from, to;
     for (TensorId input : op.inputs) {

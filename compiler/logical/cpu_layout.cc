@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/logical/op_roles.h"
 #include "compiler/plan/channel_blocks.h"
 #include "compiler/plan/cpu_layouts.h"
 #include "graph/op_def.h"
 #include "graph/op_registry.h"
+#include "graph/op_roles.h"
 
 namespace braid::compiler {
 namespace {

@@ -1,6 +1,6 @@
 #include "compiler/logical/dropout.h"
 
-#include "compiler/logical/op_roles.h"
+#include "graph/op_roles.h"
 
 namespace braid::compiler {
 

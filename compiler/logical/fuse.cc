@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/logical/fusion_patterns.h"
-#include "compiler/logical/op_roles.h"
+#include "graph/op_roles.h"
 
 namespace braid::compiler {
 namespace {

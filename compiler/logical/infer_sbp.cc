@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/logical/op_roles.h"
 #include "compiler/logical/signature_choice.h"
+#include "graph/op_roles.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {

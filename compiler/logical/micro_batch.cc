@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/logical/op_roles.h"
+#include "graph/op_roles.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {

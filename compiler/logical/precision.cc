@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/logical/op_roles.h"
 #include "graph/op_registry.h"
+#include "graph/op_roles.h"
 
 namespace braid::compiler {
 namespace {

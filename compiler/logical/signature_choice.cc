@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "compiler/logical/op_roles.h"
+#include "graph/op_roles.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {

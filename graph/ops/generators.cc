@@ -116,6 +116,7 @@ OpDef DropoutOp() {
 
 OpDef StepOp() {
   return OpDef("step")
+      .Role(OpRole::kStep)
       .Rule("()->")
       .Gives(DType::kI64)
       .NoGradient()

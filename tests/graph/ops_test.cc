@@ -385,6 +385,7 @@ TEST_F(OpsTest, EveryRoleIsOneOperators) {
                                                   {OpRole::kInput, "input"},
                                                   {OpRole::kFetch, "fetch"},
                                                   {OpRole::kReader, "read"},
+                                                  {OpRole::kStep, "step"},
                                                   {OpRole::kGradientRequest, "gradient_of"},
                                                   {OpRole::kAfter, "after"},
                                                   {OpRole::kDropout, "dropout"}}));

@@ -1,5 +1,5 @@
-// What passes ask about an op of a graph: its definition, its place in a step, what the user asked
-// of it.
+// What is asked about an op of a graph: its definition, its place in a step, what the user asked of
+// it.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include "graph/logical_graph.h"
 #include "graph/op_registry.h"
 
-namespace braid::compiler {
+namespace braid {
 
 // Whether the user asked for the layout of an output.
 inline bool HasHint(const Op& op) {
@@ -30,4 +30,4 @@ inline bool IsUpdate(const LogicalGraph& graph, const Op& op) {
   return !DefOf(graph, op).mutates().empty();
 }
 
-}  // namespace braid::compiler
+}  // namespace braid
