@@ -1,6 +1,6 @@
 // What this machine can do, measured: rates of a device, and of links within a process and between
-// processes of one host. Links between hosts are not measured: they keep the defaults, but are never
-// taken for better than those of a host.
+// processes of one host. Links between hosts are not measured: they keep the defaults, but are
+// never taken for better than those of a host.
 #pragma once
 
 #include <functional>
