@@ -28,13 +28,15 @@ struct DeviceRequest {
 class DeviceKinds {
  public:
   struct Kind {
-    bool is_host = true;  // as Device::is_host
+    bool is_host = true;  // as Device::is_host of what `make` gives
     std::function<std::unique_ptr<Device>(const DeviceRequest&)> make;
   };
 
   DeviceKinds();  // "cpu"
 
-  absl::Status Register(std::string name, Kind kind);  // ALREADY_EXISTS if taken
+  // The name is what Device::kind says of them. ALREADY_EXISTS if taken, INVALID_ARGUMENT if
+  // --devices and node lists could not say it.
+  absl::Status Register(std::string name, Kind kind);
   // NOT_FOUND lists the kinds that there are. The kind lives as long as this object.
   absl::StatusOr<const Kind*> Find(std::string_view name) const;
 
