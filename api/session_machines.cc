@@ -16,7 +16,9 @@ namespace braid {
 compiler::NodeKinds Session::Impl::KindsOfNodes() const {
   std::vector<compiler::DeviceKind> kinds;
   for (const std::string& name : options_.node_kinds) {
-    kinds.push_back({.name = name, .is_host = (*options_.device_kinds.Find(name))->is_host});
+    const DeviceKinds::Kind& kind = **options_.device_kinds.Find(name);
+    kinds.push_back(
+        {.name = name, .is_host = kind.is_host, .does_collectives = kind.make_group != nullptr});
   }
   return compiler::NodeKinds(std::move(kinds));
 }

@@ -80,6 +80,7 @@ int64_t MessagesOf(const CollectiveUse& use, const CollectiveMethod& method) {
   const bool is_all_reduce = use.kind == CollectiveKind::kAllReduce;
   switch (method.algorithm) {
     case CollectiveAlgorithm::kDirectByOne:
+    case CollectiveAlgorithm::kDevice:
       return 1;  // all meet
     case CollectiveAlgorithm::kDirect:
       return is_all_reduce ? 3 : 2;  // all meet before and after the work, and before they copy

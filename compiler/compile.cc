@@ -20,6 +20,7 @@
 #include "compiler/physical/check_memory.h"
 #include "compiler/physical/choose_methods.h"
 #include "compiler/physical/defer_groups.h"
+#include "compiler/physical/order_collectives.h"
 #include "compiler/physical/plan_memory.h"
 #include "compiler/physical/stage_through_host.h"
 #include "compiler/physical/take_turns.h"
@@ -70,6 +71,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   RETURN_IF_ERROR(VerifyInvariants(physical));
   // After the chains, which leave fewer registers to be copied.
   physical = StageThroughHost(std::move(physical));
+  ASSIGN_OR_RETURN(physical, OrderCollectives(std::move(physical)));
   // Slots before memory: they multiply it. Turns after it: they look at addresses. Verification
   // last: memory planning adds edges.
   ASSIGN_OR_RETURN(physical, AssignSlots(std::move(physical)));

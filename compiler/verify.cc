@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/physical/device_sets.h"
+#include "compiler/physical/order_collectives.h"
 #include "compiler/physical/overwrites.h"
 #include "compiler/physical/simulate_step.h"
 #include "compiler/physical/step_order.h"
@@ -426,6 +427,35 @@ absl::Status CheckVariables(const PhysicalGraph& graph, const StepOrder& order,
   return absl::OkStatus();
 }
 
+// ---- collectives among devices -----------------------------------------------------------------
+
+// An edge is the same on every device of its groups: if the edges leave one order, all devices have
+// it.
+absl::Status CheckCollectiveOrder(const PhysicalGraph& graph) {
+  ASSIGN_OR_RETURN(const std::vector<OrderEdge> demanded, CollectiveOrder(graph));
+  if (demanded.empty()) return absl::OkStatus();
+  std::set<OrderEdge> edges;
+  for (const TaskGroup& group : graph.groups()) {
+    for (const GroupInput& input : group.inputs) {
+      const Register& reg = graph.reg(input.reg);
+      const int pieces = graph.group(reg.producer).acts_per_step / reg.period;
+      if (reg.is_control() && pieces * input.period == group.acts_per_step) {
+        edges.insert({reg.producer, group.id, reg.initial_tokens, pieces});
+      }
+    }
+  }
+  for (const OrderEdge& edge : demanded) {
+    if (edges.contains(edge)) continue;
+    return absl::InternalError(absl::StrFormat(
+        "%s and %s are done by devices among themselves, and each device may come to them in an "
+        "order of its own; a control edge from '%s' to '%s' with %d initial tokens and %d pieces a "
+        "step would give them one",
+        DescribeGroup(graph, edge.from), DescribeGroup(graph, edge.to), graph.group(edge.from).name,
+        graph.group(edge.to).name, edge.initial_tokens, edge.pieces));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Verify(const PhysicalGraph& graph, const OpRegistry& registry) {
@@ -437,6 +467,7 @@ absl::Status Verify(const PhysicalGraph& graph, const OpRegistry& registry) {
   }
   ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
   RETURN_IF_ERROR(SharedBytes(graph, order).Check());
+  RETURN_IF_ERROR(CheckCollectiveOrder(graph));
   return CheckVariables(graph, order, registry);
 }
 

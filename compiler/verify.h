@@ -14,6 +14,7 @@ namespace braid::compiler {
 // - one abstract step runs to completion and ends with the initial tokens;
 // - of registers that share bytes on some device, all readers of the one are done before the other
 //   is written, within the step and into the next;
+// - of collectives that devices do among themselves, every device comes to the same one next;
 // - a kernel that overwrites a variable acts after all other readers of this step's value.
 absl::Status Verify(const PhysicalGraph& graph, const OpRegistry& registry);
 

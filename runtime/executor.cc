@@ -158,6 +158,7 @@ absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& tas
                         .first_step = &first_step_,
                         .reactor = thread.reactor.get(),
                         .collectives = resources_.collectives,
+                        .device_group = resources_.device_group,
                         .first_collective = options_.first_collective,
                         .link_of = resources_.link_of};
   ASSIGN_OR_RETURN(

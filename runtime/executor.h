@@ -38,6 +38,7 @@ struct NodeResources {
   Environment* environment = nullptr;
   Reactor* control = nullptr;
   Devices* devices = nullptr;
+  DeviceGroup* device_group = nullptr;  // null: the devices do no collectives themselves
   VariableStore* variables = nullptr;
   DatasetCache* datasets = nullptr;
   CollectiveHub* collectives = nullptr;

@@ -42,6 +42,9 @@ Node::Node(const NodeOptions& options)
                                                     .simulation_seed = options.simulation_seed}));
     }
   }
+  if (options.device_kind != nullptr && options.device_kind->make_group) {
+    device_group_ = options.device_kind->make_group(devices_);
+  }
   jobs_ = std::make_unique<NodeJobs>(NodeJobs::Options{
       .node = options.node,
       .threads_per_device = options.threads_per_device,
@@ -49,6 +52,7 @@ Node::Node(const NodeOptions& options)
       .environment = options.environment,
       .control = reactor_.get(),
       .devices = &devices_,
+      .device_group = device_group_.get(),
       .variables = &variables_,
       .datasets = &datasets_,
       .collectives = &collectives_,

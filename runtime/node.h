@@ -118,6 +118,7 @@ class Node {
 
   const NodeOptions options_;
   Devices devices_;
+  std::unique_ptr<DeviceGroup> device_group_;  // null: its devices do no collectives themselves
   VariableStore variables_;
   DatasetCache datasets_;
   CollectiveHub collectives_;

@@ -132,6 +132,7 @@ absl::Status NodeJobs::StartExecutor(JobId id, Job& job) {
   resources.environment = options_.environment;
   resources.control = options_.control;
   resources.devices = options_.devices;
+  resources.device_group = options_.device_group;
   resources.variables = options_.variables;
   resources.datasets = options_.datasets;
   resources.collectives = options_.collectives;

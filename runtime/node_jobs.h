@@ -46,6 +46,7 @@ class NodeJobs {
     Environment* environment = nullptr;  // borrowed, as are all below
     Reactor* control = nullptr;
     Devices* devices = nullptr;
+    DeviceGroup* device_group = nullptr;  // may be null
     VariableStore* variables = nullptr;
     DatasetCache* datasets = nullptr;
     CollectiveHub* collectives = nullptr;

@@ -310,6 +310,25 @@ class Checker {
     return absl::OkStatus();
   }
 
+  // What devices do among themselves they do on the stream for it, and on one node.
+  absl::Status CheckOnDevice(const plan::Task& task, const plan::Collective& collective,
+                             const plan::Members& members) const {
+    const bool is_on_device = collective.algorithm == CollectiveAlgorithm::kDevice;
+    if (is_on_device != (task.stream == StreamKind::kCollective)) {
+      return Wrong("a collective by algorithm '%s' on stream %d",
+                   CollectiveAlgorithmName(collective.algorithm), static_cast<int>(task.stream));
+    }
+    if (!is_on_device) return absl::OkStatus();
+    for (size_t i = 0; i < members.nodes.size(); ++i) {
+      if (members.nodes[i] != plan_.node) {
+        return Wrong("devices of node %d do a collective with one of node %d", plan_.node,
+                     members.nodes[i]);
+      }
+      RETURN_IF_ERROR(CheckDevice(members.devices[i]));
+    }
+    return absl::OkStatus();
+  }
+
   // An end's memory; nullptr if it is not of this node or has none.
   static const plan::Memory* MemoryOf(const plan::Task& task, const plan::Operand& operand) {
     const std::optional<plan::Memory>& memory = operand.source == plan::Operand::Source::kInput
@@ -471,6 +490,7 @@ class Checker {
     if (list.devices.size() != list.nodes.size()) {
       return Wrong("members on %d nodes and %d devices", list.nodes.size(), list.devices.size());
     }
+    RETURN_IF_ERROR(CheckOnDevice(task, collective, list));
     if (collective.chunk_bytes < kMinChunkBytes ||
         collective.chunk_bytes > uint64_t{std::numeric_limits<int64_t>::max()}) {
       return Wrong("chunks of %d bytes; %d at least", collective.chunk_bytes, kMinChunkBytes);

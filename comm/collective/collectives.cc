@@ -9,6 +9,7 @@ const CollectiveAlgorithmEntry* FindCollectiveAlgorithm(CollectiveAlgorithm algo
   static constexpr CollectiveAlgorithmEntry kEntries[] = {
       {CollectiveAlgorithm::kDirect, CheckDirect, DirectMemoryBytes, MakeDirect},
       {CollectiveAlgorithm::kDirectByOne, CheckDirect, DirectMemoryBytes, MakeDirect},
+      {CollectiveAlgorithm::kDevice, CheckDirect, DirectMemoryBytes, MakeDirect},
       {CollectiveAlgorithm::kRing, CheckRing, RingMemoryBytes, MakeRing},
       {CollectiveAlgorithm::kExchange, CheckExchange, RingMemoryBytes, MakeRing},
   };

@@ -97,10 +97,12 @@ class DirectCollective final : public Collective {
     if (!group_->Arrive(rank())) return;
     if (!PiecesAgree()) return;
     if (!group_->BeginRead()) return;
-    const bool does_all = spec_.algorithm == CollectiveAlgorithm::kDirectByOne;
-    if (does_all) WorkForAll();
-    group_->EndRead();
+    const bool does_all = spec_.algorithm != CollectiveAlgorithm::kDirect;
+    if (spec_.algorithm == CollectiveAlgorithm::kDirectByOne) WorkForAll();
+    // Before the end of reading: a failure comes either before all have met, and reaches all of
+    // them, or after. Devices rely on it, which wait for what the others were told to do.
     group_->Meet(rank(), /*is_done=*/does_all);
+    group_->EndRead();
     if (does_all) return Finish(absl::OkStatus());
     NextPhase();
   }
@@ -275,7 +277,9 @@ absl::Status CheckDirect(const CollectiveSpec& spec) {
 int64_t DirectMemoryBytes(const CollectiveSpec& spec) {
   const bool reduces =
       spec.kind == CollectiveKind::kAllReduce || spec.kind == CollectiveKind::kReduceScatter;
-  if (!reduces || spec.members.size() < 2) return 0;
+  if (!reduces || spec.members.size() < 2 || spec.algorithm == CollectiveAlgorithm::kDevice) {
+    return 0;
+  }
   return ReductionTileBytes(spec.element_size);
 }
 

@@ -11,7 +11,8 @@ namespace braid::compiler {
 // the collectives and exchanges of one node run on kCompute, without hops between threads. Between
 // nodes these wait for the network many times over, and go on only when their thread has time: on
 // kTransfer they do, beside the kernels of a long chain. Readers run on kInput, so that they
-// prefetch. Other devices move all bytes beside their kernels.
+// prefetch. Other devices move all bytes beside their kernels; collectives that devices of one node
+// can do among themselves have a stream of theirs.
 PhysicalGraph AssignStreams(PhysicalGraph graph, const OpRegistry& registry);
 
 }  // namespace braid::compiler

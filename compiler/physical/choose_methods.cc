@@ -23,6 +23,9 @@ PhysicalGraph ChooseMethods(PhysicalGraph graph) {
     collective->on_one_node = MethodOf(use);
     use.is_on_one_node = false;
     collective->between_nodes = MethodOf(use);
+    if (group.stream == StreamKind::kCollective) {
+      collective->on_one_node = {.algorithm = CollectiveAlgorithm::kDevice};
+    }
   }
   return graph;
 }

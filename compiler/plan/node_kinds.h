@@ -17,6 +17,8 @@ struct DeviceKind {
   // Its kernels and the host work in the same memory, and what it is told it does at once. Of
   // others, what the host reads or writes is copied to and from host memory.
   bool is_host = true;
+  // The devices of a node do collectives among themselves, in memory of their own.
+  bool does_collectives = false;
 
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
@@ -40,6 +42,12 @@ class NodeKinds {
     return of_nodes_.empty() ||
            std::all_of(placement.devices().begin(), placement.devices().end(),
                        [this](const DeviceId& device) { return of(device.node).is_host; });
+  }
+  // Whether all devices of the placement do collectives with others of their nodes.
+  bool DoCollectives(const Placement& placement) const {
+    return !of_nodes_.empty() &&
+           std::all_of(placement.devices().begin(), placement.devices().end(),
+                       [this](const DeviceId& device) { return of(device.node).does_collectives; });
   }
   // By node; empty: CPUs everywhere.
   const std::vector<DeviceKind>& of_nodes() const { return of_nodes_; }

@@ -122,8 +122,8 @@ std::string GroupToString(const TaskGroup& group) {
       std::visit([](const auto& work) { return NameOf(work); }, group.work);
   std::string text = absl::StrCat("g", group.id, " ", std::string(kind), " \"", group.name,
                                   "\" on=", group.placement.ToString());
-  constexpr const char* kStreamNames[kNumStreams] = {"compute", "input", "transfer", "copy_in",
-                                                     "copy_out"};
+  constexpr const char* kStreamNames[kNumStreams] = {"compute", "input",    "transfer",
+                                                     "copy_in", "copy_out", "collective"};
   if (group.stream != StreamKind::kCompute) {
     absl::StrAppend(&text, " stream=", kStreamNames[static_cast<int>(group.stream)]);
   }
@@ -308,8 +308,9 @@ bool PhysicalGraph::MayActInPlace(GroupId id) const {
          in.parts.size() == out.parts.size() && in.slot_bytes == out.slot_bytes;
 }
 
-void PhysicalGraph::AddControlEdge(GroupId from, GroupId to, int initial_tokens) {
-  const int common = std::gcd(groups_[from].acts_per_step, groups_[to].acts_per_step);
+void PhysicalGraph::AddControlEdge(GroupId from, GroupId to, int initial_tokens, int pieces) {
+  const int common =
+      pieces > 0 ? pieces : std::gcd(groups_[from].acts_per_step, groups_[to].acts_per_step);
   GroupRegisterId reg =
       AddRegister({.name = absl::StrCat(groups_[from].name, "->", groups_[to].name),
                    .placement = groups_[from].placement,

@@ -207,8 +207,9 @@ class PhysicalGraph {
   // (group, input index) that read each register, in group order.
   std::vector<std::vector<std::pair<GroupId, int>>> Consumers() const;
   // A zero-byte register from one group to another: `to` waits for `from`, or, with an initial
-  // token, for `from`'s previous act. Both act equally often, or the periods say otherwise.
-  void AddControlEdge(GroupId from, GroupId to, int initial_tokens);
+  // token, for `from`'s previous act. `pieces`: in how many equal parts both divide their acts of a
+  // step; 0: in as many as they can.
+  void AddControlEdge(GroupId from, GroupId to, int initial_tokens, int pieces = 0);
   // Groups in an order in which inputs without initial tokens come first; INTERNAL naming a cycle.
   absl::StatusOr<std::vector<GroupId>> TopologicalOrder() const;
   // Lays the parts of every register out (offsets, slot_bytes).

@@ -114,7 +114,9 @@ class Decoder {
                      plan_.num_nodes());
       }
       kinds.insert(kinds.end(), entry.nodes(),
-                   {.name = std::string(name), .is_host = !entry.is_queueing()});
+                   {.name = std::string(name),
+                    .is_host = !entry.is_queueing(),
+                    .does_collectives = entry.does_collectives()});
     }
     graph_.kinds = NodeKinds(std::move(kinds));
     return absl::OkStatus();

@@ -90,6 +90,7 @@ class Encoder {
       plan::KindEntry& entry = *plan_.add_kinds();
       entry.set_name(Text(kinds[node].name));
       entry.set_is_queueing(!kinds[node].is_host);
+      entry.set_does_collectives(kinds[node].does_collectives);
       entry.set_nodes(1);
     }
   }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "runtime/actions/make_action.h"
 #include "runtime/base/status.h"
 #include "runtime/plan_read.h"
@@ -13,9 +14,15 @@ void CollectiveAction::Start(const Act& act, ActDone done) {
   const uint32_t* inputs = act.input_slots.data();
   const uint32_t* outputs = act.output_slots.data();
   done_ = done;
-  options_.collective->Start(act.index, memory_.Locate(options_.input, inputs, outputs),
-                             memory_.Locate(options_.output, inputs, outputs),
-                             [this](absl::Status status) { (*done_)(std::move(status)); });
+  input_ = memory_.Locate(options_.input, inputs, outputs);
+  output_ = memory_.Locate(options_.output, inputs, outputs);
+  options_.collective->Start(act.index, input_, output_,
+                             [this](absl::Status status) { OnMet(std::move(status)); });
+}
+
+void CollectiveAction::OnMet(absl::Status status) {
+  if (status.ok() && options_.on_device != nullptr) options_.on_device->Queue(input_, output_);
+  (*done_)(std::move(status));
 }
 
 std::vector<ThreadId> CollectiveAction::Awaits() const {
@@ -28,6 +35,34 @@ ThreadId CollectiveAction::LastAwaited() const {
   const int rank = options_.collective->LastHeard();
   return rank < 0 ? ThreadId() : options_.threads[rank];
 }
+
+namespace {
+
+absl::StatusOr<std::unique_ptr<DeviceCollective>> MakeOnDevice(const plan::Collective& collective,
+                                                               const CollectiveSpec& spec,
+                                                               const ActionContext& context) {
+  if (context.device_group == nullptr) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s '%s' is for devices to do among themselves, and %s devices cannot here; start the same "
+        "program on every node",
+        CollectiveKindName(spec.kind), spec.name, context.device.kind()));
+  }
+  DeviceCollectiveSpec on_device = {.id = spec.id,
+                                    .kind = spec.kind,
+                                    .devices = {},
+                                    .my_rank = spec.my_rank,
+                                    .dtype = collective.dtype,
+                                    .reduction = collective.reduction,
+                                    .counts = spec.counts,
+                                    .receives = spec.receives,
+                                    .root = spec.root};
+  for (const Member& member : spec.members) {
+    on_device.devices.push_back(static_cast<int>(member.device));
+  }
+  return context.device_group->Create(on_device);
+}
+
+}  // namespace
 
 absl::StatusOr<MadeAction> MakeAction(const plan::Collective& collective, ActionContext& context) {
   const plan::Task& task = context.task;
@@ -42,6 +77,9 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Collective& collective, Action
                                                MemoryOf(context.device, MemoryKind::kPinned)));
   made.collective_id = spec.id;
   options.collective = made.collective.get();
+  if (spec.algorithm == CollectiveAlgorithm::kDevice) {
+    ASSIGN_OR_RETURN(options.on_device, MakeOnDevice(collective, spec, context));
+  }
   for (const Member& member : spec.members) {
     options.threads.push_back(
         {.node = member.node,

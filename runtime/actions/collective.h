@@ -1,6 +1,9 @@
-// The action of one member of a collective.
+// The action of one member of a collective. What the devices do among themselves they are told when
+// all members have met: so none ever waits in its stream for a member that does not come.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -8,6 +11,7 @@
 #include "actor/action.h"
 #include "comm/collective/collective.h"
 #include "runtime/actions/task_memory.h"
+#include "runtime/device/device_group.h"
 
 namespace braid {
 
@@ -18,6 +22,7 @@ class CollectiveAction final : public Action {
     OperandAddress input, output;
     Collective* collective = nullptr;  // borrowed from the executor
     std::vector<ThreadId> threads;
+    std::unique_ptr<DeviceCollective> on_device;  // null: `collective` does all
   };
   CollectiveAction(TaskMemory memory, Options options)
       : memory_(std::move(memory)), options_(std::move(options)) {}
@@ -27,9 +32,13 @@ class CollectiveAction final : public Action {
   ThreadId LastAwaited() const override;
 
  private:
+  void OnMet(absl::Status status);
+
   TaskMemory memory_;
   const Options options_;
-  std::optional<ActDone> done_;  // of the act that is under way
+  const std::byte* input_ = nullptr;  // of the act that is under way
+  std::byte* output_ = nullptr;
+  std::optional<ActDone> done_;
 };
 
 }  // namespace braid

@@ -18,6 +18,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/reactor.h"
 #include "runtime/device/device.h"
+#include "runtime/device/device_group.h"
 
 namespace braid {
 
@@ -33,7 +34,8 @@ struct ActionContext {
   const int64_t* first_step = nullptr;  // the job's step at act 0
   Reactor* reactor = nullptr;           // of the actor's thread
   CollectiveHub* collectives = nullptr;
-  CollectiveId first_collective = 0;  // of the job
+  DeviceGroup* device_group = nullptr;  // null: the devices do no collectives themselves
+  CollectiveId first_collective = 0;    // of the job
   std::function<Link*(uint16_t peer)> link_of;
 
   Stream& stream() const { return device.stream(task.stream); }

@@ -1,7 +1,5 @@
 #include "runtime/actions/streamed.h"
 
-#include "glog/logging.h"
-
 namespace braid {
 
 void StreamedAction::Start(const Act& act, ActDone done) {
@@ -13,24 +11,29 @@ void StreamedAction::Start(const Act& act, ActDone done) {
   for (size_t i = 0; i < options_.outputs.size(); ++i) {
     for (const Events& read : options_.outputs[i].reads) stream.Wait(*read[act.output_slots[i]]);
   }
-  queued_.reset();
+  act_ = act;
+  done_ = done;
   action_->Start(act, ActDone(this, act.index));
-  CHECK(queued_.has_value()) << "an act of a stream was not queued when it had started";
-  if (!queued_->ok()) return done(*queued_);
+}
+
+void StreamedAction::Finish(const absl::Status& status) {
+  const ActDone done = *done_;
+  if (!status.ok()) return done(status);
+  Stream& stream = *options_.stream;
   for (size_t i = 0; i < options_.inputs.size(); ++i) {
     const Events& read = options_.inputs[i].read;
-    if (!read.empty()) stream.Record(*read[act.input_slots[i]]);
+    if (!read.empty()) stream.Record(*read[act_.input_slots[i]]);
   }
   for (size_t i = 0; i < options_.outputs.size(); ++i) {
     const Events& written = options_.outputs[i].written;
-    if (!written.empty()) stream.Record(*written[act.output_slots[i]]);
+    if (!written.empty()) stream.Record(*written[act_.output_slots[i]]);
   }
   if (options_.is_done_when_queued) return done(absl::OkStatus());
   stream.Notify([done](absl::Status status) { done(std::move(status)); });
 }
 
 void StreamedAction::OnQueued(Receiver* self, int64_t /*index*/, absl::Status status) {
-  static_cast<StreamedAction*>(self)->queued_ = std::move(status);
+  static_cast<StreamedAction*>(self)->Finish(status);
 }
 
 StreamOrder::StreamOrder(const plan::NodePlan& plan, const Devices& devices)

@@ -41,13 +41,19 @@ class StreamedAction final : public Action, private ActDone::Receiver {
       : Receiver{&OnQueued}, action_(std::move(action)), options_(std::move(options)) {}
 
   void Start(const Act& act, ActDone done) override;
+  std::vector<ThreadId> Awaits() const override { return action_->Awaits(); }
+  ThreadId LastAwaited() const override { return action_->LastAwaited(); }
 
  private:
   static void OnQueued(Receiver* self, int64_t index, absl::Status status);
 
-  const std::unique_ptr<Action> action_;  // is done when it has started
+  // The action has queued all of the act.
+  void Finish(const absl::Status& status);
+
+  const std::unique_ptr<Action> action_;
   const Options options_;
-  std::optional<absl::Status> queued_;
+  Act act_;  // that is under way
+  std::optional<ActDone> done_;
 };
 
 // Finds which tasks of a node's part queue on streams, and makes the marks between them.

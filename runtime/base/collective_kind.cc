@@ -28,6 +28,8 @@ std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm) {
       return "direct_by_one";
     case CollectiveAlgorithm::kExchange:
       return "exchange";
+    case CollectiveAlgorithm::kDevice:
+      return "device";
   }
   return "unknown";
 }

@@ -19,6 +19,7 @@ enum class CollectiveAlgorithm : uint8_t {
   kRing,         // any members: chunks from neighbour to neighbour (all_to_all: between all pairs)
   kDirectByOne,  // as kDirect, but the member that arrives last does the work of all
   kExchange,     // an all_reduce of two processes: both send all they have, and both reduce it
+  kDevice,       // all members in one process: they meet, and then their devices do it
 };
 
 // How a collective is carried out.

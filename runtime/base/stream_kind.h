@@ -6,13 +6,14 @@
 namespace braid {
 
 enum class StreamKind : uint8_t {
-  kCompute,   // kernels; of a device that shares the host's memory also copies and collectives
-  kInput,     // readers, which run ahead of the step: on the host
-  kTransfer,  // what other devices and nodes take part in, feeds and fetches: on the host
-  kCopyIn,    // from the host's memory into the device's own
-  kCopyOut,   // from the device's own memory into the host's
+  kCompute,     // kernels; of a device that shares the host's memory also copies and collectives
+  kInput,       // readers, which run ahead of the step: on the host
+  kTransfer,    // what other devices and nodes take part in, feeds and fetches: on the host
+  kCopyIn,      // from the host's memory into the device's own
+  kCopyOut,     // from the device's own memory into the host's
+  kCollective,  // collectives that the devices of a node do among themselves
 };
-constexpr int kNumStreams = 5;
+constexpr int kNumStreams = 6;
 
 // A device has a thread for each of the first kinds. The device's own streams are all fed by the
 // thread of kCompute: it queues, and does not wait for what it has queued.

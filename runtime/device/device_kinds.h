@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/device/device.h"
+#include "runtime/device/device_group.h"
 
 namespace braid {
 
@@ -30,6 +31,9 @@ class DeviceKinds {
   struct Kind {
     bool is_host = true;  // as Device::is_host of what `make` gives
     std::function<std::unique_ptr<Device>(const DeviceRequest&)> make;
+    // Of a node's devices, all of this kind; empty: they do no collectives among themselves, and
+    // what they have to reduce or gather goes through the host.
+    std::function<std::unique_ptr<DeviceGroup>(const Devices&)> make_group = {};
   };
 
   DeviceKinds();  // "cpu"

@@ -157,7 +157,7 @@ TEST_P(CollectiveFaultTest, AnAllToAllWhosePairsDisagreeIsReported) {
 // Members that start different pieces get an error that names both, on the nodes that see it.
 TEST_P(CollectiveFaultTest, DifferentPiecesAreReported) {
   for (const auto algorithm : {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kDirectByOne,
-                               CollectiveAlgorithm::kRing}) {
+                               CollectiveAlgorithm::kDevice, CollectiveAlgorithm::kRing}) {
     CommCluster cluster(*environment_, TransportCases()[0], 1);
     CollectiveCase c = RingCase({0, 0});
     c.algorithm = algorithm;

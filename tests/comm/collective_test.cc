@@ -260,6 +260,37 @@ TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
   }
 }
 
+// What the devices do themselves the host does not: its members meet, and touch nothing.
+TEST(DeviceCollectives, MembersMeetAndTouchNothing) {
+  const std::unique_ptr<Environment> environment = MakeSimulatedEnvironment(1);
+  CommCluster cluster(*environment, TransportCases()[0], 1);
+  std::vector<std::unique_ptr<Reactor>> reactors;
+  std::vector<std::unique_ptr<Collective>> ends;
+  std::vector<std::unique_ptr<Outcome>> done;
+  CollectiveCase c{.layout = {0, 0}, .counts = {100}};
+  c.algorithm = CollectiveAlgorithm::kDevice;
+  for (int rank : {0, 1}) {
+    const CollectiveSpec spec = MakeSpec(c, 1, rank);
+    EXPECT_EQ(CollectiveMemoryBytes(spec), 0);
+    reactors.push_back(environment->StartReactor("member"));
+    auto end = cluster.hub(0).Create(spec, *reactors[rank], AllocateHostMemory);
+    ASSERT_TRUE(end.ok()) << end.status();
+    ends.push_back(*std::move(end));
+    done.push_back(std::make_unique<Outcome>(*environment));
+  }
+  ASSERT_TRUE(cluster.Connect()[0].ok());
+  // Nobody may look at these.
+  std::byte* const nowhere = nullptr;
+  reactors[0]->Post([&] { ends[0]->Start(0, nowhere, nowhere, done[0]->callback()); });
+  RunOn(*environment, *reactors[0], [] {});
+  EXPECT_EQ(done[0]->times(), 0);
+  reactors[1]->Post([&] { ends[1]->Start(0, nowhere, nowhere, done[1]->callback()); });
+  for (int rank : {0, 1}) {
+    EXPECT_EQ(done[rank]->Wait(), absl::OkStatus());
+    RunOn(*environment, *reactors[rank], [&] { ends[rank].reset(); });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Collectives, CollectiveTest, ::testing::ValuesIn([] {
                            std::vector<Param> params;
                            for (const TransportCase& transport : TransportCases()) {

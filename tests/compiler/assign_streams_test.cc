@@ -4,6 +4,8 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "tests/compiler/physical_jobs.h"
@@ -67,6 +69,53 @@ TEST(AssignStreams, WhatIsNoKernelOfTheDevicesIsTheHosts) {
                                                       {"r.slice_exchange", StreamKind::kTransfer},
                                                       {"y", StreamKind::kTransfer}};
   EXPECT_EQ(StreamsOf("0.1", NodeKinds({{.name = "card", .is_host = false}})), expected);
+}
+
+// The streams of three sums: of two devices of node 0, of two of node 1, and of $third.
+std::vector<StreamKind> StreamsOfSums(const std::string& third, NodeKinds kinds) {
+  constexpr char kSums[] = R"(
+%0:f32[8, 4] = read "a" () {batch=8 types="f32[8, 4]"} on=cpu[2]{0.0 0.1} sbp=()->(S(0))
+%1:f32[4, 4] = tensordot "da" (%0, %0) on=cpu[2]{0.0 0.1} sbp=(S(0), S(0))->(P)
+%2:f32[4, 4] = relu "ra" (%1) on=cpu[2]{0.0 0.1} sbp=(B)->(B)
+%3:f32[8, 4] = read "b" () {batch=8 types="f32[8, 4]"} on=cpu[2]{1.0 1.1} sbp=()->(S(0))
+%4:f32[4, 4] = tensordot "db" (%3, %3) on=cpu[2]{1.0 1.1} sbp=(S(0), S(0))->(P)
+%5:f32[4, 4] = relu "rb" (%4) on=cpu[2]{1.0 1.1} sbp=(B)->(B)
+%6:f32[8, 4] = read "c" () {batch=8 types="f32[8, 4]"} on=$third sbp=()->(S(0))
+%7:f32[4, 4] = tensordot "dc" (%6, %6) on=$third sbp=(S(0), S(0))->(P)
+%8:f32[4, 4] = relu "rc" (%7) on=$third sbp=(B)->(B)
+)";
+  auto graph = LowerText(absl::StrReplaceAll(kSums, {{"$third", third}}), std::move(kinds));
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  std::vector<StreamKind> streams;
+  if (!graph.ok()) return streams;
+  for (const TaskGroup& group : graph->groups()) {
+    if (group.is<Collective>()) streams.push_back(group.stream);
+  }
+  return streams;
+}
+
+TEST(AssignStreams, DevicesThatDoCollectivesDoThoseOfTheirNode) {
+  const DeviceKind card = {.name = "card", .is_host = false, .does_collectives = true};
+  const auto on_device = StreamKind::kCollective, by_host = StreamKind::kTransfer;
+  const std::string same = "cpu[2]{0.0 0.1}";
+  EXPECT_EQ(StreamsOfSums(same, NodeKinds({card, card})),
+            (std::vector<StreamKind>{on_device, on_device, on_device}));
+  // Only where all members can.
+  EXPECT_EQ(StreamsOfSums(same, NodeKinds({card, {.name = "slow", .is_host = false}})),
+            (std::vector<StreamKind>{on_device, by_host, on_device}));
+  EXPECT_EQ(StreamsOfSums("cpu[2]{0.0 1.0}", NodeKinds({card, card})),
+            (std::vector<StreamKind>{on_device, on_device, by_host}));
+}
+
+// A device comes to what it does with others in one order, which is that of one list of devices.
+TEST(AssignStreams, ADeviceIsInOneListOfDevices) {
+  const DeviceKind card = {.name = "card", .is_host = false, .does_collectives = true};
+  for (const char* third : {"cpu[3]{0.0 0.1 0.2}", "cpu[2]{0.1 0.0}", "cpu[2]{0.1 0.2}"}) {
+    EXPECT_EQ(StreamsOfSums(third, NodeKinds({card, card})),
+              (std::vector<StreamKind>{StreamKind::kCollective, StreamKind::kCollective,
+                                       StreamKind::kTransfer}))
+        << third;
+  }
 }
 
 }  // namespace

@@ -54,6 +54,14 @@ TEST(ChooseMethods, BySizeOfTheBucketAndMembers) {
   EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "32")), "direct or ring;");
 }
 
+// Whatever the size: they have the bytes, and do all of it.
+TEST(ChooseMethods, DevicesThatDoCollectivesAreAlgorithmsOfTheirOwn) {
+  const NodeKinds cards({{.name = "card", .is_host = false, .does_collectives = true}});
+  auto graph = LowerText(Sums("cpu[2]{0.0 0.1}", "4"), cards);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(MethodsOf(ChooseMethods(*std::move(graph))), "device or exchange;device or exchange;");
+}
+
 // What stands in the plan is what each node's members are told.
 TEST(ChooseMethods, NodesAreToldWhatThePlanSays) {
   auto graph = LowerText(Sums("cpu[2]{0.0 1.0}", "4"));

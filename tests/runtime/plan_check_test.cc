@@ -161,6 +161,32 @@ TEST(PlanCheckTest, EachSideWorksInItsOwnMemory) {
               HasSubstr("it works on the host and uses 'w' in the memory of a lagging"));
 }
 
+// What devices do among themselves has a stream and an algorithm of its own.
+TEST(PlanCheckTest, DevicesDoCollectivesOnTheStreamForThem) {
+  plan::NodePlan plan = CopyPlan();
+  plan::Task& task = plan.tasks[0];
+  const auto copy = std::get<plan::Copy>(task.work);
+  plan.members = {{.nodes = {0}, .devices = {0}}};
+  auto& collective = task.work.emplace<plan::Collective>();
+  collective.input = copy.moves[0].source;
+  collective.output = copy.destination;
+  collective.counts = {1};
+  collective.chunk_bytes = 4096;
+  EXPECT_EQ(CheckPlan(plan, OneCpu()), absl::OkStatus());
+  collective.algorithm = CollectiveAlgorithm::kDevice;
+  EXPECT_THAT(std::string(CheckPlan(plan, OneCpu()).message()),
+              HasSubstr("a collective by algorithm 'device' on stream 0"));
+  task.stream = StreamKind::kCollective;
+  task.id.thread = ThreadOf(0, task.stream);
+  EXPECT_EQ(CheckPlan(plan, OneCpu()), absl::OkStatus());
+  plan.members[0].devices = {1};
+  EXPECT_THAT(std::string(CheckPlan(plan, OneCpu()).message()),
+              HasSubstr("device 1 of node 0, which has 1"));
+  plan.members[0] = {.nodes = {3}, .devices = {0}};
+  EXPECT_THAT(std::string(CheckPlan(plan, OneCpu()).message()),
+              HasSubstr("devices of node 0 do a collective with one of node 3"));
+}
+
 TEST(PlanCheckTest, ThreadsAreThoseOfTheirStreams) {
   EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) { task.id.thread = 1; }),
               HasSubstr("thread 1 for stream 0 of device 0"));

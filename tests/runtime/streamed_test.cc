@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,8 +113,10 @@ class StreamedTest : public ::testing::Test {
 
   // An act of the task on slot 1 of all its ends; whether it was done when it had started.
   bool Start(uint32_t task) {
-    actions_.push_back(
-        order_->Wrap(plan_.tasks[task], std::make_unique<WorkAction>(&device_->recorded)));
+    return Start(task, std::make_unique<WorkAction>(&device_->recorded));
+  }
+  bool Start(uint32_t task, std::unique_ptr<Action> action) {
+    actions_.push_back(order_->Wrap(plan_.tasks[task], std::move(action)));
     is_done_ = false;
     static const std::vector<uint32_t> slots = {1};
     receiver_.test = this;
@@ -158,6 +161,36 @@ TEST_F(StreamedTest, BesideTheHostAnActIsDoneWhenTheDeviceSaysSo) {
   EXPECT_THAT(device_->recorded.log, ElementsAre("wait 3", "work", "record 1", "notify"));
   device_->recorded.notices[0](absl::OkStatus());
   EXPECT_TRUE(is_done_);
+}
+
+// A collective queues its part when all members have met.
+TEST_F(StreamedTest, MarksAreLeftWhenTheActHasQueued) {
+  class LaterAction final : public Action {
+   public:
+    void Start(const Act&, ActDone done) override { this->done = done; }
+    std::vector<ThreadId> Awaits() const override { return {{.node = 3, .thread = 4}}; }
+    std::optional<ActDone> done;
+  };
+  auto later = std::make_unique<LaterAction>();
+  LaterAction& action = *later;
+  EXPECT_FALSE(Start(2, std::move(later)));
+  EXPECT_THAT(device_->recorded.log, ElementsAre("wait 1", "wait 7"));
+  ASSERT_EQ(actions_.back()->Awaits().size(), 1u);
+  EXPECT_EQ(actions_.back()->Awaits()[0].node, 3);
+  device_->recorded.log.push_back("work");
+  (*action.done)(absl::OkStatus());
+  EXPECT_THAT(device_->recorded.log,
+              ElementsAre("wait 1", "wait 7", "work", "record 3", "record 5"));
+  EXPECT_TRUE(is_done_);
+}
+
+TEST_F(StreamedTest, AnActThatFailsLeavesNoMarks) {
+  class FailingAction final : public Action {
+   public:
+    void Start(const Act&, ActDone done) override { done(absl::AbortedError("no")); }
+  };
+  EXPECT_TRUE(Start(2, std::make_unique<FailingAction>()));
+  EXPECT_THAT(device_->recorded.log, ElementsAre("wait 1", "wait 7"));
 }
 
 TEST_F(StreamedTest, BothEndsOfAnEdgeUseTheSameMarks) {

@@ -163,6 +163,8 @@ std::vector<SimPlan> MakeSimPlans(const std::string& folder) {
       {"unequal", {1, 2}, mlp(Parallel::kData, 2)},
       {"custom", {1, 1}, [points](Job& job) { TrainSquash(job, points); }, AddSquash},
       {"gpt", {1, 1}, [gpt](Job& job) { examples::TrainGpt(job, gpt); }},
+      // What the devices of a node reduce and gather, for every micro-batch.
+      {"stacked", {2, 2}, mlp(Parallel::kHybrid, 4)},
   };
 }
 

@@ -207,7 +207,8 @@ absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimP
   std::vector<compiler::DeviceKind> kinds;
   for (const std::string& name : result->kinds) {
     ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind, result->device_kinds.Find(name));
-    kinds.push_back({.name = name, .is_host = kind->is_host});
+    kinds.push_back(
+        {.name = name, .is_host = kind->is_host, .does_collectives = kind->make_group != nullptr});
   }
   result->operators = BuiltinOps();
   result->kernels = CpuKernels();

@@ -1,5 +1,6 @@
 #include "tests/support/lagging_device.h"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "runtime/device/host_arena.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/kernels/kernel.h"
+#include "tests/support/lagging_group.h"
 #include "tests/support/protected_memory.h"
 
 namespace braid {
@@ -39,13 +41,15 @@ class Mark final : public StreamEvent {
 };
 
 struct Item {
-  enum class Type : uint8_t { kWork, kRecord, kWait, kNotice };
+  enum class Type : uint8_t { kWork, kRecord, kWait, kNotice, kMeet };
   Type type = Type::kWork;
   Task work;
   const WorkName* name = nullptr;
   Mark* mark = nullptr;
   int64_t count = 0;  // of the mark
   Notice notice;
+  LaggingMeeting* meeting = nullptr;
+  std::shared_ptr<LaggingPart> part;
 };
 
 class LaggingStream final : public Stream {
@@ -53,6 +57,7 @@ class LaggingStream final : public Stream {
   LaggingStream(LaggingDevice* device, StreamKind kind) : device_(*device), kind_(kind) {}
 
   void Queue(Task work);
+  void Meet(LaggingMeeting* meeting, std::shared_ptr<LaggingPart> part);
 
   void Copy(std::byte* to, const std::byte* from, uint64_t bytes) override {
     Do([=](Stream& host) { host.Copy(to, from, bytes); });
@@ -143,6 +148,7 @@ class LaggingDevice final : public Device {
         compute_(this, StreamKind::kCompute),
         copy_in_(this, StreamKind::kCopyIn),
         copy_out_(this, StreamKind::kCopyOut),
+        collective_(this, StreamKind::kCollective),
         reactor_(request.environment->StartReactor(
             absl::StrFormat("lagging n%d d%d", request.node, request.index))) {}
 
@@ -175,15 +181,16 @@ class LaggingDevice final : public Device {
 
   Stream& stream(StreamKind kind) override {
     if (IsHostStream(kind)) return host_;
-    return kind == StreamKind::kCompute  ? compute_
-           : kind == StreamKind::kCopyIn ? copy_in_
-                                         : copy_out_;
+    for (LaggingStream* stream : streams_) {
+      if (stream->kind_ == kind) return *stream;
+    }
+    LOG(FATAL) << "no stream " << static_cast<int>(kind);
   }
   std::unique_ptr<StreamEvent> MakeEvent() override { return std::make_unique<Mark>(); }
   void Drain(Notice drained) override {
     if (fault_ == LaggingFault::kDrainsEarly) return drained(absl::OkStatus());
-    const auto missing = std::make_shared<std::atomic<int>>(3);
-    for (LaggingStream* stream : {&compute_, &copy_in_, &copy_out_}) {
+    const auto missing = std::make_shared<std::atomic<size_t>>(streams_.size());
+    for (LaggingStream* stream : streams_) {
       Push(*stream,
            {.type = Item::Type::kNotice, .notice = [missing, drained](const absl::Status& status) {
               if (--*missing == 0) drained(status);
@@ -193,6 +200,7 @@ class LaggingDevice final : public Device {
 
  private:
   friend class LaggingStream;
+  friend class LaggingGroup;
 
   void Count(int64_t bytes) {
     if (counts_ != nullptr) counts_->bytes += bytes;
@@ -200,7 +208,8 @@ class LaggingDevice final : public Device {
 
   void Push(LaggingStream& stream, Item item) {
     MutexLock lock(mutex_);
-    if (item.type == Item::Type::kWork && counts_ != nullptr) ++counts_->queued;
+    const bool is_work = item.type == Item::Type::kWork || item.type == Item::Type::kMeet;
+    if (is_work && counts_ != nullptr) ++counts_->queued;
     if (item.mark != nullptr) {
       ++item.mark->queued;
       if (item.type == Item::Type::kRecord) {
@@ -211,6 +220,14 @@ class LaggingDevice final : public Device {
       }
     }
     stream.items_.push_back(std::move(item));
+    WakeLocked();
+  }
+
+  void Wake() {
+    MutexLock lock(mutex_);
+    WakeLocked();
+  }
+  void WakeLocked() {
     if (std::exchange(is_awake_, true)) return;
     reactor_->Post([this] { PrepareTurn(); });
   }
@@ -229,7 +246,7 @@ class LaggingDevice final : public Device {
     {
       MutexLock lock(mutex_);
       std::vector<LaggingStream*> ready;
-      for (LaggingStream* stream : {&compute_, &copy_in_, &copy_out_}) {
+      for (LaggingStream* stream : streams_) {
         if (!stream->items_.empty() && MayGoOn(stream->items_.front())) ready.push_back(stream);
       }
       if (ready.empty()) {
@@ -237,18 +254,35 @@ class LaggingDevice final : public Device {
         return;
       }
       std::deque<Item>& items = ready[random_() % ready.size()]->items_;
-      item = std::move(items.front());
-      items.pop_front();
+      item = items.front();
+      // Who has come to a collective stays there until all have.
+      if (item.type != Item::Type::kMeet || IsDone(item)) items.pop_front();
       if (item.mark != nullptr) --item.mark->queued;
       if (item.type == Item::Type::kRecord) item.mark->reached = item.count;
     }
     if (item.type == Item::Type::kWork) Work(item);
     if (item.type == Item::Type::kNotice) item.notice(failure_);
+    if (item.type == Item::Type::kMeet) Meet(item);
     PrepareTurn();
   }
 
+  static bool IsDone(const Item& item) {
+    return item.meeting->StateOf(*item.part) == LaggingMeeting::State::kDone;
+  }
   static bool MayGoOn(const Item& item) {
+    if (item.type == Item::Type::kMeet) {
+      return item.meeting->StateOf(*item.part) != LaggingMeeting::State::kWaits;
+    }
     return item.type != Item::Type::kWait || item.mark->reached >= item.count;
+  }
+
+  void Meet(const Item& item) {
+    if (!IsDone(item)) {
+      for (int device : item.meeting->Come(item.part, failure_)) others_(device).Wake();
+      return;
+    }
+    failure_.Update(item.part->status);
+    if (counts_ != nullptr) ++counts_->done;
   }
 
   // Nothing is done any more after a failure.
@@ -273,9 +307,11 @@ class LaggingDevice final : public Device {
   HostArena pinned_;
   HostStream host_;
   Mutex mutex_;  // of the streams' items, of marks and of is_awake_
-  LaggingStream compute_, copy_in_, copy_out_;
-  bool is_awake_ = false;  // a turn is to come
-  absl::Status failure_;   // the first; on the reactor's thread
+  LaggingStream compute_, copy_in_, copy_out_, collective_;
+  const std::vector<LaggingStream*> streams_ = {&compute_, &copy_in_, &copy_out_, &collective_};
+  std::function<LaggingDevice&(int index)> others_;  // of its node
+  bool is_awake_ = false;                            // a turn is to come
+  absl::Status failure_;                             // the first; on the reactor's thread
   std::unique_ptr<Reactor> reactor_;
 };
 
@@ -287,8 +323,14 @@ void LaggingStream::Record(StreamEvent& event) {
   device_.Push(*this, {.type = Item::Type::kRecord, .mark = static_cast<Mark*>(&event)});
 }
 
+void LaggingStream::Meet(LaggingMeeting* meeting, std::shared_ptr<LaggingPart> part) {
+  device_.Push(*this, {.type = Item::Type::kMeet, .meeting = meeting, .part = std::move(part)});
+}
+
 // Data goes from copying in to computing to copying out; readers' marks go the other way.
 bool LaggingStream::IsForgotten(const Mark& mark) const {
+  if (kind_ == StreamKind::kCollective) return device_.fault_ == LaggingFault::kMeetsTooEarly;
+  if (mark.by == StreamKind::kCollective) return false;
   const bool by_writer = kind_ == StreamKind::kCopyOut ||
                          (kind_ == StreamKind::kCompute && mark.by == StreamKind::kCopyIn);
   return device_.fault_ ==
@@ -310,12 +352,73 @@ void LaggingStream::Notify(Notice notice) {
   device_.Push(*this, {.type = Item::Type::kNotice, .notice = std::move(notice)});
 }
 
+class LaggingCollective final : public DeviceCollective {
+ public:
+  LaggingCollective(DeviceCollectiveSpec spec, Stream* stream, LaggingMeeting* meeting)
+      : spec_(std::make_shared<const DeviceCollectiveSpec>(std::move(spec))),
+        stream_(static_cast<LaggingStream&>(*stream)),
+        meeting_(meeting) {}
+
+  void Queue(const std::byte* input, std::byte* output) override {
+    const auto part = std::make_shared<LaggingPart>();
+    part->spec = spec_;
+    part->input = input;
+    part->output = output;
+    stream_.Meet(meeting_, part);
+  }
+
+ private:
+  const std::shared_ptr<const DeviceCollectiveSpec> spec_;
+  LaggingStream& stream_;
+  LaggingMeeting* const meeting_;
+};
+
+class LaggingGroup final : public DeviceGroup {
+ public:
+  explicit LaggingGroup(const Devices& devices)
+      : meeting_([this](const std::vector<int>& indices, const std::function<void()>& work) {
+          std::vector<int> sorted = indices;
+          std::sort(sorted.begin(), sorted.end());
+          WithMemory(sorted, 0, work);
+        }) {
+    for (const auto& device : devices) {
+      devices_.push_back(static_cast<LaggingDevice*>(device.get()));
+      devices_.back()->others_ = [this](int index) -> LaggingDevice& { return *devices_[index]; };
+    }
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceCollective>> Create(
+      const DeviceCollectiveSpec& spec) override {
+    Stream& stream = devices_[spec.devices[spec.my_rank]]->stream(StreamKind::kCollective);
+    return std::make_unique<LaggingCollective>(spec, &stream, &meeting_);
+  }
+
+ private:
+  // Opens that of the devices from number `i` of the list on, which ascends: two such do not wait
+  // for each other.
+  void WithMemory(const std::vector<int>& indices, size_t i, const std::function<void()>& work) {
+    if (i == indices.size()) return work();
+    LaggingDevice& device = *devices_[indices[i]];
+    MutexLock lock(device.memory_mutex_);
+    device.memory_.Open();
+    WithMemory(indices, i + 1, work);
+    device.memory_.Close();
+  }
+
+  std::vector<LaggingDevice*> devices_;  // by index
+  LaggingMeeting meeting_;
+};
+
 }  // namespace
 
 DeviceKinds::Kind LaggingKind(LaggingFault fault, LaggingCounts* counts) {
-  return {.is_host = false, .make = [fault, counts](const DeviceRequest& request) {
+  return {
+      .is_host = false,
+      .make =
+          [fault, counts](const DeviceRequest& request) {
             return std::make_unique<LaggingDevice>(request, fault, counts);
-          }};
+          },
+      .make_group = [](const Devices& devices) { return std::make_unique<LaggingGroup>(devices); }};
 }
 
 DeviceKinds KindsWithLagging(LaggingFault fault, LaggingCounts* counts) {

@@ -16,6 +16,7 @@ enum class LaggingFault : uint8_t {
   kNone,
   kReadsTooEarly,   // who reads does not wait for the mark of who writes
   kWritesTooEarly,  // who writes does not wait for the marks of who reads
+  kMeetsTooEarly,   // collectives do not wait for the marks of who writes what they read
   kNotifiesEarly,   // the host is told that work is done when it is queued
   kDrainsEarly,     // the device says that its streams are empty while they are not
 };

@@ -24,9 +24,13 @@ ProtectedMemory::ProtectedMemory() {
       mmap(nullptr, 2 * kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   PCHECK(mapped != MAP_FAILED);
   base_ = static_cast<std::byte*>(mapped);
+  key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
 }
 
-ProtectedMemory::~ProtectedMemory() { munmap(base_, 2 * kReserved); }
+ProtectedMemory::~ProtectedMemory() {
+  munmap(base_, 2 * kReserved);
+  if (key_ >= 0) pkey_free(key_);
+}
 
 absl::StatusOr<std::span<std::byte>> ProtectedMemory::Take(uint64_t bytes) {
   const uint64_t size = std::max(RoundUp(bytes, kAlignment), kAlignment);
@@ -44,7 +48,7 @@ absl::StatusOr<std::span<std::byte>> ProtectedMemory::Take(uint64_t bytes) {
           absl::StrFormat("a lagging device has no %d bytes left, of %d in all", bytes, kReserved));
     }
     blocks_end_ += size;
-    if (is_open_) Protect(true);
+    Map();
   }
   return std::span(base_ + kReserved + at, bytes);
 }
@@ -60,16 +64,34 @@ absl::Status ProtectedMemory::GrowArena(uint64_t bytes) {
         "a lagging device's arena needs %d bytes by plan and has %d", bytes, kReserved));
   }
   arena_bytes_ = std::max(arena_bytes_, bytes);
-  if (is_open_) Protect(true);
+  Map();
   return absl::OkStatus();
 }
 
-void ProtectedMemory::Protect(bool is_open) {
-  is_open_ = is_open;
-  const int how = is_open ? PROT_READ | PROT_WRITE : PROT_NONE;
+void ProtectedMemory::Open() {
+  is_open_ = true;
+  if (key_ < 0) return Protect(PROT_READ | PROT_WRITE);
+  PCHECK(pkey_set(key_, 0) == 0);
+}
+
+void ProtectedMemory::Close() {
+  is_open_ = false;
+  if (key_ < 0) return Protect(PROT_NONE);
+  PCHECK(pkey_set(key_, PKEY_DISABLE_ACCESS) == 0);
+}
+
+void ProtectedMemory::Map() {
+  if (key_ >= 0 || is_open_) Protect(PROT_READ | PROT_WRITE);
+}
+
+void ProtectedMemory::Protect(int how) {
   for (const auto& [at, bytes] :
        {std::pair(uint64_t{0}, arena_bytes_), std::pair(kReserved, blocks_end_)}) {
-    if (bytes > 0) PCHECK(mprotect(base_ + at, RoundUp(bytes, kPage), how) == 0);
+    if (bytes == 0) continue;
+    const uint64_t size = RoundUp(bytes, kPage);
+    const int failed =
+        key_ < 0 ? mprotect(base_ + at, size, how) : pkey_mprotect(base_ + at, size, how, key_);
+    PCHECK(failed == 0);
   }
 }
 

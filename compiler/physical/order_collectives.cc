@@ -1,0 +1,103 @@
+#include "compiler/physical/order_collectives.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "compiler/physical/device_sets.h"
+#include "runtime/base/status.h"
+
+namespace braid::compiler {
+namespace {
+
+using Groups = std::vector<GroupId>;
+
+// The collectives that devices do among themselves, by list of devices.
+absl::StatusOr<std::vector<Groups>> ListsOf(const PhysicalGraph& graph) {
+  std::map<Placement, Groups, Placement::DevicesLess> by_devices;
+  for (const TaskGroup& group : graph.groups()) {
+    if (group.is<Collective>() && group.stream == StreamKind::kCollective) {
+      by_devices[group.placement].push_back(group.id);
+    }
+  }
+  DeviceSets sets;
+  std::vector<Groups> lists;
+  for (auto a = by_devices.begin(); a != by_devices.end(); ++a) {
+    for (auto b = by_devices.begin(); b != a; ++b) {
+      if (sets.Intersection(sets.Intern(a->first), sets.Intern(b->first)) < 0) continue;
+      return absl::InternalError(absl::StrFormat(
+          "%s and %s are done by devices among themselves, on %s and on %s: what they share comes "
+          "to both, and there is no common order; one of them has to go through the host",
+          DescribeGroup(graph, b->second[0]), DescribeGroup(graph, a->second[0]),
+          b->first.ToString(), a->first.ToString()));
+    }
+    lists.push_back(a->second);
+  }
+  return lists;
+}
+
+// How often, on the way to each group, something waits until all micro-batches have come so far.
+std::vector<int> WaitsForAll(const PhysicalGraph& graph, const Groups& topological) {
+  std::vector<int> waits(graph.groups().size(), 0);
+  for (GroupId id : topological) {
+    for (const GroupInput& input : graph.group(id).inputs) {
+      const Register& reg = graph.reg(input.reg);
+      if (reg.initial_tokens > 0) continue;
+      const bool is_of_all =
+          reg.period > 1 && graph.group(reg.producer).acts_per_step == reg.period;
+      waits[id] = std::max(waits[id], waits[reg.producer] + (is_of_all ? 1 : 0));
+    }
+  }
+  return waits;
+}
+
+// What acts once a step comes before the micro-batches that wait as often.
+struct Phase {
+  int waits = 0;
+  int acts = 1;
+  friend auto operator<=>(const Phase&, const Phase&) = default;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<OrderEdge>> CollectiveOrder(const PhysicalGraph& graph) {
+  ASSIGN_OR_RETURN(std::vector<Groups> lists, ListsOf(graph));
+  std::vector<OrderEdge> edges;
+  if (lists.empty()) return edges;
+  ASSIGN_OR_RETURN(const Groups topological, graph.TopologicalOrder());
+  std::vector<int> position(topological.size());
+  for (size_t i = 0; i < topological.size(); ++i) position[topological[i]] = static_cast<int>(i);
+  const std::vector<int> waits = WaitsForAll(graph, topological);
+  const auto phase_of = [&](GroupId id) {
+    return Phase{.waits = waits[id], .acts = graph.group(id).acts_per_step};
+  };
+  for (Groups& groups : lists) {
+    std::sort(groups.begin(), groups.end(), [&](GroupId a, GroupId b) {
+      return std::pair(phase_of(a), position[a]) < std::pair(phase_of(b), position[b]);
+    });
+    size_t begin = 0;  // of the phase
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const Phase phase = phase_of(groups[i]);
+      const bool is_last = i + 1 == groups.size();
+      const bool goes_on = !is_last && phase_of(groups[i + 1]) == phase;
+      if (!is_last) edges.push_back({groups[i], groups[i + 1], 0, goes_on ? phase.acts : 1});
+      if (goes_on) continue;
+      if (begin < i) edges.push_back({groups[i], groups[begin], 1, phase.acts});
+      if (is_last && begin > 0) edges.push_back({groups[i], groups[0], 1, 1});
+      begin = i + 1;
+    }
+  }
+  return edges;
+}
+
+absl::StatusOr<PhysicalGraph> OrderCollectives(PhysicalGraph graph) {
+  ASSIGN_OR_RETURN(const std::vector<OrderEdge> edges, CollectiveOrder(graph));
+  for (const OrderEdge& edge : edges) {
+    graph.AddControlEdge(edge.from, edge.to, edge.initial_tokens, edge.pieces);
+  }
+  return graph;
+}
+
+}  // namespace braid::compiler

@@ -1,0 +1,50 @@
+// The devices of a node as far as they do collectives among themselves, in their own memory. A kind
+// of device that has such a group registers it (device_kinds.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/dtype.h"
+#include "graph/sbp.h"
+#include "runtime/base/collective_kind.h"
+
+namespace braid {
+
+// One member's end of a collective.
+struct DeviceCollectiveSpec {
+  uint64_t id = 0;  // unique on the node, for ever; the same for all members
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::vector<int> devices;  // the members' indices on their node, in rank order
+  int my_rank = 0;
+  DType dtype = DType::kF32;
+  Sbp::Kind reduction = Sbp::Kind::kPartialSum;  // of all_reduce and reduce_scatter, in rank order
+  // In elements, as those of a CollectiveSpec (comm/collective/collective.h).
+  std::vector<int64_t> counts, receives;
+  int root = 0;  // of a broadcast
+};
+
+class DeviceCollective {
+ public:
+  virtual ~DeviceCollective() = default;
+
+  // Queues this member's part in its device's stream kCollective, on the thread that queues there.
+  // All members queue theirs, and each device queues the collectives that it takes part in in the
+  // same order: a device waits in its stream for the others. Input and output may share bytes as
+  // Collective::Start says; both stay until the part is done.
+  virtual void Queue(const std::byte* input, std::byte* output) = 0;
+};
+
+// Belongs to the node's control thread. Outlived by its devices.
+class DeviceGroup {
+ public:
+  virtual ~DeviceGroup() = default;
+  // May allocate on the devices. Outlives its ends.
+  virtual absl::StatusOr<std::unique_ptr<DeviceCollective>> Create(
+      const DeviceCollectiveSpec& spec) = 0;
+};
+
+}  // namespace braid
