@@ -3,12 +3,38 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 
 #include "runtime/base/philox.h"
 
 namespace braid {
+namespace {
+
+constexpr int kRounds = 8;
+
+// A permutation of the numbers below 2^bits, 2 <= bits <= 62: a Feistel cipher whose two parts may
+// be of unequal length. Rounds change the one by a random function of the other, in turn.
+uint64_t Encipher(const RandomKey& key, int bits, uint64_t x) {
+  const int low_bits = bits / 2;
+  const uint64_t low_mask = (uint64_t{1} << low_bits) - 1;
+  const uint64_t high_mask = (uint64_t{1} << (bits - low_bits)) - 1;
+  uint64_t low = x & low_mask, high = x >> low_bits;
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64_t other = round % 2 == 0 ? high : low;
+    // No two rounds and parts have the same word: a part has less than 32 bits.
+    const uint32_t random = Uint32At(key, (static_cast<uint64_t>(round) << 32 | other) << 2);
+    if (round % 2 == 0) {
+      low ^= random & low_mask;
+    } else {
+      high ^= random & high_mask;
+    }
+  }
+  return high << low_bits | low;
+}
+
+}  // namespace
 
 Sampler::Sampler(int64_t num_samples, const SamplerOptions& options)
     : num_samples_(num_samples),
@@ -16,7 +42,7 @@ Sampler::Sampler(int64_t num_samples, const SamplerOptions& options)
       seed_(options.seed),
       name_hash_(StableHash("sampler/" + options.name)) {
   CHECK_GE(num_samples, 1);
-  if (!shuffle_) return;
+  if (!shuffle_ || num_samples > kMostKept) return;
   for (Epoch& epoch : epochs_) epoch.order.resize(static_cast<size_t>(num_samples));
 }
 
@@ -45,10 +71,25 @@ const std::vector<int64_t>& Sampler::OrderOf(int64_t number) {
   return epoch.order;
 }
 
+// The cipher permutes the numbers below the next power of two; those that are no samples are
+// followed to where they lead, less than twice on average. So samples are permuted, too.
+int64_t Sampler::ComputeSample(int64_t epoch, int64_t place) const {
+  const RandomKey key = MakeRandomKey(seed_, name_hash_, epoch);
+  const int bits = std::bit_width(static_cast<uint64_t>(num_samples_ - 1));
+  auto sample = static_cast<uint64_t>(place);
+  do {
+    sample = Encipher(key, bits, sample);
+  } while (sample >= static_cast<uint64_t>(num_samples_));
+  return static_cast<int64_t>(sample);
+}
+
 int64_t Sampler::SampleAt(int64_t position) {
   CHECK_GE(position, 0);
   const int64_t place = position % num_samples_;
-  return shuffle_ ? OrderOf(position / num_samples_)[static_cast<size_t>(place)] : place;
+  if (!shuffle_) return place;
+  const int64_t epoch = position / num_samples_;
+  if (num_samples_ > kMostKept) return ComputeSample(epoch, place);
+  return OrderOf(epoch)[static_cast<size_t>(place)];
 }
 
 void Sampler::SamplesAt(int64_t first_position, std::span<int64_t> out) {

@@ -16,9 +16,13 @@ struct SamplerOptions {
   std::string name;  // of the reader; two readers of one dataset get different orders
 };
 
-// Belongs to one thread. Keeps the permutations of two epochs (a batch may straddle them).
+// Belongs to one thread. Of a dataset with up to kMostKept samples it keeps the permutations of two
+// epochs (a batch may straddle them); of a larger one it computes each sample's place when it is
+// asked for, and keeps nothing.
 class Sampler {
  public:
+  static constexpr int64_t kMostKept = int64_t{1} << 20;
+
   // num_samples >= 1.
   Sampler(int64_t num_samples, const SamplerOptions& options);
 
@@ -29,7 +33,8 @@ class Sampler {
 
   // Of the permutations.
   static int64_t MemoryBytes(int64_t num_samples, bool shuffle) {
-    return shuffle ? 2 * num_samples * static_cast<int64_t>(sizeof(int64_t)) : 0;
+    const bool keeps = shuffle && num_samples <= kMostKept;
+    return keeps ? 2 * num_samples * static_cast<int64_t>(sizeof(int64_t)) : 0;
   }
 
  private:
@@ -38,6 +43,8 @@ class Sampler {
     std::vector<int64_t> order;
   };
   const std::vector<int64_t>& OrderOf(int64_t epoch);
+  // What stands at `place` in the order of a large dataset.
+  int64_t ComputeSample(int64_t epoch, int64_t place) const;
   int64_t num_samples_;
   bool shuffle_;
   uint64_t seed_;

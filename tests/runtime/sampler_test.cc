@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <set>
 #include <vector>
 
 namespace braid {
@@ -54,6 +56,62 @@ TEST(Sampler, EveryEpochIsAPermutationOfItsOwn) {
 TEST(Sampler, OrderIsFixedForever) {
   Sampler sampler(8, {.shuffle = true, .seed = 1, .name = "r"});
   EXPECT_EQ(Epoch(sampler, 8, 0), (std::vector<int64_t>{5, 2, 3, 4, 6, 1, 0, 7}));
+}
+
+// A gigabyte of text has as many windows as bytes: their order takes no memory.
+TEST(Sampler, LargeDatasetsTakeNoMemory) {
+  const int64_t large = int64_t{1} << 33;
+  EXPECT_EQ(Sampler::MemoryBytes(large, true), 0);
+  EXPECT_EQ(Sampler::MemoryBytes(Sampler::kMostKept, true), Sampler::kMostKept * 16);
+  Sampler sampler(large, {.shuffle = true, .seed = 3, .name = "train"});
+  std::set<int64_t> seen;
+  for (int64_t place = 0; place < 1000; ++place) {
+    const int64_t sample = sampler.SampleAt(5 * large + place);
+    EXPECT_GE(sample, 0);
+    EXPECT_LT(sample, large);
+    EXPECT_TRUE(seen.insert(sample).second) << place;
+  }
+}
+
+TEST(Sampler, LargeEpochsArePermutationsOfTheirOwn) {
+  for (const int64_t n : {Sampler::kMostKept + 1, 3 * Sampler::kMostKept / 2}) {
+    Sampler sampler(n, {.shuffle = true, .seed = 3, .name = "train"});
+    const std::vector<int64_t> first = Epoch(sampler, n, 0), second = Epoch(sampler, n, 1);
+    EXPECT_NE(first, second);
+    for (const auto* epoch : {&first, &second}) {
+      std::vector<bool> seen(static_cast<size_t>(n), false);
+      for (int64_t sample : *epoch) seen[static_cast<size_t>(sample)] = true;
+      EXPECT_EQ(std::count(seen.begin(), seen.end(), true), n);
+    }
+  }
+}
+
+// Where samples come, in eighths of an epoch and of the dataset: all 64 combinations equally often,
+// also of neighbours, and between two epochs.
+TEST(Sampler, LargeEpochsAreShuffledEvenly) {
+  constexpr int64_t n = Sampler::kMostKept + 12345;
+  Sampler sampler(n, {.shuffle = true, .seed = 9, .name = "r"});
+  const std::vector<int64_t> order = Epoch(sampler, n, 0), next = Epoch(sampler, n, 1);
+  const auto eighth = [](int64_t i) { return static_cast<size_t>(8 * i / n); };
+  std::array<std::array<int, 8>, 8> places = {}, neighbours = {}, epochs = {};
+  for (int64_t i = 0; i + 1 < n; ++i) {
+    const auto at = static_cast<size_t>(i);
+    ++places[eighth(i)][eighth(order[at])];
+    ++neighbours[eighth(order[at])][eighth(order[at + 1])];
+    ++epochs[eighth(order[at])][eighth(next[at])];
+  }
+  for (const auto* table : {&places, &neighbours, &epochs}) {
+    for (const auto& row : *table) {
+      for (int count : row) EXPECT_NEAR(count, n / 64, 800);  // the standard deviation is 127
+    }
+  }
+}
+
+TEST(Sampler, TheOrderOfALargeDatasetIsFixedForever) {
+  Sampler sampler(3000000000, {.shuffle = true, .seed = 1, .name = "r"});
+  std::vector<int64_t> first(4);
+  sampler.SamplesAt(0, first);
+  EXPECT_EQ(first, (std::vector<int64_t>{563339116, 2348588246, 1447045966, 1223760358}));
 }
 
 // Each of the 24 orders of 4 samples comes up about equally often.
