@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
+#include "graph/op_roles.h"
 
 namespace braid::compiler {
 namespace {
@@ -64,6 +65,43 @@ Tensor AppendLossScaleUpdate(LogicalGraph& graph, const MinimizeRequest& request
   Assign(good_steps, Where(counts, counted, number(0), where), where);
   graph.PopScope();
   return is_good;
+}
+
+Tensor AppendAppliedSteps(LogicalGraph& graph, const MinimizeRequest& request, Tensor applies) {
+  const SourceLocation& where = request.location;
+  graph.PushScope(graph.producer(request.loss_scale).name);
+  // Exact as long as any step is.
+  const Tensor steps =
+      Variable(graph, {.name = "applied_steps", .dtype = DType::kF64, .trainable = false}, where);
+  const Tensor counted = AddScalar(steps, 1, where);
+  Assign(steps, Where(applies, counted, steps, where), where);
+  graph.PopScope();
+  return Cast(steps, DType::kI64, where);
+}
+
+void GuardAssignments(LogicalGraph& graph, OpId end, const std::vector<Tensor>& applies) {
+  if (applies.empty()) return;
+  Tensor all = applies[0];
+  for (size_t i = 1; i < applies.size(); ++i) {
+    all = LogicalAnd(all, applies[i], graph.producer(applies[i].id()).location);
+  }
+  for (OpId id = 0; id < end; ++id) {
+    const OpDef& def = DefOf(graph, graph.op(id));
+    const Op op = graph.op(id);
+    // Overwrites the whole of its first input with its second.
+    const bool assigns = !def.is_update() && def.mutates() == std::vector<int>{0} &&
+                         op.inputs.size() == 2 &&
+                         graph.type(op.inputs[0]) == graph.type(op.inputs[1]);
+    if (!assigns) continue;
+    graph.PushPlacement(op.placement);
+    graph.PushScope(op.name);
+    const Tensor kept =
+        Where(all, Tensor(&graph, op.inputs[1]), Tensor(&graph, op.inputs[0]), op.location);
+    graph.PopScope();
+    graph.PopPlacement();
+    if (kept.valid()) graph.mutable_op(id).inputs[1] = kept.id();
+  }
+  graph.SortTopologically();
 }
 
 }  // namespace braid::compiler

@@ -20,4 +20,13 @@ LogicalGraph AddLossScales(LogicalGraph graph);
 Tensor AppendLossScaleUpdate(LogicalGraph& graph, const MinimizeRequest& request,
                              const std::vector<Tensor>& gradients);
 
+// i64 []: in how many steps before this one `applies`, which AppendLossScaleUpdate gave, was true.
+// It stands for the step where an optimizer counts its own updates. The variable
+// "<factor>.applied_steps" keeps it.
+Tensor AppendAppliedSteps(LogicalGraph& graph, const MinimizeRequest& request, Tensor applies);
+
+// What the program's own assignments overwrite (running statistics, say) keeps its value where one
+// of `applies` is false. Of the ops before number `end`.
+void GuardAssignments(LogicalGraph& graph, OpId end, const std::vector<Tensor>& applies);
+
 }  // namespace braid::compiler

@@ -104,7 +104,8 @@ void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Tra
                {.name = def.name(), .attrs = std::move(attrs), .location = request.location});
 }
 
-absl::Status AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) {
+// Returns whether the step applies: bool [], or invalid: always.
+absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) {
   const bool is_adafactor = request.optimizer == "adafactor";
   const OpDef* def = is_adafactor ? nullptr : graph.registry().Find(request.optimizer);
   if (!is_adafactor && (def == nullptr || !def->is_update())) {
@@ -131,7 +132,10 @@ absl::Status AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) 
     ClipGlobalNorm(graph, request.clip_global_norm, request.location, all);
   }
   std::vector<Tensor> scalars = {LearningRate(graph, request)};
-  if (is_adafactor || def->update_takes_step()) scalars.push_back(Step(graph, request.location));
+  if (is_adafactor || def->update_takes_step()) {
+    scalars.push_back(applies.valid() ? AppendAppliedSteps(graph, request, applies)
+                                      : Step(graph, request.location));
+  }
   for (const Trained& trained : all) {
     AtVariable(graph, trained.variable, [&] {
       if (is_adafactor) {
@@ -143,17 +147,23 @@ absl::Status AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) 
       return 0;
     });
   }
-  return graph.status();
+  RETURN_IF_ERROR(graph.status());
+  return applies;
 }
 
 }  // namespace
 
 absl::StatusOr<LogicalGraph> Optimizer(LogicalGraph graph) {
   RETURN_IF_ERROR(graph.status());
+  const auto end = static_cast<OpId>(graph.ops().size());
+  std::vector<Tensor> applies;
   for (size_t i = 0; i < graph.minimize().size(); ++i) {
     const MinimizeRequest request = graph.minimize()[i];
-    RETURN_IF_ERROR(AppendUpdates(graph, request));
+    ASSIGN_OR_RETURN(const Tensor one, AppendUpdates(graph, request));
+    if (one.valid()) applies.push_back(one);
   }
+  GuardAssignments(graph, end, applies);
+  RETURN_IF_ERROR(graph.status());
   return graph;
 }
 

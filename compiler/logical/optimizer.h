@@ -14,7 +14,7 @@ namespace braid::compiler {
 // - with clip_global_norm, all gradients of the request scaled by min(1, clip / (norm + 1e-6)),
 //   norm being that of all together in f32 (f64 if one of them is);
 // - with a loss scale, what loss_scale.h says of it, before that: no update where a gradient is not
-//   finite.
+//   finite, the program's own assignments included, and the optimizer counts the steps that apply.
 // The learning rate is the request's tensor, else a constant of its attribute `learning_rate`.
 // INVALID_ARGUMENT naming the optimizer if it is not an update operator.
 absl::StatusOr<LogicalGraph> Optimizer(LogicalGraph graph);

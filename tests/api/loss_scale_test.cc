@@ -79,6 +79,54 @@ TEST(LossScaleTest, TheNextStepUpdates) {
   for (double w : after["w"]) EXPECT_NEAR(w, 0.5 - 2 * 0.1, 1e-6);
 }
 
+// An Adam that had counted the step that overflowed would move by 0.744 of its rate.
+TEST(LossScaleTest, AdamCountsTheStepsThatApply) {
+  for (const OptimizerSpec& optimizer : {OptimizerSpec(Adam{.lr = 1e-3}), OptimizerSpec(Lamb{})}) {
+    const auto steep = Sliding(optimizer, kSteep, NdSbp{sbp::B});
+    const auto flat = Sliding(optimizer, kSteep / 2, NdSbp{sbp::B});
+    Variables once = VariablesAfter(1, {.devices = {2}}, flat);
+    Variables after = VariablesAfter(2, {.devices = {2}}, steep);
+    EXPECT_EQ(after["loss_scale.applied_steps"], Doubles{1});
+    EXPECT_EQ(once["loss_scale.applied_steps"], Doubles{1});
+    EXPECT_EQ(after["w"], once["w"]) << optimizer.update();
+  }
+}
+
+// What the program itself overwrites keeps its value, too.
+TEST(LossScaleTest, AStepThatOverflowsAssignsNothing) {
+  const auto record = [](Job& job) {
+    const Tensor seen = Variable(job.graph(), {.name = "seen", .trainable = false});
+    Assign(seen, AddScalar(seen, 1));
+    Sliding(Sgd{.lr = 1e-36}, kSteep, NdSbp{sbp::B})(job);
+  };
+  for (const LayoutCase& layout : {LayoutCase{}, LayoutCase{.devices = {1, 1}}}) {
+    EXPECT_EQ(VariablesAfter(1, layout, record)["seen"], Doubles{0});
+    EXPECT_EQ(VariablesAfter(3, layout, record)["seen"], Doubles{2});
+  }
+}
+
+// What is infinite in f16 makes statistics that are no numbers, and would for good.
+TEST(LossScaleTest, RunningStatisticsOutliveAnOverflow) {
+  const auto record = [](double value) {
+    return [=](Job& job) {
+      const Tensor x = Constant(job.graph(), value, {.shape = {8, 4}});
+      const Tensor w =
+          Variable(job.graph(), {.name = "w", .shape = {4, 4}, .init = "constant", .value = 1});
+      const Tensor y = BatchNormLayer(MatMul(x, w), {.name = "bn"});
+      const Tensor loss = ReduceSumSquare(y);
+      job.Fetch("loss", loss);
+      job.Minimize(loss, Sgd{.lr = 0});
+    };
+  };
+  for (const LayoutCase& layout : {LayoutCase{}, LayoutCase{.devices = {2}}}) {
+    Variables overflown = VariablesAfter(2, layout, record(7e4));
+    EXPECT_EQ(overflown["bn.running_mean"], Doubles(4, 0));
+    EXPECT_EQ(overflown["bn.running_variance"], Doubles(4, 1));
+    Variables moved = VariablesAfter(1, layout, record(300));
+    for (double mean : moved["bn.running_mean"]) EXPECT_NEAR(mean, 0.1 * 1200, 1);
+  }
+}
+
 TEST(LossScaleTest, ClippingSeesGradientsWithoutTheScale) {
   const auto record = Sliding(Sgd{.lr = 1}, 2.0, NdSbp{sbp::S(0)}, {.clip_global_norm = 0.5});
   Variables after = VariablesAfter(1, {.devices = {2}}, record);
