@@ -37,6 +37,7 @@ std::vector<Tensor> Job::ReadFields(const DatasetSpec& dataset, BatchOptions opt
   read.batch = options.batch;
   read.shuffle = options.shuffle;
   read.key = options.name;
+  read.fingerprint = (*opened)->fingerprint();
   const std::vector<DatasetField>& fields = (*opened)->fields();
   for (size_t i = 0; i < fields.size(); ++i) {
     read.fields.push_back(static_cast<int64_t>(i));

@@ -377,15 +377,14 @@ std::vector<Tensor> Read(LogicalGraph& graph, ReadOptions options, SourceLocatio
   for (const TensorType& type : options.types) {
     absl::StrAppend(&types, types.empty() ? "" : "; ", type.ToString());
   }
-  std::vector<Tensor> outputs = graph.Append("read", {},
-                                             {.name = "",
-                                              .attrs = {{"dataset", options.dataset},
-                                                        {"batch", options.batch},
-                                                        {"shuffle", options.shuffle},
-                                                        {"key", options.key},
-                                                        {"fields", options.fields},
-                                                        {"types", types}},
-                                              .location = where});
+  Attrs attrs = {{"dataset", options.dataset}, {"batch", options.batch},
+                 {"shuffle", options.shuffle}, {"key", options.key},
+                 {"fields", options.fields},   {"types", types}};
+  if (options.fingerprint != 0) {
+    attrs.Set("fingerprint", static_cast<int64_t>(options.fingerprint));
+  }
+  std::vector<Tensor> outputs =
+      graph.Append("read", {}, {.name = "", .attrs = std::move(attrs), .location = where});
   outputs.resize(options.types.size(), Tensor(&graph, kNone));
   return outputs;
 }

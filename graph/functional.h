@@ -567,6 +567,7 @@ struct ReadOptions {
   std::string key = {};                // readers of one key see one order of samples
   std::vector<int64_t> fields = {};    // which fields of a sample
   std::vector<TensorType> types = {};  // of each field's whole batch: [batch, ...]
+  uint64_t fingerprint = 0;            // of the data, which every node must have; 0: not compared
 };
 // One tensor per field.
 std::vector<Tensor> Read(LogicalGraph& graph, ReadOptions options, SourceLocation where = Here());

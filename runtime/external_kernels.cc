@@ -206,6 +206,15 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeRead(const KernelSpec& spec, Dataset
           field.name, field.shape.ToString(), sample.ToString()));
     }
   }
+  const bool is_compared = spec.attrs.Has("fingerprint");
+  if (is_compared &&
+      static_cast<uint64_t>(spec.attrs.Int("fingerprint")) != opened->fingerprint()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "this node's copy of the data '%s' is another than the master's: it has %d samples and the "
+        "fingerprint %x, the master's has the fingerprint %x; put the same files on every node",
+        spec.attrs.String("dataset"), opened->num_samples(), opened->fingerprint(),
+        static_cast<uint64_t>(spec.attrs.Int("fingerprint"))));
+  }
   return std::make_unique<ReadKernel>(spec, std::move(opened));
 }
 

@@ -1,6 +1,8 @@
 #include "runtime/data/dataset.h"
 
 #include "absl/strings/str_format.h"
+#include "runtime/base/crc32c.h"
+#include "runtime/base/philox.h"
 #include "runtime/base/status.h"
 #include "runtime/data/kinds.h"
 
@@ -20,6 +22,10 @@ constexpr Kind kKinds[] = {{"mnist", OpenMnist},
                            {"patterns", OpenPatterns}};
 
 }  // namespace
+
+uint64_t AddToFingerprint(uint64_t before, std::span<const std::byte> bytes) {
+  return MixBits(before ^ MixBits(bytes.size())) ^ Crc32c(bytes.data(), bytes.size());
+}
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const DatasetSpec& spec) {
   std::string known;

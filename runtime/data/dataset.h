@@ -3,6 +3,7 @@
 // OpenDataset makes it, and a node's DatasetCache shares it among the node's devices.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -32,12 +33,18 @@ class Dataset {
   virtual int64_t num_samples() const = 0;
   virtual int64_t memory_bytes() const { return 0; }  // of the samples that it holds
   virtual const std::vector<DatasetField>& fields() const = 0;
+  // Of what it was made from, so that nodes find out whether they have the same: checksums and
+  // sizes, of large files of blocks all over them. 0: the spec says all.
+  virtual uint64_t fingerprint() const = 0;
   // Writes field `field` of each of `samples`, in their order, densely to `out`, which has room for
   // samples.size() * fields()[field].shape.num_elements() elements of `dtype`. Numbers are
   // converted as by ConvertElements.
   virtual absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
                             void* out) const = 0;
 };
+
+// A fingerprint that goes on from `before` (0 at first) with these bytes.
+uint64_t AddToFingerprint(uint64_t before, std::span<const std::byte> bytes);
 
 // Errors name the files, what was found and what was expected.
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const DatasetSpec& spec);

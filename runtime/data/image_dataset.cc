@@ -30,7 +30,9 @@ ImageDataset::ImageDataset(std::vector<uint8_t> pixels, std::vector<uint8_t> lab
     : pixels_(std::move(pixels)),
       labels_(std::move(labels)),
       pixels_per_image_(pixels_per_image),
-      fields_(FieldsOf(pixels_per_image)) {
+      fields_(FieldsOf(pixels_per_image)),
+      fingerprint_(AddToFingerprint(AddToFingerprint(0, std::as_bytes(std::span(pixels_))),
+                                    std::as_bytes(std::span(labels_)))) {
   CHECK_EQ(pixels_.size(), labels_.size() * static_cast<size_t>(pixels_per_image));
 }
 

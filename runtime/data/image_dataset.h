@@ -20,6 +20,7 @@ class ImageDataset final : public Dataset {
   }
   int64_t num_samples() const override { return static_cast<int64_t>(labels_.size()); }
   const std::vector<DatasetField>& fields() const override { return fields_; }
+  uint64_t fingerprint() const override { return fingerprint_; }
   // Field 0, the image: pixel / 255 as f32, f64, bf16 or f16, or the byte itself as u8.
   // Field 1, the label.
   absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
@@ -30,6 +31,7 @@ class ImageDataset final : public Dataset {
   std::vector<uint8_t> labels_;
   int64_t pixels_per_image_;
   std::vector<DatasetField> fields_;
+  uint64_t fingerprint_;
 };
 
 }  // namespace braid

@@ -22,11 +22,16 @@ struct Source {
 
 class NpyDataset final : public Dataset {
  public:
-  NpyDataset(std::vector<Source> sources, std::vector<DatasetField> fields, SampleRange range)
-      : sources_(std::move(sources)), fields_(std::move(fields)), range_(range) {}
+  NpyDataset(std::vector<Source> sources, std::vector<DatasetField> fields, SampleRange range,
+             uint64_t fingerprint)
+      : sources_(std::move(sources)),
+        fields_(std::move(fields)),
+        range_(range),
+        fingerprint_(fingerprint) {}
 
   int64_t num_samples() const override { return range_.count; }
   const std::vector<DatasetField>& fields() const override { return fields_; }
+  uint64_t fingerprint() const override { return fingerprint_; }
 
   absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
                     void* out) const override {
@@ -70,7 +75,25 @@ class NpyDataset final : public Dataset {
   std::vector<Source> sources_;
   std::vector<DatasetField> fields_;
   SampleRange range_;
+  uint64_t fingerprint_;
 };
+
+// Of the file's size, and of up to 64 blocks of 64 KiB from its first byte to its last: of all that
+// a file of 4 MiB has.
+absl::StatusOr<uint64_t> FingerprintOf(const InputFile& file, uint64_t before) {
+  constexpr int64_t kMostBlocks = 64, kBlockBytes = int64_t{64} << 10;
+  const int64_t size = file.size(), bytes = std::min(size, kBlockBytes);
+  uint64_t fingerprint = AddToFingerprint(before, std::as_bytes(std::span(&size, 1)));
+  const int64_t blocks =
+      std::clamp<int64_t>((size + kBlockBytes - 1) / kBlockBytes, 1, kMostBlocks);
+  std::vector<std::byte> block(static_cast<size_t>(bytes));
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t begin = blocks < 2 ? 0 : i * (size - bytes) / (blocks - 1);
+    RETURN_IF_ERROR(file.ReadAt(begin, block.data(), block.size()));
+    fingerprint = AddToFingerprint(fingerprint, block);
+  }
+  return fingerprint;
+}
 
 }  // namespace
 
@@ -113,7 +136,12 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenNpy(const DatasetSpec& spec) 
         absl::StrFormat("'%s' holds %d samples; samples from %d, %d of them, were asked for",
                         paths[0], total, range.first, range.count));
   }
-  return std::make_shared<const NpyDataset>(std::move(sources), std::move(fields), range);
+  uint64_t fingerprint = 0;
+  for (const Source& source : sources) {
+    ASSIGN_OR_RETURN(fingerprint, FingerprintOf(source.file, fingerprint));
+  }
+  return std::make_shared<const NpyDataset>(std::move(sources), std::move(fields), range,
+                                            fingerprint);
 }
 
 }  // namespace braid

@@ -42,6 +42,7 @@ class PatternDataset final : public Dataset {
 
   int64_t num_samples() const override { return options_.count; }
   const std::vector<DatasetField>& fields() const override { return fields_; }
+  uint64_t fingerprint() const override { return 0; }  // drawn
 
   absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
                     void* out) const override {

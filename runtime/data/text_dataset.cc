@@ -72,7 +72,11 @@ TextDataset::TextDataset(std::vector<uint8_t> tokens, TextVocabulary vocabulary,
       stride_(stride),
       num_samples_((static_cast<int64_t>(tokens_.size()) - 1 - context) / stride + 1),
       fields_(
-          {{"input", DType::kI32, Shape({context})}, {"target", DType::kI32, Shape({context})}}) {}
+          {{"input", DType::kI32, Shape({context})}, {"target", DType::kI32, Shape({context})}}),
+      // Tokens are numbers within the vocabulary: other characters may have the same.
+      fingerprint_(
+          AddToFingerprint(AddToFingerprint(0, std::as_bytes(std::span(tokens_))),
+                           std::as_bytes(std::span<const char>(vocabulary_.characters_)))) {}
 
 absl::StatusOr<std::shared_ptr<const TextDataset>> TextDataset::Open(const DatasetSpec& spec) {
   SpecReader params(spec);

@@ -39,6 +39,7 @@ class TextDataset final : public Dataset {
   const std::vector<DatasetField>& fields() const override { return fields_; }
   absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
                     void* out) const override;
+  uint64_t fingerprint() const override { return fingerprint_; }
   const TextVocabulary& vocabulary() const { return vocabulary_; }
 
  private:
@@ -50,6 +51,7 @@ class TextDataset final : public Dataset {
   int64_t stride_;
   int64_t num_samples_;
   std::vector<DatasetField> fields_;
+  uint64_t fingerprint_;
 };
 
 }  // namespace braid

@@ -426,6 +426,32 @@ class MissingFile(Early):
         return go_on_from_compiling(cluster)
 
 
+class OtherFile(Early):
+    """The samples of a worker are others than the master's, in a file of the same name and form."""
+
+    name = "other data file"
+    cells = {
+        "connecting/worker": Ends(
+            AT_ONCE, "node 1: .*this node's copy of the data .*samples.npy' is another"
+        ),
+        "connecting/master": "the master's are the samples",
+        "": "no data file is opened",
+    }
+    quick = ("connecting/worker",)
+
+    def begin(self, cluster, cell):
+        path = cluster.folder_of(ROLES[cell.role]) + "/samples.npy"
+        with open(path, "rb") as file:
+            samples = file.read()
+        with open(path, "wb") as file:
+            file.write(samples[:-4] + samples[-8:-4])
+        cluster.release("connecting")
+        cluster.hold("compiling")
+
+    def inject(self, cluster, cell):
+        return go_on_from_compiling(cluster)
+
+
 class WrongSecret(Fault):
     """A node has another secret than the rest; later, a stranger has."""
 
@@ -583,6 +609,7 @@ FAULTS = [
         BusyPort,
         FullDisk,
         MissingFile,
+        OtherFile,
         WrongSecret,
         GarbageControl,
         GarbageData,

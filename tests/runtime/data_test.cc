@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -278,6 +279,42 @@ TEST(NpyFiles, FieldsAndRanges) {
   EXPECT_TRUE(Says(unequal, "z.npy' holds 3")) << unequal;
   EXPECT_TRUE(absl::IsOutOfRange(
       OpenDataset(NpyFiles({{"x", dir / "x.npy"}}, {.first = 3, .count = 2})).status()));
+}
+
+// The same where the same is; another for an element more, for one that differs, for two that have
+// changed places.
+TEST(Fingerprint, IsOfTheContent) {
+  TempDir dir;
+  std::vector<float> numbers(200000);
+  std::iota(numbers.begin(), numbers.end(), 0.0f);
+  const auto fingerprint = [&](const char* name) {
+    EXPECT_EQ(Array::FromVector<float>({static_cast<int64_t>(numbers.size())}, numbers)
+                  .WriteNpy(dir / name),
+              absl::OkStatus());
+    auto dataset = OpenDataset(NpyFiles({{"x", dir / name}}));
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return (*dataset)->fingerprint();
+  };
+  const uint64_t first = fingerprint("a.npy");
+  EXPECT_EQ(fingerprint("b.npy"), first);
+  numbers[99999] += 1;
+  EXPECT_NE(fingerprint("c.npy"), first);
+  numbers[99999] -= 1;
+  std::swap(numbers[20000], numbers[150000]);
+  EXPECT_NE(fingerprint("d.npy"), first);
+  std::swap(numbers[20000], numbers[150000]);
+  numbers.push_back(0);
+  EXPECT_NE(fingerprint("e.npy"), first);
+
+  const auto text = [&](const std::string& content, TextOptions options) {
+    PutFile(dir / "t.txt", content);
+    auto dataset = OpenDataset(TextFile(dir / "t.txt", options));
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    return (*dataset)->fingerprint();
+  };
+  EXPECT_EQ(text("abcabc", {.context = 2}), text("abcabc", {.context = 2}));
+  EXPECT_NE(text("abcabc", {.context = 2}), text("abcacb", {.context = 2}));
+  EXPECT_NE(text("abcabc", {.context = 2}), text("abdabd", {.context = 2}));  // the same numbers
 }
 
 TEST(DrawnDigits, DependOnSeedAndSampleOnly) {
