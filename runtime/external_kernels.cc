@@ -156,13 +156,13 @@ class ReadCheckpointKernel final : public Kernel {
 
 // Each output is some rows of the batch, whole.
 absl::Status CheckRead(const KernelSpec& spec) {
-  RETURN_IF_ERROR(CheckKernelForm({.outputs = spec.outputs.size(),
-                                   .like = {{"dataset", ""},
-                                            {"fields", std::vector<int64_t>()},
-                                            {"shuffle", false},
-                                            {"key", ""},
-                                            {"batch", int64_t{1}}}},
-                                  spec));
+  Attrs like = {{"dataset", ""},
+                {"fields", std::vector<int64_t>()},
+                {"shuffle", false},
+                {"key", ""},
+                {"batch", int64_t{1}}};
+  if (spec.attrs.Has("fingerprint")) like.Set("fingerprint", int64_t{0});
+  RETURN_IF_ERROR(CheckKernelForm({.outputs = spec.outputs.size(), .like = like}, spec));
   const int64_t batch = spec.attrs.Int("batch");
   bool is_right =
       batch >= 1 && batch <= kMaxBatch && spec.attrs.Ints("fields").size() == spec.outputs.size();

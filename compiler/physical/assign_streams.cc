@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/physical/device_sets.h"
-
 namespace braid::compiler {
 namespace {
 
@@ -35,35 +33,39 @@ class DeviceLists {
 
   bool May(const TaskGroup& group) {
     const auto* const collective = std::get_if<Collective>(&group.work);
-    if (collective == nullptr || !kinds_.DoCollectives(group.placement) ||
-        !MembersShareNodes(group.placement, collective->hierarchy_dim)) {
-      return false;
-    }
-    const int set = sets_.Intern(group.placement);
-    for (const auto& [other, placement] : lists_) {
-      if (sets_.Intersection(set, other) < 0) continue;
-      return set == other && placement.HasDevicesOf(group.placement);
-    }
-    lists_.emplace_back(set, group.placement);
-    return true;
-  }
-
- private:
-  bool MembersShareNodes(const Placement& placement, int dim) {
-    if (dim < 0) return placement.num_nodes() == 1;
-    const auto [found, is_new] = shares_nodes_.try_emplace({placement, dim}, true);
-    for (int rank = 0; is_new && found->second && rank < placement.size(); ++rank) {
-      std::vector<int64_t> first = placement.CoordinateOf(rank);
-      first[dim] = 0;
-      found->second = placement.device(rank).node == placement.device(placement.RankOf(first)).node;
-    }
+    if (collective == nullptr) return false;
+    const int dim = collective->hierarchy_dim;
+    const auto [found, is_new] = may_.try_emplace({group.placement, dim}, false);
+    if (is_new) found->second = Decide(group.placement, dim);
     return found->second;
   }
 
+ private:
+  bool Decide(const Placement& placement, int dim) {
+    if (!kinds_.DoCollectives(placement) || !MembersShareNodes(placement, dim)) return false;
+    for (const DeviceId& device : placement.devices()) {
+      const auto owner = list_of_.find(device);
+      if (owner != list_of_.end()) return owner->second.HasDevicesOf(placement);
+    }
+    for (const DeviceId& device : placement.devices()) list_of_.emplace(device, placement);
+    return true;
+  }
+
+  static bool MembersShareNodes(const Placement& placement, int dim) {
+    if (dim < 0) return placement.num_nodes() == 1;
+    for (int rank = 0; rank < placement.size(); ++rank) {
+      std::vector<int64_t> first = placement.CoordinateOf(rank);
+      first[dim] = 0;
+      if (placement.device(rank).node != placement.device(placement.RankOf(first)).node) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   const NodeKinds& kinds_;
-  DeviceSets sets_;
-  std::vector<std::pair<int, Placement>> lists_;
-  std::map<std::pair<Placement, int>, bool> shares_nodes_;
+  std::map<DeviceId, Placement> list_of_;
+  std::map<std::pair<Placement, int>, bool> may_;  // by placement and dimension of the hierarchy
 };
 
 }  // namespace

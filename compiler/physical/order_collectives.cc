@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "compiler/physical/device_sets.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
@@ -22,18 +21,19 @@ absl::StatusOr<std::vector<Groups>> ListsOf(const PhysicalGraph& graph) {
       by_devices[group.placement].push_back(group.id);
     }
   }
-  DeviceSets sets;
+  std::map<DeviceId, GroupId> first_of;
   std::vector<Groups> lists;
-  for (auto a = by_devices.begin(); a != by_devices.end(); ++a) {
-    for (auto b = by_devices.begin(); b != a; ++b) {
-      if (sets.Intersection(sets.Intern(a->first), sets.Intern(b->first)) < 0) continue;
+  for (const auto& [placement, groups] : by_devices) {
+    for (const DeviceId& device : placement.devices()) {
+      const auto [other, is_new] = first_of.try_emplace(device, groups[0]);
+      if (is_new) continue;
       return absl::InternalError(absl::StrFormat(
-          "%s and %s are done by devices among themselves, on %s and on %s: what they share comes "
-          "to both, and there is no common order; one of them has to go through the host",
-          DescribeGroup(graph, b->second[0]), DescribeGroup(graph, a->second[0]),
-          b->first.ToString(), a->first.ToString()));
+          "%s and %s are done by devices among themselves, on %s and on %s: a device that is in "
+          "both lists has no order of its own for them; one of them has to go through the host",
+          DescribeGroup(graph, other->second), DescribeGroup(graph, groups[0]),
+          graph.group(other->second).placement.ToString(), placement.ToString()));
     }
-    lists.push_back(a->second);
+    lists.push_back(groups);
   }
   return lists;
 }
