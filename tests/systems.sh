@@ -94,7 +94,8 @@ for suite in "${suites[@]}"; do
   timed "bare system" prepare "$suite" "$root"
   if $is_units; then
     timed packages in_root "$root" 'source cmake/setup.sh; braid_install ccache'
-    timed examples/run.sh in_root "$root" 'examples/run.sh --epochs=1'
+    # Both with the same flags, so that what the first command builds is not built again.
+    timed examples/run.sh in_root "$root" "BRAID_WARNINGS_AS_ERRORS=ON examples/run.sh --epochs=1"
     timed 'tests/run.sh --units' in_root "$root" 'tests/run.sh --units --strict'
   else
     timed examples/run.sh in_root "$root" examples/run.sh
