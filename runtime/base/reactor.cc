@@ -1,12 +1,17 @@
-// The real reactor: a thread, an epoll set, and an eventfd that is written only to wake a sleeper.
+// The real reactor: a thread that sleeps on a futex, or, from the first descriptor that it watches
+// on, in an epoll set with an eventfd that is written only to wake a sleeper. Most reactors, those
+// of actor threads for instance, watch none and so have no descriptor.
 #include "runtime/base/reactor.h"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -20,7 +25,9 @@
 
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
+#include "runtime/base/descriptor.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/status.h"
 #include "runtime/base/timer_queue.h"
 
 namespace braid {
@@ -45,12 +52,6 @@ Nanoseconds Clock() {
 class RealReactor : public Reactor {
  public:
   RealReactor(std::string_view name, Nanoseconds start) : start_(start) {
-    epoll_ = epoll_create1(EPOLL_CLOEXEC);
-    wake_up_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    PCHECK(epoll_ >= 0 && wake_up_ >= 0 && timer_ >= 0) << "cannot start reactor " << name;
-    AddOwn(wake_up_, kWakeUp);
-    AddOwn(timer_, kTimer);
     posted_.reserve(kMostPosted);
     running_.reserve(kMostPosted);
     thread_ = std::thread([this] { Loop(); });
@@ -61,9 +62,6 @@ class RealReactor : public Reactor {
     CHECK(!InThread()) << "a reactor cannot be destroyed by its own thread";
     Post([this] { is_stopping_ = true; });
     thread_.join();
-    close(timer_);
-    close(wake_up_);
-    close(epoll_);
   }
 
   Nanoseconds Now() const override { return Clock() - start_; }
@@ -80,9 +78,13 @@ class RealReactor : public Reactor {
   // The exchange publishes what the caller wrote before (to its own queue) to the loop, which
   // exchanges too before it looks.
   void Wake() override {
-    if (signal_.exchange(kSignalled, std::memory_order_acq_rel) != kAsleep) return;
-    const uint64_t one = 1;
-    PCHECK(write(wake_up_, &one, sizeof(one)) == sizeof(one));
+    const int before = signal_.exchange(kSignalled, std::memory_order_acq_rel);
+    if (before == kAsleep) {
+      syscall(SYS_futex, &signal_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    } else if (before == kPolling) {
+      const uint64_t one = 1;
+      PCHECK(write(wake_up_.number(), &one, sizeof(one)) == sizeof(one));
+    }
   }
 
   void SetPollable(Pollable* pollable) override {
@@ -106,12 +108,14 @@ class RealReactor : public Reactor {
   absl::Status Watch(int descriptor, Readiness interest,
                      std::function<void(Readiness)> fn) override {
     CHECK(InThread());
+    RETURN_IF_ERROR(OpenPoll());
     const auto known = watch_of_.find(descriptor);
     const bool is_new = known == watch_of_.end();
     epoll_event event{};
     event.events = EventsOf(interest);
     event.data.u64 = next_watch_;
-    if (epoll_ctl(epoll_, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event) != 0) {
+    if (epoll_ctl(epoll_.number(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event) !=
+        0) {
       return absl::ErrnoToStatus(errno, absl::StrFormat("cannot watch descriptor %d", descriptor));
     }
     if (!is_new) watches_.erase(known->second);
@@ -128,7 +132,7 @@ class RealReactor : public Reactor {
     epoll_event event{};
     event.events = EventsOf(interest);
     event.data.u64 = known->second;
-    if (epoll_ctl(epoll_, EPOLL_CTL_MOD, descriptor, &event) == 0) return absl::OkStatus();
+    if (epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, descriptor, &event) == 0) return absl::OkStatus();
     return absl::ErrnoToStatus(errno, absl::StrFormat("cannot watch descriptor %d", descriptor));
   }
 
@@ -136,7 +140,8 @@ class RealReactor : public Reactor {
     CHECK(InThread());
     const auto known = watch_of_.find(descriptor);
     if (known == watch_of_.end()) return;
-    epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor, nullptr);  // fails if it was closed: as good
+    epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, descriptor,
+              nullptr);  // fails if it was closed: as good
     watches_.erase(known->second);
     watch_of_.erase(known);
   }
@@ -147,17 +152,34 @@ class RealReactor : public Reactor {
 
  private:
   using WatchFunction = std::function<void(Readiness)>;
-  enum Signal : int { kAwake, kSignalled, kAsleep };
+  enum Signal : int { kAwake, kSignalled, kAsleep, kPolling };  // asleep: on the futex
 
   static uint32_t EventsOf(Readiness interest) {
     return (interest.readable ? EPOLLIN : 0u) | (interest.writable ? EPOLLOUT : 0u);
   }
 
-  void AddOwn(int descriptor, uint64_t what) {
+  // What waiting for descriptors takes; once.
+  absl::Status OpenPoll() {
+    if (epoll_.is_open()) return absl::OkStatus();
+    Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));
+    Descriptor wake_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    Descriptor timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (epoll.number() < 0 || wake_up.number() < 0 || timer.number() < 0 ||
+        !AddOwn(epoll.number(), wake_up.number(), kWakeUp) ||
+        !AddOwn(epoll.number(), timer.number(), kTimer)) {
+      return absl::ErrnoToStatus(errno, "cannot wait for descriptors");
+    }
+    epoll_ = std::move(epoll);
+    wake_up_ = std::move(wake_up);
+    timer_ = std::move(timer);
+    return absl::OkStatus();
+  }
+
+  static bool AddOwn(int epoll, int descriptor, uint64_t what) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = what;
-    PCHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event) == 0);
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0;
   }
 
   void Loop() {
@@ -176,9 +198,14 @@ class RealReactor : public Reactor {
         continue;
       }
       int awake = kAwake;
-      if (signal_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel)) {
-        ArmTimer();
-        RunReady(/*timeout=*/-1);
+      const Signal asleep = watches_.empty() ? kAsleep : kPolling;
+      if (signal_.compare_exchange_strong(awake, asleep, std::memory_order_acq_rel)) {
+        if (asleep == kAsleep) {
+          Sleep();
+        } else {
+          ArmTimer();
+          RunReady(/*timeout=*/-1);
+        }
       } else if (!watches_.empty()) {
         RunReady(/*timeout=*/0);
       }
@@ -205,23 +232,40 @@ class RealReactor : public Reactor {
     while (!timers_.empty() && timers_.earliest() <= now) timers_.TakeEarliest()();
   }
 
+  // When the earliest timer is due, on CLOCK_MONOTONIC; kNever if there is none.
+  Nanoseconds Deadline() const {
+    return timers_.empty() ? kNever : std::max<Nanoseconds>(start_ + timers_.earliest(), 1);
+  }
+
+  static timespec TimeOf(Nanoseconds at) {
+    timespec time{};
+    time.tv_sec = at / kSecond;
+    time.tv_nsec = at % kSecond;
+    return time;
+  }
+
+  // Until Wake or the earliest timer; or for less, since the loop looks again.
+  void Sleep() {
+    const Nanoseconds deadline = Deadline();
+    const timespec until = TimeOf(deadline == kNever ? 0 : deadline);
+    syscall(SYS_futex, &signal_, FUTEX_WAIT_BITSET_PRIVATE, kAsleep,
+            deadline == kNever ? nullptr : &until, nullptr, FUTEX_BITSET_MATCH_ANY);
+    signal_.exchange(kAwake, std::memory_order_acq_rel);
+  }
+
   void ArmTimer() {
-    const Nanoseconds wanted = timers_.empty() ? kNever : start_ + timers_.earliest();
+    const Nanoseconds wanted = Deadline();
     if (wanted == armed_) return;
     itimerspec spec{};  // all zero disarms
-    if (wanted != kNever) {
-      const Nanoseconds at = wanted < 1 ? 1 : wanted;
-      spec.it_value.tv_sec = at / kSecond;
-      spec.it_value.tv_nsec = at % kSecond;
-    }
-    PCHECK(timerfd_settime(timer_, TFD_TIMER_ABSTIME, &spec, nullptr) == 0);
+    if (wanted != kNever) spec.it_value = TimeOf(wanted);
+    PCHECK(timerfd_settime(timer_.number(), TFD_TIMER_ABSTIME, &spec, nullptr) == 0);
     armed_ = wanted;
   }
 
   // Waits in the kernel and calls what became ready. `timeout` as of epoll_wait: 0 or -1.
   void RunReady(int timeout) {
     std::array<epoll_event, 64> events;
-    const int n = epoll_wait(epoll_, events.data(), events.size(), timeout);
+    const int n = epoll_wait(epoll_.number(), events.data(), events.size(), timeout);
     const int error = errno;
     if (timeout != 0) signal_.exchange(kAwake, std::memory_order_acq_rel);
     PCHECK(n >= 0 || error == EINTR) << "epoll_wait";
@@ -229,11 +273,11 @@ class RealReactor : public Reactor {
       const uint64_t what = events[i].data.u64;
       uint64_t count;
       if (what == kWakeUp) {
-        [[maybe_unused]] const ssize_t bytes = read(wake_up_, &count, sizeof(count));
+        [[maybe_unused]] const ssize_t bytes = read(wake_up_.number(), &count, sizeof(count));
         continue;
       }
       if (what == kTimer) {
-        [[maybe_unused]] const ssize_t bytes = read(timer_, &count, sizeof(count));
+        [[maybe_unused]] const ssize_t bytes = read(timer_.number(), &count, sizeof(count));
         armed_ = kNever;
         continue;
       }
@@ -250,11 +294,12 @@ class RealReactor : public Reactor {
   static constexpr Nanoseconds kNever = -1;
 
   const Nanoseconds start_;
-  int epoll_ = -1;
-  int wake_up_ = -1;
-  int timer_ = -1;
+  Descriptor epoll_;  // none until something is watched; so the next two
+  Descriptor wake_up_;
+  Descriptor timer_;
 
   alignas(64) std::atomic<int> signal_{kAwake};
+  static_assert(std::atomic<int>::is_always_lock_free && sizeof(std::atomic<int>) == sizeof(int));
   alignas(64) std::atomic<bool> has_posted_{false};
   std::atomic<Pollable*> pollable_{nullptr};
   std::atomic<std::thread::id> thread_id_{};

@@ -1,19 +1,24 @@
 #include "runtime/base/reactor.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/base/descriptor.h"
 
 namespace braid {
 namespace {
@@ -144,7 +149,10 @@ TEST_P(ReactorTest, WakePollsUntilNothingIsLeft) {
   EXPECT_EQ(pollable.polls, polls);
 }
 
-TEST(RealReactorTest, NoWakeIsLost) {
+// The sides sleep otherwise while they watch something.
+class WakeTest : public ::testing::TestWithParam<int> {};  // the hits between two changes; 0: none
+
+TEST_P(WakeTest, NoWakeIsLost) {
   auto environment = MakeRealEnvironment();
   auto ping = environment->StartReactor("ping");
   auto pong = environment->StartReactor("pong");
@@ -153,6 +161,7 @@ TEST(RealReactorTest, NoWakeIsLost) {
   struct Side : Pollable {
     bool Poll() override {
       if (ball.exchange(0) == 0) return false;
+      if (change_after > 0 && hits % change_after == 0) Change();
       if (++hits == 20000) {
         done->Set();
       } else {
@@ -161,12 +170,23 @@ TEST(RealReactorTest, NoWakeIsLost) {
       }
       return false;
     }
+    void Change() {
+      if (std::exchange(watched, !watched)) return self->Unwatch(pipe.read_end.number());
+      EXPECT_EQ(self->Watch(pipe.read_end.number(), {.readable = true}, [](Reactor::Readiness) {}),
+                absl::OkStatus());
+    }
     std::atomic<int> ball{0};
     int hits = 0;
+    int change_after = GetParam();
+    bool watched = false;
+    Pipe pipe = *MakePipe();
     Side* other;
+    Reactor* self;
     Reactor* others;
     Event* done;
   } left, right;
+  left.self = ping.get();
+  right.self = pong.get();
   left.other = &right;
   left.others = pong.get();
   right.other = &left;
@@ -180,6 +200,45 @@ TEST(RealReactorTest, NoWakeIsLost) {
   ping.reset();
   pong.reset();
   EXPECT_EQ(left.hits, 20000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Changes, WakeTest, ::testing::Values(0, 1, 3, 20000));
+
+// Hundreds of actor threads cost no descriptor; the tenth of a second is a timer's.
+TEST(RealReactorTest, ADescriptorIsNeededToWatchOnly) {
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  auto environment = MakeRealEnvironment();
+  const auto before = open_files();
+  std::vector<std::unique_ptr<Reactor>> reactors;
+  std::vector<std::unique_ptr<Event>> rang;
+  for (int i = 0; i < 100; ++i) {
+    reactors.push_back(environment->StartReactor("r"));
+    rang.push_back(environment->MakeEvent());
+    reactors[i]->Post([reactor = reactors[i].get(), done = rang[i].get()] {
+      reactor->RunAfter(100 * kMillisecond, [done] { done->Set(); });
+    });
+  }
+  for (auto& event : rang) ASSERT_EQ(environment->Await(*event, kPatience), absl::OkStatus());
+  EXPECT_EQ(open_files(), before);
+
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  absl::Status watched;
+  auto is_told = environment->MakeEvent();
+  reactors[0]->Post([&] {
+    watched = reactors[0]->Watch(STDIN_FILENO, {.readable = true}, [](Reactor::Readiness) {});
+    is_told->Set();
+  });
+  const absl::Status awaited = environment->Await(*is_told, kPatience);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ASSERT_EQ(awaited, absl::OkStatus());
+  EXPECT_NE(watched.message().find("cannot wait for descriptors: Too many open files"),
+            std::string::npos)
+      << watched;
 }
 
 TEST(RealReactorTest, PostsOfManyThreadsKeepEachPostersOrder) {
