@@ -275,6 +275,13 @@ std::string Session::Impl::Describe() const {
 
 absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     const std::string& name, const std::function<void(Job&)>& record, bool is_visible) {
+  for (const auto& [id, other] : jobs_) {
+    if (!is_visible || other->is_unloaded || other->name != name) continue;
+    return absl::AlreadyExistsError(absl::StrFormat(
+        "a job '%s' is compiled already, and checkpoints know jobs by their names; give this one "
+        "another name, or Unload() that one first",
+        name));
+  }
   LogicalGraph graph(&operators_);
   Job job(&graph, devices_, &datasets_);
   if (coordinator_ != nullptr) {
@@ -283,7 +290,8 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   }
   record(job);
   RETURN_IF_ERROR(graph.status());
-  graph.training = job.training_.value_or(!graph.minimize().empty());
+  const bool minimizes = !graph.minimize().empty();
+  graph.training = job.training_.value_or(minimizes);
 
   compiler::CompileOptions compile = {.job = name};
   compile.all_devices = devices_;
@@ -304,7 +312,11 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   auto loaded = std::make_unique<LoadedJob>();
   loaded->id = next_job_++;
   loaded->name = name;
+  if (minimizes) loaded->change = LoadedJob::Change::kMinimizes;
   for (const Op& op : compiled->logical.ops()) {
+    if (IsUpdate(compiled->logical, op)) {
+      loaded->change = std::max(loaded->change, LoadedJob::Change::kAssigns);
+    }
     if (HasRole(compiled->logical, op, OpRole::kInput)) {
       loaded->inputs.push_back(
           {op.name, compiled->logical.type(op.outputs[0]), op.location.ToString()});
@@ -418,6 +430,10 @@ absl::Status Session::Impl::CheckFeeds(const LoadedJob& job, const RunOptions& o
 
 absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options) {
   LoadedJob& job = *jobs_.at(id);
+  if (job.is_unloaded) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("job '%s' was unloaded and cannot run; compile it again", job.name));
+  }
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is run");
   if (options.steps < 1) {
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -446,6 +462,13 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
   return result;
 }
 
+void Session::Impl::Unload(JobId id) {
+  LoadedJob& job = *jobs_.at(id);
+  if (std::exchange(job.is_unloaded, true)) return;
+  if (coordinator_ != nullptr) coordinator_->Unload(id);
+  job.compiled.reset();
+}
+
 absl::Status Session::Impl::WithEvents(const absl::Status& status) {
   if (status.ok() || options_.event_dump.empty()) return status;
   std::vector<std::string> notes;
@@ -471,7 +494,7 @@ absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
   ASSIGN_OR_RETURN(LoadedJob * loaded, Compile(name, record, /*is_visible=*/false));
   const JobId id = loaded->id;
   absl::StatusOr<RunResult> result = Run(id, options);
-  if (coordinator_ != nullptr) coordinator_->Unload(id);
+  Unload(id);
   jobs_.erase(id);
   return result;
 }
@@ -481,6 +504,8 @@ absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
 absl::StatusOr<RunResult> CompiledJob::Run(const RunOptions& options) {
   return session_->impl_->Run(job_, options);
 }
+
+void CompiledJob::Unload() { session_->impl_->Unload(job_); }
 
 int64_t CompiledJob::step() const { return session_->impl_->job(job_).step; }
 
@@ -494,6 +519,7 @@ const std::vector<DeviceMemory>& CompiledJob::memory() const {
 
 std::string CompiledJob::Explain() const {
   const Session::Impl::LoadedJob& job = session_->impl_->job(job_);
+  if (job.is_unloaded) return absl::StrFormat("job '%s' was unloaded\n", job.name);
   return ExplainPlan(*job.compiled, job.summary);
 }
 

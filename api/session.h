@@ -80,6 +80,11 @@ struct RunOptions {
   std::vector<std::pair<std::string, Array>> feeds = {};
 };
 
+struct SaveOptions {
+  std::string name = {};  // instead of step-N
+  int keep = 0;           // the last so many step-N stay, and all that have names; 0: all
+};
+
 // What has gone over the master's connections with another node since the start.
 struct NodeTraffic {
   int node = 0;
@@ -117,6 +122,10 @@ class CompiledJob {
   // Runs the job's next steps on the whole cluster. INVALID_ARGUMENT for a feed that is missing,
   // unknown, or of another shape or dtype; otherwise the first cause of a failure, on any node.
   absl::StatusOr<RunResult> Run(const RunOptions& options = {});
+
+  // Gives back what it has on all nodes but its variables, which stay with the session, and its
+  // name. Nothing runs afterwards.
+  void Unload();
 
   // The number of the next Run's first step: what dropout, schedules and readers count by.
   int64_t step() const;
@@ -158,7 +167,8 @@ class Session {
   const Placement& devices() const;
 
   // Runs `record` once on an empty Job, compiles what it recorded and loads it on all nodes. Errors
-  // name the op, the user's line and both values.
+  // name the op, the user's line and both values. ALREADY_EXISTS if a job has that name and was not
+  // unloaded: checkpoints keep the jobs' steps by their names.
   absl::StatusOr<CompiledJob> Compile(const std::string& name,
                                       const std::function<void(Job&)>& record);
 
@@ -178,11 +188,15 @@ class Session {
   std::vector<std::string> variables() const;
 
   // Writes all variables and the jobs' steps to directory/step-N, whole or not at all, and names it
-  // in directory/latest. Files are safetensors with an index.
-  absl::Status Save(const std::string& directory);
-  // Reads every variable of the compiled jobs from `directory` (its latest) or directory/step-N,
-  // and resumes the jobs' steps. NOT_FOUND names a variable that is not there; tensors that no job
-  // has are left alone.
+  // in directory/latest. N is how far training has come: the largest step of the jobs that minimize
+  // something; without such jobs, of those that assign to variables; else that of the checkpoint
+  // that was loaded. Files are safetensors with an index. From the first Save on, the directory is
+  // this session's until it ends: FAILED_PRECONDITION names another session that saves into it.
+  absl::Status Save(const std::string& directory, const SaveOptions& options = {});
+  // Reads every variable of the compiled jobs from `directory` (its latest) or directory/NAME, and
+  // resumes the jobs' steps. All that will be read is checked before the first variable changes: an
+  // error leaves all of them as they were, and an older checkpoint may be loaded instead. NOT_FOUND
+  // names a variable that is not there; tensors that no job has are left alone.
   absl::Status Load(const std::string& directory);
 
   // Reads all variables but optimizers' states from plain files, those of other frameworks too:

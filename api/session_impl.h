@@ -18,6 +18,8 @@
 #include "runtime/base/mutex.h"
 #include "runtime/coordinator.h"
 #include "runtime/data/dataset.h"
+#include "runtime/files/checkpoint.h"
+#include "runtime/files/folder_lock.h"
 #include "runtime/node.h"
 
 namespace braid {
@@ -61,12 +63,16 @@ class Session::Impl {
     std::vector<Fed> inputs;
     std::vector<std::pair<std::string, TensorType>> fetches;
     int64_t step = 0;  // of the next Run
+    // What it does to variables; a checkpoint's step is that of the jobs that do most.
+    enum class Change { kNothing, kAssigns, kMinimizes } change = Change::kNothing;
+    bool is_unloaded = false;
   };
 
   // Records, compiles and loads. `is_visible`: a user's job, which --explain and --dry_run show.
   absl::StatusOr<LoadedJob*> Compile(const std::string& name,
                                      const std::function<void(Job&)>& record, bool is_visible);
   absl::StatusOr<RunResult> Run(JobId job, const RunOptions& options);
+  void Unload(JobId job);
   // Records, runs one step and unloads.
   absl::StatusOr<RunResult> RunOnce(const std::string& name,
                                     const std::function<void(Job&)>& record,
@@ -77,6 +83,9 @@ class Session::Impl {
     compiler::VariableLayout layout;
     Attrs attrs;
   };
+  absl::Status Set(const std::map<std::string, const Array*>& values);
+  absl::Status Save(const std::string& directory, const SaveOptions& options);
+  absl::Status Load(const std::string& directory);
   absl::StatusOr<const VariableInfo*> FindVariable(const std::string& name) const;
   // Whether it is an optimizer's state.
   bool IsState(const std::string& variable) const;
@@ -100,6 +109,10 @@ class Session::Impl {
   absl::Status WriteExplanation(const LoadedJob& job);
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
   void Remember(const LogicalGraph& graph);
+  CheckpointState State() const;
+  // Every node reads what its devices hold, or the master reads all and sends it.
+  absl::Status LoadByNodes(const CheckpointReader& reader);
+  absl::Status LoadByMaster(const CheckpointReader& reader);
   // A failure of a run, with where this process's last events are.
   absl::Status WithEvents(const absl::Status& status);
   int64_t DeviceMemoryBytes() const;
@@ -134,6 +147,8 @@ class Session::Impl {
   std::unique_ptr<RunReporter> reporter_;
   std::map<JobId, std::unique_ptr<LoadedJob>> jobs_;
   std::map<std::string, VariableInfo> variables_;
+  std::map<std::string, FolderLock> saved_;  // by the folder's real path
+  int64_t loaded_step_ = 0;                  // of the last checkpoint
   JobId next_job_ = 1;
   CollectiveId next_collective_ = 0;
   bool has_explained_ = false;

@@ -1,6 +1,10 @@
 // Session's variables by name, and checkpoints: jobs of one step that read or write variables.
 
+#include <glog/logging.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -65,8 +69,12 @@ absl::Status Session::Set(const std::string& variable, const Array& value) {
 }
 
 absl::Status Session::Set(const std::map<std::string, const Array*>& values) {
+  return impl_->Set(values);
+}
+
+absl::Status Session::Impl::Set(const std::map<std::string, const Array*>& values) {
   for (const auto& [name, value] : values) {
-    ASSIGN_OR_RETURN(const Impl::VariableInfo* info, impl_->FindVariable(name));
+    ASSIGN_OR_RETURN(const VariableInfo* info, FindVariable(name));
     const TensorType given{value->dtype(), value->shape()};
     if (given != info->type) {
       return absl::InvalidArgumentError(absl::StrFormat(
@@ -88,54 +96,81 @@ absl::Status Session::Set(const std::map<std::string, const Array*>& values) {
     const auto record = [&](Job& job) {
       for (auto each = first; each != next; ++each) {
         const auto& [name, value] = *each;
-        Assign(impl_->Refer(job, name, impl_->variables().at(name)),
+        Assign(Refer(job, name, variables_.at(name)),
                job.Input(name + ".value", value->shape(), value->dtype()));
       }
     };
-    RETURN_IF_ERROR(impl_->RunOnce("set " + first->first, record, options).status());
+    RETURN_IF_ERROR(RunOnce("set " + first->first, record, options).status());
   }
   return absl::OkStatus();
 }
 
-absl::Status Session::Save(const std::string& directory) {
-  if (impl_->options().dry_run) return absl::CancelledError("--dry_run: nothing is saved");
-  const Impl::Activity activity(impl_.get(), absl::StrFormat("saving to '%s'", directory));
+absl::Status Session::Save(const std::string& directory, const SaveOptions& options) {
+  return impl_->Save(directory, options);
+}
+
+absl::Status Session::Load(const std::string& directory) { return impl_->Load(directory); }
+
+CheckpointState Session::Impl::State() const {
+  CheckpointState state;
+  state.step = loaded_step_;
+  auto most = LoadedJob::Change::kNothing;
+  for (const auto& [id, job] : jobs_) {
+    most = std::max(most, job->change);
+    // Of one that was unloaded and its successor, the successor's.
+    state.values[StepKey(job->name)] = job->step;
+  }
+  if (most == LoadedJob::Change::kNothing) return state;
+  state.step = 0;
+  for (const auto& [id, job] : jobs_) {
+    if (job->change == most) state.step = std::max(state.step, job->step);
+  }
+  return state;
+}
+
+absl::Status Session::Impl::Save(const std::string& directory, const SaveOptions& save) {
+  if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is saved");
+  const Activity activity(this, absl::StrFormat("saving to '%s'", directory));
   CheckpointOptions options;
   options.directory = directory;
-  for (const auto& [id, job] : impl_->jobs()) {
-    options.state.step = std::max(options.state.step, job->step);
-    options.state.values[StepKey(job->name)] = job->step;
-  }
-  for (const auto& [name, info] : impl_->variables()) {
+  options.name = save.name;
+  options.keep = save.keep;
+  options.state = State();
+  for (const auto& [name, info] : variables_) {
     options.tensors.push_back({name, info.type.dtype, info.type.shape});
   }
   const auto local_error = [&](const absl::Status& status) {
-    return impl_->LocalError(absl::Status(
-        status.code(),
-        absl::StrFormat("saving to '%s': %s", directory, std::string(status.message()))));
+    return LocalError(absl::Status(status.code(), absl::StrFormat("saving to '%s': %s", directory,
+                                                                  std::string(status.message()))));
   };
+  std::error_code ignored;
+  const std::string real_path = std::filesystem::weakly_canonical(directory, ignored).string();
+  if (!saved_.contains(real_path)) {
+    absl::StatusOr<FolderLock> lock = FolderLock::Take(directory);
+    if (!lock.ok()) return local_error(lock.status());
+    saved_.emplace(real_path, *std::move(lock));
+  }
   absl::StatusOr<std::unique_ptr<CheckpointWriter>> begun =
       CheckpointWriter::Begin(std::move(options));
   if (!begun.ok()) return local_error(begun.status());
   const std::unique_ptr<CheckpointWriter> writer = *std::move(begun);
-  auto next = impl_->variables().begin();
-  const auto end = impl_->variables().end();
+  auto next = variables_.begin();
+  const auto end = variables_.end();
   while (next != end) {
-    std::vector<std::pair<std::string, const Impl::VariableInfo*>> batch;
+    std::vector<std::pair<std::string, const VariableInfo*>> batch;
     int64_t bytes = 0;
     while (next != end && (batch.empty() || bytes + BytesOf(next->second.type) <= kGatherBytes)) {
       bytes += BytesOf(next->second.type);
       batch.emplace_back(next->first, &next->second);
       ++next;
     }
-    ASSIGN_OR_RETURN(const RunResult result,
-                     impl_->RunOnce("save",
-                                    [&](Job& job) {
-                                      for (const auto& [name, info] : batch) {
-                                        job.Fetch(name, impl_->Refer(job, name, *info));
-                                      }
-                                    },
-                                    {}));
+    ASSIGN_OR_RETURN(const RunResult result, RunOnce("save",
+                                                     [&](Job& job) {
+                                                       for (const auto& [name, info] : batch) {
+                                                         job.Fetch(name, Refer(job, name, *info));
+                                                       }
+                                                     },
+                                                     {}));
     for (const auto& [name, info] : batch) {
       const Array& value = result.Last(name);
       const absl::Status written = writer->Write(name, 0, value.bytes(), value.num_bytes());
@@ -146,11 +181,11 @@ absl::Status Session::Save(const std::string& directory) {
   return committed.ok() ? committed : local_error(committed);
 }
 
-absl::Status Session::Load(const std::string& directory) {
-  const Impl::Activity activity(impl_.get(), absl::StrFormat("loading '%s'", directory));
+absl::Status Session::Impl::Load(const std::string& directory) {
+  const Activity activity(this, absl::StrFormat("loading '%s'", directory));
   ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
                    CheckpointReader::Open(directory));
-  for (const auto& [name, info] : impl_->variables()) {
+  for (const auto& [name, info] : variables_) {
     ASSIGN_OR_RETURN(const StoredTensor stored, reader->Info(name));
     const TensorType type{stored.dtype, stored.shape};
     if (type != info.type) {
@@ -159,32 +194,61 @@ absl::Status Session::Load(const std::string& directory) {
                                                         type.ToString()));
     }
   }
-  if (impl_->variables().empty()) {
+  if (variables_.empty()) {
     return absl::FailedPreconditionError("Load: no compiled job has variables; compile first");
   }
-  // Every node reads the boxes that its devices hold.
-  RETURN_IF_ERROR(impl_
-                      ->RunOnce("load",
-                                [&](Job& job) {
-                                  for (const auto& [name, info] : impl_->variables()) {
-                                    const Tensor to = impl_->Refer(job, name, info);
-                                    const Tensor from = job.graph().Append1(
-                                        "read_checkpoint", {},
-                                        {.name = name + ".read",
-                                         .attrs = {{"directory", reader->path()},
-                                                   {"tensor", name},
-                                                   {"dtype", info.type.dtype},
-                                                   {"shape", info.type.shape.dims()}},
-                                         .hints = {info.layout.sbp},
-                                         .placement = info.layout.placement});
-                                    Assign(to, from);
-                                  }
-                                },
-                                {})
-                      .status());
-  for (const auto& [id, job] : impl_->jobs()) {
+  absl::Status loaded = LoadByNodes(*reader);
+  if (absl::IsNotFound(loaded) && options_.network.has_value()) {
+    LOG(WARNING) << "the master reads '" << reader->path() << "' and sends it, since not all nodes "
+                 << "have it: " << loaded.message();
+    loaded = LoadByMaster(*reader);
+  }
+  RETURN_IF_ERROR(loaded);
+  loaded_step_ = reader->state().step;
+  for (const auto& [id, job] : jobs_) {
     const auto found = reader->state().values.find(StepKey(job->name));
     if (found != reader->state().values.end()) job->step = found->second;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::LoadByNodes(const CheckpointReader& reader) {
+  const auto record = [&](Job& job) {
+    for (const auto& [name, info] : variables_) {
+      const Tensor from = job.graph().Append1("read_checkpoint", {},
+                                              {.name = name + ".read",
+                                               .attrs = {{"directory", reader.path()},
+                                                         {"tensor", name},
+                                                         {"identity", int64_t{reader.identity()}},
+                                                         {"dtype", info.type.dtype},
+                                                         {"shape", info.type.shape.dims()}},
+                                               .hints = {info.layout.sbp},
+                                               .placement = info.layout.placement});
+      Assign(Refer(job, name, info), from);
+    }
+  };
+  return RunOnce("load", record, {}).status();
+}
+
+absl::Status Session::Impl::LoadByMaster(const CheckpointReader& reader) {
+  for (const auto& [name, info] : variables_) {
+    const std::vector<int64_t>& sizes = info.type.shape.dims();
+    RETURN_IF_ERROR(reader.Verify(name, {std::vector<int64_t>(sizes.size(), 0), sizes}));
+  }
+  auto next = variables_.begin();
+  while (next != variables_.end()) {
+    std::map<std::string, Array> arrays;
+    std::map<std::string, const Array*> values;
+    int64_t bytes = 0;
+    for (; next != variables_.end(); ++next) {
+      const auto& [name, info] = *next;
+      bytes += BytesOf(info.type);
+      if (!arrays.empty() && bytes > kGatherBytes) break;
+      Array& array = arrays.try_emplace(name, info.type.dtype, info.type.shape).first->second;
+      RETURN_IF_ERROR(reader.ReadBytes(name, 0, array.mutable_bytes(), array.num_bytes()));
+      values[name] = &array;
+    }
+    RETURN_IF_ERROR(Set(values));
   }
   return absl::OkStatus();
 }

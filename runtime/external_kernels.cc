@@ -138,20 +138,23 @@ class FetchKernel final : public Kernel {
 // This device's box of a checkpoint's tensor.
 class ReadCheckpointKernel final : public Kernel {
  public:
-  ReadCheckpointKernel(const KernelSpec& spec, std::unique_ptr<CheckpointReader> reader)
+  ReadCheckpointKernel(const KernelSpec& spec, std::shared_ptr<const CheckpointReader> reader)
       : tensor_(spec.attrs.String("tensor")),
-        output_(spec.outputs[0]),
+        box_(BoxOf(spec.outputs[0])),
         reader_(std::move(reader)) {}
 
+  static CheckpointReader::Box BoxOf(const OperandSpec& output) {
+    return {output.region.offset, output.region.size.dims()};
+  }
+
   absl::Status Run(const KernelRun& run) override {
-    return reader_->ReadBox(tensor_, {output_.region.offset, output_.region.size.dims()},
-                            run.outputs[0]);
+    return reader_->ReadBox(tensor_, box_, run.outputs[0]);
   }
 
  private:
   std::string tensor_;
-  OperandSpec output_;
-  std::unique_ptr<CheckpointReader> reader_;
+  CheckpointReader::Box box_;
+  std::shared_ptr<const CheckpointReader> reader_;  // the job's
 };
 
 // Each output is some rows of the batch, whole.
@@ -218,18 +221,40 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeRead(const KernelSpec& spec, Dataset
   return std::make_unique<ReadKernel>(spec, std::move(opened));
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spec) {
-  RETURN_IF_ERROR(
-      CheckKernelForm({.outputs = 1, .like = {{"directory", ""}, {"tensor", ""}}}, spec));
-  ASSIGN_OR_RETURN(std::unique_ptr<CheckpointReader> reader,
-                   CheckpointReader::Open(spec.attrs.String("directory")));
-  ASSIGN_OR_RETURN(const StoredTensor info, reader->Info(spec.attrs.String("tensor")));
+// What a job reads from, by path: each is opened once on a node, however many variables and
+// devices it has.
+using Checkpoints = std::map<std::string, std::shared_ptr<const CheckpointReader>>;
+
+absl::StatusOr<std::shared_ptr<const CheckpointReader>> OpenCheckpoint(const std::string& path,
+                                                                       Checkpoints& opened) {
+  if (const auto found = opened.find(path); found != opened.end()) return found->second;
+  ASSIGN_OR_RETURN(std::shared_ptr<const CheckpointReader> reader, CheckpointReader::Open(path));
+  return opened[path] = std::move(reader);
+}
+
+// All that it will read is checked here, before any node begins: a checkpoint that is damaged
+// changes no variable.
+absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spec,
+                                                           Checkpoints& opened) {
+  RETURN_IF_ERROR(CheckKernelForm(
+      {.outputs = 1, .like = {{"directory", ""}, {"tensor", ""}, {"identity", int64_t{0}}}}, spec));
+  ASSIGN_OR_RETURN(std::shared_ptr<const CheckpointReader> reader,
+                   OpenCheckpoint(spec.attrs.String("directory"), opened));
+  if (reader->identity() != spec.attrs.Int("identity")) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "this node's '%s' is another checkpoint than the master's: the checksum of its %s is %08x, "
+        "the master's is %08x; put the same files on every node",
+        reader->path(), kChecksumsFile, reader->identity(), spec.attrs.Int("identity")));
+  }
+  const std::string& tensor = spec.attrs.String("tensor");
+  ASSIGN_OR_RETURN(const StoredTensor info, reader->Info(tensor));
   if (info.dtype != spec.outputs[0].dtype || info.shape != spec.outputs[0].logical) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "tensor '%s' of %s is %s%s, the variable is %s%s", info.name, reader->path(),
         std::string(ToString(info.dtype)), info.shape.ToString(),
         std::string(ToString(spec.outputs[0].dtype)), spec.outputs[0].logical.ToString()));
   }
+  RETURN_IF_ERROR(reader->Verify(tensor, ReadCheckpointKernel::BoxOf(spec.outputs[0])));
   return std::make_unique<ReadCheckpointKernel>(spec, std::move(reader));
 }
 
@@ -258,7 +283,10 @@ absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegis
         }
         return std::make_unique<FetchKernel>(spec, host);
       }));
-  return registry.Register("read_checkpoint", MakeReadCheckpoint);
+  const auto checkpoints = std::make_shared<Checkpoints>();
+  return registry.Register("read_checkpoint", [checkpoints](const KernelSpec& spec) {
+    return MakeReadCheckpoint(spec, *checkpoints);
+  });
 }
 
 }  // namespace braid

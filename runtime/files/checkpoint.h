@@ -8,19 +8,23 @@
 //   DIR/step-12/checksums.json                   CRC32C of every 4 MiB block of the files above
 //
 // It is written as DIR/step-12.tmp, synced, renamed, and then `latest` is replaced: a checkpoint
-// appears whole or not at all, and at every moment `latest` names a whole one. Saving the same step
-// again makes step-12.2 and removes step-12 once `latest` names the new one.
+// appears whole or not at all, and at every moment `latest` names a whole one. Saving the same name
+// again makes step-12.2 and removes step-12 once `latest` names the new one; DIR/step-12 then means
+// DIR/step-12.2.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/mutex.h"
@@ -32,8 +36,10 @@
 namespace braid {
 
 struct CheckpointOptions {
-  std::string directory;                   // DIR; made if it is not there
-  CheckpointState state;                   // the step and named numbers, e.g. readers' positions
+  std::string directory;  // DIR; made if it is not there
+  std::string name;       // "": step-N
+  int keep = 0;           // the last so many step-N stay, those that are named stay, too; 0: all
+  CheckpointState state;  // the step and named numbers, e.g. readers' positions
   std::vector<StoredTensor> tensors;       // all that will be written
   int64_t max_file_bytes = 5'000'000'000;  // a larger tensor gets a file of its own
   // Called before each step of Commit that changes the directory, with its name; a test looks at
@@ -44,7 +50,8 @@ struct CheckpointOptions {
 // One at a time for a directory. Not thread-safe. Holds no tensor's bytes.
 class CheckpointWriter {
  public:
-  // Removes what a crashed writer left, and lays out the files.
+  // Removes what a crashed writer left, and lays out the files. INVALID_ARGUMENT for a name that
+  // means something else in a folder of checkpoints.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(CheckpointOptions options);
   // Without a Commit that succeeded, removes what was written.
   ~CheckpointWriter();
@@ -72,25 +79,32 @@ class CheckpointWriter {
   };
   explicit CheckpointWriter(CheckpointOptions options);
   absl::Status LayOut();
+  absl::Status Replace(const std::string& latest) const;
+  // Of those that were there before, what has a successor or is too old.
+  absl::Status RemoveOld(const std::vector<std::string>& names) const;
   absl::Status WriteSideFile(const std::string& name, const std::string& contents);
   absl::Status CheckComplete(const File& file) const;
   void Observe(std::string_view step) const;
 
   CheckpointOptions options_;
-  std::string temporary_;  // DIR/step-12.tmp
+  std::string temporary_;  // DIR/NAME.tmp
   std::vector<File> files_;
   std::map<std::string, Place, std::less<>> places_;
   CheckpointChecksums checksums_;
   bool is_committed_ = false;
 };
 
-// Reads may come from several threads. Every block that is read is checked against its checksum.
+// Reads may come from several threads. Every block that is read is checked against its checksum;
+// the last few are kept, since small tensors and narrow boxes fall into the same ones again and
+// again. One reader serves all that read the same checkpoint.
 class CheckpointReader {
  public:
-  // `path` is DIR (then its latest) or DIR/step-N.
+  // `path` is DIR (then its latest) or DIR/NAME.
   static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(const std::string& path);
 
-  const std::string& path() const { return path_; }  // DIR/step-N
+  const std::string& path() const { return path_; }  // DIR/NAME
+  // A checksum of the checksums, so of all bytes: readers that have the same read the same.
+  uint32_t identity() const { return identity_; }
   const CheckpointState& state() const { return state_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // by name
 
@@ -104,16 +118,28 @@ class CheckpointReader {
     std::vector<int64_t> sizes;
   };
   absl::Status ReadBox(std::string_view tensor, const Box& box, void* out) const;
+  // Whether ReadBox of this will find its blocks whole. Each block is read once, however many boxes
+  // it has a part of.
+  absl::Status Verify(std::string_view tensor, const Box& box) const;
 
  private:
   struct File {
     SafetensorsReader reader;
     FileChecksums checksums;
   };
+  struct BlockId {
+    size_t file = 0;
+    int64_t index = 0;
+    friend auto operator<=>(const BlockId&, const BlockId&) = default;
+  };
+  // Read by the first who needs it, while the others wait.
   struct Block {
-    const InputFile* file;
-    int64_t index;
-    std::vector<std::byte> bytes;
+    explicit Block(BlockId block) : id(block) {}
+    const BlockId id;
+    Mutex mutex;
+    bool is_read BRAID_GUARDED_BY(mutex) = false;
+    absl::Status status BRAID_GUARDED_BY(mutex);
+    std::vector<std::byte> bytes;  // constant once it is read
   };
   struct Location {
     size_t file;
@@ -123,18 +149,23 @@ class CheckpointReader {
   CheckpointReader() = default;
   absl::Status OpenFiles(const CheckpointIndex& index, const CheckpointChecksums& checksums);
   absl::StatusOr<const Location*> Locate(std::string_view tensor) const;
-  absl::Status ReadChecked(const File& file, int64_t offset, void* out, size_t bytes) const;
-  absl::StatusOr<std::shared_ptr<const Block>> LoadBlock(const File& file, int64_t index) const;
+  // Of a box: position in the file and bytes of each contiguous piece, in order.
+  using OnRun = absl::FunctionRef<absl::Status(int64_t position, size_t bytes)>;
+  absl::Status ForEachRun(const Location& location, const Box& box, OnRun on_run) const;
+  absl::Status ReadChecked(size_t file, int64_t offset, void* out, size_t bytes) const;
+  absl::StatusOr<std::shared_ptr<const Block>> LoadBlock(BlockId id) const;
+  absl::Status ReadBlock(BlockId id, std::vector<std::byte>& bytes) const;
 
   std::string path_;
+  uint32_t identity_ = 0;
   CheckpointState state_;
   std::vector<File> files_;
   std::vector<StoredTensor> tensors_;
   std::map<std::string, Location, std::less<>> locations_;
-  // Small tensors and narrow boxes fall into the same block again and again. Shared, because a
-  // reader may still copy from the block that another one replaces.
   mutable Mutex mutex_;
-  mutable std::shared_ptr<const Block> last_block_ BRAID_GUARDED_BY(mutex_);
+  // The last few, newest first; shared, because who copies from one may outlast its place here.
+  mutable std::list<std::shared_ptr<Block>> blocks_ BRAID_GUARDED_BY(mutex_);
+  mutable std::set<BlockId> verified_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -2,7 +2,10 @@
 
 #include <charconv>
 #include <optional>
+#include <system_error>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
 #include "runtime/files/block_checksums.h"
@@ -14,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
+constexpr size_t kMaxCheckpointName = 200;
 
 absl::Status Damaged(const std::string& path, const std::string& flaw) {
   return absl::InvalidArgumentError(absl::StrFormat("'%s' is damaged: %s", path, flaw));
@@ -53,11 +57,45 @@ absl::Status CheckFormat(const std::string& path, const Json& json) {
   return absl::OkStatus();
 }
 
+// Of all the digits; none if there is something else or too much.
+std::optional<int64_t> Number(std::string_view digits) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool is_right = error == std::errc() && end == digits.data() + digits.size() && number >= 0;
+  return is_right ? std::optional<int64_t>(number) : std::nullopt;
+}
+
 std::string Pretty(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
+
+std::string_view BaseOf(std::string_view name) {
+  const size_t digits = name.find_last_not_of("0123456789") + 1;  // 0 if there are only digits
+  const bool is_revision = digits > 1 && digits < name.size() && name[digits - 1] == '.';
+  return is_revision ? name.substr(0, digits - 1) : name;
+}
+
+int64_t RevisionOf(std::string_view name) {
+  const std::string_view base = BaseOf(name);
+  return base == name ? 1 : Number(name.substr(base.size() + 1)).value_or(INT64_MAX);
+}
+
+std::optional<int64_t> StepOf(std::string_view name) {
+  constexpr std::string_view kStep = "step-";
+  const std::string_view base = BaseOf(name);
+  return base.starts_with(kStep) ? Number(base.substr(kStep.size())) : std::nullopt;
+}
+
+bool IsCheckpointName(std::string_view name) {
+  const bool is_plain =
+      !name.empty() && absl::ascii_isalnum(name[0]) && absl::c_all_of(name, [](char c) {
+        return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.';
+      });
+  return is_plain && name.size() <= kMaxCheckpointName && BaseOf(name) == name &&
+         !name.ends_with(kTemporarySuffix) && name != "latest" && name != "lock";
+}
 
 std::string FormatIndex(const CheckpointIndex& index) {
   return Pretty(

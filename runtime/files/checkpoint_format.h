@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,18 @@ namespace braid {
 inline constexpr char kIndexFile[] = "model.safetensors.index.json";
 inline constexpr char kStateFile[] = "state.json";
 inline constexpr char kChecksumsFile[] = "checksums.json";
+inline constexpr std::string_view kTemporarySuffix = ".tmp";  // of what is not whole
 inline constexpr int64_t kMaxSideFileBytes = int64_t{1} << 30;
+
+// Whether a checkpoint may be called so: letters, digits, '-', '_' and '.', beginning with one of
+// the first two and not ending as revisions and temporary files do; not "latest" or "lock".
+bool IsCheckpointName(std::string_view name);
+// NAME of NAME and of its revisions NAME.2, NAME.3 and so on.
+std::string_view BaseOf(std::string_view name);
+// 1 for NAME itself, 2 for NAME.2.
+int64_t RevisionOf(std::string_view name);
+// N of step-N and its revisions.
+std::optional<int64_t> StepOf(std::string_view name);
 
 // {"metadata": {"total_size": bytes of all tensors}, "weight_map": {tensor: file}}
 struct CheckpointIndex {

@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kKeptBlocks = 8;
+
 std::string Join(const std::string& directory, std::string_view name) {
   return absl::StrFormat("%s/%s", directory, name);
 }
@@ -34,8 +36,7 @@ std::string WholeCheckpoints(const std::string& directory) {
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (name.starts_with("step-") && !name.ends_with(".tmp") &&
-        Exists(Join(entry->path().string(), kIndexFile))) {
+    if (!name.ends_with(kTemporarySuffix) && Exists(Join(entry->path().string(), kIndexFile))) {
       names.push_back(name);
     }
   }
@@ -45,9 +46,28 @@ std::string WholeCheckpoints(const std::string& directory) {
                          absl::StrJoin(names, ", "));
 }
 
+// DIR/NAME.N with the largest N, of the DIR/NAME that `path` is; "" if there is none.
+std::string NewestRevision(const std::string& path) {
+  const fs::path whole = fs::path(path).lexically_normal();
+  const fs::path named = whole.has_filename() ? whole : whole.parent_path();
+  const std::string wanted = named.filename().string();
+  std::string newest;
+  std::error_code error;
+  for (fs::directory_iterator entry(named.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (BaseOf(name) == wanted && Exists(Join(entry->path().string(), kIndexFile)) &&
+        (newest.empty() || RevisionOf(name) > RevisionOf(newest))) {
+      newest = name;
+    }
+  }
+  return newest.empty() ? "" : Join(named.parent_path().string(), newest);
+}
+
 // The checkpoint that `path` means.
 absl::StatusOr<std::string> Resolve(const std::string& path) {
   if (Exists(Join(path, kIndexFile))) return path;
+  if (std::string revision = NewestRevision(path); !revision.empty()) return revision;
   const std::string latest = Join(path, "latest");
   if (!Exists(latest)) {
     return absl::NotFoundError(
@@ -56,8 +76,7 @@ absl::StatusOr<std::string> Resolve(const std::string& path) {
   }
   ASSIGN_OR_RETURN(std::string name, ReadWholeFile(latest, 4096));
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
-  if (!name.starts_with("step-") || name.find('/') != std::string::npos ||
-      name.find('\n') != std::string::npos) {
+  if (!IsCheckpointName(BaseOf(name))) {
     return absl::InvalidArgumentError(
         absl::StrFormat("'%s' is damaged: it holds '%s', expected a line like step-12%s", latest,
                         name, WholeCheckpoints(path)));
@@ -141,6 +160,7 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const s
                    ReadWholeFile(checksums_path, kMaxSideFileBytes));
   ASSIGN_OR_RETURN(const CheckpointChecksums checksums,
                    ParseChecksums(checksums_path, checksums_text));
+  reader->identity_ = Crc32c(checksums_text.data(), checksums_text.size());
   ASSIGN_OR_RETURN(const std::string state_text, ReadSideFile(checksums, directory, kStateFile));
   ASSIGN_OR_RETURN(reader->state_, ParseState(Join(directory, kStateFile), state_text));
   ASSIGN_OR_RETURN(const std::string index_text, ReadSideFile(checksums, directory, kIndexFile));
@@ -176,12 +196,13 @@ absl::Status CheckpointReader::OpenFiles(const CheckpointIndex& index,
     tensors_.push_back(*stored);
   }
   // The headers are well-formed; now that they are what was written.
-  for (const File& file : files_) {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    const File& file = files_[i];
     const int64_t data_begin = file.reader.tensors().empty()
                                    ? file.reader.file().size()
                                    : *file.reader.OffsetOf(file.reader.tensors().front().name);
     std::vector<std::byte> header(static_cast<size_t>(data_begin));
-    RETURN_IF_ERROR(ReadChecked(file, 0, header.data(), header.size()));
+    RETURN_IF_ERROR(ReadChecked(i, 0, header.data(), header.size()));
   }
   return absl::OkStatus();
 }
@@ -210,32 +231,43 @@ absl::StatusOr<StoredTensor> CheckpointReader::Info(std::string_view tensor) con
   return location->tensor;
 }
 
-absl::StatusOr<std::shared_ptr<const CheckpointReader::Block>> CheckpointReader::LoadBlock(
-    const File& file, int64_t index) const {
+absl::Status CheckpointReader::ReadBlock(BlockId id, std::vector<std::byte>& bytes) const {
+  const File& file = files_[id.file];
   const InputFile& input = file.reader.file();
+  const int64_t begin = id.index * kChecksumBlockBytes;
+  bytes.resize(static_cast<size_t>(std::min(kChecksumBlockBytes, input.size() - begin)));
+  RETURN_IF_ERROR(input.ReadAt(begin, bytes.data(), bytes.size()));
+  const uint32_t expected = file.checksums.blocks[static_cast<size_t>(id.index)];
+  const uint32_t found = Crc32c(bytes.data(), bytes.size());
+  if (found != expected) return WrongBlock(input.path(), id.index, expected, found);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const CheckpointReader::Block>> CheckpointReader::LoadBlock(
+    BlockId id) const {
+  std::shared_ptr<Block> block;
   {
     MutexLock lock(mutex_);
-    if (last_block_ != nullptr && last_block_->file == &input && last_block_->index == index) {
-      return last_block_;
+    const auto found =
+        std::ranges::find_if(blocks_, [&](const auto& kept) { return kept->id == id; });
+    if (found != blocks_.end()) {
+      blocks_.splice(blocks_.begin(), blocks_, found);
+    } else {
+      blocks_.push_front(std::make_shared<Block>(id));
+      if (blocks_.size() > kKeptBlocks) blocks_.pop_back();
     }
+    block = blocks_.front();
   }
-  const int64_t begin = index * kChecksumBlockBytes;
-  auto block = std::make_shared<Block>();
-  block->file = &input;
-  block->index = index;
-  block->bytes.resize(static_cast<size_t>(std::min(kChecksumBlockBytes, input.size() - begin)));
-  RETURN_IF_ERROR(input.ReadAt(begin, block->bytes.data(), block->bytes.size()));
-  const uint32_t expected = file.checksums.blocks[static_cast<size_t>(index)];
-  const uint32_t found = Crc32c(block->bytes.data(), block->bytes.size());
-  if (found != expected) return WrongBlock(input.path(), index, expected, found);
-  MutexLock lock(mutex_);
-  last_block_ = block;
+  MutexLock lock(block->mutex);
+  if (!block->is_read) block->status = ReadBlock(id, block->bytes);
+  block->is_read = true;
+  RETURN_IF_ERROR(block->status);
   return std::shared_ptr<const Block>(std::move(block));
 }
 
-absl::Status CheckpointReader::ReadChecked(const File& file, int64_t offset, void* out,
+absl::Status CheckpointReader::ReadChecked(size_t file, int64_t offset, void* out,
                                            size_t bytes) const {
-  const InputFile& input = file.reader.file();
+  const InputFile& input = files_[file].reader.file();
   auto* next = static_cast<std::byte*>(out);
   const int64_t end = offset + static_cast<int64_t>(bytes);
   while (offset < end) {
@@ -246,11 +278,11 @@ absl::Status CheckpointReader::ReadChecked(const File& file, int64_t offset, voi
     if (offset == block_begin && length == block_end - block_begin) {
       // Wanted whole: checked where it shall be.
       RETURN_IF_ERROR(input.ReadAt(offset, next, static_cast<size_t>(length)));
-      const uint32_t expected = file.checksums.blocks[static_cast<size_t>(index)];
+      const uint32_t expected = files_[file].checksums.blocks[static_cast<size_t>(index)];
       const uint32_t found = Crc32c(next, static_cast<size_t>(length));
       if (found != expected) return WrongBlock(input.path(), index, expected, found);
     } else {
-      ASSIGN_OR_RETURN(const std::shared_ptr<const Block> block, LoadBlock(file, index));
+      ASSIGN_OR_RETURN(const std::shared_ptr<const Block> block, LoadBlock({file, index}));
       std::memcpy(next, block->bytes.data() + (offset - block_begin), static_cast<size_t>(length));
     }
     offset += length;
@@ -268,12 +300,39 @@ absl::Status CheckpointReader::ReadBytes(std::string_view tensor, int64_t offset
         absl::StrFormat("tensor '%s' of '%s' has %d bytes; %d from %d on were asked for", tensor,
                         path_, total, bytes, offset));
   }
-  return ReadChecked(files_[location->file], location->offset + offset, out, bytes);
+  return ReadChecked(location->file, location->offset + offset, out, bytes);
 }
 
 absl::Status CheckpointReader::ReadBox(std::string_view tensor, const Box& box, void* out) const {
   ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
-  const Shape& shape = location->tensor.shape;
+  auto* next = static_cast<std::byte*>(out);
+  return ForEachRun(*location, box, [&](int64_t position, size_t bytes) -> absl::Status {
+    RETURN_IF_ERROR(ReadChecked(location->file, position, next, bytes));
+    next += bytes;
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CheckpointReader::Verify(std::string_view tensor, const Box& box) const {
+  ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
+  return ForEachRun(*location, box, [&](int64_t position, size_t bytes) -> absl::Status {
+    const int64_t end = (position + static_cast<int64_t>(bytes) - 1) / kChecksumBlockBytes + 1;
+    for (BlockId id{location->file, position / kChecksumBlockBytes}; id.index < end; ++id.index) {
+      {
+        MutexLock lock(mutex_);
+        if (verified_.contains(id)) continue;
+      }
+      RETURN_IF_ERROR(LoadBlock(id).status());
+      MutexLock lock(mutex_);
+      verified_.insert(id);
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CheckpointReader::ForEachRun(const Location& location, const Box& box,
+                                          OnRun on_run) const {
+  const Shape& shape = location.tensor.shape;
   const int rank = shape.rank();
   bool fits =
       static_cast<int>(box.begin.size()) == rank && static_cast<int>(box.sizes.size()) == rank;
@@ -283,11 +342,12 @@ absl::Status CheckpointReader::ReadBox(std::string_view tensor, const Box& box, 
            box.sizes[i] <= shape[d] - box.begin[i];
   }
   if (!fits) {
-    return absl::OutOfRangeError(absl::StrFormat(
-        "tensor '%s' of '%s' has shape %s; the box of size %s at %s was asked for", tensor, path_,
-        shape.ToString(), Shape(box.sizes).ToString(), Shape(box.begin).ToString()));
+    return absl::OutOfRangeError(
+        absl::StrFormat("tensor '%s' of '%s' has shape %s; the box of size %s at %s was asked for",
+                        location.tensor.name, path_, shape.ToString(), Shape(box.sizes).ToString(),
+                        Shape(box.begin).ToString()));
   }
-  const int64_t element = static_cast<int64_t>(SizeOf(location->tensor.dtype));
+  const int64_t element = static_cast<int64_t>(SizeOf(location.tensor.dtype));
   if (Shape(box.sizes).num_elements() == 0) return absl::OkStatus();
   // A run: the longest contiguous piece, one for each index of the axes before `inner`.
   int inner = rank;
@@ -303,13 +363,11 @@ absl::Status CheckpointReader::ReadBox(std::string_view tensor, const Box& box, 
     strides[static_cast<size_t>(d)] = stride;
     stride *= shape[d];
   }
-  int64_t position = location->offset;
+  int64_t position = location.offset;
   for (size_t d = 0; d < strides.size(); ++d) position += box.begin[d] * strides[d];
   std::vector<int64_t> index(static_cast<size_t>(inner), 0);
-  auto* next = static_cast<std::byte*>(out);
   while (true) {
-    RETURN_IF_ERROR(ReadChecked(files_[location->file], position, next, static_cast<size_t>(run)));
-    next += run;
+    RETURN_IF_ERROR(on_run(position, static_cast<size_t>(run)));
     int d = inner - 1;  // like an odometer, last axis first
     for (; d >= 0; --d) {
       const size_t i = static_cast<size_t>(d);

@@ -18,20 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTemporary = ".tmp";
-
-// True for step-12, step-12.2 and so on of this `step`, without .tmp.
-bool IsRevision(std::string_view name, int64_t step) {
-  const std::string base = absl::StrCat("step-", step);
-  if (name.substr(0, base.size()) != base) return false;
-  const std::string_view rest = name.substr(base.size());
-  return rest.empty() || (rest[0] == '.' && rest.size() > 1 &&
-                          rest.substr(1).find_first_not_of("0123456789") == std::string_view::npos);
-}
-
-// What a crashed save may have left: step-*.tmp and latest.tmp.
-bool IsLeftover(std::string_view name) {
-  return name == "latest.tmp" || (name.starts_with("step-") && name.ends_with(kTemporary));
+std::string Join(const std::string& directory, std::string_view name) {
+  return absl::StrFormat("%s/%s", directory, name);
 }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
@@ -46,6 +34,23 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) 
   return names;
 }
 
+// What a crashed save may have left: latest.tmp, step-N.tmp, NAME.tmp with a checkpoint's files.
+bool IsLeftover(const std::string& directory, const std::string& name) {
+  if (name == "latest.tmp") return true;
+  if (!name.ends_with(kTemporarySuffix)) return false;
+  if (name.starts_with("step-")) return true;
+  std::error_code error;
+  bool is_ours = false;
+  fs::directory_iterator entry(Join(directory, name), error);
+  for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
+    const std::string file = entry->path().filename().string();
+    is_ours = (file.starts_with("model-") && file.ends_with(".safetensors")) ||
+              file == kIndexFile || file == kStateFile || file == kChecksumsFile;
+    if (!is_ours) return false;
+  }
+  return is_ours;
+}
+
 absl::Status RemoveTree(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -58,10 +63,6 @@ absl::Status Rename(const std::string& from, const std::string& to) {
     return ErrnoStatus(errno, absl::StrFormat("rename '%s' to", from), to);
   }
   return absl::OkStatus();
-}
-
-std::string Join(const std::string& directory, std::string_view name) {
-  return absl::StrFormat("%s/%s", directory, name);
 }
 
 // Files of at most `max_bytes` of tensors each, in the given order.
@@ -84,8 +85,7 @@ std::vector<std::vector<StoredTensor>> Divide(const std::vector<StoredTensor>& t
 
 CheckpointWriter::CheckpointWriter(CheckpointOptions options)
     : options_(std::move(options)),
-      temporary_(Join(options_.directory,
-                      absl::StrCat("step-", options_.state.step, std::string(kTemporary)))) {}
+      temporary_(Join(options_.directory, options_.name) + std::string(kTemporarySuffix)) {}
 
 CheckpointWriter::~CheckpointWriter() {
   if (is_committed_) return;
@@ -103,12 +103,24 @@ absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
         "or more and a size of 1 or more",
         options.directory, options.state.step, options.max_file_bytes));
   }
+  if (options.name.empty()) options.name = absl::StrCat("step-", options.state.step);
+  if (!IsCheckpointName(options.name)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "a checkpoint cannot be called '%s': expected letters, digits, '-', '_' and '.', beginning "
+        "with a letter or digit; not 'latest', not 'lock', not ending in '.tmp' or '.NUMBER'",
+        options.name));
+  }
+  if (options.keep < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("keep is %d; expected 1 or more, or 0 for all", options.keep));
+  }
   std::error_code error;
   fs::create_directories(options.directory, error);
   if (error) return ErrnoStatus(error.value(), "create directory", options.directory);
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.directory));
   for (const std::string& name : names) {
-    if (IsLeftover(name)) RETURN_IF_ERROR(RemoveTree(Join(options.directory, name)));
+    if (IsLeftover(options.directory, name))
+      RETURN_IF_ERROR(RemoveTree(Join(options.directory, name)));
   }
   std::unique_ptr<CheckpointWriter> writer(new CheckpointWriter(std::move(options)));
   RETURN_IF_ERROR(writer->LayOut());
@@ -210,10 +222,9 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
   RETURN_IF_ERROR(SyncDirectory(temporary_));
 
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
-  const std::string base = absl::StrCat("step-", options_.state.step);
-  std::string name = base;
+  std::string name = options_.name;
   for (int revision = 2; std::find(names.begin(), names.end(), name) != names.end(); ++revision) {
-    name = absl::StrCat(base, ".", revision);
+    name = absl::StrCat(options_.name, ".", revision);
   }
   const std::string path = Join(directory, name);
   Observe("rename to " + name);
@@ -221,24 +232,50 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
   is_committed_ = true;  // from here on it is whole, whatever happens to `latest`
   files_.clear();
   RETURN_IF_ERROR(SyncDirectory(directory));
-
-  const std::string next_latest = Join(directory, "latest.tmp");
-  Observe("write latest.tmp");
-  RETURN_IF_ERROR(WriteWholeFile(next_latest, name + "\n"));
-  Observe("replace latest");
-  RETURN_IF_ERROR(Rename(next_latest, Join(directory, "latest")));
-  RETURN_IF_ERROR(SyncDirectory(directory));
-
-  // Renamed before it is removed: a half-removed checkpoint must not look like one.
-  for (const std::string& old : names) {
-    if (!IsRevision(old, options_.state.step)) continue;
-    const std::string doomed = Join(directory, old) + std::string(kTemporary);
-    Observe("remove " + old);
-    RETURN_IF_ERROR(Rename(Join(directory, old), doomed));
-    RETURN_IF_ERROR(RemoveTree(doomed));
-  }
+  RETURN_IF_ERROR(Replace(name));
+  RETURN_IF_ERROR(RemoveOld(names));
   Observe("done");
   return path;
+}
+
+absl::Status CheckpointWriter::Replace(const std::string& latest) const {
+  const std::string next = Join(options_.directory, "latest.tmp");
+  Observe("write latest.tmp");
+  RETURN_IF_ERROR(WriteWholeFile(next, latest + "\n"));
+  Observe("replace latest");
+  RETURN_IF_ERROR(Rename(next, Join(options_.directory, "latest")));
+  return SyncDirectory(options_.directory);
+}
+
+absl::Status CheckpointWriter::RemoveOld(const std::vector<std::string>& names) const {
+  std::vector<std::string> old;
+  std::vector<std::pair<fs::file_time_type, std::string>> others;
+  for (const std::string& name : names) {
+    if (name.ends_with(kTemporarySuffix)) continue;
+    if (BaseOf(name) == options_.name) {
+      old.push_back(name);
+    } else if (StepOf(name).has_value()) {
+      std::error_code ignored;  // its time is then the earliest
+      others.emplace_back(fs::last_write_time(Join(options_.directory, name), ignored), name);
+    }
+  }
+  if (options_.keep > 0) {
+    std::sort(others.begin(), others.end(), [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first > b.first : StepOf(a.second) > StepOf(b.second);
+    });
+    const size_t is_one = StepOf(options_.name).has_value() ? 1 : 0;  // of those that are kept
+    for (size_t i = static_cast<size_t>(options_.keep) - is_one; i < others.size(); ++i) {
+      old.push_back(others[i].second);
+    }
+  }
+  // Renamed before it is removed: a half-removed checkpoint must not look like one.
+  for (const std::string& name : old) {
+    const std::string doomed = Join(options_.directory, name) + std::string(kTemporarySuffix);
+    Observe("remove " + name);
+    RETURN_IF_ERROR(Rename(Join(options_.directory, name), doomed));
+    RETURN_IF_ERROR(RemoveTree(doomed));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace braid

@@ -1,5 +1,6 @@
 """The fault matrix as data: faults x phases x roles, and what must come of each."""
 
+import glob
 import os
 import random
 import re
@@ -452,6 +453,61 @@ class OtherFile(Early):
         return go_on_from_compiling(cluster)
 
 
+class Checkpoint(Early):
+    """Each node has checkpoints of its own: another one on the worker, or none."""
+
+    quick = ("saving/worker",)
+
+    def begin(self, cluster, cell):
+        for k in self.steps_of:
+            command = [cluster.bin_dir + "/phase_program", "--devices=cpu:1", "--save=from"]
+            command += ["--samples=samples.npy", "--steps=%d" % self.steps_of[k]]
+            folder = cluster.folder_of(k)
+            subprocess.run(command, cwd=folder, check=True, capture_output=True)
+            os.rename("%s/from/step-%d" % (folder, self.steps_of[k]), folder + "/from/step-1")
+        cluster.flags[0].append("--load=from/step-1")
+        cluster.hold("compiling")
+
+    def inject(self, cluster, cell):
+        return go_on_from_compiling(cluster)
+
+
+class OtherCheckpoint(Checkpoint):
+    name = "other checkpoint"
+    cells = {
+        "saving/worker": Ends(
+            AT_ONCE, "node 1: .*this node's 'from/step-1' is another checkpoint than the master's"
+        ),
+        "saving/master": "the master's is the checkpoint",
+        "": "no checkpoint is loaded",
+    }
+    steps_of = {0: 1, 1: 2, 2: 1}
+
+
+class NoCheckpoint(Checkpoint):
+    """The master reads it and sends it."""
+
+    name = "no checkpoint"
+    cells = {
+        "saving/worker": GoesOn(),
+        "saving/master": "the master's is the checkpoint",
+        "": "no checkpoint is loaded",
+    }
+    steps_of = {0: 1, 2: 1}
+
+    def after(self, cluster, cell):
+        if "the master reads 'from/step-1' and sends it" not in cluster.output(0, "err"):
+            raise Failed("the master does not say that it sends the checkpoint")
+        # What was loaded is what was saved next.
+        contents = []
+        for path in (cluster.folder_of(0) + "/from/step-1", cluster.folder + "/save/step-1"):
+            (found,) = glob.glob(path + "*/model-*.safetensors")
+            with open(found, "rb") as file:
+                contents.append(file.read())
+        if contents[0] != contents[1]:
+            raise Failed("the nodes have another checkpoint than the master's")
+
+
 class WrongSecret(Fault):
     """A node has another secret than the rest; later, a stranger has."""
 
@@ -610,6 +666,8 @@ FAULTS = [
         FullDisk,
         MissingFile,
         OtherFile,
+        OtherCheckpoint,
+        NoCheckpoint,
         WrongSecret,
         GarbageControl,
         GarbageData,

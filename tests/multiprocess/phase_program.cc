@@ -1,7 +1,8 @@
 // A training program that stays in a phase for as long as its user wants: while the file
 // `hold.PHASE` is in the folder --hold, as slow code of a user's does. compiling: the function that
 // records the job; connecting, stepping and closing: an operator's kernel on nodes with --slow,
-// when it is made, runs and goes away; saving: another checkpoint, and another.
+// when it is made, runs and goes away; saving: another checkpoint, and another. Before the first of
+// them it loads the checkpoint --load, if there is one.
 
 #include <chrono>
 #include <cstdio>
@@ -22,6 +23,7 @@ ABSL_FLAG(bool, slow, false, "This node's kernels wait for them");
 ABSL_FLAG(std::string, samples, "", "An .npy file of [n, 8] numbers, on every node");
 ABSL_FLAG(int64_t, steps, 600, "Training steps");
 ABSL_FLAG(std::string, save, "", "Folder for checkpoints");
+ABSL_FLAG(std::string, load, "", "Folder of one");
 
 namespace {
 
@@ -91,6 +93,9 @@ absl::Status Program(braid::Session& session) {
                           .c_str());
   if (const std::string folder = absl::GetFlag(FLAGS_save); !folder.empty()) {
     RETURN_IF_ERROR(session.Compile("ballast", Ballast).status());
+    if (const std::string from = absl::GetFlag(FLAGS_load); !from.empty()) {
+      RETURN_IF_ERROR(session.Load(from));
+    }
     do {
       RETURN_IF_ERROR(session.Save(folder));
     } while (IsHeld("saving"));

@@ -4,9 +4,12 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/runtime/temp_dir.h"
@@ -222,6 +225,16 @@ TEST(Checkpoint, SameStepAgainReplaces) {
     EXPECT_EQ(entries, 3);  // step-12, one of step 1, latest
   }
   EXPECT_TRUE(CheckpointReader::Open(dir / "step-12").ok());
+  // It is step-1 or a revision of it now; and a crash may leave both.
+  for (const char* name : {"step-1", "step-1/"}) {
+    auto reader = CheckpointReader::Open(dir / name);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    EXPECT_EQ(ReadAll(**reader, "w")[0], 2);
+  }
+  fs::copy(dir / "step-12", dir / "step-12.3");
+  fs::copy(dir / "step-12", dir / "step-12.10");
+  fs::remove_all(dir / "step-12");
+  EXPECT_EQ((*CheckpointReader::Open(dir / "step-12"))->path(), dir / "step-12.10");
 }
 
 TEST(Checkpoint, AbandonedAndLeftoversGo) {
@@ -268,6 +281,86 @@ TEST(Checkpoint, DamagedBlockIsNamed) {
   // The other blocks still serve.
   EXPECT_TRUE((*reader)->ReadBytes("w", 9 << 20, out.data(), 1 << 20).ok());
   EXPECT_EQ(out[0], 1 + (9 << 18));
+}
+
+TEST(Checkpoint, VerifyReadsWhatABoxNeeds) {
+  TempDir dir;
+  // 12 MiB each: rows of 4 KiB in blocks of 4 MiB, which begin a bit before rows.
+  absl::StatusOr<std::string> path =
+      Save(dir.path(), 1, {{"v", {3 << 10, 1 << 10}, 1}, {"w", {3 << 10, 1 << 10}, 1}});
+  ASSERT_TRUE(path.ok());
+  const std::string file = *path + "/model-00001-of-00001.safetensors";
+  std::string contents = GetFile(file);
+  contents[17 << 20] = static_cast<char>(contents[17 << 20] ^ 1);  // in block 4, "w"
+  PutFile(file, contents);
+  auto reader = CheckpointReader::Open(dir.path());
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const CheckpointReader::Box whole{{0, 0}, {3 << 10, 1 << 10}};
+  EXPECT_EQ((*reader)->Verify("v", whole), absl::OkStatus());
+  EXPECT_EQ((*reader)->Verify("w", {{0, 0}, {900, 1 << 10}}), absl::OkStatus());
+  // Any column has a part in each block.
+  for (const CheckpointReader::Box& box : {whole, CheckpointReader::Box{{0, 7}, {3 << 10, 1}},
+                                           CheckpointReader::Box{{1024, 0}, {1, 1 << 10}}}) {
+    const absl::Status status = (*reader)->Verify("w", box);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_TRUE(Says(status, "is damaged in block 4")) << status;
+  }
+  EXPECT_TRUE(absl::IsOutOfRange((*reader)->Verify("w", {{0, 0}, {3 << 10, 1 + (1 << 10)}})));
+  EXPECT_TRUE(absl::IsNotFound((*reader)->Verify("u", whole)));
+}
+
+TEST(Checkpoint, ManyThreadsReadByOneReader) {
+  TempDir dir;
+  const Numbers tensor{"w", {5 << 10, 1 << 10}, 1};  // 20 MiB
+  ASSERT_TRUE(Save(dir.path(), 1, {tensor}).ok());
+  auto reader = CheckpointReader::Open(dir.path());
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {  // 128 columns of each
+      std::vector<int32_t> out((5 << 10) * 128);
+      if (!(*reader)->ReadBox("w", {{0, 128 * t}, {5 << 10, 128}}, out.data()).ok()) ++wrong;
+      for (int i = 0; i < 5 << 10; ++i) {
+        if (out[i * 128] != 1 + (i << 10) + 128 * t) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Checkpoint, TheIdentityIsThatOfTheContent) {
+  TempDir dir;
+  const auto identity = [&](const std::string& folder, int32_t base, int64_t step) {
+    auto path = Save(dir / folder, step, {{"w", {100}, base}});
+    EXPECT_TRUE(path.ok()) << path.status();
+    auto reader = CheckpointReader::Open(dir / folder);
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    return (*reader)->identity();
+  };
+  const uint32_t first = identity("a", 1, 1);
+  EXPECT_EQ(identity("b", 1, 1), first);
+  EXPECT_NE(identity("c", 2, 1), first);
+  EXPECT_NE(identity("d", 1, 2), first);
+}
+
+TEST(Checkpoint, NamesHaveRevisions) {
+  for (const char* name : {"best", "a.b", "2024-01-01", "step-5", "v1.2-final", "7"}) {
+    EXPECT_TRUE(IsCheckpointName(name)) << name;
+    EXPECT_EQ(BaseOf(name), name);
+    EXPECT_EQ(RevisionOf(name), 1);
+    EXPECT_EQ(BaseOf(std::string(name) + ".12"), name);
+    EXPECT_EQ(RevisionOf(std::string(name) + ".12"), 12);
+  }
+  for (const char* name : {"", "latest", "lock", "a.tmp", "v1.2", ".a", "a/b", "a b", "..", "-a"}) {
+    EXPECT_FALSE(IsCheckpointName(name)) << name;
+  }
+  EXPECT_EQ(StepOf("step-12"), 12);
+  EXPECT_EQ(StepOf("step-12.3"), 12);
+  EXPECT_EQ(StepOf("step-"), std::nullopt);
+  EXPECT_EQ(StepOf("step-1x"), std::nullopt);
+  EXPECT_EQ(StepOf("best"), std::nullopt);
 }
 
 TEST(Checkpoint, DamagedFilesAreRefused) {
