@@ -10,7 +10,6 @@ foreach(folder actor api comm compiler graph runtime)
 endforeach()
 install(
   FILES ${PROJECT_BINARY_DIR}/compiler/plan/plan.pb.h
-    ${PROJECT_BINARY_DIR}/compiler/plan/node_plan.pb.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/compiler/plan)
 install(FILES ${PROJECT_BINARY_DIR}/runtime/control.pb.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/runtime)

@@ -22,6 +22,8 @@
 namespace braid::compiler {
 namespace {
 
+using When = StepOrder::When;
+
 // ---- no deadlock -------------------------------------------------------------------------------
 
 // The slots with which the step would run to its end: of one register of the cycle, if that is
@@ -111,7 +113,7 @@ class SharedBytes {
       }
       if (reg.slot_bytes > 0) by_set[{reg.memory, sets.Intern(reg.placement)}].push_back(reg.id);
     }
-    for (const auto& [set, registers] : by_set) FindNeighbours(registers);
+    for (const auto& [set, registers] : by_set) FindNeighbours(EventsOf(registers));
     for (auto a = by_set.begin(); a != by_set.end(); ++a) {
       for (auto b = std::next(a); b != by_set.end(); ++b) {
         const auto& [memory, set] = a->first;
@@ -119,23 +121,24 @@ class SharedBytes {
         if (sets.Intersection(set, b->first.second) >= 0) FindAcross(a->second, b->second);
       }
     }
-    return CheckPairs();
+    Modes by_acts;
+    RETURN_IF_ERROR(CheckPairs(by_acts));
+    std::set<RegisterPair> runs;
+    for (const auto& [set, registers] : by_set) FindRuns(EventsOf(registers), by_acts, runs);
+    return CheckRuns(runs);
   }
 
  private:
-  int64_t EndOf(GroupRegisterId id) const {
-    const Register& reg = graph_.reg(id);
-    return reg.offset + reg.slots * reg.slot_bytes;
-  }
+  using RegisterPair = std::pair<GroupRegisterId, GroupRegisterId>;
+  using Modes = std::map<RegisterPair, bool>;
 
-  // Along the arena, registers over a byte stand in the order of their writers. It is enough that
-  // each is ordered with the next, and the last with the first of the next step.
-  void FindNeighbours(const std::vector<GroupRegisterId>& registers) {
-    struct Event {
-      int64_t at;
-      bool begins;  // ends come first
-      GroupRegisterId reg;
-    };
+  // Where a register begins or ends in its arena.
+  struct Event {
+    int64_t at;
+    bool begins;  // ends come first
+    GroupRegisterId reg;
+  };
+  std::vector<Event> EventsOf(const std::vector<GroupRegisterId>& registers) const {
     std::vector<Event> events;
     for (GroupRegisterId reg : registers) {
       events.push_back({graph_.reg(reg).offset, true, reg});
@@ -144,25 +147,81 @@ class SharedBytes {
     std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
       return std::tie(a.at, a.begins, a.reg) < std::tie(b.at, b.begins, b.reg);
     });
-    using Key = std::pair<int, GroupRegisterId>;
-    std::set<Key> live;
-    const auto pair_ends = [&] {
-      if (live.size() > 1) pairs_.insert({live.begin()->second, live.rbegin()->second});
-    };
+    return events;
+  }
+  // In the order of their writers.
+  using Live = std::set<std::pair<int, GroupRegisterId>>;
+  Live::value_type KeyOf(GroupRegisterId reg) const {
+    return {order_.position(graph_.reg(reg).producer), reg};
+  }
+
+  int64_t EndOf(GroupRegisterId id) const {
+    const Register& reg = graph_.reg(id);
+    return reg.offset + reg.slots * reg.slot_bytes;
+  }
+
+  // Along the arena, registers over a byte stand in the order of their writers. It is enough that
+  // each is ordered with the next, and the last with the first of the next step; see FindRuns.
+  void FindNeighbours(const std::vector<Event>& events) {
+    Live live;
     for (const Event& event : events) {
-      const Key key{order_.position(graph_.reg(event.reg).producer), event.reg};
       if (event.begins) {
-        const auto at = live.insert(key).first;
+        const auto at = live.insert(KeyOf(event.reg)).first;
         if (at != live.begin()) pairs_.insert({std::prev(at)->second, event.reg});
         if (std::next(at) != live.end()) pairs_.insert({event.reg, std::next(at)->second});
       } else {
-        const auto next = live.erase(live.find(key));
+        const auto next = live.erase(live.find(KeyOf(event.reg)));
         if (next != live.begin() && next != live.end()) {
           pairs_.insert({std::prev(next)->second, next->second});
         }
       }
-      pair_ends();
+      if (live.size() > 1) pairs_.insert({live.begin()->second, live.rbegin()->second});
     }
+  }
+
+  // Where neighbours are ordered act by act, the last of such a run has to be over before the next
+  // act of the first, too.
+  void FindRuns(const std::vector<Event>& events, const Modes& by_acts,
+                std::set<RegisterPair>& runs) const {
+    Live live;
+    for (size_t i = 0; i < events.size(); ++i) {
+      if (events[i].begins) {
+        live.insert(KeyOf(events[i].reg));
+      } else {
+        live.erase(KeyOf(events[i].reg));
+      }
+      if (i + 1 < events.size() && events[i + 1].at == events[i].at) continue;
+      GroupRegisterId first = kNone, last = kNone;
+      int length = 0;
+      for (const auto& [position, reg] : live) {
+        const auto mode = by_acts.find({last, reg});
+        if (mode == by_acts.end() || !mode->second) {
+          if (length > 2) runs.insert({first, last});
+          first = reg;
+          length = 0;
+        }
+        last = reg;
+        ++length;
+      }
+      if (length > 2) runs.insert({first, last});
+    }
+  }
+
+  absl::Status CheckRuns(const std::set<RegisterPair>& runs) const {
+    std::vector<StepOrder::Constraint> constraints;
+    std::vector<RegisterPair> of;
+    for (const auto& [first, last] : runs) {
+      for (GroupId reader : readers_[last]) {
+        constraints.push_back(
+            {.reader = reader, .writer = graph_.reg(first).producer, .when = When::kNextAct});
+        of.emplace_back(last, first);
+      }
+    }
+    const std::vector<bool> holds = order_.Holds(constraints);
+    for (size_t i = 0; i < constraints.size(); ++i) {
+      if (!holds[i]) return Unordered(constraints[i], of[i].first, of[i].second);
+    }
+    return absl::OkStatus();
   }
 
   void FindAcross(const std::vector<GroupRegisterId>& some,
@@ -191,35 +250,81 @@ class SharedBytes {
     }
   }
 
-  absl::Status CheckPairs() const {
-    std::vector<StepOrder::Constraint> constraints;
-    std::vector<std::pair<GroupRegisterId, GroupRegisterId>> of;  // whose bytes each is about
-    for (const auto& [first, second] : pairs_) {
-      for (GroupRegisterId reg : {first, second}) {
-        // A slot that is ready at the start lives from one step into the next.
-        if (graph_.reg(reg).initial_tokens > 0) {
-          return absl::InternalError(absl::StrFormat(
-              "registers '%s' and '%s' share bytes, but '%s' has initial tokens and is never free; "
-              "they need bytes of their own",
-              graph_.reg(first).name, graph_.reg(second).name, graph_.reg(reg).name));
-        }
-      }
+  // Both orders of each pair: by steps or else, which `is_by_acts` then says, by acts.
+  absl::Status CheckPairs(Modes& is_by_acts) const {
+    std::vector<StepOrder::Constraint> by_steps, by_acts;
+    std::vector<RegisterPair> of;  // whose bytes each is about
+    std::vector<RegisterPair> pair_of;
+    for (const RegisterPair& pair : pairs_) {
+      const auto& [first, second] = pair;
+      RETURN_IF_ERROR(CheckTokens(first, second));
+      const auto add = [&](GroupId reader, GroupRegisterId read, GroupRegisterId written,
+                           When of_steps, When of_acts) {
+        const GroupId writer = graph_.reg(written).producer;
+        by_steps.push_back({.reader = reader, .writer = writer, .when = of_steps});
+        by_acts.push_back({.reader = reader, .writer = writer, .when = of_acts});
+        of.emplace_back(read, written);
+        pair_of.push_back(pair);
+      };
       for (GroupId reader : readers_[first]) {
         if (IsInPlace(reader, first, second)) continue;
-        constraints.push_back({.reader = reader, .writer = graph_.reg(second).producer});
-        of.emplace_back(first, second);
+        add(reader, first, second, When::kStep, When::kAct);
       }
       for (GroupId reader : readers_[second]) {
-        constraints.push_back(
-            {.reader = reader, .writer = graph_.reg(first).producer, .next_step = true});
-        of.emplace_back(second, first);
+        add(reader, second, first, When::kNextStep, When::kNextAct);
       }
     }
-    const std::vector<bool> holds = order_.Holds(constraints);
-    for (size_t i = 0; i < constraints.size(); ++i) {
-      if (!holds[i]) return Unordered(constraints[i], of[i].first, of[i].second);
+    const std::vector<bool> in_steps = order_.Holds(by_steps);
+    const std::vector<bool> in_acts = order_.Holds(by_acts);
+    Modes holds_by_acts;
+    for (size_t i = 0; i < of.size(); ++i) {
+      const RegisterPair& pair = pair_of[i];
+      bool& by_act = holds_by_acts.try_emplace(pair, HaveOnePieceAnAct(pair)).first->second;
+      by_act = by_act && in_acts[i];
+      is_by_acts[pair] |= !in_steps[i];
+    }
+    for (size_t i = 0; i < of.size(); ++i) {
+      if (in_steps[i] || holds_by_acts[pair_of[i]]) continue;
+      // What is missing to the order that misses less.
+      const auto is_pair = [&](size_t k) { return pair_of[k] == pair_of[i]; };
+      size_t missing_steps = 0, missing_acts = 0, act = i;
+      for (size_t k = i; k < of.size() && is_pair(k); ++k) {
+        missing_steps += in_steps[k] ? 0 : 1;
+        missing_acts += in_acts[k] ? 0 : 1;
+        if (in_acts[act]) act = k;
+      }
+      if (!ActOften(pair_of[i]) || missing_steps < missing_acts) {
+        return Unordered(by_steps[i], of[i].first, of[i].second);
+      }
+      return Unordered(by_acts[act], of[act].first, of[act].second);
     }
     return absl::OkStatus();
+  }
+
+  // A slot that is ready at the start lives from one step into the next.
+  absl::Status CheckTokens(GroupRegisterId first, GroupRegisterId second) const {
+    for (GroupRegisterId reg : {first, second}) {
+      if (graph_.reg(reg).initial_tokens == 0) continue;
+      return absl::InternalError(absl::StrFormat(
+          "registers '%s' and '%s' share bytes, but '%s' has initial tokens and is never free; "
+          "they need bytes of their own",
+          graph_.reg(first).name, graph_.reg(second).name, graph_.reg(reg).name));
+    }
+    return absl::OkStatus();
+  }
+
+  bool ActOften(const RegisterPair& pair) const {
+    const GroupId writer = graph_.reg(pair.first).producer;
+    return HaveOnePieceAnAct(pair) && graph_.group(writer).acts_per_step > 1;
+  }
+
+  // Whether, all through a step, both have one slot for a piece of each act of their producers.
+  bool HaveOnePieceAnAct(const RegisterPair& pair) const {
+    for (GroupRegisterId id : {pair.first, pair.second}) {
+      const Register& reg = graph_.reg(id);
+      if (reg.slots != 1 || reg.period != 1) return false;
+    }
+    return true;
   }
 
   // Whether the group turns the one into the other where it lies.
@@ -244,13 +349,15 @@ class SharedBytes {
         "uses '%s'%s; ",
         a.name, b.name, std::max(a.offset, b.offset), std::min(EndOf(read), EndOf(written)), device,
         DescribeGroup(graph_, c.writer), b.name, DescribeGroup(graph_, c.reader), a.name,
-        c.next_step ? " of the step before" : "");
+        c.when == When::kNextStep  ? " of the step before"
+        : c.when == When::kNextAct ? " of the act before"
+                                   : "");
     const bool may_edge = !graph_.group(c.writer).is<Exchange>() &&
-                          (c.next_step || order_.position(c.reader) < order_.position(c.writer));
+                          (c.is_next() || order_.position(c.reader) < order_.position(c.writer));
     if (may_edge) {
       absl::StrAppend(&message, "a control edge from '", graph_.group(c.reader).name, "' to '",
                       graph_.group(c.writer).name, "' with ",
-                      c.next_step ? "one initial token" : "no initial token", " would order them");
+                      c.is_next() ? "one initial token" : "no initial token", " would order them");
     } else {
       absl::StrAppend(&message, "they need bytes of their own");
     }
@@ -259,8 +366,8 @@ class SharedBytes {
 
   const PhysicalGraph& graph_;
   const StepOrder& order_;
-  std::vector<std::vector<GroupId>> readers_;                    // by register
-  std::set<std::pair<GroupRegisterId, GroupRegisterId>> pairs_;  // in the order of their writers
+  std::vector<std::vector<GroupId>> readers_;  // by register
+  std::set<RegisterPair> pairs_;               // in the order of their writers
 };
 
 // ---- scratch -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/physical/device_sets.h"
 #include "compiler/physical/simulate_step.h"
+#include "compiler/physical/step_order.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
@@ -50,6 +51,33 @@ bool RunsAhead(const PhysicalGraph& graph, const TaskGroup& group) {
           graph.group(graph.reg(group.inputs[0].reg).producer).stream == StreamKind::kInput);
 }
 
+// A second slot lets a producer act while its last piece is still read. Where it waits for the
+// readers anyway, for instance because what it keeps for the backward pass has one slot, it is
+// never used.
+absl::Status TakeUnusedSlots(PhysicalGraph& graph) {
+  std::vector<StepOrder::Constraint> constraints;
+  std::vector<GroupRegisterId> of;
+  const auto consumers = graph.Consumers();
+  for (const Register& reg : graph.registers()) {
+    const bool is_filled_once = graph.group(reg.producer).acts_per_step == reg.period;
+    if (reg.slots == 1 || is_filled_once || reg.initial_tokens > 0 || reg.is_control()) continue;
+    for (const auto& [consumer, input] : consumers[reg.id]) {
+      constraints.push_back(
+          {.reader = consumer, .writer = reg.producer, .when = StepOrder::When::kNextAct});
+      of.push_back(reg.id);
+    }
+  }
+  if (constraints.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
+  const std::vector<bool> holds = order.Holds(constraints);
+  std::vector<bool> may_wait(graph.registers().size(), true);
+  for (size_t i = 0; i < of.size(); ++i) may_wait[of[i]] = may_wait[of[i]] && holds[i];
+  for (GroupRegisterId id : of) {
+    if (may_wait[id]) graph.reg(id).slots = 1;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<PhysicalGraph> AssignSlots(PhysicalGraph graph) {
@@ -68,7 +96,7 @@ absl::StatusOr<PhysicalGraph> AssignSlots(PhysicalGraph graph) {
       for (const auto& [consumer, input] : consumers[reg.id]) {
         if (IsMoved(graph, consumer)) needed = std::max(needed, 2);
         const int between = stages[consumer] - stages[reg.producer];
-        if (between > 0) needed = std::max(needed, 2 + (between + 1) / 2);
+        if (between > 0) needed = std::max(needed, 1 + (between + 1) / 2);
       }
       reg.slots = std::max(reg.slots, std::min(needed, pieces));
     }
@@ -97,6 +125,7 @@ absl::StatusOr<PhysicalGraph> AssignSlots(PhysicalGraph graph) {
     simulation.AddSlot(least);
   }
   for (const Register& reg : graph.registers()) graph.reg(reg.id).slots = simulation.slots(reg.id);
+  RETURN_IF_ERROR(TakeUnusedSlots(graph));
   return graph;
 }
 

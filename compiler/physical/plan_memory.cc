@@ -21,9 +21,11 @@ bool HasMemory(const Register& reg) {
 }
 
 void AddEdge(const StepOrder::Constraint& edge, PhysicalGraph& graph) {
-  const int tokens = edge.next_step ? 1 : 0;
-  graph.AddControlEdge(edge.reader, edge.writer, tokens);
-  graph.reg(static_cast<GroupRegisterId>(graph.registers().size()) - 1).slots = tokens + 1;
+  const int tokens = edge.is_next() ? 1 : 0;
+  const int pieces = edge.is_of_acts() ? graph.group(edge.reader).acts_per_step : 1;
+  graph.AddControlEdge(edge.reader, edge.writer, tokens, pieces);
+  // As many slots as it has pieces: the reader never waits for the writer.
+  graph.reg(static_cast<GroupRegisterId>(graph.registers().size()) - 1).slots = tokens + pieces;
 }
 
 // Hands out bytes above all that was handed out on any of the same devices.
@@ -109,18 +111,28 @@ absl::StatusOr<PhysicalGraph> PlanMemory(PhysicalGraph graph, const OpRegistry& 
   std::vector<int> set_of;
   for (const Register& reg : graph.registers()) set_of.push_back(sets.Intern(reg.placement));
   Stack own(&sets), pinned(&sets);
-  const auto take = [&](GroupRegisterId id, int64_t bytes) {
-    Stack& stack = graph.reg(id).memory == MemoryKind::kPinned ? pinned : own;
-    return stack.Take(set_of[id], bytes);
-  };
   for (const Register& reg : graph.registers()) graph.reg(reg.id).offset = -1;
+  std::vector<Pool> blocks = sharing.pools;
   for (const Pool& pool : sharing.pools) {
-    const int64_t base = take(pool.offsets[0].first, pool.bytes);
-    for (const auto& [reg, offset] : pool.offsets) graph.reg(reg).offset = base + offset;
+    for (const auto& [reg, offset] : pool.offsets) graph.reg(reg).offset = offset;
   }
   for (const Register& reg : graph.registers()) {
     if (reg.offset >= 0 || !HasMemory(reg)) continue;
-    graph.reg(reg.id).offset = take(reg.id, reg.slots * reg.slot_bytes);
+    blocks.push_back({.bytes = reg.slots * reg.slot_bytes, .offsets = {{reg.id, 0}}});
+  }
+  // What lies on many devices first: above what only some of them have, it would leave a gap on the
+  // others.
+  std::stable_sort(blocks.begin(), blocks.end(), [&](const Pool& a, const Pool& b) {
+    const auto devices = [&](const Pool& block) {
+      return graph.reg(block.offsets[0].first).placement.size();
+    };
+    return devices(a) > devices(b);
+  });
+  for (const Pool& block : blocks) {
+    const GroupRegisterId first = block.offsets[0].first;
+    Stack& stack = graph.reg(first).memory == MemoryKind::kPinned ? pinned : own;
+    const int64_t base = stack.Take(set_of[first], block.bytes);
+    for (const auto& [reg, offset] : block.offsets) graph.reg(reg).offset = base + offset;
   }
   return graph;
 }

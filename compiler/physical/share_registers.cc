@@ -2,22 +2,32 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
 namespace {
 
+using When = StepOrder::When;
+
 constexpr size_t kMaxCandidates = 4096;  // in a pool: pairs are looked at
 constexpr int64_t kWorthSharing = 4096;  // bytes: an edge costs a message
 
+int PiecesOf(const PhysicalGraph& graph, const Register& reg) {
+  return graph.group(reg.producer).acts_per_step / reg.period;
+}
+
 bool MayShare(const PhysicalGraph& graph, const Register& reg) {
-  const TaskGroup& producer = graph.group(reg.producer);
-  return reg.slots == 1 && reg.initial_tokens == 0 && reg.slot_bytes >= kWorthSharing &&
-         producer.acts_per_step == reg.period && !producer.is<Exchange>() &&
+  // Who fills several slots a step ahead, as readers of data do, shares with nobody.
+  const bool is_ahead = reg.slots > PiecesOf(graph, reg);
+  return !is_ahead && reg.initial_tokens == 0 && reg.slot_bytes >= kWorthSharing &&
+         !graph.group(reg.producer).is<Exchange>() &&
          std::all_of(reg.parts.begin(), reg.parts.end(),
                      [](const Part& part) { return part.variable.empty(); });
 }
+
+int64_t BytesOf(const Register& reg) { return reg.slots * reg.slot_bytes; }
 
 class Sharer {
  public:
@@ -40,6 +50,7 @@ class Sharer {
       devices_.push_back(
           lists.try_emplace(group.placement, static_cast<int>(lists.size())).first->second);
     }
+    for (const Register& reg : graph.registers()) by_acts_.push_back(ActsOf(reg));
     CountTransfers();
   }
 
@@ -62,7 +73,7 @@ class Sharer {
     for (auto& [arena, registers] : candidates) {
       std::stable_sort(registers.begin(), registers.end(),
                        [this](GroupRegisterId a, GroupRegisterId b) {
-                         return graph_.reg(a).slot_bytes > graph_.reg(b).slot_bytes;
+                         return BytesOf(graph_.reg(a)) > BytesOf(graph_.reg(b));
                        });
       if (registers.size() > kMaxCandidates) registers.resize(kMaxCandidates);
       sharing.pools.push_back(Pack(arena.second.devices(), registers, needed));
@@ -84,12 +95,15 @@ class Sharer {
     if (!is_only_reader || !MayShare(graph_, in) || !MayShare(graph_, out)) return;
     if (is_result_[in.id] || result_[out.id] != kNone) return;  // one of a row does
     std::vector<StepOrder::Constraint> constraints;
+    if (by_acts_[in.id] != by_acts_[out.id]) return;
     for (GroupId reader : readers_[out.id]) {
-      constraints.push_back({.reader = reader, .writer = in.producer, .next_step = true});
+      constraints.push_back({.reader = reader,
+                             .writer = in.producer,
+                             .when = by_acts_[in.id] > 0 ? When::kNextAct : When::kNextStep});
     }
     const std::vector<bool> holds = order_.Holds(constraints);
     for (size_t i = 0; i < constraints.size(); ++i) {
-      if (!holds[i] && !MayAdd(constraints[i])) return;
+      if (!holds[i] && (by_acts_[in.id] > 0 || !MayAddOfSteps(constraints[i]))) return;
     }
     for (size_t i = 0; i < constraints.size(); ++i) {
       if (!holds[i]) needed.push_back(constraints[i]);
@@ -119,50 +133,109 @@ class Sharer {
     }
   }
 
-  bool MayAdd(const StepOrder::Constraint& c) const {
-    if (!may_add_edges_) return false;
-    const TaskGroup& reader = graph_.group(c.reader);
-    const TaskGroup& writer = graph_.group(c.writer);
-    for (const TaskGroup* group : {&reader, &writer}) {
-      if (!group->is<Compute>() || group->stream != StreamKind::kCompute ||
-          group->acts_per_step != 1) {
-        return false;
-      }
+  // In how many pieces it can share act by act: one in its slot at a time, as often as all who use
+  // it act. 0: it cannot.
+  int ActsOf(const Register& reg) const {
+    const int pieces = PiecesOf(graph_, reg);
+    if (reg.slots != 1 || pieces == 1 || reg.period != 1) return 0;
+    for (GroupId reader : readers_[reg.id]) {
+      if (graph_.group(reader).acts_per_step != pieces) return 0;
     }
-    if (devices_[c.reader] != devices_[c.writer]) return false;
-    return c.next_step || (order_.position(c.reader) < order_.position(c.writer) &&
-                           transfers_[c.reader] <= transfers_[c.writer]);
+    return pieces;
   }
 
-  // What must hold for `first` to be used and over before `second` is written; in the next step the
-  // other way round.
-  std::vector<StepOrder::Constraint> ConstraintsOf(GroupRegisterId first,
-                                                   GroupRegisterId second) const {
+  bool IsOnComputeStream(GroupId id) const {
+    const TaskGroup& group = graph_.group(id);
+    return group.is<Compute>() && group.stream == StreamKind::kCompute;
+  }
+
+  bool MayAdd(const StepOrder::Constraint& c) const {
+    return may_add_edges_ && IsOnComputeStream(c.reader) && IsOnComputeStream(c.writer) &&
+           devices_[c.reader] == devices_[c.writer];
+  }
+  // In the graph's order, and without waiting for a transfer that is not waited for anyway.
+  bool IsForward(const StepOrder::Constraint& c) const {
+    return order_.position(c.reader) < order_.position(c.writer) &&
+           transfers_[c.reader] <= transfers_[c.writer];
+  }
+  // Into the next step always: a step can be done without it. Within one, what acts several times
+  // might have to be through before its slots allow it.
+  bool MayAddOfSteps(const StepOrder::Constraint& c) const {
+    const bool act_once =
+        graph_.group(c.reader).acts_per_step == 1 && graph_.group(c.writer).acts_per_step == 1;
+    return MayAdd(c) && (c.when == When::kNextStep || (act_once && IsForward(c)));
+  }
+  bool MayAddOfActs(const StepOrder::Table& table, const StepOrder::Constraint& c) const {
+    if (!MayAdd(c)) return false;
+    if (c.when == When::kAct) return IsForward(c);
+    // The writer's next act waits for as many transfers as it is, and never for all of its own
+    // acts.
+    const bool is_after_all =
+        table.Holds({.reader = c.writer, .writer = c.reader, .when = When::kStep});
+    return !is_after_all && transfers_[c.reader] <= TransfersBeforeNext(table, c.writer);
+  }
+
+  // How many transfers its next act waits for.
+  int TransfersBeforeNext(const StepOrder::Table& table, GroupId writer) const {
+    int most = transfers_[writer];
+    for (GroupId id : table.readers()) {
+      if (transfers_[id] > most &&
+          table.Holds({.reader = id, .writer = writer, .when = When::kNextAct})) {
+        most = transfers_[id];
+      }
+    }
+    return most;
+  }
+
+  // What must hold for `first` to be used and over before `second` is written; in the next step, or
+  // act, the other way round.
+  std::vector<StepOrder::Constraint> ConstraintsOf(GroupRegisterId first, GroupRegisterId second,
+                                                   bool of_acts) const {
     std::vector<StepOrder::Constraint> constraints;
     for (GroupId reader : readers_[first]) {
-      constraints.push_back({.reader = reader, .writer = graph_.reg(second).producer});
+      constraints.push_back({.reader = reader,
+                             .writer = graph_.reg(second).producer,
+                             .when = of_acts ? When::kAct : When::kStep});
     }
     for (GroupId reader : readers_[second]) {
-      constraints.push_back(
-          {.reader = reader, .writer = graph_.reg(first).producer, .next_step = true});
+      constraints.push_back({.reader = reader,
+                             .writer = graph_.reg(first).producer,
+                             .when = of_acts ? When::kNextAct : When::kNextStep});
     }
     return constraints;
   }
 
-  bool MayPrecede(const StepOrder::Table& table, GroupRegisterId first,
-                  GroupRegisterId second) const {
-    const GroupId writer = graph_.reg(second).producer;
-    const GroupId first_writer = graph_.reg(first).producer;
-    if (order_.position(first_writer) >= order_.position(writer)) return false;
-    for (GroupId reader : readers_[first]) {
-      const StepOrder::Constraint c{reader, writer, false};
-      if (!table.Holds(c) && !MayAdd(c)) return false;
+  // Those that are missing for them to share bytes in this order; none if they cannot.
+  using Constraints = std::optional<std::vector<StepOrder::Constraint>>;
+  Constraints MissingFor(const StepOrder::Table& table, GroupRegisterId first,
+                         GroupRegisterId second) const {
+    if (order_.position(graph_.reg(first).producer) >=
+        order_.position(graph_.reg(second).producer)) {
+      return std::nullopt;
     }
-    for (GroupId reader : readers_[second]) {
-      const StepOrder::Constraint c{reader, first_writer, true};
-      if (!table.Holds(c) && !MayAdd(c)) return false;
+    std::vector<StepOrder::Constraint> missing;
+    for (const StepOrder::Constraint& c : ConstraintsOf(first, second, /*of_acts=*/false)) {
+      if (table.Holds(c)) continue;
+      if (!MayAddOfSteps(c)) return MissingOfActs(table, first, second);
+      missing.push_back(c);
     }
-    return true;
+    return missing;
+  }
+  Constraints MissingOfActs(const StepOrder::Table& table, GroupRegisterId first,
+                            GroupRegisterId second) const {
+    if (by_acts_[first] == 0 || by_acts_[first] != by_acts_[second]) return std::nullopt;
+    std::vector<StepOrder::Constraint> missing;
+    for (const StepOrder::Constraint& c : ConstraintsOf(first, second, /*of_acts=*/true)) {
+      if (table.Holds(c)) continue;
+      if (!MayAddOfActs(table, c)) return std::nullopt;
+      missing.push_back(c);
+    }
+    return missing;
+  }
+  Constraints MissingInAnyOrder(const StepOrder::Table& table, GroupRegisterId a,
+                                GroupRegisterId b) const {
+    Constraints missing = MissingFor(table, a, b);
+    return missing.has_value() ? missing : MissingFor(table, b, a);
   }
 
   // Largest first, each into the tightest gap between those with which it must not share.
@@ -171,6 +244,7 @@ class Sharer {
     std::vector<GroupId> readers;
     for (GroupRegisterId reg : registers) {
       readers.insert(readers.end(), readers_[reg].begin(), readers_[reg].end());
+      if (by_acts_[reg] > 0) readers.push_back(graph_.reg(reg).producer);
     }
     const StepOrder::Table table = order_.TableOf(readers);
     struct Placed {
@@ -180,10 +254,10 @@ class Sharer {
     std::vector<Placed> placed;  // by begin
     Pool pool = {.devices = devices};
     for (GroupRegisterId reg : registers) {
-      const int64_t bytes = graph_.reg(reg).slot_bytes;
+      const int64_t bytes = BytesOf(graph_.reg(reg));
       int64_t best = -1, best_gap = 0, end = 0;
       for (const Placed& other : placed) {
-        if (MayPrecede(table, reg, other.reg) || MayPrecede(table, other.reg, reg)) continue;
+        if (MissingInAnyOrder(table, reg, other.reg).has_value()) continue;
         const int64_t gap = other.begin - end;
         if (gap >= bytes && (best < 0 || gap < best_gap)) {
           best = end;
@@ -195,11 +269,8 @@ class Sharer {
       const Placed here = {best, best + bytes, reg};
       for (const Placed& other : placed) {
         if (other.begin >= here.end || here.begin >= other.end) continue;
-        const bool is_first = MayPrecede(table, reg, other.reg);
-        for (const StepOrder::Constraint& c :
-             is_first ? ConstraintsOf(reg, other.reg) : ConstraintsOf(other.reg, reg)) {
-          if (!table.Holds(c)) needed.push_back(c);
-        }
+        const Constraints missing = MissingInAnyOrder(table, reg, other.reg);
+        needed.insert(needed.end(), missing->begin(), missing->end());
       }
       const auto at =
           std::upper_bound(placed.begin(), placed.end(), here,
@@ -216,6 +287,7 @@ class Sharer {
   const StepOrder order_;
   const bool may_add_edges_;
   std::vector<std::vector<GroupId>> readers_;  // by register
+  std::vector<int> by_acts_;                   // by register: ActsOf
   // By register: what is made of it in place; and whether it is made so.
   std::vector<GroupRegisterId> result_;
   std::vector<bool> is_result_;

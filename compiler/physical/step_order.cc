@@ -1,6 +1,7 @@
 #include "compiler/physical/step_order.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <set>
 #include <string>
@@ -22,68 +23,82 @@ constexpr size_t kBits = 64;
 
 }  // namespace
 
-// For every node, the readers that come before it: a bit each, by relation, by fullness, by step.
+// For every node, the readers that come before it: a bit each, by relation and by way.
 struct StepOrder::Rows {
   static constexpr size_t kRelations = 3;
-  // The rows of one node: of this step, and of this or the one before.
-  enum Step : size_t { kSame = 0, kNext = 1 };
+  // Of this step, and of this or the one before; by any path, or by full ones. kNextAct: next acts.
+  enum Way : size_t { kSame, kSameFull, kNext, kNextFull, kNextAct, kWays };
 
   Rows(size_t nodes, size_t columns)
-      : words((columns + kBits - 1) / kBits), bits(nodes * 4 * kRelations * words, 0) {}
+      : words((columns + kBits - 1) / kBits), bits(nodes * kWays * kRelations * words, 0) {}
 
-  Word* Row(size_t node, Step step, bool is_full, Relation relation) {
-    return bits.data() + (((node * 2 + step) * 2 + (is_full ? 1 : 0)) * kRelations +
-                          static_cast<size_t>(relation)) *
-                             words;
+  Word* Row(size_t node, Way way, Relation relation) {
+    return bits.data() +
+           ((node * kWays + way) * kRelations + static_cast<size_t>(relation)) * words;
   }
-  const Word* Row(size_t node, Step step, bool is_full, Relation relation) const {
-    return const_cast<Rows*>(this)->Row(node, step, is_full, relation);
+  const Word* Row(size_t node, Way way, Relation relation) const {
+    return const_cast<Rows*>(this)->Row(node, way, relation);
   }
-  void Set(size_t node, Step step, bool is_full, Relation relation, size_t column) {
-    Row(node, step, is_full, relation)[column / kBits] |= Word{1} << (column % kBits);
-  }
-  bool Test(size_t node, Step step, bool is_full, Relation relation, size_t column) const {
-    return (Row(node, step, is_full, relation)[column / kBits] >> (column % kBits) & 1) != 0;
+  bool Test(size_t node, Way way, Relation relation, size_t column) const {
+    return (Row(node, way, relation)[column / kBits] >> (column % kBits) & 1) != 0;
   }
   void Merge(Word* into, const Word* from) const {
     for (size_t w = 0; w < words; ++w) into[w] |= from[w];
   }
 
-  // Everything before `edge.from` is also before `to`, as far as the edge's relation carries.
-  void Follow(const Edge& edge, int to, Step from_step, Step to_step) {
-    for (const bool is_full : {false, true}) {
-      // A full edge makes a path full; any path counts as not (known to be) full.
-      const bool source_is_full = is_full && !edge.is_full;
-      const auto from = [&](Relation relation) {
-        return Row(edge.from, from_step, source_is_full, relation);
-      };
-      const auto into = [&](Relation relation) { return Row(to, to_step, is_full, relation); };
-      switch (edge.relation) {
-        case Relation::kGather:
-          Merge(into(Relation::kGather), from(Relation::kGather));
-          break;
-        case Relation::kRank:
-          for (const Relation r : {Relation::kGather, Relation::kRank, Relation::kAll}) {
-            Merge(into(r), from(r));
-          }
-          break;
-        case Relation::kAll:
-          for (const Relation r : {Relation::kGather, Relation::kRank, Relation::kAll}) {
-            Merge(into(r), from(Relation::kGather));
-          }
-          break;
-      }
+  // Everything that is before `edge.from` by one way is before `to` by the other, as far as the
+  // edge's relation carries.
+  void Follow(const Edge& edge, int to, Way from_way, Way to_way) {
+    const auto from = [&](Relation relation) { return Row(edge.from, from_way, relation); };
+    const auto into = [&](Relation relation) { return Row(to, to_way, relation); };
+    switch (edge.relation) {
+      case Relation::kGather:
+        Merge(into(Relation::kGather), from(Relation::kGather));
+        break;
+      case Relation::kRank:
+        for (const Relation r : {Relation::kGather, Relation::kRank, Relation::kAll}) {
+          Merge(into(r), from(r));
+        }
+        break;
+      case Relation::kAll:
+        for (const Relation r : {Relation::kGather, Relation::kRank, Relation::kAll}) {
+          Merge(into(r), from(Relation::kGather));
+        }
+        break;
     }
   }
 
-  // `column` is the edge's own start.
-  void Begin(const Edge& edge, int to, Step step, size_t column) {
-    for (const bool is_full : {false, true}) {
-      if (is_full && !edge.is_full) continue;
-      for (size_t r = 0; r <= static_cast<size_t>(edge.relation); ++r) {
-        Set(to, step, is_full, static_cast<Relation>(r), column);
-      }
+  // `column` is the edge's own start; -1: it is none.
+  void Begin(const Edge& edge, int to, Way way, int column) {
+    if (column < 0) return;
+    const size_t bit = static_cast<size_t>(column);
+    for (size_t r = 0; r <= static_cast<size_t>(edge.relation); ++r) {
+      Row(to, way, static_cast<Relation>(r))[bit / kBits] |= Word{1} << (bit % kBits);
     }
+  }
+
+  // An edge within a step. A full one makes a path full; any path counts as not (known to be) full.
+  void FollowInStep(const Edge& edge, int to, int column) {
+    Follow(edge, to, kSame, kSame);
+    Follow(edge, to, edge.is_full ? kSame : kSameFull, kSameFull);
+    Begin(edge, to, kSame, column);
+    if (edge.is_full) Begin(edge, to, kSameFull, column);
+  }
+  // The same, of what comes before in the step or act before.
+  void FollowLater(const Edge& edge, int to) {
+    Follow(edge, to, kNext, kNext);
+    Follow(edge, to, edge.is_full ? kNext : kNextFull, kNextFull);
+    Follow(edge, to, kNextAct, kNextAct);
+  }
+  // An edge from one step to the next.
+  void FollowIntoNext(const Edge& edge, int to, int column) {
+    Follow(edge, to, kSame, kNext);
+    Follow(edge, to, edge.is_full ? kSame : kSameFull, kNextFull);
+    Begin(edge, to, kNext, column);
+    if (edge.is_full) Begin(edge, to, kNextFull, column);
+    if (!edge.is_next_act) return;
+    Follow(edge, to, kSame, kNextAct);
+    Begin(edge, to, kNextAct, column);
   }
 
   size_t words;
@@ -96,13 +111,16 @@ absl::StatusOr<StepOrder> StepOrder::Make(const PhysicalGraph& graph) {
   order.node_.resize(graph.groups().size());
   for (GroupId id : topological) {
     const TaskGroup& group = graph.group(id);
+    order.most_acts_ = std::max(order.most_acts_, group.acts_per_step);
     GroupNodes& nodes = order.node_[id];
     nodes.reader = nodes.writer = static_cast<int>(order.devices_.size());
     if (group.is<Exchange>()) {
       order.devices_.push_back(order.DevicesOf(graph.reg(group.inputs[0].reg).placement));
+      order.reads_exchange_.push_back(true);
       ++nodes.writer;
     }
     order.devices_.push_back(order.DevicesOf(group.placement));
+    order.reads_exchange_.push_back(false);
   }
   order.edges_.resize(order.devices_.size());
   order.AddEdges();
@@ -111,11 +129,6 @@ absl::StatusOr<StepOrder> StepOrder::Make(const PhysicalGraph& graph) {
 
 int StepOrder::DevicesOf(const Placement& placement) {
   return device_lists_.try_emplace(placement, static_cast<int>(device_lists_.size())).first->second;
-}
-
-void StepOrder::AddEdge(int from, int to, Relation relation, bool is_full, bool is_next) {
-  edges_[to].push_back(
-      {.from = from, .relation = relation, .is_full = is_full, .is_next = is_next});
 }
 
 void StepOrder::AddEdges() {
@@ -140,20 +153,24 @@ void StepOrder::AddRegisterEdges(const Register& reg, GroupId consumer, int inpu
   if (reader.is<Collective>() && input == 0 && !reg.is_control()) {
     relation = RelationInto(reader);
   }
+  const bool is_next_act = pieces == most_acts_;  // if it goes from a piece to the next
   // Piece i of the producer is the consumer's piece i + tokens.
   if (tokens == 0) {
-    AddEdge(from, to, relation, pieces == 1, false);
-  } else if (tokens == 1) {
-    AddEdge(from, to, relation, true, true);
-  } else if (tokens == pieces) {
-    AddEdge(from, to, relation, false, true);
+    AddEdge(to, {.from = from, .relation = relation, .is_full = pieces == 1});
+  } else if (tokens == 1 || tokens == pieces) {
+    AddEdge(to, {.from = from,
+                 .relation = relation,
+                 .is_full = tokens == 1,
+                 .is_next = true,
+                 .is_next_act = tokens == 1 && is_next_act});
   }
   // The consumer's piece i frees the slot of the producer's piece i + credits.
   const int credits = reg.slots - tokens;
-  if (credits == 1) {
-    AddEdge(to, from, Relation::kRank, true, true);
-  } else if (credits == pieces) {
-    AddEdge(to, from, Relation::kRank, false, true);
+  if (credits == 1 || credits == pieces) {
+    AddEdge(from, {.from = to,
+                   .is_full = credits == 1,
+                   .is_next = true,
+                   .is_next_act = credits == 1 && is_next_act});
   }
 }
 
@@ -215,15 +232,16 @@ void StepOrder::AddExchangeEdges(const TaskGroup& group) {
   const Register& reg = graph_->reg(group.inputs[0].reg);
   const GroupNodes& nodes = node_[group.id];
   // Once all destinations are done, so are all tasks that read the source.
-  AddEdge(nodes.reader, nodes.writer, reach.is_one_to_one ? Relation::kRank : Relation::kGather,
-          group.acts_per_step == 1, false);
+  AddEdge(nodes.writer, {.from = nodes.reader,
+                         .relation = reach.is_one_to_one ? Relation::kRank : Relation::kGather,
+                         .is_full = group.acts_per_step == 1});
   if (!reach.all && !reach.rank && !reach.gather) return;
   if (reg.initial_tokens > 0) return;
-  AddEdge(node_[reg.producer].writer, nodes.writer,
-          reach.all    ? Relation::kAll
-          : reach.rank ? Relation::kRank
-                       : Relation::kGather,
-          graph_->group(reg.producer).acts_per_step == reg.period, false);
+  AddEdge(nodes.writer, {.from = node_[reg.producer].writer,
+                         .relation = reach.all    ? Relation::kAll
+                                     : reach.rank ? Relation::kRank
+                                                  : Relation::kGather,
+                         .is_full = graph_->group(reg.producer).acts_per_step == reg.period});
 }
 
 void StepOrder::Propagate(const std::vector<Constraint>& constraints, Rows& rows,
@@ -245,57 +263,71 @@ void StepOrder::Propagate(const std::vector<Constraint>& constraints, Rows& rows
       });
     }
   }
-  const auto follow = [&](const Edge& edge, int to, Rows::Step from_step, Rows::Step to_step) {
-    rows.Follow(edge, to, from_step, to_step);
-    if (from_step == Rows::kSame && column_of[edge.from] >= 0) {
-      rows.Begin(edge, to, to_step, column_of[edge.from]);
-    }
-  };
-  const auto insert = [&](int node, Rows::Step step) {
+  const auto insert = [&](int node, bool is_next) {
     for (const Constraint* c : needs[node]) {
-      if (c->next_step != (step == Rows::kNext)) continue;
+      if (c->is_next() != is_next) continue;
       const int reader = node_[c->reader].reader;
       if (IsOrdered(rows, column_of[reader], *c)) continue;
       added->push_back(*c);
-      follow({.from = reader, .is_next = c->next_step}, node, Rows::kSame, step);
+      const Edge edge = EdgeOf(*c);
+      if (is_next) {
+        rows.FollowIntoNext(edge, node, column_of[reader]);
+      } else {
+        rows.FollowInStep(edge, node, column_of[reader]);
+      }
     }
   };
   const int nodes = static_cast<int>(devices_.size());
   std::vector<std::vector<Edge>> inserted;
   for (int v = 0; v < nodes; ++v) {
     for (const Edge& edge : edges_[v]) {
-      if (!edge.is_next) follow(edge, v, Rows::kSame, Rows::kSame);
+      if (!edge.is_next) rows.FollowInStep(edge, v, column_of[edge.from]);
     }
     const size_t before = added == nullptr ? 0 : added->size();
-    insert(v, Rows::kSame);
+    insert(v, /*is_next=*/false);
     if (added == nullptr) continue;
     inserted.resize(nodes);
-    for (size_t i = before; i < added->size(); ++i) {
-      inserted[v].push_back({.from = node_[(*added)[i].reader].reader});
-    }
+    for (size_t i = before; i < added->size(); ++i) inserted[v].push_back(EdgeOf((*added)[i]));
   }
   for (int v = 0; v < nodes; ++v) {
-    // A node's acts of one step are over before those of the next.
-    const Edge self = {.from = v, .is_next = true};
-    follow(self, v, Rows::kSame, Rows::kNext);
+    // A node's acts of one step are over before those of the next, as each is before the next.
+    // Of the tasks that read an exchange's source, some may be an act ahead of others.
+    rows.FollowIntoNext({.from = v, .is_next = true}, v, column_of[v]);
+    const Edge self = {.from = v, .is_next = true, .is_next_act = true};
+    rows.FollowIntoNext(self, v, reads_exchange_[v] ? -1 : column_of[v]);
     for (const Edge& edge : edges_[v]) {
       if (edge.is_next) {
-        follow(edge, v, Rows::kSame, Rows::kNext);
+        rows.FollowIntoNext(edge, v, column_of[edge.from]);
       } else {
-        rows.Follow(edge, v, Rows::kNext, Rows::kNext);
+        rows.FollowLater(edge, v);
       }
     }
     if (added == nullptr) continue;
-    for (const Edge& edge : inserted[v]) rows.Follow(edge, v, Rows::kNext, Rows::kNext);
-    insert(v, Rows::kNext);
+    for (const Edge& edge : inserted[v]) rows.FollowLater(edge, v);
+    insert(v, /*is_next=*/true);
   }
 }
 
+// The control edge with which it holds. Of acts, it has a piece an act.
+StepOrder::Edge StepOrder::EdgeOf(const Constraint& constraint) const {
+  const int acts = graph_->group(constraint.reader).acts_per_step;
+  return {.from = node_[constraint.reader].reader,
+          .is_full = constraint.when != When::kAct || acts == 1,
+          .is_next = constraint.is_next(),
+          .is_next_act = constraint.when == When::kNextAct && acts == most_acts_};
+}
+
 bool StepOrder::IsOrdered(const Rows& rows, int column, const Constraint& constraint) const {
+  constexpr std::array<Rows::Way, 4> kWayOf = {Rows::kSameFull, Rows::kNextFull, Rows::kSame,
+                                               Rows::kNextAct};
   const int reader = node_[constraint.reader].reader;
   const int writer = node_[constraint.writer].writer;
+  if (constraint.is_of_acts() && graph_->group(constraint.reader).acts_per_step !=
+                                     graph_->group(constraint.writer).acts_per_step) {
+    return false;
+  }
   const Relation needed = devices_[reader] == devices_[writer] ? Relation::kRank : Relation::kAll;
-  return rows.Test(writer, constraint.next_step ? Rows::kNext : Rows::kSame, true, needed, column);
+  return rows.Test(writer, kWayOf[static_cast<size_t>(constraint.when)], needed, column);
 }
 
 std::vector<bool> StepOrder::Holds(const std::vector<Constraint>& constraints) const {
@@ -338,7 +370,10 @@ StepOrder::Table::Table(const StepOrder* order, const std::vector<GroupId>& read
   }
   std::sort(by_node.begin(), by_node.end());
   by_node.erase(std::unique(by_node.begin(), by_node.end()), by_node.end());
-  for (size_t i = 0; i < by_node.size(); ++i) column_[by_node[i].second] = static_cast<int>(i);
+  for (size_t i = 0; i < by_node.size(); ++i) {
+    column_[by_node[i].second] = static_cast<int>(i);
+    readers_.push_back(by_node[i].second);
+  }
   rows_ = std::make_unique<Rows>(order->devices_.size(), by_node.size());
   order->Propagate(constraints, *rows_, nullptr);
 }

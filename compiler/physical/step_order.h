@@ -23,9 +23,15 @@ namespace braid::compiler {
 // - all: every rank of v begins after every rank of u (an all_reduce, a box gathered from
 // everyone);
 // - gather: only once all ranks of v are done is any one rank of u (a box that went elsewhere).
-// And acts, where groups act several times a step:
+// And acts, where groups act several times a step. Act i of a group that acts n times stands for
+// the i-th n-th of the step, and an edge of p pieces makes v's acts in a piece wait for u's acts in
+// it:
+// - any path: the act of v in which an act of u ends, as parts of the step, begins after that; of
+//   groups that act equally often, act i after act i;
 // - full: the last act of u is over before the first of v. A path is full if one of its edges
-//   carries one piece a step; otherwise first acts follow first ones and last follow last ones.
+//   carries one piece a step;
+// - next act: act i + 1 of v begins after act i of u. Somewhere the path goes from a piece to the
+//   next one, of as many pieces as any group of the graph has acts.
 // An exchange is two nodes: as the reader of its source (done at rank r when all its tasks that
 // read rank r are done) and as the writer of its output.
 class StepOrder {
@@ -35,11 +41,19 @@ class StepOrder {
   static absl::StatusOr<StepOrder> Make(const PhysicalGraph& graph);
 
   // `reader` (as a reader) has to be done before `writer` (as a writer) begins on the devices that
-  // they share: in the same step, or, with `next_step`, in the next one.
+  // they share.
+  enum class When : uint8_t {
+    kStep,      // all its acts of a step before the first of the step
+    kNextStep,  // before the first of the next step
+    kAct,       // act i before act i; both act equally often
+    kNextAct,   // act i before act i + 1, also from step to step; both act equally often
+  };
   struct Constraint {
     GroupId reader = kNone;
     GroupId writer = kNone;
-    bool next_step = false;
+    When when = When::kStep;
+    bool is_next() const { return when == When::kNextStep || when == When::kNextAct; }
+    bool is_of_acts() const { return when == When::kAct || when == When::kNextAct; }
     friend auto operator<=>(const Constraint&, const Constraint&) = default;
   };
   // Which constraints hold already.
@@ -48,7 +62,7 @@ class StepOrder {
   class Table;
   Table TableOf(const std::vector<GroupId>& readers) const;
   // A small set of control edges with which all the constraints hold. Every reader stands before
-  // its writer in position(), and both act once a step.
+  // its writer in position() unless the constraint is of the next step or act.
   std::vector<Constraint> Missing(const std::vector<Constraint>& constraints) const;
 
   // In a topological order.
@@ -60,7 +74,8 @@ class StepOrder {
     int from = 0;  // node
     Relation relation = Relation::kRank;
     bool is_full = true;
-    bool is_next = false;  // from one step to the next
+    bool is_next = false;      // from one step to the next
+    bool is_next_act = false;  // then also from each act to the next
   };
   struct GroupNodes {
     int reader = 0, writer = 0;  // the same but for exchanges
@@ -71,18 +86,21 @@ class StepOrder {
   void AddEdges();
   void AddRegisterEdges(const Register& reg, GroupId consumer, int input);
   void AddExchangeEdges(const TaskGroup& group);
-  void AddEdge(int from, int to, Relation relation, bool is_full, bool is_next);
+  void AddEdge(int to, Edge edge) { edges_[to].push_back(edge); }
   Relation RelationInto(const TaskGroup& group) const;  // a collective
   int DevicesOf(const Placement& placement);
 
   // Fills rows for the readers of the constraints; with `added`, inserts edges on the way.
   void Propagate(const std::vector<Constraint>& constraints, Rows& rows,
                  std::vector<Constraint>* added) const;
+  Edge EdgeOf(const Constraint& constraint) const;
   bool IsOrdered(const Rows& rows, int column, const Constraint& constraint) const;
 
-  const PhysicalGraph* graph_;    // never null
-  std::vector<GroupNodes> node_;  // by group
-  std::vector<int> devices_;      // by node: the list of its devices in rank order
+  const PhysicalGraph* graph_;        // never null
+  int most_acts_ = 1;                 // of a group in a step
+  std::vector<GroupNodes> node_;      // by group
+  std::vector<int> devices_;          // by node: the list of its devices in rank order
+  std::vector<bool> reads_exchange_;  // by node: the reader of an exchange's source
   std::map<Placement, int, Placement::DevicesLess> device_lists_;
   std::vector<std::vector<Edge>> edges_;  // by node: into it
   // What is known of an exchange between two placements: (all, rank, gather, one to one).
@@ -98,13 +116,15 @@ class StepOrder::Table {
  public:
   Table(Table&&);
   ~Table();
-  // The reader is one of those that the table was made for.
+  const std::vector<GroupId>& readers() const { return readers_; }  // each once
+  // The reader is one of them.
   bool Holds(const Constraint& constraint) const;
 
  private:
   friend class StepOrder;
   Table(const StepOrder* order, const std::vector<GroupId>& readers);
   const StepOrder* order_;
+  std::vector<GroupId> readers_;
   std::vector<int> column_;  // by group
   std::unique_ptr<Rows> rows_;
 };

@@ -59,6 +59,10 @@ TEST_F(RoundsTest, EveryEvaluationTakesTheSameSteps) {
 TEST_F(RoundsTest, LessThanAStepIsRefusedByItsFlag) {
   EXPECT_THAT(std::string(Train({.steps = 0, .report_every = 1}).message()),
               HasSubstr("--steps=0; at least 1 was expected"));
+  EXPECT_THAT(done_, ElementsAre());
+}
+
+TEST_F(RoundsTest, RoundsOfLessThanAStepAreRefusedByTheirFlag) {
   EXPECT_THAT(std::string(Train({.steps = 5, .report_every = -2}).message()),
               HasSubstr("--report_every=-2; at least 1 was expected"));
   EXPECT_THAT(done_, ElementsAre());

@@ -137,6 +137,7 @@ void Check(Session& session, const Case& c, Coverage& coverage) {
           << c.pairs[i].source.ToString() << " -> " << c.pairs[i].destination.ToString();
     }
   }
+  job->Unload();
 }
 
 std::unique_ptr<Session> Start(const std::vector<int>& cluster, DeviceMix mix = DeviceMix::kCpu) {
