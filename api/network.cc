@@ -14,6 +14,7 @@
 #include "comm/cluster/build_fingerprint.h"
 #include "comm/control/rendezvous.h"
 #include "comm/network/network.h"
+#include "runtime/base/process.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 
@@ -22,15 +23,6 @@ namespace braid {
 Network& SocketsOf(const NetworkOptions& network) {
   return network.sockets != nullptr ? *network.sockets : *SystemNetwork();
 }
-
-namespace {
-
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
-}
-
-}  // namespace
 
 absl::Status CheckExposure(const NetworkOptions& network, const SocketAddress& address) {
   if (address.is_loopback() || !network.secret.empty() || network.is_insecure) {

@@ -18,11 +18,13 @@
 #include "runtime/base/mutex.h"
 #include "runtime/coordinator.h"
 #include "runtime/data/dataset.h"
-#include "runtime/files/checkpoint.h"
+#include "runtime/files/checkpoint_format.h"
 #include "runtime/files/folder_lock.h"
 #include "runtime/node.h"
 
 namespace braid {
+
+class CheckpointReader;
 
 class Session::Impl {
  public:

@@ -121,8 +121,9 @@ class SharedBytes {
         if (sets.Intersection(set, b->first.second) >= 0) FindAcross(a->second, b->second);
       }
     }
-    Modes by_acts;
+    std::set<RegisterPair> by_acts;
     RETURN_IF_ERROR(CheckPairs(by_acts));
+    if (by_acts.empty()) return absl::OkStatus();
     std::set<RegisterPair> runs;
     for (const auto& [set, registers] : by_set) FindRuns(EventsOf(registers), by_acts, runs);
     return CheckRuns(runs);
@@ -130,7 +131,6 @@ class SharedBytes {
 
  private:
   using RegisterPair = std::pair<GroupRegisterId, GroupRegisterId>;
-  using Modes = std::map<RegisterPair, bool>;
 
   // Where a register begins or ends in its arena.
   struct Event {
@@ -181,7 +181,7 @@ class SharedBytes {
 
   // Where neighbours are ordered act by act, the last of such a run has to be over before the next
   // act of the first, too.
-  void FindRuns(const std::vector<Event>& events, const Modes& by_acts,
+  void FindRuns(const std::vector<Event>& events, const std::set<RegisterPair>& by_acts,
                 std::set<RegisterPair>& runs) const {
     Live live;
     for (size_t i = 0; i < events.size(); ++i) {
@@ -194,8 +194,7 @@ class SharedBytes {
       GroupRegisterId first = kNone, last = kNone;
       int length = 0;
       for (const auto& [position, reg] : live) {
-        const auto mode = by_acts.find({last, reg});
-        if (mode == by_acts.end() || !mode->second) {
+        if (!by_acts.contains({last, reg})) {
           if (length > 2) runs.insert({first, last});
           first = reg;
           length = 0;
@@ -250,53 +249,55 @@ class SharedBytes {
     }
   }
 
-  // Both orders of each pair: by steps or else, which `is_by_acts` then says, by acts.
-  absl::Status CheckPairs(Modes& is_by_acts) const {
-    std::vector<StepOrder::Constraint> by_steps, by_acts;
-    std::vector<RegisterPair> of;  // whose bytes each is about
-    std::vector<RegisterPair> pair_of;
-    for (const RegisterPair& pair : pairs_) {
+  // Something that must hold, and whose bytes it is about.
+  struct Question {
+    StepOrder::Constraint constraint;
+    GroupRegisterId read, written;
+  };
+  // What of both orders of each pair does not hold.
+  std::map<RegisterPair, std::vector<Question>> Missing(const std::set<RegisterPair>& pairs,
+                                                        bool of_acts) const {
+    std::vector<StepOrder::Constraint> constraints;
+    std::vector<std::pair<RegisterPair, Question>> questions;
+    const auto ask = [&](const RegisterPair& pair, GroupId reader, GroupRegisterId read,
+                         GroupRegisterId written, When when) {
+      constraints.push_back({reader, graph_.reg(written).producer, when});
+      questions.emplace_back(pair, Question{constraints.back(), read, written});
+    };
+    for (const RegisterPair& pair : pairs) {
       const auto& [first, second] = pair;
-      RETURN_IF_ERROR(CheckTokens(first, second));
-      const auto add = [&](GroupId reader, GroupRegisterId read, GroupRegisterId written,
-                           When of_steps, When of_acts) {
-        const GroupId writer = graph_.reg(written).producer;
-        by_steps.push_back({.reader = reader, .writer = writer, .when = of_steps});
-        by_acts.push_back({.reader = reader, .writer = writer, .when = of_acts});
-        of.emplace_back(read, written);
-        pair_of.push_back(pair);
-      };
       for (GroupId reader : readers_[first]) {
         if (IsInPlace(reader, first, second)) continue;
-        add(reader, first, second, When::kStep, When::kAct);
+        ask(pair, reader, first, second, of_acts ? When::kAct : When::kStep);
       }
       for (GroupId reader : readers_[second]) {
-        add(reader, second, first, When::kNextStep, When::kNextAct);
+        ask(pair, reader, second, first, of_acts ? When::kNextAct : When::kNextStep);
       }
     }
-    const std::vector<bool> in_steps = order_.Holds(by_steps);
-    const std::vector<bool> in_acts = order_.Holds(by_acts);
-    Modes holds_by_acts;
-    for (size_t i = 0; i < of.size(); ++i) {
-      const RegisterPair& pair = pair_of[i];
-      bool& by_act = holds_by_acts.try_emplace(pair, HaveOnePieceAnAct(pair)).first->second;
-      by_act = by_act && in_acts[i];
-      is_by_acts[pair] |= !in_steps[i];
+    const std::vector<bool> holds = order_.Holds(constraints);
+    std::map<RegisterPair, std::vector<Question>> missing;
+    for (size_t i = 0; i < questions.size(); ++i) {
+      if (!holds[i]) missing[questions[i].first].push_back(questions[i].second);
     }
-    for (size_t i = 0; i < of.size(); ++i) {
-      if (in_steps[i] || holds_by_acts[pair_of[i]]) continue;
-      // What is missing to the order that misses less.
-      const auto is_pair = [&](size_t k) { return pair_of[k] == pair_of[i]; };
-      size_t missing_steps = 0, missing_acts = 0, act = i;
-      for (size_t k = i; k < of.size() && is_pair(k); ++k) {
-        missing_steps += in_steps[k] ? 0 : 1;
-        missing_acts += in_acts[k] ? 0 : 1;
-        if (in_acts[act]) act = k;
-      }
-      if (!ActOften(pair_of[i]) || missing_steps < missing_acts) {
-        return Unordered(by_steps[i], of[i].first, of[i].second);
-      }
-      return Unordered(by_acts[act], of[act].first, of[act].second);
+    return missing;
+  }
+
+  // Each pair is ordered by steps or else, and then it is in `by_acts`, by acts.
+  absl::Status CheckPairs(std::set<RegisterPair>& by_acts) const {
+    for (const auto& [first, second] : pairs_) RETURN_IF_ERROR(CheckTokens(first, second));
+    const auto missing_steps = Missing(pairs_, /*of_acts=*/false);
+    for (const auto& [pair, questions] : missing_steps) {
+      if (HaveOnePieceAnAct(pair)) by_acts.insert(pair);
+    }
+    const auto missing_acts = Missing(by_acts, /*of_acts=*/true);
+    for (const auto& [pair, of_steps] : missing_steps) {
+      const auto of_acts = missing_acts.find(pair);
+      if (of_acts == missing_acts.end() && by_acts.contains(pair)) continue;
+      // The order of which less is missing would be mended.
+      const bool tells_acts =
+          of_acts != missing_acts.end() && of_acts->second.size() <= of_steps.size();
+      const Question& question = tells_acts ? of_acts->second[0] : of_steps[0];
+      return Unordered(question.constraint, question.read, question.written);
     }
     return absl::OkStatus();
   }
@@ -313,16 +314,13 @@ class SharedBytes {
     return absl::OkStatus();
   }
 
-  bool ActOften(const RegisterPair& pair) const {
-    const GroupId writer = graph_.reg(pair.first).producer;
-    return HaveOnePieceAnAct(pair) && graph_.group(writer).acts_per_step > 1;
-  }
-
-  // Whether, all through a step, both have one slot for a piece of each act of their producers.
+  // Whether, all through a step of several acts, both have one slot for a piece of each act of
+  // their producers.
   bool HaveOnePieceAnAct(const RegisterPair& pair) const {
     for (GroupRegisterId id : {pair.first, pair.second}) {
       const Register& reg = graph_.reg(id);
-      if (reg.slots != 1 || reg.period != 1) return false;
+      const int acts = graph_.group(reg.producer).acts_per_step;
+      if (reg.slots != 1 || reg.period != 1 || acts == 1) return false;
     }
     return true;
   }

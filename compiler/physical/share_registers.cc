@@ -144,6 +144,12 @@ class Sharer {
     return pieces;
   }
 
+  // What is asked again and again about the registers of a pool.
+  struct Known {
+    StepOrder::Table table;
+    std::map<GroupId, int> before_next;  // of producers by acts: TransfersBeforeNext
+  };
+
   bool IsOnComputeStream(GroupId id) const {
     const TaskGroup& group = graph_.group(id);
     return group.is<Compute>() && group.stream == StreamKind::kCompute;
@@ -165,14 +171,14 @@ class Sharer {
         graph_.group(c.reader).acts_per_step == 1 && graph_.group(c.writer).acts_per_step == 1;
     return MayAdd(c) && (c.when == When::kNextStep || (act_once && IsForward(c)));
   }
-  bool MayAddOfActs(const StepOrder::Table& table, const StepOrder::Constraint& c) const {
+  bool MayAddOfActs(const Known& known, const StepOrder::Constraint& c) const {
     if (!MayAdd(c)) return false;
     if (c.when == When::kAct) return IsForward(c);
     // The writer's next act waits for as many transfers as it is, and never for all of its own
     // acts.
     const bool is_after_all =
-        table.Holds({.reader = c.writer, .writer = c.reader, .when = When::kStep});
-    return !is_after_all && transfers_[c.reader] <= TransfersBeforeNext(table, c.writer);
+        known.table.Holds({.reader = c.writer, .writer = c.reader, .when = When::kStep});
+    return !is_after_all && transfers_[c.reader] <= known.before_next.at(c.writer);
   }
 
   // How many transfers its next act waits for.
@@ -187,55 +193,42 @@ class Sharer {
     return most;
   }
 
-  // What must hold for `first` to be used and over before `second` is written; in the next step, or
-  // act, the other way round.
-  std::vector<StepOrder::Constraint> ConstraintsOf(GroupRegisterId first, GroupRegisterId second,
-                                                   bool of_acts) const {
-    std::vector<StepOrder::Constraint> constraints;
-    for (GroupId reader : readers_[first]) {
-      constraints.push_back({.reader = reader,
-                             .writer = graph_.reg(second).producer,
-                             .when = of_acts ? When::kAct : When::kStep});
-    }
-    for (GroupId reader : readers_[second]) {
-      constraints.push_back({.reader = reader,
-                             .writer = graph_.reg(first).producer,
-                             .when = of_acts ? When::kNextAct : When::kNextStep});
-    }
-    return constraints;
+  // `first` is used and over before `second` is written; in the next step, or act, the other way
+  // round.
+  struct Order {
+    GroupRegisterId first = kNone, second = kNone;
+    bool of_acts = false;
+  };
+  // Calls `on_missing` for what does not hold yet, until it returns false: the result is then, too.
+  template <typename OnMissing>
+  bool ForEachMissing(const Known& known, const Order& order, const OnMissing& on_missing) const {
+    const auto is_right = [&](GroupId reader, GroupRegisterId written, When when) {
+      const StepOrder::Constraint c{reader, graph_.reg(written).producer, when};
+      return known.table.Holds(c) || on_missing(c);
+    };
+    const When same = order.of_acts ? When::kAct : When::kStep;
+    const When next = order.of_acts ? When::kNextAct : When::kNextStep;
+    return std::ranges::all_of(
+               readers_[order.first],
+               [&](GroupId reader) { return is_right(reader, order.second, same); }) &&
+           std::ranges::all_of(readers_[order.second],
+                               [&](GroupId reader) { return is_right(reader, order.first, next); });
   }
-
-  // Those that are missing for them to share bytes in this order; none if they cannot.
-  using Constraints = std::optional<std::vector<StepOrder::Constraint>>;
-  Constraints MissingFor(const StepOrder::Table& table, GroupRegisterId first,
-                         GroupRegisterId second) const {
-    if (order_.position(graph_.reg(first).producer) >=
-        order_.position(graph_.reg(second).producer)) {
-      return std::nullopt;
-    }
-    std::vector<StepOrder::Constraint> missing;
-    for (const StepOrder::Constraint& c : ConstraintsOf(first, second, /*of_acts=*/false)) {
-      if (table.Holds(c)) continue;
-      if (!MayAddOfSteps(c)) return MissingOfActs(table, first, second);
-      missing.push_back(c);
-    }
-    return missing;
-  }
-  Constraints MissingOfActs(const StepOrder::Table& table, GroupRegisterId first,
-                            GroupRegisterId second) const {
-    if (by_acts_[first] == 0 || by_acts_[first] != by_acts_[second]) return std::nullopt;
-    std::vector<StepOrder::Constraint> missing;
-    for (const StepOrder::Constraint& c : ConstraintsOf(first, second, /*of_acts=*/true)) {
-      if (table.Holds(c)) continue;
-      if (!MayAddOfActs(table, c)) return std::nullopt;
-      missing.push_back(c);
-    }
-    return missing;
-  }
-  Constraints MissingInAnyOrder(const StepOrder::Table& table, GroupRegisterId a,
-                                GroupRegisterId b) const {
-    Constraints missing = MissingFor(table, a, b);
-    return missing.has_value() ? missing : MissingFor(table, b, a);
+  // In which order they may share bytes; none if they must not.
+  std::optional<Order> OrderOf(const Known& known, GroupRegisterId a, GroupRegisterId b) const {
+    const auto position = [this](GroupRegisterId id) {
+      return order_.position(graph_.reg(id).producer);
+    };
+    if (position(a) == position(b)) return std::nullopt;
+    Order order = position(a) < position(b) ? Order{a, b} : Order{b, a};
+    const bool by_steps = ForEachMissing(
+        known, order, [this](const StepOrder::Constraint& c) { return MayAddOfSteps(c); });
+    if (by_steps) return order;
+    if (by_acts_[a] == 0 || by_acts_[a] != by_acts_[b]) return std::nullopt;
+    order.of_acts = true;
+    const bool by_acts = ForEachMissing(
+        known, order, [&](const StepOrder::Constraint& c) { return MayAddOfActs(known, c); });
+    return by_acts ? std::optional<Order>(order) : std::nullopt;
   }
 
   // Largest first, each into the tightest gap between those with which it must not share.
@@ -246,7 +239,12 @@ class Sharer {
       readers.insert(readers.end(), readers_[reg].begin(), readers_[reg].end());
       if (by_acts_[reg] > 0) readers.push_back(graph_.reg(reg).producer);
     }
-    const StepOrder::Table table = order_.TableOf(readers);
+    Known known = {order_.TableOf(readers), {}};
+    for (GroupRegisterId reg : registers) {
+      const GroupId producer = graph_.reg(reg).producer;
+      if (by_acts_[reg] == 0 || known.before_next.contains(producer)) continue;
+      known.before_next[producer] = TransfersBeforeNext(known.table, producer);
+    }
     struct Placed {
       int64_t begin, end;
       GroupRegisterId reg;
@@ -257,7 +255,7 @@ class Sharer {
       const int64_t bytes = BytesOf(graph_.reg(reg));
       int64_t best = -1, best_gap = 0, end = 0;
       for (const Placed& other : placed) {
-        if (MissingInAnyOrder(table, reg, other.reg).has_value()) continue;
+        if (OrderOf(known, reg, other.reg).has_value()) continue;
         const int64_t gap = other.begin - end;
         if (gap >= bytes && (best < 0 || gap < best_gap)) {
           best = end;
@@ -269,8 +267,10 @@ class Sharer {
       const Placed here = {best, best + bytes, reg};
       for (const Placed& other : placed) {
         if (other.begin >= here.end || here.begin >= other.end) continue;
-        const Constraints missing = MissingInAnyOrder(table, reg, other.reg);
-        needed.insert(needed.end(), missing->begin(), missing->end());
+        ForEachMissing(known, *OrderOf(known, reg, other.reg), [&](const auto& constraint) {
+          needed.push_back(constraint);
+          return true;
+        });
       }
       const auto at =
           std::upper_bound(placed.begin(), placed.end(), here,

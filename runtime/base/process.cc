@@ -162,6 +162,11 @@ std::string SignalName(int signal) {
 
 }  // namespace
 
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
+}
+
 std::string DescribeSignal(int signal) {
   return absl::StrFormat("signal %d (%s)", signal, SignalName(signal));
 }

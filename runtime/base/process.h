@@ -35,6 +35,9 @@ struct ExitStatus {
 // "signal 9 (Killed)".
 std::string DescribeSignal(int signal);
 
+// What this machine calls itself.
+std::string HostName();
+
 struct ProcessOptions {
   // The program and its arguments. A program without a slash is looked up in PATH.
   std::vector<std::string> command;

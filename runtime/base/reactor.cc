@@ -1,6 +1,6 @@
-// The real reactor: a thread that sleeps on a futex, or, from the first descriptor that it watches
-// on, in an epoll set with an eventfd that is written only to wake a sleeper. Most reactors, those
-// of actor threads for instance, watch none and so have no descriptor.
+// The real reactor: a thread that sleeps on a futex, or, while it watches descriptors, in an epoll
+// set with an eventfd that is written only to wake a sleeper. Most reactors, those of actor threads
+// for instance, never watch one and so have none of their own.
 #include "runtime/base/reactor.h"
 
 #include <linux/futex.h>
@@ -140,8 +140,8 @@ class RealReactor : public Reactor {
     CHECK(InThread());
     const auto known = watch_of_.find(descriptor);
     if (known == watch_of_.end()) return;
-    epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, descriptor,
-              nullptr);  // fails if it was closed: as good
+    // Fails if it was closed: as good.
+    epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, descriptor, nullptr);
     watches_.erase(known->second);
     watch_of_.erase(known);
   }

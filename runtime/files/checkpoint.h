@@ -79,7 +79,7 @@ class CheckpointWriter {
   };
   explicit CheckpointWriter(CheckpointOptions options);
   absl::Status LayOut();
-  absl::Status Replace(const std::string& latest) const;
+  absl::Status ReplaceLatest(const std::string& name) const;
   // Of those that were there before, what has a successor or is too old.
   absl::Status RemoveOld(const std::vector<std::string>& names) const;
   absl::Status WriteSideFile(const std::string& name, const std::string& contents);

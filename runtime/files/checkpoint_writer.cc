@@ -119,8 +119,8 @@ absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
   if (error) return ErrnoStatus(error.value(), "create directory", options.directory);
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.directory));
   for (const std::string& name : names) {
-    if (IsLeftover(options.directory, name))
-      RETURN_IF_ERROR(RemoveTree(Join(options.directory, name)));
+    if (!IsLeftover(options.directory, name)) continue;
+    RETURN_IF_ERROR(RemoveTree(Join(options.directory, name)));
   }
   std::unique_ptr<CheckpointWriter> writer(new CheckpointWriter(std::move(options)));
   RETURN_IF_ERROR(writer->LayOut());
@@ -232,16 +232,16 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
   is_committed_ = true;  // from here on it is whole, whatever happens to `latest`
   files_.clear();
   RETURN_IF_ERROR(SyncDirectory(directory));
-  RETURN_IF_ERROR(Replace(name));
+  RETURN_IF_ERROR(ReplaceLatest(name));
   RETURN_IF_ERROR(RemoveOld(names));
   Observe("done");
   return path;
 }
 
-absl::Status CheckpointWriter::Replace(const std::string& latest) const {
+absl::Status CheckpointWriter::ReplaceLatest(const std::string& name) const {
   const std::string next = Join(options_.directory, "latest.tmp");
   Observe("write latest.tmp");
-  RETURN_IF_ERROR(WriteWholeFile(next, latest + "\n"));
+  RETURN_IF_ERROR(WriteWholeFile(next, name + "\n"));
   Observe("replace latest");
   RETURN_IF_ERROR(Rename(next, Join(options_.directory, "latest")));
   return SyncDirectory(options_.directory);

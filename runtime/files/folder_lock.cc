@@ -6,15 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "glog/logging.h"
+#include "runtime/base/process.h"
 #include "runtime/base/status.h"
 #include "runtime/files/file.h"
 
@@ -24,9 +23,7 @@ namespace {
 constexpr size_t kMaxOwnerBytes = 512;
 
 std::string Self() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return absl::StrFormat("process %d of %s (%s)", getpid(), host.data(),
+  return absl::StrFormat("process %d of %s (%s)", getpid(), HostName(),
                          program_invocation_short_name);
 }
 

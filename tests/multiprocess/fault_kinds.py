@@ -456,6 +456,10 @@ class OtherFile(Early):
 class Checkpoint(Early):
     """Each node has checkpoints of its own: another one on the worker, or none."""
 
+    cells = {
+        "saving/master": "the master's is the checkpoint",
+        "": "no checkpoint is loaded",
+    }
     quick = ("saving/worker",)
 
     def begin(self, cluster, cell):
@@ -478,8 +482,7 @@ class OtherCheckpoint(Checkpoint):
         "saving/worker": Ends(
             AT_ONCE, "node 1: .*this node's 'from/step-1' is another checkpoint than the master's"
         ),
-        "saving/master": "the master's is the checkpoint",
-        "": "no checkpoint is loaded",
+        **Checkpoint.cells,
     }
     steps_of = {0: 1, 1: 2, 2: 1}
 
@@ -488,11 +491,7 @@ class NoCheckpoint(Checkpoint):
     """The master reads it and sends it."""
 
     name = "no checkpoint"
-    cells = {
-        "saving/worker": GoesOn(),
-        "saving/master": "the master's is the checkpoint",
-        "": "no checkpoint is loaded",
-    }
+    cells = {"saving/worker": GoesOn(), **Checkpoint.cells}
     steps_of = {0: 1, 2: 1}
 
     def after(self, cluster, cell):
