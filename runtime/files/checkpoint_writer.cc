@@ -250,13 +250,15 @@ absl::Status CheckpointWriter::ReplaceLatest(const std::string& name) const {
 absl::Status CheckpointWriter::RemoveOld(const std::vector<std::string>& names) const {
   std::vector<std::string> old;
   std::vector<std::pair<fs::file_time_type, std::string>> others;
+  std::error_code ignored;  // what has no time is the oldest
   for (const std::string& name : names) {
-    if (name.ends_with(kTemporarySuffix)) continue;
+    const std::string path = Join(options_.directory, name);
+    // What is called so and has no index is none of ours.
+    if (name.ends_with(kTemporarySuffix) || !fs::exists(Join(path, kIndexFile), ignored)) continue;
     if (BaseOf(name) == options_.name) {
       old.push_back(name);
     } else if (StepOf(name).has_value()) {
-      std::error_code ignored;  // its time is then the earliest
-      others.emplace_back(fs::last_write_time(Join(options_.directory, name), ignored), name);
+      others.emplace_back(fs::last_write_time(path, ignored), name);
     }
   }
   if (options_.keep > 0) {

@@ -237,6 +237,21 @@ TEST(Checkpoint, SameStepAgainReplaces) {
   EXPECT_EQ((*CheckpointReader::Open(dir / "step-12"))->path(), dir / "step-12.10");
 }
 
+// What is called as a checkpoint and is none is not ours.
+TEST(Checkpoint, OnlyOldCheckpointsGo) {
+  TempDir dir;
+  fs::create_directories(dir / "step-1");
+  PutFile(dir / "step-1/notes", "mine");
+  for (int64_t step = 2; step < 5; ++step) {
+    CheckpointOptions options;
+    options.keep = 1;
+    ASSERT_TRUE(Save(dir.path(), step, {{"w", {3}, 0}}, std::move(options)).ok());
+  }
+  EXPECT_TRUE(fs::exists(dir / "step-1/notes"));
+  EXPECT_FALSE(fs::exists(dir / "step-3"));
+  EXPECT_TRUE(CheckpointReader::Open(dir / "step-4").ok());
+}
+
 TEST(Checkpoint, AbandonedAndLeftoversGo) {
   TempDir dir;
   {
