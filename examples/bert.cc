@@ -13,6 +13,7 @@ ABSL_FLAG(std::string, data, "", "A text file, read by characters; none: made-up
 ABSL_FLAG(std::string, parallel, "data", "data, model, hybrid or pipeline");
 ABSL_FLAG(int64_t, steps, 600, "Training steps");
 ABSL_FLAG(int64_t, batch, 32, "Sequences per step, over all devices");
+ABSL_FLAG(int, micro_batches, 1, "Parts that a step is computed in");
 ABSL_FLAG(int64_t, layers, 2, "Encoder layers");
 ABSL_FLAG(int64_t, width, 64, "Channels");
 ABSL_FLAG(int64_t, heads, 4, "Attention heads");
@@ -36,6 +37,7 @@ absl::StatusOr<examples::BertOptions> OptionsOfFlags() {
   options.heads = absl::GetFlag(FLAGS_heads);
   options.time = absl::GetFlag(FLAGS_time);
   options.batch = absl::GetFlag(FLAGS_batch);
+  options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
   options.masked = absl::GetFlag(FLAGS_masked);
   options.dropout = absl::GetFlag(FLAGS_dropout);
   options.lr = absl::GetFlag(FLAGS_lr);

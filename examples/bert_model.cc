@@ -114,7 +114,8 @@ void TrainBert(Job& job, const BertOptions& options) {
                                                           .floor = options.lr / 10,
                                                           .warmup_steps = options.warmup_steps,
                                                           .steps = options.steps});
-    job.Minimize(loss, braid::AdamW{.lr = rate, .weight_decay = 0.01}, {.clip_global_norm = 1});
+    job.Minimize(loss, braid::AdamW{.lr = rate, .weight_decay = 0.01},
+                 {.micro_batches = options.micro_batches, .clip_global_norm = 1});
     job.Fetch("loss", loss);
   });
 }

@@ -16,6 +16,7 @@ struct BertOptions {
   int64_t layers = 2, width = 64, heads = 4;
   int64_t time = 32;  // tokens of both segments, an even number
   int64_t batch = 32;
+  int micro_batches = 1;
   double dropout = 0;
   double masked = 0.15;  // share of the tokens that are to be found
   double lr = 3e-3;      // peak of AdamW's

@@ -61,26 +61,46 @@ class MicroBatchPass {
       SetCut(graph_.mutable_op(id), {{layouts_[op.inputs[0]].sbp}, {}});
       return absl::OkStatus();
     }
-    if (!late && !HasRole(graph_, op, OpRole::kFetch)) {
-      if (auto signature = ChooseSignature(op)) {
-        for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
-          if (!layouts_[op.inputs[i]].cut && signature->inputs[i].is_split()) {
-            RequestPiece(op.inputs[i], signature->inputs[i].axis, {id, i});
-          }
-        }
-        SetCut(graph_.mutable_op(id), *signature);
-        return absl::OkStatus();
-      }
+    const bool are_addends =
+        std::ranges::all_of(cut, [&](int i) { return layouts_[op.inputs[i]].sbp == sbp::P; });
+    if (!HasRole(graph_, op, OpRole::kFetch)) {
+      // Addends that meet what is late anyway are added up once, for the whole step.
+      if (!(late && are_addends) && SetCutAs(id, Addends::kStay)) return absl::OkStatus();
+      if (!are_addends && SetCutAs(id, Addends::kAreSummed)) return absl::OkStatus();
     }
     for (int i : cut) {
       if (layouts_[op.inputs[i]].sbp != sbp::P) return NeedsWholeBatch(op, i);
     }
-    for (int i : cut) {
-      const TensorId sum = Accumulated(graph_.op(id).inputs[i]);
-      graph_.mutable_op(id).inputs[i] = sum;
-    }
+    SumAddends(id);
     SetWhole(graph_.op(id), /*late=*/true);
     return absl::OkStatus();
+  }
+
+  // What becomes of an op's inputs that are addends, one per act.
+  enum class Addends { kStay, kAreSummed };
+
+  // Lets the op act on parts if a signature allows it.
+  bool SetCutAs(OpId id, Addends addends) {
+    const std::optional<SbpSignature> signature = ChooseSignature(graph_.op(id), addends);
+    if (!signature.has_value()) return false;
+    if (addends == Addends::kAreSummed) SumAddends(id);
+    const Op& op = graph_.op(id);
+    for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
+      if (!layouts_[op.inputs[i]].cut && signature->inputs[i].is_split()) {
+        RequestPiece(op.inputs[i], signature->inputs[i].axis, {id, i});
+      }
+    }
+    SetCut(graph_.mutable_op(id), *signature);
+    return true;
+  }
+
+  void SumAddends(OpId id) {
+    for (size_t i = 0; i < graph_.op(id).inputs.size(); ++i) {
+      const TensorId input = graph_.op(id).inputs[i];
+      if (!layouts_[input].cut || layouts_[input].sbp != sbp::P) continue;
+      const TensorId sum = Accumulated(input);
+      graph_.mutable_op(id).inputs[i] = sum;
+    }
   }
 
   absl::Status CutSource(OpId id) {
@@ -118,9 +138,18 @@ class MicroBatchPass {
     std::vector<TensorType> inputs, outputs;
     for (TensorId id : op.inputs) inputs.push_back(graph_.type(id));
     for (TensorId id : op.outputs) outputs.push_back(graph_.type(id));
-    // A reshape maps an axis only if it can be cut into micro-batches and then over the devices.
+    // Of the axes of a reshape first those that can be cut into micro-batches and then over the
+    // devices; else it is every device's to reshape whole micro-batches.
     const int64_t devices = op.placement.has_value() ? op.placement->size() : 1;
-    return DefOf(graph_, op).LegalMicroBatchSignatures({op.attrs, inputs, outputs}, m_ * devices);
+    const OpContext context{op.attrs, inputs, outputs};
+    const OpDef& def = DefOf(graph_, op);
+    std::vector<SbpSignature> signatures = def.LegalMicroBatchSignatures(context, m_ * devices);
+    for (SbpSignature& other : def.LegalMicroBatchSignatures(context, m_)) {
+      if (std::ranges::find(signatures, other) == signatures.end()) {
+        signatures.push_back(std::move(other));
+      }
+    }
+    return signatures;
   }
 
   bool Divides(TensorId tensor, const Sbp& sbp) const {
@@ -138,7 +167,7 @@ class MicroBatchPass {
 
   // The first signature that takes the inputs as they are; else the one that asks for the fewest
   // pieces of whole values.
-  std::optional<SbpSignature> ChooseSignature(const Op& op) const {
+  std::optional<SbpSignature> ChooseSignature(const Op& op, Addends addends) const {
     std::optional<SbpSignature> best;
     int best_pieces = 0;
     for (const SbpSignature& signature : Signatures(op)) {
@@ -147,7 +176,9 @@ class MicroBatchPass {
       for (size_t i = 0; fits && i < op.inputs.size(); ++i) {
         const PieceLayout& layout = layouts_[op.inputs[i]];
         const Sbp& wanted = signature.inputs[i];
-        if (layout.cut) {
+        if (layout.cut && layout.sbp == sbp::P && addends == Addends::kAreSummed) {
+          fits = wanted.is_broadcast();
+        } else if (layout.cut) {
           fits = wanted == layout.sbp;
         } else if (wanted.is_split()) {
           fits = HasPieces(op.inputs[i], wanted.axis);
@@ -168,7 +199,7 @@ class MicroBatchPass {
   // takes its inputs whole where possible.
   std::optional<SbpSignature> PieceSignature(TensorId tensor, int axis) const {
     const Op& op = graph_.producer(tensor);
-    if (DefOf(graph_, op).external() || layouts_[tensor].late) return std::nullopt;
+    if (DefOf(graph_, op).external() || op.acts_per_step > 1) return std::nullopt;
     const int output = graph_.tensor(tensor).output;
     std::optional<SbpSignature> in_pieces;
     for (const SbpSignature& signature : Signatures(op)) {
@@ -328,7 +359,16 @@ absl::StatusOr<LogicalGraph> MicroBatch(LogicalGraph graph) {
                        request.location.ToString(), ")"));
     }
   }
-  if (m > 1) RETURN_IF_ERROR(MicroBatchPass(graph, m).Run());
+  if (m == 1) return graph;
+  RETURN_IF_ERROR(MicroBatchPass(graph, m).Run());
+  const std::vector<Op>& ops = graph.ops();
+  if (std::ranges::none_of(ops, [](const Op& op) { return op.acts_per_step > 1; })) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("minimize asks for micro_batches = ", m,
+                     ", but nothing that leads to its loss has a batch to be cut: the job reads no "
+                     "dataset and no input but scalars; set micro_batches to 1, or read the data (",
+                     graph.minimize()[0].location.ToString(), ")"));
+  }
   return graph;
 }
 

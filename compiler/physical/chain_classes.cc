@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "compiler/physical/act_phases.h"
 #include "compiler/physical/defer_groups.h"
 #include "runtime/base/status.h"
 
@@ -39,11 +40,13 @@ class ClassFinder {
     }
     for (auto id = result_.order.rbegin(); id != result_.order.rend(); ++id) Sink(*id);
     FindArrivals();
-    std::map<std::tuple<int, int, int>, size_t> class_of;  // kind, depth, arrival
+    ASSIGN_OR_RETURN(const ActPhases phases, FindActPhases(graph_));
+    std::map<std::tuple<int, int, int, int>, size_t> class_of;  // kind, depth, arrival, phase
     for (GroupId id : result_.order) {
       if (kind_[id] == kNone) continue;
-      const auto [it, is_new] =
-          class_of.try_emplace({kind_[id], depth_[id], arrival_[id]}, result_.members.size());
+      const int phase = phases.last > 0 ? phases.of[id] : 0;
+      const auto [it, is_new] = class_of.try_emplace({kind_[id], depth_[id], arrival_[id], phase},
+                                                     result_.members.size());
       if (is_new) result_.members.emplace_back();
       result_.members[it->second].push_back(id);
     }

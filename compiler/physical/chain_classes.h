@@ -8,16 +8,17 @@
 
 namespace braid::compiler {
 
-// Classes of compute groups that share placement (with its hierarchy), stream, acts per step, depth
-// and arrival. Groups of the input stream are in none: they run ahead by themselves.
+// Classes of compute groups that share placement (with its hierarchy), stream, acts per step,
+// depth, arrival and, where acts have several phases (see act_phases.h), phase. Groups of the input
+// stream are in none: they run ahead by themselves.
 //
 // The depth of a group is the number of breaks on the longest path to it, along edges without
 // initial tokens. A break is an edge between groups that could not share a chain: to or from an
 // exchange, a collective or a variable, between placements, streams or numbers of acts, or with a
 // period (a sum over micro-batches is there only after all acts). So any edge from one class to
-// another leads to a greater depth, or out of the (placement, stream, acts): merging any
-// consecutive members of classes never closes a cycle. Groups without inputs stand as late as their
-// readers allow: they need not travel.
+// another leads to a greater depth, to a later phase of the same depth, or out of the (placement,
+// stream, acts): merging any consecutive members of classes never closes a cycle. Groups without
+// inputs stand as late as their readers allow: they need not travel.
 //
 // The arrival of a group that may wait (see defer_groups.h) is the last, in topological order, of
 // the exchanges and collectives that it reads, or that others like it read on the way to it: what

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "compiler/physical/act_phases.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
@@ -38,24 +39,9 @@ absl::StatusOr<std::vector<Groups>> ListsOf(const PhysicalGraph& graph) {
   return lists;
 }
 
-// How often, on the way to each group, something waits until all micro-batches have come so far.
-std::vector<int> WaitsForAll(const PhysicalGraph& graph, const Groups& topological) {
-  std::vector<int> waits(graph.groups().size(), 0);
-  for (GroupId id : topological) {
-    for (const GroupInput& input : graph.group(id).inputs) {
-      const Register& reg = graph.reg(input.reg);
-      if (reg.initial_tokens > 0) continue;
-      const bool is_of_all =
-          reg.period > 1 && graph.group(reg.producer).acts_per_step == reg.period;
-      waits[id] = std::max(waits[id], waits[reg.producer] + (is_of_all ? 1 : 0));
-    }
-  }
-  return waits;
-}
-
-// What acts once a step comes before the micro-batches that wait as often.
+// What acts once a step comes before the micro-batches of its phase.
 struct Phase {
-  int waits = 0;
+  int phase = 0;  // see act_phases.h
   int acts = 1;
   friend auto operator<=>(const Phase&, const Phase&) = default;
 };
@@ -69,9 +55,9 @@ absl::StatusOr<std::vector<OrderEdge>> CollectiveOrder(const PhysicalGraph& grap
   ASSIGN_OR_RETURN(const Groups topological, graph.TopologicalOrder());
   std::vector<int> position(topological.size());
   for (size_t i = 0; i < topological.size(); ++i) position[topological[i]] = static_cast<int>(i);
-  const std::vector<int> waits = WaitsForAll(graph, topological);
+  ASSIGN_OR_RETURN(const ActPhases phases, FindActPhases(graph));
   const auto phase_of = [&](GroupId id) {
-    return Phase{.waits = waits[id], .acts = graph.group(id).acts_per_step};
+    return Phase{.phase = phases.of[id], .acts = graph.group(id).acts_per_step};
   };
   for (Groups& groups : lists) {
     std::sort(groups.begin(), groups.end(), [&](GroupId a, GroupId b) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "compiler/physical/act_phases.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
@@ -31,9 +32,10 @@ int64_t BytesOf(const Register& reg) { return reg.slots * reg.slot_bytes; }
 
 class Sharer {
  public:
-  Sharer(const PhysicalGraph& graph, StepOrder order, bool may_add_edges)
+  Sharer(const PhysicalGraph& graph, StepOrder order, const ActPhases& phases, bool may_add_edges)
       : graph_(graph),
         order_(std::move(order)),
+        phases_(phases),
         may_add_edges_(may_add_edges),
         readers_(graph.registers().size()),
         result_(graph.registers().size(), kNone),
@@ -134,9 +136,11 @@ class Sharer {
   }
 
   // In how many pieces it can share act by act: one in its slot at a time, as often as all who use
-  // it act. 0: it cannot.
+  // it act. 0: it cannot. What others wait for all acts of may be filled by all acts before its
+  // readers act at all.
   int ActsOf(const Register& reg) const {
     const int pieces = PiecesOf(graph_, reg);
+    if (phases_.of[reg.producer] < phases_.last) return 0;
     if (reg.slots != 1 || pieces == 1 || reg.period != 1) return 0;
     for (GroupId reader : readers_[reg.id]) {
       if (graph_.group(reader).acts_per_step != pieces) return 0;
@@ -285,6 +289,7 @@ class Sharer {
 
   const PhysicalGraph& graph_;
   const StepOrder order_;
+  const ActPhases& phases_;
   const bool may_add_edges_;
   std::vector<std::vector<GroupId>> readers_;  // by register
   std::vector<int> by_acts_;                   // by register: ActsOf
@@ -299,7 +304,8 @@ class Sharer {
 
 absl::StatusOr<Sharing> ShareRegisters(const PhysicalGraph& graph, bool may_add_edges) {
   ASSIGN_OR_RETURN(StepOrder order, StepOrder::Make(graph));
-  return Sharer(graph, std::move(order), may_add_edges).Share();
+  ASSIGN_OR_RETURN(const ActPhases phases, FindActPhases(graph));
+  return Sharer(graph, std::move(order), phases, may_add_edges).Share();
 }
 
 }  // namespace braid::compiler

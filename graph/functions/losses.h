@@ -34,8 +34,8 @@ struct CrossEntropyOptions {
 };
 // SoftmaxCrossEntropy, reduced. With weights each class's share of the smoothing counts its weight;
 // the mean is over the labels' weights. Weights and ignore_index are for class numbers. A mean over
-// no row is NaN. With weights or ignore_index a mean needs the whole batch: Job::Minimize with
-// micro_batches takes sums.
+// no row is NaN. With micro_batches (Job::Minimize) the mean is still that of the whole batch: the
+// labels of all micro-batches are read before the first one's gradient.
 Tensor CrossEntropy(Tensor logits, Tensor labels, CrossEntropyOptions options = {},
                     SourceLocation where = Here());
 struct NllOptions {

@@ -15,11 +15,14 @@ using examples::Parallel;
 
 using Recorder = std::function<void(Job&)> (*)(Parallel, DType);
 
-void ExpectLayoutsAgree(Recorder record, DType dtype, int64_t steps, double tolerance) {
+// With what one device makes of `record`, or of `whole`.
+void ExpectLayoutsAgree(Recorder record, DType dtype, int64_t steps, double tolerance,
+                        Recorder whole = nullptr) {
   std::vector<double> reference;
   for (const LayoutCase& layout : LayoutCases()) {
     if (layout.devices.size() > 2 || layout.devices[0] == 3) continue;  // enough others
-    const auto recorded = record(layout.parallel, dtype);
+    const bool is_whole = whole != nullptr && reference.empty();
+    const auto recorded = (is_whole ? whole : record)(layout.parallel, dtype);
     if (!recorded) continue;
     SCOPED_TRACE(layout.name);
     const auto run = RunTraining({.layout = layout, .steps = steps}, recorded);
@@ -63,6 +66,14 @@ std::function<void(Job&)> BertOfText(Parallel parallel, DType dtype) {
   return [options](Job& job) { TrainBert(job, options); };
 }
 
+// How many tokens of the whole batch are masked divides every micro-batch's gradients.
+std::function<void(Job&)> BertInMicroBatches(Parallel parallel, DType dtype) {
+  examples::BertOptions options = SmallBert(parallel, dtype);
+  options.train = TextFile(MakeTextFile(), {.context = options.time});
+  options.micro_batches = 4;
+  return [options](Job& job) { TrainBert(job, options); };
+}
+
 examples::WideDeepOptions SmallWideDeep(Parallel parallel, DType dtype) {
   examples::WideDeepOptions options;
   options.parallel = parallel;
@@ -84,6 +95,9 @@ TEST(ModelsTest, BertF64LossesEqualOneDevice) { ExpectLayoutsAgree(&Bert, DType:
 TEST(ModelsTest, BertF32LossesEqualOneDevice) { ExpectLayoutsAgree(&Bert, DType::kF32, 50, 1e-4); }
 TEST(ModelsTest, BertOfTextLossesEqualOneDevice) {
   ExpectLayoutsAgree(&BertOfText, DType::kF64, 60, 1e-9);
+}
+TEST(ModelsTest, BertInMicroBatchesEqualsBertOfWholeBatches) {
+  ExpectLayoutsAgree(&BertInMicroBatches, DType::kF64, 60, 1e-9, /*whole=*/&BertOfText);
 }
 TEST(ModelsTest, WideDeepF64LossesEqualOneDevice) {
   ExpectLayoutsAgree(&WideDeep, DType::kF64, 100, 1e-9);

@@ -106,19 +106,44 @@ f
 )");
 }
 
-// Global batch statistics need all of the batch before any part can go on.
-TEST(MicroBatch, WhatNeedsTheWholeBatchIsAnError) {
-  EXPECT_EQ(Cut(std::string(kHead) + R"(
+// Global batch statistics: all of the batch is there before any part goes on.
+TEST(MicroBatch, PartsWaitForWhatAllPartsMake) {
+  auto graph = Cut(std::string(kHead) + R"(
 %4:f32[6] = reduce_mean "mean" (%2) {axes=[0] keep_dims=false} at net.cc:5
 %5:f32[8, 6] = sub "centered" (%2, %4) at net.cc:6
-fetch "f" (%5) {name="f"}
+%6:f32[] = reduce_sum "count" (%5) {axes=[0, 1] keep_dims=false}
+%7:f32[] = reciprocal "factor" (%6)
+%8:f32[1, 1] = reshape "one" (%7) {shape=[1, 1]}
+%9:f32[8, 6] = broadcast_to "factors" (%8) {shape=[8, 6]}
+%10:f32[8, 6] = mul "weighted" (%5, %9)
+%11:f32[] = reduce_sum "sum" (%10) {axes=[0, 1] keep_dims=false}
+%12:f32[] = mul "late" (%11, %7)
+fetch "f" (%12) {name="f"}
 )",
-                Devices(1, 1))
-                .status()
-                .message(),
-            "sub 'centered' needs the whole batch of 'y' (f32[8, 6]), of which micro_batches = 4 "
-            "gives it one part at a time; set micro_batches to 1, or compute it from each part "
-            "alone (net.cc:6)");
+                   Devices(1, 1));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(MicroBatchText(*graph), R"(
+x x4 ()->(S(0))
+w
+y x4 (S(0), B)->(S(0))
+loss x4 (S(0))->(P)
+mean x4 (S(0))->(P)
+mean.accumulate x4 (P)->(B)
+centered x4 (S(0), B)->(S(0))
+count x4 (S(0))->(P)
+count.accumulate x4 (P)->(B)
+factor
+one
+factors x4 (B)->(S(0))
+weighted x4 (S(0), S(0))->(S(0))
+sum x4 (S(0))->(P)
+sum.accumulate x4 (P)->(B)
+late
+f
+)");
+}
+
+TEST(MicroBatch, WhatNeedsTheWholeBatchAtOnceIsAnError) {
   EXPECT_EQ(Cut(std::string(kHead) + R"(
 %4:f32[6, 8] = transpose "u" (%2) {perm=[1, 0]}
 %5:f32[6, 8] = softmax "soft" (%4) {causal=false scale=1.0} at net.cc:7
@@ -179,7 +204,8 @@ fetch "g" (%4) {name="g"}
             "for each use (net.cc:5)");
 }
 
-// Two samples in four micro-batches on two devices: rows of a merged axis would cross devices.
+// Two samples in four micro-batches on two devices: rows of a merged axis would cross devices. On
+// four they would cross them whatever is cut first, so each device reshapes all of a micro-batch.
 TEST(MicroBatch, ReshapesMustBearBothSplits) {
   const std::string text = R"(
 %0:f32[8, 3, 5] = read "x" () {batch=8 types="f32[8, 3, 5]"} at net.cc:1
@@ -188,9 +214,28 @@ TEST(MicroBatch, ReshapesMustBearBothSplits) {
 fetch "f" (%2) {name="f"}
 @minimize loss=%2 optimizer="sgd_update" micro_batches=4
 )";
-  auto graph = Cut(text, Devices(1, 2));
-  ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_EQ(OpNamed(*graph, "rows").output_micro_batch_sbp, std::vector<Sbp>{sbp::S(0)});
+  for (int devices : {2, 4}) {
+    auto graph = Cut(text, Devices(1, devices));
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(OpNamed(*graph, "rows").output_micro_batch_sbp, std::vector<Sbp>{sbp::S(0)});
+  }
+}
+
+TEST(MicroBatch, ThereIsABatch) {
+  EXPECT_EQ(Cut(R"(
+%0:f32[8, 6] = random_uniform "x" () {dtype=f32 shape=[8, 6] low=0.0 high=1.0}
+%1:f32[6, 6] = variable "w" () {dtype=f32 shape=[6, 6]}
+%2:f32[8, 6] = matmul "y" (%0, %1)
+%3:f32[] = reduce_mean "loss" (%2) {axes=[0, 1] keep_dims=false}
+fetch "f" (%3) {name="f"}
+@minimize loss=%3 optimizer="sgd_update" micro_batches=4 at net.cc:4
+)",
+                Devices(1, 1))
+                .status()
+                .message(),
+            "minimize asks for micro_batches = 4, but nothing that leads to its loss has a batch "
+            "to be cut: the job reads no dataset and no input but scalars; set micro_batches to 1, "
+            "or read the data (net.cc:4)");
 }
 
 TEST(MicroBatch, AStepHasOneNumber) {

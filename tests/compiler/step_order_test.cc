@@ -182,8 +182,8 @@ TEST(StepOrderTest, TheOrderOfEdgesIsKept) {
       std::vector<std::vector<int>> at(graph.groups().size());
       for (size_t i = 0; i < acts.size(); ++i) at[acts[i]].push_back(static_cast<int>(i));
       for (size_t i = 0; i < constraints.size(); ++i) {
-        const auto& [reader, writer, when] = constraints[i];
-        (holds[i] ? claims : denials)[when] += 1;
+        const GroupId reader = constraints[i].reader, writer = constraints[i].writer;
+        (holds[i] ? claims : denials)[constraints[i].when] += 1;
         if (!holds[i]) continue;
         const int reads = graph.group(reader).acts_per_step,
                   writes = graph.group(writer).acts_per_step;

@@ -1,0 +1,27 @@
+// How a step's micro-batches fall into phases, where something in the step waits until all of them
+// have come so far and others of their acts go on from there: the divisor of a mean over labels
+// that count, or the mean of a batch.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/plan/physical_graph.h"
+
+namespace braid::compiler {
+
+struct ActPhases {
+  // By group: how often, on the way to it, something waits until all micro-batches have come so
+  // far. Along an edge within a step a phase never falls, and it rises where all acts are waited
+  // for. Where there are several phases of acts, a group stands as late as its readers allow: what
+  // the divisor is made of goes ahead of what it is for, and does not wait for the loss.
+  std::vector<int> of;
+  // The last phase in which groups act for every micro-batch: 0 unless acts wait for a value that
+  // all acts of others had a part in.
+  int last = 0;
+};
+
+// INTERNAL naming a cycle if the graph has one.
+absl::StatusOr<ActPhases> FindActPhases(const PhysicalGraph& graph);
+
+}  // namespace braid::compiler
