@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -37,7 +38,13 @@ class MicroBatchPass {
     for (OpId id = 0; id < count; ++id) RETURN_IF_ERROR(Visit(id));
     RETURN_IF_ERROR(BuildPieces());
     RETURN_IF_ERROR(graph_.status());
-    graph_.SortTopologically();
+    // A sum takes each addend as soon as it is there: later, all addends would be there at once.
+    std::vector<OpId> keys(graph_.ops().size());
+    std::iota(keys.begin(), keys.end(), OpId{0});
+    for (const auto& [addend, sum] : accumulated_) {
+      keys[graph_.tensor(sum).producer] = graph_.tensor(addend).producer;
+    }
+    graph_.SortTopologically(keys);
     return absl::OkStatus();
   }
 

@@ -22,7 +22,6 @@ class PhaseFinder {
     for (const TaskGroup& group : graph_.groups()) {
       if (group.acts_per_step > 1) last = std::max(last, phase_[group.id]);
     }
-    if (last == 0) return {std::move(phase_), last};
     phase_ = FindLatest(end);
     for (const TaskGroup& group : graph_.groups()) {
       if (group.acts_per_step > 1) phase_[group.id] = std::min(last, phase_[group.id]);

@@ -44,9 +44,8 @@ class ClassFinder {
     std::map<std::tuple<int, int, int, int>, size_t> class_of;  // kind, depth, arrival, phase
     for (GroupId id : result_.order) {
       if (kind_[id] == kNone) continue;
-      const int phase = phases.last > 0 ? phases.of[id] : 0;
-      const auto [it, is_new] = class_of.try_emplace({kind_[id], depth_[id], arrival_[id], phase},
-                                                     result_.members.size());
+      const auto [it, is_new] = class_of.try_emplace(
+          {kind_[id], depth_[id], arrival_[id], phases.of[id]}, result_.members.size());
       if (is_new) result_.members.emplace_back();
       result_.members[it->second].push_back(id);
     }

@@ -100,16 +100,16 @@ g3 variable 'fc2.weight'
 g4 exchange 'relu.slice_exchange' x4 <- g2
 g5 exchange 'data:1.slice_exchange' x4 <- g0
 g6 compute 'chain one..d_entropy.reshape (3 ops)'
-g7 compute 'chain fc2..d_relu (8 ops)' x4 <- g4 <- g3 for 4 <- g5 <- g6 for 4
-g8 compute 'chain d_fc2.weight..d_fc2.weight.accumulate (3 ops)' x4 <- g4 <- g7 (2)
-g9 exchange 'd_relu.slice_exchange' x4 <- g7
-g10 compute 'chain d_fc1..d_fc1.bias.accumulate (5 ops)' x4 <- g2 <- g9 <- g0
-g11 compute 'lr'
-g12 exchange 'mean.accumulate.slice_exchange' <- g8 all 4
-g13 compute 'loss' <- g12
-g14 compute 'chain fc1.weight.update..fc1.bias.update (2 ops)' <- g1 (2) <- g10 (2) all 4 <- g11
-g15 exchange 'lr.slice_exchange' <- g11
-g16 compute 'fc2.weight.update' <- g3 <- g8 all 4 <- g15
+g7 compute 'chain fc2..d_relu (9 ops)' x4 <- g4 <- g3 for 4 <- g5 <- g6 for 4
+g8 exchange 'mean.accumulate.slice_exchange' <- g7 all 4
+g9 compute 'loss' <- g8
+g10 compute 'chain d_fc2.weight..d_fc2.weight.accumulate (2 ops)' x4 <- g4 <- g7
+g11 exchange 'd_relu.slice_exchange' x4 <- g7
+g12 compute 'chain d_fc1..d_fc1.weight.accumulate (5 ops)' x4 <- g2 <- g11 <- g0
+g13 compute 'lr'
+g14 compute 'chain fc1.weight.update..fc1.bias.update (2 ops)' <- g1 (2) <- g12 (2) all 4 <- g13
+g15 exchange 'lr.slice_exchange' <- g13
+g16 compute 'fc2.weight.update' <- g3 <- g10 all 4 <- g15
 )");
 }
 

@@ -32,6 +32,8 @@ max x4 (S(0))->(S(0))
 sum_exp x4 (S(0), S(0))->(S(0))
 entropy x4 (S(0), S(0), S(0), S(0))->(S(0))
 mean x4 (S(0))->(P)
+mean.accumulate x4 (P)->(B)
+loss
 one
 d_entropy.scale
 d_entropy.reshape
@@ -39,17 +41,15 @@ d_entropy x4 (B)->(S(0))
 d_fc2 x4 (S(0), S(0), S(0), S(0), S(0))->(S(0))
 d_relu x4 (S(0), B)->(S(0))
 d_fc2.weight x4 (S(0), S(0))->(P)
+d_fc2.weight.accumulate x4 (P)->(B)
 d_fc1 x4 (S(0), S(0))->(S(0))
 d_fc1.bias x4 (S(0))->(P)
-d_fc1.weight x4 (S(0), S(0))->(P)
-lr
-mean.accumulate x4 (P)->(B)
-loss
-d_fc1.weight.accumulate x4 (P)->(B)
-fc1.weight.update
 d_fc1.bias.accumulate x4 (P)->(B)
+d_fc1.weight x4 (S(0), S(0))->(P)
+d_fc1.weight.accumulate x4 (P)->(B)
+lr
+fc1.weight.update
 fc1.bias.update
-d_fc2.weight.accumulate x4 (P)->(B)
 fc2.weight.update
 )");
   const Op& accumulate = OpNamed(*graph, "d_fc1.weight.accumulate");

@@ -74,7 +74,8 @@ TEST_F(OrderCollectivesTest, EveryListOfDevicesHasItsOwn) {
 // do not wait for what all of them have made.
 TEST_F(OrderCollectivesTest, MicroBatchesTakeTurns) {
   const GroupId gradient = Sum("gradient"), forward = Sum("forward", 4), back = Sum("back", 4);
-  Sum("weight");
+  const GroupId weight = Sum("weight");
+  g_.Edge("w", weight, {forward}, {.use_period = 4});
   g_.Edge("x", forward, {back});
   g_.Edge("y", back, {gradient}, {.period = 4});
   EXPECT_THAT(Edges(), ElementsAre("weight->forward", "forward->back/4", "back->gradient",
