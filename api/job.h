@@ -12,7 +12,7 @@
 #include "graph/functional.h"
 #include "graph/logical_graph.h"
 #include "graph/placement.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/dataset_kinds.h"
 
 namespace braid {
 

@@ -115,6 +115,7 @@ absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, Proces
                     .stall_timeout = flags.session.stall_timeout,
                     .event_dump = flags.session.event_dump,
                     .kernels = &kernels,
+                    .dataset_kinds = options.dataset_kinds,
                     .interruption = &end.interruption(),
                     .on_failure = [&end](const absl::Status& cause) { end.Limit(cause); }});
 }
@@ -126,6 +127,7 @@ absl::Status RunProgram(const MainOptions& options,
   if (!flags.is_master && dry_run) return absl::OkStatus();
   Measure(flags);
   if (!flags.is_master) return Serve(flags, options, end);
+  flags.session.dataset_kinds = options.dataset_kinds;
   flags.session.interruption = &end.interruption();
   flags.session.on_failure = [&end](const absl::Status& cause) { end.Limit(cause); };
   ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,

@@ -10,6 +10,7 @@
 #include "api/session.h"
 #include "comm/cluster/cluster.h"
 #include "graph/op_registry.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device_kinds.h"
 #include "runtime/kernels/kernel.h"
 
@@ -18,6 +19,8 @@ namespace braid {
 struct MainOptions {
   ClusterOptions cluster = {};    // flags override it
   DeviceKinds device_kinds = {};  // that --devices and node lists may name
+  // That the program's readers may name, in every process of the cluster.
+  DatasetKinds dataset_kinds = {};
   // The program's own operators and kernels. Called in every process of the cluster, since the
   // nodes run kernels of operators that only the master records.
   std::function<absl::Status(OpRegistry& operators, KernelRegistry& kernels)> extend = {};

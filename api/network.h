@@ -12,6 +12,7 @@
 #include "api/interruption.h"
 #include "comm/cluster/cluster.h"
 #include "runtime/base/reactor.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device_kinds.h"
 #include "runtime/kernels/kernel.h"
 
@@ -57,6 +58,7 @@ struct ServiceOptions {
   uint64_t simulation_seed = 0;  // order of messages, in a simulated environment
   std::string event_dump;  // folder for the last events of a run that fails; "": none are written
   const KernelRegistry* kernels = nullptr;
+  DatasetKinds dataset_kinds = {};
   Interruption* interruption = nullptr;                 // of ServeNode only
   std::function<void(const absl::Status&)> on_failure;  // as soon as it is known; any thread
 };

@@ -92,6 +92,7 @@ class NodeService::Impl {
     options.environment = environment_;
     options.network = &SocketsOf(network_);
     options.kernels = options_.kernels;
+    options.dataset_kinds = options_.dataset_kinds;
     options.on_failure = options_.on_failure;
     node_ = std::make_unique<Node>(options);
     // Ends with the session: the master says so, or is lost.

@@ -177,6 +177,7 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
   node.environment = environment_;
   node.event_dump = options_.event_dump;
   node.kernels = &kernels_;
+  node.dataset_kinds = options_.dataset_kinds;
   if (options_.network.has_value()) {
     node.interface = options_.network->interface;
     node.host = host;

@@ -20,6 +20,7 @@
 #include "graph/op_registry.h"
 #include "runtime/array.h"
 #include "runtime/base/ids.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device_kinds.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/reports/node_summary.h"
@@ -40,7 +41,8 @@ struct SessionOptions {
   std::vector<int> devices = {1};
   // Their kinds, by node; empty: CPUs everywhere. A network's nodes say it themselves.
   std::vector<std::string> node_kinds = {};
-  DeviceKinds device_kinds = {};  // that this process knows
+  DeviceKinds device_kinds = {};    // that this process knows
+  DatasetKinds dataset_kinds = {};  // as well
   // The session is the master, node 0, of real nodes, whose devices the cluster lists.
   std::optional<NetworkOptions> network = std::nullopt;
   int threads_per_device = 1;

@@ -17,7 +17,7 @@
 #include "compiler/compile.h"
 #include "runtime/base/mutex.h"
 #include "runtime/coordinator.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/files/checkpoint_format.h"
 #include "runtime/files/folder_lock.h"
 #include "runtime/node.h"
@@ -138,7 +138,7 @@ class Session::Impl {
   };
   std::vector<NodeMachine> machines_;
   compiler::Machine choice_machine_, estimate_machine_;
-  DatasetCache datasets_;
+  DatasetCache datasets_{options_.dataset_kinds};
   std::unique_ptr<Environment> own_environment_;
   Environment* environment_ = nullptr;  // the network's, or its own
   LoopbackNetwork loopback_;

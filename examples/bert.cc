@@ -6,6 +6,7 @@
 #include "absl/flags/flag.h"
 #include "api/braid.h"
 #include "examples/bert_model.h"
+#include "examples/sentences.h"
 #include "examples/training.h"
 #include "runtime/data/text_dataset.h"
 
@@ -80,4 +81,6 @@ absl::Status Program(braid::Session& session) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }
+int main(int argc, char** argv) {
+  return braid::Main(argc, argv, {.dataset_kinds = examples::KindsWithSentences()}, Program);
+}

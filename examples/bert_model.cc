@@ -1,6 +1,8 @@
 #include "examples/bert_model.h"
 
-#include <cmath>
+#include <vector>
+
+#include "examples/sentences.h"
 
 namespace examples {
 namespace {
@@ -10,7 +12,7 @@ using braid::Job;
 using braid::NameScope;
 using braid::Tensor;
 
-constexpr int64_t kWordsOfTopic = 8;
+constexpr int64_t kSentences = 1 << 20;
 constexpr int64_t kNothing = -100;  // the label of a token that is not to be found
 
 Tensor Number(Job& job, int64_t value) {
@@ -21,17 +23,6 @@ Tensor Number(Job& job, int64_t value) {
 Tensor DrawBelow(Job& job, braid::Shape shape, int64_t below) {
   const Tensor drawn = RandomUniform(job.graph(), std::move(shape), {.high = 1.0 * below});
   return Clip(Cast(drawn, DType::kI32), 0, static_cast<double>(below - 1));
-}
-
-// [batch, time]: either segment counts round through the words of a topic of its own, from
-// anywhere.
-Tensor MadeUpSentences(Job& job, const BertOptions& options) {
-  const braid::Shape segments = {options.batch, 2, 1};
-  const Tensor topic = DrawBelow(job, segments, options.vocabulary / kWordsOfTopic);
-  const Tensor phase = DrawBelow(job, segments, kWordsOfTopic);
-  const Tensor place = Iota(job.graph(), {DType::kI32, {1, 1, options.time / 2}}, 2);
-  const Tensor words = Number(job, kWordsOfTopic);
-  return Reshape(topic * words + Mod(phase + place, words), {options.batch, options.time});
 }
 
 // Of the tokens that are to be found 8 in 10 are masked, 1 is any other and 1 stays.
@@ -49,13 +40,17 @@ Puzzle Mask(Job& job, Tensor tokens, const BertOptions& options) {
           Where(is_below(1), tokens, Number(job, kNothing))};
 }
 
-Puzzle MakePuzzle(Job& job, const std::optional<braid::DatasetSpec>& text, const char* name,
-                  const BertOptions& options) {
+// Of windows of a text, or of made-up sentences from number `first` on.
+Puzzle MakePuzzle(Job& job, const std::optional<braid::DatasetSpec>& text, int64_t first,
+                  const char* name, const BertOptions& options) {
   const NameScope scope(job.graph(), name);
-  if (!text.has_value()) return Mask(job, MadeUpSentences(job, options), options);
-  auto [characters, next] =
-      job.Read(*text, {.batch = options.batch, .shuffle = true, .name = name});
-  return Mask(job, characters, options);
+  const braid::DatasetSpec tokens = text.value_or(Sentences({.first = first,
+                                                             .count = kSentences,
+                                                             .time = options.time,
+                                                             .vocabulary = options.vocabulary}));
+  const std::vector<Tensor> fields =
+      job.ReadFields(tokens, {.batch = options.batch, .shuffle = true, .name = name});
+  return Mask(job, fields[0], options);
 }
 
 Tensor Drop(Tensor x, double rate) { return rate > 0 ? Dropout(x, rate) : x; }
@@ -107,7 +102,7 @@ Tensor Bert(Job& job, Tensor tokens, const BertOptions& options) {
 
 void TrainBert(Job& job, const BertOptions& options) {
   OnDevices(job, options.parallel, [&] {
-    const Puzzle puzzle = MakePuzzle(job, options.train, "train", options);
+    const Puzzle puzzle = MakePuzzle(job, options.train, 0, "train", options);
     const Tensor loss =
         CrossEntropy(Bert(job, puzzle.seen, options), puzzle.labels, {.ignore_index = kNothing});
     const Tensor rate = braid::WarmupCosine(job.graph(), {.peak = options.lr,
@@ -122,7 +117,7 @@ void TrainBert(Job& job, const BertOptions& options) {
 
 void EvaluateBert(Job& job, const BertOptions& options) {
   OnDevices(job, options.parallel, [&] {
-    const Puzzle puzzle = MakePuzzle(job, options.held_out, "held_out", options);
+    const Puzzle puzzle = MakePuzzle(job, options.held_out, kSentences, "held_out", options);
     const Tensor guess = ArgMax(Bert(job, puzzle.seen, options));
     const auto count = [](Tensor x) { return Sum(Cast(x, DType::kF32)); };
     job.Fetch("accuracy", count(Equal(guess, puzzle.labels)) /

@@ -10,7 +10,7 @@ namespace examples {
 struct BertOptions {
   Parallel parallel = Parallel::kData;
   braid::DType dtype = braid::DType::kF32;
-  // Windows of `time` characters; none: made-up sentences that count through their topic's words.
+  // Windows of `time` characters; none: made-up sentences (sentences.h).
   std::optional<braid::DatasetSpec> train, held_out;
   int64_t vocabulary = 64;  // the mask is one more
   int64_t layers = 2, width = 64, heads = 4;

@@ -22,7 +22,7 @@
 #include "runtime/actions/transfer.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/reactor.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device.h"
 #include "runtime/job_loader.h"
 #include "runtime/overlap_checker.h"

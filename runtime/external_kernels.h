@@ -3,7 +3,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/host_io.h"
 #include "runtime/kernels/kernel.h"
 

@@ -21,7 +21,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/reactor.h"
 #include "runtime/control_agent.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_kinds.h"
 #include "runtime/host_io.h"
@@ -53,12 +53,13 @@ struct NodeOptions {
   std::string transport;                // the only one to be used; "": the best that works
   Nanoseconds stall_timeout = 0;        // without any act: says what it waits for; 0: never
   std::string event_dump;               // folder for the last events of a failed run; "": none
-  Environment* environment = nullptr;   // borrowed, as are all below
+  Environment* environment = nullptr;   // borrowed, as are all pointers below
   Network* network = SystemNetwork();   // whose sockets the transports use
   LoopbackNetwork* loopback = nullptr;  // where nodes of this process meet; null: alone in it
   // Empty: MakeTransports. Simulated faults come in here.
   std::function<std::vector<std::unique_ptr<Transport>>(const TransportOptions&)> make_transports;
   const KernelRegistry* kernels = nullptr;
+  DatasetKinds dataset_kinds = {};
   // The cause of a failure, as soon as it is known here; any thread, maybe twice. May be empty.
   std::function<void(const absl::Status&)> on_failure;
 };
@@ -120,7 +121,7 @@ class Node {
   Devices devices_;
   std::unique_ptr<DeviceGroup> device_group_;  // null: its devices do no collectives themselves
   VariableStore variables_;
-  DatasetCache datasets_;
+  DatasetCache datasets_{options_.dataset_kinds};
   CollectiveHub collectives_;
   PlanRelay plans_;                                // whose buffers peers write to
   std::map<JobId, NodeJobs::LoadRequest> coming_;  // whose plans have not come whole

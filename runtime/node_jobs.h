@@ -21,7 +21,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device.h"
 #include "runtime/executor.h"
 #include "runtime/host_io.h"

@@ -1,11 +1,10 @@
 // A Dataset is a sequence of samples that a node can read in any order; readers of a plan ask it
-// for the samples they are due. A DatasetSpec says which one, as a value that travels in a plan;
-// OpenDataset makes it, and a node's DatasetCache shares it among the node's devices.
+// for the samples they are due. A DatasetSpec says which one, as a value that travels in a plan; a
+// node's DatasetCache (dataset_kinds.h) opens it and shares it among the node's devices.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "graph/dtype.h"
 #include "graph/shape.h"
-#include "runtime/base/mutex.h"
 #include "runtime/data/dataset_spec.h"
 
 namespace braid {
@@ -45,20 +43,6 @@ class Dataset {
 
 // A fingerprint that goes on from `before` (0 at first) with these bytes.
 uint64_t AddToFingerprint(uint64_t before, std::span<const std::byte> bytes);
-
-// Errors name the files, what was found and what was expected.
-absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const DatasetSpec& spec);
-
-// One per node. Opens each spec once and keeps it; thread-safe. A failed open is tried again.
-// The pointers are shared because readers on several actor threads outlive each other in any order.
-class DatasetCache {
- public:
-  absl::StatusOr<std::shared_ptr<const Dataset>> Open(const DatasetSpec& spec);
-
- private:
-  Mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Dataset>> datasets_ BRAID_GUARDED_BY(mutex_);
-};
 
 // OUT_OF_RANGE if a sample or the field is not there.
 absl::Status CheckRead(const Dataset& dataset, std::span<const int64_t> samples, int field);

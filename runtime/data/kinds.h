@@ -1,4 +1,4 @@
-// How each kind of dataset is opened; dataset.cc lists them.
+// How each kind of dataset that is built in is opened; dataset_kinds.cc lists them.
 #pragma once
 
 #include <memory>

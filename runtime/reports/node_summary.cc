@@ -8,7 +8,7 @@
 #include "comm/collective/collective.h"
 #include "compiler/plan/node_plan.h"
 #include "runtime/control.pb.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/data/sampler.h"
 #include "runtime/plan_read.h"
 

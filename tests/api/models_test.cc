@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "examples/bert_model.h"
+#include "examples/sentences.h"
 #include "examples/wide_deep_model.h"
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"
@@ -25,7 +26,9 @@ void ExpectLayoutsAgree(Recorder record, DType dtype, int64_t steps, double tole
     const auto recorded = (is_whole ? whole : record)(layout.parallel, dtype);
     if (!recorded) continue;
     SCOPED_TRACE(layout.name);
-    const auto run = RunTraining({.layout = layout, .steps = steps}, recorded);
+    const auto run = RunTraining(
+        {.layout = layout, .steps = steps, .dataset_kinds = examples::KindsWithSentences()},
+        recorded);
     ASSERT_TRUE(run.ok()) << run.status().message();
     if (reference.empty()) {
       reference = run->losses;
@@ -108,7 +111,10 @@ TEST(ModelsTest, WideDeepF32LossesEqualOneDevice) {
 
 double Evaluated(const std::function<void(Job&)>& train, const std::function<void(Job&)>& evaluate,
                  int64_t steps, const char* what) {
-  auto session = Session::Start({.devices = {2}, .seed = 3, .progress = Progress::kOff});
+  auto session = Session::Start({.devices = {2},
+                                 .dataset_kinds = examples::KindsWithSentences(),
+                                 .seed = 3,
+                                 .progress = Progress::kOff});
   EXPECT_TRUE(session.ok()) << session.status().message();
   auto training = (*session)->Compile("train", train);
   EXPECT_TRUE(training.ok()) << training.status().message();

@@ -79,6 +79,7 @@ absl::StatusOr<TrainingRun> RunTraining(const TrainingOptions& options,
   session_options.devices = options.layout.devices;
   session_options.node_kinds = options.node_kinds;
   session_options.device_kinds = options.device_kinds;
+  session_options.dataset_kinds = options.dataset_kinds;
   session_options.simulation_seed = options.simulation_seed;
   session_options.precision = options.precision;
   session_options.seed = 3;

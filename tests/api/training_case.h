@@ -43,9 +43,10 @@ struct TrainingOptions {
   std::optional<uint64_t> simulation_seed = std::nullopt;
   bool wants_variables = false;
   DType precision = DType::kF32;  // SessionOptions::precision
-  // SessionOptions::node_kinds and device_kinds.
+  // SessionOptions::node_kinds, device_kinds and dataset_kinds.
   std::vector<std::string> node_kinds = {};
   DeviceKinds device_kinds = {};
+  DatasetKinds dataset_kinds = {};
 };
 absl::StatusOr<TrainingRun> RunTraining(const TrainingOptions& options,
                                         const std::function<void(Job&)>& record);

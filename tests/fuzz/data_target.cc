@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/array.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/data/dataset_spec.h"
 #include "runtime/data/idx.h"
 #include "tests/fuzz/input_reader.h"
@@ -17,7 +17,7 @@ namespace {
 
 // The first and the last sample of every field.
 void ReadSome(const DatasetSpec& spec) {
-  const auto dataset = OpenDataset(spec);
+  const auto dataset = DatasetKinds().Open(spec);
   if (!dataset.ok() || (*dataset)->num_samples() == 0) return;
   const std::vector<int64_t> samples = {0, (*dataset)->num_samples() - 1};
   for (size_t field = 0; field < (*dataset)->fields().size(); ++field) {

@@ -11,12 +11,16 @@
 #include <vector>
 
 #include "runtime/array.h"
-#include "runtime/data/dataset.h"
+#include "runtime/data/dataset_kinds.h"
 #include "runtime/data/text_dataset.h"
 #include "tests/runtime/temp_dir.h"
 
 namespace braid {
 namespace {
+
+absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const DatasetSpec& spec) {
+  return DatasetKinds().Open(spec);
+}
 
 bool Says(const absl::Status& status, const std::string& text) {
   return std::string(status.message()).find(text) != std::string::npos;
@@ -94,7 +98,8 @@ TEST(DatasetSpec, MalformedTextIsExplained) {
 
 TEST(DatasetSpec, WrongParametersAreExplained) {
   const std::pair<DatasetSpec, const char*> cases[] = {
-      {{"mnits", {}}, "kind 'mnits' is unknown; known are mnist, digits, text, npy"},
+      {{"mnits", {}},
+       "kind 'mnits' is unknown; this program has digits, mnist, npy, patterns, text"},
       {{"mnist", {}}, "files is missing"},
       {{"mnist", {{"files", "x"}, {"first", "one"}}}, "first is 'one', expected an integer"},
       {{"mnist", {{"files", "x"}, {"first", "-1"}}}, "first is '-1', expected 0 or more"},
@@ -449,6 +454,27 @@ TEST(DrawnPatterns, WrongSizesAreExplained) {
   EXPECT_TRUE(
       Says(OpenDataset(DrawnPatterns({.side = int64_t{1} << 40})).status(), "numbers an image"));
   EXPECT_TRUE(Says(OpenDataset(DrawnPatterns({.classes = -1})).status(), "-1 classes"));
+}
+
+// A program's own kind stands beside those that are built in, whose names it cannot take.
+TEST(DatasetKinds, TakesAProgramsOwn) {
+  TempDir dir;
+  PutFile(dir / "t.txt", "some text");
+  DatasetKinds kinds;
+  const auto open = [&](const DatasetSpec& spec) {
+    SpecReader params(spec);
+    const int64_t context = params.TakeInteger("context", 1);
+    return OpenDataset(TextFile(dir / "t.txt", {.context = context}));
+  };
+  ASSERT_TRUE(kinds.Register("own", open).ok());
+  const auto dataset = kinds.Open({"own", {{"context", "4"}}});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->fields()[0].shape, Shape({4}));
+  for (const char* name : {"own", "text"}) {
+    const absl::Status again = kinds.Register(name, open);
+    EXPECT_TRUE(absl::IsAlreadyExists(again)) << again;
+    EXPECT_TRUE(Says(again, name)) << again;
+  }
 }
 
 TEST(DatasetCache, OpensOnceForAllThreads) {
