@@ -41,8 +41,8 @@ struct SessionOptions {
   std::vector<int> devices = {1};
   // Their kinds, by node; empty: CPUs everywhere. A network's nodes say it themselves.
   std::vector<std::string> node_kinds = {};
-  DeviceKinds device_kinds = {};    // that this process knows
-  DatasetKinds dataset_kinds = {};  // as well
+  DeviceKinds device_kinds = {};    // that this process can make
+  DatasetKinds dataset_kinds = {};  // that its nodes can open
   // The session is the master, node 0, of real nodes, whose devices the cluster lists.
   std::optional<NetworkOptions> network = std::nullopt;
   int threads_per_device = 1;

@@ -145,12 +145,13 @@ class MicroBatchPass {
     std::vector<TensorType> inputs, outputs;
     for (TensorId id : op.inputs) inputs.push_back(graph_.type(id));
     for (TensorId id : op.outputs) outputs.push_back(graph_.type(id));
-    // Of the axes of a reshape first those that can be cut into micro-batches and then over the
-    // devices; else it is every device's to reshape whole micro-batches.
+    // A reshape's axes that can be cut into micro-batches and then over the devices come first.
+    // Where there is none, each device reshapes whole micro-batches.
     const int64_t devices = op.placement.has_value() ? op.placement->size() : 1;
     const OpContext context{op.attrs, inputs, outputs};
     const OpDef& def = DefOf(graph_, op);
     std::vector<SbpSignature> signatures = def.LegalMicroBatchSignatures(context, m_ * devices);
+    if (devices == 1) return signatures;
     for (SbpSignature& other : def.LegalMicroBatchSignatures(context, m_)) {
       if (std::ranges::find(signatures, other) == signatures.end()) {
         signatures.push_back(std::move(other));

@@ -5,6 +5,7 @@
 #include "runtime/base/philox.h"
 
 namespace braid {
+
 uint64_t AddToFingerprint(uint64_t before, std::span<const std::byte> bytes) {
   return MixBits(before ^ MixBits(bytes.size())) ^ Crc32c(bytes.data(), bytes.size());
 }
