@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "api/main.h"
 #include "comm/control/secret.h"
@@ -53,6 +54,9 @@ ABSL_FLAG(std::string, precision, "f32",
 ABSL_FLAG(bool, winograd, true,
           "In f32, let convolutions with windows of 3 x 3 sum by Winograd's algorithm; without it "
           "they are slower, and their sums as they are written");
+ABSL_FLAG(std::string, device_memory, "",
+          "Memory of each device, e.g. 80GiB, to plan for machines that are not here. Empty: what "
+          "there is, shared by the devices of a machine");
 ABSL_FLAG(uint64_t, braid_seed, 0, "Seed of initial values, dropout and shuffling");
 ABSL_FLAG(bool, dry_run, false, "Compile, print the plan's summary, and exit");
 ABSL_FLAG(std::string, explain, "",
@@ -109,6 +113,24 @@ absl::StatusOr<DType> PrecisionOf(const std::string& text) {
   if (text == "f16") return DType::kF16;
   return absl::InvalidArgumentError(
       absl::StrFormat("--precision=%s; f32, bf16 or f16 was expected", text));
+}
+
+// "80GiB".
+absl::StatusOr<int64_t> MemoryOf(const std::string& text) {
+  if (text.empty()) return 0;
+  const std::pair<const char*, int> units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+  absl::string_view number = text;
+  int shift = 0;
+  for (const auto& [unit, bits] : units) {
+    if (absl::ConsumeSuffix(&number, unit)) shift = bits;
+  }
+  int64_t count = 0;
+  if (!absl::SimpleAtoi(number, &count) || count < 1 || count > INT64_MAX >> shift) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--device_memory=%s; a number of bytes was expected, or of KiB, MiB, GiB or TiB: 80GiB",
+        text));
+  }
+  return count << shift;
 }
 
 absl::StatusOr<Progress> ProgressOf(const std::string& text) {
@@ -271,6 +293,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   }
   ASSIGN_OR_RETURN(session.precision, PrecisionOf(absl::GetFlag(FLAGS_precision)));
   session.winograd = absl::GetFlag(FLAGS_winograd);
+  ASSIGN_OR_RETURN(session.device_memory_bytes, MemoryOf(absl::GetFlag(FLAGS_device_memory)));
   session.seed = absl::GetFlag(FLAGS_braid_seed);
   session.dry_run = absl::GetFlag(FLAGS_dry_run);
   session.explain_path = absl::GetFlag(FLAGS_explain);

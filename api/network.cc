@@ -131,7 +131,9 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   options.self.host = HostName();
   // A simulation has one real process for all of its own.
   options.self.pid = static_cast<uint32_t>(environment->is_simulated() ? cluster.rank : getpid());
-  options.self.memory_bytes = SystemMemory();
+  const MemoryLimits memory = ReadMemoryLimits();
+  options.self.memory_bytes = memory.shared;
+  options.self.process_bytes = memory.process;
   options.self.rates = network.rates;
   options.secret = network.secret;
   options.network = &SocketsOf(network);

@@ -8,7 +8,16 @@ namespace {
 
 using compiler::TaskGroup;
 
-std::string Bytes(double bytes) {
+std::string Quoted(std::string text) {
+  for (char& c : text) {
+    if (c == '"' || c == '\\') c = '\'';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string BytesText(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;
   while (bytes >= 1024 && unit < 4) {
@@ -18,15 +27,6 @@ std::string Bytes(double bytes) {
   if (unit == 0) return absl::StrFormat("%.0f %s", bytes, kUnits[unit]);
   return absl::StrFormat("%.2f %s", bytes, kUnits[unit]);
 }
-
-std::string Quoted(std::string text) {
-  for (char& c : text) {
-    if (c == '"' || c == '\\') c = '\'';
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<NodeSummary>& nodes,
                           size_t plan_bytes) {
@@ -43,18 +43,18 @@ std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<
       "%s\n",
       compiled.physical.job, compiled.logical.ops().size(), kernels,
       compiled.physical.groups().size(), tasks, devices, nodes.size(),
-      Bytes(static_cast<double>(plan_bytes)));
+      BytesText(static_cast<double>(plan_bytes)));
   for (const NodeSummary& node : nodes) {
     for (const DeviceMemory& device : node.devices) {
       absl::StrAppendFormat(&text,
                             "  node %d %s %d: activations %s, variables %s, kernels %s, "
                             "collectives %s, data %s\n",
-                            device.node, device.type, device.device, Bytes(device.activations),
-                            Bytes(device.variables), Bytes(device.kernels),
-                            Bytes(device.collectives), Bytes(device.data));
+                            device.node, device.type, device.device, BytesText(device.activations),
+                            BytesText(device.variables), BytesText(device.kernels),
+                            BytesText(device.collectives), BytesText(device.data));
     }
     for (const auto& [peer, bytes] : node.link_bytes) {
-      absl::StrAppendFormat(&text, "  link %d -> %d: %s per step\n", node.node, peer, Bytes(bytes));
+      absl::StrAppendFormat(&text, "  link %d -> %d: %s per step\n", node.node, peer, BytesText(bytes));
     }
   }
   const compiler::StepEstimate& estimate = compiled.estimate;
@@ -63,7 +63,7 @@ std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<
       "  estimated step: compute %.3g ms, boxing %.3g ms (%s between devices), by "
       "rates: %s\n",
       estimate.compute_seconds * 1e3, estimate.boxing_seconds * 1e3,
-      Bytes(static_cast<double>(estimate.boxing_bytes)), estimate.origin);
+      BytesText(static_cast<double>(estimate.boxing_bytes)), estimate.origin);
   return text;
 }
 
@@ -90,7 +90,7 @@ std::string PlanAsDot(const compiler::Compiled& compiled) {
   const auto consumers = compiled.physical.Consumers();
   for (const compiler::Register& reg : compiled.physical.registers()) {
     for (const auto& [consumer, input] : consumers[reg.id]) {
-      std::string label = reg.is_control() ? "" : Bytes(static_cast<double>(reg.slot_bytes));
+      std::string label = reg.is_control() ? "" : BytesText(static_cast<double>(reg.slot_bytes));
       for (const compiler::Part& part : reg.parts) {
         if (reg.parts.size() <= 2) label += "\\n" + Quoted(part.layout.ToString());
       }

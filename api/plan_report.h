@@ -10,6 +10,9 @@
 
 namespace braid {
 
+// "1.50 MiB".
+std::string BytesText(double bytes);
+
 // Ops, devices, memory per device, bytes per link per step, the plan's bytes, an estimate of the
 // step.
 std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<NodeSummary>& nodes,

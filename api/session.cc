@@ -131,7 +131,12 @@ absl::Status Session::Impl::Start() {
     RETURN_IF_ERROR(options_.device_kinds.Find(kind).status());
   }
   ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
-  machines_.assign(options_.devices.size(), {"", SystemMemory()});
+  // In a dry run, machines that are not here are taken to be like this one.
+  for (size_t node = 0; node < options_.devices.size(); ++node) {
+    const bool is_listed = options_.dry_run && options_.network.has_value();
+    machines_.push_back({is_listed ? options_.network->cluster.nodes[node].host : "",
+                         ReadMemoryLimits().least()});
+  }
   devices_ = AllDevices(options_.devices, options_.node_kinds);
   if (options_.dry_run) return ChooseMachines();
 
@@ -197,7 +202,8 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
 absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::JoinNetwork() {
   const NetworkOptions& network = *options_.network;
   ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment_));
-  machines_[0].host = rendezvous.self.host;
+  const NodeIdentity& self = rendezvous.self;
+  machines_[0] = {self.host, self.memory_bytes, self.process_bytes};
   ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
   ASSIGN_OR_RETURN(const std::string host, DataHostOf(listeners));
   rendezvous_ = std::make_unique<RendezvousServer>(std::move(rendezvous), std::move(listeners));
@@ -221,7 +227,8 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
           absl::StrFormat("%s brings %s: %s", NodeName(network.cluster, identity.node),
                           identity.devices, std::string(known.message())));
     }
-    machines_[identity.node] = {identity.host, identity.memory_bytes, identity.rates};
+    machines_[identity.node] = {identity.host, identity.memory_bytes, identity.process_bytes,
+                                identity.rates};
     connections_[identity.node] = node.connection;
     channels.push_back(MakeTcpControlChannel(node.connection, &coordinator_->reactor()));
   }
@@ -335,7 +342,9 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     }
     loaded->summary = SummarizePlan(*compiled, nodes, plan.size());
     loaded->compiled = compiled;
-    if (const absl::Status status = WriteExplanation(*loaded); !status.ok()) {
+    absl::Status status = CheckMemory(*loaded);
+    if (status.ok()) status = WriteExplanation(*loaded);
+    if (!status.ok()) {
       if (coordinator_ != nullptr) coordinator_->Unload(loaded->id);
       return status;
     }

@@ -69,7 +69,9 @@ struct SessionOptions {
   std::string explain_path;  // "": none. A name that ends in .dot gets a graph
   std::string metrics_path;  // "": none. A JSON line per fetched scalar and step
   Progress progress = Progress::kAuto;
-  int64_t device_memory_bytes = 0;           // 0: each machine's memory shared by its devices
+  // What each device has, for plans of machines that are not here. 0: what its machine has, or the
+  // control group or the process there if that is less, shared by all devices that are on it.
+  int64_t device_memory_bytes = 0;
   Nanoseconds stall_timeout = 60 * kSecond;  // without progress: nodes say what they wait for
   std::string event_dump;  // folder for the last events of a run that fails; "": none are written
   Interruption* interruption = nullptr;  // borrowed; ends the session with its reason

@@ -118,6 +118,9 @@ class Session::Impl {
   // A failure of a run, with where this process's last events are.
   absl::Status WithEvents(const absl::Status& status);
   int64_t DeviceMemoryBytes() const;
+  // RESOURCE_EXHAUSTED if what the job and those loaded before take, with what the nodes say of
+  // kernels, collectives and datasets, is more than there is; says what takes most.
+  absl::Status CheckMemory(const LoadedJob& job) const;
   // By whose times jobs are compiled, and in whose a step is estimated; after joining.
   absl::Status ChooseMachines();
   compiler::NodeKinds KindsOfNodes() const;
@@ -129,11 +132,12 @@ class Session::Impl {
   OpRegistry operators_;
   KernelRegistry kernels_;
   Placement devices_;
-  // Of each node: what its machine is called, that machine's memory, and what it measured ("":
-  // nothing).
+  // Of each node: what its machine is called, that machine's memory, what the process may take of
+  // it (0: all), and what it measured ("": nothing).
   struct NodeMachine {
     std::string host;
     uint64_t memory_bytes = 0;
+    uint64_t process_bytes = 0;
     std::string rates = {};
   };
   std::vector<NodeMachine> machines_;

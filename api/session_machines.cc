@@ -1,17 +1,58 @@
 // The machines of a session's nodes: their devices' kinds and memory, and whose times it compiles
 // by.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+#include "api/plan_report.h"
 #include "api/session_impl.h"
 #include "runtime/base/status.h"
 
 namespace braid {
+namespace {
+
+// What several devices take together of one memory.
+struct MemoryShare {
+  DeviceMemory needs;
+  int64_t limit = 0;
+};
+
+absl::Status TooMuch(const std::string& job, const std::string& where, const MemoryShare& share) {
+  struct Use {
+    int64_t bytes;
+    const char* what;
+    const char* remedy;
+  };
+  std::array<Use, 5> uses = {{
+      {share.needs.activations, "activations and gradients",
+       "take a smaller batch, more micro-batches, or Recompute"},
+      {share.needs.variables, "variables and optimizers' states",
+       "split the largest variables over more devices"},
+      {share.needs.kernels, "what kernels keep", "take a smaller batch or more micro-batches"},
+      {share.needs.collectives, "what collectives stage",
+       "take a layout whose tensors between devices are smaller"},
+      {share.needs.data, "data", "take a smaller dataset, or fewer nodes on one machine"},
+  }};
+  std::ranges::stable_sort(uses, [](const Use& a, const Use& b) { return a.bytes > b.bytes; });
+  std::string message =
+      absl::StrFormat("job '%s' needs %s of %s, which has %s; the largest:", job,
+                      BytesText(static_cast<double>(share.needs.total())), where,
+                      BytesText(static_cast<double>(share.limit)));
+  for (const Use& use : std::span(uses).first(3)) {
+    absl::StrAppendFormat(&message, "\n  %s: %s; %s", use.what,
+                          BytesText(static_cast<double>(use.bytes)), use.remedy);
+  }
+  return absl::ResourceExhaustedError(message);
+}
+
+}  // namespace
 
 compiler::NodeKinds Session::Impl::KindsOfNodes() const {
   std::vector<compiler::DeviceKind> kinds;
@@ -31,11 +72,65 @@ int64_t Session::Impl::DeviceMemoryBytes() const {
     devices_of[machines_[node].host] += options_.devices[node];
   }
   int64_t least = std::numeric_limits<int64_t>::max();
-  for (const NodeMachine& machine : machines_) {
+  for (size_t node = 0; node < machines_.size(); ++node) {
+    const NodeMachine& machine = machines_[node];
     least =
         std::min(least, static_cast<int64_t>(machine.memory_bytes) / devices_of.at(machine.host));
+    if (machine.process_bytes == 0) continue;
+    least =
+        std::min(least, static_cast<int64_t>(machine.process_bytes) / options_.devices[node]);
   }
   return least;
+}
+
+absl::Status Session::Impl::CheckMemory(const LoadedJob& job) const {
+  // Other jobs may have the same variables and datasets: what is not known to be shared is added.
+  std::map<std::pair<int, int>, DeviceMemory> devices;
+  const auto add = [&devices](const LoadedJob& loaded) {
+    for (const DeviceMemory& memory : loaded.memory) {
+      DeviceMemory& device = devices[{memory.node, memory.device}];
+      device.activations = std::max(device.activations, memory.activations);
+      device.variables = std::max(device.variables, memory.variables);
+      device.data = std::max(device.data, memory.data);
+      device.kernels += memory.kernels;
+      device.collectives += memory.collectives;
+    }
+  };
+  for (const auto& [id, other] : jobs_) {
+    if (!other->is_unloaded) add(*other);
+  }
+  add(job);
+
+  // Who shares what memory: a device, if each has some of its own, else a process and a machine.
+  std::map<std::string, MemoryShare> shares;
+  const auto take = [&shares](const std::string& name, uint64_t limit, const DeviceMemory& memory) {
+    MemoryShare& share = shares[name];
+    share.limit = static_cast<int64_t>(limit);
+    share.needs.activations += memory.activations;
+    share.needs.variables += memory.variables;
+    share.needs.kernels += memory.kernels;
+    share.needs.collectives += memory.collectives;
+    share.needs.data += memory.data;
+  };
+  for (const auto& [at, memory] : devices) {
+    const auto& [node, device] = at;
+    const NodeMachine& machine = machines_[node];
+    if (options_.device_memory_bytes > 0) {
+      take(absl::StrFormat("device %d of node %d (--device_memory)", device, node),
+           options_.device_memory_bytes, memory);
+      continue;
+    }
+    take(machine.host.empty() ? "this machine" : absl::StrFormat("machine %s", machine.host),
+         machine.memory_bytes, memory);
+    if (machine.process_bytes > 0) {
+      take(absl::StrFormat("the process of node %d (ulimit -v)", node), machine.process_bytes,
+           memory);
+    }
+  }
+  for (const auto& [name, share] : shares) {
+    if (share.needs.total() > share.limit) return TooMuch(job.name, name, share);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Session::Impl::ChooseMachines() {

@@ -32,15 +32,14 @@ Node::Node(const NodeOptions& options)
                   }}),
       reactor_(options.environment->StartReactor(absl::StrFormat("node %d", options.node))) {
   for (int i = 0; i < options.devices; ++i) {
-    if (options.device_kind == nullptr) {
-      devices_.push_back(MakeCpuDevice(i, options.kernels));
-    } else {
-      devices_.push_back(options.device_kind->make({.index = i,
-                                                    .node = options.node,
-                                                    .environment = options.environment,
-                                                    .cpu_kernels = options.kernels,
-                                                    .simulation_seed = options.simulation_seed}));
-    }
+    const DeviceRequest request{.index = i,
+                                .devices = options.devices,
+                                .node = options.node,
+                                .environment = options.environment,
+                                .cpu_kernels = options.kernels,
+                                .simulation_seed = options.simulation_seed};
+    devices_.push_back(options.device_kind == nullptr ? MakeCpuDevice(request)
+                                                      : options.device_kind->make(request));
   }
   if (options.device_kind != nullptr && options.device_kind->make_group) {
     device_group_ = options.device_kind->make_group(devices_);

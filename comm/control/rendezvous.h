@@ -34,8 +34,9 @@ struct NodeIdentity {
   std::string devices;    // "cpu:2"
   std::string host;       // the system's name
   uint32_t pid = 0;
-  uint64_t memory_bytes = 0;  // of the machine
-  std::string rates;          // what the machine was measured to do; "": it was not
+  uint64_t memory_bytes = 0;   // of the machine
+  uint64_t process_bytes = 0;  // that the process may take of them; 0: all
+  std::string rates;           // what the machine was measured to do; "": it was not
 };
 
 struct RendezvousOptions {

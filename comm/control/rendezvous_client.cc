@@ -77,6 +77,7 @@ void RendezvousClient::StartJoin(JoinedCallback joined) {
   request.set_host(self.host);
   request.set_pid(self.pid);
   request.set_memory_bytes(self.memory_bytes);
+  request.set_process_bytes(self.process_bytes);
   request.set_rates(self.rates);
   what_ = absl::StrFormat("node %d: joining", self.node);
   limit_flag_ = " (--join_timeout)";

@@ -280,6 +280,7 @@ void RendezvousServer::OnJoinRequest(uint64_t stranger, const join::JoinRequest&
                      .host = request.host(),
                      .pid = request.pid(),
                      .memory_bytes = request.memory_bytes(),
+                     .process_bytes = request.process_bytes(),
                      .rates = request.rates()};
   joined.connection = connection;
   connection->SetHandlers(

@@ -142,8 +142,8 @@ absl::Status CheckMemory(const PhysicalGraph& graph, int64_t bytes_per_device) {
       Bytes(need.variables));
   for (const auto& [bytes, text] : largest) absl::StrAppend(&message, "\n  ", text);
   absl::StrAppend(&message,
-                  "\nuse a smaller batch, more micro-batches, or more devices over which the "
-                  "largest are split");
+                  "\nuse a smaller batch, more micro-batches, Recompute, or more devices over "
+                  "which the largest are split");
   return absl::ResourceExhaustedError(message);
 }
 

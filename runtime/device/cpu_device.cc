@@ -1,5 +1,6 @@
 #include "runtime/device/cpu_device.h"
 
+#include "runtime/device/device_kinds.h"
 #include "runtime/device/host_arena.h"
 #include "runtime/device/host_memory.h"
 
@@ -8,7 +9,11 @@ namespace {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int index, const KernelRegistry* kernels) : Device("cpu", index), kernels_(*kernels) {}
+  explicit CpuDevice(const DeviceRequest& request)
+      : Device("cpu", request.index),
+        kernels_(*request.cpu_kernels),
+        own_(request.devices),
+        pinned_(request.devices) {}
 
   const KernelRegistry& kernels() const override { return kernels_; }
   bool is_host() const override { return true; }
@@ -33,8 +38,8 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> MakeCpuDevice(int index, const KernelRegistry* kernels) {
-  return std::make_unique<CpuDevice>(index, kernels);
+std::unique_ptr<Device> MakeCpuDevice(const DeviceRequest& request) {
+  return std::make_unique<CpuDevice>(request);
 }
 
 }  // namespace braid

@@ -7,6 +7,8 @@
 
 namespace braid {
 
-std::unique_ptr<Device> MakeCpuDevice(int index, const KernelRegistry* kernels);
+struct DeviceRequest;
+
+std::unique_ptr<Device> MakeCpuDevice(const DeviceRequest& request);
 
 }  // namespace braid

@@ -27,9 +27,7 @@ std::unique_ptr<Device> Checked(const std::string& name, bool is_host,
 }  // namespace
 
 DeviceKinds::DeviceKinds() {
-  kinds_["cpu"] = {.is_host = true, .make = [](const DeviceRequest& request) {
-                     return MakeCpuDevice(request.index, request.cpu_kernels);
-                   }};
+  kinds_["cpu"] = {.is_host = true, .make = MakeCpuDevice};
 }
 
 absl::Status DeviceKinds::Register(std::string name, Kind kind) {

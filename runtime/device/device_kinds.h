@@ -19,7 +19,8 @@ class Environment;
 
 // What a node makes a device with. All borrowed; outlives the device.
 struct DeviceRequest {
-  int index = 0;  // among the node's
+  int index = 0;    // among the node's
+  int devices = 1;  // that the node has
   uint16_t node = 0;
   Environment* environment = nullptr;
   const KernelRegistry* cpu_kernels = nullptr;  // with the program's own

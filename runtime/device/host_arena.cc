@@ -1,12 +1,14 @@
 #include "runtime/device/host_arena.h"
 
 #include <errno.h>
-#include <glog/logging.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 
 namespace braid {
@@ -18,15 +20,29 @@ constexpr uint64_t kHugePage = 2 * 1024 * 1024;
 
 }  // namespace
 
-// Address space only: no plan that fits needs more, and a limit on address space (a sanitizer's,
-// ulimit's) leaves room for many devices.
-void HostArena::Reserve() {
+// Nodes of one process do not know of each other: where it is full, less is tried.
+absl::Status HostArena::Reserve(uint64_t bytes) {
+  const MemoryLimits limits = ReadMemoryLimits();
   reserved_ = SystemMemory();
-  mapped_ = mmap(nullptr, reserved_ + kHugePage, PROT_NONE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  PCHECK(mapped_ != MAP_FAILED) << "reserving address space for a device's arena";
-  const auto address = reinterpret_cast<uintptr_t>(mapped_);
-  base_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
+  if (limits.process > 0) {
+    reserved_ = std::min(reserved_, limits.process / 2 / static_cast<uint64_t>(devices_));
+  }
+  do {
+    mapped_ = mmap(nullptr, reserved_ + kHugePage, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped_ != MAP_FAILED) {
+      const auto address = reinterpret_cast<uintptr_t>(mapped_);
+      base_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
+      return absl::OkStatus();
+    }
+    reserved_ /= 2;
+  } while (reserved_ >= bytes);
+  mapped_ = nullptr;
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "a device's arena needs %d bytes by plan and there is no address space left for them (%s), "
+      "of %d bytes that this process may have; raise its limit (ulimit -v), or take a smaller "
+      "batch, more micro-batches or fewer devices in a process",
+      bytes, strerror(errno), limits.least()));
 }
 
 HostArena::~HostArena() {
@@ -35,14 +51,17 @@ HostArena::~HostArena() {
 
 absl::Status HostArena::Grow(uint64_t bytes) {
   if (bytes <= size_) return absl::OkStatus();
-  if (mapped_ == nullptr) Reserve();
+  if (mapped_ == nullptr) RETURN_IF_ERROR(Reserve(bytes));
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   const uint64_t rounded = bytes > reserved_ ? bytes : (bytes + page - 1) / page * page;
   if (rounded > reserved_ || mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {
     return absl::ResourceExhaustedError(absl::StrFormat(
-        "a device's arena needs %d bytes by plan and this machine has %d (%s); take a smaller "
+        "a device's arena needs %d bytes by plan and %d are reserved for it (%s); take a smaller "
         "batch, more micro-batches or more devices",
-        bytes, reserved_, rounded > reserved_ ? "more than its memory" : strerror(errno)));
+        bytes, reserved_,
+        rounded <= reserved_                 ? strerror(errno)
+        : ReadMemoryLimits().process > 0 ? "its part of the limited address space, ulimit -v"
+                                             : "all of this machine's memory"));
   }
   // A step touches most of its memory: with small pages, matrix products wait for translations. A
   // piece at the end keeps small ones, so that no more memory is used than planned. Advice only: a

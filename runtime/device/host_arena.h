@@ -1,5 +1,9 @@
 // An arena in host memory. Address space is reserved once, when it is first used; memory is taken
 // as plans need it, so what lies there never moves.
+//
+// Where address space has no limit, as much is reserved as there is memory: no plan that fits needs
+// more. Under a limit (ulimit -v) all arenas of a node get half of it together, since the rest of
+// the process needs some, too.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +16,22 @@ namespace braid {
 
 class HostArena {
  public:
-  HostArena() = default;
+  // `devices`: how many the node has, each with such an arena.
+  explicit HostArena(int devices) : devices_(devices) {}
   ~HostArena();
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
 
-  // Makes at least `bytes` usable. RESOURCE_EXHAUSTED with both values if the system refuses.
+  // Makes at least `bytes` usable. RESOURCE_EXHAUSTED with both values if there is less memory or
+  // address space.
   absl::Status Grow(uint64_t bytes);
 
   std::span<std::byte> bytes() const { return {base_, size_}; }
 
  private:
-  void Reserve();
+  absl::Status Reserve(uint64_t bytes);
 
+  const int devices_;
   uint64_t reserved_ = 0;
   void* mapped_ = nullptr;     // what was reserved
   std::byte* base_ = nullptr;  // in it, at the start of a huge page

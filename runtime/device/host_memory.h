@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "runtime/base/memory.h"
@@ -10,6 +11,19 @@ namespace braid {
 
 // Bytes that this machine has, used or not.
 uint64_t SystemMemory();
+
+// What of it there is for programs.
+struct MemoryLimits {
+  // For all processes of this machine or, if that is less, of this process's control group (a
+  // container, a job of Slurm).
+  uint64_t shared = 0;
+  // For this process: the limit of its address space (ulimit -v); 0 if there is none.
+  uint64_t process = 0;
+
+  uint64_t least() const { return process > 0 && process < shared ? process : shared; }
+};
+// `root` stands before /proc and /sys.
+MemoryLimits ReadMemoryLimits(const std::string& root = "");
 
 // An AllocateMemory.
 absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes);

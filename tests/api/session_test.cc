@@ -347,6 +347,46 @@ TEST(SessionErrorTest, OutOfMemoryByPlanNamesTheLargest) {
               AllOf(HasSubstr("1048576"), HasSubstr("session_test.cc:")));
 }
 
+TEST(SessionErrorTest, DatasetsCountAsMemory) {
+  const auto reads = [](int count) {
+    return [count](Job& job) {
+      auto [image, label] = job.Read(DrawnDigits({.count = count}), {.batch = 2});
+      job.Fetch("y", Mean(image));
+    };
+  };
+  for (const bool is_dry : {false, true}) {
+    const auto session = StartOrDie({.dry_run = is_dry, .device_memory_bytes = 1 << 20});
+    ASSERT_TRUE(session->Compile("few", reads(100)).ok());
+    // 5,000 images of 28 x 28 bytes with a label each.
+    const auto job = session->Compile("many", reads(5000));
+    EXPECT_TRUE(absl::IsResourceExhausted(job.status()));
+    EXPECT_THAT(std::string(job.status().message()),
+                AllOf(HasSubstr("job 'many'"), HasSubstr("device 0 of node 0"),
+                      HasSubstr("1.00 MiB; the largest:\n  data: 3."), HasSubstr("dataset")));
+    EXPECT_TRUE(session->Compile("few again", reads(100)).ok());
+  }
+}
+
+// Collectives and kernels keep what they have for as long as their job is loaded.
+TEST(SessionErrorTest, LoadedJobsAddUp) {
+  const auto session = StartOrDie({.devices = {2}, .device_memory_bytes = 1 << 20});
+  const auto sum = [](Job& job) {
+    const Tensor x = Variable(job.graph(), {.name = "x", .shape = {128, 2}});
+    const Tensor y = Variable(job.graph(), {.name = "y", .shape = {2, 128}});
+    job.Fetch("y", ToSbp(MatMul(ToSbp(x, sbp::S(1)), ToSbp(y, sbp::S(0))), sbp::B));
+  };
+  auto first = session->Compile("first", sum);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  absl::Status refused;
+  for (int i = 0; i < 100 && refused.ok(); ++i) {
+    refused = session->Compile(absl::StrCat("job ", i), sum).status();
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << first->summary();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("collectives stage"));
+  first->Unload();
+  EXPECT_TRUE(session->Compile("in its place", sum).ok());
+}
+
 TEST(SessionErrorTest, AnIndexOutOfRangeEndsTheSessionWithItsCauseOnEveryNode) {
   const auto session = StartOrDie({.devices = {1, 2}});
   auto job = session->Compile("job", [](Job& job) {

@@ -379,8 +379,8 @@ TEST(CheckMemoryTest, NamesTheDeviceTheValuesAndTheLargest) {
             "train.cc:3)\n"
             "  register 'h' f32[1000] B: 4032 bytes, of 'fc1' (work 'fc1', train.cc:2)\n"
             "  variable 'fc1.weight' f32[500] B: 2000 bytes, of 'w' (train.cc:1)\n"
-            "use a smaller batch, more micro-batches, or more devices over which the largest are "
-            "split");
+            "use a smaller batch, more micro-batches, Recompute, or more devices over which the "
+            "largest are split");
 }
 
 }  // namespace

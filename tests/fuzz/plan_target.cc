@@ -12,6 +12,7 @@
 #include "compiler/plan/plan.pb.h"
 #include "compiler/plan/plan_codec.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/device/device_kinds.h"
 #include "runtime/executor.h"
 #include "tests/fuzz/input_reader.h"
 #include "tests/fuzz/message_mutator.h"
@@ -67,7 +68,7 @@ void Run(Bytes input) {
   std::unique_ptr<Reactor> control = environment.StartReactor("control");
   const auto node = static_cast<uint16_t>(plan.node);
   Devices devices;
-  for (int i = 0; i < kDevices; ++i) devices.push_back(MakeCpuDevice(i, &Kernels()));
+  for (int i = 0; i < kDevices; ++i) devices.push_back(MakeCpuDevice({.index = i, .cpu_kernels = &Kernels()}));
   VariableStore variables(&devices);
   DatasetCache datasets;
   CollectiveHub collectives(node);

@@ -14,9 +14,7 @@ namespace braid {
 namespace {
 
 DeviceKinds::Kind CpuKind(bool is_host = true) {
-  return {.is_host = is_host, .make = [](const DeviceRequest& request) {
-            return MakeCpuDevice(request.index, request.cpu_kernels);
-          }};
+  return {.is_host = is_host, .make = MakeCpuDevice};
 }
 
 TEST(DeviceKindsTest, KnowsWhatIsRegistered) {

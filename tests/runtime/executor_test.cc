@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/device/device_kinds.h"
 #include "runtime/remote_bus.h"
 #include "tests/runtime/probe_plan.h"
 
@@ -65,7 +66,7 @@ class ExecutorTest : public ::testing::Test {
       : kernels_(ProbeKernels(&probe_)),
         variables_(&devices_),
         control_(environment_->StartReactor("control")) {
-    devices_.push_back(MakeCpuDevice(0, &kernels_));
+    devices_.push_back(MakeCpuDevice({.cpu_kernels = &kernels_}));
   }
 
   ~ExecutorTest() override {

@@ -9,6 +9,7 @@
 
 #include "runtime/base/reactor.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/device/device_kinds.h"
 #include "runtime/kernels/kernel.h"
 #include "tests/support/lagging_device.h"
 
@@ -21,7 +22,7 @@ const Devices& OneCpu() {
   static const KernelRegistry& kernels = *new KernelRegistry(CpuKernels());
   static const Devices& devices = *[] {
     auto* made = new Devices();
-    made->push_back(MakeCpuDevice(0, &kernels));
+    made->push_back(MakeCpuDevice({.cpu_kernels = &kernels}));
     return made;
   }();
   return devices;

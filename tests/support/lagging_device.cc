@@ -145,6 +145,7 @@ class LaggingDevice final : public Device {
                    return std::make_unique<LaggingKernel>(spec, std::move(kernel));
                  }),
         random_(request.simulation_seed * 1000003 + request.node * 1009 + request.index),
+        pinned_(request.devices),
         compute_(this, StreamKind::kCompute),
         copy_in_(this, StreamKind::kCopyIn),
         copy_out_(this, StreamKind::kCopyOut),

@@ -1,0 +1,114 @@
+// How much memory a process may use, and arenas where address space is limited.
+#include "runtime/device/host_memory.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <deque>
+#include <filesystem>
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/device/host_arena.h"
+#include "tests/runtime/temp_dir.h"
+
+namespace braid {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// A machine of which only what says its control groups is there.
+class ControlGroups {
+ public:
+  void Put(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_.path() + path;
+    std::filesystem::create_directories(file.parent_path());
+    PutFile(file.string(), text);
+  }
+  uint64_t limit() const { return ReadMemoryLimits(root_.path()).shared; }
+
+ private:
+  TempDir root_;
+};
+
+TEST(MemoryLimitsTest, TheMachineHasWhatNoGroupLimits) {
+  ControlGroups groups;
+  EXPECT_EQ(groups.limit(), SystemMemory());
+  groups.Put("/proc/self/cgroup", "0::/user.slice\n");
+  groups.Put("/sys/fs/cgroup/user.slice/memory.max", "max\n");
+  EXPECT_EQ(groups.limit(), SystemMemory());
+}
+
+TEST(MemoryLimitsTest, OfNestedGroupsTheLeastCounts) {
+  ControlGroups groups;
+  groups.Put("/proc/self/cgroup", "0::/slurm/job_7/step_0\n");
+  groups.Put("/sys/fs/cgroup/slurm/memory.max", "max\n");
+  groups.Put("/sys/fs/cgroup/slurm/job_7/memory.max", "314572800\n");
+  groups.Put("/sys/fs/cgroup/slurm/job_7/step_0/memory.max", "629145600\n");
+  EXPECT_EQ(groups.limit(), 300 * kMiB);
+}
+
+TEST(MemoryLimitsTest, AContainerSeesItsOwnGroupAsTheTopmost) {
+  ControlGroups groups;
+  groups.Put("/proc/self/cgroup", "0::/../../docker/4f2a\n");
+  groups.Put("/sys/fs/cgroup/memory.max", "104857600\n");
+  EXPECT_EQ(groups.limit(), 100 * kMiB);
+}
+
+TEST(MemoryLimitsTest, GroupsOfVersionOne) {
+  ControlGroups groups;
+  groups.Put("/proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory,hugetlb:/slurm/job_7\n");
+  groups.Put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  groups.Put("/sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes", "209715200\n");
+  EXPECT_EQ(groups.limit(), 200 * kMiB);
+}
+
+// Lets this process have so many bytes of address space more.
+class AddressSpace {
+ public:
+  explicit AddressSpace(uint64_t more) {
+    getrlimit(RLIMIT_AS, &before_);
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit = before_;
+    limit.rlim_cur = pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)) + more;
+    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  }
+  ~AddressSpace() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST(HostArenaTest, ALimitOfAddressSpaceIsAnErrorThatNamesIt) {
+  const AddressSpace limit(256 * kMiB);
+  EXPECT_GT(ReadMemoryLimits().process, 256 * kMiB);
+  HostArena arena(/*devices=*/1);
+  ASSERT_TRUE(arena.Grow(64 * kMiB).ok());
+  arena.bytes().back() = std::byte{1};
+  const absl::Status status = arena.Grow(1024 * kMiB);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("1073741824"), HasSubstr("ulimit -v")));
+  EXPECT_EQ(arena.bytes().size(), 64 * kMiB);
+}
+
+TEST(HostArenaTest, ManyDevicesShareALimitedAddressSpace) {
+  const AddressSpace limit(1024 * kMiB);
+  std::deque<HostArena> arenas;
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(arenas.emplace_back(8).Grow(32 * kMiB).ok()) << i;
+}
+
+TEST(HostArenaTest, WithoutAddressSpaceNothingIsReserved) {
+  const AddressSpace limit(16 * kMiB);
+  HostArena arena(/*devices=*/1);
+  const absl::Status status = arena.Grow(64 * kMiB);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("67108864"), HasSubstr("ulimit -v")));
+}
+
+}  // namespace
+}  // namespace braid
