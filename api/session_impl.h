@@ -25,6 +25,7 @@
 namespace braid {
 
 class CheckpointReader;
+class CheckpointWriter;
 
 class Session::Impl {
  public:
@@ -112,6 +113,12 @@ class Session::Impl {
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
   void Remember(const LogicalGraph& graph);
   CheckpointState State() const;
+  using VariableBatch = std::vector<std::pair<std::string, const VariableInfo*>>;
+  // Every node writes what its devices hold, as the part of this number, or the master gathers all
+  // and writes it. NOT_FOUND if some node cannot.
+  absl::Status SaveByNodes(const VariableBatch& batch, int64_t save, int64_t number,
+                           CheckpointWriter& writer);
+  absl::Status SaveByMaster(const VariableBatch& batch, CheckpointWriter& writer);
   // Every node reads what its devices hold, or the master reads all and sends it.
   absl::Status LoadByNodes(const CheckpointReader& reader);
   absl::Status LoadByMaster(const CheckpointReader& reader);

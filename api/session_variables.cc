@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -12,11 +13,12 @@
 #include "api/session_impl.h"
 #include "runtime/base/status.h"
 #include "runtime/files/checkpoint.h"
+#include "runtime/files/checkpoint_part.h"
 
 namespace braid {
 namespace {
 
-// What a save gathers on the master at a time, and what is fed to set variables.
+// What one job saves, and what is fed to set variables.
 constexpr int64_t kGatherBytes = 256 << 20;
 
 int64_t BytesOf(const TensorType& type) {
@@ -154,31 +156,68 @@ absl::Status Session::Impl::Save(const std::string& directory, const SaveOptions
       CheckpointWriter::Begin(std::move(options));
   if (!begun.ok()) return local_error(begun.status());
   const std::unique_ptr<CheckpointWriter> writer = *std::move(begun);
+  const absl::StatusOr<int64_t> shared = writer->Share();
+  if (!shared.ok()) return local_error(shared.status());
   auto next = variables_.begin();
   const auto end = variables_.end();
-  while (next != end) {
-    std::vector<std::pair<std::string, const VariableInfo*>> batch;
+  bool by_master = false;
+  for (int64_t number = 0; next != end; ++number) {
+    VariableBatch batch;
     int64_t bytes = 0;
     while (next != end && (batch.empty() || bytes + BytesOf(next->second.type) <= kGatherBytes)) {
       bytes += BytesOf(next->second.type);
       batch.emplace_back(next->first, &next->second);
       ++next;
     }
-    ASSIGN_OR_RETURN(const RunResult result, RunOnce("save",
-                                                     [&](Job& job) {
-                                                       for (const auto& [name, info] : batch) {
-                                                         job.Fetch(name, Refer(job, name, *info));
-                                                       }
-                                                     },
-                                                     {}));
-    for (const auto& [name, info] : batch) {
-      const Array& value = result.Last(name);
-      const absl::Status written = writer->Write(name, 0, value.bytes(), value.num_bytes());
-      if (!written.ok()) return local_error(written);
+    if (!by_master) {
+      const absl::Status saved = SaveByNodes(batch, *shared, number, *writer);
+      by_master = absl::IsNotFound(saved) && options_.network.has_value();
+      if (!by_master) RETURN_IF_ERROR(saved);
+      LOG_IF(WARNING, by_master) << "the master gathers all variables and writes them, since not "
+                                 << "all nodes can: " << saved.message();
+    }
+    if (by_master) {
+      const absl::Status saved = SaveByMaster(batch, *writer);
+      if (!saved.ok()) return local_error(saved);
     }
   }
   const absl::Status committed = writer->Commit().status();
   return committed.ok() ? committed : local_error(committed);
+}
+
+absl::Status Session::Impl::SaveByNodes(const VariableBatch& batch, int64_t save, int64_t number,
+                                        CheckpointWriter& writer) {
+  std::set<int> nodes;
+  const auto record = [&](Job& job) {
+    for (const auto& [name, info] : batch) {
+      for (const DeviceId& device : info->layout.placement.devices()) nodes.insert(device.node);
+      const CheckpointWriter::Position position = writer.PositionOf(name);
+      const Tensor value = Refer(job, name, *info);
+      job.graph().Append("write_checkpoint", {&value, 1},
+                         {.name = name + ".write",
+                          .attrs = {{"directory", writer.temporary()},
+                                    {"save", save},
+                                    {"part", number},
+                                    {"file", position.file},
+                                    {"position", position.offset}},
+                          .placement = info->layout.placement});
+    }
+  };
+  RETURN_IF_ERROR(RunOnce("save", record, {}).status());
+  for (const int node : nodes) RETURN_IF_ERROR(writer.AddPart(PartName(node, number)));
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::SaveByMaster(const VariableBatch& batch, CheckpointWriter& writer) {
+  const auto record = [&](Job& job) {
+    for (const auto& [name, info] : batch) job.Fetch(name, Refer(job, name, *info));
+  };
+  ASSIGN_OR_RETURN(const RunResult result, RunOnce("save", record, {}));
+  for (const auto& [name, info] : batch) {
+    const Array& value = result.Last(name);
+    RETURN_IF_ERROR(writer.Write(name, 0, value.bytes(), value.num_bytes()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Session::Impl::Load(const std::string& directory) {

@@ -10,6 +10,7 @@
 #include "runtime/data/sampler.h"
 #include "runtime/device/box.h"
 #include "runtime/files/checkpoint.h"
+#include "runtime/files/checkpoint_part.h"
 #include "runtime/kernels/check_spec.h"
 
 namespace braid {
@@ -157,6 +158,39 @@ class ReadCheckpointKernel final : public Kernel {
   std::shared_ptr<const CheckpointReader> reader_;  // the job's
 };
 
+// This device's box of a tensor to a checkpoint's file.
+class WriteCheckpointKernel final : public Kernel {
+ public:
+  WriteCheckpointKernel(const KernelSpec& spec, std::shared_ptr<CheckpointPart> part)
+      : file_(spec.attrs.String("file")),
+        position_(spec.attrs.Int("position")),
+        element_(static_cast<int64_t>(SizeOf(spec.inputs[0].dtype))),
+        part_(std::move(part)) {
+    const OperandSpec& input = spec.inputs[0];
+    // Of several devices that hold the same, one writes it.
+    if (spec.contributes) {
+      runs_ = RunsOf(input.region, Region::Whole(input.logical), input.region);
+    }
+  }
+
+  absl::Status Run(const KernelRun& run) override {
+    const auto* const data = static_cast<const std::byte*>(run.inputs[0]);
+    BlockChecksums written;
+    for (size_t i = 0; runs_.run > 0 && i < runs_.from.size(); ++i) {
+      RETURN_IF_ERROR(part_->Write(file_, position_ + runs_.to[i] * element_,
+                                   data + runs_.from[i] * element_,
+                                   static_cast<size_t>(runs_.run * element_), written));
+    }
+    return part_->End(file_, written);
+  }
+
+ private:
+  const std::string file_;
+  const int64_t position_, element_;
+  BoxRuns runs_;
+  const std::shared_ptr<CheckpointPart> part_;  // the job's
+};
+
 // Each output is some rows of the batch, whole.
 absl::Status CheckRead(const KernelSpec& spec) {
   Attrs like = {{"dataset", ""},
@@ -258,6 +292,24 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spe
   return std::make_unique<ReadCheckpointKernel>(spec, std::move(reader));
 }
 
+absl::StatusOr<std::unique_ptr<Kernel>> MakeWriteCheckpoint(const KernelSpec& spec, int node,
+                                                            std::shared_ptr<CheckpointPart>& part) {
+  RETURN_IF_ERROR(CheckKernelForm({.inputs = 1,
+                                   .like = {{"directory", ""},
+                                            {"save", int64_t{0}},
+                                            {"part", int64_t{0}},
+                                            {"file", ""},
+                                            {"position", int64_t{0}}}},
+                                  spec));
+  if (part == nullptr) {
+    ASSIGN_OR_RETURN(part, CheckpointPart::Open({.directory = spec.attrs.String("directory"),
+                                                 .save = spec.attrs.Int("save"),
+                                                 .name = PartName(node, spec.attrs.Int("part"))}));
+  }
+  RETURN_IF_ERROR(part->Expect(spec.attrs.String("file")));
+  return std::make_unique<WriteCheckpointKernel>(spec, part);
+}
+
 }  // namespace
 
 absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegistry& registry) {
@@ -284,8 +336,13 @@ absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegis
         return std::make_unique<FetchKernel>(spec, host);
       }));
   const auto checkpoints = std::make_shared<Checkpoints>();
-  return registry.Register("read_checkpoint", [checkpoints](const KernelSpec& spec) {
+  RETURN_IF_ERROR(registry.Register("read_checkpoint", [checkpoints](const KernelSpec& spec) {
     return MakeReadCheckpoint(spec, *checkpoints);
+  }));
+  // A job writes one part of one checkpoint.
+  const auto part = std::make_shared<std::shared_ptr<CheckpointPart>>();
+  return registry.Register("write_checkpoint", [part, node = context.node](const KernelSpec& spec) {
+    return MakeWriteCheckpoint(spec, node, *part);
   });
 }
 

@@ -12,9 +12,10 @@ namespace braid {
 struct ExternalContext {
   DatasetCache* datasets = nullptr;  // all borrowed; outlive the kernels
   HostIo* host = nullptr;
+  int node = 0;
 };
 
-// read, input, fetch, read_checkpoint.
+// read, input, fetch, read_checkpoint, write_checkpoint.
 absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegistry& registry);
 
 }  // namespace braid

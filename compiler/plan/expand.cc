@@ -163,16 +163,22 @@ class Expander {
     }
   }
 
-  // Rank 0 of every dimension in which the kernel makes an addend out of something that is none.
+  // Rank 0 of every dimension in which the kernel makes an addend out of something that is none,
+  // or in which one that makes nothing is given the same.
   static bool Contributes(const KernelCall& call, const std::vector<int64_t>& coordinate) {
     for (size_t dim = 0; dim < coordinate.size(); ++dim) {
       const auto is_partial = [dim](const TensorLayout& layout) {
         return layout.sbp[static_cast<int>(dim)].is_partial();
       };
+      const auto is_broadcast = [dim](const TensorLayout& layout) {
+        return layout.sbp[static_cast<int>(dim)].is_broadcast();
+      };
       const bool makes_addend =
           std::any_of(call.output_layouts.begin(), call.output_layouts.end(), is_partial) &&
           std::none_of(call.input_layouts.begin(), call.input_layouts.end(), is_partial);
-      if (makes_addend && coordinate[dim] != 0) return false;
+      const bool is_repeated =
+          call.output_layouts.empty() && std::ranges::all_of(call.input_layouts, is_broadcast);
+      if ((makes_addend || is_repeated) && coordinate[dim] != 0) return false;
     }
     return true;
   }

@@ -80,6 +80,11 @@ OpDef FetchOp() {
   return OpDef("fetch").Role(OpRole::kFetch).Rule("[N]->()").NoGradient().External();
 }
 
+// Writes what each device holds of a tensor into a checkpoint's file.
+OpDef WriteCheckpointOp() {
+  return OpDef("write_checkpoint").Rule("N->()").NoGradient().External();
+}
+
 // Stands for d loss / d x until the autograd pass puts the gradient in its place.
 OpDef GradientOfOp() {
   return OpDef("gradient_of")
@@ -96,6 +101,7 @@ std::vector<OpDef> ExternalOps() {
   return {Typed("variable").Role(OpRole::kVariable),
           Typed("input").Role(OpRole::kInput),
           Typed("read_checkpoint"),
+          WriteCheckpointOp(),
           ReadOp(),
           FetchOp(),
           GradientOfOp()};

@@ -11,7 +11,7 @@
 namespace braid {
 
 absl::Status BlockChecksums::Add(int64_t offset, const void* data, size_t bytes) {
-  CHECK(offset >= 0 && offset + static_cast<int64_t>(bytes) <= file_bytes_);
+  CHECK_GE(offset, 0);
   const auto* next = static_cast<const std::byte*>(data);
   const int64_t end = offset + static_cast<int64_t>(bytes);
   while (offset < end) {
@@ -22,6 +22,22 @@ absl::Status BlockChecksums::Add(int64_t offset, const void* data, size_t bytes)
     next += length;
   }
   return absl::OkStatus();
+}
+
+absl::Status BlockChecksums::Add(const Stretch& stretch) {
+  if (stretch.offset < 0 || stretch.bytes < 1 ||
+      stretch.bytes > kChecksumBlockBytes - stretch.offset % kChecksumBlockBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d bytes at %d are no part of a block of %d", stretch.bytes,
+                        stretch.offset, kChecksumBlockBytes));
+  }
+  return AddPiece(stretch.offset, {stretch.bytes, stretch.crc});
+}
+
+std::vector<BlockChecksums::Stretch> BlockChecksums::stretches() const {
+  std::vector<Stretch> all;
+  for (const auto& [offset, piece] : pieces_) all.push_back({offset, piece.bytes, piece.crc});
+  return all;
 }
 
 absl::Status BlockChecksums::AddPiece(int64_t offset, Piece piece) {
@@ -51,18 +67,17 @@ absl::Status BlockChecksums::AddPiece(int64_t offset, Piece piece) {
   return absl::OkStatus();
 }
 
-std::optional<int64_t> BlockChecksums::FirstMissing() const {
+std::optional<int64_t> BlockChecksums::FirstMissing(int64_t file_bytes) const {
   int64_t end = 0;
   for (const auto& [offset, piece] : pieces_) {
     if (offset != end) return end;
     end += piece.bytes;
   }
-  if (end != file_bytes_) return end;
+  if (end != file_bytes) return end;
   return std::nullopt;
 }
 
 std::vector<uint32_t> BlockChecksums::Finish() const {
-  CHECK(!FirstMissing().has_value());
   std::vector<uint32_t> out;
   for (const auto& [offset, piece] : pieces_) out.push_back(piece.crc);
   return out;

@@ -58,6 +58,18 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
+  // Lets nodes write into the files at once (checkpoint_part.h); the number of this save.
+  absl::StatusOr<int64_t> Share();
+  const std::string& temporary() const { return temporary_; }  // where the files are: DIR/NAME.tmp
+  // Where a tensor's bytes begin; it is among those of the options.
+  struct Position {
+    std::string file;
+    int64_t offset = 0;
+  };
+  Position PositionOf(std::string_view tensor) const;
+  // Takes over what a node says it wrote, by the PartName.
+  absl::Status AddPart(const std::string& name);
+
   // Bytes [offset, offset + bytes) of a tensor in C order; every byte once, in any order.
   absl::Status Write(std::string_view tensor, int64_t offset, const void* data, size_t bytes);
 
@@ -69,6 +81,7 @@ class CheckpointWriter {
   struct File {
     std::string name;
     OutputFile output;
+    int64_t bytes;
     BlockChecksums checksums;
     std::vector<StoredTensor> tensors;
     std::vector<int64_t> offsets;  // of the tensors
@@ -91,6 +104,7 @@ class CheckpointWriter {
   std::vector<File> files_;
   std::map<std::string, Place, std::less<>> places_;
   CheckpointChecksums checksums_;
+  bool is_shared_ = false;
   bool is_committed_ = false;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "runtime/base/crc32c.h"
 #include "runtime/base/status.h"
 #include "runtime/files/checkpoint.h"
+#include "runtime/files/checkpoint_part.h"
 
 namespace braid {
 namespace {
@@ -45,6 +47,7 @@ bool IsLeftover(const std::string& directory, const std::string& name) {
   for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
     const std::string file = entry->path().filename().string();
     is_ours = (file.starts_with("model-") && file.ends_with(".safetensors")) ||
+              file.starts_with(kPartPrefix) ||
               file == kIndexFile || file == kStateFile || file == kChecksumsFile;
     if (!is_ours) return false;
   }
@@ -141,7 +144,7 @@ absl::Status CheckpointWriter::LayOut() {
     ASSIGN_OR_RETURN(OutputFile output, OutputFile::Create(Join(temporary_, name)));
     RETURN_IF_ERROR(output.Resize(layout.file_bytes));
     RETURN_IF_ERROR(output.WriteAt(0, layout.header.data(), layout.header.size()));
-    BlockChecksums checksums(layout.file_bytes);
+    BlockChecksums checksums;
     RETURN_IF_ERROR(checksums.Add(0, layout.header.data(), layout.header.size()));
     checksums_[name].bytes = layout.file_bytes;
     for (size_t i = 0; i < part.size(); ++i) {
@@ -151,9 +154,46 @@ absl::Status CheckpointWriter::LayOut() {
       }
     }
     files_.push_back(
-        {name, std::move(output), std::move(checksums), part, std::move(layout.offsets)});
+        {name, std::move(output), layout.file_bytes, std::move(checksums), part,
+         std::move(layout.offsets)});
   }
   return absl::OkStatus();
+}
+
+// What the others will open is on the file server when they do.
+absl::StatusOr<int64_t> CheckpointWriter::Share() {
+  for (File& file : files_) RETURN_IF_ERROR(file.output.Sync());
+  std::random_device random;
+  const int64_t save = (int64_t{random() >> 1} << 32) | random();
+  RETURN_IF_ERROR(WriteWholeFile(Join(temporary_, kPartOfFile), absl::StrCat(save)));
+  RETURN_IF_ERROR(SyncDirectory(temporary_));
+  is_shared_ = true;
+  return save;
+}
+
+CheckpointWriter::Position CheckpointWriter::PositionOf(std::string_view tensor) const {
+  const Place& place = places_.find(tensor)->second;
+  return {files_[place.file].name, files_[place.file].offsets[place.tensor]};
+}
+
+absl::Status CheckpointWriter::AddPart(const std::string& name) {
+  const std::string path = Join(temporary_, name);
+  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxSideFileBytes));
+  ASSIGN_OR_RETURN(const Stretches stretches, ParseStretches(path, text));
+  for (const auto& [file_name, written] : stretches) {
+    const auto file = std::ranges::find(files_, file_name, &File::name);
+    if (file == files_.end()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "'%s' tells of '%s', which is no file of the checkpoint", path, file_name));
+    }
+    for (const BlockChecksums::Stretch& stretch : written.stretches()) {
+      const absl::Status added = file->checksums.Add(stretch);
+      if (added.ok()) continue;
+      return absl::Status(added.code(), absl::StrFormat("'%s', file '%s': %s", path, file_name,
+                                                        std::string(added.message())));
+    }
+  }
+  return RemoveTree(path);
 }
 
 absl::Status CheckpointWriter::Write(std::string_view tensor, int64_t offset, const void* data,
@@ -180,7 +220,7 @@ absl::Status CheckpointWriter::Write(std::string_view tensor, int64_t offset, co
 }
 
 absl::Status CheckpointWriter::CheckComplete(const File& file) const {
-  const std::optional<int64_t> missing = file.checksums.FirstMissing();
+  const std::optional<int64_t> missing = file.checksums.FirstMissing(file.bytes);
   if (!missing.has_value()) return absl::OkStatus();
   size_t i = 0;
   while (i + 1 < file.offsets.size() && file.offsets[i + 1] <= *missing) ++i;
@@ -216,6 +256,7 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
       index.weight_map[tensor.name] = file.name;
     }
   }
+  if (is_shared_) RETURN_IF_ERROR(RemoveTree(Join(temporary_, kPartOfFile)));
   RETURN_IF_ERROR(WriteSideFile(kIndexFile, FormatIndex(index)));
   RETURN_IF_ERROR(WriteSideFile(kStateFile, FormatState(options_.state)));
   RETURN_IF_ERROR(WriteSideFile(kChecksumsFile, FormatChecksums(checksums_)));

@@ -143,7 +143,20 @@ absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path) {
   return OutputFile(path, descriptor);
 }
 
+absl::StatusOr<OutputFile> OutputFile::Open(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor < 0) return ErrnoStatus(errno, "open", path);
+  return OutputFile(path, descriptor);
+}
+
 absl::Status OutputFile::Resize(int64_t bytes) {
+  int result = 0;
+  do {
+    result = bytes > 0 ? fallocate(descriptor_, 0, 0, bytes) : 0;
+  } while (result != 0 && errno == EINTR);
+  if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
+    return WriteError(errno, path_, 0, bytes);
+  }
   if (ftruncate(descriptor_, bytes) != 0) return WriteError(errno, path_, 0, bytes);
   return absl::OkStatus();
 }

@@ -32,15 +32,19 @@ class InputFile {
   int64_t size_ = 0;
 };
 
-// A file that did not exist before, open for writing.
+// A file open for writing.
 class OutputFile {
  public:
+  // One that did not exist before.
   static absl::StatusOr<OutputFile> Create(const std::string& path);
+  // One that is there, to change it.
+  static absl::StatusOr<OutputFile> Open(const std::string& path);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;
   ~OutputFile();
 
   const std::string& path() const { return path_; }
+  // Makes it so long and, where the file system can do it, takes the space for it on the disk.
   absl::Status Resize(int64_t bytes);
   absl::Status WriteAt(int64_t offset, const void* data, size_t bytes);
   absl::Status Sync();  // to the disk

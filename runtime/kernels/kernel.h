@@ -47,8 +47,9 @@ struct KernelSpec {
   uint64_t seed = 0;                           // the session's
   int threads = 1;                             // a device's own threads
   std::shared_ptr<WorkMemory> work = nullptr;  // of the thread that runs it; null: the kernel's own
-  bool contributes = true;  // this rank is the first one among those that hold the same P addend
-                            // position 0: an op that makes P out of B adds its B terms here only
+  // This rank is the first one among those that hold the same: an op that makes P out of B adds its
+  // B terms here only, and one that makes no tensor acts here only for what all are given.
+  bool contributes = true;
 };
 
 class Stream;

@@ -198,6 +198,58 @@ TEST_F(CheckpointsTest, TwoJobsOfOneNameAreAnError) {
   Train(1);
 }
 
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// 1.5 MiB, of which no device has more than 1 MiB, and no node all.
+std::function<void(Job&)> HalvesATable(const std::optional<NdSbp>& sbp) {
+  return [sbp](Job& job) {
+    const Tensor table = Variable(
+        job.graph(),
+        {.name = "table", .shape = {1536, 256}, .init = "normal", .stddev = 1, .sbp = sbp});
+    Assign(table, table * 0.5);
+  };
+}
+
+TEST(CheckpointSaveTest, ATableLargerThanADevice) {
+  const std::string folder = EmptyFolder();
+  struct Case {
+    std::string name;
+    std::vector<int> devices;
+    std::optional<NdSbp> sbp;
+    int64_t memory;
+  };
+  std::vector<std::string> files;
+  for (const Case& layout : {Case{"one", {1}, std::nullopt, 0},
+                             Case{"rows", {4, 4}, sbp::S(0), 1 << 20},
+                             Case{"columns", {5, 2}, sbp::S(1), 1 << 20}}) {
+    SCOPED_TRACE(layout.name);
+    const auto session =
+        StartOrDie({.devices = layout.devices, .device_memory_bytes = layout.memory});
+    auto train = session->Compile("train", HalvesATable(layout.sbp));
+    ASSERT_TRUE(train.ok()) << train.status().message();
+    // The last goes on where the one before it was.
+    if (layout.name == "columns") {
+      ASSERT_EQ(session->Load(folder + "/rows"), absl::OkStatus());
+      EXPECT_EQ(train->step(), 2);
+    } else {
+      ASSERT_TRUE(train->Run({.steps = 2}).ok());
+    }
+    ASSERT_EQ(session->Save(folder, {.name = layout.name}), absl::OkStatus());
+    const std::string saved = folder + "/" + layout.name;
+    EXPECT_THAT(NamesIn(saved),
+                UnorderedElementsAre("model-00001-of-00001.safetensors", "checksums.json",
+                                     "model.safetensors.index.json", "state.json"));
+    files.push_back(Contents(saved + "/model-00001-of-00001.safetensors"));
+  }
+  EXPECT_GT(files[0].size(), 1536 * 256 * sizeof(float));
+  EXPECT_EQ(files[0], files[1]);
+  EXPECT_EQ(files[1], files[2]);
+}
+
 rusage Usage() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);

@@ -356,7 +356,7 @@ class FullDisk(Early):
         "saving/master": Ends(
             AT_ONCE, r"node 0 \([\d.]+\): saving to '.*': cannot write .*No space left on device"
         ),
-        "worker": "workers write no files",
+        "worker": "the master has taken the space for all of a checkpoint",
         "": "nothing is written",
     }
     quick = ("saving/master", "stepping/master")
@@ -488,19 +488,27 @@ class OtherCheckpoint(Checkpoint):
 
 
 class NoCheckpoint(Checkpoint):
-    """The master reads it and sends it."""
+    """The master reads it and sends it, and writes what the others cannot write."""
 
     name = "no checkpoint"
     cells = {"saving/worker": GoesOn(), **Checkpoint.cells}
     steps_of = {0: 1, 2: 1}
 
+    def begin(self, cluster, cell):
+        super().begin(cluster, cell)
+        cluster.save_folder = "save"  # each node has one of its own
+
     def after(self, cluster, cell):
-        if "the master reads 'from/step-1' and sends it" not in cluster.output(0, "err"):
-            raise Failed("the master does not say that it sends the checkpoint")
+        for what in (
+            "the master reads 'from/step-1' and sends it",
+            "the master gathers all variables and writes them",
+        ):
+            if what not in cluster.output(0, "err"):
+                raise Failed("the master does not say that " + what)
         # What was loaded is what was saved next.
         contents = []
-        for path in (cluster.folder_of(0) + "/from/step-1", cluster.folder + "/save/step-1"):
-            (found,) = glob.glob(path + "*/model-*.safetensors")
+        for path in ("from/step-1", "save/step-1"):
+            (found,) = glob.glob("%s/%s*/model-*.safetensors" % (cluster.folder_of(0), path))
             with open(found, "rb") as file:
                 contents.append(file.read())
         if contents[0] != contents[1]:

@@ -158,6 +158,7 @@ class Cluster:
         Cluster._runs += 1
         self.mark = "BRAID_FAULT_RUN=%d.%d.%s" % (os.getpid(), Cluster._runs, folder)
         self.hosts, self.bin_dir, self.folder, self.nodes = hosts, bin_dir, folder, nodes
+        self.save_folder = folder + "/save"  # all nodes see it
         self.stranger = len(hosts.addresses) - 1  # a machine that is no node
         self.secrets = {}  # of nodes that do not have the right one
         self.flags = {k: [] for k in range(nodes)}
@@ -195,7 +196,7 @@ class Cluster:
         command = [self.bin_dir + "/phase_program", "--nodes=../nodes.txt", "--node_rank=%d" % k]
         command += ["--hold=" + self.folder, "--samples=samples.npy"] + self.flags[k]
         if k == 0:
-            command += ["--save=%s/save" % self.folder]
+            command += ["--save=" + self.save_folder]
         if k == 2:
             command += ["--slow"]
         with open(self.folder_of(k) + "/out", "w") as out:

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/status.h"
+#include "runtime/files/checkpoint_part.h"
 #include "tests/runtime/temp_dir.h"
 
 namespace braid {
@@ -358,6 +360,77 @@ TEST(Checkpoint, TheIdentityIsThatOfTheContent) {
   EXPECT_EQ(identity("b", 1, 1), first);
   EXPECT_NE(identity("c", 2, 1), first);
   EXPECT_NE(identity("d", 1, 2), first);
+}
+
+// Half of it is written by another node, and that half may be wrong.
+TEST(Checkpoint, NodesWriteParts) {
+  const TempDir dir;
+  const std::vector<float> values = {1, 2, 3, 4};
+  const StoredTensor tensor{"x", DType::kF32, Shape({4})};
+  const auto begin = [&]() {
+    auto writer = CheckpointWriter::Begin({.directory = dir.path(), .name = "a", .tensors = {tensor}});
+    EXPECT_TRUE(writer.ok()) << writer.status();
+    return *std::move(writer);
+  };
+  int64_t number = 0;
+  const auto write = [&](CheckpointWriter& writer, int64_t save, int64_t first) -> absl::Status {
+    const CheckpointWriter::Position position = writer.PositionOf("x");
+    const std::string name = PartName(1, ++number);
+    auto part =
+        CheckpointPart::Open({.directory = writer.temporary(), .save = save, .name = name});
+    RETURN_IF_ERROR(part.status());
+    RETURN_IF_ERROR((*part)->Expect(position.file));
+    BlockChecksums written;
+    RETURN_IF_ERROR((*part)->Write(position.file, position.offset + first * 4, &values[first], 8,
+                                   written));
+    RETURN_IF_ERROR((*part)->End(position.file, written));
+    return writer.AddPart(name);
+  };
+  {
+    const auto writer = begin();
+    ASSERT_EQ(writer->Write("x", 0, values.data(), 8), absl::OkStatus());
+    const auto save = writer->Share();
+    ASSERT_TRUE(save.ok()) << save.status();
+    const absl::Status other = write(*writer, *save + 1, 2);
+    EXPECT_TRUE(absl::IsNotFound(other)) << other;
+    EXPECT_TRUE(Says(other, "/a.tmp")) << other;
+    EXPECT_TRUE(absl::IsAlreadyExists(write(*writer, *save, 1)));
+    ASSERT_EQ(write(*writer, *save, 2), absl::OkStatus());
+    ASSERT_TRUE(writer->Commit().ok());
+  }
+  const auto reader = CheckpointReader::Open(dir.path());
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  std::vector<float> read(4);
+  ASSERT_EQ((*reader)->ReadBytes("x", 0, read.data(), 16), absl::OkStatus());
+  EXPECT_EQ(read, values);
+  // What nobody wrote is named.
+  const auto writer = begin();
+  const auto save = writer->Share();
+  ASSERT_TRUE(save.ok()) << save.status();
+  ASSERT_EQ(write(*writer, *save, 2), absl::OkStatus());
+  const absl::Status committed = writer->Commit().status();
+  EXPECT_TRUE(Says(committed, "tensor 'x' was not written from its byte 0 on")) << committed;
+}
+
+TEST(Checkpoint, PartsThatAreDamagedAreNamed) {
+  EXPECT_TRUE(ParseStretches("part", "model 0 8 1234abcd\nend\n").ok());
+  EXPECT_TRUE(ParseStretches("part", "end\n").ok());
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "is cut"},
+      {"model 0 8 1234abcd\n", "is cut"},
+      {"model 0 8 1234abcd\nend", "is cut"},
+      {"model 0 8\nend\n", "FILE OFFSET BYTES CRC32C"},
+      {"model -1 8 1234abcd\nend\n", "no part of a block"},
+      {"model 0 0 1234abcd\nend\n", "no part of a block"},
+      {"model 4194300 8 1234abcd\nend\n", "no part of a block"},
+      {"model 0 8 1234abcd\nmodel 4 8 1234abcd\nend\n", "written before"},
+  };
+  for (const auto& [text, error] : cases) {
+    const auto parsed = ParseStretches("part-1-0", text);
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_TRUE(Says(parsed.status(), "part-1-0") && Says(parsed.status(), error))
+        << parsed.status();
+  }
 }
 
 TEST(Checkpoint, NamesHaveRevisions) {

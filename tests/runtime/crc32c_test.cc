@@ -49,30 +49,30 @@ TEST(BlockChecksums, PiecesInAnyOrder) {
       Crc32c(data.data() + 2 * kChecksumBlockBytes, 1000)};
   constexpr int64_t kPiece = 300'007;  // crosses the blocks' borders
   const int64_t pieces = (size + kPiece - 1) / kPiece;
-  BlockChecksums checksums(size);
+  BlockChecksums checksums;
   for (int64_t k = 0; k < pieces; ++k) {
     const int64_t i = k * 11 % pieces;  // 11 has no factor in common with 28 pieces
-    EXPECT_EQ(checksums.FirstMissing().has_value(), true);
+    EXPECT_EQ(checksums.FirstMissing(size).has_value(), true);
     ASSERT_TRUE(checksums
                     .Add(i * kPiece, data.data() + i * kPiece,
                          static_cast<size_t>(std::min(kPiece, size - i * kPiece)))
                     .ok());
   }
-  EXPECT_FALSE(checksums.FirstMissing().has_value());
+  EXPECT_FALSE(checksums.FirstMissing(size).has_value());
   EXPECT_EQ(checksums.Finish(), expected);
   EXPECT_TRUE(absl::IsAlreadyExists(checksums.Add(5, data.data(), 1)));
 }
 
 TEST(BlockChecksums, SeesGapsAndOverlaps) {
   const std::string data(100, 'x');
-  BlockChecksums checksums(100);
+  BlockChecksums checksums;
   ASSERT_TRUE(checksums.Add(0, data.data(), 10).ok());
   ASSERT_TRUE(checksums.Add(20, data.data(), 80).ok());
-  EXPECT_EQ(checksums.FirstMissing(), 10);
+  EXPECT_EQ(checksums.FirstMissing(100), 10);
   EXPECT_FALSE(checksums.Add(9, data.data(), 2).ok());
   EXPECT_FALSE(checksums.Add(15, data.data(), 6).ok());
   EXPECT_TRUE(checksums.Add(10, data.data(), 10).ok());
-  EXPECT_EQ(checksums.FirstMissing(), std::nullopt);
+  EXPECT_EQ(checksums.FirstMissing(100), std::nullopt);
 }
 
 }  // namespace
