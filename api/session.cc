@@ -450,8 +450,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
         "Run of job '%s': steps is %d; at least 1 was expected", job.name, options.steps));
   }
   RETURN_IF_ERROR(CheckFeeds(job, options));
-  HostIo& host = nodes_[0]->Host(id);
-  for (const auto& [name, array] : options.feeds) host.Feed(name, array);
+  for (const auto& [name, array] : options.feeds) nodes_[0]->Host(id).Feed(name, array);
   for (Fed& fed : job.inputs) fed.is_fed = true;
   RunResult result;
   // It is called on a stream thread; the host thread looks after the run is done.
@@ -460,16 +459,31 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
                          return reporter_->OnScalar(job.name, name, step, value);
                        });
   for (const auto& [name, type] : job.fetches) receiver.Expect(name, type, options.steps);
-  host.SetReceiver(&receiver);
   reporter_->BeginRun(job.name, options.steps);
-  const absl::Status status =
-      WithEvents(coordinator_->Run({id, job.name, job.step, options.steps}));
+  absl::Status status;
+  const int64_t end = job.step + options.steps;
+  while (status.ok() && job.step < end) {
+    const int64_t until_check = StepsUntilCheck(job);
+    const int64_t steps = std::min(until_check, end - job.step);
+    status = RunSteps(job, steps, receiver);
+    if (status.ok() && steps == until_check) status = CheckReplicas(job);
+  }
   const absl::Status reported = reporter_->EndRun();
-  host.SetReceiver(nullptr);
   RETURN_IF_ERROR(status);
-  job.step += options.steps;
   if (!reported.ok()) return LocalError(reported);
   return result;
+}
+
+absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver) {
+  HostIo& host = nodes_[0]->Host(job.id);
+  host.SetReceiver(&receiver);
+  const absl::Status status =
+      WithEvents(coordinator_->Run({job.id, job.name, job.step, steps}));
+  host.SetReceiver(nullptr);
+  if (!status.ok()) return status;
+  job.step += steps;
+  job.has_run = true;
+  return absl::OkStatus();
 }
 
 void Session::Impl::Unload(JobId id) {

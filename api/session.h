@@ -72,6 +72,9 @@ struct SessionOptions {
   // What each device has, for plans of machines that are not here. 0: what its machine has, or the
   // control group or the process there if that is less, shared by all devices that are on it.
   int64_t device_memory_bytes = 0;
+  // After so many steps of a job that changes variables, and after its first, those that several
+  // devices hold are compared over all of them, by the master; 0: never.
+  int64_t check_replicas = 0;
   Nanoseconds stall_timeout = 60 * kSecond;  // without progress: nodes say what they wait for
   std::string event_dump;  // folder for the last events of a run that fails; "": none are written
   Interruption* interruption = nullptr;  // borrowed; ends the session with its reason

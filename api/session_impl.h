@@ -26,6 +26,7 @@ namespace braid {
 
 class CheckpointReader;
 class CheckpointWriter;
+class RunReceiver;
 
 class Session::Impl {
  public:
@@ -69,6 +70,7 @@ class Session::Impl {
     // What it does to variables; a checkpoint's step is that of the jobs that do most.
     enum class Change { kNothing, kAssigns, kMinimizes } change = Change::kNothing;
     bool is_unloaded = false;
+    bool has_run = false;
   };
 
   // Records, compiles and loads. `is_visible`: a user's job, which --explain and --dry_run show.
@@ -110,6 +112,15 @@ class Session::Impl {
                                                           const compiler::PhysicalGraph& graph,
                                                           bool wants_summaries);
   absl::Status WriteExplanation(const LoadedJob& job);
+  // Steps that follow those the job has done, with what it fetches.
+  absl::Status RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver);
+  // How many steps of the job may run before CheckReplicas is due.
+  int64_t StepsUntilCheck(const LoadedJob& job) const;
+  // DATA_LOSS if what several devices hold of a variable is no longer the same after the steps that
+  // the job has done.
+  absl::Status CheckReplicas(const LoadedJob& job);
+  absl::Status CompileReplicaCheck();
+  void UnloadReplicaCheck();
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
   void Remember(const LogicalGraph& graph);
   CheckpointState State() const;
@@ -160,6 +171,18 @@ class Session::Impl {
   std::unique_ptr<RunReporter> reporter_;
   std::map<JobId, std::unique_ptr<LoadedJob>> jobs_;
   std::map<std::string, VariableInfo> variables_;
+  // What CheckReplicas runs; made of the variables that there are, whose number tells if it is old.
+  struct ReplicaCheck {
+    struct Group {
+      compiler::VariableLayout layout;
+      std::vector<std::string> variables;
+    };
+    size_t num_variables = 0;
+    std::vector<Group> groups;
+    std::unique_ptr<LoadedJob> job;  // null: no variable has replicas
+    int64_t alike_at = -1;           // after which step all were alike
+  };
+  ReplicaCheck replica_check_;
   std::map<std::string, FolderLock> saved_;  // by the folder's real path
   int64_t loaded_step_ = 0;                  // of the last checkpoint
   JobId next_job_ = 1;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "runtime/base/crc32c.h"
 #include "runtime/base/status.h"
 #include "runtime/data/sampler.h"
 #include "runtime/device/box.h"
@@ -191,6 +192,40 @@ class WriteCheckpointKernel final : public Kernel {
   const std::shared_ptr<CheckpointPart> part_;  // the job's
 };
 
+// Of what this device holds of each input.
+class ReplicaChecksumsKernel final : public Kernel {
+ public:
+  explicit ReplicaChecksumsKernel(const KernelSpec& spec) {
+    for (const OperandSpec& input : spec.inputs) {
+      bytes_.push_back(static_cast<size_t>(input.num_elements()) * SizeOf(input.dtype));
+    }
+  }
+
+  absl::Status Run(const KernelRun& run) override {
+    auto* const sums = static_cast<int64_t*>(run.outputs[0]);
+    for (size_t i = 0; i < bytes_.size(); ++i) sums[i] = Crc32c(run.inputs[i], bytes_[i]);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<size_t> bytes_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeReplicaChecksums(const KernelSpec& spec) {
+  RETURN_IF_ERROR(CheckKernelForm(
+      {.inputs = spec.inputs.size(), .outputs = 1, .like = {{"devices", int64_t{0}}}}, spec));
+  const OperandSpec& output = spec.outputs[0];
+  if (output.dtype != DType::kI64 ||
+      output.num_elements() != static_cast<int64_t>(spec.inputs.size())) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s '%s': %d inputs on this device, whose part of the output is %s%s; one row of i64 with "
+        "a column for each was expected",
+        spec.op, spec.name, spec.inputs.size(), std::string(ToString(output.dtype)),
+        output.shape().ToString()));
+  }
+  return std::make_unique<ReplicaChecksumsKernel>(spec);
+}
+
 // Each output is some rows of the batch, whole.
 absl::Status CheckRead(const KernelSpec& spec) {
   Attrs like = {{"dataset", ""},
@@ -339,6 +374,7 @@ absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegis
   RETURN_IF_ERROR(registry.Register("read_checkpoint", [checkpoints](const KernelSpec& spec) {
     return MakeReadCheckpoint(spec, *checkpoints);
   }));
+  RETURN_IF_ERROR(registry.Register("replica_checksums", MakeReplicaChecksums));
   // A job writes one part of one checkpoint.
   const auto part = std::make_shared<std::shared_ptr<CheckpointPart>>();
   return registry.Register("write_checkpoint", [part, node = context.node](const KernelSpec& spec) {

@@ -1,4 +1,5 @@
 // Ops whose values come from or go to the outside; the runtime knows how.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -85,6 +86,32 @@ OpDef WriteCheckpointOp() {
   return OpDef("write_checkpoint").Rule("N->()").NoGradient().External();
 }
 
+// [devices, inputs]: row d has the checksums of what device d holds of each input. All inputs are
+// laid out alike; whoever asks knows how, and which rows should be equal.
+OpDef ReplicaChecksumsOp() {
+  return OpDef("replica_checksums")
+      .Infer([](const OpContext& ctx) -> Types {
+        return std::vector<TensorType>{
+            {DType::kI64,
+             Shape({ctx.attrs.Int("devices"), static_cast<int64_t>(ctx.inputs.size())})}};
+      })
+      .Signatures([](const OpContext& ctx, int64_t) {
+        int rank = ctx.inputs.empty() ? 0 : ctx.inputs[0].shape.rank();
+        for (const TensorType& input : ctx.inputs) rank = std::min(rank, input.shape.rank());
+        const size_t inputs = ctx.inputs.size();
+        std::vector<SbpSignature> signatures = {
+            {std::vector<Sbp>(inputs, sbp::B), {sbp::S(0)}}};
+        for (int axis = 0; axis < rank; ++axis) {
+          signatures.push_back({std::vector<Sbp>(inputs, sbp::S(axis)), {sbp::S(0)}});
+        }
+        return signatures;
+      })
+      .NoBroadcast()
+      .Flops([](const OpContext&) { return 0; })
+      .NoGradient()
+      .External();
+}
+
 // Stands for d loss / d x until the autograd pass puts the gradient in its place.
 OpDef GradientOfOp() {
   return OpDef("gradient_of")
@@ -102,6 +129,7 @@ std::vector<OpDef> ExternalOps() {
           Typed("input").Role(OpRole::kInput),
           Typed("read_checkpoint"),
           WriteCheckpointOp(),
+          ReplicaChecksumsOp(),
           ReadOp(),
           FetchOp(),
           GradientOfOp()};

@@ -387,6 +387,73 @@ TEST(SessionErrorTest, LoadedJobsAddUp) {
   EXPECT_TRUE(session->Compile("in its place", sum).ok());
 }
 
+// Adds how often it was called by then, which is another number on each device.
+class DriftingKernel final : public Kernel {
+ public:
+  DriftingKernel(int64_t elements, std::shared_ptr<std::atomic<int>> calls)
+      : elements_(elements), calls_(std::move(calls)) {}
+  absl::Status Run(const KernelRun& run) override {
+    const float drift = run.step < 4 ? 0.0f : static_cast<float>(++*calls_);
+    const auto* x = static_cast<const float*>(run.inputs[0]);
+    auto* y = static_cast<float*>(run.outputs[0]);
+    for (int64_t i = 0; i < elements_; ++i) y[i] = x[i] + drift;
+    return absl::OkStatus();
+  }
+
+ private:
+  const int64_t elements_;
+  const std::shared_ptr<std::atomic<int>> calls_;
+};
+
+TEST(SessionErrorTest, ReplicasThatDifferAreNamed) {
+  struct Case {
+    std::vector<int> devices;
+    NdSbp sbp;
+    int64_t every;
+    std::vector<std::string> words;  // none: it is not found
+  };
+  const std::vector<std::string> at_six = {"after step 6 of job 'train'", "after step 4 all"};
+  for (const Case& one : std::vector<Case>{
+           {{3}, sbp::B, 2, at_six},
+           {{1, 1}, sbp::B, 1, {"after step 5 of job 'train'", "on node 0 cpu:0", "on node 1 cpu:0"}},
+           {{2, 2}, {sbp::S(0), sbp::B}, 2, at_six},
+           {{2, 2}, {sbp::B, sbp::S(1)}, 2, at_six},
+           {{2, 2}, sbp::S(0), 2, {}},
+           {{3}, sbp::B, 0, {}}}) {
+    SCOPED_TRACE(one.sbp.ToString());
+    const auto session = StartOrDie({.devices = one.devices, .check_replicas = one.every});
+    ASSERT_TRUE(session->operators()
+                    .Register(OpDef("drift").Rule("ab->ab").NoGradient().Sample(
+                        {.inputs = {{DType::kF32, {4, 4}}}}))
+                    .ok());
+    const auto calls = std::make_shared<std::atomic<int>>(0);
+    ASSERT_TRUE(session->kernels()
+                    .Register("drift",
+                              [calls](const KernelSpec& spec)
+                                  -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                                return std::make_unique<DriftingKernel>(
+                                    spec.outputs[0].num_elements(), calls);
+                              })
+                    .ok());
+    auto job = session->Compile("train", [&](Job& job) {
+      const Tensor still = Variable(job.graph(), {.name = "still", .shape = {4}});
+      const Tensor moves = Variable(job.graph(), {.name = "moves", .shape = {4, 4}, .sbp = one.sbp});
+      Assign(still, still * 2.0);
+      Assign(moves, ToSbp(Apply("drift", {ToSbp(moves, one.sbp)}), one.sbp));
+    });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    const auto result = job->Run({.steps = 20});
+    if (one.words.empty()) {
+      EXPECT_TRUE(result.ok()) << result.status().message();
+      continue;
+    }
+    EXPECT_TRUE(absl::IsDataLoss(result.status())) << result.status();
+    const std::string message(result.status().message());
+    EXPECT_THAT(message, AllOf(HasSubstr("variable 'moves'"), HasSubstr("--check_replicas=1")));
+    for (const std::string& words : one.words) EXPECT_THAT(message, HasSubstr(words));
+  }
+}
+
 TEST(SessionErrorTest, AnIndexOutOfRangeEndsTheSessionWithItsCauseOnEveryNode) {
   const auto session = StartOrDie({.devices = {1, 2}});
   auto job = session->Compile("job", [](Job& job) {
