@@ -299,9 +299,9 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   ASSIGN_OR_RETURN(session.device_memory_bytes, MemoryOf(absl::GetFlag(FLAGS_device_memory)));
   session.check_replicas = absl::GetFlag(FLAGS_check_replicas);
   if (session.check_replicas < 0) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "--check_replicas=%d; a number of steps was expected, or 0 for never",
-        session.check_replicas));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--check_replicas=%d; a number of steps was expected, or 0 for never",
+                        session.check_replicas));
   }
   session.seed = absl::GetFlag(FLAGS_braid_seed);
   session.dry_run = absl::GetFlag(FLAGS_dry_run);

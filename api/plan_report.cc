@@ -54,7 +54,8 @@ std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<
                             BytesText(device.collectives), BytesText(device.data));
     }
     for (const auto& [peer, bytes] : node.link_bytes) {
-      absl::StrAppendFormat(&text, "  link %d -> %d: %s per step\n", node.node, peer, BytesText(bytes));
+      absl::StrAppendFormat(&text, "  link %d -> %d: %s per step\n", node.node, peer,
+                            BytesText(bytes));
     }
   }
   const compiler::StepEstimate& estimate = compiled.estimate;

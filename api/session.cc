@@ -134,8 +134,8 @@ absl::Status Session::Impl::Start() {
   // In a dry run, machines that are not here are taken to be like this one.
   for (size_t node = 0; node < options_.devices.size(); ++node) {
     const bool is_listed = options_.dry_run && options_.network.has_value();
-    machines_.push_back({is_listed ? options_.network->cluster.nodes[node].host : "",
-                         ReadMemoryLimits().least()});
+    machines_.push_back(
+        {is_listed ? options_.network->cluster.nodes[node].host : "", ReadMemoryLimits().least()});
   }
   devices_ = AllDevices(options_.devices, options_.node_kinds);
   if (options_.dry_run) return ChooseMachines();
@@ -477,8 +477,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
 absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver) {
   HostIo& host = nodes_[0]->Host(job.id);
   host.SetReceiver(&receiver);
-  const absl::Status status =
-      WithEvents(coordinator_->Run({job.id, job.name, job.step, steps}));
+  const absl::Status status = WithEvents(coordinator_->Run({job.id, job.name, job.step, steps}));
   host.SetReceiver(nullptr);
   if (!status.ok()) return status;
   job.step += steps;

@@ -41,10 +41,9 @@ absl::Status TooMuch(const std::string& job, const std::string& where, const Mem
       {share.needs.data, "data", "take a smaller dataset, or fewer nodes on one machine"},
   }};
   std::ranges::stable_sort(uses, [](const Use& a, const Use& b) { return a.bytes > b.bytes; });
-  std::string message =
-      absl::StrFormat("job '%s' needs %s of %s, which has %s; the largest:", job,
-                      BytesText(static_cast<double>(share.needs.total())), where,
-                      BytesText(static_cast<double>(share.limit)));
+  std::string message = absl::StrFormat("job '%s' needs %s of %s, which has %s; the largest:", job,
+                                        BytesText(static_cast<double>(share.needs.total())), where,
+                                        BytesText(static_cast<double>(share.limit)));
   for (const Use& use : std::span(uses).first(3)) {
     absl::StrAppendFormat(&message, "\n  %s: %s; %s", use.what,
                           BytesText(static_cast<double>(use.bytes)), use.remedy);
@@ -77,8 +76,7 @@ int64_t Session::Impl::DeviceMemoryBytes() const {
     least =
         std::min(least, static_cast<int64_t>(machine.memory_bytes) / devices_of.at(machine.host));
     if (machine.process_bytes == 0) continue;
-    least =
-        std::min(least, static_cast<int64_t>(machine.process_bytes) / options_.devices[node]);
+    least = std::min(least, static_cast<int64_t>(machine.process_bytes) / options_.devices[node]);
   }
   return least;
 }

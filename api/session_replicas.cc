@@ -113,9 +113,9 @@ absl::Status Session::Impl::CheckReplicas(const LoadedJob& job) {
             "device does that, or a faulty machine; --check_replicas=1 finds the step",
             group.variables[i], info.type.ToString(), info.layout.sbp.ToString(), job.step,
             job.name, one, device(first), other, device(rank),
-            check.alike_at < 0 ? ""
-                               : absl::StrFormat("; after step %d all were alike",
-                                                 check.alike_at)));
+            check.alike_at < 0
+                ? ""
+                : absl::StrFormat("; after step %d all were alike", check.alike_at)));
       }
     }
   }

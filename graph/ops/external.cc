@@ -99,8 +99,7 @@ OpDef ReplicaChecksumsOp() {
         int rank = ctx.inputs.empty() ? 0 : ctx.inputs[0].shape.rank();
         for (const TensorType& input : ctx.inputs) rank = std::min(rank, input.shape.rank());
         const size_t inputs = ctx.inputs.size();
-        std::vector<SbpSignature> signatures = {
-            {std::vector<Sbp>(inputs, sbp::B), {sbp::S(0)}}};
+        std::vector<SbpSignature> signatures = {{std::vector<Sbp>(inputs, sbp::B), {sbp::S(0)}}};
         for (int axis = 0; axis < rank; ++axis) {
           signatures.push_back({std::vector<Sbp>(inputs, sbp::S(axis)), {sbp::S(0)}});
         }

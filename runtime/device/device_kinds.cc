@@ -26,9 +26,7 @@ std::unique_ptr<Device> Checked(const std::string& name, bool is_host,
 
 }  // namespace
 
-DeviceKinds::DeviceKinds() {
-  kinds_["cpu"] = {.is_host = true, .make = MakeCpuDevice};
-}
+DeviceKinds::DeviceKinds() { kinds_["cpu"] = {.is_host = true, .make = MakeCpuDevice}; }
 
 absl::Status DeviceKinds::Register(std::string name, Kind kind) {
   if (name.empty() || name == "auto" || !std::ranges::all_of(name, absl::ascii_islower)) {

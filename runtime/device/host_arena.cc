@@ -59,9 +59,9 @@ absl::Status HostArena::Grow(uint64_t bytes) {
         "a device's arena needs %d bytes by plan and %d are reserved for it (%s); take a smaller "
         "batch, more micro-batches or more devices",
         bytes, reserved_,
-        rounded <= reserved_                 ? strerror(errno)
+        rounded <= reserved_             ? strerror(errno)
         : ReadMemoryLimits().process > 0 ? "its part of the limited address space, ulimit -v"
-                                             : "all of this machine's memory"));
+                                         : "all of this machine's memory"));
   }
   // A step touches most of its memory: with small pages, matrix products wait for translations. A
   // piece at the end keeps small ones, so that no more memory is used than planned. Advice only: a

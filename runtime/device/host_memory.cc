@@ -44,8 +44,8 @@ uint64_t ControlGroupLimit(const std::string& root) {
     if (fields[0] == "0" && fields[1].empty()) {
       least = std::min(least, LeastOfGroups(root + "/sys/fs/cgroup", fields[2], "memory.max"));
     } else if (std::ranges::find(controllers, "memory") != controllers.end()) {
-      least = std::min(least, LeastOfGroups(root + "/sys/fs/cgroup/memory", fields[2],
-                                            "memory.limit_in_bytes"));
+      least = std::min(
+          least, LeastOfGroups(root + "/sys/fs/cgroup/memory", fields[2], "memory.limit_in_bytes"));
     }
   }
   return least;

@@ -27,9 +27,9 @@ absl::Status BlockChecksums::Add(int64_t offset, const void* data, size_t bytes)
 absl::Status BlockChecksums::Add(const Stretch& stretch) {
   if (stretch.offset < 0 || stretch.bytes < 1 ||
       stretch.bytes > kChecksumBlockBytes - stretch.offset % kChecksumBlockBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%d bytes at %d are no part of a block of %d", stretch.bytes,
-                        stretch.offset, kChecksumBlockBytes));
+    return absl::InvalidArgumentError(absl::StrFormat("%d bytes at %d are no part of a block of %d",
+                                                      stretch.bytes, stretch.offset,
+                                                      kChecksumBlockBytes));
   }
   return AddPiece(stretch.offset, {stretch.bytes, stretch.crc});
 }

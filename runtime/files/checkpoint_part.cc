@@ -33,8 +33,8 @@ absl::StatusOr<Stretches> ParseStretches(const std::string& path, const std::str
       status = stretches.try_emplace(words[0]).first->second.Add({offset, bytes, crc});
     }
     if (!status.ok()) {
-      return absl::InvalidArgumentError(absl::StrFormat("'%s' has the line '%s': %s", path, line,
-                                                        std::string(status.message())));
+      return absl::InvalidArgumentError(
+          absl::StrFormat("'%s' has the line '%s': %s", path, line, std::string(status.message())));
     }
   }
   return stretches;

@@ -47,8 +47,8 @@ bool IsLeftover(const std::string& directory, const std::string& name) {
   for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
     const std::string file = entry->path().filename().string();
     is_ours = (file.starts_with("model-") && file.ends_with(".safetensors")) ||
-              file.starts_with(kPartPrefix) ||
-              file == kIndexFile || file == kStateFile || file == kChecksumsFile;
+              file.starts_with(kPartPrefix) || file == kIndexFile || file == kStateFile ||
+              file == kChecksumsFile;
     if (!is_ours) return false;
   }
   return is_ours;
@@ -153,9 +153,8 @@ absl::Status CheckpointWriter::LayOut() {
             absl::StrFormat("two tensors to be saved have the name '%s'", part[i].name));
       }
     }
-    files_.push_back(
-        {name, std::move(output), layout.file_bytes, std::move(checksums), part,
-         std::move(layout.offsets)});
+    files_.push_back({name, std::move(output), layout.file_bytes, std::move(checksums), part,
+                      std::move(layout.offsets)});
   }
   return absl::OkStatus();
 }

@@ -223,9 +223,9 @@ TEST(CheckpointSaveTest, ATableLargerThanADevice) {
     int64_t memory;
   };
   std::vector<std::string> files;
-  for (const Case& layout : {Case{"one", {1}, std::nullopt, 0},
-                             Case{"rows", {4, 4}, sbp::S(0), 1 << 20},
-                             Case{"columns", {5, 2}, sbp::S(1), 1 << 20}}) {
+  for (const Case& layout :
+       {Case{"one", {1}, std::nullopt, 0}, Case{"rows", {4, 4}, sbp::S(0), 1 << 20},
+        Case{"columns", {5, 2}, sbp::S(1), 1 << 20}}) {
     SCOPED_TRACE(layout.name);
     const auto session =
         StartOrDie({.devices = layout.devices, .device_memory_bytes = layout.memory});

@@ -413,13 +413,16 @@ TEST(SessionErrorTest, ReplicasThatDifferAreNamed) {
     std::vector<std::string> words;  // none: it is not found
   };
   const std::vector<std::string> at_six = {"after step 6 of job 'train'", "after step 4 all"};
-  for (const Case& one : std::vector<Case>{
-           {{3}, sbp::B, 2, at_six},
-           {{1, 1}, sbp::B, 1, {"after step 5 of job 'train'", "on node 0 cpu:0", "on node 1 cpu:0"}},
-           {{2, 2}, {sbp::S(0), sbp::B}, 2, at_six},
-           {{2, 2}, {sbp::B, sbp::S(1)}, 2, at_six},
-           {{2, 2}, sbp::S(0), 2, {}},
-           {{3}, sbp::B, 0, {}}}) {
+  for (const Case& one :
+       std::vector<Case>{{{3}, sbp::B, 2, at_six},
+                         {{1, 1},
+                          sbp::B,
+                          1,
+                          {"after step 5 of job 'train'", "on node 0 cpu:0", "on node 1 cpu:0"}},
+                         {{2, 2}, {sbp::S(0), sbp::B}, 2, at_six},
+                         {{2, 2}, {sbp::B, sbp::S(1)}, 2, at_six},
+                         {{2, 2}, sbp::S(0), 2, {}},
+                         {{3}, sbp::B, 0, {}}}) {
     SCOPED_TRACE(one.sbp.ToString());
     const auto session = StartOrDie({.devices = one.devices, .check_replicas = one.every});
     ASSERT_TRUE(session->operators()
@@ -427,17 +430,18 @@ TEST(SessionErrorTest, ReplicasThatDifferAreNamed) {
                         {.inputs = {{DType::kF32, {4, 4}}}}))
                     .ok());
     const auto calls = std::make_shared<std::atomic<int>>(0);
-    ASSERT_TRUE(session->kernels()
-                    .Register("drift",
-                              [calls](const KernelSpec& spec)
-                                  -> absl::StatusOr<std::unique_ptr<Kernel>> {
-                                return std::make_unique<DriftingKernel>(
-                                    spec.outputs[0].num_elements(), calls);
-                              })
-                    .ok());
+    ASSERT_TRUE(
+        session->kernels()
+            .Register("drift",
+                      [calls](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                        return std::make_unique<DriftingKernel>(spec.outputs[0].num_elements(),
+                                                                calls);
+                      })
+            .ok());
     auto job = session->Compile("train", [&](Job& job) {
       const Tensor still = Variable(job.graph(), {.name = "still", .shape = {4}});
-      const Tensor moves = Variable(job.graph(), {.name = "moves", .shape = {4, 4}, .sbp = one.sbp});
+      const Tensor moves =
+          Variable(job.graph(), {.name = "moves", .shape = {4, 4}, .sbp = one.sbp});
       Assign(still, still * 2.0);
       Assign(moves, ToSbp(Apply("drift", {ToSbp(moves, one.sbp)}), one.sbp));
     });

@@ -68,7 +68,8 @@ void Run(Bytes input) {
   std::unique_ptr<Reactor> control = environment.StartReactor("control");
   const auto node = static_cast<uint16_t>(plan.node);
   Devices devices;
-  for (int i = 0; i < kDevices; ++i) devices.push_back(MakeCpuDevice({.index = i, .cpu_kernels = &Kernels()}));
+  for (int i = 0; i < kDevices; ++i)
+    devices.push_back(MakeCpuDevice({.index = i, .cpu_kernels = &Kernels()}));
   VariableStore variables(&devices);
   DatasetCache datasets;
   CollectiveHub collectives(node);

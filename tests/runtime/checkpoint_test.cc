@@ -368,7 +368,8 @@ TEST(Checkpoint, NodesWriteParts) {
   const std::vector<float> values = {1, 2, 3, 4};
   const StoredTensor tensor{"x", DType::kF32, Shape({4})};
   const auto begin = [&]() {
-    auto writer = CheckpointWriter::Begin({.directory = dir.path(), .name = "a", .tensors = {tensor}});
+    auto writer =
+        CheckpointWriter::Begin({.directory = dir.path(), .name = "a", .tensors = {tensor}});
     EXPECT_TRUE(writer.ok()) << writer.status();
     return *std::move(writer);
   };
@@ -376,13 +377,12 @@ TEST(Checkpoint, NodesWriteParts) {
   const auto write = [&](CheckpointWriter& writer, int64_t save, int64_t first) -> absl::Status {
     const CheckpointWriter::Position position = writer.PositionOf("x");
     const std::string name = PartName(1, ++number);
-    auto part =
-        CheckpointPart::Open({.directory = writer.temporary(), .save = save, .name = name});
+    auto part = CheckpointPart::Open({.directory = writer.temporary(), .save = save, .name = name});
     RETURN_IF_ERROR(part.status());
     RETURN_IF_ERROR((*part)->Expect(position.file));
     BlockChecksums written;
-    RETURN_IF_ERROR((*part)->Write(position.file, position.offset + first * 4, &values[first], 8,
-                                   written));
+    RETURN_IF_ERROR(
+        (*part)->Write(position.file, position.offset + first * 4, &values[first], 8, written));
     RETURN_IF_ERROR((*part)->End(position.file, written));
     return writer.AddPart(name);
   };

@@ -92,7 +92,8 @@ TEST(HostArenaTest, ALimitOfAddressSpaceIsAnErrorThatNamesIt) {
   arena.bytes().back() = std::byte{1};
   const absl::Status status = arena.Grow(1024 * kMiB);
   EXPECT_TRUE(absl::IsResourceExhausted(status));
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("1073741824"), HasSubstr("ulimit -v")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("1073741824"), HasSubstr("ulimit -v")));
   EXPECT_EQ(arena.bytes().size(), 64 * kMiB);
 }
 
