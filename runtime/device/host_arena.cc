@@ -23,9 +23,11 @@ constexpr uint64_t kHugePage = 2 * 1024 * 1024;
 // Nodes of one process do not know of each other: where it is full, less is tried.
 absl::Status HostArena::Reserve(uint64_t bytes) {
   const MemoryLimits limits = ReadMemoryLimits();
+  const uint64_t least = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   reserved_ = SystemMemory();
   if (limits.process > 0) {
-    reserved_ = std::min(reserved_, limits.process / 2 / static_cast<uint64_t>(devices_));
+    const uint64_t share = limits.process / 4 / static_cast<uint64_t>(devices_);
+    reserved_ = std::min(reserved_, std::max(share, 2 * least));
   }
   do {
     mapped_ = mmap(nullptr, reserved_ + kHugePage, PROT_NONE,
@@ -36,7 +38,7 @@ absl::Status HostArena::Reserve(uint64_t bytes) {
       return absl::OkStatus();
     }
     reserved_ /= 2;
-  } while (reserved_ >= bytes);
+  } while (reserved_ >= least);
   mapped_ = nullptr;
   return absl::ResourceExhaustedError(absl::StrFormat(
       "a device's arena needs %d bytes by plan and there is no address space left for them (%s), "

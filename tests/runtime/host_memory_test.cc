@@ -103,6 +103,13 @@ TEST(HostArenaTest, ManyDevicesShareALimitedAddressSpace) {
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(arenas.emplace_back(8).Grow(32 * kMiB).ok()) << i;
 }
 
+TEST(HostArenaTest, APlanMayTakeMostOfALimitedAddressSpace) {
+  const AddressSpace limit(1024 * kMiB);
+  HostArena arena(/*devices=*/1);
+  ASSERT_TRUE(arena.Grow(700 * kMiB + 1).ok());
+  EXPECT_EQ(arena.bytes().size(), 700 * kMiB + 1);
+}
+
 TEST(HostArenaTest, WithoutAddressSpaceNothingIsReserved) {
   const AddressSpace limit(16 * kMiB);
   HostArena arena(/*devices=*/1);
