@@ -132,10 +132,10 @@ absl::Status Session::Impl::Start() {
   }
   ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
   // In a dry run, machines that are not here are taken to be like this one.
+  const bool are_listed = options_.dry_run && options_.network.has_value();
+  const uint64_t memory = ReadMemoryLimits().least();
   for (size_t node = 0; node < options_.devices.size(); ++node) {
-    const bool is_listed = options_.dry_run && options_.network.has_value();
-    machines_.push_back(
-        {is_listed ? options_.network->cluster.nodes[node].host : "", ReadMemoryLimits().least()});
+    machines_.push_back({are_listed ? options_.network->cluster.nodes[node].host : "", memory});
   }
   devices_ = AllDevices(options_.devices, options_.node_kinds);
   if (options_.dry_run) return ChooseMachines();

@@ -20,6 +20,9 @@ namespace {
 // Times the steps that a job may have it stays far within 64 bits.
 constexpr int64_t kMaxBatch = int64_t{1} << 30;
 
+// In a checkpoint's file; with a tensor's bytes it stays far within 64 bits.
+constexpr int64_t kMaxPosition = int64_t{1} << 60;
+
 // Rows [first, first + rows) of every batch of a dataset: the part that this device holds.
 class ReadKernel final : public Kernel {
  public:
@@ -336,12 +339,20 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeWriteCheckpoint(const KernelSpec& sp
                                             {"file", ""},
                                             {"position", int64_t{0}}}},
                                   spec));
+  const std::string& file = spec.attrs.String("file");
+  const int64_t position = spec.attrs.Int("position");
+  if (position < 0 || position > kMaxPosition || file.find('/') != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s '%s' writes to '%s' from byte %d on; a file's plain name and a position of 0 to %d "
+        "were expected",
+        spec.op, spec.name, file, position, kMaxPosition));
+  }
   if (part == nullptr) {
     ASSIGN_OR_RETURN(part, CheckpointPart::Open({.directory = spec.attrs.String("directory"),
                                                  .save = spec.attrs.Int("save"),
                                                  .name = PartName(node, spec.attrs.Int("part"))}));
   }
-  RETURN_IF_ERROR(part->Expect(spec.attrs.String("file")));
+  RETURN_IF_ERROR(part->Expect(file));
   return std::make_unique<WriteCheckpointKernel>(spec, part);
 }
 
