@@ -74,7 +74,10 @@ absl::Status Session::Impl::Close(const absl::Status& cause) {
   if (std::exchange(is_closed_, true) || coordinator_ == nullptr || nodes_.empty()) {
     return absl::OkStatus();
   }
-  const absl::Status status = coordinator_->Close(cause);
+  // What was saved stays, whatever the program went on to do.
+  const absl::Status saved = FinishSave();
+  const absl::Status closed = coordinator_->Close(cause.ok() ? saved : cause);
+  const absl::Status status = saved.ok() ? closed : saved;
   if (options_.interruption != nullptr) options_.interruption->SetHandler(nullptr);
   return status;
 }
@@ -86,12 +89,16 @@ absl::Status Session::Impl::LocalError(const absl::Status& status) const {
                                       std::string(status.message())));
 }
 
-Session::Impl::Activity::Activity(Impl* impl, std::string what) : impl_(impl) {
-  if (impl_->coordinator_ != nullptr) impl_->coordinator_->SetActivity(std::move(what));
+Session::Impl::Activity::Activity(Impl* impl, std::string what)
+    : impl_(impl),
+      is_told_(impl->coordinator_ != nullptr && !std::exchange(impl->is_in_activity_, true)) {
+  if (is_told_) impl_->coordinator_->SetActivity(std::move(what));
 }
 
 Session::Impl::Activity::~Activity() {
-  if (impl_->coordinator_ != nullptr) impl_->coordinator_->SetActivity("");
+  if (!is_told_) return;
+  impl_->coordinator_->SetActivity("");
+  impl_->is_in_activity_ = false;
 }
 
 absl::Status Session::Impl::Start() {

@@ -199,7 +199,14 @@ class Session {
   // something; without such jobs, of those that assign to variables; else that of the checkpoint
   // that was loaded. Files are safetensors with an index. From the first Save on, the directory is
   // this session's until it ends: FAILED_PRECONDITION names another session that saves into it.
+  //
+  // Returns when the variables may change again: all is copied into the system's caches of the
+  // files. It comes to the disk, and gets its name, while the program goes on; the next Save, Load
+  // and Close wait for it. What fails then is logged at once, and is the error of the next
+  // FinishSave, Save (which then saves nothing) or Close.
   absl::Status Save(const std::string& directory, const SaveOptions& options = {});
+  // Waits until the last Save has its name and would survive a power failure, or returns why not.
+  absl::Status FinishSave();
   // Reads every variable of the compiled jobs from `directory` (its latest) or directory/NAME, and
   // resumes the jobs' steps. All that will be read is checked before the first variable changes: an
   // error leaves all of them as they were, and an older checkpoint may be loaded instead. NOT_FOUND

@@ -39,7 +39,7 @@ class Session::Impl {
   // An error of this machine, a full disk for instance, with the node's name where there are
   // others.
   absl::Status LocalError(const absl::Status& status) const;
-  // What all that follows is part of, for messages, until it is gone.
+  // What all that follows is part of, for messages, until it is gone; of several the outermost.
   class Activity {
    public:
     Activity(Impl* impl, std::string what);
@@ -47,6 +47,7 @@ class Session::Impl {
 
    private:
     Impl* const impl_;
+    const bool is_told_;
   };
   std::vector<NodeTraffic> Traffic() const;
   std::string Describe() const;
@@ -90,6 +91,7 @@ class Session::Impl {
   };
   absl::Status Set(const std::map<std::string, const Array*>& values);
   absl::Status Save(const std::string& directory, const SaveOptions& options);
+  absl::Status FinishSave();
   absl::Status Load(const std::string& directory);
   absl::StatusOr<const VariableInfo*> FindVariable(const std::string& name) const;
   // Whether it is an optimizer's state.
@@ -106,6 +108,9 @@ class Session::Impl {
   std::map<JobId, std::unique_ptr<LoadedJob>>& jobs() { return jobs_; }
 
  private:
+  // Of variables' values, at a time in the master's memory on their way to or from the nodes.
+  static constexpr int64_t kGatherBytes = 256 << 20;
+
   // What the job asks of each node: of every node as it says, or, in a dry run, as planned here.
   absl::StatusOr<std::vector<NodeSummary>> LoadEverywhere(const LoadedJob& job,
                                                           const std::string& plan,
@@ -124,12 +129,16 @@ class Session::Impl {
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
   void Remember(const LogicalGraph& graph);
   CheckpointState State() const;
-  using VariableBatch = std::vector<std::pair<std::string, const VariableInfo*>>;
-  // Every node writes what its devices hold, as the part of this number, or the master gathers all
-  // and writes it. NOT_FOUND if some node cannot.
-  absl::Status SaveByNodes(const VariableBatch& batch, int64_t save, int64_t number,
-                           CheckpointWriter& writer);
-  absl::Status SaveByMaster(const VariableBatch& batch, CheckpointWriter& writer);
+  struct Saving;
+  absl::StatusOr<std::shared_ptr<Saving>> BeginSave(const std::string& directory,
+                                                    const SaveOptions& options);
+  // Every node writes what its devices hold, or the master gathers all and writes it; then the
+  // saver does the rest. NOT_FOUND if some node cannot.
+  absl::Status SaveByNodes(const std::shared_ptr<Saving>& saving);
+  absl::Status SaveByMaster(const std::shared_ptr<Saving>& saving);
+  absl::Status SaveError(const std::string& directory, const absl::Status& status) const;
+  // Returns when the last save is over, however it went.
+  absl::Status AwaitSave();
   // Every node reads what its devices hold, or the master reads all and sends it.
   absl::Status LoadByNodes(const CheckpointReader& reader);
   absl::Status LoadByMaster(const CheckpointReader& reader);
@@ -167,6 +176,7 @@ class Session::Impl {
   std::unique_ptr<RendezvousServer> rendezvous_;
   std::map<int, std::shared_ptr<ControlConnection>> connections_;  // shared with their channels
   std::vector<std::unique_ptr<Node>> nodes_;
+  std::unique_ptr<Reactor> saver_;  // completes saves; outlives what posts to it
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<RunReporter> reporter_;
   std::map<JobId, std::unique_ptr<LoadedJob>> jobs_;
@@ -184,10 +194,12 @@ class Session::Impl {
   };
   ReplicaCheck replica_check_;
   std::map<std::string, FolderLock> saved_;  // by the folder's real path
+  std::shared_ptr<Saving> saving_;           // the last, until its status was told
   int64_t loaded_step_ = 0;                  // of the last checkpoint
   JobId next_job_ = 1;
   CollectiveId next_collective_ = 0;
   bool has_explained_ = false;
+  bool is_in_activity_ = false;
   bool is_closed_ = false;
 };
 

@@ -39,6 +39,7 @@ absl::Status LoadFrom(braid::Session& session, const std::string& folder) {
 absl::Status SaveTo(braid::Session& session, const std::string& folder) {
   if (folder.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(session.Save(folder));
+  RETURN_IF_ERROR(session.FinishSave());
   std::cout << "saved to " << folder << "\n";
   return absl::OkStatus();
 }

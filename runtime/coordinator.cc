@@ -33,9 +33,9 @@ Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       plans_([this](uint16_t node, const ControlMessage& message) { Send(node, message); }),
       reactor_(options_.environment->StartReactor("coordinator")) {
-  program_ = std::make_unique<ProgramWatch>(
-      reactor_.get(), options_.stall_timeout,
-      [this](Nanoseconds lasted) { ReportStall(StallTitle("the loading of a job", "", lasted)); });
+  program_ =
+      std::make_unique<ProgramWatch>(reactor_.get(), options_.stall_timeout,
+                                     [this](Nanoseconds lasted) { OnProgramStalled(lasted); });
 }
 
 Coordinator::~Coordinator() {
@@ -178,6 +178,8 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
     case ControlMessage::kRunDone:
       from.job = message.run_done().job();
       return Answer(from, absl::OkStatus());
+    case ControlMessage::kSaved:
+      return OnSaved(node, message.saved());
     case ControlMessage::kPlanTaken: {
       const absl::Status status = plans_.OnTaken(node, message.plan_taken().job());
       return status.ok() ? void() : OnFailure(node, status);
@@ -232,6 +234,7 @@ void Coordinator::OnFailure(uint16_t node, const absl::Status& cause) {
   ControlMessage message;
   *message.mutable_failure() = CauseOf(cause, node);
   SendAll(message);
+  for (auto& [save, saving] : std::exchange(savings_, {})) saving.done(cause, cause);
   if (options_.on_failure) options_.on_failure(cause);
 }
 
@@ -324,6 +327,36 @@ void Coordinator::Unload(JobId job) {
   SendAll(message);
 }
 
+void Coordinator::ExpectSaved(int64_t save, std::set<int> nodes, OnSavedByAll done) {
+  reactor_->Post([this, save, nodes = std::move(nodes), done = std::move(done)] {
+    absl::Status failure;
+    {
+      MutexLock lock(mutex_);
+      failure = failure_;
+    }
+    if (!failure.ok()) return done(failure, failure);
+    savings_[save] = {nodes, done};
+  });
+}
+
+void Coordinator::ForgetSaved(int64_t save) {
+  reactor_->Post([this, save] { savings_.erase(save); });
+}
+
+void Coordinator::OnSaved(uint16_t node, const control::Saved& saved) {
+  const auto found = savings_.find(saved.save());
+  if (found == savings_.end() || found->second.missing.erase(node) == 0) return;
+  absl::Status status;
+  if (saved.has_error()) {
+    const absl::Status error = FailureOf(saved.error());
+    status = absl::Status(error.code(),
+                          absl::StrFormat("%s: %s", NameOf(node), std::string(error.message())));
+  } else if (!found->second.missing.empty()) {
+    return;
+  }
+  savings_.extract(found).mapped().done(status, absl::OkStatus());
+}
+
 void Coordinator::Describe(std::function<void(std::string)> done) {
   reactor_->Post([this, done = std::move(done)] {
     const uint64_t request = next_description_++;
@@ -368,7 +401,12 @@ void Coordinator::FinishDescription(uint64_t request) {
     state.cluster.silent[node] = options_.silence_of ? options_.silence_of(node) : -1;
   }
   // The program runs on the master's node, whose loader has nothing to do meanwhile.
-  if (const auto doing = program_->doing()) {
+  if (auto doing = program_->doing()) {
+    std::vector<std::string> names;
+    for (const auto& [save, saving] : savings_) {
+      for (const int node : saving.missing) names.push_back(NameOf(node));
+    }
+    if (!names.empty()) doing->what += " of " + absl::StrJoin(names, ", ");
     for (control::NodeReport& report : state.cluster.reports) {
       if (report.node() != 0) continue;
       report.mutable_standing()->set_what(doing->what);
@@ -385,6 +423,15 @@ void Coordinator::OnStalled(const control::Stalled& stalled) {
   if (stall_reported_.has_value() && now - *stall_reported_ < stalled.silence() * 3 / 4) return;
   stall_reported_ = now;
   ReportStall(StallTitle(stalled.standing(), "", stalled.silence()));
+}
+
+void Coordinator::OnProgramStalled(Nanoseconds lasted) {
+  std::string what = "the loading of a job";
+  {
+    MutexLock lock(mutex_);
+    if (!activity_.empty()) what = activity_;
+  }
+  ReportStall(StallTitle(what, "", lasted));
 }
 
 void Coordinator::ReportStall(const std::string& title) {

@@ -28,6 +28,7 @@ namespace braid {
 namespace control {
 class ControlMessage;
 class Hello;
+class Saved;
 class Stalled;
 class Status;
 }  // namespace control
@@ -91,6 +92,14 @@ class Coordinator {
   absl::Status Run(const RunRequest& request);
   void Unload(JobId job);
 
+  // `done` comes once, on the reactor's thread: when each of these nodes has said that what it
+  // wrote of this save is on its disk, or with the first error; `session` is not OK if the session
+  // failed before. Before the job that writes runs.
+  using OnSavedByAll = std::function<void(const absl::Status& saved, const absl::Status& session)>;
+  void ExpectSaved(int64_t save, std::set<int> nodes, OnSavedByAll done);
+  // Nobody waits for it any more.
+  void ForgetSaved(int64_t save);
+
   // What the session does and what it waits for in the end (stall_report.h). Any thread; `done`
   // comes once, on the reactor's thread, within the limit also if a node does not answer.
   void Describe(std::function<void(std::string)> done);
@@ -113,6 +122,11 @@ class Coordinator {
     uint16_t node = 0;  // that says so
     absl::Status cause;
   };
+  // The nodes whose part of a save is not on the disk. The reactor's thread only.
+  struct Saving {
+    std::set<int> missing;
+    OnSavedByAll done;
+  };
   // What the host thread waits for.
   struct Wait {
     int kind = 0;  // of the message that answers
@@ -134,12 +148,14 @@ class Coordinator {
   void OnFailure(uint16_t node, const absl::Status& cause);
   void OnLinkFailure(uint16_t node, const absl::Status& cause);
   void OnProbe(uint16_t node, uint64_t number);
+  void OnSaved(uint16_t node, const control::Saved& saved);
   std::string EnterPhase(std::string phase);
   void OnLost(uint16_t node, const absl::Status& reason);
   void OnStatus(uint16_t node, control::Status& status);
   // All nodes may see the same stall: it is reported once.
   void OnStalled(const control::Stalled& stalled);
   void FinishDescription(uint64_t request);
+  void OnProgramStalled(Nanoseconds lasted);
   void ReportStall(const std::string& title);
   std::string NameOf(int node) const;
   void Send(uint16_t node, const control::ControlMessage& message);
@@ -172,6 +188,7 @@ class Coordinator {
   std::optional<Nanoseconds> stall_reported_;  // the reactor's thread only
   PlanSender plans_;                           // the reactor's thread only
   std::map<uint64_t, Inquiry> inquiries_;
+  std::map<int64_t, Saving> savings_;
   uint64_t next_inquiry_ = 1;
   std::unique_ptr<ProgramWatch> program_;
   // Last: while it ends it still calls what is above, which finds it here.

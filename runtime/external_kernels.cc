@@ -1,5 +1,6 @@
 #include "runtime/external_kernels.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/status.h"
+#include "runtime/checkpoint_saver.h"
 #include "runtime/data/sampler.h"
 #include "runtime/device/box.h"
 #include "runtime/files/checkpoint.h"
@@ -162,7 +164,8 @@ class ReadCheckpointKernel final : public Kernel {
   std::shared_ptr<const CheckpointReader> reader_;  // the job's
 };
 
-// This device's box of a tensor to a checkpoint's file.
+// A device's box of a tensor to a checkpoint's file. Devices that hold the same each write about as
+// much of it.
 class WriteCheckpointKernel final : public Kernel {
  public:
   WriteCheckpointKernel(const KernelSpec& spec, std::shared_ptr<CheckpointPart> part)
@@ -171,27 +174,36 @@ class WriteCheckpointKernel final : public Kernel {
         element_(static_cast<int64_t>(SizeOf(spec.inputs[0].dtype))),
         part_(std::move(part)) {
     const OperandSpec& input = spec.inputs[0];
-    // Of several devices that hold the same, one writes it.
-    if (spec.contributes) {
-      runs_ = RunsOf(input.region, Region::Whole(input.logical), input.region);
-    }
+    runs_ = RunsOf(input.region, Region::Whole(input.logical), input.region);
+    const int64_t bytes = static_cast<int64_t>(runs_.from.size()) * runs_.run * element_;
+    const int64_t units = (bytes + kShareBytes - 1) / kShareBytes;
+    begin_ = std::min(bytes, units * spec.replica / spec.replicas * kShareBytes);
+    end_ = std::min(bytes, units * (spec.replica + 1) / spec.replicas * kShareBytes);
   }
 
   absl::Status Run(const KernelRun& run) override {
     const auto* const data = static_cast<const std::byte*>(run.inputs[0]);
     BlockChecksums written;
-    for (size_t i = 0; runs_.run > 0 && i < runs_.from.size(); ++i) {
-      RETURN_IF_ERROR(part_->Write(file_, position_ + runs_.to[i] * element_,
-                                   data + runs_.from[i] * element_,
-                                   static_cast<size_t>(runs_.run * element_), written));
+    const int64_t run_bytes = runs_.run * element_;
+    for (int64_t next = begin_; next < end_;) {
+      const auto i = static_cast<size_t>(next / run_bytes);
+      const int64_t within = next % run_bytes;
+      const int64_t bytes = std::min(run_bytes - within, end_ - next);
+      RETURN_IF_ERROR(part_->Write(file_, position_ + runs_.to[i] * element_ + within,
+                                   data + runs_.from[i] * element_ + within,
+                                   static_cast<size_t>(bytes), written));
+      next += bytes;
     }
     return part_->End(file_, written);
   }
 
  private:
+  static constexpr int64_t kShareBytes = 1 << 20;  // a share is a multiple of it
+
   const std::string file_;
   const int64_t position_, element_;
   BoxRuns runs_;
+  int64_t begin_ = 0, end_ = 0;  // what it writes, in bytes of all runs one after another
   const std::shared_ptr<CheckpointPart> part_;  // the job's
 };
 
@@ -330,15 +342,13 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spe
   return std::make_unique<ReadCheckpointKernel>(spec, std::move(reader));
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeWriteCheckpoint(const KernelSpec& spec, int node,
+absl::StatusOr<std::unique_ptr<Kernel>> MakeWriteCheckpoint(const KernelSpec& spec,
+                                                            const ExternalContext& context,
                                                             std::shared_ptr<CheckpointPart>& part) {
-  RETURN_IF_ERROR(CheckKernelForm({.inputs = 1,
-                                   .like = {{"directory", ""},
-                                            {"save", int64_t{0}},
-                                            {"part", int64_t{0}},
-                                            {"file", ""},
-                                            {"position", int64_t{0}}}},
-                                  spec));
+  RETURN_IF_ERROR(CheckKernelForm(
+      {.inputs = 1,
+       .like = {{"directory", ""}, {"save", int64_t{0}}, {"file", ""}, {"position", int64_t{0}}}},
+      spec));
   const std::string& file = spec.attrs.String("file");
   const int64_t position = spec.attrs.Int("position");
   if (position < 0 || position > kMaxPosition || file.find('/') != std::string::npos) {
@@ -348,9 +358,13 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeWriteCheckpoint(const KernelSpec& sp
         spec.op, spec.name, file, position, kMaxPosition));
   }
   if (part == nullptr) {
-    ASSIGN_OR_RETURN(part, CheckpointPart::Open({.directory = spec.attrs.String("directory"),
-                                                 .save = spec.attrs.Int("save"),
-                                                 .name = PartName(node, spec.attrs.Int("part"))}));
+    ASSIGN_OR_RETURN(part,
+                     CheckpointPart::Open({.directory = spec.attrs.String("directory"),
+                                           .save = spec.attrs.Int("save"),
+                                           .name = PartName(context.node),
+                                           .on_written = [saver = context.saver](auto written) {
+                                             saver->Finish(std::move(written));
+                                           }}));
   }
   RETURN_IF_ERROR(part->Expect(file));
   return std::make_unique<WriteCheckpointKernel>(spec, part);
@@ -388,8 +402,8 @@ absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegis
   RETURN_IF_ERROR(registry.Register("replica_checksums", MakeReplicaChecksums));
   // A job writes one part of one checkpoint.
   const auto part = std::make_shared<std::shared_ptr<CheckpointPart>>();
-  return registry.Register("write_checkpoint", [part, node = context.node](const KernelSpec& spec) {
-    return MakeWriteCheckpoint(spec, node, *part);
+  return registry.Register("write_checkpoint", [part, context](const KernelSpec& spec) {
+    return MakeWriteCheckpoint(spec, context, *part);
   });
 }
 

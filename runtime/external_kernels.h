@@ -9,9 +9,12 @@
 
 namespace braid {
 
+class CheckpointSaver;
+
 struct ExternalContext {
   DatasetCache* datasets = nullptr;  // all borrowed; outlive the kernels
   HostIo* host = nullptr;
+  CheckpointSaver* saver = nullptr;
   int node = 0;
 };
 

@@ -39,7 +39,7 @@ absl::StatusOr<PreparedKernels> PrepareKernels(
   RETURN_IF_ERROR(CheckPlan(plan, *context.devices));
   KernelRegistry external;
   RETURN_IF_ERROR(RegisterExternalKernels(
-      {context.datasets, context.host, static_cast<int>(plan.node)}, external));
+      {context.datasets, context.host, context.saver, static_cast<int>(plan.node)}, external));
   PreparedKernels prepared;
   std::map<uint32_t, std::shared_ptr<WorkMemory>> work_of;  // by the plan's thread
   for (const plan::Task& task : plan.tasks) {

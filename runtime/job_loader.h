@@ -25,10 +25,13 @@
 namespace braid {
 
 // What kernels are made from. All borrowed; outlive the kernels.
+class CheckpointSaver;
+
 struct KernelContext {
   const Devices* devices = nullptr;
   DatasetCache* datasets = nullptr;
   HostIo* host = nullptr;
+  CheckpointSaver* saver = nullptr;
   int threads_per_device = 1;
 };
 

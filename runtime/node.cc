@@ -60,6 +60,7 @@ Node::Node(const NodeOptions& options)
             OnLoaded(job, status, summary);
           },
       .on_run_done = [this](JobId job) { OnRunDone(job); },
+      .on_saved = [this](int64_t save, const absl::Status& status) { OnSaved(save, status); },
       .on_failure =
           [this](const absl::Status& cause) {
             const absl::Status failure(
@@ -237,6 +238,13 @@ void Node::OnRunDone(JobId job) {
   message.mutable_run_done()->set_job(job);
   // A run that is part of something, of saving, is not the program's.
   if (agent_->Phase().starts_with("stepping ")) agent_->SetPhase(kProgramPhase);
+  agent_->Send(message);
+}
+
+void Node::OnSaved(int64_t save, const absl::Status& status) {
+  ControlMessage message;
+  message.mutable_saved()->set_save(save);
+  if (!status.ok()) *message.mutable_saved()->mutable_error() = CauseOf(status, options_.node);
   agent_->Send(message);
 }
 

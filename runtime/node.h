@@ -105,6 +105,7 @@ class Node {
   void OnRun(const control::Run& run);
   void OnLoaded(JobId job, const absl::Status& status, const std::optional<NodeSummary>& summary);
   void OnRunDone(JobId job);
+  void OnSaved(int64_t save, const absl::Status& status);
   void OnLoss(const LinkLoss& loss);
   void SendStatus(const control::Status& request);
   void Describe(JobId job, std::function<void(control::NodeReport)> done);

@@ -18,9 +18,20 @@ constexpr int64_t kMaxStep = int64_t{1} << 32;  // of a job, counted over checkp
 
 }  // namespace
 
-NodeJobs::NodeJobs(Options options) : options_(std::move(options)) {}
+NodeJobs::NodeJobs(Options options)
+    : options_(std::move(options)),
+      saver_(std::make_unique<CheckpointSaver>(
+          CheckpointSaver::Options{.node = options_.node,
+                                   .environment = options_.environment,
+                                   .control = options_.control,
+                                   .on_saved = options_.on_saved})) {}
 
 NodeJobs::~NodeJobs() = default;
+
+void NodeJobs::StopLoading() {
+  loader_.reset();
+  saver_.reset();
+}
 
 HostIo& NodeJobs::Host(JobId job) {
   MutexLock lock(hosts_mutex_);
@@ -37,6 +48,7 @@ JobLoader& NodeJobs::Loader() {
                            .control = options_.control,
                            .kernels = {.devices = options_.devices,
                                        .datasets = options_.datasets,
+                                       .saver = saver_.get(),
                                        .threads_per_device = options_.threads_per_device}});
   }
   return *loader_;

@@ -21,6 +21,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
+#include "runtime/checkpoint_saver.h"
 #include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device.h"
 #include "runtime/executor.h"
@@ -55,6 +56,8 @@ class NodeJobs {
                        const std::optional<NodeSummary>& summary)>
         on_loaded;
     std::function<void(JobId job)> on_run_done;
+    // What this node wrote of a checkpoint is on the disk, or why not.
+    std::function<void(int64_t save, const absl::Status& status)> on_saved;
     // An act's. It is unavailable if the link under it broke.
     std::function<void(const absl::Status& cause)> on_failure;
   };
@@ -85,8 +88,8 @@ class NodeJobs {
 
   // Ends all; `closed` comes once nothing of them is left but what the loader is inside of.
   void Close(const absl::Status& reason, std::function<void()> closed);
-  // Waits for what the loader is inside of. Before the control reactor ends.
-  void StopLoading() { loader_.reset(); }
+  // Waits for what the loader and the saver are inside of. Before the control reactor ends.
+  void StopLoading();
 
   // Feeds and fetches of a job, made on first use. Any thread.
   HostIo& Host(JobId job);
@@ -141,6 +144,7 @@ class NodeJobs {
   size_t num_early_ = 0;  // frames in early_
   Mutex hosts_mutex_;
   std::map<JobId, std::unique_ptr<HostIo>> hosts_ BRAID_GUARDED_BY(hosts_mutex_);
+  std::unique_ptr<CheckpointSaver> saver_;  // until StopLoading
   // Both still call what is above, which finds them here, while they end; made when first needed.
   std::unique_ptr<JobEnder> ender_;
   std::unique_ptr<JobLoader> loader_;

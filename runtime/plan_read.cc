@@ -48,6 +48,8 @@ KernelSpec KernelSpecOf(const plan::Kernel& kernel) {
   spec.name = kernel.call->name;
   spec.attrs = kernel.call->attrs;
   spec.contributes = kernel.contributes;
+  spec.replica = kernel.replica;
+  spec.replicas = kernel.replicas;
   for (const plan::Operand& operand : kernel.inputs) {
     spec.inputs.push_back(OperandOf(operand.shard));
   }

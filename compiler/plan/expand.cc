@@ -152,6 +152,7 @@ class Expander {
       plan::Kernel& kernel = kernels.emplace_back();
       kernel.call = &call;
       kernel.contributes = Contributes(call, coordinate_);
+      SetReplica(call, group.placement.hierarchy(), kernel);
       kernel.inputs.resize(call.inputs.size());
       for (size_t i = 0; i < call.inputs.size(); ++i) {
         SetOperand(group, rank, call.inputs[i], call.input_layouts[i], kernel.inputs[i]);
@@ -163,22 +164,30 @@ class Expander {
     }
   }
 
-  // Rank 0 of every dimension in which the kernel makes an addend out of something that is none,
-  // or in which one that makes nothing is given the same.
+  // Which of the ranks that are given the same: of the dimensions in which all inputs are B.
+  void SetReplica(const KernelCall& call, const std::vector<int64_t>& hierarchy,
+                  plan::Kernel& kernel) const {
+    for (size_t dim = 0; dim < coordinate_.size(); ++dim) {
+      const bool is_repeated =
+          std::ranges::all_of(call.input_layouts, [dim](const TensorLayout& layout) {
+            return layout.sbp[static_cast<int>(dim)].is_broadcast();
+          });
+      if (!is_repeated) continue;
+      kernel.replica = kernel.replica * hierarchy[dim] + coordinate_[dim];
+      kernel.replicas *= hierarchy[dim];
+    }
+  }
+
+  // Rank 0 of every dimension in which the kernel makes an addend out of something that is none.
   static bool Contributes(const KernelCall& call, const std::vector<int64_t>& coordinate) {
     for (size_t dim = 0; dim < coordinate.size(); ++dim) {
       const auto is_partial = [dim](const TensorLayout& layout) {
         return layout.sbp[static_cast<int>(dim)].is_partial();
       };
-      const auto is_broadcast = [dim](const TensorLayout& layout) {
-        return layout.sbp[static_cast<int>(dim)].is_broadcast();
-      };
       const bool makes_addend =
           std::any_of(call.output_layouts.begin(), call.output_layouts.end(), is_partial) &&
           std::none_of(call.input_layouts.begin(), call.input_layouts.end(), is_partial);
-      const bool is_repeated =
-          call.output_layouts.empty() && std::ranges::all_of(call.input_layouts, is_broadcast);
-      if ((makes_addend || is_repeated) && coordinate[dim] != 0) return false;
+      if (makes_addend && coordinate[dim] != 0) return false;
     }
     return true;
   }

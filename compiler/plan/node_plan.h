@@ -80,7 +80,9 @@ struct Operand {
 struct Kernel {
   const compiler::KernelCall* call = nullptr;
   std::vector<Operand> inputs, outputs;
-  bool contributes = true;  // KernelSpec::contributes
+  bool contributes = true;  // this and the next two as in KernelSpec
+  int64_t replica = 0;
+  int64_t replicas = 1;
 };
 
 struct Compute {

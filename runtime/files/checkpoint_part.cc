@@ -10,9 +10,7 @@
 
 namespace braid {
 
-std::string PartName(int node, int64_t number) {
-  return absl::StrCat(kPartPrefix, node, "-", number);
-}
+std::string PartName(int node) { return absl::StrCat(kPartPrefix, node); }
 
 absl::StatusOr<Stretches> ParseStretches(const std::string& path, const std::string& text) {
   Stretches stretches;
@@ -40,7 +38,7 @@ absl::StatusOr<Stretches> ParseStretches(const std::string& path, const std::str
   return stretches;
 }
 
-absl::StatusOr<std::unique_ptr<CheckpointPart>> CheckpointPart::Open(Options options) {
+absl::StatusOr<std::shared_ptr<CheckpointPart>> CheckpointPart::Open(Options options) {
   const std::string path = absl::StrCat(options.directory, "/", kPartOfFile);
   const absl::StatusOr<std::string> found = ReadWholeFile(path, 100);
   if (!found.ok() || *found != absl::StrCat(options.save)) {
@@ -50,7 +48,7 @@ absl::StatusOr<std::unique_ptr<CheckpointPart>> CheckpointPart::Open(Options opt
         options.directory,
         found.ok() ? "here it belongs to another save" : std::string(found.status().message())));
   }
-  return std::unique_ptr<CheckpointPart>(new CheckpointPart(std::move(options)));
+  return std::shared_ptr<CheckpointPart>(new CheckpointPart(std::move(options)));
 }
 
 absl::Status CheckpointPart::Expect(const std::string& file) {
@@ -80,16 +78,20 @@ absl::Status CheckpointPart::Write(const std::string& file, int64_t position, co
 }
 
 absl::Status CheckpointPart::End(const std::string& file, const BlockChecksums& written) {
-  MutexLock lock(mutex_);
-  BlockChecksums& all = written_[file];
-  for (const BlockChecksums::Stretch& stretch : written.stretches()) {
-    RETURN_IF_ERROR(all.Add(stretch));
+  {
+    MutexLock lock(mutex_);
+    BlockChecksums& all = written_[file];
+    for (const BlockChecksums::Stretch& stretch : written.stretches()) {
+      RETURN_IF_ERROR(all.Add(stretch));
+    }
+    if (--expected_ > 0) return absl::OkStatus();
   }
-  if (--expected_ > 0) return absl::OkStatus();
-  return Finish();
+  if (options_.on_written) options_.on_written(shared_from_this());
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointPart::Finish() {
+  MutexLock lock(mutex_);
   for (auto& [name, file] : files_) RETURN_IF_ERROR(file.Sync());
   files_.clear();
   std::string text;

@@ -48,8 +48,12 @@ struct KernelSpec {
   int threads = 1;                             // a device's own threads
   std::shared_ptr<WorkMemory> work = nullptr;  // of the thread that runs it; null: the kernel's own
   // This rank is the first one among those that hold the same: an op that makes P out of B adds its
-  // B terms here only, and one that makes no tensor acts here only for what all are given.
+  // B terms here only.
   bool contributes = true;
+  // Which it is of the ranks that are given the same inputs, and how many they are: they may share
+  // what is to be done once.
+  int64_t replica = 0;
+  int64_t replicas = 1;
 };
 
 class Stream;

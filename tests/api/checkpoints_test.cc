@@ -75,7 +75,9 @@ class CheckpointsTest : public ::testing::Test {
     ASSERT_TRUE(result.ok()) << result.status().message();
   }
   std::string Save(const SaveOptions& options = {}) {
-    return std::string(session_->Save(folder_, options).message());
+    absl::Status saved = session_->Save(folder_, options);
+    saved.Update(session_->FinishSave());
+    return std::string(saved.message());
   }
   std::string Load(const std::string& path) { return std::string(session_->Load(path).message()); }
   float First(const std::string& variable) {
@@ -113,6 +115,7 @@ TEST_F(CheckpointsTest, AreNamedByHowFarTrainingHasCome) {
   ASSERT_TRUE(job->Run({.steps = 20}).ok());
   const std::string copy = folder_ + "/copy";
   ASSERT_TRUE(other->Save(copy).ok());
+  ASSERT_TRUE(other->FinishSave().ok());
   EXPECT_THAT(NamesIn(copy), UnorderedElementsAre("latest", "lock", "step-7"));
 }
 
@@ -239,6 +242,7 @@ TEST(CheckpointSaveTest, ATableLargerThanADevice) {
       ASSERT_TRUE(train->Run({.steps = 2}).ok());
     }
     ASSERT_EQ(session->Save(folder, {.name = layout.name}), absl::OkStatus());
+    ASSERT_EQ(session->FinishSave(), absl::OkStatus());
     const std::string saved = folder + "/" + layout.name;
     EXPECT_THAT(NamesIn(saved),
                 UnorderedElementsAre("model-00001-of-00001.safetensors", "checksums.json",

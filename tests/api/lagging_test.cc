@@ -129,6 +129,7 @@ TEST(LaggingTest, ACheckpointContinuesOnDevicesOfAnotherKind) {
   ASSERT_TRUE(save.ok()) << save.message();
   const auto reference = job->Run({.steps = 3});
   ASSERT_TRUE(reference.ok());
+  ASSERT_TRUE(saved->FinishSave().ok());
   const auto resume = [&](std::unique_ptr<Session> session) {
     auto resumed = session->Compile("train", record);
     ASSERT_TRUE(resumed.ok()) << resumed.status().message();

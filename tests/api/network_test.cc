@@ -6,8 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,15 +20,89 @@
 #include "api/braid.h"
 #include "comm/network/network.h"
 #include "examples/mnist_model.h"
+#include "runtime/files/checkpoint_part.h"
+#include "tests/api/training_case.h"
 
 namespace braid {
 namespace {
+
+namespace fs = std::filesystem;
 
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSteps = 1000;
+
+// What is posted to it waits until it is let go.
+class HeldReactor final : public Reactor {
+ public:
+  explicit HeldReactor(std::unique_ptr<Reactor> reactor) : reactor_(std::move(reactor)) {}
+
+  void Hold() {
+    std::lock_guard lock(mutex_);
+    is_held_ = true;
+  }
+  void LetGo() {
+    std::lock_guard lock(mutex_);
+    is_held_ = false;
+    for (absl::AnyInvocable<void()>& fn : held_) reactor_->Post(std::move(fn));
+    held_.clear();
+  }
+
+  void Post(absl::AnyInvocable<void()> fn) override {
+    std::lock_guard lock(mutex_);
+    if (!is_held_) return reactor_->Post(std::move(fn));
+    held_.push_back(std::move(fn));
+  }
+  Nanoseconds Now() const override { return reactor_->Now(); }
+  void Wake() override { reactor_->Wake(); }
+  void SetPollable(Pollable* pollable) override { reactor_->SetPollable(pollable); }
+  TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
+    return reactor_->RunAfter(delay, std::move(fn));
+  }
+  void CancelTimer(TimerId id) override { reactor_->CancelTimer(id); }
+  absl::Status Watch(int descriptor, Readiness interest,
+                     std::function<void(Readiness)> fn) override {
+    return reactor_->Watch(descriptor, interest, std::move(fn));
+  }
+  absl::Status SetInterest(int descriptor, Readiness interest) override {
+    return reactor_->SetInterest(descriptor, interest);
+  }
+  void Unwatch(int descriptor) override { reactor_->Unwatch(descriptor); }
+  bool InThread() const override { return reactor_->InThread(); }
+
+ private:
+  const std::unique_ptr<Reactor> reactor_;
+  std::mutex mutex_;
+  bool is_held_ = true;
+  std::vector<absl::AnyInvocable<void()>> held_;
+};
+
+// The real one, but that the disk of node 1 takes until it is let go, from the first save on.
+class SlowDisk final : public Environment {
+ public:
+  void Hold() { saver_.load()->Hold(); }
+  void LetGo() { saver_.load()->LetGo(); }
+
+  std::unique_ptr<Reactor> StartReactor(std::string_view name) override {
+    std::unique_ptr<Reactor> reactor = real_->StartReactor(name);
+    if (name != "saver 1") return reactor;
+    auto held = std::make_unique<HeldReactor>(std::move(reactor));
+    saver_ = held.get();
+    return held;
+  }
+  Nanoseconds Now() const override { return real_->Now(); }
+  std::unique_ptr<Event> MakeEvent() override { return real_->MakeEvent(); }
+  absl::Status Await(Event& event, Nanoseconds timeout) override {
+    return real_->Await(event, timeout);
+  }
+  bool is_simulated() const override { return false; }
+
+ private:
+  const std::unique_ptr<Environment> real_ = MakeRealEnvironment();
+  std::atomic<HeldReactor*> saver_{nullptr};
+};
 
 // Nodes of one CPU device each, as a launcher's environment would describe them.
 class NetworkTest : public ::testing::Test {
@@ -126,6 +205,105 @@ TEST_F(NetworkTest, WhatIsFetchedIsAllThatTheMasterGets) {
   EXPECT_GE(received, kSteps * sizeof(float));
   EXPECT_LE(received, 2 * kSteps * sizeof(float));
   EXPECT_EQ(messages, 2u) << "each node's end of the Run";
+}
+
+TEST_F(NetworkTest, NoStepWaitsForTheDisk) {
+  SlowDisk disk;
+  network_.environment = &disk;
+  StartNodes(3);
+  auto job = CompileOnWorkers(/*fetches_loss=*/true);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::string folder = TestFolder() + "/slow_disk";
+  fs::remove_all(folder);
+  ASSERT_TRUE(job->Run({.steps = 3}).ok());
+  ASSERT_EQ(session_->Save(folder), absl::OkStatus());
+  const auto next = job->Run({.steps = 2});
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_FALSE(fs::exists(folder + "/latest"));
+  std::thread waiting([&] { EXPECT_EQ(session_->FinishSave(), absl::OkStatus()); });
+  std::string status;
+  for (int tries = 0; tries < 100 && status.find("on the disk") == std::string::npos; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    status = session_->Describe();
+  }
+  EXPECT_THAT(status, AllOf(HasSubstr("saving to '" + folder + "'"),
+                            HasSubstr("waiting until all is on the disk of node 1")));
+  EXPECT_FALSE(fs::exists(folder + "/latest"));
+  disk.LetGo();
+  waiting.join();
+  // It is what was there when it was saved.
+  EXPECT_TRUE(fs::exists(folder + "/step-3"));
+  ASSERT_EQ(session_->Load(folder), absl::OkStatus());
+  EXPECT_EQ(job->step(), 3);
+  const auto again = job->Run({.steps = 2});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->Scalars("loss"), next->Scalars("loss"));
+  EXPECT_THAT(End(), Each(absl::OkStatus()));
+}
+
+TEST_F(NetworkTest, NodesThatHoldTheSameShareASave) {
+  SlowDisk disk;
+  network_.environment = &disk;
+  StartNodes(3);
+  auto job = session_->Compile("table", [](Job& job) {
+    const VariableOptions table{.name = "table", .shape = {8 << 20}, .sbp = sbp::B};
+    job.On(job.devices().Slice(1, 2),
+           [&] { job.Fetch("mean", Mean(Variable(job.graph(), table))); });
+  });
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::string folder = TestFolder() + "/shared_save";
+  fs::remove_all(folder);
+  ASSERT_EQ(session_->Save(folder), absl::OkStatus());
+  const std::string path = folder + "/step-0.tmp/part-2";
+  absl::StatusOr<std::string> text = absl::NotFoundError(path);
+  for (int tries = 0; tries < 100 && !text.ok(); ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    text = ReadWholeFile(path, 1 << 20);
+    if (text.ok() && !text->ends_with("end\n")) text = absl::DataLossError(path);
+  }
+  ASSERT_TRUE(text.ok()) << text.status();
+  const auto files = ParseStretches(path, *text);
+  ASSERT_TRUE(files.ok()) << files.status();
+  int64_t bytes = 0;
+  for (const auto& [name, checksums] : *files) {
+    for (const BlockChecksums::Stretch& stretch : checksums.stretches()) bytes += stretch.bytes;
+  }
+  EXPECT_EQ(bytes, 16 << 20) << "of 32 MiB";
+  disk.LetGo();
+  EXPECT_EQ(session_->FinishSave(), absl::OkStatus());
+  EXPECT_EQ(session_->Load(folder), absl::OkStatus());
+  EXPECT_THAT(End(), Each(absl::OkStatus()));
+}
+
+// The older one is what is left.
+TEST_F(NetworkTest, ASaveThatTheDiskRefusesIsSaidOnce) {
+  SlowDisk disk;
+  network_.environment = &disk;
+  StartNodes(2);
+  auto job = CompileOnWorkers(/*fetches_loss=*/true);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::string folder = TestFolder() + "/refusing_disk";
+  fs::remove_all(folder);
+  for (const bool is_refused : {false, true}) {
+    ASSERT_TRUE(job->Run().ok());
+    if (is_refused) disk.Hold();
+    ASSERT_EQ(session_->Save(folder), absl::OkStatus());
+    if (is_refused) fs::remove_all(folder + "/step-2.tmp");
+    disk.LetGo();
+    if (!is_refused) {
+      ASSERT_EQ(session_->FinishSave(), absl::OkStatus());
+    }
+  }
+  const std::string error(session_->FinishSave().message());
+  EXPECT_THAT(error, AllOf(HasSubstr("saving to '" + folder + "'"), HasSubstr("node 1"),
+                           HasSubstr("step-2.tmp/part-1"), HasSubstr("No such file")));
+  EXPECT_EQ(session_->FinishSave(), absl::OkStatus());
+  ASSERT_EQ(session_->Load(folder), absl::OkStatus());
+  EXPECT_EQ(job->step(), 1);
+  ASSERT_TRUE(job->Run().ok());
+  EXPECT_EQ(session_->Save(folder), absl::OkStatus());
+  EXPECT_THAT(End(), Each(absl::OkStatus()));
+  EXPECT_TRUE(fs::exists(folder + "/step-2"));
 }
 
 TEST_F(NetworkTest, AFailureOfTheProgramEndsTheNodesWithItsWords) {

@@ -144,6 +144,7 @@ TEST(SessionTest, ACheckpointOfOneLayoutContinuesUnderAnother) {
   ASSERT_TRUE(save.ok()) << save.message();
   const auto reference = job->Run({.steps = 5});
   ASSERT_TRUE(reference.ok());
+  ASSERT_TRUE(saved->FinishSave().ok());
   for (const auto& [devices, parallel] : std::vector<std::pair<std::vector<int>, Parallel>>{
            {{1}, Parallel::kData}, {{3}, Parallel::kModel}, {{1, 2}, Parallel::kPipeline}}) {
     const auto session = StartOrDie({.devices = devices, .seed = 1});

@@ -373,10 +373,10 @@ TEST(Checkpoint, NodesWriteParts) {
     EXPECT_TRUE(writer.ok()) << writer.status();
     return *std::move(writer);
   };
-  int64_t number = 0;
+  int node = 0;
   const auto write = [&](CheckpointWriter& writer, int64_t save, int64_t first) -> absl::Status {
     const CheckpointWriter::Position position = writer.PositionOf("x");
-    const std::string name = PartName(1, ++number);
+    const std::string name = PartName(++node);
     auto part = CheckpointPart::Open({.directory = writer.temporary(), .save = save, .name = name});
     RETURN_IF_ERROR(part.status());
     RETURN_IF_ERROR((*part)->Expect(position.file));
@@ -384,6 +384,7 @@ TEST(Checkpoint, NodesWriteParts) {
     RETURN_IF_ERROR(
         (*part)->Write(position.file, position.offset + first * 4, &values[first], 8, written));
     RETURN_IF_ERROR((*part)->End(position.file, written));
+    RETURN_IF_ERROR((*part)->Finish());
     return writer.AddPart(name);
   };
   {

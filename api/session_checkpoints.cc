@@ -1,0 +1,288 @@
+// Session's checkpoints. A save is a step of a job that copies what all devices hold into the
+// system's caches of the files; from there to the disk it goes while training goes on. A load is a
+// job of one step that reads.
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "api/session_impl.h"
+#include "runtime/base/status.h"
+#include "runtime/files/checkpoint.h"
+#include "runtime/files/checkpoint_part.h"
+
+namespace braid {
+namespace {
+
+int64_t BytesOf(const TensorType& type) {
+  return type.shape.num_elements() * static_cast<int64_t>(SizeOf(type.dtype));
+}
+
+std::string StepKey(const std::string& job) { return "step." + job; }
+
+}  // namespace
+
+absl::Status Session::Save(const std::string& directory, const SaveOptions& options) {
+  return impl_->Save(directory, options);
+}
+
+absl::Status Session::FinishSave() { return impl_->FinishSave(); }
+
+absl::Status Session::Load(const std::string& directory) { return impl_->Load(directory); }
+
+// Of one save, what is left to do when the variables may change again. The saver's thread does it,
+// unless the session fails: that may be while the host's is still at work on it.
+struct Session::Impl::Saving {
+  std::string directory;
+  std::unique_ptr<CheckpointWriter> writer;
+  std::set<int> nodes;  // that write parts
+  std::unique_ptr<Event> is_over;
+  absl::Status status;  // once it is over
+
+  // `written`: of the nodes' parts.
+  void Commit(absl::Status written) {
+    if (is_over->is_set()) return;
+    for (const int node : nodes) {
+      if (written.ok()) written = writer->AddPart(PartName(node));
+    }
+    if (written.ok()) written = writer->Commit().status();
+    writer.reset();
+    if (!written.ok()) {
+      written = absl::Status(written.code(), absl::StrFormat("saving to '%s': %s", directory,
+                                                             std::string(written.message())));
+      LOG(ERROR) << written.message();
+    }
+    End(written);
+  }
+
+  void End(const absl::Status& how) {
+    if (is_over->is_set()) return;
+    status = how;
+    is_over->Set();
+  }
+};
+
+CheckpointState Session::Impl::State() const {
+  CheckpointState state;
+  state.step = loaded_step_;
+  auto most = LoadedJob::Change::kNothing;
+  for (const auto& [id, job] : jobs_) {
+    most = std::max(most, job->change);
+    // Of one that was unloaded and its successor, the successor's.
+    state.values[StepKey(job->name)] = job->step;
+  }
+  if (most == LoadedJob::Change::kNothing) return state;
+  state.step = 0;
+  for (const auto& [id, job] : jobs_) {
+    if (job->change == most) state.step = std::max(state.step, job->step);
+  }
+  return state;
+}
+
+absl::Status Session::Impl::Save(const std::string& directory, const SaveOptions& options) {
+  if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is saved");
+  const Activity activity(this, absl::StrFormat("saving to '%s'", directory));
+  RETURN_IF_ERROR(FinishSave());
+  ASSIGN_OR_RETURN(const std::shared_ptr<Saving> saving, BeginSave(directory, options));
+  absl::Status saved = SaveByNodes(saving);
+  if (absl::IsNotFound(saved) && options_.network.has_value()) {
+    LOG(WARNING) << "the master gathers all variables and writes them, since not all nodes can: "
+                 << saved.message();
+    saved = SaveByMaster(saving);
+  }
+  if (saved.ok()) saving_ = saving;
+  return saved;
+}
+
+absl::StatusOr<std::shared_ptr<Session::Impl::Saving>> Session::Impl::BeginSave(
+    const std::string& directory, const SaveOptions& save) {
+  CheckpointOptions options;
+  options.directory = directory;
+  options.name = save.name;
+  options.keep = save.keep;
+  options.state = State();
+  for (const auto& [name, info] : variables_) {
+    options.tensors.push_back({name, info.type.dtype, info.type.shape});
+  }
+  std::error_code ignored;
+  const std::string real_path = std::filesystem::weakly_canonical(directory, ignored).string();
+  if (!saved_.contains(real_path)) {
+    absl::StatusOr<FolderLock> lock = FolderLock::Take(directory);
+    if (!lock.ok()) return SaveError(directory, lock.status());
+    saved_.emplace(real_path, *std::move(lock));
+  }
+  absl::StatusOr<std::unique_ptr<CheckpointWriter>> writer =
+      CheckpointWriter::Begin(std::move(options));
+  if (!writer.ok()) return SaveError(directory, writer.status());
+  if (saver_ == nullptr) saver_ = environment_->StartReactor("saver");
+  const auto saving = std::make_shared<Saving>();
+  saving->directory = directory;
+  saving->writer = *std::move(writer);
+  saving->is_over = environment_->MakeEvent();
+  return saving;
+}
+
+absl::Status Session::Impl::SaveError(const std::string& directory,
+                                      const absl::Status& status) const {
+  return LocalError(absl::Status(status.code(), absl::StrFormat("saving to '%s': %s", directory,
+                                                                std::string(status.message()))));
+}
+
+absl::Status Session::Impl::SaveByNodes(const std::shared_ptr<Saving>& saving) {
+  CheckpointWriter& writer = *saving->writer;
+  const absl::StatusOr<int64_t> save = writer.Share();
+  if (!save.ok()) return SaveError(saving->directory, save.status());
+  for (const auto& [name, info] : variables_) {
+    for (const DeviceId& device : info.layout.placement.devices())
+      saving->nodes.insert(device.node);
+  }
+  coordinator_->ExpectSaved(*save, saving->nodes,
+                            [this, saving](const absl::Status& saved, const absl::Status& session) {
+                              saver_->Post([saving, saved, session] {
+                                session.ok() ? saving->Commit(saved) : saving->End(session);
+                              });
+                            });
+  const auto record = [&](Job& job) {
+    for (const auto& [name, info] : variables_) {
+      const CheckpointWriter::Position position = writer.PositionOf(name);
+      const Tensor value = Refer(job, name, info);
+      job.graph().Append("write_checkpoint", {&value, 1},
+                         {.name = name + ".write",
+                          .attrs = {{"directory", writer.temporary()},
+                                    {"save", *save},
+                                    {"file", position.file},
+                                    {"position", position.offset}},
+                          .placement = info.layout.placement});
+    }
+  };
+  const absl::Status written = RunOnce("save", record, {}).status();
+  if (written.ok()) return written;
+  coordinator_->ForgetSaved(*save);
+  saving->nodes.clear();
+  return written;
+}
+
+absl::Status Session::Impl::SaveByMaster(const std::shared_ptr<Saving>& saving) {
+  auto next = variables_.begin();
+  while (next != variables_.end()) {
+    const auto first = next;
+    int64_t bytes = 0;
+    while (next != variables_.end() &&
+           (next == first || bytes + BytesOf(next->second.type) <= kGatherBytes)) {
+      bytes += BytesOf(next->second.type);
+      ++next;
+    }
+    const auto record = [&](Job& job) {
+      for (auto each = first; each != next; ++each) {
+        job.Fetch(each->first, Refer(job, each->first, each->second));
+      }
+    };
+    ASSIGN_OR_RETURN(const RunResult result, RunOnce("save", record, {}));
+    for (auto each = first; each != next; ++each) {
+      const Array& value = result.Last(each->first);
+      const absl::Status written =
+          saving->writer->Write(each->first, 0, value.bytes(), value.num_bytes());
+      if (!written.ok()) return SaveError(saving->directory, written);
+    }
+  }
+  saver_->Post([saving] { saving->Commit(absl::OkStatus()); });
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::FinishSave() {
+  RETURN_IF_ERROR(AwaitSave());
+  if (saving_ == nullptr) return absl::OkStatus();
+  return LocalError(std::exchange(saving_, nullptr)->status);
+}
+
+absl::Status Session::Impl::AwaitSave() {
+  if (saving_ == nullptr || saving_->is_over->is_set()) return absl::OkStatus();
+  const Activity activity(this, absl::StrFormat("saving to '%s'", saving_->directory));
+  coordinator_->program().Begin("waiting until all is on the disk");
+  // A failure of the session ends it, too.
+  const absl::Status waited =
+      environment_->Await(*saving_->is_over, std::numeric_limits<Nanoseconds>::max() / 4);
+  coordinator_->program().End();
+  return waited;
+}
+
+absl::Status Session::Impl::Load(const std::string& directory) {
+  // It may be the one to load; what went wrong with it is the next save's to say.
+  RETURN_IF_ERROR(AwaitSave());
+  const Activity activity(this, absl::StrFormat("loading '%s'", directory));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
+                   CheckpointReader::Open(directory));
+  for (const auto& [name, info] : variables_) {
+    ASSIGN_OR_RETURN(const StoredTensor stored, reader->Info(name));
+    const TensorType type{stored.dtype, stored.shape};
+    if (type != info.type) {
+      return absl::InvalidArgumentError(absl::StrFormat("variable '%s' is %s; in %s it is %s", name,
+                                                        info.type.ToString(), reader->path(),
+                                                        type.ToString()));
+    }
+  }
+  if (variables_.empty()) {
+    return absl::FailedPreconditionError("Load: no compiled job has variables; compile first");
+  }
+  absl::Status loaded = LoadByNodes(*reader);
+  if (absl::IsNotFound(loaded) && options_.network.has_value()) {
+    LOG(WARNING) << "the master reads '" << reader->path() << "' and sends it, since not all nodes "
+                 << "have it: " << loaded.message();
+    loaded = LoadByMaster(*reader);
+  }
+  RETURN_IF_ERROR(loaded);
+  loaded_step_ = reader->state().step;
+  for (const auto& [id, job] : jobs_) {
+    const auto found = reader->state().values.find(StepKey(job->name));
+    if (found != reader->state().values.end()) job->step = found->second;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::LoadByNodes(const CheckpointReader& reader) {
+  const auto record = [&](Job& job) {
+    for (const auto& [name, info] : variables_) {
+      const Tensor from = job.graph().Append1("read_checkpoint", {},
+                                              {.name = name + ".read",
+                                               .attrs = {{"directory", reader.path()},
+                                                         {"tensor", name},
+                                                         {"identity", int64_t{reader.identity()}},
+                                                         {"dtype", info.type.dtype},
+                                                         {"shape", info.type.shape.dims()}},
+                                               .hints = {info.layout.sbp},
+                                               .placement = info.layout.placement});
+      Assign(Refer(job, name, info), from);
+    }
+  };
+  return RunOnce("load", record, {}).status();
+}
+
+absl::Status Session::Impl::LoadByMaster(const CheckpointReader& reader) {
+  for (const auto& [name, info] : variables_) {
+    const std::vector<int64_t>& sizes = info.type.shape.dims();
+    RETURN_IF_ERROR(reader.Verify(name, {std::vector<int64_t>(sizes.size(), 0), sizes}));
+  }
+  auto next = variables_.begin();
+  while (next != variables_.end()) {
+    std::map<std::string, Array> arrays;
+    std::map<std::string, const Array*> values;
+    int64_t bytes = 0;
+    for (; next != variables_.end(); ++next) {
+      const auto& [name, info] = *next;
+      bytes += BytesOf(info.type);
+      if (!arrays.empty() && bytes > kGatherBytes) break;
+      Array& array = arrays.try_emplace(name, info.type.dtype, info.type.shape).first->second;
+      RETURN_IF_ERROR(reader.ReadBytes(name, 0, array.mutable_bytes(), array.num_bytes()));
+      values[name] = &array;
+    }
+    RETURN_IF_ERROR(Set(values));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace braid
