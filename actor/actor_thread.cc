@@ -70,6 +70,7 @@ void ActorThread::Run(int64_t steps) {
   CHECK_GE(steps, 1);
   const ActorId self{.node = bus_.node(), .thread = number_, .task = kWholeThread};
   Receive({.src = self, .dst = self, .kind = MessageKind::kRun, .piece = steps});
+  reactor_->SetPollable(this);
 }
 
 void ActorThread::Abort(absl::Status cause) {

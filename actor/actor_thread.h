@@ -48,7 +48,9 @@ struct ActorThreadOptions {
 
 // Life: make the threads of a node on one MessageBus, AddActor to each, MessageBus::Start, Run;
 // at the end Abort, wait for on_closed of every thread, close what calls MessageBus::Deliver,
-// destroy the reactors, then the threads, then the bus.
+// destroy the reactors, or Leave them, then the threads, then the bus.
+//
+// Several may share a reactor, one of them at work at a time: the one that was started or run last.
 class ActorThread : public Pollable {
  public:
   // Both outlive it in use; neither is touched by the destructor.
@@ -66,6 +68,9 @@ class ActorThread : public Pollable {
 
   // Nothing fires any more and messages are dropped; running acts end. Any thread.
   void Abort(absl::Status cause);
+
+  // The reactor calls it no more; after on_closed, in a function that was posted to the reactor.
+  void Leave() { reactor_->RemovePollable(this); }
 
   // Why each actor does not act and how full its registers are, in the order of AddActor. Reactor's
   // thread.

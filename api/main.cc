@@ -7,14 +7,19 @@
 #include <atomic>
 #include <iostream>
 #include <memory>
+#include <new>
+#include <string>
 #include <utility>
 
 #include "absl/flags/parse.h"
 #include "absl/strings/str_format.h"
 #include "api/flags.h"
 #include "api/measure_machine.h"
+#include "api/plan_report.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_limit.h"
+#include "runtime/device/host_memory.h"
 
 namespace braid {
 namespace {
@@ -23,9 +28,33 @@ namespace {
 // machine, too.
 constexpr Nanoseconds kEndLimit = 2 * kSecond;
 
+// Of this file, and of measuring the machine.
+constexpr int kThreadsHere = 5;
+
 void PrintError(const absl::Status& status) {
   std::cout << std::flush;
   std::cerr << "error: " << status.message() << "\n" << std::flush;
+}
+
+// What is to be said when no memory is left, when nothing can be formatted any more.
+std::string& OutOfMemoryText() {
+  static std::string& text = *new std::string;
+  return text;
+}
+
+// In place of std::terminate. A plan's memory is checked before a job runs; this is the rest.
+void EndWithoutMemory() {
+  const MemoryLimits limits = ReadMemoryLimits();
+  OutOfMemoryText() = absl::StrFormat(
+      "error: this process finds no more memory; the least of the machine's, the control group's "
+      "and the address space's (ulimit -v) is %s: raise it, or use smaller batches, micro-batches "
+      "or more devices\n",
+      BytesText(limits.least()));
+  std::set_new_handler([] {
+    const std::string& text = OutOfMemoryText();
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    _exit(1);
+  });
 }
 
 // Ends the process when it was told to by a signal, or when a failed session does not end by
@@ -148,6 +177,11 @@ int Main(int argc, char** argv, const MainOptions& options,
   google::InitGoogleLogging(argv[0]);
   FLAGS_logtostderr = true;
   absl::ParseCommandLine(argc, argv);
+  EndWithoutMemory();
+  if (const absl::Status threads = CheckThreads(kThreadsHere); !threads.ok()) {
+    PrintError(threads);
+    return 1;
+  }
   ProcessEnd end;
   absl::Status status = end.WatchSignals();
   if (status.ok()) status = RunProgram(options, program, end);

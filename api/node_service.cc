@@ -10,6 +10,7 @@
 #include "api/network_place.h"
 #include "comm/control/rendezvous.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_limit.h"
 #include "runtime/node.h"
 
 namespace braid {
@@ -45,6 +46,8 @@ class NodeService::Impl {
   }
 
   absl::Status Start() {
+    // And the rendezvous.
+    if (!environment_->is_simulated()) RETURN_IF_ERROR(CheckThreads(kNodeThreads + 1));
     ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network_, environment_));
     ASSIGN_OR_RETURN(WayToMaster way, FindMaster(network_));
     client_ = std::make_unique<RendezvousClient>(std::move(rendezvous), std::move(way.addresses),

@@ -22,14 +22,16 @@
 #include "compiler/plan/plan_codec.h"
 #include "graph/op_roles.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_limit.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/reports/control_status.h"
 
 namespace braid {
 namespace {
 
-constexpr Nanoseconds kJoinLimit = 60 * kSecond;
 constexpr Nanoseconds kDumpLimit = kSecond;
+// Beside those of its nodes: coordinator, rendezvous, saver.
+constexpr int kSessionThreads = 3;
 
 // A cluster of several kinds is one placement like any other.
 Placement AllDevices(const std::vector<int>& devices, const std::vector<std::string>& kinds) {
@@ -42,6 +44,12 @@ Placement AllDevices(const std::vector<int>& devices, const std::vector<std::str
   const bool is_mixed = std::ranges::any_of(
       kinds, [&kinds](const std::string& kind) { return kind != kinds.front(); });
   return Placement(is_mixed ? "mixed" : kinds.empty() ? "cpu" : kinds.front(), std::move(ids));
+}
+
+absl::Status CheckThreadsOf(const SessionOptions& options, const Environment& environment) {
+  if (environment.is_simulated()) return absl::OkStatus();
+  const size_t nodes_here = options.network.has_value() ? 1 : options.devices.size();
+  return CheckThreads(kSessionThreads + kNodeThreads * static_cast<int>(nodes_here));
 }
 
 }  // namespace
@@ -102,6 +110,7 @@ Session::Impl::Activity::~Activity() {
 }
 
 absl::Status Session::Impl::Start() {
+  RETURN_IF_ERROR(CheckThreadsOf(options_, *environment_));
   if (options_.network.has_value()) {
     options_.devices.clear();
     options_.node_kinds.clear();
@@ -243,37 +252,6 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
   rendezvous_->SetStatusSource(
       [this](std::function<void(std::string)> done) { coordinator_->Describe(std::move(done)); });
   return channels;
-}
-
-std::vector<NodeTraffic> Session::Impl::Traffic() const {
-  std::vector<NodeTraffic> traffic;
-  if (nodes_.empty()) return traffic;
-  // Shared with what may still be posted when the wait has failed.
-  struct Reading {
-    std::map<uint16_t, PeerCounters> links;
-    std::unique_ptr<Event> is_done;
-  };
-  const auto reading = std::make_shared<Reading>();
-  reading->is_done = environment_->MakeEvent();
-  nodes_[0]->reactor().Post([reading, node = nodes_[0].get()] {
-    reading->links = node->counters();
-    reading->is_done->Set();
-  });
-  if (!environment_->Await(*reading->is_done, kJoinLimit).ok()) return traffic;
-  std::map<uint16_t, PeerCounters>& links = reading->links;
-  for (const auto& [node, connection] : connections_) {
-    const ControlCounters control = connection->counters();
-    const PeerCounters& link = links[static_cast<uint16_t>(node)];
-    traffic.push_back({.node = node,
-                       .messages_sent = control.messages_sent,
-                       .messages_received = control.messages_received,
-                       .heartbeats_sent = control.heartbeats_sent,
-                       .heartbeats_received = control.heartbeats_received,
-                       .link = link.link,
-                       .bytes_sent = link.counters.bytes_sent,
-                       .bytes_received = link.counters.bytes_received});
-  }
-  return traffic;
 }
 
 std::string Session::Impl::Describe() const {

@@ -110,6 +110,8 @@ class Session::Impl {
  private:
   // Of variables' values, at a time in the master's memory on their way to or from the nodes.
   static constexpr int64_t kGatherBytes = 256 << 20;
+  // For nodes to come, and to answer.
+  static constexpr Nanoseconds kJoinLimit = 60 * kSecond;
 
   // What the job asks of each node: of every node as it says, or, in a dry run, as planned here.
   absl::StatusOr<std::vector<NodeSummary>> LoadEverywhere(const LoadedJob& job,

@@ -158,4 +158,35 @@ absl::Status Session::Impl::ChooseMachines() {
   return absl::OkStatus();
 }
 
+std::vector<NodeTraffic> Session::Impl::Traffic() const {
+  std::vector<NodeTraffic> traffic;
+  if (nodes_.empty()) return traffic;
+  // Shared with what may still be posted when the wait has failed.
+  struct Reading {
+    std::map<uint16_t, PeerCounters> links;
+    std::unique_ptr<Event> is_done;
+  };
+  const auto reading = std::make_shared<Reading>();
+  reading->is_done = environment_->MakeEvent();
+  nodes_[0]->reactor().Post([reading, node = nodes_[0].get()] {
+    reading->links = node->counters();
+    reading->is_done->Set();
+  });
+  if (!environment_->Await(*reading->is_done, kJoinLimit).ok()) return traffic;
+  std::map<uint16_t, PeerCounters>& links = reading->links;
+  for (const auto& [node, connection] : connections_) {
+    const ControlCounters control = connection->counters();
+    const PeerCounters& link = links[static_cast<uint16_t>(node)];
+    traffic.push_back({.node = node,
+                       .messages_sent = control.messages_sent,
+                       .messages_received = control.messages_received,
+                       .heartbeats_sent = control.heartbeats_sent,
+                       .heartbeats_received = control.heartbeats_received,
+                       .link = link.link,
+                       .bytes_sent = link.counters.bytes_sent,
+                       .bytes_received = link.counters.bytes_received});
+  }
+  return traffic;
+}
+
 }  // namespace braid

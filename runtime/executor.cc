@@ -53,10 +53,6 @@ Executor::Executor(const NodeResources& resources, ExecutorOptions options)
       bus_(resources.node, &remote_),
       addresses_(resources.devices, resources.variables) {}
 
-Executor::~Executor() {
-  for (auto& [number, thread] : threads_) thread.reactor.reset();
-}
-
 absl::Status Executor::Load(const plan::NodePlan& plan, PreparedKernels& kernels) {
   if (plan.node != resources_.node) {
     return absl::InvalidArgumentError(
@@ -67,7 +63,7 @@ absl::Status Executor::Load(const plan::NodePlan& plan, PreparedKernels& kernels
   if (status.ok()) return status;
   // Collectives die on their reactor's thread, also when no actor has run yet.
   for (auto& [number, thread] : threads_) {
-    thread.reactor->Post([&collectives = thread.collectives] { collectives.clear(); });
+    thread.reactor->Post([collectives = std::move(thread.collectives)] {});
   }
   return status;
 }
@@ -75,6 +71,9 @@ absl::Status Executor::Load(const plan::NodePlan& plan, PreparedKernels& kernels
 absl::Status Executor::AddTasks(const plan::NodePlan& plan, PreparedKernels& kernels) {
   job_name_ = plan.job;
   seed_ = plan.seed;
+  std::set<uint16_t> threads;
+  for (const plan::Task& task : plan.tasks) threads.insert(static_cast<uint16_t>(task.id.thread));
+  RETURN_IF_ERROR(resources_.threads->Start(threads));
   RETURN_IF_ERROR(addresses_.Prepare(plan));
   if (resources_.environment->is_simulated()) {
     shadow_ = std::make_unique<ShadowMemory>(resources_.devices);
@@ -120,8 +119,7 @@ Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
   const auto number = static_cast<uint16_t>(task.id.thread);
   Thread& thread = threads_[number];
   if (thread.actors != nullptr) return thread;
-  thread.reactor = resources_.environment->StartReactor(
-      absl::StrFormat("%s n%d t%d", job_name_, resources_.node, number));
+  thread.reactor = &resources_.threads->Of(number);
   ActorThreadOptions options;
   options.thread = number;
   if (resources_.environment->is_simulated()) {
@@ -137,10 +135,15 @@ Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
     resources_.control->Post([this, status] { OnFailure(status); });
   };
   options.on_closed = [this, &thread, number] {
-    thread.collectives.clear();
-    Drain(number, [this, &thread](const absl::Status&) { OnThreadClosed(thread); });
+    // It may be inside a Poll of the actors. When all threads have come back from theirs, nothing
+    // of this job is on a stack any more.
+    thread.reactor->Post([this, &thread, number] {
+      thread.actors->Leave();
+      thread.collectives.clear();
+      Drain(number, [this, &thread](const absl::Status&) { OnThreadClosed(thread); });
+    });
   };
-  thread.actors = std::make_unique<ActorThread>(std::move(options), thread.reactor.get(), &bus_);
+  thread.actors = std::make_unique<ActorThread>(std::move(options), thread.reactor, &bus_);
   return thread;
 }
 
@@ -156,7 +159,7 @@ absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& tas
                         .memory = memory,
                         .calls = std::move(calls),
                         .first_step = &first_step_,
-                        .reactor = thread.reactor.get(),
+                        .reactor = thread.reactor,
                         .collectives = resources_.collectives,
                         .device_group = resources_.device_group,
                         .first_collective = options_.first_collective,

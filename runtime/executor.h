@@ -28,6 +28,7 @@
 #include "runtime/overlap_checker.h"
 #include "runtime/remote_bus.h"
 #include "runtime/reports/node_summary.h"
+#include "runtime/stream_threads.h"
 #include "runtime/variable_store.h"
 
 namespace braid {
@@ -37,6 +38,7 @@ struct NodeResources {
   uint16_t node = 0;
   Environment* environment = nullptr;
   Reactor* control = nullptr;
+  StreamThreads* threads = nullptr;
   Devices* devices = nullptr;
   DeviceGroup* device_group = nullptr;  // null: the devices do no collectives themselves
   VariableStore* variables = nullptr;
@@ -66,7 +68,7 @@ class Executor {
   Executor(const NodeResources& resources, ExecutorOptions options);
   // Any thread: the kernels' destructors are users' code. After Close's callback, or after a Load
   // that failed.
-  ~Executor();
+  ~Executor() = default;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -100,7 +102,7 @@ class Executor {
  private:
   struct Thread {
     std::unique_ptr<ActorThread> actors;
-    std::unique_ptr<Reactor> reactor;                      // dies first: joins
+    Reactor* reactor = nullptr;                            // one of the node's
     std::vector<std::unique_ptr<Collective>> collectives;  // die on the reactor's thread
     int64_t steps_done = 0;
     bool is_closed = false;

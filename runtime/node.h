@@ -41,6 +41,9 @@ class Run;
 class Status;
 }  // namespace control
 
+// That a node has at most beside those of its devices: control, loader, ender and saver.
+constexpr int kNodeThreads = 4;
+
 struct NodeOptions {
   uint16_t node = 0;
   int devices = 1;

@@ -20,6 +20,7 @@ constexpr int64_t kMaxStep = int64_t{1} << 32;  // of a job, counted over checkp
 
 NodeJobs::NodeJobs(Options options)
     : options_(std::move(options)),
+      threads_(options_.environment, options_.node),
       saver_(std::make_unique<CheckpointSaver>(
           CheckpointSaver::Options{.node = options_.node,
                                    .environment = options_.environment,
@@ -143,6 +144,7 @@ absl::Status NodeJobs::StartExecutor(JobId id, Job& job) {
   resources.node = options_.node;
   resources.environment = options_.environment;
   resources.control = options_.control;
+  resources.threads = &threads_;
   resources.devices = options_.devices;
   resources.device_group = options_.device_group;
   resources.variables = options_.variables;

@@ -29,6 +29,7 @@
 #include "runtime/job_ender.h"
 #include "runtime/job_loader.h"
 #include "runtime/reports/node_summary.h"
+#include "runtime/stream_threads.h"
 #include "runtime/variable_store.h"
 
 namespace braid {
@@ -132,6 +133,7 @@ class NodeJobs {
 
   const Options options_;
   Peers* peers_ = nullptr;
+  StreamThreads threads_;  // outlive the jobs
   std::map<JobId, Job> jobs_;
   std::map<JobId, Job> closing_;  // whose acts end
   size_t num_ending_ = 0;         // of closing_, and those that are being destroyed

@@ -88,9 +88,13 @@ class RealReactor : public Reactor {
   }
 
   void SetPollable(Pollable* pollable) override {
-    CHECK(pollable != nullptr || InThread()) << "a pollable is removed on the reactor's thread";
     pollable_.store(pollable, std::memory_order_release);
     Wake();
+  }
+
+  void RemovePollable(Pollable* pollable) override {
+    CHECK(InThread()) << "a pollable is removed on the reactor's thread";
+    pollable_.compare_exchange_strong(pollable, nullptr, std::memory_order_acq_rel);
   }
 
   TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {

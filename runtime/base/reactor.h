@@ -46,9 +46,11 @@ class Reactor {
   // Makes the reactor call Poll() of its pollable soon. Any thread; costs a system call only if the
   // reactor sleeps.
   virtual void Wake() = 0;
-  // Reactor's thread or before it starts to receive; nullptr removes it (reactor's thread only).
-  // Polled once at once. Not owned; outlives the reactor or is removed before.
+  // In place of the one before; polled once at once. Any thread. Not owned: it outlives the reactor
+  // or is removed before.
   virtual void SetPollable(Pollable* pollable) = 0;
+  // If it is the one, there is none from now on. The reactor's thread, not inside a Poll.
+  virtual void RemovePollable(Pollable* pollable) = 0;
 
   // Runs `fn` once, `delay` from now. Reactor's thread only (as are all below).
   virtual TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) = 0;

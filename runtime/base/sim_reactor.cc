@@ -246,10 +246,15 @@ class SimReactor : public Reactor {
   }
 
   void SetPollable(Pollable* pollable) override {
-    CHECK(pollable != nullptr || InThread()) << "a pollable is removed on the reactor's thread";
     pollable_ = pollable;
-    if (pollable_ == nullptr) process_.MakeIdle(&poll_);
     Wake();
+  }
+
+  void RemovePollable(Pollable* pollable) override {
+    CHECK(InThread()) << "a pollable is removed on the reactor's thread";
+    if (pollable_ != pollable) return;
+    pollable_ = nullptr;
+    process_.MakeIdle(&poll_);
   }
 
   TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {

@@ -17,6 +17,7 @@ class HandReactor final : public Reactor {
 
   void Post(absl::AnyInvocable<void()>) override { Refuse(); }
   void SetPollable(Pollable*) override { Refuse(); }
+  void RemovePollable(Pollable*) override { Refuse(); }
   TimerId RunAfter(Nanoseconds, absl::AnyInvocable<void()>) override { return Refuse(); }
   void CancelTimer(TimerId) override { Refuse(); }
   absl::Status Watch(int, Readiness, std::function<void(Readiness)>) override { return NotHere(); }

@@ -137,7 +137,7 @@ TEST_P(ReactorTest, WakePollsUntilNothingIsLeft) {
   EXPECT_GE(pollable.polls, 100);
   auto removed = environment->MakeEvent();
   reactor->Post([&] {
-    reactor->SetPollable(nullptr);
+    reactor->RemovePollable(&pollable);
     removed->Set();
   });
   ASSERT_EQ(environment->Await(*removed, kPatience), absl::OkStatus());

@@ -107,6 +107,43 @@ TEST(SessionTest, JobsShareVariablesByName) {
   EXPECT_GT(after->Mean("accuracy"), before->Mean("accuracy") + 0.2);
 }
 
+size_t EntriesOf(const char* folder) {
+  const std::filesystem::directory_iterator entries(folder);
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+// Each had a thread for each device and stream.
+TEST(SessionTest, AJobMoreTakesNoThreadAndNoDescriptor) {
+  const auto session = StartOrDie({.devices = {2, 2}});
+  std::vector<CompiledJob> jobs;
+  const auto add = [&] {
+    auto job = session->Compile(absl::StrFormat("job %d", jobs.size()), [](Job& job) {
+      const Tensor v = Variable(job.graph(), {.name = "v", .shape = {8}});
+      Assign(v, v + 1.0);
+      job.Fetch("mean", Mean(v));
+    });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    jobs.push_back(*job);
+  };
+  const auto run_all = [&] {
+    for (CompiledJob& job : jobs) {
+      const auto result = job.Run({.steps = 2});
+      ASSERT_TRUE(result.ok()) << result.status().message();
+    }
+  };
+  add();
+  run_all();
+  const size_t threads = EntriesOf("/proc/self/task"), descriptors = EntriesOf("/proc/self/fd");
+  while (jobs.size() < 20) add();
+  run_all();
+  run_all();
+  // One of them ends a job.
+  jobs.front().Unload();
+  EXPECT_EQ(session->Get("v")->data<float>()[7], 2 + 2 * 2 * 20);
+  EXPECT_LE(EntriesOf("/proc/self/task"), threads + 2) << "what ends jobs, for each node";
+  EXPECT_EQ(EntriesOf("/proc/self/fd"), descriptors);
+}
+
 TEST(SessionTest, VariablesAreSetAndGotUnderAnyLayout) {
   for (const LayoutCase& layout : LayoutCases()) {
     SCOPED_TRACE(layout.name);

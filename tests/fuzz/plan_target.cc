@@ -83,6 +83,8 @@ void Run(Bytes input) {
   resources.node = node;
   resources.environment = &environment;
   resources.control = control.get();
+  auto threads = std::make_unique<StreamThreads>(&environment, node);
+  resources.threads = threads.get();
   resources.devices = &devices;
   resources.variables = &variables;
   resources.datasets = &datasets;
@@ -113,6 +115,7 @@ void Run(Bytes input) {
     CHECK(environment.Await(*closed, kSecond).ok());
   }
   executor.reset();
+  threads.reset();
   control.reset();
 }
 

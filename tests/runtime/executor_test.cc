@@ -65,13 +65,15 @@ class ExecutorTest : public ::testing::Test {
   ExecutorTest()
       : kernels_(ProbeKernels(&probe_)),
         variables_(&devices_),
-        control_(environment_->StartReactor("control")) {
+        control_(environment_->StartReactor("control")),
+        threads_(std::make_unique<StreamThreads>(environment_.get(), 0)) {
     devices_.push_back(MakeCpuDevice({.cpu_kernels = &kernels_}));
   }
 
   ~ExecutorTest() override {
     if (executor_ != nullptr) Close();
     executor_.reset();
+    threads_.reset();
     control_.reset();
   }
 
@@ -91,6 +93,7 @@ class ExecutorTest : public ::testing::Test {
     resources.node = as_node;
     resources.environment = environment_.get();
     resources.control = control_.get();
+    resources.threads = threads_.get();
     resources.devices = &devices_;
     resources.variables = &variables_;
     resources.datasets = &datasets_;
@@ -167,6 +170,7 @@ class ExecutorTest : public ::testing::Test {
   compiler::PhysicalGraph graph_;
   plan::NodePlan part_;
   std::unique_ptr<Reactor> control_;
+  std::unique_ptr<StreamThreads> threads_;
   std::map<uint16_t, std::unique_ptr<KeepingLink>> links_;
   int ready_ = 0, runs_done_ = 0;
   std::vector<std::string> failures_;

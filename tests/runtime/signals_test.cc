@@ -84,6 +84,7 @@ class ReactorWithNotice final : public Reactor {
   }
   void Wake() override { reactor_.Wake(); }
   void SetPollable(Pollable* pollable) override { reactor_.SetPollable(pollable); }
+  void RemovePollable(Pollable* pollable) override { reactor_.RemovePollable(pollable); }
   TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
     return reactor_.RunAfter(delay, std::move(fn));
   }

@@ -50,6 +50,9 @@ class ExploredEnvironment::ExploredReactor final : public Reactor {
     pollable_ = pollable;
     Wake();
   }
+  void RemovePollable(Pollable* pollable) override {
+    if (pollable_ == pollable) pollable_ = nullptr;
+  }
   TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
     const TimerId id = environment_.next_timer_++;
     environment_.timers_[{delay, id}] = {this, std::move(fn)};
