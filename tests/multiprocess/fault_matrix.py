@@ -296,8 +296,17 @@ def main():
     failures = sum(len(failed) for _, failed in results.values())
     runs = sum(len(good) + len(failed) for good, failed in results.values())
     print(
-        "\n%d cells, %d runs, %d failed, %d repeated as their phase was over, in %.0f s; load %.1f"
-        % (len(chosen), runs, failures, runner.missed, time.monotonic() - began, os.getloadavg()[0])
+        "\n%d cells, %d runs, %d failed, %d repeated as their phase was over, %d cells skipped for "
+        "want of network namespaces, in %.0f s; load %.1f"
+        % (
+            len(chosen),
+            runs,
+            failures,
+            runner.missed,
+            len(skipped),
+            time.monotonic() - began,
+            os.getloadavg()[0],
+        )
     )
     return 0 if failures == 0 and is_clean else 1
 
