@@ -93,27 +93,23 @@ TEST(PrecisionTest, GradientsAreThoseOfRoundedOperands) {
     job.Fetch("dw1", job.GradientOf(m.w1));
   };
   const std::vector<Array> wide = Gradients(DType::kF32, minimized);
-  for (const auto& [precision, limit] :
-       {std::pair{DType::kBF16, 2e-4}, std::pair{DType::kF16, 2e-5}}) {
-    SCOPED_TRACE(ToString(precision));
-    const auto by_hand = [precision = precision](Job& job) {
-      const TwoProducts m(job);
-      const auto rounded = [&](Tensor x) { return Cast(Cast(x, precision), DType::kF32); };
-      const Tensor before = MatMul(rounded(m.x), rounded(m.w0));
-      const Tensor h = Relu(before);
-      const Tensor dy = (MatMul(rounded(h), rounded(m.w1)) - m.t) * (2.0 / (64 * 32));
-      const Tensor dh = MatMul(rounded(dy), rounded(m.w1), {.transpose_b = true});
-      const Tensor d_before = Where(Greater(before, before * 0.0), dh, dh * 0.0);
-      job.Fetch("dw0", MatMul(rounded(m.x), rounded(d_before), {.transpose_a = true}));
-      job.Fetch("dw1", MatMul(rounded(h), rounded(dy), {.transpose_a = true}));
-    };
-    const std::vector<Array> narrow = Gradients(precision, minimized);
-    const std::vector<Array> expected = Gradients(DType::kF32, by_hand);
-    ASSERT_EQ(narrow.size(), expected.size());
-    for (size_t i = 0; i < narrow.size(); ++i) {
-      EXPECT_LT(LargestDifference(narrow[i], expected[i]), limit) << "dw" << i;
-      EXPECT_GT(LargestDifference(narrow[i], wide[i]), 3 * limit) << "dw" << i;
-    }
+  const auto by_hand = [](Job& job) {
+    const TwoProducts m(job);
+    const auto rounded = [](Tensor x) { return Cast(Cast(x, DType::kBF16), DType::kF32); };
+    const Tensor before = MatMul(rounded(m.x), rounded(m.w0));
+    const Tensor h = Relu(before);
+    const Tensor dy = (MatMul(rounded(h), rounded(m.w1)) - m.t) * (2.0 / (64 * 32));
+    const Tensor dh = MatMul(rounded(dy), rounded(m.w1), {.transpose_b = true});
+    const Tensor d_before = Where(Greater(before, before * 0.0), dh, dh * 0.0);
+    job.Fetch("dw0", MatMul(rounded(m.x), rounded(d_before), {.transpose_a = true}));
+    job.Fetch("dw1", MatMul(rounded(h), rounded(dy), {.transpose_a = true}));
+  };
+  const std::vector<Array> narrow = Gradients(DType::kBF16, minimized);
+  const std::vector<Array> expected = Gradients(DType::kF32, by_hand);
+  ASSERT_EQ(narrow.size(), expected.size());
+  for (size_t i = 0; i < narrow.size(); ++i) {
+    EXPECT_LT(LargestDifference(narrow[i], expected[i]), 2e-4) << "dw" << i;
+    EXPECT_GT(LargestDifference(narrow[i], wide[i]), 1e-3) << "dw" << i;
   }
 }
 
