@@ -54,9 +54,10 @@ ABSL_FLAG(std::string, precision, "f32",
 ABSL_FLAG(bool, winograd, true,
           "In f32, let convolutions with windows of 3 x 3 sum by Winograd's algorithm; without it "
           "they are slower, and their sums as they are written");
-ABSL_FLAG(int64_t, check_replicas, 0,
+ABSL_FLAG(int64_t, check_replicas, -1,
           "After so many steps, and after the first, compare the variables that several devices "
-          "hold; 0: never");
+          "hold; 0: never; -1: at the end of the program's first Run, and of those in which 1,000 "
+          "steps have passed");
 ABSL_FLAG(std::string, device_memory, "",
           "Memory of each device, e.g. 80GiB, to plan for machines that are not here. Empty: what "
           "there is, shared by the devices of a machine");
@@ -297,11 +298,11 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   ASSIGN_OR_RETURN(session.precision, PrecisionOf(absl::GetFlag(FLAGS_precision)));
   session.winograd = absl::GetFlag(FLAGS_winograd);
   ASSIGN_OR_RETURN(session.device_memory_bytes, MemoryOf(absl::GetFlag(FLAGS_device_memory)));
-  session.check_replicas = absl::GetFlag(FLAGS_check_replicas);
-  if (session.check_replicas < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("--check_replicas=%d; a number of steps was expected, or 0 for never",
-                        session.check_replicas));
+  if (const int64_t every = absl::GetFlag(FLAGS_check_replicas); every >= 0) {
+    session.check_replicas = every;
+  } else if (every != -1) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--check_replicas=%d; a number of steps, 0 for never, or -1 was expected", every));
   }
   session.seed = absl::GetFlag(FLAGS_braid_seed);
   session.dry_run = absl::GetFlag(FLAGS_dry_run);

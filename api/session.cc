@@ -222,7 +222,9 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
   machines_[0] = {self.host, self.memory_bytes, self.process_bytes};
   ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
   ASSIGN_OR_RETURN(const std::string host, DataHostOf(listeners));
+  ASSIGN_OR_RETURN(const SocketAddress control, listeners[0].LocalAddress());
   rendezvous_ = std::make_unique<RendezvousServer>(std::move(rendezvous), std::move(listeners));
+  if (!environment_->is_simulated()) WriteSessionFile(control);
   if (options_.interruption != nullptr) {
     options_.interruption->SetHandler(
         [this](const absl::Status& reason) { rendezvous_->Abort(reason); });
@@ -453,6 +455,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
     status = RunSteps(job, steps, receiver);
     if (status.ok() && steps == until_check) status = CheckReplicas(job);
   }
+  if (status.ok() && IsCheckDueAfterRun(job)) status = CheckReplicas(job);
   const absl::Status reported = reporter_->EndRun();
   RETURN_IF_ERROR(status);
   if (!reported.ok()) return LocalError(reported);

@@ -73,8 +73,10 @@ struct SessionOptions {
   // control group or the process there if that is less, shared by all devices that are on it.
   int64_t device_memory_bytes = 0;
   // After so many steps of a job that changes variables, and after its first, those that several
-  // devices hold are compared over all of them, by the master; 0: never.
-  int64_t check_replicas = 0;
+  // devices hold are compared over all of them, by the master; 0: never. Nothing: where all devices
+  // work in their hosts' memory, at the ends of Runs, after the first and then when 1,000 steps
+  // have passed, so that no step waits for it.
+  std::optional<int64_t> check_replicas = std::nullopt;
   Nanoseconds stall_timeout = 60 * kSecond;  // without progress: nodes say what they wait for
   std::string event_dump;  // folder for the last events of a run that fails; "": none are written
   Interruption* interruption = nullptr;  // borrowed; ends the session with its reason

@@ -13,6 +13,7 @@
 #include "api/progress.h"
 #include "api/session.h"
 #include "comm/control/rendezvous.h"
+#include "comm/control/session_file.h"
 #include "comm/loopback_transport.h"
 #include "compiler/compile.h"
 #include "runtime/base/mutex.h"
@@ -72,6 +73,7 @@ class Session::Impl {
     enum class Change { kNothing, kAssigns, kMinimizes } change = Change::kNothing;
     bool is_unloaded = false;
     bool has_run = false;
+    int64_t checked_at = -1;  // the step at which replicas were compared last
   };
 
   // Records, compiles and loads. `is_visible`: a user's job, which --explain and --dry_run show.
@@ -123,9 +125,11 @@ class Session::Impl {
   absl::Status RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver);
   // How many steps of the job may run before CheckReplicas is due.
   int64_t StepsUntilCheck(const LoadedJob& job) const;
+  // Whether it is due at the end of a Run, where no number of steps is given.
+  bool IsCheckDueAfterRun(const LoadedJob& job) const;
   // DATA_LOSS if what several devices hold of a variable is no longer the same after the steps that
   // the job has done.
-  absl::Status CheckReplicas(const LoadedJob& job);
+  absl::Status CheckReplicas(LoadedJob& job);
   absl::Status CompileReplicaCheck();
   void UnloadReplicaCheck();
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
@@ -156,6 +160,8 @@ class Session::Impl {
   // Waits for the other nodes of the network; afterwards options_.devices has what they brought.
   absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> JoinNetwork();
   std::unique_ptr<ControlChannel> StartNode(int node, const std::string& host);
+  // For `braid status`, which is told where this session listens.
+  void WriteSessionFile(const SocketAddress& control);
 
   SessionOptions options_;
   OpRegistry operators_;
@@ -176,6 +182,7 @@ class Session::Impl {
   Environment* environment_ = nullptr;  // the network's, or its own
   LoopbackNetwork loopback_;
   std::unique_ptr<RendezvousServer> rendezvous_;
+  std::optional<SessionFile> session_file_;
   std::map<int, std::shared_ptr<ControlConnection>> connections_;  // shared with their channels
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unique_ptr<Reactor> saver_;  // completes saves; outlives what posts to it

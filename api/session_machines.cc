@@ -1,5 +1,7 @@
 // The machines of a session's nodes: their devices' kinds and memory, and whose times it compiles
 // by.
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -13,6 +15,8 @@
 #include "absl/strings/str_format.h"
 #include "api/plan_report.h"
 #include "api/session_impl.h"
+#include "comm/control/session_file.h"
+#include "comm/network/socket.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -187,6 +191,18 @@ std::vector<NodeTraffic> Session::Impl::Traffic() const {
                        .bytes_received = link.counters.bytes_received});
   }
   return traffic;
+}
+
+void Session::Impl::WriteSessionFile(const SocketAddress& control) {
+  const std::string address =
+      control.is_any() ? absl::StrFormat("127.0.0.1:%d", control.port()) : control.ToString();
+  absl::StatusOr<SessionFile> file = SessionFile::Write(address, options_.network->secret);
+  if (file.ok()) {
+    session_file_ = *std::move(file);
+  } else {
+    LOG(WARNING) << "`braid status` will find this session only as `braid status " << address
+                 << "`: " << file.status().message();
+  }
 }
 
 }  // namespace braid

@@ -1,6 +1,7 @@
 // Whether what several devices hold of a variable is still the same: a job of its own brings the
 // master a checksum of each variable from each device.
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <set>
@@ -16,6 +17,9 @@
 
 namespace braid {
 namespace {
+
+// At the ends of Runs, if the program does not say.
+constexpr int64_t kStepsBetweenChecks = 1000;
 
 // Which part of what is laid out so a device holds: its coordinates where the tensor is split.
 std::vector<int64_t> PartOf(const compiler::VariableLayout& layout, int rank) {
@@ -35,11 +39,23 @@ bool HasReplicas(const compiler::VariableLayout& layout) {
 }  // namespace
 
 int64_t Session::Impl::StepsUntilCheck(const LoadedJob& job) const {
-  const int64_t every = options_.check_replicas;
+  const int64_t every = options_.check_replicas.value_or(0);
   if (every == 0 || devices_.size() == 1 || job.change == LoadedJob::Change::kNothing) {
     return std::numeric_limits<int64_t>::max();
   }
   return job.has_run ? every - job.step % every : 1;
+}
+
+bool Session::Impl::IsCheckDueAfterRun(const LoadedJob& job) const {
+  if (options_.check_replicas.has_value() || devices_.size() == 1 ||
+      job.change == LoadedJob::Change::kNothing) {
+    return false;
+  }
+  // Others would copy all that they hold to the host.
+  for (const std::string& kind : options_.node_kinds) {
+    if (!(*options_.device_kinds.Find(kind))->is_host) return false;
+  }
+  return job.checked_at < 0 || std::abs(job.step - job.checked_at) >= kStepsBetweenChecks;
 }
 
 absl::Status Session::Impl::CompileReplicaCheck() {
@@ -83,7 +99,8 @@ void Session::Impl::UnloadReplicaCheck() {
   replica_check_ = {};
 }
 
-absl::Status Session::Impl::CheckReplicas(const LoadedJob& job) {
+absl::Status Session::Impl::CheckReplicas(LoadedJob& job) {
+  job.checked_at = job.step;
   ReplicaCheck& check = replica_check_;
   if (check.num_variables != variables_.size()) RETURN_IF_ERROR(CompileReplicaCheck());
   if (check.job == nullptr) return absl::OkStatus();

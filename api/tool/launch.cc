@@ -173,7 +173,8 @@ Subcommand LaunchSubcommand() {
 
 The first starts 2 nodes on this machine, which meet at a free port. The second
 starts a node for each line of nodes.txt: on this machine directly, on others by
-ssh, in the folder of the same name. Nodes share a fresh secret.
+ssh, in the folder of the same name. Nodes share a fresh
+secret, or BRAID_AUTH_TOKEN if that is exported.
 
 Node 0 writes to this terminal, but does not read from it. Of other nodes, the
 last output of the one that fails first is shown, unless --tag_output is given.

@@ -60,10 +60,17 @@ std::map<std::string, std::optional<std::string>> EnvironmentChanges(
   return changes;
 }
 
+// What is exported is kept: others who know it, braid status for one, may ask.
+absl::StatusOr<std::string> TokenOfNodes() {
+  ASSIGN_OR_RETURN(const std::string exported, ReadSecret("", EnvironmentVariable));
+  if (!exported.empty()) return exported;
+  return MakeSecret();
+}
+
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     const LocalNodes& nodes, const std::vector<std::string>& program) {
   ASSIGN_OR_RETURN(const std::vector<DeviceSpec> devices, DevicesOfEach(nodes));
-  ASSIGN_OR_RETURN(const std::string token, MakeSecret());
+  ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());
   absl::StatusOr<std::vector<SocketAddress>> host = ResolveHost(nodes.host, 0);
   if (!host.ok()) {
     return absl::Status(
@@ -91,7 +98,7 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
 
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfListedNodes(
     const ListedNodes& nodes, const std::vector<std::string>& program) {
-  ASSIGN_OR_RETURN(const std::string token, MakeSecret());
+  ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());
   ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
   const std::string list = NodeListText(nodes.nodes);
   std::vector<NodeCommand> commands;

@@ -447,7 +447,7 @@ TEST(SessionErrorTest, ReplicasThatDifferAreNamed) {
   struct Case {
     std::vector<int> devices;
     NdSbp sbp;
-    int64_t every;
+    std::optional<int64_t> every;
     std::vector<std::string> words;  // none: it is not found
   };
   const std::vector<std::string> at_six = {"after step 6 of job 'train'", "after step 4 all"};
@@ -460,7 +460,10 @@ TEST(SessionErrorTest, ReplicasThatDifferAreNamed) {
                          {{2, 2}, {sbp::S(0), sbp::B}, 2, at_six},
                          {{2, 2}, {sbp::B, sbp::S(1)}, 2, at_six},
                          {{2, 2}, sbp::S(0), 2, {}},
-                         {{3}, sbp::B, 0, {}}}) {
+                         {{3}, sbp::B, 0, {}},
+                         // At the end of the Run.
+                         {{3}, sbp::B, std::nullopt, {"after step 20 of job 'train'"}},
+                         {{1, 2}, sbp::S(0), std::nullopt, {}}}) {
     SCOPED_TRACE(one.sbp.ToString());
     const auto session = StartOrDie({.devices = one.devices, .check_replicas = one.every});
     ASSERT_TRUE(session->operators()

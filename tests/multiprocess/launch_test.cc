@@ -23,6 +23,7 @@
 namespace braid {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -64,7 +65,8 @@ TEST(LaunchTest, TellsEveryNodeItsCluster) {
         Launch({"--local=3", "--devices=cpu:1,cpu:2,cpu:3", "--tag_output"},
                "echo $BRAID_NODE_RANK of $BRAID_NUM_NODES with $BRAID_DEVICES at $BRAID_MASTER;"
                "echo $BRAID_AUTH_TOKEN; echo [$BRAID_NODE_LIST]"),
-        {.environment = {{"BRAID_NODE_LIST", "an outer launch's"}, {"BRAID_AUTH_TOKEN", "old"}}});
+        {.environment = {{"BRAID_NODE_LIST", "an outer launch's"},
+                         {"BRAID_AUTH_TOKEN", std::nullopt}}});
     EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
     EXPECT_EQ(run.err(), "");
     std::set<std::string> masters;
@@ -82,6 +84,15 @@ TEST(LaunchTest, TellsEveryNodeItsCluster) {
     EXPECT_EQ(masters.size(), 1u);
   }
   EXPECT_EQ(tokens.size(), 2u) << "a fresh one for each launch, the same for all its nodes";
+}
+
+TEST(LaunchTest, KeepsASecretThatIsExported) {
+  ProgramRun run(Launch({"--local=2", "--tag_output"}, "echo $BRAID_AUTH_TOKEN"),
+                 {.environment = {{"BRAID_AUTH_TOKEN", "known to others"}}});
+  EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+  for (const auto& [node, own] : LinesByNode(run.out())) {
+    EXPECT_THAT(own, ElementsAre("known to others"));
+  }
 }
 
 // Node 0 has the socket, others reach it, and once node 0 has ended nobody listens any more.

@@ -56,8 +56,13 @@ class StallProcessTest : public ::testing::Test {
                                           "--stall_timeout=1s"};
       if (node == 1) command.insert(command.end(), arguments.begin(), arguments.end());
       command.insert(command.end(), of_all_.begin(), of_all_.end());
-      runs_[node] = std::make_unique<ProgramRun>(command);
+      runs_[node] = std::make_unique<ProgramRun>(command, ProgramRun::Options{runtime()});
     }
+  }
+
+  // Where sessions leave word of themselves.
+  std::map<std::string, std::optional<std::string>> runtime() const {
+    return {{"XDG_RUNTIME_DIR", folder_.path()}};
   }
 
   // Every node reads a text as well.
@@ -109,6 +114,26 @@ class StallProcessTest : public ::testing::Test {
   std::vector<std::string> of_all_;  // arguments
   std::unique_ptr<ProgramRun> runs_[3];
 };
+
+TEST_F(StallProcessTest, StatusFindsTheSessionsOfThisMachine) {
+  const auto find = [&] {
+    ProgramRun status({BRAID_TOOL, "status"}, {runtime()});
+    status.Wait();
+    return status.out() + status.err();
+  };
+  EXPECT_THAT(find(), HasSubstr("no session of this user has its master on this machine"));
+  Start({});
+  EXPECT_THAT(find(), ContainsRegex(absl::StrFormat("^process [0-9]+ at 127.0.0.1:%d: .*stall_"
+                                                    "program .*\nstepping job 'train', which",
+                                                    port_)));
+  run(0).Signal(SIGKILL);
+  for (int node : {0, 1, 2}) run(node).Wait();
+  EXPECT_THAT(find(), HasSubstr("no session of this user")) << "its file is stale";
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "braid"));
+  std::filesystem::permissions(folder_ / "braid", std::filesystem::perms::others_read,
+                               std::filesystem::perm_options::add);
+  EXPECT_THAT(find(), HasSubstr("it has mode 0704"));
+}
 
 // The silence of a stopped process ends the session after 5 s; before that, all can ask.
 TEST_F(StallProcessTest, AStoppedPeerIsTheRootUntilItIsLost) {
