@@ -17,7 +17,11 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -28,6 +32,7 @@
 #include "runtime/base/descriptor.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_limit.h"
 #include "runtime/base/timer_queue.h"
 
 namespace braid {
@@ -49,12 +54,24 @@ Nanoseconds Clock() {
   return time.tv_sec * kSecond + time.tv_nsec;
 }
 
+// In place of std::terminate: what CheckThreads found free was taken meanwhile.
+[[noreturn]] void EndWithoutThread(std::string_view name, const std::system_error& error) {
+  const absl::Status limits = CheckThreads(1);
+  std::fprintf(stderr, "error: thread '%s' cannot be started: %s\n", std::string(name).c_str(),
+               limits.ok() ? error.what() : std::string(limits.message()).c_str());
+  _exit(1);
+}
+
 class RealReactor : public Reactor {
  public:
   RealReactor(std::string_view name, Nanoseconds start) : start_(start) {
     posted_.reserve(kMostPosted);
     running_.reserve(kMostPosted);
-    thread_ = std::thread([this] { Loop(); });
+    try {
+      thread_ = std::thread([this] { Loop(); });
+    } catch (const std::system_error& error) {
+      EndWithoutThread(name, error);
+    }
     pthread_setname_np(thread_.native_handle(), std::string(name.substr(0, 15)).c_str());
   }
 
