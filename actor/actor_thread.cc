@@ -119,7 +119,7 @@ bool ActorThread::PollInOrder() {
       }
     }
     while (!fireable.empty()) {
-      if (budget == 0) return true;
+      if (budget == 0 || observer_.is_long_poll()) return true;
       if (core_.is_halted()) return false;
       --budget;
       fireable.Pop()->Fire();

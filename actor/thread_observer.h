@@ -1,6 +1,6 @@
 // All that is seen of a thread and its actors for reports: the last events, when acts began and
 // ended, how long they took, and whom the thread waited for. Whoever counts calls its hooks; what
-// it has seen changes nothing in what they do.
+// it has seen changes nothing in what they do, but for how long they do it at a time.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,10 @@
 #include "runtime/base/reactor.h"
 
 namespace braid {
+
+// After which what was posted to the reactor, a question of what the thread does for instance,
+// comes to its turn.
+constexpr Nanoseconds kLongPoll = 50 * kMillisecond;
 
 // Of a thread. Its hooks are for the reactor's thread; what any thread may ask says so. The clock
 // is read once a Poll, and after each act only while acts are long.
@@ -43,6 +47,9 @@ class ThreadObserver {
   // For ActorObserver.
   Nanoseconds now() const { return now_; }
   bool is_timing() const { return is_timing_; }
+  // Whether acts have taken so much of this Poll that it is others' turn. Acts that are not timed
+  // are short.
+  bool is_long_poll() const { return now_ - poll_began_ >= kLongPoll; }
   void LookAtClock() { SetNow(clock_.Now()); }
   void CountAct() {
     acts_done_.store(acts_done() + 1, std::memory_order_relaxed);  // one writer

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -136,6 +138,47 @@ TEST(EventsTest, AStuckThreadTellsWhereItIs) {
   thread.Abort(absl::CancelledError("end"));
   EXPECT_EQ(environment->Await(*closed, 20 * kSecond), absl::OkStatus());
   EXPECT_EQ(thread.running().spec, nullptr);
+  reactor.reset();
+}
+
+// Asks the reactor something in its first act; every act is long.
+class Asking final : public Action {
+ public:
+  Asking(Reactor* reactor, std::function<void()> question)
+      : reactor_(*reactor), question_(std::move(question)) {}
+
+  void Start(const Act& act, ActDone done) override {
+    if (act.index == 0) reactor_.Post(question_);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    done(absl::OkStatus());
+  }
+
+ private:
+  Reactor& reactor_;
+  const std::function<void()> question_;
+};
+
+// As long as there was something to do, up to 64 acts came first.
+TEST(EventsTest, AQuestionIsAnsweredBetweenLongActs) {
+  auto environment = MakeRealEnvironment();
+  MessageBus bus(0, nullptr);
+  auto ran = environment->MakeEvent(), closed = environment->MakeEvent();
+  auto reactor = environment->StartReactor("busy");
+  ActorThread thread(
+      {.on_run_done = [&](int64_t) { ran->Set(); }, .on_closed = [&] { closed->Set(); }},
+      reactor.get(), &bus);
+  int64_t acts_before = -1;
+  const auto answer = [&] { acts_before = thread.acts_done(); };
+  ASSERT_EQ(thread.AddActor({.id = {0, 0, 0}, .name = "busy"},
+                            std::make_unique<Asking>(reactor.get(), answer)),
+            absl::OkStatus());
+  ASSERT_EQ(bus.Start(), absl::OkStatus());
+  thread.Run(20);
+  EXPECT_EQ(environment->Await(*ran, 20 * kSecond), absl::OkStatus());
+  thread.Abort(absl::CancelledError("end"));
+  EXPECT_EQ(environment->Await(*closed, 20 * kSecond), absl::OkStatus());
+  EXPECT_GE(acts_before, 1);
+  EXPECT_LE(acts_before, 3) << "of 20 ms each, where 50 ms are long";
   reactor.reset();
 }
 
