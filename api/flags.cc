@@ -56,8 +56,8 @@ ABSL_FLAG(bool, winograd, true,
           "they are slower, and their sums as they are written");
 ABSL_FLAG(int64_t, check_replicas, -1,
           "After so many steps, and after the first, compare the variables that several devices "
-          "hold; 0: never; -1: at the end of the program's first Run, and of those in which 1,000 "
-          "steps have passed");
+          "hold; 0: never; -1: at the end of a job's first Run, and of those in which 1,000 steps "
+          "have passed");
 ABSL_FLAG(std::string, device_memory, "",
           "Memory of each device, e.g. 80GiB, to plan for machines that are not here. Empty: what "
           "there is, shared by the devices of a machine");

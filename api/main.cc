@@ -36,22 +36,15 @@ void PrintError(const absl::Status& status) {
   std::cerr << "error: " << status.message() << "\n" << std::flush;
 }
 
-// What is to be said when no memory is left, when nothing can be formatted any more.
-std::string& OutOfMemoryText() {
-  static std::string& text = *new std::string;
-  return text;
-}
-
-// In place of std::terminate. A plan's memory is checked before a job runs; this is the rest.
-void EndWithoutMemory() {
-  const MemoryLimits limits = ReadMemoryLimits();
-  OutOfMemoryText() = absl::StrFormat(
+// In place of std::terminate. A plan's memory is checked before a job runs; this is the rest. The
+// words are made now: later there is no memory for them.
+void EndWithWordsWithoutMemory() {
+  static const std::string& text = *new std::string(absl::StrFormat(
       "error: this process finds no more memory; the least of the machine's, the control group's "
       "and the address space's (ulimit -v) is %s: raise it, or use smaller batches, micro-batches "
       "or more devices\n",
-      BytesText(limits.least()));
+      BytesText(static_cast<double>(ReadMemoryLimits().least()))));
   std::set_new_handler([] {
-    const std::string& text = OutOfMemoryText();
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
     _exit(1);
   });
@@ -177,7 +170,7 @@ int Main(int argc, char** argv, const MainOptions& options,
   google::InitGoogleLogging(argv[0]);
   FLAGS_logtostderr = true;
   absl::ParseCommandLine(argc, argv);
-  EndWithoutMemory();
+  EndWithWordsWithoutMemory();
   if (const absl::Status threads = CheckThreads(kThreadsHere); !threads.ok()) {
     PrintError(threads);
     return 1;

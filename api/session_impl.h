@@ -123,6 +123,8 @@ class Session::Impl {
   absl::Status WriteExplanation(const LoadedJob& job);
   // Steps that follow those the job has done, with what it fetches.
   absl::Status RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver);
+  // Whether the job may change what several devices hold.
+  bool ChangesReplicas(const LoadedJob& job) const;
   // How many steps of the job may run before CheckReplicas is due.
   int64_t StepsUntilCheck(const LoadedJob& job) const;
   // Whether it is due at the end of a Run, where no number of steps is given.

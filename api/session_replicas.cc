@@ -38,19 +38,18 @@ bool HasReplicas(const compiler::VariableLayout& layout) {
 
 }  // namespace
 
+bool Session::Impl::ChangesReplicas(const LoadedJob& job) const {
+  return devices_.size() > 1 && job.change != LoadedJob::Change::kNothing;
+}
+
 int64_t Session::Impl::StepsUntilCheck(const LoadedJob& job) const {
   const int64_t every = options_.check_replicas.value_or(0);
-  if (every == 0 || devices_.size() == 1 || job.change == LoadedJob::Change::kNothing) {
-    return std::numeric_limits<int64_t>::max();
-  }
+  if (every == 0 || !ChangesReplicas(job)) return std::numeric_limits<int64_t>::max();
   return job.has_run ? every - job.step % every : 1;
 }
 
 bool Session::Impl::IsCheckDueAfterRun(const LoadedJob& job) const {
-  if (options_.check_replicas.has_value() || devices_.size() == 1 ||
-      job.change == LoadedJob::Change::kNothing) {
-    return false;
-  }
+  if (options_.check_replicas.has_value() || !ChangesReplicas(job)) return false;
   // Others would copy all that they hold to the host.
   for (const std::string& kind : options_.node_kinds) {
     if (!(*options_.device_kinds.Find(kind))->is_host) return false;

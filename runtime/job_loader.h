@@ -24,9 +24,9 @@
 
 namespace braid {
 
-// What kernels are made from. All borrowed; outlive the kernels.
 class CheckpointSaver;
 
+// What kernels are made from. All borrowed; outlive the kernels.
 struct KernelContext {
   const Devices* devices = nullptr;
   DatasetCache* datasets = nullptr;

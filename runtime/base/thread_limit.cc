@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <latch>
 #include <string>
@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/base/control_group.h"
 
 namespace braid {
 namespace {
@@ -25,13 +26,10 @@ std::string Limit(int resource) {
   return absl::StrCat(limit.rlim_cur);
 }
 
-// Of the control group that this process is in, as a container sees it.
-std::string ControlGroupLimit() {
-  for (const char* path : {"/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"}) {
-    std::ifstream file(path);
-    if (std::string limit; file >> limit) return limit == "max" ? "unlimited" : limit;
-  }
-  return "unlimited";
+std::string LimitOfGroup() {
+  const uint64_t limit =
+      ControlGroupLimit("", {.controller = "pids", .file_v1 = "pids.max", .file_v2 = "pids.max"});
+  return limit == UINT64_MAX ? "unlimited" : absl::StrCat(limit);
 }
 
 size_t CountThreads() {
@@ -64,8 +62,8 @@ absl::Status CheckThreads(int more) {
       "has %d; limits: ulimit -u (all of this user's) is %s, pids.max of the control group %s, "
       "ulimit -v (8 MB of it a thread) %s bytes; raise the one that is reached, or use fewer "
       "devices",
-      more, threads.size(), strerror(error), CountThreads(), Limit(RLIMIT_NPROC),
-      ControlGroupLimit(), Limit(RLIMIT_AS)));
+      more, threads.size(), strerror(error), CountThreads(), Limit(RLIMIT_NPROC), LimitOfGroup(),
+      Limit(RLIMIT_AS)));
 }
 
 }  // namespace braid

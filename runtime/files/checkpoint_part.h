@@ -53,6 +53,7 @@ class CheckpointPart : public std::enable_shared_from_this<CheckpointPart> {
   // Bytes that nobody else writes, of a file that was expected; `written` is the writer's own.
   absl::Status Write(const std::string& file, int64_t position, const void* data, size_t bytes,
                      BlockChecksums& written);
+  // A writer's end.
   absl::Status End(const std::string& file, const BlockChecksums& written);
   // Brings all to the disk, which may take long, and lets the master read what it was.
   absl::Status Finish();

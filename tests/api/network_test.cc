@@ -34,6 +34,12 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kSteps = 1000;
 
+// Until `is_so`, or for 10 s.
+void Await(const std::function<bool()>& is_so) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!is_so() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
+
 // What is posted to it waits until it is let go.
 class HeldReactor final : public Reactor {
  public:
@@ -225,10 +231,10 @@ TEST_F(NetworkTest, NoStepWaitsForTheDisk) {
   EXPECT_FALSE(fs::exists(folder + "/latest"));
   std::thread waiting([&] { EXPECT_EQ(session_->FinishSave(), absl::OkStatus()); });
   std::string status;
-  for (int tries = 0; tries < 100 && status.find("on the disk") == std::string::npos; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  Await([&] {
     status = session_->Describe();
-  }
+    return status.find("on the disk") != std::string::npos;
+  });
   EXPECT_THAT(status, AllOf(HasSubstr("saving to '" + folder + "'"),
                             HasSubstr("waiting until all is on the disk of node 1")));
   EXPECT_FALSE(fs::exists(folder + "/latest"));
@@ -258,12 +264,11 @@ TEST_F(NetworkTest, NodesThatHoldTheSameShareASave) {
   fs::remove_all(folder);
   ASSERT_EQ(session_->Save(folder), absl::OkStatus());
   const std::string path = folder + "/step-0.tmp/part-2";
-  absl::StatusOr<std::string> text = absl::NotFoundError(path);
-  for (int tries = 0; tries < 100 && !text.ok(); ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  absl::StatusOr<std::string> text;
+  Await([&] {
     text = ReadWholeFile(path, 1 << 20);
-    if (text.ok() && !text->ends_with("end\n")) text = absl::DataLossError(path);
-  }
+    return text.ok() && text->ends_with("end\n");
+  });
   ASSERT_TRUE(text.ok()) << text.status();
   const auto files = ParseStretches(path, *text);
   ASSERT_TRUE(files.ok()) << files.status();
