@@ -107,6 +107,15 @@ Region Intersect(const Region& a, const Region& b) {
   return result;
 }
 
+bool IsOneRun(const Region& box, const Region& region) {
+  if (box.empty()) return true;
+  int axis = box.size.rank() - 1;
+  while (axis > 0 && box.size[axis] == region.size[axis]) --axis;
+  // Of the axes that vary more slowly than the first one that is cut, one index each.
+  return std::all_of(box.size.dims().begin(), box.size.dims().begin() + std::max(axis, 0),
+                     [](int64_t size) { return size == 1; });
+}
+
 Interval SplitEvenly(int64_t n, int64_t parts, int64_t index) {
   CHECK(n >= 0 && parts > 0 && index >= 0 && index < parts)
       << "part " << index << " of " << parts << " of " << n << " elements";

@@ -78,6 +78,8 @@ struct Region {
 };
 
 Region Intersect(const Region& a, const Region& b);  // size 0 on every axis where they miss
+// Whether the elements of a box inside a region are adjacent in a dense row-major buffer of that.
+bool IsOneRun(const Region& box, const Region& region);
 
 // Part `index` of n elements cut in `parts`: the first n % parts parts get one element more.
 struct Interval {

@@ -55,7 +55,7 @@ absl::Status CheckedAction::Check(const std::vector<End>& ends,
   for (size_t i = 0; i < ends.size(); ++i) {
     const End& end = ends[i];
     if (end.memory.base == nullptr) continue;
-    absl::Status status = shadow_->Check(end.reg, end.memory.At(slots[i]), end.memory.stride);
+    absl::Status status = shadow_->Check(end.reg, end.memory.At(slots[i]), end.memory.bytes);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -87,7 +87,7 @@ void CheckedAction::Start(const Act& act, ActDone done) {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const End& end = outputs_[i];
     if (end.memory.base != nullptr) {
-      shadow_->Write(end.reg, end.memory.At(act.output_slots[i]), end.memory.stride);
+      shadow_->Write(end.reg, end.memory.At(act.output_slots[i]), end.memory.bytes);
     }
   }
   action_->Start(act, ActDone(this, act.index));

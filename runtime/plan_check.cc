@@ -205,14 +205,17 @@ class Checker {
   absl::Status CheckMemory(const plan::Memory& memory, uint32_t slots) const {
     RETURN_IF_ERROR(CheckDevice(memory.device));
     const uint64_t limit = ArenaBytes(memory.device, memory.kind);
-    if (memory.offset <= limit && memory.stride <= (limit - memory.offset) / slots &&
+    uint64_t span = 0;
+    if (memory.bytes <= memory.stride &&
+        !__builtin_mul_overflow(memory.stride, uint64_t{slots} - 1, &span) &&
+        !__builtin_add_overflow(span, memory.bytes, &span) && Fits(memory.offset, span, limit) &&
         memory.offset % kArenaAlignment == 0 && memory.stride % kArenaAlignment == 0) {
       return absl::OkStatus();
     }
     return Wrong(
-        "%d slots of %d bytes at byte %d of device %d's arena, which has %d bytes and "
-        "takes multiples of %d",
-        slots, memory.stride, memory.offset, memory.device, limit, kArenaAlignment);
+        "%d slots of %d bytes, each %d bytes after the other, from byte %d of device %d's arena "
+        "on, which has %d bytes and takes multiples of %d",
+        slots, memory.bytes, memory.stride, memory.offset, memory.device, limit, kArenaAlignment);
   }
 
   absl::Status CheckEnd(uint32_t reg, uint32_t slots) {
@@ -235,6 +238,12 @@ class Checker {
       RETURN_IF_ERROR(CheckActor(input.producer));
       RETURN_IF_ERROR(CheckEnd(input.reg, input.slots));
       if (input.memory.has_value()) RETURN_IF_ERROR(CheckMemory(*input.memory, input.slots));
+      const bool is_landing = input.producer.node != plan_.node && input.memory.has_value();
+      if (is_landing && input.memory->bytes != input.memory->stride) {
+        return Wrong("register %d is written by node %d and has %d bytes between slots of %d",
+                     input.reg, input.producer.node, input.memory->stride - input.memory->bytes,
+                     input.memory->bytes);
+      }
     }
     for (const plan::Output& output : task.outputs) {
       for (const plan::ActorId& consumer : output.consumers) {
@@ -358,7 +367,7 @@ class Checker {
           return Wrong("an operand in %s %d, which has no memory here",
                        is_input ? "input" : "output", operand.index);
         }
-        limit = memory->stride;
+        limit = memory->bytes;
         break;
       }
       case plan::Operand::Source::kScratch: {
@@ -432,6 +441,20 @@ class Checker {
     return absl::OkStatus();
   }
 
+  absl::Status CheckStaging(const plan::Transfer& transfer) const {
+    if (!transfer.staging.has_value()) {
+      if (IsOneRun(transfer.box, transfer.source.shard.region)) return absl::OkStatus();
+      return Wrong(
+          "it sends a box %s that is not one run of bytes of %s, and has no staging memory",
+          Text(transfer.box.size), Text(transfer.source.shard.region.size));
+    }
+    RETURN_IF_ERROR(CheckDevice(transfer.staging->device));
+    const uint64_t limit = ArenaBytes(transfer.staging->device, transfer.staging->kind);
+    if (Fits(transfer.staging->offset, transfer.bytes, limit)) return absl::OkStatus();
+    return Wrong("it packs %d bytes at byte %d of %d", transfer.bytes, transfer.staging->offset,
+                 limit);
+  }
+
   absl::Status CheckTransfer(const plan::Task& task) const {
     const auto& transfer = std::get<plan::Transfer>(task.work);
     if (task.outputs.empty() || !task.outputs[0].memory.has_value()) {
@@ -448,16 +471,15 @@ class Checker {
     RETURN_IF_ERROR(CheckBox(transfer.box, source.region));
     const uint64_t bytes =
         static_cast<uint64_t>(*ElementsOf(transfer.box.size)) * SizeOf(source.layout->type.dtype);
-    RETURN_IF_ERROR(CheckDevice(transfer.staging.device));
-    const uint64_t limit = ArenaBytes(transfer.staging.device, transfer.staging.kind);
-    if (transfer.bytes != bytes || !Fits(transfer.staging.offset, bytes, limit)) {
-      return Wrong("it sends %d bytes, packed at byte %d of %d; its box %s has %d bytes",
-                   transfer.bytes, transfer.staging.offset, limit, Text(transfer.box.size), bytes);
+    if (transfer.bytes != bytes) {
+      return Wrong("it sends %d bytes; its box %s has %d bytes", transfer.bytes,
+                   Text(transfer.box.size), bytes);
     }
+    RETURN_IF_ERROR(CheckStaging(transfer));
     const plan::Output& landing = task.outputs[0];
     const uint64_t stride = landing.memory->stride;
     uint64_t end;
-    if (!Fits(transfer.landing, bytes, stride) ||
+    if (landing.memory->bytes != stride || !Fits(transfer.landing, bytes, stride) ||
         __builtin_mul_overflow(stride, uint64_t{landing.slots}, &end)) {
       return Wrong("it sends %d bytes to byte %d of a landing slot of %d bytes (%d slots)", bytes,
                    transfer.landing, stride, landing.slots);

@@ -59,7 +59,7 @@ std::map<DeviceId, Need> NeedsOf(const PhysicalGraph& graph) {
     PlacementNeed& here = by_placement[reg.placement];
     if (reg.offset >= 0) {
       int64_t& end = reg.memory == MemoryKind::kPinned ? here.need.pinned : here.need.registers;
-      end = std::max(end, reg.offset + reg.slots * reg.slot_bytes);
+      end = std::max(end, reg.offset + reg.span_bytes());
     }
     for (const Part& part : reg.parts) {
       if (part.variable.empty()) continue;

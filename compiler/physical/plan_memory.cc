@@ -15,13 +15,8 @@
 namespace braid::compiler {
 namespace {
 
-bool HasMemory(const Register& reg) {
-  return std::any_of(reg.parts.begin(), reg.parts.end(),
-                     [](const Part& part) { return part.variable.empty(); });
-}
-
 void AddEdge(const StepOrder::Constraint& edge, PhysicalGraph& graph) {
-  const int tokens = edge.is_next() ? 1 : 0;
+  const int tokens = edge.when == StepOrder::When::kNextAct ? edge.acts : edge.is_next() ? 1 : 0;
   const int pieces = edge.is_of_acts() ? graph.group(edge.reader).acts_per_step : 1;
   graph.AddControlEdge(edge.reader, edge.writer, tokens, pieces);
   // As many slots as it has pieces: the reader never waits for the writer.
@@ -84,17 +79,16 @@ bool ActsOnce(const PhysicalGraph& graph) {
 }
 
 absl::StatusOr<Sharing> Share(PhysicalGraph& graph) {
-  ASSIGN_OR_RETURN(Sharing sharing, ShareRegisters(graph, /*may_add_edges=*/true));
-  if (sharing.edges.empty()) return sharing;
   PhysicalGraph ordered = graph;
+  ASSIGN_OR_RETURN(Sharing sharing, ShareRegisters(/*may_add_edges=*/true, ordered));
   for (const StepOrder::Constraint& edge : sharing.edges) AddEdge(edge, ordered);
   // Where every group acts once a step, acting in the graph's order is always possible. Else an
   // edge may want all micro-batches to be through before the slots allow it.
-  if (ActsOnce(graph) || StepSimulation(ordered).Run()) {
+  if (sharing.edges.empty() || ActsOnce(graph) || StepSimulation(ordered).Run()) {
     graph = std::move(ordered);
     return sharing;
   }
-  return ShareRegisters(graph, /*may_add_edges=*/false);
+  return ShareRegisters(/*may_add_edges=*/false, graph);
 }
 
 }  // namespace
@@ -114,25 +108,28 @@ absl::StatusOr<PhysicalGraph> PlanMemory(PhysicalGraph graph, const OpRegistry& 
   for (const Register& reg : graph.registers()) graph.reg(reg.id).offset = -1;
   std::vector<Pool> blocks = sharing.pools;
   for (const Pool& pool : sharing.pools) {
-    for (const auto& [reg, offset] : pool.offsets) graph.reg(reg).offset = offset;
+    for (const Pool::Place& place : pool.places) {
+      graph.reg(place.reg).offset = place.offset;
+      graph.reg(place.reg).stride = place.stride;
+    }
   }
   for (const Register& reg : graph.registers()) {
-    if (reg.offset >= 0 || !HasMemory(reg)) continue;
-    blocks.push_back({.bytes = reg.slots * reg.slot_bytes, .offsets = {{reg.id, 0}}});
+    if (reg.offset >= 0 || !reg.has_memory()) continue;
+    blocks.push_back({.bytes = reg.span_bytes(), .places = {{reg.id, 0, reg.stride}}});
   }
   // What lies on many devices first: above what only some of them have, it would leave a gap on the
   // others.
   std::stable_sort(blocks.begin(), blocks.end(), [&](const Pool& a, const Pool& b) {
     const auto devices = [&](const Pool& block) {
-      return graph.reg(block.offsets[0].first).placement.size();
+      return graph.reg(block.places[0].reg).placement.size();
     };
     return devices(a) > devices(b);
   });
   for (const Pool& block : blocks) {
-    const GroupRegisterId first = block.offsets[0].first;
+    const GroupRegisterId first = block.places[0].reg;
     Stack& stack = graph.reg(first).memory == MemoryKind::kPinned ? pinned : own;
     const int64_t base = stack.Take(set_of[first], block.bytes);
-    for (const auto& [reg, offset] : block.offsets) graph.reg(reg).offset = base + offset;
+    for (const Pool::Place& place : block.places) graph.reg(place.reg).offset = base + place.offset;
   }
   return graph;
 }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "compiler/plan/exchange_moves.h"
 #include "glog/logging.h"
@@ -29,8 +31,11 @@ struct StepOrder::Rows {
   // Of this step, and of this or the one before; by any path, or by full ones. kNextAct: next acts.
   enum Way : size_t { kSame, kSameFull, kNext, kNextFull, kNextAct, kWays };
 
-  Rows(size_t nodes, size_t columns)
-      : words((columns + kBits - 1) / kBits), bits(nodes * kWays * kRelations * words, 0) {}
+  // `acts`: how many acts later a next act is.
+  Rows(size_t nodes, size_t columns, int acts)
+      : words((columns + kBits - 1) / kBits),
+        acts(acts),
+        bits(nodes * kWays * kRelations * words, 0) {}
 
   Word* Row(size_t node, Way way, Relation relation) {
     return bits.data() +
@@ -96,12 +101,13 @@ struct StepOrder::Rows {
     Follow(edge, to, edge.is_full ? kSame : kSameFull, kNextFull);
     Begin(edge, to, kNext, column);
     if (edge.is_full) Begin(edge, to, kNextFull, column);
-    if (!edge.is_next_act) return;
+    if (edge.next_acts == 0 || edge.next_acts > acts) return;
     Follow(edge, to, kSame, kNextAct);
     Begin(edge, to, kNextAct, column);
   }
 
   size_t words;
+  int acts;
   std::vector<Word> bits;
 };
 
@@ -153,24 +159,24 @@ void StepOrder::AddRegisterEdges(const Register& reg, GroupId consumer, int inpu
   if (reader.is<Collective>() && input == 0 && !reg.is_control()) {
     relation = RelationInto(reader);
   }
-  const bool is_next_act = pieces == most_acts_;  // if it goes from a piece to the next
+  const bool goes_by_acts = pieces == most_acts_;
   // Piece i of the producer is the consumer's piece i + tokens.
   if (tokens == 0) {
     AddEdge(to, {.from = from, .relation = relation, .is_full = pieces == 1});
-  } else if (tokens == 1 || tokens == pieces) {
+  } else if (tokens <= pieces) {
     AddEdge(to, {.from = from,
                  .relation = relation,
                  .is_full = tokens == 1,
                  .is_next = true,
-                 .is_next_act = tokens == 1 && is_next_act});
+                 .next_acts = goes_by_acts ? tokens : 0});
   }
   // The consumer's piece i frees the slot of the producer's piece i + credits.
   const int credits = reg.slots - tokens;
-  if (credits == 1 || credits == pieces) {
+  if (credits >= 1 && credits <= pieces) {
     AddEdge(from, {.from = to,
                    .is_full = credits == 1,
                    .is_next = true,
-                   .is_next_act = credits == 1 && is_next_act});
+                   .next_acts = goes_by_acts ? credits : 0});
   }
 }
 
@@ -293,7 +299,7 @@ void StepOrder::Propagate(const std::vector<Constraint>& constraints, Rows& rows
     // A node's acts of one step are over before those of the next, as each is before the next.
     // Of the tasks that read an exchange's source, some may be an act ahead of others.
     rows.FollowIntoNext({.from = v, .is_next = true}, v, column_of[v]);
-    const Edge self = {.from = v, .is_next = true, .is_next_act = true};
+    const Edge self = {.from = v, .is_next = true, .next_acts = 1};
     rows.FollowIntoNext(self, v, reads_exchange_[v] ? -1 : column_of[v]);
     for (const Edge& edge : edges_[v]) {
       if (edge.is_next) {
@@ -311,10 +317,12 @@ void StepOrder::Propagate(const std::vector<Constraint>& constraints, Rows& rows
 // The control edge with which it holds. Of acts, it has a piece an act.
 StepOrder::Edge StepOrder::EdgeOf(const Constraint& constraint) const {
   const int acts = graph_->group(constraint.reader).acts_per_step;
-  return {.from = node_[constraint.reader].reader,
-          .is_full = constraint.when != When::kAct || acts == 1,
-          .is_next = constraint.is_next(),
-          .is_next_act = constraint.when == When::kNextAct && acts == most_acts_};
+  return {
+      .from = node_[constraint.reader].reader,
+      .is_full =
+          acts == 1 || !constraint.is_of_acts() || (constraint.is_next() && constraint.acts == 1),
+      .is_next = constraint.is_next(),
+      .next_acts = constraint.when == When::kNextAct && acts == most_acts_ ? constraint.acts : 0};
 }
 
 bool StepOrder::IsOrdered(const Rows& rows, int column, const Constraint& constraint) const {
@@ -332,25 +340,27 @@ bool StepOrder::IsOrdered(const Rows& rows, int column, const Constraint& constr
 
 std::vector<bool> StepOrder::Holds(const std::vector<Constraint>& constraints) const {
   std::vector<bool> holds(constraints.size());
-  // By reader, some readers at a time.
+  // By how many acts later is next, then by reader, some readers at a time.
   std::vector<size_t> index(constraints.size());
   for (size_t i = 0; i < index.size(); ++i) index[i] = i;
+  const auto acts_of = [&](size_t i) { return constraints[i].acts; };
   const auto reader_of = [&](size_t i) { return node_[constraints[i].reader].reader; };
   std::sort(index.begin(), index.end(), [&](size_t a, size_t b) {
-    return std::pair(reader_of(a), a) < std::pair(reader_of(b), b);
+    return std::tuple(acts_of(a), reader_of(a), a) < std::tuple(acts_of(b), reader_of(b), b);
   });
   for (size_t begin = 0; begin < index.size();) {
     std::vector<Constraint> block;
     std::vector<int> column;
     size_t end = begin;
-    for (; end < index.size(); ++end) {
+    const int acts = acts_of(index[begin]);
+    for (; end < index.size() && acts_of(index[end]) == acts; ++end) {
       const bool is_new = end == begin || reader_of(index[end]) != reader_of(index[end - 1]);
       const int next = column.empty() ? 0 : column.back() + (is_new ? 1 : 0);
       if (next == static_cast<int>(kMaxColumns)) break;
       column.push_back(next);
       block.push_back(constraints[index[end]]);
     }
-    Rows rows(devices_.size(), column.back() + 1);
+    Rows rows(devices_.size(), column.back() + 1, acts);
     Propagate(block, rows, nullptr);
     for (size_t i = begin; i < end; ++i) {
       holds[index[i]] = IsOrdered(rows, column[i - begin], constraints[index[i]]);
@@ -360,7 +370,7 @@ std::vector<bool> StepOrder::Holds(const std::vector<Constraint>& constraints) c
   return holds;
 }
 
-StepOrder::Table::Table(const StepOrder* order, const std::vector<GroupId>& readers)
+StepOrder::Table::Table(const StepOrder* order, const std::vector<GroupId>& readers, int acts)
     : order_(order), column_(order->node_.size(), -1) {
   std::vector<Constraint> constraints;
   std::vector<std::pair<int, GroupId>> by_node;
@@ -374,28 +384,33 @@ StepOrder::Table::Table(const StepOrder* order, const std::vector<GroupId>& read
     column_[by_node[i].second] = static_cast<int>(i);
     readers_.push_back(by_node[i].second);
   }
-  rows_ = std::make_unique<Rows>(order->devices_.size(), by_node.size());
+  rows_ = std::make_unique<Rows>(order->devices_.size(), by_node.size(), acts);
   order->Propagate(constraints, *rows_, nullptr);
 }
 StepOrder::Table::Table(Table&&) = default;
 StepOrder::Table::~Table() = default;
 
 bool StepOrder::Table::Holds(const Constraint& constraint) const {
+  DCHECK(constraint.when != When::kNextAct || constraint.acts == rows_->acts);
   return order_->IsOrdered(*rows_, column_[constraint.reader], constraint);
 }
 
-StepOrder::Table StepOrder::TableOf(const std::vector<GroupId>& readers) const {
-  return Table(this, readers);
+StepOrder::Table StepOrder::TableOf(const std::vector<GroupId>& readers, int acts) const {
+  return Table(this, readers, acts);
 }
 
 std::vector<StepOrder::Constraint> StepOrder::Missing(
     const std::vector<Constraint>& constraints) const {
-  if (constraints.empty()) return {};
-  std::set<int> readers;
-  for (const Constraint& c : constraints) readers.insert(node_[c.reader].reader);
-  Rows rows(devices_.size(), readers.size());
+  // Those of one distance at a time: what was added for others is not seen.
+  std::map<int, std::vector<Constraint>> by_acts;
+  for (const Constraint& c : constraints) by_acts[c.acts].push_back(c);
   std::vector<Constraint> added;
-  Propagate(constraints, rows, &added);
+  for (const auto& [acts, alike] : by_acts) {
+    std::set<int> readers;
+    for (const Constraint& c : alike) readers.insert(node_[c.reader].reader);
+    Rows rows(devices_.size(), readers.size(), acts);
+    Propagate(alike, rows, &added);
+  }
   return added;
 }
 

@@ -30,8 +30,9 @@ namespace braid::compiler {
 //   groups that act equally often, act i after act i;
 // - full: the last act of u is over before the first of v. A path is full if one of its edges
 //   carries one piece a step;
-// - next act: act i + 1 of v begins after act i of u. Somewhere the path goes from a piece to the
-//   next one, of as many pieces as any group of the graph has acts.
+// - next act: act i + n of v begins after act i of u, n asked for: 1 where both hold one piece at a
+//   time. Somewhere the path goes from a piece to at most the n-th after it, of as many pieces as
+//   any group of the graph has acts.
 // An exchange is two nodes: as the reader of its source (done at rank r when all its tasks that
 // read rank r are done) and as the writer of its output.
 class StepOrder {
@@ -46,12 +47,13 @@ class StepOrder {
     kStep,      // all its acts of a step before the first of the step
     kNextStep,  // before the first of the next step
     kAct,       // act i before act i; both act equally often
-    kNextAct,   // act i before act i + 1, also from step to step; both act equally often
+    kNextAct,   // act i before act i + `acts`, also from step to step; both act equally often
   };
   struct Constraint {
     GroupId reader = kNone;
     GroupId writer = kNone;
     When when = When::kStep;
+    int acts = 1;  // kNextAct: not more than they have in a step
     bool is_next() const { return when == When::kNextStep || when == When::kNextAct; }
     bool is_of_acts() const { return when == When::kAct || when == When::kNextAct; }
     friend auto operator<=>(const Constraint&, const Constraint&) = default;
@@ -59,8 +61,9 @@ class StepOrder {
   // Which constraints hold already.
   std::vector<bool> Holds(const std::vector<Constraint>& constraints) const;
   // The same for many questions about few readers, on which memory is spent: readers x groups.
+  // Next acts are `acts` acts later.
   class Table;
-  Table TableOf(const std::vector<GroupId>& readers) const;
+  Table TableOf(const std::vector<GroupId>& readers, int acts = 1) const;
   // A small set of control edges with which all the constraints hold. Every reader stands before
   // its writer in position() unless the constraint is of the next step or act.
   std::vector<Constraint> Missing(const std::vector<Constraint>& constraints) const;
@@ -74,8 +77,8 @@ class StepOrder {
     int from = 0;  // node
     Relation relation = Relation::kRank;
     bool is_full = true;
-    bool is_next = false;      // from one step to the next
-    bool is_next_act = false;  // then also from each act to the next
+    bool is_next = false;  // from one step to the next
+    int next_acts = 0;     // then also from each act to so many acts later; 0: it does not
   };
   struct GroupNodes {
     int reader = 0, writer = 0;  // the same but for exchanges
@@ -90,7 +93,8 @@ class StepOrder {
   Relation RelationInto(const TaskGroup& group) const;  // a collective
   int DevicesOf(const Placement& placement);
 
-  // Fills rows for the readers of the constraints; with `added`, inserts edges on the way.
+  // Fills rows for the readers of the constraints, whose next acts are those of the rows; with
+  // `added`, inserts edges on the way.
   void Propagate(const std::vector<Constraint>& constraints, Rows& rows,
                  std::vector<Constraint>* added) const;
   Edge EdgeOf(const Constraint& constraint) const;
@@ -117,12 +121,12 @@ class StepOrder::Table {
   Table(Table&&);
   ~Table();
   const std::vector<GroupId>& readers() const { return readers_; }  // each once
-  // The reader is one of them.
+  // The reader is one of them, and next acts are as many acts later as was said.
   bool Holds(const Constraint& constraint) const;
 
  private:
   friend class StepOrder;
-  Table(const StepOrder* order, const std::vector<GroupId>& readers);
+  Table(const StepOrder* order, const std::vector<GroupId>& readers, int acts);
   const StepOrder* order_;
   std::vector<GroupId> readers_;
   std::vector<int> column_;  // by group

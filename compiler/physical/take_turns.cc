@@ -163,8 +163,7 @@ class Turning {
     // Which slots an act has together is not known here.
     const auto all_slots = [](const Place& place) {
       if (place.reg == nullptr) return std::pair(place.begin, place.begin + place.bytes);
-      return std::pair(place.reg->offset,
-                       place.reg->offset + place.reg->slots * place.reg->slot_bytes);
+      return std::pair(place.reg->offset, place.reg->offset + place.reg->span_bytes());
     };
     const auto [a_begin, a_end] = all_slots(a);
     const auto [b_begin, b_end] = all_slots(b);

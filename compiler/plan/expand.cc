@@ -48,17 +48,13 @@ class Expander {
   }
 
  private:
-  static bool HasMemory(const Register& reg) {
-    return std::any_of(reg.parts.begin(), reg.parts.end(),
-                       [](const Part& part) { return part.variable.empty(); });
-  }
-
   static plan::Memory MemoryOf(const Register& reg, int device) {
     CHECK_GE(reg.offset, 0) << "register " << reg.name << " has no place in the arena";
     return {.device = static_cast<uint32_t>(device),
             .kind = reg.memory,
             .offset = static_cast<uint64_t>(reg.offset),
-            .stride = static_cast<uint64_t>(reg.slot_bytes)};
+            .bytes = static_cast<uint64_t>(reg.slot_bytes),
+            .stride = static_cast<uint64_t>(reg.stride)};
   }
 
   void AddInput(const Register& reg, const PlanEdges::Source& source, int period, int device,
@@ -69,7 +65,7 @@ class Expander {
     input.slots = static_cast<uint32_t>(reg.slots);
     input.period = static_cast<uint32_t>(period);
     input.initial_tokens = static_cast<uint32_t>(reg.initial_tokens);
-    if (HasMemory(reg)) input.memory = MemoryOf(reg, device);
+    if (reg.has_memory()) input.memory = MemoryOf(reg, device);
   }
 
   plan::Output& AddOutput(const Register& reg, const TaskKey& key, plan::Task& task) {
@@ -78,7 +74,7 @@ class Expander {
     output.slots = static_cast<uint32_t>(reg.slots);
     output.period = static_cast<uint32_t>(reg.period);
     output.initial_tokens = static_cast<uint32_t>(reg.initial_tokens);
-    if (HasMemory(reg)) output.memory = MemoryOf(reg, edges_.DeviceOf(key).device);
+    if (reg.has_memory()) output.memory = MemoryOf(reg, edges_.DeviceOf(key).device);
     return output;
   }
 
@@ -421,6 +417,7 @@ class Expander {
     return {.device = static_cast<uint32_t>(device),
             .kind = out.memory,
             .offset = found->second,
+            .bytes = stride,
             .stride = stride};
   }
 
@@ -503,7 +500,9 @@ class Expander {
     work.box = transfer.region;
     work.bytes = static_cast<uint64_t>(exchange.BytesOf(transfer.region));
     work.peer = static_cast<uint32_t>(peer);
-    work.staging = TakeMemory(device, in.memory, Aligned(work.bytes));
+    if (!IsOneRun(work.box, work.source.shard.region)) {
+      work.staging = TakeMemory(device, in.memory, Aligned(work.bytes));
+    }
     peers_.insert(static_cast<uint32_t>(peer));
     link_bytes_[work.peer] += work.bytes * static_cast<uint64_t>(group.acts_per_step);
 
@@ -511,7 +510,8 @@ class Expander {
     landing.reg = edges_.LandingId(group, key.number);
     landing.slots = static_cast<uint32_t>(out.slots);
     landing.period = 1;
-    landing.memory.emplace().stride =
+    plan::Memory& memory = landing.memory.emplace();
+    memory.bytes = memory.stride =
         transfer.is_direct ? static_cast<uint64_t>(out.slot_bytes) : Aligned(work.bytes);
     std::vector<TaskKey> readers;
     if (transfer.is_direct) readers = edges_.ConsumersOf(out, transfer.owner);
@@ -555,8 +555,8 @@ class Expander {
       }
     }
     for (const Register& reg : graph_.registers()) {
-      if (!HasMemory(reg)) continue;
-      const auto end = static_cast<uint64_t>(reg.offset + reg.slots * reg.slot_bytes);
+      if (!reg.has_memory()) continue;
+      const auto end = static_cast<uint64_t>(reg.offset + reg.span_bytes());
       for (int rank : reg.placement.RanksOn(node_)) {
         uint64_t& bytes = BytesIn(arena_of(reg.placement, rank), reg.memory);
         bytes = std::max(bytes, Aligned(end));

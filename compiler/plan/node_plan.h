@@ -35,12 +35,13 @@ struct Shard {
   Region region;
 };
 
-// Bytes of a register on one device: slot s starts at offset + s * stride of the device's arena of
-// that kind.
+// Bytes of a register on one device: slot s has `bytes` bytes from offset + s * stride of the
+// device's arena of that kind on.
 struct Memory {
   uint32_t device = 0;
   MemoryKind kind = MemoryKind::kOwn;
   uint64_t offset = 0;
+  uint64_t bytes = 0;
   uint64_t stride = 0;
 };
 
@@ -117,7 +118,8 @@ struct Transfer {
   Region box;
   uint32_t peer = 0;  // the node where output 0's memory is
   uint64_t bytes = 0;
-  Memory staging;        // where a box that is not one run of bytes is packed first
+  // Where a box that is not one run of bytes is packed first.
+  std::optional<Memory> staging;
   uint64_t landing = 0;  // bytes from the landing slot's start
 };
 

@@ -148,6 +148,7 @@ std::string RegisterToString(const Register& reg) {
   if (reg.period != 1) absl::StrAppend(&text, " period=", reg.period);
   if (reg.initial_tokens != 0) absl::StrAppend(&text, " tokens=", reg.initial_tokens);
   if (reg.slot_bytes != 0) absl::StrAppend(&text, " bytes=", reg.slot_bytes);
+  if (reg.stride != reg.slot_bytes) absl::StrAppend(&text, " stride=", reg.stride);
   if (reg.memory == MemoryKind::kPinned) absl::StrAppend(&text, " pinned");
   if (reg.offset >= 0) absl::StrAppend(&text, " @", reg.offset);
   if (reg.is_control()) return text + " control";
@@ -298,13 +299,18 @@ std::vector<std::vector<std::pair<GroupId, int>>> PhysicalGraph::Consumers() con
   return consumers;
 }
 
+bool Register::has_memory() const {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const Part& part) { return part.variable.empty(); });
+}
+
 bool PhysicalGraph::MayActInPlace(GroupId id) const {
   const TaskGroup& group = groups_[id];
   const auto* const collective = std::get_if<Collective>(&group.work);
   if (collective == nullptr || collective->kind != CollectiveKind::kAllReduce) return false;
   const Register& in = registers_[group.inputs[0].reg];
   const Register& out = registers_[group.outputs[0]];
-  return in.placement.HasDevicesOf(out.placement) && in.slots == 1 && out.slots == 1 &&
+  return in.placement.HasDevicesOf(out.placement) && in.slots == out.slots &&
          in.parts.size() == out.parts.size() && in.slot_bytes == out.slot_bytes;
 }
 
@@ -385,7 +391,7 @@ void PhysicalGraph::LayOutParts() {
       part.offset = end;
       end = AlignInArena(end + MaxBytesOf(part.layout, reg.placement));
     }
-    reg.slot_bytes = end;
+    reg.slot_bytes = reg.stride = end;
   }
 }
 

@@ -65,9 +65,14 @@ struct Register {
   int period = 1;                        // acts of the producer that fill one slot
   int initial_tokens = 0;                // slots that are ready before the first act
   int64_t slot_bytes = 0;                // set with the parts' offsets
+  int64_t stride = 0;                    // from slot to slot: slot_bytes, until plan_memory puts
+                                         // slots of others between
   MemoryKind memory = MemoryKind::kOwn;  // or kPinned: see stage_through_host
   int64_t offset = -1;                   // in that arena of the device: set by plan_memory
   bool is_control() const { return parts.empty(); }
+  bool has_memory() const;  // in the arena: variables have their own
+  // From its first byte to the end of its last slot.
+  int64_t span_bytes() const { return (slots - 1) * stride + slot_bytes; }
 };
 
 struct GroupInput {

@@ -260,9 +260,12 @@ class Decoder {
       return Wrong("a register in memory of kind %d", entry.memory());
     }
     reg.memory = static_cast<MemoryKind>(entry.memory());
+    ASSIGN_OR_RETURN(const int64_t gap, Bytes(entry.gap(), "slots that lie apart by"));
     int64_t all = 0;
-    if (__builtin_mul_overflow(reg.slot_bytes, int64_t{reg.slots}, &all) || all > kMostBytes) {
-      return Wrong("a register of %d slots of %d bytes", reg.slots, reg.slot_bytes);
+    if (__builtin_add_overflow(reg.slot_bytes, gap, &reg.stride) ||
+        __builtin_mul_overflow(reg.stride, int64_t{reg.slots}, &all) || all > kMostBytes) {
+      return Wrong("a register of %d slots of %d bytes, each %d bytes after the other", reg.slots,
+                   reg.slot_bytes, gap);
     }
     graph_.AddRegister(std::move(reg));
     return absl::OkStatus();

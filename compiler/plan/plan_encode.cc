@@ -195,6 +195,7 @@ class Encoder {
     entry.set_period(OneIsZero(reg.period));
     entry.set_initial_tokens(static_cast<uint32_t>(reg.initial_tokens));
     entry.set_slot_bytes(static_cast<uint64_t>(reg.slot_bytes));
+    entry.set_gap(static_cast<uint64_t>(reg.stride - reg.slot_bytes));
     entry.set_offset(static_cast<uint64_t>(reg.offset + 1));
     entry.set_memory(static_cast<uint32_t>(reg.memory));
   }

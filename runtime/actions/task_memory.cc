@@ -50,7 +50,7 @@ absl::StatusOr<SlotMemory> PlanMemory::Of(const plan::Memory& memory) const {
         "memory on device %d of this node, which has %d", memory.device, devices_->size()));
   }
   return SlotMemory{(*devices_)[memory.device]->arena(memory.kind).data() + memory.offset,
-                    memory.stride};
+                    memory.bytes, memory.stride};
 }
 
 absl::StatusOr<TaskMemory> PlanMemory::Of(const plan::Task& task) const {

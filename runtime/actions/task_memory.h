@@ -20,6 +20,7 @@ class VariableStore;
 // A register's slots; base is null for a control edge.
 struct SlotMemory {
   std::byte* base = nullptr;
+  uint64_t bytes = 0;  // of a slot
   uint64_t stride = 0;
   std::byte* At(uint32_t slot) const { return base + slot * stride; }
 };

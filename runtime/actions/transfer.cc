@@ -46,7 +46,11 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Transfer& transfer, ActionCont
     options.first_byte =
         options.pack.from.empty() ? 0 : options.pack.from[0] * options.element_size;
   } else {
-    ASSIGN_OR_RETURN(const SlotMemory staging, context.addresses.Of(transfer.staging));
+    if (!transfer.staging.has_value()) {
+      return absl::InternalError(
+          absl::StrFormat("task '%s' has no staging memory for a box of several runs", task.name));
+    }
+    ASSIGN_OR_RETURN(const SlotMemory staging, context.addresses.Of(*transfer.staging));
     options.staging = staging.base;
   }
   auto port = std::make_unique<LandingPort>();

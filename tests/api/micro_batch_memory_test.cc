@@ -61,8 +61,8 @@ absl::StatusOr<int64_t> Activations(const LayoutCase& layout, Recorder record, i
 
 // What 2, 4 and 8 micro-batches take at most, as parts of what one takes. Gradients add up in any
 // case: of ResNet-18 they are 45 of 177 MiB. In a pipeline the first stage has two micro-batches
-// under way, so that two need all that one does and more; and with 8 in ResNet's a device has one
-// image, so that other signatures are cheaper, whose weights are gathered.
+// under way, so that two need what one does; and with 8 in ResNet's a device has one image, so that
+// other signatures are cheaper, whose weights are gathered.
 struct Case {
   const char* name;
   Recorder record;
@@ -100,15 +100,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"GptDataParallel", &Gpt, kData, {0.6, 0.45, 0.45}},
                     Case{"GptModelParallel", &Gpt, kModel, {0.85, 0.46, 0.21}},
                     Case{"GptHybrid", &Gpt, kHybrid, {0.87, 0.52, 0.32}},
-                    Case{"GptPipeline", &Gpt, kPipeline, {0.96, 0.53, 0.31}},
+                    Case{"GptPipeline", &Gpt, kPipeline, {0.95, 0.52, 0.3}},
                     Case{"BertOnOne", &Bert, kOne, {0.64, 0.35, 0.22}},
                     Case{"BertDataParallel", &Bert, kData, {0.66, 0.47, 0.37}},
                     Case{"BertModelParallel", &Bert, kModel, {0.68, 0.38, 0.22}},
                     Case{"BertHybrid", &Bert, kHybrid, {0.69, 0.39, 0.28}},
-                    Case{"BertPipeline", &Bert, kPipeline, {0.93, 0.51, 0.31}},
+                    Case{"BertPipeline", &Bert, kPipeline, {0.92, 0.5, 0.3}},
                     Case{"ResNetOnOne", &ResNet, kOne, {0.72, 0.51, 0.41}},
                     Case{"ResNetModelParallel", &ResNet, kModel, {0.66, 0.38, 0.45}},
-                    Case{"ResNetPipeline", &ResNet, kPipeline, {1.24, 0.84, 0.8}}),
+                    Case{"ResNetPipeline", &ResNet, kPipeline, {1, 0.82, 0.78}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

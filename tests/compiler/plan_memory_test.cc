@@ -20,7 +20,7 @@ namespace {
 int64_t ArenaBytes(const PhysicalGraph& graph) {
   int64_t end = 0;
   for (const Register& reg : graph.registers()) {
-    if (reg.offset >= 0) end = std::max(end, reg.offset + reg.slots * reg.slot_bytes);
+    if (reg.offset >= 0) end = std::max(end, reg.offset + reg.span_bytes());
   }
   return end;
 }
@@ -115,6 +115,33 @@ TEST(PlanMemoryTest, MicroBatchesShareActByAct) {
   EXPECT_EQ(arena_bytes(1), 4 * 4096);
   // A gradient that gathers through all acts shares with what comes after them only.
   EXPECT_EQ(arena_bytes(8), (3 + 2) * 4096);
+}
+
+// A stage of a pipeline that keeps two of eight micro-batches has twice the memory of one, also for
+// what it has but one of at a time.
+TEST(PlanMemoryTest, WhatAStageKeepsLiesInFrames) {
+  constexpr int kLayers = 4, kActs = 8;
+  const auto arena_bytes = [](int kept) {
+    GroupGraph g;
+    std::vector<GroupId> groups;
+    for (int i = 0; i < 2 * kLayers; ++i) {
+      groups.push_back(g.Group(absl::StrFormat("g%d", i), {.acts_per_step = kActs}));
+    }
+    for (int i = 0; i + 1 < 2 * kLayers; ++i) {
+      g.Edge(absl::StrFormat("r%d", i), groups[i], {groups[i + 1]}, {.floats = 3072});
+    }
+    for (int i = 0; i < kLayers; ++i) {
+      g.Edge(absl::StrFormat("kept%d", i), groups[i], {groups[2 * kLayers - 1 - i]},
+             {.slots = kept});
+    }
+    const auto graph = PlanMemory(g.graph, BuiltinOps());
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus()) << graph->ToString();
+    return ArenaBytes(*graph);
+  };
+  // What goes from layer to layer takes turns in two buffers of three units, beside four units.
+  EXPECT_EQ(arena_bytes(1), (4 + 2 * 3) * 4096);
+  EXPECT_EQ(arena_bytes(2), 2 * 4 * 4096 + 2 * 3 * 4096);
 }
 
 // Readers are a step ahead, and what comes from elsewhere or has tokens has bytes of its own, too.

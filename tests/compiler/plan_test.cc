@@ -163,6 +163,9 @@ void CheckInput(const Tasks& tasks, const plan::Task& task, const plan::Input& i
   ASSERT_TRUE(output->memory.has_value()) << what;
   EXPECT_EQ(output->memory->stride, input.memory->stride) << what;
   EXPECT_LE(transfer->bytes, input.memory->stride) << what;
+  // Only a box of several runs is packed.
+  EXPECT_EQ(transfer->staging.has_value(), !IsOneRun(transfer->box, transfer->source.shard.region))
+      << what;
 }
 
 void CheckOutput(const Tasks& tasks, const plan::Task& task, const plan::Output& output) {
@@ -236,8 +239,8 @@ std::string TextOf(const plan::Task& task, const plan::NodePlan& part) {
     }
   } else if (const auto* transfer = std::get_if<plan::Transfer>(&task.work)) {
     absl::StrAppend(&text, "  transfer", TextOf(transfer->source), transfer->box.ToString(), " ",
-                    transfer->peer, " ", transfer->bytes, " ",
-                    TextOf(std::optional(transfer->staging)), " ", transfer->landing);
+                    transfer->peer, " ", transfer->bytes, " ", TextOf(transfer->staging), " ",
+                    transfer->landing);
   } else if (const auto* collective = std::get_if<plan::Collective>(&task.work)) {
     absl::StrAppend(&text, "  ", TextOf(*collective, part), " rank ", collective->rank, " ",
                     absl::StrJoin(collective->counts, ","), " ",

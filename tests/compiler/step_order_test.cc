@@ -158,6 +158,7 @@ TEST(StepOrderTest, TheAbstractStepSaysWhatActorsDo) {
 // What StepOrder claims holds under every order of the actors.
 TEST(StepOrderTest, TheOrderOfEdgesIsKept) {
   std::map<StepOrder::When, int> claims, denials;
+  int far_claims = 0;  // of acts that are several acts later
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const auto assigned = AssignSlots(RandomGraph(seed, seed % 2 == 0));
     if (!assigned.ok()) continue;
@@ -170,6 +171,9 @@ TEST(StepOrderTest, TheOrderOfEdgesIsKept) {
       for (const TaskGroup& b : graph.groups()) {
         for (When when : {When::kStep, When::kNextStep, When::kAct, When::kNextAct}) {
           constraints.push_back({a.id, b.id, when});
+        }
+        for (int acts = 2; acts <= a.acts_per_step; ++acts) {
+          constraints.push_back({a.id, b.id, When::kNextAct, acts});
         }
       }
     }
@@ -195,7 +199,8 @@ TEST(StepOrderTest, TheOrderOfEdgesIsKept) {
         };
         if (constraints[i].is_of_acts()) {
           ASSERT_EQ(reads, writes);
-          const int later = constraints[i].is_next() ? 1 : 0;
+          const int later = constraints[i].is_next() ? constraints[i].acts : 0;
+          if (later > 1) ++far_claims;
           for (int act = 0; act + later < kSteps * reads; ++act) expect(act, act + later);
           continue;
         }
@@ -212,66 +217,117 @@ TEST(StepOrderTest, TheOrderOfEdgesIsKept) {
     EXPECT_GT(claims[when], 2000) << static_cast<int>(when);
     EXPECT_GT(denials[when], 10000) << static_cast<int>(when);
   }
+  EXPECT_GT(far_claims, 2000);
 }
+
+// Forwards and backwards of a pipeline's stage: what the one keeps for the other has several slots,
+// what goes from layer to layer one.
+PhysicalGraph RandomStage(uint64_t seed) {
+  SeededChoice choice(seed);
+  GroupGraph g;
+  const int m = 2 + static_cast<int>(choice.Below(4));
+  const int layers = 2 + static_cast<int>(choice.Below(4));
+  const int kept = 2 + static_cast<int>(choice.Below(m - 1));
+  std::vector<GroupId> groups;
+  for (int i = 0; i < 2 * layers; ++i) {
+    const bool turns = i == layers && choice.Below(2) == 0;
+    groups.push_back(g.Group(
+        absl::StrFormat("g%d", i),
+        {.acts_per_step = m, .stream = turns ? StreamKind::kTransfer : StreamKind::kCompute}));
+  }
+  for (int i = 0; i + 1 < 2 * layers; ++i) {
+    const int slots = 1 + static_cast<int>(choice.Below(2));
+    g.Edge(absl::StrFormat("r%d", i), groups[i], {groups[i + 1]}, {.slots = slots});
+  }
+  for (int i = 0; i < layers; ++i) {
+    std::vector<GroupId> readers = {groups[2 * layers - 1 - i]};
+    if (choice.Below(3) == 0 && i + 1 < layers) readers.push_back(groups[i + 1]);
+    g.Edge(absl::StrFormat("kept%d", i), groups[i], readers, {.slots = kept});
+    if (choice.Below(3) == 0) g.Edge(absl::StrFormat("lost%d", i), groups[i], {});
+  }
+  const GroupId update = g.Group("update"), after = g.Group("after");
+  g.Edge("gradient", groups[2 * layers - 1], {update}, {.period = m});
+  g.Edge("updated", update, {after});
+  g.graph.LayOutParts();
+  return g.graph;
+}
+
+struct Shared {
+  int64_t bytes = 0;
+  int in_place = 0;   // acts
+  int in_frames = 0;  // registers
+};
 
 // Planned memory, replayed: whatever the order of the actors, a reader finds what was written for
 // it, and no act writes over what it reads.
-TEST(StepOrderTest, SharedBytesHoldWhatTheirReadersExpect) {
-  int64_t shared = 0;
-  int in_place = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
-    const auto assigned = AssignSlots(WithAllReduces(RandomGraph(seed, seed % 4 != 0), seed));
-    if (!assigned.ok()) continue;
-    const auto planned = PlanMemory(*assigned, BuiltinOps());
-    ASSERT_TRUE(planned.ok()) << planned.status();
-    const PhysicalGraph& graph = *planned;
-    ASSERT_EQ(Verify(graph, BuiltinOps()), absl::OkStatus()) << seed << "\n" << graph.ToString();
-    int64_t bytes = 0, end = 0;
-    for (const Register& reg : graph.registers()) {
-      if (reg.is_control()) continue;
-      bytes += reg.slots * reg.slot_bytes;
-      end = std::max(end, reg.offset + reg.slots * reg.slot_bytes);
-    }
-    shared += bytes - end;
-    const auto [acts, done] = RunActors(graph, seed, 4);
-    ASSERT_TRUE(done) << seed;
-    using Held = std::pair<GroupRegisterId, int>;  // register and piece
-    std::map<int64_t, Held> memory;                // by slot: all have one size
-    const auto slot_of = [&](const Register& reg, int piece) {
-      return reg.offset + piece % reg.slots * reg.slot_bytes;
-    };
-    for (const Register& reg : graph.registers()) {
-      for (int t = 0; t < reg.initial_tokens && !reg.is_control(); ++t) {
-        memory[slot_of(reg, t)] = {reg.id, t};
-      }
-    }
-    std::vector<int> count(graph.groups().size(), 0);
-    for (int id : acts) {
-      const TaskGroup& group = graph.group(id);
-      const int act = count[id]++;
-      std::set<int64_t> read;
-      for (const GroupInput& input : group.inputs) {
-        const Register& reg = graph.reg(input.reg);
-        if (reg.is_control()) continue;
-        const int piece = act / input.period;
-        ASSERT_EQ(memory[slot_of(reg, piece)], Held(reg.id, piece))
-            << "seed " << seed << " g" << id << " act " << act << "\n"
-            << graph.ToString();
-        read.insert(slot_of(reg, piece));
-      }
-      for (GroupRegisterId output : group.outputs) {
-        const Register& reg = graph.reg(output);
-        if (reg.is_control()) continue;
-        const int piece = reg.initial_tokens + act / reg.period;
-        const bool stays = read.contains(slot_of(reg, piece));
-        ASSERT_FALSE(stays && !group.is<Collective>()) << "seed " << seed << " g" << id;
-        in_place += stays ? 1 : 0;
-        memory[slot_of(reg, piece)] = {reg.id, piece};
-      }
+void ExpectReadersFindTheirs(const PhysicalGraph& assigned, uint64_t seed, Shared& shared) {
+  const auto planned = PlanMemory(assigned, BuiltinOps());
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  const PhysicalGraph& graph = *planned;
+  ASSERT_EQ(Verify(graph, BuiltinOps()), absl::OkStatus()) << seed << "\n" << graph.ToString();
+  int64_t bytes = 0, end = 0;
+  for (const Register& reg : graph.registers()) {
+    if (reg.is_control()) continue;
+    bytes += reg.slots * reg.slot_bytes;
+    end = std::max(end, reg.offset + reg.span_bytes());
+    shared.in_frames += reg.stride > reg.slot_bytes ? 1 : 0;
+  }
+  shared.bytes += bytes - end;
+  const auto [acts, done] = RunActors(graph, seed, 4);
+  ASSERT_TRUE(done) << seed;
+  using Held = std::pair<GroupRegisterId, int>;  // register and piece
+  std::map<int64_t, Held> memory;                // by slot: all have one size
+  const auto slot_of = [&](const Register& reg, int piece) {
+    return reg.offset + piece % reg.slots * reg.stride;
+  };
+  for (const Register& reg : graph.registers()) {
+    for (int t = 0; t < reg.initial_tokens && !reg.is_control(); ++t) {
+      memory[slot_of(reg, t)] = {reg.id, t};
     }
   }
-  EXPECT_GT(shared, 200 * 4096);
-  EXPECT_GT(in_place, 200);
+  std::vector<int> count(graph.groups().size(), 0);
+  for (int id : acts) {
+    const TaskGroup& group = graph.group(id);
+    const int act = count[id]++;
+    std::set<int64_t> read;
+    for (const GroupInput& input : group.inputs) {
+      const Register& reg = graph.reg(input.reg);
+      if (reg.is_control()) continue;
+      const int piece = act / input.period;
+      ASSERT_EQ(memory[slot_of(reg, piece)], Held(reg.id, piece))
+          << "seed " << seed << " g" << id << " act " << act << "\n"
+          << graph.ToString();
+      read.insert(slot_of(reg, piece));
+    }
+    for (GroupRegisterId output : group.outputs) {
+      const Register& reg = graph.reg(output);
+      if (reg.is_control()) continue;
+      const int piece = reg.initial_tokens + act / reg.period;
+      const bool stays = read.contains(slot_of(reg, piece));
+      ASSERT_FALSE(stays && !group.is<Collective>()) << "seed " << seed << " g" << id;
+      shared.in_place += stays ? 1 : 0;
+      memory[slot_of(reg, piece)] = {reg.id, piece};
+    }
+  }
+}
+
+TEST(StepOrderTest, SharedBytesHoldWhatTheirReadersExpect) {
+  Shared shared;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const auto assigned = AssignSlots(WithAllReduces(RandomGraph(seed, seed % 4 != 0), seed));
+    if (assigned.ok()) ExpectReadersFindTheirs(*assigned, seed, shared);
+  }
+  EXPECT_GT(shared.bytes, 200 * 4096);
+  EXPECT_GT(shared.in_place, 200);
+}
+
+TEST(StepOrderTest, FramesHoldWhatTheirReadersExpect) {
+  Shared shared;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    ExpectReadersFindTheirs(WithAllReduces(RandomStage(seed), seed), seed, shared);
+  }
+  EXPECT_GT(shared.in_frames, 1000);
+  EXPECT_GT(shared.in_place, 200);
 }
 
 }  // namespace

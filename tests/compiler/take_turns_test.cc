@@ -52,7 +52,7 @@ class TakeTurnsTest : public ::testing::Test {
     reg.producer = 0;
     reg.slots = slots;
     reg.parts.emplace_back().layout = layout;
-    reg.slot_bytes = AlignInArena(MaxBytesOf(layout, reg.placement));
+    reg.slot_bytes = reg.stride = AlignInArena(MaxBytesOf(layout, reg.placement));
     reg.offset = offset;
     group().outputs.push_back(graph_.AddRegister(std::move(reg)).id);
     return {OperandRef::Source::kOutput, static_cast<int>(group().outputs.size()) - 1, 0};

@@ -124,7 +124,8 @@ TEST(VerifyTest, SharedBytesWithoutAnEdge) {
 // x, y and z lie on the same bytes, one after the other in each of 4 acts; then w does, once a
 // step.
 TEST(VerifyTest, SharedBytesActByAct) {
-  const auto verify = [](const std::vector<std::pair<int, int>>& next_acts, bool has_w, int slots) {
+  const auto verify = [](const std::vector<std::pair<int, int>>& next_acts, bool has_w, int slots,
+                         int64_t y_offset = 0) {
     GroupGraph g;
     std::vector<GroupId> groups;
     for (int i = 0; i < 8; ++i) {
@@ -144,6 +145,7 @@ TEST(VerifyTest, SharedBytesActByAct) {
     g.graph.AddControlEdge(groups[7], groups[0], 1);
     PlaceApart(g.graph);
     for (GroupRegisterId reg : shared) g.graph.reg(reg).offset = 0;
+    g.graph.reg(shared[1]).offset = y_offset;
     for (const auto& [from, to] : next_acts) {
       g.graph.AddControlEdge(groups[from], groups[to], 1);
       g.graph.reg(static_cast<GroupRegisterId>(g.graph.registers().size()) - 1).slots = 5;
@@ -154,8 +156,12 @@ TEST(VerifyTest, SharedBytesActByAct) {
   for (const bool has_w : {false, true}) {
     EXPECT_EQ(verify({d_to_a, f_to_c, f_to_a}, has_w, 1), "");
     EXPECT_EQ(verify({f_to_a, f_to_c}, has_w, 1), "");  // d is before f
-    EXPECT_THAT(verify({f_to_a, f_to_c}, has_w, 2), HasSubstr("'x' and 'y' share bytes"));
-    EXPECT_THAT(verify({f_to_c, f_to_a}, has_w, 4), HasSubstr("'x' and 'y' share bytes"));
+    // Slot by slot: what is read before the next act is read before the one after that.
+    EXPECT_EQ(verify({f_to_a, f_to_c}, has_w, 2), "");
+    EXPECT_EQ(verify({f_to_a, f_to_c}, has_w, 4), "");
+    // On another piece's slot.
+    EXPECT_THAT(verify({f_to_a, f_to_c}, has_w, 2, 4096), HasSubstr("'x' and 'y' share bytes"));
+    EXPECT_THAT(verify({f_to_c, f_to_a}, has_w, 4, 64), HasSubstr("'x' and 'y' share bytes"));
     EXPECT_THAT(verify({}, has_w, 1),
                 HasSubstr("'a' (work 'a', train.cc:1) may write 'x' while 'd' (work 'd', "
                           "train.cc:4) still uses 'y' of the act before"));

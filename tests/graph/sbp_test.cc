@@ -63,6 +63,21 @@ TEST(RegionTest, IntersectAndText) {
   EXPECT_FALSE(Region::Whole({}).empty());
 }
 
+TEST(RegionTest, OneRunIsWhatLiesTogether) {
+  const Region whole{{10, 0, 0}, {4, 3, 5}};
+  const auto is_one_run = [&](const Region& box) { return IsOneRun(box, whole); };
+  EXPECT_TRUE(is_one_run(whole));
+  EXPECT_TRUE(is_one_run({{11, 0, 0}, {2, 3, 5}}));   // rows
+  EXPECT_TRUE(is_one_run({{11, 1, 0}, {1, 2, 5}}));   // a part of a row
+  EXPECT_TRUE(is_one_run({{11, 1, 2}, {1, 1, 2}}));   // and of that
+  EXPECT_TRUE(is_one_run({{11, 1, 2}, {0, 2, 2}}));   // nothing
+  EXPECT_FALSE(is_one_run({{11, 1, 0}, {2, 2, 5}}));  // a part of each of two rows
+  EXPECT_FALSE(is_one_run({{11, 1, 2}, {1, 2, 2}}));
+  EXPECT_FALSE(is_one_run({{10, 0, 0}, {4, 3, 4}}));
+  EXPECT_TRUE(IsOneRun({{}, {}}, {{}, {}}));  // a scalar
+  EXPECT_TRUE(IsOneRun({{3}, {2}}, {{0}, {8}}));
+}
+
 TEST(SplitEvenlyTest, TheFirstPartsAreLonger) {
   for (int64_t n = 0; n <= 13; ++n) {
     for (int64_t parts = 1; parts <= 9; ++parts) {

@@ -45,11 +45,11 @@ plan::NodePlan CopyPlan() {
   plan::Input& input = task.inputs.emplace_back();
   input.reg = 1;
   input.slots = 1;
-  input.memory = {.stride = 64};
+  input.memory = {.bytes = 64, .stride = 64};
   plan::Output& output = task.outputs.emplace_back();
   output.reg = 2;
   output.slots = 2;
-  output.memory = {.offset = 64, .stride = 64};
+  output.memory = {.offset = 64, .bytes = 64, .stride = 64};
   auto& copy = task.work.emplace<plan::Copy>();
   copy.destination.source = plan::Operand::Source::kOutput;
   copy.destination.shard = {&kLayout, kBox};
@@ -72,12 +72,22 @@ TEST(PlanCheckTest, APlanThatFitsPasses) {
 TEST(PlanCheckTest, MemoryLiesInTheArena) {
   EXPECT_EQ(
       Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) { task.outputs[0].slots = 3; }),
-      "job 'job', node 0: task 'copy': 3 slots of 64 bytes at byte 64 of device 0's arena, "
-      "which has 192 bytes and takes multiples of 64");
+      "job 'job', node 0: task 'copy': 3 slots of 64 bytes, each 64 bytes after the other, from "
+      "byte 64 of "
+      "device 0's arena on, which has 192 bytes and takes multiples of 64");
   EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) {
+                task.inputs[0].memory->bytes = UINT64_MAX / 64 * 64;
                 task.inputs[0].memory->stride = UINT64_MAX / 64 * 64;
               }),
-              HasSubstr("1 slots of 18446744073709551552 bytes at byte 0"));
+              HasSubstr("1 slots of 18446744073709551552 bytes, each"));
+  EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) {
+                task.outputs[0].memory->stride = UINT64_MAX / 64 * 64;
+              }),
+              HasSubstr("2 slots of 64 bytes, each 18446744073709551552 bytes after the other"));
+  EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) {
+                task.outputs[0].memory->stride = 0;
+              }),
+              HasSubstr("2 slots of 64 bytes, each 0 bytes after the other"));
   EXPECT_THAT(Refusal([](plan::NodePlan& plan, plan::Task&, plan::Copy&) {
                 plan.arenas[0].bytes = UINT64_MAX / 64 * 64;
               }),

@@ -260,6 +260,7 @@ void MakeAlike(compiler::PhysicalGraph& graph, const std::string& bucket, const 
   for (compiler::GroupRegisterId id : {second.inputs[0].reg, second.outputs[0]}) {
     compiler::Register& reg = graph.reg(id);
     reg.slot_bytes += bytes;
+    reg.stride += bytes;
   }
 }
 
