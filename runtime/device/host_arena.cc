@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
@@ -18,6 +19,13 @@ namespace {
 // Of x86-64 and of arm64 with small pages; where they are larger, the system takes small ones.
 constexpr uint64_t kHugePage = 2 * 1024 * 1024;
 
+// What a limit of it counts; 0 where the system does not say.
+uint64_t AddressSpaceInUse() {
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
 }  // namespace
 
 // Nodes of one process do not know of each other: where it is full, less is tried.
@@ -26,7 +34,8 @@ absl::Status HostArena::Reserve(uint64_t bytes) {
   const uint64_t least = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   reserved_ = SystemMemory();
   if (limits.process > 0) {
-    const uint64_t share = limits.process / 4 / static_cast<uint64_t>(devices_);
+    const uint64_t left = limits.process - std::min(limits.process, AddressSpaceInUse());
+    const uint64_t share = left / 4 / static_cast<uint64_t>(devices_);
     reserved_ = std::min(reserved_, std::max(share, 2 * least));
   }
   do {

@@ -2,8 +2,9 @@
 // as plans need it, so what lies there never moves.
 //
 // Where address space has no limit, as much is reserved as there is memory: no plan that fits needs
-// more. Under a limit (ulimit -v) all arenas of a node get a quarter of it together, since threads
-// and heaps reserve more than they use, too; or twice what the first plan needs, if that is more.
+// more. Under a limit (ulimit -v) all arenas of a node get a quarter of what is left together,
+// since threads and heaps reserve more than they use, too; or twice what the first plan needs, if
+// that is more.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // How much memory a process may use, and arenas where address space is limited.
 #include "runtime/device/host_memory.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -101,6 +102,20 @@ TEST(HostArenaTest, ManyDevicesShareALimitedAddressSpace) {
   const AddressSpace limit(1024 * kMiB);
   std::deque<HostArena> arenas;
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(arenas.emplace_back(8).Grow(32 * kMiB).ok()) << i;
+}
+
+// As of a library that reserves address space, or a sanitizer.
+TEST(HostArenaTest, WhatIsMappedAlreadyIsNotShared) {
+  constexpr uint64_t kMapped = 16 * 1024 * kMiB;
+  void* const mapped =
+      mmap(nullptr, kMapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  {
+    const AddressSpace limit(1024 * kMiB);
+    std::deque<HostArena> arenas;
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(arenas.emplace_back(8).Grow(32 * kMiB).ok()) << i;
+  }
+  munmap(mapped, kMapped);
 }
 
 TEST(HostArenaTest, APlanMayTakeMostOfALimitedAddressSpace) {
