@@ -218,6 +218,13 @@ class Checker {
         slots, memory.bytes, memory.stride, memory.offset, memory.device, limit, kArenaAlignment);
   }
 
+  // A peer writes there.
+  absl::Status CheckLanding(const plan::Memory& memory) const {
+    if (memory.bytes == memory.stride) return absl::OkStatus();
+    return Wrong("landing slots of %d bytes, each %d bytes after the other, have gaps",
+                 memory.bytes, memory.stride);
+  }
+
   absl::Status CheckEnd(uint32_t reg, uint32_t slots) {
     slots_ += slots;
     if (slots >= 1 && slots_ <= kMaxSlots) return absl::OkStatus();
@@ -239,11 +246,7 @@ class Checker {
       RETURN_IF_ERROR(CheckEnd(input.reg, input.slots));
       if (input.memory.has_value()) RETURN_IF_ERROR(CheckMemory(*input.memory, input.slots));
       const bool is_landing = input.producer.node != plan_.node && input.memory.has_value();
-      if (is_landing && input.memory->bytes != input.memory->stride) {
-        return Wrong("register %d is written by node %d and has %d bytes between slots of %d",
-                     input.reg, input.producer.node, input.memory->stride - input.memory->bytes,
-                     input.memory->bytes);
-      }
+      if (is_landing) RETURN_IF_ERROR(CheckLanding(*input.memory));
     }
     for (const plan::Output& output : task.outputs) {
       for (const plan::ActorId& consumer : output.consumers) {
@@ -478,8 +481,9 @@ class Checker {
     RETURN_IF_ERROR(CheckStaging(transfer));
     const plan::Output& landing = task.outputs[0];
     const uint64_t stride = landing.memory->stride;
+    RETURN_IF_ERROR(CheckLanding(*landing.memory));
     uint64_t end;
-    if (landing.memory->bytes != stride || !Fits(transfer.landing, bytes, stride) ||
+    if (!Fits(transfer.landing, bytes, stride) ||
         __builtin_mul_overflow(stride, uint64_t{landing.slots}, &end)) {
       return Wrong("it sends %d bytes to byte %d of a landing slot of %d bytes (%d slots)", bytes,
                    transfer.landing, stride, landing.slots);

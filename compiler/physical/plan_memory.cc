@@ -16,7 +16,7 @@ namespace braid::compiler {
 namespace {
 
 void AddEdge(const StepOrder::Constraint& edge, PhysicalGraph& graph) {
-  const int tokens = edge.when == StepOrder::When::kNextAct ? edge.acts : edge.is_next() ? 1 : 0;
+  const int tokens = edge.initial_tokens();
   const int pieces = edge.is_of_acts() ? graph.group(edge.reader).acts_per_step : 1;
   graph.AddControlEdge(edge.reader, edge.writer, tokens, pieces);
   // As many slots as it has pieces: the reader never waits for the writer.
@@ -107,6 +107,7 @@ absl::StatusOr<PhysicalGraph> PlanMemory(PhysicalGraph graph, const OpRegistry& 
   Stack own(&sets), pinned(&sets);
   for (const Register& reg : graph.registers()) graph.reg(reg.id).offset = -1;
   std::vector<Pool> blocks = sharing.pools;
+  std::erase_if(blocks, [](const Pool& pool) { return pool.places.empty(); });
   for (const Pool& pool : sharing.pools) {
     for (const Pool::Place& place : pool.places) {
       graph.reg(place.reg).offset = place.offset;

@@ -423,8 +423,10 @@ absl::StatusOr<Sharing> ShareRegisters(bool may_add_edges, PhysicalGraph& graph)
   Sharing sharing = sharer.Share();
   std::vector<Sharer::MoreSlots> more = sharer.FindMoreSlots();
   const auto has_more = [](const Sharer::MoreSlots& pool) { return !pool.empty(); };
-  // More slots in all pools where that is possible, then only in those that become smaller.
-  for (bool is_smaller = false; !is_smaller && std::ranges::any_of(more, has_more);) {
+  // More slots in all pools where that is possible, then only in those that became smaller, if they
+  // still do without the others' edges.
+  bool is_smaller = false;
+  for (int tries = 0; tries < 2 && !is_smaller && std::ranges::any_of(more, has_more); ++tries) {
     PhysicalGraph raised = graph;
     for (const Sharer::MoreSlots& pool : more) {
       for (const auto& [reg, slots] : pool) raised.reg(reg).slots = slots;

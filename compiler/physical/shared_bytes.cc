@@ -231,8 +231,7 @@ class SharedBytes {
   // place several times a step, always by acts.
   absl::Status CheckPairs(std::set<RegisterPair>& by_acts) const {
     for (const auto& [first, second] : pairs_) RETURN_IF_ERROR(CheckTokens(first, second));
-    const auto missing_steps = Missing(pairs_, /*of_acts=*/false);
-    std::map<RegisterPair, std::vector<Question>> unordered = missing_steps;
+    auto unordered = Missing(pairs_, /*of_acts=*/false);
     for (const RegisterPair& pair : pairs_) {
       const GroupId producer = graph_.reg(pair.second).producer;
       const bool is_remade =
@@ -319,11 +318,12 @@ class SharedBytes {
     const bool may_edge = !graph_.group(c.writer).is<Exchange>() &&
                           (c.is_next() || order_.position(c.reader) < order_.position(c.writer));
     if (may_edge) {
+      const int tokens = c.initial_tokens();
       absl::StrAppend(&message, "a control edge from '", graph_.group(c.reader).name, "' to '",
                       graph_.group(c.writer).name, "' with ",
-                      c.acts > 1    ? absl::StrCat(c.acts, " initial tokens")
-                      : c.is_next() ? "one initial token"
-                                    : "no initial token",
+                      tokens == 0   ? "no initial token"
+                      : tokens == 1 ? "one initial token"
+                                    : absl::StrCat(tokens, " initial tokens"),
                       " would order them");
     } else {
       absl::StrAppend(&message, "they need bytes of their own");

@@ -55,6 +55,8 @@ class StepOrder {
     When when = When::kStep;
     int acts = 1;  // kNextAct: not more than they have in a step
     bool is_next() const { return when == When::kNextStep || when == When::kNextAct; }
+    // Of the control edge with which it holds.
+    int initial_tokens() const { return when == When::kNextAct ? acts : is_next() ? 1 : 0; }
     bool is_of_acts() const { return when == When::kAct || when == When::kNextAct; }
     friend auto operator<=>(const Constraint&, const Constraint&) = default;
   };

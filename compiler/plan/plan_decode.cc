@@ -264,7 +264,7 @@ class Decoder {
     int64_t all = 0;
     if (__builtin_add_overflow(reg.slot_bytes, gap, &reg.stride) ||
         __builtin_mul_overflow(reg.stride, int64_t{reg.slots}, &all) || all > kMostBytes) {
-      return Wrong("a register of %d slots of %d bytes, each %d bytes after the other", reg.slots,
+      return Wrong("a register of %d slots of %d bytes with %d bytes between them", reg.slots,
                    reg.slot_bytes, gap);
     }
     graph_.AddRegister(std::move(reg));

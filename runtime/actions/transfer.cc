@@ -13,11 +13,11 @@ namespace braid {
 
 void TransferAction::Start(const Act& act, ActDone done) {
   const std::byte* from = memory_.Locate(options_.source, act.input_slots.data(), nullptr);
-  if (options_.is_contiguous) {
-    from += options_.first_byte;
-  } else {
+  if (options_.staging != nullptr) {
     options_.stream->CopyBox(options_.pack, options_.element_size, from, options_.staging);
     from = options_.staging;
+  } else {
+    from += options_.first_byte;
   }
   const LandingPort& port = *options_.port;
   // The kReady that the actor sends after `done` follows the payload on the same link, in order;
@@ -41,17 +41,11 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Transfer& transfer, ActionCont
   options.landing = transfer.landing;
   options.element_size = SizeOf(source.dtype);
   options.pack = RunsOf(source.region, transfer.box, transfer.box);
-  options.is_contiguous = options.pack.is_contiguous();
-  if (options.is_contiguous) {
-    options.first_byte =
-        options.pack.from.empty() ? 0 : options.pack.from[0] * options.element_size;
-  } else {
-    if (!transfer.staging.has_value()) {
-      return absl::InternalError(
-          absl::StrFormat("task '%s' has no staging memory for a box of several runs", task.name));
-    }
+  if (transfer.staging.has_value()) {
     ASSIGN_OR_RETURN(const SlotMemory staging, context.addresses.Of(*transfer.staging));
     options.staging = staging.base;
+  } else if (!options.pack.from.empty()) {
+    options.first_byte = options.pack.from[0] * options.element_size;
   }
   auto port = std::make_unique<LandingPort>();
   port->link = context.link_of(static_cast<uint16_t>(transfer.peer));

@@ -23,14 +23,13 @@ struct LandingPort {
 class TransferAction final : public Action {
  public:
   struct Options {
-    OperandAddress source;    // the tensor's first byte
-    uint64_t first_byte = 0;  // of a contiguous box, from there
-    uint64_t bytes = 0;       // of the box
-    uint64_t landing = 0;     // from the landing slot's start
-    bool is_contiguous = true;
-    BoxRuns pack;  // else: into the staging memory, before it goes
+    OperandAddress source;         // the tensor's first byte
+    uint64_t first_byte = 0;       // of a box that is one run, from there
+    uint64_t bytes = 0;            // of the box
+    uint64_t landing = 0;          // from the landing slot's start
+    std::byte* staging = nullptr;  // where a box of several runs is packed before it goes
+    BoxRuns pack;
     size_t element_size = 0;
-    std::byte* staging = nullptr;
     Stream* stream = nullptr;  // packs; both borrowed
     const LandingPort* port = nullptr;
   };

@@ -16,8 +16,6 @@ namespace braid {
 struct BoxRuns {
   int64_t run = 0;  // elements
   std::vector<int64_t> from, to;
-
-  bool is_contiguous() const { return from.size() <= 1; }
 };
 
 // `box` must lie inside both regions.

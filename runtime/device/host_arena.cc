@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
@@ -18,13 +17,6 @@ namespace {
 
 // Of x86-64 and of arm64 with small pages; where they are larger, the system takes small ones.
 constexpr uint64_t kHugePage = 2 * 1024 * 1024;
-
-// What a limit of it counts; 0 where the system does not say.
-uint64_t AddressSpaceInUse() {
-  uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  return pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
 
 }  // namespace
 

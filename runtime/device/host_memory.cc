@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <fstream>
 #include <new>
 
 #include "absl/strings/str_format.h"
@@ -33,6 +34,12 @@ MemoryLimits ReadMemoryLimits(const std::string& root) {
     limits.process = address_space.rlim_cur;
   }
   return limits;
+}
+
+uint64_t AddressSpaceInUse() {
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
 absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes) {

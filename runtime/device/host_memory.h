@@ -25,6 +25,9 @@ struct MemoryLimits {
 // `root` stands before /proc and /sys.
 MemoryLimits ReadMemoryLimits(const std::string& root = "");
 
+// What counts against this process's limit; 0 where the system does not say.
+uint64_t AddressSpaceInUse();
+
 // An AllocateMemory.
 absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes);
 

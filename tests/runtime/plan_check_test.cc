@@ -73,8 +73,7 @@ TEST(PlanCheckTest, MemoryLiesInTheArena) {
   EXPECT_EQ(
       Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) { task.outputs[0].slots = 3; }),
       "job 'job', node 0: task 'copy': 3 slots of 64 bytes, each 64 bytes after the other, from "
-      "byte 64 of "
-      "device 0's arena on, which has 192 bytes and takes multiples of 64");
+      "byte 64 of device 0's arena on, which has 192 bytes and takes multiples of 64");
   EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) {
                 task.inputs[0].memory->bytes = UINT64_MAX / 64 * 64;
                 task.inputs[0].memory->stride = UINT64_MAX / 64 * 64;
@@ -88,6 +87,11 @@ TEST(PlanCheckTest, MemoryLiesInTheArena) {
                 task.outputs[0].memory->stride = 0;
               }),
               HasSubstr("2 slots of 64 bytes, each 0 bytes after the other"));
+  EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task& task, plan::Copy&) {
+                task.inputs[0].producer.node = 1;
+                task.inputs[0].memory->stride = 128;
+              }),
+              HasSubstr("landing slots of 64 bytes, each 128 bytes after the other, have gaps"));
   EXPECT_THAT(Refusal([](plan::NodePlan& plan, plan::Task&, plan::Copy&) {
                 plan.arenas[0].bytes = UINT64_MAX / 64 * 64;
               }),
