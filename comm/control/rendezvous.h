@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/control/control_connection.h"
+#include "comm/network/acceptor.h"
 #include "comm/network/network.h"
 #include "runtime/base/reactor.h"
 
@@ -85,7 +86,7 @@ class RendezvousServer {
 
  private:
   // All on the reactor's thread.
-  void Accept(size_t listener);
+  void Accept(Socket socket);
   void OnGreeted(const SocketAddress& address, absl::StatusOr<Socket> socket);
   void OnOpening(uint64_t stranger, const std::string& bytes);
   void OnJoinRequest(uint64_t stranger, const join::JoinRequest& request);
@@ -100,11 +101,11 @@ class RendezvousServer {
   void Finish(const absl::Status& status);
 
   const RendezvousOptions options_;
-  std::vector<Socket> listeners_;
   std::unique_ptr<Event> finished_;
   std::unique_ptr<Event> flushed_;
 
   // The reactor's thread only; what Join reads, it reads after finished_.
+  std::optional<Acceptor> acceptor_;  // since the thread has begun
   std::map<uint16_t, JoinedNode> nodes_;
   std::map<uint64_t, std::shared_ptr<ControlConnection>> strangers_;  // that have not said why
   std::vector<std::weak_ptr<ControlConnection>> asking_;              // for the status

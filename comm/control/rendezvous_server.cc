@@ -31,17 +31,15 @@ std::string AnswerOf(const std::function<void(join::Answer&)>& fill) {
 
 RendezvousServer::RendezvousServer(RendezvousOptions options, std::vector<Socket> listeners)
     : options_(std::move(options)),
-      listeners_(std::move(listeners)),
       finished_(options_.environment->MakeEvent()),
       flushed_(options_.environment->MakeEvent()),
       reactor_(options_.environment->StartReactor("rendezvous")) {
-  reactor_->Post([this] {
+  reactor_->Post([this, listeners = std::move(listeners)]() mutable {
     began_ = reactor_->Now();
-    for (size_t i = 0; i < listeners_.size(); ++i) {
-      const absl::Status status = reactor_->Watch(listeners_[i].descriptor(), {.readable = true},
-                                                  [this, i](Reactor::Readiness) { Accept(i); });
-      if (!status.ok()) return Finish(status);
-    }
+    const absl::Status status =
+        acceptor_.emplace(*reactor_, "control port")
+            .Start(std::move(listeners), [this](Socket socket) { Accept(std::move(socket)); });
+    if (!status.ok()) return Finish(status);
     if (options_.self.num_nodes == 1) return Finish(absl::OkStatus());
     reactor_->RunAfter(options_.progress_interval, [this] { Report(); });
     reactor_->RunAfter(options_.join_timeout, [this] {
@@ -58,10 +56,7 @@ RendezvousServer::RendezvousServer(RendezvousOptions options, std::vector<Socket
 RendezvousServer::~RendezvousServer() {
   reactor_->Post([this] {
     is_ending_ = true;
-    for (Socket& listener : listeners_) {
-      reactor_->Unwatch(listener.descriptor());
-      listener.Close();
-    }
+    acceptor_->Stop();
     for (auto& [stranger, connection] : strangers_) {
       // Who came too late for a start that failed is told why, as those that had joined.
       if (!status_.ok()) {
@@ -110,20 +105,15 @@ void RendezvousServer::SetStatusSource(StatusSource source) {
   options_.environment->Await(*is_set, std::numeric_limits<Nanoseconds>::max() / 4).IgnoreError();
 }
 
-void RendezvousServer::Accept(size_t listener) {
-  absl::StatusOr<Socket> socket = AcceptFrom(listeners_[listener]);
-  if (!socket.ok()) {
-    if (!absl::IsUnavailable(socket.status())) LOG(WARNING) << "control port: " << socket.status();
-    return;
-  }
+void RendezvousServer::Accept(Socket socket) {
   if (strangers_.size() + greeting_ >= kMaxStrangers) {
     VLOG(1) << "control port: " << kMaxStrangers << " strangers already; one more is dropped";
     return;
   }
-  const absl::StatusOr<SocketAddress> address = socket->PeerAddress();
+  const absl::StatusOr<SocketAddress> address = socket.PeerAddress();
   if (!address.ok()) return;  // it has left already
   ++greeting_;
-  StartHandshake(*std::move(socket),
+  StartHandshake(std::move(socket),
                  {.reactor = reactor_.get(),
                   .side = HandshakeSide::kListener,
                   .secret = options_.secret,

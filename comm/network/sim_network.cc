@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <deque>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -29,6 +30,12 @@ struct SimListener {
 
 SocketAddress Loopback(uint16_t port) {
   return SocketAddress::Parse("127.0.0.1:0")->WithPort(port);
+}
+
+// As the system says it of a process whose limit is reached.
+absl::Status CannotMakeSocket(const SocketAddress& address) {
+  return absl::ErrnoToStatus(EMFILE,
+                             absl::StrFormat("cannot make a socket for %s", address.ToString()));
 }
 
 }  // namespace
@@ -138,6 +145,7 @@ class SimNetwork::Internet : public std::enable_shared_from_this<Internet> {
   std::vector<std::weak_ptr<SimConnection>> connections_;  // in order of being made
   const std::shared_ptr<SimWires> wires_;
   uint16_t next_port_ = kFirstFreePort;
+  std::set<int> exhausted_;  // processes without descriptors
 };
 
 namespace {
@@ -161,6 +169,9 @@ class SimListenerEnd final : public SocketEnd {
     if (listener_->waiting.empty()) {
       return absl::UnavailableError("no connection waits to be accepted");
     }
+    if (internet_->exhausted_.contains(listener_->process)) {
+      return absl::ErrnoToStatus(EMFILE, "cannot accept a connection");
+    }
     const std::shared_ptr<SimConnection> connection = listener_->waiting.front();
     listener_->waiting.pop_front();
     internet_->world().SetDescriptor(descriptor(), {.readable = !listener_->waiting.empty()});
@@ -183,6 +194,7 @@ absl::StatusOr<Socket> SimNetwork::Machine::ListenOn(const SocketAddress& addres
     return absl::ErrnoToStatus(error, absl::StrFormat("cannot listen on %s", address.ToString()));
   };
   if (!internet_.world().is_alive(process_)) return cannot(ENETDOWN);
+  if (internet_.exhausted_.contains(process_)) return CannotMakeSocket(address);
   if (!address.is_any() && !address.is_loopback() && !Has(address)) return cannot(EADDRNOTAVAIL);
   auto listener = std::make_shared<SimListener>();
   listener->process = process_;
@@ -200,6 +212,7 @@ absl::StatusOr<Socket> SimNetwork::Machine::ListenOn(const SocketAddress& addres
 absl::StatusOr<Socket> SimNetwork::Machine::StartConnect(const SocketAddress& to,
                                                          const SocketAddress& from) {
   if (!internet_.world().is_alive(process_)) return SocketError(ENETDOWN);
+  if (internet_.exhausted_.contains(process_)) return CannotMakeSocket(to);
   SocketAddress local = from;
   if (from.length() > 0 && !from.is_loopback() && !Has(from)) {
     return absl::ErrnoToStatus(EADDRNOTAVAIL,
@@ -295,6 +308,10 @@ void SimNetwork::Heal(int a, int b) {
   if (internet_->wires().blocked.erase(std::minmax(a, b)) == 0) return;
   internet_->ForEach(a, b, [](SimConnection& connection) { connection.Unblock(); });
 }
+
+void SimNetwork::ExhaustDescriptors(int process) { internet_->exhausted_.insert(process); }
+
+void SimNetwork::FreeDescriptors(int process) { internet_->exhausted_.erase(process); }
 
 int SimNetwork::num_connections(int a, int b) const {
   int count = 0;

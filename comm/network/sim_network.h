@@ -41,6 +41,10 @@ class SimNetwork {
   void Partition(int a, int b);
   void Heal(int a, int b);
 
+  // Of one process: there is no descriptor for another socket, until FreeDescriptors.
+  void ExhaustDescriptors(int process);
+  void FreeDescriptors(int process);
+
   // Connections that have an open end.
   int num_connections(int a, int b) const;
 

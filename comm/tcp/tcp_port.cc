@@ -11,8 +11,6 @@ namespace {
 
 constexpr Nanoseconds kGreetingTime = 5 * kSecond;
 constexpr size_t kMaxStrangers = 64;
-// How long a node that ran out of descriptors waits until it accepts again.
-constexpr Nanoseconds kAcceptPause = 100 * kMillisecond;
 
 std::string NameOf(const Socket& socket) {
   const absl::StatusOr<SocketAddress> address = socket.PeerAddress();
@@ -23,41 +21,22 @@ std::string NameOf(const Socket& socket) {
 
 void TcpPort::Start(std::vector<Socket> listeners, PeerHandler on_peer) {
   if (is_stopped_) return;
-  listeners_ = std::move(listeners);
   on_peer_ = std::move(on_peer);
-  for (size_t i = 0; i < listeners_.size(); ++i) Listen(i);
+  const absl::Status status =
+      acceptor_.Start(std::move(listeners), [this](Socket socket) { Greet(std::move(socket)); });
+  CHECK(status.ok()) << status;
 }
 
 void TcpPort::Stop() {
   is_stopped_ = true;
-  for (Socket& listener : listeners_) {
-    if (listener.is_open()) reactor_.Unwatch(listener.descriptor());
-    listener.Close();
-  }
+  acceptor_.Stop();
   while (!strangers_.empty()) {
     Drop(strangers_.begin()->first, absl::CancelledError("the port was closed"));
   }
   on_peer_ = nullptr;
 }
 
-void TcpPort::Listen(size_t listener) {
-  const absl::Status status = reactor_.Watch(
-      listeners_[listener].descriptor(), {.readable = true},
-      [self = shared_from_this(), listener](Reactor::Readiness) { self->Accept(listener); });
-  CHECK(status.ok()) << status;
-}
-
-void TcpPort::Accept(size_t listener) {
-  absl::StatusOr<Socket> socket = AcceptFrom(listeners_[listener]);
-  if (absl::IsUnavailable(socket.status())) return;
-  if (!socket.ok()) {
-    LOG(WARNING) << "node " << node_ << ": " << socket.status() << "; trying again";
-    reactor_.Unwatch(listeners_[listener].descriptor());
-    reactor_.RunAfter(kAcceptPause, [self = shared_from_this(), listener] {
-      if (self->listeners_[listener].is_open()) self->Listen(listener);
-    });
-    return;
-  }
+void TcpPort::Greet(Socket socket) {
   // Peers speak at once: whoever has been silent for longest is none.
   if (strangers_.size() >= kMaxStrangers) {
     Drop(strangers_.begin()->first, absl::ResourceExhaustedError(absl::StrFormat(
@@ -65,7 +44,7 @@ void TcpPort::Accept(size_t listener) {
   }
   const uint64_t number = ++last_stranger_;
   Stranger& stranger = strangers_[number];
-  stranger.socket = *std::move(socket);
+  stranger.socket = std::move(socket);
   stranger.timer = reactor_.RunAfter(kGreetingTime, [self = shared_from_this(), number] {
     self->Drop(number, absl::DeadlineExceededError("no greeting came in time"));
   });

@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+#include "comm/network/acceptor.h"
 #include "comm/network/socket.h"
 #include "comm/tcp/tcp_greeting.h"
 #include "runtime/base/reactor.h"
@@ -22,7 +24,10 @@ class TcpPort : public std::enable_shared_from_this<TcpPort> {
   using PeerHandler = std::function<void(uint16_t peer, Socket socket)>;
 
   TcpPort(uint16_t node, const TcpCookie& cookie, Reactor& reactor)
-      : node_(node), cookie_(cookie), reactor_(reactor) {}
+      : node_(node),
+        cookie_(cookie),
+        reactor_(reactor),
+        acceptor_(reactor, absl::StrFormat("node %d's data port", node)) {}
 
   void Start(std::vector<Socket> listeners, PeerHandler on_peer);
   // Closes all that the port still has. Nobody is called any more.
@@ -35,15 +40,14 @@ class TcpPort : public std::enable_shared_from_this<TcpPort> {
     TimerId timer = 0;
   };
 
-  void Listen(size_t listener);
-  void Accept(size_t listener);
+  void Greet(Socket socket);
   void Hear(uint64_t number);
   void Drop(uint64_t number, const absl::Status& why);
 
   const uint16_t node_;
   const TcpCookie cookie_;
   Reactor& reactor_;
-  std::vector<Socket> listeners_;
+  Acceptor acceptor_;
   PeerHandler on_peer_;
   bool is_stopped_ = false;  // maybe before it starts
   uint64_t last_stranger_ = 0;

@@ -136,6 +136,24 @@ TEST(RendezvousSimTest, EverybodyJoins) {
   }
 }
 
+// It was told of them again and again, each time with a line in its log.
+TEST(RendezvousSimTest, AMasterWithoutDescriptorsLetsThemWait) {
+  for (uint64_t seed = 1; seed <= kSeeds / 10; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(seed);
+    world.StartClient(1);
+    world.StartClient(2);
+    world.world().RunAfter(1, [&] { world.network().ExhaustDescriptors(0); });
+    world.world().RunAfter(kSecond, [&] { world.network().FreeDescriptors(0); });
+    world.Run();
+    for (int node = 0; node < kNodes; ++node) EXPECT_EQ(world.answer(node), absl::OkStatus());
+    EXPECT_GT(world.world().Now(), kSecond);
+    EXPECT_LT(world.world().Now(), 2 * kSecond);
+    EXPECT_LT(world.world().num_events(), 1000);
+    world.End();
+  }
+}
+
 TEST(RendezvousSimTest, ARefusalIsReadByWhomItIsFor) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(seed);
