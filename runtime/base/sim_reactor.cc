@@ -66,7 +66,7 @@ class SimProcess final : public Environment {
   SimProcess(World& world, int number, std::string_view name, uint64_t seed)
       : world_(world), number_(number), name_(name), afterlife_(seed) {}
   ~SimProcess() override {
-    CHECK_EQ(num_reactors_, 0) << "reactors must be destroyed before their environment";
+    CHECK(reactors_.empty()) << "reactors must be destroyed before their environment";
   }
 
   Nanoseconds Now() const override;
@@ -92,6 +92,10 @@ class SimProcess final : public Environment {
     runnable_.push_back(source);
   }
 
+  bool IsHeld(std::string_view reactor) const {
+    return held_.has_value() && reactor.starts_with(*held_);
+  }
+
   void MakeIdle(Source* source) {
     if (source->position == Source::kIdle) return;
     runnable_[source->position] = runnable_.back();
@@ -106,10 +110,11 @@ class SimProcess final : public Environment {
   SeededChoice afterlife_;  // order of what still runs for a killed process
   std::vector<Source*> runnable_;
   TimerQueue<SimTimer> timers_;
-  int num_reactors_ = 0;
+  std::vector<SimReactor*> reactors_;
   bool is_paused_ = false;
   bool is_dead_ = false;
-  Nanoseconds own_now_ = 0;  // since it was killed
+  std::optional<std::string> held_;  // reactors whose posts wait, by how their names begin
+  Nanoseconds own_now_ = 0;          // since it was killed
 };
 
 struct SimDescriptor {
@@ -143,6 +148,8 @@ class World final : public Simulation {
 
   void Pause(int process) override { processes_.at(process)->is_paused_ = true; }
   void Resume(int process) override { processes_.at(process)->is_paused_ = false; }
+  void HoldPosts(int process, std::string_view reactors) override;
+  void ReleasePosts(int process) override;
   void Kill(int process) override;
   bool is_alive(int process) const override { return !processes_.at(process)->is_dead_; }
   bool is_paused(int process) const override { return processes_.at(process)->is_paused_; }
@@ -161,7 +168,8 @@ class World final : public Simulation {
 
   Use UseOf(int process) const override {
     const SimProcess& of = *processes_.at(process);
-    Use use{.reactors = of.num_reactors_, .timers = static_cast<int>(of.timers_.size())};
+    Use use{.reactors = static_cast<int>(of.reactors_.size()),
+            .timers = static_cast<int>(of.timers_.size())};
     for (const auto& [number, descriptor] : descriptors_)
       use.descriptors += descriptor.process == process;
     return use;
@@ -203,7 +211,7 @@ class SimReactor : public Reactor {
  public:
   SimReactor(SimProcess* process, std::string_view name)
       : process_(*process), world_(process->world_), name_(name), number_(world_.next_reactor_++) {
-    ++process_.num_reactors_;
+    process_.reactors_.push_back(this);
     poll_.reactor = this;
     poll_.kind = Source::Kind::kPollable;
   }
@@ -224,7 +232,7 @@ class SimReactor : public Reactor {
     }
     process_.MakeIdle(&poll_);
     process_.timers_.CancelIf([this](const SimTimer& timer) { return timer.reactor == this; });
-    --process_.num_reactors_;
+    std::erase(process_.reactors_, this);
   }
 
   Nanoseconds Now() const override { return process_.Now(); }
@@ -238,7 +246,19 @@ class SimReactor : public Reactor {
       source->reactor = this;
     }
     source->posted.push_back(std::move(fn));
-    process_.MakeRunnable(source.get());
+    if (!process_.IsHeld(name_)) process_.MakeRunnable(source.get());
+  }
+
+  // Its process's held_ has changed.
+  void LookAtPosts() {
+    for (const auto& source : sources_) {
+      if (source == nullptr) continue;
+      if (process_.IsHeld(name_) || source->posted.empty()) {
+        process_.MakeIdle(source.get());
+      } else {
+        process_.MakeRunnable(source.get());
+      }
+    }
   }
 
   void Wake() override {
@@ -491,11 +511,25 @@ absl::Status World::Await(SimProcess& waiting, Event& event, Nanoseconds timeout
   return absl::OkStatus();
 }
 
+void World::HoldPosts(int number, std::string_view reactors) {
+  SimProcess& process = *processes_.at(number);
+  if (process.is_dead_) return;
+  process.held_ = std::string(reactors);
+  for (SimReactor* const reactor : process.reactors_) reactor->LookAtPosts();
+}
+
+void World::ReleasePosts(int number) {
+  SimProcess& process = *processes_.at(number);
+  process.held_ = std::nullopt;
+  for (SimReactor* const reactor : process.reactors_) reactor->LookAtPosts();
+}
+
 void World::Kill(int number) {
   SimProcess& process = *processes_.at(number);
   if (process.is_dead_) return;
   CHECK(running_ == nullptr || &running_->process() != &process)
       << "a process is killed from outside";
+  ReleasePosts(number);
   process.is_dead_ = true;
   process.is_paused_ = false;
   process.own_now_ = now_;

@@ -40,6 +40,10 @@ class Simulation {
   // Its host thread does not come back from Await before.
   virtual void Pause(int process) = 0;
   virtual void Resume(int process) = 0;
+  // What is posted to those of the process's reactors whose names begin so waits for ReleasePosts:
+  // they stand in a call of the system, as on a slow disk.
+  virtual void HoldPosts(int process, std::string_view reactors) = 0;
+  virtual void ReleasePosts(int process) = 0;
   // The process has crashed: nothing of it is seen by others any more, and an Await under way
   // returns ABORTED at once. Its objects are taken down as those of a living process: what they
   // post, or wait for, runs while the host waits for it, on a clock that only this process sees.

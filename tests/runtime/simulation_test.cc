@@ -68,6 +68,29 @@ TEST_F(SimulationTest, APausedProcessMissesNothingButTime) {
   EXPECT_LT(a.beats(), before + 20) << "a timer that was due runs once";
 }
 
+TEST_F(SimulationTest, PostsThatAreHeldWaitInTheirOrder) {
+  world_->HoldPosts(1, "slow");
+  Beater beater(first_);
+  const std::unique_ptr<Reactor> held = first_.StartReactor("slow 1"),
+                                 others = second_.StartReactor("slow 1");
+  std::string ran;
+  for (const char* const name : {"a", "b"}) held->Post([&ran, name] { ran += name; });
+  others->Post([&ran] { ran += "c"; });
+  Pass(100 * kMillisecond);
+  EXPECT_EQ(ran, "c");
+  EXPECT_GE(beater.beats(), 90) << "another reactor of its process";
+  world_->ReleasePosts(1);
+  Pass(kMillisecond);
+  EXPECT_EQ(ran, "cab");
+  world_->HoldPosts(1, "slow");
+  held->Post([&ran] { ran += "d"; });
+  world_->Kill(1);
+  const std::unique_ptr<Event> done = first_.MakeEvent();
+  held->Post([&] { done->Set(); });
+  EXPECT_TRUE(first_.Await(*done, kSecond).ok()) << "what is taken down waits for nothing";
+  EXPECT_EQ(ran, "cabd");
+}
+
 TEST_F(SimulationTest, ThePausedHostComesBackAfterIt) {
   Beater a(first_);
   const std::unique_ptr<Event> event = first_.MakeEvent();

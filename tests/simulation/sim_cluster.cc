@@ -1,6 +1,7 @@
 #include "tests/simulation/sim_cluster.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "runtime/base/seeded_choice.h"
 #include "runtime/base/simulation.h"
 #include "runtime/base/status.h"
+#include "tests/simulation/scarce_device.h"
 #include "tests/simulation/sim_runner.h"
 #include "tests/support/lagging_device.h"
 
@@ -27,6 +29,11 @@ class SimCluster {
  public:
   explicit SimCluster(const SimClusterOptions& options)
       : options_(options), world_(MakeSimulation(options.seed)), network_(world_.get()) {
+    has_memory_.assign(num_nodes(), true);
+    CHECK(
+        device_kinds_
+            .Register("scarce", ScarceKind([this](uint16_t node) { return !has_memory_.at(node); }))
+            .ok());
     OpRegistry operators = BuiltinOps();
     if (options.extend) CHECK(options.extend(operators, kernels_).ok());
     cluster_.origin = "the simulation";
@@ -61,6 +68,7 @@ class SimCluster {
     observer_->Await(*all_ended_, options_.limit).IgnoreError();
     for (int node = 0; node < num_nodes(); ++node) {  // a host thread that stands ends nothing
       if (world_->is_paused(node)) world_->Resume(node);
+      world_->ReleasePosts(node);
     }
     for (auto& service : services_) service.reset();
     outcome_.end = world_->Now();
@@ -73,7 +81,7 @@ class SimCluster {
  private:
   int num_nodes() const { return static_cast<int>(options_.devices.size()); }
   std::string KindOf(int node) const {
-    return options_.kinds.empty() ? "cpu" : options_.kinds[node];
+    return options_.kinds.empty() ? "scarce" : options_.kinds[node];
   }
 
   NetworkOptions NetworkOf(int node) {
@@ -125,8 +133,25 @@ class SimCluster {
 
   absl::Status Train(Session& session) {
     ASSIGN_OR_RETURN(CompiledJob job, session.Compile("train", options_.record));
-    ASSIGN_OR_RETURN(const RunResult result, job.Run({.steps = options_.steps}));
-    outcome_.losses = result.Scalars("loss");
+    std::vector<double> losses;
+    const auto run = [&](int64_t steps) -> absl::Status {
+      ASSIGN_OR_RETURN(const RunResult result, job.Run({.steps = steps}));
+      for (const double loss : result.Scalars("loss")) losses.push_back(loss);
+      return absl::OkStatus();
+    };
+    if (options_.folder.empty()) {
+      RETURN_IF_ERROR(run(options_.steps));
+    } else {
+      RETURN_IF_ERROR(run(options_.steps - 1));
+      RETURN_IF_ERROR(session.Save(options_.folder));
+      RETURN_IF_ERROR(run(1));
+      RETURN_IF_ERROR(session.Load(options_.folder));
+      RETURN_IF_ERROR(run(1));
+      outcome_.repeated = losses.back();
+      losses.pop_back();
+      RETURN_IF_ERROR(session.FinishSave());
+    }
+    outcome_.losses = losses;
     return absl::OkStatus();
   }
 
@@ -163,7 +188,29 @@ class SimCluster {
       case SimFault::Kind::kPartition:
         network_.Partition(fault.node, fault.other);
         return after([this, fault] { network_.Heal(fault.node, fault.other); });
+      case SimFault::Kind::kNoDescriptors:
+        network_.ExhaustDescriptors(fault.node);
+        return after([this, node = fault.node] { network_.FreeDescriptors(node); });
+      case SimFault::Kind::kNoMemory:
+        has_memory_[fault.node] = false;
+        return;
+      case SimFault::Kind::kSlowDisk:
+        world_->HoldPosts(fault.node, "saver");
+        return after([this, node = fault.node] { world_->ReleasePosts(node); });
+      case SimFault::Kind::kOtherFiles:
+        return BringOtherFiles();
     }
+  }
+
+  void BringOtherFiles() {
+    namespace fs = std::filesystem;
+    const fs::path saved =
+        fs::path(options_.folder) / absl::StrFormat("step-%d", options_.steps - 1);
+    if (options_.folder.empty() || !fs::exists(saved)) return;
+    const fs::path copy = options_.folder + ".other";
+    fs::copy(options_.other_checkpoint, copy, fs::copy_options::recursive);
+    fs::rename(saved, options_.folder + ".gone");
+    fs::rename(copy, saved);
   }
 
   void LookWhatIsLeft() {
@@ -180,7 +227,8 @@ class SimCluster {
   const std::unique_ptr<Simulation> world_;
   SimNetwork network_;
   KernelRegistry kernels_ = CpuKernels();
-  const DeviceKinds device_kinds_ = KindsWithLagging();
+  DeviceKinds device_kinds_ = KindsWithLagging();
+  std::vector<bool> has_memory_;  // by node
   Cluster cluster_;
   std::vector<Network*> sockets_;
   Environment* observer_ = nullptr;
@@ -195,6 +243,41 @@ bool NamesLossOfMaster(const absl::Status& status) {
 
 bool IsOfJoining(const absl::Status& status) {
   return std::string(status.message()).starts_with("joining: ");
+}
+
+// What the master says of the only fault.
+std::string CheckCause(const SimFault& fault, const absl::Status& status) {
+  const std::string text(status.message());
+  const auto names = [&](const std::string& what) { return text.find(what) != std::string::npos; };
+  const std::string node = absl::StrFormat("node %d (%s)", fault.node, HostOf(fault.node));
+  switch (fault.kind) {
+    case SimFault::Kind::kCrash:
+      // Links to it break, too, but its own connection says more.
+      return fault.node == 0 || names(node) ? "" : "the cause does not name " + node;
+    case SimFault::Kind::kNoMemory:
+      return names(absl::StrFormat("node %d", fault.node)) && names("no memory is left")
+                 ? ""
+                 : "the cause does not name the memory of " + node;
+    case SimFault::Kind::kSlowDisk:
+      return "a slow disk is no failure";
+    default:
+      return "";
+  }
+}
+
+// From the checkpoint comes all that was saved, or all of the other one.
+std::string CheckRepeated(const SimClusterOptions& options, const SimOutcome& outcome) {
+  if (options.folder.empty()) return "";
+  if (!outcome.repeated.has_value()) return outcome.losses.empty() ? "" : "nothing was loaded";
+  const std::vector<double>& losses = outcome.losses;
+  const bool is_own = *outcome.repeated == losses.back();
+  const bool may_be_other =
+      std::any_of(options.faults.begin(), options.faults.end(),
+                  [](const SimFault& fault) { return fault.kind == SimFault::Kind::kOtherFiles; });
+  const bool is_other = may_be_other && *outcome.repeated == losses[losses.size() - 2];
+  if (is_own || is_other) return "";
+  return absl::StrFormat("the last step has the loss %.17g, and %.17g from the checkpoint",
+                         losses.back(), *outcome.repeated);
 }
 
 }  // namespace
@@ -212,6 +295,16 @@ std::string SimFault::ToString() const {
     case Kind::kPartition:
       absl::StrAppendFormat(&text, "partition of nodes %d and %d", node, other);
       break;
+    case Kind::kNoDescriptors:
+      absl::StrAppendFormat(&text, "no descriptors on node %d", node);
+      break;
+    case Kind::kNoMemory:
+      return text + absl::StrFormat("no memory on node %d", node);
+    case Kind::kSlowDisk:
+      absl::StrAppendFormat(&text, "a disk that stands on node %d", node);
+      break;
+    case Kind::kOtherFiles:
+      return text + "another checkpoint in the place of the one saved";
   }
   return text + absl::StrFormat(" for %.3f s", static_cast<double>(lasts) / kSecond);
 }
@@ -220,10 +313,11 @@ bool SimFault::touches(int n) const {
   return n == node || (n == other && (kind == Kind::kCut || kind == Kind::kPartition));
 }
 
-SimFault DrawFault(uint64_t seed, int num_nodes, Nanoseconds horizon) {
+SimFault DrawFault(uint64_t seed, int num_nodes, Nanoseconds horizon, bool saves) {
   SeededChoice choice(seed * 0x9e3779b97f4a7c15ull + 1);
   SimFault fault;
-  fault.kind = static_cast<SimFault::Kind>(choice.Below(4));
+  const auto last = saves ? SimFault::Kind::kOtherFiles : SimFault::Kind::kNoMemory;
+  fault.kind = static_cast<SimFault::Kind>(choice.Below(static_cast<uint64_t>(last) + 1));
   fault.node = static_cast<int>(choice.Below(num_nodes));
   fault.other = static_cast<int>((fault.node + 1 + choice.Below(num_nodes - 1)) % num_nodes);
   // Half of them early: there the phases are short.
@@ -256,7 +350,9 @@ std::string CheckOutcome(const SimClusterOptions& options, const SimOutcome& out
   bool is_master_hit = false;
   for (const SimFault& fault : options.faults) {
     const bool is_pause = fault.kind == SimFault::Kind::kPause;
-    last = std::max(last, fault.at + (is_pause ? fault.lasts : 0));
+    const bool shows_late = is_pause || fault.kind == SimFault::Kind::kNoDescriptors ||
+                            fault.kind == SimFault::Kind::kSlowDisk;
+    last = std::max(last, fault.at + (shows_late ? fault.lasts : 0));
     is_master_hit |= fault.node == 0 && (is_pause || fault.kind == SimFault::Kind::kCrash);
   }
   const SimNodeOutcome* told = nullptr;  // the first that shares the master's view
@@ -271,16 +367,13 @@ std::string CheckOutcome(const SimClusterOptions& options, const SimOutcome& out
     const bool misses = std::any_of(outcome.nodes.begin(), outcome.nodes.end(),
                                     [](const auto& node) { return node.was_killed; });
     if (misses && outcome.losses.empty()) return wrong("a node crashed and nobody noticed");
-    return "";
+    const std::string repeated = CheckRepeated(options, outcome);
+    return repeated.empty() ? "" : wrong(repeated);
   }
   if (options.faults.empty()) return wrong("a failure without a fault");
-  // Links to it break, too, but its own connection says more.
-  if (const SimFault& fault = options.faults[0];
-      options.faults.size() == 1 && fault.kind == SimFault::Kind::kCrash && fault.node > 0) {
-    const std::string name = absl::StrFormat("node %d (%s)", fault.node, HostOf(fault.node));
-    if (std::string(outcome.nodes[0].status.message()).find(name) == std::string::npos) {
-      return wrong("the cause does not name " + name);
-    }
+  if (options.faults.size() == 1) {
+    const std::string cause = CheckCause(options.faults[0], outcome.nodes[0].status);
+    if (!cause.empty()) return wrong(cause);
   }
   for (size_t n = 0; n < outcome.nodes.size(); ++n) {
     const SimNodeOutcome& node = outcome.nodes[n];

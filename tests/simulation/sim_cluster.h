@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ struct SimFault {
     kPause,      // of `node`, for `lasts`
     kCut,        // every connection between `node` and `other` is reset
     kPartition,  // nothing reaches `other` from `node` or back, for `lasts`
+    // Resources of `node`:
+    kNoDescriptors,  // none for another socket, for `lasts`
+    kNoMemory,       // none for devices from then on
+    kSlowDisk,       // what brings files to the disk stands, for `lasts`
+    kOtherFiles,     // another checkpoint takes the place of the one that was saved
   };
   Kind kind = Kind::kCrash;
   int node = 0;
@@ -34,9 +40,9 @@ struct SimFault {
   bool touches(int n) const;
 };
 
-// One of any kind, between any of them, before `horizon`. Pauses and partitions last longer than
-// heartbeats are waited for.
-SimFault DrawFault(uint64_t seed, int num_nodes, Nanoseconds horizon);
+// One of any kind, between any of them, before `horizon`; those of files where the program saves.
+// Those that end last longer than heartbeats are waited for.
+SimFault DrawFault(uint64_t seed, int num_nodes, Nanoseconds horizon, bool saves = false);
 
 struct SimClusterOptions {
   uint64_t seed = 1;
@@ -47,6 +53,10 @@ struct SimClusterOptions {
   // A user's own operators and kernels, as MainOptions::extend; may be empty.
   std::function<absl::Status(OpRegistry&, KernelRegistry&)> extend = {};
   int64_t steps = 3;
+  // If not "": where the program saves before its last step, and loads after it to make that step
+  // again.
+  std::string folder = "";
+  std::string other_checkpoint = "";  // that kOtherFiles brings: the same job's after a step less
   Nanoseconds join_timeout = 6 * kSecond;
   Nanoseconds limit = 300 * kSecond;  // a node that has not ended by then hangs
 };
@@ -60,8 +70,9 @@ struct SimNodeOutcome {
 
 struct SimOutcome {
   std::vector<SimNodeOutcome> nodes;
-  std::vector<double> losses;  // of the master's Run, if it succeeded
-  Nanoseconds end = 0;         // of the last node
+  std::vector<double> losses;      // of the master's Runs, if they succeeded
+  std::optional<double> repeated;  // of the last step from the checkpoint
+  Nanoseconds end = 0;             // of the last node
   uint64_t num_events = 0;
   uint64_t digest = 0;    // equal for equal options
   std::string left_over;  // sockets, reactors and timers that nobody gave back; "": none

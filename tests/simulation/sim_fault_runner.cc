@@ -1,7 +1,13 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
+#include "tests/runtime/temp_dir.h"
 #include "tests/simulation/sim_cluster.h"
 #include "tests/simulation/sim_runner.h"
 
@@ -10,33 +16,42 @@ namespace {
 
 // One seed in as many has no fault, so that its losses are compared.
 constexpr uint64_t kFaultlessEvery = 8;
+// One seed in as many saves and loads.
+constexpr uint64_t kSavingEvery = 3;
 
 class FaultRunner final : public SimRunner {
  public:
   explicit FaultRunner(const SimPlan& plan) : plan_(plan) {}
 
-  // A run without a fault says how long one takes and what its losses are.
+  // Runs without a fault say how long one takes and what its losses are.
   absl::Status Prepare() {
-    const SimClusterOptions options = OptionsOf(1);
-    const SimOutcome outcome = RunSimCluster(options);
-    if (const std::string wrong = CheckOutcome(options, outcome); !wrong.empty()) {
-      return absl::InternalError("without a fault: " + wrong);
-    }
-    horizon_ = std::max_element(outcome.nodes.begin(), outcome.nodes.end(),
-                                [](const SimNodeOutcome& a, const SimNodeOutcome& b) {
-                                  return a.ended < b.ended;
-                                })
-                   ->ended;
-    losses_ = outcome.losses;
+    SimClusterOptions shorter = OptionsOf(1);
+    shorter.folder = folder_ / "shorter";
+    shorter.steps -= 1;
+    RETURN_IF_ERROR(RunFaultless(shorter).status());
+    ASSIGN_OR_RETURN(const SimOutcome plain, RunFaultless(OptionsOf(1)));
+    SimClusterOptions saves = OptionsOf(1);
+    saves.folder = folder_ / "first";
+    ASSIGN_OR_RETURN(const SimOutcome saving, RunFaultless(saves));
+    horizon_ = EndOf(plain);
+    saving_horizon_ = EndOf(saving);
+    losses_ = plain.losses;
     return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<double>> Run(uint64_t seed) override {
     SimClusterOptions options = OptionsOf(seed);
+    const bool saves = seed % kSavingEvery == 0;
+    // Each process of a campaign has a folder.
+    const std::string folder = folder_ / absl::StrFormat("process %d", getpid());
+    if (saves) options.folder = folder + "/saved";
+    options.other_checkpoint = folder_ / absl::StrFormat("shorter/step-%d", options.steps - 2);
     if (seed % kFaultlessEvery != 0) {
-      options.faults = {DrawFault(seed, static_cast<int>(plan_.devices.size()), horizon_)};
+      options.faults = {DrawFault(seed, static_cast<int>(plan_.devices.size()),
+                                  saves ? saving_horizon_ : horizon_, saves)};
     }
     const SimOutcome outcome = RunSimCluster(options);
+    std::filesystem::remove_all(folder);
     if (const std::string wrong = CheckOutcome(options, outcome); !wrong.empty()) {
       return absl::InternalError(absl::StrFormat(
           "%s: %s", options.faults.empty() ? "without a fault" : options.faults[0].ToString(),
@@ -54,8 +69,23 @@ class FaultRunner final : public SimRunner {
             .extend = plan_.extend};
   }
 
+  static absl::StatusOr<SimOutcome> RunFaultless(const SimClusterOptions& options) {
+    SimOutcome outcome = RunSimCluster(options);
+    const std::string wrong = CheckOutcome(options, outcome);
+    if (!wrong.empty()) return absl::InternalError("without a fault: " + wrong);
+    return outcome;
+  }
+
+  static Nanoseconds EndOf(const SimOutcome& outcome) {
+    return std::max_element(
+               outcome.nodes.begin(), outcome.nodes.end(),
+               [](const SimNodeOutcome& a, const SimNodeOutcome& b) { return a.ended < b.ended; })
+        ->ended;
+  }
+
   const SimPlan plan_;
-  Nanoseconds horizon_ = 0;
+  const TempDir folder_;
+  Nanoseconds horizon_ = 0, saving_horizon_ = 0;
   std::vector<double> losses_;
 };
 
@@ -63,7 +93,7 @@ class FaultRunner final : public SimRunner {
 
 absl::StatusOr<std::unique_ptr<SimRunner>> MakeFaultRunner(const SimPlan& plan) {
   auto runner = std::make_unique<FaultRunner>(plan);
-  if (absl::Status status = runner->Prepare(); !status.ok()) return status;
+  RETURN_IF_ERROR(runner->Prepare());
   return runner;
 }
 

@@ -57,10 +57,10 @@ struct LoopbackRunnerOptions {
 // Nodes that meet on a LoopbackNetwork. Credits and shared bytes are checked at every act.
 std::unique_ptr<SimRunner> MakeLoopbackRunner(LoopbackRunnerOptions options);
 
-// Whole clusters over simulated sockets (sim_cluster.h), of which most seeds draw a fault: a crash,
-// a pause, a cut or a partition at any time from the start to the end. A run that the fault ends
-// has no losses of its own; what is returned then are those of a run without faults. The error is
-// what CheckOutcome says, or the fault-free run's.
+// Whole clusters over simulated sockets (sim_cluster.h), of which most seeds draw a fault at any
+// time from the start to the end, and some save and load. A run that the fault ends has no losses
+// of its own; what is returned then are those of a run without faults. The error is what
+// CheckOutcome says, or the fault-free run's.
 absl::StatusOr<std::unique_ptr<SimRunner>> MakeFaultRunner(const SimPlan& plan);
 
 }  // namespace braid
