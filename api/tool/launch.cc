@@ -111,9 +111,14 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& ar
     return absl::InvalidArgumentError(
         absl::StrFormat("--local=%d; 1 to %d nodes were expected", local, kMaxNodes));
   }
-  return CommandsOfLocalNodes(
-      {.num_nodes = local, .host = absl::GetFlag(FLAGS_host), .devices = devices},
-      arguments.program);
+  ASSIGN_OR_RETURN(std::vector<NodeCommand> commands,
+                   CommandsOfLocalNodes(
+                       {.num_nodes = local, .host = absl::GetFlag(FLAGS_host), .devices = devices},
+                       arguments.program));
+  // Nobody else knows the port that was free.
+  std::cerr << absl::StrFormat("braid launch: the %d nodes meet at %s\n", local,
+                               MeetingPlace(commands[0]));
+  return commands;
 }
 
 absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
@@ -171,9 +176,9 @@ Subcommand LaunchSubcommand() {
   braid launch --local=2 --devices=cpu:2 -- ./mnist --epochs=1
   braid launch --nodes=nodes.txt -- ./mnist --epochs=1
 
-The first starts 2 nodes on this machine, which meet at a free port. The second
-starts a node for each line of nodes.txt: on this machine directly, on others by
-ssh, in the folder of the same name. Nodes share a fresh
+The first starts 2 nodes on this machine, which meet at a free port, and prints
+it. The second starts a node for each line of nodes.txt: on this machine
+directly, on others by ssh, in the folder of the same name. Nodes share a fresh
 secret, or BRAID_AUTH_TOKEN if that is exported.
 
 Node 0 writes to this terminal, but does not read from it. Of other nodes, the

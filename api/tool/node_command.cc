@@ -96,6 +96,8 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
   return commands;
 }
 
+std::string MeetingPlace(const NodeCommand& command) { return command.environment.at(kMaster); }
+
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfListedNodes(
     const ListedNodes& nodes, const std::vector<std::string>& program) {
   ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());

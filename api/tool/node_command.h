@@ -39,6 +39,9 @@ struct LocalNodes {
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     const LocalNodes& nodes, const std::vector<std::string>& program);
 
+// HOST:PORT of the master, as a command of CommandsOfLocalNodes has it.
+std::string MeetingPlace(const NodeCommand& command);
+
 // The nodes of a list: those on other machines by `ssh`, a command in the shell's language that is
 // given a host and what to run there.
 struct ListedNodes {

@@ -52,6 +52,15 @@ std::map<int, std::vector<std::string>> LinesByNode(const std::string& text) {
   return lines;
 }
 
+// The errors of a launch --local that has ended, after its first line, which says where nodes meet.
+std::string ErrorsOf(const ProgramRun& run) {
+  const std::string text = run.err();
+  const size_t end = text.find('\n');
+  EXPECT_THAT(text.substr(0, end),
+              MatchesRegex("braid launch: the [0-9]+ nodes meet at .*:[0-9]+"));
+  return end == std::string::npos ? "" : text.substr(end + 1);
+}
+
 std::string Count(const std::string& text, const std::string& part) {
   int count = 0;
   for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
@@ -68,7 +77,6 @@ TEST(LaunchTest, TellsEveryNodeItsCluster) {
         {.environment = {{"BRAID_NODE_LIST", "an outer launch's"},
                          {"BRAID_AUTH_TOKEN", std::nullopt}}});
     EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
-    EXPECT_EQ(run.err(), "");
     std::set<std::string> masters;
     const auto lines = LinesByNode(run.out());
     ASSERT_EQ(lines.size(), 3u);
@@ -82,6 +90,8 @@ TEST(LaunchTest, TellsEveryNodeItsCluster) {
       EXPECT_EQ(own[2], "[]");
     }
     EXPECT_EQ(masters.size(), 1u);
+    EXPECT_EQ(run.err(),
+              absl::StrCat("braid launch: the 3 nodes meet at ", *masters.begin(), "\n"));
   }
   EXPECT_EQ(tokens.size(), 2u) << "a fresh one for each launch, the same for all its nodes";
 }
@@ -128,7 +138,7 @@ TEST(LaunchTest, ShowsTheMastersOutputAlone) {
       Launch({"--local=3"}, "echo out of $BRAID_NODE_RANK; echo err of $BRAID_NODE_RANK >&2"));
   EXPECT_EQ(run.Wait(), ExitStatus{});
   EXPECT_EQ(run.out(), "out of 0\n");
-  EXPECT_EQ(run.err(), "err of 0\n");
+  EXPECT_EQ(ErrorsOf(run), "err of 0\n");
 }
 
 TEST(LaunchTest, ReturnsTheExitCodeOfTheFirstThatFails) {
@@ -144,20 +154,21 @@ TEST(LaunchTest, ReturnsTheExitCodeOfTheFirstThatFails) {
                          "2) exit 0;; esac"));
   EXPECT_EQ(run.Wait(), ExitStatus{.code = 3});
   EXPECT_EQ(run.out(), "master\n");
-  EXPECT_THAT(run.err(), MatchesRegex("braid launch: node 1 \\(pid [0-9]+\\) printed:\n"
-                                      "some text\nerror: mnist: no data\nbye\n"
-                                      "braid launch: node 1 \\(pid [0-9]+\\) failed first: "
-                                      "exit code 3: error: mnist: no data\n"));
+  EXPECT_THAT(ErrorsOf(run), MatchesRegex("braid launch: node 1 \\(pid [0-9]+\\) printed:\n"
+                                          "some text\nerror: mnist: no data\nbye\n"
+                                          "braid launch: node 1 \\(pid [0-9]+\\) failed first: "
+                                          "exit code 3: error: mnist: no data\n"));
 }
 
 TEST(LaunchTest, KeepsTheEndOfALongOutput) {
   ProgramRun run(
       Launch({"--local=2"}, "[ $BRAID_NODE_RANK = 0 ] && exit; seq 100000 200000; exit 1"));
   EXPECT_EQ(run.Wait(), ExitStatus{.code = 1});
-  EXPECT_LT(run.err().size(), 70'000u);
-  EXPECT_GT(run.err().size(), 60'000u);
-  EXPECT_THAT(run.err(), MatchesRegex("braid launch: node 1 [^\n]* printed last:\n[0-9]{6}\n.*"));
-  EXPECT_THAT(run.err(), HasSubstr("\n199999\n200000\nbraid launch: node 1 "));
+  EXPECT_LT(ErrorsOf(run).size(), 70'000u);
+  EXPECT_GT(ErrorsOf(run).size(), 60'000u);
+  EXPECT_THAT(ErrorsOf(run),
+              MatchesRegex("braid launch: node 1 [^\n]* printed last:\n[0-9]{6}\n.*"));
+  EXPECT_THAT(ErrorsOf(run), HasSubstr("\n199999\n200000\nbraid launch: node 1 "));
 }
 
 TEST(LaunchTest, NamesTheNodeThatWasKilledAndEndsTheOthers) {
@@ -181,7 +192,7 @@ TEST(LaunchTest, KillsNodesThatDoNotEnd) {
                         "while :; do sleep 0.05; done"));
   EXPECT_EQ(run.Wait(), ExitStatus{.code = 9});
   EXPECT_THAT(
-      run.err(),
+      ErrorsOf(run),
       MatchesRegex("braid launch: node 0 \\(pid [0-9]+\\) has not ended 5 s after the first "
                    "failure and is killed\n"
                    "braid launch: node 1 \\(pid [0-9]+\\) failed first: exit code 9\n"));
@@ -251,7 +262,7 @@ TEST(LaunchTest, ASecondInterruptKills) {
   run.AwaitOutput("[node 1] not yet");
   kill(run.pid(), SIGINT);
   EXPECT_EQ(run.Wait(), ExitStatus{.code = 137});
-  EXPECT_EQ(run.err(), "braid launch: ended by signal 2 (Interrupt)\n") << "killed before 5 s";
+  EXPECT_EQ(ErrorsOf(run), "braid launch: ended by signal 2 (Interrupt)\n") << "killed before 5 s";
 }
 
 // The kernel sends SIGINT to the terminal's foreground, which the nodes are not in.
@@ -291,7 +302,7 @@ TEST(LaunchTest, TagsWholeLines) {
   EXPECT_EQ(run.Wait(), ExitStatus{});
   for (const int node : {0, 1}) {
     EXPECT_EQ(LinesByNode(run.out())[node], (std::vector<std::string>{"ab", "", "c", "no end"}));
-    EXPECT_EQ(LinesByNode(run.err())[node], std::vector<std::string>{"to err"});
+    EXPECT_EQ(LinesByNode(ErrorsOf(run))[node], std::vector<std::string>{"to err"});
   }
 }
 
@@ -349,7 +360,7 @@ TEST(LaunchTest, ObeysSignalsWhileNodesRunAndItsOutputIsStuck) {
 TEST(LaunchTest, SaysWhichProgramCannotBeStarted) {
   ProgramRun missing({BRAID_TOOL, "launch", "--local=2", "--", "./no-such-program"});
   EXPECT_EQ(missing.Wait(), ExitStatus{.code = 127});
-  EXPECT_EQ(missing.err(),
+  EXPECT_EQ(ErrorsOf(missing),
             "braid launch: node 0: cannot start './no-such-program': No such file or directory\n");
   ProgramRun folder({BRAID_TOOL, "launch", "--local=2", "--", "/"});
   EXPECT_EQ(folder.Wait(), ExitStatus{.code = 126});
