@@ -79,7 +79,8 @@ class RingSchedule {
     SendHop send{.to = Wrap(rank_ + 1), .items = {}};
     ReceiveHop receive{.from = Wrap(rank_ - 1), .items = {}};
     const int64_t most = blocks_.max_chunks();
-    sent_.assign(steps_, std::vector<int64_t>(most, -1));
+    most_chunks_ = most;
+    sent_.assign(steps_ * most, -1);
     received_ = sent_;
     for (int64_t group = 0; group < most; group += kRingSlots) {
       const int64_t end = std::min<int64_t>(most, group + kRingSlots);
@@ -104,6 +105,7 @@ class RingSchedule {
   static constexpr int64_t kStagingChunks = 2 * kRingSlots;
 
   int Wrap(int rank) const { return ((rank % p_) + p_) % p_; }
+  size_t At(int step, int64_t c) const { return step * most_chunks_ + c; }
 
   // What `rank` sends in `step`.
   int BlockOf(int rank, int step) const {
@@ -115,7 +117,7 @@ class RingSchedule {
     if (c >= blocks_.num_chunks(block)) return;
     SendItem item;
     item.bytes = blocks_.chunk_size(block, c);
-    item.after_receives = step == 0 ? 0 : received_[step - 1][c] + 1;
+    item.after_receives = step == 0 ? 0 : received_[At(step - 1, c)] + 1;
     if (step == 0) {
       item.buffer = ChunkBuffer::kInput;
       item.offset = blocks_.chunk_offset(c) +
@@ -128,7 +130,7 @@ class RingSchedule {
       item.buffer = ChunkBuffer::kOutput;
       item.offset = blocks_.offset(block) + blocks_.chunk_offset(c);
     }
-    sent_[step][c] = items.size();
+    sent_[At(step, c)] = items.size();
     items.push_back(item);
   }
 
@@ -156,9 +158,9 @@ class RingSchedule {
     } else if (!is_reduction && reduce_steps_ > 0) {
       // The finished chunk replaces the partial one that was sent from here (or, in place, the own
       // input).
-      item.after_sends = sent_[Wrap(rank_ - 1 - block)][c] + 1;
+      item.after_sends = sent_[At(Wrap(rank_ - 1 - block), c)] + 1;
     }
-    received_[step][c] = items.size();
+    received_[At(step, c)] = items.size();
     items.push_back(item);
   }
 
@@ -170,9 +172,10 @@ class RingSchedule {
   const int reduce_steps_;
   const int steps_;
   const Blocks blocks_;
-  std::vector<std::vector<int64_t>> sent_, received_;  // item of (step, chunk)
-  std::vector<int64_t> staged_;                        // the receives that go to staging
-  std::vector<int64_t> staged_send_;                   // and the sends from there
+  int64_t most_chunks_ = 0;
+  std::vector<int64_t> sent_, received_;  // item of (step, chunk), by At
+  std::vector<int64_t> staged_;           // the receives that go to staging
+  std::vector<int64_t> staged_send_;      // and the sends from there
   int64_t next_staged_send_ = 0;
 };
 
