@@ -50,6 +50,14 @@ std::string Coordinator::NameOf(int node) const {
   return options_.name_of ? options_.name_of(node) : absl::StrFormat("node %d", node);
 }
 
+absl::Status Coordinator::OfNode(int node, const absl::Status& status) const {
+  const std::string text(status.message());
+  if (peers_.size() < 2 || text.find(absl::StrFormat("node %d", node)) != std::string::npos) {
+    return status;
+  }
+  return absl::Status(status.code(), absl::StrFormat("%s: %s", NameOf(node), text));
+}
+
 absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> channels,
                                Nanoseconds timeout) {
   // On the reactor's thread, where somebody may be asking for the status, or a failure be handled.
@@ -173,8 +181,9 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
       if (message.loaded().has_summary()) {
         TakeSummary(from, Decode(message.loaded().summary(), node));
       }
-      return Answer(from, message.loaded().has_error() ? FailureOf(message.loaded().error())
-                                                       : absl::OkStatus());
+      return Answer(from, message.loaded().has_error()
+                              ? OfNode(node, FailureOf(message.loaded().error()))
+                              : absl::OkStatus());
     case ControlMessage::kRunDone:
       from.job = message.run_done().job();
       return Answer(from, absl::OkStatus());

@@ -158,6 +158,8 @@ class Coordinator {
   void OnProgramStalled(Nanoseconds lasted);
   void ReportStall(const std::string& title);
   std::string NameOf(int node) const;
+  // What went wrong on a node, which it names if there are several.
+  absl::Status OfNode(int node, const absl::Status& status) const;
   void Send(uint16_t node, const control::ControlMessage& message);
   void SendAll(const control::ControlMessage& message);
   void BeginWait(int kind, JobId job);

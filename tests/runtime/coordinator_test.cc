@@ -209,7 +209,7 @@ TEST_F(CoordinatorTest, ANodeThatCannotLoadIsTheAnswerAndTheJobIsNowhere) {
     *loaded.mutable_loaded()->mutable_error() = CauseOf(absl::NotFoundError("no such file"), 1);
     nodes_[1]->Say(loaded);
   };
-  EXPECT_EQ(Load(1).message(), "no such file");
+  EXPECT_EQ(Load(1).message(), "node 1: no such file");
   for (const auto& node : nodes_) {
     EXPECT_EQ(node->Await(ControlMessage::kUnload).unload().job(), 1u);
   }

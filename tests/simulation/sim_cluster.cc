@@ -81,7 +81,9 @@ class SimCluster {
  private:
   int num_nodes() const { return static_cast<int>(options_.devices.size()); }
   std::string KindOf(int node) const {
-    return options_.kinds.empty() ? "scarce" : options_.kinds[node];
+    // CPUs whose memory may run out.
+    const bool is_cpu = options_.kinds.empty() || options_.kinds[node] == "cpu";
+    return is_cpu ? "scarce" : options_.kinds[node];
   }
 
   NetworkOptions NetworkOf(int node) {
