@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "api/layer_scope.h"
 #include "api/layers.h"
 
 namespace braid {
@@ -82,6 +83,8 @@ std::string Problem(Tensor x, const AttentionOptions& options) {
 
 Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
   if (!x.valid()) return x;
+  options.name = NameLayer(*x.graph(), {"attn", options.name, options.share}, where);
+  if (options.name.empty()) return Tensor(x.graph(), kNone);
   if (const std::string problem = Problem(x, options); !problem.empty()) {
     return x.graph()->Fail(absl::InvalidArgumentError(
         absl::StrFormat("attention '%s': %s (%s)", options.name, problem, where.ToString())));
@@ -90,8 +93,12 @@ Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
   const int64_t depth = channels / options.heads;
   const NameScope scope(*x.graph(), options.name);
   const auto project = [&](const char* name) {
-    const Tensor y = Linear(
-        x, channels, {.name = name, .weight = options.projection, .stddev = options.stddev}, where);
+    const Tensor y = Linear(x, channels,
+                            {.name = name,
+                             .share = options.share,
+                             .weight = options.projection,
+                             .stddev = options.stddev},
+                            where);
     return Reshape(y, {batch, time, options.heads, depth}, where);
   };
   const Tensor q = project("q"), k = project("k"), v = project("v");
@@ -103,8 +110,10 @@ Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
   } else {
     mixed = DotProductAttention(q, k, v, {.causal = options.causal, .time_first = true}, where);
   }
-  return Linear(Reshape(mixed, {batch, time, channels}, where), channels,
-                {.name = "proj", .weight = options.output, .stddev = options.stddev}, where);
+  return Linear(
+      Reshape(mixed, {batch, time, channels}, where), channels,
+      {.name = "proj", .share = options.share, .weight = options.output, .stddev = options.stddev},
+      where);
 }
 
 }  // namespace braid

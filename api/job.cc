@@ -1,5 +1,7 @@
 #include "api/job.h"
 
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -7,6 +9,24 @@
 #include "runtime/reports/program_watch.h"
 
 namespace braid {
+namespace {
+
+// Whether `value` may be used here; if not, the graph has an error.
+bool IsOfThis(LogicalGraph& graph, const Tensor& value, std::string_view what,
+              SourceLocation where) {
+  if (value.valid() && value.graph() == &graph) return true;
+  const bool is_other = value.graph() != nullptr && value.graph() != &graph;
+  // After an error this one is dropped.
+  graph.Fail(absl::InvalidArgumentError(absl::StrFormat(
+      "%s: it is given %s (%s)", what,
+      is_other ? "a tensor of another job; a job has Tensors of its own, and variables by their "
+                 "names"
+               : "no tensor: nothing was assigned to it, or an operator before had none",
+      where.ToString())));
+  return false;
+}
+
+}  // namespace
 
 Job::Job(LogicalGraph* graph, const Placement& devices, DatasetCache* datasets)
     : graph_(graph), devices_(devices), datasets_(datasets) {}
@@ -65,7 +85,7 @@ Tensor Job::Input(std::string name, Shape shape, DType dtype, SourceLocation whe
 }
 
 void Job::Fetch(std::string name, Tensor value, SourceLocation where) {
-  if (!value.valid()) return;
+  if (!IsOfThis(*graph_, value, absl::StrFormat("fetch '%s'", name), where)) return;
   for (const Op& op : graph_->ops()) {
     if (HasRole(*graph_, op, OpRole::kFetch) && op.attrs.String("name") == name) {
       graph_->Fail(absl::AlreadyExistsError(
@@ -79,7 +99,7 @@ void Job::Fetch(std::string name, Tensor value, SourceLocation where) {
 
 void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions options,
                    SourceLocation where) {
-  if (!loss.valid()) return;
+  if (!IsOfThis(*graph_, loss, "Minimize", where)) return;
   if (options.micro_batches < 1) {
     graph_->Fail(absl::InvalidArgumentError(
         absl::StrFormat("Minimize: micro_batches is %d; at least 1 was expected (%s)",
@@ -90,7 +110,14 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
   request.loss = loss.id();
   request.optimizer = optimizer.update();
   request.attrs = optimizer.attrs();
-  if (optimizer.lr().tensor().valid()) {
+  if (const double rate = optimizer.lr().value(); !(rate >= 0)) {
+    graph_->Fail(absl::InvalidArgumentError(
+        absl::StrFormat("Minimize: the learning rate is %g; at least 0 was expected (%s)", rate,
+                        where.ToString())));
+    return;
+  }
+  if (optimizer.lr().tensor().graph() != nullptr) {
+    if (!IsOfThis(*graph_, optimizer.lr().tensor(), "Minimize's learning rate", where)) return;
     request.learning_rate = optimizer.lr().tensor().id();
   } else {
     request.attrs.Set("learning_rate", optimizer.lr().value());
@@ -110,6 +137,25 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
 }
 
 Tensor Job::GradientOf(Tensor x, SourceLocation where) { return braid::GradientOf(x, where); }
+
+void Job::EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocation where) {
+  absl::Status problem = placement.status();
+  if (problem.ok() && placement->size() == 0) {
+    problem = absl::InvalidArgumentError("it has none");
+  }
+  for (int rank = 0; problem.ok() && rank < placement->size(); ++rank) {
+    const DeviceId& device = placement->device(rank);
+    if (devices_.rank_of(device) >= 0) continue;
+    problem = absl::InvalidArgumentError(
+        absl::StrFormat("there is no device %d.%d", device.node, device.device));
+  }
+  if (problem.ok()) return graph_->PushPlacement(*placement);
+  graph_->PushPlacement(std::nullopt);
+  graph_->Fail(absl::Status(
+      problem.code(),
+      absl::StrFormat("On: no devices for a placement: %s; the cluster has %s (%s)",
+                      std::string(problem.message()), devices_.ToString(), where.ToString())));
+}
 
 void Job::SetTraining(bool is_training) { training_ = is_training; }
 

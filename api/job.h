@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "api/optimizers.h"
 #include "graph/functional.h"
 #include "graph/logical_graph.h"
@@ -67,10 +68,11 @@ class Job {
   // A job trains if it calls Minimize; this says otherwise (dropout follows it).
   void SetTraining(bool is_training);
 
-  // Ops recorded inside `fn` sit on `placement`.
+  // Ops recorded inside `fn` sit on `placement`: job.devices().node(1), say, or
+  // job.devices().WithHierarchy({2, 4}), whose error is the job's.
   template <typename Function>
-  auto On(const Placement& placement, Function fn) {
-    graph_->PushPlacement(placement);
+  auto On(const absl::StatusOr<Placement>& placement, Function fn, SourceLocation where = Here()) {
+    EnterPlacement(placement, where);
     struct Pop {
       LogicalGraph* graph;
       ~Pop() { graph->PopPlacement(); }
@@ -95,6 +97,8 @@ class Job {
 
  private:
   friend class Session;
+  void EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocation where);
+
   LogicalGraph* graph_;
   const Placement& devices_;
   DatasetCache* datasets_;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "api/layer_scope.h"
 #include "graph/op_roles.h"
 
 namespace braid {
@@ -47,6 +48,8 @@ Tensor GetVariable(LogicalGraph& graph, VariableOptions options, SourceLocation 
 
 Tensor Linear(Tensor x, int64_t features, LinearOptions options, SourceLocation where) {
   if (!x.valid()) return x;
+  options.name = NameLayer(*x.graph(), {"linear", options.name, options.share}, where);
+  if (options.name.empty()) return Tensor(x.graph(), kNone);
   if (x.shape().rank() < 1) {
     return Fail(x, where, "linear", options.name,
                 absl::StrFormat("x is %s; [..., in] was expected", x.shape().ToString()));
@@ -80,6 +83,8 @@ Tensor Linear(Tensor x, int64_t features, LinearOptions options, SourceLocation 
 Tensor EmbeddingLayer(Tensor indices, int64_t rows, int64_t features, EmbeddingLayerOptions options,
                       SourceLocation where) {
   if (!indices.valid()) return indices;
+  options.name = NameLayer(*indices.graph(), {"embedding", options.name, options.share}, where);
+  if (options.name.empty()) return Tensor(indices.graph(), kNone);
   LogicalGraph& graph = *indices.graph();
   const NameScope scope(graph, options.name);
   VariableOptions table;
@@ -94,6 +99,8 @@ Tensor EmbeddingLayer(Tensor indices, int64_t rows, int64_t features, EmbeddingL
 
 Tensor LayerNormLayer(Tensor x, LayerNormLayerOptions options, SourceLocation where) {
   if (!x.valid()) return x;
+  options.name = NameLayer(*x.graph(), {"norm", options.name, options.share}, where);
+  if (options.name.empty()) return Tensor(x.graph(), kNone);
   if (x.shape().rank() < 1) {
     return Fail(x, where, "layer_norm", options.name,
                 absl::StrFormat("x is %s; [..., c] was expected", x.shape().ToString()));
@@ -115,6 +122,8 @@ Tensor LayerNormLayer(Tensor x, LayerNormLayerOptions options, SourceLocation wh
 
 Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLocation where) {
   if (!x.valid()) return x;
+  options.name = NameLayer(*x.graph(), {"conv", options.name, options.share}, where);
+  if (options.name.empty()) return Tensor(x.graph(), kNone);
   const Shape shape = x.shape();
   const int axes = shape.rank() - 2;
   if (options.kernel.size() == 1 && axes > 0) options.kernel.resize(axes, options.kernel[0]);
@@ -146,6 +155,7 @@ Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLoc
   bias.name = "bias";
   bias.shape = Shape{features};
   if (options.stddev.has_value()) {
+    weight.low = weight.high = 0;
     weight.init = "normal";
     weight.stddev = *options.stddev;
   }
@@ -166,6 +176,8 @@ Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLoc
 
 Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation where) {
   if (!x.valid()) return x;
+  options.name = NameLayer(*x.graph(), {"norm", options.name, options.share}, where);
+  if (options.name.empty()) return Tensor(x.graph(), kNone);
   const Shape shape = x.shape();
   if (shape.rank() < 2) {
     return Fail(x, where, "batch_norm", options.name,
@@ -209,6 +221,8 @@ Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation wh
 
 Tensor RmsNormLayer(Tensor x, RmsNormLayerOptions options, SourceLocation where) {
   if (!x.valid()) return x;
+  options.name = NameLayer(*x.graph(), {"norm", options.name, options.share}, where);
+  if (options.name.empty()) return Tensor(x.graph(), kNone);
   if (x.shape().rank() < 1) {
     return Fail(x, where, "rms_norm", options.name,
                 absl::StrFormat("x is %s; [..., c] was expected", x.shape().ToString()));

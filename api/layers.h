@@ -1,5 +1,6 @@
-// Layers: functions that make the variables they need, named under the current scope. A second
-// layer of the same name in one job shares the variables of the first.
+// Layers: functions that make the variables they need, named under the current scope. A layer
+// without a name gets one that no other of the job has: linear, linear_1, ... A second layer of a
+// name says .share = true and has the variables of the first.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 namespace braid {
 
 struct LinearOptions {
-  std::string name = "linear";
+  std::string name = {};  // or linear, linear_1, ...
+  bool share = false;
   bool bias = true;
   std::optional<NdSbp> weight = std::nullopt;  // layout of the weight; the bias follows its columns
   std::optional<double> stddev = std::nullopt;  // of a normal weight; else uniform +-1/sqrt(in)
@@ -23,7 +25,8 @@ Tensor Linear(Tensor x, int64_t features, LinearOptions options = {},
               SourceLocation where = Here());
 
 struct EmbeddingLayerOptions {
-  std::string name = "embedding";
+  std::string name = {};  // or embedding, embedding_1, ...
+  bool share = false;
   DType dtype = DType::kF32;
   std::optional<NdSbp> weight = std::nullopt;
   double stddev = 0.02;
@@ -33,14 +36,16 @@ Tensor EmbeddingLayer(Tensor indices, int64_t rows, int64_t features,
                       EmbeddingLayerOptions options = {}, SourceLocation where = Here());
 
 struct LayerNormLayerOptions {
-  std::string name = "norm";
+  std::string name = {};  // or norm, norm_1, ...
+  bool share = false;
   double epsilon = 1e-5;
 };
 // Layer normalisation of x [..., c] with variables gamma (ones) and beta (zeros) [c].
 Tensor LayerNormLayer(Tensor x, LayerNormLayerOptions options = {}, SourceLocation where = Here());
 
 struct ConvLayerOptions {
-  std::string name = "conv";
+  std::string name = {};  // or conv, conv_1, ...
+  bool share = false;
   std::vector<int64_t> kernel = {3};  // an entry per axis of space, or one for all
   std::vector<int64_t> strides = {};
   std::vector<int64_t> padding = {};
@@ -58,7 +63,8 @@ Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options = {},
                  SourceLocation where = Here());
 
 struct BatchNormLayerOptions {
-  std::string name = "norm";
+  std::string name = {};  // or norm, norm_1, ...
+  bool share = false;
   double epsilon = 1e-5;
   double momentum = 0.1;  // of the newest batch in the running statistics
   // By the batch's statistics, which move the running ones at the end of the step; false: by the
@@ -78,14 +84,16 @@ struct BatchNormLayerOptions {
 Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options = {}, SourceLocation where = Here());
 
 struct RmsNormLayerOptions {
-  std::string name = "norm";
+  std::string name = {};  // or norm, norm_1, ...
+  bool share = false;
   double epsilon = 1e-5;
 };
 // Root mean square normalisation of x [..., c] with a variable gamma (ones) [c].
 Tensor RmsNormLayer(Tensor x, RmsNormLayerOptions options = {}, SourceLocation where = Here());
 
 struct RecurrentLayerOptions {
-  std::string name = "recurrent";
+  std::string name = {};  // or recurrent, recurrent_1, ...
+  bool share = false;
   int64_t layers = 1;  // each on the outputs of the one before
   bool bidirectional = false;
   bool bias = true;
@@ -109,7 +117,8 @@ RecurrentLayerResult RnnLayer(Tensor x, int64_t units, RecurrentLayerOptions opt
                               SourceLocation where = Here());
 
 struct AttentionOptions {
-  std::string name = "attn";
+  std::string name = {};  // or attn, attn_1, ...
+  bool share = false;
   int64_t heads = 1;
   bool causal = true;
   double dropout = 0;  // of the attention weights

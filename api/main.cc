@@ -16,6 +16,7 @@
 #include "api/flags.h"
 #include "api/measure_machine.h"
 #include "api/plan_report.h"
+#include "runtime/base/catch_exceptions.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_limit.h"
@@ -123,10 +124,15 @@ void Measure(ProgramFlags& flags) {
   if (session.network.has_value()) session.network->rates = session.measured->ToString();
 }
 
+absl::Status Extend(const MainOptions& options, OpRegistry& operators, KernelRegistry& kernels) {
+  if (!options.extend) return absl::OkStatus();
+  return CatchExceptions("MainOptions::extend", [&] { return options.extend(operators, kernels); });
+}
+
 absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, ProcessEnd& end) {
   OpRegistry operators = BuiltinOps();
   KernelRegistry kernels = CpuKernels();
-  if (options.extend) RETURN_IF_ERROR(options.extend(operators, kernels));
+  RETURN_IF_ERROR(Extend(options, operators, kernels));
   const Cluster& cluster = flags.session.network->cluster;
   ASSIGN_OR_RETURN(
       const DeviceKinds::Kind* const kind,
@@ -154,9 +160,8 @@ absl::Status RunProgram(const MainOptions& options,
   flags.session.on_failure = [&end](const absl::Status& cause) { end.Limit(cause); };
   ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                    Session::Start(std::move(flags.session)));
-  absl::Status status;
-  if (options.extend) status = options.extend(session->operators(), session->kernels());
-  if (status.ok()) status = program(*session);
+  absl::Status status = Extend(options, session->operators(), session->kernels());
+  if (status.ok()) status = CatchExceptions("the program", [&] { return program(*session); });
   if (dry_run && absl::IsCancelled(status)) status = absl::OkStatus();
   // The other nodes end as this one does, and it as they do.
   const absl::Status closed = session->Close(status);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "api/layer_scope.h"
 #include "api/layers.h"
 #include "graph/functions/recurrent.h"
 
@@ -36,8 +37,13 @@ RecurrentResult Direction(Cell cell, int64_t gates, Tensor x, int64_t units,
 }
 
 RecurrentLayerResult Layers(Cell cell, int64_t gates, Tensor x, int64_t units,
-                            const RecurrentLayerOptions& options, SourceLocation where) {
+                            RecurrentLayerOptions options, SourceLocation where) {
   if (!x.valid()) return {x, x, x};
+  options.name = NameLayer(*x.graph(), {"recurrent", options.name, options.share}, where);
+  if (options.name.empty()) {
+    const Tensor invalid(x.graph(), kNone);
+    return {invalid, invalid, invalid};
+  }
   LogicalGraph& graph = *x.graph();
   if (x.shape().rank() != 3 || units < 1 || options.layers < 1) {
     const Tensor invalid = graph.Fail(absl::InvalidArgumentError(absl::StrFormat(

@@ -16,6 +16,7 @@
 #include "api/kernel_memory.h"
 #include "api/network_place.h"
 #include "api/plan_report.h"
+#include "api/record_job.h"
 #include "api/run_receiver.h"
 #include "api/session_impl.h"
 #include "compiler/plan/expand.h"
@@ -283,8 +284,8 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     coordinator_->SetPhase(absl::StrFormat("compiling job '%s'", name));
     job.watch_ = &coordinator_->program();
   }
-  record(job);
-  RETURN_IF_ERROR(graph.status());
+  RETURN_IF_ERROR(RecordJob(name, graph, [&] { record(job); }));
+  if (is_visible) RETURN_IF_ERROR(CheckHasEffect(name, graph));
   const bool minimizes = !graph.minimize().empty();
   graph.training = job.training_.value_or(minimizes);
 

@@ -54,12 +54,7 @@ inline absl::StatusOr<braid::Placement> HybridDevices(const braid::Placement& de
 // Records `fn` on the devices that the parallelism asks for.
 inline void OnDevices(braid::Job& job, Parallel parallel, const std::function<void()>& fn) {
   if (parallel != Parallel::kHybrid) return fn();
-  const auto devices = HybridDevices(job.devices());
-  if (!devices.ok()) {
-    job.graph().Fail(devices.status());
-    return;
-  }
-  job.On(*devices, fn);
+  job.On(HybridDevices(job.devices()), fn);
 }
 
 // Layouts of a pair of linear layers: columns of the first, rows of the second, so that one sum

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -337,6 +339,22 @@ Tensor Variable(LogicalGraph& graph, VariableOptions options, SourceLocation whe
                        {"mean", options.mean},
                        {"stddev", options.stddev},
                        {"trainable", options.trainable}};
+  const std::set<std::string_view> inits = {"zeros", "ones", "constant", "uniform", "normal"};
+  if (!inits.contains(options.init)) {
+    return graph.Fail(absl::InvalidArgumentError(absl::StrCat(
+        "variable '", options.name, "': init is \"", options.init,
+        "\"; zeros, ones, constant, uniform or normal was expected (", where.ToString(), ")")));
+  }
+  const std::pair<const char*, std::pair<const char*, bool>> takes[] = {
+      {"constant", {".value", options.value != 0}},
+      {"uniform", {".low or .high", options.low != 0 || options.high != 0}},
+      {"normal", {".mean or .stddev", options.mean != 0 || options.stddev != 0}}};
+  for (const auto& [init, given] : takes) {
+    if (!given.second || options.init == init) continue;
+    return graph.Fail(absl::InvalidArgumentError(
+        absl::StrCat("variable '", options.name, "': ", given.first, " is of .init = \"", init,
+                     "\", and it has .init = \"", options.init, "\" (", where.ToString(), ")")));
+  }
   const Tensor variable = graph.Append1(
       "variable", {},
       {.name = options.name, .attrs = attrs, .location = where, .hints = {options.sbp}});

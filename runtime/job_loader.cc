@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
+#include "runtime/base/catch_exceptions.h"
 #include "runtime/base/status.h"
 #include "runtime/external_kernels.h"
 #include "runtime/kernels/work_memory.h"
@@ -27,7 +28,8 @@ absl::StatusOr<ComputeCall> MakeCall(const plan::Kernel& kernel, const KernelReg
     ASSIGN_OR_RETURN(call.kernel, planned.make());
     return absl::OkStatus();
   };
-  if (absl::Status status = create(); !status.ok()) return NameFailure(call.name, status);
+  const absl::Status status = CatchExceptions("what makes its kernel", create);
+  if (!status.ok()) return NameFailure(call.name, status);
   return call;
 }
 

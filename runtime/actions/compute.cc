@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
 #include "runtime/actions/make_action.h"
+#include "runtime/base/catch_exceptions.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -66,7 +67,9 @@ void ComputeAction::Start(const Act& act, ActDone done) {
       continue;
     }
     Begin(i);
-    if (absl::Status status = calls_[i].kernel->Run(RunOf(i, act)); !status.ok()) {
+    const absl::Status status =
+        CatchExceptions("it", [&] { return calls_[i].kernel->Run(RunOf(i, act)); });
+    if (!status.ok()) {
       done(NameFailure(calls_[i].name, status));
       return;
     }

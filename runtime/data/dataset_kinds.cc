@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/catch_exceptions.h"
 #include "runtime/base/status.h"
 #include "runtime/data/kinds.h"
 
@@ -25,7 +26,10 @@ absl::Status DatasetKinds::Register(std::string name, Opener open) {
 
 absl::StatusOr<std::shared_ptr<const Dataset>> DatasetKinds::Open(const DatasetSpec& spec) const {
   const auto found = kinds_.find(spec.kind);
-  if (found != kinds_.end()) return found->second(spec);
+  if (found != kinds_.end()) {
+    return CatchExceptions(absl::StrFormat("what opens datasets of kind '%s'", spec.kind),
+                           [&] { return found->second(spec); });
+  }
   return absl::InvalidArgumentError(absl::StrFormat(
       "dataset kind '%s' is unknown; this program has %s", spec.kind,
       absl::StrJoin(kinds_, ", ", [](std::string* out, const auto& kind) { *out += kind.first; })));

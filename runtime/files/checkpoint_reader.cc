@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/crc32c.h"
+#include "runtime/base/nearest_names.h"
 #include "runtime/base/status.h"
 #include "runtime/files/checkpoint.h"
 
@@ -133,22 +133,6 @@ absl::StatusOr<std::string> ReadSideFile(const CheckpointChecksums& checksums,
   return contents;
 }
 
-// Levenshtein's.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t above = row[j + 1];
-      row[j + 1] = std::min({above + 1, row[j] + 1, diagonal + (a[i] != b[j])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const std::string& path) {
@@ -211,19 +195,11 @@ absl::StatusOr<const CheckpointReader::Location*> CheckpointReader::Locate(
     std::string_view tensor) const {
   const auto found = locations_.find(tensor);
   if (found != locations_.end()) return &found->second;
-  std::vector<std::pair<size_t, std::string>> nearest;
-  for (const auto& [name, location] : locations_) {
-    nearest.emplace_back(EditDistance(tensor, name), name);
-  }
-  constexpr size_t kShown = 3;
-  const size_t shown = std::min(kShown, nearest.size());
-  std::partial_sort(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(shown),
-                    nearest.end());
   std::vector<std::string> names;
-  for (size_t i = 0; i < shown; ++i) names.push_back(nearest[i].second);
+  for (const auto& [name, location] : locations_) names.push_back(name);
   return absl::NotFoundError(
       absl::StrFormat("checkpoint '%s' holds no tensor '%s'; the nearest of its %d: %s", path_,
-                      tensor, locations_.size(), absl::StrJoin(names, ", ")));
+                      tensor, locations_.size(), NearestNames(tensor, names)));
 }
 
 absl::StatusOr<StoredTensor> CheckpointReader::Info(std::string_view tensor) const {

@@ -71,9 +71,9 @@ TEST_F(LayersTest, RmsNorm) {
 // With dropout the weights are a tensor; both forms read the same variables.
 TEST_F(LayersTest, AttentionWithDropout) {
   const Tensor x = Input(graph_, "x", {DType::kF32, {2, 7, 12}});
-  const Tensor plain = Attention(x, {.heads = 3});
+  const Tensor plain = Attention(x, {.name = "attn", .heads = 3});
   const size_t variables = VariablesOf(graph_).size();
-  const Tensor dropped = Attention(x, {.heads = 3, .dropout = 0.1});
+  const Tensor dropped = Attention(x, {.name = "attn", .share = true, .heads = 3, .dropout = 0.1});
   ASSERT_TRUE(graph_.status().ok()) << graph_.status();
   EXPECT_EQ(plain.shape(), x.shape());
   EXPECT_EQ(dropped.shape(), x.shape());

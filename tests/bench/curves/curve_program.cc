@@ -11,7 +11,6 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "api/braid.h"
-#include "glog/logging.h"
 
 ABSL_FLAG(int64_t, variables, 10, "Weights of 32 x 32");
 ABSL_FLAG(std::string, folder, "", "Where to save");
@@ -25,9 +24,7 @@ constexpr int64_t kRows = 1024, kWidth = 32;
 // Its rows are split over the nodes.
 void Train(braid::Job& job) {
   const braid::Placement& all = job.devices();
-  const auto mesh = all.WithHierarchy({all.num_nodes(), all.size() / all.num_nodes()});
-  CHECK(mesh.ok()) << mesh.status();  // all nodes have as many
-  job.On(*mesh, [&] {
+  job.On(all.WithHierarchy({all.num_nodes(), all.size() / all.num_nodes()}), [&] {
     using namespace braid::sbp;
     braid::Tensor x = ToSbp(job.Input("x", {kRows, kWidth}), {S(0), B});
     for (int64_t i = 0; i < absl::GetFlag(FLAGS_variables); ++i) {

@@ -1,0 +1,33 @@
+#include "api/record_job.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "graph/op_roles.h"
+#include "runtime/base/catch_exceptions.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+
+absl::Status RecordJob(const std::string& name, LogicalGraph& graph,
+                       const std::function<void()>& record) {
+  RETURN_IF_ERROR(CatchExceptions(absl::StrFormat("the function that records job '%s'", name), [&] {
+    record();
+    return absl::OkStatus();
+  }));
+  return graph.status();
+}
+
+absl::Status CheckHasEffect(const std::string& name, const LogicalGraph& graph) {
+  const bool has_effect = !graph.minimize().empty() ||
+                          std::any_of(graph.ops().begin(), graph.ops().end(), [&](const Op& op) {
+                            return HasRole(graph, op, OpRole::kFetch) || IsUpdate(graph, op);
+                          });
+  if (has_effect) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "job '%s' fetches nothing, minimizes nothing and assigns to no variable, so that nothing of "
+      "it would be computed; add job.Fetch or job.Minimize",
+      name));
+}
+
+}  // namespace braid
