@@ -83,8 +83,8 @@ std::string Problem(Tensor x, const AttentionOptions& options) {
 
 Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
   if (!x.valid()) return x;
-  options.name = NameLayer(*x.graph(), {"attn", options.name, options.share}, where);
-  if (options.name.empty()) return Tensor(x.graph(), kNone);
+  if (!NameLayer(*x.graph(), "attn", options.name, options.share, where))
+    return Tensor(x.graph(), kNone);
   if (const std::string problem = Problem(x, options); !problem.empty()) {
     return x.graph()->Fail(absl::InvalidArgumentError(
         absl::StrFormat("attention '%s': %s (%s)", options.name, problem, where.ToString())));

@@ -141,7 +141,7 @@ Tensor Job::GradientOf(Tensor x, SourceLocation where) { return braid::GradientO
 void Job::EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocation where) {
   absl::Status problem = placement.status();
   if (problem.ok() && placement->size() == 0) {
-    problem = absl::InvalidArgumentError("it has none");
+    problem = absl::InvalidArgumentError("it has no devices");
   }
   for (int rank = 0; problem.ok() && rank < placement->size(); ++rank) {
     const DeviceId& device = placement->device(rank);
@@ -153,7 +153,7 @@ void Job::EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocat
   graph_->PushPlacement(std::nullopt);
   graph_->Fail(absl::Status(
       problem.code(),
-      absl::StrFormat("On: no devices for a placement: %s; the cluster has %s (%s)",
+      absl::StrFormat("On: the placement cannot be used: %s; the cluster has %s (%s)",
                       std::string(problem.message()), devices_.ToString(), where.ToString())));
 }
 

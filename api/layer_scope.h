@@ -4,20 +4,14 @@
 #include <string>
 #include <string_view>
 
-#include "api/layers.h"
 #include "graph/logical_graph.h"
 
 namespace braid {
 
-// What a layer's options say of its name.
-struct LayerNaming {
-  std::string_view kind;  // "linear": the name of those that have none, then linear_1, ...
-  std::string name;       // "": none
-  bool share = false;     // its variables are those of an earlier layer of that name
-};
-
-// The layer's name under the current scope, which it has from now on. "" after an error: a second
-// layer of a name that does not say that it shares, or one that shares with nothing.
-std::string NameLayer(LogicalGraph& graph, const LayerNaming& naming, SourceLocation where);
+// Decides on the name of a layer under the current scope: the one given, or `kind`, kind_1, ... for
+// a layer without one (""). False after an error: a second layer of a name that does not say that
+// it shares its variables, or one that shares with nothing.
+bool NameLayer(LogicalGraph& graph, std::string_view kind, std::string& name, bool share,
+               SourceLocation where);
 
 }  // namespace braid

@@ -48,8 +48,8 @@ Tensor GetVariable(LogicalGraph& graph, VariableOptions options, SourceLocation 
 
 Tensor Linear(Tensor x, int64_t features, LinearOptions options, SourceLocation where) {
   if (!x.valid()) return x;
-  options.name = NameLayer(*x.graph(), {"linear", options.name, options.share}, where);
-  if (options.name.empty()) return Tensor(x.graph(), kNone);
+  if (!NameLayer(*x.graph(), "linear", options.name, options.share, where))
+    return Tensor(x.graph(), kNone);
   if (x.shape().rank() < 1) {
     return Fail(x, where, "linear", options.name,
                 absl::StrFormat("x is %s; [..., in] was expected", x.shape().ToString()));
@@ -83,8 +83,8 @@ Tensor Linear(Tensor x, int64_t features, LinearOptions options, SourceLocation 
 Tensor EmbeddingLayer(Tensor indices, int64_t rows, int64_t features, EmbeddingLayerOptions options,
                       SourceLocation where) {
   if (!indices.valid()) return indices;
-  options.name = NameLayer(*indices.graph(), {"embedding", options.name, options.share}, where);
-  if (options.name.empty()) return Tensor(indices.graph(), kNone);
+  if (!NameLayer(*indices.graph(), "embedding", options.name, options.share, where))
+    return Tensor(indices.graph(), kNone);
   LogicalGraph& graph = *indices.graph();
   const NameScope scope(graph, options.name);
   VariableOptions table;
@@ -99,8 +99,8 @@ Tensor EmbeddingLayer(Tensor indices, int64_t rows, int64_t features, EmbeddingL
 
 Tensor LayerNormLayer(Tensor x, LayerNormLayerOptions options, SourceLocation where) {
   if (!x.valid()) return x;
-  options.name = NameLayer(*x.graph(), {"norm", options.name, options.share}, where);
-  if (options.name.empty()) return Tensor(x.graph(), kNone);
+  if (!NameLayer(*x.graph(), "norm", options.name, options.share, where))
+    return Tensor(x.graph(), kNone);
   if (x.shape().rank() < 1) {
     return Fail(x, where, "layer_norm", options.name,
                 absl::StrFormat("x is %s; [..., c] was expected", x.shape().ToString()));
@@ -122,8 +122,8 @@ Tensor LayerNormLayer(Tensor x, LayerNormLayerOptions options, SourceLocation wh
 
 Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLocation where) {
   if (!x.valid()) return x;
-  options.name = NameLayer(*x.graph(), {"conv", options.name, options.share}, where);
-  if (options.name.empty()) return Tensor(x.graph(), kNone);
+  if (!NameLayer(*x.graph(), "conv", options.name, options.share, where))
+    return Tensor(x.graph(), kNone);
   const Shape shape = x.shape();
   const int axes = shape.rank() - 2;
   if (options.kernel.size() == 1 && axes > 0) options.kernel.resize(axes, options.kernel[0]);
@@ -176,8 +176,8 @@ Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLoc
 
 Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation where) {
   if (!x.valid()) return x;
-  options.name = NameLayer(*x.graph(), {"norm", options.name, options.share}, where);
-  if (options.name.empty()) return Tensor(x.graph(), kNone);
+  if (!NameLayer(*x.graph(), "norm", options.name, options.share, where))
+    return Tensor(x.graph(), kNone);
   const Shape shape = x.shape();
   if (shape.rank() < 2) {
     return Fail(x, where, "batch_norm", options.name,
@@ -221,8 +221,8 @@ Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation wh
 
 Tensor RmsNormLayer(Tensor x, RmsNormLayerOptions options, SourceLocation where) {
   if (!x.valid()) return x;
-  options.name = NameLayer(*x.graph(), {"norm", options.name, options.share}, where);
-  if (options.name.empty()) return Tensor(x.graph(), kNone);
+  if (!NameLayer(*x.graph(), "norm", options.name, options.share, where))
+    return Tensor(x.graph(), kNone);
   if (x.shape().rank() < 1) {
     return Fail(x, where, "rms_norm", options.name,
                 absl::StrFormat("x is %s; [..., c] was expected", x.shape().ToString()));

@@ -39,8 +39,7 @@ RecurrentResult Direction(Cell cell, int64_t gates, Tensor x, int64_t units,
 RecurrentLayerResult Layers(Cell cell, int64_t gates, Tensor x, int64_t units,
                             RecurrentLayerOptions options, SourceLocation where) {
   if (!x.valid()) return {x, x, x};
-  options.name = NameLayer(*x.graph(), {"recurrent", options.name, options.share}, where);
-  if (options.name.empty()) {
+  if (!NameLayer(*x.graph(), "recurrent", options.name, options.share, where)) {
     const Tensor invalid(x.graph(), kNone);
     return {invalid, invalid, invalid};
   }

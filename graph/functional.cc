@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <set>
-#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -30,6 +28,29 @@ Tensor Compare(std::string_view op, Tensor a, Tensor b, SourceLocation where) {
     b = Cast(b, DType::kI64, where);
   }
   return Apply(op, {a, b}, {}, where);
+}
+
+// What does not fit the way in which a variable begins, or "".
+std::string InitProblem(const VariableOptions& options) {
+  const struct {
+    const char* init;
+    const char* numbers;  // that only it takes
+    bool is_given;
+  } kinds[] = {{"zeros", "", false},
+               {"ones", "", false},
+               {"constant", ".value", options.value != 0},
+               {"uniform", ".low or .high", options.low != 0 || options.high != 0},
+               {"normal", ".mean or .stddev", options.mean != 0 || options.stddev != 0}};
+  bool is_known = false;
+  for (const auto& kind : kinds) {
+    is_known = is_known || options.init == kind.init;
+    if (!kind.is_given || options.init == kind.init) continue;
+    return absl::StrCat(kind.numbers, " is of .init = \"", kind.init, "\", and it has .init = \"",
+                        options.init, "\"");
+  }
+  if (is_known) return "";
+  return absl::StrCat("init is \"", options.init,
+                      "\"; zeros, ones, constant, uniform or normal was expected");
 }
 
 Tensor Source(LogicalGraph& graph, std::string_view type, Attrs attrs, SourceLocation where) {
@@ -339,21 +360,9 @@ Tensor Variable(LogicalGraph& graph, VariableOptions options, SourceLocation whe
                        {"mean", options.mean},
                        {"stddev", options.stddev},
                        {"trainable", options.trainable}};
-  const std::set<std::string_view> inits = {"zeros", "ones", "constant", "uniform", "normal"};
-  if (!inits.contains(options.init)) {
-    return graph.Fail(absl::InvalidArgumentError(absl::StrCat(
-        "variable '", options.name, "': init is \"", options.init,
-        "\"; zeros, ones, constant, uniform or normal was expected (", where.ToString(), ")")));
-  }
-  const std::pair<const char*, std::pair<const char*, bool>> takes[] = {
-      {"constant", {".value", options.value != 0}},
-      {"uniform", {".low or .high", options.low != 0 || options.high != 0}},
-      {"normal", {".mean or .stddev", options.mean != 0 || options.stddev != 0}}};
-  for (const auto& [init, given] : takes) {
-    if (!given.second || options.init == init) continue;
+  if (const std::string problem = InitProblem(options); !problem.empty()) {
     return graph.Fail(absl::InvalidArgumentError(
-        absl::StrCat("variable '", options.name, "': ", given.first, " is of .init = \"", init,
-                     "\", and it has .init = \"", options.init, "\" (", where.ToString(), ")")));
+        absl::StrCat("variable '", options.name, "': ", problem, " (", where.ToString(), ")")));
   }
   const Tensor variable = graph.Append1(
       "variable", {},

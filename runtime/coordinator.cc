@@ -51,11 +51,9 @@ std::string Coordinator::NameOf(int node) const {
 }
 
 absl::Status Coordinator::OfNode(int node, const absl::Status& status) const {
-  const std::string text(status.message());
-  if (peers_.size() < 2 || text.find(absl::StrFormat("node %d", node)) != std::string::npos) {
-    return status;
-  }
-  return absl::Status(status.code(), absl::StrFormat("%s: %s", NameOf(node), text));
+  const std::string text(status.message()), name = NameOf(node);
+  if (peers_.size() < 2 || text.starts_with(name)) return status;
+  return absl::Status(status.code(), absl::StrFormat("%s: %s", name, text));
 }
 
 absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> channels,

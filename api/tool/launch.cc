@@ -111,19 +111,18 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& ar
     return absl::InvalidArgumentError(
         absl::StrFormat("--local=%d; 1 to %d nodes were expected", local, kMaxNodes));
   }
-  ASSIGN_OR_RETURN(std::vector<NodeCommand> commands,
-                   CommandsOfLocalNodes(
-                       {.num_nodes = local, .host = absl::GetFlag(FLAGS_host), .devices = devices},
-                       arguments.program));
-  // Nobody else knows the port that was free.
-  std::cerr << absl::StrFormat("braid launch: the %d nodes meet at %s\n", local,
-                               MeetingPlace(commands[0]));
-  return commands;
+  return CommandsOfLocalNodes(
+      {.num_nodes = local, .host = absl::GetFlag(FLAGS_host), .devices = devices},
+      arguments.program);
 }
 
 absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
   // That nobody reads the output any more is noticed where it is written.
   signal(SIGPIPE, SIG_IGN);
+  // Of local nodes, nobody else knows the port that was free.
+  if (const std::string place = MeetingPlace(commands[0]); !place.empty()) {
+    std::cerr << absl::StrFormat("braid launch: the %d nodes meet at %s\n", commands.size(), place);
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGuard> guard, ProcessGuard::Start());
   const std::unique_ptr<Environment> environment = MakeRealEnvironment();
   const std::unique_ptr<Event> has_ended = environment->MakeEvent();

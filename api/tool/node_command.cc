@@ -96,7 +96,10 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
   return commands;
 }
 
-std::string MeetingPlace(const NodeCommand& command) { return command.environment.at(kMaster); }
+std::string MeetingPlace(const NodeCommand& command) {
+  const auto found = command.environment.find(kMaster);
+  return found == command.environment.end() ? "" : found->second;
+}
 
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfListedNodes(
     const ListedNodes& nodes, const std::vector<std::string>& program) {

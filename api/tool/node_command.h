@@ -39,7 +39,7 @@ struct LocalNodes {
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     const LocalNodes& nodes, const std::vector<std::string>& program);
 
-// HOST:PORT of the master, as a command of CommandsOfLocalNodes has it.
+// HOST:PORT of the master, of a command of CommandsOfLocalNodes; "" of others, whose list says it.
 std::string MeetingPlace(const NodeCommand& command);
 
 // The nodes of a list: those on other machines by `ssh`, a command in the shell's language that is

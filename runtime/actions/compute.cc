@@ -59,6 +59,11 @@ void ComputeAction::Start(const Act& act, ActDone done) {
   for (uint32_t i = 0; i < memory_.outputs.size(); ++i) {
     Move(num_inputs + i, memory_.outputs[i].At(act.output_slots[i]));
   }
+  const absl::Status status = CatchExceptions("it", [&] { return RunCalls(act); });
+  done(status.ok() ? status : NameFailure(calls_[running_].name, status));
+}
+
+absl::Status ComputeAction::RunCalls(const Act& act) {
   auto turns = turns_.begin();
   for (size_t i = 0; i < calls_.size();) {
     if (turns != turns_.end() && turns->begin == i) {
@@ -67,15 +72,10 @@ void ComputeAction::Start(const Act& act, ActDone done) {
       continue;
     }
     Begin(i);
-    const absl::Status status =
-        CatchExceptions("it", [&] { return calls_[i].kernel->Run(RunOf(i, act)); });
-    if (!status.ok()) {
-      done(NameFailure(calls_[i].name, status));
-      return;
-    }
+    RETURN_IF_ERROR(calls_[i].kernel->Run(RunOf(i, act)));
     ++i;
   }
-  done(absl::OkStatus());
+  return absl::OkStatus();
 }
 
 void ComputeAction::Begin(size_t call) {

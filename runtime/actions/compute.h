@@ -56,6 +56,8 @@ class ComputeAction final : public Action {
   // The call's work is the next in the stream.
   void Begin(size_t call);
   KernelRun RunOf(size_t call, const Act& act) const;
+  // In order; running_ is the one that an error is of.
+  absl::Status RunCalls(const Act& act);
   void RunTurns(const CallTurns& turns, const Act& act);
   // Moves the pointers to what stays by so many elements.
   void MoveStaying(const CallTurns& turns, int64_t elements);

@@ -69,7 +69,6 @@ class Meeting:
             check(number == 0 or not out, "%s: node %d prints %r" % (self.name, number, out))
         return outputs[0][0]
 
-
     def is_right_error(self, error, devices):
         return not error
 

@@ -2,11 +2,9 @@
 // one, and none ends the process.
 
 #include <cctype>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <ostream>
 #include <stdexcept>
 #include <string>
@@ -21,7 +19,6 @@
 namespace braid {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr char kLine[] = "mistakes_test.cc:";
