@@ -1,5 +1,6 @@
 // The layer of multi-head attention: projections, and the form of attention that fits.
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,23 @@
 
 namespace braid {
 namespace {
+
+// The weights of scores under a mask: zeros where it lets nothing be seen.
+Tensor MaskedSoftmax(Tensor scores, const AttentionOptions& options, SourceLocation where) {
+  if (!scores.valid() || !options.mask.valid()) return options.mask;
+  LogicalGraph& graph = *scores.graph();
+  const auto number = [&](double value) {
+    return Constant(graph, value, {.dtype = scores.dtype()}, where);
+  };
+  Tensor is_seen = options.mask;
+  if (options.mask.dtype() != DType::kBool) {
+    is_seen = Greater(options.mask, number(-std::numeric_limits<double>::infinity()), where);
+    scores = Add(scores, options.mask, where);
+  }
+  // Finite, so that a row of which nothing is seen has no NaN; in f16, too.
+  scores = Where(is_seen, scores, number(-6e4), where);
+  return Where(is_seen, Softmax(scores, {.causal = options.causal}, where), number(0), where);
+}
 
 // Attention whose weights exist, so that some can be dropped; operands are [batch, time, heads,
 // depth].
@@ -20,7 +38,9 @@ Tensor MixWithDropout(Tensor q, Tensor k, Tensor v, const AttentionOptions& opti
   const Tensor scores =
       MatMul(swap_heads_and_time(q), swap_heads_and_time(k), {.transpose_b = true}, where);
   const Tensor weights =
-      Softmax(scores, {.causal = options.causal, .scale = 1 / std::sqrt(depth)}, where);
+      options.mask.is_none()
+          ? Softmax(scores, {.causal = options.causal, .scale = 1 / std::sqrt(depth)}, where)
+          : MaskedSoftmax(Scale(scores, 1 / std::sqrt(depth), where), options, where);
   return swap_heads_and_time(
       MatMul(Dropout(weights, options.dropout, where), swap_heads_and_time(v), {}, where));
 }
@@ -66,6 +86,7 @@ std::string Problem(Tensor x, const AttentionOptions& options) {
         "expected",
         shape.ToString(), options.heads);
   }
+  if (!options.mask.is_none() && options.cache > 0) return "a mask and a cache do not go together";
   if (options.cache == 0) return "";
   const bool has_position = options.position.valid() && options.position.shape().rank() == 0;
   if (options.cache >= shape[1] && has_position && options.causal && options.dropout == 0) {
@@ -108,7 +129,8 @@ Tensor Attention(Tensor x, AttentionOptions options, SourceLocation where) {
   } else if (options.dropout > 0) {
     mixed = MixWithDropout(q, k, v, options, where);
   } else {
-    mixed = DotProductAttention(q, k, v, {.causal = options.causal, .time_first = true}, where);
+    mixed = DotProductAttention(
+        q, k, v, {.mask = options.mask, .causal = options.causal, .time_first = true}, where);
   }
   return Linear(
       Reshape(mixed, {batch, time, channels}, where), channels,

@@ -72,11 +72,17 @@ ABSL_FLAG(std::string, machine, "",
           "latency 2e-5 s`; or measured: what the nodes measure, so that another run may be laid "
           "out otherwise and have other last bits. Empty: fixed rates decide, and what the nodes "
           "measure is only for the estimates of --dry_run and --explain");
-ABSL_FLAG(std::string, metrics_json, "", "Write a JSON line per fetched scalar and step");
+ABSL_FLAG(
+    std::string, metrics_json, "",
+    "Write a JSON line per fetched scalar and step, with its time; after loading a checkpoint "
+    "behind what the file has");
+ABSL_FLAG(bool, allow_nan, false, "Go on when a loss becomes NaN, which else ends the run");
 ABSL_FLAG(std::string, progress, "auto", "Progress bar: auto (on a terminal), on or off");
 
 namespace braid {
 namespace {
+
+constexpr int kMostThreads = 1024;  // of a device
 
 absl::StatusOr<int> ParseCount(const std::string& text, const std::string& flag) {
   int count = 0;
@@ -291,9 +297,11 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
     }
   }
   session.threads_per_device = absl::GetFlag(FLAGS_threads_per_device);
-  if (session.threads_per_device < 1) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "--threads_per_device=%d; at least 1 was expected", session.threads_per_device));
+  if (session.threads_per_device < 1 || session.threads_per_device > kMostThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--threads_per_device=%d; 1 to %d was expected, and no more than a "
+                        "device's share of the processors is of use",
+                        session.threads_per_device, kMostThreads));
   }
   ASSIGN_OR_RETURN(session.precision, PrecisionOf(absl::GetFlag(FLAGS_precision)));
   session.winograd = absl::GetFlag(FLAGS_winograd);
@@ -308,6 +316,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   session.dry_run = absl::GetFlag(FLAGS_dry_run);
   session.explain_path = absl::GetFlag(FLAGS_explain);
   session.metrics_path = absl::GetFlag(FLAGS_metrics_json);
+  session.allow_nan = absl::GetFlag(FLAGS_allow_nan);
   RETURN_IF_ERROR(ReadMachineFlag(flags));
   ASSIGN_OR_RETURN(session.stall_timeout, PositiveTime(absl::GetFlag(FLAGS_stall_timeout),
                                                        "stall_timeout", /*may_be_zero=*/true));

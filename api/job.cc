@@ -1,5 +1,6 @@
 #include "api/job.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,7 +16,7 @@ namespace {
 bool IsOfThis(LogicalGraph& graph, const Tensor& value, std::string_view what,
               SourceLocation where) {
   if (value.valid() && value.graph() == &graph) return true;
-  const bool is_other = value.graph() != nullptr && value.graph() != &graph;
+  const bool is_other = !value.is_none() && value.graph() != &graph;
   // After an error this one is dropped.
   graph.Fail(absl::InvalidArgumentError(absl::StrFormat(
       "%s: it is given %s (%s)", what,
@@ -26,10 +27,58 @@ bool IsOfThis(LogicalGraph& graph, const Tensor& value, std::string_view what,
   return false;
 }
 
+// FAILED_PRECONDITION if epochs do not end where batches do.
+absl::StatusOr<int64_t> StepsOfEpoch(int64_t samples, const BatchOptions& options) {
+  const int64_t whole = samples / options.batch, rest = samples % options.batch;
+  if (rest == 0 || options.last == Last::kDrop) return whole;
+  if (options.last == Last::kPad) return whole + 1;
+  return absl::FailedPreconditionError(
+      absl::StrFormat("the %d samples of read '%s' are no whole number of batches of %d; give it "
+                      ".last = braid::Last::kDrop or kPad",
+                      samples, options.name, options.batch));
+}
+
 }  // namespace
 
 Job::Job(LogicalGraph* graph, const Placement& devices, DatasetCache* datasets)
     : graph_(graph), devices_(devices), datasets_(datasets) {}
+
+std::shared_ptr<const Dataset> Job::Open(const DatasetSpec& dataset, const std::string& name,
+                                         SourceLocation where) {
+  if (watch_ != nullptr) {
+    watch_->Begin(absl::StrFormat("opening the data of read '%s' (%s)", name, where.ToString()));
+  }
+  auto opened = datasets_->Open(dataset);
+  if (watch_ != nullptr) watch_->End();
+  if (opened.ok()) return *std::move(opened);
+  graph_->Fail(
+      absl::Status(opened.status().code(),
+                   absl::StrFormat("read '%s': %s (%s)", name,
+                                   std::string(opened.status().message()), where.ToString())));
+  return nullptr;
+}
+
+int64_t Job::NumSamples(const DatasetSpec& dataset, SourceLocation where) {
+  const std::shared_ptr<const Dataset> opened = Open(dataset, "NumSamples", where);
+  return opened == nullptr ? 0 : opened->num_samples();
+}
+
+Tensor Job::SampleMask(const DatasetSpec& dataset, const BatchOptions& options,
+                       SourceLocation where) {
+  const std::shared_ptr<const Dataset> opened = Open(dataset, options.name, where);
+  if (opened == nullptr) return Tensor(graph_, kNone);
+  const int64_t batch = std::max<int64_t>(1, options.batch), samples = opened->num_samples();
+  if (options.last != Last::kPad) {
+    return Constant(*graph_, 1, {.dtype = DType::kF32, .shape = {batch}}, where);
+  }
+  const auto number = [&](int64_t value) {
+    return Constant(*graph_, static_cast<double>(value), {.dtype = DType::kI64}, where);
+  };
+  const Tensor steps = number((samples + batch - 1) / batch);
+  const Tensor first = Mul(Mod(Step(*graph_, where), steps, where), number(batch), where);
+  const Tensor place = Add(Iota(*graph_, {DType::kI64, {batch}}, 0, where), first, where);
+  return Cast(Less(place, number(samples), where), DType::kF32, where);
+}
 
 std::vector<Tensor> Job::ReadFields(const DatasetSpec& dataset, BatchOptions options,
                                     SourceLocation where) {
@@ -37,28 +86,27 @@ std::vector<Tensor> Job::ReadFields(const DatasetSpec& dataset, BatchOptions opt
     return std::vector<Tensor>{graph_->Fail(absl::InvalidArgumentError(
         absl::StrFormat("read '%s': %s (%s)", options.name, problem, where.ToString())))};
   };
-  if (watch_ != nullptr) {
-    watch_->Begin(
-        absl::StrFormat("opening the data of read '%s' (%s)", options.name, where.ToString()));
-  }
-  auto opened = datasets_->Open(dataset);
-  if (watch_ != nullptr) watch_->End();
-  if (!opened.ok()) {
-    return {graph_->Fail(
-        absl::Status(opened.status().code(),
-                     absl::StrFormat("read '%s': %s (%s)", options.name,
-                                     std::string(opened.status().message()), where.ToString())))};
-  }
+  const std::shared_ptr<const Dataset> opened = Open(dataset, options.name, where);
+  if (opened == nullptr) return {Tensor(graph_, kNone)};
   if (options.batch < 1) {
     return fail(absl::StrFormat("batch is %d; at least 1 was expected", options.batch));
   }
+  const int64_t samples = opened->num_samples();
+  if (options.batch > samples && options.last != Last::kPad) {
+    return fail(
+        absl::StrFormat("batch is %d, and the dataset has %d samples; a batch of at most these, or "
+                        ".last = braid::Last::kPad was expected",
+                        options.batch, samples));
+  }
+  epochs_.push_back(StepsOfEpoch(samples, options));
   braid::ReadOptions read;
   read.dataset = dataset.Serialize();
   read.batch = options.batch;
   read.shuffle = options.shuffle;
   read.key = options.name;
-  read.fingerprint = (*opened)->fingerprint();
-  const std::vector<DatasetField>& fields = (*opened)->fields();
+  if (options.last != Last::kWrap) read.last = options.last == Last::kDrop ? "drop" : "pad";
+  read.fingerprint = opened->fingerprint();
+  const std::vector<DatasetField>& fields = opened->fields();
   for (size_t i = 0; i < fields.size(); ++i) {
     read.fields.push_back(static_cast<int64_t>(i));
     std::vector<int64_t> dims = {options.batch};
@@ -116,20 +164,31 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
                         where.ToString())));
     return;
   }
-  if (optimizer.lr().tensor().graph() != nullptr) {
+  if (!optimizer.lr().tensor().is_none()) {
     if (!IsOfThis(*graph_, optimizer.lr().tensor(), "Minimize's learning rate", where)) return;
     request.learning_rate = optimizer.lr().tensor().id();
   } else {
     request.attrs.Set("learning_rate", optimizer.lr().value());
   }
   for (const Tensor& variable : options.variables) {
-    if (!variable.valid() || !IsVariable(*graph_, graph_->producer(variable.id()))) {
+    if (!variable.valid() || variable.graph() != graph_ ||
+        !IsVariable(*graph_, graph_->producer(variable.id()))) {
       graph_->Fail(absl::InvalidArgumentError(absl::StrFormat(
-          "Minimize: .variables holds a tensor that is no variable (%s)", where.ToString())));
+          "Minimize: .variables holds a tensor that is no variable of this job (%s)",
+          where.ToString())));
       return;
     }
     request.variables.push_back(graph_->tensor(variable.id()).producer);
   }
+  for (const VariableGroup& group : options.groups) {
+    if (group.rate >= 0 && group.weight_decay.value_or(0) >= 0) continue;
+    graph_->Fail(absl::InvalidArgumentError(absl::StrFormat(
+        "Minimize: group '%s' has rate %g and weight decay %g; numbers of at least 0 were expected "
+        "(%s)",
+        group.names, group.rate, group.weight_decay.value_or(0), where.ToString())));
+    return;
+  }
+  request.groups = std::move(options.groups);
   request.clip_global_norm = options.clip_global_norm;
   request.micro_batches = options.micro_batches;
   request.location = where;
@@ -141,7 +200,8 @@ Tensor Job::GradientOf(Tensor x, SourceLocation where) { return braid::GradientO
 void Job::EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocation where) {
   absl::Status problem = placement.status();
   if (problem.ok() && placement->size() == 0) {
-    problem = absl::InvalidArgumentError("it has no devices");
+    problem = absl::InvalidArgumentError(placement->problem().empty() ? "it has no devices"
+                                                                      : placement->problem());
   }
   for (int rank = 0; problem.ok() && rank < placement->size(); ++rank) {
     const DeviceId& device = placement->device(rank);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,9 +20,17 @@ namespace braid {
 
 class ProgramWatch;
 
+// What comes where a batch would reach over the end of an epoch.
+enum class Last : uint8_t {
+  kWrap,  // the first samples of the next epoch
+  kDrop,  // the next epoch's first batch: some samples are left out
+  kPad,   // samples of the same epoch again, for which SampleMask is 0
+};
+
 struct BatchOptions {
-  int64_t batch = 1;          // samples of the whole job and step (all micro-batches)
-  bool shuffle = false;       // by the session's seed, the reader's name and the epoch
+  int64_t batch = 1;     // samples of the whole job and step (all micro-batches)
+  bool shuffle = false;  // by the session's seed, the reader's name and the epoch
+  Last last = Last::kWrap;
   std::string name = "read";  // readers of the same name and dataset go through the same order
   // Element type of the floating fields.
   DType dtype = DType::kF32;
@@ -31,6 +40,9 @@ struct MinimizeOptions {
   int micro_batches = 1;               // the step is computed in so many parts, gradients added up
   double clip_global_norm = 0;         // 0: gradients are not clipped
   std::vector<Tensor> variables = {};  // empty: every trainable one that the loss depends on
+  // Of these, what is trained at another rate, with another decay or not at all, in the one
+  // backward pass: {{.names = "*.bias", .weight_decay = 0}}.
+  std::vector<VariableGroup> groups = {};
 };
 
 class Job {
@@ -52,6 +64,14 @@ class Job {
   std::array<Tensor, 2> Read(const DatasetSpec& dataset, BatchOptions options,
                              SourceLocation where = Here());
 
+  // How many samples a dataset has; 0 after an error.
+  int64_t NumSamples(const DatasetSpec& dataset, SourceLocation where = Here());
+  // f32 [batch] of a reader: 1 for the samples of the epoch, 0 for those that Last::kPad fills the
+  // last batch up with. Sums over all steps of an epoch, divided by NumSamples, are means over the
+  // dataset: Sum(SampleMask(data, options) * values).
+  Tensor SampleMask(const DatasetSpec& dataset, const BatchOptions& options,
+                    SourceLocation where = Here());
+
   // A value that Run is given: {.feeds = {{"x", array}}}.
   Tensor Input(std::string name, Shape shape, DType dtype = DType::kF32,
                SourceLocation where = Here());
@@ -65,7 +85,8 @@ class Job {
   // d loss / d x of this job's Minimize.
   Tensor GradientOf(Tensor x, SourceLocation where = Here());
 
-  // A job trains if it calls Minimize; this says otherwise (dropout follows it).
+  // A job trains if it calls Minimize; this says otherwise. Dropout and batch normalisation follow
+  // it.
   void SetTraining(bool is_training);
 
   // Ops recorded inside `fn` sit on `placement`: job.devices().node(1), say, or
@@ -97,6 +118,9 @@ class Job {
 
  private:
   friend class Session;
+  // The dataset, or null after an error of the reader of that name.
+  std::shared_ptr<const Dataset> Open(const DatasetSpec& dataset, const std::string& name,
+                                      SourceLocation where);
   void EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocation where);
 
   LogicalGraph* graph_;
@@ -105,6 +129,8 @@ class Job {
   // Told what opening takes place, before it begins; nullptr: nobody is.
   ProgramWatch* watch_ = nullptr;
   std::optional<bool> training_;
+  // Of its readers: how many steps an epoch is, or why that is no whole number.
+  std::vector<absl::StatusOr<int64_t>> epochs_;
 };
 
 }  // namespace braid

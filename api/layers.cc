@@ -13,7 +13,6 @@ namespace {
 // Adds `error` to the graph unless `x` has an error already.
 Tensor Fail(Tensor x, SourceLocation where, std::string_view layer, std::string_view name,
             const std::string& problem) {
-  if (x.graph() == nullptr) return {};
   if (!x.valid()) return x;
   return x.graph()->Fail(absl::InvalidArgumentError(
       absl::StrFormat("%s '%s': %s (%s)", layer, name, problem, where.ToString())));
@@ -200,10 +199,12 @@ Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation wh
   const Tensor mean = variable(options.running_mean, wide, "zeros", /*trainable=*/false);
   const Tensor variance = variable(options.running_variance, wide, "ones", /*trainable=*/false);
   const BatchNormOptions norm = {.epsilon = options.epsilon, .groups = options.groups};
-  if (!options.training) {
+  const auto by_running = [&] {
     return BatchNorm(x, gamma, beta, Cast(mean, dtype, where), Cast(variance, dtype, where), norm,
                      where);
-  }
+  };
+  const bool follows_job = !options.training.has_value();
+  if (!options.training.value_or(true)) return by_running();
   const BatchNormResult result = BatchNormTraining(x, gamma, beta, norm, where);
   const double count =
       static_cast<double>(shape.num_elements()) /
@@ -212,11 +213,12 @@ Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation wh
   const auto move = [&](Tensor running, Tensor newest, double factor) {
     const Tensor kept = Scale(running, 1 - options.momentum, where);
     const Tensor added = Scale(Cast(newest, wide, where), options.momentum * factor, where);
-    Assign(running, Add(kept, added, where), where);
+    const Tensor moved = Add(kept, added, where);
+    Assign(running, follows_job ? IfTraining(moved, running, where) : moved, where);
   };
   move(mean, result.mean, 1);
   move(variance, result.variance, unbiased);
-  return result.y;
+  return follows_job ? IfTraining(result.y, by_running(), where) : result.y;
 }
 
 Tensor RmsNormLayer(Tensor x, RmsNormLayerOptions options, SourceLocation where) {

@@ -29,6 +29,7 @@ struct EmbeddingLayerOptions {
   bool share = false;
   DType dtype = DType::kF32;
   std::optional<NdSbp> weight = std::nullopt;
+  // GPT-2's, for tables that a head shares; PyTorch's is 1, from which small models learn sooner.
   double stddev = 0.02;
 };
 // indices (i32 or i64) [i..] -> [i.., features], rows of a normal table [rows, features].
@@ -68,8 +69,8 @@ struct BatchNormLayerOptions {
   double epsilon = 1e-5;
   double momentum = 0.1;  // of the newest batch in the running statistics
   // By the batch's statistics, which move the running ones at the end of the step; false: by the
-  // running ones, which stay (jobs that evaluate).
-  bool training = true;
+  // running ones, which stay. Nothing: the former in jobs that train, the latter in others.
+  std::optional<bool> training = std::nullopt;
   // As BatchNormOptions; the running statistics take the mean over the groups.
   int64_t groups = 0;
   // Names of the variables, where a checkpoint from elsewhere has others.
@@ -97,7 +98,10 @@ struct RecurrentLayerOptions {
   int64_t layers = 1;  // each on the outputs of the one before
   bool bidirectional = false;
   bool bias = true;
+  double dropout = 0;   // of the outputs of every layer but the last
   Tensor lengths = {};  // i32 or i64 [batch], see graph/functions/recurrent.h
+  // In the form of RecurrentLayerResult's; zeros if they are not given. `initial_cell`: LstmLayer.
+  Tensor initial_state = {}, initial_cell = {};
 };
 struct RecurrentLayerResult {
   Tensor outputs;  // [time, batch, units], or 2 units if bidirectional: of the last layer
@@ -106,7 +110,7 @@ struct RecurrentLayerResult {
   Tensor state;
   Tensor cell;  // of LstmLayer
 };
-// Recurrent layers over x [time, batch, features] from a state of zeros. Variables, uniform in
+// Recurrent layers over x [time, batch, features]. Variables, uniform in
 // +-1/sqrt(units), have PyTorch's names and gates: weight_ih_l0 [gates * units, features],
 // weight_hh_l0, bias_ih_l0, bias_hh_l0, then l1, ..., and with _reverse behind.
 RecurrentLayerResult LstmLayer(Tensor x, int64_t units, RecurrentLayerOptions options = {},
@@ -122,6 +126,10 @@ struct AttentionOptions {
   int64_t heads = 1;
   bool causal = true;
   double dropout = 0;  // of the attention weights
+  // Broadcasts to [batch, heads, time, time]: bool, true where a token (third axis) may look at
+  // another (fourth), or of x's dtype, added to the scaled scores. Together with `causal`, which
+  // masks by itself; not with `cache`.
+  Tensor mask = {};
   // Layout of the q, k and v projections; the output projection takes `output`. Splitting heads
   // over devices: {.projection = S(1), .output = S(0)}.
   std::optional<NdSbp> projection = std::nullopt;

@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/flags/parse.h"
 #include "absl/strings/str_format.h"
+#include "api/command_line.h"
 #include "api/flags.h"
 #include "api/measure_machine.h"
 #include "api/plan_report.h"
@@ -172,17 +172,22 @@ absl::Status RunProgram(const MainOptions& options,
 
 int Main(int argc, char** argv, const MainOptions& options,
          const std::function<absl::Status(Session&)>& program) {
+  OpenStandardDescriptors();
   google::InitGoogleLogging(argv[0]);
   FLAGS_logtostderr = true;
-  absl::ParseCommandLine(argc, argv);
+  signal(SIGXFSZ, SIG_IGN);  // a file too large is an error of writing it
+  DescribeProgram(options.about);
+  absl::Status status = ParseProgramLine(argc, argv);
   EndWithWordsWithoutMemory();
-  if (const absl::Status threads = CheckThreads(kThreadsHere); !threads.ok()) {
-    PrintError(threads);
+  if (status.ok()) status = CheckThreads(kThreadsHere);
+  if (!status.ok()) {
+    PrintError(status);
     return 1;
   }
   ProcessEnd end;
-  absl::Status status = end.WatchSignals();
+  status = end.WatchSignals();
   if (status.ok()) status = RunProgram(options, program, end);
+  if (status.ok()) status = FlushStandardOutput();
   if (!status.ok()) PrintError(status);
   return end.End(status);
 }

@@ -17,6 +17,8 @@
 namespace braid {
 
 struct MainOptions {
+  // What --help says that the program does.
+  std::string about = "A program of Braid: one device's program, run by all that the flags name.";
   ClusterOptions cluster = {};    // flags override it
   DeviceKinds device_kinds = {};  // that --devices and node lists may name
   // That the program's readers may name, in every process of the cluster.
@@ -26,10 +28,11 @@ struct MainOptions {
   std::function<absl::Status(OpRegistry& operators, KernelRegistry& kernels)> extend = {};
 };
 
-// Parses the command line (Abseil flags; --help lists them) and finds out which node of which
-// cluster this process is. On the master (also if it is alone) starts a Session, calls `program`
-// and ends everything; on any other node serves until the session ends. Returns the process's exit
-// code: 0; 1 after printing the error; 128 + the signal if SIGINT or SIGTERM ended it.
+// Parses the command line (Abseil flags; --help lists them, other words are an error) and finds out
+// which node of which cluster this process is. On the master (also if it is alone) starts a
+// Session, calls `program` and ends everything; on any other node serves until the session ends.
+// Returns the process's exit code: 0; 1 after printing the error, also if standard output could not
+// be written; 128 + the signal if SIGINT or SIGTERM ended it.
 //
 // A failure anywhere ends the process at most 3 s after it is known, also while `program` computes.
 int Main(int argc, char** argv, const MainOptions& options,

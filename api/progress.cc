@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
@@ -46,11 +47,12 @@ absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::Make(const SessionOpti
                                                                Environment* environment) {
   std::unique_ptr<RunReporter> reporter(new RunReporter());
   reporter->environment_ = environment;
+  reporter->started_ = environment->Now();
   reporter->has_bar_ = options.progress == Progress::kOn ||
                        (options.progress == Progress::kAuto && isatty(STDERR_FILENO) != 0);
   if (!options.metrics_path.empty()) {
     reporter->metrics_path_ = options.metrics_path;
-    reporter->metrics_ = std::fopen(options.metrics_path.c_str(), "w");
+    reporter->metrics_ = std::fopen(options.metrics_path.c_str(), "a");
     if (reporter->metrics_ == nullptr) {
       return absl::NotFoundError(absl::StrFormat("--metrics_json=%s cannot be written: %s",
                                                  options.metrics_path, std::strerror(errno)));
@@ -65,9 +67,17 @@ RunReporter::~RunReporter() {
   if (metrics_ != nullptr) std::fclose(metrics_);
 }
 
-void RunReporter::BeginRun(std::string_view job, int64_t steps) {
-  job_ = job;
-  steps_ = steps;
+void RunReporter::BeginRun(const RunInfo& run) {
+  const bool begins = metrics_ != nullptr && run.is_users && !std::exchange(has_begun_, true);
+  if (begins && !run.is_resumed) {
+    // A pipe has nothing from before, and cannot be cut.
+    [[maybe_unused]] const int cut = ftruncate(fileno(metrics_), 0);
+  }
+  job_ = run.job;
+  is_users_ = run.is_users;
+  steps_ = run.steps;
+  samples_ = run.samples;
+  paces_.try_emplace(job_);
   first_step_ = -1;
   done_ = 0;
   name_.clear();
@@ -76,7 +86,7 @@ void RunReporter::BeginRun(std::string_view job, int64_t steps) {
 
 absl::Status RunReporter::OnScalar(std::string_view job, std::string_view name, int64_t step,
                                    double value) {
-  if (metrics_ != nullptr) {
+  if (metrics_ != nullptr && is_users_) {
     errno = 0;
     std::fputs("{\"job\": ", metrics_);
     WriteJsonString(job, metrics_);
@@ -84,6 +94,7 @@ absl::Status RunReporter::OnScalar(std::string_view job, std::string_view name, 
     WriteJsonString(name, metrics_);
     std::fputs(": ", metrics_);
     WriteJsonNumber(value, metrics_);
+    WriteTimes(job, step);
     std::fputs("}\n", metrics_);
     RETURN_IF_ERROR(MetricsStatus());
   }
@@ -97,6 +108,21 @@ absl::Status RunReporter::OnScalar(std::string_view job, std::string_view name, 
   drawn_ = now;
   Draw();
   return absl::OkStatus();
+}
+
+void RunReporter::WriteTimes(std::string_view job, int64_t step) {
+  Pace& pace = paces_.find(job)->second;
+  if (step != pace.step) {
+    const Nanoseconds now = environment_->Now();
+    const double seconds = static_cast<double>(now - pace.time) / kSecond;
+    const bool is_known = pace.step >= 0 && step > pace.step && seconds > 0;
+    pace = {step, now, is_known ? static_cast<double>(samples_ * (step - pace.step)) / seconds : 0};
+  }
+  const double time = static_cast<double>(environment_->Now() - started_) / kSecond;
+  std::fprintf(metrics_, ", \"time\": %.3f", time);
+  if (pace.samples_per_second > 0) {
+    std::fprintf(metrics_, ", \"samples_per_second\": %.6g", pace.samples_per_second);
+  }
 }
 
 absl::Status RunReporter::MetricsStatus() const {

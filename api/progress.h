@@ -22,7 +22,14 @@ class RunReporter {
                                                            Environment* environment);
   ~RunReporter();
 
-  void BeginRun(std::string_view job, int64_t steps);
+  struct RunInfo {
+    std::string_view job;
+    int64_t steps = 0;
+    int64_t samples = 0;      // of a step; 0: not known
+    bool is_users = true;     // not a session's own, which has no lines
+    bool is_resumed = false;  // after a checkpoint was loaded: what the file has stays
+  };
+  void BeginRun(const RunInfo& run);
   // RESOURCE_EXHAUSTED or the like names the file if not all lines could be written.
   absl::Status OnScalar(std::string_view job, std::string_view name, int64_t step, double value);
   absl::Status EndRun();
@@ -30,6 +37,9 @@ class RunReporter {
  private:
   RunReporter() = default;
   void Draw();
+  // Of the step that a line is written for: the seconds since the session's start, and samples a
+  // second since the job's step before, if there was one.
+  void WriteTimes(std::string_view job, int64_t step);
   // What the lines written since errno was cleared came to.
   absl::Status MetricsStatus() const;
 
@@ -37,10 +47,20 @@ class RunReporter {
   bool has_bar_ = false;
   std::FILE* metrics_ = nullptr;  // owned
   std::string metrics_path_;
+  bool has_begun_ = false;  // with the file: what was in it before is gone or stays
+  struct Pace {
+    int64_t step = -1;
+    Nanoseconds time = 0;
+    double samples_per_second = 0;  // 0: not known
+  };
+  std::map<std::string, Pace, std::less<>> paces_;  // by job
+  int64_t samples_ = 0;
+  bool is_users_ = true;
   std::string job_;
   int64_t steps_ = 0;
   int64_t first_step_ = -1;
   int64_t done_ = 0;
+  Nanoseconds started_ = 0;  // the session
   Nanoseconds began_ = 0;
   Nanoseconds drawn_ = 0;
   std::string name_;

@@ -18,6 +18,26 @@ absl::Status RecordJob(const std::string& name, LogicalGraph& graph,
   return graph.status();
 }
 
+std::map<std::string, std::string, std::less<>> FetchedLosses(const LogicalGraph& graph) {
+  std::map<std::string, std::string, std::less<>> losses;
+  for (const Op& op : graph.ops()) {
+    if (!HasRole(graph, op, OpRole::kFetch)) continue;
+    const bool is_loss =
+        std::any_of(graph.minimize().begin(), graph.minimize().end(),
+                    [&](const MinimizeRequest& request) { return request.loss == op.inputs[0]; });
+    if (is_loss) losses[op.attrs.String("name")] = op.location.ToString();
+  }
+  return losses;
+}
+
+int64_t SamplesPerStep(const LogicalGraph& graph) {
+  int64_t samples = 0;
+  for (const Op& op : graph.ops()) {
+    if (HasRole(graph, op, OpRole::kReader)) samples = std::max(samples, op.attrs.Int("batch"));
+  }
+  return samples;
+}
+
 absl::Status CheckHasEffect(const std::string& name, const LogicalGraph& graph) {
   const bool has_effect = !graph.minimize().empty() ||
                           std::any_of(graph.ops().begin(), graph.ops().end(), [&](const Op& op) {

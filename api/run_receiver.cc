@@ -1,6 +1,8 @@
 #include "api/run_receiver.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 namespace braid {
 namespace {
@@ -20,22 +22,44 @@ std::optional<double> ScalarOf(const Array& array) {
 void RunReceiver::Expect(const std::string& name, const TensorType& type, int64_t steps) {
   const int64_t bytes =
       std::max<int64_t>(1, type.shape.num_elements() * static_cast<int64_t>(SizeOf(type.dtype)));
-  const int64_t made = std::min({steps, kMostMadeBefore, kMostBytesMadeBefore / bytes});
+  const int64_t made =
+      keep_ == Keep::kAll ? std::min({steps, kMostMadeBefore, kMostBytesMadeBefore / bytes}) : 1;
+  if (keep_ == Keep::kMean) sums_[name].array = Array(DType::kF64, type.shape, mistakes_);
   std::vector<Array>& values = values_[name];
   values.reserve(made);
-  for (int64_t i = 0; i < made; ++i) values.emplace_back(type.dtype, type.shape);
+  for (int64_t i = 0; i < made; ++i) values.emplace_back(type.dtype, type.shape, mistakes_);
 }
 
 Array& RunReceiver::Place(std::string_view name, int64_t step, DType dtype, const Shape& shape) {
   std::vector<Array>& values = values_.find(name)->second;
-  const auto index = static_cast<size_t>(step - first_step_);
-  while (values.size() <= index) values.emplace_back(dtype, shape);
+  // A step's value is whole before the next one's first piece comes.
+  const auto index = static_cast<size_t>(keep_ == Keep::kAll ? step - first_step_ : 0);
+  while (values.size() <= index) values.emplace_back(dtype, shape, mistakes_);
   return values[index];
 }
 
 absl::Status RunReceiver::OnFetched(std::string_view name, int64_t step, const Array& value) {
+  if (keep_ == Keep::kMean) {
+    Sum& sum = sums_.find(name)->second;
+    const Array numbers = value.As(DType::kF64);
+    const std::span<const double> from = numbers.data<double>();
+    const std::span<double> to = sum.array.mutable_data<double>();
+    for (size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+    ++sum.count;
+  }
   const std::optional<double> scalar = ScalarOf(value);
   return scalar.has_value() ? on_scalar_(name, step, *scalar) : absl::OkStatus();
+}
+
+void RunReceiver::Finish() {
+  for (auto& [name, sum] : sums_) {
+    for (double& number : sum.array.mutable_data<double>()) {
+      number /= static_cast<double>(sum.count);
+    }
+    std::vector<Array>& values = values_.find(name)->second;
+    values.clear();
+    values.push_back(std::move(sum.array));
+  }
 }
 
 }  // namespace braid

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,8 +12,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "api/session.h"
 #include "graph/logical_graph.h"
 #include "runtime/array.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/host_io.h"
 
 namespace braid {
@@ -25,8 +28,14 @@ class RunReceiver final : public FetchReceiver {
   using Values = std::map<std::string, std::vector<Array>, std::less<>>;
   using OnScalar = std::function<absl::Status(std::string_view name, int64_t step, double value)>;
 
-  RunReceiver(Values& values, int64_t first_step, OnScalar on_scalar)
-      : values_(values), first_step_(first_step), on_scalar_(std::move(on_scalar)) {}
+  // `mistakes` is of the arrays that it makes.
+  RunReceiver(Values& values, Keep keep, std::shared_ptr<Mistakes> mistakes, int64_t first_step,
+              OnScalar on_scalar)
+      : values_(values),
+        keep_(keep),
+        mistakes_(std::move(mistakes)),
+        first_step_(first_step),
+        on_scalar_(std::move(on_scalar)) {}
 
   // Makes arrays before the Run begins, so that its steps take no memory. Of very long Runs, those
   // of the later steps are made as they come.
@@ -35,8 +44,19 @@ class RunReceiver final : public FetchReceiver {
   Array& Place(std::string_view name, int64_t step, DType dtype, const Shape& shape) override;
   absl::Status OnFetched(std::string_view name, int64_t step, const Array& value) override;
 
+  // After the last step: what was added up becomes a mean.
+  void Finish();
+
  private:
+  struct Sum {
+    Array array;  // f64
+    int64_t count = 0;
+  };
+
   Values& values_;
+  const Keep keep_;
+  std::map<std::string, Sum, std::less<>> sums_;
+  const std::shared_ptr<Mistakes> mistakes_;
   const int64_t first_step_;
   const OnScalar on_scalar_;
 };

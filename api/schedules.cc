@@ -1,8 +1,12 @@
 #include "api/schedules.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <numbers>
+#include <string_view>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
 #include "graph/functional.h"
 
 namespace braid {
@@ -24,6 +28,17 @@ Tensor Cosine(Tensor t, double from, double to, SourceLocation where) {
   return AddScalar(Scale(wave, (from - to) / 2, where), (from + to) / 2, where);
 }
 
+// Rates are at least 0 and no NaN: else the graph has an error.
+void CheckRates(LogicalGraph& graph, std::string_view schedule, std::initializer_list<double> rates,
+                SourceLocation where) {
+  for (const double rate : rates) {
+    if (rate >= 0) continue;
+    graph.Fail(absl::InvalidArgumentError(
+        absl::StrFormat("%s: a learning rate is %g; at least 0 was expected (%s)", schedule, rate,
+                        where.ToString())));
+  }
+}
+
 Tensor Power(LogicalGraph& graph, double base, Tensor exponent, SourceLocation where) {
   return Pow(Constant(graph, base, {}, where), exponent, where);
 }
@@ -31,6 +46,7 @@ Tensor Power(LogicalGraph& graph, double base, Tensor exponent, SourceLocation w
 }  // namespace
 
 Tensor WarmupCosine(LogicalGraph& graph, WarmupCosineOptions options, SourceLocation where) {
+  CheckRates(graph, "WarmupCosine", {options.peak, options.floor}, where);
   const auto warmup = static_cast<double>(options.warmup_steps);
   const auto steps = static_cast<double>(options.steps);
   const Tensor step = StepAsFloat(graph, where);
@@ -42,6 +58,7 @@ Tensor WarmupCosine(LogicalGraph& graph, WarmupCosineOptions options, SourceLoca
 }
 
 Tensor StepDecay(LogicalGraph& graph, StepDecayOptions options, SourceLocation where) {
+  CheckRates(graph, "StepDecay", {options.initial}, where);
   // In whole numbers: a product with 1 / every may fall short of one.
   const auto every = static_cast<double>(std::max<int64_t>(options.every, 1));
   const Tensor times =
@@ -52,12 +69,14 @@ Tensor StepDecay(LogicalGraph& graph, StepDecayOptions options, SourceLocation w
 
 Tensor ExponentialDecay(LogicalGraph& graph, ExponentialDecayOptions options,
                         SourceLocation where) {
+  CheckRates(graph, "ExponentialDecay", {options.initial}, where);
   const auto every = static_cast<double>(std::max<int64_t>(options.every, 1));
   const Tensor times = Scale(StepAsFloat(graph, where), 1 / every, where);
   return Scale(Power(graph, options.factor, times, where), options.initial, where);
 }
 
 Tensor PolynomialDecay(LogicalGraph& graph, PolynomialDecayOptions options, SourceLocation where) {
+  CheckRates(graph, "PolynomialDecay", {options.initial, options.floor}, where);
   const Tensor t =
       Progress(StepAsFloat(graph, where), 0, static_cast<double>(options.steps), where);
   const Tensor left = AddScalar(Neg(t, where), 1, where);
@@ -66,6 +85,7 @@ Tensor PolynomialDecay(LogicalGraph& graph, PolynomialDecayOptions options, Sour
 }
 
 Tensor OneCycle(LogicalGraph& graph, OneCycleOptions options, SourceLocation where) {
+  CheckRates(graph, "OneCycle", {options.peak}, where);
   const double start = options.peak / options.start_divisor, end = start / options.end_divisor;
   const auto steps = static_cast<double>(options.steps);
   const double top = std::max(options.rising * steps - 1, 0.0);

@@ -84,9 +84,11 @@ absl::Status Session::Impl::Close(const absl::Status& cause) {
     return absl::OkStatus();
   }
   // What was saved stays, whatever the program went on to do.
+  absl::Status own = mistakes_->Take();
   const absl::Status saved = FinishSave();
-  const absl::Status closed = coordinator_->Close(cause.ok() ? saved : cause);
-  const absl::Status status = saved.ok() ? closed : saved;
+  own.Update(saved);
+  const absl::Status closed = coordinator_->Close(cause.ok() ? own : cause);
+  const absl::Status status = own.ok() ? closed : own;
   if (options_.interruption != nullptr) options_.interruption->SetHandler(nullptr);
   return status;
 }
@@ -271,6 +273,7 @@ std::string Session::Impl::Describe() const {
 
 absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     const std::string& name, const std::function<void(Job&)>& record, bool is_visible) {
+  RETURN_IF_ERROR(mistakes_->Take());
   for (const auto& [id, other] : jobs_) {
     if (!is_visible || other->is_unloaded || other->name != name) continue;
     return absl::AlreadyExistsError(absl::StrFormat(
@@ -287,6 +290,10 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   RETURN_IF_ERROR(RecordJob(name, graph, [&] { record(job); }));
   if (is_visible) RETURN_IF_ERROR(CheckHasEffect(name, graph));
   const bool minimizes = !graph.minimize().empty();
+  auto loaded = std::make_unique<LoadedJob>();
+  loaded->losses = FetchedLosses(graph);
+  loaded->samples_per_step = SamplesPerStep(graph);
+  loaded->epochs = job.epochs_;
   graph.training = job.training_.value_or(minimizes);
 
   compiler::CompileOptions compile = {.job = name};
@@ -305,13 +312,16 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   ASSIGN_OR_RETURN(compiler::Compiled made, compiler::Compile(std::move(graph), compile));
   const auto compiled = std::make_shared<const compiler::Compiled>(std::move(made));
 
-  auto loaded = std::make_unique<LoadedJob>();
   loaded->id = next_job_++;
   loaded->name = name;
   if (minimizes) loaded->change = LoadedJob::Change::kMinimizes;
   for (const Op& op : compiled->logical.ops()) {
     if (IsUpdate(compiled->logical, op)) {
       loaded->change = std::max(loaded->change, LoadedJob::Change::kAssigns);
+    }
+    if (is_visible && IsVariable(compiled->logical, op) && op.attrs.Has("trainable") &&
+        op.attrs.Bool("trainable")) {
+      loaded->trainable.push_back(op.name);
     }
     if (HasRole(compiled->logical, op, OpRole::kInput)) {
       loaded->inputs.push_back(
@@ -387,93 +397,6 @@ absl::Status Session::Impl::WriteExplanation(const LoadedJob& job) {
   return absl::OkStatus();
 }
 
-void Session::Impl::Remember(const LogicalGraph& graph) {
-  for (const Op& op : graph.ops()) {
-    if (!IsVariable(graph, op) || variables_.contains(op.name)) continue;
-    variables_[op.name] = {graph.type(op.outputs[0]), {*op.placement, op.output_sbp[0]}, op.attrs};
-  }
-}
-
-absl::Status Session::Impl::CheckFeeds(const LoadedJob& job, const RunOptions& options) const {
-  for (const auto& [name, array] : options.feeds) {
-    const auto found = std::find_if(job.inputs.begin(), job.inputs.end(),
-                                    [&name = name](const Fed& fed) { return fed.name == name; });
-    if (found == job.inputs.end()) {
-      std::vector<std::string> names;
-      for (const Fed& fed : job.inputs) names.push_back(fed.name);
-      return absl::InvalidArgumentError(
-          absl::StrFormat("job '%s' has no input '%s'; its inputs are: %s", job.name, name,
-                          names.empty() ? "none" : absl::StrJoin(names, ", ")));
-    }
-    const TensorType given{array.dtype(), array.shape()};
-    if (given != found->type) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "input '%s' of job '%s' is %s (%s) and was fed %s; feed that shape or compile another "
-          "job",
-          name, job.name, found->type.ToString(), found->location, given.ToString()));
-    }
-  }
-  for (const Fed& fed : job.inputs) {
-    const bool is_given = std::any_of(options.feeds.begin(), options.feeds.end(),
-                                      [&](const auto& feed) { return feed.first == fed.name; });
-    if (!fed.is_fed && !is_given) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "input '%s' of job '%s', %s, was not fed; give it in Run({.feeds = {{\"%s\", array}}}) "
-          "(%s)",
-          fed.name, job.name, fed.type.ToString(), fed.name, fed.location));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options) {
-  LoadedJob& job = *jobs_.at(id);
-  if (job.is_unloaded) {
-    return absl::FailedPreconditionError(
-        absl::StrFormat("job '%s' was unloaded and cannot run; compile it again", job.name));
-  }
-  if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is run");
-  if (options.steps < 1) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "Run of job '%s': steps is %d; at least 1 was expected", job.name, options.steps));
-  }
-  RETURN_IF_ERROR(CheckFeeds(job, options));
-  for (const auto& [name, array] : options.feeds) nodes_[0]->Host(id).Feed(name, array);
-  for (Fed& fed : job.inputs) fed.is_fed = true;
-  RunResult result;
-  // It is called on a stream thread; the host thread looks after the run is done.
-  RunReceiver receiver(result.values_, job.step,
-                       [&](std::string_view name, int64_t step, double value) {
-                         return reporter_->OnScalar(job.name, name, step, value);
-                       });
-  for (const auto& [name, type] : job.fetches) receiver.Expect(name, type, options.steps);
-  reporter_->BeginRun(job.name, options.steps);
-  absl::Status status;
-  const int64_t end = job.step + options.steps;
-  while (status.ok() && job.step < end) {
-    const int64_t until_check = StepsUntilCheck(job);
-    const int64_t steps = std::min(until_check, end - job.step);
-    status = RunSteps(job, steps, receiver);
-    if (status.ok() && steps == until_check) status = CheckReplicas(job);
-  }
-  if (status.ok() && IsCheckDueAfterRun(job)) status = CheckReplicas(job);
-  const absl::Status reported = reporter_->EndRun();
-  RETURN_IF_ERROR(status);
-  if (!reported.ok()) return LocalError(reported);
-  return result;
-}
-
-absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver) {
-  HostIo& host = nodes_[0]->Host(job.id);
-  host.SetReceiver(&receiver);
-  const absl::Status status = WithEvents(coordinator_->Run({job.id, job.name, job.step, steps}));
-  host.SetReceiver(nullptr);
-  if (!status.ok()) return status;
-  job.step += steps;
-  job.has_run = true;
-  return absl::OkStatus();
-}
-
 void Session::Impl::Unload(JobId id) {
   LoadedJob& job = *jobs_.at(id);
   if (std::exchange(job.is_unloaded, true)) return;
@@ -498,17 +421,6 @@ absl::Status Session::Impl::WithEvents(const absl::Status& status) {
   if (notes.empty()) return status;
   return absl::Status(status.code(), absl::StrFormat("%s; %s", std::string(status.message()),
                                                      absl::StrJoin(notes, "; ")));
-}
-
-absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
-                                                 const std::function<void(Job&)>& record,
-                                                 const RunOptions& options) {
-  ASSIGN_OR_RETURN(LoadedJob * loaded, Compile(name, record, /*is_visible=*/false));
-  const JobId id = loaded->id;
-  absl::StatusOr<RunResult> result = Run(id, options);
-  Unload(id);
-  jobs_.erase(id);
-  return result;
 }
 
 // ---- CompiledJob --------------------------------------------------------------------------------

@@ -20,6 +20,7 @@
 #include "graph/op_registry.h"
 #include "runtime/array.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device_kinds.h"
 #include "runtime/kernels/kernel.h"
@@ -67,7 +68,9 @@ struct SessionOptions {
   bool decides_by_measured = false;
   bool dry_run = false;      // Compile prints what it planned; Run returns CANCELLED
   std::string explain_path;  // "": none. A name that ends in .dot gets a graph
-  std::string metrics_path;  // "": none. A JSON line per fetched scalar and step
+  // "": none. A JSON line per fetched scalar and step, with its time and, of jobs with readers,
+  // samples a second. What the file had stays if a checkpoint was loaded before the first Run.
+  std::string metrics_path;
   Progress progress = Progress::kAuto;
   // What each device has, for plans of machines that are not here. 0: what its machine has, or the
   // control group or the process there if that is less, shared by all devices that are on it.
@@ -77,6 +80,9 @@ struct SessionOptions {
   // work in their hosts' memory, at the ends of Runs, after the first and then when 1,000 steps
   // have passed, so that no step waits for it.
   std::optional<int64_t> check_replicas = std::nullopt;
+  // Goes on when a loss that is minimized and fetched becomes NaN; else that is the Run's error. In
+  // f16 it may become so in a step that updates nothing, and is no error.
+  bool allow_nan = false;
   Nanoseconds stall_timeout = 60 * kSecond;  // without progress: nodes say what they wait for
   std::string event_dump;  // folder for the last events of a run that fails; "": none are written
   Interruption* interruption = nullptr;  // borrowed; ends the session with its reason
@@ -84,9 +90,20 @@ struct SessionOptions {
   std::function<void(const absl::Status&)> on_failure;
 };
 
+// Which of a fetch's values a RunResult has.
+enum class Keep : uint8_t {
+  kAll,   // one array per step
+  kLast,  // one, of the last step
+  kMean,  // one, f64: the mean over the steps, element by element
+};
+
 struct RunOptions {
   int64_t steps = 1;
+  // Instead of steps: so many times through what the job reads. FAILED_PRECONDITION if its readers
+  // do not agree on how many steps that is, or if an epoch is no whole number of batches.
+  int64_t epochs = 0;
   std::vector<std::pair<std::string, Array>> feeds = {};
+  Keep keep = Keep::kAll;  // how much memory many steps take
 };
 
 struct SaveOptions {
@@ -108,28 +125,36 @@ struct NodeTraffic {
   uint64_t bytes_received = 0;
 };
 
-// What a Run fetched, by the names of Job::Fetch.
+// What a Run fetched, by the names of Job::Fetch. A name that the job does not fetch has no values,
+// and numbers that are not there are NaN; it is the error of the session's next Compile, Run, Save,
+// Load or Close, as is reading an Array of these as another type.
 class RunResult {
  public:
-  // One array per step; CHECK-fails for a name that the job does not fetch.
-  const std::vector<Array>& Values(std::string_view name) const;
-  // Of the last step.
-  const Array& Last(std::string_view name) const;
+  // As RunOptions::keep says.
+  const std::vector<Array>& Values(std::string_view name, SourceLocation where = Here()) const;
+  // Of the last step, unless it is the mean that was kept.
+  const Array& Last(std::string_view name, SourceLocation where = Here()) const;
   // The mean over steps and elements.
-  double Mean(std::string_view name) const;
-  // One number per step, of scalars.
-  std::vector<double> Scalars(std::string_view name) const;
+  double Mean(std::string_view name, SourceLocation where = Here()) const;
+  // One number per array, of scalars; of other values, an error as of other names.
+  std::vector<double> Scalars(std::string_view name, SourceLocation where = Here()) const;
 
  private:
   friend class Session;
+  explicit RunResult(std::shared_ptr<Mistakes> mistakes);
+
   std::map<std::string, std::vector<Array>, std::less<>> values_;
+  std::shared_ptr<Mistakes> mistakes_;  // the session's
+  std::vector<Array> no_values_;
+  Array nothing_;  // NaN
 };
 
 // A handle; valid as long as its Session.
 class CompiledJob {
  public:
   // Runs the job's next steps on the whole cluster. INVALID_ARGUMENT for a feed that is missing,
-  // unknown, or of another shape or dtype; otherwise the first cause of a failure, on any node.
+  // unknown, or of another shape or dtype; OUT_OF_RANGE for a loss that became NaN, see
+  // SessionOptions::allow_nan; otherwise the first cause of a failure, on any node.
   absl::StatusOr<RunResult> Run(const RunOptions& options = {});
 
   // Gives back what it has on all nodes but its variables, which stay with the session, and its

@@ -85,6 +85,7 @@ CheckpointState Session::Impl::State() const {
 }
 
 absl::Status Session::Impl::Save(const std::string& directory, const SaveOptions& options) {
+  RETURN_IF_ERROR(mistakes_->Take());
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is saved");
   const Activity activity(this, absl::StrFormat("saving to '%s'", directory));
   RETURN_IF_ERROR(FinishSave());
@@ -212,6 +213,7 @@ absl::Status Session::Impl::AwaitSave() {
 }
 
 absl::Status Session::Impl::Load(const std::string& directory) {
+  RETURN_IF_ERROR(mistakes_->Take());
   // It may be the one to load; what went wrong with it is the next save's to say.
   RETURN_IF_ERROR(AwaitSave());
   const Activity activity(this, absl::StrFormat("loading '%s'", directory));
@@ -237,6 +239,7 @@ absl::Status Session::Impl::Load(const std::string& directory) {
   }
   RETURN_IF_ERROR(loaded);
   loaded_step_ = reader->state().step;
+  was_loaded_ = true;
   for (const auto& [id, job] : jobs_) {
     const auto found = reader->state().values.find(StepKey(job->name));
     if (found != reader->state().values.end()) job->step = found->second;

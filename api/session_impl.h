@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,7 +69,11 @@ class Session::Impl {
     std::shared_ptr<const compiler::Compiled> compiled;  // of a user's job, to explain it
     std::vector<Fed> inputs;
     std::vector<std::pair<std::string, TensorType>> fetches;
-    int64_t step = 0;  // of the next Run
+    std::map<std::string, std::string, std::less<>> losses;  // fetches that it minimizes: lines
+    int64_t samples_per_step = 0;                            // 0: not known
+    std::vector<absl::StatusOr<int64_t>> epochs;             // by reader: steps
+    std::vector<std::string> trainable;                      // variables of a user's job
+    int64_t step = 0;                                        // of the next Run
     // What it does to variables; a checkpoint's step is that of the jobs that do most.
     enum class Change { kNothing, kAssigns, kMinimizes } change = Change::kNothing;
     bool is_unloaded = false;
@@ -135,6 +140,14 @@ class Session::Impl {
   absl::Status CompileReplicaCheck();
   void UnloadReplicaCheck();
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
+  // What the options come to.
+  absl::StatusOr<int64_t> StepsOf(const LoadedJob& job, const RunOptions& options) const;
+  // Says which trainable variables nothing can have changed: mostly, of a job that evaluates and
+  // names a layer otherwise than the one that trains.
+  void WarnOfFirstValues(const LoadedJob& job) const;
+  // OUT_OF_RANGE for a loss that is NaN.
+  absl::Status CheckLoss(const LoadedJob& job, std::string_view name, int64_t step,
+                         double value) const;
   void Remember(const LogicalGraph& graph);
   CheckpointState State() const;
   struct Saving;
@@ -192,6 +205,7 @@ class Session::Impl {
   std::unique_ptr<RunReporter> reporter_;
   std::map<JobId, std::unique_ptr<LoadedJob>> jobs_;
   std::map<std::string, VariableInfo> variables_;
+  std::set<std::string> touched_;  // of these, what some job changes, or was loaded or set
   // What CheckReplicas runs; made of the variables that there are, whose number tells if it is old.
   struct ReplicaCheck {
     struct Group {
@@ -207,8 +221,10 @@ class Session::Impl {
   std::map<std::string, FolderLock> saved_;  // by the folder's real path
   std::shared_ptr<Saving> saving_;           // the last, until its status was told
   int64_t loaded_step_ = 0;                  // of the last checkpoint
+  bool was_loaded_ = false;                  // one was
   JobId next_job_ = 1;
   CollectiveId next_collective_ = 0;
+  std::shared_ptr<Mistakes> mistakes_ = std::make_shared<Mistakes>(Mistakes::Reader::kSession);
   bool has_explained_ = false;
   bool is_in_activity_ = false;
   bool is_closed_ = false;

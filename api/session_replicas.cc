@@ -103,8 +103,8 @@ absl::Status Session::Impl::CheckReplicas(LoadedJob& job) {
   ReplicaCheck& check = replica_check_;
   if (check.num_variables != variables_.size()) RETURN_IF_ERROR(CompileReplicaCheck());
   if (check.job == nullptr) return absl::OkStatus();
-  RunResult result;
-  RunReceiver receiver(result.values_, check.job->step,
+  RunResult result(mistakes_);
+  RunReceiver receiver(result.values_, Keep::kAll, mistakes_, check.job->step,
                        [](std::string_view, int64_t, double) { return absl::OkStatus(); });
   for (const auto& [name, type] : check.job->fetches) receiver.Expect(name, type, 1);
   RETURN_IF_ERROR(RunSteps(*check.job, 1, receiver));

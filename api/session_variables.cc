@@ -5,9 +5,20 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "api/session_impl.h"
+#include "graph/op_roles.h"
 #include "runtime/base/status.h"
 
 namespace braid {
+
+void Session::Impl::Remember(const LogicalGraph& graph) {
+  for (const Op& op : graph.ops()) {
+    for (const int input : DefOf(graph, op).mutates()) {
+      touched_.insert(graph.producer(op.inputs[input]).name);
+    }
+    if (!IsVariable(graph, op) || variables_.contains(op.name)) continue;
+    variables_[op.name] = {graph.type(op.outputs[0]), {*op.placement, op.output_sbp[0]}, op.attrs};
+  }
+}
 
 absl::StatusOr<const Session::Impl::VariableInfo*> Session::Impl::FindVariable(
     const std::string& name) const {
@@ -57,6 +68,10 @@ absl::Status Session::Set(const std::map<std::string, const Array*>& values) {
 absl::Status Session::Impl::Set(const std::map<std::string, const Array*>& values) {
   for (const auto& [name, value] : values) {
     ASSIGN_OR_RETURN(const VariableInfo* info, FindVariable(name));
+    if (const absl::Status mistake = value->mistake(); !mistake.ok()) {
+      return absl::Status(mistake.code(), absl::StrFormat("variable '%s' was set: %s", name,
+                                                          std::string(mistake.message())));
+    }
     const TensorType given{value->dtype(), value->shape()};
     if (given != info->type) {
       return absl::InvalidArgumentError(absl::StrFormat(

@@ -4,7 +4,6 @@
 
 #include "compiler/logical/autograd.h"
 #include "compiler/logical/cpu_layout.h"
-#include "compiler/logical/dropout.h"
 #include "compiler/logical/fuse.h"
 #include "compiler/logical/infer_sbp.h"
 #include "compiler/logical/loss_scale.h"
@@ -12,6 +11,7 @@
 #include "compiler/logical/optimizer.h"
 #include "compiler/logical/precision.h"
 #include "compiler/logical/prune.h"
+#include "compiler/logical/training_mode.h"
 #include "compiler/lower.h"
 #include "compiler/physical/assign_slots.h"
 #include "compiler/physical/assign_streams.h"
@@ -36,7 +36,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   std::vector<std::string> explanations;
 
   // On whole tensors: what is computed.
-  graph = DisableDropout(std::move(graph));
+  graph = SettleTraining(std::move(graph));
   if (options.precision == DType::kF16) graph = AddLossScales(std::move(graph));
   ASSIGN_OR_RETURN(graph, Autograd(std::move(graph)));
   ASSIGN_OR_RETURN(graph, Optimizer(std::move(graph)));

@@ -82,5 +82,9 @@ absl::Status Program(braid::Session& session) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return braid::Main(argc, argv, {.dataset_kinds = examples::KindsWithSentences()}, Program);
+  return braid::Main(
+      argc, argv,
+      {.about = "Trains a BERT to find masked tokens, in a text file or in made-up sentences.",
+       .dataset_kinds = examples::KindsWithSentences()},
+      Program);
 }

@@ -6,7 +6,9 @@
 #include <iostream>
 
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "api/braid.h"
@@ -45,21 +47,28 @@ ABSL_FLAG(std::string, save_weights, "", "Safetensors file for the weights at th
 
 namespace {
 
-template <typename T>
-void Override(T& value, T flag) {
-  if (flag != T{}) value = flag;
+// A size that a flag gives instead of --size.
+absl::Status Override(int64_t& value, const absl::Flag<int64_t>& flag) {
+  const int64_t given = absl::GetFlag(flag);
+  if (given < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--%s=%d; a number of at least 1 was expected, or 0 for that of --size",
+                        std::string(absl::GetFlagReflectionHandle(flag).Name()), given));
+  }
+  if (given != 0) value = given;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<examples::GptOptions> OptionsOfFlags() {
   ASSIGN_OR_RETURN(examples::GptOptions options, examples::GptOfSize(absl::GetFlag(FLAGS_size)));
   ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
   ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
-  Override(options.layers, absl::GetFlag(FLAGS_layers));
-  Override(options.width, absl::GetFlag(FLAGS_width));
-  Override(options.heads, absl::GetFlag(FLAGS_heads));
-  Override(options.context, absl::GetFlag(FLAGS_context));
-  Override(options.vocabulary, absl::GetFlag(FLAGS_vocabulary));
-  Override(options.tied, absl::GetFlag(FLAGS_tied));
+  RETURN_IF_ERROR(Override(options.layers, FLAGS_layers));
+  RETURN_IF_ERROR(Override(options.width, FLAGS_width));
+  RETURN_IF_ERROR(Override(options.heads, FLAGS_heads));
+  RETURN_IF_ERROR(Override(options.context, FLAGS_context));
+  RETURN_IF_ERROR(Override(options.vocabulary, FLAGS_vocabulary));
+  options.tied = options.tied || absl::GetFlag(FLAGS_tied);
   options.batch = absl::GetFlag(FLAGS_batch);
   options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
   options.dropout = absl::GetFlag(FLAGS_dropout);
@@ -167,4 +176,10 @@ absl::Status Program(braid::Session& session) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }
+int main(int argc, char** argv) {
+  return braid::Main(
+      argc, argv,
+      {.about =
+           "Learns a text file character by character, or takes the weights of GPT-2, and writes."},
+      Program);
+}

@@ -90,4 +90,9 @@ absl::Status Program(braid::Session& session) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }
+int main(int argc, char** argv) {
+  return braid::Main(
+      argc, argv,
+      {.about = "Trains an MLP on handwritten digits and says how many of others it reads right."},
+      Program);
+}

@@ -87,4 +87,8 @@ absl::Status Program(braid::Session& session) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }
+int main(int argc, char** argv) {
+  return braid::Main(argc, argv,
+                     {.about = "Trains a residual network on coloured patterns that it draws."},
+                     Program);
+}

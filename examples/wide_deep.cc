@@ -69,4 +69,9 @@ absl::Status Program(braid::Session& session) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return braid::Main(argc, argv, Program); }
+int main(int argc, char** argv) {
+  return braid::Main(
+      argc, argv,
+      {.about = "Trains a wide and deep recommender on clicks that are made up by a rule."},
+      Program);
+}

@@ -62,13 +62,7 @@ Tensor Source(LogicalGraph& graph, std::string_view type, Attrs attrs, SourceLoc
 std::vector<Tensor> ApplyAll(std::string_view type, const std::vector<Tensor>& inputs, Attrs attrs,
                              SourceLocation where) {
   LogicalGraph* graph = GraphOf(inputs);
-  if (graph == nullptr) return {Tensor()};
-  for (const Tensor& input : inputs) {
-    if (input.valid() && input.graph() != graph) {
-      return {
-          Fail(inputs[0], absl::StrCat(std::string(type), ": operands belong to two jobs"), where)};
-    }
-  }
+  if (graph == nullptr) return {Invalid(inputs, where)};
   return graph->Append(type, inputs, {.name = "", .attrs = std::move(attrs), .location = where});
 }
 
@@ -177,7 +171,7 @@ Tensor Reshape(Tensor x, Shape shape, SourceLocation where) {
 Tensor Flatten(Tensor x, int64_t first_axis, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<int64_t> first = Normalize(x, first_axis, x.shape().rank(), "flatten", where);
-  if (!first) return Invalid({x});
+  if (!first) return Invalid({x}, where);
   const Shape shape = x.shape();
   std::vector<int64_t> dims(shape.begin(), shape.begin() + *first);
   int64_t rest = 1;
@@ -191,7 +185,7 @@ Tensor Flatten(Tensor x, int64_t first_axis, SourceLocation where) {
 Tensor ExpandDims(Tensor x, int64_t axis, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank() + 1, "expand_dims", where);
-  if (!at) return Invalid({x});
+  if (!at) return Invalid({x}, where);
   std::vector<int64_t> dims = x.shape().dims();
   dims.insert(dims.begin() + *at, 1);
   return Reshape(x, Shape(std::move(dims)), where);
@@ -206,9 +200,9 @@ Tensor Transpose(Tensor x, std::vector<int64_t> perm, SourceLocation where) {
 }
 
 Tensor Concat(const std::vector<Tensor>& xs, int64_t axis, SourceLocation where) {
-  if (xs.empty() || !AllValid(xs)) return Invalid(xs);
+  if (xs.empty() || !AllValid(xs)) return Invalid(xs, where);
   const std::optional<int64_t> at = Normalize(xs[0], axis, xs[0].shape().rank(), "concat", where);
-  if (!at) return Invalid(xs);
+  if (!at) return Invalid(xs, where);
   return Apply("concat", xs, {{"axis", *at}}, where);
 }
 
@@ -220,7 +214,7 @@ std::vector<Tensor> Split(Tensor x, std::vector<int64_t> sizes, int64_t axis,
     const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), "split", where);
     if (at) parts = ApplyAll("split", {x}, {{"axis", *at}, {"sizes", std::move(sizes)}}, where);
   }
-  parts.resize(count, Invalid({x}));
+  if (parts.size() != count) parts.assign(count, Invalid({x}, where));
   return parts;
 }
 
@@ -264,9 +258,9 @@ Tensor Rotary(Tensor x, RotaryOptions options, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<int64_t> axis =
       Normalize(x, options.time_axis, x.shape().rank(), "rotary", where);
-  if (!axis) return Invalid({x});
+  if (!axis) return Invalid({x}, where);
   std::vector<Tensor> operands = {x};
-  if (options.positions.graph() != nullptr) operands.push_back(options.positions);
+  if (!options.positions.is_none()) operands.push_back(options.positions);
   return Apply("rotary", operands,
                {{"axis", *axis},
                 {"base", options.base},
@@ -279,8 +273,8 @@ Tensor Rotary(Tensor x, RotaryOptions options, SourceLocation where) {
 Tensor DotProductAttention(Tensor q, Tensor k, Tensor v, DotProductAttentionOptions options,
                            SourceLocation where) {
   std::vector<Tensor> operands = {q, k, v};
-  if (options.mask.graph() != nullptr) operands.push_back(options.mask);
-  if (!AllValid(operands)) return Invalid(operands);
+  if (!options.mask.is_none()) operands.push_back(options.mask);
+  if (!AllValid(operands)) return Invalid(operands, where);
   double scale = 1;
   if (options.scale) {
     scale = *options.scale;
@@ -295,7 +289,7 @@ Tensor DotProductAttention(Tensor q, Tensor k, Tensor v, DotProductAttentionOpti
 Tensor CachedAttention(Tensor q, Tensor k, Tensor v, CachedAttentionOptions options,
                        SourceLocation where) {
   const std::vector<Tensor> operands = {q, k, v, options.keys, options.values, options.position};
-  if (!AllValid(operands)) return Invalid(operands);
+  if (!AllValid(operands)) return Invalid(operands, where);
   const int rank = q.shape().rank();
   const int64_t depth = rank > 0 ? std::max<int64_t>(1, q.shape()[rank - 1]) : 1;
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(depth)));
@@ -383,7 +377,10 @@ void Assign(Tensor variable, Tensor value, SourceLocation where) {
 }
 
 void WriteRows(Tensor variable, Tensor rows, Tensor position, int64_t axis, SourceLocation where) {
-  if (!AllValid({variable, rows, position})) return;
+  if (const std::vector<Tensor> all = {variable, rows, position}; !AllValid(all)) {
+    Invalid(all, where);
+    return;
+  }
   const std::optional<int64_t> from_start =
       Normalize(variable, axis, variable.shape().rank(), "write_rows", where);
   if (from_start) {
@@ -407,6 +404,7 @@ std::vector<Tensor> Read(LogicalGraph& graph, ReadOptions options, SourceLocatio
   Attrs attrs = {{"dataset", options.dataset}, {"batch", options.batch},
                  {"shuffle", options.shuffle}, {"key", options.key},
                  {"fields", options.fields},   {"types", types}};
+  if (!options.last.empty()) attrs.Set("last", options.last);
   if (options.fingerprint != 0) {
     attrs.Set("fingerprint", static_cast<int64_t>(options.fingerprint));
   }
@@ -420,6 +418,10 @@ void Fetch(Tensor x, std::string name, SourceLocation where) {
   ApplyAll("fetch", {x}, {{"name", std::move(name)}}, where);
 }
 
+Tensor IfTraining(Tensor a, Tensor b, SourceLocation where) {
+  return Apply("if_training", {a, b}, {}, where);
+}
+
 Tensor GradientOf(Tensor x, SourceLocation where) { return Apply("gradient_of", {x}, {}, where); }
 
 Tensor ToSbp(Tensor x, NdSbp sbp, SourceLocation where) {
@@ -431,6 +433,13 @@ Tensor ToSbp(Tensor x, NdSbp sbp, SourceLocation where) {
 
 Tensor ToPlacement(Tensor x, Placement placement, SourceLocation where) {
   if (!x.valid()) return x;
+  if (placement.size() == 0) {
+    const std::string& problem = placement.problem();
+    return Fail(x,
+                absl::StrCat("to_placement: the placement has no devices",
+                             problem.empty() ? "" : absl::StrCat(": ", problem)),
+                where);
+  }
   return x.graph()->Append1(
       "identity", std::vector<Tensor>{x},
       {.name = "", .attrs = {}, .location = where, .hints = {}, .placement = std::move(placement)});

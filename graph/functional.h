@@ -567,7 +567,10 @@ struct ReadOptions {
   std::string key = {};                // readers of one key see one order of samples
   std::vector<int64_t> fields = {};    // which fields of a sample
   std::vector<TensorType> types = {};  // of each field's whole batch: [batch, ...]
-  uint64_t fingerprint = 0;            // of the data, which every node must have; 0: not compared
+  // Where a batch would reach over the end of an epoch: "": it goes on with the next one; "drop":
+  // it is left out; "pad": it is filled up with samples of the same epoch.
+  std::string last = {};
+  uint64_t fingerprint = 0;  // of the data, which every node must have; 0: not compared
 };
 // One tensor per field.
 std::vector<Tensor> Read(LogicalGraph& graph, ReadOptions options, SourceLocation where = Here());
@@ -575,6 +578,8 @@ std::vector<Tensor> Read(LogicalGraph& graph, ReadOptions options, SourceLocatio
 void Fetch(Tensor x, std::string name, SourceLocation where = Here());
 // d loss / d x of the job's Minimize, usable as any Tensor; the autograd pass puts the value here.
 Tensor GradientOf(Tensor x, SourceLocation where = Here());
+// `a` if the job trains, else `b`, of the same type; what only the other one needs is not computed.
+Tensor IfTraining(Tensor a, Tensor b, SourceLocation where = Here());
 
 // ---- Where values live --------------------------------------------------------------------------
 

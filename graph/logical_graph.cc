@@ -1,5 +1,7 @@
 #include "graph/logical_graph.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -13,9 +15,28 @@
 
 namespace braid {
 
+Tensor::Tensor(LogicalGraph* graph, TensorId id)
+    : place_(graph == nullptr ? nullptr : graph->place_.Of(graph)), id_(id) {}
+
 TensorType Tensor::type() const {
-  CHECK(valid()) << "the type of an invalid tensor";
-  return graph_->type(id_);
+  if (!valid()) return {};
+  return graph()->type(id_);
+}
+
+const VariableGroup* MinimizeRequest::GroupOf(const std::string& variable) const {
+  for (const VariableGroup& group : groups) {
+    if (fnmatch(group.names.c_str(), variable.c_str(), 0) == 0) return &group;
+  }
+  return nullptr;
+}
+
+LogicalGraph::Place::~Place() {
+  if (shared_ != nullptr) shared_->graph = nullptr;
+}
+
+const std::shared_ptr<GraphPlace>& LogicalGraph::Place::Of(LogicalGraph* graph) {
+  if (shared_ == nullptr) shared_ = std::make_shared<GraphPlace>(GraphPlace{graph});
+  return shared_;
 }
 
 std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const Tensor> inputs,
@@ -37,12 +58,12 @@ std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const 
   std::vector<TensorType> input_types;
   for (size_t i = 0; i < inputs.size(); ++i) {
     // Unless an earlier error made it invalid (then that one is kept), this is a mistake by itself.
-    if (!inputs[i].valid()) {
-      return fail(absl::StatusCode::kInvalidArgument, absl::StrCat("input ", i, " is no tensor"));
-    }
-    if (inputs[i].graph() != this) {
+    if (!inputs[i].is_none() && inputs[i].graph() != this) {
       return fail(absl::StatusCode::kInvalidArgument,
                   absl::StrCat("input ", i, " belongs to another job"));
+    }
+    if (!inputs[i].valid()) {
+      return fail(absl::StatusCode::kInvalidArgument, absl::StrCat("input ", i, " is no tensor"));
     }
     op.inputs.push_back(inputs[i].id());
     input_types.push_back(inputs[i].type());
@@ -59,6 +80,13 @@ std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const 
       def->InferTypes({.attrs = options.attrs, .inputs = input_types, .outputs = {}});
   if (!output_types.ok()) {
     return fail(output_types.status().code(), std::string(output_types.status().message()));
+  }
+  for (const TensorType& type : *output_types) {
+    if (std::all_of(type.shape.begin(), type.shape.end(), [](int64_t n) { return n >= 0; })) {
+      continue;
+    }
+    return fail(absl::StatusCode::kInvalidArgument,
+                absl::StrCat("its result would be ", type.ToString(), "; no size is negative"));
   }
   if (options.hints.size() > output_types->size()) {
     return fail(absl::StatusCode::kInvalidArgument,

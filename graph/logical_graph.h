@@ -19,6 +19,7 @@
 #include "graph/placement.h"
 #include "graph/sbp.h"
 #include "graph/shape.h"
+#include "graph/source_location.h"
 
 namespace braid {
 
@@ -30,17 +31,6 @@ using OpId = int32_t;
 using TensorId = int32_t;
 constexpr int32_t kNone = -1;
 
-// A line of the user's program. As a default argument `SourceLocation where = Here()` it is the
-// caller's line.
-struct SourceLocation {
-  std::string_view file;  // static storage, or owned by the graph
-  int line = 0;
-  std::string ToString() const;  // "train.cc:12", the file's last component
-};
-constexpr SourceLocation Here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  return {file, line};
-}
-
 struct TensorType {
   DType dtype = DType::kF32;
   Shape shape;
@@ -49,24 +39,32 @@ struct TensorType {
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
+// Where a graph is; null when it is gone.
+struct GraphPlace {
+  LogicalGraph* graph = nullptr;
+};
+
 // A value of the graph, as users and gradients hold it: a borrowed graph and an id. A Tensor that
-// came from an error is invalid; ops on it do nothing.
+// came from an error is invalid, as is one whose graph is gone; ops on it do nothing.
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(LogicalGraph* graph, TensorId id) : graph_(graph), id_(id) {}
-  bool valid() const { return id_ != kNone; }
-  LogicalGraph* graph() const { return graph_; }  // set also when invalid, unless default-made
+  Tensor(LogicalGraph* graph, TensorId id);  // the graph may be null: then as default-made
+  bool valid() const { return id_ != kNone && graph() != nullptr; }
+  // Default-made: it stands for an operand that is not given.
+  bool is_none() const { return place_ == nullptr; }
+  // Set also when invalid; null if it is none, and if its graph is gone.
+  LogicalGraph* graph() const { return place_ == nullptr ? nullptr : place_->graph; }
   TensorId id() const { return id_; }
-  // By value: the graph moves its own when an op is appended.
-  TensorType type() const;  // valid() only
+  // By value: the graph moves its own when an op is appended. Of an invalid Tensor: f32 [].
+  TensorType type() const;
   Shape shape() const { return type().shape; }
 
   DType dtype() const { return type().dtype; }
   friend bool operator==(const Tensor&, const Tensor&) = default;
 
  private:
-  LogicalGraph* graph_ = nullptr;
+  std::shared_ptr<const GraphPlace> place_;
   TensorId id_ = kNone;
 };
 
@@ -98,6 +96,16 @@ struct TensorInfo {
   int output = 0;
 };
 
+// Variables that are trained otherwise than the rest of a Minimize.
+struct VariableGroup {
+  // What their names match, in which * stands for any characters and ? for one: "*.bias". Of the
+  // groups that a name matches the first counts.
+  std::string names;
+  double rate = 1;                                    // times the learning rate
+  std::optional<double> weight_decay = std::nullopt;  // instead of the optimizer's
+  bool is_frozen = false;                             // they keep their values
+};
+
 // What the optimizer pass must build: recorded by Minimize, taken out by the passes.
 struct MinimizeRequest {
   TensorId loss = kNone;
@@ -108,7 +116,11 @@ struct MinimizeRequest {
   std::vector<OpId> variables;     // empty: every trainable variable that the loss reaches
   double clip_global_norm = 0;     // 0: none
   int micro_batches = 1;
+  std::vector<VariableGroup> groups;
   SourceLocation location;
+
+  // The group of a variable, or null.
+  const VariableGroup* GroupOf(const std::string& variable) const;
 };
 
 class LogicalGraph {
@@ -197,7 +209,8 @@ class LogicalGraph {
   // micro-batches, block=1 is Op::block, "again" is Op::is_again. An op without outputs starts with
   // its type. What is not an op follows with an @:
   //   @minimize loss=%9 optimizer="adam_update" {beta1=0.9} lr=%3 variables=("w") clip=1.0
-  //       micro_batches=4 at train.cc:20
+  //       micro_batches=4 groups=({frozen=false names="*.bias" rate=0.5 weight_decay=0.0})
+  //       at train.cc:20
   //   @gradient %1 = %12
   //   @training
   // Parse reads it back (tests write graphs so); there, blank lines and lines that begin with # are
@@ -207,6 +220,22 @@ class LogicalGraph {
   static absl::StatusOr<LogicalGraph> Parse(std::string_view text, const OpRegistry* registry);
 
  private:
+  friend class Tensor;
+
+  // Made when it is first asked for; a copy of the graph has another.
+  class Place {
+   public:
+    Place() = default;
+    Place(const Place&) {}
+    Place& operator=(const Place&) { return *this; }
+    ~Place();
+    const std::shared_ptr<GraphPlace>& Of(LogicalGraph* graph);
+
+   private:
+    std::shared_ptr<GraphPlace> shared_;
+  };
+
+  Place place_;
   const OpRegistry* registry_;
   std::shared_ptr<const OpRegistry> own_registry_;  // or null; shared with copies of the graph
   std::vector<Op> ops_;

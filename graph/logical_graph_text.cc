@@ -78,6 +78,13 @@ std::string MinimizeToString(const LogicalGraph& graph, const MinimizeRequest& r
   if (request.micro_batches != 1) {
     absl::StrAppend(&text, " micro_batches=", request.micro_batches);
   }
+  if (!request.groups.empty()) {
+    absl::StrAppend(&text, " groups=", ListToString(request.groups, [](const VariableGroup& group) {
+      Attrs attrs = {{"names", group.names}, {"rate", group.rate}, {"frozen", group.is_frozen}};
+      if (group.weight_decay.has_value()) attrs.Set("weight_decay", *group.weight_decay);
+      return absl::StrCat("{", attrs.ToString(), "}");
+    }));
+  }
   return text + LocationToString(request.location);
 }
 
@@ -214,6 +221,28 @@ absl::StatusOr<ParsedOp> ReadOp(TextReader& reader, std::set<std::string>* files
   return parsed;
 }
 
+// Null if it is not there or of another type.
+template <typename T>
+const T* ValueOf(const Attrs& attrs, std::string_view name) {
+  const auto found = attrs.values().find(name);
+  return found == attrs.values().end() ? nullptr : std::get_if<T>(&found->second);
+}
+
+absl::StatusOr<VariableGroup> ReadGroup(TextReader& reader) {
+  RETURN_IF_ERROR(reader.Expect("{"));
+  ASSIGN_OR_RETURN(const Attrs attrs, ReadAttrs(reader));
+  const auto* const names = ValueOf<std::string>(attrs, "names");
+  const auto* const rate = ValueOf<double>(attrs, "rate");
+  const auto* const is_frozen = ValueOf<bool>(attrs, "frozen");
+  if (names == nullptr || rate == nullptr || is_frozen == nullptr) {
+    return reader.Error("a group's frozen=, names= and rate=");
+  }
+  VariableGroup group = {.names = *names, .rate = *rate, .is_frozen = *is_frozen};
+  const auto* const decay = ValueOf<double>(attrs, "weight_decay");
+  if (decay != nullptr) group.weight_decay = *decay;
+  return group;
+}
+
 absl::StatusOr<ParsedMinimize> ReadMinimize(TextReader& reader, std::set<std::string>* files) {
   ParsedMinimize parsed;
   MinimizeRequest& request = parsed.request;
@@ -241,6 +270,11 @@ absl::StatusOr<ParsedMinimize> ReadMinimize(TextReader& reader, std::set<std::st
       request.clip_global_norm = *norm;
     } else if (reader.Consume("micro_batches=")) {
       ASSIGN_OR_RETURN(request.micro_batches, ReadCount(reader));
+    } else if (reader.Consume("groups=")) {
+      RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
+        ASSIGN_OR_RETURN(request.groups.emplace_back(), ReadGroup(reader));
+        return absl::OkStatus();
+      }));
     } else if (reader.Consume("at ")) {
       ASSIGN_OR_RETURN(request.location, ReadLocation(reader, files));
     } else {

@@ -52,6 +52,7 @@ enum class OpRole : uint8_t {
   kGradientRequest,  // stands for a gradient until there is one
   kAfter,            // its first input, but not before the second is there
   kDropout,          // drops elements in training; else it makes what `identity` makes
+  kIfTraining,       // its first input in jobs that train, its second in others
 };
 
 class OpDef {

@@ -70,6 +70,7 @@ absl::StatusOr<Placement> Placement::Make(std::string device_type, std::vector<D
 }
 
 absl::StatusOr<Placement> Placement::WithHierarchy(std::vector<int64_t> hierarchy) const {
+  if (!problem().empty()) return absl::InvalidArgumentError(problem());
   RETURN_IF_ERROR(CheckHierarchy(hierarchy, devices().size()));
   return Placement(rep_->list, std::move(hierarchy));
 }
@@ -77,13 +78,20 @@ absl::StatusOr<Placement> Placement::WithHierarchy(std::vector<int64_t> hierarch
 Placement Placement::node(int node) const {
   std::vector<DeviceId> devices;
   for (int rank : RanksOn(node)) devices.push_back(device(rank));
+  if (devices.empty() && !problem().empty()) return *this;
   return Placement(device_type(), std::move(devices));
 }
 
 Placement Placement::Slice(int first, int count) const {
-  CHECK(first >= 0 && count >= 0 && first + count <= size())
-      << "ranks " << first << " to " << first + count << " of " << ToString();
-  return Placement(device_type(), {devices().begin() + first, devices().begin() + first + count});
+  if (first >= 0 && count >= 0 && first <= size() && count <= size() - first) {
+    return Placement(device_type(), {devices().begin() + first, devices().begin() + first + count});
+  }
+  Placement none;
+  none.rep_ = std::make_shared<const Rep>(
+      Rep{none.rep_->list,
+          {0},
+          absl::StrCat("a slice has ", count, " devices from rank ", first, " on, of ", size())});
+  return none;
 }
 
 bool Placement::HasDevicesOf(const Placement& other) const {

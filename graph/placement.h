@@ -41,8 +41,10 @@ class Placement {
   absl::StatusOr<Placement> WithHierarchy(std::vector<int64_t> hierarchy) const;
   // The devices of one node (in order; may be empty), flat.
   Placement node(int node) const;
-  // Ranks [first, first + count), flat.
+  // Ranks [first, first + count), flat. If they are not all there: no devices, and a problem().
   Placement Slice(int first, int count) const;
+  // Why there are no devices, if that is a mistake; job.On reports it. Not part of the value.
+  const std::string& problem() const { return rep_->problem; }
 
   const std::string& device_type() const { return rep_->list->device_type; }
   int size() const { return static_cast<int>(devices().size()); }
@@ -77,6 +79,7 @@ class Placement {
   struct Rep {
     std::shared_ptr<const DeviceList> list;
     std::vector<int64_t> hierarchy;
+    std::string problem = {};
   };
   Placement(std::shared_ptr<const DeviceList> list, std::vector<int64_t> hierarchy);
   // The first rank by device that is not before `device`.

@@ -5,6 +5,12 @@
 
 namespace braid {
 
-std::string Shape::ToString() const { return absl::StrCat("[", absl::StrJoin(dims_, ", "), "]"); }
+std::string Shape::ToString() const {
+  const auto add = [](std::string* out, int64_t size) {
+    if (size == kNoAxis) return absl::StrAppend(out, "(of an axis that is not there)");
+    absl::StrAppend(out, size);
+  };
+  return absl::StrCat("[", absl::StrJoin(dims_, ", ", add), "]");
+}
 
 }  // namespace braid

@@ -77,8 +77,16 @@ void ConvertElements(DType from, const void* source, DType to, void* out, int64_
   });
 }
 
-Array::Array(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)) {
-  for (int64_t dim : shape_) CHECK_GE(dim, 0) << "Array of shape " << shape_.ToString();
+Array::Array(DType dtype, Shape shape, std::shared_ptr<Mistakes> mistakes)
+    : dtype_(dtype),
+      shape_(std::move(shape)),
+      mistakes_(mistakes != nullptr ? std::move(mistakes)
+                                    : std::make_shared<Mistakes>(Mistakes::Reader::kNobodyYet)) {
+  if (std::any_of(shape_.begin(), shape_.end(), [](int64_t size) { return size < 0; })) {
+    mistakes_->Report(absl::InvalidArgumentError(
+        absl::StrFormat("an Array of shape %s was made; no size is negative", shape_.ToString())));
+    shape_ = Shape({0});
+  }
   num_bytes_ = static_cast<size_t>(shape_.num_elements()) * SizeOf(dtype);
   absl::StatusOr<Memory> memory = AllocateHostMemory(std::max<size_t>(num_bytes_, 1));
   CHECK(memory.ok()) << "Array of shape " << shape_.ToString() << ": " << memory.status().message();
@@ -86,7 +94,7 @@ Array::Array(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape))
   std::memset(mutable_bytes(), 0, num_bytes_);
 }
 
-Array::Array(const Array& other) : Array(other.dtype_, other.shape_) {
+Array::Array(const Array& other) : Array(other.dtype_, other.shape_, other.mistakes_) {
   std::memcpy(mutable_bytes(), other.bytes(), num_bytes_);
 }
 
@@ -103,21 +111,25 @@ Array& Array::operator=(Array&& other) noexcept {
   std::swap(shape_, other.shape_);
   std::swap(num_bytes_, other.num_bytes_);
   std::swap(memory_, other.memory_);
+  std::swap(mistakes_, other.mistakes_);
   return *this;
 }
 
-void Array::CheckType(DType wanted) const {
-  CHECK(wanted == dtype_) << "an Array of " << ToString(dtype_) << " was accessed as "
-                          << ToString(wanted);
+void Array::ReportType(DType wanted, SourceLocation where) const {
+  mistakes_->Report(absl::InvalidArgumentError(
+      absl::StrFormat("an Array %s%s was asked for elements of %s; ask for its own type, or for "
+                      "As(another) (%s)",
+                      ToString(dtype_), shape_.ToString(), ToString(wanted), where.ToString())));
 }
 
-void Array::CheckCount(size_t count) const {
-  CHECK_EQ(static_cast<size_t>(num_elements()), count)
-      << "values given for an Array of shape " << shape_.ToString();
+void Array::ReportCount(size_t count, SourceLocation where) const {
+  mistakes_->Report(absl::InvalidArgumentError(
+      absl::StrFormat("%d values were given for an Array %s, which has %d (%s)", count,
+                      shape_.ToString(), num_elements(), where.ToString())));
 }
 
 Array Array::As(DType dtype) const {
-  Array out(dtype, shape_);
+  Array out(dtype, shape_, mistakes_);
   ConvertElements(dtype_, bytes(), dtype, out.mutable_bytes(), num_elements());
   return out;
 }
@@ -137,6 +149,7 @@ absl::StatusOr<Array> Array::ReadNpy(const std::string& path) {
 }
 
 absl::Status Array::WriteNpy(const std::string& path) const {
+  RETURN_IF_ERROR(mistake());
   ASSIGN_OR_RETURN(std::string header, FormatNpyHeader(dtype_, shape_));
   const std::string temporary = path + ".tmp";
   unlink(temporary.c_str());

@@ -25,6 +25,15 @@ constexpr int64_t kMaxBatch = int64_t{1} << 30;
 // In a checkpoint's file; with a tensor's bytes it stays far within 64 bits.
 constexpr int64_t kMaxPosition = int64_t{1} << 60;
 
+// Positions of an epoch of a reader, see ReadOptions::last: whole batches, unless it wraps around.
+int64_t EpochLength(const KernelSpec& spec, const Dataset& dataset) {
+  const int64_t samples = dataset.num_samples();
+  if (!spec.attrs.Has("last")) return samples;
+  const int64_t batch = spec.attrs.Int("batch");
+  const int64_t padding = spec.attrs.String("last") == "pad" ? batch - 1 : 0;
+  return (samples + padding) / batch * batch;
+}
+
 // Rows [first, first + rows) of every batch of a dataset: the part that this device holds.
 class ReadKernel final : public Kernel {
  public:
@@ -32,7 +41,8 @@ class ReadKernel final : public Kernel {
       : dataset_(std::move(dataset)),
         sampler_(dataset_->num_samples(), {.shuffle = spec.attrs.Bool("shuffle"),
                                            .seed = spec.seed,
-                                           .name = spec.attrs.String("key")}),
+                                           .name = spec.attrs.String("key"),
+                                           .epoch_length = EpochLength(spec, *dataset_)}),
         batch_(spec.attrs.Int("batch")),
         outputs_(spec.outputs) {
     for (int64_t field : spec.attrs.Ints("fields")) fields_.push_back(static_cast<int>(field));
@@ -249,6 +259,7 @@ absl::Status CheckRead(const KernelSpec& spec) {
                 {"key", ""},
                 {"batch", int64_t{1}}};
   if (spec.attrs.Has("fingerprint")) like.Set("fingerprint", int64_t{0});
+  if (spec.attrs.Has("last")) like.Set("last", "");
   RETURN_IF_ERROR(CheckKernelForm({.outputs = spec.outputs.size(), .like = like}, spec));
   const int64_t batch = spec.attrs.Int("batch");
   bool is_right =

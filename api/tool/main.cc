@@ -1,9 +1,7 @@
 // The `braid` tool: its verbs, and how a command line is divided among them.
 
-#include <fcntl.h>
 #include <glog/logging.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
@@ -15,6 +13,7 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_format.h"
+#include "api/command_line.h"
 #include "api/tool/launch.h"
 #include "api/tool/node.h"
 #include "api/tool/status.h"
@@ -33,15 +32,6 @@ void PrintSubcommands(std::ostream& out) {
     if (subcommand.summary.empty()) continue;
     out << absl::StrFormat("  %-8s %s\n", subcommand.name, subcommand.summary);
   }
-}
-
-// Descriptors 0, 1 and 2 are open from here on: no other file takes their place.
-void OpenStandardDescriptors() {
-  int descriptor;
-  do {
-    descriptor = open("/dev/null", O_RDWR);
-  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
-  if (descriptor >= 0) close(descriptor);
 }
 
 // Abseil knows one set of flags; of these, --help shows the subcommand's own.
@@ -85,6 +75,11 @@ int RunTool(int argc, char** argv) {
   std::string title = "braid " + std::string(name);  // of --help
   std::vector<char*> own(argv + 1, separator);
   own[0] = title.data();
+  if (const absl::Status known = CheckFlagNames(static_cast<int>(own.size()), own.data());
+      !known.ok()) {
+    std::cerr << "error: " << known.message() << "\n";
+    return 1;
+  }
   const std::vector<char*> words = absl::ParseCommandLine(static_cast<int>(own.size()), own.data());
   arguments.words.assign(words.begin() + 1, words.end());
   return subcommand->run(arguments);

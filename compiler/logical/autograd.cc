@@ -14,6 +14,7 @@
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "graph/op_roles.h"
+#include "runtime/base/nearest_names.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
@@ -227,7 +228,25 @@ absl::Status CheckLoss(const LogicalGraph& graph, const MinimizeRequest& request
                request.location);
 }
 
-// Fills in the variables of requests that list none.
+// Every group is some variable's.
+absl::Status CheckGroups(const LogicalGraph& graph, const MinimizeRequest& request) {
+  std::set<const VariableGroup*> used;
+  std::vector<std::string> names;
+  for (OpId id : request.variables) {
+    names.push_back(graph.op(id).name);
+    used.insert(request.GroupOf(names.back()));
+  }
+  for (const VariableGroup& group : request.groups) {
+    if (used.contains(&group) || names.empty()) continue;
+    return Error(absl::StrCat("group '", group.names, "' has none of the ", names.size(),
+                              " variables to train, or groups before it have them; the nearest: ",
+                              NearestNames(group.names, names)),
+                 request.location);
+  }
+  return absl::OkStatus();
+}
+
+// Fills in the variables of requests that list none, and takes frozen ones out.
 absl::Status ListVariables(LogicalGraph& graph) {
   std::set<OpId> trained;
   for (MinimizeRequest& request : graph.minimize()) {
@@ -240,6 +259,15 @@ absl::Status ListVariables(LogicalGraph& graph) {
           request.variables.push_back(op.id);
         }
       }
+    }
+    RETURN_IF_ERROR(CheckGroups(graph, request));
+    const size_t frozen = std::erase_if(request.variables, [&](OpId id) {
+      const VariableGroup* const group = request.GroupOf(graph.op(id).name);
+      return group != nullptr && group->is_frozen;
+    });
+    if (request.variables.empty() && frozen > 0) {
+      return Error("every variable is in a group that is frozen, so there is nothing to train",
+                   request.location);
     }
     for (OpId id : request.variables) {
       const Op& op = graph.op(id);

@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,9 +75,21 @@ Tensor LearningRate(LogicalGraph& graph, const MinimizeRequest& request) {
   return is_wide ? rate : Cast(rate, DType::kF32, request.location);
 }
 
-// `applies`: bool [], or invalid: always.
+// What an update of the group has, which may be null.
+Attrs AttrsOf(const MinimizeRequest& request, const VariableGroup* group) {
+  Attrs attrs;
+  for (const auto& [name, value] : request.attrs.values()) {
+    if (name != "learning_rate") attrs.Set(name, value);
+  }
+  if (group != nullptr && group->weight_decay.has_value()) {
+    attrs.Set("weight_decay", *group->weight_decay);
+  }
+  return attrs;
+}
+
+// `attrs` are the optimizer's; `applies`: bool [], or invalid: always.
 void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Trained& trained,
-                  const std::vector<Tensor>& scalars, Tensor applies) {
+                  Attrs attrs, const std::vector<Tensor>& scalars, Tensor applies) {
   const OpDef& def = *graph.registry().Find(request.optimizer);
   const TensorType type = trained.value.type();
   const std::vector<std::optional<NdSbp>> hints = graph.op(trained.variable).hints;
@@ -92,10 +105,6 @@ void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Tra
                               request.location));
   }
   inputs.insert(inputs.end(), scalars.begin(), scalars.end());
-  Attrs attrs;
-  for (const auto& [name, value] : request.attrs.values()) {
-    if (name != "learning_rate") attrs.Set(name, value);
-  }
   if (def.update_scalar()) {
     inputs.push_back(def.update_scalar()(inputs, attrs, request.location));
   }
@@ -136,13 +145,20 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
     scalars.push_back(applies.valid() ? AppendAppliedSteps(graph, request, applies)
                                       : Step(graph, request.location));
   }
+  // By the groups' factors, each computed once.
+  std::map<double, Tensor> rates = {{1.0, scalars[0]}};
   for (const Trained& trained : all) {
+    const VariableGroup* const group = request.GroupOf(graph.op(trained.variable).name);
+    const double factor = group == nullptr ? 1 : group->rate;
+    if (!rates.contains(factor)) rates[factor] = Scale(rates[1.0], factor, request.location);
+    scalars[0] = rates[factor];
+    const Attrs attrs = AttrsOf(request, group);
     AtVariable(graph, trained.variable, [&] {
       if (is_adafactor) {
-        AppendAdafactor(trained.value, trained.gradient, scalars[0], scalars[1], applies,
-                        request.attrs, request.location);
+        AppendAdafactor(trained.value, trained.gradient, scalars[0], scalars[1], applies, attrs,
+                        request.location);
       } else {
-        AppendUpdate(graph, request, trained, scalars, applies);
+        AppendUpdate(graph, request, trained, attrs, scalars, applies);
       }
       return 0;
     });

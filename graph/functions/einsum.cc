@@ -32,7 +32,7 @@ class Summation {
       : equation_(equation), operands_(operands), where_(where) {}
 
   Tensor Build() {
-    if (!Parse()) return Invalid(operands_);
+    if (!Parse()) return Invalid(operands_, where_);
     for (Term& term : terms_) {
       TakeDiagonals(term);
       SumOut(term);
@@ -340,7 +340,7 @@ class Summation {
 
 Tensor Einsum(std::string_view equation, const std::vector<Tensor>& operands,
               SourceLocation where) {
-  if (operands.empty() || !AllValid(operands)) return Invalid(operands);
+  if (operands.empty() || !AllValid(operands)) return Invalid(operands, where);
   return Summation(equation, operands, where).Build();
 }
 

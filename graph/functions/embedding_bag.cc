@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
+#include "graph/functions/operand_checks.h"
 
 namespace braid {
 namespace {
@@ -23,10 +24,10 @@ Tensor SumOfBags(Tensor rows, Tensor weights, SourceLocation where) {
 
 Tensor EmbeddingBag(Tensor table, Tensor indices, EmbeddingBagOptions options,
                     SourceLocation where) {
-  const bool has_weights = options.weights.graph() != nullptr;
-  if (!table.valid() || !indices.valid() || (has_weights && !options.weights.valid())) {
-    return Tensor(table.graph() != nullptr ? table.graph() : indices.graph(), kNone);
-  }
+  const bool has_weights = !options.weights.is_none();
+  std::vector<Tensor> operands = {table, indices};
+  if (has_weights) operands.push_back(options.weights);
+  if (!AllValid(operands)) return Invalid(operands, where);
   const bool fits = table.shape().rank() == 2 && indices.shape().rank() == 2 &&
                     IsFloating(table.dtype()) &&
                     (!has_weights ||

@@ -31,7 +31,7 @@ Tensor AsIndices(Tensor indices, SourceLocation where) {
 Ordered InOrder(std::string_view op, Tensor x, int64_t axis, Attrs attrs, SourceLocation where) {
   if (!x.valid()) return {x, x};
   const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), op, where);
-  if (!at) return {Invalid({x}), Invalid({x})};
+  if (!at) return {Invalid({x}, where), Invalid({x}, where)};
   attrs.Set("axis", *at);
   const std::vector<Tensor> both = ApplyAll(op, {x}, std::move(attrs), where);
   return {both[0], both[1]};
@@ -40,10 +40,10 @@ Ordered InOrder(std::string_view op, Tensor x, int64_t axis, Attrs attrs, Source
 }  // namespace
 
 Tensor Gather(Tensor table, Tensor indices, GatherOptions options, SourceLocation where) {
-  if (!AllValid({table, indices})) return Invalid({table, indices});
+  if (!AllValid({table, indices})) return Invalid({table, indices}, where);
   const std::optional<int64_t> axis =
       Normalize(table, options.axis, table.shape().rank(), "gather", where);
-  if (!axis) return Invalid({table});
+  if (!axis) return Invalid({table}, where);
   return Apply("gather", {table, AsIndices(indices, where)}, {{"axis", *axis}}, where);
 }
 
@@ -59,25 +59,25 @@ Tensor OneHot(Tensor indices, int64_t depth, OneHotOptions options, SourceLocati
   if (!indices.valid()) return indices;
   const std::optional<int64_t> axis =
       Normalize(indices, options.axis, indices.shape().rank() + 1, "one_hot", where);
-  if (!axis) return Invalid({indices});
+  if (!axis) return Invalid({indices}, where);
   Attrs attrs = {{"depth", depth}, {"dtype", options.dtype}};
   if (*axis != indices.shape().rank()) attrs.Set("axis", *axis);
   return Apply("one_hot", {AsIndices(indices, where)}, std::move(attrs), where);
 }
 
 Tensor GatherElements(Tensor table, Tensor indices, int64_t axis, SourceLocation where) {
-  if (!AllValid({table, indices})) return Invalid({table, indices});
+  if (!AllValid({table, indices})) return Invalid({table, indices}, where);
   const std::optional<int64_t> at =
       Normalize(table, axis, table.shape().rank(), "gather_elements", where);
-  if (!at) return Invalid({table});
+  if (!at) return Invalid({table}, where);
   return Apply("gather_elements", {table, AsIndices(indices, where)}, {{"axis", *at}}, where);
 }
 
 Tensor TakeAlong(Tensor table, Tensor indices, int64_t axis, SourceLocation where) {
-  if (!AllValid({table, indices})) return Invalid({table, indices});
+  if (!AllValid({table, indices})) return Invalid({table, indices}, where);
   const std::optional<int64_t> at =
       Normalize(table, axis, table.shape().rank(), "take_along", where);
-  if (!at) return Invalid({table});
+  if (!at) return Invalid({table}, where);
   Shape from = table.shape(), to = indices.shape();
   if (from.rank() != to.rank()) {
     return Fail(table,
@@ -108,10 +108,10 @@ Tensor GatherNd(Tensor table, Tensor indices, int64_t batch_dims, SourceLocation
 
 Tensor ScatterElements(Tensor table, Tensor indices, Tensor updates, ScatterElementsOptions options,
                        SourceLocation where) {
-  if (!AllValid({table, indices, updates})) return Invalid({table, indices, updates});
+  if (!AllValid({table, indices, updates})) return Invalid({table, indices, updates}, where);
   const std::optional<int64_t> axis =
       Normalize(table, options.axis, table.shape().rank(), "scatter_elements", where);
-  if (!axis) return Invalid({table});
+  if (!axis) return Invalid({table}, where);
   indices = AsIndices(indices, where);
   if (options.reduction == ScatterReduction::kAdd) {
     return Add(table,
@@ -125,7 +125,7 @@ Tensor ScatterElements(Tensor table, Tensor indices, Tensor updates, ScatterElem
 
 Tensor ScatterNd(Tensor table, Tensor indices, Tensor updates, ScatterNdOptions options,
                  SourceLocation where) {
-  if (!AllValid({table, indices, updates})) return Invalid({table, indices, updates});
+  if (!AllValid({table, indices, updates})) return Invalid({table, indices, updates}, where);
   indices = AsIndices(indices, where);
   if (options.reduction == ScatterReduction::kAdd) {
     return Add(table,
@@ -139,10 +139,10 @@ Tensor ScatterNd(Tensor table, Tensor indices, Tensor updates, ScatterNdOptions 
 }
 
 Tensor IndexAdd(Tensor table, Tensor indices, Tensor updates, int64_t axis, SourceLocation where) {
-  if (!AllValid({table, indices, updates})) return Invalid({table, indices, updates});
+  if (!AllValid({table, indices, updates})) return Invalid({table, indices, updates}, where);
   const Shape shape = table.shape();
   const std::optional<int64_t> at = Normalize(table, axis, shape.rank(), "index_add", where);
-  if (!at) return Invalid({table});
+  if (!at) return Invalid({table}, where);
   const Tensor sums = Apply("gather_grad", {AsIndices(indices, where), updates},
                             {{"axis", *at}, {"size", shape[static_cast<int>(*at)]}}, where);
   if (sums.valid() && sums.shape() != shape) {

@@ -39,7 +39,7 @@ Tensor Triangle(Tensor x, int64_t diagonal, bool upper, SourceLocation where) {
 Tensor Squeeze(Tensor x, int64_t axis, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), "squeeze", where);
-  if (!at) return Invalid({x});
+  if (!at) return Invalid({x}, where);
   Ints dims = x.shape().dims();
   if (dims[*at] != 1) {
     return Fail(x,
@@ -84,7 +84,7 @@ Tensor SliceAxes(Tensor x, std::vector<int64_t> axes, const std::vector<SliceRan
   if (!x.valid()) return x;
   const Shape shape = x.shape();
   const std::optional<Ints> normal = NormalizeEach(x, axes, "slice", where);
-  if (!normal) return Invalid({x});
+  if (!normal) return Invalid({x}, where);
   if (axes.size() != ranges.size()) {
     return Fail(x,
                 absl::StrCat("slice: there are ", axes.size(), " axes and ", ranges.size(),
@@ -158,7 +158,7 @@ Tensor RepeatInterleave(Tensor x, int64_t repeats, int64_t axis, SourceLocation 
   if (!x.valid()) return x;
   const std::optional<int64_t> at =
       Normalize(x, axis, x.shape().rank(), "repeat_interleave", where);
-  if (!at) return Invalid({x});
+  if (!at) return Invalid({x}, where);
   if (repeats < 0) {
     return Fail(x,
                 absl::StrCat("repeat_interleave: repeats is ", repeats,
@@ -177,7 +177,7 @@ Tensor RepeatInterleave(Tensor x, int64_t repeats, int64_t axis, SourceLocation 
 Tensor Flip(Tensor x, std::vector<int64_t> axes, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<Ints> normal = NormalizeEach(x, axes, "flip", where);
-  if (!normal) return Invalid({x});
+  if (!normal) return Invalid({x}, where);
   const Shape shape = x.shape();
   Ints begin(shape.rank(), 0), step(shape.rank(), 1);
   for (int64_t axis : *normal) {
@@ -197,7 +197,7 @@ Tensor Roll(Tensor x, std::vector<int64_t> shifts, std::vector<int64_t> axes,
                 where);
   }
   const std::optional<Ints> normal = NormalizeEach(x, axes, "roll", where);
-  if (!normal) return Invalid({x});
+  if (!normal) return Invalid({x}, where);
   const Shape shape = x.shape();
   Ints before(shape.rank(), 0), after(shape.rank(), 0);
   for (size_t i = 0; i < shifts.size(); ++i) {
@@ -218,7 +218,7 @@ Tensor Triu(Tensor x, int64_t diagonal, SourceLocation where) {
 Tensor Diagonal(Tensor x, int64_t axis_a, int64_t axis_b, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<Ints> axes = NormalizeEach(x, {axis_a, axis_b}, "diagonal", where);
-  if (!axes) return Invalid({x});
+  if (!axes) return Invalid({x}, where);
   const Shape shape = x.shape();
   const int64_t n = shape[static_cast<int>((*axes)[0])], m = shape[static_cast<int>((*axes)[1])];
   if (n != m) {

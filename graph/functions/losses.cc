@@ -105,13 +105,15 @@ Tensor DenseCrossEntropy(Tensor logits, Tensor labels, const CrossEntropyOptions
 }  // namespace
 
 Tensor SoftmaxCrossEntropy(Tensor logits, Tensor labels, SourceLocation where) {
-  if (!AllValid({logits, labels})) return Invalid({logits, labels});
+  if (!AllValid({logits, labels})) return Invalid({logits, labels}, where);
   return CrossEntropyRows(logits, labels, {}, where);
 }
 
 Tensor CrossEntropy(Tensor logits, Tensor labels, CrossEntropyOptions options,
                     SourceLocation where) {
-  if (!AllValid({logits, labels})) return Invalid({logits, labels});
+  if (!AllValid({logits, labels}) || IsUnusable(options.weights)) {
+    return Invalid({logits, labels, options.weights}, where);
+  }
   if (IsFloating(labels.dtype())) return DenseCrossEntropy(logits, labels, options, where);
   const std::optional<int64_t> ignored = Representable(options.ignore_index, labels);
   const Tensor weights = options.weights;
@@ -145,7 +147,9 @@ Tensor CrossEntropy(Tensor logits, Tensor labels, CrossEntropyOptions options,
 }
 
 Tensor NllLoss(Tensor log_probs, Tensor labels, NllOptions options, SourceLocation where) {
-  if (!AllValid({log_probs, labels})) return Invalid({log_probs, labels});
+  if (!AllValid({log_probs, labels}) || IsUnusable(options.weights)) {
+    return Invalid({log_probs, labels, options.weights}, where);
+  }
   const std::optional<int64_t> ignored = Representable(options.ignore_index, labels);
   Attrs attrs;
   if (ignored) attrs.Set("ignore_index", *ignored);
@@ -165,7 +169,7 @@ Tensor BinaryCrossEntropy(Tensor x, Tensor target, LossOptions options, SourceLo
 Tensor BinaryCrossEntropyWithLogits(Tensor x, Tensor target, BceWithLogitsOptions options,
                                     SourceLocation where) {
   Tensor losses;
-  if (!options.positive_weight.valid()) {
+  if (options.positive_weight.is_none()) {
     losses = Apply("bce_with_logits", {x, target}, {}, where);
   } else {
     const Tensor yes =
@@ -197,7 +201,7 @@ Tensor SmoothL1Loss(Tensor x, Tensor target, SmoothL1Options options, SourceLoca
 }
 
 Tensor KlDivergence(Tensor x, Tensor target, KlDivergenceOptions options, SourceLocation where) {
-  if (!AllValid({x, target})) return Invalid({x, target});
+  if (!AllValid({x, target})) return Invalid({x, target}, where);
   if (options.log_target) {
     return Reduced(Mul(Exp(target, where), Sub(target, x, where), where), options.reduction, where);
   }

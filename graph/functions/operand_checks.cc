@@ -13,14 +13,19 @@ bool AllValid(const std::vector<Tensor>& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.valid(); });
 }
 
-Tensor Invalid(const std::vector<Tensor>& tensors) {
+bool IsUnusable(const Tensor& optional) { return !optional.is_none() && !optional.valid(); }
+
+Tensor Invalid(const std::vector<Tensor>& tensors, SourceLocation where) {
   for (const Tensor& t : tensors) {
-    if (t.graph() != nullptr) return Tensor(t.graph(), kNone);
+    if (t.graph() != nullptr) return Fail(t, "an operand is no tensor", where);
   }
-  return Tensor();
+  const auto gone =
+      std::find_if(tensors.begin(), tensors.end(), [](const Tensor& t) { return !t.is_none(); });
+  return gone == tensors.end() ? Tensor() : *gone;
 }
 
 Tensor Fail(Tensor x, std::string_view what, SourceLocation where) {
+  if (x.graph() == nullptr) return x;
   return x.graph()->Fail(
       absl::InvalidArgumentError(absl::StrCat(std::string(what), " (", where.ToString(), ")")));
 }

@@ -11,8 +11,10 @@
 namespace braid {
 
 bool AllValid(const std::vector<Tensor>& tensors);
-// The result of a function one of whose operands is invalid.
-Tensor Invalid(const std::vector<Tensor>& tensors);
+// Of an operand that may be left out: whether it was given and is invalid.
+bool IsUnusable(const Tensor& optional);
+// The result of a function one of whose operands is invalid: an error, unless one made it so.
+Tensor Invalid(const std::vector<Tensor>& tensors, SourceLocation where);
 // An error found before Append, in Append's form; an invalid Tensor.
 Tensor Fail(Tensor x, std::string_view what, SourceLocation where);
 

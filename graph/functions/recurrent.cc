@@ -6,11 +6,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "graph/functions/operand_checks.h"
 
 namespace braid {
 namespace {
 
-bool IsGiven(const Tensor& tensor) { return tensor.graph() != nullptr; }
+bool IsGiven(const Tensor& tensor) { return !tensor.is_none(); }
 
 std::string TextOf(const Tensor& tensor) {
   return tensor.valid() ? tensor.type().ToString() : "none";
@@ -59,8 +60,8 @@ Tensor FromState(Tensor h, const RecurrentWeights& weights, SourceLocation where
   return IsGiven(weights.recurrent_bias) ? Add(product, weights.recurrent_bias, where) : product;
 }
 
-RecurrentResult Invalid(Tensor x) {
-  const Tensor invalid(x.graph(), kNone);
+RecurrentResult NoResult(const std::vector<Tensor>& operands, SourceLocation where) {
+  const Tensor invalid = Invalid(operands, where);
   return {invalid, invalid, invalid};
 }
 
@@ -73,7 +74,7 @@ Tensor ProjectSteps(Tensor x, Tensor weight, Tensor bias, SourceLocation where) 
 
 RecurrentResult Unroll(Tensor projected, RecurrentState state, const RecurrentStep& step,
                        const RecurrentOptions& options, SourceLocation where) {
-  if (!projected.valid() || !state.h.valid()) return Invalid(projected);
+  if (!projected.valid() || !state.h.valid()) return NoResult({projected, state.h}, where);
   const int64_t time = projected.shape()[0], batch = projected.shape()[1];
   const int64_t k = projected.shape()[2], units = state.h.shape()[1];
   LogicalGraph& graph = *projected.graph();
@@ -92,7 +93,7 @@ RecurrentResult Unroll(Tensor projected, RecurrentState state, const RecurrentSt
       if (next.c.valid()) next.c = Where(runs, next.c, state.c, where);
     }
     outputs[t] = Reshape(output, {1, batch, units}, where);
-    if (!outputs[t].valid()) return Invalid(projected);
+    if (!outputs[t].valid()) return NoResult({projected}, where);
     state = next;
   }
   return {Concat(outputs, 0, where), state.h, state.c};
@@ -101,7 +102,7 @@ RecurrentResult Unroll(Tensor projected, RecurrentState state, const RecurrentSt
 RecurrentResult Lstm(Tensor x, RecurrentWeights weights, RecurrentOptions options,
                      SourceLocation where) {
   const int64_t units = UnitsOf("lstm", 4, x, weights, options, where);
-  if (units == 0) return Invalid(x);
+  if (units == 0) return NoResult({x, weights.input, weights.recurrent}, where);
   const RecurrentState initial = {StateOrZeros(options.initial_state, x, units, where),
                                   StateOrZeros(options.initial_cell, x, units, where)};
   const Shape gates = {x.shape()[1], 4, units};
@@ -122,7 +123,7 @@ RecurrentResult Lstm(Tensor x, RecurrentWeights weights, RecurrentOptions option
 RecurrentResult Gru(Tensor x, RecurrentWeights weights, RecurrentOptions options,
                     SourceLocation where) {
   const int64_t units = UnitsOf("gru", 3, x, weights, options, where);
-  if (units == 0) return Invalid(x);
+  if (units == 0) return NoResult({x, weights.input, weights.recurrent}, where);
   const Shape gates = {x.shape()[1], 3, units};
   return Unroll(
       ProjectSteps(x, weights.input, weights.input_bias, where),
@@ -140,7 +141,7 @@ RecurrentResult Gru(Tensor x, RecurrentWeights weights, RecurrentOptions options
 RecurrentResult Rnn(Tensor x, RecurrentWeights weights, RecurrentOptions options,
                     SourceLocation where) {
   const int64_t units = UnitsOf("rnn", 1, x, weights, options, where);
-  if (units == 0) return Invalid(x);
+  if (units == 0) return NoResult({x, weights.input, weights.recurrent}, where);
   return Unroll(
       ProjectSteps(x, weights.input, weights.input_bias, where),
       {StateOrZeros(options.initial_state, x, units, where), {}},

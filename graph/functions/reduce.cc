@@ -18,7 +18,7 @@ using Ints = std::vector<int64_t>;
 Tensor Reduce(std::string_view op, Tensor x, const ReduceOptions& options, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<Ints> axes = NormalizeAll(x, options.axes, op, where);
-  if (!axes) return Invalid({x});
+  if (!axes) return Invalid({x}, where);
   return Apply(op, {x}, {{"axes", *axes}, {"keep_dims", options.keep_dims}}, where);
 }
 
@@ -34,7 +34,7 @@ Tensor ArgExtreme(std::string_view op, Tensor x, int64_t axis, ArgOptions option
                   SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), op, where);
-  if (!at) return Invalid({x});
+  if (!at) return Invalid({x}, where);
   Attrs attrs = {{"axis", *at}};
   if (options.last) attrs.Set("last", true);
   return Apply(op, {x}, std::move(attrs), where);
@@ -44,7 +44,7 @@ Tensor Scan(std::string_view op, Tensor x, int64_t axis, ScanOptions options,
             SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<int64_t> at = Normalize(x, axis, x.shape().rank(), op, where);
-  if (!at) return Invalid({x});
+  if (!at) return Invalid({x}, where);
   return Apply(op, {x},
                {{"axis", *at}, {"exclusive", options.exclusive}, {"reverse", options.reverse}},
                where);
@@ -100,7 +100,7 @@ Tensor ReduceL2(Tensor x, ReduceOptions options, SourceLocation where) {
 Tensor LogSumExp(Tensor x, ReduceOptions options, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<Ints> axes = NormalizeAll(x, options.axes, "log_sum_exp", where);
-  if (!axes) return Invalid({x});
+  if (!axes) return Invalid({x}, where);
   // The reduced axes become one, behind the others.
   const Shape shape = x.shape();
   Ints perm, merged, kept = shape.dims();
@@ -131,7 +131,7 @@ Tensor LogSumExp(Tensor x, ReduceOptions options, SourceLocation where) {
 Tensor Variance(Tensor x, VarianceOptions options, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<Ints> axes = NormalizeAll(x, options.axes, "variance", where);
-  if (!axes) return Invalid({x});
+  if (!axes) return Invalid({x}, where);
   double count = 1;
   for (int64_t axis : *axes) count *= static_cast<double>(x.shape()[static_cast<int>(axis)]);
   const Tensor mean = ReduceMean(x, {.axes = *axes, .keep_dims = true}, where);

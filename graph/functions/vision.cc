@@ -4,33 +4,15 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
+#include "graph/functions/operand_checks.h"
 #include "graph/ops/window.h"
 
 namespace braid {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-Tensor Fail(Tensor x, const std::string& what, SourceLocation where) {
-  return x.graph()->Fail(
-      absl::InvalidArgumentError(absl::StrCat(what, " (", where.ToString(), ")")));
-}
-
-LogicalGraph* GraphOf(std::initializer_list<Tensor> tensors) {
-  for (const Tensor& t : tensors) {
-    if (t.graph() != nullptr) return t.graph();
-  }
-  return nullptr;
-}
-
-bool AllValid(std::initializer_list<Tensor> tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.valid(); });
-}
-
-Tensor Invalid(std::initializer_list<Tensor> tensors) { return Tensor(GraphOf(tensors), kNone); }
 
 // An option's list with an entry per axis; as it is if it does not fit, which the operator reports.
 Ints PerAxis(Ints list, size_t axes, int64_t otherwise) {
@@ -136,16 +118,16 @@ std::optional<Ints> SpaceAxes(Tensor x, const char* op, SourceLocation where) {
 }  // namespace
 
 Tensor Conv(Tensor x, Tensor w, ConvOptions options, SourceLocation where) {
-  if (!AllValid({x, w})) return Invalid({x, w});
+  if (!AllValid({x, w})) return Invalid({x, w}, where);
   return ConvOf({x, w}, options, where);
 }
 Tensor Conv(Tensor x, Tensor w, Tensor bias, ConvOptions options, SourceLocation where) {
-  if (!AllValid({x, w, bias})) return Invalid({x, w, bias});
+  if (!AllValid({x, w, bias})) return Invalid({x, w, bias}, where);
   return ConvOf({x, w, bias}, options, where);
 }
 
 Tensor ConvTranspose(Tensor x, Tensor w, ConvTransposeOptions options, SourceLocation where) {
-  if (!AllValid({x, w})) return Invalid({x, w});
+  if (!AllValid({x, w})) return Invalid({x, w}, where);
   const Shape from = x.shape(), weights = w.shape();
   const auto fail = [&](const std::string& why) {
     return Fail(x,
@@ -182,7 +164,7 @@ Tensor ConvTranspose(Tensor x, Tensor w, ConvTransposeOptions options, SourceLoc
 Tensor ConvTranspose(Tensor x, Tensor w, Tensor bias, ConvTransposeOptions options,
                      SourceLocation where) {
   const Tensor y = ConvTranspose(x, w, std::move(options), where);
-  if (!AllValid({y, bias})) return Invalid({y, bias});
+  if (!AllValid({y, bias})) return Invalid({y, bias}, where);
   return Add(y, OverSpace(bias, y, where), where);
 }
 
@@ -219,12 +201,12 @@ Tensor AdaptiveMaxPool(Tensor x, std::vector<int64_t> sizes, SourceLocation wher
 Tensor GlobalAvgPool(Tensor x, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<Ints> axes = SpaceAxes(x, "global_avg_pool", where);
-  return axes ? ReduceMean(x, {.axes = *axes, .keep_dims = true}, where) : Invalid({x});
+  return axes ? ReduceMean(x, {.axes = *axes, .keep_dims = true}, where) : Invalid({x}, where);
 }
 Tensor GlobalMaxPool(Tensor x, SourceLocation where) {
   if (!x.valid()) return x;
   const std::optional<Ints> axes = SpaceAxes(x, "global_max_pool", where);
-  return axes ? ReduceMax(x, {.axes = *axes, .keep_dims = true}, where) : Invalid({x});
+  return axes ? ReduceMax(x, {.axes = *axes, .keep_dims = true}, where) : Invalid({x}, where);
 }
 
 Tensor BatchNorm(Tensor x, Tensor gamma, Tensor beta, Tensor mean, Tensor variance,
@@ -236,7 +218,7 @@ Tensor BatchNorm(Tensor x, Tensor gamma, Tensor beta, Tensor mean, Tensor varian
 BatchNormResult BatchNormTraining(Tensor x, Tensor gamma, Tensor beta, BatchNormOptions options,
                                   SourceLocation where) {
   if (!AllValid({x, gamma, beta})) {
-    const Tensor invalid = Invalid({x, gamma, beta});
+    const Tensor invalid = Invalid({x, gamma, beta}, where);
     return {invalid, invalid, invalid};
   }
   const Shape shape = x.shape();

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "graph/ops/families.h"
 #include "graph/ops/shapes.h"
@@ -41,8 +40,8 @@ OpDef Typed(std::string name) {
         const std::vector<int64_t>& dims = ctx.attrs.Ints("shape");
         for (int64_t dim : dims) {
           if (dim < 0) {
-            return absl::InvalidArgumentError(absl::StrCat("shape is [", absl::StrJoin(dims, ", "),
-                                                           "]; a dim must not be negative"));
+            return absl::InvalidArgumentError(
+                absl::StrCat("shape is ", Shape(dims).ToString(), "; a dim must not be negative"));
           }
         }
         return std::vector<TensorType>{{ctx.attrs.Type("dtype"), Shape(dims)}};
@@ -121,6 +120,16 @@ OpDef GradientOfOp() {
       .External();
 }
 
+// Stands for one of its operands until the pass on training has put that in its place.
+OpDef IfTrainingOp() {
+  return OpDef("if_training")
+      .Role(OpRole::kIfTraining)
+      .Rule("...,...->...")
+      .Takes("xx")
+      .NoGradient()
+      .External();
+}
+
 }  // namespace
 
 std::vector<OpDef> ExternalOps() {
@@ -131,7 +140,8 @@ std::vector<OpDef> ExternalOps() {
           ReplicaChecksumsOp(),
           ReadOp(),
           FetchOp(),
-          GradientOfOp()};
+          GradientOfOp(),
+          IfTrainingOp()};
 }
 
 }  // namespace braid

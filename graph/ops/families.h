@@ -26,7 +26,7 @@ std::vector<OpDef> RecurrentOps();      // lstm_cell, gru_cell
 std::vector<OpDef> IndexingOps();       // gather, one_hot, where
 std::vector<OpDef> GeneratorOps();      // constants, random numbers, step, dropout
 std::vector<OpDef> UpdateOps();         // optimizers' updates, assign
-std::vector<OpDef> ExternalOps();       // variables, feeds, readers, fetches, gradient_of
+std::vector<OpDef> ExternalOps();       // variables, feeds, readers, fetches, what passes replace
 std::vector<OpDef> ConvolutionOps();    // conv and its gradients
 std::vector<OpDef> PoolingOps();        // max_pool, avg_pool
 std::vector<OpDef> BatchNormOps();      // batch_norm, group_norm

@@ -25,8 +25,8 @@ OpDef Generator(std::string name, Attrs sample) {
         const Ints& dims = ctx.attrs.Ints("shape");
         for (int64_t dim : dims) {
           if (dim < 0) {
-            return absl::InvalidArgumentError(absl::StrCat("shape is [", absl::StrJoin(dims, ", "),
-                                                           "]; a dim must not be negative"));
+            return absl::InvalidArgumentError(
+                absl::StrCat("shape is ", Shape(dims).ToString(), "; a dim must not be negative"));
           }
         }
         if (ctx.attrs.Has("axis")) {

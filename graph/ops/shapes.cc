@@ -4,7 +4,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "graph/functional.h"
 #include "runtime/base/status.h"
 
@@ -47,9 +46,7 @@ absl::Status Disagree(const OpContext& ctx, std::string_view attr,
                                                  std::string(why)));
 }
 
-std::string ListText(const std::vector<int64_t>& values) {
-  return absl::StrCat("[", absl::StrJoin(values, ", "), "]");
-}
+std::string ListText(const std::vector<int64_t>& values) { return Shape(values).ToString(); }
 
 bool Flag(const Attrs& attrs, std::string_view name) { return attrs.Has(name) && attrs.Bool(name); }
 

@@ -38,6 +38,7 @@ uint64_t Encipher(const RandomKey& key, int bits, uint64_t x) {
 
 Sampler::Sampler(int64_t num_samples, const SamplerOptions& options)
     : num_samples_(num_samples),
+      epoch_length_(options.epoch_length > 0 ? options.epoch_length : num_samples),
       shuffle_(options.shuffle),
       seed_(options.seed),
       name_hash_(StableHash("sampler/" + options.name)) {
@@ -85,9 +86,9 @@ int64_t Sampler::ComputeSample(int64_t epoch, int64_t place) const {
 
 int64_t Sampler::SampleAt(int64_t position) {
   CHECK_GE(position, 0);
-  const int64_t place = position % num_samples_;
+  const int64_t place = position % epoch_length_ % num_samples_;
   if (!shuffle_) return place;
-  const int64_t epoch = position / num_samples_;
+  const int64_t epoch = position / epoch_length_;
   if (num_samples_ > kMostKept) return ComputeSample(epoch, place);
   return OrderOf(epoch)[static_cast<size_t>(place)];
 }

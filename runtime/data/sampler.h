@@ -14,6 +14,9 @@ struct SamplerOptions {
   bool shuffle = false;
   uint64_t seed = 0;
   std::string name;  // of the reader; two readers of one dataset get different orders
+  // Positions of an epoch. 0: as many as there are samples. Of fewer the last samples of the order
+  // are left out; of more its first ones come again.
+  int64_t epoch_length = 0;
 };
 
 // Belongs to one thread. Of a dataset with up to kMostKept samples it keeps the permutations of two
@@ -26,8 +29,8 @@ class Sampler {
   // num_samples >= 1.
   Sampler(int64_t num_samples, const SamplerOptions& options);
 
-  // Positions count from the start of training: position g is in epoch g / num_samples, and each
-  // epoch visits every sample once.
+  // Positions count from the start of training: position g is in epoch g / epoch_length, and each
+  // epoch visits every sample once, as far as its length lets it.
   int64_t SampleAt(int64_t position);
   void SamplesAt(int64_t first_position, std::span<int64_t> out);
 
@@ -46,6 +49,7 @@ class Sampler {
   // What stands at `place` in the order of a large dataset.
   int64_t ComputeSample(int64_t epoch, int64_t place) const;
   int64_t num_samples_;
+  int64_t epoch_length_;
   bool shuffle_;
   uint64_t seed_;
   uint64_t name_hash_;

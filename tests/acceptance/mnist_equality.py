@@ -21,16 +21,22 @@ CLUSTERS = ["--devices=cpu:%d" % n for n in (1, 2, 3, 4)] + [
 VARIANTS = [[], ["--dropout=0.2"], ["--dropout=0.2", "--micro_batches=4"]]
 
 
+def untimed(text):
+    """A loss file's lines without what the clock says."""
+    lines = [json.loads(line) for line in text.decode().splitlines()]
+    clock = ("time", "samples_per_second")
+    return [{key: line[key] for key in line if key not in clock} for line in lines]
+
+
 def run(program, data, steps, arguments):
-    """The loss file of a run, as bytes."""
+    """The lines of a run's loss file."""
     with tempfile.NamedTemporaryFile() as file:
         command = [program, "--data=" + data, "--steps=%d" % steps, "--metrics_json=" + file.name]
         subprocess.run(command + arguments, check=True, stdout=subprocess.DEVNULL)
-        return file.read()
+        return untimed(file.read())
 
 
-def losses(text):
-    lines = [json.loads(line) for line in text.decode().splitlines()]
+def losses(lines):
     return [line["loss"] for line in lines if line["job"] == "train"]
 
 
@@ -42,8 +48,8 @@ def compare_layouts(dtype, steps, variant, run_layout):
             if parallel == "hybrid" and "+" in cluster:
                 continue
             arguments = ["--dtype=" + dtype, "--parallel=" + parallel, cluster] + variant
-            text = run_layout(steps, arguments)
-            got = losses(text)
+            lines = run_layout(steps, arguments)
+            got = losses(lines)
             if reference is None:
                 reference = got
             error = max(abs(a - b) / abs(b) for a, b in zip(got, reference))
@@ -55,7 +61,7 @@ def compare_layouts(dtype, steps, variant, run_layout):
             if dtype == "f64" and not error <= 1e-9:
                 print("relative error %.2e:" % error, *arguments)
                 failures += 1
-            if dtype == "f32" and run_layout(steps, arguments) != text:
+            if dtype == "f32" and run_layout(steps, arguments) != lines:
                 print("two runs differ:", *arguments)
                 failures += 1
     note = "; %d layouts above 1e-4" % parted if dtype == "f32" else ""

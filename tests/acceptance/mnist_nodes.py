@@ -3,7 +3,7 @@
 
     mnist_nodes.py BIN_DIR [EPOCHS]
 
-Each layout must reach 94 %, print by the master only, and write the same loss file, bit by bit, when
+Each layout must reach 94 %, print by the master only, and write the same losses, bit by bit, when
 it runs again, on other addresses, and as nodes of one process; in f64 its first 200 losses are one
 device's within 1e-9 relative. (In f32 one process's layouts are held to one device by
 acceptance_tests; here the difference is printed.) Nodes meet on 127.0.0.1, ::1,
@@ -12,13 +12,14 @@ $BRAID_TEST_DATA/mnist.
 """
 
 import contextlib
-import json
 import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
+
+from mnist_equality import losses, untimed
 
 PARALLEL = ("data", "model", "hybrid", "pipeline")
 LAYOUTS = {"2x1": [1, 1], "3x1": [1, 1, 1], "4x1": [1, 1, 1, 1], "2x2": [2, 2], "1+2": [1, 2]}
@@ -141,15 +142,10 @@ def namespaces(count):
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
 
 
-def losses(text):
-    lines = [json.loads(line) for line in text.decode().splitlines()]
-    return [line["loss"] for line in lines if line["job"] == "train"]
-
-
 def loss_file(meeting, devices, arguments):
     with tempfile.NamedTemporaryFile() as file:
         meeting.run(devices, arguments + ["--metrics_json=" + file.name])
-        return file.read()
+        return untimed(file.read())
 
 
 def compare(meetings, data):
@@ -164,14 +160,14 @@ def compare(meetings, data):
                 if parallel == "hybrid" and "+" in name:
                     continue  # not rectangular
                 arguments = common + ["--parallel=" + parallel]
-                text = loss_file(one_process, devices, arguments)
-                got = losses(text)
+                lines = loss_file(one_process, devices, arguments)
+                got = losses(lines)
                 error = max(abs(a - b) / abs(b) for a, b in zip(got, reference))
                 worst = max(worst, error)
                 what = "%s %s %s" % (dtype, parallel, name)
                 check(len(got) == steps and error <= bound, "%s: error %.2e" % (what, error))
                 for meeting in meetings[1:]:
-                    same = loss_file(meeting, devices, arguments) == text
+                    same = loss_file(meeting, devices, arguments) == lines
                     check(same, "%s: another loss file on %s" % (what, meeting.name))
         print("%s: worst relative error %.2e; files equal" % (dtype, worst), flush=True)
 

@@ -240,32 +240,49 @@ TEST(CnnTest, WholeGroupsExchangeNoStatistics) {
   }
 }
 
-// A job that evaluates reads the running statistics that training left.
-TEST(CnnTest, RunningStatisticsAreUsedForEvaluation) {
+// What a job that trains and one that evaluates make of [4, 2, 3] through a layer, one after the
+// other. `follows_jobs`: the layers are not told which of the two their job is.
+std::vector<Array> TrainAndEvaluate(bool follows_jobs) {
   const auto session = Session::Start({.seed = 3, .progress = Progress::kOff});
-  ASSERT_TRUE(session.ok()) << session.status().message();
-  const auto compile = [&](const char* name, bool is_training) {
-    return (*session)->Compile(name, [is_training](Job& job) {
-      const Tensor x = job.Input("x", {4, 2, 3}, DType::kF64);
-      const Tensor y = BatchNormLayer(x, {.momentum = 1, .training = is_training});
-      job.Fetch("y", y);
-    });
-  };
-  auto train = compile("train", true);
-  ASSERT_TRUE(train.ok()) << train.status().message();
-  auto evaluate = compile("evaluate", false);
-  ASSERT_TRUE(evaluate.ok()) << evaluate.status().message();
+  EXPECT_TRUE(session.ok()) << session.status().message();
   std::vector<double> numbers(24);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = std::sin(static_cast<double>(i));
   const Array x = Array::FromVector<double>({4, 2, 3}, numbers);
-  const auto trained = train->Run({.steps = 1, .feeds = {{"x", x}}});
-  ASSERT_TRUE(trained.ok()) << trained.status().message();
-  const auto evaluated = evaluate->Run({.steps = 1, .feeds = {{"x", x}}});
-  ASSERT_TRUE(evaluated.ok()) << evaluated.status().message();
+  std::vector<Array> results;
+  for (const bool is_training : {true, false}) {
+    auto job = (*session)->Compile(is_training ? "train" : "evaluate", [=](Job& job) {
+      BatchNormLayerOptions options = {.momentum = 1};
+      if (!follows_jobs) options.training = is_training;
+      if (follows_jobs && is_training) job.SetTraining(true);
+      job.Fetch("y", BatchNormLayer(job.Input("x", {4, 2, 3}, DType::kF64), options));
+    });
+    EXPECT_TRUE(job.ok()) << job.status().message();
+    const auto result = job->Run({.steps = 1, .feeds = {{"x", x}}});
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    results.push_back(result->Last("y"));
+    results.push_back(*(*session)->Get("norm.running_mean"));
+    results.push_back(*(*session)->Get("norm.running_variance"));
+  }
+  return results;
+}
+
+// A job that evaluates reads the running statistics that training left.
+TEST(CnnTest, RunningStatisticsAreUsedForEvaluation) {
+  const std::vector<Array> results = TrainAndEvaluate(/*follows_jobs=*/false);
   // With momentum 1 they are the batch's, but for the unbiased variance: 12 elements per channel.
-  const Array a = trained->Last("y"), b = evaluated->Last("y");
+  const std::span<const double> trained = results[0].data<double>();
+  const std::span<const double> evaluated = results[3].data<double>();
   for (int64_t i = 0; i < 24; ++i) {
-    EXPECT_NEAR(b.data<double>()[i], a.data<double>()[i] * std::sqrt(11.0 / 12), 1e-4);
+    EXPECT_NEAR(evaluated[i], trained[i] * std::sqrt(11.0 / 12), 1e-4);
+  }
+}
+
+TEST(CnnTest, BatchNormFollowsItsJob) {
+  const std::vector<Array> told = TrainAndEvaluate(/*follows_jobs=*/false);
+  const std::vector<Array> follows = TrainAndEvaluate(/*follows_jobs=*/true);
+  for (size_t i = 0; i < told.size(); ++i) {
+    const std::span<const double> a = told[i].data<double>(), b = follows[i].data<double>();
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << i;
   }
 }
 

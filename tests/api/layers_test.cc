@@ -1,11 +1,16 @@
-// Layers that make variables: their names and shapes.
+// Layers that make variables: their names and shapes, and what their options compute.
 #include "api/layers.h"
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <limits>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "api/session.h"
 #include "graph/op_registry.h"
 
 namespace braid {
@@ -100,6 +105,116 @@ TEST_F(LayersTest, AttentionWithACache) {
   EXPECT_TRUE(std::string(graph_.status().message())
                   .starts_with("attention 'a': x is [2, 3, 12], cache is 7, position missing"))
       << graph_.status();
+}
+
+// What a job that does not train fetches, by name.
+std::map<std::string, std::vector<double>> RunOnce(
+    const std::function<std::map<std::string, Tensor>(Job&)>& record) {
+  std::map<std::string, std::vector<double>> values;
+  const auto session = Session::Start({.seed = 5, .progress = Progress::kOff});
+  EXPECT_TRUE(session.ok()) << session.status().message();
+  std::vector<std::string> names;
+  auto job = (*session)->Compile("job", [&](Job& job) {
+    for (const auto& [name, tensor] : record(job)) {
+      job.Fetch(name, tensor);
+      names.push_back(name);
+    }
+  });
+  EXPECT_TRUE(job.ok()) << job.status().message();
+  const auto result = job->Run();
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  for (const std::string& name : names) {
+    const Array numbers = result->Last(name).As(DType::kF64);
+    values[name].assign(numbers.data<double>().begin(), numbers.data<double>().end());
+  }
+  return values;
+}
+
+void ExpectNear(const std::vector<double>& a, const std::vector<double>& b, double bound) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], bound) << i;
+}
+
+TEST(LayerValuesTest, ARecurrentLayerGoesOnFromAState) {
+  const auto values = RunOnce([](Job& job) {
+    const Tensor x = RandomNormal(job.graph(), {6, 2, 3}, {.dtype = DType::kF64});
+    const auto part = [&](int64_t begin, int64_t end) {
+      return SliceAxis(x, 0, {.begin = begin, .end = end});
+    };
+    RecurrentLayerOptions options = {.name = "lstm", .layers = 2, .dropout = 0.5};
+    const RecurrentLayerResult whole = LstmLayer(x, 4, options);
+    options.share = true;
+    const RecurrentLayerResult first = LstmLayer(part(0, 3), 4, options);
+    options.initial_state = first.state;
+    options.initial_cell = first.cell;
+    const RecurrentLayerResult second = LstmLayer(part(3, 6), 4, options);
+    // Of the direction that ends with the first step, its state goes into the last one.
+    const RecurrentLayerResult both =
+        GruLayer(x, 4, {.name = "gru", .bidirectional = true, .initial_state = first.state});
+    const RecurrentLayerResult one =
+        GruLayer(x, 4,
+                 {.name = "gru",
+                  .share = true,
+                  .initial_state = SliceAxis(first.state, 0, {.begin = 0, .end = 1})});
+    return std::map<std::string, Tensor>{
+        {"whole", whole.outputs},     {"parts", Concat({first.outputs, second.outputs}, 0)},
+        {"whole state", whole.state}, {"parts state", second.state},
+        {"one", one.outputs},         {"both", SliceAxis(both.outputs, 2, {.begin = 0, .end = 4})}};
+  });
+  ExpectNear(values.at("parts"), values.at("whole"), 1e-14);
+  ExpectNear(values.at("parts state"), values.at("whole state"), 1e-14);
+  ExpectNear(values.at("both"), values.at("one"), 1e-14);
+}
+
+TEST_F(LayersTest, AnInitialStateOfAnotherShape) {
+  const Tensor x = Input(graph_, "x", {DType::kF32, {7, 2, 3}});
+  const Tensor state = Input(graph_, "state", {DType::kF32, {1, 2, 5}});
+  EXPECT_FALSE(
+      LstmLayer(x, 5, {.name = "lstm", .layers = 2, .initial_state = state}).outputs.valid());
+  EXPECT_NE(graph_.status().message().find("is f32[1, 2, 5]; [layers, twice that if bidirectional, "
+                                           "batch, units], [2, 2, 5], was expected"),
+            std::string::npos)
+      << graph_.status();
+}
+
+// A mask that says what `causal` says, in all of its forms, and a token that sees nothing.
+TEST(LayerValuesTest, AttentionUnderAMask) {
+  const auto values = RunOnce([](Job& job) {
+    const Tensor x = RandomNormal(job.graph(), {2, 5, 8}, {.dtype = DType::kF32});
+    const Tensor row = Iota(job.graph(), {DType::kI64, {1, 1, 5, 5}}, 2);
+    const Tensor column = Iota(job.graph(), {DType::kI64, {1, 1, 5, 5}}, 3);
+    const auto added = [&](Tensor seen) {
+      const auto number = [&](double value) {
+        return Constant(job.graph(), value, {.dtype = DType::kF32});
+      };
+      return Where(seen, number(0), number(-std::numeric_limits<double>::infinity()));
+    };
+    const Tensor before = LessEqual(column, row), others = Less(column, row);
+    std::map<std::string, Tensor> all;
+    const auto attend = [&](const std::string& name, AttentionOptions options) {
+      options.name = "attn";
+      options.share = !all.empty();
+      options.heads = 2;
+      all[name] = Attention(x, options);
+    };
+    attend("causal", {});
+    attend("causal dropout", {.dropout = 0.5});
+    attend("bool", {.causal = false, .mask = before});
+    attend("added", {.causal = false, .mask = added(before)});
+    attend("bool dropout", {.causal = false, .dropout = 0.5, .mask = before});
+    attend("added dropout", {.causal = false, .dropout = 0.5, .mask = added(before)});
+    attend("both", {.mask = before});
+    // The first token sees none of those before it.
+    attend("none", {.mask = others});
+    attend("none dropout", {.dropout = 0.5, .mask = others});
+    attend("none added dropout", {.dropout = 0.5, .mask = added(others)});
+    return all;
+  });
+  for (const auto& [name, numbers] : values) {
+    SCOPED_TRACE(name);
+    ExpectNear(numbers, values.at(name.starts_with("none") ? "none" : "causal"), 2e-6);
+  }
+  EXPECT_NE(values.at("none"), values.at("causal"));
 }
 
 }  // namespace

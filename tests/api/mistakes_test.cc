@@ -1,7 +1,8 @@
-// What users do wrong: each mistake is an error of Compile or Run, with their line where there is
-// one, and none ends the process.
+// What users do wrong: each mistake is an error of the next call that returns one, with their line
+// where there is one, and none ends the process.
 
 #include <cctype>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -71,6 +72,19 @@ absl::StatusOr<RunResult> RunOf(CompiledJob& job) { return job.Run({.feeds = {{"
 
 Tensor Of(Job& job) { return job.Input("x", {2, 3}); }
 
+// A Tensor whose job was compiled long ago.
+Tensor KeptTooLong() {
+  Tensor kept;
+  EXPECT_TRUE(StartOrDie()
+                  ->Compile("first",
+                            [&](Job& job) {
+                              kept = Of(job);
+                              job.Fetch("x", kept);
+                            })
+                  .ok());
+  return kept;
+}
+
 std::vector<Mistake> OfTensors() {
   return {
       Recorded("fetch of none", [](Job& job) { job.Fetch("loss", Tensor()); },
@@ -81,6 +95,50 @@ std::vector<Mistake> OfTensors() {
                {"add", "input 1 is no tensor"}),
       Recorded("minimize none", [](Job& job) { job.Minimize(Tensor(), Sgd{.lr = 0.1}); },
                {"Minimize", "no tensor"}),
+      Recorded("rows written of none",
+               [](Job& job) {
+                 const Tensor v = Variable(job.graph(), {.name = "v", .shape = {2, 3}});
+                 WriteRows(v, Tensor(), Constant(job.graph(), 0, {.dtype = DType::kI64}), 0);
+                 job.Fetch("v", v);
+               },
+               {"an operand is no tensor"}),
+      Recorded("fetch of another job's", [](Job& job) { job.Fetch("y", KeptTooLong()); },
+               {"fetch 'y'", "another job"}),
+      Recorded("operator on another job's", [](Job& job) { job.Fetch("y", Relu(KeptTooLong())); },
+               {"fetch 'y'", "another job"}),
+      Recorded("operator on one and another job's",
+               [](Job& job) { job.Fetch("y", Of(job) + KeptTooLong()); },
+               {"add", "input 1 belongs to another job"}),
+      Recorded("layer on another job's", [](Job& job) { job.Fetch("y", Linear(KeptTooLong(), 3)); },
+               {"fetch 'y'", "another job"}),
+      Recorded("minimize another job's",
+               [](Job& job) { job.Minimize(KeptTooLong(), Sgd{.lr = 0.1}); },
+               {"Minimize", "another job"}),
+      Recorded("a rate of another job",
+               [](Job& job) {
+                 job.Minimize(Mean(Linear(Of(job), 1)), Sgd{.lr = LearningRate(KeptTooLong())});
+               },
+               {"learning rate", "another job"}),
+      Recorded("the shape of none",
+               [](Job& job) {
+                 job.Fetch("y", Reshape(Of(job), {Tensor().shape()[0], 2}));
+               },
+               {"reshape", "an axis that is not there"}),
+      Recorded("an axis that is not there",
+               [](Job& job) { job.Fetch("y", Linear(Of(job), Of(job).shape()[2])); },
+               {"[3, (of an axis that is not there)]"}),
+      Recorded("an axis of a shape that is not there",
+               [](Job& job) {
+                 Shape shape = Of(job).shape();
+                 job.Fetch("y", BroadcastTo(Of(job), {shape[-1], 2, 3}));
+               },
+               {"broadcast_to", "an axis that is not there"}),
+      Recorded("shapes after an error",
+               [](Job& job) {
+                 const Tensor wrong = MatMul(Of(job), job.Input("w", {4, 5}));
+                 job.Fetch("y", Reshape(wrong, {wrong.shape()[0], wrong.shape()[1]}));
+               },
+               {"matmul", "[2, 3]", "[4, 5]"}),
   };
 }
 
@@ -95,6 +153,14 @@ std::vector<Mistake> OfPlacements() {
                  job.On(job.devices().WithHierarchy({2, 2}), [&] { fetch(job); });
                },
                {"[2, 2] does not hold 2 devices"}),
+      Recorded("a slice that is not there",
+               [=](Job& job) { job.On(job.devices().Slice(1, 2), [&] { fetch(job); }); },
+               {"a slice has 2 devices from rank 1 on, of 2", "cpu[2]{0.0 0.1}"}),
+      Recorded("a part of a slice that is not there",
+               [=](Job& job) {
+                 job.On(job.devices().Slice(-1, 1).node(0).WithHierarchy({1}), [&] { fetch(job); });
+               },
+               {"a slice has 1 devices from rank -1 on, of 2"}),
       Recorded("devices of another cluster",
                [=](Job& job) {
                  job.On(Placement("cpu", std::vector<DeviceId>{{.node = 3, .device = 0}}),
@@ -189,8 +255,23 @@ std::vector<Mistake> OfTraining() {
   return {
       Recorded("a negative rate", minimize(Sgd{.lr = -0.1}), {"learning rate is -0.1"}),
       Recorded("a rate that is no number", minimize(Adam{.lr = nan}), {"learning rate is nan"}),
+      Recorded("a schedule of negative rates",
+               [](Job& job) {
+                 job.Minimize(Mean(Linear(Of(job), 1)),
+                              Sgd{.lr = WarmupCosine(job.graph(), {.peak = -0.1})});
+               },
+               {"WarmupCosine", "-0.1"}),
       Recorded("no micro-batches", minimize(Sgd{.lr = 0.1}, {.micro_batches = 0}),
                {"micro_batches is 0"}),
+      Recorded("a group of no variables",
+               minimize(Sgd{.lr = 0.1}, {.groups = {{.names = "cf.*", .rate = 0.5}}}),
+               {"group 'cf.*'", "the nearest: fc."}),
+      Recorded("a group at a negative rate",
+               minimize(Sgd{.lr = 0.1}, {.groups = {{.names = "fc.*", .rate = -1}}}),
+               {"group 'fc.*'", "rate -1"}),
+      Recorded("all frozen",
+               minimize(Sgd{.lr = 0.1}, {.groups = {{.names = "*", .is_frozen = true}}}),
+               {"nothing to train"}),
       Recorded("a loss that is no scalar",
                [](Job& job) {
                  job.Minimize(Square(Linear(Of(job), 2, {.name = "fc"})), Sgd{.lr = 0.1});
@@ -264,6 +345,8 @@ std::vector<Mistake> OfData() {
   };
   return {
       Recorded("a batch of nothing", read(DrawnDigits({.count = 8}), {.batch = 0}), {"batch is 0"}),
+      Recorded("a batch of more than there is", read(DrawnDigits({.count = 8}), {.batch = 9}),
+               {"read 'read'", "batch is 9, and the dataset has 8 samples"}),
       Recorded("a file that is not there", read(TextFile("/no/such.txt", {.context = 4}), {}),
                {"/no/such.txt"}),
       Recorded("fields that are not two",
@@ -322,14 +405,90 @@ std::vector<Mistake> OfRuns() {
            {"f32[2]", "f32[3]", kLine}),
       Used("another element type", run({.feeds = {{"x", Array(DType::kF64, {2})}}}),
            {"f32[2]", "f64[2]", kLine}),
+      Used("too few values",
+           [](Session&, CompiledJob& job) {
+             return job.Run({.feeds = {{"x", Array::FromVector<float>({2}, {1})}}}).status();
+           },
+           {"input 'x' of job 'job'", "1 values were given for an Array [2], which has 2", kLine}),
+      Used("an array of a negative size",
+           [](Session&, CompiledJob& job) {
+             return job.Run({.feeds = {{"x", Array(DType::kF32, {-2})}}}).status();
+           },
+           {"input 'x' of job 'job'", "[-2]"}),
+      Used("an array filled as another type",
+           [](Session&, CompiledJob& job) {
+             Array x(DType::kF32, {2});
+             x.mutable_data<double>()[1] = 1;
+             return job.Run({.feeds = {{"x", x}}}).status();
+           },
+           {"input 'x' of job 'job'", "an Array f32[2] was asked for elements of f64", kLine}),
       Used("nothing fed", run({}), {"input 'x'", "was not fed", kLine}),
       Used("no steps", run({.steps = 0, .feeds = {{"x", Two()}}}), {"steps is 0"}),
+      Used("epochs of nothing", run({.epochs = 1, .feeds = {{"x", Two()}}}),
+           {"epochs is 1, and the job reads nothing"}),
       Used("after Unload",
            [](Session&, CompiledJob& job) {
              job.Unload();
              return RunOf(job).status();
            },
            {"was unloaded"}),
+  };
+}
+
+std::vector<Mistake> OfResults() {
+  using Look = std::function<void(const RunResult& result)>;
+  // What follows, after the first: Run, Compile, Save or Close.
+  const auto then_run = [](Session&, CompiledJob& job) { return RunOf(job).status(); };
+  const auto after = [=](const std::string& name, Look look, std::vector<std::string> says,
+                         std::function<absl::Status(Session&, CompiledJob&)> next) {
+    says.push_back(kLine);
+    return Used(
+        name,
+        [=](Session& session, CompiledJob& job) -> absl::Status {
+          ASSIGN_OR_RETURN(const RunResult result, RunOf(job));
+          look(result);
+          const absl::Status said = next(session, job);
+          EXPECT_TRUE(session.Close(absl::OkStatus()).ok()) << "it is said once";
+          return said;
+        },
+        std::move(says));
+  };
+  const std::vector<std::string> no_summ = {"nothing named 'summ'", "the nearest of 2: sum, y"};
+  const Look mean = [](const RunResult& result) { EXPECT_TRUE(std::isnan(result.Mean("summ"))); };
+  return {
+      after("a mean of nothing", mean, no_summ, then_run),
+      after("a mean of nothing, said by Compile", mean, no_summ,
+            [](Session& session, CompiledJob&) {
+              return session.Compile("next", [](Job& job) { job.Fetch("y", Of(job)); }).status();
+            }),
+      after("a mean of nothing, said by Save", mean, no_summ,
+            [](Session& session, CompiledJob&) { return session.Save("/proc/here"); }),
+      after("a mean of nothing, said by Get", mean, no_summ,
+            [](Session& session, CompiledJob&) { return session.Get("v").status(); }),
+      after("a mean of nothing, said at the end", mean, no_summ,
+            [](Session& session, CompiledJob&) { return session.Close(absl::OkStatus()); }),
+      after(
+          "the last of nothing",
+          [](const RunResult& result) {
+            EXPECT_TRUE(std::isnan(result.Last("summ").data<float>()[0]));
+          },
+          no_summ, then_run),
+      after(
+          "values of nothing",
+          [](const RunResult& result) { EXPECT_TRUE(result.Values("summ").empty()); }, no_summ,
+          then_run),
+      after(
+          "numbers that are arrays",
+          [](const RunResult& result) { EXPECT_TRUE(std::isnan(result.Scalars("y").at(0))); },
+          {"Scalars", "'y' is f32[2]"}, then_run),
+      after(
+          "elements of another type",
+          [](const RunResult& result) {
+            const auto numbers = result.Last("y").data<double>();
+            EXPECT_EQ(numbers.size(), 2u);
+            EXPECT_EQ(numbers[0] + numbers[1], 0);
+          },
+          {"an Array f32[2] was asked for elements of f64"}, then_run),
   };
 }
 
@@ -342,6 +501,11 @@ std::vector<Mistake> OfSessions() {
       Used("a variable's other shape",
            [](Session& session, CompiledJob&) { return session.Set("v", Array(DType::kF32, {3})); },
            {"f32[2]", "f32[3]"}),
+      Used("a variable set by too few values",
+           [](Session& session, CompiledJob&) {
+             return session.Set("v", Array::FromVector<float>({2}, {1}));
+           },
+           {"variable 'v'", "1 values", kLine}),
       Used("a checkpoint that is not there",
            [](Session& session, CompiledJob&) { return session.Load("/no/such/folder"); },
            {"/no/such/folder"}),
@@ -363,8 +527,9 @@ TEST_P(MistakesTest, IsAnError) {
 
 std::vector<Mistake> AllMistakes() {
   std::vector<Mistake> all;
-  for (const auto& some : {OfTensors(), OfPlacements(), OfLayers(), OfVariables(), OfTraining(),
-                           OfOperators(), OfData(), OfExceptions(), OfRuns(), OfSessions()}) {
+  for (const auto& some :
+       {OfTensors(), OfPlacements(), OfLayers(), OfVariables(), OfTraining(), OfOperators(),
+        OfData(), OfExceptions(), OfRuns(), OfResults(), OfSessions()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

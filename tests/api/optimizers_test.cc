@@ -333,5 +333,51 @@ TEST(SchedulesTest, AreTheirFormulas) {
       [](int t) { return (1 - std::min(t / 20.0, 1.0)) * std::min((t + 1) / 8.0, 1.0); });
 }
 
+// Three variables [4] with gradients w - i, in groups, after kSteps of momentum: each by its own
+// formula, and one not at all.
+TEST(OptimizersTest, GroupsInOneMinimize) {
+  constexpr double kMomentum = 0.5, kDecay = 0.125, kFactor = 0.25;
+  const auto record = [=](Job& job) {
+    const Tensor targets = Iota(job.graph(), {DType::kF64, {4}});
+    Tensor loss = Constant(job.graph(), 0, {.dtype = DType::kF64});
+    for (const char* name : {"body.w", "body.b", "stem.w", "stem.b"}) {
+      const Tensor w = Variable(
+          job.graph(),
+          {.name = name, .dtype = DType::kF64, .shape = {4}, .init = "constant", .value = 0.5});
+      loss = loss + Scale(ReduceSumSquare(w - targets), 0.5);
+    }
+    job.Fetch("loss", loss);
+    job.Minimize(loss, Sgd{.lr = kLr, .momentum = kMomentum, .weight_decay = kDecay},
+                 {.groups = {{.names = "stem.w", .is_frozen = true},
+                             {.names = "*.b", .rate = kFactor, .weight_decay = 0}}});
+  };
+  const auto expected = [=](double target, double rate, double decay) {
+    double w = 0.5, speed = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      speed = kMomentum * speed + (w - target) + decay * w;
+      w -= rate * speed;
+    }
+    return w;
+  };
+  for (const std::vector<int>& devices : {std::vector<int>{1}, {2}, {2, 2}}) {
+    const auto run = RunTraining(
+        {.layout = {.devices = devices}, .steps = kSteps, .wants_variables = true}, record);
+    ASSERT_TRUE(run.ok()) << run.status();
+    int seen = 0;
+    for (const auto& [name, value] : run->variables) {
+      if (name != "body.w" && name != "body.b" && name != "stem.w" && name != "stem.b") continue;
+      ++seen;
+      const bool is_bias = name.ends_with(".b");
+      for (int i = 0; i < 4; ++i) {
+        const double wanted = name == "stem.w" ? 0.5
+                              : is_bias        ? expected(i, kLr * kFactor, 0)
+                                               : expected(i, kLr, kDecay);
+        EXPECT_NEAR(value.data<double>()[i], wanted, 1e-14) << name;
+      }
+    }
+    EXPECT_EQ(seen, 4);
+  }
+}
+
 }  // namespace
 }  // namespace braid

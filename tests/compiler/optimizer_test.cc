@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/logical/dropout.h"
 #include "compiler/logical/prune.h"
+#include "compiler/logical/training_mode.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 
@@ -129,12 +129,45 @@ TEST_F(OptimizerTest, DropoutIsIdentityUnlessTraining) {
 %0:f32[4] = input "x" () {dtype=f32 shape=[4]}
 %1:f32[4] = dropout "d" (%0) {key="d" rate=0.5}
 )";
-  EXPECT_EQ(absl::StrCat("\n", DisableDropout(Parse(text)).ToString()), R"(
+  EXPECT_EQ(absl::StrCat("\n", SettleTraining(Parse(text)).ToString()), R"(
 %0:f32[4] = input "x" () {dtype=f32 shape=[4]}
 %1:f32[4] = identity "d" (%0)
 )");
-  EXPECT_EQ(absl::StrCat("\n", DisableDropout(Parse(text + "@training\n")).ToString()),
+  EXPECT_EQ(absl::StrCat("\n", SettleTraining(Parse(text + "@training\n")).ToString()),
             text + "@training\n");
+}
+
+TEST_F(OptimizerTest, WhatDependsOnTrainingIsSettled) {
+  const std::string text = R"(
+%0:f32[4] = variable "v" () {dtype=f32 shape=[4]}
+%1:f32[4] = input "x" () {dtype=f32 shape=[4]}
+%2:f32[4] = if_training "choice" (%1, %0)
+%3:f32[4] = if_training "again" (%2, %0)
+fetch "fetch" (%3) {name="y"}
+assign "assign" (%0, %3)
+)";
+  EXPECT_EQ(absl::StrCat("\n", SettleTraining(Parse(text)).ToString()), R"(
+%0:f32[4] = variable "v" () {dtype=f32 shape=[4]}
+%1:f32[4] = input "x" () {dtype=f32 shape=[4]}
+fetch "fetch" (%0) {name="y"}
+)");
+  EXPECT_EQ(absl::StrCat("\n", SettleTraining(Parse(text + "@training\n")).ToString()), R"(
+%0:f32[4] = variable "v" () {dtype=f32 shape=[4]}
+%1:f32[4] = input "x" () {dtype=f32 shape=[4]}
+fetch "fetch" (%1) {name="y"}
+assign "assign" (%0, %1)
+@training
+)");
+  EXPECT_EQ(absl::StrCat("\n", SettleTraining(Parse(text + R"(
+%4:f32[] = reduce_sum "sum" (%3) {axes=[0]}
+%5:f32[] = if_training "loss" (%4, %4)
+@minimize loss=%5 optimizer="sgd_update" {learning_rate=0.1}
+@training
+)"))
+                                   .minimize()[0]
+                                   .loss),
+            "\n2")
+      << "of the pruned graph";
 }
 
 }  // namespace

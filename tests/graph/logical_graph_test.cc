@@ -1,5 +1,7 @@
 #include "graph/logical_graph.h"
 
+#include <memory>
+
 #include "graph/op_def.h"
 #include "graph/op_registry.h"
 #include "gtest/gtest.h"
@@ -128,6 +130,19 @@ TEST(LogicalGraphTest, Mistakes) {
             "relu 'relu': there are 2 SBP hints for 1 outputs");
 }
 
+TEST(LogicalGraphTest, ATensorKnowsWhenItsGraphIsGone) {
+  auto graph = std::make_unique<LogicalGraph>(&Registry());
+  const Tensor x = Source(*graph, "x", {2}), same(graph.get(), x.id());
+  EXPECT_TRUE(x.valid());
+  EXPECT_EQ(x, same);
+  const LogicalGraph copy = *graph;
+  graph.reset();
+  EXPECT_FALSE(x.valid());
+  EXPECT_FALSE(x.is_none());
+  EXPECT_EQ(x.graph(), nullptr);
+  EXPECT_EQ(x.type(), TensorType());
+}
+
 TEST(LogicalGraphTest, NamesAreUniqueAndNest) {
   LogicalGraph graph(&Registry());
   Tensor x = Source(graph, "x", {2});
@@ -188,7 +203,7 @@ constexpr char kEverything[] =
 %6:f32[784, 10] = relu "gradient" (%1) fwd="fc1"
 %7:f32[] = input "lr" () {dtype=f32 shape=[]}
 update "update" (%1, %6) at train.cc:30
-@minimize loss=%5 optimizer="adam_update" {beta1=0.9 exact=true} lr=%7 variables=("fc \"1\".weight") clip=1.0 micro_batches=4 at train.cc:20
+@minimize loss=%5 optimizer="adam_update" {beta1=0.9 exact=true} lr=%7 variables=("fc \"1\".weight") clip=1.0 micro_batches=4 groups=({frozen=true names="stem.*" rate=1.0}, {frozen=false names="*.bias" rate=0.5 weight_decay=0.0}) at train.cc:20
 @minimize loss=%5 optimizer="sgd_update"
 @gradient %0 = %6
 @gradient %1 = %6

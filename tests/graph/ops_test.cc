@@ -388,7 +388,8 @@ TEST_F(OpsTest, EveryRoleIsOneOperators) {
                                                   {OpRole::kStep, "step"},
                                                   {OpRole::kGradientRequest, "gradient_of"},
                                                   {OpRole::kAfter, "after"},
-                                                  {OpRole::kDropout, "dropout"}}));
+                                                  {OpRole::kDropout, "dropout"},
+                                                  {OpRole::kIfTraining, "if_training"}}));
 }
 
 }  // namespace

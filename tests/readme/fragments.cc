@@ -14,6 +14,10 @@ namespace readme {
 
 using braid::Tensor;
 
+void Groups(braid::Job& job, Tensor loss) {
+#include "groups.inc"
+}
+
 absl::Status Onnx(braid::Session& session) {
 #include "onnx.inc"
   return absl::OkStatus();

@@ -39,10 +39,30 @@ TEST(Array, ValueSemantics) {
   EXPECT_EQ(Array::Scalar(int32_t{5}).num_elements(), 1);
 }
 
-TEST(ArrayDeathTest, WrongAccess) {
-  const Array a(DType::kF32, {2});
-  EXPECT_DEATH(a.data<int32_t>(), "Array of f32 was accessed as i32");
-  EXPECT_DEATH(Array::FromVector<float>({3}, {1}), "shape");
+TEST(Array, MistakesAreKeptAndHarmless) {
+  Array a = Array::FromVector<float>({2}, {5, 6});
+  EXPECT_EQ(a.mistake(), absl::OkStatus());
+  EXPECT_EQ(a.data<int64_t>().size(), 2u);
+  for (const int64_t number : a.data<int64_t>()) EXPECT_EQ(number, 0);
+  EXPECT_EQ(a.mistake().message(),
+            "an Array f32[2] was asked for elements of i64; ask for its own type, or for "
+            "As(another) (array_test.cc:45)");
+  a.mutable_data<double>()[1] = 7;
+  EXPECT_EQ(a.data<float>()[1], 6);
+  EXPECT_EQ(Array(a).mistake(), a.mistake());
+  EXPECT_EQ(a.As(DType::kF64).mistake(), a.mistake());
+  EXPECT_EQ(a.WriteNpy("/tmp/never"), a.mistake());
+
+  const Array few = Array::FromVector<float>({3}, {1});
+  EXPECT_EQ(few.data<float>()[2], 0);
+  EXPECT_EQ(few.mistake().message(),
+            "1 values were given for an Array [3], which has 3 (array_test.cc:56)");
+  const Array many = Array::FromVector<float>({1}, {1, 2});
+  EXPECT_EQ(many.data<float>()[0], 1);
+  EXPECT_FALSE(many.mistake().ok());
+  const Array negative(DType::kF32, {2, -1});
+  EXPECT_EQ(negative.num_elements(), 0);
+  EXPECT_FALSE(negative.mistake().ok());
 }
 
 TEST(Array, Conversions) {

@@ -52,6 +52,22 @@ TEST(Sampler, EveryEpochIsAPermutationOfItsOwn) {
   EXPECT_NE(Epoch(other_name, kN, 0), epochs[0]);
 }
 
+TEST(Sampler, EpochsOfOtherLengths) {
+  const SamplerOptions options = {.shuffle = true, .seed = 1, .name = "r"};
+  Sampler plain(8, options);
+  for (const int64_t length : {6, 9}) {
+    SamplerOptions other = options;
+    other.epoch_length = length;
+    Sampler sampler(8, other);
+    for (int64_t epoch = 0; epoch < 3; ++epoch) {
+      std::vector<int64_t> expected = Epoch(plain, 8, epoch);
+      expected.push_back(expected[0]);
+      expected.resize(static_cast<size_t>(length));
+      EXPECT_EQ(Epoch(sampler, length, epoch), expected);
+    }
+  }
+}
+
 // The order is part of what a checkpoint resumes: it must not change between versions.
 TEST(Sampler, OrderIsFixedForever) {
   Sampler sampler(8, {.shuffle = true, .seed = 1, .name = "r"});

@@ -1,0 +1,28 @@
+// A program's command line: what --help says, and words that mean nothing.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace braid {
+
+// Descriptors 0, 1 and 2 are open from here on: no other file takes their place.
+void OpenStandardDescriptors();
+
+// For --help, which says `about` and lists the program's flags and Braid's, by file, and --version.
+// What the program said to Abseil itself stays.
+void DescribeProgram(const std::string& about);
+
+// NOT_FOUND names the first flag that there is not, and the nearest. `argv` ends as main's does.
+absl::Status CheckFlagNames(int argc, char** argv);
+
+// Parses Abseil's flags; --help and --version end the process. INVALID_ARGUMENT for a word that is
+// no flag, besides what CheckFlagNames returns.
+absl::Status ParseProgramLine(int argc, char** argv);
+
+// What was written to standard output has arrived there, or why not.
+absl::Status FlushStandardOutput();
+
+}  // namespace braid

@@ -1,0 +1,179 @@
+// Runs of compiled jobs: what they are fed, fetch and report.
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "api/run_receiver.h"
+#include "api/session_impl.h"
+#include "runtime/base/nearest_names.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+
+absl::Status Session::Impl::CheckFeeds(const LoadedJob& job, const RunOptions& options) const {
+  for (const auto& [name, array] : options.feeds) {
+    const auto found = std::find_if(job.inputs.begin(), job.inputs.end(),
+                                    [&name = name](const Fed& fed) { return fed.name == name; });
+    if (found == job.inputs.end()) {
+      std::vector<std::string> names;
+      for (const Fed& fed : job.inputs) names.push_back(fed.name);
+      return absl::InvalidArgumentError(
+          absl::StrFormat("job '%s' has no input '%s'; its inputs are: %s", job.name, name,
+                          names.empty() ? "none" : absl::StrJoin(names, ", ")));
+    }
+    if (const absl::Status mistake = array.mistake(); !mistake.ok()) {
+      return absl::Status(mistake.code(),
+                          absl::StrFormat("input '%s' of job '%s': %s", name, job.name,
+                                          std::string(mistake.message())));
+    }
+    const TensorType given{array.dtype(), array.shape()};
+    if (given != found->type) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "input '%s' of job '%s' is %s (%s) and was fed %s; feed that shape or compile another "
+          "job",
+          name, job.name, found->type.ToString(), found->location, given.ToString()));
+    }
+  }
+  for (const Fed& fed : job.inputs) {
+    const bool is_given = std::any_of(options.feeds.begin(), options.feeds.end(),
+                                      [&](const auto& feed) { return feed.first == fed.name; });
+    if (!fed.is_fed && !is_given) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "input '%s' of job '%s', %s, was not fed; give it in Run({.feeds = {{\"%s\", array}}}) "
+          "(%s)",
+          fed.name, job.name, fed.type.ToString(), fed.name, fed.location));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Session::Impl::StepsOf(const LoadedJob& job,
+                                               const RunOptions& options) const {
+  if (options.steps < 1 || options.epochs < 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "Run of job '%s': steps is %d and epochs %d; at least 1 step or 1 epoch was "
+        "expected",
+        job.name, options.steps, options.epochs));
+  }
+  if (options.epochs == 0) return options.steps;
+  int64_t steps = 0;
+  for (const absl::StatusOr<int64_t>& epoch : job.epochs) {
+    if (!epoch.ok()) return epoch.status();
+    if (steps != 0 && *epoch != steps) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("Run of job '%s': an epoch of one of its readers is %d steps, of another "
+                          "%d; count .steps",
+                          job.name, steps, *epoch));
+    }
+    steps = *epoch;
+  }
+  if (steps > 0) return options.epochs * steps;
+  return absl::FailedPreconditionError(
+      absl::StrFormat("Run of job '%s': epochs is %d, and the job reads nothing; count .steps",
+                      job.name, options.epochs));
+}
+
+void Session::Impl::WarnOfFirstValues(const LoadedJob& job) const {
+  std::vector<std::string> untouched;
+  for (const std::string& variable : job.trainable) {
+    if (!touched_.contains(variable)) untouched.push_back(variable);
+  }
+  if (untouched.empty()) return;
+  std::vector<std::string> nearest;
+  const std::vector<std::string> touched(touched_.begin(), touched_.end());
+  constexpr size_t kMostNamed = 5;
+  const size_t more = untouched.size() > kMostNamed ? untouched.size() - kMostNamed : 0;
+  untouched.resize(untouched.size() - more);
+  for (const std::string& variable : untouched) {
+    nearest.push_back(NearestNames(variable, touched));
+  }
+  LOG(WARNING) << absl::StrFormat(
+      "job '%s' reads variables that no job changes and nothing has loaded or set, so they have "
+      "their first values: %s%s; the nearest of those that have others: %s",
+      job.name, absl::StrJoin(untouched, ", "),
+      more > 0 ? absl::StrFormat(" and %d more", more) : "", absl::StrJoin(nearest, "; "));
+}
+
+absl::Status Session::Impl::CheckLoss(const LoadedJob& job, std::string_view name, int64_t step,
+                                      double value) const {
+  if (!std::isnan(value) || options_.allow_nan || options_.precision == DType::kF16) {
+    return absl::OkStatus();
+  }
+  const auto loss = job.losses.find(name);
+  if (loss == job.losses.end()) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrFormat(
+      "the loss '%s' of job '%s' is NaN in step %d, so all that is trained will be; a smaller "
+      "learning rate, .clip_global_norm or data without NaN may help, and --allow_nan goes on (%s)",
+      name, job.name, step, loss->second));
+}
+
+absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options) {
+  LoadedJob& job = *jobs_.at(id);
+  if (job.is_unloaded) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("job '%s' was unloaded and cannot run; compile it again", job.name));
+  }
+  if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is run");
+  ASSIGN_OR_RETURN(const int64_t all_steps, StepsOf(job, options));
+  RETURN_IF_ERROR(mistakes_->Take());
+  RETURN_IF_ERROR(CheckFeeds(job, options));
+  if (!job.has_run) WarnOfFirstValues(job);
+  for (const auto& [name, array] : options.feeds) nodes_[0]->Host(id).Feed(name, array);
+  for (Fed& fed : job.inputs) fed.is_fed = true;
+  RunResult result(mistakes_);
+  // It is called on a stream thread; the host thread looks after the run is done.
+  RunReceiver receiver(result.values_, options.keep, mistakes_, job.step,
+                       [&](std::string_view name, int64_t step, double value) {
+                         absl::Status status = reporter_->OnScalar(job.name, name, step, value);
+                         status.Update(CheckLoss(job, name, step, value));
+                         return status;
+                       });
+  for (const auto& [name, type] : job.fetches) receiver.Expect(name, type, all_steps);
+  reporter_->BeginRun({.job = job.name,
+                       .steps = all_steps,
+                       .samples = job.samples_per_step,
+                       .is_users = job.compiled != nullptr,
+                       .is_resumed = was_loaded_});
+  absl::Status status;
+  const int64_t end = job.step + all_steps;
+  while (status.ok() && job.step < end) {
+    const int64_t until_check = StepsUntilCheck(job);
+    const int64_t steps = std::min(until_check, end - job.step);
+    status = RunSteps(job, steps, receiver);
+    if (status.ok() && steps == until_check) status = CheckReplicas(job);
+  }
+  if (status.ok() && IsCheckDueAfterRun(job)) status = CheckReplicas(job);
+  const absl::Status reported = reporter_->EndRun();
+  RETURN_IF_ERROR(status);
+  if (!reported.ok()) return LocalError(reported);
+  receiver.Finish();
+  return result;
+}
+
+absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver) {
+  HostIo& host = nodes_[0]->Host(job.id);
+  host.SetReceiver(&receiver);
+  const absl::Status status = WithEvents(coordinator_->Run({job.id, job.name, job.step, steps}));
+  host.SetReceiver(nullptr);
+  if (!status.ok()) return status;
+  job.step += steps;
+  job.has_run = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
+                                                 const std::function<void(Job&)>& record,
+                                                 const RunOptions& options) {
+  ASSIGN_OR_RETURN(LoadedJob * loaded, Compile(name, record, /*is_visible=*/false));
+  const JobId id = loaded->id;
+  absl::StatusOr<RunResult> result = Run(id, options);
+  Unload(id);
+  jobs_.erase(id);
+  return result;
+}
+
+}  // namespace braid

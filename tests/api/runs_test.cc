@@ -1,0 +1,198 @@
+// What a Run keeps, writes to files and says of numbers that look wrong.
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/braid.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/api/training_case.h"
+
+namespace braid {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+std::unique_ptr<Session> StartOrDie(SessionOptions options) {
+  options.progress = Progress::kOff;
+  auto session = Session::Start(std::move(options));
+  EXPECT_TRUE(session.ok()) << session.status().message();
+  return *std::move(session);
+}
+
+CompiledJob CompileOrDie(Session& session, const std::string& name,
+                         const std::function<void(Job&)>& record) {
+  auto job = session.Compile(name, record);
+  EXPECT_TRUE(job.ok()) << job.status().message();
+  return *std::move(job);
+}
+
+// A job whose loss is the mean of what is fed as x.
+CompiledJob CompileLossOfX(Session& session) {
+  return CompileOrDie(session, "train", [](Job& job) {
+    const Tensor v = Variable(job.graph(), {.name = "v", .shape = {2}});
+    const Tensor loss = Mean(Square(v + job.Input("x", {2})));
+    job.Minimize(loss, Sgd{.lr = 0.1});
+    job.Fetch("loss", loss);
+    job.Fetch("sum", Sum(v));
+  });
+}
+
+std::vector<std::string> LinesOf(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(RunTest, KeepsWhatItIsTold) {
+  const auto session = StartOrDie({.devices = {2}});
+  CompiledJob job = CompileOrDie(*session, "job", [](Job& job) {
+    const Tensor step = Cast(Step(job.graph()), DType::kF32);
+    job.Fetch("pair", step * Iota(job.graph(), {DType::kF32, {2}}) + 1);
+    job.Fetch("step", step);
+    job.Fetch("late", Less(step, Constant(job.graph(), 3)));
+  });
+  const auto run = [&](Keep keep) {
+    job.SetStep(0);
+    auto result = job.Run({.steps = 5, .keep = keep});
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return *std::move(result);
+  };
+  const RunResult all = run(Keep::kAll), last = run(Keep::kLast), mean = run(Keep::kMean);
+  EXPECT_EQ(all.Values("pair").size(), 5u);
+  ASSERT_EQ(last.Values("pair").size(), 1u);
+  ASSERT_EQ(mean.Values("pair").size(), 1u);
+  EXPECT_EQ(last.Last("pair").data<float>()[1], 5);
+  EXPECT_EQ(last.Mean("step"), 4);
+  EXPECT_EQ(mean.Last("pair").data<double>()[0], 1);
+  EXPECT_EQ(mean.Last("pair").data<double>()[1], 3);
+  EXPECT_EQ(mean.Mean("step"), all.Mean("step"));
+  EXPECT_EQ(mean.Scalars("late"), std::vector<double>{0.6});
+  EXPECT_TRUE(session->Close(absl::OkStatus()).ok());
+}
+
+// Ten samples in batches of 4, once and twice through.
+TEST(RunTest, EpochsGoThroughAllSamples) {
+  const DatasetSpec data = DrawnDigits({.count = 10});
+  const auto run = [&](Last last, int64_t batch, int64_t epochs) -> absl::StatusOr<RunResult> {
+    const auto session = StartOrDie({.devices = {2}});
+    CompiledJob job = CompileOrDie(*session, "job", [&](Job& job) {
+      const BatchOptions options = {.batch = batch, .shuffle = true, .last = last};
+      const Tensor label = Cast(job.Read(data, options)[1], DType::kF32);
+      const Tensor mask = job.SampleMask(data, options);
+      job.Fetch("count", Sum(mask));
+      job.Fetch("sum", Scale(Sum(mask * label), 1.0 / static_cast<double>(job.NumSamples(data))));
+      job.Fetch("labels", label);
+    });
+    return job.Run({.epochs = epochs});
+  };
+  const auto whole = run(Last::kWrap, 10, 1);
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  EXPECT_EQ(whole->Scalars("count"), std::vector<double>{10});
+  const double mean = whole->Scalars("sum")[0];
+
+  const auto padded = run(Last::kPad, 4, 2);
+  ASSERT_TRUE(padded.ok()) << padded.status().message();
+  EXPECT_EQ(padded->Scalars("count"), (std::vector<double>{4, 4, 2, 4, 4, 2}));
+  const std::vector<double> sums = padded->Scalars("sum");
+  EXPECT_NEAR(sums[0] + sums[1] + sums[2], mean, 1e-6);
+  EXPECT_NEAR(sums[3] + sums[4] + sums[5], mean, 1e-6);
+  // What fills up is the epoch's own beginning.
+  EXPECT_EQ(padded->Values("labels")[2].data<float>()[2],
+            padded->Values("labels")[0].data<float>()[0]);
+
+  const auto large = run(Last::kPad, 16, 1);
+  ASSERT_TRUE(large.ok()) << large.status().message();
+  EXPECT_EQ(large->Scalars("count"), std::vector<double>{10});
+  EXPECT_NEAR(large->Scalars("sum")[0], mean, 1e-6);
+
+  const auto dropped = run(Last::kDrop, 4, 2);
+  ASSERT_TRUE(dropped.ok()) << dropped.status().message();
+  EXPECT_EQ(dropped->Scalars("count"), (std::vector<double>{4, 4, 4, 4}));
+
+  EXPECT_THAT(std::string(run(Last::kWrap, 4, 1).status().message()),
+              AllOf(HasSubstr("the 10 samples of read 'read' are no whole number of batches of 4"),
+                    HasSubstr("kPad")));
+}
+
+TEST(RunTest, VariablesThatNothingChangesAreNamed) {
+  const auto session = StartOrDie({});
+  const auto layer = [](const std::string& name) {
+    return [=](Job& job) {
+      const Tensor y = Linear(job.Input("x", {1, 2}), 2, {.name = name});
+      if (name == "head") job.Minimize(Mean(Square(y)), Sgd{.lr = 0.1});
+      job.Fetch("y", y);
+    };
+  };
+  CompileOrDie(*session, "train", layer("head"));
+  const auto warnings = [&](const std::string& job_name, const std::string& layer_name) {
+    CompiledJob job = CompileOrDie(*session, job_name, layer(layer_name));
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(job.Run({.feeds = {{"x", Array(DType::kF32, {1, 2})}}}).ok());
+    EXPECT_TRUE(job.Run().ok());
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string said = warnings("evaluate", "haed");
+  EXPECT_THAT(said, AllOf(HasSubstr("job 'evaluate' reads variables that no job changes"),
+                          HasSubstr("haed.weight, haed.bias"), HasSubstr("head.weight")));
+  EXPECT_EQ(said.find("evaluate"), said.rfind("evaluate")) << "once";
+  ASSERT_TRUE(session->Set("haed.bias", Array(DType::kF32, {2})).ok());
+  EXPECT_THAT(warnings("again", "haed"), HasSubstr("first values: haed.weight; the nearest"));
+}
+
+TEST(RunTest, MetricsGoOnWhereACheckpointWasLoaded) {
+  const std::string path = TestFolder() + "/metrics.json", folder = TestFolder() + "/metrics";
+  std::filesystem::remove_all(folder);
+  const Array x = Array::FromVector<float>({2}, {1, 2});
+  const auto run = [&](bool loads) {
+    const auto session = StartOrDie({.metrics_path = path});
+    CompiledJob job = CompileLossOfX(*session);
+    if (loads) {
+      EXPECT_TRUE(session->Load(folder).ok());
+    }
+    EXPECT_TRUE(job.Run({.steps = 2, .feeds = {{"x", x}}}).ok());
+    EXPECT_TRUE(session->Save(folder).ok());
+  };
+  run(false);
+  EXPECT_EQ(LinesOf(path).size(), 4u);
+  run(true);
+  const std::vector<std::string> lines = LinesOf(path);
+  ASSERT_EQ(lines.size(), 8u);
+  EXPECT_THAT(lines[0], MatchesRegex("\\{\"job\": \"train\", \"step\": 0, \"(loss|sum)\": .*, "
+                                     "\"time\": [0-9]+\\.[0-9]+\\}"));
+  EXPECT_THAT(lines[7], HasSubstr("\"step\": 3, "));
+  run(false);
+  EXPECT_EQ(LinesOf(path).size(), 4u);
+}
+
+TEST(RunTest, ALossThatIsNaNEndsTheRun) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Array good = Array::FromVector<float>({2}, {1, 2});
+  const Array bad = Array::FromVector<float>({2}, {1, nan});
+  {
+    const auto session = StartOrDie({.devices = {2}});
+    CompiledJob job = CompileLossOfX(*session);
+    ASSERT_TRUE(job.Run({.feeds = {{"x", good}}}).ok());
+    EXPECT_THAT(std::string(job.Run({.feeds = {{"x", bad}}}).status().message()),
+                AllOf(HasSubstr("the loss 'loss' of job 'train' is NaN in step 1"),
+                      HasSubstr("--allow_nan"), HasSubstr("runs_test.cc:")));
+  }
+  const auto session = StartOrDie({.devices = {2}, .allow_nan = true});
+  CompiledJob job = CompileLossOfX(*session);
+  const auto result = job.Run({.steps = 2, .feeds = {{"x", bad}}});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_TRUE(std::isnan(result->Last("sum").data<float>()[0]));
+}
+
+}  // namespace
+}  // namespace braid
