@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -80,7 +81,7 @@ void RunReporter::BeginRun(const RunInfo& run) {
   paces_.try_emplace(job_);
   first_step_ = -1;
   done_ = 0;
-  name_.clear();
+  scalars_.clear();
   began_ = drawn_ = environment_->Now();
 }
 
@@ -101,8 +102,13 @@ absl::Status RunReporter::OnScalar(std::string_view job, std::string_view name, 
   if (!has_bar_) return absl::OkStatus();
   if (first_step_ < 0) first_step_ = step;
   done_ = step - first_step_ + 1;
-  name_ = name;
-  value_ = value;
+  const auto same = std::find_if(scalars_.begin(), scalars_.end(),
+                                 [&](const auto& scalar) { return scalar.first == name; });
+  if (same != scalars_.end()) {
+    same->second = value;
+  } else {
+    scalars_.emplace_back(name, value);
+  }
   const Nanoseconds now = environment_->Now();
   if (now - drawn_ < kRedraw) return absl::OkStatus();
   drawn_ = now;
@@ -139,13 +145,20 @@ void RunReporter::Draw() {
   const double left = rate > 0 ? static_cast<double>(steps_ - done_) / rate : 0;
   constexpr char kFull[] = "==============================";
   static_assert(sizeof(kFull) == kBarWidth + 1);
-  std::fprintf(stderr, "\r%s [%.*s%*s] %lld/%lld  %.1f steps/s  %s %.4g  %.0f s left \033[K",
-               job_.c_str(), filled, kFull, kBarWidth - filled, "", static_cast<long long>(done_),
-               static_cast<long long>(steps_), rate, name_.c_str(), value_, left);
+  std::fprintf(stderr, "\r%s [%.*s%*s] %lld/%lld  %.1f steps/s", job_.c_str(), filled, kFull,
+               kBarWidth - filled, "", static_cast<long long>(done_),
+               static_cast<long long>(steps_), rate);
+  if (samples_ > 0) {
+    std::fprintf(stderr, "  %.4g samples/s", rate * static_cast<double>(samples_));
+  }
+  for (const auto& [name, value] : scalars_) {
+    std::fprintf(stderr, "  %s %.4g", name.c_str(), value);
+  }
+  std::fprintf(stderr, "  %.0f s left \033[K", left);
 }
 
 absl::Status RunReporter::EndRun() {
-  if (has_bar_ && !name_.empty()) {
+  if (has_bar_ && !scalars_.empty()) {
     std::fprintf(stderr, "\r\033[K");
     std::fflush(stderr);
   }

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "api/session.h"
@@ -63,8 +65,8 @@ class RunReporter {
   Nanoseconds started_ = 0;  // the session
   Nanoseconds began_ = 0;
   Nanoseconds drawn_ = 0;
-  std::string name_;
-  double value_ = 0;
+  // The run's newest scalars, by the order in which they first came.
+  std::vector<std::pair<std::string, double>> scalars_;
 };
 
 }  // namespace braid

@@ -4,6 +4,9 @@
 #include <span>
 #include <utility>
 
+#include "runtime/base/catch_exceptions.h"
+#include "runtime/base/status.h"
+
 namespace braid {
 namespace {
 
@@ -25,6 +28,7 @@ void RunReceiver::Expect(const std::string& name, const TensorType& type, int64_
   const int64_t made =
       keep_ == Keep::kAll ? std::min({steps, kMostMadeBefore, kMostBytesMadeBefore / bytes}) : 1;
   if (keep_ == Keep::kMean) sums_[name].array = Array(DType::kF64, type.shape, mistakes_);
+  ++fetches_;
   std::vector<Array>& values = values_[name];
   values.reserve(made);
   for (int64_t i = 0; i < made; ++i) values.emplace_back(type.dtype, type.shape, mistakes_);
@@ -48,7 +52,15 @@ absl::Status RunReceiver::OnFetched(std::string_view name, int64_t step, const A
     ++sum.count;
   }
   const std::optional<double> scalar = ScalarOf(value);
-  return scalar.has_value() ? on_scalar_(name, step, *scalar) : absl::OkStatus();
+  if (scalar.has_value()) RETURN_IF_ERROR(on_scalar_(name, step, *scalar));
+  if (!on_step_) return absl::OkStatus();
+  // Each fetch comes in the order of steps, so that these become whole in that order, too.
+  StepValues& values = steps_[step];
+  values.emplace(name, value);
+  if (values.size() < fetches_) return absl::OkStatus();
+  const StepValues whole = std::move(values);
+  steps_.erase(step);
+  return CatchExceptions("RunOptions::on_step", [&] { return on_step_(step, whole); });
 }
 
 void RunReceiver::Finish() {

@@ -29,10 +29,11 @@ class RunReceiver final : public FetchReceiver {
   using OnScalar = std::function<absl::Status(std::string_view name, int64_t step, double value)>;
 
   // `mistakes` is of the arrays that it makes.
-  RunReceiver(Values& values, Keep keep, std::shared_ptr<Mistakes> mistakes, int64_t first_step,
-              OnScalar on_scalar)
+  RunReceiver(Values& values, const RunOptions& options, std::shared_ptr<Mistakes> mistakes,
+              int64_t first_step, OnScalar on_scalar)
       : values_(values),
-        keep_(keep),
+        keep_(options.keep),
+        on_step_(options.on_step),
         mistakes_(std::move(mistakes)),
         first_step_(first_step),
         on_scalar_(std::move(on_scalar)) {}
@@ -55,6 +56,9 @@ class RunReceiver final : public FetchReceiver {
 
   Values& values_;
   const Keep keep_;
+  const std::function<absl::Status(int64_t step, const StepValues& values)> on_step_;
+  size_t fetches_ = 0;
+  std::map<int64_t, StepValues> steps_;  // of which some has not come yet; for on_step_
   std::map<std::string, Sum, std::less<>> sums_;
   const std::shared_ptr<Mistakes> mistakes_;
   const int64_t first_step_;

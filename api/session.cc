@@ -469,9 +469,14 @@ KernelRegistry& Session::kernels() { return impl_->kernels(); }
 
 const Placement& Session::devices() const { return impl_->devices(); }
 
-absl::StatusOr<CompiledJob> Session::Compile(const std::string& name,
-                                             const std::function<void(Job&)>& record) {
-  ASSIGN_OR_RETURN(Impl::LoadedJob * loaded, impl_->Compile(name, record, /*is_visible=*/true));
+absl::StatusOr<CompiledJob> Session::CompileRecorded(
+    const std::string& name, const std::function<absl::Status(Job&)>& record) {
+  const auto record_or_fail = [&record](Job& job) {
+    absl::Status status = record(job);
+    if (!status.ok()) job.graph().Fail(std::move(status));
+  };
+  ASSIGN_OR_RETURN(Impl::LoadedJob * loaded,
+                   impl_->Compile(name, record_or_fail, /*is_visible=*/true));
   return CompiledJob(this, loaded->id);
 }
 

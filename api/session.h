@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,9 @@ enum class Keep : uint8_t {
   kMean,  // one, f64: the mean over the steps, element by element
 };
 
+// What a step fetched, by the names of Job::Fetch.
+using StepValues = std::map<std::string, Array, std::less<>>;
+
 struct RunOptions {
   int64_t steps = 1;
   // Instead of steps: so many times through what the job reads. FAILED_PRECONDITION if its readers
@@ -104,6 +108,9 @@ struct RunOptions {
   int64_t epochs = 0;
   std::vector<std::pair<std::string, Array>> feeds = {};
   Keep keep = Keep::kAll;  // how much memory many steps take
+  // Called after each step, in their order, with what it fetched; on another thread, while later
+  // steps go on. An error is the Run's, and the session's end.
+  std::function<absl::Status(int64_t step, const StepValues& values)> on_step = {};
 };
 
 struct SaveOptions {
@@ -200,11 +207,21 @@ class Session {
   // Every device of the cluster.
   const Placement& devices() const;
 
-  // Runs `record` once on an empty Job, compiles what it recorded and loads it on all nodes. Errors
-  // name the op, the user's line and both values. ALREADY_EXISTS if a job has that name and was not
-  // unloaded: checkpoints keep the jobs' steps by their names.
-  absl::StatusOr<CompiledJob> Compile(const std::string& name,
-                                      const std::function<void(Job&)>& record);
+  // Runs `record` once on an empty Job, compiles what it recorded and loads it on all nodes. It
+  // returns nothing, or a Status that is Compile's if it is an error. Errors name the op, the
+  // user's line and both values. ALREADY_EXISTS if a job has that name and was not unloaded:
+  // checkpoints keep the jobs' steps by their names.
+  template <typename Record>
+  absl::StatusOr<CompiledJob> Compile(const std::string& name, Record record) {
+    return CompileRecorded(name, [&record](Job& job) -> absl::Status {
+      if constexpr (std::is_void_v<std::invoke_result_t<Record&, Job&>>) {
+        record(job);
+        return absl::OkStatus();
+      } else {
+        return record(job);
+      }
+    });
+  }
 
   // The whole logical value of a variable, under any layout. NOT_FOUND lists the nearest names.
   absl::StatusOr<Array> Get(const std::string& variable);
@@ -251,6 +268,8 @@ class Session {
  private:
   friend class CompiledJob;
   class Impl;
+  absl::StatusOr<CompiledJob> CompileRecorded(const std::string& name,
+                                              const std::function<absl::Status(Job&)>& record);
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -104,7 +104,7 @@ absl::Status Session::Impl::CheckReplicas(LoadedJob& job) {
   if (check.num_variables != variables_.size()) RETURN_IF_ERROR(CompileReplicaCheck());
   if (check.job == nullptr) return absl::OkStatus();
   RunResult result(mistakes_);
-  RunReceiver receiver(result.values_, Keep::kAll, mistakes_, check.job->step,
+  RunReceiver receiver(result.values_, RunOptions(), mistakes_, check.job->step,
                        [](std::string_view, int64_t, double) { return absl::OkStatus(); });
   for (const auto& [name, type] : check.job->fetches) receiver.Expect(name, type, 1);
   RETURN_IF_ERROR(RunSteps(*check.job, 1, receiver));

@@ -126,7 +126,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
   for (Fed& fed : job.inputs) fed.is_fed = true;
   RunResult result(mistakes_);
   // It is called on a stream thread; the host thread looks after the run is done.
-  RunReceiver receiver(result.values_, options.keep, mistakes_, job.step,
+  RunReceiver receiver(result.values_, options, mistakes_, job.step,
                        [&](std::string_view name, int64_t step, double value) {
                          absl::Status status = reporter_->OnScalar(job.name, name, step, value);
                          status.Update(CheckLoss(job, name, step, value));

@@ -62,17 +62,18 @@ void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& whe
   }
 }
 
-Tensor LearningRate(LogicalGraph& graph, const MinimizeRequest& request) {
+Tensor LearningRate(LogicalGraph& graph, const MinimizeRequest& request, double factor) {
   if (request.learning_rate == kNone) {
     graph.PushScope("learning_rate");
     const Tensor constant =
-        Constant(graph, request.attrs.Double("learning_rate"), {}, request.location);
+        Constant(graph, request.attrs.Double("learning_rate") * factor, {}, request.location);
     graph.PopScope();
     return constant;
   }
-  const Tensor rate(&graph, request.learning_rate);
+  Tensor rate(&graph, request.learning_rate);
   const bool is_wide = rate.dtype() == DType::kF32 || rate.dtype() == DType::kF64;
-  return is_wide ? rate : Cast(rate, DType::kF32, request.location);
+  if (!is_wide) rate = Cast(rate, DType::kF32, request.location);
+  return factor == 1 ? rate : Scale(rate, factor, request.location);
 }
 
 // What an update of the group has, which may be null.
@@ -140,7 +141,7 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
   if (request.clip_global_norm > 0) {
     ClipGlobalNorm(graph, request.clip_global_norm, request.location, all);
   }
-  std::vector<Tensor> scalars = {LearningRate(graph, request)};
+  std::vector<Tensor> scalars = {LearningRate(graph, request, 1)};
   if (is_adafactor || def->update_takes_step()) {
     scalars.push_back(applies.valid() ? AppendAppliedSteps(graph, request, applies)
                                       : Step(graph, request.location));
@@ -150,7 +151,7 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
   for (const Trained& trained : all) {
     const VariableGroup* const group = request.GroupOf(graph.op(trained.variable).name);
     const double factor = group == nullptr ? 1 : group->rate;
-    if (!rates.contains(factor)) rates[factor] = Scale(rates[1.0], factor, request.location);
+    if (!rates.contains(factor)) rates[factor] = LearningRate(graph, request, factor);
     scalars[0] = rates[factor];
     const Attrs attrs = AttrsOf(request, group);
     AtVariable(graph, trained.variable, [&] {

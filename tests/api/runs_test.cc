@@ -81,6 +81,34 @@ TEST(RunTest, KeepsWhatItIsTold) {
   EXPECT_TRUE(session->Close(absl::OkStatus()).ok());
 }
 
+TEST(RunTest, EachStepIsTold) {
+  const auto session = StartOrDie({.devices = {2}});
+  CompiledJob job = CompileOrDie(*session, "job", [](Job& job) {
+    const Tensor step = Cast(Step(job.graph()), DType::kF32);
+    job.Fetch("step", step);
+    job.Fetch("pair", BroadcastTo(step, {2}));
+  });
+  std::vector<int64_t> told;
+  const auto on_step = [&](int64_t step, const StepValues& values) -> absl::Status {
+    told.push_back(step);
+    EXPECT_EQ(values.size(), 2u);
+    EXPECT_EQ(values.at("step").data<float>()[0], static_cast<float>(step));
+    EXPECT_EQ(values.at("pair").data<float>()[1], static_cast<float>(step));
+    return step < 6 ? absl::OkStatus() : absl::OutOfRangeError("enough");
+  };
+  ASSERT_TRUE(job.Run({.steps = 5, .keep = Keep::kLast, .on_step = on_step}).ok());
+  EXPECT_EQ(told, (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  const auto ended = job.Run({.steps = 5, .on_step = on_step});
+  EXPECT_THAT(std::string(ended.status().message()), HasSubstr("enough"));
+}
+
+TEST(RunTest, AnErrorOfTheFunctionThatRecordsIsCompiles) {
+  const auto session = StartOrDie({});
+  const auto job = session->Compile(
+      "job", [](Job&) -> absl::Status { return absl::NotFoundError("no model here"); });
+  EXPECT_EQ(job.status(), absl::NotFoundError("no model here"));
+}
+
 // Ten samples in batches of 4, once and twice through.
 TEST(RunTest, EpochsGoThroughAllSamples) {
   const DatasetSpec data = DrawnDigits({.count = 10});

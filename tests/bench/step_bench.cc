@@ -35,6 +35,8 @@ ABSL_FLAG(int64_t, heads, 8, "Heads of gpt");
 ABSL_FLAG(int64_t, side, 32, "Rows and columns of a residual network's images");
 ABSL_FLAG(int64_t, norm_groups, 0,
           "Groups of images of a residual network's batch normalization; 0: the whole batch");
+ABSL_FLAG(bool, groups, false,
+          "Train biases and all else as two groups, each with a rate and a decay of its own");
 ABSL_FLAG(bool, details, false,
           "After the steps per second, on the same line: the steps per second of CPU time, the "
           "process's peak memory in MiB, the number of trained parameters, the last loss");
@@ -104,6 +106,10 @@ absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
   int64_t parameters = 0;
   ASSIGN_OR_RETURN(auto job, session.Compile("train", [&](braid::Job& job) {
     RecordModel(job);
+    if (absl::GetFlag(FLAGS_groups)) {
+      job.graph().minimize()[0].groups = {{.names = "*bias", .rate = 0.5, .weight_decay = 0},
+                                          {.names = "*", .rate = 0.75, .weight_decay = 0.01}};
+    }
     parameters = CountParameters(job.graph());
   }));
   double loss = 0;
