@@ -65,7 +65,7 @@ ABSL_FLAG(uint64_t, braid_seed, 0, "Seed of initial values, dropout and shufflin
 ABSL_FLAG(bool, dry_run, false, "Compile, print the plan's summary, and exit");
 ABSL_FLAG(std::string, explain, "",
           "Write the whole plan to this file: ops, SBP, boxing, memory; as a graph if it ends in "
-          ".dot");
+          ".dot, and those of later jobs to FILE.JOB.dot");
 ABSL_FLAG(std::string, machine, "",
           "Rates of the cluster's devices and links, by which layouts and routes are chosen and a "
           "step's time is estimated: a file of lines `device cpu f32 1e11 flop/s`, `link network "

@@ -145,6 +145,17 @@ void Job::Fetch(std::string name, Tensor value, SourceLocation where) {
   braid::Fetch(value, std::move(name), where);
 }
 
+void Job::Print(Tensor value, std::string name, int64_t every, SourceLocation where) {
+  if (every < 1) {
+    graph_->Fail(absl::InvalidArgumentError(absl::StrFormat(
+        "print '%s': every is %d; at least 1 was expected (%s)", name, every, where.ToString())));
+    return;
+  }
+  std::string fetch = absl::StrFormat("print %s", name);
+  Fetch(fetch, value, where);
+  prints_[std::move(fetch)] = {std::move(name), every};
+}
+
 void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions options,
                    SourceLocation where) {
   if (!IsOfThis(*graph_, loss, "Minimize", where)) return;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,6 +80,10 @@ class Job {
   // The value comes to the host at every step, under `name`.
   void Fetch(std::string name, Tensor value, SourceLocation where = Here());
 
+  // Each `every` steps a line on standard output: the step, the name, type, range, mean and first
+  // numbers of the value. It comes to the host at every step.
+  void Print(Tensor value, std::string name, int64_t every = 1, SourceLocation where = Here());
+
   // Changes the variables so that `loss` (a floating scalar) becomes smaller.
   void Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions options = {},
                 SourceLocation where = Here());
@@ -131,6 +136,11 @@ class Job {
   std::optional<bool> training_;
   // Of its readers: how many steps an epoch is, or why that is no whole number.
   std::vector<absl::StatusOr<int64_t>> epochs_;
+  struct Printed {
+    std::string label;
+    int64_t every = 1;
+  };
+  std::map<std::string, Printed> prints_;  // by the names of the fetches that Print made
 };
 
 }  // namespace braid

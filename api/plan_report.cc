@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "api/layer_table.h"
 
 namespace braid {
 namespace {
@@ -65,7 +66,7 @@ std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<
       "rates: %s\n",
       estimate.compute_seconds * 1e3, estimate.boxing_seconds * 1e3,
       BytesText(static_cast<double>(estimate.boxing_bytes)), estimate.origin);
-  return text;
+  return text + LayerTable(compiled.logical);
 }
 
 std::string ExplainPlan(const compiler::Compiled& compiled, const std::string& summary) {

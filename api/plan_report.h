@@ -14,7 +14,7 @@ namespace braid {
 std::string BytesText(double bytes);
 
 // Ops, devices, memory per device, bytes per link per step, the plan's bytes, an estimate of the
-// step.
+// step, a table of the layers.
 std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<NodeSummary>& nodes,
                           size_t plan_bytes);
 // Everything: the summary, logical ops with their layouts and the alternatives, boxing with bytes,

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <iostream>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -157,11 +158,19 @@ void RunReporter::Draw() {
   std::fprintf(stderr, "  %.0f s left \033[K", left);
 }
 
+void RunReporter::Erase() {
+  if (!has_bar_ || scalars_.empty()) return;
+  std::fprintf(stderr, "\r\033[K");
+  std::fflush(stderr);
+}
+
+void RunReporter::Print(const std::string& line) {
+  Erase();
+  std::cout << line << "\n" << std::flush;
+}
+
 absl::Status RunReporter::EndRun() {
-  if (has_bar_ && !scalars_.empty()) {
-    std::fprintf(stderr, "\r\033[K");
-    std::fflush(stderr);
-  }
+  Erase();
   if (metrics_ == nullptr) return absl::OkStatus();
   errno = 0;
   std::fflush(metrics_);

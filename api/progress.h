@@ -34,11 +34,14 @@ class RunReporter {
   void BeginRun(const RunInfo& run);
   // RESOURCE_EXHAUSTED or the like names the file if not all lines could be written.
   absl::Status OnScalar(std::string_view job, std::string_view name, int64_t step, double value);
+  // A line of standard output, in front of the bar.
+  void Print(const std::string& line);
   absl::Status EndRun();
 
  private:
   RunReporter() = default;
   void Draw();
+  void Erase();  // the bar, if there is one
   // Of the step that a line is written for: the seconds since the session's start, and samples a
   // second since the job's step before, if there was one.
   void WriteTimes(std::string_view job, int64_t step);

@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/base/catch_exceptions.h"
 #include "runtime/base/status.h"
 
@@ -22,6 +24,35 @@ std::optional<double> ScalarOf(const Array& array) {
   return scalar;
 }
 
+std::string PrintedText(const Array& array) {
+  constexpr int64_t kMostNumbers = 8;
+  std::string text = absl::StrCat(std::string(ToString(array.dtype())), array.shape().ToString());
+  const Array wide = array.As(DType::kF64);
+  const std::span<const double> numbers = wide.data<double>();
+  if (numbers.empty()) return text;
+  double sum = 0, low = numbers[0], high = numbers[0];
+  for (const double number : numbers) {
+    sum += number;
+    low = std::min(low, number);
+    high = std::max(high, number);
+  }
+  if (numbers.size() > 1) {
+    absl::StrAppendFormat(&text, " from %g to %g, mean %g", low, high,
+                          sum / static_cast<double>(numbers.size()));
+  }
+  absl::StrAppend(&text, ":");
+  for (size_t i = 0; i < numbers.size() && i < kMostNumbers; ++i) {
+    absl::StrAppendFormat(&text, " %g", numbers[i]);
+  }
+  if (numbers.size() > kMostNumbers) absl::StrAppend(&text, " ...");
+  return text;
+}
+
+void RunReceiver::ExpectPrint(const std::string& name, const TensorType& type, int64_t every,
+                              std::function<void(int64_t step, const std::string& value)> print) {
+  prints_[name] = {Array(type.dtype, type.shape, mistakes_), every, std::move(print)};
+}
+
 void RunReceiver::Expect(const std::string& name, const TensorType& type, int64_t steps) {
   const int64_t bytes =
       std::max<int64_t>(1, type.shape.num_elements() * static_cast<int64_t>(SizeOf(type.dtype)));
@@ -35,6 +66,8 @@ void RunReceiver::Expect(const std::string& name, const TensorType& type, int64_
 }
 
 Array& RunReceiver::Place(std::string_view name, int64_t step, DType dtype, const Shape& shape) {
+  const auto printed = prints_.find(name);
+  if (printed != prints_.end()) return printed->second.array;
   std::vector<Array>& values = values_.find(name)->second;
   // A step's value is whole before the next one's first piece comes.
   const auto index = static_cast<size_t>(keep_ == Keep::kAll ? step - first_step_ : 0);
@@ -43,6 +76,12 @@ Array& RunReceiver::Place(std::string_view name, int64_t step, DType dtype, cons
 }
 
 absl::Status RunReceiver::OnFetched(std::string_view name, int64_t step, const Array& value) {
+  if (const auto printed = prints_.find(name); printed != prints_.end()) {
+    if (step % printed->second.every == 0) {
+      printed->second.print(step, PrintedText(value));
+    }
+    return absl::OkStatus();
+  }
   if (keep_ == Keep::kMean) {
     Sum& sum = sums_.find(name)->second;
     const Array numbers = value.As(DType::kF64);

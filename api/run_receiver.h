@@ -20,6 +20,9 @@
 
 namespace braid {
 
+// "f32[64, 10] from -1.5 to 2, mean 0.25: -1.5 2 0.1 ...", of the first numbers.
+std::string PrintedText(const Array& array);
+
 // Of an array with one element.
 std::optional<double> ScalarOf(const Array& array);
 
@@ -42,6 +45,10 @@ class RunReceiver final : public FetchReceiver {
   // of the later steps are made as they come.
   void Expect(const std::string& name, const TensorType& type, int64_t steps);
 
+  // Of a value that is printed, each `every` steps, and not kept.
+  void ExpectPrint(const std::string& name, const TensorType& type, int64_t every,
+                   std::function<void(int64_t step, const std::string& value)> print);
+
   Array& Place(std::string_view name, int64_t step, DType dtype, const Shape& shape) override;
   absl::Status OnFetched(std::string_view name, int64_t step, const Array& value) override;
 
@@ -54,7 +61,14 @@ class RunReceiver final : public FetchReceiver {
     int64_t count = 0;
   };
 
+  struct Printed {
+    Array array;
+    int64_t every = 1;
+    std::function<void(int64_t step, const std::string& value)> print;
+  };
+
   Values& values_;
+  std::map<std::string, Printed, std::less<>> prints_;
   const Keep keep_;
   const std::function<absl::Status(int64_t step, const StepValues& values)> on_step_;
   size_t fetches_ = 0;

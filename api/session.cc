@@ -290,10 +290,7 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   RETURN_IF_ERROR(RecordJob(name, graph, [&] { record(job); }));
   if (is_visible) RETURN_IF_ERROR(CheckHasEffect(name, graph));
   const bool minimizes = !graph.minimize().empty();
-  auto loaded = std::make_unique<LoadedJob>();
-  loaded->losses = FetchedLosses(graph);
-  loaded->samples_per_step = SamplesPerStep(graph);
-  loaded->epochs = job.epochs_;
+  std::unique_ptr<LoadedJob> loaded = Recorded(job, graph);
   graph.training = job.training_.value_or(minimizes);
 
   compiler::CompileOptions compile = {.job = name};
@@ -379,20 +376,20 @@ absl::StatusOr<std::vector<NodeSummary>> Session::Impl::LoadEverywhere(
 absl::Status Session::Impl::WriteExplanation(const LoadedJob& job) {
   if (options_.explain_path.empty()) return absl::OkStatus();
   const bool is_dot = options_.explain_path.ends_with(".dot");
-  // Later jobs follow in the same text; a .dot file holds one graph, the first job's.
-  if (is_dot && has_explained_) return absl::OkStatus();
-  std::FILE* file = std::fopen(options_.explain_path.c_str(), has_explained_ ? "a" : "w");
+  // Later jobs follow in the same text; a .dot file holds one graph, so that they have their own.
+  const bool is_later = std::exchange(has_explained_, true);
+  std::string path = options_.explain_path;
+  if (is_dot && is_later) path.insert(path.size() - 4, "." + job.name);
+  std::FILE* file = std::fopen(path.c_str(), is_later && !is_dot ? "a" : "w");
   if (file == nullptr) {
-    return absl::NotFoundError(
-        absl::StrFormat("--explain=%s cannot be written", options_.explain_path));
+    return absl::NotFoundError(absl::StrFormat("--explain=%s cannot be written", path));
   }
-  has_explained_ = true;
   const std::string text =
       is_dot ? PlanAsDot(*job.compiled) : ExplainPlan(*job.compiled, job.summary);
   const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (std::fclose(file) != 0 || !is_written) {
-    return absl::ResourceExhaustedError(absl::StrFormat(
-        "--explain=%s: not all of %d bytes could be written", options_.explain_path, text.size()));
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("--explain=%s: not all of %d bytes could be written", path, text.size()));
   }
   return absl::OkStatus();
 }

@@ -67,8 +67,9 @@ struct SessionOptions {
   // as well: a rate is that of the slowest.
   std::optional<compiler::Machine> measured = std::nullopt;
   bool decides_by_measured = false;
-  bool dry_run = false;      // Compile prints what it planned; Run returns CANCELLED
-  std::string explain_path;  // "": none. A name that ends in .dot gets a graph
+  bool dry_run = false;  // Compile prints what it planned; Run returns CANCELLED
+  // "": none. A name that ends in .dot gets the first job's graph; FILE.JOB.dot that of later ones.
+  std::string explain_path;
   // "": none. A JSON line per fetched scalar and step, with its time and, of jobs with readers,
   // samples a second. What the file had stays if a checkpoint was loaded before the first Run.
   std::string metrics_path;

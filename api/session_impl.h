@@ -71,6 +71,7 @@ class Session::Impl {
     std::vector<std::pair<std::string, TensorType>> fetches;
     std::map<std::string, std::string, std::less<>> losses;  // fetches that it minimizes: lines
     int64_t samples_per_step = 0;                            // 0: not known
+    std::map<std::string, Job::Printed> prints;              // by fetch
     std::vector<absl::StatusOr<int64_t>> epochs;             // by reader: steps
     std::vector<std::string> trainable;                      // variables of a user's job
     int64_t step = 0;                                        // of the next Run
@@ -140,6 +141,8 @@ class Session::Impl {
   absl::Status CompileReplicaCheck();
   void UnloadReplicaCheck();
   absl::Status CheckFeeds(const LoadedJob& job, const RunOptions& options) const;
+  // What its Runs need to know that the compiled graph does not say.
+  static std::unique_ptr<LoadedJob> Recorded(const Job& job, const LogicalGraph& graph);
   // What the options come to.
   absl::StatusOr<int64_t> StepsOf(const LoadedJob& job, const RunOptions& options) const;
   // Says which trainable variables nothing can have changed: mostly, of a job that evaluates and

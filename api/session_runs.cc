@@ -7,12 +7,23 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "api/record_job.h"
 #include "api/run_receiver.h"
 #include "api/session_impl.h"
 #include "runtime/base/nearest_names.h"
 #include "runtime/base/status.h"
 
 namespace braid {
+
+std::unique_ptr<Session::Impl::LoadedJob> Session::Impl::Recorded(const Job& job,
+                                                                  const LogicalGraph& graph) {
+  auto loaded = std::make_unique<LoadedJob>();
+  loaded->losses = FetchedLosses(graph);
+  loaded->samples_per_step = SamplesPerStep(graph);
+  loaded->epochs = job.epochs_;
+  loaded->prints = job.prints_;
+  return loaded;
+}
 
 absl::Status Session::Impl::CheckFeeds(const LoadedJob& job, const RunOptions& options) const {
   for (const auto& [name, array] : options.feeds) {
@@ -132,7 +143,18 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
                          status.Update(CheckLoss(job, name, step, value));
                          return status;
                        });
-  for (const auto& [name, type] : job.fetches) receiver.Expect(name, type, all_steps);
+  for (const auto& [name, type] : job.fetches) {
+    const auto print = job.prints.find(name);
+    if (print == job.prints.end()) {
+      receiver.Expect(name, type, all_steps);
+      continue;
+    }
+    receiver.ExpectPrint(name, type, print->second.every,
+                         [&, label = print->second.label](int64_t step, const std::string& value) {
+                           reporter_->Print(absl::StrFormat("job '%s' step %d: %s %s", job.name,
+                                                            step, label, value));
+                         });
+  }
   reporter_->BeginRun({.job = job.name,
                        .steps = all_steps,
                        .samples = job.samples_per_step,

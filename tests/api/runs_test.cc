@@ -1,5 +1,6 @@
 // What a Run keeps, writes to files and says of numbers that look wrong.
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -79,6 +80,46 @@ TEST(RunTest, KeepsWhatItIsTold) {
   EXPECT_EQ(mean.Mean("step"), all.Mean("step"));
   EXPECT_EQ(mean.Scalars("late"), std::vector<double>{0.6});
   EXPECT_TRUE(session->Close(absl::OkStatus()).ok());
+}
+
+TEST(RunTest, PrintsEverySoManySteps) {
+  const auto session = StartOrDie({.devices = {2}});
+  CompiledJob job = CompileOrDie(*session, "job", [](Job& job) {
+    const Tensor step = Cast(Step(job.graph()), DType::kF32);
+    job.Print(step, "step", 2);
+    job.Print(Iota(job.graph(), {DType::kF64, {2, 5}}, 1) + Cast(step, DType::kF64), "table", 3);
+    job.Fetch("step", step);
+  });
+  testing::internal::CaptureStdout();
+  const auto result = job.Run({.steps = 4});
+  const std::string printed = testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->Values("step").size(), 4u);
+  EXPECT_THAT(printed, AllOf(HasSubstr("job 'job' step 0: step f32[]: 0\n"),
+                             HasSubstr("job 'job' step 2: step f32[]: 2\n"),
+                             HasSubstr("job 'job' step 3: table f64[2, 5] from 3 to 7, mean 5: "
+                                       "3 4 5 6 7 3 4 5 ...\n")));
+  EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'), 4);
+}
+
+TEST(RunTest, EveryJobIsExplained) {
+  for (const std::string extension : {"txt", "dot"}) {
+    const std::string path = TestFolder() + "/plan";
+    const auto session = StartOrDie({.dry_run = true, .explain_path = path + "." + extension});
+    for (const char* name : {"train", "evaluate"}) {
+      CompileOrDie(*session, name, [](Job& job) { job.Fetch("y", job.Input("x", {2})); });
+    }
+    const std::vector<std::string> first = LinesOf(path + "." + extension);
+    ASSERT_FALSE(first.empty());
+    if (extension == "dot") {
+      EXPECT_EQ(first[0], "digraph plan {");
+      EXPECT_EQ(LinesOf(path + ".evaluate.dot"), first) << "the jobs are alike";
+    } else {
+      EXPECT_EQ(std::count_if(first.begin(), first.end(),
+                              [](const std::string& line) { return line.starts_with("job '"); }),
+                2);
+    }
+  }
 }
 
 TEST(RunTest, EachStepIsTold) {

@@ -252,6 +252,10 @@ TEST(SessionTest, DryRunPlansWithoutRunning) {
   ASSERT_TRUE(job.ok()) << job.status().message();
   EXPECT_THAT(printed, AllOf(HasSubstr("16 devices of 2 nodes"), HasSubstr("node 1 cpu 7"),
                              HasSubstr("link 0 -> 1")));
+  // Of 784 inputs and 10 outputs; the sums of the columns.
+  EXPECT_THAT(printed, testing::ContainsRegex("layer +parameters +activations +operations\n"));
+  EXPECT_THAT(printed, testing::ContainsRegex("  fc1 +[0-9]+ +[0-9.]+ [KM]iB +[0-9.]+ MFLOP\n"));
+  EXPECT_THAT(printed, testing::ContainsRegex("  all +[0-9]+ "));
   EXPECT_TRUE(absl::IsCancelled(job->Run().status()));
 }
 
@@ -509,7 +513,9 @@ TEST(SessionErrorTest, AnIndexOutOfRangeEndsTheSessionWithItsCauseOnEveryNode) {
   const Array bad = Array::FromVector<int32_t>({6}, {0, 1, 2, 3, 9, 0});
   const auto result = job->Run({.feeds = {{"i", bad}}});
   EXPECT_THAT(std::string(result.status().message()),
-              AllOf(HasSubstr("gather"), HasSubstr("9"), HasSubstr("session_test.cc:")));
+              AllOf(HasSubstr("gather 'gather': index 9"), HasSubstr("session_test.cc:")));
+  const std::string message(result.status().message());
+  EXPECT_EQ(message.find("gather 'gather'"), message.rfind("gather 'gather'")) << message;
   // The first cause stays the answer.
   EXPECT_EQ(job->Run({.feeds = {{"i", bad}}}).status().message(), result.status().message());
 }
