@@ -66,16 +66,17 @@ std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<
       "rates: %s\n",
       estimate.compute_seconds * 1e3, estimate.boxing_seconds * 1e3,
       BytesText(static_cast<double>(estimate.boxing_bytes)), estimate.origin);
-  return text + LayerTable(compiled.logical);
+  return text;
 }
 
 std::string ExplainPlan(const compiler::Compiled& compiled, const std::string& summary) {
   return absl::StrFormat(
-      "%s\n# Ops with placements, acts per step and SBP\n%s\n# Choices of SBP\n%s\n\n# Boxing\n%s\n"
+      "%s%s\n# Ops with placements, acts per step and SBP\n%s\n# Choices of SBP\n%s\n\n# "
+      "Boxing\n%s\n"
       "# Task groups and registers\n%s\n# Notes\n%s\n",
-      summary, compiled.logical.ToString(), absl::StrJoin(compiled.explanations, "\n"),
-      compiled.estimate.summary, compiled.physical.ToString(),
-      absl::StrJoin(compiled.physical.notes, "\n"));
+      summary, LayerTable(compiled.logical), compiled.logical.ToString(),
+      absl::StrJoin(compiled.explanations, "\n"), compiled.estimate.summary,
+      compiled.physical.ToString(), absl::StrJoin(compiled.physical.notes, "\n"));
 }
 
 std::string PlanAsDot(const compiler::Compiled& compiled) {

@@ -14,11 +14,11 @@ namespace braid {
 std::string BytesText(double bytes);
 
 // Ops, devices, memory per device, bytes per link per step, the plan's bytes, an estimate of the
-// step, a table of the layers.
+// step.
 std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<NodeSummary>& nodes,
                           size_t plan_bytes);
-// Everything: the summary, logical ops with their layouts and the alternatives, boxing with bytes,
-// groups and registers with slots and memory.
+// Everything: the summary, a table of the layers, logical ops with their layouts and the
+// alternatives, boxing with bytes, groups and registers with slots and memory.
 std::string ExplainPlan(const compiler::Compiled& compiled, const std::string& summary);
 // The physical graph for Graphviz.
 std::string PlanAsDot(const compiler::Compiled& compiled);

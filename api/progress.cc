@@ -125,7 +125,7 @@ void RunReporter::WriteTimes(std::string_view job, int64_t step) {
     const bool is_known = pace.step >= 0 && step > pace.step && seconds > 0;
     pace = {step, now, is_known ? static_cast<double>(samples_ * (step - pace.step)) / seconds : 0};
   }
-  const double time = static_cast<double>(environment_->Now() - started_) / kSecond;
+  const double time = static_cast<double>(pace.time - started_) / kSecond;
   std::fprintf(metrics_, ", \"time\": %.3f", time);
   if (pace.samples_per_second > 0) {
     std::fprintf(metrics_, ", \"samples_per_second\": %.6g", pace.samples_per_second);

@@ -3,21 +3,19 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <iostream>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "api/kernel_memory.h"
+#include "api/layer_table.h"
 #include "api/network_place.h"
 #include "api/plan_report.h"
 #include "api/record_job.h"
-#include "api/run_receiver.h"
 #include "api/session_impl.h"
 #include "compiler/plan/expand.h"
 #include "compiler/plan/plan_codec.h"
@@ -343,7 +341,9 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
       if (coordinator_ != nullptr) coordinator_->Unload(loaded->id);
       return status;
     }
-    if (options_.dry_run) std::cout << loaded->summary << std::flush;
+    if (options_.dry_run) {
+      std::cout << loaded->summary << LayerTable(compiled->logical) << std::flush;
+    }
   }
   Remember(compiled->logical);
   const JobId id = loaded->id;

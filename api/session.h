@@ -109,8 +109,8 @@ struct RunOptions {
   int64_t epochs = 0;
   std::vector<std::pair<std::string, Array>> feeds = {};
   Keep keep = Keep::kAll;  // how much memory many steps take
-  // Called after each step, in their order, with what it fetched; on another thread, while later
-  // steps go on. An error is the Run's, and the session's end.
+  // Called after each step of a job that fetches something, in their order, with what it fetched;
+  // on another thread, while later steps go on. An error is the Run's, and the session's end.
   std::function<absl::Status(int64_t step, const StepValues& values)> on_step = {};
 };
 
@@ -173,7 +173,8 @@ class CompiledJob {
   int64_t step() const;
   void SetStep(int64_t step);
 
-  // Ops, devices, memory per device, bytes per link and step: what --dry_run prints.
+  // Ops, devices, memory per device, bytes per link and step: what --dry_run prints, followed by a
+  // table of the layers.
   const std::string& summary() const;
   // What it takes of each device's memory, by node and device.
   const std::vector<DeviceMemory>& memory() const;

@@ -82,7 +82,13 @@ absl::StatusOr<int64_t> Session::Impl::StepsOf(const LoadedJob& job,
     }
     steps = *epoch;
   }
-  if (steps > 0) return options.epochs * steps;
+  int64_t all = 0;
+  if (__builtin_mul_overflow(options.epochs, steps, &all)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("Run of job '%s': %d epochs of %d steps are more steps than can be counted",
+                        job.name, options.epochs, steps));
+  }
+  if (steps > 0) return all;
   return absl::FailedPreconditionError(
       absl::StrFormat("Run of job '%s': epochs is %d, and the job reads nothing; count .steps",
                       job.name, options.epochs));

@@ -27,13 +27,6 @@ using testing::UnorderedElementsAre;
 
 namespace fs = std::filesystem;
 
-std::unique_ptr<Session> StartOrDie(SessionOptions options) {
-  options.progress = Progress::kOff;
-  auto session = Session::Start(std::move(options));
-  EXPECT_TRUE(session.ok()) << session.status().message();
-  return *std::move(session);
-}
-
 std::string EmptyFolder() {
   const std::string path = TestFolder() + "/checkpoints";
   fs::remove_all(path);

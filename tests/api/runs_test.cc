@@ -23,13 +23,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-std::unique_ptr<Session> StartOrDie(SessionOptions options) {
-  options.progress = Progress::kOff;
-  auto session = Session::Start(std::move(options));
-  EXPECT_TRUE(session.ok()) << session.status().message();
-  return *std::move(session);
-}
-
 CompiledJob CompileOrDie(Session& session, const std::string& name,
                          const std::function<void(Job&)>& record) {
   auto job = session.Compile(name, record);

@@ -19,13 +19,6 @@ using examples::Parallel;
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::unique_ptr<Session> StartOrDie(SessionOptions options) {
-  options.progress = Progress::kOff;
-  auto session = Session::Start(std::move(options));
-  EXPECT_TRUE(session.ok()) << session.status().message();
-  return *std::move(session);
-}
-
 std::string CompileError(const std::function<void(Job&)>& record, std::vector<int> devices = {2}) {
   const auto session = StartOrDie({.devices = std::move(devices)});
   const auto job = session->Compile("job", record);

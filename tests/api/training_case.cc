@@ -1,7 +1,9 @@
 #include "tests/api/training_case.h"
 
 #include <fstream>
+#include <utility>
 
+#include "gtest/gtest.h"
 #include "runtime/base/philox.h"
 #include "tests/runtime/temp_dir.h"
 
@@ -54,6 +56,13 @@ examples::GptOptions SmallGpt(Parallel parallel, DType dtype, const std::string&
   options.steps = 300;
   options.warmup_steps = 5;
   return options;
+}
+
+std::unique_ptr<Session> StartOrDie(SessionOptions options) {
+  options.progress = Progress::kOff;
+  auto session = Session::Start(std::move(options));
+  EXPECT_TRUE(session.ok()) << session.status().message();
+  return *std::move(session);
 }
 
 std::string TestFolder() {

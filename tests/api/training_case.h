@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ std::vector<LayoutCase> LayoutCases();
 examples::MnistOptions SmallMnist(examples::Parallel parallel, DType dtype);
 examples::GptOptions SmallGpt(examples::Parallel parallel, DType dtype,
                               const std::string& text_file);
+// A session without a progress bar; a failure to start is the test's, which then ends.
+std::unique_ptr<Session> StartOrDie(SessionOptions options);
 // A folder of this process's own, removed at its end.
 std::string TestFolder();
 // Words from a small grammar, a few thousand characters; the path of a file in TestFolder.
