@@ -77,6 +77,9 @@ ABSL_FLAG(
     "Write a JSON line per fetched scalar and step, with its time; after loading a checkpoint "
     "behind what the file has");
 ABSL_FLAG(bool, allow_nan, false, "Go on when a loss becomes NaN, which else ends the run");
+ABSL_FLAG(bool, check_numerics, false,
+          "Look at the numbers that each operator makes, and end the run at the first that makes a "
+          "NaN or an infinity, with its line, the step and the ranges of its inputs; slow");
 ABSL_FLAG(std::string, progress, "auto", "Progress bar: auto (on a terminal), on or off");
 
 namespace braid {
@@ -317,6 +320,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   session.explain_path = absl::GetFlag(FLAGS_explain);
   session.metrics_path = absl::GetFlag(FLAGS_metrics_json);
   session.allow_nan = absl::GetFlag(FLAGS_allow_nan);
+  session.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   RETURN_IF_ERROR(ReadMachineFlag(flags));
   ASSIGN_OR_RETURN(session.stall_timeout, PositiveTime(absl::GetFlag(FLAGS_stall_timeout),
                                                        "stall_timeout", /*may_be_zero=*/true));

@@ -200,6 +200,17 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
     return;
   }
   request.groups = std::move(options.groups);
+  if (options.ema.has_value()) {
+    if (const double decay = options.ema->decay; !(decay >= 0 && decay < 1)) {
+      graph_->Fail(absl::InvalidArgumentError(
+          absl::StrFormat("Minimize: the decay of .ema is %g; at least 0 and less than 1 was "
+                          "expected, e.g. 0.999 (%s)",
+                          decay, where.ToString())));
+      return;
+    }
+    request.attrs.Set("ema", options.ema->decay);
+  }
+  if (!options.norms.empty()) request.attrs.Set("norms", options.norms);
   request.clip_global_norm = options.clip_global_norm;
   request.micro_batches = options.micro_batches;
   request.location = where;
@@ -227,6 +238,8 @@ void Job::EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocat
       absl::StrFormat("On: the placement cannot be used: %s; the cluster has %s (%s)",
                       std::string(problem.message()), devices_.ToString(), where.ToString())));
 }
+
+void Job::UseAverages(SourceLocation where) { averages_ = where; }
 
 void Job::SetTraining(bool is_training) { training_ = is_training; }
 

@@ -44,6 +44,11 @@ struct MinimizeOptions {
   // Of these, what is trained at another rate, with another decay or not at all, in the one
   // backward pass: {{.names = "*.bias", .weight_decay = 0}}.
   std::vector<VariableGroup> groups = {};
+  // Averages of the variables beside them, which Job::UseAverages computes with.
+  std::optional<Ema> ema = std::nullopt;
+  // Not empty: fetches under this name the norm of all gradients together, before they are clipped,
+  // and under "NORMS.NAMES" that of each group.
+  std::string norms = {};
 };
 
 class Job {
@@ -90,6 +95,10 @@ class Job {
   // d loss / d x of this job's Minimize.
   Tensor GradientOf(Tensor x, SourceLocation where = Here());
 
+  // The job, which minimizes nothing, computes with the averages (MinimizeOptions::ema) of those of
+  // its trainable variables that have one, instead of with these. FAILED_PRECONDITION if none has.
+  void UseAverages(SourceLocation where = Here());
+
   // A job trains if it calls Minimize; this says otherwise. Dropout and batch normalisation follow
   // it.
   void SetTraining(bool is_training);
@@ -134,6 +143,7 @@ class Job {
   // Told what opening takes place, before it begins; nullptr: nobody is.
   ProgramWatch* watch_ = nullptr;
   std::optional<bool> training_;
+  std::optional<SourceLocation> averages_;  // where UseAverages was called
   // Of its readers: how many steps an epoch is, or why that is no whole number.
   std::vector<absl::StatusOr<int64_t>> epochs_;
   struct Printed {

@@ -21,6 +21,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/thread_limit.h"
 #include "runtime/device/host_memory.h"
+#include "runtime/kernels/check_numerics.h"
 
 namespace braid {
 namespace {
@@ -132,6 +133,7 @@ absl::Status Extend(const MainOptions& options, OpRegistry& operators, KernelReg
 absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, ProcessEnd& end) {
   OpRegistry operators = BuiltinOps();
   KernelRegistry kernels = CpuKernels();
+  if (flags.session.check_numerics) kernels.WrapAll(CheckNumerics);
   RETURN_IF_ERROR(Extend(options, operators, kernels));
   const Cluster& cluster = flags.session.network->cluster;
   ASSIGN_OR_RETURN(

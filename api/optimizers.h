@@ -104,6 +104,14 @@ struct Adafactor {
   double weight_decay = 0;      // decoupled: times lr w, taken off w
 };
 
+// An exponential moving average of what is trained, beside it: the variable "NAME.ema" of each,
+// which the steps move by average = decay * average + (1 - decay) * value. The values are those
+// that steps begin with, so that it is one step behind that of torch.optim.swa_utils; the first is
+// taken whole, as there.
+struct Ema {
+  double decay = 0.999;
+};
+
 // What an optimizer is to the compiler: the name of its update and its attributes.
 class OptimizerSpec {
  public:

@@ -17,8 +17,8 @@ std::string BytesText(double bytes);
 // step.
 std::string SummarizePlan(const compiler::Compiled& compiled, const std::vector<NodeSummary>& nodes,
                           size_t plan_bytes);
-// Everything: the summary, a table of the layers, logical ops with their layouts and the
-// alternatives, boxing with bytes, groups and registers with slots and memory.
+// Everything, each thing once: the summary, a table of the layers, logical ops with their layouts
+// and the alternatives, boxing with bytes, groups and registers with slots and memory.
 std::string ExplainPlan(const compiler::Compiled& compiled, const std::string& summary);
 // The physical graph for Graphviz.
 std::string PlanAsDot(const compiler::Compiled& compiled);

@@ -1,5 +1,6 @@
 #include "api/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,19 @@ namespace {
 
 constexpr int kBarWidth = 30;
 constexpr Nanoseconds kRedraw = 100 * kMillisecond;
+
+// Of a terminal (ECMA-48; DECSC and DECRC of the VT100): what is behind and below the cursor goes,
+// the bar included; the cursor goes to the start of the line below, which is there then, and back
+// to where it was.
+constexpr char kErase[] = "\033[J";
+constexpr char kToLineBelow[] = "\033D\033[A\0337\r\033[B";
+constexpr char kBack[] = "\0338";
+
+// How many columns a line of the terminal has; 0: not known.
+size_t Columns() {
+  winsize size = {};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 // A line is written to the file's own buffer as it is made: a step takes no memory.
 void WriteJsonNumber(double value, std::FILE* file) {
@@ -66,6 +80,7 @@ absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::Make(const SessionOpti
 }
 
 RunReporter::~RunReporter() {
+  Erase();
   if (metrics_ != nullptr) std::fclose(metrics_);
 }
 
@@ -75,8 +90,11 @@ void RunReporter::BeginRun(const RunInfo& run) {
     // A pipe has nothing from before, and cannot be cut.
     [[maybe_unused]] const int cut = ftruncate(fileno(metrics_), 0);
   }
-  job_ = run.job;
   is_users_ = run.is_users;
+  if (!run.is_users) return;
+  if (run.steps == 1 && steps_ == 1 && job_ == run.job) return;  // the same row
+  Erase();
+  job_ = run.job;
   steps_ = run.steps;
   samples_ = run.samples;
   paces_.try_emplace(job_);
@@ -100,8 +118,8 @@ absl::Status RunReporter::OnScalar(std::string_view job, std::string_view name, 
     std::fputs("}\n", metrics_);
     RETURN_IF_ERROR(MetricsStatus());
   }
-  if (!has_bar_) return absl::OkStatus();
-  if (first_step_ < 0) first_step_ = step;
+  if (!has_bar_ || !is_users_) return absl::OkStatus();
+  if (first_step_ < 0 || step < first_step_) first_step_ = step;
   done_ = step - first_step_ + 1;
   const auto same = std::find_if(scalars_.begin(), scalars_.end(),
                                  [&](const auto& scalar) { return scalar.first == name; });
@@ -139,28 +157,38 @@ absl::Status RunReporter::MetricsStatus() const {
       absl::StrFormat("--metrics_json=%s: not all lines could be written", metrics_path_));
 }
 
-void RunReporter::Draw() {
+std::string RunReporter::BarText() const {
   const double seconds = static_cast<double>(environment_->Now() - began_) / kSecond;
   const double rate = seconds > 0 ? static_cast<double>(done_) / seconds : 0;
   const int filled = static_cast<int>(kBarWidth * done_ / std::max<int64_t>(steps_, 1));
   const double left = rate > 0 ? static_cast<double>(steps_ - done_) / rate : 0;
   constexpr char kFull[] = "==============================";
   static_assert(sizeof(kFull) == kBarWidth + 1);
-  std::fprintf(stderr, "\r%s [%.*s%*s] %lld/%lld  %.1f steps/s", job_.c_str(), filled, kFull,
-               kBarWidth - filled, "", static_cast<long long>(done_),
-               static_cast<long long>(steps_), rate);
+  // Nobody knows how long a row of Runs will go on.
+  std::string text = steps_ == 1 ? absl::StrFormat("%s step %d", job_, done_)
+                                 : absl::StrFormat("%s [%.*s%*s] %d/%d", job_, filled, kFull,
+                                                   kBarWidth - filled, "", done_, steps_);
+  absl::StrAppendFormat(&text, "  %.1f steps/s", rate);
   if (samples_ > 0) {
-    std::fprintf(stderr, "  %.4g samples/s", rate * static_cast<double>(samples_));
+    absl::StrAppendFormat(&text, "  %.4g samples/s", rate * static_cast<double>(samples_));
   }
-  for (const auto& [name, value] : scalars_) {
-    std::fprintf(stderr, "  %s %.4g", name.c_str(), value);
-  }
-  std::fprintf(stderr, "  %.0f s left \033[K", left);
+  for (const auto& [name, value] : scalars_) absl::StrAppendFormat(&text, "  %s %.4g", name, value);
+  if (steps_ > 1) absl::StrAppendFormat(&text, "  %.0f s left", left);
+  return text;
+}
+
+void RunReporter::Draw() {
+  std::string text = BarText();
+  // A line that wraps around would stay.
+  if (const size_t columns = Columns(); columns > 0 && text.size() > columns) text.resize(columns);
+  std::fprintf(stderr, "%s%s%s%s", kErase, kToLineBelow, text.c_str(), kBack);
+  std::fflush(stderr);
+  is_drawn_ = true;
 }
 
 void RunReporter::Erase() {
-  if (!has_bar_ || scalars_.empty()) return;
-  std::fprintf(stderr, "\r\033[K");
+  if (!std::exchange(is_drawn_, false)) return;
+  std::fputs(kErase, stderr);
   std::fflush(stderr);
 }
 
@@ -170,7 +198,7 @@ void RunReporter::Print(const std::string& line) {
 }
 
 absl::Status RunReporter::EndRun() {
-  Erase();
+  if (is_users_ && steps_ != 1) Erase();
   if (metrics_ == nullptr) return absl::OkStatus();
   errno = 0;
   std::fflush(metrics_);

@@ -1,4 +1,5 @@
 // What a Run says while it goes: a bar on a terminal, a JSON line per fetched scalar in a file.
+// Runs of one step of the same job, one after another, have one bar, which counts them.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +41,10 @@ class RunReporter {
 
  private:
   RunReporter() = default;
+  // The bar is on the line below the cursor's, so that what the program writes has its own.
   void Draw();
-  void Erase();  // the bar, if there is one
+  void Erase();  // if it is there
+  std::string BarText() const;
   // Of the step that a line is written for: the seconds since the session's start, and samples a
   // second since the job's step before, if there was one.
   void WriteTimes(std::string_view job, int64_t step);
@@ -62,13 +65,14 @@ class RunReporter {
   int64_t samples_ = 0;
   bool is_users_ = true;
   std::string job_;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0;  // of the Run; of a row of Runs of one step, 1
   int64_t first_step_ = -1;
   int64_t done_ = 0;
+  bool is_drawn_ = false;
   Nanoseconds started_ = 0;  // the session
   Nanoseconds began_ = 0;
   Nanoseconds drawn_ = 0;
-  // The run's newest scalars, by the order in which they first came.
+  // Their newest scalars, by the order in which they first came.
   std::vector<std::pair<std::string, double>> scalars_;
 };
 

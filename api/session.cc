@@ -23,6 +23,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/thread_limit.h"
 #include "runtime/device/host_memory.h"
+#include "runtime/kernels/check_numerics.h"
 #include "runtime/reports/control_status.h"
 
 namespace braid {
@@ -45,6 +46,15 @@ Placement AllDevices(const std::vector<int>& devices, const std::vector<std::str
   return Placement(is_mixed ? "mixed" : kinds.empty() ? "cpu" : kinds.front(), std::move(ids));
 }
 
+absl::Status CheckFit(const SessionOptions& options) {
+  if (options.check_numerics && options.precision == DType::kF16) {
+    return absl::InvalidArgumentError(
+        "--check_numerics does not go with --precision=f16, whose loss scale lets gradients become "
+        "infinite and then leaves the step out; look with f32 or bf16");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckThreadsOf(const SessionOptions& options, const Environment& environment) {
   if (environment.is_simulated()) return absl::OkStatus();
   const size_t nodes_here = options.network.has_value() ? 1 : options.devices.size();
@@ -60,6 +70,7 @@ Session::Impl::Impl(SessionOptions options)
       operators_(BuiltinOps()),
       kernels_(CpuKernels()),
       devices_(AllDevices(options_.devices, options_.node_kinds)) {
+  if (options_.check_numerics) kernels_.WrapAll(CheckNumerics);
   if (options_.network.has_value()) environment_ = options_.network->environment;
   if (environment_ != nullptr) return;
   own_environment_ = options_.simulation_seed.has_value()
@@ -111,6 +122,7 @@ Session::Impl::Activity::~Activity() {
 }
 
 absl::Status Session::Impl::Start() {
+  RETURN_IF_ERROR(CheckFit(options_));
   RETURN_IF_ERROR(CheckThreadsOf(options_, *environment_));
   if (options_.network.has_value()) {
     options_.devices.clear();
@@ -287,6 +299,7 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   }
   RETURN_IF_ERROR(RecordJob(name, graph, [&] { record(job); }));
   if (is_visible) RETURN_IF_ERROR(CheckHasEffect(name, graph));
+  if (job.averages_.has_value()) RETURN_IF_ERROR(ReadAverages(name, *job.averages_, graph));
   const bool minimizes = !graph.minimize().empty();
   std::unique_ptr<LoadedJob> loaded = Recorded(job, graph);
   graph.training = job.training_.value_or(minimizes);

@@ -85,6 +85,11 @@ struct SessionOptions {
   // Goes on when a loss that is minimized and fetched becomes NaN; else that is the Run's error. In
   // f16 it may become so in a step that updates nothing, and is no error.
   bool allow_nan = false;
+  // Every kernel's numbers are looked at (runtime/kernels/check_numerics.h): the first that makes a
+  // NaN or an infinity ends the run with its operator, line, step and the ranges of its inputs. The
+  // same numbers, in several times the time. Sums between devices are looked at where an operator
+  // takes them. INVALID_ARGUMENT with f16, whose loss scale lets gradients become infinite.
+  bool check_numerics = false;
   Nanoseconds stall_timeout = 60 * kSecond;  // without progress: nodes say what they wait for
   std::string event_dump;  // folder for the last events of a run that fails; "": none are written
   Interruption* interruption = nullptr;  // borrowed; ends the session with its reason

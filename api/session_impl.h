@@ -152,6 +152,9 @@ class Session::Impl {
   absl::Status CheckLoss(const LoadedJob& job, std::string_view name, int64_t step,
                          double value) const;
   void Remember(const LogicalGraph& graph);
+  // Puts averages into the places of the variables that have some, as Job::UseAverages says.
+  absl::Status ReadAverages(const std::string& job, const SourceLocation& where,
+                            LogicalGraph& graph) const;
   CheckpointState State() const;
   struct Saving;
   absl::StatusOr<std::shared_ptr<Saving>> BeginSave(const std::string& directory,

@@ -124,7 +124,8 @@ absl::Status Session::Impl::CheckLoss(const LoadedJob& job, std::string_view nam
   if (loss == job.losses.end()) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrFormat(
       "the loss '%s' of job '%s' is NaN in step %d, so all that is trained will be; a smaller "
-      "learning rate, .clip_global_norm or data without NaN may help, and --allow_nan goes on (%s)",
+      "learning rate, .clip_global_norm or data without NaN may help; --check_numerics names the "
+      "operator that makes the first NaN, and --allow_nan goes on (%s)",
       name, job.name, step, loss->second));
 }
 

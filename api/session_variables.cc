@@ -20,6 +20,38 @@ void Session::Impl::Remember(const LogicalGraph& graph) {
   }
 }
 
+absl::Status Session::Impl::ReadAverages(const std::string& job, const SourceLocation& where,
+                                         LogicalGraph& graph) const {
+  const auto fail = [&](std::string_view problem) {
+    return absl::FailedPreconditionError(absl::StrFormat("UseAverages of job '%s': %s (%s)", job,
+                                                         std::string(problem), where.ToString()));
+  };
+  if (!graph.minimize().empty()) {
+    return fail(
+        "the job calls Minimize, which trains the variables themselves; use averages in "
+        "another job");
+  }
+  bool has_averages = false;
+  for (Op& op : graph.mutable_ops()) {
+    const bool is_trained =
+        IsVariable(graph, op) && op.attrs.Has("trainable") && op.attrs.Bool("trainable");
+    const auto average = is_trained ? variables_.find(op.name + ".ema") : variables_.end();
+    if (average == variables_.end()) continue;
+    const TensorType& type = graph.type(op.outputs[0]);
+    if (average->second.type != type) {
+      return fail(absl::StrFormat("variable '%s' is %s here and its average %s", op.name,
+                                  type.ToString(), average->second.type.ToString()));
+    }
+    op.name = average->first;
+    op.attrs = average->second.attrs;
+    has_averages = true;
+  }
+  if (has_averages) return absl::OkStatus();
+  return fail(
+      "no job that was compiled before keeps an average of a variable that this one has; "
+      "give Minimize .ema = braid::Ema{}, and compile that job first");
+}
+
 absl::StatusOr<const Session::Impl::VariableInfo*> Session::Impl::FindVariable(
     const std::string& name) const {
   const auto found = variables_.find(name);

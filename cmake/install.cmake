@@ -1,6 +1,7 @@
 # `cmake --install` puts the headers under include/braid, the libraries, the braid tool, and a package
 # that find_package(braid) finds. Programs link braid::api and include "api/braid.h". What
-# examples/run.sh builds is enough for it; the library of ONNX files is installed if it was built.
+# examples/run.sh builds is enough for it; the libraries of ONNX files and for tests are installed if
+# they were built.
 include(CMakePackageConfigHelpers)
 
 set(braid_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/braid)
@@ -15,7 +16,7 @@ install(FILES ${PROJECT_BINARY_DIR}/runtime/control.pb.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/runtime)
 
 install(TARGETS braid RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-foreach(export braid braid_onnx)
+foreach(export braid braid_onnx braid_testing)
   install(EXPORT ${export}Targets NAMESPACE braid:: DESTINATION ${braid_package_dir})
 endforeach()
 configure_package_config_file(

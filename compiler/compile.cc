@@ -33,7 +33,7 @@ namespace braid::compiler {
 absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& options) {
   RETURN_IF_ERROR(graph.status());
   BoxingPlanner planner(options.machine);
-  std::vector<std::string> explanations;
+  std::map<std::string, std::string> explanations;
 
   // On whole tensors: what is computed.
   graph = SettleTraining(std::move(graph));

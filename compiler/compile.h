@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/cost.h"
@@ -35,7 +35,8 @@ struct Compiled {
   LogicalGraph logical;  // after the last logical pass: placements, acts and layouts chosen
   PhysicalGraph physical;
   StepEstimate estimate;
-  std::vector<std::string> explanations;  // what each op could have chosen, and at what cost
+  // By op: what its layout costs, and what it could have chosen at what cost.
+  std::map<std::string, std::string> explanations;
 };
 
 // Deterministic: two calls give the same text, and so the same plan bytes. Errors name the op, the

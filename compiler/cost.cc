@@ -179,17 +179,10 @@ StepEstimate EstimateStep(const LogicalGraph& graph, BoxingPlanner& planner,
       AddRoute(planner.Route(boxing.edge), machine, boxing);
       estimate.boxing_bytes += boxing.total_bytes;
       estimate.boxing_seconds += boxing.seconds;
-      if (boxing.total_bytes > 0) {
-        absl::StrAppendFormat(&estimate.summary, "%12d bytes  %s: %s -> %s for %s (%s), %.3g us\n",
-                              boxing.total_bytes, graph.producer(boxing.tensor).name,
-                              source_sbp.ToString(), op.input_sbp[i].ToString(), op.name,
-                              boxing.rules, boxing.seconds * 1e6);
-      }
       estimate.boxing.push_back(std::move(boxing));
     }
   }
-  absl::StrAppendFormat(
-      &estimate.summary,
+  estimate.summary = absl::StrFormat(
       "%d ops; per device %.4g flops, %d bytes of variables; %d bytes moved; compute %.3g s, "
       "transfers %.3g s a step\n",
       graph.ops().size(), busiest.flops, busiest.variable_bytes, estimate.boxing_bytes,

@@ -56,7 +56,7 @@ struct StepEstimate {
   std::string origin;                          // of the machine's rates
   int64_t boxing_bytes = 0;                    // between devices, all together
   std::vector<BoxingEstimate> boxing;          // in the order of first consumers
-  std::string summary;                         // one line a transfer, and the totals
+  std::string summary;                         // a line of the totals
 };
 
 // Of a graph after InferSbp, by the planner's routes, in the time of `machine`, whose hosts are

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/boxing/edge.h"
 #include "glog/logging.h"
@@ -278,19 +279,22 @@ class Lowering {
   }
 
   void Explain(std::string_view name, const Held& from, const std::vector<BoxingStep>& route) {
-    int64_t total_bytes = 0, busiest_bytes = 0;
+    int64_t total_bytes = 0, busiest_bytes = 0, ticks = 0;
     for (const BoxingStep& step : route) {
+      ticks += step.ticks;
       total_bytes += step.cost.total_bytes;
       busiest_bytes += step.cost.busiest_bytes;
     }
-    result_.notes.push_back(
+    std::string note =
         absl::StrCat("boxing ", std::string(name), " from ", from.sbp.ToString(), ": ",
                      absl::StrJoin(route, ", ",
                                    [](std::string* out, const BoxingStep& step) {
                                      absl::StrAppend(out, std::string(step.rule), " to ",
                                                      step.edge.destination_sbp.ToString());
                                    }),
-                     "; ", total_bytes, " bytes, ", busiest_bytes, " of the busiest device"));
+                     "; ", total_bytes, " bytes, ", busiest_bytes, " of the busiest device");
+    if (ticks > 0) absl::StrAppendFormat(&note, ", %.3g us", static_cast<double>(ticks) * 1e-4);
+    result_.notes.push_back(std::move(note));
   }
 
   // Every read of a variable before its update, and its update before the next step.

@@ -92,7 +92,7 @@ const std::map<std::string, std::set<std::string>> kMayIncludeInside = {
     {"runtime/data", {"runtime/base", "runtime/files", "runtime/array.h"}},
     {"runtime/device", {"runtime/base"}},
     {"runtime/files", {"runtime/base", "runtime/array.h"}},
-    {"runtime/kernels", {"runtime/base", "runtime/device"}},
+    {"runtime/kernels", {"runtime/base", "runtime/device", "runtime/dtype_traits.h"}},
     {"runtime/kernels/cpu",
      {"runtime/base", "runtime/kernels", "runtime/kernels/cpu/simd", "runtime/dtype_traits.h"}},
     {"runtime/kernels/cpu/simd", {"runtime/base"}},

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/logical/loss_scale.h"
 #include "graph/functional.h"
 
 namespace braid::compiler {
@@ -39,17 +40,11 @@ class Adafactor {
       kept = Mul(value_, rest, where_);
     }
     const Tensor next = Sub(kept, Mul(direction, rate, where_), where_);
-    Assign(variable_, Cast(next, variable_.dtype(), where_));
+    AssignIfApplies(variable_, Cast(next, variable_.dtype(), where_), applies_, where_);
   }
 
  private:
   Tensor Number(double value) { return Constant(graph_, value, {.dtype = dtype_}, where_); }
-
-  void Assign(Tensor variable, Tensor value) {
-    std::vector<Tensor> operands = {variable, value};
-    if (applies_.valid()) operands.push_back(applies_);
-    graph_.Append("assign", operands, {.location = where_});
-  }
 
   Tensor RootMeanSquare(Tensor x) {
     const auto count = static_cast<double>(x.shape().num_elements());
@@ -72,7 +67,7 @@ class Adafactor {
         where_);
     const Tensor part = Pow(count_, attrs_.Double("beta2_decay"), where_);
     const Tensor next = Add(state, Mul(Sub(value, state, where_), part, where_), where_);
-    Assign(state, next);
+    AssignIfApplies(state, next, applies_, where_);
     return next;
   }
 

@@ -3,8 +3,8 @@
 // differ, lower asks boxing.
 #pragma once
 
+#include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/boxing/boxing.h"
@@ -16,8 +16,8 @@ namespace braid::compiler {
 
 struct InferSbpOptions {
   VariableLayouts fixed;  // by jobs before this one; as strong as hints
-  // Not null: gets, for every op that had a choice, a line with it and a line per alternative.
-  std::vector<std::string>* explanations = nullptr;
+  // Not null: gets, for every op that had a choice, by its name a line with its alternatives.
+  std::map<std::string, std::string>* explanations = nullptr;
 };
 
 // Hints hold or are errors. Without them: readers and feeds are S(0), variables B, optimizer states

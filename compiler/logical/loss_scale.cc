@@ -79,6 +79,13 @@ Tensor AppendAppliedSteps(LogicalGraph& graph, const MinimizeRequest& request, T
   return Cast(steps, DType::kI64, where);
 }
 
+void AssignIfApplies(Tensor variable, Tensor value, Tensor applies, const SourceLocation& where) {
+  if (!variable.valid()) return;
+  std::vector<Tensor> operands = {variable, value};
+  if (applies.valid()) operands.push_back(applies);
+  variable.graph()->Append("assign", operands, {.location = where});
+}
+
 void GuardAssignments(LogicalGraph& graph, OpId end, const std::vector<Tensor>& applies) {
   if (applies.empty()) return;
   Tensor all = applies[0];

@@ -25,6 +25,9 @@ Tensor AppendLossScaleUpdate(LogicalGraph& graph, const MinimizeRequest& request
 // "<factor>.applied_steps" keeps it.
 Tensor AppendAppliedSteps(LogicalGraph& graph, const MinimizeRequest& request, Tensor applies);
 
+// Assign, but where `applies` is false; if it is invalid, always.
+void AssignIfApplies(Tensor variable, Tensor value, Tensor applies, const SourceLocation& where);
+
 // What the program's own assignments overwrite (running statistics, say) keeps its value where one
 // of `applies` is false. Of the ops before number `end`.
 void GuardAssignments(LogicalGraph& graph, OpId end, const std::vector<Tensor>& applies);

@@ -13,6 +13,7 @@
 #include "compiler/logical/loss_scale.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
+#include "graph/op_roles.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
@@ -34,10 +35,9 @@ auto AtVariable(LogicalGraph& graph, OpId variable, Append append) {
   return result;
 }
 
-// Pascanu et al., "On the difficulty of training recurrent neural networks", 2013; constants as in
-// torch.nn.utils.clip_grad_norm_.
-void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& where,
-                    std::vector<Trained>& all) {
+// The sum of squares of each gradient, in f32, or f64 if one of them is.
+std::vector<Tensor> SquaresOf(LogicalGraph& graph, const std::vector<Trained>& all,
+                              const SourceLocation& where) {
   const bool is_wide = std::any_of(all.begin(), all.end(), [](const Trained& trained) {
     return trained.gradient.dtype() == DType::kF64;
   });
@@ -48,16 +48,88 @@ void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& whe
       return ReduceSum(Square(Cast(trained.gradient, dtype, where), where), {}, where);
     }));
   }
-  graph.PushScope("clip");
+  return squares;
+}
+
+// The root of their sum.
+Tensor NormOf(const std::vector<Tensor>& squares, const SourceLocation& where) {
   Tensor total = squares[0];
   for (size_t i = 1; i < squares.size(); ++i) total = Add(total, squares[i], where);
-  const Tensor ratio =
-      Scale(Reciprocal(AddScalar(Sqrt(total, where), 1e-6, where), where), limit, where);
-  const Tensor factor = Minimum(ratio, Constant(graph, 1, {.dtype = dtype}, where), where);
+  return Sqrt(total, where);
+}
+
+// Pascanu et al., "On the difficulty of training recurrent neural networks", 2013; constants as in
+// torch.nn.utils.clip_grad_norm_.
+void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& where,
+                    const std::vector<Tensor>& squares, std::vector<Trained>& all) {
+  graph.PushScope("clip");
+  const Tensor norm = NormOf(squares, where);
+  const Tensor ratio = Scale(Reciprocal(AddScalar(norm, 1e-6, where), where), limit, where);
+  const Tensor factor = Minimum(ratio, Constant(graph, 1, {.dtype = norm.dtype()}, where), where);
   graph.PopScope();
   for (Trained& trained : all) {
     trained.gradient = AtVariable(graph, trained.variable, [&] {
       return Mul(trained.gradient, Cast(factor, trained.gradient.dtype(), where), where);
+    });
+  }
+}
+
+absl::Status FetchNorm(LogicalGraph& graph, const std::string& name,
+                       const std::vector<Tensor>& squares, const SourceLocation& where) {
+  for (const Op& op : graph.ops()) {
+    if (!HasRole(graph, op, OpRole::kFetch) || op.attrs.String("name") != name) continue;
+    return absl::AlreadyExistsError(absl::StrCat(
+        "Minimize fetches a norm of gradients as '", name, "', and that is fetched at ",
+        op.location.ToString(), " already; give .norms another name (", where.ToString(), ")"));
+  }
+  graph.PushScope("norms");
+  Fetch(NormOf(squares, where), name, where);
+  graph.PopScope();
+  return absl::OkStatus();
+}
+
+absl::Status FetchNorms(LogicalGraph& graph, const MinimizeRequest& request,
+                        const std::vector<Trained>& all, const std::vector<Tensor>& squares) {
+  const std::string& name = request.attrs.String("norms");
+  RETURN_IF_ERROR(FetchNorm(graph, name, squares, request.location));
+  for (const VariableGroup& group : request.groups) {
+    std::vector<Tensor> own;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (request.GroupOf(graph.op(all[i].variable).name) == &group) own.push_back(squares[i]);
+    }
+    if (own.empty()) continue;
+    RETURN_IF_ERROR(FetchNorm(graph, absl::StrCat(name, ".", group.names), own, request.location));
+  }
+  return absl::OkStatus();
+}
+
+// Polyak and Juditsky, SIAM J. Control Optim. 30, 1992; the formula of
+// torch.optim.swa_utils.get_ema_multi_avg_fn.
+void AppendAverages(LogicalGraph& graph, const MinimizeRequest& request,
+                    const std::vector<Trained>& all, Tensor applies) {
+  const SourceLocation& where = request.location;
+  // Jobs that train other variables begin by themselves.
+  const Tensor kept = AtVariable(graph, all[0].variable, [&] {
+    const Tensor begun = Variable(graph, {.name = "ema_begun", .trainable = false}, where);
+    AssignIfApplies(begun, Constant(graph, 1, {}, where), applies, where);
+    return Scale(begun, request.attrs.Double("ema"), where);
+  });
+  for (const Trained& trained : all) {
+    const TensorType type = trained.value.type();
+    const DType dtype = SizeOf(type.dtype) < SizeOf(DType::kF32) ? DType::kF32 : type.dtype;
+    const std::vector<std::optional<NdSbp>> hints = graph.op(trained.variable).hints;
+    AtVariable(graph, trained.variable, [&] {
+      const Tensor average = Variable(graph,
+                                      {.name = "ema",
+                                       .dtype = dtype,
+                                       .shape = type.shape,
+                                       .trainable = false,
+                                       .sbp = hints.empty() ? std::nullopt : hints[0]},
+                                      where);
+      const Tensor value = Cast(trained.value, dtype, where);
+      const Tensor rest = Mul(Sub(average, value, where), Cast(kept, dtype, where), where);
+      AssignIfApplies(average, Add(value, rest, where), applies, where);
+      return 0;
     });
   }
 }
@@ -80,7 +152,7 @@ Tensor LearningRate(LogicalGraph& graph, const MinimizeRequest& request, double 
 Attrs AttrsOf(const MinimizeRequest& request, const VariableGroup* group) {
   Attrs attrs;
   for (const auto& [name, value] : request.attrs.values()) {
-    if (name != "learning_rate") attrs.Set(name, value);
+    if (name != "learning_rate" && name != "ema" && name != "norms") attrs.Set(name, value);
   }
   if (group != nullptr && group->weight_decay.has_value()) {
     attrs.Set("weight_decay", *group->weight_decay);
@@ -138,8 +210,13 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
     for (const Trained& trained : all) gradients.push_back(trained.gradient);
     applies = AppendLossScaleUpdate(graph, request, gradients);
   }
-  if (request.clip_global_norm > 0) {
-    ClipGlobalNorm(graph, request.clip_global_norm, request.location, all);
+  const bool wants_norms = request.attrs.Has("norms"), clips = request.clip_global_norm > 0;
+  if (wants_norms || clips) {
+    const std::vector<Tensor> squares = SquaresOf(graph, all, request.location);
+    if (wants_norms) RETURN_IF_ERROR(FetchNorms(graph, request, all, squares));
+    if (clips) {
+      ClipGlobalNorm(graph, request.clip_global_norm, request.location, squares, all);
+    }
   }
   std::vector<Tensor> scalars = {LearningRate(graph, request, 1)};
   if (is_adafactor || def->update_takes_step()) {
@@ -164,6 +241,7 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
       return 0;
     });
   }
+  if (request.attrs.Has("ema")) AppendAverages(graph, request, all, applies);
   RETURN_IF_ERROR(graph.status());
   return applies;
 }

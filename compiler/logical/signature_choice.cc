@@ -99,7 +99,7 @@ std::string NdSignature::ToString() const {
 }
 
 SignatureChooser::SignatureChooser(const LogicalGraph& graph, BoxingPlanner& planner,
-                                   std::vector<std::string>* explanations)
+                                   std::map<std::string, std::string>* explanations)
     : graph_(graph), planner_(planner), explanations_(explanations) {}
 
 int SignatureChooser::ClassOf(const Op& op, int placement) {
@@ -314,19 +314,18 @@ absl::Status SignatureChooser::NoneIsSound(const ChoiceRequest& request) {
 
 void SignatureChooser::Explain(const Op& op, const NdSignature& best, double seconds,
                                Alternatives alternatives) {
-  constexpr size_t kShown = 12;
-  explanations_->push_back(absl::StrFormat("%s \"%s\" at %s: %s, %.3g us", op.type, op.name,
-                                           op.location.ToString(), best.ToString(), seconds * 1e6));
+  constexpr size_t kShown = 6;
+  std::string& line = (*explanations_)[op.name];
+  line = absl::StrFormat("%.3g us", seconds * 1e6);
   std::ranges::stable_sort(alternatives, {}, &std::pair<double, std::string>::first);
   const size_t shown = std::min(kShown, alternatives.size());
   for (size_t k = 0; k < shown; ++k) {
     if (alternatives[k].second == best.ToString()) continue;
-    explanations_->push_back(
-        absl::StrFormat("    or %s, %.3g us", alternatives[k].second, alternatives[k].first * 1e6));
+    absl::StrAppendFormat(&line, "; or %s, %.3g us", alternatives[k].second,
+                          alternatives[k].first * 1e6);
   }
   if (shown < alternatives.size()) {
-    explanations_->push_back(
-        absl::StrFormat("    and %d dearer ones", alternatives.size() - shown));
+    absl::StrAppendFormat(&line, "; and %d dearer ones", alternatives.size() - shown);
   }
 }
 

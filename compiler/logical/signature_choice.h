@@ -54,7 +54,7 @@ class SignatureChooser {
   // All are borrowed. Seconds are those of the planner's machine. `explanations` may be null; else
   // every choice adds its alternatives.
   SignatureChooser(const LogicalGraph& graph, BoxingPlanner& planner,
-                   std::vector<std::string>* explanations);
+                   std::map<std::string, std::string>* explanations);
 
   PlacementTable& placements() { return placements_; }
 
@@ -112,7 +112,7 @@ class SignatureChooser {
 
   const LogicalGraph& graph_;
   BoxingPlanner& planner_;
-  std::vector<std::string>* explanations_;
+  std::map<std::string, std::string>* explanations_;
   PlacementTable placements_;
   std::map<NdSbp, int> sbp_ids_;
   std::map<std::pair<DType, std::vector<int64_t>>, int> type_ids_;

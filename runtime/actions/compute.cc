@@ -59,8 +59,13 @@ void ComputeAction::Start(const Act& act, ActDone done) {
   for (uint32_t i = 0; i < memory_.outputs.size(); ++i) {
     Move(num_inputs + i, memory_.outputs[i].At(act.output_slots[i]));
   }
-  const absl::Status status = CatchExceptions("it", [&] { return RunCalls(act); });
-  done(status.ok() ? status : NameFailure(calls_[running_].name, status));
+  absl::Status status = CatchExceptions("it", [&] { return RunCalls(act); });
+  if (!status.ok()) {
+    const absl::Status named = NameFailure(calls_[running_].name, status);
+    status = absl::Status(
+        named.code(), absl::StrFormat("on %s, %s", options_.device, std::string(named.message())));
+  }
+  done(status);
 }
 
 absl::Status ComputeAction::RunCalls(const Act& act) {
@@ -129,10 +134,12 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
   std::vector<CallTurns> turns = TurnsOf(compute, kernels);
   auto action = std::make_unique<ComputeAction>(
       std::move(context.memory), ComputeWork{.calls = std::move(calls), .turns = std::move(turns)},
-      ComputeAction::Options{.acts_per_step = task.acts_per_step,
-                             .first_step = context.first_step,
-                             .stream = &context.stream(),
-                             .is_queued = !context.device.is_host()});
+      ComputeAction::Options{
+          .acts_per_step = task.acts_per_step,
+          .first_step = context.first_step,
+          .stream = &context.stream(),
+          .is_queued = !context.device.is_host(),
+          .device = absl::StrFormat("%s %d", context.device.kind(), context.device.index())});
   MadeAction made;
   made.compute = action.get();
   made.action = std::move(action);

@@ -37,6 +37,7 @@ class ComputeAction final : public Action {
     const int64_t* first_step = nullptr;  // the job's at act 0; changes between Runs only
     Stream* stream = nullptr;             // both borrowed
     bool is_queued = false;               // kernels run later: what fails then is to have a name
+    std::string device = {};              // "cpu 1", for errors
   };
   ComputeAction(TaskMemory memory, ComputeWork work, const Options& options);
   void Start(const Act& act, ActDone done) override;

@@ -105,6 +105,16 @@ TEST(LossScaleTest, AStepThatOverflowsAssignsNothing) {
   }
 }
 
+// The first step overflows: what an average begins with is the second's.
+TEST(LossScaleTest, AveragesLeaveOutAnOverflow) {
+  const auto record = Sliding(Sgd{.lr = 1e-36}, kSteep, NdSbp{sbp::B}, {.ema = Ema{.decay = 0.5}});
+  Variables before = VariablesAfter(1, {}, record), after = VariablesAfter(3, {}, record);
+  EXPECT_EQ(before["w.ema_begun"], Doubles{0});
+  EXPECT_EQ(before["w.ema"], Doubles(8, 0));
+  EXPECT_EQ(after["w.ema_begun"], Doubles{1});
+  for (double average : after["w.ema"]) EXPECT_NEAR(average, 0.5, 0.1);
+}
+
 // What is infinite in f16 makes statistics that are no numbers, and would for good.
 TEST(LossScaleTest, RunningStatisticsOutliveAnOverflow) {
   const auto record = [](double value) {

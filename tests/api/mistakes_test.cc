@@ -272,6 +272,21 @@ std::vector<Mistake> OfTraining() {
       Recorded("all frozen",
                minimize(Sgd{.lr = 0.1}, {.groups = {{.names = "*", .is_frozen = true}}}),
                {"nothing to train"}),
+      Recorded("an average that never moves", minimize(Sgd{.lr = 0.1}, {.ema = Ema{.decay = 1}}),
+               {"decay of .ema is 1"}),
+      Recorded("averages that nothing keeps",
+               [](Job& job) {
+                 job.Fetch("y", Linear(Of(job), 1));
+                 job.UseAverages();
+               },
+               {"UseAverages of job 'job'", ".ema = braid::Ema{}"}),
+      Recorded("a norm under a name that is taken",
+               [](Job& job) {
+                 const Tensor loss = Mean(Linear(Of(job), 1));
+                 job.Fetch("norm", loss);
+                 job.Minimize(loss, Sgd{.lr = 0.1}, {.norms = "norm"});
+               },
+               {"as 'norm'", "another name"}),
       Recorded("a loss that is no scalar",
                [](Job& job) {
                  job.Minimize(Square(Linear(Of(job), 2, {.name = "fc"})), Sgd{.lr = 0.1});

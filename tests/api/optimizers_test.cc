@@ -1,6 +1,7 @@
 // Every optimizer against its formulas written out here, on one device and on variables that are
 // split; schedules against theirs.
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -376,6 +377,77 @@ TEST(OptimizersTest, GroupsInOneMinimize) {
       }
     }
     EXPECT_EQ(seen, 4);
+  }
+}
+
+// w [4] with gradients w - i, and averages beside it, which another job computes with. The norm of
+// the gradients is that before they are clipped; micro-batches and splits change nothing.
+TEST(OptimizersTest, AveragesAndNorms) {
+  constexpr double kDecay = 0.75, kClip = 0.5;
+  Doubles averages(4), norms, norms_of_b, w(4, 0.5), b(4, 0.5);
+  for (int step = 0; step < kSteps; ++step) {
+    double squares = 0, squares_of_b = 0;
+    for (int i = 0; i < 4; ++i) {
+      averages[i] = step == 0 ? w[i] : kDecay * averages[i] + (1 - kDecay) * w[i];
+      squares += (w[i] - i) * (w[i] - i);
+      squares_of_b += (b[i] - i) * (b[i] - i);
+    }
+    norms.push_back(std::sqrt(squares + squares_of_b));
+    norms_of_b.push_back(std::sqrt(squares_of_b));
+    const double rate = kLr * std::min(1.0, kClip / (norms.back() + 1e-6));
+    for (int i = 0; i < 4; ++i) w[i] -= rate * (w[i] - i), b[i] -= rate / 4 * (b[i] - i);
+  }
+  const auto weights = [](Job& job, const char* name, const NdSbp& sbp) {
+    return Variable(job.graph(), {.name = name,
+                                  .dtype = DType::kF64,
+                                  .shape = {4},
+                                  .init = "constant",
+                                  .value = 0.5,
+                                  .sbp = sbp});
+  };
+  for (const NdSbp& sbp : {NdSbp{sbp::B}, NdSbp{sbp::S(0)}}) {
+    for (const int micro_batches : {1, 2}) {
+      for (const std::vector<int>& devices : {std::vector<int>{1}, {2}, {2, 2}}) {
+        const auto session = StartOrDie({.devices = devices});
+        auto train = session->Compile("train", [&](Job& job) {
+          const Tensor x = ToSbp(job.Input("x", {4, 1}, DType::kF64), sbp::S(0));
+          const Tensor targets = Iota(job.graph(), {DType::kF64, {4}});
+          Tensor loss = Constant(job.graph(), 0, {.dtype = DType::kF64});
+          for (const char* name : {"net.w", "net.b"}) {
+            const Tensor rows = Mul(Sub(weights(job, name, sbp), targets), x);  // x is 1
+            loss = loss + Mean(Scale(ReduceSumSquare(rows, {.axes = {1}}), 0.5));
+          }
+          job.Minimize(loss, Sgd{.lr = kLr},
+                       {.micro_batches = micro_batches,
+                        .clip_global_norm = kClip,
+                        .groups = {{.names = "*.b", .rate = 0.25}},
+                        .ema = Ema{.decay = kDecay},
+                        .norms = "norm"});
+        });
+        ASSERT_TRUE(train.ok()) << train.status().message();
+        auto evaluate = session->Compile("evaluate", [&](Job& job) {
+          job.UseAverages();
+          job.Fetch("w", weights(job, "net.w", sbp));
+        });
+        ASSERT_TRUE(evaluate.ok()) << evaluate.status().message();
+        const auto ones = Array::FromVector<double>({4, 1}, {1, 1, 1, 1});
+        const auto result = train->Run({.steps = kSteps, .feeds = {{"x", ones}}});
+        ASSERT_TRUE(result.ok()) << result.status().message();
+        for (int step = 0; step < kSteps; ++step) {
+          EXPECT_NEAR(result->Scalars("norm")[step], norms[step], 1e-12);
+          EXPECT_NEAR(result->Scalars("norm.*.b")[step], norms_of_b[step], 1e-12);
+        }
+        const auto evaluated = evaluate->Run();
+        ASSERT_TRUE(evaluated.ok()) << evaluated.status().message();
+        const auto kept = session->Get("net.w"), average = session->Get("net.w.ema");
+        ASSERT_TRUE(kept.ok() && average.ok()) << average.status().message();
+        for (int i = 0; i < 4; ++i) {
+          EXPECT_NEAR(kept->data<double>()[i], w[i], 1e-13);
+          EXPECT_NEAR(average->data<double>()[i], averages[i], 1e-13);
+          EXPECT_EQ(evaluated->Last("w").data<double>()[i], average->data<double>()[i]);
+        }
+      }
+    }
   }
 }
 

@@ -72,8 +72,8 @@ r6 "again" of=g7 bytes=128 f32[8, 6] S(0)
 r7 "again.slice_exchange" of=g8 bytes=192 f32[8, 6] B
 r8 "w.update->w" of=g6 tokens=1 control
 r9 "again->w.update" of=g7 control
-# boxing dw from P: all_reduce to B; 192 bytes, 96 of the busiest device
-# boxing again from S(0): slice_exchange to B; 96 bytes, 96 of the busiest device
+# boxing dw from P: all_reduce to B; 192 bytes, 96 of the busiest device, 2.01 us
+# boxing again from S(0): slice_exchange to B; 96 bytes, 96 of the busiest device, 2.01 us
 )");
 }
 
@@ -120,9 +120,9 @@ r7 "lr" of=g7 bytes=64 f32[] B
 r8 "g.block_pack" of=g8 bytes=128 f32[4, 6] P
 r9 "g.reduce_scatter" of=g9 bytes=64 f32[4, 6] S(1)
 r10 "up->w" of=g10 tokens=1 control
-# boxing w from S(1): all_gather to B; 96 bytes, 48 of the busiest device
+# boxing w from S(1): all_gather to B; 96 bytes, 48 of the busiest device, 2 us
 # boxing r from B: relayout to P; 0 bytes, 0 of the busiest device
-# boxing g from P: reduce_scatter to S(1); 96 bytes, 48 of the busiest device
+# boxing g from P: reduce_scatter to S(1); 96 bytes, 48 of the busiest device, 2 us
 )");
 }
 
@@ -173,8 +173,8 @@ r7 "dw.sum.all_reduce" of=g7 bytes=128 f32[4, 6] B
 r8 "again" of=g9 bytes=64 f32[8, 6] S(0) micro_batches=S(0)/2
 r9 "up->w" of=g8 tokens=1 control
 r10 "again->up" of=g9 period=2 control
-# boxing x from B: slice_exchange to S(0); 32 bytes, 32 of the busiest device
-# boxing dw.sum from P: all_reduce to B; 192 bytes, 96 of the busiest device
+# boxing x from B: slice_exchange to S(0); 32 bytes, 32 of the busiest device, 2 us
+# boxing dw.sum from P: all_reduce to B; 192 bytes, 96 of the busiest device, 2.01 us
 )");
 }
 
@@ -205,7 +205,7 @@ r2 "a" of=g2 bytes=128 f32[4, 6] B
 r3 "b" of=g3 bytes=128 f32[4, 6] B
 r4 "x.relayout" of=g4 bytes=64 f32[4, 6] S(0)
 r5 "c" of=g5 bytes=64 f32[4, 6] S(0)
-# boxing x from S(1): slice_exchange to B; 192 bytes, 96 of the busiest device
+# boxing x from S(1): slice_exchange to B; 192 bytes, 96 of the busiest device, 4.01 us
 # boxing x from B: relayout to S(0); 0 bytes, 0 of the busiest device
 )");
 }

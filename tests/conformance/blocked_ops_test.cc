@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "api/conformance/operator_checks.h"
+#include "api/conformance/operator_layout.h"
 #include "compiler/plan/cpu_layouts.h"
-#include "tests/conformance/ops_checks.h"
-#include "tests/conformance/ops_layout.h"
+#include "tests/conformance/print_coverage.h"
 
 namespace braid::conformance {
 namespace {
@@ -72,19 +73,19 @@ class BlockedOperatorTest : public testing::TestWithParam<std::string> {
   const OpRegistry plain_ops_ = BuiltinOps();
   const OpRegistry ops_ = compiler::WithCpuLayouts(plain_ops_);
   const KernelRegistry kernels_ = CpuKernels();
-  static std::map<std::string, Coverage>* const rows_;
+  static std::map<std::string, OperatorCoverage>* const rows_;
 };
 
-std::map<std::string, Coverage>* const BlockedOperatorTest::rows_ =
-    new std::map<std::string, Coverage>;
+std::map<std::string, OperatorCoverage>* const BlockedOperatorTest::rows_ =
+    new std::map<std::string, OperatorCoverage>;
 
 TEST_P(BlockedOperatorTest, IsConformant) {
-  Coverage& row = (*rows_)[GetParam()];
+  OperatorCoverage& row = (*rows_)[GetParam()];
   row.samples = static_cast<int>(Row().samples.size());
   row.gradient = "the plain operator has them";
-  OperatorChecks(*ops_.Find(GetParam()), kernels_, row, [](const OpCase& c) {
+  ExpectConformant(OperatorChecks(*ops_.Find(GetParam()), kernels_, row, [](const OpCase& c) {
     return compiler::HasChannelBlocks(c.attrs);
-  }).CheckAll();
+  }));
 }
 
 TEST_P(BlockedOperatorTest, EqualsThePlainOperator) {

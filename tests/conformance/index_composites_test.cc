@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "api/conformance/graph_interpreter.h"
+#include "api/conformance/operator_case.h"
+#include "api/conformance/operator_gradient.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
-#include "tests/conformance/ops_case.h"
-#include "tests/conformance/ops_gradient.h"
-#include "tests/support/graph_interpreter.h"
 
 namespace braid::conformance {
 namespace {

@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "api/conformance/graph_interpreter.h"
+#include "api/conformance/operator_run.h"
 #include "graph/op_registry.h"
 #include "tests/conformance/onnx_model.h"
-#include "tests/conformance/ops_run.h"
-#include "tests/support/graph_interpreter.h"
 
 namespace braid::conformance {
 namespace {

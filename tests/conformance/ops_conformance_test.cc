@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "api/conformance/operator_case.h"
+#include "api/conformance/operator_checks.h"
+#include "api/conformance/operator_gradient.h"
+#include "api/conformance/operator_run.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "graph/sbp.h"
-#include "tests/conformance/ops_case.h"
-#include "tests/conformance/ops_checks.h"
-#include "tests/conformance/ops_gradient.h"
-#include "tests/conformance/ops_run.h"
+#include "tests/conformance/print_coverage.h"
 
 namespace braid::conformance {
 namespace {
@@ -29,7 +30,7 @@ class OperatorTest : public testing::TestWithParam<std::string> {
   }
 
   const OpDef& def() const { return *ops_.Find(GetParam()); }
-  Coverage& row() { return (*rows_)[GetParam()]; }
+  OperatorCoverage& row() { return (*rows_)[GetParam()]; }
 
   void CheckGradients();
 
@@ -38,10 +39,11 @@ class OperatorTest : public testing::TestWithParam<std::string> {
 
  private:
   // The table of this program's run.
-  static std::map<std::string, Coverage>* const rows_;
+  static std::map<std::string, OperatorCoverage>* const rows_;
 };
 
-std::map<std::string, Coverage>* const OperatorTest::rows_ = new std::map<std::string, Coverage>;
+std::map<std::string, OperatorCoverage>* const OperatorTest::rows_ =
+    new std::map<std::string, OperatorCoverage>;
 
 void OperatorTest::CheckGradients() {
   if (!def().has_gradient()) {
@@ -71,7 +73,7 @@ TEST_P(OperatorTest, IsConformant) {
   }
   row().samples = static_cast<int>(def().samples().size());
   CheckGradients();
-  OperatorChecks(def(), kernels_, row()).CheckAll();
+  ExpectConformant(OperatorChecks(def(), kernels_, row()));
 }
 
 // What the suite is there to find, it finds.

@@ -37,15 +37,14 @@ SbpSignature ChosenOn(const Op& op, int dim) {
 }  // namespace
 
 absl::Status Coverage::Add(const std::string& explanation, const OpRegistry& registry) {
-  static constexpr std::string_view kBegin = "# Ops with placements, acts per step and SBP\n";
-  const size_t begin = explanation.find(kBegin);
-  const size_t end = explanation.find("\n# Choices of SBP");
+  // Its heading is a comment, too.
+  const size_t begin = explanation.find("# Operators: ");
+  const size_t end = explanation.find("\n# Transfers between layouts");
   if (begin == std::string::npos || end == std::string::npos) {
     return absl::InvalidArgumentError("the explanation has no section of ops");
   }
-  const size_t first = begin + kBegin.size();
   ASSIGN_OR_RETURN(const LogicalGraph graph,
-                   LogicalGraph::Parse(explanation.substr(first, end - first), &registry));
+                   LogicalGraph::Parse(explanation.substr(begin, end - begin), &registry));
   compiler::BoxingPlanner planner;
   for (const compiler::BoxingEstimate& boxing : compiler::EstimateStep(graph, planner, {}).boxing) {
     for (const auto rule : absl::StrSplit(boxing.rules, " + ", absl::SkipEmpty())) {

@@ -6,13 +6,13 @@
 #include <random>
 #include <vector>
 
+#include "api/conformance/graph_interpreter.h"
+#include "api/conformance/operator_case.h"
+#include "api/conformance/operator_gradient.h"
+#include "api/conformance/operator_layout.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "runtime/kernels/cpu/convolution.h"
-#include "tests/conformance/ops_case.h"
-#include "tests/conformance/ops_gradient.h"
-#include "tests/conformance/ops_layout.h"
-#include "tests/support/graph_interpreter.h"
 
 namespace braid::conformance {
 namespace {

@@ -11,3 +11,4 @@ cmake -G Ninja -S "$project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/braid" 
   -DCMAKE_BUILD_TYPE=Release
 cmake --build "$work/build"
 "$work/build/train" --devices=cpu:2 --progress=off
+"$work/build/operators"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "api/conformance/operator_case.h"
+#include "api/conformance/operator_layout.h"
 #include "runtime/kernels/kernel.h"
-#include "tests/conformance/ops_case.h"
-#include "tests/conformance/ops_layout.h"
 
 namespace braid::conformance {
 

@@ -1,4 +1,4 @@
-#include "tests/support/graph_interpreter.h"
+#include "api/conformance/graph_interpreter.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 #include "graph/op_registry.h"
+#include "graph/op_roles.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -52,8 +53,8 @@ absl::Status GraphInterpreter::MakeKernels(const KernelRegistry& kernels, uint64
     values_.emplace_back(tensor.type.dtype, tensor.type.shape);
   }
   for (const Op& op : graph_.ops()) {
-    if (op.type == "input" || op.type == "fetch") continue;
-    if (op.type == "variable") {
+    if (HasRole(graph_, op, OpRole::kInput) || HasRole(graph_, op, OpRole::kFetch)) continue;
+    if (IsVariable(graph_, op)) {
       ASSIGN_OR_RETURN(Array value, InitialValue(op, graph_.type(op.outputs[0]), kernels, seed));
       variables_.insert_or_assign(op.name, std::move(value));
       continue;
@@ -73,16 +74,17 @@ void GraphInterpreter::Set(std::string_view name, Array value) {
   const std::optional<OpId> id = graph_.FindOp(name);
   CHECK(id.has_value()) << "no op '" << name << "'";
   const Op& op = graph_.op(*id);
-  CHECK(op.type == "input" || op.type == "variable") << name << " is a " << op.type;
+  const bool is_input = HasRole(graph_, op, OpRole::kInput);
+  CHECK(is_input || IsVariable(graph_, op)) << name << " is a " << op.type;
   const TensorType& type = graph_.type(op.outputs[0]);
   CHECK(type == (TensorType{value.dtype(), value.shape()})) << name << " is " << type.ToString();
-  (op.type == "input" ? inputs_ : variables_).insert_or_assign(op.name, std::move(value));
+  (is_input ? inputs_ : variables_).insert_or_assign(op.name, std::move(value));
 }
 
 absl::Status GraphInterpreter::Run(int64_t step) {
   for (const Op& op : graph_.ops()) {
-    if (op.type == "variable") values_[op.outputs[0]] = variables_.at(op.name);
-    if (op.type != "input") continue;
+    if (IsVariable(graph_, op)) values_[op.outputs[0]] = variables_.at(op.name);
+    if (!HasRole(graph_, op, OpRole::kInput)) continue;
     const auto fed = inputs_.find(op.name);
     if (fed == inputs_.end()) {
       return absl::InvalidArgumentError(absl::StrCat("input '", op.name, "' was not set"));
@@ -91,7 +93,7 @@ absl::Status GraphInterpreter::Run(int64_t step) {
   }
   for (const Step& each : steps_) RETURN_IF_ERROR(RunStep(each, step));
   for (const Op& op : graph_.ops()) {
-    if (op.type == "fetch") {
+    if (HasRole(graph_, op, OpRole::kFetch)) {
       fetched_.insert_or_assign(op.attrs.String("name"), values_[op.inputs[0]]);
     }
   }

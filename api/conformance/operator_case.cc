@@ -1,4 +1,4 @@
-#include "tests/conformance/ops_case.h"
+#include "api/conformance/operator_case.h"
 
 #include <algorithm>
 #include <random>

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "api/conformance/operator_case.h"
 #include "graph/logical_graph.h"
 #include "graph/op_registry.h"
 #include "runtime/kernels/kernel.h"
-#include "tests/conformance/ops_case.h"
 
 namespace braid::conformance {
 
@@ -20,7 +20,7 @@ struct GradientCheck {
 // What a graph computes of a case's inputs.
 using BuildFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
-// All floating types of the case must be f64.
+// In f64; or in f32, where rounding hides what is wrong by less than a few per cent.
 GradientCheck CheckGradient(const OpRegistry& ops, const KernelRegistry& kernels, const OpCase& c);
 // The same of whatever `build` makes of the case's inputs.
 GradientCheck CheckGradient(const OpRegistry& ops, const KernelRegistry& kernels, const OpCase& c,

@@ -1,4 +1,4 @@
-#include "tests/conformance/ops_run.h"
+#include "api/conformance/operator_run.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "tests/conformance/ops_layout.h"
+#include "api/conformance/operator_layout.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/conformance/ops_case.h"
+#include "api/conformance/operator_case.h"
 
 namespace braid::conformance {
 namespace {
