@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -27,7 +29,23 @@ std::array<std::byte, kFrameBytes> MakeFrame(Stage stage, const MemoryKey& key) 
   return frame;
 }
 
-std::byte PatternAt(size_t i) { return static_cast<std::byte>(i * 31 + (i >> 8)); }
+// The pattern is made of words: of a cluster's nodes in one process, each pair checks its link.
+constexpr size_t kWords = kBytes / sizeof(uint64_t);
+constexpr uint64_t WordAt(size_t i) { return (i + 1) * 0x9e3779b97f4a7c15; }
+
+// Of the first byte that is not as it should be; kBytes: all are.
+size_t FirstWrongByte(std::span<const std::byte> bytes) {
+  for (size_t i = 0; i < kWords; ++i) {
+    const uint64_t expected = WordAt(i);
+    const std::byte* const word = bytes.data() + i * sizeof(expected);
+    if (std::memcmp(word, &expected, sizeof(expected)) == 0) continue;
+    const auto wanted = std::as_bytes(std::span(&expected, 1));
+    return i * sizeof(expected) +
+           static_cast<size_t>(std::mismatch(wanted.begin(), wanted.end(), word).first -
+                               wanted.begin());
+  }
+  return kBytes;
+}
 
 }  // namespace
 
@@ -65,7 +83,10 @@ absl::Status LinkCheck::OnFrame(std::span<const std::byte> frame) {
     }
     // Shared with the Write, which may end after this object.
     const auto pattern = std::make_shared<std::vector<std::byte>>(kBytes);
-    for (size_t i = 0; i < kBytes; ++i) (*pattern)[i] = PatternAt(i);
+    for (size_t i = 0; i < kWords; ++i) {
+      const uint64_t word = WordAt(i);
+      std::memcpy(pattern->data() + i * sizeof(word), &word, sizeof(word));
+    }
     [[maybe_unused]] const bool is_written =
         link_->Write(*pattern, key, 0, MakeFrame(kPattern, {}), [pattern](const absl::Status&) {});
     return absl::OkStatus();
@@ -74,11 +95,12 @@ absl::Status LinkCheck::OnFrame(std::span<const std::byte> frame) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "a frame of %d bytes that is none of a link's check: stage %d", frame.size(), stage));
   }
-  for (size_t i = 0; i < kBytes; ++i) {
-    if (region_[i] == PatternAt(i)) continue;
+  if (const size_t wrong = FirstWrongByte(region_); wrong < kBytes) {
+    const uint64_t word = WordAt(wrong / sizeof(word));
+    const std::byte wanted = std::as_bytes(std::span(&word, 1))[wrong % sizeof(word)];
     return absl::DataLossError(absl::StrFormat("byte %d of the link's check came as %02x, not %02x",
-                                               i, static_cast<int>(region_[i]),
-                                               static_cast<int>(PatternAt(i))));
+                                               wrong, static_cast<int>(region_[wrong]),
+                                               static_cast<int>(wanted)));
   }
   Finish(absl::OkStatus());
   return absl::OkStatus();
