@@ -60,10 +60,9 @@ Tensor NormOf(const std::vector<Tensor>& squares, const SourceLocation& where) {
 
 // Pascanu et al., "On the difficulty of training recurrent neural networks", 2013; constants as in
 // torch.nn.utils.clip_grad_norm_.
-void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& where,
-                    const std::vector<Tensor>& squares, std::vector<Trained>& all) {
+void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& where, Tensor norm,
+                    std::vector<Trained>& all) {
   graph.PushScope("clip");
-  const Tensor norm = NormOf(squares, where);
   const Tensor ratio = Scale(Reciprocal(AddScalar(norm, 1e-6, where), where), limit, where);
   const Tensor factor = Minimum(ratio, Constant(graph, 1, {.dtype = norm.dtype()}, where), where);
   graph.PopScope();
@@ -74,31 +73,32 @@ void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& whe
   }
 }
 
-absl::Status FetchNorm(LogicalGraph& graph, const std::string& name,
-                       const std::vector<Tensor>& squares, const SourceLocation& where) {
+absl::Status FetchNorm(LogicalGraph& graph, const std::string& name, Tensor norm,
+                       const SourceLocation& where) {
   for (const Op& op : graph.ops()) {
     if (!HasRole(graph, op, OpRole::kFetch) || op.attrs.String("name") != name) continue;
     return absl::AlreadyExistsError(absl::StrCat(
         "Minimize fetches a norm of gradients as '", name, "', and that is fetched at ",
         op.location.ToString(), " already; give .norms another name (", where.ToString(), ")"));
   }
-  graph.PushScope("norms");
-  Fetch(NormOf(squares, where), name, where);
-  graph.PopScope();
+  Fetch(norm, name, where);
   return absl::OkStatus();
 }
 
+// `norm`: of all gradients.
 absl::Status FetchNorms(LogicalGraph& graph, const MinimizeRequest& request,
-                        const std::vector<Trained>& all, const std::vector<Tensor>& squares) {
+                        const std::vector<Trained>& all, const std::vector<Tensor>& squares,
+                        Tensor norm) {
   const std::string& name = request.attrs.String("norms");
-  RETURN_IF_ERROR(FetchNorm(graph, name, squares, request.location));
+  RETURN_IF_ERROR(FetchNorm(graph, name, norm, request.location));
   for (const VariableGroup& group : request.groups) {
     std::vector<Tensor> own;
     for (size_t i = 0; i < all.size(); ++i) {
       if (request.GroupOf(graph.op(all[i].variable).name) == &group) own.push_back(squares[i]);
     }
     if (own.empty()) continue;
-    RETURN_IF_ERROR(FetchNorm(graph, absl::StrCat(name, ".", group.names), own, request.location));
+    RETURN_IF_ERROR(FetchNorm(graph, absl::StrCat(name, ".", group.names),
+                              NormOf(own, request.location), request.location));
   }
   return absl::OkStatus();
 }
@@ -213,10 +213,11 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
   const bool wants_norms = request.attrs.Has("norms"), clips = request.clip_global_norm > 0;
   if (wants_norms || clips) {
     const std::vector<Tensor> squares = SquaresOf(graph, all, request.location);
-    if (wants_norms) RETURN_IF_ERROR(FetchNorms(graph, request, all, squares));
-    if (clips) {
-      ClipGlobalNorm(graph, request.clip_global_norm, request.location, squares, all);
-    }
+    graph.PushScope("clip");
+    const Tensor norm = NormOf(squares, request.location);
+    graph.PopScope();
+    if (wants_norms) RETURN_IF_ERROR(FetchNorms(graph, request, all, squares, norm));
+    if (clips) ClipGlobalNorm(graph, request.clip_global_norm, request.location, norm, all);
   }
   std::vector<Tensor> scalars = {LearningRate(graph, request, 1)};
   if (is_adafactor || def->update_takes_step()) {
