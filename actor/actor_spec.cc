@@ -31,14 +31,14 @@ absl::Status CheckSpec(const ActorSpec& spec) {
   if (spec.acts_per_step == 0) return error("it acts 0 times a step");
   std::unordered_set<RegisterId> read;
   for (const InputSpec& input : spec.inputs) {
-    RETURN_IF_ERROR(CheckEnd(spec, "input", input));
+    BRAID_RETURN_IF_ERROR(CheckEnd(spec, "input", input));
     if (!read.insert(input.reg).second) {
       return error(absl::StrFormat("input register %d is listed twice", input.reg));
     }
   }
   std::unordered_set<RegisterId> written;
   for (const OutputSpec& output : spec.outputs) {
-    RETURN_IF_ERROR(CheckEnd(spec, "output", output));
+    BRAID_RETURN_IF_ERROR(CheckEnd(spec, "output", output));
     if (!written.insert(output.reg).second) {
       return error(absl::StrFormat("output register %d is listed twice", output.reg));
     }

@@ -35,7 +35,7 @@ ActorThread::ActorThread(ActorThreadOptions options, Reactor* reactor, MessageBu
 ActorThread::~ActorThread() = default;
 
 absl::Status ActorThread::AddActor(ActorSpec spec, std::unique_ptr<Action> action) {
-  RETURN_IF_ERROR(CheckSpec(spec));
+  BRAID_RETURN_IF_ERROR(CheckSpec(spec));
   const ActorId id = spec.id;
   if (id.node != bus_.node() || id.thread != number_ || id.task == kWholeThread) {
     return absl::InvalidArgumentError(

@@ -52,10 +52,10 @@ absl::Status MessageBus::Start() {
     if (thread == nullptr) continue;
     for (const auto& actor : thread->actors()) {
       for (uint32_t port = 0; port < actor->spec().inputs.size(); ++port) {
-        RETURN_IF_ERROR(ConnectInput(*actor, port));
+        BRAID_RETURN_IF_ERROR(ConnectInput(*actor, port));
       }
       for (uint32_t port = 0; port < actor->spec().outputs.size(); ++port) {
-        RETURN_IF_ERROR(ConnectOutput(*actor, port));
+        BRAID_RETURN_IF_ERROR(ConnectOutput(*actor, port));
       }
     }
   }
@@ -75,7 +75,7 @@ absl::Status MessageBus::ConnectInput(Actor& actor, uint32_t port) {
         absl::StrFormat("actor %s reads register %d from %s, but node %d has no links", Name(spec),
                         input.reg, ToString(input.producer), node_));
   }
-  ASSIGN_OR_RETURN(OtherEnd producer, FindProducer(actor, input));
+  BRAID_ASSIGN_OR_RETURN(OtherEnd producer, FindProducer(actor, input));
   MakeMails(actor, input.slots,
             {.src = spec.id, .dst = input.producer, .reg = input.reg, .kind = MessageKind::kAck},
             producer);
@@ -127,7 +127,7 @@ absl::Status MessageBus::ConnectOutput(Actor& actor, uint32_t port) {
           absl::StrFormat("actor %s writes register %d for %s, but node %d has no links",
                           Name(spec), output.reg, ToString(id), node_));
     }
-    ASSIGN_OR_RETURN(OtherEnd consumer, FindConsumer(actor, output, id));
+    BRAID_ASSIGN_OR_RETURN(OtherEnd consumer, FindConsumer(actor, output, id));
     MakeMails(actor, output.slots,
               {.src = spec.id, .dst = id, .reg = output.reg, .kind = MessageKind::kReady},
               consumer);

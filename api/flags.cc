@@ -170,7 +170,7 @@ absl::Status ReadMachineFlag(ProgramFlags& flags) {
   const std::string machine = absl::GetFlag(FLAGS_machine);
   session.decides_by_measured = machine == "measured";
   if (!machine.empty() && !session.decides_by_measured) {
-    ASSIGN_OR_RETURN(session.machine, ReadMachine(machine));
+    BRAID_ASSIGN_OR_RETURN(session.machine, ReadMachine(machine));
     return absl::OkStatus();
   }
   flags.measures_machine =
@@ -212,10 +212,11 @@ absl::StatusOr<Cluster> ClusterOfFlags(const ClusterOptions& defaults, const Dev
     }
     options.ctrl_port = static_cast<uint16_t>(port);
   }
-  ASSIGN_OR_RETURN(Cluster cluster,
-                   FindCluster(options, EnvironmentVariable, [] { return LocalAddresses(); }));
+  BRAID_ASSIGN_OR_RETURN(
+      Cluster cluster, FindCluster(options, EnvironmentVariable, [] { return LocalAddresses(); }));
   for (size_t node = 0; node < cluster.nodes.size(); ++node) {
-    RETURN_IF_ERROR(CheckDevices(*cluster.nodes[node].devices, static_cast<int>(node), kinds));
+    BRAID_RETURN_IF_ERROR(
+        CheckDevices(*cluster.nodes[node].devices, static_cast<int>(node), kinds));
   }
   if (const DeviceSpec& own = *cluster.nodes[cluster.rank].devices; own.is_auto()) {
     LOG(INFO) << "node " << cluster.rank << " takes the devices " << DevicesHere(own).ToString()
@@ -237,14 +238,14 @@ absl::Status CheckTransport(const std::string& name) {
 absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
   NetworkOptions network;
   network.cluster = std::move(cluster);
-  ASSIGN_OR_RETURN(network.secret,
-                   ReadSecret(absl::GetFlag(FLAGS_auth_token_file), EnvironmentVariable));
+  BRAID_ASSIGN_OR_RETURN(network.secret,
+                         ReadSecret(absl::GetFlag(FLAGS_auth_token_file), EnvironmentVariable));
   network.is_insecure = absl::GetFlag(FLAGS_insecure);
   network.interface = absl::GetFlag(FLAGS_interface);
   network.transport = absl::GetFlag(FLAGS_transport);
-  RETURN_IF_ERROR(CheckTransport(network.transport));
-  ASSIGN_OR_RETURN(network.join_timeout, PositiveTime(absl::GetFlag(FLAGS_join_timeout),
-                                                      "join_timeout", /*may_be_zero=*/false));
+  BRAID_RETURN_IF_ERROR(CheckTransport(network.transport));
+  BRAID_ASSIGN_OR_RETURN(network.join_timeout, PositiveTime(absl::GetFlag(FLAGS_join_timeout),
+                                                            "join_timeout", /*may_be_zero=*/false));
   if (const auto text = EnvironmentVariable("BRAID_CTRL_DESCRIPTOR");
       text.has_value() && network.cluster.rank == 0) {
     if (!absl::SimpleAtoi(*text, &network.control_descriptor) || network.control_descriptor < 0) {
@@ -261,13 +262,13 @@ absl::StatusOr<std::vector<int>> ParseSimulatedNodes(const std::string& text) {
   const std::string flag = "--simulate_nodes=" + text;
   const std::vector<std::string> product = absl::StrSplit(text, 'x');
   if (product.size() == 2) {
-    ASSIGN_OR_RETURN(const int nodes, ParseCount(product[0], flag));
-    ASSIGN_OR_RETURN(const int devices, ParseCount(product[1], flag));
+    BRAID_ASSIGN_OR_RETURN(const int nodes, ParseCount(product[0], flag));
+    BRAID_ASSIGN_OR_RETURN(const int devices, ParseCount(product[1], flag));
     return std::vector<int>(nodes, devices);
   }
   std::vector<int> devices;
   for (const auto part : absl::StrSplit(text, '+')) {
-    ASSIGN_OR_RETURN(devices.emplace_back(), ParseCount(std::string(part), flag));
+    BRAID_ASSIGN_OR_RETURN(devices.emplace_back(), ParseCount(std::string(part), flag));
   }
   return devices;
 }
@@ -287,16 +288,16 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
             simulated, flag, value));
       }
     }
-    ASSIGN_OR_RETURN(session.devices, ParseSimulatedNodes(simulated));
+    BRAID_ASSIGN_OR_RETURN(session.devices, ParseSimulatedNodes(simulated));
   } else {
-    ASSIGN_OR_RETURN(Cluster cluster, ClusterOfFlags(defaults, device_kinds));
+    BRAID_ASSIGN_OR_RETURN(Cluster cluster, ClusterOfFlags(defaults, device_kinds));
     flags.is_master = cluster.rank == 0;
     if (cluster.nodes.size() == 1) {
       const DeviceSpec devices = DevicesHere(*cluster.nodes[0].devices);
       session.devices = {devices.count};
       session.node_kinds = {devices.type};
     } else {
-      ASSIGN_OR_RETURN(session.network, NetworkOf(std::move(cluster)));
+      BRAID_ASSIGN_OR_RETURN(session.network, NetworkOf(std::move(cluster)));
     }
   }
   session.threads_per_device = absl::GetFlag(FLAGS_threads_per_device);
@@ -306,9 +307,9 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
                         "device's share of the processors is of use",
                         session.threads_per_device, kMostThreads));
   }
-  ASSIGN_OR_RETURN(session.precision, PrecisionOf(absl::GetFlag(FLAGS_precision)));
+  BRAID_ASSIGN_OR_RETURN(session.precision, PrecisionOf(absl::GetFlag(FLAGS_precision)));
   session.winograd = absl::GetFlag(FLAGS_winograd);
-  ASSIGN_OR_RETURN(session.device_memory_bytes, MemoryOf(absl::GetFlag(FLAGS_device_memory)));
+  BRAID_ASSIGN_OR_RETURN(session.device_memory_bytes, MemoryOf(absl::GetFlag(FLAGS_device_memory)));
   if (const int64_t every = absl::GetFlag(FLAGS_check_replicas); every >= 0) {
     session.check_replicas = every;
   } else if (every != -1) {
@@ -321,11 +322,12 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   session.metrics_path = absl::GetFlag(FLAGS_metrics_json);
   session.allow_nan = absl::GetFlag(FLAGS_allow_nan);
   session.check_numerics = absl::GetFlag(FLAGS_check_numerics);
-  RETURN_IF_ERROR(ReadMachineFlag(flags));
-  ASSIGN_OR_RETURN(session.stall_timeout, PositiveTime(absl::GetFlag(FLAGS_stall_timeout),
-                                                       "stall_timeout", /*may_be_zero=*/true));
-  ASSIGN_OR_RETURN(session.event_dump, EventFolder(absl::GetFlag(FLAGS_event_dump)));
-  ASSIGN_OR_RETURN(session.progress, ProgressOf(absl::GetFlag(FLAGS_progress)));
+  BRAID_RETURN_IF_ERROR(ReadMachineFlag(flags));
+  BRAID_ASSIGN_OR_RETURN(
+      session.stall_timeout,
+      PositiveTime(absl::GetFlag(FLAGS_stall_timeout), "stall_timeout", /*may_be_zero=*/true));
+  BRAID_ASSIGN_OR_RETURN(session.event_dump, EventFolder(absl::GetFlag(FLAGS_event_dump)));
+  BRAID_ASSIGN_OR_RETURN(session.progress, ProgressOf(absl::GetFlag(FLAGS_progress)));
   return flags;
 }
 

@@ -59,8 +59,9 @@ class ProcessEnd {
   ProcessEnd() : environment_(MakeRealEnvironment()), reactor_(environment_->StartReactor("end")) {}
 
   absl::Status WatchSignals() {
-    ASSIGN_OR_RETURN(signals_, SignalWatcher::Start(reactor_.get(), {SIGINT, SIGTERM},
-                                                    [this](int signal) { OnSignal(signal); }));
+    BRAID_ASSIGN_OR_RETURN(signals_,
+                           SignalWatcher::Start(reactor_.get(), {SIGINT, SIGTERM},
+                                                [this](int signal) { OnSignal(signal); }));
     return absl::OkStatus();
   }
 
@@ -134,9 +135,9 @@ absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, Proces
   OpRegistry operators = BuiltinOps();
   KernelRegistry kernels = CpuKernels();
   if (flags.session.check_numerics) kernels.WrapAll(CheckNumerics);
-  RETURN_IF_ERROR(Extend(options, operators, kernels));
+  BRAID_RETURN_IF_ERROR(Extend(options, operators, kernels));
   const Cluster& cluster = flags.session.network->cluster;
-  ASSIGN_OR_RETURN(
+  BRAID_ASSIGN_OR_RETURN(
       const DeviceKinds::Kind* const kind,
       options.device_kinds.Find(DevicesHere(*cluster.nodes[cluster.rank].devices).type));
   return ServeNode(*flags.session.network,
@@ -152,7 +153,7 @@ absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, Proces
 
 absl::Status RunProgram(const MainOptions& options,
                         const std::function<absl::Status(Session&)>& program, ProcessEnd& end) {
-  ASSIGN_OR_RETURN(ProgramFlags flags, ReadFlags(options.cluster, options.device_kinds));
+  BRAID_ASSIGN_OR_RETURN(ProgramFlags flags, ReadFlags(options.cluster, options.device_kinds));
   const bool dry_run = flags.session.dry_run;
   if (!flags.is_master && dry_run) return absl::OkStatus();
   Measure(flags);
@@ -160,8 +161,8 @@ absl::Status RunProgram(const MainOptions& options,
   flags.session.dataset_kinds = options.dataset_kinds;
   flags.session.interruption = &end.interruption();
   flags.session.on_failure = [&end](const absl::Status& cause) { end.Limit(cause); };
-  ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
-                   Session::Start(std::move(flags.session)));
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
+                         Session::Start(std::move(flags.session)));
   absl::Status status = Extend(options, session->operators(), session->kernels());
   if (status.ok()) status = CatchExceptions("the program", [&] { return program(*session); });
   if (dry_run && absl::IsCancelled(status)) status = absl::OkStatus();

@@ -42,15 +42,15 @@ namespace {
 absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions& network) {
   Network& sockets = SocketsOf(network);
   const ClusterNode& master = network.cluster.nodes[0];
-  ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
+  BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
   if (!network.interface.empty()) {
-    ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses,
-                     sockets.InterfaceAddresses(network.interface));
+    BRAID_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses,
+                           sockets.InterfaceAddresses(network.interface));
     for (SocketAddress& address : addresses) address = address.WithPort(master.port);
     return addresses;
   }
-  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses,
-                   sockets.ResolveHost(master.host, master.port));
+  BRAID_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses,
+                         sockets.ResolveHost(master.host, master.port));
   const bool is_numeric = SocketAddress::Parse(addresses[0].ToString()).ok() &&
                           addresses.size() == 1 && addresses[0].host() == master.host;
   const bool is_known_loopback = is_numeric || master.host == "localhost";
@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions&
   });
   if (addresses.empty()) {
     for (const char* any : {"0.0.0.0:0", "[::]:0"}) {
-      ASSIGN_OR_RETURN(const SocketAddress address, SocketAddress::Parse(any));
+      BRAID_ASSIGN_OR_RETURN(const SocketAddress address, SocketAddress::Parse(any));
       addresses.push_back(address.WithPort(master.port));
     }
   }
@@ -79,10 +79,10 @@ absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network
     }
     return listeners;
   }
-  ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, MasterAddresses(network));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, MasterAddresses(network));
   absl::Status first_error;
   for (const SocketAddress& address : addresses) {
-    RETURN_IF_ERROR(CheckExposure(network, address));
+    BRAID_RETURN_IF_ERROR(CheckExposure(network, address));
     absl::StatusOr<Socket> listener = SocketsOf(network).ListenOn(address);
     if (listener.ok()) {
       listeners.push_back(*std::move(listener));
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network
 
 absl::StatusOr<std::string> DataHostOf(const std::vector<Socket>& listeners) {
   if (listeners.size() != 1) return std::string();
-  ASSIGN_OR_RETURN(const SocketAddress address, listeners[0].LocalAddress());
+  BRAID_ASSIGN_OR_RETURN(const SocketAddress address, listeners[0].LocalAddress());
   return address.is_any() ? std::string() : address.host();
 }
 
@@ -125,7 +125,7 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   options.environment = environment;
   options.self.node = static_cast<uint16_t>(cluster.rank);
   options.self.num_nodes = static_cast<int>(cluster.nodes.size());
-  ASSIGN_OR_RETURN(options.self.build, BuildFingerprint());
+  BRAID_ASSIGN_OR_RETURN(options.self.build, BuildFingerprint());
   if (cluster.knows_all_hosts) options.self.node_list = cluster.ToString();
   options.self.devices = DevicesHere(*cluster.nodes[cluster.rank].devices).ToString();
   options.self.host = HostName();
@@ -170,11 +170,11 @@ absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network,
   Network& sockets = SocketsOf(network);
   std::vector<SocketAddress> addresses;
   if (!network.interface.empty()) {
-    ASSIGN_OR_RETURN(addresses, sockets.InterfaceAddresses(network.interface));
+    BRAID_ASSIGN_OR_RETURN(addresses, sockets.InterfaceAddresses(network.interface));
   } else if (const std::string& host = network.cluster.nodes[network.cluster.rank].host;
              network.cluster.knows_all_hosts && !host.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
-    ASSIGN_OR_RETURN(addresses, sockets.ResolveHost(host, 0));
+    BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
+    BRAID_ASSIGN_OR_RETURN(addresses, sockets.ResolveHost(host, 0));
     std::erase_if(addresses, [&](const auto& address) { return !IsLocalAddress(address, local); });
   }
   for (const SocketAddress& address : addresses) {
@@ -190,13 +190,13 @@ absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network,
 absl::StatusOr<WayToMaster> FindMaster(const NetworkOptions& network) {
   const ClusterNode& master = network.cluster.nodes[0];
   WayToMaster way;
-  ASSIGN_OR_RETURN(way.addresses, SocketsOf(network).ResolveHost(master.host, master.port));
+  BRAID_ASSIGN_OR_RETURN(way.addresses, SocketsOf(network).ResolveHost(master.host, master.port));
   // The master refuses to start like this, and nobody would be there to say so.
   if (std::none_of(way.addresses.begin(), way.addresses.end(),
                    [](const SocketAddress& address) { return address.is_loopback(); })) {
-    RETURN_IF_ERROR(CheckExposure(network, way.addresses[0]));
+    BRAID_RETURN_IF_ERROR(CheckExposure(network, way.addresses[0]));
   }
-  ASSIGN_OR_RETURN(way.from, OwnAddress(network, way.addresses[0]));
+  BRAID_ASSIGN_OR_RETURN(way.from, OwnAddress(network, way.addresses[0]));
   return way;
 }
 

@@ -47,9 +47,10 @@ class NodeService::Impl {
 
   absl::Status Start() {
     // And the rendezvous.
-    if (!environment_->is_simulated()) RETURN_IF_ERROR(CheckThreads(kNodeThreads + 1));
-    ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network_, environment_));
-    ASSIGN_OR_RETURN(WayToMaster way, FindMaster(network_));
+    if (!environment_->is_simulated()) BRAID_RETURN_IF_ERROR(CheckThreads(kNodeThreads + 1));
+    BRAID_ASSIGN_OR_RETURN(RendezvousOptions rendezvous,
+                           RendezvousOptionsOf(network_, environment_));
+    BRAID_ASSIGN_OR_RETURN(WayToMaster way, FindMaster(network_));
     client_ = std::make_unique<RendezvousClient>(std::move(rendezvous), std::move(way.addresses),
                                                  way.from);
     client_->StartJoin([this](absl::StatusOr<std::shared_ptr<ControlConnection>> connection) {
@@ -127,7 +128,7 @@ absl::StatusOr<std::unique_ptr<NodeService>> NodeService::Start(
     const NetworkOptions& network, const ServiceOptions& options,
     std::function<void(absl::Status)> ended) {
   auto impl = std::make_unique<Impl>(network, options, std::move(ended));
-  RETURN_IF_ERROR(impl->Start());
+  BRAID_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<NodeService>(new NodeService(std::move(impl)));
 }
 
@@ -137,13 +138,14 @@ absl::Status NodeService::AwaitEnd() { return impl_->AwaitEnd(); }
 
 absl::Status ServeNode(const NetworkOptions& network, const ServiceOptions& options) {
   absl::Status cause;
-  ASSIGN_OR_RETURN(const std::unique_ptr<NodeService> service,
-                   NodeService::Start(network, options,
-                                      [&](absl::Status status) { cause = std::move(status); }));
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<NodeService> service,
+                         NodeService::Start(network, options, [&](absl::Status status) {
+                           cause = std::move(status);
+                         }));
   options.interruption->SetHandler([&](const absl::Status& reason) { service->End(reason); });
   const absl::Status waited = service->AwaitEnd();
   options.interruption->SetHandler(nullptr);
-  RETURN_IF_ERROR(waited);
+  BRAID_RETURN_IF_ERROR(waited);
   return cause;
 }
 

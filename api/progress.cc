@@ -116,7 +116,7 @@ absl::Status RunReporter::OnScalar(std::string_view job, std::string_view name, 
     WriteJsonNumber(value, metrics_);
     WriteTimes(job, step);
     std::fputs("}\n", metrics_);
-    RETURN_IF_ERROR(MetricsStatus());
+    BRAID_RETURN_IF_ERROR(MetricsStatus());
   }
   if (!has_bar_ || !is_users_) return absl::OkStatus();
   if (first_step_ < 0 || step < first_step_) first_step_ = step;

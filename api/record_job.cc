@@ -11,10 +11,11 @@ namespace braid {
 
 absl::Status RecordJob(const std::string& name, LogicalGraph& graph,
                        const std::function<void()>& record) {
-  RETURN_IF_ERROR(CatchExceptions(absl::StrFormat("the function that records job '%s'", name), [&] {
-    record();
-    return absl::OkStatus();
-  }));
+  BRAID_RETURN_IF_ERROR(
+      CatchExceptions(absl::StrFormat("the function that records job '%s'", name), [&] {
+        record();
+        return absl::OkStatus();
+      }));
   return graph.status();
 }
 

@@ -91,7 +91,7 @@ absl::Status RunReceiver::OnFetched(std::string_view name, int64_t step, const A
     ++sum.count;
   }
   const std::optional<double> scalar = ScalarOf(value);
-  if (scalar.has_value()) RETURN_IF_ERROR(on_scalar_(name, step, *scalar));
+  if (scalar.has_value()) BRAID_RETURN_IF_ERROR(on_scalar_(name, step, *scalar));
   if (!on_step_) return absl::OkStatus();
   // Each fetch comes in the order of steps, so that these become whole in that order, too.
   StepValues& values = steps_[step];

@@ -122,8 +122,8 @@ Session::Impl::Activity::~Activity() {
 }
 
 absl::Status Session::Impl::Start() {
-  RETURN_IF_ERROR(CheckFit(options_));
-  RETURN_IF_ERROR(CheckThreadsOf(options_, *environment_));
+  BRAID_RETURN_IF_ERROR(CheckFit(options_));
+  BRAID_RETURN_IF_ERROR(CheckThreadsOf(options_, *environment_));
   if (options_.network.has_value()) {
     options_.devices.clear();
     options_.node_kinds.clear();
@@ -157,9 +157,9 @@ absl::Status Session::Impl::Start() {
                         options_.node_kinds.size(), options_.devices.size()));
   }
   for (const std::string& kind : options_.node_kinds) {
-    RETURN_IF_ERROR(options_.device_kinds.Find(kind).status());
+    BRAID_RETURN_IF_ERROR(options_.device_kinds.Find(kind).status());
   }
-  ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
+  BRAID_ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
   // In a dry run, machines that are not here are taken to be like this one.
   const bool are_listed = options_.dry_run && options_.network.has_value();
   const uint64_t memory = ReadMemoryLimits().least();
@@ -183,7 +183,7 @@ absl::Status Session::Impl::Start() {
   coordinator_ = std::make_unique<Coordinator>(std::move(coordinator));
   std::vector<std::unique_ptr<ControlChannel>> channels;
   if (options_.network.has_value()) {
-    ASSIGN_OR_RETURN(channels, JoinNetwork());
+    BRAID_ASSIGN_OR_RETURN(channels, JoinNetwork());
   } else {
     for (size_t node = 0; node < options_.devices.size(); ++node) {
       channels.push_back(StartNode(static_cast<int>(node), ""));
@@ -195,8 +195,8 @@ absl::Status Session::Impl::Start() {
           reason.code(), absl::StrFormat("node 0: %s", std::string(reason.message()))));
     });
   }
-  RETURN_IF_ERROR(ChooseMachines());
-  RETURN_IF_ERROR(coordinator_->Join(std::move(channels), kJoinLimit));
+  BRAID_RETURN_IF_ERROR(ChooseMachines());
+  BRAID_RETURN_IF_ERROR(coordinator_->Join(std::move(channels), kJoinLimit));
   coordinator_->SetPhase(kProgramPhase);
   return absl::OkStatus();
 }
@@ -230,12 +230,12 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
 
 absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::JoinNetwork() {
   const NetworkOptions& network = *options_.network;
-  ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment_));
+  BRAID_ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment_));
   const NodeIdentity& self = rendezvous.self;
   machines_[0] = {self.host, self.memory_bytes, self.process_bytes};
-  ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
-  ASSIGN_OR_RETURN(const std::string host, DataHostOf(listeners));
-  ASSIGN_OR_RETURN(const SocketAddress control, listeners[0].LocalAddress());
+  BRAID_ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
+  BRAID_ASSIGN_OR_RETURN(const std::string host, DataHostOf(listeners));
+  BRAID_ASSIGN_OR_RETURN(const SocketAddress control, listeners[0].LocalAddress());
   rendezvous_ = std::make_unique<RendezvousServer>(std::move(rendezvous), std::move(listeners));
   if (!environment_->is_simulated()) WriteSessionFile(control);
   if (options_.interruption != nullptr) {
@@ -244,12 +244,12 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
   }
   const absl::StatusOr<std::vector<JoinedNode>> joined = rendezvous_->Join();
   if (options_.interruption != nullptr) options_.interruption->SetHandler(nullptr);
-  RETURN_IF_ERROR(joined.status());
+  BRAID_RETURN_IF_ERROR(joined.status());
   std::vector<std::unique_ptr<ControlChannel>> channels;
   channels.push_back(StartNode(0, host));
   for (const JoinedNode& node : *joined) {
     const NodeIdentity& identity = node.identity;
-    ASSIGN_OR_RETURN(const DeviceSpec devices, ParseDeviceSpec(identity.devices));
+    BRAID_ASSIGN_OR_RETURN(const DeviceSpec devices, ParseDeviceSpec(identity.devices));
     options_.devices[identity.node] = devices.count;
     options_.node_kinds[identity.node] = devices.type;
     if (const absl::Status known = options_.device_kinds.Find(devices.type).status(); !known.ok()) {
@@ -283,7 +283,7 @@ std::string Session::Impl::Describe() const {
 
 absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     const std::string& name, const std::function<void(Job&)>& record, bool is_visible) {
-  RETURN_IF_ERROR(mistakes_->Take());
+  BRAID_RETURN_IF_ERROR(mistakes_->Take());
   for (const auto& [id, other] : jobs_) {
     if (!is_visible || other->is_unloaded || other->name != name) continue;
     return absl::AlreadyExistsError(absl::StrFormat(
@@ -297,9 +297,9 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     coordinator_->SetPhase(absl::StrFormat("compiling job '%s'", name));
     job.watch_ = &coordinator_->program();
   }
-  RETURN_IF_ERROR(RecordJob(name, graph, [&] { record(job); }));
-  if (is_visible) RETURN_IF_ERROR(CheckHasEffect(name, graph));
-  if (job.averages_.has_value()) RETURN_IF_ERROR(ReadAverages(name, *job.averages_, graph));
+  BRAID_RETURN_IF_ERROR(RecordJob(name, graph, [&] { record(job); }));
+  if (is_visible) BRAID_RETURN_IF_ERROR(CheckHasEffect(name, graph));
+  if (job.averages_.has_value()) BRAID_RETURN_IF_ERROR(ReadAverages(name, *job.averages_, graph));
   const bool minimizes = !graph.minimize().empty();
   std::unique_ptr<LoadedJob> loaded = Recorded(job, graph);
   graph.training = job.training_.value_or(minimizes);
@@ -317,7 +317,7 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   compile.seed = options_.seed;
   compile.machine = choice_machine_;
   compile.estimate = estimate_machine_;
-  ASSIGN_OR_RETURN(compiler::Compiled made, compiler::Compile(std::move(graph), compile));
+  BRAID_ASSIGN_OR_RETURN(compiler::Compiled made, compiler::Compile(std::move(graph), compile));
   const auto compiled = std::make_shared<const compiler::Compiled>(std::move(made));
 
   loaded->id = next_job_++;
@@ -340,8 +340,8 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   }
   const std::string plan = compiler::EncodePlan(compiled->physical);
   loaded->plan_bytes = plan.size();
-  ASSIGN_OR_RETURN(const std::vector<NodeSummary> nodes,
-                   LoadEverywhere(*loaded, plan, compiled->physical, is_visible));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<NodeSummary> nodes,
+                         LoadEverywhere(*loaded, plan, compiled->physical, is_visible));
   if (is_visible) {
     for (const NodeSummary& node : nodes) {
       loaded->memory.insert(loaded->memory.end(), node.devices.begin(), node.devices.end());
@@ -379,7 +379,7 @@ absl::StatusOr<std::vector<NodeSummary>> Session::Impl::LoadEverywhere(
   if (!wants_summaries) return nodes;
   KernelMemoryPlanner planner(&kernels_, options_.threads_per_device);
   for (int node = 0; node < graph.num_nodes; ++node) {
-    ASSIGN_OR_RETURN(const plan::NodePlan part, compiler::ExpandPlan(graph, node));
+    BRAID_ASSIGN_OR_RETURN(const plan::NodePlan part, compiler::ExpandPlan(graph, node));
     nodes.push_back(SummarizeNode(part, datasets_,
                                   [&planner](const plan::Task& task) { return planner.Of(task); }));
   }
@@ -469,7 +469,7 @@ absl::Status Session::Close(const absl::Status& cause) { return impl_->Close(cau
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
   auto impl = std::make_unique<Impl>(std::move(options));
-  RETURN_IF_ERROR(impl->Start());
+  BRAID_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
@@ -485,8 +485,8 @@ absl::StatusOr<CompiledJob> Session::CompileRecorded(
     absl::Status status = record(job);
     if (!status.ok()) job.graph().Fail(std::move(status));
   };
-  ASSIGN_OR_RETURN(Impl::LoadedJob * loaded,
-                   impl_->Compile(name, record_or_fail, /*is_visible=*/true));
+  BRAID_ASSIGN_OR_RETURN(Impl::LoadedJob * loaded,
+                         impl_->Compile(name, record_or_fail, /*is_visible=*/true));
   return CompiledJob(this, loaded->id);
 }
 

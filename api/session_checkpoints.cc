@@ -85,11 +85,11 @@ CheckpointState Session::Impl::State() const {
 }
 
 absl::Status Session::Impl::Save(const std::string& directory, const SaveOptions& options) {
-  RETURN_IF_ERROR(mistakes_->Take());
+  BRAID_RETURN_IF_ERROR(mistakes_->Take());
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is saved");
   const Activity activity(this, absl::StrFormat("saving to '%s'", directory));
-  RETURN_IF_ERROR(FinishSave());
-  ASSIGN_OR_RETURN(const std::shared_ptr<Saving> saving, BeginSave(directory, options));
+  BRAID_RETURN_IF_ERROR(FinishSave());
+  BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<Saving> saving, BeginSave(directory, options));
   absl::Status saved = SaveByNodes(saving);
   if (absl::IsNotFound(saved) && options_.network.has_value()) {
     LOG(WARNING) << "the master gathers all variables and writes them, since not all nodes can: "
@@ -183,7 +183,7 @@ absl::Status Session::Impl::SaveByMaster(const std::shared_ptr<Saving>& saving) 
         job.Fetch(each->first, Refer(job, each->first, each->second));
       }
     };
-    ASSIGN_OR_RETURN(const RunResult result, RunOnce("save", record, {}));
+    BRAID_ASSIGN_OR_RETURN(const RunResult result, RunOnce("save", record, {}));
     for (auto each = first; each != next; ++each) {
       const Array& value = result.Last(each->first);
       const absl::Status written =
@@ -196,7 +196,7 @@ absl::Status Session::Impl::SaveByMaster(const std::shared_ptr<Saving>& saving) 
 }
 
 absl::Status Session::Impl::FinishSave() {
-  RETURN_IF_ERROR(AwaitSave());
+  BRAID_RETURN_IF_ERROR(AwaitSave());
   if (saving_ == nullptr) return absl::OkStatus();
   return LocalError(std::exchange(saving_, nullptr)->status);
 }
@@ -213,14 +213,14 @@ absl::Status Session::Impl::AwaitSave() {
 }
 
 absl::Status Session::Impl::Load(const std::string& directory) {
-  RETURN_IF_ERROR(mistakes_->Take());
+  BRAID_RETURN_IF_ERROR(mistakes_->Take());
   // It may be the one to load; what went wrong with it is the next save's to say.
-  RETURN_IF_ERROR(AwaitSave());
+  BRAID_RETURN_IF_ERROR(AwaitSave());
   const Activity activity(this, absl::StrFormat("loading '%s'", directory));
-  ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
-                   CheckpointReader::Open(directory));
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<CheckpointReader> reader,
+                         CheckpointReader::Open(directory));
   for (const auto& [name, info] : variables_) {
-    ASSIGN_OR_RETURN(const StoredTensor stored, reader->Info(name));
+    BRAID_ASSIGN_OR_RETURN(const StoredTensor stored, reader->Info(name));
     const TensorType type{stored.dtype, stored.shape};
     if (type != info.type) {
       return absl::InvalidArgumentError(absl::StrFormat("variable '%s' is %s; in %s it is %s", name,
@@ -237,7 +237,7 @@ absl::Status Session::Impl::Load(const std::string& directory) {
                  << "have it: " << loaded.message();
     loaded = LoadByMaster(*reader);
   }
-  RETURN_IF_ERROR(loaded);
+  BRAID_RETURN_IF_ERROR(loaded);
   loaded_step_ = reader->state().step;
   was_loaded_ = true;
   for (const auto& [id, job] : jobs_) {
@@ -268,7 +268,7 @@ absl::Status Session::Impl::LoadByNodes(const CheckpointReader& reader) {
 absl::Status Session::Impl::LoadByMaster(const CheckpointReader& reader) {
   for (const auto& [name, info] : variables_) {
     const std::vector<int64_t>& sizes = info.type.shape.dims();
-    RETURN_IF_ERROR(reader.Verify(name, {std::vector<int64_t>(sizes.size(), 0), sizes}));
+    BRAID_RETURN_IF_ERROR(reader.Verify(name, {std::vector<int64_t>(sizes.size(), 0), sizes}));
   }
   auto next = variables_.begin();
   while (next != variables_.end()) {
@@ -280,10 +280,10 @@ absl::Status Session::Impl::LoadByMaster(const CheckpointReader& reader) {
       bytes += BytesOf(info.type);
       if (!arrays.empty() && bytes > kGatherBytes) break;
       Array& array = arrays.try_emplace(name, info.type.dtype, info.type.shape).first->second;
-      RETURN_IF_ERROR(reader.ReadBytes(name, 0, array.mutable_bytes(), array.num_bytes()));
+      BRAID_RETURN_IF_ERROR(reader.ReadBytes(name, 0, array.mutable_bytes(), array.num_bytes()));
       values[name] = &array;
     }
-    RETURN_IF_ERROR(Set(values));
+    BRAID_RETURN_IF_ERROR(Set(values));
   }
   return absl::OkStatus();
 }

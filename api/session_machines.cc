@@ -142,8 +142,8 @@ absl::Status Session::Impl::ChooseMachines() {
     estimate_machine_ = *options_.measured;
     for (const NodeMachine& machine : machines_) {
       if (machine.rates.empty()) continue;
-      ASSIGN_OR_RETURN(const compiler::Machine measured,
-                       compiler::Machine::Parse(machine.rates, machine.host));
+      BRAID_ASSIGN_OR_RETURN(const compiler::Machine measured,
+                             compiler::Machine::Parse(machine.rates, machine.host));
       estimate_machine_ = SlowerOf(estimate_machine_, measured);
     }
     if (options_.decides_by_measured) choice_machine_ = estimate_machine_;

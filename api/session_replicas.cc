@@ -88,7 +88,8 @@ absl::Status Session::Impl::CompileReplicaCheck() {
       job.Fetch(group.variables[0], sums);
     }
   };
-  ASSIGN_OR_RETURN(LoadedJob * loaded, Compile("check of replicas", record, /*is_visible=*/false));
+  BRAID_ASSIGN_OR_RETURN(LoadedJob * loaded,
+                         Compile("check of replicas", record, /*is_visible=*/false));
   check.job = std::move(jobs_.extract(loaded->id).mapped());
   return absl::OkStatus();
 }
@@ -101,13 +102,13 @@ void Session::Impl::UnloadReplicaCheck() {
 absl::Status Session::Impl::CheckReplicas(LoadedJob& job) {
   job.checked_at = job.step;
   ReplicaCheck& check = replica_check_;
-  if (check.num_variables != variables_.size()) RETURN_IF_ERROR(CompileReplicaCheck());
+  if (check.num_variables != variables_.size()) BRAID_RETURN_IF_ERROR(CompileReplicaCheck());
   if (check.job == nullptr) return absl::OkStatus();
   RunResult result(mistakes_);
   RunReceiver receiver(result.values_, RunOptions(), mistakes_, check.job->step,
                        [](std::string_view, int64_t, double) { return absl::OkStatus(); });
   for (const auto& [name, type] : check.job->fetches) receiver.Expect(name, type, 1);
-  RETURN_IF_ERROR(RunSteps(*check.job, 1, receiver));
+  BRAID_RETURN_IF_ERROR(RunSteps(*check.job, 1, receiver));
   for (const ReplicaCheck::Group& group : check.groups) {
     const Array& sums = result.Last(group.variables[0]);
     const std::span<const int64_t> values = sums.data<int64_t>();

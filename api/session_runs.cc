@@ -136,9 +136,9 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
         absl::StrFormat("job '%s' was unloaded and cannot run; compile it again", job.name));
   }
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is run");
-  ASSIGN_OR_RETURN(const int64_t all_steps, StepsOf(job, options));
-  RETURN_IF_ERROR(mistakes_->Take());
-  RETURN_IF_ERROR(CheckFeeds(job, options));
+  BRAID_ASSIGN_OR_RETURN(const int64_t all_steps, StepsOf(job, options));
+  BRAID_RETURN_IF_ERROR(mistakes_->Take());
+  BRAID_RETURN_IF_ERROR(CheckFeeds(job, options));
   if (!job.has_run) WarnOfFirstValues(job);
   for (const auto& [name, array] : options.feeds) nodes_[0]->Host(id).Feed(name, array);
   for (Fed& fed : job.inputs) fed.is_fed = true;
@@ -177,7 +177,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
   }
   if (status.ok() && IsCheckDueAfterRun(job)) status = CheckReplicas(job);
   const absl::Status reported = reporter_->EndRun();
-  RETURN_IF_ERROR(status);
+  BRAID_RETURN_IF_ERROR(status);
   if (!reported.ok()) return LocalError(reported);
   receiver.Finish();
   return result;
@@ -197,7 +197,7 @@ absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver&
 absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
                                                  const std::function<void(Job&)>& record,
                                                  const RunOptions& options) {
-  ASSIGN_OR_RETURN(LoadedJob * loaded, Compile(name, record, /*is_visible=*/false));
+  BRAID_ASSIGN_OR_RETURN(LoadedJob * loaded, Compile(name, record, /*is_visible=*/false));
   const JobId id = loaded->id;
   absl::StatusOr<RunResult> result = Run(id, options);
   Unload(id);

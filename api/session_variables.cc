@@ -80,8 +80,8 @@ Tensor Session::Impl::Refer(Job& job, const std::string& name, const VariableInf
 }
 
 absl::StatusOr<Array> Session::Get(const std::string& variable) {
-  ASSIGN_OR_RETURN(const Impl::VariableInfo* info, impl_->FindVariable(variable));
-  ASSIGN_OR_RETURN(
+  BRAID_ASSIGN_OR_RETURN(const Impl::VariableInfo* info, impl_->FindVariable(variable));
+  BRAID_ASSIGN_OR_RETURN(
       RunResult result,
       impl_->RunOnce("get " + variable,
                      [&](Job& job) { job.Fetch(variable, impl_->Refer(job, variable, *info)); },
@@ -99,7 +99,7 @@ absl::Status Session::Set(const std::map<std::string, const Array*>& values) {
 
 absl::Status Session::Impl::Set(const std::map<std::string, const Array*>& values) {
   for (const auto& [name, value] : values) {
-    ASSIGN_OR_RETURN(const VariableInfo* info, FindVariable(name));
+    BRAID_ASSIGN_OR_RETURN(const VariableInfo* info, FindVariable(name));
     if (const absl::Status mistake = value->mistake(); !mistake.ok()) {
       return absl::Status(mistake.code(), absl::StrFormat("variable '%s' was set: %s", name,
                                                           std::string(mistake.message())));
@@ -129,7 +129,7 @@ absl::Status Session::Impl::Set(const std::map<std::string, const Array*>& value
                job.Input(name + ".value", value->shape(), value->dtype()));
       }
     };
-    RETURN_IF_ERROR(RunOnce("set " + first->first, record, options).status());
+    BRAID_RETURN_IF_ERROR(RunOnce("set " + first->first, record, options).status());
   }
   return absl::OkStatus();
 }

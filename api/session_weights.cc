@@ -178,8 +178,8 @@ absl::Status Session::LoadWeights(const std::string& path, const WeightsOptions&
                             : absl::StrFormat("'%s' (of variable '%s')", source->name, name));
       continue;
     }
-    ASSIGN_OR_RETURN(const Shape shape, StoredShape(name, info.type.shape, *source));
-    RETURN_IF_ERROR(CheckFits(path, *found->second, shape, name, info.type));
+    BRAID_ASSIGN_OR_RETURN(const Shape shape, StoredShape(name, info.type.shape, *source));
+    BRAID_RETURN_IF_ERROR(CheckFits(path, *found->second, shape, name, info.type));
     is_taken[source->name] = true;
     source->name = found->second->name;
     wanted.push_back({name, &info, *std::move(source)});
@@ -216,7 +216,7 @@ absl::Status Session::LoadWeights(const std::string& path, const WeightsOptions&
     batch[each.variable] = &value;
     bytes += static_cast<int64_t>(value.num_bytes());
     if (bytes < kBatchBytes && &each != &wanted.back()) continue;
-    RETURN_IF_ERROR(Set(batch));
+    BRAID_RETURN_IF_ERROR(Set(batch));
     batch.clear();
     values.clear();
     bytes = 0;
@@ -236,7 +236,7 @@ absl::Status Session::SaveWeights(const std::string& path, const WeightsOptions&
     if (impl_->IsState(name)) continue;
     const std::optional<WeightSource> source = SourceOf(options, name);
     if (!source.has_value()) continue;
-    ASSIGN_OR_RETURN(const Shape shape, StoredShape(name, info.type.shape, *source));
+    BRAID_ASSIGN_OR_RETURN(const Shape shape, StoredShape(name, info.type.shape, *source));
     const TensorType type{info.type.dtype, shape};
     Gathered& whole = tensors[options.prefix + source->name];
     if (whole.parts.empty()) {
@@ -252,7 +252,7 @@ absl::Status Session::SaveWeights(const std::string& path, const WeightsOptions&
           absl::StrJoin(whole.parts, " "), have.ToString(), whole.parts.size()));
     }
     whole.parts[source->part] = name;
-    ASSIGN_OR_RETURN(Array value, Get(name));
+    BRAID_ASSIGN_OR_RETURN(Array value, Get(name));
     if (source->transpose) value = Transposed(value);
     CopyPart(Direction::kIntoWhole, *source, whole.array, value);
   }

@@ -1,4 +1,4 @@
-#include "api/testing.h"
+#include <braid/testing.h>
 
 #include <algorithm>
 
@@ -43,7 +43,7 @@ absl::Status TestOperator(
   }
   OpRegistry operators = BuiltinOps();
   KernelRegistry kernels = CpuKernels();
-  RETURN_IF_ERROR(extend(operators, kernels));
+  BRAID_RETURN_IF_ERROR(extend(operators, kernels));
   const OpDef* const def = operators.Find(op);
   if (def == nullptr) {
     std::vector<std::string> names;

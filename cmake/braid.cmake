@@ -56,8 +56,7 @@ function(braid_name_library name component)
     return()
   endif()
   set_target_properties(braid_${name} PROPERTIES EXPORT_NAME ${name})
-  target_include_directories(braid_${name} PUBLIC
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/braid>)
+  target_include_directories(braid_${name} PUBLIC $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   if(component)
     install(TARGETS braid_${name} EXPORT braid_${component}Targets OPTIONAL
       ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,19 +1,16 @@
 # `cmake --install` puts the headers under include/braid, the libraries, the braid tool, and a package
-# that find_package(braid) finds. Programs link braid::api and include "api/braid.h". What
+# that find_package(braid) finds. Programs link braid::api and include <braid/braid.h>. What
 # examples/run.sh builds is enough for it; the libraries of ONNX files and for tests are installed if
 # they were built.
 include(CMakePackageConfigHelpers)
 
 set(braid_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/braid)
-foreach(folder actor api comm compiler graph runtime)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid
-    FILES_MATCHING PATTERN "*.h" PATTERN tool EXCLUDE)
-endforeach()
-install(
-  FILES ${PROJECT_BINARY_DIR}/compiler/plan/plan.pb.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/compiler/plan)
-install(FILES ${PROJECT_BINARY_DIR}/runtime/control.pb.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid/runtime)
+# At installation, when generated headers are there.
+install(CODE "
+  set(source \"${PROJECT_SOURCE_DIR}\")
+  set(binary \"${PROJECT_BINARY_DIR}\")
+  include(\"${PROJECT_SOURCE_DIR}/cmake/stage_headers.cmake\")")
+install(DIRECTORY ${PROJECT_BINARY_DIR}/headers/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid)
 
 install(TARGETS braid RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 foreach(export braid braid_onnx braid_testing)

@@ -31,57 +31,57 @@
 namespace braid::compiler {
 
 absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& options) {
-  RETURN_IF_ERROR(graph.status());
+  BRAID_RETURN_IF_ERROR(graph.status());
   BoxingPlanner planner(options.machine);
   std::map<std::string, std::string> explanations;
 
   // On whole tensors: what is computed.
   graph = SettleTraining(std::move(graph));
   if (options.precision == DType::kF16) graph = AddLossScales(std::move(graph));
-  ASSIGN_OR_RETURN(graph, Autograd(std::move(graph)));
-  ASSIGN_OR_RETURN(graph, Optimizer(std::move(graph)));
+  BRAID_ASSIGN_OR_RETURN(graph, Autograd(std::move(graph)));
+  BRAID_ASSIGN_OR_RETURN(graph, Optimizer(std::move(graph)));
   graph = Prune(std::move(graph));
   // Where, and how often: placements first, since a layout needs its devices' number; micro-batches
   // next, since they cut the shapes that are then laid out.
-  ASSIGN_OR_RETURN(
+  BRAID_ASSIGN_OR_RETURN(
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
   graph = Fuse(std::move(graph));
   graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd});
   if (options.precision != DType::kF32) {
     graph = NarrowProducts(std::move(graph), options.precision);
   }
-  ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
+  BRAID_ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
   InferSbpOptions sbp_options;
   sbp_options.fixed = options.fixed;
   if (options.explain) sbp_options.explanations = &explanations;
-  ASSIGN_OR_RETURN(graph, InferSbp(std::move(graph), planner, sbp_options));
+  BRAID_ASSIGN_OR_RETURN(graph, InferSbp(std::move(graph), planner, sbp_options));
 
   // One TaskGroup per op, boxing in between; then fewer, larger ones.
-  ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
+  BRAID_ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
   physical.job = options.job;
   physical.num_nodes = options.num_nodes;
   physical.kinds = options.kinds;
   physical.seed = options.seed;
-  RETURN_IF_ERROR(VerifyInvariants(physical));
+  BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));
   physical = AssignStreams(std::move(physical), graph.registry());
-  ASSIGN_OR_RETURN(physical, BucketCollectives(std::move(physical)));
+  BRAID_ASSIGN_OR_RETURN(physical, BucketCollectives(std::move(physical)));
   physical = ChooseMethods(std::move(physical));
-  RETURN_IF_ERROR(VerifyInvariants(physical));
-  ASSIGN_OR_RETURN(physical, FormChains(std::move(physical)));
-  RETURN_IF_ERROR(VerifyInvariants(physical));
+  BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));
+  BRAID_ASSIGN_OR_RETURN(physical, FormChains(std::move(physical)));
+  BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));
   // After the chains, which leave fewer registers to be copied.
   physical = StageThroughHost(std::move(physical));
-  ASSIGN_OR_RETURN(physical, OrderCollectives(std::move(physical)));
+  BRAID_ASSIGN_OR_RETURN(physical, OrderCollectives(std::move(physical)));
   // Slots before memory: they multiply it. Turns after it: they look at addresses. Verification
   // last: memory planning adds edges.
-  ASSIGN_OR_RETURN(physical, AssignSlots(std::move(physical)));
-  ASSIGN_OR_RETURN(physical, PlanMemory(std::move(physical), graph.registry()));
+  BRAID_ASSIGN_OR_RETURN(physical, AssignSlots(std::move(physical)));
+  BRAID_ASSIGN_OR_RETURN(physical, PlanMemory(std::move(physical), graph.registry()));
   physical = TakeTurns(std::move(physical), graph.registry());
   physical = DeferGroups(std::move(physical));
   if (options.device_memory_bytes > 0) {
-    RETURN_IF_ERROR(CheckMemory(physical, options.device_memory_bytes));
+    BRAID_RETURN_IF_ERROR(CheckMemory(physical, options.device_memory_bytes));
   }
-  RETURN_IF_ERROR(Verify(physical, graph.registry()));
+  BRAID_RETURN_IF_ERROR(Verify(physical, graph.registry()));
 
   StepEstimate estimate = EstimateStep(graph, planner, options.estimate);
   return Compiled{std::move(graph), std::move(physical), std::move(estimate),

@@ -56,8 +56,8 @@ class Lowering {
 
   absl::StatusOr<PhysicalGraph> Run() {
     for (const Op& op : graph_.ops()) {
-      RETURN_IF_ERROR(CheckOp(op));
-      RETURN_IF_ERROR(LowerOp(op));
+      BRAID_RETURN_IF_ERROR(CheckOp(op));
+      BRAID_RETURN_IF_ERROR(LowerOp(op));
       result_.micro_batches = std::max(result_.micro_batches, op.acts_per_step);
       for (const DeviceId& device : op.placement->devices()) {
         result_.num_nodes = std::max(result_.num_nodes, device.node + 1);
@@ -79,7 +79,7 @@ class Lowering {
           Describe(op), ": not every operand has a layout over devices and micro-batches"));
     }
     for (const auto* layouts : {&op.input_sbp, &op.output_sbp}) {
-      for (const NdSbp& sbp : *layouts) RETURN_IF_ERROR(CheckLayout(op, sbp));
+      for (const NdSbp& sbp : *layouts) BRAID_RETURN_IF_ERROR(CheckLayout(op, sbp));
     }
     return absl::OkStatus();
   }
@@ -115,8 +115,8 @@ class Lowering {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const bool overwrites =
           std::find(def.mutates().begin(), def.mutates().end(), i) != def.mutates().end();
-      ASSIGN_OR_RETURN(Held held, Read(op, static_cast<int>(i), overwrites));
-      ASSIGN_OR_RETURN(GroupInput input, InputOf(op, static_cast<int>(i), held.reg));
+      BRAID_ASSIGN_OR_RETURN(Held held, Read(op, static_cast<int>(i), overwrites));
+      BRAID_ASSIGN_OR_RETURN(GroupInput input, InputOf(op, static_cast<int>(i), held.reg));
       auto known = std::find_if(group.inputs.begin(), group.inputs.end(),
                                 [&](const GroupInput& other) { return other.reg == input.reg; });
       if (known == group.inputs.end()) known = group.inputs.insert(known, input);
@@ -181,7 +181,7 @@ class Lowering {
     }
     const NdSbp& wanted = op.input_sbp[input];
     if (overwrites) {
-      RETURN_IF_ERROR(CheckOverwrites(op, input));
+      BRAID_RETURN_IF_ERROR(CheckOverwrites(op, input));
       owners_.at(producer.id).update_op = op.id;
       return lowered.held[0];
     }

@@ -48,7 +48,7 @@ class MachineReader {
       const std::vector<std::string> words = absl::StrSplit(
           line.substr(0, line.find('#')), absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
       if (words.empty()) continue;
-      RETURN_IF_ERROR(ReadFact(words));
+      BRAID_RETURN_IF_ERROR(ReadFact(words));
     }
     return std::move(machine_);
   }

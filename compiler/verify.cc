@@ -249,7 +249,7 @@ absl::Status CheckVariables(const PhysicalGraph& graph, const StepOrder& order,
 // An edge is the same on every device of its groups: if the edges leave one order, all devices have
 // it.
 absl::Status CheckCollectiveOrder(const PhysicalGraph& graph) {
-  ASSIGN_OR_RETURN(const std::vector<OrderEdge> demanded, CollectiveOrder(graph));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<OrderEdge> demanded, CollectiveOrder(graph));
   if (demanded.empty()) return absl::OkStatus();
   std::set<OrderEdge> edges;
   for (const TaskGroup& group : graph.groups()) {
@@ -276,15 +276,15 @@ absl::Status CheckCollectiveOrder(const PhysicalGraph& graph) {
 }  // namespace
 
 absl::Status Verify(const PhysicalGraph& graph, const OpRegistry& registry) {
-  RETURN_IF_ERROR(VerifyInvariants(graph));
-  RETURN_IF_ERROR(CheckRuns(graph));
+  BRAID_RETURN_IF_ERROR(VerifyInvariants(graph));
+  BRAID_RETURN_IF_ERROR(CheckRuns(graph));
   for (const TaskGroup& group : graph.groups()) {
-    if (group.is<Compute>()) RETURN_IF_ERROR(CheckScratch(graph, registry, group));
-    RETURN_IF_ERROR(CheckOutputs(graph, registry, group));
+    if (group.is<Compute>()) BRAID_RETURN_IF_ERROR(CheckScratch(graph, registry, group));
+    BRAID_RETURN_IF_ERROR(CheckOutputs(graph, registry, group));
   }
-  ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
-  RETURN_IF_ERROR(CheckSharedBytes(graph, order));
-  RETURN_IF_ERROR(CheckCollectiveOrder(graph));
+  BRAID_ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
+  BRAID_RETURN_IF_ERROR(CheckSharedBytes(graph, order));
+  BRAID_RETURN_IF_ERROR(CheckCollectiveOrder(graph));
   return CheckVariables(graph, order, registry);
 }
 

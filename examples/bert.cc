@@ -1,14 +1,14 @@
 // Trains a BERT to find masked tokens, in a text file or in made-up sentences. One program for one
 // device; --parallel says how it is spread over all that the cluster has.
 
+#include <braid/braid.h>
+
 #include <iostream>
 
 #include "absl/flags/flag.h"
-#include "api/braid.h"
 #include "examples/bert_model.h"
 #include "examples/sentences.h"
 #include "examples/training.h"
-#include "runtime/data/text_dataset.h"
 
 ABSL_FLAG(std::string, data, "", "A text file, read by characters; none: made-up sentences");
 ABSL_FLAG(std::string, parallel, "data", "data, model, hybrid or pipeline");
@@ -31,8 +31,8 @@ namespace {
 
 absl::StatusOr<examples::BertOptions> OptionsOfFlags() {
   examples::BertOptions options;
-  ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
-  ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
+  BRAID_ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  BRAID_ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
   options.layers = absl::GetFlag(FLAGS_layers);
   options.width = absl::GetFlag(FLAGS_width);
   options.heads = absl::GetFlag(FLAGS_heads);
@@ -52,21 +52,21 @@ absl::StatusOr<examples::BertOptions> OptionsOfFlags() {
   options.train = braid::TextFile(
       path, {.context = options.time, .windows = braid::TextWindows::kEvery, .end = 0.9});
   options.held_out = braid::TextFile(path, {.context = options.time, .begin = 0.9});
-  ASSIGN_OR_RETURN(const auto held_out, braid::TextDataset::Open(*options.held_out));
+  BRAID_ASSIGN_OR_RETURN(const auto held_out, braid::TextDataset::Open(*options.held_out));
   options.vocabulary = held_out->vocabulary().size();
   return options;
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(const examples::BertOptions options, OptionsOfFlags());
-  ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(const examples::BertOptions options, OptionsOfFlags());
+  BRAID_ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
     examples::TrainBert(job, options);
   }));
-  ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateBert(job, options);
   }));
-  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
-  RETURN_IF_ERROR(examples::TrainInRounds(
+  BRAID_RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
+  BRAID_RETURN_IF_ERROR(examples::TrainInRounds(
       train, evaluate,
       {.steps = options.steps,
        .report_every = absl::GetFlag(FLAGS_report_every),

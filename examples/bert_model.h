@@ -2,7 +2,8 @@
 // it. Devlin et al., "BERT", arXiv 1810.04805, without the prediction of the next sentence.
 #pragma once
 
-#include "api/braid.h"
+#include <braid/braid.h>
+
 #include "examples/parallel.h"
 
 namespace examples {

@@ -2,6 +2,8 @@
 // writes. One program for one device; --parallel says how it is spread over all that the cluster
 // has.
 
+#include <braid/braid.h>
+
 #include <algorithm>
 #include <iostream>
 
@@ -11,11 +13,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "api/braid.h"
 #include "examples/gpt_model.h"
 #include "examples/gpt_writer.h"
 #include "examples/training.h"
-#include "runtime/data/text_dataset.h"
 
 ABSL_FLAG(std::string, data, "", "The text file to learn");
 ABSL_FLAG(std::string, parallel, "data", "data, model, hybrid or pipeline");
@@ -60,14 +60,15 @@ absl::Status Override(int64_t& value, const absl::Flag<int64_t>& flag) {
 }
 
 absl::StatusOr<examples::GptOptions> OptionsOfFlags() {
-  ASSIGN_OR_RETURN(examples::GptOptions options, examples::GptOfSize(absl::GetFlag(FLAGS_size)));
-  ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
-  ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
-  RETURN_IF_ERROR(Override(options.layers, FLAGS_layers));
-  RETURN_IF_ERROR(Override(options.width, FLAGS_width));
-  RETURN_IF_ERROR(Override(options.heads, FLAGS_heads));
-  RETURN_IF_ERROR(Override(options.context, FLAGS_context));
-  RETURN_IF_ERROR(Override(options.vocabulary, FLAGS_vocabulary));
+  BRAID_ASSIGN_OR_RETURN(examples::GptOptions options,
+                         examples::GptOfSize(absl::GetFlag(FLAGS_size)));
+  BRAID_ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  BRAID_ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
+  BRAID_RETURN_IF_ERROR(Override(options.layers, FLAGS_layers));
+  BRAID_RETURN_IF_ERROR(Override(options.width, FLAGS_width));
+  BRAID_RETURN_IF_ERROR(Override(options.heads, FLAGS_heads));
+  BRAID_RETURN_IF_ERROR(Override(options.context, FLAGS_context));
+  BRAID_RETURN_IF_ERROR(Override(options.vocabulary, FLAGS_vocabulary));
   options.tied = options.tied || absl::GetFlag(FLAGS_tied);
   options.batch = absl::GetFlag(FLAGS_batch);
   options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
@@ -80,20 +81,20 @@ absl::StatusOr<examples::GptOptions> OptionsOfFlags() {
 
 // The variables that the flags say to start from.
 absl::Status LoadStart(braid::Session& session) {
-  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
+  BRAID_RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
   const std::string weights = absl::GetFlag(FLAGS_weights);
   return weights.empty() ? absl::OkStatus() : session.LoadWeights(weights, examples::Gpt2Weights());
 }
 
 // Trains, with a word on held-out text now and then.
 absl::Status Learn(braid::Session& session, const examples::GptOptions& options, int64_t windows) {
-  ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
     examples::TrainGpt(job, options);
   }));
-  ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateGpt(job, options);
   }));
-  RETURN_IF_ERROR(LoadStart(session));
+  BRAID_RETURN_IF_ERROR(LoadStart(session));
   if (options.steps == 0) return absl::OkStatus();  // only writes
   return examples::TrainInRounds(
       train, evaluate,
@@ -124,7 +125,7 @@ absl::StatusOr<std::vector<int32_t>> Prompt(const braid::TextVocabulary* vocabul
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(examples::GptOptions options, OptionsOfFlags());
+  BRAID_ASSIGN_OR_RETURN(examples::GptOptions options, OptionsOfFlags());
   const std::string path = absl::GetFlag(FLAGS_data);
   if (path.empty() && absl::GetFlag(FLAGS_weights).empty()) {
     return absl::InvalidArgumentError("give --data=FILE, the text to learn, or --weights=FILE");
@@ -135,39 +136,39 @@ absl::Status Program(braid::Session& session) {
     options.train = braid::TextFile(
         path, {.context = context, .windows = braid::TextWindows::kEvery, .end = 0.9});
     options.held_out = braid::TextFile(path, {.context = context, .begin = 0.9});
-    ASSIGN_OR_RETURN(held_out, braid::TextDataset::Open(options.held_out));
+    BRAID_ASSIGN_OR_RETURN(held_out, braid::TextDataset::Open(options.held_out));
     if (absl::GetFlag(FLAGS_vocabulary) == 0) options.vocabulary = held_out->vocabulary().size();
-    RETURN_IF_ERROR(Learn(session, options, held_out->num_samples()));
+    BRAID_RETURN_IF_ERROR(Learn(session, options, held_out->num_samples()));
   }
   const braid::TextVocabulary* const vocabulary =
       held_out == nullptr ? nullptr : &held_out->vocabulary();
-  ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, Prompt(vocabulary));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, Prompt(vocabulary));
   const auto size = static_cast<int64_t>(prompt.size());
   const std::string logits = absl::GetFlag(FLAGS_logits);
   if (path.empty() || !logits.empty()) {
-    ASSIGN_OR_RETURN(auto predict, session.Compile("predict", [&](braid::Job& job) {
+    BRAID_ASSIGN_OR_RETURN(auto predict, session.Compile("predict", [&](braid::Job& job) {
       examples::PredictGpt(job, options, size);
     }));
-    if (path.empty()) RETURN_IF_ERROR(LoadStart(session));
+    if (path.empty()) BRAID_RETURN_IF_ERROR(LoadStart(session));
     const auto tokens = braid::Array::FromVector<int32_t>({1, size}, prompt);
     if (!logits.empty()) {
-      ASSIGN_OR_RETURN(const auto result, predict.Run({.feeds = {{"tokens", tokens}}}));
-      RETURN_IF_ERROR(result.Last("logits").WriteNpy(logits));
+      BRAID_ASSIGN_OR_RETURN(const auto result, predict.Run({.feeds = {{"tokens", tokens}}}));
+      BRAID_RETURN_IF_ERROR(result.Last("logits").WriteNpy(logits));
     }
   }
-  RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
+  BRAID_RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
   if (const std::string save = absl::GetFlag(FLAGS_save_weights); !save.empty()) {
-    RETURN_IF_ERROR(session.SaveWeights(save, examples::Gpt2Weights()));
+    BRAID_RETURN_IF_ERROR(session.SaveWeights(save, examples::Gpt2Weights()));
     std::cout << "saved to " << save << "\n";
   }
   if (absl::GetFlag(FLAGS_generate) == 0) return absl::OkStatus();
   examples::GptWriter writer(
       session, options,
       {.temperature = absl::GetFlag(FLAGS_temperature), .top_k = absl::GetFlag(FLAGS_top_k)});
-  ASSIGN_OR_RETURN(const auto written, writer.Write(prompt, absl::GetFlag(FLAGS_generate)));
+  BRAID_ASSIGN_OR_RETURN(const auto written, writer.Write(prompt, absl::GetFlag(FLAGS_generate)));
   std::string text = absl::StrJoin(written, ",");
   if (vocabulary != nullptr) {
-    ASSIGN_OR_RETURN(text, vocabulary->Decode(written));
+    BRAID_ASSIGN_OR_RETURN(text, vocabulary->Decode(written));
     text = absl::GetFlag(FLAGS_prompt) + text;
   }
   std::cout << "---\n" << text << "\n---\n";

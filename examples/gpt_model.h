@@ -2,9 +2,10 @@
 // al., "Language Models are Unsupervised Multitask Learners", 2019.
 #pragma once
 
+#include <braid/braid.h>
+
 #include <string>
 
-#include "api/braid.h"
 #include "examples/parallel.h"
 
 namespace examples {

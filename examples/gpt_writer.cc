@@ -69,7 +69,7 @@ void WriteToken(Job& job, const GptOptions& model, const WriterOptions& options)
 absl::StatusOr<braid::CompiledJob*> GptWriter::ReaderOf(int64_t tokens) {
   auto found = readers_.find(tokens);
   if (found == readers_.end()) {
-    ASSIGN_OR_RETURN(
+    BRAID_ASSIGN_OR_RETURN(
         const auto job, session_.Compile(absl::StrFormat("read_%d", tokens), [&](Job& job) {
           OnDevices(job, model_.parallel, [&] { ReadPrompt(job, model_, options_, tokens); });
         }));
@@ -91,19 +91,19 @@ absl::StatusOr<std::vector<int32_t>> GptWriter::Write(const std::vector<int32_t>
   while (static_cast<int64_t>(text.size()) < end) {
     const auto size = static_cast<int64_t>(text.size());
     const int64_t seen = size < model_.context ? size : std::max<int64_t>(1, model_.context / 2);
-    ASSIGN_OR_RETURN(braid::CompiledJob * reader, ReaderOf(seen));
+    BRAID_ASSIGN_OR_RETURN(braid::CompiledJob * reader, ReaderOf(seen));
     const auto tokens =
         braid::Array::FromVector<int32_t>({1, seen}, {text.end() - seen, text.end()});
-    ASSIGN_OR_RETURN(const auto first, reader->Run({.feeds = {{"tokens", tokens}}}));
+    BRAID_ASSIGN_OR_RETURN(const auto first, reader->Run({.feeds = {{"tokens", tokens}}}));
     append(first);
     if (!writer_.has_value()) {
-      ASSIGN_OR_RETURN(writer_, session_.Compile("write", [&](Job& job) {
+      BRAID_ASSIGN_OR_RETURN(writer_, session_.Compile("write", [&](Job& job) {
         OnDevices(job, model_.parallel, [&] { WriteToken(job, model_, options_); });
       }));
     }
     const int64_t steps = std::min(end - static_cast<int64_t>(text.size()), model_.context - seen);
     if (steps == 0) continue;
-    ASSIGN_OR_RETURN(const auto rest, writer_->Run({.steps = steps}));
+    BRAID_ASSIGN_OR_RETURN(const auto rest, writer_->Run({.steps = steps}));
     append(rest);
   }
   return std::vector<int32_t>(text.begin() + static_cast<int64_t>(prompt.size()), text.end());

@@ -2,7 +2,7 @@
 // Document Recognition", 1998, with rectifiers and maxima as it is used today.
 #pragma once
 
-#include "api/braid.h"
+#include <braid/braid.h>
 
 namespace examples {
 

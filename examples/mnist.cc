@@ -1,11 +1,12 @@
 // Trains an MLP on handwritten digits. One program for one device; --parallel says how it is spread
 // over all that the cluster has.
 
+#include <braid/braid.h>
+
 #include <algorithm>
 #include <iostream>
 
 #include "absl/flags/flag.h"
-#include "api/braid.h"
 #include "examples/mnist_model.h"
 #include "examples/training.h"
 
@@ -35,8 +36,8 @@ int64_t StepsPerEpoch(int64_t batch) {
 
 absl::StatusOr<examples::MnistOptions> OptionsOfFlags() {
   examples::MnistOptions options;
-  ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
-  ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
+  BRAID_ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  BRAID_ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
   options.batch = absl::GetFlag(FLAGS_batch);
   options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
   options.dropout = absl::GetFlag(FLAGS_dropout);
@@ -62,17 +63,17 @@ absl::StatusOr<examples::MnistOptions> OptionsOfFlags() {
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(const examples::MnistOptions options, OptionsOfFlags());
-  ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(const examples::MnistOptions options, OptionsOfFlags());
+  BRAID_ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
     examples::TrainMnist(job, options);
   }));
-  ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateMnist(job, options);
   }));
-  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
+  BRAID_RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
   int epoch = 0;
   double accuracy = 0;
-  RETURN_IF_ERROR(examples::TrainInRounds(
+  BRAID_RETURN_IF_ERROR(examples::TrainInRounds(
       train, evaluate,
       {.steps = options.steps,
        .report_every = StepsPerEpoch(options.batch),
@@ -83,7 +84,7 @@ absl::Status Program(braid::Session& session) {
                                      trained.Mean("loss"), accuracy)
                   << std::flush;
       }));
-  RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
+  BRAID_RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
   std::cout << absl::StrFormat("accuracy %.2f %%\n", 100 * accuracy);
   return absl::OkStatus();
 }

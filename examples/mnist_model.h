@@ -1,7 +1,8 @@
 // The MLP of the mnist example: written for one device, with the lines that spread it.
 #pragma once
 
-#include "api/braid.h"
+#include <braid/braid.h>
+
 #include "examples/parallel.h"
 
 namespace examples {

@@ -1,6 +1,8 @@
 // The choice of parallelism that the examples share: --parallel=data|model|hybrid|pipeline.
 #pragma once
 
+#include <braid/braid.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "api/braid.h"
 
 namespace examples {
 

@@ -1,10 +1,11 @@
 // Trains a residual network on coloured patterns that it draws. One program for one device;
 // --parallel says how it is spread over all that the cluster has.
 
+#include <braid/braid.h>
+
 #include <iostream>
 
 #include "absl/flags/flag.h"
-#include "api/braid.h"
 #include "examples/resnet_model.h"
 #include "examples/training.h"
 
@@ -35,11 +36,11 @@ constexpr int64_t kHeldOut = 200;
 
 absl::StatusOr<examples::ResNetOptions> OptionsOfFlags() {
   examples::ResNetOptions options;
-  ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
-  ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
-  ASSIGN_OR_RETURN(options.stem, examples::ParseStem(absl::GetFlag(FLAGS_stem)));
+  BRAID_ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  BRAID_ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
+  BRAID_ASSIGN_OR_RETURN(options.stem, examples::ParseStem(absl::GetFlag(FLAGS_stem)));
   options.depth = absl::GetFlag(FLAGS_depth);
-  RETURN_IF_ERROR(examples::CheckDepth(options.depth));
+  BRAID_RETURN_IF_ERROR(examples::CheckDepth(options.depth));
   options.side = absl::GetFlag(FLAGS_side);
   if (options.side == 0) options.side = options.stem == examples::ResNetStem::kCifar ? 32 : 224;
   options.classes = absl::GetFlag(FLAGS_classes);
@@ -60,16 +61,16 @@ absl::StatusOr<examples::ResNetOptions> OptionsOfFlags() {
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(const examples::ResNetOptions options, OptionsOfFlags());
-  ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(const examples::ResNetOptions options, OptionsOfFlags());
+  BRAID_ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
     examples::TrainResNet(job, options);
   }));
-  ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateResNet(job, options);
   }));
-  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
+  BRAID_RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
   double accuracy = 0;
-  RETURN_IF_ERROR(examples::TrainInRounds(
+  BRAID_RETURN_IF_ERROR(examples::TrainInRounds(
       train, evaluate,
       {.steps = options.steps,
        .report_every = absl::GetFlag(FLAGS_report_every),
@@ -80,7 +81,7 @@ absl::Status Program(braid::Session& session) {
                                      trained.Mean("loss"), accuracy)
                   << std::flush;
       }));
-  RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
+  BRAID_RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
   std::cout << absl::StrFormat("accuracy %.2f %%\n", 100 * accuracy);
   return absl::OkStatus();
 }

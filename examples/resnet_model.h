@@ -3,7 +3,8 @@
 // (conv1.weight, layer1.0.bn1.running_var), and shapes but for fc.weight, which is [in, out].
 #pragma once
 
-#include "api/braid.h"
+#include <braid/braid.h>
+
 #include "examples/parallel.h"
 
 namespace examples {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "glog/logging.h"
-#include "runtime/base/philox.h"
-#include "runtime/base/status.h"
 
 namespace examples {
 namespace {
@@ -28,7 +28,7 @@ class SentencesDataset final : public braid::Dataset {
 
   absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
                     void* out) const override {
-    RETURN_IF_ERROR(CheckRead(*this, samples, field));
+    BRAID_RETURN_IF_ERROR(CheckRead(*this, samples, field));
     if (dtype != DType::kI32) {
       return absl::InvalidArgumentError(
           absl::StrFormat("sentences are tokens: read them as i32, not as %s", ToString(dtype)));
@@ -67,7 +67,7 @@ absl::StatusOr<std::shared_ptr<const braid::Dataset>> OpenSentences(
   options.seed = params.TakeUnsigned("seed", options.seed);
   options.time = params.TakeInteger("time", options.time);
   options.vocabulary = params.TakeInteger("vocabulary", options.vocabulary);
-  RETURN_IF_ERROR(params.Finish());
+  BRAID_RETURN_IF_ERROR(params.Finish());
   if (options.time < 2 || options.time > kMaxTime || options.time % 2 != 0 ||
       options.vocabulary < kWordsOfTopic || options.vocabulary > kMaxVocabulary) {
     return absl::InvalidArgumentError(absl::StrFormat(

@@ -1,9 +1,9 @@
 // Made-up sentences, for machines without a text: a dataset of the example's own.
 #pragma once
 
-#include <cstdint>
+#include <braid/braid.h>
 
-#include "api/braid.h"
+#include <cstdint>
 
 namespace examples {
 

@@ -18,14 +18,14 @@ absl::Status CheckAtLeastOne(const char* flag, int64_t steps) {
 
 absl::Status TrainInRounds(braid::CompiledJob& train, braid::CompiledJob& evaluate,
                            const Rounds& rounds, const RoundReport& report) {
-  RETURN_IF_ERROR(CheckAtLeastOne("steps", rounds.steps));
-  RETURN_IF_ERROR(CheckAtLeastOne("report_every", rounds.report_every));
+  BRAID_RETURN_IF_ERROR(CheckAtLeastOne("steps", rounds.steps));
+  BRAID_RETURN_IF_ERROR(CheckAtLeastOne("report_every", rounds.report_every));
   for (int64_t done = 0; done < rounds.steps;) {
     const int64_t steps = std::min(rounds.steps - done, rounds.report_every);
-    ASSIGN_OR_RETURN(const braid::RunResult trained, train.Run({.steps = steps}));
+    BRAID_ASSIGN_OR_RETURN(const braid::RunResult trained, train.Run({.steps = steps}));
     evaluate.SetStep(0);
-    ASSIGN_OR_RETURN(const braid::RunResult evaluated,
-                     evaluate.Run({.steps = rounds.evaluation_steps}));
+    BRAID_ASSIGN_OR_RETURN(const braid::RunResult evaluated,
+                           evaluate.Run({.steps = rounds.evaluation_steps}));
     done += steps;
     report(done, trained, evaluated);
   }
@@ -38,8 +38,8 @@ absl::Status LoadFrom(braid::Session& session, const std::string& folder) {
 
 absl::Status SaveTo(braid::Session& session, const std::string& folder) {
   if (folder.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(session.Save(folder));
-  RETURN_IF_ERROR(session.FinishSave());
+  BRAID_RETURN_IF_ERROR(session.Save(folder));
+  BRAID_RETURN_IF_ERROR(session.FinishSave());
   std::cout << "saved to " << folder << "\n";
   return absl::OkStatus();
 }

@@ -1,12 +1,13 @@
 // The loop that the examples share: they train, and evaluate now and then.
 #pragma once
 
+#include <braid/braid.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
 
 #include "absl/status/status.h"
-#include "api/braid.h"
 
 namespace examples {
 

@@ -1,10 +1,11 @@
 // Trains a wide and deep recommender on clicks that are made up by a rule. One program for one
 // device; --parallel says how it and its tables are spread over all that the cluster has.
 
+#include <braid/braid.h>
+
 #include <iostream>
 
 #include "absl/flags/flag.h"
-#include "api/braid.h"
 #include "examples/training.h"
 #include "examples/wide_deep_model.h"
 
@@ -27,12 +28,12 @@ namespace {
 
 absl::StatusOr<examples::WideDeepOptions> OptionsOfFlags() {
   examples::WideDeepOptions options;
-  ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  BRAID_ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
   if (options.parallel == examples::Parallel::kPipeline) {
     return absl::InvalidArgumentError(
         "--parallel=pipeline; data, model or hybrid was expected: the model has no stages");
   }
-  ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
+  BRAID_ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
   options.batch = absl::GetFlag(FLAGS_batch);
   options.fields = absl::GetFlag(FLAGS_fields);
   options.rows = absl::GetFlag(FLAGS_rows);
@@ -44,15 +45,15 @@ absl::StatusOr<examples::WideDeepOptions> OptionsOfFlags() {
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(const examples::WideDeepOptions options, OptionsOfFlags());
-  ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(const examples::WideDeepOptions options, OptionsOfFlags());
+  BRAID_ASSIGN_OR_RETURN(auto train, session.Compile("train", [&](braid::Job& job) {
     examples::TrainWideDeep(job, options);
   }));
-  ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateWideDeep(job, options);
   }));
-  RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
-  RETURN_IF_ERROR(examples::TrainInRounds(
+  BRAID_RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
+  BRAID_RETURN_IF_ERROR(examples::TrainInRounds(
       train, evaluate,
       {.steps = absl::GetFlag(FLAGS_steps),
        .report_every = absl::GetFlag(FLAGS_report_every),

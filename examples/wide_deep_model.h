@@ -2,7 +2,8 @@
 // Cheng et al., "Wide & Deep Learning for Recommender Systems", arXiv 1606.07792.
 #pragma once
 
-#include "api/braid.h"
+#include <braid/braid.h>
+
 #include "examples/parallel.h"
 
 namespace examples {

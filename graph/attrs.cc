@@ -58,12 +58,12 @@ absl::StatusOr<AttrValue> ReadValue(TextReader& reader) {
   if (reader.Consume("[")) {
     std::vector<int64_t> values;
     while (!reader.Consume("]")) {
-      if (!values.empty()) RETURN_IF_ERROR(reader.Expect(","));
-      ASSIGN_OR_RETURN(values.emplace_back(), reader.Int());
+      if (!values.empty()) BRAID_RETURN_IF_ERROR(reader.Expect(","));
+      BRAID_ASSIGN_OR_RETURN(values.emplace_back(), reader.Int());
     }
     return values;
   }
-  ASSIGN_OR_RETURN(std::string word, reader.Word());
+  BRAID_ASSIGN_OR_RETURN(std::string word, reader.Word());
   if (word == "true") return true;
   if (word == "false") return false;
   if (std::optional<int64_t> value = ParseNumber<int64_t>(word)) return *value;
@@ -97,17 +97,17 @@ std::string Attrs::ToString() const {
 
 absl::StatusOr<Attrs> Attrs::Parse(std::string_view text) {
   TextReader reader(text);
-  ASSIGN_OR_RETURN(Attrs attrs, Read(reader));
-  RETURN_IF_ERROR(reader.ExpectEnd());
+  BRAID_ASSIGN_OR_RETURN(Attrs attrs, Read(reader));
+  BRAID_RETURN_IF_ERROR(reader.ExpectEnd());
   return attrs;
 }
 
 absl::StatusOr<Attrs> Attrs::Read(TextReader& reader) {
   Attrs attrs;
   while (!reader.AtEnd() && reader.Peek() != '}') {
-    ASSIGN_OR_RETURN(std::string name, reader.Word());
-    RETURN_IF_ERROR(reader.Expect("="));
-    ASSIGN_OR_RETURN(AttrValue value, ReadValue(reader));
+    BRAID_ASSIGN_OR_RETURN(std::string name, reader.Word());
+    BRAID_RETURN_IF_ERROR(reader.Expect("="));
+    BRAID_ASSIGN_OR_RETURN(AttrValue value, ReadValue(reader));
     if (attrs.Has(name)) {
       return absl::InvalidArgumentError(absl::StrCat("attribute '", name, "' comes twice"));
     }

@@ -91,10 +91,10 @@ std::string MinimizeToString(const LogicalGraph& graph, const MinimizeRequest& r
 // "(...)": calls read_element for each.
 template <typename ReadElement>
 absl::Status ReadList(TextReader& reader, ReadElement read_element) {
-  RETURN_IF_ERROR(reader.Expect("("));
+  BRAID_RETURN_IF_ERROR(reader.Expect("("));
   for (bool is_first = true; !reader.Consume(")"); is_first = false) {
-    if (!is_first) RETURN_IF_ERROR(reader.Expect(","));
-    RETURN_IF_ERROR(read_element());
+    if (!is_first) BRAID_RETURN_IF_ERROR(reader.Expect(","));
+    BRAID_RETURN_IF_ERROR(read_element());
   }
   return absl::OkStatus();
 }
@@ -102,21 +102,21 @@ absl::Status ReadList(TextReader& reader, ReadElement read_element) {
 template <typename T>
 absl::Status ReadSbps(TextReader& reader, std::vector<T>* list) {
   return ReadList(reader, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(list->emplace_back(), T::Read(reader));
+    BRAID_ASSIGN_OR_RETURN(list->emplace_back(), T::Read(reader));
     return absl::OkStatus();
   });
 }
 
 template <typename T>
 absl::Status ReadSignature(TextReader& reader, std::vector<T>* inputs, std::vector<T>* outputs) {
-  RETURN_IF_ERROR(ReadSbps(reader, inputs));
-  RETURN_IF_ERROR(reader.Expect("->"));
+  BRAID_RETURN_IF_ERROR(ReadSbps(reader, inputs));
+  BRAID_RETURN_IF_ERROR(reader.Expect("->"));
   return ReadSbps(reader, outputs);
 }
 
 absl::StatusOr<TensorId> ReadTensorId(TextReader& reader) {
-  RETURN_IF_ERROR(reader.Expect("%"));
-  ASSIGN_OR_RETURN(int64_t id, reader.Int());
+  BRAID_RETURN_IF_ERROR(reader.Expect("%"));
+  BRAID_ASSIGN_OR_RETURN(int64_t id, reader.Int());
   constexpr int64_t kMaxId = 1 << 30;
   if (id < 0 || id > kMaxId) {
     return absl::InvalidArgumentError(absl::StrCat("%", id, " is no tensor"));
@@ -125,7 +125,7 @@ absl::StatusOr<TensorId> ReadTensorId(TextReader& reader) {
 }
 
 absl::StatusOr<int> ReadCount(TextReader& reader) {
-  ASSIGN_OR_RETURN(int64_t count, reader.Int());
+  BRAID_ASSIGN_OR_RETURN(int64_t count, reader.Int());
   constexpr int64_t kMaxCount = 1 << 30;
   if (count < 1 || count > kMaxCount) {
     return absl::InvalidArgumentError(absl::StrCat(count, " is no count"));
@@ -134,8 +134,8 @@ absl::StatusOr<int> ReadCount(TextReader& reader) {
 }
 
 absl::StatusOr<Attrs> ReadAttrs(TextReader& reader) {  // behind the '{'
-  ASSIGN_OR_RETURN(Attrs attrs, Attrs::Read(reader));
-  RETURN_IF_ERROR(reader.Expect("}"));
+  BRAID_ASSIGN_OR_RETURN(Attrs attrs, Attrs::Read(reader));
+  BRAID_RETURN_IF_ERROR(reader.Expect("}"));
   return attrs;
 }
 
@@ -147,8 +147,8 @@ absl::StatusOr<SourceLocation> ReadLocation(TextReader& reader, std::set<std::st
     return absl::InvalidArgumentError("expected file:line behind at");
   }
   TextReader line_reader(text.substr(colon + 1));
-  ASSIGN_OR_RETURN(int64_t line, line_reader.Int());
-  RETURN_IF_ERROR(line_reader.ExpectEnd());
+  BRAID_ASSIGN_OR_RETURN(int64_t line, line_reader.Int());
+  BRAID_RETURN_IF_ERROR(line_reader.ExpectEnd());
   const std::string& file = *files->emplace(text.substr(0, colon)).first;
   return SourceLocation{file, static_cast<int>(line)};
 }
@@ -171,44 +171,45 @@ absl::StatusOr<ParsedOp> ReadOp(TextReader& reader, std::set<std::string>* files
   Op& op = parsed.op;
   if (reader.Peek() == '%') {
     do {
-      ASSIGN_OR_RETURN(op.outputs.emplace_back(), ReadTensorId(reader));
-      RETURN_IF_ERROR(reader.Expect(":"));
-      ASSIGN_OR_RETURN(parsed.output_types.emplace_back(), TensorType::Read(reader));
+      BRAID_ASSIGN_OR_RETURN(op.outputs.emplace_back(), ReadTensorId(reader));
+      BRAID_RETURN_IF_ERROR(reader.Expect(":"));
+      BRAID_ASSIGN_OR_RETURN(parsed.output_types.emplace_back(), TensorType::Read(reader));
     } while (reader.Consume(","));
-    RETURN_IF_ERROR(reader.Expect("="));
+    BRAID_RETURN_IF_ERROR(reader.Expect("="));
   }
-  ASSIGN_OR_RETURN(op.type, reader.Word());
-  ASSIGN_OR_RETURN(op.name, reader.Quoted());
-  RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(op.inputs.emplace_back(), ReadTensorId(reader));
+  BRAID_ASSIGN_OR_RETURN(op.type, reader.Word());
+  BRAID_ASSIGN_OR_RETURN(op.name, reader.Quoted());
+  BRAID_RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(op.inputs.emplace_back(), ReadTensorId(reader));
     return absl::OkStatus();
   }));
   while (!reader.AtEnd()) {
     if (reader.Consume("{")) {
-      ASSIGN_OR_RETURN(op.attrs, ReadAttrs(reader));
+      BRAID_ASSIGN_OR_RETURN(op.attrs, ReadAttrs(reader));
     } else if (reader.Consume("on=")) {
-      ASSIGN_OR_RETURN(op.placement, Placement::Read(reader));
+      BRAID_ASSIGN_OR_RETURN(op.placement, Placement::Read(reader));
     } else if (reader.Consume("acts_per_step=")) {
-      ASSIGN_OR_RETURN(op.acts_per_step, ReadCount(reader));
+      BRAID_ASSIGN_OR_RETURN(op.acts_per_step, ReadCount(reader));
     } else if (reader.Consume("micro_batches=")) {
-      RETURN_IF_ERROR(ReadSignature(reader, &op.input_micro_batch_sbp, &op.output_micro_batch_sbp));
+      BRAID_RETURN_IF_ERROR(
+          ReadSignature(reader, &op.input_micro_batch_sbp, &op.output_micro_batch_sbp));
     } else if (reader.Consume("sbp=")) {
-      RETURN_IF_ERROR(ReadSignature(reader, &op.input_sbp, &op.output_sbp));
+      BRAID_RETURN_IF_ERROR(ReadSignature(reader, &op.input_sbp, &op.output_sbp));
     } else if (reader.Consume("hint=")) {
-      RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
+      BRAID_RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
         op.hints.emplace_back();
         if (reader.Consume("-")) return absl::OkStatus();
-        ASSIGN_OR_RETURN(op.hints.back(), NdSbp::Read(reader));
+        BRAID_ASSIGN_OR_RETURN(op.hints.back(), NdSbp::Read(reader));
         return absl::OkStatus();
       }));
     } else if (reader.Consume("fwd=")) {
-      ASSIGN_OR_RETURN(parsed.forward, reader.Quoted());
+      BRAID_ASSIGN_OR_RETURN(parsed.forward, reader.Quoted());
     } else if (reader.Consume("block=")) {
-      ASSIGN_OR_RETURN(op.block, ReadCount(reader));
+      BRAID_ASSIGN_OR_RETURN(op.block, ReadCount(reader));
     } else if (reader.Consume("again")) {
       op.is_again = true;
     } else if (reader.Consume("at ")) {
-      ASSIGN_OR_RETURN(op.location, ReadLocation(reader, files));
+      BRAID_ASSIGN_OR_RETURN(op.location, ReadLocation(reader, files));
     } else {
       return reader.Error(
           "{, on=, acts_per_step=, micro_batches=, sbp=, hint=, fwd=, block=, again or at");
@@ -229,8 +230,8 @@ const T* ValueOf(const Attrs& attrs, std::string_view name) {
 }
 
 absl::StatusOr<VariableGroup> ReadGroup(TextReader& reader) {
-  RETURN_IF_ERROR(reader.Expect("{"));
-  ASSIGN_OR_RETURN(const Attrs attrs, ReadAttrs(reader));
+  BRAID_RETURN_IF_ERROR(reader.Expect("{"));
+  BRAID_ASSIGN_OR_RETURN(const Attrs attrs, ReadAttrs(reader));
   const auto* const names = ValueOf<std::string>(attrs, "names");
   const auto* const rate = ValueOf<double>(attrs, "rate");
   const auto* const is_frozen = ValueOf<bool>(attrs, "frozen");
@@ -248,35 +249,35 @@ absl::StatusOr<ParsedMinimize> ReadMinimize(TextReader& reader, std::set<std::st
   MinimizeRequest& request = parsed.request;
   while (!reader.AtEnd()) {
     if (reader.Consume("loss=")) {
-      ASSIGN_OR_RETURN(request.loss, ReadTensorId(reader));
+      BRAID_ASSIGN_OR_RETURN(request.loss, ReadTensorId(reader));
     } else if (reader.Consume("optimizer=")) {
-      ASSIGN_OR_RETURN(request.optimizer, reader.Quoted());
+      BRAID_ASSIGN_OR_RETURN(request.optimizer, reader.Quoted());
     } else if (reader.Consume("{")) {
-      ASSIGN_OR_RETURN(request.attrs, ReadAttrs(reader));
+      BRAID_ASSIGN_OR_RETURN(request.attrs, ReadAttrs(reader));
     } else if (reader.Consume("lr=")) {
-      ASSIGN_OR_RETURN(request.learning_rate, ReadTensorId(reader));
+      BRAID_ASSIGN_OR_RETURN(request.learning_rate, ReadTensorId(reader));
     } else if (reader.Consume("scale=")) {
-      ASSIGN_OR_RETURN(request.loss_scale, ReadTensorId(reader));
+      BRAID_ASSIGN_OR_RETURN(request.loss_scale, ReadTensorId(reader));
     } else if (reader.Consume("variables=")) {
-      RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
-        ASSIGN_OR_RETURN(parsed.variables.emplace_back(), reader.Quoted());
+      BRAID_RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
+        BRAID_ASSIGN_OR_RETURN(parsed.variables.emplace_back(), reader.Quoted());
         return absl::OkStatus();
       }));
     } else if (reader.Consume("clip=")) {
-      ASSIGN_OR_RETURN(std::string value, reader.Word());
-      ASSIGN_OR_RETURN(Attrs clip, Attrs::Parse(absl::StrCat("clip=", value)));
+      BRAID_ASSIGN_OR_RETURN(std::string value, reader.Word());
+      BRAID_ASSIGN_OR_RETURN(Attrs clip, Attrs::Parse(absl::StrCat("clip=", value)));
       const double* norm = std::get_if<double>(&clip.values().at("clip"));
       if (norm == nullptr) return absl::InvalidArgumentError("clip= needs a decimal point");
       request.clip_global_norm = *norm;
     } else if (reader.Consume("micro_batches=")) {
-      ASSIGN_OR_RETURN(request.micro_batches, ReadCount(reader));
+      BRAID_ASSIGN_OR_RETURN(request.micro_batches, ReadCount(reader));
     } else if (reader.Consume("groups=")) {
-      RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
-        ASSIGN_OR_RETURN(request.groups.emplace_back(), ReadGroup(reader));
+      BRAID_RETURN_IF_ERROR(ReadList(reader, [&]() -> absl::Status {
+        BRAID_ASSIGN_OR_RETURN(request.groups.emplace_back(), ReadGroup(reader));
         return absl::OkStatus();
       }));
     } else if (reader.Consume("at ")) {
-      ASSIGN_OR_RETURN(request.location, ReadLocation(reader, files));
+      BRAID_ASSIGN_OR_RETURN(request.location, ReadLocation(reader, files));
     } else {
       return reader.Error(
           "loss=, optimizer=, {, lr=, scale=, variables=, clip=, micro_batches= or at");
@@ -302,20 +303,20 @@ struct ParsedText {
 
 absl::Status ReadTextLine(TextReader& reader, int line, ParsedText& text) {
   if (reader.Consume("@minimize")) {
-    ASSIGN_OR_RETURN(ParsedMinimize parsed, ReadMinimize(reader, text.files.get()));
+    BRAID_ASSIGN_OR_RETURN(ParsedMinimize parsed, ReadMinimize(reader, text.files.get()));
     parsed.line = line;
     text.minimize.push_back(std::move(parsed));
   } else if (reader.Consume("@gradient")) {
-    ASSIGN_OR_RETURN(TensorId of, ReadTensorId(reader));
-    RETURN_IF_ERROR(reader.Expect("="));
-    ASSIGN_OR_RETURN(TensorId gradient, ReadTensorId(reader));
+    BRAID_ASSIGN_OR_RETURN(TensorId of, ReadTensorId(reader));
+    BRAID_RETURN_IF_ERROR(reader.Expect("="));
+    BRAID_ASSIGN_OR_RETURN(TensorId gradient, ReadTensorId(reader));
     if (!text.gradients.emplace(of, std::pair(gradient, line)).second) {
       return absl::InvalidArgumentError(absl::StrCat("%", of, " has two gradients"));
     }
   } else if (reader.Consume("@training")) {
     text.training = true;
   } else {
-    ASSIGN_OR_RETURN(ParsedOp parsed, ReadOp(reader, text.files.get()));
+    BRAID_ASSIGN_OR_RETURN(ParsedOp parsed, ReadOp(reader, text.files.get()));
     parsed.line = line;
     text.ops.push_back(std::move(parsed));
   }
@@ -345,11 +346,11 @@ class Joining {
     Op& op = graph_.mutable_op(parsed.op.id);
     std::vector<TensorType> input_types;
     for (TensorId input : op.inputs) {
-      RETURN_IF_ERROR(CheckTensor(input));
+      BRAID_RETURN_IF_ERROR(CheckTensor(input));
       input_types.push_back(graph_.type(input));
     }
     if (parsed.forward) {
-      ASSIGN_OR_RETURN(op.forward, FindOp(*parsed.forward));
+      BRAID_ASSIGN_OR_RETURN(op.forward, FindOp(*parsed.forward));
     }
     const OpDef* def = graph_.registry().Find(op.type);
     if (def == nullptr) {
@@ -357,8 +358,9 @@ class Joining {
     }
     if (!op.input_micro_batch_sbp.empty() || !op.output_micro_batch_sbp.empty())
       return absl::OkStatus();
-    ASSIGN_OR_RETURN(std::vector<TensorType> types,
-                     def->InferTypes({.attrs = op.attrs, .inputs = input_types, .outputs = {}}));
+    BRAID_ASSIGN_OR_RETURN(
+        std::vector<TensorType> types,
+        def->InferTypes({.attrs = op.attrs, .inputs = input_types, .outputs = {}}));
     if (types == parsed.output_types) return absl::OkStatus();
     auto to_text = [](const TensorType& type) { return type.ToString(); };
     return absl::InvalidArgumentError(absl::StrCat(op.type, " '", op.name, "': the outputs are ",
@@ -367,18 +369,18 @@ class Joining {
   }
 
   absl::Status JoinMinimize(ParsedMinimize& parsed) {
-    RETURN_IF_ERROR(CheckTensor(parsed.request.loss));
-    RETURN_IF_ERROR(CheckTensor(parsed.request.learning_rate));
-    RETURN_IF_ERROR(CheckTensor(parsed.request.loss_scale));
+    BRAID_RETURN_IF_ERROR(CheckTensor(parsed.request.loss));
+    BRAID_RETURN_IF_ERROR(CheckTensor(parsed.request.learning_rate));
+    BRAID_RETURN_IF_ERROR(CheckTensor(parsed.request.loss_scale));
     for (const std::string& name : parsed.variables) {
-      ASSIGN_OR_RETURN(parsed.request.variables.emplace_back(), FindOp(name));
+      BRAID_ASSIGN_OR_RETURN(parsed.request.variables.emplace_back(), FindOp(name));
     }
     graph_.minimize().push_back(std::move(parsed.request));
     return absl::OkStatus();
   }
 
   absl::Status JoinGradient(TensorId of, TensorId gradient) {
-    for (TensorId id : {of, gradient}) RETURN_IF_ERROR(CheckTensor(id));
+    for (TensorId id : {of, gradient}) BRAID_RETURN_IF_ERROR(CheckTensor(id));
     graph_.gradients()[of] = gradient;
     return absl::OkStatus();
   }
@@ -411,14 +413,14 @@ std::string TensorType::ToString() const {
 }
 
 absl::StatusOr<TensorType> TensorType::Read(TextReader& reader) {
-  ASSIGN_OR_RETURN(std::string word, reader.Word());
+  BRAID_ASSIGN_OR_RETURN(std::string word, reader.Word());
   std::optional<DType> dtype = ParseDType(word);
   if (!dtype) return absl::InvalidArgumentError(absl::StrCat("'", word, "' is no element type"));
-  RETURN_IF_ERROR(reader.Expect("["));
+  BRAID_RETURN_IF_ERROR(reader.Expect("["));
   std::vector<int64_t> dims;
   while (!reader.Consume("]")) {
-    if (!dims.empty()) RETURN_IF_ERROR(reader.Expect(","));
-    ASSIGN_OR_RETURN(dims.emplace_back(), reader.Int());
+    if (!dims.empty()) BRAID_RETURN_IF_ERROR(reader.Expect(","));
+    BRAID_ASSIGN_OR_RETURN(dims.emplace_back(), reader.Int());
     if (dims.back() < 0) return absl::InvalidArgumentError("a dimension is negative");
   }
   return TensorType{*dtype, Shape(std::move(dims))};
@@ -439,7 +441,7 @@ std::string LogicalGraph::ToString() const {
 
 absl::StatusOr<LogicalGraph> LogicalGraph::Parse(std::string_view text,
                                                  const OpRegistry* registry) {
-  ASSIGN_OR_RETURN(ParsedText parsed_text, ReadText(text));
+  BRAID_ASSIGN_OR_RETURN(ParsedText parsed_text, ReadText(text));
   LogicalGraph graph(registry);
   graph.training = parsed_text.training;
   size_t num_tensors = 0;

@@ -22,11 +22,11 @@ absl::Status CheckTaken(const OpContext& context, const std::string& takes) {
   const auto first = [&](char letter) { return static_cast<int>(takes.find(letter)); };
   for (size_t i = 0; i < std::min(takes.size(), context.inputs.size()); ++i) {
     const int input = static_cast<int>(i);
-    if (takes[i] == 'f') RETURN_IF_ERROR(CheckFloating(context, input));
-    if (takes[i] == 'i') RETURN_IF_ERROR(CheckInteger(context, input));
-    if (takes[i] == 'b') RETURN_IF_ERROR(CheckBool(context, input));
+    if (takes[i] == 'f') BRAID_RETURN_IF_ERROR(CheckFloating(context, input));
+    if (takes[i] == 'i') BRAID_RETURN_IF_ERROR(CheckInteger(context, input));
+    if (takes[i] == 'b') BRAID_RETURN_IF_ERROR(CheckBool(context, input));
     if (takes[i] == 'f' || takes[i] == 'x') {
-      RETURN_IF_ERROR(CheckSameDType(context, first(takes[i]), input));
+      BRAID_RETURN_IF_ERROR(CheckSameDType(context, first(takes[i]), input));
     }
   }
   return absl::OkStatus();
@@ -197,23 +197,23 @@ absl::Status OpDef::Validate() const {
 
 absl::StatusOr<std::vector<TensorType>> OpDef::InferTypes(const OpContext& context) const {
   if (!infer_) return TypesOfRule(context);
-  ASSIGN_OR_RETURN(std::vector<TensorType> types, infer_(context));
+  BRAID_ASSIGN_OR_RETURN(std::vector<TensorType> types, infer_(context));
   // The rule must hold for what was inferred, because signatures follow from it.
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       FactorsOf({.attrs = context.attrs, .inputs = context.inputs, .outputs = types}).status());
   return types;
 }
 
 absl::StatusOr<std::vector<TensorType>> OpDef::TypesOfRule(const OpContext& context) const {
   std::optional<braid::Rule> parsed;
-  ASSIGN_OR_RETURN(const braid::Rule* rule, RuleOf(context, parsed));
-  ASSIGN_OR_RETURN(std::vector<Shape> shapes, rule->InferShapes(context));
-  RETURN_IF_ERROR(takes_.empty() ? CheckFloatsAlike(context) : CheckTaken(context, takes_));
-  if (check_) RETURN_IF_ERROR(check_(context));
+  BRAID_ASSIGN_OR_RETURN(const braid::Rule* rule, RuleOf(context, parsed));
+  BRAID_ASSIGN_OR_RETURN(std::vector<Shape> shapes, rule->InferShapes(context));
+  BRAID_RETURN_IF_ERROR(takes_.empty() ? CheckFloatsAlike(context) : CheckTaken(context, takes_));
+  if (check_) BRAID_RETURN_IF_ERROR(check_(context));
   const size_t like = takes_.find_first_of("fx");
   DType dtype = DType::kF32;
   if (gives_) {
-    ASSIGN_OR_RETURN(dtype, gives_(context));
+    BRAID_ASSIGN_OR_RETURN(dtype, gives_(context));
   } else if (!context.inputs.empty()) {
     dtype = context.inputs[like == std::string::npos ? 0 : like].dtype;
   }
@@ -225,7 +225,7 @@ absl::StatusOr<std::vector<TensorType>> OpDef::TypesOfRule(const OpContext& cont
 absl::StatusOr<const braid::Rule*> OpDef::RuleOf(const OpContext& context,
                                                  std::optional<braid::Rule>& parsed) const {
   if (rule_text_) {
-    ASSIGN_OR_RETURN(parsed, braid::Rule::Parse(rule_text_(context)));
+    BRAID_ASSIGN_OR_RETURN(parsed, braid::Rule::Parse(rule_text_(context)));
     return &*parsed;
   }
   CHECK(rule_.has_value()) << name_ << " has neither rule nor inference function";
@@ -238,8 +238,8 @@ absl::StatusOr<FactorRule> OpDef::FactorsOf(const OpContext& context) const {
     factors = rule_factors_(context);
   } else if ((rule_ || rule_text_) && !signatures_) {
     std::optional<braid::Rule> parsed;
-    ASSIGN_OR_RETURN(const braid::Rule* rule, RuleOf(context, parsed));
-    ASSIGN_OR_RETURN(factors, rule->Factors(context));
+    BRAID_ASSIGN_OR_RETURN(const braid::Rule* rule, RuleOf(context, parsed));
+    BRAID_ASSIGN_OR_RETURN(factors, rule->Factors(context));
   }
   for (const auto& [passage, when] : passages_) {
     if (!when || when(context)) factors.passages.push_back(passage);

@@ -8,7 +8,7 @@
 namespace braid {
 
 absl::Status OpRegistry::Register(OpDef def) {
-  RETURN_IF_ERROR(def.Validate());
+  BRAID_RETURN_IF_ERROR(def.Validate());
   std::string name = def.name();
   if (!ops_.emplace(name, std::move(def)).second) {
     return absl::AlreadyExistsError(absl::StrCat("operator '", name, "' is registered already"));
@@ -17,7 +17,7 @@ absl::Status OpRegistry::Register(OpDef def) {
 }
 
 absl::Status OpRegistry::Replace(OpDef def) {
-  RETURN_IF_ERROR(def.Validate());
+  BRAID_RETURN_IF_ERROR(def.Validate());
   const auto found = ops_.find(def.name());
   if (found == ops_.end()) {
     return absl::NotFoundError(

@@ -56,7 +56,7 @@ Placement::Placement(std::shared_ptr<const DeviceList> list, std::vector<int64_t
 
 absl::StatusOr<Placement> Placement::Make(std::string device_type, std::vector<DeviceId> devices,
                                           std::vector<int64_t> hierarchy) {
-  RETURN_IF_ERROR(CheckHierarchy(hierarchy, devices.size()));
+  BRAID_RETURN_IF_ERROR(CheckHierarchy(hierarchy, devices.size()));
   const Placement flat(std::move(device_type), std::move(devices));
   const std::vector<int>& ranks = flat.rep_->list->by_device;
   const auto twice = std::adjacent_find(
@@ -71,7 +71,7 @@ absl::StatusOr<Placement> Placement::Make(std::string device_type, std::vector<D
 
 absl::StatusOr<Placement> Placement::WithHierarchy(std::vector<int64_t> hierarchy) const {
   if (!problem().empty()) return absl::InvalidArgumentError(problem());
-  RETURN_IF_ERROR(CheckHierarchy(hierarchy, devices().size()));
+  BRAID_RETURN_IF_ERROR(CheckHierarchy(hierarchy, devices().size()));
   return Placement(rep_->list, std::move(hierarchy));
 }
 
@@ -164,25 +164,25 @@ std::string Placement::ToString() const {
 
 absl::StatusOr<Placement> Placement::Parse(std::string_view text) {
   TextReader reader(text);
-  ASSIGN_OR_RETURN(Placement placement, Read(reader));
-  RETURN_IF_ERROR(reader.ExpectEnd());
+  BRAID_ASSIGN_OR_RETURN(Placement placement, Read(reader));
+  BRAID_RETURN_IF_ERROR(reader.ExpectEnd());
   return placement;
 }
 
 absl::StatusOr<Placement> Placement::Read(TextReader& reader) {
-  ASSIGN_OR_RETURN(std::string device_type, reader.Word());
+  BRAID_ASSIGN_OR_RETURN(std::string device_type, reader.Word());
   std::vector<int64_t> hierarchy;
-  RETURN_IF_ERROR(reader.Expect("["));
+  BRAID_RETURN_IF_ERROR(reader.Expect("["));
   while (!reader.Consume("]")) {
-    if (!hierarchy.empty()) RETURN_IF_ERROR(reader.Expect(","));
-    ASSIGN_OR_RETURN(hierarchy.emplace_back(), reader.Int());
+    if (!hierarchy.empty()) BRAID_RETURN_IF_ERROR(reader.Expect(","));
+    BRAID_ASSIGN_OR_RETURN(hierarchy.emplace_back(), reader.Int());
   }
   std::vector<DeviceId> devices;
-  RETURN_IF_ERROR(reader.Expect("{"));
+  BRAID_RETURN_IF_ERROR(reader.Expect("{"));
   while (!reader.Consume("}")) {
-    ASSIGN_OR_RETURN(int64_t node, reader.Int());
-    RETURN_IF_ERROR(reader.Expect("."));
-    ASSIGN_OR_RETURN(int64_t device, reader.Int());
+    BRAID_ASSIGN_OR_RETURN(int64_t node, reader.Int());
+    BRAID_RETURN_IF_ERROR(reader.Expect("."));
+    BRAID_ASSIGN_OR_RETURN(int64_t device, reader.Int());
     devices.push_back({static_cast<int>(node), static_cast<int>(device)});
   }
   return Make(std::move(device_type), std::move(devices), std::move(hierarchy));

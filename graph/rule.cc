@@ -19,8 +19,8 @@ class Rule::Parser {
     const std::vector<std::string> parts = absl::StrSplit(rule_.text_, ';');
     const std::vector<std::string> sides = absl::StrSplit(parts[0], "->");
     if (sides.size() != 2 || parts.size() > 2) return Error("one \"->\" is expected");
-    RETURN_IF_ERROR(ParseSide(sides[0], rule_.inputs_));
-    RETURN_IF_ERROR(ParseSide(sides[1], rule_.outputs_));
+    BRAID_RETURN_IF_ERROR(ParseSide(sides[0], rule_.inputs_));
+    BRAID_RETURN_IF_ERROR(ParseSide(sides[1], rule_.outputs_));
     const auto has_ellipsis = [this](const Operand& operand) {
       return !operand.axes.empty() && rule_.letters_[operand.axes[0][0]].broadcasts;
     };
@@ -42,7 +42,7 @@ class Rule::Parser {
       if (!operands.empty() && operands.back().count == Operand::Count::kAny) {
         return Error("nothing can stand behind \"*\"");
       }
-      RETURN_IF_ERROR(ParseOperand(part, operands.emplace_back()));
+      BRAID_RETURN_IF_ERROR(ParseOperand(part, operands.emplace_back()));
       const size_t last = operands.size() - 1;
       if (last > 0 && operands[last - 1].count == Operand::Count::kOptional &&
           operands[last].count != Operand::Count::kOptional) {
@@ -76,7 +76,7 @@ class Rule::Parser {
         in_axis = false;
       } else {
         if (!in_axis) operand.axes.emplace_back();
-        RETURN_IF_ERROR(ParseLetter(text, operand, in_brackets, in_axis));
+        BRAID_RETURN_IF_ERROR(ParseLetter(text, operand, in_brackets, in_axis));
         continue;
       }
       text.remove_prefix(1);
@@ -162,7 +162,7 @@ absl::StatusOr<Rule> Rule::Parse(std::string_view text) {
   for (char c : text) {
     if (c != ' ') rule.text_.push_back(c);
   }
-  RETURN_IF_ERROR(Parser(rule).Parse());
+  BRAID_RETURN_IF_ERROR(Parser(rule).Parse());
   return rule;
 }
 
@@ -192,13 +192,13 @@ absl::Status Rule::CheckShapesFollow() const {
 }
 
 absl::StatusOr<std::vector<Shape>> Rule::InferShapes(const OpContext& context) const {
-  RETURN_IF_ERROR(CheckShapesFollow());
-  ASSIGN_OR_RETURN(const Binding binding, Binding::Of(*this, context));
+  BRAID_RETURN_IF_ERROR(CheckShapesFollow());
+  BRAID_ASSIGN_OR_RETURN(const Binding binding, Binding::Of(*this, context));
   return binding.OutputShapes();
 }
 
 absl::StatusOr<FactorRule> Rule::Factors(const OpContext& context) const {
-  ASSIGN_OR_RETURN(const Binding binding, Binding::Of(*this, context));
+  BRAID_ASSIGN_OR_RETURN(const Binding binding, Binding::Of(*this, context));
   return binding.Factors();
 }
 

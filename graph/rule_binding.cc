@@ -20,12 +20,12 @@ bool IsNumber(const std::string& count) {
 
 absl::StatusOr<Rule::Binding> Rule::Binding::Of(const Rule& rule, const OpContext& context) {
   Binding binding(rule, context);
-  RETURN_IF_ERROR(binding.BindOperands());
-  RETURN_IF_ERROR(binding.ReadCounts());
-  RETURN_IF_ERROR(binding.SolveRanks());
+  BRAID_RETURN_IF_ERROR(binding.BindOperands());
+  BRAID_RETURN_IF_ERROR(binding.ReadCounts());
+  BRAID_RETURN_IF_ERROR(binding.SolveRanks());
   binding.BindEllipsis();
   for (const std::vector<Bound>* side : {&binding.inputs_, &binding.outputs_}) {
-    for (const Bound& bound : *side) RETURN_IF_ERROR(binding.BindSizes(bound));
+    for (const Bound& bound : *side) BRAID_RETURN_IF_ERROR(binding.BindSizes(bound));
   }
   return binding;
 }
@@ -103,7 +103,7 @@ absl::Status Rule::Binding::SolveRanks() {
     }
   }
   for (std::vector<Bound>* side : {&inputs_, &outputs_}) {
-    for (Bound& bound : *side) RETURN_IF_ERROR(CheckRank(bound));
+    for (Bound& bound : *side) BRAID_RETURN_IF_ERROR(CheckRank(bound));
   }
   return absl::OkStatus();
 }
@@ -149,12 +149,12 @@ absl::Status Rule::Binding::BindSizes(const Bound& bound) {
   int at = 0;
   for (const Axis& axis : bound.operand->axes) {
     if (axis.size() > 1) {
-      RETURN_IF_ERROR(BindParts(axis, bound, at++));
+      BRAID_RETURN_IF_ERROR(BindParts(axis, bound, at++));
       continue;
     }
     const int rank = RankOf(bound, axis[0]);
     for (int i = 0; i < rank; ++i) {
-      RETURN_IF_ERROR(BindSize(axis[0], ranks_[axis[0]] - rank + i, bound, at++));
+      BRAID_RETURN_IF_ERROR(BindSize(axis[0], ranks_[axis[0]] - rank + i, bound, at++));
     }
   }
   return absl::OkStatus();

@@ -28,8 +28,8 @@ std::string Sbp::ToString() const {
 
 absl::StatusOr<Sbp> Sbp::Parse(std::string_view text) {
   TextReader reader(text);
-  ASSIGN_OR_RETURN(Sbp sbp, Read(reader));
-  RETURN_IF_ERROR(reader.ExpectEnd());
+  BRAID_ASSIGN_OR_RETURN(Sbp sbp, Read(reader));
+  BRAID_RETURN_IF_ERROR(reader.ExpectEnd());
   return sbp;
 }
 
@@ -41,13 +41,13 @@ absl::StatusOr<Sbp> Sbp::Read(TextReader& reader) {
     return sbp::P;
   }
   if (!reader.Consume("S")) return reader.Error("S(axis), B, P, P(max) or P(min)");
-  RETURN_IF_ERROR(reader.Expect("("));
-  ASSIGN_OR_RETURN(int64_t axis, reader.Int());
+  BRAID_RETURN_IF_ERROR(reader.Expect("("));
+  BRAID_ASSIGN_OR_RETURN(int64_t axis, reader.Int());
   constexpr int64_t kMaxAxis = 255;
   if (axis < 0 || axis > kMaxAxis) {
     return absl::InvalidArgumentError(absl::StrCat("S(", axis, "): the axis must be in [0, 255]"));
   }
-  RETURN_IF_ERROR(reader.Expect(")"));
+  BRAID_RETURN_IF_ERROR(reader.Expect(")"));
   return sbp::S(static_cast<int>(axis));
 }
 
@@ -67,20 +67,20 @@ std::string NdSbp::ToString() const {
 
 absl::StatusOr<NdSbp> NdSbp::Parse(std::string_view text) {
   TextReader reader(text);
-  ASSIGN_OR_RETURN(NdSbp sbp, Read(reader));
-  RETURN_IF_ERROR(reader.ExpectEnd());
+  BRAID_ASSIGN_OR_RETURN(NdSbp sbp, Read(reader));
+  BRAID_RETURN_IF_ERROR(reader.ExpectEnd());
   return sbp;
 }
 
 absl::StatusOr<NdSbp> NdSbp::Read(TextReader& reader) {
   std::vector<Sbp> dims;
   if (!reader.Consume("[")) {
-    ASSIGN_OR_RETURN(dims.emplace_back(), Sbp::Read(reader));
+    BRAID_ASSIGN_OR_RETURN(dims.emplace_back(), Sbp::Read(reader));
     return NdSbp(std::move(dims));
   }
   while (!reader.Consume("]")) {
-    if (!dims.empty()) RETURN_IF_ERROR(reader.Expect(","));
-    ASSIGN_OR_RETURN(dims.emplace_back(), Sbp::Read(reader));
+    if (!dims.empty()) BRAID_RETURN_IF_ERROR(reader.Expect(","));
+    BRAID_ASSIGN_OR_RETURN(dims.emplace_back(), Sbp::Read(reader));
   }
   return NdSbp(std::move(dims));
 }

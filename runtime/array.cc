@@ -135,10 +135,10 @@ Array Array::As(DType dtype) const {
 }
 
 absl::StatusOr<Array> Array::ReadNpy(const std::string& path) {
-  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
-  ASSIGN_OR_RETURN(NpyHeader header, ReadNpyHeader(file));
+  BRAID_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  BRAID_ASSIGN_OR_RETURN(NpyHeader header, ReadNpyHeader(file));
   Array array(header.dtype, header.shape);
-  RETURN_IF_ERROR(file.ReadAt(header.data_offset, array.mutable_bytes(), array.num_bytes()));
+  BRAID_RETURN_IF_ERROR(file.ReadAt(header.data_offset, array.mutable_bytes(), array.num_bytes()));
   if (header.dtype == DType::kBool) {  // any byte but 0 is true
     for (size_t i = 0; i < array.num_bytes(); ++i) {
       std::byte& value = array.mutable_bytes()[i];
@@ -149,14 +149,14 @@ absl::StatusOr<Array> Array::ReadNpy(const std::string& path) {
 }
 
 absl::Status Array::WriteNpy(const std::string& path) const {
-  RETURN_IF_ERROR(mistake());
-  ASSIGN_OR_RETURN(std::string header, FormatNpyHeader(dtype_, shape_));
+  BRAID_RETURN_IF_ERROR(mistake());
+  BRAID_ASSIGN_OR_RETURN(std::string header, FormatNpyHeader(dtype_, shape_));
   const std::string temporary = path + ".tmp";
   unlink(temporary.c_str());
   {
-    ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(temporary));
-    RETURN_IF_ERROR(file.WriteAt(0, header.data(), header.size()));
-    RETURN_IF_ERROR(file.WriteAt(static_cast<int64_t>(header.size()), bytes(), num_bytes_));
+    BRAID_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(temporary));
+    BRAID_RETURN_IF_ERROR(file.WriteAt(0, header.data(), header.size()));
+    BRAID_RETURN_IF_ERROR(file.WriteAt(static_cast<int64_t>(header.size()), bytes(), num_bytes_));
   }
   if (rename(temporary.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, "replace", path);
   return absl::OkStatus();

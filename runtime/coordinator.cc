@@ -65,14 +65,14 @@ absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> chan
     for (size_t i = 0; i < peers_.size(); ++i) peers_[i].channel = std::move(channels[i]);
     is_known->Set();
   });
-  RETURN_IF_ERROR(options_.environment->Await(*is_known, kNoLimit));
+  BRAID_RETURN_IF_ERROR(options_.environment->Await(*is_known, kNoLimit));
   BeginWait(ControlMessage::kHello, 0);
   for (size_t i = 0; i < peers_.size(); ++i) {
     const auto node = static_cast<uint16_t>(i);
     peers_[i].channel->SetHandlers([this, node](std::string bytes) { OnMessage(node, bytes); },
                                    [this, node](absl::Status reason) { OnLost(node, reason); });
   }
-  RETURN_IF_ERROR(FinishWait(timeout));
+  BRAID_RETURN_IF_ERROR(FinishWait(timeout));
   ControlMessage message;
   for (const Peer& peer : peers_) *message.mutable_peers()->add_nodes() = *peer.hello;
   SendAll(message);
@@ -298,7 +298,7 @@ absl::StatusOr<std::vector<NodeSummary>> Coordinator::Load(const LoadRequest& re
   const absl::Status status = FinishWait(kNoLimit);
   if (!status.ok()) Unload(request.job);
   SetPhase(kProgramPhase);
-  RETURN_IF_ERROR(status);
+  BRAID_RETURN_IF_ERROR(status);
   MutexLock lock(mutex_);
   std::sort(wait_.summaries.begin(), wait_.summaries.end(),
             [](const NodeSummary& a, const NodeSummary& b) { return a.node < b.node; });

@@ -73,12 +73,12 @@ absl::Status Executor::AddTasks(const plan::NodePlan& plan, PreparedKernels& ker
   seed_ = plan.seed;
   std::set<uint16_t> threads;
   for (const plan::Task& task : plan.tasks) threads.insert(static_cast<uint16_t>(task.id.thread));
-  RETURN_IF_ERROR(resources_.threads->Start(threads));
-  RETURN_IF_ERROR(addresses_.Prepare(plan));
+  BRAID_RETURN_IF_ERROR(resources_.threads->Start(threads));
+  BRAID_RETURN_IF_ERROR(addresses_.Prepare(plan));
   if (resources_.environment->is_simulated()) {
     shadow_ = std::make_unique<ShadowMemory>(resources_.devices);
   }
-  RETURN_IF_ERROR(ObtainVariables(plan));
+  BRAID_RETURN_IF_ERROR(ObtainVariables(plan));
   StreamOrder order(plan, *resources_.devices);
   for (const plan::Task& task : plan.tasks) {
     if (absl::Status status = AddTask(plan, task, std::move(kernels[task.id.task]), order);
@@ -109,7 +109,8 @@ absl::Status Executor::ObtainVariables(const plan::NodePlan& plan) {
                                  .layout = OperandOf(variable.shard),
                                  .init = variable.init != nullptr ? *variable.init : Attrs(),
                                  .seed = seed_};
-      RETURN_IF_ERROR(resources_.variables->Obtain(static_cast<int>(task.device), spec).status());
+      BRAID_RETURN_IF_ERROR(
+          resources_.variables->Obtain(static_cast<int>(task.device), spec).status());
     }
   }
   return absl::OkStatus();
@@ -150,8 +151,8 @@ Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
 absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& task,
                                std::vector<ComputeCall> calls, StreamOrder& order) {
   Thread& thread = ThreadFor(task);
-  RETURN_IF_ERROR(AddLandings(task));
-  ASSIGN_OR_RETURN(const TaskMemory memory, addresses_.Of(task));
+  BRAID_RETURN_IF_ERROR(AddLandings(task));
+  BRAID_ASSIGN_OR_RETURN(const TaskMemory memory, addresses_.Of(task));
   ActionContext context{.plan = plan,
                         .task = task,
                         .addresses = addresses_,
@@ -164,7 +165,7 @@ absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& tas
                         .device_group = resources_.device_group,
                         .first_collective = options_.first_collective,
                         .link_of = resources_.link_of};
-  ASSIGN_OR_RETURN(
+  BRAID_ASSIGN_OR_RETURN(
       MadeAction made,
       std::visit([&context](const auto& work) { return MakeAction(work, context); }, task.work));
   TaskDescription& description = descriptions_[task.id.task];
@@ -186,7 +187,7 @@ absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& tas
 absl::Status Executor::AddLandings(const plan::Task& task) {
   for (const plan::Input& input : task.inputs) {
     if (input.producer.node == resources_.node || !input.memory.has_value()) continue;
-    ASSIGN_OR_RETURN(const SlotMemory memory, addresses_.Of(*input.memory));
+    BRAID_ASSIGN_OR_RETURN(const SlotMemory memory, addresses_.Of(*input.memory));
     Landing& landing = landings_[input.reg];
     landing.base = memory.base;
     landing.stride = memory.stride;
@@ -219,11 +220,12 @@ absl::Status Executor::Connect() {
     if (link == nullptr) {
       return absl::InternalError(absl::StrFormat("no link to node %d", landing.peer));
     }
-    ASSIGN_OR_RETURN(landing.key, link->Expose({landing.base, landing.stride * landing.slots}));
+    BRAID_ASSIGN_OR_RETURN(landing.key,
+                           link->Expose({landing.base, landing.stride * landing.slots}));
     landing.is_exposed = true;
     SendLandingKey(*link, options_.job, {reg, landing.key});
   }
-  RETURN_IF_ERROR(bus_.Start());
+  BRAID_RETURN_IF_ERROR(bus_.Start());
   std::set<uint32_t> devices;
   for (const auto& [number, thread] : threads_) devices.insert(DeviceOfThread(number));
   for (const uint32_t device : devices) {
@@ -252,14 +254,14 @@ absl::Status Executor::Connect() {
 
 absl::Status Executor::OnFrame(uint16_t peer, std::span<const std::byte> frame) {
   if (static_cast<Channel>(frame[0]) == Channel::kActor) {
-    ASSIGN_OR_RETURN(const Message message, MessageOfFrame(frame));
+    BRAID_ASSIGN_OR_RETURN(const Message message, MessageOfFrame(frame));
     if (message.src.node != peer) {
       return absl::InvalidArgumentError(
           absl::StrFormat("%s came from node %d", ToString(message), peer));
     }
     return bus_.Deliver(message);
   }
-  ASSIGN_OR_RETURN(const LandingKey key, LandingKeyOfFrame(frame));
+  BRAID_ASSIGN_OR_RETURN(const LandingKey key, LandingKeyOfFrame(frame));
   const auto it = ports_.find(key.reg);
   if (it == ports_.end() || it->second->key.bytes != 0 || it->second->link->peer() != peer) {
     return absl::InvalidArgumentError(absl::StrFormat(

@@ -61,7 +61,7 @@ class ReadKernel final : public Kernel {
         sampler_.SamplesAt(first, samples_);
         first_ = first;
       }
-      RETURN_IF_ERROR(dataset_->Read(samples_, fields_[i], output.dtype, run.outputs[i]));
+      BRAID_RETURN_IF_ERROR(dataset_->Read(samples_, fields_[i], output.dtype, run.outputs[i]));
     }
     return absl::OkStatus();
   }
@@ -199,9 +199,9 @@ class WriteCheckpointKernel final : public Kernel {
       const auto i = static_cast<size_t>(next / run_bytes);
       const int64_t within = next % run_bytes;
       const int64_t bytes = std::min(run_bytes - within, end_ - next);
-      RETURN_IF_ERROR(part_->Write(file_, position_ + runs_.to[i] * element_ + within,
-                                   data + runs_.from[i] * element_ + within,
-                                   static_cast<size_t>(bytes), written));
+      BRAID_RETURN_IF_ERROR(part_->Write(file_, position_ + runs_.to[i] * element_ + within,
+                                         data + runs_.from[i] * element_ + within,
+                                         static_cast<size_t>(bytes), written));
       next += bytes;
     }
     return part_->End(file_, written);
@@ -237,7 +237,7 @@ class ReplicaChecksumsKernel final : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeReplicaChecksums(const KernelSpec& spec) {
-  RETURN_IF_ERROR(CheckKernelForm(
+  BRAID_RETURN_IF_ERROR(CheckKernelForm(
       {.inputs = spec.inputs.size(), .outputs = 1, .like = {{"devices", int64_t{0}}}}, spec));
   const OperandSpec& output = spec.outputs[0];
   if (output.dtype != DType::kI64 ||
@@ -260,7 +260,7 @@ absl::Status CheckRead(const KernelSpec& spec) {
                 {"batch", int64_t{1}}};
   if (spec.attrs.Has("fingerprint")) like.Set("fingerprint", int64_t{0});
   if (spec.attrs.Has("last")) like.Set("last", "");
-  RETURN_IF_ERROR(CheckKernelForm({.outputs = spec.outputs.size(), .like = like}, spec));
+  BRAID_RETURN_IF_ERROR(CheckKernelForm({.outputs = spec.outputs.size(), .like = like}, spec));
   const int64_t batch = spec.attrs.Int("batch");
   bool is_right =
       batch >= 1 && batch <= kMaxBatch && spec.attrs.Ints("fields").size() == spec.outputs.size();
@@ -278,9 +278,10 @@ absl::Status CheckRead(const KernelSpec& spec) {
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeRead(const KernelSpec& spec, DatasetCache* datasets) {
-  RETURN_IF_ERROR(CheckRead(spec));
-  ASSIGN_OR_RETURN(const DatasetSpec dataset, DatasetSpec::Parse(spec.attrs.String("dataset")));
-  ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> opened, datasets->Open(dataset));
+  BRAID_RETURN_IF_ERROR(CheckRead(spec));
+  BRAID_ASSIGN_OR_RETURN(const DatasetSpec dataset,
+                         DatasetSpec::Parse(spec.attrs.String("dataset")));
+  BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> opened, datasets->Open(dataset));
   if (opened->num_samples() < 1) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%s '%s': the dataset has no samples", spec.op, spec.name));
@@ -323,7 +324,8 @@ using Checkpoints = std::map<std::string, std::shared_ptr<const CheckpointReader
 absl::StatusOr<std::shared_ptr<const CheckpointReader>> OpenCheckpoint(const std::string& path,
                                                                        Checkpoints& opened) {
   if (const auto found = opened.find(path); found != opened.end()) return found->second;
-  ASSIGN_OR_RETURN(std::shared_ptr<const CheckpointReader> reader, CheckpointReader::Open(path));
+  BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const CheckpointReader> reader,
+                         CheckpointReader::Open(path));
   return opened[path] = std::move(reader);
 }
 
@@ -331,10 +333,10 @@ absl::StatusOr<std::shared_ptr<const CheckpointReader>> OpenCheckpoint(const std
 // changes no variable.
 absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spec,
                                                            Checkpoints& opened) {
-  RETURN_IF_ERROR(CheckKernelForm(
+  BRAID_RETURN_IF_ERROR(CheckKernelForm(
       {.outputs = 1, .like = {{"directory", ""}, {"tensor", ""}, {"identity", int64_t{0}}}}, spec));
-  ASSIGN_OR_RETURN(std::shared_ptr<const CheckpointReader> reader,
-                   OpenCheckpoint(spec.attrs.String("directory"), opened));
+  BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const CheckpointReader> reader,
+                         OpenCheckpoint(spec.attrs.String("directory"), opened));
   if (reader->identity() != spec.attrs.Int("identity")) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "this node's '%s' is another checkpoint than the master's: the checksum of its %s is %08x, "
@@ -342,21 +344,21 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spe
         reader->path(), kChecksumsFile, reader->identity(), spec.attrs.Int("identity")));
   }
   const std::string& tensor = spec.attrs.String("tensor");
-  ASSIGN_OR_RETURN(const StoredTensor info, reader->Info(tensor));
+  BRAID_ASSIGN_OR_RETURN(const StoredTensor info, reader->Info(tensor));
   if (info.dtype != spec.outputs[0].dtype || info.shape != spec.outputs[0].logical) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "tensor '%s' of %s is %s%s, the variable is %s%s", info.name, reader->path(),
         std::string(ToString(info.dtype)), info.shape.ToString(),
         std::string(ToString(spec.outputs[0].dtype)), spec.outputs[0].logical.ToString()));
   }
-  RETURN_IF_ERROR(reader->Verify(tensor, ReadCheckpointKernel::BoxOf(spec.outputs[0])));
+  BRAID_RETURN_IF_ERROR(reader->Verify(tensor, ReadCheckpointKernel::BoxOf(spec.outputs[0])));
   return std::make_unique<ReadCheckpointKernel>(spec, std::move(reader));
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeWriteCheckpoint(const KernelSpec& spec,
                                                             const ExternalContext& context,
                                                             std::shared_ptr<CheckpointPart>& part) {
-  RETURN_IF_ERROR(CheckKernelForm(
+  BRAID_RETURN_IF_ERROR(CheckKernelForm(
       {.inputs = 1,
        .like = {{"directory", ""}, {"save", int64_t{0}}, {"file", ""}, {"position", int64_t{0}}}},
       spec));
@@ -369,37 +371,37 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeWriteCheckpoint(const KernelSpec& sp
         spec.op, spec.name, file, position, kMaxPosition));
   }
   if (part == nullptr) {
-    ASSIGN_OR_RETURN(part,
-                     CheckpointPart::Open({.directory = spec.attrs.String("directory"),
-                                           .save = spec.attrs.Int("save"),
-                                           .name = PartName(context.node),
-                                           .on_written = [saver = context.saver](auto written) {
-                                             saver->Finish(std::move(written));
-                                           }}));
+    BRAID_ASSIGN_OR_RETURN(
+        part, CheckpointPart::Open({.directory = spec.attrs.String("directory"),
+                                    .save = spec.attrs.Int("save"),
+                                    .name = PartName(context.node),
+                                    .on_written = [saver = context.saver](auto written) {
+                                      saver->Finish(std::move(written));
+                                    }}));
   }
-  RETURN_IF_ERROR(part->Expect(file));
+  BRAID_RETURN_IF_ERROR(part->Expect(file));
   return std::make_unique<WriteCheckpointKernel>(spec, part);
 }
 
 }  // namespace
 
 absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("read", [datasets = context.datasets](const KernelSpec& spec) {
-    return MakeRead(spec, datasets);
-  }));
-  RETURN_IF_ERROR(registry.Register(
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "read",
+      [datasets = context.datasets](const KernelSpec& spec) { return MakeRead(spec, datasets); }));
+  BRAID_RETURN_IF_ERROR(registry.Register(
       "input",
       [host = context.host](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-        RETURN_IF_ERROR(CheckKernelForm({.outputs = 1}, spec));
+        BRAID_RETURN_IF_ERROR(CheckKernelForm({.outputs = 1}, spec));
         return std::make_unique<InputKernel>(spec, host);
       }));
   // Pieces are joined by name. Shared by the copies of this function.
   const auto fetched = std::make_shared<std::set<std::string>>();
-  RETURN_IF_ERROR(registry.Register(
+  BRAID_RETURN_IF_ERROR(registry.Register(
       "fetch",
       [host = context.host,
        fetched](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
-        RETURN_IF_ERROR(CheckKernelForm({.inputs = 1, .like = {{"name", ""}}}, spec));
+        BRAID_RETURN_IF_ERROR(CheckKernelForm({.inputs = 1, .like = {{"name", ""}}}, spec));
         if (!fetched->insert(spec.attrs.String("name")).second) {
           return absl::AlreadyExistsError(
               absl::StrFormat("'%s' is fetched twice", spec.attrs.String("name")));
@@ -407,10 +409,10 @@ absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegis
         return std::make_unique<FetchKernel>(spec, host);
       }));
   const auto checkpoints = std::make_shared<Checkpoints>();
-  RETURN_IF_ERROR(registry.Register("read_checkpoint", [checkpoints](const KernelSpec& spec) {
+  BRAID_RETURN_IF_ERROR(registry.Register("read_checkpoint", [checkpoints](const KernelSpec& spec) {
     return MakeReadCheckpoint(spec, *checkpoints);
   }));
-  RETURN_IF_ERROR(registry.Register("replica_checksums", MakeReplicaChecksums));
+  BRAID_RETURN_IF_ERROR(registry.Register("replica_checksums", MakeReplicaChecksums));
   // A job writes one part of one checkpoint.
   const auto part = std::make_shared<std::shared_ptr<CheckpointPart>>();
   return registry.Register("write_checkpoint", [part, context](const KernelSpec& spec) {

@@ -22,10 +22,10 @@ absl::StatusOr<ComputeCall> MakeCall(const plan::Kernel& kernel, const KernelReg
   ComputeCall call;
   call.name = {.what = NameOf(*kernel.call), .location = kernel.call->location.ToString()};
   const auto create = [&]() -> absl::Status {
-    RETURN_IF_ERROR(registry.Check(spec));
-    ASSIGN_OR_RETURN(const PlannedKernel planned, registry.Plan(spec));
+    BRAID_RETURN_IF_ERROR(registry.Check(spec));
+    BRAID_ASSIGN_OR_RETURN(const PlannedKernel planned, registry.Plan(spec));
     call.memory = planned.memory;
-    ASSIGN_OR_RETURN(call.kernel, planned.make());
+    BRAID_ASSIGN_OR_RETURN(call.kernel, planned.make());
     return absl::OkStatus();
   };
   const absl::Status status = CatchExceptions("what makes its kernel", create);
@@ -38,9 +38,9 @@ absl::StatusOr<ComputeCall> MakeCall(const plan::Kernel& kernel, const KernelReg
 absl::StatusOr<PreparedKernels> PrepareKernels(
     const plan::NodePlan& plan, const KernelContext& context,
     const std::function<void(const compiler::KernelCall*)>& begin) {
-  RETURN_IF_ERROR(CheckPlan(plan, *context.devices));
+  BRAID_RETURN_IF_ERROR(CheckPlan(plan, *context.devices));
   KernelRegistry external;
-  RETURN_IF_ERROR(RegisterExternalKernels(
+  BRAID_RETURN_IF_ERROR(RegisterExternalKernels(
       {context.datasets, context.host, context.saver, static_cast<int>(plan.node)}, external));
   PreparedKernels prepared;
   std::map<uint32_t, std::shared_ptr<WorkMemory>> work_of;  // by the plan's thread
@@ -102,12 +102,12 @@ void JobLoader::Load(Request request, std::function<void(absl::StatusOr<Prepared
 }
 
 absl::Status JobLoader::Prepare(const Request& request, PreparedJob& job) {
-  ASSIGN_OR_RETURN(job.plan, ReadNodePlan(*request.plan, request.fingerprint, options_.node));
+  BRAID_ASSIGN_OR_RETURN(job.plan, ReadNodePlan(*request.plan, request.fingerprint, options_.node));
   KernelContext context = options_.kernels;
   context.host = request.host;
-  ASSIGN_OR_RETURN(job.kernels,
-                   PrepareKernels(job.plan.part, context,
-                                  [this](const compiler::KernelCall* call) { Begin(call); }));
+  BRAID_ASSIGN_OR_RETURN(job.kernels,
+                         PrepareKernels(job.plan.part, context,
+                                        [this](const compiler::KernelCall* call) { Begin(call); }));
   return absl::OkStatus();
 }
 

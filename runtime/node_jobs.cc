@@ -173,7 +173,7 @@ absl::Status NodeJobs::StartExecutor(JobId id, Job& job) {
   };
   executor.on_failure = options_.on_failure;
   job.executor = std::make_unique<Executor>(resources, std::move(executor));
-  RETURN_IF_ERROR(job.executor->Load(plan, job.prepared->kernels));
+  BRAID_RETURN_IF_ERROR(job.executor->Load(plan, job.prepared->kernels));
   if (job.wants_summary) job.summary = job.executor->Summarize(plan);
   job.prepared.reset();  // all its kernels are the executor's
   return absl::OkStatus();
@@ -245,7 +245,7 @@ void NodeJobs::OnDestroyed(JobId id) {
 
 absl::Status NodeJobs::OnFrame(uint16_t peer, std::span<const std::byte> frame) {
   if (is_closed_) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const JobId id, JobOfFrame(frame));
+  BRAID_ASSIGN_OR_RETURN(const JobId id, JobOfFrame(frame));
   const auto found = jobs_.find(id);
   if (found != jobs_.end() && found->second.executor != nullptr) {
     return found->second.executor->OnFrame(peer, frame);

@@ -132,20 +132,20 @@ class Checker {
   Checker(const plan::NodePlan& plan, const Devices& devices) : plan_(plan), devices_(devices) {}
 
   absl::Status Check() {
-    for (const plan::Arena& arena : plan_.arenas) RETURN_IF_ERROR(CheckArena(arena));
+    for (const plan::Arena& arena : plan_.arenas) BRAID_RETURN_IF_ERROR(CheckArena(arena));
     for (uint32_t peer : plan_.peers) {
       if (peer > kMaxNode) return Wrong("peer %d: nodes are numbered up to %d", peer, kMaxNode);
     }
     for (const plan::Task& task : plan_.tasks) {
-      RETURN_IF_ERROR(Named(task, CheckTask(task)));
+      BRAID_RETURN_IF_ERROR(Named(task, CheckTask(task)));
       const auto* owner = std::get_if<plan::VariableOwner>(&task.work);
       if (owner == nullptr) continue;
       for (const plan::Variable& variable : owner->variables) {
-        RETURN_IF_ERROR(Named(task, CheckVariable(task, variable)));
+        BRAID_RETURN_IF_ERROR(Named(task, CheckVariable(task, variable)));
       }
     }
     // Which may read variables of tasks that come later.
-    for (const plan::Task& task : plan_.tasks) RETURN_IF_ERROR(Named(task, CheckWork(task)));
+    for (const plan::Task& task : plan_.tasks) BRAID_RETURN_IF_ERROR(Named(task, CheckWork(task)));
     return absl::OkStatus();
   }
 
@@ -166,7 +166,7 @@ class Checker {
   }
 
   absl::Status CheckArena(const plan::Arena& arena) {
-    RETURN_IF_ERROR(CheckDevice(arena.device));
+    BRAID_RETURN_IF_ERROR(CheckDevice(arena.device));
     if (const std::string& kind = devices_[arena.device]->kind(); arena.device_type != kind) {
       return Wrong(
           "device %d is a '%s' device by plan and a '%s' device here; start the same "
@@ -190,9 +190,9 @@ class Checker {
       return Wrong("device %d's arena has a part of %d bytes, no multiple of %d", arena.device,
                    part, kArenaAlignment);
     };
-    RETURN_IF_ERROR(add(arena.bytes));
-    RETURN_IF_ERROR(add(arena.pinned_bytes));
-    for (uint64_t scratch : arena.scratch_bytes) RETURN_IF_ERROR(add(scratch));
+    BRAID_RETURN_IF_ERROR(add(arena.bytes));
+    BRAID_RETURN_IF_ERROR(add(arena.pinned_bytes));
+    for (uint64_t scratch : arena.scratch_bytes) BRAID_RETURN_IF_ERROR(add(scratch));
     return absl::OkStatus();
   }
 
@@ -203,7 +203,7 @@ class Checker {
   }
 
   absl::Status CheckMemory(const plan::Memory& memory, uint32_t slots) const {
-    RETURN_IF_ERROR(CheckDevice(memory.device));
+    BRAID_RETURN_IF_ERROR(CheckDevice(memory.device));
     const uint64_t limit = ArenaBytes(memory.device, memory.kind);
     uint64_t span = 0;
     if (memory.bytes <= memory.stride &&
@@ -233,8 +233,8 @@ class Checker {
   }
 
   absl::Status CheckTask(const plan::Task& task) {
-    RETURN_IF_ERROR(CheckDevice(task.device));
-    RETURN_IF_ERROR(CheckActor(task.id));
+    BRAID_RETURN_IF_ERROR(CheckDevice(task.device));
+    BRAID_RETURN_IF_ERROR(CheckActor(task.id));
     if (static_cast<int>(task.stream) >= kNumStreams ||
         task.id.thread != ThreadOf(task.device, task.stream)) {
       return Wrong("thread %d for stream %d of device %d", task.id.thread,
@@ -242,23 +242,23 @@ class Checker {
     }
     if (task.acts_per_step == 0) return Wrong("it acts 0 times a step");
     for (const plan::Input& input : task.inputs) {
-      RETURN_IF_ERROR(CheckActor(input.producer));
-      RETURN_IF_ERROR(CheckEnd(input.reg, input.slots));
-      if (input.memory.has_value()) RETURN_IF_ERROR(CheckMemory(*input.memory, input.slots));
+      BRAID_RETURN_IF_ERROR(CheckActor(input.producer));
+      BRAID_RETURN_IF_ERROR(CheckEnd(input.reg, input.slots));
+      if (input.memory.has_value()) BRAID_RETURN_IF_ERROR(CheckMemory(*input.memory, input.slots));
       const bool is_landing = input.producer.node != plan_.node && input.memory.has_value();
-      if (is_landing) RETURN_IF_ERROR(CheckLanding(*input.memory));
+      if (is_landing) BRAID_RETURN_IF_ERROR(CheckLanding(*input.memory));
     }
     for (const plan::Output& output : task.outputs) {
       for (const plan::ActorId& consumer : output.consumers) {
-        RETURN_IF_ERROR(CheckActor(consumer));
+        BRAID_RETURN_IF_ERROR(CheckActor(consumer));
       }
-      RETURN_IF_ERROR(CheckEnd(output.reg, output.slots));
+      BRAID_RETURN_IF_ERROR(CheckEnd(output.reg, output.slots));
       if (!written_.insert(output.reg).second) {
         return Wrong("register %d is written by two tasks", output.reg);
       }
       // A transfer's lies in the peer's arena; the link checks what is written there.
       if (output.memory.has_value() && !IsTransfer(task)) {
-        RETURN_IF_ERROR(CheckMemory(*output.memory, output.slots));
+        BRAID_RETURN_IF_ERROR(CheckMemory(*output.memory, output.slots));
       }
     }
     return absl::OkStatus();
@@ -294,14 +294,14 @@ class Checker {
                    static_cast<int>(task.stream), devices_[task.device]->kind(),
                    static_cast<int>(memory->kind), static_cast<int>(side));
     };
-    for (const plan::Input& input : task.inputs) RETURN_IF_ERROR(check(input.memory));
+    for (const plan::Input& input : task.inputs) BRAID_RETURN_IF_ERROR(check(input.memory));
     if (IsTransfer(task)) return check(std::get<plan::Transfer>(task.work).staging);
-    for (const plan::Output& output : task.outputs) RETURN_IF_ERROR(check(output.memory));
+    for (const plan::Output& output : task.outputs) BRAID_RETURN_IF_ERROR(check(output.memory));
     return absl::OkStatus();
   }
 
   absl::Status CheckWork(const plan::Task& task) const {
-    RETURN_IF_ERROR(CheckSide(task));
+    BRAID_RETURN_IF_ERROR(CheckSide(task));
     if (std::holds_alternative<plan::Copy>(task.work)) return CheckCopy(task);
     if (std::holds_alternative<plan::Staging>(task.work)) return CheckStaging(task);
     if (IsTransfer(task)) return CheckTransfer(task);
@@ -336,7 +336,7 @@ class Checker {
         return Wrong("devices of node %d do a collective with one of node %d", plan_.node,
                      members.nodes[i]);
       }
-      RETURN_IF_ERROR(CheckDevice(members.devices[i]));
+      BRAID_RETURN_IF_ERROR(CheckDevice(members.devices[i]));
     }
     return absl::OkStatus();
   }
@@ -353,7 +353,7 @@ class Checker {
   // Bytes from the operand's first on that are its task's to read or write; its shard fits in.
   absl::StatusOr<uint64_t> CheckOperand(const plan::Task& task,
                                         const plan::Operand& operand) const {
-    ASSIGN_OR_RETURN(const uint64_t bytes, CheckShard(operand.shard, task.acts_per_step));
+    BRAID_ASSIGN_OR_RETURN(const uint64_t bytes, CheckShard(operand.shard, task.acts_per_step));
     const uint64_t alignment = SizeOf(operand.shard.layout->type.dtype);
     uint64_t limit = 0;
     switch (operand.source) {
@@ -381,7 +381,7 @@ class Checker {
         break;
       }
       case plan::Operand::Source::kVariable: {
-        RETURN_IF_ERROR(CheckVariablesAreInReach(task, operand.variable));
+        BRAID_RETURN_IF_ERROR(CheckVariablesAreInReach(task, operand.variable));
         const auto found = variables_.find({operand.index, operand.variable});
         if (found == variables_.end()) {
           return Wrong("it reads variable '%s', which no task of device %d owns", operand.variable,
@@ -412,8 +412,8 @@ class Checker {
 
   absl::Status CheckStaging(const plan::Task& task) const {
     for (const plan::Staging::Part& part : std::get<plan::Staging>(task.work).parts) {
-      RETURN_IF_ERROR(CheckOperand(task, part.from).status());
-      RETURN_IF_ERROR(CheckOperand(task, part.to).status());
+      BRAID_RETURN_IF_ERROR(CheckOperand(task, part.from).status());
+      BRAID_RETURN_IF_ERROR(CheckOperand(task, part.to).status());
       if (TypeNumber(part.from.shard) == TypeNumber(part.to.shard) &&
           part.from.shard.region == part.to.shard.region) {
         continue;
@@ -426,16 +426,16 @@ class Checker {
 
   absl::Status CheckCopy(const plan::Task& task) const {
     const auto& copy = std::get<plan::Copy>(task.work);
-    RETURN_IF_ERROR(CheckOperand(task, copy.destination).status());
+    BRAID_RETURN_IF_ERROR(CheckOperand(task, copy.destination).status());
     const plan::Shard& destination = copy.destination.shard;
     for (const plan::Copy::Move& move : copy.moves) {
-      RETURN_IF_ERROR(CheckOperand(task, move.source).status());
+      BRAID_RETURN_IF_ERROR(CheckOperand(task, move.source).status());
       if (TypeNumber(move.source.shard) != TypeNumber(destination)) {
         return Wrong("it moves elements of type %d into a tensor of type %d",
                      TypeNumber(move.source.shard), TypeNumber(destination));
       }
-      RETURN_IF_ERROR(CheckBox(move.box, move.source.shard.region));
-      RETURN_IF_ERROR(CheckBox(move.box, destination.region));
+      BRAID_RETURN_IF_ERROR(CheckBox(move.box, move.source.shard.region));
+      BRAID_RETURN_IF_ERROR(CheckBox(move.box, destination.region));
       if (move.add && CombineFunction(destination.layout->type.dtype, copy.reduction) == nullptr) {
         return Wrong("elements of type %d cannot be added by reduction %d", TypeNumber(destination),
                      static_cast<int>(copy.reduction));
@@ -451,7 +451,7 @@ class Checker {
           "it sends a box %s that is not one run of bytes of %s, and has no staging memory",
           Text(transfer.box.size), Text(transfer.source.shard.region.size));
     }
-    RETURN_IF_ERROR(CheckDevice(transfer.staging->device));
+    BRAID_RETURN_IF_ERROR(CheckDevice(transfer.staging->device));
     const uint64_t limit = ArenaBytes(transfer.staging->device, transfer.staging->kind);
     if (Fits(transfer.staging->offset, transfer.bytes, limit)) return absl::OkStatus();
     return Wrong("it packs %d bytes at byte %d of %d", transfer.bytes, transfer.staging->offset,
@@ -469,19 +469,19 @@ class Checker {
     if (transfer.peer > kMaxNode) {
       return Wrong("peer %d: nodes are numbered up to %d", transfer.peer, kMaxNode);
     }
-    RETURN_IF_ERROR(CheckOperand(task, transfer.source).status());
+    BRAID_RETURN_IF_ERROR(CheckOperand(task, transfer.source).status());
     const plan::Shard& source = transfer.source.shard;
-    RETURN_IF_ERROR(CheckBox(transfer.box, source.region));
+    BRAID_RETURN_IF_ERROR(CheckBox(transfer.box, source.region));
     const uint64_t bytes =
         static_cast<uint64_t>(*ElementsOf(transfer.box.size)) * SizeOf(source.layout->type.dtype);
     if (transfer.bytes != bytes) {
       return Wrong("it sends %d bytes; its box %s has %d bytes", transfer.bytes,
                    Text(transfer.box.size), bytes);
     }
-    RETURN_IF_ERROR(CheckStaging(transfer));
+    BRAID_RETURN_IF_ERROR(CheckStaging(transfer));
     const plan::Output& landing = task.outputs[0];
     const uint64_t stride = landing.memory->stride;
-    RETURN_IF_ERROR(CheckLanding(*landing.memory));
+    BRAID_RETURN_IF_ERROR(CheckLanding(*landing.memory));
     uint64_t end;
     if (!Fits(transfer.landing, bytes, stride) ||
         __builtin_mul_overflow(stride, uint64_t{landing.slots}, &end)) {
@@ -495,8 +495,8 @@ class Checker {
   // they mean in bytes is known here only.
   absl::Status CheckCollectiveTask(const plan::Task& task) const {
     const auto& collective = std::get<plan::Collective>(task.work);
-    ASSIGN_OR_RETURN(const uint64_t input_room, CheckOperand(task, collective.input));
-    ASSIGN_OR_RETURN(const uint64_t output_room, CheckOperand(task, collective.output));
+    BRAID_ASSIGN_OR_RETURN(const uint64_t input_room, CheckOperand(task, collective.input));
+    BRAID_ASSIGN_OR_RETURN(const uint64_t output_room, CheckOperand(task, collective.output));
     const auto dtype = static_cast<int>(collective.dtype);
     if (dtype != TypeNumber(collective.input.shard) ||
         dtype != TypeNumber(collective.output.shard)) {
@@ -516,7 +516,7 @@ class Checker {
     if (list.devices.size() != list.nodes.size()) {
       return Wrong("members on %d nodes and %d devices", list.nodes.size(), list.devices.size());
     }
-    RETURN_IF_ERROR(CheckOnDevice(task, collective, list));
+    BRAID_RETURN_IF_ERROR(CheckOnDevice(task, collective, list));
     if (collective.chunk_bytes < kMinChunkBytes ||
         collective.chunk_bytes > uint64_t{std::numeric_limits<int64_t>::max()}) {
       return Wrong("chunks of %d bytes; %d at least", collective.chunk_bytes, kMinChunkBytes);
@@ -532,8 +532,8 @@ class Checker {
     }
     const uint64_t element = SizeOf(collective.dtype);
     const uint64_t most = std::max(input_room, output_room) / element;
-    ASSIGN_OR_RETURN(const uint64_t sum, SumOf(collective.counts, most));
-    ASSIGN_OR_RETURN(const uint64_t receives, SumOf(collective.receives, most));
+    BRAID_ASSIGN_OR_RETURN(const uint64_t sum, SumOf(collective.counts, most));
+    BRAID_ASSIGN_OR_RETURN(const uint64_t receives, SumOf(collective.receives, most));
     uint64_t sent = sum, received = sum;
     switch (collective.kind) {
       case CollectiveKind::kAllReduce:

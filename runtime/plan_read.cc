@@ -36,9 +36,9 @@ absl::StatusOr<ReadPlan> ReadNodePlan(std::string_view bytes, uint64_t fingerpri
         "between them changed it",
         node, bytes.size(), here, fingerprint));
   }
-  ASSIGN_OR_RETURN(compiler::PhysicalGraph graph, compiler::DecodePlan(bytes));
+  BRAID_ASSIGN_OR_RETURN(compiler::PhysicalGraph graph, compiler::DecodePlan(bytes));
   ReadPlan plan{std::make_unique<const compiler::PhysicalGraph>(std::move(graph)), {}};
-  ASSIGN_OR_RETURN(plan.part, compiler::ExpandPlan(*plan.graph, node));
+  BRAID_ASSIGN_OR_RETURN(plan.part, compiler::ExpandPlan(*plan.graph, node));
   return plan;
 }
 

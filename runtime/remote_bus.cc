@@ -53,7 +53,7 @@ absl::StatusOr<Message> MessageOfFrame(std::span<const std::byte> frame) {
   if (frame.size() != kJobFrameHeader + kMessageBytes) {
     return WrongSize(frame, kJobFrameHeader + kMessageBytes);
   }
-  ASSIGN_OR_RETURN(
+  BRAID_ASSIGN_OR_RETURN(
       const Message message,
       Decode({reinterpret_cast<const uint8_t*>(frame.data()) + kJobFrameHeader, kMessageBytes}));
   // A node's threads run and end by its own orders only.

@@ -12,7 +12,7 @@ absl::Status StreamThreads::Start(const std::set<uint16_t>& numbers) {
     if (!reactors_.contains(number)) missing.insert(number);
   }
   if (!environment_.is_simulated()) {
-    RETURN_IF_ERROR(CheckThreads(static_cast<int>(missing.size())));
+    BRAID_RETURN_IF_ERROR(CheckThreads(static_cast<int>(missing.size())));
   }
   for (const uint16_t number : missing) {
     reactors_[number] = environment_.StartReactor(absl::StrFormat("node %d t%d", node_, number));

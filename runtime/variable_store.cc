@@ -39,27 +39,27 @@ absl::Status Fill(Device& device, const VariableSpec& variable, std::byte* bytes
     spec.op = "constant";
     double value = kind == "ones" ? 1.0 : 0.0;
     if (kind == "constant") {
-      ASSIGN_OR_RETURN(value, number("value"));
+      BRAID_ASSIGN_OR_RETURN(value, number("value"));
     }
     spec.attrs.Set("value", value);
   } else if (kind == "uniform") {
     spec.op = "random_uniform";
-    ASSIGN_OR_RETURN(const double low, number("low"));
+    BRAID_ASSIGN_OR_RETURN(const double low, number("low"));
     spec.attrs.Set("low", low);
-    ASSIGN_OR_RETURN(const double high, number("high"));
+    BRAID_ASSIGN_OR_RETURN(const double high, number("high"));
     spec.attrs.Set("high", high);
   } else if (kind == "normal") {
     spec.op = "random_normal";
-    ASSIGN_OR_RETURN(const double mean, number("mean"));
+    BRAID_ASSIGN_OR_RETURN(const double mean, number("mean"));
     spec.attrs.Set("mean", mean);
-    ASSIGN_OR_RETURN(const double stddev, number("stddev"));
+    BRAID_ASSIGN_OR_RETURN(const double stddev, number("stddev"));
     spec.attrs.Set("stddev", stddev);
   } else {
     return absl::InvalidArgumentError(absl::StrFormat(
         "variable '%s': init is \"%s\"; zeros, ones, constant, uniform or normal was expected",
         variable.name, kind));
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, device.kernels().Create(spec));
+  BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, device.kernels().Create(spec));
   void* output = bytes;
   Stream& stream = device.stream(StreamKind::kCompute);
   stream.SetName(nullptr);
@@ -95,7 +95,7 @@ absl::StatusOr<std::byte*> VariableStore::Obtain(int device, const VariableSpec&
         absl::StrFormat("variable '%s' on device %d: %s; split it over more devices", name, device,
                         std::string(memory.status().message())));
   }
-  RETURN_IF_ERROR(Fill(home, variable, memory->data()));
+  BRAID_RETURN_IF_ERROR(Fill(home, variable, memory->data()));
   const Entry& entry = entries_.emplace(key, Entry{layout, *std::move(memory)}).first->second;
   return entry.memory.data();
 }

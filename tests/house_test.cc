@@ -45,8 +45,7 @@ std::string RoomOf(const std::string& path) {
   return path.substr(0, path.find('/'));
 }
 
-// Rooms and single files that a room may include, itself aside. Examples are users' programs: what
-// api/braid.h brings, and no more.
+// Rooms and single files that a room may include, itself aside.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"runtime/base", {}},
     {"runtime/device", {"runtime/base", "graph"}},
@@ -59,7 +58,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"api",
      {"compiler", "compiler/plan", "graph", "runtime", "runtime/base", "runtime/device", "actor",
       "comm"}},
-    {"examples", {"api", "graph", "runtime", "runtime/base"}},
+    {"examples", {"api"}},
     {"tests",
      {"api", "compiler", "compiler/plan", "graph", "runtime", "runtime/base", "runtime/device",
       "actor", "comm", "examples"}},
@@ -205,7 +204,8 @@ TEST_F(House, OperatorsAreOfPlainTensors) {
   EXPECT_TRUE(violations.empty()) << Join(violations);
 }
 
-TEST_F(House, IncludesOfOursAreQuotedAndFromTheRoot) {
+// Headers in api/include are <braid/...> here as in other projects; all others are in quotes.
+TEST_F(House, IncludesOfOursAreFromTheRoot) {
   Violations violations;
   for (const Source& source : sources()) {
     for (const Include& include : source.Includes()) {
@@ -214,13 +214,35 @@ TEST_F(House, IncludesOfOursAreQuotedAndFromTheRoot) {
         // Generated headers stand for their .proto files.
         const std::string file =
             std::regex_replace(include.path, std::regex(R"(\.pb\.h$)"), ".proto");
-        if (!include.is_quoted) violations.push_back(at + " is ours: in quotes");
+        const bool is_public = include.path.starts_with("api/include/");
+        if (include.is_quoted == is_public) {
+          violations.push_back(at + (is_public ? " is public: in <>" : " is ours: in quotes"));
+        }
         if (!fs::exists(Root() / file)) violations.push_back(at + " does not exist");
       } else if (fs::exists((Root() / source.path).parent_path() / include.path)) {
         violations.push_back(at + " is ours: from the root");
       }
     }
   }
+  EXPECT_TRUE(violations.empty()) << Join(violations);
+}
+
+// So that it compiles in another project, too.
+TEST_F(House, ProgramsOfUsersIncludePublicHeaders) {
+  Violations violations;
+  size_t count = 0;
+  for (const Source& source : sources()) {
+    const bool is_example = source.IsIn("examples");
+    if (!is_example && !source.IsIn("tests/install") && !source.IsIn("tests/readme")) continue;
+    for (const Include& include : source.Includes()) {
+      const bool is_public = include.path.starts_with("api/include/");
+      count += is_public;
+      if (is_public || !kMayInclude.contains(RoomOf(include.path))) continue;
+      if (is_example && include.path.starts_with("examples/")) continue;
+      violations.push_back(source.At(include.line) + include.path + " is not public");
+    }
+  }
+  EXPECT_GT(count, 10u);
   EXPECT_TRUE(violations.empty()) << Join(violations);
 }
 
@@ -395,12 +417,12 @@ TEST_F(House, CompilerHasNoUnorderedContainers) {
   EXPECT_TRUE(violations.empty()) << Join(violations);
 }
 
-// api/braid.h reaches no protobuf, CUDA, verbs or glog header.
+// <braid/braid.h> reaches no protobuf, CUDA, verbs or glog header.
 TEST_F(House, PublicHeaderIsLight) {
   std::map<std::string, const Source*> by_path;
   for (const Source& source : sources()) by_path[source.path] = &source;
-  std::set<std::string> seen = {"api/braid.h"};
-  std::vector<std::string> open = {"api/braid.h"};
+  std::set<std::string> seen = {"api/include/braid/braid.h"};
+  std::vector<std::string> open = {"api/include/braid/braid.h"};
   Violations violations;
   while (!open.empty()) {
     const std::string path = open.back();

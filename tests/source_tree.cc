@@ -18,7 +18,9 @@ std::vector<Include> Source::Includes() const {
     // The code says that it is no comment; the line still has the name in quotes.
     if (code[i].find('#') == std::string::npos) continue;
     if (!std::regex_search(lines[i], match, kInclude)) continue;
-    includes.push_back({i, match[2], match[1] == "\""});
+    const std::string path = match[2];
+    const bool is_public = path.starts_with("braid/");
+    includes.push_back({i, is_public ? "api/include/" + path : path, match[1] == "\""});
   }
   return includes;
 }

@@ -11,7 +11,7 @@ namespace braid::house {
 
 struct Include {
   size_t line;
-  std::string path;
+  std::string path;  // <braid/braid.h> is "api/include/braid/braid.h"
   bool is_quoted;
 };
 

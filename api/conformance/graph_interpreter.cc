@@ -29,10 +29,10 @@ absl::StatusOr<Array> InitialValue(const Op& variable, const TensorType& type,
     spec.op = "constant";
     if (init != "constant") spec.attrs.Set("value", init == "ones" ? 1.0 : 0.0);
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels.Create(spec));
+  BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels.Create(spec));
   Array value(type.dtype, type.shape);
   void* output = value.mutable_bytes();
-  RETURN_IF_ERROR(kernel->Run({.outputs = &output}));
+  BRAID_RETURN_IF_ERROR(kernel->Run({.outputs = &output}));
   return value;
 }
 
@@ -41,10 +41,10 @@ absl::StatusOr<Array> InitialValue(const Op& variable, const TensorType& type,
 absl::StatusOr<GraphInterpreter> GraphInterpreter::Make(const LogicalGraph& graph,
                                                         const KernelRegistry& kernels,
                                                         uint64_t seed) {
-  RETURN_IF_ERROR(graph.status());
+  BRAID_RETURN_IF_ERROR(graph.status());
   GraphInterpreter interpreter(graph);
   interpreter.graph_.SortTopologically();
-  RETURN_IF_ERROR(interpreter.MakeKernels(kernels, seed));
+  BRAID_RETURN_IF_ERROR(interpreter.MakeKernels(kernels, seed));
   return interpreter;
 }
 
@@ -55,14 +55,15 @@ absl::Status GraphInterpreter::MakeKernels(const KernelRegistry& kernels, uint64
   for (const Op& op : graph_.ops()) {
     if (HasRole(graph_, op, OpRole::kInput) || HasRole(graph_, op, OpRole::kFetch)) continue;
     if (IsVariable(graph_, op)) {
-      ASSIGN_OR_RETURN(Array value, InitialValue(op, graph_.type(op.outputs[0]), kernels, seed));
+      BRAID_ASSIGN_OR_RETURN(Array value,
+                             InitialValue(op, graph_.type(op.outputs[0]), kernels, seed));
       variables_.insert_or_assign(op.name, std::move(value));
       continue;
     }
     KernelSpec spec = {.op = op.type, .name = op.name, .attrs = op.attrs, .seed = seed};
     for (TensorId input : op.inputs) spec.inputs.push_back(WholeOperand(graph_.type(input)));
     for (TensorId output : op.outputs) spec.outputs.push_back(WholeOperand(graph_.type(output)));
-    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels.Create(spec));
+    BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels.Create(spec));
     steps_.push_back({op.id, graph_.registry().Find(op.type)->mutates(), std::move(kernel)});
   }
   std::stable_partition(steps_.begin(), steps_.end(),
@@ -91,7 +92,7 @@ absl::Status GraphInterpreter::Run(int64_t step) {
     }
     values_[op.outputs[0]] = fed->second;
   }
-  for (const Step& each : steps_) RETURN_IF_ERROR(RunStep(each, step));
+  for (const Step& each : steps_) BRAID_RETURN_IF_ERROR(RunStep(each, step));
   for (const Op& op : graph_.ops()) {
     if (HasRole(graph_, op, OpRole::kFetch)) {
       fetched_.insert_or_assign(op.attrs.String("name"), values_[op.inputs[0]]);

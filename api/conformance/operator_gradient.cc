@@ -81,18 +81,19 @@ Loss BuildLoss(const OpRegistry& ops, const OpCase& c, const BuildFunction& buil
 absl::StatusOr<int> Check(const OpRegistry& ops, const KernelRegistry& kernels, const OpCase& c,
                           const BuildFunction& build) {
   Loss loss = BuildLoss(ops, c, build);
-  RETURN_IF_ERROR(loss.graph.status());
+  BRAID_RETURN_IF_ERROR(loss.graph.status());
   if (loss.differentiated.empty()) return 0;
-  ASSIGN_OR_RETURN(GraphInterpreter forward, GraphInterpreter::Make(loss.graph, kernels));
+  BRAID_ASSIGN_OR_RETURN(GraphInterpreter forward, GraphInterpreter::Make(loss.graph, kernels));
 
   loss.graph.minimize().push_back({.loss = loss.loss});
-  ASSIGN_OR_RETURN(const LogicalGraph with_gradients, compiler::Autograd(loss.graph));
-  ASSIGN_OR_RETURN(GraphInterpreter backward, GraphInterpreter::Make(with_gradients, kernels));
+  BRAID_ASSIGN_OR_RETURN(const LogicalGraph with_gradients, compiler::Autograd(loss.graph));
+  BRAID_ASSIGN_OR_RETURN(GraphInterpreter backward,
+                         GraphInterpreter::Make(with_gradients, kernels));
   for (const auto& [name, value] : loss.values) {
     forward.Set(name, value);
     backward.Set(name, value);
   }
-  RETURN_IF_ERROR(backward.Run());
+  BRAID_RETURN_IF_ERROR(backward.Run());
 
   const bool is_wide = with_gradients.type(loss.loss).dtype == DType::kF64;
   const Differences differences = is_wide ? Differences() : kOfF32;
@@ -106,12 +107,12 @@ absl::StatusOr<int> Check(const OpRegistry& ops, const KernelRegistry& kernels, 
     const Array original = forward.variables().find(name)->second;
     const auto loss_at = [&, &name = name](size_t element, double delta) -> absl::StatusOr<double> {
       forward.Set(name, Moved(original, element, delta));
-      RETURN_IF_ERROR(forward.Run());
+      BRAID_RETURN_IF_ERROR(forward.Run());
       return Numbers(forward.value(loss.loss))[0];
     };
     for (size_t i = 0; i < gradient.size(); ++i, ++derivatives) {
-      ASSIGN_OR_RETURN(const double above, loss_at(i, differences.step));
-      ASSIGN_OR_RETURN(const double below, loss_at(i, -differences.step));
+      BRAID_ASSIGN_OR_RETURN(const double above, loss_at(i, differences.step));
+      BRAID_ASSIGN_OR_RETURN(const double below, loss_at(i, -differences.step));
       const double expected = (above - below) / (2 * differences.step);
       const double allowed = differences.tolerance * (1 + std::abs(expected));
       if (!(std::abs(gradient[i] - expected) <= allowed)) {

@@ -77,7 +77,7 @@ absl::StatusOr<Operands> RunOnce(Kernel& kernel, const KernelSpec& spec, std::ve
     out.push_back(array.mutable_bytes());
   }
   if (inplace.first >= 0) out[inplace.second] = in[inplace.first];
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       kernel.Run({.step = kStep, .micro_batch = act, .inputs = in.data(), .outputs = out.data()}));
   if (inplace.first >= 0) operands.outputs[inplace.second] = operands.inputs[inplace.first];
   return operands;
@@ -101,7 +101,7 @@ absl::Status CheckInplace(Kernel& kernel, const KernelSpec& spec, const OpDef& d
     if (from >= static_cast<int>(inputs.size())) continue;
     const OperandSpec &in = spec.inputs[from], &out = spec.outputs[to];
     if (in.dtype != out.dtype || in.num_elements() != out.num_elements()) continue;
-    ASSIGN_OR_RETURN(const Operands got, RunOnce(kernel, spec, inputs, act, {from, to}));
+    BRAID_ASSIGN_OR_RETURN(const Operands got, RunOnce(kernel, spec, inputs, act, {from, to}));
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
       if (!SameBytes(got.outputs[i], expected.outputs[i])) {
         return absl::InternalError(absl::StrCat("output ", i, " differs when input ", from,
@@ -160,16 +160,16 @@ absl::StatusOr<std::vector<Operands>> RunRanks(const KernelRegistry& kernels, co
   for (int rank = 0; rank < NumRanks(options.hierarchy); ++rank) {
     const KernelSpec spec = SpecAt(c, options, CoordinateOf(options.hierarchy, rank));
     if (rank < devices) {
-      ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels.Create(spec));
+      BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, kernels.Create(spec));
       made.push_back(std::move(kernel));
     }
     const int64_t act = rank / devices;
     Kernel& kernel = *made[rank % devices];
     std::vector<Array> local;
     for (const std::vector<Array>& shard : shards) local.push_back(shard[rank]);
-    ASSIGN_OR_RETURN(Operands operands, RunOnce(kernel, spec, local, act));
-    RETURN_IF_ERROR(CheckUnwritten(c, local, operands.inputs));
-    RETURN_IF_ERROR(CheckInplace(kernel, spec, *c.def, local, act, operands));
+    BRAID_ASSIGN_OR_RETURN(Operands operands, RunOnce(kernel, spec, local, act));
+    BRAID_RETURN_IF_ERROR(CheckUnwritten(c, local, operands.inputs));
+    BRAID_RETURN_IF_ERROR(CheckInplace(kernel, spec, *c.def, local, act, operands));
     results.push_back(std::move(operands));
   }
   return results;
@@ -178,8 +178,8 @@ absl::StatusOr<std::vector<Operands>> RunRanks(const KernelRegistry& kernels, co
 absl::StatusOr<std::vector<std::vector<double>>> RunWhole(const KernelRegistry& kernels,
                                                           const OpCase& c,
                                                           const std::vector<Array>& inputs) {
-  ASSIGN_OR_RETURN(const std::vector<Operands> ranks,
-                   RunRanks(kernels, c, inputs, {.layouts = AllBroadcast(c)}));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<Operands> ranks,
+                         RunRanks(kernels, c, inputs, {.layouts = AllBroadcast(c)}));
   std::vector<std::vector<double>> results;
   for (const Array& output : ranks[0].outputs) results.push_back(Numbers(output));
   for (int input : c.def->mutates()) results.push_back(Numbers(ranks[0].inputs[input]));

@@ -57,7 +57,7 @@ absl::StatusOr<Tensors> TranslateSoftplus(const NodeView& n) { return Tensors{So
 // 1 at the first of the largest along an axis; before version 13 along all axes from it on.
 absl::StatusOr<Tensors> TranslateHardmax(const NodeView& n) {
   const bool is_old = n.opset() < 13;
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", is_old ? 1 : -1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", is_old ? 1 : -1));
   const Shape shape = n.shape();
   const DType dtype = n.dtype();
   Tensor x = n.in(0);

@@ -39,7 +39,8 @@ absl::StatusOr<Tensors> TranslateLrn(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateMeanVariance(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Ints axes, NormalAxes(n.List("axes").value_or(Ints{0, 2, 3}), n.rank()));
+  BRAID_ASSIGN_OR_RETURN(const Ints axes,
+                         NormalAxes(n.List("axes").value_or(Ints{0, 2, 3}), n.rank()));
   const ReduceOptions reduce = {.axes = axes, .keep_dims = true};
   const Tensor centered = Sub(n.in(0), ReduceMean(n.in(0), reduce));
   const Tensor deviation = Sqrt(ReduceMean(Square(centered), reduce));

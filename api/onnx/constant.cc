@@ -19,11 +19,12 @@ using Values = std::vector<Value>;
 
 absl::StatusOr<Values> TranslateConstant(const NodeView& n) {
   if (const AttributeProto* value = n.Find("value"); value != nullptr) {
-    ASSIGN_OR_RETURN(std::shared_ptr<const Array> array, n.surroundings().ArrayOf(value->t()));
+    BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const Array> array,
+                           n.surroundings().ArrayOf(value->t()));
     return Values{{.array = std::move(array)}};
   }
   if (const AttributeProto* value = n.Find("sparse_value"); value != nullptr) {
-    ASSIGN_OR_RETURN(Array array, ToArray(value->sparse_tensor()));
+    BRAID_ASSIGN_OR_RETURN(Array array, ToArray(value->sparse_tensor()));
     return Values{ConstantOf(std::move(array))};
   }
   if (n.Has("value_int")) return Values{ConstantOf(Array::Scalar(n.Int("value_int", 0)))};
@@ -53,11 +54,11 @@ absl::StatusOr<Shape> CheckedShape(const Ints& dims) {
 }
 
 absl::StatusOr<Tensors> TranslateConstantOfShape(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Ints dims, n.KnownInts(0));
-  ASSIGN_OR_RETURN(const Shape shape, CheckedShape(dims));
+  BRAID_ASSIGN_OR_RETURN(const Ints dims, n.KnownInts(0));
+  BRAID_ASSIGN_OR_RETURN(const Shape shape, CheckedShape(dims));
   Array value = Array::Scalar(0.0f);
   if (const AttributeProto* given = n.Find("value"); given != nullptr) {
-    ASSIGN_OR_RETURN(value, ToArray(given->t()));
+    BRAID_ASSIGN_OR_RETURN(value, ToArray(given->t()));
     if (value.num_elements() != 1) return Wrong("its value is not one element");
   }
   return Tensors{Constant(n.graph(), value.As(DType::kF64).data<double>()[0],
@@ -84,9 +85,9 @@ absl::StatusOr<Values> TranslateSize(const NodeView& n) {
 
 absl::StatusOr<Tensors> TranslateRange(const NodeView& n) {
   const DType dtype = n.dtype();
-  ASSIGN_OR_RETURN(const double start, n.KnownFloat(0));
-  ASSIGN_OR_RETURN(const double limit, n.KnownFloat(1));
-  ASSIGN_OR_RETURN(const double delta, n.KnownFloat(2));
+  BRAID_ASSIGN_OR_RETURN(const double start, n.KnownFloat(0));
+  BRAID_ASSIGN_OR_RETURN(const double limit, n.KnownFloat(1));
+  BRAID_ASSIGN_OR_RETURN(const double delta, n.KnownFloat(2));
   const double count = std::max(0.0, std::ceil((limit - start) / delta));
   if (!(count < std::numeric_limits<int32_t>::max())) {
     return Wrong(absl::StrCat("it goes from ", start, " to ", limit, " by ", delta));
@@ -100,7 +101,7 @@ absl::StatusOr<Tensors> TranslateRange(const NodeView& n) {
 absl::StatusOr<Tensors> TranslateEyeLike(const NodeView& n) {
   DType dtype = n.dtype();
   if (n.Has("dtype")) {
-    ASSIGN_OR_RETURN(dtype, DTypeOf(n.Int("dtype", 0)));
+    BRAID_ASSIGN_OR_RETURN(dtype, DTypeOf(n.Int("dtype", 0)));
   }
   if (n.rank() != 2) return Wrong(absl::StrCat("the input has ", n.rank(), " axes; 2 are needed"));
   const int64_t k = n.Int("k", 0);
@@ -123,10 +124,10 @@ absl::StatusOr<Values> TranslateDropout(const NodeView& n) {
   double rate = n.Float("ratio", 0.5);
   bool is_training = n.opset() < 7 && !n.Flag("is_test");
   if (n.HasInput(1)) {
-    ASSIGN_OR_RETURN(rate, n.KnownFloat(1));
+    BRAID_ASSIGN_OR_RETURN(rate, n.KnownFloat(1));
   }
   if (n.HasInput(2)) {
-    ASSIGN_OR_RETURN(const int64_t training, n.KnownInt(2));
+    BRAID_ASSIGN_OR_RETURN(const int64_t training, n.KnownInt(2));
     is_training = training != 0;
   }
   if (is_training && rate != 0 && n.HasOutput(1)) return Lacking("the mask of a random dropout");

@@ -19,20 +19,20 @@ constexpr int64_t kMaxRounds = 1 << 13;
 
 // Both branches are computed where the condition is not known; they have no effects.
 absl::StatusOr<Values> TranslateIf(const NodeView& n) {
-  ASSIGN_OR_RETURN(const GraphProto* then_branch, n.Graph("then_branch"));
-  ASSIGN_OR_RETURN(const GraphProto* else_branch, n.Graph("else_branch"));
+  BRAID_ASSIGN_OR_RETURN(const GraphProto* then_branch, n.Graph("then_branch"));
+  BRAID_ASSIGN_OR_RETURN(const GraphProto* else_branch, n.Graph("else_branch"));
   if (n.IsKnown(0)) {
-    ASSIGN_OR_RETURN(const int64_t condition, n.KnownInt(0));
+    BRAID_ASSIGN_OR_RETURN(const int64_t condition, n.KnownInt(0));
     return n.surroundings().RunGraph(condition != 0 ? *then_branch : *else_branch, {});
   }
-  ASSIGN_OR_RETURN(const Values yes, n.surroundings().RunGraph(*then_branch, {}));
-  ASSIGN_OR_RETURN(const Values no, n.surroundings().RunGraph(*else_branch, {}));
+  BRAID_ASSIGN_OR_RETURN(const Values yes, n.surroundings().RunGraph(*then_branch, {}));
+  BRAID_ASSIGN_OR_RETURN(const Values no, n.surroundings().RunGraph(*else_branch, {}));
   Values chosen;
   for (size_t i = 0; i < std::min(yes.size(), no.size()); ++i) {
     if (!yes[i].is_tensor() || !no[i].is_tensor() || yes[i].type() != no[i].type()) {
       return Lacking("a condition that is computed, with branches of different types");
     }
-    ASSIGN_OR_RETURN(
+    BRAID_ASSIGN_OR_RETURN(
         const Values both,
         n.surroundings().Compute({n.value(0), yes[i], no[i]}, [](const NodeView& inner) {
           return Tensors{Where(inner.in(0), inner.in(1), inner.in(2))};
@@ -49,13 +49,13 @@ absl::StatusOr<Value> Stack(const NodeView& n, Values slices, int64_t axis) {
     if (!slice.is_tensor()) return Wrong("an output over all rounds is no tensor");
   }
   const int rank = slices[0].type().shape.rank() + 1;
-  ASSIGN_OR_RETURN(axis, NormalAxis(axis, rank));
-  ASSIGN_OR_RETURN(const Values stacked,
-                   n.surroundings().Compute(std::move(slices), [axis](const NodeView& inner) {
-                     Tensors parts = inner.inputs();
-                     for (Tensor& part : parts) part = ExpandDims(part, axis);
-                     return Tensors{Concat(parts, axis)};
-                   }));
+  BRAID_ASSIGN_OR_RETURN(axis, NormalAxis(axis, rank));
+  BRAID_ASSIGN_OR_RETURN(const Values stacked,
+                         n.surroundings().Compute(std::move(slices), [axis](const NodeView& inner) {
+                           Tensors parts = inner.inputs();
+                           for (Tensor& part : parts) part = ExpandDims(part, axis);
+                           return Tensors{Concat(parts, axis)};
+                         }));
   return stacked[0];
 }
 
@@ -68,16 +68,16 @@ absl::StatusOr<bool> IsTrue(const Value& condition) {
 }
 
 absl::StatusOr<Values> TranslateLoop(const NodeView& n) {
-  ASSIGN_OR_RETURN(const GraphProto* body, n.Graph("body"));
+  BRAID_ASSIGN_OR_RETURN(const GraphProto* body, n.Graph("body"));
   int64_t rounds = std::numeric_limits<int64_t>::max();
   if (n.HasInput(0)) {
-    ASSIGN_OR_RETURN(rounds, n.KnownInt(0));
+    BRAID_ASSIGN_OR_RETURN(rounds, n.KnownInt(0));
   }
   const bool has_condition = n.HasInput(1);
   if (!has_condition && !n.HasInput(0)) return Lacking("a loop without an end");
   bool goes_on = true;
   if (has_condition) {
-    ASSIGN_OR_RETURN(goes_on, IsTrue(n.value(1)));
+    BRAID_ASSIGN_OR_RETURN(goes_on, IsTrue(n.value(1)));
   }
   Values carried;
   for (int i = 2; i < n.num_inputs(); ++i) carried.push_back(n.value(i));
@@ -86,13 +86,13 @@ absl::StatusOr<Values> TranslateLoop(const NodeView& n) {
     if (round == kMaxRounds) return Lacking(absl::StrCat("more than ", kMaxRounds, " rounds"));
     Values inputs = {ConstantOf(Array::Scalar(round)), ConstantOf(Array::Scalar(true))};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
-    ASSIGN_OR_RETURN(Values outputs, n.surroundings().RunGraph(*body, std::move(inputs)));
+    BRAID_ASSIGN_OR_RETURN(Values outputs, n.surroundings().RunGraph(*body, std::move(inputs)));
     if (outputs.size() != 1 + carried.size() + scans.size()) {
       return Wrong(absl::StrCat("the body has ", outputs.size(), " outputs; 1 + ", carried.size(),
                                 " + ", scans.size(), " are needed"));
     }
     if (has_condition) {
-      ASSIGN_OR_RETURN(goes_on, IsTrue(outputs[0]));
+      BRAID_ASSIGN_OR_RETURN(goes_on, IsTrue(outputs[0]));
     }
     for (size_t i = 0; i < carried.size(); ++i) carried[i] = std::move(outputs[1 + i]);
     for (size_t i = 0; i < scans.size(); ++i) {
@@ -100,7 +100,7 @@ absl::StatusOr<Values> TranslateLoop(const NodeView& n) {
     }
   }
   for (Values& scan : scans) {
-    ASSIGN_OR_RETURN(Value stacked, Stack(n, std::move(scan), 0));
+    BRAID_ASSIGN_OR_RETURN(Value stacked, Stack(n, std::move(scan), 0));
     carried.push_back(std::move(stacked));
   }
   return carried;
@@ -108,12 +108,13 @@ absl::StatusOr<Values> TranslateLoop(const NodeView& n) {
 
 // The slice at `at` of axis `axis`, without the axis.
 absl::StatusOr<Value> SliceAt(const NodeView& n, const Value& x, int64_t axis, int64_t at) {
-  ASSIGN_OR_RETURN(const Values slice, n.surroundings().Compute({x}, [=](const NodeView& inner) {
-    Ints begin(inner.rank(), 0), size = inner.shape().dims();
-    begin[axis] = at;
-    size[axis] = 1;
-    return Tensors{Squeeze(Slice(inner.in(0), begin, size), axis)};
-  }));
+  BRAID_ASSIGN_OR_RETURN(const Values slice,
+                         n.surroundings().Compute({x}, [=](const NodeView& inner) {
+                           Ints begin(inner.rank(), 0), size = inner.shape().dims();
+                           begin[axis] = at;
+                           size[axis] = 1;
+                           return Tensors{Squeeze(Slice(inner.in(0), begin, size), axis)};
+                         }));
   return slice[0];
 }
 
@@ -129,7 +130,7 @@ absl::StatusOr<Values> RunScan(const NodeView& n, ScanPlan plan, Values states,
   for (size_t i = 0; i < scanned.size(); ++i) {
     if (!scanned[i].is_tensor()) return Wrong("a scanned input is no tensor");
     const Shape shape = scanned[i].type().shape;
-    ASSIGN_OR_RETURN(plan.in_axes[i], NormalAxis(plan.in_axes[i], shape.rank()));
+    BRAID_ASSIGN_OR_RETURN(plan.in_axes[i], NormalAxis(plan.in_axes[i], shape.rank()));
     const int64_t size = shape[static_cast<int>(plan.in_axes[i])];
     if (rounds >= 0 && rounds != size) {
       return Wrong(absl::StrCat("scanned axes have sizes ", rounds, " and ", size));
@@ -143,10 +144,11 @@ absl::StatusOr<Values> RunScan(const NodeView& n, ScanPlan plan, Values states,
     Values inputs = states;
     for (size_t i = 0; i < scanned.size(); ++i) {
       const int64_t at = plan.in_backward[i] != 0 ? rounds - 1 - round : round;
-      ASSIGN_OR_RETURN(Value slice, SliceAt(n, scanned[i], plan.in_axes[i], at));
+      BRAID_ASSIGN_OR_RETURN(Value slice, SliceAt(n, scanned[i], plan.in_axes[i], at));
       inputs.push_back(std::move(slice));
     }
-    ASSIGN_OR_RETURN(Values outputs, n.surroundings().RunGraph(*plan.body, std::move(inputs)));
+    BRAID_ASSIGN_OR_RETURN(Values outputs,
+                           n.surroundings().RunGraph(*plan.body, std::move(inputs)));
     if (outputs.size() != num_states + made.size()) {
       return Wrong(absl::StrCat("the body has ", outputs.size(), " outputs; ", num_states, " + ",
                                 made.size(), " are needed"));
@@ -158,7 +160,7 @@ absl::StatusOr<Values> RunScan(const NodeView& n, ScanPlan plan, Values states,
     }
   }
   for (size_t i = 0; i < made.size(); ++i) {
-    ASSIGN_OR_RETURN(Value stacked, Stack(n, std::move(made[i]), plan.out_axes[i]));
+    BRAID_ASSIGN_OR_RETURN(Value stacked, Stack(n, std::move(made[i]), plan.out_axes[i]));
     states.push_back(std::move(stacked));
   }
   return states;
@@ -180,16 +182,16 @@ absl::StatusOr<Values> RunBatchedScan(const NodeView& n, const ScanPlan& plan, c
       for (const Value& value : *values) {
         const Shape shape = value.is_tensor() ? value.type().shape : Shape();
         if (shape.rank() == 0 || shape[0] != batch) return Wrong("an input has another batch");
-        ASSIGN_OR_RETURN(Value slice, SliceAt(n, value, 0, at));
+        BRAID_ASSIGN_OR_RETURN(Value slice, SliceAt(n, value, 0, at));
         slices[values == &states ? 0 : 1].push_back(std::move(slice));
       }
     }
-    ASSIGN_OR_RETURN(Values made, RunScan(n, plan, std::move(slices[0]), slices[1]));
+    BRAID_ASSIGN_OR_RETURN(Values made, RunScan(n, plan, std::move(slices[0]), slices[1]));
     for (size_t i = 0; i < made.size(); ++i) results[i].push_back(std::move(made[i]));
   }
   Values stacked;
   for (Values& result : results) {
-    ASSIGN_OR_RETURN(Value value, Stack(n, std::move(result), 0));
+    BRAID_ASSIGN_OR_RETURN(Value value, Stack(n, std::move(result), 0));
     stacked.push_back(std::move(value));
   }
   return stacked;
@@ -197,7 +199,7 @@ absl::StatusOr<Values> RunBatchedScan(const NodeView& n, const ScanPlan& plan, c
 
 absl::StatusOr<Values> TranslateScan(const NodeView& n) {
   ScanPlan plan;
-  ASSIGN_OR_RETURN(plan.body, n.Graph("body"));
+  BRAID_ASSIGN_OR_RETURN(plan.body, n.Graph("body"));
   const bool is_batched = n.opset() < 9;
   const int first = is_batched ? 1 : 0;
   const int num_scanned = static_cast<int>(n.Int("num_scan_inputs", 1));

@@ -48,7 +48,7 @@ absl::StatusOr<Windows> WindowsOf(const NodeView& n) {
 }
 
 absl::StatusOr<ConvOptions> ConvOptionsOf(const NodeView& n, const Shape& w) {
-  ASSIGN_OR_RETURN(const Windows windows, WindowsOf(n));
+  BRAID_ASSIGN_OR_RETURN(const Windows windows, WindowsOf(n));
   const std::optional<Ints> kernel = n.List("kernel_shape");
   if (w.rank() != n.rank() || (kernel && *kernel != SpaceOf(w))) {
     return Wrong(absl::StrCat("kernel_shape does not fit the weights ", w.ToString()));
@@ -62,13 +62,13 @@ absl::StatusOr<ConvOptions> ConvOptionsOf(const NodeView& n, const Shape& w) {
 }
 
 absl::StatusOr<Tensors> TranslateConv(const NodeView& n) {
-  ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(1)));
+  BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(1)));
   if (!n.HasInput(2)) return Tensors{Conv(n.in(0), n.in(1), options)};
   return Tensors{Conv(n.in(0), n.in(1), n.in(2), options)};
 }
 
 absl::StatusOr<Tensors> TranslateConvTranspose(const NodeView& n) {
-  ASSIGN_OR_RETURN(Windows windows, WindowsOf(n));
+  BRAID_ASSIGN_OR_RETURN(Windows windows, WindowsOf(n));
   const Ints sizes = SpaceOf(n.shape()), kernel = SpaceOf(n.shape(1));
   const std::optional<Ints> kernel_shape = n.List("kernel_shape");
   const size_t axes = sizes.size();
@@ -111,13 +111,13 @@ Tensor Centered(const NodeView& n, int input, int zero_point, int axis) {
 }
 
 absl::StatusOr<Tensors> TranslateConvInteger(const NodeView& n) {
-  ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(1)));
+  BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(1)));
   return Tensors{Cast(Conv(Centered(n, 0, 2, 1), Centered(n, 1, 3, 0), options), DType::kI32)};
 }
 
 // x, its scale and zero point, w and its, y's, and a bias in units of scale(x) * scale(w).
 absl::StatusOr<Tensors> TranslateQLinearConv(const NodeView& n) {
-  ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(3)));
+  BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(3)));
   if (n.dtype(7) != DType::kU8) return Lacking("results other than uint8");
   const auto wide = [&](int input) { return Along(Cast(n.in(input), DType::kF64), 1, n.rank()); };
   const Tensor x = Centered(n, 0, 2, 1), w = Centered(n, 3, 5, 0);
@@ -130,7 +130,7 @@ absl::StatusOr<Tensors> TranslateQLinearConv(const NodeView& n) {
 }
 
 absl::StatusOr<PoolOptions> PoolOptionsOf(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Windows windows, WindowsOf(n));
+  BRAID_ASSIGN_OR_RETURN(const Windows windows, WindowsOf(n));
   const std::optional<Ints> kernel = n.List("kernel_shape");
   if (!kernel) return Wrong("kernel_shape is missing");
   return PoolOptions{.kernel = *kernel,
@@ -162,7 +162,7 @@ absl::StatusOr<Tensor> WholePositions(Tensor positions, const Shape& x, bool by_
 }
 
 absl::StatusOr<Tensors> TranslateMaxPool(const NodeView& n) {
-  ASSIGN_OR_RETURN(const PoolOptions options, PoolOptionsOf(n));
+  BRAID_ASSIGN_OR_RETURN(const PoolOptions options, PoolOptionsOf(n));
   const bool by_columns = n.Flag("storage_order");
   const DType dtype = n.dtype();
   // Bytes are exact in f32.
@@ -171,18 +171,18 @@ absl::StatusOr<Tensors> TranslateMaxPool(const NodeView& n) {
   if (!n.HasOutput(1)) return Tensors{Cast(MaxPool(x, options), dtype)};
   const auto [y, positions] = MaxPoolWithIndices(x, options);
   if (!positions.valid()) return n.graph().status();
-  ASSIGN_OR_RETURN(const Tensor indices, WholePositions(positions, n.shape(), by_columns));
+  BRAID_ASSIGN_OR_RETURN(const Tensor indices, WholePositions(positions, n.shape(), by_columns));
   return Tensors{Cast(y, dtype), indices};
 }
 
 absl::StatusOr<Tensors> TranslateAveragePool(const NodeView& n) {
-  ASSIGN_OR_RETURN(PoolOptions options, PoolOptionsOf(n));
+  BRAID_ASSIGN_OR_RETURN(PoolOptions options, PoolOptionsOf(n));
   options.count_include_pad = n.Flag("count_include_pad");
   return Tensors{AvgPool(n.in(0), options)};
 }
 
 absl::StatusOr<Tensors> TranslateLpPool(const NodeView& n) {
-  ASSIGN_OR_RETURN(const PoolOptions options, PoolOptionsOf(n));
+  BRAID_ASSIGN_OR_RETURN(const PoolOptions options, PoolOptionsOf(n));
   return Tensors{LpPool(n.in(0), static_cast<double>(n.Int("p", 2)), options)};
 }
 

@@ -53,8 +53,8 @@ absl::StatusOr<std::optional<std::vector<Array>>> Fold(
       values[output] = Array(type.dtype, type.shape);
       to.push_back(values[output].mutable_bytes());
     }
-    ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel, kernels.Create(spec));
-    RETURN_IF_ERROR(kernel->Run({.inputs = from.data(), .outputs = to.data()}));
+    BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel, kernels.Create(spec));
+    BRAID_RETURN_IF_ERROR(kernel->Run({.inputs = from.data(), .outputs = to.data()}));
   }
   std::vector<Array> results;
   for (const Tensor& output : outputs) {

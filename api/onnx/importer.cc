@@ -43,7 +43,7 @@ bool TakesBytes(const Values& inputs) {
 absl::Status CheckMade(const LogicalGraph& graph, size_t first, bool takes_bytes) {
   const absl::Status& status = graph.status();
   if (!status.ok() && takes_bytes) return Lacking(std::string(status.message()));
-  RETURN_IF_ERROR(status);
+  BRAID_RETURN_IF_ERROR(status);
   for (size_t id = first; id < graph.tensors().size(); ++id) {
     const Shape& shape = graph.tensors()[id].type.shape;
     int64_t elements = 1;
@@ -87,10 +87,10 @@ Importer::~Importer() = default;
 
 absl::StatusOr<Values> Importer::Run(std::map<std::string, Value> given) {
   Scope scope = {.values = std::move(given)};
-  RETURN_IF_ERROR(VisitAll(model_.graph().node(), scope));
+  BRAID_RETURN_IF_ERROR(VisitAll(model_.graph().node(), scope));
   Values outputs;
   for (const ValueInfoProto& output : model_.graph().output()) {
-    ASSIGN_OR_RETURN(Value value, Find(output.name(), scope));
+    BRAID_ASSIGN_OR_RETURN(Value value, Find(output.name(), scope));
     outputs.push_back(std::move(value));
   }
   return outputs;
@@ -116,8 +116,8 @@ absl::Status Importer::VisitAll(const Nodes& nodes, Scope& scope) {
 absl::Status Importer::Visit(const NodeProto& written, Scope& scope) {
   if (++visits_ > kMaxVisits) return Lacking(absl::StrCat("more than ", kMaxVisits, " nodes"));
   const NodeProto& node = Instantiate(written, scope);
-  ASSIGN_OR_RETURN(Values inputs, Inputs(node, scope));
-  ASSIGN_OR_RETURN(Values outputs, Translate(node, std::move(inputs), scope));
+  BRAID_ASSIGN_OR_RETURN(Values inputs, Inputs(node, scope));
+  BRAID_ASSIGN_OR_RETURN(Values outputs, Translate(node, std::move(inputs), scope));
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty()) continue;
     if (i >= static_cast<int>(outputs.size())) return Lacking(absl::StrCat("output ", i));
@@ -145,7 +145,7 @@ absl::StatusOr<Values> Importer::Inputs(const NodeProto& node, const Scope& scop
       inputs.emplace_back();
       continue;
     }
-    ASSIGN_OR_RETURN(Value value, Find(name, scope));
+    BRAID_ASSIGN_OR_RETURN(Value value, Find(name, scope));
     inputs.push_back(std::move(value));
   }
   while (!inputs.empty() && !inputs.back().is_present()) inputs.pop_back();
@@ -193,7 +193,7 @@ absl::StatusOr<Values> Importer::Translate(const NodeProto& node, Values inputs,
   }
   const Translator* translator = translators_.Find(OperatorOf(node));
   if (translator == nullptr) return Lacking("Braid does not have this operator");
-  ASSIGN_OR_RETURN(const int64_t opset, OpsetOf(domain, scope));
+  BRAID_ASSIGN_OR_RETURN(const int64_t opset, OpsetOf(domain, scope));
   const auto [least, most] = translator->arity;
   const auto num_inputs = static_cast<int>(inputs.size());
   if (num_inputs < least || num_inputs > most) {
@@ -208,9 +208,9 @@ absl::StatusOr<Values> Importer::Translate(const NodeProto& node, Values inputs,
     return Compute(node, std::move(inputs), opset, translator->translate, surroundings);
   }
   const NodeView view(node, std::move(inputs), opset, target_, surroundings);
-  ASSIGN_OR_RETURN(Values outputs, translator->translate_values(view));
-  RETURN_IF_ERROR(target_.graph().status());
-  RETURN_IF_ERROR(view.CheckRead());
+  BRAID_ASSIGN_OR_RETURN(Values outputs, translator->translate_values(view));
+  BRAID_RETURN_IF_ERROR(target_.graph().status());
+  BRAID_RETURN_IF_ERROR(view.CheckRead());
   return outputs;
 }
 
@@ -232,10 +232,10 @@ absl::StatusOr<Values> Importer::Call(const FunctionProto& function, const NodeP
     inner.attributes[each.name()] = &each;
   }
   for (const AttributeProto& each : node.attribute()) inner.attributes[each.name()] = &each;
-  RETURN_IF_ERROR(VisitAll(function.node(), inner));
+  BRAID_RETURN_IF_ERROR(VisitAll(function.node(), inner));
   Values outputs;
   for (const std::string& name : function.output()) {
-    ASSIGN_OR_RETURN(Value value, Find(name, inner));
+    BRAID_ASSIGN_OR_RETURN(Value value, Find(name, inner));
     outputs.push_back(std::move(value));
   }
   return outputs;
@@ -254,7 +254,7 @@ absl::StatusOr<Values> Importer::RunGraph(const GraphProto& graph, Values inputs
                               " are expected"));
   }
   for (const TensorProto& initializer : graph.initializer()) {
-    ASSIGN_OR_RETURN(std::shared_ptr<const Array> array, ArrayOf(initializer));
+    BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const Array> array, ArrayOf(initializer));
     const bool is_weight = IsFloating(array->dtype());
     scope.values[initializer.name()] = {.name = scope.prefix + initializer.name(),
                                         .array = std::move(array),
@@ -263,10 +263,10 @@ absl::StatusOr<Values> Importer::RunGraph(const GraphProto& graph, Values inputs
   for (size_t i = 0; i < inputs.size(); ++i) {
     scope.values.insert_or_assign(graph.input(static_cast<int>(i)).name(), std::move(inputs[i]));
   }
-  RETURN_IF_ERROR(VisitAll(graph.node(), scope));
+  BRAID_RETURN_IF_ERROR(VisitAll(graph.node(), scope));
   Values outputs;
   for (const ValueInfoProto& output : graph.output()) {
-    ASSIGN_OR_RETURN(Value value, Find(output.name(), scope));
+    BRAID_ASSIGN_OR_RETURN(Value value, Find(output.name(), scope));
     outputs.push_back(std::move(value));
   }
   return outputs;
@@ -280,22 +280,22 @@ absl::StatusOr<Values> Importer::Compute(const NodeProto& node, Values inputs, i
     const Value& input = inputs[i];
     if (!input.is_present()) continue;
     if (!input.is_tensor()) return Wrong(absl::StrCat("input ", i, " is no tensor"));
-    RETURN_IF_ERROR(target_.Check(input));
+    BRAID_RETURN_IF_ERROR(target_.Check(input));
     are_constant &= input.is_constant();
     are_known &= input.is_constant() ||
                  (input.array != nullptr && input.array->num_elements() <= kMaxKnownElements);
   }
   Values known;
   if (are_known) {
-    ASSIGN_OR_RETURN(known, ComputeNow(node, inputs, opset, translate, surroundings));
+    BRAID_ASSIGN_OR_RETURN(known, ComputeNow(node, inputs, opset, translate, surroundings));
     if (are_constant && !known.empty()) return known;
   }
   const bool takes_bytes = TakesBytes(inputs);
   const NodeView view(node, std::move(inputs), opset, target_, surroundings);
   const size_t first = target_.graph().tensors().size();
-  ASSIGN_OR_RETURN(const Tensors outputs, translate(view));
-  RETURN_IF_ERROR(CheckMade(target_.graph(), first, takes_bytes));
-  RETURN_IF_ERROR(view.CheckRead());
+  BRAID_ASSIGN_OR_RETURN(const Tensors outputs, translate(view));
+  BRAID_RETURN_IF_ERROR(CheckMade(target_.graph(), first, takes_bytes));
+  BRAID_RETURN_IF_ERROR(view.CheckRead());
   Values values;
   for (size_t i = 0; i < outputs.size(); ++i) {
     values.push_back({.tensor = outputs[i], .array = i < known.size() ? known[i].array : nullptr});
@@ -312,14 +312,14 @@ absl::StatusOr<Values> Importer::ComputeNow(const NodeProto& node, const Values&
   Values numbers;  // the inputs without their tensors, which are another graph's
   for (const Value& input : inputs) numbers.push_back({.name = input.name, .array = input.array});
   const NodeView view(node, std::move(numbers), opset, target, surroundings);
-  ASSIGN_OR_RETURN(const Tensors outputs, translate(view));
-  RETURN_IF_ERROR(CheckMade(graph, 0, TakesBytes(inputs)));
-  RETURN_IF_ERROR(view.CheckRead());
+  BRAID_ASSIGN_OR_RETURN(const Tensors outputs, translate(view));
+  BRAID_RETURN_IF_ERROR(CheckMade(graph, 0, TakesBytes(inputs)));
+  BRAID_RETURN_IF_ERROR(view.CheckRead());
   for (const Tensor& output : outputs) {
     if (output.valid() && output.shape().num_elements() > kMaxLiteralElements) return Values();
   }
-  ASSIGN_OR_RETURN(std::optional<std::vector<Array>> arrays,
-                   Fold(graph, target.feeds(), outputs, kernels_));
+  BRAID_ASSIGN_OR_RETURN(std::optional<std::vector<Array>> arrays,
+                         Fold(graph, target.feeds(), outputs, kernels_));
   Values values;
   if (!arrays) return values;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -331,7 +331,7 @@ absl::StatusOr<Values> Importer::ComputeNow(const NodeProto& node, const Values&
 absl::StatusOr<std::shared_ptr<const Array>> Importer::ArrayOf(const TensorProto& tensor) {
   std::shared_ptr<const Array>& array = arrays_[&tensor];
   if (array == nullptr) {
-    ASSIGN_OR_RETURN(Array made, ToArray(tensor));
+    BRAID_ASSIGN_OR_RETURN(Array made, ToArray(tensor));
     array = std::make_shared<const Array>(std::move(made));
   }
   return array;

@@ -11,12 +11,12 @@ namespace braid::onnx {
 namespace {
 
 absl::StatusOr<Tensors> TranslateGather(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
   return Tensors{Gather(n.in(0), n.in(1), {.axis = axis})};
 }
 
 absl::StatusOr<Tensors> TranslateGatherElements(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
   return Tensors{GatherElements(n.in(0), n.in(1), axis)};
 }
 
@@ -35,14 +35,14 @@ absl::StatusOr<ScatterReduction> ReductionOf(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateScatterElements(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
-  ASSIGN_OR_RETURN(const ScatterReduction reduction, ReductionOf(n));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
+  BRAID_ASSIGN_OR_RETURN(const ScatterReduction reduction, ReductionOf(n));
   return Tensors{
       ScatterElements(n.in(0), n.in(1), n.in(2), {.axis = axis, .reduction = reduction})};
 }
 
 absl::StatusOr<Tensors> TranslateScatterNd(const NodeView& n) {
-  ASSIGN_OR_RETURN(const ScatterReduction reduction, ReductionOf(n));
+  BRAID_ASSIGN_OR_RETURN(const ScatterReduction reduction, ReductionOf(n));
   return Tensors{ScatterNd(n.in(0), n.in(1), n.in(2), {.reduction = reduction})};
 }
 
@@ -52,11 +52,11 @@ absl::StatusOr<Tensors> TranslateWhere(const NodeView& n) {
 
 // Not our one-hot: an index that is outside is nowhere, and no error.
 absl::StatusOr<Tensors> TranslateOneHot(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t depth, n.KnownInt(1));
-  ASSIGN_OR_RETURN(const std::vector<double> values, n.KnownFloats(2));
+  BRAID_ASSIGN_OR_RETURN(const int64_t depth, n.KnownInt(1));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<double> values, n.KnownFloats(2));
   if (values.size() != 2) return Wrong("values must be two: off and on");
   if (depth < 0) return Wrong(absl::StrCat("the depth is ", depth));
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", -1, n.rank() + 1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", -1, n.rank() + 1));
   const auto number = [&](DType dtype, double value) {
     return Constant(n.graph(), value, {.dtype = dtype});
   };
@@ -72,10 +72,10 @@ absl::StatusOr<Tensors> TranslateOneHot(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateTopK(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", -1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", -1));
   int64_t k = n.Int("k", 0);
   if (n.HasInput(1)) {
-    ASSIGN_OR_RETURN(k, n.KnownInt(1));
+    BRAID_ASSIGN_OR_RETURN(k, n.KnownInt(1));
   }
   n.Ignore("sorted");  // ours are
   const Ordered top = TopK(n.in(0), k, {.axis = axis, .largest = n.Flag("largest", true)});
@@ -84,8 +84,8 @@ absl::StatusOr<Tensors> TranslateTopK(const NodeView& n) {
 
 // The first lengths[b] slices of batch b in the reverse order, the others as they are.
 absl::StatusOr<Tensors> TranslateReverseSequence(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t batch_axis, n.Axis("batch_axis", 1));
-  ASSIGN_OR_RETURN(const int64_t time_axis, n.Axis("time_axis", 0));
+  BRAID_ASSIGN_OR_RETURN(const int64_t batch_axis, n.Axis("batch_axis", 1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t time_axis, n.Axis("time_axis", 0));
   if (batch_axis + time_axis != 1) return Wrong("batch_axis and time_axis must be 0 and 1");
   Ints perm(n.rank());
   std::iota(perm.begin(), perm.end(), 0);

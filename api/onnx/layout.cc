@@ -17,7 +17,7 @@ absl::StatusOr<Tensors> TranslateTranspose(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateReshape(const NodeView& n) {
-  ASSIGN_OR_RETURN(std::optional<Ints> shape, n.ListOrInput("shape", 1));
+  BRAID_ASSIGN_OR_RETURN(std::optional<Ints> shape, n.ListOrInput("shape", 1));
   const bool allow_zero = n.Flag("allowzero");
   if (!shape) return Wrong("there is no shape");
   for (size_t i = 0; i < shape->size() && !allow_zero; ++i) {
@@ -34,7 +34,7 @@ absl::StatusOr<Tensors> TranslateFlatten(const NodeView& n) {
   // One past the last axis is legal.
   int64_t axis = n.Int("axis", 1);
   if (axis != n.rank()) {
-    ASSIGN_OR_RETURN(axis, NormalAxis(axis, n.rank()));
+    BRAID_ASSIGN_OR_RETURN(axis, NormalAxis(axis, n.rank()));
   }
   const Shape shape = n.shape();
   int64_t rows = 1, columns = 1;
@@ -43,14 +43,14 @@ absl::StatusOr<Tensors> TranslateFlatten(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateSqueeze(const NodeView& n) {
-  ASSIGN_OR_RETURN(std::optional<Ints> axes, n.ListOrInput("axes", 1));
+  BRAID_ASSIGN_OR_RETURN(std::optional<Ints> axes, n.ListOrInput("axes", 1));
   if (!axes) {
     axes.emplace();
     for (int i = 0; i < n.rank(); ++i) {
       if (n.shape()[i] == 1) axes->push_back(i);
     }
   }
-  ASSIGN_OR_RETURN(Ints sorted, NormalAxes(*axes, n.rank()));
+  BRAID_ASSIGN_OR_RETURN(Ints sorted, NormalAxes(*axes, n.rank()));
   std::sort(sorted.rbegin(), sorted.rend());
   Tensor x = n.in(0);
   for (int64_t axis : sorted) x = Squeeze(x, axis);
@@ -58,10 +58,10 @@ absl::StatusOr<Tensors> TranslateSqueeze(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateUnsqueeze(const NodeView& n) {
-  ASSIGN_OR_RETURN(const std::optional<Ints> axes, n.ListOrInput("axes", 1));
+  BRAID_ASSIGN_OR_RETURN(const std::optional<Ints> axes, n.ListOrInput("axes", 1));
   if (!axes) return Wrong("there are no axes");
   const int rank = n.rank() + static_cast<int>(axes->size());
-  ASSIGN_OR_RETURN(Ints sorted, NormalAxes(*axes, rank));
+  BRAID_ASSIGN_OR_RETURN(Ints sorted, NormalAxes(*axes, rank));
   std::sort(sorted.begin(), sorted.end());
   Tensor x = n.in(0);
   for (int64_t axis : sorted) x = ExpandDims(x, axis);
@@ -69,7 +69,7 @@ absl::StatusOr<Tensors> TranslateUnsqueeze(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateExpand(const NodeView& n) {
-  ASSIGN_OR_RETURN(Ints dims, n.KnownInts(1));
+  BRAID_ASSIGN_OR_RETURN(Ints dims, n.KnownInts(1));
   // Both ways: a 1 in the wanted shape keeps the input's size.
   const Shape in = n.shape();
   while (static_cast<int>(dims.size()) < in.rank()) dims.insert(dims.begin(), 1);
@@ -81,10 +81,10 @@ absl::StatusOr<Tensors> TranslateExpand(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateSlice(const NodeView& n) {
-  ASSIGN_OR_RETURN(const std::optional<Ints> starts, n.ListOrInput("starts", 1));
-  ASSIGN_OR_RETURN(const std::optional<Ints> ends, n.ListOrInput("ends", 2));
-  ASSIGN_OR_RETURN(std::optional<Ints> axes, n.ListOrInput("axes", 3));
-  ASSIGN_OR_RETURN(const std::optional<Ints> steps, n.ListOrInput("steps", 4));
+  BRAID_ASSIGN_OR_RETURN(const std::optional<Ints> starts, n.ListOrInput("starts", 1));
+  BRAID_ASSIGN_OR_RETURN(const std::optional<Ints> ends, n.ListOrInput("ends", 2));
+  BRAID_ASSIGN_OR_RETURN(std::optional<Ints> axes, n.ListOrInput("axes", 3));
+  BRAID_ASSIGN_OR_RETURN(const std::optional<Ints> steps, n.ListOrInput("steps", 4));
   if (!starts || !ends) return Wrong("starts or ends are missing");
   if (!axes) {
     axes.emplace(starts->size());
@@ -95,7 +95,7 @@ absl::StatusOr<Tensors> TranslateSlice(const NodeView& n) {
     return Wrong(absl::StrCat("there are ", starts->size(), " starts, ", ends->size(), " ends and ",
                               axes->size(), " axes"));
   }
-  ASSIGN_OR_RETURN(*axes, NormalAxes(*axes, n.rank()));
+  BRAID_ASSIGN_OR_RETURN(*axes, NormalAxes(*axes, n.rank()));
   std::vector<SliceRange> ranges;
   for (size_t i = 0; i < starts->size(); ++i) {
     ranges.push_back(
@@ -105,8 +105,8 @@ absl::StatusOr<Tensors> TranslateSlice(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateSplit(const NodeView& n) {
-  ASSIGN_OR_RETURN(const std::optional<Ints> sizes, n.ListOrInput("split", 1));
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
+  BRAID_ASSIGN_OR_RETURN(const std::optional<Ints> sizes, n.ListOrInput("split", 1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
   const int64_t parts = n.Int("num_outputs", n.num_outputs());
   const int64_t all = n.shape()[static_cast<int>(axis)];
   if (parts != n.num_outputs()) {
@@ -124,7 +124,7 @@ absl::StatusOr<Tensors> TranslateSplit(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslatePad(const NodeView& n) {
-  ASSIGN_OR_RETURN(const std::optional<Ints> pads, n.ListOrInput("pads", 1));
+  BRAID_ASSIGN_OR_RETURN(const std::optional<Ints> pads, n.ListOrInput("pads", 1));
   PadOptions options = {.value = n.Float("value", 0)};
   const std::string mode = n.Text("mode", "constant");
   if (mode == "reflect") {
@@ -139,14 +139,14 @@ absl::StatusOr<Tensors> TranslatePad(const NodeView& n) {
   Ints axes(n.rank());
   std::iota(axes.begin(), axes.end(), 0);
   if (n.HasInput(3)) {
-    ASSIGN_OR_RETURN(axes, n.KnownInts(3));
-    ASSIGN_OR_RETURN(axes, NormalAxes(axes, n.rank()));
+    BRAID_ASSIGN_OR_RETURN(axes, n.KnownInts(3));
+    BRAID_ASSIGN_OR_RETURN(axes, NormalAxes(axes, n.rank()));
   }
   if (!pads || pads->size() != 2 * axes.size()) {
     return Wrong("two pads for each axis are needed");
   }
   if (n.HasInput(2)) {
-    ASSIGN_OR_RETURN(options.value, n.KnownFloat(2));
+    BRAID_ASSIGN_OR_RETURN(options.value, n.KnownFloat(2));
   }
   Ints before(n.rank(), 0), after(n.rank(), 0);
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -157,7 +157,7 @@ absl::StatusOr<Tensors> TranslatePad(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateTile(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Ints repeats, n.KnownInts(1));
+  BRAID_ASSIGN_OR_RETURN(const Ints repeats, n.KnownInts(1));
   if (static_cast<int>(repeats.size()) == n.rank()) return Tensors{Tile(n.in(0), repeats)};
   return Wrong(absl::StrCat("there are ", repeats.size(), " repeats, and ", n.rank(), " axes"));
 }
@@ -165,7 +165,7 @@ absl::StatusOr<Tensors> TranslateTile(const NodeView& n) {
 absl::StatusOr<Tensors> TranslateTrilu(const NodeView& n) {
   int64_t diagonal = 0;
   if (n.HasInput(1)) {
-    ASSIGN_OR_RETURN(diagonal, n.KnownInt(1));
+    BRAID_ASSIGN_OR_RETURN(diagonal, n.KnownInt(1));
   }
   return Tensors{n.Flag("upper", true) ? Triu(n.in(0), diagonal) : Tril(n.in(0), diagonal)};
 }
@@ -183,7 +183,7 @@ absl::StatusOr<Tensors> TranslateSpaceToDepth(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateConcat(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
   return Tensors{Concat(n.inputs(), axis)};
 }
 

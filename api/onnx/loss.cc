@@ -46,8 +46,8 @@ std::optional<int64_t> IgnoredOf(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateCrossEntropy(const NodeView& n) {
-  RETURN_IF_ERROR(CheckClasses(n));
-  ASSIGN_OR_RETURN(const LossReduction reduction, ReductionOf(n));
+  BRAID_RETURN_IF_ERROR(CheckClasses(n));
+  BRAID_ASSIGN_OR_RETURN(const LossReduction reduction, ReductionOf(n));
   const Tensor scores = Transpose(n.in(0), ToEnd(n.rank()));
   Tensors outputs = {CrossEntropy(
       scores, n.in(1), {.weights = n.in(2), .ignore_index = IgnoredOf(n), .reduction = reduction})};
@@ -56,8 +56,8 @@ absl::StatusOr<Tensors> TranslateCrossEntropy(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateNll(const NodeView& n) {
-  RETURN_IF_ERROR(CheckClasses(n));
-  ASSIGN_OR_RETURN(const LossReduction reduction, ReductionOf(n));
+  BRAID_RETURN_IF_ERROR(CheckClasses(n));
+  BRAID_ASSIGN_OR_RETURN(const LossReduction reduction, ReductionOf(n));
   return Tensors{
       NllLoss(Transpose(n.in(0), ToEnd(n.rank())), n.in(1),
               {.weights = n.in(2), .ignore_index = IgnoredOf(n), .reduction = reduction})};

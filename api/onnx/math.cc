@@ -51,10 +51,10 @@ absl::StatusOr<Tensors> TranslateClip(const NodeView& n) {
     double low = n.opset() < 11 ? n.Float("min", -INFINITY) : -INFINITY;
     double high = n.opset() < 11 ? n.Float("max", INFINITY) : INFINITY;
     if (n.HasInput(1)) {
-      ASSIGN_OR_RETURN(low, n.KnownFloat(1));
+      BRAID_ASSIGN_OR_RETURN(low, n.KnownFloat(1));
     }
     if (n.HasInput(2)) {
-      ASSIGN_OR_RETURN(high, n.KnownFloat(2));
+      BRAID_ASSIGN_OR_RETURN(high, n.KnownFloat(2));
     }
     return Tensors{Clip(x, low, high)};
   }
@@ -64,7 +64,7 @@ absl::StatusOr<Tensors> TranslateClip(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateCast(const NodeView& n) {
-  ASSIGN_OR_RETURN(const DType dtype, DTypeOf(n.Int("to", 0)));
+  BRAID_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(n.Int("to", 0)));
   return Tensors{Cast(n.in(0), dtype)};
 }
 

@@ -1,4 +1,6 @@
 // onnx.h: reading files, and Apply.
+#include <braid/onnx.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -8,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "api/onnx/importer.h"
-#include "api/onnx/onnx.h"
 #include "api/onnx/onnx.pb.h"
 #include "api/onnx/tensor_proto.h"
 #include "api/session.h"
@@ -137,7 +138,7 @@ absl::StatusOr<Model> Load(const std::string& file) {
 absl::StatusOr<std::vector<Tensor>> Model::Apply(LogicalGraph& graph,
                                                  const std::vector<Argument>& arguments,
                                                  const ApplyOptions& options) {
-  RETURN_IF_ERROR(graph.status());
+  BRAID_RETURN_IF_ERROR(graph.status());
   absl::StatusOr<std::vector<Tensor>> outputs = Import(graph, arguments, options);
   if (outputs.ok()) return outputs;
   const absl::Status failure(outputs.status().code(),
@@ -182,10 +183,10 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
   }
   Target target(graph, options);
   Importer importer(*proto_, target);
-  ASSIGN_OR_RETURN(const std::vector<Value> values, importer.Run(std::move(given)));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<Value> values, importer.Run(std::move(given)));
   std::vector<Tensor> outputs;
   for (const Value& value : values) AppendTensors(value, target, outputs);
-  RETURN_IF_ERROR(graph.status());
+  BRAID_RETURN_IF_ERROR(graph.status());
   for (const auto& [name, array] : target.variables()) variables_[name] = array;
   is_applied_ = true;
   return outputs;

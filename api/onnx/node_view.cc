@@ -99,32 +99,32 @@ absl::StatusOr<const Array*> NodeView::Known(int i) const {
 }
 
 absl::StatusOr<std::vector<double>> NodeView::KnownFloats(int i) const {
-  ASSIGN_OR_RETURN(const Array* array, Known(i));
+  BRAID_ASSIGN_OR_RETURN(const Array* array, Known(i));
   const Array wide = array->As(DType::kF64);
   return std::vector<double>(wide.data<double>().begin(), wide.data<double>().end());
 }
 
 absl::StatusOr<Ints> NodeView::KnownInts(int i) const {
-  ASSIGN_OR_RETURN(const Array* array, Known(i));
+  BRAID_ASSIGN_OR_RETURN(const Array* array, Known(i));
   const Array wide = array->As(DType::kI64);
   return Ints(wide.data<int64_t>().begin(), wide.data<int64_t>().end());
 }
 
 absl::StatusOr<double> NodeView::KnownFloat(int i) const {
-  ASSIGN_OR_RETURN(const std::vector<double> values, KnownFloats(i));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<double> values, KnownFloats(i));
   if (values.size() == 1) return values[0];
   return Wrong(absl::StrCat("input ", i, " has ", values.size(), " elements; one is needed"));
 }
 
 absl::StatusOr<int64_t> NodeView::KnownInt(int i) const {
-  ASSIGN_OR_RETURN(const Ints values, KnownInts(i));
+  BRAID_ASSIGN_OR_RETURN(const Ints values, KnownInts(i));
   if (values.size() == 1) return values[0];
   return Wrong(absl::StrCat("input ", i, " has ", values.size(), " elements; one is needed"));
 }
 
 absl::StatusOr<std::optional<Ints>> NodeView::ListOrInput(const char* name, int i) const {
   if (Has(name) || !HasInput(i)) return List(name);
-  ASSIGN_OR_RETURN(Ints values, KnownInts(i));
+  BRAID_ASSIGN_OR_RETURN(Ints values, KnownInts(i));
   return values;
 }
 
@@ -143,7 +143,7 @@ absl::StatusOr<int64_t> NormalAxis(int64_t axis, int rank) {
 absl::StatusOr<Ints> NormalAxes(Ints axes, int rank) {
   std::set<int64_t> seen;
   for (int64_t& axis : axes) {
-    ASSIGN_OR_RETURN(axis, NormalAxis(axis, rank));
+    BRAID_ASSIGN_OR_RETURN(axis, NormalAxis(axis, rank));
     if (!seen.insert(axis).second) {
       return Wrong(absl::StrCat("axis ", axis, " is there twice"));
     }

@@ -14,7 +14,7 @@ namespace {
 TranslateFunction AlongAxis(std::function<Tensor(Tensor)> f) {
   return [f](const NodeView& n) -> absl::StatusOr<Tensors> {
     const bool is_joined = n.opset() < 13;
-    ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", is_joined ? 1 : -1));
+    BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", is_joined ? 1 : -1));
     const Shape shape = n.shape();
     if (is_joined && axis != n.rank() - 1) {
       Ints dims(shape.begin(), shape.begin() + axis);
@@ -30,7 +30,7 @@ TranslateFunction AlongAxis(std::function<Tensor(Tensor)> f) {
 }
 
 absl::StatusOr<Tensors> TranslateLayerNorm(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", -1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", -1));
   const double epsilon = n.Float("epsilon", 1e-5);
   n.Ignore("stash_type");  // statistics are f32 at least
   const Shape shape = n.shape();

@@ -38,22 +38,22 @@ Tensor Rounded(Tensor quotient, Tensor zero_point) {
 }
 
 absl::StatusOr<Tensors> TranslateQuantize(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t axis, AxisOf(n));
-  ASSIGN_OR_RETURN(const Tensor scale, Beside(n, 1, axis));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, AxisOf(n));
+  BRAID_ASSIGN_OR_RETURN(const Tensor scale, Beside(n, 1, axis));
   Tensor zero_point = Constant(n.graph(), 0, {.dtype = DType::kU8});
   if (n.HasInput(2)) {
-    ASSIGN_OR_RETURN(zero_point, Beside(n, 2, axis));
+    BRAID_ASSIGN_OR_RETURN(zero_point, Beside(n, 2, axis));
     if (n.dtype(2) != DType::kU8) return Lacking("a zero point that is not uint8");
   }
   return Tensors{Rounded(Div(Cast(n.in(0), scale.dtype()), scale), zero_point)};
 }
 
 absl::StatusOr<Tensors> TranslateDequantize(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t axis, AxisOf(n));
-  ASSIGN_OR_RETURN(const Tensor scale, Beside(n, 1, axis));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, AxisOf(n));
+  BRAID_ASSIGN_OR_RETURN(const Tensor scale, Beside(n, 1, axis));
   Tensor x = Cast(n.in(0), DType::kI32);
   if (n.HasInput(2)) {
-    ASSIGN_OR_RETURN(const Tensor zero_point, Beside(n, 2, axis));
+    BRAID_ASSIGN_OR_RETURN(const Tensor zero_point, Beside(n, 2, axis));
     x = Sub(x, Cast(zero_point, DType::kI32));
   }
   return Tensors{Mul(Cast(x, scale.dtype()), scale)};
@@ -82,8 +82,8 @@ absl::StatusOr<Tensor> Centered(const NodeView& n, int input, int at, int axis) 
 }
 
 absl::StatusOr<Tensors> TranslateMatMulInteger(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Tensor a, Centered(n, 0, 2, -2));
-  ASSIGN_OR_RETURN(const Tensor b, Centered(n, 1, 3, -1));
+  BRAID_ASSIGN_OR_RETURN(const Tensor a, Centered(n, 0, 2, -2));
+  BRAID_ASSIGN_OR_RETURN(const Tensor b, Centered(n, 1, 3, -1));
   return Tensors{Cast(MatMul(a, b), DType::kI32)};
 }
 
@@ -92,8 +92,8 @@ absl::StatusOr<Tensors> TranslateQLinearMatMul(const NodeView& n) {
     if (n.shape(i).num_elements() != 1) return Lacking("a scale or zero point per row or column");
   }
   if (n.dtype(7) != DType::kU8) return Lacking("a zero point that is not uint8");
-  ASSIGN_OR_RETURN(const Tensor a, Centered(n, 0, 2, -2));
-  ASSIGN_OR_RETURN(const Tensor b, Centered(n, 3, 5, -1));
+  BRAID_ASSIGN_OR_RETURN(const Tensor a, Centered(n, 0, 2, -2));
+  BRAID_ASSIGN_OR_RETURN(const Tensor b, Centered(n, 3, 5, -1));
   const auto scalar = [&](int i) { return Cast(Reshape(n.in(i), Shape()), DType::kF64); };
   const Tensor scale = Div(Mul(scalar(1), scalar(4)), scalar(6));
   return Tensors{Rounded(Mul(MatMul(a, b), scale), Reshape(n.in(7), Shape()))};

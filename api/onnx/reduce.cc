@@ -14,7 +14,7 @@ using ReduceFunction = Tensor (*)(Tensor, ReduceOptions, SourceLocation);
 // `alone` is what the reduction makes of a single element.
 TranslateFunction Reduction(ReduceFunction reduce, Tensor (*alone)(Tensor) = nullptr) {
   return [=](const NodeView& n) -> absl::StatusOr<Tensors> {
-    ASSIGN_OR_RETURN(const std::optional<Ints> axes, n.ListOrInput("axes", 1));
+    BRAID_ASSIGN_OR_RETURN(const std::optional<Ints> axes, n.ListOrInput("axes", 1));
     const bool keep_dims = n.Flag("keepdims", true);
     if (n.Flag("noop_with_empty_axes") && axes.value_or(Ints()).empty()) {
       return Tensors{alone != nullptr ? alone(n.in(0)) : Identity(n.in(0))};
@@ -30,7 +30,7 @@ Tensor ReduceLogSum(Tensor x, ReduceOptions options, SourceLocation where) {
 
 TranslateFunction ArgExtreme(Tensor (*f)(Tensor, int64_t, ArgOptions, SourceLocation)) {
   return [f](const NodeView& n) -> absl::StatusOr<Tensors> {
-    ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
+    BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
     const bool keep_dims = n.Flag("keepdims", true);
     const Tensor index =
         Cast(f(n.in(0), axis, {.last = n.Flag("select_last_index")}, Here()), DType::kI64);
@@ -39,7 +39,7 @@ TranslateFunction ArgExtreme(Tensor (*f)(Tensor, int64_t, ArgOptions, SourceLoca
 }
 
 absl::StatusOr<Tensors> TranslateCumSum(const NodeView& n) {
-  ASSIGN_OR_RETURN(const int64_t axis, n.KnownInt(1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.KnownInt(1));
   return Tensors{
       CumSum(n.in(0), axis, {.exclusive = n.Flag("exclusive"), .reverse = n.Flag("reverse")})};
 }

@@ -20,9 +20,9 @@ absl::StatusOr<std::string> ModeOf(const NodeView& n) {
 // Of all axes; x / scale, rounded down.
 absl::StatusOr<Tensors> TranslateUpsample(const NodeView& n) {
   InterpolateOptions options = {.coordinates = "asymmetric", .rounding = "floor"};
-  ASSIGN_OR_RETURN(options.mode, ModeOf(n));
+  BRAID_ASSIGN_OR_RETURN(options.mode, ModeOf(n));
   if (n.HasInput(1)) {
-    ASSIGN_OR_RETURN(options.scales, n.KnownFloats(1));
+    BRAID_ASSIGN_OR_RETURN(options.scales, n.KnownFloats(1));
   } else {
     options.scales = n.Floats("scales").value_or(std::vector<double>());
   }
@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<double>> Numbers(const NodeView& n, int input) {
 absl::StatusOr<Tensors> TranslateResize(const NodeView& n) {
   if (n.opset() < 11) return TranslateUpsample(n);
   InterpolateOptions options;
-  ASSIGN_OR_RETURN(options.mode, ModeOf(n));
+  BRAID_ASSIGN_OR_RETURN(options.mode, ModeOf(n));
   options.coordinates = n.Text("coordinate_transformation_mode", "half_pixel");
   options.rounding = n.Text("nearest_mode", "round_prefer_floor");
   options.cubic = n.Float("cubic_coeff_a", -0.75);
@@ -53,14 +53,14 @@ absl::StatusOr<Tensors> TranslateResize(const NodeView& n) {
   options.axes.resize(n.rank());
   std::iota(options.axes.begin(), options.axes.end(), 0);
   if (const auto axes = n.List("axes")) {
-    ASSIGN_OR_RETURN(options.axes, NormalAxes(*axes, n.rank()));
+    BRAID_ASSIGN_OR_RETURN(options.axes, NormalAxes(*axes, n.rank()));
   }
-  ASSIGN_OR_RETURN(options.scales, Numbers(n, 2));
+  BRAID_ASSIGN_OR_RETURN(options.scales, Numbers(n, 2));
   if (n.HasInput(3)) {
-    ASSIGN_OR_RETURN(options.sizes, n.KnownInts(3));
+    BRAID_ASSIGN_OR_RETURN(options.sizes, n.KnownInts(3));
   }
   if (options.coordinates == "tf_crop_and_resize") {
-    ASSIGN_OR_RETURN(const std::vector<double> region, Numbers(n, 1));
+    BRAID_ASSIGN_OR_RETURN(const std::vector<double> region, Numbers(n, 1));
     if (region.size() != 2 * options.axes.size()) return Wrong("roi needs two numbers per axis");
     options.begin.assign(region.begin(), region.begin() + options.axes.size());
     options.end.assign(region.begin() + options.axes.size(), region.end());

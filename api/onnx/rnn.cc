@@ -136,7 +136,7 @@ absl::StatusOr<Layer> ReadLayer(const NodeView& n, int64_t gates, std::vector<st
   Numbers alphas(n.Floats("activation_alpha")), betas(n.Floats("activation_beta"));
   layer.activations.resize(layer.directions);
   for (size_t i = 0; i < wanted.size(); ++i) {
-    ASSIGN_OR_RETURN(Activation activation, MakeActivation(wanted[i], alphas, betas));
+    BRAID_ASSIGN_OR_RETURN(Activation activation, MakeActivation(wanted[i], alphas, betas));
     layer.activations[i / plain.size()].push_back(std::move(activation));
   }
   layer.x = layer.batch_first ? Transpose(n.in(0), {1, 0, 2}) : n.in(0);
@@ -178,7 +178,7 @@ Tensor OrZeros(const Layer& layer, Tensor state) {
 }
 
 absl::StatusOr<Tensors> TranslateRnn(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Layer layer, ReadLayer(n, 1, {"Tanh"}));
+  BRAID_ASSIGN_OR_RETURN(const Layer layer, ReadLayer(n, 1, {"Tanh"}));
   std::vector<RecurrentResult> results;
   for (int64_t d = 0; d < layer.directions; ++d) {
     const RecurrentWeights weights = layer.Weights(d, {0});
@@ -198,7 +198,7 @@ absl::StatusOr<Tensors> TranslateRnn(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateGru(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Layer layer, ReadLayer(n, 3, {"Sigmoid", "Tanh"}));
+  BRAID_ASSIGN_OR_RETURN(const Layer layer, ReadLayer(n, 3, {"Sigmoid", "Tanh"}));
   const bool linear_before_reset = n.Flag("linear_before_reset");
   std::vector<RecurrentResult> results;
   for (int64_t d = 0; d < layer.directions; ++d) {
@@ -231,7 +231,7 @@ absl::StatusOr<Tensors> TranslateGru(const NodeView& n) {
 }
 
 absl::StatusOr<Tensors> TranslateLstm(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Layer layer, ReadLayer(n, 4, {"Sigmoid", "Tanh", "Tanh"}));
+  BRAID_ASSIGN_OR_RETURN(const Layer layer, ReadLayer(n, 4, {"Sigmoid", "Tanh", "Tanh"}));
   const bool has_peepholes = n.HasInput(7), input_forget = n.Flag("input_forget");
   std::vector<RecurrentResult> results;
   for (int64_t d = 0; d < layer.directions; ++d) {

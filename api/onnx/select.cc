@@ -21,11 +21,11 @@ Value List(const Ints& ints) {
 
 // The slices where the condition holds, or, without an axis, the elements.
 absl::StatusOr<Values> TranslateCompress(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Ints condition, n.KnownInts(1));
+  BRAID_ASSIGN_OR_RETURN(const Ints condition, n.KnownInts(1));
   const bool is_flat = !n.Has("axis");
   int64_t axis = 0;
   if (!is_flat) {
-    ASSIGN_OR_RETURN(axis, n.Axis("axis", 0));
+    BRAID_ASSIGN_OR_RETURN(axis, n.Axis("axis", 0));
   }
   const Shape shape = n.shape();
   const int64_t all = is_flat ? shape.num_elements() : shape[static_cast<int>(axis)];
@@ -45,7 +45,7 @@ absl::StatusOr<Values> TranslateCompress(const NodeView& n) {
 
 // [rank, count]: the indices of elements that are not 0, in their order.
 absl::StatusOr<Values> TranslateNonZero(const NodeView& n) {
-  ASSIGN_OR_RETURN(const std::vector<double> x, n.KnownFloats(0));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<double> x, n.KnownFloats(0));
   const Shape shape = n.shape();
   std::vector<Ints> indices(shape.rank());
   int64_t count = 0;
@@ -110,7 +110,7 @@ absl::StatusOr<Values> TranslateUnique(const NodeView& n) {
   const bool is_sorted = n.Flag("sorted", true), is_flat = !n.Has("axis");
   int64_t axis = 0;
   if (!is_flat) {
-    ASSIGN_OR_RETURN(axis, n.Axis("axis", 0));
+    BRAID_ASSIGN_OR_RETURN(axis, n.Axis("axis", 0));
   }
   const Shape shape = is_flat ? Shape({n.shape().num_elements()}) : n.shape();
   const int64_t size = shape[static_cast<int>(axis)];
@@ -118,16 +118,16 @@ absl::StatusOr<Values> TranslateUnique(const NodeView& n) {
   for (int i = static_cast<int>(axis) + 1; i < shape.rank(); ++i) inner *= shape[i];
   Kinds kinds;
   if (IsFloating(n.dtype())) {
-    ASSIGN_OR_RETURN(const std::vector<double> values, n.KnownFloats(0));
+    BRAID_ASSIGN_OR_RETURN(const std::vector<double> values, n.KnownFloats(0));
     if (std::any_of(values.begin(), values.end(), [](double v) { return v != v; })) {
       return Lacking("unique of NaNs");
     }
     kinds = KindsOf(SlicesOf(values, size, inner), is_sorted);
   } else {
-    ASSIGN_OR_RETURN(const Ints values, n.KnownInts(0));
+    BRAID_ASSIGN_OR_RETURN(const Ints values, n.KnownInts(0));
     kinds = KindsOf(SlicesOf(values, size, inner), is_sorted);
   }
-  ASSIGN_OR_RETURN(
+  BRAID_ASSIGN_OR_RETURN(
       Values outputs,
       n.surroundings().Compute(
           {n.value(0), List(kinds.first)}, [=](const NodeView& m) -> absl::StatusOr<Tensors> {

@@ -32,28 +32,28 @@ absl::StatusOr<Values> TranslateEmpty(const NodeView& n) {
 // Input i as a place in a list, negative ones from the end; `otherwise` without the input.
 absl::StatusOr<int64_t> Position(const NodeView& n, int i, int64_t size, int64_t otherwise) {
   if (!n.HasInput(i)) return otherwise;
-  ASSIGN_OR_RETURN(const int64_t position, n.KnownInt(i));
+  BRAID_ASSIGN_OR_RETURN(const int64_t position, n.KnownInt(i));
   if (position >= -size && position < size) return position < 0 ? position + size : position;
   return Wrong(absl::StrCat("position ", position, " of ", size));
 }
 
 absl::StatusOr<Values> TranslateAt(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Values values, n.Sequence(0));
-  ASSIGN_OR_RETURN(const int64_t at, Position(n, 1, static_cast<int64_t>(values.size()), 0));
+  BRAID_ASSIGN_OR_RETURN(const Values values, n.Sequence(0));
+  BRAID_ASSIGN_OR_RETURN(const int64_t at, Position(n, 1, static_cast<int64_t>(values.size()), 0));
   return Values{values[at]};
 }
 
 absl::StatusOr<Values> TranslateInsert(const NodeView& n) {
-  ASSIGN_OR_RETURN(Values values, n.Sequence(0));
+  BRAID_ASSIGN_OR_RETURN(Values values, n.Sequence(0));
   const auto size = static_cast<int64_t>(values.size());
   if (!n.value(1).is_tensor()) return Wrong("input 1 is no tensor");
   if (size >= kMaxParts) return Lacking(absl::StrCat("a sequence of more than ", kMaxParts));
   int64_t at = size;
   if (n.HasInput(2)) {
     // One past the end is legal.
-    ASSIGN_OR_RETURN(at, n.KnownInt(2));
+    BRAID_ASSIGN_OR_RETURN(at, n.KnownInt(2));
     if (at != size) {
-      ASSIGN_OR_RETURN(at, Position(n, 2, size, size));
+      BRAID_ASSIGN_OR_RETURN(at, Position(n, 2, size, size));
     }
   }
   values.insert(values.begin() + at, n.value(1));
@@ -61,28 +61,28 @@ absl::StatusOr<Values> TranslateInsert(const NodeView& n) {
 }
 
 absl::StatusOr<Values> TranslateErase(const NodeView& n) {
-  ASSIGN_OR_RETURN(Values values, n.Sequence(0));
+  BRAID_ASSIGN_OR_RETURN(Values values, n.Sequence(0));
   if (values.empty()) return Wrong("the sequence is empty");
   const auto size = static_cast<int64_t>(values.size());
-  ASSIGN_OR_RETURN(const int64_t at, Position(n, 1, size, size - 1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t at, Position(n, 1, size, size - 1));
   values.erase(values.begin() + at);
   return Values{SequenceOf(std::move(values))};
 }
 
 absl::StatusOr<Values> TranslateLength(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Values values, n.Sequence(0));
+  BRAID_ASSIGN_OR_RETURN(const Values values, n.Sequence(0));
   return Values{ConstantOf(Array::Scalar(static_cast<int64_t>(values.size())))};
 }
 
 absl::StatusOr<Values> TranslateSplitToSequence(const NodeView& n) {
   if (!n.value(0).is_tensor()) return Wrong("input 0 is no tensor");
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
   const bool keep_dims = n.Flag("keepdims", true) || n.HasInput(1);
   const int64_t all = n.shape()[static_cast<int>(axis)];
   int64_t each = 1;  // parts of one size, the last one maybe smaller
   Ints sizes;
   if (n.HasInput(1)) {
-    ASSIGN_OR_RETURN(sizes, n.KnownInts(1));
+    BRAID_ASSIGN_OR_RETURN(sizes, n.KnownInts(1));
     if (n.rank(1) == 0) {
       each = sizes[0];
       sizes.clear();
@@ -95,22 +95,23 @@ absl::StatusOr<Values> TranslateSplitToSequence(const NodeView& n) {
     sizes.assign(all / each, each);
     if (all % each != 0) sizes.push_back(all % each);
   }
-  ASSIGN_OR_RETURN(Values parts, n.surroundings().Compute({n.value(0)}, [&](const NodeView& inner) {
-    Tensors parts = Split(inner.in(0), sizes, axis);
-    if (!keep_dims) {
-      for (Tensor& part : parts) part = Squeeze(part, axis);
-    }
-    return parts;
-  }));
+  BRAID_ASSIGN_OR_RETURN(Values parts,
+                         n.surroundings().Compute({n.value(0)}, [&](const NodeView& inner) {
+                           Tensors parts = Split(inner.in(0), sizes, axis);
+                           if (!keep_dims) {
+                             for (Tensor& part : parts) part = Squeeze(part, axis);
+                           }
+                           return parts;
+                         }));
   return Values{SequenceOf(std::move(parts))};
 }
 
 absl::StatusOr<Values> TranslateConcatFromSequence(const NodeView& n) {
-  ASSIGN_OR_RETURN(const Values values, n.Sequence(0));
+  BRAID_ASSIGN_OR_RETURN(const Values values, n.Sequence(0));
   if (values.empty()) return Wrong("the sequence is empty");
   const bool is_new = n.Flag("new_axis");
   const int rank = values[0].is_tensor() ? values[0].type().shape.rank() : 0;
-  ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0, rank + (is_new ? 1 : 0)));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0, rank + (is_new ? 1 : 0)));
   return n.surroundings().Compute(values, [&](const NodeView& inner) {
     Tensors parts = inner.inputs();
     if (is_new) {
@@ -122,8 +123,8 @@ absl::StatusOr<Values> TranslateConcatFromSequence(const NodeView& n) {
 
 // The body, for each element of the first sequence and the elements beside it; tensors go to all.
 absl::StatusOr<Values> TranslateMap(const NodeView& n) {
-  ASSIGN_OR_RETURN(const GraphProto* body, n.Graph("body"));
-  ASSIGN_OR_RETURN(const Values first, n.Sequence(0));
+  BRAID_ASSIGN_OR_RETURN(const GraphProto* body, n.Graph("body"));
+  BRAID_ASSIGN_OR_RETURN(const Values first, n.Sequence(0));
   std::vector<Values> lists(n.num_outputs());
   for (size_t i = 0; i < first.size(); ++i) {
     Values inputs;
@@ -138,7 +139,8 @@ absl::StatusOr<Values> TranslateMap(const NodeView& n) {
                                   value.sequence->size(), " elements"));
       }
     }
-    ASSIGN_OR_RETURN(const Values outputs, n.surroundings().RunGraph(*body, std::move(inputs)));
+    BRAID_ASSIGN_OR_RETURN(const Values outputs,
+                           n.surroundings().RunGraph(*body, std::move(inputs)));
     if (outputs.size() != lists.size()) {
       return Wrong(
           absl::StrCat("the body has ", outputs.size(), " outputs, the node ", lists.size()));

@@ -19,8 +19,8 @@ constexpr int64_t kMaxSize = 1 << 24;
 // The sum of terms[k] cos(2 pi k i / size) over k, for i in [0, size).
 TranslateFunction CosineWindow(std::vector<double> terms) {
   return [terms](const NodeView& n) -> absl::StatusOr<Tensors> {
-    ASSIGN_OR_RETURN(const int64_t size, n.KnownInt(0));
-    ASSIGN_OR_RETURN(const DType dtype, DTypeOf(n.Int("output_datatype", 1)));
+    BRAID_ASSIGN_OR_RETURN(const int64_t size, n.KnownInt(0));
+    BRAID_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(n.Int("output_datatype", 1)));
     if (size < 0 || size > kMaxSize) return Wrong(absl::StrCat("the size is ", size));
     const int64_t period = std::max<int64_t>(1, n.Flag("periodic", true) ? size : size - 1);
     const Tensor i = Iota(n.graph(), {DType::kF64, {size}});
@@ -63,7 +63,7 @@ absl::StatusOr<int64_t> DftAxisOf(const NodeView& n) {
   if (n.opset() < 20) return n.Axis("axis", 1);
   int64_t axis = -2;
   if (n.HasInput(2)) {
-    ASSIGN_OR_RETURN(axis, n.KnownInt(2));
+    BRAID_ASSIGN_OR_RETURN(axis, n.KnownInt(2));
   }
   return NormalAxis(axis, n.rank());
 }
@@ -72,7 +72,7 @@ absl::StatusOr<int64_t> DftAxisOf(const NodeView& n) {
 // exact, and quick enough for the sizes that models have.
 absl::StatusOr<Tensors> TranslateDft(const NodeView& n) {
   const int rank = n.rank();
-  ASSIGN_OR_RETURN(const int64_t axis, DftAxisOf(n));
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, DftAxisOf(n));
   const int64_t parts = rank > 0 ? n.shape()[rank - 1] : 0;
   if (rank < 2 || axis == rank - 1 || parts < 1 || parts > 2) {
     return Wrong(absl::StrCat("the signal is ", n.type(0).ToString(), " and the axis ", axis,
@@ -81,7 +81,7 @@ absl::StatusOr<Tensors> TranslateDft(const NodeView& n) {
   const bool is_inverse = n.Flag("inverse"), is_onesided = n.Flag("onesided");
   int64_t size = n.shape()[static_cast<int>(axis)];
   if (n.HasInput(1)) {
-    ASSIGN_OR_RETURN(size, n.KnownInt(1));
+    BRAID_ASSIGN_OR_RETURN(size, n.KnownInt(1));
   }
   constexpr int64_t kLongest = 1 << 14;
   if (size < 1 || size > kLongest) return Lacking(absl::StrCat("a transform of size ", size));

@@ -109,12 +109,12 @@ absl::StatusOr<DType> DTypeOf(int64_t onnx_type) {
 }
 
 absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& folder) {
-  ASSIGN_OR_RETURN(const DType dtype, DTypeOf(tensor.data_type()));
-  ASSIGN_OR_RETURN(Shape shape, ShapeOf(tensor, tensor.name()));
+  BRAID_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(tensor.data_type()));
+  BRAID_ASSIGN_OR_RETURN(Shape shape, ShapeOf(tensor, tensor.name()));
   const auto bytes_needed = static_cast<size_t>(shape.num_elements()) * SizeOf(dtype);
   std::string outside;  // the data, if it is in another file
   if (tensor.data_location() == TensorProto::EXTERNAL) {
-    ASSIGN_OR_RETURN(outside, ReadOutside(tensor, folder, bytes_needed));
+    BRAID_ASSIGN_OR_RETURN(outside, ReadOutside(tensor, folder, bytes_needed));
   }
   // Checked before memory is taken for what a damaged file claims.
   const auto copy = [&](const void* from, size_t bytes) -> absl::StatusOr<Array> {
@@ -158,9 +158,9 @@ absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& fold
 }
 
 absl::StatusOr<Array> ToArray(const SparseTensorProto& tensor) {
-  ASSIGN_OR_RETURN(const Array values, ToArray(tensor.values()));
-  ASSIGN_OR_RETURN(const Array indices, ToArray(tensor.indices()));
-  ASSIGN_OR_RETURN(const Shape shape, ShapeOf(tensor, tensor.values().name()));
+  BRAID_ASSIGN_OR_RETURN(const Array values, ToArray(tensor.values()));
+  BRAID_ASSIGN_OR_RETURN(const Array indices, ToArray(tensor.indices()));
+  BRAID_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(tensor, tensor.values().name()));
   const int64_t count = values.num_elements(), all = shape.num_elements();
   // What is zero stands in no file: this alone keeps its memory in bounds.
   constexpr int64_t kMaxDense = int64_t{1} << 24;

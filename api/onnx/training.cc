@@ -42,7 +42,7 @@ Tensor Regularized(Tensor x, Tensor gradient, double coefficient) {
 absl::StatusOr<Tensors> TranslateAdagrad(const NodeView& n) {
   const double decay = n.Float("decay_factor", 0), epsilon = n.Float("epsilon", 1e-6);
   const double norm = n.Float("norm_coefficient", 0);
-  ASSIGN_OR_RETURN(const int64_t step, n.KnownInt(1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t step, n.KnownInt(1));
   const Tensor rate = Scale(n.in(0), 1 / (1 + static_cast<double>(step) * decay));
   return ForEachVariable(n, 1, [&](const Tensors& in) {
     const Tensor gradient = Regularized(in[0], in[1], norm);
@@ -56,7 +56,7 @@ absl::StatusOr<Tensors> TranslateAdam(const NodeView& n) {
   const double alpha = n.Float("alpha", 0.9), beta = n.Float("beta", 0.999);
   const double epsilon = n.Float("epsilon", 1e-6), norm = n.Float("norm_coefficient", 0);
   const double norm_post = n.Float("norm_coefficient_post", 0);
-  ASSIGN_OR_RETURN(const int64_t step, n.KnownInt(1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t step, n.KnownInt(1));
   const auto t = static_cast<double>(step);
   const double correction =
       step > 0 ? std::sqrt(1 - std::pow(beta, t)) / (1 - std::pow(alpha, t)) : 1;
@@ -76,7 +76,7 @@ absl::StatusOr<Tensors> TranslateMomentum(const NodeView& n) {
   if (mode != "standard" && mode != "nesterov") {
     return Wrong(absl::StrCat("mode is '", mode, "'; standard or nesterov is needed"));
   }
-  ASSIGN_OR_RETURN(const int64_t step, n.KnownInt(1));
+  BRAID_ASSIGN_OR_RETURN(const int64_t step, n.KnownInt(1));
   const double beta = n.Float("beta", 1), fresh = step > 0 ? beta : 1;
   const Tensor rate = n.in(0);
   return ForEachVariable(n, 1, [&](const Tensors& in) {

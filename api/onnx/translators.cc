@@ -39,7 +39,7 @@ TranslateFunction Binary(Tensor (*f)(Tensor, Tensor, SourceLocation)) {
     if (n.opset() >= 7 || !n.Flag("broadcast") || !n.Has("axis")) {
       return Tensors{f(n.in(0), n.in(1), Here())};
     }
-    ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
+    BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
     Ints dims = n.shape(1).dims();
     if (axis + n.rank(1) > n.rank()) {
       return Wrong(absl::StrCat("operands have ", n.rank(), " and ", n.rank(1), " axes, from axis ",

@@ -2,6 +2,8 @@
 // made.
 #pragma once
 
+#include <braid/onnx.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -9,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "api/onnx/onnx.h"
 #include "graph/logical_graph.h"
 #include "runtime/array.h"
 

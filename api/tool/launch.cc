@@ -70,7 +70,7 @@ absl::StatusOr<ListedNodes> ListedNodesOfFlags(const std::vector<DeviceSpec>& de
   }
   NodeDefaults defaults{.port = absl::GetFlag(FLAGS_ctrl_port)};
   if (!devices.empty()) defaults.devices = devices[0];
-  ASSIGN_OR_RETURN(NodeList list, ReadNodeList(absl::GetFlag(FLAGS_nodes), defaults));
+  BRAID_ASSIGN_OR_RETURN(NodeList list, ReadNodeList(absl::GetFlag(FLAGS_nodes), defaults));
   ListedNodes nodes{.nodes = std::move(list.nodes), .ssh = absl::GetFlag(FLAGS_ssh)};
   std::error_code error;
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -102,9 +102,9 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& ar
                                      "them",
                                      local, file));
   }
-  ASSIGN_OR_RETURN(const std::vector<DeviceSpec> devices, ParseDevices());
+  BRAID_ASSIGN_OR_RETURN(const std::vector<DeviceSpec> devices, ParseDevices());
   if (!file.empty()) {
-    ASSIGN_OR_RETURN(const ListedNodes nodes, ListedNodesOfFlags(devices));
+    BRAID_ASSIGN_OR_RETURN(const ListedNodes nodes, ListedNodesOfFlags(devices));
     return CommandsOfListedNodes(nodes, arguments.program);
   }
   if (local < 1 || local > kMaxNodes) {
@@ -123,7 +123,7 @@ absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
   if (const std::string place = MeetingPlace(commands[0]); !place.empty()) {
     std::cerr << absl::StrFormat("braid launch: the %d nodes meet at %s\n", commands.size(), place);
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGuard> guard, ProcessGuard::Start());
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGuard> guard, ProcessGuard::Start());
   const std::unique_ptr<Environment> environment = MakeRealEnvironment();
   const std::unique_ptr<Event> has_ended = environment->MakeEvent();
   const std::unique_ptr<Event> is_destroyed = environment->MakeEvent();
@@ -137,9 +137,9 @@ absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
                                                result = std::move(how);
                                                has_ended->Set();
                                              }});
-  ASSIGN_OR_RETURN(std::unique_ptr<SignalWatcher> signals,
-                   SignalWatcher::Start(reactor.get(), {SIGINT, SIGTERM, SIGHUP},
-                                        [&](int signal) { cluster->OnSignal(signal); }));
+  BRAID_ASSIGN_OR_RETURN(std::unique_ptr<SignalWatcher> signals,
+                         SignalWatcher::Start(reactor.get(), {SIGINT, SIGTERM, SIGHUP},
+                                              [&](int signal) { cluster->OnSignal(signal); }));
   reactor->Post([&] { cluster->Start(); });
   AwaitEnd(*environment, *has_ended);
   signals.reset();

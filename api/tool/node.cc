@@ -95,7 +95,7 @@ class RemoteNode {
   }
 
   absl::Status Obey(const std::string& line) {
-    RETURN_IF_ERROR(orders_.TakeLine(line));
+    BRAID_RETURN_IF_ERROR(orders_.TakeLine(line));
     if (process_ == nullptr && orders_.has_environment()) return StartProgram();
     if (const std::optional<int> signal = orders_.TakeSignal()) process_->Signal(*signal);
     return absl::OkStatus();
@@ -104,14 +104,14 @@ class RemoteNode {
   absl::Status StartProgram() {
     const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!null.is_open()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
-    ASSIGN_OR_RETURN(process_,
-                     Process::Start(reactor_,
-                                    {.command = program_,
-                                     .environment = EnvironmentChanges(orders_.environment()),
-                                     .standard_input = null.number(),
-                                     .own_group = true,
-                                     .guard = guard_},
-                                    [this](ExitStatus status) { Finish(status); }));
+    BRAID_ASSIGN_OR_RETURN(process_,
+                           Process::Start(reactor_,
+                                          {.command = program_,
+                                           .environment = EnvironmentChanges(orders_.environment()),
+                                           .standard_input = null.number(),
+                                           .own_group = true,
+                                           .guard = guard_},
+                                          [this](ExitStatus status) { Finish(status); }));
     return absl::OkStatus();
   }
 
@@ -136,7 +136,7 @@ absl::StatusOr<ExitStatus> RunProgram(const std::vector<std::string>& program) {
     return absl::InvalidArgumentError("no program is given; it and its arguments come after --");
   }
   signal(SIGPIPE, SIG_IGN);  // of a guard that is gone
-  ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGuard> guard, ProcessGuard::Start());
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGuard> guard, ProcessGuard::Start());
   const std::unique_ptr<Environment> environment = MakeRealEnvironment();
   const std::unique_ptr<Event> has_ended = environment->MakeEvent();
   const std::unique_ptr<Event> is_destroyed = environment->MakeEvent();
@@ -147,7 +147,7 @@ absl::StatusOr<ExitStatus> RunProgram(const std::vector<std::string>& program) {
                                              result = std::move(how);
                                              has_ended->Set();
                                            });
-  ASSIGN_OR_RETURN(
+  BRAID_ASSIGN_OR_RETURN(
       std::unique_ptr<SignalWatcher> signals,
       SignalWatcher::Start(reactor.get(), {SIGINT, SIGTERM, SIGHUP}, [&](int) { node->End(); }));
   reactor->Post([&] { node->Start(); });

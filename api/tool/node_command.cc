@@ -62,15 +62,15 @@ std::map<std::string, std::optional<std::string>> EnvironmentChanges(
 
 // What is exported is kept: others who know it, braid status for one, may ask.
 absl::StatusOr<std::string> TokenOfNodes() {
-  ASSIGN_OR_RETURN(const std::string exported, ReadSecret("", EnvironmentVariable));
+  BRAID_ASSIGN_OR_RETURN(const std::string exported, ReadSecret("", EnvironmentVariable));
   if (!exported.empty()) return exported;
   return MakeSecret();
 }
 
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     const LocalNodes& nodes, const std::vector<std::string>& program) {
-  ASSIGN_OR_RETURN(const std::vector<DeviceSpec> devices, DevicesOfEach(nodes));
-  ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());
+  BRAID_ASSIGN_OR_RETURN(const std::vector<DeviceSpec> devices, DevicesOfEach(nodes));
+  BRAID_ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());
   absl::StatusOr<std::vector<SocketAddress>> host = ResolveHost(nodes.host, 0);
   if (!host.ok()) {
     return absl::Status(
@@ -78,8 +78,8 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
         absl::StrFormat("--host=%s: %s", nodes.host, std::string(host.status().message())));
   }
   // The kernel chooses the port, and it stays ours from here to node 0.
-  ASSIGN_OR_RETURN(Socket control, ListenOn(host->front()));
-  ASSIGN_OR_RETURN(const SocketAddress master, control.LocalAddress());
+  BRAID_ASSIGN_OR_RETURN(Socket control, ListenOn(host->front()));
+  BRAID_ASSIGN_OR_RETURN(const SocketAddress master, control.LocalAddress());
   std::vector<NodeCommand> commands(nodes.num_nodes);
   for (int rank = 0; rank < nodes.num_nodes; ++rank) {
     NodeCommand& command = commands[rank];
@@ -103,8 +103,8 @@ std::string MeetingPlace(const NodeCommand& command) {
 
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfListedNodes(
     const ListedNodes& nodes, const std::vector<std::string>& program) {
-  ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());
-  ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
+  BRAID_ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());
+  BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
   const std::string list = NodeListText(nodes.nodes);
   std::vector<NodeCommand> commands;
   for (const ClusterNode& node : nodes.nodes) {

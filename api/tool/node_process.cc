@@ -53,7 +53,7 @@ struct NodeProcess::Channel {
 absl::StatusOr<std::unique_ptr<NodeProcess>> NodeProcess::Start(
     Starter starter, NodeCommand command, Output output, std::function<void(ExitStatus)> on_end) {
   std::unique_ptr<NodeProcess> node(new NodeProcess(starter, std::move(command), output));
-  RETURN_IF_ERROR(node->StartProcess(std::move(on_end)));
+  BRAID_RETURN_IF_ERROR(node->StartProcess(std::move(on_end)));
   return node;
 }
 
@@ -71,12 +71,14 @@ absl::Status NodeProcess::StartProcess(std::function<void(ExitStatus)> on_end) {
   ProcessOptions options{.command = command_.command, .own_group = true, .guard = guard_};
   // Our copies are closed once the child has its own.
   ChildEnds ends;
-  RETURN_IF_ERROR(command_.is_remote ? PrepareRemote(options, ends) : PrepareLocal(options, ends));
-  RETURN_IF_ERROR(PrepareOutput(options, ends));
-  ASSIGN_OR_RETURN(process_, Process::Start(reactor_, options,
-                                            [this, on_end = std::move(on_end)](ExitStatus status) {
-                                              OnEnd(status, on_end);
-                                            }));
+  BRAID_RETURN_IF_ERROR(command_.is_remote ? PrepareRemote(options, ends)
+                                           : PrepareLocal(options, ends));
+  BRAID_RETURN_IF_ERROR(PrepareOutput(options, ends));
+  BRAID_ASSIGN_OR_RETURN(
+      process_,
+      Process::Start(reactor_, options, [this, on_end = std::move(on_end)](ExitStatus status) {
+        OnEnd(status, on_end);
+      }));
   // Or connections to a master that has ended would still be taken.
   command_.control.Close();
   return absl::OkStatus();
@@ -88,15 +90,15 @@ absl::Status NodeProcess::PrepareLocal(ProcessOptions& options, ChildEnds& ends)
   // A process in the background that reads from a terminal would be stopped.
   const bool reads_ours = output_.kind == Output::Kind::kInherited && isatty(STDIN_FILENO) == 0;
   if (reads_ours) return absl::OkStatus();
-  ASSIGN_OR_RETURN(ends.input, OpenNull());
+  BRAID_ASSIGN_OR_RETURN(ends.input, OpenNull());
   options.standard_input = ends.input.number();
   return absl::OkStatus();
 }
 
 absl::Status NodeProcess::PrepareRemote(ProcessOptions& options, ChildEnds& ends) {
   options.environment = EnvironmentChanges({});
-  ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
-  RETURN_IF_ERROR(MakeNonBlocking(pipe.write_end));
+  BRAID_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
+  BRAID_RETURN_IF_ERROR(MakeNonBlocking(pipe.write_end));
   ends.input = std::move(pipe.read_end);
   options.standard_input = ends.input.number();
   orders_pipe_ = std::move(pipe.write_end);
@@ -111,18 +113,18 @@ absl::Status NodeProcess::PrepareOutput(ProcessOptions& options, ChildEnds& ends
   const LineTagger tagger(absl::StrFormat("[node %d] ", command_.rank));
   if (output_.kind == Output::Kind::kKept) {
     // One pipe keeps the order of both.
-    ASSIGN_OR_RETURN(ends.output, OpenChannel({.is_kept = true}));
+    BRAID_ASSIGN_OR_RETURN(ends.output, OpenChannel({.is_kept = true}));
     options.standard_output = ends.output.number();
     options.standard_error = ends.output.number();
   } else if (output_.kind == Output::Kind::kTagged) {
-    ASSIGN_OR_RETURN(ends.output, OpenChannel({.stream = output_.out, .tagger = tagger}));
-    ASSIGN_OR_RETURN(ends.error,
-                     OpenChannel({.stream = output_.err, .tagger = tagger, .is_kept = true}));
+    BRAID_ASSIGN_OR_RETURN(ends.output, OpenChannel({.stream = output_.out, .tagger = tagger}));
+    BRAID_ASSIGN_OR_RETURN(ends.error,
+                           OpenChannel({.stream = output_.err, .tagger = tagger, .is_kept = true}));
     options.standard_output = ends.output.number();
     options.standard_error = ends.error.number();
   } else if (command_.is_remote) {
     // Where ssh says why it failed.
-    ASSIGN_OR_RETURN(ends.error, OpenChannel({.stream = output_.err, .is_kept = true}));
+    BRAID_ASSIGN_OR_RETURN(ends.error, OpenChannel({.stream = output_.err, .is_kept = true}));
     options.standard_error = ends.error.number();
   }
   return absl::OkStatus();
@@ -130,13 +132,13 @@ absl::Status NodeProcess::PrepareOutput(ProcessOptions& options, ChildEnds& ends
 
 // Returns the end for the child.
 absl::StatusOr<Descriptor> NodeProcess::OpenChannel(Channel opened) {
-  ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
+  BRAID_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
   channels_.push_back(std::make_unique<Channel>(std::move(opened)));
   Channel* channel = channels_.back().get();
   channel->reader = std::make_unique<PipeReader>(
       reactor_, std::move(pipe.read_end),
       [this, channel](std::string_view bytes) { channel->Take(bytes, tail_); });
-  RETURN_IF_ERROR(channel->reader->Resume());
+  BRAID_RETURN_IF_ERROR(channel->reader->Resume());
   return std::move(pipe.write_end);
 }
 

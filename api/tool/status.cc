@@ -29,9 +29,9 @@ namespace braid {
 namespace {
 
 absl::StatusOr<std::string> Ask(const std::string& address, const std::string& secret) {
-  ASSIGN_OR_RETURN(const HostAndPort master, ParseHostAndPort(address));
+  BRAID_ASSIGN_OR_RETURN(const HostAndPort master, ParseHostAndPort(address));
   const uint16_t port = master.port == 0 ? kDefaultControlPort : master.port;
-  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, ResolveHost(master.host, port));
+  BRAID_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, ResolveHost(master.host, port));
   const std::unique_ptr<Environment> environment = MakeRealEnvironment();
   RendezvousOptions options;
   options.environment = environment.get();
@@ -54,11 +54,11 @@ absl::StatusOr<std::string> StatusOfSessions(const ToolArguments& arguments) {
         "%d arguments; one was expected, the master's HOST:PORT, or none", arguments.words.size()));
   }
   if (!arguments.words.empty()) {
-    ASSIGN_OR_RETURN(const std::string secret,
-                     ReadSecret(absl::GetFlag(FLAGS_auth_token_file), EnvironmentVariable));
+    BRAID_ASSIGN_OR_RETURN(const std::string secret,
+                           ReadSecret(absl::GetFlag(FLAGS_auth_token_file), EnvironmentVariable));
     return Ask(arguments.words[0], secret);
   }
-  ASSIGN_OR_RETURN(const std::vector<SessionPlace> sessions, FindSessions());
+  BRAID_ASSIGN_OR_RETURN(const std::vector<SessionPlace> sessions, FindSessions());
   if (sessions.empty()) {
     return absl::NotFoundError(
         "no session of this user has its master on this machine; of others give the master's "

@@ -97,14 +97,14 @@ absl::StatusOr<int> RankInList(
   const int num_nodes = static_cast<int>(list.nodes.size());
   const std::string size = NumberOfNodes(list);
   if (const auto rank = RankOfOptions(options)) return CheckRank(*rank, num_nodes, size);
-  ASSIGN_OR_RETURN(const auto braid_rank, FindBraidNodeRank(env));
-  ASSIGN_OR_RETURN(const auto launcher, FindLauncher(env));
+  BRAID_ASSIGN_OR_RETURN(const auto braid_rank, FindBraidNodeRank(env));
+  BRAID_ASSIGN_OR_RETURN(const auto launcher, FindLauncher(env));
   const bool has_launcher_rank = launcher.has_value() && launcher->rank.has_value();
   if (braid_rank.has_value() && !(has_launcher_rank && *launcher->rank == *braid_rank)) {
     return CheckRank(*braid_rank, num_nodes, size);
   }
   if (has_launcher_rank) {
-    RETURN_IF_ERROR(CheckSize(*launcher, list));
+    BRAID_RETURN_IF_ERROR(CheckSize(*launcher, list));
     return CheckRank(*launcher->rank, num_nodes, size);
   }
   const absl::StatusOr<std::vector<SocketAddress>> local = local_addresses();
@@ -122,11 +122,11 @@ absl::StatusOr<std::optional<NodeList>> FindList(const ClusterOptions& options,
                                                  const NodeDefaults& defaults) {
   std::optional<NodeList> list;
   if (!options.nodes_file.empty()) {
-    ASSIGN_OR_RETURN(list, ReadNodeList(options.nodes_file, defaults));
+    BRAID_ASSIGN_OR_RETURN(list, ReadNodeList(options.nodes_file, defaults));
   } else if (!options.nodes.empty()) {
-    ASSIGN_OR_RETURN(list, CheckNodeList(options.nodes, "the program", defaults));
+    BRAID_ASSIGN_OR_RETURN(list, CheckNodeList(options.nodes, "the program", defaults));
   } else if (const std::optional<std::string> text = env("BRAID_NODE_LIST")) {
-    ASSIGN_OR_RETURN(list, ParseNodeList(*text, "BRAID_NODE_LIST", defaults));
+    BRAID_ASSIGN_OR_RETURN(list, ParseNodeList(*text, "BRAID_NODE_LIST", defaults));
   }
   return list;
 }
@@ -143,7 +143,7 @@ absl::StatusOr<Cluster> ClusterOfLauncher(const ClusterOptions& options,
   }
   std::optional<EnvironmentNumber> rank = RankOfOptions(options);
   if (!rank.has_value()) {
-    ASSIGN_OR_RETURN(rank, FindBraidNodeRank(env));
+    BRAID_ASSIGN_OR_RETURN(rank, FindBraidNodeRank(env));
   }
   if (!rank.has_value()) rank = launcher.rank;
   if (!rank.has_value()) {
@@ -154,8 +154,8 @@ absl::StatusOr<Cluster> ClusterOfLauncher(const ClusterOptions& options,
   }
   const int num_nodes = launcher.size->value;
   Cluster cluster{.origin = launcher.origin};
-  ASSIGN_OR_RETURN(cluster.rank, CheckRank(*rank, num_nodes, launcher.size->ToString()));
-  ASSIGN_OR_RETURN(const HostAndPort master, launcher.master);
+  BRAID_ASSIGN_OR_RETURN(cluster.rank, CheckRank(*rank, num_nodes, launcher.size->ToString()));
+  BRAID_ASSIGN_OR_RETURN(const HostAndPort master, launcher.master);
   cluster.nodes.resize(num_nodes, {.devices = defaults.devices});
   cluster.nodes[0].host = master.host;
   cluster.nodes[0].port = master.port;
@@ -168,7 +168,7 @@ absl::StatusOr<Cluster> ClusterOfLauncher(const ClusterOptions& options,
 
 absl::StatusOr<Cluster> AloneHere(const ClusterOptions& options, const EnvironmentVariables& env,
                                   const NodeDefaults& defaults) {
-  ASSIGN_OR_RETURN(const auto braid_rank, FindBraidNodeRank(env));
+  BRAID_ASSIGN_OR_RETURN(const auto braid_rank, FindBraidNodeRank(env));
   if (braid_rank.has_value()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "environment variable %s is set, but nothing says which nodes there are; list them "
@@ -177,7 +177,7 @@ absl::StatusOr<Cluster> AloneHere(const ClusterOptions& options, const Environme
   }
   if (const auto rank = RankOfOptions(options)) {
     const std::string size = "this machine is alone: no list (--nodes) and no launcher names nodes";
-    RETURN_IF_ERROR(CheckRank(*rank, 1, size).status());
+    BRAID_RETURN_IF_ERROR(CheckRank(*rank, 1, size).status());
   }
   const std::string warning = DescribeMissingSrun(env);
   if (!warning.empty()) LOG(WARNING) << warning;
@@ -209,16 +209,16 @@ absl::StatusOr<Cluster> FindCluster(
     }
     defaults.devices = *std::move(devices);
   }
-  ASSIGN_OR_RETURN(std::optional<NodeList> list, FindList(options, env, defaults));
+  BRAID_ASSIGN_OR_RETURN(std::optional<NodeList> list, FindList(options, env, defaults));
   if (list.has_value()) {
     const bool is_from_launch = options.nodes_file.empty() && options.nodes.empty();
     Cluster cluster{.origin = is_from_launch ? "braid launch" : list->name,
                     .knows_all_hosts = true};
-    ASSIGN_OR_RETURN(cluster.rank, RankInList(options, env, *list, local_addresses));
+    BRAID_ASSIGN_OR_RETURN(cluster.rank, RankInList(options, env, *list, local_addresses));
     cluster.nodes = std::move(list->nodes);
     return cluster;
   }
-  ASSIGN_OR_RETURN(const std::optional<Launcher> launcher, FindLauncher(env));
+  BRAID_ASSIGN_OR_RETURN(const std::optional<Launcher> launcher, FindLauncher(env));
   if (launcher.has_value()) return ClusterOfLauncher(options, env, *launcher, defaults);
   return AloneHere(options, env, defaults);
 }

@@ -90,7 +90,7 @@ absl::StatusOr<HostAndPort> ParseHostAndPort(std::string_view text) {
     host = text.substr(0, colon);
     has_port = colon != std::string_view::npos;
     if (has_port) port = text.substr(colon + 1);
-    RETURN_IF_ERROR(CheckHost(host));
+    BRAID_RETURN_IF_ERROR(CheckHost(host));
   }
   HostAndPort address{.host = std::string(host)};
   if (!has_port) return address;

@@ -63,16 +63,16 @@ absl::StatusOr<HostAndPort> MasterOfVariables(const EnvironmentVariables& env) {
 }
 
 absl::StatusOr<uint16_t> MasterPort(const EnvironmentVariables& env) {
-  ASSIGN_OR_RETURN(const OptionalNumber port, ReadNumber(env, "MASTER_PORT", 1, 65535));
+  BRAID_ASSIGN_OR_RETURN(const OptionalNumber port, ReadNumber(env, "MASTER_PORT", 1, 65535));
   return static_cast<uint16_t>(port.has_value() ? port->value : 0);
 }
 
 absl::StatusOr<std::optional<Launcher>> FindBraidLaunch(const EnvironmentVariables& env) {
   Launcher launcher{.origin = "braid launch", .size_variable = "BRAID_NUM_NODES"};
-  ASSIGN_OR_RETURN(launcher.size, ReadSize(env, launcher.size_variable));
+  BRAID_ASSIGN_OR_RETURN(launcher.size, ReadSize(env, launcher.size_variable));
   const std::optional<std::string> master = env("BRAID_MASTER");
   if (!launcher.size.has_value() && !master.has_value()) return std::optional<Launcher>();
-  ASSIGN_OR_RETURN(launcher.rank, ReadRank(env, "BRAID_NODE_RANK"));
+  BRAID_ASSIGN_OR_RETURN(launcher.rank, ReadRank(env, "BRAID_NODE_RANK"));
   if (!master.has_value()) {
     launcher.master = absl::InvalidArgumentError(absl::StrFormat(
         "environment variable %s is set and BRAID_MASTER is not; set it to node 0's host:port",
@@ -127,12 +127,13 @@ absl::StatusOr<std::optional<Launcher>> FindSlurm(const EnvironmentVariables& en
   if (!step.has_value()) return std::optional<Launcher>();
   Launcher launcher{.origin = *step, .size_variable = "SLURM_STEP_NUM_TASKS"};
   launcher.master = SlurmMaster(env);
-  ASSIGN_OR_RETURN(launcher.rank, ReadRank(env, "SLURM_PROCID"));
-  ASSIGN_OR_RETURN(launcher.size, ReadSize(env, launcher.size_variable));
+  BRAID_ASSIGN_OR_RETURN(launcher.rank, ReadRank(env, "SLURM_PROCID"));
+  BRAID_ASSIGN_OR_RETURN(launcher.size, ReadSize(env, launcher.size_variable));
   if (!launcher.size.has_value()) {
-    ASSIGN_OR_RETURN(launcher.size, ReadSize(env, "SLURM_NTASKS"));
+    BRAID_ASSIGN_OR_RETURN(launcher.size, ReadSize(env, "SLURM_NTASKS"));
   }
-  RETURN_IF_ERROR(CheckBoth(launcher.rank, launcher.size, "SLURM_PROCID", launcher.size_variable));
+  BRAID_RETURN_IF_ERROR(
+      CheckBoth(launcher.rank, launcher.size, "SLURM_PROCID", launcher.size_variable));
   return launcher;
 }
 
@@ -147,12 +148,12 @@ struct MpiVariables {
 absl::StatusOr<std::optional<Launcher>> FindMpi(const EnvironmentVariables& env,
                                                 const MpiVariables& variables) {
   Launcher launcher{.origin = variables.origin, .size_variable = variables.size};
-  ASSIGN_OR_RETURN(launcher.rank, ReadRank(env, variables.rank));
-  ASSIGN_OR_RETURN(launcher.size, ReadSize(env, variables.size));
-  RETURN_IF_ERROR(CheckBoth(launcher.rank, launcher.size, variables.rank, variables.size));
+  BRAID_ASSIGN_OR_RETURN(launcher.rank, ReadRank(env, variables.rank));
+  BRAID_ASSIGN_OR_RETURN(launcher.size, ReadSize(env, variables.size));
+  BRAID_RETURN_IF_ERROR(CheckBoth(launcher.rank, launcher.size, variables.rank, variables.size));
   if (!launcher.size.has_value()) return std::optional<Launcher>();
-  ASSIGN_OR_RETURN(launcher.default_port, MasterPort(env));
-  ASSIGN_OR_RETURN(const OptionalNumber local_size, ReadSize(env, variables.local_size));
+  BRAID_ASSIGN_OR_RETURN(launcher.default_port, MasterPort(env));
+  BRAID_ASSIGN_OR_RETURN(const OptionalNumber local_size, ReadSize(env, variables.local_size));
   const int size = launcher.size->value;
   if (env("MASTER_ADDR").has_value()) {
     launcher.master = MasterOfVariables(env);
@@ -190,10 +191,10 @@ absl::StatusOr<std::optional<Launcher>> FindOpenMpi(const EnvironmentVariables& 
 
 absl::StatusOr<std::optional<Launcher>> FindHandMade(const EnvironmentVariables& env) {
   Launcher launcher{.origin = "NODE_RANK/NNODES", .size_variable = "NNODES"};
-  ASSIGN_OR_RETURN(launcher.rank, ReadRank(env, "NODE_RANK"));
-  ASSIGN_OR_RETURN(launcher.size, ReadSize(env, launcher.size_variable));
+  BRAID_ASSIGN_OR_RETURN(launcher.rank, ReadRank(env, "NODE_RANK"));
+  BRAID_ASSIGN_OR_RETURN(launcher.size, ReadSize(env, launcher.size_variable));
   if (!launcher.rank.has_value() && !launcher.size.has_value()) return std::optional<Launcher>();
-  ASSIGN_OR_RETURN(launcher.default_port, MasterPort(env));
+  BRAID_ASSIGN_OR_RETURN(launcher.default_port, MasterPort(env));
   if (env("MASTER_ADDR").has_value()) {
     launcher.master = MasterOfVariables(env);
   } else if (launcher.size.has_value() && launcher.size->value == 1) {
@@ -216,7 +217,7 @@ std::string EnvironmentNumber::ToString() const {
 
 absl::StatusOr<std::optional<Launcher>> FindLauncher(const EnvironmentVariables& env) {
   for (const auto find : {FindBraidLaunch, FindOpenMpi, FindMpich, FindSlurm, FindHandMade}) {
-    ASSIGN_OR_RETURN(std::optional<Launcher> launcher, find(env));
+    BRAID_ASSIGN_OR_RETURN(std::optional<Launcher> launcher, find(env));
     if (launcher.has_value()) return launcher;
   }
   return std::optional<Launcher>();

@@ -51,10 +51,10 @@ absl::StatusOr<ClusterNode> ParseLine(const std::vector<std::string_view>& words
     return absl::InvalidArgumentError(
         absl::StrFormat("'%s' is one word too many; %s", Excerpt(words[2]), kLineForm));
   }
-  ASSIGN_OR_RETURN(const HostAndPort address, ParseHostAndPort(words[0]));
+  BRAID_ASSIGN_OR_RETURN(const HostAndPort address, ParseHostAndPort(words[0]));
   ClusterNode node{.host = address.host, .port = address.port};
   if (words.size() == 2) {
-    ASSIGN_OR_RETURN(node.devices, ParseDeviceSpec(std::string(words[1])));
+    BRAID_ASSIGN_OR_RETURN(node.devices, ParseDeviceSpec(std::string(words[1])));
   }
   return node;
 }
@@ -107,7 +107,7 @@ absl::Status AddLine(std::string_view line, const std::string& location, NodeLis
   }
   const std::vector<std::string_view> words = SplitWords(line);
   if (words.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(ClusterNode node, ParseLine(words));
+  BRAID_ASSIGN_OR_RETURN(ClusterNode node, ParseLine(words));
   return builder.Add(std::move(node), location);
 }
 
@@ -174,7 +174,7 @@ absl::StatusOr<NodeList> ParseNodeList(std::string_view text, const std::string&
 }
 
 absl::StatusOr<NodeList> ReadNodeList(const std::string& path, const NodeDefaults& defaults) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  BRAID_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   return ParseNodeList(text, path, defaults);
 }
 

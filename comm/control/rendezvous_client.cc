@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<ControlConnection>> RendezvousClient::Join() {
   StartJoin([this](absl::StatusOr<std::shared_ptr<ControlConnection>> connection) {
     joined_ = std::move(connection);
   });
-  RETURN_IF_ERROR(AwaitFinished());
+  BRAID_RETURN_IF_ERROR(AwaitFinished());
   return std::move(joined_);
 }
 
@@ -93,7 +93,7 @@ absl::StatusOr<std::string> RendezvousClient::AskStatus() {
   opening.mutable_status();
   what_ = "asking for the status";
   Open(opening, [](const absl::Status&) {});
-  RETURN_IF_ERROR(AwaitFinished());
+  BRAID_RETURN_IF_ERROR(AwaitFinished());
   return text_;
 }
 
@@ -123,7 +123,7 @@ void RendezvousClient::Open(const join::Opening& opening,
 }
 
 absl::Status RendezvousClient::AwaitFinished() {
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       options_.environment->Await(*finished_, std::numeric_limits<Nanoseconds>::max() / 4));
   return status_;
 }

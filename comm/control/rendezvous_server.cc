@@ -83,9 +83,9 @@ RendezvousServer::~RendezvousServer() {
 
 absl::StatusOr<std::vector<JoinedNode>> RendezvousServer::Join() {
   // The reactor's own timers end it.
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       options_.environment->Await(*finished_, std::numeric_limits<Nanoseconds>::max() / 4));
-  RETURN_IF_ERROR(status_);
+  BRAID_RETURN_IF_ERROR(status_);
   std::vector<JoinedNode> nodes;
   for (const auto& [number, node] : nodes_) nodes.push_back(node);
   return nodes;

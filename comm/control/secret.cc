@@ -24,7 +24,7 @@ absl::Status FillRandom(std::span<std::byte> bytes) {
 
 absl::StatusOr<std::string> MakeSecret() {
   std::array<std::byte, 32> bytes;
-  RETURN_IF_ERROR(FillRandom(bytes));
+  BRAID_RETURN_IF_ERROR(FillRandom(bytes));
   return absl::BytesToHexString(
       std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }

@@ -70,7 +70,7 @@ absl::StatusOr<SessionFile> SessionFile::Write(const std::string& address,
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     return absl::ErrnoToStatus(errno, absl::StrFormat("cannot make '%s'", folder));
   }
-  RETURN_IF_ERROR(CheckFolder(folder));
+  BRAID_RETURN_IF_ERROR(CheckFolder(folder));
   const std::string path =
       absl::StrFormat("%s/%s%d-%d", folder, kPrefix, getpid(), next_number.fetch_add(1));
   unlink(path.c_str());  // of a process that had this number before
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<SessionPlace>> FindSessions() {
   const std::string folder = Folder();
   std::error_code error;
   if (!std::filesystem::exists(folder, error)) return sessions;
-  RETURN_IF_ERROR(CheckFolder(folder));
+  BRAID_RETURN_IF_ERROR(CheckFolder(folder));
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(kPrefix)) continue;

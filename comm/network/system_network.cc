@@ -132,10 +132,10 @@ class SystemSocketEnd final : public SocketEnd {
         {IPPROTO_TCP, TCP_USER_TIMEOUT, silence_seconds * 1000, "TCP_USER_TIMEOUT"},
     };
     for (const auto& [level, option, value, name] : options) {
-      RETURN_IF_ERROR(SetOption(descriptor(), level, option, value, name));
+      BRAID_RETURN_IF_ERROR(SetOption(descriptor(), level, option, value, name));
     }
-    ASSIGN_OR_RETURN(const SocketAddress local, LocalAddress());
-    ASSIGN_OR_RETURN(const SocketAddress peer, PeerAddress());
+    BRAID_ASSIGN_OR_RETURN(const SocketAddress local, LocalAddress());
+    BRAID_ASSIGN_OR_RETURN(const SocketAddress peer, PeerAddress());
     const bool stays_here = local.SameHost(peer) || (local.is_loopback() && peer.is_loopback());
     // A route may have an algorithm of its own.
     if (!stays_here && CongestionControl(descriptor()) == kUnpaced) {
@@ -188,12 +188,12 @@ absl::Status CannotListen(const SocketAddress& address, int error) {
 class TheSystem final : public Network {
  public:
   absl::StatusOr<Socket> ListenOn(const SocketAddress& address) override {
-    ASSIGN_OR_RETURN(Socket socket, MakeSocket(address));
+    BRAID_ASSIGN_OR_RETURN(Socket socket, MakeSocket(address));
     const int descriptor = socket.descriptor();
-    RETURN_IF_ERROR(SetOption(descriptor, SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR"));
+    BRAID_RETURN_IF_ERROR(SetOption(descriptor, SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR"));
     if (address.family() == AF_INET6) {
       // IPv4 has a listener of its own: an address is of one family only, in errors too.
-      RETURN_IF_ERROR(SetOption(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, 1, "IPV6_V6ONLY"));
+      BRAID_RETURN_IF_ERROR(SetOption(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, 1, "IPV6_V6ONLY"));
     }
     if (bind(descriptor, address.get(), address.length()) != 0 ||
         listen(descriptor, SOMAXCONN) != 0) {
@@ -203,11 +203,11 @@ class TheSystem final : public Network {
   }
 
   absl::StatusOr<Socket> StartConnect(const SocketAddress& to, const SocketAddress& from) override {
-    ASSIGN_OR_RETURN(Socket socket, MakeSocket(to));
+    BRAID_ASSIGN_OR_RETURN(Socket socket, MakeSocket(to));
     const int descriptor = socket.descriptor();
     if (from.length() > 0) {
       // The port is chosen at connect: as many connections as there are ports to each peer.
-      RETURN_IF_ERROR(
+      BRAID_RETURN_IF_ERROR(
           SetOption(descriptor, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT"));
       if (bind(descriptor, from.get(), from.length()) != 0) {
         return absl::ErrnoToStatus(errno,

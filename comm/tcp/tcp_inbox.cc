@@ -37,10 +37,10 @@ void TcpInbox::Withdraw(const MemoryKey& key) {
 absl::Status TcpInbox::Read() {
   bool is_drained = false;
   for (size_t total = 0; total < kReadBytes && !is_drained && is_wanted_;) {
-    ASSIGN_OR_RETURN(const size_t received, Receive(is_drained));
+    BRAID_ASSIGN_OR_RETURN(const size_t received, Receive(is_drained));
     total += received;
     for (bool has_more = true; has_more;) {
-      ASSIGN_OR_RETURN(has_more, Step());
+      BRAID_ASSIGN_OR_RETURN(has_more, Step());
     }
   }
   return absl::OkStatus();
@@ -112,7 +112,7 @@ absl::StatusOr<bool> TcpInbox::Step() {
     case TcpHeader::Kind::kWrite:
       break;
   }
-  RETURN_IF_ERROR(CheckWrite(*header));
+  BRAID_RETURN_IF_ERROR(CheckWrite(*header));
   landing_.emplace(*header);
   std::memcpy(landing_->frame.data(), frame.data(), frame.size());
   return true;

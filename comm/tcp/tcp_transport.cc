@@ -236,10 +236,10 @@ class TcpTransport final : public Transport {
       return absl::FailedPreconditionError("tcp needs a reactor, and none was given");
     }
     TcpAddress address;
-    RETURN_IF_ERROR(FillRandom(std::as_writable_bytes(std::span(address.cookie))));
+    BRAID_RETURN_IF_ERROR(FillRandom(std::as_writable_bytes(std::span(address.cookie))));
     Place place;
     std::vector<Socket> listeners;
-    RETURN_IF_ERROR(Bind(place, listeners, address.candidates));
+    BRAID_RETURN_IF_ERROR(Bind(place, listeners, address.candidates));
     joiner_ = std::make_shared<TcpJoiner>(options_, address.cookie, place);
     auto owned = std::make_shared<std::vector<Socket>>(std::move(listeners));
     options_.reactor->Post([joiner = joiner_, owned] { joiner->Start(std::move(*owned)); });
@@ -283,7 +283,7 @@ bool IsLinkLocal(const SocketAddress& address) {
 
 // What this node can be reached at if nothing was chosen: all but loopback, or that if it is all.
 absl::StatusOr<std::vector<SocketAddress>> ReachableAddresses(Network& network) {
-  ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, network.LocalAddresses());
+  BRAID_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, network.LocalAddresses());
   std::erase_if(addresses, IsLinkLocal);
   std::stable_partition(addresses.begin(), addresses.end(),
                         [](const SocketAddress& address) { return !address.is_loopback(); });
@@ -297,15 +297,15 @@ absl::Status TcpTransport::Bind(Place& place, std::vector<Socket>& listeners,
                                 std::vector<SocketAddress>& candidates) const {
   Network& network = *options_.network;
   const auto listen = [&](const SocketAddress& address) -> absl::StatusOr<SocketAddress> {
-    ASSIGN_OR_RETURN(Socket socket, network.ListenOn(address));
-    ASSIGN_OR_RETURN(const SocketAddress bound, socket.LocalAddress());
+    BRAID_ASSIGN_OR_RETURN(Socket socket, network.ListenOn(address));
+    BRAID_ASSIGN_OR_RETURN(const SocketAddress bound, socket.LocalAddress());
     listeners.push_back(std::move(socket));
     return bound;
   };
   if (!options_.interface.empty()) {
     place.name = options_.interface;
     place.dials_from_local = true;
-    ASSIGN_OR_RETURN(place.local, network.InterfaceAddresses(options_.interface));
+    BRAID_ASSIGN_OR_RETURN(place.local, network.InterfaceAddresses(options_.interface));
     std::erase_if(place.local, IsLinkLocal);
     if (place.local.empty()) {
       return absl::NotFoundError(absl::StrFormat(
@@ -314,22 +314,22 @@ absl::Status TcpTransport::Bind(Place& place, std::vector<Socket>& listeners,
     }
   } else if (!options_.host.empty()) {
     place.name = options_.host;
-    ASSIGN_OR_RETURN(place.local, network.ResolveHost(options_.host, 0));
+    BRAID_ASSIGN_OR_RETURN(place.local, network.ResolveHost(options_.host, 0));
   }
   for (const SocketAddress& local : place.local) {
-    ASSIGN_OR_RETURN(const SocketAddress bound, listen(local));
+    BRAID_ASSIGN_OR_RETURN(const SocketAddress bound, listen(local));
     candidates.push_back(bound);
   }
   if (!candidates.empty()) return absl::OkStatus();
   place.name = "any interface";
-  ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, ReachableAddresses(network));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, ReachableAddresses(network));
   std::optional<SocketAddress> any[2];  // of IPv4 and IPv6, bound when first needed
   for (const SocketAddress& address : addresses) {
     const bool is_v6 = address.family() == AF_INET6;
     if (!any[is_v6]) {
-      ASSIGN_OR_RETURN(const SocketAddress wanted,
-                       SocketAddress::Parse(is_v6 ? "[::]:0" : "0.0.0.0:0"));
-      ASSIGN_OR_RETURN(any[is_v6], listen(wanted));
+      BRAID_ASSIGN_OR_RETURN(const SocketAddress wanted,
+                             SocketAddress::Parse(is_v6 ? "[::]:0" : "0.0.0.0:0"));
+      BRAID_ASSIGN_OR_RETURN(any[is_v6], listen(wanted));
     }
     candidates.push_back(address.WithPort(any[is_v6]->port()));
   }

@@ -73,13 +73,13 @@ class Sweep {
                    where_);
     }
     const DType dtype = graph_.type(loss_).dtype;
-    RETURN_IF_ERROR(AppendFor(last, [&] {
+    BRAID_RETURN_IF_ERROR(AppendFor(last, [&] {
       gradients_[loss_] = loss_scale_ == kNone ? Constant(graph_, 1, {.dtype = dtype})
                                                : Cast(Tensor(&graph_, loss_scale_), dtype);
       return absl::OkStatus();
     }));
     for (OpId id = last; id >= 0; --id) {
-      if (is_ancestor_[id]) RETURN_IF_ERROR(Visit(id));
+      if (is_ancestor_[id]) BRAID_RETURN_IF_ERROR(Visit(id));
     }
     return absl::OkStatus();
   }
@@ -106,7 +106,7 @@ class Sweep {
     if (!has_gradient || !has_needing_input) return absl::OkStatus();
     for (TensorId input : op.inputs) context.inputs.emplace_back(&graph_, input);
     if (op.block != 0) {
-      RETURN_IF_ERROR(ComputeAgain(op.block, context.output_gradients));
+      BRAID_RETURN_IF_ERROR(ComputeAgain(op.block, context.output_gradients));
       for (auto* tensors : {&context.inputs, &context.outputs}) {
         for (Tensor& tensor : *tensors) tensor = Again(op.block, tensor.id());
       }
@@ -134,7 +134,7 @@ class Sweep {
     for (size_t i = 0; i < forward_ops; ++i) {
       const Op op = graph_.op(static_cast<OpId>(i));
       if (!is_ancestor_[i] || op.block != block || !CanComputeAgain(op)) continue;
-      RETURN_IF_ERROR(AppendFor(op.id, [&] { return AppendAgain(op, gradient, again); }));
+      BRAID_RETURN_IF_ERROR(AppendFor(op.id, [&] { return AppendAgain(op, gradient, again); }));
     }
     return absl::OkStatus();
   }
@@ -164,7 +164,7 @@ class Sweep {
     }
     const std::vector<Tensor> outputs =
         graph_.Append(op.type, inputs, {.name = "again", .attrs = op.attrs, .hints = op.hints});
-    RETURN_IF_ERROR(graph_.status());
+    BRAID_RETURN_IF_ERROR(graph_.status());
     graph_.mutable_op(graph_.tensor(outputs[0].id()).producer).is_again = true;
     for (size_t i = 0; i < outputs.size(); ++i) again[op.outputs[i]] = outputs[i];
     return absl::OkStatus();
@@ -177,7 +177,7 @@ class Sweep {
   }
 
   absl::Status Accumulate(const Op& op, const std::vector<Tensor>& gradients) {
-    RETURN_IF_ERROR(graph_.status());
+    BRAID_RETURN_IF_ERROR(graph_.status());
     for (size_t i = 0; i < gradients.size(); ++i) {
       const TensorId input = op.inputs[i];
       if (!needs_[input] || !gradients[i].valid()) continue;
@@ -250,7 +250,7 @@ absl::Status CheckGroups(const LogicalGraph& graph, const MinimizeRequest& reque
 absl::Status ListVariables(LogicalGraph& graph) {
   std::set<OpId> trained;
   for (MinimizeRequest& request : graph.minimize()) {
-    RETURN_IF_ERROR(CheckLoss(graph, request));
+    BRAID_RETURN_IF_ERROR(CheckLoss(graph, request));
     if (request.variables.empty()) {
       const std::vector<bool> is_ancestor = AncestorsOf(graph, request.loss);
       for (const Op& op : graph.ops()) {
@@ -260,7 +260,7 @@ absl::Status ListVariables(LogicalGraph& graph) {
         }
       }
     }
-    RETURN_IF_ERROR(CheckGroups(graph, request));
+    BRAID_RETURN_IF_ERROR(CheckGroups(graph, request));
     const size_t frozen = std::erase_if(request.variables, [&](OpId id) {
       const VariableGroup* const group = request.GroupOf(graph.op(id).name);
       return group != nullptr && group->is_frozen;
@@ -340,9 +340,9 @@ void ReplaceGradientOfOps(LogicalGraph& graph) {
 }  // namespace
 
 absl::StatusOr<LogicalGraph> Autograd(LogicalGraph graph) {
-  RETURN_IF_ERROR(graph.status());
+  BRAID_RETURN_IF_ERROR(graph.status());
   graph.SortTopologically();  // ids are an order from here on
-  RETURN_IF_ERROR(ListVariables(graph));
+  BRAID_RETURN_IF_ERROR(ListVariables(graph));
   const std::map<TensorId, SourceLocation> wanted = WantedTensors(graph);
   std::set<TensorId> trained;
   for (const MinimizeRequest& request : graph.minimize()) {
@@ -361,7 +361,7 @@ absl::StatusOr<LogicalGraph> Autograd(LogicalGraph graph) {
       if (is_open && !trained.contains(tensor)) targets.insert(tensor);
     }
     Sweep sweep(graph, request, targets);
-    RETURN_IF_ERROR(sweep.Run());
+    BRAID_RETURN_IF_ERROR(sweep.Run());
     std::map<TensorId, TensorId> gradients;
     for (TensorId target : targets) {
       const TensorId gradient = sweep.GradientOf(target);

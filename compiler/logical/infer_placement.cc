@@ -32,7 +32,7 @@ class PlacementPass {
     PlaceComputation();
     PlaceSources();
     PlaceUpdates();
-    RETURN_IF_ERROR(ChooseHierarchies());
+    BRAID_RETURN_IF_ERROR(ChooseHierarchies());
     for (Op& op : graph_.mutable_ops()) op.placement = hierarchical_[place_[op.id]];
     return absl::OkStatus();
   }
@@ -133,7 +133,7 @@ class PlacementPass {
     }
     for (const Op& op : graph_.ops()) {
       for (const auto& hint : op.hints) {
-        if (hint.has_value() && hint->rank() > 1) RETURN_IF_ERROR(FitHint(op, *hint));
+        if (hint.has_value() && hint->rank() > 1) BRAID_RETURN_IF_ERROR(FitHint(op, *hint));
       }
     }
     return absl::OkStatus();
@@ -168,8 +168,8 @@ class PlacementPass {
           what, "its nodes have unequal numbers of devices: ", absl::StrJoin(counts, ", ", format),
           "; use a hint of one dimension or place the op on equal nodes", where));
     }
-    ASSIGN_OR_RETURN(placement, placement.WithHierarchy(
-                                    {static_cast<int64_t>(counts.size()), counts[0].second}));
+    BRAID_ASSIGN_OR_RETURN(placement, placement.WithHierarchy(
+                                          {static_cast<int64_t>(counts.size()), counts[0].second}));
     return absl::OkStatus();
   }
 
@@ -188,7 +188,7 @@ absl::StatusOr<LogicalGraph> InferPlacement(LogicalGraph graph, const Placement&
                                             const Placement& master, const VariableLayouts& fixed) {
   CHECK_GT(all_devices.size(), 0);
   CHECK_EQ(master.size(), 1);
-  RETURN_IF_ERROR(PlacementPass(graph, all_devices, master, fixed).Run());
+  BRAID_RETURN_IF_ERROR(PlacementPass(graph, all_devices, master, fixed).Run());
   return graph;
 }
 

@@ -36,10 +36,10 @@ class SbpPass {
       for (int index : mutated) leaders_[graph_.producer(op.inputs[index]).id] = leader;
     }
     for (const Op& op : graph_.ops()) {
-      if (IsVariable(graph_, op)) RETURN_IF_ERROR(LayOutVariable(op));
+      if (IsVariable(graph_, op)) BRAID_RETURN_IF_ERROR(LayOutVariable(op));
     }
     FindWanted();
-    for (const Op& op : graph_.ops()) RETURN_IF_ERROR(Visit(op.id));
+    for (const Op& op : graph_.ops()) BRAID_RETURN_IF_ERROR(Visit(op.id));
     for (const Op& op : graph_.ops()) {
       if (op.output_sbp.empty() && !op.outputs.empty()) SetSource(op.id, Whole(op));
     }
@@ -76,12 +76,12 @@ class SbpPass {
     const int place = places_[op.id];
     const OpId leader = leaders_[op.id];
     const auto hint = HintOf(op, 0);
-    if (hint.has_value()) RETURN_IF_ERROR(CheckHeld(op, 0, *hint));
+    if (hint.has_value()) BRAID_RETURN_IF_ERROR(CheckHeld(op, 0, *hint));
     auto fixed = options_.fixed.find(op.name);
     NdSbp sbp = Whole(op);
     if (fixed != options_.fixed.end()) {
       sbp = chooser_.Normalize(fixed->second.sbp, place);
-      RETURN_IF_ERROR(CheckHeld(op, 0, sbp));
+      BRAID_RETURN_IF_ERROR(CheckHeld(op, 0, sbp));
       if (hint.has_value() && chooser_.Normalize(*hint, place) != sbp) {
         return absl::InvalidArgumentError(absl::StrCat(
             "variable '", op.name, "': the hint ", hint->ToString(), " differs from ",
@@ -91,9 +91,10 @@ class SbpPass {
     } else if (hint.has_value()) {
       sbp = chooser_.Normalize(*hint, place);
     } else if (leader != kNone && leader != op.id) {
-      if (graph_.op(leader).output_sbp.empty()) RETURN_IF_ERROR(LayOutVariable(graph_.op(leader)));
+      if (graph_.op(leader).output_sbp.empty())
+        BRAID_RETURN_IF_ERROR(LayOutVariable(graph_.op(leader)));
       sbp = graph_.op(leader).output_sbp[0];
-      RETURN_IF_ERROR(CheckHeld(op, 0, sbp));
+      BRAID_RETURN_IF_ERROR(CheckHeld(op, 0, sbp));
     }
     SetSource(op.id, sbp);
     stays_split_[op.outputs[0]] = !sbp.all_broadcast();
@@ -146,8 +147,8 @@ class SbpPass {
       return LayOutReader(id);
     const bool is_hinted = HasHint(op);
     if (op.inputs.empty() && !is_hinted) return absl::OkStatus();  // its first consumer decides
-    ASSIGN_OR_RETURN(const ChoiceRequest request, RequestFor(op));
-    ASSIGN_OR_RETURN(NdSignature signature, chooser_.Choose(request));
+    BRAID_ASSIGN_OR_RETURN(const ChoiceRequest request, RequestFor(op));
+    BRAID_ASSIGN_OR_RETURN(NdSignature signature, chooser_.Choose(request));
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const TensorId input = op.inputs[i];
       if (!layouts_[input].has_value()) DecideSource(input, id, signature.inputs[i]);
@@ -173,7 +174,7 @@ class SbpPass {
     Op& op = graph_.mutable_op(id);
     for (size_t o = 0; o < op.outputs.size(); ++o) {
       const auto hint = HintOf(op, o);
-      if (hint.has_value()) RETURN_IF_ERROR(CheckHeld(op, o, *hint));
+      if (hint.has_value()) BRAID_RETURN_IF_ERROR(CheckHeld(op, o, *hint));
       const bool is_scalar = graph_.type(op.outputs[o]).shape.rank() == 0;
       const NdSbp sbp = hint.has_value() ? *hint : NdSbp(is_scalar ? sbp::B : sbp::S(0));
       op.output_sbp.push_back(chooser_.Normalize(sbp, places_[id]));
@@ -294,7 +295,7 @@ class SbpPass {
 
 absl::StatusOr<LogicalGraph> InferSbp(LogicalGraph graph, BoxingPlanner& planner,
                                       const InferSbpOptions& options) {
-  RETURN_IF_ERROR(SbpPass(graph, planner, options).Run());
+  BRAID_RETURN_IF_ERROR(SbpPass(graph, planner, options).Run());
   return graph;
 }
 

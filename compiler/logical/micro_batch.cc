@@ -35,9 +35,9 @@ class MicroBatchPass {
   absl::Status Run() {
     // Appending does not disturb the ops that are there: all ids stay until the sort at the end.
     const int count = static_cast<int>(graph_.ops().size());
-    for (OpId id = 0; id < count; ++id) RETURN_IF_ERROR(Visit(id));
-    RETURN_IF_ERROR(BuildPieces());
-    RETURN_IF_ERROR(graph_.status());
+    for (OpId id = 0; id < count; ++id) BRAID_RETURN_IF_ERROR(Visit(id));
+    BRAID_RETURN_IF_ERROR(BuildPieces());
+    BRAID_RETURN_IF_ERROR(graph_.status());
     // A sum takes each addend as soon as it is there: later, all addends would be there at once.
     std::vector<OpId> keys(graph_.ops().size());
     std::iota(keys.begin(), keys.end(), OpId{0});
@@ -248,7 +248,7 @@ class MicroBatchPass {
         if (is_of_op) wanted.insert(*it);
         it = is_of_op ? pieces_.erase(it) : std::next(it);
       }
-      RETURN_IF_ERROR(BuildPiecesOf(id, wanted));
+      BRAID_RETURN_IF_ERROR(BuildPiecesOf(id, wanted));
     }
     return absl::OkStatus();
   }
@@ -270,7 +270,7 @@ class MicroBatchPass {
                            " parts; record it once for each use (", op.location.ToString(), ")"));
         }
         piece = Copy(id);
-        RETURN_IF_ERROR(graph_.status());
+        BRAID_RETURN_IF_ERROR(graph_.status());
       }
       const int output = graph_.tensor(tensor).output;
       for (auto [consumer, input] : uses) {
@@ -368,7 +368,7 @@ absl::StatusOr<LogicalGraph> MicroBatch(LogicalGraph graph) {
     }
   }
   if (m == 1) return graph;
-  RETURN_IF_ERROR(MicroBatchPass(graph, m).Run());
+  BRAID_RETURN_IF_ERROR(MicroBatchPass(graph, m).Run());
   const std::vector<Op>& ops = graph.ops();
   if (std::ranges::none_of(ops, [](const Op& op) { return op.acts_per_step > 1; })) {
     return absl::InvalidArgumentError(

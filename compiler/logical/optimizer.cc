@@ -90,15 +90,15 @@ absl::Status FetchNorms(LogicalGraph& graph, const MinimizeRequest& request,
                         const std::vector<Trained>& all, const std::vector<Tensor>& squares,
                         Tensor norm) {
   const std::string& name = request.attrs.String("norms");
-  RETURN_IF_ERROR(FetchNorm(graph, name, norm, request.location));
+  BRAID_RETURN_IF_ERROR(FetchNorm(graph, name, norm, request.location));
   for (const VariableGroup& group : request.groups) {
     std::vector<Tensor> own;
     for (size_t i = 0; i < all.size(); ++i) {
       if (request.GroupOf(graph.op(all[i].variable).name) == &group) own.push_back(squares[i]);
     }
     if (own.empty()) continue;
-    RETURN_IF_ERROR(FetchNorm(graph, absl::StrCat(name, ".", group.names),
-                              NormOf(own, request.location), request.location));
+    BRAID_RETURN_IF_ERROR(FetchNorm(graph, absl::StrCat(name, ".", group.names),
+                                    NormOf(own, request.location), request.location));
   }
   return absl::OkStatus();
 }
@@ -216,7 +216,7 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
     graph.PushScope("clip");
     const Tensor norm = NormOf(squares, request.location);
     graph.PopScope();
-    if (wants_norms) RETURN_IF_ERROR(FetchNorms(graph, request, all, squares, norm));
+    if (wants_norms) BRAID_RETURN_IF_ERROR(FetchNorms(graph, request, all, squares, norm));
     if (clips) ClipGlobalNorm(graph, request.clip_global_norm, request.location, norm, all);
   }
   std::vector<Tensor> scalars = {LearningRate(graph, request, 1)};
@@ -243,23 +243,23 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
     });
   }
   if (request.attrs.Has("ema")) AppendAverages(graph, request, all, applies);
-  RETURN_IF_ERROR(graph.status());
+  BRAID_RETURN_IF_ERROR(graph.status());
   return applies;
 }
 
 }  // namespace
 
 absl::StatusOr<LogicalGraph> Optimizer(LogicalGraph graph) {
-  RETURN_IF_ERROR(graph.status());
+  BRAID_RETURN_IF_ERROR(graph.status());
   const auto end = static_cast<OpId>(graph.ops().size());
   std::vector<Tensor> applies;
   for (size_t i = 0; i < graph.minimize().size(); ++i) {
     const MinimizeRequest request = graph.minimize()[i];
-    ASSIGN_OR_RETURN(const Tensor one, AppendUpdates(graph, request));
+    BRAID_ASSIGN_OR_RETURN(const Tensor one, AppendUpdates(graph, request));
     if (one.valid()) applies.push_back(one);
   }
   GuardAssignments(graph, end, applies);
-  RETURN_IF_ERROR(graph.status());
+  BRAID_RETURN_IF_ERROR(graph.status());
   return graph;
 }
 

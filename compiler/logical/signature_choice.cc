@@ -159,9 +159,9 @@ absl::StatusOr<NdSignature> SignatureChooser::Choose(const ChoiceRequest& reques
     if (auto it = choices_.find(key); it != choices_.end()) return it->second;
   }
   const OpClass& op_class = classes_[class_id];
-  ASSIGN_OR_RETURN(Candidates candidates, Filter(request, op_class));
+  BRAID_ASSIGN_OR_RETURN(Candidates candidates, Filter(request, op_class));
   KeepCheapest(request, op_class, candidates);
-  ASSIGN_OR_RETURN(NdSignature picked, Pick(request, op_class, candidates));
+  BRAID_ASSIGN_OR_RETURN(NdSignature picked, Pick(request, op_class, candidates));
   choices_.insert_or_assign(std::move(key), picked);
   return picked;
 }

@@ -70,7 +70,7 @@ class PhaseFinder {
 
 absl::StatusOr<ActPhases> FindActPhases(const PhysicalGraph& graph) {
   if (graph.groups().empty()) return ActPhases{};
-  ASSIGN_OR_RETURN(std::vector<GroupId> topological, graph.TopologicalOrder());
+  BRAID_ASSIGN_OR_RETURN(std::vector<GroupId> topological, graph.TopologicalOrder());
   return PhaseFinder(graph, std::move(topological)).Find();
 }
 

@@ -20,7 +20,7 @@ bool IsVariable(const Register& reg) {
 
 // How many transfers from one stage's devices to another's lie on the way to each group.
 absl::StatusOr<std::vector<int>> StagesBefore(const PhysicalGraph& graph) {
-  ASSIGN_OR_RETURN(const std::vector<GroupId> order, graph.TopologicalOrder());
+  BRAID_ASSIGN_OR_RETURN(const std::vector<GroupId> order, graph.TopologicalOrder());
   DeviceSets sets;
   std::vector<int> stages(graph.groups().size(), 0);
   for (GroupId id : order) {
@@ -68,7 +68,7 @@ absl::Status TakeUnusedSlots(PhysicalGraph& graph) {
     }
   }
   if (constraints.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
+  BRAID_ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
   const std::vector<bool> holds = order.Holds(constraints);
   std::vector<bool> may_wait(graph.registers().size(), true);
   for (size_t i = 0; i < of.size(); ++i) may_wait[of[i]] = may_wait[of[i]] && holds[i];
@@ -82,7 +82,7 @@ absl::Status TakeUnusedSlots(PhysicalGraph& graph) {
 
 absl::StatusOr<PhysicalGraph> AssignSlots(PhysicalGraph graph) {
   graph.LayOutParts();
-  ASSIGN_OR_RETURN(const std::vector<int> stages, StagesBefore(graph));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<int> stages, StagesBefore(graph));
   const auto consumers = graph.Consumers();
   for (const Register& known : graph.registers()) {
     Register& reg = graph.reg(known.id);
@@ -125,7 +125,7 @@ absl::StatusOr<PhysicalGraph> AssignSlots(PhysicalGraph graph) {
     simulation.AddSlot(least);
   }
   for (const Register& reg : graph.registers()) graph.reg(reg.id).slots = simulation.slots(reg.id);
-  RETURN_IF_ERROR(TakeUnusedSlots(graph));
+  BRAID_RETURN_IF_ERROR(TakeUnusedSlots(graph));
   return graph;
 }
 

@@ -31,7 +31,7 @@ class Bucketing {
       : graph_(graph), options_(options), consumers_(graph.Consumers()), result_(graph) {}
 
   absl::StatusOr<Regrouping> Run() {
-    ASSIGN_OR_RETURN(const ChainClasses classes, FindChainClasses(graph_));
+    BRAID_ASSIGN_OR_RETURN(const ChainClasses classes, FindChainClasses(graph_));
     for (const std::vector<GroupId>& members : classes.members) {
       size_t begin = 0;
       for (size_t at = 0; at < members.size(); ++at) {
@@ -124,7 +124,7 @@ class Bucketing {
 }  // namespace
 
 absl::StatusOr<PhysicalGraph> BucketCollectives(PhysicalGraph graph, const BucketOptions& options) {
-  ASSIGN_OR_RETURN(const Regrouping regrouping, Bucketing(graph, options).Run());
+  BRAID_ASSIGN_OR_RETURN(const Regrouping regrouping, Bucketing(graph, options).Run());
   if (regrouping.merged_registers.empty()) return graph;
   return Regroup(std::move(graph), regrouping);
 }

@@ -32,7 +32,7 @@ class ClassFinder {
         arrival_(graph.groups().size(), kNone) {}
 
   absl::StatusOr<ChainClasses> Find() {
-    ASSIGN_OR_RETURN(result_.order, graph_.TopologicalOrder());
+    BRAID_ASSIGN_OR_RETURN(result_.order, graph_.TopologicalOrder());
     FindKinds();
     for (GroupId id : result_.order) {
       FindDepth(id);
@@ -40,7 +40,7 @@ class ClassFinder {
     }
     for (auto id = result_.order.rbegin(); id != result_.order.rend(); ++id) Sink(*id);
     FindArrivals();
-    ASSIGN_OR_RETURN(const ActPhases phases, FindActPhases(graph_));
+    BRAID_ASSIGN_OR_RETURN(const ActPhases phases, FindActPhases(graph_));
     std::map<std::tuple<int, int, int, int>, size_t> class_of;  // kind, depth, arrival, phase
     for (GroupId id : result_.order) {
       if (kind_[id] == kNone) continue;

@@ -14,7 +14,7 @@ namespace braid::compiler {
 namespace {
 
 absl::StatusOr<Regrouping> CutClasses(const PhysicalGraph& graph) {
-  ASSIGN_OR_RETURN(const ChainClasses classes, FindChainClasses(graph));
+  BRAID_ASSIGN_OR_RETURN(const ChainClasses classes, FindChainClasses(graph));
   Regrouping result(graph);
   for (const std::vector<GroupId>& members : classes.members) {
     GroupId first = kNone;
@@ -34,7 +34,7 @@ class EdgeMerger {
       : graph_(graph), consumers_(graph.Consumers()), result_(graph) {}
 
   absl::StatusOr<Regrouping> Run() {
-    ASSIGN_OR_RETURN(order_, graph_.TopologicalOrder());
+    BRAID_ASSIGN_OR_RETURN(order_, graph_.TopologicalOrder());
     MergeOutputs();
     MergeVariables();
     DropImpliedEdges();
@@ -194,9 +194,9 @@ class EdgeMerger {
 }  // namespace
 
 absl::StatusOr<PhysicalGraph> FormChains(PhysicalGraph graph) {
-  ASSIGN_OR_RETURN(const Regrouping chains, CutClasses(graph));
-  ASSIGN_OR_RETURN(graph, Regroup(std::move(graph), chains));
-  ASSIGN_OR_RETURN(const Regrouping edges, EdgeMerger(graph).Run());
+  BRAID_ASSIGN_OR_RETURN(const Regrouping chains, CutClasses(graph));
+  BRAID_ASSIGN_OR_RETURN(graph, Regroup(std::move(graph), chains));
+  BRAID_ASSIGN_OR_RETURN(const Regrouping edges, EdgeMerger(graph).Run());
   return Regroup(std::move(graph), edges);
 }
 

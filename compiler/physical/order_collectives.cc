@@ -49,13 +49,13 @@ struct Phase {
 }  // namespace
 
 absl::StatusOr<std::vector<OrderEdge>> CollectiveOrder(const PhysicalGraph& graph) {
-  ASSIGN_OR_RETURN(std::vector<Groups> lists, ListsOf(graph));
+  BRAID_ASSIGN_OR_RETURN(std::vector<Groups> lists, ListsOf(graph));
   std::vector<OrderEdge> edges;
   if (lists.empty()) return edges;
-  ASSIGN_OR_RETURN(const Groups topological, graph.TopologicalOrder());
+  BRAID_ASSIGN_OR_RETURN(const Groups topological, graph.TopologicalOrder());
   std::vector<int> position(topological.size());
   for (size_t i = 0; i < topological.size(); ++i) position[topological[i]] = static_cast<int>(i);
-  ASSIGN_OR_RETURN(const ActPhases phases, FindActPhases(graph));
+  BRAID_ASSIGN_OR_RETURN(const ActPhases phases, FindActPhases(graph));
   const auto phase_of = [&](GroupId id) {
     return Phase{.phase = phases.of[id], .acts = graph.group(id).acts_per_step};
   };
@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<OrderEdge>> CollectiveOrder(const PhysicalGraph& grap
 }
 
 absl::StatusOr<PhysicalGraph> OrderCollectives(PhysicalGraph graph) {
-  ASSIGN_OR_RETURN(const std::vector<OrderEdge> edges, CollectiveOrder(graph));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<OrderEdge> edges, CollectiveOrder(graph));
   for (const OrderEdge& edge : edges) {
     graph.AddControlEdge(edge.from, edge.to, edge.initial_tokens, edge.pieces);
   }

@@ -64,7 +64,7 @@ absl::Status OrderVariables(const OpRegistry& registry, PhysicalGraph& graph) {
   constraints.erase(std::unique(constraints.begin(), constraints.end()), constraints.end());
   std::vector<bool> holds;
   {
-    ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
+    BRAID_ASSIGN_OR_RETURN(const StepOrder order, StepOrder::Make(graph));
     holds = order.Holds(constraints);
   }
   for (size_t i = 0; i < constraints.size(); ++i) {
@@ -80,7 +80,7 @@ bool ActsOnce(const PhysicalGraph& graph) {
 
 absl::StatusOr<Sharing> Share(PhysicalGraph& graph) {
   PhysicalGraph ordered = graph;
-  ASSIGN_OR_RETURN(Sharing sharing, ShareRegisters(/*may_add_edges=*/true, ordered));
+  BRAID_ASSIGN_OR_RETURN(Sharing sharing, ShareRegisters(/*may_add_edges=*/true, ordered));
   for (const StepOrder::Constraint& edge : sharing.edges) AddEdge(edge, ordered);
   // Where every group acts once a step, acting in the graph's order is always possible. Else an
   // edge may want all micro-batches to be through before the slots allow it.
@@ -98,8 +98,8 @@ absl::StatusOr<PhysicalGraph> PlanMemory(PhysicalGraph graph, const OpRegistry& 
   for (const TaskGroup& group : graph.groups()) {
     if (group.is<Compute>()) PlanScratch(registry, graph, graph.group(group.id));
   }
-  RETURN_IF_ERROR(OrderVariables(registry, graph));
-  ASSIGN_OR_RETURN(const Sharing sharing, Share(graph));
+  BRAID_RETURN_IF_ERROR(OrderVariables(registry, graph));
+  BRAID_ASSIGN_OR_RETURN(const Sharing sharing, Share(graph));
 
   DeviceSets sets;
   std::vector<int> set_of;

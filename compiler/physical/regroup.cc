@@ -33,7 +33,7 @@ class Rewriter {
       : old_(std::move(graph)), regrouping_(regrouping), consumers_(old_.Consumers()) {}
 
   absl::StatusOr<PhysicalGraph> Run() {
-    ASSIGN_OR_RETURN(const std::vector<GroupId> order, old_.TopologicalOrder());
+    BRAID_ASSIGN_OR_RETURN(const std::vector<GroupId> order, old_.TopologicalOrder());
     NumberGroups(order);
     PlaceRegisters();
     result_.job = old_.job;
@@ -44,7 +44,7 @@ class Rewriter {
     result_.notes = std::move(old_.notes);
     for (const std::vector<GroupId>& members : members_) result_.AddGroup(Merge(members));
     result_.LayOutParts();
-    RETURN_IF_ERROR(result_.TopologicalOrder().status());
+    BRAID_RETURN_IF_ERROR(result_.TopologicalOrder().status());
     return std::move(result_);
   }
 

@@ -415,11 +415,11 @@ class Sharer {
 
 absl::StatusOr<Sharing> ShareRegisters(bool may_add_edges, PhysicalGraph& graph) {
   const auto make = [may_add_edges](const PhysicalGraph& of) -> absl::StatusOr<Sharer> {
-    ASSIGN_OR_RETURN(StepOrder order, StepOrder::Make(of));
-    ASSIGN_OR_RETURN(ActPhases phases, FindActPhases(of));
+    BRAID_ASSIGN_OR_RETURN(StepOrder order, StepOrder::Make(of));
+    BRAID_ASSIGN_OR_RETURN(ActPhases phases, FindActPhases(of));
     return Sharer(of, std::move(order), std::move(phases), may_add_edges);
   };
-  ASSIGN_OR_RETURN(Sharer sharer, make(graph));
+  BRAID_ASSIGN_OR_RETURN(Sharer sharer, make(graph));
   Sharing sharing = sharer.Share();
   std::vector<Sharer::MoreSlots> more = sharer.FindMoreSlots();
   const auto has_more = [](const Sharer::MoreSlots& pool) { return !pool.empty(); };
@@ -431,7 +431,7 @@ absl::StatusOr<Sharing> ShareRegisters(bool may_add_edges, PhysicalGraph& graph)
     for (const Sharer::MoreSlots& pool : more) {
       for (const auto& [reg, slots] : pool) raised.reg(reg).slots = slots;
     }
-    ASSIGN_OR_RETURN(Sharer other, make(raised));
+    BRAID_ASSIGN_OR_RETURN(Sharer other, make(raised));
     Sharing shared = other.Share();
     is_smaller = true;
     for (size_t i = 0; i < more.size(); ++i) {

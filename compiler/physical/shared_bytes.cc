@@ -57,7 +57,7 @@ class SharedBytes {
       }
     }
     std::set<RegisterPair> by_acts;
-    RETURN_IF_ERROR(CheckPairs(by_acts));
+    BRAID_RETURN_IF_ERROR(CheckPairs(by_acts));
     if (by_acts.empty()) return absl::OkStatus();
     std::set<RegisterPair> runs;
     for (const auto& [set, registers] : by_set) FindRuns(EventsOf(registers), by_acts, runs);
@@ -230,7 +230,7 @@ class SharedBytes {
   // Each pair is ordered by steps or else, and then it is in `by_acts`, by acts. What is made in
   // place several times a step, always by acts.
   absl::Status CheckPairs(std::set<RegisterPair>& by_acts) const {
-    for (const auto& [first, second] : pairs_) RETURN_IF_ERROR(CheckTokens(first, second));
+    for (const auto& [first, second] : pairs_) BRAID_RETURN_IF_ERROR(CheckTokens(first, second));
     auto unordered = Missing(pairs_, /*of_acts=*/false);
     for (const RegisterPair& pair : pairs_) {
       const GroupId producer = graph_.reg(pair.second).producer;

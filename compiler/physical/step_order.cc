@@ -112,7 +112,7 @@ struct StepOrder::Rows {
 };
 
 absl::StatusOr<StepOrder> StepOrder::Make(const PhysicalGraph& graph) {
-  ASSIGN_OR_RETURN(const std::vector<GroupId> topological, graph.TopologicalOrder());
+  BRAID_ASSIGN_OR_RETURN(const std::vector<GroupId> topological, graph.TopologicalOrder());
   StepOrder order(&graph);
   order.node_.resize(graph.groups().size());
   for (GroupId id : topological) {

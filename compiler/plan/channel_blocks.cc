@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<TensorType>> WithoutBlocks(const Attrs& attrs, const 
   std::vector<TensorType> plain(types.begin(), types.end());
   int64_t last = -1;
   for (int64_t operand : BlockedOperands(attrs, name)) {
-    RETURN_IF_ERROR(CheckListed(name, allowed, operand, types.size()));
+    BRAID_RETURN_IF_ERROR(CheckListed(name, allowed, operand, types.size()));
     const Shape& shape = types[operand].shape;
     if (operand <= last || !IsBlockedShape(shape)) {
       return absl::InvalidArgumentError(
@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<TensorType>> WithBlocks(const Attrs& attrs, const cha
                                                    std::vector<TensorType> types) {
   int64_t last = -1;
   for (int64_t operand : BlockedOperands(attrs, name)) {
-    RETURN_IF_ERROR(CheckListed(name, allowed, operand, types.size()));
+    BRAID_RETURN_IF_ERROR(CheckListed(name, allowed, operand, types.size()));
     Shape& shape = types[operand].shape;
     if (operand <= last || !CanBlockChannels(shape)) {
       return absl::InvalidArgumentError(
@@ -81,10 +81,12 @@ absl::StatusOr<std::vector<TensorType>> InferBlockedTypes(const OpDef& plain,
                                                           const ChannelOperands& operands,
                                                           const OpContext& context) {
   if (!HasChannelBlocks(context.attrs)) return plain.InferTypes(context);
-  ASSIGN_OR_RETURN(const std::vector<TensorType> inputs,
-                   WithoutBlocks(context.attrs, kBlockedInputs, operands.inputs, context.inputs));
-  ASSIGN_OR_RETURN(std::vector<TensorType> outputs,
-                   plain.InferTypes({.attrs = context.attrs, .inputs = inputs, .outputs = {}}));
+  BRAID_ASSIGN_OR_RETURN(
+      const std::vector<TensorType> inputs,
+      WithoutBlocks(context.attrs, kBlockedInputs, operands.inputs, context.inputs));
+  BRAID_ASSIGN_OR_RETURN(
+      std::vector<TensorType> outputs,
+      plain.InferTypes({.attrs = context.attrs, .inputs = inputs, .outputs = {}}));
   return WithBlocks(context.attrs, kBlockedOutputs, operands.outputs, std::move(outputs));
 }
 

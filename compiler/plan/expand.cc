@@ -28,7 +28,7 @@ class Expander {
   Expander(const PhysicalGraph& graph, int node) : graph_(graph), node_(node), edges_(graph) {}
 
   absl::StatusOr<plan::NodePlan> Expand() {
-    RETURN_IF_ERROR(edges_.Number());
+    BRAID_RETURN_IF_ERROR(edges_.Number());
     plan_.job = graph_.job;
     plan_.node = static_cast<uint32_t>(node_);
     plan_.seed = graph_.seed;

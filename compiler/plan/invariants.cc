@@ -19,10 +19,10 @@ class InvariantChecker {
 
   absl::Status Check() const {
     for (size_t i = 0; i < graph_.registers().size(); ++i) {
-      RETURN_IF_ERROR(CheckRegister(graph_.registers()[i], static_cast<GroupRegisterId>(i)));
+      BRAID_RETURN_IF_ERROR(CheckRegister(graph_.registers()[i], static_cast<GroupRegisterId>(i)));
     }
     for (size_t i = 0; i < graph_.groups().size(); ++i) {
-      RETURN_IF_ERROR(CheckGroup(graph_.groups()[i], static_cast<GroupId>(i)));
+      BRAID_RETURN_IF_ERROR(CheckGroup(graph_.groups()[i], static_cast<GroupId>(i)));
     }
     return absl::OkStatus();
   }
@@ -108,7 +108,7 @@ class InvariantChecker {
       if (!read.insert(input.reg).second) {
         return Broken(group, absl::StrCat("reads register '", reg.name, "' through two inputs"));
       }
-      RETURN_IF_ERROR(CheckInput(group, input, reg, i == 0));
+      BRAID_RETURN_IF_ERROR(CheckInput(group, input, reg, i == 0));
     }
     for (GroupRegisterId output : group.outputs) {
       if (!IsRegister(output) || graph_.reg(output).producer != id) {
@@ -189,13 +189,15 @@ class InvariantChecker {
                       absl::StrFormat("kernel '%s' has operands without layouts", kernel.name));
       }
       for (size_t i = 0; i < kernel.inputs.size(); ++i) {
-        RETURN_IF_ERROR(CheckOperand(group, kernel, kernel.inputs[i], kernel.input_layouts[i]));
+        BRAID_RETURN_IF_ERROR(
+            CheckOperand(group, kernel, kernel.inputs[i], kernel.input_layouts[i]));
       }
       for (size_t i = 0; i < kernel.outputs.size(); ++i) {
         if (kernel.outputs[i].source == OperandRef::Source::kInput) {
           return Broken(group, absl::StrFormat("kernel '%s' writes an input", kernel.name));
         }
-        RETURN_IF_ERROR(CheckOperand(group, kernel, kernel.outputs[i], kernel.output_layouts[i]));
+        BRAID_RETURN_IF_ERROR(
+            CheckOperand(group, kernel, kernel.outputs[i], kernel.output_layouts[i]));
       }
     }
     return CheckTurns(group, compute);

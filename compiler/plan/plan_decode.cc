@@ -65,22 +65,23 @@ class Decoder {
       return Wrong("it is for %d nodes", plan_.num_nodes());
     }
     graph_.num_nodes = static_cast<int>(plan_.num_nodes());
-    ASSIGN_OR_RETURN(graph_.micro_batches, Count(plan_.micro_batches(), "micro-batches"));
+    BRAID_ASSIGN_OR_RETURN(graph_.micro_batches, Count(plan_.micro_batches(), "micro-batches"));
     auto texts =
         std::make_shared<std::vector<std::string>>(plan_.texts().begin(), plan_.texts().end());
     graph_.texts = texts;
-    RETURN_IF_ERROR(ReadKinds());
+    BRAID_RETURN_IF_ERROR(ReadKinds());
     for (const plan::PlacementEntry& entry : plan_.placements()) {
-      RETURN_IF_ERROR(AddPlacement(entry));
+      BRAID_RETURN_IF_ERROR(AddPlacement(entry));
     }
-    for (const plan::LayoutEntry& entry : plan_.layouts()) RETURN_IF_ERROR(AddLayout(entry));
-    for (const plan::RegisterEntry& entry : plan_.registers()) RETURN_IF_ERROR(AddRegister(entry));
-    for (const plan::Group& entry : plan_.groups()) RETURN_IF_ERROR(AddGroup(entry));
-    RETURN_IF_ERROR(PlaceRegisters());
+    for (const plan::LayoutEntry& entry : plan_.layouts()) BRAID_RETURN_IF_ERROR(AddLayout(entry));
+    for (const plan::RegisterEntry& entry : plan_.registers())
+      BRAID_RETURN_IF_ERROR(AddRegister(entry));
+    for (const plan::Group& entry : plan_.groups()) BRAID_RETURN_IF_ERROR(AddGroup(entry));
+    BRAID_RETURN_IF_ERROR(PlaceRegisters());
     if (const absl::Status status = VerifyInvariants(graph_); !status.ok()) {
       return Wrong("%s", std::string(status.message()));
     }
-    for (const TaskGroup& group : graph_.groups()) RETURN_IF_ERROR(CheckGroup(group));
+    for (const TaskGroup& group : graph_.groups()) BRAID_RETURN_IF_ERROR(CheckGroup(group));
     return std::move(graph_);
   }
 
@@ -108,7 +109,7 @@ class Decoder {
   absl::Status ReadKinds() {
     std::vector<DeviceKind> kinds;
     for (const plan::KindEntry& entry : plan_.kinds()) {
-      ASSIGN_OR_RETURN(const std::string_view name, Text(entry.name()));
+      BRAID_ASSIGN_OR_RETURN(const std::string_view name, Text(entry.name()));
       if (entry.nodes() > plan_.num_nodes() - kinds.size()) {
         return Wrong("devices '%s' on %d nodes after %d of %d", name, entry.nodes(), kinds.size(),
                      plan_.num_nodes());
@@ -140,10 +141,10 @@ class Decoder {
     if (devices.empty() || num_devices_ > 64 * size_t{kMostDevices}) {
       return Wrong("placement %d has %d devices", placements_.size(), devices.size());
     }
-    ASSIGN_OR_RETURN(const std::string_view type, Text(entry.device_type()));
-    ASSIGN_OR_RETURN(Placement placement,
-                     Placement::Make(std::string(type), std::move(devices),
-                                     {entry.hierarchy().begin(), entry.hierarchy().end()}));
+    BRAID_ASSIGN_OR_RETURN(const std::string_view type, Text(entry.device_type()));
+    BRAID_ASSIGN_OR_RETURN(Placement placement,
+                           Placement::Make(std::string(type), std::move(devices),
+                                           {entry.hierarchy().begin(), entry.hierarchy().end()}));
     placements_.push_back(std::move(placement));
     return absl::OkStatus();
   }
@@ -171,15 +172,15 @@ class Decoder {
     };
     std::vector<Sbp> dims_sbp;
     for (uint32_t number : entry.sbp()) {
-      ASSIGN_OR_RETURN(const Sbp sbp, SbpOf(number));
-      RETURN_IF_ERROR(check(sbp));
+      BRAID_ASSIGN_OR_RETURN(const Sbp sbp, SbpOf(number));
+      BRAID_RETURN_IF_ERROR(check(sbp));
       dims_sbp.push_back(sbp);
     }
     layout.sbp = NdSbp(std::move(dims_sbp));
-    ASSIGN_OR_RETURN(layout.micro_batches, ZeroIsOne(entry.micro_batches(), "micro-batches"));
+    BRAID_ASSIGN_OR_RETURN(layout.micro_batches, ZeroIsOne(entry.micro_batches(), "micro-batches"));
     if (entry.micro_batches() != 0) {
-      ASSIGN_OR_RETURN(layout.micro_batch_sbp, SbpOf(entry.micro_batch_sbp()));
-      RETURN_IF_ERROR(check(layout.micro_batch_sbp));
+      BRAID_ASSIGN_OR_RETURN(layout.micro_batch_sbp, SbpOf(entry.micro_batch_sbp()));
+      BRAID_RETURN_IF_ERROR(check(layout.micro_batch_sbp));
       if (layout.micro_batch_sbp.is_split() &&
           layout.type.shape[layout.micro_batch_sbp.axis] % layout.micro_batches != 0) {
         return Wrong("layout %d, %s, in %d micro-batches along axis %d", layouts_.size(),
@@ -203,15 +204,15 @@ class Decoder {
   }
 
   absl::StatusOr<SourceLocation> LocationOf(const plan::Location& entry) const {
-    ASSIGN_OR_RETURN(const std::string_view file, Text(entry.file()));
+    BRAID_ASSIGN_OR_RETURN(const std::string_view file, Text(entry.file()));
     return SourceLocation{file, static_cast<int>(entry.line() & 0x7fffffff)};
   }
 
   absl::StatusOr<Attrs> AttrsAt(uint32_t number) {
     const auto found = attrs_.find(number);
     if (found != attrs_.end()) return found->second;
-    ASSIGN_OR_RETURN(const std::string_view text, Text(number));
-    ASSIGN_OR_RETURN(Attrs attrs, Attrs::Parse(text));
+    BRAID_ASSIGN_OR_RETURN(const std::string_view text, Text(number));
+    BRAID_ASSIGN_OR_RETURN(Attrs attrs, Attrs::Parse(text));
     return attrs_.emplace(number, std::move(attrs)).first->second;
   }
 
@@ -227,7 +228,7 @@ class Decoder {
       }
       refs.push_back({static_cast<OperandRef::Source>(source), static_cast<int>(numbers[i] / 4),
                       static_cast<int>(numbers[i + 1])});
-      ASSIGN_OR_RETURN(layouts.emplace_back(), LayoutAt(numbers[i + 2]));
+      BRAID_ASSIGN_OR_RETURN(layouts.emplace_back(), LayoutAt(numbers[i + 2]));
     }
     return absl::OkStatus();
   }
@@ -241,26 +242,26 @@ class Decoder {
     }
     for (int i = 0; i < entry.layouts_size(); ++i) {
       Part& part = reg.parts.emplace_back();
-      ASSIGN_OR_RETURN(part.layout, LayoutAt(entry.layouts(i)));
-      ASSIGN_OR_RETURN(part.offset, Bytes(entry.offsets(i), "a part at byte"));
+      BRAID_ASSIGN_OR_RETURN(part.layout, LayoutAt(entry.layouts(i)));
+      BRAID_ASSIGN_OR_RETURN(part.offset, Bytes(entry.offsets(i), "a part at byte"));
       if (entry.variables_size() == 0) continue;
-      ASSIGN_OR_RETURN(part.variable, Text(entry.variables(i)));
+      BRAID_ASSIGN_OR_RETURN(part.variable, Text(entry.variables(i)));
     }
     if (entry.more_slots() >= kMostActs || entry.initial_tokens() > kMostActs) {
       return Wrong("a register of %d slots and one, %d of them full", entry.more_slots(),
                    entry.initial_tokens());
     }
     reg.slots = static_cast<int>(entry.more_slots()) + 1;
-    ASSIGN_OR_RETURN(reg.period, ZeroIsOne(entry.period(), "acts a slot"));
+    BRAID_ASSIGN_OR_RETURN(reg.period, ZeroIsOne(entry.period(), "acts a slot"));
     reg.initial_tokens = static_cast<int>(entry.initial_tokens());
-    ASSIGN_OR_RETURN(reg.slot_bytes, Bytes(entry.slot_bytes(), "a slot of bytes:"));
-    ASSIGN_OR_RETURN(reg.offset, Bytes(entry.offset(), "a register at byte"));
+    BRAID_ASSIGN_OR_RETURN(reg.slot_bytes, Bytes(entry.slot_bytes(), "a slot of bytes:"));
+    BRAID_ASSIGN_OR_RETURN(reg.offset, Bytes(entry.offset(), "a register at byte"));
     --reg.offset;
     if (entry.memory() > static_cast<uint32_t>(MemoryKind::kPinned)) {
       return Wrong("a register in memory of kind %d", entry.memory());
     }
     reg.memory = static_cast<MemoryKind>(entry.memory());
-    ASSIGN_OR_RETURN(const int64_t gap, Bytes(entry.gap(), "slots that lie apart by"));
+    BRAID_ASSIGN_OR_RETURN(const int64_t gap, Bytes(entry.gap(), "slots that lie apart by"));
     int64_t all = 0;
     if (__builtin_add_overflow(reg.slot_bytes, gap, &reg.stride) ||
         __builtin_mul_overflow(reg.stride, int64_t{reg.slots}, &all) || all > kMostBytes) {
@@ -280,51 +281,51 @@ class Decoder {
 
   absl::Status AddGroup(const plan::Group& entry) {
     TaskGroup group;
-    ASSIGN_OR_RETURN(group.name, Text(entry.name()));
+    BRAID_ASSIGN_OR_RETURN(group.name, Text(entry.name()));
     if (entry.kind() >= kNumWorks || entry.stream() >= static_cast<uint32_t>(kNumStreams)) {
       return Wrong("group '%s' is of kind %d, on stream %d", group.name, entry.kind(),
                    entry.stream());
     }
-    ASSIGN_OR_RETURN(group.placement, PlacementAt(entry.placement()));
+    BRAID_ASSIGN_OR_RETURN(group.placement, PlacementAt(entry.placement()));
     group.stream = static_cast<StreamKind>(entry.stream());
-    ASSIGN_OR_RETURN(group.acts_per_step, ZeroIsOne(entry.acts_per_step(), "acts a step"));
+    BRAID_ASSIGN_OR_RETURN(group.acts_per_step, ZeroIsOne(entry.acts_per_step(), "acts a step"));
     group.is_deferrable = entry.deferrable();
     if (entry.inputs_size() % 2 != 0) {
       return Wrong("inputs of %d numbers in group '%s'", entry.inputs_size(), group.name);
     }
     for (int i = 0; i < entry.inputs_size(); i += 2) {
-      ASSIGN_OR_RETURN(const Register* reg, RegisterAt(entry.inputs(i)));
-      ASSIGN_OR_RETURN(const int period, ZeroIsOne(entry.inputs(i + 1), "acts a slot"));
+      BRAID_ASSIGN_OR_RETURN(const Register* reg, RegisterAt(entry.inputs(i)));
+      BRAID_ASSIGN_OR_RETURN(const int period, ZeroIsOne(entry.inputs(i + 1), "acts a slot"));
       group.inputs.push_back({.reg = reg->id, .period = period});
     }
     const auto id = static_cast<GroupId>(graph_.groups().size());
     for (uint32_t output : entry.outputs()) {
-      ASSIGN_OR_RETURN(Register * reg, RegisterAt(output));
+      BRAID_ASSIGN_OR_RETURN(Register * reg, RegisterAt(output));
       if (reg->producer != kNone) return Wrong("register %d has two producers", output);
       reg->producer = id;
       group.outputs.push_back(reg->id);
     }
     group.work = WorkOf(entry.kind(), std::make_index_sequence<kNumWorks>());
-    RETURN_IF_ERROR(
+    BRAID_RETURN_IF_ERROR(
         std::visit([&](auto& work) { return ReadWork(entry, group, work); }, group.work));
-    ASSIGN_OR_RETURN(group.location, LocationOf(entry.location()));
+    BRAID_ASSIGN_OR_RETURN(group.location, LocationOf(entry.location()));
     graph_.AddGroup(std::move(group));
     return absl::OkStatus();
   }
 
   absl::Status ReadWork(const plan::Group& entry, const TaskGroup& group, Compute& compute) {
-    RETURN_IF_ERROR(ReadKernels(entry, compute.kernels));
+    BRAID_RETURN_IF_ERROR(ReadKernels(entry, compute.kernels));
     if (entry.scratch_size() != entry.scratch_offsets_size()) {
       return Wrong("%d scratch tensors at %d offsets", entry.scratch_size(),
                    entry.scratch_offsets_size());
     }
     for (int i = 0; i < entry.scratch_size(); ++i) {
       Scratch& scratch = compute.scratch.emplace_back();
-      ASSIGN_OR_RETURN(scratch.layout, LayoutAt(entry.scratch(i)));
-      ASSIGN_OR_RETURN(scratch.offset, Bytes(entry.scratch_offsets(i), "scratch at byte"));
+      BRAID_ASSIGN_OR_RETURN(scratch.layout, LayoutAt(entry.scratch(i)));
+      BRAID_ASSIGN_OR_RETURN(scratch.offset, Bytes(entry.scratch_offsets(i), "scratch at byte"));
     }
     for (const plan::Turns& turns : entry.turns()) {
-      RETURN_IF_ERROR(ReadTurns(turns, group.name, compute));
+      BRAID_RETURN_IF_ERROR(ReadTurns(turns, group.name, compute));
     }
     return absl::OkStatus();
   }
@@ -335,11 +336,11 @@ class Decoder {
 
   absl::Status ReadWork(const plan::Group& entry, const TaskGroup& group, Collective& collective) {
     const plan::Movement& movement = entry.movement();
-    RETURN_IF_ERROR(ReadMovement(movement, group, collective.movement));
+    BRAID_RETURN_IF_ERROR(ReadMovement(movement, group, collective.movement));
     collective.kind = static_cast<CollectiveKind>(movement.collective());
     collective.hierarchy_dim = static_cast<int>(movement.hierarchy_dim()) - 1;
-    ASSIGN_OR_RETURN(collective.on_one_node, MethodOf(movement.on_one_node(), group));
-    ASSIGN_OR_RETURN(collective.between_nodes, MethodOf(movement.between_nodes(), group));
+    BRAID_ASSIGN_OR_RETURN(collective.on_one_node, MethodOf(movement.on_one_node(), group));
+    BRAID_ASSIGN_OR_RETURN(collective.between_nodes, MethodOf(movement.between_nodes(), group));
     return absl::OkStatus();
   }
 
@@ -354,12 +355,12 @@ class Decoder {
   absl::Status ReadKernels(const plan::Group& entry, std::vector<KernelCall>& kernels) {
     for (const plan::KernelCall& kernel : entry.kernels()) {
       KernelCall& call = kernels.emplace_back();
-      ASSIGN_OR_RETURN(call.op, Text(kernel.op()));
-      ASSIGN_OR_RETURN(call.name, Text(kernel.name()));
-      ASSIGN_OR_RETURN(call.attrs, AttrsAt(kernel.attrs()));
-      ASSIGN_OR_RETURN(call.location, LocationOf(kernel.location()));
-      RETURN_IF_ERROR(ReadOperands(kernel.inputs(), call.inputs, call.input_layouts));
-      RETURN_IF_ERROR(ReadOperands(kernel.outputs(), call.outputs, call.output_layouts));
+      BRAID_ASSIGN_OR_RETURN(call.op, Text(kernel.op()));
+      BRAID_ASSIGN_OR_RETURN(call.name, Text(kernel.name()));
+      BRAID_ASSIGN_OR_RETURN(call.attrs, AttrsAt(kernel.attrs()));
+      BRAID_ASSIGN_OR_RETURN(call.location, LocationOf(kernel.location()));
+      BRAID_RETURN_IF_ERROR(ReadOperands(kernel.inputs(), call.inputs, call.input_layouts));
+      BRAID_RETURN_IF_ERROR(ReadOperands(kernel.outputs(), call.outputs, call.output_layouts));
     }
     return absl::OkStatus();
   }
@@ -373,7 +374,7 @@ class Decoder {
     Turns& turns = compute.turns.emplace_back();
     turns.begin = static_cast<int>(entry.begin());
     turns.end = turns.begin + static_cast<int>(entry.count());
-    ASSIGN_OR_RETURN(turns.part, Bytes(entry.part(), "turns of elements:"));
+    BRAID_ASSIGN_OR_RETURN(turns.part, Bytes(entry.part(), "turns of elements:"));
     for (uint32_t number : entry.staying()) {
       if (number >= scratch) {
         return Wrong("scratch %d stays in group '%s', which has %d", number, name, scratch);
@@ -394,8 +395,8 @@ class Decoder {
                    entry.reduction());
     }
     movement.part = static_cast<int>(entry.part());
-    ASSIGN_OR_RETURN(movement.source, LayoutAt(entry.source()));
-    ASSIGN_OR_RETURN(movement.destination, LayoutAt(entry.destination()));
+    BRAID_ASSIGN_OR_RETURN(movement.source, LayoutAt(entry.source()));
+    BRAID_ASSIGN_OR_RETURN(movement.destination, LayoutAt(entry.destination()));
     movement.reduction = static_cast<Sbp::Kind>(entry.reduction());
     return absl::OkStatus();
   }
@@ -407,7 +408,8 @@ class Decoder {
         CollectiveAlgorithmName(algorithm) == "unknown") {
       return Wrong("'%s' is done by algorithm %d", group.name, method.algorithm());
     }
-    ASSIGN_OR_RETURN(const int64_t chunk_bytes, Bytes(method.chunk_bytes(), "chunks of bytes:"));
+    BRAID_ASSIGN_OR_RETURN(const int64_t chunk_bytes,
+                           Bytes(method.chunk_bytes(), "chunks of bytes:"));
     return CollectiveMethod{.algorithm = algorithm, .chunk_bytes = chunk_bytes};
   }
 
@@ -418,10 +420,10 @@ class Decoder {
       const TaskGroup& producer = graph_.group(reg.producer);
       reg.placement = producer.placement;
       if (plan_.registers(i).placement() != 0) {
-        ASSIGN_OR_RETURN(reg.placement, PlacementAt(plan_.registers(i).placement() - 1));
+        BRAID_ASSIGN_OR_RETURN(reg.placement, PlacementAt(plan_.registers(i).placement() - 1));
       }
       for (const Part& part : reg.parts) {
-        RETURN_IF_ERROR(CheckFits(part.layout, reg.placement, producer));
+        BRAID_RETURN_IF_ERROR(CheckFits(part.layout, reg.placement, producer));
       }
     }
     return absl::OkStatus();
@@ -441,16 +443,17 @@ class Decoder {
     for (const KernelCall& call : group.kernels()) {
       for (const auto* layouts : {&call.input_layouts, &call.output_layouts}) {
         for (const TensorLayout& layout : *layouts) {
-          RETURN_IF_ERROR(CheckFits(layout, group.placement, group));
+          BRAID_RETURN_IF_ERROR(CheckFits(layout, group.placement, group));
         }
       }
     }
     if (const auto* const compute = std::get_if<Compute>(&group.work)) {
       for (const Scratch& scratch : compute->scratch) {
-        RETURN_IF_ERROR(CheckFits(scratch.layout, group.placement, group));
+        BRAID_RETURN_IF_ERROR(CheckFits(scratch.layout, group.placement, group));
       }
     }
-    for (GroupRegisterId id : group.outputs) RETURN_IF_ERROR(CheckOutput(group, graph_.reg(id)));
+    for (GroupRegisterId id : group.outputs)
+      BRAID_RETURN_IF_ERROR(CheckOutput(group, graph_.reg(id)));
     const Movement* const movement = group.movement();
     return movement != nullptr ? CheckMovement(*movement, group) : absl::OkStatus();
   }
@@ -470,9 +473,9 @@ class Decoder {
     const TensorLayout& source = movement.source;
     const TensorLayout& destination = movement.destination;
     const Register& in = graph_.reg(group.inputs[0].reg);
-    RETURN_IF_ERROR(CheckFits(destination, group.placement, group));
+    BRAID_RETURN_IF_ERROR(CheckFits(destination, group.placement, group));
     const Placement& from = group.is<Exchange>() ? in.placement : group.placement;
-    RETURN_IF_ERROR(CheckFits(source, from, group));
+    BRAID_RETURN_IF_ERROR(CheckFits(source, from, group));
     const bool same = source.type == destination.type &&
                       source.micro_batch_sbp == destination.micro_batch_sbp &&
                       source.micro_batches == destination.micro_batches;

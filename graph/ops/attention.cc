@@ -47,7 +47,7 @@ Shape OutputShape(const OpContext& ctx) {
 
 absl::Status CheckMask(const OpContext& ctx) {
   const TensorType& mask = ctx.inputs[kMask];
-  if (mask.dtype != DType::kBool) RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, kMask));
+  if (mask.dtype != DType::kBool) BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, kMask));
   const Shape scores = ScoresShape(ctx);
   const absl::StatusOr<Shape> broadcast = BroadcastShapes(mask.shape, scores);
   if (mask.shape.rank() <= 4 && broadcast.ok() && *broadcast == scores) return absl::OkStatus();
@@ -68,10 +68,10 @@ absl::Status CheckCompute(const OpContext& ctx) {
 
 // q, k, v and, if there is one, the mask.
 absl::Status CheckOperands(const OpContext& ctx, bool is_masked) {
-  RETURN_IF_ERROR(CheckCompute(ctx));
-  RETURN_IF_ERROR(CheckFloating(ctx, kQuery));
+  BRAID_RETURN_IF_ERROR(CheckCompute(ctx));
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, kQuery));
   for (int input : {kQuery, kKey, kValue}) {
-    RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, input));
+    BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, input));
     if (ctx.inputs[input].shape.rank() == 4) continue;
     return absl::InvalidArgumentError(absl::StrCat(std::string(1, static_cast<char>('a' + input)),
                                                    " is ", ctx.inputs[input].ToString(),
@@ -161,17 +161,17 @@ int FirstResult(const OpContext& ctx) { return IsMasked(ctx) ? kMask + 1 : kMask
 
 absl::Status CheckGradientOperands(const OpContext& ctx) {
   const int first = FirstResult(ctx), count = static_cast<int>(ctx.inputs.size());
-  if (count != first + 4) RETURN_IF_ERROR(CheckInputs(ctx, first + 3));
-  RETURN_IF_ERROR(CheckOperands(ctx, IsMasked(ctx)));
+  if (count != first + 4) BRAID_RETURN_IF_ERROR(CheckInputs(ctx, first + 3));
+  BRAID_RETURN_IF_ERROR(CheckOperands(ctx, IsMasked(ctx)));
   for (int input : {first, first + 2}) {
-    RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, input));
-    RETURN_IF_ERROR(CheckShape(ctx, input, OutputShape(ctx)));
+    BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, input));
+    BRAID_RETURN_IF_ERROR(CheckShape(ctx, input, OutputShape(ctx)));
   }
   for (int input = first + 1; input < count; input += 2) {
     if (ctx.inputs[input].dtype != RowType(ctx.inputs[kQuery].dtype)) {
-      RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, input));
+      BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, kQuery, input));
     }
-    RETURN_IF_ERROR(CheckShape(ctx, input, RowsShape(ctx)));
+    BRAID_RETURN_IF_ERROR(CheckShape(ctx, input, RowsShape(ctx)));
   }
   return absl::OkStatus();
 }
@@ -240,8 +240,8 @@ OpDef AttentionOp() {
   const TensorType q = F32({2, 4, 3, 6}), k = F32({2, 2, 5, 6}), v = F32({2, 2, 5, 3});
   return OpDef("attention")
       .Infer([](const OpContext& ctx) -> Types {
-        if (ctx.inputs.size() != kMask + 1) RETURN_IF_ERROR(CheckInputs(ctx, kMask));
-        RETURN_IF_ERROR(CheckOperands(ctx, ctx.inputs.size() > kMask));
+        if (ctx.inputs.size() != kMask + 1) BRAID_RETURN_IF_ERROR(CheckInputs(ctx, kMask));
+        BRAID_RETURN_IF_ERROR(CheckOperands(ctx, ctx.inputs.size() > kMask));
         const DType dtype = ctx.inputs[kQuery].dtype;
         return std::vector<TensorType>{{dtype, OutputShape(ctx)}, {RowType(dtype), RowsShape(ctx)}};
       })
@@ -295,7 +295,7 @@ OpDef AttentionGradientOp() {
                          {"masked", false},
                          {"compute", DType::kBF16}}})
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckGradientOperands(ctx));
+        BRAID_RETURN_IF_ERROR(CheckGradientOperands(ctx));
         return std::vector<TensorType>{ctx.inputs[kQuery], ctx.inputs[kKey], ctx.inputs[kValue]};
       })
       .Signatures([](const OpContext& ctx, int64_t parts) {
@@ -313,8 +313,8 @@ OpDef AttentionMaskGradientOp() {
         if (!IsMasked(ctx)) {
           return absl::InvalidArgumentError("masked is false; the gradient of a mask needs one");
         }
-        RETURN_IF_ERROR(CheckGradientOperands(ctx));
-        RETURN_IF_ERROR(CheckFloating(ctx, kMask));
+        BRAID_RETURN_IF_ERROR(CheckGradientOperands(ctx));
+        BRAID_RETURN_IF_ERROR(CheckFloating(ctx, kMask));
         return std::vector<TensorType>{ctx.inputs[kMask]};
       })
       .Signatures([](const OpContext& ctx, int64_t parts) {

@@ -29,13 +29,13 @@ using Ints = std::vector<int64_t>;
 // ---------------------------------------------------------------------------------------
 
 absl::Status CheckX(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
   return CheckMinRank(ctx, 0, 2);
 }
 
 // Input `input` is a number per channel.
 absl::Status CheckChannels(const OpContext& ctx, int input) {
-  RETURN_IF_ERROR(CheckSameDType(ctx, 0, input));
+  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, input));
   return CheckShape(ctx, input, {ctx.inputs[0].shape[1]});
 }
 
@@ -51,13 +51,13 @@ TensorType Statistics(const OpContext& ctx) {
 
 // Input `input` is a statistic of x, input 0.
 absl::Status CheckStatistics(const OpContext& ctx, int input) {
-  RETURN_IF_ERROR(CheckSameDType(ctx, 0, input));
+  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, input));
   return CheckShape(ctx, input, StatisticsShape(ctx.attrs, ctx.inputs[0].shape));
 }
 
 // That x can be what batch statistics are of.
 absl::Status CheckBatch(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckX(ctx));
+  BRAID_RETURN_IF_ERROR(CheckX(ctx));
   if (!HasGroups(ctx.attrs)) return absl::OkStatus();
   const int64_t groups = ctx.attrs.Int("groups"), images = ctx.inputs[0].shape[0];
   if (groups >= 1 && images % groups == 0) return absl::OkStatus();
@@ -180,8 +180,8 @@ OpSample Positive(std::vector<TensorType> inputs, Attrs attrs) {
 OpDef ChannelSumOp() {
   return OpDef("channel_sum")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        RETURN_IF_ERROR(CheckBatch(ctx));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckBatch(ctx));
         return std::vector<TensorType>{Statistics(ctx)};
       })
       .Signatures(ChannelSignatures({kWide}, {kStatistic}))
@@ -207,9 +207,9 @@ OpDef ChannelSumOp() {
 OpDef BatchMomentOp() {
   return OpDef("batch_moment")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckBatch(ctx));
-        RETURN_IF_ERROR(CheckStatistics(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+        BRAID_RETURN_IF_ERROR(CheckBatch(ctx));
+        BRAID_RETURN_IF_ERROR(CheckStatistics(ctx, 1));
         return std::vector<TensorType>{Statistics(ctx)};
       })
       .Signatures(ChannelSignatures({kWide, kStatistic}, {kStatistic}))
@@ -254,15 +254,15 @@ OpDef BatchNormOp() {
   return OpDef("batch_norm")
       .Infer([](const OpContext& ctx) -> Types {
         const bool adds = ctx.inputs.size() == 6;
-        if (!adds) RETURN_IF_ERROR(CheckInputs(ctx, 5));
-        RETURN_IF_ERROR(CheckBatch(ctx));
+        if (!adds) BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 5));
+        BRAID_RETURN_IF_ERROR(CheckBatch(ctx));
         if (HasGroups(ctx.attrs) && !Flag(ctx.attrs, "training")) {
           return absl::InvalidArgumentError(
               "groups are of a batch's statistics: training is false");
         }
-        for (int i : {1, 2}) RETURN_IF_ERROR(CheckStatistics(ctx, i));
-        for (int i : {3, 4}) RETURN_IF_ERROR(CheckChannels(ctx, i));
-        if (adds) RETURN_IF_ERROR(CheckSameType(ctx, 0, 5));
+        for (int i : {1, 2}) BRAID_RETURN_IF_ERROR(CheckStatistics(ctx, i));
+        for (int i : {3, 4}) BRAID_RETURN_IF_ERROR(CheckChannels(ctx, i));
+        if (adds) BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 5));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
       .Signatures(ChannelSignatures(inputs, {kWide}))
@@ -329,11 +329,11 @@ OpDef BatchNormSumsOp() {
   return OpDef("batch_norm_sums")
       .Infer([](const OpContext& ctx) -> Types {
         const bool rectifies = Flag(ctx.attrs, "relu");
-        RETURN_IF_ERROR(CheckInputs(ctx, rectifies ? 6 : 4));
-        RETURN_IF_ERROR(CheckBatch(ctx));
-        for (int i : {1, 2}) RETURN_IF_ERROR(CheckStatistics(ctx, i));
-        RETURN_IF_ERROR(CheckSameType(ctx, 0, 3));
-        for (int i = 4; rectifies && i < 6; ++i) RETURN_IF_ERROR(CheckChannels(ctx, i));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, rectifies ? 6 : 4));
+        BRAID_RETURN_IF_ERROR(CheckBatch(ctx));
+        for (int i : {1, 2}) BRAID_RETURN_IF_ERROR(CheckStatistics(ctx, i));
+        BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 3));
+        for (int i = 4; rectifies && i < 6; ++i) BRAID_RETURN_IF_ERROR(CheckChannels(ctx, i));
         return std::vector<TensorType>(2, Statistics(ctx));
       })
       .Signatures(ChannelSignatures(inputs, {kStatistic, kStatistic}))
@@ -372,12 +372,12 @@ OpDef BatchNormInputGradientOp() {
   return OpDef("batch_norm_dx")
       .Infer([](const OpContext& ctx) -> Types {
         const bool rectifies = Flag(ctx.attrs, "relu");
-        RETURN_IF_ERROR(CheckInputs(ctx, rectifies ? 8 : 7));
-        RETURN_IF_ERROR(CheckBatch(ctx));
-        for (int i : {1, 2, 5, 6}) RETURN_IF_ERROR(CheckStatistics(ctx, i));
-        RETURN_IF_ERROR(CheckChannels(ctx, 3));
-        RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
-        if (rectifies) RETURN_IF_ERROR(CheckChannels(ctx, 7));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, rectifies ? 8 : 7));
+        BRAID_RETURN_IF_ERROR(CheckBatch(ctx));
+        for (int i : {1, 2, 5, 6}) BRAID_RETURN_IF_ERROR(CheckStatistics(ctx, i));
+        BRAID_RETURN_IF_ERROR(CheckChannels(ctx, 3));
+        BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
+        if (rectifies) BRAID_RETURN_IF_ERROR(CheckChannels(ctx, 7));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
       .Signatures(ChannelSignatures(inputs, {kWide}))
@@ -442,11 +442,11 @@ OpDef GroupNormOp() {
   };
   return OpDef("group_norm")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 3));
-        RETURN_IF_ERROR(CheckX(ctx));
-        RETURN_IF_ERROR(CheckChannels(ctx, 1));
-        RETURN_IF_ERROR(CheckChannels(ctx, 2));
-        RETURN_IF_ERROR(CheckGroups(ctx));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 3));
+        BRAID_RETURN_IF_ERROR(CheckX(ctx));
+        BRAID_RETURN_IF_ERROR(CheckChannels(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckChannels(ctx, 2));
+        BRAID_RETURN_IF_ERROR(CheckGroups(ctx));
         const TensorType& x = ctx.inputs[0];
         const TensorType groups = {x.dtype, GroupsOf(x.shape, ctx.attrs.Int("groups"))};
         return std::vector<TensorType>{x, groups, groups};
@@ -480,16 +480,16 @@ OpDef GroupNormGradientOp() {
   };
   return OpDef("group_norm_grad")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 5));
-        RETURN_IF_ERROR(CheckX(ctx));
-        RETURN_IF_ERROR(CheckChannels(ctx, 1));
-        RETURN_IF_ERROR(CheckGroups(ctx));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 5));
+        BRAID_RETURN_IF_ERROR(CheckX(ctx));
+        BRAID_RETURN_IF_ERROR(CheckChannels(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckGroups(ctx));
         const TensorType& x = ctx.inputs[0];
         for (int i : {2, 3}) {
-          RETURN_IF_ERROR(CheckSameDType(ctx, 0, i));
-          RETURN_IF_ERROR(CheckShape(ctx, i, GroupsOf(x.shape, ctx.attrs.Int("groups"))));
+          BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, i));
+          BRAID_RETURN_IF_ERROR(CheckShape(ctx, i, GroupsOf(x.shape, ctx.attrs.Int("groups"))));
         }
-        RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
+        BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 4));
         return std::vector<TensorType>{x, ctx.inputs[1], ctx.inputs[1]};
       })
       .Rule("n(g{groups}c)[S],(gc),ng,ng,n(gc)[S]->n(gc)[S],(gc),(gc)")

@@ -26,7 +26,7 @@ OpDef BlockOp(std::string name) {
   return OpDef(std::move(name))
       .Rule("[N]->[N]")
       .Check([](const OpContext& ctx) -> absl::Status {
-        RETURN_IF_ERROR(CheckAxis(ctx.attrs.Int("axis"), ctx.inputs[0].shape.rank()));
+        BRAID_RETURN_IF_ERROR(CheckAxis(ctx.attrs.Int("axis"), ctx.inputs[0].shape.rank()));
         if (ctx.attrs.Int("parts") < 1) {
           return absl::InvalidArgumentError(
               absl::StrCat("parts is ", ctx.attrs.Int("parts"), "; at least 1 is needed"));
@@ -42,7 +42,7 @@ OpDef AfterOp() {
   return OpDef("after")
       .Role(OpRole::kAfter)
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
       // By hand: the operands have nothing to do with each other, so each layout of one goes with

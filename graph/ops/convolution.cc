@@ -28,13 +28,13 @@ struct Sides {
 };
 
 absl::Status CheckOperands(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckFloating(ctx, 0));
-  RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
   const int rank = ctx.inputs[0].shape.rank();
   if (rank < 3 || rank > 5 || ctx.inputs[1].shape.rank() != rank) {
     return Disagree(ctx, "both need 3, 4 or 5 axes: two and one for each of 1 to 3 of space");
   }
-  for (int i = 0; i < 2; ++i) RETURN_IF_ERROR(CheckElements(ctx.inputs[i].shape));
+  for (int i = 0; i < 2; ++i) BRAID_RETURN_IF_ERROR(CheckElements(ctx.inputs[i].shape));
   const int64_t groups = ctx.attrs.Int("groups");
   if (groups < 1) return Disagree(ctx, absl::StrCat("groups is ", groups, "; 1 or more is needed"));
   return absl::OkStatus();
@@ -48,7 +48,8 @@ absl::Status CheckSides(const OpContext& ctx, const Sides& sides) {
                                       " channels, the weights ", sides.w[1], " for each group and ",
                                       sides.w[0], " outputs, of which each group has as many"));
   }
-  ASSIGN_OR_RETURN(const std::vector<WindowAxis> windows, WindowsOf(ctx.attrs, SpaceOf(sides.w)));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<WindowAxis> windows,
+                         WindowsOf(ctx.attrs, SpaceOf(sides.w)));
   for (size_t i = 0; i < windows.size(); ++i) {
     const int axis = static_cast<int>(i) + 2;
     absl::StatusOr<int64_t> count = CountWindows(sides.x[axis], windows[i]);
@@ -57,8 +58,8 @@ absl::Status CheckSides(const OpContext& ctx, const Sides& sides) {
     return Disagree(ctx, absl::StrCat("axis ", axis, " of ", sides.x.ToString(), " has ", *count,
                                       " windows, ", sides.y.ToString(), " says ", sides.y[axis]));
   }
-  RETURN_IF_ERROR(CheckElements(sides.x));
-  RETURN_IF_ERROR(CheckElements(sides.w));
+  BRAID_RETURN_IF_ERROR(CheckElements(sides.x));
+  BRAID_RETURN_IF_ERROR(CheckElements(sides.w));
   return CheckElements(sides.y);
 }
 
@@ -71,10 +72,10 @@ absl::StatusOr<Ints> SpaceAttr(const OpContext& ctx, const char* name) {
 }
 
 Types InferConv(const OpContext& ctx) {
-  if (ctx.inputs.size() != 3) RETURN_IF_ERROR(CheckInputs(ctx, 2));
-  RETURN_IF_ERROR(CheckOperands(ctx));
+  if (ctx.inputs.size() != 3) BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+  BRAID_RETURN_IF_ERROR(CheckOperands(ctx));
   const Shape &x = ctx.inputs[0].shape, &w = ctx.inputs[1].shape;
-  ASSIGN_OR_RETURN(const std::vector<WindowAxis> windows, WindowsOf(ctx.attrs, SpaceOf(w)));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<WindowAxis> windows, WindowsOf(ctx.attrs, SpaceOf(w)));
   Ints space;
   for (size_t i = 0; i < windows.size(); ++i) {
     absl::StatusOr<int64_t> count = CountWindows(x[static_cast<int>(i) + 2], windows[i]);
@@ -82,10 +83,10 @@ Types InferConv(const OpContext& ctx) {
     space.push_back(*count);
   }
   const Shape y = WithSpace(x[0], w[0], space);
-  RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
-  ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
+  BRAID_RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
+  BRAID_ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
   if (ctx.inputs.size() == 3) {
-    RETURN_IF_ERROR(CheckShape(ctx, 2, {w[0]}));
+    BRAID_RETURN_IF_ERROR(CheckShape(ctx, 2, {w[0]}));
     if (ctx.inputs[2].dtype != dtype) {
       return absl::InvalidArgumentError(absl::StrCat("c is ", ctx.inputs[2].ToString(),
                                                      "; the result's dtype, ",
@@ -97,33 +98,33 @@ Types InferConv(const OpContext& ctx) {
 
 // a = dy, b = w.
 Types InferInputGradient(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 2));
-  RETURN_IF_ERROR(CheckOperands(ctx));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+  BRAID_RETURN_IF_ERROR(CheckOperands(ctx));
   const Shape &y = ctx.inputs[0].shape, &w = ctx.inputs[1].shape;
-  ASSIGN_OR_RETURN(const Ints space, SpaceAttr(ctx, "space"));
+  BRAID_ASSIGN_OR_RETURN(const Ints space, SpaceAttr(ctx, "space"));
   const int64_t groups = ctx.attrs.Int("groups");
   if (y[1] != w[0]) return Disagree(ctx, "the channels of a must be the outputs of b");
   if (w[1] > 0 && groups > std::numeric_limits<int32_t>::max() / w[1]) {
     return Disagree(ctx, absl::StrCat("groups is ", groups, ", which is too many"));
   }
   const Shape x = WithSpace(y[0], w[1] * groups, space);
-  RETURN_IF_ERROR(CheckElements(x));
-  RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
-  ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
+  BRAID_RETURN_IF_ERROR(CheckElements(x));
+  BRAID_RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
+  BRAID_ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
   return std::vector<TensorType>{{dtype, x}};
 }
 
 // a = x, b = dy.
 Types InferWeightGradient(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 2));
-  RETURN_IF_ERROR(CheckOperands(ctx));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+  BRAID_RETURN_IF_ERROR(CheckOperands(ctx));
   const Shape &x = ctx.inputs[0].shape, &y = ctx.inputs[1].shape;
-  ASSIGN_OR_RETURN(const Ints kernel, SpaceAttr(ctx, "kernel"));
+  BRAID_ASSIGN_OR_RETURN(const Ints kernel, SpaceAttr(ctx, "kernel"));
   if (x[0] != y[0]) return Disagree(ctx, "the batches differ");
   const Shape w = WithSpace(y[1], x[1] / ctx.attrs.Int("groups"), kernel);
-  RETURN_IF_ERROR(CheckElements(w));
-  RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
-  ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
+  BRAID_RETURN_IF_ERROR(CheckElements(w));
+  BRAID_RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
+  BRAID_ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
   return std::vector<TensorType>{{dtype, w}};
 }
 

@@ -36,7 +36,7 @@ absl::StatusOr<TensorType> ParseType(std::string_view text) {
 OpDef Typed(std::string name) {
   return OpDef(std::move(name))
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 0));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 0));
         const std::vector<int64_t>& dims = ctx.attrs.Ints("shape");
         for (int64_t dim : dims) {
           if (dim < 0) {
@@ -56,10 +56,10 @@ OpDef ReadOp() {
   return OpDef("read")
       .Role(OpRole::kReader)
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 0));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 0));
         std::vector<TensorType> types;
         for (const auto text : absl::StrSplit(ctx.attrs.String("types"), "; ", absl::SkipEmpty())) {
-          ASSIGN_OR_RETURN(TensorType type, ParseType(std::string(text)));
+          BRAID_ASSIGN_OR_RETURN(TensorType type, ParseType(std::string(text)));
           const int64_t batch = ctx.attrs.Int("batch");
           if (type.shape.rank() == 0 || type.shape[0] != batch) {
             return absl::InvalidArgumentError(absl::StrCat(

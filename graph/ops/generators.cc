@@ -21,7 +21,7 @@ OpDef Generator(std::string name, Attrs sample) {
   sample.Set("shape", Ints{5, 6});
   return OpDef(std::move(name))
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 0));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 0));
         const Ints& dims = ctx.attrs.Ints("shape");
         for (int64_t dim : dims) {
           if (dim < 0) {
@@ -30,7 +30,7 @@ OpDef Generator(std::string name, Attrs sample) {
           }
         }
         if (ctx.attrs.Has("axis")) {
-          RETURN_IF_ERROR(CheckAxis(ctx.attrs.Int("axis"), static_cast<int>(dims.size())));
+          BRAID_RETURN_IF_ERROR(CheckAxis(ctx.attrs.Int("axis"), static_cast<int>(dims.size())));
         }
         return std::vector<TensorType>{{ctx.attrs.Type("dtype"), Shape(dims)}};
       })
@@ -56,7 +56,7 @@ bool FitsInto(int64_t element, DType dtype) {
 OpDef LiteralOp() {
   return OpDef("literal")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 0));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 0));
         const Ints& dims = ctx.attrs.Ints("shape");
         const Ints& elements = ctx.attrs.Ints("elements");
         const DType dtype = ctx.attrs.Type("dtype");

@@ -31,15 +31,16 @@ absl::StatusOr<ResizeAttrs> ResizeOf(const Attrs& attrs) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " is \"", attrs.String(name), "\"; one of ", list, " is needed"));
   };
-  RETURN_IF_ERROR(choose("mode", {"nearest", "linear", "cubic"},
-                         [&](int i) { resize.mode = static_cast<ResizeMode>(i); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(choose("mode", {"nearest", "linear", "cubic"},
+                               [&](int i) { resize.mode = static_cast<ResizeMode>(i); }));
+  BRAID_RETURN_IF_ERROR(
       choose("coordinates",
              {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
               "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"},
              [&](int i) { resize.coordinates = static_cast<ResizeCoordinates>(i); }));
-  RETURN_IF_ERROR(choose("rounding", {"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"},
-                         [&](int i) { resize.rounding = static_cast<ResizeRounding>(i); }));
+  BRAID_RETURN_IF_ERROR(choose("rounding",
+                               {"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"},
+                               [&](int i) { resize.rounding = static_cast<ResizeRounding>(i); }));
   resize.scale = attrs.Double("scale");
   resize.cubic = attrs.Double("cubic");
   resize.begin = attrs.Double("begin");
@@ -66,14 +67,14 @@ using Gradients = std::vector<Tensor>;
 
 // The result has attribute `length` on the axis. `is_gradient`: then it is x, else y.
 Types InferResize(const OpContext& ctx, bool is_gradient) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 1));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
   const TensorType& in = ctx.inputs[0];
   const int64_t axis = ctx.attrs.Int("axis"), length = ctx.attrs.Int("length");
-  RETURN_IF_ERROR(CheckAxis(axis, in.shape.rank()));
-  ASSIGN_OR_RETURN(const ResizeAttrs resize, ResizeOf(ctx.attrs));
+  BRAID_RETURN_IF_ERROR(CheckAxis(axis, in.shape.rank()));
+  BRAID_ASSIGN_OR_RETURN(const ResizeAttrs resize, ResizeOf(ctx.attrs));
   const bool only_copies = !is_gradient && resize.mode == ResizeMode::kNearest &&
                            resize.coordinates != ResizeCoordinates::kCrop;
-  if (!only_copies) RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  if (!only_copies) BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
   TensorType out = in;
   out.shape[static_cast<int>(axis)] = length;
   const int64_t x_length = is_gradient ? length : in.shape[static_cast<int>(axis)];
@@ -83,8 +84,8 @@ Types InferResize(const OpContext& ctx, bool is_gradient) {
                                                    ", length is ", length,
                                                    "; nothing can be made of no elements"));
   }
-  RETURN_IF_ERROR(CheckElements(in.shape));
-  RETURN_IF_ERROR(CheckElements(out.shape));
+  BRAID_RETURN_IF_ERROR(CheckElements(in.shape));
+  BRAID_RETURN_IF_ERROR(CheckElements(out.shape));
   return std::vector<TensorType>{std::move(out)};
 }
 

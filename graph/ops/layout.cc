@@ -42,7 +42,7 @@ FactorRule MatchAxes(const Shape& a, const Shape& b) {
 OpDef ReshapeOp() {
   return OpDef("reshape")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
         const Ints& dims = ctx.attrs.Ints("shape");
         const bool negative =
             std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; });
@@ -69,7 +69,7 @@ OpDef ReshapeOp() {
 OpDef TransposeOp() {
   return OpDef("transpose")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
         const Ints& perm = ctx.attrs.Ints("perm");
         Ints sorted = perm, all(ctx.inputs[0].shape.rank());
         std::sort(sorted.begin(), sorted.end());
@@ -105,9 +105,9 @@ OpDef ConcatOp() {
         if (ctx.inputs.empty()) return absl::InvalidArgumentError("has 0 inputs, takes 1 or more");
         const int64_t axis = ctx.attrs.Int("axis");
         Shape shape = ctx.inputs[0].shape;
-        RETURN_IF_ERROR(CheckAxis(axis, shape.rank()));
+        BRAID_RETURN_IF_ERROR(CheckAxis(axis, shape.rank()));
         for (size_t i = 1; i < ctx.inputs.size(); ++i) {
-          RETURN_IF_ERROR(CheckSameDType(ctx, 0, static_cast<int>(i)));
+          BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, static_cast<int>(i)));
           Shape other = ctx.inputs[i].shape;
           const int64_t more = other.rank() == shape.rank() ? other[axis] : 0;
           if (other.rank() == shape.rank()) other[axis] = shape[axis];
@@ -141,10 +141,10 @@ OpDef ConcatOp() {
 OpDef SplitOp() {
   return OpDef("split")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
         const int64_t axis = ctx.attrs.Int("axis");
         const Ints& sizes = ctx.attrs.Ints("sizes");
-        RETURN_IF_ERROR(CheckAxis(axis, ctx.inputs[0].shape.rank()));
+        BRAID_RETURN_IF_ERROR(CheckAxis(axis, ctx.inputs[0].shape.rank()));
         int64_t total = 0;
         std::vector<TensorType> types;
         for (int64_t size : sizes) {
@@ -178,7 +178,7 @@ OpDef SplitOp() {
 OpDef BroadcastToOp() {
   return OpDef("broadcast_to")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
         const Shape shape(ctx.attrs.Ints("shape"));
         absl::StatusOr<Shape> both = BroadcastShapes(ctx.inputs[0].shape, shape);
         if (!both.ok() || *both != shape) {

@@ -30,7 +30,7 @@ absl::StatusOr<Shape> PooledShape(const Attrs& attrs, const Shape& x) {
   if (x.rank() < 3 || x.rank() > 5) {
     return Wrong(x, "3, 4 or 5 axes are needed: two and one for each of 1 to 3 of space");
   }
-  RETURN_IF_ERROR(CheckElements(x));
+  BRAID_RETURN_IF_ERROR(CheckElements(x));
   const Ints space = SpaceOf(x);
   if (Shape(space).num_elements() > std::numeric_limits<int32_t>::max()) {
     return Wrong(x, "2^31 elements of space or more are too many");
@@ -46,7 +46,7 @@ absl::StatusOr<Shape> PooledShape(const Attrs& attrs, const Shape& x) {
                                    "empty, and no kernel are needed"));
     }
     Shape y = WithSpace(x[0], x[1], windows);
-    RETURN_IF_ERROR(CheckElements(y));
+    BRAID_RETURN_IF_ERROR(CheckElements(y));
     return y;
   }
   for (const char* name : {"kernel", "strides", "dilations", "pads_begin", "pads_end"}) {
@@ -56,7 +56,8 @@ absl::StatusOr<Shape> PooledShape(const Attrs& attrs, const Shape& x) {
     return Wrong(x, absl::StrCat("kernel has ", attrs.Ints("kernel").size(),
                                  " sizes; one for each axis of space is needed"));
   }
-  ASSIGN_OR_RETURN(const std::vector<WindowAxis> axes, WindowsOf(attrs, attrs.Ints("kernel")));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<WindowAxis> axes,
+                         WindowsOf(attrs, attrs.Ints("kernel")));
   Ints windows;
   for (size_t i = 0; i < axes.size(); ++i) {
     absl::StatusOr<int64_t> count = CountWindows(space[i], axes[i], Flag(attrs, "ceil_mode"));
@@ -64,7 +65,7 @@ absl::StatusOr<Shape> PooledShape(const Attrs& attrs, const Shape& x) {
     windows.push_back(*count);
   }
   Shape y = WithSpace(x[0], x[1], windows);
-  RETURN_IF_ERROR(CheckElements(y));
+  BRAID_RETURN_IF_ERROR(CheckElements(y));
   return y;
 }
 
@@ -79,9 +80,9 @@ absl::Status CheckDivisor(const Attrs& attrs) {
 }
 
 Types InferMax(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 1));
-  RETURN_IF_ERROR(CheckFloating(ctx, 0));
-  ASSIGN_OR_RETURN(const Shape y, PooledShape(ctx.attrs, ctx.inputs[0].shape));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  BRAID_ASSIGN_OR_RETURN(const Shape y, PooledShape(ctx.attrs, ctx.inputs[0].shape));
   std::vector<TensorType> types = {{ctx.inputs[0].dtype, y}};
   if (Flag(ctx.attrs, "with_indices")) types.push_back({DType::kI64, y});
   return types;
@@ -89,30 +90,30 @@ Types InferMax(const OpContext& ctx) {
 
 // a = x, b = dy.
 Types InferMaxGradient(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 2));
-  RETURN_IF_ERROR(CheckFloating(ctx, 0));
-  RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
-  ASSIGN_OR_RETURN(const Shape y, PooledShape(ctx.attrs, ctx.inputs[0].shape));
-  RETURN_IF_ERROR(CheckShape(ctx, 1, y));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
+  BRAID_ASSIGN_OR_RETURN(const Shape y, PooledShape(ctx.attrs, ctx.inputs[0].shape));
+  BRAID_RETURN_IF_ERROR(CheckShape(ctx, 1, y));
   return std::vector<TensorType>{ctx.inputs[0]};
 }
 
 Types InferAverage(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 1));
-  RETURN_IF_ERROR(CheckFloating(ctx, 0));
-  RETURN_IF_ERROR(CheckDivisor(ctx.attrs));
-  ASSIGN_OR_RETURN(const Shape y, PooledShape(ctx.attrs, ctx.inputs[0].shape));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  BRAID_RETURN_IF_ERROR(CheckDivisor(ctx.attrs));
+  BRAID_ASSIGN_OR_RETURN(const Shape y, PooledShape(ctx.attrs, ctx.inputs[0].shape));
   return std::vector<TensorType>{{ctx.inputs[0].dtype, y}};
 }
 
 Types InferAverageGradient(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 1));
-  RETURN_IF_ERROR(CheckFloating(ctx, 0));
-  RETURN_IF_ERROR(CheckMinRank(ctx, 0, 3));
-  RETURN_IF_ERROR(CheckDivisor(ctx.attrs));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  BRAID_RETURN_IF_ERROR(CheckMinRank(ctx, 0, 3));
+  BRAID_RETURN_IF_ERROR(CheckDivisor(ctx.attrs));
   const Shape& dy = ctx.inputs[0].shape;
   const Shape x = WithSpace(dy[0], dy[1], ctx.attrs.Ints("space"));
-  ASSIGN_OR_RETURN(const Shape y, PooledShape(ctx.attrs, x));
+  BRAID_ASSIGN_OR_RETURN(const Shape y, PooledShape(ctx.attrs, x));
   if (y == dy) return std::vector<TensorType>{{ctx.inputs[0].dtype, x}};
   return Wrong(x, absl::StrCat("its windows are ", y.ToString(), ", a is ", dy.ToString()));
 }

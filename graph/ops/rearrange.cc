@@ -33,11 +33,11 @@ Ints StepsOf(const Attrs& attrs, int rank) {
 }
 
 Types InferSlice(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 1));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
   const Shape& in = ctx.inputs[0].shape;
-  ASSIGN_OR_RETURN(const Ints begin, PerAxis(ctx, "begin", in.rank()));
-  ASSIGN_OR_RETURN(const Ints size, PerAxis(ctx, "size", in.rank()));
-  ASSIGN_OR_RETURN(const Ints step, PerAxis(ctx, "step", in.rank(), 1));
+  BRAID_ASSIGN_OR_RETURN(const Ints begin, PerAxis(ctx, "begin", in.rank()));
+  BRAID_ASSIGN_OR_RETURN(const Ints size, PerAxis(ctx, "size", in.rank()));
+  BRAID_ASSIGN_OR_RETURN(const Ints step, PerAxis(ctx, "step", in.rank(), 1));
   for (int i = 0; i < in.rank(); ++i) {
     if (step[i] == 0) return Disagree(ctx, "step", step, "it must not be 0");
     // Of what is empty, only the begin counts.
@@ -120,9 +120,9 @@ bool PadIsLinear(const OpContext& ctx) {
 // The size of what pad makes of an axis, of a tensor of shape `in`.
 absl::StatusOr<Shape> PaddedShape(const OpContext& ctx, const Shape& in) {
   const int rank = in.rank();
-  ASSIGN_OR_RETURN(const Ints before, PerAxis(ctx, "before", rank));
-  ASSIGN_OR_RETURN(const Ints after, PerAxis(ctx, "after", rank));
-  ASSIGN_OR_RETURN(const Ints interior, PerAxis(ctx, "interior", rank, 0));
+  BRAID_ASSIGN_OR_RETURN(const Ints before, PerAxis(ctx, "before", rank));
+  BRAID_ASSIGN_OR_RETURN(const Ints after, PerAxis(ctx, "after", rank));
+  BRAID_ASSIGN_OR_RETURN(const Ints interior, PerAxis(ctx, "interior", rank, 0));
   const std::string mode = ModeOf(ctx.attrs);
   const bool is_constant = mode == "constant";
   if (!is_constant && mode != "reflect" && mode != "edge" && mode != "wrap") {
@@ -195,8 +195,8 @@ Gradients PadGradient(const Context& c) {
 OpDef PadOp() {
   return OpDef("pad")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        ASSIGN_OR_RETURN(Shape shape, PaddedShape(ctx, ctx.inputs[0].shape));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        BRAID_ASSIGN_OR_RETURN(Shape shape, PaddedShape(ctx, ctx.inputs[0].shape));
         return std::vector<TensorType>{{ctx.inputs[0].dtype, std::move(shape)}};
       })
       .Rule(UntouchedAxes)
@@ -222,13 +222,13 @@ OpDef PadOp() {
 OpDef PadGradientOp() {
   return OpDef("pad_grad")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
         const Ints& shape = ctx.attrs.Ints("shape");
         if (std::any_of(shape.begin(), shape.end(), [](int64_t d) { return d < 0; })) {
           return Disagree(ctx, "shape", shape, "a dim must not be negative");
         }
-        ASSIGN_OR_RETURN(const Shape padded, PaddedShape(ctx, Shape(shape)));
+        BRAID_ASSIGN_OR_RETURN(const Shape padded, PaddedShape(ctx, Shape(shape)));
         if (padded != ctx.inputs[0].shape) {
           return Disagree(ctx, "shape", shape,
                           absl::StrCat("padded, it would be ", padded.ToString()));

@@ -44,7 +44,7 @@ struct Reduction {
 };
 
 Types InferReduced(const OpContext& ctx, const Reduction& reduction) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 1));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
   const TensorType& in = ctx.inputs[0];
   const Ints& axes = ctx.attrs.Ints("axes");
   const bool is_byte = in.dtype == DType::kU8 || in.dtype == DType::kBool;
@@ -57,7 +57,7 @@ Types InferReduced(const OpContext& ctx, const Reduction& reduction) {
                                    : " dtype is needed"));
   }
   for (size_t i = 0; i < axes.size(); ++i) {
-    RETURN_IF_ERROR(CheckAxis(axes[i], in.shape.rank()));
+    BRAID_RETURN_IF_ERROR(CheckAxis(axes[i], in.shape.rank()));
     if (i > 0 && axes[i] <= axes[i - 1]) {
       return absl::InvalidArgumentError(
           absl::StrCat("axes are [", absl::StrJoin(axes, ", "), "]; they must be ascending"));

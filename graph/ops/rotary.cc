@@ -16,7 +16,7 @@ using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 
 absl::Status CheckPositions(const OpContext& ctx, int axis) {
-  RETURN_IF_ERROR(CheckInteger(ctx, 1));
+  BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 1));
   const Shape &x = ctx.inputs[0].shape, &positions = ctx.inputs[1].shape;
   const bool fits = positions == Shape{x[axis]} || (axis > 0 && positions == Shape{x[0], x[axis]});
   if (fits) return absl::OkStatus();
@@ -43,13 +43,13 @@ OpDef RotaryOp() {
   const TensorType x = {DType::kF32, {2, 3, 5, 6}};
   return OpDef("rotary")
       .Infer([](const OpContext& ctx) -> Types {
-        if (ctx.inputs.size() != 2) RETURN_IF_ERROR(CheckInputs(ctx, 1));
-        RETURN_IF_ERROR(CheckFloating(ctx, 0));
-        RETURN_IF_ERROR(CheckMinRank(ctx, 0, 2));
+        if (ctx.inputs.size() != 2) BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+        BRAID_RETURN_IF_ERROR(CheckMinRank(ctx, 0, 2));
         const Shape& x = ctx.inputs[0].shape;
         const int64_t axis = ctx.attrs.Int("axis"), offset = ctx.attrs.Int("offset");
         const double base = ctx.attrs.Double("base");
-        RETURN_IF_ERROR(CheckAxis(axis, x.rank() - 1));
+        BRAID_RETURN_IF_ERROR(CheckAxis(axis, x.rank() - 1));
         if (x[x.rank() - 1] % 2 != 0) {
           return absl::InvalidArgumentError(
               absl::StrCat("a is ", x.ToString(), "; an even last axis is needed"));
@@ -63,7 +63,8 @@ OpDef RotaryOp() {
           return absl::InvalidArgumentError(
               absl::StrCat("base is ", base, "; a positive number is needed"));
         }
-        if (ctx.inputs.size() == 2) RETURN_IF_ERROR(CheckPositions(ctx, static_cast<int>(axis)));
+        if (ctx.inputs.size() == 2)
+          BRAID_RETURN_IF_ERROR(CheckPositions(ctx, static_cast<int>(axis)));
         return std::vector<TensorType>{ctx.inputs[0]};
       })
       .Rule(RotaryRule)

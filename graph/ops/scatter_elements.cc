@@ -19,7 +19,7 @@ using Ints = std::vector<int64_t>;
 constexpr int kNone = Factor::kAbsent;
 
 absl::Status CheckElements(const Shape& table, const Shape& indices, int64_t axis) {
-  RETURN_IF_ERROR(CheckAxis(axis, table.rank()));
+  BRAID_RETURN_IF_ERROR(CheckAxis(axis, table.rank()));
   bool fits = table.rank() == indices.rank();
   for (int i = 0; fits && i < table.rank(); ++i) fits = i == axis || indices[i] <= table[i];
   if (fits) return absl::OkStatus();
@@ -50,9 +50,9 @@ Places ElementPlaces(const Context& c, Tensor indices) {
 OpDef GatherElementsOp() {
   return OpDef("gather_elements")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckInteger(ctx, 1));
-        RETURN_IF_ERROR(
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+        BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 1));
+        BRAID_RETURN_IF_ERROR(
             CheckElements(ctx.inputs[0].shape, ctx.inputs[1].shape, ctx.attrs.Int("axis")));
         return std::vector<TensorType>{{ctx.inputs[0].dtype, ctx.inputs[1].shape}};
       })
@@ -84,11 +84,12 @@ OpDef GatherElementsOp() {
 OpDef GatherElementsGradientOp() {
   return OpDef("gather_elements_grad")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckInteger(ctx, 0));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+        BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 0));
         const Ints& dims = ctx.attrs.Ints("shape");
-        RETURN_IF_ERROR(CheckDims(dims));
-        RETURN_IF_ERROR(CheckElements(Shape(dims), ctx.inputs[0].shape, ctx.attrs.Int("axis")));
+        BRAID_RETURN_IF_ERROR(CheckDims(dims));
+        BRAID_RETURN_IF_ERROR(
+            CheckElements(Shape(dims), ctx.inputs[0].shape, ctx.attrs.Int("axis")));
         if (ctx.inputs[1].shape != ctx.inputs[0].shape) {
           return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].ToString(),
                                                          ", b is ", ctx.inputs[1].ToString(),
@@ -127,11 +128,11 @@ OpDef GatherElementsGradientOp() {
 OpDef ScatterElementsOp() {
   OpDef def("scatter_elements");
   def.Infer([](const OpContext& ctx) -> Types {
-       RETURN_IF_ERROR(CheckInputs(ctx, 3));
-       RETURN_IF_ERROR(CheckInteger(ctx, 1));
-       RETURN_IF_ERROR(CheckSameDType(ctx, 0, 2));
-       RETURN_IF_ERROR(CheckReduction(ctx));
-       RETURN_IF_ERROR(
+       BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 3));
+       BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 1));
+       BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, 2));
+       BRAID_RETURN_IF_ERROR(CheckReduction(ctx));
+       BRAID_RETURN_IF_ERROR(
            CheckElements(ctx.inputs[0].shape, ctx.inputs[1].shape, ctx.attrs.Int("axis")));
        if (ctx.inputs[2].shape != ctx.inputs[1].shape) {
          return absl::InvalidArgumentError(absl::StrCat("b is ", ctx.inputs[1].ToString(),

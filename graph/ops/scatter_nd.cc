@@ -90,10 +90,11 @@ Places NdPlaces(const Context& c, Tensor indices, const Shape& table_shape) {
 OpDef GatherNdOp() {
   return OpDef("gather_nd")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckInteger(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+        BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 1));
         const Shape &table = ctx.inputs[0].shape, &indices = ctx.inputs[1].shape;
-        ASSIGN_OR_RETURN(const NdAxes axes, NdAxesOf(table, indices, ctx.attrs.Int("batch_dims")));
+        BRAID_ASSIGN_OR_RETURN(const NdAxes axes,
+                               NdAxesOf(table, indices, ctx.attrs.Int("batch_dims")));
         return std::vector<TensorType>{{ctx.inputs[0].dtype, ReadShape(table, indices, axes)}};
       })
       .Rule([](const OpContext& ctx) {
@@ -116,12 +117,13 @@ OpDef GatherNdOp() {
 OpDef GatherNdGradientOp() {
   return OpDef("gather_nd_grad")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 2));
-        RETURN_IF_ERROR(CheckInteger(ctx, 0));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+        BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 0));
         const Shape table(ctx.attrs.Ints("shape"));
-        RETURN_IF_ERROR(CheckDims(table.dims()));
+        BRAID_RETURN_IF_ERROR(CheckDims(table.dims()));
         const Shape& indices = ctx.inputs[0].shape;
-        ASSIGN_OR_RETURN(const NdAxes axes, NdAxesOf(table, indices, ctx.attrs.Int("batch_dims")));
+        BRAID_ASSIGN_OR_RETURN(const NdAxes axes,
+                               NdAxesOf(table, indices, ctx.attrs.Int("batch_dims")));
         const Shape read = ReadShape(table, indices, axes);
         if (ctx.inputs[1].shape != read) {
           return absl::InvalidArgumentError(absl::StrCat("b is ", ctx.inputs[1].ToString(),
@@ -152,12 +154,13 @@ OpDef GatherNdGradientOp() {
 OpDef ScatterNdOp() {
   OpDef def("scatter_nd");
   def.Infer([](const OpContext& ctx) -> Types {
-       RETURN_IF_ERROR(CheckInputs(ctx, 3));
-       RETURN_IF_ERROR(CheckInteger(ctx, 1));
-       RETURN_IF_ERROR(CheckSameDType(ctx, 0, 2));
-       RETURN_IF_ERROR(CheckReduction(ctx));
+       BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 3));
+       BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 1));
+       BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, 2));
+       BRAID_RETURN_IF_ERROR(CheckReduction(ctx));
        const Shape &table = ctx.inputs[0].shape, &indices = ctx.inputs[1].shape;
-       ASSIGN_OR_RETURN(const NdAxes axes, NdAxesOf(table, indices, ctx.attrs.Int("batch_dims")));
+       BRAID_ASSIGN_OR_RETURN(const NdAxes axes,
+                              NdAxesOf(table, indices, ctx.attrs.Int("batch_dims")));
        const Shape read = ReadShape(table, indices, axes);
        if (ctx.inputs[2].shape != read) {
          return absl::InvalidArgumentError(absl::StrCat("c is ", ctx.inputs[2].ToString(),

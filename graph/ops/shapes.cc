@@ -9,7 +9,7 @@
 
 namespace braid {
 absl::Status CheckSameType(const OpContext& ctx, int a, int b) {
-  RETURN_IF_ERROR(CheckSameDType(ctx, a, b));
+  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, a, b));
   if (ctx.inputs[a].shape == ctx.inputs[b].shape) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(InputText(ctx, a), ", ", InputText(ctx, b), "; shapes differ"));

@@ -15,10 +15,10 @@ using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 
 absl::Status CheckSorted(const OpContext& ctx) {
-  RETURN_IF_ERROR(CheckInputs(ctx, 1));
+  BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
   const Shape& shape = ctx.inputs[0].shape;
   const int64_t axis = ctx.attrs.Int("axis");
-  RETURN_IF_ERROR(CheckAxis(axis, shape.rank()));
+  BRAID_RETURN_IF_ERROR(CheckAxis(axis, shape.rank()));
   if (shape[static_cast<int>(axis)] <= std::numeric_limits<int32_t>::max()) {
     return absl::OkStatus();
   }
@@ -49,7 +49,7 @@ double SortFlops(const OpContext& ctx) {
 OpDef SortOp() {
   return OpDef("sort")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckSorted(ctx));
+        BRAID_RETURN_IF_ERROR(CheckSorted(ctx));
         return ValuesAndIndices(ctx.inputs[0]);
       })
       .Rule("A{axis}_B->A_B,A_B")
@@ -66,7 +66,7 @@ OpDef SortOp() {
 OpDef TopKOp() {
   return OpDef("top_k")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckSorted(ctx));
+        BRAID_RETURN_IF_ERROR(CheckSorted(ctx));
         const int axis = static_cast<int>(ctx.attrs.Int("axis"));
         const int64_t k = ctx.attrs.Int("k");
         TensorType values = ctx.inputs[0];

@@ -26,13 +26,13 @@ struct Update {
 // The variable, its gradient and its states: of one type, but the states of a narrow variable may
 // be f32, which the sums in them need.
 absl::Status CheckOperands(const OpContext& ctx, int num_states) {
-  RETURN_IF_ERROR(CheckFloating(ctx, 0));
-  RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
   for (int i = 2; i < 2 + num_states; ++i) {
     const bool is_wide_state =
         ctx.inputs[i].dtype == DType::kF32 && SizeOf(ctx.inputs[0].dtype) < SizeOf(DType::kF32);
-    if (!is_wide_state) RETURN_IF_ERROR(CheckSameDType(ctx, 0, i));
-    RETURN_IF_ERROR(CheckShape(ctx, i, ctx.inputs[0].shape));
+    if (!is_wide_state) BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, i));
+    BRAID_RETURN_IF_ERROR(CheckShape(ctx, i, ctx.inputs[0].shape));
   }
   return absl::OkStatus();
 }
@@ -74,12 +74,12 @@ OpDef UpdateOp(const Update& update) {
   return OpDef(update.name)
       .Infer([num_states, takes_step, takes_ratio](const OpContext& ctx) -> Types {
         const int scalars = 1 + (takes_step ? 1 : 0) + (takes_ratio ? 1 : 0);
-        RETURN_IF_ERROR(CheckInputsOfUpdate(ctx, 2 + num_states + scalars));
-        RETURN_IF_ERROR(CheckOperands(ctx, num_states));
+        BRAID_RETURN_IF_ERROR(CheckInputsOfUpdate(ctx, 2 + num_states + scalars));
+        BRAID_RETURN_IF_ERROR(CheckOperands(ctx, num_states));
         for (int i = 2 + num_states; i < 2 + num_states + scalars; ++i) {
-          RETURN_IF_ERROR(CheckShape(ctx, i, {}));
+          BRAID_RETURN_IF_ERROR(CheckShape(ctx, i, {}));
           const bool is_step = takes_step && i == 3 + num_states;
-          RETURN_IF_ERROR(is_step ? CheckInteger(ctx, i) : CheckFloating(ctx, i));
+          BRAID_RETURN_IF_ERROR(is_step ? CheckInteger(ctx, i) : CheckFloating(ctx, i));
         }
         return std::vector<TensorType>{};
       })
@@ -138,10 +138,10 @@ Tensor LambRatio(const std::vector<Tensor>& inputs, const Attrs& attrs, SourceLo
 OpDef LambSquareOp(const Attrs& attrs) {
   return OpDef("lamb_square")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputs(ctx, 5));
-        RETURN_IF_ERROR(CheckOperands(ctx, 2));
-        RETURN_IF_ERROR(CheckInteger(ctx, 4));
-        RETURN_IF_ERROR(CheckShape(ctx, 4, {}));
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 5));
+        BRAID_RETURN_IF_ERROR(CheckOperands(ctx, 2));
+        BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 4));
+        BRAID_RETURN_IF_ERROR(CheckShape(ctx, 4, {}));
         const bool is_wide = ctx.inputs[0].dtype == DType::kF64;
         return std::vector<TensorType>{Scalar(is_wide ? DType::kF64 : DType::kF32)};
       })
@@ -170,8 +170,8 @@ OpDef AssignOp() {
   const OpSample sample = {.inputs = {Matrix(), Matrix()}, .attrs = {}};
   return OpDef("assign")
       .Infer([](const OpContext& ctx) -> Types {
-        RETURN_IF_ERROR(CheckInputsOfUpdate(ctx, 2));
-        RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
+        BRAID_RETURN_IF_ERROR(CheckInputsOfUpdate(ctx, 2));
+        BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));
         return std::vector<TensorType>{};
       })
       .Rule(TogetherRule(0))

@@ -32,11 +32,11 @@ absl::StatusOr<std::vector<WindowAxis>> WindowsOf(const Attrs& attrs,
   const std::vector<int64_t>& dilations = attrs.Ints("dilations");
   const std::vector<int64_t>& begin = attrs.Ints("pads_begin");
   const std::vector<int64_t>& end = attrs.Ints("pads_end");
-  RETURN_IF_ERROR(CheckList("kernel", kernel, axes, 1));
-  RETURN_IF_ERROR(CheckList("strides", strides, axes, 1));
-  RETURN_IF_ERROR(CheckList("dilations", dilations, axes, 1));
-  RETURN_IF_ERROR(CheckList("pads_begin", begin, axes, 0));
-  RETURN_IF_ERROR(CheckList("pads_end", end, axes, 0));
+  BRAID_RETURN_IF_ERROR(CheckList("kernel", kernel, axes, 1));
+  BRAID_RETURN_IF_ERROR(CheckList("strides", strides, axes, 1));
+  BRAID_RETURN_IF_ERROR(CheckList("dilations", dilations, axes, 1));
+  BRAID_RETURN_IF_ERROR(CheckList("pads_begin", begin, axes, 0));
+  BRAID_RETURN_IF_ERROR(CheckList("pads_end", end, axes, 0));
   std::vector<WindowAxis> windows;
   for (size_t i = 0; i < axes; ++i) {
     windows.push_back({kernel[i], strides[i], dilations[i], begin[i], end[i]});

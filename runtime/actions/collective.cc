@@ -69,16 +69,16 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Collective& collective, Action
   CollectiveSpec spec = CollectiveSpecOf(context.plan, task);
   spec.id += context.first_collective;
   CollectiveAction::Options options;
-  ASSIGN_OR_RETURN(options.input, context.addresses.AddressOf(task, collective.input));
-  ASSIGN_OR_RETURN(options.output, context.addresses.AddressOf(task, collective.output));
+  BRAID_ASSIGN_OR_RETURN(options.input, context.addresses.AddressOf(task, collective.input));
+  BRAID_ASSIGN_OR_RETURN(options.output, context.addresses.AddressOf(task, collective.output));
   MadeAction made;
-  ASSIGN_OR_RETURN(made.collective,
-                   context.collectives->Create(spec, *context.reactor,
-                                               MemoryOf(context.device, MemoryKind::kPinned)));
+  BRAID_ASSIGN_OR_RETURN(
+      made.collective, context.collectives->Create(spec, *context.reactor,
+                                                   MemoryOf(context.device, MemoryKind::kPinned)));
   made.collective_id = spec.id;
   options.collective = made.collective.get();
   if (spec.algorithm == CollectiveAlgorithm::kDevice) {
-    ASSIGN_OR_RETURN(options.on_device, MakeOnDevice(collective, spec, context));
+    BRAID_ASSIGN_OR_RETURN(options.on_device, MakeOnDevice(collective, spec, context));
   }
   for (const Member& member : spec.members) {
     options.threads.push_back(

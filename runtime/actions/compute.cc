@@ -77,7 +77,7 @@ absl::Status ComputeAction::RunCalls(const Act& act) {
       continue;
     }
     Begin(i);
-    RETURN_IF_ERROR(calls_[i].kernel->Run(RunOf(i, act)));
+    BRAID_RETURN_IF_ERROR(calls_[i].kernel->Run(RunOf(i, act)));
     ++i;
   }
   return absl::OkStatus();
@@ -123,10 +123,12 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
   for (size_t i = 0; i < calls.size(); ++i) {
     const plan::Kernel& kernel = compute.kernels[i];
     for (const plan::Operand& operand : kernel.inputs) {
-      ASSIGN_OR_RETURN(calls[i].inputs.emplace_back(), context.addresses.AddressOf(task, operand));
+      BRAID_ASSIGN_OR_RETURN(calls[i].inputs.emplace_back(),
+                             context.addresses.AddressOf(task, operand));
     }
     for (const plan::Operand& operand : kernel.outputs) {
-      ASSIGN_OR_RETURN(calls[i].outputs.emplace_back(), context.addresses.AddressOf(task, operand));
+      BRAID_ASSIGN_OR_RETURN(calls[i].outputs.emplace_back(),
+                             context.addresses.AddressOf(task, operand));
     }
   }
   std::vector<Kernel*> kernels;

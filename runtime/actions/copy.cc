@@ -30,15 +30,15 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Copy& copy, ActionContext& con
   const OperandSpec destination = OperandOf(copy.destination.shard);
   CopyAction::Options options;
   options.stream = &context.stream();
-  ASSIGN_OR_RETURN(options.destination,
-                   context.addresses.AddressOf(context.task, copy.destination));
+  BRAID_ASSIGN_OR_RETURN(options.destination,
+                         context.addresses.AddressOf(context.task, copy.destination));
   options.destination_bytes = static_cast<uint64_t>(BytesOf(destination));
   options.dtype = destination.dtype;
   options.reduction = copy.reduction;
   options.zero_first = copy.zero_first;
   for (const plan::Copy::Move& move : copy.moves) {
     CopyAction::Move& out = options.moves.emplace_back();
-    ASSIGN_OR_RETURN(out.source, context.addresses.AddressOf(context.task, move.source));
+    BRAID_ASSIGN_OR_RETURN(out.source, context.addresses.AddressOf(context.task, move.source));
     out.runs = RunsOf(move.source.shard.region, destination.region, move.box);
     out.add = move.add;
   }

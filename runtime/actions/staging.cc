@@ -26,8 +26,8 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Staging& staging, ActionContex
   options.name.what = absl::StrCat("copy '", std::string(context.task.name), "'");
   for (const plan::Staging::Part& part : staging.parts) {
     StagingAction::Part& out = options.parts.emplace_back();
-    ASSIGN_OR_RETURN(out.from, context.addresses.AddressOf(context.task, part.from));
-    ASSIGN_OR_RETURN(out.to, context.addresses.AddressOf(context.task, part.to));
+    BRAID_ASSIGN_OR_RETURN(out.from, context.addresses.AddressOf(context.task, part.from));
+    BRAID_ASSIGN_OR_RETURN(out.to, context.addresses.AddressOf(context.task, part.to));
     out.bytes = static_cast<uint64_t>(BytesOf(OperandOf(part.from.shard)));
   }
   MadeAction made;

@@ -18,7 +18,7 @@ absl::Status PlanMemory::Prepare(const plan::NodePlan& plan) {
           absl::StrFormat("the plan of job '%s' uses device %d of node %d, which has %d", plan.job,
                           arena.device, plan.node, devices_->size()));
     }
-    RETURN_IF_ERROR(PrepareArena(arena, *(*devices_)[arena.device]));
+    BRAID_RETURN_IF_ERROR(PrepareArena(arena, *(*devices_)[arena.device]));
   }
   return absl::OkStatus();
 }
@@ -36,7 +36,7 @@ absl::Status PlanMemory::PrepareArena(const plan::Arena& arena, Device& device) 
       areas.emplace_back(stream, end);
       end += arena.scratch_bytes[i];
     }
-    RETURN_IF_ERROR(device.GrowArena(kind, end));
+    BRAID_RETURN_IF_ERROR(device.GrowArena(kind, end));
     for (const auto& [stream, offset] : areas) {
       scratch_[{arena.device, stream}] = device.arena(kind).data() + offset;
     }
@@ -58,14 +58,14 @@ absl::StatusOr<TaskMemory> PlanMemory::Of(const plan::Task& task) const {
   for (const plan::Input& input : task.inputs) {
     SlotMemory& slots = memory.inputs.emplace_back();
     if (input.memory.has_value()) {
-      ASSIGN_OR_RETURN(slots, Of(*input.memory));
+      BRAID_ASSIGN_OR_RETURN(slots, Of(*input.memory));
     }
   }
   const bool is_elsewhere = std::holds_alternative<plan::Transfer>(task.work);
   for (const plan::Output& output : task.outputs) {
     SlotMemory& slots = memory.outputs.emplace_back();
     if (output.memory.has_value() && !is_elsewhere) {
-      ASSIGN_OR_RETURN(slots, Of(*output.memory));
+      BRAID_ASSIGN_OR_RETURN(slots, Of(*output.memory));
     }
   }
   return memory;

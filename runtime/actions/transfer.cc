@@ -36,13 +36,13 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Transfer& transfer, ActionCont
   const OperandSpec source = OperandOf(transfer.source.shard);
   TransferAction::Options options;
   options.stream = &context.stream();
-  ASSIGN_OR_RETURN(options.source, context.addresses.AddressOf(task, transfer.source));
+  BRAID_ASSIGN_OR_RETURN(options.source, context.addresses.AddressOf(task, transfer.source));
   options.bytes = transfer.bytes;
   options.landing = transfer.landing;
   options.element_size = SizeOf(source.dtype);
   options.pack = RunsOf(source.region, transfer.box, transfer.box);
   if (transfer.staging.has_value()) {
-    ASSIGN_OR_RETURN(const SlotMemory staging, context.addresses.Of(*transfer.staging));
+    BRAID_ASSIGN_OR_RETURN(const SlotMemory staging, context.addresses.Of(*transfer.staging));
     options.staging = staging.base;
   } else if (!options.pack.from.empty()) {
     options.first_byte = options.pack.from[0] * options.element_size;

@@ -193,7 +193,7 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(Reactor* reactor,
         "SIG_DFL",
         program));
   }
-  ASSIGN_OR_RETURN(Pipe failure, MakePipe());
+  BRAID_ASSIGN_OR_RETURN(Pipe failure, MakePipe());
   std::vector<std::string> arguments = options.command;
   std::vector<std::string> environment = ChangedEnvironment(options.environment);
   const std::vector<char*> argument_pointers = Pointers(arguments);
@@ -220,7 +220,7 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(Reactor* reactor,
     return CannotStart(program, error);
   }
   std::unique_ptr<Process> process(new Process(reactor, pid, options, std::move(on_end)));
-  RETURN_IF_ERROR(process->WatchEnd());
+  BRAID_RETURN_IF_ERROR(process->WatchEnd());
   return process;
 }
 

@@ -50,7 +50,7 @@ void Tell(int pipe, Entry entry) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProcessGuard>> ProcessGuard::Start() {
-  ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
+  BRAID_ASSIGN_OR_RETURN(Pipe pipe, MakePipe());
   const pid_t pid = fork();
   if (pid < 0) return absl::ErrnoToStatus(errno, "cannot fork a process that guards others");
   if (pid == 0) {

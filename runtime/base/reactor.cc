@@ -129,7 +129,7 @@ class RealReactor : public Reactor {
   absl::Status Watch(int descriptor, Readiness interest,
                      std::function<void(Readiness)> fn) override {
     CHECK(InThread());
-    RETURN_IF_ERROR(OpenPoll());
+    BRAID_RETURN_IF_ERROR(OpenPoll());
     const auto known = watch_of_.find(descriptor);
     const bool is_new = known == watch_of_.end();
     epoll_event event{};

@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> DatasetCache::Open(const DatasetS
   MutexLock lock(mutex_);
   std::shared_ptr<const Dataset>& dataset = datasets_[key];
   if (dataset == nullptr) {
-    ASSIGN_OR_RETURN(dataset, kinds_.Open(spec));
+    BRAID_ASSIGN_OR_RETURN(dataset, kinds_.Open(spec));
   }
   return dataset;
 }

@@ -172,13 +172,14 @@ class DigitDataset final : public Dataset {
 
   absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
                     void* out) const override {
-    RETURN_IF_ERROR(CheckRead(*this, samples, field));
+    BRAID_RETURN_IF_ERROR(CheckRead(*this, samples, field));
     const int64_t bytes = fields_[static_cast<size_t>(field)].shape.num_elements() *
                           static_cast<int64_t>(SizeOf(dtype));
     auto* next = static_cast<std::byte*>(out);
     for (int64_t sample : samples) {
       const int64_t in_block = sample % kDigitsAtOnce;
-      RETURN_IF_ERROR(BlockAt(sample / kDigitsAtOnce).Read({&in_block, 1}, field, dtype, next));
+      BRAID_RETURN_IF_ERROR(
+          BlockAt(sample / kDigitsAtOnce).Read({&in_block, 1}, field, dtype, next));
       next += bytes;
     }
     return absl::OkStatus();
@@ -221,7 +222,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDigits(const DatasetSpec& spe
   options.first = range.first;
   options.count = range.count;
   options.seed = params.TakeUnsigned("seed", options.seed);
-  RETURN_IF_ERROR(params.Finish());
+  BRAID_RETURN_IF_ERROR(params.Finish());
   return std::make_shared<const DigitDataset>(options);
 }
 

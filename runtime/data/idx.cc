@@ -110,9 +110,9 @@ absl::StatusOr<IdxFile> ReadIdx(const std::vector<std::string>& candidates, int 
   for (const std::string& path : candidates) {
     absl::StatusOr<std::string> bytes = ReadWholeFile(path, kMaxBytes);
     if (absl::IsNotFound(bytes.status())) continue;
-    RETURN_IF_ERROR(bytes.status());
+    BRAID_RETURN_IF_ERROR(bytes.status());
     if (absl::EndsWith(path, ".gz")) {
-      ASSIGN_OR_RETURN(*bytes, Gunzip(path, *bytes));
+      BRAID_ASSIGN_OR_RETURN(*bytes, Gunzip(path, *bytes));
     }
     return ParseIdx(path, *bytes, rank);
   }

@@ -42,7 +42,7 @@ std::vector<DatasetField> ImageDataset::FieldsOf(int64_t pixels_per_image) {
 
 absl::Status ImageDataset::Read(std::span<const int64_t> samples, int field, DType dtype,
                                 void* out) const {
-  RETURN_IF_ERROR(CheckRead(*this, samples, field));
+  BRAID_RETURN_IF_ERROR(CheckRead(*this, samples, field));
   auto* next = static_cast<std::byte*>(out);
   if (field == 1) {
     for (int64_t sample : samples) {

@@ -23,9 +23,9 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenMnist(const DatasetSpec& spec
   SpecReader params(spec);
   const std::string files = params.TakeString("files");
   const SampleRange range = params.TakeRange();
-  RETURN_IF_ERROR(params.Finish());
-  ASSIGN_OR_RETURN(IdxFile images, ReadIdx(Candidates(files, "images-idx3"), 3));
-  ASSIGN_OR_RETURN(IdxFile labels, ReadIdx(Candidates(files, "labels-idx1"), 1));
+  BRAID_RETURN_IF_ERROR(params.Finish());
+  BRAID_ASSIGN_OR_RETURN(IdxFile images, ReadIdx(Candidates(files, "images-idx3"), 3));
+  BRAID_ASSIGN_OR_RETURN(IdxFile labels, ReadIdx(Candidates(files, "labels-idx1"), 1));
   const int64_t total = images.dims[0];
   if (total != labels.dims[0]) {
     return absl::InvalidArgumentError(absl::StrFormat(

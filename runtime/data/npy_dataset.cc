@@ -35,7 +35,7 @@ class NpyDataset final : public Dataset {
 
   absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
                     void* out) const override {
-    RETURN_IF_ERROR(CheckRead(*this, samples, field));
+    BRAID_RETURN_IF_ERROR(CheckRead(*this, samples, field));
     const Source& source = sources_[static_cast<size_t>(field)];
     const DType stored = source.header.dtype;
     const int64_t elements = fields_[static_cast<size_t>(field)].shape.num_elements();
@@ -54,13 +54,13 @@ class NpyDataset final : public Dataset {
       const int64_t offset = source.header.data_offset + (range_.first + samples[i]) * row_bytes;
       const size_t bytes = run * static_cast<size_t>(row_bytes);
       if (stored == dtype && dtype != DType::kBool) {
-        RETURN_IF_ERROR(source.file.ReadAt(offset, next, bytes));
+        BRAID_RETURN_IF_ERROR(source.file.ReadAt(offset, next, bytes));
       } else {
         for (int64_t first = 0; first < n; first += part) {
           const int64_t count = std::min(part, n - first);
-          RETURN_IF_ERROR(source.file.ReadAt(offset + first * static_cast<int64_t>(SizeOf(stored)),
-                                             stored_part.data(),
-                                             static_cast<size_t>(count) * SizeOf(stored)));
+          BRAID_RETURN_IF_ERROR(
+              source.file.ReadAt(offset + first * static_cast<int64_t>(SizeOf(stored)),
+                                 stored_part.data(), static_cast<size_t>(count) * SizeOf(stored)));
           ConvertElements(stored, stored_part.data(), dtype,
                           next + static_cast<size_t>(first) * SizeOf(dtype), count);
         }
@@ -89,7 +89,7 @@ absl::StatusOr<uint64_t> FingerprintOf(const InputFile& file, uint64_t before) {
   std::vector<std::byte> block(static_cast<size_t>(bytes));
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t begin = blocks < 2 ? 0 : i * (size - bytes) / (blocks - 1);
-    RETURN_IF_ERROR(file.ReadAt(begin, block.data(), block.size()));
+    BRAID_RETURN_IF_ERROR(file.ReadAt(begin, block.data(), block.size()));
     fingerprint = AddToFingerprint(fingerprint, block);
   }
   return fingerprint;
@@ -107,14 +107,14 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenNpy(const DatasetSpec& spec) 
     paths.push_back(params.TakeString(absl::StrCat("path", i)));
   }
   SampleRange range = params.TakeRange();
-  RETURN_IF_ERROR(params.Finish());
+  BRAID_RETURN_IF_ERROR(params.Finish());
   if (names.empty()) return absl::InvalidArgumentError("an npy dataset needs at least one file");
 
   std::vector<Source> sources;
   std::vector<DatasetField> fields;
   for (size_t i = 0; i < names.size(); ++i) {
-    ASSIGN_OR_RETURN(InputFile file, InputFile::Open(paths[i]));
-    ASSIGN_OR_RETURN(NpyHeader header, ReadNpyHeader(file));
+    BRAID_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(paths[i]));
+    BRAID_ASSIGN_OR_RETURN(NpyHeader header, ReadNpyHeader(file));
     if (header.shape.rank() == 0) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "'%s' holds a single number; its first axis must count the samples", paths[i]));
@@ -138,7 +138,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenNpy(const DatasetSpec& spec) 
   }
   uint64_t fingerprint = 0;
   for (const Source& source : sources) {
-    ASSIGN_OR_RETURN(fingerprint, FingerprintOf(source.file, fingerprint));
+    BRAID_ASSIGN_OR_RETURN(fingerprint, FingerprintOf(source.file, fingerprint));
   }
   return std::make_shared<const NpyDataset>(std::move(sources), std::move(fields), range,
                                             fingerprint);

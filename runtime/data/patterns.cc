@@ -46,7 +46,7 @@ class PatternDataset final : public Dataset {
 
   absl::Status Read(std::span<const int64_t> samples, int field, DType dtype,
                     void* out) const override {
-    RETURN_IF_ERROR(CheckRead(*this, samples, field));
+    BRAID_RETURN_IF_ERROR(CheckRead(*this, samples, field));
     if (field == 0 && !IsFloating(dtype)) {
       return absl::InvalidArgumentError(
           absl::StrFormat("patterns are numbers about 0: read them as f32, f64, bf16 or f16, not "
@@ -168,7 +168,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenPatterns(const DatasetSpec& s
   options.channels = params.TakeInteger("channels", options.channels);
   options.side = params.TakeInteger("side", options.side);
   options.classes = params.TakeInteger("classes", options.classes);
-  RETURN_IF_ERROR(params.Finish());
+  BRAID_RETURN_IF_ERROR(params.Finish());
   const auto fits = [](int64_t value, int64_t limit) { return value >= 1 && value <= limit; };
   if (!fits(options.side, kMaxPixels) || !fits(options.channels, kMaxPixels) ||
       !fits(options.classes, kMaxClasses) ||

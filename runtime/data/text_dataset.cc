@@ -86,7 +86,7 @@ absl::StatusOr<std::shared_ptr<const TextDataset>> TextDataset::Open(const Datas
   const int alphabet = params.TakeChoice("alphabet", {"distinct", "bytes"});
   const double begin = params.TakeNumber("begin", 0.0);
   const double end = params.TakeNumber("end", 1.0);
-  RETURN_IF_ERROR(params.Finish());
+  BRAID_RETURN_IF_ERROR(params.Finish());
   if (context < 1) {
     return absl::InvalidArgumentError(
         absl::StrFormat("text '%s': context is %d, expected 1 or more", path, context));
@@ -96,7 +96,7 @@ absl::StatusOr<std::shared_ptr<const TextDataset>> TextDataset::Open(const Datas
         "text '%s': the part from %g to %g was asked for, expected 0 <= begin < end <= 1", path,
         begin, end));
   }
-  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, int64_t{1} << 36));
+  BRAID_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, int64_t{1} << 36));
   // Rounded alike for every part, so that one part's end is the next one's beginning.
   const auto position = [&](double fraction) {
     return static_cast<size_t>(std::floor(fraction * static_cast<double>(text.size())));
@@ -121,7 +121,7 @@ absl::StatusOr<std::shared_ptr<const TextDataset>> TextDataset::Open(const Datas
 
 absl::Status TextDataset::Read(std::span<const int64_t> samples, int field, DType dtype,
                                void* out) const {
-  RETURN_IF_ERROR(CheckRead(*this, samples, field));
+  BRAID_RETURN_IF_ERROR(CheckRead(*this, samples, field));
   auto* next = static_cast<std::byte*>(out);
   for (int64_t sample : samples) {
     const uint8_t* window = tokens_.data() + sample * stride_ + field;

@@ -54,7 +54,7 @@ HostArena::~HostArena() {
 
 absl::Status HostArena::Grow(uint64_t bytes) {
   if (bytes <= size_) return absl::OkStatus();
-  if (mapped_ == nullptr) RETURN_IF_ERROR(Reserve(bytes));
+  if (mapped_ == nullptr) BRAID_RETURN_IF_ERROR(Reserve(bytes));
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   const uint64_t rounded = bytes > reserved_ ? bytes : (bytes + page - 1) / page * page;
   if (rounded > reserved_ || mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {

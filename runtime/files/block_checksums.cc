@@ -17,7 +17,7 @@ absl::Status BlockChecksums::Add(int64_t offset, const void* data, size_t bytes)
   while (offset < end) {
     const int64_t border = (offset / kChecksumBlockBytes + 1) * kChecksumBlockBytes;
     const int64_t length = std::min(border, end) - offset;
-    RETURN_IF_ERROR(AddPiece(offset, {length, Crc32c(next, static_cast<size_t>(length))}));
+    BRAID_RETURN_IF_ERROR(AddPiece(offset, {length, Crc32c(next, static_cast<size_t>(length))}));
     offset += length;
     next += length;
   }

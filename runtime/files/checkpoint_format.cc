@@ -120,7 +120,7 @@ std::string FormatChecksums(const CheckpointChecksums& checksums) {
 }
 
 absl::StatusOr<CheckpointIndex> ParseIndex(const std::string& path, std::string_view text) {
-  ASSIGN_OR_RETURN(const Json json, ParseStrictJson("'" + path + "'", text));
+  BRAID_ASSIGN_OR_RETURN(const Json json, ParseStrictJson("'" + path + "'", text));
   CheckpointIndex index;
   const Json* metadata = Member(json, "metadata", Json::value_t::object);
   const std::optional<int64_t> total =
@@ -142,8 +142,8 @@ absl::StatusOr<CheckpointIndex> ParseIndex(const std::string& path, std::string_
 }
 
 absl::StatusOr<CheckpointState> ParseState(const std::string& path, std::string_view text) {
-  ASSIGN_OR_RETURN(const Json json, ParseStrictJson("'" + path + "'", text));
-  RETURN_IF_ERROR(CheckFormat(path, json));
+  BRAID_ASSIGN_OR_RETURN(const Json json, ParseStrictJson("'" + path + "'", text));
+  BRAID_RETURN_IF_ERROR(CheckFormat(path, json));
   CheckpointState state;
   const std::optional<int64_t> step = Integer(Member(json, "step", Json::value_t::number_integer));
   const Json* values = Member(json, "values", Json::value_t::object);
@@ -160,8 +160,8 @@ absl::StatusOr<CheckpointState> ParseState(const std::string& path, std::string_
 }
 
 absl::StatusOr<CheckpointChecksums> ParseChecksums(const std::string& path, std::string_view text) {
-  ASSIGN_OR_RETURN(const Json json, ParseStrictJson("'" + path + "'", text));
-  RETURN_IF_ERROR(CheckFormat(path, json));
+  BRAID_ASSIGN_OR_RETURN(const Json json, ParseStrictJson("'" + path + "'", text));
+  BRAID_RETURN_IF_ERROR(CheckFormat(path, json));
   const Json* algorithm = Member(json, "algorithm", Json::value_t::string);
   const Json* block = Member(json, "block_bytes", Json::value_t::number_integer);
   if (algorithm == nullptr || *algorithm != "crc32c" || Integer(block) != kChecksumBlockBytes) {

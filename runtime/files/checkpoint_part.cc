@@ -68,7 +68,7 @@ absl::Status CheckpointPart::Expect(const std::string& file) {
 
 absl::Status CheckpointPart::Write(const std::string& file, int64_t position, const void* data,
                                    size_t bytes, BlockChecksums& written) {
-  RETURN_IF_ERROR(written.Add(position, data, bytes));
+  BRAID_RETURN_IF_ERROR(written.Add(position, data, bytes));
   OutputFile* output = nullptr;
   {
     MutexLock lock(mutex_);
@@ -82,7 +82,7 @@ absl::Status CheckpointPart::End(const std::string& file, const BlockChecksums& 
     MutexLock lock(mutex_);
     BlockChecksums& all = written_[file];
     for (const BlockChecksums::Stretch& stretch : written.stretches()) {
-      RETURN_IF_ERROR(all.Add(stretch));
+      BRAID_RETURN_IF_ERROR(all.Add(stretch));
     }
     if (--expected_ > 0) return absl::OkStatus();
   }
@@ -92,7 +92,7 @@ absl::Status CheckpointPart::End(const std::string& file, const BlockChecksums& 
 
 absl::Status CheckpointPart::Finish() {
   MutexLock lock(mutex_);
-  for (auto& [name, file] : files_) RETURN_IF_ERROR(file.Sync());
+  for (auto& [name, file] : files_) BRAID_RETURN_IF_ERROR(file.Sync());
   files_.clear();
   std::string text;
   for (const auto& [name, written] : written_) {

@@ -74,7 +74,7 @@ absl::StatusOr<std::string> Resolve(const std::string& path) {
         absl::StrFormat("'%s' is no checkpoint: it has neither a file 'latest' nor '%s'%s", path,
                         kIndexFile, WholeCheckpoints(path)));
   }
-  ASSIGN_OR_RETURN(std::string name, ReadWholeFile(latest, 4096));
+  BRAID_ASSIGN_OR_RETURN(std::string name, ReadWholeFile(latest, 4096));
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
   if (!IsCheckpointName(BaseOf(name))) {
     return absl::InvalidArgumentError(
@@ -117,8 +117,8 @@ absl::StatusOr<const FileChecksums*> ChecksumsOf(const CheckpointChecksums& chec
 absl::StatusOr<std::string> ReadSideFile(const CheckpointChecksums& checksums,
                                          const std::string& directory, const std::string& name) {
   const std::string path = Join(directory, name);
-  ASSIGN_OR_RETURN(const FileChecksums* expected, ChecksumsOf(checksums, directory, name));
-  ASSIGN_OR_RETURN(std::string contents, ReadWholeFile(path, kMaxSideFileBytes));
+  BRAID_ASSIGN_OR_RETURN(const FileChecksums* expected, ChecksumsOf(checksums, directory, name));
+  BRAID_ASSIGN_OR_RETURN(std::string contents, ReadWholeFile(path, kMaxSideFileBytes));
   if (static_cast<int64_t>(contents.size()) != expected->bytes) {
     return WrongSize(path, expected->bytes, static_cast<int64_t>(contents.size()));
   }
@@ -137,20 +137,22 @@ absl::StatusOr<std::string> ReadSideFile(const CheckpointChecksums& checksums,
 
 absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const std::string& path) {
   std::unique_ptr<CheckpointReader> reader(new CheckpointReader());
-  ASSIGN_OR_RETURN(reader->path_, Resolve(path));
+  BRAID_ASSIGN_OR_RETURN(reader->path_, Resolve(path));
   const std::string& directory = reader->path_;
   const std::string checksums_path = Join(directory, kChecksumsFile);
-  ASSIGN_OR_RETURN(const std::string checksums_text,
-                   ReadWholeFile(checksums_path, kMaxSideFileBytes));
-  ASSIGN_OR_RETURN(const CheckpointChecksums checksums,
-                   ParseChecksums(checksums_path, checksums_text));
+  BRAID_ASSIGN_OR_RETURN(const std::string checksums_text,
+                         ReadWholeFile(checksums_path, kMaxSideFileBytes));
+  BRAID_ASSIGN_OR_RETURN(const CheckpointChecksums checksums,
+                         ParseChecksums(checksums_path, checksums_text));
   reader->identity_ = Crc32c(checksums_text.data(), checksums_text.size());
-  ASSIGN_OR_RETURN(const std::string state_text, ReadSideFile(checksums, directory, kStateFile));
-  ASSIGN_OR_RETURN(reader->state_, ParseState(Join(directory, kStateFile), state_text));
-  ASSIGN_OR_RETURN(const std::string index_text, ReadSideFile(checksums, directory, kIndexFile));
-  ASSIGN_OR_RETURN(const CheckpointIndex index,
-                   ParseIndex(Join(directory, kIndexFile), index_text));
-  RETURN_IF_ERROR(reader->OpenFiles(index, checksums));
+  BRAID_ASSIGN_OR_RETURN(const std::string state_text,
+                         ReadSideFile(checksums, directory, kStateFile));
+  BRAID_ASSIGN_OR_RETURN(reader->state_, ParseState(Join(directory, kStateFile), state_text));
+  BRAID_ASSIGN_OR_RETURN(const std::string index_text,
+                         ReadSideFile(checksums, directory, kIndexFile));
+  BRAID_ASSIGN_OR_RETURN(const CheckpointIndex index,
+                         ParseIndex(Join(directory, kIndexFile), index_text));
+  BRAID_RETURN_IF_ERROR(reader->OpenFiles(index, checksums));
   return reader;
 }
 
@@ -161,8 +163,8 @@ absl::Status CheckpointReader::OpenFiles(const CheckpointIndex& index,
     auto [number, is_new] = numbers.emplace(name, files_.size());
     if (is_new) {
       const std::string path = Join(path_, name);
-      ASSIGN_OR_RETURN(const FileChecksums* expected, ChecksumsOf(checksums, path_, name));
-      ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::Open(path));
+      BRAID_ASSIGN_OR_RETURN(const FileChecksums* expected, ChecksumsOf(checksums, path_, name));
+      BRAID_ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::Open(path));
       if (reader.file().size() != expected->bytes) {
         return WrongSize(path, expected->bytes, reader.file().size());
       }
@@ -175,7 +177,7 @@ absl::Status CheckpointReader::OpenFiles(const CheckpointIndex& index,
           absl::StrFormat("'%s' is damaged: '%s' should hold tensor '%s' and does not",
                           Join(path_, kIndexFile), file.reader.path(), tensor));
     }
-    ASSIGN_OR_RETURN(const int64_t offset, file.reader.OffsetOf(tensor));
+    BRAID_ASSIGN_OR_RETURN(const int64_t offset, file.reader.OffsetOf(tensor));
     locations_.emplace(tensor, Location{number->second, offset, *stored});
     tensors_.push_back(*stored);
   }
@@ -186,7 +188,7 @@ absl::Status CheckpointReader::OpenFiles(const CheckpointIndex& index,
                                    ? file.reader.file().size()
                                    : *file.reader.OffsetOf(file.reader.tensors().front().name);
     std::vector<std::byte> header(static_cast<size_t>(data_begin));
-    RETURN_IF_ERROR(ReadChecked(i, 0, header.data(), header.size()));
+    BRAID_RETURN_IF_ERROR(ReadChecked(i, 0, header.data(), header.size()));
   }
   return absl::OkStatus();
 }
@@ -203,7 +205,7 @@ absl::StatusOr<const CheckpointReader::Location*> CheckpointReader::Locate(
 }
 
 absl::StatusOr<StoredTensor> CheckpointReader::Info(std::string_view tensor) const {
-  ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
+  BRAID_ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
   return location->tensor;
 }
 
@@ -212,7 +214,7 @@ absl::Status CheckpointReader::ReadBlock(BlockId id, std::vector<std::byte>& byt
   const InputFile& input = file.reader.file();
   const int64_t begin = id.index * kChecksumBlockBytes;
   bytes.resize(static_cast<size_t>(std::min(kChecksumBlockBytes, input.size() - begin)));
-  RETURN_IF_ERROR(input.ReadAt(begin, bytes.data(), bytes.size()));
+  BRAID_RETURN_IF_ERROR(input.ReadAt(begin, bytes.data(), bytes.size()));
   const uint32_t expected = file.checksums.blocks[static_cast<size_t>(id.index)];
   const uint32_t found = Crc32c(bytes.data(), bytes.size());
   if (found != expected) return WrongBlock(input.path(), id.index, expected, found);
@@ -237,7 +239,7 @@ absl::StatusOr<std::shared_ptr<const CheckpointReader::Block>> CheckpointReader:
   MutexLock lock(block->mutex);
   if (!block->is_read) block->status = ReadBlock(id, block->bytes);
   block->is_read = true;
-  RETURN_IF_ERROR(block->status);
+  BRAID_RETURN_IF_ERROR(block->status);
   return std::shared_ptr<const Block>(std::move(block));
 }
 
@@ -253,12 +255,12 @@ absl::Status CheckpointReader::ReadChecked(size_t file, int64_t offset, void* ou
     const int64_t length = std::min(block_end, end) - offset;
     if (offset == block_begin && length == block_end - block_begin) {
       // Wanted whole: checked where it shall be.
-      RETURN_IF_ERROR(input.ReadAt(offset, next, static_cast<size_t>(length)));
+      BRAID_RETURN_IF_ERROR(input.ReadAt(offset, next, static_cast<size_t>(length)));
       const uint32_t expected = files_[file].checksums.blocks[static_cast<size_t>(index)];
       const uint32_t found = Crc32c(next, static_cast<size_t>(length));
       if (found != expected) return WrongBlock(input.path(), index, expected, found);
     } else {
-      ASSIGN_OR_RETURN(const std::shared_ptr<const Block> block, LoadBlock({file, index}));
+      BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Block> block, LoadBlock({file, index}));
       std::memcpy(next, block->bytes.data() + (offset - block_begin), static_cast<size_t>(length));
     }
     offset += length;
@@ -269,7 +271,7 @@ absl::Status CheckpointReader::ReadChecked(size_t file, int64_t offset, void* ou
 
 absl::Status CheckpointReader::ReadBytes(std::string_view tensor, int64_t offset, void* out,
                                          size_t bytes) const {
-  ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
+  BRAID_ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
   const int64_t total = location->tensor.num_bytes();
   if (offset < 0 || offset > total || bytes > static_cast<uint64_t>(total - offset)) {
     return absl::OutOfRangeError(
@@ -280,17 +282,17 @@ absl::Status CheckpointReader::ReadBytes(std::string_view tensor, int64_t offset
 }
 
 absl::Status CheckpointReader::ReadBox(std::string_view tensor, const Box& box, void* out) const {
-  ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
+  BRAID_ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
   auto* next = static_cast<std::byte*>(out);
   return ForEachRun(*location, box, [&](int64_t position, size_t bytes) -> absl::Status {
-    RETURN_IF_ERROR(ReadChecked(location->file, position, next, bytes));
+    BRAID_RETURN_IF_ERROR(ReadChecked(location->file, position, next, bytes));
     next += bytes;
     return absl::OkStatus();
   });
 }
 
 absl::Status CheckpointReader::Verify(std::string_view tensor, const Box& box) const {
-  ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
+  BRAID_ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
   return ForEachRun(*location, box, [&](int64_t position, size_t bytes) -> absl::Status {
     const int64_t end = (position + static_cast<int64_t>(bytes) - 1) / kChecksumBlockBytes + 1;
     for (BlockId id{location->file, position / kChecksumBlockBytes}; id.index < end; ++id.index) {
@@ -298,7 +300,7 @@ absl::Status CheckpointReader::Verify(std::string_view tensor, const Box& box) c
         MutexLock lock(mutex_);
         if (verified_.contains(id)) continue;
       }
-      RETURN_IF_ERROR(LoadBlock(id).status());
+      BRAID_RETURN_IF_ERROR(LoadBlock(id).status());
       MutexLock lock(mutex_);
       verified_.insert(id);
     }
@@ -343,7 +345,7 @@ absl::Status CheckpointReader::ForEachRun(const Location& location, const Box& b
   for (size_t d = 0; d < strides.size(); ++d) position += box.begin[d] * strides[d];
   std::vector<int64_t> index(static_cast<size_t>(inner), 0);
   while (true) {
-    RETURN_IF_ERROR(on_run(position, static_cast<size_t>(run)));
+    BRAID_RETURN_IF_ERROR(on_run(position, static_cast<size_t>(run)));
     int d = inner - 1;  // like an odometer, last axis first
     for (; d >= 0; --d) {
       const size_t i = static_cast<size_t>(d);

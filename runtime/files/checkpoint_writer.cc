@@ -120,13 +120,13 @@ absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
   std::error_code error;
   fs::create_directories(options.directory, error);
   if (error) return ErrnoStatus(error.value(), "create directory", options.directory);
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.directory));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.directory));
   for (const std::string& name : names) {
     if (!IsLeftover(options.directory, name)) continue;
-    RETURN_IF_ERROR(RemoveTree(Join(options.directory, name)));
+    BRAID_RETURN_IF_ERROR(RemoveTree(Join(options.directory, name)));
   }
   std::unique_ptr<CheckpointWriter> writer(new CheckpointWriter(std::move(options)));
-  RETURN_IF_ERROR(writer->LayOut());
+  BRAID_RETURN_IF_ERROR(writer->LayOut());
   return writer;
 }
 
@@ -140,12 +140,12 @@ absl::Status CheckpointWriter::LayOut() {
     const std::string name =
         absl::StrFormat("model-%05d-of-%05d.safetensors", files_.size() + 1, parts.size());
     // Some readers refuse a file that does not say which framework's layout it has.
-    ASSIGN_OR_RETURN(SafetensorsLayout layout, LayOutSafetensors(part, {{"format", "pt"}}));
-    ASSIGN_OR_RETURN(OutputFile output, OutputFile::Create(Join(temporary_, name)));
-    RETURN_IF_ERROR(output.Resize(layout.file_bytes));
-    RETURN_IF_ERROR(output.WriteAt(0, layout.header.data(), layout.header.size()));
+    BRAID_ASSIGN_OR_RETURN(SafetensorsLayout layout, LayOutSafetensors(part, {{"format", "pt"}}));
+    BRAID_ASSIGN_OR_RETURN(OutputFile output, OutputFile::Create(Join(temporary_, name)));
+    BRAID_RETURN_IF_ERROR(output.Resize(layout.file_bytes));
+    BRAID_RETURN_IF_ERROR(output.WriteAt(0, layout.header.data(), layout.header.size()));
     BlockChecksums checksums;
-    RETURN_IF_ERROR(checksums.Add(0, layout.header.data(), layout.header.size()));
+    BRAID_RETURN_IF_ERROR(checksums.Add(0, layout.header.data(), layout.header.size()));
     checksums_[name].bytes = layout.file_bytes;
     for (size_t i = 0; i < part.size(); ++i) {
       if (!places_.emplace(part[i].name, Place{files_.size(), i}).second) {
@@ -161,11 +161,11 @@ absl::Status CheckpointWriter::LayOut() {
 
 // What the others will open is on the file server when they do.
 absl::StatusOr<int64_t> CheckpointWriter::Share() {
-  for (File& file : files_) RETURN_IF_ERROR(file.output.Sync());
+  for (File& file : files_) BRAID_RETURN_IF_ERROR(file.output.Sync());
   std::random_device random;
   const int64_t save = (int64_t{random() >> 1} << 32) | random();
-  RETURN_IF_ERROR(WriteWholeFile(Join(temporary_, kPartOfFile), absl::StrCat(save)));
-  RETURN_IF_ERROR(SyncDirectory(temporary_));
+  BRAID_RETURN_IF_ERROR(WriteWholeFile(Join(temporary_, kPartOfFile), absl::StrCat(save)));
+  BRAID_RETURN_IF_ERROR(SyncDirectory(temporary_));
   is_shared_ = true;
   return save;
 }
@@ -177,8 +177,8 @@ CheckpointWriter::Position CheckpointWriter::PositionOf(std::string_view tensor)
 
 absl::Status CheckpointWriter::AddPart(const std::string& name) {
   const std::string path = Join(temporary_, name);
-  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxSideFileBytes));
-  ASSIGN_OR_RETURN(const Stretches stretches, ParseStretches(path, text));
+  BRAID_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxSideFileBytes));
+  BRAID_ASSIGN_OR_RETURN(const Stretches stretches, ParseStretches(path, text));
   for (const auto& [file_name, written] : stretches) {
     const auto file = std::ranges::find(files_, file_name, &File::name);
     if (file == files_.end()) {
@@ -247,33 +247,33 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
   const std::string& directory = options_.directory;
   CheckpointIndex index;
   for (File& file : files_) {
-    RETURN_IF_ERROR(CheckComplete(file));
-    RETURN_IF_ERROR(file.output.Sync());
+    BRAID_RETURN_IF_ERROR(CheckComplete(file));
+    BRAID_RETURN_IF_ERROR(file.output.Sync());
     checksums_[file.name].blocks = file.checksums.Finish();
     for (const StoredTensor& tensor : file.tensors) {
       index.total_size += tensor.num_bytes();
       index.weight_map[tensor.name] = file.name;
     }
   }
-  if (is_shared_) RETURN_IF_ERROR(RemoveTree(Join(temporary_, kPartOfFile)));
-  RETURN_IF_ERROR(WriteSideFile(kIndexFile, FormatIndex(index)));
-  RETURN_IF_ERROR(WriteSideFile(kStateFile, FormatState(options_.state)));
-  RETURN_IF_ERROR(WriteSideFile(kChecksumsFile, FormatChecksums(checksums_)));
-  RETURN_IF_ERROR(SyncDirectory(temporary_));
+  if (is_shared_) BRAID_RETURN_IF_ERROR(RemoveTree(Join(temporary_, kPartOfFile)));
+  BRAID_RETURN_IF_ERROR(WriteSideFile(kIndexFile, FormatIndex(index)));
+  BRAID_RETURN_IF_ERROR(WriteSideFile(kStateFile, FormatState(options_.state)));
+  BRAID_RETURN_IF_ERROR(WriteSideFile(kChecksumsFile, FormatChecksums(checksums_)));
+  BRAID_RETURN_IF_ERROR(SyncDirectory(temporary_));
 
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
   std::string name = options_.name;
   for (int revision = 2; std::find(names.begin(), names.end(), name) != names.end(); ++revision) {
     name = absl::StrCat(options_.name, ".", revision);
   }
   const std::string path = Join(directory, name);
   Observe("rename to " + name);
-  RETURN_IF_ERROR(Rename(temporary_, path));
+  BRAID_RETURN_IF_ERROR(Rename(temporary_, path));
   is_committed_ = true;  // from here on it is whole, whatever happens to `latest`
   files_.clear();
-  RETURN_IF_ERROR(SyncDirectory(directory));
-  RETURN_IF_ERROR(ReplaceLatest(name));
-  RETURN_IF_ERROR(RemoveOld(names));
+  BRAID_RETURN_IF_ERROR(SyncDirectory(directory));
+  BRAID_RETURN_IF_ERROR(ReplaceLatest(name));
+  BRAID_RETURN_IF_ERROR(RemoveOld(names));
   Observe("done");
   return path;
 }
@@ -281,9 +281,9 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
 absl::Status CheckpointWriter::ReplaceLatest(const std::string& name) const {
   const std::string next = Join(options_.directory, "latest.tmp");
   Observe("write latest.tmp");
-  RETURN_IF_ERROR(WriteWholeFile(next, name + "\n"));
+  BRAID_RETURN_IF_ERROR(WriteWholeFile(next, name + "\n"));
   Observe("replace latest");
-  RETURN_IF_ERROR(Rename(next, Join(options_.directory, "latest")));
+  BRAID_RETURN_IF_ERROR(Rename(next, Join(options_.directory, "latest")));
   return SyncDirectory(options_.directory);
 }
 
@@ -314,8 +314,8 @@ absl::Status CheckpointWriter::RemoveOld(const std::vector<std::string>& names) 
   for (const std::string& name : old) {
     const std::string doomed = Join(options_.directory, name) + std::string(kTemporarySuffix);
     Observe("remove " + name);
-    RETURN_IF_ERROR(Rename(Join(options_.directory, name), doomed));
-    RETURN_IF_ERROR(RemoveTree(doomed));
+    BRAID_RETURN_IF_ERROR(Rename(Join(options_.directory, name), doomed));
+    BRAID_RETURN_IF_ERROR(RemoveTree(doomed));
   }
   return absl::OkStatus();
 }

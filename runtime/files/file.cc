@@ -182,19 +182,19 @@ absl::Status OutputFile::Sync() {
 }
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path, int64_t max_bytes) {
-  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  BRAID_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
   if (file.size() > max_bytes) {
     return absl::InvalidArgumentError(
         absl::StrFormat("'%s' has %d bytes; at most %d are read", path, file.size(), max_bytes));
   }
   std::string contents(static_cast<size_t>(file.size()), '\0');
-  RETURN_IF_ERROR(file.ReadAt(0, contents.data(), contents.size()));
+  BRAID_RETURN_IF_ERROR(file.ReadAt(0, contents.data(), contents.size()));
   return contents;
 }
 
 absl::Status WriteWholeFile(const std::string& path, std::string_view contents) {
-  ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
-  RETURN_IF_ERROR(file.WriteAt(0, contents.data(), contents.size()));
+  BRAID_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
+  BRAID_RETURN_IF_ERROR(file.WriteAt(0, contents.data(), contents.size()));
   return file.Sync();
 }
 

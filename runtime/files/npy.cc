@@ -164,7 +164,7 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(const InputFile& file) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "'%s' is no .npy file: it has %d bytes, a header takes at least 10", path, file.size()));
   }
-  RETURN_IF_ERROR(file.ReadAt(0, start, file.size() < 12 ? 10 : 12));
+  BRAID_RETURN_IF_ERROR(file.ReadAt(0, start, file.size() < 12 ? 10 : 12));
   const std::string_view magic(reinterpret_cast<const char*>(start), 6);
   if (magic != kMagic) {
     return absl::InvalidArgumentError(
@@ -187,7 +187,7 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(const InputFile& file) {
         path, length, file.size(), kMaxHeader));
   }
   std::string text(static_cast<size_t>(length), '\0');
-  RETURN_IF_ERROR(file.ReadAt(text_offset, text.data(), text.size()));
+  BRAID_RETURN_IF_ERROR(file.ReadAt(text_offset, text.data(), text.size()));
 
   Fields fields;
   const bool parsed = ParseDict(text, fields);
@@ -202,7 +202,7 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(const InputFile& file) {
         path, absl::CHexEscape(text.substr(0, 200))));
   }
   NpyHeader header;
-  ASSIGN_OR_RETURN(header.dtype, ParseDescr(path, *fields.descr));
+  BRAID_ASSIGN_OR_RETURN(header.dtype, ParseDescr(path, *fields.descr));
   header.data_offset = text_offset + length;
   const int64_t available = file.size() - header.data_offset;
   int64_t bytes = static_cast<int64_t>(SizeOf(header.dtype));

@@ -144,18 +144,18 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorB
                               const std::map<std::string, std::string>& metadata) {
   std::vector<StoredTensor> stored;
   for (const TensorBytes& entry : tensors) stored.push_back(entry.tensor);
-  ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(stored, metadata));
-  ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
-  RETURN_IF_ERROR(file.WriteAt(0, layout.header.data(), layout.header.size()));
+  BRAID_ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(stored, metadata));
+  BRAID_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
+  BRAID_RETURN_IF_ERROR(file.WriteAt(0, layout.header.data(), layout.header.size()));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    RETURN_IF_ERROR(file.WriteAt(layout.offsets[i], tensors[i].bytes,
-                                 static_cast<size_t>(tensors[i].tensor.num_bytes())));
+    BRAID_RETURN_IF_ERROR(file.WriteAt(layout.offsets[i], tensors[i].bytes,
+                                       static_cast<size_t>(tensors[i].tensor.num_bytes())));
   }
   return file.Sync();
 }
 
 absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(const std::string& path) {
-  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  BRAID_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
   const auto damaged = [&](const std::string& flaw) {
     return absl::InvalidArgumentError(
         absl::StrFormat("'%s' is no whole safetensors file: %s", path, flaw));
@@ -164,7 +164,7 @@ absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(const std::string& pat
     return damaged(absl::StrFormat("it has %d bytes, its length prefix takes 8", file.size()));
   }
   uint8_t prefix[8];
-  RETURN_IF_ERROR(file.ReadAt(0, prefix, 8));
+  BRAID_RETURN_IF_ERROR(file.ReadAt(0, prefix, 8));
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | prefix[i];
   if (length > uint64_t{kMaxHeader} || static_cast<int64_t>(length) > file.size() - 8) {
@@ -174,8 +174,8 @@ absl::StatusOr<SafetensorsReader> SafetensorsReader::Open(const std::string& pat
                         length, file.size(), kMaxHeader));
   }
   std::string text(static_cast<size_t>(length), '\0');
-  RETURN_IF_ERROR(file.ReadAt(8, text.data(), text.size()));
-  ASSIGN_OR_RETURN(const Json json, ParseStrictJson("the header of '" + path + "'", text));
+  BRAID_RETURN_IF_ERROR(file.ReadAt(8, text.data(), text.size()));
+  BRAID_ASSIGN_OR_RETURN(const Json json, ParseStrictJson("the header of '" + path + "'", text));
   if (!json.is_object()) return damaged("its header is no JSON object");
 
   SafetensorsReader reader(std::move(file));
@@ -243,7 +243,7 @@ absl::StatusOr<int64_t> SafetensorsReader::OffsetOf(std::string_view name) const
 
 absl::Status SafetensorsReader::ReadBytes(std::string_view name, int64_t offset, void* out,
                                           size_t bytes) const {
-  ASSIGN_OR_RETURN(const int64_t start, OffsetOf(name));
+  BRAID_ASSIGN_OR_RETURN(const int64_t start, OffsetOf(name));
   const int64_t total = Find(name)->num_bytes();
   if (offset < 0 || offset > total || bytes > static_cast<uint64_t>(total - offset)) {
     return absl::OutOfRangeError(

@@ -24,12 +24,12 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& path) {
   files.path_ = path;
   std::error_code error;
   if (!fs::is_directory(path, error)) {
-    RETURN_IF_ERROR(files.AddFile(path));
+    BRAID_RETURN_IF_ERROR(files.AddFile(path));
     return files;
   }
   const std::string index = path + "/" + kIndexFile;
   if (fs::exists(index, error)) {
-    RETURN_IF_ERROR(files.AddIndexed(index));
+    BRAID_RETURN_IF_ERROR(files.AddIndexed(index));
     return files;
   }
   std::vector<std::string> found;
@@ -47,16 +47,16 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& path) {
         absl::StrFormat("the folder '%s' holds no .safetensors and no .npy file", path));
   }
   std::sort(found.begin(), found.end());
-  for (const std::string& file : found) RETURN_IF_ERROR(files.AddFile(file));
+  for (const std::string& file : found) BRAID_RETURN_IF_ERROR(files.AddFile(file));
   return files;
 }
 
 absl::Status WeightFiles::AddIndexed(const std::string& index) {
-  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(index, kMaxSideFileBytes));
-  ASSIGN_OR_RETURN(const CheckpointIndex parsed, ParseIndex(index, text));
+  BRAID_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(index, kMaxSideFileBytes));
+  BRAID_ASSIGN_OR_RETURN(const CheckpointIndex parsed, ParseIndex(index, text));
   std::set<std::string> shards;
   for (const auto& [tensor, file] : parsed.weight_map) shards.insert(file);
-  for (const std::string& shard : shards) RETURN_IF_ERROR(AddFile(path_ + "/" + shard));
+  for (const std::string& shard : shards) BRAID_RETURN_IF_ERROR(AddFile(path_ + "/" + shard));
   for (const auto& [tensor, file] : parsed.weight_map) {
     if (Find(tensor) != nullptr) continue;
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -67,18 +67,18 @@ absl::Status WeightFiles::AddIndexed(const std::string& index) {
 
 absl::Status WeightFiles::AddFile(const std::string& file) {
   if (file.ends_with(kNpy)) {
-    ASSIGN_OR_RETURN(const InputFile input, InputFile::Open(file));
-    ASSIGN_OR_RETURN(const NpyHeader header, ReadNpyHeader(input));
+    BRAID_ASSIGN_OR_RETURN(const InputFile input, InputFile::Open(file));
+    BRAID_ASSIGN_OR_RETURN(const NpyHeader header, ReadNpyHeader(input));
     return Add({{fs::path(file).stem().string(), header.dtype, header.shape}, file});
   }
   if (!file.ends_with(kSafetensors)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "'%s' is neither a .safetensors nor an .npy file nor a folder of such", file));
   }
-  ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::Open(file));
+  BRAID_ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::Open(file));
   const int shard = static_cast<int>(shards_.size());
   for (const StoredTensor& tensor : reader.tensors()) {
-    RETURN_IF_ERROR(Add({tensor, file, shard}));
+    BRAID_RETURN_IF_ERROR(Add({tensor, file, shard}));
   }
   shards_.push_back(std::move(reader));
   return absl::OkStatus();
@@ -110,7 +110,7 @@ absl::StatusOr<Array> WeightFiles::Read(std::string_view name) const {
   }
   const Entry& entry = found->second;
   if (entry.shard < 0) {
-    ASSIGN_OR_RETURN(Array array, Array::ReadNpy(entry.file));
+    BRAID_ASSIGN_OR_RETURN(Array array, Array::ReadNpy(entry.file));
     // Callers have planned with what the header said when the file was opened.
     if (array.dtype() == entry.tensor.dtype && array.shape() == entry.tensor.shape) return array;
     return absl::AbortedError(
@@ -119,7 +119,7 @@ absl::StatusOr<Array> WeightFiles::Read(std::string_view name) const {
                         std::string(ToString(array.dtype())), array.shape().ToString()));
   }
   Array array(entry.tensor.dtype, entry.tensor.shape);
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       shards_[entry.shard].ReadBytes(name, 0, array.mutable_bytes(), array.num_bytes()));
   return array;
 }

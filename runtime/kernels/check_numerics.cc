@@ -101,7 +101,7 @@ class CheckingKernel final : public Kernel {
   absl::Status Run(const KernelRun& run) override {
     // Before: outputs may lie where inputs did.
     const std::vector<Numbers> inputs = LookAtAll(inputs_, run.inputs);
-    RETURN_IF_ERROR(kernel_->Run(run));
+    BRAID_RETURN_IF_ERROR(kernel_->Run(run));
     const bool writes_inputs = outputs_.empty();
     const std::vector<Numbers> outputs =
         writes_inputs ? LookAtAll(inputs_, run.inputs) : LookAtAll(outputs_, run.outputs);

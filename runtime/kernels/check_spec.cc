@@ -34,7 +34,7 @@ absl::Status CheckAttrs(const OpDef& op, const Attrs& attrs) {
     for (const auto& [name, value] : sample.attrs.values()) {
       bool is_needed = !std::holds_alternative<bool>(value);
       for (const OpSample& other : op.samples()) is_needed &= other.attrs.Has(name);
-      RETURN_IF_ERROR(CheckAttr(attrs, {{name, value}}, is_needed));
+      BRAID_RETURN_IF_ERROR(CheckAttr(attrs, {{name, value}}, is_needed));
     }
   }
   for (const auto& [name, value] : attrs.values()) {
@@ -76,8 +76,8 @@ std::vector<TensorType> TypesOf(const std::vector<OperandSpec>& operands) {
 
 absl::Status CheckTypes(const OpDef& op, const KernelSpec& spec) {
   const std::vector<TensorType> inputs = TypesOf(spec.inputs), outputs = TypesOf(spec.outputs);
-  ASSIGN_OR_RETURN(const std::vector<TensorType> inferred,
-                   op.InferTypes({.attrs = spec.attrs, .inputs = inputs, .outputs = {}}));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<TensorType> inferred,
+                         op.InferTypes({.attrs = spec.attrs, .inputs = inputs, .outputs = {}}));
   if (inferred == outputs) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat("the outputs are (%s); of (%s) come (%s)",
                                                     TypesToString(outputs), TypesToString(inputs),
@@ -174,7 +174,7 @@ absl::Status Named(const KernelSpec& spec, const absl::Status& status) {
 
 absl::Status CheckRegions(const KernelSpec& spec) {
   for (const auto* operands : {&spec.inputs, &spec.outputs}) {
-    for (const OperandSpec& operand : *operands) RETURN_IF_ERROR(CheckRegion(operand));
+    for (const OperandSpec& operand : *operands) BRAID_RETURN_IF_ERROR(CheckRegion(operand));
   }
   return absl::OkStatus();
 }

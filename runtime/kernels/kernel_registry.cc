@@ -28,20 +28,21 @@ absl::StatusOr<PlannedKernel> KernelRegistry::Plan(const KernelSpec& spec) const
     return absl::NotFoundError(absl::StrFormat(
         "%s '%s': no kernel is registered for this op on this device", spec.op, spec.name));
   }
-  ASSIGN_OR_RETURN(PlannedKernel planned,
-                   found == factories_.end() ? base_->Plan(spec) : found->second.PlanKernel(spec));
+  BRAID_ASSIGN_OR_RETURN(PlannedKernel planned, found == factories_.end()
+                                                    ? base_->Plan(spec)
+                                                    : found->second.PlanKernel(spec));
   if (!wrap_) return planned;
   const auto make_wrapped =
       [spec, wrap = wrap_,
        make = std::move(planned.make)]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
-    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, make());
+    BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, make());
     return wrap(spec, std::move(kernel));
   };
   return PlannedKernel{.memory = planned.memory, .make = make_wrapped};
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const KernelSpec& spec) const {
-  ASSIGN_OR_RETURN(const PlannedKernel planned, Plan(spec));
+  BRAID_ASSIGN_OR_RETURN(const PlannedKernel planned, Plan(spec));
   return planned.make();
 }
 

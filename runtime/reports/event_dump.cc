@@ -18,8 +18,8 @@ absl::StatusOr<std::string> WriteEventDump(const std::string& folder, uint16_t n
     path += ".txt";
     absl::StatusOr<OutputFile> file = OutputFile::Create(path);
     if (absl::IsAlreadyExists(file.status()) && number < kMaxTries) continue;
-    RETURN_IF_ERROR(file.status());
-    RETURN_IF_ERROR(file->WriteAt(0, text.data(), text.size()));
+    BRAID_RETURN_IF_ERROR(file.status());
+    BRAID_RETURN_IF_ERROR(file->WriteAt(0, text.data(), text.size()));
     return path;
   }
 }

@@ -51,8 +51,8 @@ class Training {
                                                          const Variant& variant,
                                                          const DatasetSpec& digits) {
     auto training = std::make_unique<Training>();
-    ASSIGN_OR_RETURN(training->session_,
-                     Session::Start({.devices = layout.devices, .progress = Progress::kOff}));
+    BRAID_ASSIGN_OR_RETURN(training->session_,
+                           Session::Start({.devices = layout.devices, .progress = Progress::kOff}));
     examples::MnistOptions options;
     options.parallel = layout.parallel;
     options.train = digits;
@@ -60,12 +60,12 @@ class Training {
     options.micro_batches = variant.micro_batches;
     options.steps = 250;
     const auto record = [&](Job& job) { training->Record(job, options); };
-    ASSIGN_OR_RETURN(training->job_, training->session_->Compile("train", record));
+    BRAID_ASSIGN_OR_RETURN(training->job_, training->session_->Compile("train", record));
     return training;
   }
 
   absl::StatusOr<Step> Run() {
-    ASSIGN_OR_RETURN(const RunResult result, job_->Run());
+    BRAID_ASSIGN_OR_RETURN(const RunResult result, job_->Run());
     Step step;
     step.loss = result.Scalars("loss")[0];
     for (const std::string& name : relu_inputs_) step.relu_inputs[name] = result.Last(name);
@@ -80,12 +80,12 @@ class Training {
   absl::StatusOr<Variables> Get() {
     Variables variables;
     for (const std::string& name : session_->variables()) {
-      ASSIGN_OR_RETURN(variables[name], session_->Get(name));
+      BRAID_ASSIGN_OR_RETURN(variables[name], session_->Get(name));
     }
     return variables;
   }
   absl::Status Restart(int64_t step, const Variables& variables) {
-    for (const auto& [name, value] : variables) RETURN_IF_ERROR(session_->Set(name, value));
+    for (const auto& [name, value] : variables) BRAID_RETURN_IF_ERROR(session_->Set(name, value));
     job_->SetStep(step);
     return absl::OkStatus();
   }

@@ -1,8 +1,9 @@
 // A session that lives long: every Get is a job of its own, and its numbers never come round.
+#include <braid/braid.h>
+
 #include <cstdint>
 #include <memory>
 
-#include "api/braid.h"
 #include "gtest/gtest.h"
 
 namespace braid {

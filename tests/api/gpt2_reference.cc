@@ -181,10 +181,10 @@ absl::Status WriteGpt2Weights(const std::string& path, const Gpt2Shape& shape,
 absl::StatusOr<std::vector<double>> Gpt2Logits(const std::string& path, const std::string& prefix,
                                                const Gpt2Shape& shape,
                                                const std::vector<int32_t>& tokens) {
-  ASSIGN_OR_RETURN(const WeightFiles files, WeightFiles::Open(path));
+  BRAID_ASSIGN_OR_RETURN(const WeightFiles files, WeightFiles::Open(path));
   Model model(&files, prefix, shape);
   std::vector<double> logits = model.Logits(tokens);
-  RETURN_IF_ERROR(model.status());
+  BRAID_RETURN_IF_ERROR(model.status());
   return logits;
 }
 

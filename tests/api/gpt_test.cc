@@ -60,8 +60,8 @@ class GptTest : public testing::Test {
   }
   // Compiles, and loads the weights.
   absl::StatusOr<CompiledJob> Compile(Session& session, const std::function<void(Job&)>& record) {
-    ASSIGN_OR_RETURN(CompiledJob job, session.Compile("gpt", record));
-    RETURN_IF_ERROR(session.LoadWeights(path_, examples::Gpt2Weights()));
+    BRAID_ASSIGN_OR_RETURN(CompiledJob job, session.Compile("gpt", record));
+    BRAID_RETURN_IF_ERROR(session.LoadWeights(path_, examples::Gpt2Weights()));
     return job;
   }
   std::string path_;

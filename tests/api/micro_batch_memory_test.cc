@@ -49,9 +49,9 @@ void ResNet(Job& job, Parallel parallel, int micro_batches) {
 
 // Of the device that has most.
 absl::StatusOr<int64_t> Activations(const LayoutCase& layout, Recorder record, int micro_batches) {
-  ASSIGN_OR_RETURN(const auto session,
-                   Session::Start({.devices = layout.devices, .progress = Progress::kOff}));
-  ASSIGN_OR_RETURN(CompiledJob job, session->Compile("train", [&](Job& job) {
+  BRAID_ASSIGN_OR_RETURN(const auto session,
+                         Session::Start({.devices = layout.devices, .progress = Progress::kOff}));
+  BRAID_ASSIGN_OR_RETURN(CompiledJob job, session->Compile("train", [&](Job& job) {
     record(job, layout.parallel, micro_batches);
   }));
   int64_t most = 0;

@@ -1,6 +1,8 @@
 // What users do wrong: each mistake is an error of the next call that returns one, with their line
 // where there is one, and none ends the process.
 
+#include <braid/braid.h>
+
 #include <cctype>
 #include <cmath>
 #include <functional>
@@ -12,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "api/braid.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/status.h"
@@ -52,7 +53,7 @@ Mistake Used(const std::string& name,
              std::vector<std::string> says) {
   const auto make = [=]() -> absl::Status {
     const auto session = StartOrDie();
-    ASSIGN_OR_RETURN(CompiledJob job, session->Compile("job", [](Job& job) {
+    BRAID_ASSIGN_OR_RETURN(CompiledJob job, session->Compile("job", [](Job& job) {
       const Tensor v = Variable(job.graph(), {.name = "v", .shape = {2}});
       const Tensor x = job.Input("x", {2});
       job.Fetch("y", x + v);
@@ -314,7 +315,7 @@ std::vector<Mistake> OfTraining() {
        [] {
          const auto session = StartOrDie();
          const auto record = [](Job& job) { job.Fetch("y", Of(job)); };
-         RETURN_IF_ERROR(session->Compile("job", record).status());
+         BRAID_RETURN_IF_ERROR(session->Compile("job", record).status());
          return session->Compile("job", record).status();
        },
        {"a job 'job' is compiled already"}},
@@ -374,10 +375,10 @@ struct Thrown {};
 // Runs a job with an operator of the user's, whose kernel comes from `factory`.
 absl::Status RunUnlucky(KernelFactory factory) {
   const auto session = StartOrDie();
-  RETURN_IF_ERROR(session->operators().Register(
+  BRAID_RETURN_IF_ERROR(session->operators().Register(
       OpDef("unlucky").Rule("...->...").NoGradient().Sample({.inputs = {{DType::kF32, {3, 4}}}})));
-  RETURN_IF_ERROR(session->kernels().Register("unlucky", std::move(factory)));
-  ASSIGN_OR_RETURN(CompiledJob job, session->Compile("job", [](Job& job) {
+  BRAID_RETURN_IF_ERROR(session->kernels().Register("unlucky", std::move(factory)));
+  BRAID_ASSIGN_OR_RETURN(CompiledJob job, session->Compile("job", [](Job& job) {
     job.Fetch("y", Apply("unlucky", {job.Input("x", {2})}));
   }));
   return RunOf(job).status();
@@ -460,7 +461,7 @@ std::vector<Mistake> OfResults() {
     return Used(
         name,
         [=](Session& session, CompiledJob& job) -> absl::Status {
-          ASSIGN_OR_RETURN(const RunResult result, RunOf(job));
+          BRAID_ASSIGN_OR_RETURN(const RunResult result, RunOf(job));
           look(result);
           const absl::Status said = next(session, job);
           EXPECT_TRUE(session.Close(absl::OkStatus()).ok()) << "it is said once";

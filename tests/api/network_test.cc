@@ -1,6 +1,7 @@
 // A session of real nodes over TCP on loopback: the master here, the others as threads that serve.
 #include "api/network.h"
 
+#include <braid/braid.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "api/braid.h"
 #include "comm/network/network.h"
 #include "examples/mnist_model.h"
 #include "runtime/files/checkpoint_part.h"

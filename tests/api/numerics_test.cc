@@ -1,5 +1,7 @@
 // --check_numerics: the first operator that makes a NaN or an infinity has a name.
 
+#include <braid/braid.h>
+
 #include <functional>
 #include <limits>
 #include <memory>
@@ -7,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "api/braid.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"

@@ -1,7 +1,8 @@
 // Models from ONNX files that the test writes: placed, split and trained as a job written by hand,
 // and what mistakes in files and calls say.
 
-#include "api/onnx/onnx.h"
+#include <braid/braid.h>
+#include <braid/onnx.h>
 
 #include <functional>
 #include <memory>
@@ -9,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "api/braid.h"
 #include "api/onnx/onnx.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -233,7 +233,7 @@ TEST_F(OnnxTest, AModelIsSplitAndTrainedAsOneWrittenByHand) {
   const Trained expected =
       TrainOneStep({1}, PerceptronByHand, [&](Session& session) -> absl::Status {
         for (const auto& [name, array] : model.weights()) {
-          if (IsFloating(array->dtype())) RETURN_IF_ERROR(session.Set(name, *array));
+          if (IsFloating(array->dtype())) BRAID_RETURN_IF_ERROR(session.Set(name, *array));
         }
         return absl::OkStatus();
       });

@@ -1,12 +1,13 @@
 // TestOperator: what a program's test finds of its own operators.
 
+#include <braid/testing.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "api/testing.h"
 #include "gmock/gmock.h"
 #include "graph/functional.h"
 #include "gtest/gtest.h"

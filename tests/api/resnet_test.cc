@@ -34,27 +34,27 @@ absl::StatusOr<Trained> OneStep(const examples::ResNetOptions& options,
   SessionOptions session_options;
   session_options.devices = std::move(devices);
   session_options.progress = Progress::kOff;
-  ASSIGN_OR_RETURN(const auto session, Session::Start(session_options));
-  ASSIGN_OR_RETURN(auto job,
-                   session->Compile("train", [&](Job& job) { TrainResNet(job, options); }));
+  BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(session_options));
+  BRAID_ASSIGN_OR_RETURN(auto job,
+                         session->Compile("train", [&](Job& job) { TrainResNet(job, options); }));
   std::map<std::string, Array> converted;
   std::map<std::string, const Array*> set;
   for (const auto& [name, value] : initial) {
     set[name] = &converted.emplace(name, value.As(options.dtype)).first->second;
   }
-  if (!set.empty()) RETURN_IF_ERROR(session->Set(set));
+  if (!set.empty()) BRAID_RETURN_IF_ERROR(session->Set(set));
   Trained trained;
   const auto read = [&](std::map<std::string, Array>& values) -> absl::Status {
     for (const std::string& name : session->variables()) {
-      ASSIGN_OR_RETURN(Array value, session->Get(name));
+      BRAID_ASSIGN_OR_RETURN(Array value, session->Get(name));
       values.emplace(name, std::move(value));
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(read(trained.before));
-  ASSIGN_OR_RETURN(const auto result, job.Run({.steps = 1}));
+  BRAID_RETURN_IF_ERROR(read(trained.before));
+  BRAID_ASSIGN_OR_RETURN(const auto result, job.Run({.steps = 1}));
   trained.losses = result.Scalars("loss");
-  RETURN_IF_ERROR(read(trained.after));
+  BRAID_RETURN_IF_ERROR(read(trained.after));
   return trained;
 }
 

@@ -24,8 +24,8 @@ class RoundsTest : public testing::Test {
     session_ = *std::move(session);
   }
   absl::Status Train(const Rounds& rounds) {
-    ASSIGN_OR_RETURN(auto train, session_->Compile("train", FetchFalling));
-    ASSIGN_OR_RETURN(auto evaluate, session_->Compile("evaluate", FetchFalling));
+    BRAID_ASSIGN_OR_RETURN(auto train, session_->Compile("train", FetchFalling));
+    BRAID_ASSIGN_OR_RETURN(auto evaluate, session_->Compile("evaluate", FetchFalling));
     return examples::TrainInRounds(
         train, evaluate, rounds,
         [this](int64_t done, const RunResult& trained, const RunResult& evaluated) {

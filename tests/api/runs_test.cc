@@ -1,5 +1,7 @@
 // What a Run keeps, writes to files and says of numbers that look wrong.
 
+#include <braid/braid.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,7 +18,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "api/braid.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"

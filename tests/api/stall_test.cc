@@ -1,5 +1,6 @@
 // What a session says while it stands still, and after a failure: in one process of several nodes.
 
+#include <braid/braid.h>
 #include <glog/logging.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +20,6 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "api/braid.h"
 #include "tests/runtime/temp_dir.h"
 
 namespace braid {
@@ -115,7 +115,7 @@ class StallTest : public ::testing::Test {
         if (spec.outputs[0].region.offset[0] > 0) nap_ = std::move(nap);
       }
       absl::Status Run(const KernelRun& run) override {
-        if (nap_) RETURN_IF_ERROR(nap_(run.step));
+        if (nap_) BRAID_RETURN_IF_ERROR(nap_(run.step));
         std::memcpy(run.outputs[0], run.inputs[0], static_cast<size_t>(bytes_));
         return absl::OkStatus();
       }

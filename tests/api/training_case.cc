@@ -93,16 +93,16 @@ absl::StatusOr<TrainingRun> RunTraining(const TrainingOptions& options,
   session_options.precision = options.precision;
   session_options.seed = 3;
   session_options.progress = Progress::kOff;
-  ASSIGN_OR_RETURN(const auto session, Session::Start(session_options));
-  ASSIGN_OR_RETURN(CompiledJob job, session->Compile("train", record));
+  BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(session_options));
+  BRAID_ASSIGN_OR_RETURN(CompiledJob job, session->Compile("train", record));
   TrainingRun run;
   if (options.steps > 0) {
-    ASSIGN_OR_RETURN(const RunResult result, job.Run({.steps = options.steps}));
+    BRAID_ASSIGN_OR_RETURN(const RunResult result, job.Run({.steps = options.steps}));
     run.losses = result.Scalars("loss");
   }
   if (options.wants_variables) {
     for (const std::string& name : session->variables()) {
-      ASSIGN_OR_RETURN(Array value, session->Get(name));
+      BRAID_ASSIGN_OR_RETURN(Array value, session->Get(name));
       run.variables.emplace_back(name, std::move(value));
     }
   }

@@ -1,6 +1,8 @@
 // One training run of an example's job on one layout of devices, for tests that compare runs.
 #pragma once
 
+#include <braid/braid.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -8,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "api/braid.h"
 #include "examples/gpt_model.h"
 #include "examples/mnist_model.h"
 

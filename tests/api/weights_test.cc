@@ -1,5 +1,6 @@
 // Plain files of weights: what is loaded under any layout, and what mistakes say.
 
+#include <braid/braid.h>
 #include <unistd.h>
 
 #include <functional>
@@ -7,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "api/braid.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/files/weight_files.h"

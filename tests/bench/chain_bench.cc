@@ -3,13 +3,13 @@
 //
 //   build/release/bin/chain_bench [ops] [steps]
 
+#include <braid/braid.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
-
-#include "api/braid.h"
 
 int main(int argc, char** argv) {
   const int ops = argc > 1 ? std::atoi(argv[1]) : 1000;

@@ -4,6 +4,8 @@
 //
 //   OMP_NUM_THREADS=1 taskset -c 0 build/release/bin/matmul_bench [turns] [seconds a turn]
 
+#include <braid/braid.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +14,6 @@
 #include <functional>
 #include <vector>
 
-#include "api/braid.h"
 #include "runtime/base/status.h"
 
 namespace {
@@ -26,7 +27,7 @@ absl::StatusOr<double> Rate(double seconds, const std::function<absl::Status(int
   using Clock = std::chrono::steady_clock;
   for (int64_t count = 1;; count *= 4) {
     const auto begin = Clock::now();
-    RETURN_IF_ERROR(run(count));
+    BRAID_RETURN_IF_ERROR(run(count));
     const std::chrono::duration<double> took = Clock::now() - begin;
     if (took.count() >= seconds / 4) return static_cast<double>(count) / took.count();
   }
@@ -34,8 +35,9 @@ absl::StatusOr<double> Rate(double seconds, const std::function<absl::Status(int
 
 absl::Status Compare(const Shape& shape, int turns, double seconds) {
   const int64_t m = shape.m, n = shape.n, k = shape.k;
-  ASSIGN_OR_RETURN(const auto session, braid::Session::Start({.progress = braid::Progress::kOff}));
-  ASSIGN_OR_RETURN(auto job, session->Compile("product", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(const auto session,
+                         braid::Session::Start({.progress = braid::Progress::kOff}));
+  BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("product", [&](braid::Job& job) {
     const braid::Tensor a =
         braid::Variable(job.graph(), {.name = "a", .shape = {m, k}, .init = "ones"});
     const braid::Tensor b =
@@ -45,7 +47,7 @@ absl::Status Compare(const Shape& shape, int turns, double seconds) {
   std::vector<float> a(m * k, 1), b(k * n, 1), c(m * n);
   float corner = 0;
   const auto by_job = [&](int64_t count) -> absl::Status {
-    ASSIGN_OR_RETURN(const auto result, job.Run({.steps = count}));
+    BRAID_ASSIGN_OR_RETURN(const auto result, job.Run({.steps = count}));
     corner = static_cast<float>(result.Scalars("corner").back());
     return absl::OkStatus();
   };
@@ -57,12 +59,12 @@ absl::Status Compare(const Shape& shape, int turns, double seconds) {
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(by_job(2));
-  RETURN_IF_ERROR(by_library(2));
+  BRAID_RETURN_IF_ERROR(by_job(2));
+  BRAID_RETURN_IF_ERROR(by_library(2));
   std::vector<double> ours, theirs, ratios;
   for (int turn = 0; turn < turns; ++turn) {
-    ASSIGN_OR_RETURN(const double job_rate, Rate(seconds, by_job));
-    ASSIGN_OR_RETURN(const double library_rate, Rate(seconds, by_library));
+    BRAID_ASSIGN_OR_RETURN(const double job_rate, Rate(seconds, by_job));
+    BRAID_ASSIGN_OR_RETURN(const double library_rate, Rate(seconds, by_library));
     const double flops =
         2e-9 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     ours.push_back(job_rate * flops);

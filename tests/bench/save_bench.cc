@@ -5,6 +5,8 @@
 //   build/release/bin/save_bench --text=shakespeare.txt --folder=/tmp/saved --devices=cpu:2
 //   build/release/bin/save_bench ... --from=/tmp/saved     # and loads first
 
+#include <braid/braid.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,7 +16,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
-#include "api/braid.h"
 #include "examples/gpt_model.h"
 #include "runtime/data/text_dataset.h"
 #include "tests/bench/process_usage.h"
@@ -42,43 +43,44 @@ absl::Status Program(braid::Session& session) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--folder=%s: a folder without checkpoints was expected", folder));
   }
-  ASSIGN_OR_RETURN(examples::GptOptions options, examples::GptOfSize(absl::GetFlag(FLAGS_size)));
+  BRAID_ASSIGN_OR_RETURN(examples::GptOptions options,
+                         examples::GptOfSize(absl::GetFlag(FLAGS_size)));
   options.batch = absl::GetFlag(FLAGS_batch);
   options.context = absl::GetFlag(FLAGS_context);
   options.train = braid::TextFile(absl::GetFlag(FLAGS_text), {.context = options.context});
-  ASSIGN_OR_RETURN(auto job, session.Compile("train", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(auto job, session.Compile("train", [&](braid::Job& job) {
     examples::TrainGpt(job, options);
   }));
   const auto step = [&]() -> absl::StatusOr<double> {
     const Clock::time_point begin = Clock::now();
-    RETURN_IF_ERROR(job.Run().status());
+    BRAID_RETURN_IF_ERROR(job.Run().status());
     return SecondsSince(begin);
   };
   if (const std::string from = absl::GetFlag(FLAGS_from); !from.empty()) {
     const Clock::time_point begin = Clock::now();
-    RETURN_IF_ERROR(session.Load(from));
+    BRAID_RETURN_IF_ERROR(session.Load(from));
     std::printf("load: %.2f s, peak memory %.0f MiB\n", SecondsSince(begin), braid::PeakMiB());
   }
-  RETURN_IF_ERROR(step().status());
+  BRAID_RETURN_IF_ERROR(step().status());
   std::vector<double> before;
   for (int64_t i = 0; i < absl::GetFlag(FLAGS_steps); ++i) {
-    ASSIGN_OR_RETURN(before.emplace_back(), step());
+    BRAID_ASSIGN_OR_RETURN(before.emplace_back(), step());
   }
   std::sort(before.begin(), before.end());
   const double median = before[before.size() / 2];
   std::printf("steps before: %.3f s (median), %.3f s at most, peak memory %.0f MiB\n", median,
               before.back(), braid::PeakMiB());
   const Clock::time_point begin = Clock::now();
-  RETURN_IF_ERROR(session.Save(folder));
+  BRAID_RETURN_IF_ERROR(session.Save(folder));
   std::printf("Save: %.3f s, %.2f of a step\n", SecondsSince(begin), SecondsSince(begin) / median);
   int64_t steps = 0;
   double slowest = 0;
   while (!std::filesystem::exists(latest)) {
-    ASSIGN_OR_RETURN(const double time, step());
+    BRAID_ASSIGN_OR_RETURN(const double time, step());
     slowest = std::max(slowest, time);
     ++steps;
   }
-  RETURN_IF_ERROR(session.FinishSave());
+  BRAID_RETURN_IF_ERROR(session.FinishSave());
   std::printf("on the disk after %.3f s; %d steps meanwhile, the slowest %.3f s, %.2f of a step\n",
               SecondsSince(begin), static_cast<int>(steps), slowest, slowest / median);
   std::printf("peak memory %.0f MiB\n", braid::PeakMiB());

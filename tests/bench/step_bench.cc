@@ -8,6 +8,8 @@
 //   ... --layers=6 --width=384 --heads=6 --context=256 --operators
 //   build/release/bin/step_bench --model=resnet50 --batch=4 --side=224
 
+#include <braid/braid.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,7 +17,6 @@
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "api/braid.h"
 #include "examples/gpt_model.h"
 #include "examples/lenet_model.h"
 #include "examples/mnist_model.h"
@@ -104,7 +105,7 @@ void RecordModel(braid::Job& job) {
 
 absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
   int64_t parameters = 0;
-  ASSIGN_OR_RETURN(auto job, session.Compile("train", [&](braid::Job& job) {
+  BRAID_ASSIGN_OR_RETURN(auto job, session.Compile("train", [&](braid::Job& job) {
     RecordModel(job);
     if (absl::GetFlag(FLAGS_groups)) {
       job.graph().minimize()[0].groups = {{.names = "*bias", .rate = 0.5, .weight_decay = 0},
@@ -116,17 +117,17 @@ absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
   using Clock = std::chrono::steady_clock;
   const auto run = [&](int64_t steps) -> absl::StatusOr<double> {
     const auto begin = Clock::now();
-    ASSIGN_OR_RETURN(const auto result, job.Run({.steps = steps}));
+    BRAID_ASSIGN_OR_RETURN(const auto result, job.Run({.steps = steps}));
     loss = result.Scalars("loss").back();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  RETURN_IF_ERROR(run(3).status());
-  ASSIGN_OR_RETURN(const double three, run(3));
+  BRAID_RETURN_IF_ERROR(run(3).status());
+  BRAID_ASSIGN_OR_RETURN(const double three, run(3));
   const auto steps =
       std::max<int64_t>(3, static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) / (three / 3)));
   times.Reset();
   const double cpu_begin = braid::CpuSeconds();
-  ASSIGN_OR_RETURN(const double time, run(steps));
+  BRAID_ASSIGN_OR_RETURN(const double time, run(steps));
   const double cpu_time = braid::CpuSeconds() - cpu_begin;
   if (!std::isfinite(loss)) {
     return absl::InternalError(absl::StrFormat("the loss is %g after training", loss));

@@ -12,7 +12,7 @@ namespace {
 
 absl::StatusOr<LogicalGraph> Place(const std::string& text, const Placement& devices,
                                    const VariableLayouts& fixed = {}) {
-  ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &Registry()));
+  BRAID_ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &Registry()));
   return InferPlacement(std::move(graph), devices, devices.Slice(0, 1), fixed);
 }
 

@@ -89,8 +89,8 @@ class GptBuilder {
 };
 
 absl::StatusOr<LogicalGraph> Differentiate(LogicalGraph graph) {
-  ASSIGN_OR_RETURN(graph, Autograd(std::move(graph)));
-  ASSIGN_OR_RETURN(graph, Optimizer(std::move(graph)));
+  BRAID_ASSIGN_OR_RETURN(graph, Autograd(std::move(graph)));
+  BRAID_ASSIGN_OR_RETURN(graph, Optimizer(std::move(graph)));
   return Prune(std::move(graph));
 }
 

@@ -30,16 +30,16 @@ inline Placement Devices(int nodes, int per_node) {
 
 inline absl::StatusOr<LogicalGraph> RunPasses(LogicalGraph graph, const Placement& devices,
                                               const InferSbpOptions& options = {}) {
-  ASSIGN_OR_RETURN(graph,
-                   InferPlacement(std::move(graph), devices, devices.Slice(0, 1), options.fixed));
-  ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
+  BRAID_ASSIGN_OR_RETURN(
+      graph, InferPlacement(std::move(graph), devices, devices.Slice(0, 1), options.fixed));
+  BRAID_ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
   BoxingPlanner planner;
   return InferSbp(std::move(graph), planner, options);
 }
 
 inline absl::StatusOr<LogicalGraph> RunPasses(const std::string& text, const Placement& devices,
                                               const InferSbpOptions& options = {}) {
-  ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &Registry()));
+  BRAID_ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &Registry()));
   return RunPasses(std::move(graph), devices, options);
 }
 

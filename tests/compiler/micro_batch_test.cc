@@ -11,8 +11,8 @@ namespace braid::compiler {
 namespace {
 
 absl::StatusOr<LogicalGraph> Cut(const std::string& text, const Placement& devices) {
-  ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &Registry()));
-  ASSIGN_OR_RETURN(graph, InferPlacement(std::move(graph), devices, devices.Slice(0, 1)));
+  BRAID_ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &Registry()));
+  BRAID_ASSIGN_OR_RETURN(graph, InferPlacement(std::move(graph), devices, devices.Slice(0, 1)));
   return MicroBatch(std::move(graph));
 }
 

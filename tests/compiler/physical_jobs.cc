@@ -31,21 +31,21 @@ Placement CpuDevices(int nodes, int per_node) {
 }
 
 absl::StatusOr<PhysicalGraph> LowerText(const std::string& text, NodeKinds kinds) {
-  ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &JobRegistry()));
+  BRAID_ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(text, &JobRegistry()));
   BoxingPlanner planner;
-  ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
+  BRAID_ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
   physical.notes.clear();
   physical.kinds = std::move(kinds);
   return AssignStreams(std::move(physical), JobRegistry());
 }
 
 absl::StatusOr<PhysicalGraph> LowerMlp(const MlpText& mlp, const Placement& all_devices) {
-  ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(ToText(mlp), &JobRegistry()));
+  BRAID_ASSIGN_OR_RETURN(LogicalGraph graph, LogicalGraph::Parse(ToText(mlp), &JobRegistry()));
   BoxingPlanner planner;
-  ASSIGN_OR_RETURN(graph, InferPlacement(std::move(graph), all_devices, CpuDevices(1, 1)));
-  ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
-  ASSIGN_OR_RETURN(graph, InferSbp(std::move(graph), planner));
-  ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
+  BRAID_ASSIGN_OR_RETURN(graph, InferPlacement(std::move(graph), all_devices, CpuDevices(1, 1)));
+  BRAID_ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
+  BRAID_ASSIGN_OR_RETURN(graph, InferSbp(std::move(graph), planner));
+  BRAID_ASSIGN_OR_RETURN(PhysicalGraph physical, Lower(graph, planner));
   physical.notes.clear();
   return AssignStreams(std::move(physical), JobRegistry());
 }

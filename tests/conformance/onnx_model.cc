@@ -1,11 +1,12 @@
 #include "tests/conformance/onnx_model.h"
 
+#include <braid/onnx.h>
+
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/onnx/onnx.h"
 #include "api/onnx/onnx.pb.h"
 #include "api/onnx/tensor_proto.h"
 #include "graph/functional.h"
@@ -32,20 +33,20 @@ absl::StatusOr<Stored> ReadStored(const std::string& path, const onnx::ValueInfo
   std::vector<onnx::TensorProto> tensors;
   bool is_sequence = info.is_sequence;
   if (info.is_optional) {
-    ASSIGN_OR_RETURN(const auto optional, ReadMessage<onnx::OptionalProto>(path));
+    BRAID_ASSIGN_OR_RETURN(const auto optional, ReadMessage<onnx::OptionalProto>(path));
     if (optional.has_tensor_value()) tensors.push_back(optional.tensor_value());
     for (const auto& tensor : optional.sequence_value().tensor_values()) tensors.push_back(tensor);
     is_sequence = optional.has_sequence_value();
   } else if (info.is_sequence) {
-    ASSIGN_OR_RETURN(const auto sequence, ReadMessage<onnx::SequenceProto>(path));
+    BRAID_ASSIGN_OR_RETURN(const auto sequence, ReadMessage<onnx::SequenceProto>(path));
     tensors.assign(sequence.tensor_values().begin(), sequence.tensor_values().end());
   } else {
-    ASSIGN_OR_RETURN(auto tensor, ReadMessage<onnx::TensorProto>(path));
+    BRAID_ASSIGN_OR_RETURN(auto tensor, ReadMessage<onnx::TensorProto>(path));
     tensors.push_back(std::move(tensor));
   }
   Stored stored = {.is_sequence = is_sequence};
   for (const onnx::TensorProto& tensor : tensors) {
-    ASSIGN_OR_RETURN(Array array, onnx::ToArray(tensor));
+    BRAID_ASSIGN_OR_RETURN(Array array, onnx::ToArray(tensor));
     stored.arrays.push_back(std::move(array));
   }
   return stored;
@@ -56,7 +57,8 @@ absl::StatusOr<std::vector<Stored>> ReadAll(const std::string& prefix,
                                             const std::vector<onnx::ValueInfo>& infos) {
   std::vector<Stored> all;
   for (const onnx::ValueInfo& info : infos) {
-    ASSIGN_OR_RETURN(Stored stored, ReadStored(absl::StrCat(prefix, all.size(), ".pb"), info));
+    BRAID_ASSIGN_OR_RETURN(Stored stored,
+                           ReadStored(absl::StrCat(prefix, all.size(), ".pb"), info));
     all.push_back(std::move(stored));
   }
   return all;
@@ -65,10 +67,12 @@ absl::StatusOr<std::vector<Stored>> ReadAll(const std::string& prefix,
 }  // namespace
 
 absl::StatusOr<OnnxCase> ReadOnnxCase(const std::string& directory, const OpRegistry& ops) {
-  ASSIGN_OR_RETURN(onnx::Model model, onnx::Load(directory + "/model.onnx"));
+  BRAID_ASSIGN_OR_RETURN(onnx::Model model, onnx::Load(directory + "/model.onnx"));
   const std::string data = directory + "/test_data_set_0/";
-  ASSIGN_OR_RETURN(const std::vector<Stored> inputs, ReadAll(data + "input_", model.inputs()));
-  ASSIGN_OR_RETURN(const std::vector<Stored> outputs, ReadAll(data + "output_", model.outputs()));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<Stored> inputs,
+                         ReadAll(data + "input_", model.inputs()));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<Stored> outputs,
+                         ReadAll(data + "output_", model.outputs()));
   OnnxCase result = {.graph = LogicalGraph(&ops)};
   const auto fed = [&](const Array& array) {
     const std::string name = absl::StrCat("in", result.feeds.size());
@@ -85,7 +89,7 @@ absl::StatusOr<OnnxCase> ReadOnnxCase(const std::string& directory, const OpRegi
       arguments.push_back(tensors.empty() ? onnx::Argument::EmptyOptional() : tensors[0]);
     }
   }
-  ASSIGN_OR_RETURN(const std::vector<Tensor> made, model.Apply(result.graph, arguments));
+  BRAID_ASSIGN_OR_RETURN(const std::vector<Tensor> made, model.Apply(result.graph, arguments));
   std::vector<Array> expected;
   for (const Stored& output : outputs) {
     expected.insert(expected.end(), output.arrays.begin(), output.arrays.end());

@@ -43,8 +43,8 @@ absl::Status Coverage::Add(const std::string& explanation, const OpRegistry& reg
   if (begin == std::string::npos || end == std::string::npos) {
     return absl::InvalidArgumentError("the explanation has no section of ops");
   }
-  ASSIGN_OR_RETURN(const LogicalGraph graph,
-                   LogicalGraph::Parse(explanation.substr(begin, end - begin), &registry));
+  BRAID_ASSIGN_OR_RETURN(const LogicalGraph graph,
+                         LogicalGraph::Parse(explanation.substr(begin, end - begin), &registry));
   compiler::BoxingPlanner planner;
   for (const compiler::BoxingEstimate& boxing : compiler::EstimateStep(graph, planner, {}).boxing) {
     for (const auto rule : absl::StrSplit(boxing.rules, " + ", absl::SkipEmpty())) {

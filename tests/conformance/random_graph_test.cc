@@ -44,14 +44,14 @@ struct Outcome {
 
 absl::StatusOr<Outcome> RunJob(const std::vector<int>& cluster, DeviceMix mix,
                                const RandomJob& options) {
-  ASSIGN_OR_RETURN(const auto session,
-                   Session::Start({.devices = cluster,
-                                   .node_kinds = NodeKindsOf(mix, cluster.size()),
-                                   .device_kinds = KindsWithLagging(),
-                                   .seed = options.seed,
-                                   .progress = Progress::kOff}));
+  BRAID_ASSIGN_OR_RETURN(const auto session,
+                         Session::Start({.devices = cluster,
+                                         .node_kinds = NodeKindsOf(mix, cluster.size()),
+                                         .device_kinds = KindsWithLagging(),
+                                         .seed = options.seed,
+                                         .progress = Progress::kOff}));
   std::vector<std::string> fetches;
-  ASSIGN_OR_RETURN(CompiledJob job, session->Compile("random", [&](Job& job) {
+  BRAID_ASSIGN_OR_RETURN(CompiledJob job, session->Compile("random", [&](Job& job) {
     RecordRandomJob(job, options);
     for (const Op& op : job.graph().ops()) {
       if (op.type == "fetch") fetches.push_back(op.attrs.String("name"));
@@ -67,10 +67,10 @@ absl::StatusOr<Outcome> RunJob(const std::vector<int>& cluster, DeviceMix mix,
       run.feeds.push_back(std::move(feed));
     }
   }
-  ASSIGN_OR_RETURN(const RunResult result, job.Run(run));
+  BRAID_ASSIGN_OR_RETURN(const RunResult result, job.Run(run));
   for (const std::string& name : fetches) outcome.values["fetch " + name] = result.Values(name);
   for (const std::string& name : session->variables()) {
-    ASSIGN_OR_RETURN(Array value, session->Get(name));
+    BRAID_ASSIGN_OR_RETURN(Array value, session->Get(name));
     outcome.values["variable " + name] = {std::move(value)};
   }
   return outcome;

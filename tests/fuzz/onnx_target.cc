@@ -1,8 +1,9 @@
 // Models as users bring them: an ONNX file is read and, if it can be, appended to a job.
+#include <braid/onnx.h>
+
 #include <string>
 #include <vector>
 
-#include "api/onnx/onnx.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "tests/fuzz/input_reader.h"

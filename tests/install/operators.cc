@@ -1,9 +1,9 @@
 // A user's test of an operator of their own.
+#include <braid/braid.h>
+#include <braid/testing.h>
+
 #include <iostream>
 #include <memory>
-
-#include "api/testing.h"
-#include "graph/functional.h"
 
 namespace {
 

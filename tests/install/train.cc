@@ -1,9 +1,10 @@
 // Fits y = x w on two devices with the installed package and checks that w is found.
+#include <braid/braid.h>
+
 #include <cmath>
 #include <iostream>
 
 #include "absl/strings/str_format.h"
-#include "api/braid.h"
 
 namespace {
 
@@ -19,8 +20,8 @@ void Train(braid::Job& job) {
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(auto train, session.Compile("train", Train));
-  ASSIGN_OR_RETURN(const auto result, train.Run({.steps = 200}));
+  BRAID_ASSIGN_OR_RETURN(auto train, session.Compile("train", Train));
+  BRAID_ASSIGN_OR_RETURN(const auto result, train.Run({.steps = 200}));
   const double loss = result.Scalars("loss").back();
   std::cout << "loss " << loss << "\n";
   if (!(std::abs(loss) < 1e-6)) {

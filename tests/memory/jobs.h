@@ -1,6 +1,8 @@
 // The training jobs whose memory is looked at, and the clusters that run them.
 #pragma once
 
+#include <braid/braid.h>
+
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -9,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "api/braid.h"
 #include "tests/support/device_mix.h"
 #include "tests/support/lagging_device.h"
 

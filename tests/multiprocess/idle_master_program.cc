@@ -1,6 +1,8 @@
 // A program whose master owns no task: it trains on the other nodes, whose steps an operator of its
 // own counts, a byte a step in the file --ticks.
 
+#include <braid/braid.h>
+
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -8,7 +10,6 @@
 #include <utility>
 
 #include "absl/flags/flag.h"
-#include "api/braid.h"
 
 ABSL_FLAG(std::string, ticks, "", "File that grows by a byte a step");
 
@@ -32,10 +33,11 @@ class Tick final : public braid::Kernel {
 };
 
 absl::Status Extend(braid::OpRegistry& operators, braid::KernelRegistry& kernels) {
-  RETURN_IF_ERROR(operators.Register(braid::OpDef("tick")
-                                         .Rule("...->...")
-                                         .NoGradient()
-                                         .Sample({.inputs = {{braid::DType::kF32, {3, 4}}}})));
+  BRAID_RETURN_IF_ERROR(
+      operators.Register(braid::OpDef("tick")
+                             .Rule("...->...")
+                             .NoGradient()
+                             .Sample({.inputs = {{braid::DType::kF32, {3, 4}}}})));
   return kernels.Register(
       "tick", [](const braid::KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<braid::Kernel>> {
         return std::make_unique<Tick>(
@@ -55,7 +57,7 @@ void Train(braid::Job& job) {
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(auto train, session.Compile("train", Train));
+  BRAID_ASSIGN_OR_RETURN(auto train, session.Compile("train", Train));
   return train.Run({.steps = 1'000'000'000}).status();
 }
 

@@ -4,6 +4,8 @@
 // when it is made, runs and goes away; saving: another checkpoint, and another. Before the first of
 // them it loads the checkpoint --load, if there is one.
 
+#include <braid/braid.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -15,7 +17,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
-#include "api/braid.h"
 #include "tests/support/lagging_device.h"
 
 ABSL_FLAG(std::string, hold, "", "Folder of the files hold.PHASE");
@@ -55,10 +56,11 @@ class Pace final : public braid::Kernel {
 };
 
 absl::Status Extend(braid::OpRegistry& operators, braid::KernelRegistry& kernels) {
-  RETURN_IF_ERROR(operators.Register(braid::OpDef("pace")
-                                         .Rule("...->...")
-                                         .NoGradient()
-                                         .Sample({.inputs = {{braid::DType::kF32, {3, 4}}}})));
+  BRAID_RETURN_IF_ERROR(
+      operators.Register(braid::OpDef("pace")
+                             .Rule("...->...")
+                             .NoGradient()
+                             .Sample({.inputs = {{braid::DType::kF32, {3, 4}}}})));
   return kernels.Register(
       "pace", [](const braid::KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<braid::Kernel>> {
         return std::make_unique<Pace>(spec.outputs[0].num_elements() *
@@ -86,18 +88,18 @@ void Ballast(braid::Job& job) {
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(auto train, session.Compile("train", Train));
-  ASSIGN_OR_RETURN(const auto result, train.Run({.steps = absl::GetFlag(FLAGS_steps)}));
+  BRAID_ASSIGN_OR_RETURN(auto train, session.Compile("train", Train));
+  BRAID_ASSIGN_OR_RETURN(const auto result, train.Run({.steps = absl::GetFlag(FLAGS_steps)}));
   std::printf("%s\n", absl::StrFormat("loss %.17g",
                                       result.Last("loss").As(braid::DType::kF64).data<double>()[0])
                           .c_str());
   if (const std::string folder = absl::GetFlag(FLAGS_save); !folder.empty()) {
-    RETURN_IF_ERROR(session.Compile("ballast", Ballast).status());
+    BRAID_RETURN_IF_ERROR(session.Compile("ballast", Ballast).status());
     if (const std::string from = absl::GetFlag(FLAGS_load); !from.empty()) {
-      RETURN_IF_ERROR(session.Load(from));
+      BRAID_RETURN_IF_ERROR(session.Load(from));
     }
     do {
-      RETURN_IF_ERROR(session.Save(folder));
+      BRAID_RETURN_IF_ERROR(session.Save(folder));
     } while (IsHeld("saving"));
   }
   return absl::OkStatus();

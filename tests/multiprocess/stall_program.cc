@@ -4,6 +4,7 @@
 // another node; while --hold_reads exists, no read of a file comes back, as on a file system whose
 // server is gone.
 
+#include <braid/braid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,7 +17,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/time/time.h"
-#include "api/braid.h"
 
 ABSL_FLAG(absl::Duration, nap, absl::ZeroDuration(), "Sleep before each act of this process");
 ABSL_FLAG(std::string, hold_factory, "", "File; while it exists the kernel is not made here");
@@ -47,10 +47,11 @@ class Nap final : public braid::Kernel {
 };
 
 absl::Status Extend(braid::OpRegistry& operators, braid::KernelRegistry& kernels) {
-  RETURN_IF_ERROR(operators.Register(braid::OpDef("nap")
-                                         .Rule("...->...")
-                                         .NoGradient()
-                                         .Sample({.inputs = {{braid::DType::kF32, {3, 4}}}})));
+  BRAID_RETURN_IF_ERROR(
+      operators.Register(braid::OpDef("nap")
+                             .Rule("...->...")
+                             .NoGradient()
+                             .Sample({.inputs = {{braid::DType::kF32, {3, 4}}}})));
   return kernels.Register(
       "nap", [](const braid::KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<braid::Kernel>> {
         SleepWhile(absl::GetFlag(FLAGS_hold_factory));
@@ -72,8 +73,8 @@ void Train(braid::Job& job) {
 }
 
 absl::Status Program(braid::Session& session) {
-  ASSIGN_OR_RETURN(auto train, session.Compile("train", Train));
-  RETURN_IF_ERROR(train.Run({.steps = 1}).status());
+  BRAID_ASSIGN_OR_RETURN(auto train, session.Compile("train", Train));
+  BRAID_RETURN_IF_ERROR(train.Run({.steps = 1}).status());
   std::cout << "steps" << std::endl;
   return train.Run({.steps = 1'000'000'000}).status();
 }

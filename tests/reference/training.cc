@@ -194,7 +194,7 @@ absl::StatusOr<TrainingSession> StartTraining(const ReferenceCase& model,
   TrainingSession training;
   training.model = &model;
   training.dtype = options.dtype;
-  ASSIGN_OR_RETURN(
+  BRAID_ASSIGN_OR_RETURN(
       training.session,
       Session::Start({.devices = options.devices, .seed = 5, .progress = Progress::kOff}));
   const auto record = [&](Job& job) {
@@ -212,7 +212,7 @@ absl::StatusOr<TrainingSession> StartTraining(const ReferenceCase& model,
         options.spread == Spread::kHybrid ? examples::Parallel::kHybrid : examples::Parallel::kData;
     examples::OnDevices(job, parallel, append);
   };
-  ASSIGN_OR_RETURN(training.job, training.session->Compile("train", record));
+  BRAID_ASSIGN_OR_RETURN(training.job, training.session->Compile("train", record));
   return training;
 }
 

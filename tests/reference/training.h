@@ -1,6 +1,8 @@
 // The same three models written for Braid, and their data.
 #pragma once
 
+#include <braid/braid.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -8,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "api/braid.h"
 #include "tests/reference/models.h"
 
 namespace braid {

@@ -378,13 +378,13 @@ TEST(Checkpoint, NodesWriteParts) {
     const CheckpointWriter::Position position = writer.PositionOf("x");
     const std::string name = PartName(++node);
     auto part = CheckpointPart::Open({.directory = writer.temporary(), .save = save, .name = name});
-    RETURN_IF_ERROR(part.status());
-    RETURN_IF_ERROR((*part)->Expect(position.file));
+    BRAID_RETURN_IF_ERROR(part.status());
+    BRAID_RETURN_IF_ERROR((*part)->Expect(position.file));
     BlockChecksums written;
-    RETURN_IF_ERROR(
+    BRAID_RETURN_IF_ERROR(
         (*part)->Write(position.file, position.offset + first * 4, &values[first], 8, written));
-    RETURN_IF_ERROR((*part)->End(position.file, written));
-    RETURN_IF_ERROR((*part)->Finish());
+    BRAID_RETURN_IF_ERROR((*part)->End(position.file, written));
+    BRAID_RETURN_IF_ERROR((*part)->Finish());
     return writer.AddPart(name);
   };
   {

@@ -19,12 +19,12 @@ class ScarceDevice final : public Device {
   const KernelRegistry& kernels() const override { return device_->kernels(); }
   bool is_host() const override { return true; }
   absl::StatusOr<Memory> Allocate(MemoryKind kind, uint64_t bytes) override {
-    RETURN_IF_ERROR(Check(bytes));
+    BRAID_RETURN_IF_ERROR(Check(bytes));
     return device_->Allocate(kind, bytes);
   }
   std::span<std::byte> arena(MemoryKind kind) const override { return device_->arena(kind); }
   absl::Status GrowArena(MemoryKind kind, uint64_t bytes) override {
-    if (bytes > arena(kind).size()) RETURN_IF_ERROR(Check(bytes));
+    if (bytes > arena(kind).size()) BRAID_RETURN_IF_ERROR(Check(bytes));
     return device_->GrowArena(kind, bytes);
   }
   Stream& stream(StreamKind kind) override { return device_->stream(kind); }

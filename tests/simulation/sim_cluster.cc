@@ -126,32 +126,32 @@ class SimCluster {
     session.simulation_seed = options_.seed;
     session.seed = kSimProgramSeed;
     session.progress = Progress::kOff;
-    ASSIGN_OR_RETURN(std::unique_ptr<Session> started, Session::Start(std::move(session)));
+    BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Session> started, Session::Start(std::move(session)));
     if (options_.extend) {
-      RETURN_IF_ERROR(options_.extend(started->operators(), started->kernels()));
+      BRAID_RETURN_IF_ERROR(options_.extend(started->operators(), started->kernels()));
     }
     return started;
   }
 
   absl::Status Train(Session& session) {
-    ASSIGN_OR_RETURN(CompiledJob job, session.Compile("train", options_.record));
+    BRAID_ASSIGN_OR_RETURN(CompiledJob job, session.Compile("train", options_.record));
     std::vector<double> losses;
     const auto run = [&](int64_t steps) -> absl::Status {
-      ASSIGN_OR_RETURN(const RunResult result, job.Run({.steps = steps}));
+      BRAID_ASSIGN_OR_RETURN(const RunResult result, job.Run({.steps = steps}));
       for (const double loss : result.Scalars("loss")) losses.push_back(loss);
       return absl::OkStatus();
     };
     if (options_.folder.empty()) {
-      RETURN_IF_ERROR(run(options_.steps));
+      BRAID_RETURN_IF_ERROR(run(options_.steps));
     } else {
-      RETURN_IF_ERROR(run(options_.steps - 1));
-      RETURN_IF_ERROR(session.Save(options_.folder));
-      RETURN_IF_ERROR(run(1));
-      RETURN_IF_ERROR(session.Load(options_.folder));
-      RETURN_IF_ERROR(run(1));
+      BRAID_RETURN_IF_ERROR(run(options_.steps - 1));
+      BRAID_RETURN_IF_ERROR(session.Save(options_.folder));
+      BRAID_RETURN_IF_ERROR(run(1));
+      BRAID_RETURN_IF_ERROR(session.Load(options_.folder));
+      BRAID_RETURN_IF_ERROR(run(1));
       outcome_.repeated = losses.back();
       losses.pop_back();
-      RETURN_IF_ERROR(session.FinishSave());
+      BRAID_RETURN_IF_ERROR(session.FinishSave());
     }
     outcome_.losses = losses;
     return absl::OkStatus();

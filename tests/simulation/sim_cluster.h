@@ -3,6 +3,8 @@
 // delays and splits, and a plan of faults says what goes wrong.
 #pragma once
 
+#include <braid/braid.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "api/braid.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {

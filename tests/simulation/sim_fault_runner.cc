@@ -28,11 +28,11 @@ class FaultRunner final : public SimRunner {
     SimClusterOptions shorter = OptionsOf(1);
     shorter.folder = folder_ / "shorter";
     shorter.steps -= 1;
-    RETURN_IF_ERROR(RunFaultless(shorter).status());
-    ASSIGN_OR_RETURN(const SimOutcome plain, RunFaultless(OptionsOf(1)));
+    BRAID_RETURN_IF_ERROR(RunFaultless(shorter).status());
+    BRAID_ASSIGN_OR_RETURN(const SimOutcome plain, RunFaultless(OptionsOf(1)));
     SimClusterOptions saves = OptionsOf(1);
     saves.folder = folder_ / "first";
-    ASSIGN_OR_RETURN(const SimOutcome saving, RunFaultless(saves));
+    BRAID_ASSIGN_OR_RETURN(const SimOutcome saving, RunFaultless(saves));
     horizon_ = EndOf(plain);
     saving_horizon_ = EndOf(saving);
     losses_ = plain.losses;
@@ -93,7 +93,7 @@ class FaultRunner final : public SimRunner {
 
 absl::StatusOr<std::unique_ptr<SimRunner>> MakeFaultRunner(const SimPlan& plan) {
   auto runner = std::make_unique<FaultRunner>(plan);
-  RETURN_IF_ERROR(runner->Prepare());
+  BRAID_RETURN_IF_ERROR(runner->Prepare());
   return runner;
 }
 

@@ -93,24 +93,25 @@ absl::Status AddSquash(OpRegistry& operators, KernelRegistry& kernels) {
     return std::vector<TensorType>{context.inputs[0]};
   };
   const TensorType matrix = {DType::kF32, {3, 4}};
-  RETURN_IF_ERROR(operators.Register(OpDef("squash_gradient")
-                                         .Infer(like_first)
-                                         .Signatures(RowsOrColumns)
-                                         .NoGradient()
-                                         .Sample({.inputs = {matrix, matrix}})));
-  RETURN_IF_ERROR(operators.Register(OpDef("squash")
-                                         .Infer(like_first)
-                                         .Signatures(RowsOrColumns)
-                                         .Gradient([](const GradientContext& context) {
-                                           return std::vector<Tensor>{Apply(
-                                               "squash_gradient",
-                                               {context.inputs[0], context.output_gradients[0]})};
-                                         })
-                                         .Sample({.inputs = {matrix}})));
-  RETURN_IF_ERROR(kernels.Register("squash", PointwiseKernel([](void* const* inputs, int64_t i) {
-                                     const float x = At(inputs, 0, i);
-                                     return x / (1 + std::abs(x));
-                                   })));
+  BRAID_RETURN_IF_ERROR(operators.Register(OpDef("squash_gradient")
+                                               .Infer(like_first)
+                                               .Signatures(RowsOrColumns)
+                                               .NoGradient()
+                                               .Sample({.inputs = {matrix, matrix}})));
+  BRAID_RETURN_IF_ERROR(operators.Register(
+      OpDef("squash")
+          .Infer(like_first)
+          .Signatures(RowsOrColumns)
+          .Gradient([](const GradientContext& context) {
+            return std::vector<Tensor>{
+                Apply("squash_gradient", {context.inputs[0], context.output_gradients[0]})};
+          })
+          .Sample({.inputs = {matrix}})));
+  BRAID_RETURN_IF_ERROR(
+      kernels.Register("squash", PointwiseKernel([](void* const* inputs, int64_t i) {
+                         const float x = At(inputs, 0, i);
+                         return x / (1 + std::abs(x));
+                       })));
   return kernels.Register("squash_gradient", PointwiseKernel([](void* const* inputs, int64_t i) {
                             const float d = 1 + std::abs(At(inputs, 0, i));
                             return At(inputs, 1, i) / (d * d);

@@ -2,12 +2,13 @@
 // and still have every kind of edge. One more plan is one more row in sim_plans.cc.
 #pragma once
 
+#include <braid/braid.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "api/braid.h"
 #include "tests/support/device_mix.h"
 
 namespace braid {

@@ -138,9 +138,9 @@ class LoopbackCluster {
   }
 
   absl::Status RunJob() {
-    RETURN_IF_ERROR(coordinator_->Join(std::move(channels_), kLimit));
+    BRAID_RETURN_IF_ERROR(coordinator_->Join(std::move(channels_), kLimit));
     const std::string name = plan_.physical.job;
-    RETURN_IF_ERROR(
+    BRAID_RETURN_IF_ERROR(
         coordinator_
             ->Load({.job = kJob, .name = name, .plan = compiler::EncodePlan(plan_.physical)})
             .status());
@@ -149,7 +149,7 @@ class LoopbackCluster {
     host.SetReceiver(&receiver);
     int64_t step = 0;
     for (const int64_t steps : kSimRuns) {
-      RETURN_IF_ERROR(coordinator_->Run({kJob, name, step, steps}));
+      BRAID_RETURN_IF_ERROR(coordinator_->Run({kJob, name, step, steps}));
       step += steps;
       if (losses_.size() == static_cast<size_t>(step)) continue;
       return absl::InternalError(
@@ -206,19 +206,19 @@ absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimP
   result->device_kinds = std::move(device_kinds);
   std::vector<compiler::DeviceKind> kinds;
   for (const std::string& name : result->kinds) {
-    ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind, result->device_kinds.Find(name));
+    BRAID_ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind, result->device_kinds.Find(name));
     kinds.push_back(
         {.name = name, .is_host = kind->is_host, .does_collectives = kind->make_group != nullptr});
   }
   result->operators = BuiltinOps();
   result->kernels = CpuKernels();
-  if (plan.extend) RETURN_IF_ERROR(plan.extend(result->operators, result->kernels));
+  if (plan.extend) BRAID_RETURN_IF_ERROR(plan.extend(result->operators, result->kernels));
   const Placement devices = AllDevices(plan.devices);
   DatasetCache datasets;
   LogicalGraph graph(&result->operators);
   Job job(&graph, devices, &datasets);
   plan.record(job);
-  RETURN_IF_ERROR(graph.status());
+  BRAID_RETURN_IF_ERROR(graph.status());
   graph.training = true;
   compiler::CompileOptions options;
   options.job = plan.name;
@@ -227,7 +227,7 @@ absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimP
   options.num_nodes = static_cast<int>(plan.devices.size());
   options.kinds = compiler::NodeKinds(std::move(kinds));
   options.seed = kSimProgramSeed;
-  ASSIGN_OR_RETURN(compiler::Compiled compiled, compiler::Compile(std::move(graph), options));
+  BRAID_ASSIGN_OR_RETURN(compiler::Compiled compiled, compiler::Compile(std::move(graph), options));
   result->physical = std::move(compiled.physical);
   return result;
 }

@@ -155,14 +155,14 @@ absl::Status RegisterActivationKernels(KernelRegistry& registry) {
         return PlanClip(spec, floating);
       };
     }
-    RETURN_IF_ERROR(registry.Register(activation.name, std::move(forward)));
-    RETURN_IF_ERROR(registry.Register(
+    BRAID_RETURN_IF_ERROR(registry.Register(activation.name, std::move(forward)));
+    BRAID_RETURN_IF_ERROR(registry.Register(
         std::string(activation.name) + "_grad",
         Widened(ForFloats([activation]<class T>(const KernelSpec& spec, ElementType<T>) {
           return MakeBackward<T>(spec, activation);
         }))));
   }
-  RETURN_IF_ERROR(registry.Register(
+  BRAID_RETURN_IF_ERROR(registry.Register(
       "is_nan", Widened(ForFloats([](const auto& s, auto type) { return MakeIsNan(s, type); }))));
   return registry.Register(
       "is_inf", Widened(ForFloats([](const auto& s, auto type) { return MakeIsInf(s, type); })));

@@ -48,7 +48,7 @@ class AttentionForward {
   void Allocate() { scratch_.Allocate(); }
 
   absl::Status operator()(const KernelRun& run) {
-    ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
+    BRAID_ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
     ForEachItem(shape_.batch * shape_.heads, threads_, [&](int64_t item, int thread) {
       const int64_t head = item % shape_.heads;
       const HeadAt at = {item / shape_.heads, head, shape_.KvHeadOf(place, head)};

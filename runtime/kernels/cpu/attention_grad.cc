@@ -269,7 +269,7 @@ class AttentionGradient : AttentionBackward<T> {
   explicit AttentionGradient(const KernelSpec& spec) : Base(spec, NarrowProductsOf(spec)) {}
 
   absl::Status operator()(const KernelRun& run) {
-    ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
+    BRAID_ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
     ForEachItem(shape_.batch * shape_.kv_heads, Base::threads_, [&](int64_t item, int thread) {
       const typename Base::Scratch scratch = Base::ScratchOf(thread);
       const simd::TileScope tiles(Base::narrow_);
@@ -412,7 +412,7 @@ class AttentionMaskGradient : AttentionBackward<T> {
       : Base(spec, /*narrow=*/nullptr), elements_(spec.outputs[0].num_elements()) {}
 
   absl::Status operator()(const KernelRun& run) {
-    ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
+    BRAID_ASSIGN_OR_RETURN(const AttentionShape::Place place, shape_.PlaceIn(run.micro_batch));
     std::fill_n(Output<T>(run, 0), elements_, T{0});
     const typename Base::Scratch scratch = Base::ScratchOf(0);
     HeadAt at;
@@ -453,7 +453,7 @@ class AttentionMaskGradient : AttentionBackward<T> {
 }  // namespace
 
 absl::Status RegisterAttentionGradKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register(
+  BRAID_RETURN_IF_ERROR(registry.Register(
       "attention_grad",
       Widened(ForFloats([]<class T>(const KernelSpec& spec, ElementType<T>) -> PlanOr {
         return PlanKernel(std::make_shared<AttentionGradient<T>>(spec));

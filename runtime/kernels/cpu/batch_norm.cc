@@ -354,14 +354,14 @@ absl::Status RegisterBatchNormKernels(KernelRegistry& registry) {
     return registry.Register(name, ForEachGroup(part, FirstSupported({blocked, Unblocked(plain)})));
   };
   using Part = BatchNormPart;
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       add("channel_sum", Part::kSum, [](const auto& s, auto type) { return MakeSum(s, type); }));
-  RETURN_IF_ERROR(add("batch_moment", Part::kMoment,
-                      [](const auto& s, auto type) { return MakeMoment(s, type); }));
-  RETURN_IF_ERROR(add("batch_norm", Part::kNorm,
-                      [](const auto& s, auto type) { return MakeBatchNorm(s, type); }));
-  RETURN_IF_ERROR(add("batch_norm_sums", Part::kSums,
-                      [](const auto& s, auto type) { return MakeBatchNormSums(s, type); }));
+  BRAID_RETURN_IF_ERROR(add("batch_moment", Part::kMoment,
+                            [](const auto& s, auto type) { return MakeMoment(s, type); }));
+  BRAID_RETURN_IF_ERROR(add("batch_norm", Part::kNorm,
+                            [](const auto& s, auto type) { return MakeBatchNorm(s, type); }));
+  BRAID_RETURN_IF_ERROR(add("batch_norm_sums", Part::kSums,
+                            [](const auto& s, auto type) { return MakeBatchNormSums(s, type); }));
   return add("batch_norm_dx", Part::kInputGradient,
              [](const auto& s, auto type) { return MakeBatchNormInputGrad(s, type); });
 }

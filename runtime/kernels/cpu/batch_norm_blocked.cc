@@ -221,7 +221,7 @@ KernelOr MakeInputGradient(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::StatusOr<PlannedKernel> PlanBlockedBatchNorm(BatchNormPart part, const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(spec));
+  BRAID_ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(spec));
   const auto all_blocked = [](const std::vector<OperandSpec>& operands,
                               const std::vector<bool>& is_blocked) {
     for (size_t i = 0; i < operands.size(); ++i) {

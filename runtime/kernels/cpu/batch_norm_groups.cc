@@ -51,7 +51,7 @@ class GroupedKernel final : public Kernel {
     for (int64_t group = 0; group < groups_; ++group) {
       Advance(run.inputs, input_bytes_, group, inputs_);
       Advance(run.outputs, output_bytes_, group, outputs_);
-      RETURN_IF_ERROR(of_one_->Run(of_group));
+      BRAID_RETURN_IF_ERROR(of_one_->Run(of_group));
     }
     return absl::OkStatus();
   }
@@ -109,11 +109,11 @@ KernelFactory ForEachGroup(BatchNormPart part, KernelFactory factory) {
     const StatisticOperands statistics = StatisticsOf(part);
     const std::vector<int64_t> inputs = CutToGroup(of_one.inputs, statistics.inputs, images);
     const std::vector<int64_t> outputs = CutToGroup(of_one.outputs, statistics.outputs, images);
-    ASSIGN_OR_RETURN(PlannedKernel planned, factory.PlanKernel(of_one));
+    BRAID_ASSIGN_OR_RETURN(PlannedKernel planned, factory.PlanKernel(of_one));
     const auto make = [make_one = std::move(planned.make), inputs, outputs,
                        groups = images > 0 ? here / images
                                            : 0]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
-      ASSIGN_OR_RETURN(std::unique_ptr<Kernel> one, make_one());
+      BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> one, make_one());
       return std::make_unique<GroupedKernel>(std::move(one), groups, inputs, outputs);
     };
     return PlannedKernel{.memory = planned.memory, .make = make};

@@ -101,7 +101,7 @@ class UnblockedKernel final : public Kernel {
     KernelRun plain = run;
     plain.inputs = input_pointers_.data();
     plain.outputs = output_pointers_.data();
-    RETURN_IF_ERROR(inner_->Run(plain));
+    BRAID_RETURN_IF_ERROR(inner_->Run(plain));
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const Copy& copy = outputs_[i];
       Transpose(copy.bytes.data(), run.outputs[copy.index], copy.planes, kChannelBlock, copy.space,
@@ -157,20 +157,20 @@ absl::StatusOr<PlainSpec> PlainSpecOf(const KernelSpec& spec) {
   for (const auto& [name, value] : spec.attrs.values()) {
     if (name != kBlockedInputs && name != kBlockedOutputs) plain.spec.attrs.Set(name, value);
   }
-  RETURN_IF_ERROR(MakePlain(spec, kBlockedInputs, plain.spec.inputs, plain.inputs));
-  RETURN_IF_ERROR(MakePlain(spec, kBlockedOutputs, plain.spec.outputs, plain.outputs));
+  BRAID_RETURN_IF_ERROR(MakePlain(spec, kBlockedInputs, plain.spec.inputs, plain.inputs));
+  BRAID_RETURN_IF_ERROR(MakePlain(spec, kBlockedOutputs, plain.spec.outputs, plain.outputs));
   return plain;
 }
 
 KernelFactory Unblocked(KernelFactory factory) {
   return [factory = std::move(factory)](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
     if (!compiler::HasChannelBlocks(spec.attrs)) return factory.PlanKernel(spec);
-    ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(spec));
-    ASSIGN_OR_RETURN(PlannedKernel inner, factory.PlanKernel(plain.spec));
+    BRAID_ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(spec));
+    BRAID_ASSIGN_OR_RETURN(PlannedKernel inner, factory.PlanKernel(plain.spec));
     if (!plain.any()) return inner;
     const auto make =
         [plain, make_inner = std::move(inner.make)]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
-      ASSIGN_OR_RETURN(std::unique_ptr<Kernel> made, make_inner());
+      BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> made, make_inner());
       return std::make_unique<UnblockedKernel>(plain, std::move(made));
     };
     return PlannedKernel{.memory = UnblockedKernel::MemoryOf(plain, inner.memory), .make = make};

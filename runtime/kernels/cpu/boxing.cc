@@ -28,7 +28,8 @@ BoxCopy::Side SideAt(const Region& region, const std::vector<int64_t>& at) {
 // Both regions move alike over micro-batches, so that those of act 0 say it for all acts.
 absl::StatusOr<std::unique_ptr<Kernel>> MakeRelayout(const KernelSpec& spec) {
   // Of boxing alone: no operator says what it takes.
-  RETURN_IF_ERROR(CheckKernelForm({.inputs = 1, .outputs = 1, .like = {{"once", false}}}, spec));
+  BRAID_RETURN_IF_ERROR(
+      CheckKernelForm({.inputs = 1, .outputs = 1, .like = {{"once", false}}}, spec));
   const OperandSpec& in = spec.inputs[0];
   const OperandSpec& out = spec.outputs[0];
   if (in.dtype != out.dtype) return UnsupportedTypes(spec);

@@ -48,7 +48,7 @@ absl::StatusOr<ConvolutionShape> ShapeOf(const KernelSpec& spec, Side side) {
   shape.batch = x[0];
   shape.space = SpaceOf(x);
   shape.windows = SpaceOf(y);
-  ASSIGN_OR_RETURN(shape.axes, WindowsOf(spec.attrs, SpaceOf(w)));
+  BRAID_ASSIGN_OR_RETURN(shape.axes, WindowsOf(spec.attrs, SpaceOf(w)));
   shape.has_bias = spec.inputs.size() == 3;
   shape.by_winograd = Flag(spec.attrs, compiler::kWinograd);
   shape.threads = spec.threads;
@@ -114,7 +114,7 @@ class ConvolutionCall {
 };
 
 absl::StatusOr<PlannedKernel> PlanSide(const KernelSpec& any_spec, Side side) {
-  ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(any_spec));
+  BRAID_ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(any_spec));
   const KernelSpec& spec = plain.spec;
   const DType dtype = spec.inputs[0].dtype, result = spec.outputs[0].dtype;
   bool has_kernel =
@@ -123,7 +123,7 @@ absl::StatusOr<PlannedKernel> PlanSide(const KernelSpec& any_spec, Side side) {
                (result == dtype || (dtype == DType::kBF16 && result == DType::kF32));
   if (spec.inputs.size() == 3) has_kernel = has_kernel && spec.inputs[2].dtype == result;
   if (!has_kernel) return UnsupportedTypes(spec);
-  ASSIGN_OR_RETURN(ConvolutionShape shape, ShapeOf(spec, side));
+  BRAID_ASSIGN_OR_RETURN(ConvolutionShape shape, ShapeOf(spec, side));
   shape.x_is_blocked = side == Side::kInput ? plain.outputs[0] : plain.inputs[0];
   shape.y_is_blocked = side == Side::kOutput  ? plain.outputs[0]
                        : side == Side::kInput ? plain.inputs[0]
@@ -193,8 +193,8 @@ std::unique_ptr<Convolution> ChooseConvolution(const ConvolutionShape& shape) {
 }
 
 absl::Status RegisterConvolutionKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("conv", ForSide(Side::kOutput)));
-  RETURN_IF_ERROR(registry.Register("conv_input_grad", ForSide(Side::kInput)));
+  BRAID_RETURN_IF_ERROR(registry.Register("conv", ForSide(Side::kOutput)));
+  BRAID_RETURN_IF_ERROR(registry.Register("conv_input_grad", ForSide(Side::kInput)));
   return registry.Register("conv_weight_grad", ForSide(Side::kWeights));
 }
 

@@ -172,11 +172,11 @@ absl::Status RegisterCrossEntropyKernels(KernelRegistry& registry) {
   const auto add = [&](const char* name, auto make) {
     return registry.Register(name, Widened(ForFloats(make)));
   };
-  RETURN_IF_ERROR(add("sparse_softmax_cross_entropy",
-                      [](const auto& s, auto type) { return MakeSparseLoss(s, type); }));
-  RETURN_IF_ERROR(add("sparse_softmax_cross_entropy_grad",
-                      [](const auto& s, auto type) { return MakeSparseLossGrad(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(add("sparse_softmax_cross_entropy",
+                            [](const auto& s, auto type) { return MakeSparseLoss(s, type); }));
+  BRAID_RETURN_IF_ERROR(add("sparse_softmax_cross_entropy_grad",
+                            [](const auto& s, auto type) { return MakeSparseLossGrad(s, type); }));
+  BRAID_RETURN_IF_ERROR(
       add("softmax_cross_entropy", [](const auto& s, auto type) { return MakeLoss(s, type); }));
   return add("softmax_cross_entropy_grad",
              [](const auto& s, auto type) { return MakeLossGrad(s, type); });

@@ -457,43 +457,43 @@ constexpr NamedCompare kCompares[] = {
 
 absl::Status RegisterElementwiseKernels(KernelRegistry& registry) {
   for (const NamedUnary& unary : kUnaries) {
-    RETURN_IF_ERROR(registry.Register(
+    BRAID_RETURN_IF_ERROR(registry.Register(
         unary.name, Widened([op = unary.op](const KernelSpec& s) { return MakeUnary(s, op, 0); })));
   }
-  RETURN_IF_ERROR(registry.Register("scale", Widened([](const KernelSpec& s) {
-                                      return MakeUnary(s, UnaryOp::kScale,
-                                                       s.attrs.Double("factor"));
-                                    })));
-  RETURN_IF_ERROR(registry.Register("add_scalar", Widened([](const KernelSpec& s) {
-                                      return MakeUnary(s, UnaryOp::kAddScalar,
-                                                       s.attrs.Double("value"));
-                                    })));
-  RETURN_IF_ERROR(registry.Register(
+  BRAID_RETURN_IF_ERROR(registry.Register("scale", Widened([](const KernelSpec& s) {
+                                            return MakeUnary(s, UnaryOp::kScale,
+                                                             s.attrs.Double("factor"));
+                                          })));
+  BRAID_RETURN_IF_ERROR(registry.Register("add_scalar", Widened([](const KernelSpec& s) {
+                                            return MakeUnary(s, UnaryOp::kAddScalar,
+                                                             s.attrs.Double("value"));
+                                          })));
+  BRAID_RETURN_IF_ERROR(registry.Register(
       "gelu", Widened([](const KernelSpec& s) {
         return MakeUnary(s, Flag(s.attrs, "approximate") ? UnaryOp::kGeluTanh : UnaryOp::kGeluErf,
                          0);
       })));
   for (const NamedBinary& binary : kBinaries) {
-    RETURN_IF_ERROR(registry.Register(binary.name, Widened([op = binary.op](const KernelSpec& s) {
-                                        return MakeArithmetic(s, op);
-                                      })));
+    BRAID_RETURN_IF_ERROR(registry.Register(
+        binary.name,
+        Widened([op = binary.op](const KernelSpec& s) { return MakeArithmetic(s, op); })));
   }
-  RETURN_IF_ERROR(registry.Register("gelu_grad", Widened([](const KernelSpec& s) {
-                                      return MakeArithmetic(s, Flag(s.attrs, "approximate")
-                                                                   ? BinaryOp::kGeluTanhGrad
-                                                                   : BinaryOp::kGeluErfGrad);
-                                    })));
+  BRAID_RETURN_IF_ERROR(registry.Register("gelu_grad", Widened([](const KernelSpec& s) {
+                                            return MakeArithmetic(s, Flag(s.attrs, "approximate")
+                                                                         ? BinaryOp::kGeluTanhGrad
+                                                                         : BinaryOp::kGeluErfGrad);
+                                          })));
   for (const NamedCompare& compare : kCompares) {
-    RETURN_IF_ERROR(registry.Register(compare.name, Widened([op = compare.op](const KernelSpec& s) {
-                                        return MakeCompare(s, op);
-                                      })));
+    BRAID_RETURN_IF_ERROR(registry.Register(
+        compare.name,
+        Widened([op = compare.op](const KernelSpec& s) { return MakeCompare(s, op); })));
   }
-  RETURN_IF_ERROR(registry.Register("logical_and", MakeLogic<And>));
-  RETURN_IF_ERROR(registry.Register("logical_or", MakeLogic<Or>));
-  RETURN_IF_ERROR(registry.Register("logical_xor", MakeLogic<Xor>));
-  RETURN_IF_ERROR(registry.Register("logical_not", MakeLogicalNot));
-  RETURN_IF_ERROR(registry.Register("where", MakeWhere));
-  RETURN_IF_ERROR(registry.Register("cast", MakeCast));
+  BRAID_RETURN_IF_ERROR(registry.Register("logical_and", MakeLogic<And>));
+  BRAID_RETURN_IF_ERROR(registry.Register("logical_or", MakeLogic<Or>));
+  BRAID_RETURN_IF_ERROR(registry.Register("logical_xor", MakeLogic<Xor>));
+  BRAID_RETURN_IF_ERROR(registry.Register("logical_not", MakeLogicalNot));
+  BRAID_RETURN_IF_ERROR(registry.Register("where", MakeWhere));
+  BRAID_RETURN_IF_ERROR(registry.Register("cast", MakeCast));
   return registry.Register("accumulate", NarrowAccumulate());
 }
 

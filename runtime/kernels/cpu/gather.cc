@@ -172,10 +172,10 @@ KernelOr MakeOneHot(const KernelSpec& spec) {
 }  // namespace
 
 absl::Status RegisterGatherKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("gather", MakeGather));
-  RETURN_IF_ERROR(registry.Register("gather_grad", Widened(ForNumbers([](const auto& s, auto type) {
-                                      return MakeGatherGrad(s, type);
-                                    }))));
+  BRAID_RETURN_IF_ERROR(registry.Register("gather", MakeGather));
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "gather_grad",
+      Widened(ForNumbers([](const auto& s, auto type) { return MakeGatherGrad(s, type); }))));
   return registry.Register("one_hot", MakeOneHot);
 }
 

@@ -41,7 +41,7 @@ absl::StatusOr<Layout> LayoutOf(const KernelSpec& spec) {
 
 template <class T>
 KernelOr MakeGroupNorm(const KernelSpec& spec, ElementType<T>) {
-  ASSIGN_OR_RETURN(const Layout layout, LayoutOf(spec));
+  BRAID_ASSIGN_OR_RETURN(const Layout layout, LayoutOf(spec));
   const auto& row_loops = simd::BestLoops<simd::RowLoops<T>>();
   const auto& norm_loops = simd::BestLoops<simd::NormLoops<T>>();
   const double epsilon = spec.attrs.Double("epsilon");
@@ -73,7 +73,7 @@ KernelOr MakeGroupNorm(const KernelSpec& spec, ElementType<T>) {
 // dx = rstd * (gamma * dy - mean(gamma * dy) - xn * mean(gamma * dy * xn)).
 template <class T>
 KernelOr MakeGroupNormGrad(const KernelSpec& spec, ElementType<T>) {
-  ASSIGN_OR_RETURN(const Layout layout, LayoutOf(spec));
+  BRAID_ASSIGN_OR_RETURN(const Layout layout, LayoutOf(spec));
   const auto& loops = simd::BestLoops<simd::NormLoops<T>>();
   const int64_t channels = layout.groups * layout.channels;
   return MakeKernel([=, dgammas = std::vector<double>(channels),
@@ -116,9 +116,9 @@ KernelOr MakeGroupNormGrad(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::Status RegisterGroupNormKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("group_norm", Widened(ForFloats([](const auto& s, auto type) {
-                                      return MakeGroupNorm(s, type);
-                                    }))));
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "group_norm",
+      Widened(ForFloats([](const auto& s, auto type) { return MakeGroupNorm(s, type); }))));
   return registry.Register(
       "group_norm_grad",
       Widened(ForFloats([](const auto& s, auto type) { return MakeGroupNormGrad(s, type); })));

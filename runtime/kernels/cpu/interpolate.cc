@@ -118,7 +118,7 @@ struct Resize {
 };
 
 absl::StatusOr<Resize> ResizeBetween(const KernelSpec& spec, const Shape& x, const Shape& y) {
-  ASSIGN_OR_RETURN(const ResizeAttrs attrs, ResizeOf(spec.attrs));
+  BRAID_ASSIGN_OR_RETURN(const ResizeAttrs attrs, ResizeOf(spec.attrs));
   const int axis = static_cast<int>(spec.attrs.Int("axis"));
   Resize resize = {.x = ViewAround(x, axis), .y = ViewAround(y, axis)};
   resize.taps = TapsOf(attrs, resize.x.size, resize.y.size);
@@ -184,7 +184,7 @@ absl::StatusOr<Resize> ResizeOf(const KernelSpec& spec) {
 }
 
 KernelOr MakeResizeByCopies(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(const Resize resize, ResizeOf(spec));
+  BRAID_ASSIGN_OR_RETURN(const Resize resize, ResizeOf(spec));
   switch (SizeOf(spec.inputs[0].dtype)) {
     case 1:
       return MakeCopies<uint8_t>(resize);
@@ -202,7 +202,7 @@ absl::StatusOr<PlannedKernel> PlanResize(const KernelSpec& spec) {
                            spec.attrs.String("coordinates") != "tf_crop_and_resize";
   if (only_copies) return KernelFactory(MakeResizeByCopies).PlanKernel(spec);
   return Widened(ForFloats([](const KernelSpec& each, auto type) -> KernelOr {
-           ASSIGN_OR_RETURN(const Resize resize, ResizeOf(each));
+           BRAID_ASSIGN_OR_RETURN(const Resize resize, ResizeOf(each));
            return MakeSums<typename decltype(type)::type>(resize);
          }))
       .PlanKernel(spec);
@@ -210,8 +210,8 @@ absl::StatusOr<PlannedKernel> PlanResize(const KernelSpec& spec) {
 
 template <class T>
 KernelOr MakeResizeGrad(const KernelSpec& spec, ElementType<T>) {
-  ASSIGN_OR_RETURN(const Resize resize,
-                   ResizeBetween(spec, spec.outputs[0].shape(), spec.inputs[0].shape()));
+  BRAID_ASSIGN_OR_RETURN(const Resize resize,
+                         ResizeBetween(spec, spec.outputs[0].shape(), spec.inputs[0].shape()));
   const auto add_scaled = simd::BestLoops<simd::RowLoops<T>>().add_scaled;
   return MakeKernel([resize, add_scaled](const KernelRun& run) {
     const T* dy = Input<T>(run, 0);
@@ -240,7 +240,7 @@ KernelOr MakeResizeGrad(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::Status RegisterInterpolateKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("resize_axis", PlanResize));
+  BRAID_RETURN_IF_ERROR(registry.Register("resize_axis", PlanResize));
   return registry.Register(
       "resize_axis_grad",
       Widened(ForFloats([](const auto& s, auto type) { return MakeResizeGrad(s, type); })));

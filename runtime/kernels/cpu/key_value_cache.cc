@@ -49,7 +49,7 @@ class CachedAttention {
         scratch_(scratch_size_ * std::max(1, spec.threads)) {}
 
   absl::Status operator()(const KernelRun& run) {
-    ASSIGN_OR_RETURN(const int64_t position, PositionOf(spec_, run, 5, time_, cache_));
+    BRAID_ASSIGN_OR_RETURN(const int64_t position, PositionOf(spec_, run, 5, time_, cache_));
     ForEachItem(batch_ * heads_, spec_.threads, [&](int64_t item, int thread) {
       for (int64_t i = 0; i < time_; i += kRows) {
         RunRows(run, {.batch = item / heads_, .head = item % heads_}, position, i,
@@ -129,7 +129,7 @@ KernelOr MakeWriteRows(const KernelSpec& spec) {
   const AxisView to = ViewAround(variable.shape(), axis), from = ViewAround(rows.shape(), axis);
   const int64_t bytes = to.inner * static_cast<int64_t>(SizeOf(variable.dtype));  // of a row
   return MakeKernel([=](const KernelRun& run) -> absl::Status {
-    ASSIGN_OR_RETURN(const int64_t position, PositionOf(spec, run, 2, from.size, to.size));
+    BRAID_ASSIGN_OR_RETURN(const int64_t position, PositionOf(spec, run, 2, from.size, to.size));
     if (from.size * bytes == 0) return absl::OkStatus();
     for (int64_t outer = 0; outer < to.outer; ++outer) {
       std::memcpy(MutableInput<std::byte>(run, 0) + (outer * to.size + position) * bytes,
@@ -143,7 +143,7 @@ KernelOr MakeWriteRows(const KernelSpec& spec) {
 }  // namespace
 
 absl::Status RegisterKeyValueCacheKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("write_rows", MakeWriteRows));
+  BRAID_RETURN_IF_ERROR(registry.Register("write_rows", MakeWriteRows));
   return registry.Register(
       "cached_attention",
       Widened(ForFloats([]<class T>(const KernelSpec& spec, ElementType<T>) -> KernelOr {

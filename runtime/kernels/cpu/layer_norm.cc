@@ -87,9 +87,9 @@ absl::StatusOr<PlannedKernel> PlanLayerNormGrad(const KernelSpec& spec, ElementT
 }  // namespace
 
 absl::Status RegisterLayerNormKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("layer_norm", Widened(ForFloats([](const auto& s, auto type) {
-                                      return MakeLayerNorm(s, type);
-                                    }))));
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "layer_norm",
+      Widened(ForFloats([](const auto& s, auto type) { return MakeLayerNorm(s, type); }))));
   return registry.Register(
       "layer_norm_grad",
       Widened(ForFloats([](const auto& s, auto type) { return PlanLayerNormGrad(s, type); })));

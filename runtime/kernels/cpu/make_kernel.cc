@@ -74,7 +74,7 @@ class WidenedKernel final : public Kernel {
     KernelRun wide = run;
     wide.inputs = input_pointers_.data();
     wide.outputs = output_pointers_.data();
-    RETURN_IF_ERROR(inner_->Run(wide));
+    BRAID_RETURN_IF_ERROR(inner_->Run(wide));
     for (const WideCopy& copy : outputs_) copy.Store(loops_, run.outputs[copy.index]);
     for (const WideCopy& copy : inputs_) {
       for (int index : mutated_) {

@@ -104,7 +104,7 @@ GemmShape TypesAndThreads(const KernelSpec& spec) {
 }
 
 PlanOr PlanMatmul(const KernelSpec& spec) {
-  RETURN_IF_ERROR(CheckTypes(spec));
+  BRAID_RETURN_IF_ERROR(CheckTypes(spec));
   const Shape& a = spec.inputs[0].shape();
   const Shape& b = spec.inputs[1].shape();
   const Shape& c = spec.outputs[0].shape();
@@ -129,7 +129,7 @@ PlanOr PlanMatmul(const KernelSpec& spec) {
 }
 
 PlanOr PlanTensordot(const KernelSpec& spec) {
-  RETURN_IF_ERROR(CheckTypes(spec));
+  BRAID_RETURN_IF_ERROR(CheckTypes(spec));
   const Shape& a = spec.inputs[0].shape();
   const Shape& b = spec.inputs[1].shape();
   const Shape& c = spec.outputs[0].shape();
@@ -157,7 +157,7 @@ KernelFactory WidenedWithoutGemm(KernelFactory factory) {
 }  // namespace
 
 absl::Status RegisterMatmulKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("matmul", WidenedWithoutGemm(PlanMatmul)));
+  BRAID_RETURN_IF_ERROR(registry.Register("matmul", WidenedWithoutGemm(PlanMatmul)));
   return registry.Register("tensordot", WidenedWithoutGemm(PlanTensordot));
 }
 

@@ -78,7 +78,7 @@ KernelOr MakeNllGrad(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::Status RegisterNllKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register(
+  BRAID_RETURN_IF_ERROR(registry.Register(
       "nll", Widened(ForFloats([](const auto& s, auto type) { return MakeNll(s, type); }))));
   return registry.Register(
       "nll_grad",

@@ -222,10 +222,10 @@ KernelFactory MaybeConditional(KernelFactory factory) {
     if (spec.inputs.back().dtype != DType::kBool) return factory.PlanKernel(spec);
     KernelSpec unconditional = spec;
     unconditional.inputs.pop_back();
-    ASSIGN_OR_RETURN(PlannedKernel update, factory.PlanKernel(unconditional));
+    BRAID_ASSIGN_OR_RETURN(PlannedKernel update, factory.PlanKernel(unconditional));
     const auto make = [make_update = std::move(update.make),
                        condition = static_cast<int>(spec.inputs.size()) - 1]() -> KernelOr {
-      ASSIGN_OR_RETURN(std::unique_ptr<Kernel> made, make_update());
+      BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> made, make_update());
       return std::make_unique<ConditionalUpdate>(std::move(made), condition);
     };
     return PlannedKernel{.memory = update.memory, .make = make};
@@ -255,32 +255,34 @@ absl::Status RegisterOptimizerKernels(KernelRegistry& registry) {
     };
     return registry.Register(name, MaybeConditional(Widened(factory, std::move(mutated))));
   };
-  RETURN_IF_ERROR(add("sgd_update", 0, [](const auto& s, auto type) { return MakeSgd(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
+      add("sgd_update", 0, [](const auto& s, auto type) { return MakeSgd(s, type); }));
+  BRAID_RETURN_IF_ERROR(
       add("momentum_update", 1, [](const auto& s, auto type) { return MakeMomentum(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       add("adam_update", 2, [](const auto& s, auto type) { return MakeAdam(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       add("lamb_update", 2, [](const auto& s, auto type) { return MakeLamb(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       add("lars_update", 1, [](const auto& s, auto type) { return MakeLars(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       add("adagrad_update", 1, [](const auto& s, auto type) { return MakeAdagrad(s, type); }));
   for (const bool has_mean : {false, true}) {
     for (const bool has_velocity : {false, true}) {
       const RmspropStates states = {has_mean, has_velocity};
-      RETURN_IF_ERROR(add(absl::StrCat("rmsprop", has_mean ? "_centered" : "",
-                                       has_velocity ? "_momentum" : "", "_update"),
-                          states.count(), [states](const auto& s, auto type) {
-                            return MakeRmsprop(s, states, type);
-                          }));
+      BRAID_RETURN_IF_ERROR(add(absl::StrCat("rmsprop", has_mean ? "_centered" : "",
+                                             has_velocity ? "_momentum" : "", "_update"),
+                                states.count(), [states](const auto& s, auto type) {
+                                  return MakeRmsprop(s, states, type);
+                                }));
     }
   }
-  RETURN_IF_ERROR(registry.Register("lamb_square", Widened([](const KernelSpec& spec) {
-                                      return ForVariable(spec, 4, [](const auto& s, auto type) {
-                                        return MakeLambSquare(s, type);
-                                      });
-                                    })));
+  BRAID_RETURN_IF_ERROR(registry.Register("lamb_square", Widened([](const KernelSpec& spec) {
+                                            return ForVariable(spec, 4,
+                                                               [](const auto& s, auto type) {
+                                                                 return MakeLambSquare(s, type);
+                                                               });
+                                          })));
   const KernelFactory assign = MakeAssign;
   return registry.Register(
       "assign",

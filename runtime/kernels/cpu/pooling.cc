@@ -397,7 +397,7 @@ KernelFactory ForLayouts(Make make) {
   const KernelFactory plain = Unblocked(Widened(ForFloats(
       [make](const KernelSpec& spec, auto type) { return make(spec, /*lanes=*/1, type); })));
   const KernelFactory blocked = [make](const KernelSpec& spec) -> absl::StatusOr<PlannedKernel> {
-    ASSIGN_OR_RETURN(const PlainSpec without, PlainSpecOf(spec));
+    BRAID_ASSIGN_OR_RETURN(const PlainSpec without, PlainSpecOf(spec));
     const auto all = [](const std::vector<bool>& are) {
       return std::all_of(are.begin(), are.end(), [](bool is) { return is; });
     };
@@ -416,13 +416,13 @@ absl::Status RegisterPoolingKernels(KernelRegistry& registry) {
   const auto add = [&](const char* name, auto make) {
     return registry.Register(name, ForLayouts(make));
   };
-  RETURN_IF_ERROR(add("max_pool", [](const auto& spec, int64_t lanes, auto type) {
+  BRAID_RETURN_IF_ERROR(add("max_pool", [](const auto& spec, int64_t lanes, auto type) {
     return MakeMaxPool(spec, lanes, type);
   }));
-  RETURN_IF_ERROR(add("max_pool_grad", [](const auto& spec, int64_t lanes, auto type) {
+  BRAID_RETURN_IF_ERROR(add("max_pool_grad", [](const auto& spec, int64_t lanes, auto type) {
     return MakeMaxPoolGrad(spec, lanes, type);
   }));
-  RETURN_IF_ERROR(add("avg_pool", [](const auto& spec, int64_t lanes, auto type) {
+  BRAID_RETURN_IF_ERROR(add("avg_pool", [](const auto& spec, int64_t lanes, auto type) {
     return MakeAveragePool(spec, lanes, type);
   }));
   return add("avg_pool_grad", [](const auto& spec, int64_t lanes, auto type) {

@@ -201,16 +201,16 @@ KernelOr MakeDropout(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::Status RegisterRandomKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("constant", MakeConstant));
-  RETURN_IF_ERROR(registry.Register("literal", MakeLiteral));
-  RETURN_IF_ERROR(registry.Register("iota", Widened(MakeIota)));
-  RETURN_IF_ERROR(registry.Register("step", MakeStep));
+  BRAID_RETURN_IF_ERROR(registry.Register("constant", MakeConstant));
+  BRAID_RETURN_IF_ERROR(registry.Register("literal", MakeLiteral));
+  BRAID_RETURN_IF_ERROR(registry.Register("iota", Widened(MakeIota)));
+  BRAID_RETURN_IF_ERROR(registry.Register("step", MakeStep));
   const auto add = [&](const char* name, auto make) {
     return registry.Register(name, Widened(ForFloats(make)));
   };
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       add("random_uniform", [](const auto& s, auto type) { return MakeUniform(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       add("random_normal", [](const auto& s, auto type) { return MakeNormal(s, type); }));
   return add("dropout", [](const auto& s, auto type) { return MakeDropout(s, type); });
 }

@@ -287,7 +287,7 @@ absl::Status CheckBoxes(const KernelSpec& spec, const std::vector<AxisPad>& pads
 KernelOr MakePad(const KernelSpec& spec) {
   const OperandSpec &in = spec.inputs[0], &out = spec.outputs[0];
   const std::vector<AxisPad> pads = PadsOf(spec.attrs, in, out);
-  RETURN_IF_ERROR(CheckBoxes(spec, pads, out));
+  BRAID_RETURN_IF_ERROR(CheckBoxes(spec, pads, out));
   const Element background = ElementOf(out.dtype, Number(spec.attrs, "value", 0));
   return MakeCopies(spec, background, RunsOfPads(pads));
 }
@@ -314,7 +314,7 @@ KernelOr MakePadGrad(const KernelSpec& spec, ElementType<T>) {
     return MakeKernel([](const KernelRun& run) { *Output<T>(run, 0) = *Input<T>(run, 0); });
   }
   const std::vector<AxisPad> pads = PadsOf(spec.attrs, dx, dy);
-  RETURN_IF_ERROR(CheckBoxes(spec, pads, dy));
+  BRAID_RETURN_IF_ERROR(CheckBoxes(spec, pads, dy));
   PlanPerAct<Boxes> plans(dx, dy, [=, runs_of = RunsOfPads(pads)](int64_t act) {
     return BoxesIn(dx, dy, act, runs_of);
   });
@@ -358,11 +358,11 @@ KernelOr MakeTriangle(const KernelSpec& spec) {
 }  // namespace
 
 absl::Status RegisterRearrangeKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("slice", MakeSlice));
-  RETURN_IF_ERROR(registry.Register("pad", MakePad));
-  RETURN_IF_ERROR(registry.Register("pad_grad", Widened(ForFloats([](const auto& s, auto type) {
-                                      return MakePadGrad(s, type);
-                                    }))));
+  BRAID_RETURN_IF_ERROR(registry.Register("slice", MakeSlice));
+  BRAID_RETURN_IF_ERROR(registry.Register("pad", MakePad));
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "pad_grad",
+      Widened(ForFloats([](const auto& s, auto type) { return MakePadGrad(s, type); }))));
   return registry.Register("triangle", MakeTriangle);
 }
 

@@ -86,10 +86,12 @@ absl::Status RegisterRecurrentKernels(KernelRegistry& registry) {
   const auto add = [&](const char* name, auto make) {
     return registry.Register(name, Widened(ForFloats(make)));
   };
-  RETURN_IF_ERROR(add("lstm_cell", [](const auto& s, auto type) { return MakeLstmCell(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
+      add("lstm_cell", [](const auto& s, auto type) { return MakeLstmCell(s, type); }));
+  BRAID_RETURN_IF_ERROR(
       add("lstm_cell_grad", [](const auto& s, auto type) { return MakeLstmCellGrad(s, type); }));
-  RETURN_IF_ERROR(add("gru_cell", [](const auto& s, auto type) { return MakeGruCell(s, type); }));
+  BRAID_RETURN_IF_ERROR(
+      add("gru_cell", [](const auto& s, auto type) { return MakeGruCell(s, type); }));
   return add("gru_cell_grad", [](const auto& s, auto type) { return MakeGruCellGrad(s, type); });
 }
 

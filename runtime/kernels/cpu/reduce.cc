@@ -376,11 +376,11 @@ absl::Status RegisterReduceKernels(KernelRegistry& registry) {
                              {"reduce_prod", Reduction::kProd},
                              {"reduce_sum_square", Reduction::kSumSquare},
                              {"reduce_l1", Reduction::kSumAbs}}) {
-    RETURN_IF_ERROR(registry.Register(named.name, Widened([kind = named.kind](const KernelSpec& s) {
-                                        return PlanReduce(s, kind);
-                                      })));
+    BRAID_RETURN_IF_ERROR(registry.Register(
+        named.name,
+        Widened([kind = named.kind](const KernelSpec& s) { return PlanReduce(s, kind); })));
   }
-  RETURN_IF_ERROR(registry.Register("argmax", Widened(MakeArgExtreme<Larger>)));
+  BRAID_RETURN_IF_ERROR(registry.Register("argmax", Widened(MakeArgExtreme<Larger>)));
   return registry.Register("argmin", Widened(MakeArgExtreme<Smaller>));
 }
 

@@ -59,9 +59,9 @@ KernelOr MakeRmsNormGrad(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::Status RegisterRmsNormKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("rms_norm", Widened(ForFloats([](const auto& s, auto type) {
-                                      return MakeRmsNorm(s, type);
-                                    }))));
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "rms_norm",
+      Widened(ForFloats([](const auto& s, auto type) { return MakeRmsNorm(s, type); }))));
   return registry.Register(
       "rms_norm_grad",
       Widened(ForFloats([](const auto& s, auto type) { return MakeRmsNormGrad(s, type); })));

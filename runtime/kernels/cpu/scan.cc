@@ -132,8 +132,8 @@ KernelOr MakeProductGradient(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::Status RegisterScanKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("cumsum", Widened(MakeScan<Plus>)));
-  RETURN_IF_ERROR(registry.Register("cumprod", Widened(MakeScan<Times>)));
+  BRAID_RETURN_IF_ERROR(registry.Register("cumsum", Widened(MakeScan<Plus>)));
+  BRAID_RETURN_IF_ERROR(registry.Register("cumprod", Widened(MakeScan<Times>)));
   return registry.Register(
       "cumprod_grad",
       Widened(ForFloats([](const auto& s, auto type) { return MakeProductGradient(s, type); })));

@@ -272,11 +272,11 @@ KernelFactory SumKernel() {
 }  // namespace
 
 absl::Status RegisterScatterKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("gather_elements", MakeRead<ElementPlaces>));
-  RETURN_IF_ERROR(registry.Register("gather_elements_grad", SumKernel<ElementPlaces>()));
-  RETURN_IF_ERROR(registry.Register("scatter_elements", JoinKernel<ElementPlaces>()));
-  RETURN_IF_ERROR(registry.Register("gather_nd", MakeRead<NdPlaces>));
-  RETURN_IF_ERROR(registry.Register("gather_nd_grad", SumKernel<NdPlaces>()));
+  BRAID_RETURN_IF_ERROR(registry.Register("gather_elements", MakeRead<ElementPlaces>));
+  BRAID_RETURN_IF_ERROR(registry.Register("gather_elements_grad", SumKernel<ElementPlaces>()));
+  BRAID_RETURN_IF_ERROR(registry.Register("scatter_elements", JoinKernel<ElementPlaces>()));
+  BRAID_RETURN_IF_ERROR(registry.Register("gather_nd", MakeRead<NdPlaces>));
+  BRAID_RETURN_IF_ERROR(registry.Register("gather_nd_grad", SumKernel<NdPlaces>()));
   return registry.Register("scatter_nd", JoinKernel<NdPlaces>());
 }
 

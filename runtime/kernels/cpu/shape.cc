@@ -93,7 +93,7 @@ absl::StatusOr<PartCopies> CopyParts(const KernelSpec& spec, const OperandSpec& 
 }
 
 KernelOr MakeConcat(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(PartCopies copies, CopyParts(spec, spec.outputs[0], spec.inputs, false));
+  BRAID_ASSIGN_OR_RETURN(PartCopies copies, CopyParts(spec, spec.outputs[0], spec.inputs, false));
   return MakeKernel([copies = std::move(copies)](const KernelRun& run) {
     for (size_t i = 0; i < copies.boxes.size(); ++i) {
       copies.boxes[i].Run(run.inputs[i], run.outputs[0]);
@@ -102,7 +102,7 @@ KernelOr MakeConcat(const KernelSpec& spec) {
 }
 
 KernelOr MakeSplit(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(PartCopies copies, CopyParts(spec, spec.inputs[0], spec.outputs, true));
+  BRAID_ASSIGN_OR_RETURN(PartCopies copies, CopyParts(spec, spec.inputs[0], spec.outputs, true));
   return MakeKernel([copies = std::move(copies)](const KernelRun& run) {
     for (size_t i = 0; i < copies.boxes.size(); ++i) {
       copies.boxes[i].Run(run.inputs[0], run.outputs[i]);
@@ -142,13 +142,13 @@ KernelOr MakeBlocks(const KernelSpec& spec, bool pack) {
 
 absl::Status RegisterShapeKernels(KernelRegistry& registry) {
   for (const char* name : {"after", "identity", "stop_gradient", "reshape"}) {
-    RETURN_IF_ERROR(registry.Register(name, MakeIdentity));
+    BRAID_RETURN_IF_ERROR(registry.Register(name, MakeIdentity));
   }
-  RETURN_IF_ERROR(registry.Register("transpose", MakeTranspose));
-  RETURN_IF_ERROR(registry.Register("broadcast_to", MakeBroadcastTo));
-  RETURN_IF_ERROR(registry.Register("concat", MakeConcat));
-  RETURN_IF_ERROR(registry.Register("split", MakeSplit));
-  RETURN_IF_ERROR(registry.Register(
+  BRAID_RETURN_IF_ERROR(registry.Register("transpose", MakeTranspose));
+  BRAID_RETURN_IF_ERROR(registry.Register("broadcast_to", MakeBroadcastTo));
+  BRAID_RETURN_IF_ERROR(registry.Register("concat", MakeConcat));
+  BRAID_RETURN_IF_ERROR(registry.Register("split", MakeSplit));
+  BRAID_RETURN_IF_ERROR(registry.Register(
       "block_pack", [](const KernelSpec& s) { return MakeBlocks(s, /*pack=*/true); }));
   return registry.Register("block_unpack",
                            [](const KernelSpec& s) { return MakeBlocks(s, /*pack=*/false); });

@@ -121,13 +121,14 @@ absl::Status RegisterSoftmaxKernels(KernelRegistry& registry) {
   const auto add = [&](const char* name, auto make) {
     return registry.Register(name, Widened(ForFloats(make)));
   };
-  RETURN_IF_ERROR(add("softmax", [](const auto& s, auto type) { return MakeSoftmax(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
+      add("softmax", [](const auto& s, auto type) { return MakeSoftmax(s, type); }));
+  BRAID_RETURN_IF_ERROR(
       add("softmax_grad", [](const auto& s, auto type) { return MakeSoftmaxGrad(s, type); }));
-  RETURN_IF_ERROR(
+  BRAID_RETURN_IF_ERROR(
       add("log_softmax", [](const auto& s, auto type) { return MakeLogSoftmax(s, type); }));
-  RETURN_IF_ERROR(add("log_softmax_grad",
-                      [](const auto& s, auto type) { return MakeLogSoftmaxGrad(s, type); }));
+  BRAID_RETURN_IF_ERROR(add("log_softmax_grad",
+                            [](const auto& s, auto type) { return MakeLogSoftmaxGrad(s, type); }));
   return add("sum_exp", [](const auto& s, auto type) { return MakeSumExp(s, type); });
 }
 

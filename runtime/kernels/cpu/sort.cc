@@ -146,7 +146,7 @@ KernelOr MakeTopK(const KernelSpec& spec) {
 }  // namespace
 
 absl::Status RegisterSortKernels(KernelRegistry& registry) {
-  RETURN_IF_ERROR(registry.Register("sort", MakeSort));
+  BRAID_RETURN_IF_ERROR(registry.Register("sort", MakeSort));
   return registry.Register("top_k", MakeTopK);
 }
 

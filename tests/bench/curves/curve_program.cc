@@ -3,6 +3,8 @@
 // loads. After each phase it prints a JSON line and waits for a line of its standard input, so that
 // all its nodes stand still while they are looked at.
 
+#include <braid/braid.h>
+
 #include <chrono>
 #include <functional>
 #include <iostream>
@@ -10,7 +12,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
-#include "api/braid.h"
 
 ABSL_FLAG(int64_t, variables, 10, "Weights of 32 x 32");
 ABSL_FLAG(std::string, folder, "", "Where to save");
@@ -42,7 +43,7 @@ void Train(braid::Job& job) {
 absl::Status Phase(const std::string& name,
                    const std::function<absl::StatusOr<std::string>()>& act) {
   const Clock::time_point begin = Clock::now();
-  ASSIGN_OR_RETURN(const std::string more, act());
+  BRAID_ASSIGN_OR_RETURN(const std::string more, act());
   std::cout << absl::StrFormat(R"({"phase": "%s", "seconds": %.4f%s})", name,
                                std::chrono::duration<double>(Clock::now() - begin).count(), more)
             << std::endl;
@@ -53,25 +54,25 @@ absl::Status Phase(const std::string& name,
 
 absl::Status Program(braid::Session& session) {
   const std::string folder = absl::GetFlag(FLAGS_folder);
-  RETURN_IF_ERROR(Phase("start", [] { return std::string(); }));
+  BRAID_RETURN_IF_ERROR(Phase("start", [] { return std::string(); }));
   absl::StatusOr<braid::CompiledJob> job = absl::UnknownError("not compiled");
-  RETURN_IF_ERROR(Phase("compile", [&]() -> absl::StatusOr<std::string> {
+  BRAID_RETURN_IF_ERROR(Phase("compile", [&]() -> absl::StatusOr<std::string> {
     job = session.Compile("train", Train);
-    RETURN_IF_ERROR(job.status());
+    BRAID_RETURN_IF_ERROR(job.status());
     return absl::StrFormat(R"(, "plan bytes": %d)", job->plan_bytes());
   }));
   const braid::Array x(braid::DType::kF32, {kRows, kWidth});
-  RETURN_IF_ERROR(Phase("steps", [&]() -> absl::StatusOr<std::string> {
-    RETURN_IF_ERROR(job->Run({.steps = 2, .feeds = {{"x", x}}}).status());
+  BRAID_RETURN_IF_ERROR(Phase("steps", [&]() -> absl::StatusOr<std::string> {
+    BRAID_RETURN_IF_ERROR(job->Run({.steps = 2, .feeds = {{"x", x}}}).status());
     return std::string();
   }));
-  RETURN_IF_ERROR(Phase("save", [&]() -> absl::StatusOr<std::string> {
-    RETURN_IF_ERROR(session.Save(folder));
-    RETURN_IF_ERROR(session.FinishSave());
+  BRAID_RETURN_IF_ERROR(Phase("save", [&]() -> absl::StatusOr<std::string> {
+    BRAID_RETURN_IF_ERROR(session.Save(folder));
+    BRAID_RETURN_IF_ERROR(session.FinishSave());
     return std::string();
   }));
   return Phase("load", [&]() -> absl::StatusOr<std::string> {
-    RETURN_IF_ERROR(session.Load(folder));
+    BRAID_RETURN_IF_ERROR(session.Load(folder));
     return std::string();
   });
 }

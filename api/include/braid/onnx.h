@@ -1,13 +1,13 @@
 // Models in ONNX files (https://onnx.ai): read once, then used in jobs like any other function of
 // tensors, so that they are placed, split and trained as what is written by hand.
 //
-//   ASSIGN_OR_RETURN(braid::onnx::Model model, braid::onnx::Load("resnet.onnx"));
+//   BRAID_ASSIGN_OR_RETURN(braid::onnx::Model model, braid::onnx::Load("resnet.onnx"));
 //   session->Compile("infer", [&](Job& job) {
 //     const Tensor image = job.Input("image", {8, 3, 224, 224});
 //     absl::StatusOr<std::vector<Tensor>> outputs = model.Apply(job, {image});
 //     ...
 //   });
-//   RETURN_IF_ERROR(model.LoadInto(*session));
+//   BRAID_RETURN_IF_ERROR(model.LoadInto(*session));
 #pragma once
 
 #include <cstdint>
