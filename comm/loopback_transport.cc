@@ -327,6 +327,7 @@ class LoopbackLink final : public Link {
 class LoopbackTransport final : public Transport {
  public:
   LoopbackTransport(uint16_t node, LoopbackNetwork* network) : node_(node), network_(*network) {}
+  ~LoopbackTransport() override { network_.Forget(node_); }
 
   std::string_view name() const override { return "loopback"; }
   absl::StatusOr<std::string> Open() override { return network_.address(); }
@@ -377,31 +378,21 @@ void LoopbackNetwork::Connect(uint16_t node, LinkRequest request, Transport::Con
   own->request = std::move(request);
   own->done = std::move(done);
   const uint16_t peer = own->request.peer;
-  std::shared_ptr<Offer> other;
-  {
-    MutexLock lock(mutex_);
-    if (const auto found = offers_.find({peer, node}); found != offers_.end()) {
-      other = std::move(found->second);
-      offers_.erase(found);
-    } else if (!offers_.try_emplace({node, peer}, own).second) {
-      own->request.reactor->Post([own] {
-        Offer::Answer(own, absl::AlreadyExistsError(
-                               absl::StrFormat("node %d already waits for node %d on the loopback",
-                                               own->node, own->request.peer)));
-      });
-      return;
-    }
-  }
-  if (!other) {
-    own->request.reactor->Post([this, own] {
-      if (own->is_answered) return;
-      own->timer = own->request.reactor->RunAfter(own->request.timeout, [this, own] {
-        own->timer.reset();
-        Expire(own);
-      });
+  // Held until the other node's reactor knows: afterwards it may end.
+  MutexLock lock(mutex_);
+  const auto found = offers_.find({peer, node});
+  if (found == offers_.end()) {
+    const bool is_first = offers_.try_emplace({node, peer}, own).second;
+    own->request.reactor->Post([this, own, is_first] {
+      if (is_first) return Await(own);
+      Offer::Answer(own, absl::AlreadyExistsError(
+                             absl::StrFormat("node %d already waits for node %d on the loopback",
+                                             own->node, own->request.peer)));
     });
     return;
   }
+  const std::shared_ptr<Offer> other = std::move(found->second);
+  offers_.erase(found);
   auto channel =
       std::make_shared<LinkPair>((const uint16_t[2]){node, peer},
                                  (Reactor* const[2]){own->request.reactor, other->request.reactor});
@@ -412,6 +403,27 @@ void LoopbackNetwork::Connect(uint16_t node, LinkRequest request, Transport::Con
     });
     ++side;
   }
+}
+
+void LoopbackNetwork::Forget(uint16_t node) {
+  std::vector<std::shared_ptr<Offer>> forgotten;  // whose callbacks do not die under the lock
+  MutexLock lock(mutex_);
+  for (auto it = offers_.begin(); it != offers_.end();) {
+    if (it->first.first != node) {
+      ++it;
+      continue;
+    }
+    forgotten.push_back(std::move(it->second));
+    it = offers_.erase(it);
+  }
+}
+
+void LoopbackNetwork::Await(const std::shared_ptr<Offer>& offer) {
+  if (offer->is_answered) return;
+  offer->timer = offer->request.reactor->RunAfter(offer->request.timeout, [this, offer] {
+    offer->timer.reset();
+    Expire(offer);
+  });
 }
 
 void LoopbackNetwork::Expire(const std::shared_ptr<Offer>& offer) {

@@ -23,9 +23,12 @@ class LoopbackNetwork {
   std::string address() const;
   // Joins the two ends once both nodes have called. Any thread.
   void Connect(uint16_t node, LinkRequest request, Transport::ConnectCallback done);
+  // Drops this node's calls to which no peer has answered, so that its reactor may end. Any thread.
+  void Forget(uint16_t node);
 
  private:
   struct Offer;
+  void Await(const std::shared_ptr<Offer>& offer);
   void Expire(const std::shared_ptr<Offer>& offer);
 
   Mutex mutex_;

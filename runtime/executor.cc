@@ -59,13 +59,7 @@ absl::Status Executor::Load(const plan::NodePlan& plan, PreparedKernels& kernels
         absl::StrFormat("the plan of job '%s' is node %d's and came to node %d", plan.job,
                         plan.node, resources_.node));
   }
-  const absl::Status status = AddTasks(plan, kernels);
-  if (status.ok()) return status;
-  // Collectives die on their reactor's thread, also when no actor has run yet.
-  for (auto& [number, thread] : threads_) {
-    thread.reactor->Post([collectives = std::move(thread.collectives)] {});
-  }
-  return status;
+  return AddTasks(plan, kernels);
 }
 
 absl::Status Executor::AddTasks(const plan::NodePlan& plan, PreparedKernels& kernels) {

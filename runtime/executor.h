@@ -66,14 +66,14 @@ class ThreadState;
 class Executor {
  public:
   Executor(const NodeResources& resources, ExecutorOptions options);
-  // Any thread: the kernels' destructors are users' code. After Close's callback, or after a Load
-  // that failed.
+  // Any thread: the kernels' destructors are users' code. After Close's callback.
   ~Executor() = default;
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   // Obtains variables and makes actors around the kernels, which PrepareKernels made of the plan.
-  // It takes them out of `kernels`. Once, before anything else.
+  // It takes them out of `kernels`. Once, before anything else. If it fails, Close comes next:
+  // collectives that were made have memory that peers may write to, and die on their own threads.
   absl::Status Load(const plan::NodePlan& plan, PreparedKernels& kernels);
   // Exposes landing slots to the peers and tells them; on_ready follows.
   absl::Status Connect();
@@ -82,7 +82,7 @@ class Executor {
 
   // `steps` more steps; the first of them is the job's step `first_step`. Between Runs only.
   void Run(int64_t first_step, int64_t steps);
-  // Nothing fires any more; `closed` is called when nothing runs any more.
+  // Nothing fires any more; `closed` is called when nothing runs and no link is used any more.
   void Close(absl::Status cause, std::function<void()> closed);
 
   const std::string& job_name() const { return job_name_; }

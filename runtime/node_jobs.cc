@@ -121,7 +121,7 @@ void NodeJobs::OnConnected(JobId id, uint16_t peer) {
 void NodeJobs::Start(JobId id) {
   if (const absl::Status status = StartExecutor(id, jobs_.at(id)); !status.ok()) {
     auto failed = jobs_.extract(id);
-    Destroy(id, std::move(failed.mapped()));
+    End(id, std::move(failed.mapped()), status);
     return options_.on_loaded(id, status, std::nullopt);
   }
   Executor& executor = *jobs_.at(id).executor;

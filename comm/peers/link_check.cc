@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -14,9 +15,12 @@ namespace {
 
 // More than the largest packet of any network.
 constexpr size_t kBytes = size_t{128} << 10;
-constexpr Nanoseconds kLimit = 5 * kSecond;
+// For the peer to answer, and then for the pattern, which it sends next. A peer may be busy, with
+// as many checks as there are nodes; and what has ended is noticed elsewhere, and sooner.
+constexpr Nanoseconds kAnswerLimit = 30 * kSecond;
+constexpr Nanoseconds kPatternLimit = 5 * kSecond;
 
-enum Stage : uint8_t { kKey = 1, kPattern = 2 };
+enum Stage : uint8_t { kKey = 1, kAnswer = 2, kPattern = 3 };
 constexpr size_t kStageAt = 1;
 constexpr size_t kKeyAt = 2;
 constexpr size_t kFrameBytes = kKeyAt + kMemoryKeyBytes;
@@ -63,14 +67,19 @@ void LinkCheck::Start() {
     return;
   }
   key_ = *key;
-  timer_ = reactor_->RunAfter(kLimit, [this] {
-    timer_.reset();
-    Finish(absl::UnavailableError(absl::StrFormat(
-        "%s: %d bytes did not come through within %d s; what is small does, so look for an MTU "
-        "that the network between does not carry",
-        link_->Describe(), kBytes, kLimit / kSecond)));
-  });
+  FailAfter(kAnswerLimit,
+            absl::StrFormat("its check was not answered within %d s; one of the two nodes, or its "
+                            "machine, is overloaded or has stopped",
+                            kAnswerLimit / kSecond));
   link_->Send(MakeFrame(kKey, *key_));
+}
+
+void LinkCheck::FailAfter(Nanoseconds limit, const std::string& why) {
+  if (timer_.has_value()) reactor_->CancelTimer(*timer_);
+  timer_ = reactor_->RunAfter(limit, [this, why] {
+    timer_.reset();
+    Finish(absl::UnavailableError(absl::StrFormat("%s: %s", link_->Describe(), why)));
+  });
 }
 
 absl::Status LinkCheck::OnFrame(std::span<const std::byte> frame) {
@@ -87,8 +96,16 @@ absl::Status LinkCheck::OnFrame(std::span<const std::byte> frame) {
       const uint64_t word = WordAt(i);
       std::memcpy(pattern->data() + i * sizeof(word), &word, sizeof(word));
     }
+    link_->Send(MakeFrame(kAnswer, {}));
     [[maybe_unused]] const bool is_written =
         link_->Write(*pattern, key, 0, MakeFrame(kPattern, {}), [pattern](const absl::Status&) {});
+    return absl::OkStatus();
+  }
+  if (stage == kAnswer && !std::exchange(is_answered_, true)) {
+    FailAfter(kPatternLimit,
+              absl::StrFormat("%d bytes did not come through within %d s; what is small does, so "
+                              "look for an MTU that the network between does not carry",
+                              kBytes, kPatternLimit / kSecond));
     return absl::OkStatus();
   }
   if (stage != kPattern || !key_.has_value()) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,8 +17,10 @@
 
 namespace braid {
 
-// Each end exposes a region, sends its key, and writes a pattern to the other's. What it waits for
-// is the other's pattern: when both ends are done, both directions work. On the link's reactor.
+// Each end exposes a region and sends its key; to the other's key it answers, and writes a pattern
+// to the other's region. What it waits for is the other's pattern: when both ends are done, both
+// directions work. The answer tells a peer that is slow from a link that carries only what is
+// small. On the link's reactor.
 class LinkCheck {
  public:
   // `done` is called once unless the check is destroyed before. Destroy it after the link, which
@@ -32,6 +35,8 @@ class LinkCheck {
   absl::Status OnFrame(std::span<const std::byte> frame);
 
  private:
+  // In place of the limit before.
+  void FailAfter(Nanoseconds limit, const std::string& why);
   void Finish(const absl::Status& status);
 
   Link* const link_;
@@ -39,6 +44,7 @@ class LinkCheck {
   std::function<void(absl::Status)> done_;
   std::vector<std::byte> region_;
   std::optional<MemoryKey> key_;  // of region_, while it is exposed
+  bool is_answered_ = false;
   std::optional<TimerId> timer_;
 };
 

@@ -87,7 +87,10 @@ void Peers::OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link) {
 void Peers::OnChecked(uint16_t peer, const absl::Status& status) {
   Peer& entry = peers_[peer];
   if (is_closed_ || entry.state != State::kChecking) return;
-  if (!status.ok()) return Lose(peer, status);
+  if (!status.ok()) {
+    entry.link->Close(status);  // tells the peer
+    return Lose(peer, status);
+  }
   entry.state = State::kReady;
   Answer(entry, absl::OkStatus());
 }

@@ -79,6 +79,8 @@ class RealReactor : public Reactor {
     CHECK(!InThread()) << "a reactor cannot be destroyed by its own thread";
     Post([this] { is_stopping_ = true; });
     thread_.join();
+    int posting = 0;
+    while ((posting = posting_.load(std::memory_order_acquire)) > 0) posting_.wait(posting);
   }
 
   Nanoseconds Now() const override { return Clock() - start_; }
@@ -87,9 +89,11 @@ class RealReactor : public Reactor {
     {
       MutexLock lock(posted_mutex_);
       posted_.push_back(std::move(fn));
+      posting_.fetch_add(1, std::memory_order_relaxed);
     }
     has_posted_.store(true, std::memory_order_release);
     Wake();
+    if (posting_.fetch_sub(1, std::memory_order_release) == 1) posting_.notify_all();
   }
 
   // The exchange publishes what the caller wrote before (to its own queue) to the loop, which
@@ -326,6 +330,9 @@ class RealReactor : public Reactor {
   std::atomic<std::thread::id> thread_id_{};
   Mutex posted_mutex_;
   std::vector<absl::AnyInvocable<void()>> posted_ BRAID_GUARDED_BY(posted_mutex_);
+  // Posts that still use this object. What they posted may have run, and somebody who heard of it
+  // be destroying the reactor.
+  std::atomic<int> posting_{0};
 
   // The loop's own.
   std::vector<absl::AnyInvocable<void()>> running_;

@@ -41,6 +41,7 @@ class Reactor {
   // Runs `fn` on the reactor's thread, in order of posting per posting thread (real) or in a seeded
   // order that keeps each poster's order (simulated). Any thread.
   // What `fn` holds fits into it without memory of its own up to the size of a shared_ptr.
+  // Whoever hears from `fn` may destroy the reactor, also before this call has returned.
   virtual void Post(absl::AnyInvocable<void()> fn) = 0;
 
   // Makes the reactor call Poll() of its pollable soon. Any thread; costs a system call only if the

@@ -1,12 +1,14 @@
 #include "runtime/base/reactor.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <iterator>
@@ -264,6 +266,49 @@ TEST(RealReactorTest, PostsOfManyThreadsKeepEachPostersOrder) {
   for (std::thread& poster : posters) poster.join();
   ASSERT_EQ(environment->Await(*done, kPatience), absl::OkStatus());
   EXPECT_TRUE(is_ordered);
+}
+
+// Of the processors that the calling thread may use, it and what it starts keep to the first.
+void KeepToOneProcessor() {
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
+// The poster has the lowest priority in the end, so that it does not come back from its last Post
+// before what it posted has run and the reactor is destroyed. That Post takes long, since the queue
+// has to grow: the reactor waits for it, and runs at once when the function is in.
+void DestroyReactorsThatAreStillPostedTo() {
+  KeepToOneProcessor();
+  constexpr int kBefore = 1 << 12;  // there is room for so many, and for no more
+  auto environment = MakeRealEnvironment();
+  for (int round = 0; round < 20; ++round) {
+    auto has_run = environment->MakeEvent();
+    auto poster = environment->StartReactor("poster");
+    auto reactor = environment->StartReactor("short");
+    std::atomic<bool> is_last = false;
+    reactor->Post([&is_last, round] {
+      while (!is_last) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      std::this_thread::sleep_for(std::chrono::microseconds(4 * round));
+    });
+    poster->Post([&is_last, reactor = reactor.get(), has_run = has_run.get()] {
+      for (int i = 0; i < kBefore; ++i) reactor->Post([] {});
+      is_last = true;
+      const sched_param lowest = {};
+      sched_setscheduler(0, SCHED_IDLE, &lowest);  // where it may not, less is seen
+      reactor->Post([has_run] { has_run->Set(); });
+    });
+    ASSERT_EQ(environment->Await(*has_run, kPatience), absl::OkStatus());
+    reactor.reset();
+  }
+}
+
+TEST(RealReactorTest, MayBeDestroyedAsSoonAsWhatWasPostedHasRun) {
+  std::thread(DestroyReactorsThatAreStillPostedTo).join();
 }
 
 TEST(RealReactorTest, WatchTellsOfReadinessUntilUnwatch) {

@@ -3,6 +3,9 @@
 #include "comm/peers/peers.h"
 
 #include <array>
+#include <deque>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,10 +19,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A link on which small frames pass and payload does not.
-class NarrowLink final : public Link {
+// What is wrong with the links of a node.
+struct Fault {
+  int node = -1;
+  bool loses_payload = false;  // that it sends; small frames pass
+  Nanoseconds delay = 0;       // until it hears of what came, as if it had much else to do
+};
+
+class FaultyLink final : public Link {
  public:
-  explicit NarrowLink(std::unique_ptr<Link> link) : link_(std::move(link)) {}
+  FaultyLink(std::unique_ptr<Link> link, Reactor* reactor, const Fault& fault)
+      : link_(std::move(link)), reactor_(*reactor), fault_(fault) {}
+  ~FaultyLink() override { *handler_ = nullptr; }
+
   uint16_t peer() const override { return link_->peer(); }
   std::string Describe() const override { return link_->Describe(); }
   absl::StatusOr<MemoryKey> Expose(std::span<std::byte> memory) override {
@@ -27,42 +39,63 @@ class NarrowLink final : public Link {
   }
   void Withdraw(const MemoryKey& key) override { link_->Withdraw(key); }
   void Send(std::span<const std::byte> frame) override { link_->Send(frame); }
-  bool Write(std::span<const std::byte>, const MemoryKey&, uint64_t, std::span<const std::byte>,
-             DoneCallback) override {
-    return true;
+  bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+             std::span<const std::byte> frame, DoneCallback done) override {
+    return fault_.loses_payload || link_->Write(payload, key, offset, frame, std::move(done));
   }
-  void SetHandler(FrameHandler handler) override { link_->SetHandler(std::move(handler)); }
+  void SetHandler(FrameHandler handler) override {
+    *handler_ = std::move(handler);
+    link_->SetHandler([this](std::span<const std::byte> frame) {
+      if (fault_.delay == 0) return (*handler_)(frame);
+      frames_->emplace_back(frame.begin(), frame.end());
+      reactor_.RunAfter(fault_.delay, [handler = handler_, frames = frames_] {
+        const std::vector<std::byte> first = std::move(frames->front());
+        frames->pop_front();
+        if (*handler) (*handler)(first);
+      });
+    });
+  }
   void OnClosed(std::function<void(absl::Status)> closed) override {
-    link_->OnClosed(std::move(closed));
+    link_->OnClosed([closed = std::move(closed), handler = handler_](const absl::Status& reason) {
+      *handler = nullptr;
+      closed(reason);
+    });
   }
   void Close(absl::Status reason) override { link_->Close(std::move(reason)); }
   LinkCounters counters() const override { return link_->counters(); }
 
  private:
   const std::unique_ptr<Link> link_;
+  Reactor& reactor_;
+  const Fault fault_;
+  // Both shared with the timers; null: no frame is delivered any more.
+  const std::shared_ptr<FrameHandler> handler_ = std::make_shared<FrameHandler>();
+  const std::shared_ptr<std::deque<std::vector<std::byte>>> frames_ =
+      std::make_shared<std::deque<std::vector<std::byte>>>();
 };
 
-// The loopback, whose calls are counted and whose links may be narrow.
+// The loopback, whose calls are counted and whose links may be faulty.
 class WatchedTransport final : public Transport {
  public:
-  WatchedTransport(std::unique_ptr<Transport> transport, int* calls, bool is_narrow)
-      : transport_(std::move(transport)), calls_(calls), is_narrow_(is_narrow) {}
+  WatchedTransport(std::unique_ptr<Transport> transport, int* calls, const Fault& fault)
+      : transport_(std::move(transport)), calls_(calls), fault_(fault) {}
   std::string_view name() const override { return transport_->name(); }
   absl::StatusOr<std::string> Open() override { return transport_->Open(); }
   bool Reaches(std::string_view address) const override { return transport_->Reaches(address); }
   void Connect(LinkRequest request, ConnectCallback done) override {
     ++*calls_;
-    transport_->Connect(std::move(request), [done = std::move(done), is_narrow = is_narrow_](
+    Reactor* const reactor = request.reactor;
+    transport_->Connect(std::move(request), [done = std::move(done), reactor, fault = fault_](
                                                 absl::StatusOr<std::unique_ptr<Link>> link) {
-      if (!link.ok() || !is_narrow) return done(std::move(link));
-      done(std::make_unique<NarrowLink>(*std::move(link)));
+      if (!link.ok()) return done(std::move(link));
+      done(std::make_unique<FaultyLink>(*std::move(link), reactor, fault));
     });
   }
 
  private:
   const std::unique_ptr<Transport> transport_;
   int* const calls_;
-  const bool is_narrow_;
+  const Fault fault_;
 };
 
 class BrokenTransport final : public Transport {
@@ -101,8 +134,7 @@ class PeersTest : public ::testing::TestWithParam<uint64_t> {
     }
   }
 
-  // `narrow`: a node on whose links no payload leaves.
-  void Start(int narrow = -1) {
+  void Start(const Fault& fault = {}) {
     std::array<std::vector<TransportAddress>, kNodes> addresses;
     for (int i = 0; i < kNodes; ++i) {
       TestNode& node = nodes_[i];
@@ -121,8 +153,9 @@ class PeersTest : public ::testing::TestWithParam<uint64_t> {
             });
         std::vector<std::unique_ptr<Transport>> transports;
         transports.push_back(std::make_unique<BrokenTransport>());
-        transports.push_back(std::make_unique<WatchedTransport>(
-            MakeLoopbackTransport(node.node, &network_), &node.calls, i == narrow));
+        transports.push_back(
+            std::make_unique<WatchedTransport>(MakeLoopbackTransport(node.node, &network_),
+                                               &node.calls, i == fault.node ? fault : Fault()));
         addresses[i] = node.peers->Open(std::move(transports));
       });
     }
@@ -298,7 +331,7 @@ TEST_P(PeersInSimulatedTime, APeerThatNeverAnswersIsNamed) {
 }
 
 TEST_P(PeersInSimulatedTime, ALinkThatCarriesNoPayloadIsLostByItsCheck) {
-  Start(/*narrow=*/1);
+  Start({.node = 1, .loses_payload = true});
   const auto heard = Connect(0, 1), deaf = Connect(1, 0);
   const absl::Status status = heard->Wait();
   EXPECT_THAT(std::string(status.message()), HasSubstr("131072 bytes did not come through"));
@@ -308,6 +341,40 @@ TEST_P(PeersInSimulatedTime, ALinkThatCarriesNoPayloadIsLostByItsCheck) {
     EXPECT_TRUE(node(0).losses[0].was_linked);
     EXPECT_EQ(node(0).losses[0].reason, status);
   });
+  AwaitOn(1, [&] { return !node(1).losses.empty(); });
+  On(1, [&] {
+    ASSERT_EQ(node(1).losses.size(), 1u);
+    EXPECT_THAT(std::string(node(1).losses[0].reason.message()),
+                HasSubstr("was closed by node 0: node 0 <-> node 1: loopback: 131072 bytes did"));
+  });
+}
+
+TEST_P(PeersInSimulatedTime, APeerThatIsBusyIsWaitedFor) {
+  Start({.node = 1, .delay = 8 * kSecond});
+  const auto one = Connect(0, 1), other = Connect(1, 0);
+  EXPECT_EQ(one->Wait(), absl::OkStatus());
+  EXPECT_EQ(other->Wait(), absl::OkStatus());
+}
+
+TEST_P(PeersInSimulatedTime, ALinkToAPeerThatIsBusyForTooLongIsLost) {
+  Start({.node = 1, .delay = 40 * kSecond});
+  const auto one = Connect(0, 1), other = Connect(1, 0);
+  EXPECT_THAT(std::string(one->Wait().message()),
+              HasSubstr("loopback: its check was not answered within 30 s"));
+  EXPECT_FALSE(other->Wait().ok());
+}
+
+TEST_P(PeersInSimulatedTime, AReactorMayEndWhileItsPeerHasNotAnswered) {
+  Start();
+  Outcome outcome(*environment_);
+  On(0, [&] {
+    node(0).peers->Connect(1, outcome.callback());
+    node(0).peers.reset();
+  });
+  node(0).reactor.reset();
+  EXPECT_THAT(std::string(Connect(1, 0)->Wait().message()),
+              HasSubstr("node 0 did not connect to node 1 within"));
+  EXPECT_EQ(outcome.times(), 0);
 }
 
 }  // namespace

@@ -107,13 +107,13 @@ void Run(Bytes input) {
   if (loaded.ok()) {
     const absl::Status connected = executor->Connect();
     VLOG(1) << "connected: " << connected;
-    const std::unique_ptr<Event> closed = environment.MakeEvent();
-    control->Post([&] {
-      collectives.Abort(absl::CancelledError("over"));
-      executor->Close(absl::CancelledError("over"), [&] { closed->Set(); });
-    });
-    CHECK(environment.Await(*closed, kSecond).ok());
   }
+  const std::unique_ptr<Event> closed = environment.MakeEvent();
+  control->Post([&] {
+    collectives.Abort(absl::CancelledError("over"));
+    executor->Close(absl::CancelledError("over"), [&] { closed->Set(); });
+  });
+  CHECK(environment.Await(*closed, kSecond).ok());
   executor.reset();
   threads.reset();
   control.reset();

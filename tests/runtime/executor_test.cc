@@ -113,7 +113,10 @@ class ExecutorTest : public ::testing::Test {
     executor_ = std::make_unique<Executor>(resources, std::move(options));
     absl::Status status;
     On([&] { status = executor_->Load(part_, *prepared); });
-    if (!status.ok()) executor_.reset();
+    if (!status.ok()) {
+      Close();
+      executor_.reset();
+    }
     return status;
   }
   void Connect() {
