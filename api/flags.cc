@@ -18,6 +18,7 @@
 #include "comm/transport.h"
 #include "glog/logging.h"
 #include "runtime/base/status.h"
+#include "runtime/cuda/cuda_kind.h"
 
 ABSL_FLAG(std::string, nodes, "",
           "Node list file: a line `host[:port] [devices]` a node, the master first; the same file "
@@ -51,6 +52,12 @@ ABSL_FLAG(int, threads_per_device, 1, "Threads that one CPU device computes with
 ABSL_FLAG(std::string, precision, "f32",
           "What matrix products compute in: f32, or bf16 or f16 with f32 sums, variables and "
           "updates; f16 also scales the loss");
+ABSL_FLAG(std::string, cuda_module, "",
+          "File of Braid's module for CUDA. Empty: braid_cuda.so beside the program, in ../lib, or "
+          "where the loader looks");
+ABSL_FLAG(std::string, cuda_libraries, "",
+          "Folders, separated by ':', where cuBLASLt and other libraries of CUDA are looked for "
+          "before the loader's own places");
 ABSL_FLAG(bool, winograd, true,
           "In f32, let convolutions with windows of 3 x 3 sum by Winograd's algorithm; without it "
           "they are slower, and their sums as they are written");
@@ -278,6 +285,10 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   ProgramFlags flags;
   SessionOptions& session = flags.session;
   session.device_kinds = device_kinds;
+  const auto cuda = std::make_shared<cuda::CudaOptions>();
+  cuda->module = absl::GetFlag(FLAGS_cuda_module);
+  cuda->libraries = absl::GetFlag(FLAGS_cuda_libraries);
+  BRAID_RETURN_IF_ERROR(session.device_kinds.Register("cuda", cuda::CudaKind(cuda)));
   if (const std::string simulated = absl::GetFlag(FLAGS_simulate_nodes); !simulated.empty()) {
     for (const auto& [flag, value] : {std::pair("devices", absl::GetFlag(FLAGS_devices)),
                                       std::pair("nodes", absl::GetFlag(FLAGS_nodes))}) {
@@ -290,7 +301,8 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
     }
     BRAID_ASSIGN_OR_RETURN(session.devices, ParseSimulatedNodes(simulated));
   } else {
-    BRAID_ASSIGN_OR_RETURN(Cluster cluster, ClusterOfFlags(defaults, device_kinds));
+    BRAID_ASSIGN_OR_RETURN(Cluster cluster, ClusterOfFlags(defaults, session.device_kinds));
+    cuda->card = cluster.nodes[cluster.rank].devices->card;
     flags.is_master = cluster.rank == 0;
     if (cluster.nodes.size() == 1) {
       const DeviceSpec devices = DevicesHere(*cluster.nodes[0].devices);

@@ -137,9 +137,10 @@ absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, Proces
   if (flags.session.check_numerics) kernels.WrapAll(CheckNumerics);
   BRAID_RETURN_IF_ERROR(Extend(options, operators, kernels));
   const Cluster& cluster = flags.session.network->cluster;
-  BRAID_ASSIGN_OR_RETURN(
-      const DeviceKinds::Kind* const kind,
-      options.device_kinds.Find(DevicesHere(*cluster.nodes[cluster.rank].devices).type));
+  const DeviceSpec devices = DevicesHere(*cluster.nodes[cluster.rank].devices);
+  BRAID_ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind,
+                         flags.session.device_kinds.Find(devices.type));
+  if (kind->open) BRAID_RETURN_IF_ERROR(kind->open(devices.count));
   return ServeNode(*flags.session.network,
                    {.device_kind = kind,
                     .threads_per_device = flags.session.threads_per_device,

@@ -22,6 +22,7 @@
 #include "graph/op_roles.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_limit.h"
+#include "runtime/cuda/cuda_kind.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/kernels/check_numerics.h"
 #include "runtime/reports/control_status.h"
@@ -141,6 +142,10 @@ absl::Status Session::Impl::Start() {
       options_.node_kinds.push_back(devices.type);
     }
   }
+  if (!options_.device_kinds.Find("cuda").ok()) {
+    const auto defaults = std::make_shared<const cuda::CudaOptions>();
+    BRAID_RETURN_IF_ERROR(options_.device_kinds.Register("cuda", cuda::CudaKind(defaults)));
+  }
   if (options_.node_kinds.empty()) options_.node_kinds.assign(options_.devices.size(), "cpu");
   if (options_.devices.empty()) {
     return absl::InvalidArgumentError("a session needs at least one node");
@@ -156,16 +161,9 @@ absl::Status Session::Impl::Start() {
         absl::StrFormat("node_kinds has %d entries and devices has %d; both have one a node",
                         options_.node_kinds.size(), options_.devices.size()));
   }
-  for (const std::string& kind : options_.node_kinds) {
-    BRAID_RETURN_IF_ERROR(options_.device_kinds.Find(kind).status());
-  }
+  BRAID_RETURN_IF_ERROR(OpenDevices());
   BRAID_ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
-  // In a dry run, machines that are not here are taken to be like this one.
-  const bool are_listed = options_.dry_run && options_.network.has_value();
-  const uint64_t memory = ReadMemoryLimits().least();
-  for (size_t node = 0; node < options_.devices.size(); ++node) {
-    machines_.push_back({are_listed ? options_.network->cluster.nodes[node].host : "", memory});
-  }
+  FindMachines();
   devices_ = AllDevices(options_.devices, options_.node_kinds);
   if (options_.dry_run) return ChooseMachines();
 
@@ -201,6 +199,39 @@ absl::Status Session::Impl::Start() {
   return absl::OkStatus();
 }
 
+absl::Status Session::Impl::OpenDevices() {
+  for (size_t node = 0; node < options_.node_kinds.size(); ++node) {
+    BRAID_ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind,
+                           options_.device_kinds.Find(options_.node_kinds[node]));
+    if (options_.check_numerics && options_.node_kinds[node] == "cuda") {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "--check_numerics looks at what kernels of CPU devices make, and node %d has cuda:%d; "
+          "look with --devices=cpu:%d",
+          node, options_.devices[node], options_.devices[node]));
+    }
+    const bool is_here = !options_.network.has_value() || node == 0;
+    if (is_here && !options_.dry_run && kind->open) {
+      BRAID_RETURN_IF_ERROR(LocalError(kind->open(options_.devices[node])));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Session::Impl::FindMachines() {
+  // In a dry run, machines that are not here are taken to be like this one.
+  const bool are_listed = options_.dry_run && options_.network.has_value();
+  const uint64_t memory = ReadMemoryLimits().least();
+  for (size_t node = 0; node < options_.devices.size(); ++node) {
+    machines_.push_back({are_listed ? options_.network->cluster.nodes[node].host : "", memory});
+    const DeviceKinds::Kind& kind = **options_.device_kinds.Find(options_.node_kinds[node]);
+    const bool is_here = !options_.network.has_value() || node == 0;
+    const bool is_known = is_here && !options_.dry_run && kind.memory != nullptr;
+    for (int device = 0; device < (is_known ? options_.devices[node] : 0); ++device) {
+      machines_[node].device_bytes.push_back(kind.memory(device, options_.devices[node]));
+    }
+  }
+}
+
 std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::string& host) {
   NodeOptions node{.node = static_cast<uint16_t>(number), .devices = options_.devices[number]};
   node.device_kind = *options_.device_kinds.Find(options_.node_kinds[number]);  // Start looked
@@ -232,7 +263,9 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
   const NetworkOptions& network = *options_.network;
   BRAID_ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment_));
   const NodeIdentity& self = rendezvous.self;
-  machines_[0] = {self.host, self.memory_bytes, self.process_bytes};
+  machines_[0].host = self.host;
+  machines_[0].memory_bytes = self.memory_bytes;
+  machines_[0].process_bytes = self.process_bytes;
   BRAID_ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
   BRAID_ASSIGN_OR_RETURN(const std::string host, DataHostOf(listeners));
   BRAID_ASSIGN_OR_RETURN(const SocketAddress control, listeners[0].LocalAddress());

@@ -180,6 +180,10 @@ class Session::Impl {
   compiler::NodeKinds KindsOfNodes() const;
   // Waits for the other nodes of the network; afterwards options_.devices has what they brought.
   absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> JoinNetwork();
+  // Whether there are such devices, and whether this machine has what its own need.
+  absl::Status OpenDevices();
+  // What is known of the machines before nodes join.
+  void FindMachines();
   std::unique_ptr<ControlChannel> StartNode(int node, const std::string& host);
   // For `braid status`, which is told where this session listens.
   void WriteSessionFile(const SocketAddress& control);
@@ -195,6 +199,7 @@ class Session::Impl {
     uint64_t memory_bytes = 0;
     uint64_t process_bytes = 0;
     std::string rates = {};
+    std::vector<uint64_t> device_bytes = {};  // of devices with own memory, where it is known
   };
   std::vector<NodeMachine> machines_;
   compiler::Machine choice_machine_, estimate_machine_;

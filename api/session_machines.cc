@@ -77,6 +77,10 @@ int64_t Session::Impl::DeviceMemoryBytes() const {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (size_t node = 0; node < machines_.size(); ++node) {
     const NodeMachine& machine = machines_[node];
+    for (const uint64_t bytes : machine.device_bytes) {
+      least = std::min(least, static_cast<int64_t>(bytes));
+    }
+    if (!machine.device_bytes.empty()) continue;
     least =
         std::min(least, static_cast<int64_t>(machine.memory_bytes) / devices_of.at(machine.host));
     if (machine.process_bytes == 0) continue;
@@ -120,6 +124,11 @@ absl::Status Session::Impl::CheckMemory(const LoadedJob& job) const {
     if (options_.device_memory_bytes > 0) {
       take(absl::StrFormat("device %d of node %d (--device_memory)", device, node),
            options_.device_memory_bytes, memory);
+      continue;
+    }
+    if (!machine.device_bytes.empty()) {
+      take(absl::StrFormat("device %d of node %d (%s)", device, node, options_.node_kinds[node]),
+           machine.device_bytes[device], memory);
       continue;
     }
     take(machine.host.empty() ? "this machine" : absl::StrFormat("machine %s", machine.host),

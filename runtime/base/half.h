@@ -8,19 +8,19 @@
 namespace braid {
 
 // Round to nearest, ties to even; a NaN stays a (quiet) NaN.
-inline uint16_t FloatToBFloat16Bits(float value) {
+constexpr uint16_t FloatToBFloat16Bits(float value) {
   const uint32_t u = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const uint32_t quiet_nan = (u >> 16) | 0x40u;
   return static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
 }
 
-inline float BFloat16BitsToFloat(uint16_t bits) {
+constexpr float BFloat16BitsToFloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
 // Round to nearest, ties to even; too large becomes infinity; subnormals are kept.
-inline uint16_t FloatToFloat16Bits(float value) {
+constexpr uint16_t FloatToFloat16Bits(float value) {
   constexpr uint32_t kInfinity = 255u << 23;
   constexpr uint32_t kTooLarge = (127u + 16) << 23;  // 2^16: everything from here is infinity
   constexpr uint32_t kSmallestNormal = (127u - 14) << 23;
@@ -39,7 +39,7 @@ inline uint16_t FloatToFloat16Bits(float value) {
   return static_cast<uint16_t>(out | ((u >> 16) & 0x8000u));
 }
 
-inline float Float16BitsToFloat(uint16_t bits) {
+constexpr float Float16BitsToFloat(uint16_t bits) {
   constexpr uint32_t kExponent = 0x7c00u << 13;
   constexpr uint32_t kSubnormalBase = 113u << 23;
   const uint32_t shifted = (bits & 0x7fffu) << 13;
@@ -55,10 +55,10 @@ inline float Float16BitsToFloat(uint16_t bits) {
 
 struct BFloat16 {
   BFloat16() = default;
-  explicit BFloat16(float value) : bits(FloatToBFloat16Bits(value)) {}
-  explicit operator float() const { return BFloat16BitsToFloat(bits); }
-  static BFloat16 FromBits(uint16_t bits) {
-    BFloat16 out;
+  constexpr explicit BFloat16(float value) : bits(FloatToBFloat16Bits(value)) {}
+  constexpr explicit operator float() const { return BFloat16BitsToFloat(bits); }
+  static constexpr BFloat16 FromBits(uint16_t bits) {
+    BFloat16 out = {};
     out.bits = bits;
     return out;
   }
@@ -67,10 +67,10 @@ struct BFloat16 {
 
 struct Float16 {
   Float16() = default;
-  explicit Float16(float value) : bits(FloatToFloat16Bits(value)) {}
-  explicit operator float() const { return Float16BitsToFloat(bits); }
-  static Float16 FromBits(uint16_t bits) {
-    Float16 out;
+  constexpr explicit Float16(float value) : bits(FloatToFloat16Bits(value)) {}
+  constexpr explicit operator float() const { return Float16BitsToFloat(bits); }
+  static constexpr Float16 FromBits(uint16_t bits) {
+    Float16 out = {};
     out.bits = bits;
     return out;
   }

@@ -92,10 +92,12 @@ struct NormalPair {
   double even, odd;
 };
 
-// Box-Muller. In double, so that the rounded float hardly depends on the machine's libm.
-inline NormalPair NormalsFromWords(uint32_t first, uint32_t second) {
-  const double radius = std::sqrt(-2.0 * std::log((first + 0.5) * 0x1p-32));
-  const double angle = 2.0 * std::numbers::pi * (second * 0x1p-32);
+// Box-Muller. In double, so that the rounded float hardly depends on the machine's libm. As a
+// template it may be constexpr though the functions it calls are not, and so GPU kernels share it.
+template <class Double = double>
+constexpr NormalPair NormalsFromWords(uint32_t first, uint32_t second) {
+  const Double radius = std::sqrt(-2.0 * std::log((first + 0.5) * 0x1p-32));
+  const Double angle = 2.0 * std::numbers::pi * (second * 0x1p-32);
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 

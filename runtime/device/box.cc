@@ -93,6 +93,9 @@ BoxRuns RunsOf(const Region& source, const Region& destination, const Region& bo
   }
   runs.from.reserve(count);
   runs.to.reserve(count);
+  for (int axis = 0; axis < outer; ++axis) {
+    runs.axes.push_back({box.size[axis], source_stride[axis], destination_stride[axis]});
+  }
   std::vector<int64_t> index(outer, 0);
   for (int64_t i = 0; i < count; ++i) {
     runs.from.push_back(from);

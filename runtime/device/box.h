@@ -16,6 +16,11 @@ namespace braid {
 struct BoxRuns {
   int64_t run = 0;  // elements
   std::vector<int64_t> from, to;
+  // The same as a nest of loops over the runs, outermost first: its strides are in elements.
+  struct Axis {
+    int64_t size, from, to;
+  };
+  std::vector<Axis> axes;
 };
 
 // `box` must lie inside both regions.

@@ -32,6 +32,12 @@ class DeviceKinds {
   struct Kind {
     bool is_host = true;  // as Device::is_host of what `make` gives
     std::function<std::unique_ptr<Device>(const DeviceRequest&)> make;
+    // Before a node makes its devices, which are that many: whether the machine has what they need.
+    // FAILED_PRECONDITION or NOT_FOUND say what is missing. Empty: nothing can be.
+    std::function<absl::Status(int devices)> open = {};
+    // After `open`: bytes of own memory that there are for a device of a node that has so many.
+    // Empty: devices share the host's.
+    std::function<uint64_t(int device, int devices)> memory = {};
     // Of a node's devices, all of this kind; empty: they do no collectives among themselves, and
     // what they have to reduce or gather goes through the host.
     std::function<std::unique_ptr<DeviceGroup>(const Devices&)> make_group = {};

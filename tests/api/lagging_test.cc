@@ -162,7 +162,7 @@ TEST(LaggingTest, WhatFailsLateIsSaidInTheCpusWords) {
 TEST(LaggingTest, AKindThatNobodyKnowsIsRefused) {
   SessionOptions options{.devices = {1}, .node_kinds = {"abacus"}, .progress = Progress::kOff};
   const auto session = Session::Start(std::move(options));
-  EXPECT_EQ(session.status().message(), "there are no 'abacus' devices here; this program has cpu");
+  EXPECT_EQ(session.status().message(), "there are no 'abacus' devices here; this program has cpu, cuda");
 }
 
 }  // namespace

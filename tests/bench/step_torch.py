@@ -1,11 +1,12 @@
 """The models of step_bench.cc in PyTorch, on one thread a process: prints training steps per second.
 
     step_torch.py MODEL BATCH SECONDS [TEXT] [--side N] [--precision f32|bf16] [--details]
-        [--layers N --width N --heads N --context N] [--sdpa] [--compile]
+        [--layers N --width N --heads N --context N] [--sdpa] [--compile] [--device cpu|cuda]
 
 MODEL is mlp, gpt (which needs TEXT), lenet, resnet18, resnet34 or resnet50. bf16 is autocast, with
 images channels last. --sdpa: attention is PyTorch's fused one. --compile: torch.compile makes the
-model, the loss and the optimizer's step; its time is not counted. --details prints, on the same line,
+model, the loss and the optimizer's step; its time is not counted. --device=cuda trains on card 0, in
+f32 as it is stored (no tf32). --details prints, on the same line,
 steps per second of CPU time, the peak memory in MiB, the number of parameters and the last loss.
 
 With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, this process is a rank of
@@ -177,6 +178,7 @@ def parse():
     parser.add_argument("--sdpa", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--precision", default="f32", choices=("f32", "bf16"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--details", action="store_true")
     return parser.parse_args()
 
@@ -189,6 +191,10 @@ def main():
     if is_narrow and inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)
         inputs = inputs.to(memory_format=torch.channels_last)
+    if options.device == "cuda":
+        model, inputs, targets = (each.cuda() for each in (model, inputs, targets))
+        if options.model == "gpt":
+            model.mask = model.mask.cuda()
     is_distributed = "RANK" in os.environ
     if is_distributed:
         torch.distributed.init_process_group("gloo")
@@ -197,7 +203,7 @@ def main():
     optimizer = make_optimizer(model.parameters(), lr=1e-3)
 
     def loss_of(inputs, targets):
-        with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
+        with torch.autocast(options.device, torch.bfloat16, enabled=is_narrow):
             logits = model(inputs)
             return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 

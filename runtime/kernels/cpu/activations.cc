@@ -11,6 +11,7 @@
 #include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/pointwise_operators.h"
 
 namespace braid::cpu {
 namespace {
@@ -18,37 +19,8 @@ namespace {
 using simd::ActivationOp;
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-struct Activation {
-  const char* name;
-  ActivationOp op;
-  const char* attrs[3];  // which become the loop's a, b and c; null: none
-};
-constexpr Activation kActivations[] = {
-    {"silu", ActivationOp::kSilu, {}},
-    {"mish", ActivationOp::kMish, {}},
-    {"elu", ActivationOp::kElu, {"alpha", "gamma", "rate"}},
-    {"leaky_relu", ActivationOp::kLeakyRelu, {"alpha"}},
-    {"hard_sigmoid", ActivationOp::kHardSigmoid, {"alpha", "beta"}},
-    {"hard_swish", ActivationOp::kHardSwish, {}},
-    {"clip", ActivationOp::kClip, {"low", "high"}},
-    {"softplus", ActivationOp::kSoftplus, {"beta"}},
-    {"log_sigmoid", ActivationOp::kLogSigmoid, {}},
-    {"softsign", ActivationOp::kSoftsign, {}},
-    {"thresholded_relu", ActivationOp::kThresholdedRelu, {"alpha"}},
-    {"shrink", ActivationOp::kShrink, {"lambda", "bias"}},
-    {"huber", ActivationOp::kHuber, {"delta"}},
-};
-
-simd::ActivationParameters ParametersOf(const Activation& activation, const Attrs& attrs) {
-  double values[3] = {};
-  for (int i = 0; i < 3 && activation.attrs[i] != nullptr; ++i) {
-    values[i] = attrs.Double(activation.attrs[i]);
-  }
-  return {values[0], values[1], values[2]};
-}
-
 template <class T>
-KernelOr MakeForward(const KernelSpec& spec, const Activation& activation) {
+KernelOr MakeForward(const KernelSpec& spec, const NamedActivation& activation) {
   const simd::ActivationParameters parameters = ParametersOf(activation, spec.attrs);
   const auto loop =
       simd::BestLoops<simd::ActivationLoops<T>>().activation[static_cast<int>(activation.op)];
@@ -64,7 +36,7 @@ KernelOr MakeForward(const KernelSpec& spec, const Activation& activation) {
 }
 
 template <class T>
-KernelOr MakeBackward(const KernelSpec& spec, const Activation& activation) {
+KernelOr MakeBackward(const KernelSpec& spec, const NamedActivation& activation) {
   const simd::ActivationParameters parameters = ParametersOf(activation, spec.attrs);
   const auto loop =
       simd::BestLoops<simd::ActivationLoops<T>>().activation_grad[static_cast<int>(activation.op)];
@@ -77,19 +49,6 @@ KernelOr MakeBackward(const KernelSpec& spec, const Activation& activation) {
     };
     FetchAhead(size, part, x, dy);
   });
-}
-
-// The nearest T to a bound, which may be infinite.
-template <class T>
-T NearestTo(double value) {
-  // The upper end of int64_t is not a double: what reaches it is cut off before the conversion.
-  if (!(value > static_cast<double>(std::numeric_limits<T>::min()))) {
-    return std::numeric_limits<T>::min();
-  }
-  if (value >= static_cast<double>(std::numeric_limits<T>::max())) {
-    return std::numeric_limits<T>::max();
-  }
-  return static_cast<T>(value);
 }
 
 template <class T>
@@ -145,7 +104,7 @@ KernelOr MakeIsInf(const KernelSpec& spec, ElementType<T>) {
 }  // namespace
 
 absl::Status RegisterActivationKernels(KernelRegistry& registry) {
-  for (const Activation& activation : kActivations) {
+  for (const NamedActivation& activation : kNamedActivations) {
     KernelFactory forward =
         Widened(ForFloats([activation]<class T>(const KernelSpec& spec, ElementType<T>) {
           return MakeForward<T>(spec, activation);

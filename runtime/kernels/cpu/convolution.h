@@ -8,6 +8,7 @@
 
 #include "graph/dtype.h"
 #include "graph/ops/window.h"
+#include "runtime/kernels/functions/window_axes.h"
 #include "runtime/kernels/kernel_memory.h"
 #include "runtime/kernels/work_memory.h"
 
@@ -37,7 +38,6 @@ struct ConvolutionShape {
 };
 
 // Every problem as one of three axes of space, the missing ones in front with size 1.
-constexpr int kSpatialAxes = 3;
 struct SpatialAxes {
   int64_t size[kSpatialAxes] = {1, 1, 1}, windows[kSpatialAxes] = {1, 1, 1};
   WindowAxis axis[kSpatialAxes];

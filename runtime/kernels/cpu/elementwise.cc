@@ -12,6 +12,7 @@
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/isa.h"
 #include "runtime/kernels/cpu/strided.h"
+#include "runtime/kernels/pointwise_operators.h"
 
 namespace braid::cpu {
 namespace {
@@ -384,79 +385,10 @@ KernelFactory NarrowAccumulate() {
   };
 }
 
-struct NamedUnary {
-  const char* name;
-  UnaryOp op;
-};
-constexpr NamedUnary kUnaries[] = {{"neg", UnaryOp::kNeg},
-                                   {"exp", UnaryOp::kExp},
-                                   {"log", UnaryOp::kLog},
-                                   {"sqrt", UnaryOp::kSqrt},
-                                   {"rsqrt", UnaryOp::kRsqrt},
-                                   {"tanh", UnaryOp::kTanh},
-                                   {"sigmoid", UnaryOp::kSigmoid},
-                                   {"relu", UnaryOp::kRelu},
-                                   {"abs", UnaryOp::kAbs},
-                                   {"square", UnaryOp::kSquare},
-                                   {"reciprocal", UnaryOp::kReciprocal},
-                                   {"sign", UnaryOp::kSign},
-                                   {"bitwise_not", UnaryOp::kBitwiseNot},
-                                   {"sin", UnaryOp::kSin},
-                                   {"cos", UnaryOp::kCos},
-                                   {"tan", UnaryOp::kTan},
-                                   {"asin", UnaryOp::kAsin},
-                                   {"acos", UnaryOp::kAcos},
-                                   {"atan", UnaryOp::kAtan},
-                                   {"sinh", UnaryOp::kSinh},
-                                   {"cosh", UnaryOp::kCosh},
-                                   {"asinh", UnaryOp::kAsinh},
-                                   {"acosh", UnaryOp::kAcosh},
-                                   {"atanh", UnaryOp::kAtanh},
-                                   {"erf", UnaryOp::kErf},
-                                   {"expm1", UnaryOp::kExpm1},
-                                   {"log1p", UnaryOp::kLog1p},
-                                   {"floor", UnaryOp::kFloor},
-                                   {"ceil", UnaryOp::kCeil},
-                                   {"round", UnaryOp::kRound},
-                                   {"trunc", UnaryOp::kTrunc}};
-
-struct NamedBinary {
-  const char* name;
-  BinaryOp op;
-};
-constexpr NamedBinary kBinaries[] = {{"add", BinaryOp::kAdd},
-                                     {"sub", BinaryOp::kSub},
-                                     {"mul", BinaryOp::kMul},
-                                     {"div", BinaryOp::kDiv},
-                                     {"pow", BinaryOp::kPow},
-                                     {"maximum", BinaryOp::kMaximum},
-                                     {"minimum", BinaryOp::kMinimum},
-                                     {"mod", BinaryOp::kMod},
-                                     {"fmod", BinaryOp::kFmod},
-                                     {"bitwise_and", BinaryOp::kBitwiseAnd},
-                                     {"bitwise_or", BinaryOp::kBitwiseOr},
-                                     {"bitwise_xor", BinaryOp::kBitwiseXor},
-                                     {"shift_left", BinaryOp::kShiftLeft},
-                                     {"shift_right", BinaryOp::kShiftRight},
-                                     {"bce_with_logits", BinaryOp::kBceWithLogits},
-                                     {"bce", BinaryOp::kBce},
-                                     {"relu_grad", BinaryOp::kReluGrad},
-                                     {"tanh_grad", BinaryOp::kTanhGrad},
-                                     {"sigmoid_grad", BinaryOp::kSigmoidGrad}};
-
-struct NamedCompare {
-  const char* name;
-  CompareOp op;
-};
-constexpr NamedCompare kCompares[] = {
-    {"equal", CompareOp::kEqual},     {"not_equal", CompareOp::kNotEqual},
-    {"less", CompareOp::kLess},       {"less_equal", CompareOp::kLessEqual},
-    {"greater", CompareOp::kGreater}, {"greater_equal", CompareOp::kGreaterEqual}};
-
 }  // namespace
 
 absl::Status RegisterElementwiseKernels(KernelRegistry& registry) {
-  for (const NamedUnary& unary : kUnaries) {
+  for (const NamedUnary& unary : kNamedUnaries) {
     BRAID_RETURN_IF_ERROR(registry.Register(
         unary.name, Widened([op = unary.op](const KernelSpec& s) { return MakeUnary(s, op, 0); })));
   }
@@ -473,7 +405,7 @@ absl::Status RegisterElementwiseKernels(KernelRegistry& registry) {
         return MakeUnary(s, Flag(s.attrs, "approximate") ? UnaryOp::kGeluTanh : UnaryOp::kGeluErf,
                          0);
       })));
-  for (const NamedBinary& binary : kBinaries) {
+  for (const NamedBinary& binary : kNamedBinaries) {
     BRAID_RETURN_IF_ERROR(registry.Register(
         binary.name,
         Widened([op = binary.op](const KernelSpec& s) { return MakeArithmetic(s, op); })));
@@ -483,7 +415,7 @@ absl::Status RegisterElementwiseKernels(KernelRegistry& registry) {
                                                                          ? BinaryOp::kGeluTanhGrad
                                                                          : BinaryOp::kGeluErfGrad);
                                           })));
-  for (const NamedCompare& compare : kCompares) {
+  for (const NamedCompare& compare : kNamedCompares) {
     BRAID_RETURN_IF_ERROR(registry.Register(
         compare.name,
         Widened([op = compare.op](const KernelSpec& s) { return MakeCompare(s, op); })));

@@ -3,20 +3,10 @@
 
 #include "runtime/base/half.h"
 #include "runtime/kernels/cpu/simd/define_loops.h"
-#include "runtime/kernels/cpu/simd/element_ops.h"
+#include "runtime/kernels/functions/element_ops.h"
 
 namespace braid::simd {
 namespace BRAID_ISA {
-
-#define BRAID_MATH_STRUCT(Name) \
-  struct Name##Op {             \
-    template <class T>          \
-    BRAID_INLINE T F(T x, T) {  \
-      return Name(x);           \
-    }                           \
-  };
-BRAID_MATH_OPS(BRAID_MATH_STRUCT)
-#undef BRAID_MATH_STRUCT
 
 template <class Op, class T>
 void UnaryLoop(const void* x_data, void* out_data, int64_t n, double parameter) {
@@ -87,58 +77,39 @@ __attribute__((flatten)) static void FloatToFloat16(const float* x, uint16_t* ou
   for (int64_t i = 0; i < n; ++i) out[i] = FloatToFloat16Bits(x[i]);
 }
 
-#define BRAID_FLOAT_UNARY(Op) \
-  { UnaryLoop<Op, float>, UnaryLoop<Op, double> }
-#define BRAID_NUMBER_UNARY(Op) \
-  { UnaryLoop<Op, float>, UnaryLoop<Op, double>, UnaryLoop<Op, int32_t>, UnaryLoop<Op, int64_t> }
-#define BRAID_BIT_UNARY(Op) \
-  { nullptr, nullptr, UnaryLoop<Op, int32_t>, UnaryLoop<Op, int64_t>, UnaryLoop<Op, uint8_t> }
-#define BRAID_TRIGONOMETRIC(Op) \
-  { TrigonometricLoop<Op>, UnaryLoop<Op, double> }
-#define BRAID_MATH(Name) BRAID_FLOAT_UNARY(Name##Op),
+#define BRAID_NUMBER_UNARY(name, Op) \
+  {UnaryLoop<Op, float>, UnaryLoop<Op, double>, UnaryLoop<Op, int32_t>, UnaryLoop<Op, int64_t>},
+#define BRAID_FLOAT_UNARY(name, Op) {UnaryLoop<Op, float>, UnaryLoop<Op, double>},
+#define BRAID_BITS_UNARY(name, Op) \
+  {nullptr, nullptr, UnaryLoop<Op, int32_t>, UnaryLoop<Op, int64_t>, UnaryLoop<Op, uint8_t>},
+#define BRAID_WAVE_UNARY(name, Op) {TrigonometricLoop<Op>, UnaryLoop<Op, double>},
 
 #define BRAID_FORMS(Op, T, Out)                                                               \
   {                                                                                           \
     BinaryLoop<Op, T, Out, Form::kVectorVector>, BinaryLoop<Op, T, Out, Form::kVectorScalar>, \
         BinaryLoop<Op, T, Out, Form::kScalarVector>                                           \
   }
-#define BRAID_ARITHMETIC(Op)                                                  \
-  {                                                                           \
-    BRAID_FORMS(Op, float, float), BRAID_FORMS(Op, double, double),           \
-        BRAID_FORMS(Op, int32_t, int32_t), BRAID_FORMS(Op, int64_t, int64_t), \
-        BRAID_FORMS(Op, uint8_t, uint8_t)                                     \
-  }
-#define BRAID_BITS(Op)                \
+#define BRAID_NUMBER_BINARY(name, Op)                                    \
+  {BRAID_FORMS(Op, float, float), BRAID_FORMS(Op, double, double),       \
+   BRAID_FORMS(Op, int32_t, int32_t), BRAID_FORMS(Op, int64_t, int64_t), \
+   BRAID_FORMS(Op, uint8_t, uint8_t)},
+#define BRAID_BITS_BINARY(name, Op)   \
   {{},                                \
    {},                                \
    BRAID_FORMS(Op, int32_t, int32_t), \
    BRAID_FORMS(Op, int64_t, int64_t), \
    BRAID_FORMS(Op, uint8_t, uint8_t)},
-#define BRAID_GRADIENT(Op) \
-  { BRAID_FORMS(Op, float, float), BRAID_FORMS(Op, double, double) }
-#define BRAID_COMPARE(Op)                                                \
+#define BRAID_FLOAT_BINARY(name, Op) \
+  {BRAID_FORMS(Op, float, float), BRAID_FORMS(Op, double, double)},
+#define BRAID_COMPARE(name, Op)                                          \
   {BRAID_FORMS(Op, float, uint8_t), BRAID_FORMS(Op, double, uint8_t),    \
    BRAID_FORMS(Op, int32_t, uint8_t), BRAID_FORMS(Op, int64_t, uint8_t), \
    BRAID_FORMS(Op, uint8_t, uint8_t)},
 
 constexpr ElementwiseLoops kElementwiseLoops = {
-    // In the order of the enumerations.
-    .unary = {BRAID_NUMBER_UNARY(Neg),       BRAID_FLOAT_UNARY(ExpOp),
-              BRAID_FLOAT_UNARY(LogOp),      BRAID_FLOAT_UNARY(SqrtOp),
-              BRAID_FLOAT_UNARY(Rsqrt),      BRAID_FLOAT_UNARY(TanhOp),
-              BRAID_FLOAT_UNARY(SigmoidOp),  BRAID_FLOAT_UNARY(Relu),
-              BRAID_FLOAT_UNARY(GeluErfOp),  BRAID_FLOAT_UNARY(GeluTanhOp),
-              BRAID_NUMBER_UNARY(AbsOp),     BRAID_NUMBER_UNARY(Square),
-              BRAID_FLOAT_UNARY(Reciprocal), BRAID_NUMBER_UNARY(Sign),
-              BRAID_FLOAT_UNARY(Scale),      BRAID_FLOAT_UNARY(AddScalar),
-              BRAID_BIT_UNARY(BitwiseNot),   BRAID_TRIGONOMETRIC(SinOp),
-              BRAID_TRIGONOMETRIC(CosOp),    BRAID_MATH_OPS(BRAID_MATH)},
-    .binary = {BRAID_ARITHMETIC(Add), BRAID_ARITHMETIC(Sub), BRAID_ARITHMETIC(Mul),
-               BRAID_ARITHMETIC(Div), BRAID_ARITHMETIC(PowOp), BRAID_ARITHMETIC(Maximum),
-               BRAID_ARITHMETIC(Minimum), BRAID_ARITHMETIC(Mod), BRAID_ARITHMETIC(FmodOp),
-               BRAID_BIT_OPS(BRAID_BITS) BRAID_GRADIENT(ReluGrad), BRAID_GRADIENT(TanhGrad),
-               BRAID_GRADIENT(SigmoidGrad), BRAID_GRADIENT(GeluErfGradOp),
-               BRAID_GRADIENT(GeluTanhGradOp), BRAID_GRADIENT(BceWithLogits), BRAID_GRADIENT(Bce)},
+    .unary = {BRAID_UNARY_OPS(BRAID_NUMBER_UNARY, BRAID_FLOAT_UNARY, BRAID_BITS_UNARY,
+                              BRAID_WAVE_UNARY)},
+    .binary = {BRAID_BINARY_OPS(BRAID_NUMBER_BINARY, BRAID_BITS_BINARY, BRAID_FLOAT_BINARY)},
     .compare = {BRAID_COMPARE_OPS(BRAID_COMPARE)},
     .bf16_to_f32 = BFloat16ToFloat,
     .f32_to_bf16 = FloatToBFloat16,

@@ -5,47 +5,15 @@
 #include <cstdint>
 
 #include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/functions/op_lists.h"
 
 namespace braid::simd {
-
-// clang-format off
-#define BRAID_UNARY_OPS(X)                                                                   \
-  X(Neg) X(Exp) X(Log) X(Sqrt) X(Rsqrt) X(Tanh) X(Sigmoid) X(Relu) X(GeluErf) X(GeluTanh)    \
-  X(Abs) X(Square) X(Reciprocal) X(Sign) X(Scale) X(AddScalar) X(BitwiseNot) X(Sin) X(Cos)
-// One function of math.h each.
-#define BRAID_MATH_OPS(X)                                                                    \
-  X(Tan) X(Asin) X(Acos) X(Atan) X(Sinh) X(Cosh) X(Asinh) X(Acosh) X(Atanh)                  \
-  X(Erf) X(Expm1) X(Log1p) X(Floor) X(Ceil) X(Round) X(Trunc)
-
-// For floating types and integers, for integers alone, for floating types alone.
-#define BRAID_ARITHMETIC_OPS(X)                                                              \
-  X(Add) X(Sub) X(Mul) X(Div) X(Pow) X(Maximum) X(Minimum) X(Mod) X(Fmod)
-#define BRAID_BIT_OPS(X) X(BitwiseAnd) X(BitwiseOr) X(BitwiseXor) X(ShiftLeft) X(ShiftRight)
-#define BRAID_GRADIENT_OPS(X)                                                                \
-  X(ReluGrad) X(TanhGrad) X(SigmoidGrad) X(GeluErfGrad) X(GeluTanhGrad) X(BceWithLogits) X(Bce)
-// clang-format on
-
-#define BRAID_COMPARE_OPS(X) X(Equal) X(NotEqual) X(Less) X(LessEqual) X(Greater) X(GreaterEqual)
-
-#define BRAID_ENUMERATOR(name) k##name,
-enum class UnaryOp : int {
-  BRAID_UNARY_OPS(BRAID_ENUMERATOR) BRAID_MATH_OPS(BRAID_ENUMERATOR) kCount
-};
-enum class BinaryOp : int {
-  BRAID_ARITHMETIC_OPS(BRAID_ENUMERATOR) BRAID_BIT_OPS(BRAID_ENUMERATOR)
-      BRAID_GRADIENT_OPS(BRAID_ENUMERATOR) kCount
-};
-enum class CompareOp : int { BRAID_COMPARE_OPS(BRAID_ENUMERATOR) kCount };
-#undef BRAID_ENUMERATOR
 
 // Element types of the tables below.
 enum class Type : int { kF32, kF64, kI32, kI64, kU8, kCount };
 // Which operand of a binary loop is one element, used for all.
 enum class Form : int { kVectorVector, kVectorScalar, kScalarVector, kCount };
 
-inline constexpr int kUnaryOps = static_cast<int>(UnaryOp::kCount);
-inline constexpr int kBinaryOps = static_cast<int>(BinaryOp::kCount);
-inline constexpr int kCompareOps = static_cast<int>(CompareOp::kCount);
 inline constexpr int kTypes = static_cast<int>(Type::kCount);
 inline constexpr int kForms = static_cast<int>(Form::kCount);
 

@@ -1,6 +1,5 @@
 // resize_axis and its gradient, from a table of elements and weights made once.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "runtime/kernels/cpu/norm_loops.h"
 #include "runtime/kernels/cpu/row_loops.h"
 #include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/functions/resize_taps.h"
 
 namespace braid::cpu {
 namespace {
@@ -27,86 +27,19 @@ struct Taps {
   double outside = 0;
 };
 
-// Where element `at` of y lies on x's axis. `wanted` is y's length before it was rounded down.
-double Coordinate(const ResizeAttrs& a, double at, double in, double out) {
-  const double scaled = a.scale * in;
-  const double wanted = scaled <= 1 || std::abs(scaled - out) < 1e-6 * out ? out : scaled;
-  switch (a.coordinates) {
-    case ResizeCoordinates::kHalfPixel:
-      return (at + 0.5) / a.scale - 0.5;
-    case ResizeCoordinates::kHalfPixelSymmetric: {
-      const double adjustment = out / (a.scale * in);
-      return in / 2 * (1 - adjustment) + (at + 0.5) / a.scale - 0.5;
-    }
-    case ResizeCoordinates::kPytorchHalfPixel:
-      return out > 1 ? (at + 0.5) / a.scale - 0.5 : 0;
-    case ResizeCoordinates::kAlignCorners:
-      return out > 1 ? at * (in - 1) / (wanted - 1) : 0;
-    case ResizeCoordinates::kAsymmetric:
-      return at / a.scale;
-    case ResizeCoordinates::kTfHalfPixel:
-      return (at + 0.5) / a.scale;
-    case ResizeCoordinates::kCrop:
-      return out > 1 ? (a.begin + at * (a.end - a.begin) / (wanted - 1)) * (in - 1)
-                     : 0.5 * (a.begin + a.end) * (in - 1);
-  }
-  return 0;
-}
-
-double Nearest(ResizeRounding rounding, double x) {
-  switch (rounding) {
-    case ResizeRounding::kFloor:
-      return std::floor(x);
-    case ResizeRounding::kCeil:
-      return std::ceil(x);
-    case ResizeRounding::kPreferFloor:
-      return std::ceil(x - 0.5);
-    case ResizeRounding::kPreferCeil:
-      return std::floor(x + 0.5);
-  }
-  return x;
-}
-
-// Keys, "Cubic Convolution Interpolation for Digital Image Processing", 1981.
-double CubicWeight(double a, double distance) {
-  const double d = std::abs(distance);
-  if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
-  if (d < 2) return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a;
-  return 0;
-}
-
 Taps TapsOf(const ResizeAttrs& a, int64_t in, int64_t out) {
   Taps taps;
   taps.outside = a.outside;
-  taps.per_element = a.mode == ResizeMode::kNearest ? 1 : a.mode == ResizeMode::kLinear ? 2 : 4;
+  taps.per_element = NumResizeTaps(a);
   taps.index.reserve(out * taps.per_element);
   taps.weight.reserve(out * taps.per_element);
   taps.is_outside.resize(out);
-  const double last = static_cast<double>(in) - 1;
   for (int64_t at = 0; at < out; ++at) {
-    double x =
-        Coordinate(a, static_cast<double>(at), static_cast<double>(in), static_cast<double>(out));
-    taps.is_outside[at] = a.coordinates == ResizeCoordinates::kCrop && !(x >= 0 && x <= last);
-    x = std::clamp(x, -8.0, last + 8);  // what is farther away sees the same end
-    double total = 0;
-    const double base = taps.per_element == 1   ? Nearest(a.rounding, x)
-                        : taps.per_element == 2 ? std::floor(x)
-                                                : std::floor(x) - 1;
+    const ResizeTaps<double> element = TapsOfElement<double>(a, at, in, out);
+    taps.is_outside[at] = element.is_outside;
     for (int i = 0; i < taps.per_element; ++i) {
-      const double position = base + i;
-      double weight = 1;
-      if (a.mode == ResizeMode::kLinear) weight = 1 - std::abs(x - position);
-      if (a.mode == ResizeMode::kCubic) weight = CubicWeight(a.cubic, x - position);
-      if (a.mode == ResizeMode::kCubic && a.excludes_outside && (position < 0 || position > last)) {
-        weight = 0;
-      }
-      if (taps.is_outside[at]) weight = 0;
-      total += weight;
-      taps.index.push_back(static_cast<int64_t>(std::clamp(position, 0.0, last)));
-      taps.weight.push_back(weight);
-    }
-    if (a.excludes_outside && a.mode == ResizeMode::kCubic && total != 0) {
-      for (int i = 0; i < taps.per_element; ++i) taps.weight[at * 4 + i] /= total;
+      taps.index.push_back(element.index[i]);
+      taps.weight.push_back(element.weight[i]);
     }
   }
   return taps;

@@ -1,8 +1,5 @@
 #include "runtime/kernels/cpu/make_kernel.h"
 
-#include <string>
-
-#include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/elementwise_loops.h"
 #include "runtime/kernels/cpu/simd/isa.h"
@@ -104,28 +101,7 @@ class WidenedKernel final : public Kernel {
 
 }  // namespace
 
-absl::Status UnsupportedTypes(const KernelSpec& spec) {
-  std::string types;
-  for (const OperandSpec& input : spec.inputs) {
-    absl::StrAppendFormat(&types, "%s%s", types.empty() ? "" : ", ", ToString(input.dtype));
-  }
-  types += " -> ";
-  const char* separator = "";
-  for (const OperandSpec& output : spec.outputs) {
-    absl::StrAppendFormat(&types, "%s%s", separator, ToString(output.dtype));
-    separator = ", ";
-  }
-  return absl::UnimplementedError(
-      absl::StrFormat("no cpu kernel for %s '%s' (%s)", spec.op, spec.name, types));
-}
-
-AxisView ViewAround(const Shape& shape, int axis) {
-  AxisView view;
-  for (int i = 0; i < axis; ++i) view.outer *= shape[i];
-  view.size = shape[axis];
-  for (int i = axis + 1; i < shape.rank(); ++i) view.inner *= shape[i];
-  return view;
-}
+absl::Status UnsupportedTypes(const KernelSpec& spec) { return NoKernelForTypes("cpu", spec); }
 
 KernelFactory Widened(KernelFactory factory, std::vector<int> mutated) {
   return [factory = std::move(factory),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/kernels/kernel.h"
+#include "runtime/kernels/spec_views.h"
 
 namespace braid::cpu {
 
@@ -90,28 +90,8 @@ T* Output(const KernelRun& run, int index) {
   return static_cast<T*>(run.outputs[index]);
 }
 
-// UNIMPLEMENTED with op, name and dtypes: "no cpu kernel for pow 'p' (i32, u8 -> i32)".
+// As NoKernelForTypes says.
 absl::Status UnsupportedTypes(const KernelSpec& spec);
-
-// Attributes that may be left out.
-inline bool Flag(const Attrs& attrs, std::string_view name) {
-  return attrs.Has(name) && attrs.Bool(name);
-}
-inline double Number(const Attrs& attrs, std::string_view name, double otherwise) {
-  return attrs.Has(name) ? attrs.Double(name) : otherwise;
-}
-
-// Where the operand's region starts on `axis` in act `micro_batch` of a step.
-inline int64_t OffsetAt(const OperandSpec& operand, int axis, int64_t micro_batch) {
-  return operand.region.offset[axis] +
-         (axis == operand.micro_batch_axis ? micro_batch * operand.micro_batch_stride : 0);
-}
-
-// `shape` seen as [outer, size, inner] around `axis`.
-struct AxisView {
-  int64_t outer = 1, size = 1, inner = 1;
-};
-AxisView ViewAround(const Shape& shape, int axis);
 
 // What a factory that is written for one element type gets as its second argument.
 template <class T>

@@ -12,6 +12,7 @@
 #include "runtime/kernels/cpu/make_kernel.h"
 #include "runtime/kernels/cpu/simd/isa.h"
 #include "runtime/kernels/cpu/update_loops.h"
+#include "runtime/kernels/update_attrs.h"
 
 namespace braid::cpu {
 namespace {
@@ -57,8 +58,7 @@ KernelOr MakeSgd(const KernelSpec& spec, ElementType<T>) {
   const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().sgd;
   const DType lr_type = spec.inputs[2].dtype;
   const int64_t n = spec.inputs[0].num_elements();
-  simd::SgdParameters parameters = {};
-  parameters.weight_decay = Number(spec.attrs, "weight_decay", 0);
+  const simd::SgdParameters parameters = SgdParametersOf(spec.attrs);
   return MakeKernel([=](const KernelRun& run) {
     simd::SgdParameters now = parameters;
     now.lr = ReadScalar(lr_type, run.inputs[2]);
@@ -71,10 +71,7 @@ KernelOr MakeMomentum(const KernelSpec& spec, ElementType<T>) {
   const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().momentum;
   const DType lr_type = spec.inputs[3].dtype;
   const int64_t n = spec.inputs[0].num_elements();
-  simd::SgdParameters parameters = {};
-  parameters.weight_decay = Number(spec.attrs, "weight_decay", 0);
-  parameters.momentum = spec.attrs.Double("momentum");
-  parameters.nesterov = Flag(spec.attrs, "nesterov");
+  const simd::SgdParameters parameters = SgdParametersOf(spec.attrs);
   return MakeKernel([=](const KernelRun& run) {
     simd::SgdParameters now = parameters;
     now.lr = ReadScalar(lr_type, run.inputs[3]);
@@ -87,12 +84,7 @@ KernelOr MakeAdam(const KernelSpec& spec, ElementType<T>) {
   const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().adam;
   const DType lr_type = spec.inputs[4].dtype, step_type = spec.inputs[5].dtype;
   const int64_t n = spec.inputs[0].num_elements();
-  simd::AdamParameters parameters = {};
-  parameters.beta1 = spec.attrs.Double("beta1");
-  parameters.beta2 = spec.attrs.Double("beta2");
-  parameters.epsilon = spec.attrs.Double("epsilon");
-  parameters.weight_decay = Number(spec.attrs, "weight_decay", 0);
-  parameters.decoupled = Flag(spec.attrs, "decoupled");
+  const simd::AdamParameters parameters = AdamParametersOf(spec.attrs);
   return MakeKernel([=](const KernelRun& run) {
     simd::AdamParameters now = parameters;
     now.lr = ReadScalar(lr_type, run.inputs[4]);
@@ -105,11 +97,7 @@ KernelOr MakeAdam(const KernelSpec& spec, ElementType<T>) {
 }
 
 simd::AdamParameters LambParameters(const Attrs& attrs, double step) {
-  simd::AdamParameters parameters = {};
-  parameters.beta1 = attrs.Double("beta1");
-  parameters.beta2 = attrs.Double("beta2");
-  parameters.epsilon = attrs.Double("epsilon");
-  parameters.weight_decay = Number(attrs, "weight_decay", 0);
+  simd::AdamParameters parameters = AdamParametersOf(attrs);
   parameters.bias_correction1 = 1 - std::pow(parameters.beta1, step + 1);
   parameters.bias_correction2 = 1 - std::pow(parameters.beta2, step + 1);
   return parameters;
@@ -146,9 +134,7 @@ KernelOr MakeLars(const KernelSpec& spec, ElementType<T>) {
   const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().lars;
   const DType lr_type = spec.inputs[3].dtype, ratio_type = spec.inputs[4].dtype;
   const int64_t n = spec.inputs[0].num_elements();
-  simd::SgdParameters parameters = {};
-  parameters.weight_decay = Number(spec.attrs, "weight_decay", 0);
-  parameters.momentum = spec.attrs.Double("momentum");
+  const simd::SgdParameters parameters = SgdParametersOf(spec.attrs);
   return MakeKernel([=](const KernelRun& run) {
     simd::SgdParameters now = parameters;
     now.lr = ReadScalar(lr_type, run.inputs[3]) * ReadScalar(ratio_type, run.inputs[4]);
@@ -161,10 +147,7 @@ KernelOr MakeAdagrad(const KernelSpec& spec, ElementType<T>) {
   const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().adagrad;
   const DType lr_type = spec.inputs[3].dtype, step_type = spec.inputs[4].dtype;
   const int64_t n = spec.inputs[0].num_elements();
-  simd::AdagradParameters parameters = {};
-  parameters.initial = spec.attrs.Double("initial");
-  parameters.epsilon = spec.attrs.Double("epsilon");
-  parameters.weight_decay = Number(spec.attrs, "weight_decay", 0);
+  const simd::AdagradParameters parameters = AdagradParametersOf(spec.attrs);
   const double lr_decay = spec.attrs.Double("lr_decay");
   return MakeKernel([=](const KernelRun& run) {
     simd::AdagradParameters now = parameters;
@@ -185,11 +168,7 @@ KernelOr MakeRmsprop(const KernelSpec& spec, RmspropStates states, ElementType<T
   const int lr_input = 2 + states.count();
   const DType lr_type = spec.inputs[lr_input].dtype;
   const int64_t n = spec.inputs[0].num_elements();
-  simd::RmspropParameters parameters = {};
-  parameters.alpha = spec.attrs.Double("alpha");
-  parameters.epsilon = spec.attrs.Double("epsilon");
-  parameters.momentum = Number(spec.attrs, "momentum", 0);
-  parameters.weight_decay = Number(spec.attrs, "weight_decay", 0);
+  const simd::RmspropParameters parameters = RmspropParametersOf(spec.attrs);
   return MakeKernel([=](const KernelRun& run) {
     simd::RmspropParameters now = parameters;
     now.lr = ReadScalar(lr_type, run.inputs[lr_input]);

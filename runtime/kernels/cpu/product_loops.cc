@@ -5,8 +5,8 @@
 #include "runtime/kernels/cpu/product_loops.h"
 
 #include "runtime/kernels/cpu/simd/define_loops.h"
-#include "runtime/kernels/cpu/simd/element_ops.h"
 #include "runtime/kernels/cpu/simd/registers.h"
+#include "runtime/kernels/functions/element_ops.h"
 
 namespace braid::simd {
 namespace BRAID_ISA {

@@ -2,7 +2,7 @@
 #include "runtime/kernels/cpu/recurrent_loops.h"
 
 #include "runtime/kernels/cpu/simd/define_loops.h"
-#include "runtime/kernels/cpu/simd/element_ops.h"
+#include "runtime/kernels/functions/element_ops.h"
 
 namespace braid::simd {
 namespace BRAID_ISA {

@@ -4,23 +4,10 @@
 #include <cstdint>
 
 #include "runtime/kernels/cpu/simd/isa.h"
+#include "runtime/kernels/functions/update_parameters.h"
 
 namespace braid::simd {
 
-struct SgdParameters {
-  double lr, weight_decay, momentum;
-  bool nesterov;
-};
-
-struct AdamParameters {
-  double lr, beta1, beta2, epsilon, weight_decay;
-  double bias_correction1, bias_correction2;  // 1 - beta^t
-  bool decoupled;
-};
-
-struct RmspropParameters {
-  double lr, alpha, epsilon, momentum, weight_decay;
-};
 template <class T>
 struct RmspropOperands {
   T* var;
@@ -28,10 +15,6 @@ struct RmspropOperands {
   T* square;
   T* mean;      // null: not centered
   T* velocity;  // null: no momentum
-};
-
-struct AdagradParameters {
-  double lr, initial, epsilon, weight_decay;
 };
 
 template <class T>

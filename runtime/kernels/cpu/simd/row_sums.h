@@ -6,8 +6,8 @@
 // are cut in blocks joined in double, so that long float sums stay accurate.
 #pragma once
 
-#include "runtime/kernels/cpu/simd/element_ops.h"
-#include "runtime/kernels/cpu/simd/math.h"
+#include "runtime/kernels/functions/element_ops.h"
+#include "runtime/kernels/functions/math.h"
 
 namespace braid::simd::BRAID_ISA {
 

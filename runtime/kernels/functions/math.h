@@ -1,13 +1,16 @@
 // Elementary functions as straight-line code, so that loops over them vectorise: float by
 // polynomials (at most a few units in the last place, special values as in libm), double by libm.
-// Included only by sources that are compiled once per instruction set, into its namespace: nothing
-// here may be shared with other translation units. Polynomials: Cephes (S. L. Moshier); erf: N.
+// Included only by sources that are compiled once per instruction set, into its namespace, and by
+// those of a GPU's kernels, which say what BRAID_INLINE is there: nothing here may be shared with
+// other translation units. Polynomials: Cephes (S. L. Moshier); erf: N.
 // Juffa.
 #pragma once
 
 #include <cstdint>
 
+#ifndef BRAID_INLINE
 #define BRAID_INLINE static inline __attribute__((always_inline))
+#endif
 
 namespace braid::simd::BRAID_ISA {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "runtime/kernels/cpu/simd/math.h"
+#include "runtime/kernels/functions/math.h"
 
 // Iterations are independent also when out equals an input.
 #if defined(__clang__)
@@ -36,6 +36,14 @@ template <class T>
 inline constexpr bool kIsSigned = T(-1) < T(0);
 template <class T>
 inline constexpr T kBits = T(8 * sizeof(T));
+template <class T>
+BRAID_INLINE bool IsNegative(T x) {
+  if constexpr (kIsSigned<T>) {
+    return x < 0;
+  } else {
+    return false;
+  }
+}
 
 // Unary: T x, T p (the parameter).
 struct Neg {
@@ -164,6 +172,33 @@ struct CosOp {
   }
 };
 
+// One function of math.h each.
+#define BRAID_MATH_STRUCT(Name) \
+  struct Name##Op {             \
+    template <class T>          \
+    BRAID_INLINE T F(T x, T) {  \
+      return Name(x);           \
+    }                           \
+  };
+BRAID_MATH_STRUCT(Tan)
+BRAID_MATH_STRUCT(Asin)
+BRAID_MATH_STRUCT(Acos)
+BRAID_MATH_STRUCT(Atan)
+BRAID_MATH_STRUCT(Sinh)
+BRAID_MATH_STRUCT(Cosh)
+BRAID_MATH_STRUCT(Asinh)
+BRAID_MATH_STRUCT(Acosh)
+BRAID_MATH_STRUCT(Atanh)
+BRAID_MATH_STRUCT(Erf)
+BRAID_MATH_STRUCT(Expm1)
+BRAID_MATH_STRUCT(Log1p)
+BRAID_MATH_STRUCT(Floor)
+BRAID_MATH_STRUCT(Ceil)
+BRAID_MATH_STRUCT(Round)
+BRAID_MATH_STRUCT(Trunc)
+#undef BRAID_MATH_STRUCT
+
+// Binary.
 struct Add {
   template <class T>
   BRAID_INLINE T F(T a, T b) {
@@ -241,7 +276,7 @@ struct Mod {
       }
       rest = static_cast<T>(a % b);
     }
-    return rest != 0 && (rest < 0) != (b < 0) ? static_cast<T>(rest + b) : rest;
+    return rest != 0 && IsNegative(rest) != IsNegative(b) ? static_cast<T>(rest + b) : rest;
   }
 };
 struct FmodOp {
@@ -280,15 +315,15 @@ struct BitwiseXor {
 struct ShiftLeft {
   template <class T>
   BRAID_INLINE T F(T a, T b) {
-    const bool fits = b >= 0 && b < kBits<T>;
+    const bool fits = !IsNegative(b) && b < kBits<T>;
     return fits ? static_cast<T>(static_cast<Wrapping<T>>(a) << b) : T{0};
   }
 };
 struct ShiftRight {
   template <class T>
   BRAID_INLINE T F(T a, T b) {
-    const bool fits = b >= 0 && b < kBits<T>;
-    return fits ? static_cast<T>(a >> b) : static_cast<T>(a < 0 ? -1 : 0);
+    const bool fits = !IsNegative(b) && b < kBits<T>;
+    return fits ? static_cast<T>(a >> b) : static_cast<T>(IsNegative(a) ? -1 : 0);
   }
 };
 struct ReluGrad {

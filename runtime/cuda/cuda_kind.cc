@@ -1,0 +1,74 @@
+#include "runtime/cuda/cuda_kind.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "glog/logging.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/status.h"
+#include "runtime/cuda/cuda_device.h"
+#include "runtime/kernels/cuda/families.h"
+
+namespace braid::cuda {
+namespace {
+
+// What all devices of a process share: the module, and the kernels that it has.
+class Cards {
+ public:
+  explicit Cards(std::shared_ptr<const CudaOptions> options) : options_(std::move(options)) {}
+
+  absl::Status Open(int devices) { return CardsOf(devices).status(); }
+
+  // Devices of one card have equal parts of it.
+  uint64_t MemoryOf(int device, int devices) {
+    const absl::StatusOr<std::vector<int>> cards = CardsOf(devices);
+    CardInfo info = {};
+    if (!cards.ok() || table().describe((*cards)[device], &info) != kDone) return 0;
+    return info.bytes / static_cast<uint64_t>(std::ranges::count(*cards, (*cards)[device]));
+  }
+
+  std::unique_ptr<Device> Make(const DeviceRequest& request) {
+    const absl::StatusOr<std::vector<int>> cards = CardsOf(request.devices);
+    CHECK(cards.ok()) << "devices were made without DeviceKinds::Kind::open: " << cards.status();
+    MutexLock lock(mutex_);
+    return std::make_unique<CudaDevice>(request,
+                                        CudaDevice::Options{.module = module_,
+                                                            .card = (*cards)[request.index],
+                                                            .kernels = kernels_,
+                                                            .libraries = options_->libraries});
+  }
+
+ private:
+  const ModuleTable& table() {
+    MutexLock lock(mutex_);
+    return *module_;
+  }
+
+  // Of a node with so many devices: nodes of one process may have different numbers of them.
+  absl::StatusOr<std::vector<int>> CardsOf(int devices) {
+    MutexLock lock(mutex_);
+    if (module_ == nullptr) {
+      BRAID_ASSIGN_OR_RETURN(module_, OpenModule(options_->module));
+      kernels_ = std::make_shared<const KernelRegistry>(CudaKernels(module_->kernels));
+    }
+    return ChooseCards(*module_, devices, options_->card);
+  }
+
+  const std::shared_ptr<const CudaOptions> options_;
+  Mutex mutex_;
+  const ModuleTable* module_ BRAID_GUARDED_BY(mutex_) = nullptr;
+  std::shared_ptr<const KernelRegistry> kernels_ BRAID_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+DeviceKinds::Kind CudaKind(std::shared_ptr<const CudaOptions> options) {
+  const auto cards = std::make_shared<Cards>(std::move(options));
+  return {.is_host = false,
+          .make = [cards](const DeviceRequest& request) { return cards->Make(request); },
+          .open = [cards](int devices) { return cards->Open(devices); },
+          .memory = [cards](int device, int devices) { return cards->MemoryOf(device, devices); }};
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,133 @@
+#include "runtime/cuda/cuda_stream.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "glog/logging.h"
+#include "runtime/cuda/cuda_device.h"
+
+namespace braid::cuda {
+namespace {
+
+// The box as a walk, element by element.
+absl::StatusOr<Walk> WalkOfRuns(const BoxRuns& runs) {
+  std::vector<int64_t> sizes;
+  std::vector<std::vector<int64_t>> strides(2);  // to, from
+  for (const BoxRuns::Axis& axis : runs.axes) {
+    sizes.push_back(axis.size);
+    strides[0].push_back(axis.to);
+    strides[1].push_back(axis.from);
+  }
+  sizes.push_back(runs.run);
+  strides[0].push_back(1);
+  strides[1].push_back(1);
+  return WalkOf(sizes, strides);
+}
+
+}  // namespace
+
+CudaStream::CudaStream(CudaDevice* device, const Queue& common)
+    : device_(*device), queue_(common), mark_(device->module(), device->card()) {
+  Check(device_.module().make_stream(device_.card(), &queue_.stream));
+  Check(device_.module().make_stream(device_.card(), &notices_));
+}
+
+CudaStream::~CudaStream() {
+  if (queue_.stream != nullptr) device_.module().destroy_stream(device_.card(), queue_.stream);
+  if (notices_ != nullptr) device_.module().destroy_stream(device_.card(), notices_);
+}
+
+void CudaStream::Check(Error error) {
+  if (error != kDone) device_.Fail(Failed(error));
+}
+
+absl::Status CudaStream::Failed(Error error) { return device_.Failure(error, since_notice_); }
+
+const Queue& CudaStream::queue() {
+  Check(device_.module().use_card(device_.card()));
+  return queue_;
+}
+
+void CudaStream::SetName(const WorkName* name) {
+  queue_.work = name;
+  if (since_notice_.first == nullptr) since_notice_.first = name;
+  since_notice_.last = name;
+}
+
+// CUDA copies from and to one block of pinned memory at a time.
+void CudaStream::Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
+  while (bytes > 0) {
+    const uint64_t part =
+        std::min({bytes, device_.PinnedTogether(to), device_.PinnedTogether(from)});
+    Check(device_.module().copy(device_.card(), to, from, part, queue_.stream));
+    to += part;
+    from += part;
+    bytes -= part;
+  }
+}
+
+void CudaStream::Clear(std::byte* to, uint64_t bytes) {
+  Check(device_.module().clear(device_.card(), to, bytes, queue_.stream));
+}
+
+void CudaStream::CopyBox(const BoxRuns& runs, size_t element_size, const std::byte* from,
+                         std::byte* to) {
+  if (runs.from.empty()) return;
+  if (runs.from.size() == 1) {
+    return Copy(to + runs.to[0] * element_size, from + runs.from[0] * element_size,
+                runs.run * element_size);
+  }
+  const absl::StatusOr<Walk> walk = WalkOfRuns(runs);
+  if (!walk.ok()) return device_.Fail(walk.status());
+  Check(device_.module().kernels.box.copy(queue(),
+                                          {.walk = *walk,
+                                           .element_bytes = static_cast<int64_t>(element_size),
+                                           .from = from + runs.from[0] * element_size,
+                                           .to = to + runs.to[0] * element_size}));
+}
+
+void CudaStream::CombineBox(const BoxRuns& runs, DType dtype, Sbp::Kind kind, const std::byte* from,
+                            std::byte* to) {
+  if (runs.from.empty()) return;
+  CHECK(kind == Sbp::Kind::kPartialSum || kind == Sbp::Kind::kPartialMax ||
+        kind == Sbp::Kind::kPartialMin);
+  const absl::StatusOr<Walk> walk = WalkOfRuns(runs);
+  if (!walk.ok()) return device_.Fail(walk.status());
+  const size_t bytes = SizeOf(dtype);
+  Check(device_.module().kernels.box.combine(
+      queue(),
+      {.walk = *walk,
+       .dtype = dtype,
+       .kind = kind == Sbp::Kind::kPartialSum ? 0 : (kind == Sbp::Kind::kPartialMax ? 1 : 2),
+       .from = from + runs.from[0] * bytes,
+       .to = to + runs.to[0] * bytes}));
+}
+
+void CudaStream::Record(StreamEvent& event) {
+  auto& mark = static_cast<CudaEvent&>(event);
+  if (mark.event_ == nullptr) Check(device_.module().make_event(mark.card_, &mark.event_));
+  Check(device_.module().record(device_.card(), mark.event_, queue_.stream));
+}
+
+void CudaStream::Wait(const StreamEvent& event) {
+  const auto& mark = static_cast<const CudaEvent&>(event);
+  if (mark.event_ == nullptr) return;
+  Check(device_.module().wait(device_.card(), queue_.stream, mark.event_));
+}
+
+void CudaStream::Notify(Notice notice) {
+  DueNotice* const due =
+      device_.Expect(std::move(notice), std::exchange(since_notice_, WorkRange()));
+  Record(mark_);
+  Check(device_.module().wait(device_.card(), notices_, mark_.event_));
+  Check(device_.module().call_host(device_.card(), notices_, &CudaDevice::OnReached, due));
+}
+
+Error CudaStream::state() const {
+  return device_.module().stream_state(device_.card(), queue_.stream);
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,73 @@
+// A stream of a card, and its marks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "runtime/cuda/module_table.h"
+#include "runtime/device/stream.h"
+#include "runtime/kernels/cuda/make_kernel.h"
+
+namespace braid::cuda {
+
+class CudaDevice;
+
+class CudaEvent final : public StreamEvent {
+ public:
+  CudaEvent(const ModuleTable& module, int card) : module_(module), card_(card) {}
+  ~CudaEvent() override {
+    if (event_ != nullptr) module_.destroy_event(card_, event_);
+  }
+
+ private:
+  friend class CudaStream;
+
+  const ModuleTable& module_;
+  const int card_;
+  void* event_ = nullptr;  // made when it is first recorded
+};
+
+// What was queued between two notices of a stream, for what is said of a failure.
+struct WorkRange {
+  const WorkName* first = nullptr;
+  const WorkName* last = nullptr;
+};
+
+class CudaStream final : public QueueStream {
+ public:
+  CudaStream(CudaDevice* device, const Queue& common);
+  ~CudaStream() override;
+
+  void Copy(std::byte* to, const std::byte* from, uint64_t bytes) override;
+  void Clear(std::byte* to, uint64_t bytes) override;
+  void CopyBox(const BoxRuns& runs, size_t element_size, const std::byte* from,
+               std::byte* to) override;
+  void CombineBox(const BoxRuns& runs, DType dtype, Sbp::Kind kind, const std::byte* from,
+                  std::byte* to) override;
+  void Record(StreamEvent& event) override;
+  void Wait(const StreamEvent& event) override;
+  void Notify(Notice notice) override;
+  void SetName(const WorkName* name) override;
+
+  const Queue& queue() override;
+  absl::Status Failed(Error error) override;
+
+  // Any thread.
+  Error state() const;
+
+ private:
+  // Ends the device's work with the error, if it is one.
+  void Check(Error error);
+
+  CudaDevice& device_;
+  Queue queue_;
+  // Only notices are queued here, each behind a mark in the stream: the work never waits for what
+  // the host does with one.
+  void* notices_ = nullptr;
+  CudaEvent mark_;
+  WorkRange since_notice_;
+};
+
+}  // namespace braid::cuda

@@ -1,0 +1,51 @@
+// How kernels of a CUDA device are started: what crosses the border between the sources that know
+// plans and those that a CUDA compiler reads. Nothing here needs more than the language.
+#pragma once
+
+#include <cstdint>
+
+namespace braid::cuda {
+
+// What messages call an index.
+enum class IndexName : int32_t { kIndex, kLabel, kPosition };
+
+// Where a kernel notes that an operand has a wrong index, once, in memory of the host that the
+// device writes to, too.
+struct IndexNote {
+  int32_t is_set;    // by the device, last
+  const void* work;  // Queue::work of the launch
+  IndexName name;
+  int64_t value;      // that it has
+  int64_t position;   // of the value, in this device's part of the operand
+  int64_t low, high;  // the value should be in [low, high)
+};
+
+// Where a launch goes. Made by the device's streams.
+struct Queue {
+  void* stream = nullptr;       // cudaStream_t
+  IndexNote* note = nullptr;    // null: indices are not checked
+  int32_t* is_noted = nullptr;  // memory of the device: whoever makes it 1 writes the note
+  const void* work = nullptr;   // what the launch belongs to
+  int32_t multiprocessors = 132;
+  void* libraries = nullptr;  // of the device: module's own
+};
+
+// A cudaError_t, or one of these. Launch functions return it.
+using Error = int;
+inline constexpr Error kDone = 0;
+inline constexpr Error kNoSuchType = -1;  // a dtype that the family has no kernel for
+inline constexpr Error kLibraryFailed = -2;
+
+inline constexpr int kMaxRank = 8;
+inline constexpr int kMaxOperands = 4;
+
+// A walk over elements in row-major order, with a stride for each operand; dimensions that are one
+// are merged. Strides are in elements, 0 where an operand is repeated.
+struct Walk {
+  int64_t elements = 1;
+  int32_t rank = 0;
+  int64_t size[kMaxRank] = {};
+  int64_t stride[kMaxOperands][kMaxRank] = {};
+};
+
+}  // namespace braid::cuda

@@ -1,0 +1,325 @@
+// Kernels of what works element by element, with broadcasting: those of two and more inputs, casts
+// and copies.
+#include "runtime/kernels/cuda/pointwise.h"
+#include "runtime/kernels/cuda/pointwise_map.h"
+
+namespace braid::cuda {
+namespace {
+
+using simd::BinaryOp;
+using simd::CompareOp;
+
+// Functions of floats, which have to be fast, have kernels of their own.
+template <class Op, class Result>
+struct FloatBinary : Inputs<2> {
+  using In = float;
+  using Out = Result;
+  static constexpr bool kIsDense = false;
+  __device__ __forceinline__ explicit FloatBinary(const PointwiseLaunch& /*launch*/) {}
+  __device__ __forceinline__ Out operator()(float a, float b) const { return Op::F(a, b); }
+};
+
+#define BRAID_CASE(name, Op) \
+  case BinaryOp::k##name:    \
+    return fn::Op::F(a, b);
+#define BRAID_NO_CASE(name, Op)
+
+// Those of other types choose at run time.
+template <class T>
+struct AnyBinary : Inputs<2> {
+  using In = T;
+  using Out = T;
+  static constexpr bool kIsDense = false;
+  BinaryOp op;
+  __device__ __forceinline__ explicit AnyBinary(const PointwiseLaunch& launch)
+      : op(static_cast<BinaryOp>(launch.op)) {}
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    if constexpr (fn::kIsFloat<T>) {
+      switch (op) {
+        BRAID_BINARY_OPS(BRAID_CASE, BRAID_NO_CASE, BRAID_CASE)
+        default:
+          return a;
+      }
+    } else {
+      switch (op) {
+        BRAID_BINARY_OPS(BRAID_CASE, BRAID_CASE, BRAID_NO_CASE)
+        default:
+          return a;
+      }
+    }
+  }
+};
+#undef BRAID_CASE
+#undef BRAID_NO_CASE
+
+template <class T>
+struct AnyCompare : Inputs<2> {
+  using In = T;
+  using Out = uint8_t;
+  static constexpr bool kIsDense = false;
+  CompareOp op;
+  __device__ __forceinline__ explicit AnyCompare(const PointwiseLaunch& launch)
+      : op(static_cast<CompareOp>(launch.op)) {}
+  __device__ __forceinline__ uint8_t operator()(T a, T b) const {
+#define BRAID_CASE(name, Op) \
+  case CompareOp::k##name:   \
+    return fn::Op::F(a, b);
+    switch (op) {
+      BRAID_COMPARE_OPS(BRAID_CASE)
+      default:
+        return 0;
+    }
+#undef BRAID_CASE
+  }
+};
+
+#define BRAID_KERNEL(name, Op) LaunchMap<FloatBinary<fn::Op, float>>,
+#define BRAID_NO_KERNEL(name, Op) nullptr,
+constexpr PointwiseFn kFloatBinaries[] = {
+    BRAID_BINARY_OPS(BRAID_KERNEL, BRAID_NO_KERNEL, BRAID_KERNEL)};
+#undef BRAID_KERNEL
+#undef BRAID_NO_KERNEL
+
+Error LaunchBinary(const Queue& queue, const PointwiseLaunch& launch) {
+  switch (launch.compute) {
+    case DType::kF32:
+      return kFloatBinaries[launch.op](queue, launch);
+    case DType::kF64:
+      return LaunchMap<AnyBinary<double>>(queue, launch);
+    case DType::kI32:
+      return LaunchMap<AnyBinary<int32_t>>(queue, launch);
+    case DType::kI64:
+      return LaunchMap<AnyBinary<int64_t>>(queue, launch);
+    default:
+      return LaunchMap<AnyBinary<uint8_t>>(queue, launch);
+  }
+}
+
+Error LaunchCompare(const Queue& queue, const PointwiseLaunch& launch) {
+  switch (launch.compute) {
+    case DType::kF32:
+      return LaunchMap<AnyCompare<float>>(queue, launch);
+    case DType::kF64:
+      return LaunchMap<AnyCompare<double>>(queue, launch);
+    case DType::kI32:
+      return LaunchMap<AnyCompare<int32_t>>(queue, launch);
+    case DType::kI64:
+      return LaunchMap<AnyCompare<int64_t>>(queue, launch);
+    default:
+      return LaunchMap<AnyCompare<uint8_t>>(queue, launch);
+  }
+}
+
+struct Logic : Inputs<2> {
+  using In = uint8_t;
+  using Out = uint8_t;
+  static constexpr bool kIsDense = false;
+  LogicOp op;
+  __device__ __forceinline__ explicit Logic(const PointwiseLaunch& launch)
+      : op(static_cast<LogicOp>(launch.op)) {}
+  __device__ __forceinline__ uint8_t operator()(uint8_t a_byte, uint8_t b_byte) const {
+    const bool a = a_byte != 0, b = b_byte != 0;
+    return op == LogicOp::kAnd ? a && b : (op == LogicOp::kOr ? a || b : a != b);
+  }
+};
+struct Not : Inputs<1> {
+  using In = uint8_t;
+  using Out = uint8_t;
+  static constexpr bool kIsDense = true;
+  __device__ __forceinline__ explicit Not(const PointwiseLaunch& /*launch*/) {}
+  __device__ __forceinline__ uint8_t operator()(uint8_t x) const { return x == 0; }
+};
+
+Error LaunchLogic(const Queue& queue, const PointwiseLaunch& launch) {
+  return static_cast<LogicOp>(launch.op) == LogicOp::kNot ? LaunchMap<Not>(queue, launch)
+                                                          : LaunchMap<Logic>(queue, launch);
+}
+
+template <class Bits>
+__global__ void __launch_bounds__(kThreads) WhereKernel(const PointwiseLaunch launch) {
+  constexpr int kSize = kGroup<Bits>;
+  for (int64_t g = FirstIndex(); g < launch.groups; g += IndexStep()) {
+    const int64_t i = g * launch.group, left = launch.walk.elements - i;
+    const int count = static_cast<int>(left < launch.group ? left : launch.group);
+    const GroupPlace<3> place = PlaceOf<3>(launch.walk, i);
+    uint8_t condition[kSize] = {};
+    Bits a[kSize] = {}, b[kSize] = {};
+    LoadPlaced(DType::kBool, launch.inputs[0], place.at[1], place.stride[1], count, condition);
+    LoadPlaced(launch.compute, launch.inputs[1], place.at[2], place.stride[2], count, a);
+    LoadPlaced(launch.compute, launch.inputs[2], place.at[3], place.stride[3], count, b);
+    for (int j = 0; j < kSize; ++j) a[j] = condition[j] != 0 ? a[j] : b[j];
+    StoreGroup(launch.out_type, launch.output, i, count, a);
+  }
+}
+
+template <class Bits>
+Error LaunchWhereOf(const Queue& queue, const PointwiseLaunch& launch) {
+  if (launch.walk.elements == 0) return kDone;
+  const PointwiseLaunch grouped = InGroups(launch, kGroup<Bits>, 3);
+  return Launch(queue, BlocksFor(queue, grouped.groups), kThreads, WhereKernel<Bits>, grouped);
+}
+
+Error LaunchWhere(const Queue& queue, const PointwiseLaunch& launch) {
+  switch (launch.compute) {
+    case DType::kU8:
+      return LaunchWhereOf<uint8_t>(queue, launch);
+    case DType::kF16:
+      return LaunchWhereOf<uint16_t>(queue, launch);
+    case DType::kI32:
+      return LaunchWhereOf<uint32_t>(queue, launch);
+    default:
+      return LaunchWhereOf<uint64_t>(queue, launch);
+  }
+}
+
+// The nearest To; of a NaN 0.
+template <class To>
+__device__ __forceinline__ To Saturated(double from) {
+  constexpr bool is_unsigned = !fn::kIsSigned<To>;
+  constexpr To kMax = is_unsigned ? static_cast<To>(~To{0})
+                                  : static_cast<To>((uint64_t{1} << (8 * sizeof(To) - 1)) - 1);
+  constexpr To kMin = is_unsigned ? To{0} : static_cast<To>(-kMax - 1);
+  if (from != from) return 0;
+  if (from <= static_cast<double>(kMin)) return kMin;
+  if (from >= static_cast<double>(kMax)) return kMax;
+  return static_cast<To>(from);
+}
+template <class To>
+__device__ __forceinline__ To Converted(double from) {
+  if constexpr (fn::kIsFloat<To>) {
+    return static_cast<To>(from);
+  } else {
+    return Saturated<To>(from);
+  }
+}
+template <class To>
+__device__ __forceinline__ To Converted(float from) {
+  if constexpr (fn::kIsFloat<To>) {
+    return static_cast<To>(from);
+  } else {
+    return Saturated<To>(from);
+  }
+}
+template <class To>
+__device__ __forceinline__ To Converted(int64_t from) {
+  return static_cast<To>(from);
+}
+
+template <class Stored, class C, int n>
+__device__ __forceinline__ void StoreConverted(void* data, int64_t at, int count,
+                                               const C (&values)[n]) {
+  Compute<Stored> converted[n];
+  for (int j = 0; j < n; ++j) converted[j] = Converted<Compute<Stored>>(values[j]);
+  StoreStored<Stored>(data, at, count, converted);
+}
+
+inline constexpr int kCastGroup = 4;
+
+// C holds what is read without loss: float what is stored as floats of at most 32 bits, double,
+// int64_t the integers.
+template <class C, int n>
+__device__ __forceinline__ void LoadFrom(DType type, const void* data, int64_t at, int count,
+                                         C (&values)[n]) {
+  if constexpr (fn::kIsFloat<C>) {
+    LoadGroup(type, data, at, count, values);
+  } else {
+    if (type == DType::kI64) return LoadStored<int64_t>(data, at, count, values);
+    if (type == DType::kI32) return LoadStored<int32_t>(data, at, count, values);
+    LoadStored<uint8_t>(data, at, count, values);
+    if (type != DType::kBool) return;
+    for (int j = 0; j < n; ++j) values[j] = values[j] != 0;
+  }
+}
+
+template <class C>
+__global__ void __launch_bounds__(kThreads) CastKernel(const PointwiseLaunch launch) {
+  for (int64_t g = FirstIndex(); g < launch.groups; g += IndexStep()) {
+    const int64_t i = g * launch.group, left = launch.walk.elements - i;
+    const int count = static_cast<int>(left < launch.group ? left : launch.group);
+    C x[kCastGroup] = {};
+    LoadFrom(launch.types[0], launch.inputs[0], i, count, x);
+    void* out = launch.output;
+    switch (launch.out_type) {
+      case DType::kF32:
+        StoreConverted<float>(out, i, count, x);
+        break;
+      case DType::kF64:
+        StoreConverted<double>(out, i, count, x);
+        break;
+      case DType::kBF16:
+        StoreConverted<BFloat16>(out, i, count, x);
+        break;
+      case DType::kF16:
+        StoreConverted<Float16>(out, i, count, x);
+        break;
+      case DType::kI32:
+        StoreConverted<int32_t>(out, i, count, x);
+        break;
+      case DType::kI64:
+        StoreConverted<int64_t>(out, i, count, x);
+        break;
+      case DType::kU8:
+        StoreConverted<uint8_t>(out, i, count, x);
+        break;
+      case DType::kBool: {
+        uint8_t is_set[kCastGroup];
+        for (int j = 0; j < kCastGroup; ++j) is_set[j] = x[j] != C{0};
+        StoreStored<uint8_t>(out, i, count, is_set);
+      }
+    }
+  }
+}
+
+template <class C>
+Error LaunchCastOf(const Queue& queue, const PointwiseLaunch& launch) {
+  if (launch.walk.elements == 0) return kDone;
+  const PointwiseLaunch grouped = InGroups(launch, kCastGroup, 1);
+  return Launch(queue, BlocksFor(queue, grouped.groups), kThreads, CastKernel<C>, grouped);
+}
+
+Error LaunchCast(const Queue& queue, const PointwiseLaunch& launch) {
+  switch (launch.types[0]) {
+    case DType::kF32:
+    case DType::kBF16:
+    case DType::kF16:
+      return LaunchCastOf<float>(queue, launch);
+    case DType::kF64:
+      return LaunchCastOf<double>(queue, launch);
+    default:
+      return LaunchCastOf<int64_t>(queue, launch);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) CopyKernel(const BytesLaunch launch, bool is_aligned) {
+  if (launch.applies != nullptr && *launch.applies == 0) return;
+  using Sixteen = Pack<uint32_t>;
+  const int64_t packs = is_aligned ? launch.bytes / 16 : 0;
+  const auto* from = static_cast<const Sixteen*>(launch.from);
+  auto* to = static_cast<Sixteen*>(launch.to);
+  for (int64_t i = FirstIndex(); i < packs; i += IndexStep()) to[i] = from[i];
+  for (int64_t i = packs * 16 + FirstIndex(); i < launch.bytes; i += IndexStep()) {
+    static_cast<uint8_t*>(launch.to)[i] = static_cast<const uint8_t*>(launch.from)[i];
+  }
+}
+
+Error LaunchCopy(const Queue& queue, const BytesLaunch& launch) {
+  if (launch.bytes == 0 || launch.from == launch.to) return kDone;
+  const bool is_aligned = IsAligned(launch.from) && IsAligned(launch.to);
+  const int64_t items = is_aligned ? launch.bytes / 16 + launch.bytes % 16 : launch.bytes;
+  return Launch(queue, BlocksFor(queue, items), kThreads, CopyKernel, launch, is_aligned);
+}
+
+}  // namespace
+
+PointwiseTable MakePointwiseTable() {
+  PointwiseTable table = {.binary = LaunchBinary,
+                          .compare = LaunchCompare,
+                          .logic = LaunchLogic,
+                          .where = LaunchWhere,
+                          .cast = LaunchCast,
+                          .copy = LaunchCopy};
+  AddUnaryLaunches(table);
+  return table;
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,295 @@
+// Kernels of updates of variables by optimizers. What an update's factors depend on lies on the
+// device: one thread of each block computes them, for powers of doubles are costly.
+#include "runtime/kernels/cuda/element_groups.h"
+#include "runtime/kernels/cuda/update.h"
+#include "runtime/kernels/functions/update_ops.h"
+
+namespace braid::cuda {
+namespace {
+
+__device__ __forceinline__ double NumberOf(const ScalarOperand& operand) {
+  return LoadScalar(operand.type, operand.data);
+}
+// Of lars and lamb, whose learning rates have their trust ratios in them.
+__device__ __forceinline__ double TrustedRate(const UpdateLaunch& launch) {
+  return NumberOf(launch.learning_rate) * NumberOf(launch.ratio);
+}
+__device__ __forceinline__ simd::AdamParameters AdamNow(const UpdateLaunch& launch) {
+  simd::AdamParameters now = launch.adam;
+  const double t = NumberOf(launch.step) + 1;
+  now.bias_correction1 = 1 - fn::Pow(now.beta1, t);
+  now.bias_correction2 = 1 - fn::Pow(now.beta2, t);
+  return now;
+}
+
+// A rule: Factors, which Now computes, and Step on one element of the variable and the states.
+template <class T>
+struct Sgd {
+  using Element = T;
+  using Factors = fn::SgdUpdate<T>;
+  static constexpr int kStates = 0;
+  __device__ __forceinline__ static Factors Now(const UpdateLaunch& launch) {
+    simd::SgdParameters now = launch.sgd;
+    now.lr = NumberOf(launch.learning_rate);
+    return Factors::Of(now);
+  }
+  __device__ __forceinline__ static void Step(const Factors& f, T& variable, T gradient, T*, T*,
+                                              T*) {
+    Factors::Step(f, variable, gradient);
+  }
+};
+
+template <class T, bool nesterov>
+struct Momentum {
+  using Element = T;
+  using Factors = fn::MomentumUpdate<T, nesterov>;
+  static constexpr int kStates = 1;
+  __device__ __forceinline__ static Factors Now(const UpdateLaunch& launch) {
+    simd::SgdParameters now = launch.sgd;
+    now.lr = NumberOf(launch.learning_rate);
+    return Factors::Of(now);
+  }
+  __device__ __forceinline__ static void Step(const Factors& f, T& variable, T gradient,
+                                              T* velocity, T*, T*) {
+    Factors::Step(f, variable, gradient, *velocity);
+  }
+};
+
+template <class T>
+struct Adam {
+  using Element = T;
+  using Factors = fn::AdamUpdate<T>;
+  static constexpr int kStates = 2;
+  __device__ __forceinline__ static Factors Now(const UpdateLaunch& launch) {
+    simd::AdamParameters now = AdamNow(launch);
+    now.lr = NumberOf(launch.learning_rate);
+    return Factors::Of(now);
+  }
+  __device__ __forceinline__ static void Step(const Factors& f, T& variable, T gradient, T* m, T* v,
+                                              T*) {
+    Factors::Step(f, variable, gradient, *m, *v);
+  }
+};
+
+template <class T, bool centered, bool has_velocity>
+struct Rmsprop {
+  using Element = T;
+  using Factors = fn::RmspropUpdate<T, centered, has_velocity>;
+  static constexpr int kStates = 1 + (centered ? 1 : 0) + (has_velocity ? 1 : 0);
+  __device__ __forceinline__ static Factors Now(const UpdateLaunch& launch) {
+    simd::RmspropParameters now = launch.rmsprop;
+    now.lr = NumberOf(launch.learning_rate);
+    return Factors::Of(now);
+  }
+  __device__ __forceinline__ static void Step(const Factors& f, T& variable, T gradient, T* square,
+                                              T* second, T* third) {
+    Factors::Step(f, variable, gradient, *square, centered ? second : nullptr,
+                  has_velocity ? (centered ? third : second) : nullptr);
+  }
+};
+
+template <class T>
+struct Adagrad {
+  using Element = T;
+  using Factors = fn::AdagradUpdate<T>;
+  static constexpr int kStates = 1;
+  __device__ __forceinline__ static Factors Now(const UpdateLaunch& launch) {
+    simd::AdagradParameters now = launch.adagrad;
+    now.lr = NumberOf(launch.learning_rate) / (1 + launch.lr_decay * NumberOf(launch.step));
+    return Factors::Of(now);
+  }
+  __device__ __forceinline__ static void Step(const Factors& f, T& variable, T gradient, T* sum, T*,
+                                              T*) {
+    Factors::Step(f, variable, gradient, *sum);
+  }
+};
+
+template <class T>
+struct Lars {
+  using Element = T;
+  using Factors = fn::LarsUpdate<T>;
+  static constexpr int kStates = 1;
+  __device__ __forceinline__ static Factors Now(const UpdateLaunch& launch) {
+    simd::SgdParameters now = launch.sgd;
+    now.lr = TrustedRate(launch);
+    return Factors::Of(now);
+  }
+  __device__ __forceinline__ static void Step(const Factors& f, T& variable, T gradient,
+                                              T* velocity, T*, T*) {
+    Factors::Step(f, variable, gradient, *velocity);
+  }
+};
+
+template <class T>
+struct Lamb {
+  using Element = T;
+  using Factors = fn::LambUpdate<T>;
+  static constexpr int kStates = 2;
+  __device__ __forceinline__ static Factors Now(const UpdateLaunch& launch) {
+    simd::AdamParameters now = AdamNow(launch);
+    now.lr = TrustedRate(launch);
+    return Factors::Of(now);
+  }
+  __device__ __forceinline__ static void Step(const Factors& f, T& variable, T gradient, T* m, T* v,
+                                              T*) {
+    Factors::Step(f, variable, gradient, *m, *v);
+  }
+};
+
+template <class Rule>
+__global__ void __launch_bounds__(kThreads) UpdateKernel(const UpdateLaunch launch) {
+  using T = typename Rule::Element;
+  constexpr int kSize = kGroup<T>, kStates = Rule::kStates;
+  if (launch.applies != nullptr && *launch.applies == 0) return;
+  __shared__ typename Rule::Factors shared_factors;
+  if (threadIdx.x == 0) shared_factors = Rule::Now(launch);
+  __syncthreads();
+  const typename Rule::Factors factors = shared_factors;
+  for (int64_t g = FirstIndex(); g < launch.groups; g += IndexStep()) {
+    const int64_t i = g * launch.group, left = launch.elements - i;
+    const int count = static_cast<int>(left < launch.group ? left : launch.group);
+    T variable[kSize] = {}, gradient[kSize] = {}, states[kMaxUpdateStates][kSize] = {};
+    LoadGroup(launch.types[0], launch.variable, i, count, variable);
+    LoadGroup(launch.types[1], launch.gradient, i, count, gradient);
+    for (int s = 0; s < kStates; ++s) {
+      LoadGroup(launch.types[2 + s], launch.states[s], i, count, states[s]);
+    }
+    for (int j = 0; j < kSize; ++j) {
+      Rule::Step(factors, variable[j], gradient[j], &states[0][j], &states[1][j], &states[2][j]);
+    }
+    StoreGroup(launch.types[0], launch.variable, i, count, variable);
+    for (int s = 0; s < kStates; ++s) {
+      StoreGroup(launch.types[2 + s], launch.states[s], i, count, states[s]);
+    }
+  }
+}
+
+// In groups of `size` elements, or of one where these are not in one piece.
+UpdateLaunch InGroups(UpdateLaunch launch, int size, int states) {
+  bool is_whole = IsAligned(launch.variable) && IsAligned(launch.gradient);
+  for (int s = 0; s < states; ++s) is_whole = is_whole && IsAligned(launch.states[s]);
+  launch.group = is_whole ? size : 1;
+  launch.groups = (launch.elements + launch.group - 1) / launch.group;
+  return launch;
+}
+
+template <class Rule>
+Error LaunchRule(const Queue& queue, const UpdateLaunch& launch) {
+  if (launch.elements == 0) return kDone;
+  const UpdateLaunch grouped = InGroups(launch, kGroup<typename Rule::Element>, Rule::kStates);
+  return LaunchBlocks(queue, BlocksFor(queue, grouped.groups), kThreads, UpdateKernel<Rule>,
+                      grouped);
+}
+
+template <class T>
+Error LaunchUpdateOf(const Queue& queue, UpdateRule rule, const UpdateLaunch& launch) {
+  switch (rule) {
+    case UpdateRule::kSgd:
+      return LaunchRule<Sgd<T>>(queue, launch);
+    case UpdateRule::kMomentum:
+      return LaunchRule<Momentum<T, false>>(queue, launch);
+    case UpdateRule::kNesterov:
+      return LaunchRule<Momentum<T, true>>(queue, launch);
+    case UpdateRule::kAdam:
+      return LaunchRule<Adam<T>>(queue, launch);
+    case UpdateRule::kRmsprop:
+      return LaunchRule<Rmsprop<T, false, false>>(queue, launch);
+    case UpdateRule::kRmspropMomentum:
+      return LaunchRule<Rmsprop<T, false, true>>(queue, launch);
+    case UpdateRule::kRmspropCentered:
+      return LaunchRule<Rmsprop<T, true, false>>(queue, launch);
+    case UpdateRule::kRmspropCenteredMomentum:
+      return LaunchRule<Rmsprop<T, true, true>>(queue, launch);
+    case UpdateRule::kAdagrad:
+      return LaunchRule<Adagrad<T>>(queue, launch);
+    case UpdateRule::kLars:
+      return LaunchRule<Lars<T>>(queue, launch);
+    case UpdateRule::kLamb:
+      return LaunchRule<Lamb<T>>(queue, launch);
+  }
+  return kNoSuchType;
+}
+
+Error LaunchUpdate(const Queue& queue, UpdateRule rule, const UpdateLaunch& launch) {
+  return launch.is_double ? LaunchUpdateOf<double>(queue, rule, launch)
+                          : LaunchUpdateOf<float>(queue, rule, launch);
+}
+
+__device__ __forceinline__ void StoreSum(const ScalarOperand& sum, double value) {
+  void* to = const_cast<void*>(sum.data);
+  if (sum.type == DType::kF64) {
+    const double values[] = {value};
+    StoreGroup(sum.type, to, 0, 1, values);
+  } else {
+    const float values[] = {static_cast<float>(value)};
+    StoreGroup(sum.type, to, 0, 1, values);
+  }
+}
+
+// Sums of a block's elements go to `parts`, or to `sum` if there is one block. Its elements depend
+// on the size alone.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    LambSquareKernel(const UpdateLaunch launch, double* parts, const ScalarOperand sum) {
+  constexpr int kSize = kGroup<T>;
+  __shared__ fn::LambUpdate<T> shared_factors;
+  if (threadIdx.x == 0) {
+    simd::AdamParameters now = AdamNow(launch);
+    shared_factors = fn::LambUpdate<T>::Of(now);
+  }
+  __syncthreads();
+  const fn::LambUpdate<T> factors = shared_factors;
+  double total = 0;
+  for (int64_t g = FirstIndex(); g < launch.groups; g += IndexStep()) {
+    const int64_t i = g * launch.group, left = launch.elements - i;
+    const int count = static_cast<int>(left < launch.group ? left : launch.group);
+    T variable[kSize] = {}, gradient[kSize] = {}, m[kSize] = {}, v[kSize] = {};
+    LoadGroup(launch.types[0], launch.variable, i, count, variable);
+    LoadGroup(launch.types[1], launch.gradient, i, count, gradient);
+    LoadGroup(launch.types[2], launch.states[0], i, count, m);
+    LoadGroup(launch.types[3], launch.states[1], i, count, v);
+    for (int j = 0; j < kSize; ++j) {
+      if (j >= count) break;
+      total += fn::LambUpdate<T>::Square(factors, variable[j], gradient[j], m[j], v[j]);
+    }
+  }
+  total = BlockJoin(total, SumOf(), 0.0);
+  if (threadIdx.x != 0) return;
+  if (gridDim.x == 1) {
+    StoreSum(sum, total);
+  } else {
+    parts[blockIdx.x] = total;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    JoinPartsKernel(const double* parts, int count, const ScalarOperand sum) {
+  double total = 0;
+  for (int i = threadIdx.x; i < count; i += kThreads) total += parts[i];
+  total = BlockJoin(total, SumOf(), 0.0);
+  if (threadIdx.x == 0) StoreSum(sum, total);
+}
+
+template <class T>
+Error LaunchLambSquareOf(const Queue& queue, const UpdateLaunch& launch, double* parts,
+                         ScalarOperand sum) {
+  const UpdateLaunch grouped = InGroups(launch, kGroup<T>, 2);
+  int64_t blocks = (grouped.groups + kThreads - 1) / kThreads;
+  blocks = blocks < 1 ? 1 : (blocks < kLambSquareParts ? blocks : kLambSquareParts);
+  const Error error = LaunchBlocks(queue, static_cast<unsigned>(blocks), kThreads,
+                                   LambSquareKernel<T>, grouped, parts, sum);
+  if (error != kDone || blocks == 1) return error;
+  return LaunchBlocks(queue, 1, kThreads, JoinPartsKernel, parts, static_cast<int>(blocks), sum);
+}
+
+Error LaunchLambSquare(const Queue& queue, const UpdateLaunch& launch, double* parts,
+                       ScalarOperand sum) {
+  return launch.is_double ? LaunchLambSquareOf<double>(queue, launch, parts, sum)
+                          : LaunchLambSquareOf<float>(queue, launch, parts, sum);
+}
+
+}  // namespace
+
+UpdateTable MakeUpdateTable() { return {.update = LaunchUpdate, .lamb_square = LaunchLambSquare}; }
+
+}  // namespace braid::cuda

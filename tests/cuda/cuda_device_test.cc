@@ -1,0 +1,184 @@
+// Cards as devices of sessions: the numbers of CPUs. Without BRAID_TEST_DEVICE they are those of
+// module_on_host.cc, whose kernels run on the host, later than they are queued.
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/cuda/cuda_kind.h"
+#include "tests/api/training_case.h"
+
+namespace braid {
+namespace {
+
+using examples::Parallel;
+using testing::HasSubstr;
+
+DeviceKinds KindsWithCuda() {
+  const auto options = std::make_shared<cuda::CudaOptions>();
+  options->card = 0;  // has all devices of a node
+  if (std::getenv("BRAID_TEST_DEVICE") == nullptr) {
+    options->module =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "braid_cuda_on_host.so";
+  }
+  DeviceKinds kinds;
+  EXPECT_TRUE(kinds.Register("cuda", cuda::CudaKind(options)).ok());
+  return kinds;
+}
+
+SessionOptions OnCuda(std::vector<int> devices) {
+  SessionOptions options;
+  options.node_kinds.assign(devices.size(), "cuda");
+  options.devices = std::move(devices);
+  options.device_kinds = KindsWithCuda();
+  options.seed = 1;
+  options.progress = Progress::kOff;
+  return options;
+}
+
+// All layouts; where kernels run on the host, which takes long, one device and the widest layout of
+// each parallelism.
+std::vector<LayoutCase> Layouts() {
+  if (std::getenv("BRAID_TEST_DEVICE") != nullptr) return LayoutCases();
+  std::vector<LayoutCase> chosen = {LayoutCases().front()};
+  std::map<Parallel, LayoutCase> widest;
+  for (const LayoutCase& layout : LayoutCases()) {
+    if (layout.devices.size() == 2) widest[layout.parallel] = layout;
+  }
+  for (const auto& [parallel, layout] : widest) chosen.push_back(layout);
+  return chosen;
+}
+
+// On cards alone, and with CPUs as every second node.
+void ExpectTheNumbersOfCpus(const std::function<void(Job&, const LayoutCase&)>& record) {
+  for (const LayoutCase& layout : Layouts()) {
+    TrainingOptions options{.layout = layout, .steps = 3, .wants_variables = true};
+    const auto train = [&] { return RunTraining(options, [&](Job& job) { record(job, layout); }); };
+    const auto reference = train();
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    for (const bool is_mixed : {false, true}) {
+      if (is_mixed && layout.devices.size() < 2) continue;
+      SCOPED_TRACE(layout.name + (is_mixed ? ", mixed" : ""));
+      options.device_kinds = KindsWithCuda();
+      options.node_kinds.clear();
+      for (size_t node = 0; node < layout.devices.size(); ++node) {
+        options.node_kinds.push_back(is_mixed && node % 2 == 1 ? "cpu" : "cuda");
+      }
+      const auto run = train();
+      ASSERT_TRUE(run.ok()) << run.status().message();
+      ASSERT_EQ(run->losses.size(), reference->losses.size());
+      for (size_t i = 0; i < run->losses.size(); ++i) {
+        EXPECT_NEAR(run->losses[i], reference->losses[i], 1e-9);
+      }
+    }
+  }
+}
+
+TEST(CudaDeviceTest, MnistHasTheNumbersOfCpus) {
+  for (const int micro_batches : {1, 4}) {
+    ExpectTheNumbersOfCpus([=](Job& job, const LayoutCase& layout) {
+      examples::MnistOptions options = SmallMnist(layout.parallel, DType::kF64);
+      options.dropout = 0.2;
+      options.micro_batches = micro_batches;
+      examples::TrainMnist(job, options);
+    });
+  }
+}
+
+TEST(CudaDeviceTest, GptHasTheNumbersOfCpus) {
+  const std::string text = MakeTextFile();
+  ExpectTheNumbersOfCpus([text](Job& job, const LayoutCase& layout) {
+    examples::TrainGpt(job, SmallGpt(layout.parallel, DType::kF64, text));
+  });
+}
+
+TEST(CudaDeviceTest, FeedsComeBackAsFetches) {
+  for (const std::vector<int>& devices : std::vector<std::vector<int>>{{1}, {3}, {1, 2}}) {
+    const auto session = StartOrDie(OnCuda(devices));
+    auto job = session->Compile("double", [](Job& job) {
+      job.Fetch("y", job.Input("x", {5, 2}) * 2.0);
+    });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    for (int run = 0; run < 3; ++run) {
+      const Array x = Array::FromVector<float>({5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+      const auto result = job->Run({.steps = 4, .feeds = {{"x", x}}});
+      ASSERT_TRUE(result.ok()) << result.status().message();
+      for (const Array& value : result->Values("y")) {
+        for (int i = 0; i < 10; ++i) EXPECT_EQ(value.data<float>()[i], 2 * i);
+      }
+    }
+  }
+}
+
+TEST(CudaDeviceTest, ACheckpointContinuesOnCpus) {
+  const std::string folder = TestFolder() + "/cuda_checkpoint";
+  const auto record = [](Job& job) {
+    examples::TrainMnist(job, SmallMnist(Parallel::kData, DType::kF64));
+  };
+  const auto saved = StartOrDie(OnCuda({2, 1}));
+  auto job = saved->Compile("train", record);
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  ASSERT_TRUE(job->Run({.steps = 3}).ok());
+  ASSERT_TRUE(saved->Save(folder).ok());
+  const auto reference = job->Run({.steps = 3});
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  ASSERT_TRUE(saved->FinishSave().ok());
+  SessionOptions cpus;
+  cpus.devices = {3};
+  cpus.seed = 1;
+  cpus.progress = Progress::kOff;
+  const auto session = StartOrDie(std::move(cpus));
+  auto resumed = session->Compile("train", record);
+  ASSERT_TRUE(resumed.ok()) << resumed.status().message();
+  ASSERT_TRUE(session->Load(folder).ok());
+  const auto result = resumed->Run({.steps = 3});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  const std::vector<double> got = result->Scalars("loss"), wanted = reference->Scalars("loss");
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-9);
+}
+
+// The device goes on with a valid index, and the run fails in the CPU's words before the value of
+// that step is fetched.
+TEST(CudaDeviceTest, AWrongIndexEndsTheRunInTheCpusWords) {
+  const auto record = [](Job& job) {
+    job.Fetch("y", Gather(job.Input("table", {4, 2}), job.Input("rows", {3}, DType::kI32)));
+  };
+  const std::vector<std::pair<std::string, Array>> feeds = {
+      {"table", Array::FromVector<float>({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7})},
+      {"rows", Array::FromVector<int32_t>({3}, {1, 9, 2})}};
+  SessionOptions cpus;
+  cpus.progress = Progress::kOff;
+  std::vector<std::string> messages;
+  for (SessionOptions& options : std::vector<SessionOptions>{std::move(cpus), OnCuda({1})}) {
+    const auto session = StartOrDie(std::move(options));
+    auto job = session->Compile("pick", record);
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    const auto result = job->Run({.steps = 1, .feeds = feeds});
+    ASSERT_FALSE(result.ok());
+    messages.emplace_back(result.status().message());
+  }
+  for (const std::string& message : messages) {
+    EXPECT_THAT(message, HasSubstr("index 9 at position 1 is outside [-4, 4)"));
+    EXPECT_THAT(message, HasSubstr("cuda_device_test.cc"));
+  }
+}
+
+TEST(CudaDeviceTest, MemoryThatACardDoesNotHaveIsAnError) {
+  if (std::getenv("BRAID_TEST_DEVICE") != nullptr) GTEST_SKIP() << "a real card has more";
+  const auto session = StartOrDie(OnCuda({1}));
+  const auto job = session->Compile("large", [](Job& job) {
+    job.Fetch("y", Linear(job.Input("x", {1, 40000}), 40000, {.name = "fc"}));
+  });
+  ASSERT_FALSE(job.ok());
+  EXPECT_THAT(std::string(job.status().message()),
+              HasSubstr("on node 0 cuda:0, which has 4294967296 bytes"));
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,340 @@
+// A module for CUDA whose cards are this machine's memory: kernels run on the host
+// (cuda_on_host.h), later than they are queued, the streams of a card in an order that is drawn.
+// What its environment says breaks it, as real machines are broken:
+//   BRAID_FAKE_CARDS=N          cards, by default 2; 0: none
+//   BRAID_FAKE_DRIVER=12040     the driver's version; 0: no driver
+//   BRAID_FAKE_CAPABILITY=7     the cards'
+//   BRAID_FAKE_MEMORY=BYTES     of a card
+//   BRAID_FAKE_FAILS_AFTER=N    the card is lost after so many pieces of work
+//   BRAID_FAKE_BUILD=TEXT       the fingerprint
+#include <sys/mman.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/cuda/module_table.h"
+#include "tests/support/cuda_on_host.h"
+
+namespace braid::cuda {
+namespace {
+
+constexpr Error kInvalidValue = 1;         // cudaErrorInvalidValue
+constexpr Error kOutOfMemory = 2;          // cudaErrorMemoryAllocation
+constexpr Error kInsufficientDriver = 35;  // cudaErrorInsufficientDriver
+constexpr Error kNoDevice = 100;           // cudaErrorNoDevice
+constexpr Error kIllegalAddress = 700;     // cudaErrorIllegalAddress
+
+int64_t Setting(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+
+// A mark: how often it was recorded, and how often its stream has come to it.
+struct Mark {
+  int64_t recorded = 0;
+  int64_t reached = 0;
+};
+
+struct Item {
+  std::function<void()> work;
+  Mark* record = nullptr;
+  Mark* wait = nullptr;
+  int64_t count = 0;
+};
+
+struct FakeStream {
+  std::deque<Item> items;
+  bool is_busy = false;
+};
+
+// All cards' work, on one thread.
+class Engine {
+ public:
+  Engine() : left_(Setting("BRAID_FAKE_FAILS_AFTER", -1)), thread_([this] { Loop(); }) {}
+  ~Engine() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_ending_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  FakeStream* AddStream() {
+    const std::lock_guard lock(mutex_);
+    streams_.push_back(std::make_unique<FakeStream>());
+    return streams_.back().get();
+  }
+  void RemoveStream(FakeStream* stream) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return (stream->items.empty() || is_lost_) && !stream->is_busy; });
+    std::erase_if(streams_, [&](const auto& each) { return each.get() == stream; });
+  }
+  void Push(FakeStream* stream, Item item) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (item.record != nullptr) item.count = ++item.record->recorded;
+      if (item.wait != nullptr) item.count = item.wait->recorded;
+      stream->items.push_back(std::move(item));
+    }
+    changed_.notify_all();
+  }
+  Error StateOf(FakeStream* stream) {
+    const std::lock_guard lock(mutex_);
+    if (is_lost_) return kIllegalAddress;
+    return stream->items.empty() && !stream->is_busy ? kDone : kNotReady;
+  }
+  bool is_lost() {
+    const std::lock_guard lock(mutex_);
+    return is_lost_;
+  }
+
+ private:
+  FakeStream* NextLocked() {
+    std::vector<FakeStream*> ready;
+    for (const auto& stream : streams_) {
+      if (stream->items.empty()) continue;
+      const Item& item = stream->items.front();
+      if (item.wait == nullptr || item.wait->reached >= item.count) ready.push_back(stream.get());
+    }
+    return ready.empty() ? nullptr : ready[random_() % ready.size()];
+  }
+
+  void Loop() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      FakeStream* stream = nullptr;
+      changed_.wait(
+          lock, [&] { return is_ending_ || (!is_lost_ && (stream = NextLocked()) != nullptr); });
+      if (stream == nullptr) return;
+      Item item = std::move(stream->items.front());
+      stream->items.pop_front();
+      if (item.record != nullptr) item.record->reached = item.count;
+      if (item.work) {
+        if (left_ >= 0 && left_-- == 0) {
+          is_lost_ = true;
+          changed_.notify_all();
+          continue;
+        }
+        stream->is_busy = true;
+        lock.unlock();
+        item.work();
+        lock.lock();
+        stream->is_busy = false;
+      }
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<FakeStream>> streams_;
+  std::mt19937 random_{7};
+  int64_t left_;
+  bool is_lost_ = false, is_ending_ = false;
+  std::thread thread_;
+};
+
+Engine& TheEngine() {
+  static Engine engine;
+  return engine;
+}
+
+struct Memory {
+  std::mutex mutex;
+  std::map<void*, uint64_t> blocks;
+  std::map<const std::byte*, uint64_t> pinned;
+  uint64_t used = 0;
+
+  // Whether a copy would leave the block of pinned memory that it begins in, which CUDA refuses.
+  bool LeavesBlock(const void* address, uint64_t bytes) {
+    const std::lock_guard lock(mutex);
+    const auto* from = static_cast<const std::byte*>(address);
+    auto block = pinned.upper_bound(from);
+    if (block == pinned.begin()) return false;
+    --block;
+    const std::byte* const end = block->first + block->second;
+    return from < end && from + bytes > end;
+  }
+};
+Memory& TheMemory() {
+  static Memory memory;
+  return memory;
+}
+uint64_t CardBytes() {
+  return static_cast<uint64_t>(Setting("BRAID_FAKE_MEMORY", int64_t{4} << 30));
+}
+
+FakeStream* StreamOf(void* stream) { return static_cast<FakeStream*>(stream); }
+
+void Later(void* stream, std::function<void()> work) {
+  TheEngine().Push(StreamOf(stream), {.work = std::move(work)});
+}
+
+void DescribeMachine(ModuleTable& table) {
+  static const std::string build = [] {
+    const char* text = std::getenv("BRAID_FAKE_BUILD");
+    return std::string(text == nullptr ? BRAID_CUDA_FINGERPRINT : text);
+  }();
+  table.fingerprint = build.c_str();
+  table.count_cards = [](Error* error) -> int32_t {
+    *error = Setting("BRAID_FAKE_DRIVER", 13000) < 13000 ? kInsufficientDriver : kDone;
+    const auto cards = static_cast<int32_t>(Setting("BRAID_FAKE_CARDS", 2));
+    if (*error == kDone && cards == 0) *error = kNoDevice;
+    return *error == kDone ? cards : 0;
+  };
+  table.versions = [](int32_t* driver, int32_t* runtime) {
+    *driver = static_cast<int32_t>(Setting("BRAID_FAKE_DRIVER", 13000));
+    *runtime = 13000;
+    return kDone;
+  };
+  table.describe = [](int32_t, CardInfo* info) {
+    *info = {};
+    std::strcpy(info->name, "a card on the host");
+    info->major = static_cast<int32_t>(Setting("BRAID_FAKE_CAPABILITY", 9));
+    info->multiprocessors = 2;
+    info->bytes = CardBytes();
+    return kDone;
+  };
+  table.free_memory = [](int32_t, uint64_t* bytes) {
+    const std::lock_guard lock(TheMemory().mutex);
+    *bytes = CardBytes() - TheMemory().used;
+    return kDone;
+  };
+  table.error_name = [](Error error) {
+    return error == kIllegalAddress       ? "cudaErrorIllegalAddress"
+           : error == kOutOfMemory        ? "cudaErrorMemoryAllocation"
+           : error == kInsufficientDriver ? "cudaErrorInsufficientDriver"
+           : error == kNoDevice           ? "cudaErrorNoDevice"
+                                          : "cudaErrorUnknown";
+  };
+  table.error_text = [](Error error) {
+    return error == kIllegalAddress ? "an illegal memory access was encountered" : "as named";
+  };
+}
+
+void LendMemory(ModuleTable& table) {
+  table.allocate = [](int32_t, uint64_t bytes, void** address) {
+    Memory& memory = TheMemory();
+    const std::lock_guard lock(memory.mutex);
+    if (memory.used + bytes > CardBytes()) return kOutOfMemory;
+    *address = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    memory.blocks[*address] = bytes;
+    memory.used += bytes;
+    return kDone;
+  };
+  table.free = [](int32_t, void* address) {
+    Memory& memory = TheMemory();
+    const std::lock_guard lock(memory.mutex);
+    memory.used -= memory.blocks[address];
+    memory.blocks.erase(address);
+    std::free(address);
+  };
+  table.reserve = [](int32_t card, uint64_t most_bytes, Range* range) {
+    void* const at = mmap(nullptr, most_bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return kOutOfMemory;
+    *range = {.card = card, .address = at, .reserved = most_bytes};
+    return kDone;
+  };
+  table.extend = [](Range* range, uint64_t bytes) {
+    const std::lock_guard lock(TheMemory().mutex);
+    if (bytes > range->reserved || TheMemory().used + bytes - range->usable > CardBytes()) {
+      return kOutOfMemory;
+    }
+    TheMemory().used += bytes - range->usable;
+    range->usable = bytes;
+    return kDone;
+  };
+  table.release = [](Range* range) {
+    if (range->address == nullptr) return;
+    const std::lock_guard lock(TheMemory().mutex);
+    TheMemory().used -= range->usable;
+    munmap(range->address, range->reserved);
+    *range = {};
+  };
+  table.pin = [](void* address, uint64_t bytes) {
+    const std::lock_guard lock(TheMemory().mutex);
+    TheMemory().pinned[static_cast<const std::byte*>(address)] = bytes;
+    return kDone;
+  };
+  table.unpin = [](void* address) {
+    const std::lock_guard lock(TheMemory().mutex);
+    TheMemory().pinned.erase(static_cast<const std::byte*>(address));
+  };
+  table.allow_peer = [](int32_t, int32_t) { return kDone; };
+}
+
+void MakeStreams(ModuleTable& table) {
+  table.make_stream = [](int32_t, void** stream) {
+    cuda_on_host::Later() = Later;
+    *stream = TheEngine().AddStream();
+    return kDone;
+  };
+  table.destroy_stream = [](int32_t, void* stream) { TheEngine().RemoveStream(StreamOf(stream)); };
+  table.make_event = [](int32_t, void** event) {
+    *event = new Mark;
+    return kDone;
+  };
+  table.destroy_event = [](int32_t, void* event) { delete static_cast<Mark*>(event); };
+  table.record = [](int32_t, void* event, void* stream) {
+    TheEngine().Push(StreamOf(stream), {.record = static_cast<Mark*>(event)});
+    return kDone;
+  };
+  table.wait = [](int32_t, void* stream, void* event) {
+    TheEngine().Push(StreamOf(stream), {.wait = static_cast<Mark*>(event)});
+    return kDone;
+  };
+  table.copy = [](int32_t, void* to, const void* from, uint64_t bytes, void* stream) {
+    if (TheEngine().is_lost()) return kIllegalAddress;
+    for (const void* address : {static_cast<const void*>(to), from}) {
+      if (TheMemory().LeavesBlock(address, bytes)) return kInvalidValue;
+    }
+    Later(stream, [=] { std::memmove(to, from, bytes); });
+    return kDone;
+  };
+  table.clear = [](int32_t, void* to, uint64_t bytes, void* stream) {
+    Later(stream, [=] { std::memset(to, 0, bytes); });
+    return kDone;
+  };
+  table.call_host = [](int32_t, void* stream, void (*function)(void*), void* argument) {
+    if (TheEngine().is_lost()) return kIllegalAddress;
+    Later(stream, [=] { function(argument); });
+    return kDone;
+  };
+  table.stream_state = [](int32_t, void* stream) { return TheEngine().StateOf(StreamOf(stream)); };
+}
+
+ModuleTable MakeTable() {
+  ModuleTable table = {};
+  DescribeMachine(table);
+  LendMemory(table);
+  MakeStreams(table);
+  table.use_card = [](int32_t) { return kDone; };
+  table.open_libraries = [](const char*) -> void* { return nullptr; };
+  table.missing_libraries = [](const void*) { return ""; };
+  table.close_libraries = [](void*) {};
+  table.kernels = MakeKernelTable();
+  return table;
+}
+
+}  // namespace
+}  // namespace braid::cuda
+
+extern "C" __attribute__((visibility("default"))) const braid::cuda::ModuleTable*
+BraidCudaModule() {
+  static const braid::cuda::ModuleTable table = braid::cuda::MakeTable();
+  return &table;
+}
