@@ -203,11 +203,16 @@ absl::Status Session::Impl::OpenDevices() {
   for (size_t node = 0; node < options_.node_kinds.size(); ++node) {
     BRAID_ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind,
                            options_.device_kinds.Find(options_.node_kinds[node]));
-    if (options_.check_numerics && options_.node_kinds[node] == "cuda") {
+    if (options_.check_numerics && kind->is_hardware) {
       return absl::InvalidArgumentError(absl::StrFormat(
-          "--check_numerics looks at what kernels of CPU devices make, and node %d has cuda:%d; "
+          "--check_numerics looks at what kernels of CPU devices make, and node %d has %s:%d; "
           "look with --devices=cpu:%d",
-          node, options_.devices[node], options_.devices[node]));
+          node, options_.node_kinds[node], options_.devices[node], options_.devices[node]));
+    }
+    if (environment_->is_simulated() && kind->is_hardware) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "node %d has %s:%d, whose work a simulation cannot step; simulate with CPU devices", node,
+          options_.node_kinds[node], options_.devices[node]));
     }
     const bool is_here = !options_.network.has_value() || node == 0;
     if (is_here && !options_.dry_run && kind->open) {

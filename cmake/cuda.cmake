@@ -53,7 +53,8 @@ function(braid_cuda_module)
     VISIBILITY_INLINES_HIDDEN ON CUDA_RUNTIME_LIBRARY Static
     CUDA_ARCHITECTURES "${BRAID_CUDA_ARCHITECTURES}")
   target_include_directories(braid_cuda_module PRIVATE ${PROJECT_SOURCE_DIR})
-  target_compile_options(braid_cuda_module PRIVATE -O3 --expt-relaxed-constexpr)
+  target_compile_options(braid_cuda_module PRIVATE -O3 --expt-relaxed-constexpr
+    "SHELL:-include ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/cuda_on_card.h")
   target_compile_definitions(braid_cuda_module PRIVATE
     BRAID_CUDA_FINGERPRINT="${BRAID_CUDA_FINGERPRINT}")
   target_link_libraries(braid_cuda_module PRIVATE ${CMAKE_DL_LIBS})

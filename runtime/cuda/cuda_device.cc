@@ -1,5 +1,7 @@
 #include "runtime/cuda/cuda_device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -34,7 +36,8 @@ CudaDevice::CudaDevice(const DeviceRequest& request, const Options& options)
       pinned_(request.devices),
       reactor_(request.environment->StartReactor(
           absl::StrFormat("cuda n%d d%d", request.node, request.index))) {
-  const absl::Status status = Start(request, options);
+  absl::Status status = options.status;
+  if (status.ok()) status = Start(request, options);
   if (!status.ok()) Fail(status);
 }
 
@@ -101,6 +104,10 @@ absl::Status CudaDevice::OutOfMemory(Error error, const char* what, uint64_t byt
 
 absl::StatusOr<Memory> CudaDevice::Allocate(MemoryKind kind, uint64_t bytes) {
   if (kind == MemoryKind::kHost) return AllocateHostMemory(bytes);
+  {
+    MutexLock lock(mutex_);
+    BRAID_RETURN_IF_ERROR(failure_);
+  }
   if (kind == MemoryKind::kPinned) {
     BRAID_ASSIGN_OR_RETURN(Memory host, AllocateHostMemory(bytes));
     if (bytes == 0) return host;
@@ -151,10 +158,10 @@ absl::Status CudaDevice::GrowArena(MemoryKind kind, uint64_t bytes) {
 
 // Page by page, as it grows.
 absl::Status CudaDevice::PinArena(uint64_t bytes) {
-  constexpr uint64_t kPage = 4096;
-  const uint64_t before = (pinned_.bytes().size() + kPage - 1) / kPage * kPage;
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  const uint64_t before = (pinned_.bytes().size() + page - 1) / page * page;
   BRAID_RETURN_IF_ERROR(pinned_.Grow(bytes));
-  const uint64_t after = (pinned_.bytes().size() + kPage - 1) / kPage * kPage;
+  const uint64_t after = (pinned_.bytes().size() + page - 1) / page * page;
   if (after <= before) return absl::OkStatus();
   const std::span<std::byte> part(pinned_.bytes().data() + before, after - before);
   if (const Error error = module_.pin(part.data(), part.size()); error != kDone) {

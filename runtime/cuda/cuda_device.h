@@ -34,6 +34,7 @@ class CudaDevice final : public Device {
   struct Options {
     const ModuleTable* module = nullptr;  // borrowed
     int card = 0;
+    absl::Status status;  // a failure before it was made
     std::shared_ptr<const KernelRegistry> kernels;
     std::string libraries;  // CudaOptions::libraries
   };

@@ -29,14 +29,16 @@ class Cards {
   }
 
   std::unique_ptr<Device> Make(const DeviceRequest& request) {
+    // Something may have changed since it was open: the device says so when it is first used.
     const absl::StatusOr<std::vector<int>> cards = CardsOf(request.devices);
-    CHECK(cards.ok()) << "devices were made without DeviceKinds::Kind::open: " << cards.status();
     MutexLock lock(mutex_);
-    return std::make_unique<CudaDevice>(request,
-                                        CudaDevice::Options{.module = module_,
-                                                            .card = (*cards)[request.index],
-                                                            .kernels = kernels_,
-                                                            .libraries = options_->libraries});
+    CHECK(module_ != nullptr) << "devices were made without DeviceKinds::Kind::open";
+    return std::make_unique<CudaDevice>(
+        request, CudaDevice::Options{.module = module_,
+                                     .card = cards.ok() ? (*cards)[request.index] : 0,
+                                     .status = cards.status(),
+                                     .kernels = kernels_,
+                                     .libraries = options_->libraries});
   }
 
  private:
@@ -66,6 +68,7 @@ class Cards {
 DeviceKinds::Kind CudaKind(std::shared_ptr<const CudaOptions> options) {
   const auto cards = std::make_shared<Cards>(std::move(options));
   return {.is_host = false,
+          .is_hardware = true,
           .make = [cards](const DeviceRequest& request) { return cards->Make(request); },
           .open = [cards](int devices) { return cards->Open(devices); },
           .memory = [cards](int device, int devices) { return cards->MemoryOf(device, devices); }};

@@ -31,6 +31,9 @@ class DeviceKinds {
  public:
   struct Kind {
     bool is_host = true;  // as Device::is_host of what `make` gives
+    // Its work is done outside of this program, by kernels that nothing can be put around
+    // (--check_numerics), on threads that no simulation steps.
+    bool is_hardware = false;
     std::function<std::unique_ptr<Device>(const DeviceRequest&)> make;
     // Before a node makes its devices, which are that many: whether the machine has what they need.
     // FAILED_PRECONDITION or NOT_FOUND say what is missing. Empty: nothing can be.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "runtime/kernels/kernel.h"
@@ -31,5 +32,14 @@ struct AxisView {
   int64_t outer = 1, size = 1, inner = 1;
 };
 AxisView ViewAround(const Shape& shape, int axis);
+
+// Of a dense tensor, in elements.
+std::vector<int64_t> DenseStrides(const Shape& shape);
+
+inline bool IsIndexType(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
+
+// The value as one element is stored, in the lowest bytes: rounded or cut to what the type holds,
+// and 0 where integers have no NaN.
+uint64_t BitsOf(DType dtype, double value);
 
 }  // namespace braid

@@ -1,15 +1,14 @@
 #include "runtime/kernels/work_memory.h"
 
-#include <glog/logging.h>
+#include "runtime/base/status.h"
 
 namespace braid {
 
-void WorkMemory::Reserve(int64_t bytes) {
-  if (static_cast<uint64_t>(bytes) <= memory_.size()) return;
+absl::Status WorkMemory::Reserve(int64_t bytes) {
+  if (static_cast<uint64_t>(bytes) <= memory_.size()) return absl::OkStatus();
   memory_.Reset();  // first: the two need not fit together
-  absl::StatusOr<Memory> memory = allocate_(static_cast<uint64_t>(bytes));
-  CHECK(memory.ok()) << "the kernels' work memory: " << memory.status().message();
-  memory_ = *std::move(memory);
+  BRAID_ASSIGN_OR_RETURN(memory_, allocate_(static_cast<uint64_t>(bytes)));
+  return absl::OkStatus();
 }
 
 }  // namespace braid

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "runtime/base/memory.h"
 #include "runtime/device/host_memory.h"
 
@@ -16,8 +17,9 @@ class WorkMemory {
   explicit WorkMemory(AllocateMemory allocate = AllocateHostMemory)
       : allocate_(std::move(allocate)) {}
 
-  // At least as much from now on. When a kernel is made: none may be running.
-  void Reserve(int64_t bytes);
+  // At least as much from now on; an error is the allocator's, and then there is none. When a
+  // kernel is made: none may be running.
+  absl::Status Reserve(int64_t bytes);
 
   // Aligned to a cache line, with anything in it. Null as long as nothing was reserved.
   std::byte* data() const { return memory_.data(); }

@@ -281,7 +281,9 @@ void KeepToOneProcessor() {
 
 // The poster has the lowest priority in the end, so that it does not come back from its last Post
 // before what it posted has run and the reactor is destroyed. That Post takes long, since the queue
-// has to grow: the reactor waits for it, and runs at once when the function is in.
+// has to grow: the reactor waits for it, and runs at once when the function is in. The sleeps are
+// the poster's time on the one processor: how long they take decides which order is tried, never
+// whether a right reactor passes.
 void DestroyReactorsThatAreStillPostedTo() {
   KeepToOneProcessor();
   constexpr int kBefore = 1 << 12;  // there is room for so many, and for no more

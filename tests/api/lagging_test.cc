@@ -83,18 +83,7 @@ TEST(LaggingTest, GptHasTheNumbersOfCpus) {
 TEST(LaggingTest, FeedsComeBackAsFetches) {
   for (const std::vector<int>& devices : std::vector<std::vector<int>>{{1}, {3}, {1, 2}}) {
     const auto session = StartOrDie(devices);
-    auto job = session->Compile("double", [](Job& job) {
-      job.Fetch("y", job.Input("x", {5, 2}) * 2.0);
-    });
-    ASSERT_TRUE(job.ok()) << job.status().message();
-    for (int run = 0; run < 3; ++run) {
-      const Array x = Array::FromVector<float>({5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
-      const auto result = job->Run({.steps = 4, .feeds = {{"x", x}}});
-      ASSERT_TRUE(result.ok()) << result.status().message();
-      for (const Array& value : result->Values("y")) {
-        for (int i = 0; i < 10; ++i) EXPECT_EQ(value.data<float>()[i], 2 * i);
-      }
-    }
+    ExpectFeedsComeBackAsFetches(*session);
   }
 }
 
@@ -162,7 +151,8 @@ TEST(LaggingTest, WhatFailsLateIsSaidInTheCpusWords) {
 TEST(LaggingTest, AKindThatNobodyKnowsIsRefused) {
   SessionOptions options{.devices = {1}, .node_kinds = {"abacus"}, .progress = Progress::kOff};
   const auto session = Session::Start(std::move(options));
-  EXPECT_EQ(session.status().message(), "there are no 'abacus' devices here; this program has cpu, cuda");
+  EXPECT_EQ(session.status().message(),
+            "there are no 'abacus' devices here; this program has cpu, cuda");
 }
 
 }  // namespace

@@ -65,6 +65,21 @@ std::unique_ptr<Session> StartOrDie(SessionOptions options) {
   return *std::move(session);
 }
 
+void ExpectFeedsComeBackAsFetches(Session& session) {
+  auto job = session.Compile("double", [](Job& job) {
+    job.Fetch("y", job.Input("x", {5, 2}) * 2.0);
+  });
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  for (int run = 0; run < 3; ++run) {
+    const Array x = Array::FromVector<float>({5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+    const auto result = job->Run({.steps = 4, .feeds = {{"x", x}}});
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    for (const Array& value : result->Values("y")) {
+      for (int i = 0; i < 10; ++i) EXPECT_EQ(value.data<float>()[i], 2 * i);
+    }
+  }
+}
+
 std::string TestFolder() {
   static const TempDir folder;
   return folder.path();

@@ -37,6 +37,9 @@ std::string TestFolder();
 // Words from a small grammar, a few thousand characters; the path of a file in TestFolder.
 std::string MakeTextFile();
 
+// A job whose input comes back doubled, in three Runs of four steps.
+void ExpectFeedsComeBackAsFetches(Session& session);
+
 struct TrainingRun {
   std::vector<double> losses;
   std::vector<std::pair<std::string, Array>> variables;  // if asked for

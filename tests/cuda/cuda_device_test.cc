@@ -100,18 +100,7 @@ TEST(CudaDeviceTest, GptHasTheNumbersOfCpus) {
 TEST(CudaDeviceTest, FeedsComeBackAsFetches) {
   for (const std::vector<int>& devices : std::vector<std::vector<int>>{{1}, {3}, {1, 2}}) {
     const auto session = StartOrDie(OnCuda(devices));
-    auto job = session->Compile("double", [](Job& job) {
-      job.Fetch("y", job.Input("x", {5, 2}) * 2.0);
-    });
-    ASSERT_TRUE(job.ok()) << job.status().message();
-    for (int run = 0; run < 3; ++run) {
-      const Array x = Array::FromVector<float>({5, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
-      const auto result = job->Run({.steps = 4, .feeds = {{"x", x}}});
-      ASSERT_TRUE(result.ok()) << result.status().message();
-      for (const Array& value : result->Values("y")) {
-        for (int i = 0; i < 10; ++i) EXPECT_EQ(value.data<float>()[i], 2 * i);
-      }
-    }
+    ExpectFeedsComeBackAsFetches(*session);
   }
 }
 
@@ -167,6 +156,15 @@ TEST(CudaDeviceTest, AWrongIndexEndsTheRunInTheCpusWords) {
     EXPECT_THAT(message, HasSubstr("index 9 at position 1 is outside [-4, 4)"));
     EXPECT_THAT(message, HasSubstr("cuda_device_test.cc"));
   }
+}
+
+TEST(CudaDeviceTest, ASimulationIsRefused) {
+  SessionOptions options = OnCuda({1});
+  options.simulation_seed = 1;
+  const auto session = Session::Start(std::move(options));
+  ASSERT_FALSE(session.ok());
+  EXPECT_THAT(std::string(session.status().message()),
+              HasSubstr("node 0 has cuda:1, whose work a simulation cannot step"));
 }
 
 TEST(CudaDeviceTest, MemoryThatACardDoesNotHaveIsAnError) {

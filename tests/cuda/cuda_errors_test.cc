@@ -93,6 +93,14 @@ TEST(CudaErrors, NumbersAreCheckedOnCpusOnly) {
               AllOf(HasSubstr("--check_numerics"), HasSubstr("--devices=cpu:1")));
 }
 
+// What a kernel works in is taken when the job is loaded, beside what the plan has.
+TEST(CudaErrors, ACardThatHasNoMemoryForAKernel) {
+  const Outcome outcome = RunMnist("BRAID_FAKE_MEMORY=30000000", "--devices=cuda:1" + OnHost());
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.text;
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("cuda 0 (card 0, a card on the host) has no"),
+                                  HasSubstr("take a smaller batch"), HasSubstr("mnist_model.cc")));
+}
+
 // All is over within seconds, and the message names the work.
 TEST(CudaErrors, ACardIsLostWhileItWorks) {
   const Outcome outcome = RunMnist("BRAID_FAKE_FAILS_AFTER=300", "--devices=cuda:2@0" + OnHost());

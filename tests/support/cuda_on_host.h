@@ -23,7 +23,7 @@
 #define __launch_bounds__(...)
 #define __shared__ static
 #define __restrict__ __restrict
-#define BRAID_UNROLL  // device_code.h
+#define BRAID_UNROLL  // cuda_on_card.h
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -127,7 +127,7 @@ T atomicCAS(T* at, T expected, T value) {
 
 namespace braid::cuda {
 
-// As in device_code.h.
+// As in cuda_on_card.h.
 template <class... Parameters, class... Arguments>
 Error Launch(const Queue& queue, unsigned blocks, unsigned threads, void (*kernel)(Parameters...),
              Arguments... arguments) {

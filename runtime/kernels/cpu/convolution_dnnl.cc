@@ -186,7 +186,8 @@ class DnnlConvolution final : public Convolution {
     const DnnlThreads scope(shape_.threads);
     for (Operand* operand : {&x_, &w_, &y_}) operand->Allocate(engine_);
     if (shape_.work == nullptr) shape_.work = std::make_shared<WorkMemory>();
-    shape_.work->Reserve(scratch_bytes_);
+    const absl::Status reserved = shape_.work->Reserve(scratch_bytes_);
+    CHECK(reserved.ok()) << "the kernels' work memory: " << reserved.message();
     make_();
     make_ = nullptr;
   }

@@ -6,10 +6,9 @@
 
 #include "absl/status/status.h"
 #include "runtime/kernels/kernel.h"
+#include "runtime/kernels/spec_views.h"
 
 namespace braid::cpu {
-
-inline bool IsIndexType(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
 
 // Reads i32 or i64.
 struct IndexReader {

@@ -178,35 +178,10 @@ struct Element {
 };
 
 Element ElementOf(DType dtype, double value) {
-  if (value != value && !IsFloating(dtype)) value = 0;
-  Element element = {.is_zero = value == 0};
-  const auto store = [&](auto number) { std::memcpy(element.bytes, &number, sizeof(number)); };
-  switch (dtype) {
-    case DType::kF32:
-      store(static_cast<float>(value));
-      break;
-    case DType::kF64:
-      store(value);
-      break;
-    case DType::kBF16:
-      store(FloatToBFloat16Bits(static_cast<float>(value)));
-      break;
-    case DType::kF16:
-      store(FloatToFloat16Bits(static_cast<float>(value)));
-      break;
-    case DType::kI32:
-      store(static_cast<int32_t>(std::clamp(value, -2147483648.0, 2147483647.0)));
-      break;
-    case DType::kI64:
-      store(static_cast<int64_t>(std::clamp(value, -9.2e18, 9.2e18)));
-      break;
-    case DType::kU8:
-      store(static_cast<uint8_t>(std::clamp(value, 0.0, 255.0)));
-      break;
-    case DType::kBool:
-      store(static_cast<uint8_t>(value != 0));
-      break;
-  }
+  const uint64_t bits = BitsOf(dtype, value);
+  // A NaN of integers is stored as 0.
+  Element element = {.is_zero = value == 0 || (value != value && !IsFloating(dtype))};
+  std::memcpy(element.bytes, &bits, sizeof(bits));
   return element;
 }
 

@@ -7,16 +7,6 @@
 
 namespace braid::cpu {
 
-std::vector<int64_t> DenseStrides(const Shape& shape) {
-  std::vector<int64_t> strides(shape.rank());
-  int64_t stride = 1;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    strides[i] = stride;
-    stride *= shape[i];
-  }
-  return strides;
-}
-
 BroadcastWalk::BroadcastWalk(const Shape& out, const std::vector<Shape>& inputs) {
   CHECK_LE(inputs.size(), static_cast<size_t>(kMaxWalkOperands));
   if (out.num_elements() == 0) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/kernels/kernel.h"
+#include "runtime/kernels/spec_views.h"
 
 namespace braid::cpu {
 
@@ -82,8 +83,6 @@ class BoxCopy {
   size_t element_size_;
   bool empty_ = false;
 };
-
-std::vector<int64_t> DenseStrides(const Shape& shape);
 
 // The runs of consecutive logical elements in an operand's region.
 class RegionWalk {

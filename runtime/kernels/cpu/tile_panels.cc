@@ -1,5 +1,7 @@
 #include "runtime/kernels/cpu/tile_panels.h"
 
+#include <glog/logging.h>
+
 namespace braid::cpu {
 namespace {
 
@@ -33,7 +35,8 @@ TilePanels::TilePanels(int64_t m, int64_t n, int64_t k, const Options& options)
 
 void TilePanels::Allocate() {
   if (work_ != nullptr) {
-    work_->Reserve(Bytes());
+    const absl::Status reserved = work_->Reserve(Bytes());
+    CHECK(reserved.ok()) << "the kernels' work memory: " << reserved.message();
   } else {
     own_ = simd::TileBuffer<uint16_t>(Bytes() / kNarrow);
   }

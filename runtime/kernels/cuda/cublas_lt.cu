@@ -1,9 +1,5 @@
 // cuBLASLt. Its matrices are stored by columns, so that what is stored by rows is their transpose
 // there: c = a b is computed as c^T = b^T a^T, and the library's first operand is b.
-#include "runtime/kernels/cuda/cublas_lt.h"
-
-#ifdef __CUDACC__
-
 #include <cublasLt.h>
 #include <dlfcn.h>
 
@@ -11,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "runtime/kernels/cuda/cublas_lt.h"
 #include "runtime/kernels/cuda/libraries.h"
 
 #define BRAID_TEXT_OF_NUMBER(number) #number
@@ -336,21 +333,3 @@ Error Multiply(const Queue& queue, const MatmulLaunch& launch, const LtPlan& pla
 }
 
 }  // namespace braid::cuda
-
-#else
-
-namespace braid::cuda {
-
-CublasLt* OpenCublasLt(const char* /*folders*/, char* text, size_t /*text_bytes*/) {
-  text[0] = 0;
-  return nullptr;
-}
-void CloseCublasLt(CublasLt* /*library*/) {}
-const LtPlan* FindLtPlan(const Queue& /*queue*/, const MatmulLaunch& /*launch*/) { return nullptr; }
-Error Multiply(const Queue& /*queue*/, const MatmulLaunch& /*launch*/, const LtPlan& /*plan*/) {
-  return kLibraryFailed;
-}
-
-}  // namespace braid::cuda
-
-#endif

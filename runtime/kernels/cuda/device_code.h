@@ -1,6 +1,6 @@
 // What the sources that a CUDA compiler reads share: element types, loops over elements, sums over
-// a block's threads. They are compiled for the host, too, to try them without a card: then
-// tests/support/cuda_on_host.h, which comes before everything else, stands for CUDA.
+// a block's threads. Before everything else comes cuda_on_card.h, or, where they are compiled for
+// the host, to try them without a card, tests/support/cuda_on_host.h: its words are the same.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,6 @@
 #include "runtime/base/half.h"
 #include "runtime/kernels/cuda/launch.h"
 
-#ifdef __CUDACC__
-#define BRAID_INLINE __device__ static __forceinline__
-// Before a loop over arrays that are to stay in registers.
-#define BRAID_UNROLL _Pragma("unroll")
-#endif
 #define BRAID_ISA cuda
 #include "runtime/kernels/functions/element_ops.h"
 #include "runtime/kernels/functions/math.h"
@@ -31,27 +26,6 @@ inline unsigned BlocksFor(const Queue& queue, int64_t n, int threads = kThreads)
   const int64_t blocks = (n + threads - 1) / threads;
   return static_cast<unsigned>(blocks < 1 ? 1 : (blocks < most ? blocks : most));
 }
-
-#ifdef __CUDACC__
-// A kernel of a one-dimensional grid whose threads do not meet; no blocks are no launch.
-template <class... Parameters, class... Arguments>
-Error Launch(const Queue& queue, unsigned blocks, unsigned threads, void (*kernel)(Parameters...),
-             Arguments... arguments) {
-  if (blocks == 0) return kDone;
-  kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(queue.stream)>>>(
-      static_cast<Parameters>(arguments)...);
-  return static_cast<Error>(cudaGetLastError());
-}
-// One whose threads meet: barriers, shuffles.
-template <class... Parameters, class... Arguments>
-Error LaunchBlocks(const Queue& queue, dim3 blocks, dim3 threads, void (*kernel)(Parameters...),
-                   Arguments... arguments) {
-  if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return kDone;
-  kernel<<<blocks, threads, 0, static_cast<cudaStream_t>(queue.stream)>>>(
-      static_cast<Parameters>(arguments)...);
-  return static_cast<Error>(cudaGetLastError());
-}
-#endif
 
 // What a thread computes with: 16-bit numbers are widened.
 template <class T>

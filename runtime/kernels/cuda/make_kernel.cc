@@ -53,16 +53,6 @@ absl::StatusOr<Walk> WalkOf(const std::vector<int64_t>& sizes,
   return walk;
 }
 
-std::vector<int64_t> DenseStrides(const Shape& shape) {
-  std::vector<int64_t> strides(shape.rank());
-  int64_t stride = 1;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    strides[i] = stride;
-    stride *= shape[i];
-  }
-  return strides;
-}
-
 absl::StatusOr<Walk> BroadcastWalk(const Shape& out, const std::vector<Shape>& inputs) {
   std::vector<std::vector<int64_t>> strides = {DenseStrides(out)};
   for (const Shape& input : inputs) {

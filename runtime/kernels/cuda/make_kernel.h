@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/status.h"
 #include "runtime/device/stream.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/kernel.h"
@@ -56,7 +57,7 @@ PlannedKernel PlanWithWork(const KernelSpec& spec, int64_t bytes, F launch) {
   return {.memory = {.shared = bytes},
           .make = [=, work = spec.work]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
             const auto memory = work != nullptr ? work : std::make_shared<WorkMemory>();
-            memory->Reserve(bytes);
+            BRAID_RETURN_IF_ERROR(memory->Reserve(bytes));
             return MakeKernel([=](const Queue& queue, const KernelRun& run) {
               return launch(queue, run, memory->data());
             });
@@ -68,13 +69,10 @@ inline absl::Status UnsupportedTypes(const KernelSpec& spec) {
   return NoKernelForTypes("cuda", spec);
 }
 
-inline bool IsIndexType(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
-
 // Of a walk over `sizes`; strides[k] are operand k's, in elements. UNIMPLEMENTED where more than
 // kMaxRank dimensions are left when those that are one are merged.
 absl::StatusOr<Walk> WalkOf(const std::vector<int64_t>& sizes,
                             const std::vector<std::vector<int64_t>>& strides);
-std::vector<int64_t> DenseStrides(const Shape& shape);
 // Dense output (operand 0) and inputs of broadcastable shapes (operands 1, ...).
 absl::StatusOr<Walk> BroadcastWalk(const Shape& out, const std::vector<Shape>& inputs);
 

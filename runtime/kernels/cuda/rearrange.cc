@@ -293,40 +293,6 @@ KernelOr MakeSlice(const KernelTable& table, const KernelSpec& spec) {
 
 // ---- pad and its gradient -----------------------------------------------------------------------
 
-// The bits of one element.
-uint64_t BitsOf(DType dtype, double value) {
-  if (value != value && !IsFloating(dtype)) value = 0;
-  uint64_t bits = 0;
-  const auto store = [&](auto number) { std::memcpy(&bits, &number, sizeof(number)); };
-  switch (dtype) {
-    case DType::kF32:
-      store(static_cast<float>(value));
-      break;
-    case DType::kF64:
-      store(value);
-      break;
-    case DType::kBF16:
-      store(FloatToBFloat16Bits(static_cast<float>(value)));
-      break;
-    case DType::kF16:
-      store(FloatToFloat16Bits(static_cast<float>(value)));
-      break;
-    case DType::kI32:
-      store(static_cast<int32_t>(std::clamp(value, -2147483648.0, 2147483647.0)));
-      break;
-    case DType::kI64:
-      store(static_cast<int64_t>(std::clamp(value, -9.2e18, 9.2e18)));
-      break;
-    case DType::kU8:
-      store(static_cast<uint8_t>(std::clamp(value, 0.0, 255.0)));
-      break;
-    case DType::kBool:
-      store(static_cast<uint8_t>(value != 0));
-      break;
-  }
-  return bits;
-}
-
 PadAxis::Mode ModeOf(const std::string& mode, int64_t n) {
   if (mode == "constant") return PadAxis::Mode::kConstant;
   if (mode == "edge" || n == 1) return PadAxis::Mode::kEdge;  // one element is all there is
