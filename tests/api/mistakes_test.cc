@@ -1,82 +1,31 @@
-// What users do wrong: each mistake is an error of the next call that returns one, with their line
-// where there is one, and none ends the process.
+// What users do wrong, and what once ended the process by a signal, passed without a word, gave an
+// error without the user's line or the words that help, or could not even be written: each mistake
+// is an error of the next call that returns one, with the user's line where there is one.
 
 #include <braid/braid.h>
 
-#include <cctype>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/status.h"
+#include "tests/api/mistake.h"
 
 namespace braid {
 namespace {
 
-using testing::HasSubstr;
-
 constexpr char kLine[] = "mistakes_test.cc:";
-
-std::unique_ptr<Session> StartOrDie(std::vector<int> devices = {2}) {
-  auto session = Session::Start({.devices = std::move(devices), .progress = Progress::kOff});
-  EXPECT_TRUE(session.ok()) << session.status().message();
-  return *std::move(session);
-}
-
-struct Mistake {
-  std::string name;
-  std::function<absl::Status()> make;
-  std::vector<std::string> says;
-};
-
-void PrintTo(const Mistake& mistake, std::ostream* out) { *out << mistake.name; }
-
-// Of a function that records a job.
-Mistake Recorded(const std::string& name, std::function<void(Job&)> record,
-                 std::vector<std::string> says, std::vector<int> devices = {2}) {
-  says.push_back(kLine);
-  return {name, [=] { return StartOrDie(devices)->Compile("job", record).status(); },
-          std::move(says)};
-}
-
-// Of what is done with a session and a job that runs: x f32 [2] is fetched as y and as sum.
-Mistake Used(const std::string& name,
-             std::function<absl::Status(Session& session, CompiledJob& job)> use,
-             std::vector<std::string> says) {
-  const auto make = [=]() -> absl::Status {
-    const auto session = StartOrDie();
-    BRAID_ASSIGN_OR_RETURN(CompiledJob job, session->Compile("job", [](Job& job) {
-      const Tensor v = Variable(job.graph(), {.name = "v", .shape = {2}});
-      const Tensor x = job.Input("x", {2});
-      job.Fetch("y", x + v);
-      job.Fetch("sum", ReduceSum(x));
-    }));
-    return use(*session, job);
-  };
-  return {name, make, std::move(says)};
-}
-
-const Array& Two() {
-  static const Array two = Array::FromVector<float>({2}, {1, 2});
-  return two;
-}
-
-absl::StatusOr<RunResult> RunOf(CompiledJob& job) { return job.Run({.feeds = {{"x", Two()}}}); }
-
-Tensor Of(Job& job) { return job.Input("x", {2, 3}); }
 
 // A Tensor whose job was compiled long ago.
 Tensor KeptTooLong() {
   Tensor kept;
-  EXPECT_TRUE(StartOrDie()
+  EXPECT_TRUE(StartOnTwoDevices()
                   ->Compile("first",
                             [&](Job& job) {
                               kept = Of(job);
@@ -92,8 +41,6 @@ std::vector<Mistake> OfTensors() {
                {"fetch 'loss'", "no tensor"}),
       Recorded("operator on none", [](Job& job) { job.Fetch("y", Relu(Tensor())); },
                {"fetch 'y'", "no tensor", "an operator before had none"}),
-      Recorded("operator on one and none", [](Job& job) { job.Fetch("y", Of(job) + Tensor()); },
-               {"add", "input 1 is no tensor"}),
       Recorded("minimize none", [](Job& job) { job.Minimize(Tensor(), Sgd{.lr = 0.1}); },
                {"Minimize", "no tensor"}),
       Recorded("rows written of none",
@@ -168,10 +115,6 @@ std::vector<Mistake> OfPlacements() {
                         [&] { fetch(job); });
                },
                {"3.0"}),
-      Recorded(
-          "a split of an axis that is not there",
-          [](Job& job) { job.Fetch("y", Linear(Of(job), 4, {.name = "fc", .weight = sbp::S(5)})); },
-          {"S(5)"}),
   };
 }
 
@@ -198,25 +141,6 @@ std::vector<Mistake> OfLayers() {
                  job.Fetch("y", Linear(x, 4, {.name = "fc", .share = true}));
                },
                {"fc.weight", "[3, 4]", "[4, 4]"}),
-      Recorded("a linear layer of a number",
-               [](Job& job) { job.Fetch("y", Linear(job.Input("x", {}), 4)); }, {"linear", "[]"}),
-      Recorded("heads that do not divide",
-               [](Job& job) {
-                 job.Fetch("y", Attention(job.Input("x", {1, 2, 5}), {.heads = 2}));
-               },
-               {"attention", "[1, 2, 5] with 2 heads"}),
-      Recorded("groups that do not divide",
-               [](Job& job) {
-                 job.Fetch("y", ConvLayer(job.Input("x", {1, 3, 8, 8}), 4, {.groups = 2}));
-               },
-               {"conv", "2 groups"}),
-      Recorded("embedding of floats",
-               [](Job& job) { job.Fetch("y", EmbeddingLayer(Of(job), 10, 4)); }, {"f32[2, 3]"}),
-      Recorded("no layers",
-               [](Job& job) {
-                 job.Fetch("y", LstmLayer(job.Input("x", {1, 2, 3}), 4, {.layers = 0}).outputs);
-               },
-               {"0 layers"}),
   };
 }
 
@@ -234,15 +158,6 @@ std::vector<Mistake> OfVariables() {
                {".high", "\"uniform\"", "\"normal\""}),
       Recorded("an init that there is not", variable({.name = "v", .shape = {2}, .init = "xavier"}),
                {"xavier"}),
-      Recorded("a negative size", variable({.name = "v", .shape = {-2}}), {"-2"}),
-      Recorded("two variables of a name",
-               [](Job& job) {
-                 const Tensor v = Variable(job.graph(), {.name = "v", .shape = {2}});
-                 job.Fetch("v", v + Variable(job.graph(), {.name = "v", .shape = {2}}));
-               },
-               {"variable 'v' is there already"}),
-      Recorded("assigning to no variable", [](Job& job) { Assign(Of(job), Of(job)); },
-               {"assign", "must be a variable"}),
   };
 }
 
@@ -262,8 +177,6 @@ std::vector<Mistake> OfTraining() {
                               Sgd{.lr = WarmupCosine(job.graph(), {.peak = -0.1})});
                },
                {"WarmupCosine", "-0.1"}),
-      Recorded("no micro-batches", minimize(Sgd{.lr = 0.1}, {.micro_batches = 0}),
-               {"micro_batches is 0"}),
       Recorded("a group of no variables",
                minimize(Sgd{.lr = 0.1}, {.groups = {{.names = "cf.*", .rate = 0.5}}}),
                {"group 'cf.*'", "the nearest: fc."}),
@@ -288,70 +201,9 @@ std::vector<Mistake> OfTraining() {
                  job.Minimize(loss, Sgd{.lr = 0.1}, {.norms = "norm"});
                },
                {"as 'norm'", "another name"}),
-      Recorded("a loss that is no scalar",
-               [](Job& job) {
-                 job.Minimize(Square(Linear(Of(job), 2, {.name = "fc"})), Sgd{.lr = 0.1});
-               },
-               {"f32[2, 2]"}),
-      Recorded("a loss without variables",
-               [](Job& job) { job.Minimize(Mean(Of(job)), Sgd{.lr = 0.1}); },
-               {"does not depend on any variable"}),
-      Recorded("training what is no variable",
-               [](Job& job) {
-                 const Tensor x = Of(job);
-                 job.Minimize(Mean(x), Sgd{.lr = 0.1}, {.variables = {x}});
-               },
-               {".variables holds a tensor that is no variable"}),
-      Recorded("two fetches of a name",
-               [](Job& job) {
-                 job.Fetch("y", Of(job));
-                 job.Fetch("y", job.Input("z", {1}));
-               },
-               {"fetch 'y'", "already"}),
       {"a job that does nothing",
-       [] { return StartOrDie()->Compile("job", [](Job& job) { Relu(Of(job)); }).status(); },
+       [] { return StartOnTwoDevices()->Compile("job", [](Job& job) { Relu(Of(job)); }).status(); },
        {"job 'job' fetches nothing", "job.Fetch"}},
-      {"two jobs of a name",
-       [] {
-         const auto session = StartOrDie();
-         const auto record = [](Job& job) { job.Fetch("y", Of(job)); };
-         BRAID_RETURN_IF_ERROR(session->Compile("job", record).status());
-         return session->Compile("job", record).status();
-       },
-       {"a job 'job' is compiled already"}},
-  };
-}
-
-std::vector<Mistake> OfOperators() {
-  return {
-      Recorded("products that do not fit",
-               [](Job& job) {
-                 job.Fetch("y", MatMul(Of(job), job.Input("w", {4, 5})));
-               },
-               {"matmul", "[2, 3]", "[4, 5]"}),
-      Recorded("sums that do not fit",
-               [](Job& job) { job.Fetch("y", Of(job) + job.Input("w", {4})); },
-               {"add", "[2, 3]", "[4]"}),
-      Recorded("a reshape that does not fit",
-               [](Job& job) {
-                 job.Fetch("y", Reshape(Of(job), {4, 2}));
-               },
-               {"[2, 3]", "[4, 2]"}),
-      Recorded("concatenation that does not fit",
-               [](Job& job) {
-                 job.Fetch("y", Concat({Of(job), job.Input("w", {2})}, 0));
-               },
-               {"concat"}),
-      Recorded("an axis that is too large",
-               [](Job& job) { job.Fetch("y", ReduceSum(Of(job), {.axes = {2}})); }, {"axis is 2"}),
-      Recorded(
-          "labels that are floats",
-          [](Job& job) { job.Fetch("y", SoftmaxCrossEntropy(Of(job), job.Input("label", {2}))); },
-          {"softmax_cross_entropy", "b is [2]"}),
-      Recorded("all dropped", [](Job& job) { job.Fetch("y", Dropout(Of(job), 1.5)); }, {"1.5"}),
-      Recorded("an operator that there is not",
-               [](Job& job) { job.Fetch("y", Apply("relo", {Of(job)})); },
-               {"relo", "no operator of this type"}),
   };
 }
 
@@ -360,13 +212,8 @@ std::vector<Mistake> OfData() {
     return [=](Job& job) { job.Fetch("x", job.ReadFields(data, options)[0]); };
   };
   return {
-      Recorded("a batch of nothing", read(DrawnDigits({.count = 8}), {.batch = 0}), {"batch is 0"}),
       Recorded("a batch of more than there is", read(DrawnDigits({.count = 8}), {.batch = 9}),
                {"read 'read'", "batch is 9, and the dataset has 8 samples"}),
-      Recorded("a file that is not there", read(TextFile("/no/such.txt", {.context = 4}), {}),
-               {"/no/such.txt"}),
-      Recorded("fields that are not two",
-               [](Job& job) { job.Fetch("x", job.Read(NpyFiles({}), {.batch = 2})[0]); }, {"read"}),
   };
 }
 
@@ -374,7 +221,7 @@ struct Thrown {};
 
 // Runs a job with an operator of the user's, whose kernel comes from `factory`.
 absl::Status RunUnlucky(KernelFactory factory) {
-  const auto session = StartOrDie();
+  const auto session = StartOnTwoDevices();
   BRAID_RETURN_IF_ERROR(session->operators().Register(
       OpDef("unlucky").Rule("...->...").NoGradient().Sample({.inputs = {{DType::kF32, {3, 4}}}})));
   BRAID_RETURN_IF_ERROR(session->kernels().Register("unlucky", std::move(factory)));
@@ -392,10 +239,14 @@ std::vector<Mistake> OfExceptions() {
   };
   return {
       {"a job's function throws",
-       [] { return StartOrDie()->Compile("job", [](Job&) { std::vector<int>().at(3); }).status(); },
+       [] {
+         return StartOnTwoDevices()
+             ->Compile("job", [](Job&) { std::vector<int>().at(3); })
+             .status();
+       },
        {"the function that records job 'job' threw std::out_of_range: "}},
       {"a job's function throws something",
-       [] { return StartOrDie()->Compile("job", [](Job&) { throw Thrown(); }).status(); },
+       [] { return StartOnTwoDevices()->Compile("job", [](Job&) { throw Thrown(); }).status(); },
        {"threw", "Thrown"}},
       {"a kernel throws",
        [] {
@@ -416,11 +267,6 @@ std::vector<Mistake> OfRuns() {
     return [options](Session&, CompiledJob& job) { return job.Run(options).status(); };
   };
   return {
-      Used("an input that there is not", run({.feeds = {{"z", Two()}}}), {"no input 'z'", "x"}),
-      Used("another shape", run({.feeds = {{"x", Array(DType::kF32, {3})}}}),
-           {"f32[2]", "f32[3]", kLine}),
-      Used("another element type", run({.feeds = {{"x", Array(DType::kF64, {2})}}}),
-           {"f32[2]", "f64[2]", kLine}),
       Used("too few values",
            [](Session&, CompiledJob& job) {
              return job.Run({.feeds = {{"x", Array::FromVector<float>({2}, {1})}}}).status();
@@ -438,16 +284,8 @@ std::vector<Mistake> OfRuns() {
              return job.Run({.feeds = {{"x", x}}}).status();
            },
            {"input 'x' of job 'job'", "an Array f32[2] was asked for elements of f64", kLine}),
-      Used("nothing fed", run({}), {"input 'x'", "was not fed", kLine}),
-      Used("no steps", run({.steps = 0, .feeds = {{"x", Two()}}}), {"steps is 0"}),
       Used("epochs of nothing", run({.epochs = 1, .feeds = {{"x", Two()}}}),
            {"epochs is 1, and the job reads nothing"}),
-      Used("after Unload",
-           [](Session&, CompiledJob& job) {
-             job.Unload();
-             return RunOf(job).status();
-           },
-           {"was unloaded"}),
   };
 }
 
@@ -510,65 +348,32 @@ std::vector<Mistake> OfResults() {
 
 std::vector<Mistake> OfSessions() {
   return {
-      {"no devices", [] { return Session::Start({.devices = {0}}).status(); }, {"0 devices"}},
-      {"no nodes", [] { return Session::Start({.devices = {}}).status(); }, {"at least one node"}},
-      Used("a variable that there is not",
-           [](Session& session, CompiledJob&) { return session.Get("w").status(); }, {"'w'", "v"}),
-      Used("a variable's other shape",
-           [](Session& session, CompiledJob&) { return session.Set("v", Array(DType::kF32, {3})); },
-           {"f32[2]", "f32[3]"}),
       Used("a variable set by too few values",
            [](Session& session, CompiledJob&) {
              return session.Set("v", Array::FromVector<float>({2}, {1}));
            },
            {"variable 'v'", "1 values", kLine}),
-      Used("a checkpoint that is not there",
-           [](Session& session, CompiledJob&) { return session.Load("/no/such/folder"); },
-           {"/no/such/folder"}),
-      Used("a folder that cannot be made",
-           [](Session& session, CompiledJob&) { return session.Save("/proc/here"); },
-           {"/proc/here"}),
   };
 }
 
 class MistakesTest : public testing::TestWithParam<Mistake> {};
 
-TEST_P(MistakesTest, IsAnError) {
-  const absl::Status status = GetParam().make();
-  ASSERT_FALSE(status.ok());
-  for (const std::string& what : GetParam().says) {
-    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
-  }
-}
+TEST_P(MistakesTest, IsAnError) { ExpectItsError(GetParam()); }
 
 std::vector<Mistake> AllMistakes() {
   std::vector<Mistake> all;
-  for (const auto& some :
-       {OfTensors(), OfPlacements(), OfLayers(), OfVariables(), OfTraining(), OfOperators(),
-        OfData(), OfExceptions(), OfRuns(), OfResults(), OfSessions()}) {
+  for (const auto& some : {OfTensors(), OfPlacements(), OfLayers(), OfVariables(), OfTraining(),
+                           OfData(), OfExceptions(), OfRuns(), OfResults(), OfSessions()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Users, MistakesTest, testing::ValuesIn(AllMistakes()),
-                         [](const auto& mistake) {
-                           std::string name;
-                           bool begins_word = true;
-                           for (const char c : mistake.param.name) {
-                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) {
-                               begins_word = true;
-                               continue;
-                             }
-                             name += begins_word ? static_cast<char>(std::toupper(c)) : c;
-                             begins_word = false;
-                           }
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Users, MistakesTest, testing::ValuesIn(AllMistakes()), NameOfMistake);
 
 // What a program may rely on.
 TEST(LayerNamesTest, ThoseWithoutANameHaveTheirOwn) {
-  const auto session = StartOrDie();
+  const auto session = StartOnTwoDevices();
   ASSERT_TRUE(session
                   ->Compile("job",
                             [](Job& job) {
