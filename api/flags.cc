@@ -17,6 +17,7 @@
 #include "comm/control/secret.h"
 #include "comm/transport.h"
 #include "glog/logging.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/cuda/cuda_kind.h"
 
@@ -187,11 +188,8 @@ absl::Status ReadMachineFlag(ProgramFlags& flags) {
 
 absl::Status CheckDevices(const DeviceSpec& devices, int node, const DeviceKinds& kinds) {
   if (devices.is_auto()) return absl::OkStatus();
-  const absl::Status known = kinds.Find(devices.type).status();
-  if (known.ok()) return known;
-  return absl::Status(known.code(),
-                      absl::StrFormat("node %d is to have devices %s: %s", node, devices.ToString(),
-                                      std::string(known.message())));
+  return Prefixed(absl::StrFormat("node %d is to have devices %s", node, devices.ToString()),
+                  kinds.Find(devices.type).status());
 }
 
 absl::StatusOr<Cluster> ClusterOfFlags(const ClusterOptions& defaults, const DeviceKinds& kinds) {

@@ -20,6 +20,7 @@
 #include "compiler/plan/expand.h"
 #include "compiler/plan/plan_codec.h"
 #include "graph/op_roles.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_limit.h"
 #include "runtime/cuda/cuda_kind.h"
@@ -104,10 +105,8 @@ absl::Status Session::Impl::Close(const absl::Status& cause) {
 }
 
 absl::Status Session::Impl::LocalError(const absl::Status& status) const {
-  if (status.ok() || !options_.network.has_value()) return status;
-  return absl::Status(status.code(),
-                      absl::StrFormat("%s: %s", NodeName(options_.network->cluster, 0),
-                                      std::string(status.message())));
+  if (!options_.network.has_value()) return status;
+  return Prefixed(NodeName(options_.network->cluster, 0), status);
 }
 
 Session::Impl::Activity::Activity(Impl* impl, std::string what)

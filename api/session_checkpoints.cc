@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "api/session_impl.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/checkpoint_part.h"
@@ -53,8 +54,7 @@ struct Session::Impl::Saving {
     if (written.ok()) written = writer->Commit().status();
     writer.reset();
     if (!written.ok()) {
-      written = absl::Status(written.code(), absl::StrFormat("saving to '%s': %s", directory,
-                                                             std::string(written.message())));
+      written = Prefixed(absl::StrFormat("saving to '%s'", directory), written);
       LOG(ERROR) << written.message();
     }
     End(written);
@@ -130,8 +130,7 @@ absl::StatusOr<std::shared_ptr<Session::Impl::Saving>> Session::Impl::BeginSave(
 
 absl::Status Session::Impl::SaveError(const std::string& directory,
                                       const absl::Status& status) const {
-  return LocalError(absl::Status(status.code(), absl::StrFormat("saving to '%s': %s", directory,
-                                                                std::string(status.message()))));
+  return LocalError(Prefixed(absl::StrFormat("saving to '%s'", directory), status));
 }
 
 absl::Status Session::Impl::SaveByNodes(const std::shared_ptr<Saving>& saving) {

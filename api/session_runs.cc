@@ -11,6 +11,7 @@
 #include "api/run_receiver.h"
 #include "api/session_impl.h"
 #include "runtime/base/nearest_names.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -37,9 +38,7 @@ absl::Status Session::Impl::CheckFeeds(const LoadedJob& job, const RunOptions& o
                           names.empty() ? "none" : absl::StrJoin(names, ", ")));
     }
     if (const absl::Status mistake = array.mistake(); !mistake.ok()) {
-      return absl::Status(mistake.code(),
-                          absl::StrFormat("input '%s' of job '%s': %s", name, job.name,
-                                          std::string(mistake.message())));
+      return Prefixed(absl::StrFormat("input '%s' of job '%s'", name, job.name), mistake);
     }
     const TensorType given{array.dtype(), array.shape()};
     if (given != found->type) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "api/session_impl.h"
 #include "graph/op_roles.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -101,8 +102,7 @@ absl::Status Session::Impl::Set(const std::map<std::string, const Array*>& value
   for (const auto& [name, value] : values) {
     BRAID_ASSIGN_OR_RETURN(const VariableInfo* info, FindVariable(name));
     if (const absl::Status mistake = value->mistake(); !mistake.ok()) {
-      return absl::Status(mistake.code(), absl::StrFormat("variable '%s' was set: %s", name,
-                                                          std::string(mistake.message())));
+      return Prefixed(absl::StrFormat("variable '%s' was set", name), mistake);
     }
     const TensorType given{value->dtype(), value->shape()};
     if (given != info->type) {

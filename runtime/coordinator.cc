@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/plan/plan_codec.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/reports/control_status.h"
@@ -51,9 +52,9 @@ std::string Coordinator::NameOf(int node) const {
 }
 
 absl::Status Coordinator::OfNode(int node, const absl::Status& status) const {
-  const std::string text(status.message()), name = NameOf(node);
-  if (peers_.size() < 2 || text.starts_with(name)) return status;
-  return absl::Status(status.code(), absl::StrFormat("%s: %s", name, text));
+  const std::string name = NameOf(node);
+  if (peers_.size() < 2 || std::string(status.message()).starts_with(name)) return status;
+  return Prefixed(name, status);
 }
 
 absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> channels,
@@ -355,9 +356,7 @@ void Coordinator::OnSaved(uint16_t node, const control::Saved& saved) {
   if (found == savings_.end() || found->second.missing.erase(node) == 0) return;
   absl::Status status;
   if (saved.has_error()) {
-    const absl::Status error = FailureOf(saved.error());
-    status = absl::Status(error.code(),
-                          absl::StrFormat("%s: %s", NameOf(node), std::string(error.message())));
+    status = Prefixed(NameOf(node), FailureOf(saved.error()));
   } else if (!found->second.missing.empty()) {
     return;
   }
@@ -475,8 +474,7 @@ absl::Status Coordinator::Close(const absl::Status& why) {
   if (!closed.ok()) {
     const std::shared_ptr<Event> is_told = options_.environment->MakeEvent();
     reactor_->Post([this, closed, is_told] {
-      OnFailure(0, absl::Status(closed.code(), absl::StrFormat("closing the session: %s",
-                                                               std::string(closed.message()))));
+      OnFailure(0, Prefixed("closing the session", closed));
       is_told->Set();
     });
     options_.environment->Await(*is_told, kCloseLimit).IgnoreError();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/actions/collective.h"
 #include "runtime/actions/copy.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/seeded_choice.h"
 #include "runtime/base/status.h"
 #include "runtime/plan_read.h"
@@ -77,9 +78,7 @@ absl::Status Executor::AddTasks(const plan::NodePlan& plan, PreparedKernels& ker
   for (const plan::Task& task : plan.tasks) {
     if (absl::Status status = AddTask(plan, task, std::move(kernels[task.id.task]), order);
         !status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrFormat("job '%s', node %d: %s", job_name_, resources_.node,
-                                          std::string(status.message())));
+      return Prefixed(absl::StrFormat("job '%s', node %d", job_name_, resources_.node), status);
     }
   }
   marks_ = order.TakeMarks();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/catch_exceptions.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/external_kernels.h"
 #include "runtime/kernels/work_memory.h"
@@ -59,9 +60,7 @@ absl::StatusOr<PreparedKernels> PrepareKernels(
       spec.work = work;
       auto call = MakeCall(kernel, external.Has(spec.op) ? external : device.kernels(), spec);
       if (!call.ok()) {
-        return absl::Status(call.status().code(),
-                            absl::StrFormat("job '%s', node %d: %s", plan.job, plan.node,
-                                            std::string(call.status().message())));
+        return Prefixed(absl::StrFormat("job '%s', node %d", plan.job, plan.node), call.status());
       }
       calls.push_back(*std::move(call));
     }

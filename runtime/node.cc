@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/device/cpu_device.h"
@@ -252,9 +253,7 @@ void Node::OnLoss(const LinkLoss& loss) {
   const std::string link =
       loss.was_linked ? absl::StrFormat("link %d-%d lost ", options_.node, loss.peer) : "";
   if (loss.was_linked) collectives_.LinkClosed(loss.peer, loss.reason);
-  agent_->FailLink(
-      absl::Status(loss.reason.code(), absl::StrFormat("%swhile %s: %s", link, agent_->Phase(),
-                                                       std::string(loss.reason.message()))));
+  agent_->FailLink(Prefixed(absl::StrFormat("%swhile %s", link, agent_->Phase()), loss.reason));
 }
 
 void Node::Fail(const absl::Status& cause) {

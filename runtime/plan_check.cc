@@ -17,6 +17,7 @@
 #include "graph/dtype.h"
 #include "graph/sbp.h"
 #include "runtime/base/memory.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/base/stream_kind.h"
 #include "runtime/device/box.h"
@@ -152,8 +153,7 @@ class Checker {
  private:
   static absl::Status Named(const plan::Task& task, const absl::Status& status) {
     if (status.ok()) return status;
-    return absl::Status(status.code(),
-                        absl::StrFormat("task '%s': %s", task.name, std::string(status.message())));
+    return Prefixed(absl::StrFormat("task '%s'", task.name), status);
   }
 
   static bool IsTransfer(const plan::Task& task) {
@@ -586,10 +586,8 @@ class Checker {
 }  // namespace
 
 absl::Status CheckPlan(const plan::NodePlan& plan, const Devices& devices) {
-  absl::Status status = Checker(plan, devices).Check();
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrFormat("job '%s', node %d: %s", plan.job, plan.node,
-                                                     std::string(status.message())));
+  return Prefixed(absl::StrFormat("job '%s', node %d", plan.job, plan.node),
+                  Checker(plan, devices).Check());
 }
 
 }  // namespace braid

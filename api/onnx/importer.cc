@@ -10,6 +10,7 @@
 #include "api/onnx/onnx.pb.h"
 #include "api/onnx/tensor_proto.h"
 #include "graph/functional.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 
 namespace braid::onnx {
@@ -107,8 +108,7 @@ absl::Status Importer::VisitAll(const Nodes& nodes, Scope& scope) {
     const std::string name = is_named                 ? node.name()
                              : node.output_size() > 0 ? node.output(0)
                                                       : std::string();
-    return absl::Status(status.code(), absl::StrCat(OperatorOf(node), " '", name,
-                                                    "': ", std::string(status.message())));
+    return Prefixed(absl::StrCat(OperatorOf(node), " '", name, "'"), status);
   }
   return absl::OkStatus();
 }

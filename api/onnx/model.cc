@@ -13,6 +13,7 @@
 #include "api/onnx/onnx.pb.h"
 #include "api/onnx/tensor_proto.h"
 #include "api/session.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 
 namespace braid::onnx {
@@ -120,10 +121,7 @@ absl::StatusOr<Model> Load(const std::string& file) {
   const std::string folder = parent.empty() ? "." : parent;
   for (TensorProto& initializer : *graph.mutable_initializer()) {
     absl::StatusOr<Array> array = ToArray(initializer, folder);
-    if (!array.ok()) {
-      return absl::Status(array.status().code(),
-                          absl::StrCat(file, ": ", std::string(array.status().message())));
-    }
+    if (!array.ok()) return Prefixed(file, array.status());
     model.weights_[initializer.name()] = std::make_shared<const Array>(*std::move(array));
     initializer.Clear();  // its memory, before the next one
   }

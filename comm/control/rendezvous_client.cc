@@ -8,6 +8,7 @@
 #include "comm/control/rendezvous.h"
 #include "comm/join.pb.h"
 #include "glog/logging.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -189,9 +190,7 @@ void RendezvousClient::OnGreeted(const SocketAddress& address, absl::StatusOr<So
   }
   if (!socket.ok()) {
     if (IsFinal(socket.status())) {
-      return Finish(
-          absl::Status(socket.status().code(),
-                       absl::StrFormat("%s: %s", what_, std::string(socket.status().message()))));
+      return Finish(Prefixed(what_, socket.status()));
     }
     return Retry(address, socket.status());
   }

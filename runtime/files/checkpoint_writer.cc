@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/crc32c.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/checkpoint_part.h"
@@ -188,8 +189,7 @@ absl::Status CheckpointWriter::AddPart(const std::string& name) {
     for (const BlockChecksums::Stretch& stretch : written.stretches()) {
       const absl::Status added = file->checksums.Add(stretch);
       if (added.ok()) continue;
-      return absl::Status(added.code(), absl::StrFormat("'%s', file '%s': %s", path, file_name,
-                                                        std::string(added.message())));
+      return Prefixed(absl::StrFormat("'%s', file '%s'", path, file_name), added);
     }
   }
   return RemoveTree(path);
@@ -211,10 +211,7 @@ absl::Status CheckpointWriter::Write(std::string_view tensor, int64_t offset, co
   }
   const int64_t position = file.offsets[found->second.tensor] + offset;
   absl::Status added = file.checksums.Add(position, data, bytes);
-  if (!added.ok()) {
-    return absl::Status(added.code(),
-                        absl::StrFormat("tensor '%s': %s", tensor, std::string(added.message())));
-  }
+  if (!added.ok()) return Prefixed(absl::StrFormat("tensor '%s'", tensor), added);
   return file.output.WriteAt(position, data, bytes);
 }
 

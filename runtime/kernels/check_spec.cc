@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -168,8 +169,7 @@ absl::Status CheckParts(const OpDef& op, const KernelSpec& spec) {
 
 absl::Status Named(const KernelSpec& spec, const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrFormat("%s '%s': %s", spec.op, spec.name,
-                                                     std::string(status.message())));
+  return Prefixed(absl::StrFormat("%s '%s'", spec.op, spec.name), status);
 }
 
 absl::Status CheckRegions(const KernelSpec& spec) {
