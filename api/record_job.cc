@@ -19,14 +19,14 @@ absl::Status RecordJob(const std::string& name, LogicalGraph& graph,
   return graph.status();
 }
 
-std::map<std::string, std::string, std::less<>> FetchedLosses(const LogicalGraph& graph) {
-  std::map<std::string, std::string, std::less<>> losses;
+std::set<std::string, std::less<>> FetchedLosses(const LogicalGraph& graph) {
+  std::set<std::string, std::less<>> losses;
   for (const Op& op : graph.ops()) {
     if (!HasRole(graph, op, OpRole::kFetch)) continue;
     const bool is_loss =
         std::any_of(graph.minimize().begin(), graph.minimize().end(),
                     [&](const MinimizeRequest& request) { return request.loss == op.inputs[0]; });
-    if (is_loss) losses[op.attrs.String("name")] = op.location.ToString();
+    if (is_loss) losses.insert(op.attrs.String("name"));
   }
   return losses;
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -15,8 +15,8 @@ namespace braid {
 absl::Status RecordJob(const std::string& name, LogicalGraph& graph,
                        const std::function<void()>& record);
 
-// Of fetched losses that the job minimizes: names and lines.
-std::map<std::string, std::string, std::less<>> FetchedLosses(const LogicalGraph& graph);
+// Names of fetched losses that the job minimizes.
+std::set<std::string, std::less<>> FetchedLosses(const LogicalGraph& graph);
 
 // Samples that a step takes from its readers: the largest batch; 0 without readers.
 int64_t SamplesPerStep(const LogicalGraph& graph);

@@ -69,12 +69,12 @@ class Session::Impl {
     std::shared_ptr<const compiler::Compiled> compiled;  // of a user's job, to explain it
     std::vector<Fed> inputs;
     std::vector<std::pair<std::string, TensorType>> fetches;
-    std::map<std::string, std::string, std::less<>> losses;  // fetches that it minimizes: lines
-    int64_t samples_per_step = 0;                            // 0: not known
-    std::map<std::string, Job::Printed> prints;              // by fetch
-    std::vector<absl::StatusOr<int64_t>> epochs;             // by reader: steps
-    std::vector<std::string> trainable;                      // variables of a user's job
-    int64_t step = 0;                                        // of the next Run
+    std::set<std::string, std::less<>> losses;    // fetches that it minimizes
+    int64_t samples_per_step = 0;                 // 0: not known
+    std::map<std::string, Job::Printed> prints;   // by fetch
+    std::vector<absl::StatusOr<int64_t>> epochs;  // by reader: steps
+    std::vector<std::string> trainable;           // variables of a user's job
+    int64_t step = 0;                             // of the next Run
     // What it does to variables; a checkpoint's step is that of the jobs that do most.
     enum class Change { kNothing, kAssigns, kMinimizes } change = Change::kNothing;
     bool is_unloaded = false;

@@ -308,9 +308,10 @@ TEST(RunTest, ALossThatIsNaNEndsTheRun) {
     const auto session = StartOrDie({.devices = {2}});
     CompiledJob job = CompileLossOfX(*session);
     ASSERT_TRUE(job.Run({.feeds = {{"x", good}}}).ok());
-    EXPECT_THAT(std::string(job.Run({.feeds = {{"x", bad}}}).status().message()),
-                AllOf(HasSubstr("the loss 'loss' of job 'train' is NaN in step 1"),
-                      HasSubstr("--allow_nan"), HasSubstr("runs_test.cc:")));
+    const std::string said(job.Run({.feeds = {{"x", bad}}}).status().message());
+    EXPECT_THAT(said, AllOf(HasSubstr("the loss 'loss' of job 'train' is NaN in step 1"),
+                            HasSubstr("--allow_nan"), HasSubstr("runs_test.cc:")));
+    EXPECT_EQ(said.find("runs_test.cc:"), said.rfind("runs_test.cc:")) << said;
   }
   const auto session = StartOrDie({.devices = {2}, .allow_nan = true});
   CompiledJob job = CompileLossOfX(*session);
