@@ -28,6 +28,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Pointwise;
 
 CompiledJob CompileOrDie(Session& session, const std::string& name,
                          const std::function<void(Job&)>& record) {
@@ -248,6 +249,43 @@ TEST(RunTest, EpochsGoThroughAllSamples) {
   EXPECT_THAT(std::string(run(Last::kWrap, 4, 1).status().message()),
               AllOf(HasSubstr("the 10 samples of read 'read' are no whole number of batches of 4"),
                     HasSubstr("kPad")));
+}
+
+// A loss of the samples of the epoch alone, trained and told, is the same in any parts of a step.
+TEST(RunTest, MasksAreCutIntoMicroBatches) {
+  const DatasetSpec data = DrawnDigits({.count = 10});
+  const auto run = [&](int64_t batch, int micro_batches, const std::vector<int>& devices) {
+    const auto session = StartOrDie({.devices = devices});
+    CompiledJob job = CompileOrDie(*session, "job", [&](Job& job) {
+      const BatchOptions options = {.batch = batch, .shuffle = true, .last = Last::kPad};
+      const auto [image, label] = job.Read(data, options);
+      const Tensor x = ToSbp(Reshape(image, {batch, 784}), sbp::S(0));
+      const Tensor losses = SoftmaxCrossEntropy(Linear(x, 10, {.name = "fc"}), label);
+      const Tensor mask = job.SampleMask(data, options);
+      job.Minimize(Sum(mask * losses) / Sum(mask), Sgd{.lr = 0.1},
+                   {.micro_batches = micro_batches});
+      job.Fetch("loss", Sum(mask * losses));
+      job.Fetch("count", Sum(mask));
+      job.Fetch("mask", mask);
+    });
+    const auto result = job.Run({.epochs = 3});
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    std::vector<double> told = result->Scalars("count");
+    for (const double loss : result->Scalars("loss")) told.push_back(loss);
+    for (const Array& mask : result->Values("mask")) {
+      for (const float sample : mask.data<float>()) told.push_back(sample);
+    }
+    return told;
+  };
+  for (const int64_t batch : {4, 12}) {
+    const std::vector<double> whole = run(batch, 1, {1});
+    for (const int micro_batches : {1, 2, 4}) {
+      for (const std::vector<int>& devices : {std::vector<int>{1}, {2}, {1, 1}}) {
+        EXPECT_THAT(run(batch, micro_batches, devices), Pointwise(testing::DoubleNear(1e-5), whole))
+            << batch << " in " << micro_batches << " on " << devices.size() << " nodes";
+      }
+    }
+  }
 }
 
 TEST(RunTest, VariablesThatNothingChangesAreNamed) {
