@@ -184,6 +184,18 @@ TEST_F(FaultsTest, EverybodyInterruptedEnds) {
   ExpectEnd({0, 1, 2}, kEndLimit, "interrupted by SIGINT", 130);
 }
 
+// Whichever node meets it first, all end and say where it was: node, device, operator, step, line.
+TEST_F(FaultsTest, ANumberThatIsNoneEndsAll) {
+  const std::vector<std::string> arguments = {"--check_numerics", "--lr=1e30"};
+  for (int node : {1, 2, 0}) runs_[node] = std::make_unique<ProgramRun>(Command(node, arguments));
+  run(0).AwaitError("error: ");
+  began_ = Clock::now();
+  ExpectEnd({0, 1, 2}, kEndLimit,
+            "node [0-2] failed while stepping job 'train': .*on cpu 0, matmul '[a-z0-9.]+': it "
+            "makes (NaN|an infinity) in step 1: .*\\(mnist_model.cc:[0-9]+\\)");
+  EXPECT_EQ(run(0).out(), "");
+}
+
 // Promise 5: nobody needs the master for a step, so one that sleeps is not noticed by them before
 // its heartbeats are missed.
 TEST_F(FaultsTest, AMasterWithoutTasksMaySleep) {
