@@ -48,6 +48,8 @@ void OpenStandardDescriptors() {
   if (descriptor >= 0) close(descriptor);
 }
 
+std::string VersionLine() { return "Braid " BRAID_VERSION "\n"; }
+
 void DescribeProgram(const std::string& about) {
   // Abseil takes a message only once, and has this one before.
   const absl::string_view said = absl::ProgramUsageMessage();
@@ -56,7 +58,7 @@ void DescribeProgram(const std::string& about) {
   absl::SetFlagsUsageConfig({.contains_helpshort_flags = IsListed,
                              .contains_help_flags = IsListed,
                              .contains_helppackage_flags = IsListed,
-                             .version_string = [] { return "Braid " BRAID_VERSION "\n"; },
+                             .version_string = VersionLine,
                              .normalize_filename = GroupOf});
 }
 

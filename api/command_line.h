@@ -10,6 +10,9 @@ namespace braid {
 // Descriptors 0, 1 and 2 are open from here on: no other file takes their place.
 void OpenStandardDescriptors();
 
+// What --version prints.
+std::string VersionLine();
+
 // For --help, which says `about` and lists the program's flags and Braid's, by file, and --version.
 // What the program said to Abseil itself stays.
 void DescribeProgram(const std::string& about);

@@ -18,6 +18,7 @@
 #include "api/tool/node.h"
 #include "api/tool/status.h"
 #include "api/tool/subcommand.h"
+#include "runtime/base/nearest_names.h"
 
 namespace braid {
 namespace {
@@ -48,6 +49,7 @@ void SetHelp(const Subcommand& subcommand) {
   absl::SetFlagsUsageConfig({.contains_helpshort_flags = is_own,
                              .contains_help_flags = is_own,
                              .contains_helppackage_flags = is_own,
+                             .version_string = VersionLine,
                              .normalize_filename = normalize});
 }
 
@@ -57,11 +59,20 @@ int RunTool(int argc, char** argv) {
     PrintSubcommands(name.empty() ? std::cerr : std::cout);
     return name.empty() ? 1 : 0;
   }
+  if (name == "--version") {
+    std::cout << VersionLine();
+    return 0;
+  }
   const std::vector<Subcommand> subcommands = Subcommands();
   const auto subcommand = std::find_if(subcommands.begin(), subcommands.end(),
                                        [&](const Subcommand& s) { return s.name == name; });
   if (subcommand == subcommands.end()) {
-    std::cerr << "error: '" << name << "' is no subcommand of braid\n";
+    std::vector<std::string> names;
+    for (const Subcommand& other : subcommands) {
+      if (!other.summary.empty()) names.emplace_back(other.name);
+    }
+    std::cerr << "error: '" << name
+              << "' is no subcommand of braid; the nearest: " << NearestNames(name, names) << "\n";
     PrintSubcommands(std::cerr);
     return 1;
   }

@@ -379,7 +379,7 @@ TEST(LaunchTest, SaysWhatIsWrongWithItsArguments) {
       {{"launch", "--local=2", "--host=no.such.host.invalid", "--", "true"},
        "--host=no.such.host.invalid: "},
       {{"launch", "--nodes=/no/such/file", "--", "true"}, "/no/such/file"},
-      {{"lunch"}, "'lunch' is no subcommand of braid\nusage: "},
+      {{"lunch"}, "'lunch' is no subcommand of braid; the nearest: launch, status\nusage: "},
       {{}, "  launch "},
   };
   for (const auto& [arguments, expected] : cases) {
@@ -388,6 +388,17 @@ TEST(LaunchTest, SaysWhatIsWrongWithItsArguments) {
     ProgramRun run(command);
     EXPECT_EQ(run.Wait(), ExitStatus{.code = 1}) << expected;
     EXPECT_THAT(run.err(), HasSubstr(expected));
+  }
+}
+
+TEST(LaunchTest, SaysItsVersion) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--version"}, {"launch", "--version"}}) {
+    std::vector<std::string> command = {BRAID_TOOL};
+    command.insert(command.end(), words.begin(), words.end());
+    ProgramRun run(command);
+    EXPECT_EQ(run.Wait(), ExitStatus{});
+    EXPECT_THAT(run.out(), MatchesRegex("Braid [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   }
 }
 
