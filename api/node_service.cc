@@ -9,6 +9,7 @@
 #include "api/network.h"
 #include "api/network_place.h"
 #include "comm/control/rendezvous.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_limit.h"
 #include "runtime/node.h"
@@ -66,8 +67,7 @@ class NodeService::Impl {
     // May run as late as in the client's destructor, if its thread is held up.
     client_->reactor().Post([this, client = client_.get(), reason = std::move(reason)] {
       if (node_ == nullptr) return client->Abort(reason);
-      node_->Fail(absl::Status(
-          reason.code(), absl::StrFormat("node %d: %s", rank(), std::string(reason.message()))));
+      node_->Fail(Prefixed(absl::StrFormat("node %d", rank()), reason));
     });
   }
 

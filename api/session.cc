@@ -187,10 +187,8 @@ absl::Status Session::Impl::Start() {
     }
   }
   if (options_.interruption != nullptr) {
-    options_.interruption->SetHandler([this](const absl::Status& reason) {
-      coordinator_->Fail(absl::Status(
-          reason.code(), absl::StrFormat("node 0: %s", std::string(reason.message()))));
-    });
+    options_.interruption->SetHandler(
+        [this](const absl::Status& reason) { coordinator_->Fail(Prefixed("node 0", reason)); });
   }
   BRAID_RETURN_IF_ERROR(ChooseMachines());
   BRAID_RETURN_IF_ERROR(coordinator_->Join(std::move(channels), kJoinLimit));
@@ -290,10 +288,9 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
     options_.devices[identity.node] = devices.count;
     options_.node_kinds[identity.node] = devices.type;
     if (const absl::Status known = options_.device_kinds.Find(devices.type).status(); !known.ok()) {
-      return absl::Status(
-          known.code(),
-          absl::StrFormat("%s brings %s: %s", NodeName(network.cluster, identity.node),
-                          identity.devices, std::string(known.message())));
+      return Prefixed(absl::StrFormat("%s brings %s", NodeName(network.cluster, identity.node),
+                                      identity.devices),
+                      known);
     }
     machines_[identity.node] = {identity.host, identity.memory_bytes, identity.process_bytes,
                                 identity.rates};

@@ -64,9 +64,8 @@ Node::Node(const NodeOptions& options)
       .on_saved = [this](int64_t save, const absl::Status& status) { OnSaved(save, status); },
       .on_failure =
           [this](const absl::Status& cause) {
-            const absl::Status failure(
-                cause.code(), absl::StrFormat("node %d failed while %s: %s", options_.node,
-                                              agent_->Phase(), std::string(cause.message())));
+            const absl::Status failure = Prefixed(
+                absl::StrFormat("node %d failed while %s", options_.node, agent_->Phase()), cause);
             // Acts fail as unavailable when the link under them breaks.
             return absl::IsUnavailable(cause) ? agent_->FailLink(failure) : agent_->Fail(failure);
           }});

@@ -139,8 +139,7 @@ absl::StatusOr<std::vector<Tensor>> Model::Apply(LogicalGraph& graph,
   BRAID_RETURN_IF_ERROR(graph.status());
   absl::StatusOr<std::vector<Tensor>> outputs = Import(graph, arguments, options);
   if (outputs.ok()) return outputs;
-  const absl::Status failure(outputs.status().code(),
-                             absl::StrCat(file_, ": ", std::string(outputs.status().message())));
+  const absl::Status failure = Prefixed(file_, outputs.status());
   graph.Fail(failure);
   return failure;
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "comm/control/secret.h"
 #include "comm/network/network.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -72,11 +73,7 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
   BRAID_ASSIGN_OR_RETURN(const std::vector<DeviceSpec> devices, DevicesOfEach(nodes));
   BRAID_ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());
   absl::StatusOr<std::vector<SocketAddress>> host = ResolveHost(nodes.host, 0);
-  if (!host.ok()) {
-    return absl::Status(
-        host.status().code(),
-        absl::StrFormat("--host=%s: %s", nodes.host, std::string(host.status().message())));
-  }
+  if (!host.ok()) return Prefixed("--host=" + nodes.host, host.status());
   // The kernel chooses the port, and it stays ours from here to node 0.
   BRAID_ASSIGN_OR_RETURN(Socket control, ListenOn(host->front()));
   BRAID_ASSIGN_OR_RETURN(const SocketAddress master, control.LocalAddress());
