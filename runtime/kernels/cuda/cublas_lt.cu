@@ -1,17 +1,13 @@
 // cuBLASLt. Its matrices are stored by columns, so that what is stored by rows is their transpose
 // there: c = a b is computed as c^T = b^T a^T, and the library's first operand is b.
 #include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <cstdio>
-#include <cstring>
-#include <mutex>
 
 #include "runtime/kernels/cuda/cublas_lt.h"
 #include "runtime/kernels/cuda/libraries.h"
-
-#define BRAID_TEXT_OF_NUMBER(number) #number
-#define BRAID_TEXT_OF(macro) BRAID_TEXT_OF_NUMBER(macro)
+#include "runtime/kernels/cuda/library_plans.h"
+#include "runtime/kernels/cuda/shared_library.h"
 
 namespace braid::cuda {
 namespace {
@@ -35,28 +31,24 @@ struct Functions {
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
 };
 
-template <class F>
-bool Find(void* file, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(file, name));
-  return function != nullptr;
+bool FindAll(FunctionFinder finder, Functions& f) {
+  return finder.Find("cublasLtCreate", f.create)
+      .Find("cublasLtDestroy", f.destroy)
+      .Find("cublasLtMatmul", f.matmul)
+      .Find("cublasLtMatmulAlgoGetHeuristic", f.choose)
+      .Find("cublasLtMatmulDescCreate", f.create_product)
+      .Find("cublasLtMatmulDescDestroy", f.destroy_product)
+      .Find("cublasLtMatmulDescSetAttribute", f.set_product)
+      .Find("cublasLtMatrixLayoutCreate", f.create_matrix)
+      .Find("cublasLtMatrixLayoutDestroy", f.destroy_matrix)
+      .Find("cublasLtMatrixLayoutSetAttribute", f.set_matrix)
+      .Find("cublasLtMatmulPreferenceCreate", f.create_preference)
+      .Find("cublasLtMatmulPreferenceDestroy", f.destroy_preference)
+      .Find("cublasLtMatmulPreferenceSetAttribute", f.set_preference)
+      .has_all();
 }
 
-bool FindAll(void* file, Functions& f) {
-  return Find(file, "cublasLtCreate", f.create) && Find(file, "cublasLtDestroy", f.destroy) &&
-         Find(file, "cublasLtMatmul", f.matmul) &&
-         Find(file, "cublasLtMatmulAlgoGetHeuristic", f.choose) &&
-         Find(file, "cublasLtMatmulDescCreate", f.create_product) &&
-         Find(file, "cublasLtMatmulDescDestroy", f.destroy_product) &&
-         Find(file, "cublasLtMatmulDescSetAttribute", f.set_product) &&
-         Find(file, "cublasLtMatrixLayoutCreate", f.create_matrix) &&
-         Find(file, "cublasLtMatrixLayoutDestroy", f.destroy_matrix) &&
-         Find(file, "cublasLtMatrixLayoutSetAttribute", f.set_matrix) &&
-         Find(file, "cublasLtMatmulPreferenceCreate", f.create_preference) &&
-         Find(file, "cublasLtMatmulPreferenceDestroy", f.destroy_preference) &&
-         Find(file, "cublasLtMatmulPreferenceSetAttribute", f.set_preference);
-}
-
-// What a plan depends on; numbers alone, so that keys are compared and hashed as bytes.
+// What a plan depends on.
 struct Key {
   int64_t dtype, is_wide, transpose_a, transpose_b;
   int64_t rows, columns, depth;
@@ -106,34 +98,21 @@ Key KeyOf(const MatmulLaunch& launch) {
   return key;
 }
 
-uint64_t HashOf(const Key& key) {
-  uint64_t hash = 0xcbf29ce484222325;
-  const auto* numbers = reinterpret_cast<const int64_t*>(&key);
-  for (size_t i = 0; i < sizeof key / sizeof *numbers; ++i) {
-    hash = (hash ^ static_cast<uint64_t>(numbers[i])) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 29;
-  }
-  return hash;
-}
-
 }  // namespace
 
 struct LtPlan {
-  Key key;
-  LtPlan* next;  // of the same hash
-  bool exists;   // false: the library has no way for it
-  cublasLtMatmulDesc_t product;
-  cublasLtMatrixLayout_t first, second, result;
-  cublasLtMatmulAlgo_t algorithm;
+  bool exists = false;  // false: the library has no way for it
+  int64_t count = 1;    // Key::count
+  cublasLtMatmulDesc_t product = nullptr;
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
+  cublasLtMatmulAlgo_t algorithm = {};
 };
 
 struct CublasLt {
-  static constexpr int kBuckets = 1024;
   void* file = nullptr;
   Functions f = {};
   cublasLtHandle_t handle = nullptr;
-  std::mutex mutex;  // of the plans: threads of one device may share them
-  LtPlan* plans[kBuckets] = {};
+  LibraryPlans<Key, LtPlan> plans;
 };
 
 namespace {
@@ -168,13 +147,13 @@ cublasLtMatrixLayout_t MakeMatrix(const CublasLt& lt, DType dtype, int64_t rows,
 }
 
 // Sets the plan's algorithm; false if there is none.
-bool Choose(const CublasLt& lt, LtPlan& plan) {
+bool Choose(const CublasLt& lt, const Key& key, LtPlan& plan) {
   cublasLtMatmulPreference_t preference = nullptr;
   if (lt.f.create_preference(&preference) != CUBLAS_STATUS_SUCCESS) return false;
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
     lt.f.set_preference(preference, name, &value, sizeof value);
   };
-  const auto alignment = [&](int i) { return static_cast<uint32_t>(plan.key.alignment[i]); };
+  const auto alignment = [&](int i) { return static_cast<uint32_t>(key.alignment[i]); };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(MatmulLaunch::kLibraryBytes));
   // Partial sums are added up in a fixed order, and not rounded to narrow numbers before.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -196,91 +175,60 @@ bool Choose(const CublasLt& lt, LtPlan& plan) {
   return true;
 }
 
-LtPlan* MakePlan(const CublasLt& lt, const Key& key) {
-  auto* plan = new LtPlan{.key = key};
+LtPlan MakePlan(const CublasLt& lt, const Key& key) {
+  LtPlan plan = {.count = key.count};
   const auto dtype = static_cast<DType>(key.dtype);
   const bool is_f64 = dtype == DType::kF64;
-  if (lt.f.create_product(&plan->product, is_f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+  if (lt.f.create_product(&plan.product, is_f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
                           is_f64 ? CUDA_R_64F : CUDA_R_32F) != CUBLAS_STATUS_SUCCESS) {
-    plan->product = nullptr;
+    plan.product = nullptr;
     return plan;
   }
   const cublasOperation_t first = key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t second = key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  lt.f.set_product(plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
-  lt.f.set_product(plan->product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
-  plan->first = MakeMatrix(lt, dtype, key.transpose_b ? key.columns : key.depth,
-                           key.transpose_b ? key.depth : key.columns, key.count, key.strides[1]);
-  plan->second = MakeMatrix(lt, dtype, key.transpose_a ? key.depth : key.rows,
-                            key.transpose_a ? key.rows : key.depth, key.count, key.strides[0]);
-  plan->result = MakeMatrix(lt, key.is_wide ? DType::kF32 : dtype, key.rows, key.columns, key.count,
-                            key.strides[2]);
-  plan->exists = plan->first != nullptr && plan->second != nullptr && plan->result != nullptr &&
-                 Choose(lt, *plan);
+  lt.f.set_product(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
+  lt.f.set_product(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
+  plan.first = MakeMatrix(lt, dtype, key.transpose_b ? key.columns : key.depth,
+                          key.transpose_b ? key.depth : key.columns, key.count, key.strides[1]);
+  plan.second = MakeMatrix(lt, dtype, key.transpose_a ? key.depth : key.rows,
+                           key.transpose_a ? key.rows : key.depth, key.count, key.strides[0]);
+  plan.result = MakeMatrix(lt, key.is_wide ? DType::kF32 : dtype, key.rows, key.columns, key.count,
+                           key.strides[2]);
+  plan.exists = plan.first != nullptr && plan.second != nullptr && plan.result != nullptr &&
+                Choose(lt, key, plan);
   return plan;
 }
 
-void Destroy(const CublasLt& lt, LtPlan* plan) {
-  for (cublasLtMatrixLayout_t matrix : {plan->first, plan->second, plan->result}) {
+void Destroy(const CublasLt& lt, const LtPlan& plan) {
+  for (cublasLtMatrixLayout_t matrix : {plan.first, plan.second, plan.result}) {
     if (matrix != nullptr) lt.f.destroy_matrix(matrix);
   }
-  if (plan->product != nullptr) lt.f.destroy_product(plan->product);
-  delete plan;
-}
-
-// Each of the folders, then where the system looks.
-void* OpenFile(const char* folders) {
-  char path[4096];
-  for (const char* at = folders; at != nullptr && *at != 0;) {
-    const size_t length = std::strcspn(at, ":");
-    if (length > 0 && length < sizeof path - sizeof kFile - 1) {
-      std::snprintf(path, sizeof path, "%.*s/%s", static_cast<int>(length), at, kFile);
-      if (void* file = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return file;
-    }
-    at += length + (at[length] == ':' ? 1 : 0);
-  }
-  return dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+  if (plan.product != nullptr) lt.f.destroy_product(plan.product);
 }
 
 }  // namespace
 
 CublasLt* OpenCublasLt(const char* folders, char* text, size_t text_bytes) {
   text[0] = 0;
-  void* const file = OpenFile(folders);
-  if (file == nullptr) {
-    const char* why = dlerror();
-    std::snprintf(text, text_bytes, "%s was looked for in \"%s\" and where the system does: %s",
-                  kFile, folders == nullptr ? "" : folders, why == nullptr ? "" : why);
-    return nullptr;
-  }
-  auto* lt = new CublasLt;
-  lt->file = file;
-  if (!FindAll(file, lt->f)) {
-    std::snprintf(text, text_bytes, "%s lacks a function that matrix products need: %s", kFile,
-                  dlerror());
-  } else if (const cublasStatus_t status = lt->f.create(&lt->handle);
-             status != CUBLAS_STATUS_SUCCESS) {
-    lt->handle = nullptr;
+  void* const file = OpenSharedLibrary(kFile, folders, text, text_bytes);
+  if (file == nullptr) return nullptr;
+  auto* lt = new CublasLt{.file = file};
+  if (FindAll({file, text, text_bytes}, lt->f)) {
+    const cublasStatus_t status = lt->f.create(&lt->handle);
+    if (status == CUBLAS_STATUS_SUCCESS) return lt;
     std::snprintf(text, text_bytes, "%s did not start on this device: cuBLAS status %d", kFile,
                   static_cast<int>(status));
   }
-  if (lt->handle != nullptr) return lt;
-  dlclose(file);
+  CloseSharedLibrary(file);
   delete lt;
   return nullptr;
 }
 
 void CloseCublasLt(CublasLt* library) {
   if (library == nullptr) return;
-  for (LtPlan* plan : library->plans) {
-    while (plan != nullptr) {
-      LtPlan* const next = plan->next;
-      Destroy(*library, plan);
-      plan = next;
-    }
-  }
+  library->plans.ForEach([&](const LtPlan& plan) { Destroy(*library, plan); });
   library->f.destroy(library->handle);
-  dlclose(library->file);
+  CloseSharedLibrary(library->file);
   delete library;
 }
 
@@ -290,15 +238,8 @@ const LtPlan* FindLtPlan(const Queue& queue, const MatmulLaunch& launch) {
   if (lt == nullptr) return nullptr;
   const Key key = KeyOf(launch);
   if (key.count > INT32_MAX) return nullptr;
-  const std::lock_guard<std::mutex> lock(lt->mutex);
-  LtPlan*& first = lt->plans[HashOf(key) % CublasLt::kBuckets];
-  for (const LtPlan* plan = first; plan != nullptr; plan = plan->next) {
-    if (std::memcmp(&plan->key, &key, sizeof key) == 0) return plan->exists ? plan : nullptr;
-  }
-  LtPlan* const plan = MakePlan(*lt, key);
-  plan->next = first;
-  first = plan;
-  return plan->exists ? plan : nullptr;
+  const LtPlan& plan = lt->plans.Find(key, [&](const Key& of) { return MakePlan(*lt, of); });
+  return plan.exists ? &plan : nullptr;
 }
 
 Error Multiply(const Queue& queue, const MatmulLaunch& launch, const LtPlan& plan) {
@@ -312,7 +253,7 @@ Error Multiply(const Queue& queue, const MatmulLaunch& launch, const LtPlan& pla
   const int64_t result_bytes = launch.wide_result ? 4 : bytes;
   const Walk& batch = launch.batch;
   const int dimension = CallDimension(batch);
-  for (int64_t call = 0; call < batch.elements / plan.key.count; ++call) {
+  for (int64_t call = 0; call < batch.elements / plan.count; ++call) {
     int64_t offsets[3] = {};
     int64_t rest = call;
     for (int d = batch.rank - 1; d >= 0; --d) {
