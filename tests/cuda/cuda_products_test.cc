@@ -21,9 +21,14 @@ class CudaProductsTest : public testing::Test {
     if (const std::string why = WhyNotHere(); !why.empty()) GTEST_SKIP() << why;
   }
   void Compare(const std::string& op, std::vector<Shape> inputs, Attrs attrs) {
-    OpCase c = {.def = ops_.Find(op), .attrs = std::move(attrs)};
+    std::vector<TensorType> types;
+    for (Shape& shape : inputs) types.push_back({DType::kF64, std::move(shape)});
+    CompareTypes(op, std::move(types), std::move(attrs), 1e-11);
+  }
+  void CompareTypes(const std::string& op, std::vector<TensorType> inputs, Attrs attrs,
+                    double tolerance) {
+    OpCase c = {.def = ops_.Find(op), .attrs = std::move(attrs), .inputs = std::move(inputs)};
     ASSERT_NE(c.def, nullptr);
-    for (Shape& shape : inputs) c.inputs.push_back({DType::kF64, std::move(shape)});
     c.low = -1;
     c.high = 1;
     const auto outputs = c.def->InferTypes(c.context());
@@ -34,7 +39,7 @@ class CudaProductsTest : public testing::Test {
     const auto got = RunWhole(cuda_, c, drawn);
     ASSERT_TRUE(expected.ok()) << expected.status();
     ASSERT_TRUE(got.ok()) << got.status();
-    EXPECT_EQ(conformance::Compare(got->at(0), expected->at(0), 1e-11, 1), "") << op;
+    EXPECT_EQ(conformance::Compare(got->at(0), expected->at(0), tolerance, 1), "") << op;
   }
 
   static Attrs Windows(WindowAxis axis, int64_t groups) {
@@ -86,6 +91,35 @@ TEST_F(CudaProductsTest, ConvolutionsOfManyWindows) {
     Attrs attrs = Windows(axis, groups);
     attrs.Set("kernel", std::vector<int64_t>{3, 3});
     Compare("conv_weight_grad", {x, y}, attrs);
+  }
+}
+
+// All types but f64, in which cards may compute by a library: with channels as it likes them, and
+// not. Wide results are of narrow operands, whose products are exact in f32.
+TEST_F(CudaProductsTest, ConvolutionsInEveryType) {
+  const WindowAxis axis = {.stride = 2, .pad_begin = 1, .pad_end = 1};
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const bool is_wide : {false, true}) {
+      if (is_wide && dtype == DType::kF32) continue;
+      const DType result = is_wide ? DType::kF32 : dtype;
+      const double narrow = dtype == DType::kF16 ? 2e-3 : 1.6e-2;
+      const double tolerance = result == DType::kF32 ? 1e-5 : narrow;
+      for (const int64_t channels : {int64_t{32}, int64_t{3}}) {
+        SCOPED_TRACE(testing::Message() << ToString(dtype) << " to " << ToString(result) << ", "
+                                        << channels << " channels");
+        const TensorType x = {dtype, {2, channels, 11, 10}}, w = {dtype, {40, channels, 3, 3}};
+        const TensorType y = {dtype, {2, 40, 6, 5}}, bias = {result, {40}};
+        const auto attrs = [&](const char* name, std::vector<int64_t> sizes) {
+          Attrs made = Windows(axis, 1);
+          if (name != nullptr) made.Set(name, std::move(sizes));
+          if (is_wide) made.Set("dtype", DType::kF32);
+          return made;
+        };
+        CompareTypes("conv", {x, w, bias}, attrs(nullptr, {}), tolerance);
+        CompareTypes("conv_input_grad", {y, w}, attrs("space", {11, 10}), tolerance);
+        CompareTypes("conv_weight_grad", {x, y}, attrs("kernel", {3, 3}), tolerance);
+      }
+    }
   }
 }
 
