@@ -56,9 +56,10 @@ ABSL_FLAG(std::string, precision, "f32",
 ABSL_FLAG(std::string, cuda_module, "",
           "File of Braid's module for CUDA. Empty: braid_cuda.so beside the program, in ../lib, or "
           "where the loader looks");
-ABSL_FLAG(std::string, cuda_libraries, "",
-          "Folders, separated by ':', where cuBLASLt and other libraries of CUDA are looked for "
-          "before the loader's own places");
+ABSL_FLAG(
+    std::string, cuda_libraries, "",
+    "Folders, separated by ':', where cuBLASLt and cuDNN are looked for before the loader's own "
+    "places");
 ABSL_FLAG(bool, winograd, true,
           "In f32, let convolutions with windows of 3 x 3 sum by Winograd's algorithm; without it "
           "they are slower, and their sums as they are written");

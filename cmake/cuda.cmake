@@ -35,6 +35,13 @@ elseif(NOT BRAID_CUDA STREQUAL "OFF")
     endif()
     set(BRAID_HAS_CUDA_MODULE ON)
     message(STATUS "CUDA: the module is built with ${CMAKE_CUDA_COMPILER} for ${BRAID_CUDA_ARCHITECTURES}")
+    # Its headers only: what runs opens the library, or does without.
+    find_path(BRAID_CUDNN_INCLUDE cudnn.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
+      DOC "Folder with cudnn.h")
+    if(NOT BRAID_CUDNN_INCLUDE)
+      message(STATUS "CUDA: the module is built without cuDNN, since there is no cudnn.h here; "
+        "-DBRAID_CUDNN_INCLUDE=DIR says where it is")
+    endif()
   elseif(BRAID_CUDA STREQUAL "ON")
     message(FATAL_ERROR "BRAID_CUDA=ON and there is no nvcc; install the CUDA toolkit (13.0 was tried), "
       "say where it is by CUDACXX=/path/to/nvcc, or build with -DBRAID_CUDA=OFF")
@@ -46,6 +53,11 @@ endif()
 # Called in runtime/: bin/braid_cuda.so, beside the programs that open it.
 function(braid_cuda_module)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.cu)
+  if(BRAID_CUDNN_INCLUDE)
+    list(FILTER sources EXCLUDE REGEX "/no_cudnn[.]cu$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/cudnn_convolution[.]cu$")
+  endif()
   add_library(braid_cuda_module MODULE cuda/module.cu ${sources})
   set_target_properties(braid_cuda_module PROPERTIES PREFIX "" OUTPUT_NAME braid_cuda
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
@@ -53,6 +65,9 @@ function(braid_cuda_module)
     VISIBILITY_INLINES_HIDDEN ON CUDA_RUNTIME_LIBRARY Static
     CUDA_ARCHITECTURES "${BRAID_CUDA_ARCHITECTURES}")
   target_include_directories(braid_cuda_module PRIVATE ${PROJECT_SOURCE_DIR})
+  if(BRAID_CUDNN_INCLUDE)
+    target_include_directories(braid_cuda_module SYSTEM PRIVATE ${BRAID_CUDNN_INCLUDE})
+  endif()
   target_compile_options(braid_cuda_module PRIVATE -O3 --expt-relaxed-constexpr
     "SHELL:-include ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/cuda_on_card.h")
   target_compile_definitions(braid_cuda_module PRIVATE

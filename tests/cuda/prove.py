@@ -173,6 +173,7 @@ def bench(proof):
                 ours.append(float(found[-1]))
             else:
                 fails.append(out[-400:])
+            fails += re.findall(r".*slower kernels of Braid's own.*", out)
             for way in theirs:
                 command = [sys.executable, os.path.join(proof.folder, "step_torch.py"), model, str(batch), "3", text,
                            "--device=cuda", "--precision=" + precision, "--sdpa", *flags]

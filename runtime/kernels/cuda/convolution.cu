@@ -1,6 +1,7 @@
-// Kernels of convolutions. Nothing is copied into the columns of a matrix first: the tiles' loads
-// find the elements in the images.
+// Kernels of convolutions: cuDNN's where the device has it, else our own. Those copy nothing into
+// the columns of a matrix first: the tiles' loads find the elements in the images.
 #include "runtime/kernels/cuda/convolution.h"
+#include "runtime/kernels/cuda/cudnn_convolution.h"
 #include "runtime/kernels/cuda/device_code.h"
 #include "runtime/kernels/cuda/divisor.h"
 #include "runtime/kernels/cuda/tile_product.h"
@@ -350,7 +351,65 @@ Error ComputeWeights(const Queue& queue, const ConvolutionLaunch& launch) {
                                 : LaunchByBlocks(queue, shape, y, x, w);
 }
 
+template <class T>
+__global__ void WidenKernel(const T* narrow, float* wide, int64_t elements) {
+  for (int64_t i = FirstIndex(); i < elements; i += IndexStep()) wide[i] = Load(narrow + i);
+}
+
+// y [planes, windows], where a plane is an image's channel. A block adds to a plane after another.
+template <class T>
+__global__ void AddBiasKernel(T* y, const T* bias, int64_t planes, int64_t channels,
+                              int64_t windows) {
+  for (int64_t plane = blockIdx.x; plane < planes; plane += gridDim.x) {
+    const Compute<T> addend = Load(bias + plane % channels);
+    T* const at = y + plane * windows;
+    for (int64_t i = threadIdx.x; i < windows; i += blockDim.x)
+      Store(at + i, Load(at + i) + addend);
+  }
+}
+
+Error Widen(const Queue& queue, DType dtype, const void* narrow, void* wide, int64_t elements) {
+  return VisitFloating(dtype, [&](auto of_type) {
+    using T = decltype(of_type);
+    return Launch(queue, BlocksFor(queue, elements), kThreads, WidenKernel<T>,
+                  static_cast<const T*>(narrow), static_cast<float*>(wide), elements);
+  });
+}
+
+Error AddBias(const Queue& queue, const ConvolutionLaunch& launch) {
+  const int64_t channels = int64_t{launch.groups} * launch.out;
+  const int64_t planes = launch.batch * channels;
+  return VisitFloating(launch.wide_result ? DType::kF32 : launch.dtype, [&](auto of_type) {
+    using T = decltype(of_type);
+    return Launch(queue, BlocksFor(queue, planes, 1), kThreads, AddBiasKernel<T>,
+                  static_cast<T*>(launch.result), static_cast<const T*>(launch.bias), planes,
+                  channels, launch.windows());
+  });
+}
+
+// cuDNN writes the type that it reads: operands of a wide result are widened first, which loses
+// nothing, and neither does what the plan then lets the matrix units do with them.
+Error ConvolveByCudnn(const Queue& queue, const ConvolutionLaunch& launch, const CudnnPlan& plan) {
+  ConvolutionLaunch now = launch;
+  if (launch.wide_result) {
+    char* const first = static_cast<char*>(launch.work);
+    char* const second = first + launch.WidenedBytes(launch.first_elements());
+    now.work = second + launch.WidenedBytes(launch.second_elements());
+    now.first = first;
+    now.second = second;
+    Error error = Widen(queue, launch.dtype, launch.first, first, launch.first_elements());
+    if (error != kDone) return error;
+    error = Widen(queue, launch.dtype, launch.second, second, launch.second_elements());
+    if (error != kDone) return error;
+  }
+  const Error error = ConvolveWithoutBias(queue, now, plan);
+  return error != kDone || launch.bias == nullptr ? error : AddBias(queue, launch);
+}
+
 Error Convolve(const Queue& queue, const ConvolutionLaunch& launch) {
+  if (const CudnnPlan* plan = FindCudnnPlan(queue, launch)) {
+    return ConvolveByCudnn(queue, launch, *plan);
+  }
   return VisitFloating(launch.dtype, [&](auto of_type) {
     using T = decltype(of_type);
     switch (launch.side) {

@@ -1,4 +1,5 @@
-// Launches of convolutions, as matrix products of operands that are gathered from the images.
+// Launches of convolutions: cuDNN's where the device has it, else matrix products of operands that
+// are gathered from the images.
 #pragma once
 
 #include "graph/dtype.h"
@@ -57,7 +58,47 @@ struct ConvolutionLaunch {
     }
     return IsThin(shape) ? shape : WithSplits(shape);
   }
-  int64_t WorkBytes() const { return SplitBytes(Shape(), dtype == DType::kF64 ? 8 : 4); }
+
+  int64_t x_elements() const { return batch * groups * in * pixels(); }
+  int64_t w_elements() const { return int64_t{groups} * out * in * taps(); }
+  int64_t y_elements() const { return batch * groups * out * windows(); }
+  int64_t first_elements() const {
+    return side == ConvolutionSide::kInput ? y_elements() : x_elements();
+  }
+  int64_t second_elements() const {
+    return side == ConvolutionSide::kWeights ? y_elements() : w_elements();
+  }
+
+  // In the work memory, of narrow operands that are widened for cuDNN, which writes the type that
+  // it reads.
+  int64_t WidenedBytes(int64_t elements) const {
+    return wide_result ? RoundedUp(elements * 4, kWorkAlignment) : 0;
+  }
+  // What cuDNN may use, planned whether or not a card will have it. Its kernels for the matrix
+  // units read images whose channels are innermost, eight at a time: it copies the operands there,
+  // and the result back.
+  int64_t LibraryBytes() const {
+    if (dtype == DType::kF64) return 0;
+    const int64_t all_in = RoundedUp(int64_t{groups} * in, kChannels);
+    const int64_t all_out = RoundedUp(int64_t{groups} * out, kChannels);
+    const int64_t copied = batch * (all_in * pixels() + all_out * windows()) +
+                           all_out * RoundedUp(in, kChannels) * taps();
+    return copied * (dtype == DType::kF32 || wide_result ? 4 : 2) + kLibraryBytes;
+  }
+  int64_t WorkBytes() const {
+    const int64_t own = SplitBytes(Shape(), dtype == DType::kF64 ? 8 : 4);
+    const int64_t library =
+        WidenedBytes(first_elements()) + WidenedBytes(second_elements()) + LibraryBytes();
+    return own > library ? own : library;
+  }
+
+ private:
+  // For indices, and for the partial sums of a gradient of weights whose depth is split: seven
+  // times those of 512 x 512 channels and 3 x 3 taps.
+  static constexpr int64_t kLibraryBytes = int64_t{64} << 20;
+  static constexpr int64_t kChannels = 8;
+  static constexpr int64_t kWorkAlignment = 256;
+  static int64_t RoundedUp(int64_t number, int64_t to) { return (number + to - 1) / to * to; }
 };
 
 struct ConvolutionTable {

@@ -5,11 +5,13 @@
 namespace braid::cuda {
 
 struct CublasLt;  // cublas_lt.cu
+struct Cudnn;     // cudnn_convolution.cu
 
 // What Queue::libraries points to.
 struct Libraries {
   CublasLt* cublas_lt = nullptr;  // null: not opened
-  char missing[2048] = {};        // what was not opened, where it was looked for, and why; or ""
+  Cudnn* cudnn = nullptr;         // the same
+  char missing[4096] = {};        // what was not opened, where it was looked for, and why; or ""
 };
 
 // For the device that is current on the calling thread. `folders` is a list with colons between,
