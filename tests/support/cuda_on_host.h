@@ -125,6 +125,8 @@ T atomicCAS(T* at, T expected, T value) {
   return before;
 }
 
+#include "tests/support/matrix_unit_on_host.h"
+
 namespace braid::cuda {
 
 // As in cuda_on_card.h.

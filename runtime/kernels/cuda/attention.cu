@@ -2,6 +2,7 @@
 // and Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135).
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/attention_tile.h"
+#include "runtime/kernels/cuda/attention_units.h"
 #include "runtime/kernels/cuda/device_code.h"
 #include "runtime/kernels/cuda/positions.h"
 
@@ -179,6 +180,9 @@ Error LaunchTiles(const Queue& queue, const AttentionLaunch& launch) {
 }
 
 Error LaunchAttention(const Queue& queue, const AttentionLaunch& launch) {
+  bool fits_units = false;
+  const Error on_units = LaunchUnitAttention(queue, launch, fits_units);
+  if (fits_units) return on_units;
   return VisitFloating(launch.part.dtype, [&](auto type) -> Error {
     using T = decltype(type);
     if constexpr (sizeof(T) < sizeof(double)) {

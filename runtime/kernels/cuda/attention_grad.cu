@@ -3,6 +3,7 @@
 // the order of the others, so that a run repeats bit for bit.
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/attention_tile.h"
+#include "runtime/kernels/cuda/attention_units.h"
 #include "runtime/kernels/cuda/device_code.h"
 
 namespace braid::cuda {
@@ -356,6 +357,9 @@ Error LaunchAttentionGrad(const Queue& queue, const AttentionGradLaunch& launch)
     using T = decltype(type);
     const Error error = LaunchDelta<T>(queue, launch);
     if (error != kDone) return error;
+    bool fits_units = false;
+    const Error on_units = LaunchUnitAttentionGrad(queue, launch, fits_units);
+    if (fits_units) return on_units;
     if constexpr (sizeof(T) < sizeof(double)) {
       if (launch.part.depth > 64 || launch.part.value_depth > 64) {
         return LaunchGradients<T, 128>(queue, launch);

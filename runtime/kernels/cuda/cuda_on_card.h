@@ -11,6 +11,8 @@
 // Before a loop over arrays that are to stay in registers.
 #define BRAID_UNROLL _Pragma("unroll")
 
+#include "runtime/kernels/cuda/matrix_unit_on_card.h"
+
 namespace braid::cuda {
 
 // A kernel of a one-dimensional grid whose threads do not meet; no blocks are no launch.

@@ -1,0 +1,210 @@
+// attention of 16-bit numbers on matrix units.
+#include "runtime/kernels/cuda/attention_units.h"
+
+namespace braid::cuda {
+namespace {
+
+// Scores and logarithms are kept in powers of two here.
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+// What one of the thread's rows has come to: the maximum, in powers of two, and the thread's own
+// part of the sum of weights.
+struct UnitRow {
+  float maximum, sum;
+};
+
+// The scores of a row's products, in powers of two. The tile's first `seen` keys are seen.
+template <int kColumns>
+__device__ __forceinline__ void ToScores(const UnitPlace& place, float scale, int seen, int half,
+                                         float (&values)[kColumns][4]) {
+  BRAID_UNROLL
+  for (int n = 0; n < kColumns; ++n) {
+    BRAID_UNROLL
+    for (int e = 0; e < 2; ++e) {
+      float& value = values[n][2 * half + e];
+      const bool is_seen = n * kUnitColumns + place.column + e < seen;
+      value = is_seen ? value * scale : -static_cast<float>(__builtin_inf());
+    }
+  }
+}
+// The same with a mask, whose terms of the row and the tile start at `offset`.
+template <class T, int kColumns>
+__device__ __forceinline__ void ToMaskedScores(const UnitPlace& place, const AttentionPart& part,
+                                               int64_t offset, int seen, int half,
+                                               float (&values)[kColumns][4]) {
+  BRAID_UNROLL
+  for (int n = 0; n < kColumns; ++n) {
+    BRAID_UNROLL
+    for (int e = 0; e < 2; ++e) {
+      float& value = values[n][2 * half + e];
+      const int j = n * kUnitColumns + place.column + e;
+      value = j < seen ? ScoreOf<T>(part, offset, j, value) * kLog2E
+                       : -static_cast<float>(__builtin_inf());
+    }
+  }
+}
+
+// Scores to weights against the row's running maximum; what was summed up so far is brought to the
+// new one.
+template <int kColumns, int kSums>
+__device__ __forceinline__ void ToUnitWeights(int half, float (&values)[kColumns][4], UnitRow& row,
+                                              float (&sums)[kSums][4]) {
+  float maximum = row.maximum;
+  BRAID_UNROLL
+  for (int n = 0; n < kColumns; ++n) {
+    BRAID_UNROLL
+    for (int e = 0; e < 2; ++e) maximum = fmaxf(maximum, values[n][2 * half + e]);
+  }
+  BRAID_UNROLL
+  for (int mask = 1; mask <= 2; mask <<= 1) {
+    maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffffu, maximum, mask));
+  }
+  // A row that sees nothing so far has no weights.
+  const float against = maximum == -static_cast<float>(__builtin_inf()) ? 0.0f : maximum;
+  const float correction = FastExp2(row.maximum - against);
+  row.maximum = maximum;
+  row.sum *= correction;
+  BRAID_UNROLL
+  for (int n = 0; n < kSums; ++n) {
+    sums[n][2 * half] *= correction;
+    sums[n][2 * half + 1] *= correction;
+  }
+  BRAID_UNROLL
+  for (int n = 0; n < kColumns; ++n) {
+    BRAID_UNROLL
+    for (int e = 0; e < 2; ++e) {
+      const float weight = FastExp2(values[n][2 * half + e] - against);
+      values[n][2 * half + e] = weight;
+      row.sum += weight;
+    }
+  }
+}
+
+// A block has a tile of a head's queries.
+template <class T, int kDepth>
+__global__ void __launch_bounds__(kUnitThreads) UnitAttentionKernel(AttentionLaunch launch) {
+  using Sizes = UnitTile<kDepth>;
+  constexpr int kSlices = Sizes::kStage / Sizes::kStride / (kUnitWarps * kUnitRows);
+  constexpr int kOwn = kSlices * kUnitWarps * kUnitRows, kOthers = Sizes::kOthers;
+  __shared__ Pack<T> memory[Sizes::template kPacks<T>];
+  T* const buffer = reinterpret_cast<T*>(memory);
+  const AttentionPart& part = launch.part;
+  const UnitPlace place;
+
+  // The last tiles of a causal part have most to do: they come first.
+  const int64_t tiles = (part.queries + kOwn - 1) / kOwn;
+  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kOwn, item = blockIdx.x / tiles;
+  const int64_t b = item / part.heads, head = item % part.heads, kv_head = KvHeadOf(part, head);
+  const int64_t left = part.queries - first;
+  const int rows = left < kOwn ? static_cast<int>(left) : kOwn;
+  const RowSpan<T> q = {RowsAt<T>(launch.q, part.q, b, head), first, rows, part.depth};
+  RowSpan<T> k = {RowsAt<T>(launch.k, part.k, b, kv_head), 0, 0, part.depth};
+  RowSpan<T> v = {RowsAt<T>(launch.v, part.v, b, kv_head), 0, 0, part.value_depth};
+  const int64_t end = SeenBy(part.seen, first + rows - 1);
+  const auto begin_tile = [&](int64_t key) {
+    if (key >= end) return;
+    k.first = v.first = key;
+    k.count = v.count = end - key < kOthers ? static_cast<int>(end - key) : kOthers;
+    T* const stage = buffer + key / kOthers % 2 * Sizes::kStage;
+    BeginRows<kDepth, kOthers>(k, stage);
+    BeginRows<kDepth, kOthers>(v, stage + Sizes::kNumbers);
+  };
+
+  // The queries stay in registers; they come by way of the second stage.
+  OwnRows<kSlices, kDepth> own;
+  begin_tile(0);
+  BeginRows<kDepth, kOwn>(q, buffer + Sizes::kStage);
+  EndCopyGroup();
+  AwaitCopies<0>();
+  __syncthreads();
+  LoadOwn<kSlices, kDepth>(place, buffer + Sizes::kStage, own);
+  __syncthreads();
+
+  UnitSums<kSlices, kDepth> sums = {};
+  UnitRow running[kSlices][2];
+  BRAID_UNROLL
+  for (int s = 0; s < kSlices; ++s) {
+    running[s][0] = running[s][1] = {-static_cast<float>(__builtin_inf()), 0.0f};
+  }
+  const float scale = static_cast<float>(part.scale) * kLog2E;
+  const int own_row = place.warp * kSlices * kUnitRows + place.row;
+  for (int64_t key = 0; key < end; key += kOthers) {
+    begin_tile(key + kOthers);
+    EndCopyGroup();
+    AwaitCopies<1>();
+    __syncthreads();
+    const T* const stage = buffer + key / kOthers % 2 * Sizes::kStage;
+    UnitSums<kSlices, kOthers> values;
+    MultiplyTile<kSlices, kDepth>(place, own, stage, values);
+    BRAID_UNROLL
+    for (int s = 0; s < kSlices; ++s) {
+      BRAID_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int64_t i = first + own_row + s * kUnitRows + half * 8;
+        const int seen = SeenOf(i < part.queries ? SeenBy(part.seen, i) - key : 0, kOthers);
+        if (part.mask.terms == nullptr) {
+          ToScores(place, scale, seen, half, values[s]);
+        } else {
+          const int64_t offset = MaskOffset(part.mask, b, head, i) + key * part.mask.strides[3];
+          ToMaskedScores<T>(place, part, offset, seen, half, values[s]);
+        }
+        ToUnitWeights(half, values[s], running[s][half], sums[s]);
+      }
+    }
+    AddWeightedTile<kSlices, kDepth>(place, values, stage + Sizes::kNumbers, sums);
+    __syncthreads();
+  }
+
+  T* const o = static_cast<T*>(launch.o) + b * part.o.batch + head * part.o.head;
+  float* const lse = static_cast<float*>(launch.lse);
+  BRAID_UNROLL
+  for (int s = 0; s < kSlices; ++s) {
+    BRAID_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float sum = running[s][half].sum;
+      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+      const int64_t i = first + own_row + s * kUnitRows + half * 8;
+      if (i >= part.queries) continue;
+      StoreUnitRow<T>(place, sums[s], half, sum != 0 ? 1 / sum : 1.0f, part.value_depth,
+                      o + i * part.o.row);
+      if (lse != nullptr && place.column == 0) {
+        // Minus infinity of a row that sees nothing.
+        lse[item * part.queries + i] = running[s][half].maximum * kLn2 + fn::Log(sum);
+      }
+    }
+  }
+}
+
+template <class T, int kDepth>
+Error LaunchOf(const Queue& queue, const AttentionLaunch& launch) {
+  constexpr int kOwn = UnitTile<kDepth>::kStage / UnitTile<kDepth>::kStride;
+  const AttentionPart& part = launch.part;
+  const int64_t blocks = TilesOf(part.queries, kOwn) * part.batch * part.heads;
+  return LaunchBlocks(queue, static_cast<unsigned>(blocks), kUnitThreads,
+                      UnitAttentionKernel<T, kDepth>, launch);
+}
+
+template <class T>
+Error LaunchOfType(const Queue& queue, const AttentionLaunch& launch, bool& fits) {
+  const AttentionPart& part = launch.part;
+  fits = launch.cache.position == nullptr && FitsUnits(part.depth) && FitsUnits(part.value_depth) &&
+         IsPacked<T>(launch.q, part.q, part.depth) && IsPacked<T>(launch.k, part.k, part.depth) &&
+         IsPacked<T>(launch.v, part.v, part.value_depth) &&
+         IsPacked<T>(launch.o, part.o, part.value_depth);
+  if (!fits) return kDone;
+  const bool is_narrow = part.depth <= kNarrowDepth && part.value_depth <= kNarrowDepth;
+  return is_narrow ? LaunchOf<T, kNarrowDepth>(queue, launch)
+                   : LaunchOf<T, kMostDepth>(queue, launch);
+}
+
+}  // namespace
+
+Error LaunchUnitAttention(const Queue& queue, const AttentionLaunch& launch, bool& fits) {
+  fits = false;
+  if (launch.part.dtype == DType::kBF16) return LaunchOfType<BFloat16>(queue, launch, fits);
+  if (launch.part.dtype == DType::kF16) return LaunchOfType<Float16>(queue, launch, fits);
+  return kDone;
+}
+
+}  // namespace braid::cuda
