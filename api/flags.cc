@@ -52,7 +52,7 @@ ABSL_FLAG(std::string, simulate_nodes, "",
 ABSL_FLAG(int, threads_per_device, 1, "Threads that one CPU device computes with");
 ABSL_FLAG(std::string, precision, "f32",
           "What matrix products compute in: f32, or bf16 or f16 with f32 sums, variables and "
-          "updates; f16 also scales the loss");
+          "updates; f16 also scales the loss; tf32 is f32 whose products cards may round to TF32");
 ABSL_FLAG(std::string, cuda_module, "",
           "File of Braid's module for CUDA. Empty: braid_cuda.so beside the program, in ../lib, or "
           "where the loader looks");
@@ -129,12 +129,15 @@ absl::StatusOr<std::string> EventFolder(const std::string& flag) {
   return flag;
 }
 
+// f32 to all but the products of cards.
+constexpr std::string_view kTf32 = "tf32";
+
 absl::StatusOr<DType> PrecisionOf(const std::string& text) {
-  if (text == "f32") return DType::kF32;
+  if (text == "f32" || text == kTf32) return DType::kF32;
   if (text == "bf16") return DType::kBF16;
   if (text == "f16") return DType::kF16;
   return absl::InvalidArgumentError(
-      absl::StrFormat("--precision=%s; f32, bf16 or f16 was expected", text));
+      absl::StrFormat("--precision=%s; f32, tf32, bf16 or f16 was expected", text));
 }
 
 // "80GiB".
@@ -287,6 +290,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   const auto cuda = std::make_shared<cuda::CudaOptions>();
   cuda->module = absl::GetFlag(FLAGS_cuda_module);
   cuda->libraries = absl::GetFlag(FLAGS_cuda_libraries);
+  cuda->rounds_to_tf32 = absl::GetFlag(FLAGS_precision) == kTf32;
   BRAID_RETURN_IF_ERROR(session.device_kinds.Register("cuda", cuda::CudaKind(cuda)));
   if (const std::string simulated = absl::GetFlag(FLAGS_simulate_nodes); !simulated.empty()) {
     for (const auto& [flag, value] : {std::pair("devices", absl::GetFlag(FLAGS_devices)),

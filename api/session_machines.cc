@@ -61,8 +61,10 @@ compiler::NodeKinds Session::Impl::KindsOfNodes() const {
   std::vector<compiler::DeviceKind> kinds;
   for (const std::string& name : options_.node_kinds) {
     const DeviceKinds::Kind& kind = **options_.device_kinds.Find(name);
-    kinds.push_back(
-        {.name = name, .is_host = kind.is_host, .does_collectives = kind.make_group != nullptr});
+    kinds.push_back({.name = name,
+                     .is_host = kind.is_host,
+                     .does_collectives = kind.make_group != nullptr,
+                     .keeps_narrow = kind.keeps_narrow});
   }
   return compiler::NodeKinds(std::move(kinds));
 }

@@ -48,7 +48,9 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   graph = Fuse(std::move(graph));
   graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd});
   if (options.precision != DType::kF32) {
-    graph = NarrowProducts(std::move(graph), options.precision);
+    graph = NarrowProducts(std::move(graph), options.precision, [&](const Placement& placement) {
+      return options.kinds.KeepNarrow(placement);
+    });
   }
   BRAID_ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
   InferSbpOptions sbp_options;

@@ -187,6 +187,7 @@ class LogicalGraph {
   void Prune(const std::vector<bool>& keep);
   // For a pass that lays a tensor out otherwise; it also changes the ops around it accordingly.
   void SetShape(TensorId id, Shape shape) { tensors_[id].type.shape = std::move(shape); }
+  void SetDType(TensorId id, DType dtype) { tensors_[id].type.dtype = dtype; }
   // Moves ops into a topological order (stable). Needed after a pass that rewires inputs. Renumbers
   // ops; tensors keep their ids.
   void SortTopologically();

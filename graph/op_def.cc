@@ -89,7 +89,10 @@ OpDef& OpDef::Linear(std::vector<int> inputs, When when) {
   return *this;
 }
 
-OpDef& OpDef::PassesPartialMaxMin() { return Passes(sbp::Pmax, {0}).Passes(sbp::Pmin, {0}); }
+OpDef& OpDef::PassesPartialMaxMin() {
+  moves_elements_ = true;
+  return Passes(sbp::Pmax, {0}).Passes(sbp::Pmin, {0});
+}
 
 OpDef& OpDef::Passes(Sbp partial, std::vector<int> inputs) {
   passages_.push_back({{.inputs = std::move(inputs), .partial = partial}, {}});

@@ -131,9 +131,10 @@ class OpDef {
   // whose kernels add up in f32. --precision narrows them.
   OpDef& NarrowInputs(std::vector<int> inputs);
   // Its kernel may multiply in bf16 what is f32 outside, if attribute compute says so, which
-  // --precision sets.
-  OpDef& NarrowInside() {
-    is_narrow_inside_ = true;
+  // --precision sets; or these inputs, and what is made of them, are narrow themselves. No inputs:
+  // not in this use of the operator.
+  OpDef& NarrowInside(std::function<std::vector<int>(const OpContext&)> inputs) {
+    narrow_inside_ = std::move(inputs);
     return *this;
   }
   // Draws random numbers: keyed by name, step and logical index.
@@ -160,11 +161,16 @@ class OpDef {
   bool update_takes_step() const { return update_takes_step_; }
   const UpdateScalar& update_scalar() const { return update_scalar_; }  // may be empty
   const std::vector<int>& narrow_inputs() const { return narrow_inputs_; }
-  bool is_narrow_inside() const { return is_narrow_inside_; }
+  bool has_narrow_inside() const { return static_cast<bool>(narrow_inside_); }
+  std::vector<int> narrow_inside(const OpContext& context) const {
+    return narrow_inside_ ? narrow_inside_(context) : std::vector<int>();
+  }
   const std::vector<int>& mutates() const { return mutates_; }
   const std::vector<std::pair<int, int>>& inplace() const { return inplace_; }
   const std::vector<OpSample>& samples() const { return samples_; }
   bool is_pointwise() const { return is_pointwise_; }
+  // The output has input 0's elements, elsewhere or repeated, and nothing else.
+  bool moves_elements() const { return moves_elements_; }
   OpParts PartsOf(const OpContext& context) const { return parts_ ? parts_(context) : OpParts{}; }
 
   // Why the definition is not complete, or OK: OpRegistry asks.
@@ -212,13 +218,14 @@ class OpDef {
   std::vector<OpSample> samples_;
   std::vector<std::pair<int, int>> inplace_;
   std::vector<int> narrow_inputs_;
+  std::function<std::vector<int>(const OpContext&)> narrow_inside_;
   std::vector<int> mutates_;
   std::vector<std::string> update_states_;
   UpdateScalar update_scalar_;
   OpRole role_ = OpRole::kNone;
   bool is_update_ = false, update_takes_step_ = false;
   bool no_gradient_ = false, no_broadcast_ = false, external_ = false, random_ = false;
-  bool is_pointwise_ = false, is_narrow_inside_ = false;
+  bool is_pointwise_ = false, moves_elements_ = false;
 };
 
 }  // namespace braid

@@ -3,13 +3,12 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "compiler/logical/cast_copies.h"
+#include "compiler/logical/prune.h"
 #include "graph/op_registry.h"
 #include "graph/op_roles.h"
 
@@ -20,27 +19,28 @@ class Narrowing {
  public:
   Narrowing(LogicalGraph& graph, DType compute) : graph_(graph), compute_(compute) {}
 
-  void Run() {
+  void Run(const KeepsNarrow& keeps) {
     const auto count = static_cast<OpId>(graph_.ops().size());  // the casts that follow need none
     for (OpId id = 0; id < count; ++id) {
       const OpDef& def = DefOf(graph_, graph_.op(id));
-      const bool is_inside = def.is_narrow_inside() && compute_ == DType::kBF16;
-      if (is_inside && MakesF32(graph_.op(id))) {
+      if (HasNarrowInside(id) && compute_ == DType::kBF16 && !Keeps(keeps, id)) {
         graph_.mutable_op(id).attrs.Set("compute", compute_);
       }
       const std::vector<int>& narrow = def.narrow_inputs();
       if (!IsCandidate(graph_.op(id), narrow)) continue;
       for (int input : narrow) {
-        const TensorId copy = NarrowCopy(graph_.op(id).inputs[input], id);
+        const TensorId copy = copies_.Of(graph_.op(id).inputs[input], compute_, id);
         graph_.mutable_op(id).inputs[input] = copy;
       }
       graph_.mutable_op(id).attrs.Set("dtype", DType::kF32);
+      products_.push_back(id);
     }
+    if (keeps) KeepNarrow(graph_, compute_, products_, keeps, copies_);
     // A copy is made beside what it is of, while that is in the cache; one of a variable beside its
     // first reader, for it need not wait there.
     std::vector<OpId> keys(graph_.ops().size());
     std::iota(keys.begin(), keys.end(), OpId{0});
-    for (const auto& [copy, reader] : first_reader_) {
+    for (const auto& [copy, reader] : copies_.first_readers()) {
       const Op& source = graph_.producer(graph_.op(copy).inputs[0]);
       keys[copy] = IsVariable(graph_, source) ? reader : source.id;
     }
@@ -59,37 +59,27 @@ class Narrowing {
                        [&](int input) { return IsF32(op.inputs[input]); });
   }
 
-  TensorId NarrowCopy(TensorId tensor, OpId reader) {
-    const Op& consumer = graph_.op(reader);  // until the graph gets another op
-    const auto [found, is_new] = copies_.try_emplace(
-        {tensor, consumer.placement.has_value() ? consumer.placement->ToString() : ""}, kNone);
-    if (is_new) {
-      const Tensor wide(&graph_, tensor);
-      const Tensor copy = graph_.Append1(
-          "cast", {&wide, 1},
-          {.name = absl::StrCat(graph_.producer(tensor).name, ".", std::string(ToString(compute_))),
-           .attrs = {{"dtype", compute_}},
-           .location = consumer.location,
-           .placement = consumer.placement});
-      CHECK(copy.valid()) << graph_.status();
-      found->second = copy.id();
-      first_reader_.emplace_back(graph_.producer(copy.id()).id, reader);
-    }
-    return found->second;
+  bool HasNarrowInside(OpId id) const {
+    const Op& op = graph_.op(id);
+    return DefOf(graph_, op).has_narrow_inside() && MakesF32(op);
+  }
+  bool Keeps(const KeepsNarrow& keeps, OpId id) const {
+    const Op& op = graph_.op(id);
+    return keeps && op.placement.has_value() && keeps(*op.placement);
   }
 
   LogicalGraph& graph_;
   const DType compute_;
-  std::map<std::pair<TensorId, std::string>, TensorId> copies_;  // by source and placement
-  std::vector<std::pair<OpId, OpId>> first_reader_;              // of each copy
+  CastCopies copies_{graph_};
+  std::vector<OpId> products_;
 };
 
 }  // namespace
 
-LogicalGraph NarrowProducts(LogicalGraph graph, DType compute) {
+LogicalGraph NarrowProducts(LogicalGraph graph, DType compute, const KeepsNarrow& keeps) {
   CHECK(compute == DType::kBF16 || compute == DType::kF16) << ToString(compute);
-  Narrowing(graph, compute).Run();
-  return graph;
+  Narrowing(graph, compute).Run(keeps);
+  return keeps ? Prune(std::move(graph)) : std::move(graph);
 }
 
 }  // namespace braid::compiler

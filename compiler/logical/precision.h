@@ -3,6 +3,7 @@
 // casts sit where their consumers do.
 #pragma once
 
+#include "compiler/logical/keep_narrow.h"
 #include "graph/dtype.h"
 #include "graph/logical_graph.h"
 
@@ -14,7 +15,9 @@ namespace braid::compiler {
 // normalisations, losses and updates remain f32, as Micikevicius et al., arXiv 1710.03740, have it.
 // Ops that the user wrote in other types, or whose dtype attribute is set, are left alone. Those
 // that have products inside (OpDef::NarrowInside: attention) keep their operands and get attribute
-// compute, for bf16.
-LogicalGraph NarrowProducts(LogicalGraph graph, DType compute);
+// compute, for bf16. Where `keeps` is true of a placement, what lies between products stays narrow,
+// too, as KeepNarrow has it, and the ops with products inside get narrow operands; there, sums of
+// activations over devices are rounded addend by addend.
+LogicalGraph NarrowProducts(LogicalGraph graph, DType compute, const KeepsNarrow& keeps = {});
 
 }  // namespace braid::compiler

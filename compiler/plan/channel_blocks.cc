@@ -218,7 +218,11 @@ OpDef TakingBlocks(const OpDef& plain, const ChannelOperands& operands,
         return def->CountFlops(PlainOperandsOf(context).context(context.attrs));
       })
       .NarrowInputs(plain.narrow_inputs());
-  if (plain.is_narrow_inside()) result.NarrowInside();
+  if (plain.has_narrow_inside()) {
+    result.NarrowInside([def](const OpContext& context) {
+      return def->narrow_inside(PlainOperandsOf(context).context(context.attrs));
+    });
+  }
   for (const auto& [input, output] : plain.inplace()) result.Inplace(input, output);
   for (const OpSample& sample : plain.samples()) result.Sample(sample);
   for (const OpSample& sample : samples) result.Sample(BlockedSample(plain, operands, sample));

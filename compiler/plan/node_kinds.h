@@ -19,6 +19,9 @@ struct DeviceKind {
   bool is_host = true;
   // The devices of a node do collectives among themselves, in memory of their own.
   bool does_collectives = false;
+  // Narrow precision keeps what lies between products narrow there. For the compiler alone: a plan
+  // does not say it.
+  bool keeps_narrow = false;
 
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
@@ -48,6 +51,11 @@ class NodeKinds {
     return !of_nodes_.empty() &&
            std::all_of(placement.devices().begin(), placement.devices().end(),
                        [this](const DeviceId& device) { return of(device.node).does_collectives; });
+  }
+  bool KeepNarrow(const Placement& placement) const {
+    return !of_nodes_.empty() &&
+           std::all_of(placement.devices().begin(), placement.devices().end(),
+                       [this](const DeviceId& device) { return of(device.node).keeps_narrow; });
   }
   // By node; empty: CPUs everywhere.
   const std::vector<DeviceKind>& of_nodes() const { return of_nodes_; }

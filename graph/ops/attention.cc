@@ -233,6 +233,20 @@ Gradients AttentionGradient(const Context& c) {
 
 TensorType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
 
+// q, k and v. A mask that is added is as wide as they: narrow, it would lose what it hides by, and
+// its gradient the sums of weights.
+std::vector<int> NarrowOperands(const OpContext& ctx, bool is_masked) {
+  if (is_masked && IsFloating(ctx.inputs[kMask].dtype)) return {};
+  return {kQuery, kKey, kValue};
+}
+// With o and its gradient; logarithms of sums stay wide.
+std::vector<int> NarrowGradientOperands(const OpContext& ctx) {
+  std::vector<int> operands = NarrowOperands(ctx, IsMasked(ctx));
+  const int first = FirstResult(ctx);
+  if (!operands.empty()) operands.insert(operands.end(), {first, first + 2});
+  return operands;
+}
+
 OpDef AttentionOp() {
   const Attrs plain = {{"causal", false}, {"time_first", false}, {"scale", 0.75}};
   const Attrs causal = {{"causal", true}, {"time_first", false}, {"scale", 0.75}};
@@ -246,7 +260,8 @@ OpDef AttentionOp() {
         return std::vector<TensorType>{{dtype, OutputShape(ctx)}, {RowType(dtype), RowsShape(ctx)}};
       })
       .Signatures(AttentionSignatures)
-      .NarrowInside()
+      .NarrowInside(
+          [](const OpContext& ctx) { return NarrowOperands(ctx, ctx.inputs.size() > kMask); })
       .Gradient(AttentionGradient)
       .Flops([](const OpContext& ctx) { return 2 * ProductFlops(ctx, Flag(ctx.attrs, "causal")); })
       .Sample(
@@ -286,7 +301,7 @@ OpDef GradientOp(std::string name, bool is_of_mask) {
 
 OpDef AttentionGradientOp() {
   return GradientOp("attention_grad", /*is_of_mask=*/false)
-      .NarrowInside()
+      .NarrowInside(NarrowGradientOperands)
       .Sample({.inputs = {F32({1, 2, 9, 5}), F32({1, 1, 11, 5}), F32({1, 1, 11, 3}),
                           F32({1, 2, 9, 3}), F32({1, 2, 9}), F32({1, 2, 9, 3})},
                .attrs = {{"causal", true},

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "graph/functional.h"
 #include "graph/ops/families.h"
+#include "graph/ops/product_type.h"
 #include "graph/ops/shapes.h"
 #include "runtime/base/status.h"
 
@@ -40,6 +41,7 @@ struct Reduction {
   bool takes_partial = false;  // addends of the input reduce to addends of the output
   bool takes_integers = true;  // i32, i64
   bool takes_bytes = false;    // u8, bool
+  bool keeps_wide = false;     // of narrow inputs, attribute dtype may ask for f32
   double low = -1, high = 1;   // of the samples
 };
 
@@ -63,14 +65,18 @@ Types InferReduced(const OpContext& ctx, const Reduction& reduction) {
           absl::StrCat("axes are [", absl::StrJoin(axes, ", "), "]; they must be ascending"));
     }
   }
+  DType dtype = in.dtype;
+  if (reduction.keeps_wide) {
+    BRAID_ASSIGN_OR_RETURN(dtype, ProductType(ctx));
+  }
   if (Flag(ctx.attrs, "keep_dims")) {
-    return std::vector<TensorType>{{in.dtype, KeptShape(in.shape, axes)}};
+    return std::vector<TensorType>{{dtype, KeptShape(in.shape, axes)}};
   }
   Ints dims;
   for (int axis = 0; axis < in.shape.rank(); ++axis) {
     if (!IsReduced(axes, axis)) dims.push_back(in.shape[axis]);
   }
-  return std::vector<TensorType>{{in.dtype, Shape(std::move(dims))}};
+  return std::vector<TensorType>{{dtype, Shape(std::move(dims))}};
 }
 
 FactorRule ReducedFactors(const OpContext& ctx, const Reduction& reduction) {
@@ -233,7 +239,9 @@ OpDef ArgExtremeOp(std::string name) {
 
 std::vector<OpDef> ReduceOps() {
   return {
-      Reduce({.name = "reduce_sum", .partial = sbp::P, .takes_partial = true})
+      Reduce({.name = "reduce_sum", .partial = sbp::P, .takes_partial = true, .keeps_wide = true})
+          .Sample({.inputs = {{DType::kF32, {6, 5}}},
+                   .attrs = {{"axes", Ints{0}}, {"keep_dims", false}, {"dtype", DType::kF32}}})
           .Parts(SumParts)
           .Gradient(SumGradient),
       Reduce({.name = "reduce_mean",

@@ -52,6 +52,7 @@ absl::Status CudaDevice::Start(const DeviceRequest& request, const Options& opti
   queue_.note = reinterpret_cast<IndexNote*>(note_memory_.data());
   queue_.is_noted = reinterpret_cast<int32_t*>(noted_memory_.data());
   queue_.multiprocessors = info.multiprocessors;
+  queue_.rounds_to_tf32 = options.rounds_to_tf32;
   if (const Error error = module_.use_card(card_); error != kDone) return Failure(error, {});
   queue_.libraries = module_.open_libraries(options.libraries.c_str());
   const std::string missing = module_.missing_libraries(queue_.libraries);

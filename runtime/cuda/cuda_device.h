@@ -37,6 +37,7 @@ class CudaDevice final : public Device {
     absl::Status status;  // a failure before it was made
     std::shared_ptr<const KernelRegistry> kernels;
     std::string libraries;  // CudaOptions::libraries
+    bool rounds_to_tf32 = false;
   };
   // What goes wrong here, the first use of its memory says.
   CudaDevice(const DeviceRequest& request, const Options& options);

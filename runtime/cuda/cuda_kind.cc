@@ -38,7 +38,8 @@ class Cards {
                                      .card = cards.ok() ? (*cards)[request.index] : 0,
                                      .status = cards.status(),
                                      .kernels = kernels_,
-                                     .libraries = options_->libraries});
+                                     .libraries = options_->libraries,
+                                     .rounds_to_tf32 = options_->rounds_to_tf32});
   }
 
  private:
@@ -69,6 +70,7 @@ DeviceKinds::Kind CudaKind(std::shared_ptr<const CudaOptions> options) {
   const auto cards = std::make_shared<Cards>(std::move(options));
   return {.is_host = false,
           .is_hardware = true,
+          .keeps_narrow = true,
           .make = [cards](const DeviceRequest& request) { return cards->Make(request); },
           .open = [cards](int devices) { return cards->Open(devices); },
           .memory = [cards](int device, int devices) { return cards->MemoryOf(device, devices); }};

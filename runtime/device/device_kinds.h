@@ -34,6 +34,9 @@ class DeviceKinds {
     // Its work is done outside of this program, by kernels that nothing can be put around
     // (--check_numerics), on threads that no simulation steps.
     bool is_hardware = false;
+    // Moving bytes costs it more than rounding: with --precision=bf16 or f16, what lies between
+    // products stays narrow on it.
+    bool keeps_narrow = false;
     std::function<std::unique_ptr<Device>(const DeviceRequest&)> make;
     // Before a node makes its devices, which are that many: whether the machine has what they need.
     // FAILED_PRECONDITION or NOT_FOUND say what is missing. Empty: nothing can be.

@@ -97,6 +97,36 @@ TEST(CudaDeviceTest, GptHasTheNumbersOfCpus) {
   });
 }
 
+// What lies between products is narrow on cards, which it is not on CPUs: their steps stay as near
+// to those in f32 as narrow numbers are to wide ones.
+TEST(CudaDeviceTest, NarrowProductsStayNearWideOnes) {
+  const std::string text = MakeTextFile();
+  for (const LayoutCase& layout : Layouts()) {
+    TrainingOptions options{.layout = layout, .steps = 6};
+    const auto train = [&] {
+      return RunTraining(options, [&](Job& job) {
+        examples::TrainGpt(job, SmallGpt(layout.parallel, DType::kF32, text));
+      });
+    };
+    const auto wide = train();
+    ASSERT_TRUE(wide.ok()) << wide.status().message();
+    // They have come further than they may be apart.
+    ASSERT_GT(wide->losses.front() - wide->losses.back(), 0.02 * wide->losses.back());
+    options.device_kinds = KindsWithCuda();
+    options.node_kinds.assign(layout.devices.size(), "cuda");
+    for (const DType precision : {DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(layout.name + " " + std::string(ToString(precision)));
+      options.precision = precision;
+      const auto narrow = train();
+      ASSERT_TRUE(narrow.ok()) << narrow.status().message();
+      ASSERT_EQ(narrow->losses.size(), wide->losses.size());
+      for (size_t i = 0; i < wide->losses.size(); ++i) {
+        EXPECT_NEAR(narrow->losses[i], wide->losses[i], 0.005 * wide->losses[i]);
+      }
+    }
+  }
+}
+
 TEST(CudaDeviceTest, FeedsComeBackAsFetches) {
   for (const std::vector<int>& devices : std::vector<std::vector<int>>{{1}, {3}, {1, 2}}) {
     const auto session = StartOrDie(OnCuda(devices));

@@ -91,6 +91,21 @@ TEST_F(CudaLargeOperandsTest, Reductions) {
   Check({"reduce_max", {}, {{DType::kU8, {3, 5000}}}, Over({1})});
 }
 
+// f32 of narrow numbers, as the sums of narrow gradients are: they are not rounded.
+TEST_F(CudaLargeOperandsTest, SumsOfNarrowNumbers) {
+  for (const DType type : {DType::kBF16, DType::kF16}) {
+    for (const Shape& shape : std::vector<Shape>{{900, 264}, {900, 3}, {5, 3}}) {
+      for (const int64_t axis : {0, 1}) {
+        Attrs attrs = Over({axis});
+        attrs.Set("dtype", DType::kF32);
+        const OpCase c = CaseOf({"reduce_sum", {shape}, {}, attrs}, type);
+        ASSERT_EQ(c.outputs[0].dtype, DType::kF32);
+        Compare(c, DrawInputs(c), 3e-5);
+      }
+    }
+  }
+}
+
 TEST_F(CudaLargeOperandsTest, Extremes) {
   for (const std::string op : {"argmax", "argmin"}) {
     for (const bool last : {false, true}) {

@@ -104,7 +104,8 @@ class CudnnTest : public testing::Test {
     launch.bias = launch.side == Side::kOutput ? bias.data() : nullptr;
     launch.result = to.data();
     launch.work = work.data();
-    const Queue queue = {.libraries = with_library ? libraries_ : nullptr};
+    const Queue queue = {.rounds_to_tf32 = rounds_to_tf32_,
+                         .libraries = with_library ? libraries_ : nullptr};
     EXPECT_EQ(MakeConvolutionTable().convolve(queue, launch), kDone);
     EXPECT_TRUE(work.is_whole());
     std::vector<float> numbers;
@@ -143,6 +144,8 @@ class CudnnTest : public testing::Test {
     }
   }
 
+  bool rounds_to_tf32_ = false;
+
  private:
   void* file_ = nullptr;
   void* libraries_ = nullptr;
@@ -158,6 +161,15 @@ ConvolutionLaunch Images(ConvolutionAxis height, ConvolutionAxis width) {
 TEST_F(CudnnTest, TwoAxes) {
   CompareAll(Images({.size = 9, .kernel = 3, .pad_begin = 1, .pad_end = 1},
                     {.size = 8, .kernel = 4, .stride = 2, .pad_begin = 2, .pad_end = 2}));
+}
+
+// Operands of f32 are rounded if the user says so, and not before.
+TEST_F(CudnnTest, Tf32) {
+  ConvolutionLaunch launch = Images({.size = 9, .kernel = 3}, {.size = 8, .kernel = 4});
+  const std::vector<float> exact = Run(launch, true);
+  rounds_to_tf32_ = true;
+  Compare(launch, /*is_taken=*/true, 2e-3);
+  EXPECT_NE(Run(launch, true), exact);
 }
 
 TEST_F(CudnnTest, GroupsAndDilation) {

@@ -50,7 +50,7 @@ bool FindAll(FunctionFinder finder, Functions& f) {
 
 // What a plan depends on.
 struct Key {
-  int64_t dtype, is_wide, transpose_a, transpose_b;
+  int64_t dtype, is_rounded, is_wide, transpose_a, transpose_b;
   int64_t rows, columns, depth;
   int64_t count;         // of the products that one call computes
   int64_t strides[3];    // of them: a, b and c
@@ -72,10 +72,11 @@ int64_t BytesOf(DType floating) {
 }
 
 // `launch`'s operands start at multiples of an element.
-Key KeyOf(const MatmulLaunch& launch) {
+Key KeyOf(const Queue& queue, const MatmulLaunch& launch) {
   const ProductShape& shape = launch.shape;
   const Walk& batch = launch.batch;
   Key key = {.dtype = static_cast<int64_t>(launch.dtype),
+             .is_rounded = queue.rounds_to_tf32 && launch.dtype == DType::kF32,
              .is_wide = launch.wide_result,
              .transpose_a = launch.transpose_a,
              .transpose_b = launch.transpose_b,
@@ -179,7 +180,9 @@ LtPlan MakePlan(const CublasLt& lt, const Key& key) {
   LtPlan plan = {.count = key.count};
   const auto dtype = static_cast<DType>(key.dtype);
   const bool is_f64 = dtype == DType::kF64;
-  if (lt.f.create_product(&plan.product, is_f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+  const cublasComputeType_t f32 =
+      key.is_rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  if (lt.f.create_product(&plan.product, is_f64 ? CUBLAS_COMPUTE_64F : f32,
                           is_f64 ? CUDA_R_64F : CUDA_R_32F) != CUBLAS_STATUS_SUCCESS) {
     plan.product = nullptr;
     return plan;
@@ -236,7 +239,7 @@ const LtPlan* FindLtPlan(const Queue& queue, const MatmulLaunch& launch) {
   if (queue.libraries == nullptr || launch.shape.depth == 0) return nullptr;
   CublasLt* const lt = static_cast<const Libraries*>(queue.libraries)->cublas_lt;
   if (lt == nullptr) return nullptr;
-  const Key key = KeyOf(launch);
+  const Key key = KeyOf(queue, launch);
   if (key.count > INT32_MAX) return nullptr;
   const LtPlan& plan = lt->plans.Find(key, [&](const Key& of) { return MakePlan(*lt, of); });
   return plan.exists ? &plan : nullptr;

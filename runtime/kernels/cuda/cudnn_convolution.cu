@@ -75,15 +75,16 @@ bool FindAll(FunctionFinder finder, Functions& f) {
 
 // What a plan depends on.
 struct Key {
-  int64_t side, dtype, is_wide;
+  int64_t side, dtype, is_rounded, is_wide;
   int64_t batch, groups, in, out;
   int64_t size[kSpatialAxes], windows[kSpatialAxes], kernel[kSpatialAxes];
   int64_t stride[kSpatialAxes], dilation[kSpatialAxes], pad[kSpatialAxes];
 };
 
-Key KeyOf(const ConvolutionLaunch& launch) {
+Key KeyOf(const Queue& queue, const ConvolutionLaunch& launch) {
   Key key = {.side = static_cast<int64_t>(launch.side),
              .dtype = static_cast<int64_t>(launch.dtype),
+             .is_rounded = queue.rounds_to_tf32 && launch.dtype == DType::kF32,
              .is_wide = launch.wide_result,
              .batch = launch.batch,
              .groups = launch.groups,
@@ -160,10 +161,10 @@ cudnnDataType_t TypeOf(const Key& key) {
 }
 
 // The library sums products in f32. Those of f32 are not to be rounded before (to TF32, for the
-// matrix units). Where narrow operands were widened this is welcome: TF32 has their bits, all of
-// them, so that their products are the same.
+// matrix units) unless the user says so. Where narrow operands were widened this is welcome: TF32
+// has their bits, all of them, so that their products are the same.
 cudnnMathType_t MathOf(const Key& key) {
-  if (key.is_wide) return CUDNN_DEFAULT_MATH;
+  if (key.is_wide || key.is_rounded) return CUDNN_DEFAULT_MATH;
   return static_cast<DType>(key.dtype) == DType::kF32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
 }
 
@@ -342,7 +343,7 @@ const CudnnPlan* FindCudnnPlan(const Queue& queue, const ConvolutionLaunch& laun
   if (cudnn == nullptr || !CanTake(launch)) return nullptr;
   const auto work_bytes = static_cast<size_t>(launch.LibraryBytes());
   const CudnnPlan& plan = cudnn->plans.Find(
-      KeyOf(launch), [&](const Key& key) { return MakePlan(*cudnn, key, work_bytes); });
+      KeyOf(queue, launch), [&](const Key& key) { return MakePlan(*cudnn, key, work_bytes); });
   return plan.exists ? &plan : nullptr;
 }
 

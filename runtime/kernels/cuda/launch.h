@@ -27,6 +27,8 @@ struct Queue {
   int32_t* is_noted = nullptr;  // memory of the device: whoever makes it 1 writes the note
   const void* work = nullptr;   // what the launch belongs to
   int32_t multiprocessors = 132;
+  // Products of f32 may round their operands to TF32, for the matrix units: --precision=tf32.
+  bool rounds_to_tf32 = false;
   void* libraries = nullptr;  // of the device: module's own
 };
 

@@ -118,7 +118,9 @@ PlanOr PlanReduce(const ReduceTable& table, const KernelSpec& spec, Reduction ki
   const DType type = in.dtype;
   const bool is_byte = type == DType::kU8 || type == DType::kBool;
   const bool is_extreme = kind == Reduction::kMax || kind == Reduction::kMin;
-  if (spec.outputs[0].dtype != type || (is_mean && !IsFloating(type)) || (is_byte && !is_extreme)) {
+  const DType result = spec.outputs[0].dtype;
+  const bool has_result = result == type || (kind == Reduction::kSum && result == WideType(type));
+  if (!has_result || (is_mean && !IsFloating(type)) || (is_byte && !is_extreme)) {
     return UnsupportedTypes(spec);
   }
   const std::vector<int64_t>& axes = spec.attrs.Ints("axes");
@@ -130,7 +132,7 @@ PlanOr PlanReduce(const ReduceTable& table, const KernelSpec& spec, Reduction ki
     // What the first pass leaves is summed.
     if (kind == Reduction::kSumSquare || kind == Reduction::kSumAbs) kind = Reduction::kSum;
   }
-  passes.back().out_type = type;
+  passes.back().out_type = result;
   if (is_mean) {
     for (const int64_t axis : axes) {
       passes.back().factor /= static_cast<double>(in.logical[static_cast<int>(axis)]);
