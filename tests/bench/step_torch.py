@@ -1,13 +1,14 @@
 """The models of step_bench.cc in PyTorch, on one thread a process: prints training steps per second.
 
-    step_torch.py MODEL BATCH SECONDS [TEXT] [--side N] [--precision f32|bf16] [--details]
+    step_torch.py MODEL BATCH SECONDS [TEXT] [--side N] [--precision f32|tf32|bf16] [--details]
         [--layers N --width N --heads N --context N] [--sdpa] [--compile] [--device cpu|cuda]
 
 MODEL is mlp, gpt (which needs TEXT), lenet, resnet18, resnet34 or resnet50. bf16 is autocast, with
-images channels last. --sdpa: attention is PyTorch's fused one. --compile: torch.compile makes the
-model, the loss and the optimizer's step; its time is not counted. --device=cuda trains on card 0, in
-f32 as it is stored (no tf32). --details prints, on the same line,
-steps per second of CPU time, the peak memory in MiB, the number of parameters and the last loss.
+images channels last, as tf32 is. --sdpa: attention is PyTorch's fused one. --compile: torch.compile
+makes the model, the loss and the optimizer's step; its time is not counted. --device=cuda trains on
+card 0: f32 rounds nothing to TF32, tf32 the operands of products and convolutions. --details prints,
+on the same line, steps per second of CPU time, the peak memory in MiB, the number of parameters and
+the last loss.
 
 With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, this process is a rank of
 DistributedDataParallel over Gloo; BATCH is each rank's, and rank 0 prints.
@@ -177,7 +178,7 @@ def parse():
     parser.add_argument("--context", type=int, default=128)
     parser.add_argument("--sdpa", action="store_true")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--precision", default="f32", choices=("f32", "bf16"))
+    parser.add_argument("--precision", default="f32", choices=("f32", "tf32", "bf16"))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--details", action="store_true")
     return parser.parse_args()
@@ -188,7 +189,9 @@ def main():
     options = parse()
     model, inputs, targets, make_optimizer = make(options)
     is_narrow = options.precision == "bf16"
-    if is_narrow and inputs.dim() == 4:
+    torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
+    if options.precision != "f32" and inputs.dim() == 4:
         model = model.to(memory_format=torch.channels_last)
         inputs = inputs.to(memory_format=torch.channels_last)
     if options.device == "cuda":

@@ -45,6 +45,7 @@ class LongAttentionTest : public testing::TestWithParam<DType> {
     bool time_first = false, causal = false;
     TensorType mask = {};
     bool has_mask = false;
+    double scale = 0.25;
   };
   void ExpectAllEqualTheCpu(const Attention& s) {
     const auto shape = [&](int64_t heads, int64_t time, int64_t depth) {
@@ -55,7 +56,7 @@ class LongAttentionTest : public testing::TestWithParam<DType> {
                                       shape(s.kv_heads, s.keys, s.depth),
                                       shape(s.kv_heads, s.keys, s.value_depth)};
     if (s.has_mask) inputs.push_back(s.mask);
-    Attrs attrs = {{"causal", s.causal}, {"time_first", s.time_first}, {"scale", 0.25}};
+    Attrs attrs = {{"causal", s.causal}, {"time_first", s.time_first}, {"scale", s.scale}};
     ExpectEqualsTheCpu("attention", attrs, inputs);
     const TensorType o = shape(s.heads, s.queries, s.value_depth);
     const TensorType rows = {DType::kF32, {s.batch, s.heads, s.queries}};
@@ -94,9 +95,20 @@ TEST_P(LongAttentionTest, Masked) {
                                                         {DType::kBool, {2, 1, 70, 90}},
                                                         {DType::kBool, {70, 1}}}) {
     for (const bool causal : {false, true}) {
-      ExpectAllEqualTheCpu(
-          {2, 2, 1, 70, 90, 16, 20, /*time_first=*/false, causal, mask, /*has_mask=*/true});
+      // Values of 24 columns go to the matrix units, if narrow.
+      for (const int64_t value_depth : {20, 24}) {
+        ExpectAllEqualTheCpu({2, 2, 1, 70, 90, 16, value_depth, /*time_first=*/false, causal, mask,
+                              /*has_mask=*/true});
+      }
     }
+  }
+}
+
+TEST_P(LongAttentionTest, OtherScales) {
+  for (const double scale : {0.0, -0.5}) {
+    Attention s = {1, 2, 2, 70, 90, 16, 16, /*time_first=*/true, /*causal=*/true};
+    s.scale = scale;
+    ExpectAllEqualTheCpu(s);
   }
 }
 

@@ -156,13 +156,15 @@ def bench(proof):
         ("lenet", 64, {}, "f32"),
         ("mlp", 100, {}, "f32"),
         ("resnet18", 128, {}, "f32"),
+        ("resnet18", 128, {}, "tf32"),
+        ("resnet50", 32, {"side": 224}, "bf16"),
     ]
     wanted = os.environ.get("BRAID_PROVE_MODEL", "")
     for model, batch, options, precision in cases:
-        if wanted not in ("", model):
-            continue
         ours, theirs, fails = [], {"eager": [], "compile": []}, []
-        name = f"{model} batch {batch} {precision}" + (" gpt2" if options else "")
+        name = f"{model} batch {batch} {precision}" + (" gpt2" if options is gpt2 else "")
+        if wanted not in name:
+            continue
         for _ in range(rounds):
             flags = [f"--{key}={value}" for key, value in options.items()]
             code, out, _ = proof.program("step_bench", f"--model={model}", f"--batch={batch}",

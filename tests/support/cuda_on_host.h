@@ -24,6 +24,7 @@
 #define __shared__ static
 #define __restrict__ __restrict
 #define BRAID_UNROLL  // cuda_on_card.h
+#define BRAID_UNROLL_BY_4
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -125,7 +126,7 @@ T atomicCAS(T* at, T expected, T value) {
   return before;
 }
 
-#include "tests/support/matrix_unit_on_host.h"
+#include "tests/support/instructions_on_host.h"
 
 namespace braid::cuda {
 

@@ -185,7 +185,7 @@ Error LaunchAttention(const Queue& queue, const AttentionLaunch& launch) {
   if (fits_units) return on_units;
   return VisitFloating(launch.part.dtype, [&](auto type) -> Error {
     using T = decltype(type);
-    if constexpr (sizeof(T) < sizeof(double)) {
+    if constexpr (sizeof(T) == sizeof(float)) {  // narrow types come here rarely
       if (launch.part.value_depth > 64) return LaunchTiles<T, 128>(queue, launch);
     }
     return LaunchTiles<T, 64>(queue, launch);

@@ -5,6 +5,7 @@
 #include "runtime/kernels/cuda/attention_tile.h"
 #include "runtime/kernels/cuda/attention_units.h"
 #include "runtime/kernels/cuda/device_code.h"
+#include "runtime/kernels/cuda/rows.h"
 
 namespace braid::cuda {
 namespace {
@@ -15,28 +16,39 @@ __device__ __forceinline__ Compute<T> RowAt(const AttentionRows& rows, int64_t i
   return static_cast<const Compute<T>*>(rows.values)[i];
 }
 
-// What every weight's gradient in a row lacks: the sum of do * o, less the gradient of lse. A warp
-// has a row.
-template <class T>
+// What every weight's gradient in a row lacks: the sum of do * o, less the gradient of lse. Eight
+// threads have a row.
+constexpr int kRowTeam = 8, kTeamsOfWarp = 32 / kRowTeam;
+template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads) DeltaKernel(AttentionGradLaunch launch) {
   using C = Compute<T>;
   const AttentionPart& part = launch.part;
   const int64_t rows = part.batch * part.heads * part.queries;
   const int64_t warps = static_cast<int64_t>(gridDim.x) * (blockDim.x / 32);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int64_t row = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-       row < rows; row += warps) {
-    const int64_t i = row % part.queries, item = row / part.queries;
-    const int64_t at =
-        item / part.heads * part.o.batch + item % part.heads * part.o.head + i * part.o.row;
+  const int team = static_cast<int>(threadIdx.x) % 32 / kRowTeam;
+  const int lane = static_cast<int>(threadIdx.x) % kRowTeam;
+  const int64_t warp = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  // All threads of a warp go around together: they meet.
+  for (int64_t first = warp * kTeamsOfWarp; first < rows; first += warps * kTeamsOfWarp) {
+    const int64_t row = first + team;
     C sum = C{0};
-    for (int64_t c = lane; c < part.value_depth; c += 32) {
-      sum += Load(static_cast<const T*>(launch.d_o) + at + c) *
-             Load(static_cast<const T*>(launch.o) + at + c);
+    if (row < rows) {
+      const int64_t i = row % part.queries, item = row / part.queries;
+      const int64_t at =
+          item / part.heads * part.o.batch + item % part.heads * part.o.head + i * part.o.row;
+      for (int64_t c = lane * kPack; c < part.value_depth; c += kRowTeam * kPack) {
+        C flow[kPack], o[kPack];
+        LoadPack<kPack>(static_cast<const T*>(launch.d_o) + at + c, flow);
+        LoadPack<kPack>(static_cast<const T*>(launch.o) + at + c, o);
+        for (int j = 0; j < kPack; ++j) sum += flow[j] * o[j];
+      }
     }
-    sum = WarpJoin(sum, SumOf());
+    for (int mask = kRowTeam / 2; mask > 0; mask >>= 1) {
+      sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+    }
+    if (lane > 0 || row >= rows) continue;
     if (launch.dlse.values != nullptr) sum -= RowAt<T>(launch.dlse, row);
-    if (lane == 0) static_cast<C*>(launch.delta)[row] = sum;
+    static_cast<C*>(launch.delta)[row] = sum;
   }
 }
 
@@ -320,10 +332,13 @@ __global__ void __launch_bounds__(Tile<Compute<T>>::kThreads)
 template <class T>
 Error LaunchDelta(const Queue& queue, const AttentionGradLaunch& launch) {
   const AttentionPart& part = launch.part;
-  constexpr int kRows = kThreads / 32;
+  constexpr int kRows = kThreads / kRowTeam;
   const int64_t rows = part.batch * part.heads * part.queries;
   if (rows == 0) return kDone;
-  return LaunchBlocks(queue, BlocksFor(queue, rows, kRows), kThreads, DeltaKernel<T>, launch);
+  const bool is_packed = IsPacked<T>(launch.o, part.o, part.value_depth) &&
+                         IsPacked<T>(launch.d_o, part.o, part.value_depth);
+  return LaunchBlocks(queue, BlocksFor(queue, rows, kRows), kThreads,
+                      is_packed ? DeltaKernel<T, Pack<T>::kSize> : DeltaKernel<T, 1>, launch);
 }
 
 template <class T>
@@ -360,7 +375,7 @@ Error LaunchAttentionGrad(const Queue& queue, const AttentionGradLaunch& launch)
     bool fits_units = false;
     const Error on_units = LaunchUnitAttentionGrad(queue, launch, fits_units);
     if (fits_units) return on_units;
-    if constexpr (sizeof(T) < sizeof(double)) {
+    if constexpr (sizeof(T) == sizeof(float)) {  // narrow types come here rarely
       if (launch.part.depth > 64 || launch.part.value_depth > 64) {
         return LaunchGradients<T, 128>(queue, launch);
       }

@@ -4,9 +4,6 @@
 namespace braid::cuda {
 namespace {
 
-// Scores and logarithms are kept in powers of two here.
-constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
 // What one of the thread's rows has come to: the maximum, in powers of two, and the thread's own
 // part of the sum of weights.
 struct UnitRow {
@@ -44,12 +41,12 @@ __device__ __forceinline__ void ToMaskedScores(const UnitPlace& place, const Att
   }
 }
 
-// Scores to weights against the row's running maximum; what was summed up so far is brought to the
-// new one.
+// Scores, `factor` times the values, to weights against the row's running maximum; what was summed
+// up so far is brought to the new one. The factor is positive.
 template <int kColumns, int kSums>
-__device__ __forceinline__ void ToUnitWeights(int half, float (&values)[kColumns][4], UnitRow& row,
-                                              float (&sums)[kSums][4]) {
-  float maximum = row.maximum;
+__device__ __forceinline__ void ToUnitWeights(int half, float factor, float (&values)[kColumns][4],
+                                              UnitRow& row, float (&sums)[kSums][4]) {
+  float maximum = -static_cast<float>(__builtin_inf());
   BRAID_UNROLL
   for (int n = 0; n < kColumns; ++n) {
     BRAID_UNROLL
@@ -59,6 +56,7 @@ __device__ __forceinline__ void ToUnitWeights(int half, float (&values)[kColumns
   for (int mask = 1; mask <= 2; mask <<= 1) {
     maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffffu, maximum, mask));
   }
+  maximum = fmaxf(maximum * factor, row.maximum);
   // A row that sees nothing so far has no weights.
   const float against = maximum == -static_cast<float>(__builtin_inf()) ? 0.0f : maximum;
   const float correction = FastExp2(row.maximum - against);
@@ -73,19 +71,74 @@ __device__ __forceinline__ void ToUnitWeights(int half, float (&values)[kColumns
   for (int n = 0; n < kColumns; ++n) {
     BRAID_UNROLL
     for (int e = 0; e < 2; ++e) {
-      const float weight = FastExp2(values[n][2 * half + e] - against);
+      const float weight = FastExp2(values[n][2 * half + e] * factor - against);
       values[n][2 * half + e] = weight;
       row.sum += weight;
     }
   }
 }
 
+// The products of the block's queries, from `first` on, with the keys from `key` on to weights.
+template <class T, int kColumns, int kSums>
+__device__ __forceinline__ void ToTileWeights(const AttentionPart& part, const UnitPlace& place,
+                                              int64_t mask_offset, int64_t first, int64_t key,
+                                              float (&values)[kColumns][4], UnitRow (&running)[2],
+                                              float (&sums)[kSums][4]) {
+  constexpr int kOthers = kColumns * kUnitColumns;
+  const float scale = static_cast<float>(part.scale) * kLog2E;
+  const bool all_see_all =
+      part.mask.terms == nullptr && scale > 0 && key + kOthers <= SeenBy(part.seen, first);
+  BRAID_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    if (all_see_all) {
+      ToUnitWeights(half, scale, values, running[half], sums);
+      continue;
+    }
+    const int64_t i = first + place.warp * kUnitRows + place.row + half * 8;
+    const int seen = SeenOf(i < part.queries ? SeenBy(part.seen, i) - key : 0, kOthers);
+    if (part.mask.terms == nullptr) {
+      ToScores(place, scale, seen, half, values);
+    } else {
+      const int64_t offset = mask_offset + i * part.mask.strides[2] + key * part.mask.strides[3];
+      ToMaskedScores<T>(place, part, offset, seen, half, values);
+    }
+    ToUnitWeights(half, 1.0f, values, running[half], sums);
+  }
+}
+
+// Divides by the rows' sums, and writes the logarithms of these.
+template <class T, int kSums>
+__device__ __forceinline__ void FinishUnitRows(const AttentionLaunch& launch,
+                                               const UnitPlace& place, int64_t item, int64_t first,
+                                               const UnitRow (&running)[2],
+                                               const float (&sums)[kSums][4]) {
+  const AttentionPart& part = launch.part;
+  T* const o = static_cast<T*>(launch.o) + item / part.heads * part.o.batch +
+               item % part.heads * part.o.head;
+  float* const lse = static_cast<float*>(launch.lse);
+  BRAID_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    float sum = running[half].sum;
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    const int64_t i = first + place.warp * kUnitRows + place.row + half * 8;
+    if (i >= part.queries) continue;
+    StoreUnitRow<T>(place, sums, half, sum != 0 ? 1 / sum : 1.0f, part.value_depth,
+                    o + i * part.o.row);
+    if (lse != nullptr && place.column == 0) {
+      // Minus infinity of a row that sees nothing.
+      lse[item * part.queries + i] = running[half].maximum * kLn2 + fn::Log(sum);
+    }
+  }
+}
+
 // A block has a tile of a head's queries.
+// Four blocks at a time hide more of each other's waits than wider tiles of own rows save.
 template <class T, int kDepth>
-__global__ void __launch_bounds__(kUnitThreads) UnitAttentionKernel(AttentionLaunch launch) {
+__global__ void __launch_bounds__(kUnitThreads, kDepth == kNarrowDepth ? 4 : 3)
+    UnitAttentionKernel(AttentionLaunch launch) {
   using Sizes = UnitTile<kDepth>;
-  constexpr int kSlices = Sizes::kStage / Sizes::kStride / (kUnitWarps * kUnitRows);
-  constexpr int kOwn = kSlices * kUnitWarps * kUnitRows, kOthers = Sizes::kOthers;
+  constexpr int kOwn = kOwnRows, kOthers = Sizes::kOthers;
   __shared__ Pack<T> memory[Sizes::template kPacks<T>];
   T* const buffer = reinterpret_cast<T*>(memory);
   const AttentionPart& part = launch.part;
@@ -111,76 +164,38 @@ __global__ void __launch_bounds__(kUnitThreads) UnitAttentionKernel(AttentionLau
   };
 
   // The queries stay in registers; they come by way of the second stage.
-  OwnRows<kSlices, kDepth> own;
+  OwnRows<kDepth> own;
   begin_tile(0);
   BeginRows<kDepth, kOwn>(q, buffer + Sizes::kStage);
   EndCopyGroup();
   AwaitCopies<0>();
   __syncthreads();
-  LoadOwn<kSlices, kDepth>(place, buffer + Sizes::kStage, own);
+  LoadOwn<kDepth>(place, buffer + Sizes::kStage, own);
   __syncthreads();
 
-  UnitSums<kSlices, kDepth> sums = {};
-  UnitRow running[kSlices][2];
-  BRAID_UNROLL
-  for (int s = 0; s < kSlices; ++s) {
-    running[s][0] = running[s][1] = {-static_cast<float>(__builtin_inf()), 0.0f};
-  }
-  const float scale = static_cast<float>(part.scale) * kLog2E;
-  const int own_row = place.warp * kSlices * kUnitRows + place.row;
+  UnitSums<kDepth> sums = {};
+  UnitRow running[2];
+  running[0] = running[1] = {-static_cast<float>(__builtin_inf()), 0.0f};
   for (int64_t key = 0; key < end; key += kOthers) {
     begin_tile(key + kOthers);
     EndCopyGroup();
     AwaitCopies<1>();
     __syncthreads();
     const T* const stage = buffer + key / kOthers % 2 * Sizes::kStage;
-    UnitSums<kSlices, kOthers> values;
-    MultiplyTile<kSlices, kDepth>(place, own, stage, values);
-    BRAID_UNROLL
-    for (int s = 0; s < kSlices; ++s) {
-      BRAID_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int64_t i = first + own_row + s * kUnitRows + half * 8;
-        const int seen = SeenOf(i < part.queries ? SeenBy(part.seen, i) - key : 0, kOthers);
-        if (part.mask.terms == nullptr) {
-          ToScores(place, scale, seen, half, values[s]);
-        } else {
-          const int64_t offset = MaskOffset(part.mask, b, head, i) + key * part.mask.strides[3];
-          ToMaskedScores<T>(place, part, offset, seen, half, values[s]);
-        }
-        ToUnitWeights(half, values[s], running[s][half], sums[s]);
-      }
-    }
-    AddWeightedTile<kSlices, kDepth>(place, values, stage + Sizes::kNumbers, sums);
+    UnitSums<kOthers> values;
+    MultiplyTile<kDepth>(place, own, stage, values);
+    ToTileWeights<T>(part, place, MaskOffset(part.mask, b, head, 0), first, key, values, running,
+                     sums);
+    AddWeightedTile<kDepth>(place, values, stage + Sizes::kNumbers, sums);
     __syncthreads();
   }
-
-  T* const o = static_cast<T*>(launch.o) + b * part.o.batch + head * part.o.head;
-  float* const lse = static_cast<float*>(launch.lse);
-  BRAID_UNROLL
-  for (int s = 0; s < kSlices; ++s) {
-    BRAID_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      float sum = running[s][half].sum;
-      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-      const int64_t i = first + own_row + s * kUnitRows + half * 8;
-      if (i >= part.queries) continue;
-      StoreUnitRow<T>(place, sums[s], half, sum != 0 ? 1 / sum : 1.0f, part.value_depth,
-                      o + i * part.o.row);
-      if (lse != nullptr && place.column == 0) {
-        // Minus infinity of a row that sees nothing.
-        lse[item * part.queries + i] = running[s][half].maximum * kLn2 + fn::Log(sum);
-      }
-    }
-  }
+  FinishUnitRows<T>(launch, place, item, first, running, sums);
 }
 
 template <class T, int kDepth>
 Error LaunchOf(const Queue& queue, const AttentionLaunch& launch) {
-  constexpr int kOwn = UnitTile<kDepth>::kStage / UnitTile<kDepth>::kStride;
   const AttentionPart& part = launch.part;
-  const int64_t blocks = TilesOf(part.queries, kOwn) * part.batch * part.heads;
+  const int64_t blocks = TilesOf(part.queries, kOwnRows) * part.batch * part.heads;
   return LaunchBlocks(queue, static_cast<unsigned>(blocks), kUnitThreads,
                       UnitAttentionKernel<T, kDepth>, launch);
 }

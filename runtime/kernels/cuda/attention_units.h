@@ -1,11 +1,12 @@
 // Tiles of attention for a card's matrix units: operands of 16 bits, products added up in f32. A
-// block's warps have 16 own rows (of queries, or of keys) each, or several times 16, and the tile's
-// others all. What a thread has of a product is what MultiplyOnUnit says of c; rounded to pairs, it
-// is the first operand of the next product as it stands (Dao, arXiv 2307.08691).
+// block's warps have 16 own rows (of queries, or of keys) each, and the tile's others all. What a
+// thread has of a product is what MultiplyOnUnit says of c; rounded to pairs, it is the first
+// operand of the next product as it stands (Dao, arXiv 2307.08691).
 #pragma once
 
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/attention_tile.h"
+#include "runtime/kernels/cuda/constants.h"
 #include "runtime/kernels/cuda/device_code.h"
 
 namespace braid::cuda {
@@ -14,7 +15,7 @@ inline constexpr int kUnitRows = 16;      // of a product on a matrix unit
 inline constexpr int kUnitColumns = 8;    // of one
 inline constexpr int kUnitDepth = 16;     // terms of its sums
 inline constexpr int kUnitThreads = 128;  // of a block
-inline constexpr int kUnitWarps = kUnitThreads / 32;
+inline constexpr int kOwnRows = kUnitThreads / 32 * kUnitRows;
 inline constexpr int kNarrowDepth = 64, kMostDepth = 128;  // columns that tiles are made for
 
 // Of operands with up to kDepth columns. Two stages of two tiles fit in 48 KiB: one is copied while
@@ -31,10 +32,10 @@ struct UnitTile {
 };
 
 // Own rows as first operands of products, and what products come to.
-template <int kSlices, int kDepth>
-using OwnRows = uint32_t[kSlices][UnitTile<kDepth>::kSteps][4];
-template <int kSlices, int kColumns>
-using UnitSums = float[kSlices][kColumns / kUnitColumns][4];
+template <int kDepth>
+using OwnRows = uint32_t[UnitTile<kDepth>::kSteps][4];
+template <int kColumns>
+using UnitSums = float[kColumns / kUnitColumns][4];
 
 // Where the thread's numbers lie: see MultiplyOnUnit.
 struct UnitPlace {
@@ -70,36 +71,28 @@ __device__ __forceinline__ void BeginRows(const RowSpan<T>& span, T* to) {
 }
 
 // The warp's own rows, of a tile in shared memory.
-template <int kSlices, int kDepth, class T>
+template <int kDepth, class T>
 __device__ __forceinline__ void LoadOwn(const UnitPlace& place, const T* tile,
-                                        OwnRows<kSlices, kDepth>& own) {
+                                        OwnRows<kDepth>& own) {
   using Sizes = UnitTile<kDepth>;
-  const int first = place.warp * kSlices * kUnitRows + place.lane % 16;
+  const int first = place.warp * kUnitRows + place.lane % 16;
   const T* const row = tile + first * Sizes::kStride + place.lane / 16 * 8;
   BRAID_UNROLL
-  for (int s = 0; s < kSlices; ++s) {
-    BRAID_UNROLL
-    for (int step = 0; step < Sizes::kSteps; ++step) {
-      LoadSquares(row + s * kUnitRows * Sizes::kStride + step * kUnitDepth, own[s][step]);
-    }
-  }
+  for (int step = 0; step < Sizes::kSteps; ++step) LoadSquares(row + step * kUnitDepth, own[step]);
 }
 
 // The products of own rows with the tile's others.
-template <int kSlices, int kDepth, class T>
-__device__ __forceinline__ void MultiplyTile(const UnitPlace& place,
-                                             const OwnRows<kSlices, kDepth>& own, const T* others,
-                                             UnitSums<kSlices, UnitTile<kDepth>::kOthers>& values) {
+template <int kDepth, class T>
+__device__ __forceinline__ void MultiplyTile(const UnitPlace& place, const OwnRows<kDepth>& own,
+                                             const T* others,
+                                             UnitSums<UnitTile<kDepth>::kOthers>& values) {
   using Sizes = UnitTile<kDepth>;
   const int first = place.lane / 16 * 8 + place.lane % 8;
   const T* const row = others + first * Sizes::kStride + place.lane / 8 % 2 * 8;
   BRAID_UNROLL
-  for (int s = 0; s < kSlices; ++s) {
+  for (int n = 0; n < Sizes::kOthers / kUnitColumns; ++n) {
     BRAID_UNROLL
-    for (int n = 0; n < Sizes::kOthers / kUnitColumns; ++n) {
-      BRAID_UNROLL
-      for (int e = 0; e < 4; ++e) values[s][n][e] = 0;
-    }
+    for (int e = 0; e < 4; ++e) values[n][e] = 0;
   }
   BRAID_UNROLL
   for (int step = 0; step < Sizes::kSteps; ++step) {
@@ -107,43 +100,34 @@ __device__ __forceinline__ void MultiplyTile(const UnitPlace& place,
     for (int pair = 0; pair < Sizes::kOthers / 16; ++pair) {
       uint32_t b[4];
       LoadSquares(row + pair * 16 * Sizes::kStride + step * kUnitDepth, b);
-      BRAID_UNROLL
-      for (int s = 0; s < kSlices; ++s) {
-        MultiplyOnUnit<T>(own[s][step], b[0], b[1], values[s][2 * pair]);
-        MultiplyOnUnit<T>(own[s][step], b[2], b[3], values[s][2 * pair + 1]);
-      }
+      MultiplyOnUnit<T>(own[step], b[0], b[1], values[2 * pair]);
+      MultiplyOnUnit<T>(own[step], b[2], b[3], values[2 * pair + 1]);
     }
   }
 }
 
 // Adds weights, rounded, times the tile's others.
-template <int kSlices, int kDepth, class T>
-__device__ __forceinline__ void AddWeightedTile(
-    const UnitPlace& place, const UnitSums<kSlices, UnitTile<kDepth>::kOthers>& weights,
-    const T* others, UnitSums<kSlices, kDepth>& sums) {
+template <int kDepth, class T>
+__device__ __forceinline__ void AddWeightedTile(const UnitPlace& place,
+                                                const UnitSums<UnitTile<kDepth>::kOthers>& weights,
+                                                const T* others, UnitSums<kDepth>& sums) {
   using Sizes = UnitTile<kDepth>;
   const int first = place.lane / 8 % 2 * 8 + place.lane % 8;
   const T* const row = others + first * Sizes::kStride + place.lane / 16 * 8;
   BRAID_UNROLL
   for (int step = 0; step < Sizes::kOthers / kUnitDepth; ++step) {
-    uint32_t a[kSlices][4];
+    uint32_t a[4];
     BRAID_UNROLL
-    for (int s = 0; s < kSlices; ++s) {
-      BRAID_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float(&of)[4] = weights[s][2 * step + i / 2];
-        a[s][i] = RoundedPair<T>(of[i % 2 * 2], of[i % 2 * 2 + 1]);
-      }
+    for (int i = 0; i < 4; ++i) {
+      const float(&of)[4] = weights[2 * step + i / 2];
+      a[i] = RoundedPair<T>(of[i % 2 * 2], of[i % 2 * 2 + 1]);
     }
     BRAID_UNROLL
     for (int pair = 0; pair < kDepth / 16; ++pair) {
       uint32_t b[4];
       LoadSquaresTurned(row + step * kUnitDepth * Sizes::kStride + pair * 16, b);
-      BRAID_UNROLL
-      for (int s = 0; s < kSlices; ++s) {
-        MultiplyOnUnit<T>(a[s], b[0], b[1], sums[s][2 * pair]);
-        MultiplyOnUnit<T>(a[s], b[2], b[3], sums[s][2 * pair + 1]);
-      }
+      MultiplyOnUnit<T>(a, b[0], b[1], sums[2 * pair]);
+      MultiplyOnUnit<T>(a, b[2], b[3], sums[2 * pair + 1]);
     }
   }
 }

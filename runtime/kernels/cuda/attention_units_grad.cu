@@ -6,8 +6,6 @@
 namespace braid::cuda {
 namespace {
 
-constexpr float kLog2E = 1.4426950408889634f;
-
 // Of queries: logarithms of sums, in powers of two, and what weights' gradients lack.
 struct QueryRow {
   float lse, delta;
@@ -25,8 +23,9 @@ __device__ __forceinline__ QueryRow ReadRow(const AttentionGradLaunch& launch, i
 }
 
 // The products of own rows with a tile's others, and of weights' gradients, to the weights and the
-// gradients of the scores. `sees` says of an own row's half and a column whether that query sees
-// that key, `row` has the query's numbers, `score` makes a score, in powers of two, of a product.
+// gradients of the scores. `sees` says of an own row's half and a column whether that query
+// sees that key, `row` has the query's numbers, `score` makes a score, in powers of two, of a
+// product.
 template <int kColumns, class Sees, class Row, class Score>
 __device__ __forceinline__ void ToGradients(const UnitPlace& place, float scale, Sees sees, Row row,
                                             Score score, float (&weights)[kColumns][4],
@@ -75,14 +74,14 @@ __device__ __forceinline__ GradientSpans<T> SpansOf(const AttentionGradLaunch& l
 
 template <class T, int kDepth>
 __device__ __forceinline__ void LoadOwnRows(const UnitPlace& place, RowSpan<T> span, int64_t first,
-                                            int count, T* stage, OwnRows<1, kDepth>& own) {
+                                            int count, T* stage, OwnRows<kDepth>& own) {
   span.first = first;
   span.count = count;
-  BeginRows<kDepth, kUnitWarps * kUnitRows>(span, stage);
+  BeginRows<kDepth, kOwnRows>(span, stage);
   EndCopyGroup();
   AwaitCopies<0>();
   __syncthreads();
-  LoadOwn<1, kDepth>(place, stage, own);
+  LoadOwn<kDepth>(place, stage, own);
   __syncthreads();
 }
 
@@ -97,132 +96,163 @@ __device__ __forceinline__ void StoreOwnRows(const UnitPlace& place,
   }
 }
 
-// A block has 64 rows of a head's queries or keys.
+// The rows of a head's queries or keys that a block has, and what it goes through for them: tiles
+// of others, of one head after another.
+struct GradientBlock {
+  int64_t first, b, own_head, kv_head, first_head;
+  int rows;
+  int64_t begin, end;  // of the others
+  int64_t tiles_of_head, tiles;
+  __device__ int64_t HeadOf(int64_t tile) const { return first_head + tile / tiles_of_head; }
+};
+template <bool kOwnQueries, int kOthers>
+__device__ __forceinline__ GradientBlock MyBlock(const AttentionPart& part) {
+  GradientBlock block;
+  const int64_t own_rows = kOwnQueries ? part.queries : part.seen.keys;
+  const int64_t own_heads = kOwnQueries ? part.heads : part.kv_heads;
+  // The tiles that have most to do in a causal part come first.
+  const int64_t own_tiles = (own_rows + kOwnRows - 1) / kOwnRows, tile = blockIdx.x % own_tiles;
+  block.first = (kOwnQueries ? own_tiles - 1 - tile : tile) * kOwnRows;
+  block.b = blockIdx.x / own_tiles / own_heads;
+  block.own_head = blockIdx.x / own_tiles % own_heads;
+  const int64_t left = own_rows - block.first;
+  block.rows = left < kOwnRows ? static_cast<int>(left) : kOwnRows;
+  block.kv_head = kOwnQueries ? KvHeadOf(part, block.own_head) : block.own_head;
+  block.first_head = kOwnQueries ? block.own_head : FirstHeadOf(part, block.kv_head);
+  block.begin = kOwnQueries ? 0 : FirstQueryOf(part.seen, block.first) / kOthers * kOthers;
+  block.end = kOwnQueries ? SeenBy(part.seen, block.first + block.rows - 1) : part.queries;
+  const int64_t others = block.end - block.begin;
+  block.tiles_of_head = others > 0 ? (others + kOthers - 1) / kOthers : 0;
+  const int64_t heads = kOwnQueries ? 1 : FirstHeadOf(part, block.kv_head + 1) - block.first_head;
+  block.tiles = heads * block.tiles_of_head;
+  return block;
+}
+
+// The thread's products of a tile to weights and gradients. `row` has the numbers of the query of
+// an own row's half and a column; own rows are from `own_row` on, others from `other` on.
+template <class T, bool kOwnQueries, int kColumns, class Row>
+__device__ __forceinline__ void ToTileGradients(const AttentionPart& part, const UnitPlace& place,
+                                                int64_t mask_offset, int64_t own_row, int64_t other,
+                                                Row row, float (&weights)[kColumns][4],
+                                                float (&gradients)[kColumns][4]) {
+  constexpr int kOthers = kColumns * kUnitColumns;
+  // Of own queries: how many of the tile's keys each sees; of own keys: the first query that does.
+  int limits[2];
+  BRAID_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    const int64_t at = own_row + half * 8;
+    limits[half] = kOwnQueries ? SeenOf(SeenBy(part.seen, at) - other, kOthers)
+                               : SeenOf(FirstQueryOf(part.seen, at) - other, kOthers);
+  }
+  const auto sees = [&](int half, int column) {
+    return kOwnQueries ? column < limits[half] : column >= limits[half];
+  };
+  const float scale = static_cast<float>(part.scale);
+  if (part.mask.terms == nullptr) {
+    const auto score = [&](int, int, float product) { return scale * kLog2E * product; };
+    ToGradients(place, scale, sees, row, score, weights, gradients);
+    return;
+  }
+  const auto score = [&](int half, int column, float product) {
+    const int64_t at = own_row + half * 8, at_other = other + column;
+    const int64_t i = kOwnQueries ? at : at_other, j = kOwnQueries ? at_other : at;
+    // Rows that are not there have no terms, either.
+    if (i >= part.queries || j >= part.seen.keys) return 0.0f;
+    return ScoreOf<T>(part, mask_offset + i * part.mask.strides[2], j, product) * kLog2E;
+  };
+  ToGradients(place, scale, sees, row, score, weights, gradients);
+}
+
+// dq, or dk and dv.
+template <class T, bool kOwnQueries, int kColumns>
+__device__ __forceinline__ void StoreGradients(const AttentionGradLaunch& launch,
+                                               const UnitPlace& place, const GradientBlock& block,
+                                               const float (&sums)[kColumns][4],
+                                               const float (&value_sums)[kColumns][4]) {
+  const AttentionPart& part = launch.part;
+  const auto store = [&](void* gradient, const HeadStrides& at, int64_t depth,
+                         const float(&of)[kColumns][4]) {
+    T* const to = static_cast<T*>(gradient) + block.b * at.batch + block.own_head * at.head;
+    StoreOwnRows<T>(place, of, block.rows, depth, at.row, to + block.first * at.row);
+  };
+  if (kOwnQueries) return store(launch.dq, part.q, part.depth, sums);
+  store(launch.dk, part.k, part.depth, sums);
+  store(launch.dv, part.v, part.value_depth, value_sums);
+}
+
 template <class T, int kDepth, bool kOwnQueries>
-__global__ void __launch_bounds__(kUnitThreads) UnitGradientKernel(AttentionGradLaunch launch) {
+__global__ void __launch_bounds__(kUnitThreads, 2) UnitGradientKernel(AttentionGradLaunch launch) {
   using Sizes = UnitTile<kDepth>;
-  constexpr int kOwn = kUnitWarps * kUnitRows, kOthers = Sizes::kOthers;
+  constexpr int kOthers = Sizes::kOthers;
   __shared__ Pack<T> memory[Sizes::template kPacks<T>];
   __shared__ QueryRow query_rows[2][kOthers];  // of a stage's queries, where they are the others
   T* const buffer = reinterpret_cast<T*>(memory);
   const AttentionPart& part = launch.part;
   const UnitPlace place;
-
-  // The tiles that have most to do in a causal part come first.
-  const int64_t own_rows = kOwnQueries ? part.queries : part.seen.keys;
-  const int64_t own_heads = kOwnQueries ? part.heads : part.kv_heads;
-  const int64_t own_tiles = (own_rows + kOwn - 1) / kOwn, tile = blockIdx.x % own_tiles;
-  const int64_t first = (kOwnQueries ? own_tiles - 1 - tile : tile) * kOwn;
-  const int64_t b = blockIdx.x / own_tiles / own_heads;
-  const int64_t own_head = blockIdx.x / own_tiles % own_heads;
-  const int64_t left = own_rows - first;
-  const int rows = left < kOwn ? static_cast<int>(left) : kOwn;
-  const int64_t kv_head = kOwnQueries ? KvHeadOf(part, own_head) : own_head;
-  const int64_t first_head = kOwnQueries ? own_head : FirstHeadOf(part, kv_head);
-  const int64_t heads = kOwnQueries ? 1 : FirstHeadOf(part, kv_head + 1) - first_head;
-  const int64_t end = kOwnQueries ? SeenBy(part.seen, first + rows - 1) : part.queries;
-  const int64_t begin = kOwnQueries ? 0 : FirstQueryOf(part.seen, first) / kOthers * kOthers;
-  const int64_t tiles_of_head = end > begin ? (end - begin + kOthers - 1) / kOthers : 0;
-  const int64_t tiles = heads * tiles_of_head;
+  const GradientBlock block = MyBlock<kOwnQueries, kOthers>(part);
 
   const auto begin_tile = [&](int64_t t) {
-    if (t >= tiles) return;
-    const int64_t head = first_head + t / tiles_of_head;
-    const int64_t other = begin + t % tiles_of_head * kOthers;
-    GradientSpans<T> others = SpansOf<T>(launch, !kOwnQueries, b, head, kv_head);
+    if (t >= block.tiles) return;
+    const int64_t head = block.HeadOf(t);
+    const int64_t other = block.begin + t % block.tiles_of_head * kOthers;
+    const int64_t left = block.end - other;
+    GradientSpans<T> others = SpansOf<T>(launch, !kOwnQueries, block.b, head, block.kv_head);
     others.first.first = others.second.first = other;
-    others.first.count = others.second.count =
-        end - other < kOthers ? static_cast<int>(end - other) : kOthers;
+    others.first.count = others.second.count = left < kOthers ? static_cast<int>(left) : kOthers;
     T* const stage = buffer + t % 2 * Sizes::kStage;
     BeginRows<kDepth, kOthers>(others.first, stage);
     BeginRows<kDepth, kOthers>(others.second, stage + Sizes::kNumbers);
     if (!kOwnQueries && threadIdx.x < kOthers) {
       query_rows[t % 2][threadIdx.x] =
-          ReadRow<T>(launch, b * part.heads + head, other + static_cast<int>(threadIdx.x));
+          ReadRow<T>(launch, block.b * part.heads + head, other + static_cast<int>(threadIdx.x));
     }
   };
 
-  OwnRows<1, kDepth> own_first, own_second;
+  OwnRows<kDepth> own_first, own_second;
   begin_tile(0);
-  const GradientSpans<T> own = SpansOf<T>(launch, kOwnQueries, b, own_head, kv_head);
-  LoadOwnRows<T, kDepth>(place, own.first, first, rows, buffer + Sizes::kStage, own_first);
-  LoadOwnRows<T, kDepth>(place, own.second, first, rows, buffer + Sizes::kStage, own_second);
-  const int64_t own_row = first + place.warp * kUnitRows + place.row;
+  const GradientSpans<T> own =
+      SpansOf<T>(launch, kOwnQueries, block.b, block.own_head, block.kv_head);
+  T* const second_stage = buffer + Sizes::kStage;
+  LoadOwnRows<T, kDepth>(place, own.first, block.first, block.rows, second_stage, own_first);
+  LoadOwnRows<T, kDepth>(place, own.second, block.first, block.rows, second_stage, own_second);
+  const int64_t own_row = block.first + place.warp * kUnitRows + place.row;
   QueryRow own_queries[2];
   if (kOwnQueries) {
-    own_queries[0] = ReadRow<T>(launch, b * part.heads + own_head, own_row);
-    own_queries[1] = ReadRow<T>(launch, b * part.heads + own_head, own_row + 8);
+    const int64_t item = block.b * part.heads + block.own_head;
+    own_queries[0] = ReadRow<T>(launch, item, own_row);
+    own_queries[1] = ReadRow<T>(launch, item, own_row + 8);
   }
 
-  const float scale = static_cast<float>(part.scale);
-  UnitSums<1, kDepth> sums = {}, value_sums = {};
-  for (int64_t t = 0; t < tiles; ++t) {
+  UnitSums<kDepth> sums = {}, value_sums = {};
+  for (int64_t t = 0; t < block.tiles; ++t) {
     begin_tile(t + 1);
     EndCopyGroup();
     AwaitCopies<1>();
     __syncthreads();
     const T* const stage = buffer + t % 2 * Sizes::kStage;
-    UnitSums<1, kOthers> weights, gradients;
-    MultiplyTile<1, kDepth>(place, own_first, stage, weights);
-    MultiplyTile<1, kDepth>(place, own_second, stage + Sizes::kNumbers, gradients);
-    const int64_t head = first_head + t / tiles_of_head;
-    const int64_t other = begin + t % tiles_of_head * kOthers;
-    // Of own queries: how many of the tile's keys each sees; of own keys: the first query that
-    // does.
-    int limits[2];
-    BRAID_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int64_t at = own_row + half * 8;
-      limits[half] = kOwnQueries ? SeenOf(SeenBy(part.seen, at) - other, kOthers)
-                                 : SeenOf(FirstQueryOf(part.seen, at) - other, kOthers);
-    }
-    const auto sees = [&](int half, int column) {
-      return kOwnQueries ? column < limits[half] : column >= limits[half];
-    };
+    UnitSums<kOthers> weights, gradients;
+    MultiplyTile<kDepth>(place, own_first, stage, weights);
+    MultiplyTile<kDepth>(place, own_second, stage + Sizes::kNumbers, gradients);
     const auto row = [&](int half, int column) {
       return kOwnQueries ? own_queries[half] : query_rows[t % 2][column];
     };
-    if (part.mask.terms == nullptr) {
-      const auto score = [&](int, int, float product) { return scale * kLog2E * product; };
-      ToGradients(place, scale, sees, row, score, weights[0], gradients[0]);
-    } else {
-      const int64_t offset = MaskOffset(part.mask, b, head, 0);
-      const auto score = [&](int half, int column, float product) {
-        const int64_t at = own_row + half * 8, at_other = other + column;
-        const int64_t i = kOwnQueries ? at : at_other, j = kOwnQueries ? at_other : at;
-        // Rows that are not there have no terms, either.
-        if (i >= part.queries || j >= part.seen.keys) return 0.0f;
-        return ScoreOf<T>(part, offset + i * part.mask.strides[2], j, product) * kLog2E;
-      };
-      ToGradients(place, scale, sees, row, score, weights[0], gradients[0]);
-    }
-    AddWeightedTile<1, kDepth>(place, gradients, stage, sums);
+    ToTileGradients<T, kOwnQueries>(part, place, MaskOffset(part.mask, block.b, block.HeadOf(t), 0),
+                                    own_row, block.begin + t % block.tiles_of_head * kOthers, row,
+                                    weights, gradients);
+    AddWeightedTile<kDepth>(place, gradients, stage, sums);
     if (!kOwnQueries) {
-      AddWeightedTile<1, kDepth>(place, weights, stage + Sizes::kNumbers, value_sums);
+      AddWeightedTile<kDepth>(place, weights, stage + Sizes::kNumbers, value_sums);
     }
     __syncthreads();
   }
-
-  if (kOwnQueries) {
-    StoreOwnRows<T>(place, sums[0], rows, part.depth, part.q.row,
-                    static_cast<T*>(launch.dq) + b * part.q.batch + own_head * part.q.head +
-                        first * part.q.row);
-    return;
-  }
-  StoreOwnRows<T>(
-      place, sums[0], rows, part.depth, part.k.row,
-      static_cast<T*>(launch.dk) + b * part.k.batch + kv_head * part.k.head + first * part.k.row);
-  StoreOwnRows<T>(
-      place, value_sums[0], rows, part.value_depth, part.v.row,
-      static_cast<T*>(launch.dv) + b * part.v.batch + kv_head * part.v.head + first * part.v.row);
+  StoreGradients<T, kOwnQueries>(launch, place, block, sums, value_sums);
 }
 
 template <class T, int kDepth>
 Error LaunchOf(const Queue& queue, const AttentionGradLaunch& launch) {
-  constexpr int kOwn = kUnitWarps * kUnitRows;
   const AttentionPart& part = launch.part;
-  const int64_t queries = TilesOf(part.queries, kOwn) * part.heads * part.batch;
-  const int64_t keys = TilesOf(part.seen.keys, kOwn) * part.kv_heads * part.batch;
+  const int64_t queries = TilesOf(part.queries, kOwnRows) * part.heads * part.batch;
+  const int64_t keys = TilesOf(part.seen.keys, kOwnRows) * part.kv_heads * part.batch;
   const Error error = LaunchBlocks(queue, static_cast<unsigned>(queries), kUnitThreads,
                                    UnitGradientKernel<T, kDepth, true>, launch);
   if (error != kDone) return error;

@@ -10,8 +10,12 @@
 #define BRAID_INLINE __device__ static __forceinline__
 // Before a loop over arrays that are to stay in registers.
 #define BRAID_UNROLL _Pragma("unroll")
+#define BRAID_UNROLL_BY_4 _Pragma("unroll 4")
 
-#include "runtime/kernels/cuda/matrix_unit_on_card.h"
+#include "runtime/kernels/cuda/instructions_on_card.h"
+
+// functions/math.h's of a float.
+#define BRAID_EXP braid::cuda::Exp
 
 namespace braid::cuda {
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "graph/dtype.h"
 #include "runtime/base/half.h"
@@ -44,12 +45,43 @@ template <class T>
 using Compute = typename Computed<T>::type;
 
 template <class T>
+inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+template <class T>
 __device__ __forceinline__ Compute<T> Load(const T* from) {
-  return static_cast<Compute<T>>(*from);
+  if constexpr (kIsHalf<T>) {
+    return Widened(*from);
+  } else {
+    return *from;
+  }
 }
 template <class T>
 __device__ __forceinline__ void Store(T* to, Compute<T> value) {
-  *to = static_cast<T>(value);
+  if constexpr (kIsHalf<T>) {
+    *to = Rounded<T>(value);
+  } else {
+    *to = value;
+  }
+}
+// The same of n neighbours, which are aligned to all of their bytes up to 16.
+template <class T, int n>
+__device__ __forceinline__ void StoreAll(T* to, const Compute<T> (&values)[n]) {
+  constexpr size_t kBytes = sizeof(T) * n;
+  if constexpr (kIsHalf<T> && n % 2 == 0) {
+    struct alignas(kBytes < 16 ? kBytes : 16) Pairs {
+      uint32_t values[n / 2];
+    } pairs;
+    for (int j = 0; j < n; j += 2) {
+      pairs.values[j / 2] = RoundedPair<T>(values[j], values[j + 1]);
+    }
+    *reinterpret_cast<Pairs*>(to) = pairs;
+  } else {
+    struct alignas(kBytes < 16 ? kBytes : 16) All {
+      T values[n];
+    } all;
+    for (int j = 0; j < n; ++j) Store(&all.values[j], values[j]);
+    *reinterpret_cast<All*>(to) = all;
+  }
 }
 
 // 16 bytes at a time.

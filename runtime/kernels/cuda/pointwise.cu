@@ -213,7 +213,7 @@ __device__ __forceinline__ void StoreConverted(void* data, int64_t at, int count
   StoreStored<Stored>(data, at, count, converted);
 }
 
-inline constexpr int kCastGroup = 4;
+inline constexpr int kCastGroup = 8;
 
 // C holds what is read without loss: float what is stored as floats of at most 32 bits, double,
 // int64_t the integers.

@@ -63,7 +63,7 @@ __device__ __forceinline__ void LoadPlaced(DType type, const void* data, int64_t
 template <class Map>
 __global__ void __launch_bounds__(kThreads) PointwiseKernel(const PointwiseLaunch launch) {
   using In = typename Map::In;
-  constexpr int kInputs = Map::kInputs, kSize = kGroup<In>;
+  constexpr int kInputs = Map::kInputs, kSize = kWideGroup<In>;
   const Map map(launch);
   for (int64_t g = FirstIndex(); g < launch.groups; g += IndexStep()) {
     const int64_t i = g * launch.group, left = launch.walk.elements - i;
@@ -93,14 +93,19 @@ __global__ void __launch_bounds__(kThreads) PointwiseKernel(const PointwiseLaunc
   }
 }
 
-// The launch in groups of `size` elements of `inputs` inputs, or of one where these are not in one
-// piece everywhere.
+// The launch in groups of `size` elements of `inputs` inputs, or of half as many or of one where
+// these are not in one piece everywhere.
 inline PointwiseLaunch InGroups(PointwiseLaunch launch, int size, int inputs) {
   const Walk& walk = launch.walk;
-  bool is_whole = walk.rank <= 1 || walk.size[walk.rank - 1] % size == 0;
-  is_whole = is_whole && IsAligned(launch.output);
+  bool is_whole = IsAligned(launch.output);
   for (int k = 0; k < inputs; ++k) is_whole = is_whole && IsAligned(launch.inputs[k]);
-  launch.group = is_whole ? size : 1;
+  const int64_t row = walk.rank <= 1 ? size : walk.size[walk.rank - 1];
+  launch.group = 1;
+  if (is_whole && row % size == 0) {
+    launch.group = size;
+  } else if (is_whole && row % (size / 2) == 0) {
+    launch.group = size / 2;
+  }
   launch.groups = (walk.elements + launch.group - 1) / launch.group;
   return launch;
 }
@@ -108,7 +113,7 @@ inline PointwiseLaunch InGroups(PointwiseLaunch launch, int size, int inputs) {
 template <class Map>
 Error LaunchMap(const Queue& queue, const PointwiseLaunch& launch) {
   if (launch.walk.elements == 0) return kDone;
-  const PointwiseLaunch grouped = InGroups(launch, kGroup<typename Map::In>, Map::kInputs);
+  const PointwiseLaunch grouped = InGroups(launch, kWideGroup<typename Map::In>, Map::kInputs);
   return Launch(queue, BlocksFor(queue, grouped.groups), kThreads, PointwiseKernel<Map>, grouped);
 }
 

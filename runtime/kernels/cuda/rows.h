@@ -75,9 +75,7 @@ __device__ __forceinline__ void StorePack(T* to, const Compute<T> (&from)[kPack]
   if constexpr (kPack == 1) {
     Store(to, from[0]);
   } else {
-    Pack<T> pack;
-    for (int j = 0; j < kPack; ++j) Store(&pack.values[j], from[j]);
-    *reinterpret_cast<Pack<T>*>(to) = pack;
+    StoreAll(to, from);
   }
 }
 

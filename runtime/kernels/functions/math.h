@@ -42,7 +42,7 @@ BRAID_INLINE ExpParts SplitExp(float x) {
           static_cast<uint32_t>(ToBits(shifted)) - static_cast<uint32_t>(ToBits(kRounder))};
 }
 
-BRAID_INLINE float Exp(float x) {
+BRAID_INLINE float PolynomialExp(float x) {
   const auto [fraction, exponent] = SplitExp(x);
   const float p = fraction + 1.0f;
   // 2^exponent in two factors: it runs from -151 to 129.
@@ -52,6 +52,11 @@ BRAID_INLINE float Exp(float x) {
   const float scale2 = FromBits(static_cast<int32_t>((rest + 127u) << 23));
   return p * scale1 * scale2;
 }
+// A processor that has an instruction for it says so.
+#ifndef BRAID_EXP
+#define BRAID_EXP PolynomialExp
+#endif
+BRAID_INLINE float Exp(float x) { return BRAID_EXP(x); }
 BRAID_INLINE double Exp(double x) { return __builtin_exp(x); }
 
 BRAID_INLINE float Log(float x) {

@@ -1,10 +1,12 @@
-// A card's matrix units and its copies to shared memory, in PTX (compute capability 8.0). Part of
-// cuda_on_card.h; its twin is tests/support/matrix_unit_on_host.h.
+// What a card has instructions of its own for: matrix units, copies to shared memory, conversions,
+// powers of two. In PTX, for compute capability 8.0. Part of cuda_on_card.h; its twin is
+// tests/support/instructions_on_host.h, which has no Exp: there functions/math.h's own is used.
 #pragma once
 
 #include <cstdint>
 
 #include "runtime/base/half.h"
+#include "runtime/kernels/cuda/constants.h"
 
 namespace braid::cuda {
 
@@ -50,6 +52,17 @@ __device__ __forceinline__ uint32_t RoundedPair<Float16>(float low, float high) 
   return pair;
 }
 
+template <class T>
+__device__ __forceinline__ T Rounded(float value) {
+  return T::FromBits(static_cast<uint16_t>(RoundedPair<T>(value, 0.0f)));
+}
+__device__ __forceinline__ float Widened(Float16 value) {
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+  return wide;
+}
+__device__ __forceinline__ float Widened(BFloat16 value) { return static_cast<float>(value); }
+
 // Four squares of 8 rows of 8 numbers in shared memory: thread 8 i + r says where row r of square i
 // starts (16 bytes), and thread 4 g + t gets columns 2 t and 2 t + 1 of row g of each.
 __device__ __forceinline__ void LoadSquares(const void* row, uint32_t (&to)[4]) {
@@ -86,11 +99,24 @@ __device__ __forceinline__ void AwaitCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// 2^x, to about 2 units in the last place.
+// 2^x, to about 2 units in the last place; what is less than 2^-126 is 0.
 __device__ __forceinline__ float FastExp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+// e^x, to a few units in the last place: of x / log 2 in two parts, since the first one's rounding
+// would count as often as it is large.
+__device__ __forceinline__ float Exp(float x) {
+  constexpr float kLog2ERest = 1.92596299e-8f;  // that kLog2E lacks
+  // Beyond these bounds the result is infinity or 0; the comparisons let NaN through.
+  x = x > 89.0f ? 89.0f : x;
+  x = x < -104.0f ? -104.0f : x;
+  const float power = x * kLog2E;
+  const float rest = __builtin_fmaf(x, kLog2E, -power) + x * kLog2ERest;
+  float y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(power));
+  return y * (1.0f + rest * kLn2);
 }
 
 }  // namespace braid::cuda

@@ -1,5 +1,5 @@
-// A card's matrix units and its copies to shared memory, for the host. Part of cuda_on_host.h; the
-// meaning of each function stands in its twin, runtime/kernels/cuda/matrix_unit_on_card.h.
+// A card's instructions, for the host. Part of cuda_on_host.h; the meaning of each function stands
+// in its twin, runtime/kernels/cuda/instructions_on_card.h.
 #pragma once
 
 #include <cmath>
@@ -103,6 +103,15 @@ void MultiplyOnUnit(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&c)
 template <class T>
 uint32_t RoundedPair(float low, float high) {
   return T(low).bits | static_cast<uint32_t>(T(high).bits) << 16;
+}
+
+template <class T>
+T Rounded(float value) {
+  return T(value);
+}
+template <class T>
+float Widened(T value) {
+  return static_cast<float>(value);
 }
 
 inline void LoadSquares(const void* row, uint32_t (&to)[4]) {
