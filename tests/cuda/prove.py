@@ -85,7 +85,7 @@ def gtest(proof, stage, program, pattern, limit):
 
 def correct(proof):
     gtest(proof, "correct", "cuda_card_tests", "-*IsConformant*", 120)
-    gtest(proof, "correct", "cuda_module_tests", "*", 120)
+    gtest(proof, "correct", "cuda_module_tests", "*", 240)
 
 
 def layouts(proof):
