@@ -40,7 +40,8 @@ class Keeping {
     bool changed = true;
     while (changed) {
       changed = false;
-      for (TensorId id = 0; id < static_cast<TensorId>(narrow_.size()); ++id) {
+      // Backwards, as most reasons go: a chain that ends in a wide reader is done in one round.
+      for (auto id = static_cast<TensorId>(narrow_.size()) - 1; id >= 0; --id) {
         if (!narrow_[id] || MayBeNarrow(id)) continue;
         narrow_[id] = false;
         changed = true;
@@ -182,6 +183,7 @@ class Keeping {
       return narrow_[source] || IsCheap(source, tensor) || HasNarrowCopy(source);
     });
   }
+
   // What is computed again for a gradient is of the type that it had before. Whether anything
   // changed.
   bool TieRepeats() {

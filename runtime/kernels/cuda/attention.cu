@@ -180,9 +180,7 @@ Error LaunchTiles(const Queue& queue, const AttentionLaunch& launch) {
 }
 
 Error LaunchAttention(const Queue& queue, const AttentionLaunch& launch) {
-  bool fits_units = false;
-  const Error on_units = LaunchUnitAttention(queue, launch, fits_units);
-  if (fits_units) return on_units;
+  if (FitsUnits(launch)) return LaunchUnitAttention(queue, launch);
   return VisitFloating(launch.part.dtype, [&](auto type) -> Error {
     using T = decltype(type);
     if constexpr (sizeof(T) == sizeof(float)) {  // narrow types come here rarely

@@ -372,9 +372,7 @@ Error LaunchAttentionGrad(const Queue& queue, const AttentionGradLaunch& launch)
     using T = decltype(type);
     const Error error = LaunchDelta<T>(queue, launch);
     if (error != kDone) return error;
-    bool fits_units = false;
-    const Error on_units = LaunchUnitAttentionGrad(queue, launch, fits_units);
-    if (fits_units) return on_units;
+    if (FitsUnits(launch)) return LaunchUnitAttentionGrad(queue, launch);
     if constexpr (sizeof(T) == sizeof(float)) {  // narrow types come here rarely
       if (launch.part.depth > 64 || launch.part.value_depth > 64) {
         return LaunchGradients<T, 128>(queue, launch);

@@ -10,33 +10,18 @@ struct UnitRow {
   float maximum, sum;
 };
 
-// The scores of a row's products, in powers of two. The tile's first `seen` keys are seen.
-template <int kColumns>
-__device__ __forceinline__ void ToScores(const UnitPlace& place, float scale, int seen, int half,
+// The scores of a row's products, in powers of two, which `score` makes of a key in the tile and
+// its product. The tile's first `seen` keys are seen.
+template <int kColumns, class Score>
+__device__ __forceinline__ void ToScores(const UnitPlace& place, int seen, int half, Score score,
                                          float (&values)[kColumns][4]) {
   BRAID_UNROLL
   for (int n = 0; n < kColumns; ++n) {
     BRAID_UNROLL
     for (int e = 0; e < 2; ++e) {
       float& value = values[n][2 * half + e];
-      const bool is_seen = n * kUnitColumns + place.column + e < seen;
-      value = is_seen ? value * scale : -static_cast<float>(__builtin_inf());
-    }
-  }
-}
-// The same with a mask, whose terms of the row and the tile start at `offset`.
-template <class T, int kColumns>
-__device__ __forceinline__ void ToMaskedScores(const UnitPlace& place, const AttentionPart& part,
-                                               int64_t offset, int seen, int half,
-                                               float (&values)[kColumns][4]) {
-  BRAID_UNROLL
-  for (int n = 0; n < kColumns; ++n) {
-    BRAID_UNROLL
-    for (int e = 0; e < 2; ++e) {
-      float& value = values[n][2 * half + e];
       const int j = n * kUnitColumns + place.column + e;
-      value = j < seen ? ScoreOf<T>(part, offset, j, value) * kLog2E
-                       : -static_cast<float>(__builtin_inf());
+      value = j < seen ? score(j, value) : -static_cast<float>(__builtin_inf());
     }
   }
 }
@@ -97,10 +82,14 @@ __device__ __forceinline__ void ToTileWeights(const AttentionPart& part, const U
     const int64_t i = first + place.warp * kUnitRows + place.row + half * 8;
     const int seen = SeenOf(i < part.queries ? SeenBy(part.seen, i) - key : 0, kOthers);
     if (part.mask.terms == nullptr) {
-      ToScores(place, scale, seen, half, values);
+      const auto score = [&](int, float product) { return product * scale; };
+      ToScores(place, seen, half, score, values);
     } else {
       const int64_t offset = mask_offset + i * part.mask.strides[2] + key * part.mask.strides[3];
-      ToMaskedScores<T>(place, part, offset, seen, half, values);
+      const auto score = [&](int j, float product) {
+        return ScoreOf<T>(part, offset, j, product) * kLog2E;
+      };
+      ToScores(place, seen, half, score, values);
     }
     ToUnitWeights(half, 1.0f, values, running[half], sums);
   }
@@ -132,24 +121,24 @@ __device__ __forceinline__ void FinishUnitRows(const AttentionLaunch& launch,
   }
 }
 
-// A block has a tile of a head's queries.
-// Four blocks at a time hide more of each other's waits than wider tiles of own rows save.
+// A block has a tile of a head's queries. Four blocks at a time hide more of each other's waits
+// than wider tiles of own rows save.
 template <class T, int kDepth>
 __global__ void __launch_bounds__(kUnitThreads, kDepth == kNarrowDepth ? 4 : 3)
     UnitAttentionKernel(AttentionLaunch launch) {
   using Sizes = UnitTile<kDepth>;
-  constexpr int kOwn = kOwnRows, kOthers = Sizes::kOthers;
+  constexpr int kOthers = Sizes::kOthers;
   __shared__ Pack<T> memory[Sizes::template kPacks<T>];
   T* const buffer = reinterpret_cast<T*>(memory);
   const AttentionPart& part = launch.part;
   const UnitPlace place;
 
   // The last tiles of a causal part have most to do: they come first.
-  const int64_t tiles = (part.queries + kOwn - 1) / kOwn;
-  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kOwn, item = blockIdx.x / tiles;
+  const int64_t tiles = (part.queries + kOwnRows - 1) / kOwnRows;
+  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kOwnRows, item = blockIdx.x / tiles;
   const int64_t b = item / part.heads, head = item % part.heads, kv_head = KvHeadOf(part, head);
   const int64_t left = part.queries - first;
-  const int rows = left < kOwn ? static_cast<int>(left) : kOwn;
+  const int rows = left < kOwnRows ? static_cast<int>(left) : kOwnRows;
   const RowSpan<T> q = {RowsAt<T>(launch.q, part.q, b, head), first, rows, part.depth};
   RowSpan<T> k = {RowsAt<T>(launch.k, part.k, b, kv_head), 0, 0, part.depth};
   RowSpan<T> v = {RowsAt<T>(launch.v, part.v, b, kv_head), 0, 0, part.value_depth};
@@ -166,7 +155,7 @@ __global__ void __launch_bounds__(kUnitThreads, kDepth == kNarrowDepth ? 4 : 3)
   // The queries stay in registers; they come by way of the second stage.
   OwnRows<kDepth> own;
   begin_tile(0);
-  BeginRows<kDepth, kOwn>(q, buffer + Sizes::kStage);
+  BeginRows<kDepth, kOwnRows>(q, buffer + Sizes::kStage);
   EndCopyGroup();
   AwaitCopies<0>();
   __syncthreads();
@@ -200,26 +189,20 @@ Error LaunchOf(const Queue& queue, const AttentionLaunch& launch) {
                       UnitAttentionKernel<T, kDepth>, launch);
 }
 
-template <class T>
-Error LaunchOfType(const Queue& queue, const AttentionLaunch& launch, bool& fits) {
-  const AttentionPart& part = launch.part;
-  fits = launch.cache.position == nullptr && FitsUnits(part.depth) && FitsUnits(part.value_depth) &&
-         IsPacked<T>(launch.q, part.q, part.depth) && IsPacked<T>(launch.k, part.k, part.depth) &&
-         IsPacked<T>(launch.v, part.v, part.value_depth) &&
-         IsPacked<T>(launch.o, part.o, part.value_depth);
-  if (!fits) return kDone;
-  const bool is_narrow = part.depth <= kNarrowDepth && part.value_depth <= kNarrowDepth;
-  return is_narrow ? LaunchOf<T, kNarrowDepth>(queue, launch)
-                   : LaunchOf<T, kMostDepth>(queue, launch);
-}
-
 }  // namespace
 
-Error LaunchUnitAttention(const Queue& queue, const AttentionLaunch& launch, bool& fits) {
-  fits = false;
-  if (launch.part.dtype == DType::kBF16) return LaunchOfType<BFloat16>(queue, launch, fits);
-  if (launch.part.dtype == DType::kF16) return LaunchOfType<Float16>(queue, launch, fits);
-  return kDone;
+bool FitsUnits(const AttentionLaunch& launch) {
+  const AttentionPart& part = launch.part;
+  return FitsUnits(part) && launch.cache.position == nullptr &&
+         IsPackedHalf(launch.q, part.q, part.depth) && IsPackedHalf(launch.k, part.k, part.depth) &&
+         IsPackedHalf(launch.v, part.v, part.value_depth) &&
+         IsPackedHalf(launch.o, part.o, part.value_depth);
+}
+
+Error LaunchUnitAttention(const Queue& queue, const AttentionLaunch& launch) {
+  return VisitUnits(launch.part, [&](auto type, auto depth) {
+    return LaunchOf<decltype(type), decltype(depth)::value>(queue, launch);
+  });
 }
 
 }  // namespace braid::cuda

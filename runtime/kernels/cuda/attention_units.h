@@ -4,6 +4,8 @@
 // operand of the next product as it stands (Dao, arXiv 2307.08691).
 #pragma once
 
+#include <type_traits>
+
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/attention_tile.h"
 #include "runtime/kernels/cuda/constants.h"
@@ -146,11 +148,31 @@ __device__ __forceinline__ void StoreUnitRow(const UnitPlace& place,
   }
 }
 
-inline bool FitsUnits(int64_t depth) { return depth > 0 && depth <= kMostDepth; }
+// Whether the part is of 16-bit numbers in at most kMostDepth columns.
+inline bool FitsUnits(const AttentionPart& part) {
+  const bool is_half = part.dtype == DType::kBF16 || part.dtype == DType::kF16;
+  return is_half && part.depth > 0 && part.depth <= kMostDepth && part.value_depth > 0 &&
+         part.value_depth <= kMostDepth;
+}
+// IsPacked, which is alike for both types.
+inline bool IsPackedHalf(const void* operand, const HeadStrides& at, int64_t depth) {
+  return IsPacked<BFloat16>(operand, at, depth);
+}
+// f(T(), depth) for the type and the tiles of a part that fits.
+template <class F>
+Error VisitUnits(const AttentionPart& part, F f) {
+  const auto visit = [&](auto type) -> Error {
+    const bool is_narrow = part.depth <= kNarrowDepth && part.value_depth <= kNarrowDepth;
+    if (is_narrow) return f(type, std::integral_constant<int, kNarrowDepth>());
+    return f(type, std::integral_constant<int, kMostDepth>());
+  };
+  return part.dtype == DType::kBF16 ? visit(BFloat16()) : visit(Float16());
+}
 
-// Launches of the kernels that use matrix units; false in `fits` if operands are not of that kind:
-// 16 bits, packed, and at most kMostDepth columns. Then nothing is launched.
-Error LaunchUnitAttention(const Queue& queue, const AttentionLaunch& launch, bool& fits);
-Error LaunchUnitAttentionGrad(const Queue& queue, const AttentionGradLaunch& launch, bool& fits);
+// The kernels that use matrix units, for launches that they fit: whose operands are packed, too.
+bool FitsUnits(const AttentionLaunch& launch);
+bool FitsUnits(const AttentionGradLaunch& launch);
+Error LaunchUnitAttention(const Queue& queue, const AttentionLaunch& launch);
+Error LaunchUnitAttentionGrad(const Queue& queue, const AttentionGradLaunch& launch);
 
 }  // namespace braid::cuda

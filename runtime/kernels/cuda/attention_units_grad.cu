@@ -260,28 +260,23 @@ Error LaunchOf(const Queue& queue, const AttentionGradLaunch& launch) {
                       UnitGradientKernel<T, kDepth, false>, launch);
 }
 
-template <class T>
-Error LaunchOfType(const Queue& queue, const AttentionGradLaunch& launch, bool& fits) {
-  const AttentionPart& part = launch.part;
-  fits = FitsUnits(part.depth) && FitsUnits(part.value_depth) &&
-         IsPacked<T>(launch.q, part.q, part.depth) && IsPacked<T>(launch.dq, part.q, part.depth) &&
-         IsPacked<T>(launch.k, part.k, part.depth) && IsPacked<T>(launch.dk, part.k, part.depth) &&
-         IsPacked<T>(launch.v, part.v, part.value_depth) &&
-         IsPacked<T>(launch.dv, part.v, part.value_depth) &&
-         IsPacked<T>(launch.d_o, part.o, part.value_depth);
-  if (!fits) return kDone;
-  const bool is_narrow = part.depth <= kNarrowDepth && part.value_depth <= kNarrowDepth;
-  return is_narrow ? LaunchOf<T, kNarrowDepth>(queue, launch)
-                   : LaunchOf<T, kMostDepth>(queue, launch);
-}
-
 }  // namespace
 
-Error LaunchUnitAttentionGrad(const Queue& queue, const AttentionGradLaunch& launch, bool& fits) {
-  fits = false;
-  if (launch.part.dtype == DType::kBF16) return LaunchOfType<BFloat16>(queue, launch, fits);
-  if (launch.part.dtype == DType::kF16) return LaunchOfType<Float16>(queue, launch, fits);
-  return kDone;
+bool FitsUnits(const AttentionGradLaunch& launch) {
+  const AttentionPart& part = launch.part;
+  return FitsUnits(part) && IsPackedHalf(launch.q, part.q, part.depth) &&
+         IsPackedHalf(launch.dq, part.q, part.depth) &&
+         IsPackedHalf(launch.k, part.k, part.depth) &&
+         IsPackedHalf(launch.dk, part.k, part.depth) &&
+         IsPackedHalf(launch.v, part.v, part.value_depth) &&
+         IsPackedHalf(launch.dv, part.v, part.value_depth) &&
+         IsPackedHalf(launch.d_o, part.o, part.value_depth);
+}
+
+Error LaunchUnitAttentionGrad(const Queue& queue, const AttentionGradLaunch& launch) {
+  return VisitUnits(launch.part, [&](auto type, auto depth) {
+    return LaunchOf<decltype(type), decltype(depth)::value>(queue, launch);
+  });
 }
 
 }  // namespace braid::cuda

@@ -4,6 +4,7 @@
 #include "runtime/kernels/cuda/cudnn_convolution.h"
 #include "runtime/kernels/cuda/device_code.h"
 #include "runtime/kernels/cuda/divisor.h"
+#include "runtime/kernels/cuda/pointwise.h"
 #include "runtime/kernels/cuda/tile_product.h"
 
 namespace braid::cuda {
@@ -351,40 +352,29 @@ Error ComputeWeights(const Queue& queue, const ConvolutionLaunch& launch) {
                                 : LaunchByBlocks(queue, shape, y, x, w);
 }
 
-template <class T>
-__global__ void WidenKernel(const T* narrow, float* wide, int64_t elements) {
-  for (int64_t i = FirstIndex(); i < elements; i += IndexStep()) wide[i] = Load(narrow + i);
-}
-
-// y [planes, windows], where a plane is an image's channel. A block adds to a plane after another.
-template <class T>
-__global__ void AddBiasKernel(T* y, const T* bias, int64_t planes, int64_t channels,
-                              int64_t windows) {
-  for (int64_t plane = blockIdx.x; plane < planes; plane += gridDim.x) {
-    const Compute<T> addend = Load(bias + plane % channels);
-    T* const at = y + plane * windows;
-    for (int64_t i = threadIdx.x; i < windows; i += blockDim.x)
-      Store(at + i, Load(at + i) + addend);
-  }
-}
-
 Error Widen(const Queue& queue, DType dtype, const void* narrow, void* wide, int64_t elements) {
-  return VisitFloating(dtype, [&](auto of_type) {
-    using T = decltype(of_type);
-    return Launch(queue, BlocksFor(queue, elements), kThreads, WidenKernel<T>,
-                  static_cast<const T*>(narrow), static_cast<float*>(wide), elements);
-  });
+  PointwiseLaunch cast = {.out_type = DType::kF32, .types = {dtype}};
+  cast.output = wide;
+  cast.inputs[0] = narrow;
+  cast.walk.elements = elements;
+  return MakePointwiseTable().cast(queue, cast);
 }
 
+// To y [batch, channels, windows], in place.
 Error AddBias(const Queue& queue, const ConvolutionLaunch& launch) {
-  const int64_t channels = int64_t{launch.groups} * launch.out;
-  const int64_t planes = launch.batch * channels;
-  return VisitFloating(launch.wide_result ? DType::kF32 : launch.dtype, [&](auto of_type) {
-    using T = decltype(of_type);
-    return Launch(queue, BlocksFor(queue, planes, 1), kThreads, AddBiasKernel<T>,
-                  static_cast<T*>(launch.result), static_cast<const T*>(launch.bias), planes,
-                  channels, launch.windows());
-  });
+  const DType dtype = launch.wide_result ? DType::kF32 : launch.dtype;
+  const int64_t channels = int64_t{launch.groups} * launch.out, windows = launch.windows();
+  PointwiseLaunch sum = {
+      .op = static_cast<int32_t>(simd::BinaryOp::kAdd), .out_type = dtype, .types = {dtype, dtype}};
+  sum.output = launch.result;
+  sum.inputs[0] = launch.result;
+  sum.inputs[1] = launch.bias;
+  sum.walk = {
+      .elements = launch.y_elements(),
+      .rank = 3,
+      .size = {launch.batch, channels, windows},
+      .stride = {{channels * windows, windows, 1}, {channels * windows, windows, 1}, {0, 1}}};
+  return MakePointwiseTable().binary(queue, sum);
 }
 
 // cuDNN writes the type that it reads: operands of a wide result are widened first, which loses
