@@ -28,7 +28,7 @@ namespace {
 
 // How long a session that has failed may take to end: all are to have ended within 3 s, on a busy
 // machine, too.
-constexpr Nanoseconds kEndLimit = 2 * kSecond;
+constexpr Nanoseconds kMainEndLimit = 2 * kSecond;
 
 // Of this file, and of measuring the machine.
 constexpr int kThreadsHere = 5;
@@ -100,7 +100,7 @@ class ProcessEnd {
   void LimitHere(const absl::Status& cause) {
     cause_ = cause;
     if (std::exchange(is_limited_, true)) return;
-    reactor_->RunAfter(kEndLimit, [this] {
+    reactor_->RunAfter(kMainEndLimit, [this] {
       PrintError(cause_);
       _exit(ExitCodeOf(cause_));
     });

@@ -17,7 +17,7 @@
 namespace braid {
 namespace {
 
-constexpr Nanoseconds kEndLimit = 10 * kSecond;
+constexpr Nanoseconds kServiceEndLimit = 10 * kSecond;
 
 }  // namespace
 
@@ -38,8 +38,9 @@ class NodeService::Impl {
     // Nothing is under way on the rendezvous's reactor any more that could touch the node.
     const std::shared_ptr<Event> is_idle = environment_->MakeEvent();
     client_->reactor().Post([is_idle] { is_idle->Set(); });
-    environment_->Await(*is_idle, kEndLimit).IgnoreError();
-    if (const absl::Status waited = environment_->Await(*has_ended_, kEndLimit); !waited.ok()) {
+    environment_->Await(*is_idle, kServiceEndLimit).IgnoreError();
+    if (const absl::Status waited = environment_->Await(*has_ended_, kServiceEndLimit);
+        !waited.ok()) {
       LOG(ERROR) << "node " << rank() << " does not end: " << waited.message();
     }
     node_.reset();

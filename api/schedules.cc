@@ -17,7 +17,7 @@ Tensor StepAsFloat(LogicalGraph& graph, SourceLocation where) {
 }
 
 // (step - begin) / span within [0, 1]; a span of nothing is over at once.
-Tensor Progress(Tensor step, double begin, double span, SourceLocation where) {
+Tensor ProgressAt(Tensor step, double begin, double span, SourceLocation where) {
   const double inverse = 1 / std::max(span, 1e-9);
   return Clip(Scale(AddScalar(step, -begin, where), inverse, where), 0, 1, where);
 }
@@ -50,7 +50,7 @@ Tensor WarmupCosine(LogicalGraph& graph, WarmupCosineOptions options, SourceLoca
   const auto warmup = static_cast<double>(options.warmup_steps);
   const auto steps = static_cast<double>(options.steps);
   const Tensor step = StepAsFloat(graph, where);
-  const Tensor t = Progress(step, warmup, std::max(steps - warmup, 1.0), where);
+  const Tensor t = ProgressAt(step, warmup, std::max(steps - warmup, 1.0), where);
   const Tensor decayed = Cosine(t, options.peak, options.floor, where);
   if (options.warmup_steps == 0) return decayed;
   const Tensor rising = Scale(AddScalar(step, 1, where), options.peak / warmup, where);
@@ -78,7 +78,7 @@ Tensor ExponentialDecay(LogicalGraph& graph, ExponentialDecayOptions options,
 Tensor PolynomialDecay(LogicalGraph& graph, PolynomialDecayOptions options, SourceLocation where) {
   CheckRates(graph, "PolynomialDecay", {options.initial, options.floor}, where);
   const Tensor t =
-      Progress(StepAsFloat(graph, where), 0, static_cast<double>(options.steps), where);
+      ProgressAt(StepAsFloat(graph, where), 0, static_cast<double>(options.steps), where);
   const Tensor left = AddScalar(Neg(t, where), 1, where);
   const Tensor power = options.power == 1 ? left : Pow(left, options.power, where);
   return AddScalar(Scale(power, options.initial - options.floor, where), options.floor, where);
@@ -90,9 +90,9 @@ Tensor OneCycle(LogicalGraph& graph, OneCycleOptions options, SourceLocation whe
   const auto steps = static_cast<double>(options.steps);
   const double top = std::max(options.rising * steps - 1, 0.0);
   const Tensor step = StepAsFloat(graph, where);
-  const Tensor rising = Cosine(Progress(step, 0, top, where), start, options.peak, where);
+  const Tensor rising = Cosine(ProgressAt(step, 0, top, where), start, options.peak, where);
   const Tensor falling =
-      Cosine(Progress(step, top, steps - 1 - top, where), options.peak, end, where);
+      Cosine(ProgressAt(step, top, steps - 1 - top, where), options.peak, end, where);
   return Where(Less(step, Constant(graph, top, {}, where), where), rising, falling, where);
 }
 

@@ -16,7 +16,7 @@ braid_packages=(
 # What only running the tests needs: cases that others wrote; machines in namespaces, their faults;
 # a second compiler's reading of the sources.
 braid_test_packages=(libonnx-testdata iproute2 nftables python3 clang libomp-dev)
-# What the asan preset builds with: libFuzzer is clang's.
+# What the presets asan and fuzz build with: libFuzzer is clang's.
 braid_clang_packages=(clang-14 libclang-rt-14-dev libomp-14-dev)
 
 braid_fail() {

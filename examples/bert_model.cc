@@ -15,7 +15,7 @@ using braid::Tensor;
 constexpr int64_t kSentences = 1 << 20;
 constexpr int64_t kNothing = -100;  // the label of a token that is not to be found
 
-Tensor Number(Job& job, int64_t value) {
+Tensor IntegerOf(Job& job, int64_t value) {
   return Constant(job.graph(), static_cast<double>(value), {.dtype = DType::kI32});
 }
 
@@ -36,8 +36,8 @@ Puzzle Mask(Job& job, Tensor tokens, const BertOptions& options) {
     return Less(drawn, Constant(job.graph(), share * options.masked));
   };
   const Tensor other = Where(is_below(0.9), DrawBelow(job, shape, options.vocabulary), tokens);
-  return {Where(is_below(0.8), Number(job, options.vocabulary), other),
-          Where(is_below(1), tokens, Number(job, kNothing))};
+  return {Where(is_below(0.8), IntegerOf(job, options.vocabulary), other),
+          Where(is_below(1), tokens, IntegerOf(job, kNothing))};
 }
 
 // Of windows of a text, or of made-up sentences from number `first` on.
@@ -53,7 +53,7 @@ Puzzle MakePuzzle(Job& job, const std::optional<braid::DatasetSpec>& text, int64
   return Mask(job, fields[0], options);
 }
 
-Tensor Drop(Tensor x, double rate) { return rate > 0 ? Dropout(x, rate) : x; }
+Tensor DropIf(Tensor x, double rate) { return rate > 0 ? Dropout(x, rate) : x; }
 
 Tensor Block(Tensor x, const BertOptions& options) {
   const PairLayout layout = LayoutOf(options.parallel);
@@ -62,10 +62,10 @@ Tensor Block(Tensor x, const BertOptions& options) {
                            .dropout = options.dropout,
                            .projection = layout.first,
                            .output = layout.second});
-  x = LayerNormLayer(x + Drop(y, options.dropout), {.name = "norm1"});
+  x = LayerNormLayer(x + DropIf(y, options.dropout), {.name = "norm1"});
   y = Gelu(Linear(x, 4 * options.width, {.name = "fc", .weight = layout.first, .stddev = 0.02}));
   y = Linear(y, options.width, {.name = "proj", .weight = layout.second, .stddev = 0.02});
-  return LayerNormLayer(x + Drop(y, options.dropout), {.name = "norm2"});
+  return LayerNormLayer(x + DropIf(y, options.dropout), {.name = "norm2"});
 }
 
 // i32 [batch, time] -> logits [batch, time, vocabulary + 1].
@@ -84,7 +84,7 @@ Tensor Bert(Job& job, Tensor tokens, const BertOptions& options) {
     const Tensor segment = row(Iota(job.graph(), {DType::kI32, {2}}), 2, "segments");
     Tensor sum = row(tokens, words, "tokens") + row(place, options.time, "positions");
     sum = sum + RepeatInterleave(segment, options.time / 2, 0);
-    return Drop(LayerNormLayer(sum, {.name = "norm"}), options.dropout);
+    return DropIf(LayerNormLayer(sum, {.name = "norm"}), options.dropout);
   });
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     const int stage = static_cast<int>(layer * num_stages / options.layers);
@@ -121,7 +121,7 @@ void EvaluateBert(Job& job, const BertOptions& options) {
     const Tensor guess = ArgMax(Bert(job, puzzle.seen, options));
     const auto count = [](Tensor x) { return Sum(Cast(x, DType::kF32)); };
     job.Fetch("accuracy", count(Equal(guess, puzzle.labels)) /
-                              count(NotEqual(puzzle.labels, Number(job, kNothing))));
+                              count(NotEqual(puzzle.labels, IntegerOf(job, kNothing))));
   });
 }
 

@@ -14,7 +14,7 @@ namespace {
 // How long a node that failed waits for the master to say what the first cause was.
 constexpr Nanoseconds kCauseLimit = kSecond;
 // The same if a link broke: the master asks all nodes whether they are there.
-constexpr Nanoseconds kInquiryLimit = 7 * kSecond;
+constexpr Nanoseconds kNamedCauseLimit = 7 * kSecond;
 
 }  // namespace
 
@@ -129,7 +129,7 @@ void ControlAgent::Do(NodeAction action, const absl::Status& status, bool is_lin
     case NodeAction::kAwaitCause:
       return AwaitCause(status, kCauseLimit);
     case NodeAction::kAwaitInquiry:
-      return AwaitCause(status, kInquiryLimit);
+      return AwaitCause(status, kNamedCauseLimit);
     case NodeAction::kTakeCause:
       cause_ = options_.annotate(status);
       if (options_.on_failure) options_.on_failure(cause_);

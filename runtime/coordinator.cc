@@ -23,7 +23,7 @@ constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
 // (2 s), so that the lost one is named, not those that it keeps waiting.
 constexpr Nanoseconds kCloseLimit = 15 * kSecond;
 // A node that neither answers nor is lost, the heartbeats' limit notwithstanding, is busy.
-constexpr Nanoseconds kInquiryLimit = 6 * kSecond;
+constexpr Nanoseconds kInquiryAnswerLimit = 6 * kSecond;
 constexpr Nanoseconds kDescribeLimit = 2 * kSecond;
 
 }  // namespace
@@ -262,7 +262,7 @@ void Coordinator::OnLinkFailure(uint16_t node, const absl::Status& cause) {
   ControlMessage message;
   message.mutable_probe()->set_number(number);
   SendAll(message);
-  reactor_->RunAfter(kInquiryLimit, [this, node, cause] { OnFailure(node, cause); });
+  reactor_->RunAfter(kInquiryAnswerLimit, [this, node, cause] { OnFailure(node, cause); });
 }
 
 void Coordinator::OnProbe(uint16_t node, uint64_t number) {

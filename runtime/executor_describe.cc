@@ -21,7 +21,7 @@ namespace {
 // A thread that has not answered by then is inside an act.
 constexpr Nanoseconds kAnswerLimit = kSecond / 2;
 // Of a report: a node with more says how many it left out.
-constexpr size_t kMaxActors = 2000;
+constexpr size_t kMaxDescribedActors = 2000;
 
 void SetPlace(const ActorId& id, control::ActorPlace& place) {
   place.set_node(id.node);
@@ -33,8 +33,8 @@ bool IsActing(const ActorReport& actor) {
   return !actor.waits.empty() && actor.waits[0].what == Wait::For::kAction;
 }
 
-// The first kMaxActors in the order in which they matter: acts under way, and what actors of
-// other threads wait for, then what those wait for here, and so on; then the rest.
+// The first kMaxDescribedActors in the order in which they matter: acts under way, and what actors
+// of other threads wait for, then what those wait for here, and so on; then the rest.
 std::vector<const ActorReport*> ChooseActors(const std::vector<ActorReport>& actors) {
   std::map<uint32_t, const ActorReport*> actor_of_task;
   for (const ActorReport& actor : actors) actor_of_task[actor.id.task] = &actor;
@@ -49,14 +49,14 @@ std::vector<const ActorReport*> ChooseActors(const std::vector<ActorReport>& act
   for (const ActorReport& actor : actors) {
     if (!actor.sent.empty() || !actor.acknowledged.empty()) add(&actor);
   }
-  for (size_t i = 0; i < chosen.size() && i < kMaxActors; ++i) {
+  for (size_t i = 0; i < chosen.size() && i < kMaxDescribedActors; ++i) {
     for (const Wait& wait : chosen[i]->waits) {
       const auto peer = actor_of_task.find(wait.peer.task);
       if (wait.peer.node == chosen[i]->id.node && peer != actor_of_task.end()) add(peer->second);
     }
   }
   for (const ActorReport& actor : actors) add(&actor);
-  if (chosen.size() > kMaxActors) chosen.resize(kMaxActors);
+  if (chosen.size() > kMaxDescribedActors) chosen.resize(kMaxDescribedActors);
   return chosen;
 }
 

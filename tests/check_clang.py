@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""tests/check_clang.py BUILD_DIR [CLANG]: clang reads every file of the libraries and of the tool,
-without generating code: its errors, its warnings, and which lock guards what. BUILD_DIR is a built
-one, since it has the compile commands and the generated headers. Prints what clang says, and fails
-if it says anything."""
+"""tests/check_clang.py [--each] BUILD_DIR [CLANG]: clang reads every file of the libraries and of the
+tool, without generating code: its errors, its warnings, and which lock guards what. With --each it
+reads every file by itself, otherwise as many at a time as are compiled at a time. BUILD_DIR is a
+built one, since it has the compile commands and the generated headers. Prints what clang says, and
+fails if it says anything."""
 import collections
 import concurrent.futures
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -30,19 +32,32 @@ def options_of(command):
     return tuple(kept)
 
 
+def joined_in(file):
+    """The files that CMake joined into this one."""
+    with open(file, encoding="utf-8") as text:
+        return re.findall(r'#include "(.*)"', text.read())
+
+
 def main():
-    if len(sys.argv) not in (2, 3):
+    arguments = sys.argv[1:]
+    is_each = arguments[:1] == ["--each"]
+    arguments = arguments[is_each:]
+    if len(arguments) not in (1, 2):
         sys.exit(__doc__)
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    build = os.path.abspath(sys.argv[1])
-    clang = sys.argv[2] if len(sys.argv) == 3 else "clang++"
+    build = os.path.abspath(arguments[0])
+    clang = arguments[1] if len(arguments) == 2 else "clang++"
     with open(f"{build}/compile_commands.json", encoding="utf-8") as file:
         entries = json.load(file)
     files = {}
+    count = 0
     for entry in entries:
-        name = os.path.relpath(entry["file"], root)
-        is_ours = name.split("/")[0] in FOLDERS and name.endswith(".cc")
-        if is_ours:
+        file = os.path.join(entry["directory"], entry["file"])
+        sources = joined_in(file) if file.endswith("_cxx.cxx") else [file]
+        ours = [source for source in sources
+                if os.path.relpath(source, root).split("/")[0] in FOLDERS and source.endswith(".cc")]
+        count += len(ours)
+        for name in ours if is_each or len(ours) < 2 else [file]:
             files[name] = options_of(entry["command"])
     if not files:
         sys.exit(f"error: {build}/compile_commands.json names no file of {root}")
@@ -61,7 +76,7 @@ def main():
             header = ["-include-pch", headers[options]] if options in headers else []
             result = subprocess.run(
                 [clang, *OPTIONS, *options, f"-I{root}", f"-I{build}", *header, "-fsyntax-only",
-                 f"{root}/{name}"],
+                 name],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             return result.returncode, result.stdout
 
@@ -70,7 +85,7 @@ def main():
             for returncode, output in pool.map(read, sorted(files)):
                 sys.stdout.write(output)
                 failed += returncode != 0
-    print(f"{clang} read {len(files)} files; {failed} with errors or warnings")
+    print(f"{clang} read {count} files in {len(files)} runs; {failed} with errors or warnings")
     return 1 if failed else 0
 
 

@@ -60,7 +60,7 @@ echo "==== format"
 echo "==== release: all tests"
 braid_configure "$preset" -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=ON
 braid_build "$preset"
-"$braid_root/tests/check_clang.py" "$braid_root/build/release"
+"$braid_root/tests/check_clang.py" --each "$braid_root/build/release"
 run_tests release
 
 echo "==== installed package"

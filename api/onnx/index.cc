@@ -24,7 +24,7 @@ absl::StatusOr<Tensors> TranslateGatherNd(const NodeView& n) {
   return Tensors{GatherNd(n.in(0), n.in(1), n.Int("batch_dims", 0))};
 }
 
-absl::StatusOr<ScatterReduction> ReductionOf(const NodeView& n) {
+absl::StatusOr<ScatterReduction> ScatterReductionOf(const NodeView& n) {
   const std::string name = n.Text("reduction", "none");
   if (name == "none") return ScatterReduction::kReplace;
   if (name == "add") return ScatterReduction::kAdd;
@@ -36,13 +36,13 @@ absl::StatusOr<ScatterReduction> ReductionOf(const NodeView& n) {
 
 absl::StatusOr<Tensors> TranslateScatterElements(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
-  BRAID_ASSIGN_OR_RETURN(const ScatterReduction reduction, ReductionOf(n));
+  BRAID_ASSIGN_OR_RETURN(const ScatterReduction reduction, ScatterReductionOf(n));
   return Tensors{
       ScatterElements(n.in(0), n.in(1), n.in(2), {.axis = axis, .reduction = reduction})};
 }
 
 absl::StatusOr<Tensors> TranslateScatterNd(const NodeView& n) {
-  BRAID_ASSIGN_OR_RETURN(const ScatterReduction reduction, ReductionOf(n));
+  BRAID_ASSIGN_OR_RETURN(const ScatterReduction reduction, ScatterReductionOf(n));
   return Tensors{ScatterNd(n.in(0), n.in(1), n.in(2), {.reduction = reduction})};
 }
 

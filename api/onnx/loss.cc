@@ -32,7 +32,7 @@ Ints FromEnd(int rank) {
   return perm;
 }
 
-absl::StatusOr<LossReduction> ReductionOf(const NodeView& n) {
+absl::StatusOr<LossReduction> LossReductionOf(const NodeView& n) {
   const std::string name = n.Text("reduction", "mean");
   if (name == "none") return LossReduction::kNone;
   if (name == "mean") return LossReduction::kMean;
@@ -47,7 +47,7 @@ std::optional<int64_t> IgnoredOf(const NodeView& n) {
 
 absl::StatusOr<Tensors> TranslateCrossEntropy(const NodeView& n) {
   BRAID_RETURN_IF_ERROR(CheckClasses(n));
-  BRAID_ASSIGN_OR_RETURN(const LossReduction reduction, ReductionOf(n));
+  BRAID_ASSIGN_OR_RETURN(const LossReduction reduction, LossReductionOf(n));
   const Tensor scores = Transpose(n.in(0), ToEnd(n.rank()));
   Tensors outputs = {CrossEntropy(
       scores, n.in(1), {.weights = n.in(2), .ignore_index = IgnoredOf(n), .reduction = reduction})};
@@ -57,7 +57,7 @@ absl::StatusOr<Tensors> TranslateCrossEntropy(const NodeView& n) {
 
 absl::StatusOr<Tensors> TranslateNll(const NodeView& n) {
   BRAID_RETURN_IF_ERROR(CheckClasses(n));
-  BRAID_ASSIGN_OR_RETURN(const LossReduction reduction, ReductionOf(n));
+  BRAID_ASSIGN_OR_RETURN(const LossReduction reduction, LossReductionOf(n));
   return Tensors{
       NllLoss(Transpose(n.in(0), ToEnd(n.rank())), n.in(1),
               {.weights = n.in(2), .ignore_index = IgnoredOf(n), .reduction = reduction})};

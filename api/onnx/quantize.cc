@@ -72,7 +72,7 @@ absl::StatusOr<Tensors> TranslateDynamicQuantize(const NodeView& n) {
 
 // Matrix `input` less its zero point (input `at`, perhaps absent), exact in f64. A zero point per
 // row or column is along `axis` of the matrix.
-absl::StatusOr<Tensor> Centered(const NodeView& n, int input, int at, int axis) {
+absl::StatusOr<Tensor> CenteredFactor(const NodeView& n, int input, int at, int axis) {
   const Tensor x = Cast(n.in(input), DType::kF64);
   if (!n.HasInput(at)) return x;
   Tensor zero_point = Cast(n.in(at), DType::kF64);
@@ -82,8 +82,8 @@ absl::StatusOr<Tensor> Centered(const NodeView& n, int input, int at, int axis) 
 }
 
 absl::StatusOr<Tensors> TranslateMatMulInteger(const NodeView& n) {
-  BRAID_ASSIGN_OR_RETURN(const Tensor a, Centered(n, 0, 2, -2));
-  BRAID_ASSIGN_OR_RETURN(const Tensor b, Centered(n, 1, 3, -1));
+  BRAID_ASSIGN_OR_RETURN(const Tensor a, CenteredFactor(n, 0, 2, -2));
+  BRAID_ASSIGN_OR_RETURN(const Tensor b, CenteredFactor(n, 1, 3, -1));
   return Tensors{Cast(MatMul(a, b), DType::kI32)};
 }
 
@@ -92,8 +92,8 @@ absl::StatusOr<Tensors> TranslateQLinearMatMul(const NodeView& n) {
     if (n.shape(i).num_elements() != 1) return Lacking("a scale or zero point per row or column");
   }
   if (n.dtype(7) != DType::kU8) return Lacking("a zero point that is not uint8");
-  BRAID_ASSIGN_OR_RETURN(const Tensor a, Centered(n, 0, 2, -2));
-  BRAID_ASSIGN_OR_RETURN(const Tensor b, Centered(n, 3, 5, -1));
+  BRAID_ASSIGN_OR_RETURN(const Tensor a, CenteredFactor(n, 0, 2, -2));
+  BRAID_ASSIGN_OR_RETURN(const Tensor b, CenteredFactor(n, 3, 5, -1));
   const auto scalar = [&](int i) { return Cast(Reshape(n.in(i), Shape()), DType::kF64); };
   const Tensor scale = Div(Mul(scalar(1), scalar(4)), scalar(6));
   return Tensors{Rounded(Mul(MatMul(a, b), scale), Reshape(n.in(7), Shape()))};

@@ -32,7 +32,7 @@ absl::StatusOr<Tensors> TranslateUpsample(const NodeView& n) {
 }
 
 // A list that an empty tensor leaves out.
-absl::StatusOr<std::vector<double>> Numbers(const NodeView& n, int input) {
+absl::StatusOr<std::vector<double>> NumbersOf(const NodeView& n, int input) {
   if (!n.HasInput(input)) return std::vector<double>();
   return n.KnownFloats(input);
 }
@@ -55,12 +55,12 @@ absl::StatusOr<Tensors> TranslateResize(const NodeView& n) {
   if (const auto axes = n.List("axes")) {
     BRAID_ASSIGN_OR_RETURN(options.axes, NormalAxes(*axes, n.rank()));
   }
-  BRAID_ASSIGN_OR_RETURN(options.scales, Numbers(n, 2));
+  BRAID_ASSIGN_OR_RETURN(options.scales, NumbersOf(n, 2));
   if (n.HasInput(3)) {
     BRAID_ASSIGN_OR_RETURN(options.sizes, n.KnownInts(3));
   }
   if (options.coordinates == "tf_crop_and_resize") {
-    BRAID_ASSIGN_OR_RETURN(const std::vector<double> region, Numbers(n, 1));
+    BRAID_ASSIGN_OR_RETURN(const std::vector<double> region, NumbersOf(n, 1));
     if (region.size() != 2 * options.axes.size()) return Wrong("roi needs two numbers per axis");
     options.begin.assign(region.begin(), region.begin() + options.axes.size());
     options.end.assign(region.begin() + options.axes.size(), region.end());

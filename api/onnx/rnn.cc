@@ -17,9 +17,9 @@ namespace {
 using Activation = std::function<Tensor(Tensor)>;
 
 // A list of numbers that the activations which take one use up in their order.
-class Numbers {
+class ActivationNumbers {
  public:
-  explicit Numbers(std::optional<std::vector<double>> values)
+  explicit ActivationNumbers(std::optional<std::vector<double>> values)
       : values_(std::move(values).value_or(std::vector<double>())) {}
   double Next(double otherwise) { return next_ < values_.size() ? values_[next_++] : otherwise; }
 
@@ -28,8 +28,8 @@ class Numbers {
   size_t next_ = 0;
 };
 
-absl::StatusOr<Activation> MakeActivation(const std::string& name, Numbers& alphas,
-                                          Numbers& betas) {
+absl::StatusOr<Activation> MakeActivation(const std::string& name, ActivationNumbers& alphas,
+                                          ActivationNumbers& betas) {
   if (name == "Tanh") return [](Tensor x) { return Tanh(x); };
   if (name == "Sigmoid") return [](Tensor x) { return Sigmoid(x); };
   if (name == "Relu") return [](Tensor x) { return Relu(x); };
@@ -133,7 +133,7 @@ absl::StatusOr<Layer> ReadLayer(const NodeView& n, int64_t gates, std::vector<st
         absl::StrCat("it has ", wanted.size(), " activations, ", names.size(), " are needed"));
   }
   layer.is_plain = wanted == names && !(layer.clip > 0);
-  Numbers alphas(n.Floats("activation_alpha")), betas(n.Floats("activation_beta"));
+  ActivationNumbers alphas(n.Floats("activation_alpha")), betas(n.Floats("activation_beta"));
   layer.activations.resize(layer.directions);
   for (size_t i = 0; i < wanted.size(); ++i) {
     BRAID_ASSIGN_OR_RETURN(Activation activation, MakeActivation(wanted[i], alphas, betas));

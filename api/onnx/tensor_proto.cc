@@ -18,14 +18,14 @@ namespace braid::onnx {
 namespace {
 
 // Files are at most 2 GiB (protobuf), so no tensor in one is larger.
-constexpr int64_t kMaxElements = int64_t{1} << 31;
+constexpr int64_t kMaxInitializerElements = int64_t{1} << 31;
 
 // Of a TensorProto or a SparseTensorProto.
 template <class Proto>
 absl::StatusOr<Shape> ShapeOf(const Proto& tensor, const std::string& name) {
   int64_t elements = 1;
   for (int64_t dim : tensor.dims()) {
-    if (dim < 0 || (dim > 0 && elements > kMaxElements / dim)) {
+    if (dim < 0 || (dim > 0 && elements > kMaxInitializerElements / dim)) {
       return absl::DataLossError(absl::StrCat("tensor '", name, "' has the shape [",
                                               absl::StrJoin(tensor.dims(), ", "), "]"));
     }

@@ -30,7 +30,7 @@
 namespace braid {
 namespace {
 
-constexpr Nanoseconds kKillAfter = 2 * kSecond;
+constexpr Nanoseconds kKillNodeAfter = 2 * kSecond;
 
 // The program and the orders for it. Belongs to the reactor's thread.
 class RemoteNode {
@@ -65,7 +65,7 @@ class RemoteNode {
     }
     process_->Signal(SIGTERM);
     if (kill_timer_.has_value()) return;
-    kill_timer_ = reactor_->RunAfter(kKillAfter, [this] { process_->Signal(SIGKILL); });
+    kill_timer_ = reactor_->RunAfter(kKillNodeAfter, [this] { process_->Signal(SIGKILL); });
   }
 
  private:

@@ -14,7 +14,7 @@ namespace {
 // Counted from the first failure or signal. Nodes that lose a peer end by themselves within three
 // seconds, and say whom they lost.
 constexpr Nanoseconds kTermAfter = 3 * kSecond;
-constexpr Nanoseconds kKillAfter = 5 * kSecond;
+constexpr Nanoseconds kKillClusterAfter = 5 * kSecond;
 // Output that nobody takes is waited for so long once all nodes have ended, if launch was signalled
 // again before they had.
 constexpr Nanoseconds kDrainAfter = kSecond;
@@ -127,11 +127,11 @@ void RunningCluster::OnSignal(int signal) {
 }
 
 void RunningCluster::KillLater(const std::string& reason) {
-  kill_timer_ = reactor_->RunAfter(kKillAfter, [this, reason] {
+  kill_timer_ = reactor_->RunAfter(kKillClusterAfter, [this, reason] {
     for (const auto& node : nodes_) {
       if (node->has_ended()) continue;
       err_.Write(absl::StrFormat("braid launch: %s has not ended %d s after %s and is killed\n",
-                                 node->Describe(), kKillAfter / kSecond, reason));
+                                 node->Describe(), kKillClusterAfter / kSecond, reason));
     }
     SignalAll(SIGKILL);
   });

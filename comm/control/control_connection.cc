@@ -12,13 +12,13 @@
 namespace braid {
 namespace {
 
-constexpr uint32_t kMagic = 0x43445242;  // "BRDC"
+constexpr uint32_t kMessageMagic = 0x43445242;  // "BRDC"
 constexpr size_t kReadBytes = size_t{256} << 10;
 constexpr size_t kReadsPerEvent = 16;
 constexpr size_t kMaxReasonBytes = 4096;
 // How long a closed connection is kept for what is not yet sent, and for the peer's own end: a
 // socket that is closed earlier throws away what the peer has not read.
-constexpr Nanoseconds kLinger = 2 * kSecond;
+constexpr Nanoseconds kControlLinger = 2 * kSecond;
 
 std::span<std::byte> BytesOf(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
@@ -35,7 +35,7 @@ uint32_t ChecksumOf(uint8_t kind, std::string_view payload) {
 std::string ControlConnection::MakeFrame(uint8_t kind, std::string_view payload) {
   std::string frame(kHeaderBytes, '\0');
   const std::span<std::byte> header = BytesOf(frame);
-  PutLittleEndian(header, 0, kMagic);
+  PutLittleEndian(header, 0, kMessageMagic);
   PutLittleEndian(header, 4, uint32_t{kind});
   PutLittleEndian(header, 8, static_cast<uint32_t>(payload.size()));
   PutLittleEndian(header, 12, ChecksumOf(kind, payload));
@@ -46,10 +46,10 @@ std::string ControlConnection::MakeFrame(uint8_t kind, std::string_view payload)
 absl::StatusOr<ControlConnection::Header> ControlConnection::ParseHeader(
     std::span<const std::byte> bytes, size_t max_bytes) {
   const auto magic = GetLittleEndian<uint32_t>(bytes, 0);
-  if (magic != kMagic) {
+  if (magic != kMessageMagic) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "a control frame begins with %08x, not with %08x: what speaks there is not Braid", magic,
-        kMagic));
+        kMessageMagic));
   }
   const auto kind = GetLittleEndian<uint32_t>(bytes, 4);
   if (kind < kMessage || kind > kClosing) {
@@ -325,7 +325,7 @@ void ControlConnection::Close(absl::Status reason) {
     self->is_closing_ = true;
     self->Deliver(std::nullopt, reason);
     self->Queue(MakeFrame(kClosing, std::string(reason.message().substr(0, kMaxReasonBytes))));
-    self->linger_timer_ = self->options_.reactor->RunAfter(kLinger, [self] {
+    self->linger_timer_ = self->options_.reactor->RunAfter(kControlLinger, [self] {
       self->linger_timer_.reset();
       self->CloseSocket();
     });

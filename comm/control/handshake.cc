@@ -24,7 +24,7 @@
 namespace braid {
 namespace {
 
-constexpr std::string_view kMagic = "BRAIDCTL";
+constexpr std::string_view kHandshakeMagic = "BRAIDCTL";
 constexpr size_t kNonceBytes = 32;
 constexpr size_t kProofBytes = 32;
 constexpr size_t kNonceAt = 16;
@@ -39,7 +39,7 @@ using Proof = std::array<std::byte, kProofBytes>;
 
 Greeting MakeGreeting(bool has_secret) {
   Greeting greeting;
-  std::memcpy(greeting.data(), kMagic.data(), kMagic.size());
+  std::memcpy(greeting.data(), kHandshakeMagic.data(), kHandshakeMagic.size());
   PutLittleEndian(std::span<std::byte>(greeting), 8, kControlWireVersion);
   PutLittleEndian(std::span<std::byte>(greeting), 12, has_secret ? kHasSecret : 0u);
   CHECK(FillRandom(std::span(greeting).subspan(kNonceAt)).ok());
@@ -109,11 +109,11 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
   void OnGreeting() {
     std::memcpy(peer_.data(), in_.data(), kGreetingBytes);
-    if (std::memcmp(peer_.data(), kMagic.data(), kMagic.size()) != 0) {
+    if (std::memcmp(peer_.data(), kHandshakeMagic.data(), kHandshakeMagic.size()) != 0) {
       return Finish(absl::InvalidArgumentError(
           absl::StrFormat("%s is not Braid: its first bytes are '%s'", options_.peer,
                           absl::CHexEscape(std::string(reinterpret_cast<const char*>(peer_.data()),
-                                                       kMagic.size())))));
+                                                       kHandshakeMagic.size())))));
     }
     if (!is_dialer_ && !Write(own_)) return;
     const auto version = GetLittleEndian<uint32_t>(peer_, 8);

@@ -9,9 +9,9 @@ namespace {
 
 // One direction: what one end sent and the other has not read. Shared by both ends, which die in
 // any order.
-class Pipe : public std::enable_shared_from_this<Pipe> {
+class LoopbackPipe : public std::enable_shared_from_this<LoopbackPipe> {
  public:
-  explicit Pipe(Reactor* reader) : reader_(reader) {}
+  explicit LoopbackPipe(Reactor* reader) : reader_(reader) {}
 
   void SetHandlers(ControlChannel::MessageHandler on_message,
                    ControlChannel::ClosedHandler on_closed) {
@@ -97,7 +97,7 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
 
 class LoopbackControlChannel final : public ControlChannel {
  public:
-  LoopbackControlChannel(std::shared_ptr<Pipe> in, std::shared_ptr<Pipe> out)
+  LoopbackControlChannel(std::shared_ptr<LoopbackPipe> in, std::shared_ptr<LoopbackPipe> out)
       : in_(std::move(in)), out_(std::move(out)) {}
   ~LoopbackControlChannel() override {
     in_->Detach();
@@ -114,16 +114,16 @@ class LoopbackControlChannel final : public ControlChannel {
   }
 
  private:
-  std::shared_ptr<Pipe> in_;
-  std::shared_ptr<Pipe> out_;
+  std::shared_ptr<LoopbackPipe> in_;
+  std::shared_ptr<LoopbackPipe> out_;
 };
 
 }  // namespace
 
 std::pair<std::unique_ptr<ControlChannel>, std::unique_ptr<ControlChannel>> MakeLoopbackControlPair(
     Reactor* first, Reactor* second) {
-  auto to_first = std::make_shared<Pipe>(first);
-  auto to_second = std::make_shared<Pipe>(second);
+  auto to_first = std::make_shared<LoopbackPipe>(first);
+  auto to_second = std::make_shared<LoopbackPipe>(second);
   return {std::make_unique<LoopbackControlChannel>(to_first, to_second),
           std::make_unique<LoopbackControlChannel>(to_second, to_first)};
 }

@@ -18,8 +18,6 @@ constexpr Nanoseconds kRetryInterval = 50 * kMillisecond;
 // For one address; a host that drops packets is silent for longer.
 constexpr Nanoseconds kDialLimit = 3 * kSecond;
 
-double Seconds(Nanoseconds time) { return static_cast<double>(time) / kSecond; }
-
 // Errors that another try does not mend.
 bool IsFinal(const absl::Status& status) {
   return absl::IsUnauthenticated(status) || absl::IsFailedPrecondition(status) ||

@@ -19,8 +19,6 @@ constexpr int kLoggedRefusals = 20;
 constexpr Nanoseconds kOpeningLimit = 5 * kSecond;
 // More than a closed connection lingers.
 
-double Seconds(Nanoseconds time) { return static_cast<double>(time) / kSecond; }
-
 std::string AnswerOf(const std::function<void(join::Answer&)>& fill) {
   join::Answer answer;
   fill(answer);

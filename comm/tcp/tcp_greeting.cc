@@ -24,7 +24,7 @@ enum GreetingField : size_t {
 };
 
 template <typename... Args>
-absl::Status Wrong(const absl::FormatSpec<Args...>& format, const Args&... args) {
+absl::Status WrongGreeting(const absl::FormatSpec<Args...>& format, const Args&... args) {
   return absl::InvalidArgumentError(absl::StrFormat(format, args...));
 }
 
@@ -51,14 +51,14 @@ std::array<std::byte, kTcpGreetingBytes> EncodeTcpGreeting(const TcpGreeting& gr
 absl::StatusOr<TcpGreeting> CheckTcpGreeting(std::span<const std::byte> bytes,
                                              const TcpGreeting& expected) {
   if (const auto magic = GetLittleEndian<uint32_t>(bytes, kMagic); magic != kGreetingMagic) {
-    return Wrong("the greeting begins with magic %x, must be %x", magic, kGreetingMagic);
+    return WrongGreeting("the greeting begins with magic %x, must be %x", magic, kGreetingMagic);
   }
   if (const auto version = GetLittleEndian<uint8_t>(bytes, kVersion); version != kGreetingVersion) {
-    return Wrong("the greeting has version %d, must be %d: all nodes run the same build", version,
-                 kGreetingVersion);
+    return WrongGreeting("the greeting has version %d, must be %d: all nodes run the same build",
+                         version, kGreetingVersion);
   }
   if (const auto zero = GetLittleEndian<uint16_t>(bytes, kZero); zero != 0) {
-    return Wrong("the greeting has %d where must be 0", zero);
+    return WrongGreeting("the greeting has %d where must be 0", zero);
   }
   TcpGreeting greeting;
   greeting.stage = static_cast<TcpGreeting::Stage>(bytes[kStage]);
@@ -66,20 +66,21 @@ absl::StatusOr<TcpGreeting> CheckTcpGreeting(std::span<const std::byte> bytes,
   greeting.to = GetLittleEndian<uint16_t>(bytes, kTo);
   std::memcpy(greeting.cookie.data(), bytes.data() + kCookie, greeting.cookie.size());
   if (greeting.stage != expected.stage) {
-    return Wrong("the greeting is of stage %d, must be %d", static_cast<int>(greeting.stage),
-                 static_cast<int>(expected.stage));
+    return WrongGreeting("the greeting is of stage %d, must be %d",
+                         static_cast<int>(greeting.stage), static_cast<int>(expected.stage));
   }
   const bool is_hello = greeting.stage == TcpGreeting::Stage::kHello;
   if (greeting.to != expected.to || greeting.from == greeting.to ||
       (!is_hello && greeting.from != expected.from)) {
-    return Wrong("the greeting is from node %d to node %d, must be from %s to node %d",
-                 greeting.from, greeting.to,
-                 is_hello ? std::string("another node") : absl::StrFormat("node %d", expected.from),
-                 expected.to);
+    return WrongGreeting(
+        "the greeting is from node %d to node %d, must be from %s to node %d", greeting.from,
+        greeting.to,
+        is_hello ? std::string("another node") : absl::StrFormat("node %d", expected.from),
+        expected.to);
   }
   if (!AreEqual(greeting.cookie, expected.cookie)) {
-    return Wrong("the greeting of node %d has the wrong cookie: it is of another job",
-                 greeting.from);
+    return WrongGreeting("the greeting of node %d has the wrong cookie: it is of another job",
+                         greeting.from);
   }
   return greeting;
 }
@@ -100,7 +101,7 @@ absl::StatusOr<TcpAddress> TcpAddress::Parse(std::string_view text) {
   // Without the cookie, which is no one's business who reads a log.
   const std::string_view shown = text.substr(std::min(kDigits, text.size()));
   const auto error = [shown](std::string_view why) {
-    return Wrong("'...%s' is no tcp address: %s", shown, why);
+    return WrongGreeting("'...%s' is no tcp address: %s", shown, why);
   };
   TcpAddress address;
   if (text.size() < kDigits + 1 || text[kDigits] != '@') {

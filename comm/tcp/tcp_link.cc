@@ -17,7 +17,7 @@ namespace braid {
 namespace {
 
 // What a closed link may still say, and how long it waits for the peer to hear it.
-constexpr Nanoseconds kLinger = 500 * kMillisecond;
+constexpr Nanoseconds kLinkLinger = 500 * kMillisecond;
 
 // How often a link asks whether its peer's machine still answers.
 constexpr Nanoseconds kSilenceCheck = kSecond;
@@ -29,9 +29,9 @@ constexpr size_t kMaxHeldFrames = 4096;
 // say when the Link is gone.
 //
 // Closing: the outbox drops what it has not begun, says the reason and answers every Write. As soon
-// as nothing of a Write's payload is needed any more, the owner is told. Then the peer gets kLinger
-// to hear all, while what it sends is thrown away: closing a socket with unread bytes would make
-// the kernel drop what the peer has not read.
+// as nothing of a Write's payload is needed any more, the owner is told. Then the peer gets
+// kLinkLinger to hear all, while what it sends is thrown away: closing a socket with unread bytes
+// would make the kernel drop what the peer has not read.
 class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
  public:
   TcpConnection(Socket socket, const TcpLinkOptions& options)
@@ -256,7 +256,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     if (silence_check_) options_.reactor->CancelTimer(*std::exchange(silence_check_, std::nullopt));
     if (!socket_.is_open()) return;
     if (!linger_) {
-      linger_ = options_.reactor->RunAfter(kLinger, [self = shared_from_this()] {
+      linger_ = options_.reactor->RunAfter(kLinkLinger, [self = shared_from_this()] {
         self->Break();
         self->Settle();
       });

@@ -25,7 +25,7 @@ enum PacketField : size_t {
 };
 
 template <typename... Args>
-absl::Status Wrong(const absl::FormatSpec<Args...>& format, const Args&... args) {
+absl::Status WrongPacket(const absl::FormatSpec<Args...>& format, const Args&... args) {
   return absl::InvalidArgumentError(absl::StrFormat(format, args...));
 }
 
@@ -49,11 +49,11 @@ void SealTcpPacket(const TcpHeader& header, std::span<std::byte> packet) {
 
 absl::StatusOr<TcpHeader> ReadTcpHeader(std::span<const std::byte> bytes) {
   if (const auto magic = GetLittleEndian<uint32_t>(bytes, kPacketMagicAt); magic != kPacketMagic) {
-    return Wrong("it begins with magic %x, must be %x", magic, kPacketMagic);
+    return WrongPacket("it begins with magic %x, must be %x", magic, kPacketMagic);
   }
   if (const auto version = GetLittleEndian<uint8_t>(bytes, kPacketVersion);
       version != kWireVersion) {
-    return Wrong("it has version %d, must be %d", version, kWireVersion);
+    return WrongPacket("it has version %d, must be %d", version, kWireVersion);
   }
   TcpHeader header;
   header.sequence = GetLittleEndian<uint64_t>(bytes, kPacketSequence);
@@ -65,16 +65,16 @@ absl::StatusOr<TcpHeader> ReadTcpHeader(std::span<const std::byte> bytes) {
   const bool is_close = header.kind == TcpHeader::Kind::kClose;
   if (!is_close && header.kind != TcpHeader::Kind::kFrame &&
       header.kind != TcpHeader::Kind::kWrite) {
-    return Wrong("it has kind %d, must be 1 to 3", static_cast<int>(header.kind));
+    return WrongPacket("it has kind %d, must be 1 to 3", static_cast<int>(header.kind));
   }
   const size_t least = is_close ? 0 : 1, most = is_close ? kMaxCloseText : kMaxFrameBytes;
   if (header.frame_bytes < least || header.frame_bytes > most) {
-    return Wrong("its frame has %d bytes, must be %d to %d", header.frame_bytes, least, most);
+    return WrongPacket("its frame has %d bytes, must be %d to %d", header.frame_bytes, least, most);
   }
   if (header.kind != TcpHeader::Kind::kWrite &&
       (header.token != 0 || header.offset != 0 || header.payload_bytes != 0)) {
-    return Wrong("it is no write and has key %d, offset %d and %d bytes, must be 0", header.token,
-                 header.offset, header.payload_bytes);
+    return WrongPacket("it is no write and has key %d, offset %d and %d bytes, must be 0",
+                       header.token, header.offset, header.payload_bytes);
   }
   return header;
 }
@@ -82,7 +82,7 @@ absl::StatusOr<TcpHeader> ReadTcpHeader(std::span<const std::byte> bytes) {
 absl::Status CheckTcpChecksum(std::span<const std::byte> packet) {
   const auto said = GetLittleEndian<uint32_t>(packet, kPacketChecksum);
   if (const uint32_t computed = ChecksumOf(packet); said != computed) {
-    return Wrong("its checksum is %08x, computed is %08x", said, computed);
+    return WrongPacket("its checksum is %08x, computed is %08x", said, computed);
   }
   return absl::OkStatus();
 }

@@ -4,14 +4,14 @@
 namespace braid::compiler {
 namespace {
 
-bool Matches(const BoxingEdge& edge) {
+bool MatchesAllReduce(const BoxingEdge& edge) {
   std::optional<CollectiveView> view = ViewAsCollective(edge);
   return view && view->from.is_partial() && view->to.is_broadcast();
 }
 
 // A ring that scatters the sums, then gathers them: a rank sends all chunks but its own, then all
 // but the next rank's.
-BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
+BoxingCost CostOfAllReduce(const BoxingEdge& edge, const Machine& machine) {
   const CollectiveView view = *ViewAsCollective(edge);
   const auto element = static_cast<int64_t>(SizeOf(view.source.type.dtype));
   const bool even_chunks = SourceBytes(view, 0) / element % view.members == 0;
@@ -29,14 +29,16 @@ BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
       });
 }
 
-GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
-                      PhysicalGraph& graph) {
+GroupRegisterId BuildAllReduce(const BoxingEdge& edge, const BoxingRule::Source& source,
+                               PhysicalGraph& graph) {
   return BuildCollective(CollectiveKind::kAllReduce, "all_reduce", *ViewAsCollective(edge), source,
                          graph);
 }
 
 }  // namespace
 
-BoxingRule AllReduceRule() { return {"all_reduce", Matches, Cost, Build}; }
+BoxingRule AllReduceRule() {
+  return {"all_reduce", MatchesAllReduce, CostOfAllReduce, BuildAllReduce};
+}
 
 }  // namespace braid::compiler

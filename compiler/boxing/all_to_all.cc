@@ -4,13 +4,13 @@
 namespace braid::compiler {
 namespace {
 
-bool Matches(const BoxingEdge& edge) {
+bool MatchesAllToAll(const BoxingEdge& edge) {
   std::optional<CollectiveView> view = ViewAsCollective(edge);
   return view && view->from.is_split() && view->to.is_split();
 }
 
 // A rank sends all of its box but what it keeps, straight to whom it is for.
-BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
+BoxingCost CostOfAllToAll(const BoxingEdge& edge, const Machine& machine) {
   const CollectiveView view = *ViewAsCollective(edge);
   return SumTraffic(
       view, CollectiveKind::kAllToAll, machine, AllRanksAlike(view), [&view](int rank) {
@@ -22,14 +22,14 @@ BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
       });
 }
 
-GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
-                      PhysicalGraph& graph) {
+GroupRegisterId BuildAllToAll(const BoxingEdge& edge, const BoxingRule::Source& source,
+                              PhysicalGraph& graph) {
   return BuildCollective(CollectiveKind::kAllToAll, "all_to_all", *ViewAsCollective(edge), source,
                          graph);
 }
 
 }  // namespace
 
-BoxingRule AllToAllRule() { return {"all_to_all", Matches, Cost, Build}; }
+BoxingRule AllToAllRule() { return {"all_to_all", MatchesAllToAll, CostOfAllToAll, BuildAllToAll}; }
 
 }  // namespace braid::compiler

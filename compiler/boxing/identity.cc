@@ -32,21 +32,21 @@ bool SameAddends(const BoxingEdge& edge) {
   return from && from == all_equal(destination, edge.destination);
 }
 
-bool Matches(const BoxingEdge& edge) {
+bool MatchesIdentity(const BoxingEdge& edge) {
   if (!SameDevices(edge.source, edge.destination)) return false;
   if (edge.source == edge.destination && edge.source_sbp == edge.destination_sbp) return true;
   return SameAddends(edge) &&
          SameBoxes(SourceLayout(edge), edge.source, DestinationLayout(edge), edge.destination);
 }
 
-BoxingCost Cost(const BoxingEdge&, const Machine&) { return {}; }
+BoxingCost CostOfIdentity(const BoxingEdge&, const Machine&) { return {}; }
 
-GroupRegisterId Build(const BoxingEdge&, const BoxingRule::Source& source, PhysicalGraph&) {
+GroupRegisterId BuildIdentity(const BoxingEdge&, const BoxingRule::Source& source, PhysicalGraph&) {
   return source.reg;
 }
 
 }  // namespace
 
-BoxingRule IdentityRule() { return {"identity", Matches, Cost, Build}; }
+BoxingRule IdentityRule() { return {"identity", MatchesIdentity, CostOfIdentity, BuildIdentity}; }
 
 }  // namespace braid::compiler

@@ -4,13 +4,13 @@
 namespace braid::compiler {
 namespace {
 
-bool Matches(const BoxingEdge& edge) {
+bool MatchesReduceScatter(const BoxingEdge& edge) {
   std::optional<CollectiveView> view = ViewAsCollective(edge);
   return view && view->from.is_partial() && view->to.is_split();
 }
 
 // A ring: a rank sends every block but its own, summed up so far.
-BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
+BoxingCost CostOfReduceScatter(const BoxingEdge& edge, const Machine& machine) {
   const CollectiveView view = *ViewAsCollective(edge);
   return SumTraffic(view, CollectiveKind::kReduceScatter, machine, AllRanksAlike(view),
                     [&view](int rank) {
@@ -19,14 +19,16 @@ BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
                     });
 }
 
-GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
-                      PhysicalGraph& graph) {
+GroupRegisterId BuildReduceScatter(const BoxingEdge& edge, const BoxingRule::Source& source,
+                                   PhysicalGraph& graph) {
   return BuildCollective(CollectiveKind::kReduceScatter, "reduce_scatter", *ViewAsCollective(edge),
                          source, graph);
 }
 
 }  // namespace
 
-BoxingRule ReduceScatterRule() { return {"reduce_scatter", Matches, Cost, Build}; }
+BoxingRule ReduceScatterRule() {
+  return {"reduce_scatter", MatchesReduceScatter, CostOfReduceScatter, BuildReduceScatter};
+}
 
 }  // namespace braid::compiler

@@ -62,24 +62,24 @@ Kinds KindsOf(const BoxingEdge& edge) {
   return kinds;
 }
 
-bool Matches(const BoxingEdge& edge) {
+bool MatchesRelayout(const BoxingEdge& edge) {
   if (edge.source != edge.destination) return false;
   const Kinds kinds = KindsOf(edge);
   return kinds.possible && kinds.any;
 }
 
-BoxingCost Cost(const BoxingEdge&, const Machine&) { return {}; }
+BoxingCost CostOfRelayout(const BoxingEdge&, const Machine&) { return {}; }
 
 // The kernel fills the output's box with zeros and copies what the input's box shares with it; with
 // once=true only on ranks whose KernelSpec::contributes is set.
-GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
-                      PhysicalGraph& graph) {
+GroupRegisterId BuildRelayout(const BoxingEdge& edge, const BoxingRule::Source& source,
+                              PhysicalGraph& graph) {
   return AddKernelGroup("relayout", {{"once", KindsOf(edge).once}}, SourceLayout(edge),
                         DestinationLayout(edge), edge.source, source, graph);
 }
 
 }  // namespace
 
-BoxingRule RelayoutRule() { return {"relayout", Matches, Cost, Build}; }
+BoxingRule RelayoutRule() { return {"relayout", MatchesRelayout, CostOfRelayout, BuildRelayout}; }
 
 }  // namespace braid::compiler

@@ -20,9 +20,9 @@ TaskGroup ExchangeOf(const BoxingEdge& edge) {
   return group;
 }
 
-bool Matches(const BoxingEdge&) { return true; }
+bool MatchesSliceExchange(const BoxingEdge&) { return true; }
 
-BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
+BoxingCost CostOfSliceExchange(const BoxingEdge& edge, const Machine& machine) {
   const TaskGroup exchange = ExchangeOf(edge);
   const ExchangeTraffic traffic = ExchangeMoves(exchange, edge.source).Traffic();
   return {.total_bytes = traffic.total_bytes,
@@ -32,8 +32,8 @@ BoxingCost Cost(const BoxingEdge& edge, const Machine& machine) {
           .link = machine.LinkAcross(edge.source, edge.destination)};
 }
 
-GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
-                      PhysicalGraph& graph) {
+GroupRegisterId BuildSliceExchange(const BoxingEdge& edge, const BoxingRule::Source& source,
+                                   PhysicalGraph& graph) {
   TaskGroup group = ExchangeOf(edge);
   group.name = absl::StrCat(std::string(source.name), ".slice_exchange");
   Movement& movement = *group.movement();
@@ -47,6 +47,8 @@ GroupRegisterId Build(const BoxingEdge& edge, const BoxingRule::Source& source,
 
 }  // namespace
 
-BoxingRule SliceExchangeRule() { return {"slice_exchange", Matches, Cost, Build}; }
+BoxingRule SliceExchangeRule() {
+  return {"slice_exchange", MatchesSliceExchange, CostOfSliceExchange, BuildSliceExchange};
+}
 
 }  // namespace braid::compiler

@@ -70,13 +70,13 @@ absl::Status CheckBatch(const OpContext& ctx) {
 // group is one image, and MicroBatchSignatures say of the same roles what no rule does.
 //
 // What an operand is: like x, statistics of its batch, or a number per channel.
-enum class Role { kWide, kStatistic, kParameter };
-using enum Role;
-using Roles = std::vector<Role>;
+enum class NormRole { kWide, kStatistic, kParameter };
+using enum NormRole;
+using NormRoles = std::vector<NormRole>;
 
-std::vector<Sbp> Along(const Roles& roles, int axis, Sbp statistic, Sbp parameter) {
+std::vector<Sbp> Along(const NormRoles& roles, int axis, Sbp statistic, Sbp parameter) {
   std::vector<Sbp> result;
-  for (Role role : roles) {
+  for (NormRole role : roles) {
     result.push_back(role == kWide ? sbp::S(axis) : role == kStatistic ? statistic : parameter);
   }
   return result;
@@ -90,7 +90,7 @@ SbpSignature OfOperands(const OpContext& ctx, SbpSignature signature) {
 
 // Split channels split all. Along other axes parameters go in whole, as do statistics, which come
 // out as sums; but parts of the batch that are whole groups have statistics of their own.
-auto ChannelSignatures(Roles inputs, Roles outputs) {
+auto ChannelSignatures(NormRoles inputs, NormRoles outputs) {
   return [=](const OpContext& ctx, int64_t parts) {
     std::vector<SbpSignature> signatures;
     const bool has_groups = HasGroups(ctx.attrs);
@@ -112,7 +112,7 @@ auto ChannelSignatures(Roles inputs, Roles outputs) {
 
 // With `training` (or always, if there is no such attribute): the statistics that come with a part
 // of the batch are that part's own, or those of its groups.
-auto OwnStatistics(Roles inputs, Roles outputs) {
+auto OwnStatistics(NormRoles inputs, NormRoles outputs) {
   return [=](const OpContext& ctx) {
     std::vector<SbpSignature> signatures;
     if (ctx.attrs.Has("training") && !ctx.attrs.Bool("training")) return signatures;
@@ -250,7 +250,7 @@ OpDef BatchNormOp() {
     result.attrs.Set("relu", true);
     return result;
   };
-  const Roles inputs = {kWide, kStatistic, kStatistic, kParameter, kParameter, kWide};
+  const NormRoles inputs = {kWide, kStatistic, kStatistic, kParameter, kParameter, kWide};
   return OpDef("batch_norm")
       .Infer([](const OpContext& ctx) -> Types {
         const bool adds = ctx.inputs.size() == 6;
@@ -325,7 +325,7 @@ OpDef BatchNormSumsOp() {
     result.attrs.Set("relu", true);
     return result;
   };
-  const Roles inputs = {kWide, kStatistic, kStatistic, kWide, kParameter, kParameter};
+  const NormRoles inputs = {kWide, kStatistic, kStatistic, kWide, kParameter, kParameter};
   return OpDef("batch_norm_sums")
       .Infer([](const OpContext& ctx) -> Types {
         const bool rectifies = Flag(ctx.attrs, "relu");
@@ -367,8 +367,8 @@ OpDef BatchNormInputGradientOp() {
     result.attrs.Set("relu", true);
     return result;
   };
-  const Roles inputs = {kWide, kStatistic, kStatistic, kParameter,
-                        kWide, kStatistic, kStatistic, kParameter};
+  const NormRoles inputs = {kWide, kStatistic, kStatistic, kParameter,
+                            kWide, kStatistic, kStatistic, kParameter};
   return OpDef("batch_norm_dx")
       .Infer([](const OpContext& ctx) -> Types {
         const bool rectifies = Flag(ctx.attrs, "relu");

@@ -9,15 +9,13 @@
 namespace braid {
 namespace {
 
-TensorType Matrix() { return {DType::kF32, {5, 6}}; }
-
 // The sum of x over the micro-batches of a step.
 OpDef AccumulateOp() {
   return OpDef("accumulate")
       .Rule("...->...")
       .Linear({0})
       .NoGradient()
-      .Sample({.inputs = {Matrix()}, .attrs = {}});
+      .Sample({.inputs = {SampleMatrix()}, .attrs = {}});
 }
 
 // The same elements in another order: the `parts` even parts of `axis` one after another, each
@@ -34,7 +32,7 @@ OpDef BlockOp(std::string name) {
         return absl::OkStatus();
       })
       .NoGradient()
-      .Sample({.inputs = {Matrix()}, .attrs = {{"axis", int64_t{1}}, {"parts", int64_t{4}}}});
+      .Sample({.inputs = {SampleMatrix()}, .attrs = {{"axis", int64_t{1}}, {"parts", int64_t{4}}}});
 }
 
 // The first operand, once the second is there: what is computed of it is not computed before.
@@ -66,7 +64,7 @@ OpDef AfterOp() {
       .Flops([](const OpContext&) { return 0; })
       .Parts(CopyParts)
       .Inplace(0, 0)
-      .Sample({.inputs = {Matrix(), {DType::kF32, Shape{3}}}, .attrs = {}});
+      .Sample({.inputs = {SampleMatrix(), {DType::kF32, Shape{3}}}, .attrs = {}});
 }
 
 }  // namespace

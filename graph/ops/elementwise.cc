@@ -12,8 +12,6 @@ namespace {
 using Context = GradientContext;
 using Gradients = std::vector<Tensor>;
 
-TensorType Matrix(DType dtype = DType::kF32) { return {dtype, {5, 6}}; }
-
 OpDef Comparison(std::string name) {
   return OpDef(std::move(name))
       .Rule("...,...->...")
@@ -21,8 +19,8 @@ OpDef Comparison(std::string name) {
       .Gives(DType::kBool)
       .NoGradient()
       .Parts(BroadcastParts)
-      .Sample({.inputs = {Matrix(), Matrix()}, .attrs = {}})
-      .Sample({.inputs = {Matrix(DType::kI32), {DType::kI32, {6}}}, .attrs = {}});
+      .Sample({.inputs = {SampleMatrix(), SampleMatrix()}, .attrs = {}})
+      .Sample({.inputs = {SampleMatrix(DType::kI32), {DType::kI32, {6}}}, .attrs = {}});
 }
 
 OpDef Logical(std::string name, int inputs) {
@@ -32,7 +30,7 @@ OpDef Logical(std::string name, int inputs) {
       .NoGradient()
       .Parts(BroadcastParts)
       .Inplace(0, 0)
-      .Sample({.inputs = std::vector<TensorType>(inputs, Matrix(DType::kBool)), .attrs = {}});
+      .Sample({.inputs = std::vector<TensorType>(inputs, SampleMatrix(DType::kBool)), .attrs = {}});
 }
 
 // stop_gradient's gradient is not its derivative, on purpose.
@@ -43,7 +41,7 @@ OpDef AnyDType(std::string name, bool check_gradient) {
       .PassesPartialMaxMin()
       .Parts(CopyParts)
       .Inplace(0, 0)
-      .Sample({.inputs = {Matrix()}, .attrs = {}, .check_gradient = check_gradient});
+      .Sample({.inputs = {SampleMatrix()}, .attrs = {}, .check_gradient = check_gradient});
 }
 
 Gradients MaximumGradient(const Context& c, Tensor takes_a) {
@@ -150,8 +148,8 @@ OpDef CastOp() {
         const DType from = c.inputs[0].dtype();
         return Gradients{IsFloating(from) ? Cast(Dy(c), from) : Tensor()};
       })
-      .Sample({.inputs = {Matrix()}, .attrs = {{"dtype", DType::kF64}}})
-      .Sample({.inputs = {Matrix(DType::kI32)}, .attrs = {{"dtype", DType::kF32}}});
+      .Sample({.inputs = {SampleMatrix()}, .attrs = {{"dtype", DType::kF64}}})
+      .Sample({.inputs = {SampleMatrix(DType::kI32)}, .attrs = {{"dtype", DType::kF32}}});
 }
 
 }  // namespace

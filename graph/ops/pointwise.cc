@@ -4,11 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
+#include "graph/ops/shapes.h"
 
 namespace braid {
 namespace {
-
-TensorType Matrix(DType dtype = DType::kF32) { return {dtype, {5, 6}}; }
 
 bool IsAccepted(DType dtype, Accepts accepts) {
   const bool is_wide_integer = dtype == DType::kI32 || dtype == DType::kI64;
@@ -57,11 +56,13 @@ OpDef Unary(std::string name, PointwiseOptions options) {
   OpDef def =
       OpDef(std::move(name)).Rule("...->...").Check(InputZero(accepts)).Pointwise().Inplace(0, 0);
   if (accepts != Accepts::kIntegers) {
-    def.Sample(
-        {.inputs = {Matrix()}, .attrs = options.attrs, .low = options.low, .high = options.high});
+    def.Sample({.inputs = {SampleMatrix()},
+                .attrs = options.attrs,
+                .low = options.low,
+                .high = options.high});
   }
   if (accepts != Accepts::kFloating) {
-    def.Sample({.inputs = {Matrix(DType::kI32)}, .attrs = options.attrs});
+    def.Sample({.inputs = {SampleMatrix(DType::kI32)}, .attrs = options.attrs});
   }
   return def;
 }
@@ -82,10 +83,10 @@ OpDef Binary(std::string name, PointwiseOptions options) {
                 .low = options.low,
                 .high = options.high});
   };
-  add(Matrix(first), Matrix(first));
-  add(Matrix(first), {first, {6}});
+  add(SampleMatrix(first), SampleMatrix(first));
+  add(SampleMatrix(first), {first, {6}});
   add({first, {3, 1, 6}}, {first, {5, 1}});
-  if (accepts != Accepts::kFloating) add(Matrix(DType::kI32), {DType::kI32, {6}});
+  if (accepts != Accepts::kFloating) add(SampleMatrix(DType::kI32), {DType::kI32, {6}});
   return def;
 }
 
@@ -97,7 +98,7 @@ OpDef ActivationGradient(std::string name, PointwiseOptions options) {
       .Linear({1})
       .Inplace(1, 0)
       .NoGradient()
-      .Sample({.inputs = {Matrix(), Matrix()},
+      .Sample({.inputs = {SampleMatrix(), SampleMatrix()},
                .attrs = std::move(options.attrs),
                .low = options.low,
                .high = options.high});

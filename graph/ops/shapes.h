@@ -31,6 +31,9 @@ absl::Status Disagree(const OpContext& ctx, std::string_view attr,
                       const std::vector<int64_t>& value, std::string_view why);
 std::string ListText(const std::vector<int64_t>& values);  // "[2, 3]"
 
+// What most operators' samples are of.
+inline TensorType SampleMatrix(DType dtype = DType::kF32) { return {dtype, {5, 6}}; }
+
 // False if absent, so that hand-written graphs may leave flags out.
 bool Flag(const Attrs& attrs, std::string_view name);
 

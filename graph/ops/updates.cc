@@ -12,7 +12,6 @@
 namespace braid {
 namespace {
 
-TensorType Matrix() { return {DType::kF32, {5, 6}}; }
 TensorType Scalar(DType dtype = DType::kF32) { return {dtype, {}}; }
 
 struct Update {
@@ -64,7 +63,7 @@ OpDef UpdateOp(const Update& update) {
   const bool takes_step = update.takes_step, takes_ratio = static_cast<bool>(update.ratio);
   std::vector<int> mutated = {0};
   for (int i = 0; i < num_states; ++i) mutated.push_back(2 + i);
-  std::vector<TensorType> inputs(2 + num_states, Matrix());
+  std::vector<TensorType> inputs(2 + num_states, SampleMatrix());
   inputs.push_back(Scalar());
   if (takes_step) inputs.push_back(Scalar(DType::kI64));
   if (takes_ratio) inputs.push_back(Scalar());
@@ -148,7 +147,8 @@ OpDef LambSquareOp(const Attrs& attrs) {
       .Rule("N,N,N,N,->")
       .Flops([](const OpContext& ctx) { return 12.0 * ctx.inputs[0].shape.num_elements(); })
       .NoGradient()
-      .Sample({.inputs = {Matrix(), Matrix(), Matrix(), Matrix(), Scalar(DType::kI64)},
+      .Sample({.inputs = {SampleMatrix(), SampleMatrix(), SampleMatrix(), SampleMatrix(),
+                          Scalar(DType::kI64)},
                .attrs = attrs,
                .low = 0.1,
                .high = 1});
@@ -167,7 +167,7 @@ OpDef RmspropOp(bool centered, bool has_velocity) {
 }
 
 OpDef AssignOp() {
-  const OpSample sample = {.inputs = {Matrix(), Matrix()}, .attrs = {}};
+  const OpSample sample = {.inputs = {SampleMatrix(), SampleMatrix()}, .attrs = {}};
   return OpDef("assign")
       .Infer([](const OpContext& ctx) -> Types {
         BRAID_RETURN_IF_ERROR(CheckInputsOfUpdate(ctx, 2));

@@ -19,6 +19,7 @@ using Nanoseconds = int64_t;
 constexpr Nanoseconds kMicrosecond = 1000;
 constexpr Nanoseconds kMillisecond = 1000 * kMicrosecond;
 constexpr Nanoseconds kSecond = 1000 * kMillisecond;
+constexpr double Seconds(Nanoseconds time) { return static_cast<double>(time) / kSecond; }
 
 using TimerId = uint64_t;
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kSide = 28;
 constexpr int kPixels = kSide * kSide;
-constexpr int64_t kMaxCount = int64_t{1} << 24;
+constexpr int64_t kMaxDigits = int64_t{1} << 24;
 
 struct Point {
   double x, y;  // in the unit square, y downwards
@@ -218,7 +218,7 @@ class DigitDataset final : public Dataset {
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenDigits(const DatasetSpec& spec) {
   SpecReader params(spec);
   DigitsOptions options;
-  const SampleRange range = params.TakeDrawnRange({options.first, options.count}, kMaxCount);
+  const SampleRange range = params.TakeDrawnRange({options.first, options.count}, kMaxDigits);
   options.first = range.first;
   options.count = range.count;
   options.seed = params.TakeUnsigned("seed", options.seed);

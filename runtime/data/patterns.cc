@@ -17,7 +17,7 @@
 namespace braid {
 namespace {
 
-constexpr int64_t kMaxCount = int64_t{1} << 40, kMaxClasses = 1 << 20;
+constexpr int64_t kMaxPatterns = int64_t{1} << 40, kMaxClasses = 1 << 20;
 constexpr int64_t kMaxPixels = 1 << 26;  // of one image, all channels
 constexpr float kNoise = 0.15f;          // half its range
 constexpr double kOther = 0.4;           // how bright the other class's wave is
@@ -161,7 +161,7 @@ class PatternDataset final : public Dataset {
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenPatterns(const DatasetSpec& spec) {
   SpecReader params(spec);
   PatternsOptions options;
-  const SampleRange range = params.TakeDrawnRange({options.first, options.count}, kMaxCount);
+  const SampleRange range = params.TakeDrawnRange({options.first, options.count}, kMaxPatterns);
   options.first = range.first;
   options.count = range.count;
   options.seed = params.TakeUnsigned("seed", options.seed);

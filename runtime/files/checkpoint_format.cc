@@ -97,6 +97,10 @@ bool IsCheckpointName(std::string_view name) {
          !name.ends_with(kTemporarySuffix) && name != "latest" && name != "lock";
 }
 
+std::string PathIn(const std::string& folder, std::string_view name) {
+  return absl::StrFormat("%s/%s", folder, name);
+}
+
 std::string FormatIndex(const CheckpointIndex& index) {
   return Pretty(
       {{"metadata", {{"total_size", index.total_size}}}, {"weight_map", index.weight_map}});

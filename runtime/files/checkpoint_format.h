@@ -49,6 +49,9 @@ struct FileChecksums {
 };
 using CheckpointChecksums = std::map<std::string, FileChecksums>;
 
+// The file of that name in a checkpoint's folder.
+std::string PathIn(const std::string& folder, std::string_view name);
+
 std::string FormatIndex(const CheckpointIndex& index);
 std::string FormatState(const CheckpointState& state);
 std::string FormatChecksums(const CheckpointChecksums& checksums);

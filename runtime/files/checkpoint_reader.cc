@@ -20,10 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kKeptBlocks = 8;
 
-std::string Join(const std::string& directory, std::string_view name) {
-  return absl::StrFormat("%s/%s", directory, name);
-}
-
 bool Exists(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error);
@@ -36,7 +32,7 @@ std::string WholeCheckpoints(const std::string& directory) {
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (!name.ends_with(kTemporarySuffix) && Exists(Join(entry->path().string(), kIndexFile))) {
+    if (!name.ends_with(kTemporarySuffix) && Exists(PathIn(entry->path().string(), kIndexFile))) {
       names.push_back(name);
     }
   }
@@ -56,19 +52,19 @@ std::string NewestRevision(const std::string& path) {
   for (fs::directory_iterator entry(named.parent_path(), error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (BaseOf(name) == wanted && Exists(Join(entry->path().string(), kIndexFile)) &&
+    if (BaseOf(name) == wanted && Exists(PathIn(entry->path().string(), kIndexFile)) &&
         (newest.empty() || RevisionOf(name) > RevisionOf(newest))) {
       newest = name;
     }
   }
-  return newest.empty() ? "" : Join(named.parent_path().string(), newest);
+  return newest.empty() ? "" : PathIn(named.parent_path().string(), newest);
 }
 
 // The checkpoint that `path` means.
 absl::StatusOr<std::string> Resolve(const std::string& path) {
-  if (Exists(Join(path, kIndexFile))) return path;
+  if (Exists(PathIn(path, kIndexFile))) return path;
   if (std::string revision = NewestRevision(path); !revision.empty()) return revision;
-  const std::string latest = Join(path, "latest");
+  const std::string latest = PathIn(path, "latest");
   if (!Exists(latest)) {
     return absl::NotFoundError(
         absl::StrFormat("'%s' is no checkpoint: it has neither a file 'latest' nor '%s'%s", path,
@@ -81,7 +77,7 @@ absl::StatusOr<std::string> Resolve(const std::string& path) {
         absl::StrFormat("'%s' is damaged: it holds '%s', expected a line like step-12%s", latest,
                         name, WholeCheckpoints(path)));
   }
-  std::string resolved = Join(path, name);
+  std::string resolved = PathIn(path, name);
   if (!Exists(resolved)) {
     return absl::NotFoundError(absl::StrFormat("'%s' names '%s', which is not there%s", latest,
                                                name, WholeCheckpoints(path)));
@@ -108,7 +104,7 @@ absl::StatusOr<const FileChecksums*> ChecksumsOf(const CheckpointChecksums& chec
   const auto found = checksums.find(name);
   if (found == checksums.end()) {
     return absl::InvalidArgumentError(absl::StrFormat("'%s' is damaged: it has no entry for '%s'",
-                                                      Join(directory, kChecksumsFile), name));
+                                                      PathIn(directory, kChecksumsFile), name));
   }
   return &found->second;
 }
@@ -116,7 +112,7 @@ absl::StatusOr<const FileChecksums*> ChecksumsOf(const CheckpointChecksums& chec
 // Reads a small file whole and checks it.
 absl::StatusOr<std::string> ReadSideFile(const CheckpointChecksums& checksums,
                                          const std::string& directory, const std::string& name) {
-  const std::string path = Join(directory, name);
+  const std::string path = PathIn(directory, name);
   BRAID_ASSIGN_OR_RETURN(const FileChecksums* expected, ChecksumsOf(checksums, directory, name));
   BRAID_ASSIGN_OR_RETURN(std::string contents, ReadWholeFile(path, kMaxSideFileBytes));
   if (static_cast<int64_t>(contents.size()) != expected->bytes) {
@@ -139,7 +135,7 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const s
   std::unique_ptr<CheckpointReader> reader(new CheckpointReader());
   BRAID_ASSIGN_OR_RETURN(reader->path_, Resolve(path));
   const std::string& directory = reader->path_;
-  const std::string checksums_path = Join(directory, kChecksumsFile);
+  const std::string checksums_path = PathIn(directory, kChecksumsFile);
   BRAID_ASSIGN_OR_RETURN(const std::string checksums_text,
                          ReadWholeFile(checksums_path, kMaxSideFileBytes));
   BRAID_ASSIGN_OR_RETURN(const CheckpointChecksums checksums,
@@ -147,11 +143,11 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const s
   reader->identity_ = Crc32c(checksums_text.data(), checksums_text.size());
   BRAID_ASSIGN_OR_RETURN(const std::string state_text,
                          ReadSideFile(checksums, directory, kStateFile));
-  BRAID_ASSIGN_OR_RETURN(reader->state_, ParseState(Join(directory, kStateFile), state_text));
+  BRAID_ASSIGN_OR_RETURN(reader->state_, ParseState(PathIn(directory, kStateFile), state_text));
   BRAID_ASSIGN_OR_RETURN(const std::string index_text,
                          ReadSideFile(checksums, directory, kIndexFile));
   BRAID_ASSIGN_OR_RETURN(const CheckpointIndex index,
-                         ParseIndex(Join(directory, kIndexFile), index_text));
+                         ParseIndex(PathIn(directory, kIndexFile), index_text));
   BRAID_RETURN_IF_ERROR(reader->OpenFiles(index, checksums));
   return reader;
 }
@@ -162,7 +158,7 @@ absl::Status CheckpointReader::OpenFiles(const CheckpointIndex& index,
   for (const auto& [tensor, name] : index.weight_map) {
     auto [number, is_new] = numbers.emplace(name, files_.size());
     if (is_new) {
-      const std::string path = Join(path_, name);
+      const std::string path = PathIn(path_, name);
       BRAID_ASSIGN_OR_RETURN(const FileChecksums* expected, ChecksumsOf(checksums, path_, name));
       BRAID_ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::Open(path));
       if (reader.file().size() != expected->bytes) {
@@ -175,7 +171,7 @@ absl::Status CheckpointReader::OpenFiles(const CheckpointIndex& index,
     if (stored == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrFormat("'%s' is damaged: '%s' should hold tensor '%s' and does not",
-                          Join(path_, kIndexFile), file.reader.path(), tensor));
+                          PathIn(path_, kIndexFile), file.reader.path(), tensor));
     }
     BRAID_ASSIGN_OR_RETURN(const int64_t offset, file.reader.OffsetOf(tensor));
     locations_.emplace(tensor, Location{number->second, offset, *stored});

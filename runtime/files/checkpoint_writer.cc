@@ -21,10 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string Join(const std::string& directory, std::string_view name) {
-  return absl::StrFormat("%s/%s", directory, name);
-}
-
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
   std::error_code error;
   std::vector<std::string> names;
@@ -44,7 +40,7 @@ bool IsLeftover(const std::string& directory, const std::string& name) {
   if (name.starts_with("step-")) return true;
   std::error_code error;
   bool is_ours = false;
-  fs::directory_iterator entry(Join(directory, name), error);
+  fs::directory_iterator entry(PathIn(directory, name), error);
   for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
     const std::string file = entry->path().filename().string();
     is_ours = (file.starts_with("model-") && file.ends_with(".safetensors")) ||
@@ -89,7 +85,7 @@ std::vector<std::vector<StoredTensor>> Divide(const std::vector<StoredTensor>& t
 
 CheckpointWriter::CheckpointWriter(CheckpointOptions options)
     : options_(std::move(options)),
-      temporary_(Join(options_.directory, options_.name) + std::string(kTemporarySuffix)) {}
+      temporary_(PathIn(options_.directory, options_.name) + std::string(kTemporarySuffix)) {}
 
 CheckpointWriter::~CheckpointWriter() {
   if (is_committed_) return;
@@ -124,7 +120,7 @@ absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
   BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.directory));
   for (const std::string& name : names) {
     if (!IsLeftover(options.directory, name)) continue;
-    BRAID_RETURN_IF_ERROR(RemoveTree(Join(options.directory, name)));
+    BRAID_RETURN_IF_ERROR(RemoveTree(PathIn(options.directory, name)));
   }
   std::unique_ptr<CheckpointWriter> writer(new CheckpointWriter(std::move(options)));
   BRAID_RETURN_IF_ERROR(writer->LayOut());
@@ -142,7 +138,7 @@ absl::Status CheckpointWriter::LayOut() {
         absl::StrFormat("model-%05d-of-%05d.safetensors", files_.size() + 1, parts.size());
     // Some readers refuse a file that does not say which framework's layout it has.
     BRAID_ASSIGN_OR_RETURN(SafetensorsLayout layout, LayOutSafetensors(part, {{"format", "pt"}}));
-    BRAID_ASSIGN_OR_RETURN(OutputFile output, OutputFile::Create(Join(temporary_, name)));
+    BRAID_ASSIGN_OR_RETURN(OutputFile output, OutputFile::Create(PathIn(temporary_, name)));
     BRAID_RETURN_IF_ERROR(output.Resize(layout.file_bytes));
     BRAID_RETURN_IF_ERROR(output.WriteAt(0, layout.header.data(), layout.header.size()));
     BlockChecksums checksums;
@@ -165,7 +161,7 @@ absl::StatusOr<int64_t> CheckpointWriter::Share() {
   for (File& file : files_) BRAID_RETURN_IF_ERROR(file.output.Sync());
   std::random_device random;
   const int64_t save = (int64_t{random() >> 1} << 32) | random();
-  BRAID_RETURN_IF_ERROR(WriteWholeFile(Join(temporary_, kPartOfFile), absl::StrCat(save)));
+  BRAID_RETURN_IF_ERROR(WriteWholeFile(PathIn(temporary_, kPartOfFile), absl::StrCat(save)));
   BRAID_RETURN_IF_ERROR(SyncDirectory(temporary_));
   is_shared_ = true;
   return save;
@@ -177,7 +173,7 @@ CheckpointWriter::Position CheckpointWriter::PositionOf(std::string_view tensor)
 }
 
 absl::Status CheckpointWriter::AddPart(const std::string& name) {
-  const std::string path = Join(temporary_, name);
+  const std::string path = PathIn(temporary_, name);
   BRAID_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path, kMaxSideFileBytes));
   BRAID_ASSIGN_OR_RETURN(const Stretches stretches, ParseStretches(path, text));
   for (const auto& [file_name, written] : stretches) {
@@ -233,7 +229,7 @@ absl::Status CheckpointWriter::WriteSideFile(const std::string& name, const std:
     checksums.blocks.push_back(
         Crc32c(contents.data() + at, std::min<size_t>(kChecksumBlockBytes, contents.size() - at)));
   }
-  return WriteWholeFile(Join(temporary_, name), contents);
+  return WriteWholeFile(PathIn(temporary_, name), contents);
 }
 
 void CheckpointWriter::Observe(std::string_view step) const {
@@ -252,7 +248,7 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
       index.weight_map[tensor.name] = file.name;
     }
   }
-  if (is_shared_) BRAID_RETURN_IF_ERROR(RemoveTree(Join(temporary_, kPartOfFile)));
+  if (is_shared_) BRAID_RETURN_IF_ERROR(RemoveTree(PathIn(temporary_, kPartOfFile)));
   BRAID_RETURN_IF_ERROR(WriteSideFile(kIndexFile, FormatIndex(index)));
   BRAID_RETURN_IF_ERROR(WriteSideFile(kStateFile, FormatState(options_.state)));
   BRAID_RETURN_IF_ERROR(WriteSideFile(kChecksumsFile, FormatChecksums(checksums_)));
@@ -263,7 +259,7 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
   for (int revision = 2; std::find(names.begin(), names.end(), name) != names.end(); ++revision) {
     name = absl::StrCat(options_.name, ".", revision);
   }
-  const std::string path = Join(directory, name);
+  const std::string path = PathIn(directory, name);
   Observe("rename to " + name);
   BRAID_RETURN_IF_ERROR(Rename(temporary_, path));
   is_committed_ = true;  // from here on it is whole, whatever happens to `latest`
@@ -276,11 +272,11 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
 }
 
 absl::Status CheckpointWriter::ReplaceLatest(const std::string& name) const {
-  const std::string next = Join(options_.directory, "latest.tmp");
+  const std::string next = PathIn(options_.directory, "latest.tmp");
   Observe("write latest.tmp");
   BRAID_RETURN_IF_ERROR(WriteWholeFile(next, name + "\n"));
   Observe("replace latest");
-  BRAID_RETURN_IF_ERROR(Rename(next, Join(options_.directory, "latest")));
+  BRAID_RETURN_IF_ERROR(Rename(next, PathIn(options_.directory, "latest")));
   return SyncDirectory(options_.directory);
 }
 
@@ -289,9 +285,10 @@ absl::Status CheckpointWriter::RemoveOld(const std::vector<std::string>& names) 
   std::vector<std::pair<fs::file_time_type, std::string>> others;
   std::error_code ignored;  // what has no time is the oldest
   for (const std::string& name : names) {
-    const std::string path = Join(options_.directory, name);
+    const std::string path = PathIn(options_.directory, name);
     // What is called so and has no index is none of ours.
-    if (name.ends_with(kTemporarySuffix) || !fs::exists(Join(path, kIndexFile), ignored)) continue;
+    if (name.ends_with(kTemporarySuffix) || !fs::exists(PathIn(path, kIndexFile), ignored))
+      continue;
     if (BaseOf(name) == options_.name) {
       old.push_back(name);
     } else if (StepOf(name).has_value()) {
@@ -309,9 +306,9 @@ absl::Status CheckpointWriter::RemoveOld(const std::vector<std::string>& names) 
   }
   // Renamed before it is removed: a half-removed checkpoint must not look like one.
   for (const std::string& name : old) {
-    const std::string doomed = Join(options_.directory, name) + std::string(kTemporarySuffix);
+    const std::string doomed = PathIn(options_.directory, name) + std::string(kTemporarySuffix);
     Observe("remove " + name);
-    BRAID_RETURN_IF_ERROR(Rename(Join(options_.directory, name), doomed));
+    BRAID_RETURN_IF_ERROR(Rename(PathIn(options_.directory, name), doomed));
     BRAID_RETURN_IF_ERROR(RemoveTree(doomed));
   }
   return absl::OkStatus();

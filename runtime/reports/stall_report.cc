@@ -15,10 +15,8 @@ namespace {
 using control::ActorState;
 using control::NodeReport;
 
-constexpr size_t kMaxNodes = 20;   // rows of the table
-constexpr size_t kMaxActors = 40;  // lines
-
-double Seconds(Nanoseconds time) { return static_cast<double>(time) / kSecond; }
+constexpr size_t kMaxNodes = 20;       // rows of the table
+constexpr size_t kMaxActorLines = 40;  // lines
 
 std::string PlaceText(const control::ActorPlace& place) {
   return absl::StrFormat("%d/%d/%d", place.node(), place.thread(), place.task());
@@ -140,7 +138,7 @@ std::string ActorTable(const ClusterState& cluster) {
   size_t lines = 0, more = 0;
   std::string text;
   const auto add = [&](const auto& make_line) {
-    if (lines == kMaxActors) {
+    if (lines == kMaxActorLines) {
       ++more;
       return;
     }

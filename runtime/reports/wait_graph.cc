@@ -28,8 +28,6 @@ constexpr size_t kMaxOthers = 3;
 constexpr size_t kMaxRoots = 64;  // that are compared
 constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
-double Seconds(Nanoseconds time) { return static_cast<double>(time) / kSecond; }
-
 // In the order in which they are preferred as the root, the least first.
 enum class Kind : uint8_t {
   kWaiting,

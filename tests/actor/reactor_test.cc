@@ -27,18 +27,20 @@ namespace {
 
 constexpr Nanoseconds kPatience = 20 * kSecond;
 
-enum class Kind { kReal, kSimulated };
+enum class ReactorKind { kReal, kSimulated };
 
-class ReactorTest : public testing::TestWithParam<Kind> {
+class ReactorTest : public testing::TestWithParam<ReactorKind> {
  protected:
   std::unique_ptr<Environment> Make(uint64_t seed = 1) {
-    return GetParam() == Kind::kReal ? MakeRealEnvironment() : MakeSimulatedEnvironment(seed);
+    return GetParam() == ReactorKind::kReal ? MakeRealEnvironment()
+                                            : MakeSimulatedEnvironment(seed);
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Both, ReactorTest, testing::Values(Kind::kReal, Kind::kSimulated),
+INSTANTIATE_TEST_SUITE_P(Both, ReactorTest,
+                         testing::Values(ReactorKind::kReal, ReactorKind::kSimulated),
                          [](const auto& info) {
-                           return info.param == Kind::kReal ? "Real" : "Simulated";
+                           return info.param == ReactorKind::kReal ? "Real" : "Simulated";
                          });
 
 TEST_P(ReactorTest, PostsOfOnePosterRunInOrderOnTheReactorsThread) {

@@ -35,7 +35,7 @@ std::function<void(Job&)> Gpt(const LayoutCase& layout, DType dtype, const Varia
   return [options](Job& job) { examples::TrainGpt(job, options); };
 }
 
-using Recorder = std::function<void(Job&)> (*)(const LayoutCase&, DType, const Variant&);
+using LayoutRecorder = std::function<void(Job&)> (*)(const LayoutCase&, DType, const Variant&);
 
 // Sanitizers make a step slow; BRAID_EQUALITY_STEPS caps their number.
 int64_t Capped(int64_t steps) {
@@ -43,7 +43,7 @@ int64_t Capped(int64_t steps) {
   return text == nullptr ? steps : std::min<int64_t>(steps, std::strtoll(text, nullptr, 10));
 }
 
-void ExpectSameLosses(Recorder record, DType dtype, int64_t wanted_steps, double tolerance) {
+void ExpectSameLosses(LayoutRecorder record, DType dtype, int64_t wanted_steps, double tolerance) {
   const int64_t steps = Capped(wanted_steps);
   for (const Variant& variant : kVariants) {
     std::vector<double> reference;

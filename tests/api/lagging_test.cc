@@ -21,7 +21,8 @@ using examples::Parallel;
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::unique_ptr<Session> StartOrDie(std::vector<int> devices, DeviceMix mix = DeviceMix::kLagging) {
+std::unique_ptr<Session> StartMixOrDie(std::vector<int> devices,
+                                       DeviceMix mix = DeviceMix::kLagging) {
   SessionOptions options;
   options.node_kinds = NodeKindsOf(mix, devices.size());
   options.devices = std::move(devices);
@@ -82,13 +83,13 @@ TEST(LaggingTest, GptHasTheNumbersOfCpus) {
 
 TEST(LaggingTest, FeedsComeBackAsFetches) {
   for (const std::vector<int>& devices : std::vector<std::vector<int>>{{1}, {3}, {1, 2}}) {
-    const auto session = StartOrDie(devices);
+    const auto session = StartMixOrDie(devices);
     ExpectFeedsComeBackAsFetches(*session);
   }
 }
 
 TEST(LaggingTest, VariablesAreSetAndGot) {
-  const auto session = StartOrDie({1, 2}, DeviceMix::kMixed);
+  const auto session = StartMixOrDie({1, 2}, DeviceMix::kMixed);
   auto job = session->Compile("job", [](Job& job) {
     job.Fetch("y", Linear(job.Input("x", {6, 4}), 4, {.name = "fc", .weight = sbp::S(1)}));
   });
@@ -110,7 +111,7 @@ TEST(LaggingTest, ACheckpointContinuesOnDevicesOfAnotherKind) {
   const auto record = [](Job& job) {
     examples::TrainMnist(job, SmallMnist(Parallel::kData, DType::kF64));
   };
-  const auto saved = StartOrDie({2, 1});
+  const auto saved = StartMixOrDie({2, 1});
   auto job = saved->Compile("train", record);
   ASSERT_TRUE(job.ok()) << job.status().message();
   ASSERT_TRUE(job->Run({.steps = 3}).ok());
@@ -128,14 +129,14 @@ TEST(LaggingTest, ACheckpointContinuesOnDevicesOfAnotherKind) {
     ASSERT_TRUE(result.ok()) << result.status().message();
     EXPECT_EQ(result->Scalars("loss"), reference->Scalars("loss"));
   };
-  resume(StartOrDie({2, 1}));
-  resume(StartOrDie({2, 1}, DeviceMix::kMixed));
+  resume(StartMixOrDie({2, 1}));
+  resume(StartMixOrDie({2, 1}, DeviceMix::kMixed));
   SessionOptions cpus{.devices = {2, 1}, .seed = 1, .progress = Progress::kOff};
   resume(*Session::Start(std::move(cpus)));
 }
 
 TEST(LaggingTest, WhatFailsLateIsSaidInTheCpusWords) {
-  const auto session = StartOrDie({1, 2});
+  const auto session = StartMixOrDie({1, 2});
   auto job = session->Compile("job", [](Job& job) {
     const Tensor table = Variable(job.graph(), {.name = "table", .shape = {4, 2}});
     job.Fetch("y", Mean(Embedding(table, job.Input("i", {6}, DType::kI32))));

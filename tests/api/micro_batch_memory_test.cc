@@ -19,7 +19,7 @@ namespace {
 
 using examples::Parallel;
 
-using Recorder = void (*)(Job&, Parallel, int micro_batches);
+using MicroBatchRecorder = void (*)(Job&, Parallel, int micro_batches);
 
 void Gpt(Job& job, Parallel parallel, int micro_batches) {
   examples::GptOptions options = *examples::GptOfSize("tiny");
@@ -48,7 +48,8 @@ void ResNet(Job& job, Parallel parallel, int micro_batches) {
 }
 
 // Of the device that has most.
-absl::StatusOr<int64_t> Activations(const LayoutCase& layout, Recorder record, int micro_batches) {
+absl::StatusOr<int64_t> Activations(const LayoutCase& layout, MicroBatchRecorder record,
+                                    int micro_batches) {
   BRAID_ASSIGN_OR_RETURN(const auto session,
                          Session::Start({.devices = layout.devices, .progress = Progress::kOff}));
   BRAID_ASSIGN_OR_RETURN(CompiledJob job, session->Compile("train", [&](Job& job) {
@@ -65,7 +66,7 @@ absl::StatusOr<int64_t> Activations(const LayoutCase& layout, Recorder record, i
 // other signatures are cheaper, whose weights are gathered.
 struct Case {
   const char* name;
-  Recorder record;
+  MicroBatchRecorder record;
   LayoutCase layout;
   std::array<double, 3> most;
 };

@@ -20,7 +20,7 @@
 namespace braid {
 namespace {
 
-constexpr char kLine[] = "mistakes_test.cc:";
+constexpr char kMistakesLine[] = "mistakes_test.cc:";
 
 // A Tensor whose job was compiled long ago.
 Tensor KeptTooLong() {
@@ -252,13 +252,13 @@ std::vector<Mistake> OfExceptions() {
        [] {
          return RunUnlucky([](const KernelSpec&) -> Made { return std::make_unique<Throws>(); });
        },
-       {"unlucky", "threw std::runtime_error: no luck", kLine}},
+       {"unlucky", "threw std::runtime_error: no luck", kMistakesLine}},
       {"what makes a kernel throws",
        [] {
          return RunUnlucky(
              [](const KernelSpec&) -> Made { throw std::runtime_error("none left"); });
        },
-       {"unlucky", "threw std::runtime_error: none left", kLine}},
+       {"unlucky", "threw std::runtime_error: none left", kMistakesLine}},
   };
 }
 
@@ -271,7 +271,8 @@ std::vector<Mistake> OfRuns() {
            [](Session&, CompiledJob& job) {
              return job.Run({.feeds = {{"x", Array::FromVector<float>({2}, {1})}}}).status();
            },
-           {"input 'x' of job 'job'", "1 values were given for an Array [2], which has 2", kLine}),
+           {"input 'x' of job 'job'", "1 values were given for an Array [2], which has 2",
+            kMistakesLine}),
       Used("an array of a negative size",
            [](Session&, CompiledJob& job) {
              return job.Run({.feeds = {{"x", Array(DType::kF32, {-2})}}}).status();
@@ -283,7 +284,8 @@ std::vector<Mistake> OfRuns() {
              x.mutable_data<double>()[1] = 1;
              return job.Run({.feeds = {{"x", x}}}).status();
            },
-           {"input 'x' of job 'job'", "an Array f32[2] was asked for elements of f64", kLine}),
+           {"input 'x' of job 'job'", "an Array f32[2] was asked for elements of f64",
+            kMistakesLine}),
       Used("epochs of nothing", run({.epochs = 1, .feeds = {{"x", Two()}}}),
            {"epochs is 1, and the job reads nothing"}),
   };
@@ -295,7 +297,7 @@ std::vector<Mistake> OfResults() {
   const auto then_run = [](Session&, CompiledJob& job) { return RunOf(job).status(); };
   const auto after = [=](const std::string& name, Look look, std::vector<std::string> says,
                          std::function<absl::Status(Session&, CompiledJob&)> next) {
-    says.push_back(kLine);
+    says.push_back(kMistakesLine);
     return Used(
         name,
         [=](Session& session, CompiledJob& job) -> absl::Status {
@@ -352,7 +354,7 @@ std::vector<Mistake> OfSessions() {
            [](Session& session, CompiledJob&) {
              return session.Set("v", Array::FromVector<float>({2}, {1}));
            },
-           {"variable 'v'", "1 values", kLine}),
+           {"variable 'v'", "1 values", kMistakesLine}),
   };
 }
 

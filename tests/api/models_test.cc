@@ -14,11 +14,11 @@ namespace {
 
 using examples::Parallel;
 
-using Recorder = std::function<void(Job&)> (*)(Parallel, DType);
+using ModelRecorder = std::function<void(Job&)> (*)(Parallel, DType);
 
 // With what one device makes of `record`, or of `whole`.
-void ExpectLayoutsAgree(Recorder record, DType dtype, int64_t steps, double tolerance,
-                        Recorder whole = nullptr) {
+void ExpectLayoutsAgree(ModelRecorder record, DType dtype, int64_t steps, double tolerance,
+                        ModelRecorder whole = nullptr) {
   std::vector<double> reference;
   for (const LayoutCase& layout : LayoutCases()) {
     if (layout.devices.size() > 2 || layout.devices[0] == 3) continue;  // enough others

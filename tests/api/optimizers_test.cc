@@ -65,9 +65,9 @@ struct States {
   Doubles a = Doubles(24, 0.0), b = Doubles(24, 0.0), c = Doubles(24, 0.0);
 };
 // One step: changes w.
-using Step = std::function<void(Doubles& w, const Doubles& g, States& states, int t)>;
+using StepFunction = std::function<void(Doubles& w, const Doubles& g, States& states, int t)>;
 
-Doubles Expected(const Step& step) {
+Doubles Expected(const StepFunction& step) {
   Doubles w(24, 0.5);
   States states;
   for (int t = 0; t < kSteps; ++t) {
@@ -78,7 +78,7 @@ Doubles Expected(const Step& step) {
   return w;
 }
 
-void Check(const OptimizerSpec& optimizer, const Step& step) {
+void Check(const OptimizerSpec& optimizer, const StepFunction& step) {
   const Doubles expected = Expected(step);
   struct Split {
     std::vector<int> devices;

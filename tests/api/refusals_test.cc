@@ -13,16 +13,16 @@
 namespace braid {
 namespace {
 
-constexpr char kLine[] = "refusals_test.cc:";
+constexpr char kRefusalsLine[] = "refusals_test.cc:";
 
-std::vector<Mistake> OfTensors() {
+std::vector<Mistake> RefusedOfTensors() {
   return {
       Recorded("operator on one and none", [](Job& job) { job.Fetch("y", Of(job) + Tensor()); },
                {"add", "input 1 is no tensor"}),
   };
 }
 
-std::vector<Mistake> OfPlacements() {
+std::vector<Mistake> RefusedOfPlacements() {
   return {
       Recorded(
           "a split of an axis that is not there",
@@ -31,7 +31,7 @@ std::vector<Mistake> OfPlacements() {
   };
 }
 
-std::vector<Mistake> OfLayers() {
+std::vector<Mistake> RefusedOfLayers() {
   return {
       Recorded("a linear layer of a number",
                [](Job& job) { job.Fetch("y", Linear(job.Input("x", {}), 4)); }, {"linear", "[]"}),
@@ -55,7 +55,7 @@ std::vector<Mistake> OfLayers() {
   };
 }
 
-std::vector<Mistake> OfVariables() {
+std::vector<Mistake> RefusedOfVariables() {
   const auto variable = [](VariableOptions options) {
     return [options](Job& job) { job.Fetch("v", Variable(job.graph(), options)); };
   };
@@ -72,7 +72,7 @@ std::vector<Mistake> OfVariables() {
   };
 }
 
-std::vector<Mistake> OfTraining() {
+std::vector<Mistake> RefusedOfTraining() {
   const auto minimize = [](const OptimizerSpec& optimizer, MinimizeOptions options = {}) {
     return [=](Job& job) {
       job.Minimize(Mean(Square(Linear(Of(job), 2, {.name = "fc"}))), optimizer, options);
@@ -145,7 +145,7 @@ std::vector<Mistake> OfOperators() {
   };
 }
 
-std::vector<Mistake> OfData() {
+std::vector<Mistake> RefusedOfData() {
   const auto read = [](const DatasetSpec& data, BatchOptions options) {
     return [=](Job& job) { job.Fetch("x", job.ReadFields(data, options)[0]); };
   };
@@ -158,17 +158,17 @@ std::vector<Mistake> OfData() {
   };
 }
 
-std::vector<Mistake> OfRuns() {
+std::vector<Mistake> RefusedOfRuns() {
   const auto run = [](RunOptions options) {
     return [options](Session&, CompiledJob& job) { return job.Run(options).status(); };
   };
   return {
       Used("an input that there is not", run({.feeds = {{"z", Two()}}}), {"no input 'z'", "x"}),
       Used("another shape", run({.feeds = {{"x", Array(DType::kF32, {3})}}}),
-           {"f32[2]", "f32[3]", kLine}),
+           {"f32[2]", "f32[3]", kRefusalsLine}),
       Used("another element type", run({.feeds = {{"x", Array(DType::kF64, {2})}}}),
-           {"f32[2]", "f64[2]", kLine}),
-      Used("nothing fed", run({}), {"input 'x'", "was not fed", kLine}),
+           {"f32[2]", "f64[2]", kRefusalsLine}),
+      Used("nothing fed", run({}), {"input 'x'", "was not fed", kRefusalsLine}),
       Used("no steps", run({.steps = 0, .feeds = {{"x", Two()}}}), {"steps is 0"}),
       Used("after Unload",
            [](Session&, CompiledJob& job) {
@@ -179,7 +179,7 @@ std::vector<Mistake> OfRuns() {
   };
 }
 
-std::vector<Mistake> OfSessions() {
+std::vector<Mistake> RefusedOfSessions() {
   return {
       {"no devices", [] { return Session::Start({.devices = {0}}).status(); }, {"0 devices"}},
       {"no nodes", [] { return Session::Start({.devices = {}}).status(); }, {"at least one node"}},
@@ -203,8 +203,9 @@ TEST_P(RefusalsTest, IsAnError) { ExpectItsError(GetParam()); }
 
 std::vector<Mistake> AllRefusals() {
   std::vector<Mistake> all;
-  for (const auto& some : {OfTensors(), OfPlacements(), OfLayers(), OfVariables(), OfTraining(),
-                           OfOperators(), OfData(), OfRuns(), OfSessions()}) {
+  for (const auto& some : {RefusedOfTensors(), RefusedOfPlacements(), RefusedOfLayers(),
+                           RefusedOfVariables(), RefusedOfTraining(), OfOperators(),
+                           RefusedOfData(), RefusedOfRuns(), RefusedOfSessions()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

@@ -22,7 +22,7 @@ inline void ExpectError(const absl::Status& status, const Words& words) {
   for (const std::string& word : words) EXPECT_THAT(message, ::testing::HasSubstr(word));
 }
 
-inline EnvironmentVariables Environment(Variables variables) {
+inline EnvironmentVariables EnvironmentOf(Variables variables) {
   return [variables](const std::string& name) -> std::optional<std::string> {
     const auto it = variables.find(name);
     return it == variables.end() ? std::nullopt : std::optional<std::string>(it->second);
@@ -38,7 +38,7 @@ inline absl::StatusOr<Cluster> Find(const ClusterOptions& options, const Variabl
     }
     return absl::StatusOr<std::vector<SocketAddress>>(addresses);
   };
-  return FindCluster(options, Environment(variables), local_addresses);
+  return FindCluster(options, EnvironmentOf(variables), local_addresses);
 }
 
 class WithNodeFile : public ::testing::Test {

@@ -167,7 +167,7 @@ TEST_F(ClusterTest, LongListsAreCutInErrors) {
 }
 
 TEST_F(ClusterTest, MachineWithoutAddressesIsAnError) {
-  ExpectError(FindCluster({.nodes_file = File("10.0.0.1\n")}, Environment({}),
+  ExpectError(FindCluster({.nodes_file = File("10.0.0.1\n")}, EnvironmentOf({}),
                           [] { return absl::UnavailableError("no interface is up"); })
                   .status(),
               {"no interface is up", "--node_rank", "nodes.txt"});

@@ -83,6 +83,12 @@ TransportCase TcpCase(const std::string& name, const std::string& host, MakeEnvi
 
 }  // namespace
 
+std::vector<std::byte> PatternBytes(size_t n, int seed) {
+  std::vector<std::byte> bytes(n);
+  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>((i * 7 + seed * 31) & 0xff);
+  return bytes;
+}
+
 std::vector<TransportCase> TransportCases() {
   return {
       {"loopback", &MakeSimulatedEnvironment,

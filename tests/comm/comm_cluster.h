@@ -2,6 +2,7 @@
 // each. The list of transports that every suite of this folder runs over is in comm_cluster.cc.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -25,6 +26,9 @@ class TransportSet {
   virtual ~TransportSet() = default;
   virtual Transport& transport(int node) = 0;
 };
+
+// Bytes that tell their place and `seed`.
+std::vector<std::byte> PatternBytes(size_t n, int seed);
 
 struct TransportCase {
   std::string name;

@@ -118,7 +118,7 @@ struct TestNode {
   std::unique_ptr<Reactor> reactor;  // dies first: joins
 };
 
-constexpr int kNodes = 3;
+constexpr int kPeers = 3;
 
 // Seed 0: real threads.
 class PeersTest : public ::testing::TestWithParam<uint64_t> {
@@ -135,8 +135,8 @@ class PeersTest : public ::testing::TestWithParam<uint64_t> {
   }
 
   void Start(const Fault& fault = {}) {
-    std::array<std::vector<TransportAddress>, kNodes> addresses;
-    for (int i = 0; i < kNodes; ++i) {
+    std::array<std::vector<TransportAddress>, kPeers> addresses;
+    for (int i = 0; i < kPeers; ++i) {
       TestNode& node = nodes_[i];
       node.node = static_cast<uint16_t>(i);
       node.reactor = environment_->StartReactor("node");
@@ -161,7 +161,7 @@ class PeersTest : public ::testing::TestWithParam<uint64_t> {
     }
     for (TestNode& node : nodes_) {
       RunOn(*environment_, *node.reactor, [&] {
-        for (int i = 0; i < kNodes; ++i) {
+        for (int i = 0; i < kPeers; ++i) {
           if (i != node.node) node.peers->SetAddresses(static_cast<uint16_t>(i), addresses[i]);
         }
       });
@@ -199,7 +199,7 @@ class PeersTest : public ::testing::TestWithParam<uint64_t> {
 
   const std::unique_ptr<Environment> environment_;
   LoopbackNetwork network_;
-  std::array<TestNode, kNodes> nodes_;
+  std::array<TestNode, kPeers> nodes_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Seeds, PeersTest, ::testing::Range<uint64_t>(0, 9));

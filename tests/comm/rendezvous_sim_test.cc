@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 constexpr int kNodes = 3;
 constexpr uint64_t kSeeds = 100;
 
-std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
+std::string SimMessageOf(const absl::Status& status) { return std::string(status.message()); }
 
 // A master, node 0, and two others, each a process with a machine of its own.
 class World {
@@ -162,7 +162,7 @@ TEST(RendezvousSimTest, ARefusalIsReadByWhomItIsFor) {
     world.StartClient(1);
     world.StartClient(2);
     world.Run();
-    EXPECT_THAT(MessageOf(world.answer(0)),
+    EXPECT_THAT(SimMessageOf(world.answer(0)),
                 AllOf(HasSubstr("another binary"), HasSubstr("101-beef"), HasSubstr("node 2")));
     EXPECT_EQ(world.answer(2), world.answer(0));
     // The other may be told before it was let in, and tries again at a master that has gone.
@@ -181,7 +181,7 @@ TEST(RendezvousSimTest, AWrongSecretIsToldToItsOwner) {
     world.Run();
     EXPECT_EQ(world.answer(2).code(), absl::StatusCode::kUnauthenticated) << world.answer(2);
     EXPECT_EQ(world.answer(0).code(), absl::StatusCode::kDeadlineExceeded);
-    EXPECT_THAT(MessageOf(world.answer(0)), HasSubstr("node 2"));
+    EXPECT_THAT(SimMessageOf(world.answer(0)), HasSubstr("node 2"));
     EXPECT_EQ(world.answer(1), world.answer(0));
     world.End();
   }
@@ -203,8 +203,8 @@ TEST(RendezvousSimTest, ABrokenLinkEndsTheStartOrIsDialedAgain) {
     } else {
       ++ended;
       // Lost after it had joined, or while the master did not know it yet.
-      EXPECT_THAT(MessageOf(world.answer(0)), AnyOf(HasSubstr("joining: node 1 lost"),
-                                                    HasSubstr("joining: node 1 did not join")));
+      EXPECT_THAT(SimMessageOf(world.answer(0)), AnyOf(HasSubstr("joining: node 1 lost"),
+                                                       HasSubstr("joining: node 1 did not join")));
       EXPECT_FALSE(world.answer(1).ok());
       EXPECT_FALSE(world.answer(2).ok());
     }
@@ -226,7 +226,7 @@ TEST(RendezvousSimTest, ACrashEndsTheStart) {
     world.Run();
     for (int node = 0; node < kNodes; ++node) {
       if (node == crashed || world.answer(node).ok()) continue;
-      EXPECT_THAT(MessageOf(world.answer(node)),
+      EXPECT_THAT(SimMessageOf(world.answer(node)),
                   AnyOf(HasSubstr("node " + std::to_string(crashed)), HasSubstr("master")));
     }
     world.End();

@@ -18,12 +18,6 @@ namespace {
 using ::testing::HasSubstr;
 using Kind = TcpHeader::Kind;
 
-std::vector<std::byte> Bytes(size_t n, int seed) {
-  std::vector<std::byte> bytes(n);
-  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>((i * 7 + seed * 31) & 0xff);
-  return bytes;
-}
-
 // Node 0 has the link; node 1 is played.
 class TcpLinkTest : public ::testing::Test {
  protected:
@@ -105,9 +99,9 @@ struct WrongPacket {
 
 // Both ends learn what was wrong, and memory stays as it was, although payload came along.
 TEST_F(TcpLinkTest, WrongPacketsCloseTheLink) {
-  std::vector<std::byte> memory = Bytes(300, 1);
+  std::vector<std::byte> memory = PatternBytes(300, 1);
   const std::vector<std::byte> before = memory;
-  const std::vector<std::byte> frame = Bytes(8, 2), payload = Bytes(100, 3);
+  const std::vector<std::byte> frame = PatternBytes(8, 2), payload = PatternBytes(100, 3);
   const TcpHeader write{.kind = Kind::kWrite, .token = 1};
   const auto changed = [&](size_t at, int value) {
     std::vector<std::byte> packet = RawPacket(write, frame, payload);
@@ -176,10 +170,10 @@ TEST_F(TcpLinkTest, PacketsMayComeInPieces) {
   std::vector<std::byte> stream;
   std::vector<std::vector<std::byte>> want;
   for (uint64_t i = 0; i < 12; ++i) {
-    want.push_back(Bytes(1 + i * 5, i));
+    want.push_back(PatternBytes(1 + i * 5, i));
     const std::vector<std::byte> packet =
         i % 3 == 1 ? RawPacket({.kind = Kind::kWrite, .sequence = i, .token = 1, .offset = i * 200},
-                               want.back(), Bytes(i * 17, i))
+                               want.back(), PatternBytes(i * 17, i))
                    : RawPacket({.sequence = i}, want.back());
     stream.insert(stream.end(), packet.begin(), packet.end());
   }
@@ -195,14 +189,14 @@ TEST_F(TcpLinkTest, PacketsMayComeInPieces) {
     }
     EXPECT_EQ(Frames(want.size()), want);
     for (int i = 1; i < 12; i += 3) {
-      const std::vector<std::byte> payload = Bytes(i * 17, i);
+      const std::vector<std::byte> payload = PatternBytes(i * 17, i);
       EXPECT_TRUE(std::equal(payload.begin(), payload.end(), memory.begin() + i * 200)) << i;
     }
   }
 }
 
 TEST_F(TcpLinkTest, TheEndOfTheConnectionIsToldInWords) {
-  const std::vector<std::byte> packet = RawPacket({}, Bytes(8, 0));
+  const std::vector<std::byte> packet = RawPacket({}, PatternBytes(8, 0));
   peer_->Leave();
   EXPECT_EQ(closed_->Wait(),
             absl::UnavailableError("link node 0 <-> node 1: connection closed by the peer"));
@@ -222,12 +216,12 @@ TEST_F(TcpLinkTest, TheEndOfTheConnectionIsToldInWords) {
 TEST_F(TcpLinkTest, AWriteThatFailsFindsTheReason) {
   const std::string reason = "the peer had enough";
   Receive();
-  peer_->Say(RawPacket({}, Bytes(8, 0)));
+  peer_->Say(RawPacket({}, PatternBytes(8, 0)));
   peer_->Say(RawPacket({.kind = Kind::kClose, .sequence = 1},
                        std::as_bytes(std::span(reason.data(), reason.size()))));
-  link_->Send(Bytes(4, 0));  // unread when the peer leaves, which therefore resets
+  link_->Send(PatternBytes(4, 0));  // unread when the peer leaves, which therefore resets
   peer_->Leave();
-  for (int i = 0; i < 100; ++i) link_->Send(Bytes(4, 0));
+  for (int i = 0; i < 100; ++i) link_->Send(PatternBytes(4, 0));
   EXPECT_EQ(closed_->Wait(),
             absl::UnavailableError("link node 0 <-> node 1 was closed by node 1: " + reason));
   EXPECT_EQ(Frames(1).size(), 1u);
@@ -235,7 +229,7 @@ TEST_F(TcpLinkTest, AWriteThatFailsFindsTheReason) {
 
 TEST_F(TcpLinkTest, AHalfLandedPayloadStopsAtWithdraw) {
   std::vector<std::byte> memory(1000);
-  const std::vector<std::byte> payload = Bytes(1000, 5), frame = Bytes(8, 1);
+  const std::vector<std::byte> payload = PatternBytes(1000, 5), frame = PatternBytes(8, 1);
   const auto key = link_->Expose(memory);
   ASSERT_TRUE(key.ok());
   Receive();
@@ -268,7 +262,7 @@ TEST_F(TcpLinkTest, ClosingDoesNotWaitForAPeerThatDoesNotRead) {
     std::vector<std::unique_ptr<Outcome>> done;
     for (int i = 0; i < 3; ++i) {
       done.push_back(std::make_unique<Outcome>(*environment_));
-      WriteTo(*link_, payload, {.token = 1}, 0, Bytes(4, 0), *done.back());
+      WriteTo(*link_, payload, {.token = 1}, 0, PatternBytes(4, 0), *done.back());
     }
     RunOn(*environment_, *reactor_, [] {});
     const Nanoseconds start = environment_->Now();
@@ -291,7 +285,7 @@ TEST_F(TcpLinkTest, ClosingDoesNotWaitForAPeerThatDoesNotRead) {
 TEST_F(TcpLinkTest, APeerThatDoesNotReadForLongIsNotLost) {
   const std::vector<std::byte> payload(64 << 20);
   Outcome done(*environment_);
-  WriteTo(*link_, payload, {.token = 1}, 0, Bytes(4, 0), done);
+  WriteTo(*link_, payload, {.token = 1}, 0, PatternBytes(4, 0), done);
   const std::unique_ptr<Event> never = environment_->MakeEvent();
   EXPECT_FALSE(environment_->Await(*never, (kTcpSilenceSeconds + 3) * kSecond).ok());
   EXPECT_EQ(closed_->times(), 0);
@@ -302,7 +296,7 @@ TEST_F(TcpLinkTest, APeerThatDoesNotReadForLongIsNotLost) {
 }
 
 TEST_F(TcpLinkTest, AWriteThatTheKernelTakesWholeIsNotAnswered) {
-  const std::vector<std::byte> payload = Bytes(20000, 1), frame = Bytes(4, 0);
+  const std::vector<std::byte> payload = PatternBytes(20000, 1), frame = PatternBytes(4, 0);
   Outcome small(*environment_);
   EXPECT_TRUE(link_->Write(payload, {.token = 1}, 0, frame, small.callback()));
   const std::vector<std::byte> much(64 << 20);
@@ -321,9 +315,9 @@ TEST_F(TcpLinkTest, AWriteThatTheKernelTakesWholeIsNotAnswered) {
 TEST_F(TcpLinkTest, AReasonFollowsAPayloadThatWasBegun) {
   const std::vector<std::byte> payload(16 << 20);
   Outcome done(*environment_);
-  WriteTo(*link_, payload, {.token = 1}, 0, Bytes(4, 0), done);
+  WriteTo(*link_, payload, {.token = 1}, 0, PatternBytes(4, 0), done);
   Outcome not_begun(*environment_);
-  WriteTo(*link_, payload, {.token = 1}, 0, Bytes(4, 0), not_begun);
+  WriteTo(*link_, payload, {.token = 1}, 0, PatternBytes(4, 0), not_begun);
   RunOn(*environment_, *reactor_, [] {});
   link_->Close(absl::AbortedError("enough"));
   EXPECT_EQ(peer_->Hear(kTcpHeaderBytes + 4 + payload.size()).size(),
@@ -340,7 +334,7 @@ TEST_F(TcpLinkTest, ALinkMayGoInItsOwnHandler) {
     link_.reset();
     done.Take(absl::OkStatus());
   });
-  for (uint64_t i = 0; i < 3; ++i) peer_->Say(RawPacket({.sequence = i}, Bytes(8, 0)));
+  for (uint64_t i = 0; i < 3; ++i) peer_->Say(RawPacket({.sequence = i}, PatternBytes(8, 0)));
   EXPECT_TRUE(done.Wait().ok());
   EXPECT_EQ(done.times(), 1);
   EXPECT_EQ(peer_->HearFarewell(), "node 0 gave up the link to node 1");
@@ -348,7 +342,7 @@ TEST_F(TcpLinkTest, ALinkMayGoInItsOwnHandler) {
   Join();
   link_->SetHandler(
       [this](std::span<const std::byte>) { link_->Close(absl::AbortedError("in the handler")); });
-  for (uint64_t i = 0; i < 3; ++i) peer_->Say(RawPacket({.sequence = i}, Bytes(8, 0)));
+  for (uint64_t i = 0; i < 3; ++i) peer_->Say(RawPacket({.sequence = i}, PatternBytes(8, 0)));
   EXPECT_EQ(closed_->Wait(), absl::AbortedError("in the handler"));
   EXPECT_EQ(link_->counters().frames_received, 1u);
   EXPECT_EQ(peer_->HearFarewell(), "in the handler");
@@ -359,7 +353,7 @@ TEST_F(TcpLinkTest, ManyFramesWaitForTheHandler) {
   constexpr uint64_t kFrames = 30000;
   std::vector<std::byte> stream;
   for (uint64_t i = 0; i < kFrames; ++i) {
-    const std::vector<std::byte> packet = RawPacket({.sequence = i}, Bytes(64, i));
+    const std::vector<std::byte> packet = RawPacket({.sequence = i}, PatternBytes(64, i));
     stream.insert(stream.end(), packet.begin(), packet.end());
   }
   peer_->Say(std::span(stream).first(stream.size() / 2));
@@ -368,7 +362,7 @@ TEST_F(TcpLinkTest, ManyFramesWaitForTheHandler) {
   peer_->Say(std::span(stream).last(stream.size() - stream.size() / 2));
   const auto frames = Frames(kFrames);
   ASSERT_EQ(frames.size(), kFrames);
-  for (uint64_t i = 0; i < kFrames; ++i) ASSERT_EQ(frames[i], Bytes(64, i));
+  for (uint64_t i = 0; i < kFrames; ++i) ASSERT_EQ(frames[i], PatternBytes(64, i));
 }
 
 // Many threads on one link: each one's frames keep their order, every write lands and is answered.
@@ -380,7 +374,7 @@ TEST_F(TcpLinkTest, ThreadsShareALink) {
   for (int i = 0; i < kThreads * kEach; ++i) {
     done.push_back(std::make_unique<Outcome>(*environment_));
   }
-  const std::vector<std::byte> payload = Bytes(20000, 1);
+  const std::vector<std::byte> payload = PatternBytes(20000, 1);
   for (int thread = 0; thread < kThreads; ++thread) {
     threads[thread]->Post([&, thread] {
       for (int i = 0; i < kEach; ++i) {
@@ -422,16 +416,16 @@ TEST_F(TcpLinkTest, RandomDamageDoesNoHarm) {
   for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(round);
     Join();
-    std::vector<std::byte> memory = Bytes(600, round);
+    std::vector<std::byte> memory = PatternBytes(600, round);
     const std::vector<std::byte> before = memory;
     ASSERT_TRUE(link_->Expose(std::span(memory).subspan(200, 200)).ok());
     Receive();
     std::vector<std::byte> stream;
     for (uint64_t i = 0; i < 10; ++i) {
       const std::vector<std::byte> packet =
-          below(2) == 0 ? RawPacket({.sequence = i}, Bytes(1 + below(64), i))
+          below(2) == 0 ? RawPacket({.sequence = i}, PatternBytes(1 + below(64), i))
                         : RawPacket({.kind = Kind::kWrite, .sequence = i, .token = 1},
-                                    Bytes(1 + below(64), i), Bytes(below(200), i));
+                                    PatternBytes(1 + below(64), i), PatternBytes(below(200), i));
       stream.insert(stream.end(), packet.begin(), packet.end());
     }
     for (size_t i = 0; i <= below(3); ++i) {

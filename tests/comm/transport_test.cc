@@ -26,12 +26,6 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-std::vector<std::byte> Bytes(size_t n, int seed) {
-  std::vector<std::byte> bytes(n);
-  for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>((i * 7 + seed * 31) & 0xff);
-  return bytes;
-}
-
 // Two nodes; node 1 keeps what it receives until `expected` frames have come.
 class TransportTest : public ::testing::TestWithParam<Case> {
  protected:
@@ -81,20 +75,21 @@ TEST_P(TransportTest, SaysWhomItJoins) {
 TEST_P(TransportTest, FramesOfEverySizeArriveInOrder) {
   constexpr size_t kFrames = 500;
   Receive(kFrames);
-  for (size_t i = 0; i < kFrames; ++i) link(0).Send(Bytes(1 + i % kMaxFrameBytes, i));
+  for (size_t i = 0; i < kFrames; ++i) link(0).Send(PatternBytes(1 + i % kMaxFrameBytes, i));
   ASSERT_TRUE(received_all_.Wait().ok());
-  for (size_t i = 0; i < kFrames; ++i) EXPECT_EQ(frames_[i], Bytes(1 + i % kMaxFrameBytes, i));
+  for (size_t i = 0; i < kFrames; ++i)
+    EXPECT_EQ(frames_[i], PatternBytes(1 + i % kMaxFrameBytes, i));
   EXPECT_EQ(link(0).counters().frames_sent, kFrames);
   EXPECT_EQ(link(1).counters().frames_received, kFrames);
   EXPECT_EQ(link(0).counters().bytes_sent, 0u);
 }
 
 TEST_P(TransportTest, FramesWaitForTheHandler) {
-  for (int i = 0; i < 3; ++i) link(0).Send(Bytes(8, i));
+  for (int i = 0; i < 3; ++i) link(0).Send(PatternBytes(8, i));
   Receive(4);
-  link(0).Send(Bytes(8, 3));
+  link(0).Send(PatternBytes(8, 3));
   ASSERT_TRUE(received_all_.Wait().ok());
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(frames_[i], Bytes(8, i));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(frames_[i], PatternBytes(8, i));
 }
 
 // Each frame finds the payload that went before it, and a Send in between keeps its place.
@@ -110,13 +105,13 @@ TEST_P(TransportTest, PayloadIsThereWhenItsFrameComes) {
     const size_t i = frames_.size() / 2;
     EXPECT_EQ(static_cast<size_t>(frame[0]), i);
     if (frames_.size() % 2 == 1) return;
-    const std::vector<std::byte> want = Bytes(i % 5 == 4 ? 0 : kSlot - i, i);
+    const std::vector<std::byte> want = PatternBytes(i % 5 == 4 ? 0 : kSlot - i, i);
     EXPECT_TRUE(std::equal(want.begin(), want.end(), landing.begin() + i * kSlot)) << i;
   };
   std::vector<std::vector<std::byte>> sources;
   std::vector<std::unique_ptr<Outcome>> done;
   for (int i = 0; i < kWrites; ++i) {
-    sources.push_back(Bytes(i % 5 == 4 ? 0 : kSlot - i, i));
+    sources.push_back(PatternBytes(i % 5 == 4 ? 0 : kSlot - i, i));
     done.push_back(std::make_unique<Outcome>(*environment_));
     const std::byte frame[] = {static_cast<std::byte>(i), static_cast<std::byte>(1)};
     WriteTo(link(0), sources.back(), *key, i * kSlot, frame, *done.back());
@@ -142,7 +137,7 @@ TEST_P(TransportTest, BothDirectionsAtOnce) {
     if (++answers == kFrames) back.Take(absl::OkStatus());
   });
   on_frame_ = [&](std::span<const std::byte> frame) { link(1).Send(frame); };
-  for (int i = 0; i < kFrames; ++i) link(0).Send(Bytes(16, i));
+  for (int i = 0; i < kFrames; ++i) link(0).Send(PatternBytes(16, i));
   EXPECT_TRUE(received_all_.Wait().ok());
   EXPECT_TRUE(back.Wait().ok());
 }
@@ -158,7 +153,7 @@ struct WrongWrite {
 // Wrong key, offset or size: both ends close with a message that has both values, and nothing
 // outside the region is touched.
 TEST_P(TransportTest, WrongWritesCloseTheLink) {
-  std::vector<std::byte> memory = Bytes(300, 1);
+  std::vector<std::byte> memory = PatternBytes(300, 1);
   const std::vector<std::byte> before = memory;
   const auto key = link(1).Expose(std::span(memory).subspan(100, 100));
   ASSERT_TRUE(key.ok());
@@ -181,8 +176,8 @@ TEST_P(TransportTest, WrongWritesCloseTheLink) {
     ASSERT_TRUE(own.ok());
     MemoryKey used = *own;
     used.token = used.token - key->token + wrong.token;
-    const std::vector<std::byte> source = Bytes(wrong.bytes, 2);
-    WriteTo(from, source, used, wrong.offset, Bytes(4, 0), done);
+    const std::vector<std::byte> source = PatternBytes(wrong.bytes, 2);
+    WriteTo(from, source, used, wrong.offset, PatternBytes(4, 0), done);
     const absl::Status here = closed1.Wait(), there = closed0.Wait();
     EXPECT_THAT(std::string(here.message()), HasSubstr("wrong frame from node 0"));
     EXPECT_THAT(std::string(here.message()), HasSubstr(wrong.message));
@@ -194,15 +189,15 @@ TEST_P(TransportTest, WrongWritesCloseTheLink) {
 }
 
 TEST_P(TransportTest, AWithdrawnRegionIsNotWritten) {
-  std::vector<std::byte> memory = Bytes(100, 1);
+  std::vector<std::byte> memory = PatternBytes(100, 1);
   const std::vector<std::byte> before = memory;
   const auto key = link(1).Expose(memory);
   ASSERT_TRUE(key.ok());
   link(1).Withdraw(*key);
   Receive(1);
   Outcome done(*environment_);
-  const std::vector<std::byte> source = Bytes(100, 2);
-  WriteTo(link(0), source, *key, 0, Bytes(4, 0), done);
+  const std::vector<std::byte> source = PatternBytes(100, 2);
+  WriteTo(link(0), source, *key, 0, PatternBytes(4, 0), done);
   EXPECT_THAT(std::string(WaitClosed().second.message()), HasSubstr("key"));
   done.Wait().IgnoreError();
   EXPECT_EQ(memory, before);
@@ -214,12 +209,12 @@ TEST_P(TransportTest, CloseTellsBothEndsOnceAndAnswersEveryWrite) {
   const auto key = link(1).Expose(landing);
   ASSERT_TRUE(key.ok());
   Receive(~size_t{0});
-  const std::vector<std::byte> source = Bytes(100, 2);
+  const std::vector<std::byte> source = PatternBytes(100, 2);
   std::vector<std::unique_ptr<Outcome>> done;
   for (int i = 0; i < 2 * kWrites; ++i) {
     if (i == kWrites) link(0).Close(absl::AbortedError("the test said so"));
     done.push_back(std::make_unique<Outcome>(*environment_));
-    WriteTo(link(0), source, *key, 0, Bytes(4, 0), *done.back());
+    WriteTo(link(0), source, *key, 0, PatternBytes(4, 0), *done.back());
   }
   link(0).Close(absl::InternalError("too late"));
   for (int i = 0; i < 2 * kWrites; ++i) {
@@ -231,8 +226,8 @@ TEST_P(TransportTest, CloseTellsBothEndsOnceAndAnswersEveryWrite) {
   const auto [here, there] = WaitClosed();
   EXPECT_EQ(here, absl::AbortedError("the test said so"));
   EXPECT_THAT(std::string(there.message()), HasSubstr("node 0"));
-  link(0).Send(Bytes(4, 0));
-  link(1).Send(Bytes(4, 0));
+  link(0).Send(PatternBytes(4, 0));
+  link(1).Send(PatternBytes(4, 0));
   RunOn(*environment_, nodes_->reactor(0), [] {});
   RunOn(*environment_, nodes_->reactor(1), [] {});
   for (const auto& outcome : done) EXPECT_EQ(outcome->times(), 1);
@@ -241,7 +236,7 @@ TEST_P(TransportTest, CloseTellsBothEndsOnceAndAnswersEveryWrite) {
 
 TEST_P(TransportTest, DestroyingOneEndClosesTheOther) {
   Receive(~size_t{0});
-  link(0).Send(Bytes(4, 0));
+  link(0).Send(PatternBytes(4, 0));
   nodes_->DestroyLink(0, 1);
   EXPECT_THAT(std::string(closed_[1]->Wait().message()), HasSubstr("node 0"));
   EXPECT_EQ(closed_[0]->times(), 0) << "the owner of a destroyed link is not called";

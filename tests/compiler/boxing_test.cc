@@ -15,16 +15,16 @@ namespace braid::compiler {
 namespace {
 
 // Devices first, first + 1, ... with four to a node.
-Placement Devices(int first, int count) {
+Placement RowOf4s(int first, int count) {
   std::vector<DeviceId> devices;
   for (int i = first; i < first + count; ++i) devices.push_back({i / 4, i % 4});
   return Placement("cpu", devices);
 }
 
-Placement Devices(int first, std::vector<int64_t> hierarchy) {
+Placement RowOf4s(int first, std::vector<int64_t> hierarchy) {
   int64_t count = 1;
   for (int64_t n : hierarchy) count *= n;
-  return *Devices(first, static_cast<int>(count)).WithHierarchy(std::move(hierarchy));
+  return *RowOf4s(first, static_cast<int>(count)).WithHierarchy(std::move(hierarchy));
 }
 
 struct End {
@@ -111,7 +111,7 @@ TEST(Boxing, EveryFlatLayoutToEveryOther) {
         for (int first : {0, 1, 4}) {
           for (const Sbp& from : kinds) {
             for (const Sbp& to : kinds) {
-              CheckEdge(EdgeOf(shape, {Devices(0, p1), from}, {Devices(first, p2), to}), planner,
+              CheckEdge(EdgeOf(shape, {RowOf4s(0, p1), from}, {RowOf4s(first, p2), to}), planner,
                         coverage);
               if (HasFatalFailure()) return;
             }
@@ -131,14 +131,14 @@ TEST(Boxing, ScalarsAndTimeSplits) {
   for (int first : {0, 1, 4}) {
     for (const Sbp& from : {sbp::B, sbp::P, sbp::Pmax}) {
       for (const Sbp& to : {sbp::B, sbp::P, sbp::Pmax}) {
-        BoxingEdge edge = EdgeOf({}, {Devices(0, 3), from}, {Devices(first, 2), to});
+        BoxingEdge edge = EdgeOf({}, {RowOf4s(0, 3), from}, {RowOf4s(first, 2), to});
         edge.type.dtype = DType::kF64;
         CheckEdge(edge, planner, coverage);
       }
     }
     for (const Sbp& from : {sbp::S(0), sbp::S(1), sbp::B, sbp::P}) {
       for (const Sbp& to : {sbp::S(0), sbp::S(1), sbp::B, sbp::P}) {
-        BoxingEdge edge = EdgeOf({10, 3}, {Devices(0, 3), from}, {Devices(first, 3), to});
+        BoxingEdge edge = EdgeOf({10, 3}, {RowOf4s(0, 3), from}, {RowOf4s(first, 3), to});
         edge.micro_batch_sbp = sbp::S(0);
         edge.micro_batches = 2;
         CheckEdge(edge, planner, coverage);
@@ -169,7 +169,7 @@ TEST(Boxing, EveryTwoDimensionalLayoutOnOnePlacement) {
   for (const Shape& shape : {Shape{7, 5}, Shape{8, 4}}) {
     for (const std::vector<int64_t>& hierarchy :
          {std::vector<int64_t>{2, 2}, {2, 3}, {1, 3}, {2, 1}}) {
-      const Placement placement = Devices(0, hierarchy);
+      const Placement placement = RowOf4s(0, hierarchy);
       for (const NdSbp& from : layouts) {
         for (const NdSbp& to : layouts) {
           CheckEdge(EdgeOf(shape, {placement, from}, {placement, to}), planner, coverage);
@@ -195,8 +195,8 @@ TEST(Boxing, RandomLayoutsAcrossPlacements) {
       return NdSbp(std::move(dims));
     };
     BoxingEdge edge;
-    edge.source = Devices(0, pick(hierarchies));
-    edge.destination = Devices(pick(std::vector<int>{0, 1, 8}), pick(hierarchies));
+    edge.source = RowOf4s(0, pick(hierarchies));
+    edge.destination = RowOf4s(pick(std::vector<int>{0, 1, 8}), pick(hierarchies));
     edge.source_sbp = layout(edge.source);
     edge.destination_sbp = layout(edge.destination);
     std::vector<int64_t> shape;
@@ -214,7 +214,7 @@ constexpr int64_t kT = kRows * kColumns * 4;
 int64_t TableBytes(const Sbp& from, const Sbp& to, int p1, int p2, int first) {
   BoxingPlanner planner;
   const BoxingEdge edge =
-      EdgeOf({kRows, kColumns}, {Devices(0, p1), from}, {Devices(first, p2), to});
+      EdgeOf({kRows, kColumns}, {RowOf4s(0, p1), from}, {RowOf4s(first, p2), to});
   int64_t bytes = 0;
   for (const BoxingStep& step : planner.Route(edge)) bytes += step.cost.total_bytes;
   return bytes;
@@ -277,7 +277,7 @@ std::string Route(std::string_view from, std::string_view to, const Placement& s
 }
 
 TEST(Boxing, RoutesInTwoDimensions) {
-  const Placement grid = Devices(0, std::vector<int64_t>{2, 4});
+  const Placement grid = RowOf4s(0, std::vector<int64_t>{2, 4});
   auto route = [&](std::string_view from, std::string_view to) {
     return Route(from, to, grid, grid, {1024, 1024});
   };
@@ -292,7 +292,7 @@ TEST(Boxing, RoutesInTwoDimensions) {
 
 // The flat and the nested view of the same devices hold the same boxes where parts are even.
 TEST(Boxing, HierarchiesOfTheSameDevices) {
-  const Placement flat = Devices(0, 8), grid = Devices(0, std::vector<int64_t>{2, 4});
+  const Placement flat = RowOf4s(0, 8), grid = RowOf4s(0, std::vector<int64_t>{2, 4});
   EXPECT_EQ(Route("S(0)", "[S(0), S(0)]", flat, grid, {64, 64}), "");
   EXPECT_EQ(Route("B", "[B, B]", flat, grid, {63, 64}), "");
   EXPECT_EQ(Route("P", "[P, P]", flat, grid, {63, 64}), "");
@@ -332,11 +332,11 @@ TEST(Boxing, KnownMachinesPayForTheMessagesThatRun) {
 
 TEST(Boxing, RoutesAreKept) {
   BoxingPlanner planner;
-  const BoxingEdge edge = EdgeOf({64, 64}, {Devices(0, 4), sbp::P}, {Devices(4, 4), sbp::B});
+  const BoxingEdge edge = EdgeOf({64, 64}, {RowOf4s(0, 4), sbp::P}, {RowOf4s(4, 4), sbp::B});
   const std::vector<BoxingStep>* first = &planner.Route(edge);
   for (int p = 1; p < 4; ++p) {
     BoxingEdge other = edge;
-    other.source = Devices(0, p);
+    other.source = RowOf4s(0, p);
     planner.Route(other);
   }
   EXPECT_EQ(&planner.Route(edge), first);

@@ -9,13 +9,13 @@
 namespace braid::compiler {
 namespace {
 
-const OpRegistry& Registry() {
+const OpRegistry& LowerRegistry() {
   static const OpRegistry& registry = *new OpRegistry(BuiltinOps());
   return registry;
 }
 
 absl::StatusOr<PhysicalGraph> LowerText(const std::string& text) {
-  absl::StatusOr<LogicalGraph> graph = LogicalGraph::Parse(text, &Registry());
+  absl::StatusOr<LogicalGraph> graph = LogicalGraph::Parse(text, &LowerRegistry());
   if (!graph.ok()) return graph.status();
   BoxingPlanner planner;
   return Lower(*graph, planner);

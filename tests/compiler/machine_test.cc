@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Placement Devices(std::vector<DeviceId> devices, std::vector<int64_t> hierarchy) {
+Placement Arranged(std::vector<DeviceId> devices, std::vector<int64_t> hierarchy) {
   return *Placement("cpu", std::move(devices)).WithHierarchy(std::move(hierarchy));
 }
 
@@ -67,14 +67,15 @@ TEST(Machine, LinksAreAsFarAsTheirHosts) {
   EXPECT_EQ(machine.LinkOf(1, 2), LinkClass::kNetwork);
   EXPECT_EQ(machine.LinkOf(3, 4), LinkClass::kNetwork) << "nodes without a host have one each";
 
-  const Placement four = Devices({{0, 0}, {0, 1}, {1, 0}, {1, 1}}, {2, 2});
+  const Placement four = Arranged({{0, 0}, {0, 1}, {1, 0}, {1, 1}}, {2, 2});
   EXPECT_EQ(machine.LinkAlong(four, 1), LinkClass::kProcess);
   EXPECT_EQ(machine.LinkAlong(four, 0), LinkClass::kHost);
-  const Placement crossed = Devices({{0, 0}, {1, 0}, {0, 1}, {2, 0}}, {2, 2});
+  const Placement crossed = Arranged({{0, 0}, {1, 0}, {0, 1}, {2, 0}}, {2, 2});
   EXPECT_EQ(machine.LinkAlong(crossed, 1), LinkClass::kNetwork);
-  EXPECT_EQ(machine.LinkAlong(Devices({{0, 0}, {0, 1}, {1, 0}, {1, 1}}, {4}), 0), LinkClass::kHost);
+  EXPECT_EQ(machine.LinkAlong(Arranged({{0, 0}, {0, 1}, {1, 0}, {1, 1}}, {4}), 0),
+            LinkClass::kHost);
 
-  const Placement one = Devices({{0, 0}}, {1}), other = Devices({{2, 1}}, {1});
+  const Placement one = Arranged({{0, 0}}, {1}), other = Arranged({{2, 1}}, {1});
   EXPECT_EQ(machine.LinkAcross(one, one), LinkClass::kProcess);
   EXPECT_EQ(machine.LinkAcross(one, four), LinkClass::kHost);
   EXPECT_EQ(machine.LinkAcross(other, four), LinkClass::kNetwork);

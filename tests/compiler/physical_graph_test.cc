@@ -12,7 +12,7 @@
 namespace braid::compiler {
 namespace {
 
-Placement Devices(int first, std::vector<int64_t> hierarchy) {
+Placement RowOf2s(int first, std::vector<int64_t> hierarchy) {
   int64_t count = 1;
   for (int64_t n : hierarchy) count *= n;
   std::vector<DeviceId> devices;
@@ -28,7 +28,7 @@ TensorLayout Layout(Shape shape, NdSbp sbp) {
 GroupId AddStep(PhysicalGraph& graph, std::string name, std::vector<GroupRegisterId> inputs) {
   TaskGroup group;
   group.name = name;
-  group.placement = Devices(0, {2});
+  group.placement = RowOf2s(0, {2});
   KernelCall kernel;
   kernel.op = "identity";
   kernel.name = name;
@@ -52,7 +52,7 @@ GroupId AddStep(PhysicalGraph& graph, std::string name, std::vector<GroupRegiste
 
 TEST(TensorLayout, BoxesOfMicroBatches) {
   TensorLayout layout = Layout({12, 5}, sbp::S(0));
-  const Placement placement = Devices(0, {4});
+  const Placement placement = RowOf2s(0, {4});
   EXPECT_EQ(RegionOf(layout, placement, 1).ToString(), "[3:6, 0:5]");
   layout.micro_batch_sbp = sbp::S(0);
   layout.micro_batches = 2;
@@ -102,7 +102,7 @@ TEST(PhysicalGraph, ControlEdgesBalanceRates) {
 TEST(PhysicalGraph, PartsAreAlignedAndInOrder) {
   PhysicalGraph graph;
   Register reg;
-  reg.placement = Devices(0, {2});
+  reg.placement = RowOf2s(0, {2});
   reg.parts.emplace_back().layout = Layout({5, 3}, sbp::S(0));  // 36 bytes on rank 0
   reg.parts.emplace_back().layout = Layout({0, 3}, sbp::B);
   reg.parts.emplace_back().layout = Layout({20}, sbp::B);  // 80 bytes
@@ -232,8 +232,8 @@ TEST(Moves, RandomLayoutsAgreeFromBothSides) {
       }
       return NdSbp(std::move(dims));
     };
-    const Placement source = Devices(0, pick(hierarchies));
-    const Placement destination = Devices(pick(std::vector<int>{0, 1, 2, 16}), pick(hierarchies));
+    const Placement source = RowOf2s(0, pick(hierarchies));
+    const Placement destination = RowOf2s(pick(std::vector<int>{0, 1, 2, 16}), pick(hierarchies));
     const Shape shape = {static_cast<int64_t>(choose.Below(8)),
                          static_cast<int64_t>(choose.Below(8))};
     CheckMoves(ExchangeGroup(Layout(shape, layout(source)), Layout(shape, layout(destination)),
@@ -255,8 +255,8 @@ std::string Text(const std::vector<Move>& moves) {
 // Copies are read from the own device, else the same node (two devices each), else in turn.
 TEST(Moves, CopiesAreReadNearby) {
   const TaskGroup group =
-      ExchangeGroup(Layout({4}, sbp::B), Layout({4}, sbp::S(0)), Devices(1, {4}));
-  const Placement source = Devices(0, {3});
+      ExchangeGroup(Layout({4}, sbp::B), Layout({4}, sbp::S(0)), RowOf2s(1, {4}));
+  const Placement source = RowOf2s(0, {3});
   EXPECT_EQ(Text(ExchangeMoves(group, source).To(0)), "1->0[0:1]");
   EXPECT_EQ(Text(ExchangeMoves(group, source).To(1)), "2->1[1:2]");
   EXPECT_EQ(Text(ExchangeMoves(group, source).To(2)), "2->2[2:3]");
@@ -264,16 +264,16 @@ TEST(Moves, CopiesAreReadNearby) {
 }
 
 TEST(Moves, AddendsStayOrGoRound) {
-  const TaskGroup group = ExchangeGroup(Layout({2}, sbp::P), Layout({2}, sbp::P), Devices(2, {2}));
-  const Placement source = Devices(0, {4});
+  const TaskGroup group = ExchangeGroup(Layout({2}, sbp::P), Layout({2}, sbp::P), RowOf2s(2, {2}));
+  const Placement source = RowOf2s(0, {4});
   EXPECT_EQ(Text(ExchangeMoves(group, source).To(0)), "0->0[0:2] 2->0[0:2]+");
   EXPECT_EQ(Text(ExchangeMoves(group, source).To(1)), "1->1[0:2] 3->1[0:2]+");
 }
 
 TEST(Moves, ManyRanksCostLittle) {
   const TaskGroup group =
-      ExchangeGroup(Layout({1 << 20}, sbp::S(0)), Layout({1 << 20}, sbp::S(0)), Devices(0, {768}));
-  const Placement source = Devices(0, {1024});
+      ExchangeGroup(Layout({1 << 20}, sbp::S(0)), Layout({1 << 20}, sbp::S(0)), RowOf2s(0, {768}));
+  const Placement source = RowOf2s(0, {1024});
   EXPECT_EQ(ExchangeMoves(group, source).To(700).size(), 2u);
   EXPECT_EQ(ExchangeMoves(group, source).From(1000).size(), 2u);
   // Too many pairs to count one by one; the total is exact all the same.

@@ -19,14 +19,14 @@ namespace braid::conformance {
 namespace {
 
 using Doubles = std::vector<double>;
-using Build = std::function<Tensor(const std::vector<Tensor>&)>;
+using BuildComposite = std::function<Tensor(const std::vector<Tensor>&)>;
 
 TensorType F64(Shape shape) { return {DType::kF64, std::move(shape)}; }
 TensorType I64(Shape shape) { return {DType::kI64, std::move(shape)}; }
 
 class CompositesTest : public testing::Test {
  protected:
-  Doubles Evaluate(const OpCase& c, const std::vector<Array>& inputs, const Build& build) {
+  Doubles Evaluate(const OpCase& c, const std::vector<Array>& inputs, const BuildComposite& build) {
     LogicalGraph graph(&ops_);
     std::vector<Tensor> tensors;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -45,7 +45,7 @@ class CompositesTest : public testing::Test {
   }
 
   // The value is what `formula` makes of the inputs' numbers; with gradients, if the case says so.
-  void Check(const OpCase& c, const Build& build,
+  void Check(const OpCase& c, const BuildComposite& build,
              const std::function<Doubles(const std::vector<Doubles>&)>& formula) {
     SCOPED_TRACE(c.label);
     const std::vector<Array> inputs = DrawInputs(c);
@@ -168,7 +168,7 @@ TEST_F(CompositesTest, NllIsTheLabelsWeightedTerm) {
 TEST_F(CompositesTest, LossesOfPairs) {
   struct Pair {
     const char* name;
-    Build build;
+    BuildComposite build;
     double (*formula)(double x, double t);
     double low = -2, high = 2;
   };

@@ -98,7 +98,7 @@ OpCase RecurrentCase(const std::string& label, int64_t gates) {
 
 using Layer = RecurrentResult (*)(Tensor, RecurrentWeights, RecurrentOptions, SourceLocation);
 
-BuildFunction Build(Layer layer, bool reverse, bool has_lengths) {
+BuildFunction BuildOf(Layer layer, bool reverse, bool has_lengths) {
   return [=](const Tensors& in) {
     RecurrentOptions options = {
         .initial_state = in[5], .initial_cell = in[6], .lengths = {}, .reverse = reverse};
@@ -162,7 +162,7 @@ TEST_F(SequenceCompositesTest, RecurrentLayers) {
       for (const bool has_lengths : {false, true}) {
         const OpCase c = RecurrentCase(std::to_string(gates) + " gates", gates);
         SCOPED_TRACE(c.label + (reverse ? ", reverse" : "") + (has_lengths ? ", lengths" : ""));
-        const BuildFunction build = Build(layer, reverse, has_lengths);
+        const BuildFunction build = BuildOf(layer, reverse, has_lengths);
         const auto results = Run(c, build), expected = ExpectedOf(c, gates, reverse, has_lengths);
         ASSERT_EQ(results.size(), expected.size());
         for (size_t i = 0; i < expected.size(); ++i) ExpectNear(results[i], expected[i]);

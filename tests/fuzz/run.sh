@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tests/fuzz/run.sh [SECONDS [TARGET...]]: builds the fuzzers with clang and runs each for the given
 # time (60 s), as many at once as there are cores (BRAID_FUZZ_JOBS), from the corpus in the tree and
-# what earlier runs found (build/asan/corpus). Prints runs, coverage and crashes of each target; what
-# crashed lies in build/asan/crashes, to be fixed and then put into tests/fuzz/corpus/TARGET, where
+# what earlier runs found (build/fuzz/corpus). Prints runs, coverage and crashes of each target; what
+# crashed lies in build/fuzz/crashes, to be fixed and then put into tests/fuzz/corpus/TARGET, where
 # every build's fuzz_regression runs it.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../cmake/setup.sh
@@ -14,10 +14,10 @@ targets=("${@:2}")
 [[ ${#targets[@]} -gt 0 ]] || targets=(tcp frames control join plan nodes checkpoint data onnx)
 
 braid_install "${braid_packages[@]}" "${braid_clang_packages[@]}"
-braid_configure asan -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
-braid_build asan "${targets[@]/#/fuzz_}"
+braid_configure fuzz -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
+braid_build fuzz "${targets[@]/#/fuzz_}"
 
-build=$braid_root/build/asan
+build=$braid_root/build/fuzz
 folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # Files of the targets are small and short-lived.
 scratch=$(mktemp -d -p "$([[ -w /dev/shm ]] && echo /dev/shm || echo /tmp)")

@@ -10,7 +10,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-TensorType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
+TensorType Floats(Shape shape) { return {DType::kF32, std::move(shape)}; }
 
 Texts Legal(const OpDef& def, std::vector<TensorType> inputs, Attrs attrs = {}) {
   auto outputs = def.InferTypes({.attrs = attrs, .inputs = inputs, .outputs = {}});
@@ -25,21 +25,21 @@ Texts Legal(const OpDef& def, std::vector<TensorType> inputs, Attrs attrs = {}) 
 
 TEST(OpDefTest, MatmulHasItsSixSignatures) {
   OpDef def = OpDef("matmul").Rule("ik,kj->ij").Linear({0}).Linear({1});
-  EXPECT_EQ(Legal(def, {F32({4, 6}), F32({6, 8})}),
+  EXPECT_EQ(Legal(def, {Floats({4, 6}), Floats({6, 8})}),
             (Texts{"(B, B)->(B)", "(S(0), B)->(S(0))", "(S(1), S(0))->(P)", "(B, S(1))->(S(1))",
                    "(P, B)->(P)", "(B, P)->(P)"}));
 }
 
 TEST(OpDefTest, AddPassesTwoPartials) {
   OpDef def = OpDef("add").Rule("...,...->...").Linear({0, 1});
-  EXPECT_EQ(Legal(def, {F32({4}), F32({4})}),
+  EXPECT_EQ(Legal(def, {Floats({4}), Floats({4})}),
             (Texts{"(B, B)->(B)", "(S(0), S(0))->(S(0))", "(P, P)->(P)"}));
 }
 
 TEST(OpDefTest, IdentityPassesEveryPartial) {
   OpDef def = OpDef("identity").Rule("...->...").Linear({0}).PassesPartialMaxMin();
-  EXPECT_EQ(Legal(def, {F32({4})}), (Texts{"(B)->(B)", "(S(0))->(S(0))", "(P)->(P)",
-                                           "(P(max))->(P(max))", "(P(min))->(P(min))"}));
+  EXPECT_EQ(Legal(def, {Floats({4})}), (Texts{"(B)->(B)", "(S(0))->(S(0))", "(P)->(P)",
+                                              "(P(max))->(P(max))", "(P(min))->(P(min))"}));
 }
 
 TEST(OpDefTest, OwnSignaturesReplaceTheRules) {
@@ -52,19 +52,19 @@ TEST(OpDefTest, OwnSignaturesReplaceTheRules) {
             {{sbp::S(0)}, {sbp::P}}};
   };
   OpDef def = OpDef("op").Rule("...->...").Signatures(signatures);
-  EXPECT_EQ(Legal(def, {F32({4})}), (Texts{"(B)->(B)", "(S(0))->(P)"}));
+  EXPECT_EQ(Legal(def, {Floats({4})}), (Texts{"(B)->(B)", "(S(0))->(P)"}));
   OpDef split_only = OpDef("op").Rule("...->...").NoBroadcast();
-  EXPECT_EQ(Legal(split_only, {F32({4})}), Texts{"(S(0))->(S(0))"});
-  EXPECT_EQ(Legal(split_only, {F32({})}), Texts{});
+  EXPECT_EQ(Legal(split_only, {Floats({4})}), Texts{"(S(0))->(S(0))"});
+  EXPECT_EQ(Legal(split_only, {Floats({})}), Texts{});
 }
 
 TEST(OpDefTest, AttributesChooseTheRule) {
   OpDef def = OpDef("product").Takes("ff").Linear({1}).Rule([](const OpContext& ctx) {
     return std::string(ctx.attrs.Bool("transposed") ? "ki,kj->ij; ij" : "ik,kj->ij; ij");
   });
-  EXPECT_EQ(Legal(def, {F32({4, 6}), F32({6, 8})}, {{"transposed", false}}),
+  EXPECT_EQ(Legal(def, {Floats({4, 6}), Floats({6, 8})}, {{"transposed", false}}),
             (Texts{"(B, B)->(B)", "(S(0), B)->(S(0))", "(B, S(1))->(S(1))", "(B, P)->(P)"}));
-  EXPECT_EQ(Legal(def, {F32({6, 4}), F32({6, 8})}, {{"transposed", true}}),
+  EXPECT_EQ(Legal(def, {Floats({6, 4}), Floats({6, 8})}, {{"transposed", true}}),
             (Texts{"(B, B)->(B)", "(S(1), B)->(S(0))", "(B, S(1))->(S(1))", "(B, P)->(P)"}));
 }
 
@@ -83,15 +83,15 @@ TEST(OpDefTest, FactorsMayBeGiven) {
                     }
                     return rule;
                   });
-  EXPECT_EQ(Legal(def, {F32({4, 5})}), (Texts{"(B)->(B)", "(S(0))->(S(1))", "(S(1))->(S(0))"}));
+  EXPECT_EQ(Legal(def, {Floats({4, 5})}), (Texts{"(B)->(B)", "(S(0))->(S(1))", "(S(1))->(S(0))"}));
 }
 
 TEST(OpDefTest, AnAddendIsPartialWhereTheResultIs) {
   OpDef def = OpDef("linear").Rule("bi,oi,o?->bo; boi").Linear({0}).Linear({1}).Addend(2);
-  EXPECT_EQ(Legal(def, {F32({4, 6}), F32({8, 6}), F32({8})}),
+  EXPECT_EQ(Legal(def, {Floats({4, 6}), Floats({8, 6}), Floats({8})}),
             (Texts{"(B, B, B)->(B)", "(S(0), B, B)->(S(0))", "(B, S(0), S(0))->(S(1))",
                    "(S(1), S(1), P)->(P)", "(P, B, P)->(P)", "(B, P, P)->(P)"}));
-  EXPECT_EQ(Legal(def, {F32({4, 6}), F32({8, 6})}),
+  EXPECT_EQ(Legal(def, {Floats({4, 6}), Floats({8, 6})}),
             (Texts{"(B, B)->(B)", "(S(0), B)->(S(0))", "(B, S(0))->(S(1))", "(S(1), S(1))->(P)",
                    "(P, B)->(P)", "(B, P)->(P)"}));
 }
@@ -99,16 +99,17 @@ TEST(OpDefTest, AnAddendIsPartialWhereTheResultIs) {
 TEST(OpDefTest, PartialsPassOnlyWhereTheOperatorIsLinear) {
   const auto is_positive = [](const OpContext& ctx) { return ctx.attrs.Int("n") > 0; };
   OpDef def = OpDef("op").Rule("...->...").Linear({0}, is_positive).Passes(sbp::Pmax, {0});
-  EXPECT_EQ(Legal(def, {F32({})}, {{"n", int64_t{1}}}),
+  EXPECT_EQ(Legal(def, {Floats({})}, {{"n", int64_t{1}}}),
             (Texts{"(B)->(B)", "(P)->(P)", "(P(max))->(P(max))"}));
-  EXPECT_EQ(Legal(def, {F32({})}, {{"n", int64_t{0}}}), (Texts{"(B)->(B)", "(P(max))->(P(max))"}));
+  EXPECT_EQ(Legal(def, {Floats({})}, {{"n", int64_t{0}}}),
+            (Texts{"(B)->(B)", "(P(max))->(P(max))"}));
   OpDef all = OpDef("op").Rule("N*->()").Linear({});
-  EXPECT_EQ(Legal(all, {F32({}), F32({})}), (Texts{"(B, B)->()", "(P, P)->()"}));
+  EXPECT_EQ(Legal(all, {Floats({}), Floats({})}), (Texts{"(B, B)->()", "(P, P)->()"}));
 }
 
 TEST(OpDefTest, AddendsOfBoolsAreNotLeft) {
   OpDef def = OpDef("any").Rule("Nc->N").Gives(DType::kBool);
-  EXPECT_EQ(Legal(def, {F32({4, 5})}), (Texts{"(B)->(B)", "(S(0))->(S(0))"}));
+  EXPECT_EQ(Legal(def, {Floats({4, 5})}), (Texts{"(B)->(B)", "(S(0))->(S(0))"}));
 }
 
 TEST(OpDefTest, TakesSaysTheDTypes) {
@@ -135,7 +136,7 @@ TEST(OpDefTest, TypesThatTheRuleContradictsAreAnError) {
       [](const OpContext& context) -> absl::StatusOr<std::vector<TensorType>> {
         return std::vector<TensorType>{context.inputs[0]};
       });
-  EXPECT_EQ(Legal(def, {F32({4, 5})}),
+  EXPECT_EQ(Legal(def, {Floats({4, 5})}),
             Texts{"INVALID_ARGUMENT: output 0 is [4, 5]; output 0 must have 1 dims (nc->n)"});
 }
 
@@ -144,8 +145,8 @@ TEST(OpDefTest, OptionalInputsMayBeAbsent) {
       [](const OpContext& context) -> absl::StatusOr<std::vector<TensorType>> {
         return std::vector<TensorType>{context.inputs[0]};
       });
-  EXPECT_EQ(Legal(def, {F32({4})}), Texts{"(B)->(B)"});
-  EXPECT_EQ(Legal(def, {F32({4}), F32({4})}), (Texts{"(B, B)->(B)", "(P, P)->(P)"}));
+  EXPECT_EQ(Legal(def, {Floats({4})}), Texts{"(B)->(B)"});
+  EXPECT_EQ(Legal(def, {Floats({4}), Floats({4})}), (Texts{"(B, B)->(B)", "(P, P)->(P)"}));
 }
 
 TEST(OpDefTest, RuleGivesTheTypeOfInputZero) {
@@ -161,7 +162,7 @@ TEST(OpDefTest, RuleGivesTheTypeOfInputZero) {
 
 TEST(OpDefTest, Flops) {
   OpDef def = OpDef("relu").Rule("...->...");
-  std::vector<TensorType> types = {F32({4, 5})};
+  std::vector<TensorType> types = {Floats({4, 5})};
   EXPECT_EQ(def.CountFlops({.attrs = {}, .inputs = types, .outputs = types}), 20);
   def.Flops([](const OpContext& context) {
     return 3.0 * static_cast<double>(context.outputs[0].shape.num_elements());
@@ -174,14 +175,14 @@ TEST(OpDefTest, NominalOutputs) {
   auto three = [](const OpContext& context) -> absl::StatusOr<std::vector<TensorType>> {
     return std::vector<TensorType>(3, context.inputs[0]);
   };
-  EXPECT_EQ(OpDef("op").Infer(three).Sample({.inputs = {F32({2})}}).NominalOutputs(), 3);
+  EXPECT_EQ(OpDef("op").Infer(three).Sample({.inputs = {Floats({2})}}).NominalOutputs(), 3);
   EXPECT_EQ(OpDef("op").Infer(three).External().NominalOutputs(), 1);
 }
 
 TEST(OpRegistryTest, RefusesIncompleteDefinitions) {
   OpRegistry registry;
   auto code = [&registry](OpDef def) { return registry.Register(std::move(def)).code(); };
-  OpSample sample = {.inputs = {F32({2})}};
+  OpSample sample = {.inputs = {Floats({2})}};
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   EXPECT_EQ(code(OpDef("a").NoGradient().Sample(sample)), kInvalid);                // no rule
   EXPECT_EQ(code(OpDef("a").Rule("n->m").NoGradient().Sample(sample)), kInvalid);   // a wrong one

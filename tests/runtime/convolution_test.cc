@@ -45,7 +45,7 @@ std::unique_ptr<Convolution> Allocated(std::unique_ptr<Convolution> convolution)
   return convolution;
 }
 
-std::vector<float> RandomBFloat16(int64_t n, uint64_t seed) {
+std::vector<float> RandomBFloat16Floats(int64_t n, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> values(n);
@@ -84,10 +84,10 @@ TEST_P(BlockedConvolutionTest, TilesEqualTheProductInF32) {
     plain.dtype = DType::kF32;
     plain.wide_result = plain.x_is_blocked = plain.y_is_blocked = false;
     const SpatialAxes axes(shape);
-    const std::vector<float> x = RandomBFloat16(shape.batch * shape.x_elements(), 1);
-    const std::vector<float> w = RandomBFloat16(shape.w_elements(), 2);
-    const std::vector<float> y = RandomBFloat16(shape.batch * shape.y_elements(), 3);
-    const std::vector<float> bias = RandomBFloat16(shape.out, 4);
+    const std::vector<float> x = RandomBFloat16Floats(shape.batch * shape.x_elements(), 1);
+    const std::vector<float> w = RandomBFloat16Floats(shape.w_elements(), 2);
+    const std::vector<float> y = RandomBFloat16Floats(shape.batch * shape.y_elements(), 3);
+    const std::vector<float> bias = RandomBFloat16Floats(shape.out, 4);
     const std::vector<uint16_t> narrow_x = Narrow(Blocked(x, shape.in, axes.num_pixels()));
     const std::vector<uint16_t> narrow_y = Narrow(Blocked(y, shape.out, axes.num_windows()));
     const std::vector<uint16_t> narrow_w = Narrow(w);
@@ -130,8 +130,8 @@ TEST_P(BlockedConvolutionTest, LanesEqualTheProduct) {
   ConvolutionShape plain = shape;
   plain.x_is_blocked = plain.y_is_blocked = false;
   const SpatialAxes axes(shape);
-  const std::vector<float> x = RandomBFloat16(shape.batch * shape.x_elements(), 1);
-  const std::vector<float> y = RandomBFloat16(shape.batch * shape.y_elements(), 3);
+  const std::vector<float> x = RandomBFloat16Floats(shape.batch * shape.x_elements(), 1);
+  const std::vector<float> y = RandomBFloat16Floats(shape.batch * shape.y_elements(), 3);
   std::vector<float> want(shape.w_elements());
   Allocated(ChooseGemmConvolution(plain))->Run(x.data(), y.data(), nullptr, want.data());
   for (int threads : {1, 2}) {

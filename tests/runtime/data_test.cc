@@ -22,7 +22,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const DatasetSpec& sp
   return DatasetKinds().Open(spec);
 }
 
-bool Says(const absl::Status& status, const std::string& text) {
+bool DataSays(const absl::Status& status, const std::string& text) {
   return std::string(status.message()).find(text) != std::string::npos;
 }
 
@@ -92,7 +92,7 @@ TEST(DatasetSpec, MalformedTextIsExplained) {
   for (const auto& [text, expected] : cases) {
     const absl::Status status = DatasetSpec::Parse(text).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
-    EXPECT_TRUE(Says(status, expected)) << status;
+    EXPECT_TRUE(DataSays(status, expected)) << status;
   }
 }
 
@@ -113,7 +113,7 @@ TEST(DatasetSpec, WrongParametersAreExplained) {
   for (const auto& [spec, expected] : cases) {
     const absl::Status status = OpenDataset(spec).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    EXPECT_TRUE(Says(status, expected)) << status;
+    EXPECT_TRUE(DataSays(status, expected)) << status;
   }
 }
 
@@ -142,7 +142,8 @@ TEST(Mnist, PlainAndCompressed) {
     EXPECT_EQ(ReadField<int32_t>(**dataset, {2, 2, 0}, 1), (std::vector<int32_t>{6, 6, 4}));
     EXPECT_EQ(ReadField<int64_t>(**dataset, {1}, 1), (std::vector<int64_t>{5}));
     int32_t out[4];
-    EXPECT_TRUE(Says((*dataset)->Read(std::vector<int64_t>{0}, 0, DType::kI32, out), "not as i32"));
+    EXPECT_TRUE(
+        DataSays((*dataset)->Read(std::vector<int64_t>{0}, 0, DType::kI32, out), "not as i32"));
     EXPECT_TRUE(absl::IsOutOfRange((*dataset)->Read(std::vector<int64_t>{3}, 1, DType::kI32, out)));
     EXPECT_TRUE(absl::IsOutOfRange((*dataset)->Read(std::vector<int64_t>{0}, 2, DType::kI32, out)));
 
@@ -151,7 +152,7 @@ TEST(Mnist, PlainAndCompressed) {
     EXPECT_EQ(ReadField<int32_t>(**part, {0, 1}, 1), (std::vector<int32_t>{5, 6}));
     EXPECT_EQ((*OpenDataset(Mnist(name, {.first = 2})))->num_samples(), 1);
     const absl::Status beyond = OpenDataset(Mnist(name, {.first = 2, .count = 2})).status();
-    EXPECT_TRUE(Says(beyond, "holds 3 images; samples from 2, 2 of them")) << beyond;
+    EXPECT_TRUE(DataSays(beyond, "holds 3 images; samples from 2, 2 of them")) << beyond;
     EXPECT_FALSE(OpenDataset(Mnist(name, {.first = 3})).ok());
   }
 }
@@ -161,25 +162,25 @@ TEST(Mnist, ErrorsNameFilesAndValues) {
   const std::string images = dir / "m-images-idx3-ubyte", labels = dir / "m-labels-idx1-ubyte";
   const auto error = [&] { return OpenDataset(Mnist(dir / "m")).status(); };
   EXPECT_TRUE(absl::IsNotFound(error()));
-  EXPECT_TRUE(Says(error(), images + "', '" + images + ".gz'")) << error();
+  EXPECT_TRUE(DataSays(error(), images + "', '" + images + ".gz'")) << error();
   PutFile(images, Images());
-  EXPECT_TRUE(Says(error(), labels)) << error();
+  EXPECT_TRUE(DataSays(error(), labels)) << error();
   PutFile(labels, Idx({2}, "\x04\x05"));
-  EXPECT_TRUE(Says(error(), "holds 3 images but '" + labels + "' holds 2 labels")) << error();
+  EXPECT_TRUE(DataSays(error(), "holds 3 images but '" + labels + "' holds 2 labels")) << error();
   PutFile(labels, Images());
-  EXPECT_TRUE(Says(error(), "begins with 0x00000803, expected 0x00000801")) << error();
+  EXPECT_TRUE(DataSays(error(), "begins with 0x00000803, expected 0x00000801")) << error();
   PutFile(labels, Gzip(Labels()));
-  EXPECT_TRUE(Says(error(), "name it .gz")) << error();
+  EXPECT_TRUE(DataSays(error(), "name it .gz")) << error();
   PutFile(labels, Labels().substr(0, 10));
   EXPECT_TRUE(
-      Says(error(), "is truncated: its header says [3], so 3 bytes follow, but there are 2"))
+      DataSays(error(), "is truncated: its header says [3], so 3 bytes follow, but there are 2"))
       << error();
   PutFile(labels, Labels() + "x");
-  EXPECT_TRUE(Says(error(), "is too long")) << error();
+  EXPECT_TRUE(DataSays(error(), "is too long")) << error();
   PutFile(labels, "ab");
-  EXPECT_TRUE(Says(error(), "it has 2 bytes")) << error();
+  EXPECT_TRUE(DataSays(error(), "it has 2 bytes")) << error();
   PutFile(images, Idx({-1, -1, -1}, "x"));
-  EXPECT_TRUE(Says(error(), "over 2^64")) << error();
+  EXPECT_TRUE(DataSays(error(), "over 2^64")) << error();
 }
 
 TEST(Mnist, DamagedGzip) {
@@ -191,7 +192,7 @@ TEST(Mnist, DamagedGzip) {
     PutFile(images, whole.substr(0, size));
     const absl::Status status = OpenDataset(Mnist(dir / "m")).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << size;
-    EXPECT_TRUE(Says(status, "gzip stops at byte " + std::to_string(size))) << status;
+    EXPECT_TRUE(DataSays(status, "gzip stops at byte " + std::to_string(size))) << status;
   }
   int passed = 0;
   for (size_t at = 10; at < whole.size(); ++at) {
@@ -250,7 +251,7 @@ TEST(Text, PartsShareAVocabularyAndDoNotOverlap) {
   EXPECT_EQ(ReadField<int32_t>(**b, {0, 4}, 1), (std::vector<int32_t>{1, 2}));
   const absl::Status shortage =
       OpenDataset(TextFile(dir / "t.txt", {.context = 6, .end = 0.5})).status();
-  EXPECT_TRUE(Says(shortage, "has 5 of its 11 characters, a sample of context 6")) << shortage;
+  EXPECT_TRUE(DataSays(shortage, "has 5 of its 11 characters, a sample of context 6")) << shortage;
   EXPECT_TRUE(absl::IsNotFound(OpenDataset(TextFile(dir / "none")).status()));
 
   auto text = TextDataset::Open(TextFile(dir / "t.txt", train));
@@ -259,8 +260,8 @@ TEST(Text, PartsShareAVocabularyAndDoNotOverlap) {
   EXPECT_EQ(vocabulary.size(), 3);
   EXPECT_EQ(*vocabulary.Encode("cab"), (std::vector<int32_t>{2, 0, 1}));
   EXPECT_EQ(*vocabulary.Decode(std::vector<int32_t>{2, 0, 1}), "cab");
-  EXPECT_TRUE(Says(vocabulary.Encode("ab!").status(), "'!' at position 2"));
-  EXPECT_TRUE(Says(vocabulary.Decode(std::vector<int32_t>{3}).status(), "3 is no character"));
+  EXPECT_TRUE(DataSays(vocabulary.Encode("ab!").status(), "'!' at position 2"));
+  EXPECT_TRUE(DataSays(vocabulary.Decode(std::vector<int32_t>{3}).status(), "3 is no character"));
 }
 
 TEST(NpyFiles, FieldsAndRanges) {
@@ -280,8 +281,8 @@ TEST(NpyFiles, FieldsAndRanges) {
   EXPECT_EQ(ReadField<int32_t>(**dataset, {2, 1}, 1), (std::vector<int32_t>{13, 12}));
   const absl::Status unequal =
       OpenDataset(NpyFiles({{"x", dir / "x.npy"}, {"z", dir / "z.npy"}})).status();
-  EXPECT_TRUE(Says(unequal, "x.npy' holds 4 samples but")) << unequal;
-  EXPECT_TRUE(Says(unequal, "z.npy' holds 3")) << unequal;
+  EXPECT_TRUE(DataSays(unequal, "x.npy' holds 4 samples but")) << unequal;
+  EXPECT_TRUE(DataSays(unequal, "z.npy' holds 3")) << unequal;
   EXPECT_TRUE(absl::IsOutOfRange(
       OpenDataset(NpyFiles({{"x", dir / "x.npy"}}, {.first = 3, .count = 2})).status()));
 }
@@ -449,11 +450,11 @@ TEST(DrawnPatterns, ImagesShowTheirClass) {
 
 TEST(DrawnPatterns, WrongSizesAreExplained) {
   EXPECT_TRUE(
-      Says(OpenDataset(DrawnPatterns({.count = 0})).status(), "count is '0', expected 1 to"));
-  EXPECT_TRUE(Says(OpenDataset(DrawnPatterns({.side = 0})).status(), "0 x 0"));
-  EXPECT_TRUE(
-      Says(OpenDataset(DrawnPatterns({.side = int64_t{1} << 40})).status(), "numbers an image"));
-  EXPECT_TRUE(Says(OpenDataset(DrawnPatterns({.classes = -1})).status(), "-1 classes"));
+      DataSays(OpenDataset(DrawnPatterns({.count = 0})).status(), "count is '0', expected 1 to"));
+  EXPECT_TRUE(DataSays(OpenDataset(DrawnPatterns({.side = 0})).status(), "0 x 0"));
+  EXPECT_TRUE(DataSays(OpenDataset(DrawnPatterns({.side = int64_t{1} << 40})).status(),
+                       "numbers an image"));
+  EXPECT_TRUE(DataSays(OpenDataset(DrawnPatterns({.classes = -1})).status(), "-1 classes"));
 }
 
 // A program's own kind stands beside those that are built in, whose names it cannot take.
@@ -473,7 +474,7 @@ TEST(DatasetKinds, TakesAProgramsOwn) {
   for (const char* name : {"own", "text"}) {
     const absl::Status again = kinds.Register(name, open);
     EXPECT_TRUE(absl::IsAlreadyExists(again)) << again;
-    EXPECT_TRUE(Says(again, name)) << again;
+    EXPECT_TRUE(DataSays(again, name)) << again;
   }
 }
 

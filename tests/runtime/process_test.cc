@@ -18,7 +18,7 @@
 namespace braid {
 namespace {
 
-constexpr Nanoseconds kPatience = 60 * kSecond;
+constexpr Nanoseconds kProcessPatience = 60 * kSecond;
 
 bool IsRunning(pid_t pid) { return kill(pid, 0) == 0; }
 
@@ -26,7 +26,7 @@ bool AwaitReadable(const Descriptor& descriptor) {
   pollfd entry{.fd = descriptor.number(), .events = POLLIN};
   int result;
   do {
-    result = poll(&entry, 1, kPatience / kMillisecond);
+    result = poll(&entry, 1, kProcessPatience / kMillisecond);
   } while (result < 0 && errno == EINTR);
   return result == 1;
 }
@@ -63,7 +63,7 @@ class ProcessTest : public testing::Test {
       fn();
       done->Set();
     });
-    ASSERT_EQ(environment_->Await(*done, kPatience), absl::OkStatus());
+    ASSERT_EQ(environment_->Await(*done, kProcessPatience), absl::OkStatus());
   }
 
   absl::Status Start(const ProcessOptions& options) {
@@ -92,7 +92,7 @@ class ProcessTest : public testing::Test {
   }
 
   ExitStatus AwaitEnd() {
-    EXPECT_EQ(environment_->Await(*has_ended_, kPatience), absl::OkStatus());
+    EXPECT_EQ(environment_->Await(*has_ended_, kProcessPatience), absl::OkStatus());
     On([] {});
     EXPECT_EQ(ends_, 1);
     EXPECT_TRUE(process_->has_ended());
@@ -250,7 +250,7 @@ TEST_F(ProcessTest, IsKilledWhenItIsDestroyed) {
         [](ExitStatus) {});
     if (started.ok()) process = *std::move(started);
   });
-  environment->Await(*never, kPatience).IgnoreError();
+  environment->Await(*never, kProcessPatience).IgnoreError();
   _exit(1);
 }
 

@@ -16,7 +16,7 @@
 namespace braid {
 namespace {
 
-constexpr Nanoseconds kPatience = 60 * kSecond;
+constexpr Nanoseconds kSignalsPatience = 60 * kSecond;
 
 bool IsBlockedHere(int signal) {
   sigset_t mask;
@@ -33,7 +33,7 @@ class SignalWatcherTest : public testing::Test {
       is_blocked = IsBlockedHere(signal);
       done->Set();
     });
-    EXPECT_EQ(environment_->Await(*done, kPatience), absl::OkStatus());
+    EXPECT_EQ(environment_->Await(*done, kSignalsPatience), absl::OkStatus());
     return is_blocked;
   }
 
@@ -53,7 +53,7 @@ TEST_F(SignalWatcherTest, BringsSignalsToTheReactor) {
   });
   ASSERT_EQ(watcher.status(), absl::OkStatus());
   ASSERT_EQ(kill(getpid(), SIGINT), 0);  // to the process, whichever thread the kernel picks
-  ASSERT_EQ(environment_->Await(*done, kPatience), absl::OkStatus());
+  ASSERT_EQ(environment_->Await(*done, kSignalsPatience), absl::OkStatus());
   watcher->reset();
   EXPECT_EQ(seen, (std::vector<int>{SIGINT, SIGTERM}));
   EXPECT_TRUE(is_in_thread);
@@ -112,7 +112,7 @@ TEST_F(SignalWatcherTest, BringsWhatCameBeforeItEnds) {
                                       [&](int signal) { seen.push_back(signal); });
   ASSERT_EQ(watcher.status(), absl::OkStatus());
   const auto is_ending = environment_->MakeEvent();
-  reactor.Post([&] { environment_->Await(*is_ending, kPatience).IgnoreError(); });
+  reactor.Post([&] { environment_->Await(*is_ending, kSignalsPatience).IgnoreError(); });
   ASSERT_EQ(kill(getpid(), SIGINT), 0);
   ASSERT_EQ(kill(getpid(), SIGTERM), 0);
   reactor.OnPosted([&] { is_ending->Set(); });
@@ -132,7 +132,7 @@ TEST_F(SignalWatcherTest, LeavesIgnoredSignalsIgnored) {
   EXPECT_FALSE(IsBlockedHere(SIGHUP));
   ASSERT_EQ(kill(getpid(), SIGHUP), 0);
   ASSERT_EQ(kill(getpid(), SIGUSR1), 0);
-  ASSERT_EQ(environment_->Await(*done, kPatience), absl::OkStatus());
+  ASSERT_EQ(environment_->Await(*done, kSignalsPatience), absl::OkStatus());
   watcher->reset();
   signal(SIGHUP, handler);
   EXPECT_EQ(seen, std::vector<int>{SIGUSR1});

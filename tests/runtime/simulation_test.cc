@@ -10,7 +10,7 @@
 namespace braid {
 namespace {
 
-constexpr Nanoseconds kPatience = 60 * kSecond;
+constexpr Nanoseconds kSimulationPatience = 60 * kSecond;
 
 // Beats every millisecond until it is destroyed.
 class Beater {
@@ -109,7 +109,7 @@ TEST_F(SimulationTest, ACrashEndsTheHostsWaitAtOnce) {
   int killed = -1;
   world_->OnKilled([&](int process) { killed = process; });
   world_->RunAfter(5 * kMillisecond, [&] { world_->Kill(1); });
-  EXPECT_EQ(first_.Await(*never, kPatience).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(first_.Await(*never, kSimulationPatience).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(killed, 1);
   EXPECT_FALSE(world_->is_alive(1));
   EXPECT_LT(world_->Now(), 6 * kMillisecond);
@@ -136,7 +136,7 @@ TEST_F(SimulationTest, AKilledProcessIsTakenDownAlone) {
   EXPECT_EQ(world_->digest(), digest);
   EXPECT_EQ(b.beats(), beats);
   const std::unique_ptr<Event> never = first_.MakeEvent();
-  EXPECT_FALSE(first_.Await(*never, 1000 * kPatience).ok());
+  EXPECT_FALSE(first_.Await(*never, 1000 * kSimulationPatience).ok());
   a.reset();
   EXPECT_EQ(world_->UseOf(1).reactors, 0);
   EXPECT_EQ(world_->UseOf(1).timers, 0);
@@ -160,7 +160,7 @@ TEST_F(SimulationTest, DescriptorsAreWatchedByLevel) {
                       .ok());
       done->Set();
     });
-    EXPECT_TRUE(first_.Await(*done, kPatience).ok());
+    EXPECT_TRUE(first_.Await(*done, kSimulationPatience).ok());
   };
   watch({.readable = true});
   Pass(kMillisecond);

@@ -17,7 +17,7 @@
 namespace braid {
 namespace {
 
-constexpr uint64_t kSeeds = 12;
+constexpr uint64_t kLaggingSeeds = 12;
 
 std::vector<double> LossesOn(const SimPlan& plan, uint64_t seed,
                              LaggingFault fault = LaggingFault::kNone) {
@@ -39,7 +39,7 @@ class LaggingClusters : public ::testing::Test {
   int Wrong(const SimPlan& plan, LaggingFault fault) const {
     const std::vector<double> right = LossesOn(WithDevices(plan, DeviceMix::kCpu), 1);
     int wrong = 0;
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (uint64_t seed = 1; seed <= kLaggingSeeds; ++seed) {
       const SimPlan lagging = WithDevices(plan, DeviceMix::kLagging);
       if (LossesOn(lagging, seed, fault) != right) ++wrong;
     }
@@ -115,7 +115,7 @@ TEST_F(LaggingClusters, CollectivesSwappedOnOneMemberAreFound) {
   EXPECT_THAT(std::string(compiler::Verify(plan->physical, plan->operators).message()),
               testing::HasSubstr("each device may come to them in an order of its own"));
   int swapped = 0;
-  for (uint64_t seed = 1; seed <= 4 * kSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= 4 * kLaggingSeeds; ++seed) {
     const auto losses = MakeLoopbackRunner({.plan = plan, .make_transports = {}})->Run(seed);
     if (losses.ok()) continue;
     EXPECT_THAT(std::string(losses.status().message()), testing::HasSubstr("their orders differ"))
@@ -145,7 +145,7 @@ absl::Status Train(const SimPlan& plan, uint64_t seed, LaggingFault fault, Laggi
 }
 
 TEST_F(LaggingClusters, ARunEndsWithItsStreams) {
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= kLaggingSeeds; ++seed) {
     LaggingCounts counts;
     EXPECT_EQ(Train(Plan("data"), seed, LaggingFault::kNone, counts), absl::OkStatus());
   }
@@ -153,7 +153,7 @@ TEST_F(LaggingClusters, ARunEndsWithItsStreams) {
 
 TEST_F(LaggingClusters, ARunThatEndsBeforeItsStreamsIsSeen) {
   const auto train_early = [this] {
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (uint64_t seed = 1; seed <= kLaggingSeeds; ++seed) {
       LaggingCounts counts;
       Train(Plan("data"), seed, LaggingFault::kDrainsEarly, counts).IgnoreError();
     }

@@ -26,7 +26,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr uint64_t kSeeds = 20;
+constexpr uint64_t kMutationSeeds = 20;
 
 std::shared_ptr<const CompiledSimPlan> Compiled(const std::string& name) {
   const auto plan = FindSimPlan(MakeSimPlans(TestFolder()), name);
@@ -141,7 +141,7 @@ TEST(MutationTest, ALostAckIsNamed) {
   const auto plan = Compiled("pipeline");
   std::map<uint32_t, int> found;  // by slots
   for (const auto& [reg, slots] : LandingRegisters(*plan)) {
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    for (uint64_t seed = 1; seed <= kMutationSeeds; ++seed) {
       LostAck lost{.reg = reg};
       const auto run = RunWithLostAck(plan, seed, &lost);
       ASSERT_FALSE(run.ok()) << "register " << reg << ", seed " << seed;
@@ -181,9 +181,9 @@ compiler::GroupId FindGroup(const compiler::PhysicalGraph& graph, const std::str
 }
 
 // The names of two all_reduces, neither of which needs the other's result.
-constexpr const char* kFirst =
+constexpr const char* kFirstReduce =
     "out.add.grad.reduce_sum.all_reduce..out.matmul.grad.tensordot.all_reduce (2 tensors)";
-constexpr const char* kSecond = "fc2.add.grad.reduce_sum.all_reduce";
+constexpr const char* kSecondReduce = "fc2.add.grad.reduce_sum.all_reduce";
 
 // A plan in which `to` waits for `from`.
 compiler::PhysicalGraph Ordered(const compiler::PhysicalGraph& graph, const std::string& from,
@@ -200,9 +200,9 @@ TEST(MutationTest, AnOrderOfCollectivesOnOneNodeChangesNothing) {
   ASSERT_TRUE(expected.ok()) << expected.status();
   for (const bool is_swapped : {false, true}) {
     auto ordered = std::make_shared<CompiledSimPlan>(*plan);
-    ordered->other[1] =
-        Ordered(plan->physical, is_swapped ? kSecond : kFirst, is_swapped ? kFirst : kSecond);
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    ordered->other[1] = Ordered(plan->physical, is_swapped ? kSecondReduce : kFirstReduce,
+                                is_swapped ? kFirstReduce : kSecondReduce);
+    for (uint64_t seed = 1; seed <= kMutationSeeds; ++seed) {
       const auto run = RunSeed(ordered, seed);
       ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status();
       EXPECT_EQ(*run, *expected) << "seed " << seed;
@@ -215,18 +215,18 @@ TEST(MutationTest, AnOrderOfCollectivesOnOneNodeChangesNothing) {
 TEST(MutationTest, AnOrderSwappedOnOneNodeIsFoundBySimulation) {
   const auto plan = Compiled("model");
   auto swapped = std::make_shared<CompiledSimPlan>(*plan);
-  swapped->other[0] = Ordered(plan->physical, kFirst, kSecond);
-  swapped->other[1] = Ordered(plan->physical, kSecond, kFirst);
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  swapped->other[0] = Ordered(plan->physical, kFirstReduce, kSecondReduce);
+  swapped->other[1] = Ordered(plan->physical, kSecondReduce, kFirstReduce);
+  for (uint64_t seed = 1; seed <= kMutationSeeds; ++seed) {
     const auto run = RunSeed(swapped, seed);
     ASSERT_FALSE(run.ok()) << "seed " << seed;
-    EXPECT_THAT(
-        std::string(run.status().message()),
-        AllOf(
-            HasSubstr("no event left"), HasSubstr("work that goes round between"),
-            HasSubstr(absl::StrFormat("node 0, device 0 (transfer): all_reduce '%s' (0/", kFirst)),
-            HasSubstr(absl::StrFormat("node 1, device 0 (transfer): all_reduce '%s' (1/", kSecond)),
-            HasSubstr(" runs, awaits node 0"), HasSubstr(" runs, awaits node 1")))
+    EXPECT_THAT(std::string(run.status().message()),
+                AllOf(HasSubstr("no event left"), HasSubstr("work that goes round between"),
+                      HasSubstr(absl::StrFormat("node 0, device 0 (transfer): all_reduce '%s' (0/",
+                                                kFirstReduce)),
+                      HasSubstr(absl::StrFormat("node 1, device 0 (transfer): all_reduce '%s' (1/",
+                                                kSecondReduce)),
+                      HasSubstr(" runs, awaits node 0"), HasSubstr(" runs, awaits node 1")))
         << "seed " << seed;
   }
 }
@@ -239,13 +239,13 @@ TEST(MutationTest, ContraryOrdersAreFoundByTheVerifier) {
   ASSERT_EQ(compiler::Verify(graph, plan->operators), absl::OkStatus());
   std::map<std::string, compiler::GroupId> groups;
   for (const compiler::TaskGroup& group : graph.groups()) groups[group.name] = group.id;
-  graph.AddControlEdge(groups.at(kFirst), groups.at(kSecond), 0);
+  graph.AddControlEdge(groups.at(kFirstReduce), groups.at(kSecondReduce), 0);
   EXPECT_EQ(compiler::Verify(graph, plan->operators), absl::OkStatus());
-  graph.AddControlEdge(groups.at(kSecond), groups.at(kFirst), 0);
-  EXPECT_THAT(
-      std::string(compiler::Verify(graph, plan->operators).message()),
-      AllOf(HasSubstr("these wait for each other"), HasSubstr(absl::StrFormat("'%s'", kFirst)),
-            HasSubstr(absl::StrFormat("'%s'", kSecond))));
+  graph.AddControlEdge(groups.at(kSecondReduce), groups.at(kFirstReduce), 0);
+  EXPECT_THAT(std::string(compiler::Verify(graph, plan->operators).message()),
+              AllOf(HasSubstr("these wait for each other"),
+                    HasSubstr(absl::StrFormat("'%s'", kFirstReduce)),
+                    HasSubstr(absl::StrFormat("'%s'", kSecondReduce))));
 }
 
 // One takes as many elements as the other, and has room for them; nothing of it is ever used.
@@ -285,14 +285,14 @@ compiler::PhysicalGraph Swapped(const compiler::PhysicalGraph& graph, const std:
 TEST(MutationTest, CollectivesSwappedOnOneNodeAreFoundAtTheStart) {
   for (const bool are_alike : {false, true}) {
     auto swapped = std::make_shared<CompiledSimPlan>(*Compiled("model"));
-    if (are_alike) MakeAlike(swapped->physical, kFirst, kSecond);
-    swapped->other[1] = Swapped(swapped->physical, kFirst, kSecond);
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    if (are_alike) MakeAlike(swapped->physical, kFirstReduce, kSecondReduce);
+    swapped->other[1] = Swapped(swapped->physical, kFirstReduce, kSecondReduce);
+    for (uint64_t seed = 1; seed <= kMutationSeeds; ++seed) {
       const auto run = RunSeed(swapped, seed);
       ASSERT_FALSE(run.ok()) << "seed " << seed << ", alike: " << are_alike;
       EXPECT_THAT(std::string(run.status().message()),
                   AllOf(HasSubstr("its spec on node"), HasSubstr("differs"),
-                        testing::AnyOf(HasSubstr(kFirst), HasSubstr(kSecond))))
+                        testing::AnyOf(HasSubstr(kFirstReduce), HasSubstr(kSecondReduce))))
           << "seed " << seed;
     }
   }
@@ -363,7 +363,7 @@ TEST(MutationTest, ASlotTooFewIsFoundByTheVerifierAndBySimulation) {
               AllOf(HasSubstr("these wait for each other"),
                     HasSubstr(absl::StrFormat("2 slots for register '%s' would free it", kept))));
   const auto bad = WithGraph(*plan, mutated.graph);
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= kMutationSeeds; ++seed) {
     const auto run = RunSeed(good, seed);
     ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status();
     EXPECT_EQ(*run, *expected) << "seed " << seed;
@@ -389,7 +389,7 @@ TEST(MutationTest, SharedBytesAreFoundByTheVerifierAndBySimulation) {
   EXPECT_THAT(std::string(compiler::Verify(graph, plan->operators).message()),
               HasSubstr("share bytes"));
   const auto bad = WithGraph(*plan, graph);
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= kMutationSeeds; ++seed) {
     EXPECT_THAT(std::string(RunSeed(bad, seed).status().message()),
                 AllOf(HasSubstr("byte overlap: register"), HasSubstr("is read, but register")))
         << "seed " << seed;

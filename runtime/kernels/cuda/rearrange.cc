@@ -25,12 +25,12 @@ int64_t Bytes(DType dtype) { return static_cast<int64_t>(SizeOf(dtype)); }
 // ---- boxes --------------------------------------------------------------------------------------
 
 // One side of a box, in elements.
-struct Side {
+struct BoxSide {
   Ints strides;
   int64_t offset = 0;
 };
 
-absl::StatusOr<CopyLaunch> BoxCopy(const Ints& sizes, const Side& from, const Side& to,
+absl::StatusOr<CopyLaunch> BoxCopy(const Ints& sizes, const BoxSide& from, const BoxSide& to,
                                    DType dtype) {
   CopyLaunch copy = {
       .element_bytes = Bytes(dtype), .to_offset = to.offset, .from_offset = from.offset};
@@ -71,7 +71,7 @@ KernelOr MakeIdentity(const KernelTable& table, const KernelSpec& spec) {
   });
 }
 
-KernelOr MakeBoxCopy(const KernelTable& table, const KernelSpec& spec, const Side& from) {
+KernelOr MakeBoxCopy(const KernelTable& table, const KernelSpec& spec, const BoxSide& from) {
   const OperandSpec& out = spec.outputs[0];
   if (spec.inputs[0].dtype != out.dtype) return UnsupportedTypes(spec);
   BRAID_ASSIGN_OR_RETURN(const CopyLaunch copy,
@@ -83,7 +83,7 @@ KernelOr MakeBoxCopy(const KernelTable& table, const KernelSpec& spec, const Sid
 
 KernelOr MakeTranspose(const KernelTable& table, const KernelSpec& spec) {
   const Ints strides = DenseStrides(spec.inputs[0].shape());
-  Side from;
+  BoxSide from;
   for (int64_t axis : spec.attrs.Ints("perm")) from.strides.push_back(strides[axis]);
   return MakeBoxCopy(table, spec, from);
 }
@@ -92,7 +92,7 @@ KernelOr MakeBroadcastTo(const KernelTable& table, const KernelSpec& spec) {
   const Shape& in = spec.inputs[0].shape();
   const int rank = spec.outputs[0].shape().rank();
   const Ints strides = DenseStrides(in);
-  Side from = {Ints(rank, 0)};
+  BoxSide from = {Ints(rank, 0)};
   for (int i = 0; i < in.rank(); ++i) {
     // An axis that holds one local element of many moves along with the output's one element.
     if (in[i] != 1) from.strides[i + rank - in.rank()] = strides[i];
@@ -112,8 +112,8 @@ absl::StatusOr<std::vector<CopyLaunch>> CopyParts(const KernelSpec& spec, const 
   int64_t at = 0;
   for (const OperandSpec& part : parts) {
     if (part.dtype != whole.dtype) return UnsupportedTypes(spec);
-    const Side inside = {whole_strides, at * whole_strides[axis]};
-    const Side outside = {DenseStrides(part.shape())};
+    const BoxSide inside = {whole_strides, at * whole_strides[axis]};
+    const BoxSide outside = {DenseStrides(part.shape())};
     BRAID_ASSIGN_OR_RETURN(copies.emplace_back(),
                            BoxCopy(part.shape().dims(), to_parts ? inside : outside,
                                    to_parts ? outside : inside, whole.dtype));
@@ -162,8 +162,8 @@ KernelOr MakeBlocks(const KernelTable& table, const KernelSpec& spec, bool pack)
     const Interval interval = SplitEvenly(whole[axis], parts, part);
     Shape block = whole;
     block[axis] = interval.size;
-    const Side tensor = {whole_strides, interval.offset * whole_strides[axis]};
-    const Side packed = {DenseStrides(block), at};
+    const BoxSide tensor = {whole_strides, interval.offset * whole_strides[axis]};
+    const BoxSide packed = {DenseStrides(block), at};
     at += block.num_elements();
     BRAID_ASSIGN_OR_RETURN(copies.emplace_back(), BoxCopy(block.dims(), pack ? tensor : packed,
                                                           pack ? packed : tensor, in.dtype));
@@ -186,8 +186,8 @@ KernelOr MakeUnpack(const KernelTable& table, const KernelSpec& spec) {
 // ---- relayout -----------------------------------------------------------------------------------
 
 // Where the logical index `at` lies in a dense region.
-Side SideAt(const Region& region, const Ints& at) {
-  Side side = {DenseStrides(region.size)};
+BoxSide SideAt(const Region& region, const Ints& at) {
+  BoxSide side = {DenseStrides(region.size)};
   for (int axis = 0; axis < region.size.rank(); ++axis) {
     side.offset += (at[axis] - region.offset[axis]) * side.strides[axis];
   }
@@ -247,7 +247,7 @@ absl::StatusOr<Slice> SliceAt(const KernelSpec& spec, int64_t act) {
   const Ints& begin = spec.attrs.Ints("begin");
   Slice slice;
   Ints sizes;
-  Side from = {DenseStrides(in.shape())}, to = {DenseStrides(out.shape())};
+  BoxSide from = {DenseStrides(in.shape())}, to = {DenseStrides(out.shape())};
   for (int axis = 0; axis < out.shape().rank(); ++axis) {
     const int64_t step = spec.attrs.Has("step") ? spec.attrs.Ints("step")[axis] : 1;
     const Interval source = {OffsetAt(in, axis, act), in.shape()[axis]};

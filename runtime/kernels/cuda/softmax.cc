@@ -11,7 +11,7 @@
 namespace braid::cuda {
 namespace {
 
-using KernelOr = absl::StatusOr<PlannedKernel>;
+using PlannedOr = absl::StatusOr<PlannedKernel>;
 
 // make(): a Kernel.
 template <class Make>
@@ -42,7 +42,7 @@ int64_t FirstRow(const OperandSpec& operand, int64_t micro_batch) {
   return OffsetAt(operand, operand.shape().rank() - 2, micro_batch);
 }
 
-KernelOr PlanSoftmax(const SoftmaxTable& table, const KernelSpec& spec, bool is_log) {
+PlannedOr PlanSoftmax(const SoftmaxTable& table, const KernelSpec& spec, bool is_log) {
   BRAID_ASSIGN_OR_RETURN(SoftmaxLaunch launch, SoftmaxOf(spec));
   launch.is_log = is_log;
   return Planned([launch, &table, out = spec.outputs[0]] {
@@ -56,7 +56,7 @@ KernelOr PlanSoftmax(const SoftmaxTable& table, const KernelSpec& spec, bool is_
   });
 }
 
-KernelOr PlanSoftmaxGrad(const SoftmaxTable& table, const KernelSpec& spec, bool is_log) {
+PlannedOr PlanSoftmaxGrad(const SoftmaxTable& table, const KernelSpec& spec, bool is_log) {
   BRAID_ASSIGN_OR_RETURN(SoftmaxLaunch launch, SoftmaxOf(spec));
   launch.is_log = is_log;
   return Planned([launch, &table, out = spec.outputs[0]] {
@@ -71,7 +71,7 @@ KernelOr PlanSoftmaxGrad(const SoftmaxTable& table, const KernelSpec& spec, bool
   });
 }
 
-KernelOr PlanSumExp(const SoftmaxTable& table, const KernelSpec& spec) {
+PlannedOr PlanSumExp(const SoftmaxTable& table, const KernelSpec& spec) {
   const std::optional<DType> type = FloatingTypeOf(spec);
   if (!type.has_value()) return UnsupportedTypes(spec);
   const AxisView view = RowsOf(spec.inputs[0].shape());
@@ -108,8 +108,8 @@ int64_t FirstClass(const OperandSpec& classes, int64_t micro_batch) {
 
 enum class LabelKind { kNumbers, kProbabilities };
 
-KernelOr PlanCrossEntropy(const SoftmaxTable& table, const KernelSpec& spec, LabelKind kind,
-                          bool is_gradient) {
+PlannedOr PlanCrossEntropy(const SoftmaxTable& table, const KernelSpec& spec, LabelKind kind,
+                           bool is_gradient) {
   const std::optional<DType> type = FloatingTypeOf(spec);
   if (!type.has_value()) return UnsupportedTypes(spec);
   const OperandSpec logits = spec.inputs[0];
@@ -143,7 +143,7 @@ KernelOr PlanCrossEntropy(const SoftmaxTable& table, const KernelSpec& spec, Lab
   });
 }
 
-KernelOr PlanNll(const SoftmaxTable& table, const KernelSpec& spec, bool is_gradient) {
+PlannedOr PlanNll(const SoftmaxTable& table, const KernelSpec& spec, bool is_gradient) {
   const std::optional<DType> type = FloatingTypeOf(spec);
   if (!type.has_value()) return UnsupportedTypes(spec);
   const OperandSpec classes = is_gradient ? spec.outputs[0] : spec.inputs[0];
