@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <random>
 #include <span>
@@ -18,19 +17,19 @@ using Doubles = std::vector<double>;
 
 // f(index in `inner`'s dense elements, index in `outer`'s) for all elements of `inner`, a box
 // inside `outer`.
-void ForEachInside(const Region& inner, const Region& outer,
-                   const std::function<void(int64_t, int64_t)>& f) {
+template <typename F>
+void ForEachInside(const Region& inner, const Region& outer, F f) {
   const int rank = inner.size.rank();
-  const int64_t n = inner.size.num_elements();
-  for (int64_t flat = 0; flat < n; ++flat) {
-    int64_t rest = flat, at = 0, stride = 1;
+  const int64_t n = inner.size.num_elements(), row = rank == 0 ? 1 : inner.size[rank - 1];
+  for (int64_t first = 0; first < n; first += row) {
+    int64_t rest = first, at = 0, stride = 1;
     for (int axis = rank - 1; axis >= 0; --axis) {
       const int64_t index = rest % inner.size[axis];
       rest /= inner.size[axis];
       at += (index + inner.offset[axis] - outer.offset[axis]) * stride;
       stride *= outer.size[axis];
     }
-    f(flat, at);
+    for (int64_t i = 0; i < row; ++i) f(first + i, at + i);
   }
 }
 

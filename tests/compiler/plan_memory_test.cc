@@ -9,10 +9,10 @@
 #include "compiler/physical/assign_slots.h"
 #include "compiler/physical/check_memory.h"
 #include "compiler/verify.h"
-#include "graph/op_registry.h"
 #include "gtest/gtest.h"
 #include "runtime/base/seeded_choice.h"
 #include "tests/compiler/group_graph.h"
+#include "tests/compiler/physical_jobs.h"
 
 namespace braid::compiler {
 namespace {
@@ -40,9 +40,9 @@ TEST(PlanMemoryTest, AChainOfGroupsNeedsTwoBuffers) {
   for (int i = 0; i + 1 < 6; ++i) {
     g.Edge(absl::StrFormat("r%d", i), groups[i], {groups[i + 1]});
   }
-  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  const auto graph = PlanMemory(g.graph, JobRegistry());
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(Offsets(*graph), (std::map<std::string, int64_t>{
                                  {"r0", 0}, {"r1", 4096}, {"r2", 0}, {"r3", 4096}, {"r4", 0}}));
   // What must not be overtaken: the last reader of each buffer by its first writer of the next
@@ -60,9 +60,9 @@ TEST(PlanMemoryTest, WhatIsReadLaterKeepsItsBytes) {
   g.Edge("x", a, {b, d});
   g.Edge("y", b, {c});
   g.Edge("z", c, {d});
-  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  const auto graph = PlanMemory(g.graph, JobRegistry());
   ASSERT_TRUE(graph.ok());
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(ArenaBytes(*graph), 3 * 4096);
 }
 
@@ -78,9 +78,9 @@ TEST(PlanMemoryTest, AnAllReduceTakesTheBytesOfItsInput) {
         Floats(1024);
     g.Edge("x", a, is_read_twice ? std::vector<GroupId>{sum, b} : std::vector<GroupId>{sum});
     g.Edge("y", sum, {use});
-    const auto graph = PlanMemory(g.graph, BuiltinOps());
+    const auto graph = PlanMemory(g.graph, JobRegistry());
     EXPECT_TRUE(graph.ok()) << graph.status();
-    EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+    EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
     return Offsets(*graph);
   };
   using Expected = std::map<std::string, int64_t>;
@@ -106,9 +106,9 @@ TEST(PlanMemoryTest, MicroBatchesShareActByAct) {
     const GroupId update = g.Group("update"), after = g.Group("after");
     g.Edge("gradient", groups[6], {update}, {.floats = 2048, .period = acts});
     g.Edge("updated", update, {after}, {.floats = 2048});
-    const auto graph = PlanMemory(g.graph, BuiltinOps());
+    const auto graph = PlanMemory(g.graph, JobRegistry());
     EXPECT_TRUE(graph.ok()) << graph.status();
-    EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus()) << graph->ToString();
+    EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus()) << graph->ToString();
     return ArenaBytes(*graph);
   };
   // Two buffers of the chain and the stash, or two that are twice as large.
@@ -137,9 +137,9 @@ TEST(PlanMemoryTest, WhatAStageKeepsLiesInFrames) {
       g.Edge(absl::StrFormat("kept%d", i), groups[i], {groups[2 * kLayers - 1 - i]},
              {.floats = 3 * 1024, .slots = kept});
     }
-    const auto graph = PlanMemory(g.graph, BuiltinOps());
+    const auto graph = PlanMemory(g.graph, JobRegistry());
     EXPECT_TRUE(graph.ok()) << graph.status();
-    EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus()) << graph->ToString();
+    EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus()) << graph->ToString();
     return ArenaBytes(*graph);
   };
   EXPECT_EQ(arena_bytes(1), (4 * 3 + 2) * 4096);
@@ -161,9 +161,9 @@ TEST(PlanMemoryTest, SlotsTokensAndTransfersDoNotShare) {
   g.Edge("z", c, {send});
   g.Edge("sent", send, {d}, {.use_period = 2});
   g.Edge("piece", d, {e}, {.slots = 2});
-  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  const auto graph = PlanMemory(g.graph, JobRegistry());
   ASSERT_TRUE(graph.ok());
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(ArenaBytes(*graph), 8 * 4096);
 }
 
@@ -176,7 +176,7 @@ TEST(PlanMemoryTest, StagesHaveTheSameBytes) {
   }
   const GroupId all = g.Group("all", {.placement = Cpu(0, 6)});
   g.Edge("y", all, {}, {.floats = 100});
-  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  const auto graph = PlanMemory(g.graph, JobRegistry());
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(Offsets(*graph),
             (std::map<std::string, int64_t>{{"x0", 448}, {"x1", 448}, {"x2", 448}, {"y", 0}}));
@@ -194,9 +194,9 @@ TEST(PlanMemoryTest, AnUpdateWaitsForEveryReader) {
   g.graph.group(update).kernels()[0].input_layouts.push_back(Floats(1024));
   g.Edge("grads", forward, {sum}, {.period = 4});
   g.Edge("grad", sum, {update});
-  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  const auto graph = PlanMemory(g.graph, JobRegistry());
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(Offsets(*graph).at("w"), -1);
   int edges = 0;
   for (const Register& reg : graph->registers()) {
@@ -242,40 +242,40 @@ size_t NumScratch(const PhysicalGraph& chain) {
 
 TEST(PlanMemoryTest, ScratchLivesFromItsKernelToItsLastReader) {
   // A softmax cannot work inplace: two buffers take turns.
-  auto graph = PlanMemory(Chain("softmax", 6, "softmax"), BuiltinOps());
+  auto graph = PlanMemory(Chain("softmax", 6, "softmax"), JobRegistry());
   ASSERT_TRUE(graph.ok());
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(EndOfScratch(graph->group(1)), 2 * 4096);
   // A relu can: one buffer.
-  graph = PlanMemory(Chain("relu", 6, "softmax"), BuiltinOps());
+  graph = PlanMemory(Chain("relu", 6, "softmax"), JobRegistry());
   ASSERT_TRUE(graph.ok());
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(EndOfScratch(graph->group(1)), 4096);
   // Unless the value is read again.
   PhysicalGraph again = Chain("relu", 6, "matmul");
   KernelCall& last = again.group(1).kernels().back();
   last.inputs.push_back({OperandRef::Source::kScratch, 0, 0});
   last.input_layouts.push_back(Floats(1024));
-  graph = PlanMemory(again, BuiltinOps());
+  graph = PlanMemory(again, JobRegistry());
   ASSERT_TRUE(graph.ok());
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(EndOfScratch(graph->group(1)), 2 * 4096);
 }
 
 TEST(PlanMemoryTest, WhatBecomesAnOutputInPlaceIsWrittenThere) {
   const OperandRef output{OperandRef::Source::kOutput, 0, 0};
   // Back to the first kernel, which reads what is not the chain's own.
-  auto graph = PlanMemory(Chain("relu", 4, "relu"), BuiltinOps());
+  auto graph = PlanMemory(Chain("relu", 4, "relu"), JobRegistry());
   ASSERT_TRUE(graph.ok());
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_TRUE(ScratchOf(*graph).empty());
   for (const KernelCall& kernel : graph->group(1).kernels()) EXPECT_EQ(kernel.outputs[0], output);
   // Back to what cannot work in place; before that, scratch keeps its numbers' order.
   PhysicalGraph chain = Chain("relu", 5, "relu");
   chain.group(1).kernels()[2].op = "softmax";
-  graph = PlanMemory(chain, BuiltinOps());
+  graph = PlanMemory(chain, JobRegistry());
   ASSERT_TRUE(graph.ok());
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(EndOfScratch(graph->group(1)), 4096);
   EXPECT_EQ(graph->group(1).kernels()[2].inputs[0],
             (OperandRef{OperandRef::Source::kScratch, 1, 0}));
@@ -286,28 +286,28 @@ TEST(PlanMemoryTest, WhatBecomesAnOutputInPlaceIsWrittenThere) {
   KernelCall& sum = chain.group(1).kernels().back();
   sum.inputs.insert(sum.inputs.begin(), {OperandRef::Source::kScratch, 0, 0});
   sum.input_layouts.push_back(Floats(1024));
-  graph = PlanMemory(chain, BuiltinOps());
+  graph = PlanMemory(chain, JobRegistry());
   ASSERT_TRUE(graph.ok());
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(EndOfScratch(graph->group(1)), 4096);
   // Not where it is broadcast, nor where acts share a slot.
   chain = Chain("relu", 2, "relu");
   ScratchOf(chain)[0].layout = Floats(1);
-  EXPECT_EQ(NumScratch(*PlanMemory(chain, BuiltinOps())), 1u);
+  EXPECT_EQ(NumScratch(*PlanMemory(chain, JobRegistry())), 1u);
   chain = Chain("relu", 2, "relu");
   chain.reg(chain.group(1).outputs[0]).period = 2;
-  EXPECT_EQ(NumScratch(*PlanMemory(chain, BuiltinOps())), 1u);
+  EXPECT_EQ(NumScratch(*PlanMemory(chain, JobRegistry())), 1u);
 }
 
 TEST(PlanMemoryTest, AnOutputWrittenTwiceIsRefused) {
-  auto graph = PlanMemory(Chain("relu", 4, "relu"), BuiltinOps());
+  auto graph = PlanMemory(Chain("relu", 4, "relu"), JobRegistry());
   ASSERT_TRUE(graph.ok());
   graph->group(1).kernels()[2].op = "softmax";
-  EXPECT_EQ(Verify(*graph, BuiltinOps()).message(),
+  EXPECT_EQ(Verify(*graph, JobRegistry()).message(),
             "'chain' (relu 'k0' and 3 more, train.cc:2): kernel 'k2' writes again, and not in "
             "place, part 0 of its output 'y'");
   std::swap(graph->group(1).kernels()[0], graph->group(1).kernels()[2]);
-  EXPECT_EQ(Verify(*graph, BuiltinOps()).message(),
+  EXPECT_EQ(Verify(*graph, JobRegistry()).message(),
             "'chain' (softmax 'k2' and 3 more, train.cc:2): kernel 'k2' reads, before anybody "
             "wrote it, part 0 of its output 'y'");
 }
@@ -321,24 +321,24 @@ TEST(PlanMemoryTest, ScratchIsReshapedInPlace) {
   group.kernels()[2].attrs.Set("shape", std::vector<int64_t>{32, 32});
   group.kernels()[2].output_layouts = {reshaped};
   ScratchOf(chain)[2].layout = reshaped;
-  auto graph = PlanMemory(chain, BuiltinOps());
+  auto graph = PlanMemory(chain, JobRegistry());
   ASSERT_TRUE(graph.ok());
-  EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus());
   EXPECT_EQ(ScratchOf(*graph)[2].offset, ScratchOf(*graph)[1].offset);
   // What is larger than it gets new bytes.
   reshaped.type.shape = {64, 32};
   ScratchOf(chain)[2].layout = reshaped;
-  graph = PlanMemory(chain, BuiltinOps());
+  graph = PlanMemory(chain, JobRegistry());
   ASSERT_TRUE(graph.ok());
   EXPECT_NE(ScratchOf(*graph)[2].offset, ScratchOf(*graph)[1].offset);
 }
 
 TEST(PlanMemoryTest, ScratchOnWhatIsStillReadIsRefused) {
-  auto graph = PlanMemory(Chain("softmax", 4, "softmax"), BuiltinOps());
+  auto graph = PlanMemory(Chain("softmax", 4, "softmax"), JobRegistry());
   ASSERT_TRUE(graph.ok());
   ScratchOf(*graph)[1].offset = ScratchOf(*graph)[0].offset;
   EXPECT_EQ(
-      Verify(*graph, BuiltinOps()).message(),
+      Verify(*graph, JobRegistry()).message(),
       "'chain' (softmax 'k0' and 3 more, train.cc:2): kernel 'k1' writes scratch at byte 0 on "
       "what is still to be read");
 }
@@ -371,10 +371,10 @@ TEST(PlanMemoryTest, RandomProgramsAreOrderedAndDeterministic) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const auto slots = AssignSlots(RandomProgram(seed, 5 + seed % 40, 6));
     ASSERT_TRUE(slots.ok()) << slots.status();
-    const auto graph = PlanMemory(*slots, BuiltinOps());
+    const auto graph = PlanMemory(*slots, JobRegistry());
     ASSERT_TRUE(graph.ok()) << graph.status();
-    EXPECT_EQ(Verify(*graph, BuiltinOps()), absl::OkStatus()) << seed;
-    EXPECT_EQ(graph->ToString(), PlanMemory(*slots, BuiltinOps())->ToString());
+    EXPECT_EQ(Verify(*graph, JobRegistry()), absl::OkStatus()) << seed;
+    EXPECT_EQ(graph->ToString(), PlanMemory(*slots, JobRegistry())->ToString());
     shared += ArenaBytes(*graph);
     for (const Register& reg : graph->registers()) {
       if (reg.offset >= 0) apart += reg.slots * reg.slot_bytes;
@@ -394,7 +394,7 @@ TEST(CheckMemoryTest, NamesTheDeviceTheValuesAndTheLargest) {
   g.Edge("h", a, {}, {.floats = 1000});
   g.Edge("y", b, {}, {.floats = 3000, .slots = 2});
   g.graph.job = "train";
-  const auto graph = PlanMemory(g.graph, BuiltinOps());
+  const auto graph = PlanMemory(g.graph, JobRegistry());
   ASSERT_TRUE(graph.ok());
   // 4,032 bytes of h, twice 12,032 of y, and 2,000 of the variable.
   EXPECT_EQ(CheckMemory(*graph, 30096), absl::OkStatus());

@@ -13,11 +13,11 @@
 #include "compiler/physical/simulate_step.h"
 #include "compiler/plan/invariants.h"
 #include "compiler/verify.h"
-#include "graph/op_registry.h"
 #include "gtest/gtest.h"
 #include "runtime/base/seeded_choice.h"
 #include "tests/actor/actor_cluster.h"
 #include "tests/compiler/group_graph.h"
+#include "tests/compiler/physical_jobs.h"
 
 namespace braid::compiler {
 namespace {
@@ -261,10 +261,10 @@ struct Shared {
 // Planned memory, replayed: whatever the order of the actors, a reader finds what was written for
 // it, and no act writes over what it reads.
 void ExpectReadersFindTheirs(const PhysicalGraph& assigned, uint64_t seed, Shared& shared) {
-  const auto planned = PlanMemory(assigned, BuiltinOps());
+  const auto planned = PlanMemory(assigned, JobRegistry());
   ASSERT_TRUE(planned.ok()) << planned.status();
   const PhysicalGraph& graph = *planned;
-  ASSERT_EQ(Verify(graph, BuiltinOps()), absl::OkStatus()) << seed << "\n" << graph.ToString();
+  ASSERT_EQ(Verify(graph, JobRegistry()), absl::OkStatus()) << seed << "\n" << graph.ToString();
   int64_t bytes = 0, end = 0;
   for (const Register& reg : graph.registers()) {
     if (reg.is_control()) continue;

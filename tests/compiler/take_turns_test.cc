@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/compiler/group_graph.h"
+#include "tests/compiler/physical_jobs.h"
 
 namespace braid::compiler {
 namespace {
@@ -70,7 +71,7 @@ class TakeTurnsTest : public ::testing::Test {
   }
 
   std::vector<Turns> Found() {
-    PhysicalGraph graph = TakeTurns(graph_, BuiltinOps());
+    PhysicalGraph graph = TakeTurns(graph_, JobRegistry());
     EXPECT_EQ(VerifyInvariants(graph), absl::OkStatus());
     return std::get<Compute>(graph.group(0).work).turns;
   }
@@ -210,7 +211,7 @@ TEST_F(TakeTurnsTest, TextAndPlanHaveThem) {
   const OperandRef x = Scratch(0), a = Scratch(kBytes);
   Add("relu", {x}, {a});
   Add("tanh", {a}, {Output(0)});
-  const PhysicalGraph graph = TakeTurns(graph_, BuiltinOps());
+  const PhysicalGraph graph = TakeTurns(graph_, JobRegistry());
   EXPECT_THAT(graph.ToString(), HasSubstr("\n  turns of relu1 to tanh2, part=8192, staying s1\n"));
   const auto decoded = DecodePlan(EncodePlan(graph));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
@@ -226,7 +227,7 @@ TEST_F(TakeTurnsTest, WrongOnesAreRefused) {
   const OperandRef x = Scratch(0), a = Scratch(kBytes);
   Add("relu", {x}, {a});
   Add("tanh", {a}, {Output(0)});
-  const std::string bytes = EncodePlan(TakeTurns(graph_, BuiltinOps()));
+  const std::string bytes = EncodePlan(TakeTurns(graph_, JobRegistry()));
   const auto refusal = [&](auto change) {
     plan::Plan plan;
     EXPECT_TRUE(plan.ParseFromString(bytes));

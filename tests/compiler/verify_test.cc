@@ -14,7 +14,6 @@
 #include "compiler/physical/plan_memory.h"
 #include "compiler/plan/invariants.h"
 #include "gmock/gmock.h"
-#include "graph/op_registry.h"
 #include "gtest/gtest.h"
 #include "tests/compiler/group_graph.h"
 #include "tests/compiler/physical_jobs.h"
@@ -66,11 +65,11 @@ void PlaceApart(PhysicalGraph& graph) {
 TEST(VerifyTest, OneSlotTooFewInAPipeline) {
   GroupGraph good = Pipeline(4);
   PlaceApart(good.graph);
-  EXPECT_EQ(Verify(good.graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(good.graph, JobRegistry()), absl::OkStatus());
 
   GroupGraph bad = Pipeline(3);
   PlaceApart(bad.graph);
-  const absl::Status status = Verify(bad.graph, BuiltinOps());
+  const absl::Status status = Verify(bad.graph, JobRegistry());
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(status.message(),
             "job 'train' would stop within a step; these wait for each other:\n"
@@ -94,7 +93,7 @@ TEST(VerifyTest, ACycleThatNoSlotFrees) {
   g.Edge("y", b, {a});
   g.graph.job = "train";
   PlaceApart(g.graph);
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()).message(),
+  EXPECT_EQ(Verify(g.graph, JobRegistry()).message(),
             "job 'train' would stop within a step; these wait for each other:\n"
             "  'a' (work 'a', train.cc:1) waits for register 'y' of 'b' (work 'b', train.cc:2)\n"
             "  'b' (work 'b', train.cc:2) waits for register 'x' of 'a' (work 'a', train.cc:1)\n"
@@ -109,16 +108,16 @@ TEST(VerifyTest, SharedBytesWithoutAnEdge) {
   g.Edge("y", b, {c});
   const GroupRegisterId z = g.Edge("z", c, {d});
   PlaceApart(g.graph);
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(g.graph, JobRegistry()), absl::OkStatus());
 
   // x is read before z is written: by way of y. But the next step's x does not wait for z.
   g.graph.reg(z).offset = g.graph.reg(x).offset;
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()).message(),
+  EXPECT_EQ(Verify(g.graph, JobRegistry()).message(),
             "registers 'z' and 'x' share bytes 0 to 4096 on node 0 cpu:0, but 'a' (work 'a', "
             "train.cc:1) may write 'x' while 'd' (work 'd', train.cc:4) still uses 'z' of the step "
             "before; a control edge from 'd' to 'a' with one initial token would order them");
   g.graph.AddControlEdge(d, a, 1);
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(g.graph, JobRegistry()), absl::OkStatus());
 }
 
 // x, y and z lie on the same bytes, one after the other in each of 4 acts; then w does, once a
@@ -150,7 +149,7 @@ TEST(VerifyTest, SharedBytesActByAct) {
       g.graph.AddControlEdge(groups[from], groups[to], 1);
       g.graph.reg(static_cast<GroupRegisterId>(g.graph.registers().size()) - 1).slots = 5;
     }
-    return std::string(Verify(g.graph, BuiltinOps()).message());
+    return std::string(Verify(g.graph, JobRegistry()).message());
   };
   const std::pair<int, int> d_to_a = {3, 0}, f_to_c = {5, 2}, f_to_a = {5, 0};
   for (const bool has_w : {false, true}) {
@@ -181,14 +180,14 @@ TEST(VerifyTest, SharedBytesInOneStep) {
   const GroupRegisterId y = g.Edge("y", c, {d}, {.floats = 16});
   PlaceApart(g.graph);
   g.graph.reg(y).offset = g.graph.reg(x).offset + 128;
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()).message(),
+  EXPECT_EQ(Verify(g.graph, JobRegistry()).message(),
             "registers 'x' and 'y' share bytes 128 to 192 on node 0 cpu:0, but 'c' (work 'c', "
             "train.cc:3) may write 'y' while 'b' (work 'b', train.cc:2) still uses 'x'; a control "
             "edge from 'b' to 'c' with no initial token would order them");
   g.graph.AddControlEdge(b, c, 0);
-  EXPECT_FALSE(Verify(g.graph, BuiltinOps()).ok());
+  EXPECT_FALSE(Verify(g.graph, JobRegistry()).ok());
   g.graph.AddControlEdge(d, a, 1);
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(g.graph, JobRegistry()), absl::OkStatus());
 }
 
 TEST(VerifyTest, AnAllReduceWhoseInputIsStillReadIsNotInPlace) {
@@ -202,16 +201,16 @@ TEST(VerifyTest, AnAllReduceWhoseInputIsStillReadIsNotInPlace) {
   PlaceApart(g.graph);
   g.graph.reg(y).offset = g.graph.reg(x).offset;
   g.graph.AddControlEdge(use, a, 1);
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(g.graph, JobRegistry()), absl::OkStatus());
 
   // Not at the same bytes, but over them.
   g.graph.reg(y).offset = g.graph.reg(x).offset + 64;
   EXPECT_THAT(
-      std::string(Verify(g.graph, BuiltinOps()).message()),
+      std::string(Verify(g.graph, JobRegistry()).message()),
       HasSubstr("'sum' (train.cc:2) may write 'y' while 'sum' (train.cc:2) still uses 'x'"));
   g.graph.reg(y).offset = g.graph.reg(x).offset;
   g.graph.group(norm).inputs.push_back({.reg = x});
-  EXPECT_THAT(std::string(Verify(g.graph, BuiltinOps()).message()),
+  EXPECT_THAT(std::string(Verify(g.graph, JobRegistry()).message()),
               HasSubstr("may write 'y' while 'norm' (work 'norm', train.cc:4) still uses 'x'"));
 }
 
@@ -223,12 +222,12 @@ TEST(VerifyTest, RegistersOnDifferentDevicesMayHaveTheSameBytes) {
   const GroupRegisterId y = g.Edge("y", b, {});
   PlaceApart(g.graph);
   g.graph.reg(y).offset = 0;
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(g.graph, JobRegistry()), absl::OkStatus());
   const GroupId c = g.Group("c", {.placement = Cpu(1, 2)});
   const GroupRegisterId z = g.Edge("z", c, {});
   g.graph.LayOutParts();
   g.graph.reg(z).offset = 0;
-  EXPECT_FALSE(Verify(g.graph, BuiltinOps()).ok());
+  EXPECT_FALSE(Verify(g.graph, JobRegistry()).ok());
 }
 
 // A variable, its forward, another reader and its update.
@@ -253,12 +252,12 @@ Training MakeTraining() {
 
 TEST(VerifyTest, AnOptimizerThatDoesNotWaitForAReader) {
   Training t = MakeTraining();
-  EXPECT_EQ(Verify(t.g.graph, BuiltinOps()).message(),
+  EXPECT_EQ(Verify(t.g.graph, JobRegistry()).message(),
             "'w.update' (assign 'w.update', train.cc:4) may overwrite variable 'w' while 'monitor' "
             "(work 'monitor', train.cc:3) still reads this step's value; a control edge from "
             "'monitor' to 'w.update' with no initial token would make it wait");
   t.g.graph.AddControlEdge(t.monitor, t.update, 0);
-  EXPECT_EQ(Verify(t.g.graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(t.g.graph, JobRegistry()), absl::OkStatus());
 }
 
 TEST(VerifyTest, AVariableInTwoSlots) {
@@ -266,7 +265,7 @@ TEST(VerifyTest, AVariableInTwoSlots) {
   t.g.graph.AddControlEdge(t.monitor, t.update, 0);
   t.g.graph.reg(0).slots = 2;
   EXPECT_EQ(
-      Verify(t.g.graph, BuiltinOps()).message(),
+      Verify(t.g.graph, JobRegistry()).message(),
       "'w.update' (assign 'w.update', train.cc:4) overwrites variable 'w' 1 times a step, and "
       "its register has 2 slots and 0 initial tokens; it must be once, 1 and 0");
 }
@@ -291,20 +290,20 @@ TEST(VerifyTest, AReaderElsewhereOfWhichTheUpdateDoesNotHear) {
   g.graph.group(send).movement()->source = split;
   g.graph.group(back).movement()->source = g.graph.group(back).movement()->destination = split;
   PlaceApart(g.graph);
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()).message(),
+  EXPECT_EQ(Verify(g.graph, JobRegistry()).message(),
             "'w.update' (assign 'w.update', train.cc:5) may overwrite variable 'w' while 'send' "
             "(train.cc:2) still reads this step's value; a control edge from 'send' to 'w.update' "
             "with no initial token would make it wait");
-  const auto planned = PlanMemory(g.graph, BuiltinOps());
+  const auto planned = PlanMemory(g.graph, JobRegistry());
   ASSERT_TRUE(planned.ok());
-  EXPECT_EQ(Verify(*planned, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(*planned, JobRegistry()), absl::OkStatus());
 
   // If the gradient is gathered from both, both have read.
   g.graph.group(back).movement()->destination = whole;
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(g.graph, JobRegistry()), absl::OkStatus());
   // Or if each value goes to one device, and its gradient comes from there.
   g.graph.group(send).movement()->destination = g.graph.group(back).movement()->destination = split;
-  EXPECT_EQ(Verify(g.graph, BuiltinOps()), absl::OkStatus());
+  EXPECT_EQ(Verify(g.graph, JobRegistry()), absl::OkStatus());
 }
 
 // ---- invariants --------------------------------------------------------------------------------

@@ -173,7 +173,8 @@ class KernelCase {
   }
 
   absl::Status Create() {
-    auto kernel = registry_.Create(spec_);
+    static const KernelRegistry& registry = *new KernelRegistry(CpuKernels());  // for every case
+    auto kernel = registry.Create(spec_);
     if (!kernel.ok()) return kernel.status();
     kernel_ = *std::move(kernel);
     return absl::OkStatus();
@@ -264,7 +265,6 @@ class KernelCase {
     return values;
   }
 
-  KernelRegistry registry_ = CpuKernels();
   KernelSpec spec_;
   KernelRun run_;
   std::unique_ptr<Kernel> kernel_;
