@@ -10,8 +10,10 @@
 namespace braid {
 
 KernelRegistry CpuKernels() {
-  KernelRegistry registry(
+  // Read by all, so made once.
+  static const auto& operators = *new std::shared_ptr<const OpRegistry>(
       std::make_shared<const OpRegistry>(compiler::WithCpuLayouts(BuiltinOps())));
+  KernelRegistry registry(operators);
   for (auto* add : {cpu::RegisterElementwiseKernels, cpu::RegisterActivationKernels,
                     cpu::RegisterShapeKernels,       cpu::RegisterReduceKernels,
                     cpu::RegisterScanKernels,        cpu::RegisterMatmulKernels,
