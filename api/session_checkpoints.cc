@@ -39,6 +39,7 @@ absl::Status Session::Load(const std::string& directory) { return impl_->Load(di
 // Of one save, what is left to do when the variables may change again. The saver's thread does it,
 // unless the session fails: that may be while the host's is still at work on it.
 struct Session::Impl::Saving {
+  const Impl* session;
   std::string directory;
   std::unique_ptr<CheckpointWriter> writer;
   std::set<int> nodes;  // that write parts
@@ -54,12 +55,13 @@ struct Session::Impl::Saving {
     if (written.ok()) written = writer->Commit().status();
     writer.reset();
     if (!written.ok()) {
-      written = Prefixed(absl::StrFormat("saving to '%s'", directory), written);
+      written = session->SaveError(directory, written);
       LOG(ERROR) << written.message();
     }
     End(written);
   }
 
+  // A failure of the session is said in its own words, as all nodes say it.
   void End(const absl::Status& how) {
     if (is_over->is_set()) return;
     status = how;
@@ -122,6 +124,7 @@ absl::StatusOr<std::shared_ptr<Session::Impl::Saving>> Session::Impl::BeginSave(
   if (!writer.ok()) return SaveError(directory, writer.status());
   if (saver_ == nullptr) saver_ = environment_->StartReactor("saver");
   const auto saving = std::make_shared<Saving>();
+  saving->session = this;
   saving->directory = directory;
   saving->writer = *std::move(writer);
   saving->is_over = environment_->MakeEvent();
@@ -197,7 +200,7 @@ absl::Status Session::Impl::SaveByMaster(const std::shared_ptr<Saving>& saving) 
 absl::Status Session::Impl::FinishSave() {
   BRAID_RETURN_IF_ERROR(AwaitSave());
   if (saving_ == nullptr) return absl::OkStatus();
-  return LocalError(std::exchange(saving_, nullptr)->status);
+  return std::exchange(saving_, nullptr)->status;
 }
 
 absl::Status Session::Impl::AwaitSave() {

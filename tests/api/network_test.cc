@@ -283,6 +283,24 @@ TEST_F(NetworkTest, NodesThatHoldTheSameShareASave) {
   EXPECT_THAT(End(), Each(absl::OkStatus()));
 }
 
+// All processes say the same, the master too, whose own the failure is not.
+TEST_F(NetworkTest, ANodeThatFailsWhileASaveEndsIsSaidInItsWords) {
+  SlowDisk disk;
+  network_.environment = &disk;
+  StartNodes(3);
+  auto job = CompileOnWorkers(/*fetches_loss=*/true);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::string folder = TestFolder() + "/failed_save";
+  fs::remove_all(folder);
+  ASSERT_EQ(session_->Save(folder), absl::OkStatus());
+  std::thread interrupting(
+      [this] { interruptions_[2].Raise(absl::CancelledError("interrupted by SIGTERM")); });
+  const absl::Status expected = absl::CancelledError("node 2: interrupted by SIGTERM");
+  EXPECT_EQ(session_->FinishSave(), expected);
+  interrupting.join();
+  EXPECT_THAT(End(), Each(expected));
+}
+
 // The older one is what is left.
 TEST_F(NetworkTest, ASaveThatTheDiskRefusesIsSaidOnce) {
   SlowDisk disk;
