@@ -115,12 +115,13 @@ __global__ void __launch_bounds__(kThreads) ReduceColumns(ReduceLaunch l, Joins 
   A sums[kPack];
   for (int j = 0; j < kPack; ++j) sums[j] = joins.Identity(l.is_bool);
   if (is_there) {
-    const T* in = static_cast<const T*>(l.in) + outer * l.reduced * l.inner + place;
+    const T* in = static_cast<const T*>(l.in);
+    const int64_t first = outer * l.reduced * l.inner + place;
     const int64_t end = EndOf(l, blockIdx.y);
     BRAID_UNROLL_BY_4  // so that loads are under way together
         for (int64_t i = blockIdx.y * l.part_size + row; i < end; i += rows) {
       Compute<T> values[kPack];
-      LoadPack<kPack>(in + i * l.inner, values);
+      LoadPack<kPack>(in + (first + i * l.inner), values);
       for (int j = 0; j < kPack; ++j)
         sums[j] = joins(sums[j], joins.Term(static_cast<A>(values[j])));
     }

@@ -157,8 +157,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   const int64_t first_row = tile.row + threadIdx.x / (kTile / kPart) * kPart;
   const int64_t first_column = tile.column + threadIdx.x % (kTile / kPart) * kPart;
-  Number* const part =
-      partial + (tile.split * shape.products + tile.product) * shape.rows * shape.columns;
+  const int64_t part = (tile.split * shape.products + tile.product) * shape.rows * shape.columns;
   const int64_t start = result.Start(tile.product);
   for (int j = 0; j < kPart; ++j) {
     const int64_t column = first_column + j;
@@ -166,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       const int64_t row = first_row + i;
       if (row >= shape.rows || column >= shape.columns) continue;
       if (partial != nullptr) {
-        part[row * shape.columns + column] = sums[i][j];
+        partial[part + row * shape.columns + column] = sums[i][j];
       } else {
         result.Put(start, row, column, sums[i][j]);
       }
