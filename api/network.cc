@@ -106,11 +106,11 @@ absl::StatusOr<std::string> DataHostOf(const std::vector<Socket>& listeners) {
 
 std::string NodeName(const Cluster& cluster, int node) {
   if (node < 0 || node >= static_cast<int>(cluster.nodes.size())) {
-    return absl::StrFormat("node %d", node);
+    return absl::StrFormat("%s %d", cluster.member_word, node);
   }
   const std::string& host = cluster.nodes[node].host;
-  return host.empty() ? absl::StrFormat("node %d", node)
-                      : absl::StrFormat("node %d (%s)", node, host);
+  return host.empty() ? absl::StrFormat("%s %d", cluster.member_word, node)
+                      : absl::StrFormat("%s %d (%s)", cluster.member_word, node, host);
 }
 
 DeviceSpec DevicesHere(const DeviceSpec& spec) {
@@ -139,6 +139,10 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   options.network = &SocketsOf(network);
   options.join_timeout = network.join_timeout;
   options.name_of = [cluster](int node) { return NodeName(cluster, node); };
+  if (cluster.member_word == "rank") {
+    options.words = {
+        .limit = "InitOptions::timeout", .what = "rank", .number = "RANK", .list = "WORLD_SIZE"};
+  }
   if (cluster.rank == 0 && cluster.knows_all_hosts) {
     std::vector<std::vector<SocketAddress>> addresses;
     for (const ClusterNode& node : cluster.nodes) {

@@ -19,6 +19,7 @@
 namespace braid {
 
 class Network;
+class Node;
 struct RendezvousOptions;
 class Socket;
 
@@ -61,6 +62,9 @@ struct ServiceOptions {
   DatasetKinds dataset_kinds = {};
   Interruption* interruption = nullptr;                 // of ServeNode only
   std::function<void(const absl::Status&)> on_failure;  // as soon as it is known; any thread
+  // The node, once it knows where the others are; it lasts as long as its service. On its control
+  // thread. May be empty.
+  std::function<void(Node&)> on_introduced;
 };
 
 // A node other than the master: joins and does what the master says until the session ends. Made

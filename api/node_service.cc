@@ -99,6 +99,7 @@ class NodeService::Impl {
     options.kernels = options_.kernels;
     options.dataset_kinds = options_.dataset_kinds;
     options.on_failure = options_.on_failure;
+    options.on_introduced = options_.on_introduced;
     node_ = std::make_unique<Node>(options);
     // Ends with the session: the master says so, or is lost.
     node_->Serve(MakeTcpControlChannel(std::move(connection), &node_->reactor()),

@@ -85,7 +85,7 @@ Session::Impl::~Impl() {
   if (const absl::Status status = Close(absl::OkStatus()); !status.ok()) {
     LOG(ERROR) << status.message();
   }
-  if (rendezvous_ != nullptr) rendezvous_->SetStatusSource(nullptr);
+  if (seat_.rendezvous != nullptr) seat_.rendezvous->SetStatusSource(nullptr);
   coordinator_.reset();
   nodes_.clear();
 }
@@ -263,25 +263,19 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
 
 absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::JoinNetwork() {
   const NetworkOptions& network = *options_.network;
-  BRAID_ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment_));
-  const NodeIdentity& self = rendezvous.self;
-  machines_[0].host = self.host;
-  machines_[0].memory_bytes = self.memory_bytes;
-  machines_[0].process_bytes = self.process_bytes;
-  BRAID_ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
-  BRAID_ASSIGN_OR_RETURN(const std::string host, DataHostOf(listeners));
-  BRAID_ASSIGN_OR_RETURN(const SocketAddress control, listeners[0].LocalAddress());
-  rendezvous_ = std::make_unique<RendezvousServer>(std::move(rendezvous), std::move(listeners));
-  if (!environment_->is_simulated()) WriteSessionFile(control);
+  BRAID_ASSIGN_OR_RETURN(seat_, TakeMasterSeat(network, environment_));
+  machines_[0].host = seat_.self.host;
+  machines_[0].memory_bytes = seat_.self.memory_bytes;
+  machines_[0].process_bytes = seat_.self.process_bytes;
   if (options_.interruption != nullptr) {
     options_.interruption->SetHandler(
-        [this](const absl::Status& reason) { rendezvous_->Abort(reason); });
+        [this](const absl::Status& reason) { seat_.rendezvous->Abort(reason); });
   }
-  const absl::StatusOr<std::vector<JoinedNode>> joined = rendezvous_->Join();
+  const absl::StatusOr<std::vector<JoinedNode>> joined = seat_.rendezvous->Join();
   if (options_.interruption != nullptr) options_.interruption->SetHandler(nullptr);
   BRAID_RETURN_IF_ERROR(joined.status());
   std::vector<std::unique_ptr<ControlChannel>> channels;
-  channels.push_back(StartNode(0, host));
+  channels.push_back(StartNode(0, seat_.data_host));
   for (const JoinedNode& node : *joined) {
     const NodeIdentity& identity = node.identity;
     BRAID_ASSIGN_OR_RETURN(const DeviceSpec devices, ParseDeviceSpec(identity.devices));
@@ -298,7 +292,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
     channels.push_back(MakeTcpControlChannel(node.connection, &coordinator_->reactor()));
   }
   devices_ = AllDevices(options_.devices, options_.node_kinds);
-  rendezvous_->SetStatusSource(
+  seat_.rendezvous->SetStatusSource(
       [this](std::function<void(std::string)> done) { coordinator_->Describe(std::move(done)); });
   return channels;
 }

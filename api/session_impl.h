@@ -11,10 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "api/membership.h"
 #include "api/progress.h"
 #include "api/session.h"
-#include "comm/control/rendezvous.h"
-#include "comm/control/session_file.h"
 #include "comm/loopback_transport.h"
 #include "compiler/compile.h"
 #include "runtime/base/mutex.h"
@@ -185,8 +184,6 @@ class Session::Impl {
   // What is known of the machines before nodes join.
   void FindMachines();
   std::unique_ptr<ControlChannel> StartNode(int node, const std::string& host);
-  // For `braid status`, which is told where this session listens.
-  void WriteSessionFile(const SocketAddress& control);
 
   SessionOptions options_;
   OpRegistry operators_;
@@ -207,8 +204,7 @@ class Session::Impl {
   std::unique_ptr<Environment> own_environment_;
   Environment* environment_ = nullptr;  // the network's, or its own
   LoopbackNetwork loopback_;
-  std::unique_ptr<RendezvousServer> rendezvous_;
-  std::optional<SessionFile> session_file_;
+  MasterSeat seat_;                                                // empty without a network
   std::map<int, std::shared_ptr<ControlConnection>> connections_;  // shared with their channels
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unique_ptr<Reactor> saver_;  // completes saves; outlives what posts to it

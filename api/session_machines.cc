@@ -15,8 +15,6 @@
 #include "absl/strings/str_format.h"
 #include "api/plan_report.h"
 #include "api/session_impl.h"
-#include "comm/control/session_file.h"
-#include "comm/network/socket.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -202,18 +200,6 @@ std::vector<NodeTraffic> Session::Impl::Traffic() const {
                        .bytes_received = link.counters.bytes_received});
   }
   return traffic;
-}
-
-void Session::Impl::WriteSessionFile(const SocketAddress& control) {
-  const std::string address =
-      control.is_any() ? absl::StrFormat("127.0.0.1:%d", control.port()) : control.ToString();
-  absl::StatusOr<SessionFile> file = SessionFile::Write(address, options_.network->secret);
-  if (file.ok()) {
-    session_file_ = *std::move(file);
-  } else {
-    LOG(WARNING) << "`braid status` will find this session only as `braid status " << address
-                 << "`: " << file.status().message();
-  }
 }
 
 }  // namespace braid

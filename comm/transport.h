@@ -30,6 +30,7 @@ enum class Channel : uint8_t {
   kPayload = 4,
   kCheck = 5,
   kPlan = 6,
+  kGroup = 7,
 };
 
 // Names a landing region to the one peer that may write there. A value that travels to the peer (24

@@ -83,6 +83,8 @@ void ControlAgent::OnMessage(const std::string& bytes) {
     case ControlMessage::kStalled:
     case ControlMessage::kPlanTaken:
     case ControlMessage::kSaved:
+    case ControlMessage::kRollAnswer:
+    case ControlMessage::kLeft:
     case ControlMessage::KIND_NOT_SET: {
       const absl::Status refusal = absl::InvalidArgumentError(
           absl::StrFormat("node %d: the master sent a control message of kind %d", options_.node,

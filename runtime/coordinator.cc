@@ -33,6 +33,10 @@ using control::ControlMessage;
 Coordinator::Coordinator(CoordinatorOptions options)
     : options_(std::move(options)),
       plans_([this](uint16_t node, const ControlMessage& message) { Send(node, message); }),
+      roll_calls_(
+          {.send = [this](uint16_t node, const ControlMessage& message) { Send(node, message); },
+           .fail = [this](const absl::Status& cause) { OnFailure(0, cause); },
+           .name_of = [this](int node) { return NameOf(node); }}),
       reactor_(options_.environment->StartReactor("coordinator")) {
   program_ =
       std::make_unique<ProgramWatch>(reactor_.get(), options_.stall_timeout,
@@ -204,6 +208,11 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
     }
     case ControlMessage::kProbe:
       return OnProbe(node, message.probe().number());
+    case ControlMessage::kRollCall:
+    case ControlMessage::kRollAnswer:
+    case ControlMessage::kDial:
+    case ControlMessage::kLeft:
+      return OnGroupMessage(node, message);
     case ControlMessage::kClosed: {
       {
         MutexLock lock(mutex_);
@@ -216,6 +225,37 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
                                  "%s sent a control message of kind %d", NameOf(node),
                                  static_cast<int>(message.kind_case()))));
   }
+}
+
+void Coordinator::OnGroupMessage(uint16_t node, const control::ControlMessage& message) {
+  const auto is_node = [this](uint32_t number) { return number < peers_.size(); };
+  if (message.has_roll_answer()) return roll_calls_.OnAnswer(node, message.roll_answer());
+  if (message.has_left()) {
+    {
+      MutexLock lock(mutex_);
+      left_.insert(node);
+    }
+    return Answer({node, static_cast<int>(ControlMessage::kLeft), 0}, absl::OkStatus());
+  }
+  if (message.has_dial() && is_node(message.dial().to())) {
+    return Send(static_cast<uint16_t>(message.dial().to()), message);
+  }
+  if (message.has_roll_call() && std::ranges::all_of(message.roll_call().members(), is_node)) {
+    return roll_calls_.OnAsked(message.roll_call());
+  }
+  OnFailure(node, absl::InvalidArgumentError(
+                      absl::StrFormat("%s names a node that is none of %d: %s", NameOf(node),
+                                      peers_.size(), message.ShortDebugString())));
+}
+
+absl::Status Coordinator::AwaitLeft() {
+  BeginWait(ControlMessage::kLeft, 0);
+  {
+    MutexLock lock(mutex_);
+    for (const uint16_t node : left_) wait_.nodes.erase(node);
+    if (wait_.nodes.empty()) wait_.event->Set();
+  }
+  return FinishWait(kNoLimit);
 }
 
 void Coordinator::OnLost(uint16_t node, const absl::Status& reason) {

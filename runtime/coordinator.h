@@ -17,6 +17,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/reactor.h"
+#include "runtime/group/roll_call.h"
 #include "runtime/plan_relay.h"
 #include "runtime/plan_sender.h"
 #include "runtime/reports/node_summary.h"
@@ -100,6 +101,10 @@ class Coordinator {
   // Nobody waits for it any more.
   void ForgetSaved(int64_t save);
 
+  // Returns when the program of every node needs its process groups no more, or with the cause of a
+  // failure.
+  absl::Status AwaitLeft();
+
   // What the session does and what it waits for in the end (stall_report.h). Any thread; `done`
   // comes once, on the reactor's thread, within the limit also if a node does not answer.
   void Describe(std::function<void(std::string)> done);
@@ -148,6 +153,7 @@ class Coordinator {
   void OnFailure(uint16_t node, const absl::Status& cause);
   void OnLinkFailure(uint16_t node, const absl::Status& cause);
   void OnProbe(uint16_t node, uint64_t number);
+  void OnGroupMessage(uint16_t node, const control::ControlMessage& message);
   void OnSaved(uint16_t node, const control::Saved& saved);
   std::string EnterPhase(std::string phase);
   void OnLost(uint16_t node, const absl::Status& reason);
@@ -190,6 +196,8 @@ class Coordinator {
   std::optional<Nanoseconds> stall_reported_;  // the reactor's thread only
   PlanSender plans_;                           // the reactor's thread only
   std::map<uint64_t, Inquiry> inquiries_;
+  dist::RollCalls roll_calls_;                        // the reactor's thread only
+  std::set<uint16_t> left_ BRAID_GUARDED_BY(mutex_);  // AwaitLeft
   std::map<int64_t, Saving> savings_;
   uint64_t next_inquiry_ = 1;
   std::unique_ptr<ProgramWatch> program_;

@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/reports/control_status.h"
 
 namespace braid {
@@ -69,6 +70,11 @@ Node::Node(const NodeOptions& options)
             // Acts fail as unavailable when the link under them breaks.
             return absl::IsUnavailable(cause) ? agent_->FailLink(failure) : agent_->Fail(failure);
           }});
+  groups_ = std::make_unique<dist::Groups>(dist::Groups::Options{
+      .node = options.node,
+      .reactor = reactor_.get(),
+      .allocate = AllocateHostMemory,
+      .send = [this](const ControlMessage& message) { agent_->Send(message); }});
   agent_ = std::make_unique<ControlAgent>(ControlAgent::Options{
       .node = options.node,
       .reactor = reactor_.get(),
@@ -126,6 +132,7 @@ void Node::MakePeers() {
                       });
   jobs_->SetPeers(peers_.get());
   plans_.SetPeers(peers_.get());
+  groups_->SetPeers(peers_.get());
   for (Channel channel : {Channel::kActor, Channel::kLandingKey}) {
     peers_->SetReceiver(channel, [this](uint16_t peer, std::span<const std::byte> frame) {
       return jobs_->OnFrame(peer, frame);
@@ -166,6 +173,10 @@ void Node::Obey(ControlMessage& message) {
       return jobs_->Unload(message.unload().job());
     case ControlMessage::kStatus:
       return SendStatus(message.status());
+    case ControlMessage::kRollCall:
+      return groups_->OnRollCall(message.roll_call());
+    case ControlMessage::kDial:
+      return OnDial(static_cast<uint16_t>(message.dial().from()));
     case ControlMessage::kStallNoted:
       is_stall_noted_ = true;
       return;
@@ -188,6 +199,14 @@ void Node::OnPeers(const control::Peers& peers) {
     peers_->SetAddresses(static_cast<uint16_t>(hello.node()), std::move(addresses));
   }
   agent_->SetPhase(kProgramPhase);
+  is_introduced_ = true;
+  for (const uint16_t node : std::exchange(early_dials_, {})) groups_->OnDial(node);
+  if (options_.on_introduced) options_.on_introduced(*this);
+}
+
+void Node::OnDial(uint16_t node) {
+  if (is_introduced_) return groups_->OnDial(node);
+  early_dials_.push_back(node);
 }
 
 void Node::OnLoad(control::Load& load) {
@@ -255,16 +274,30 @@ void Node::OnLoss(const LinkLoss& loss) {
   agent_->FailLink(Prefixed(absl::StrFormat("%swhile %s", link, agent_->Phase()), loss.reason));
 }
 
+void Node::LeaveGroups() {
+  reactor_->Post([this] {
+    groups_->Leave();
+    ControlMessage message;
+    message.mutable_left();
+    agent_->Send(message);
+  });
+}
+
 void Node::Fail(const absl::Status& cause) {
   reactor_->Post([this, cause] { agent_->Fail(cause); });
 }
 
 void Node::CloseAll(const absl::Status& reason) {
   collectives_.Abort(reason);
-  jobs_->Close(reason, [this] {
-    peers_.reset();  // the jobs' links outlive them
+  // The links outlive what uses them.
+  const auto ends = std::make_shared<int>(2);
+  const auto ended = [this, ends] {
+    if (--*ends > 0) return;
+    peers_.reset();
     agent_->OnIdle();
-  });
+  };
+  groups_->Close(reason, ended);
+  jobs_->Close(reason, ended);
   // Acts that wait for a peer end when their link does.
   if (peers_ != nullptr) peers_->Close(reason);
 }

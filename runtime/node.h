@@ -24,6 +24,7 @@
 #include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_kinds.h"
+#include "runtime/group/groups.h"
 #include "runtime/host_io.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/node_jobs.h"
@@ -43,6 +44,8 @@ class Status;
 
 // That a node has at most beside those of its devices: control, loader, ender and saver.
 constexpr int kNodeThreads = 4;
+
+class Node;
 
 struct NodeOptions {
   uint16_t node = 0;
@@ -65,6 +68,8 @@ struct NodeOptions {
   DatasetKinds dataset_kinds = {};
   // The cause of a failure, as soon as it is known here; any thread, maybe twice. May be empty.
   std::function<void(const absl::Status&)> on_failure;
+  // The node knows where the others are; on the control thread. May be empty.
+  std::function<void(Node&)> on_introduced;
 };
 
 class Node {
@@ -86,6 +91,11 @@ class Node {
   // Feeds and fetches of a job, made on first use. Any thread.
   HostIo& Host(JobId job) { return jobs_->Host(job); }
 
+  // The process groups of this process's program. On the control thread.
+  dist::Groups& groups() { return *groups_; }
+  // The program makes no calls of groups any more: the master is told. Any thread.
+  void LeaveGroups();
+
   // Writes the last events into a file, unless that was done or `cause` is no failure of a run, and
   // gives `done` the words about it that belong to the failure's message, or none. Any thread;
   // `done` on the control thread.
@@ -103,6 +113,8 @@ class Node {
   // What the master orders while the session goes on.
   void Obey(control::ControlMessage& message);
   void OnPeers(const control::Peers& peers);
+  // Another node wants a link.
+  void OnDial(uint16_t node);
   void OnLoad(control::Load& load);
   void OnPlan(JobId job, std::shared_ptr<const std::string> plan);
   void OnRun(const control::Run& run);
@@ -128,6 +140,8 @@ class Node {
   DatasetCache datasets_{options_.dataset_kinds};
   CollectiveHub collectives_;
   PlanRelay plans_;                                // whose buffers peers write to
+  bool is_introduced_ = false;                     // knows where the others are
+  std::vector<uint16_t> early_dials_;              // of nodes that knew it before
   std::map<JobId, NodeJobs::LoadRequest> coming_;  // whose plans have not come whole
   std::unique_ptr<Peers> peers_;                   // from Serve until all jobs have ended
   int64_t acts_seen_ = -1;
@@ -138,6 +152,7 @@ class Node {
   std::optional<TimerId> next_look_;  // for a stall
   // Made of the reactor, and never null.
   std::unique_ptr<NodeJobs> jobs_;
+  std::unique_ptr<dist::Groups> groups_;
   std::unique_ptr<ControlAgent> agent_;
   // Last: while it ends it still calls what is above, which finds it here.
   std::unique_ptr<Reactor> reactor_;

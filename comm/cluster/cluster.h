@@ -30,9 +30,10 @@ struct Cluster {
   // launchers tell no more, and no more is needed to join; and the devices are this node's own,
   // until the others say theirs when they join.
   std::vector<ClusterNode> nodes;
-  int rank = 0;                  // which of them this process is
-  std::string origin;            // for messages: "nodes.txt", "Slurm job 12, step 0"
-  bool knows_all_hosts = false;  // a file or code lists them, or this machine is alone
+  int rank = 0;                      // which of them this process is
+  std::string origin;                // for messages: "nodes.txt", "Slurm job 12, step 0"
+  bool knows_all_hosts = false;      // a file or code lists them, or this machine is alone
+  std::string member_word = "node";  // what messages call one of them
 
   // Equal on every machine that has the same list, whatever its comments and spacing (see
   // DescribeDifference). A launcher's list leaves out the hosts: each node may know the master by

@@ -1,5 +1,5 @@
 // What one member of a ring collective or an exchange sends and receives, chunk by chunk: a value
-// computed from the spec, without any state. ring_collective.cc works it off.
+// computed from the spec, without any state. ChunkMachine works it off.
 #pragma once
 
 #include <cstdint>

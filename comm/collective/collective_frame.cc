@@ -12,7 +12,20 @@ namespace braid {
 namespace {
 
 constexpr size_t kKeyFrameBytes = 60;
-constexpr size_t kOtherFrameBytes = 44;
+constexpr size_t kChunkFrameBytes = 52;
+constexpr size_t kAckFrameBytes = 44;
+
+size_t SizeOfFrame(CollectiveFrame::Type type) {
+  switch (type) {
+    case CollectiveFrame::Type::kKey:
+      return kKeyFrameBytes;
+    case CollectiveFrame::Type::kChunk:
+      return kChunkFrameBytes;
+    case CollectiveFrame::Type::kAck:
+      return kAckFrameBytes;
+  }
+  return 0;
+}
 
 uint64_t HashOf(std::span<const uint64_t> words) {
   std::string bytes(words.size() * sizeof(uint64_t), '\0');
@@ -25,8 +38,8 @@ uint64_t HashOf(std::span<const uint64_t> words) {
 }  // namespace
 
 EncodedCollectiveFrame::EncodedCollectiveFrame(const CollectiveFrame& frame)
-    : size_(frame.type == CollectiveFrame::Type::kKey ? kKeyFrameBytes : kOtherFrameBytes) {
-  PutLittleEndian(bytes_, 0, static_cast<uint8_t>(Channel::kCollective));
+    : size_(SizeOfFrame(frame.type)) {
+  PutLittleEndian(bytes_, 0, static_cast<uint8_t>(frame.channel));
   PutLittleEndian(bytes_, 1, static_cast<uint8_t>(frame.type));
   PutLittleEndian(bytes_, 4, frame.slot);
   PutLittleEndian(bytes_, 8, frame.collective);
@@ -39,6 +52,7 @@ EncodedCollectiveFrame::EncodedCollectiveFrame(const CollectiveFrame& frame)
   } else {
     PutLittleEndian(bytes_, 28, frame.piece);
     PutLittleEndian(bytes_, 36, frame.index);
+    if (frame.type == CollectiveFrame::Type::kChunk) PutLittleEndian(bytes_, 44, frame.fingerprint);
   }
 }
 
@@ -49,9 +63,11 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
   }
   const auto channel = GetLittleEndian<uint8_t>(bytes, 0);
   const auto type = GetLittleEndian<uint8_t>(bytes, 1);
-  if (channel != static_cast<uint8_t>(Channel::kCollective)) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "wrong collective frame: channel %d, must be %d", channel, Channel::kCollective));
+  if (channel != static_cast<uint8_t>(Channel::kCollective) &&
+      channel != static_cast<uint8_t>(Channel::kGroup)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("wrong collective frame: channel %d, must be %d or %d", channel,
+                        Channel::kCollective, Channel::kGroup));
   }
   if (type < static_cast<uint8_t>(CollectiveFrame::Type::kKey) ||
       type > static_cast<uint8_t>(CollectiveFrame::Type::kAck)) {
@@ -60,8 +76,9 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
   }
   CollectiveFrame frame;
   frame.type = static_cast<CollectiveFrame::Type>(type);
+  frame.channel = static_cast<Channel>(channel);
   const bool is_key = frame.type == CollectiveFrame::Type::kKey;
-  const size_t size = is_key ? kKeyFrameBytes : kOtherFrameBytes;
+  const size_t size = SizeOfFrame(frame.type);
   if (bytes.size() != size) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "wrong collective frame: type %d has %d bytes, must be %d", type, bytes.size(), size));
@@ -81,6 +98,9 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
   } else {
     frame.piece = GetLittleEndian<int64_t>(bytes, 28);
     frame.index = GetLittleEndian<int64_t>(bytes, 36);
+    if (frame.type == CollectiveFrame::Type::kChunk) {
+      frame.fingerprint = GetLittleEndian<uint64_t>(bytes, 44);
+    }
   }
   return frame;
 }

@@ -1,5 +1,5 @@
-// The frames of collectives (Channel::kCollective): little-endian, fixed layout, checked on
-// arrival.
+// The frames of collectives, in their own channel or in that of process groups: little-endian,
+// fixed layout, checked on arrival.
 #pragma once
 
 #include <array>
@@ -20,21 +20,23 @@ struct CollectiveFrame {
     kAck = 3,    // `from` has worked in what `to` put into the slot
   };
   Type type = Type::kChunk;
+  Channel channel = Channel::kCollective;  // whose numbers `collective` is of
   CollectiveId collective = 0;
   uint16_t from = 0;  // ranks
   uint16_t to = 0;
-  uint32_t slot = 0;         // kKey: how many there are
-  int64_t piece = 0;         // kChunk, kAck
-  int64_t index = 0;         // kChunk, kAck: which item of the hop
-  int64_t bytes = 0;         // kChunk: of the item; kKey: of a slot
-  MemoryKey key = {};        // kKey
-  uint64_t fingerprint = 0;  // kKey: of the spec that the sender was made with
+  uint32_t slot = 0;   // kKey: how many there are
+  int64_t piece = 0;   // kChunk, kAck
+  int64_t index = 0;   // kChunk, kAck: which item of the hop
+  int64_t bytes = 0;   // kChunk: of the item; kKey: of a slot
+  MemoryKey key = {};  // kKey
+  // kKey: of the spec that the sender was made with. kChunk: ChunkWork::signature.
+  uint64_t fingerprint = 0;
 
   bool operator==(const CollectiveFrame&) const = default;
 };
 
 // Offsets: 0 channel, 1 type, 2 two zeros, 4 slot, 8 collective, 16 from, 18 to, 20 bytes; then for
-// kKey: 28 key, 52 fingerprint; else: 28 piece, 36 index.
+// kKey: 28 key, 52 fingerprint; else: 28 piece, 36 index; and for kChunk: 44 fingerprint.
 class EncodedCollectiveFrame {
  public:
   explicit EncodedCollectiveFrame(const CollectiveFrame& frame);

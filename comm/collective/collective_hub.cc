@@ -285,7 +285,8 @@ absl::Status CollectiveHub::HandleFrame(uint16_t peer, std::span<const std::byte
                          .piece = frame.piece,
                          .index = frame.index,
                          .data = landing.memory + frame.slot * landing.slot_bytes,
-                         .bytes = frame.bytes});
+                         .bytes = frame.bytes,
+                         .signature = frame.fingerprint});
     return absl::OkStatus();
   }
   return WrongFrame(peer, "%s: member %d receives nothing from member %d", Name(spec), frame.to,

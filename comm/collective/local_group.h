@@ -32,6 +32,7 @@ struct MemberEvent {
   int64_t index = 0;
   const std::byte* data = nullptr;
   int64_t bytes = 0;
+  uint64_t signature = 0;  // kChunk: ChunkWork::signature
   MemoryKey key = {};
   absl::Status status = {};
 };

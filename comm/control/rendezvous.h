@@ -40,6 +40,14 @@ struct NodeIdentity {
   std::string rates;           // what the machine was measured to do; "": it was not
 };
 
+// What users call what they have to change, for messages.
+struct JoiningWords {
+  std::string limit = "--join_timeout";
+  std::string what = "node rank";
+  std::string number = "--node_rank";
+  std::string list = "node list";
+};
+
 struct RendezvousOptions {
   Environment* environment = nullptr;
   NodeIdentity self;
@@ -50,6 +58,7 @@ struct RendezvousOptions {
   Nanoseconds heartbeat_limit = 5 * kSecond;
   // "node 2 (10.0.0.3)", for messages.
   std::function<std::string(int node)> name_of;
+  JoiningWords words = {};
   Network* network = SystemNetwork();  // where a client dials
   // The nodes that are at this address, whatever the port, as far as that is known. May be empty.
   std::function<std::vector<int>(const SocketAddress&)> nodes_at;

@@ -79,7 +79,7 @@ void RendezvousClient::StartJoin(JoinedCallback joined) {
   request.set_process_bytes(self.process_bytes);
   request.set_rates(self.rates);
   what_ = absl::StrFormat("node %d: joining", self.node);
-  limit_flag_ = " (--join_timeout)";
+  limit_flag_ = absl::StrFormat(" (%s)", options_.words.limit);
   Open(opening, [this, joined = std::move(joined)](const absl::Status& status) {
     if (!status.ok()) return joined(status);
     given_away_ = connection_;

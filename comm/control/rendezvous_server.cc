@@ -43,10 +43,10 @@ RendezvousServer::RendezvousServer(RendezvousOptions options, std::vector<Socket
     reactor_->RunAfter(options_.join_timeout, [this] {
       if (is_finished_) return;
       Finish(absl::DeadlineExceededError(absl::StrFormat(
-          "joining: %s did not join within %.1f s (--join_timeout)%s; start the same program there "
-          "with the same node list, and let it reach this node's control port",
-          absl::StrJoin(Missing(), ", "), Seconds(options_.join_timeout),
-          last_refusal_.empty() ? "" : "; last refused: " + last_refusal_)));
+          "joining: %s did not join within %.1f s (%s)%s; start the same program there "
+          "with the same %s, and let it reach this node's control port",
+          absl::StrJoin(Missing(), ", "), Seconds(options_.join_timeout), options_.words.limit,
+          last_refusal_.empty() ? "" : "; last refused: " + last_refusal_, options_.words.list)));
     });
   });
 }
@@ -215,13 +215,13 @@ absl::Status RendezvousServer::CheckRequest(const join::JoinRequest& request,
   const NodeIdentity& self = options_.self;
   if (static_cast<int>(request.num_nodes()) != self.num_nodes) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "joining: %s counts %d nodes and the master %d; give both the same node list or launcher",
-        who, request.num_nodes(), self.num_nodes));
+        "joining: %s counts %d nodes and the master %d; give both the same %s or launcher", who,
+        request.num_nodes(), self.num_nodes, options_.words.list));
   }
   if (request.node() < 1 || static_cast<int>(request.node()) >= self.num_nodes) {
-    return absl::OutOfRangeError(absl::StrFormat(
-        "joining: %s asks for node rank %d; 1 to %d are there, 0 is the master itself", who,
-        request.node(), self.num_nodes - 1));
+    return absl::OutOfRangeError(
+        absl::StrFormat("joining: %s asks for %s %d; 1 to %d are there, 0 is the master itself",
+                        who, options_.words.what, request.node(), self.num_nodes - 1));
   }
   if (request.build() != self.build) {
     return absl::FailedPreconditionError(absl::StrFormat(
@@ -236,11 +236,13 @@ absl::Status RendezvousServer::CheckRequest(const join::JoinRequest& request,
   }
   if (const auto taken = nodes_.find(request.node()); taken != nodes_.end()) {
     const NodeIdentity& holder = taken->second.identity;
-    return absl::AlreadyExistsError(absl::StrFormat(
-        "joining: node rank %d is taken twice: by process %d on %s (%s) and by process %d on %s "
-        "(%s); give every process its own --node_rank",
-        request.node(), holder.pid, holder.host, taken->second.connection->peer(), request.pid(),
-        request.host(), who));
+    return absl::AlreadyExistsError(
+        absl::StrFormat("joining: %s %d is taken twice: by process %d on %s (%s) and by process %d "
+                        "on %s (%s); give "
+                        "every process its own %s",
+                        options_.words.what, request.node(), holder.pid, holder.host,
+                        taken->second.connection->peer(), request.pid(), request.host(), who,
+                        options_.words.number));
   }
   return absl::OkStatus();
 }

@@ -286,9 +286,9 @@ TEST_F(WrongFrameTest, BadBytesAreRejected) {
   EXPECT_THAT(HandleBytes(2, with(0, 1)), HasSubstr("channel 1, must be 2"));
   EXPECT_THAT(HandleBytes(2, with(1, 0)), HasSubstr("type 0"));
   EXPECT_THAT(HandleBytes(2, with(1, 4)), HasSubstr("type 4"));
-  EXPECT_THAT(HandleBytes(2, with(1, 1)), HasSubstr("44 bytes, must be 60"));
+  EXPECT_THAT(HandleBytes(2, with(1, 1)), HasSubstr("52 bytes, must be 60"));
   EXPECT_THAT(HandleBytes(2, with(3, 1)), HasSubstr("must be 0"));
-  EXPECT_THAT(HandleBytes(2, std::span(good).first(43)), HasSubstr("43 bytes, must be 44"));
+  EXPECT_THAT(HandleBytes(2, std::span(good).first(43)), HasSubstr("43 bytes, must be 52"));
 }
 
 // A frame that looks right, but out of turn: the members of this node fail, with both values.

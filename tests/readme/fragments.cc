@@ -1,5 +1,6 @@
 // The fragments of the READMEs in functions that have what they take for granted.
 #include <braid/braid.h>
+#include <braid/dist.h>
 #include <braid/onnx.h>
 
 #include <vector>
@@ -18,6 +19,10 @@ using braid::Tensor;
 absl::Status Onnx(braid::Session& session) {
 #include "onnx.inc"
   return absl::OkStatus();
+}
+
+absl::Status Dist() {
+#include "dist.inc"
 }
 
 void Groups(braid::Job& job, Tensor loss) {

@@ -1,0 +1,236 @@
+// Process groups: the user starts one process a rank, and says what each does. Collectives among
+// the ranks run over the same links and algorithms as compiled jobs; each call is compared with
+// what the other ranks call, and the first failure is the same error on all of them.
+//
+//   auto world = dist::World::Init();
+//   if (!world.ok()) ...
+//   std::vector<float> gradient = ...;
+//   absl::Status summed = (*world)->AllReduce(gradient, dist::ReduceOp::kAverage);
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "comm/cluster/launcher_environment.h"
+#include "graph/source_location.h"
+#include "runtime/base/half.h"
+#include "runtime/group/element_type.h"
+
+namespace braid::dist {
+
+// kBytes: T is trivially copyable and of no type that is computed on.
+template <typename T>
+constexpr ElementType ElementTypeOf() {
+  if constexpr (std::is_same_v<T, bool>) return ElementType::kBool;
+  if constexpr (std::is_same_v<T, float>) return ElementType::kF32;
+  if constexpr (std::is_same_v<T, double>) return ElementType::kF64;
+  if constexpr (std::is_same_v<T, Float16>) return ElementType::kF16;
+  if constexpr (std::is_same_v<T, BFloat16>) return ElementType::kBF16;
+  if constexpr (std::is_same_v<T, std::complex<float>>) return ElementType::kC64;
+  if constexpr (std::is_same_v<T, std::complex<double>>) return ElementType::kC128;
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    constexpr bool kSigned = std::is_signed_v<T>;
+    if constexpr (sizeof(T) == 1) return kSigned ? ElementType::kI8 : ElementType::kU8;
+    if constexpr (sizeof(T) == 2) return kSigned ? ElementType::kI16 : ElementType::kU16;
+    if constexpr (sizeof(T) == 4) return kSigned ? ElementType::kI32 : ElementType::kU32;
+    if constexpr (sizeof(T) == 8) return kSigned ? ElementType::kI64 : ElementType::kU64;
+  }
+  return ElementType::kBytes;
+}
+
+// Elements of the caller's: a std::span, std::vector, std::array or any contiguous range of
+// trivially copyable elements, which stays where it is until the call is done.
+struct ConstBuffer {
+  template <std::ranges::contiguous_range R>
+  requires std::is_trivially_copyable_v<std::ranges::range_value_t<R>> ConstBuffer(
+      const R& range)  // NOLINT(google-explicit-constructor)
+      : data(std::ranges::data(range)),
+        count(static_cast<int64_t>(std::ranges::size(range))),
+        type(ElementTypeOf<std::ranges::range_value_t<R>>()),
+        element_size(sizeof(std::ranges::range_value_t<R>)) {}
+
+  const void* data;
+  int64_t count;
+  ElementType type;
+  int64_t element_size;
+};
+
+struct Buffer {
+  template <std::ranges::contiguous_range R>
+  requires std::is_trivially_copyable_v<std::ranges::range_value_t<R>> &&
+      (!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
+          Buffer(R&& range)  // NOLINT(google-explicit-constructor)
+      : data(std::ranges::data(range)),
+        count(static_cast<int64_t>(std::ranges::size(range))),
+        type(ElementTypeOf<std::ranges::range_value_t<R>>()),
+        element_size(sizeof(std::ranges::range_value_t<R>)) {}
+
+  void* data;
+  int64_t count;
+  ElementType type;
+  int64_t element_size;
+};
+
+struct CallOptions {
+  std::string name = {};  // in messages; the same on all ranks
+  // For the whole call; the session ends with DEADLINE_EXCEEDED on all ranks, which names those
+  // that did not come. Zero: the world's.
+  absl::Duration timeout = absl::ZeroDuration();
+};
+
+// A call under way. Movable; its destructor waits. Belongs to one thread at a time.
+class Work {
+ public:
+  Work() = default;  // one that is done
+  Work(Work&&) noexcept = default;
+  Work& operator=(Work&& other) noexcept;
+  ~Work();
+
+  // Until the call is done: nobody reads its input or touches its output any more.
+  absl::Status Wait();
+  // Whether Wait would return at once.
+  bool Test() const;
+
+ private:
+  friend class Group;
+  struct State;
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+class World;
+
+// Some ranks of a world, which make the same calls in the same order. The calls of one group are
+// made one after the other, those of several beside each other. Belongs to one thread at a time.
+//
+// Errors: INVALID_ARGUMENT for arguments that are wrong by themselves, on this rank, and then the
+// call is not made. What only shows when ranks are compared (another kind of call, type, operation,
+// count or root; a rank that has ended its part; one that does not come in time) ends the world
+// with the same error on all ranks, which names ranks, calls and lines; each later call returns it.
+class Group {
+ public:
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int rank() const;  // of this process, in the group
+  int size() const;
+
+  // Each returns when this rank's part is done. Start... returns at once; the buffers stay until
+  // its Work is done. Counts are in elements.
+
+  // In place: the sum (or what `op` says) over all ranks, the same bits on each.
+  absl::Status AllReduce(Buffer data, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {},
+                         SourceLocation where = Here());
+  Work StartAllReduce(Buffer data, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {},
+                      SourceLocation where = Here());
+  // The same, but only at the root; elsewhere `data` stays as it is.
+  absl::Status Reduce(Buffer data, int root, ReduceOp op = ReduceOp::kSum,
+                      const CallOptions& options = {}, SourceLocation where = Here());
+  Work StartReduce(Buffer data, int root, ReduceOp op = ReduceOp::kSum,
+                   const CallOptions& options = {}, SourceLocation where = Here());
+  // Every rank gets the root's data.
+  absl::Status Broadcast(Buffer data, int root, const CallOptions& options = {},
+                         SourceLocation where = Here());
+  Work StartBroadcast(Buffer data, int root, const CallOptions& options = {},
+                      SourceLocation where = Here());
+  // `output`: the inputs of all ranks in their order. `counts`: of each rank; empty: all alike.
+  absl::Status AllGather(ConstBuffer input, Buffer output, const std::vector<int64_t>& counts = {},
+                         const CallOptions& options = {}, SourceLocation where = Here());
+  Work StartAllGather(ConstBuffer input, Buffer output, const std::vector<int64_t>& counts = {},
+                      const CallOptions& options = {}, SourceLocation where = Here());
+  // The same, but only at the root; elsewhere `output` may be empty, and so may `counts`, of which
+  // the others know their own.
+  absl::Status Gather(ConstBuffer input, Buffer output, int root,
+                      const std::vector<int64_t>& counts = {}, const CallOptions& options = {},
+                      SourceLocation where = Here());
+  Work StartGather(ConstBuffer input, Buffer output, int root,
+                   const std::vector<int64_t>& counts = {}, const CallOptions& options = {},
+                   SourceLocation where = Here());
+  // `input`: a block for each rank in their order; `output`: the own one, reduced over all ranks.
+  absl::Status ReduceScatter(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::kSum,
+                             const std::vector<int64_t>& counts = {},
+                             const CallOptions& options = {}, SourceLocation where = Here());
+  Work StartReduceScatter(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::kSum,
+                          const std::vector<int64_t>& counts = {}, const CallOptions& options = {},
+                          SourceLocation where = Here());
+  // The root's input has a block for each rank; elsewhere it may be empty.
+  absl::Status Scatter(ConstBuffer input, Buffer output, int root,
+                       const std::vector<int64_t>& counts = {}, const CallOptions& options = {},
+                       SourceLocation where = Here());
+  Work StartScatter(ConstBuffer input, Buffer output, int root,
+                    const std::vector<int64_t>& counts = {}, const CallOptions& options = {},
+                    SourceLocation where = Here());
+  // A block to each rank, one from each, in their order. `sends`, `receives`: how many elements;
+  // empty: all alike.
+  absl::Status AllToAll(ConstBuffer input, Buffer output, const std::vector<int64_t>& sends = {},
+                        const std::vector<int64_t>& receives = {}, const CallOptions& options = {},
+                        SourceLocation where = Here());
+  Work StartAllToAll(ConstBuffer input, Buffer output, const std::vector<int64_t>& sends = {},
+                     const std::vector<int64_t>& receives = {}, const CallOptions& options = {},
+                     SourceLocation where = Here());
+  // Returns when all ranks have called it.
+  absl::Status Barrier(const CallOptions& options = {}, SourceLocation where = Here());
+  Work StartBarrier(const CallOptions& options = {}, SourceLocation where = Here());
+
+ protected:
+  class Impl;
+  explicit Group(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+  friend class World;
+};
+
+struct InitOptions {
+  // "env://": the variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (29500 if it is not set).
+  // "tcp://HOST:PORT?rank=R&world_size=N": rank 0 listens at HOST:PORT; what is not in the address
+  // is taken from below. "": "env://" if RANK or WORLD_SIZE is set, else a world of one.
+  std::string init_method = {};
+  int rank = -1;        // -1: as the method says
+  int world_size = -1;  // -1: as the method says
+  // Of the joining, and of each call that says no other.
+  absl::Duration timeout = absl::Minutes(5);
+  // As a session's (README, "Several machines"). "": BRAID_AUTH_TOKEN.
+  std::string secret = {};
+  bool is_insecure = false;  // other addresses than loopback, too, without a secret
+  std::string interface = {};
+  EnvironmentVariables environment = EnvironmentVariable;
+};
+
+// All ranks: the group that calls are made on, and the making of smaller ones. Made and destroyed
+// by one thread; several worlds in a process do not know of each other.
+class World : public Group {
+ public:
+  // Waits for all ranks. Errors, on every rank that came: a variable that is missing or no number,
+  // a rank that is out of range or taken twice, other world sizes, other binaries, a rank that did
+  // not come.
+  static absl::StatusOr<std::unique_ptr<World>> Init(const InitOptions& options = {});
+  // Closes it, unless that was done.
+  ~World();
+
+  // The ranks of the world that are in the list, in its order: rank i of the group is ranks[i].
+  // Only they call it, each with the same list; a list that was used before gives another group.
+  // INVALID_ARGUMENT for a rank that is twice in it or not in the world, and if this one is not in
+  // it.
+  absl::StatusOr<std::unique_ptr<Group>> NewGroup(const std::vector<int>& ranks);
+
+  // This rank makes no calls any more. Waits until no rank does and returns OK, or the cause if the
+  // world has failed. With a `cause`: ends the world with it on all ranks at once.
+  absl::Status Close(const absl::Status& cause = absl::OkStatus());
+
+ private:
+  class Member;
+  World(std::unique_ptr<Impl> impl, std::shared_ptr<Member> member);
+  friend class Group;
+  const std::shared_ptr<Member> member_;
+};
+
+}  // namespace braid::dist

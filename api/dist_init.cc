@@ -1,0 +1,159 @@
+#include "api/dist_init.h"
+
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "comm/cluster/host_and_port.h"
+#include "comm/control/secret.h"
+#include "runtime/base/status.h"
+
+namespace braid::dist {
+namespace {
+
+constexpr uint16_t kDefaultPort = 29500;  // as torch.distributed's
+
+// A number of the user's, and where it comes from.
+struct Given {
+  int value = -1;
+  std::string origin = {};  // "RANK", "rank in tcp://..."
+};
+
+absl::StatusOr<int> ParseNumber(const std::string& origin, const std::string& text) {
+  int value = 0;
+  if (absl::SimpleAtoi(text, &value) && value >= 0) return value;
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s is '%s'; a number from 0 on was expected", origin, text));
+}
+
+struct Meeting {
+  HostAndPort master;
+  Given rank, world_size;
+};
+
+absl::StatusOr<Meeting> MeetByEnvironment(const InitOptions& options) {
+  Meeting meeting;
+  const auto read = [&](const char* variable, int given, Given& out) -> absl::Status {
+    out = {given, "InitOptions"};
+    if (given >= 0) return absl::OkStatus();
+    const std::optional<std::string> text = options.environment(variable);
+    if (!text.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("env://: %s is not set; a launcher sets RANK, WORLD_SIZE, MASTER_ADDR "
+                          "and MASTER_PORT for "
+                          "each process",
+                          variable));
+    }
+    BRAID_ASSIGN_OR_RETURN(out.value, ParseNumber(variable, *text));
+    out.origin = variable;
+    return absl::OkStatus();
+  };
+  BRAID_RETURN_IF_ERROR(read("RANK", options.rank, meeting.rank));
+  BRAID_RETURN_IF_ERROR(read("WORLD_SIZE", options.world_size, meeting.world_size));
+  const std::optional<std::string> address = options.environment("MASTER_ADDR");
+  if (!address.has_value()) {
+    return absl::InvalidArgumentError(
+        "env://: MASTER_ADDR is not set; it is the host of rank 0, the same for all ranks");
+  }
+  BRAID_RETURN_IF_ERROR(CheckHost(*address));
+  meeting.master = {.host = *address, .port = kDefaultPort};
+  if (const std::optional<std::string> port = options.environment("MASTER_PORT")) {
+    BRAID_ASSIGN_OR_RETURN(const int number, ParseNumber("MASTER_PORT", *port));
+    if (number < 1 || number > std::numeric_limits<uint16_t>::max()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("MASTER_PORT is %d; a port from 1 to 65535 was expected", number));
+    }
+    meeting.master.port = static_cast<uint16_t>(number);
+  }
+  return meeting;
+}
+
+// tcp://host:port?rank=R&world_size=N
+absl::StatusOr<Meeting> MeetByAddress(const InitOptions& options) {
+  const std::string& method = options.init_method;
+  Meeting meeting;
+  meeting.rank = {options.rank, "InitOptions"};
+  meeting.world_size = {options.world_size, "InitOptions"};
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(method.substr(std::string_view("tcp://").size()), absl::MaxSplits('?', 1));
+  BRAID_ASSIGN_OR_RETURN(meeting.master, ParseHostAndPort(parts.first));
+  if (meeting.master.port == 0) meeting.master.port = kDefaultPort;
+  const std::vector<std::string> items = absl::StrSplit(parts.second, '&', absl::SkipEmpty());
+  for (const std::string& item : items) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(item, absl::MaxSplits('=', 1));
+    const std::string origin = absl::StrFormat("%s in %s", pair.first, method);
+    if (pair.first != "rank" && pair.first != "world_size") {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s is not known; rank and world_size are", origin));
+    }
+    Given& given = pair.first == "rank" ? meeting.rank : meeting.world_size;
+    BRAID_ASSIGN_OR_RETURN(given.value, ParseNumber(origin, pair.second));
+    given.origin = origin;
+  }
+  if (meeting.rank.value < 0 || meeting.world_size.value < 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s does not say the %s of this process, nor do InitOptions; tcp://%s?rank=R&world_size=N "
+        "does",
+        method, meeting.rank.value < 0 ? "rank" : "world_size", FormatHostAndPort(meeting.master)));
+  }
+  return meeting;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& options) {
+  std::string method = options.init_method;
+  if (method.empty()) {
+    const bool is_launched =
+        options.environment("RANK").has_value() || options.environment("WORLD_SIZE").has_value();
+    if (!is_launched && options.rank <= 0 && options.world_size <= 1) {
+      return std::optional<NetworkOptions>();
+    }
+    method = "env://";
+  }
+  Meeting meeting;
+  if (method == "env://") {
+    BRAID_ASSIGN_OR_RETURN(meeting, MeetByEnvironment(options));
+  } else if (method.starts_with("tcp://")) {
+    BRAID_ASSIGN_OR_RETURN(meeting, MeetByAddress(options));
+  } else {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "init_method is '%s'; env:// or tcp://HOST:PORT?rank=R&world_size=N was expected", method));
+  }
+  const auto& [rank, size] = std::pair(meeting.rank, meeting.world_size);
+  if (size.value < 1 || size.value > std::numeric_limits<uint16_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the world size is %d (%s); 1 to 65535 ranks were expected", size.value, size.origin));
+  }
+  if (rank.value >= size.value) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("rank %d (%s) is out of range: the world has ranks 0 to %d (%s)",
+                        rank.value, rank.origin, size.value - 1, size.origin));
+  }
+  if (options.timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the timeout is %s; more than zero was expected", absl::FormatDuration(options.timeout)));
+  }
+  NetworkOptions network;
+  network.cluster.nodes.assign(size.value, {.host = {}, .devices = DeviceSpec()});
+  network.cluster.nodes[0].host = meeting.master.host;
+  network.cluster.nodes[0].port = meeting.master.port;
+  network.cluster.rank = rank.value;
+  network.cluster.origin = method;
+  network.cluster.member_word = "rank";
+  network.secret = options.secret;
+  if (network.secret.empty()) {
+    BRAID_ASSIGN_OR_RETURN(network.secret, ReadSecret("", options.environment));
+  }
+  network.is_insecure = options.is_insecure;
+  network.interface = options.interface;
+  network.join_timeout = absl::ToInt64Nanoseconds(options.timeout);
+  return std::optional<NetworkOptions>(std::move(network));
+}
+
+}  // namespace braid::dist

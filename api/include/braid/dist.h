@@ -1,0 +1,6 @@
+// Braid's process groups: what programs include that start one process a rank.
+#pragma once
+
+#include "api/dist.h"             // IWYU pragma: export
+#include "runtime/base/half.h"    // IWYU pragma: export
+#include "runtime/base/status.h"  // IWYU pragma: export

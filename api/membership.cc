@@ -1,0 +1,232 @@
+#include "api/membership.h"
+
+#include <glog/logging.h>
+
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "api/network_place.h"
+#include "comm/loopback_transport.h"
+#include "runtime/base/prefixed.h"
+#include "runtime/base/status.h"
+#include "runtime/base/thread_limit.h"
+#include "runtime/coordinator.h"
+#include "runtime/reports/control_status.h"
+
+namespace braid {
+namespace {
+
+// For the nodes' hellos, once all have joined.
+constexpr Nanoseconds kHelloLimit = 60 * kSecond;
+constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
+
+}  // namespace
+
+absl::StatusOr<MasterSeat> TakeMasterSeat(const NetworkOptions& network, Environment* environment) {
+  MasterSeat seat;
+  BRAID_ASSIGN_OR_RETURN(RendezvousOptions rendezvous, RendezvousOptionsOf(network, environment));
+  seat.self = rendezvous.self;
+  BRAID_ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
+  BRAID_ASSIGN_OR_RETURN(seat.data_host, DataHostOf(listeners));
+  BRAID_ASSIGN_OR_RETURN(const SocketAddress control, listeners[0].LocalAddress());
+  seat.rendezvous = std::make_unique<RendezvousServer>(std::move(rendezvous), std::move(listeners));
+  if (environment->is_simulated()) return seat;
+  const std::string address =
+      control.is_any() ? absl::StrFormat("127.0.0.1:%d", control.port()) : control.ToString();
+  absl::StatusOr<SessionFile> file = SessionFile::Write(address, network.secret);
+  if (file.ok()) {
+    seat.file = *std::move(file);
+  } else {
+    LOG(WARNING) << "`braid status` will find this session only as `braid status " << address
+                 << "`: " << file.status().message();
+  }
+  return seat;
+}
+
+class Membership::Impl {
+ public:
+  virtual ~Impl() = default;
+  virtual absl::Status Join() = 0;
+  virtual absl::Status Leave(const absl::Status& cause) = 0;
+  virtual Node& node() const = 0;
+
+  Environment& environment() const { return *environment_; }
+
+ protected:
+  explicit Impl(Environment* environment)
+      : own_environment_(environment == nullptr ? MakeRealEnvironment() : nullptr),
+        environment_(own_environment_ ? own_environment_.get() : environment) {}
+
+  const std::unique_ptr<Environment> own_environment_;
+  Environment* const environment_;
+  // A node that runs no jobs.
+  const KernelRegistry kernels_;
+};
+
+// Rank 0, or a process alone.
+class Membership::Master final : public Membership::Impl {
+ public:
+  explicit Master(const NetworkOptions* network)
+      : Impl(network == nullptr ? nullptr : network->environment) {
+    if (network != nullptr) network_ = *network;
+  }
+
+  ~Master() override {
+    if (seat_.rendezvous != nullptr) seat_.rendezvous->SetStatusSource(nullptr);
+    coordinator_.reset();
+    node_.reset();
+  }
+
+  absl::Status Join() override {
+    BRAID_RETURN_IF_ERROR(CheckThreads(kNodeThreads + 2));
+    CoordinatorOptions options{.environment = environment_};
+    if (network_.has_value()) {
+      options.name_of = [this](int node) { return NodeName(network_->cluster, node); };
+    }
+    options.silence_of = [this](int node) -> Nanoseconds {
+      const auto connection = connections_.find(node);
+      if (connection == connections_.end()) return -1;
+      return environment_->Now() - connection->second->counters().heard;
+    };
+    coordinator_ = std::make_unique<Coordinator>(std::move(options));
+    std::vector<JoinedNode> joined;
+    if (network_.has_value()) {
+      BRAID_ASSIGN_OR_RETURN(seat_, TakeMasterSeat(*network_, environment_));
+      BRAID_ASSIGN_OR_RETURN(joined, seat_.rendezvous->Join());
+    }
+    const std::shared_ptr<Event> is_introduced = environment_->MakeEvent();
+    std::vector<std::unique_ptr<ControlChannel>> channels;
+    channels.push_back(StartNode(is_introduced));
+    for (const JoinedNode& node : joined) {
+      connections_[node.identity.node] = node.connection;
+      channels.push_back(MakeTcpControlChannel(node.connection, &coordinator_->reactor()));
+    }
+    if (seat_.rendezvous != nullptr) {
+      seat_.rendezvous->SetStatusSource([this](std::function<void(std::string)> done) {
+        coordinator_->Describe(std::move(done));
+      });
+    }
+    BRAID_RETURN_IF_ERROR(coordinator_->Join(std::move(channels), kHelloLimit));
+    has_joined_ = true;
+    coordinator_->SetPhase(kProgramPhase);
+    return environment_->Await(*is_introduced, kHelloLimit);
+  }
+
+  absl::Status Leave(const absl::Status& cause) override {
+    if (!has_joined_) return absl::OkStatus();
+    absl::Status own = cause.ok() ? cause : Prefixed(Name(), cause);
+    if (own.ok()) {
+      node_->LeaveGroups();
+      own = coordinator_->AwaitLeft();
+    }
+    const absl::Status closed = coordinator_->Close(own);
+    return own.ok() ? closed : own;
+  }
+
+  Node& node() const override { return *node_; }
+
+ private:
+  std::string Name() const { return network_.has_value() ? NodeName(network_->cluster, 0) : ""; }
+
+  std::unique_ptr<ControlChannel> StartNode(const std::shared_ptr<Event>& is_introduced) {
+    NodeOptions options;
+    options.environment = environment_;
+    options.kernels = &kernels_;
+    options.on_introduced = [is_introduced](Node&) { is_introduced->Set(); };
+    if (network_.has_value()) {
+      options.interface = network_->interface;
+      options.host = seat_.data_host;
+      options.transport = network_->transport;
+      options.network = &SocketsOf(*network_);
+    } else {
+      options.loopback = &loopback_;
+    }
+    node_ = std::make_unique<Node>(options);
+    auto [master_end, node_end] =
+        MakeLoopbackControlPair(&coordinator_->reactor(), &node_->reactor());
+    node_->Serve(std::move(node_end), [](const absl::Status&) {});
+    return std::move(master_end);
+  }
+
+  std::optional<NetworkOptions> network_;
+  LoopbackNetwork loopback_;
+  MasterSeat seat_;
+  std::map<int, std::shared_ptr<ControlConnection>> connections_;  // shared with their channels
+  std::unique_ptr<Node> node_;
+  std::unique_ptr<Coordinator> coordinator_;
+  bool has_joined_ = false;
+};
+
+// Any other rank: a node's service, with a program of its own.
+class Membership::Worker final : public Membership::Impl {
+ public:
+  explicit Worker(const NetworkOptions& network) : Impl(network.environment), network_(network) {}
+
+  absl::Status Join() override {
+    network_.environment = environment_;
+    // Either comes: the node knows its peers, or there will be none.
+    const std::shared_ptr<Event> is_settled = environment_->MakeEvent();
+    ServiceOptions options{.kernels = &kernels_};
+    options.stall_timeout = 0;
+    options.on_introduced = [this, is_settled](Node& node) {
+      node_ = &node;
+      is_settled->Set();
+    };
+    BRAID_ASSIGN_OR_RETURN(
+        service_, NodeService::Start(network_, options, [this, is_settled](absl::Status status) {
+          cause_ = std::move(status);
+          is_settled->Set();
+        }));
+    BRAID_RETURN_IF_ERROR(environment_->Await(*is_settled, kNoLimit));
+    if (node_ != nullptr) return absl::OkStatus();
+    BRAID_RETURN_IF_ERROR(service_->AwaitEnd());
+    return cause_.ok() ? absl::UnavailableError("the cluster was closed while it joined") : cause_;
+  }
+
+  absl::Status Leave(const absl::Status& cause) override {
+    if (node_ == nullptr) return absl::OkStatus();
+    if (cause.ok()) {
+      node_->LeaveGroups();
+    } else {
+      service_->End(cause);
+    }
+    BRAID_RETURN_IF_ERROR(service_->AwaitEnd());
+    return cause_;
+  }
+
+  Node& node() const override { return *node_; }
+
+ private:
+  NetworkOptions network_;
+  Node* node_ = nullptr;  // the service's
+  absl::Status cause_;    // once it has ended
+  std::unique_ptr<NodeService> service_;
+};
+
+Membership::Membership(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Membership::~Membership() {
+  if (!has_left_) impl_->Leave(absl::OkStatus()).IgnoreError();
+}
+
+absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const NetworkOptions* network) {
+  std::unique_ptr<Impl> impl;
+  if (network == nullptr || network->cluster.rank == 0) {
+    impl = std::make_unique<Master>(network);
+  } else {
+    impl = std::make_unique<Worker>(*network);
+  }
+  BRAID_RETURN_IF_ERROR(impl->Join());
+  return std::unique_ptr<Membership>(new Membership(std::move(impl)));
+}
+
+Environment& Membership::environment() const { return impl_->environment(); }
+Node& Membership::node() const { return impl_->node(); }
+absl::Status Membership::Leave(const absl::Status& cause) {
+  has_left_ = true;
+  return impl_->Leave(cause);
+}
+
+}  // namespace braid

@@ -1,0 +1,403 @@
+#include "comm/collective/chunk_machine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "comm/collective/collective_frame.h"
+#include "glog/logging.h"
+
+namespace braid {
+namespace {
+
+constexpr int64_t kSlotAlignment = 64;
+
+}  // namespace
+
+int64_t AlignedSlot(int64_t bytes) {
+  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+}
+
+ChunkMachine::ChunkMachine(Options options)
+    : options_(std::move(options)),
+      group_(*options_.group),
+      inbox_(std::make_shared<MemberInbox>(
+          *options_.reactor, [this](MemberEvent& event) { Handle(event); }, options_.most_events)) {
+}
+
+ChunkMachine::~ChunkMachine() {
+  CHECK(!is_running_) << Name() << " is destroyed while piece " << work_.piece << " is under way";
+  inbox_->Close();
+}
+
+void ChunkMachine::AddSendLane(int to, Link* link, uint32_t slots, int64_t slot_bytes) {
+  auto lane = std::make_unique<SendLane>();
+  lane->to = to;
+  lane->link = link;
+  lane->slots = slots;
+  lane->slot_bytes = slot_bytes;
+  lane->outstanding.Reserve(slots);
+  for (uint32_t slot = 0; link && slot < slots; ++slot) {
+    lane->writes.push_back({.machine = this, .to = to});
+  }
+  send_lanes_.push_back(std::move(lane));
+}
+
+void ChunkMachine::AddReceiveLane(int from, Link* link, uint32_t slots) {
+  auto lane = std::make_unique<ReceiveLane>();
+  lane->from = from;
+  lane->link = link;
+  lane->slots = slots;
+  lane->arrivals.Reserve(slots);
+  receive_lanes_.push_back(std::move(lane));
+}
+
+bool ChunkMachine::HasSendLane(int to) const {
+  return std::ranges::any_of(send_lanes_, [to](const auto& lane) { return lane->to == to; });
+}
+
+bool ChunkMachine::HasReceiveLane(int from) const {
+  return std::ranges::any_of(receive_lanes_,
+                             [from](const auto& lane) { return lane->from == from; });
+}
+
+void ChunkMachine::ReserveHops(size_t sends, size_t receives) {
+  sends_.reserve(sends);
+  receives_.reserve(receives);
+}
+
+void ChunkMachine::Start(const ChunkWork& work, Collective::DoneCallback done) {
+  CHECK(options_.reactor->InThread()) << Name() << " was started on another thread than its own";
+  CHECK(!is_running_) << Name() << ": piece " << work.piece << " was started before piece "
+                      << work_.piece << " was done";
+  if (absl::Status status = group_.status(); !status.ok()) {
+    done(std::move(status));
+    return;
+  }
+  is_running_ = true;
+  work_ = work;
+  done_ = std::move(done);
+  const ChunkSchedule& schedule = *work_.schedule;
+  sends_.clear();
+  receives_.clear();
+  for (const ReceiveHop& hop : schedule.receives) {
+    ReceiveLane& lane = LaneFrom(hop.from);
+    lane.is_used = !hop.items.empty();
+    receives_.push_back({.hop = &hop, .lane = &lane});
+  }
+  for (const SendHop& hop : schedule.sends) {
+    SendLane& lane = LaneTo(hop.to);
+    sends_.push_back({.hop = &hop, .lane = &lane, .base = lane.sent});
+    SendReady(sends_.back());
+  }
+  const std::byte* from = work_.input + schedule.copy_from;
+  std::byte* to = work_.output + schedule.copy_to;
+  if (schedule.copy_bytes > 0 && from != to) std::memcpy(to, from, schedule.copy_bytes);
+  Advance();
+}
+
+std::vector<int> ChunkMachine::Awaits() const {
+  std::vector<int> ranks;
+  if (!is_running_) return ranks;
+  for (const ReceiveState& in : receives_) {
+    if (in.next < in.hop->items.size() && in.lane->arrivals.empty()) ranks.push_back(in.hop->from);
+  }
+  // What is not sent or has not left waits for an acknowledgement, or for the link.
+  for (const SendState& out : sends_) {
+    const SendLane& lane = *out.lane;
+    const bool is_full = out.next < out.hop->items.size() &&
+                         (lane.outstanding.size() >= lane.slots || (lane.link && !lane.has_key));
+    if ((is_full || HasUnwritten(lane)) && ranks.empty()) ranks.push_back(out.hop->to);
+  }
+  return ranks;
+}
+
+void ChunkMachine::PendingWrite::Answer(absl::Status status) const {
+  const std::shared_ptr<MemberInbox> inbox = machine->inbox_;
+  inbox->Push({.type = MemberEvent::Type::kWritten,
+               .peer = to,
+               .index = number,
+               .status = std::move(status)});
+}
+
+std::string ChunkMachine::Name() const {
+  const CollectiveSpec& spec = group_.spec();
+  return absl::StrFormat("collective %d (%s), member %d", spec.id, CollectiveKindName(spec.kind),
+                         options_.my_rank);
+}
+
+void ChunkMachine::Handle(MemberEvent& event) {
+  ++events_;
+  if (event.type != MemberEvent::Type::kFailed) last_heard_ = event.peer;
+  switch (event.type) {
+    case MemberEvent::Type::kKey: {
+      SendLane& lane = LaneTo(event.peer);
+      lane.has_key = true;
+      lane.key = event.key;
+      break;
+    }
+    case MemberEvent::Type::kChunk:
+      LaneFrom(event.peer).arrivals.push_back(event);
+      break;
+    case MemberEvent::Type::kAck:
+      TakeAck(event);
+      break;
+    case MemberEvent::Type::kWritten: {
+      SendLane& lane = LaneTo(event.peer);
+      lane.outstanding[event.index - (lane.sent - lane.outstanding.size())].is_written = true;
+      Retire(lane);
+      if (!event.status.ok()) group_.Fail(event.status);
+      break;
+    }
+    case MemberEvent::Type::kFailed:
+      has_failed_ = true;
+      break;
+    case MemberEvent::Type::kMet:
+      break;  // these members do not meet
+  }
+  Advance();
+}
+
+ChunkMachine::SendLane& ChunkMachine::LaneTo(int rank) {
+  for (const auto& lane : send_lanes_) {
+    if (lane->to == rank) return *lane;
+  }
+  LOG(FATAL) << Name() << " sends nothing to member " << rank;  // who routes checks what comes in
+}
+
+ChunkMachine::ReceiveLane& ChunkMachine::LaneFrom(int rank) {
+  for (const auto& lane : receive_lanes_) {
+    if (lane->from == rank) return *lane;
+  }
+  LOG(FATAL) << Name() << " receives nothing from member " << rank;
+}
+
+// Acknowledgements come in the order of the items.
+void ChunkMachine::TakeAck(const MemberEvent& event) {
+  SendLane& lane = LaneTo(event.peer);
+  Outstanding* next = nullptr;
+  for (size_t i = 0; i < lane.outstanding.size() && next == nullptr; ++i) {
+    if (!lane.outstanding[i].is_acked) next = &lane.outstanding[i];
+  }
+  const bool is_known = next != nullptr;
+  if (!is_known || next->slot != event.slot || next->piece != event.piece ||
+      next->index != event.index) {
+    group_.Fail(absl::InternalError(absl::StrFormat(
+        "%s: member %d acknowledged piece %d, item %d in slot %d; expected was %s", Name(),
+        event.peer, event.piece, event.index, event.slot,
+        is_known
+            ? absl::StrFormat("piece %d, item %d in slot %d", next->piece, next->index, next->slot)
+            : "none")));
+    return;
+  }
+  next->is_acked = true;
+  if (!lane.link) next->is_written = true;
+  Retire(lane);
+}
+
+void ChunkMachine::Retire(SendLane& lane) {
+  while (!lane.outstanding.empty() && lane.outstanding.front().is_acked &&
+         lane.outstanding.front().is_written) {
+    lane.outstanding.pop_front();
+  }
+}
+
+// How many items of this piece have left their source, counted up to the first that has not.
+int64_t ChunkMachine::NumWritten(const SendState& out) {
+  const RingBuffer<Outstanding>& outstanding = out.lane->outstanding;
+  int64_t number = out.lane->sent - static_cast<int64_t>(outstanding.size());
+  for (size_t i = 0; i < outstanding.size() && outstanding[i].is_written; ++i) ++number;
+  return number - out.base;
+}
+
+bool ChunkMachine::HasUnwritten(const SendLane& lane) {
+  for (size_t i = 0; i < lane.outstanding.size(); ++i) {
+    if (!lane.outstanding[i].is_written) return true;
+  }
+  return false;
+}
+
+// Does all that can be done now. May end the piece, and with it this object: comes last.
+void ChunkMachine::Advance() {
+  if (!is_running_) return;
+  if (has_failed_) {
+    for (const auto& lane : send_lanes_) {
+      if (lane->link && HasUnwritten(*lane)) return;  // the link still reads the source
+    }
+    return Finish(group_.status());
+  }
+  if (is_refused_) return;  // the failure is on its way
+  // Receiving gives what to send and sending frees nothing at once: one round does it.
+  for (ReceiveState& in : receives_) {
+    if (!ReceiveReady(in)) return;
+  }
+  if (FindUnexpected()) return;
+  bool is_done = true;
+  for (SendState& out : sends_) {
+    SendReady(out);
+    is_done = is_done && out.next == out.hop->items.size() && !HasUnwritten(*out.lane);
+  }
+  for (const ReceiveState& in : receives_) {
+    is_done = is_done && in.next == in.hop->items.size();
+  }
+  if (is_done) Finish(absl::OkStatus());
+}
+
+bool ChunkMachine::FindUnexpected() {
+  for (const auto& lane : receive_lanes_) {
+    if (lane->is_used || lane->arrivals.empty()) continue;
+    const MemberEvent& arrival = lane->arrivals.front();
+    if (arrival.piece > work_.piece) continue;  // of one that is not started here
+    Refuse(arrival, absl::StrFormat("piece %d, item %d, %d bytes; expected was nothing more of "
+                                    "piece %d",
+                                    arrival.piece, arrival.index, arrival.bytes, work_.piece));
+    return true;
+  }
+  return false;
+}
+
+void ChunkMachine::Refuse(const MemberEvent& arrival, const std::string& what) {
+  is_refused_ = true;
+  if (options_.on_unexpected) {
+    return options_.on_unexpected(arrival.peer, std::min(arrival.piece, work_.piece), what);
+  }
+  group_.Fail(
+      absl::InternalError(absl::StrFormat("%s: member %d sent %s", Name(), arrival.peer, what)));
+}
+
+void ChunkMachine::SendReady(SendState& out) {
+  const std::vector<SendItem>& items = out.hop->items;
+  const SendLane& lane = *out.lane;
+  const int64_t received = receives_.empty() ? 0 : receives_.front().next;
+  while (out.next < items.size() && lane.outstanding.size() < lane.slots &&
+         items[out.next].after_receives <= received && (!lane.link || lane.has_key)) {
+    Send(out, items[out.next]);
+  }
+}
+
+void ChunkMachine::Send(SendState& out, const SendItem& item) {
+  SendLane& lane = *out.lane;
+  const std::byte* source = Source(item.buffer) + item.offset;
+  const auto slot = static_cast<uint32_t>(lane.sent % lane.slots);
+  const auto index = static_cast<int64_t>(out.next);
+  Outstanding outstanding{.piece = work_.piece, .index = index, .slot = slot};
+  if (lane.link) {
+    const EncodedCollectiveFrame frame({.type = CollectiveFrame::Type::kChunk,
+                                        .channel = options_.channel,
+                                        .collective = group_.spec().id,
+                                        .from = static_cast<uint16_t>(options_.my_rank),
+                                        .to = static_cast<uint16_t>(lane.to),
+                                        .slot = slot,
+                                        .piece = work_.piece,
+                                        .index = index,
+                                        .bytes = item.bytes,
+                                        .fingerprint = work_.signature});
+    PendingWrite* const write = &lane.writes[slot];
+    write->number = lane.sent;
+    outstanding.is_written = lane.link->Write(
+        std::span(source, item.bytes), lane.key, slot * lane.slot_bytes, frame.bytes(),
+        [write](absl::Status status) { write->Answer(std::move(status)); });
+  } else {
+    group_.Push(lane.to, {.type = MemberEvent::Type::kChunk,
+                          .peer = options_.my_rank,
+                          .slot = slot,
+                          .piece = work_.piece,
+                          .index = index,
+                          .data = source,
+                          .bytes = item.bytes,
+                          .signature = work_.signature});
+  }
+  ++out.next;
+  ++lane.sent;
+  lane.outstanding.push_back(outstanding);
+}
+
+// False if the collective failed.
+bool ChunkMachine::ReceiveReady(ReceiveState& in) {
+  const std::vector<ReceiveItem>& items = in.hop->items;
+  ReceiveLane& lane = *in.lane;
+  while (in.next < items.size() && !lane.arrivals.empty()) {
+    const MemberEvent& arrival = lane.arrivals.front();
+    const ReceiveItem& item = items[in.next];
+    const auto slot = static_cast<uint32_t>(lane.received % lane.slots);
+    if (arrival.piece != work_.piece || arrival.index != static_cast<int64_t>(in.next) ||
+        arrival.bytes != item.bytes || arrival.slot != slot ||
+        arrival.signature != work_.signature) {
+      Refuse(arrival,
+             absl::StrFormat("piece %d, item %d, %d bytes in slot %d, of signature %x; expected "
+                             "was piece %d, item %d, %d bytes in slot %d, of %x",
+                             arrival.piece, arrival.index, arrival.bytes, arrival.slot,
+                             arrival.signature, work_.piece, in.next, item.bytes, slot,
+                             work_.signature));
+      return false;
+    }
+    if (item.after_sends > 0 && item.after_sends > NumWritten(sends_.front())) return true;
+    if (lane.link) {
+      WorkIn(item, arrival.data);
+      lane.link->Send(EncodedCollectiveFrame({.type = CollectiveFrame::Type::kAck,
+                                              .channel = options_.channel,
+                                              .collective = group_.spec().id,
+                                              .from = static_cast<uint16_t>(options_.my_rank),
+                                              .to = static_cast<uint16_t>(lane.from),
+                                              .slot = slot,
+                                              .piece = work_.piece,
+                                              .index = arrival.index})
+                          .bytes());
+    } else {
+      if (!group_.BeginRead()) return false;  // kFailed is on its way
+      WorkIn(item, arrival.data);
+      group_.EndRead();
+      group_.Push(lane.from, {.type = MemberEvent::Type::kAck,
+                              .peer = options_.my_rank,
+                              .slot = slot,
+                              .piece = work_.piece,
+                              .index = arrival.index});
+    }
+    lane.arrivals.pop_front();
+    ++in.next;
+    ++lane.received;
+    lane.is_used = in.next < items.size();
+    // What this made ready goes out before the next item is worked in.
+    if (!sends_.empty()) SendReady(sends_.front());
+  }
+  return true;
+}
+
+void ChunkMachine::WorkIn(const ReceiveItem& item, const std::byte* data) {
+  std::byte* target =
+      (item.target == ChunkBuffer::kStaging ? work_.staging : work_.output) + item.offset;
+  if (!item.is_reduction) {
+    std::memcpy(target, data, item.bytes);
+    return;
+  }
+  const std::byte* own = work_.input + item.own_offset;
+  const int64_t n = item.bytes / work_.element_size;
+  if (item.is_own_first) {
+    work_.reduce(target, own, data, n);
+  } else {
+    work_.reduce(target, data, own, n);
+  }
+}
+
+const std::byte* ChunkMachine::Source(ChunkBuffer buffer) const {
+  switch (buffer) {
+    case ChunkBuffer::kInput:
+      return work_.input;
+    case ChunkBuffer::kOutput:
+      return work_.output;
+    case ChunkBuffer::kStaging:
+      return work_.staging;
+  }
+  LOG(FATAL) << "no such buffer";
+}
+
+// Comes last: `done` may destroy this object or start the next piece.
+void ChunkMachine::Finish(absl::Status status) {
+  is_running_ = false;
+  const Collective::DoneCallback done = std::move(done_);
+  done(std::move(status));
+}
+
+}  // namespace braid

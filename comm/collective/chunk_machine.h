@@ -1,0 +1,171 @@
+// Works off chunk schedules: sends a member's items over lanes to other members, and works in what
+// comes over theirs. A lane is the way from one member to another: slots that the sender fills in
+// turn and the receiver frees. It lasts for any number of schedules, one after the other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "comm/collective/chunk_schedule.h"
+#include "comm/collective/collective.h"
+#include "comm/collective/local_group.h"
+#include "comm/transport.h"
+#include "runtime/base/reactor.h"
+#include "runtime/base/ring_buffer.h"
+
+namespace braid {
+
+// Of landing slots.
+int64_t AlignedSlot(int64_t bytes);
+
+// One occurrence of a schedule. What it points at lasts until it is done.
+struct ChunkWork {
+  const ChunkSchedule* schedule = nullptr;
+  int64_t piece = 0;
+  uint64_t signature = 0;  // of all members the same: bytes of another one are never worked in
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::byte* staging = nullptr;
+  int64_t element_size = 1;
+  ReduceFn reduce = nullptr;
+};
+
+// An item travels thus: the sender takes a slot of the lane (to another node the slot is memory
+// there, within the node just a number), sends it, and the receiver works it in when its turn comes
+// and acknowledges the slot. An item has left its source when the Write is done, or within a node
+// when it is acknowledged.
+//
+// Everything happens on the reactor's thread, but for what says otherwise.
+class ChunkMachine {
+ public:
+  struct Options {
+    Reactor* reactor = nullptr;         // borrowed
+    std::shared_ptr<LocalGroup> group;  // whose spec names the members
+    int my_rank = 0;
+    size_t most_events = 0;  // that wait for this member at a time; more are allowed
+    Channel channel = Channel::kCollective;  // of its frames
+    // `from` sent something that the piece under way does not expect: nothing is worked in any
+    // more, and whoever hears it fails the group. `piece`: the first on which the two disagree.
+    // Empty: the group fails with these words.
+    std::function<void(int from, int64_t piece, const std::string& what)> on_unexpected;
+  };
+  explicit ChunkMachine(Options options);
+  ~ChunkMachine();
+  ChunkMachine(const ChunkMachine&) = delete;
+  ChunkMachine& operator=(const ChunkMachine&) = delete;
+
+  // `link`: null if the member is on this node, else outlives the lane. Before a schedule that uses
+  // it is started.
+  void AddSendLane(int to, Link* link, uint32_t slots, int64_t slot_bytes);
+  void AddReceiveLane(int from, Link* link, uint32_t slots);
+  bool HasSendLane(int to) const;
+  bool HasReceiveLane(int from) const;
+  // So that pieces of these many hops allocate nothing.
+  void ReserveHops(size_t sends, size_t receives);
+
+  // Where what happens to the member is put, from any thread.
+  const std::shared_ptr<MemberInbox>& inbox() const { return inbox_; }
+
+  // `done` comes once, maybe inside this call, and may destroy the machine or start the next piece.
+  void Start(const ChunkWork& work, Collective::DoneCallback done);
+  bool is_running() const { return is_running_; }
+  // What has happened to the member so far: it grows while there is progress.
+  int64_t events() const { return events_; }
+
+  // As a Collective's.
+  std::vector<int> Awaits() const;
+  int LastHeard() const { return last_heard_; }
+
+ private:
+  // An item that holds a slot.
+  struct Outstanding {
+    int64_t piece = 0;
+    int64_t index = 0;
+    uint32_t slot = 0;
+    bool is_written = false;  // it has left its source
+    bool is_acked = false;
+  };
+  // A Write that the link has not answered, one for each slot: what its callback points at.
+  struct PendingWrite {
+    ChunkMachine* machine = nullptr;
+    int to = 0;
+    int64_t number = 0;
+
+    // The machine ends only when all are answered, which the event says.
+    void Answer(absl::Status status) const;
+  };
+  struct SendLane {
+    int to = 0;
+    Link* link = nullptr;
+    bool has_key = false;
+    MemoryKey key;
+    uint32_t slots = 0;
+    int64_t slot_bytes = 0;
+    int64_t sent = 0;  // items since creation; the slot is this modulo their number
+    RingBuffer<Outstanding> outstanding;  // the last ones of `sent`
+    std::vector<PendingWrite> writes;     // by slot
+  };
+  struct ReceiveLane {
+    int from = 0;
+    Link* link = nullptr;
+    uint32_t slots = 0;
+    int64_t received = 0;              // items since creation
+    RingBuffer<MemberEvent> arrivals;  // not yet worked in, maybe of a piece not yet started
+    bool is_used = false;              // the piece under way still has items of it
+  };
+  // What the piece under way does with a lane.
+  struct SendState {
+    const SendHop* hop = nullptr;
+    SendLane* lane = nullptr;
+    size_t next = 0;   // item
+    int64_t base = 0;  // `sent` when the piece began
+  };
+  struct ReceiveState {
+    const ReceiveHop* hop = nullptr;
+    ReceiveLane* lane = nullptr;
+    size_t next = 0;
+  };
+
+  std::string Name() const;
+  void Handle(MemberEvent& event);
+  SendLane& LaneTo(int rank);
+  ReceiveLane& LaneFrom(int rank);
+  void TakeAck(const MemberEvent& event);
+  static void Retire(SendLane& lane);
+  static int64_t NumWritten(const SendState& out);
+  static bool HasUnwritten(const SendLane& lane);
+  void Advance();
+  // Whether a lane that the piece does not use any more has brought something of it.
+  bool FindUnexpected();
+  void Refuse(const MemberEvent& arrival, const std::string& what);
+  void SendReady(SendState& out);
+  void Send(SendState& out, const SendItem& item);
+  bool ReceiveReady(ReceiveState& in);
+  void WorkIn(const ReceiveItem& item, const std::byte* data);
+  const std::byte* Source(ChunkBuffer buffer) const;
+  void Finish(absl::Status status);
+
+  const Options options_;
+  LocalGroup& group_;
+  const std::shared_ptr<MemberInbox> inbox_;
+  // In the order of their making: pointers to them stay.
+  std::vector<std::unique_ptr<SendLane>> send_lanes_;
+  std::vector<std::unique_ptr<ReceiveLane>> receive_lanes_;
+  std::vector<SendState> sends_;
+  std::vector<ReceiveState> receives_;
+
+  ChunkWork work_;
+  bool has_failed_ = false;
+  bool is_running_ = false;
+  bool is_refused_ = false;  // what came is not to be worked in
+  int last_heard_ = -1;
+  int64_t events_ = 0;
+  Collective::DoneCallback done_;
+};
+
+}  // namespace braid

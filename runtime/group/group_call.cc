@@ -1,0 +1,142 @@
+#include "runtime/group/group_call.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/philox.h"
+#include "runtime/control.pb.h"
+
+namespace braid::dist {
+namespace {
+
+// "all_reduce of 4 f32": what is said of it without its line.
+std::string Subject(const GroupCall& call) {
+  if (call.kind == CallKind::kBarrier) return "barrier";
+  const std::string type = call.type == ElementType::kBytes
+                               ? absl::StrFormat("x %d bytes", call.element_size)
+                               : std::string(NameOf(call.type));
+  const std::vector<int64_t>& counts =
+      call.kind == CallKind::kScatter ? call.receives : call.counts;
+  const bool is_even = std::ranges::all_of(counts, [&](int64_t n) { return n == counts[0]; });
+  std::string amount;
+  if (call.kind == CallKind::kGather || call.kind == CallKind::kScatter) {
+    // Of one rank's part: the root's own says it, too.
+    amount = absl::StrFormat("%d", counts[call.root]);
+  } else {
+    amount = is_even ? absl::StrFormat("%d", counts.empty() ? 0 : counts[0])
+                     : absl::StrFormat("{%s}", absl::StrJoin(counts, ", "));
+  }
+  std::string text = absl::StrFormat("%s of %s %s", NameOf(call.kind), amount, type);
+  if (Computes(call.kind)) text += absl::StrFormat(", %s", NameOf(call.op));
+  if (HasRoot(call.kind)) text += absl::StrFormat(", root %d", call.root);
+  if (!call.name.empty()) text += absl::StrFormat(", '%s'", call.name);
+  return text;
+}
+
+}  // namespace
+
+std::string_view NameOf(CallKind kind) {
+  static constexpr std::string_view kNames[] = {"all_reduce", "reduce",     "broadcast",
+                                                "all_gather", "gather",     "reduce_scatter",
+                                                "scatter",    "all_to_all", "barrier"};
+  const auto index = static_cast<size_t>(kind);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
+
+bool Computes(CallKind kind) {
+  return kind == CallKind::kAllReduce || kind == CallKind::kReduce ||
+         kind == CallKind::kReduceScatter;
+}
+
+bool HasRoot(CallKind kind) {
+  return kind == CallKind::kReduce || kind == CallKind::kBroadcast || kind == CallKind::kGather ||
+         kind == CallKind::kScatter;
+}
+
+bool IsPairwise(CallKind kind) {
+  return kind == CallKind::kGather || kind == CallKind::kScatter || kind == CallKind::kAllToAll;
+}
+
+absl::Status CheckCall(const GroupCall& call, int ranks) {
+  if (HasRoot(call.kind) && (call.root < 0 || call.root >= ranks)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s (%s): root is %d, and the group has ranks 0 to %d", NameOf(call.kind),
+                        call.where.ToString(), call.root, ranks - 1));
+  }
+  if (Computes(call.kind) && FindReduction(call.type, call.op) == nullptr) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s (%s): %s of %s is not defined",
+                                                      NameOf(call.kind), call.where.ToString(),
+                                                      NameOf(call.op), NameOf(call.type)));
+  }
+  return absl::OkStatus();
+}
+
+CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<uint16_t>& nodes,
+                      int my_rank) {
+  CollectiveSpec spec;
+  spec.id = group;
+  for (const uint16_t node : nodes) spec.members.push_back({.node = node});
+  spec.my_rank = my_rank;
+  spec.element_size = call.element_size;
+  spec.counts = call.counts;
+  if (Computes(call.kind)) spec.reduce = FindReduction(call.type, call.op);
+  switch (call.kind) {
+    case CallKind::kAllReduce:
+      spec.kind = CollectiveKind::kAllReduce;
+      if (nodes.size() == 2) spec.algorithm = CollectiveAlgorithm::kExchange;
+      break;
+    case CallKind::kReduce:
+      spec.kind = CollectiveKind::kReduceScatter;
+      spec.counts.assign(nodes.size(), 0);
+      spec.counts[call.root] = call.counts[0];
+      break;
+    case CallKind::kBroadcast:
+      spec.kind = CollectiveKind::kBroadcast;
+      spec.root = call.root;
+      break;
+    case CallKind::kAllGather:
+      spec.kind = CollectiveKind::kAllGather;
+      break;
+    case CallKind::kReduceScatter:
+      spec.kind = CollectiveKind::kReduceScatter;
+      break;
+    case CallKind::kGather:
+    case CallKind::kScatter:
+    case CallKind::kAllToAll:
+      spec.kind = CollectiveKind::kAllToAll;
+      spec.receives = call.receives;
+      break;
+    case CallKind::kBarrier:
+      spec.kind = CollectiveKind::kAllGather;
+      spec.element_size = 1;
+      spec.counts.assign(nodes.size(), 1);
+      break;
+  }
+  return spec;
+}
+
+uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number) {
+  std::string text = absl::StrFormat(
+      "%d %d %d %d %d %d %d ", group, number, call.kind, call.type, call.element_size,
+      Computes(call.kind) ? static_cast<int>(call.op) : -1, HasRoot(call.kind) ? call.root : -1);
+  if (!IsPairwise(call.kind)) text += absl::StrJoin(call.counts, ",");
+  return StableHash(text + " " + call.name);
+}
+
+std::string Describe(const GroupCall& call) {
+  return absl::StrFormat("%s (%s)", Subject(call), call.where.ToString());
+}
+
+void Encode(const GroupCall& call, uint64_t group, int64_t number, control::GroupCall& message) {
+  message.set_number(number);
+  message.set_signature(SignatureOf(call, group, number));
+  message.set_text(Describe(call));
+  if (!IsPairwise(call.kind)) return;
+  message.mutable_sends()->Assign(call.counts.begin(), call.counts.end());
+  message.mutable_receives()->Assign(call.receives.begin(), call.receives.end());
+}
+
+}  // namespace braid::dist

@@ -1,0 +1,78 @@
+// One call of a process group as one rank makes it: which collective of comm/ carries it out, what
+// of it must be the same on all ranks, and how it is said in messages.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "comm/collective/collective.h"
+#include "graph/source_location.h"
+#include "runtime/base/reactor.h"
+#include "runtime/group/element_type.h"
+
+namespace braid {
+
+namespace control {
+class GroupCall;
+}  // namespace control
+
+namespace dist {
+
+enum class CallKind : uint8_t {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kGather,
+  kReduceScatter,
+  kScatter,
+  kAllToAll,
+  kBarrier,
+};
+std::string_view NameOf(CallKind kind);  // "all_reduce"
+
+struct GroupCall {
+  CallKind kind = CallKind::kAllReduce;
+  ElementType type = ElementType::kF32;
+  int64_t element_size = 4;
+  ReduceOp op = ReduceOp::kSum;  // of those that compute
+  int root = -1;                 // of those that have one
+  // In elements, by rank. All reduce, reduce and broadcast: one, the whole. Gather, scatter and
+  // all_to_all: what this rank sends to each; the others: the blocks.
+  std::vector<int64_t> counts;
+  std::vector<int64_t> receives;  // gather, scatter and all_to_all: what it gets from each
+  std::string name = {};          // the user's; must be the same on all ranks
+  SourceLocation where = {};      // may differ
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::shared_ptr<const void> keeps = nullptr;  // lasts until the call is done
+  Nanoseconds timeout = 0;
+};
+
+bool Computes(CallKind kind);
+bool HasRoot(CallKind kind);
+// What one rank sends another is known to these two only.
+bool IsPairwise(CallKind kind);
+
+// What is wrong with the call by itself; OK if it can be started.
+absl::Status CheckCall(const GroupCall& call, int ranks);
+
+// The collective that does it: a reduce is a reduce_scatter whose one block is the root's, gather
+// and scatter are all_to_alls of which one side is empty, a barrier gathers a byte of each.
+CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<uint16_t>& nodes,
+                      int my_rank);
+
+// Equal for calls that fit together, as far as one rank can tell.
+uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number);
+
+// "all_reduce of 4 f32, sum (train.cc:12)".
+std::string Describe(const GroupCall& call);
+
+void Encode(const GroupCall& call, uint64_t group, int64_t number, control::GroupCall& message);
+
+}  // namespace dist
+}  // namespace braid

@@ -1,0 +1,272 @@
+#include "runtime/group/group_end.h"
+
+#include <span>
+
+#include "absl/strings/str_format.h"
+#include "glog/logging.h"
+#include "runtime/base/status.h"
+#include "runtime/control.pb.h"
+
+namespace braid::dist {
+namespace {
+
+// Of every lane, whatever the calls: both ends know them.
+constexpr uint32_t kLaneSlots = kRingSlots;
+constexpr int64_t kLaneSlotBytes = CollectiveMethod{}.chunk_bytes;
+// Without progress, before the master is asked, and again.
+constexpr Nanoseconds kLookInterval = 300 * kMillisecond;
+// A rank may be so many calls ahead of one that asks for an older one and still knows it.
+constexpr size_t kRememberedCalls = 64;
+
+}  // namespace
+
+GroupEnd::GroupEnd(GroupIdentity identity, Options options)
+    : identity_(std::move(identity)),
+      options_(std::move(options)),
+      local_(std::make_shared<LocalGroup>(
+          SpecOf({.kind = CallKind::kBarrier}, identity_.id, identity_.nodes, identity_.my_rank),
+          identity_.nodes[identity_.my_rank])),
+      machine_({.reactor = options_.reactor,
+                .group = local_,
+                .my_rank = identity_.my_rank,
+                .channel = Channel::kGroup,
+                .on_unexpected = [this](int from, int64_t piece, const std::string& what) {
+                  Ask(piece, absl::StrFormat("%s: rank %d sent %s", name(), from, what), 0);
+                }}) {
+  local_->Join(identity_.my_rank, {.inbox = machine_.inbox()});
+}
+
+GroupEnd::~GroupEnd() {
+  CHECK(!running_.has_value() && landings_.empty())
+      << name() << " is destroyed before it is closed";
+  local_->Leave(identity_.my_rank);
+}
+
+void GroupEnd::Start(GroupCall call, std::function<void(absl::Status)> done) {
+  if (!closed_.ok()) return done(closed_);
+  waiting_.push_back({std::move(call), std::move(done)});
+  StartNext();
+}
+
+// Calls that are done at once do not stand inside each other.
+void GroupEnd::StartNext() {
+  if (std::exchange(is_starting_, true)) return;
+  while (!running_.has_value() && !waiting_.empty()) {
+    running_ = std::move(waiting_.front());
+    waiting_.pop_front();
+    ++number_;
+    began_ = options_.reactor->Now();
+    made_.emplace_back(number_, running_->call);
+    if (made_.size() > kRememberedCalls) made_.pop_front();
+    schedule_ =
+        MakeChunkSchedule(SpecOf(running_->call, identity_.id, identity_.nodes, identity_.my_rank));
+    if (!look_.has_value()) look_ = options_.reactor->RunAfter(kLookInterval, [this] { Look(); });
+    Connect();
+  }
+  is_starting_ = false;
+}
+
+void GroupEnd::Connect() {
+  links_missing_ = 1;
+  const auto connect = [this](int rank) {
+    const uint16_t node = identity_.nodes[rank];
+    if (options_.peers->IsReady(node)) return;
+    ++links_missing_;
+    options_.dial(node);
+    options_.peers->Connect(node, [this, is_alive = is_alive_](const absl::Status& status) {
+      // A link that is not made ends the session, and this group with it.
+      if (!*is_alive || !status.ok()) return;
+      if (--links_missing_ == 0) Run();
+    });
+  };
+  for (const ReceiveHop& hop : schedule_.receives) connect(hop.from);
+  for (const SendHop& hop : schedule_.sends) connect(hop.to);
+  if (--links_missing_ == 0) Run();
+}
+
+void GroupEnd::Run() {
+  if (!closed_.ok()) return OnDone(closed_);
+  if (const absl::Status made = MakeLanes(); !made.ok()) return local_->Fail(made), OnDone(made);
+  const GroupCall& call = running_->call;
+  const CollectiveSpec spec = SpecOf(call, identity_.id, identity_.nodes, identity_.my_rank);
+  machine_.Start({.schedule = &schedule_,
+                  .piece = number_,
+                  .signature = SignatureOf(call, identity_.id, number_),
+                  .input = static_cast<const std::byte*>(call.input),
+                  .output = static_cast<std::byte*>(call.output),
+                  .staging = staging_.data(),
+                  .element_size = spec.element_size,
+                  .reduce = spec.reduce},
+                 [this](const absl::Status& status) { OnDone(status); });
+}
+
+absl::Status GroupEnd::MakeLanes() {
+  if (schedule_.staging_bytes > staging_bytes_) {
+    BRAID_ASSIGN_OR_RETURN(staging_, options_.allocate(schedule_.staging_bytes));
+    staging_bytes_ = schedule_.staging_bytes;
+  }
+  constexpr int64_t kLandingBytes = kLaneSlots * kLaneSlotBytes;
+  for (const ReceiveHop& hop : schedule_.receives) {
+    if (machine_.HasReceiveLane(hop.from)) continue;
+    Landing landing;
+    BRAID_ASSIGN_OR_RETURN(landing.memory, options_.allocate(kLandingBytes));
+    landing.link = options_.peers->LinkTo(identity_.nodes[hop.from]);
+    BRAID_ASSIGN_OR_RETURN(
+        landing.key, landing.link->Expose(std::span(landing.memory.data(), size_t{kLandingBytes})));
+    machine_.AddReceiveLane(hop.from, landing.link, kLaneSlots);
+    landing.link->Send(EncodedCollectiveFrame({.type = CollectiveFrame::Type::kKey,
+                                               .channel = Channel::kGroup,
+                                               .collective = identity_.id,
+                                               .from = static_cast<uint16_t>(identity_.my_rank),
+                                               .to = static_cast<uint16_t>(hop.from),
+                                               .slot = kLaneSlots,
+                                               .bytes = kLaneSlotBytes,
+                                               .key = landing.key})
+                           .bytes());
+    landings_.emplace(hop.from, std::move(landing));
+  }
+  for (const SendHop& hop : schedule_.sends) {
+    if (machine_.HasSendLane(hop.to)) continue;
+    machine_.AddSendLane(hop.to, options_.peers->LinkTo(identity_.nodes[hop.to]), kLaneSlots,
+                         kLaneSlotBytes);
+    if (const auto key = early_keys_.extract(hop.to); !key.empty()) {
+      machine_.inbox()->Push(
+          {.type = MemberEvent::Type::kKey, .peer = hop.to, .key = key.mapped().key});
+    }
+  }
+  return absl::OkStatus();
+}
+
+void GroupEnd::OnDone(const absl::Status& status) {
+  Pending done = std::move(*running_);
+  running_.reset();
+  const GroupCall& call = done.call;
+  if (status.ok() && Computes(call.kind) && call.op == ReduceOp::kAverage) {
+    const auto rank = static_cast<size_t>(identity_.my_rank);
+    const int64_t mine = call.kind == CallKind::kReduceScatter ? call.counts[rank]
+                         : call.kind == CallKind::kReduce && call.root != identity_.my_rank
+                             ? 0
+                             : call.counts[0];
+    FindDivision(call.type)(call.output, static_cast<int64_t>(identity_.nodes.size()), mine);
+  }
+  done.done(status);
+  if (!closed_.ok()) return FinishClose();
+  StartNext();
+}
+
+absl::Status GroupEnd::HandleFrame(uint16_t peer, const CollectiveFrame& frame) {
+  const auto wrong = [&](const std::string& what) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("wrong frame of %s from node %d: %s", name(), peer, what));
+  };
+  if (frame.from >= identity_.nodes.size() || identity_.nodes[frame.from] != peer ||
+      frame.to != identity_.my_rank) {
+    return wrong(absl::StrFormat("from rank %d to rank %d; this is rank %d, of %d", frame.from,
+                                 frame.to, identity_.my_rank, identity_.nodes.size()));
+  }
+  switch (frame.type) {
+    case CollectiveFrame::Type::kKey:
+      if (frame.slot != kLaneSlots || frame.bytes != kLaneSlotBytes ||
+          frame.key.bytes < static_cast<uint64_t>(kLaneSlots * kLaneSlotBytes)) {
+        return wrong(absl::StrFormat("a key for %d slots of %d bytes, %d in all; must be %d of %d",
+                                     frame.slot, frame.bytes, frame.key.bytes, kLaneSlots,
+                                     kLaneSlotBytes));
+      }
+      if (machine_.HasSendLane(frame.from)) {
+        machine_.inbox()->Push(
+            {.type = MemberEvent::Type::kKey, .peer = frame.from, .key = frame.key});
+      } else if (!early_keys_.try_emplace(frame.from, frame).second) {
+        return wrong(absl::StrFormat("the key of rank %d came twice", frame.from));
+      }
+      return absl::OkStatus();
+    case CollectiveFrame::Type::kChunk: {
+      const auto landing = landings_.find(frame.from);
+      if (landing == landings_.end() || frame.slot >= kLaneSlots || frame.bytes <= 0 ||
+          frame.bytes > kLaneSlotBytes) {
+        return wrong(absl::StrFormat("%d bytes in slot %d; there are %d slots of %d bytes",
+                                     frame.bytes, frame.slot,
+                                     landing == landings_.end() ? 0 : kLaneSlots, kLaneSlotBytes));
+      }
+      machine_.inbox()->Push({.type = MemberEvent::Type::kChunk,
+                              .peer = frame.from,
+                              .slot = frame.slot,
+                              .piece = frame.piece,
+                              .index = frame.index,
+                              .data = landing->second.memory.data() + frame.slot * kLaneSlotBytes,
+                              .bytes = frame.bytes,
+                              .signature = frame.fingerprint});
+      return absl::OkStatus();
+    }
+    case CollectiveFrame::Type::kAck:
+      if (!machine_.HasSendLane(frame.from) || frame.slot >= kLaneSlots) {
+        return wrong(absl::StrFormat("rank %d acknowledges slot %d, and nothing was sent there",
+                                     frame.from, frame.slot));
+      }
+      machine_.inbox()->Push({.type = MemberEvent::Type::kAck,
+                              .peer = frame.from,
+                              .slot = frame.slot,
+                              .piece = frame.piece,
+                              .index = frame.index});
+      return absl::OkStatus();
+  }
+  return wrong("no type");
+}
+
+void GroupEnd::Look() {
+  look_.reset();
+  if (!running_.has_value() || !closed_.ok()) return;
+  const Nanoseconds waited = options_.reactor->Now() - began_;
+  const Nanoseconds timeout = running_->call.timeout;
+  if (timeout > 0 && waited >= timeout) {
+    Ask(number_, "", timeout);
+  } else if (waited >= kLookInterval && machine_.events() == seen_) {
+    Ask(number_, "", 0);
+  }
+  seen_ = machine_.events();
+  Nanoseconds next = kLookInterval;
+  if (timeout > waited) next = std::min(next, timeout - waited);
+  look_ = options_.reactor->RunAfter(next, [this] { Look(); });
+}
+
+void GroupEnd::Ask(int64_t number, const std::string& evidence, Nanoseconds overdue) {
+  control::RollCall call;
+  call.set_group(identity_.id);
+  call.set_group_name(name());
+  call.set_number(number);
+  for (const uint16_t node : identity_.nodes) call.add_members(node);
+  call.set_evidence(evidence);
+  call.set_overdue(overdue);
+  options_.ask(call);
+}
+
+void GroupEnd::Answer(int64_t number, control::RollAnswer& answer) const {
+  for (const auto& [made, call] : made_) {
+    if (made == number) Encode(call, identity_.id, made, *answer.mutable_call());
+  }
+  if (!made_.empty()) {
+    Encode(made_.back().second, identity_.id, made_.back().first, *answer.mutable_last());
+  }
+}
+
+void GroupEnd::Close(const absl::Status& reason, std::function<void()> closed) {
+  CHECK(!reason.ok());
+  if (closed_.ok()) closed_ = reason;
+  on_closed_ = std::move(closed);
+  for (Pending& pending : std::exchange(waiting_, {})) pending.done(closed_);
+  local_->Fail(closed_);
+  // One that waits for its links, which do not come any more.
+  if (running_.has_value() && !machine_.is_running()) return OnDone(closed_);
+  if (!running_.has_value()) FinishClose();
+}
+
+void GroupEnd::FinishClose() {
+  if (running_.has_value() || !on_closed_) return;
+  *is_alive_ = false;
+  if (look_.has_value()) options_.reactor->CancelTimer(*look_);
+  look_.reset();
+  for (const auto& [from, landing] : landings_) landing.link->Withdraw(landing.key);
+  landings_.clear();
+  std::exchange(on_closed_, nullptr)();
+}
+
+}  // namespace braid::dist

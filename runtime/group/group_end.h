@@ -1,0 +1,125 @@
+// One rank's end of a process group: makes the group's calls one after the other, in the order in
+// which the program makes them, over lanes to the other ranks that last as long as the group.
+// Nothing of a call is worked in before its signature was compared; a call that does not come
+// further has the master ask all ranks which call they are in (roll_call.h).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "comm/collective/chunk_machine.h"
+#include "comm/collective/chunk_schedule.h"
+#include "comm/collective/collective_frame.h"
+#include "comm/collective/local_group.h"
+#include "comm/peers/peers.h"
+#include "runtime/base/memory.h"
+#include "runtime/base/reactor.h"
+#include "runtime/group/group_call.h"
+
+namespace braid {
+
+namespace control {
+class RollAnswer;
+class RollCall;
+}  // namespace control
+
+namespace dist {
+
+// What all ranks of a group know alike.
+struct GroupIdentity {
+  uint64_t id = 0;              // in the world
+  std::string name;             // "the world", "group 2 of ranks 0, 3"
+  std::vector<uint16_t> nodes;  // by rank
+  int my_rank = 0;
+};
+
+// Everything happens on the node's control thread, where the links are.
+class GroupEnd {
+ public:
+  struct Options {
+    Reactor* reactor = nullptr;  // borrowed
+    Peers* peers = nullptr;      // borrowed; until Close is done
+    AllocateMemory allocate;     // for landing slots and staging, in host memory
+    // A link to this node is wanted there, too.
+    std::function<void(uint16_t node)> dial;
+    std::function<void(const control::RollCall&)> ask;  // the master
+  };
+  GroupEnd(GroupIdentity identity, Options options);
+  // After Close is done.
+  ~GroupEnd();
+  GroupEnd(const GroupEnd&) = delete;
+  GroupEnd& operator=(const GroupEnd&) = delete;
+
+  const GroupIdentity& identity() const { return identity_; }
+
+  // `done` comes once, maybe inside this call: from then on nobody reads the input or touches the
+  // output. A call that does not pass CheckCall is none.
+  void Start(GroupCall call, std::function<void(absl::Status)> done);
+
+  // Of this group, from a peer; an error closes the link.
+  absl::Status HandleFrame(uint16_t peer, const CollectiveFrame& frame);
+
+  // What the master is told of this rank.
+  void Answer(int64_t number, control::RollAnswer& answer) const;
+
+  // What is under way and all later calls get `reason`; `closed` once the memory of the calls and
+  // the links are not used any more, maybe inside this call.
+  void Close(const absl::Status& reason, std::function<void()> closed);
+
+ private:
+  struct Pending {
+    GroupCall call;
+    std::function<void(absl::Status)> done;
+  };
+  struct Landing {
+    Memory memory;
+    Link* link = nullptr;
+    MemoryKey key;
+  };
+
+  void StartNext();
+  // Sees to the links of the schedule's hops; then Run.
+  void Connect();
+  void Run();
+  absl::Status MakeLanes();
+  void OnDone(const absl::Status& status);
+  void Look();
+  // The master, about a call of the group.
+  void Ask(int64_t number, const std::string& evidence, Nanoseconds overdue);
+  void FinishClose();
+  const std::string& name() const { return identity_.name; }
+
+  const GroupIdentity identity_;
+  const Options options_;
+  const std::shared_ptr<LocalGroup> local_;
+  std::map<int, Landing> landings_;            // by the rank that writes there
+  std::map<int, CollectiveFrame> early_keys_;  // of ranks that this one sends nothing to yet
+  std::deque<Pending> waiting_;
+  std::optional<Pending> running_;
+  bool is_starting_ = false;                        // StartNext is under way
+  int64_t number_ = -1;                             // of the call under way, or the last
+  std::deque<std::pair<int64_t, GroupCall>> made_;  // the last calls, for the master
+  ChunkSchedule schedule_;
+  Memory staging_;
+  int64_t staging_bytes_ = 0;
+  int links_missing_ = 0;
+  Nanoseconds began_ = 0;
+  int64_t seen_ = 0;  // events of the machine at the last Look
+  std::optional<TimerId> look_;
+  absl::Status closed_;
+  std::function<void()> on_closed_;
+  // What Peers answers after this end has gone finds it false. Shared with the callbacks.
+  std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
+  ChunkMachine machine_;
+};
+
+}  // namespace dist
+}  // namespace braid

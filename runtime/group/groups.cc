@@ -1,0 +1,105 @@
+#include "runtime/group/groups.h"
+
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "comm/collective/collective_frame.h"
+#include "glog/logging.h"
+#include "runtime/base/status.h"
+#include "runtime/control.pb.h"
+
+namespace braid::dist {
+namespace {
+
+// Keys that peers may send before this node has opened the groups they are for.
+constexpr size_t kMostEarlyKeys = 1 << 16;
+
+}  // namespace
+
+Groups::~Groups() = default;
+
+void Groups::SetPeers(Peers* peers) {
+  peers_ = peers;
+  peers->SetReceiver(Channel::kGroup, [this](uint16_t peer, std::span<const std::byte> bytes) {
+    return OnFrame(peer, bytes);
+  });
+}
+
+void Groups::Open(GroupIdentity identity) {
+  if (!closed_.ok()) return;
+  const uint64_t id = identity.id;
+  CHECK(!groups_.contains(id)) << identity.name << " is opened twice";
+  GroupEnd::Options options;
+  options.reactor = options_.reactor;
+  options.peers = peers_;
+  options.allocate = options_.allocate;
+  options.dial = [this](uint16_t node) {
+    control::ControlMessage message;
+    message.mutable_dial()->set_from(options_.node);
+    message.mutable_dial()->set_to(node);
+    options_.send(message);
+  };
+  options.ask = [this](const control::RollCall& call) {
+    control::ControlMessage message;
+    *message.mutable_roll_call() = call;
+    message.mutable_roll_call()->set_asker(options_.node);
+    options_.send(message);
+  };
+  GroupEnd& group =
+      *groups_.emplace(id, std::make_unique<GroupEnd>(std::move(identity), std::move(options)))
+           .first->second;
+  std::erase_if(early_, [&](const auto& early) {
+    if (early.second.collective != id) return false;
+    // Its link is not to be closed from here: whoever waits for the key finds out.
+    const absl::Status taken = group.HandleFrame(early.first, early.second);
+    LOG_IF(ERROR, !taken.ok()) << taken.message();
+    return true;
+  });
+}
+
+void Groups::Start(uint64_t group, GroupCall call, std::function<void(absl::Status)> done) {
+  if (!closed_.ok()) return done(closed_);
+  groups_.at(group)->Start(std::move(call), std::move(done));
+}
+
+absl::Status Groups::OnFrame(uint16_t peer, std::span<const std::byte> bytes) {
+  if (!closed_.ok()) return absl::OkStatus();
+  BRAID_ASSIGN_OR_RETURN(const CollectiveFrame frame, DecodeCollectiveFrame(bytes));
+  const auto found = groups_.find(frame.collective);
+  if (found != groups_.end()) return found->second->HandleFrame(peer, frame);
+  if (frame.type != CollectiveFrame::Type::kKey || early_.size() >= kMostEarlyKeys) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("wrong frame from node %d: there is no process group %d on node %d", peer,
+                        frame.collective, options_.node));
+  }
+  early_.emplace_back(peer, frame);
+  return absl::OkStatus();
+}
+
+void Groups::OnRollCall(const control::RollCall& call) {
+  control::ControlMessage message;
+  control::RollAnswer& answer = *message.mutable_roll_answer();
+  answer.set_group(call.group());
+  answer.set_has_ended(has_left_);
+  const auto found = groups_.find(call.group());
+  if (found != groups_.end()) found->second->Answer(call.number(), answer);
+  options_.send(message);
+}
+
+void Groups::OnDial(uint16_t node) {
+  if (!closed_.ok() || peers_ == nullptr) return;
+  // Whether it comes is known to whoever wants it.
+  peers_->Connect(node, [](const absl::Status&) {});
+}
+
+void Groups::Close(const absl::Status& reason, std::function<void()> closed) {
+  if (closed_.ok()) closed_ = reason;
+  closing_ = static_cast<int>(groups_.size()) + 1;
+  const auto one_less = [this, closed = std::move(closed)] {
+    if (--closing_ == 0) closed();
+  };
+  for (const auto& [id, group] : groups_) group->Close(reason, one_less);
+  one_less();
+}
+
+}  // namespace braid::dist

@@ -1,0 +1,69 @@
+// The process groups that a node is a member of: gives them the frames of its links, and the master
+// what it asks about them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/group/group_end.h"
+
+namespace braid {
+
+namespace control {
+class ControlMessage;
+}  // namespace control
+
+namespace dist {
+
+// Everything happens on the node's control thread.
+class Groups {
+ public:
+  struct Options {
+    uint16_t node = 0;
+    Reactor* reactor = nullptr;  // borrowed
+    AllocateMemory allocate;
+    std::function<void(const control::ControlMessage&)> send;  // to the master
+  };
+  explicit Groups(Options options) : options_(std::move(options)) {}
+  ~Groups();
+  Groups(const Groups&) = delete;
+  Groups& operator=(const Groups&) = delete;
+
+  // Which all links are of, until Close is done.
+  void SetPeers(Peers* peers);
+
+  // Once an id; ids of one node grow.
+  void Open(GroupIdentity identity);
+  // As GroupEnd::Start. A group that was closed answers with the reason.
+  void Start(uint64_t group, GroupCall call, std::function<void(absl::Status)> done);
+  // The program makes no calls any more: who waits for one is told so.
+  void Leave() { has_left_ = true; }
+
+  void OnRollCall(const control::RollCall& call);
+  // Another node wants a link to this one.
+  void OnDial(uint16_t node);
+
+  // Ends all groups, also later ones; `closed` once, maybe inside this call.
+  void Close(const absl::Status& reason, std::function<void()> closed);
+
+ private:
+  absl::Status OnFrame(uint16_t peer, std::span<const std::byte> bytes);
+
+  const Options options_;
+  Peers* peers_ = nullptr;
+  std::map<uint64_t, std::unique_ptr<GroupEnd>> groups_;
+  // Keys for groups that are not here yet.
+  std::vector<std::pair<uint16_t, CollectiveFrame>> early_;
+  bool has_left_ = false;
+  absl::Status closed_;
+  int closing_ = 0;
+};
+
+}  // namespace dist
+}  // namespace braid

@@ -1,0 +1,38 @@
+#include "tests/dist/dist_case.h"
+
+#include <thread>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "tests/multiprocess/program_run.h"
+
+namespace braid {
+
+WorldEnd RunWorld(int ranks, const RankProgram& program, absl::Duration timeout) {
+  WorldEnd end;
+  end.programs.resize(ranks);
+  end.worlds.resize(ranks);
+  const int port = FreePort();
+  const absl::Time began = absl::Now();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      dist::InitOptions options;
+      options.init_method =
+          absl::StrFormat("tcp://127.0.0.1:%d?rank=%d&world_size=%d", port, rank, ranks);
+      options.timeout = timeout;
+      auto world = dist::World::Init(options);
+      if (!world.ok()) {
+        end.programs[rank] = end.worlds[rank] = world.status();
+        return;
+      }
+      end.programs[rank] = program(**world);
+      end.worlds[rank] = (*world)->Close();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  end.wall = absl::Now() - began;
+  return end;
+}
+
+}  // namespace braid

@@ -1,0 +1,132 @@
+#include "api/dist_init.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "tests/multiprocess/program_run.h"
+
+namespace braid {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+dist::InitOptions With(std::map<std::string, std::string> variables) {
+  dist::InitOptions options;
+  options.environment = [variables](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
+  };
+  return options;
+}
+
+TEST(DistInitTest, FindsTheWorldInTheEnvironment) {
+  const auto found = dist::FindWorld(With({{"RANK", "2"},
+                                           {"WORLD_SIZE", "4"},
+                                           {"MASTER_ADDR", "10.0.0.7"},
+                                           {"MASTER_PORT", "4711"},
+                                           {"BRAID_AUTH_TOKEN", "s3cret"}}));
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(found->has_value());
+  const NetworkOptions& network = **found;
+  EXPECT_EQ(network.cluster.rank, 2);
+  ASSERT_EQ(network.cluster.nodes.size(), 4u);
+  EXPECT_EQ(network.cluster.nodes[0].host, "10.0.0.7");
+  EXPECT_EQ(network.cluster.nodes[0].port, 4711);
+  EXPECT_EQ(network.secret, "s3cret");
+  EXPECT_EQ(NodeName(network.cluster, 0), "rank 0 (10.0.0.7)");
+}
+
+TEST(DistInitTest, AnAddressSaysAll) {
+  dist::InitOptions options = With({});
+  options.init_method = "tcp://[::1]?world_size=3&rank=1";
+  const auto found = dist::FindWorld(options);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ((*found)->cluster.rank, 1);
+  EXPECT_EQ((*found)->cluster.nodes.size(), 3u);
+  EXPECT_EQ((*found)->cluster.nodes[0].host, "::1");
+  EXPECT_EQ((*found)->cluster.nodes[0].port, 29500) << "as torch.distributed's";
+}
+
+TEST(DistInitTest, NothingIsAWorldOfOne) {
+  const auto found = dist::FindWorld(With({}));
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->has_value());
+}
+
+TEST(DistInitTest, MistakesAreNamed) {
+  const std::map<std::string, std::string> good = {
+      {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}};
+  const auto variables = [&](const std::string& name, const char* value) {
+    auto changed = good;
+    if (value == nullptr) changed.erase(name);
+    if (value != nullptr) changed[name] = value;
+    return With(changed);
+  };
+  const auto method = [](const std::string& text) {
+    dist::InitOptions options = With({});
+    options.init_method = text;
+    return options;
+  };
+  const std::vector<std::pair<dist::InitOptions, std::string>> mistakes = {
+      {variables("RANK", nullptr), "RANK is not set"},
+      {variables("WORLD_SIZE", nullptr), "WORLD_SIZE is not set"},
+      {variables("MASTER_ADDR", nullptr), "MASTER_ADDR is not set"},
+      {variables("RANK", "first"), "RANK is 'first'; a number from 0 on was expected"},
+      {variables("RANK", "-1"), "RANK is '-1'"},
+      {variables("RANK", "2"), "rank 2 (RANK) is out of range: the world has ranks 0 to 1"},
+      {variables("WORLD_SIZE", "0"), "the world size is 0 (WORLD_SIZE)"},
+      {variables("MASTER_PORT", "70000"), "MASTER_PORT is 70000; a port from 1 to 65535"},
+      {method("udp://a"), "init_method is 'udp://a'; env:// or tcp://"},
+      {method("tcp://a:1?rank=0"), "does not say the world_size"},
+      {method("tcp://a:1?rank=0&size=2"), "size in tcp://a:1?rank=0&size=2 is not known"},
+      {method("tcp://a:1?rank=x&world_size=2"), "rank in tcp://a:1?rank=x&world_size=2 is 'x'"},
+  };
+  for (const auto& [options, words] : mistakes) {
+    const auto found = dist::FindWorld(options);
+    EXPECT_EQ(found.status().code(), absl::StatusCode::kInvalidArgument) << words;
+    EXPECT_THAT(std::string(found.status().message()), HasSubstr(words));
+  }
+}
+
+// What only shows when ranks meet is said on all that came.
+TEST(DistInitTest, RanksThatDoNotFitAreToldSo) {
+  const int port = FreePort();
+  std::vector<absl::Status> statuses(3);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&statuses, port, i] {
+      dist::InitOptions options;
+      options.init_method =
+          absl::StrFormat("tcp://127.0.0.1:%d?rank=%d&world_size=3", port, i == 2 ? 1 : i);
+      options.timeout = absl::Seconds(20);
+      statuses[i] = dist::World::Init(options).status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("joining: rank 1 is taken twice"),
+                                                     HasSubstr("give every process its own RANK")));
+  }
+}
+
+TEST(DistInitTest, ARankThatDoesNotComeIsNamed) {
+  dist::InitOptions options;
+  options.init_method = absl::StrFormat("tcp://127.0.0.1:%d?rank=0&world_size=2", FreePort());
+  options.timeout = absl::Seconds(1);
+  const absl::Status status = dist::World::Init(options).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 1 did not join within 1.0 s (InitOptions::timeout)"),
+                    HasSubstr("with the same WORLD_SIZE")));
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,184 @@
+// Ranks that do not make the same calls: every rank gets the same error at once, and no number is
+// ever wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "api/dist.h"
+#include "runtime/base/status.h"
+#include "tests/dist/dist_case.h"
+
+namespace braid {
+namespace {
+
+using dist::ReduceOp;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Mismatch {
+  const char* name;
+  RankProgram program;             // that fails
+  std::vector<std::string> words;  // of the error
+  absl::Duration limit = absl::Seconds(1);
+};
+
+void PrintTo(const Mismatch& mismatch, std::ostream* out) { *out << mismatch.name; }
+
+class MismatchTest : public ::testing::TestWithParam<Mismatch> {};
+
+TEST_P(MismatchTest, IsTheSameErrorOnAllRanksAtOnce) {
+  constexpr int kRanks = 3;
+  const Mismatch& mismatch = GetParam();
+  std::vector<absl::Duration> took(kRanks);
+  const WorldEnd end = RunWorld(kRanks, [&](dist::World& world) -> absl::Status {
+    // Some calls that fit together before.
+    std::vector<float> data(1000, 1);
+    for (int i = 0; i < 3; ++i) {
+      BRAID_RETURN_IF_ERROR(world.AllReduce(data, ReduceOp::kMax));
+      if (data[999] != 1) return absl::DataLossError("a wrong number");
+    }
+    BRAID_RETURN_IF_ERROR(world.Barrier());
+    const absl::Time began = absl::Now();
+    absl::Status status = mismatch.program(world);
+    // A rank whose own call is done finds out at its next one.
+    if (status.ok()) status = world.Barrier();
+    took[world.rank()] = absl::Now() - began;
+    if (status.ok()) return absl::InternalError("nothing failed");
+    // Later calls say the same.
+    const absl::Status later = world.AllReduce(data);
+    return later == status ? status
+                           : absl::InternalError("another error later: " + later.ToString());
+  });
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (const std::string& words : mismatch.words) {
+      EXPECT_THAT(std::string(end.programs[rank].message()), HasSubstr(words)) << "rank " << rank;
+    }
+    EXPECT_EQ(end.programs[rank], end.programs[0]);
+    EXPECT_EQ(end.worlds[rank], end.programs[0]);
+    EXPECT_LE(took[rank], mismatch.limit) << "rank " << rank;
+  }
+}
+
+std::vector<float>& Floats(int64_t count) {
+  static thread_local std::vector<float> floats;
+  floats.assign(count, 1);
+  return floats;
+}
+
+// `odd` on rank 1, `even` on the others.
+RankProgram Apart(const RankProgram& even, const RankProgram& odd) {
+  return [=](dist::World& world) { return world.rank() == 1 ? odd(world) : even(world); };
+}
+
+absl::Status SumFour(dist::World& world) { return world.AllReduce(Floats(4)); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, MismatchTest,
+    ::testing::Values(
+        Mismatch{"Count",
+                 Apart(SumFour, [](auto& world) { return world.AllReduce(Floats(5)); }),
+                 {"the world: call 4 is not the same on all ranks",
+                  "rank 0 (127.0.0.1) is in all_reduce of 4 f32, sum (dist_mismatch_test.cc:",
+                  "rank 1 in all_reduce of 5 f32, sum (dist_mismatch_test.cc:"}},
+        Mismatch{"Type",
+                 Apart(SumFour,
+                       [](auto& world) {
+                         std::vector<int32_t> data(4, 1);
+                         return world.AllReduce(data);
+                       }),
+                 {"all_reduce of 4 f32, sum", "all_reduce of 4 i32, sum"}},
+        Mismatch{
+            "Operation",
+            Apart(SumFour, [](auto& world) { return world.AllReduce(Floats(4), ReduceOp::kMax); }),
+            {"all_reduce of 4 f32, sum", "all_reduce of 4 f32, max"}},
+        Mismatch{"Kind",
+                 Apart(SumFour, [](auto& world) { return world.Broadcast(Floats(4), 1); }),
+                 {"all_reduce of 4 f32, sum", "broadcast of 4 f32, root 1"}},
+        Mismatch{"Root",
+                 Apart([](auto& world) { return world.Broadcast(Floats(4), 0); },
+                       [](auto& world) { return world.Broadcast(Floats(4), 1); }),
+                 {"broadcast of 4 f32, root 0", "broadcast of 4 f32, root 1"}},
+        Mismatch{"Name",
+                 Apart(
+                     [](auto& world) {
+                       return world.AllReduce(Floats(4), ReduceOp::kSum, {.name = "weights"});
+                     },
+                     [](auto& world) {
+                       return world.AllReduce(Floats(4), ReduceOp::kSum, {.name = "biases"});
+                     }),
+                 {"'weights'", "'biases'"}},
+        Mismatch{"Order",
+                 Apart(
+                     [](auto& world) {
+                       const absl::Status first = world.AllReduce(Floats(4));
+                       return first.ok() ? world.Barrier() : first;
+                     },
+                     [](auto& world) {
+                       const absl::Status first = world.Barrier();
+                       return first.ok() ? world.AllReduce(Floats(4)) : first;
+                     }),
+                 {"all_reduce of 4 f32, sum", "rank 1 in barrier"}},
+        Mismatch{"NothingMoves",  // of either call, so that no byte tells
+                 Apart([](auto& world) { return world.Broadcast(Floats(0), 0); },
+                       [](auto& world) {
+                         const absl::Status first = world.AllReduce(Floats(0));
+                         return first.ok() ? world.AllReduce(Floats(8)) : first;
+                       }),
+                 {"is not the same on all ranks"}},
+        Mismatch{"Pair",
+                 [](dist::World& world) -> absl::Status {
+                   // Rank 1 sends rank 2 four and rank 2 expects three.
+                   std::vector<std::vector<int64_t>> sends = {{1, 1, 1}, {1, 1, 4}, {1, 1, 1}};
+                   std::vector<std::vector<int64_t>> receives = {{1, 1, 1}, {1, 1, 1}, {1, 3, 1}};
+                   const int rank = world.rank();
+                   std::vector<float> input(rank == 1 ? 6 : 3), output(rank == 2 ? 5 : 3);
+                   return world.AllToAll(input, output, sends[rank], receives[rank]);
+                 },
+                 {"rank 1 sends rank 2 4 elements in all_to_all of {1, 1, 4} f32",
+                  "which expects 3 in all_to_all of 1 f32"}},
+        Mismatch{"Gather",
+                 [](dist::World& world) -> absl::Status {
+                   std::vector<float> input(world.rank() == 2 ? 5 : 4), output(12);
+                   return world.Gather(input, output, 0);
+                 },
+                 {"rank 2 sends rank 0 (127.0.0.1) 5 elements", "which expects 4"}},
+        Mismatch{"ARankThatEnds",
+                 [](dist::World& world) -> absl::Status {
+                   if (world.rank() == 1) return world.Close();
+                   return world.AllReduce(Floats(4));
+                 },
+                 {"rank 1 has ended its part", "waits for it in call 4, all_reduce of 4 f32, sum",
+                  "its last call here was call 3, barrier"}},
+        Mismatch{
+            "ARankThatDoesNotCome",
+            [](dist::World& world) -> absl::Status {
+              if (world.rank() == 1) absl::SleepFor(absl::Seconds(1));
+              return world.AllReduce(Floats(4), ReduceOp::kSum,
+                                     {.timeout = absl::Milliseconds(500)});
+            },
+            {"call 4, all_reduce of 4 f32, sum", "was not done within 0.5 s: waited for rank 1",
+             "its last call here was call 3, barrier"},
+            absl::Seconds(2)}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+// The program's own failure ends the others with its words.
+TEST(WorldEndTest, ACauseEndsAllRanks) {
+  const WorldEnd end = RunWorld(3, [](dist::World& world) -> absl::Status {
+    if (world.rank() == 2) return world.Close(absl::NotFoundError("no bread"));
+    std::vector<float> data(4);
+    return world.AllReduce(data);
+  });
+  for (const absl::Status& status : end.programs) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(" 2"), HasSubstr("no bread")));
+  }
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,60 @@
+// Ranks as processes, as a launcher starts them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "tests/multiprocess/program_run.h"
+
+namespace braid {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+std::vector<std::unique_ptr<ProgramRun>> StartRanks(int ranks, const std::string& program) {
+  const std::string port = absl::StrFormat("%d", FreePort());
+  std::vector<std::unique_ptr<ProgramRun>> runs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    runs.push_back(std::make_unique<ProgramRun>(
+        std::vector<std::string>{program},
+        ProgramRun::Options{.environment = {{"RANK", absl::StrFormat("%d", rank)},
+                                            {"WORLD_SIZE", absl::StrFormat("%d", ranks)},
+                                            {"MASTER_ADDR", "127.0.0.1"},
+                                            {"MASTER_PORT", port}}}));
+  }
+  return runs;
+}
+
+TEST(DistProcessTest, TheExampleRuns) {
+  const auto runs = StartRanks(3, BRAID_COLLECTIVES);
+  for (const auto& run : runs) EXPECT_EQ(run->Wait().code, 0) << run->err();
+  EXPECT_THAT(runs[0]->out(), HasSubstr("pi is about 3.14"));
+  EXPECT_EQ(runs[1]->out(), "");
+}
+
+TEST(DistProcessTest, AKilledRankIsNamedByAllOthers) {
+  for (const int killed : {1, 0}) {
+    const auto runs = StartRanks(3, BRAID_DIST_PROGRAM);
+    for (const auto& run : runs) run->AwaitOutput("summing");
+    const auto began = std::chrono::steady_clock::now();
+    runs[killed]->Signal(SIGKILL);
+    for (int rank = 0; rank < 3; ++rank) {
+      const ExitStatus end = runs[rank]->Wait();
+      if (rank == killed) continue;
+      EXPECT_EQ(end.code, 1);
+      EXPECT_THAT(runs[rank]->LastErrorLine(),
+                  ContainsRegex(killed == 0 ? "^error: master lost" : "^error: rank 1 lost"));
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    EXPECT_LT(took.count(), 4);
+  }
+}
+
+}  // namespace
+}  // namespace braid
