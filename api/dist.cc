@@ -60,12 +60,10 @@ bool Work::Test() const {
 // What all groups of a world share.
 class World::Member {
  public:
-  Member(std::unique_ptr<Membership> membership, int rank, int size, Nanoseconds timeout)
-      : membership_(std::move(membership)), rank_(rank), size_(size), timeout_(timeout) {}
+  Member(std::unique_ptr<Membership> membership, int rank, Nanoseconds timeout)
+      : membership_(std::move(membership)), rank_(rank), timeout_(timeout) {}
 
   const std::shared_ptr<Membership>& membership() const { return membership_; }
-  int rank() const { return rank_; }
-  int size() const { return size_; }
   Nanoseconds timeout() const { return timeout_; }
 
   GroupIdentity Open(const std::vector<int>& ranks, bool is_world) {
@@ -77,25 +75,18 @@ class World::Member {
     // made before.
     const int before = made_[list]++;
     identity.id = is_world ? 0 : StableHash(absl::StrFormat("%s; %d", list, before)) | 1;
-    identity.name = is_world ? "the world" : absl::StrFormat("the group of ranks %s", list);
-    if (before > 0) identity.name += absl::StrFormat(" (the %d. such)", before + 1);
+    identity.name =
+        is_world ? "the world" : absl::StrFormat("group %d of ranks %s", before + 1, list);
     membership_->node().reactor().Post(
         [node = &membership_->node(), identity] { node->groups().Open(identity); });
     return identity;
   }
 
-  absl::Status Leave(const absl::Status& cause) {
-    if (std::exchange(has_left_, true)) return end_;
-    return end_ = membership_->Leave(cause);
-  }
-
  private:
   const std::shared_ptr<Membership> membership_;
-  const int rank_, size_;
+  const int rank_;
   const Nanoseconds timeout_;
-  std::map<std::string, int> made_;
-  bool has_left_ = false;
-  absl::Status end_;
+  std::map<std::string, int> made_;  // how many groups of each list
 };
 
 // ---- Group --------------------------------------------------------------------------------------
@@ -141,7 +132,9 @@ class Group::Impl {
 
 namespace {
 
-GroupCall CallOf(CallKind kind, const ConstBuffer& of, SourceLocation where) {
+// Of a ConstBuffer's or a Buffer's elements.
+template <typename B>
+GroupCall CallOf(CallKind kind, const B& of, SourceLocation where) {
   GroupCall call;
   call.kind = kind;
   call.type = of.type;
@@ -150,8 +143,7 @@ GroupCall CallOf(CallKind kind, const ConstBuffer& of, SourceLocation where) {
   return call;
 }
 
-// How many elements there are must be how many the counts say; `counts` empty: `ranks` equal
-// blocks.
+// How many elements there are must be how many the counts say.
 absl::Status CheckBuffer(const GroupCall& call, const char* what, int64_t count, int64_t expected) {
   if (count == expected) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -170,8 +162,9 @@ absl::Status CheckTypes(const GroupCall& call, const ConstBuffer& input, const B
 }
 
 absl::Status CheckCounts(const GroupCall& call, const std::vector<int64_t>& counts, int ranks) {
+  const int64_t most = std::numeric_limits<int64_t>::max() / ranks;  // so that they add up
   if (static_cast<int>(counts.size()) == ranks &&
-      std::ranges::all_of(counts, [](int64_t n) { return n >= 0; })) {
+      std::ranges::all_of(counts, [most](int64_t n) { return n >= 0 && n <= most; })) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrFormat(
@@ -227,22 +220,15 @@ absl::StatusOr<GroupCall> BlocksCall(CallKind kind, const ConstBuffer& input, co
 absl::StatusOr<GroupCall> RootCall(CallKind kind, const ConstBuffer& input, const Buffer& output,
                                    int root, const std::vector<int64_t>& counts, int rank,
                                    int ranks, SourceLocation where) {
-  GroupCall call = CallOf(kind,
-                          kind == CallKind::kGather || input.count > 0
-                              ? input
-                              : ConstBuffer(std::span(static_cast<const std::byte*>(nullptr), 0)),
-                          where);
-  if (kind == CallKind::kScatter) {
-    call.type = output.type;
-    call.element_size = output.element_size;
-  }
+  // Whose block every rank has says of what type all are.
+  const bool gathers = kind == CallKind::kGather;
+  GroupCall call = gathers ? CallOf(kind, input, where) : CallOf(kind, output, where);
   call.root = root;
   BRAID_RETURN_IF_ERROR(CheckCall(call, ranks));
-  if (kind == CallKind::kGather || rank == root) {
+  if (gathers || rank == root) {
     BRAID_RETURN_IF_ERROR(CheckTypes(call, input, output));
   }
   BRAID_RETURN_IF_ERROR(CheckApart(call, input, output));
-  const bool gathers = kind == CallKind::kGather;
   const int64_t part = gathers ? input.count : output.count;
   const int64_t whole = gathers ? output.count : input.count;
   std::vector<int64_t> blocks(ranks, 0);
@@ -265,11 +251,7 @@ absl::StatusOr<GroupCall> RootCall(CallKind kind, const ConstBuffer& input, cons
 }
 
 GroupCall InPlace(CallKind kind, const Buffer& data, SourceLocation where) {
-  GroupCall call;
-  call.kind = kind;
-  call.type = data.type;
-  call.element_size = data.element_size;
-  call.where = where;
+  GroupCall call = CallOf(kind, data, where);
   call.counts = {data.count};
   call.input = data.data;
   call.output = data.data;
@@ -440,7 +422,7 @@ absl::StatusOr<std::unique_ptr<World>> World::Init(const InitOptions& options) {
                          Membership::Join(network.has_value() ? &*network : nullptr));
   const int rank = network.has_value() ? network->cluster.rank : 0;
   const int size = network.has_value() ? static_cast<int>(network->cluster.nodes.size()) : 1;
-  const auto member = std::make_shared<Member>(std::move(membership), rank, size,
+  const auto member = std::make_shared<Member>(std::move(membership), rank,
                                                absl::ToInt64Nanoseconds(options.timeout));
   std::vector<int> all(size);
   std::iota(all.begin(), all.end(), 0);
@@ -470,6 +452,6 @@ absl::StatusOr<std::unique_ptr<Group>> World::NewGroup(const std::vector<int>& r
   return std::unique_ptr<Group>(new Group(std::move(impl)));
 }
 
-absl::Status World::Close(const absl::Status& cause) { return member_->Leave(cause); }
+absl::Status World::Close(const absl::Status& cause) { return member_->membership()->Leave(cause); }
 
 }  // namespace braid::dist

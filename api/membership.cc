@@ -207,9 +207,7 @@ class Membership::Worker final : public Membership::Impl {
 
 Membership::Membership(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Membership::~Membership() {
-  if (!has_left_) impl_->Leave(absl::OkStatus()).IgnoreError();
-}
+Membership::~Membership() { Leave(absl::OkStatus()).IgnoreError(); }
 
 absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const NetworkOptions* network) {
   std::unique_ptr<Impl> impl;
@@ -225,8 +223,8 @@ absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const NetworkOption
 Environment& Membership::environment() const { return impl_->environment(); }
 Node& Membership::node() const { return impl_->node(); }
 absl::Status Membership::Leave(const absl::Status& cause) {
-  has_left_ = true;
-  return impl_->Leave(cause);
+  if (!end_.has_value()) end_ = impl_->Leave(cause);
+  return *end_;
 }
 
 }  // namespace braid

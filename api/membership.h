@@ -47,7 +47,8 @@ class Membership {
   Node& node() const;
 
   // This process's program does nothing any more. Waits until that is so everywhere, or ends the
-  // cluster with `cause`; returns the cause of a failure, of all processes the same. Once.
+  // cluster with `cause`; returns the cause of a failure, of all processes the same. Later calls
+  // return what the first did.
   absl::Status Leave(const absl::Status& cause);
 
  private:
@@ -56,7 +57,7 @@ class Membership {
   class Worker;
   explicit Membership(std::unique_ptr<Impl> impl);
   const std::unique_ptr<Impl> impl_;
-  bool has_left_ = false;
+  std::optional<absl::Status> end_;  // what Leave returned
 };
 
 }  // namespace braid

@@ -63,18 +63,13 @@ Node::Node(const NodeOptions& options)
           },
       .on_run_done = [this](JobId job) { OnRunDone(job); },
       .on_saved = [this](int64_t save, const absl::Status& status) { OnSaved(save, status); },
-      .on_failure =
-          [this](const absl::Status& cause) {
-            const absl::Status failure = Prefixed(
-                absl::StrFormat("node %d failed while %s", options_.node, agent_->Phase()), cause);
-            // Acts fail as unavailable when the link under them breaks.
-            return absl::IsUnavailable(cause) ? agent_->FailLink(failure) : agent_->Fail(failure);
-          }});
+      .on_failure = [this](const absl::Status& cause) { OnFailure(cause); }});
   groups_ = std::make_unique<dist::Groups>(dist::Groups::Options{
       .node = options.node,
       .reactor = reactor_.get(),
       .allocate = AllocateHostMemory,
-      .send = [this](const ControlMessage& message) { agent_->Send(message); }});
+      .send = [this](const ControlMessage& message) { agent_->Send(message); },
+      .fail = [this](const absl::Status& cause) { OnFailure(cause); }});
   agent_ = std::make_unique<ControlAgent>(ControlAgent::Options{
       .node = options.node,
       .reactor = reactor_.get(),
@@ -265,6 +260,13 @@ void Node::OnSaved(int64_t save, const absl::Status& status) {
   message.mutable_saved()->set_save(save);
   if (!status.ok()) *message.mutable_saved()->mutable_error() = CauseOf(status, options_.node);
   agent_->Send(message);
+}
+
+void Node::OnFailure(const absl::Status& cause) {
+  const absl::Status failure =
+      Prefixed(absl::StrFormat("node %d failed while %s", options_.node, agent_->Phase()), cause);
+  // Acts and calls fail as unavailable when the link under them breaks.
+  return absl::IsUnavailable(cause) ? agent_->FailLink(failure) : agent_->Fail(failure);
 }
 
 void Node::OnLoss(const LinkLoss& loss) {

@@ -121,6 +121,8 @@ class Node {
   void OnLoaded(JobId job, const absl::Status& status, const std::optional<NodeSummary>& summary);
   void OnRunDone(JobId job);
   void OnSaved(int64_t save, const absl::Status& status);
+  // Something that runs here did.
+  void OnFailure(const absl::Status& cause);
   void OnLoss(const LinkLoss& loss);
   void SendStatus(const control::Status& request);
   void Describe(JobId job, std::function<void(control::NodeReport)> done);

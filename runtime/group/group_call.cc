@@ -80,8 +80,14 @@ CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<u
   spec.id = group;
   for (const uint16_t node : nodes) spec.members.push_back({.node = node});
   spec.my_rank = my_rank;
-  spec.element_size = call.element_size;
-  spec.counts = call.counts;
+  const int64_t scale = Computes(call.kind) ? 1 : call.element_size;
+  const auto scaled = [scale](std::vector<int64_t> counts) {
+    for (int64_t& count : counts) count *= scale;
+    return counts;
+  };
+  spec.element_size = call.element_size / scale;
+  spec.counts = scaled(call.counts);
+  spec.receives = scaled(call.receives);
   if (Computes(call.kind)) spec.reduce = FindReduction(call.type, call.op);
   switch (call.kind) {
     case CallKind::kAllReduce:
@@ -107,11 +113,9 @@ CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<u
     case CallKind::kScatter:
     case CallKind::kAllToAll:
       spec.kind = CollectiveKind::kAllToAll;
-      spec.receives = call.receives;
       break;
     case CallKind::kBarrier:
       spec.kind = CollectiveKind::kAllGather;
-      spec.element_size = 1;
       spec.counts.assign(nodes.size(), 1);
       break;
   }

@@ -62,7 +62,8 @@ bool IsPairwise(CallKind kind);
 absl::Status CheckCall(const GroupCall& call, int ranks);
 
 // The collective that does it: a reduce is a reduce_scatter whose one block is the root's, gather
-// and scatter are all_to_alls of which one side is empty, a barrier gathers a byte of each.
+// and scatter are all_to_alls of which one side is empty, a barrier gathers a byte of each. What is
+// only moved is counted in bytes, so that chunks fit into a lane's slots whatever the elements are.
 CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<uint16_t>& nodes,
                       int my_rank);
 

@@ -58,8 +58,8 @@ void GroupEnd::StartNext() {
     began_ = options_.reactor->Now();
     made_.emplace_back(number_, running_->call);
     if (made_.size() > kRememberedCalls) made_.pop_front();
-    schedule_ =
-        MakeChunkSchedule(SpecOf(running_->call, identity_.id, identity_.nodes, identity_.my_rank));
+    spec_ = SpecOf(running_->call, identity_.id, identity_.nodes, identity_.my_rank);
+    schedule_ = MakeChunkSchedule(spec_);
     if (!look_.has_value()) look_ = options_.reactor->RunAfter(kLookInterval, [this] { Look(); });
     Connect();
   }
@@ -85,18 +85,16 @@ void GroupEnd::Connect() {
 }
 
 void GroupEnd::Run() {
-  if (!closed_.ok()) return OnDone(closed_);
-  if (const absl::Status made = MakeLanes(); !made.ok()) return local_->Fail(made), OnDone(made);
+  if (const absl::Status made = MakeLanes(); !made.ok()) return options_.fail(made);
   const GroupCall& call = running_->call;
-  const CollectiveSpec spec = SpecOf(call, identity_.id, identity_.nodes, identity_.my_rank);
   machine_.Start({.schedule = &schedule_,
                   .piece = number_,
                   .signature = SignatureOf(call, identity_.id, number_),
                   .input = static_cast<const std::byte*>(call.input),
                   .output = static_cast<std::byte*>(call.output),
                   .staging = staging_.data(),
-                  .element_size = spec.element_size,
-                  .reduce = spec.reduce},
+                  .element_size = spec_.element_size,
+                  .reduce = spec_.reduce},
                  [this](const absl::Status& status) { OnDone(status); });
 }
 
@@ -138,6 +136,8 @@ absl::Status GroupEnd::MakeLanes() {
 }
 
 void GroupEnd::OnDone(const absl::Status& status) {
+  // Whatever went wrong here, the call ends with the session's cause, as on all ranks.
+  if (!status.ok() && closed_.ok()) return options_.fail(status);
   Pending done = std::move(*running_);
   running_.reset();
   const GroupCall& call = done.call;
@@ -149,7 +149,7 @@ void GroupEnd::OnDone(const absl::Status& status) {
                              : call.counts[0];
     FindDivision(call.type)(call.output, static_cast<int64_t>(identity_.nodes.size()), mine);
   }
-  done.done(status);
+  done.done(status.ok() ? status : closed_);
   if (!closed_.ok()) return FinishClose();
   StartNext();
 }
@@ -254,7 +254,7 @@ void GroupEnd::Close(const absl::Status& reason, std::function<void()> closed) {
   on_closed_ = std::move(closed);
   for (Pending& pending : std::exchange(waiting_, {})) pending.done(closed_);
   local_->Fail(closed_);
-  // One that waits for its links, which do not come any more.
+  // One that waits for its links, which do not come any more, or has failed.
   if (running_.has_value() && !machine_.is_running()) return OnDone(closed_);
   if (!running_.has_value()) FinishClose();
 }

@@ -51,6 +51,8 @@ class GroupEnd {
     // A link to this node is wanted there, too.
     std::function<void(uint16_t node)> dial;
     std::function<void(const control::RollCall&)> ask;  // the master
+    // The session, whose first cause then ends this group's calls: Close follows.
+    std::function<void(const absl::Status& cause)> fail;
   };
   GroupEnd(GroupIdentity identity, Options options);
   // After Close is done.
@@ -107,6 +109,7 @@ class GroupEnd {
   bool is_starting_ = false;                        // StartNext is under way
   int64_t number_ = -1;                             // of the call under way, or the last
   std::deque<std::pair<int64_t, GroupCall>> made_;  // the last calls, for the master
+  CollectiveSpec spec_;                             // of the call under way, as is its schedule
   ChunkSchedule schedule_;
   Memory staging_;
   int64_t staging_bytes_ = 0;

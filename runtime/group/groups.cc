@@ -33,6 +33,7 @@ void Groups::Open(GroupIdentity identity) {
   options.reactor = options_.reactor;
   options.peers = peers_;
   options.allocate = options_.allocate;
+  options.fail = options_.fail;
   options.dial = [this](uint16_t node) {
     control::ControlMessage message;
     message.mutable_dial()->set_from(options_.node);

@@ -29,6 +29,7 @@ class Groups {
     Reactor* reactor = nullptr;  // borrowed
     AllocateMemory allocate;
     std::function<void(const control::ControlMessage&)> send;  // to the master
+    std::function<void(const absl::Status& cause)> fail;       // the session
   };
   explicit Groups(Options options) : options_(std::move(options)) {}
   ~Groups();

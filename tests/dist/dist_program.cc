@@ -10,7 +10,7 @@ namespace {
 absl::Status Run() {
   BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<braid::dist::World> world,
                          braid::dist::World::Init());
-  std::vector<float> data(1000);
+  std::vector<float> data(4 << 20);  // some of it is always on its way
   for (bool is_first = true;; is_first = false) {
     BRAID_RETURN_IF_ERROR(world->AllReduce(data));
     if (is_first) std::cout << "summing" << std::endl;

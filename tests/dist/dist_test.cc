@@ -290,6 +290,25 @@ TEST_F(WorldTest, ElementsThatAreNotComputedOnMayBeAnything) {
   }));
 }
 
+// Larger than what travels at a time.
+struct Frame {
+  char pixels[300'000];
+};
+
+TEST_F(WorldTest, OneElementMayTakeManyChunks) {
+  ExpectWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+    std::vector<Frame> own(1), all(2);
+    std::ranges::fill(own[0].pixels, static_cast<char>('a' + world.rank()));
+    BRAID_RETURN_IF_ERROR(world.AllGather(own, all));
+    for (int rank = 0; rank < 2; ++rank) {
+      for (const char pixel : all[rank].pixels) {
+        if (pixel != 'a' + rank) return absl::DataLossError("a wrong pixel");
+      }
+    }
+    return absl::OkStatus();
+  }));
+}
+
 TEST_F(WorldTest, MuchDataTakesManyChunks) {
   ExpectWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     std::vector<float> data(16 << 20, static_cast<float>(1 + world.rank()));
