@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "api/dist_calls.h"
 #include "api/dist_init.h"
 #include "api/membership.h"
 #include "runtime/base/philox.h"
@@ -20,10 +21,6 @@ namespace {
 
 constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
 
-int64_t SumOf(const std::vector<int64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-}
-
 }  // namespace
 
 // ---- Work ---------------------------------------------------------------------------------------
@@ -31,7 +28,13 @@ int64_t SumOf(const std::vector<int64_t>& counts) {
 struct Work::State {
   std::shared_ptr<Membership> membership;  // null: a call that was not made
   std::unique_ptr<Event> is_done;
+  int missing = 0;      // calls that are not done; on the node's control thread
   absl::Status status;  // once it is
+
+  void OnDone(const absl::Status& done) {
+    if (status.ok()) status = done;
+    if (--missing == 0) is_done->Set();
+  }
 };
 
 Work& Work::operator=(Work&& other) noexcept {
@@ -99,166 +102,39 @@ class Group::Impl {
   int rank() const { return identity_.my_rank; }
   int size() const { return static_cast<int>(identity_.nodes.size()); }
 
-  std::shared_ptr<Work::State> Start(GroupCall call, const CallOptions& options) {
+  std::shared_ptr<Work::State> Start(GroupCalls calls, const CallOptions& options,
+                                     bool is_blocking = false) {
     const auto state = std::make_shared<Work::State>();
-    state->status = CheckCall(call, size());
-    if (!state->status.ok()) return state;
-    call.name = options.name;
-    call.timeout = options.timeout > absl::ZeroDuration()
-                       ? absl::ToInt64Nanoseconds(options.timeout)
-                       : member_->timeout();
+    state->status = calls.status();
+    if (!calls.ok() || calls->empty()) return state;
+    for (GroupCall& call : *calls) {
+      call.name = options.name;
+      call.timeout = options.timeout > absl::ZeroDuration()
+                         ? absl::ToInt64Nanoseconds(options.timeout)
+                         : member_->timeout();
+      call.is_blocking = is_blocking;
+    }
+    state->missing = static_cast<int>(calls->size());
     state->membership = member_->membership();
     state->is_done = state->membership->environment().MakeEvent();
     Node& node = state->membership->node();
-    node.reactor().Post([&node, id = identity_.id, call = std::move(call), state]() mutable {
-      node.groups().Start(id, std::move(call), [state](const absl::Status& status) {
-        state->status = status;
-        state->is_done->Set();
-      });
+    node.reactor().Post([&node, id = identity_.id, calls = *std::move(calls), state]() mutable {
+      for (GroupCall& call : calls) {
+        node.groups().Start(id, std::move(call),
+                            [state](const absl::Status& status) { state->OnDone(status); });
+      }
     });
     return state;
   }
 
-  static std::shared_ptr<Work::State> Refused(absl::Status status) {
-    const auto state = std::make_shared<Work::State>();
-    state->status = std::move(status);
-    return state;
+  absl::Status Run(GroupCalls calls, const CallOptions& options) {
+    return Work(Start(std::move(calls), options, /*is_blocking=*/true)).Wait();
   }
 
  private:
   const std::shared_ptr<World::Member> member_;
   const GroupIdentity identity_;
 };
-
-namespace {
-
-// Of a ConstBuffer's or a Buffer's elements.
-template <typename B>
-GroupCall CallOf(CallKind kind, const B& of, SourceLocation where) {
-  GroupCall call;
-  call.kind = kind;
-  call.type = of.type;
-  call.element_size = of.element_size;
-  call.where = where;
-  return call;
-}
-
-// How many elements there are must be how many the counts say.
-absl::Status CheckBuffer(const GroupCall& call, const char* what, int64_t count, int64_t expected) {
-  if (count == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrFormat("%s (%s): the %s has %d elements; the counts say %d", NameOf(call.kind),
-                      call.where.ToString(), what, count, expected));
-}
-
-absl::Status CheckTypes(const GroupCall& call, const ConstBuffer& input, const Buffer& output) {
-  if (output.count == 0 || (input.type == output.type && input.element_size == output.element_size))
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrFormat("%s (%s): the input is of %s (%d bytes each) and the output of %s (%d); both "
-                      "must be the same",
-                      NameOf(call.kind), call.where.ToString(), NameOf(input.type),
-                      input.element_size, NameOf(output.type), output.element_size));
-}
-
-absl::Status CheckCounts(const GroupCall& call, const std::vector<int64_t>& counts, int ranks) {
-  const int64_t most = std::numeric_limits<int64_t>::max() / ranks;  // so that they add up
-  if (static_cast<int>(counts.size()) == ranks &&
-      std::ranges::all_of(counts, [most](int64_t n) { return n >= 0 && n <= most; })) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%s (%s): the counts are {%s}; one from 0 on for each of %d ranks was expected",
-      NameOf(call.kind), call.where.ToString(), absl::StrJoin(counts, ", "), ranks));
-}
-
-// `whole` elements in equal blocks.
-absl::StatusOr<std::vector<int64_t>> EqualCounts(const GroupCall& call, const char* what,
-                                                 int64_t whole, int ranks) {
-  if (whole % ranks == 0) return std::vector<int64_t>(ranks, whole / ranks);
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%s (%s): the %s has %d elements, which are no equal blocks for %d ranks; give counts",
-      NameOf(call.kind), call.where.ToString(), what, whole, ranks));
-}
-
-absl::Status CheckApart(const GroupCall& call, const ConstBuffer& input, const Buffer& output) {
-  const auto* in = static_cast<const std::byte*>(input.data);
-  const auto* out = static_cast<const std::byte*>(output.data);
-  const std::less_equal<const std::byte*> before;
-  if (before(in + input.count * input.element_size, out) ||
-      before(out + output.count * output.element_size, in) || input.count == 0 ||
-      output.count == 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%s (%s): input and output overlap; give it memory of its own for one of them",
-      NameOf(call.kind), call.where.ToString()));
-}
-
-absl::StatusOr<GroupCall> BlocksCall(CallKind kind, const ConstBuffer& input, const Buffer& output,
-                                     const std::vector<int64_t>& counts, int rank, int ranks,
-                                     SourceLocation where) {
-  GroupCall call = CallOf(kind, input, where);
-  const bool gathers = kind == CallKind::kAllGather;
-  BRAID_RETURN_IF_ERROR(CheckTypes(call, input, output));
-  BRAID_RETURN_IF_ERROR(CheckApart(call, input, output));
-  call.counts = counts;
-  if (counts.empty()) {
-    BRAID_ASSIGN_OR_RETURN(call.counts, EqualCounts(call, gathers ? "output" : "input",
-                                                    gathers ? output.count : input.count, ranks));
-  }
-  BRAID_RETURN_IF_ERROR(CheckCounts(call, call.counts, ranks));
-  const int64_t own = call.counts[rank], all = SumOf(call.counts);
-  BRAID_RETURN_IF_ERROR(CheckBuffer(call, "input", input.count, gathers ? own : all));
-  BRAID_RETURN_IF_ERROR(CheckBuffer(call, "output", output.count, gathers ? all : own));
-  call.input = input.data;
-  call.output = output.data;
-  return call;
-}
-
-// Gather and scatter: `part` is this rank's block, `whole` the root's.
-absl::StatusOr<GroupCall> RootCall(CallKind kind, const ConstBuffer& input, const Buffer& output,
-                                   int root, const std::vector<int64_t>& counts, int rank,
-                                   int ranks, SourceLocation where) {
-  // Whose block every rank has says of what type all are.
-  const bool gathers = kind == CallKind::kGather;
-  GroupCall call = gathers ? CallOf(kind, input, where) : CallOf(kind, output, where);
-  call.root = root;
-  BRAID_RETURN_IF_ERROR(CheckCall(call, ranks));
-  if (gathers || rank == root) {
-    BRAID_RETURN_IF_ERROR(CheckTypes(call, input, output));
-  }
-  BRAID_RETURN_IF_ERROR(CheckApart(call, input, output));
-  const int64_t part = gathers ? input.count : output.count;
-  const int64_t whole = gathers ? output.count : input.count;
-  std::vector<int64_t> blocks(ranks, 0);
-  if (rank == root) {
-    blocks = counts;
-    if (counts.empty()) {
-      BRAID_ASSIGN_OR_RETURN(blocks, EqualCounts(call, gathers ? "output" : "input", whole, ranks));
-    }
-    BRAID_RETURN_IF_ERROR(CheckCounts(call, blocks, ranks));
-    BRAID_RETURN_IF_ERROR(CheckBuffer(call, gathers ? "output" : "input", whole, SumOf(blocks)));
-    BRAID_RETURN_IF_ERROR(CheckBuffer(call, gathers ? "input" : "output", part, blocks[rank]));
-  }
-  std::vector<int64_t> own(ranks, 0);
-  own[root] = part;
-  call.counts = gathers ? own : blocks;
-  call.receives = gathers ? blocks : own;
-  call.input = input.data;
-  call.output = output.data;
-  return call;
-}
-
-GroupCall InPlace(CallKind kind, const Buffer& data, SourceLocation where) {
-  GroupCall call = CallOf(kind, data, where);
-  call.counts = {data.count};
-  call.input = data.data;
-  call.output = data.data;
-  return call;
-}
-
-}  // namespace
 
 Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
@@ -267,146 +143,125 @@ Group::~Group() = default;
 int Group::rank() const { return impl_->rank(); }
 int Group::size() const { return impl_->size(); }
 
-Work Group::StartAllReduce(Buffer data, ReduceOp op, const CallOptions& options,
-                           SourceLocation where) {
-  GroupCall call = InPlace(CallKind::kAllReduce, data, where);
-  call.op = op;
-  return Work(impl_->Start(std::move(call), options));
-}
-
-Work Group::StartReduce(Buffer data, int root, ReduceOp op, const CallOptions& options,
-                        SourceLocation where) {
-  GroupCall call = InPlace(CallKind::kReduce, data, where);
-  call.op = op;
-  call.root = root;
-  return Work(impl_->Start(std::move(call), options));
-}
-
-Work Group::StartBroadcast(Buffer data, int root, const CallOptions& options,
-                           SourceLocation where) {
-  GroupCall call = InPlace(CallKind::kBroadcast, data, where);
-  call.root = root;
-  return Work(impl_->Start(std::move(call), options));
-}
-
-Work Group::StartAllGather(ConstBuffer input, Buffer output, const std::vector<int64_t>& counts,
-                           const CallOptions& options, SourceLocation where) {
-  auto call = BlocksCall(CallKind::kAllGather, input, output, counts, rank(), size(), where);
-  if (!call.ok()) return Work(Impl::Refused(call.status()));
-  return Work(impl_->Start(*std::move(call), options));
-}
-
-Work Group::StartGather(ConstBuffer input, Buffer output, int root,
-                        const std::vector<int64_t>& counts, const CallOptions& options,
-                        SourceLocation where) {
-  auto call = RootCall(CallKind::kGather, input, output, root, counts, rank(), size(), where);
-  if (!call.ok()) return Work(Impl::Refused(call.status()));
-  return Work(impl_->Start(*std::move(call), options));
-}
-
-Work Group::StartReduceScatter(ConstBuffer input, Buffer output, ReduceOp op,
-                               const std::vector<int64_t>& counts, const CallOptions& options,
-                               SourceLocation where) {
-  auto call = BlocksCall(CallKind::kReduceScatter, input, output, counts, rank(), size(), where);
-  if (!call.ok()) return Work(Impl::Refused(call.status()));
-  call->op = op;
-  return Work(impl_->Start(*std::move(call), options));
-}
-
-Work Group::StartScatter(ConstBuffer input, Buffer output, int root,
-                         const std::vector<int64_t>& counts, const CallOptions& options,
-                         SourceLocation where) {
-  auto call = RootCall(CallKind::kScatter, input, output, root, counts, rank(), size(), where);
-  if (!call.ok()) return Work(Impl::Refused(call.status()));
-  return Work(impl_->Start(*std::move(call), options));
-}
-
-Work Group::StartAllToAll(ConstBuffer input, Buffer output, const std::vector<int64_t>& sends,
-                          const std::vector<int64_t>& receives, const CallOptions& options,
-                          SourceLocation where) {
-  const auto make = [&]() -> absl::StatusOr<GroupCall> {
-    GroupCall call = CallOf(CallKind::kAllToAll, input, where);
-    BRAID_RETURN_IF_ERROR(CheckTypes(call, input, output));
-    BRAID_RETURN_IF_ERROR(CheckApart(call, input, output));
-    call.counts = sends;
-    call.receives = receives;
-    if (sends.empty()) {
-      BRAID_ASSIGN_OR_RETURN(call.counts, EqualCounts(call, "input", input.count, size()));
-    }
-    if (receives.empty()) {
-      BRAID_ASSIGN_OR_RETURN(call.receives, EqualCounts(call, "output", output.count, size()));
-    }
-    for (const std::vector<int64_t>* counts : {&call.counts, &call.receives}) {
-      BRAID_RETURN_IF_ERROR(CheckCounts(call, *counts, size()));
-    }
-    BRAID_RETURN_IF_ERROR(CheckBuffer(call, "input", input.count, SumOf(call.counts)));
-    BRAID_RETURN_IF_ERROR(CheckBuffer(call, "output", output.count, SumOf(call.receives)));
-    if (call.counts[rank()] != call.receives[rank()]) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("all_to_all (%s): rank %d sends itself %d elements and receives %d",
-                          where.ToString(), rank(), call.counts[rank()], call.receives[rank()]));
-    }
-    call.input = input.data;
-    call.output = output.data;
-    return call;
-  };
-  auto call = make();
-  if (!call.ok()) return Work(Impl::Refused(call.status()));
-  return Work(impl_->Start(*std::move(call), options));
-}
-
-Work Group::StartBarrier(const CallOptions& options, SourceLocation where) {
-  GroupCall call;
-  call.kind = CallKind::kBarrier;
-  call.type = ElementType::kBytes;
-  call.element_size = 1;
-  call.where = where;
-  // A byte of each rank.
-  const auto bytes = std::make_shared<std::vector<std::byte>>(size() + 1);
-  call.input = bytes->data() + size();
-  call.output = bytes->data();
-  call.keeps = bytes;
-  return Work(impl_->Start(std::move(call), options));
-}
-
 absl::Status Group::AllReduce(Buffer data, ReduceOp op, const CallOptions& options,
                               SourceLocation where) {
-  return StartAllReduce(data, op, options, where).Wait();
+  return impl_->Run(CallMaker(rank(), size(), where).AllReduce(data, op), options);
 }
+Work Group::StartAllReduce(Buffer data, ReduceOp op, const CallOptions& options,
+                           SourceLocation where) {
+  return Work(impl_->Start(CallMaker(rank(), size(), where).AllReduce(data, op), options));
+}
+
 absl::Status Group::Reduce(Buffer data, int root, ReduceOp op, const CallOptions& options,
                            SourceLocation where) {
-  return StartReduce(data, root, op, options, where).Wait();
+  return impl_->Run(CallMaker(rank(), size(), where).Reduce(data, root, op), options);
 }
+Work Group::StartReduce(Buffer data, int root, ReduceOp op, const CallOptions& options,
+                        SourceLocation where) {
+  return Work(impl_->Start(CallMaker(rank(), size(), where).Reduce(data, root, op), options));
+}
+
 absl::Status Group::Broadcast(Buffer data, int root, const CallOptions& options,
                               SourceLocation where) {
-  return StartBroadcast(data, root, options, where).Wait();
+  return impl_->Run(CallMaker(rank(), size(), where).Broadcast(data, root), options);
 }
+Work Group::StartBroadcast(Buffer data, int root, const CallOptions& options,
+                           SourceLocation where) {
+  return Work(impl_->Start(CallMaker(rank(), size(), where).Broadcast(data, root), options));
+}
+
 absl::Status Group::AllGather(ConstBuffer input, Buffer output, const std::vector<int64_t>& counts,
                               const CallOptions& options, SourceLocation where) {
-  return StartAllGather(input, output, counts, options, where).Wait();
+  return impl_->Run(CallMaker(rank(), size(), where).AllGather(input, output, counts), options);
 }
+Work Group::StartAllGather(ConstBuffer input, Buffer output, const std::vector<int64_t>& counts,
+                           const CallOptions& options, SourceLocation where) {
+  return Work(
+      impl_->Start(CallMaker(rank(), size(), where).AllGather(input, output, counts), options));
+}
+
 absl::Status Group::Gather(ConstBuffer input, Buffer output, int root,
                            const std::vector<int64_t>& counts, const CallOptions& options,
                            SourceLocation where) {
-  return StartGather(input, output, root, counts, options, where).Wait();
+  return impl_->Run(CallMaker(rank(), size(), where).Gather(input, output, root, counts), options);
 }
+Work Group::StartGather(ConstBuffer input, Buffer output, int root,
+                        const std::vector<int64_t>& counts, const CallOptions& options,
+                        SourceLocation where) {
+  return Work(
+      impl_->Start(CallMaker(rank(), size(), where).Gather(input, output, root, counts), options));
+}
+
 absl::Status Group::ReduceScatter(ConstBuffer input, Buffer output, ReduceOp op,
                                   const std::vector<int64_t>& counts, const CallOptions& options,
                                   SourceLocation where) {
-  return StartReduceScatter(input, output, op, counts, options, where).Wait();
+  return impl_->Run(CallMaker(rank(), size(), where).ReduceScatter(input, output, op, counts),
+                    options);
 }
+Work Group::StartReduceScatter(ConstBuffer input, Buffer output, ReduceOp op,
+                               const std::vector<int64_t>& counts, const CallOptions& options,
+                               SourceLocation where) {
+  return Work(impl_->Start(
+      CallMaker(rank(), size(), where).ReduceScatter(input, output, op, counts), options));
+}
+
 absl::Status Group::Scatter(ConstBuffer input, Buffer output, int root,
                             const std::vector<int64_t>& counts, const CallOptions& options,
                             SourceLocation where) {
-  return StartScatter(input, output, root, counts, options, where).Wait();
+  return impl_->Run(CallMaker(rank(), size(), where).Scatter(input, output, root, counts), options);
 }
+Work Group::StartScatter(ConstBuffer input, Buffer output, int root,
+                         const std::vector<int64_t>& counts, const CallOptions& options,
+                         SourceLocation where) {
+  return Work(
+      impl_->Start(CallMaker(rank(), size(), where).Scatter(input, output, root, counts), options));
+}
+
 absl::Status Group::AllToAll(ConstBuffer input, Buffer output, const std::vector<int64_t>& sends,
                              const std::vector<int64_t>& receives, const CallOptions& options,
                              SourceLocation where) {
-  return StartAllToAll(input, output, sends, receives, options, where).Wait();
+  return impl_->Run(CallMaker(rank(), size(), where).AllToAll(input, output, sends, receives),
+                    options);
 }
+Work Group::StartAllToAll(ConstBuffer input, Buffer output, const std::vector<int64_t>& sends,
+                          const std::vector<int64_t>& receives, const CallOptions& options,
+                          SourceLocation where) {
+  return Work(impl_->Start(
+      CallMaker(rank(), size(), where).AllToAll(input, output, sends, receives), options));
+}
+
 absl::Status Group::Barrier(const CallOptions& options, SourceLocation where) {
-  return StartBarrier(options, where).Wait();
+  return impl_->Run(CallMaker(rank(), size(), where).Barrier(), options);
+}
+Work Group::StartBarrier(const CallOptions& options, SourceLocation where) {
+  return Work(impl_->Start(CallMaker(rank(), size(), where).Barrier(), options));
+}
+
+absl::Status Group::Send(ConstBuffer data, int to, int tag, const CallOptions& options,
+                         SourceLocation where) {
+  return impl_->Run(CallMaker(rank(), size(), where).Send(data, to, tag), options);
+}
+Work Group::StartSend(ConstBuffer data, int to, int tag, const CallOptions& options,
+                      SourceLocation where) {
+  return Work(impl_->Start(CallMaker(rank(), size(), where).Send(data, to, tag), options));
+}
+
+absl::Status Group::Receive(Buffer data, int from, int tag, const CallOptions& options,
+                            SourceLocation where) {
+  return impl_->Run(CallMaker(rank(), size(), where).Receive(data, from, tag), options);
+}
+Work Group::StartReceive(Buffer data, int from, int tag, const CallOptions& options,
+                         SourceLocation where) {
+  return Work(impl_->Start(CallMaker(rank(), size(), where).Receive(data, from, tag), options));
+}
+
+absl::Status Group::Exchange(const std::vector<Transfer>& transfers, const CallOptions& options,
+                             SourceLocation where) {
+  return impl_->Run(CallMaker(rank(), size(), where).Exchange(transfers), options);
+}
+Work Group::StartExchange(const std::vector<Transfer>& transfers, const CallOptions& options,
+                          SourceLocation where) {
+  return Work(impl_->Start(CallMaker(rank(), size(), where).Exchange(transfers), options));
 }
 
 // ---- World --------------------------------------------------------------------------------------

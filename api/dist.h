@@ -15,6 +15,7 @@
 #include <ranges>
 #include <string>
 #include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -107,10 +108,22 @@ class Work {
   std::shared_ptr<State> state_;
 };
 
+// One part of an exchange: a send of `data` to a rank of the group, or a receive of it from there.
+struct Transfer {
+  static Transfer SendTo(int rank, ConstBuffer data, int tag = 0) { return {rank, data, tag}; }
+  static Transfer ReceiveFrom(int rank, Buffer data, int tag = 0) { return {rank, data, tag}; }
+
+  int rank;
+  std::variant<ConstBuffer, Buffer> data;
+  int tag;
+};
+
 class World;
 
 // Some ranks of a world, which make the same calls in the same order. The calls of one group are
-// made one after the other, those of several beside each other. Belongs to one thread at a time.
+// made one after the other, those of several groups beside each other, and so are sends and
+// receives, which two ranks make. Belongs to one thread at a time: while one of its calls blocks,
+// there is no other. So ranks that block in calls which wait for each other are an error at once.
 //
 // Errors: INVALID_ARGUMENT for arguments that are wrong by themselves, on this rank, and then the
 // call is not made. What only shows when ranks are compared (another kind of call, type, operation,
@@ -181,6 +194,24 @@ class Group {
   // Returns when all ranks have called it.
   absl::Status Barrier(const CallOptions& options = {}, SourceLocation where = Here());
   Work StartBarrier(const CallOptions& options = {}, SourceLocation where = Here());
+
+  // Of one rank to another, or to itself. Two ranks match their calls with one tag (0 or more) in
+  // the order in which they make them; elements, count, tag and name must be the same. A send is
+  // done when `data` may be changed, which is not before the other rank has come to its receive:
+  // ranks that send to each other do so in one Exchange, or start one of the two.
+  absl::Status Send(ConstBuffer data, int to, int tag = 0, const CallOptions& options = {},
+                    SourceLocation where = Here());
+  Work StartSend(ConstBuffer data, int to, int tag = 0, const CallOptions& options = {},
+                 SourceLocation where = Here());
+  absl::Status Receive(Buffer data, int from, int tag = 0, const CallOptions& options = {},
+                       SourceLocation where = Here());
+  Work StartReceive(Buffer data, int from, int tag = 0, const CallOptions& options = {},
+                    SourceLocation where = Here());
+  // All of these sends and receives beside each other.
+  absl::Status Exchange(const std::vector<Transfer>& transfers, const CallOptions& options = {},
+                        SourceLocation where = Here());
+  Work StartExchange(const std::vector<Transfer>& transfers, const CallOptions& options = {},
+                     SourceLocation where = Here());
 
  protected:
   class Impl;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "glog/logging.h"
 #include "runtime/base/philox.h"
 #include "runtime/control.pb.h"
 
@@ -30,6 +31,10 @@ std::string Subject(const GroupCall& call) {
                      : absl::StrFormat("{%s}", absl::StrJoin(counts, ", "));
   }
   std::string text = absl::StrFormat("%s of %s %s", NameOf(call.kind), amount, type);
+  if (IsTransfer(call.kind)) {
+    text += absl::StrFormat(" %s rank %d, tag %d", call.kind == CallKind::kSend ? "to" : "from",
+                            call.peer, call.tag);
+  }
   if (Computes(call.kind)) text += absl::StrFormat(", %s", NameOf(call.op));
   if (HasRoot(call.kind)) text += absl::StrFormat(", root %d", call.root);
   if (!call.name.empty()) text += absl::StrFormat(", '%s'", call.name);
@@ -39,9 +44,9 @@ std::string Subject(const GroupCall& call) {
 }  // namespace
 
 std::string_view NameOf(CallKind kind) {
-  static constexpr std::string_view kNames[] = {"all_reduce", "reduce",     "broadcast",
-                                                "all_gather", "gather",     "reduce_scatter",
-                                                "scatter",    "all_to_all", "barrier"};
+  static constexpr std::string_view kNames[] = {
+      "all_reduce", "reduce",     "broadcast", "all_gather", "gather", "reduce_scatter",
+      "scatter",    "all_to_all", "barrier",   "send",       "receive"};
   const auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -60,7 +65,19 @@ bool IsPairwise(CallKind kind) {
   return kind == CallKind::kGather || kind == CallKind::kScatter || kind == CallKind::kAllToAll;
 }
 
+bool IsTransfer(CallKind kind) { return kind == CallKind::kSend || kind == CallKind::kReceive; }
+
 absl::Status CheckCall(const GroupCall& call, int ranks) {
+  if (IsTransfer(call.kind) && (call.peer < 0 || call.peer >= ranks)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s (%s): the other rank is %d, and the group has ranks 0 to %d",
+                        NameOf(call.kind), call.where.ToString(), call.peer, ranks - 1));
+  }
+  if (IsTransfer(call.kind) && call.tag < 0) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s (%s): the tag is %d; must be 0 or more",
+                                                      NameOf(call.kind), call.where.ToString(),
+                                                      call.tag));
+  }
   if (HasRoot(call.kind) && (call.root < 0 || call.root >= ranks)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%s (%s): root is %d, and the group has ranks 0 to %d", NameOf(call.kind),
@@ -118,8 +135,16 @@ CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<u
       spec.kind = CollectiveKind::kAllGather;
       spec.counts.assign(nodes.size(), 1);
       break;
+    case CallKind::kSend:
+    case CallKind::kReceive:
+      LOG(FATAL) << Describe(call) << " is no collective";
   }
   return spec;
+}
+
+uint64_t TransferSignatureOf(const GroupCall& call, uint64_t group) {
+  return StableHash(absl::StrFormat("%d %d %d %d %d %s", group, call.type, call.element_size,
+                                    call.counts[0], call.tag, call.name));
 }
 
 uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number) {

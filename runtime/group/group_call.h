@@ -32,8 +32,18 @@ enum class CallKind : uint8_t {
   kScatter,
   kAllToAll,
   kBarrier,
+  kSend,  // of one rank to another, as is
+  kReceive,
 };
 std::string_view NameOf(CallKind kind);  // "all_reduce"
+
+// What all ranks of a group know alike.
+struct GroupIdentity {
+  uint64_t id = 0;              // in the world
+  std::string name;             // "the world", "group 2 of ranks 0, 3"
+  std::vector<uint16_t> nodes;  // by rank
+  int my_rank = 0;
+};
 
 struct GroupCall {
   CallKind kind = CallKind::kAllReduce;
@@ -51,21 +61,31 @@ struct GroupCall {
   void* output = nullptr;
   std::shared_ptr<const void> keeps = nullptr;  // lasts until the call is done
   Nanoseconds timeout = 0;
+  int peer = -1;  // send and receive: the other rank
+  int tag = 0;    // send and receive
+  // The program's thread that uses the group makes no other call of it before this one is done.
+  bool is_blocking = false;
 };
 
 bool Computes(CallKind kind);
 bool HasRoot(CallKind kind);
 // What one rank sends another is known to these two only.
 bool IsPairwise(CallKind kind);
+// A call between two ranks, of which the others know nothing; beside the group's other calls.
+bool IsTransfer(CallKind kind);
 
 // What is wrong with the call by itself; OK if it can be started.
 absl::Status CheckCall(const GroupCall& call, int ranks);
 
-// The collective that does it: a reduce is a reduce_scatter whose one block is the root's, gather
-// and scatter are all_to_alls of which one side is empty, a barrier gathers a byte of each. What is
-// only moved is counted in bytes, so that chunks fit into a lane's slots whatever the elements are.
+// The collective that does it, unless it is a transfer: a reduce is a reduce_scatter whose one
+// block is the root's, gather and scatter are all_to_alls of which one side is empty, a barrier
+// gathers a byte of each. What is only moved is counted in bytes, so that chunks fit into a lane's
+// slots whatever the elements are.
 CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<uint16_t>& nodes,
                       int my_rank);
+
+// The same on both ranks, whichever of them sends, if the calls fit together.
+uint64_t TransferSignatureOf(const GroupCall& call, uint64_t group);
 
 // Equal for calls that fit together, as far as one rank can tell.
 uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number);

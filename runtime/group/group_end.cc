@@ -1,9 +1,11 @@
 #include "runtime/group/group_end.h"
 
+#include <algorithm>
 #include <span>
 
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 
@@ -30,9 +32,20 @@ GroupEnd::GroupEnd(GroupIdentity identity, Options options)
                 .group = local_,
                 .my_rank = identity_.my_rank,
                 .channel = Channel::kGroup,
-                .on_unexpected = [this](int from, int64_t piece, const std::string& what) {
-                  Ask(piece, absl::StrFormat("%s: rank %d sent %s", name(), from, what), 0);
-                }}) {
+                .on_unexpected =
+                    [this](int from, int64_t piece, const std::string& what) {
+                      Ask(piece, absl::StrFormat("%s: rank %d sent %s", name(), from, what), 0);
+                    }}),
+      transfers_(
+          {.identity = identity_,
+           .reactor = options_.reactor,
+           .with_link = [this](int rank, auto then) { WithLink(rank, std::move(then)); },
+           .link_to = [this](int rank) { return options_.peers->LinkTo(identity_.nodes[rank]); },
+           .on_unexpected =
+               [this](const std::string& what) {
+                 Ask(number_, absl::StrFormat("%s: %s", name(), what), 0);
+               },
+           .fail = options_.fail}) {
   local_->Join(identity_.my_rank, {.inbox = machine_.inbox()});
 }
 
@@ -44,8 +57,22 @@ GroupEnd::~GroupEnd() {
 
 void GroupEnd::Start(GroupCall call, std::function<void(absl::Status)> done) {
   if (!closed_.ok()) return done(closed_);
+  ++calls_;
+  LookLater(kLookInterval);
+  if (IsTransfer(call.kind)) return transfers_.Start(std::move(call), std::move(done));
   waiting_.push_back({std::move(call), std::move(done)});
   StartNext();
+}
+
+void GroupEnd::WithLink(int rank, std::function<void()> then) {
+  const uint16_t node = identity_.nodes[rank];
+  if (options_.peers->IsReady(node)) return then();
+  options_.dial(node);
+  options_.peers->Connect(
+      node, [this, then = std::move(then), is_alive = is_alive_](const absl::Status& status) {
+        // A link that is not made ends the session, and this group with it.
+        if (*is_alive && status.ok()) then();
+      });
 }
 
 // Calls that are done at once do not stand inside each other.
@@ -60,7 +87,6 @@ void GroupEnd::StartNext() {
     if (made_.size() > kRememberedCalls) made_.pop_front();
     spec_ = SpecOf(running_->call, identity_.id, identity_.nodes, identity_.my_rank);
     schedule_ = MakeChunkSchedule(spec_);
-    if (!look_.has_value()) look_ = options_.reactor->RunAfter(kLookInterval, [this] { Look(); });
     Connect();
   }
   is_starting_ = false;
@@ -68,20 +94,16 @@ void GroupEnd::StartNext() {
 
 void GroupEnd::Connect() {
   links_missing_ = 1;
-  const auto connect = [this](int rank) {
-    const uint16_t node = identity_.nodes[rank];
-    if (options_.peers->IsReady(node)) return;
+  const auto one_less = [this] {
+    if (--links_missing_ == 0) Run();
+  };
+  const auto connect = [&](int rank) {
     ++links_missing_;
-    options_.dial(node);
-    options_.peers->Connect(node, [this, is_alive = is_alive_](const absl::Status& status) {
-      // A link that is not made ends the session, and this group with it.
-      if (!*is_alive || !status.ok()) return;
-      if (--links_missing_ == 0) Run();
-    });
+    WithLink(rank, one_less);
   };
   for (const ReceiveHop& hop : schedule_.receives) connect(hop.from);
   for (const SendHop& hop : schedule_.sends) connect(hop.to);
-  if (--links_missing_ == 0) Run();
+  one_less();
 }
 
 void GroupEnd::Run() {
@@ -154,16 +176,30 @@ void GroupEnd::OnDone(const absl::Status& status) {
   StartNext();
 }
 
-absl::Status GroupEnd::HandleFrame(uint16_t peer, const CollectiveFrame& frame) {
-  const auto wrong = [&](const std::string& what) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("wrong frame of %s from node %d: %s", name(), peer, what));
+absl::Status GroupEnd::HandleFrame(uint16_t peer, const GroupFrame& frame) {
+  const auto handle = [&]() -> absl::Status {
+    if (const auto* transfer = std::get_if<TransferFrame>(&frame)) {
+      BRAID_RETURN_IF_ERROR(CheckSender(peer, transfer->from, transfer->to));
+      return transfers_.HandleFrame(*transfer);
+    }
+    const auto& collective = std::get<CollectiveFrame>(frame);
+    BRAID_RETURN_IF_ERROR(CheckSender(peer, collective.from, collective.to));
+    return HandleCollective(collective);
   };
-  if (frame.from >= identity_.nodes.size() || identity_.nodes[frame.from] != peer ||
-      frame.to != identity_.my_rank) {
-    return wrong(absl::StrFormat("from rank %d to rank %d; this is rank %d, of %d", frame.from,
-                                 frame.to, identity_.my_rank, identity_.nodes.size()));
+  return Prefixed(absl::StrFormat("wrong frame of %s from node %d", name(), peer), handle());
+}
+
+absl::Status GroupEnd::CheckSender(uint16_t peer, uint16_t from, uint16_t to) const {
+  if (from < identity_.nodes.size() && identity_.nodes[from] == peer && to == identity_.my_rank) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("from rank %d to rank %d; this is rank %d, of %d", from, to,
+                      identity_.my_rank, identity_.nodes.size()));
+}
+
+absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
+  const auto wrong = [](const std::string& what) { return absl::InvalidArgumentError(what); };
   switch (frame.type) {
     case CollectiveFrame::Type::kKey:
       if (frame.slot != kLaneSlots || frame.bytes != kLaneSlotBytes ||
@@ -214,7 +250,22 @@ absl::Status GroupEnd::HandleFrame(uint16_t peer, const CollectiveFrame& frame) 
 
 void GroupEnd::Look() {
   look_.reset();
-  if (!running_.has_value() || !closed_.ok()) return;
+  if (!closed_.ok()) return;
+  LookAtCall();
+  LookAtTransfers();
+}
+
+// In time for the next, if something is under way.
+void GroupEnd::LookLater(Nanoseconds wait) {
+  const Nanoseconds due = options_.reactor->Now() + wait;
+  if (look_.has_value() && look_due_ <= due) return;
+  if (look_.has_value()) options_.reactor->CancelTimer(*look_);
+  look_due_ = due;
+  look_ = options_.reactor->RunAfter(wait, [this] { Look(); });
+}
+
+void GroupEnd::LookAtCall() {
+  if (!running_.has_value()) return;
   const Nanoseconds waited = options_.reactor->Now() - began_;
   const Nanoseconds timeout = running_->call.timeout;
   if (timeout > 0 && waited >= timeout) {
@@ -223,20 +274,36 @@ void GroupEnd::Look() {
     Ask(number_, "", 0);
   }
   seen_ = machine_.events();
-  Nanoseconds next = kLookInterval;
-  if (timeout > waited) next = std::min(next, timeout - waited);
-  look_ = options_.reactor->RunAfter(next, [this] { Look(); });
+  LookLater(timeout > waited ? std::min(kLookInterval, timeout - waited) : kLookInterval);
+}
+
+void GroupEnd::LookAtTransfers() {
+  const std::optional<Transfers::Waiting> waiting = transfers_.FindWaiting();
+  if (!waiting.has_value()) return;
+  if (waiting->overdue > 0 || waiting->quiet >= kLookInterval) {
+    control::RollCall call = RollCallOf(number_);
+    call.set_overdue(waiting->overdue);
+    call.set_transfer(Describe(*waiting->call));
+    call.set_transfer_peer(static_cast<uint32_t>(waiting->call->peer));
+    options_.ask(call);
+  }
+  LookLater(waiting->left > 0 ? std::min(kLookInterval, waiting->left) : kLookInterval);
 }
 
 void GroupEnd::Ask(int64_t number, const std::string& evidence, Nanoseconds overdue) {
+  control::RollCall call = RollCallOf(number);
+  call.set_evidence(evidence);
+  call.set_overdue(overdue);
+  options_.ask(call);
+}
+
+control::RollCall GroupEnd::RollCallOf(int64_t number) const {
   control::RollCall call;
   call.set_group(identity_.id);
   call.set_group_name(name());
   call.set_number(number);
   for (const uint16_t node : identity_.nodes) call.add_members(node);
-  call.set_evidence(evidence);
-  call.set_overdue(overdue);
-  options_.ask(call);
+  return call;
 }
 
 void GroupEnd::Answer(int64_t number, control::RollAnswer& answer) const {
@@ -246,6 +313,21 @@ void GroupEnd::Answer(int64_t number, control::RollAnswer& answer) const {
   if (!made_.empty()) {
     Encode(made_.back().second, identity_.id, made_.back().first, *answer.mutable_last());
   }
+  answer.set_calls(calls_);
+  answer.set_collectives(number_ + 1 + static_cast<int64_t>(waiting_.size()));
+  answer.set_blocked_number(-1);
+  int64_t next = number_;
+  const auto tell = [&](const Pending& pending) {
+    if (!pending.call.is_blocking) return;
+    answer.set_blocked_in(Describe(pending.call));
+    answer.set_blocked_number(next);
+  };
+  if (running_.has_value()) tell(*running_);
+  for (const Pending& pending : waiting_) {
+    ++next;
+    tell(pending);
+  }
+  transfers_.Answer(answer);
 }
 
 void GroupEnd::Close(const absl::Status& reason, std::function<void()> closed) {
@@ -254,13 +336,18 @@ void GroupEnd::Close(const absl::Status& reason, std::function<void()> closed) {
   on_closed_ = std::move(closed);
   for (Pending& pending : std::exchange(waiting_, {})) pending.done(closed_);
   local_->Fail(closed_);
+  are_transfers_closed_ = false;
+  transfers_.Close(closed_, [this] {
+    are_transfers_closed_ = true;
+    FinishClose();
+  });
   // One that waits for its links, which do not come any more, or has failed.
   if (running_.has_value() && !machine_.is_running()) return OnDone(closed_);
   if (!running_.has_value()) FinishClose();
 }
 
 void GroupEnd::FinishClose() {
-  if (running_.has_value() || !on_closed_) return;
+  if (running_.has_value() || !are_transfers_closed_ || !on_closed_) return;
   *is_alive_ = false;
   if (look_.has_value()) options_.reactor->CancelTimer(*look_);
   look_.reset();

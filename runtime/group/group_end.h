@@ -1,7 +1,8 @@
-// One rank's end of a process group: makes the group's calls one after the other, in the order in
-// which the program makes them, over lanes to the other ranks that last as long as the group.
-// Nothing of a call is worked in before its signature was compared; a call that does not come
-// further has the master ask all ranks which call they are in (roll_call.h).
+// One rank's end of a process group: makes the group's collectives one after the other, in the
+// order in which the program makes them, over lanes to the other ranks that last as long as the
+// group; sends and receives (transfers.h) go on beside them. Nothing of a call is worked in before
+// its signature was compared; a call that does not come further has the master ask all ranks which
+// call they are in (roll_call.h).
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,13 @@
 #include "absl/status/status.h"
 #include "comm/collective/chunk_machine.h"
 #include "comm/collective/chunk_schedule.h"
-#include "comm/collective/collective_frame.h"
 #include "comm/collective/local_group.h"
 #include "comm/peers/peers.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/reactor.h"
 #include "runtime/group/group_call.h"
+#include "runtime/group/group_frame.h"
+#include "runtime/group/transfers.h"
 
 namespace braid {
 
@@ -32,14 +34,6 @@ class RollCall;
 }  // namespace control
 
 namespace dist {
-
-// What all ranks of a group know alike.
-struct GroupIdentity {
-  uint64_t id = 0;              // in the world
-  std::string name;             // "the world", "group 2 of ranks 0, 3"
-  std::vector<uint16_t> nodes;  // by rank
-  int my_rank = 0;
-};
 
 // Everything happens on the node's control thread, where the links are.
 class GroupEnd {
@@ -67,7 +61,7 @@ class GroupEnd {
   void Start(GroupCall call, std::function<void(absl::Status)> done);
 
   // Of this group, from a peer; an error closes the link.
-  absl::Status HandleFrame(uint16_t peer, const CollectiveFrame& frame);
+  absl::Status HandleFrame(uint16_t peer, const GroupFrame& frame);
 
   // What the master is told of this rank.
   void Answer(int64_t number, control::RollAnswer& answer) const;
@@ -87,6 +81,10 @@ class GroupEnd {
     MemoryKey key;
   };
 
+  absl::Status CheckSender(uint16_t peer, uint16_t from, uint16_t to) const;
+  absl::Status HandleCollective(const CollectiveFrame& frame);
+  // `then` once the link to a rank is there, maybe inside this call.
+  void WithLink(int rank, std::function<void()> then);
   void StartNext();
   // Sees to the links of the schedule's hops; then Run.
   void Connect();
@@ -94,7 +92,11 @@ class GroupEnd {
   absl::Status MakeLanes();
   void OnDone(const absl::Status& status);
   void Look();
-  // The master, about a call of the group.
+  void LookAtCall();
+  void LookAtTransfers();
+  void LookLater(Nanoseconds wait);
+  control::RollCall RollCallOf(int64_t number) const;
+  // The master, about a collective.
   void Ask(int64_t number, const std::string& evidence, Nanoseconds overdue);
   void FinishClose();
   const std::string& name() const { return identity_.name; }
@@ -117,11 +119,15 @@ class GroupEnd {
   Nanoseconds began_ = 0;
   int64_t seen_ = 0;  // events of the machine at the last Look
   std::optional<TimerId> look_;
+  Nanoseconds look_due_ = 0;
   absl::Status closed_;
   std::function<void()> on_closed_;
+  bool are_transfers_closed_ = false;
   // What Peers answers after this end has gone finds it false. Shared with the callbacks.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
+  int64_t calls_ = 0;  // that were started
   ChunkMachine machine_;
+  Transfers transfers_;
 };
 
 }  // namespace dist

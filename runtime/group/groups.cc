@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
-#include "comm/collective/collective_frame.h"
 #include "glog/logging.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
@@ -11,8 +10,8 @@
 namespace braid::dist {
 namespace {
 
-// Keys that peers may send before this node has opened the groups they are for.
-constexpr size_t kMostEarlyKeys = 1 << 16;
+// Frames that peers may send before this node has opened the groups they are for.
+constexpr size_t kMostEarly = 1 << 16;
 
 }  // namespace
 
@@ -50,8 +49,8 @@ void Groups::Open(GroupIdentity identity) {
       *groups_.emplace(id, std::make_unique<GroupEnd>(std::move(identity), std::move(options)))
            .first->second;
   std::erase_if(early_, [&](const auto& early) {
-    if (early.second.collective != id) return false;
-    // Its link is not to be closed from here: whoever waits for the key finds out.
+    if (GroupOf(early.second) != id) return false;
+    // Its link is not to be closed from here: whoever waits for an answer finds out.
     const absl::Status taken = group.HandleFrame(early.first, early.second);
     LOG_IF(ERROR, !taken.ok()) << taken.message();
     return true;
@@ -65,13 +64,13 @@ void Groups::Start(uint64_t group, GroupCall call, std::function<void(absl::Stat
 
 absl::Status Groups::OnFrame(uint16_t peer, std::span<const std::byte> bytes) {
   if (!closed_.ok()) return absl::OkStatus();
-  BRAID_ASSIGN_OR_RETURN(const CollectiveFrame frame, DecodeCollectiveFrame(bytes));
-  const auto found = groups_.find(frame.collective);
+  BRAID_ASSIGN_OR_RETURN(const GroupFrame frame, DecodeGroupFrame(bytes));
+  const auto found = groups_.find(GroupOf(frame));
   if (found != groups_.end()) return found->second->HandleFrame(peer, frame);
-  if (frame.type != CollectiveFrame::Type::kKey || early_.size() >= kMostEarlyKeys) {
+  if (!MayBeEarly(frame) || early_.size() >= kMostEarly) {
     return absl::InvalidArgumentError(
         absl::StrFormat("wrong frame from node %d: there is no process group %d on node %d", peer,
-                        frame.collective, options_.node));
+                        GroupOf(frame), options_.node));
   }
   early_.emplace_back(peer, frame);
   return absl::OkStatus();

@@ -59,8 +59,8 @@ class Groups {
   const Options options_;
   Peers* peers_ = nullptr;
   std::map<uint64_t, std::unique_ptr<GroupEnd>> groups_;
-  // Keys for groups that are not here yet.
-  std::vector<std::pair<uint16_t, CollectiveFrame>> early_;
+  // For groups that are not here yet.
+  std::vector<std::pair<uint16_t, GroupFrame>> early_;
   bool has_left_ = false;
   absl::Status closed_;
   int closing_ = 0;

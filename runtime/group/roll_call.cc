@@ -1,13 +1,201 @@
 #include "runtime/group/roll_call.h"
 
-#include <string_view>
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/reactor.h"
 
 namespace braid::dist {
 namespace {
+
+// What the members answered, and how they are called.
+class Members {
+ public:
+  Members(const control::RollCall& call, const RollAnswers& answers,
+          const std::function<std::string(int)>& name_of)
+      : call_(call), answers_(answers), name_of_(name_of) {}
+
+  const control::RollCall& call() const { return call_; }
+  const RollAnswers& answers() const { return answers_; }
+  std::string Name(int rank) const { return name_of_(static_cast<int>(call_.members(rank))); }
+  std::string AskerName() const { return name_of_(static_cast<int>(call_.asker())); }
+  bool IsAsker(int rank) const { return call_.members(rank) == call_.asker(); }
+  // "its last call here was call 3, barrier (train.cc:12)", without its transfers.
+  std::string LastOf(int rank) const {
+    const control::RollAnswer& answer = answers_.at(rank);
+    if (answer.has_last()) {
+      return absl::StrFormat("its last call here was call %d, %s", answer.last().number(),
+                             answer.last().text());
+    }
+    return answer.calls() > 0 ? "it has made no call of all ranks here"
+                              : "it has made no call here";
+  }
+
+ private:
+  const control::RollCall& call_;
+  const RollAnswers& answers_;
+  const std::function<std::string(int)>& name_of_;
+};
+
+// Sends and receives, by pairs of ranks.
+class TransferCheck {
+ public:
+  explicit TransferCheck(const Members& members) : members_(members) {}
+
+  absl::Status FindDifference() const {
+    for (const auto& [rank, answer] : members_.answers()) {
+      for (const control::GroupTransfer& send : answer.transfers()) {
+        if (!send.is_send() || send.number() < 0) continue;
+        const auto other = members_.answers().find(static_cast<int>(send.peer()));
+        if (other == members_.answers().end()) continue;
+        for (const control::GroupTransfer& receive : other->second.transfers()) {
+          if (receive.is_send() || static_cast<int>(receive.peer()) != rank ||
+              receive.number() != send.number() || receive.signature() == send.signature()) {
+            continue;
+          }
+          return absl::InvalidArgumentError(absl::StrFormat(
+              "%s: %s is in %s, and %s in %s; what one sends must be what the other receives",
+              members_.call().group_name(), members_.Name(rank), send.text(),
+              members_.Name(other->first), receive.text()));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // A transfer that waits for a call of a rank that makes none any more.
+  absl::Status FindEnded() const {
+    for (const auto& [rank, answer] : members_.answers()) {
+      for (const control::GroupTransfer& transfer : answer.transfers()) {
+        const auto peer = static_cast<int>(transfer.peer());
+        if (!Waits(rank, transfer) || !members_.answers().at(peer).has_ended()) continue;
+        return absl::FailedPreconditionError(
+            absl::StrFormat("%s: %s has ended its part, and %s waits for it in %s; %s",
+                            members_.call().group_name(), members_.Name(peer), members_.Name(rank),
+                            transfer.text(), members_.LastOf(peer)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the rank's transfer waits for a call that its peer has not made. False if that is not
+  // known.
+  bool Waits(int rank, const control::GroupTransfer& transfer) const {
+    const auto peer = static_cast<int>(transfer.peer());
+    const auto found = members_.answers().find(peer);
+    if (found == members_.answers().end() || found->second.is_cut()) return false;
+    const control::RollAnswer& other = found->second;
+    const auto is_counterpart = [&](const control::GroupTransfer& its) {
+      return its.is_send() != transfer.is_send() && static_cast<int>(its.peer()) == rank &&
+             its.tag() == transfer.tag();
+    };
+    // A receive is offered to its sender, which then knows whether it has been matched: what the
+    // sender has written may still be on its way.
+    if (!transfer.is_send() && peer != rank) {
+      return std::ranges::any_of(other.offers(), [&](const control::RollAnswer::Offer& offer) {
+        return static_cast<int>(offer.peer()) == rank && offer.number() == transfer.number();
+      });
+    }
+    return transfer.number() < 0 || peer == rank
+               ? std::ranges::none_of(other.transfers(), is_counterpart)
+               : false;
+  }
+
+ private:
+  const Members& members_;
+};
+
+// Who has ended without the collective that is waited for, and who has not come in time.
+absl::Status FindLate(const Members& members) {
+  const control::RollCall& call = members.call();
+  const bool is_transfer = !call.transfer().empty();
+  std::string waiting = is_transfer ? call.transfer() : "";
+  for (const auto& [rank, answer] : members.answers()) {
+    if (!is_transfer && members.IsAsker(rank)) {
+      waiting = absl::StrFormat("call %d, %s", call.number(), answer.call().text());
+    }
+  }
+  std::vector<std::string> missing;
+  for (const auto& [rank, answer] : members.answers()) {
+    if (is_transfer ? rank != static_cast<int>(call.transfer_peer()) : answer.has_call()) continue;
+    if (!is_transfer && answer.has_ended()) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "%s: %s has ended its part, and %s waits for it in %s; %s", call.group_name(),
+          members.Name(rank), members.AskerName(), waiting, members.LastOf(rank)));
+    }
+    missing.push_back(absl::StrFormat(
+        "%s (%s)", members.Name(rank),
+        answer.blocked_in().empty() ? members.LastOf(rank) : "it is in " + answer.blocked_in()));
+  }
+  if (!call.evidence().empty()) {
+    return absl::InternalError(absl::StrFormat("%s, in %s", call.evidence(), waiting));
+  }
+  if (call.overdue() == 0) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrFormat(
+      "%s: %s, of %s was not done within %.1f s: %s", call.group_name(), waiting,
+      members.AskerName(), Seconds(call.overdue()),
+      missing.empty() ? "all ranks are in it; give it a longer timeout if it needs one"
+                      : absl::StrFormat("waited for %s", absl::StrJoin(missing, ", "))));
+}
+
+// The ranks whose next call of this group the rank's program waits for, so that it makes none
+// itself.
+std::vector<int> BlockedOn(const Members& members, const TransferCheck& transfers, int rank) {
+  std::vector<int> others;
+  const control::RollAnswer& answer = members.answers().at(rank);
+  if (answer.blocked_number() >= 0) {
+    for (const auto& [other, its] : members.answers()) {
+      if (its.collectives() <= answer.blocked_number()) others.push_back(other);
+    }
+  }
+  for (const control::GroupTransfer& transfer : answer.transfers()) {
+    if (transfer.is_blocking() && transfers.Waits(rank, transfer)) {
+      others.push_back(static_cast<int>(transfer.peer()));
+    }
+  }
+  return others;
+}
+
+// Ranks each of which is blocked in a call that needs the next one's, and the last one the first's.
+std::vector<int> FindCircle(const Members& members, const TransferCheck& transfers) {
+  std::map<int, std::vector<int>> blocked_on;
+  for (const auto& [rank, answer] : members.answers()) {
+    if (answer.blocked_in().empty()) continue;
+    std::vector<int> others = BlockedOn(members, transfers, rank);
+    if (!others.empty()) blocked_on.emplace(rank, std::move(others));
+  }
+  // Who waits only for ranks that are free, or will be, is free in the end.
+  const auto is_stuck = [&](int rank) { return blocked_on.contains(rank); };
+  while (std::erase_if(blocked_on, [&](const auto& waiting) {
+           return std::ranges::none_of(waiting.second, is_stuck);
+         }) > 0) {
+  }
+  if (blocked_on.empty()) return {};
+  std::vector<int> path = {blocked_on.begin()->first};
+  while (true) {
+    const int next = *std::ranges::find_if(blocked_on.at(path.back()), is_stuck);
+    const auto seen = std::ranges::find(path, next);
+    if (seen != path.end()) return {seen, path.end()};
+    path.push_back(next);
+  }
+}
+
+absl::Status CircleStatus(const Members& members, const std::vector<int>& circle) {
+  std::vector<std::string> waits;
+  for (size_t i = 0; i < circle.size(); ++i) {
+    waits.push_back(absl::StrFormat("%s is in %s and waits for a call of %s",
+                                    members.Name(circle[i]),
+                                    members.answers().at(circle[i]).blocked_in(),
+                                    members.Name(circle[(i + 1) % circle.size()])));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s: %s: %s; no call of these is ever done", members.call().group_name(),
+                      circle.size() == 1 ? "a rank waits for itself" : "ranks wait for each other",
+                      absl::StrJoin(waits, ", ")));
+}
 
 // Ranks in the order of the list are in the call with these answers.
 absl::Status FindDifference(const control::RollCall& call, const RollAnswers& answers,
@@ -46,52 +234,44 @@ absl::Status FindDifference(const control::RollCall& call, const RollAnswers& an
 
 }  // namespace
 
-absl::Status VerdictOf(const control::RollCall& call, const RollAnswers& answers,
-                       const std::function<std::string(int node)>& name_of) {
+Verdict VerdictOf(const control::RollCall& call, const RollAnswers& answers,
+                  const RollAnswers* before, const std::function<std::string(int node)>& name_of) {
+  const Members members(call, answers, name_of);
   if (absl::Status different = FindDifference(call, answers, name_of); !different.ok()) {
-    return different;
+    return {different};
   }
-  std::string waiting;  // the asker's call
-  std::vector<std::string> missing;
-  for (const auto& [rank, answer] : answers) {
-    if (call.members(rank) == call.asker()) waiting = answer.call().text();
-  }
-  for (const auto& [rank, answer] : answers) {
-    if (answer.has_call()) continue;
-    const std::string last = answer.has_last()
-                                 ? absl::StrFormat("its last call here was call %d, %s",
-                                                   answer.last().number(), answer.last().text())
-                                 : "it has made no call here";
-    const std::string name = name_of(static_cast<int>(call.members(rank)));
-    if (answer.has_ended()) {
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "%s: %s has ended its part, and %s waits for it in call %d, %s; %s", call.group_name(),
-          name, name_of(static_cast<int>(call.asker())), call.number(), waiting, last));
+  const TransferCheck transfers(members);
+  if (absl::Status different = transfers.FindDifference(); !different.ok()) return {different};
+  if (absl::Status ended = transfers.FindEnded(); !ended.ok()) return {ended};
+  if (absl::Status late = FindLate(members); !late.ok()) return {late};
+  const std::vector<int> circle = FindCircle(members, transfers);
+  if (circle.empty()) return {};
+  if (before == nullptr) return {absl::OkStatus(), true};
+  // A rank that has made no call since the first look was in the same one all the while, so there
+  // was a moment at which all of the circle were.
+  for (const int rank : circle) {
+    const auto first = before->find(rank);
+    if (first == before->end() || first->second.blocked_in().empty() ||
+        first->second.calls() != answers.at(rank).calls()) {
+      return {};
     }
-    missing.push_back(absl::StrFormat("%s (%s)", name, last));
   }
-  if (!call.evidence().empty()) {
-    return absl::InternalError(
-        absl::StrFormat("%s, in call %d, %s", call.evidence(), call.number(), waiting));
-  }
-  if (call.overdue() == 0) return absl::OkStatus();
-  return absl::DeadlineExceededError(absl::StrFormat(
-      "%s: call %d, %s, of %s was not done within %.1f s: %s", call.group_name(), call.number(),
-      waiting, name_of(static_cast<int>(call.asker())), Seconds(call.overdue()),
-      missing.empty() ? "all ranks are in it; give it a longer timeout if it needs one"
-                      : absl::StrFormat("waited for %s", absl::StrJoin(missing, ", "))));
+  return {CircleStatus(members, circle)};
 }
 
-void RollCalls::OnAsked(const control::RollCall& call) {
-  const auto [found, is_new] = inquiries_.try_emplace(call.group());
-  Inquiry& inquiry = found->second;
-  if (!is_new) return;  // who still waits afterwards asks again
-  inquiry.call = call;
+void RollCalls::Send(const control::RollCall& call) {
   control::ControlMessage message;
   *message.mutable_roll_call() = call;
   for (const uint32_t node : call.members()) {
     options_.send(static_cast<uint16_t>(node), message);
   }
+}
+
+void RollCalls::OnAsked(const control::RollCall& call) {
+  const auto [found, is_new] = inquiries_.try_emplace(call.group());
+  if (!is_new) return;  // who still waits afterwards asks again
+  found->second.call = call;
+  Send(call);
 }
 
 void RollCalls::OnAnswer(uint16_t node, const control::RollAnswer& answer) {
@@ -102,10 +282,15 @@ void RollCalls::OnAnswer(uint16_t node, const control::RollAnswer& answer) {
     if (inquiry.call.members(rank) == node) inquiry.answers[rank] = answer;
   }
   if (static_cast<int>(inquiry.answers.size()) < inquiry.call.members_size()) return;
-  const auto ended = inquiries_.extract(found);
-  const absl::Status verdict =
-      VerdictOf(ended.mapped().call, ended.mapped().answers, options_.name_of);
-  if (!verdict.ok()) options_.fail(verdict);
+  const Verdict verdict =
+      VerdictOf(inquiry.call, inquiry.answers,
+                inquiry.before.has_value() ? &*inquiry.before : nullptr, options_.name_of);
+  if (verdict.needs_another_look) {
+    inquiry.before = std::exchange(inquiry.answers, {});
+    return Send(inquiry.call);
+  }
+  inquiries_.erase(found);
+  if (!verdict.cause.ok()) options_.fail(verdict.cause);
 }
 
 }  // namespace braid::dist

@@ -1,10 +1,12 @@
 // The master's part when a call of a process group does not come further: asks every member which
-// call it is in, and finds out who makes another one, who has left, and who does not come.
+// calls it is in, and finds out who makes another one, who has left, who does not come, and which
+// ranks wait for each other.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -17,10 +19,17 @@ namespace braid::dist {
 // By rank: what each member answered.
 using RollAnswers = std::map<int, control::RollAnswer>;
 
-// What is wrong, in the users' words; OK if nothing is but that somebody has not come yet.
-// `name_of` a node: "rank 1 (10.0.0.2)".
-absl::Status VerdictOf(const control::RollCall& call, const RollAnswers& answers,
-                       const std::function<std::string(int node)>& name_of);
+struct Verdict {
+  // What is wrong, in the users' words; OK if nothing is but that somebody has not come yet.
+  absl::Status cause;
+  // Ranks seem to wait for each other, which one look cannot tell: members answer at different
+  // times.
+  bool needs_another_look = false;
+};
+// `before`: what they answered at the first look; null: this is it. `name_of` a node: "rank 1
+// (10.0.0.2)".
+Verdict VerdictOf(const control::RollCall& call, const RollAnswers& answers,
+                  const RollAnswers* before, const std::function<std::string(int node)>& name_of);
 
 // On the coordinator's thread.
 class RollCalls {
@@ -40,7 +49,10 @@ class RollCalls {
   struct Inquiry {
     control::RollCall call;
     RollAnswers answers;
+    std::optional<RollAnswers> before;  // of the first look, if this is another
   };
+
+  void Send(const control::RollCall& call);
 
   const Options options_;
   std::map<uint64_t, Inquiry> inquiries_;  // by group

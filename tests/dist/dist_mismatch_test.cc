@@ -148,20 +148,108 @@ INSTANTIATE_TEST_SUITE_P(
                    return world.Gather(input, output, 0);
                  },
                  {"rank 2 sends rank 0 (127.0.0.1) 5 elements", "which expects 4"}},
-        Mismatch{"ARankThatEnds",
+        Mismatch{"SendCount",
                  [](dist::World& world) -> absl::Status {
-                   if (world.rank() == 1) return world.Close();
-                   return world.AllReduce(Floats(4));
+                   if (world.rank() == 0) return world.Send(Floats(4), 2, 7);
+                   if (world.rank() == 2) return world.Receive(Floats(5), 0, 7);
+                   return absl::OkStatus();
                  },
-                 {"rank 1 has ended its part", "waits for it in call 4, all_reduce of 4 f32, sum",
-                  "its last call here was call 3, barrier"}},
+                 {"the world: rank 0 (127.0.0.1) is in send of 4 f32 to rank 2, tag 7 (dist_mis",
+                  "rank 2 in receive of 5 f32 from rank 0, tag 7 (dist_mismatch_test.cc:",
+                  "what one sends must be what the other receives"}},
+        Mismatch{"SendType",
+                 [](dist::World& world) -> absl::Status {
+                   std::vector<int32_t> data(4);
+                   if (world.rank() == 2) return world.Send(data, 1);
+                   if (world.rank() == 1) return world.Receive(Floats(4), 2);
+                   return absl::OkStatus();
+                 },
+                 {"send of 4 i32 to rank 1", "receive of 4 f32 from rank 2"}},
+        Mismatch{"SendTag",
+                 [](dist::World& world) -> absl::Status {
+                   if (world.rank() == 0) return world.Send(Floats(4), 1, 1);
+                   if (world.rank() == 1) return world.Receive(Floats(4), 0, 2);
+                   return absl::OkStatus();
+                 },
+                 {"the world: ranks wait for each other", "send of 4 f32 to rank 1, tag 1",
+                  "receive of 4 f32 from rank 0, tag 2", "no call of these is ever done"}},
+        Mismatch{"BothSend",
+                 [](dist::World& world) -> absl::Status {
+                   if (world.rank() == 2) return absl::OkStatus();
+                   const absl::Status sent = world.Send(Floats(4), 1 - world.rank());
+                   return sent.ok() ? world.Receive(Floats(4), 1 - world.rank()) : sent;
+                 },
+                 {"ranks wait for each other", "send of 4 f32 to rank 1, tag 0",
+                  "send of 4 f32 to rank 0, tag 0"}},
+        Mismatch{"ARingOfReceives",
+                 [](dist::World& world) -> absl::Status {
+                   const absl::Status received = world.Receive(Floats(4), (world.rank() + 2) % 3);
+                   return received.ok() ? world.Send(Floats(4), (world.rank() + 1) % 3) : received;
+                 },
+                 {"ranks wait for each other", "receive of 4 f32 from rank 2",
+                  "receive of 4 f32 from rank 1", "receive of 4 f32 from rank 0"}},
+        Mismatch{"AReceiveAndABarrier",
+                 Apart([](auto& world) { return world.Barrier(); },
+                       [](auto& world) { return world.Receive(Floats(1), 0); }),
+                 {"ranks wait for each other", "is in barrier", "receive of 1 f32 from rank 0"}},
+        Mismatch{
+            "ASendToItself",
+            [](dist::World& world) -> absl::
+                                       Status {
+                                         return world.rank() == 1 ? world.Send(Floats(1), 1)
+                                                                  : absl::OkStatus();
+                                       },
+            {"a rank waits for itself", "send of 1 f32 to rank 1"}},
+        Mismatch{
+            "OtherThingsToItself",
+            [](dist::World& world) -> absl::
+                                       Status {
+                                         if (world.rank() != 1) return absl::OkStatus();
+                                         return world.Exchange(
+                                             {dist::Transfer::SendTo(1, Floats(1)),
+                                              dist::Transfer::ReceiveFrom(1, Floats(2))});
+                                       },
+            {"to itself", "send of 1 f32 to rank 1", "receive of 2 f32 from rank 1"}},
+        Mismatch{
+            "ASenderThatEnds",
+            [](dist::World& world) -> absl::
+                                       Status {
+                                         if (world.rank() == 1) return world.Close();
+                                         if (world.rank() == 0) return world.Receive(Floats(4), 1);
+                                         return absl::OkStatus();
+                                       },
+            {"rank 1 has ended its part", "waits for it in receive of 4 f32 from rank 1",
+             "its last call here was call 3, barrier"}},
+        Mismatch{
+            "ASenderThatDoesNotCome",
+            [](dist::World& world) -> absl::
+                                       Status {
+                                         if (world.rank() == 1) absl::SleepFor(absl::Seconds(1));
+                                         if (world.rank() != 0) return absl::OkStatus();
+                                         return world.Receive(Floats(4), 1, 3,
+                                                              {.timeout = absl::Milliseconds(500)});
+                                       },
+            {"receive of 4 f32 from rank 1, tag 3", "was not done within 0.5 s: waited for",
+             "its last call here was call 3, barrier"},
+            absl::Seconds(2)},
+        Mismatch{
+            "ARankThatEnds",
+            [](dist::World& world) -> absl::
+                                       Status {
+                                         if (world.rank() == 1) return world.Close();
+                                         return world.AllReduce(Floats(4));
+                                       },
+            {"rank 1 has ended its part", "waits for it in call 4, all_reduce of 4 f32, sum",
+             "its last call here was call 3, barrier"}},
         Mismatch{
             "ARankThatDoesNotCome",
-            [](dist::World& world) -> absl::Status {
-              if (world.rank() == 1) absl::SleepFor(absl::Seconds(1));
-              return world.AllReduce(Floats(4), ReduceOp::kSum,
-                                     {.timeout = absl::Milliseconds(500)});
-            },
+            [](dist::World& world) -> absl::
+                                       Status {
+                                         if (world.rank() == 1) absl::SleepFor(absl::Seconds(1));
+                                         return world.AllReduce(
+                                             Floats(4), ReduceOp::kSum,
+                                             {.timeout = absl::Milliseconds(500)});
+                                       },
             {"call 4, all_reduce of 4 f32, sum", "was not done within 0.5 s: waited for rank 1",
              "its last call here was call 3, barrier"},
             absl::Seconds(2)}),

@@ -32,15 +32,20 @@ control::RollAnswer In(const std::string& text, uint64_t signature) {
 
 std::string NameOfNode(int node) { return absl::StrFormat("rank %d", node); }
 
+absl::Status CauseOf(const control::RollCall& call, const RollAnswers& answers) {
+  const Verdict verdict = VerdictOf(call, answers, nullptr, NameOfNode);
+  EXPECT_FALSE(verdict.needs_another_look);
+  return verdict.cause;
+}
+
 TEST(RollCallTest, WhoHasNotComeYetIsNoFailure) {
-  EXPECT_EQ(VerdictOf(Call(7), {{0, In("barrier", 1)}, {1, {}}, {2, In("barrier", 1)}}, NameOfNode),
+  EXPECT_EQ(CauseOf(Call(7), {{0, In("barrier", 1)}, {1, {}}, {2, In("barrier", 1)}}),
             absl::OkStatus());
 }
 
 TEST(RollCallTest, ADifferenceNamesBoth) {
   const absl::Status verdict =
-      VerdictOf(Call(7), {{0, In("barrier (a.cc:1)", 1)}, {1, {}}, {2, In("reduce (b.cc:2)", 2)}},
-                NameOfNode);
+      CauseOf(Call(7), {{0, In("barrier (a.cc:1)", 1)}, {1, {}}, {2, In("reduce (b.cc:2)", 2)}});
   EXPECT_THAT(std::string(verdict.message()),
               AllOf(HasSubstr("call 7"), HasSubstr("rank 4 is in barrier (a.cc:1)"),
                     HasSubstr("rank 6 in reduce (b.cc:2)")));
@@ -53,23 +58,117 @@ TEST(RollCallTest, TimeoutsNameWhoIsMissing) {
   answers[1].mutable_last()->set_number(3);
   answers[1].mutable_last()->set_text("scatter (c.cc:3)");
   EXPECT_EQ(
-      VerdictOf(call, answers, NameOfNode),
+      CauseOf(call, answers),
       absl::DeadlineExceededError(
           "the world: call 7, barrier, of rank 4 was not done within 2.5 s: waited for rank 5 "
           "(its last call here was call 3, scatter (c.cc:3))"));
   answers[1] = In("barrier", 1);
-  EXPECT_THAT(std::string(VerdictOf(call, answers, NameOfNode).message()),
-              HasSubstr("all ranks are in it"));
+  EXPECT_THAT(std::string(CauseOf(call, answers).message()), HasSubstr("all ranks are in it"));
 }
 
 // What came and no rank's call explains is not lost.
 TEST(RollCallTest, EvidenceWithoutADifferenceIsAnError) {
   control::RollCall call = Call(0);
   call.set_evidence("rank 2 sent 5 bytes");
-  const absl::Status verdict = VerdictOf(
-      call, {{0, In("barrier", 1)}, {1, In("barrier", 1)}, {2, In("barrier", 1)}}, NameOfNode);
+  const absl::Status verdict =
+      CauseOf(call, {{0, In("barrier", 1)}, {1, In("barrier", 1)}, {2, In("barrier", 1)}});
   EXPECT_TRUE(absl::IsInternal(verdict)) << verdict;
   EXPECT_THAT(std::string(verdict.message()), HasSubstr("rank 2 sent 5 bytes"));
+}
+
+// A rank that is in a collective, or in a transfer with a rank, and the collectives it has made.
+control::RollAnswer BlockedIn(const std::string& text, int64_t collectives, int64_t number) {
+  control::RollAnswer answer;
+  answer.set_blocked_in(text);
+  answer.set_blocked_number(number);
+  answer.set_collectives(collectives);
+  answer.set_calls(10);
+  return answer;
+}
+
+void AddTransfer(control::RollAnswer& answer, int peer, bool is_send, uint32_t tag,
+                 int64_t number) {
+  control::GroupTransfer& transfer = *answer.add_transfers();
+  transfer.set_peer(static_cast<uint32_t>(peer));
+  transfer.set_is_send(is_send);
+  transfer.set_tag(tag);
+  transfer.set_number(number);
+  transfer.set_is_blocking(!answer.blocked_in().empty());
+  transfer.set_text(absl::StrFormat("%s of rank %d", is_send ? "send" : "receive", peer));
+}
+
+void AddOffer(control::RollAnswer& answer, int peer, int64_t number) {
+  answer.add_offers()->set_peer(static_cast<uint32_t>(peer));
+  answer.mutable_offers(0)->set_number(number);
+}
+
+// Rank 0 sends with tag 1, rank 1 receives with tag 2, rank 2 waits in a barrier for both.
+RollAnswers Circle() {
+  RollAnswers answers;
+  answers[0] = BlockedIn("send", 3, -1);
+  AddTransfer(answers[0], 1, true, 1, -1);
+  AddOffer(answers[0], 1, 0);
+  answers[1] = BlockedIn("receive", 3, -1);
+  AddTransfer(answers[1], 0, false, 2, 0);
+  answers[2] = BlockedIn("barrier", 4, 3);
+  return answers;
+}
+
+TEST(RollCallTest, ACircleThatTwoLooksSeeIsAnError) {
+  const RollAnswers answers = Circle();
+  EXPECT_TRUE(VerdictOf(Call(2), answers, nullptr, NameOfNode).needs_another_look);
+  const Verdict verdict = VerdictOf(Call(2), answers, &answers, NameOfNode);
+  EXPECT_FALSE(verdict.needs_another_look);
+  EXPECT_EQ(verdict.cause,
+            absl::FailedPreconditionError(
+                "the world: ranks wait for each other: rank 4 is in send and waits for a call of "
+                "rank 5, rank 5 is in receive and waits for a call of rank 4; no call of these is "
+                "ever done"));
+  // Rank 1 was in another call before.
+  RollAnswers before = answers;
+  before[1].set_calls(9);
+  EXPECT_EQ(VerdictOf(Call(2), answers, &before, NameOfNode).cause, absl::OkStatus());
+  before[1] = answers.at(1);
+  before[1].set_blocked_in("");
+  EXPECT_EQ(VerdictOf(Call(2), answers, &before, NameOfNode).cause, absl::OkStatus());
+}
+
+TEST(RollCallTest, NoCircleIsSeenWhereSomethingIsOnItsWay) {
+  RollAnswers answers = Circle();
+  answers[0].clear_offers();  // it has been matched, or has not arrived
+  EXPECT_EQ(CauseOf(Call(2), answers), absl::OkStatus());
+  answers = Circle();
+  answers[0].mutable_transfers(0)->set_number(5);  // it has been matched, and rank 1 is to get it
+  EXPECT_EQ(CauseOf(Call(2), answers), absl::OkStatus());
+  answers = Circle();
+  AddTransfer(answers[1], 0, false, 1, 1);  // its offer is on its way
+  EXPECT_EQ(CauseOf(Call(2), answers), absl::OkStatus());
+  answers = Circle();
+  answers[1].set_is_cut(true);  // it may be there
+  EXPECT_EQ(CauseOf(Call(2), answers), absl::OkStatus());
+  answers = Circle();
+  answers[1].set_blocked_in("");  // its program may make the call
+  EXPECT_EQ(CauseOf(Call(2), answers), absl::OkStatus());
+}
+
+TEST(RollCallTest, ATransferWithARankThatHasEndedIsAnError) {
+  RollAnswers answers = Circle();
+  answers[1] = {};
+  answers[1].set_has_ended(true);
+  control::RollCall call = Call(2);
+  call.set_transfer("send");
+  call.set_transfer_peer(1);
+  EXPECT_EQ(CauseOf(call, answers),
+            absl::FailedPreconditionError(
+                "the world: rank 5 has ended its part, and rank 4 waits for it in send of rank 1; "
+                "it has made no call here"));
+  // What it wrote before may still be on its way to a receive.
+  answers = {{0, {}}, {1, {}}, {2, {}}};
+  answers[0].set_has_ended(true);
+  AddTransfer(answers[1], 0, false, 2, 0);
+  EXPECT_EQ(CauseOf(call, answers), absl::OkStatus());
+  AddOffer(answers[0], 1, 0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(CauseOf(call, answers)));
 }
 
 TEST(RollCallTest, OneInquiryAGroupAtATime) {
@@ -90,6 +189,15 @@ TEST(RollCallTest, OneInquiryAGroupAtATime) {
   EXPECT_TRUE(absl::IsInvalidArgument(failures[0]));
   calls.OnAsked(Call(9));
   EXPECT_EQ(asked.size(), 6u) << "the one before is over";
+  // A circle is looked at twice.
+  RollAnswers circle = Circle();
+  for (int look = 0; look < 2; ++look) {
+    EXPECT_EQ(asked.size(), 6u + 3 * look);
+    for (int rank = 0; rank < 3; ++rank)
+      calls.OnAnswer(static_cast<uint16_t>(4 + rank), circle[rank]);
+  }
+  ASSERT_EQ(failures.size(), 2u);
+  EXPECT_TRUE(absl::IsFailedPrecondition(failures[1]));
 }
 
 }  // namespace
