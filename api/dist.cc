@@ -31,6 +31,15 @@ struct Work::State {
   int missing = 0;      // calls that are not done; on the node's control thread
   absl::Status status;  // once it is
 
+  // This thread does the node's work meanwhile, `first` at first, so that no other has to be woken;
+  // if it cannot, it waits.
+  absl::Status Await(absl::AnyInvocable<void()> first) {
+    const auto is_set = [this] { return is_done->is_set(); };
+    if (!first && is_set()) return absl::OkStatus();
+    membership->node().reactor().RunUntil(std::move(first), is_set);
+    return is_set() ? absl::OkStatus() : membership->environment().Await(*is_done, kNoLimit);
+  }
+
   void OnDone(const absl::Status& done) {
     if (status.ok()) status = done;
     if (--missing == 0) is_done->Set();
@@ -48,9 +57,7 @@ Work::~Work() { Wait().IgnoreError(); }
 
 absl::Status Work::Wait() {
   if (state_ == nullptr) return absl::OkStatus();
-  if (state_->is_done != nullptr && !state_->is_done->is_set()) {
-    BRAID_RETURN_IF_ERROR(state_->membership->environment().Await(*state_->is_done, kNoLimit));
-  }
+  if (state_->is_done != nullptr) BRAID_RETURN_IF_ERROR(state_->Await(nullptr));
   return state_->status;
 }
 
@@ -102,11 +109,27 @@ class Group::Impl {
   int rank() const { return identity_.my_rank; }
   int size() const { return static_cast<int>(identity_.nodes.size()); }
 
-  std::shared_ptr<Work::State> Start(GroupCalls calls, const CallOptions& options,
-                                     bool is_blocking = false) {
+  std::shared_ptr<Work::State> Start(GroupCalls calls, const CallOptions& options) {
+    auto [state, begin] = Make(std::move(calls), options, /*is_blocking=*/false);
+    if (begin) state->membership->node().reactor().Post(std::move(begin));
+    return state;
+  }
+
+  absl::Status Run(GroupCalls calls, const CallOptions& options) {
+    auto [state, begin] = Make(std::move(calls), options, /*is_blocking=*/true);
+    if (begin) BRAID_RETURN_IF_ERROR(state->Await(std::move(begin)));
+    return state->status;
+  }
+
+ private:
+  struct Made {
+    std::shared_ptr<Work::State> state;
+    absl::AnyInvocable<void()> begin;  // on the node's control thread; null: there is nothing
+  };
+  Made Make(GroupCalls calls, const CallOptions& options, bool is_blocking) {
     const auto state = std::make_shared<Work::State>();
     state->status = calls.status();
-    if (!calls.ok() || calls->empty()) return state;
+    if (!calls.ok() || calls->empty()) return {state, nullptr};
     for (GroupCall& call : *calls) {
       call.name = options.name;
       call.timeout = options.timeout > absl::ZeroDuration()
@@ -117,21 +140,15 @@ class Group::Impl {
     state->missing = static_cast<int>(calls->size());
     state->membership = member_->membership();
     state->is_done = state->membership->environment().MakeEvent();
-    Node& node = state->membership->node();
-    node.reactor().Post([&node, id = identity_.id, calls = *std::move(calls), state]() mutable {
-      for (GroupCall& call : calls) {
-        node.groups().Start(id, std::move(call),
-                            [state](const absl::Status& status) { state->OnDone(status); });
-      }
-    });
-    return state;
+    return {state, [id = identity_.id, calls = *std::move(calls), state]() mutable {
+              for (GroupCall& call : calls) {
+                state->membership->node().groups().Start(
+                    id, std::move(call),
+                    [state](const absl::Status& status) { state->OnDone(status); });
+              }
+            }};
   }
 
-  absl::Status Run(GroupCalls calls, const CallOptions& options) {
-    return Work(Start(std::move(calls), options, /*is_blocking=*/true)).Wait();
-  }
-
- private:
   const std::shared_ptr<World::Member> member_;
   const GroupIdentity identity_;
 };

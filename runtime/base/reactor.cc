@@ -5,6 +5,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -105,7 +106,21 @@ class RealReactor : public Reactor {
     } else if (before == kPolling) {
       const uint64_t one = 1;
       PCHECK(write(wake_up_.number(), &one, sizeof(one)) == sizeof(one));
+    } else if (before == kFree) {
+      MutexLock lock(loan_mutex_);
+      if (driver_ == Driver::kNobody) driver_ = Driver::kOwnThread;
+      loan_changed_.notify_all();
     }
+  }
+
+  bool RunUntil(absl::AnyInvocable<void()> first, absl::FunctionRef<bool()> is_done) override {
+    if (InThread()) return Reactor::RunUntil(std::move(first), is_done);
+    const bool was_free = BorrowFree();
+    if (first) Post(std::move(first));
+    if (!was_free && !BorrowFromOwnThread()) return false;
+    while (!is_stopping_ && !is_done()) Round(is_done, /*is_lent=*/true);
+    GiveBack();
+    return true;
   }
 
   void SetPollable(Pollable* pollable) override {
@@ -177,7 +192,9 @@ class RealReactor : public Reactor {
 
  private:
   using WatchFunction = std::function<void(Readiness)>;
-  enum Signal : int { kAwake, kSignalled, kAsleep, kPolling };  // asleep: on the futex
+  // Asleep: on the futex. Free: nobody drives the loop.
+  enum Signal : int { kAwake, kSignalled, kAsleep, kPolling, kFree };
+  enum class Driver { kOwnThread, kNobody, kBorrower };
 
   static uint32_t EventsOf(Readiness interest) {
     return (interest.readable ? EPOLLIN : 0u) | (interest.writable ? EPOLLOUT : 0u);
@@ -209,32 +226,134 @@ class RealReactor : public Reactor {
 
   void Loop() {
     thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    const auto is_wanted = [this] { return is_wanted_.load(std::memory_order_acquire); };
     while (!is_stopping_) {
-      if (signal_.load(std::memory_order_relaxed) == kSignalled) {
-        signal_.exchange(kAwake, std::memory_order_acq_rel);
-      }
-      RunPosted();
-      RunTimers();
-      Pollable* pollable = pollable_.load(std::memory_order_acquire);
-      const bool has_more = pollable != nullptr && pollable->Poll();
-      if (is_stopping_) break;
-      if (has_more) {
-        if (!watches_.empty()) RunReady(/*timeout=*/0);
-        continue;
-      }
-      int awake = kAwake;
-      const Signal asleep = watches_.empty() ? kAsleep : kPolling;
-      if (signal_.compare_exchange_strong(awake, asleep, std::memory_order_acq_rel)) {
-        if (asleep == kAsleep) {
-          Sleep();
-        } else {
-          ArmTimer();
-          RunReady(/*timeout=*/-1);
-        }
-      } else if (!watches_.empty()) {
-        RunReady(/*timeout=*/0);
-      }
+      Round(is_wanted, /*is_lent=*/false);
+      if (is_wanted()) Lend();
     }
+  }
+
+  // Does what there is to do; sleeps if there is nothing and `is_done` is false.
+  void Round(absl::FunctionRef<bool()> is_done, bool is_lent) {
+    if (signal_.load(std::memory_order_relaxed) == kSignalled) {
+      signal_.exchange(kAwake, std::memory_order_acq_rel);
+    }
+    RunPosted();
+    RunTimers();
+    Pollable* pollable = pollable_.load(std::memory_order_acquire);
+    const bool has_more = pollable != nullptr && pollable->Poll();
+    if (is_stopping_ || is_done()) return;
+    if (has_more) {
+      if (!watches_.empty()) RunReady(/*timeout=*/0);
+      return;
+    }
+    if (is_lent && Spin()) return;
+    int awake = kAwake;
+    const Signal asleep = watches_.empty() ? kAsleep : kPolling;
+    if (signal_.compare_exchange_strong(awake, asleep, std::memory_order_acq_rel)) {
+      const Nanoseconds began = is_lent ? Clock() : 0;
+      if (asleep == kAsleep) {
+        Sleep();
+      } else {
+        ArmTimer();
+        RunReady(/*timeout=*/-1);
+      }
+      if (is_lent && Clock() - began < kLongestSpin) spin_ = kLongestSpin;
+    } else if (!watches_.empty()) {
+      RunReady(/*timeout=*/0);
+    }
+  }
+
+  // True if something came. What took long to come last time is not looked for at length.
+  bool Spin() {
+    if (watches_.empty()) return false;
+    const Nanoseconds began = Clock();
+    Nanoseconds spent = 0;
+    do {
+      if (RunReady(/*timeout=*/0) > 0 || signal_.load(std::memory_order_relaxed) == kSignalled) {
+        spin_ = kLongestSpin;
+        return true;
+      }
+      sched_yield();  // there may be more ranks than processors
+      spent = Clock() - began;
+    } while (spent < spin_);
+    spin_ = std::max(spin_ / 2, kShortestSpin);
+    return false;
+  }
+
+  // ---- Lending the loop: who drives is decided under loan_mutex_, which hands over what is the
+  // loop's own.
+
+  bool BorrowFree() {
+    MutexLock lock(loan_mutex_);
+    if (driver_ != Driver::kNobody) return false;
+    TakeLoop();
+    return true;
+  }
+
+  // False if another thread has borrowed it.
+  bool BorrowFromOwnThread() {
+    std::unique_lock<std::mutex> lock(loan_mutex_.native());
+    if (is_wanted_.load(std::memory_order_relaxed) || driver_ == Driver::kBorrower) return false;
+    is_wanted_.store(true, std::memory_order_release);
+    if (driver_ == Driver::kOwnThread) {
+      lock.unlock();
+      Wake();
+      lock.lock();
+      loan_changed_.wait(lock, [this] { return driver_ == Driver::kNobody; });
+    }
+    is_wanted_.store(false, std::memory_order_relaxed);
+    TakeLoop();
+    return true;
+  }
+
+  void TakeLoop() {
+    driver_ = Driver::kBorrower;
+    ++loans_;
+    thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    signal_.exchange(kAwake, std::memory_order_acq_rel);
+  }
+
+  void GiveBack() {
+    // What the last round has posted to itself would wake the own thread.
+    constexpr int kMostRounds = 4;
+    for (int i = 0; i < kMostRounds && signal_.load(std::memory_order_relaxed) == kSignalled; ++i) {
+      Round([] { return true; }, /*is_lent=*/true);
+    }
+    MutexLock lock(loan_mutex_);
+    thread_id_.store({}, std::memory_order_relaxed);
+    int awake = kAwake;
+    const bool is_idle =
+        !is_stopping_ && signal_.compare_exchange_strong(awake, kFree, std::memory_order_acq_rel);
+    driver_ = is_idle ? Driver::kNobody : Driver::kOwnThread;
+    // Else its own thread looks by itself, after a while.
+    if (!is_idle || is_own_thread_asleep_) loan_changed_.notify_all();
+  }
+
+  // The loop's own thread, until it has the loop again: nobody has borrowed it for a while, or
+  // something is to be done that no borrower does.
+  void Lend() {
+    std::unique_lock<std::mutex> lock(loan_mutex_.native());
+    thread_id_.store({}, std::memory_order_relaxed);
+    driver_ = Driver::kNobody;
+    loan_changed_.notify_all();
+    Nanoseconds patience = kShortestLoan;
+    uint64_t seen = loans_;
+    while (driver_ != Driver::kOwnThread) {
+      is_own_thread_asleep_ = driver_ == Driver::kBorrower && loans_ == seen;
+      seen = loans_;
+      if (is_own_thread_asleep_) {
+        loan_changed_.wait(lock);
+      } else if (loan_changed_.wait_for(lock, std::chrono::nanoseconds(patience)) ==
+                     std::cv_status::timeout &&
+                 driver_ == Driver::kNobody && loans_ == seen && !is_wanted_) {
+        driver_ = Driver::kOwnThread;
+      }
+      is_own_thread_asleep_ = false;
+      patience = std::min(2 * patience, kLongestLoan);
+    }
+    thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    signal_.exchange(kAwake, std::memory_order_acq_rel);
   }
 
   void RunPosted() {
@@ -287,8 +406,9 @@ class RealReactor : public Reactor {
     armed_ = wanted;
   }
 
-  // Waits in the kernel and calls what became ready. `timeout` as of epoll_wait: 0 or -1.
-  void RunReady(int timeout) {
+  // Waits in the kernel and calls what became ready. `timeout` as of epoll_wait: 0 or -1. How many
+  // descriptors were.
+  int RunReady(int timeout) {
     std::array<epoll_event, 64> events;
     const int n = epoll_wait(epoll_.number(), events.data(), events.size(), timeout);
     const int error = errno;
@@ -314,9 +434,16 @@ class RealReactor : public Reactor {
       (*fn)({.readable = is_broken || (events[i].events & EPOLLIN) != 0,
              .writable = is_broken || (events[i].events & EPOLLOUT) != 0});
     }
+    return n;
   }
 
   static constexpr Nanoseconds kNever = -1;
+  // About as long as a wake-up takes.
+  static constexpr Nanoseconds kLongestSpin = 40 * kMicrosecond;
+  static constexpr Nanoseconds kShortestSpin = 1 * kMicrosecond;
+  // How long a loop that was lent stays free for the next to borrow it, while it often is.
+  static constexpr Nanoseconds kShortestLoan = 100 * kMicrosecond;
+  static constexpr Nanoseconds kLongestLoan = kMillisecond;
 
   const Nanoseconds start_;
   Descriptor epoll_;  // none until something is watched; so the next two
@@ -343,6 +470,15 @@ class RealReactor : public Reactor {
   std::unordered_map<uint64_t, std::shared_ptr<WatchFunction>> watches_;
   uint64_t next_watch_ = kFirstWatch;
   bool is_stopping_ = false;
+  Nanoseconds spin_ = kLongestSpin;
+
+  Mutex loan_mutex_;
+  std::condition_variable loan_changed_;
+  // Under loan_mutex_. Whoever drives has what is the loop's own.
+  Driver driver_ = Driver::kOwnThread;
+  uint64_t loans_ = 0;
+  bool is_own_thread_asleep_ = false;  // until it is told
+  std::atomic<bool> is_wanted_{false};
 
   std::thread thread_;
 };

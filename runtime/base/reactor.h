@@ -8,8 +8,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 
 namespace braid {
@@ -73,6 +75,17 @@ class Reactor {
   virtual void Unwatch(int descriptor) = 0;
 
   virtual bool InThread() const = 0;
+
+  // Lends the loop to the calling thread, which is the reactor's until `is_done`: who waits for
+  // what happens here pays for no wake-up, and for a while afterwards the loop is lent again at no
+  // cost. `first` is posted before; null: nothing is. What makes `is_done` true is done by the
+  // loop. False: the loop is not lent (it is simulated, somebody has it, or this is its thread),
+  // and `first` was posted.
+  virtual bool RunUntil(absl::AnyInvocable<void()> first, absl::FunctionRef<bool()> is_done) {
+    static_cast<void>(is_done);
+    if (first) Post(std::move(first));
+    return false;
+  }
 };
 
 // A flag that the host thread can wait for, through its Environment only.

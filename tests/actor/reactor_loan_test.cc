@@ -1,0 +1,191 @@
+// A reactor whose loop other threads borrow while they wait for something that it does.
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/base/descriptor.h"
+#include "runtime/base/reactor.h"
+
+namespace braid {
+namespace {
+
+constexpr Nanoseconds kLoanPatience = 20 * kSecond;
+
+class ReactorLoanTest : public testing::Test {
+ protected:
+  // That its own thread, or whoever has the loop, still does what is posted and what is due.
+  void ExpectAlive() {
+    const auto posted = environment_->MakeEvent(), timed = environment_->MakeEvent();
+    reactor_->Post([&] {
+      EXPECT_TRUE(reactor_->InThread());
+      reactor_->RunAfter(kMillisecond, [&] { timed->Set(); });
+      posted->Set();
+    });
+    EXPECT_EQ(environment_->Await(*posted, kLoanPatience), absl::OkStatus());
+    EXPECT_EQ(environment_->Await(*timed, kLoanPatience), absl::OkStatus());
+    EXPECT_FALSE(reactor_->InThread());
+  }
+
+  const std::unique_ptr<Environment> environment_ = MakeRealEnvironment();
+  const std::unique_ptr<Reactor> reactor_ = environment_->StartReactor("r");
+};
+
+TEST_F(ReactorLoanTest, TheBorrowersThreadIsTheReactors) {
+  for (int turn = 0; turn < 3; ++turn) {
+    bool is_done = false;
+    std::thread::id ran_on;
+    EXPECT_TRUE(reactor_->RunUntil(
+        [&] {
+          reactor_->RunAfter(2 * kMillisecond, [&] {
+            EXPECT_TRUE(reactor_->InThread());
+            ran_on = std::this_thread::get_id();
+            is_done = true;
+          });
+        },
+        [&] { return is_done; }));
+    EXPECT_EQ(ran_on, std::this_thread::get_id());
+    EXPECT_FALSE(reactor_->InThread());
+  }
+  ExpectAlive();
+}
+
+TEST_F(ReactorLoanTest, TheReactorsOwnThreadAndASecondBorrowerGetNothing) {
+  const auto is_lent = environment_->MakeEvent(), ends = environment_->MakeEvent();
+  std::thread borrower([&] {
+    EXPECT_TRUE(reactor_->RunUntil(nullptr, [&] {
+      is_lent->Set();
+      return ends->is_set();
+    }));
+  });
+  ASSERT_EQ(environment_->Await(*is_lent, kLoanPatience), absl::OkStatus());
+  const auto ran = environment_->MakeEvent();
+  bool is_refused_inside = false;
+  // Refused, but what was to be posted is.
+  EXPECT_FALSE(reactor_->RunUntil(nullptr, [] { return true; }));
+  EXPECT_FALSE(reactor_->RunUntil(
+      [&] {
+        is_refused_inside = !reactor_->RunUntil(nullptr, [] { return true; });
+        ran->Set();
+      },
+      [] { return false; }));
+  EXPECT_EQ(environment_->Await(*ran, kLoanPatience), absl::OkStatus());
+  EXPECT_TRUE(is_refused_inside);
+  reactor_->Post([&] { ends->Set(); });
+  borrower.join();
+  ExpectAlive();
+}
+
+TEST_F(ReactorLoanTest, DescriptorsAreWatchedWhoeverHasTheLoop) {
+  std::array<int, 2> ends;
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()), 0);
+  const Descriptor near(ends[0]), far(ends[1]);
+  std::atomic<int> bytes = 0;
+  const auto watched = environment_->MakeEvent();
+  reactor_->Post([&] {
+    ASSERT_TRUE(reactor_
+                    ->Watch(near.number(), {.readable = true},
+                            [&](Reactor::Readiness) {
+                              char byte = 0;
+                              while (read(near.number(), &byte, 1) == 1) ++bytes;
+                            })
+                    .ok());
+    watched->Set();
+  });
+  ASSERT_EQ(environment_->Await(*watched, kLoanPatience), absl::OkStatus());
+  for (int i = 1; i <= 300; ++i) {
+    ASSERT_EQ(write(far.number(), "x", 1), 1);
+    if (i % 3 != 0) {
+      EXPECT_TRUE(reactor_->RunUntil(nullptr, [&] { return bytes >= i; }));
+    } else {
+      // Nobody borrows the loop: its own thread sees to it.
+      const auto began = std::chrono::steady_clock::now();
+      while (bytes < i && std::chrono::steady_clock::now() - began < std::chrono::seconds(20)) {
+        std::this_thread::yield();
+      }
+    }
+    ASSERT_EQ(bytes, i);
+  }
+  const auto unwatched = environment_->MakeEvent();
+  reactor_->Post([&] {
+    reactor_->Unwatch(near.number());
+    unwatched->Set();
+  });
+  EXPECT_EQ(environment_->Await(*unwatched, kLoanPatience), absl::OkStatus());
+}
+
+TEST_F(ReactorLoanTest, NoPostIsLostWhileTheLoopGoesFromHandToHand) {
+  constexpr int kPosters = 2, kBorrowers = 2, kPosts = 4000;
+  int ran = 0;  // on the loop only
+  std::vector<std::thread> threads;
+  for (int poster = 0; poster < kPosters; ++poster) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kPosts; ++i) {
+        reactor_->Post([&] { ++ran; });
+        if (i % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(150));
+      }
+    });
+  }
+  for (int borrower = 0; borrower < kBorrowers; ++borrower) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kPosts; ++i) {
+        const auto done = environment_->MakeEvent();
+        reactor_->RunUntil(
+            [&] {
+              ++ran;
+              done->Set();
+            },
+            [&] { return done->is_set(); });
+        ASSERT_EQ(environment_->Await(*done, kLoanPatience), absl::OkStatus());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto done = environment_->MakeEvent();
+  reactor_->Post([&] { done->Set(); });
+  ASSERT_EQ(environment_->Await(*done, kLoanPatience), absl::OkStatus());
+  EXPECT_EQ(ran, (kPosters + kBorrowers) * kPosts);
+  ExpectAlive();
+}
+
+TEST_F(ReactorLoanTest, MayBeDestroyedWhileNobodyHasTheLoop) {
+  for (int turn = 0; turn < 100; ++turn) {
+    bool is_done = false, is_run = false;  // outlive the reactor
+    const std::unique_ptr<Reactor> reactor = environment_->StartReactor("short");
+    EXPECT_TRUE(reactor->RunUntil([&] { is_done = true; }, [&] { return is_done; }));
+    reactor->Post([&is_run] { is_run = true; });
+  }
+}
+
+TEST_F(ReactorLoanTest, SleepsOnceItIsNotBorrowedAnyMore) {
+  bool is_done = false;
+  EXPECT_TRUE(reactor_->RunUntil([&] { is_done = true; }, [&] { return is_done; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto switches = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw + usage.ru_nivcsw;
+  };
+  const int64_t before = switches();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LE(switches() - before, 10);
+}
+
+TEST(SimulatedReactorLoanTest, IsNotLent) {
+  const auto environment = MakeSimulatedEnvironment(1);
+  const auto reactor = environment->StartReactor("r");
+  const auto done = environment->MakeEvent();
+  EXPECT_FALSE(reactor->RunUntil([&] { done->Set(); }, [&] { return done->is_set(); }));
+  EXPECT_EQ(environment->Await(*done, kLoanPatience), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace braid
