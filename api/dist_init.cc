@@ -10,13 +10,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "comm/cluster/host_and_port.h"
+#include "comm/cluster/node_list.h"
 #include "comm/control/secret.h"
 #include "runtime/base/status.h"
 
 namespace braid::dist {
 namespace {
-
-constexpr uint16_t kDefaultPort = 29500;  // as torch.distributed's
 
 // A number of the user's, and where it comes from.
 struct Given {
@@ -33,6 +32,7 @@ absl::StatusOr<int> ParseNumber(const std::string& origin, const std::string& te
 
 struct Meeting {
   HostAndPort master;
+  int listener = -1;  // at that port, if a launcher has made it
   Given rank, world_size;
 };
 
@@ -61,7 +61,7 @@ absl::StatusOr<Meeting> MeetByEnvironment(const InitOptions& options) {
         "env://: MASTER_ADDR is not set; it is the host of rank 0, the same for all ranks");
   }
   BRAID_RETURN_IF_ERROR(CheckHost(*address));
-  meeting.master = {.host = *address, .port = kDefaultPort};
+  meeting.master = {.host = *address, .port = kDefaultGroupPort};
   if (const std::optional<std::string> port = options.environment("MASTER_PORT")) {
     BRAID_ASSIGN_OR_RETURN(const int number, ParseNumber("MASTER_PORT", *port));
     if (number < 1 || number > std::numeric_limits<uint16_t>::max()) {
@@ -70,6 +70,7 @@ absl::StatusOr<Meeting> MeetByEnvironment(const InitOptions& options) {
     }
     meeting.master.port = static_cast<uint16_t>(number);
   }
+  meeting.listener = InheritedListener(options.environment, meeting.master.port);
   return meeting;
 }
 
@@ -82,7 +83,7 @@ absl::StatusOr<Meeting> MeetByAddress(const InitOptions& options) {
   const std::pair<std::string, std::string> parts =
       absl::StrSplit(method.substr(std::string_view("tcp://").size()), absl::MaxSplits('?', 1));
   BRAID_ASSIGN_OR_RETURN(meeting.master, ParseHostAndPort(parts.first));
-  if (meeting.master.port == 0) meeting.master.port = kDefaultPort;
+  if (meeting.master.port == 0) meeting.master.port = kDefaultGroupPort;
   const std::vector<std::string> items = absl::StrSplit(parts.second, '&', absl::SkipEmpty());
   for (const std::string& item : items) {
     const std::pair<std::string, std::string> pair = absl::StrSplit(item, absl::MaxSplits('=', 1));
@@ -144,6 +145,7 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
   network.cluster.nodes[0].host = meeting.master.host;
   network.cluster.nodes[0].port = meeting.master.port;
   network.cluster.rank = rank.value;
+  if (rank.value == 0) network.control_descriptor = meeting.listener;
   network.cluster.origin = method;
   network.cluster.member_word = "rank";
   network.secret = options.secret;

@@ -1,13 +1,18 @@
 #include "api/network.h"
 
+#include <fcntl.h>
 #include <glog/logging.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "api/network_place.h"
@@ -67,6 +72,20 @@ absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions&
 }
 
 }  // namespace
+
+int InheritedListener(const EnvironmentVariables& environment, uint16_t port) {
+  const std::optional<std::string> text = environment("BRAID_CTRL_DESCRIPTOR");
+  int descriptor = -1, is_listening = 0;
+  socklen_t size = sizeof(is_listening);
+  if (!text.has_value() || !absl::SimpleAtoi(*text, &descriptor) ||
+      getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &size) != 0 ||
+      is_listening == 0) {
+    return -1;
+  }
+  const Socket copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  const absl::StatusOr<SocketAddress> address = copy.LocalAddress();
+  return address.ok() && address->port() == port ? descriptor : -1;
+}
 
 absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network) {
   std::vector<Socket> listeners;

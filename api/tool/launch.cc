@@ -40,6 +40,19 @@ ABSL_FLAG(std::string, ssh, "ssh -o BatchMode=yes",
 ABSL_FLAG(
     std::string, node_program_dir, "",
     "With --nodes, the folder of the braid tool on other machines; the same as here if empty");
+ABSL_FLAG(int, nproc_per_node, 0,
+          "Ranks of a process group to start on this machine, each with RANK, WORLD_SIZE, "
+          "LOCAL_RANK, MASTER_ADDR and the like in its environment");
+ABSL_FLAG(int, nnodes, 1, "With --nproc_per_node, how many machines start ranks");
+ABSL_FLAG(int, node_rank, 0, "With --nnodes, which of them this is, from 0");
+ABSL_FLAG(std::string, master_addr, "",
+          "With --nproc_per_node, the host of rank 0; not given: ranks meet on this machine at a "
+          "free port");
+ABSL_FLAG(uint16_t, master_port, 0, "With --master_addr, its port; 29500 if it is not given");
+ABSL_FLAG(int, max_restarts, 0,
+          "With --nproc_per_node on one machine, how often all ranks are started again after one "
+          "has failed");
+ABSL_FLAG(bool, standalone, false, "With --nproc_per_node: this machine alone, at a free port");
 ABSL_FLAG(bool, tag_output, false,
           "Print all that all nodes print, line by line as '[node 1] ...', instead of node 0's "
           "output alone");
@@ -83,9 +96,7 @@ absl::StatusOr<ListedNodes> ListedNodesOfFlags(const std::vector<DeviceSpec>& de
   return nodes;
 }
 
-absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& arguments) {
-  const int local = absl::GetFlag(FLAGS_local);
-  const std::string file = absl::GetFlag(FLAGS_nodes);
+absl::Status CheckArguments(const ToolArguments& arguments) {
   if (!arguments.words.empty()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "'%s' is no flag; the program and its arguments come after --", arguments.words[0]));
@@ -95,9 +106,60 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& ar
         "no program is given; it and its arguments come after --: braid launch --local=2 -- "
         "./mnist");
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LocalRanks> RanksOfFlags() {
+  const LocalRanks ranks{.per_machine = absl::GetFlag(FLAGS_nproc_per_node),
+                         .machines = absl::GetFlag(FLAGS_nnodes),
+                         .machine = absl::GetFlag(FLAGS_node_rank),
+                         .host = absl::GetFlag(FLAGS_master_addr),
+                         .port = absl::GetFlag(FLAGS_master_port)};
+  if (absl::GetFlag(FLAGS_local) != 0 || !absl::GetFlag(FLAGS_nodes).empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--nproc_per_node=%d starts ranks of a process group, and --local or "
+                        "--nodes nodes of a cluster; give one of them",
+                        ranks.per_machine));
+  }
+  if (ranks.per_machine < 1 || ranks.machines < 1 ||
+      ranks.per_machine > kMaxNodes / ranks.machines) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--nproc_per_node=%d with --nnodes=%d; 1 or more each and %d ranks in all at most were "
+        "expected",
+        ranks.per_machine, ranks.machines, kMaxNodes));
+  }
+  if (ranks.machine < 0 || ranks.machine >= ranks.machines) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--node_rank=%d with --nnodes=%d; 0 to %d was expected", ranks.machine,
+                        ranks.machines, ranks.machines - 1));
+  }
+  if (ranks.host.empty() && (ranks.machines > 1 || ranks.port != 0)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--nnodes=%d and --master_port=%d without --master_addr, which is the host of rank 0, the "
+        "same on all machines",
+        ranks.machines, ranks.port));
+  }
+  if (absl::GetFlag(FLAGS_standalone) && !ranks.host.empty()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--standalone means this machine alone; it excludes --master_addr=%s", ranks.host));
+  }
+  const int restarts = absl::GetFlag(FLAGS_max_restarts);
+  if (restarts < 0 || (restarts > 0 && ranks.machines > 1)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--max_restarts=%d with --nnodes=%d; 0 or more was expected, and 0 on several machines, "
+        "whose launchers do not know of each other",
+        restarts, ranks.machines));
+  }
+  return ranks;
+}
+
+absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& arguments) {
+  const int local = absl::GetFlag(FLAGS_local);
+  const std::string file = absl::GetFlag(FLAGS_nodes);
   if ((local != 0) != file.empty()) {
     return absl::InvalidArgumentError(
-        local == 0 ? "nothing says where to start nodes; give --local=N or --nodes=FILE"
+        local == 0 ? "nothing says where to start nodes; give --local=N or --nodes=FILE, or "
+                     "--nproc_per_node=N for ranks of a process group"
                    : absl::StrFormat("--local=%d and --nodes=%s exclude each other; give one of "
                                      "them",
                                      local, file));
@@ -151,16 +213,40 @@ absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
   return result;
 }
 
+void PrintEnd(const LaunchResult& result, const std::string& what_follows) {
+  std::cerr << result.output;
+  if (!result.cause.empty()) {
+    std::cerr << "braid launch: " << result.cause << what_follows << "\n";
+  }
+}
+
+// Until they end well, or have failed once more than they may be started again.
+absl::StatusOr<LaunchResult> RunRanks(const std::vector<std::string>& program) {
+  BRAID_ASSIGN_OR_RETURN(LocalRanks ranks, RanksOfFlags());
+  const int most = absl::GetFlag(FLAGS_max_restarts);
+  while (true) {
+    BRAID_ASSIGN_OR_RETURN(std::vector<NodeCommand> commands, CommandsOfLocalRanks(ranks, program));
+    BRAID_ASSIGN_OR_RETURN(LaunchResult result, RunNodes(std::move(commands)));
+    if (result.cause.empty() || result.is_interrupted || ranks.restarts == most) return result;
+    ++ranks.restarts;
+    PrintEnd(result, absl::StrFormat("; restart %d of %d", ranks.restarts, most));
+  }
+}
+
+absl::StatusOr<LaunchResult> RunFlags(const ToolArguments& arguments) {
+  BRAID_RETURN_IF_ERROR(CheckArguments(arguments));
+  if (absl::GetFlag(FLAGS_nproc_per_node) != 0) return RunRanks(arguments.program);
+  BRAID_ASSIGN_OR_RETURN(std::vector<NodeCommand> commands, CommandsOfFlags(arguments));
+  return RunNodes(std::move(commands));
+}
+
 int Launch(const ToolArguments& arguments) {
-  absl::StatusOr<std::vector<NodeCommand>> commands = CommandsOfFlags(arguments);
-  const absl::StatusOr<LaunchResult> result =
-      commands.ok() ? RunNodes(*std::move(commands)) : commands.status();
+  const absl::StatusOr<LaunchResult> result = RunFlags(arguments);
   if (!result.ok()) {
     std::cerr << "error: " << result.status().message() << "\n";
     return 1;
   }
-  std::cerr << result->output;
-  if (!result->cause.empty()) std::cerr << "braid launch: " << result->cause << "\n";
+  PrintEnd(*result, "");
   return result->exit_code;
 }
 
@@ -169,16 +255,23 @@ int Launch(const ToolArguments& arguments) {
 Subcommand LaunchSubcommand() {
   return {
       .name = "launch",
-      .summary = "starts a program as the nodes of a cluster",
-      .usage = R"(starts a program as the nodes of a cluster.
+      .summary = "starts a program as the nodes of a cluster, or as ranks of a process group",
+      .usage = R"(starts a program as the nodes of a cluster, or as ranks of a process group.
 
   braid launch --local=2 --devices=cpu:2 -- ./mnist --epochs=1
   braid launch --nodes=nodes.txt -- ./mnist --epochs=1
+  braid launch --nproc_per_node=4 --max_restarts=2 -- ./collectives
+  braid launch --nnodes=2 --node_rank=0 --nproc_per_node=4 --master_addr=10.0.0.1 -- ./collectives
 
 The first starts 2 nodes on this machine, which meet at a free port, and prints
 it. The second starts a node for each line of nodes.txt: on this machine
 directly, on others by ssh, in the folder of the same name. Nodes share a fresh
 secret, or BRAID_AUTH_TOKEN if that is exported.
+
+The third starts 4 ranks of a process group here, as torchrun does, and all of
+them once more, up to twice, when one fails (RESTART_COUNT says how often). The
+fourth is run on each of two machines with its own --node_rank; there ranks
+share the exported BRAID_AUTH_TOKEN.
 
 Node 0 writes to this terminal, but does not read from it. Of other nodes, the
 last output of the one that fails first is shown, unless --tag_output is given.

@@ -93,6 +93,47 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
   return commands;
 }
 
+absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalRanks(
+    const LocalRanks& ranks, const std::vector<std::string>& program) {
+  BRAID_ASSIGN_OR_RETURN(std::string token, ReadSecret("", EnvironmentVariable));
+  HostAndPort master{.host = ranks.host, .port = ranks.port};
+  Socket control;
+  if (ranks.host.empty()) {
+    // The kernel chooses the port, and it stays ours from here to rank 0.
+    master.host = LocalNodes().host;
+    BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, ResolveHost(master.host, 0));
+    BRAID_ASSIGN_OR_RETURN(control, ListenOn(addresses.front()));
+    BRAID_ASSIGN_OR_RETURN(const SocketAddress listens, control.LocalAddress());
+    master.port = listens.port();
+    if (token.empty()) {
+      BRAID_ASSIGN_OR_RETURN(token, MakeSecret());
+    }
+  } else if (master.port == 0) {
+    master.port = kDefaultGroupPort;
+  }
+  const auto number = [](int value) { return absl::StrFormat("%d", value); };
+  std::vector<NodeCommand> commands(ranks.per_machine);
+  for (int local = 0; local < ranks.per_machine; ++local) {
+    NodeCommand& command = commands[local];
+    command.rank = ranks.machine * ranks.per_machine + local;
+    command.word = "rank";
+    command.command = program;
+    command.environment = {{"RANK", number(command.rank)},
+                           {"WORLD_SIZE", number(ranks.machines * ranks.per_machine)},
+                           {"LOCAL_RANK", number(local)},
+                           {"LOCAL_WORLD_SIZE", number(ranks.per_machine)},
+                           {"MASTER_ADDR", master.host},
+                           {"MASTER_PORT", number(master.port)},
+                           {"RESTART_COUNT", number(ranks.restarts)}};
+    if (!token.empty()) command.environment[kToken] = token;
+  }
+  if (control.is_open()) {
+    commands[0].environment[kControl] = number(control.descriptor());
+    commands[0].control = std::move(control);
+  }
+  return commands;
+}
+
 std::string MeetingPlace(const NodeCommand& command) {
   const auto found = command.environment.find(kMaster);
   return found == command.environment.end() ? "" : found->second;

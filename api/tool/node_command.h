@@ -16,8 +16,9 @@ namespace braid {
 
 struct NodeCommand {
   int rank = 0;
-  std::string host;        // "": a node of --local, whose address says nothing
-  bool is_remote = false;  // `command` is ssh's; the rest is told there (remote_orders.h)
+  std::string word = "node";  // or "rank", of process groups, in messages
+  std::string host;           // "": a node of --local, whose address says nothing
+  bool is_remote = false;     // `command` is ssh's; the rest is told there (remote_orders.h)
   std::vector<std::string> command;
   // The variables by which the program finds its cluster. They never go through a command line,
   // since all users of a machine see those.
@@ -38,6 +39,18 @@ struct LocalNodes {
 };
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     const LocalNodes& nodes, const std::vector<std::string>& program);
+
+// One machine's ranks of a process group, which find their world as torch.distributed's do.
+struct LocalRanks {
+  int per_machine = 1;
+  int machines = 1;
+  int machine = 0;
+  std::string host = "";  // of rank 0; "": this machine alone, which chooses a free port
+  uint16_t port = 0;      // 0: with a host, as torch.distributed's
+  int restarts = 0;       // how often these ranks have been started before
+};
+absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalRanks(
+    const LocalRanks& ranks, const std::vector<std::string>& program);
 
 // HOST:PORT of the master, of a command of CommandsOfLocalNodes; "" of others, whose list says it.
 std::string MeetingPlace(const NodeCommand& command);

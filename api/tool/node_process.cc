@@ -110,7 +110,7 @@ absl::Status NodeProcess::PrepareRemote(ProcessOptions& options, ChildEnds& ends
 }
 
 absl::Status NodeProcess::PrepareOutput(ProcessOptions& options, ChildEnds& ends) {
-  const LineTagger tagger(absl::StrFormat("[node %d] ", command_.rank));
+  const LineTagger tagger(absl::StrFormat("[%s %d] ", command_.word, command_.rank));
   if (output_.kind == Output::Kind::kKept) {
     // One pipe keeps the order of both.
     BRAID_ASSIGN_OR_RETURN(ends.output, OpenChannel({.is_kept = true}));
@@ -166,14 +166,14 @@ void NodeProcess::Signal(int signal) {
 }
 
 std::string NameNode(const NodeCommand& command) {
-  return absl::StrFormat("node %d%s", command.rank, Parenthesize(command.host));
+  return absl::StrFormat("%s %d%s", command.word, command.rank, Parenthesize(command.host));
 }
 
 std::string NodeProcess::Describe() const {
   if (command_.is_remote) return NameNode(command_);
   const std::string separator = command_.host.empty() ? "" : ", ";
-  return absl::StrFormat("node %d (pid %d%s%s)", command_.rank, process_->pid(), separator,
-                         command_.host);
+  return absl::StrFormat("%s %d (pid %d%s%s)", command_.word, command_.rank, process_->pid(),
+                         separator, command_.host);
 }
 
 std::string NodeProcess::DescribeFailure(const ExitStatus& status) const {

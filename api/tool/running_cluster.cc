@@ -113,6 +113,7 @@ void RunningCluster::Fail(std::string cause, int exit_code) {
 void RunningCluster::OnSignal(int signal) {
   const bool kills = was_interrupted_ && signal == SIGINT;
   was_interrupted_ = was_interrupted_ || signal == SIGINT;
+  result_.is_interrupted = true;
   SignalAll(kills ? SIGKILL : signal);
   if (!is_ending()) {
     result_.cause = "ended by " + DescribeSignal(signal);

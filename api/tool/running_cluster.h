@@ -18,9 +18,10 @@ namespace braid {
 
 // How a launch ended.
 struct LaunchResult {
-  int exit_code = 0;   // of the node that failed first
-  std::string output;  // what that node had printed, if nobody has seen it yet
-  std::string cause;   // "" if all ended well by themselves
+  int exit_code = 0;            // of the node that failed first
+  std::string output;           // what that node had printed, if nobody has seen it yet
+  std::string cause;            // "" if all ended well by themselves
+  bool is_interrupted = false;  // by a signal to this launch
 };
 
 class RunningCluster {

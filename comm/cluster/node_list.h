@@ -15,6 +15,8 @@
 namespace braid {
 
 constexpr uint16_t kDefaultControlPort = 9988;
+// Of process groups, as torch.distributed's.
+constexpr uint16_t kDefaultGroupPort = 29500;
 constexpr int kMaxNodes = 65535;
 
 struct ClusterNode {

@@ -1,0 +1,127 @@
+// `braid launch --nproc_per_node`: ranks of a process group.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/multiprocess/program_run.h"
+#include "tests/runtime/temp_dir.h"
+
+namespace braid {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+std::vector<std::string> LaunchRanks(std::vector<std::string> flags,
+                                     const std::vector<std::string>& program) {
+  std::vector<std::string> command = {BRAID_TOOL, "launch"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  command.emplace_back("--");
+  command.insert(command.end(), program.begin(), program.end());
+  return command;
+}
+
+std::vector<std::string> Script(const std::string& script) { return {"bash", "-c", script}; }
+
+std::vector<std::string> SortedLines(const std::string& text) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  std::ranges::sort(lines);
+  return lines;
+}
+
+constexpr char kTell[] =
+    "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE here, at "
+    "$MASTER_ADDR:$MASTER_PORT, $RESTART_COUNT, secret of ${#BRAID_AUTH_TOKEN}";
+
+TEST(LaunchRanksTest, TellsEveryRankItsWorld) {
+  ProgramRun run(LaunchRanks({"--nproc_per_node=2", "--standalone", "--tag_output"}, Script(kTell)),
+                 {.environment = {{"BRAID_AUTH_TOKEN", std::nullopt}}});
+  EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+  const std::string rest = " of 2 here, at 127\\.0\\.0\\.1:[0-9]+, 0, secret of 64";
+  EXPECT_THAT(SortedLines(run.out()), ElementsAre(MatchesRegex("\\[rank 0\\] 0 of 2, 0" + rest),
+                                                  MatchesRegex("\\[rank 1\\] 1 of 2, 1" + rest)));
+}
+
+TEST(LaunchRanksTest, OneOfSeveralMachinesStartsItsPart) {
+  ProgramRun run(LaunchRanks({"--nproc_per_node=2", "--nnodes=3", "--node_rank=2",
+                              "--master_addr=10.0.0.1", "--tag_output"},
+                             Script(kTell)),
+                 {.environment = {{"BRAID_AUTH_TOKEN", "known to all"}}});
+  EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+  const std::string rest = " of 2 here, at 10.0.0.1:29500, 0, secret of 12";
+  EXPECT_THAT(SortedLines(run.out()),
+              ElementsAre("[rank 4] 4 of 6, 0" + rest, "[rank 5] 5 of 6, 1" + rest));
+}
+
+TEST(LaunchRanksTest, TheyMakeAWorld) {
+  ProgramRun run(LaunchRanks({"--nproc_per_node=3"}, {BRAID_COLLECTIVES}));
+  EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+  EXPECT_THAT(run.out(), HasSubstr("rank 2: "));
+  EXPECT_THAT(run.out(), HasSubstr("pi is about 3.14"));
+}
+
+TEST(LaunchRanksTest, StartsAllRanksAgainWhenOneFails) {
+  const TempDir dir;
+  // Rank 1 fails twice; rank 0 waits for it, and is ended with it.
+  ProgramRun run(LaunchRanks({"--nproc_per_node=2", "--max_restarts=2"},
+                             Script("echo started >> " + dir / "rank" +
+                                    "$RANK; if [ $RANK = 1 -a $RESTART_COUNT -lt 2 ]; then "
+                                    "kill -9 $$; fi; if [ $RESTART_COUNT -lt 2 ]; then "
+                                    "exec sleep 30; fi; echo rank $RANK ends well")));
+  EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+  EXPECT_THAT(run.out(), HasSubstr("rank 0 ends well"));
+  const std::string failed = "braid launch: rank 1 \\(pid [0-9]+\\) failed first: signal 9 .*";
+  EXPECT_THAT(SortedLines(run.err()), ElementsAre(MatchesRegex(failed + "; restart 1 of 2"),
+                                                  MatchesRegex(failed + "; restart 2 of 2")));
+}
+
+TEST(LaunchRanksTest, EndsWithTheFailureAfterTheLastRestart) {
+  ProgramRun run(LaunchRanks({"--nproc_per_node=2", "--max_restarts=1"},
+                             Script("if [ $RANK = 1 ]; then echo no bread >&2; exit 7; fi")));
+  EXPECT_EQ(run.Wait().code, 7) << run.err();
+  EXPECT_THAT(run.LastErrorLine(), MatchesRegex("braid launch: rank 1 \\(pid [0-9]+\\) failed "
+                                                "first: .*7.*"));
+  EXPECT_THAT(run.err(), HasSubstr("no bread"));
+  EXPECT_THAT(run.err(), HasSubstr("; restart 1 of 1\n"));
+}
+
+TEST(LaunchRanksTest, ASignalEndsItForGood) {
+  ProgramRun run(LaunchRanks({"--nproc_per_node=2", "--max_restarts=5"},
+                             Script("echo started; exec sleep 60")));
+  run.AwaitOutput("started");
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.Wait().code, 128 + SIGTERM);
+  EXPECT_THAT(run.LastErrorLine(), StartsWith("braid launch: ended by signal 15"));
+}
+
+TEST(LaunchRanksTest, WrongFlagsAreSaid) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"--nproc_per_node=-1"}, "--nproc_per_node=-1 with --nnodes=1; 1 or more each"},
+      {{"--nproc_per_node=2", "--local=2"}, "--nproc_per_node=2 starts ranks of a process group"},
+      {{"--nproc_per_node=2", "--nnodes=2"},
+       "--nnodes=2 and --master_port=0 without --master_addr"},
+      {{"--nproc_per_node=2", "--nnodes=2", "--node_rank=2", "--master_addr=a"},
+       "--node_rank=2 with --nnodes=2; 0 to 1 was expected"},
+      {{"--nproc_per_node=2", "--standalone", "--master_addr=a"}, "it excludes --master_addr=a"},
+      {{"--nproc_per_node=2", "--nnodes=2", "--master_addr=a", "--max_restarts=1"},
+       "--max_restarts=1 with --nnodes=2"},
+      {{}, "--nproc_per_node=N for ranks of a process group"},
+  };
+  for (const auto& [flags, words] : mistakes) {
+    ProgramRun run(LaunchRanks(flags, Script("true")));
+    EXPECT_EQ(run.Wait().code, 1);
+    EXPECT_THAT(run.LastErrorLine(), HasSubstr(words));
+  }
+}
+
+}  // namespace
+}  // namespace braid
