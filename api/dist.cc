@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "api/dist_calls.h"
 #include "api/dist_init.h"
+#include "api/dist_store.h"
 #include "api/membership.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
@@ -71,10 +72,14 @@ bool Work::Test() const {
 class World::Member {
  public:
   Member(std::unique_ptr<Membership> membership, int rank, Nanoseconds timeout)
-      : membership_(std::move(membership)), rank_(rank), timeout_(timeout) {}
+      : membership_(std::move(membership)),
+        rank_(rank),
+        timeout_(timeout),
+        store_(membership_, absl::Nanoseconds(timeout)) {}
 
   const std::shared_ptr<Membership>& membership() const { return membership_; }
   Nanoseconds timeout() const { return timeout_; }
+  Store& store() { return store_; }
 
   GroupIdentity Open(const std::vector<int>& ranks, bool is_world) {
     GroupIdentity identity;
@@ -96,6 +101,7 @@ class World::Member {
   const std::shared_ptr<Membership> membership_;
   const int rank_;
   const Nanoseconds timeout_;
+  Store store_;
   std::map<std::string, int> made_;  // how many groups of each list
 };
 
@@ -323,6 +329,8 @@ absl::StatusOr<std::unique_ptr<Group>> World::NewGroup(const std::vector<int>& r
   auto impl = std::make_unique<Impl>(member_, member_->Open(ranks, /*is_world=*/false));
   return std::unique_ptr<Group>(new Group(std::move(impl)));
 }
+
+Store& World::store() const { return member_->store(); }
 
 absl::Status World::Close(const absl::Status& cause) { return member_->membership()->Leave(cause); }
 

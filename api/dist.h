@@ -118,6 +118,7 @@ struct Transfer {
   int tag;
 };
 
+class Store;
 class World;
 
 // Some ranks of a world, which make the same calls in the same order. The calls of one group are
@@ -252,6 +253,9 @@ class World : public Group {
   // INVALID_ARGUMENT for a rank that is twice in it or not in the world, and if this one is not in
   // it.
   absl::StatusOr<std::unique_ptr<Group>> NewGroup(const std::vector<int>& ranks);
+
+  // What all ranks know by name (api/dist_store.h), as long as this world is. Any thread.
+  Store& store() const;
 
   // This rank makes no calls any more. Waits until no rank does and returns OK, or the cause if the
   // world has failed. With a `cause`: ends the world with it on all ranks at once.

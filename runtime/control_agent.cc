@@ -85,6 +85,7 @@ void ControlAgent::OnMessage(const std::string& bytes) {
     case ControlMessage::kSaved:
     case ControlMessage::kRollAnswer:
     case ControlMessage::kLeft:
+    case ControlMessage::kStoreRequest:
     case ControlMessage::KIND_NOT_SET: {
       const absl::Status refusal = absl::InvalidArgumentError(
           absl::StrFormat("node %d: the master sent a control message of kind %d", options_.node,

@@ -27,8 +27,8 @@ class ControlAgent {
   struct Options {
     uint16_t node = 0;
     Reactor* reactor = nullptr;  // borrowed
-    // Peers, Load, PlanChunk, Run, Unload, Status, StallNoted, RollCall and Dial; anything else is
-    // refused before.
+    // Peers, Load, PlanChunk, Run, Unload, Status, StallNoted, RollCall, Dial and StoreAnswer;
+    // anything else is refused before.
     std::function<void(control::ControlMessage& message)> obey;
     // The cause of a failure, as soon as it is known here, maybe twice. May be empty.
     std::function<void(const absl::Status& cause)> on_failure;

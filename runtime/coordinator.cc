@@ -12,6 +12,7 @@
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
+#include "runtime/group/stored_keys.h"
 #include "runtime/reports/control_status.h"
 
 namespace braid {
@@ -41,6 +42,9 @@ Coordinator::Coordinator(CoordinatorOptions options)
   program_ =
       std::make_unique<ProgramWatch>(reactor_.get(), options_.stall_timeout,
                                      [this](Nanoseconds lasted) { OnProgramStalled(lasted); });
+  store_ = std::make_unique<dist::StoredKeys>(dist::StoredKeys::Options{
+      .reactor = reactor_.get(),
+      .send = [this](uint16_t node, const ControlMessage& message) { Send(node, message); }});
 }
 
 Coordinator::~Coordinator() {
@@ -213,6 +217,8 @@ void Coordinator::OnMessage(uint16_t node, const std::string& bytes) {
     case ControlMessage::kDial:
     case ControlMessage::kLeft:
       return OnGroupMessage(node, message);
+    case ControlMessage::kStoreRequest:
+      return OnStoreRequest(node, message.mutable_store_request());
     case ControlMessage::kClosed: {
       {
         MutexLock lock(mutex_);
@@ -246,6 +252,12 @@ void Coordinator::OnGroupMessage(uint16_t node, const control::ControlMessage& m
   OnFailure(node, absl::InvalidArgumentError(
                       absl::StrFormat("%s names a node that is none of %d: %s", NameOf(node),
                                       peers_.size(), message.ShortDebugString())));
+}
+
+void Coordinator::OnStoreRequest(uint16_t node, control::StoreRequest* request) {
+  const absl::Status status = store_->OnRequest(node, request);
+  if (status.ok()) return;
+  OnFailure(node, Prefixed(NameOf(node) + " sent a request that the store does not take", status));
 }
 
 absl::Status Coordinator::AwaitLeft() {
@@ -282,6 +294,7 @@ void Coordinator::OnFailure(uint16_t node, const absl::Status& cause) {
   ControlMessage message;
   *message.mutable_failure() = CauseOf(cause, node);
   SendAll(message);
+  store_->Close();
   for (auto& [save, saving] : std::exchange(savings_, {})) saving.done(cause, cause);
   if (options_.on_failure) options_.on_failure(cause);
 }

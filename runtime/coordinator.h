@@ -32,7 +32,12 @@ class Hello;
 class Saved;
 class Stalled;
 class Status;
+class StoreRequest;
 }  // namespace control
+
+namespace dist {
+class StoredKeys;
+}  // namespace dist
 
 struct CoordinatorOptions {
   Environment* environment = nullptr;
@@ -154,6 +159,7 @@ class Coordinator {
   void OnLinkFailure(uint16_t node, const absl::Status& cause);
   void OnProbe(uint16_t node, uint64_t number);
   void OnGroupMessage(uint16_t node, const control::ControlMessage& message);
+  void OnStoreRequest(uint16_t node, control::StoreRequest* request);
   void OnSaved(uint16_t node, const control::Saved& saved);
   std::string EnterPhase(std::string phase);
   void OnLost(uint16_t node, const absl::Status& reason);
@@ -201,6 +207,7 @@ class Coordinator {
   std::map<int64_t, Saving> savings_;
   uint64_t next_inquiry_ = 1;
   std::unique_ptr<ProgramWatch> program_;
+  std::unique_ptr<dist::StoredKeys> store_;  // the reactor's thread only
   // Last: while it ends it still calls what is above, which finds it here.
   std::unique_ptr<Reactor> reactor_;
 };

@@ -70,6 +70,8 @@ Node::Node(const NodeOptions& options)
       .allocate = AllocateHostMemory,
       .send = [this](const ControlMessage& message) { agent_->Send(message); },
       .fail = [this](const absl::Status& cause) { OnFailure(cause); }});
+  store_ = std::make_unique<dist::StoreEnd>(
+      [this](const ControlMessage& message) { agent_->Send(message); });
   agent_ = std::make_unique<ControlAgent>(ControlAgent::Options{
       .node = options.node,
       .reactor = reactor_.get(),
@@ -172,6 +174,11 @@ void Node::Obey(ControlMessage& message) {
       return groups_->OnRollCall(message.roll_call());
     case ControlMessage::kDial:
       return OnDial(static_cast<uint16_t>(message.dial().from()));
+    case ControlMessage::kStoreAnswer: {
+      const absl::Status status = store_->OnAnswer(message.mutable_store_answer());
+      if (status.ok()) return;
+      return agent_->Fail(Prefixed(absl::StrFormat("node %d", options_.node), status));
+    }
     case ControlMessage::kStallNoted:
       is_stall_noted_ = true;
       return;
@@ -298,6 +305,7 @@ void Node::CloseAll(const absl::Status& reason) {
     peers_.reset();
     agent_->OnIdle();
   };
+  store_->Close(reason);
   groups_->Close(reason, ended);
   jobs_->Close(reason, ended);
   // Acts that wait for a peer end when their link does.

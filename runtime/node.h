@@ -25,6 +25,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/device_kinds.h"
 #include "runtime/group/groups.h"
+#include "runtime/group/store_end.h"
 #include "runtime/host_io.h"
 #include "runtime/kernels/kernel.h"
 #include "runtime/node_jobs.h"
@@ -93,6 +94,8 @@ class Node {
 
   // The process groups of this process's program. On the control thread.
   dist::Groups& groups() { return *groups_; }
+  // What this process's program asks of the world's store. On the control thread.
+  dist::StoreEnd& store() { return *store_; }
   // The program makes no calls of groups any more: the master is told. Any thread.
   void LeaveGroups();
 
@@ -155,6 +158,7 @@ class Node {
   // Made of the reactor, and never null.
   std::unique_ptr<NodeJobs> jobs_;
   std::unique_ptr<dist::Groups> groups_;
+  std::unique_ptr<dist::StoreEnd> store_;
   std::unique_ptr<ControlAgent> agent_;
   // Last: while it ends it still calls what is above, which finds it here.
   std::unique_ptr<Reactor> reactor_;

@@ -17,31 +17,32 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-std::vector<std::unique_ptr<ProgramRun>> StartRanks(int ranks, const std::string& program) {
+std::vector<std::unique_ptr<ProgramRun>> StartRanks(int ranks,
+                                                    const std::vector<std::string>& command) {
   const std::string port = absl::StrFormat("%d", FreePort());
   std::vector<std::unique_ptr<ProgramRun>> runs;
   for (int rank = 0; rank < ranks; ++rank) {
     runs.push_back(std::make_unique<ProgramRun>(
-        std::vector<std::string>{program},
-        ProgramRun::Options{.environment = {{"RANK", absl::StrFormat("%d", rank)},
-                                            {"WORLD_SIZE", absl::StrFormat("%d", ranks)},
-                                            {"MASTER_ADDR", "127.0.0.1"},
-                                            {"MASTER_PORT", port}}}));
+        command, ProgramRun::Options{.environment = {{"RANK", absl::StrFormat("%d", rank)},
+                                                     {"WORLD_SIZE", absl::StrFormat("%d", ranks)},
+                                                     {"MASTER_ADDR", "127.0.0.1"},
+                                                     {"MASTER_PORT", port}}}));
   }
   return runs;
 }
 
 TEST(DistProcessTest, TheExampleRuns) {
-  const auto runs = StartRanks(3, BRAID_COLLECTIVES);
+  const auto runs = StartRanks(3, {BRAID_COLLECTIVES});
   for (const auto& run : runs) EXPECT_EQ(run->Wait().code, 0) << run->err();
   EXPECT_THAT(runs[0]->out(), HasSubstr("pi is about 3.14"));
   EXPECT_EQ(runs[1]->out(), "");
 }
 
-TEST(DistProcessTest, AKilledRankIsNamedByAllOthers) {
+// Ranks that do what `word` says, and one of them that is killed.
+void ExpectKilledRanksAreNamed(const std::vector<std::string>& command, const std::string& word) {
   for (const int killed : {1, 0}) {
-    const auto runs = StartRanks(3, BRAID_DIST_PROGRAM);
-    for (const auto& run : runs) run->AwaitOutput("summing");
+    const auto runs = StartRanks(3, command);
+    for (const auto& run : runs) run->AwaitOutput(word);
     const auto began = std::chrono::steady_clock::now();
     runs[killed]->Signal(SIGKILL);
     for (int rank = 0; rank < 3; ++rank) {
@@ -54,6 +55,14 @@ TEST(DistProcessTest, AKilledRankIsNamedByAllOthers) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     EXPECT_LT(took.count(), 4);
   }
+}
+
+TEST(DistProcessTest, AKilledRankIsNamedByAllOthers) {
+  ExpectKilledRanksAreNamed({BRAID_DIST_PROGRAM}, "summing");
+}
+
+TEST(DistProcessTest, AKilledRankIsNamedByAllThatWaitInTheStore) {
+  ExpectKilledRanksAreNamed({BRAID_DIST_PROGRAM, "wait"}, "waiting");
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <braid/dist.h>
 #include <braid/onnx.h>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,8 +23,13 @@ absl::Status Onnx(braid::Session& session) {
   return absl::OkStatus();
 }
 
-absl::Status Dist() {
+absl::Status Dist(){
 #include "dist.inc"
+}
+
+absl::Status Store(braid::dist::World* world, const std::string& address) {
+#include "store.inc"
+  return absl::OkStatus();
 }
 
 void Groups(braid::Job& job, Tensor loss) {

@@ -292,6 +292,26 @@ TEST_F(CoordinatorTest, AnOrderFromANodeIsAFailure) {
   EXPECT_THAT(failures_, ElementsAre("node 1 sent a control message of kind 5"));
 }
 
+TEST_F(CoordinatorTest, ARequestThatTheStoreDoesNotTakeIsAFailure) {
+  ASSERT_TRUE(Join().ok());
+  ControlMessage waiting, fitting, wrong;
+  waiting.mutable_store_request()->set_kind(control::StoreRequest::GET);
+  waiting.mutable_store_request()->add_keys("a");
+  waiting.mutable_store_request()->set_timeout(kSecond);
+  nodes_[1]->Say(waiting);
+  fitting.mutable_store_request()->set_kind(control::StoreRequest::NUM_KEYS);
+  nodes_[2]->Say(fitting);
+  EXPECT_FALSE(nodes_[2]->Await(ControlMessage::kStoreAnswer).store_answer().has_error());
+  wrong.mutable_store_request()->set_kind(static_cast<control::StoreRequest::Kind>(77));
+  nodes_[2]->Say(wrong);
+  EXPECT_THAT(std::string(Load(1).message()),
+              HasSubstr("node 2 sent a request that the store does not take: there is none of kind "
+                        "77 with 0 keys"));
+  // Whoever waits is told of the failure only.
+  nodes_[1]->Pass(2 * kSecond);
+  EXPECT_TRUE(nodes_[1]->Heard(ControlMessage::kStoreAnswer).empty());
+}
+
 TEST_F(CoordinatorTest, CloseTellsTheCauseToAll) {
   ASSERT_TRUE(Join().ok());
   EXPECT_TRUE(coordinator_->Close(absl::CancelledError("interrupted")).ok());

@@ -247,10 +247,18 @@ TEST_F(NodeTest, WhatIsNoMessageOrNoOrderIsAFailure) {
   ControlMessage hello;
   hello.mutable_hello();
   master_->Say(hello);
-  master_->Await(ControlMessage::kFailure, 3);
+  ControlMessage request, answer;
+  request.mutable_store_request();
+  master_->Say(request);
+  answer.mutable_store_answer()->set_number(5);
+  master_->Say(answer);
+  master_->Await(ControlMessage::kFailure, 5);
   EXPECT_THAT(Failures(), ElementsAre(HasSubstr("of 3 bytes cannot be read"),
                                       HasSubstr("the master sent a control message of kind 14"),
-                                      HasSubstr("the master sent a control message of kind 1")));
+                                      HasSubstr("the master sent a control message of kind 1"),
+                                      HasSubstr("the master sent a control message of kind 24"),
+                                      HasSubstr("node 0: the master answers request 5 of the "
+                                                "store; of the 0 that were made")));
 }
 
 TEST_F(NodeTest, AddressesWithoutTransportsAreAFailure) {

@@ -2,5 +2,6 @@
 #pragma once
 
 #include "api/dist.h"             // IWYU pragma: export
+#include "api/dist_store.h"       // IWYU pragma: export
 #include "runtime/base/half.h"    // IWYU pragma: export
 #include "runtime/base/status.h"  // IWYU pragma: export
