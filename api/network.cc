@@ -1,8 +1,6 @@
 #include "api/network.h"
 
-#include <fcntl.h>
 #include <glog/logging.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,16 +73,9 @@ absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions&
 
 int InheritedListener(const EnvironmentVariables& environment, uint16_t port) {
   const std::optional<std::string> text = environment("BRAID_CTRL_DESCRIPTOR");
-  int descriptor = -1, is_listening = 0;
-  socklen_t size = sizeof(is_listening);
-  if (!text.has_value() || !absl::SimpleAtoi(*text, &descriptor) ||
-      getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &size) != 0 ||
-      is_listening == 0) {
-    return -1;
-  }
-  const Socket copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-  const absl::StatusOr<SocketAddress> address = copy.LocalAddress();
-  return address.ok() && address->port() == port ? descriptor : -1;
+  int descriptor = -1;
+  if (!text.has_value() || !absl::SimpleAtoi(*text, &descriptor)) return -1;
+  return IsListeningAt(descriptor, port) ? descriptor : -1;
 }
 
 absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network) {

@@ -1,5 +1,8 @@
 #include "tests/dist/dist_case.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <thread>
 
 #include "absl/strings/str_format.h"
@@ -33,6 +36,11 @@ WorldEnd RunWorld(int ranks, const RankProgram& program, absl::Duration timeout)
   for (std::thread& thread : threads) thread.join();
   end.wall = absl::Now() - began;
   return end;
+}
+
+void ExpectAllWell(const WorldEnd& end) {
+  EXPECT_THAT(end.programs, ::testing::Each(absl::OkStatus()));
+  EXPECT_THAT(end.worlds, ::testing::Each(absl::OkStatus()));
 }
 
 }  // namespace braid

@@ -23,4 +23,7 @@ struct WorldEnd {
 WorldEnd RunWorld(int ranks, const RankProgram& program,
                   absl::Duration timeout = absl::Seconds(60));
 
+// That every rank's part and end went well.
+void ExpectAllWell(const WorldEnd& end);
+
 }  // namespace braid

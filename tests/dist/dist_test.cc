@@ -2,7 +2,6 @@
 // loop over the ranks' inputs gives.
 #include "api/dist.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +27,6 @@ namespace braid {
 namespace {
 
 using dist::ReduceOp;
-using ::testing::Each;
 
 // Of a bool, too, which a std::vector would pack.
 template <typename T>
@@ -251,21 +249,10 @@ absl::Status CheckTypes(dist::Group& group) {
   return CheckType<bool>(group, 2);
 }
 
-// That every rank's part went well.
-class WorldTest : public ::testing::Test {
- protected:
-  static void ExpectWell(const WorldEnd& end) {
-    EXPECT_THAT(end.programs, Each(absl::OkStatus()));
-    EXPECT_THAT(end.worlds, Each(absl::OkStatus()));
-  }
-};
-
 class DistTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(DistTest, EveryCallIsWhatALoopOverTheRanksGives) {
-  const WorldEnd end = RunWorld(GetParam(), CheckTypes);
-  EXPECT_THAT(end.programs, Each(absl::OkStatus()));
-  EXPECT_THAT(end.worlds, Each(absl::OkStatus()));
+  ExpectAllWell(RunWorld(GetParam(), CheckTypes));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DistTest, ::testing::Values(1, 2, 3, 4, 8));
@@ -275,8 +262,8 @@ struct Particle {
   char name[5];
 };
 
-TEST_F(WorldTest, ElementsThatAreNotComputedOnMayBeAnything) {
-  ExpectWell(RunWorld(3, [](dist::World& world) -> absl::Status {
+TEST(WorldTest, ElementsThatAreNotComputedOnMayBeAnything) {
+  ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     std::vector<Particle> particles(2, Particle{{1.5, 0, static_cast<double>(world.rank())}, "a"});
     BRAID_RETURN_IF_ERROR(world.Broadcast(particles, 2));
     if (particles[1].position[2] != 2 || particles[0].name[0] != 'a') {
@@ -295,8 +282,8 @@ struct Frame {
   char pixels[300'000];
 };
 
-TEST_F(WorldTest, OneElementMayTakeManyChunks) {
-  ExpectWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+TEST(WorldTest, OneElementMayTakeManyChunks) {
+  ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<Frame> own(1), all(2);
     std::ranges::fill(own[0].pixels, static_cast<char>('a' + world.rank()));
     BRAID_RETURN_IF_ERROR(world.AllGather(own, all));
@@ -309,8 +296,8 @@ TEST_F(WorldTest, OneElementMayTakeManyChunks) {
   }));
 }
 
-TEST_F(WorldTest, MuchDataTakesManyChunks) {
-  ExpectWell(RunWorld(3, [](dist::World& world) -> absl::Status {
+TEST(WorldTest, MuchDataTakesManyChunks) {
+  ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     std::vector<float> data(16 << 20, static_cast<float>(1 + world.rank()));
     BRAID_RETURN_IF_ERROR(world.AllReduce(data));
     if (std::ranges::all_of(data, [](float value) { return value == 6; })) return absl::OkStatus();
@@ -318,8 +305,8 @@ TEST_F(WorldTest, MuchDataTakesManyChunks) {
   }));
 }
 
-TEST_F(WorldTest, AHundredCallsAreUnderWayAtATime) {
-  ExpectWell(RunWorld(3, [](dist::World& world) -> absl::Status {
+TEST(WorldTest, AHundredCallsAreUnderWayAtATime) {
+  ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     std::vector<std::vector<int32_t>> data;
     for (int i = 0; i < 100; ++i) data.emplace_back(1000, i + world.rank());
     std::vector<dist::Work> works;
@@ -332,8 +319,8 @@ TEST_F(WorldTest, AHundredCallsAreUnderWayAtATime) {
   }));
 }
 
-TEST_F(WorldTest, GroupsWorkBesideEachOther) {
-  ExpectWell(RunWorld(4, [](dist::World& world) -> absl::Status {
+TEST(WorldTest, GroupsWorkBesideEachOther) {
+  ExpectAllWell(RunWorld(4, [](dist::World& world) -> absl::Status {
     const int rank = world.rank();
     BRAID_ASSIGN_OR_RETURN(
         const std::unique_ptr<dist::Group> half,
@@ -354,8 +341,8 @@ TEST_F(WorldTest, GroupsWorkBesideEachOther) {
   }));
 }
 
-TEST_F(WorldTest, ARankMayComeLate) {
-  ExpectWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+TEST(WorldTest, ARankMayComeLate) {
+  ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     if (world.rank() == 1) absl::SleepFor(absl::Seconds(1.2));
     std::vector<float> data = {1};
     BRAID_RETURN_IF_ERROR(world.AllReduce(data));
@@ -366,8 +353,8 @@ TEST_F(WorldTest, ARankMayComeLate) {
 }
 
 // Errors of one rank's arguments are its own: the call is not made, and the next one works.
-TEST_F(WorldTest, WrongArgumentsAreSaidAndForgotten) {
-  ExpectWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+TEST(WorldTest, WrongArgumentsAreSaidAndForgotten) {
+  ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<float> three(3), four(4), other(3);
     const std::vector<int64_t> receives =
         world.rank() == 0 ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{2, 1};
@@ -397,7 +384,7 @@ TEST_F(WorldTest, WrongArgumentsAreSaidAndForgotten) {
   }));
 }
 
-TEST_F(WorldTest, AWorldOfOneNeedsNoNetwork) {
+TEST(WorldTest, AWorldOfOneNeedsNoNetwork) {
   auto world = dist::World::Init(
       {.environment = [](const std::string&) { return std::optional<std::string>(); }});
   ASSERT_TRUE(world.ok()) << world.status();

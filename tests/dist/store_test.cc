@@ -23,7 +23,6 @@
 namespace braid {
 namespace {
 
-using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr int kStoreRanks = 3;
@@ -37,11 +36,6 @@ T Taken(const absl::StatusOr<T>& result) {
 void ExpectError(const absl::Status& status, absl::StatusCode code, const std::string& words) {
   EXPECT_EQ(status.code(), code) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(words));
-}
-
-void ExpectAllWell(const WorldEnd& end) {
-  EXPECT_THAT(end.programs, Each(absl::OkStatus()));
-  EXPECT_THAT(end.worlds, Each(absl::OkStatus()));
 }
 
 TEST(StoreTest, EveryCallDoesWhatItSaysOnEveryRank) {

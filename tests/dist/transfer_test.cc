@@ -1,5 +1,4 @@
 // Sends and receives between ranks: what is sent is what arrives, in whatever order the ranks come.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,12 +23,6 @@ namespace braid {
 namespace {
 
 using dist::Transfer;
-using ::testing::Each;
-
-void ExpectAllWell(const WorldEnd& end) {
-  EXPECT_THAT(end.programs, Each(absl::OkStatus()));
-  EXPECT_THAT(end.worlds, Each(absl::OkStatus()));
-}
 
 std::vector<int64_t> Counting(int64_t count, int64_t from) {
   std::vector<int64_t> values(count);
