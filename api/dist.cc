@@ -24,6 +24,18 @@ constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
 
 }  // namespace
 
+ConstBuffer::ConstBuffer(const Array& array)
+    : data(array.bytes()),
+      count(array.num_elements()),
+      type(ElementTypeOf(array.dtype())),
+      element_size(static_cast<int64_t>(SizeOf(array.dtype()))) {}
+
+Buffer::Buffer(Array& array)
+    : data(array.mutable_bytes()),
+      count(array.num_elements()),
+      type(ElementTypeOf(array.dtype())),
+      element_size(static_cast<int64_t>(SizeOf(array.dtype()))) {}
+
 // ---- Work ---------------------------------------------------------------------------------------
 
 struct Work::State {

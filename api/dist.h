@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 #include "comm/cluster/launcher_environment.h"
 #include "graph/source_location.h"
+#include "runtime/array.h"
 #include "runtime/base/half.h"
 #include "runtime/group/element_type.h"
 
@@ -48,8 +49,8 @@ constexpr ElementType ElementTypeOf() {
   return ElementType::kBytes;
 }
 
-// Elements of the caller's: a std::span, std::vector, std::array or any contiguous range of
-// trivially copyable elements, which stays where it is until the call is done.
+// Elements of the caller's: an Array, or a std::span, std::vector, std::array or any contiguous
+// range of trivially copyable elements, which stay where they are until the call is done.
 struct ConstBuffer {
   template <std::ranges::contiguous_range R>
   requires std::is_trivially_copyable_v<std::ranges::range_value_t<R>> ConstBuffer(
@@ -58,6 +59,7 @@ struct ConstBuffer {
         count(static_cast<int64_t>(std::ranges::size(range))),
         type(ElementTypeOf<std::ranges::range_value_t<R>>()),
         element_size(sizeof(std::ranges::range_value_t<R>)) {}
+  ConstBuffer(const Array& array);  // NOLINT(google-explicit-constructor)
 
   const void* data;
   int64_t count;
@@ -74,6 +76,7 @@ struct Buffer {
         count(static_cast<int64_t>(std::ranges::size(range))),
         type(ElementTypeOf<std::ranges::range_value_t<R>>()),
         element_size(sizeof(std::ranges::range_value_t<R>)) {}
+  Buffer(Array& array);  // NOLINT(google-explicit-constructor)
 
   void* data;
   int64_t count;

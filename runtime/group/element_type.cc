@@ -7,7 +7,6 @@
 #include <optional>
 #include <type_traits>
 
-#include "graph/dtype.h"
 #include "runtime/base/half.h"
 #include "runtime/device/box.h"
 
@@ -216,6 +215,28 @@ std::string_view NameOf(ReduceOp op) {
                                                 "max", "and",     "or",      "xor"};
   const auto index = static_cast<size_t>(op);
   return index < std::size(kNames) ? kNames[index] : "unknown";
+}
+
+ElementType ElementTypeOf(DType type) {
+  switch (type) {
+    case DType::kF32:
+      return ElementType::kF32;
+    case DType::kF64:
+      return ElementType::kF64;
+    case DType::kBF16:
+      return ElementType::kBF16;
+    case DType::kF16:
+      return ElementType::kF16;
+    case DType::kI32:
+      return ElementType::kI32;
+    case DType::kI64:
+      return ElementType::kI64;
+    case DType::kU8:
+      return ElementType::kU8;
+    case DType::kBool:
+      return ElementType::kBool;
+  }
+  return ElementType::kBytes;
 }
 
 int64_t SizeOf(ElementType type) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "comm/collective/collective.h"
+#include "graph/dtype.h"
 
 namespace braid::dist {
 
@@ -36,6 +37,7 @@ std::string_view NameOf(ElementType type);  // "f32"
 std::string_view NameOf(ReduceOp op);       // "sum"
 // 0 for kBytes.
 int64_t SizeOf(ElementType type);
+ElementType ElementTypeOf(DType type);
 
 // Null if the operation is not defined: anything on kBytes; kMin and kMax on complex numbers; kAnd,
 // kOr and kXor on floating-point and complex numbers; kAverage on integers and bool, where the

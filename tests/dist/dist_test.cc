@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/array.h"
 #include "runtime/base/half.h"
 #include "runtime/base/status.h"
 #include "tests/dist/dist_case.h"
@@ -274,6 +275,26 @@ TEST(WorldTest, ElementsThatAreNotComputedOnMayBeAnything) {
       return absl::OkStatus();
     }
     return absl::InternalError(absl::StrFormat("a sum of particles: %s", sum.ToString()));
+  }));
+}
+
+TEST(WorldTest, ArraysAreGivenAsTheyAre) {
+  ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI32,
+                              DType::kI64, DType::kU8, DType::kBool}) {
+      Array own = Array::FromVector<float>({2, 3}, {0, 1, 0, 1, 1, 0}).As(dtype);
+      Array all(dtype, Shape({4, 3}));
+      BRAID_RETURN_IF_ERROR(world.AllGather(own, all));
+      BRAID_RETURN_IF_ERROR(world.AllReduce(own, ReduceOp::kMax));
+      const std::vector<float> one = {0, 1, 0, 1, 1, 0};
+      const Array numbers = own.As(DType::kF32), gathered = all.As(DType::kF32);
+      if (!std::ranges::equal(numbers.data<float>(), one) ||
+          !std::ranges::equal(gathered.data<float>().first(6), one) ||
+          !std::ranges::equal(gathered.data<float>().last(6), one)) {
+        return absl::DataLossError(std::string(ToString(dtype)));
+      }
+    }
+    return absl::OkStatus();
   }));
 }
 
