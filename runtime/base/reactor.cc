@@ -327,7 +327,9 @@ class RealReactor : public Reactor {
         !is_stopping_ && signal_.compare_exchange_strong(awake, kFree, std::memory_order_acq_rel);
     driver_ = is_idle ? Driver::kNobody : Driver::kOwnThread;
     // Else its own thread looks by itself, after a while.
-    if (!is_idle || is_own_thread_asleep_) loan_changed_.notify_all();
+    if (!is_idle || is_own_thread_asleep_ || is_wanted_.load(std::memory_order_relaxed)) {
+      loan_changed_.notify_all();
+    }
   }
 
   // The loop's own thread, until it has the loop again: nobody has borrowed it for a while, or
