@@ -20,21 +20,33 @@ namespace braid {
 namespace {
 
 constexpr char kAbseil[] = "Abseil";
+constexpr char kHidden[] = "Braid, as this program does not have them";
 
 // By what a flag's file is called in --help: the part after the last folder, or Braid.
-std::string GroupOf(absl::string_view path) {
+std::string GroupOf(absl::string_view path, std::string_view hidden) {
   const std::string_view text(path.data(), path.size());
-  if (text.ends_with("api/flags.cc")) return "Braid, as every program has them";
+  if (!hidden.empty() && text.ends_with(hidden)) return kHidden;
+  for (const std::string_view file : {kSessionFlags, kGroupFlags, kNetworkFlags}) {
+    if (text.ends_with(file)) return "Braid, as every program has them";
+  }
   if (text.find("absl/flags/") != std::string_view::npos) return kAbseil;
   return std::string(text.substr(text.rfind('/') + 1));
 }
 
 // Abseil's own, --flagfile and the like, are of interest to few; --helpfull lists them.
-bool IsListed(absl::string_view group) { return group != kAbseil; }
+bool IsListed(absl::string_view group) { return group != kAbseil && group != kHidden; }
 
-std::vector<std::string> FlagNames() {
+// The file may be shown as its group already.
+bool IsHidden(const absl::CommandLineFlag& flag, std::string_view hidden) {
+  const std::string file = flag.Filename();
+  return file == kHidden || (!hidden.empty() && file.ends_with(hidden));
+}
+
+std::vector<std::string> FlagNames(std::string_view hidden) {
   std::vector<std::string> names;
-  for (const auto& [name, flag] : absl::GetAllFlags()) names.push_back("--" + std::string(name));
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (!IsHidden(*flag, hidden)) names.push_back("--" + std::string(name));
+  }
   return names;
 }
 
@@ -50,19 +62,24 @@ void OpenStandardDescriptors() {
 
 std::string VersionLine() { return "Braid " BRAID_VERSION "\n"; }
 
-void DescribeProgram(const std::string& about) {
+void DescribeProgram(const std::string& about, std::string_view hidden) {
   // Abseil takes a message only once, and has this one before.
   const absl::string_view said = absl::ProgramUsageMessage();
   if (said.find("SetProgramUsageMessage() never called") == absl::string_view::npos) return;
   absl::SetProgramUsageMessage(about);
-  absl::SetFlagsUsageConfig({.contains_helpshort_flags = IsListed,
-                             .contains_help_flags = IsListed,
-                             .contains_helppackage_flags = IsListed,
-                             .version_string = VersionLine,
-                             .normalize_filename = GroupOf});
+  absl::SetFlagsUsageConfig(
+      {.contains_helpshort_flags = IsListed,
+       .contains_help_flags = IsListed,
+       .contains_helppackage_flags = IsListed,
+       .version_string = VersionLine,
+       .normalize_filename = [hidden](absl::string_view path) { return GroupOf(path, hidden); }});
 }
 
-absl::Status CheckFlagNames(int argc, char** argv) {
+absl::Status CheckFlagNames(int argc, char** argv, std::string_view hidden) {
+  const auto find = [hidden](const std::string& name) -> const absl::CommandLineFlag* {
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    return flag == nullptr || IsHidden(*flag, hidden) ? nullptr : flag;
+  };
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--") break;
@@ -72,14 +89,13 @@ absl::Status CheckFlagNames(int argc, char** argv) {
     if (name == "undefok") break;  // Abseil's way to allow others
     // Abseil has these without registering them.
     if (name.starts_with("help") || name == "version" || name == "only_check_args") continue;
-    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
-    if (flag != nullptr) {
+    if (const absl::CommandLineFlag* const flag = find(name)) {
       // Its value may be the next word, and begin with a dash.
       if (text.size() == name.size() && !flag->IsOfType<bool>()) ++i;
       continue;
     }
-    if (name.starts_with("no") && absl::FindCommandLineFlag(name.substr(2)) != nullptr) continue;
-    const std::vector<std::string> names = FlagNames();
+    if (name.starts_with("no") && find(name.substr(2)) != nullptr) continue;
+    const std::vector<std::string> names = FlagNames(hidden);
     return absl::NotFoundError(
         absl::StrFormat("there is no flag --%s; the nearest of %d: %s; --help lists them", name,
                         names.size(), NearestNames("--" + name, names)));
@@ -87,8 +103,8 @@ absl::Status CheckFlagNames(int argc, char** argv) {
   return absl::OkStatus();
 }
 
-absl::Status ParseProgramLine(int argc, char** argv) {
-  if (absl::Status known = CheckFlagNames(argc, argv); !known.ok()) return known;
+absl::Status ParseProgramLine(int argc, char** argv, std::string_view hidden) {
+  if (absl::Status known = CheckFlagNames(argc, argv, hidden); !known.ok()) return known;
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   if (words.size() < 2) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -10,19 +11,25 @@ namespace braid {
 // Descriptors 0, 1 and 2 are open from here on: no other file takes their place.
 void OpenStandardDescriptors();
 
+// Both kinds of programs may be linked with the flags of both, which are told apart by the source
+// files that define them. Those of the other kind are `hidden`: as if they were not there.
+constexpr std::string_view kSessionFlags = "api/flags.cc";
+constexpr std::string_view kGroupFlags = "api/dist_main.cc";
+constexpr std::string_view kNetworkFlags = "api/network_flags.cc";  // of both
+
 // What --version prints.
 std::string VersionLine();
 
 // For --help, which says `about` and lists the program's flags and Braid's, by file, and --version.
 // What the program said to Abseil itself stays.
-void DescribeProgram(const std::string& about);
+void DescribeProgram(const std::string& about, std::string_view hidden);
 
 // NOT_FOUND names the first flag that there is not, and the nearest. `argv` ends as main's does.
-absl::Status CheckFlagNames(int argc, char** argv);
+absl::Status CheckFlagNames(int argc, char** argv, std::string_view hidden = "");
 
 // Parses Abseil's flags; --help and --version end the process. INVALID_ARGUMENT for a word that is
 // no flag, besides what CheckFlagNames returns.
-absl::Status ParseProgramLine(int argc, char** argv);
+absl::Status ParseProgramLine(int argc, char** argv, std::string_view hidden);
 
 // What was written to standard output has arrived there, or why not.
 absl::Status FlushStandardOutput();

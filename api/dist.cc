@@ -13,6 +13,7 @@
 #include "api/dist_init.h"
 #include "api/dist_store.h"
 #include "api/membership.h"
+#include "api/world_error.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
 #include "runtime/group/group_call.h"
@@ -54,7 +55,7 @@ struct Work::State {
   }
 
   void OnDone(const absl::Status& done) {
-    if (status.ok()) status = done;
+    if (status.ok()) status = MarkWorldError(done);
     if (--missing == 0) is_done->Set();
   }
 };
@@ -308,8 +309,11 @@ World::~World() { Close().IgnoreError(); }
 
 absl::StatusOr<std::unique_ptr<World>> World::Init(const InitOptions& options) {
   BRAID_ASSIGN_OR_RETURN(const std::optional<NetworkOptions> network, FindWorld(options));
-  BRAID_ASSIGN_OR_RETURN(std::unique_ptr<Membership> membership,
-                         Membership::Join(network.has_value() ? &*network : nullptr));
+  auto joined =
+      Membership::Join(network.has_value() ? &*network : nullptr,
+                       {.interruption = options.interruption, .on_failure = options.on_failure});
+  if (!joined.ok()) return MarkWorldError(joined.status());
+  std::unique_ptr<Membership> membership = *std::move(joined);
   const int rank = network.has_value() ? network->cluster.rank : 0;
   const int size = network.has_value() ? static_cast<int>(network->cluster.nodes.size()) : 1;
   const auto member = std::make_shared<Member>(std::move(membership), rank,
@@ -344,6 +348,10 @@ absl::StatusOr<std::unique_ptr<Group>> World::NewGroup(const std::vector<int>& r
 
 Store& World::store() const { return member_->store(); }
 
-absl::Status World::Close(const absl::Status& cause) { return member_->membership()->Leave(cause); }
+absl::Status World::Close(const absl::Status& cause) {
+  const absl::Status end = member_->membership()->Leave(cause);
+  // What this rank gave as the cause is its own.
+  return cause.ok() || IsWorldError(cause) ? MarkWorldError(end) : end;
+}
 
 }  // namespace braid::dist

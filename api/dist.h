@@ -27,6 +27,10 @@
 #include "runtime/base/half.h"
 #include "runtime/group/element_type.h"
 
+namespace braid {
+class Interruption;
+}  // namespace braid
+
 namespace braid::dist {
 
 // kBytes: T is trivially copyable and of no type that is computed on.
@@ -227,7 +231,11 @@ class Group {
 struct InitOptions {
   // "env://": the variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (29500 if it is not set).
   // "tcp://HOST:PORT?rank=R&world_size=N": rank 0 listens at HOST:PORT; what is not in the address
-  // is taken from below. "": "env://" if RANK or WORLD_SIZE is set, else a world of one.
+  // is taken from below. "file:///PATH?rank=R&world_size=N": rank 0 listens at a free port, of this
+  // machine only if there is no secret, says so in the file, which all ranks can read, and removes
+  // it at the end; what an earlier run left there is replaced, and what is not in the address is
+  // taken from below or from RANK and WORLD_SIZE. "": "env://" if RANK or WORLD_SIZE is set, else a
+  // world of one.
   std::string init_method = {};
   int rank = -1;        // -1: as the method says
   int world_size = -1;  // -1: as the method says
@@ -238,6 +246,11 @@ struct InitOptions {
   bool is_insecure = false;  // other addresses than loopback, too, without a secret
   std::string interface = {};
   EnvironmentVariables environment = EnvironmentVariable;
+  // As a session's. Borrowed; ends the world on all ranks with its reason.
+  Interruption* interruption = nullptr;
+  // The first cause of a failure of the world, as soon as it is known here; any thread, maybe
+  // twice.
+  std::function<void(const absl::Status&)> on_failure = {};
 };
 
 // All ranks: the group that calls are made on, and the making of smaller ones. Made and destroyed

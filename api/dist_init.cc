@@ -17,6 +17,9 @@
 namespace braid::dist {
 namespace {
 
+constexpr std::string_view kTcp = "tcp://";
+constexpr std::string_view kFile = "file://";
+
 // A number of the user's, and where it comes from.
 struct Given {
   int value = -1;
@@ -33,25 +36,29 @@ absl::StatusOr<int> ParseNumber(const std::string& origin, const std::string& te
 struct Meeting {
   HostAndPort master;
   int listener = -1;  // at that port, if a launcher has made it
+  std::string file;   // in which the master says where it is; "": known
   Given rank, world_size;
 };
+
+// Where neither the address nor the options say it.
+absl::Status ReadVariable(const InitOptions& options, const char* variable, Given& out) {
+  const std::optional<std::string> text = options.environment(variable);
+  if (out.value >= 0 || !text.has_value()) return absl::OkStatus();
+  BRAID_ASSIGN_OR_RETURN(out.value, ParseNumber(variable, *text));
+  out.origin = variable;
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Meeting> MeetByEnvironment(const InitOptions& options) {
   Meeting meeting;
   const auto read = [&](const char* variable, int given, Given& out) -> absl::Status {
     out = {given, "InitOptions"};
-    if (given >= 0) return absl::OkStatus();
-    const std::optional<std::string> text = options.environment(variable);
-    if (!text.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("env://: %s is not set; a launcher sets RANK, WORLD_SIZE, MASTER_ADDR "
-                          "and MASTER_PORT for "
-                          "each process",
-                          variable));
-    }
-    BRAID_ASSIGN_OR_RETURN(out.value, ParseNumber(variable, *text));
-    out.origin = variable;
-    return absl::OkStatus();
+    BRAID_RETURN_IF_ERROR(ReadVariable(options, variable, out));
+    if (out.value >= 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrFormat("env://: %s is not set; a launcher sets RANK, WORLD_SIZE, MASTER_ADDR and "
+                        "MASTER_PORT for each process",
+                        variable));
   };
   BRAID_RETURN_IF_ERROR(read("RANK", options.rank, meeting.rank));
   BRAID_RETURN_IF_ERROR(read("WORLD_SIZE", options.world_size, meeting.world_size));
@@ -74,17 +81,12 @@ absl::StatusOr<Meeting> MeetByEnvironment(const InitOptions& options) {
   return meeting;
 }
 
-// tcp://host:port?rank=R&world_size=N
-absl::StatusOr<Meeting> MeetByAddress(const InitOptions& options) {
+// "rank=R&world_size=N" behind the address; what is not there is as the options say.
+absl::Status ReadQuery(const InitOptions& options, const std::string& query, Meeting& meeting) {
   const std::string& method = options.init_method;
-  Meeting meeting;
   meeting.rank = {options.rank, "InitOptions"};
   meeting.world_size = {options.world_size, "InitOptions"};
-  const std::pair<std::string, std::string> parts =
-      absl::StrSplit(method.substr(std::string_view("tcp://").size()), absl::MaxSplits('?', 1));
-  BRAID_ASSIGN_OR_RETURN(meeting.master, ParseHostAndPort(parts.first));
-  if (meeting.master.port == 0) meeting.master.port = kDefaultGroupPort;
-  const std::vector<std::string> items = absl::StrSplit(parts.second, '&', absl::SkipEmpty());
+  const std::vector<std::string> items = absl::StrSplit(query, '&', absl::SkipEmpty());
   for (const std::string& item : items) {
     const std::pair<std::string, std::string> pair = absl::StrSplit(item, absl::MaxSplits('=', 1));
     const std::string origin = absl::StrFormat("%s in %s", pair.first, method);
@@ -96,11 +98,50 @@ absl::StatusOr<Meeting> MeetByAddress(const InitOptions& options) {
     BRAID_ASSIGN_OR_RETURN(given.value, ParseNumber(origin, pair.second));
     given.origin = origin;
   }
+  return absl::OkStatus();
+}
+
+// tcp://host:port?rank=R&world_size=N
+absl::StatusOr<Meeting> MeetByAddress(const InitOptions& options) {
+  const std::string& method = options.init_method;
+  Meeting meeting;
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(method.substr(kTcp.size()), absl::MaxSplits('?', 1));
+  BRAID_ASSIGN_OR_RETURN(meeting.master, ParseHostAndPort(parts.first));
+  if (meeting.master.port == 0) meeting.master.port = kDefaultGroupPort;
+  BRAID_RETURN_IF_ERROR(ReadQuery(options, parts.second, meeting));
   if (meeting.rank.value < 0 || meeting.world_size.value < 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s does not say the %s of this process, nor do InitOptions; tcp://%s?rank=R&world_size=N "
         "does",
         method, meeting.rank.value < 0 ? "rank" : "world_size", FormatHostAndPort(meeting.master)));
+  }
+  return meeting;
+}
+
+// file:///path?rank=R&world_size=N
+absl::StatusOr<Meeting> MeetByFile(const InitOptions& options) {
+  const std::string& method = options.init_method;
+  Meeting meeting;
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(method.substr(kFile.size()), absl::MaxSplits('?', 1));
+  meeting.file = parts.first;
+  if (!meeting.file.starts_with('/') || meeting.file.ends_with('/')) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "init_method is '%s', and '%s' is no absolute path of a file; "
+        "file:///FOLDER/NAME was expected, with three slashes, in a folder that all "
+        "ranks reach",
+        method, meeting.file));
+  }
+  BRAID_RETURN_IF_ERROR(ReadQuery(options, parts.second, meeting));
+  BRAID_RETURN_IF_ERROR(ReadVariable(options, "RANK", meeting.rank));
+  BRAID_RETURN_IF_ERROR(ReadVariable(options, "WORLD_SIZE", meeting.world_size));
+  if (meeting.rank.value < 0 || meeting.world_size.value < 0) {
+    const bool is_rank = meeting.rank.value < 0;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s does not say the %s of this process, nor do InitOptions and the "
+        "variable %s; file://%s?rank=R&world_size=N does",
+        method, is_rank ? "rank" : "world_size", is_rank ? "RANK" : "WORLD_SIZE", meeting.file));
   }
   return meeting;
 }
@@ -120,11 +161,15 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
   Meeting meeting;
   if (method == "env://") {
     BRAID_ASSIGN_OR_RETURN(meeting, MeetByEnvironment(options));
-  } else if (method.starts_with("tcp://")) {
+  } else if (method.starts_with(kTcp)) {
     BRAID_ASSIGN_OR_RETURN(meeting, MeetByAddress(options));
+  } else if (method.starts_with(kFile)) {
+    BRAID_ASSIGN_OR_RETURN(meeting, MeetByFile(options));
   } else {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "init_method is '%s'; env:// or tcp://HOST:PORT?rank=R&world_size=N was expected", method));
+        "init_method is '%s'; env://, tcp://HOST:PORT?rank=R&world_size=N or file:///PATH was "
+        "expected",
+        method));
   }
   const auto& [rank, size] = std::pair(meeting.rank, meeting.world_size);
   if (size.value < 1 || size.value > std::numeric_limits<uint16_t>::max()) {
@@ -155,6 +200,13 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
   network.is_insecure = options.is_insecure;
   network.interface = options.interface;
   network.join_timeout = absl::ToInt64Nanoseconds(options.timeout);
+  network.meeting_file = meeting.file;
+  // Where nothing keeps others out, and nothing says which network they come by, they are of this
+  // machine.
+  if (!meeting.file.empty() && network.secret.empty() && !network.is_insecure &&
+      network.interface.empty()) {
+    network.cluster.nodes[0].host = "127.0.0.1";
+  }
   return std::optional<NetworkOptions>(std::move(network));
 }
 

@@ -14,7 +14,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "api/main.h"
-#include "comm/control/secret.h"
+#include "api/network_flags.h"
 #include "comm/transport.h"
 #include "glog/logging.h"
 #include "runtime/base/prefixed.h"
@@ -31,7 +31,6 @@ ABSL_FLAG(std::string, devices, "",
           "Devices of a node whose line of --nodes says none, e.g. cpu:4; auto: a CPU "
           "device for each processor. Empty: cpu:1");
 ABSL_FLAG(int, ctrl_port, 0, "Control port of nodes whose line says none. 0: 9988");
-ABSL_FLAG(std::string, interface, "", "Network interface for everything, e.g. eth0. Empty: any");
 ABSL_FLAG(std::string, transport, "",
           "The only transport to use between nodes, e.g. tcp. Empty: the best that works");
 ABSL_FLAG(absl::Duration, join_timeout, absl::Seconds(60), "How long nodes wait for each other");
@@ -40,12 +39,6 @@ ABSL_FLAG(absl::Duration, stall_timeout, absl::Seconds(60),
 ABSL_FLAG(std::string, event_dump, "",
           "Folder where a process of a run that fails leaves its last events, in a file that the "
           "error names. Empty: the system's temporary folder; none: no file");
-ABSL_FLAG(std::string, auth_token_file, "",
-          "File with the secret that all nodes share, readable by its owner only. Empty: the "
-          "environment's BRAID_AUTH_TOKEN, else no secret and loopback addresses only");
-ABSL_FLAG(bool, insecure, false,
-          "Without a secret, use other addresses than loopback, too: whoever reaches the port may "
-          "join");
 ABSL_FLAG(std::string, simulate_nodes, "",
           "Several nodes inside this process: 2x4 is two nodes of four CPU devices, 1+2 one of one "
           "and one of two");
@@ -247,10 +240,10 @@ absl::Status CheckTransport(const std::string& name) {
 absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
   NetworkOptions network;
   network.cluster = std::move(cluster);
-  BRAID_ASSIGN_OR_RETURN(network.secret,
-                         ReadSecret(absl::GetFlag(FLAGS_auth_token_file), EnvironmentVariable));
-  network.is_insecure = absl::GetFlag(FLAGS_insecure);
-  network.interface = absl::GetFlag(FLAGS_interface);
+  BRAID_ASSIGN_OR_RETURN(NetworkFlags common, ReadNetworkFlags());
+  network.secret = std::move(common.secret);
+  network.is_insecure = common.is_insecure;
+  network.interface = std::move(common.interface);
   network.transport = absl::GetFlag(FLAGS_transport);
   BRAID_RETURN_IF_ERROR(CheckTransport(network.transport));
   BRAID_ASSIGN_OR_RETURN(network.join_timeout, PositiveTime(absl::GetFlag(FLAGS_join_timeout),

@@ -31,11 +31,18 @@ absl::StatusOr<MasterSeat> TakeMasterSeat(const NetworkOptions& network, Environ
   BRAID_ASSIGN_OR_RETURN(std::vector<Socket> listeners, ListenAsMaster(network));
   BRAID_ASSIGN_OR_RETURN(seat.data_host, DataHostOf(listeners));
   BRAID_ASSIGN_OR_RETURN(const SocketAddress control, listeners[0].LocalAddress());
+  if (!network.meeting_file.empty()) {
+    BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
+                           AddressesForOthers(listeners, SocketsOf(network)));
+    BRAID_ASSIGN_OR_RETURN(seat.meeting, MeetingFile::Write(network.meeting_file, addresses));
+    rendezvous.secret = SecretOfMeeting(network.secret, seat.meeting->nonce());
+  }
+  const std::string secret = rendezvous.secret;
   seat.rendezvous = std::make_unique<RendezvousServer>(std::move(rendezvous), std::move(listeners));
   if (environment->is_simulated()) return seat;
   const std::string address =
       control.is_any() ? absl::StrFormat("127.0.0.1:%d", control.port()) : control.ToString();
-  absl::StatusOr<SessionFile> file = SessionFile::Write(address, network.secret);
+  absl::StatusOr<SessionFile> file = SessionFile::Write(address, secret);
   if (file.ok()) {
     seat.file = *std::move(file);
   } else {
@@ -55,10 +62,17 @@ class Membership::Impl {
   Environment& environment() const { return *environment_; }
 
  protected:
-  explicit Impl(Environment* environment)
-      : own_environment_(environment == nullptr ? MakeRealEnvironment() : nullptr),
+  Impl(Environment* environment, const MembershipOptions& options)
+      : options_(options),
+        own_environment_(environment == nullptr ? MakeRealEnvironment() : nullptr),
         environment_(own_environment_ ? own_environment_.get() : environment) {}
 
+  // Who is told of a request to end; nullptr before it goes.
+  void SetHandler(Interruption::Handler handler) {
+    if (options_.interruption != nullptr) options_.interruption->SetHandler(std::move(handler));
+  }
+
+  const MembershipOptions options_;
   const std::unique_ptr<Environment> own_environment_;
   Environment* const environment_;
   // A node that runs no jobs.
@@ -68,12 +82,13 @@ class Membership::Impl {
 // Rank 0, or a process alone.
 class Membership::Master final : public Membership::Impl {
  public:
-  explicit Master(const NetworkOptions* network)
-      : Impl(network == nullptr ? nullptr : network->environment) {
+  Master(const NetworkOptions* network, const MembershipOptions& options)
+      : Impl(network == nullptr ? nullptr : network->environment, options) {
     if (network != nullptr) network_ = *network;
   }
 
   ~Master() override {
+    SetHandler(nullptr);
     if (seat_.rendezvous != nullptr) seat_.rendezvous->SetStatusSource(nullptr);
     coordinator_.reset();
     node_.reset();
@@ -90,12 +105,17 @@ class Membership::Master final : public Membership::Impl {
       if (connection == connections_.end()) return -1;
       return environment_->Now() - connection->second->counters().heard;
     };
+    options.on_failure = options_.on_failure;
     coordinator_ = std::make_unique<Coordinator>(std::move(options));
     std::vector<JoinedNode> joined;
     if (network_.has_value()) {
       BRAID_ASSIGN_OR_RETURN(seat_, TakeMasterSeat(*network_, environment_));
+      SetHandler([this](const absl::Status& reason) {
+        seat_.rendezvous->Abort(Prefixed(Name(), reason));
+      });
       BRAID_ASSIGN_OR_RETURN(joined, seat_.rendezvous->Join());
     }
+    SetHandler([this](const absl::Status& reason) { coordinator_->Fail(OfThis(reason)); });
     const std::shared_ptr<Event> is_introduced = environment_->MakeEvent();
     std::vector<std::unique_ptr<ControlChannel>> channels;
     channels.push_back(StartNode(is_introduced));
@@ -116,11 +136,13 @@ class Membership::Master final : public Membership::Impl {
 
   absl::Status Leave(const absl::Status& cause) override {
     if (!has_joined_) return absl::OkStatus();
-    absl::Status own = cause.ok() ? cause : Prefixed(Name(), cause);
+    absl::Status own = OfThis(cause);
     if (own.ok()) {
       node_->LeaveGroups();
       own = coordinator_->AwaitLeft();
     }
+    // Before any rank goes on, and maybe into another world that meets there.
+    seat_.meeting.reset();
     const absl::Status closed = coordinator_->Close(own);
     return own.ok() ? closed : own;
   }
@@ -128,7 +150,10 @@ class Membership::Master final : public Membership::Impl {
   Node& node() const override { return *node_; }
 
  private:
-  std::string Name() const { return network_.has_value() ? NodeName(network_->cluster, 0) : ""; }
+  std::string Name() const { return NodeName(network_->cluster, 0); }
+  absl::Status OfThis(const absl::Status& cause) const {
+    return network_.has_value() ? Prefixed(Name(), cause) : cause;
+  }
 
   std::unique_ptr<ControlChannel> StartNode(const std::shared_ptr<Event>& is_introduced) {
     NodeOptions options;
@@ -162,13 +187,16 @@ class Membership::Master final : public Membership::Impl {
 // Any other rank: a node's service, with a program of its own.
 class Membership::Worker final : public Membership::Impl {
  public:
-  explicit Worker(const NetworkOptions& network) : Impl(network.environment), network_(network) {}
+  Worker(const NetworkOptions& network, const MembershipOptions& options)
+      : Impl(network.environment, options), network_(network) {}
+
+  ~Worker() override { SetHandler(nullptr); }
 
   absl::Status Join() override {
     network_.environment = environment_;
     // Either comes: the node knows its peers, or there will be none.
     const std::shared_ptr<Event> is_settled = environment_->MakeEvent();
-    ServiceOptions options{.kernels = &kernels_};
+    ServiceOptions options{.kernels = &kernels_, .on_failure = options_.on_failure};
     options.stall_timeout = 0;
     options.on_introduced = [this, is_settled](Node& node) {
       node_ = &node;
@@ -179,6 +207,7 @@ class Membership::Worker final : public Membership::Impl {
           cause_ = std::move(status);
           is_settled->Set();
         }));
+    SetHandler([this](const absl::Status& reason) { service_->End(reason); });
     BRAID_RETURN_IF_ERROR(environment_->Await(*is_settled, kNoLimit));
     if (node_ != nullptr) return absl::OkStatus();
     BRAID_RETURN_IF_ERROR(service_->AwaitEnd());
@@ -209,12 +238,13 @@ Membership::Membership(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Membership::~Membership() { Leave(absl::OkStatus()).IgnoreError(); }
 
-absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const NetworkOptions* network) {
+absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const NetworkOptions* network,
+                                                             const MembershipOptions& options) {
   std::unique_ptr<Impl> impl;
   if (network == nullptr || network->cluster.rank == 0) {
-    impl = std::make_unique<Master>(network);
+    impl = std::make_unique<Master>(network, options);
   } else {
-    impl = std::make_unique<Worker>(*network);
+    impl = std::make_unique<Worker>(*network, options);
   }
   BRAID_RETURN_IF_ERROR(impl->Join());
   return std::unique_ptr<Membership>(new Membership(std::move(impl)));

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/network.h"
+#include "comm/control/meeting_file.h"
 #include "comm/control/rendezvous.h"
 #include "comm/control/session_file.h"
 #include "comm/network/socket_address.h"
@@ -21,6 +22,7 @@
 namespace braid {
 
 class Coordinator;
+class Interruption;
 
 // The master's place where nodes join and `braid status` asks.
 struct MasterSeat {
@@ -28,15 +30,24 @@ struct MasterSeat {
   std::unique_ptr<RendezvousServer> rendezvous;
   std::string data_host;  // that peers reach this process by; "": any
   std::optional<SessionFile> file;
+  std::optional<MeetingFile> meeting;
 };
 absl::StatusOr<MasterSeat> TakeMasterSeat(const NetworkOptions& network, Environment* environment);
+
+struct MembershipOptions {
+  Interruption* interruption = nullptr;  // borrowed; ends the cluster with its reason
+  // The first cause of a failure, as soon as it is known here; any thread, maybe twice. May be
+  // empty.
+  std::function<void(const absl::Status&)> on_failure = {};
+};
 
 // One process of a cluster. Made and destroyed by the host thread.
 class Membership {
  public:
   // Joins and waits until every node knows where the others are. `network` may be null: a cluster
   // of this process alone.
-  static absl::StatusOr<std::unique_ptr<Membership>> Join(const NetworkOptions* network);
+  static absl::StatusOr<std::unique_ptr<Membership>> Join(const NetworkOptions* network,
+                                                          const MembershipOptions& options = {});
   // Leaves first, unless that was done, and waits for the others as Leave does.
   ~Membership();
   Membership(const Membership&) = delete;

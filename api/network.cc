@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "api/network_place.h"
 #include "comm/cluster/build_fingerprint.h"
+#include "comm/control/meeting_file.h"
 #include "comm/control/rendezvous.h"
 #include "comm/network/network.h"
 #include "runtime/base/process.h"
@@ -52,14 +53,16 @@ absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions&
     for (SocketAddress& address : addresses) address = address.WithPort(master.port);
     return addresses;
   }
-  BRAID_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses,
-                         sockets.ResolveHost(master.host, master.port));
-  const bool is_numeric = SocketAddress::Parse(addresses[0].ToString()).ok() &&
-                          addresses.size() == 1 && addresses[0].host() == master.host;
-  const bool is_known_loopback = is_numeric || master.host == "localhost";
-  std::erase_if(addresses, [&](const SocketAddress& address) {
-    return !IsLocalAddress(address, local) || (address.is_loopback() && !is_known_loopback);
-  });
+  std::vector<SocketAddress> addresses;
+  if (!master.host.empty()) {
+    BRAID_ASSIGN_OR_RETURN(addresses, sockets.ResolveHost(master.host, master.port));
+    const bool is_numeric = SocketAddress::Parse(addresses[0].ToString()).ok() &&
+                            addresses.size() == 1 && addresses[0].host() == master.host;
+    const bool is_known_loopback = is_numeric || master.host == "localhost";
+    std::erase_if(addresses, [&](const SocketAddress& address) {
+      return !IsLocalAddress(address, local) || (address.is_loopback() && !is_known_loopback);
+    });
+  }
   if (addresses.empty()) {
     for (const char* any : {"0.0.0.0:0", "[::]:0"}) {
       BRAID_ASSIGN_OR_RETURN(const SocketAddress address, SocketAddress::Parse(any));
@@ -128,52 +131,6 @@ DeviceSpec DevicesHere(const DeviceSpec& spec) {
   return {.count = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
 }
 
-absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& network,
-                                                      Environment* environment) {
-  const Cluster& cluster = network.cluster;
-  RendezvousOptions options;
-  options.environment = environment;
-  options.self.node = static_cast<uint16_t>(cluster.rank);
-  options.self.num_nodes = static_cast<int>(cluster.nodes.size());
-  BRAID_ASSIGN_OR_RETURN(options.self.build, BuildFingerprint());
-  if (cluster.knows_all_hosts) options.self.node_list = cluster.ToString();
-  options.self.devices = DevicesHere(*cluster.nodes[cluster.rank].devices).ToString();
-  options.self.host = HostName();
-  // A simulation has one real process for all of its own.
-  options.self.pid = static_cast<uint32_t>(environment->is_simulated() ? cluster.rank : getpid());
-  const MemoryLimits memory = ReadMemoryLimits();
-  options.self.memory_bytes = memory.shared;
-  options.self.process_bytes = memory.process;
-  options.self.rates = network.rates;
-  options.secret = network.secret;
-  options.network = &SocketsOf(network);
-  options.join_timeout = network.join_timeout;
-  options.name_of = [cluster](int node) { return NodeName(cluster, node); };
-  if (cluster.member_word == "rank") {
-    options.words = {
-        .limit = "InitOptions::timeout", .what = "rank", .number = "RANK", .list = "WORLD_SIZE"};
-  }
-  if (cluster.rank == 0 && cluster.knows_all_hosts) {
-    std::vector<std::vector<SocketAddress>> addresses;
-    for (const ClusterNode& node : cluster.nodes) {
-      auto resolved = SocketsOf(network).ResolveHost(node.host, node.port);
-      // A name that nobody resolves would only be waited for; a launcher has seen to it itself.
-      if (!resolved.ok() && network.control_descriptor < 0) return resolved.status();
-      addresses.push_back(std::move(resolved).value_or(std::vector<SocketAddress>()));
-    }
-    options.nodes_at = [addresses](const SocketAddress& address) {
-      std::vector<int> nodes;
-      for (size_t node = 0; node < addresses.size(); ++node) {
-        for (const SocketAddress& own : addresses[node]) {
-          if (own.SameHost(address)) nodes.push_back(static_cast<int>(node));
-        }
-      }
-      return nodes;
-    };
-  }
-  return options;
-}
-
 namespace {
 
 // The address that this node dials from: its own of the list or of the interface, so that the
@@ -199,19 +156,123 @@ absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network,
   return SocketAddress();
 }
 
+// The master refuses to start where its address needs a secret and it has none, and nobody would be
+// there to say so.
+absl::Status CheckWay(const NetworkOptions& network, const std::vector<SocketAddress>& addresses) {
+  if (std::ranges::any_of(addresses, &SocketAddress::is_loopback)) return absl::OkStatus();
+  return CheckExposure(network, addresses[0]);
+}
+
+absl::StatusOr<RendezvousOptions::Master> FindMasterInFile(const NetworkOptions& network) {
+  BRAID_ASSIGN_OR_RETURN(MeetingPlace place, ReadMeetingFile(network.meeting_file));
+  RendezvousOptions::Master master;
+  master.is_certain = place.is_held;
+  master.secret = SecretOfMeeting(network.secret, place.nonce);
+  master.way.addresses = std::move(place.addresses);
+  if (!place.is_on_this_machine) {
+    BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local,
+                           SocketsOf(network).LocalAddresses());
+    // Two machines may have an address of the same number for what only they reach.
+    std::erase_if(master.way.addresses,
+                  [&](const SocketAddress& address) { return IsLocalAddress(address, local); });
+    if (master.way.addresses.empty()) {
+      return absl::UnavailableError(absl::StrFormat(
+          "'%s' is of %s, which is another machine, or this one before it was started anew, and "
+          "only that machine reaches the addresses in it; if rank 0 is there, give all ranks the "
+          "same BRAID_AUTH_TOKEN, so that it listens for other machines",
+          network.meeting_file, place.writer));
+    }
+  }
+  BRAID_RETURN_IF_ERROR(CheckWay(network, master.way.addresses));
+  BRAID_ASSIGN_OR_RETURN(master.way.from, OwnAddress(network, master.way.addresses[0]));
+  return master;
+}
+
 }  // namespace
+
+absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& network,
+                                                      Environment* environment) {
+  const Cluster& cluster = network.cluster;
+  RendezvousOptions options;
+  options.environment = environment;
+  options.self.node = static_cast<uint16_t>(cluster.rank);
+  options.self.num_nodes = static_cast<int>(cluster.nodes.size());
+  BRAID_ASSIGN_OR_RETURN(options.self.build, BuildFingerprint());
+  if (cluster.knows_all_hosts) options.self.node_list = cluster.ToString();
+  options.self.devices = DevicesHere(*cluster.nodes[cluster.rank].devices).ToString();
+  options.self.host = HostName();
+  // A simulation has one real process for all of its own.
+  options.self.pid = static_cast<uint32_t>(environment->is_simulated() ? cluster.rank : getpid());
+  const MemoryLimits memory = ReadMemoryLimits();
+  options.self.memory_bytes = memory.shared;
+  options.self.process_bytes = memory.process;
+  options.self.rates = network.rates;
+  options.secret = network.secret;
+  options.network = &SocketsOf(network);
+  options.join_timeout = network.join_timeout;
+  options.name_of = [cluster](int node) { return NodeName(cluster, node); };
+  if (cluster.member_word == "rank") {
+    options.words = {.member = "rank",
+                     .limit = "InitOptions::timeout",
+                     .what = "rank",
+                     .number = "RANK",
+                     .list = "WORLD_SIZE"};
+  }
+  if (cluster.rank == 0 && cluster.knows_all_hosts) {
+    std::vector<std::vector<SocketAddress>> addresses;
+    for (const ClusterNode& node : cluster.nodes) {
+      auto resolved = SocketsOf(network).ResolveHost(node.host, node.port);
+      // A name that nobody resolves would only be waited for; a launcher has seen to it itself.
+      if (!resolved.ok() && network.control_descriptor < 0) return resolved.status();
+      addresses.push_back(std::move(resolved).value_or(std::vector<SocketAddress>()));
+    }
+    options.nodes_at = [addresses](const SocketAddress& address) {
+      std::vector<int> nodes;
+      for (size_t node = 0; node < addresses.size(); ++node) {
+        for (const SocketAddress& own : addresses[node]) {
+          if (own.SameHost(address)) nodes.push_back(static_cast<int>(node));
+        }
+      }
+      return nodes;
+    };
+  }
+  if (cluster.rank != 0 && !network.meeting_file.empty()) {
+    options.find_master = [network] { return FindMasterInFile(network); };
+  }
+  return options;
+}
 
 absl::StatusOr<WayToMaster> FindMaster(const NetworkOptions& network) {
   const ClusterNode& master = network.cluster.nodes[0];
   WayToMaster way;
+  if (!network.meeting_file.empty()) return way;
   BRAID_ASSIGN_OR_RETURN(way.addresses, SocketsOf(network).ResolveHost(master.host, master.port));
-  // The master refuses to start like this, and nobody would be there to say so.
-  if (std::none_of(way.addresses.begin(), way.addresses.end(),
-                   [](const SocketAddress& address) { return address.is_loopback(); })) {
-    BRAID_RETURN_IF_ERROR(CheckExposure(network, way.addresses[0]));
-  }
+  BRAID_RETURN_IF_ERROR(CheckWay(network, way.addresses));
   BRAID_ASSIGN_OR_RETURN(way.from, OwnAddress(network, way.addresses[0]));
   return way;
+}
+
+absl::StatusOr<std::vector<SocketAddress>> AddressesForOthers(const std::vector<Socket>& listeners,
+                                                              Network& sockets) {
+  BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
+  std::vector<SocketAddress> addresses;
+  std::vector<SocketAddress> loopback;
+  for (const Socket& listener : listeners) {
+    BRAID_ASSIGN_OR_RETURN(const SocketAddress listening, listener.LocalAddress());
+    const std::vector<SocketAddress> own =
+        listening.is_any() ? local : std::vector<SocketAddress>{listening};
+    for (const SocketAddress& address : own) {
+      // An address of one link only, "fe80::1%eth0", has another name on each machine.
+      if (address.family() != listening.family() || address.host().find('%') != std::string::npos) {
+        continue;
+      }
+      (address.is_loopback() ? loopback : addresses).push_back(address.WithPort(listening.port()));
+    }
+  }
+  if (addresses.empty()) addresses = std::move(loopback);
+  if (!addresses.empty()) return addresses;
+  return absl::NotFoundError(
+      "the master listens at no address that is known to others; name another interface");
 }
 
 }  // namespace braid

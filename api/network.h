@@ -29,7 +29,10 @@ struct NetworkOptions {
   std::string secret;        // shared by all nodes; "": none, for loopback addresses only
   bool is_insecure = false;  // other addresses, too, without a secret
   std::string interface;     // the only one to be used; "": any
-  std::string transport;     // the only one to be used; "": the best that works
+  // Path of the file in which the master says where it listens, at a port that the system chooses;
+  // then the cluster has only its host, or "" for all addresses. "": the cluster says where.
+  std::string meeting_file;
+  std::string transport;  // the only one to be used; "": the best that works
   Nanoseconds join_timeout = 60 * kSecond;
   // What this node's machine was measured to do (a compiler::Machine's text), for the master to
   // know.
@@ -43,7 +46,7 @@ struct NetworkOptions {
 // The socket that a launcher made for the master (BRAID_CTRL_DESCRIPTOR), if it listens at this
 // port; else -1: it was used up, or is another's.
 int InheritedListener(const EnvironmentVariables& environment, uint16_t port);
-// Where the master listens: its address of the cluster's list, or all of the interface's.
+// Where the master listens: its address of the cluster's list, or all of the interface's, or all.
 // UNAUTHENTICATED without a secret where others could reach it.
 absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network);
 // The address that peers reach this listener's host by; "" if it listens on all.

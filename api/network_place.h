@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/network.h"
+#include "comm/control/rendezvous.h"
 #include "comm/network/network.h"
 #include "comm/network/socket.h"
 
@@ -18,10 +19,12 @@ Network& SocketsOf(const NetworkOptions& network);
 // may run what he likes here.
 absl::Status CheckExposure(const NetworkOptions& network, const SocketAddress& address);
 
-struct WayToMaster {
-  std::vector<SocketAddress> addresses;
-  SocketAddress from;  // none: the system knows the way
-};
+// Not where a meeting file says it, which RendezvousOptionsOf sees to.
 absl::StatusOr<WayToMaster> FindMaster(const NetworkOptions& network);
+
+// What the master tells others of where it listens: where it does so at all addresses, those of
+// this machine that other machines may reach, if there are any.
+absl::StatusOr<std::vector<SocketAddress>> AddressesForOthers(const std::vector<Socket>& listeners,
+                                                              Network& sockets);
 
 }  // namespace braid

@@ -1,14 +1,14 @@
 // Process groups: one process a rank, each of which runs this program. Estimates pi from points
 // that every rank draws for itself.
 //
-//   for rank in 0 1 2; do
-//     RANK=$rank WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 build/release/bin/collectives &
-//   done; wait
+//   build/release/bin/collectives --spawn=3
+//
+// starts three ranks here; on several machines a launcher starts one process a rank, with RANK,
+// WORLD_SIZE, MASTER_ADDR and BRAID_AUTH_TOKEN in its environment.
 #include <braid/dist.h>
 
 #include <cstdint>
 #include <iostream>
-#include <memory>
 #include <random>
 #include <vector>
 
@@ -42,16 +42,10 @@ absl::Status EstimatePi(braid::dist::World& world) {
   return absl::OkStatus();
 }
 
-absl::Status Run() {
-  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<braid::dist::World> world,
-                         braid::dist::World::Init());
-  return world->Close(EstimatePi(*world));
-}
-
 }  // namespace
 
-int main() {
-  const absl::Status status = Run();
-  if (!status.ok()) std::cerr << "error: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+int main(int argc, char** argv) {
+  return braid::dist::Main(argc, argv,
+                           {.about = "Estimates pi from points that every rank draws for itself."},
+                           EstimatePi);
 }

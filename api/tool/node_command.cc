@@ -61,17 +61,10 @@ std::map<std::string, std::optional<std::string>> EnvironmentChanges(
   return changes;
 }
 
-// What is exported is kept: others who know it, braid status for one, may ask.
-absl::StatusOr<std::string> TokenOfNodes() {
-  BRAID_ASSIGN_OR_RETURN(const std::string exported, ReadSecret("", EnvironmentVariable));
-  if (!exported.empty()) return exported;
-  return MakeSecret();
-}
-
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     const LocalNodes& nodes, const std::vector<std::string>& program) {
   BRAID_ASSIGN_OR_RETURN(const std::vector<DeviceSpec> devices, DevicesOfEach(nodes));
-  BRAID_ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());
+  BRAID_ASSIGN_OR_RETURN(const std::string token, KeepOrMakeSecret(EnvironmentVariable));
   absl::StatusOr<std::vector<SocketAddress>> host = ResolveHost(nodes.host, 0);
   if (!host.ok()) return Prefixed("--host=" + nodes.host, host.status());
   // The kernel chooses the port, and it stays ours from here to node 0.
@@ -141,7 +134,7 @@ std::string MeetingPlace(const NodeCommand& command) {
 
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfListedNodes(
     const ListedNodes& nodes, const std::vector<std::string>& program) {
-  BRAID_ASSIGN_OR_RETURN(const std::string token, TokenOfNodes());
+  BRAID_ASSIGN_OR_RETURN(const std::string token, KeepOrMakeSecret(EnvironmentVariable));
   BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
   const std::string list = NodeListText(nodes.nodes);
   std::vector<NodeCommand> commands;

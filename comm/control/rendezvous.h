@@ -42,10 +42,17 @@ struct NodeIdentity {
 
 // What users call what they have to change, for messages.
 struct JoiningWords {
+  std::string member = "node";
   std::string limit = "--join_timeout";
   std::string what = "node rank";
   std::string number = "--node_rank";
   std::string list = "node list";
+};
+
+// How a process reaches the master.
+struct WayToMaster {
+  std::vector<SocketAddress> addresses;  // tried in order
+  SocketAddress from;                    // none: the system knows the way
 };
 
 struct RendezvousOptions {
@@ -62,6 +69,15 @@ struct RendezvousOptions {
   Network* network = SystemNetwork();  // where a client dials
   // The nodes that are at this address, whatever the port, as far as that is known. May be empty.
   std::function<std::vector<int>(const SocketAddress&)> nodes_at;
+  // Where the master says anew how it is reached and what proves that one belongs to it, a client
+  // asks this before each round of dialing, on the reactor's thread. UNAVAILABLE: it has not said
+  // so yet; any other error ends the joining. Empty: all is known from the start.
+  struct Master {
+    WayToMaster way;
+    std::string secret;
+    bool is_certain = false;  // false: it may be one that has gone, and another's port by now
+  };
+  std::function<absl::StatusOr<Master>()> find_master;
 };
 
 // A node that has joined, as the master sees it.
@@ -141,8 +157,8 @@ class RendezvousServer {
 // The other nodes' side.
 class RendezvousClient {
  public:
-  // `master`: its addresses, tried in order and again until the join timeout. `from`: the local
-  // address to use, or none.
+  // `master`: its addresses, tried in order and again until the join timeout; none if there is a
+  // find_master. `from`: the local address to use, or none.
   RendezvousClient(RendezvousOptions options, std::vector<SocketAddress> master,
                    SocketAddress from);
   ~RendezvousClient();
@@ -171,6 +187,7 @@ class RendezvousClient {
   absl::Status AwaitFinished();
   // All on the reactor's thread.
   void Dial();
+  bool FindMaster();  // false: not now
   void OnDialed(Socket socket, const SocketAddress& address);
   void Retry(const SocketAddress& address, const absl::Status& reason);
   void OnGreeted(const SocketAddress& address, absl::StatusOr<Socket> socket);
@@ -179,12 +196,11 @@ class RendezvousClient {
   void Finish(const absl::Status& status);
 
   const RendezvousOptions options_;
-  const std::vector<SocketAddress> master_;
-  const SocketAddress from_;
   std::unique_ptr<Event> finished_;
   std::unique_ptr<Event> flushed_;
 
   // The reactor's thread only; what the host thread reads, it reads after finished_.
+  RendezvousOptions::Master master_;
   std::string what_;        // what this end wants, for messages
   std::string limit_flag_;  // by which its limit can be changed
   std::string opening_;

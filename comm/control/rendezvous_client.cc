@@ -29,12 +29,11 @@ bool IsFinal(const absl::Status& status) {
 RendezvousClient::RendezvousClient(RendezvousOptions options, std::vector<SocketAddress> master,
                                    SocketAddress from)
     : options_(std::move(options)),
-      master_(std::move(master)),
-      from_(from),
       finished_(options_.environment->MakeEvent()),
       flushed_(options_.environment->MakeEvent()),
+      master_{.way = {std::move(master), from}, .secret = options_.secret, .is_certain = true},
       reactor_(options_.environment->StartReactor("rendezvous")) {
-  CHECK(!master_.empty());
+  CHECK(!master_.way.addresses.empty() || options_.find_master);
 }
 
 RendezvousClient::~RendezvousClient() {
@@ -78,7 +77,7 @@ void RendezvousClient::StartJoin(JoinedCallback joined) {
   request.set_memory_bytes(self.memory_bytes);
   request.set_process_bytes(self.process_bytes);
   request.set_rates(self.rates);
-  what_ = absl::StrFormat("node %d: joining", self.node);
+  what_ = absl::StrFormat("%s %d: joining", options_.words.member, self.node);
   limit_flag_ = absl::StrFormat(" (%s)", options_.words.limit);
   Open(opening, [this, joined = std::move(joined)](const absl::Status& status) {
     if (!status.ok()) return joined(status);
@@ -132,12 +131,13 @@ void RendezvousClient::Abort(const absl::Status& reason) {
 }
 
 void RendezvousClient::Dial() {
-  if (is_finished_ || is_ending_) return;
-  const SocketAddress address = master_[next_address_++ % master_.size()];
+  if (is_finished_ || is_ending_ || !FindMaster()) return;
+  const auto& [addresses, from] = master_.way;
+  const SocketAddress address = addresses[next_address_++ % addresses.size()];
   attempt_ = address.ToString() + ": no answer yet";
-  const bool fits = from_.length() > 0 && from_.family() == address.family();
+  const bool fits = from.length() > 0 && from.family() == address.family();
   absl::StatusOr<Socket> socket =
-      options_.network->StartConnect(address, fits ? from_ : SocketAddress());
+      options_.network->StartConnect(address, fits ? from : SocketAddress());
   if (!socket.ok()) return Retry(address, socket.status());
   dialing_ = *std::move(socket);
   dial_timer_ = reactor_->RunAfter(kDialLimit, [this, address] {
@@ -158,6 +158,24 @@ void RendezvousClient::Dial() {
   if (!watched.ok()) Finish(watched);
 }
 
+bool RendezvousClient::FindMaster() {
+  const size_t known = master_.way.addresses.size();
+  if (!options_.find_master || (known > 0 && next_address_ % known != 0)) return true;
+  absl::StatusOr<RendezvousOptions::Master> found = options_.find_master();
+  if (found.ok()) {
+    master_ = *std::move(found);
+    next_address_ = 0;
+    return true;
+  }
+  last_error_ = std::string(found.status().message());
+  if (absl::IsUnavailable(found.status())) {
+    reactor_->RunAfter(kRetryInterval, [this] { Dial(); });
+  } else {
+    Finish(Prefixed(what_, found.status()));
+  }
+  return false;
+}
+
 void RendezvousClient::OnDialed(Socket socket, const SocketAddress& address) {
   if (is_finished_) return;
   if (absl::Status status = socket.ConnectResult(); !status.ok()) return Retry(address, status);
@@ -167,7 +185,7 @@ void RendezvousClient::OnDialed(Socket socket, const SocketAddress& address) {
       std::move(socket),
       {.reactor = reactor_.get(),
        .side = HandshakeSide::kDialer,
-       .secret = options_.secret,
+       .secret = master_.secret,
        .peer = "the master at " + address.ToString()},
       [this, address](absl::StatusOr<Socket> greeted) { OnGreeted(address, std::move(greeted)); });
 }
@@ -175,7 +193,7 @@ void RendezvousClient::OnDialed(Socket socket, const SocketAddress& address) {
 void RendezvousClient::Retry(const SocketAddress& address, const absl::Status& reason) {
   last_error_ = absl::StrFormat("%s: %s", address.ToString(), std::string(reason.message()));
   VLOG(1) << "dialing the master: " << last_error_;
-  const bool is_round = next_address_ % master_.size() == 0;
+  const bool is_round = next_address_ % master_.way.addresses.size() == 0;
   reactor_->RunAfter(is_round ? kRetryInterval : 0, [this] { Dial(); });
 }
 
@@ -187,7 +205,7 @@ void RendezvousClient::OnGreeted(const SocketAddress& address, absl::StatusOr<So
     if (!prepared.ok()) socket = prepared;
   }
   if (!socket.ok()) {
-    if (IsFinal(socket.status())) {
+    if (IsFinal(socket.status()) && master_.is_certain) {
       return Finish(Prefixed(what_, socket.status()));
     }
     return Retry(address, socket.status());

@@ -250,8 +250,8 @@ absl::Status RendezvousServer::CheckRequest(const join::JoinRequest& request,
 void RendezvousServer::OnJoinRequest(uint64_t stranger, const join::JoinRequest& request) {
   const std::shared_ptr<ControlConnection> connection = strangers_.at(stranger);
   strangers_.erase(stranger);
-  const std::string who =
-      absl::StrFormat("node %d (%s, %s)", request.node(), request.host(), connection->peer());
+  const std::string who = absl::StrFormat("%s %d (%s, %s)", options_.words.member, request.node(),
+                                          request.host(), connection->peer());
   if (is_finished_ && !status_.ok()) return Refuse(*connection, status_);
   if (absl::Status status = CheckRequest(request, who); !status.ok()) {
     LOG(WARNING) << status.message();

@@ -52,4 +52,10 @@ absl::StatusOr<std::string> ReadSecret(const std::string& path, const Environmen
   return secret;
 }
 
+absl::StatusOr<std::string> KeepOrMakeSecret(const EnvironmentVariables& env) {
+  BRAID_ASSIGN_OR_RETURN(const std::string exported, ReadSecret("", env));
+  if (!exported.empty()) return exported;
+  return MakeSecret();
+}
+
 }  // namespace braid

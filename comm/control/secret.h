@@ -21,4 +21,8 @@ absl::StatusOr<std::string> MakeSecret();
 // BRAID_AUTH_TOKEN; if there is none, "". Errors name the flag --auth_token_file.
 absl::StatusOr<std::string> ReadSecret(const std::string& file, const EnvironmentVariables& env);
 
+// For those who start all processes of a cluster: BRAID_AUTH_TOKEN if it is exported, so that
+// others who know it may ask as well, else a fresh one.
+absl::StatusOr<std::string> KeepOrMakeSecret(const EnvironmentVariables& env);
+
 }  // namespace braid

@@ -42,5 +42,9 @@ bool IsListeningAt(int descriptor, uint16_t port);
 absl::StatusOr<Socket> ListenOn(const SocketAddress& address);
 absl::StatusOr<Socket> StartConnect(const SocketAddress& to,
                                     const SocketAddress& from = SocketAddress());
+// A free port of this address (whose own port is 0): as long as the socket is open the system
+// chooses it for nobody else, and a ListenOn that names it still gets it, in any process. For those
+// who tell a port to the one that is to listen there.
+absl::StatusOr<Socket> ReservePort(const SocketAddress& address);
 
 }  // namespace braid

@@ -266,4 +266,17 @@ absl::StatusOr<Socket> StartConnect(const SocketAddress& to, const SocketAddress
   return SystemNetwork()->StartConnect(to, from);
 }
 
+// Two sockets that both allow it may be bound to a port of which none listens yet. This one allows
+// it only once it is bound, so that it got a port that nobody else is bound to.
+absl::StatusOr<Socket> ReservePort(const SocketAddress& address) {
+  BRAID_ASSIGN_OR_RETURN(Socket socket, MakeSocket(address));
+  if (bind(socket.descriptor(), address.get(), address.length()) != 0) {
+    return absl::ErrnoToStatus(errno,
+                               absl::StrFormat("cannot reserve a port of %s", address.ToString()));
+  }
+  BRAID_RETURN_IF_ERROR(
+      SetOption(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR"));
+  return socket;
+}
+
 }  // namespace braid

@@ -131,12 +131,6 @@ absl::Status CannotStart(const std::string& program, int error) {
                       error == ENOENT && is_looked_up ? "; no folder of PATH has it" : ""));
 }
 
-bool ForgetsChildren() {
-  struct sigaction current;
-  if (sigaction(SIGCHLD, nullptr, &current) != 0) return false;
-  return current.sa_handler == SIG_IGN || (current.sa_flags & SA_NOCLDWAIT) != 0;
-}
-
 // The end of our child `pid`, for which it waits; it stays a zombie until it is released, so that
 // its number belongs to nobody else.
 siginfo_t AwaitEnd(pid_t pid) {
@@ -161,6 +155,12 @@ std::string SignalName(int signal) {
 }
 
 }  // namespace
+
+bool ForgetsChildren() {
+  struct sigaction current;
+  if (sigaction(SIGCHLD, nullptr, &current) != 0) return false;
+  return current.sa_handler == SIG_IGN || (current.sa_flags & SA_NOCLDWAIT) != 0;
+}
 
 std::string HostName() {
   char name[256] = {};
@@ -220,6 +220,14 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(Reactor* reactor,
     return CannotStart(program, error);
   }
   std::unique_ptr<Process> process(new Process(reactor, pid, options, std::move(on_end)));
+  BRAID_RETURN_IF_ERROR(process->WatchEnd());
+  return process;
+}
+
+absl::StatusOr<std::unique_ptr<Process>> Process::Adopt(Reactor* reactor, pid_t child,
+                                                        std::function<void(ExitStatus)> on_end) {
+  CHECK(reactor->InThread());
+  std::unique_ptr<Process> process(new Process(reactor, child, {}, std::move(on_end)));
   BRAID_RETURN_IF_ERROR(process->WatchEnd());
   return process;
 }

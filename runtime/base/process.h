@@ -35,6 +35,9 @@ struct ExitStatus {
 // "signal 9 (Killed)".
 std::string DescribeSignal(int signal);
 
+// Whether SIGCHLD is ignored here: the kernel then forgets how children ended.
+bool ForgetsChildren();
+
 // What this machine calls itself.
 std::string HostName();
 
@@ -71,6 +74,9 @@ class Process {
   // then forgets how children ended.
   static absl::StatusOr<std::unique_ptr<Process>> Start(Reactor* reactor,
                                                         const ProcessOptions& options,
+                                                        std::function<void(ExitStatus)> on_end);
+  // The same for a child that this process has forked (forked_child.h), and that nobody waited for.
+  static absl::StatusOr<std::unique_ptr<Process>> Adopt(Reactor* reactor, pid_t child,
                                                         std::function<void(ExitStatus)> on_end);
   // Kills a child that still runs, and its group.
   ~Process();

@@ -32,18 +32,18 @@ std::string LimitOfGroup() {
   return limit == UINT64_MAX ? "unlimited" : absl::StrCat(limit);
 }
 
-size_t CountThreads() {
-  std::error_code error;
-  const std::filesystem::directory_iterator entries("/proc/self/task", error);
-  return error ? 0 : static_cast<size_t>(std::distance(begin(entries), end(entries)));
-}
-
 void* WaitForAll(void* go) {
   static_cast<std::latch*>(go)->wait();
   return nullptr;
 }
 
 }  // namespace
+
+size_t CountThreads() {
+  std::error_code error;
+  const std::filesystem::directory_iterator entries("/proc/self/task", error);
+  return error ? 0 : static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
 
 absl::Status CheckThreads(int more) {
   std::latch go(1);

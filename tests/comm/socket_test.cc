@@ -199,6 +199,18 @@ TEST_P(SocketTest, ABusyPortIsNamed) {
   EXPECT_TRUE(ListenOn(address).ok());
 }
 
+TEST_P(SocketTest, AReservedPortIsForWhoNamesIt) {
+  const auto reserved = ReservePort(Address(GetParam()));
+  ASSERT_TRUE(reserved.ok()) << reserved.status();
+  const SocketAddress address = Local(*reserved);
+  EXPECT_NE(address.port(), 0);
+  EXPECT_TRUE(ListenOn(address).ok());
+  const auto again = ListenOn(address);
+  ASSERT_TRUE(again.ok()) << "once the first was closed: " << again.status();
+  EXPECT_TRUE(absl::IsAlreadyExists(ListenOn(address).status()));
+  EXPECT_FALSE(ReservePort(address).ok()) << "the port is not free";
+}
+
 TEST_P(SocketTest, ARefusedConnectionSaysSo) {
   auto listener = ListenOn(Address(GetParam()));
   ASSERT_TRUE(listener.ok());

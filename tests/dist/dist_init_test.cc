@@ -84,7 +84,7 @@ TEST(DistInitTest, MistakesAreNamed) {
       {variables("RANK", "2"), "rank 2 (RANK) is out of range: the world has ranks 0 to 1"},
       {variables("WORLD_SIZE", "0"), "the world size is 0 (WORLD_SIZE)"},
       {variables("MASTER_PORT", "70000"), "MASTER_PORT is 70000; a port from 1 to 65535"},
-      {method("udp://a"), "init_method is 'udp://a'; env:// or tcp://"},
+      {method("udp://a"), "init_method is 'udp://a'; env://, tcp://"},
       {method("tcp://a:1?rank=0"), "does not say the world_size"},
       {method("tcp://a:1?rank=0&size=2"), "size in tcp://a:1?rank=0&size=2 is not known"},
       {method("tcp://a:1?rank=x&world_size=2"), "rank in tcp://a:1?rank=x&world_size=2 is 'x'"},

@@ -4,32 +4,14 @@
 #include <signal.h>
 
 #include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_format.h"
-#include "tests/multiprocess/program_run.h"
+#include "tests/dist/rank_processes.h"
 
 namespace braid {
 namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-
-std::vector<std::unique_ptr<ProgramRun>> StartRanks(int ranks,
-                                                    const std::vector<std::string>& command) {
-  const std::string port = absl::StrFormat("%d", FreePort());
-  std::vector<std::unique_ptr<ProgramRun>> runs;
-  for (int rank = 0; rank < ranks; ++rank) {
-    runs.push_back(std::make_unique<ProgramRun>(
-        command, ProgramRun::Options{.environment = {{"RANK", absl::StrFormat("%d", rank)},
-                                                     {"WORLD_SIZE", absl::StrFormat("%d", ranks)},
-                                                     {"MASTER_ADDR", "127.0.0.1"},
-                                                     {"MASTER_PORT", port}}}));
-  }
-  return runs;
-}
 
 TEST(DistProcessTest, TheExampleRuns) {
   const auto runs = StartRanks(3, {BRAID_COLLECTIVES});

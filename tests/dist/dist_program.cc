@@ -1,33 +1,214 @@
-// A rank that sums without end or, told to `wait`, waits in the store for what does not come: what
-// tests break.
+// Programs of process groups that tests start and break. The first argument says which; without
+// one, a rank that sums without end.
 #include <braid/dist.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <iostream>
+#include <iterator>
+#include <map>
 #include <memory>
-#include <string_view>
+#include <string>
+#include <thread>
 #include <vector>
+
+#include "absl/strings/str_format.h"
+#include "runtime/base/thread_limit.h"
 
 namespace {
 
-absl::Status Run(bool waits) {
-  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<braid::dist::World> world,
-                         braid::dist::World::Init());
-  if (waits) {
-    BRAID_RETURN_IF_ERROR(world->Barrier());
-    std::cout << "waiting" << std::endl;
-    return world->store().Get("what does not come").status();
-  }
+using braid::dist::Spawn;
+using braid::dist::World;
+
+absl::Status SumWithoutEnd(World& world) {
   std::vector<float> data(4 << 20);  // some of it is always on its way
   for (bool is_first = true;; is_first = false) {
-    BRAID_RETURN_IF_ERROR(world->AllReduce(data));
+    BRAID_RETURN_IF_ERROR(world.AllReduce(data));
     if (is_first) std::cout << "summing" << std::endl;
   }
+}
+
+absl::Status Sum(const std::string& init_method) {
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world,
+                         World::Init({.init_method = init_method}));
+  return SumWithoutEnd(*world);
+}
+
+// Waits in the store for what does not come.
+absl::Status WaitInStore() {
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world, World::Init());
+  BRAID_RETURN_IF_ERROR(world->Barrier());
+  std::cout << "waiting" << std::endl;
+  return world->store().Get("what does not come").status();
+}
+
+void SleepWithoutEnd() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// Joins and says who came, without an end of line that would empty the buffers.
+absl::Status SayRank(int rank) {
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world, World::Init());
+  std::vector<int> sum = {rank + 1};
+  BRAID_RETURN_IF_ERROR(world->AllReduce(sum));
+  std::printf("[rank %d of %d: sum %d, %s of %s here]", world->rank(), world->size(), sum[0],
+              std::getenv("LOCAL_RANK"), std::getenv("LOCAL_WORLD_SIZE"));
+  std::cout << "[done]";
+  return world->Close();
+}
+
+// Rank 1 does `fail` while the others sum without end, and they return what they get.
+absl::Status WhileOthersSum(int rank, const std::function<absl::Status(World&)>& fail) {
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world, World::Init());
+  std::vector<float> data(100);
+  BRAID_RETURN_IF_ERROR(world->AllReduce(data));
+  return rank == 1 ? fail(*world) : SumWithoutEnd(*world);
+}
+
+int OpenDescriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(all), end(all)));
+}
+
+// What is said at the end of main, once.
+struct LastWord {
+  ~LastWord() { std::puts("[last word]"); }
+};
+
+absl::Status Say() {
+  static const LastWord last_word;
+  std::atexit([] { std::puts("[at exit]"); });
+  std::printf("[before]");
+  std::cout << "[and]";
+  const absl::Status status = Spawn(SayRank, 3);
+  std::printf("[after]");
+  return status;
+}
+
+// Worlds of this process are closed by then, and their threads have ended; the thread sanitizer has
+// one that stays.
+absl::Status SpawnAgain() {
+  {
+    BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> alone, World::Init());
+    BRAID_RETURN_IF_ERROR(alone->Close());
+  }
+  const absl::Status first = Spawn(SayRank, 2);
+  if (absl::IsFailedPrecondition(first)) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (braid::CountThreads() > 1) return absl::UnavailableError("a thread stays");
+  }
+  BRAID_RETURN_IF_ERROR(first);
+  const int before = OpenDescriptors();
+  BRAID_RETURN_IF_ERROR(Spawn(SayRank, 2));
+  BRAID_RETURN_IF_ERROR(Spawn([](int) { return absl::OkStatus(); }, 1));
+  if (OpenDescriptors() == before) return absl::OkStatus();
+  return absl::InternalError("descriptors were left open");
+}
+
+absl::Status SpawnWithThreads() {
+  std::thread other(SleepWithoutEnd);
+  pthread_setname_np(other.native_handle(), "the other one");
+  const absl::Status status = Spawn(SayRank, 2);
+  other.detach();
+  return status;
+}
+
+using RankProgram = std::function<absl::Status(int rank)>;
+
+RankProgram Failing(const std::function<absl::Status(World&)>& fail) {
+  return [fail](int rank) { return WhileOthersSum(rank, fail); };
+}
+
+const std::map<std::string, RankProgram>& SpawnedPrograms() {
+  static const std::map<std::string, RankProgram> programs = {
+      {"own_error", Failing([](World&) { return absl::NotFoundError("no such data"); })},
+      {"own_error_closed",
+       Failing([](World& world) { return world.Close(absl::NotFoundError("no such data")); })},
+      {"throws", Failing([](World&) -> absl::Status { throw std::out_of_range("7 of 3"); })},
+      {"segv", Failing([](World&) {
+         raise(SIGSEGV);
+         return absl::OkStatus();
+       })},
+      {"killed", Failing([](World&) {
+         raise(SIGKILL);
+         return absl::OkStatus();
+       })},
+      {"exits", Failing([](World&) -> absl::Status { exit(3); })},
+      {"exits_well", Failing([](World&) -> absl::Status { _exit(0); })},
+      {"aborts", Failing([](World&) -> absl::Status { std::abort(); })},
+      // What CHECK_OK does with the error of a world.
+      {"others_abort",
+       [](int rank) {
+         const absl::Status status = WhileOthersSum(
+             rank, [](World& world) { return world.Close(absl::NotFoundError("no such data")); });
+         if (rank != 1) std::abort();
+         return status;
+       }},
+      {"deaf",
+       [](int rank) {
+         if (rank == 1) return absl::NotFoundError("no such data");
+         signal(SIGTERM, SIG_IGN);
+         SleepWithoutEnd();
+         return absl::OkStatus();
+       }},
+      {"sleeps",
+       [](int) {
+         std::cout << absl::StrFormat("asleep, started by %d\n", getppid()) << std::flush;
+         SleepWithoutEnd();
+         return absl::OkStatus();
+       }},
+      {"long_error",
+       [](int) { return absl::InternalError(std::string(1 << 20, 'x') + "the end"); }},
+  };
+  return programs;
+}
+
+absl::Status Run(const std::string& name, const std::string& argument) {
+  if (name.empty() || name == "meets") return Sum(argument);
+  if (name == "wait") return WaitInStore();
+  if (name == "say") return Say();
+  if (name == "again") return SpawnAgain();
+  if (name == "with_threads") return SpawnWithThreads();
+  if (name == "no_ranks") return Spawn(SayRank, 0);
+  if (name == "no_function") return Spawn(nullptr, 2);
+  if (name == "sigchld_ignored") {
+    signal(SIGCHLD, SIG_IGN);
+    return Spawn(SayRank, 2);
+  }
+  return Spawn(SpawnedPrograms().at(name), 3);
+}
+
+// What dist::Main runs: the program says in the environment what it does, so that its command line
+// stays the one of any program.
+absl::Status RunInMain(World& world) {
+  const std::string what = std::getenv("BRAID_TEST_MAIN");
+  if (what == "throws" && world.rank() == 1) throw std::out_of_range("7 of 3");
+  if (what == "own_error" && world.rank() == 1) return absl::NotFoundError("no such data");
+  if (what == "says") return absl::OkStatus();
+  if (what == "computes" && world.rank() != 1) {
+    std::cout << "computing" << std::endl;
+    SleepWithoutEnd();
+  }
+  if (what == "computes") {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return absl::NotFoundError("no such data");
+  }
+  return SumWithoutEnd(world);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const absl::Status status = Run(argc > 1 && std::string_view(argv[1]) == "wait");
+  if (std::getenv("BRAID_TEST_MAIN") != nullptr) {
+    return braid::dist::Main(argc, argv, {.about = "What tests break."}, RunInMain);
+  }
+  const absl::Status status = Run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
+  if (status.ok()) return 0;
   std::cerr << "error: " << status.message() << "\n";
   return 1;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "api/dist.h"             // IWYU pragma: export
+#include "api/dist_main.h"        // IWYU pragma: export
 #include "api/dist_store.h"       // IWYU pragma: export
+#include "api/spawn.h"            // IWYU pragma: export
 #include "runtime/base/half.h"    // IWYU pragma: export
 #include "runtime/base/status.h"  // IWYU pragma: export
