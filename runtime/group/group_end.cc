@@ -69,7 +69,7 @@ void GroupEnd::WithLink(int rank, std::function<void()> then) {
   if (options_.peers->IsReady(node)) return then();
   options_.dial(node);
   options_.peers->Connect(
-      node, [this, then = std::move(then), is_alive = is_alive_](const absl::Status& status) {
+      node, [then = std::move(then), is_alive = is_alive_](const absl::Status& status) {
         // A link that is not made ends the session, and this group with it.
         if (*is_alive && status.ok()) then();
       });
