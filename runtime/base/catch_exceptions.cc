@@ -2,23 +2,17 @@
 
 #include <cxxabi.h>
 
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <typeinfo>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/type_name.h"
 
 namespace braid {
 
 absl::Status ThrownError(std::string_view who) {
   const std::type_info* const type = abi::__cxa_current_exception_type();
-  std::string name = "something";
-  if (type != nullptr) {
-    const std::unique_ptr<char, void (*)(void*)> demangled(
-        abi::__cxa_demangle(type->name(), nullptr, nullptr, nullptr), std::free);
-    name = demangled != nullptr ? demangled.get() : type->name();
-  }
+  const std::string name = type != nullptr ? TypeName(*type) : "something";
   std::string what;
   try {
     throw;

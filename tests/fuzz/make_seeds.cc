@@ -3,15 +3,20 @@
 #include <glog/logging.h>
 #include <zlib.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "actor/message.h"
 #include "api/job.h"
 #include "api/layers.h"
+#include "api/object_format.h"
 #include "api/onnx/onnx.pb.h"
 #include "api/optimizers.h"
 #include "comm/collective/collective_frame.h"
@@ -478,6 +483,27 @@ onnx::ModelProto EmptyModel() {
   return model;
 }
 
+// As objects_target.cc reads them.
+template <typename T>
+void WriteObject(char type, const std::string& name, const T& object) {
+  dist::ObjectWriter writer;
+  CHECK(writer.Write(object).ok());
+  Write("objects", name, type + writer.bytes());
+}
+
+void WriteObjects() {
+  using Bits = std::pair<std::vector<bool>, std::optional<bool>>;
+  WriteObject('n', "numbers", std::vector<double>{1, 2, 3});
+  WriteObject('s', "strings", std::vector<std::string>{"one", "", "three"});
+  WriteObject('b', "bits", std::vector<Bits>{{{true, false}, true}, {{}, std::nullopt}});
+  WriteObject('m', "map",
+              std::map<std::string, std::vector<std::array<float, 2>>>{{"a", {{1, 2}}}});
+  control::Hello hello;
+  hello.set_node(3);
+  hello.add_addresses("10.0.0.1");
+  WriteObject('p', "messages", std::vector<control::Hello>{hello, {}});
+}
+
 void WriteOnnx() {
   onnx::ModelProto dense = EmptyModel();
   AddInitializer(*dense.mutable_graph(), "w", {3, 2}, {1, 2, 3, 4, 5, 6});
@@ -543,5 +569,6 @@ int main(int argc, char** argv) {
   braid::fuzz::WriteFrames();
   braid::fuzz::WriteJoin();
   braid::fuzz::WriteFiles();
+  braid::fuzz::WriteObjects();
   braid::fuzz::WriteOnnx();
 }

@@ -29,6 +29,7 @@ Target NodesTarget();
 Target CheckpointTarget();
 Target DataTarget();
 Target OnnxTarget();
+Target ObjectsTarget();
 
 std::span<const Target> Targets();
 const Target* FindTarget(std::string_view name);  // nullptr if unknown
