@@ -1,7 +1,6 @@
 #include "api/dist.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -19,11 +18,6 @@
 #include "runtime/group/group_call.h"
 
 namespace braid::dist {
-namespace {
-
-constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
-
-}  // namespace
 
 ConstBuffer::ConstBuffer(const Array& array)
     : data(array.bytes()),
@@ -51,7 +45,7 @@ struct Work::State {
     const auto is_set = [this] { return is_done->is_set(); };
     if (!first && is_set()) return absl::OkStatus();
     membership->node().reactor().RunUntil(std::move(first), is_set);
-    return is_set() ? absl::OkStatus() : membership->environment().Await(*is_done, kNoLimit);
+    return is_set() ? absl::OkStatus() : membership->environment().Await(*is_done, kForever);
   }
 
   void OnDone(const absl::Status& done) {

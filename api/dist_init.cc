@@ -35,8 +35,7 @@ absl::StatusOr<int> ParseNumber(const std::string& origin, const std::string& te
 
 struct Meeting {
   HostAndPort master;
-  int listener = -1;  // at that port, if a launcher has made it
-  std::string file;   // in which the master says where it is; "": known
+  std::string file;  // in which the master says where it is; "": known
   Given rank, world_size;
 };
 
@@ -77,7 +76,6 @@ absl::StatusOr<Meeting> MeetByEnvironment(const InitOptions& options) {
     }
     meeting.master.port = static_cast<uint16_t>(number);
   }
-  meeting.listener = InheritedListener(options.environment, meeting.master.port);
   return meeting;
 }
 
@@ -190,7 +188,6 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
   network.cluster.nodes[0].host = meeting.master.host;
   network.cluster.nodes[0].port = meeting.master.port;
   network.cluster.rank = rank.value;
-  if (rank.value == 0) network.control_descriptor = meeting.listener;
   network.cluster.origin = method;
   network.cluster.member_word = "rank";
   network.secret = options.secret;

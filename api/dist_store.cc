@@ -1,6 +1,5 @@
 #include "api/dist_store.h"
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -54,7 +53,6 @@ class Store::Impl {
       });
     });
     // The master keeps the time, and an end of the world is an answer, too.
-    constexpr Nanoseconds kForever = std::numeric_limits<Nanoseconds>::max() / 4;
     BRAID_RETURN_IF_ERROR(membership_->environment().Await(*open->is_done, kForever));
     if (open->answer.ok() && open->answer->has_error()) {
       return Prefixed(call, FailureOf(open->answer->error()));

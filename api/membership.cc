@@ -2,7 +2,6 @@
 
 #include <glog/logging.h>
 
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -20,7 +19,6 @@ namespace {
 
 // For the nodes' hellos, once all have joined.
 constexpr Nanoseconds kHelloLimit = 60 * kSecond;
-constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
 
 }  // namespace
 
@@ -208,7 +206,7 @@ class Membership::Worker final : public Membership::Impl {
           is_settled->Set();
         }));
     SetHandler([this](const absl::Status& reason) { service_->End(reason); });
-    BRAID_RETURN_IF_ERROR(environment_->Await(*is_settled, kNoLimit));
+    BRAID_RETURN_IF_ERROR(environment_->Await(*is_settled, kForever));
     if (node_ != nullptr) return absl::OkStatus();
     BRAID_RETURN_IF_ERROR(service_->AwaitEnd());
     return cause_.ok() ? absl::UnavailableError("the cluster was closed while it joined") : cause_;

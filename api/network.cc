@@ -10,7 +10,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "api/network_place.h"
@@ -73,13 +72,6 @@ absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions&
 }
 
 }  // namespace
-
-int InheritedListener(const EnvironmentVariables& environment, uint16_t port) {
-  const std::optional<std::string> text = environment("BRAID_CTRL_DESCRIPTOR");
-  int descriptor = -1;
-  if (!text.has_value() || !absl::SimpleAtoi(*text, &descriptor)) return -1;
-  return IsListeningAt(descriptor, port) ? descriptor : -1;
-}
 
 absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network) {
   std::vector<Socket> listeners;

@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "api/interruption.h"
 #include "comm/cluster/cluster.h"
-#include "comm/cluster/launcher_environment.h"
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device_kinds.h"
@@ -43,9 +42,6 @@ struct NetworkOptions {
   Network* sockets = nullptr;
 };
 
-// The socket that a launcher made for the master (BRAID_CTRL_DESCRIPTOR), if it listens at this
-// port; else -1: it was used up, or is another's.
-int InheritedListener(const EnvironmentVariables& environment, uint16_t port);
 // Where the master listens: its address of the cluster's list, or all of the interface's, or all.
 // UNAUTHENTICATED without a secret where others could reach it.
 absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network);

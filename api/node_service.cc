@@ -1,7 +1,6 @@
 // The service of a node that is not the master: the rendezvous, then the node that it becomes.
 #include <glog/logging.h>
 
-#include <limits>
 #include <memory>
 #include <utility>
 
@@ -72,9 +71,7 @@ class NodeService::Impl {
     });
   }
 
-  absl::Status AwaitEnd() {
-    return environment_->Await(*has_ended_, std::numeric_limits<Nanoseconds>::max() / 4);
-  }
+  absl::Status AwaitEnd() { return environment_->Await(*has_ended_, kForever); }
 
  private:
   uint16_t rank() const { return static_cast<uint16_t>(network_.cluster.rank); }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -208,8 +207,7 @@ absl::Status Session::Impl::AwaitSave() {
   const Activity activity(this, absl::StrFormat("saving to '%s'", saving_->directory));
   coordinator_->program().Begin("waiting until all is on the disk");
   // A failure of the session ends it, too.
-  const absl::Status waited =
-      environment_->Await(*saving_->is_over, std::numeric_limits<Nanoseconds>::max() / 4);
+  const absl::Status waited = environment_->Await(*saving_->is_over, kForever);
   coordinator_->program().End();
   return waited;
 }

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <limits>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,8 +15,7 @@
 #include "api/command_line.h"
 #include "api/rank_report.h"
 #include "api/spawned_ranks.h"
-#include "comm/control/secret.h"
-#include "comm/network/network.h"
+#include "comm/control/local_ranks.h"
 #include "runtime/base/catch_exceptions.h"
 #include "runtime/base/forked_child.h"
 #include "runtime/base/prefixed.h"
@@ -31,19 +29,6 @@ constexpr int kMostRanks = std::numeric_limits<uint16_t>::max();
 
 using RankFunction = std::function<absl::Status(int rank)>;
 
-// What all ranks find in their environment.
-absl::StatusOr<std::map<std::string, std::string>> EnvironmentOfRanks(int ranks,
-                                                                      const Socket& port) {
-  BRAID_ASSIGN_OR_RETURN(const std::string secret, KeepOrMakeSecret(EnvironmentVariable));
-  BRAID_ASSIGN_OR_RETURN(const SocketAddress address, port.LocalAddress());
-  const std::string size = absl::StrFormat("%d", ranks);
-  return std::map<std::string, std::string>{{"WORLD_SIZE", size},
-                                            {"LOCAL_WORLD_SIZE", size},
-                                            {"MASTER_ADDR", address.host()},
-                                            {"MASTER_PORT", absl::StrFormat("%d", address.port())},
-                                            {"BRAID_AUTH_TOKEN", secret}};
-}
-
 void WriteReport(const Descriptor& pipe, const std::string& report) {
   size_t written = 0;
   while (written < report.size()) {
@@ -54,11 +39,11 @@ void WriteReport(const Descriptor& pipe, const std::string& report) {
 }
 
 // In the child.
-int RunRank(const RankFunction& fn, int rank, const std::map<std::string, std::string>& variables,
-            const Descriptor& report, const Environment& environment) {
-  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), /*replace=*/1);
-  const std::string number = absl::StrFormat("%d", rank);
-  for (const char* name : {"RANK", "LOCAL_RANK"}) setenv(name, number.c_str(), /*replace=*/1);
+int RunRank(const RankFunction& fn, int rank, const LocalRanks& ranks, const Descriptor& report,
+            const Environment& environment) {
+  for (const auto& [name, value] : VariablesOfRank(ranks, rank)) {
+    setenv(name.c_str(), value.c_str(), /*replace=*/1);
+  }
   absl::Status status = CatchExceptions("Spawn's function", [&] { return fn(rank); });
   const Nanoseconds when = environment.Now();
   if (status.ok()) status = FlushStandardOutput();
@@ -83,9 +68,7 @@ absl::Status AwaitRanks(Environment& environment, std::vector<SpawnedRank> child
                         const absl::Status& refused) {
   const std::unique_ptr<Event> has_ended = environment.MakeEvent();
   const std::unique_ptr<Event> is_gone = environment.MakeEvent();
-  const auto await = [&environment](Event& event) {
-    return environment.Await(event, std::numeric_limits<Nanoseconds>::max() / 4);
-  };
+  const auto await = [&environment](Event& event) { return environment.Await(event, kForever); };
   std::unique_ptr<SpawnedRanks> ranks;  // the reactor's
   absl::Status cause;
   int signal = 0;
@@ -123,9 +106,7 @@ absl::Status Spawn(const RankFunction& fn, int ranks) {
   }
   if (!fn) return absl::InvalidArgumentError("Spawn was given no function");
   BRAID_RETURN_IF_ERROR(CheckMayFork("Spawn"));
-  BRAID_ASSIGN_OR_RETURN(const SocketAddress loopback, SocketAddress::Parse("127.0.0.1:0"));
-  BRAID_ASSIGN_OR_RETURN(Socket port, ReservePort(loopback));
-  BRAID_ASSIGN_OR_RETURN(const auto variables, EnvironmentOfRanks(ranks, port));
+  BRAID_ASSIGN_OR_RETURN(ReservedRanks reserved, ReserveLocalRanks(ranks));
   const std::unique_ptr<Environment> environment = MakeRealEnvironment();
   std::vector<SpawnedRank> children;
   const auto start = [&](int rank) -> absl::StatusOr<SpawnedRank> {
@@ -133,9 +114,9 @@ absl::Status Spawn(const RankFunction& fn, int ranks) {
     BRAID_ASSIGN_OR_RETURN(const pid_t pid, ForkChild([&] {
                              // Only this process holds them.
                              children.clear();
-                             port.Close();
+                             reserved.port.Close();
                              pipe.read_end.Close();
-                             return RunRank(fn, rank, variables, pipe.write_end, *environment);
+                             return RunRank(fn, rank, reserved.ranks, pipe.write_end, *environment);
                            }));
     return SpawnedRank{.pid = pid, .report = std::move(pipe.read_end)};
   };

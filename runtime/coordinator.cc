@@ -3,7 +3,6 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -18,8 +17,6 @@
 namespace braid {
 namespace {
 
-// A wait that ends by its answers or by a failure notice, which always comes.
-constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max() / 4;
 // Longer than it takes to notice that a node is lost (6 s) and to end what waits in a user's code
 // (2 s), so that the lost one is named, not those that it keeps waiting.
 constexpr Nanoseconds kCloseLimit = 15 * kSecond;
@@ -74,7 +71,7 @@ absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> chan
     for (size_t i = 0; i < peers_.size(); ++i) peers_[i].channel = std::move(channels[i]);
     is_known->Set();
   });
-  BRAID_RETURN_IF_ERROR(options_.environment->Await(*is_known, kNoLimit));
+  BRAID_RETURN_IF_ERROR(options_.environment->Await(*is_known, kForever));
   BeginWait(ControlMessage::kHello, 0);
   for (size_t i = 0; i < peers_.size(); ++i) {
     const auto node = static_cast<uint16_t>(i);
@@ -267,7 +264,7 @@ absl::Status Coordinator::AwaitLeft() {
     for (const uint16_t node : left_) wait_.nodes.erase(node);
     if (wait_.nodes.empty()) wait_.event->Set();
   }
-  return FinishWait(kNoLimit);
+  return FinishWait(kForever);
 }
 
 void Coordinator::OnLost(uint16_t node, const absl::Status& reason) {
@@ -349,7 +346,7 @@ absl::StatusOr<std::vector<NodeSummary>> Coordinator::Load(const LoadRequest& re
                   plan = std::make_shared<const std::string>(request.plan)] {
     plans_.Begin(job, plan, receivers);
   });
-  const absl::Status status = FinishWait(kNoLimit);
+  const absl::Status status = FinishWait(kForever);
   if (!status.ok()) Unload(request.job);
   SetPhase(kProgramPhase);
   BRAID_RETURN_IF_ERROR(status);
@@ -373,7 +370,7 @@ absl::Status Coordinator::Run(const RunRequest& request) {
   message.mutable_run()->set_steps(request.steps);
   message.mutable_run()->set_phase(phase);
   SendAll(message);
-  const absl::Status status = FinishWait(kNoLimit);
+  const absl::Status status = FinishWait(kForever);
   {
     MutexLock lock(mutex_);
     is_stepping_ = false;

@@ -2,7 +2,6 @@
 
 #include <glog/logging.h>
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -91,7 +90,6 @@ Node::~Node() {
       is_over->Set();
     });
   });
-  constexpr Nanoseconds kForever = std::numeric_limits<Nanoseconds>::max() / 4;
   absl::Status waited = options_.environment->Await(*is_over, kForever);
   // Killed in a simulation, where dead processes end in order, too.
   if (absl::IsAborted(waited)) waited = options_.environment->Await(*is_over, kForever);

@@ -18,7 +18,10 @@
 #include "api/tool/node_command.h"
 #include "api/tool/running_cluster.h"
 #include "comm/cluster/device_spec.h"
+#include "comm/cluster/launcher_environment.h"
 #include "comm/cluster/node_list.h"
+#include "comm/control/local_ranks.h"
+#include "comm/control/secret.h"
 #include "runtime/base/process_guard.h"
 #include "runtime/base/reactor.h"
 #include "runtime/base/signals.h"
@@ -110,47 +113,46 @@ absl::Status CheckArguments(const ToolArguments& arguments) {
 }
 
 absl::StatusOr<LocalRanks> RanksOfFlags() {
-  const LocalRanks ranks{.per_machine = absl::GetFlag(FLAGS_nproc_per_node),
-                         .machines = absl::GetFlag(FLAGS_nnodes),
-                         .machine = absl::GetFlag(FLAGS_node_rank),
-                         .host = absl::GetFlag(FLAGS_master_addr),
-                         .port = absl::GetFlag(FLAGS_master_port)};
+  const int count = absl::GetFlag(FLAGS_nproc_per_node), machines = absl::GetFlag(FLAGS_nnodes);
+  const int machine = absl::GetFlag(FLAGS_node_rank), restarts = absl::GetFlag(FLAGS_max_restarts);
+  const std::string host = absl::GetFlag(FLAGS_master_addr);
+  const uint16_t port = absl::GetFlag(FLAGS_master_port);
   if (absl::GetFlag(FLAGS_local) != 0 || !absl::GetFlag(FLAGS_nodes).empty()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--nproc_per_node=%d starts ranks of a process group, and --local or "
                         "--nodes nodes of a cluster; give one of them",
-                        ranks.per_machine));
+                        count));
   }
-  if (ranks.per_machine < 1 || ranks.machines < 1 ||
-      ranks.per_machine > kMaxNodes / ranks.machines) {
+  if (count < 1 || machines < 1 || count > kMaxNodes / machines) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "--nproc_per_node=%d with --nnodes=%d; 1 or more each and %d ranks in all at most were "
         "expected",
-        ranks.per_machine, ranks.machines, kMaxNodes));
+        count, machines, kMaxNodes));
   }
-  if (ranks.machine < 0 || ranks.machine >= ranks.machines) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("--node_rank=%d with --nnodes=%d; 0 to %d was expected", ranks.machine,
-                        ranks.machines, ranks.machines - 1));
+  if (machine < 0 || machine >= machines) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--node_rank=%d with --nnodes=%d; 0 to %d was expected", machine, machines, machines - 1));
   }
-  if (ranks.host.empty() && (ranks.machines > 1 || ranks.port != 0)) {
+  if (host.empty() && (machines > 1 || port != 0)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "--nnodes=%d and --master_port=%d without --master_addr, which is the host of rank 0, the "
         "same on all machines",
-        ranks.machines, ranks.port));
+        machines, port));
   }
-  if (absl::GetFlag(FLAGS_standalone) && !ranks.host.empty()) {
+  if (absl::GetFlag(FLAGS_standalone) && !host.empty()) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "--standalone means this machine alone; it excludes --master_addr=%s", ranks.host));
+        "--standalone means this machine alone; it excludes --master_addr=%s", host));
   }
-  const int restarts = absl::GetFlag(FLAGS_max_restarts);
-  if (restarts < 0 || (restarts > 0 && ranks.machines > 1)) {
+  if (restarts < 0 || (restarts > 0 && machines > 1)) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "--max_restarts=%d with --nnodes=%d; 0 or more was expected, and 0 on several machines, "
         "whose launchers do not know of each other",
-        restarts, ranks.machines));
+        restarts, machines));
   }
-  return ranks;
+  return LocalRanks{.master = {.host = host, .port = port != 0 ? port : kDefaultGroupPort},
+                    .world_size = machines * count,
+                    .first = machine * count,
+                    .count = count};
 }
 
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& arguments) {
@@ -223,13 +225,20 @@ void PrintEnd(const LaunchResult& result, const std::string& what_follows) {
 // Until they end well, or have failed once more than they may be started again.
 absl::StatusOr<LaunchResult> RunRanks(const std::vector<std::string>& program) {
   BRAID_ASSIGN_OR_RETURN(LocalRanks ranks, RanksOfFlags());
+  Socket port;
+  if (ranks.master.host.empty()) {
+    BRAID_ASSIGN_OR_RETURN(ReservedRanks reserved, ReserveLocalRanks(ranks.count));
+    ranks = std::move(reserved.ranks);
+    port = std::move(reserved.port);
+  } else {
+    BRAID_ASSIGN_OR_RETURN(ranks.secret, ReadSecret("", EnvironmentVariable));
+  }
   const int most = absl::GetFlag(FLAGS_max_restarts);
-  while (true) {
-    BRAID_ASSIGN_OR_RETURN(std::vector<NodeCommand> commands, CommandsOfLocalRanks(ranks, program));
-    BRAID_ASSIGN_OR_RETURN(LaunchResult result, RunNodes(std::move(commands)));
-    if (result.cause.empty() || result.is_interrupted || ranks.restarts == most) return result;
-    ++ranks.restarts;
-    PrintEnd(result, absl::StrFormat("; restart %d of %d", ranks.restarts, most));
+  for (int restarts = 0;; ++restarts) {
+    BRAID_ASSIGN_OR_RETURN(LaunchResult result,
+                           RunNodes(CommandsOfLocalRanks(ranks, restarts, program)));
+    if (result.cause.empty() || result.is_interrupted || restarts == most) return result;
+    PrintEnd(result, absl::StrFormat("; restart %d of %d", restarts + 1, most));
   }
 }
 

@@ -86,43 +86,16 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
   return commands;
 }
 
-absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalRanks(
-    const LocalRanks& ranks, const std::vector<std::string>& program) {
-  BRAID_ASSIGN_OR_RETURN(std::string token, ReadSecret("", EnvironmentVariable));
-  HostAndPort master{.host = ranks.host, .port = ranks.port};
-  Socket control;
-  if (ranks.host.empty()) {
-    // The kernel chooses the port, and it stays ours from here to rank 0.
-    master.host = LocalNodes().host;
-    BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, ResolveHost(master.host, 0));
-    BRAID_ASSIGN_OR_RETURN(control, ListenOn(addresses.front()));
-    BRAID_ASSIGN_OR_RETURN(const SocketAddress listens, control.LocalAddress());
-    master.port = listens.port();
-    if (token.empty()) {
-      BRAID_ASSIGN_OR_RETURN(token, MakeSecret());
-    }
-  } else if (master.port == 0) {
-    master.port = kDefaultGroupPort;
-  }
-  const auto number = [](int value) { return absl::StrFormat("%d", value); };
-  std::vector<NodeCommand> commands(ranks.per_machine);
-  for (int local = 0; local < ranks.per_machine; ++local) {
+std::vector<NodeCommand> CommandsOfLocalRanks(const LocalRanks& ranks, int restarts,
+                                              const std::vector<std::string>& program) {
+  std::vector<NodeCommand> commands(ranks.count);
+  for (int local = 0; local < ranks.count; ++local) {
     NodeCommand& command = commands[local];
-    command.rank = ranks.machine * ranks.per_machine + local;
+    command.rank = ranks.first + local;
     command.word = "rank";
     command.command = program;
-    command.environment = {{"RANK", number(command.rank)},
-                           {"WORLD_SIZE", number(ranks.machines * ranks.per_machine)},
-                           {"LOCAL_RANK", number(local)},
-                           {"LOCAL_WORLD_SIZE", number(ranks.per_machine)},
-                           {"MASTER_ADDR", master.host},
-                           {"MASTER_PORT", number(master.port)},
-                           {"RESTART_COUNT", number(ranks.restarts)}};
-    if (!token.empty()) command.environment[kToken] = token;
-  }
-  if (control.is_open()) {
-    commands[0].environment[kControl] = number(control.descriptor());
-    commands[0].control = std::move(control);
+    command.environment = VariablesOfRank(ranks, local);
+    command.environment["RESTART_COUNT"] = absl::StrFormat("%d", restarts);
   }
   return commands;
 }

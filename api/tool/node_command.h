@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "comm/cluster/launcher_environment.h"
 #include "comm/cluster/node_list.h"
 #include "comm/network/socket.h"
 
@@ -40,17 +41,9 @@ struct LocalNodes {
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     const LocalNodes& nodes, const std::vector<std::string>& program);
 
-// One machine's ranks of a process group, which find their world as torch.distributed's do.
-struct LocalRanks {
-  int per_machine = 1;
-  int machines = 1;
-  int machine = 0;
-  std::string host = "";  // of rank 0; "": this machine alone, which chooses a free port
-  uint16_t port = 0;      // 0: with a host, as torch.distributed's
-  int restarts = 0;       // how often these ranks have been started before
-};
-absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalRanks(
-    const LocalRanks& ranks, const std::vector<std::string>& program);
+// One machine's ranks of a process group, which have been started `restarts` times before.
+std::vector<NodeCommand> CommandsOfLocalRanks(const LocalRanks& ranks, int restarts,
+                                              const std::vector<std::string>& program);
 
 // HOST:PORT of the master, of a command of CommandsOfLocalNodes; "" of others, whose list says it.
 std::string MeetingPlace(const NodeCommand& command);

@@ -274,4 +274,14 @@ std::optional<std::string> EnvironmentVariable(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+std::map<std::string, std::string> VariablesOfRank(const LocalRanks& ranks, int local) {
+  const auto number = [](int value) { return absl::StrFormat("%d", value); };
+  std::map<std::string, std::string> variables = {
+      {"RANK", number(ranks.first + local)}, {"WORLD_SIZE", number(ranks.world_size)},
+      {"LOCAL_RANK", number(local)},         {"LOCAL_WORLD_SIZE", number(ranks.count)},
+      {"MASTER_ADDR", ranks.master.host},    {"MASTER_PORT", number(ranks.master.port)}};
+  if (!ranks.secret.empty()) variables["BRAID_AUTH_TOKEN"] = ranks.secret;
+  return variables;
+}
+
 }  // namespace braid

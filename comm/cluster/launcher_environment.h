@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,6 +63,17 @@ absl::StatusOr<std::optional<EnvironmentNumber>> FindBraidNodeRank(const Environ
 // "" or, for a process alone in a Slurm job of several tasks that srun did not start (a batch
 // script runs its commands once, not once a node), what its user should know.
 std::string DescribeMissingSrun(const EnvironmentVariables& env);
+
+// The ranks of a world that one program starts on a machine.
+struct LocalRanks {
+  HostAndPort master;
+  int world_size = 1;
+  int first = 0;  // the rank of the first of them
+  int count = 1;
+  std::string secret;  // "": none
+};
+// What the `local`-th of them, from 0, finds in its environment, as torch.distributed's do.
+std::map<std::string, std::string> VariablesOfRank(const LocalRanks& ranks, int local);
 
 // The first of Slurm's host list: node03 of "node[03-05,9],gpu1", a1b3 of "a[1-2]b[3-4]".
 absl::StatusOr<std::string> FirstSlurmHost(std::string_view list);

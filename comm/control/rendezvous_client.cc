@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -121,8 +120,7 @@ void RendezvousClient::Open(const join::Opening& opening,
 }
 
 absl::Status RendezvousClient::AwaitFinished() {
-  BRAID_RETURN_IF_ERROR(
-      options_.environment->Await(*finished_, std::numeric_limits<Nanoseconds>::max() / 4));
+  BRAID_RETURN_IF_ERROR(options_.environment->Await(*finished_, kForever));
   return status_;
 }
 

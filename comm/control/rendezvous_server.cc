@@ -1,4 +1,3 @@
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -81,8 +80,7 @@ RendezvousServer::~RendezvousServer() {
 
 absl::StatusOr<std::vector<JoinedNode>> RendezvousServer::Join() {
   // The reactor's own timers end it.
-  BRAID_RETURN_IF_ERROR(
-      options_.environment->Await(*finished_, std::numeric_limits<Nanoseconds>::max() / 4));
+  BRAID_RETURN_IF_ERROR(options_.environment->Await(*finished_, kForever));
   BRAID_RETURN_IF_ERROR(status_);
   std::vector<JoinedNode> nodes;
   for (const auto& [number, node] : nodes_) nodes.push_back(node);
@@ -100,7 +98,7 @@ void RendezvousServer::SetStatusSource(StatusSource source) {
     is_set->Set();
   });
   // Fails only where the process was killed; then the source is not called any more either.
-  options_.environment->Await(*is_set, std::numeric_limits<Nanoseconds>::max() / 4).IgnoreError();
+  options_.environment->Await(*is_set, kForever).IgnoreError();
 }
 
 void RendezvousServer::Accept(Socket socket) {

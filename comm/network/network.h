@@ -35,9 +35,6 @@ class Network {
 // The system's own. It has no state.
 Network* SystemNetwork();
 
-// Whether a descriptor, which stays its owner's, is a socket of the system's that listens there.
-bool IsListeningAt(int descriptor, uint16_t port);
-
 // By the system's network.
 absl::StatusOr<Socket> ListenOn(const SocketAddress& address);
 absl::StatusOr<Socket> StartConnect(const SocketAddress& to,

@@ -247,17 +247,6 @@ Network* SystemNetwork() {
   return &system;
 }
 
-bool IsListeningAt(int descriptor, uint16_t port) {
-  int is_listening = 0;
-  socklen_t length = sizeof(is_listening);
-  if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &length) != 0 ||
-      is_listening == 0) {
-    return false;
-  }
-  const absl::StatusOr<SocketAddress> address = AddressBy(&getsockname, descriptor);
-  return address.ok() && address->port() == port;
-}
-
 absl::StatusOr<Socket> ListenOn(const SocketAddress& address) {
   return SystemNetwork()->ListenOn(address);
 }

@@ -21,6 +21,8 @@ using Nanoseconds = int64_t;
 constexpr Nanoseconds kMicrosecond = 1000;
 constexpr Nanoseconds kMillisecond = 1000 * kMicrosecond;
 constexpr Nanoseconds kSecond = 1000 * kMillisecond;
+// As a timeout: never, and still no sum of times overflows.
+constexpr Nanoseconds kForever = INT64_MAX / 4;
 constexpr double Seconds(Nanoseconds time) { return static_cast<double>(time) / kSecond; }
 
 using TimerId = uint64_t;

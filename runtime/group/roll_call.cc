@@ -99,9 +99,8 @@ class TransferCheck {
         return static_cast<int>(offer.peer()) == rank && offer.number() == transfer.number();
       });
     }
-    return transfer.number() < 0 || peer == rank
-               ? std::ranges::none_of(other.transfers(), is_counterpart)
-               : false;
+    const bool is_matched = transfer.is_send() && transfer.number() >= 0;
+    return !is_matched && std::ranges::none_of(other.transfers(), is_counterpart);
   }
 
  private:
@@ -198,9 +197,10 @@ absl::Status CircleStatus(const Members& members, const std::vector<int>& circle
 }
 
 // Ranks in the order of the list are in the call with these answers.
-absl::Status FindDifference(const control::RollCall& call, const RollAnswers& answers,
-                            const std::function<std::string(int)>& name_of) {
-  const auto name = [&](int rank) { return name_of(static_cast<int>(call.members(rank))); };
+absl::Status FindDifference(const Members& members) {
+  const control::RollCall& call = members.call();
+  const RollAnswers& answers = members.answers();
+  const auto name = [&](int rank) { return members.Name(rank); };
   for (auto first = answers.begin(); first != answers.end(); ++first) {
     if (!first->second.has_call()) continue;
     const control::GroupCall& a = first->second.call();
@@ -237,7 +237,7 @@ absl::Status FindDifference(const control::RollCall& call, const RollAnswers& an
 Verdict VerdictOf(const control::RollCall& call, const RollAnswers& answers,
                   const RollAnswers* before, const std::function<std::string(int node)>& name_of) {
   const Members members(call, answers, name_of);
-  if (absl::Status different = FindDifference(call, answers, name_of); !different.ok()) {
+  if (absl::Status different = FindDifference(members); !different.ok()) {
     return {different};
   }
   const TransferCheck transfers(members);

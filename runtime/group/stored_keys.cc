@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -19,8 +18,6 @@ namespace {
 using control::StoreAnswer;
 using control::StoreRequest;
 
-// So that a sum of times does not overflow.
-constexpr Nanoseconds kLongestWait = std::numeric_limits<Nanoseconds>::max() / 4;
 // In messages.
 constexpr size_t kMostShownBytes = 64;
 constexpr size_t kMostShownKeys = 8;
@@ -210,7 +207,7 @@ void StoredKeys::Await(const Asker& asker, const StoreRequest& request) {
   for (const std::string& key : waiting.missing) askers_[key].insert(asker);
   waiting.keys = static_cast<size_t>(request.keys_size());
   waiting.timeout = request.timeout();
-  waiting.timer = options_.reactor->RunAfter(std::min(waiting.timeout, kLongestWait),
+  waiting.timer = options_.reactor->RunAfter(std::min(waiting.timeout, kForever),
                                              [this, asker] { OnOverdue(asker); });
   waiting_.emplace(asker, std::move(waiting));
 }

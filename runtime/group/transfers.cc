@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -64,8 +65,12 @@ void Transfers::Start(GroupCall call, std::function<void(absl::Status)> done) {
 
 void Transfers::OfferReceives(int rank) {
   Link* const link = options_.link_to(rank);
-  for (Transfer& receive : pairs_[rank].receives) {
-    if (receive.is_offered) continue;
+  std::list<Transfer>& receives = pairs_[rank].receives;
+  // Those that are not offered are the last.
+  Position next = receives.end();
+  while (next != receives.begin() && !std::prev(next)->is_offered) --next;
+  for (; next != receives.end(); ++next) {
+    Transfer& receive = *next;
     if (receive.bytes() > 0) {
       absl::StatusOr<MemoryKey> key = link->Expose(std::span(
           static_cast<std::byte*>(receive.call.output), static_cast<size_t>(receive.bytes())));
