@@ -73,7 +73,9 @@ target_compile_options(braid_precompiled PRIVATE $<$<CONFIG:Release>:-O2>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # The compiler cache needs the first to see what a precompiled header was made of. GCC forgets that
   # a header which it has precompiled is the system's, and then warns of what it inlines from there.
+  # With more room before it collects its garbage it takes a tenth less time.
   target_compile_options(braid_build_flags INTERFACE -fpch-preprocess
+    "SHELL:--param ggc-min-heapsize=524288"
     -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
 

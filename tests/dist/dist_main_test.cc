@@ -122,17 +122,22 @@ TEST(DistMainTest, ASignalEndsAllWithItsName) {
 }
 
 TEST(DistMainTest, ASignalEndsTheJoining) {
+  std::vector<std::unique_ptr<ProgramRun>> runs;  // of two worlds, which the other rank never joins
   for (const char* rank : {"0", "1"}) {
-    ProgramRun run({BRAID_DIST_PROGRAM},
-                   {.environment = {{"BRAID_TEST_MAIN", "sums"},
-                                    {"RANK", rank},
-                                    {"WORLD_SIZE", "2"},
-                                    {"MASTER_ADDR", "127.0.0.1"},
-                                    {"MASTER_PORT", absl::StrFormat("%d", FreePort())}}});
-    run.AwaitError("joining for");
-    run.Signal(SIGINT);
-    EXPECT_EQ(run.Wait().code, 128 + SIGINT);
-    EXPECT_THAT(run.LastErrorLine(), HasSubstr("interrupted by SIGINT"));
+    runs.push_back(std::make_unique<ProgramRun>(
+        std::vector<std::string>{BRAID_DIST_PROGRAM},
+        ProgramRun::Options{
+            .environment = {{"BRAID_TEST_MAIN", "sums"},
+                            {"RANK", rank},
+                            {"WORLD_SIZE", "2"},
+                            {"MASTER_ADDR", "127.0.0.1"},
+                            {"MASTER_PORT", absl::StrFormat("%d", FreePort())}}}));
+  }
+  for (const auto& run : runs) {
+    run->AwaitError("joining for");
+    run->Signal(SIGINT);
+    EXPECT_EQ(run->Wait().code, 128 + SIGINT);
+    EXPECT_THAT(run->LastErrorLine(), HasSubstr("interrupted by SIGINT"));
   }
 }
 

@@ -80,7 +80,12 @@ ProgramRun::ProgramRun(std::vector<std::string> command, Options options) : mark
       end_ = status;
       changed_.notify_all();
     });
-    ASSERT_EQ(started.status(), absl::OkStatus());
+    if (!started.ok()) {  // nothing is waited for
+      ADD_FAILURE() << started.status();
+      end_ = {.code = -1};
+      out_.is_closed = err_.is_closed = true;
+      return;
+    }
     process_ = *std::move(started);
     pid_ = process_->pid();
     if (!options.reads_output) out_.is_closed = err_.is_closed = true;
