@@ -31,9 +31,8 @@ constexpr PhiloxBlock Philox4x32(PhiloxBlock c, std::array<uint32_t, 2> key) {
   return c;
 }
 
-// FNV-1a, 64 bits: the same on every machine and in every version.
-constexpr uint64_t StableHash(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325u;
+// FNV-1a, 64 bits: the same on every machine and in every version. `hash`: of what stands before.
+constexpr uint64_t StableHash(std::string_view name, uint64_t hash = 0xcbf29ce484222325u) {
   for (char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
   return hash;
 }

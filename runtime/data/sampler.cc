@@ -7,8 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/base/philox.h"
-
 namespace braid {
 namespace {
 
@@ -36,28 +34,22 @@ uint64_t Encipher(const RandomKey& key, int bits, uint64_t x) {
 
 }  // namespace
 
-Sampler::Sampler(int64_t num_samples, const SamplerOptions& options)
-    : num_samples_(num_samples),
-      epoch_length_(options.epoch_length > 0 ? options.epoch_length : num_samples),
-      shuffle_(options.shuffle),
-      seed_(options.seed),
-      name_hash_(StableHash("sampler/" + options.name)) {
-  CHECK_GE(num_samples, 1);
-  if (!shuffle_ || num_samples > kMostKept) return;
-  for (Epoch& epoch : epochs_) epoch.order.resize(static_cast<size_t>(num_samples));
+Permutation::Permutation(int64_t size) : size_(size) {
+  CHECK_GE(size, 1);
+  CHECK_LE(size, kMostNumbers);
+  if (size > kMostKept) return;
+  order_.resize(static_cast<size_t>(size));
+  std::iota(order_.begin(), order_.end(), int64_t{0});
 }
 
-const std::vector<int64_t>& Sampler::OrderOf(int64_t number) {
-  Epoch& epoch = epochs_[static_cast<size_t>(number % 2)];
-  if (epoch.number == number) return epoch.order;
-  epoch.number = number;
-  std::iota(epoch.order.begin(), epoch.order.end(), int64_t{0});
+void Permutation::Shuffle(const RandomKey& key) {
+  key_ = key;
+  std::iota(order_.begin(), order_.end(), int64_t{0});
   // Fisher-Yates, from the end. Step i draws from words 2i and 2i + 1: 64 random bits scaled to
   // [0, i], uneven by at most i / 2^64.
-  const RandomKey key = MakeRandomKey(seed_, name_hash_, number);
   constexpr int64_t kDrawnAtOnce = 512;
   std::array<uint32_t, 2 * kDrawnAtOnce> words;
-  for (int64_t end = num_samples_; end > 0; end -= std::min(end, kDrawnAtOnce)) {
+  for (int64_t end = std::ssize(order_); end > 0; end -= std::min(end, kDrawnAtOnce)) {
     const int64_t begin = std::max<int64_t>(end - kDrawnAtOnce, 0);
     FillUint32(key, static_cast<uint64_t>(2 * begin), static_cast<size_t>(2 * (end - begin)),
                words.data());
@@ -66,31 +58,51 @@ const std::vector<int64_t>& Sampler::OrderOf(int64_t number) {
       const uint64_t bits = uint64_t{words[at]} << 32 | words[at + 1];
       const auto j = static_cast<size_t>(
           (static_cast<unsigned __int128>(bits) * static_cast<uint64_t>(i + 1)) >> 64);
-      std::swap(epoch.order[static_cast<size_t>(i)], epoch.order[j]);
+      std::swap(order_[static_cast<size_t>(i)], order_[j]);
     }
   }
-  return epoch.order;
 }
 
-// The cipher permutes the numbers below the next power of two; those that are no samples are
-// followed to where they lead, less than twice on average. So samples are permuted, too.
-int64_t Sampler::ComputeSample(int64_t epoch, int64_t place) const {
-  const RandomKey key = MakeRandomKey(seed_, name_hash_, epoch);
-  const int bits = std::bit_width(static_cast<uint64_t>(num_samples_ - 1));
-  auto sample = static_cast<uint64_t>(place);
+// The cipher permutes the numbers below the next power of two; those that are not below `size` are
+// followed to where they lead, less than twice on average. So the numbers are permuted, too.
+int64_t Permutation::Compute(int64_t place) const {
+  if (!key_.has_value()) return place;
+  const int bits = std::bit_width(static_cast<uint64_t>(size_ - 1));
+  auto number = static_cast<uint64_t>(place);
   do {
-    sample = Encipher(key, bits, sample);
-  } while (sample >= static_cast<uint64_t>(num_samples_));
-  return static_cast<int64_t>(sample);
+    number = Encipher(*key_, bits, number);
+  } while (number >= static_cast<uint64_t>(size_));
+  return static_cast<int64_t>(number);
+}
+
+RandomKey EpochKey(uint64_t seed, std::string_view name, int64_t epoch) {
+  return MakeRandomKey(seed, StableHash(name, StableHash("sampler/")), epoch);
+}
+
+Sampler::Sampler(int64_t num_samples, const SamplerOptions& options)
+    : num_samples_(num_samples),
+      epoch_length_(options.epoch_length > 0 ? options.epoch_length : num_samples),
+      shuffle_(options.shuffle),
+      seed_(options.seed),
+      name_(options.name) {
+  CHECK_GE(num_samples, 1);
+  if (!shuffle_) return;
+  for (Epoch& epoch : epochs_) epoch.order = Permutation(num_samples);
+}
+
+const Permutation& Sampler::OrderOf(int64_t number) {
+  Epoch& epoch = epochs_[static_cast<size_t>(number % 2)];
+  if (epoch.number != number) {
+    epoch.order.Shuffle(EpochKey(seed_, name_, number));
+    epoch.number = number;
+  }
+  return epoch.order;
 }
 
 int64_t Sampler::SampleAt(int64_t position) {
   CHECK_GE(position, 0);
   const int64_t place = position % epoch_length_ % num_samples_;
-  if (!shuffle_) return place;
-  const int64_t epoch = position / epoch_length_;
-  if (num_samples_ > kMostKept) return ComputeSample(epoch, place);
-  return OrderOf(epoch)[static_cast<size_t>(place)];
+  return shuffle_ ? OrderOf(position / epoch_length_)[place] : place;
 }
 
 void Sampler::SamplesAt(int64_t first_position, std::span<int64_t> out) {

@@ -4,11 +4,47 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "runtime/base/philox.h"
+
 namespace braid {
+
+// An order of the numbers below `size` that follows from a key. Of up to kMostKept numbers it is
+// kept; of more each is computed when it is asked for, in the time of a few random numbers. A
+// value, which any number of threads may read.
+class Permutation {
+ public:
+  static constexpr int64_t kMostKept = int64_t{1} << 20;
+  static constexpr int64_t kMostNumbers = int64_t{1} << 62;
+
+  Permutation() = default;  // of no numbers
+  // The numbers in their own order. 1 <= size <= kMostNumbers.
+  explicit Permutation(int64_t size);
+
+  // Into the key's order; in the memory that it has.
+  void Shuffle(const RandomKey& key);
+
+  // 0 <= place < size().
+  int64_t operator[](int64_t place) const {
+    return order_.empty() ? Compute(place) : order_[static_cast<size_t>(place)];
+  }
+  int64_t size() const { return size_; }
+
+ private:
+  int64_t Compute(int64_t place) const;
+
+  int64_t size_ = 0;
+  std::optional<RandomKey> key_;
+  std::vector<int64_t> order_;
+};
+
+// The key of a dataset's order in an epoch; `name` says whose order it is.
+RandomKey EpochKey(uint64_t seed, std::string_view name, int64_t epoch);
 
 struct SamplerOptions {
   bool shuffle = false;
@@ -19,12 +55,11 @@ struct SamplerOptions {
   int64_t epoch_length = 0;
 };
 
-// Belongs to one thread. Of a dataset with up to kMostKept samples it keeps the permutations of two
-// epochs (a batch may straddle them); of a larger one it computes each sample's place when it is
-// asked for, and keeps nothing.
+// Belongs to one thread. Has the permutations of two epochs, as a batch may straddle them, and
+// their memory from the start.
 class Sampler {
  public:
-  static constexpr int64_t kMostKept = int64_t{1} << 20;
+  static constexpr int64_t kMostKept = Permutation::kMostKept;
 
   // num_samples >= 1.
   Sampler(int64_t num_samples, const SamplerOptions& options);
@@ -43,16 +78,14 @@ class Sampler {
  private:
   struct Epoch {
     int64_t number = -1;
-    std::vector<int64_t> order;
+    Permutation order;
   };
-  const std::vector<int64_t>& OrderOf(int64_t epoch);
-  // What stands at `place` in the order of a large dataset.
-  int64_t ComputeSample(int64_t epoch, int64_t place) const;
+  const Permutation& OrderOf(int64_t epoch);
   int64_t num_samples_;
   int64_t epoch_length_;
   bool shuffle_;
   uint64_t seed_;
-  uint64_t name_hash_;
+  std::string name_;
   std::array<Epoch, 2> epochs_;  // epoch e is kept at e % 2
 };
 

@@ -126,12 +126,11 @@ TEST(DistMainTest, ASignalEndsTheJoining) {
   for (const char* rank : {"0", "1"}) {
     runs.push_back(std::make_unique<ProgramRun>(
         std::vector<std::string>{BRAID_DIST_PROGRAM},
-        ProgramRun::Options{
-            .environment = {{"BRAID_TEST_MAIN", "sums"},
-                            {"RANK", rank},
-                            {"WORLD_SIZE", "2"},
-                            {"MASTER_ADDR", "127.0.0.1"},
-                            {"MASTER_PORT", absl::StrFormat("%d", FreePort())}}}));
+        ProgramRun::Options{.environment = {{"BRAID_TEST_MAIN", "sums"},
+                                            {"RANK", rank},
+                                            {"WORLD_SIZE", "2"},
+                                            {"MASTER_ADDR", "127.0.0.1"},
+                                            {"MASTER_PORT", absl::StrFormat("%d", FreePort())}}}));
   }
   for (const auto& run : runs) {
     run->AwaitError("joining for");

@@ -4,7 +4,9 @@
 #include <braid/onnx.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,13 @@ using braid::Tensor;
 
 absl::Status Onnx(braid::Session& session) {
 #include "onnx.inc"
+  return absl::OkStatus();
+}
+
+using MeanLoss = std::function<double(const braid::dist::SampleRange&, std::span<const int64_t>)>;
+
+absl::Status Data(braid::dist::World* world, const MeanLoss& mean_loss) {
+#include "data.inc"
   return absl::OkStatus();
 }
 
