@@ -67,9 +67,15 @@ Tensor Job::SampleMask(const DatasetSpec& dataset, const BatchOptions& options,
                        SourceLocation where) {
   const std::shared_ptr<const Dataset> opened = Open(dataset, options.name, where);
   if (opened == nullptr) return Tensor(graph_, kNone);
-  const int64_t batch = std::max<int64_t>(1, options.batch), samples = opened->num_samples();
+  const std::optional<Mirroring> mirroring = graph_->current_mirroring();
+  const int64_t parts = mirroring.has_value() ? mirroring->parts : 1;
+  const int64_t batch = std::max<int64_t>(1, options.batch) * parts;
+  const int64_t samples = opened->num_samples();
+  const auto own = [&](const Tensor& mask) {
+    return mirroring.has_value() ? MirrorParts(mask, where) : mask;
+  };
   if (options.last != Last::kPad) {
-    return Constant(*graph_, 1, {.dtype = DType::kF32, .shape = {batch}}, where);
+    return own(Constant(*graph_, 1, {.dtype = DType::kF32, .shape = {batch}}, where));
   }
   const auto number = [&](int64_t value) {
     return Constant(*graph_, static_cast<double>(value), {.dtype = DType::kI64}, where);
@@ -77,7 +83,7 @@ Tensor Job::SampleMask(const DatasetSpec& dataset, const BatchOptions& options,
   const Tensor steps = number((samples + batch - 1) / batch);
   const Tensor first = Mul(Mod(Step(*graph_, where), steps, where), number(batch), where);
   const Tensor place = Add(Iota(*graph_, {DType::kI64, {batch}}, 0, where), first, where);
-  return Cast(Less(place, number(samples), where), DType::kF32, where);
+  return own(Cast(Less(place, number(samples), where), DType::kF32, where));
 }
 
 std::vector<Tensor> Job::ReadFields(const DatasetSpec& dataset, BatchOptions options,
@@ -91,6 +97,8 @@ std::vector<Tensor> Job::ReadFields(const DatasetSpec& dataset, BatchOptions opt
   if (options.batch < 1) {
     return fail(absl::StrFormat("batch is %d; at least 1 was expected", options.batch));
   }
+  const std::optional<Mirroring> mirroring = graph_->current_mirroring();
+  if (mirroring.has_value()) options.batch *= mirroring->parts;
   const int64_t samples = opened->num_samples();
   if (options.batch > samples && options.last != Last::kPad) {
     return fail(
@@ -114,7 +122,11 @@ std::vector<Tensor> Job::ReadFields(const DatasetSpec& dataset, BatchOptions opt
     const DType dtype = IsFloating(fields[i].dtype) ? options.dtype : fields[i].dtype;
     read.types.push_back({dtype, Shape(std::move(dims))});
   }
-  return braid::Read(*graph_, std::move(read), where);
+  std::vector<Tensor> batch = braid::Read(*graph_, std::move(read), where);
+  if (mirroring.has_value()) {
+    for (Tensor& field : batch) field = MirrorParts(field, where);
+  }
+  return batch;
 }
 
 std::array<Tensor, 2> Job::Read(const DatasetSpec& dataset, BatchOptions options,
@@ -218,6 +230,33 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
 }
 
 Tensor Job::GradientOf(Tensor x, SourceLocation where) { return braid::GradientOf(x, where); }
+
+void Job::EnterMirrored(const std::vector<int>& dims, SourceLocation where) {
+  const auto fail = [&](const std::string& problem) {
+    graph_->Fail(absl::InvalidArgumentError(
+        absl::StrFormat("Mirrored: %s (%s)", problem, where.ToString())));
+  };
+  const Placement placement = graph_->current_placement().value_or(devices_);
+  const std::vector<int64_t>& hierarchy = placement.hierarchy();
+  Mirroring mirroring;
+  if (!dims.empty()) mirroring.dims = 0;
+  for (const int dim : dims) {
+    if (dim >= 0 && dim < static_cast<int>(hierarchy.size())) {
+      mirroring.dims |= uint64_t{1} << dim;
+    } else {
+      fail(absl::StrFormat("there is no dimension %d; the placement %s has %d, which count from 0",
+                           dim, placement.ToString(), hierarchy.size()));
+    }
+  }
+  for (int dim = 0; dim < static_cast<int>(hierarchy.size()); ++dim) {
+    if (mirroring.IsOver(dim)) mirroring.parts *= hierarchy[dim];
+  }
+  if (graph_->current_mirroring().has_value()) {
+    fail("it is called inside another Mirrored; name all dimensions in one");
+  }
+  graph_->PushPlacement(placement);
+  graph_->PushMirroring(mirroring);
+}
 
 void Job::EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocation where) {
   absl::Status problem = placement.status();

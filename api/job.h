@@ -115,6 +115,32 @@ class Job {
     return fn();
   }
 
+  // Inside `fn`, each device does what a process does in an SPMD program: values that it reads or
+  // draws are its own (graph/functions/mirrored.h), and Read's batch is that of each device; what
+  // has no value of a device in it (variables, inputs, constants) is shared. One Mean over the
+  // devices at the end makes data parallelism of it:
+  //   Tensor loss = job.Mirrored([&] {
+  //     auto [x, label] = job.Read(data, {.batch = 32});
+  //     return MeanMirrored(Loss(Model(x), label));
+  //   });
+  // Over all devices of the placement that is current, or over some dimensions of it.
+  template <typename Function>
+  auto Mirrored(Function fn, SourceLocation where = Here()) {
+    return Mirrored(std::vector<int>{}, std::move(fn), where);
+  }
+  template <typename Function>
+  auto Mirrored(const std::vector<int>& dims, Function fn, SourceLocation where = Here()) {
+    EnterMirrored(dims, where);
+    struct Pop {
+      LogicalGraph* graph;
+      ~Pop() {
+        graph->PopMirroring();
+        graph->PopPlacement();
+      }
+    } pop{graph_};
+    return fn();
+  }
+
   // Of the ops recorded inside `fn`, the backward pass has nothing but what comes in from outside:
   // it computes them once more, right before it needs them. Less memory, for the time of about one
   // more forward pass of the block. The numbers are the same bits, but for the order of sums
@@ -136,6 +162,7 @@ class Job {
   std::shared_ptr<const Dataset> Open(const DatasetSpec& dataset, const std::string& name,
                                       SourceLocation where);
   void EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocation where);
+  void EnterMirrored(const std::vector<int>& dims, SourceLocation where);
 
   LogicalGraph* graph_;
   const Placement& devices_;

@@ -175,6 +175,15 @@ Tensor ConvLayer(Tensor x, int64_t features, ConvLayerOptions options, SourceLoc
 
 Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation where) {
   if (!x.valid()) return x;
+  if (const auto mirroring = x.mirroring(); options.sync && mirroring.has_value()) {
+    // What all devices have is one batch, of which each gets its part back.
+    const Tensor y = BatchNormLayer(JoinParts(x, where), std::move(options), where);
+    LogicalGraph& graph = *x.graph();
+    graph.PushMirroring(*mirroring);
+    const Tensor own = MirrorParts(y, where);
+    graph.PopMirroring();
+    return own;
+  }
   if (!NameLayer(*x.graph(), "norm", options.name, options.share, where))
     return Tensor(x.graph(), kNone);
   const Shape shape = x.shape();
@@ -211,6 +220,8 @@ Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options, SourceLocation wh
       static_cast<double>(std::max<int64_t>(1, shape[1]) * std::max<int64_t>(1, options.groups));
   const double unbiased = count > 1 ? count / (count - 1) : 1;
   const auto move = [&](Tensor running, Tensor newest, double factor) {
+    // Of devices with batches of their own the first one's counts.
+    if (newest.mirroring().has_value()) newest = FromRank(newest, 0, where);
     const Tensor kept = Scale(running, 1 - options.momentum, where);
     const Tensor added = Scale(Cast(newest, wide, where), options.momentum * factor, where);
     const Tensor moved = Add(kept, added, where);

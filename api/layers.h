@@ -71,6 +71,9 @@ struct BatchNormLayerOptions {
   // By the batch's statistics, which move the running ones at the end of the step; false: by the
   // running ones, which stay. Nothing: the former in jobs that train, the latter in others.
   std::optional<bool> training = std::nullopt;
+  // In job.Mirrored: by the batches of all devices together, as SyncBatchNorm of PyTorch does; else
+  // each device's own, of which the first one's move the running statistics.
+  bool sync = false;
   // As BatchNormOptions; the running statistics take the mean over the groups.
   int64_t groups = 0;
   // Names of the variables, where a checkpoint from elsewhere has others.
@@ -80,7 +83,7 @@ struct BatchNormLayerOptions {
 // Batch normalisation of x [n, c, space...] with variables gamma (ones) and beta (zeros), and
 // running_mean (zeros) and running_variance (ones, of the unbiased variance), which are not trained
 // and are f32 if x is narrower; all [c]. Statistics are those of the whole batch on whatever
-// devices, of each micro-batch by itself; the running ones take the mean over the micro-batches. A
+// devices (but see .sync), of each micro-batch by itself; the running ones take the mean over the micro-batches. A
 // job trains a layer of one name in one place: its running statistics move once a step.
 Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options = {}, SourceLocation where = Here());
 

@@ -106,6 +106,7 @@ int64_t WorkingParts(const std::vector<NdSbp>& inputs, const std::vector<NdSbp>&
 }
 
 OpWork WorkOf(const LogicalGraph& graph, const Op& op) {
+  if (DefOf(graph, op).mirrors().has_value()) return {};
   std::vector<TensorType> inputs, outputs;
   for (TensorId id : op.inputs) inputs.push_back(graph.type(id));
   for (TensorId id : op.outputs) outputs.push_back(graph.type(id));

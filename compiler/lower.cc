@@ -102,8 +102,23 @@ class Lowering {
     return absl::OkStatus();
   }
 
+  // The bytes of its input are its output.
+  absl::Status LowerMirroring(const Op& op) {
+    BRAID_ASSIGN_OR_RETURN(Held held, Read(op, 0, /*overwrites=*/false));
+    const Lowered& input = tensors_[op.inputs[0]];
+    Lowered& output = tensors_[op.outputs[0]];
+    output.name = op.name;
+    output.micro_batch_sbp = input.micro_batch_sbp;
+    output.micro_batches = input.micro_batches;
+    output.acts_per_step = input.acts_per_step;
+    held.sbp = op.output_sbp[0];
+    output.held.push_back(held);
+    return absl::OkStatus();
+  }
+
   absl::Status LowerOp(const Op& op) {
     const OpDef& def = DefOf(graph_, op);
+    if (def.mirrors().has_value()) return LowerMirroring(op);
     TaskGroup group;
     group.name = op.name;
     group.placement = *op.placement;
@@ -112,6 +127,7 @@ class Lowering {
     if (!IsVariable(graph_, op) && def.external()) group.stream = StreamKind::kInput;
     KernelCall kernel = {
         .op = op.type, .name = op.name, .attrs = op.attrs, .location = op.location};
+    Mirroring::Clear(kernel.attrs);  // layouts say it
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const bool overwrites =
           std::find(def.mutates().begin(), def.mutates().end(), i) != def.mutates().end();

@@ -75,6 +75,11 @@ absl::StatusOr<AttrValue> ReadValue(TextReader& reader) {
 
 }  // namespace
 
+void Attrs::Remove(std::string_view name) {
+  const auto found = values_.find(name);
+  if (found != values_.end()) values_.erase(found);
+}
+
 bool Attrs::Has(std::string_view name) const { return values_.find(name) != values_.end(); }
 bool Attrs::Bool(std::string_view name) const { return Get<bool>(*this, name); }
 int64_t Attrs::Int(std::string_view name) const { return Get<int64_t>(*this, name); }

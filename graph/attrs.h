@@ -38,6 +38,7 @@ class Attrs {
   DType Type(std::string_view name) const;
 
   void Set(std::string name, AttrValue value) { values_[std::move(name)] = std::move(value); }
+  void Remove(std::string_view name);
   const std::map<std::string, AttrValue, std::less<>>& values() const { return values_; }
 
   std::string ToString() const;

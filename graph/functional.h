@@ -13,6 +13,7 @@
 #include "graph/attrs.h"
 #include "graph/functions/losses.h"
 #include "graph/functions/math.h"
+#include "graph/functions/mirrored.h"
 #include "graph/functions/reduce.h"
 #include "graph/logical_graph.h"
 

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <queue>
@@ -14,6 +15,13 @@
 #include "graph/op_roles.h"
 
 namespace braid {
+namespace {
+
+// Attributes of ops.
+constexpr char kMirroredDims[] = "mirrored_dims";
+constexpr char kMirroredParts[] = "mirrored_parts";
+
+}  // namespace
 
 Tensor::Tensor(LogicalGraph* graph, TensorId id)
     : place_(graph == nullptr ? nullptr : graph->place_.Of(graph)), id_(id) {}
@@ -21,6 +29,35 @@ Tensor::Tensor(LogicalGraph* graph, TensorId id)
 TensorType Tensor::type() const {
   if (!valid()) return {};
   return graph()->type(id_);
+}
+
+std::optional<Mirroring> Tensor::mirroring() const {
+  return valid() ? graph()->tensor(id_).mirroring : std::nullopt;
+}
+
+void Mirroring::Set(Attrs& attrs) const {
+  attrs.Set(kMirroredDims, static_cast<int64_t>(dims));
+  attrs.Set(kMirroredParts, parts);
+}
+
+std::optional<Mirroring> Mirroring::Of(const Attrs& attrs) {
+  if (!attrs.Has(kMirroredParts) || !attrs.Has(kMirroredDims)) return std::nullopt;
+  return Mirroring{static_cast<uint64_t>(attrs.Int(kMirroredDims)), attrs.Int(kMirroredParts)};
+}
+
+void Mirroring::Clear(Attrs& attrs) {
+  attrs.Remove(kMirroredDims);
+  attrs.Remove(kMirroredParts);
+}
+
+std::string Mirroring::ToString() const {
+  std::string text = absl::StrCat(parts, " values");
+  if (dims == kAllDims) return text;
+  std::vector<int> list;
+  for (int dim = 0; dim < 64; ++dim) {
+    if (IsOver(dim)) list.push_back(dim);
+  }
+  return absl::StrCat(text, ", over dimensions ", absl::StrJoin(list, ", "));
 }
 
 const VariableGroup* MinimizeRequest::GroupOf(const std::string& variable) const {
@@ -68,6 +105,13 @@ std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const 
     op.inputs.push_back(inputs[i].id());
     input_types.push_back(inputs[i].type());
   }
+  op.type = std::string(type);
+  op.attrs = std::move(options.attrs);
+  if (def->random() && inputs.empty() && !mirrorings_.empty()) mirrorings_.back().Set(op.attrs);
+  const absl::StatusOr<std::optional<Mirroring>> mirroring = MirroringOf(op);
+  if (!mirroring.ok()) {
+    return fail(mirroring.status().code(), std::string(mirroring.status().message()));
+  }
   for (int input : def->mutates()) {
     const Op& written = producer(op.inputs.at(input));
     if (!IsVariable(*this, written)) {
@@ -77,7 +121,7 @@ std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const 
     }
   }
   absl::StatusOr<std::vector<TensorType>> output_types =
-      def->InferTypes({.attrs = options.attrs, .inputs = input_types, .outputs = {}});
+      def->InferTypes({.attrs = op.attrs, .inputs = input_types, .outputs = {}});
   if (!output_types.ok()) {
     return fail(output_types.status().code(), std::string(output_types.status().message()));
   }
@@ -94,13 +138,12 @@ std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const 
                              output_types->size(), " outputs"));
   }
 
-  op.id = static_cast<OpId>(ops_.size());
-  op.name = std::move(name);
-  op.type = std::string(type);
-  op.attrs = std::move(options.attrs);
   op.location = options.location;
   op.placement = std::move(options.placement);
   if (!op.placement && !placements_.empty()) op.placement = placements_.back();
+  if (mirroring->has_value()) MirrorInputs(*def, op);
+  op.id = static_cast<OpId>(ops_.size());
+  op.name = std::move(name);
   op.hints = std::move(options.hints);
   op.hints.resize(output_types->size());
   op.forward = current_forward_;
@@ -108,7 +151,8 @@ std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const 
   std::vector<Tensor> outputs;
   for (TensorType& output_type : *output_types) {
     TensorId id = static_cast<TensorId>(tensors_.size());
-    tensors_.push_back({std::move(output_type), op.id, static_cast<int>(outputs.size())});
+    tensors_.push_back(
+        {std::move(output_type), op.id, static_cast<int>(outputs.size()), *mirroring});
     op.outputs.push_back(id);
     outputs.emplace_back(this, id);
   }
@@ -116,6 +160,74 @@ std::vector<Tensor> LogicalGraph::Append(std::string_view type, std::span<const 
   names_.emplace(op.name, 1);
   ops_.push_back(std::move(op));
   return outputs;
+}
+
+absl::StatusOr<std::optional<Mirroring>> LogicalGraph::MirroringOf(const Op& op) const {
+  const OpDef& def = *registry_->Find(op.type);
+  std::optional<Mirroring> joint;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const std::optional<Mirroring>& mirroring = tensor(op.inputs[i]).mirroring;
+    if (!mirroring.has_value()) continue;
+    if (joint.has_value() && *joint != *mirroring) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an input is mirrored (", joint->ToString(), "), and input ", i,
+                       " otherwise (", mirroring->ToString(),
+                       "); SumMirrored, MeanMirrored, Stack or FromRank make one value "
+                       "of one of them"));
+    }
+    joint = mirroring;
+  }
+  if (def.mirrors().has_value()) {
+    const bool leads_in = def.mirrors()->outputs[0].is_mirrored();
+    if (leads_in == joint.has_value()) {
+      return absl::InvalidArgumentError(leads_in ? "its input is mirrored already"
+                                                 : "its input is not mirrored");
+    }
+    return leads_in ? Mirroring::Of(op.attrs) : std::nullopt;
+  }
+  if (op.inputs.empty()) return Mirroring::Of(op.attrs);
+  if (joint.has_value() && (!def.mutates().empty() || def.role() == OpRole::kFetch)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "one value is needed, and the input is mirrored: each device has its own (",
+        joint->ToString(), "); SumMirrored, MeanMirrored, Stack or FromRank make one of them"));
+  }
+  return joint;
+}
+
+absl::Status LogicalGraph::DeriveMirrorings() {
+  for (bool changed = true; changed;) {  // ops may stand before those that they read
+    changed = false;
+    for (const Op& op : ops_) {
+      const absl::StatusOr<std::optional<Mirroring>> mirroring = MirroringOf(op);
+      for (const TensorId output : op.outputs) {
+        if (!mirroring.ok() || tensors_[output].mirroring == *mirroring) continue;
+        tensors_[output].mirroring = *mirroring;
+        changed = true;
+      }
+    }
+  }
+  for (const Op& op : ops_) {
+    const absl::Status status = MirroringOf(op).status();
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(op.type, " '", op.name, "': ", std::string(status.message())));
+  }
+  return absl::OkStatus();
+}
+
+void LogicalGraph::MirrorInputs(const OpDef& def, Op& op) {
+  if (def.mirrors().has_value()) return;
+  std::optional<Mirroring> mirroring;
+  for (const TensorId input : op.inputs) {
+    if (tensor(input).mirroring.has_value()) mirroring = tensor(input).mirroring;
+  }
+  for (TensorId& input : op.inputs) {
+    if (tensor(input).mirroring.has_value()) continue;
+    AppendOptions options = {.name = "mirror", .location = op.location, .placement = op.placement};
+    mirroring->Set(options.attrs);
+    input = Append1("mirror", std::array{Tensor(this, input)}, std::move(options)).id();
+    CHECK_NE(input, kNone) << status_;
+  }
 }
 
 Tensor LogicalGraph::Append1(std::string_view type, std::span<const Tensor> inputs,

@@ -24,6 +24,7 @@
 namespace braid {
 
 class LogicalGraph;
+class OpDef;
 class OpRegistry;
 class TextReader;
 
@@ -44,6 +45,23 @@ struct GraphPlace {
   LogicalGraph* graph = nullptr;
 };
 
+// Of a tensor that is mirrored: each device has a value of its own, of the tensor's type. Whatever
+// is computed from it is mirrored, too, until an operator makes one value of all
+// (graph/functions/mirrored.h).
+struct Mirroring {
+  static constexpr uint64_t kAllDims = ~uint64_t{0};
+  uint64_t dims = kAllDims;  // bit d: over dimension d of the placement
+  int64_t parts = 1;         // the devices over these dimensions: how many values there are
+
+  bool IsOver(int dim) const { return (dims >> dim & 1) != 0; }
+  // As operators carry it in their attributes.
+  void Set(Attrs& attrs) const;
+  static std::optional<Mirroring> Of(const Attrs& attrs);
+  static void Clear(Attrs& attrs);
+  std::string ToString() const;  // "4 values, over dimensions 0, 2"
+  friend bool operator==(const Mirroring&, const Mirroring&) = default;
+};
+
 // A value of the graph, as users and gradients hold it: a borrowed graph and an id. A Tensor that
 // came from an error is invalid, as is one whose graph is gone; ops on it do nothing.
 class Tensor {
@@ -61,6 +79,8 @@ class Tensor {
   Shape shape() const { return type().shape; }
 
   DType dtype() const { return type().dtype; }
+  // None: it has one value, as seen from all devices.
+  std::optional<Mirroring> mirroring() const;
   friend bool operator==(const Tensor&, const Tensor&) = default;
 
  private:
@@ -94,6 +114,7 @@ struct TensorInfo {
   TensorType type;
   OpId producer = kNone;
   int output = 0;
+  std::optional<Mirroring> mirroring = std::nullopt;
 };
 
 // Variables that are trained otherwise than the rest of a Minimize.
@@ -139,7 +160,8 @@ class LogicalGraph {
     std::optional<Placement> placement =
         std::nullopt;  // none: the current one (see PlacementScope)
   };
-  // Appends an op and returns its outputs, after checking types through its OpDef. On error, or if
+  // Appends an op and returns its outputs, after checking types through its OpDef. If an input is
+  // mirrored, those that are not are mirrored before. On error, or if
   // an input is invalid, returns as many invalid Tensors as the op has outputs (1 if unknown) and
   // keeps the first error in status() with op, both values and the user's line.
   std::vector<Tensor> Append(std::string_view type, std::span<const Tensor> inputs,
@@ -158,11 +180,20 @@ class LogicalGraph {
   // Placement and forward op that Append gives to new ops.
   void PushPlacement(std::optional<Placement> placement);
   void PopPlacement();
+  std::optional<Placement> current_placement() const {
+    return placements_.empty() ? std::nullopt : placements_.back();
+  }
   void set_current_forward(OpId op) { current_forward_ = op; }
   // Append puts new ops into a block of their own until the matching Pop. A block inside another is
   // part of that one.
   void PushBlock();
   void PopBlock();
+  // Random values that are made of nothing are mirrored so until the matching Pop.
+  void PushMirroring(const Mirroring& mirroring) { mirrorings_.push_back(mirroring); }
+  void PopMirroring() { mirrorings_.pop_back(); }
+  std::optional<Mirroring> current_mirroring() const {
+    return mirrorings_.empty() ? std::nullopt : std::optional(mirrorings_.back());
+  }
 
   const OpRegistry& registry() const { return *registry_; }
   // For a pass after which ops are uses of other definitions, of the same names.
@@ -221,6 +252,11 @@ class LogicalGraph {
   static absl::StatusOr<LogicalGraph> Parse(std::string_view text, const OpRegistry* registry);
 
  private:
+  // What its inputs and attributes make of an op's outputs; an error says why they cannot be.
+  absl::StatusOr<std::optional<Mirroring>> MirroringOf(const Op& op) const;
+  void MirrorInputs(const OpDef& def, Op& op);
+  // Of all tensors, where nothing but the ops is known.
+  absl::Status DeriveMirrorings();
   friend class Tensor;
 
   // Made when it is first asked for; a copy of the graph has another.
@@ -248,6 +284,7 @@ class LogicalGraph {
   OpId current_forward_ = kNone;
   int open_blocks_ = 0;
   int last_block_ = 0;
+  std::vector<Mirroring> mirrorings_;
   // Names taken, also by ops that were pruned -> how often each was asked for.
   std::map<std::string, int> names_;
   absl::Status status_;

@@ -472,6 +472,7 @@ absl::StatusOr<LogicalGraph> LogicalGraph::Parse(std::string_view text,
     absl::Status status = joining.JoinOp(parsed);
     if (!status.ok()) return InLine(parsed.line, status);
   }
+  BRAID_RETURN_IF_ERROR(graph.DeriveMirrorings());
   for (ParsedMinimize& parsed : parsed_text.minimize) {
     absl::Status status = joining.JoinMinimize(parsed);
     if (!status.ok()) return InLine(parsed.line, status);

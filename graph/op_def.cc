@@ -272,6 +272,12 @@ std::vector<SbpSignature> OpDef::LegalSignatures(const OpContext& context, int64
   return legal;
 }
 
+SbpSignature OpDef::MirroredSignature(const OpContext& context) const {
+  if (mirrors_.has_value()) return *mirrors_;
+  return {std::vector<Sbp>(context.inputs.size(), sbp::M),
+          std::vector<Sbp>(context.outputs.size(), sbp::M)};
+}
+
 bool OpDef::IsPerMicroBatch(const OpContext& context) const {
   return micro_batch_signatures_ && !micro_batch_signatures_(context).empty();
 }

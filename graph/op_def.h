@@ -35,9 +35,10 @@ struct OpSample {
   Attrs attrs = {};
   double low = -1, high = 1;
   int64_t int_high = 4;
-  // False where the gradient is not the derivative of the op by itself: stop_gradient, and the
-  // cross entropies (all of it goes to the logits, none through max and sum; as SoftmaxCrossEntropy
-  // composes the ops, it is right).
+  // False where the gradient is not the derivative of the op by itself: stop_gradient, the cross
+  // entropies (all of it goes to the logits, none through max and sum; as SoftmaxCrossEntropy
+  // composes the ops, it is right), and what leads into mirrored values or out of them (its
+  // opposite must stand beside it).
   bool check_gradient = true;
 };
 
@@ -137,7 +138,14 @@ class OpDef {
     narrow_inside_ = std::move(inputs);
     return *this;
   }
-  // Draws random numbers: keyed by name, step and logical index.
+  // Leads into mirrored values (to M) or out of them (from M), on the dimensions that its
+  // attributes name; its other signatures hold on the others. Each device keeps its bytes, which
+  // only mean something else: nothing is done.
+  OpDef& Mirrors(Sbp from, Sbp to) {
+    mirrors_ = SbpSignature{{from}, {to}};
+    return *this;
+  }
+  // Draws random numbers: keyed by name, step and logical index; of mirrored values also by device.
   OpDef& Random();
   // How its kernels can work in parts, of the operands that one device holds; else as a whole.
   OpDef& Parts(std::function<OpParts(const OpContext&)> fn) {
@@ -168,6 +176,9 @@ class OpDef {
   const std::vector<int>& mutates() const { return mutates_; }
   const std::vector<std::pair<int, int>>& inplace() const { return inplace_; }
   const std::vector<OpSample>& samples() const { return samples_; }
+  const std::optional<SbpSignature>& mirrors() const { return mirrors_; }
+  // On a dimension over which an operand is mirrored: that of Mirrors, else M for all operands.
+  SbpSignature MirroredSignature(const OpContext& context) const;
   bool is_pointwise() const { return is_pointwise_; }
   // The output has input 0's elements, elsewhere or repeated, and nothing else.
   bool moves_elements() const { return moves_elements_; }
@@ -222,6 +233,7 @@ class OpDef {
   std::vector<int> mutates_;
   std::vector<std::string> update_states_;
   UpdateScalar update_scalar_;
+  std::optional<SbpSignature> mirrors_;
   OpRole role_ = OpRole::kNone;
   bool is_update_ = false, update_takes_step_ = false;
   bool no_gradient_ = false, no_broadcast_ = false, external_ = false, random_ = false;

@@ -22,6 +22,8 @@ std::string Sbp::ToString() const {
       return "P(max)";
     case Kind::kPartialMin:
       return "P(min)";
+    case Kind::kMirrored:
+      return "M";
   }
   LOG(FATAL) << "kind " << static_cast<int>(kind);
 }
@@ -35,12 +37,13 @@ absl::StatusOr<Sbp> Sbp::Parse(std::string_view text) {
 
 absl::StatusOr<Sbp> Sbp::Read(TextReader& reader) {
   if (reader.Consume("B")) return sbp::B;
+  if (reader.Consume("M")) return sbp::M;
   if (reader.Consume("P")) {
     if (reader.Consume("(max)")) return sbp::Pmax;
     if (reader.Consume("(min)")) return sbp::Pmin;
     return sbp::P;
   }
-  if (!reader.Consume("S")) return reader.Error("S(axis), B, P, P(max) or P(min)");
+  if (!reader.Consume("S")) return reader.Error("S(axis), B, P, P(max), P(min) or M");
   BRAID_RETURN_IF_ERROR(reader.Expect("("));
   BRAID_ASSIGN_OR_RETURN(int64_t axis, reader.Int());
   constexpr int64_t kMaxAxis = 255;
@@ -53,6 +56,10 @@ absl::StatusOr<Sbp> Sbp::Read(TextReader& reader) {
 
 bool NdSbp::has_partial() const {
   return std::any_of(dims_.begin(), dims_.end(), [](const Sbp& sbp) { return sbp.is_partial(); });
+}
+
+bool NdSbp::has_mirrored() const {
+  return std::any_of(dims_.begin(), dims_.end(), [](const Sbp& sbp) { return sbp.is_mirrored(); });
 }
 
 bool NdSbp::all_broadcast() const {

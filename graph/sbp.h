@@ -1,6 +1,6 @@
-// Split / Broadcast / Partial: how one logical tensor is laid over the devices of a Placement, and
-// the part of it that each device holds. The algebra is Yuan et al., "OneFlow: Redesign the
-// Distributed Deep Learning Framework from Scratch", 2021.
+// Split / Broadcast / Partial / Mirrored: how one logical tensor is laid over the devices of a
+// Placement, and the part of it that each device holds. The algebra is Yuan et al., "OneFlow:
+// Redesign the Distributed Deep Learning Framework from Scratch", 2021.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,23 @@ class TextReader;
 
 // On one dimension of a placement.
 struct Sbp {
-  enum class Kind : uint8_t { kSplit, kBroadcast, kPartialSum, kPartialMax, kPartialMin };
+  // Mirrored: each device has a value of its own (LogicalGraph's Mirroring says of which tensors).
+  enum class Kind : uint8_t {
+    kSplit,
+    kBroadcast,
+    kPartialSum,
+    kPartialMax,
+    kPartialMin,
+    kMirrored
+  };
   Kind kind = Kind::kBroadcast;
   int axis = 0;  // kSplit only; 0 otherwise
 
   bool is_split() const { return kind == Kind::kSplit; }
   bool is_broadcast() const { return kind == Kind::kBroadcast; }
-  bool is_partial() const { return !is_split() && !is_broadcast(); }
-  std::string ToString() const;  // "S(0)", "B", "P", "P(max)", "P(min)"
+  bool is_mirrored() const { return kind == Kind::kMirrored; }
+  bool is_partial() const { return !is_split() && !is_broadcast() && !is_mirrored(); }
+  std::string ToString() const;  // "S(0)", "B", "P", "P(max)", "P(min)", "M"
   static absl::StatusOr<Sbp> Parse(std::string_view text);
   static absl::StatusOr<Sbp> Read(TextReader& reader);
   friend auto operator<=>(const Sbp&, const Sbp&) = default;
@@ -39,6 +48,7 @@ inline constexpr Sbp B = {Sbp::Kind::kBroadcast, 0};
 inline constexpr Sbp P = {Sbp::Kind::kPartialSum, 0};
 inline constexpr Sbp Pmax = {Sbp::Kind::kPartialMax, 0};
 inline constexpr Sbp Pmin = {Sbp::Kind::kPartialMin, 0};
+inline constexpr Sbp M = {Sbp::Kind::kMirrored, 0};
 }  // namespace sbp
 
 // One Sbp per dimension of a placement's hierarchy, outermost first. Written "S(0)" when 1-d and
@@ -56,6 +66,7 @@ class NdSbp {
   Sbp& operator[](int dim) { return dims_[dim]; }
   const std::vector<Sbp>& dims() const { return dims_; }
   bool has_partial() const;
+  bool has_mirrored() const;
   bool all_broadcast() const;
   std::string ToString() const;
   static absl::StatusOr<NdSbp> Parse(std::string_view text);
@@ -89,8 +100,8 @@ struct Interval {
 Interval SplitEvenly(int64_t n, int64_t parts, int64_t index);
 
 // The box of a tensor of `shape` that the device at `coordinate` of `hierarchy` holds. Splitting
-// one axis in several dimensions splits the local part again, outermost dimension first. Partial
-// and Broadcast hold the whole axis.
+// one axis in several dimensions splits the local part again, outermost dimension first. All others
+// hold the whole axis.
 Region RegionOf(const Shape& shape, const NdSbp& sbp, std::span<const int64_t> hierarchy,
                 std::span<const int64_t> coordinate);
 

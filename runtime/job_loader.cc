@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/catch_exceptions.h"
+#include "runtime/base/philox.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/external_kernels.h"
@@ -55,7 +56,7 @@ absl::StatusOr<PreparedKernels> PrepareKernels(
     for (const plan::Kernel& kernel : compute->kernels) {
       begin(kernel.call);
       KernelSpec spec = KernelSpecOf(kernel);
-      spec.seed = plan.seed;
+      spec.seed = MirroredSeed(plan.seed, spec.mirror);
       spec.threads = context.threads_per_device;
       spec.work = work;
       auto call = MakeCall(kernel, external.Has(spec.op) ? external : device.kernels(), spec);

@@ -50,6 +50,7 @@ KernelSpec KernelSpecOf(const plan::Kernel& kernel) {
   spec.contributes = kernel.contributes;
   spec.replica = kernel.replica;
   spec.replicas = kernel.replicas;
+  spec.mirror = kernel.mirror;
   for (const plan::Operand& operand : kernel.inputs) {
     spec.inputs.push_back(OperandOf(operand.shard));
   }

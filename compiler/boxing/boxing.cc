@@ -34,6 +34,7 @@ struct Distance {
 };
 
 void AddUnique(std::vector<Sbp>& kinds, const Sbp& kind) {
+  if (kind.is_mirrored()) return;  // where it is not yet, it cannot come to be
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
 }
 
@@ -73,6 +74,7 @@ std::vector<NdSbp> Candidates(const Placement& placement, const NdSbp& own, cons
   size_t product = 1;
   for (int dim = 0; dim < own.rank(); ++dim) {
     options[dim] = placement.hierarchy()[dim] == 1 ? std::vector<Sbp>{sbp::B} : kinds;
+    if (own[dim].is_mirrored()) options[dim] = {own[dim]};  // it never is anything else
     product *= options[dim].size();
   }
   if (product > kMaxCandidates) {
@@ -134,7 +136,7 @@ class Search {
         if (done[i] || distance[i] == Distance()) continue;
         if (!next || distance[i] < distance[*next]) next = i;
       }
-      CHECK(next) << "slice_exchange reaches every layout";
+      CHECK(next) << "slice_exchange reaches every layout, and B those with mirrored dimensions";
       if (*next == kDestination) break;
       done[*next] = true;
       for (size_t i = 0; i < n; ++i) {

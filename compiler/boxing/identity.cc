@@ -35,6 +35,7 @@ bool SameAddends(const BoxingEdge& edge) {
 bool MatchesIdentity(const BoxingEdge& edge) {
   if (!SameDevices(edge.source, edge.destination)) return false;
   if (edge.source == edge.destination && edge.source_sbp == edge.destination_sbp) return true;
+  if (edge.source_sbp.has_mirrored() || edge.destination_sbp.has_mirrored()) return false;
   return SameAddends(edge) &&
          SameBoxes(SourceLayout(edge), edge.source, DestinationLayout(edge), edge.destination);
 }

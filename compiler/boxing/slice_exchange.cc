@@ -20,7 +20,10 @@ TaskGroup ExchangeOf(const BoxingEdge& edge) {
   return group;
 }
 
-bool MatchesSliceExchange(const BoxingEdge&) { return true; }
+// Values that each device has for itself are no copies that could be had elsewhere.
+bool MatchesSliceExchange(const BoxingEdge& edge) {
+  return !edge.source_sbp.has_mirrored() && !edge.destination_sbp.has_mirrored();
+}
 
 BoxingCost CostOfSliceExchange(const BoxingEdge& edge, const Machine& machine) {
   const TaskGroup exchange = ExchangeOf(edge);
@@ -40,7 +43,8 @@ GroupRegisterId BuildSliceExchange(const BoxingEdge& edge, const BoxingRule::Sou
   movement.part = source.part;
   // The register may see the same devices under another hierarchy than the edge does (a merged
   // collective made it): its own layout, on its own placement, names the same boxes and addends.
-  movement.source = graph.reg(source.reg).parts[source.part].layout;
+  const Register& reg = graph.reg(source.reg);
+  if (reg.placement != edge.source) movement.source = reg.parts[source.part].layout;
   TensorLayout layout = movement.destination;
   return AddBoxingGroup(std::move(group), edge.destination, std::move(layout), source, graph);
 }

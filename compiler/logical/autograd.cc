@@ -222,6 +222,12 @@ class Sweep {
 
 absl::Status CheckLoss(const LogicalGraph& graph, const MinimizeRequest& request) {
   const TensorType& type = graph.type(request.loss);
+  if (const auto& mirroring = graph.tensor(request.loss).mirroring; mirroring.has_value()) {
+    return Error(absl::StrCat("the loss, ", Named(graph.producer(request.loss)),
+                              ", is mirrored: each device has its own (", mirroring->ToString(),
+                              "); MeanMirrored(loss) is their mean, SumMirrored(loss) their sum"),
+                 request.location);
+  }
   if (IsFloating(type.dtype) && type.shape.rank() == 0) return absl::OkStatus();
   return Error(absl::StrCat("the loss, ", Named(graph.producer(request.loss)), ", is ",
                             type.ToString(), "; it must be a floating scalar, as Mean makes one"),

@@ -124,6 +124,7 @@ class SbpPass {
   }
 
   void Want(TensorId tensor, int place, const NdSbp& sbp) {
+    if (graph_.tensor(tensor).mirroring.has_value()) return;  // there is no choice
     if (places_[graph_.tensor(tensor).producer] == place) wanted_[tensor] = sbp;
   }
 
@@ -194,6 +195,7 @@ class SbpPass {
       input.type = graph_.type(tensor);
       input.micro_batch = MicroBatchLayoutOf(graph_, tensor);
       input.placement = places_[graph_.tensor(tensor).producer];
+      BRAID_ASSIGN_OR_RETURN(input.mirrored, MirroredDims(op, tensor));
       input.sbp = layouts_[tensor];
       for (const auto& [at, sbp] : made_[tensor]) {
         if (at == place) input.ready.push_back(sbp);
@@ -225,10 +227,34 @@ class SbpPass {
         }
       }
       output.wanted = wanted_[op.outputs[o]];
+      BRAID_ASSIGN_OR_RETURN(output.mirrored, MirroredDims(op, op.outputs[o]));
       if (RepeatsForward(op)) output.hint = graph_.op(op.forward).output_sbp[o];
       request.outputs.push_back(std::move(output));
     }
     return request;
+  }
+
+  // On which dimensions of the op's placement an operand is M, as a bit each.
+  absl::StatusOr<uint64_t> MirroredDims(const Op& op, TensorId tensor) {
+    const std::optional<Mirroring>& mirroring = graph_.tensor(tensor).mirroring;
+    if (!mirroring.has_value()) return 0;
+    const std::vector<int64_t>& hierarchy = op.placement->hierarchy();
+    uint64_t dims = 0;
+    int64_t parts = 1;
+    for (int dim = 0; dim < static_cast<int>(hierarchy.size()); ++dim) {
+      if (!mirroring->IsOver(dim)) continue;
+      parts *= hierarchy[dim];
+      if (hierarchy[dim] > 1) dims |= uint64_t{1} << dim;
+    }
+    const int made_at = places_[graph_.tensor(tensor).producer];
+    if (made_at == places_[op.id] && parts == mirroring->parts) return dims;
+    return absl::InvalidArgumentError(absl::StrCat(
+        op.type, " '", op.name, "': it is placed on ", op.placement->ToString(),
+        ", and an operand is mirrored on ", chooser_.placements()[made_at].ToString(), " (",
+        mirroring->ToString(),
+        "); a mirrored value stays where it was made: SumMirrored, MeanMirrored, Stack or FromRank "
+        "make one that can be moved (",
+        op.location.ToString(), ")"));
   }
 
   // How the forward op of a gradient's op uses a tensor, if it does.

@@ -115,6 +115,14 @@ int SignatureChooser::ClassOf(const Op& op, int placement) {
     outputs.push_back(graph_.type(id));
     absl::StrAppend(&key, ";", Id(outputs.back()));
   }
+  bool is_mirrored = false;
+  for (const auto* operands : {&op.inputs, &op.outputs}) {
+    for (TensorId id : *operands) {
+      const std::optional<Mirroring>& mirroring = graph_.tensor(id).mirroring;
+      absl::StrAppend(&key, mirroring.has_value() ? absl::StrCat("M", mirroring->dims) : "");
+      is_mirrored = is_mirrored || mirroring.has_value();
+    }
+  }
   auto [it, is_new] = class_ids_.try_emplace(std::move(key), static_cast<int>(classes_.size()));
   if (is_new) {
     const OpContext context{op.attrs, inputs, outputs};
@@ -122,6 +130,7 @@ int SignatureChooser::ClassOf(const Op& op, int placement) {
     const double rate = planner_.machine().FlopsPerSecond(kind, ProductTypeOf(graph_, op));
     classes_.push_back(
         {def.LegalSignatures(context, parts), def.CountFlops(context) / rate, op.acts_per_step});
+    if (is_mirrored) classes_.back().signatures.push_back(def.MirroredSignature(context));
     CHECK(!classes_.back().signatures.empty()) << op.type;
   }
   return it->second;
@@ -193,6 +202,19 @@ absl::StatusOr<SignatureChooser::Candidates> SignatureChooser::Filter(const Choi
     if (hierarchy[d] == 1) {
       candidates.push_back({0});
       continue;
+    }
+    kept = with([&](const SbpSignature& s) {
+      const auto stands_where_it_must = [&](const std::vector<Sbp>& operands, const auto& states) {
+        for (size_t i = 0; i < operands.size(); ++i) {
+          if (operands[i].is_mirrored() != ((states[i].mirrored >> d & 1) != 0)) return false;
+        }
+        return true;
+      };
+      return stands_where_it_must(s.inputs, request.inputs) &&
+             stands_where_it_must(s.outputs, request.outputs);
+    });
+    if (kept.empty()) {
+      return HintError(*request.op, "a hint of operands that are mirrored", request.placement);
     }
     for (size_t i = 0; i < request.inputs.size(); ++i) {
       const auto& required = request.inputs[i].required;

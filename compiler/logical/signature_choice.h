@@ -35,11 +35,13 @@ struct InputState {
   std::vector<NdSbp> ready;        // layouts on the op's placement that cost nothing more
   std::optional<NdSbp> required;   // hard
   std::optional<NdSbp> preferred;  // what the forward op uses; kept if a signature can
+  uint64_t mirrored = 0;           // bit d: it is M on dimension d, and nowhere else
 };
 
 struct OutputState {
   std::optional<NdSbp> hint;    // hard
   std::optional<NdSbp> wanted;  // on the op's placement: getting there is part of the cost
+  uint64_t mirrored = 0;        // as of an input
 };
 
 struct ChoiceRequest {
@@ -59,14 +61,16 @@ class SignatureChooser {
   PlacementTable& placements() { return placements_; }
 
   // The candidates are products of legal 1-d signatures, one per dimension of the hierarchy. Hints
-  // and requirements filter each dimension's list, then preferences; a dimension on which all
+  // and requirements filter each dimension's list, then preferences; M stands where operands are
+  // mirrored; a dimension on which all
   // inputs are whole stays whole; one of size 1 is B. Among what is left the least (seconds of
   // transfers + seconds of arithmetic) wins, the earlier on a tie. A signature that makes addends
   // out of whole or split inputs also pays for adding them up.
   // INVALID_ARGUMENT naming op, line and the legal signatures if a hint cannot hold.
   absl::StatusOr<NdSignature> Choose(const ChoiceRequest& request);
 
-  // The legal 1-d signatures of an op on a placement, all-B first.
+  // The legal 1-d signatures of an op on a placement, all-B first; of one with mirrored operands
+  // also the one that it has there, as the last.
   const std::vector<SbpSignature>& Signatures(const Op& op, int placement);
   // "B" on dimensions of size 1; a 1-d layout on an n-d placement is that layout on every
   // dimension.

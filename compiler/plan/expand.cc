@@ -148,7 +148,7 @@ class Expander {
       plan::Kernel& kernel = kernels.emplace_back();
       kernel.call = &call;
       kernel.contributes = Contributes(call, coordinate_);
-      SetReplica(call, group.placement.hierarchy(), kernel);
+      SetPlace(call, group.placement.hierarchy(), kernel);
       kernel.inputs.resize(call.inputs.size());
       for (size_t i = 0; i < call.inputs.size(); ++i) {
         SetOperand(group, rank, call.inputs[i], call.input_layouts[i], kernel.inputs[i]);
@@ -160,15 +160,17 @@ class Expander {
     }
   }
 
-  // Which of the ranks that are given the same: of the dimensions in which all inputs are B.
-  void SetReplica(const KernelCall& call, const std::vector<int64_t>& hierarchy,
-                  plan::Kernel& kernel) const {
-    for (size_t dim = 0; dim < coordinate_.size(); ++dim) {
-      const bool is_repeated =
-          std::ranges::all_of(call.input_layouts, [dim](const TensorLayout& layout) {
-            return layout.sbp[static_cast<int>(dim)].is_broadcast();
-          });
-      if (!is_repeated) continue;
+  // Which of the ranks that are given the same: of the dimensions in which all inputs are B. And
+  // which of those that have values of their own.
+  void SetPlace(const KernelCall& call, const std::vector<int64_t>& hierarchy,
+                plan::Kernel& kernel) const {
+    for (int dim = 0; dim < static_cast<int>(coordinate_.size()); ++dim) {
+      const auto is_broadcast = [dim](const auto& some) { return some.sbp[dim].is_broadcast(); };
+      const auto is_mirrored = [dim](const auto& some) { return some.sbp[dim].is_mirrored(); };
+      if (std::ranges::any_of(call.output_layouts, is_mirrored)) {
+        kernel.mirror = kernel.mirror * hierarchy[dim] + coordinate_[dim];
+      }
+      if (!std::ranges::all_of(call.input_layouts, is_broadcast)) continue;
       kernel.replica = kernel.replica * hierarchy[dim] + coordinate_[dim];
       kernel.replicas *= hierarchy[dim];
     }

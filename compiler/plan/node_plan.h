@@ -81,9 +81,10 @@ struct Operand {
 struct Kernel {
   const compiler::KernelCall* call = nullptr;
   std::vector<Operand> inputs, outputs;
-  bool contributes = true;  // this and the next two as in KernelSpec
+  bool contributes = true;  // this and the next three as in KernelSpec
   int64_t replica = 0;
   int64_t replicas = 1;
+  int64_t mirror = 0;
 };
 
 struct Compute {

@@ -29,7 +29,7 @@ absl::Status Wrong(const absl::FormatSpec<Args...>& format, const Args&... args)
 
 absl::StatusOr<Sbp> SbpOf(uint32_t number) {
   const Sbp sbp{static_cast<Sbp::Kind>(number % 8), static_cast<int>(number / 8)};
-  if (sbp.kind > Sbp::Kind::kPartialMin || (!sbp.is_split() && sbp.axis != 0)) {
+  if (sbp.kind > Sbp::Kind::kMirrored || (!sbp.is_split() && sbp.axis != 0)) {
     return Wrong("%d is no SBP", number);
   }
   return sbp;
@@ -486,6 +486,10 @@ class Decoder {
       std::set<Sbp::Kind> partial;
       for (const Sbp& sbp : layout->sbp.dims()) {
         if (sbp.is_partial()) partial.insert(sbp.kind);
+        if (sbp.is_mirrored() && group.is<Exchange>()) {
+          return Wrong("'%s' moves %s, which each device has for itself", group.name,
+                       layout->ToString());
+        }
       }
       if (partial.size() > 1) {
         return Wrong("'%s' moves %s, two kinds of partial values", group.name, layout->ToString());

@@ -24,7 +24,7 @@ OpRegistry MakeBuiltinOps() {
                       RotaryOps,        RecurrentOps,
                       RearrangeOps,     ScatterElementsOps,
                       ScatterNdOps,     SortOps,
-                      KeyValueCacheOps}) {
+                      KeyValueCacheOps, MirroredOps}) {
     for (OpDef& def : family()) {
       const absl::Status status = registry.Register(std::move(def));
       CHECK(status.ok()) << status;

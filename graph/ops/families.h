@@ -31,6 +31,7 @@ std::vector<OpDef> ConvolutionOps();    // conv and its gradients
 std::vector<OpDef> PoolingOps();        // max_pool, avg_pool
 std::vector<OpDef> BatchNormOps();      // batch_norm, group_norm
 std::vector<OpDef> InterpolateOps();    // resize_axis
+std::vector<OpDef> MirroredOps();       // into mirrored values and out of them
 std::vector<OpDef> CompilerOps();       // ops that only passes append
 
 std::vector<OpDef> RearrangeOps();        // slice, pad, triangle

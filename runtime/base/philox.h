@@ -51,6 +51,12 @@ constexpr uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// Of the devices that each have a value of their own, `mirror` draws by this seed. The first one
+// draws as if there were no others.
+constexpr uint64_t MirroredSeed(uint64_t seed, int64_t mirror) {
+  return mirror == 0 ? seed : MixBits(seed ^ MixBits(static_cast<uint64_t>(mirror)));
+}
+
 constexpr RandomKey MakeRandomKey(uint64_t seed, uint64_t name_hash, int64_t step) {
   const uint64_t mixed = MixBits(name_hash ^ MixBits(seed + 0x9e3779b97f4a7c15u));
   return {{static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)},

@@ -144,6 +144,7 @@ CombineFn CombineFunction(DType dtype, Sbp::Kind kind) {
       return Select<Min>(dtype);
     case Sbp::Kind::kSplit:
     case Sbp::Kind::kBroadcast:
+    case Sbp::Kind::kMirrored:
       return nullptr;
   }
   return nullptr;

@@ -54,6 +54,8 @@ struct KernelSpec {
   // what is to be done once.
   int64_t replica = 0;
   int64_t replicas = 1;
+  // Which of the devices it is that have values of their own (M); random numbers hang on it.
+  int64_t mirror = 0;
 };
 
 class Stream;

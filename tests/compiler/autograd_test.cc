@@ -279,7 +279,10 @@ TEST_F(AutogradTest, GradientsOfAllOperatorsHaveTheirInputsTypes) {
                                                 .shape = type.shape})
                              : Input(graph, "input", type));
       }
+      const bool leads_out = def.mirrors().has_value() && def.mirrors()->inputs[0] == sbp::M;
+      if (leads_out) inputs = {Apply("mirror", inputs, sample.attrs)};
       for (Tensor output : ApplyAll(name, inputs, sample.attrs)) {
+        if (output.mirroring().has_value()) output = SumMirrored(output);
         if (IsFloating(output.dtype())) loss = loss + Cast(Sum(Square(output)), DType::kF32);
       }
       graph.minimize().push_back({.loss = loss.id(), .optimizer = "sgd_update"});

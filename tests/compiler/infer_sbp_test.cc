@@ -56,6 +56,43 @@ fc2.weight.update (B, B, B)->()
 )");
 }
 
+std::string MirroredText(int parts) {
+  const std::string attrs =
+      "{mirrored_dims=-1 mirrored_parts=" + std::to_string(parts) + "} at own.cc:3";
+  return R"(
+%0:f32[8, 4] = read "x" () {batch=8 types="f32[8, 4]"}
+%1:f32[4, 4] = mirror_parts "own" (%0) )" +
+         attrs + R"(
+%2:f32[4, 4] = variable "w" () {dtype=f32 shape=[4, 4]}
+%3:f32[4, 4] = mirror "w.mirror" (%2) )" +
+         attrs + R"(
+%4:f32[4, 4] = mul "y" (%1, %3)
+%5:f32[4, 4] = sum_mirrored "sum" (%4) )" +
+         attrs + R"(
+fetch "f" (%5) {name="y"}
+)";
+}
+
+TEST(InferSbp, MirroredValuesLeadInAndOut) {
+  auto graph = RunPasses(MirroredText(2), Devices(1, 2));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(LayoutText(*graph), R"(
+x ()->(S(0))
+own (S(0))->(M)
+w ()->(B)
+w.mirror (B)->(M)
+y (M, M)->(M)
+sum (M)->(P)
+f (B)->()
+)");
+  EXPECT_EQ(LogicalGraph::Parse(graph->ToString(), &graph->registry())->ToString(),
+            graph->ToString());
+  const std::string error = Error(MirroredText(2), Devices(1, 4));
+  EXPECT_NE(error.find("mirror_parts 'own'"), std::string::npos) << error;
+  EXPECT_NE(error.find("2 values"), std::string::npos) << error;
+  EXPECT_NE(error.find("own.cc:3"), std::string::npos) << error;
+}
+
 TEST(InferSbp, OneDeviceNeedsNoBoxing) {
   auto graph = RunPasses(ToText({.fc1_hint = "S(1)", .fc2_hint = "S(0)"}), Devices(1, 1));
   ASSERT_TRUE(graph.ok()) << graph.status();

@@ -6,6 +6,7 @@ namespace braid {
 namespace {
 
 using sbp::B;
+using sbp::M;
 using sbp::P;
 using sbp::Pmax;
 using sbp::Pmin;
@@ -17,7 +18,8 @@ TEST(SbpTest, TextRoundTrip) {
                                                                              {B, "B"},
                                                                              {P, "P"},
                                                                              {Pmax, "P(max)"},
-                                                                             {Pmin, "P(min)"}}) {
+                                                                             {Pmin, "P(min)"},
+                                                                             {M, "M"}}) {
     EXPECT_EQ(sbp.ToString(), text);
     auto parsed = Sbp::Parse(text);
     ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -46,6 +48,10 @@ TEST(NdSbpTest, TextRoundTrip) {
 TEST(NdSbpTest, Questions) {
   EXPECT_TRUE(NdSbp({B, Pmax}).has_partial());
   EXPECT_FALSE(NdSbp({B, S(0)}).has_partial());
+  EXPECT_TRUE(NdSbp({B, M}).has_mirrored());
+  EXPECT_FALSE(NdSbp({B, M}).has_partial());
+  EXPECT_FALSE(NdSbp({B, M}).all_broadcast());
+  EXPECT_FALSE(NdSbp({B, P}).has_mirrored());
   EXPECT_TRUE(NdSbp::Uniform(3, B).all_broadcast());
   EXPECT_FALSE(NdSbp({B, S(0)}).all_broadcast());
   EXPECT_EQ(NdSbp::Uniform(2, P), NdSbp({P, P}));

@@ -51,6 +51,10 @@ void Groups(braid::Job& job, Tensor loss) {
 #include "groups.inc"
 }
 
+void Mirrored(braid::Job& job, const braid::DatasetSpec& data) {
+#include "mirrored.inc"
+}
+
 void Parallelism(braid::Job& job, Tensor x, Tensor loss) {
 #include "parallelism.inc"
 }

@@ -141,7 +141,8 @@ KernelOr MakeBlocks(const KernelSpec& spec, bool pack) {
 }  // namespace
 
 absl::Status RegisterShapeKernels(KernelRegistry& registry) {
-  for (const char* name : {"after", "identity", "stop_gradient", "reshape"}) {
+  for (const char* name : {"after", "identity", "join_mirrored", "mirror", "mirror_parts",
+                           "reshape", "stop_gradient", "sum_mirrored"}) {
     BRAID_RETURN_IF_ERROR(registry.Register(name, MakeIdentity));
   }
   BRAID_RETURN_IF_ERROR(registry.Register("transpose", MakeTranspose));

@@ -388,7 +388,8 @@ absl::Status RegisterRearrangeKernels(const KernelTable& table, KernelRegistry& 
     return registry.Register(name,
                              [&table, make](const KernelSpec& spec) { return make(table, spec); });
   };
-  for (const char* name : {"after", "identity", "stop_gradient", "reshape"}) {
+  for (const char* name : {"after", "identity", "join_mirrored", "mirror", "mirror_parts",
+                           "reshape", "stop_gradient", "sum_mirrored"}) {
     BRAID_RETURN_IF_ERROR(add(name, MakeIdentity));
   }
   BRAID_RETURN_IF_ERROR(add("transpose", MakeTranspose));
