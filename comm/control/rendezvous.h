@@ -97,7 +97,8 @@ class RendezvousServer {
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
   // The host thread waits: all other nodes, in order. DEADLINE_EXCEEDED names those that did not
-  // come; any other error is why one of them must not, which every process that came is told.
+  // come; any other error is why one of them must not, which every process is told that came by
+  // then or half a second later.
   absl::StatusOr<std::vector<JoinedNode>> Join();
   // Ends Join. Any thread.
   void Abort(const absl::Status& reason);
@@ -123,7 +124,8 @@ class RendezvousServer {
   void SayWhoIsMissing();
   std::vector<std::string> Missing() const;
   std::string DescribeMissing() const;
-  void Finish(const absl::Status& status);
+  // `delay`: how long others may still come and be told before Join returns.
+  void Finish(const absl::Status& status, Nanoseconds delay = 0);
 
   const RendezvousOptions options_;
   std::unique_ptr<Event> finished_;
@@ -135,6 +137,7 @@ class RendezvousServer {
   std::map<uint64_t, std::shared_ptr<ControlConnection>> strangers_;  // that have not said why
   std::vector<std::weak_ptr<ControlConnection>> asking_;              // for the status
   uint64_t next_stranger_ = 1;
+  int came_ = 0;      // requests to join
   int greeting_ = 0;  // handshakes under way
   int sockets_ = 0;   // connections whose sockets are open
   bool is_finished_ = false;

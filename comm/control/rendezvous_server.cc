@@ -16,7 +16,9 @@ constexpr size_t kMaxStrangers = 256;
 constexpr int kLoggedRefusals = 20;
 // A process that was greeted says at once what it wants.
 constexpr Nanoseconds kOpeningLimit = 5 * kSecond;
-// More than a closed connection lingers.
+// Who was started together with a process that does not fit comes within this time, and is told so
+// instead of waiting for a master that has ended.
+constexpr Nanoseconds kLatecomers = kSecond / 2;
 
 std::string AnswerOf(const std::function<void(join::Answer&)>& fill) {
   join::Answer answer;
@@ -248,14 +250,19 @@ absl::Status RendezvousServer::CheckRequest(const join::JoinRequest& request,
 void RendezvousServer::OnJoinRequest(uint64_t stranger, const join::JoinRequest& request) {
   const std::shared_ptr<ControlConnection> connection = strangers_.at(stranger);
   strangers_.erase(stranger);
+  const bool all_came = ++came_ + 1 >= options_.self.num_nodes;
   const std::string who = absl::StrFormat("%s %d (%s, %s)", options_.words.member, request.node(),
                                           request.host(), connection->peer());
-  if (is_finished_ && !status_.ok()) return Refuse(*connection, status_);
+  if (is_finished_ && !status_.ok()) {
+    Refuse(*connection, status_);
+    if (all_came) finished_->Set();
+    return;
+  }
   if (absl::Status status = CheckRequest(request, who); !status.ok()) {
     LOG(WARNING) << status.message();
     Refuse(*connection, status);
     // Before the start nobody can say which of two is right; a job that runs is not disturbed.
-    if (!is_finished_) Finish(status);
+    if (!is_finished_) Finish(status, all_came ? 0 : kLatecomers);
     return;
   }
   const auto node = static_cast<uint16_t>(request.node());
@@ -326,7 +333,7 @@ void RendezvousServer::Report() {
   reactor_->RunAfter(options_.progress_interval, [this] { Report(); });
 }
 
-void RendezvousServer::Finish(const absl::Status& status) {
+void RendezvousServer::Finish(const absl::Status& status, Nanoseconds delay) {
   if (std::exchange(is_finished_, true)) return;
   status_ = status;
   for (auto& [number, node] : nodes_) {
@@ -339,7 +346,8 @@ void RendezvousServer::Finish(const absl::Status& status) {
     // Until its new owner takes it, what it says is kept.
     node.connection->DropHandlers();
   }
-  finished_->Set();
+  if (delay == 0) return finished_->Set();
+  reactor_->RunAfter(delay, [this] { finished_->Set(); });
 }
 
 }  // namespace braid

@@ -212,6 +212,25 @@ TEST_F(RendezvousTest, ARankTakenTwiceNamesBothProcesses) {
   }
 }
 
+// Also where the master comes first and ends as soon as it knows.
+TEST_F(RendezvousTest, WhoComesAfterTheMistakeIsToldToo) {
+  StartServer(Options(0, 3));
+  absl::Status statuses[3];
+  std::thread master([&] {
+    statuses[0] = server_->Join().status();
+    server_ = nullptr;
+  });
+  const auto wrong = MakeClient(Options(2, 4));
+  statuses[2] = wrong->Join().status();
+  const auto late = MakeClient(Options(1, 3));
+  statuses[1] = late->Join().status();
+  master.join();
+  for (const absl::Status& status : statuses) {
+    EXPECT_THAT(MessageOf(status), HasSubstr("counts 4 nodes and the master 3"));
+    EXPECT_EQ(status, statuses[0]);
+  }
+}
+
 TEST_F(RendezvousTest, SecretsMustBeEqual) {
   struct Case {
     const char* secret;

@@ -15,10 +15,12 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/thread_limit.h"
+#include "tests/dist/mismatches.h"
 
 namespace {
 
@@ -45,6 +47,36 @@ absl::Status WaitInStore() {
   BRAID_RETURN_IF_ERROR(world->Barrier());
   std::cout << "waiting" << std::endl;
   return world->store().Get("what does not come").status();
+}
+
+std::vector<braid::Mismatch> AllMismatches() {
+  std::vector<braid::Mismatch> all = braid::PlainMismatches();
+  for (braid::Mismatch& mismatch : braid::ObjectMismatches()) {
+    mismatch.name = "Object" + mismatch.name;
+    all.push_back(std::move(mismatch));
+  }
+  return all;
+}
+
+// What dist_mismatch.py tries: a line each, name, seconds and words, tabs between.
+absl::Status ListMismatches() {
+  for (const braid::Mismatch& mismatch : AllMismatches()) {
+    std::cout << mismatch.name << "\t" << absl::ToDoubleSeconds(mismatch.limit);
+    for (const std::string& words : mismatch.words) std::cout << "\t" << words;
+    std::cout << "\n";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeMismatch(const std::string& name) {
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world, World::Init());
+  for (const braid::Mismatch& mismatch : AllMismatches()) {
+    if (mismatch.name != name) continue;
+    const braid::MismatchEnd end = braid::RunMismatch(*world, mismatch);
+    std::cout << absl::StrFormat("took %.3f s\n", absl::ToDoubleSeconds(end.took));
+    return end.status;
+  }
+  return absl::NotFoundError("there is no mismatch '" + name + "'");
 }
 
 void SleepWithoutEnd() {
@@ -171,6 +203,8 @@ const std::map<std::string, RankProgram>& SpawnedPrograms() {
 absl::Status Run(const std::string& name, const std::string& argument) {
   if (name.empty() || name == "meets") return Sum(argument);
   if (name == "wait") return WaitInStore();
+  if (name == "mismatches") return ListMismatches();
+  if (name == "mismatch") return MakeMismatch(argument);
   if (name == "say") return Say();
   if (name == "again") return SpawnAgain();
   if (name == "with_threads") return SpawnWithThreads();
