@@ -44,8 +44,17 @@ struct Work::State {
   absl::Status Await(absl::AnyInvocable<void()> first) {
     const auto is_set = [this] { return is_done->is_set(); };
     if (!first && is_set()) return absl::OkStatus();
+    BRAID_RETURN_IF_ERROR(CheckThread(*membership));
     membership->node().reactor().RunUntil(std::move(first), is_set);
     return is_set() ? absl::OkStatus() : membership->environment().Await(*is_done, kForever);
+  }
+
+  // What the runtime calls on the node's thread would wait there for itself.
+  static absl::Status CheckThread(const Membership& membership) {
+    if (!membership.node().reactor().InThread()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "a call of a process group is made or waited for in a function that Braid calls for the "
+        "world (that of a Reduction, InitOptions::on_failure); make it outside");
   }
 
   void OnDone(const absl::Status& done) {
@@ -142,7 +151,8 @@ class Group::Impl {
   Made Make(GroupCalls calls, const CallOptions& options, bool is_blocking) {
     const auto state = std::make_shared<Work::State>();
     state->status = calls.status();
-    if (!calls.ok() || calls->empty()) return {state, nullptr};
+    if (calls.ok()) state->status = Work::State::CheckThread(*member_->membership());
+    if (!state->status.ok() || calls->empty()) return {state, nullptr};
     for (GroupCall& call : *calls) {
       call.name = options.name;
       call.timeout = options.timeout > absl::ZeroDuration()
@@ -173,20 +183,20 @@ Group::~Group() = default;
 int Group::rank() const { return impl_->rank(); }
 int Group::size() const { return impl_->size(); }
 
-absl::Status Group::AllReduce(Buffer data, ReduceOp op, const CallOptions& options,
+absl::Status Group::AllReduce(Buffer data, const Reduction& op, const CallOptions& options,
                               SourceLocation where) {
   return impl_->Run(CallMaker(rank(), size(), where).AllReduce(data, op), options);
 }
-Work Group::StartAllReduce(Buffer data, ReduceOp op, const CallOptions& options,
+Work Group::StartAllReduce(Buffer data, const Reduction& op, const CallOptions& options,
                            SourceLocation where) {
   return Work(impl_->Start(CallMaker(rank(), size(), where).AllReduce(data, op), options));
 }
 
-absl::Status Group::Reduce(Buffer data, int root, ReduceOp op, const CallOptions& options,
+absl::Status Group::Reduce(Buffer data, int root, const Reduction& op, const CallOptions& options,
                            SourceLocation where) {
   return impl_->Run(CallMaker(rank(), size(), where).Reduce(data, root, op), options);
 }
-Work Group::StartReduce(Buffer data, int root, ReduceOp op, const CallOptions& options,
+Work Group::StartReduce(Buffer data, int root, const Reduction& op, const CallOptions& options,
                         SourceLocation where) {
   return Work(impl_->Start(CallMaker(rank(), size(), where).Reduce(data, root, op), options));
 }
@@ -222,13 +232,13 @@ Work Group::StartGather(ConstBuffer input, Buffer output, int root,
       impl_->Start(CallMaker(rank(), size(), where).Gather(input, output, root, counts), options));
 }
 
-absl::Status Group::ReduceScatter(ConstBuffer input, Buffer output, ReduceOp op,
+absl::Status Group::ReduceScatter(ConstBuffer input, Buffer output, const Reduction& op,
                                   const std::vector<int64_t>& counts, const CallOptions& options,
                                   SourceLocation where) {
   return impl_->Run(CallMaker(rank(), size(), where).ReduceScatter(input, output, op, counts),
                     options);
 }
-Work Group::StartReduceScatter(ConstBuffer input, Buffer output, ReduceOp op,
+Work Group::StartReduceScatter(ConstBuffer input, Buffer output, const Reduction& op,
                                const std::vector<int64_t>& counts, const CallOptions& options,
                                SourceLocation where) {
   return Work(impl_->Start(

@@ -8,7 +8,6 @@
 //   absl::Status summed = (*world)->AllReduce(gradient, dist::ReduceOp::kAverage);
 #pragma once
 
-#include <complex>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,10 +20,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "api/reduction.h"
 #include "comm/cluster/launcher_environment.h"
 #include "graph/source_location.h"
 #include "runtime/array.h"
-#include "runtime/base/half.h"
 #include "runtime/group/element_type.h"
 
 namespace braid {
@@ -32,26 +31,6 @@ class Interruption;
 }  // namespace braid
 
 namespace braid::dist {
-
-// kBytes: T is trivially copyable and of no type that is computed on.
-template <typename T>
-constexpr ElementType ElementTypeOf() {
-  if constexpr (std::is_same_v<T, bool>) return ElementType::kBool;
-  if constexpr (std::is_same_v<T, float>) return ElementType::kF32;
-  if constexpr (std::is_same_v<T, double>) return ElementType::kF64;
-  if constexpr (std::is_same_v<T, Float16>) return ElementType::kF16;
-  if constexpr (std::is_same_v<T, BFloat16>) return ElementType::kBF16;
-  if constexpr (std::is_same_v<T, std::complex<float>>) return ElementType::kC64;
-  if constexpr (std::is_same_v<T, std::complex<double>>) return ElementType::kC128;
-  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    constexpr bool kSigned = std::is_signed_v<T>;
-    if constexpr (sizeof(T) == 1) return kSigned ? ElementType::kI8 : ElementType::kU8;
-    if constexpr (sizeof(T) == 2) return kSigned ? ElementType::kI16 : ElementType::kU16;
-    if constexpr (sizeof(T) == 4) return kSigned ? ElementType::kI32 : ElementType::kU32;
-    if constexpr (sizeof(T) == 8) return kSigned ? ElementType::kI64 : ElementType::kU64;
-  }
-  return ElementType::kBytes;
-}
 
 // Elements of the caller's: an Array, or a std::span, std::vector, std::array or any contiguous
 // range of trivially copyable elements, which stay where they are until the call is done.
@@ -150,14 +129,14 @@ class Group {
   // its Work is done. Counts are in elements.
 
   // In place: the sum (or what `op` says) over all ranks, the same bits on each.
-  absl::Status AllReduce(Buffer data, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {},
-                         SourceLocation where = Here());
-  Work StartAllReduce(Buffer data, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {},
-                      SourceLocation where = Here());
-  // The same, but only at the root; elsewhere `data` stays as it is.
-  absl::Status Reduce(Buffer data, int root, ReduceOp op = ReduceOp::kSum,
+  absl::Status AllReduce(Buffer data, const Reduction& op = ReduceOp::kSum,
+                         const CallOptions& options = {}, SourceLocation where = Here());
+  Work StartAllReduce(Buffer data, const Reduction& op = ReduceOp::kSum,
                       const CallOptions& options = {}, SourceLocation where = Here());
-  Work StartReduce(Buffer data, int root, ReduceOp op = ReduceOp::kSum,
+  // The same, but only at the root; elsewhere `data` stays as it is.
+  absl::Status Reduce(Buffer data, int root, const Reduction& op = ReduceOp::kSum,
+                      const CallOptions& options = {}, SourceLocation where = Here());
+  Work StartReduce(Buffer data, int root, const Reduction& op = ReduceOp::kSum,
                    const CallOptions& options = {}, SourceLocation where = Here());
   // Every rank gets the root's data.
   absl::Status Broadcast(Buffer data, int root, const CallOptions& options = {},
@@ -178,10 +157,10 @@ class Group {
                    const std::vector<int64_t>& counts = {}, const CallOptions& options = {},
                    SourceLocation where = Here());
   // `input`: a block for each rank in their order; `output`: the own one, reduced over all ranks.
-  absl::Status ReduceScatter(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::kSum,
+  absl::Status ReduceScatter(ConstBuffer input, Buffer output, const Reduction& op = ReduceOp::kSum,
                              const std::vector<int64_t>& counts = {},
                              const CallOptions& options = {}, SourceLocation where = Here());
-  Work StartReduceScatter(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::kSum,
+  Work StartReduceScatter(ConstBuffer input, Buffer output, const Reduction& op = ReduceOp::kSum,
                           const std::vector<int64_t>& counts = {}, const CallOptions& options = {},
                           SourceLocation where = Here());
   // The root's input has a block for each rank; elsewhere it may be empty.

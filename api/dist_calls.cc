@@ -173,15 +173,17 @@ GroupCalls CallMaker::Checked(GroupCall call) const {
   return calls;
 }
 
-GroupCalls CallMaker::AllReduce(const Buffer& data, ReduceOp op) const {
+GroupCalls CallMaker::AllReduce(const Buffer& data, const Reduction& op) const {
   GroupCall call = InPlace(CallKind::kAllReduce, data, where_);
-  call.op = op;
+  call.op = op.op();
+  call.function = op.function();
   return Checked(std::move(call));
 }
 
-GroupCalls CallMaker::Reduce(const Buffer& data, int root, ReduceOp op) const {
+GroupCalls CallMaker::Reduce(const Buffer& data, int root, const Reduction& op) const {
   GroupCall call = InPlace(CallKind::kReduce, data, where_);
-  call.op = op;
+  call.op = op.op();
+  call.function = op.function();
   call.root = root;
   return Checked(std::move(call));
 }
@@ -206,11 +208,12 @@ GroupCalls CallMaker::Gather(const ConstBuffer& input, const Buffer& output, int
   return Checked(std::move(call));
 }
 
-GroupCalls CallMaker::ReduceScatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                                    const std::vector<int64_t>& counts) const {
+GroupCalls CallMaker::ReduceScatter(const ConstBuffer& input, const Buffer& output,
+                                    const Reduction& op, const std::vector<int64_t>& counts) const {
   BRAID_ASSIGN_OR_RETURN(GroupCall call, BlocksCall(CallKind::kReduceScatter, input, output, counts,
                                                     rank_, ranks_, where_));
-  call.op = op;
+  call.op = op.op();
+  call.function = op.function();
   return Checked(std::move(call));
 }
 

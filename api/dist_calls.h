@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "api/dist.h"
+#include "api/reduction.h"
 #include "graph/source_location.h"
 #include "runtime/group/group_call.h"
 
@@ -20,14 +21,14 @@ class CallMaker {
   CallMaker(int rank, int ranks, SourceLocation where)
       : rank_(rank), ranks_(ranks), where_(where) {}
 
-  GroupCalls AllReduce(const Buffer& data, ReduceOp op) const;
-  GroupCalls Reduce(const Buffer& data, int root, ReduceOp op) const;
+  GroupCalls AllReduce(const Buffer& data, const Reduction& op) const;
+  GroupCalls Reduce(const Buffer& data, int root, const Reduction& op) const;
   GroupCalls Broadcast(const Buffer& data, int root) const;
   GroupCalls AllGather(const ConstBuffer& input, const Buffer& output,
                        const std::vector<int64_t>& counts) const;
   GroupCalls Gather(const ConstBuffer& input, const Buffer& output, int root,
                     const std::vector<int64_t>& counts) const;
-  GroupCalls ReduceScatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+  GroupCalls ReduceScatter(const ConstBuffer& input, const Buffer& output, const Reduction& op,
                            const std::vector<int64_t>& counts) const;
   GroupCalls Scatter(const ConstBuffer& input, const Buffer& output, int root,
                      const std::vector<int64_t>& counts) const;

@@ -334,27 +334,15 @@ bool ChunkMachine::ReceiveReady(ReceiveState& in) {
       return false;
     }
     if (item.after_sends > 0 && item.after_sends > NumWritten(sends_.front())) return true;
-    if (lane.link) {
-      WorkIn(item, arrival.data);
-      lane.link->Send(EncodedCollectiveFrame({.type = CollectiveFrame::Type::kAck,
-                                              .channel = options_.channel,
-                                              .collective = group_.spec().id,
-                                              .from = static_cast<uint16_t>(options_.my_rank),
-                                              .to = static_cast<uint16_t>(lane.from),
-                                              .slot = slot,
-                                              .piece = work_.piece,
-                                              .index = arrival.index})
-                          .bytes());
-    } else {
-      if (!group_.BeginRead()) return false;  // kFailed is on its way
-      WorkIn(item, arrival.data);
-      group_.EndRead();
-      group_.Push(lane.from, {.type = MemberEvent::Type::kAck,
-                              .peer = options_.my_rank,
-                              .slot = slot,
-                              .piece = work_.piece,
-                              .index = arrival.index});
+    if (!lane.link && !group_.BeginRead()) return false;  // kFailed is on its way
+    const absl::Status worked_in = WorkIn(item, arrival.data);
+    if (!lane.link) group_.EndRead();
+    if (!worked_in.ok()) {
+      is_refused_ = true;
+      group_.Fail(worked_in);
+      return false;
     }
+    Acknowledge(lane, arrival);
     lane.arrivals.pop_front();
     ++in.next;
     ++lane.received;
@@ -365,20 +353,39 @@ bool ChunkMachine::ReceiveReady(ReceiveState& in) {
   return true;
 }
 
-void ChunkMachine::WorkIn(const ReceiveItem& item, const std::byte* data) {
+void ChunkMachine::Acknowledge(const ReceiveLane& lane, const MemberEvent& arrival) const {
+  if (!lane.link) {
+    return group_.Push(lane.from, {.type = MemberEvent::Type::kAck,
+                                   .peer = options_.my_rank,
+                                   .slot = arrival.slot,
+                                   .piece = arrival.piece,
+                                   .index = arrival.index});
+  }
+  lane.link->Send(EncodedCollectiveFrame({.type = CollectiveFrame::Type::kAck,
+                                          .channel = options_.channel,
+                                          .collective = group_.spec().id,
+                                          .from = static_cast<uint16_t>(options_.my_rank),
+                                          .to = static_cast<uint16_t>(lane.from),
+                                          .slot = arrival.slot,
+                                          .piece = arrival.piece,
+                                          .index = arrival.index})
+                      .bytes());
+}
+
+absl::Status ChunkMachine::WorkIn(const ReceiveItem& item, const std::byte* data) const {
   std::byte* target =
       (item.target == ChunkBuffer::kStaging ? work_.staging : work_.output) + item.offset;
   if (!item.is_reduction) {
     std::memcpy(target, data, item.bytes);
-    return;
+    return absl::OkStatus();
   }
   const std::byte* own = work_.input + item.own_offset;
   const int64_t n = item.bytes / work_.element_size;
-  if (item.is_own_first) {
-    work_.reduce(target, own, data, n);
-  } else {
-    work_.reduce(target, data, own, n);
-  }
+  const std::byte* const first = item.is_own_first ? own : data;
+  const std::byte* const second = item.is_own_first ? data : own;
+  if (work_.fallible_reduce) return (*work_.fallible_reduce)(target, first, second, n);
+  work_.reduce(target, first, second, n);
+  return absl::OkStatus();
 }
 
 const std::byte* ChunkMachine::Source(ChunkBuffer buffer) const {

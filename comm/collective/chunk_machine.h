@@ -20,6 +20,10 @@
 
 namespace braid {
 
+// As ReduceFn, where it can go wrong.
+using FallibleReduceFn =
+    std::function<absl::Status(void* dst, const void* a, const void* b, int64_t n)>;
+
 // Of landing slots.
 int64_t AlignedSlot(int64_t bytes);
 
@@ -33,6 +37,8 @@ struct ChunkWork {
   std::byte* staging = nullptr;
   int64_t element_size = 1;
   ReduceFn reduce = nullptr;
+  // In place of `reduce`. Its error fails the group, and nothing of its result is sent.
+  const FallibleReduceFn* fallible_reduce = nullptr;
 };
 
 // An item travels thus: the sender takes a slot of the lane (to another node the slot is memory
@@ -146,7 +152,8 @@ class ChunkMachine {
   void SendReady(SendState& out);
   void Send(SendState& out, const SendItem& item);
   bool ReceiveReady(ReceiveState& in);
-  void WorkIn(const ReceiveItem& item, const std::byte* data);
+  absl::Status WorkIn(const ReceiveItem& item, const std::byte* data) const;
+  void Acknowledge(const ReceiveLane& lane, const MemberEvent& arrival) const;
   const std::byte* Source(ChunkBuffer buffer) const;
   void Finish(absl::Status status);
 

@@ -1,13 +1,10 @@
 #include "runtime/group/element_type.h"
 
-#include <complex>
 #include <concepts>
 #include <functional>
 #include <iterator>
 #include <optional>
-#include <type_traits>
 
-#include "runtime/base/half.h"
 #include "runtime/device/box.h"
 
 namespace braid::dist {

@@ -13,6 +13,9 @@
 namespace braid::dist {
 namespace {
 
+// Of an element that a program's function reduces: what travels at a time.
+constexpr int64_t kMostReducedBytes = CollectiveMethod{}.chunk_bytes;
+
 // "all_reduce of 4 f32": what is said of it without its line.
 std::string Subject(const GroupCall& call) {
   if (call.kind == CallKind::kBarrier) return "barrier";
@@ -35,10 +38,41 @@ std::string Subject(const GroupCall& call) {
     text += absl::StrFormat(" %s rank %d, tag %d", call.kind == CallKind::kSend ? "to" : "from",
                             call.peer, call.tag);
   }
-  if (Computes(call.kind)) text += absl::StrFormat(", %s", NameOf(call.op));
+  if (Computes(call.kind)) {
+    text += call.function ? absl::StrFormat(", by '%s'", call.function->name)
+                          : absl::StrFormat(", %s", NameOf(call.op));
+  }
   if (HasRoot(call.kind)) text += absl::StrFormat(", root %d", call.root);
   if (!call.name.empty()) text += absl::StrFormat(", '%s'", call.name);
   return text;
+}
+
+// What is computed must be defined for the elements.
+absl::Status CheckReduction(const GroupCall& call) {
+  const auto wrong = [&](const std::string& what) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s (%s): %s", NameOf(call.kind), call.where.ToString(), what));
+  };
+  if (call.function == nullptr) {
+    if (FindReduction(call.type, call.op) != nullptr) return absl::OkStatus();
+    return wrong(
+        absl::StrFormat("%s of %s is not defined%s", NameOf(call.op), NameOf(call.type),
+                        call.type == ElementType::kBytes ? "; give a function of your own" : ""));
+  }
+  const ReduceFunction& function = *call.function;
+  if (function.name.empty()) {
+    return wrong("the function has no name, by which ranks are told that give another one");
+  }
+  if (function.type != call.type || function.element_size != call.element_size) {
+    return wrong(absl::StrFormat(
+        "'%s' is a function on %s (%d bytes each), and the elements are of %s (%d)", function.name,
+        NameOf(function.type), function.element_size, NameOf(call.type), call.element_size));
+  }
+  if (call.element_size > kMostReducedBytes) {
+    return wrong(absl::StrFormat("an element has %d bytes; '%s' can have up to %d",
+                                 call.element_size, function.name, kMostReducedBytes));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -67,6 +101,16 @@ bool IsPairwise(CallKind kind) {
 
 bool IsTransfer(CallKind kind) { return kind == CallKind::kSend || kind == CallKind::kReceive; }
 
+GroupCall Remembered(const GroupCall& call) {
+  GroupCall remembered = call;
+  remembered.keeps = nullptr;
+  if (call.function) {
+    remembered.function = std::make_shared<const ReduceFunction>(
+        ReduceFunction{call.function->name, call.function->type, call.function->element_size, {}});
+  }
+  return remembered;
+}
+
 absl::Status CheckCall(const GroupCall& call, int ranks) {
   if (IsTransfer(call.kind) && (call.peer < 0 || call.peer >= ranks)) {
     return absl::InvalidArgumentError(
@@ -83,12 +127,7 @@ absl::Status CheckCall(const GroupCall& call, int ranks) {
         absl::StrFormat("%s (%s): root is %d, and the group has ranks 0 to %d", NameOf(call.kind),
                         call.where.ToString(), call.root, ranks - 1));
   }
-  if (Computes(call.kind) && FindReduction(call.type, call.op) == nullptr) {
-    return absl::InvalidArgumentError(absl::StrFormat("%s (%s): %s of %s is not defined",
-                                                      NameOf(call.kind), call.where.ToString(),
-                                                      NameOf(call.op), NameOf(call.type)));
-  }
-  return absl::OkStatus();
+  return Computes(call.kind) ? CheckReduction(call) : absl::OkStatus();
 }
 
 CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<uint16_t>& nodes,
@@ -105,7 +144,7 @@ CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<u
   spec.element_size = call.element_size / scale;
   spec.counts = scaled(call.counts);
   spec.receives = scaled(call.receives);
-  if (Computes(call.kind)) spec.reduce = FindReduction(call.type, call.op);
+  if (Computes(call.kind) && !call.function) spec.reduce = FindReduction(call.type, call.op);
   switch (call.kind) {
     case CallKind::kAllReduce:
       spec.kind = CollectiveKind::kAllReduce;
@@ -150,8 +189,12 @@ uint64_t TransferSignatureOf(const GroupCall& call, uint64_t group) {
 uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number) {
   std::string text = absl::StrFormat(
       "%d %d %d %d %d %d %d ", group, number, call.kind, call.type, call.element_size,
-      Computes(call.kind) ? static_cast<int>(call.op) : -1, HasRoot(call.kind) ? call.root : -1);
+      Computes(call.kind) && !call.function ? static_cast<int>(call.op) : -1,
+      HasRoot(call.kind) ? call.root : -1);
   if (!IsPairwise(call.kind)) text += absl::StrJoin(call.counts, ",");
+  if (call.function) {
+    text += absl::StrFormat(" %d %s", call.function->name.size(), call.function->name);
+  }
   return StableHash(text + " " + call.name);
 }
 

@@ -49,8 +49,9 @@ struct GroupCall {
   CallKind kind = CallKind::kAllReduce;
   ElementType type = ElementType::kF32;
   int64_t element_size = 4;
-  ReduceOp op = ReduceOp::kSum;  // of those that compute
-  int root = -1;                 // of those that have one
+  ReduceOp op = ReduceOp::kSum;                              // of those that compute
+  std::shared_ptr<const ReduceFunction> function = nullptr;  // in place of `op`
+  int root = -1;                                             // of those that have one
   // In elements, by rank. All reduce, reduce and broadcast: one, the whole. Gather, scatter and
   // all_to_all: what this rank sends to each; the others: the blocks.
   std::vector<int64_t> counts;
@@ -69,6 +70,8 @@ struct GroupCall {
 
 bool Computes(CallKind kind);
 bool HasRoot(CallKind kind);
+// The call as reports need it, when it is done: nothing of the program's is kept any longer.
+GroupCall Remembered(const GroupCall& call);
 // What one rank sends another is known to these two only.
 bool IsPairwise(CallKind kind);
 // A call between two ranks, of which the others know nothing; beside the group's other calls.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
+#include "runtime/base/catch_exceptions.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
@@ -83,7 +84,7 @@ void GroupEnd::StartNext() {
     waiting_.pop_front();
     ++number_;
     began_ = options_.reactor->Now();
-    made_.emplace_back(number_, running_->call);
+    made_.emplace_back(number_, Remembered(running_->call));
     if (made_.size() > kRememberedCalls) made_.pop_front();
     spec_ = SpecOf(running_->call, identity_.id, identity_.nodes, identity_.my_rank);
     schedule_ = MakeChunkSchedule(spec_);
@@ -116,8 +117,20 @@ void GroupEnd::Run() {
                   .output = static_cast<std::byte*>(call.output),
                   .staging = staging_.data(),
                   .element_size = spec_.element_size,
-                  .reduce = spec_.reduce},
+                  .reduce = spec_.reduce,
+                  .fallible_reduce = call.function ? &reduce_ : nullptr},
                  [this](const absl::Status& status) { OnDone(status); });
+}
+
+absl::Status GroupEnd::Reduce(void* dst, const void* a, const void* b, int64_t n) const {
+  const GroupCall& call = running_->call;
+  try {
+    call.function->combine(dst, a, b, n);
+    return absl::OkStatus();
+  } catch (...) {
+    return ThrownError(
+        absl::StrFormat("%s: call %d: the function of %s", name(), number_, Describe(call)));
+  }
 }
 
 absl::Status GroupEnd::MakeLanes() {
@@ -171,6 +184,7 @@ void GroupEnd::OnDone(const absl::Status& status) {
                              : call.counts[0];
     FindDivision(call.type)(call.output, static_cast<int64_t>(identity_.nodes.size()), mine);
   }
+  done.call = {};  // who hears of the end finds nothing of the program's kept
   done.done(status.ok() ? status : closed_);
   if (!closed_.ok()) return FinishClose();
   StartNext();

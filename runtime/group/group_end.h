@@ -89,6 +89,8 @@ class GroupEnd {
   // Sees to the links of the schedule's hops; then Run.
   void Connect();
   void Run();
+  // By the function of the call under way.
+  absl::Status Reduce(void* dst, const void* a, const void* b, int64_t n) const;
   absl::Status MakeLanes();
   void OnDone(const absl::Status& status);
   void Look();
@@ -113,6 +115,9 @@ class GroupEnd {
   std::deque<std::pair<int64_t, GroupCall>> made_;  // the last calls, for the master
   CollectiveSpec spec_;                             // of the call under way, as is its schedule
   ChunkSchedule schedule_;
+  const FallibleReduceFn reduce_ = [this](void* dst, const void* a, const void* b, int64_t n) {
+    return Reduce(dst, a, b, n);
+  };
   Memory staging_;
   int64_t staging_bytes_ = 0;
   int links_missing_ = 0;

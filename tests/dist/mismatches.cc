@@ -16,6 +16,10 @@ std::vector<float>& Floats(int64_t count) {
   return floats;
 }
 
+dist::Reduction SumCalled(const std::string& name) {
+  return dist::Reduction::By<float>(name, [](float a, float b) { return a + b; });
+}
+
 absl::Status SumFour(dist::World& world) { return world.AllReduce(Floats(4)); }
 
 }  // namespace
@@ -45,6 +49,14 @@ std::vector<Mismatch> PlainMismatches() {
           "Operation",
           Apart(SumFour, [](auto& world) { return world.AllReduce(Floats(4), ReduceOp::kMax); }),
           {"all_reduce of 4 f32, sum", "all_reduce of 4 f32, max"}},
+      Mismatch{
+          "Function",
+          Apart(SumFour, [](auto& world) { return world.AllReduce(Floats(4), SumCalled("sum")); }),
+          {"all_reduce of 4 f32, sum (", "all_reduce of 4 f32, by 'sum' ("}},
+      Mismatch{"OtherFunction",
+               Apart([](auto& world) { return world.Reduce(Floats(4), 2, SumCalled("mine")); },
+                     [](auto& world) { return world.Reduce(Floats(4), 2, SumCalled("yours")); }),
+               {"reduce of 4 f32, by 'mine', root 2", "reduce of 4 f32, by 'yours', root 2"}},
       Mismatch{"Kind",
                Apart(SumFour, [](auto& world) { return world.Broadcast(Floats(4), 1); }),
                {"all_reduce of 4 f32, sum", "broadcast of 4 f32, root 1"}},

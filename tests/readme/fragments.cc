@@ -3,6 +3,7 @@
 #include <braid/dist.h>
 #include <braid/onnx.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -35,6 +36,11 @@ absl::Status Data(braid::dist::World* world, const MeanLoss& mean_loss) {
 
 absl::Status Dist(){
 #include "dist.inc"
+}
+
+absl::Status Reduce(braid::dist::World* world) {
+#include "reduction.inc"
+  return absl::OkStatus();
 }
 
 absl::Status Store(braid::dist::World* world, const std::string& address) {

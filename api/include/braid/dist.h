@@ -7,6 +7,7 @@
 #include "api/dist_store.h"       // IWYU pragma: export
 #include "api/object_format.h"    // IWYU pragma: export
 #include "api/partition.h"        // IWYU pragma: export
+#include "api/reduction.h"        // IWYU pragma: export
 #include "api/spawn.h"            // IWYU pragma: export
 #include "runtime/base/half.h"    // IWYU pragma: export
 #include "runtime/base/status.h"  // IWYU pragma: export
