@@ -180,6 +180,13 @@ Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Group::~Group() = default;
 
+absl::Status Group::RunCalls(Impl& impl, GroupCalls calls, const CallOptions& options) {
+  return impl.Run(std::move(calls), options);
+}
+Work Group::StartCalls(Impl& impl, GroupCalls calls, const CallOptions& options) {
+  return Work(impl.Start(std::move(calls), options));
+}
+
 int Group::rank() const { return impl_->rank(); }
 int Group::size() const { return impl_->size(); }
 

@@ -105,7 +105,9 @@ struct Transfer {
 };
 
 class Store;
+class Window;
 class World;
+struct GroupCall;
 
 // Some ranks of a world, which make the same calls in the same order. The calls of one group are
 // made one after the other, those of several groups beside each other, and so are sends and
@@ -200,11 +202,25 @@ class Group {
   Work StartExchange(const std::vector<Transfer>& transfers, const CallOptions& options = {},
                      SourceLocation where = Here());
 
+  // All ranks call it, and each opens memory of its own to the others, of any size, but of one
+  // element type (api/dist_window.h). The memory lasts until the window is closed or destroyed. The
+  // timeout is also that of the window's calls.
+  absl::StatusOr<std::unique_ptr<Window>> MakeWindow(Buffer memory, const CallOptions& options = {},
+                                                     SourceLocation where = Here());
+
  protected:
   class Impl;
   explicit Group(std::unique_ptr<Impl> impl);
-  const std::unique_ptr<Impl> impl_;
+  const std::shared_ptr<Impl> impl_;  // its windows have it, too
   friend class World;
+  friend class Window;
+
+ private:
+  // The calls of its windows.
+  static absl::Status RunCalls(Impl& impl, absl::StatusOr<std::vector<GroupCall>> calls,
+                               const CallOptions& options);
+  static Work StartCalls(Impl& impl, absl::StatusOr<std::vector<GroupCall>> calls,
+                         const CallOptions& options);
 };
 
 struct InitOptions {

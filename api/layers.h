@@ -83,8 +83,9 @@ struct BatchNormLayerOptions {
 // Batch normalisation of x [n, c, space...] with variables gamma (ones) and beta (zeros), and
 // running_mean (zeros) and running_variance (ones, of the unbiased variance), which are not trained
 // and are f32 if x is narrower; all [c]. Statistics are those of the whole batch on whatever
-// devices (but see .sync), of each micro-batch by itself; the running ones take the mean over the micro-batches. A
-// job trains a layer of one name in one place: its running statistics move once a step.
+// devices (but see .sync), of each micro-batch by itself; the running ones take the mean over the
+// micro-batches. A job trains a layer of one name in one place: its running statistics move once a
+// step.
 Tensor BatchNormLayer(Tensor x, BatchNormLayerOptions options = {}, SourceLocation where = Here());
 
 struct RmsNormLayerOptions {

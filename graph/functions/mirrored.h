@@ -21,8 +21,8 @@ Tensor MirrorParts(Tensor x, SourceLocation where = Here());
 // The sum over the devices, and their mean: x is floating or a whole number for the sum.
 Tensor SumMirrored(Tensor x, SourceLocation where = Here());
 Tensor MeanMirrored(Tensor x, SourceLocation where = Here());
-// x is [n, ...] on each device; [p * n, ...]: their rows one after another, as MirrorParts took them
-// apart.
+// x is [n, ...] on each device; [p * n, ...]: their rows one after another, as MirrorParts took
+// them apart.
 Tensor JoinParts(Tensor x, SourceLocation where = Here());
 // [p, ...]: the values of all p devices, in their order.
 Tensor Stack(Tensor x, SourceLocation where = Here());

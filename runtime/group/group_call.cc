@@ -4,6 +4,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "glog/logging.h"
@@ -16,9 +17,29 @@ namespace {
 // Of an element that a program's function reduces: what travels at a time.
 constexpr int64_t kMostReducedBytes = CollectiveMethod{}.chunk_bytes;
 
+bool HasNoCount(CallKind kind) {
+  return kind == CallKind::kWaitSignal || kind == CallKind::kFence ||
+         kind == CallKind::kCloseWindow || kind == CallKind::kDropWindow;
+}
+
+// "window 2, 'weights'".
+std::string WindowText(const GroupCall& call) {
+  const std::string& name = call.window->name;
+  return absl::StrFormat("window %d%s", call.window->number,
+                         name.empty() ? "" : absl::StrFormat(", '%s'", name));
+}
+
+std::string SignalText(const GroupCall& call) {
+  if (call.kind != CallKind::kWaitSignal) return "";
+  return absl::StrFormat(" for %d of signal %d", call.at_least, call.signal);
+}
+
 // "all_reduce of 4 f32": what is said of it without its line.
 std::string Subject(const GroupCall& call) {
   if (call.kind == CallKind::kBarrier) return "barrier";
+  if (HasNoCount(call.kind)) {
+    return absl::StrFormat("%s%s of %s", NameOf(call.kind), SignalText(call), WindowText(call));
+  }
   const std::string type = call.type == ElementType::kBytes
                                ? absl::StrFormat("x %d bytes", call.element_size)
                                : std::string(NameOf(call.type));
@@ -37,6 +58,11 @@ std::string Subject(const GroupCall& call) {
   if (IsTransfer(call.kind)) {
     text += absl::StrFormat(" %s rank %d, tag %d", call.kind == CallKind::kSend ? "to" : "from",
                             call.peer, call.tag);
+  }
+  if (call.kind == CallKind::kPut || call.kind == CallKind::kGet) {
+    text += absl::StrFormat(" %s rank %d, at %d of %s", call.kind == CallKind::kPut ? "to" : "from",
+                            call.peer, call.offset, WindowText(call));
+    if (call.signal >= 0) text += absl::StrFormat(", signal %d", call.signal);
   }
   if (Computes(call.kind)) {
     text += call.function ? absl::StrFormat(", by '%s'", call.function->name)
@@ -79,8 +105,9 @@ absl::Status CheckReduction(const GroupCall& call) {
 
 std::string_view NameOf(CallKind kind) {
   static constexpr std::string_view kNames[] = {
-      "all_reduce", "reduce",     "broadcast", "all_gather", "gather", "reduce_scatter",
-      "scatter",    "all_to_all", "barrier",   "send",       "receive"};
+      "all_reduce", "reduce",     "broadcast",   "all_gather", "gather",  "reduce_scatter",
+      "scatter",    "all_to_all", "barrier",     "send",       "receive", "make_window",
+      "put",        "get",        "wait_signal", "fence",      "close",   "drop"};
   const auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -111,8 +138,15 @@ GroupCall Remembered(const GroupCall& call) {
   return remembered;
 }
 
+bool IsOneSided(CallKind kind) {
+  return kind == CallKind::kPut || kind == CallKind::kGet || kind == CallKind::kWaitSignal ||
+         kind == CallKind::kDropWindow;
+}
+
 absl::Status CheckCall(const GroupCall& call, int ranks) {
-  if (IsTransfer(call.kind) && (call.peer < 0 || call.peer >= ranks)) {
+  const bool has_peer =
+      IsTransfer(call.kind) || call.kind == CallKind::kPut || call.kind == CallKind::kGet;
+  if (has_peer && (call.peer < 0 || call.peer >= ranks)) {
     return absl::InvalidArgumentError(
         absl::StrFormat("%s (%s): the other rank is %d, and the group has ranks 0 to %d",
                         NameOf(call.kind), call.where.ToString(), call.peer, ranks - 1));
@@ -171,11 +205,23 @@ CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<u
       spec.kind = CollectiveKind::kAllToAll;
       break;
     case CallKind::kBarrier:
+    case CallKind::kFence:
+    case CallKind::kCloseWindow:
       spec.kind = CollectiveKind::kAllGather;
+      spec.element_size = 1;
       spec.counts.assign(nodes.size(), 1);
+      break;
+    case CallKind::kMakeWindow:
+      spec.kind = CollectiveKind::kAllGather;
+      spec.element_size = 1;
+      spec.counts.assign(nodes.size(), sizeof(int64_t));
       break;
     case CallKind::kSend:
     case CallKind::kReceive:
+    case CallKind::kPut:
+    case CallKind::kGet:
+    case CallKind::kWaitSignal:
+    case CallKind::kDropWindow:
       LOG(FATAL) << Describe(call) << " is no collective";
   }
   return spec;
@@ -191,7 +237,10 @@ uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number) {
       "%d %d %d %d %d %d %d ", group, number, call.kind, call.type, call.element_size,
       Computes(call.kind) && !call.function ? static_cast<int>(call.op) : -1,
       HasRoot(call.kind) ? call.root : -1);
-  if (!IsPairwise(call.kind)) text += absl::StrJoin(call.counts, ",");
+  if (call.window != nullptr) absl::StrAppend(&text, "of window ", call.window->number);
+  if (call.kind != CallKind::kMakeWindow && !IsPairwise(call.kind)) {
+    text += absl::StrJoin(call.counts, ",");
+  }
   if (call.function) {
     text += absl::StrFormat(" %d %s", call.function->name.size(), call.function->name);
   }

@@ -2,6 +2,7 @@
 // of it must be the same on all ranks, and how it is said in messages.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,6 +35,13 @@ enum class CallKind : uint8_t {
   kBarrier,
   kSend,  // of one rank to another, as is
   kReceive,
+  kMakeWindow,  // of all ranks, as are a window's fence and its close
+  kPut,         // of one rank
+  kGet,
+  kWaitSignal,
+  kFence,
+  kCloseWindow,
+  kDropWindow,  // of one rank, without the others
 };
 std::string_view NameOf(CallKind kind);  // "all_reduce"
 
@@ -43,6 +51,15 @@ struct GroupIdentity {
   std::string name;             // "the world", "group 2 of ranks 0, 3"
   std::vector<uint16_t> nodes;  // by rank
   int my_rank = 0;
+};
+
+// A window of a group, as the calls of one rank name it.
+struct WindowHandle {
+  std::string name;             // the user's
+  std::byte* memory = nullptr;  // of this rank
+  int64_t bytes = 0;
+  // In the group, from 1; 0: it was not begun. Given and read on the node's control thread.
+  uint32_t number = 0;
 };
 
 struct GroupCall {
@@ -62,8 +79,13 @@ struct GroupCall {
   void* output = nullptr;
   std::shared_ptr<const void> keeps = nullptr;  // lasts until the call is done
   Nanoseconds timeout = 0;
-  int peer = -1;  // send and receive: the other rank
+  int peer = -1;  // send, receive, put and get: the other rank
   int tag = 0;    // send and receive
+  // Of the calls of windows; the program and the group have it together.
+  std::shared_ptr<WindowHandle> window = nullptr;
+  int64_t offset = 0;    // put and get: in elements, in the other rank's memory
+  int signal = -1;       // put: -1 is none; wait_signal
+  int64_t at_least = 0;  // wait_signal
   // The program's thread that uses the group makes no other call of it before this one is done.
   bool is_blocking = false;
 };
@@ -76,14 +98,17 @@ GroupCall Remembered(const GroupCall& call);
 bool IsPairwise(CallKind kind);
 // A call between two ranks, of which the others know nothing; beside the group's other calls.
 bool IsTransfer(CallKind kind);
+// A call of one rank, which no other answers; beside the group's other calls.
+bool IsOneSided(CallKind kind);
 
 // What is wrong with the call by itself; OK if it can be started.
 absl::Status CheckCall(const GroupCall& call, int ranks);
 
-// The collective that does it, unless it is a transfer: a reduce is a reduce_scatter whose one
-// block is the root's, gather and scatter are all_to_alls of which one side is empty, a barrier
-// gathers a byte of each. What is only moved is counted in bytes, so that chunks fit into a lane's
-// slots whatever the elements are.
+// The collective that does it, unless it is a transfer or one-sided: a reduce is a reduce_scatter
+// whose one block is the root's, gather and scatter are all_to_alls of which one side is empty, a
+// barrier gathers a byte of each, as do a window's fence and close; its making gathers sizes. What
+// is only moved is counted in bytes, so that chunks fit into a lane's slots whatever the elements
+// are.
 CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<uint16_t>& nodes,
                       int my_rank);
 

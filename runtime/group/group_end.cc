@@ -46,6 +46,12 @@ GroupEnd::GroupEnd(GroupIdentity identity, Options options)
                [this](const std::string& what) {
                  Ask(number_, absl::StrFormat("%s: %s", name(), what), 0);
                },
+           .fail = options_.fail}),
+      windows_(
+          {.identity = identity_,
+           .reactor = options_.reactor,
+           .with_link = [this](int rank, auto then) { WithLink(rank, std::move(then)); },
+           .link_to = [this](int rank) { return options_.peers->LinkTo(identity_.nodes[rank]); },
            .fail = options_.fail}) {
   local_->Join(identity_.my_rank, {.inbox = machine_.inbox()});
 }
@@ -57,12 +63,40 @@ GroupEnd::~GroupEnd() {
 }
 
 void GroupEnd::Start(GroupCall call, std::function<void(absl::Status)> done) {
+  if (call.kind == CallKind::kDropWindow) {
+    // Also after Close, for links may read the window's memory still.
+    return windows_.Drop(*call.window, [done = std::move(done)] { done(absl::OkStatus()); });
+  }
   if (!closed_.ok()) return done(closed_);
   ++calls_;
   LookLater(kLookInterval);
   if (IsTransfer(call.kind)) return transfers_.Start(std::move(call), std::move(done));
+  if (IsOneSided(call.kind)) return windows_.Start(std::move(call), std::move(done));
+  if (call.window != nullptr) return StartOfWindow(std::move(call), std::move(done));
+  Queue(std::move(call), std::move(done));
+}
+
+void GroupEnd::Queue(GroupCall call, std::function<void(absl::Status)> done) {
   waiting_.push_back({std::move(call), std::move(done)});
   StartNext();
+}
+
+void GroupEnd::StartOfWindow(GroupCall call, std::function<void(absl::Status)> done) {
+  const std::shared_ptr<WindowHandle> window = call.window;
+  if (call.kind == CallKind::kMakeWindow) {
+    windows_.Make(window);
+    return Queue(std::move(call), std::move(done));
+  }
+  if (call.kind == CallKind::kCloseWindow) {
+    done = [this, window, done = std::move(done)](const absl::Status& status) {
+      windows_.Release(*window, [done, status] { done(status); });
+    };
+  }
+  // Who is in a fence has nothing on its way to others any more.
+  windows_.WhenIdle(*window, [this, call = std::move(call), done = std::move(done)] {
+    if (!closed_.ok()) return done(closed_);
+    Queue(call, done);
+  });
 }
 
 void GroupEnd::WithLink(int rank, std::function<void()> then) {
@@ -196,6 +230,10 @@ absl::Status GroupEnd::HandleFrame(uint16_t peer, const GroupFrame& frame) {
       BRAID_RETURN_IF_ERROR(CheckSender(peer, transfer->from, transfer->to));
       return transfers_.HandleFrame(*transfer);
     }
+    if (const auto* window = std::get_if<WindowFrame>(&frame)) {
+      BRAID_RETURN_IF_ERROR(CheckSender(peer, window->from, window->to));
+      return windows_.HandleFrame(*window);
+    }
     const auto& collective = std::get<CollectiveFrame>(frame);
     BRAID_RETURN_IF_ERROR(CheckSender(peer, collective.from, collective.to));
     return HandleCollective(collective);
@@ -267,6 +305,7 @@ void GroupEnd::Look() {
   if (!closed_.ok()) return;
   LookAtCall();
   LookAtTransfers();
+  LookAtWindows();
 }
 
 // In time for the next, if something is under way.
@@ -302,6 +341,20 @@ void GroupEnd::LookAtTransfers() {
     options_.ask(call);
   }
   LookLater(waiting->left > 0 ? std::min(kLookInterval, waiting->left) : kLookInterval);
+}
+
+void GroupEnd::LookAtWindows() {
+  const WindowNeed need = windows_.FindNeed(kLookInterval);
+  if (!need.failed.ok()) return options_.fail(need.failed);
+  if (need.waiting != nullptr && (need.overdue > 0 || need.quiet >= kLookInterval)) {
+    control::RollCall call = RollCallOf(number_);
+    call.set_overdue(need.overdue);
+    call.set_transfer(Describe(*need.waiting));
+    call.mutable_raised()->Assign(need.raised.begin(), need.raised.end());
+    options_.ask(call);
+  }
+  if (!need.has_any) return;
+  LookLater(need.left > 0 ? std::min(kLookInterval, need.left) : kLookInterval);
 }
 
 void GroupEnd::Ask(int64_t number, const std::string& evidence, Nanoseconds overdue) {
@@ -342,6 +395,7 @@ void GroupEnd::Answer(int64_t number, control::RollAnswer& answer) const {
     tell(pending);
   }
   transfers_.Answer(answer);
+  windows_.Answer(answer);
 }
 
 void GroupEnd::Close(const absl::Status& reason, std::function<void()> closed) {
@@ -350,18 +404,20 @@ void GroupEnd::Close(const absl::Status& reason, std::function<void()> closed) {
   on_closed_ = std::move(closed);
   for (Pending& pending : std::exchange(waiting_, {})) pending.done(closed_);
   local_->Fail(closed_);
-  are_transfers_closed_ = false;
-  transfers_.Close(closed_, [this] {
-    are_transfers_closed_ = true;
+  closing_ = 2;
+  const auto one_less = [this] {
+    --closing_;
     FinishClose();
-  });
+  };
+  transfers_.Close(closed_, one_less);
+  windows_.Close(closed_, one_less);
   // One that waits for its links, which do not come any more, or has failed.
   if (running_.has_value() && !machine_.is_running()) return OnDone(closed_);
   if (!running_.has_value()) FinishClose();
 }
 
 void GroupEnd::FinishClose() {
-  if (running_.has_value() || !are_transfers_closed_ || !on_closed_) return;
+  if (running_.has_value() || closing_ > 0 || !on_closed_) return;
   *is_alive_ = false;
   if (look_.has_value()) options_.reactor->CancelTimer(*look_);
   look_.reset();

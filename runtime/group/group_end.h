@@ -1,8 +1,8 @@
 // One rank's end of a process group: makes the group's collectives one after the other, in the
 // order in which the program makes them, over lanes to the other ranks that last as long as the
-// group; sends and receives (transfers.h) go on beside them. Nothing of a call is worked in before
-// its signature was compared; a call that does not come further has the master ask all ranks which
-// call they are in (roll_call.h).
+// group; sends and receives (transfers.h) and what is done in windows (windows.h) go on beside
+// them. Nothing of a call is worked in before its signature was compared; a call that does not come
+// further has the master ask all ranks which call they are in (roll_call.h).
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include "runtime/group/group_call.h"
 #include "runtime/group/group_frame.h"
 #include "runtime/group/transfers.h"
+#include "runtime/group/windows.h"
 
 namespace braid {
 
@@ -85,6 +86,10 @@ class GroupEnd {
   absl::Status HandleCollective(const CollectiveFrame& frame);
   // `then` once the link to a rank is there, maybe inside this call.
   void WithLink(int rank, std::function<void()> then);
+  // A collective, when those before it are done.
+  void Queue(GroupCall call, std::function<void(absl::Status)> done);
+  // A collective of a window.
+  void StartOfWindow(GroupCall call, std::function<void(absl::Status)> done);
   void StartNext();
   // Sees to the links of the schedule's hops; then Run.
   void Connect();
@@ -96,6 +101,7 @@ class GroupEnd {
   void Look();
   void LookAtCall();
   void LookAtTransfers();
+  void LookAtWindows();
   void LookLater(Nanoseconds wait);
   control::RollCall RollCallOf(int64_t number) const;
   // The master, about a collective.
@@ -127,12 +133,13 @@ class GroupEnd {
   Nanoseconds look_due_ = 0;
   absl::Status closed_;
   std::function<void()> on_closed_;
-  bool are_transfers_closed_ = false;
+  int closing_ = 0;  // of transfers and windows: that are not closed
   // What Peers answers after this end has gone finds it false. Shared with the callbacks.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
   int64_t calls_ = 0;  // that were started
   ChunkMachine machine_;
   Transfers transfers_;
+  Windows windows_;
 };
 
 }  // namespace dist

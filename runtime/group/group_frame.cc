@@ -68,6 +68,10 @@ absl::StatusOr<GroupFrame> DecodeGroupFrame(std::span<const std::byte> bytes) {
       BRAID_ASSIGN_OR_RETURN(const TransferFrame frame, DecodeTransferFrame(bytes));
       return frame;
     }
+    if (IsWindowFrame(type)) {
+      BRAID_ASSIGN_OR_RETURN(const WindowFrame frame, DecodeWindowFrame(bytes));
+      return frame;
+    }
   }
   BRAID_ASSIGN_OR_RETURN(const CollectiveFrame frame, DecodeCollectiveFrame(bytes));
   return frame;
@@ -75,6 +79,7 @@ absl::StatusOr<GroupFrame> DecodeGroupFrame(std::span<const std::byte> bytes) {
 
 uint64_t GroupOf(const GroupFrame& frame) {
   if (const auto* collective = std::get_if<CollectiveFrame>(&frame)) return collective->collective;
+  if (const auto* window = std::get_if<WindowFrame>(&frame)) return window->group;
   return std::get<TransferFrame>(frame).group;
 }
 
@@ -82,7 +87,8 @@ bool MayBeEarly(const GroupFrame& frame) {
   if (const auto* collective = std::get_if<CollectiveFrame>(&frame)) {
     return collective->type == CollectiveFrame::Type::kKey;
   }
-  return std::get<TransferFrame>(frame).type == Type::kOffer;
+  const auto* transfer = std::get_if<TransferFrame>(&frame);
+  return transfer != nullptr && transfer->type == Type::kOffer;
 }
 
 }  // namespace braid::dist

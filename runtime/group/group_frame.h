@@ -1,5 +1,5 @@
-// The frames of process groups (Channel::kGroup): those of their collectives, and those of sends
-// and receives. Little-endian, fixed layout, checked on arrival.
+// The frames of process groups (Channel::kGroup): those of their collectives, those of sends and
+// receives, and those of windows. Little-endian, fixed layout, checked on arrival.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "comm/collective/collective_frame.h"
 #include "comm/transport.h"
+#include "runtime/group/window_frame.h"
 
 namespace braid::dist {
 
@@ -45,7 +46,7 @@ class EncodedTransferFrame {
   size_t size_;
 };
 
-using GroupFrame = std::variant<CollectiveFrame, TransferFrame>;
+using GroupFrame = std::variant<CollectiveFrame, TransferFrame, WindowFrame>;
 absl::StatusOr<GroupFrame> DecodeGroupFrame(std::span<const std::byte> bytes);
 
 uint64_t GroupOf(const GroupFrame& frame);

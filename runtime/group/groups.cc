@@ -58,8 +58,11 @@ void Groups::Open(GroupIdentity identity) {
 }
 
 void Groups::Start(uint64_t group, GroupCall call, std::function<void(absl::Status)> done) {
-  if (!closed_.ok()) return done(closed_);
-  groups_.at(group)->Start(std::move(call), std::move(done));
+  const auto found = groups_.find(group);
+  const bool is_drop = call.kind == CallKind::kDropWindow && found != groups_.end();
+  if (!closed_.ok() && !is_drop) return done(closed_);
+  CHECK(found != groups_.end()) << "a call of group " << group << ", which is not open";
+  found->second->Start(std::move(call), std::move(done));
 }
 
 absl::Status Groups::OnFrame(uint16_t peer, std::span<const std::byte> bytes) {

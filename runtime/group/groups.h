@@ -41,7 +41,7 @@ class Groups {
 
   // Once an id; ids of one node grow.
   void Open(GroupIdentity identity);
-  // As GroupEnd::Start. A group that was closed answers with the reason.
+  // As GroupEnd::Start. A group that was closed answers with the reason, but still drops windows.
   void Start(uint64_t group, GroupCall call, std::function<void(absl::Status)> done);
   // The program makes no calls any more: who waits for one is told so.
   void Leave() { has_left_ = true; }

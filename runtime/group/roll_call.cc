@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/reactor.h"
@@ -107,6 +108,20 @@ class TransferCheck {
   const Members& members_;
 };
 
+// Whether the transfer, or the wait for a signal, that does not come further is the rank's to end:
+// of the others, those that have not raised the signal, or all if each of them has.
+bool IsAwaited(const Members& members, int rank) {
+  const control::RollCall& call = members.call();
+  if (call.raised_size() == 0) return rank == static_cast<int>(call.transfer_peer());
+  const auto has_raised = [&](int other) {
+    return other < call.raised_size() && call.raised(other) > 0;
+  };
+  const bool all_have = std::ranges::all_of(members.answers(), [&](const auto& member) {
+    return members.IsAsker(member.first) || has_raised(member.first);
+  });
+  return !members.IsAsker(rank) && (all_have || !has_raised(rank));
+}
+
 // Who has ended without the collective that is waited for, and who has not come in time.
 absl::Status FindLate(const Members& members) {
   const control::RollCall& call = members.call();
@@ -119,15 +134,17 @@ absl::Status FindLate(const Members& members) {
   }
   std::vector<std::string> missing;
   for (const auto& [rank, answer] : members.answers()) {
-    if (is_transfer ? rank != static_cast<int>(call.transfer_peer()) : answer.has_call()) continue;
+    if (is_transfer ? !IsAwaited(members, rank) : answer.has_call()) continue;
     if (!is_transfer && answer.has_ended()) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "%s: %s has ended its part, and %s waits for it in %s; %s", call.group_name(),
           members.Name(rank), members.AskerName(), waiting, members.LastOf(rank)));
     }
-    missing.push_back(absl::StrFormat(
-        "%s (%s)", members.Name(rank),
-        answer.blocked_in().empty() ? members.LastOf(rank) : "it is in " + answer.blocked_in()));
+    missing.push_back(absl::StrFormat("%s (%s)", members.Name(rank),
+                                      answer.has_ended() ? "it has ended its part"
+                                      : answer.blocked_in().empty()
+                                          ? members.LastOf(rank)
+                                          : "it is in " + answer.blocked_in()));
   }
   if (!call.evidence().empty()) {
     return absl::InternalError(absl::StrFormat("%s, in %s", call.evidence(), waiting));
@@ -140,8 +157,8 @@ absl::Status FindLate(const Members& members) {
                       : absl::StrFormat("waited for %s", absl::StrJoin(missing, ", "))));
 }
 
-// The ranks whose next call of this group the rank's program waits for, so that it makes none
-// itself.
+// The ranks whose next call of this group the rank's program waits for, all of them, so that it
+// makes none itself.
 std::vector<int> BlockedOn(const Members& members, const TransferCheck& transfers, int rank) {
   std::vector<int> others;
   const control::RollAnswer& answer = members.answers().at(rank);
@@ -158,21 +175,41 @@ std::vector<int> BlockedOn(const Members& members, const TransferCheck& transfer
   return others;
 }
 
-// Ranks each of which is blocked in a call that needs the next one's, and the last one the first's.
+// A rank that waits for a signal waits for any of the others. False: one of them may raise it yet,
+// or has.
+bool IsOutOfSignals(const RollAnswers& answers, int rank, absl::FunctionRef<bool(int)> is_stuck) {
+  return std::ranges::all_of(answers, [&](const auto& member) {
+    const auto& [other, answer] = member;
+    const bool makes_none = other == rank || answer.has_ended() || is_stuck(other);
+    const auto on_the_way = static_cast<uint32_t>(rank);
+    return makes_none && std::ranges::count(answer.signalling(), on_the_way) == 0;
+  });
+}
+
+// Ranks each of which is blocked in a call that needs the next one's, and the last one the first's;
+// or all ranks that have not ended, if one of them waits for a signal that none of them can raise.
 std::vector<int> FindCircle(const Members& members, const TransferCheck& transfers) {
   std::map<int, std::vector<int>> blocked_on;
   for (const auto& [rank, answer] : members.answers()) {
     if (answer.blocked_in().empty()) continue;
     std::vector<int> others = BlockedOn(members, transfers, rank);
-    if (!others.empty()) blocked_on.emplace(rank, std::move(others));
+    if (!others.empty() || answer.awaits_signal()) blocked_on.emplace(rank, std::move(others));
   }
   // Who waits only for ranks that are free, or will be, is free in the end.
   const auto is_stuck = [&](int rank) { return blocked_on.contains(rank); };
+  const auto awaits_signal = [&](int rank) { return members.answers().at(rank).awaits_signal(); };
   while (std::erase_if(blocked_on, [&](const auto& waiting) {
-           return std::ranges::none_of(waiting.second, is_stuck);
+           const auto& [rank, others] = waiting;
+           return awaits_signal(rank) ? !IsOutOfSignals(members.answers(), rank, is_stuck)
+                                      : std::ranges::none_of(others, is_stuck);
          }) > 0) {
   }
   if (blocked_on.empty()) return {};
+  if (std::ranges::any_of(blocked_on, [&](const auto& of) { return awaits_signal(of.first); })) {
+    std::vector<int> all;
+    for (const auto& [rank, others] : blocked_on) all.push_back(rank);
+    return all;
+  }
   std::vector<int> path = {blocked_on.begin()->first};
   while (true) {
     const int next = *std::ranges::find_if(blocked_on.at(path.back()), is_stuck);
@@ -182,7 +219,23 @@ std::vector<int> FindCircle(const Members& members, const TransferCheck& transfe
   }
 }
 
+// Of ranks that have all ended or are blocked.
+absl::Status NoSignalStatus(const Members& members) {
+  std::vector<std::string> ranks;
+  for (const auto& [rank, answer] : members.answers()) {
+    ranks.push_back(absl::StrFormat(
+        "%s %s", members.Name(rank),
+        answer.has_ended() ? "has ended its part" : "is in " + answer.blocked_in()));
+  }
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "%s: nobody is left who could raise a signal that is waited for: %s; no call of these is "
+      "ever done",
+      members.call().group_name(), absl::StrJoin(ranks, ", ")));
+}
+
 absl::Status CircleStatus(const Members& members, const std::vector<int>& circle) {
+  const auto awaits_signal = [&](int rank) { return members.answers().at(rank).awaits_signal(); };
+  if (std::ranges::any_of(circle, awaits_signal)) return NoSignalStatus(members);
   std::vector<std::string> waits;
   for (size_t i = 0; i < circle.size(); ++i) {
     waits.push_back(absl::StrFormat("%s is in %s and waits for a call of %s",
@@ -255,6 +308,9 @@ Verdict VerdictOf(const control::RollCall& call, const RollAnswers& answers,
         first->second.calls() != answers.at(rank).calls()) {
       return {};
     }
+    // Those that had ended make no call either; a signal may have been on its way to this rank.
+    const auto had_made_all = [&](int other) { return std::ranges::count(circle, other) > 0; };
+    if (answers.at(rank).awaits_signal() && !IsOutOfSignals(*before, rank, had_made_all)) return {};
   }
   return {CircleStatus(members, circle)};
 }

@@ -9,13 +9,11 @@
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
 #include "runtime/control.pb.h"
+#include "runtime/group/write_parts.h"
 
 namespace braid::dist {
 namespace {
 
-// So that what else goes over a link does not wait for a large send.
-constexpr int64_t kPartBytes = 1 << 20;
-constexpr int kMostPartsWriting = 4;
 // Between two ranks of a group; both ends keep to it.
 constexpr size_t kMostReceives = 1 << 16;
 // Of one rank, in its answer to a roll call.
@@ -143,21 +141,21 @@ void Transfers::Write(int rank, Position send) {
                       .to = static_cast<uint16_t>(rank),
                       .number = send->number};
   if (bytes == 0) link->Send(EncodedTransferFrame(frame).bytes());
-  while (send->moved < bytes && send->writing < kMostPartsWriting) {
-    frame.offset = send->moved;
-    frame.bytes = std::min(kPartBytes, bytes - send->moved);
-    const auto* from = static_cast<const std::byte*>(send->call.input) + send->moved;
-    // The send waits for each answer, and this object for the send.
-    const bool is_written = link->Write(
-        std::span(from, static_cast<size_t>(frame.bytes)), send->key,
-        static_cast<uint64_t>(frame.offset), EncodedTransferFrame(frame).bytes(),
-        [this, rank, send](const absl::Status& status) {
-          options_.reactor->Post([this, rank, send, status] { OnWritten(rank, send, status); });
-        });
-    if (!is_written) ++send->writing;
-    send->moved += frame.bytes;
-    send->since = options_.reactor->Now();
-  }
+  if (send->moved < bytes) send->since = options_.reactor->Now();
+  // The send waits for each answer, and this object for the send.
+  WriteParts(
+      {.link = link,
+       .reactor = options_.reactor,
+       .data = static_cast<const std::byte*>(send->call.input),
+       .bytes = bytes,
+       .key = send->key},
+      {.moved = send->moved, .writing = send->writing},
+      [&frame](int64_t offset, int64_t part) {
+        frame.offset = offset;
+        frame.bytes = part;
+        return EncodedTransferFrame(frame);
+      },
+      [this, rank, send](const absl::Status& status) { OnWritten(rank, send, status); });
   if (send->moved == bytes && send->writing == 0) {
     Finish(pairs_[rank].sends, send, absl::OkStatus());
   }

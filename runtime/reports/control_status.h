@@ -6,7 +6,7 @@
 
 namespace braid {
 
-constexpr uint32_t kControlProtocol = 6;
+constexpr uint32_t kControlProtocol = 7;
 // The session's phase between what it is told to do.
 constexpr const char* kProgramPhase = "waiting for the program";
 

@@ -43,6 +43,10 @@ TEST(DistProcessTest, AKilledRankIsNamedByAllOthers) {
   ExpectKilledRanksAreNamed({BRAID_DIST_PROGRAM}, "summing");
 }
 
+TEST(DistProcessTest, AKilledRankIsNamedByAllThatPutAndWait) {
+  ExpectKilledRanksAreNamed({BRAID_DIST_PROGRAM, "windows"}, "putting");
+}
+
 TEST(DistProcessTest, AKilledRankIsNamedByAllThatWaitInTheStore) {
   ExpectKilledRanksAreNamed({BRAID_DIST_PROGRAM, "wait"}, "waiting");
 }

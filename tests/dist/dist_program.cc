@@ -79,6 +79,21 @@ absl::Status MakeMismatch(const std::string& name) {
   return absl::NotFoundError("there is no mismatch '" + name + "'");
 }
 
+// Rank 0 puts to the others without end and gets from them, and these wait for a signal.
+absl::Status PutWithoutEnd() {
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world, World::Init());
+  std::vector<float> memory(4 << 20), data(4 << 20);
+  BRAID_ASSIGN_OR_RETURN(const auto window, world->MakeWindow(memory));
+  std::cout << "putting" << std::endl;
+  if (world->rank() != 0) return window->WaitSignal(0, 1).status();
+  while (true) {
+    for (int rank = 1; rank < world->size(); ++rank) {
+      BRAID_RETURN_IF_ERROR(window->Put(memory, rank, 0));
+      BRAID_RETURN_IF_ERROR(window->Get(data, rank, 0));
+    }
+  }
+}
+
 void SleepWithoutEnd() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
@@ -205,6 +220,7 @@ absl::Status Run(const std::string& name, const std::string& argument) {
   if (name == "wait") return WaitInStore();
   if (name == "mismatches") return ListMismatches();
   if (name == "mismatch") return MakeMismatch(argument);
+  if (name == "windows") return PutWithoutEnd();
   if (name == "say") return Say();
   if (name == "again") return SpawnAgain();
   if (name == "with_threads") return SpawnWithThreads();

@@ -171,6 +171,76 @@ TEST(RollCallTest, ATransferWithARankThatHasEndedIsAnError) {
   EXPECT_TRUE(absl::IsFailedPrecondition(CauseOf(call, answers)));
 }
 
+// Rank 0 waits for a signal, rank 1 has ended, rank 2 waits in a barrier.
+RollAnswers OutOfSignals() {
+  RollAnswers answers;
+  answers[0] = BlockedIn("wait_signal", 3, -1);
+  answers[0].set_awaits_signal(true);
+  answers[1].set_has_ended(true);
+  answers[2] = BlockedIn("barrier", 4, 3);
+  return answers;
+}
+
+control::RollCall WaitForSignal() {
+  control::RollCall call = Call(2);
+  call.set_transfer("wait_signal");
+  for (int rank = 0; rank < 3; ++rank) call.add_raised(0);
+  return call;
+}
+
+TEST(RollCallTest, ASignalThatNobodyCanRaiseIsAnErrorAfterTwoLooks) {
+  const RollAnswers answers = OutOfSignals();
+  EXPECT_TRUE(VerdictOf(WaitForSignal(), answers, nullptr, NameOfNode).needs_another_look);
+  EXPECT_EQ(VerdictOf(WaitForSignal(), answers, &answers, NameOfNode).cause,
+            absl::FailedPreconditionError(
+                "the world: nobody is left who could raise a signal that is waited for: rank 4 is "
+                "in wait_signal, rank 5 has ended its part, rank 6 is in barrier; no call of these "
+                "is ever done"));
+  // At the first look a signal was on its way, a rank had not ended, or one was in another call.
+  RollAnswers before = answers;
+  before[1].add_signalling(0);
+  EXPECT_EQ(VerdictOf(WaitForSignal(), answers, &before, NameOfNode).cause, absl::OkStatus());
+  before = answers;
+  before[1].set_has_ended(false);
+  EXPECT_EQ(VerdictOf(WaitForSignal(), answers, &before, NameOfNode).cause, absl::OkStatus());
+  before = answers;
+  before[2].set_calls(9);
+  EXPECT_EQ(VerdictOf(WaitForSignal(), answers, &before, NameOfNode).cause, absl::OkStatus());
+  before = answers;
+  before[0].set_calls(9);
+  EXPECT_EQ(VerdictOf(WaitForSignal(), answers, &before, NameOfNode).cause, absl::OkStatus());
+}
+
+TEST(RollCallTest, ASignalThatAnyRankMayRaiseIsWaitedFor) {
+  RollAnswers answers = OutOfSignals();
+  answers[1].set_has_ended(false);
+  EXPECT_EQ(CauseOf(WaitForSignal(), answers), absl::OkStatus());
+  answers = OutOfSignals();
+  answers[1].add_signalling(0);
+  EXPECT_EQ(CauseOf(WaitForSignal(), answers), absl::OkStatus());
+  answers[1].set_signalling(0, 2);  // not to rank 0
+  EXPECT_TRUE(VerdictOf(WaitForSignal(), answers, nullptr, NameOfNode).needs_another_look);
+  answers = OutOfSignals();
+  answers[2].set_blocked_in("put");  // which no program has to answer
+  answers[2].set_blocked_number(-1);
+  EXPECT_EQ(CauseOf(WaitForSignal(), answers), absl::OkStatus());
+}
+
+TEST(RollCallTest, ASignalThatDoesNotComeInTimeNamesWhoHasNotRaisedIt) {
+  control::RollCall call = Call(2);
+  call.set_overdue(500'000'000);
+  call.set_transfer("wait_signal for 3");
+  for (const int64_t times : {0, 2, 0}) call.add_raised(times);
+  RollAnswers answers = {{0, {}}, {1, {}}, {2, {}}};
+  answers[2].set_has_ended(true);
+  EXPECT_EQ(CauseOf(call, answers),
+            absl::DeadlineExceededError("the world: wait_signal for 3, of rank 4 was not done "
+                                        "within 0.5 s: waited for rank 6 (it has ended its part)"));
+  call.set_raised(2, 1);
+  EXPECT_THAT(std::string(CauseOf(call, answers).message()),
+              HasSubstr("waited for rank 5 (it has made no call here), rank 6 ("));
+}
+
 TEST(RollCallTest, OneInquiryAGroupAtATime) {
   std::vector<uint16_t> asked;
   std::vector<absl::Status> failures;

@@ -53,6 +53,11 @@ absl::Status Objects(braid::dist::World* world) {
   return absl::OkStatus();
 }
 
+absl::Status Window(braid::dist::World* world, const std::vector<float>& values) {
+#include "window.inc"
+  return absl::OkStatus();
+}
+
 void Groups(braid::Job& job, Tensor loss) {
 #include "groups.inc"
 }

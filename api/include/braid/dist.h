@@ -5,6 +5,7 @@
 #include "api/dist_main.h"        // IWYU pragma: export
 #include "api/dist_objects.h"     // IWYU pragma: export
 #include "api/dist_store.h"       // IWYU pragma: export
+#include "api/dist_window.h"      // IWYU pragma: export
 #include "api/object_format.h"    // IWYU pragma: export
 #include "api/partition.h"        // IWYU pragma: export
 #include "api/reduction.h"        // IWYU pragma: export
