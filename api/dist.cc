@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "api/dist_batch.h"
 #include "api/dist_calls.h"
 #include "api/dist_init.h"
 #include "api/dist_store.h"
@@ -309,6 +310,13 @@ absl::Status Group::Exchange(const std::vector<Transfer>& transfers, const CallO
 Work Group::StartExchange(const std::vector<Transfer>& transfers, const CallOptions& options,
                           SourceLocation where) {
   return Work(impl_->Start(CallMaker(rank(), size(), where).Exchange(transfers), options));
+}
+
+absl::Status Group::Run(const Batch& batch, const CallOptions& options, SourceLocation where) {
+  return impl_->Run(batch.CallsOf(rank(), size(), where), options);
+}
+Work Group::StartRun(const Batch& batch, const CallOptions& options, SourceLocation where) {
+  return Work(impl_->Start(batch.CallsOf(rank(), size(), where), options));
 }
 
 // ---- World --------------------------------------------------------------------------------------

@@ -104,6 +104,7 @@ struct Transfer {
   int tag;
 };
 
+class Batch;
 class Store;
 class Window;
 class World;
@@ -207,6 +208,10 @@ class Group {
   // timeout is also that of the window's calls.
   absl::StatusOr<std::unique_ptr<Window>> MakeWindow(Buffer memory, const CallOptions& options = {},
                                                      SourceLocation where = Here());
+  // The calls of a batch (api/dist_batch.h). The timeout is that of each of them.
+  absl::Status Run(const Batch& batch, const CallOptions& options = {},
+                   SourceLocation where = Here());
+  Work StartRun(const Batch& batch, const CallOptions& options = {}, SourceLocation where = Here());
 
  protected:
   class Impl;

@@ -44,12 +44,11 @@ class Blocks {
   std::vector<int64_t> bytes_;
 };
 
-// p blocks of the whole that differ by one element at most: bandwidth-optimal.
+// Bandwidth-optimal.
 std::vector<int64_t> EvenCounts(const CollectiveSpec& spec) {
   const int64_t p = spec.members.size();
-  const int64_t whole = spec.counts[0];
   std::vector<int64_t> counts(p);
-  for (int64_t r = 0; r < p; ++r) counts[r] = whole / p + (r < whole % p ? 1 : 0);
+  for (int64_t r = 0; r < p; ++r) counts[r] = EvenBlock(spec.counts[0], p, r);
   return counts;
 }
 
@@ -270,11 +269,11 @@ int64_t Largest(const Hop& hop) {
 int64_t LargestItem(const SendHop& hop) { return Largest(hop); }
 int64_t LargestItem(const ReceiveHop& hop) { return Largest(hop); }
 
-ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec) {
+ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
   if (spec.algorithm == CollectiveAlgorithm::kExchange) return MakeExchange(spec);
   switch (spec.kind) {
     case CollectiveKind::kAllReduce:
-      return RingSchedule(spec, EvenCounts(spec)).Make();
+      return RingSchedule(spec, blocks.empty() ? EvenCounts(spec) : blocks).Make();
     case CollectiveKind::kAllGather:
     case CollectiveKind::kReduceScatter:
       return RingSchedule(spec, spec.counts).Make();

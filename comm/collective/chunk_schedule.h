@@ -58,9 +58,16 @@ struct ChunkSchedule {
 int64_t LargestItem(const SendHop& hop);
 int64_t LargestItem(const ReceiveHop& hop);
 
-// For a valid spec. The bytes of all sends are the least possible: with T the whole, all_reduce
+// Elements of block `r`, of p that differ by one at most.
+constexpr int64_t EvenBlock(int64_t whole, int64_t p, int64_t r) {
+  return whole / p + (r < whole % p ? 1 : 0);
+}
+
+// For a valid spec. `blocks`: how many elements each member of a ring's all_reduce sums; empty: as
+// even as can be. The bytes of all sends are the least possible: with T the whole, all_reduce
 // 2(p-1)/p T, all_gather and reduce_scatter (p-1)/p T, all_to_all what belongs to others, broadcast
 // T but for the last member of the chain.
-ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec);
+ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec,
+                                const std::vector<int64_t>& blocks = {});
 
 }  // namespace braid

@@ -10,12 +10,15 @@
 #include "glog/logging.h"
 #include "runtime/base/philox.h"
 #include "runtime/control.pb.h"
+#include "runtime/group/group_batch.h"
 
 namespace braid::dist {
 namespace {
 
 // Of an element that a program's function reduces: what travels at a time.
 constexpr int64_t kMostReducedBytes = CollectiveMethod{}.chunk_bytes;
+// Of a batch, in an answer to a roll call.
+constexpr int kMostParts = 1024;
 
 bool HasNoCount(CallKind kind) {
   return kind == CallKind::kWaitSignal || kind == CallKind::kFence ||
@@ -232,23 +235,37 @@ uint64_t TransferSignatureOf(const GroupCall& call, uint64_t group) {
                                     call.counts[0], call.tag, call.name));
 }
 
-uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number) {
-  std::string text = absl::StrFormat(
-      "%d %d %d %d %d %d %d ", group, number, call.kind, call.type, call.element_size,
-      Computes(call.kind) && !call.function ? static_cast<int>(call.op) : -1,
-      HasRoot(call.kind) ? call.root : -1);
-  if (call.window != nullptr) absl::StrAppend(&text, "of window ", call.window->number);
+void AppendSubject(const GroupCall& call, std::string& text) {
+  const bool has_op = Computes(call.kind) && !call.function;
+  absl::StrAppend(&text, static_cast<int>(call.kind), " ", static_cast<int>(call.type), " ",
+                  call.element_size, " ", has_op ? static_cast<int>(call.op) : -1, " ",
+                  HasRoot(call.kind) ? call.root : -1);
+  if (call.window != nullptr) absl::StrAppend(&text, " of window ", call.window->number);
   if (call.kind != CallKind::kMakeWindow && !IsPairwise(call.kind)) {
-    text += absl::StrJoin(call.counts, ",");
+    for (const int64_t count : call.counts) absl::StrAppend(&text, ",", count);
   }
   if (call.function) {
-    text += absl::StrFormat(" %d %s", call.function->name.size(), call.function->name);
+    absl::StrAppend(&text, " ", call.function->name.size(), " ", call.function->name);
   }
-  return StableHash(text + " " + call.name);
+  text += ";";
+}
+
+uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number) {
+  std::string text = absl::StrCat(group, " ", number, " ");
+  AppendSubject(call, text);
+  if (call.batch) absl::StrAppend(&text, " ", call.batch->signature, " ");
+  return StableHash(text + call.name);
 }
 
 std::string Describe(const GroupCall& call) {
-  return absl::StrFormat("%s (%s)", Subject(call), call.where.ToString());
+  if (!call.batch) return absl::StrFormat("%s (%s)", Subject(call), call.where.ToString());
+  const GroupBatch& batch = *call.batch;
+  const std::string name = call.name.empty() ? "" : absl::StrFormat(", '%s'", call.name);
+  const std::string of =
+      absl::StrFormat("a batch of %d%s (%s)", batch.calls.size(), name, batch.where.ToString());
+  if (IsJoined(call)) return of;
+  return absl::StrFormat("%s, part %d of %s", Describe(batch.calls[call.parts[0]]),
+                         call.parts[0] + 1, of);
 }
 
 void Encode(const GroupCall& call, uint64_t group, int64_t number, control::GroupCall& message) {
@@ -258,6 +275,19 @@ void Encode(const GroupCall& call, uint64_t group, int64_t number, control::Grou
   if (!IsPairwise(call.kind)) return;
   message.mutable_sends()->Assign(call.counts.begin(), call.counts.end());
   message.mutable_receives()->Assign(call.receives.begin(), call.receives.end());
+}
+
+void EncodeBatch(const GroupCall& call, control::GroupCall& message) {
+  if (!call.batch) return;
+  message.set_num_parts(static_cast<int64_t>(call.batch->calls.size()));
+  for (const GroupCall& part : call.batch->calls) {
+    if (message.parts_size() == kMostParts) return;
+    std::string subject;
+    AppendSubject(part, subject);
+    control::GroupCall::Part& encoded = *message.add_parts();
+    encoded.set_signature(StableHash(subject));
+    encoded.set_text(Describe(part));
+  }
 }
 
 }  // namespace braid::dist

@@ -23,6 +23,8 @@ class GroupCall;
 
 namespace dist {
 
+struct GroupBatch;
+
 enum class CallKind : uint8_t {
   kAllReduce,
   kReduce,
@@ -88,6 +90,10 @@ struct GroupCall {
   int64_t at_least = 0;  // wait_signal
   // The program's thread that uses the group makes no other call of it before this one is done.
   bool is_blocking = false;
+  // If it is made in a batch (group_batch.h): the batch's calls that this one is, by their place
+  // there. Of several, `counts` are the sums, and each has data of its own.
+  std::shared_ptr<const GroupBatch> batch = nullptr;
+  std::vector<int> parts = {};
 };
 
 bool Computes(CallKind kind);
@@ -115,6 +121,8 @@ CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<u
 // The same on both ranks, whichever of them sends, if the calls fit together.
 uint64_t TransferSignatureOf(const GroupCall& call, uint64_t group);
 
+// Appends what the ranks must say alike of a call by itself.
+void AppendSubject(const GroupCall& call, std::string& text);
 // Equal for calls that fit together, as far as one rank can tell.
 uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number);
 
@@ -122,6 +130,8 @@ uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number);
 std::string Describe(const GroupCall& call);
 
 void Encode(const GroupCall& call, uint64_t group, int64_t number, control::GroupCall& message);
+// What Encode leaves out: the calls of its batch, so that one that differs can be named.
+void EncodeBatch(const GroupCall& call, control::GroupCall& message);
 
 }  // namespace dist
 }  // namespace braid

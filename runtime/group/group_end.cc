@@ -121,7 +121,7 @@ void GroupEnd::StartNext() {
     made_.emplace_back(number_, Remembered(running_->call));
     if (made_.size() > kRememberedCalls) made_.pop_front();
     spec_ = SpecOf(running_->call, identity_.id, identity_.nodes, identity_.my_rank);
-    schedule_ = MakeChunkSchedule(spec_);
+    schedule_ = MakeChunkSchedule(spec_, JoinedBlocks(running_->call, ranks()));
     Connect();
   }
   is_starting_ = false;
@@ -142,18 +142,28 @@ void GroupEnd::Connect() {
 }
 
 void GroupEnd::Run() {
-  if (const absl::Status made = MakeLanes(); !made.ok()) return options_.fail(made);
   const GroupCall& call = running_->call;
-  machine_.Start({.schedule = &schedule_,
-                  .piece = number_,
-                  .signature = SignatureOf(call, identity_.id, number_),
-                  .input = static_cast<const std::byte*>(call.input),
-                  .output = static_cast<std::byte*>(call.output),
-                  .staging = staging_.data(),
-                  .element_size = spec_.element_size,
-                  .reduce = spec_.reduce,
-                  .fallible_reduce = call.function ? &reduce_ : nullptr},
-                 [this](const absl::Status& status) { OnDone(status); });
+  absl::Status made = MakeLanes();
+  if (made.ok() && IsJoined(call)) {
+    made = joined_.Pack(call, identity_.my_rank, ranks(), options_.allocate);
+  }
+  if (!made.ok()) return options_.fail(made);
+  machine_.Start(
+      {.schedule = &schedule_,
+       .piece = number_,
+       .signature = SignatureOf(call, identity_.id, number_),
+       .input = IsJoined(call) ? joined_.input() : static_cast<const std::byte*>(call.input),
+       .output = Output(),
+       .staging = staging_.data(),
+       .element_size = spec_.element_size,
+       .reduce = spec_.reduce,
+       .fallible_reduce = call.function ? &reduce_ : nullptr},
+      [this](const absl::Status& status) { OnDone(status); });
+}
+
+std::byte* GroupEnd::Output() const {
+  const GroupCall& call = running_->call;
+  return IsJoined(call) ? joined_.output() : static_cast<std::byte*>(call.output);
 }
 
 absl::Status GroupEnd::Reduce(void* dst, const void* a, const void* b, int64_t n) const {
@@ -207,6 +217,7 @@ absl::Status GroupEnd::MakeLanes() {
 void GroupEnd::OnDone(const absl::Status& status) {
   // Whatever went wrong here, the call ends with the session's cause, as on all ranks.
   if (!status.ok() && closed_.ok()) return options_.fail(status);
+  std::byte* const output = Output();
   Pending done = std::move(*running_);
   running_.reset();
   const GroupCall& call = done.call;
@@ -216,8 +227,9 @@ void GroupEnd::OnDone(const absl::Status& status) {
                          : call.kind == CallKind::kReduce && call.root != identity_.my_rank
                              ? 0
                              : call.counts[0];
-    FindDivision(call.type)(call.output, static_cast<int64_t>(identity_.nodes.size()), mine);
+    FindDivision(call.type)(output, ranks(), mine);
   }
+  if (status.ok() && IsJoined(call)) joined_.Unpack(call, identity_.my_rank, ranks());
   done.call = {};  // who hears of the end finds nothing of the program's kept
   done.done(status.ok() ? status : closed_);
   if (!closed_.ok()) return FinishClose();
@@ -375,7 +387,9 @@ control::RollCall GroupEnd::RollCallOf(int64_t number) const {
 
 void GroupEnd::Answer(int64_t number, control::RollAnswer& answer) const {
   for (const auto& [made, call] : made_) {
-    if (made == number) Encode(call, identity_.id, made, *answer.mutable_call());
+    if (made != number) continue;
+    Encode(call, identity_.id, made, *answer.mutable_call());
+    EncodeBatch(call, *answer.mutable_call());
   }
   if (!made_.empty()) {
     Encode(made_.back().second, identity_.id, made_.back().first, *answer.mutable_last());

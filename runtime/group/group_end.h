@@ -22,6 +22,7 @@
 #include "comm/peers/peers.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/reactor.h"
+#include "runtime/group/group_batch.h"
 #include "runtime/group/group_call.h"
 #include "runtime/group/group_frame.h"
 #include "runtime/group/transfers.h"
@@ -94,6 +95,9 @@ class GroupEnd {
   // Sees to the links of the schedule's hops; then Run.
   void Connect();
   void Run();
+  // Where the result of the call under way is.
+  std::byte* Output() const;
+  int ranks() const { return static_cast<int>(identity_.nodes.size()); }
   // By the function of the call under way.
   absl::Status Reduce(void* dst, const void* a, const void* b, int64_t n) const;
   absl::Status MakeLanes();
@@ -124,6 +128,7 @@ class GroupEnd {
   const FallibleReduceFn reduce_ = [this](void* dst, const void* a, const void* b, int64_t n) {
     return Reduce(dst, a, b, n);
   };
+  JoinedData joined_;  // of the call under way, if it is several
   Memory staging_;
   int64_t staging_bytes_ = 0;
   int links_missing_ = 0;

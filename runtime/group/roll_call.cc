@@ -249,6 +249,26 @@ absl::Status CircleStatus(const Members& members, const std::vector<int>& circle
                       absl::StrJoin(waits, ", ")));
 }
 
+// "; part 3 is A on rank 0 and B on rank 1": the first in which two batches differ; "" if there is
+// none, or they are no batches.
+std::string DifferentPart(const control::GroupCall& a, const std::string& a_name,
+                          const control::GroupCall& b, const std::string& b_name) {
+  if (a.num_parts() == 0 || b.num_parts() == 0) return "";
+  const auto text = [](const control::GroupCall& call, int part) {
+    return part < call.parts_size() ? call.parts(part).text() : "missing";
+  };
+  for (int i = 0; i < std::max(a.parts_size(), b.parts_size()); ++i) {
+    if (i < std::min(a.parts_size(), b.parts_size()) &&
+        a.parts(i).signature() == b.parts(i).signature()) {
+      continue;
+    }
+    return absl::StrFormat("; part %d is %s on %s, and %s on %s", i + 1, text(a, i), a_name,
+                           text(b, i), b_name);
+  }
+  if (a.parts_size() == a.num_parts() && b.parts_size() == b.num_parts()) return "";
+  return absl::StrFormat("; they differ behind part %d", a.parts_size());
+}
+
 // Ranks in the order of the list are in the call with these answers.
 absl::Status FindDifference(const Members& members) {
   const control::RollCall& call = members.call();
@@ -262,10 +282,11 @@ absl::Status FindDifference(const Members& members) {
       const control::GroupCall& b = other->second.call();
       if (a.signature() != b.signature()) {
         return absl::InvalidArgumentError(absl::StrFormat(
-            "%s: call %d is not the same on all ranks: %s is in %s, and %s in %s; every rank makes "
-            "the same calls in the same order, with the same type, operation, counts and root",
+            "%s: call %d is not the same on all ranks: %s is in %s, and %s in %s%s; every rank "
+            "makes the same calls in the same order, with the same type, operation, counts and "
+            "root",
             call.group_name(), call.number(), name(first->first), a.text(), name(other->first),
-            b.text()));
+            b.text(), DifferentPart(a, name(first->first), b, name(other->first))));
       }
       for (const bool is_back : {false, true}) {
         const auto& [from, to] = is_back ? std::pair(other, first) : std::pair(first, other);

@@ -52,6 +52,7 @@ TEST_P(MismatchTest, IsTheSameErrorOnAllRanksAtOnce) {
 std::string NameOf(const testing::TestParamInfo<Mismatch>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Calls, MismatchTest, testing::ValuesIn(PlainMismatches()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Batches, MismatchTest, testing::ValuesIn(BatchMismatches()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Objects, MismatchTest, testing::ValuesIn(ObjectMismatches()), NameOf);
 
 // The program's own failure ends the others with its words.

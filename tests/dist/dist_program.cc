@@ -51,6 +51,7 @@ absl::Status WaitInStore() {
 
 std::vector<braid::Mismatch> AllMismatches() {
   std::vector<braid::Mismatch> all = braid::PlainMismatches();
+  for (braid::Mismatch& mismatch : braid::BatchMismatches()) all.push_back(std::move(mismatch));
   for (braid::Mismatch& mismatch : braid::ObjectMismatches()) {
     mismatch.name = "Object" + mismatch.name;
     all.push_back(std::move(mismatch));

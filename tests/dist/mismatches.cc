@@ -9,20 +9,19 @@ namespace {
 
 using dist::ReduceOp;
 
-// As many ones, of the thread's own.
+dist::Reduction SumCalled(const std::string& name) {
+  return dist::Reduction::By<float>(name, [](float a, float b) { return a + b; });
+}
+
+}  // namespace
+
 std::vector<float>& Floats(int64_t count) {
   static thread_local std::vector<float> floats;
   floats.assign(count, 1);
   return floats;
 }
 
-dist::Reduction SumCalled(const std::string& name) {
-  return dist::Reduction::By<float>(name, [](float a, float b) { return a + b; });
-}
-
 absl::Status SumFour(dist::World& world) { return world.AllReduce(Floats(4)); }
-
-}  // namespace
 
 RankProgram Apart(const RankProgram& even, const RankProgram& odd) {
   return [=](dist::World& world) { return world.rank() == 1 ? odd(world) : even(world); };

@@ -2,6 +2,7 @@
 // and for real processes (dist_mismatch.py).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct Mismatch {
   absl::Duration limit = absl::Seconds(1);
 };
 
-// Of plain calls, and of those that move objects.
+// Of plain calls, of batches of them, and of those that move objects.
 std::vector<Mismatch> PlainMismatches();
+std::vector<Mismatch> BatchMismatches();
 std::vector<Mismatch> ObjectMismatches();
 
 // Makes some calls that fit together, then the mismatch, then a call that must say the same again.
@@ -30,6 +32,10 @@ struct MismatchEnd {
 };
 MismatchEnd RunMismatch(dist::World& world, const Mismatch& mismatch);
 
+// As many ones, of the thread's own until the next call.
+std::vector<float>& Floats(int64_t count);
+// An all_reduce of four of them.
+absl::Status SumFour(dist::World& world);
 // `odd` on rank 1, `even` on the others.
 RankProgram Apart(const RankProgram& even, const RankProgram& odd);
 

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 control::RollCall Call(int64_t number) {
   control::RollCall call;
@@ -49,6 +50,31 @@ TEST(RollCallTest, ADifferenceNamesBoth) {
   EXPECT_THAT(std::string(verdict.message()),
               AllOf(HasSubstr("call 7"), HasSubstr("rank 4 is in barrier (a.cc:1)"),
                     HasSubstr("rank 6 in reduce (b.cc:2)")));
+}
+
+TEST(RollCallTest, ADifferenceOfBatchesNamesThePart) {
+  RollAnswers answers = {{0, In("a batch (a.cc:1)", 1)}, {1, In("a batch (a.cc:1)", 2)}};
+  const auto add = [&](int rank, uint64_t signature, const std::string& text) {
+    control::GroupCall::Part& part = *answers[rank].mutable_call()->add_parts();
+    part.set_signature(signature);
+    part.set_text(text);
+    answers[rank].mutable_call()->set_num_parts(answers[rank].call().parts_size());
+  };
+  const auto cause = [&] { return std::string(CauseOf(Call(7), answers).message()); };
+  for (const int rank : {0, 1}) add(rank, 5, "barrier");
+  EXPECT_THAT(cause(), Not(HasSubstr("part ")));
+  // One is told more than the other one has.
+  add(1, 6, "reduce (b.cc:2)");
+  EXPECT_THAT(cause(), HasSubstr("; part 2 is missing on rank 4, and reduce (b.cc:2) on rank 5"));
+  add(0, 7, "scatter (c.cc:3)");
+  EXPECT_THAT(cause(),
+              HasSubstr("; part 2 is scatter (c.cc:3) on rank 4, and reduce (b.cc:2) on "));
+  // More than is told.
+  for (const int rank : {0, 1}) {
+    answers[rank].mutable_call()->mutable_parts(1)->set_signature(8);
+    answers[rank].mutable_call()->set_num_parts(3);
+  }
+  EXPECT_THAT(cause(), HasSubstr("; they differ behind part 2;"));
 }
 
 TEST(RollCallTest, TimeoutsNameWhoIsMissing) {

@@ -43,6 +43,12 @@ absl::Status Reduce(braid::dist::World* world) {
   return absl::OkStatus();
 }
 
+absl::Status InBatch(braid::dist::World* world, std::vector<std::vector<float>>& gradients,
+                     std::vector<float>& statistics) {
+#include "batch.inc"
+  return absl::OkStatus();
+}
+
 absl::Status Store(braid::dist::World* world, const std::string& address) {
 #include "store.inc"
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/dist.h"             // IWYU pragma: export
+#include "api/dist_batch.h"       // IWYU pragma: export
 #include "api/dist_main.h"        // IWYU pragma: export
 #include "api/dist_objects.h"     // IWYU pragma: export
 #include "api/dist_store.h"       // IWYU pragma: export
