@@ -67,12 +67,14 @@ class TransferCheck {
     return absl::OkStatus();
   }
 
-  // A transfer that waits for a call of a rank that makes none any more.
-  absl::Status FindEnded() const {
+  // A transfer that waits for a call of a rank that makes none any more, and made none at the look
+  // before, if there was one.
+  absl::Status FindEnded(const RollAnswers* before) const {
     for (const auto& [rank, answer] : members_.answers()) {
       for (const control::GroupTransfer& transfer : answer.transfers()) {
         const auto peer = static_cast<int>(transfer.peer());
         if (!Waits(rank, transfer) || !members_.answers().at(peer).has_ended()) continue;
+        if (before != nullptr && !before->at(peer).has_ended()) continue;
         return absl::FailedPreconditionError(
             absl::StrFormat("%s: %s has ended its part, and %s waits for it in %s; %s",
                             members_.call().group_name(), members_.Name(peer), members_.Name(rank),
@@ -316,7 +318,11 @@ Verdict VerdictOf(const control::RollCall& call, const RollAnswers& answers,
   }
   const TransferCheck transfers(members);
   if (absl::Status different = transfers.FindDifference(); !different.ok()) return {different};
-  if (absl::Status ended = transfers.FindEnded(); !ended.ok()) return {ended};
+  if (absl::Status ended = transfers.FindEnded(before); !ended.ok()) {
+    // What one rank sent may have come after it had answered and before the other one had.
+    if (before == nullptr) return {absl::OkStatus(), true};
+    return {ended};
+  }
   if (absl::Status late = FindLate(members); !late.ok()) return {late};
   const std::vector<int> circle = FindCircle(members, transfers);
   if (circle.empty()) return {};

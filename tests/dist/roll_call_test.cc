@@ -184,17 +184,25 @@ TEST(RollCallTest, ATransferWithARankThatHasEndedIsAnError) {
   control::RollCall call = Call(2);
   call.set_transfer("send");
   call.set_transfer_peer(1);
-  EXPECT_EQ(CauseOf(call, answers),
+  EXPECT_TRUE(VerdictOf(call, answers, nullptr, NameOfNode).needs_another_look);
+  EXPECT_EQ(VerdictOf(call, answers, &answers, NameOfNode).cause,
             absl::FailedPreconditionError(
                 "the world: rank 5 has ended its part, and rank 4 waits for it in send of rank 1; "
                 "it has made no call here"));
+  // Rank 1 may have received it, and ended, after rank 0 had answered: before it is asked again.
+  RollAnswers before = answers;
+  before[1].set_has_ended(false);
+  EXPECT_EQ(VerdictOf(call, answers, &before, NameOfNode).cause, absl::OkStatus());
+  RollAnswers after = answers;
+  after[0].clear_transfers();
+  EXPECT_EQ(VerdictOf(call, after, &answers, NameOfNode).cause, absl::OkStatus());
   // What it wrote before may still be on its way to a receive.
   answers = {{0, {}}, {1, {}}, {2, {}}};
   answers[0].set_has_ended(true);
   AddTransfer(answers[1], 0, false, 2, 0);
   EXPECT_EQ(CauseOf(call, answers), absl::OkStatus());
   AddOffer(answers[0], 1, 0);
-  EXPECT_TRUE(absl::IsFailedPrecondition(CauseOf(call, answers)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(VerdictOf(call, answers, &answers, NameOfNode).cause));
 }
 
 // Rank 0 waits for a signal, rank 1 has ended, rank 2 waits in a barrier.
