@@ -2,8 +2,8 @@
 # Installs what is missing, builds, and runs the tests: without arguments the tier that fits in 15
 # minutes on 2 cores; with --units only the suites that start no processes and take seconds; with
 # --all also the long tests, the benchmarks' build, the format, the installed package, and the suites
-# under the address, undefined and thread sanitizers. With --strict, as for developers and CI, a
-# compiler's warning is an error.
+# under the address, undefined and thread sanitizers; --stage=NAME runs one of its stages alone (some
+# take an hour). With --strict, as for developers and CI, a compiler's warning is an error.
 # Tests on real data look for mnist/ and text/ in $BRAID_TEST_DATA, by default ../shared/data.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../cmake/setup.sh
@@ -11,11 +11,23 @@ source "$(dirname "${BASH_SOURCE[0]}")/../cmake/setup.sh"
 
 tier=quick
 preset=release
+# Of --all, from what is quick to what is slow; the first failure ends it.
+all_stages=(format release install asan tsan long)
+stages=("${all_stages[@]}")
 for argument in "$@"; do
   case "$argument" in
     --units | --all) tier=${argument#--} ;;
     --strict) preset=strict ;;
-    *) braid_fail "unknown argument '$argument'; usage: tests/run.sh [--units | --all] [--strict]" ;;
+    --stage=*)
+      tier=all
+      stages=("${argument#--stage=}")
+      [[ " ${all_stages[*]} " == *" ${stages[0]} "* ]] ||
+        braid_fail "there is no stage '${stages[0]}'; the stages are ${all_stages[*]}"
+      ;;
+    *)
+      braid_fail "unknown argument '$argument'; usage:" \
+        "tests/run.sh [--units | --all | --stage=NAME] [--strict]"
+      ;;
   esac
 done
 
@@ -49,26 +61,41 @@ if [[ $tier != all ]]; then
   run_tests release -LE long
   exit
 fi
-preset=strict
+# What the stages of the release preset have in common.
+build_release() {
+  braid_configure strict -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=ON
+  braid_build strict
+}
 
-# From what is quick to what is slow; the first failure ends it. One clang-format for everyone:
-# versions differ in detail.
-braid_install clang-format-14 python3 "${braid_clang_packages[@]}"
-echo "==== format"
-"$braid_root/tests/check_format.sh" clang-format-14
+run_stage() {
+  case $1 in
+    format)  # one clang-format for everyone: versions differ in detail
+      braid_install clang-format-14
+      "$braid_root/tests/check_format.sh" clang-format-14
+      ;;
+    release)
+      build_release
+      "$braid_root/tests/check_clang.py" --each "$braid_root/build/release"
+      run_tests release -LE long
+      ;;
+    install)
+      build_release
+      "$braid_root/tests/install/run.sh" "$braid_root/build/release"
+      ;;
+    asan | tsan)
+      braid_configure "$1" -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
+      braid_build "$1"
+      run_tests "$1" -LE long
+      ;;
+    long)
+      build_release
+      run_tests release -L long
+      ;;
+  esac
+}
 
-echo "==== release: all tests"
-braid_configure "$preset" -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=ON
-braid_build "$preset"
-"$braid_root/tests/check_clang.py" --each "$braid_root/build/release"
-run_tests release
-
-echo "==== installed package"
-"$braid_root/tests/install/run.sh" "$braid_root/build/release"
-
-for preset in asan tsan; do
-  echo "==== $preset"
-  braid_configure "$preset" -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
-  braid_build "$preset"
-  run_tests "$preset" -LE long
+braid_install python3 "${braid_clang_packages[@]}"
+for stage in "${stages[@]}"; do
+  echo "==== $stage"
+  run_stage "$stage"
 done
