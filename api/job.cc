@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -101,10 +103,14 @@ std::vector<Tensor> Job::ReadFields(const DatasetSpec& dataset, BatchOptions opt
   if (mirroring.has_value()) options.batch *= mirroring->parts;
   const int64_t samples = opened->num_samples();
   if (options.batch > samples && options.last != Last::kPad) {
-    return fail(
-        absl::StrFormat("batch is %d, and the dataset has %d samples; a batch of at most these, or "
-                        ".last = braid::Last::kPad was expected",
-                        options.batch, samples));
+    const std::string parts =
+        mirroring.has_value()
+            ? absl::StrFormat(" (that of each of %d devices, together)", mirroring->parts)
+            : "";
+    return fail(absl::StrFormat(
+        "batch is %d%s, and the dataset has %d samples; a batch of at most these, or "
+        ".last = braid::Last::kPad was expected",
+        options.batch, parts, samples));
   }
   epochs_.push_back(StepsOfEpoch(samples, options));
   braid::ReadOptions read;
@@ -239,7 +245,8 @@ void Job::EnterMirrored(const std::vector<int>& dims, SourceLocation where) {
   const Placement placement = graph_->current_placement().value_or(devices_);
   const std::vector<int64_t>& hierarchy = placement.hierarchy();
   Mirroring mirroring;
-  if (!dims.empty()) mirroring.dims = 0;
+  const std::set<int> named(dims.begin(), dims.end());
+  if (!dims.empty() && named.size() < hierarchy.size()) mirroring.dims = 0;
   for (const int dim : dims) {
     if (dim >= 0 && dim < static_cast<int>(hierarchy.size())) {
       mirroring.dims |= uint64_t{1} << dim;

@@ -156,7 +156,9 @@ class Sweep {
         continue;
       }
       Tensor tensor(&graph_, input);
-      if (!graph_.producer(input).inputs.empty()) {
+      // What all devices share cannot wait for what each has for itself: it would be that, too.
+      const bool can_wait = tensor.mirroring().has_value() || !gradient.mirroring().has_value();
+      if (can_wait && !graph_.producer(input).inputs.empty()) {
         tensor = Apply("after", {tensor, gradient});
         again[input] = tensor;
       }

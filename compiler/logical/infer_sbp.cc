@@ -247,7 +247,14 @@ class SbpPass {
       if (hierarchy[dim] > 1) dims |= uint64_t{1} << dim;
     }
     const int made_at = places_[graph_.tensor(tensor).producer];
-    if (made_at == places_[op.id] && parts == mirroring->parts) return dims;
+    if (made_at == places_[op.id]) {
+      if (parts == mirroring->parts) return dims;
+      return absl::InvalidArgumentError(absl::StrCat(
+          op.type, " '", op.name, "': an operand is mirrored (", mirroring->ToString(),
+          "), and its placement, ", op.placement->ToString(), ", has ", parts,
+          " devices to mirror over; job.On stands around job.Mirrored, not inside it (",
+          op.location.ToString(), ")"));
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         op.type, " '", op.name, "': it is placed on ", op.placement->ToString(),
         ", and an operand is mirrored on ", chooser_.placements()[made_at].ToString(), " (",

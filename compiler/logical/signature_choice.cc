@@ -214,7 +214,10 @@ absl::StatusOr<SignatureChooser::Candidates> SignatureChooser::Filter(const Choi
              stands_where_it_must(s.outputs, request.outputs);
     });
     if (kept.empty()) {
-      return HintError(*request.op, "a hint of operands that are mirrored", request.placement);
+      return HintError(*request.op,
+                       absl::StrCat("a hint that is not M on dimension ", d,
+                                    " of the placement, where each device has a value of its own,"),
+                       request.placement);
     }
     for (size_t i = 0; i < request.inputs.size(); ++i) {
       const auto& required = request.inputs[i].required;

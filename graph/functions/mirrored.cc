@@ -57,12 +57,24 @@ Tensor MirrorParts(Tensor x, SourceLocation where) {
 Tensor SumMirrored(Tensor x, SourceLocation where) {
   const std::optional<Mirroring> mirroring = MirroringOf(x, "SumMirrored", where);
   if (!mirroring.has_value()) return Tensor(x.graph(), kNone);
+  if (x.dtype() == DType::kBool) {
+    return Failed(x, "SumMirrored",
+                  absl::StrCat("x is ", x.type().ToString(),
+                               ", which has no sum; Cast(x, DType::kI32) counts what is true"),
+                  where);
+  }
   return ApplyMirroring(x, "sum_mirrored", *mirroring, where);
 }
 
 Tensor MeanMirrored(Tensor x, SourceLocation where) {
   const std::optional<Mirroring> mirroring = MirroringOf(x, "MeanMirrored", where);
   if (!mirroring.has_value()) return Tensor(x.graph(), kNone);
+  if (!IsFloating(x.dtype())) {
+    return Failed(x, "MeanMirrored",
+                  absl::StrCat("x is ", x.type().ToString(),
+                               ", and its mean need not be; Cast(x, DType::kF32) has one"),
+                  where);
+  }
   const double share = 1.0 / static_cast<double>(mirroring->parts);
   return Scale(ApplyMirroring(x, "sum_mirrored", *mirroring, where), share, where);
 }

@@ -68,8 +68,12 @@ OpDef PartsOp(std::string name, bool leads_in) {
         return signatures;
       })
       // The part of a device in a micro-batch is one of that micro-batch.
-      .MicroBatchSignatures([](const OpContext&) {
-        return std::vector<SbpSignature>{{{sbp::B}, {sbp::B}}, {{sbp::S(0)}, {sbp::S(0)}}};
+      .MicroBatchSignatures([](const OpContext& ctx) {
+        std::vector<SbpSignature> signatures = {{{sbp::B}, {sbp::B}}};
+        for (int axis = 0; axis < ctx.inputs[0].shape.rank(); ++axis) {
+          signatures.push_back({{sbp::S(axis)}, {sbp::S(axis)}});
+        }
+        return signatures;
       })
       .Mirrors(leads_in ? sbp::S(0) : sbp::M, leads_in ? sbp::M : sbp::S(0))
       .Flops([](const OpContext&) { return 0; })

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/api/mistake.h"
 #include "tests/api/training_case.h"
@@ -24,6 +25,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
+using ::testing::Pointwise;
 
 // What a job fetches in one step.
 std::map<std::string, std::vector<float>> Fetched(const std::vector<int>& devices,
@@ -275,6 +277,58 @@ TEST(MirroredTest, OtherDimensionsAreTheCompilers) {
   }
 }
 
+// Between the layouts that other dimensions may have, a mirrored value stays where it is, also
+// where parts are uneven and blocks of one axis lie in blocks of it.
+TEST(MirroredTest, OtherDimensionsChangeTheirLayouts) {
+  struct Case {
+    std::vector<int> devices;
+    std::vector<int64_t> hierarchy;
+    int mirrored;
+  };
+  const std::vector<Sbp> kinds = {sbp::B, sbp::S(0), sbp::S(1)};
+  for (const Case& c :
+       {Case{{3, 3}, {2, 3}, 0}, Case{{3, 3}, {3, 2}, 1}, Case{{4, 4}, {2, 2, 2}, 1}}) {
+    const auto layouts = [&](Tensor x, const Sbp& outer, const Sbp& inner) {
+      NdSbp sbp = NdSbp::Uniform(static_cast<int>(c.hierarchy.size()), inner);
+      if (c.mirrored != 0) sbp[0] = outer;
+      sbp[c.mirrored] = sbp::M;
+      return ToSbp(x, sbp);
+    };
+    std::vector<std::string> names;
+    const auto record = [&](Job& job) {
+      names.clear();
+      job.On(job.devices().WithHierarchy(c.hierarchy), [&] {
+        job.Mirrored({c.mirrored}, [&] {
+          const Tensor own = MirrorParts(Reshape(Counting(job, 210), {30, 7}));
+          for (const Sbp& a : kinds) {
+            for (const Sbp& b : kinds) {
+              for (const Sbp& next : kinds) {
+                const Tensor x = Square(layouts(own, a, b));
+                // Addends, to be summed up into each of the layouts.
+                const Tensor sums = MatMul(layouts(own, sbp::B, sbp::S(1)),
+                                           Constant(job.graph(), 1, {.shape = {7, 7}}));
+                names.push_back(absl::StrCat(a.ToString(), b.ToString(), next.ToString()));
+                job.Fetch(names.back(), JoinParts(layouts(x, next, b) + layouts(x, b, next) +
+                                                  layouts(sums, next, a)));
+              }
+            }
+          }
+        });
+      });
+    };
+    const auto fetched = Fetched(c.devices, record, names);
+    for (const std::string& name : names) {
+      const std::vector<float>& all = fetched.at(name);
+      ASSERT_EQ(all.size(), 210u);
+      for (int i = 0; i < 210; ++i) {
+        const int row = i / 7;
+        const float expected = 2.f * i * i + 49.f * row + 21;
+        ASSERT_EQ(all[i], expected) << name << " at " << i;
+      }
+    }
+  }
+}
+
 // The lines of a summary that say what a job needs and sends.
 std::vector<std::string> MemoryAndBytes(const CompiledJob& job) {
   std::vector<std::string> lines;
@@ -299,11 +353,122 @@ TEST(MirroredTest, CostsWhatTheConsistentViewDoes) {
   }
 }
 
+// Of a block that is computed again, some of what comes in is shared, and is so in the backward
+// pass.
+TEST(MirroredTest, BlocksOfSharedValuesAreComputedAgain) {
+  const auto record = [](Job& job, bool is_mirrored) {
+    const Tensor w = Variable(job.graph(), {.name = "w", .shape = {2}, .init = "ones"});
+    const Tensor shared = Scale(Square(w), 0.5);
+    const auto block = [&](Tensor x) {
+      return job.Recompute([&] { return Gelu(Tanh(x * shared) * Sigmoid(shared)); });
+    };
+    const Tensor all = Reshape(Counting(job, 16), {8, 2});
+    const Tensor loss =
+        is_mirrored ? job.Mirrored([&] { return SumMirrored(Sum(block(MirrorParts(all)))); })
+                    : Sum(block(all));
+    job.Minimize(loss, Sgd{.lr = 0.1});
+    job.Fetch("w", job.GradientOf(w));
+  };
+  const auto consistent = Fetched({1}, [&](Job& job) { record(job, false); }, {"w"});
+  for (const std::vector<int>& devices : {std::vector<int>{1}, {4}, {2, 2}}) {
+    const auto mirrored = Fetched(devices, [&](Job& job) { record(job, true); }, {"w"});
+    EXPECT_THAT(mirrored.at("w"), Pointwise(testing::FloatNear(1e-6), consistent.at("w")));
+  }
+}
+
+// In micro-batches a device has a part of each of them.
+TEST(MirroredTest, MicroBatchesAreLedBackWhole) {
+  for (const int micro_batches : {1, 2}) {
+    const auto values = Fetched(
+        {2},
+        [&](Job& job) {
+          const Tensor w = Variable(job.graph(), {.name = "w", .shape = {1}, .init = "ones"});
+          job.Mirrored([&] {
+            const Tensor own = job.Read(DrawnDigits({.count = 300}), {.batch = 4})[0];
+            const Tensor means = ReduceMean(own, {.axes = {1}}) * w;
+            job.Fetch("stack", Stack(means));
+            job.Fetch("joined", JoinParts(means));
+            job.Fetch("sum", SumMirrored(means));
+            job.Fetch("first", FromRank(means, 0));
+            job.Minimize(MeanMirrored(Mean(means)), Sgd{.lr = 0.1},
+                         {.micro_batches = micro_batches});
+          });
+        },
+        {"stack", "joined", "sum", "first"});
+    const std::vector<float>&stack = values.at("stack"), &joined = values.at("joined");
+    ASSERT_EQ(stack.size(), 8u);
+    ASSERT_EQ(joined.size(), 8u);
+    for (int row = 0; row < 4; ++row) {
+      EXPECT_EQ(values.at("first")[row], stack[row]);
+      EXPECT_FLOAT_EQ(values.at("sum")[row], stack[row] + stack[4 + row]);
+      // The rows of each micro-batch are the first device's, then the second's.
+      const int part = 4 / micro_batches, of = row / part, at = row % part;
+      EXPECT_EQ(stack[row], joined[2 * part * of + at]);
+      EXPECT_EQ(stack[4 + row], joined[2 * part * of + part + at]);
+    }
+  }
+}
+
+TEST(MirroredTest, AllDimensionsByNameAreAll) {
+  const auto values =
+      Fetched({2, 2},
+              [](Job& job) {
+                job.On(job.devices().WithHierarchy({2, 2}), [&] {
+                  Tensor x;
+                  job.Mirrored({0, 1}, [&] { x = MirrorParts(Counting(job, 4)); });
+                  job.Mirrored([&] { job.Fetch("x", Stack(x + MirrorParts(Counting(job, 4)))); });
+                });
+              },
+              {"x"});
+  EXPECT_THAT(values.at("x"), ElementsAre(0, 2, 4, 6));
+}
+
 TEST(MirroredTest, LabelsSayWhereValuesAreMirrored) {
   const auto session = StartOnTwoDevices();
   auto job = session->Compile("train", [](Job& job) { DataParallel(job, 1); });
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_THAT(job->Explain(), ::testing::HasSubstr("(M, M)->(M)"));
+}
+
+// Of types, layouts and sizes.
+std::vector<Mistake> MistakesOfValues() {
+  const auto own = [](Job& job) { return MirrorParts(Counting(job, 4)); };
+  return {
+      Recorded("sum of bools",
+               [=](Job& job) {
+                 job.Mirrored([&] {
+                   const Tensor x = own(job);
+                   job.Fetch("x", SumMirrored(Less(x, Square(x))));
+                 });
+               },
+               {"SumMirrored", "bool[2]", "Cast(x, DType::kI32)"}),
+      Recorded("mean of integers",
+               [=](Job& job) {
+                 job.Mirrored([&] { job.Fetch("x", MeanMirrored(Cast(own(job), DType::kI64))); });
+               },
+               {"MeanMirrored", "i64[2]", "Cast(x, DType::kF32)"}),
+      Recorded("fewer devices",
+               [](Job& job) {
+                 job.Mirrored([&] {
+                   job.On(Placement("cpu", std::vector<DeviceId>{{.node = 0, .device = 0}}),
+                          [&] { job.Fetch("x", Stack(RandomUniform(job.graph(), {3}))); });
+                 });
+               },
+               {"2 values", "has 1 devices to mirror over", "job.On stands around"}),
+      Recorded("hint",
+               [=](Job& job) {
+                 job.Mirrored([&] { job.Fetch("x", Stack(ToSbp(own(job), {sbp::S(0)}))); });
+               },
+               {"identity", "a hint that is not M on dimension 0", "(M)->(M)"}),
+      Recorded("batch",
+               [](Job& job) {
+                 job.Mirrored([&] {
+                   const auto read = job.Read(DrawnDigits({.count = 10}), {.batch = 6});
+                   job.Fetch("x", MeanMirrored(Mean(read[0])));
+                 });
+               },
+               {"batch is 12 (that of each of 2 devices, together)", "10 samples"}),
+  };
 }
 
 std::vector<Mistake> Mistakes() {
@@ -365,6 +530,8 @@ class MirroredMistakesTest : public ::testing::TestWithParam<Mistake> {};
 TEST_P(MirroredMistakesTest, IsAnErrorWithTheUsersLine) { ExpectItsError(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Users, MirroredMistakesTest, testing::ValuesIn(Mistakes()), NameOfMistake);
+INSTANTIATE_TEST_SUITE_P(UsersOfValues, MirroredMistakesTest, testing::ValuesIn(MistakesOfValues()),
+                         NameOfMistake);
 
 }  // namespace
 }  // namespace braid
