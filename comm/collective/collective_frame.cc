@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "comm/frame_head.h"
 #include "comm/little_endian.h"
 #include "runtime/base/philox.h"
+#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
@@ -39,13 +41,13 @@ uint64_t HashOf(std::span<const uint64_t> words) {
 
 EncodedCollectiveFrame::EncodedCollectiveFrame(const CollectiveFrame& frame)
     : size_(SizeOfFrame(frame.type)) {
-  PutLittleEndian(bytes_, 0, static_cast<uint8_t>(frame.channel));
-  PutLittleEndian(bytes_, 1, static_cast<uint8_t>(frame.type));
-  PutLittleEndian(bytes_, 4, frame.slot);
-  PutLittleEndian(bytes_, 8, frame.collective);
-  PutLittleEndian(bytes_, 16, frame.from);
-  PutLittleEndian(bytes_, 18, frame.to);
-  PutLittleEndian(bytes_, 20, frame.bytes);
+  PutFrameHead(bytes_, {.channel = static_cast<uint8_t>(frame.channel),
+                        .type = static_cast<uint8_t>(frame.type),
+                        .slot = frame.slot,
+                        .id = frame.collective,
+                        .from = frame.from,
+                        .to = frame.to,
+                        .number = frame.bytes});
   if (frame.type == CollectiveFrame::Type::kKey) {
     PutMemoryKey(bytes_, 28, frame.key);
     PutLittleEndian(bytes_, 52, frame.fingerprint);
@@ -78,20 +80,13 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
   frame.type = static_cast<CollectiveFrame::Type>(type);
   frame.channel = static_cast<Channel>(channel);
   const bool is_key = frame.type == CollectiveFrame::Type::kKey;
-  const size_t size = SizeOfFrame(frame.type);
-  if (bytes.size() != size) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "wrong collective frame: type %d has %d bytes, must be %d", type, bytes.size(), size));
-  }
-  if (const auto zero = GetLittleEndian<uint16_t>(bytes, 2); zero != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("wrong collective frame: bytes 2 and 3 are %d, must be 0", zero));
-  }
-  frame.slot = GetLittleEndian<uint32_t>(bytes, 4);
-  frame.collective = GetLittleEndian<CollectiveId>(bytes, 8);
-  frame.from = GetLittleEndian<uint16_t>(bytes, 16);
-  frame.to = GetLittleEndian<uint16_t>(bytes, 18);
-  frame.bytes = GetLittleEndian<int64_t>(bytes, 20);
+  BRAID_ASSIGN_OR_RETURN(const FrameHead head,
+                         GetFrameHead(bytes, SizeOfFrame(frame.type), "collective"));
+  frame.slot = head.slot;
+  frame.collective = head.id;
+  frame.from = head.from;
+  frame.to = head.to;
+  frame.bytes = head.number;
   if (is_key) {
     frame.key = GetMemoryKey(bytes, 28);
     frame.fingerprint = GetLittleEndian<uint64_t>(bytes, 52);

@@ -1,6 +1,7 @@
 #include "runtime/group/group_frame.h"
 
 #include "absl/strings/str_format.h"
+#include "comm/frame_head.h"
 #include "comm/little_endian.h"
 #include "runtime/base/status.h"
 
@@ -16,20 +17,14 @@ absl::StatusOr<TransferFrame> DecodeTransferFrame(std::span<const std::byte> byt
   TransferFrame frame;
   frame.type = static_cast<Type>(GetLittleEndian<uint8_t>(bytes, 1));
   const bool is_offer = frame.type == Type::kOffer;
-  const size_t size = is_offer ? kOfferFrameBytes : kPartFrameBytes;
-  if (bytes.size() != size) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "wrong transfer frame: type %d has %d bytes, must be %d", frame.type, bytes.size(), size));
-  }
-  if (const auto zero = GetLittleEndian<uint16_t>(bytes, 2); zero != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("wrong transfer frame: bytes 2 and 3 are %d, must be 0", zero));
-  }
-  frame.tag = GetLittleEndian<uint32_t>(bytes, 4);
-  frame.group = GetLittleEndian<uint64_t>(bytes, 8);
-  frame.from = GetLittleEndian<uint16_t>(bytes, 16);
-  frame.to = GetLittleEndian<uint16_t>(bytes, 18);
-  frame.number = GetLittleEndian<int64_t>(bytes, 20);
+  BRAID_ASSIGN_OR_RETURN(
+      const FrameHead head,
+      GetFrameHead(bytes, is_offer ? kOfferFrameBytes : kPartFrameBytes, "transfer"));
+  frame.tag = head.slot;
+  frame.group = head.id;
+  frame.from = head.from;
+  frame.to = head.to;
+  frame.number = head.number;
   if (is_offer) {
     frame.key = GetMemoryKey(bytes, 28);
     frame.signature = GetLittleEndian<uint64_t>(bytes, 52);
@@ -43,13 +38,13 @@ absl::StatusOr<TransferFrame> DecodeTransferFrame(std::span<const std::byte> byt
 }  // namespace
 
 EncodedTransferFrame::EncodedTransferFrame(const TransferFrame& frame) {
-  PutLittleEndian(bytes_, 0, static_cast<uint8_t>(Channel::kGroup));
-  PutLittleEndian(bytes_, 1, static_cast<uint8_t>(frame.type));
-  PutLittleEndian(bytes_, 4, frame.tag);
-  PutLittleEndian(bytes_, 8, frame.group);
-  PutLittleEndian(bytes_, 16, frame.from);
-  PutLittleEndian(bytes_, 18, frame.to);
-  PutLittleEndian(bytes_, 20, frame.number);
+  PutFrameHead(bytes_, {.channel = static_cast<uint8_t>(Channel::kGroup),
+                        .type = static_cast<uint8_t>(frame.type),
+                        .slot = frame.tag,
+                        .id = frame.group,
+                        .from = frame.from,
+                        .to = frame.to,
+                        .number = frame.number});
   if (frame.type == Type::kOffer) {
     PutMemoryKey(bytes_, 28, frame.key);
     PutLittleEndian(bytes_, 52, frame.signature);

@@ -214,8 +214,8 @@ absl::Status WindowEnd::TakeAsk(int rank) {
   Visitor& visitor = visitors_[rank];
   if (visitor.has_asked || handle_->bytes == 0) {
     return WrongAccess(
-        absl::StrFormat("rank %d asks %s for the key of window %d, which has %d bytes here", rank,
-                        visitor.has_asked ? "again" : "", handle_->number, handle_->bytes));
+        absl::StrFormat("rank %d asks%s for the key of window %d, which has %d bytes here", rank,
+                        visitor.has_asked ? " again" : "", handle_->number, handle_->bytes));
   }
   visitor.has_asked = true;
   if (state_ == State::kDropped) {

@@ -1,7 +1,9 @@
 #include "runtime/group/window_frame.h"
 
 #include "absl/strings/str_format.h"
+#include "comm/frame_head.h"
 #include "comm/little_endian.h"
+#include "runtime/base/status.h"
 
 namespace braid::dist {
 namespace {
@@ -33,13 +35,13 @@ bool IsWindowFrame(uint8_t type) {
 }
 
 EncodedWindowFrame::EncodedWindowFrame(const WindowFrame& frame) : size_(BytesOfFrame(frame.type)) {
-  PutLittleEndian(bytes_, 0, static_cast<uint8_t>(Channel::kGroup));
-  PutLittleEndian(bytes_, 1, static_cast<uint8_t>(frame.type));
-  PutLittleEndian(bytes_, 4, frame.window);
-  PutLittleEndian(bytes_, 8, frame.group);
-  PutLittleEndian(bytes_, 16, frame.from);
-  PutLittleEndian(bytes_, 18, frame.to);
-  PutLittleEndian(bytes_, 20, frame.number);
+  PutFrameHead(bytes_, {.channel = static_cast<uint8_t>(Channel::kGroup),
+                        .type = static_cast<uint8_t>(frame.type),
+                        .slot = frame.window,
+                        .id = frame.group,
+                        .from = frame.from,
+                        .to = frame.to,
+                        .number = frame.number});
   switch (frame.type) {
     case WindowFrame::Type::kKey:
       PutMemoryKey(bytes_, 28, frame.key);
@@ -62,19 +64,13 @@ EncodedWindowFrame::EncodedWindowFrame(const WindowFrame& frame) : size_(BytesOf
 absl::StatusOr<WindowFrame> DecodeWindowFrame(std::span<const std::byte> bytes) {
   WindowFrame frame;
   frame.type = static_cast<WindowFrame::Type>(GetLittleEndian<uint8_t>(bytes, 1));
-  if (const size_t size = BytesOfFrame(frame.type); bytes.size() != size) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "wrong window frame: type %d has %d bytes, must be %d", frame.type, bytes.size(), size));
-  }
-  if (const auto zero = GetLittleEndian<uint16_t>(bytes, 2); zero != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("wrong window frame: bytes 2 and 3 are %d, must be 0", zero));
-  }
-  frame.window = GetLittleEndian<uint32_t>(bytes, 4);
-  frame.group = GetLittleEndian<uint64_t>(bytes, 8);
-  frame.from = GetLittleEndian<uint16_t>(bytes, 16);
-  frame.to = GetLittleEndian<uint16_t>(bytes, 18);
-  frame.number = GetLittleEndian<int64_t>(bytes, 20);
+  BRAID_ASSIGN_OR_RETURN(const FrameHead head,
+                         GetFrameHead(bytes, BytesOfFrame(frame.type), "window"));
+  frame.window = head.slot;
+  frame.group = head.id;
+  frame.from = head.from;
+  frame.to = head.to;
+  frame.number = head.number;
   switch (frame.type) {
     case WindowFrame::Type::kKey:
       frame.key = GetMemoryKey(bytes, 28);
