@@ -284,6 +284,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   cuda->module = absl::GetFlag(FLAGS_cuda_module);
   cuda->libraries = absl::GetFlag(FLAGS_cuda_libraries);
   cuda->rounds_to_tf32 = absl::GetFlag(FLAGS_precision) == kTf32;
+  cuda->sums_by_winograd = absl::GetFlag(FLAGS_winograd);
   BRAID_RETURN_IF_ERROR(session.device_kinds.Register("cuda", cuda::CudaKind(cuda)));
   if (const std::string simulated = absl::GetFlag(FLAGS_simulate_nodes); !simulated.empty()) {
     for (const auto& [flag, value] : {std::pair("devices", absl::GetFlag(FLAGS_devices)),

@@ -62,7 +62,8 @@ compiler::NodeKinds Session::Impl::KindsOfNodes() const {
     kinds.push_back({.name = name,
                      .is_host = kind.is_host,
                      .does_collectives = kind.make_group != nullptr,
-                     .keeps_narrow = kind.keeps_narrow});
+                     .keeps_narrow = kind.keeps_narrow,
+                     .adds_to_products = kind.adds_to_products});
   }
   return compiler::NodeKinds(std::move(kinds));
 }

@@ -20,6 +20,7 @@
 #include "compiler/physical/check_memory.h"
 #include "compiler/physical/choose_methods.h"
 #include "compiler/physical/defer_groups.h"
+#include "compiler/physical/fold_sums.h"
 #include "compiler/physical/order_collectives.h"
 #include "compiler/physical/plan_memory.h"
 #include "compiler/physical/stage_through_host.h"
@@ -70,6 +71,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   physical = ChooseMethods(std::move(physical));
   BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));
   BRAID_ASSIGN_OR_RETURN(physical, FormChains(std::move(physical)));
+  physical = FoldSums(std::move(physical), graph.registry());
   BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));
   // After the chains, which leave fewer registers to be copied.
   physical = StageThroughHost(std::move(physical));

@@ -22,6 +22,8 @@ struct DeviceKind {
   // Narrow precision keeps what lies between products narrow there. For the compiler alone: a plan
   // does not say it.
   bool keeps_narrow = false;
+  // Kernels of products add other tensors to them there. For the compiler alone, too.
+  bool adds_to_products = false;
 
   friend bool operator==(const DeviceKind&, const DeviceKind&) = default;
 };
@@ -56,6 +58,11 @@ class NodeKinds {
     return !of_nodes_.empty() &&
            std::all_of(placement.devices().begin(), placement.devices().end(),
                        [this](const DeviceId& device) { return of(device.node).keeps_narrow; });
+  }
+  bool AddToProducts(const Placement& placement) const {
+    return !of_nodes_.empty() &&
+           std::all_of(placement.devices().begin(), placement.devices().end(),
+                       [this](const DeviceId& device) { return of(device.node).adds_to_products; });
   }
   // By node; empty: CPUs everywhere.
   const std::vector<DeviceKind>& of_nodes() const { return of_nodes_; }

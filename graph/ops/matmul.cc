@@ -7,6 +7,7 @@
 #include "graph/ops/families.h"
 #include "graph/ops/product_type.h"
 #include "graph/ops/shapes.h"
+#include "runtime/base/status.h"
 
 namespace braid {
 
@@ -89,6 +90,70 @@ OpDef MatmulOp() {
       .Sample(sample({2, 1, 5, 6}, {3, 6, 2}, false, false));
 }
 
+bool IsRow(const OpContext& ctx, size_t addend) { return ctx.inputs[addend].shape.rank() == 1; }
+
+constexpr size_t kAddends = 2;  // the first of matmul_add's
+
+std::string MatmulAddRule(const OpContext& ctx) {
+  std::string rule = Flag(ctx.attrs, "transpose_b") ? "...mk,nk" : "...mk,kn";
+  for (size_t i = kAddends; i < ctx.inputs.size(); ++i) {
+    absl::StrAppend(&rule, IsRow(ctx, i) ? ",n" : ",...mn");
+  }
+  return absl::StrCat(rule, "->...mn; mnk");
+}
+
+Types InferMatmulAdd(const OpContext& ctx) {
+  if (ctx.inputs.size() != 4) BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 3));
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
+  const Shape &a = ctx.inputs[0].shape, &b = ctx.inputs[1].shape;
+  if (Flag(ctx.attrs, "transpose_a")) return Disagree(ctx, "a must not be transposed");
+  const int depth = Flag(ctx.attrs, "transpose_b") ? 1 : 0;
+  if (a.rank() < 2 || b.rank() != 2 || a[a.rank() - 1] != b[depth]) {
+    return Disagree(ctx, "b must be a matrix, and its depth the last axis of a");
+  }
+  std::vector<int64_t> dims(a.dims().begin(), a.dims().end() - 1);
+  dims.push_back(b[1 - depth]);
+  BRAID_ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
+  const TensorType result = {dtype, Shape(dims)};
+  for (size_t i = kAddends; i < ctx.inputs.size(); ++i) {
+    const TensorType row = {dtype, {dims.back()}};
+    const TensorType& expected = IsRow(ctx, i) ? row : result;
+    if (ctx.inputs[i] == expected) continue;
+    return absl::InvalidArgumentError(absl::StrCat("an addend is ", ctx.inputs[i].ToString(), "; ",
+                                                   result.ToString(), " or ", row.ToString(),
+                                                   " is needed"));
+  }
+  return std::vector<TensorType>{result};
+}
+
+// op(a) op(b) and then its other one or two inputs, added in their order: a row is added to all
+// rows. The compiler writes it (compiler/physical/fold_sums.h).
+OpDef MatmulAddOp() {
+  const auto sample = [](std::vector<Shape> shapes, bool transpose_b, Attrs attrs = {}) {
+    OpSample result;
+    for (Shape& shape : shapes) result.inputs.push_back({DType::kF32, std::move(shape)});
+    attrs.Set("transpose_a", false);
+    attrs.Set("transpose_b", transpose_b);
+    result.attrs = std::move(attrs);
+    return result;
+  };
+  return OpDef("matmul_add")
+      .Infer(InferMatmulAdd)
+      .Rule(MatmulAddRule)
+      .Linear({0})
+      .Linear({1})
+      .Addend(kAddends)
+      .Addend(kAddends + 1)
+      .NarrowInputs({0, 1})
+      .NoGradient()
+      .Flops(MatmulFlops)
+      .Sample(sample({{5, 6}, {6, 7}, {7}}, false))
+      .Sample(sample({{3, 5, 6}, {7, 6}, {3, 5, 7}}, true))
+      .Sample(sample({{5, 6}, {6, 7}, {7}, {5, 7}}, false))
+      .Sample(sample({{5, 6}, {7, 6}, {5, 7}, {7}}, true, {{"dtype", DType::kF32}}));
+}
+
 OpDef TensordotOp() {
   return OpDef("tensordot")
       .Rule("Nkm,Nkn->mn")
@@ -112,6 +177,6 @@ OpDef TensordotOp() {
 
 }  // namespace
 
-std::vector<OpDef> MatmulOps() { return {MatmulOp(), TensordotOp()}; }
+std::vector<OpDef> MatmulOps() { return {MatmulOp(), MatmulAddOp(), TensordotOp()}; }
 
 }  // namespace braid

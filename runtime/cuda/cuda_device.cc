@@ -53,6 +53,7 @@ absl::Status CudaDevice::Start(const DeviceRequest& request, const Options& opti
   queue_.is_noted = reinterpret_cast<int32_t*>(noted_memory_.data());
   queue_.multiprocessors = info.multiprocessors;
   queue_.rounds_to_tf32 = options.rounds_to_tf32;
+  queue_.sums_by_winograd = options.sums_by_winograd;
   if (const Error error = module_.use_card(card_); error != kDone) return Failure(error, {});
   queue_.libraries = module_.open_libraries(options.libraries.c_str());
   const std::string missing = module_.missing_libraries(queue_.libraries);

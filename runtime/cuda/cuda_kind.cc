@@ -39,7 +39,8 @@ class Cards {
                                      .status = cards.status(),
                                      .kernels = kernels_,
                                      .libraries = options_->libraries,
-                                     .rounds_to_tf32 = options_->rounds_to_tf32});
+                                     .rounds_to_tf32 = options_->rounds_to_tf32,
+                                     .sums_by_winograd = options_->sums_by_winograd});
   }
 
  private:
@@ -71,6 +72,7 @@ DeviceKinds::Kind CudaKind(std::shared_ptr<const CudaOptions> options) {
   return {.is_host = false,
           .is_hardware = true,
           .keeps_narrow = true,
+          .adds_to_products = true,
           .make = [cards](const DeviceRequest& request) { return cards->Make(request); },
           .open = [cards](int devices) { return cards->Open(devices); },
           .memory = [cards](int device, int devices) { return cards->MemoryOf(device, devices); }};

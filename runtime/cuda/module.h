@@ -15,8 +15,9 @@ struct CudaOptions {
   std::string
       module;  // the module's file; "": beside the program, in ../lib, where the loader looks
   std::string libraries;  // folders, separated by ':', where its libraries are looked for first
-  bool rounds_to_tf32 = false;  // Queue::rounds_to_tf32
-  int card = -1;                // that has all of a node's devices; -1: one card a device
+  bool rounds_to_tf32 = false;   // Queue::rounds_to_tf32
+  bool sums_by_winograd = true;  // Queue::sums_by_winograd
+  int card = -1;                 // that has all of a node's devices; -1: one card a device
 };
 
 // The module, open for the rest of the process. NOT_FOUND says where it was looked for,

@@ -37,6 +37,8 @@ class DeviceKinds {
     // Moving bytes costs it more than rounding: with --precision=bf16 or f16, what lies between
     // products stays narrow on it.
     bool keeps_narrow = false;
+    // Its kernels of products add other tensors to them: sums of products are folded into these.
+    bool adds_to_products = false;
     std::function<std::unique_ptr<Device>(const DeviceRequest&)> make;
     // Before a node makes its devices, which are that many: whether the machine has what they need.
     // FAILED_PRECONDITION or NOT_FOUND say what is missing. Empty: nothing can be.

@@ -72,6 +72,17 @@ class CudaLargeOperandsTest : public testing::Test {
 
 Attrs Over(std::vector<int64_t> axes) { return {{"axes", std::move(axes)}, {"keep_dims", false}}; }
 
+// Whole groups of narrow numbers, of which a thread has several, and what is not whole.
+TEST_F(CudaLargeOperandsTest, ElementByElement) {
+  for (const int64_t columns : {int64_t{1000}, int64_t{1004}, int64_t{33}}) {
+    const Shape x = {37, columns};
+    Check({.op = "relu", .floating = {x}});
+    Check({.op = "mul", .floating = {x, x}});
+    Check({.op = "add", .floating = {x, {columns}}});
+    Check({.op = "add", .floating = {{37, 1}, x}});
+  }
+}
+
 TEST_F(CudaLargeOperandsTest, Reductions) {
   for (const std::string op : {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min",
                                "reduce_sum_square", "reduce_l1"}) {

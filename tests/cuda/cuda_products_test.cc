@@ -71,6 +71,29 @@ TEST_F(CudaProductsTest, SplitDepth) {
   Compare("tensordot", {{2, 900, 5}, {2, 900, 66}}, {});
 }
 
+// What is added to a product, in every type, with operands that are aligned for a library and not.
+TEST_F(CudaProductsTest, Addends) {
+  for (const int64_t columns : {int64_t{72}, int64_t{67}}) {
+    const Shape a = {130, 64}, b = {64, columns}, row = {columns}, whole = {130, columns};
+    for (const bool is_wide : {false, true}) {
+      for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+        if (is_wide && SizeOf(dtype) != 2) continue;
+        const DType result = is_wide ? DType::kF32 : dtype;
+        const double narrow = dtype == DType::kF16 ? 2e-3 : 1.6e-2;
+        const double wide = dtype == DType::kF64 ? 1e-12 : 1e-5;
+        const double tolerance = SizeOf(result) == 2 ? narrow : wide;
+        Attrs attrs;
+        if (is_wide) attrs.Set("dtype", result);
+        SCOPED_TRACE(testing::Message() << ToString(dtype) << " to " << ToString(result));
+        CompareTypes("matmul_add", {{dtype, a}, {dtype, b}, {result, row}}, attrs, tolerance);
+        CompareTypes("matmul_add", {{dtype, a}, {dtype, b}, {result, whole}}, attrs, tolerance);
+        CompareTypes("matmul_add", {{dtype, a}, {dtype, b}, {result, whole}, {result, row}}, attrs,
+                     tolerance);
+      }
+    }
+  }
+}
+
 TEST_F(CudaProductsTest, Convolutions) {
   const WindowAxis axis = {.stride = 2, .dilation = 2, .pad_begin = 1, .pad_end = 2};
   const Shape x = {3, 132, 15, 14}, w = {70, 66, 3, 3}, y = {3, 70, 7, 7};

@@ -105,6 +105,7 @@ class CudnnTest : public testing::Test {
     launch.result = to.data();
     launch.work = work.data();
     const Queue queue = {.rounds_to_tf32 = rounds_to_tf32_,
+                         .sums_by_winograd = sums_by_winograd_,
                          .libraries = with_library ? libraries_ : nullptr};
     EXPECT_EQ(MakeConvolutionTable().convolve(queue, launch), kDone);
     EXPECT_TRUE(work.is_whole());
@@ -144,7 +145,7 @@ class CudnnTest : public testing::Test {
     }
   }
 
-  bool rounds_to_tf32_ = false;
+  bool rounds_to_tf32_ = false, sums_by_winograd_ = false;
 
  private:
   void* file_ = nullptr;
@@ -170,6 +171,19 @@ TEST_F(CudnnTest, Tf32) {
   rounds_to_tf32_ = true;
   Compare(launch, /*is_taken=*/true, 2e-3);
   EXPECT_NE(Run(launch, true), exact);
+}
+
+// Winograd's algorithm is for f32 that is not rounded, and where the user lets it.
+TEST_F(CudnnTest, Winograd) {
+  const ConvolutionLaunch launch = Images({.size = 9, .kernel = 3}, {.size = 8, .kernel = 3});
+  CompareAll(launch);
+  EXPECT_EQ(Count("FakeCudnnByWinograd"), 0);
+  sums_by_winograd_ = true;
+  CompareAll(launch);
+  EXPECT_EQ(Count("FakeCudnnByWinograd"), 3);
+  rounds_to_tf32_ = true;
+  Compare(launch, /*is_taken=*/true, 2e-3);
+  EXPECT_EQ(Count("FakeCudnnByWinograd"), 3);
 }
 
 TEST_F(CudnnTest, GroupsAndDilation) {
@@ -226,6 +240,14 @@ TEST(CudnnWork, FollowsTheShape) {
   EXPECT_EQ(launch.WorkBytes(), kRest + 2 * (2 * kImages + kWeights));
   launch.dtype = DType::kF64;
   EXPECT_LT(launch.WorkBytes(), kRest);
+  // Squares of 6 x 6 for 16 x 16 windows and for the weights, of f32 alone.
+  launch = Images({.size = 18, .kernel = 3}, {.size = 18, .kernel = 3});
+  launch.batch = 4;
+  launch.in = launch.out = 8;
+  const int64_t kSquares = 4 * 16 * (8 + 8) + 8 * 8;
+  EXPECT_EQ(launch.WorkBytes(), kRest + 4 * 36 * kSquares);
+  launch.dtype = DType::kBF16;
+  EXPECT_EQ(launch.WorkBytes(), kRest + 2 * (4 * 8 * (18 * 18 + 16 * 16) + 8 * 8 * 9));
 }
 
 }  // namespace

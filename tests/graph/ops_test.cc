@@ -124,6 +124,25 @@ TEST_F(OpsTest, Matmul) {
   EXPECT_EQ(registry_.Find("matmul")->CountFlops({{}, inputs, outputs}), 2 * 4 * 6 * 8);
 }
 
+TEST_F(OpsTest, MatmulAdd) {
+  EXPECT_EQ(Infer("matmul_add", {F32({2, 5, 6}), F32({6, 7}), F32({7})}), "f32[2, 5, 7]");
+  EXPECT_EQ(Infer("matmul_add", {F32({5, 6}), F32({7, 6}), F32({5, 7}), F32({7})},
+                  {{"transpose_b", true}}),
+            "f32[5, 7]");
+  EXPECT_EQ(Infer("matmul_add", {F32({5, 6}), F32({6, 7}), F32({5})}),
+            "an addend is f32[5]; f32[5, 7] or f32[7] is needed");
+  EXPECT_EQ(Infer("matmul_add", {F32({5, 6}), F32({6, 7}), {DType::kF64, {7}}}),
+            "an addend is f64[7]; f32[5, 7] or f32[7] is needed");
+  EXPECT_EQ(Infer("matmul_add", {F32({5, 6}), F32({5, 7}), F32({7})}),
+            "a is [5, 6], b is [5, 7]; b must be a matrix, and its depth the last axis of a");
+  EXPECT_EQ(Infer("matmul_add", {F32({6, 5}), F32({6, 7}), F32({7})}, {{"transpose_a", true}}),
+            "a is [6, 5], b is [6, 7]; a must not be transposed");
+  EXPECT_EQ(Infer("matmul_add", {F32({5, 6}), F32({6, 7})}), "has 2 inputs, takes 3");
+  EXPECT_EQ(Signatures("matmul_add", {F32({4, 6}), F32({6, 8}), F32({8}), F32({4, 8})}),
+            (Texts{"(S(0), B, B, S(0))->(S(0))", "(B, S(1), S(0), S(1))->(S(1))",
+                   "(S(1), S(0), P, P)->(P)", "(P, B, P, P)->(P)", "(B, P, P, P)->(P)"}));
+}
+
 TEST_F(OpsTest, Tensordot) {
   EXPECT_EQ(Infer("tensordot", {F32({2, 5, 3}), F32({2, 5, 4})}), "f32[3, 4]");
   EXPECT_EQ(Infer("tensordot", {F32({2, 5, 3}), F32({5, 4})}),

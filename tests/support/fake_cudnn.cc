@@ -26,7 +26,7 @@ struct cudnnContext {};
 namespace {
 
 constexpr size_t kWorkBytes = 1 << 20;
-int computed = 0, living = 0;
+int computed = 0, living = 0, by_winograd = 0;
 
 template <class T>
 cudnnStatus_t Create(T** made) {
@@ -163,6 +163,11 @@ bool HasWay(cudnnDataType_t type, cudnnMathType_t math) {
   return math == CUDNN_TENSOR_OP_MATH || (math == CUDNN_FMA_MATH && type == CUDNN_DATA_FLOAT);
 }
 
+bool CountWinograd(bool is_winograd) {
+  if (is_winograd) ++by_winograd;
+  return is_winograd;
+}
+
 // Both ends of the memory that the caller lends are written to.
 cudnnStatus_t UseWork(void* work, size_t bytes, const void* beta, bool is_allowed) {
   if (!is_allowed || bytes < kWorkBytes || *static_cast<const float*>(beta) != 0) {
@@ -180,6 +185,7 @@ extern "C" {
 
 int FakeCudnnComputed() { return computed; }
 int FakeCudnnLiving() { return living; }
+int FakeCudnnByWinograd() { return by_winograd; }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return Create(handle); }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return Destroy(handle); }
@@ -236,7 +242,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, cudnnTensorD
                                                      cudnnConvolutionFwdAlgoPerf_t* listed) {
   if (!Fits(*x, *w, *y, *c)) return CUDNN_STATUS_BAD_PARAM;
   return List({CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_GEMM,
-               CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD},
+               CUDNN_CONVOLUTION_FWD_ALGO_FFT, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD},
               CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, c->math, most, count, listed);
 }
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
@@ -244,7 +250,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
     cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t x, int most, int* count,
     cudnnConvolutionBwdDataAlgoPerf_t* listed) {
   if (!Fits(*x, *w, *y, *c)) return CUDNN_STATUS_BAD_PARAM;
-  return List({CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT},
+  return List({CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT,
+               CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED},
               CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, c->math, most, count, listed);
 }
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
@@ -252,7 +259,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
     cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t w, int most, int* count,
     cudnnConvolutionBwdFilterAlgoPerf_t* listed) {
   if (!Fits(*x, *w, *y, *c)) return CUDNN_STATUS_BAD_PARAM;
-  return List({CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT},
+  return List({CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT,
+               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED},
               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, c->math, most, count, listed);
 }
 
@@ -279,8 +287,10 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void*, cudnnTensorDes
                                       const void* w_data, cudnnConvolutionDescriptor_t c,
                                       cudnnConvolutionFwdAlgo_t algorithm, void* work, size_t bytes,
                                       const void* beta, cudnnTensorDescriptor_t y, void* y_data) {
+  const bool is_winograd = CountWinograd(algorithm == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD);
   const bool is_allowed =
-      algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM && HasWay(x->type, c->math);
+      (algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM || is_winograd) &&
+      HasWay(x->type, c->math);
   const cudnnStatus_t status = UseWork(work, bytes, beta, is_allowed);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   const auto a = Read(*x, x_data, c->math), b = Read(*w, w_data, c->math);
@@ -297,8 +307,10 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void*, cudnnFilt
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void* work,
                                            size_t bytes, const void* beta,
                                            cudnnTensorDescriptor_t x, void* x_data) {
+  const bool is_winograd =
+      CountWinograd(algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED);
   const bool is_allowed =
-      algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 && HasWay(x->type, c->math);
+      (algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 || is_winograd) && HasWay(x->type, c->math);
   const cudnnStatus_t status = UseWork(work, bytes, beta, is_allowed);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   const auto a = Read(*w, w_data, c->math), b = Read(*y, y_data, c->math);
@@ -315,8 +327,10 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, const void*, cudnnTe
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void* work,
                                              size_t bytes, const void* beta,
                                              cudnnFilterDescriptor_t w, void* w_data) {
+  const bool is_winograd =
+      CountWinograd(algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED);
   const bool is_allowed =
-      algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 && HasWay(x->type, c->math);
+      (algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 || is_winograd) && HasWay(x->type, c->math);
   const cudnnStatus_t status = UseWork(work, bytes, beta, is_allowed);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   const auto a = Read(*x, x_data, c->math), b = Read(*y, y_data, c->math);

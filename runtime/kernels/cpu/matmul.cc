@@ -128,6 +128,70 @@ PlanOr PlanMatmul(const KernelSpec& spec) {
       gemm, [=] { return merges_rows ? OneProduct() : BatchEntries(a, b, c, gemm); }));
 }
 
+// c += addend, of rows of `columns`; a step of 0 adds one row to all.
+template <class T>
+void AddRows(T* c, const T* addend, int64_t rows, int64_t columns, int64_t step) {
+  for (int64_t r = 0; r < rows; ++r, c += columns, addend += step) {
+    for (int64_t i = 0; i < columns; ++i) c[i] += addend[i];
+  }
+}
+
+// A product of f32 or f64, and what is added to it.
+class ProductAndAddends {
+ public:
+  ProductAndAddends(PlannedKernel product, const KernelSpec& spec)
+      : product_(std::move(product)), is_f64_(spec.outputs[0].dtype == DType::kF64) {
+    const Shape& c = spec.outputs[0].shape();
+    columns_ = c[c.rank() - 1];
+    rows_ = columns_ == 0 ? 0 : c.num_elements() / columns_;
+    for (size_t i = 2; i < spec.inputs.size(); ++i) {
+      steps_.push_back(spec.inputs[i].shape().rank() == 1 ? 0 : columns_);
+    }
+  }
+
+  KernelMemory memory() const { return product_.memory; }
+  absl::Status Allocate() {
+    BRAID_ASSIGN_OR_RETURN(kernel_, product_.make());
+    return absl::OkStatus();
+  }
+  absl::Status operator()(const KernelRun& run) {
+    BRAID_RETURN_IF_ERROR(kernel_->Run(run));
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      if (is_f64_) {
+        Add<double>(run, i);
+      } else {
+        Add<float>(run, i);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  template <class T>
+  void Add(const KernelRun& run, size_t i) const {
+    AddRows(Output<T>(run, 0), Input<T>(run, static_cast<int>(i) + 2), rows_, columns_, steps_[i]);
+  }
+
+  const PlannedKernel product_;
+  const bool is_f64_;
+  int64_t rows_ = 0, columns_ = 0;
+  std::vector<int64_t> steps_;  // of the addends, from row to row
+  std::unique_ptr<Kernel> kernel_;
+};
+
+PlanOr PlanMatmulAdd(const KernelSpec& spec) {
+  KernelSpec product = spec;
+  product.inputs.resize(2);
+  BRAID_ASSIGN_OR_RETURN(PlannedKernel planned, PlanMatmul(product));
+  auto both = std::make_shared<ProductAndAddends>(std::move(planned), spec);
+  const KernelMemory memory = both->memory();
+  return PlannedKernel{.memory = memory,
+                       .make = [both]() -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                         BRAID_RETURN_IF_ERROR(both->Allocate());
+                         return MakeKernel([both](const KernelRun& run) { return (*both)(run); });
+                       }};
+}
+
 PlanOr PlanTensordot(const KernelSpec& spec) {
   BRAID_RETURN_IF_ERROR(CheckTypes(spec));
   const Shape& a = spec.inputs[0].shape();
@@ -158,6 +222,7 @@ KernelFactory WidenedWithoutGemm(KernelFactory factory) {
 
 absl::Status RegisterMatmulKernels(KernelRegistry& registry) {
   BRAID_RETURN_IF_ERROR(registry.Register("matmul", WidenedWithoutGemm(PlanMatmul)));
+  BRAID_RETURN_IF_ERROR(registry.Register("matmul_add", Widened(PlanMatmulAdd)));
   return registry.Register("tensordot", WidenedWithoutGemm(PlanTensordot));
 }
 

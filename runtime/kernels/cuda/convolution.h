@@ -83,7 +83,8 @@ struct ConvolutionLaunch {
     const int64_t all_out = RoundedUp(int64_t{groups} * out, kChannels);
     const int64_t copied = batch * (all_in * pixels() + all_out * windows()) +
                            all_out * RoundedUp(in, kChannels) * taps();
-    return copied * (dtype == DType::kF32 || wide_result ? 4 : 2) + kLibraryBytes;
+    const int64_t bytes = copied * (dtype == DType::kF32 || wide_result ? 4 : 2);
+    return (bytes > WinogradBytes() ? bytes : WinogradBytes()) + kLibraryBytes;
   }
   int64_t WorkBytes() const {
     const int64_t own = SplitBytes(Shape(), dtype == DType::kF64 ? 8 : 4);
@@ -93,6 +94,18 @@ struct ConvolutionLaunch {
   }
 
  private:
+  // Winograd's algorithm for 3 x 3 taps makes 6 x 6 numbers of each tap square, and of each tile of
+  // 4 x 4 windows in x and in y.
+  int64_t WinogradBytes() const {
+    if (dtype != DType::kF32 || axes[0].size != 1 || taps() != 9) return 0;
+    int64_t tiles = batch;
+    for (int i = 1; i < kSpatialAxes; ++i) {
+      if (axes[i].kernel != 3 || axes[i].stride != 1 || axes[i].dilation != 1) return 0;
+      tiles *= (axes[i].windows + 3) / 4;
+    }
+    return 36 * groups * (tiles * (in + out) + int64_t{in} * out) * 4;
+  }
+
   // For indices, and for the partial sums of a gradient of weights whose depth is split: seven
   // times those of 512 x 512 channels and 3 x 3 taps.
   static constexpr int64_t kLibraryBytes = int64_t{64} << 20;

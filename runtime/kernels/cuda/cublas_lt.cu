@@ -54,7 +54,8 @@ struct Key {
   int64_t rows, columns, depth;
   int64_t count;         // of the products that one call computes
   int64_t strides[3];    // of them: a, b and c
-  int64_t alignment[3];  // of a, b and c, in bytes: kAligned or that of one element
+  int64_t alignment[3];  // of a, b and c with its addend, in bytes: kAligned or one element's
+  int64_t has_row;
 };
 constexpr int64_t kAligned = 16;
 
@@ -83,7 +84,8 @@ Key KeyOf(const Queue& queue, const MatmulLaunch& launch) {
              .rows = shape.rows,
              .columns = shape.columns,
              .depth = shape.depth,
-             .count = 1};
+             .count = 1,
+             .has_row = launch.row != nullptr};
   const int dimension = CallDimension(batch);
   if (batch.rank > 0) key.count = batch.size[dimension];
   const auto bytes = BytesOf(launch.dtype);
@@ -93,6 +95,7 @@ Key KeyOf(const Queue& queue, const MatmulLaunch& launch) {
     if (batch.rank > 0) key.strides[i] = batch.stride[i][dimension];
     const int64_t element = i < 2 ? bytes : result_bytes;
     auto bits = static_cast<int64_t>(reinterpret_cast<intptr_t>(data[i]));
+    if (i == 2) bits |= static_cast<int64_t>(reinterpret_cast<intptr_t>(launch.addend));
     for (int d = 0; d < batch.rank; ++d) bits |= batch.stride[i][d] * element;
     key.alignment[i] = bits % kAligned == 0 ? kAligned : element;
   }
@@ -176,7 +179,8 @@ bool Choose(const CublasLt& lt, const Key& key, LtPlan& plan) {
   return true;
 }
 
-LtPlan MakePlan(const CublasLt& lt, const Key& key) {
+// `row`: MatmulLaunch's, which the library wants to see before it chooses.
+LtPlan MakePlan(const CublasLt& lt, const Key& key, const void* row) {
   LtPlan plan = {.count = key.count};
   const auto dtype = static_cast<DType>(key.dtype);
   const bool is_f64 = dtype == DType::kF64;
@@ -191,6 +195,16 @@ LtPlan MakePlan(const CublasLt& lt, const Key& key) {
   const cublasOperation_t second = key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   lt.f.set_product(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
   lt.f.set_product(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
+  if (key.has_row != 0) {
+    // The library's rows are this one's columns.
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    if (lt.f.set_product(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) !=
+            CUBLAS_STATUS_SUCCESS ||
+        lt.f.set_product(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &row, sizeof row) !=
+            CUBLAS_STATUS_SUCCESS) {
+      return plan;
+    }
+  }
   plan.first = MakeMatrix(lt, dtype, key.transpose_b ? key.columns : key.depth,
                           key.transpose_b ? key.depth : key.columns, key.count, key.strides[1]);
   plan.second = MakeMatrix(lt, dtype, key.transpose_a ? key.depth : key.rows,
@@ -241,7 +255,8 @@ const LtPlan* FindLtPlan(const Queue& queue, const MatmulLaunch& launch) {
   if (lt == nullptr) return nullptr;
   const Key key = KeyOf(queue, launch);
   if (key.count > INT32_MAX) return nullptr;
-  const LtPlan& plan = lt->plans.Find(key, [&](const Key& of) { return MakePlan(*lt, of); });
+  const LtPlan& plan =
+      lt->plans.Find(key, [&](const Key& of) { return MakePlan(*lt, of, launch.row); });
   return plan.exists ? &plan : nullptr;
 }
 
@@ -256,6 +271,11 @@ Error Multiply(const Queue& queue, const MatmulLaunch& launch, const LtPlan& pla
   const int64_t result_bytes = launch.wide_result ? 4 : bytes;
   const Walk& batch = launch.batch;
   const int dimension = CallDimension(batch);
+  if (launch.row != nullptr &&
+      lt.f.set_product(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &launch.row,
+                       sizeof launch.row) != CUBLAS_STATUS_SUCCESS) {
+    return kLibraryFailed;
+  }
   for (int64_t call = 0; call < batch.elements / plan.count; ++call) {
     int64_t offsets[3] = {};
     int64_t rest = call;
@@ -267,10 +287,11 @@ Error Multiply(const Queue& queue, const MatmulLaunch& launch, const LtPlan& pla
     const auto* a = static_cast<const char*>(launch.a) + offsets[0] * bytes;
     const auto* b = static_cast<const char*>(launch.b) + offsets[1] * bytes;
     auto* c = static_cast<char*>(launch.c) + offsets[2] * result_bytes;
-    const cublasStatus_t status =
-        lt.f.matmul(lt.handle, plan.product, one, b, plan.first, a, plan.second, zero, c,
-                    plan.result, c, plan.result, &plan.algorithm, launch.work,
-                    MatmulLaunch::kLibraryBytes, static_cast<cudaStream_t>(queue.stream));
+    const bool adds = launch.addend != nullptr;
+    const cublasStatus_t status = lt.f.matmul(
+        lt.handle, plan.product, one, b, plan.first, a, plan.second, adds ? one : zero,
+        adds ? launch.addend : c, plan.result, c, plan.result, &plan.algorithm, launch.work,
+        MatmulLaunch::kLibraryBytes, static_cast<cudaStream_t>(queue.stream));
     if (status != CUBLAS_STATUS_SUCCESS) return kLibraryFailed;
   }
   return kDone;

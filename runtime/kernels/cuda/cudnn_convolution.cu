@@ -75,21 +75,23 @@ bool FindAll(FunctionFinder finder, Functions& f) {
 
 // What a plan depends on.
 struct Key {
-  int64_t side, dtype, is_rounded, is_wide;
+  int64_t side, dtype, is_rounded, is_wide, by_winograd;
   int64_t batch, groups, in, out;
   int64_t size[kSpatialAxes], windows[kSpatialAxes], kernel[kSpatialAxes];
   int64_t stride[kSpatialAxes], dilation[kSpatialAxes], pad[kSpatialAxes];
 };
 
 Key KeyOf(const Queue& queue, const ConvolutionLaunch& launch) {
-  Key key = {.side = static_cast<int64_t>(launch.side),
-             .dtype = static_cast<int64_t>(launch.dtype),
-             .is_rounded = queue.rounds_to_tf32 && launch.dtype == DType::kF32,
-             .is_wide = launch.wide_result,
-             .batch = launch.batch,
-             .groups = launch.groups,
-             .in = launch.in,
-             .out = launch.out};
+  Key key = {
+      .side = static_cast<int64_t>(launch.side),
+      .dtype = static_cast<int64_t>(launch.dtype),
+      .is_rounded = queue.rounds_to_tf32 && launch.dtype == DType::kF32,
+      .is_wide = launch.wide_result,
+      .by_winograd = queue.sums_by_winograd && !queue.rounds_to_tf32 && launch.dtype == DType::kF32,
+      .batch = launch.batch,
+      .groups = launch.groups,
+      .in = launch.in,
+      .out = launch.out};
   for (int i = 0; i < kSpatialAxes; ++i) {
     const ConvolutionAxis& axis = launch.axes[i];
     key.size[i] = axis.size;
@@ -220,7 +222,7 @@ bool Describe(const Functions& f, const Key& key, CudnnPlan& plan) {
 
 // Algorithms that sum the products themselves. Those that transform tiles (Winograd, Fourier) round
 // each sum by the largest numbers of its tile, and transform in TF32 or in narrow numbers what is
-// exact otherwise.
+// exact otherwise; those of Winograd serve f32, where the user lets them.
 bool SumsProducts(cudnnConvolutionFwdAlgo_t algorithm) {
   return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ||
          algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ||
@@ -231,6 +233,18 @@ bool SumsProducts(cudnnConvolutionBwdDataAlgo_t algorithm) {
 }
 bool SumsProducts(cudnnConvolutionBwdFilterAlgo_t algorithm) {
   return algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+}
+
+bool IsWinograd(cudnnConvolutionFwdAlgo_t algorithm) {
+  return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD ||
+         algorithm == CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED;
+}
+bool IsWinograd(cudnnConvolutionBwdDataAlgo_t algorithm) {
+  return algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD ||
+         algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED;
+}
+bool IsWinograd(cudnnConvolutionBwdFilterAlgo_t algorithm) {
+  return algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED;
 }
 
 // Sets the plan's algorithm to the first that may be used of those which `list` gives, best first;
@@ -245,9 +259,10 @@ bool Choose(const Functions& f, const Key& key, size_t work_bytes, CudnnPlan& pl
   for (int i = 0; i < count && i < kMost; ++i) {
     const Listed& way = listed[i];
     if (way.status != CUDNN_STATUS_SUCCESS || way.determinism != CUDNN_DETERMINISTIC ||
-        !SumsProducts(way.algo) || way.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) {
+        way.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) {
       continue;
     }
+    if (!SumsProducts(way.algo) && !(key.by_winograd != 0 && IsWinograd(way.algo))) continue;
     const bool is_free = MathOf(key) != CUDNN_FMA_MATH;
     if (is_free && f.set_math(plan.convolution, way.mathType) != CUDNN_STATUS_SUCCESS) continue;
     size_t needed = 0;

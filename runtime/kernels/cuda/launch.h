@@ -29,6 +29,8 @@ struct Queue {
   int32_t multiprocessors = 132;
   // Products of f32 may round their operands to TF32, for the matrix units: --precision=tf32.
   bool rounds_to_tf32 = false;
+  // Convolutions of f32 may sum by Winograd's algorithm: --winograd.
+  bool sums_by_winograd = false;
   void* libraries = nullptr;  // of the device: module's own
 };
 

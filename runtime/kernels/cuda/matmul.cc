@@ -1,6 +1,7 @@
-// Of KernelSpecs: matmul and tensordot.
+// Of KernelSpecs: matmul, matmul_add and tensordot.
 #include "runtime/kernels/cuda/matmul.h"
 
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -32,7 +33,13 @@ absl::Status Disagree(const KernelSpec& spec) {
                       spec.inputs[1].shape().ToString(), spec.outputs[0].shape().ToString()));
 }
 
-PlannedKernel PlanLaunch(const KernelSpec& spec, const MatmulTable& table, MatmulLaunch launch) {
+// Which inputs are added to the product.
+struct Addends {
+  std::optional<size_t> row, whole;
+};
+
+PlannedKernel PlanLaunch(const KernelSpec& spec, const MatmulTable& table, MatmulLaunch launch,
+                         const Addends& addends = {}) {
   launch.shape.products = launch.batch.elements;
   launch.shape = WithSplits(launch.shape);
   const auto multiply = table.multiply;
@@ -41,6 +48,8 @@ PlannedKernel PlanLaunch(const KernelSpec& spec, const MatmulTable& table, Matmu
                         MatmulLaunch now = launch;
                         now.a = run.inputs[0];
                         now.b = run.inputs[1];
+                        if (addends.row) now.row = run.inputs[*addends.row];
+                        if (addends.whole) now.addend = run.inputs[*addends.whole];
                         now.c = run.outputs[0];
                         now.work = work;
                         return multiply(queue, now);
@@ -63,7 +72,7 @@ absl::StatusOr<Walk> BatchWalk(const Shape& a, const Shape& b, const Shape& c) {
   return WalkOf(sizes, strides);
 }
 
-PlanOr PlanMatmul(const KernelSpec& spec, const MatmulTable& table) {
+PlanOr PlanMatmul(const KernelSpec& spec, const MatmulTable& table, const Addends& addends = {}) {
   BRAID_ASSIGN_OR_RETURN(MatmulLaunch launch, LaunchOf(spec));
   const Shape& a = spec.inputs[0].shape();
   const Shape& b = spec.inputs[1].shape();
@@ -86,7 +95,21 @@ PlanOr PlanMatmul(const KernelSpec& spec, const MatmulTable& table) {
   } else {
     BRAID_ASSIGN_OR_RETURN(launch.batch, BatchWalk(a, b, c));
   }
-  return PlanLaunch(spec, table, launch);
+  return PlanLaunch(spec, table, launch, addends);
+}
+
+PlanOr PlanMatmulAdd(const KernelSpec& spec, const MatmulTable& table) {
+  Addends addends;
+  for (size_t i = 2; i < spec.inputs.size(); ++i) {
+    std::optional<size_t>& place = spec.inputs[i].shape().rank() == 1 ? addends.row : addends.whole;
+    if (place) {
+      return absl::UnimplementedError(absl::StrFormat(
+          "%s '%s': cards add one row and one tensor of the result's shape", spec.op, spec.name));
+    }
+    if (spec.inputs[i].dtype != spec.outputs[0].dtype) return UnsupportedTypes(spec);
+    place = i;
+  }
+  return PlanMatmul(spec, table, addends);
 }
 
 PlanOr PlanTensordot(const KernelSpec& spec, const MatmulTable& table) {
@@ -113,6 +136,8 @@ absl::Status RegisterMatmulKernels(const KernelTable& table, KernelRegistry& reg
   const MatmulTable* matmul = &table.matmul;
   BRAID_RETURN_IF_ERROR(registry.Register(
       "matmul", [=](const KernelSpec& spec) { return PlanMatmul(spec, *matmul); }));
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "matmul_add", [=](const KernelSpec& spec) { return PlanMatmulAdd(spec, *matmul); }));
   return registry.Register("tensordot",
                            [=](const KernelSpec& spec) { return PlanTensordot(spec, *matmul); });
 }

@@ -1,4 +1,5 @@
-// Kernels of matmul and tensordot: cuBLASLt's where the device has it, else tiles of our own.
+// Kernels of matmul, matmul_add and tensordot: cuBLASLt's where the device has it, else tiles of
+// our own.
 #include "runtime/kernels/cuda/cublas_lt.h"
 #include "runtime/kernels/cuda/device_code.h"
 #include "runtime/kernels/cuda/matmul.h"
@@ -60,24 +61,62 @@ struct DenseResult {
   bool is_wide;
   int64_t columns;
   Walk batch;
+  const void* row;     // MatmulLaunch::row
+  const void* addend;  // MatmulLaunch::addend
 
   __device__ __forceinline__ int64_t Start(int64_t product) const {
     return OffsetsOf<3>(batch, product).at[2];
   }
-  __device__ __forceinline__ void Put(int64_t start, int64_t row, int64_t column,
+  __device__ __forceinline__ void Put(int64_t start, int64_t line, int64_t column,
                                       Compute<T> value) const {
-    const int64_t at = start + row * columns + column;
+    const int64_t at = start + line * columns + column;
     if (is_wide) {
-      static_cast<float*>(data)[at] = static_cast<float>(value);
+      Sum(static_cast<float>(value), static_cast<float*>(data), at, column);
     } else {
-      Store(static_cast<T*>(data) + at, value);
+      Sum(value, static_cast<T*>(data), at, column);
     }
   }
+
+ private:
+  template <class Stored>
+  __device__ __forceinline__ void Sum(Compute<Stored> value, Stored* to, int64_t at,
+                                      int64_t column) const {
+    if (row != nullptr) value += Load(static_cast<const Stored*>(row) + column);
+    if (addend != nullptr) value += Load(static_cast<const Stored*>(addend) + at);
+    Store(to + at, value);
+  }
 };
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    AddRowKernel(T* c, const T* row, int64_t columns, int64_t elements) {
+  for (int64_t i = FirstIndex(); i < elements; i += IndexStep()) {
+    Store(c + i, Load(c + i) + Load(row + i % columns));
+  }
+}
+
+// c += the row.
+Error AddRow(const Queue& queue, const MatmulLaunch& launch) {
+  const int64_t elements = launch.shape.rows * launch.shape.columns;
+  return VisitFloating(launch.wide_result ? DType::kF32 : launch.dtype, [&](auto of_type) {
+    using T = decltype(of_type);
+    return Launch(queue, BlocksFor(queue, elements), kThreads, AddRowKernel<T>,
+                  static_cast<T*>(launch.c), static_cast<const T*>(launch.row),
+                  launch.shape.columns, elements);
+  });
+}
 
 Error MultiplyMatrices(const Queue& queue, const MatmulLaunch& launch) {
   if (launch.shape.elements() == 0) return kDone;
   if (const LtPlan* plan = FindLtPlan(queue, launch)) return Multiply(queue, launch, *plan);
+  if (launch.row != nullptr) {  // not in the library's way
+    MatmulLaunch rest = launch;
+    rest.row = nullptr;
+    if (const LtPlan* plan = FindLtPlan(queue, rest)) {
+      const Error error = Multiply(queue, rest, *plan);
+      return error == kDone ? AddRow(queue, launch) : error;
+    }
+  }
   return VisitFloating(launch.dtype, [&](auto of_type) {
     using T = decltype(of_type);
     const ProductShape& shape = launch.shape;
@@ -89,7 +128,12 @@ Error MultiplyMatrices(const Queue& queue, const MatmulLaunch& launch) {
                                   .row_stride = launch.transpose_b ? shape.depth : 1,
                                   .depth_stride = launch.transpose_b ? 1 : shape.columns,
                                   .batch = launch.batch};
-    const DenseResult<T> c = {launch.c, launch.wide_result, shape.columns, launch.batch};
+    const DenseResult<T> c = {.data = launch.c,
+                              .is_wide = launch.wide_result,
+                              .columns = shape.columns,
+                              .batch = launch.batch,
+                              .row = launch.row,
+                              .addend = launch.addend};
     return LaunchProduct(queue, shape, a, b, c, launch.work);
   });
 }

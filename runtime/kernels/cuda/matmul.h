@@ -1,4 +1,4 @@
-// Launches of matmul and tensordot.
+// Launches of matmul, matmul_add and tensordot.
 #pragma once
 
 #include "graph/dtype.h"
@@ -7,10 +7,14 @@
 
 namespace braid::cuda {
 
-// c = op(a) op(b), dense and row-major, for each product of a batch.
+// c = op(a) op(b) + row + addend, dense and row-major, for each product of a batch.
 struct MatmulLaunch {
   const void* a = nullptr;
   const void* b = nullptr;
+  // Of c's type, of products that are no batch; null: there is none. A row is added to all rows;
+  // the addend is as large as c, and lies elsewhere.
+  const void* row = nullptr;
+  const void* addend = nullptr;
   void* c = nullptr;
   void* work = nullptr;       // WorkBytes()
   DType dtype = DType::kF32;  // of a and b: floating

@@ -143,7 +143,8 @@ __global__ void __launch_bounds__(kThreads) JoinRowParts(RowNormGradLaunch l, in
   A sums[2] = {};
   if (column < l.size) {
     const A* from = static_cast<const A*>(l.sums) + column;
-    for (int64_t part = row; part < l.parts; part += rows) {
+    BRAID_UNROLL_BY_4  // so that loads are under way together
+        for (int64_t part = row; part < l.parts; part += rows) {
       sums[0] += from[part * l.size];
       sums[1] += from[(l.parts + part) * l.size];
     }

@@ -93,6 +93,67 @@ __global__ void __launch_bounds__(kThreads) PointwiseKernel(const PointwiseLaunc
   }
 }
 
+// What a thread of WholeGroupsKernel has under way at a time, in groups of 16 bytes.
+template <class Map>
+inline constexpr int kUnderWay = Map::kInputs == 1 ? 4 : 2;
+
+// Of bf16 and f16 inputs that come in whole groups: a thread reads all of several groups before it
+// computes, since 16 bytes a thread are too little to keep memory busy. The output may lie where an
+// input does: a group is written by the thread that has read it.
+template <class Map>
+__global__ void __launch_bounds__(kThreads) WholeGroupsKernel(const PointwiseLaunch launch) {
+  constexpr int kInputs = Map::kInputs, kSize = kWideGroup<float>, kParts = kUnderWay<Map>;
+  using Group = StoredGroup<BFloat16, kSize>;  // of either type
+  const Map map(launch);
+  for (int64_t first = FirstIndex(); first < launch.groups; first += kParts * IndexStep()) {
+    Group groups[kParts][kInputs];
+    BRAID_UNROLL
+    for (int p = 0; p < kParts; ++p) {
+      const int64_t g = first + p * IndexStep();
+      if (g >= launch.groups) break;
+      const int64_t i = g * kSize;
+      GroupPlace<kInputs> place;
+      if constexpr (!Map::kIsDense) place = PlaceOf<kInputs>(launch.walk, i);
+      BRAID_UNROLL
+      for (int k = 0; k < kInputs; ++k) {
+        const int64_t at = Map::kIsDense ? i : place.at[k + 1];
+        groups[p][k] =
+            *reinterpret_cast<const Group*>(static_cast<const BFloat16*>(launch.inputs[k]) + at);
+      }
+    }
+    BRAID_UNROLL
+    for (int p = 0; p < kParts; ++p) {
+      const int64_t g = first + p * IndexStep();
+      if (g >= launch.groups) break;
+      float x[kInputs][kSize];
+      for (int k = 0; k < kInputs; ++k) {
+        LoadGroup(launch.types[k], groups[p][k].values, 0, kSize, x[k]);
+      }
+      typename Map::Out y[kSize];
+      for (int j = 0; j < kSize; ++j) {
+        if constexpr (kInputs == 1) {
+          y[j] = map(x[0][j]);
+        } else {
+          y[j] = map(x[0][j], x[1][j]);
+        }
+      }
+      StoreGroup(launch.out_type, launch.output, g * kSize, kSize, y);
+    }
+  }
+}
+
+// Whether a launch in groups is WholeGroupsKernel's.
+inline bool HasWholeGroups(const PointwiseLaunch& launch, int inputs) {
+  const Walk& walk = launch.walk;
+  if (launch.group != kWideGroup<float> || walk.elements % launch.group != 0) return false;
+  for (int k = 0; k < inputs; ++k) {
+    const bool is_narrow = launch.types[k] == DType::kBF16 || launch.types[k] == DType::kF16;
+    const bool is_repeated = walk.rank > 0 && walk.stride[k + 1][walk.rank - 1] == 0;
+    if (!is_narrow || is_repeated) return false;
+  }
+  return true;
+}
+
 // The launch in groups of `size` elements of `inputs` inputs, or of half as many or of one where
 // these are not in one piece everywhere.
 inline PointwiseLaunch InGroups(PointwiseLaunch launch, int size, int inputs) {
@@ -114,6 +175,12 @@ template <class Map>
 Error LaunchMap(const Queue& queue, const PointwiseLaunch& launch) {
   if (launch.walk.elements == 0) return kDone;
   const PointwiseLaunch grouped = InGroups(launch, kWideGroup<typename Map::In>, Map::kInputs);
+  if constexpr (std::is_same_v<typename Map::In, float>) {
+    if (HasWholeGroups(grouped, Map::kInputs)) {
+      const int64_t threads = (grouped.groups + kUnderWay<Map> - 1) / kUnderWay<Map>;
+      return Launch(queue, BlocksFor(queue, threads), kThreads, WholeGroupsKernel<Map>, grouped);
+    }
+  }
   return Launch(queue, BlocksFor(queue, grouped.groups), kThreads, PointwiseKernel<Map>, grouped);
 }
 

@@ -22,10 +22,15 @@ constexpr int64_t kRowPart = 4096;  // elements of a row's part, at least
 constexpr int64_t kThreadPart = 8;  // elements that a thread joins of a column's part, at least
 
 // A warp's threads take neighbouring columns, if there are so many; then long columns come first.
+// Where that leaves a card idle, as joining parts does, a thread takes no more elements than it
+// reads at a time, and fewer threads neighbouring columns.
 ColumnBlocks BlocksOf(int64_t columns, int64_t size) {
+  constexpr int64_t kWarp = 32, kFewLanes = 8, kAtATime = 4;
+  const bool is_idle = DivideUp(columns, kWarp) < kManyBlocks / 8 && size <= kRowPart;
+  const int64_t part = is_idle ? kAtATime : kThreadPart;
   ColumnBlocks blocks;
-  blocks.lanes = PowerOfTwo(columns, 32);
-  blocks.rows = PowerOfTwo(DivideUp(size, kThreadPart), kBlockThreads / blocks.lanes);
+  blocks.lanes = PowerOfTwo(columns, is_idle ? kFewLanes : kWarp);
+  blocks.rows = PowerOfTwo(DivideUp(size, part), kBlockThreads / blocks.lanes);
   blocks.lanes = PowerOfTwo(columns, kBlockThreads / blocks.rows);
   return blocks;
 }
