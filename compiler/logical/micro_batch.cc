@@ -338,12 +338,20 @@ class MicroBatchPass {
 
   absl::Status NeedsWholeBatch(const Op& op, int input) const {
     const TensorId tensor = op.inputs[input];
-    return absl::InvalidArgumentError(absl::StrCat(
-        op.type, " '", op.name, "' needs the whole batch of '", graph_.producer(tensor).name, "' (",
-        graph_.type(tensor).ToString(), "), of which micro_batches = ", m_,
-        " gives it one part at a time; set micro_batches to 1, or compute it from each part alone "
-        "(",
-        op.location.ToString(), ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(op.type, " '", op.name, "' needs the whole batch of '",
+                     graph_.producer(tensor).name, "' (", graph_.type(tensor).ToString(),
+                     "), of which micro_batches = ", m_, " gives it one part at a time; ",
+                     RemedyOf(op, graph_.type(tensor).shape), " (", op.location.ToString(), ")"));
+  }
+  std::string RemedyOf(const Op& op, const Shape& shape) const {
+    const std::optional<Mirroring> mirroring = Mirroring::Of(op.attrs);
+    if (mirroring && shape.rank() > 0 && shape[0] % (mirroring->parts * m_) != 0) {
+      return absl::StrCat("each of ", mirroring->parts, " devices has ",
+                          shape[0] / mirroring->parts, " of its ", shape[0],
+                          " rows, which must be a multiple of micro_batches");
+    }
+    return "set micro_batches to 1, or compute it from each part alone";
   }
 
   LogicalGraph& graph_;

@@ -15,7 +15,8 @@ namespace braid {
 // Inside job.Mirrored. The same value on each device: x, which must not be mirrored. Seldom needed,
 // since it is done where x meets a mirrored value.
 Tensor Mirror(Tensor x, SourceLocation where = Here());
-// Inside job.Mirrored: x is [n, ...], and each of p devices has n / p rows of it, in their order.
+// Inside job.Mirrored: x is [n, ...], and each of p devices has n / p rows of it, in their order;
+// with micro-batches, of each of them.
 Tensor MirrorParts(Tensor x, SourceLocation where = Here());
 
 // The sum over the devices, and their mean: x is floating or a whole number for the sum.

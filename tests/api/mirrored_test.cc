@@ -25,6 +25,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
+using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
 // What a job fetches in one step.
@@ -50,6 +51,21 @@ std::map<std::string, std::vector<float>> Fetched(const std::vector<int>& device
 // 0, 1, 2, ... as f32 [count].
 Tensor Counting(Job& job, int64_t count) {
   return Cast(Iota(job.graph(), {DType::kI64, {count}}), DType::kF32);
+}
+
+// A batch of each device that micro-batches do not divide is said in its own rows.
+TEST(MirroredTest, MicroBatchesDivideTheBatchOfEachDevice) {
+  const auto session = StartOrDie({.devices = {2}, .progress = Progress::kOff});
+  const auto job = session->Compile("uneven", [](Job& job) {
+    const Tensor x = job.Input("x", {6, 4});
+    const Tensor loss =
+        job.Mirrored([&] { return MeanMirrored(Mean(Linear(MirrorParts(x), 1, {.name = "fc"}))); });
+    job.Minimize(loss, Sgd{.lr = 0.1}, {.micro_batches = 2});
+  });
+  ASSERT_FALSE(job.ok());
+  EXPECT_THAT(std::string(job.status().message()),
+              HasSubstr("each of 2 devices has 3 of its 6 rows, which must be a multiple of "
+                        "micro_batches"));
 }
 
 TEST(MirroredTest, ValuesLeadBackAsTheyAreSaidTo) {

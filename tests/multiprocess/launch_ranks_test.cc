@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/multiprocess/program_run.h"
@@ -67,6 +68,23 @@ TEST(LaunchRanksTest, TheyMakeAWorld) {
   EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
   EXPECT_THAT(run.out(), HasSubstr("rank 2: "));
   EXPECT_THAT(run.out(), HasSubstr("pi is about 3.14"));
+}
+
+// The last loss that examples/ddp_by_hand prints with so many ranks.
+double LossByHand(int ranks) {
+  ProgramRun run(LaunchRanks({absl::StrCat("--nproc_per_node=", ranks)}, {BRAID_DDP_BY_HAND}));
+  EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+  const std::vector<std::string> words = absl::StrSplit(run.out(), absl::ByAnyChar(" \n"));
+  double loss = -1;
+  EXPECT_TRUE(words.size() > 2 && absl::SimpleAtod(words[words.size() - 2], &loss)) << run.out();
+  return loss;
+}
+
+TEST(LaunchRanksTest, GradientsAveragedByHandAreThoseOfTheWholeBatch) {
+  const double alone = LossByHand(1);
+  EXPECT_GT(alone, 0);
+  EXPECT_LT(alone, 0.01);
+  for (const int ranks : {2, 4}) EXPECT_NEAR(LossByHand(ranks), alone, 2e-4) << ranks;
 }
 
 TEST(LaunchRanksTest, StartsAllRanksAgainWhenOneFails) {

@@ -54,6 +54,12 @@ absl::Status Store(braid::dist::World* world, const std::string& address) {
   return absl::OkStatus();
 }
 
+absl::Status ByHand(braid::dist::World* world, braid::CompiledJob& compute,
+                    braid::CompiledJob& apply, const braid::Array& x, const braid::Array& y) {
+#include "by_hand.inc"
+  return absl::OkStatus();
+}
+
 absl::Status Objects(braid::dist::World* world) {
 #include "objects.inc"
   return absl::OkStatus();
