@@ -367,6 +367,8 @@ absl::StatusOr<std::unique_ptr<Group>> World::NewGroup(const std::vector<int>& r
 
 Store& World::store() const { return member_->store(); }
 
+const std::shared_ptr<Membership>& World::membership() const { return member_->membership(); }
+
 absl::Status World::Close(const absl::Status& cause) {
   const absl::Status end = member_->membership()->Leave(cause);
   // What this rank gave as the cause is its own.

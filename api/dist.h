@@ -28,6 +28,8 @@
 
 namespace braid {
 class Interruption;
+class Membership;
+class WorldSeat;
 }  // namespace braid
 
 namespace braid::dist {
@@ -280,7 +282,9 @@ class World : public Group {
  private:
   class Member;
   World(std::unique_ptr<Impl> impl, std::shared_ptr<Member> member);
+  const std::shared_ptr<Membership>& membership() const;
   friend class Group;
+  friend class braid::WorldSeat;
   const std::shared_ptr<Member> member_;
 };
 

@@ -56,8 +56,10 @@ class Membership::Impl {
   virtual absl::Status Join() = 0;
   virtual absl::Status Leave(const absl::Status& cause) = 0;
   virtual Node& node() const = 0;
+  virtual Coordinator* coordinator() const { return nullptr; }
 
   Environment& environment() const { return *environment_; }
+  KernelRegistry& kernels() { return kernels_; }
 
  protected:
   Impl(Environment* environment, const MembershipOptions& options)
@@ -73,8 +75,8 @@ class Membership::Impl {
   const MembershipOptions options_;
   const std::unique_ptr<Environment> own_environment_;
   Environment* const environment_;
-  // A node that runs no jobs.
-  const KernelRegistry kernels_;
+  // Of the jobs that the world's programs compile.
+  KernelRegistry kernels_ = CpuKernels();
 };
 
 // Rank 0, or a process alone.
@@ -146,6 +148,7 @@ class Membership::Master final : public Membership::Impl {
   }
 
   Node& node() const override { return *node_; }
+  Coordinator* coordinator() const override { return coordinator_.get(); }
 
  private:
   std::string Name() const { return NodeName(network_->cluster, 0); }
@@ -250,6 +253,9 @@ absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const NetworkOption
 
 Environment& Membership::environment() const { return impl_->environment(); }
 Node& Membership::node() const { return impl_->node(); }
+KernelRegistry& Membership::kernels() const { return impl_->kernels(); }
+bool Membership::Claim() { return !std::exchange(is_claimed_, true); }
+Coordinator* Membership::coordinator() const { return impl_->coordinator(); }
 absl::Status Membership::Leave(const absl::Status& cause) {
   if (!end_.has_value()) end_ = impl_->Leave(cause);
   return *end_;

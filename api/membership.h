@@ -23,6 +23,7 @@ namespace braid {
 
 class Coordinator;
 class Interruption;
+class KernelRegistry;
 
 // The master's place where nodes join and `braid status` asks.
 struct MasterSeat {
@@ -56,6 +57,12 @@ class Membership {
   Environment& environment() const;
   // Until this is destroyed.
   Node& node() const;
+  // That the node makes its kernels by. Before its first job is loaded.
+  KernelRegistry& kernels() const;
+  // Whether it was not asked before: one session may have the node and its variables.
+  bool Claim();
+  // Of the process that is the master; null elsewhere. By the host thread, and not after Leave.
+  Coordinator* coordinator() const;
 
   // This process's program does nothing any more. Waits until that is so everywhere, or ends the
   // cluster with `cause`; returns the cause of a failure, of all processes the same. Later calls
@@ -69,6 +76,7 @@ class Membership {
   explicit Membership(std::unique_ptr<Impl> impl);
   const std::unique_ptr<Impl> impl_;
   std::optional<absl::Status> end_;  // what Leave returned
+  bool is_claimed_ = false;
 };
 
 }  // namespace braid

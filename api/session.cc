@@ -35,8 +35,18 @@ constexpr Nanoseconds kDumpLimit = kSecond;
 // Beside those of its nodes: coordinator, rendezvous, saver.
 constexpr int kSessionThreads = 3;
 
+absl::Status CheckThreadsOf(const SessionOptions& options, const Environment& environment) {
+  if (environment.is_simulated()) return absl::OkStatus();
+  const size_t nodes_here = options.network.has_value() ? 1 : options.devices.size();
+  return CheckThreads(kSessionThreads + kNodeThreads * static_cast<int>(nodes_here));
+}
+
+}  // namespace
+
+// ---- Impl ---------------------------------------------------------------------------------------
+
 // A cluster of several kinds is one placement like any other.
-Placement AllDevices(const std::vector<int>& devices, const std::vector<std::string>& kinds) {
+Placement DevicesOf(const std::vector<int>& devices, const std::vector<std::string>& kinds) {
   std::vector<DeviceId> ids;
   for (size_t node = 0; node < devices.size(); ++node) {
     for (int device = 0; device < devices[node]; ++device) {
@@ -57,21 +67,11 @@ absl::Status CheckFit(const SessionOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CheckThreadsOf(const SessionOptions& options, const Environment& environment) {
-  if (environment.is_simulated()) return absl::OkStatus();
-  const size_t nodes_here = options.network.has_value() ? 1 : options.devices.size();
-  return CheckThreads(kSessionThreads + kNodeThreads * static_cast<int>(nodes_here));
-}
-
-}  // namespace
-
-// ---- Impl ---------------------------------------------------------------------------------------
-
 Session::Impl::Impl(SessionOptions options)
     : options_(std::move(options)),
       operators_(BuiltinOps()),
       kernels_(CpuKernels()),
-      devices_(AllDevices(options_.devices, options_.node_kinds)) {
+      devices_(DevicesOf(options_.devices, options_.node_kinds)) {
   if (options_.check_numerics) kernels_.WrapAll(CheckNumerics);
   if (options_.network.has_value()) environment_ = options_.network->environment;
   if (environment_ != nullptr) return;
@@ -86,14 +86,14 @@ Session::Impl::~Impl() {
     LOG(ERROR) << status.message();
   }
   if (seat_.rendezvous != nullptr) seat_.rendezvous->SetStatusSource(nullptr);
-  coordinator_.reset();
+  own_coordinator_.reset();
   nodes_.clear();
 }
 
 absl::Status Session::Impl::Close(const absl::Status& cause) {
-  if (std::exchange(is_closed_, true) || coordinator_ == nullptr || nodes_.empty()) {
-    return absl::OkStatus();
-  }
+  if (std::exchange(is_closed_, true)) return absl::OkStatus();
+  if (world_ != nullptr) return CloseInWorld(cause);
+  if (coordinator_ == nullptr || nodes_.empty()) return absl::OkStatus();
   // What was saved stays, whatever the program went on to do.
   absl::Status own = mistakes_->Take();
   const absl::Status saved = FinishSave();
@@ -163,7 +163,7 @@ absl::Status Session::Impl::Start() {
   BRAID_RETURN_IF_ERROR(OpenDevices());
   BRAID_ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
   FindMachines();
-  devices_ = AllDevices(options_.devices, options_.node_kinds);
+  devices_ = DevicesOf(options_.devices, options_.node_kinds);
   if (options_.dry_run) return ChooseMachines();
 
   CoordinatorOptions coordinator{.environment = environment_};
@@ -177,7 +177,8 @@ absl::Status Session::Impl::Start() {
     return environment_->Now() - connection->second->counters().heard;
   };
   coordinator.on_failure = options_.on_failure;
-  coordinator_ = std::make_unique<Coordinator>(std::move(coordinator));
+  own_coordinator_ = std::make_unique<Coordinator>(std::move(coordinator));
+  coordinator_ = own_coordinator_.get();
   std::vector<std::unique_ptr<ControlChannel>> channels;
   if (options_.network.has_value()) {
     BRAID_ASSIGN_OR_RETURN(channels, JoinNetwork());
@@ -254,6 +255,7 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
     node.loopback = &loopback_;
   }
   nodes_.push_back(std::make_unique<Node>(node));
+  if (number == 0) host_node_ = nodes_.back().get();
   auto [master_end, node_end] =
       MakeLoopbackControlPair(&coordinator_->reactor(), &nodes_.back()->reactor());
   nodes_.back()->Serve(std::move(node_end),
@@ -291,13 +293,14 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
     connections_[identity.node] = node.connection;
     channels.push_back(MakeTcpControlChannel(node.connection, &coordinator_->reactor()));
   }
-  devices_ = AllDevices(options_.devices, options_.node_kinds);
+  devices_ = DevicesOf(options_.devices, options_.node_kinds);
   seat_.rendezvous->SetStatusSource(
       [this](std::function<void(std::string)> done) { coordinator_->Describe(std::move(done)); });
   return channels;
 }
 
 std::string Session::Impl::Describe() const {
+  if (world_ != nullptr && coordinator_ == nullptr) return "rank 0 knows what the session does\n";
   if (coordinator_ == nullptr) return "no job runs: nothing but plans are made (--dry_run)\n";
   std::string text;
   const std::unique_ptr<Event> is_described = environment_->MakeEvent();
@@ -311,6 +314,24 @@ std::string Session::Impl::Describe() const {
 
 absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
     const std::string& name, const std::function<void(Job&)>& record, bool is_visible) {
+  CompiledHere made;
+  const absl::Status compiled = CompileHere(name, record, is_visible, made);
+  BRAID_RETURN_IF_ERROR(
+      Agree({absl::StrFormat("Compile of job '%s'", name), made.recorded}, compiled));
+  LoadedJob& loaded = *made.job;
+  loaded.id = next_job_++;
+  absl::Status status;
+  if (world_ == nullptr || coordinator_ != nullptr) status = LoadCompiled(made, is_visible);
+  if (world_ != nullptr) status = world_->TakeFromMaster(status, loaded.summary);
+  BRAID_RETURN_IF_ERROR(status);
+  if (is_visible) loaded.compiled = made.compiled;
+  Remember(made.compiled->logical);
+  return (jobs_[loaded.id] = std::move(made.job)).get();
+}
+
+absl::Status Session::Impl::CompileHere(const std::string& name,
+                                        const std::function<void(Job&)>& record, bool is_visible,
+                                        CompiledHere& made) {
   BRAID_RETURN_IF_ERROR(mistakes_->Take());
   for (const auto& [id, other] : jobs_) {
     if (!is_visible || other->is_unloaded || other->name != name) continue;
@@ -327,14 +348,42 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   }
   BRAID_RETURN_IF_ERROR(RecordJob(name, graph, [&] { record(job); }));
   if (is_visible) BRAID_RETURN_IF_ERROR(CheckHasEffect(name, graph));
+  if (world_ != nullptr) made.recorded = graph.ToString();
   if (job.averages_.has_value()) BRAID_RETURN_IF_ERROR(ReadAverages(name, *job.averages_, graph));
-  const bool minimizes = !graph.minimize().empty();
-  std::unique_ptr<LoadedJob> loaded = Recorded(job, graph);
-  graph.training = job.training_.value_or(minimizes);
+  made.job = Recorded(job, graph);
+  LoadedJob& loaded = *made.job;
+  loaded.name = name;
+  if (!graph.minimize().empty()) loaded.change = LoadedJob::Change::kMinimizes;
+  graph.training = job.training_.value_or(!graph.minimize().empty());
 
+  BRAID_ASSIGN_OR_RETURN(compiler::Compiled compiled,
+                         compiler::Compile(std::move(graph), OptionsOfCompile(name, is_visible)));
+  for (const Op& op : compiled.logical.ops()) {
+    if (IsUpdate(compiled.logical, op)) {
+      loaded.change = std::max(loaded.change, LoadedJob::Change::kAssigns);
+    }
+    if (is_visible && IsVariable(compiled.logical, op) && op.attrs.Has("trainable") &&
+        op.attrs.Bool("trainable")) {
+      loaded.trainable.push_back(op.name);
+    }
+    if (HasRole(compiled.logical, op, OpRole::kInput)) {
+      loaded.inputs.push_back(
+          {op.name, compiled.logical.type(op.outputs[0]), op.location.ToString()});
+    } else if (HasRole(compiled.logical, op, OpRole::kFetch)) {
+      loaded.fetches.emplace_back(op.attrs.String("name"), compiled.logical.type(op.inputs[0]));
+    }
+  }
+  made.compiled = std::make_shared<const compiler::Compiled>(std::move(compiled));
+  made.plan = compiler::EncodePlan(made.compiled->physical);
+  loaded.plan_bytes = made.plan.size();
+  return absl::OkStatus();
+}
+
+compiler::CompileOptions Session::Impl::OptionsOfCompile(const std::string& name,
+                                                         bool is_visible) const {
   compiler::CompileOptions compile = {.job = name};
   compile.all_devices = devices_;
-  compile.master = devices_.Slice(0, 1);
+  compile.master = world_ != nullptr ? devices_ : devices_.Slice(0, 1);
   compile.num_nodes = static_cast<int>(options_.devices.size());
   compile.kinds = KindsOfNodes();
   for (const auto& [variable, info] : variables_) compile.fixed[variable] = info.layout;
@@ -345,50 +394,29 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   compile.seed = options_.seed;
   compile.machine = choice_machine_;
   compile.estimate = estimate_machine_;
-  BRAID_ASSIGN_OR_RETURN(compiler::Compiled made, compiler::Compile(std::move(graph), compile));
-  const auto compiled = std::make_shared<const compiler::Compiled>(std::move(made));
+  return compile;
+}
 
-  loaded->id = next_job_++;
-  loaded->name = name;
-  if (minimizes) loaded->change = LoadedJob::Change::kMinimizes;
-  for (const Op& op : compiled->logical.ops()) {
-    if (IsUpdate(compiled->logical, op)) {
-      loaded->change = std::max(loaded->change, LoadedJob::Change::kAssigns);
-    }
-    if (is_visible && IsVariable(compiled->logical, op) && op.attrs.Has("trainable") &&
-        op.attrs.Bool("trainable")) {
-      loaded->trainable.push_back(op.name);
-    }
-    if (HasRole(compiled->logical, op, OpRole::kInput)) {
-      loaded->inputs.push_back(
-          {op.name, compiled->logical.type(op.outputs[0]), op.location.ToString()});
-    } else if (HasRole(compiled->logical, op, OpRole::kFetch)) {
-      loaded->fetches.emplace_back(op.attrs.String("name"), compiled->logical.type(op.inputs[0]));
-    }
-  }
-  const std::string plan = compiler::EncodePlan(compiled->physical);
-  loaded->plan_bytes = plan.size();
+absl::Status Session::Impl::LoadCompiled(const CompiledHere& made, bool is_visible) {
+  LoadedJob& loaded = *made.job;
   BRAID_ASSIGN_OR_RETURN(const std::vector<NodeSummary> nodes,
-                         LoadEverywhere(*loaded, plan, compiled->physical, is_visible));
-  if (is_visible) {
-    for (const NodeSummary& node : nodes) {
-      loaded->memory.insert(loaded->memory.end(), node.devices.begin(), node.devices.end());
-    }
-    loaded->summary = SummarizePlan(*compiled, nodes, plan.size());
-    loaded->compiled = compiled;
-    absl::Status status = CheckMemory(*loaded);
-    if (status.ok()) status = WriteExplanation(*loaded);
-    if (!status.ok()) {
-      if (coordinator_ != nullptr) coordinator_->Unload(loaded->id);
-      return status;
-    }
-    if (options_.dry_run) {
-      std::cout << loaded->summary << LayerTable(compiled->logical) << std::flush;
-    }
+                         LoadEverywhere(loaded, made.plan, made.compiled->physical, is_visible));
+  if (!is_visible) return absl::OkStatus();
+  for (const NodeSummary& node : nodes) {
+    loaded.memory.insert(loaded.memory.end(), node.devices.begin(), node.devices.end());
   }
-  Remember(compiled->logical);
-  const JobId id = loaded->id;
-  return (jobs_[id] = std::move(loaded)).get();
+  loaded.summary = SummarizePlan(*made.compiled, nodes, made.plan.size());
+  loaded.compiled = made.compiled;
+  absl::Status status = CheckMemory(loaded);
+  if (status.ok()) status = WriteExplanation(loaded);
+  if (!status.ok()) {
+    if (coordinator_ != nullptr) coordinator_->Unload(loaded.id);
+    return status;
+  }
+  if (options_.dry_run) {
+    std::cout << loaded.summary << LayerTable(made.compiled->logical) << std::flush;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<NodeSummary>> Session::Impl::LoadEverywhere(
@@ -438,8 +466,16 @@ absl::Status Session::Impl::WriteExplanation(const LoadedJob& job) {
 void Session::Impl::Unload(JobId id) {
   LoadedJob& job = *jobs_.at(id);
   if (std::exchange(job.is_unloaded, true)) return;
-  if (coordinator_ != nullptr) coordinator_->Unload(id);
+  UnloadEverywhere(id, job.name);
   job.compiled.reset();
+}
+
+void Session::Impl::UnloadEverywhere(JobId id, std::string_view name) {
+  // In a world no rank's program is in a Run of it any more, with what its node keeps for that. A
+  // world that has failed keeps nothing for long.
+  const absl::Status agreed =
+      Agree({absl::StrFormat("Unload of job '%s'", std::string(name))}, absl::OkStatus());
+  if (agreed.ok() && coordinator_ != nullptr) coordinator_->Unload(id);
 }
 
 absl::Status Session::Impl::WithEvents(const absl::Status& status) {

@@ -31,6 +31,10 @@ namespace braid {
 
 class Session;
 
+namespace dist {
+class World;
+}  // namespace dist
+
 // Where what a run says goes.
 enum class Progress : uint8_t {
   kAuto,  // a bar on a terminal, else as kOff
@@ -198,6 +202,14 @@ class CompiledJob {
 class Session {
  public:
   static absl::StatusOr<std::unique_ptr<Session>> Start(SessionOptions options);
+  // On the processes of a world, each of which runs this program and is a node with one CPU device:
+  // every rank makes the same calls of the session in the same order, records the same jobs, feeds
+  // the same values and gets all that is fetched. What differs is INVALID_ARGUMENT on all ranks and
+  // names both; an error of one rank is that of all. A world has one session, and lasts longer.
+  // What goes to files and to the terminal is rank 0's. Devices, threads, a network, a simulation
+  // and a dry run are no options here; CompiledJob::memory is rank 0's; Close leaves the world as
+  // it is; Save, Load and SaveWeights are UNIMPLEMENTED.
+  static absl::StatusOr<std::unique_ptr<Session>> Start(dist::World& world, SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

@@ -86,6 +86,7 @@ CheckpointState Session::Impl::State() const {
 }
 
 absl::Status Session::Impl::Save(const std::string& directory, const SaveOptions& options) {
+  BRAID_RETURN_IF_ERROR(CheckAlone("Save"));
   BRAID_RETURN_IF_ERROR(mistakes_->Take());
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is saved");
   const Activity activity(this, absl::StrFormat("saving to '%s'", directory));
@@ -213,6 +214,7 @@ absl::Status Session::Impl::AwaitSave() {
 }
 
 absl::Status Session::Impl::Load(const std::string& directory) {
+  BRAID_RETURN_IF_ERROR(CheckAlone("Load"));
   BRAID_RETURN_IF_ERROR(mistakes_->Take());
   // It may be the one to load; what went wrong with it is the next save's to say.
   BRAID_RETURN_IF_ERROR(AwaitSave());

@@ -14,6 +14,7 @@
 #include "api/membership.h"
 #include "api/progress.h"
 #include "api/session.h"
+#include "api/world_seat.h"
 #include "comm/loopback_transport.h"
 #include "compiler/compile.h"
 #include "runtime/base/mutex.h"
@@ -29,6 +30,11 @@ class CheckpointReader;
 class CheckpointWriter;
 class RunReceiver;
 
+// All devices of these nodes: a cluster of several kinds is one placement like any other.
+Placement DevicesOf(const std::vector<int>& devices, const std::vector<std::string>& kinds);
+// Whether the options go together.
+absl::Status CheckFit(const SessionOptions& options);
+
 class Session::Impl {
  public:
   explicit Impl(SessionOptions options);
@@ -36,6 +42,8 @@ class Session::Impl {
 
   // Makes the nodes and joins them.
   absl::Status Start();
+  // The nodes are those of the world.
+  absl::Status StartIn(dist::World& world);
   absl::Status Close(const absl::Status& cause);
   // An error of this machine, a full disk for instance, with the node's name where there are
   // others.
@@ -81,6 +89,12 @@ class Session::Impl {
     int64_t checked_at = -1;  // the step at which replicas were compared last
   };
 
+  // A job that is not loaded yet, and the graph as it was recorded, in a world.
+  struct CompiledHere {
+    std::unique_ptr<LoadedJob> job;
+    std::shared_ptr<const compiler::Compiled> compiled;
+    std::string plan, recorded;
+  };
   // Records, compiles and loads. `is_visible`: a user's job, which --explain and --dry_run show.
   absl::StatusOr<LoadedJob*> Compile(const std::string& name,
                                      const std::function<void(Job&)>& record, bool is_visible);
@@ -96,6 +110,10 @@ class Session::Impl {
     compiler::VariableLayout layout;
     Attrs attrs;
   };
+  // Whether what goes to files and to the terminal is this process's.
+  bool IsMaster() const { return world_ == nullptr || world_->rank() == 0; }
+  // UNIMPLEMENTED in a world.
+  absl::Status CheckAlone(std::string_view call) const;
   absl::Status Set(const std::map<std::string, const Array*>& values);
   absl::Status Save(const std::string& directory, const SaveOptions& options);
   absl::Status FinishSave();
@@ -109,7 +127,7 @@ class Session::Impl {
   LoadedJob& job(JobId id) { return *jobs_.at(id); }
   const SessionOptions& options() const { return options_; }
   OpRegistry& operators() { return operators_; }
-  KernelRegistry& kernels() { return kernels_; }
+  KernelRegistry& kernels() { return world_ == nullptr ? kernels_ : world_->kernels(); }
   const Placement& devices() const { return devices_; }
   const std::map<std::string, VariableInfo>& variables() const { return variables_; }
   std::map<JobId, std::unique_ptr<LoadedJob>>& jobs() { return jobs_; }
@@ -120,6 +138,17 @@ class Session::Impl {
   // For nodes to come, and to answer.
   static constexpr Nanoseconds kJoinLimit = 60 * kSecond;
 
+  void UnloadEverywhere(JobId id, std::string_view name);
+  absl::Status CloseInWorld(const absl::Status& cause);
+  compiler::CompileOptions OptionsOfCompile(const std::string& name, bool is_visible) const;
+  absl::Status CompileHere(const std::string& name, const std::function<void(Job&)>& record,
+                           bool is_visible, CompiledHere& made);
+  // By who has the coordinator.
+  absl::Status LoadCompiled(const CompiledHere& made, bool is_visible);
+  // What a Run must be before it begins, and how many steps it has.
+  absl::Status CheckRun(const LoadedJob& job, const RunOptions& options, int64_t& steps);
+  // `own`, or in a world what all ranks come to.
+  absl::Status Agree(const WorldSeat::Call& call, const absl::Status& own);
   // What the job asks of each node: of every node as it says, or, in a dry run, as planned here.
   absl::StatusOr<std::vector<NodeSummary>> LoadEverywhere(const LoadedJob& job,
                                                           const std::string& plan,
@@ -207,8 +236,11 @@ class Session::Impl {
   MasterSeat seat_;                                                // empty without a network
   std::map<int, std::shared_ptr<ControlConnection>> connections_;  // shared with their channels
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::unique_ptr<Reactor> saver_;  // completes saves; outlives what posts to it
-  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<WorldSeat> world_;  // null: this process alone has a program
+  Node* host_node_ = nullptr;         // by which the program feeds and fetches
+  std::unique_ptr<Reactor> saver_;    // completes saves; outlives what posts to it
+  std::unique_ptr<Coordinator> own_coordinator_;
+  Coordinator* coordinator_ = nullptr;  // its own, or the world's on rank 0
   std::unique_ptr<RunReporter> reporter_;
   std::map<JobId, std::unique_ptr<LoadedJob>> jobs_;
   std::map<std::string, VariableInfo> variables_;

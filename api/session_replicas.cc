@@ -95,7 +95,9 @@ absl::Status Session::Impl::CompileReplicaCheck() {
 }
 
 void Session::Impl::UnloadReplicaCheck() {
-  if (replica_check_.job != nullptr) coordinator_->Unload(replica_check_.job->id);
+  if (const LoadedJob* job = replica_check_.job.get(); job != nullptr) {
+    UnloadEverywhere(job->id, job->name);
+  }
   replica_check_ = {};
 }
 

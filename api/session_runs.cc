@@ -128,18 +128,27 @@ absl::Status Session::Impl::CheckLoss(const LoadedJob& job, std::string_view nam
       name, job.name, step));
 }
 
-absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options) {
-  LoadedJob& job = *jobs_.at(id);
+absl::Status Session::Impl::CheckRun(const LoadedJob& job, const RunOptions& options,
+                                     int64_t& steps) {
   if (job.is_unloaded) {
     return absl::FailedPreconditionError(
         absl::StrFormat("job '%s' was unloaded and cannot run; compile it again", job.name));
   }
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is run");
-  BRAID_ASSIGN_OR_RETURN(const int64_t all_steps, StepsOf(job, options));
+  BRAID_ASSIGN_OR_RETURN(steps, StepsOf(job, options));
   BRAID_RETURN_IF_ERROR(mistakes_->Take());
-  BRAID_RETURN_IF_ERROR(CheckFeeds(job, options));
-  if (!job.has_run) WarnOfFirstValues(job);
-  for (const auto& [name, array] : options.feeds) nodes_[0]->Host(id).Feed(name, array);
+  return CheckFeeds(job, options);
+}
+
+absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options) {
+  LoadedJob& job = *jobs_.at(id);
+  int64_t all_steps = 0;
+  const absl::Status checked = CheckRun(job, options, all_steps);
+  BRAID_RETURN_IF_ERROR(Agree(
+      {absl::StrFormat("Run of job '%s', %d steps from %d on", job.name, all_steps, job.step)},
+      checked));
+  if (!job.has_run && IsMaster()) WarnOfFirstValues(job);
+  for (const auto& [name, array] : options.feeds) host_node_->Host(id).Feed(name, array);
   for (Fed& fed : job.inputs) fed.is_fed = true;
   RunResult result(mistakes_);
   // It is called on a stream thread; the host thread looks after the run is done.
@@ -157,6 +166,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
     }
     receiver.ExpectPrint(name, type, print->second.every,
                          [&, label = print->second.label](int64_t step, const std::string& value) {
+                           if (!IsMaster()) return;
                            reporter_->Print(absl::StrFormat("job '%s' step %d: %s %s", job.name,
                                                             step, label, value));
                          });
@@ -183,9 +193,21 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
 }
 
 absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver) {
-  HostIo& host = nodes_[0]->Host(job.id);
+  HostIo& host = host_node_->Host(job.id);
   host.SetReceiver(&receiver);
-  const absl::Status status = WithEvents(coordinator_->Run({job.id, job.name, job.step, steps}));
+  absl::Status status;
+  if (world_ != nullptr) {
+    // No rank's part begins before all ranks are ready for it.
+    if (coordinator_ == nullptr) world_->ExpectRun(job.id);
+    status = Agree(
+        {absl::StrFormat("steps %d to %d of job '%s'", job.step, job.step + steps - 1, job.name)},
+        absl::OkStatus());
+  }
+  if (status.ok()) {
+    status = coordinator_ == nullptr
+                 ? world_->AwaitRun()
+                 : WithEvents(coordinator_->Run({job.id, job.name, job.step, steps}));
+  }
   host.SetReceiver(nullptr);
   if (!status.ok()) return status;
   job.step += steps;

@@ -225,6 +225,7 @@ absl::Status Session::LoadWeights(const std::string& path, const WeightsOptions&
 }
 
 absl::Status Session::SaveWeights(const std::string& path, const WeightsOptions& options) {
+  BRAID_RETURN_IF_ERROR(impl_->CheckAlone("SaveWeights"));
   if (impl_->options().dry_run) return absl::CancelledError("--dry_run: nothing is saved");
   const Impl::Activity activity(impl_.get(), absl::StrFormat("saving weights to '%s'", path));
   struct Gathered {

@@ -18,7 +18,9 @@ namespace braid::compiler {
 struct CompileOptions {
   std::string job;
   Placement all_devices;  // where ops go that the user did not place
-  Placement master;       // one device: feeds come from there, fetches go there
+  // Where a host program is: feeds come from there, fetches go there. Of several devices, each
+  // program feeds the whole value and gets it.
+  Placement master;
   int num_nodes = 1;
   NodeKinds kinds;                  // of the nodes' devices
   uint64_t seed = 0;                // of the job's random numbers

@@ -22,7 +22,7 @@ namespace {
 using braid::Array;
 using braid::Tensor;
 
-constexpr int64_t kSamples = 4096, kBatch = 64, kEpochs = 5;
+constexpr int64_t kSamples = 4096, kBatch = 64, kPasses = 5;
 
 // Two spirals, a class each; the same on every rank.
 struct Spirals {
@@ -102,7 +102,7 @@ absl::Status Train(braid::dist::World& world) {
                              kSamples, world.rank(), world.size(),
                              {.batch_size = batch, .remainder = braid::dist::Remainder::kDrop}));
   const Spirals spirals = Draw();
-  while (sampler.epoch() < kEpochs) {
+  while (sampler.epoch() < kPasses) {
     std::vector<double> mean_loss = {0};
     while (const auto samples = sampler.Next()) {
       Array x(braid::DType::kF32, {batch, 2}), y(braid::DType::kI32, {batch});

@@ -258,6 +258,20 @@ void Node::OnRunDone(JobId job) {
   // A run that is part of something, of saving, is not the program's.
   if (agent_->Phase().starts_with("stepping ")) agent_->SetPhase(kProgramPhase);
   agent_->Send(message);
+  if (run_wait_.has_value() && run_wait_->job == job) FinishRunWait(absl::OkStatus());
+}
+
+void Node::AwaitRun(JobId job, std::function<void(const absl::Status&)> done) {
+  reactor_->Post([this, job, done = std::move(done)]() mutable {
+    if (run_wait_.has_value()) FinishRunWait(absl::CancelledError("another run is waited for"));
+    run_wait_ = {job, std::move(done)};
+    if (closing_.has_value()) FinishRunWait(*closing_);
+  });
+}
+
+void Node::FinishRunWait(const absl::Status& status) {
+  const RunWait wait = *std::exchange(run_wait_, std::nullopt);
+  wait.done(status);
 }
 
 void Node::OnSaved(int64_t save, const absl::Status& status) {
@@ -295,6 +309,8 @@ void Node::Fail(const absl::Status& cause) {
 }
 
 void Node::CloseAll(const absl::Status& reason) {
+  closing_ = reason.ok() ? absl::CancelledError("the session was closed") : reason;
+  if (run_wait_.has_value()) FinishRunWait(*closing_);
   collectives_.Abort(reason);
   // The links outlive what uses them.
   const auto ends = std::make_shared<int>(2);

@@ -92,6 +92,10 @@ class Node {
   // Feeds and fetches of a job, made on first use. Any thread.
   HostIo& Host(JobId job) { return jobs_->Host(job); }
 
+  // `done` comes once: when the steps of the job's next run are done here, or with the cause if
+  // that can no longer be. One at a time. Any thread; `done` on the control thread.
+  void AwaitRun(JobId job, std::function<void(const absl::Status&)> done);
+
   // The process groups of this process's program. On the control thread.
   dist::Groups& groups() { return *groups_; }
   // What this process's program asks of the world's store. On the control thread.
@@ -123,6 +127,7 @@ class Node {
   void OnRun(const control::Run& run);
   void OnLoaded(JobId job, const absl::Status& status, const std::optional<NodeSummary>& summary);
   void OnRunDone(JobId job);
+  void FinishRunWait(const absl::Status& status);
   void OnSaved(int64_t save, const absl::Status& status);
   // Something that runs here did.
   void OnFailure(const absl::Status& cause);
@@ -137,6 +142,12 @@ class Node {
   // `standing`: what does not come further, or "" for the acts of a step.
   void TellStall(JobId job, std::string_view standing, Nanoseconds silence);
   void CloseAll(const absl::Status& reason);
+
+  // What AwaitRun waits for.
+  struct RunWait {
+    JobId job = 0;
+    std::function<void(const absl::Status&)> done;
+  };
 
   const NodeOptions options_;
   Devices devices_;
@@ -155,6 +166,8 @@ class Node {
   bool is_stall_noted_ = false;    // the master reports it
   std::string events_note_;        // "": nothing was written
   std::optional<TimerId> next_look_;  // for a stall
+  std::optional<RunWait> run_wait_;
+  std::optional<absl::Status> closing_;  // why
   // Made of the reactor, and never null.
   std::unique_ptr<NodeJobs> jobs_;
   std::unique_ptr<dist::Groups> groups_;

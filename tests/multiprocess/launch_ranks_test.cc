@@ -70,21 +70,27 @@ TEST(LaunchRanksTest, TheyMakeAWorld) {
   EXPECT_THAT(run.out(), HasSubstr("pi is about 3.14"));
 }
 
-// The last loss that examples/ddp_by_hand prints with so many ranks.
-double LossByHand(int ranks) {
-  ProgramRun run(LaunchRanks({absl::StrCat("--nproc_per_node=", ranks)}, {BRAID_DDP_BY_HAND}));
+// The last number that the program prints with so many ranks.
+double LastNumber(const char* program, int ranks) {
+  ProgramRun run(LaunchRanks({absl::StrCat("--nproc_per_node=", ranks)}, {program}));
   EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
   const std::vector<std::string> words = absl::StrSplit(run.out(), absl::ByAnyChar(" \n"));
-  double loss = -1;
-  EXPECT_TRUE(words.size() > 2 && absl::SimpleAtod(words[words.size() - 2], &loss)) << run.out();
-  return loss;
+  double number = -1;
+  EXPECT_TRUE(words.size() > 2 && absl::SimpleAtod(words[words.size() - 2], &number)) << run.out();
+  return number;
 }
 
 TEST(LaunchRanksTest, GradientsAveragedByHandAreThoseOfTheWholeBatch) {
-  const double alone = LossByHand(1);
+  const double alone = LastNumber(BRAID_DDP_BY_HAND, 1);  // the loss
   EXPECT_GT(alone, 0);
   EXPECT_LT(alone, 0.01);
-  for (const int ranks : {2, 4}) EXPECT_NEAR(LossByHand(ranks), alone, 2e-4) << ranks;
+  for (const int ranks : {2, 4}) EXPECT_NEAR(LastNumber(BRAID_DDP_BY_HAND, ranks), alone, 2e-4);
+}
+
+TEST(LaunchRanksTest, ASessionOnTheRanksTrainsAsOnOne) {
+  const double alone = LastNumber(BRAID_DDP_MNIST, 1);  // the accuracy
+  EXPECT_GT(alone, 0.98);
+  EXPECT_NEAR(LastNumber(BRAID_DDP_MNIST, 2), alone, 0.01);
 }
 
 TEST(LaunchRanksTest, StartsAllRanksAgainWhenOneFails) {

@@ -54,9 +54,23 @@ absl::Status Store(braid::dist::World* world, const std::string& address) {
   return absl::OkStatus();
 }
 
+absl::Status WorldSession(braid::dist::World* world, const braid::DatasetSpec& data) {
+#include "world_session.inc"
+  return absl::OkStatus();
+}
+
 absl::Status ByHand(braid::dist::World* world, braid::CompiledJob& compute,
                     braid::CompiledJob& apply, const braid::Array& x, const braid::Array& y) {
 #include "by_hand.inc"
+  return absl::OkStatus();
+}
+
+using OfTensor = std::function<Tensor(Tensor)>;
+using OfTwo = std::function<Tensor(Tensor, Tensor)>;
+
+absl::Status Ddp(braid::dist::World* world, const braid::DatasetSpec& data, const OfTensor& model,
+                 const OfTwo& criterion) {
+#include "ddp.inc"
   return absl::OkStatus();
 }
 

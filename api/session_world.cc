@@ -1,0 +1,76 @@
+// Sessions on the processes of a world, each of which runs the program.
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "api/session_impl.h"
+#include "runtime/base/process.h"
+#include "runtime/base/status.h"
+#include "runtime/kernels/check_numerics.h"
+
+namespace braid {
+
+absl::Status Session::Impl::StartIn(dist::World& world) {
+  BRAID_RETURN_IF_ERROR(CheckFit(options_));
+  if (options_.network.has_value() || options_.simulation_seed.has_value() || options_.dry_run ||
+      options_.devices != std::vector<int>{1} || !options_.node_kinds.empty() ||
+      options_.threads_per_device != 1) {
+    return absl::InvalidArgumentError(
+        "a session on a world has the world's processes, each with one CPU device of one thread: "
+        "leave the options devices, node_kinds, threads_per_device, network, simulation_seed and "
+        "dry_run as they are");
+  }
+  BRAID_ASSIGN_OR_RETURN(world_, WorldSeat::Take(world));
+  if (options_.check_numerics) kernels().WrapAll(CheckNumerics);
+  options_.devices.assign(world_->size(), 1);
+  options_.node_kinds.assign(world_->size(), "cpu");
+  if (world_->rank() != 0) {
+    options_.progress = Progress::kOff;
+    options_.metrics_path.clear();
+    options_.explain_path.clear();
+  }
+  environment_ = &world_->environment();
+  own_environment_.reset();
+  BRAID_ASSIGN_OR_RETURN(reporter_, RunReporter::Make(options_, environment_));
+  FindMachines();
+  const NodeMachine& own = machines_.front();
+  BRAID_ASSIGN_OR_RETURN(
+      const std::vector<WorldSeat::Machine> machines,
+      world_->ExchangeMachines({HostName(), own.memory_bytes, own.process_bytes}));
+  for (size_t rank = 0; rank < machines.size(); ++rank) {
+    machines_[rank].host = machines[rank].host;
+    machines_[rank].memory_bytes = machines[rank].memory_bytes;
+    machines_[rank].process_bytes = machines[rank].process_bytes;
+  }
+  devices_ = DevicesOf(options_.devices, options_.node_kinds);
+  coordinator_ = world_->coordinator();
+  host_node_ = &world_->node();
+  return ChooseMachines();
+}
+
+absl::Status Session::Impl::CloseInWorld(const absl::Status& cause) {
+  for (auto& [id, job] : jobs_) Unload(id);
+  return cause.ok() ? mistakes_->Take() : cause;
+}
+
+absl::Status Session::Impl::Agree(const WorldSeat::Call& call, const absl::Status& own) {
+  return world_ == nullptr ? own : world_->Agree(call, own);
+}
+
+absl::Status Session::Impl::CheckAlone(std::string_view call) const {
+  if (world_ == nullptr) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrFormat(
+      "%s of a session on a world of processes is not there yet; Get and Set move variables",
+      call));
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Start(dist::World& world,
+                                                        SessionOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  BRAID_RETURN_IF_ERROR(impl->StartIn(world));
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+}  // namespace braid

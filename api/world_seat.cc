@@ -1,0 +1,142 @@
+#include "api/world_seat.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "api/dist_objects.h"
+#include "api/membership.h"
+#include "runtime/base/philox.h"
+#include "runtime/base/status.h"
+#include "runtime/node.h"
+
+namespace braid {
+namespace {
+
+// A status as it goes from rank to rank.
+using Words = std::pair<int64_t, std::string>;
+
+Words WordsOf(const absl::Status& status) {
+  return {static_cast<int64_t>(status.code()), std::string(status.message())};
+}
+absl::Status StatusOf(const Words& words) {
+  return absl::Status(static_cast<absl::StatusCode>(words.first), words.second);
+}
+
+// The first rank that has another value than rank 0; 0: none has.
+template <class T>
+size_t FirstOther(const std::vector<T>& values) {
+  const auto other =
+      std::ranges::find_if(values, [&](const T& value) { return value != values[0]; });
+  return other == values.end() ? 0 : static_cast<size_t>(other - values.begin());
+}
+
+// "line 3 is 'a' on rank 0 and 'b' on rank 1".
+std::string FirstDifference(const std::string& first, const std::string& second, size_t rank) {
+  const std::vector<std::string> a = absl::StrSplit(first, '\n');
+  const std::vector<std::string> b = absl::StrSplit(second, '\n');
+  size_t line = 0;
+  while (line < a.size() && line < b.size() && a[line] == b[line]) ++line;
+  const auto at = [line](const std::vector<std::string>& lines) {
+    return line < lines.size() ? absl::StrFormat("'%s'", lines[line]) : std::string("nothing");
+  };
+  return absl::StrFormat("operator %d is %s on rank 0 and %s on rank %d", line, at(a), at(b), rank);
+}
+
+}  // namespace
+
+// Shared with the node, which may come to it when nobody waits any more.
+struct WorldSeat::Run {
+  std::unique_ptr<Event> is_done;
+  absl::Status status;
+};
+
+WorldSeat::WorldSeat(std::shared_ptr<Membership> membership, std::unique_ptr<dist::Group> group)
+    : membership_(std::move(membership)), group_(std::move(group)) {}
+
+WorldSeat::~WorldSeat() = default;
+
+absl::StatusOr<std::unique_ptr<WorldSeat>> WorldSeat::Take(dist::World& world) {
+  if (!world.membership()->Claim()) {
+    return absl::FailedPreconditionError(
+        "a session was started on this world before, and its nodes keep that session's variables; "
+        "use that one, or another world");
+  }
+  std::vector<int> all(world.size());
+  std::iota(all.begin(), all.end(), 0);
+  BRAID_ASSIGN_OR_RETURN(std::unique_ptr<dist::Group> group, world.NewGroup(all));
+  return std::unique_ptr<WorldSeat>(new WorldSeat(world.membership(), std::move(group)));
+}
+
+int WorldSeat::rank() const { return group_->rank(); }
+int WorldSeat::size() const { return group_->size(); }
+Environment& WorldSeat::environment() const { return membership_->environment(); }
+Node& WorldSeat::node() const { return membership_->node(); }
+KernelRegistry& WorldSeat::kernels() const { return membership_->kernels(); }
+Coordinator* WorldSeat::coordinator() const { return membership_->coordinator(); }
+
+absl::StatusOr<std::vector<WorldSeat::Machine>> WorldSeat::ExchangeMachines(const Machine& own) {
+  using Sent = std::pair<std::string, std::pair<uint64_t, uint64_t>>;
+  const Sent sent = {own.host, {own.memory_bytes, own.process_bytes}};
+  BRAID_ASSIGN_OR_RETURN(const std::vector<Sent> all, dist::AllGatherObject(*group_, sent));
+  std::vector<Machine> machines;
+  for (const auto& [host, bytes] : all) machines.push_back({host, bytes.first, bytes.second});
+  return machines;
+}
+
+absl::Status WorldSeat::Agree(const Call& call, const absl::Status& own) {
+  using Sent = std::pair<Words, std::pair<std::string, uint64_t>>;
+  const Sent sent = {WordsOf(own), {call.what, StableHash(call.text)}};
+  BRAID_ASSIGN_OR_RETURN(const std::vector<Sent> all, dist::AllGatherObject(*group_, sent));
+  BRAID_RETURN_IF_ERROR(own);
+  std::vector<std::string> calls;
+  std::vector<uint64_t> hashes;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const absl::Status status = StatusOf(all[rank].first);
+    if (!status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrFormat("rank %d: %s", rank, std::string(status.message())));
+    }
+    calls.push_back(all[rank].second.first);
+    hashes.push_back(all[rank].second.second);
+  }
+  if (const size_t other = FirstOther(calls); other != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "all ranks make the same calls of a session, and rank 0 makes another one than rank %d: "
+        "%s; %s",
+        other, calls[0], calls[other]));
+  }
+  const size_t other = FirstOther(hashes);
+  if (other == 0) return absl::OkStatus();
+  BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                         dist::AllGatherObject(*group_, call.text));
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s: all ranks record the same, and %s", call.what,
+                      FirstDifference(texts[0], texts[other], other)));
+}
+
+absl::Status WorldSeat::TakeFromMaster(const absl::Status& own, std::string& text) {
+  std::pair<Words, std::string> sent = {WordsOf(own), text};
+  BRAID_RETURN_IF_ERROR(dist::BroadcastObject(*group_, sent, /*root=*/0));
+  if (rank() == 0) return own;
+  text = std::move(sent.second);
+  return StatusOf(sent.first);
+}
+
+void WorldSeat::ExpectRun(JobId job) {
+  run_ = std::make_shared<Run>();
+  run_->is_done = environment().MakeEvent();
+  node().AwaitRun(job, [run = run_](const absl::Status& status) {
+    run->status = status;
+    run->is_done->Set();
+  });
+}
+
+absl::Status WorldSeat::AwaitRun() {
+  BRAID_RETURN_IF_ERROR(environment().Await(*run_->is_done, kForever));
+  return run_->status;
+}
+
+}  // namespace braid

@@ -1,0 +1,58 @@
+// Data parallelism as a program of process groups has it: each rank runs this program and is a
+// node, reads its own part of the digits, and the mean of all ranks' losses is minimized. Gradients
+// are averaged while the backward pass goes on.
+//
+//   build/release/bin/ddp_mnist --spawn=2
+#include <braid/braid.h>
+#include <braid/dist.h>
+
+#include <cstdint>
+#include <cstdio>
+
+namespace {
+
+using braid::Tensor;
+
+constexpr int64_t kTrain = 9000, kTest = 1000, kBatch = 100, kEpochs = 5;
+
+Tensor Mlp(Tensor x) {
+  x = Relu(Linear(x, 512, {.name = "fc1"}));
+  x = Relu(Linear(x, 512, {.name = "fc2"}));
+  return Linear(x, 10, {.name = "out"});
+}
+
+absl::Status Train(braid::dist::World& world) {
+  BRAID_ASSIGN_OR_RETURN(const auto session, braid::Session::Start(world, {}));
+  BRAID_ASSIGN_OR_RETURN(auto train, session->Compile("train", [&](braid::Job& job) {
+    const Tensor loss = job.Mirrored([&] {
+      auto [image, label] =
+          job.Read(braid::DrawnDigits({.count = kTrain}),
+                   {.batch = kBatch / world.size(), .shuffle = true, .name = "train"});
+      return MeanMirrored(Mean(SoftmaxCrossEntropy(Mlp(image), label)));
+    });
+    job.Minimize(loss, braid::Adam{.lr = 1e-3});
+    job.Fetch("loss", loss);
+  }));
+  BRAID_ASSIGN_OR_RETURN(auto evaluate, session->Compile("evaluate", [&](braid::Job& job) {
+    auto [image, label] = job.Read(braid::DrawnDigits({.first = kTrain, .count = kTest}),
+                                   {.batch = kTest / 10, .name = "test"});
+    job.Fetch("accuracy", Mean(Equal(ArgMax(Mlp(image)), label)));
+  }));
+  for (int64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    BRAID_ASSIGN_OR_RETURN(const auto trained,
+                           train.Run({.steps = kTrain / kBatch, .keep = braid::Keep::kMean}));
+    BRAID_ASSIGN_OR_RETURN(const auto evaluated,
+                           evaluate.Run({.steps = 10, .keep = braid::Keep::kMean}));
+    if (world.rank() != 0) continue;  // all ranks know the same
+    std::printf("epoch %d: loss %.4f, accuracy %.4f\n", static_cast<int>(epoch),
+                trained.Mean("loss"), evaluated.Mean("accuracy"));
+  }
+  return session->Close(absl::OkStatus());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return braid::dist::Main(
+      argc, argv, {.about = "Trains an MLP on handwritten digits, one process a rank."}, Train);
+}

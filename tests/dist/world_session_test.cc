@@ -1,0 +1,181 @@
+// Sessions on a world: every rank runs the program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "api/layers.h"
+#include "api/session.h"
+#include "runtime/base/status.h"
+#include "tests/dist/dist_case.h"
+
+namespace braid {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kBatch = 12;
+
+void Train(Job& job, int64_t hidden) {
+  const Tensor x = job.Input("x", {kBatch, 4}), y = job.Input("y", {kBatch}, DType::kI32);
+  const Tensor h = Relu(Linear(x, hidden, {.name = "hidden"}));
+  const Tensor loss = Mean(SoftmaxCrossEntropy(Linear(h, 3, {.name = "out"}), y));
+  job.Minimize(loss, Adam{.lr = 0.05});
+  job.Fetch("loss", loss);
+  job.Fetch("h", h);
+}
+
+RunOptions Fed(int64_t steps) {
+  std::vector<float> x;
+  std::vector<int32_t> y;
+  for (int32_t i = 0; i < kBatch; ++i) {
+    for (int k = 0; k < 4; ++k) x.push_back(static_cast<float>((i * 7 + k * 3) % 11) / 11);
+    y.push_back(i % 3);
+  }
+  return {.steps = steps,
+          .feeds = {{"x", Array::FromVector<float>({kBatch, 4}, x)},
+                    {"y", Array::FromVector<int32_t>({kBatch}, y)}}};
+}
+
+// What a program fetched and has in the end.
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<float> h, weight;
+};
+
+absl::StatusOr<Outcome> RunProgram(Session& session) {
+  BRAID_ASSIGN_OR_RETURN(auto job, session.Compile("train", [](Job& job) { Train(job, 16); }));
+  BRAID_ASSIGN_OR_RETURN(const RunResult first, job.Run(Fed(3)));
+  BRAID_ASSIGN_OR_RETURN(const RunResult second, job.Run({.steps = 2}));
+  Outcome outcome = {.losses = first.Scalars("loss")};
+  for (const double loss : second.Scalars("loss")) outcome.losses.push_back(loss);
+  const auto h = second.Last("h").data<float>();
+  outcome.h.assign(h.begin(), h.end());
+  BRAID_ASSIGN_OR_RETURN(const Array weight, session.Get("hidden.weight"));
+  const auto data = weight.data<float>();
+  outcome.weight.assign(data.begin(), data.end());
+  return outcome;
+}
+
+TEST(WorldSessionTest, EveryRankTrainsAndGetsAll) {
+  const auto alone = Session::Start({.devices = {1}, .progress = Progress::kOff});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  const auto expected = RunProgram(**alone);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const int ranks : {1, 2, 3}) {
+    std::vector<Outcome> outcomes(ranks);
+    ExpectAllWell(RunWorld(ranks, [&](dist::World& world) -> absl::Status {
+      BRAID_ASSIGN_OR_RETURN(const auto session,
+                             Session::Start(world, {.progress = Progress::kOff}));
+      BRAID_ASSIGN_OR_RETURN(outcomes[world.rank()], RunProgram(*session));
+      return session->Close(absl::OkStatus());
+    }));
+    for (const Outcome& outcome : outcomes) {
+      ASSERT_EQ(outcome.losses.size(), expected->losses.size()) << ranks;
+      for (size_t i = 0; i < outcome.losses.size(); ++i) {
+        EXPECT_NEAR(outcome.losses[i], expected->losses[i], 1e-5) << ranks;
+      }
+      EXPECT_EQ(outcome.losses, outcomes[0].losses);
+      EXPECT_EQ(outcome.h, outcomes[0].h);
+      EXPECT_EQ(outcome.weight, outcomes[0].weight);
+      EXPECT_EQ(outcome.weight.size(), 4u * 16);
+    }
+  }
+}
+
+// The calls of ranks beside the session go on meanwhile, and values that are set are everywhere.
+TEST(WorldSessionTest, SetReachesAllRanks) {
+  ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    BRAID_RETURN_IF_ERROR(session->Compile("train", [](Job& job) { Train(job, 16); }).status());
+    std::vector<float> values(16, 2.5f);
+    dist::Work work = world.StartAllReduce(values);
+    BRAID_RETURN_IF_ERROR(
+        session->Set("hidden.bias", Array::FromVector<float>({16}, std::vector<float>(16, 1.5f))));
+    BRAID_RETURN_IF_ERROR(work.Wait());
+    BRAID_ASSIGN_OR_RETURN(const Array bias, session->Get("hidden.bias"));
+    EXPECT_EQ(bias.data<float>()[15], 1.5f);
+    EXPECT_EQ(values[15], 5.0f);
+    return absl::OkStatus();
+  }));
+}
+
+// What ranks do otherwise is an error on all of them, and they may go on.
+TEST(WorldSessionTest, RanksMakeTheSameCalls) {
+  ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
+    const bool is_other = world.rank() == 1;
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    const auto recorded =
+        session->Compile("train", [&](Job& job) { Train(job, is_other ? 17 : 16); });
+    EXPECT_THAT(std::string(recorded.status().message()),
+                HasSubstr("Compile of job 'train': all ranks record the same, and operator"));
+    EXPECT_THAT(std::string(recorded.status().message()), HasSubstr("[4, 17]"));
+    const auto named =
+        session->Compile(absl::StrCat("job", is_other ? 1 : 0), [&](Job& job) { Train(job, 16); });
+    EXPECT_THAT(std::string(named.status().message()),
+                HasSubstr("rank 0 makes another one than rank 1: Compile of job 'job0'; Compile of "
+                          "job 'job1'"));
+    BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [](Job& job) { Train(job, 16); }));
+    const auto steps = job.Run(Fed(is_other ? 3 : 2));
+    EXPECT_THAT(std::string(steps.status().message()),
+                HasSubstr("Run of job 'train', 2 steps from 0 on; Run of job 'train', 3 steps"));
+    RunOptions fed = Fed(1);
+    if (is_other) fed.feeds[0].second = Array(DType::kF32, {5, 4});
+    const auto shape = job.Run(fed);
+    EXPECT_THAT(std::string(shape.status().message()),
+                HasSubstr("input 'x' of job 'train' is f32[12, 4]"));
+    EXPECT_THAT(std::string(shape.status().message()), HasSubstr(is_other ? "input" : "rank 1: "));
+    EXPECT_TRUE(absl::IsUnimplemented(session->Save("/nowhere")));
+    return job.Run(Fed(1)).status();
+  }));
+}
+
+// What fails on one rank while a job runs ends it on all, with the cause.
+TEST(WorldSessionTest, AFailureIsThatOfAllRanks) {
+  std::vector<std::string> errors(3);
+  const WorldEnd end = RunWorld(3, [&](dist::World& world) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [](Job& job) { Train(job, 16); }));
+    RunOptions options = Fed(1000);
+    if (world.rank() == 1) {
+      options.on_step = [](int64_t step, const StepValues&) {
+        return step == 5 ? absl::ResourceExhaustedError("no room for step 5") : absl::OkStatus();
+      };
+    }
+    const absl::Status status = job.Run(options).status();
+    errors[world.rank()] = std::string(status.message());
+    return status;
+  });
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("no room for step 5"));
+  EXPECT_LT(end.wall, absl::Seconds(10));
+}
+
+TEST(WorldSessionTest, ARankThatEndsItsPartEndsTheOthers) {
+  const WorldEnd end = RunWorld(2, [&](dist::World& world) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    if (world.rank() == 1) return absl::OkStatus();
+    return session->Compile("train", [](Job& job) { Train(job, 16); }).status();
+  });
+  EXPECT_THAT(std::string(end.programs[0].message()), HasSubstr("rank 1 has ended its part"));
+  EXPECT_LT(end.wall, absl::Seconds(10));
+}
+
+TEST(WorldSessionTest, WhatASessionOnAWorldIsNot) {
+  ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+    EXPECT_THAT(std::string(Session::Start(world, {.devices = {2}}).status().message()),
+                HasSubstr("each with one CPU device"));
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    EXPECT_THAT(std::string(Session::Start(world, {}).status().message()),
+                HasSubstr("a session was started on this world before"));
+    return session->Close(absl::OkStatus());
+  }));
+}
+
+}  // namespace
+}  // namespace braid
