@@ -45,7 +45,6 @@ absl::Status CheckThreadsOf(const SessionOptions& options, const Environment& en
 
 // ---- Impl ---------------------------------------------------------------------------------------
 
-// A cluster of several kinds is one placement like any other.
 Placement DevicesOf(const std::vector<int>& devices, const std::vector<std::string>& kinds) {
   std::vector<DeviceId> ids;
   for (size_t node = 0; node < devices.size(); ++node) {
@@ -321,7 +320,7 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   LoadedJob& loaded = *made.job;
   loaded.id = next_job_++;
   absl::Status status;
-  if (world_ == nullptr || coordinator_ != nullptr) status = LoadCompiled(made, is_visible);
+  if (IsMaster()) status = LoadCompiled(made, is_visible);
   if (world_ != nullptr) status = world_->TakeFromMaster(status, loaded.summary);
   BRAID_RETURN_IF_ERROR(status);
   if (is_visible) loaded.compiled = made.compiled;

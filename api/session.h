@@ -205,7 +205,8 @@ class Session {
   // On the processes of a world, each of which runs this program and is a node with one CPU device:
   // every rank makes the same calls of the session in the same order, records the same jobs, feeds
   // the same values and gets all that is fetched. What differs is INVALID_ARGUMENT on all ranks and
-  // names both; an error of one rank is that of all. A world has one session, and lasts longer.
+  // names both, as are other options; an error of one rank is that of all. A world has one session,
+  // and lasts longer.
   // What goes to files and to the terminal is rank 0's. Devices, threads, a network, a simulation
   // and a dry run are no options here; CompiledJob::memory is rank 0's; Close leaves the world as
   // it is; Save, Load and SaveWeights are UNIMPLEMENTED.

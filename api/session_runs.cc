@@ -199,9 +199,7 @@ absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver&
   if (world_ != nullptr) {
     // No rank's part begins before all ranks are ready for it.
     if (coordinator_ == nullptr) world_->ExpectRun(job.id);
-    status = Agree(
-        {absl::StrFormat("steps %d to %d of job '%s'", job.step, job.step + steps - 1, job.name)},
-        absl::OkStatus());
+    status = world_->Meet();
   }
   if (status.ok()) {
     status = coordinator_ == nullptr

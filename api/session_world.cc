@@ -16,13 +16,23 @@ absl::Status Session::Impl::StartIn(dist::World& world) {
   BRAID_RETURN_IF_ERROR(CheckFit(options_));
   if (options_.network.has_value() || options_.simulation_seed.has_value() || options_.dry_run ||
       options_.devices != std::vector<int>{1} || !options_.node_kinds.empty() ||
-      options_.threads_per_device != 1) {
+      options_.threads_per_device != 1 || options_.decides_by_measured ||
+      options_.interruption != nullptr || options_.on_failure || !options_.event_dump.empty()) {
     return absl::InvalidArgumentError(
         "a session on a world has the world's processes, each with one CPU device of one thread: "
-        "leave the options devices, node_kinds, threads_per_device, network, simulation_seed and "
-        "dry_run as they are");
+        "leave the options devices, node_kinds, threads_per_device, network, simulation_seed, "
+        "dry_run, decides_by_measured and event_dump as they are, and give interruption and "
+        "on_failure to the world");
   }
   BRAID_ASSIGN_OR_RETURN(world_, WorldSeat::Take(world));
+  // What compiling and running hang on; other ranks would go other ways.
+  BRAID_RETURN_IF_ERROR(Agree(
+      {absl::StrFormat("Session::Start with seed %d, precision %s, winograd %d, check_numerics %d, "
+                       "allow_nan %d, check_replicas %d",
+                       options_.seed, ToString(options_.precision), options_.winograd,
+                       options_.check_numerics, options_.allow_nan,
+                       options_.check_replicas.value_or(-1))},
+      absl::OkStatus()));
   if (options_.check_numerics) kernels().WrapAll(CheckNumerics);
   options_.devices.assign(world_->size(), 1);
   options_.node_kinds.assign(world_->size(), "cpu");
@@ -52,6 +62,7 @@ absl::Status Session::Impl::StartIn(dist::World& world) {
 
 absl::Status Session::Impl::CloseInWorld(const absl::Status& cause) {
   for (auto& [id, job] : jobs_) Unload(id);
+  UnloadReplicaCheck();
   return cause.ok() ? mistakes_->Take() : cause;
 }
 

@@ -33,7 +33,7 @@ size_t FirstOther(const std::vector<T>& values) {
   return other == values.end() ? 0 : static_cast<size_t>(other - values.begin());
 }
 
-// "line 3 is 'a' on rank 0 and 'b' on rank 1".
+// "operator 3 is 'a' on rank 0 and 'b' on rank 1", of graphs as texts.
 std::string FirstDifference(const std::string& first, const std::string& second, size_t rank) {
   const std::vector<std::string> a = absl::StrSplit(first, '\n');
   const std::vector<std::string> b = absl::StrSplit(second, '\n');
@@ -116,6 +116,8 @@ absl::Status WorldSeat::Agree(const Call& call, const absl::Status& own) {
       absl::StrFormat("%s: all ranks record the same, and %s", call.what,
                       FirstDifference(texts[0], texts[other], other)));
 }
+
+absl::Status WorldSeat::Meet() { return group_->Barrier(); }
 
 absl::Status WorldSeat::TakeFromMaster(const absl::Status& own, std::string& text) {
   std::pair<Words, std::string> sent = {WordsOf(own), text};

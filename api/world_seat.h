@@ -51,7 +51,9 @@ class WorldSeat {
     std::string text = {};
   };
   absl::Status Agree(const Call& call, const absl::Status& own);
-  // Rank 0's, on all ranks, with what it has to say to them.
+  // When all ranks have come, which have agreed before.
+  absl::Status Meet();
+  // Rank 0's status, on all ranks, with what it has to say to them.
   absl::Status TakeFromMaster(const absl::Status& own, std::string& text);
 
   // Begins to wait for the job's next run, before it can begin.

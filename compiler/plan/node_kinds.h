@@ -43,31 +43,28 @@ class NodeKinds {
     return node >= 0 && node < static_cast<int>(of_nodes_.size()) ? of_nodes_[node] : DeviceKind();
   }
   // Whether all devices of the placement work in host memory.
-  bool AreHost(const Placement& placement) const {
-    return of_nodes_.empty() ||
-           std::all_of(placement.devices().begin(), placement.devices().end(),
-                       [this](const DeviceId& device) { return of(device.node).is_host; });
-  }
+  bool AreHost(const Placement& placement) const { return Are(placement, &DeviceKind::is_host); }
   // Whether all devices of the placement do collectives with others of their nodes.
   bool DoCollectives(const Placement& placement) const {
-    return !of_nodes_.empty() &&
-           std::all_of(placement.devices().begin(), placement.devices().end(),
-                       [this](const DeviceId& device) { return of(device.node).does_collectives; });
+    return Are(placement, &DeviceKind::does_collectives);
   }
   bool KeepNarrow(const Placement& placement) const {
-    return !of_nodes_.empty() &&
-           std::all_of(placement.devices().begin(), placement.devices().end(),
-                       [this](const DeviceId& device) { return of(device.node).keeps_narrow; });
+    return Are(placement, &DeviceKind::keeps_narrow);
   }
   bool AddToProducts(const Placement& placement) const {
-    return !of_nodes_.empty() &&
-           std::all_of(placement.devices().begin(), placement.devices().end(),
-                       [this](const DeviceId& device) { return of(device.node).adds_to_products; });
+    return Are(placement, &DeviceKind::adds_to_products);
   }
   // By node; empty: CPUs everywhere.
   const std::vector<DeviceKind>& of_nodes() const { return of_nodes_; }
 
  private:
+  // Of all devices of the placement.
+  bool Are(const Placement& placement, bool DeviceKind::*what) const {
+    if (of_nodes_.empty()) return DeviceKind().*what;
+    return std::all_of(placement.devices().begin(), placement.devices().end(),
+                       [&](const DeviceId& device) { return of(device.node).*what; });
+  }
+
   std::vector<DeviceKind> of_nodes_;
 };
 

@@ -114,6 +114,9 @@ Types InferMatmulAdd(const OpContext& ctx) {
   }
   std::vector<int64_t> dims(a.dims().begin(), a.dims().end() - 1);
   dims.push_back(b[1 - depth]);
+  if (ctx.inputs.size() == 4 && IsRow(ctx, kAddends) == IsRow(ctx, kAddends + 1)) {
+    return Disagree(ctx, "of two addends one is a row, and one as large as the result");
+  }
   BRAID_ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
   const TensorType result = {dtype, Shape(dims)};
   for (size_t i = kAddends; i < ctx.inputs.size(); ++i) {

@@ -166,10 +166,34 @@ TEST(WorldSessionTest, ARankThatEndsItsPartEndsTheOthers) {
   EXPECT_LT(end.wall, absl::Seconds(10));
 }
 
+TEST(WorldSessionTest, OptionsAreTheSameOnAllRanks) {
+  ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+    const auto session = Session::Start(
+        world, {.seed = static_cast<uint64_t>(world.rank()), .progress = Progress::kOff});
+    EXPECT_THAT(std::string(session.status().message()),
+                HasSubstr("Session::Start with seed 0, precision f32"));
+    return absl::OkStatus();
+  }));
+}
+
+// A session may outlive the end of its world's calls: it only has nothing to say any more.
+TEST(WorldSessionTest, OutlivesTheWorldsClose) {
+  const WorldEnd end = RunWorld(2, [](dist::World& world) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [](Job& job) { Train(job, 16); }));
+    BRAID_RETURN_IF_ERROR(job.Run(Fed(2)).status());
+    return world.Close();
+  });
+  ExpectAllWell(end);
+  EXPECT_LT(end.wall, absl::Seconds(10));
+}
+
 TEST(WorldSessionTest, WhatASessionOnAWorldIsNot) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     EXPECT_THAT(std::string(Session::Start(world, {.devices = {2}}).status().message()),
                 HasSubstr("each with one CPU device"));
+    EXPECT_THAT(std::string(Session::Start(world, {.event_dump = "/tmp"}).status().message()),
+                HasSubstr("event_dump as they are"));
     BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
     EXPECT_THAT(std::string(Session::Start(world, {}).status().message()),
                 HasSubstr("a session was started on this world before"));

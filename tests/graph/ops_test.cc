@@ -135,6 +135,9 @@ TEST_F(OpsTest, MatmulAdd) {
             "an addend is f64[7]; f32[5, 7] or f32[7] is needed");
   EXPECT_EQ(Infer("matmul_add", {F32({5, 6}), F32({5, 7}), F32({7})}),
             "a is [5, 6], b is [5, 7]; b must be a matrix, and its depth the last axis of a");
+  EXPECT_EQ(
+      Infer("matmul_add", {F32({5, 6}), F32({6, 7}), F32({7}), F32({7})}),
+      "a is [5, 6], b is [6, 7]; of two addends one is a row, and one as large as the result");
   EXPECT_EQ(Infer("matmul_add", {F32({6, 5}), F32({6, 7}), F32({7})}, {{"transpose_a", true}}),
             "a is [6, 5], b is [6, 7]; a must not be transposed");
   EXPECT_EQ(Infer("matmul_add", {F32({5, 6}), F32({6, 7})}), "has 2 inputs, takes 3");

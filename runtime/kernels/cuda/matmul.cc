@@ -102,10 +102,6 @@ PlanOr PlanMatmulAdd(const KernelSpec& spec, const MatmulTable& table) {
   Addends addends;
   for (size_t i = 2; i < spec.inputs.size(); ++i) {
     std::optional<size_t>& place = spec.inputs[i].shape().rank() == 1 ? addends.row : addends.whole;
-    if (place) {
-      return absl::UnimplementedError(absl::StrFormat(
-          "%s '%s': cards add one row and one tensor of the result's shape", spec.op, spec.name));
-    }
     if (spec.inputs[i].dtype != spec.outputs[0].dtype) return UnsupportedTypes(spec);
     place = i;
   }
