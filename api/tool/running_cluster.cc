@@ -58,10 +58,10 @@ void RunningCluster::StartNode(NodeCommand command) {
   const Kind kind = options_.tag_output ? Kind::kTagged
                     : rank == 0         ? Kind::kInherited
                                         : Kind::kKept;
-  absl::StatusOr<std::unique_ptr<NodeProcess>> node =
-      NodeProcess::Start({.reactor = reactor_, .guard = options_.guard}, std::move(command),
-                         {.kind = kind, .out = &out_, .err = &err_},
-                         [this, rank](ExitStatus status) { OnNodeEnd(rank, status); });
+  absl::StatusOr<std::unique_ptr<NodeProcess>> node = NodeProcess::Start(
+      {.reactor = reactor_, .guard = options_.guard}, std::move(command),
+      {.kind = kind, .out = &out_, .err = &err_},
+      [this, place = nodes_.size()](ExitStatus status) { OnNodeEnd(place, status); });
   if (node.ok()) {
     nodes_.push_back(*std::move(node));
     ++running_;
@@ -72,9 +72,9 @@ void RunningCluster::StartNode(NodeCommand command) {
   SignalAll(SIGTERM);  // they would wait for it
 }
 
-void RunningCluster::OnNodeEnd(int rank, ExitStatus status) {
+void RunningCluster::OnNodeEnd(size_t place, ExitStatus status) {
   --running_;
-  const NodeProcess& node = *nodes_[rank];
+  const NodeProcess& node = *nodes_[place];
   if (!status.ok()) {
     // Who loses a peer returns an error, and on this machine that is known before ssh brings the
     // end of the peer itself. What was ended, and not by this launch, did not end because of

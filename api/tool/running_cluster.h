@@ -44,7 +44,7 @@ class RunningCluster {
 
  private:
   void StartNode(NodeCommand command);
-  void OnNodeEnd(int rank, ExitStatus status);
+  void OnNodeEnd(size_t place, ExitStatus status);
   void KeepOutput(const NodeProcess& node);
   // The first cause. The others should end by themselves; if they do not: SIGTERM, then SIGKILL.
   void Fail(std::string cause, int exit_code);
@@ -60,7 +60,7 @@ class RunningCluster {
   Options options_;
   OutputStream out_;
   OutputStream err_;
-  std::vector<std::unique_ptr<NodeProcess>> nodes_;
+  std::vector<std::unique_ptr<NodeProcess>> nodes_;  // their ranks may begin anywhere
   int running_ = 0;
   bool is_started_ = false;
   bool is_finished_ = false;

@@ -63,6 +63,16 @@ TEST(LaunchRanksTest, OneOfSeveralMachinesStartsItsPart) {
               ElementsAre("[rank 4] 4 of 6, 0" + rest, "[rank 5] 5 of 6, 1" + rest));
 }
 
+TEST(LaunchRanksTest, ARankOfALaterMachineThatFailsIsNamed) {
+  ProgramRun run(
+      LaunchRanks({"--nproc_per_node=2", "--nnodes=3", "--node_rank=2", "--master_addr=10.0.0.1"},
+                  Script("if [ $RANK = 5 ]; then exit 7; fi; exec sleep 30")),
+      {.environment = {{"BRAID_AUTH_TOKEN", "known to all"}}});
+  EXPECT_EQ(run.Wait().code, 7) << run.err();
+  EXPECT_THAT(run.LastErrorLine(), MatchesRegex("braid launch: rank 5 \\(pid [0-9]+\\) failed "
+                                                "first: .*7.*"));
+}
+
 TEST(LaunchRanksTest, TheyMakeAWorld) {
   ProgramRun run(LaunchRanks({"--nproc_per_node=3"}, {BRAID_COLLECTIVES}));
   EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
