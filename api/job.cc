@@ -147,7 +147,22 @@ std::array<Tensor, 2> Job::Read(const DatasetSpec& dataset, BatchOptions options
 }
 
 Tensor Job::Input(std::string name, Shape shape, DType dtype, SourceLocation where) {
-  return braid::Input(*graph_, std::move(name), {dtype, std::move(shape)}, where);
+  TensorType type = {dtype, std::move(shape)};
+  if (IsOfEachHost(graph_->current_mirroring(), absl::StrFormat("input '%s'", name), where)) {
+    return MirroredInput(*graph_, std::move(name), std::move(type), where);
+  }
+  return braid::Input(*graph_, std::move(name), std::move(type), where);
+}
+
+bool Job::IsOfEachHost(const std::optional<Mirroring>& mirroring, const std::string& what,
+                       SourceLocation where) {
+  if (!has_host_each_ || !mirroring.has_value()) return false;
+  if (mirroring->parts == devices_.size()) return true;
+  graph_->Fail(absl::InvalidArgumentError(
+      absl::StrFormat("%s: it is mirrored (%s), and each of %d ranks has one; mirror over all "
+                      "dimensions of all devices, or make one value of it (%s)",
+                      what, mirroring->ToString(), devices_.size(), where.ToString())));
+  return false;
 }
 
 void Job::Fetch(std::string name, Tensor value, SourceLocation where) {
@@ -159,6 +174,9 @@ void Job::Fetch(std::string name, Tensor value, SourceLocation where) {
                           op.location.ToString(), where.ToString())));
       return;
     }
+  }
+  if (IsOfEachHost(value.mirroring(), absl::StrFormat("fetch '%s'", name), where)) {
+    return FetchMirrored(value, std::move(name), where);
   }
   braid::Fetch(value, std::move(name), where);
 }

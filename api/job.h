@@ -78,11 +78,13 @@ class Job {
   Tensor SampleMask(const DatasetSpec& dataset, const BatchOptions& options,
                     SourceLocation where = Here());
 
-  // A value that Run is given: {.feeds = {{"x", array}}}.
+  // A value that Run is given: {.feeds = {{"x", array}}}. In a session on a world all ranks feed
+  // the same, unless it is inside Mirrored: there each rank feeds a value of its own.
   Tensor Input(std::string name, Shape shape, DType dtype = DType::kF32,
                SourceLocation where = Here());
 
-  // The value comes to the host at every step, under `name`.
+  // The value comes to the host at every step, under `name`; in a session on a world to each rank,
+  // and of a mirrored value its own.
   void Fetch(std::string name, Tensor value, SourceLocation where = Here());
 
   // Each `every` steps a line on standard output: the step, the name, type, range, mean and first
@@ -163,10 +165,15 @@ class Job {
                                       SourceLocation where);
   void EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocation where);
   void EnterMirrored(const std::vector<int>& dims, SourceLocation where);
+  // Whether each host feeds or fetches its own of this; an error if some hosts would have none.
+  bool IsOfEachHost(const std::optional<Mirroring>& mirroring, const std::string& what,
+                    SourceLocation where);
 
   LogicalGraph* graph_;
   const Placement& devices_;
   DatasetCache* datasets_;
+  // Each device has a host of its own: it is a rank of a world.
+  bool has_host_each_ = false;
   // Told what opening takes place, before it begins; nullptr: nobody is.
   ProgramWatch* watch_ = nullptr;
   std::optional<bool> training_;

@@ -153,7 +153,7 @@ class Membership::Master final : public Membership::Impl {
  private:
   std::string Name() const { return NodeName(network_->cluster, 0); }
   absl::Status OfThis(const absl::Status& cause) const {
-    return network_.has_value() ? Prefixed(Name(), cause) : cause;
+    return network_.has_value() ? OfNode(network_->cluster, 0, cause) : cause;
   }
 
   std::unique_ptr<ControlChannel> StartNode(const std::shared_ptr<Event>& is_introduced) {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "api/network_place.h"
@@ -17,6 +18,7 @@
 #include "comm/control/meeting_file.h"
 #include "comm/control/rendezvous.h"
 #include "comm/network/network.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/process.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
@@ -109,6 +111,9 @@ absl::StatusOr<std::string> DataHostOf(const std::vector<Socket>& listeners) {
   return address.is_any() ? std::string() : address.host();
 }
 
+// The payload of a cause that all nodes know as theirs.
+constexpr char kOfAllNodes[] = "braid/of_all_nodes";
+
 std::string NodeName(const Cluster& cluster, int node) {
   if (node < 0 || node >= static_cast<int>(cluster.nodes.size())) {
     return absl::StrFormat("%s %d", cluster.member_word, node);
@@ -116,6 +121,16 @@ std::string NodeName(const Cluster& cluster, int node) {
   const std::string& host = cluster.nodes[node].host;
   return host.empty() ? absl::StrFormat("%s %d", cluster.member_word, node)
                       : absl::StrFormat("%s %d (%s)", cluster.member_word, node, host);
+}
+
+absl::Status OfAllNodes(absl::Status cause) {
+  if (!cause.ok()) cause.SetPayload(kOfAllNodes, absl::Cord());
+  return cause;
+}
+
+absl::Status OfNode(const Cluster& cluster, int node, const absl::Status& cause) {
+  if (cause.GetPayload(kOfAllNodes).has_value()) return cause;
+  return Prefixed(NodeName(cluster, node), cause);
 }
 
 DeviceSpec DevicesHere(const DeviceSpec& spec) {

@@ -54,6 +54,10 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
 DeviceSpec DevicesHere(const DeviceSpec& spec);
 // "node 2 (10.0.0.3)".
 std::string NodeName(const Cluster& cluster, int node);
+// That all nodes return, each from the same call.
+absl::Status OfAllNodes(absl::Status cause);
+// What went wrong on a node, with its name unless it is OfAllNodes.
+absl::Status OfNode(const Cluster& cluster, int node, const absl::Status& cause);
 
 struct ServiceOptions {
   const DeviceKinds::Kind* device_kind = nullptr;  // of this node's devices; null: CPUs

@@ -67,7 +67,7 @@ class NodeService::Impl {
     // May run as late as in the client's destructor, if its thread is held up.
     client_->reactor().Post([this, client = client_.get(), reason = std::move(reason)] {
       if (node_ == nullptr) return client->Abort(reason);
-      node_->Fail(Prefixed(absl::StrFormat("%s %d", network_.cluster.member_word, rank()), reason));
+      node_->Fail(OfNode(network_.cluster, rank(), reason));
     });
   }
 

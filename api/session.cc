@@ -81,9 +81,9 @@ Session::Impl::Impl(SessionOptions options)
 }
 
 Session::Impl::~Impl() {
-  if (const absl::Status status = Close(absl::OkStatus()); !status.ok()) {
-    LOG(ERROR) << status.message();
-  }
+  // The ranks of a world need not be at one place of their programs here.
+  const absl::Status status = world_ != nullptr ? EndSaving() : Close(absl::OkStatus());
+  if (!status.ok()) LOG(ERROR) << status.message();
   if (seat_.rendezvous != nullptr) seat_.rendezvous->SetStatusSource(nullptr);
   own_coordinator_.reset();
   nodes_.clear();
@@ -104,8 +104,10 @@ absl::Status Session::Impl::Close(const absl::Status& cause) {
 }
 
 absl::Status Session::Impl::LocalError(const absl::Status& status) const {
-  if (!options_.network.has_value()) return status;
-  return Prefixed(NodeName(options_.network->cluster, 0), status);
+  if (options_.network.has_value()) {
+    return Prefixed(NodeName(options_.network->cluster, 0), status);
+  }
+  return world_ != nullptr && world_->size() > 1 ? Prefixed("rank 0", status) : status;
 }
 
 Session::Impl::Activity::Activity(Impl* impl, std::string what)
@@ -312,25 +314,27 @@ std::string Session::Impl::Describe() const {
 }
 
 absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
-    const std::string& name, const std::function<void(Job&)>& record, bool is_visible) {
+    const std::string& name, const std::function<void(Job&)>& record, JobKind kind) {
   CompiledHere made;
-  const absl::Status compiled = CompileHere(name, record, is_visible, made);
+  const absl::Status compiled = CompileHere(name, record, kind, made);
   BRAID_RETURN_IF_ERROR(
       Agree({absl::StrFormat("Compile of job '%s'", name), made.recorded}, compiled));
   LoadedJob& loaded = *made.job;
   loaded.id = next_job_++;
+  loaded.hosts = kind.hosts;
   absl::Status status;
-  if (IsMaster()) status = LoadCompiled(made, is_visible);
+  if (IsMaster()) status = LoadCompiled(made, kind.is_visible);
   if (world_ != nullptr) status = world_->TakeFromMaster(status, loaded.summary);
   BRAID_RETURN_IF_ERROR(status);
-  if (is_visible) loaded.compiled = made.compiled;
+  if (kind.is_visible) loaded.compiled = made.compiled;
   Remember(made.compiled->logical);
   return (jobs_[loaded.id] = std::move(made.job)).get();
 }
 
 absl::Status Session::Impl::CompileHere(const std::string& name,
-                                        const std::function<void(Job&)>& record, bool is_visible,
+                                        const std::function<void(Job&)>& record, JobKind kind,
                                         CompiledHere& made) {
+  const bool is_visible = kind.is_visible;
   BRAID_RETURN_IF_ERROR(mistakes_->Take());
   for (const auto& [id, other] : jobs_) {
     if (!is_visible || other->is_unloaded || other->name != name) continue;
@@ -341,6 +345,7 @@ absl::Status Session::Impl::CompileHere(const std::string& name,
   }
   LogicalGraph graph(&operators_);
   Job job(&graph, devices_, &datasets_);
+  job.has_host_each_ = world_ != nullptr && kind.hosts == JobKind::Hosts::kAll;
   if (coordinator_ != nullptr) {
     coordinator_->SetPhase(absl::StrFormat("compiling job '%s'", name));
     job.watch_ = &coordinator_->program();
@@ -356,7 +361,7 @@ absl::Status Session::Impl::CompileHere(const std::string& name,
   graph.training = job.training_.value_or(!graph.minimize().empty());
 
   BRAID_ASSIGN_OR_RETURN(compiler::Compiled compiled,
-                         compiler::Compile(std::move(graph), OptionsOfCompile(name, is_visible)));
+                         compiler::Compile(std::move(graph), OptionsOfCompile(name, kind)));
   for (const Op& op : compiled.logical.ops()) {
     if (IsUpdate(compiled.logical, op)) {
       loaded.change = std::max(loaded.change, LoadedJob::Change::kAssigns);
@@ -366,8 +371,10 @@ absl::Status Session::Impl::CompileHere(const std::string& name,
       loaded.trainable.push_back(op.name);
     }
     if (HasRole(compiled.logical, op, OpRole::kInput)) {
-      loaded.inputs.push_back(
-          {op.name, compiled.logical.type(op.outputs[0]), op.location.ToString()});
+      loaded.inputs.push_back({.name = op.name,
+                               .type = compiled.logical.type(op.outputs[0]),
+                               .location = op.location.ToString(),
+                               .is_own = Mirroring::Of(op.attrs).has_value()});
     } else if (HasRole(compiled.logical, op, OpRole::kFetch)) {
       loaded.fetches.emplace_back(op.attrs.String("name"), compiled.logical.type(op.inputs[0]));
     }
@@ -379,17 +386,18 @@ absl::Status Session::Impl::CompileHere(const std::string& name,
 }
 
 compiler::CompileOptions Session::Impl::OptionsOfCompile(const std::string& name,
-                                                         bool is_visible) const {
+                                                         JobKind kind) const {
   compiler::CompileOptions compile = {.job = name};
   compile.all_devices = devices_;
-  compile.master = world_ != nullptr ? devices_ : devices_.Slice(0, 1);
+  const bool is_at_all = world_ != nullptr && kind.hosts == JobKind::Hosts::kAll;
+  compile.master = is_at_all ? devices_ : devices_.Slice(0, 1);
   compile.num_nodes = static_cast<int>(options_.devices.size());
   compile.kinds = KindsOfNodes();
   for (const auto& [variable, info] : variables_) compile.fixed[variable] = info.layout;
   compile.precision = options_.precision;
   compile.winograd = options_.winograd;
   compile.device_memory_bytes = DeviceMemoryBytes();
-  compile.explain = is_visible && !options_.explain_path.empty();
+  compile.explain = kind.is_visible && !options_.explain_path.empty();
   compile.seed = options_.seed;
   compile.machine = choice_machine_;
   compile.estimate = estimate_machine_;
@@ -549,7 +557,7 @@ absl::StatusOr<CompiledJob> Session::CompileRecorded(
     if (!status.ok()) job.graph().Fail(std::move(status));
   };
   BRAID_ASSIGN_OR_RETURN(Impl::LoadedJob * loaded,
-                         impl_->Compile(name, record_or_fail, /*is_visible=*/true));
+                         impl_->Compile(name, record_or_fail, {.is_visible = true}));
   return CompiledJob(this, loaded->id);
 }
 

@@ -207,9 +207,10 @@ class Session {
   // the same values and gets all that is fetched. What differs is INVALID_ARGUMENT on all ranks and
   // names both, as are other options; an error of one rank is that of all. A world has one session,
   // and lasts longer.
-  // What goes to files and to the terminal is rank 0's. Devices, threads, a network, a simulation
-  // and a dry run are no options here; CompiledJob::memory is rank 0's; Close leaves the world as
-  // it is; Save, Load and SaveWeights are UNIMPLEMENTED.
+  // What goes to files and to the terminal is rank 0's, as is what comes from files; of a
+  // checkpoint, each rank writes and reads what it holds where all see the same files. Devices,
+  // threads, a network, a simulation and a dry run are no options here; CompiledJob::memory is rank
+  // 0's; Close leaves the world as it is, and ends the session for all ranks together.
   static absl::StatusOr<std::unique_ptr<Session>> Start(dist::World& world, SessionOptions options);
   ~Session();
   Session(const Session&) = delete;

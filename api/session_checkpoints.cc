@@ -28,12 +28,21 @@ std::string StepKey(const std::string& job) { return "step." + job; }
 }  // namespace
 
 absl::Status Session::Save(const std::string& directory, const SaveOptions& options) {
-  return impl_->Save(directory, options);
+  return impl_->ByMaster(
+      absl::StrFormat("Save to '%s' as '%s', keeping %d", directory, options.name, options.keep),
+      [&] { return impl_->Save(directory, options); });
 }
 
-absl::Status Session::FinishSave() { return impl_->FinishSave(); }
+absl::Status Session::FinishSave() {
+  return impl_->ByMaster("FinishSave", [&] { return impl_->FinishSave(); });
+}
 
-absl::Status Session::Load(const std::string& directory) { return impl_->Load(directory); }
+absl::Status Session::Load(const std::string& directory) {
+  CheckpointState state;
+  BRAID_RETURN_IF_ERROR(impl_->ByMaster(absl::StrFormat("Load '%s'", directory),
+                                        [&] { return impl_->Load(directory, state); }));
+  return impl_->Resume(std::move(state));
+}
 
 // Of one save, what is left to do when the variables may change again. The saver's thread does it,
 // unless the session fails: that may be while the host's is still at work on it.
@@ -86,14 +95,13 @@ CheckpointState Session::Impl::State() const {
 }
 
 absl::Status Session::Impl::Save(const std::string& directory, const SaveOptions& options) {
-  BRAID_RETURN_IF_ERROR(CheckAlone("Save"));
   BRAID_RETURN_IF_ERROR(mistakes_->Take());
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is saved");
   const Activity activity(this, absl::StrFormat("saving to '%s'", directory));
   BRAID_RETURN_IF_ERROR(FinishSave());
   BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<Saving> saving, BeginSave(directory, options));
   absl::Status saved = SaveByNodes(saving);
-  if (absl::IsNotFound(saved) && options_.network.has_value()) {
+  if (absl::IsNotFound(saved) && HasOtherProcesses()) {
     LOG(WARNING) << "the master gathers all variables and writes them, since not all nodes can: "
                  << saved.message();
     saved = SaveByMaster(saving);
@@ -213,8 +221,7 @@ absl::Status Session::Impl::AwaitSave() {
   return waited;
 }
 
-absl::Status Session::Impl::Load(const std::string& directory) {
-  BRAID_RETURN_IF_ERROR(CheckAlone("Load"));
+absl::Status Session::Impl::Load(const std::string& directory, CheckpointState& state) {
   BRAID_RETURN_IF_ERROR(mistakes_->Take());
   // It may be the one to load; what went wrong with it is the next save's to say.
   BRAID_RETURN_IF_ERROR(AwaitSave());
@@ -234,17 +241,27 @@ absl::Status Session::Impl::Load(const std::string& directory) {
     return absl::FailedPreconditionError("Load: no compiled job has variables; compile first");
   }
   absl::Status loaded = LoadByNodes(*reader);
-  if (absl::IsNotFound(loaded) && options_.network.has_value()) {
+  if (absl::IsNotFound(loaded) && HasOtherProcesses()) {
     LOG(WARNING) << "the master reads '" << reader->path() << "' and sends it, since not all nodes "
                  << "have it: " << loaded.message();
     loaded = LoadByMaster(*reader);
   }
-  BRAID_RETURN_IF_ERROR(loaded);
-  loaded_step_ = reader->state().step;
+  if (loaded.ok()) state = reader->state();
+  return loaded;
+}
+
+absl::Status Session::Impl::Resume(CheckpointState state) {
+  if (world_ != nullptr) {
+    std::pair<int64_t, std::map<std::string, int64_t>> steps(state.step, state.values);
+    BRAID_RETURN_IF_ERROR(world_->TakeFromMaster(absl::OkStatus(), steps));
+    state.step = steps.first;
+    state.values = std::move(steps.second);
+  }
+  loaded_step_ = state.step;
   was_loaded_ = true;
   for (const auto& [id, job] : jobs_) {
-    const auto found = reader->state().values.find(StepKey(job->name));
-    if (found != reader->state().values.end()) job->step = found->second;
+    const auto found = state.values.find(StepKey(job->name));
+    if (found != state.values.end()) job->step = found->second;
   }
   return absl::OkStatus();
 }

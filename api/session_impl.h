@@ -61,14 +61,22 @@ class Session::Impl {
   std::vector<NodeTraffic> Traffic() const;
   std::string Describe() const;
 
+  // What a job is beside its recording. `is_visible`: a user's, which --explain and --dry_run show.
+  struct JobKind {
+    bool is_visible = false;
+    // In a world, which processes feed it and get what it fetches; else there is only the master.
+    enum class Hosts { kAll, kMaster } hosts = Hosts::kAll;
+  };
   struct Fed {
     std::string name;
     TensorType type;
     std::string location;
+    bool is_own = false;  // each rank of a world has a value of its own
     bool is_fed = false;  // by a Run; it keeps its array
   };
   struct LoadedJob {
     JobId id = 0;
+    JobKind::Hosts hosts = JobKind::Hosts::kAll;
     std::string name;
     size_t plan_bytes = 0;
     std::string summary;
@@ -95,15 +103,19 @@ class Session::Impl {
     std::shared_ptr<const compiler::Compiled> compiled;
     std::string plan, recorded;
   };
-  // Records, compiles and loads. `is_visible`: a user's job, which --explain and --dry_run show.
+  // Records, compiles and loads.
   absl::StatusOr<LoadedJob*> Compile(const std::string& name,
-                                     const std::function<void(Job&)>& record, bool is_visible);
+                                     const std::function<void(Job&)>& record, JobKind kind);
   absl::StatusOr<RunResult> Run(JobId job, const RunOptions& options);
   void Unload(JobId job);
-  // Records, runs one step and unloads.
+  // Records, runs one step and unloads. In ByMaster, the master's recording on all ranks; it alone
+  // feeds and fetches.
   absl::StatusOr<RunResult> RunOnce(const std::string& name,
                                     const std::function<void(Job&)>& record,
                                     const RunOptions& options);
+  // What the master does: it alone calls `action`, and all ranks of a world return what it returns.
+  // They follow in the jobs that it runs once. `call` is what the program calls, on all ranks.
+  absl::Status ByMaster(const std::string& call, const std::function<absl::Status()>& action);
 
   struct VariableInfo {
     TensorType type;
@@ -112,12 +124,20 @@ class Session::Impl {
   };
   // Whether what goes to files and to the terminal is this process's.
   bool IsMaster() const { return world_ == nullptr || world_->rank() == 0; }
-  // UNIMPLEMENTED in a world.
-  absl::Status CheckAlone(std::string_view call) const;
+  // Whether this process feeds the job and gets what it fetches.
+  bool IsHostOf(const LoadedJob& job) const {
+    return job.hosts == JobKind::Hosts::kAll || IsMaster();
+  }
+  absl::StatusOr<Array> Get(const std::string& variable);
   absl::Status Set(const std::map<std::string, const Array*>& values);
+  // By the master.
   absl::Status Save(const std::string& directory, const SaveOptions& options);
   absl::Status FinishSave();
-  absl::Status Load(const std::string& directory);
+  absl::Status Load(const std::string& directory, CheckpointState& state);
+  absl::Status LoadWeights(const std::string& path, const WeightsOptions& options);
+  absl::Status SaveWeights(const std::string& path, const WeightsOptions& options);
+  // On all ranks: takes over what the master has loaded.
+  absl::Status Resume(CheckpointState state);
   absl::StatusOr<const VariableInfo*> FindVariable(const std::string& name) const;
   // Whether it is an optimizer's state.
   bool IsState(const std::string& variable) const;
@@ -140,13 +160,26 @@ class Session::Impl {
 
   void UnloadEverywhere(JobId id, std::string_view name);
   absl::Status CloseInWorld(const absl::Status& cause);
-  compiler::CompileOptions OptionsOfCompile(const std::string& name, bool is_visible) const;
+  absl::StatusOr<RunResult> RunOnceHere(const std::string& name,
+                                        const std::function<void(Job&)>& record,
+                                        const RunOptions& options);
+  // What a rank that is not the master does in ByMaster.
+  absl::Status FollowMaster();
+  // A job's name and recording, as text; "" and "" when there are no more.
+  using MasterJob = std::pair<std::string, std::string>;
+  // Records what the text says, which is borrowed.
+  std::function<void(Job&)> RecordedBefore(const std::string& text);
+  // Whether some nodes are other processes, with files of their own.
+  bool HasOtherProcesses() const { return options_.network.has_value() || world_ != nullptr; }
+  compiler::CompileOptions OptionsOfCompile(const std::string& name, JobKind kind) const;
   absl::Status CompileHere(const std::string& name, const std::function<void(Job&)>& record,
-                           bool is_visible, CompiledHere& made);
+                           JobKind kind, CompiledHere& made);
   // By who has the coordinator.
   absl::Status LoadCompiled(const CompiledHere& made, bool is_visible);
   // What a Run must be before it begins, and how many steps it has.
   absl::Status CheckRun(const LoadedJob& job, const RunOptions& options, int64_t& steps);
+  // A line for each input with what it is fed, which all ranks feed alike.
+  std::string FedText(const LoadedJob& job, const RunOptions& options) const;
   // `own`, or in a world what all ranks come to.
   absl::Status Agree(const WorldSeat::Call& call, const absl::Status& own);
   // What the job asks of each node: of every node as it says, or, in a dry run, as planned here.
@@ -194,6 +227,8 @@ class Session::Impl {
   absl::Status SaveError(const std::string& directory, const absl::Status& status) const;
   // Returns when the last save is over, however it went.
   absl::Status AwaitSave();
+  // In a world, whose coordinator lasts longer: afterwards it has nothing to say to the saver.
+  absl::Status EndSaving();
   // Every node reads what its devices hold, or the master reads all and sends it.
   absl::Status LoadByNodes(const CheckpointReader& reader);
   absl::Status LoadByMaster(const CheckpointReader& reader);
@@ -266,6 +301,7 @@ class Session::Impl {
   std::shared_ptr<Mistakes> mistakes_ = std::make_shared<Mistakes>(Mistakes::Reader::kSession);
   bool has_explained_ = false;
   bool is_in_activity_ = false;
+  bool is_by_master_ = false;
   bool is_closed_ = false;
 };
 

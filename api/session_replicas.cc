@@ -88,8 +88,7 @@ absl::Status Session::Impl::CompileReplicaCheck() {
       job.Fetch(group.variables[0], sums);
     }
   };
-  BRAID_ASSIGN_OR_RETURN(LoadedJob * loaded,
-                         Compile("check of replicas", record, /*is_visible=*/false));
+  BRAID_ASSIGN_OR_RETURN(LoadedJob * loaded, Compile("check of replicas", record, {}));
   check.job = std::move(jobs_.extract(loaded->id).mapped());
   return absl::OkStatus();
 }

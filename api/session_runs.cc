@@ -10,6 +10,7 @@
 #include "api/record_job.h"
 #include "api/run_receiver.h"
 #include "api/session_impl.h"
+#include "runtime/base/crc32c.h"
 #include "runtime/base/nearest_names.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
@@ -137,16 +138,33 @@ absl::Status Session::Impl::CheckRun(const LoadedJob& job, const RunOptions& opt
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is run");
   BRAID_ASSIGN_OR_RETURN(steps, StepsOf(job, options));
   BRAID_RETURN_IF_ERROR(mistakes_->Take());
-  return CheckFeeds(job, options);
+  return IsHostOf(job) ? CheckFeeds(job, options) : absl::OkStatus();
+}
+
+std::string Session::Impl::FedText(const LoadedJob& job, const RunOptions& options) const {
+  std::string text;
+  if (job.hosts != JobKind::Hosts::kAll) return text;
+  for (const Fed& fed : job.inputs) {
+    const auto given =
+        std::ranges::find(options.feeds, fed.name, [](const auto& feed) { return feed.first; });
+    if (given == options.feeds.end() || fed.is_own) continue;
+    const Array& array = given->second;
+    absl::StrAppendFormat(&text, "%s: %s with checksum %08x\n", fed.name, fed.type.ToString(),
+                          Crc32c(array.bytes(), array.num_bytes()));
+  }
+  return text;
 }
 
 absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options) {
   LoadedJob& job = *jobs_.at(id);
   int64_t all_steps = 0;
   const absl::Status checked = CheckRun(job, options, all_steps);
-  BRAID_RETURN_IF_ERROR(Agree(
-      {absl::StrFormat("Run of job '%s', %d steps from %d on", job.name, all_steps, job.step)},
-      checked));
+  WorldSeat::Call call = {
+      absl::StrFormat("Run of job '%s', %d steps from %d on", job.name, all_steps, job.step)};
+  if (world_ != nullptr && checked.ok()) call.text = FedText(job, options);
+  call.verb = "feed";
+  call.line = "input";
+  BRAID_RETURN_IF_ERROR(Agree(call, checked));
   if (!job.has_run && IsMaster()) WarnOfFirstValues(job);
   for (const auto& [name, array] : options.feeds) host_node_->Host(id).Feed(name, array);
   for (Fed& fed : job.inputs) fed.is_fed = true;
@@ -159,6 +177,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
                          return status;
                        });
   for (const auto& [name, type] : job.fetches) {
+    if (!IsHostOf(job)) break;
     const auto print = job.prints.find(name);
     if (print == job.prints.end()) {
       receiver.Expect(name, type, all_steps);
@@ -213,10 +232,11 @@ absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver&
   return absl::OkStatus();
 }
 
-absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
-                                                 const std::function<void(Job&)>& record,
-                                                 const RunOptions& options) {
-  BRAID_ASSIGN_OR_RETURN(LoadedJob * loaded, Compile(name, record, /*is_visible=*/false));
+absl::StatusOr<RunResult> Session::Impl::RunOnceHere(const std::string& name,
+                                                     const std::function<void(Job&)>& record,
+                                                     const RunOptions& options) {
+  const auto hosts = is_by_master_ ? JobKind::Hosts::kMaster : JobKind::Hosts::kAll;
+  BRAID_ASSIGN_OR_RETURN(LoadedJob * loaded, Compile(name, record, {.hosts = hosts}));
   const JobId id = loaded->id;
   absl::StatusOr<RunResult> result = Run(id, options);
   Unload(id);

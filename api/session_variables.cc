@@ -80,13 +80,14 @@ Tensor Session::Impl::Refer(Job& job, const std::string& name, const VariableInf
                               .placement = info.layout.placement});
 }
 
-absl::StatusOr<Array> Session::Get(const std::string& variable) {
-  BRAID_ASSIGN_OR_RETURN(const Impl::VariableInfo* info, impl_->FindVariable(variable));
+absl::StatusOr<Array> Session::Get(const std::string& variable) { return impl_->Get(variable); }
+
+absl::StatusOr<Array> Session::Impl::Get(const std::string& variable) {
+  BRAID_ASSIGN_OR_RETURN(const VariableInfo* info, FindVariable(variable));
   BRAID_ASSIGN_OR_RETURN(
       RunResult result,
-      impl_->RunOnce("get " + variable,
-                     [&](Job& job) { job.Fetch(variable, impl_->Refer(job, variable, *info)); },
-                     {}));
+      RunOnce("get " + variable,
+              [&](Job& job) { job.Fetch(variable, Refer(job, variable, *info)); }, {}));
   return result.Last(variable);
 }
 

@@ -144,9 +144,19 @@ bool Session::Impl::IsState(const std::string& variable) const {
 }
 
 absl::Status Session::LoadWeights(const std::string& path, const WeightsOptions& options) {
-  const Impl::Activity activity(impl_.get(), absl::StrFormat("loading weights from '%s'", path));
+  return impl_->ByMaster(absl::StrFormat("LoadWeights of '%s'", path),
+                         [&] { return impl_->LoadWeights(path, options); });
+}
+
+absl::Status Session::SaveWeights(const std::string& path, const WeightsOptions& options) {
+  return impl_->ByMaster(absl::StrFormat("SaveWeights to '%s'", path),
+                         [&] { return impl_->SaveWeights(path, options); });
+}
+
+absl::Status Session::Impl::LoadWeights(const std::string& path, const WeightsOptions& options) {
+  const Activity activity(this, absl::StrFormat("loading weights from '%s'", path));
   const absl::StatusOr<WeightFiles> opened = WeightFiles::Open(path);
-  if (!opened.ok()) return impl_->LocalError(opened.status());
+  if (!opened.ok()) return LocalError(opened.status());
   std::map<std::string, const StoredTensor*> tensors;  // without the prefix
   const std::vector<StoredTensor> all = opened->tensors();
   for (const StoredTensor& tensor : all) {
@@ -161,14 +171,14 @@ absl::Status Session::LoadWeights(const std::string& path, const WeightsOptions&
   }
   struct Wanted {
     std::string variable;
-    const Impl::VariableInfo* info;
+    const VariableInfo* info;
     WeightSource source;  // with the file's own name
   };
   std::vector<Wanted> wanted;
   std::vector<std::string> missing, extra;
   std::map<std::string, bool> is_taken;
-  for (const auto& [name, info] : impl_->variables()) {
-    if (impl_->IsState(name)) continue;
+  for (const auto& [name, info] : variables_) {
+    if (IsState(name)) continue;
     std::optional<WeightSource> source = SourceOf(options, name);
     if (!source.has_value()) continue;
     const auto found = tensors.find(source->name);
@@ -210,7 +220,7 @@ absl::Status Session::LoadWeights(const std::string& path, const WeightsOptions&
   int64_t bytes = 0;
   for (const Wanted& each : wanted) {
     absl::StatusOr<Array> stored = opened->Read(each.source.name);
-    if (!stored.ok()) return impl_->LocalError(stored.status());
+    if (!stored.ok()) return LocalError(stored.status());
     Array& value = values[each.variable];
     value = ValueOf(*std::move(stored), each.source, each.info->type);
     batch[each.variable] = &value;
@@ -224,17 +234,16 @@ absl::Status Session::LoadWeights(const std::string& path, const WeightsOptions&
   return absl::OkStatus();
 }
 
-absl::Status Session::SaveWeights(const std::string& path, const WeightsOptions& options) {
-  BRAID_RETURN_IF_ERROR(impl_->CheckAlone("SaveWeights"));
-  if (impl_->options().dry_run) return absl::CancelledError("--dry_run: nothing is saved");
-  const Impl::Activity activity(impl_.get(), absl::StrFormat("saving weights to '%s'", path));
+absl::Status Session::Impl::SaveWeights(const std::string& path, const WeightsOptions& options) {
+  if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is saved");
+  const Activity activity(this, absl::StrFormat("saving weights to '%s'", path));
   struct Gathered {
     Array array;
     std::vector<std::string> parts;  // variable of each part; "": not seen
   };
   std::map<std::string, Gathered> tensors;
-  for (const auto& [name, info] : impl_->variables()) {
-    if (impl_->IsState(name)) continue;
+  for (const auto& [name, info] : variables_) {
+    if (IsState(name)) continue;
     const std::optional<WeightSource> source = SourceOf(options, name);
     if (!source.has_value()) continue;
     BRAID_ASSIGN_OR_RETURN(const Shape shape, StoredShape(name, info.type.shape, *source));
@@ -275,7 +284,7 @@ absl::Status Session::SaveWeights(const std::string& path, const WeightsOptions&
     written = ErrnoStatus(errno, "replace", path);
   }
   if (!written.ok()) unlink(temporary.c_str());
-  return impl_->LocalError(written);
+  return LocalError(written);
 }
 
 }  // namespace braid

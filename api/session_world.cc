@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "api/record_job.h"
 #include "api/session_impl.h"
 #include "runtime/base/process.h"
 #include "runtime/base/status.h"
@@ -61,20 +62,78 @@ absl::Status Session::Impl::StartIn(dist::World& world) {
 }
 
 absl::Status Session::Impl::CloseInWorld(const absl::Status& cause) {
+  if (!cause.ok()) return cause;
+  absl::Status own = mistakes_->Take();
+  own.Update(ByMaster("Close", [&] { return FinishSave(); }));
   for (auto& [id, job] : jobs_) Unload(id);
   UnloadReplicaCheck();
-  return cause.ok() ? mistakes_->Take() : cause;
+  return own;
 }
 
 absl::Status Session::Impl::Agree(const WorldSeat::Call& call, const absl::Status& own) {
   return world_ == nullptr ? own : world_->Agree(call, own);
 }
 
-absl::Status Session::Impl::CheckAlone(std::string_view call) const {
-  if (world_ == nullptr) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrFormat(
-      "%s of a session on a world of processes is not there yet; Get and Set move variables",
-      call));
+absl::Status Session::Impl::EndSaving() {
+  const absl::Status saved = AwaitSave();
+  if (saver_ == nullptr) return saved;
+  // Shared with the reactor, which may come to it too late.
+  const std::shared_ptr<Event> is_drained = environment_->MakeEvent();
+  coordinator_->reactor().Post([is_drained] { is_drained->Set(); });
+  environment_->Await(*is_drained, kForever).IgnoreError();
+  return saved;
+}
+
+// Recordings go from rank 0 to the others as texts, and its status ends the call.
+absl::Status Session::Impl::ByMaster(const std::string& call,
+                                     const std::function<absl::Status()>& action) {
+  if (world_ == nullptr) return action();
+  BRAID_RETURN_IF_ERROR(world_->Agree({call}, absl::OkStatus()));
+  is_by_master_ = true;
+  absl::Status status;
+  MasterJob end;
+  if (IsMaster()) {
+    status = action();
+    const absl::Status told = world_->TakeFromMaster(status, end);
+    status.Update(told);
+  } else {
+    status = FollowMaster();
+  }
+  is_by_master_ = false;
+  return status;
+}
+
+absl::Status Session::Impl::FollowMaster() {
+  for (;;) {
+    MasterJob job;
+    BRAID_RETURN_IF_ERROR(world_->TakeFromMaster(absl::OkStatus(), job));
+    if (job == MasterJob()) return absl::OkStatus();
+    // What the master makes of it, all ranks return.
+    RunOnceHere(job.first, RecordedBefore(job.second), {}).status().IgnoreError();
+  }
+}
+
+std::function<void(Job&)> Session::Impl::RecordedBefore(const std::string& text) {
+  return [this, &text](Job& job) {
+    absl::StatusOr<LogicalGraph> graph = LogicalGraph::Parse(text, &operators_);
+    if (!graph.ok()) {
+      job.graph().Fail(graph.status());
+    } else {
+      job.graph() = *std::move(graph);
+    }
+  };
+}
+
+absl::StatusOr<RunResult> Session::Impl::RunOnce(const std::string& name,
+                                                 const std::function<void(Job&)>& record,
+                                                 const RunOptions& options) {
+  if (!is_by_master_) return RunOnceHere(name, record, options);
+  LogicalGraph graph(&operators_);
+  Job job(&graph, devices_, &datasets_);
+  BRAID_RETURN_IF_ERROR(RecordJob(name, graph, [&] { record(job); }));
+  MasterJob shared(name, graph.ToString());
+  BRAID_RETURN_IF_ERROR(world_->TakeFromMaster(absl::OkStatus(), shared));
+  return RunOnceHere(name, RecordedBefore(shared.second), options);
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(dist::World& world,

@@ -6,24 +6,15 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "api/dist_objects.h"
 #include "api/membership.h"
+#include "api/network.h"
 #include "runtime/base/philox.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/node.h"
 
 namespace braid {
 namespace {
-
-// A status as it goes from rank to rank.
-using Words = std::pair<int64_t, std::string>;
-
-Words WordsOf(const absl::Status& status) {
-  return {static_cast<int64_t>(status.code()), std::string(status.message())};
-}
-absl::Status StatusOf(const Words& words) {
-  return absl::Status(static_cast<absl::StatusCode>(words.first), words.second);
-}
 
 // The first rank that has another value than rank 0; 0: none has.
 template <class T>
@@ -33,8 +24,9 @@ size_t FirstOther(const std::vector<T>& values) {
   return other == values.end() ? 0 : static_cast<size_t>(other - values.begin());
 }
 
-// "operator 3 is 'a' on rank 0 and 'b' on rank 1", of graphs as texts.
-std::string FirstDifference(const std::string& first, const std::string& second, size_t rank) {
+// "operator 3 is 'a' on rank 0 and 'b' on rank 1", of texts whose lines are operators.
+std::string FirstDifference(std::string_view noun, const std::string& first,
+                            const std::string& second, size_t rank) {
   const std::vector<std::string> a = absl::StrSplit(first, '\n');
   const std::vector<std::string> b = absl::StrSplit(second, '\n');
   size_t line = 0;
@@ -42,7 +34,8 @@ std::string FirstDifference(const std::string& first, const std::string& second,
   const auto at = [line](const std::vector<std::string>& lines) {
     return line < lines.size() ? absl::StrFormat("'%s'", lines[line]) : std::string("nothing");
   };
-  return absl::StrFormat("operator %d is %s on rank 0 and %s on rank %d", line, at(a), at(b), rank);
+  return absl::StrFormat("%s %d is %s on rank 0 and %s on rank %d", std::string(noun), line, at(a),
+                         at(b), rank);
 }
 
 }  // namespace
@@ -57,6 +50,14 @@ WorldSeat::WorldSeat(std::shared_ptr<Membership> membership, std::unique_ptr<dis
     : membership_(std::move(membership)), group_(std::move(group)) {}
 
 WorldSeat::~WorldSeat() = default;
+
+WorldSeat::Words WorldSeat::WordsOf(const absl::Status& status) {
+  return {static_cast<int64_t>(status.code()), std::string(status.message())};
+}
+
+absl::Status WorldSeat::StatusOf(const Words& words) {
+  return OfAllNodes(absl::Status(static_cast<absl::StatusCode>(words.first), words.second));
+}
 
 absl::StatusOr<std::unique_ptr<WorldSeat>> WorldSeat::Take(dist::World& world) {
   if (!world.membership()->Claim()) {
@@ -87,18 +88,21 @@ absl::StatusOr<std::vector<WorldSeat::Machine>> WorldSeat::ExchangeMachines(cons
 }
 
 absl::Status WorldSeat::Agree(const Call& call, const absl::Status& own) {
+  return OfAllNodes(Compare(call, own));
+}
+
+absl::Status WorldSeat::Compare(const Call& call, const absl::Status& own) {
   using Sent = std::pair<Words, std::pair<std::string, uint64_t>>;
   const Sent sent = {WordsOf(own), {call.what, StableHash(call.text)}};
   BRAID_ASSIGN_OR_RETURN(const std::vector<Sent> all, dist::AllGatherObject(*group_, sent));
-  BRAID_RETURN_IF_ERROR(own);
+  // What is wrong on all ranks needs no rank.
+  if (std::ranges::all_of(all, [&](const Sent& one) { return one.first == sent.first; })) {
+    BRAID_RETURN_IF_ERROR(own);
+  }
   std::vector<std::string> calls;
   std::vector<uint64_t> hashes;
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    const absl::Status status = StatusOf(all[rank].first);
-    if (!status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrFormat("rank %d: %s", rank, std::string(status.message())));
-    }
+    BRAID_RETURN_IF_ERROR(Prefixed(absl::StrFormat("rank %d", rank), StatusOf(all[rank].first)));
     calls.push_back(all[rank].second.first);
     hashes.push_back(all[rank].second.second);
   }
@@ -113,19 +117,11 @@ absl::Status WorldSeat::Agree(const Call& call, const absl::Status& own) {
   BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                          dist::AllGatherObject(*group_, call.text));
   return absl::InvalidArgumentError(
-      absl::StrFormat("%s: all ranks record the same, and %s", call.what,
-                      FirstDifference(texts[0], texts[other], other)));
+      absl::StrFormat("%s: all ranks %s the same, and %s", call.what, std::string(call.verb),
+                      FirstDifference(call.line, texts[0], texts[other], other)));
 }
 
 absl::Status WorldSeat::Meet() { return group_->Barrier(); }
-
-absl::Status WorldSeat::TakeFromMaster(const absl::Status& own, std::string& text) {
-  std::pair<Words, std::string> sent = {WordsOf(own), text};
-  BRAID_RETURN_IF_ERROR(dist::BroadcastObject(*group_, sent, /*root=*/0));
-  if (rank() == 0) return own;
-  text = std::move(sent.second);
-  return StatusOf(sent.first);
-}
 
 void WorldSeat::ExpectRun(JobId job) {
   run_ = std::make_shared<Run>();

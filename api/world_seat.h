@@ -4,12 +4,16 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/dist.h"
+#include "api/dist_objects.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/status.h"
 
 namespace braid {
 
@@ -43,18 +47,29 @@ class WorldSeat {
   // Of all ranks, in their order.
   absl::StatusOr<std::vector<Machine>> ExchangeMachines(const Machine& own);
 
-  // OK if this is so on all ranks and they make the same call. An own error comes back; that of
-  // another rank with its rank; INVALID_ARGUMENT says which ranks make which calls. What a call has
-  // of text (a job as it was recorded) is compared, too: the first line that differs is named.
+  // OK if this is so on all ranks and they make the same call. An error of one rank comes back on
+  // all, with that rank unless all have it; INVALID_ARGUMENT says which ranks make which calls.
+  // What a call has of text (a job as it was recorded) is compared, too: the first line that
+  // differs is named, as "operator 3", of what all ranks "record".
   struct Call {
     std::string what;  // "Run of job 'train', steps 0 to 9"
     std::string text = {};
+    std::string_view verb = "record";
+    std::string_view line = "operator";
   };
   absl::Status Agree(const Call& call, const absl::Status& own);
   // When all ranks have come, which have agreed before.
   absl::Status Meet();
-  // Rank 0's status, on all ranks, with what it has to say to them.
-  absl::Status TakeFromMaster(const absl::Status& own, std::string& text);
+  // Rank 0's status, on all ranks, with what it has to say to them: anything that has an
+  // ObjectFormat.
+  template <typename T>
+  absl::Status TakeFromMaster(const absl::Status& own, T& object) {
+    std::pair<Words, T> sent = {WordsOf(own), object};
+    BRAID_RETURN_IF_ERROR(dist::BroadcastObject(*group_, sent, /*root=*/0));
+    if (rank() == 0) return StatusOf(WordsOf(own));
+    object = std::move(sent.second);
+    return StatusOf(sent.first);
+  }
 
   // Begins to wait for the job's next run, before it can begin.
   void ExpectRun(JobId job);
@@ -63,6 +78,12 @@ class WorldSeat {
 
  private:
   struct Run;
+  // A status as it goes from rank to rank, and is then of all of them.
+  using Words = std::pair<int64_t, std::string>;
+  static Words WordsOf(const absl::Status& status);
+  static absl::Status StatusOf(const Words& words);
+
+  absl::Status Compare(const Call& call, const absl::Status& own);
   WorldSeat(std::shared_ptr<Membership> membership, std::unique_ptr<dist::Group> group);
 
   const std::shared_ptr<Membership> membership_;

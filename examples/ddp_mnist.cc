@@ -3,17 +3,31 @@
 // are averaged while the backward pass goes on.
 //
 //   build/release/bin/ddp_mnist --spawn=2
+//
+// With a checkpoint after each epoch, ranks that are started again go on:
+//
+//   build/release/bin/braid launch --standalone --nproc_per_node=2 --max_restarts=2 --
+//     build/release/bin/ddp_mnist --checkpoints=mnist_checkpoints
 #include <braid/braid.h>
 #include <braid/dist.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+
+ABSL_FLAG(int64_t, epochs, 5, "Passes over the training digits");
+ABSL_FLAG(
+    std::string, checkpoints, "",
+    "Folder for a checkpoint after each epoch, and for the one to go on from if there is one");
+ABSL_FLAG(std::string, weights, "", "Safetensors file for the weights at the end");
 
 namespace {
 
 using braid::Tensor;
 
-constexpr int64_t kTrain = 9000, kTest = 1000, kBatch = 100, kEpochs = 5;
+constexpr int64_t kTrain = 9000, kTest = 1000, kBatch = 100, kSteps = kTrain / kBatch;
 
 Tensor Mlp(Tensor x) {
   x = Relu(Linear(x, 512, {.name = "fc1"}));
@@ -38,14 +52,24 @@ absl::Status Train(braid::dist::World& world) {
                                    {.batch = kTest / 10, .name = "test"});
     job.Fetch("accuracy", Mean(Equal(ArgMax(Mlp(image)), label)));
   }));
-  for (int64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+  const std::string checkpoints = absl::GetFlag(FLAGS_checkpoints);
+  if (!checkpoints.empty()) {
+    const absl::Status loaded = session->Load(checkpoints);
+    if (!loaded.ok() && !absl::IsNotFound(loaded)) return loaded;
+  }
+  for (int64_t epoch = train.step() / kSteps + 1; epoch <= absl::GetFlag(FLAGS_epochs); ++epoch) {
     BRAID_ASSIGN_OR_RETURN(const auto trained,
-                           train.Run({.steps = kTrain / kBatch, .keep = braid::Keep::kMean}));
+                           train.Run({.steps = kSteps, .keep = braid::Keep::kMean}));
     BRAID_ASSIGN_OR_RETURN(const auto evaluated,
                            evaluate.Run({.steps = 10, .keep = braid::Keep::kMean}));
+    if (!checkpoints.empty()) BRAID_RETURN_IF_ERROR(session->Save(checkpoints));
     if (world.rank() != 0) continue;  // all ranks know the same
     std::printf("epoch %d: loss %.4f, accuracy %.4f\n", static_cast<int>(epoch),
                 trained.Mean("loss"), evaluated.Mean("accuracy"));
+    std::fflush(stdout);
+  }
+  if (const std::string weights = absl::GetFlag(FLAGS_weights); !weights.empty()) {
+    BRAID_RETURN_IF_ERROR(session->SaveWeights(weights));
   }
   return session->Close(absl::OkStatus());
 }

@@ -186,7 +186,9 @@ absl::StatusOr<std::optional<Mirroring>> LogicalGraph::MirroringOf(const Op& op)
     return leads_in ? Mirroring::Of(op.attrs) : std::nullopt;
   }
   if (op.inputs.empty()) return Mirroring::Of(op.attrs);
-  if (joint.has_value() && (!def.mutates().empty() || def.role() == OpRole::kFetch)) {
+  const bool goes_to_own_hosts = def.role() == OpRole::kFetch && Mirroring::Of(op.attrs) == joint;
+  if (joint.has_value() && !goes_to_own_hosts &&
+      (!def.mutates().empty() || def.role() == OpRole::kFetch)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "one value is needed, and the input is mirrored: each device has its own (",
         joint->ToString(), "); SumMirrored, MeanMirrored, Stack or FromRank make one of them"));

@@ -264,7 +264,17 @@ absl::Status Coordinator::AwaitLeft() {
     for (const uint16_t node : left_) wait_.nodes.erase(node);
     if (wait_.nodes.empty()) wait_.event->Set();
   }
-  return FinishWait(kForever);
+  BRAID_RETURN_IF_ERROR(FinishWait(kForever));
+  const std::shared_ptr<Event> is_saved = options_.environment->MakeEvent();
+  reactor_->Post([this, is_saved] {
+    all_saved_ = is_saved;
+    NoteAllSaved();
+  });
+  return options_.environment->Await(*is_saved, kForever);
+}
+
+void Coordinator::NoteAllSaved() {
+  if (savings_.empty() && all_saved_ != nullptr) all_saved_->Set();
 }
 
 void Coordinator::OnLost(uint16_t node, const absl::Status& reason) {
@@ -293,6 +303,7 @@ void Coordinator::OnFailure(uint16_t node, const absl::Status& cause) {
   SendAll(message);
   store_->Close();
   for (auto& [save, saving] : std::exchange(savings_, {})) saving.done(cause, cause);
+  NoteAllSaved();
   if (options_.on_failure) options_.on_failure(cause);
 }
 
@@ -398,7 +409,10 @@ void Coordinator::ExpectSaved(int64_t save, std::set<int> nodes, OnSavedByAll do
 }
 
 void Coordinator::ForgetSaved(int64_t save) {
-  reactor_->Post([this, save] { savings_.erase(save); });
+  reactor_->Post([this, save] {
+    savings_.erase(save);
+    NoteAllSaved();
+  });
 }
 
 void Coordinator::OnSaved(uint16_t node, const control::Saved& saved) {
@@ -411,6 +425,7 @@ void Coordinator::OnSaved(uint16_t node, const control::Saved& saved) {
     return;
   }
   savings_.extract(found).mapped().done(status, absl::OkStatus());
+  NoteAllSaved();
 }
 
 void Coordinator::Describe(std::function<void(std::string)> done) {
@@ -529,6 +544,10 @@ absl::Status Coordinator::Close(const absl::Status& why) {
     });
     options_.environment->Await(*is_told, kCloseLimit).IgnoreError();
   }
+  reactor_->Post([this] {
+    const absl::Status late = absl::CancelledError("it was not on the disk when all ended");
+    for (auto& [save, saving] : std::exchange(savings_, {})) saving.done(late, absl::OkStatus());
+  });
   MutexLock lock(mutex_);
   is_closing_well_ = false;
   if (!failure_.ok()) return failure_;

@@ -106,8 +106,8 @@ class Coordinator {
   // Nobody waits for it any more.
   void ForgetSaved(int64_t save);
 
-  // Returns when the program of every node needs its process groups no more, or with the cause of a
-  // failure.
+  // Returns when the program of every node needs its process groups no more and what was saved is
+  // on all disks, or with the cause of a failure.
   absl::Status AwaitLeft();
 
   // What the session does and what it waits for in the end (stall_report.h). Any thread; `done`
@@ -161,6 +161,7 @@ class Coordinator {
   void OnGroupMessage(uint16_t node, const control::ControlMessage& message);
   void OnStoreRequest(uint16_t node, control::StoreRequest* request);
   void OnSaved(uint16_t node, const control::Saved& saved);
+  void NoteAllSaved();
   std::string EnterPhase(std::string phase);
   void OnLost(uint16_t node, const absl::Status& reason);
   void OnStatus(uint16_t node, control::Status& status);
@@ -205,6 +206,7 @@ class Coordinator {
   dist::RollCalls roll_calls_;                        // the reactor's thread only
   std::set<uint16_t> left_ BRAID_GUARDED_BY(mutex_);  // AwaitLeft
   std::map<int64_t, Saving> savings_;
+  std::shared_ptr<Event> all_saved_;  // if AwaitLeft waits for it; the reactor's thread only
   uint64_t next_inquiry_ = 1;
   std::unique_ptr<ProgramWatch> program_;
   std::unique_ptr<dist::StoredKeys> store_;  // the reactor's thread only

@@ -32,6 +32,7 @@ class PlacementPass {
     PlaceComputation();
     PlaceSources();
     PlaceUpdates();
+    PlaceMirroredFetches();
     BRAID_RETURN_IF_ERROR(ChooseHierarchies());
     for (Op& op : graph_.mutable_ops()) op.placement = hierarchical_[place_[op.id]];
     return absl::OkStatus();
@@ -44,7 +45,8 @@ class PlacementPass {
       if (HasRole(graph_, op, OpRole::kInput) || HasRole(graph_, op, OpRole::kFetch)) {
         // On one device every hint holds, and boxing distributes from there.
         op.hints.clear();
-        place_[op.id] = master_;
+        const bool is_mirrored = op.placement.has_value() && Mirroring::Of(op.attrs).has_value();
+        place_[op.id] = is_mirrored ? table_.Id(*op.placement) : master_;
         continue;
       }
       auto fixed = IsVariable(graph_, op) ? fixed_.find(op.name) : fixed_.end();
@@ -106,6 +108,15 @@ class PlacementPass {
       place_[op.id] = place_[Leader(op)];
       for (int index : DefOf(graph_, op).mutates()) {
         place_[graph_.producer(op.inputs[index]).id] = place_[op.id];
+      }
+    }
+  }
+
+  // What is mirrored goes to the hosts of the devices that have it.
+  void PlaceMirroredFetches() {
+    for (const Op& op : graph_.ops()) {
+      if (HasRole(graph_, op, OpRole::kFetch) && Mirroring::Of(op.attrs).has_value()) {
+        place_[op.id] = place_[graph_.producer(op.inputs[0]).id];
       }
     }
   }

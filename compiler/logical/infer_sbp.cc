@@ -177,6 +177,12 @@ class SbpPass {
       const auto hint = HintOf(op, o);
       if (hint.has_value()) BRAID_RETURN_IF_ERROR(CheckHeld(op, o, *hint));
       const bool is_scalar = graph_.type(op.outputs[o]).shape.rank() == 0;
+      BRAID_ASSIGN_OR_RETURN(const uint64_t mirrored, MirroredDims(op, op.outputs[o]));
+      if (mirrored != 0) {  // over all dimensions that have more than one device
+        op.output_sbp.push_back(chooser_.Normalize(NdSbp(sbp::M), places_[id]));
+        layouts_[op.outputs[o]] = op.output_sbp.back();
+        continue;
+      }
       const NdSbp sbp = hint.has_value() ? *hint : NdSbp(is_scalar ? sbp::B : sbp::S(0));
       op.output_sbp.push_back(chooser_.Normalize(sbp, places_[id]));
       layouts_[op.outputs[o]] = op.output_sbp.back();

@@ -1,9 +1,11 @@
 #include "graph/functions/mirrored.h"
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "glog/logging.h"
 #include "graph/functional.h"
 
 namespace braid {
@@ -102,6 +104,22 @@ Tensor FromRank(Tensor x, int64_t rank, SourceLocation where) {
   const Tensor all = Stack(x, where);
   if (!all.valid()) return all;
   return Reshape(SliceAxis(all, 0, {.begin = rank, .end = rank + 1}, where), x.shape(), where);
+}
+
+Tensor MirroredInput(LogicalGraph& graph, std::string name, TensorType type, SourceLocation where) {
+  Attrs attrs = {{"dtype", type.dtype}, {"shape", type.shape.dims()}};
+  CHECK(graph.current_mirroring().has_value());
+  graph.current_mirroring()->Set(attrs);
+  return graph.Append1("input", {},
+                       {.name = std::move(name), .attrs = std::move(attrs), .location = where});
+}
+
+void FetchMirrored(Tensor x, std::string name, SourceLocation where) {
+  const std::optional<Mirroring> mirroring = MirroringOf(x, "FetchMirrored", where);
+  if (!mirroring.has_value()) return;
+  Attrs attrs = {{"name", std::move(name)}};
+  mirroring->Set(attrs);
+  ApplyAll("fetch", {x}, std::move(attrs), where);
 }
 
 }  // namespace braid

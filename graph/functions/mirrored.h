@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "graph/logical_graph.h"
 #include "graph/source_location.h"
@@ -29,5 +30,11 @@ Tensor JoinParts(Tensor x, SourceLocation where = Here());
 Tensor Stack(Tensor x, SourceLocation where = Here());
 // The value of the device `rank`, 0 <= rank < p.
 Tensor FromRank(Tensor x, int64_t rank, SourceLocation where = Here());
+
+// Where each device has a host of its own (a rank of a world): inside job.Mirrored, what that host
+// feeds, and a mirrored value that comes to the host of each device.
+Tensor MirroredInput(LogicalGraph& graph, std::string name, TensorType type,
+                     SourceLocation where = Here());
+void FetchMirrored(Tensor x, std::string name, SourceLocation where = Here());
 
 }  // namespace braid

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "api/session.h"
 #include "runtime/base/status.h"
 #include "tests/dist/dist_case.h"
+#include "tests/runtime/temp_dir.h"
 
 namespace braid {
 namespace {
@@ -89,6 +91,67 @@ TEST(WorldSessionTest, EveryRankTrainsAndGetsAll) {
   }
 }
 
+// The rows of Fed that a rank has.
+RunOptions FedBy(int rank, int ranks, int64_t steps) {
+  const RunOptions all = Fed(steps);
+  RunOptions own = {.steps = steps};
+  const int64_t rows = kBatch / ranks;
+  const auto x = all.feeds[0].second.data<float>();
+  const auto y = all.feeds[1].second.data<int32_t>();
+  own.feeds = {{"x", Array::FromVector<float>({rows, 4}, {x.begin() + rank * rows * 4,
+                                                          x.begin() + (rank + 1) * rows * 4})},
+               {"y", Array::FromVector<int32_t>(
+                         {rows}, {y.begin() + rank * rows, y.begin() + (rank + 1) * rows})}};
+  return own;
+}
+
+// Inside Mirrored each rank feeds what it has, and fetches what it makes of it.
+TEST(WorldSessionTest, EachRankFeedsAndFetchesItsOwn) {
+  const auto alone = Session::Start({.devices = {1}, .progress = Progress::kOff});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  const auto expected = RunProgram(**alone);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const auto& [ranks, micro_batches] : {std::pair(1, 1), {2, 1}, {3, 2}}) {
+    std::vector<double> losses(3);
+    std::vector<std::vector<double>> own(ranks);
+    ExpectAllWell(RunWorld(ranks, [&, pieces = micro_batches](dist::World& world) -> absl::Status {
+      BRAID_ASSIGN_OR_RETURN(const auto session,
+                             Session::Start(world, {.progress = Progress::kOff}));
+      BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [&](Job& job) {
+        const Tensor loss = job.Mirrored([&] {
+          const int64_t rows = kBatch / world.size();
+          const Tensor x = job.Input("x", {rows, 4}), y = job.Input("y", {rows}, DType::kI32);
+          const Tensor h = Relu(Linear(x, 16, {.name = "hidden"}));
+          const Tensor mean = Mean(SoftmaxCrossEntropy(Linear(h, 3, {.name = "out"}), y));
+          job.Fetch("own", mean);
+          if (pieces == 1) job.Fetch("x", x);
+          return MeanMirrored(mean);
+        });
+        job.Minimize(loss, Adam{.lr = 0.05}, {.micro_batches = pieces});
+        job.Fetch("loss", loss);
+      }));
+      const RunOptions fed = FedBy(world.rank(), world.size(), 3);
+      BRAID_ASSIGN_OR_RETURN(const RunResult result, job.Run(fed));
+      own[world.rank()] = result.Scalars("own");
+      if (world.rank() == 0) losses = result.Scalars("loss");
+      if (pieces == 1) {
+        const auto x = result.Last("x").data<float>(), sent = fed.feeds[0].second.data<float>();
+        EXPECT_TRUE(std::ranges::equal(x, sent));
+      }
+      return session->Close(absl::OkStatus());
+    }));
+    for (size_t step = 0; step < losses.size(); ++step) {
+      double sum = 0;
+      for (const std::vector<double>& of_rank : own) sum += of_rank.at(step);
+      EXPECT_NEAR(losses[step], expected->losses[step], 1e-5) << ranks;
+      EXPECT_NEAR(sum / ranks, losses[step], 1e-6) << ranks;
+      if (ranks > 1) {
+        EXPECT_NE(own[0][step], own[1][step]);
+      }
+    }
+  }
+}
+
 // The calls of ranks beside the session go on meanwhile, and values that are set are everywhere.
 TEST(WorldSessionTest, SetReachesAllRanks) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
@@ -104,6 +167,89 @@ TEST(WorldSessionTest, SetReachesAllRanks) {
     EXPECT_EQ(values[15], 5.0f);
     return absl::OkStatus();
   }));
+}
+
+// Losses of two steps.
+absl::Status TrainOn(CompiledJob& job, std::vector<double>& losses) {
+  BRAID_ASSIGN_OR_RETURN(const RunResult result, job.Run(Fed(2)));
+  losses = result.Scalars("loss");
+  return absl::OkStatus();
+}
+
+// A checkpoint is one, whatever the number of ranks that saved it and loads it.
+TEST(WorldSessionTest, CheckpointsGoFromWorldToWorld) {
+  const TempDir folder;
+  std::vector<double> went_on;
+  ExpectAllWell(RunWorld(2, [&](dist::World& world) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [](Job& job) { Train(job, 16); }));
+    BRAID_RETURN_IF_ERROR(job.Run(Fed(3)).status());
+    BRAID_RETURN_IF_ERROR(session->Save(folder.path()));
+    std::vector<double> losses;
+    BRAID_RETURN_IF_ERROR(TrainOn(job, losses));
+    if (world.rank() == 1) went_on = losses;
+    BRAID_RETURN_IF_ERROR(session->SaveWeights(folder.path() + "/weights.safetensors"));
+    return session->Close(absl::OkStatus());
+  }));
+  for (const int ranks : {2, 3}) {
+    std::vector<std::vector<double>> losses(ranks);
+    ExpectAllWell(RunWorld(ranks, [&](dist::World& world) -> absl::Status {
+      BRAID_ASSIGN_OR_RETURN(const auto session,
+                             Session::Start(world, {.progress = Progress::kOff}));
+      BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [](Job& job) { Train(job, 16); }));
+      BRAID_RETURN_IF_ERROR(session->Load(folder.path()));
+      EXPECT_EQ(job.step(), 3);
+      BRAID_RETURN_IF_ERROR(TrainOn(job, losses[world.rank()]));
+      BRAID_ASSIGN_OR_RETURN(const Array trained, session->Get("hidden.weight"));
+      BRAID_RETURN_IF_ERROR(session->LoadWeights(folder.path() + "/weights.safetensors"));
+      BRAID_ASSIGN_OR_RETURN(const Array loaded, session->Get("hidden.weight"));
+      EXPECT_NEAR(trained.data<float>()[7], loaded.data<float>()[7], 1e-5);
+      return absl::OkStatus();
+    }));
+    for (const std::vector<double>& of_rank : losses) {
+      EXPECT_EQ(of_rank, losses[0]);
+      if (ranks == 2) {
+        EXPECT_EQ(of_rank, went_on);
+      }
+      EXPECT_NEAR(of_rank.at(1), went_on.at(1), 1e-5);
+    }
+  }
+}
+
+// What rank 0 finds wrong with files is the error of all ranks, and they go on.
+TEST(WorldSessionTest, ErrorsOfCheckpointsAreThoseOfAllRanks) {
+  const TempDir folder;
+  ExpectAllWell(RunWorld(2, [&](dist::World& world) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [](Job& job) { Train(job, 16); }));
+    const auto message = [](const absl::Status& status) { return std::string(status.message()); };
+    EXPECT_THAT(message(session->Load(folder.path() + "/none")), HasSubstr("none"));
+    EXPECT_THAT(message(session->LoadWeights(folder.path() + "/none")), HasSubstr("rank 0"));
+    EXPECT_THAT(message(session->SaveWeights(folder.path() + "/none/weights")), HasSubstr("none"));
+    EXPECT_THAT(message(session->Save("/proc/none")), HasSubstr("rank 0: saving to '/proc/none'"));
+    const std::string own = folder.path() + (world.rank() == 0 ? "/a" : "/b");
+    EXPECT_THAT(message(session->Save(own)),
+                HasSubstr("rank 0 makes another one than rank 1: Save to"));
+    BRAID_RETURN_IF_ERROR(job.Run(Fed(1)).status());
+    BRAID_RETURN_IF_ERROR(session->Save(folder.path() + "/well"));
+    BRAID_RETURN_IF_ERROR(session->FinishSave());
+    return session->Load(folder.path() + "/well");
+  }));
+}
+
+// What was saved stays, also if nobody waits for it.
+TEST(WorldSessionTest, AWorldThatClosesWhileItSaves) {
+  const TempDir folder;
+  const WorldEnd end = RunWorld(2, [&](dist::World& world) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [](Job& job) { Train(job, 16); }));
+    BRAID_RETURN_IF_ERROR(job.Run(Fed(2)).status());
+    BRAID_RETURN_IF_ERROR(session->Save(folder.path()));
+    return world.Close();
+  });
+  ExpectAllWell(end);
+  EXPECT_LT(end.wall, absl::Seconds(10));
+  EXPECT_THAT(GetFile(folder / "latest"), HasSubstr("step-2"));
 }
 
 // What ranks do otherwise is an error on all of them, and they may go on.
@@ -131,7 +277,11 @@ TEST(WorldSessionTest, RanksMakeTheSameCalls) {
     EXPECT_THAT(std::string(shape.status().message()),
                 HasSubstr("input 'x' of job 'train' is f32[12, 4]"));
     EXPECT_THAT(std::string(shape.status().message()), HasSubstr(is_other ? "input" : "rank 1: "));
-    EXPECT_TRUE(absl::IsUnimplemented(session->Save("/nowhere")));
+    RunOptions other = Fed(1);
+    if (is_other) other.feeds[0].second = Array(DType::kF32, {kBatch, 4});
+    EXPECT_THAT(std::string(job.Run(other).status().message()),
+                HasSubstr("steps from 0 on: all ranks feed the same, and input 0 is 'x: f32[12, 4] "
+                          "with checksum"));
     return job.Run(Fed(1)).status();
   }));
 }
@@ -186,6 +336,19 @@ TEST(WorldSessionTest, OutlivesTheWorldsClose) {
   });
   ExpectAllWell(end);
   EXPECT_LT(end.wall, absl::Seconds(10));
+}
+
+TEST(WorldSessionTest, WhatIsMirroredOverSomeRanksIsNotEachRanksOwn) {
+  ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
+    const auto job = session->Compile("some", [](Job& job) {
+      job.On(job.devices().Slice(0, 1),
+             [&] { job.Mirrored([&] { job.Fetch("x", job.Input("x", {4})); }); });
+    });
+    EXPECT_THAT(std::string(job.status().message()),
+                HasSubstr("input 'x': it is mirrored (1 values), and each of 2 ranks has one"));
+    return absl::OkStatus();
+  }));
 }
 
 TEST(WorldSessionTest, WhatASessionOnAWorldIsNot) {

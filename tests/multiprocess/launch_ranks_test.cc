@@ -118,6 +118,29 @@ TEST(LaunchRanksTest, StartsAllRanksAgainWhenOneFails) {
                                                   MatchesRegex(failed + "; restart 2 of 2")));
 }
 
+// Rank 1 is killed after the first epoch, and again after the second; in the end the weights are
+// those of a run that nothing disturbed.
+TEST(LaunchRanksTest, RanksThatAreStartedAgainGoOnFromTheirCheckpoint) {
+  const TempDir dir;
+  const auto train = [&](const std::string& name) {
+    return absl::StrCat(BRAID_DDP_MNIST, " --epochs=4 --checkpoints=", dir / name,
+                        " --weights=", dir / name, ".safetensors");
+  };
+  ProgramRun undisturbed(LaunchRanks({"--nproc_per_node=2"}, Script("exec " + train("well"))));
+  EXPECT_EQ(undisturbed.Wait(), ExitStatus{}) << undisturbed.err();
+  ProgramRun run(LaunchRanks(
+      {"--nproc_per_node=2", "--max_restarts=2"},
+      Script("if [ $RANK = 0 -o $RESTART_COUNT = 2 ]; then exec " + train("killed") + "; fi; " +
+             train("killed") + " & until [ -e " + dir / "killed" +
+             "/step-$((90 * (RESTART_COUNT + 1))) ]; do sleep 0.01; done; kill -9 $!; wait $!")));
+  EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+  EXPECT_THAT(run.err(), HasSubstr("; restart 2 of 2"));
+  EXPECT_THAT(run.out(), HasSubstr("epoch 4: "));
+  const std::string weights = GetFile(dir / "well.safetensors");
+  EXPECT_GT(weights.size(), 1'000'000u);
+  EXPECT_TRUE(weights == GetFile(dir / "killed.safetensors"));
+}
+
 TEST(LaunchRanksTest, EndsWithTheFailureAfterTheLastRestart) {
   ProgramRun run(LaunchRanks({"--nproc_per_node=2", "--max_restarts=1"},
                              Script("if [ $RANK = 1 ]; then echo no bread >&2; exit 7; fi")));
