@@ -1,5 +1,7 @@
 #include "api/dist_init.h"
 
+#include <glog/logging.h>
+
 #include <limits>
 #include <string>
 #include <string_view>
@@ -10,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "comm/cluster/host_and_port.h"
+#include "comm/cluster/launcher_environment.h"
 #include "comm/cluster/node_list.h"
 #include "comm/control/secret.h"
 #include "runtime/base/status.h"
@@ -144,20 +147,42 @@ absl::StatusOr<Meeting> MeetByFile(const InitOptions& options) {
   return meeting;
 }
 
+// What mpirun, mpiexec, srun or `braid launch --nodes` say, which set no RANK. None: a world of
+// one.
+absl::StatusOr<std::optional<Meeting>> MeetByLauncher(const InitOptions& options,
+                                                      std::string& origin) {
+  BRAID_ASSIGN_OR_RETURN(const std::optional<Launcher> launcher, FindLauncher(options.environment));
+  if (!launcher.has_value() || !launcher->rank.has_value() || !launcher->size.has_value() ||
+      launcher->size->value == 1) {
+    const std::string warning = DescribeMissingSrun(options.environment);
+    if (!warning.empty()) LOG(WARNING) << warning;
+    return std::optional<Meeting>();
+  }
+  origin = launcher->origin;
+  Meeting meeting;
+  BRAID_ASSIGN_OR_RETURN(meeting.master, launcher->master);
+  if (meeting.master.port == 0) meeting.master.port = launcher->default_port;
+  if (meeting.master.port == 0) meeting.master.port = kDefaultGroupPort;
+  meeting.rank = {launcher->rank->value, launcher->rank->variable};
+  meeting.world_size = {launcher->size->value, launcher->size->variable};
+  return std::optional<Meeting>(std::move(meeting));
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& options) {
   std::string method = options.init_method;
-  if (method.empty()) {
-    const bool is_launched =
-        options.environment("RANK").has_value() || options.environment("WORLD_SIZE").has_value();
-    if (!is_launched && options.rank <= 0 && options.world_size <= 1) {
-      return std::optional<NetworkOptions>();
-    }
-    method = "env://";
-  }
   Meeting meeting;
-  if (method == "env://") {
+  if (method.empty()) {
+    const bool is_told =
+        options.environment("RANK").has_value() || options.environment("WORLD_SIZE").has_value();
+    if (is_told || options.rank > 0 || options.world_size > 1) method = "env://";
+  }
+  if (method.empty()) {
+    BRAID_ASSIGN_OR_RETURN(const std::optional<Meeting> launched, MeetByLauncher(options, method));
+    if (!launched.has_value()) return std::optional<NetworkOptions>();
+    meeting = *launched;
+  } else if (method == "env://") {
     BRAID_ASSIGN_OR_RETURN(meeting, MeetByEnvironment(options));
   } else if (method.starts_with(kTcp)) {
     BRAID_ASSIGN_OR_RETURN(meeting, MeetByAddress(options));

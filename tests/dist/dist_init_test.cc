@@ -55,10 +55,38 @@ TEST(DistInitTest, AnAddressSaysAll) {
   EXPECT_EQ((*found)->cluster.nodes[0].port, 29500) << "as torch.distributed's";
 }
 
-TEST(DistInitTest, NothingIsAWorldOfOne) {
-  const auto found = dist::FindWorld(With({}));
+TEST(DistInitTest, LaunchersThatSetNoRankAreUnderstood) {
+  std::map<std::string, std::string> mpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                                            {"OMPI_COMM_WORLD_SIZE", "2"},
+                                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  const auto found = dist::FindWorld(With(mpi));
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_FALSE(found->has_value());
+  ASSERT_TRUE(found->has_value());
+  EXPECT_EQ((*found)->cluster.rank, 1);
+  EXPECT_EQ((*found)->cluster.nodes.size(), 2u);
+  EXPECT_EQ((*found)->cluster.nodes[0].host, "127.0.0.1");
+  EXPECT_EQ((*found)->cluster.nodes[0].port, 29500);
+  mpi["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  EXPECT_THAT(std::string(dist::FindWorld(With(mpi)).status().message()),
+              HasSubstr("OMPI_COMM_WORLD_SIZE=2) and does not say on which host node 0 is"));
+
+  const auto slurm = dist::FindWorld(With({{"SLURM_PROCID", "2"},
+                                           {"SLURM_STEP_NUM_TASKS", "3"},
+                                           {"SLURM_STEP_ID", "0"},
+                                           {"SLURM_JOB_ID", "7"},
+                                           {"SLURM_STEP_NODELIST", "n[1-3]"}}));
+  ASSERT_TRUE(slurm.ok()) << slurm.status();
+  EXPECT_EQ((*slurm)->cluster.rank, 2);
+  EXPECT_EQ((*slurm)->cluster.nodes[0].host, "n1");
+}
+
+TEST(DistInitTest, NothingIsAWorldOfOne) {
+  for (const auto& variables : {std::map<std::string, std::string>{},
+                                {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}}) {
+    const auto found = dist::FindWorld(With(variables));
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_FALSE(found->has_value());
+  }
 }
 
 TEST(DistInitTest, MistakesAreNamed) {

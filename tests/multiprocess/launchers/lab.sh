@@ -38,6 +38,7 @@ lab_enter() {
   # In f64, so that what layouts may differ by, the order of sums, does not show in the accuracy.
   train=("$bin/mnist" --dtype=f64 --steps=180)
   train_on=("$bin/mnist" --steps=100000000)  # until something ends it
+  train_ranks=("$bin/ddp_mnist" --epochs=1)   # of a process group
   if [[ -n ${LAB_WORK-} ]]; then
     work=$LAB_WORK
     lab_furnish
@@ -130,7 +131,7 @@ await() {
   done
 }
 
-nothing_runs() { [[ -z $(processes mnist)$(processes braid) ]]; }
+nothing_runs() { [[ -z $(processes mnist)$(processes ddp_mnist)$(processes braid) ]]; }
 has_ended() { ! kill -0 "$started" 2>/dev/null; }
 trains() { [[ -s $work/$name.json ]]; }
 trains_or_has_ended() { trains || has_ended; }
@@ -194,6 +195,17 @@ expect_training() {
   [[ $accuracy == "$(grep '^accuracy' "$one.out")" ]] ||
     lab_fail "$name: $accuracy; one device gives another"
   echo "$accuracy"
+  await 10 nothing_runs
+}
+
+# expect_ranks N: what ran last, as N ranks, gave what they give under `braid launch`.
+expect_ranks() {
+  local same="$work/ranks$1.out"
+  expect_code 0
+  [[ -e $same ]] ||
+    "$bin/braid" launch --standalone "--nproc_per_node=$1" -- "${train_ranks[@]}" >"$same"
+  diff "$same" "$work/$name.out" || lab_fail "$name prints something else"
+  grep '^epoch' "$same"
   await 10 nothing_runs
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The mpirun of Open MPI and of MPICH start mnist on one machine and on two. Exits 77 where that
-# cannot be set up.
+# The mpirun of Open MPI and of MPICH start mnist and ddp_mnist on one machine and on two. Exits 77
+# where that cannot be set up.
 #
 #   tests/multiprocess/launchers/mpi.sh build/release/bin
 set -euo pipefail
@@ -41,6 +41,8 @@ try() {
   unset BRAID_AUTH_TOKEN
   run "${mpi}_one_machine" "$@" -np 2 "${train[@]}" "$(losses "${mpi}_one_machine")"
   expect_training 2x1
+  run "${mpi}_ranks_on_one_machine" "$@" -np 2 "${train_ranks[@]}"
+  expect_ranks 2
   run "${mpi}_no_master" "$@" "${there[@]}" -np 2 "${train[@]}"
   expect_code '!0'
   expect_error "${mpi_size}=2.* set MASTER_ADDR to it"
@@ -53,6 +55,9 @@ try() {
   run "${mpi}_two_machines" "$@" "${there[@]}" "${master_left[@]}" -np 2 \
     "${train[@]}" --devices=cpu:2 --parallel=hybrid "$(losses "${mpi}_two_machines")"
   expect_training 2x2 --parallel=hybrid
+
+  run "${mpi}_ranks" "$@" "${there[@]}" "${master_left[@]}" -np 2 "${train_ranks[@]}"
+  expect_ranks 2
 
   start_training "${mpi}_worker_killed" "$@" -np 2 "${train_on[@]}"
   kill -KILL "$(rank 1)"

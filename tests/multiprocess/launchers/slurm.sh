@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Slurm's srun and sbatch start mnist on two machines of a cluster that lives as long as this
-# script. Exits 77 where that cannot be set up.
+# Slurm's srun and sbatch start mnist, and srun ddp_mnist, on two machines of a cluster that lives as
+# long as this script. Exits 77 where that cannot be set up.
 #
 #   tests/multiprocess/launchers/slurm.sh build/release/bin
 set -euo pipefail
@@ -52,7 +52,12 @@ run no_secret srun -N2 --kill-on-bad-exit "${train[@]}"
 expect_code '!0'
 expect_error "error: node [01] would use [0-9.]*, .*BRAID_AUTH_TOKEN"
 
+run ranks_on_one_machine srun -N1 -n2 "${train_ranks[@]}"
+expect_ranks 2
+
 lab_make_secret
+run ranks srun -N2 "${train_ranks[@]}"
+expect_ranks 2
 run two_machines srun -N2 "${train[@]}" "$(losses two_machines)"
 expect_training 2x1
 run pmi2 srun -N2 --mpi=pmi2 "${train[@]}" --devices=cpu:2 --parallel=hybrid "$(losses pmi2)"

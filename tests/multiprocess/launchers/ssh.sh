@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `braid launch --nodes` starts mnist on this machine and, over ssh with a real sshd, on another
-# one. Exits 77 where that cannot be set up.
+# `braid launch --nodes` starts mnist and ddp_mnist on this machine and, over ssh with a real sshd, on
+# another one. Exits 77 where that cannot be set up.
 #
 #   tests/multiprocess/launchers/ssh.sh build/release/bin
 set -euo pipefail
@@ -56,6 +56,9 @@ expect_training 2x1
 run master_there launch 'right cpu:2\nleft cpu:2\n' -- \
   "${train[@]}" --parallel=hybrid "$(losses master_there)"
 expect_training 2x2 --parallel=hybrid
+
+run ranks launch "$both" -- "${train_ranks[@]}"
+expect_ranks 2
 
 # All users of a machine see command lines.
 start_training secret_and_interrupt launch "$both" -- "${train_on[@]}"
