@@ -23,12 +23,12 @@ CLOSE_LIMIT = 15.0 + 3.0
 WHILE = {
     "compiling": "while compiling job 'train'",
     "connecting": "while connecting job 'train'",
-    "stepping": "while stepping job 'train'",
+    "stepping": "while stepping job '(train|evaluate)'",
     "saving": "while saving to '[^']*'",
     "closing": "while closing",
 }
-# phase_program saves again and again, and between two saves a session waits for its program.
-BETWEEN_SAVES = "while waiting for the program"
+# Between two calls of a session it waits for its program: saves again and again, for instance.
+BETWEEN_CALLS = "while waiting for the program"
 
 
 def lost_node(cluster, phase, nodes):
@@ -39,6 +39,9 @@ def lost_node(cluster, phase, nodes):
 
 def lost_master(phase):
     return "joining: master lost: " if phase == "joining" else "master lost " + WHILE[phase]
+
+
+RANKS_JOIN_LIMIT = 15  # phase_ranks has it; there is no flag
 
 
 def go_on_from_compiling(cluster):
@@ -86,14 +89,20 @@ class Fault:
 
     name = ""
     cells = {}
+    rank_cells = {}  # where programs of ranks differ
     quick = ()  # "phase/role": what the quick tier tries
     needs_network = False
     victim_survives = False  # as a process that ends by itself
 
-    def expected(self, phase, role):
-        for key in (phase + "/" + role, phase, role, ""):
-            if key in self.cells:
-                return self.cells[key]
+    def expected(self, phase, role, program):
+        if program.phases is not None and phase not in program.phases:
+            return "%s cannot be held there" % program.name
+        if self.name in program.skips:
+            return program.skips[self.name]
+        for cells in (self.rank_cells if program.is_of_ranks else {}, self.cells):
+            for key in (phase + "/" + role, phase, role, ""):
+                if key in cells:
+                    return cells[key]
         raise KeyError((self.name, phase, role))
 
     def awaits_phase(self, cell):
@@ -234,7 +243,16 @@ class Blocked(Early):
         ),
         "": "connections are made while connecting",
     }
-    quick = ("connecting/worker",)
+    # Ranks connect with their first call, which is the session's start.
+    rank_cells = {
+        "joining/worker": Ends(
+            SILENCE,
+            r"while waiting for the program: node 1 did not connect to node 2 within 5\.0 s: node 2 "
+            r"-> node 1: .*: packets are dropped between",
+        ),
+        "connecting": "ranks connect right after joining",
+    }
+    quick = ("connecting/worker", "joining/worker")
     needs_network = True
 
     def begin(self, cluster, cell):
@@ -245,6 +263,8 @@ class Blocked(Early):
         cluster.release("connecting")
 
     def inject(self, cluster, cell):
+        if cell.phase == "joining":
+            return time.monotonic()
         return go_on_from_compiling(cluster)
 
 
@@ -260,6 +280,14 @@ class BlackHole(Blocked):
         ),
         "connecting/master": "plans go the same way as data: node lost, as half-open",
         "": "links are checked while connecting",
+    }
+    rank_cells = {
+        "joining/worker": Ends(
+            SILENCE,
+            r"link (1-2|2-1) lost while waiting for the program: .*"
+            r"(bytes did not come through within 5 s; .* MTU|Connection timed out)",
+        ),
+        "connecting": "ranks connect right after joining",
     }
 
     def begin(self, cluster, cell):
@@ -323,11 +351,17 @@ class BusyPort(Early):
         "worker": "data ports are any free ones",
         "": "the port is taken when joining begins",
     }
+    rank_cells = {
+        "joining/master": Ends(
+            RANKS_JOIN_LIMIT + 3,
+            r"control port: cannot listen on [\d.]+:%d: another process does" % PORT,
+            others=r"joining: did not get through to the master within 15\.0 s",
+        ),
+    }
     quick = ("joining/master",)
 
     def begin(self, cluster, cell):
-        for k in range(cluster.nodes):
-            cluster.flags[k].append("--join_timeout=6s")
+        cluster.limit_joining(6)
         with cluster.hosts.entered(0):
             busy = socket.create_server((cluster.hosts.addresses[0], PORT))
         cluster.closing.callback(busy.close)
@@ -354,10 +388,14 @@ class FullDisk(Early):
             "No space left",
         ),
         "saving/master": Ends(
-            AT_ONCE, r"node 0 \([\d.]+\): saving to '.*': cannot write .*No space left on device"
+            AT_ONCE, r"node 0( \([\d.]+\))?: saving to '.*': cannot write .*No space left on device"
         ),
         "worker": "the master has taken the space for all of a checkpoint",
         "": "nothing is written",
+    }
+    rank_cells = {
+        "compiling/master": "programs of ranks do not explain",
+        "stepping/master": "programs of ranks write no metrics",
     }
     quick = ("saving/master", "stepping/master")
     needs_network = True  # mounts, in fact
@@ -409,7 +447,13 @@ class MissingFile(Early):
         "connecting/master": "the master opens its files while compiling",
         "": "no data file is read",
     }
-    quick = ("connecting/worker", "stepping/worker")
+    rank_cells = {
+        "compiling/worker": Ends(
+            AT_ONCE, "node 1: read 'read': cannot open 'samples.npy': No such file"
+        ),
+        "connecting": "each rank opens its files while compiling",
+    }
+    quick = ("connecting/worker", "stepping/worker", "compiling/worker")
 
     def begin(self, cluster, cell):
         if cell.phase == "stepping":
@@ -438,7 +482,13 @@ class OtherFile(Early):
         "connecting/master": "the master's are the samples",
         "": "no data file is opened",
     }
-    quick = ("connecting/worker",)
+    rank_cells = {
+        "compiling/worker": Ends(
+            AT_ONCE, "Compile of job 'train': all ranks record the same, and operator 0 is"
+        ),
+        "connecting/worker": "the ranks' recordings differ while compiling",
+    }
+    quick = ("connecting/worker", "compiling/worker")
 
     def begin(self, cluster, cell):
         path = cluster.folder_of(ROLES[cell.role]) + "/samples.npy"
@@ -469,7 +519,7 @@ class Checkpoint(Early):
             folder = cluster.folder_of(k)
             subprocess.run(command, cwd=folder, check=True, capture_output=True)
             os.rename("%s/from/step-%d" % (folder, self.steps_of[k]), folder + "/from/step-1")
-        cluster.flags[0].append("--load=from/step-1")
+        cluster.add_flag("--load=from/step-1")
         cluster.hold("compiling")
 
     def inject(self, cluster, cell):
@@ -534,6 +584,18 @@ class WrongSecret(Fault):
         "worker": "workers ask nobody for the secret",
         "": GoesOn(),
     }
+    rank_cells = {
+        "joining/worker": Ends(
+            RANKS_JOIN_LIMIT + 3,
+            "joining: .*has another shared secret",
+            others=r"joining: rank 1 did not join within 15\.0 s",
+        ),
+        "joining/master": Ends(
+            RANKS_JOIN_LIMIT + 3,
+            r"joining: rank 1, rank 2 did not join within 15\.0 s.*has another shared secret",
+            others="joining: .*has another shared secret",
+        ),
+    }
     quick = ("joining/worker", "stepping/master")
     victim_survives = True
 
@@ -544,8 +606,7 @@ class WrongSecret(Fault):
         if cell.phase != "joining":
             return
         cluster.secrets[ROLES[cell.role]] = "another one"
-        for k in range(cluster.nodes):
-            cluster.flags[k].append("--join_timeout=6s")
+        cluster.limit_joining(6)
 
     def inject(self, cluster, cell):
         began = time.monotonic()
@@ -685,9 +746,9 @@ FAULTS = [
 
 
 class Cell:
-    def __init__(self, fault, phase, role):
+    def __init__(self, fault, phase, role, program):
         self.fault, self.phase, self.role = fault, phase, role
-        self.expected = fault.expected(phase, role)
+        self.expected = fault.expected(phase, role, program)
         self.key = (fault.name, phase, role)
 
     def __str__(self):
@@ -697,5 +758,10 @@ class Cell:
         return self.phase + "/" + self.role in self.fault.quick
 
 
-def all_cells():
-    return [Cell(fault, phase, role) for fault in FAULTS for phase in PHASES for role in ROLES]
+def all_cells(program):
+    return [
+        Cell(fault, phase, role, program)
+        for fault in FAULTS
+        for phase in PHASES
+        for role in ROLES
+    ]

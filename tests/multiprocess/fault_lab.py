@@ -149,15 +149,58 @@ def write_samples(path):
         file.write(struct.pack("<%df" % len(values), *values))
 
 
+class PhaseProgram:
+    """Stays in every phase as long as it is told to."""
+
+    phases = None  # all
+    skips = {}
+    result = r"loss [\d.e-]+\n"
+
+    def __init__(self, name, is_of_ranks):
+        self.name, self.is_of_ranks = name, is_of_ranks
+
+    def flags(self, cluster, k):
+        flags = ["--hold=" + cluster.folder, "--samples=samples.npy"]
+        if k == 0 or self.is_of_ranks:
+            flags += ["--save=" + cluster.save_folder]
+        if k == 2:
+            flags += ["--slow"]
+        return flags
+
+
+class DdpMnist:
+    """An example as it is: it joins, and trains for a while."""
+
+    name, is_of_ranks = "ddp_mnist", True
+    phases = ("joining", "stepping")
+    skips = {  # faults, and why
+        "missing data file": "it reads no file",
+        "busy port": "it waits five minutes for its ranks",
+        "wrong secret": "it waits five minutes for its ranks",
+        "slow peer": "its gradients take hours at that rate",
+    }
+    result = r"(epoch \d+: loss [\d.]+, accuracy [\d.]+\n)+"
+
+    def flags(self, cluster, k):
+        return ["--epochs=3"]
+
+
+PROGRAMS = {
+    program.name: program
+    for program in (PhaseProgram("phase_program", False), PhaseProgram("phase_ranks", True), DdpMnist())
+}
+
+
 class Cluster:
     """The nodes of one run, as processes."""
 
     _runs = 0
 
-    def __init__(self, hosts, bin_dir, folder, nodes, mix="cpu"):
+    def __init__(self, hosts, bin_dir, folder, nodes, program, mix="cpu"):
         Cluster._runs += 1
         self.mark = "BRAID_FAULT_RUN=%d.%d.%s" % (os.getpid(), Cluster._runs, folder)
         self.hosts, self.bin_dir, self.folder, self.nodes = hosts, bin_dir, folder, nodes
+        self.program = program
         self.save_folder = folder + "/save"  # all nodes see it
         self.stranger = len(hosts.addresses) - 1  # a machine that is no node
         self.secrets = {}  # of nodes that do not have the right one
@@ -178,12 +221,27 @@ class Cluster:
         return "%s/node%d" % (self.folder, k)
 
     def name(self, k):
+        if self.program.is_of_ranks:  # which have no list of addresses
+            return "rank %d" % k
         return "node %d (%s)" % (k, self.hosts.addresses[k])
 
-    def environment(self, secret):
+    def environment(self, secret, rank=None):
         name, value = self.mark.split("=", 1)
         own = {name: value, "BRAID_AUTH_TOKEN": secret, "TMPDIR": self.folder + "/tmp"}
+        if rank is not None and self.program.is_of_ranks:
+            own.update(RANK=str(rank), WORLD_SIZE=str(self.nodes))
+            own.update(MASTER_ADDR=self.hosts.addresses[0], MASTER_PORT=str(PORT))
         return {**os.environ, **own}
+
+    def add_flag(self, flag):
+        """What the master does; ranks do the same."""
+        for k in range(self.nodes if self.program.is_of_ranks else 1):
+            self.flags[k].append(flag)
+
+    def limit_joining(self, seconds):
+        """Ranks have no flag for it."""
+        for k in range(0 if self.program.is_of_ranks else self.nodes):
+            self.flags[k].append("--join_timeout=%ds" % seconds)
 
     def hold(self, phase):
         open("%s/hold.%s" % (self.folder, phase), "w").close()
@@ -193,18 +251,16 @@ class Cluster:
             os.remove("%s/hold.%s" % (self.folder, phase))
 
     def start(self, k):
-        command = [self.bin_dir + "/phase_program", "--nodes=../nodes.txt", "--node_rank=%d" % k]
-        command += ["--hold=" + self.folder, "--samples=samples.npy"] + self.flags[k]
-        if k == 0:
-            command += ["--save=" + self.save_folder]
-        if k == 2:
-            command += ["--slow"]
+        command = [self.bin_dir + "/" + self.program.name] + self.program.flags(self, k)
+        if not self.program.is_of_ranks:
+            command += ["--nodes=../nodes.txt", "--node_rank=%d" % k]
+        command += self.flags[k]
         with open(self.folder_of(k) + "/out", "w") as out:
             with open(self.folder_of(k) + "/err", "w") as err:
                 self.processes[k] = subprocess.Popen(
                     self.hosts.prefix(k) + command,
                     cwd=self.folder_of(k),
-                    env=self.environment(self.secrets.get(k, SECRET)),
+                    env=self.environment(self.secrets.get(k, SECRET), rank=k),
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,

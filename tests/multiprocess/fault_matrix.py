@@ -2,10 +2,10 @@
 """Every fault, in every phase of a session, on a worker and on the master: real processes.
 
     fault_matrix.py BIN_DIR [--tier=quick|all] [--repeat=N] [--jobs=N] [--cell=FAULT/PHASE/ROLE]
-                    [--devices=cpu|lagging|mixed]
+                    [--devices=cpu|lagging|mixed] [--program=NAME]
 
 Three nodes (four in "joining", of which one is not started yet) run phase_program, which stays in a
-phase until the fault has been made. Then either all survivors end with the same first cause, which
+phase until the fault has been made; --program names another one. Then either all survivors end with the same first cause, which
 names the peer and the phase, or, if the fault is harmless, the job goes on to the same loss as
 undisturbed. Afterwards nothing is left. Prints a table of the seconds from the fault to the last
 survivor's end, median / worst. What needs a network (a pulled cable) is skipped, and said to be,
@@ -26,16 +26,24 @@ import tempfile
 import time
 import traceback
 
-from fault_kinds import BETWEEN_SAVES, FAULTS, PHASES, ROLES, WHILE, GoesOn, all_cells
-from fault_lab import Cluster, Failed, LoopbackHosts, Missed, NamespaceHosts, isolate
+from fault_kinds import BETWEEN_CALLS, FAULTS, PHASES, ROLES, WHILE, GoesOn, all_cells
+from fault_lab import (
+    PROGRAMS,
+    Cluster,
+    Failed,
+    LoopbackHosts,
+    Missed,
+    NamespaceHosts,
+    isolate,
+)
 
 JOIN_TIMEOUT = 30
 MAX_MISSED = 3  # runs of a cell that come between two saves
 STATUS = {
-    "joining": r"joining since .*; missing: node 3 \([\d.]+\)$",
+    "joining": r"joining since .*; missing: (node|rank) 3",
     "compiling": "compiling job 'train'",
     "connecting": "connecting job 'train'",
-    "stepping": "stepping job 'train'",
+    "stepping": "stepping job '",
     "saving": "saving to ",
     "closing": "closing",
 }
@@ -43,19 +51,22 @@ STATUS = {
 
 def same_cause(line):
     """Without what differs by who says it: its own name while joining, and how long it waited."""
-    line = re.sub(r"^error: node \d: joining: ", "error: joining: ", line)
+    line = re.sub(r"^error: (node|rank) \d: joining: ", "error: joining: ", line)
     return re.sub(r"\d+\.\d s", "N s", line)
 
 
 def expect_end(cluster, nodes, cause):
     lines = {}
+    if cluster.program.is_of_ranks:  # each is the node of its number
+        cause = re.sub(r"\bnode (?=[\d[(])", "(node|rank) ", cause)
     for k in nodes:
         code, line = cluster.processes[k].returncode, cluster.last_error(k)
         if code != 1:
             raise Failed("node %d ended with %s, not 1" % (k, code))
         if not re.search("^error: .*" + cause, line):
-            if re.search("^error: .*" + cause.replace(WHILE["saving"], BETWEEN_SAVES), line):
-                raise Missed(line)
+            for phase in ("saving", "stepping"):
+                if re.search("^error: .*" + cause.replace(WHILE[phase], BETWEEN_CALLS), line):
+                    raise Missed(line)
             raise Failed("node %d says %r, not '%s'" % (k, line, cause))
         lines[k] = same_cause(line)
     if len(set(lines.values())) > 1:
@@ -97,9 +108,9 @@ def run_harmless(cluster, cell, reference):
 
 def new_cluster(hosts, arguments, folder, cell):
     nodes = 4 if cell.phase == "joining" and cell.fault.awaits_phase(cell) else 3
-    cluster = Cluster(hosts, arguments.bin_dir, folder, nodes, arguments.devices)
-    for k in range(nodes):
-        cluster.flags[k].append("--join_timeout=%ds" % JOIN_TIMEOUT)
+    program = PROGRAMS[arguments.program]
+    cluster = Cluster(hosts, arguments.bin_dir, folder, nodes, program, arguments.devices)
+    cluster.limit_joining(JOIN_TIMEOUT)
     return cluster
 
 
@@ -135,12 +146,13 @@ def run_once(hosts, arguments, folder, cell, references):
 
 
 def reference_run(hosts, arguments, folder, nodes):
-    cluster = Cluster(hosts, arguments.bin_dir, folder, nodes, arguments.devices)
+    program = PROGRAMS[arguments.program]
+    cluster = Cluster(hosts, arguments.bin_dir, folder, nodes, program, arguments.devices)
     try:
         for k in range(nodes):
             cluster.start(k)
         cluster.await_end(range(nodes))
-        if not re.fullmatch(r"loss [\d.e-]+\n", cluster.output(0)):
+        if not re.fullmatch(program.result, cluster.output(0)):
             sys.exit("undisturbed, it says %r, %r" % (cluster.output(0), cluster.output(0, "err")))
         return cluster.output(0)
     finally:
@@ -259,6 +271,12 @@ def main():
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--slack", type=float, default=0, help="seconds more, of slower programs")
     parser.add_argument(
+        "--program",
+        choices=sorted(PROGRAMS),
+        default="phase_program",
+        help="of each node; ddp_mnist can be held in two phases only",
+    )
+    parser.add_argument(
         "--devices",
         choices=("cpu", "lagging", "mixed"),
         default="cpu",
@@ -269,7 +287,7 @@ def main():
     arguments.repeat = arguments.repeat or (1 if arguments.tier == "quick" else 3)
     why_not = isolate()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    cells = {cell.key: cell for cell in all_cells()}
+    cells = {cell.key: cell for cell in all_cells(PROGRAMS[arguments.program])}
     chosen = [
         cell
         for cell in cells.values()
