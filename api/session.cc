@@ -190,7 +190,7 @@ absl::Status Session::Impl::Start() {
   }
   if (options_.interruption != nullptr) {
     options_.interruption->SetHandler(
-        [this](const absl::Status& reason) { coordinator_->Fail(Prefixed("node 0", reason)); });
+        [this](const absl::Status& reason) { coordinator_->Fail(LocalError(reason)); });
   }
   BRAID_RETURN_IF_ERROR(ChooseMachines());
   BRAID_RETURN_IF_ERROR(coordinator_->Join(std::move(channels), kJoinLimit));

@@ -164,15 +164,15 @@ TEST_F(FaultsTest, BadListsAndNames) {
 TEST_F(FaultsTest, AnInterruptedMasterEndsAll) {
   StartTraining();
   run(0).Signal(SIGINT);
-  ExpectEnd({0}, kEndLimit, "node 0: interrupted by SIGINT", 130);
-  ExpectEnd({1, 2}, kEndLimit, "node 0: interrupted by SIGINT");
+  ExpectEnd({0}, kEndLimit, "node 0 \\(127.0.0.1\\): interrupted by SIGINT", 130);
+  ExpectEnd({1, 2}, kEndLimit, "node 0 \\(127.0.0.1\\): interrupted by SIGINT");
 }
 
 TEST_F(FaultsTest, ATerminatedWorkerEndsAll) {
   StartTraining();
   run(2).Signal(SIGTERM);
-  ExpectEnd({2}, kEndLimit, "node 2: interrupted by SIGTERM", 143);
-  ExpectEnd({0, 1}, kEndLimit, "node 2: interrupted by SIGTERM");
+  ExpectEnd({2}, kEndLimit, "node 2 \\(127.0.0.3\\): interrupted by SIGTERM", 143);
+  ExpectEnd({0, 1}, kEndLimit, "node 2 \\(127.0.0.3\\): interrupted by SIGTERM");
 }
 
 // A terminal's Ctrl-C goes to every process of the foreground group at once.
@@ -219,8 +219,8 @@ TEST_F(FaultsTest, AMasterWithoutTasksMaySleep) {
   run(0).Signal(SIGCONT);
   began_ = Clock::now();
   run(0).Signal(SIGTERM);
-  ExpectEnd({0}, kEndLimit, "node 0: interrupted by SIGTERM", 143);
-  ExpectEnd({1, 2}, kEndLimit, "node 0: interrupted by SIGTERM");
+  ExpectEnd({0}, kEndLimit, "node 0 \\(127.0.0.1\\): interrupted by SIGTERM", 143);
+  ExpectEnd({1, 2}, kEndLimit, "node 0 \\(127.0.0.1\\): interrupted by SIGTERM");
 }
 
 }  // namespace
