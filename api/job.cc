@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "api/reduce_gradients.h"
 #include "graph/op_roles.h"
 #include "runtime/reports/program_watch.h"
 
@@ -250,6 +251,15 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
   request.clip_global_norm = options.clip_global_norm;
   request.micro_batches = options.micro_batches;
   request.location = where;
+  const bool has_no_sync = options.ddp.has_value() && options.ddp->no_sync;
+  const bool adds_up = is_without_sync_ && has_no_sync;
+  if (options.ddp.has_value()) ReduceGradients(*graph_, request, *options.ddp, adds_up, where);
+  has_no_sync_ = has_no_sync_ || has_no_sync;
+  if (is_without_sync_) {
+    request.optimizer.clear();
+    request.clip_global_norm = 0;
+    request.attrs = {};
+  }
   graph_->minimize().push_back(std::move(request));
 }
 

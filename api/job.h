@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "api/ddp.h"
 #include "api/optimizers.h"
 #include "graph/functional.h"
 #include "graph/logical_graph.h"
@@ -46,6 +47,8 @@ struct MinimizeOptions {
   std::vector<VariableGroup> groups = {};
   // Averages of the variables beside them, which Job::UseAverages computes with.
   std::optional<Ema> ema = std::nullopt;
+  // More than the sum of mirrored gradients: hooks, steps without synchronisation.
+  std::optional<Ddp> ddp = std::nullopt;
   // Not empty: fetches under this name the norm of all gradients together, before they are clipped,
   // and under "NORMS.NAMES" that of each group.
   std::string norms = {};
@@ -174,6 +177,9 @@ class Job {
   DatasetCache* datasets_;
   // Each device has a host of its own: it is a rank of a world.
   bool has_host_each_ = false;
+  // Gradients are added up on each device, and nothing is updated (Ddp::no_sync).
+  bool is_without_sync_ = false;
+  bool has_no_sync_ = false;  // a Minimize asks for a second job that is so
   // Told what opening takes place, before it begins; nullptr: nobody is.
   ProgramWatch* watch_ = nullptr;
   std::optional<bool> training_;

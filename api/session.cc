@@ -331,6 +331,20 @@ absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::Compile(
   return (jobs_[loaded.id] = std::move(made.job)).get();
 }
 
+absl::StatusOr<Session::Impl::LoadedJob*> Session::Impl::CompileUsers(
+    const std::string& name, const std::function<void(Job&)>& record) {
+  BRAID_ASSIGN_OR_RETURN(LoadedJob* const job, Compile(name, record, {.is_visible = true}));
+  if (!job->has_no_sync) return job;
+  const absl::StatusOr<LoadedJob*> other =
+      Compile(name + " without sync", record, {.is_visible = true, .is_without_sync = true});
+  if (!other.ok()) {
+    Unload(job->id);
+    return other.status();
+  }
+  job->without_sync = (*other)->id;
+  return job;
+}
+
 absl::Status Session::Impl::CompileHere(const std::string& name,
                                         const std::function<void(Job&)>& record, JobKind kind,
                                         CompiledHere& made) {
@@ -345,6 +359,7 @@ absl::Status Session::Impl::CompileHere(const std::string& name,
   }
   LogicalGraph graph(&operators_);
   Job job(&graph, devices_, &datasets_);
+  job.is_without_sync_ = kind.is_without_sync;
   job.has_host_each_ = world_ != nullptr && kind.hosts == JobKind::Hosts::kAll;
   if (coordinator_ != nullptr) {
     coordinator_->SetPhase(absl::StrFormat("compiling job '%s'", name));
@@ -473,6 +488,7 @@ absl::Status Session::Impl::WriteExplanation(const LoadedJob& job) {
 void Session::Impl::Unload(JobId id) {
   LoadedJob& job = *jobs_.at(id);
   if (std::exchange(job.is_unloaded, true)) return;
+  if (job.without_sync.has_value()) Unload(*job.without_sync);
   UnloadEverywhere(id, job.name);
   job.compiled.reset();
 }
@@ -556,8 +572,7 @@ absl::StatusOr<CompiledJob> Session::CompileRecorded(
     absl::Status status = record(job);
     if (!status.ok()) job.graph().Fail(std::move(status));
   };
-  BRAID_ASSIGN_OR_RETURN(Impl::LoadedJob * loaded,
-                         impl_->Compile(name, record_or_fail, {.is_visible = true}));
+  BRAID_ASSIGN_OR_RETURN(Impl::LoadedJob * loaded, impl_->CompileUsers(name, record_or_fail));
   return CompiledJob(this, loaded->id);
 }
 

@@ -117,6 +117,10 @@ struct RunOptions {
   // do not agree on how many steps that is, or if an epoch is no whole number of batches.
   int64_t epochs = 0;
   std::vector<std::pair<std::string, Array>> feeds = {};
+  // The steps add each device's gradients to those of earlier steps, and update nothing; the next
+  // Run without this reduces the sum. FAILED_PRECONDITION unless a Minimize of the job has
+  // .ddp = {.no_sync = true}.
+  bool no_sync = false;
   Keep keep = Keep::kAll;  // how much memory many steps take
   // Called after each step of a job that fetches something, in their order, with what it fetched;
   // on another thread, while later steps go on. An error is the Run's, and the session's end.

@@ -64,6 +64,7 @@ class Session::Impl {
   // What a job is beside its recording. `is_visible`: a user's, which --explain and --dry_run show.
   struct JobKind {
     bool is_visible = false;
+    bool is_without_sync = false;  // of a user's job, that of its steps which update nothing
     // In a world, which processes feed it and get what it fetches; else there is only the master.
     enum class Hosts { kAll, kMaster } hosts = Hosts::kAll;
   };
@@ -95,6 +96,8 @@ class Session::Impl {
     bool is_unloaded = false;
     bool has_run = false;
     int64_t checked_at = -1;  // the step at which replicas were compared last
+    bool has_no_sync = false;
+    std::optional<JobId> without_sync;  // runs its steps that update nothing
   };
 
   // A job that is not loaded yet, and the graph as it was recorded, in a world.
@@ -106,6 +109,9 @@ class Session::Impl {
   // Records, compiles and loads.
   absl::StatusOr<LoadedJob*> Compile(const std::string& name,
                                      const std::function<void(Job&)>& record, JobKind kind);
+  // A user's job, and what else its Runs may need.
+  absl::StatusOr<LoadedJob*> CompileUsers(const std::string& name,
+                                          const std::function<void(Job&)>& record);
   absl::StatusOr<RunResult> Run(JobId job, const RunOptions& options);
   void Unload(JobId job);
   // Records, runs one step and unloads. In ByMaster, the master's recording on all ranks; it alone
@@ -160,6 +166,8 @@ class Session::Impl {
 
   void UnloadEverywhere(JobId id, std::string_view name);
   absl::Status CloseInWorld(const absl::Status& cause);
+  // Steps of the job that update nothing.
+  absl::StatusOr<RunResult> RunWithoutSync(LoadedJob& job, RunOptions options);
   absl::StatusOr<RunResult> RunOnceHere(const std::string& name,
                                         const std::function<void(Job&)>& record,
                                         const RunOptions& options);

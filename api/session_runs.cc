@@ -23,6 +23,7 @@ std::unique_ptr<Session::Impl::LoadedJob> Session::Impl::Recorded(const Job& job
   loaded->losses = FetchedLosses(graph);
   loaded->samples_per_step = SamplesPerStep(graph);
   loaded->epochs = job.epochs_;
+  loaded->has_no_sync = job.has_no_sync_;
   loaded->prints = job.prints_;
   return loaded;
 }
@@ -155,8 +156,24 @@ std::string Session::Impl::FedText(const LoadedJob& job, const RunOptions& optio
   return text;
 }
 
+absl::StatusOr<RunResult> Session::Impl::RunWithoutSync(LoadedJob& job, RunOptions options) {
+  if (!job.without_sync.has_value()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "Run of job '%s': no_sync adds gradients up, and no Minimize of the job keeps them; give "
+        "one .ddp = braid::Ddp{.no_sync = true}",
+        job.name));
+  }
+  options.no_sync = false;
+  LoadedJob& adds_up = *jobs_.at(*job.without_sync);
+  adds_up.step = job.step;
+  BRAID_ASSIGN_OR_RETURN(RunResult result, Run(adds_up.id, options));
+  job.step = adds_up.step;
+  return result;
+}
+
 absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options) {
   LoadedJob& job = *jobs_.at(id);
+  if (options.no_sync) return RunWithoutSync(job, options);
   int64_t all_steps = 0;
   const absl::Status checked = CheckRun(job, options, all_steps);
   WorldSeat::Call call = {

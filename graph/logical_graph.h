@@ -130,7 +130,9 @@ struct VariableGroup {
 // What the optimizer pass must build: recorded by Minimize, taken out by the passes.
 struct MinimizeRequest {
   TensorId loss = kNone;
-  std::string optimizer;           // OpDef name of the update, e.g. "adam_update", or "adafactor"
+  // OpDef name of the update, e.g. "adam_update", or "adafactor"; "": there are gradients, and
+  // nothing is updated.
+  std::string optimizer;
   Attrs attrs;                     // its attributes
   TensorId learning_rate = kNone;  // a scalar tensor (schedules are ops)
   TensorId loss_scale = kNone;     // f32 []: a factor of the loss while gradients are computed

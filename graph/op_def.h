@@ -51,6 +51,7 @@ enum class OpRole : uint8_t {
   kReader,           // one batch of records a step
   kStep,             // the number of the step
   kGradientRequest,  // stands for a gradient until there is one
+  kReducedGradient,  // says what a variable's mirrored gradients come to
   kAfter,            // its first input, but not before the second is there
   kDropout,          // drops elements in training; else it makes what `identity` makes
   kIfTraining,       // its first input in jobs that train, its second in others

@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -46,8 +47,11 @@ std::vector<bool> AncestorsOf(const LogicalGraph& graph, TensorId tensor) {
 // The backward sweep from one loss.
 class Sweep {
  public:
-  Sweep(LogicalGraph& graph, const MinimizeRequest& request, const std::set<TensorId>& targets)
+  // Of the variables `reduced`, not what would come by their `mirror` operators.
+  Sweep(LogicalGraph& graph, const MinimizeRequest& request, const std::set<TensorId>& targets,
+        const std::map<TensorId, TensorId>& reduced)
       : graph_(graph),
+        reduced_(reduced),
         loss_(request.loss),
         loss_scale_(request.loss_scale),
         where_(request.location),
@@ -103,7 +107,7 @@ class Sweep {
     }
     const bool has_needing_input = std::any_of(op.inputs.begin(), op.inputs.end(),
                                                [this](TensorId input) { return needs_[input]; });
-    if (!has_gradient || !has_needing_input) return absl::OkStatus();
+    if (!has_gradient || !has_needing_input || IsReduced(op)) return absl::OkStatus();
     for (TensorId input : op.inputs) context.inputs.emplace_back(&graph_, input);
     if (op.block != 0) {
       BRAID_RETURN_IF_ERROR(ComputeAgain(op.block, context.output_gradients));
@@ -120,6 +124,12 @@ class Sweep {
                    op.location);
     }
     return AppendFor(id, [&] { return Accumulate(op, def.BuildGradient(context)); });
+  }
+
+  bool IsReduced(const Op& op) const {
+    const std::optional<SbpSignature>& mirrors = graph_.registry().Find(op.type)->mirrors();
+    return mirrors.has_value() && mirrors->outputs[0].is_mirrored() &&
+           reduced_.contains(op.inputs[0]);
   }
 
   // Appends the ops of a block once more, unless it was done. They wait for one of `gradients`, the
@@ -213,6 +223,7 @@ class Sweep {
   }
 
   LogicalGraph& graph_;
+  const std::map<TensorId, TensorId>& reduced_;
   TensorId loss_, loss_scale_;
   SourceLocation where_;
   std::vector<bool> is_ancestor_;  // by op: the loss depends on it
@@ -324,15 +335,39 @@ void Unscale(LogicalGraph& graph, const MinimizeRequest& request,
   }
 }
 
+// By variable's value: what its mirrored gradients come to.
+std::map<TensorId, TensorId> ReducedGradients(const LogicalGraph& graph) {
+  std::map<TensorId, TensorId> reduced;
+  for (const Op& op : graph.ops()) {
+    if (HasRole(graph, op, OpRole::kReducedGradient)) reduced[op.inputs[0]] = op.inputs[1];
+  }
+  return reduced;
+}
+
+// With what comes otherwise, in `gradients`.
+void AddReduced(LogicalGraph& graph, const std::map<TensorId, TensorId>& reduced,
+                const std::set<TensorId>& targets, const SourceLocation& where,
+                std::map<TensorId, TensorId>& gradients) {
+  for (const auto& [variable, gradient] : reduced) {
+    if (!targets.contains(variable)) continue;
+    const auto [other, is_alone] = gradients.try_emplace(variable, gradient);
+    if (is_alone) continue;
+    graph.PushScope(absl::StrCat(graph.producer(variable).name, ".grad"));
+    other->second = Add(Tensor(&graph, gradient), Tensor(&graph, other->second), where).id();
+    graph.PopScope();
+  }
+}
+
 void ReplaceGradientOfOps(LogicalGraph& graph) {
   std::map<TensorId, TensorId> replacements;
   std::vector<bool> keep(graph.ops().size(), true);
   for (const Op& op : graph.ops()) {
+    if (HasRole(graph, op, OpRole::kReducedGradient)) keep[op.id] = false;
     if (!HasRole(graph, op, OpRole::kGradientRequest)) continue;
     replacements[op.outputs[0]] = graph.gradients().at(op.inputs[0]);
     keep[op.id] = false;
   }
-  if (replacements.empty()) return;
+  if (std::ranges::all_of(keep, std::identity())) return;
   const auto replace = [&replacements](TensorId& tensor) {
     const auto found = replacements.find(tensor);
     if (found != replacements.end()) tensor = found->second;
@@ -341,6 +376,7 @@ void ReplaceGradientOfOps(LogicalGraph& graph) {
     for (TensorId& input : op.inputs) replace(input);
   }
   for (MinimizeRequest& request : graph.minimize()) replace(request.learning_rate);
+  for (auto& [of, gradient] : graph.gradients()) replace(gradient);
   graph.Prune(keep);
   graph.SortTopologically();
 }
@@ -352,6 +388,7 @@ absl::StatusOr<LogicalGraph> Autograd(LogicalGraph graph) {
   graph.SortTopologically();  // ids are an order from here on
   BRAID_RETURN_IF_ERROR(ListVariables(graph));
   const std::map<TensorId, SourceLocation> wanted = WantedTensors(graph);
+  const std::map<TensorId, TensorId> reduced = ReducedGradients(graph);
   std::set<TensorId> trained;
   for (const MinimizeRequest& request : graph.minimize()) {
     for (OpId variable : request.variables) trained.insert(graph.op(variable).outputs[0]);
@@ -368,7 +405,7 @@ absl::StatusOr<LogicalGraph> Autograd(LogicalGraph graph) {
       const bool is_open = known == graph.gradients().end() || known->second == kNone;
       if (is_open && !trained.contains(tensor)) targets.insert(tensor);
     }
-    Sweep sweep(graph, request, targets);
+    Sweep sweep(graph, request, targets, reduced);
     BRAID_RETURN_IF_ERROR(sweep.Run());
     std::map<TensorId, TensorId> gradients;
     for (TensorId target : targets) {
@@ -376,11 +413,12 @@ absl::StatusOr<LogicalGraph> Autograd(LogicalGraph graph) {
       if (gradient != kNone) gradients[target] = gradient;
     }
     if (request.loss_scale != kNone) Unscale(graph, request, gradients);
+    AddReduced(graph, reduced, targets, request.location, gradients);
     for (const auto& [of, gradient] : gradients) graph.gradients()[of] = gradient;
     // What StopGradient cuts off keeps its value.
     std::vector<OpId> reached;
     for (OpId variable : variables) {
-      if (sweep.GradientOf(graph.op(variable).outputs[0]) != kNone) reached.push_back(variable);
+      if (gradients.contains(graph.op(variable).outputs[0])) reached.push_back(variable);
     }
     if (reached.empty()) {
       return Error(absl::StrCat("the loss, ", Named(graph.producer(request.loss)),

@@ -188,6 +188,7 @@ void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Tra
 
 // Returns whether the step applies: bool [], or invalid: always.
 absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) {
+  if (request.optimizer.empty()) return Tensor();
   const bool is_adafactor = request.optimizer == "adafactor";
   const OpDef* def = is_adafactor ? nullptr : graph.registry().Find(request.optimizer);
   if (!is_adafactor && (def == nullptr || !def->is_update())) {

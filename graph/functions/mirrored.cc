@@ -106,6 +106,25 @@ Tensor FromRank(Tensor x, int64_t rank, SourceLocation where) {
   return Reshape(SliceAxis(all, 0, {.begin = rank, .end = rank + 1}, where), x.shape(), where);
 }
 
+OwnVariable MakeOwnVariable(LogicalGraph& graph, const Mirroring& mirroring, std::string name,
+                            const TensorType& type, SourceLocation where) {
+  OwnVariable own;
+  own.stored = Variable(graph,
+                        {.name = std::move(name),
+                         .dtype = type.dtype,
+                         .shape = {mirroring.parts * type.shape.num_elements()},
+                         .trainable = false},
+                        where);
+  graph.PushMirroring(mirroring);
+  own.value = Reshape(MirrorParts(own.stored, where), type.shape, where);
+  graph.PopMirroring();
+  return own;
+}
+
+Tensor StoreOwn(Tensor value, SourceLocation where) {
+  return JoinParts(Reshape(value, {value.shape().num_elements()}, where), where);
+}
+
 Tensor MirroredInput(LogicalGraph& graph, std::string name, TensorType type, SourceLocation where) {
   Attrs attrs = {{"dtype", type.dtype}, {"shape", type.shape.dims()}};
   CHECK(graph.current_mirroring().has_value());

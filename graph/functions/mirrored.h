@@ -31,6 +31,17 @@ Tensor Stack(Tensor x, SourceLocation where = Here());
 // The value of the device `rank`, 0 <= rank < p.
 Tensor FromRank(Tensor x, int64_t rank, SourceLocation where = Here());
 
+// A variable of which each device has its own value, of `type`. It is stored as [p n], one device's
+// n numbers after the other's, so that checkpoints have it, for as many devices.
+struct OwnVariable {
+  Tensor stored;  // what Assign changes: Assign(stored, StoreOwn(value))
+  Tensor value;   // mirrored
+};
+OwnVariable MakeOwnVariable(LogicalGraph& graph, const Mirroring& mirroring, std::string name,
+                            const TensorType& type, SourceLocation where = Here());
+// A mirrored value as it is stored.
+Tensor StoreOwn(Tensor value, SourceLocation where = Here());
+
 // Where each device has a host of its own (a rank of a world): inside job.Mirrored, what that host
 // feeds, and a mirrored value that comes to the host of each device.
 Tensor MirroredInput(LogicalGraph& graph, std::string name, TensorType type,

@@ -120,6 +120,16 @@ OpDef GradientOfOp() {
       .External();
 }
 
+// What the gradients of a variable come to that its `mirror` operators would bring: the job reduces
+// them itself. The autograd pass takes it in.
+OpDef ReducedGradientOp() {
+  return OpDef("reduced_gradient")
+      .Role(OpRole::kReducedGradient)
+      .Rule("[N],[N]->()")
+      .NoGradient()
+      .External();
+}
+
 // Stands for one of its operands until the pass on training has put that in its place.
 OpDef IfTrainingOp() {
   return OpDef("if_training")
@@ -141,6 +151,7 @@ std::vector<OpDef> ExternalOps() {
           ReadOp(),
           FetchOp(),
           GradientOfOp(),
+          ReducedGradientOp(),
           IfTrainingOp()};
 }
 

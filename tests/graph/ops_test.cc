@@ -409,6 +409,7 @@ TEST_F(OpsTest, EveryRoleIsOneOperators) {
                                                   {OpRole::kReader, "read"},
                                                   {OpRole::kStep, "step"},
                                                   {OpRole::kGradientRequest, "gradient_of"},
+                                                  {OpRole::kReducedGradient, "reduced_gradient"},
                                                   {OpRole::kAfter, "after"},
                                                   {OpRole::kDropout, "dropout"},
                                                   {OpRole::kIfTraining, "if_training"}}));

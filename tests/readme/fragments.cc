@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -71,6 +72,14 @@ using OfTwo = std::function<Tensor(Tensor, Tensor)>;
 absl::Status Ddp(braid::dist::World* world, const braid::DatasetSpec& data, const OfTensor& model,
                  const OfTwo& criterion) {
 #include "ddp.inc"
+  return absl::OkStatus();
+}
+
+using Feeds = std::vector<std::pair<std::string, braid::Array>>;
+
+absl::Status DdpOptions(braid::Session* session, const OfTensor& model, const OfTwo& criterion,
+                        const Feeds& first, const Feeds& second) {
+#include "ddp_options.inc"
   return absl::OkStatus();
 }
 
