@@ -12,6 +12,7 @@
 #include "compiler/logical/precision.h"
 #include "compiler/logical/prune.h"
 #include "compiler/logical/training_mode.h"
+#include "compiler/logical/update_rows.h"
 #include "compiler/lower.h"
 #include "compiler/physical/assign_slots.h"
 #include "compiler/physical/assign_streams.h"
@@ -46,6 +47,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   // next, since they cut the shapes that are then laid out.
   BRAID_ASSIGN_OR_RETURN(
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
+  graph = UpdateRows(std::move(graph));
   graph = Fuse(std::move(graph));
   graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd});
   if (options.precision != DType::kF32) {

@@ -4,13 +4,15 @@
 #include <braid/braid.h>
 
 #include <iostream>
+#include <string>
 
 #include "absl/flags/flag.h"
 #include "examples/training.h"
 #include "examples/wide_deep_model.h"
 
 ABSL_FLAG(std::string, parallel, "data",
-          "data: every device has all tables; model: each has a part of their rows; hybrid: both");
+          "data: every device has all tables; model: each has a part of their rows; hybrid: both; "
+          "server: the second half of the devices has them, and the others compute");
 ABSL_FLAG(int64_t, steps, 2000, "Training steps");
 ABSL_FLAG(int64_t, batch, 256, "Samples per step, over all devices");
 ABSL_FLAG(int64_t, fields, 4, "Fields of categories");
@@ -28,10 +30,14 @@ namespace {
 
 absl::StatusOr<examples::WideDeepOptions> OptionsOfFlags() {
   examples::WideDeepOptions options;
-  BRAID_ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(absl::GetFlag(FLAGS_parallel)));
+  const std::string parallel = absl::GetFlag(FLAGS_parallel);
+  options.has_servers = parallel == "server";
+  if (!options.has_servers) {
+    BRAID_ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(parallel));
+  }
   if (options.parallel == examples::Parallel::kPipeline) {
     return absl::InvalidArgumentError(
-        "--parallel=pipeline; data, model or hybrid was expected: the model has no stages");
+        "--parallel=pipeline; data, model, hybrid or server was expected: the model has no stages");
   }
   BRAID_ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
   options.batch = absl::GetFlag(FLAGS_batch);

@@ -1,5 +1,7 @@
 #include "examples/wide_deep_model.h"
 
+#include <functional>
+#include <string>
 #include <vector>
 
 namespace examples {
@@ -50,8 +52,11 @@ Clicks MakeUpClicks(Job& job, const char* name, const WideDeepOptions& options) 
   return clicks;
 }
 
+// Those that serve the tables, the second half; the others are workers.
+int NumServers(Job& job) { return job.devices().size() / 2; }
+
 // Rows of a table for each bag, added up: [batch, columns].
-Tensor Bag(Tensor bag, const std::string& name, int64_t rows, int64_t columns,
+Tensor Bag(Job& job, Tensor bag, const std::string& name, int64_t rows, int64_t columns,
            const WideDeepOptions& options) {
   braid::VariableOptions table = {.name = name, .dtype = options.dtype, .shape = {rows, columns}};
   if (columns > 1) {
@@ -61,23 +66,41 @@ Tensor Bag(Tensor bag, const std::string& name, int64_t rows, int64_t columns,
   // Each device looks up what it has; the sums of all are the bags.
   if (options.parallel == Parallel::kModel) table.sbp = S(0);
   if (options.parallel == Parallel::kHybrid) table.sbp = braid::NdSbp{B, S(0)};
-  return EmbeddingBag(GetVariable(*bag.graph(), table), bag);
+  if (!options.has_servers) return EmbeddingBag(GetVariable(*bag.graph(), table), bag);
+  table.sbp = S(0);
+  const int servers = NumServers(job);
+  return job.On(job.devices().Slice(job.devices().size() - servers, servers),
+                [&] { return EmbeddingBag(GetVariable(*bag.graph(), table), bag); });
 }
 
 // The logit of a click: what is known of single categories and pairs of kinds, and what a network
 // makes of their embeddings and of the numbers.
-Tensor WideDeep(const Clicks& clicks, const WideDeepOptions& options) {
-  Tensor wide = Bag(clicks.cross, "wide.cross", kKinds * kKinds, 1, options);
+Tensor WideDeep(Job& job, const Clicks& clicks, const WideDeepOptions& options) {
+  Tensor wide = Bag(job, clicks.cross, "wide.cross", kKinds * kKinds, 1, options);
   std::vector<Tensor> deep = {clicks.numbers};
   for (int64_t field = 0; field < options.fields; ++field) {
     const std::string name = absl::StrFormat("field_%d", field);
-    wide = wide + Bag(clicks.bags[field], "wide." + name, options.rows, 1, options);
-    deep.push_back(Bag(clicks.bags[field], "deep." + name, options.rows, options.columns, options));
+    const Tensor bag = clicks.bags[field];
+    wide = wide + Bag(job, bag, "wide." + name, options.rows, 1, options);
+    deep.push_back(Bag(job, bag, "deep." + name, options.rows, options.columns, options));
   }
   Tensor x = Concat(deep, 1);
   x = Relu(Linear(x, options.hidden, {.name = "deep.fc1"}));
   x = Relu(Linear(x, options.hidden, {.name = "deep.fc2"}));
   return wide + Linear(x, 1, {.name = "deep.out"});
+}
+
+// Records `fn` on the devices that are no servers.
+void OnWorkers(Job& job, const WideDeepOptions& options, const std::function<void()>& fn) {
+  if (!options.has_servers) return OnDevices(job, options.parallel, fn);
+  const int devices = job.devices().size(), servers = NumServers(job);
+  if (servers == 0) {
+    job.graph().Fail(absl::InvalidArgumentError(
+        "the tables are to be on servers, and there is 1 device; at least 2 were expected, e.g. "
+        "--devices=cpu:2"));
+    return;
+  }
+  job.On(job.devices().Slice(0, devices - servers), fn);
 }
 
 bool HasTwoFields(Job& job, const WideDeepOptions& options) {
@@ -93,9 +116,9 @@ bool HasTwoFields(Job& job, const WideDeepOptions& options) {
 
 void TrainWideDeep(Job& job, const WideDeepOptions& options) {
   if (!HasTwoFields(job, options)) return;
-  OnDevices(job, options.parallel, [&] {
+  OnWorkers(job, options, [&] {
     const Clicks clicks = MakeUpClicks(job, "train", options);
-    const Tensor loss = BinaryCrossEntropyWithLogits(WideDeep(clicks, options), clicks.label);
+    const Tensor loss = BinaryCrossEntropyWithLogits(WideDeep(job, clicks, options), clicks.label);
     job.Minimize(loss, braid::Adagrad{.lr = options.lr});
     job.Fetch("loss", loss);
   });
@@ -103,13 +126,13 @@ void TrainWideDeep(Job& job, const WideDeepOptions& options) {
 
 void EvaluateWideDeep(Job& job, const WideDeepOptions& options) {
   if (!HasTwoFields(job, options)) return;
-  OnDevices(job, options.parallel, [&] {
+  OnWorkers(job, options, [&] {
     const Clicks clicks = MakeUpClicks(job, "held_out", options);
     const auto agrees = [&](Tensor x, double threshold) {
       const Tensor bound = Constant(job.graph(), threshold, {.dtype = x.dtype()});
       return Mean(Equal(Cast(Greater(x, bound), options.dtype), clicks.label));
     };
-    job.Fetch("accuracy", agrees(WideDeep(clicks, options), 0));
+    job.Fetch("accuracy", agrees(WideDeep(job, clicks, options), 0));
     job.Fetch("possible", agrees(clicks.likelihood, 0.5));
   });
 }

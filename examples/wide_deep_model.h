@@ -10,6 +10,9 @@ namespace examples {
 
 struct WideDeepOptions {
   Parallel parallel = Parallel::kData;  // kModel and kHybrid split the tables' rows
+  // The tables live on the second half of the devices, by rows, where they are looked up and
+  // updated; the others do the rest by data parallelism. `parallel` is kData.
+  bool has_servers = false;
   braid::DType dtype = braid::DType::kF32;
   int64_t fields = 4;   // of categories: the genres of a film, say
   int64_t rows = 1000;  // categories of a field

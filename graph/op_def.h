@@ -121,6 +121,20 @@ class OpDef {
     update_takes_step_ = takes_step;
     return *this;
   }
+  // An update of which `op` does the rows of a table alone: its inputs are the variable, the
+  // indices of rows, what is added to a gradient of zeros at these, and then as here. `may` says of
+  // the attributes that a gradient of 0 changes nothing.
+  OpDef& RowForm(std::string op, std::function<bool(const Attrs&)> may) {
+    row_form_ = std::move(op);
+    has_row_form_ = std::move(may);
+    return *this;
+  }
+  // The output is zeros, to which the rows of input 1 are added at the indices of input 0, on the
+  // axis that attribute axis says.
+  OpDef& AddsRows() {
+    adds_rows_ = true;
+    return *this;
+  }
   // What an update takes as its last input: a scalar made of norms of whole tensors, by appending
   // ops. `inputs` are the update's others.
   using UpdateScalar = std::function<Tensor(const std::vector<Tensor>& inputs, const Attrs& attrs,
@@ -169,6 +183,11 @@ class OpDef {
   const std::vector<std::string>& update_states() const { return update_states_; }
   bool update_takes_step() const { return update_takes_step_; }
   const UpdateScalar& update_scalar() const { return update_scalar_; }  // may be empty
+  // "": these attributes have none.
+  std::string row_form(const Attrs& attrs) const {
+    return has_row_form_ && has_row_form_(attrs) ? row_form_ : std::string();
+  }
+  bool adds_rows() const { return adds_rows_; }
   const std::vector<int>& narrow_inputs() const { return narrow_inputs_; }
   bool has_narrow_inside() const { return static_cast<bool>(narrow_inside_); }
   std::vector<int> narrow_inside(const OpContext& context) const {
@@ -234,11 +253,13 @@ class OpDef {
   std::vector<int> mutates_;
   std::vector<std::string> update_states_;
   UpdateScalar update_scalar_;
+  std::string row_form_;
+  std::function<bool(const Attrs&)> has_row_form_;
   std::optional<SbpSignature> mirrors_;
   OpRole role_ = OpRole::kNone;
   bool is_update_ = false, update_takes_step_ = false;
   bool no_gradient_ = false, no_broadcast_ = false, external_ = false, random_ = false;
-  bool is_pointwise_ = false, moves_elements_ = false;
+  bool is_pointwise_ = false, moves_elements_ = false, adds_rows_ = false;
 };
 
 }  // namespace braid

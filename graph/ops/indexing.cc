@@ -40,6 +40,7 @@ OpDef GatherGradientOp() {
       .Rule("I,A{axis}IB->Av{size}B; IvAB")
       .Takes("ix")
       .Linear({1})
+      .AddsRows()
       .Gradient([](const Context& c) {
         return Gradients{
             Tensor(), Gather(c.output_gradients[0], c.inputs[0], {.axis = c.op.attrs.Int("axis")})};

@@ -94,6 +94,54 @@ OpDef UpdateOp(const Update& update) {
       .Sample(Conditional(sample));
 }
 
+// (variable, indices of rows, what their gradients are the sums of, states..., learning rate[,
+// step]
+// [, applies]): as the update of that name, of these rows; the gradient of all others is 0.
+OpDef RowUpdateOp(const Update& update) {
+  const int num_states = static_cast<int>(update.states.size());
+  const bool takes_step = update.takes_step;
+  std::vector<int> mutated = {0};
+  std::vector<TensorType> inputs = {
+      {DType::kF32, {7, 3}}, {DType::kI32, {5}}, {DType::kF32, {5, 3}}};
+  std::string rule = "vB,I,IB";
+  for (int i = 0; i < num_states; ++i) {
+    mutated.push_back(3 + i);
+    inputs.push_back(inputs[0]);
+    rule += ",vB";
+  }
+  inputs.push_back(Scalar());
+  if (takes_step) inputs.push_back(Scalar(DType::kI64));
+  const OpSample sample = {
+      .inputs = std::move(inputs), .attrs = update.attrs, .low = 0.1, .high = 1, .int_high = 7};
+  return OpDef(update.name)
+      .Infer([num_states, takes_step](const OpContext& ctx) -> Types {
+        BRAID_RETURN_IF_ERROR(CheckInputsOfUpdate(ctx, 4 + num_states + (takes_step ? 1 : 0)));
+        BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+        BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 1));
+        BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, 2));
+        std::vector<int64_t> rows = ctx.inputs[1].shape.dims();
+        const std::vector<int64_t>& table = ctx.inputs[0].shape.dims();
+        if (table.empty()) return absl::InvalidArgumentError("a scalar has no rows");
+        rows.insert(rows.end(), table.begin() + 1, table.end());
+        BRAID_RETURN_IF_ERROR(CheckShape(ctx, 2, Shape(rows)));
+        for (int i = 3; i < 3 + num_states; ++i) BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, i));
+        BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 3 + num_states));
+        if (takes_step) BRAID_RETURN_IF_ERROR(CheckInteger(ctx, 4 + num_states));
+        return std::vector<TensorType>{};
+      })
+      .Rule(rule + ",*->(); vB")
+      .Flops([num_states](const OpContext& ctx) {
+        return (3.0 + 4.0 * num_states) * ctx.inputs[2].shape.num_elements();
+      })
+      .Mutates(std::move(mutated))
+      .NoGradient()
+      .Sample(sample)
+      .Sample(Conditional(sample));
+}
+
+// Of updates in which a gradient of 0 changes nothing but by decay.
+bool HasNoDecay(const Attrs& attrs) { return attrs.Double("weight_decay") == 0; }
+
 OpDef Varied(OpDef def, const Attrs& attrs) {
   OpSample sample = def.samples()[0];
   for (const auto& [name, value] : attrs.values()) sample.attrs.Set(name, value);
@@ -186,7 +234,9 @@ OpDef AssignOp() {
 std::vector<OpDef> UpdateOps() {
   const Attrs lamb = {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-6}, {"weight_decay", 0.01}};
   return {
-      UpdateOp({.name = "sgd_update", .attrs = {{"weight_decay", 0.01}}}),
+      UpdateOp({.name = "sgd_update", .attrs = {{"weight_decay", 0.01}}})
+          .RowForm("sgd_rows_update", HasNoDecay),
+      RowUpdateOp({.name = "sgd_rows_update", .attrs = {{"weight_decay", 0.0}}}),
       Varied(UpdateOp({.name = "momentum_update",
                        .states = {"momentum"},
                        .attrs = {{"momentum", 0.9}, {"nesterov", false}, {"weight_decay", 0.01}}}),
@@ -210,7 +260,15 @@ std::vector<OpDef> UpdateOps() {
                 .attrs = {{"epsilon", 1e-10},
                           {"initial", 0.1},
                           {"lr_decay", 0.01},
-                          {"weight_decay", 0.01}}}),
+                          {"weight_decay", 0.01}}})
+          .RowForm("adagrad_rows_update", HasNoDecay),
+      RowUpdateOp({.name = "adagrad_rows_update",
+                   .states = {"adagrad_sum"},
+                   .takes_step = true,
+                   .attrs = {{"epsilon", 1e-10},
+                             {"initial", 0.1},
+                             {"lr_decay", 0.01},
+                             {"weight_decay", 0.0}}}),
       UpdateOp(
           {.name = "lars_update",
            .states = {"lars_velocity"},

@@ -1,5 +1,6 @@
 #include "runtime/device/host_memory.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -15,6 +16,14 @@ namespace braid {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
+// From this size on, as tables have that are looked up here and there, in large pages: else most
+// accesses wait for the page's address, too.
+constexpr uint64_t kLeastInLargePages = 32 << 20;
+constexpr uint64_t kLargePage = 2 << 20;
+
+std::align_val_t AlignmentOf(uint64_t bytes) {
+  return bytes < kLeastInLargePages ? kAlignment : std::align_val_t{kLargePage};
+}
 
 }  // namespace
 
@@ -43,14 +52,18 @@ uint64_t AddressSpaceInUse() {
 }
 
 absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes) {
+  const std::align_val_t alignment = AlignmentOf(bytes);
   auto* data =
-      static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow));
+      static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes), alignment, std::nothrow));
   if (data == nullptr) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "this machine has no %d bytes of memory left, of %d in all", bytes, SystemMemory()));
   }
-  return Memory(MemoryKind::kHost, {data, static_cast<size_t>(bytes)},
-                [](std::span<std::byte> lent) { ::operator delete(lent.data(), kAlignment); });
+  // Whole pages of it alone, and only where the system has them.
+  if (alignment != kAlignment) madvise(data, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+  return Memory(
+      MemoryKind::kHost, {data, static_cast<size_t>(bytes)},
+      [alignment](std::span<std::byte> lent) { ::operator delete(lent.data(), alignment); });
 }
 
 }  // namespace braid

@@ -109,6 +109,25 @@ TEST(ModelsTest, WideDeepF32LossesEqualOneDevice) {
   ExpectLayoutsAgree(&WideDeep, DType::kF32, 50, 1e-4);
 }
 
+// Tables on servers, whose rows are so many that those of a batch are updated alone.
+TEST(ModelsTest, WideDeepOnServersEqualsOneDevice) {
+  examples::WideDeepOptions options = SmallWideDeep(Parallel::kData, DType::kF64);
+  options.rows = 1000;
+  const auto record = [&](Job& job) { TrainWideDeep(job, options); };
+  const auto one = RunTraining({.steps = 60}, record);
+  ASSERT_TRUE(one.ok()) << one.status();
+  options.has_servers = true;
+  for (const std::vector<int>& devices : {std::vector<int>{2}, {2, 2}, {1, 1, 1}}) {
+    const auto served = RunTraining({.layout = {"servers", devices}, .steps = 60}, record);
+    ASSERT_TRUE(served.ok()) << served.status();
+    ASSERT_EQ(served->losses.size(), one->losses.size());
+    for (size_t step = 0; step < one->losses.size(); ++step) {
+      EXPECT_NEAR(served->losses[step], one->losses[step], 1e-9) << step;
+    }
+  }
+  EXPECT_FALSE(RunTraining({.steps = 1}, record).ok()) << "one device cannot serve another";
+}
+
 double Evaluated(const std::function<void(Job&)>& train, const std::function<void(Job&)>& evaluate,
                  int64_t steps, const char* what) {
   auto session = Session::Start({.devices = {2},

@@ -67,6 +67,10 @@ KernelOr MakeGather(const KernelSpec& spec) {
     const IndexReader index = {run.inputs[1], is_i64};
     auto* to = Output<char>(run, 0);
     for (int64_t i = 0; i < count; ++i) {
+      if (i + kRowsAhead < count) {
+        const int64_t ahead = FromStart(index[i + kRowsAhead], all) - offset;
+        if (ahead >= 0 && ahead < view.size) __builtin_prefetch(from + ahead * row_bytes);
+      }
       const int64_t at = FromStart(index[i], all);
       if (at < 0)
         return WrongRow(spec, indices, run.micro_batch, {"index", index[i], i, -all, all});

@@ -10,6 +10,10 @@
 
 namespace braid::cpu {
 
+// Rows of a large table lie anywhere in memory: so many ahead of the one that is read, they are
+// asked for.
+inline constexpr int64_t kRowsAhead = 16;
+
 // Reads i32 or i64.
 struct IndexReader {
   const void* data;

@@ -1,7 +1,9 @@
 // The updates of variables: those of sgd, momentum, adam, rmsprop and adagrad (the formulas of
 // torch.optim), lars and lamb (those of their papers), assign.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/index_error.h"
 #include "runtime/kernels/cpu/make_kernel.h"
+#include "runtime/kernels/cpu/row_loops.h"
 #include "runtime/kernels/cpu/simd/isa.h"
 #include "runtime/kernels/cpu/update_loops.h"
 #include "runtime/kernels/update_attrs.h"
@@ -157,6 +161,121 @@ KernelOr MakeAdagrad(const KernelSpec& spec, ElementType<T>) {
   });
 }
 
+// The rows of a table that indices name, of those that are here, and the sum of each one's
+// gradients, which are added in the order of the indices, as gather_grad adds them.
+template <class T>
+class RowsOfTable {
+ public:
+  explicit RowsOfTable(const KernelSpec& spec)
+      : spec_(spec),
+        size_(spec.inputs[0].shape()[0]),
+        columns_(size_ == 0 ? 0 : spec.inputs[0].num_elements() / size_),
+        sum_(columns_) {
+    entries_.reserve(spec.inputs[1].num_elements());
+  }
+
+  // update(first element of the row, its gradient). `states` are other tables that it reads.
+  template <class Update>
+  absl::Status ForEach(const KernelRun& run, std::initializer_list<const T*> states,
+                       Update update) {
+    BRAID_RETURN_IF_ERROR(Sort(run));
+    const T* table = Input<T>(run, 0);
+    const T* gradients = Input<T>(run, 2);
+    for (size_t i = 0; i < entries_.size();) {
+      if (i + kRowsAhead < entries_.size()) {
+        const int64_t ahead = entries_[i + kRowsAhead].first * columns_;
+        __builtin_prefetch(table + ahead, 1);
+        for (const T* state : states) __builtin_prefetch(state + ahead, 1);
+      }
+      const int64_t row = entries_[i].first;
+      const T* gradient = gradients + entries_[i].second * columns_;
+      size_t next = i + 1;
+      if (next < entries_.size() && entries_[next].first == row) {
+        std::copy_n(gradient, columns_, sum_.data());
+        for (; next < entries_.size() && entries_[next].first == row; ++next) {
+          add_scaled_(gradients + entries_[next].second * columns_, T{1}, sum_.data(), columns_);
+        }
+        gradient = sum_.data();
+      }
+      update(row * columns_, gradient);
+      i = next;
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t columns() const { return columns_; }
+
+ private:
+  absl::Status Sort(const KernelRun& run) {
+    const OperandSpec& table = spec_.inputs[0];
+    const OperandSpec& indices = spec_.inputs[1];
+    const IndexReader index = {run.inputs[1], indices.dtype == DType::kI64};
+    const int64_t offset = OffsetAt(table, 0, run.micro_batch), all = table.logical[0];
+    const int64_t count = indices.num_elements();
+    entries_.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = FromStart(index[i], all);
+      if (at < 0) {
+        return IndexOutOfRange(
+            spec_, {"index", index[i], LogicalPosition(indices, i, run.micro_batch), -all, all});
+      }
+      if (at >= offset && at < offset + size_) entries_.emplace_back(at - offset, i);
+    }
+    std::ranges::sort(entries_);
+    return absl::OkStatus();
+  }
+
+  const KernelSpec spec_;
+  const int64_t size_, columns_;
+  std::vector<std::pair<int64_t, int64_t>> entries_;  // row, index of it
+  std::vector<T> sum_;
+  void (*const add_scaled_)(const T*, T, T*,
+                            int64_t) = simd::BestLoops<simd::RowLoops<T>>().add_scaled;
+};
+
+// Of the rows' table and indices; all else are scalars, or states.
+template <class Make>
+KernelOr ForRows(const KernelSpec& spec, int states, Make make) {
+  KernelSpec same = spec;  // with operands of the variable's type in front
+  same.inputs.erase(same.inputs.begin() + 1);
+  if (!IsIndexType(spec.inputs[1].dtype)) return UnsupportedTypes(spec);
+  return ForVariable(same, 2 + states,
+                     [&](const KernelSpec&, auto type) { return make(spec, type); });
+}
+
+template <class T>
+KernelOr MakeSgdRows(const KernelSpec& spec, ElementType<T>) {
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().sgd;
+  const DType lr_type = spec.inputs[3].dtype;
+  const simd::SgdParameters parameters = SgdParametersOf(spec.attrs);
+  return MakeKernel([=, rows = RowsOfTable<T>(spec)](const KernelRun& run) mutable {
+    simd::SgdParameters now = parameters;
+    now.lr = ReadScalar(lr_type, run.inputs[3]);
+    T* table = MutableInput<T>(run, 0);
+    return rows.ForEach(run, {}, [&](int64_t at, const T* gradient) {
+      loop(table + at, gradient, rows.columns(), now);
+    });
+  });
+}
+
+template <class T>
+KernelOr MakeAdagradRows(const KernelSpec& spec, ElementType<T>) {
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().adagrad;
+  const DType lr_type = spec.inputs[4].dtype, step_type = spec.inputs[5].dtype;
+  const simd::AdagradParameters parameters = AdagradParametersOf(spec.attrs);
+  const double lr_decay = spec.attrs.Double("lr_decay");
+  return MakeKernel([=, rows = RowsOfTable<T>(spec)](const KernelRun& run) mutable {
+    simd::AdagradParameters now = parameters;
+    now.lr =
+        ReadScalar(lr_type, run.inputs[4]) / (1 + lr_decay * ReadScalar(step_type, run.inputs[5]));
+    T* table = MutableInput<T>(run, 0);
+    T* sums = MutableInput<T>(run, 3);
+    return rows.ForEach(run, {sums}, [&](int64_t at, const T* gradient) {
+      loop(table + at, gradient, sums + at, rows.columns(), now);
+    });
+  });
+}
+
 struct RmspropStates {
   bool has_mean, has_velocity;
   int count() const { return 1 + (has_mean ? 1 : 0) + (has_velocity ? 1 : 0); }
@@ -246,6 +365,18 @@ absl::Status RegisterOptimizerKernels(KernelRegistry& registry) {
       add("lars_update", 1, [](const auto& s, auto type) { return MakeLars(s, type); }));
   BRAID_RETURN_IF_ERROR(
       add("adagrad_update", 1, [](const auto& s, auto type) { return MakeAdagrad(s, type); }));
+  const auto add_rows = [&](const std::string& name, int states, auto make) {
+    std::vector<int> mutated = {0};
+    for (int i = 0; i < states; ++i) mutated.push_back(3 + i);
+    const auto factory = [states, make](const KernelSpec& spec) {
+      return ForRows(spec, states, make);
+    };
+    return registry.Register(name, MaybeConditional(Widened(factory, std::move(mutated))));
+  };
+  BRAID_RETURN_IF_ERROR(add_rows("sgd_rows_update", 0,
+                                 [](const auto& s, auto type) { return MakeSgdRows(s, type); }));
+  BRAID_RETURN_IF_ERROR(add_rows(
+      "adagrad_rows_update", 1, [](const auto& s, auto type) { return MakeAdagradRows(s, type); }));
   for (const bool has_mean : {false, true}) {
     for (const bool has_velocity : {false, true}) {
       const RmspropStates states = {has_mean, has_velocity};

@@ -16,7 +16,7 @@ Picks::Axis AxisOf(const OperandSpec& table, int axis, int64_t act) {
 }
 
 void PickRows(const KernelSpec& spec, const OperandSpec& table, int64_t act, Picks& picks) {
-  const int axis = static_cast<int>(spec.attrs.Int("axis"));
+  const int axis = spec.attrs.Has("axis") ? static_cast<int>(spec.attrs.Int("axis")) : 0;
   const AxisView view = ViewAround(table.shape(), axis);
   picks.outer = view.outer;
   picks.row = view.inner;
@@ -82,6 +82,30 @@ absl::StatusOr<Picks> PicksOf(const KernelSpec& spec, const PickOperands& operan
   if (operands.by == PickBy::kElements) PickElements(spec, operands, act, picks);
   if (operands.by == PickBy::kNd) PickNd(spec, operands, act, picks);
   return picks;
+}
+
+absl::StatusOr<Picks> CountablePicks(const KernelSpec& spec, const PickOperands& operands) {
+  BRAID_ASSIGN_OR_RETURN(const Picks picks, PicksOf(spec, operands, 0, nullptr));
+  if (picks.slots < int64_t{kElsewhere} && picks.count < int64_t{kElsewhere}) return picks;
+  return absl::UnimplementedError(absl::StrFormat(
+      "%s '%s': %d updates of %d places; at most %d of each are possible on a cuda device", spec.op,
+      spec.name, picks.count, picks.slots, int64_t{kElsewhere} - 1));
+}
+
+Error SortPicks(const KernelTable& table, const Queue& queue, const Picks& picks, std::byte* work,
+                const uint64_t*& entries) {
+  const Error error =
+      table.gather.entries(queue, {.picks = picks, .entries = reinterpret_cast<uint64_t*>(work)});
+  if (error != kDone) return error;
+  SortLaunch sort = {.entries = work,
+                     .other = work + picks.count * kPickEntryBytes,
+                     .rows = 1,
+                     .size = picks.count,
+                     .keep = picks.count,
+                     .is_wide = false};
+  const Error sort_error = table.sort.sort(queue, sort);
+  entries = static_cast<const uint64_t*>(sort.entries);
+  return sort_error;
 }
 
 }  // namespace braid::cuda

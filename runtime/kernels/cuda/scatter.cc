@@ -14,35 +14,6 @@ namespace {
 
 using PlannedOr = absl::StatusOr<PlannedKernel>;
 
-constexpr int64_t kEntryBytes = sizeof(uint64_t);
-
-// For what is sorted by entries.
-absl::StatusOr<Picks> CountablePicks(const KernelSpec& spec, const PickOperands& operands) {
-  BRAID_ASSIGN_OR_RETURN(const Picks picks, PicksOf(spec, operands, 0, nullptr));
-  if (picks.slots < int64_t{kElsewhere} && picks.count < int64_t{kElsewhere}) return picks;
-  return absl::UnimplementedError(absl::StrFormat(
-      "%s '%s': %d updates of %d places; at most %d of each are possible on a cuda device", spec.op,
-      spec.name, picks.count, picks.slots, int64_t{kElsewhere} - 1));
-}
-
-// Makes and sorts the entries in `work`, twice kEntryBytes for each position, and says where they
-// are then.
-Error SortPicks(const KernelTable& table, const Queue& queue, const Picks& picks, std::byte* work,
-                const uint64_t*& entries) {
-  const Error error =
-      table.gather.entries(queue, {.picks = picks, .entries = reinterpret_cast<uint64_t*>(work)});
-  if (error != kDone) return error;
-  SortLaunch sort = {.entries = work,
-                     .other = work + picks.count * kEntryBytes,
-                     .rows = 1,
-                     .size = picks.count,
-                     .keep = picks.count,
-                     .is_wide = false};
-  const Error sort_error = table.sort.sort(queue, sort);
-  entries = static_cast<const uint64_t*>(sort.entries);
-  return sort_error;
-}
-
 // (indices, rows) -> a table of zeros with the rows added.
 PlannedOr PlanSum(const KernelTable& table, const KernelSpec& spec, PickBy by) {
   const PickOperands operands = {.by = by, .indices = 0, .table_is_input = false};
@@ -53,7 +24,7 @@ PlannedOr PlanSum(const KernelTable& table, const KernelSpec& spec, PickBy by) {
   }
   BRAID_ASSIGN_OR_RETURN(const Picks first, CountablePicks(spec, operands));
   const auto element_bytes = static_cast<int64_t>(SizeOf(out.dtype));
-  const int64_t entries_bytes = 2 * first.count * kEntryBytes;
+  const int64_t entries_bytes = 2 * first.count * kPickEntryBytes;
   const int64_t bytes =
       entries_bytes + AddRowsBytes(first.count, first.outer * first.row, element_bytes);
   return PlanWithWork(
@@ -100,7 +71,7 @@ PlannedOr PlanJoin(const KernelTable& table, const KernelSpec& spec, PickBy by) 
   const int64_t elements = spec.outputs[0].num_elements();
   CopyLaunch copy = {.element_bytes = element_bytes};
   BRAID_ASSIGN_OR_RETURN(copy.walk, WalkOf({elements}, {{1}, {1}}));
-  return PlanWithWork(spec, 2 * first.count * kEntryBytes,
+  return PlanWithWork(spec, 2 * first.count * kPickEntryBytes,
                       [=, &table](const Queue& queue, const KernelRun& run, std::byte* work) {
                         Error error = kDone;
                         if (run.outputs[0] != run.inputs[0]) {

@@ -5,6 +5,7 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cuda/families.h"
 #include "runtime/kernels/cuda/make_kernel.h"
+#include "runtime/kernels/cuda/picks.h"
 #include "runtime/kernels/update_attrs.h"
 
 namespace braid::cuda {
@@ -67,6 +68,39 @@ KernelOr MakeUpdate(const UpdateTable& table, const KernelSpec& spec, const Upda
   });
 }
 
+// (variable, indices, rows, states..., learning rate[, step][, applies]).
+absl::StatusOr<PlannedKernel> PlanRowUpdate(const KernelTable& table, const KernelSpec& spec,
+                                            const Update& update) {
+  const int rate = 3 + update.states, step = rate + 1;
+  const int condition = step + (update.takes_step ? 1 : 0);
+  KernelSpec whole = spec;  // without the indices
+  whole.inputs.erase(whole.inputs.begin() + 1);
+  if (!IsIndexType(spec.inputs[1].dtype)) return UnsupportedTypes(spec);
+  BRAID_ASSIGN_OR_RETURN(UpdateLaunch launch, LaunchOf(whole, rate - 1, condition - rate));
+  const bool is_conditional = static_cast<int>(spec.inputs.size()) > condition;
+  if (is_conditional && spec.inputs[condition].dtype != DType::kBool) return UnsupportedTypes(spec);
+  launch.learning_rate.type = spec.inputs[rate].dtype;
+  if (update.takes_step) launch.step.type = spec.inputs[step].dtype;
+  update.read(spec.attrs, launch);
+  const PickOperands operands = {.by = PickBy::kRows, .indices = 1, .table_is_input = true};
+  BRAID_ASSIGN_OR_RETURN(const Picks first, CountablePicks(spec, operands));
+  return PlanWithWork(
+      spec, 2 * first.count * kPickEntryBytes,
+      [=, &table](const Queue& queue, const KernelRun& run, std::byte* work) {
+        const Picks picks = *PicksOf(spec, operands, run.micro_batch, run.inputs[1]);
+        RowUpdateLaunch now = {.update = launch, .count = picks.count, .row = picks.row};
+        const Error error = SortPicks(table, queue, picks, work, now.entries);
+        if (error != kDone) return error;
+        now.update.variable = run.inputs[0];
+        now.update.gradient = run.inputs[2];
+        for (int s = 0; s < update.states; ++s) now.update.states[s] = run.inputs[3 + s];
+        now.update.learning_rate.data = run.inputs[rate];
+        if (update.takes_step) now.update.step.data = run.inputs[step];
+        if (is_conditional) now.update.applies = static_cast<const uint8_t*>(run.inputs[condition]);
+        return table.update.update_rows(queue, update.rule, now);
+      });
+}
+
 absl::StatusOr<PlannedKernel> PlanLambSquare(const UpdateTable& table, const KernelSpec& spec) {
   BRAID_ASSIGN_OR_RETURN(UpdateLaunch launch, LaunchOf(spec, 4, 1));
   const DType out_type = spec.outputs[0].dtype;
@@ -116,6 +150,10 @@ struct NamedUpdate {
   const char* name;
   Update update;
 };
+constexpr NamedUpdate kRowUpdates[] = {
+    {"sgd_rows_update", {.rule = UpdateRule::kSgd, .read = ReadSgd}},
+    {"adagrad_rows_update",
+     {.rule = UpdateRule::kAdagrad, .states = 1, .takes_step = true, .read = ReadAdagrad}}};
 constexpr NamedUpdate kUpdates[] = {
     {"sgd_update", {.rule = UpdateRule::kSgd, .read = ReadSgd}},
     {"momentum_update", {.rule = UpdateRule::kMomentum, .states = 1, .read = ReadSgd}},
@@ -145,6 +183,12 @@ absl::Status RegisterUpdateKernels(const KernelTable& kernels, KernelRegistry& r
     BRAID_RETURN_IF_ERROR(
         registry.Register(named.name, [&table, update = named.update](const KernelSpec& s) {
           return MakeUpdate(table, s, update);
+        }));
+  }
+  for (const NamedUpdate& named : kRowUpdates) {
+    BRAID_RETURN_IF_ERROR(
+        registry.Register(named.name, [&kernels, update = named.update](const KernelSpec& s) {
+          return PlanRowUpdate(kernels, s, update);
         }));
   }
   BRAID_RETURN_IF_ERROR(registry.Register(

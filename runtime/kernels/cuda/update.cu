@@ -1,6 +1,7 @@
 // Kernels of updates of variables by optimizers. What an update's factors depend on lies on the
 // device: one thread of each block computes them, for powers of doubles are costly.
 #include "runtime/kernels/cuda/element_groups.h"
+#include "runtime/kernels/cuda/gather.h"
 #include "runtime/kernels/cuda/update.h"
 #include "runtime/kernels/functions/update_ops.h"
 
@@ -215,6 +216,61 @@ Error LaunchUpdate(const Queue& queue, UpdateRule rule, const UpdateLaunch& laun
                           : LaunchUpdateOf<float>(queue, rule, launch);
 }
 
+// A thread for each element of a row, of those entries that are the first of theirs.
+template <class Rule>
+__global__ void __launch_bounds__(kThreads) RowUpdateKernel(const RowUpdateLaunch launch) {
+  using T = typename Rule::Element;
+  constexpr int kStates = Rule::kStates;
+  const UpdateLaunch& update = launch.update;
+  if (update.applies != nullptr && *update.applies == 0) return;
+  __shared__ typename Rule::Factors shared_factors;
+  if (threadIdx.x == 0) shared_factors = Rule::Now(update);
+  __syncthreads();
+  const typename Rule::Factors factors = shared_factors;
+  for (int64_t i = FirstIndex(); i < launch.count * launch.row; i += IndexStep()) {
+    const int64_t first = i / launch.row, column = i % launch.row;
+    const uint64_t slot = launch.entries[first] >> 32;
+    if (slot == kElsewhere || (first > 0 && launch.entries[first - 1] >> 32 == slot)) continue;
+    T sum = 0;
+    for (int64_t e = first; e < launch.count && launch.entries[e] >> 32 == slot; ++e) {
+      const auto position = static_cast<int64_t>(launch.entries[e] & 0xffffffffu);
+      T gradient[1] = {};
+      LoadGroup(update.types[1], update.gradient, position * launch.row + column, 1, gradient);
+      sum += gradient[0];
+    }
+    const int64_t at = static_cast<int64_t>(slot) * launch.row + column;
+    T variable[1] = {}, states[kMaxUpdateStates][1] = {};
+    LoadGroup(update.types[0], update.variable, at, 1, variable);
+    for (int s = 0; s < kStates; ++s) {
+      LoadGroup(update.types[2 + s], update.states[s], at, 1, states[s]);
+    }
+    Rule::Step(factors, variable[0], sum, &states[0][0], &states[1][0], &states[2][0]);
+    StoreGroup(update.types[0], update.variable, at, 1, variable);
+    for (int s = 0; s < kStates; ++s) {
+      StoreGroup(update.types[2 + s], update.states[s], at, 1, states[s]);
+    }
+  }
+}
+
+template <class Rule>
+Error LaunchRowRule(const Queue& queue, const RowUpdateLaunch& launch) {
+  const int64_t elements = launch.count * launch.row;
+  if (elements == 0) return kDone;
+  return LaunchBlocks(queue, BlocksFor(queue, elements), kThreads, RowUpdateKernel<Rule>, launch);
+}
+
+template <class T>
+Error LaunchRowUpdateOf(const Queue& queue, UpdateRule rule, const RowUpdateLaunch& launch) {
+  if (rule == UpdateRule::kSgd) return LaunchRowRule<Sgd<T>>(queue, launch);
+  if (rule == UpdateRule::kAdagrad) return LaunchRowRule<Adagrad<T>>(queue, launch);
+  return kNoSuchType;
+}
+
+Error LaunchRowUpdate(const Queue& queue, UpdateRule rule, const RowUpdateLaunch& launch) {
+  return launch.update.is_double ? LaunchRowUpdateOf<double>(queue, rule, launch)
+                                 : LaunchRowUpdateOf<float>(queue, rule, launch);
+}
+
 __device__ __forceinline__ void StoreSum(const ScalarOperand& sum, double value) {
   void* to = const_cast<void*>(sum.data);
   if (sum.type == DType::kF64) {
@@ -290,6 +346,8 @@ Error LaunchLambSquare(const Queue& queue, const UpdateLaunch& launch, double* p
 
 }  // namespace
 
-UpdateTable MakeUpdateTable() { return {.update = LaunchUpdate, .lamb_square = LaunchLambSquare}; }
+UpdateTable MakeUpdateTable() {
+  return {.update = LaunchUpdate, .update_rows = LaunchRowUpdate, .lamb_square = LaunchLambSquare};
+}
 
 }  // namespace braid::cuda

@@ -51,11 +51,22 @@ struct UpdateLaunch {
   int64_t groups = 0;
 };
 
+// Of the rows of a table that sorted entries name (gather.h), each with the sum of its gradients in
+// the order of their positions.
+struct RowUpdateLaunch {
+  UpdateLaunch update;  // of the table; its gradient are the rows, one for each position
+  const uint64_t* entries = nullptr;
+  int64_t count = 0;  // of them
+  int64_t row = 1;    // elements of a row
+};
+
 // How many parts of lamb's sum of squares there may be, each a double.
 inline constexpr int kLambSquareParts = 1024;
 
 struct UpdateTable {
   Error (*update)(const Queue&, UpdateRule, const UpdateLaunch&);
+  // kSgd and kAdagrad.
+  Error (*update_rows)(const Queue&, UpdateRule, const RowUpdateLaunch&);
   // The sum of squares of the directions that kLamb would go, into one number of the type;
   // `parts`: memory of the device for kLambSquareParts.
   Error (*lamb_square)(const Queue&, const UpdateLaunch&, double* parts, ScalarOperand sum);
