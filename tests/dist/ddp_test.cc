@@ -385,6 +385,42 @@ TEST(DdpTest, RanksThatHaveNoMoreDataJoinTheOthers) {
   }
 }
 
+// Mirrored over the first dimension, with weights that are split over the second one: data
+// parallelism of tensor parallelism.
+TEST(DdpTest, AroundTensorParallelism) {
+  const GradientHook sum = [](Tensor bucket, const std::string&) { return SumMirrored(bucket); };
+  std::vector<std::vector<float>> weights;
+  for (const std::optional<Ddp>& ddp : {std::optional<Ddp>(),
+                                        {Ddp{.hook = sum}},
+                                        {Ddp{.no_sync = true}},
+                                        {Ddp{.hook = PowerSgd{.rank = 100}, .no_sync = true}}}) {
+    const auto session = Session::Start({.devices = {2, 2}, .seed = 5, .progress = Progress::kOff});
+    ASSERT_TRUE(session.ok()) << session.status();
+    auto job = (*session)->Compile("train", [&](Job& job) {
+      job.On(job.devices().WithHierarchy({2, 2}), [&] {
+        const auto inputs = Inputs(job, kBatch);
+        const Tensor loss = job.Mirrored({0}, [&] {
+          const Tensor x = MirrorParts(inputs.first), y = MirrorParts(inputs.second);
+          const Tensor h =
+              Relu(Linear(x, 16, {.name = "hidden", .weight = NdSbp{sbp::B, sbp::S(1)}}));
+          const Tensor out = Linear(h, 3, {.name = "out", .weight = NdSbp{sbp::B, sbp::S(0)}});
+          return MeanMirrored(Mean(SoftmaxCrossEntropy(out, y)));
+        });
+        job.Minimize(loss, Sgd{.lr = 0.1}, {.ddp = ddp});
+      });
+    });
+    ASSERT_TRUE(job.ok()) << job.status();
+    for (int64_t i = 0; i < 3; ++i) {
+      const absl::Status ran = job->Run({.feeds = Batch(i)}).status();
+      ASSERT_TRUE(ran.ok()) << ran;
+    }
+    const auto trained = Weights(**session);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    weights.push_back(*trained);
+    ExpectNear(weights.back(), weights[0], 2e-5, absl::StrCat(weights.size()));
+  }
+}
+
 // A variable that no loss uses, and one that other devices share as well.
 TEST(DdpTest, VariablesThatAreNotMirroredGoTheirWay) {
   std::vector<double> results;
