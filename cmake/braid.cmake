@@ -140,7 +140,7 @@ endfunction()
 # one of suites that start no processes and take seconds, which the target unit_tests builds.
 add_custom_target(unit_tests)
 function(braid_test name)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "SECONDS" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main
     braid_build_flags)
@@ -153,6 +153,9 @@ function(braid_test name)
     set(timeout 3600)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
+  if(ARG_SECONDS)  # that it takes, about: long ones start first, so that none is left at the end
+    set_tests_properties(${name} PROPERTIES COST ${ARG_SECONDS})
+  endif()
   braid_sanitized_test(${name})
   if(ARG_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
