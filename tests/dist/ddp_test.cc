@@ -5,151 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <optional>
-#include <random>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/dist/ddp_case.h"
 #include "tests/dist/dist_case.h"
 
-namespace braid {
+namespace braid::ddp {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr int64_t kBatch = 12, kColumns = 4;
-constexpr int64_t kNumbers = 4 * 16 + 16 + 16 * 3 + 3;  // of all variables
-
-Tensor LossOf(Tensor x, Tensor y, bool is_first = true) {
-  Tensor h = Linear(x, 16, {.name = "hidden", .share = !is_first});
-  h = Linear(Relu(h), 3, {.name = "out", .share = !is_first});
-  return Mean(SoftmaxCrossEntropy(h, y));
-}
-
-// The i-th batch of `rows`, of which `part` of `parts` are taken.
-std::vector<std::pair<std::string, Array>> Batch(int64_t i, int64_t part = 0, int64_t parts = 1,
-                                                 const std::string& suffix = "") {
-  const int64_t rows = kBatch / parts;
-  std::vector<float> x;
-  std::vector<int32_t> y;
-  for (int64_t row = part * rows; row < (part + 1) * rows; ++row) {
-    for (int64_t k = 0; k < kColumns; ++k) {
-      x.push_back(static_cast<float>((row * 7 + k * 3 + i * 5) % 11) / 11);
-    }
-    y.push_back(static_cast<int32_t>((row + i) % 3));
-  }
-  return {{"x" + suffix, Array::FromVector<float>({rows, kColumns}, x)},
-          {"y" + suffix, Array::FromVector<int32_t>({rows}, y)}};
-}
-
-std::pair<Tensor, Tensor> Inputs(Job& job, int64_t rows, const std::string& suffix = "") {
-  const Tensor x = job.Input("x" + suffix, {rows, kColumns});
-  return {x, job.Input("y" + suffix, {rows}, DType::kI32)};
-}
-
-absl::StatusOr<std::vector<float>> Weights(Session& session) {
-  std::vector<float> all;
-  for (const char* name : {"hidden.weight", "hidden.bias", "out.weight", "out.bias"}) {
-    BRAID_ASSIGN_OR_RETURN(const Array value, session.Get(name));
-    const auto data = value.data<float>();
-    all.insert(all.end(), data.begin(), data.end());
-  }
-  return all;
-}
-
-void ExpectNear(const std::vector<float>& a, const std::vector<float>& b, double limit,
-                const std::string& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  double most = 0;
-  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(double{a[i]} - b[i]));
-  EXPECT_LE(most, limit) << what;
-}
-
-// What a job on these devices, which mirrors its batch, has made of the weights.
-struct Training {
-  std::vector<int> devices = {2};
-  double rate = 0.1;
-  DType precision = DType::kF32;
-  MinimizeOptions options = {};
-  std::function<Tensor(Tensor)> mean = [](Tensor own) { return MeanMirrored(own); };
-  // The Runs of each step: so many without sync, and one with it.
-  int64_t runs_a_step = 1;
-  int64_t steps = 1;
-  bool has_one_batch = false;  // again and again
-};
-
-SessionOptions OptionsOf(const Training& training) {
-  return {.devices = training.devices,
-          .precision = training.precision,
-          .seed = 5,
-          .progress = Progress::kOff};
-}
-
-absl::StatusOr<std::vector<float>> Train(
-    const Training& training,
-    const std::function<absl::Status(Session&, CompiledJob&)>& after = nullptr) {
-  BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(OptionsOf(training)));
-  BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [&](Job& job) {
-    const auto inputs = Inputs(job, kBatch);
-    const Tensor loss = job.Mirrored([&] {
-      return training.mean(LossOf(MirrorParts(inputs.first), MirrorParts(inputs.second)));
-    });
-    job.Minimize(loss, Sgd{.lr = training.rate}, training.options);
-    job.Fetch("loss", loss);
-  }));
-  for (int64_t run = 0; run < training.steps * training.runs_a_step; ++run) {
-    RunOptions options = {.feeds = Batch(training.has_one_batch ? 0 : run)};
-    options.no_sync = (run + 1) % training.runs_a_step != 0;
-    BRAID_RETURN_IF_ERROR(job.Run(options).status());
-  }
-  if (after) BRAID_RETURN_IF_ERROR(after(*session, job));
-  return Weights(*session);
-}
-
-// The same without `ddp`: the batches of a step are parts of one loss.
-absl::StatusOr<std::vector<float>> TrainPlainly(const Training& training) {
-  BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(OptionsOf(training)));
-  BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [&](Job& job) {
-    Tensor loss;
-    for (int64_t i = 0; i < training.runs_a_step; ++i) {
-      const auto inputs = Inputs(job, kBatch, absl::StrCat(i));
-      const Tensor more = job.Mirrored([&] {
-        return training.mean(LossOf(MirrorParts(inputs.first), MirrorParts(inputs.second), i == 0));
-      });
-      loss = i == 0 ? more : loss + more;
-    }
-    MinimizeOptions options = training.options;
-    options.ddp.reset();
-    job.Minimize(loss, Sgd{.lr = training.rate}, options);
-    job.Fetch("loss", loss);
-  }));
-  for (int64_t step = 0; step < training.steps; ++step) {
-    RunOptions options;
-    for (int64_t i = 0; i < training.runs_a_step; ++i) {
-      for (auto& feed : Batch(step * training.runs_a_step + i, 0, 1, absl::StrCat(i))) {
-        options.feeds.push_back(std::move(feed));
-      }
-    }
-    BRAID_RETURN_IF_ERROR(job.Run(options).status());
-  }
-  return Weights(*session);
-}
-
-void ExpectSame(const Training& training, double limit, const std::string& what) {
-  const auto weights = Train(training), plain = TrainPlainly(training);
-  ASSERT_TRUE(weights.ok()) << what << weights.status();
-  ASSERT_TRUE(plain.ok()) << what << plain.status();
-  EXPECT_EQ(weights->size(), static_cast<size_t>(kNumbers));
-  ExpectNear(*weights, *plain, limit, what);
-}
 
 // Ranks that feed what they have, against one batch that the compiler spreads over them.
 TEST(DdpTest, EqualsTheConsistentViewBitForBit) {
@@ -385,42 +256,6 @@ TEST(DdpTest, RanksThatHaveNoMoreDataJoinTheOthers) {
   }
 }
 
-// Mirrored over the first dimension, with weights that are split over the second one: data
-// parallelism of tensor parallelism.
-TEST(DdpTest, AroundTensorParallelism) {
-  const GradientHook sum = [](Tensor bucket, const std::string&) { return SumMirrored(bucket); };
-  std::vector<std::vector<float>> weights;
-  for (const std::optional<Ddp>& ddp : {std::optional<Ddp>(),
-                                        {Ddp{.hook = sum}},
-                                        {Ddp{.no_sync = true}},
-                                        {Ddp{.hook = PowerSgd{.rank = 100}, .no_sync = true}}}) {
-    const auto session = Session::Start({.devices = {2, 2}, .seed = 5, .progress = Progress::kOff});
-    ASSERT_TRUE(session.ok()) << session.status();
-    auto job = (*session)->Compile("train", [&](Job& job) {
-      job.On(job.devices().WithHierarchy({2, 2}), [&] {
-        const auto inputs = Inputs(job, kBatch);
-        const Tensor loss = job.Mirrored({0}, [&] {
-          const Tensor x = MirrorParts(inputs.first), y = MirrorParts(inputs.second);
-          const Tensor h =
-              Relu(Linear(x, 16, {.name = "hidden", .weight = NdSbp{sbp::B, sbp::S(1)}}));
-          const Tensor out = Linear(h, 3, {.name = "out", .weight = NdSbp{sbp::B, sbp::S(0)}});
-          return MeanMirrored(Mean(SoftmaxCrossEntropy(out, y)));
-        });
-        job.Minimize(loss, Sgd{.lr = 0.1}, {.ddp = ddp});
-      });
-    });
-    ASSERT_TRUE(job.ok()) << job.status();
-    for (int64_t i = 0; i < 3; ++i) {
-      const absl::Status ran = job->Run({.feeds = Batch(i)}).status();
-      ASSERT_TRUE(ran.ok()) << ran;
-    }
-    const auto trained = Weights(**session);
-    ASSERT_TRUE(trained.ok()) << trained.status();
-    weights.push_back(*trained);
-    ExpectNear(weights.back(), weights[0], 2e-5, absl::StrCat(weights.size()));
-  }
-}
-
 // A variable that no loss uses, and one that other devices share as well.
 TEST(DdpTest, VariablesThatAreNotMirroredGoTheirWay) {
   std::vector<double> results;
@@ -451,120 +286,6 @@ TEST(DdpTest, VariablesThatAreNotMirroredGoTheirWay) {
   EXPECT_NEAR(results[0], results[2], 1e-4);
 }
 
-// ---- Any two options together -------------------------------------------------------------------
-
-struct Choice {
-  std::string name;
-  std::function<void(Training&)> make;
-};
-using Dimension = std::vector<Choice>;
-
-std::vector<Dimension> Dimensions() {
-  const auto ddp = [](Training& training) -> Ddp& {
-    if (!training.options.ddp.has_value()) training.options.ddp = Ddp();
-    return *training.options.ddp;
-  };
-  const auto join = [](JoinDivisor by) {
-    return [by](Training& training) {
-      training.mean = [by](Tensor own) {
-        // Device 0 has no data.
-        const Mirroring mirroring = *own.mirroring();
-        const Tensor number = Iota(*own.graph(), {DType::kI64, {mirroring.parts}});
-        const Tensor live = MirrorParts(
-            Minimum(Cast(number, DType::kF32), Constant(*own.graph(), 1, {.dtype = DType::kF32})));
-        return MeanOfLive(own, Reshape(live, {}), by);
-      };
-    };
-  };
-  const auto sum = [](Tensor bucket, const std::string&) { return SumMirrored(bucket); };
-  return {
-      {{"no hook", [](Training&) {}},
-       {"own hook", [=](Training& t) { ddp(t).hook = sum; }},
-       {"bf16", [=](Training& t) { ddp(t).hook = Bf16Gradients(); }},
-       {"whole PowerSgd", [=](Training& t) { ddp(t).hook = PowerSgd{.rank = 100}; }}},
-      {{"sync", [](Training&) {}},
-       {"no_sync", [=](Training& t) { ddp(t).no_sync = true, t.runs_a_step = 2; }}},
-      {{"all live", [](Training&) {}},
-       {"join by live", join(JoinDivisor::kLive)},
-       {"join by all", join(JoinDivisor::kAll)}},
-      {{"large buckets", [](Training&) {}},
-       {"small buckets",
-        [=](Training& t) { ddp(t).first_bucket_bytes = 8, ddp(t).bucket_bytes = 200; }}},
-      {{"whole batch", [](Training&) {}},
-       {"micro-batches", [](Training& t) { t.options.micro_batches = 2; }}},
-      {{"free", [](Training&) {}},
-       {"clipped", [](Training& t) { t.options.clip_global_norm = 0.05; }}},
-      {{"all alike", [](Training&) {}},
-       {"groups",
-        [](Training& t) {
-          t.options.groups = {{.names = "*.bias", .rate = 0.5},
-                              {.names = "hidden.weight", .is_frozen = true}};
-        }}},
-      {{"f32", [](Training&) {}},
-       {"f16", [](Training& t) { t.precision = DType::kF16; }},
-       {"bf16 products", [](Training& t) { t.precision = DType::kBF16; }}},
-      {{"2 devices", [](Training&) {}},
-       {"3 nodes",
-        [](Training& t) {
-          t.devices = {1, 1, 1};
-        }}},
-  };
-}
-
-// Choices, by dimension, of which any two are in some of them.
-std::vector<std::vector<int>> Pairwise(const std::vector<Dimension>& dimensions) {
-  std::mt19937 chance(7);
-  std::set<std::array<int, 4>> open;
-  for (int a = 0; a < static_cast<int>(dimensions.size()); ++a) {
-    for (int b = a + 1; b < static_cast<int>(dimensions.size()); ++b) {
-      for (int i = 0; i < static_cast<int>(dimensions[a].size()); ++i) {
-        for (int j = 0; j < static_cast<int>(dimensions[b].size()); ++j) open.insert({a, i, b, j});
-      }
-    }
-  }
-  std::vector<std::vector<int>> sets;
-  while (!open.empty()) {
-    std::vector<int> best;
-    size_t most = 0;
-    const auto count = [&](const std::vector<int>& set) {
-      return static_cast<size_t>(std::ranges::count_if(open, [&](const std::array<int, 4>& pair) {
-        return set[pair[0]] == pair[1] && set[pair[2]] == pair[3];
-      }));
-    };
-    for (int tried = 0; tried < 100 || most == 0; ++tried) {
-      std::vector<int> set;
-      for (const Dimension& dimension : dimensions) {
-        set.push_back(static_cast<int>(chance() % dimension.size()));
-      }
-      if (const size_t covered = count(set); covered > most) {
-        most = covered;
-        best = set;
-      }
-    }
-    std::erase_if(open, [&](const std::array<int, 4>& pair) {
-      return best[pair[0]] == pair[1] && best[pair[2]] == pair[3];
-    });
-    sets.push_back(best);
-  }
-  return sets;
-}
-
-TEST(DdpTest, AnyTwoOptionsWorkTogether) {
-  const std::vector<Dimension> dimensions = Dimensions();
-  for (const std::vector<int>& set : Pairwise(dimensions)) {
-    Training training = {.steps = 2};
-    std::string what;
-    for (size_t i = 0; i < set.size(); ++i) {
-      const Choice& choice = dimensions[i][set[i]];
-      choice.make(training);
-      absl::StrAppend(&what, i == 0 ? "" : ", ", choice.name);
-    }
-    const bool is_narrow =
-        training.precision != DType::kF32 || what.find("bf16") != std::string::npos;
-    ExpectSame(training, is_narrow ? 4e-3 : 2e-5, what);
-  }
-}
-
 // ---- Mistakes -----------------------------------------------------------------------------------
 
 std::string ErrorOf(const Training& training) {
@@ -580,7 +301,7 @@ TEST(DdpTest, MistakesAreSaid) {
   EXPECT_THAT(ErrorOf(with([](Tensor bucket, const std::string&) { return bucket; })),
               HasSubstr("Minimize: the hook of .ddp was given the bucket of 'out.bias', f32[131], "
                         "and returned f32[131], which is mirrored; f32[131], which is not "
-                        "mirrored, was expected (ddp_test.cc:"));
+                        "mirrored, was expected (ddp_case.cc:"));
   EXPECT_THAT(
       ErrorOf(with([](Tensor bucket, const std::string&) { return Sum(SumMirrored(bucket)); })),
       HasSubstr("and returned f32[]; f32[131]"));
@@ -611,4 +332,4 @@ TEST(DdpTest, MistakesAreSaid) {
 }
 
 }  // namespace
-}  // namespace braid
+}  // namespace braid::ddp
