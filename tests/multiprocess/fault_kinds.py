@@ -328,7 +328,7 @@ class NeverCloses(Fault):
     name = "never closes"
     cells = {
         "closing/worker": Ends(
-            CLOSE_LIMIT, r"closing the session: no answer from node 2 \([\d.]+\) within 15 s"
+            CLOSE_LIMIT, r"closing the session: no answer from node 2( \([\d.]+\))? within 15 s"
         ),
         "closing/master": "the same end",
         "": "no answer is no failure, as long as heartbeats come: a stall report names the node",
