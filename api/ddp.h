@@ -46,8 +46,9 @@ struct Ddp {
   int64_t first_bucket_bytes = int64_t{1} << 20;
   int64_t bucket_bytes = int64_t{25} << 20;
   // Run({.no_sync = true}) may be called: its steps add each device's gradients to those of
-  // earlier ones, in the variables NAME.unsynced, f32 [devices n], and update nothing; the next
-  // step without it reduces the sum. Takes the memory of one more gradient, and of a second job.
+  // earlier ones, in the variables NAME.unsynced, [devices n] of NAME's type, and update nothing;
+  // the next step without it reduces the sum. Takes the memory of one more gradient, and of a
+  // second job, for which the function that records the first is called once more.
   bool no_sync = false;
 };
 

@@ -252,8 +252,10 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
   request.micro_batches = options.micro_batches;
   request.location = where;
   const bool has_no_sync = options.ddp.has_value() && options.ddp->no_sync;
-  const bool adds_up = is_without_sync_ && has_no_sync;
-  if (options.ddp.has_value()) ReduceGradients(*graph_, request, *options.ddp, adds_up, where);
+  // What is not added up has no part in steps without sync.
+  if (options.ddp.has_value() && (has_no_sync || !is_without_sync_)) {
+    ReduceGradients(*graph_, request, *options.ddp, is_without_sync_, where);
+  }
   has_no_sync_ = has_no_sync_ || has_no_sync;
   if (is_without_sync_) {
     request.optimizer.clear();

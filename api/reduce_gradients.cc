@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,30 +20,20 @@ struct Entering {
   std::vector<TensorId> mirrored;
 };
 
-bool LeadsIn(const LogicalGraph& graph, const Op& op) {
-  const std::optional<SbpSignature>& mirrors = DefOf(graph, op).mirrors();
-  return mirrors.has_value() && mirrors->outputs[0].is_mirrored();
-}
-
 bool IsTrained(const LogicalGraph& graph, const MinimizeRequest& request, const Op& op) {
   if (!IsVariable(graph, op) || !IsFloating(graph.type(op.outputs[0]).dtype)) return false;
   const VariableGroup* const group = request.GroupOf(op.name);
   if (group != nullptr && group->is_frozen) return false;
   if (!request.variables.empty()) return std::ranges::count(request.variables, op.id) > 0;
-  return !op.attrs.Has("trainable") || op.attrs.Bool("trainable");
+  return IsTrainable(graph, op);
 }
 
 // In the order in which their gradients become final: the last that the loss uses is the first.
 std::vector<Entering> EnteringVariables(const LogicalGraph& graph, const MinimizeRequest& request) {
-  // Operators stand behind those that they read, as they are recorded.
-  std::vector<bool> is_ancestor(graph.ops().size(), false);
-  is_ancestor[graph.tensor(request.loss).producer] = true;
+  const std::vector<bool> is_ancestor = AncestorsOf(graph, request.loss);
   std::map<OpId, std::vector<TensorId>> mirrored;  // by variable
-  for (OpId id = graph.tensor(request.loss).producer; id >= 0; --id) {
-    const Op& op = graph.op(id);
-    if (!is_ancestor[id]) continue;
-    for (const TensorId input : op.inputs) is_ancestor[graph.tensor(input).producer] = true;
-    if (!LeadsIn(graph, op)) continue;
+  for (const Op& op : graph.ops()) {
+    if (!is_ancestor[op.id] || !LeadsIntoMirrored(graph, op)) continue;
     const Op& source = graph.producer(op.inputs[0]);
     if (IsTrained(graph, request, source)) mirrored[source.id].push_back(op.outputs[0]);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <vector>
 
 #include "graph/logical_graph.h"
 #include "graph/op_registry.h"
@@ -28,6 +29,27 @@ inline bool IsVariable(const LogicalGraph& graph, const Op& op) {
 // Writes variables; input mutates()[0] leads, the others (optimizer states) follow its layout.
 inline bool IsUpdate(const LogicalGraph& graph, const Op& op) {
   return !DefOf(graph, op).mutates().empty();
+}
+
+// Of a variable: not an optimizer's state, or said not to be trained.
+inline bool IsTrainable(const LogicalGraph& graph, const Op& op) {
+  return IsVariable(graph, op) && (!op.attrs.Has("trainable") || op.attrs.Bool("trainable"));
+}
+// Its output is mirrored, and its input is not.
+inline bool LeadsIntoMirrored(const LogicalGraph& graph, const Op& op) {
+  const auto& mirrors = DefOf(graph, op).mirrors();
+  return mirrors.has_value() && mirrors->outputs[0].is_mirrored();
+}
+
+// By op: whether `tensor` depends on it. Ops stand behind those that they read.
+inline std::vector<bool> AncestorsOf(const LogicalGraph& graph, TensorId tensor) {
+  std::vector<bool> is_ancestor(graph.ops().size(), false);
+  is_ancestor[graph.tensor(tensor).producer] = true;
+  for (OpId id = graph.tensor(tensor).producer; id >= 0; --id) {
+    if (!is_ancestor[id]) continue;
+    for (TensorId input : graph.op(id).inputs) is_ancestor[graph.tensor(input).producer] = true;
+  }
+  return is_ancestor;
 }
 
 }  // namespace braid

@@ -29,21 +29,6 @@ absl::Status Error(std::string_view message, const SourceLocation& where) {
 
 std::string Named(const Op& op) { return absl::StrCat(op.type, " '", op.name, "'"); }
 
-bool IsTrainable(const LogicalGraph& graph, const Op& op) {
-  return IsVariable(graph, op) && (!op.attrs.Has("trainable") || op.attrs.Bool("trainable"));
-}
-
-// The ops on which `tensor` depends.
-std::vector<bool> AncestorsOf(const LogicalGraph& graph, TensorId tensor) {
-  std::vector<bool> is_ancestor(graph.ops().size(), false);
-  is_ancestor[graph.tensor(tensor).producer] = true;
-  for (OpId id = graph.tensor(tensor).producer; id >= 0; --id) {
-    if (!is_ancestor[id]) continue;
-    for (TensorId input : graph.op(id).inputs) is_ancestor[graph.tensor(input).producer] = true;
-  }
-  return is_ancestor;
-}
-
 // The backward sweep from one loss.
 class Sweep {
  public:
@@ -107,7 +92,8 @@ class Sweep {
     }
     const bool has_needing_input = std::any_of(op.inputs.begin(), op.inputs.end(),
                                                [this](TensorId input) { return needs_[input]; });
-    if (!has_gradient || !has_needing_input || IsReduced(op)) return absl::OkStatus();
+    if (!has_gradient || !has_needing_input) return absl::OkStatus();
+    if (LeadsIntoMirrored(graph_, op) && reduced_.contains(op.inputs[0])) return absl::OkStatus();
     for (TensorId input : op.inputs) context.inputs.emplace_back(&graph_, input);
     if (op.block != 0) {
       BRAID_RETURN_IF_ERROR(ComputeAgain(op.block, context.output_gradients));
@@ -124,12 +110,6 @@ class Sweep {
                    op.location);
     }
     return AppendFor(id, [&] { return Accumulate(op, def.BuildGradient(context)); });
-  }
-
-  bool IsReduced(const Op& op) const {
-    const std::optional<SbpSignature>& mirrors = graph_.registry().Find(op.type)->mirrors();
-    return mirrors.has_value() && mirrors->outputs[0].is_mirrored() &&
-           reduced_.contains(op.inputs[0]);
   }
 
   // Appends the ops of a block once more, unless it was done. They wait for one of `gradients`, the

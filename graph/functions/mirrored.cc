@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "glog/logging.h"
 #include "graph/functional.h"
 
 namespace braid {
@@ -126,9 +125,14 @@ Tensor StoreOwn(Tensor value, SourceLocation where) {
 }
 
 Tensor MirroredInput(LogicalGraph& graph, std::string name, TensorType type, SourceLocation where) {
+  const std::optional<Mirroring> mirroring = graph.current_mirroring();
+  if (!mirroring.has_value()) {
+    return graph.Fail(absl::InvalidArgumentError(
+        absl::StrCat("MirroredInput '", name, "': it was called outside job.Mirrored (",
+                     where.ToString(), ")")));
+  }
   Attrs attrs = {{"dtype", type.dtype}, {"shape", type.shape.dims()}};
-  CHECK(graph.current_mirroring().has_value());
-  graph.current_mirroring()->Set(attrs);
+  mirroring->Set(attrs);
   return graph.Append1("input", {},
                        {.name = std::move(name), .attrs = std::move(attrs), .location = where});
 }

@@ -13,17 +13,10 @@
 
 namespace braid {
 
-namespace {
-
-// Of x86-64 and of arm64 with small pages; where they are larger, the system takes small ones.
-constexpr uint64_t kHugePage = 2 * 1024 * 1024;
-
-}  // namespace
-
 // Nodes of one process do not know of each other: where it is full, less is tried.
 absl::Status HostArena::Reserve(uint64_t bytes) {
   const MemoryLimits limits = ReadMemoryLimits();
-  const uint64_t least = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  const uint64_t least = (bytes + kLargePage - 1) / kLargePage * kLargePage;
   reserved_ = SystemMemory();
   if (limits.process > 0) {
     const uint64_t left = limits.process - std::min(limits.process, AddressSpaceInUse());
@@ -31,11 +24,11 @@ absl::Status HostArena::Reserve(uint64_t bytes) {
     reserved_ = std::min(reserved_, std::max(share, 2 * least));
   }
   do {
-    mapped_ = mmap(nullptr, reserved_ + kHugePage, PROT_NONE,
+    mapped_ = mmap(nullptr, reserved_ + kLargePage, PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped_ != MAP_FAILED) {
       const auto address = reinterpret_cast<uintptr_t>(mapped_);
-      base_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
+      base_ = reinterpret_cast<std::byte*>((address + kLargePage - 1) / kLargePage * kLargePage);
       return absl::OkStatus();
     }
     reserved_ /= 2;
@@ -49,7 +42,7 @@ absl::Status HostArena::Reserve(uint64_t bytes) {
 }
 
 HostArena::~HostArena() {
-  if (mapped_ != nullptr) munmap(mapped_, reserved_ + kHugePage);
+  if (mapped_ != nullptr) munmap(mapped_, reserved_ + kLargePage);
 }
 
 absl::Status HostArena::Grow(uint64_t bytes) {
@@ -66,12 +59,7 @@ absl::Status HostArena::Grow(uint64_t bytes) {
         : ReadMemoryLimits().process > 0 ? "its part of the limited address space, ulimit -v"
                                          : "all of this machine's memory"));
   }
-  // A step touches most of its memory: with small pages, matrix products wait for translations. A
-  // piece at the end keeps small ones, so that no more memory is used than planned. Advice only: a
-  // system that has no huge pages does without.
-  if (const uint64_t whole = rounded / kHugePage * kHugePage; whole > 0) {
-    madvise(base_, whole, MADV_HUGEPAGE);
-  }
+  AdviseLargePages(base_, rounded);
   size_ = bytes;
   return absl::OkStatus();
 }

@@ -16,10 +16,7 @@ namespace braid {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};  // a cache line, and the widest vector
-// From this size on, as tables have that are looked up here and there, in large pages: else most
-// accesses wait for the page's address, too.
 constexpr uint64_t kLeastInLargePages = 32 << 20;
-constexpr uint64_t kLargePage = 2 << 20;
 
 std::align_val_t AlignmentOf(uint64_t bytes) {
   return bytes < kLeastInLargePages ? kAlignment : std::align_val_t{kLargePage};
@@ -51,6 +48,11 @@ uint64_t AddressSpaceInUse() {
   return pages * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
+void AdviseLargePages(void* begin, uint64_t bytes) {
+  const uint64_t whole = bytes / kLargePage * kLargePage;
+  if (whole > 0) madvise(begin, whole, MADV_HUGEPAGE);
+}
+
 absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes) {
   const std::align_val_t alignment = AlignmentOf(bytes);
   auto* data =
@@ -59,8 +61,7 @@ absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "this machine has no %d bytes of memory left, of %d in all", bytes, SystemMemory()));
   }
-  // Whole pages of it alone, and only where the system has them.
-  if (alignment != kAlignment) madvise(data, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+  if (alignment != kAlignment) AdviseLargePages(data, bytes);
   return Memory(
       MemoryKind::kHost, {data, static_cast<size_t>(bytes)},
       [alignment](std::span<std::byte> lent) { ::operator delete(lent.data(), alignment); });

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/lagging_device.h"
 
 namespace braid::ddp {
 
@@ -57,6 +58,8 @@ namespace {
 
 SessionOptions OptionsOf(const Training& training) {
   return {.devices = training.devices,
+          .node_kinds = training.kinds,
+          .device_kinds = KindsWithLagging(),
           .precision = training.precision,
           .seed = 5,
           .progress = Progress::kOff};

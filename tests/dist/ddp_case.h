@@ -27,6 +27,7 @@ void ExpectNear(const std::vector<float>& a, const std::vector<float>& b, double
 // What a job on these devices, which mirrors its batch, has made of the weights.
 struct Training {
   std::vector<int> devices = {2};
+  std::vector<std::string> kinds = {};  // of the nodes
   double rate = 0.1;
   DType precision = DType::kF32;
   MinimizeOptions options = {};

@@ -107,7 +107,8 @@ std::vector<Dimension> Dimensions() {
        {"3 nodes",
         [](Training& t) {
           t.devices = {1, 1, 1};
-        }}},
+        }},
+       {"devices that lag", [](Training& t) { t.kinds = {"lagging"}; }}},
   };
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/lagging_device.h"
 
 namespace braid {
 namespace {
@@ -30,6 +31,7 @@ struct Trained {
 
 struct Run {
   std::vector<int> devices = {1};
+  std::vector<std::string> kinds = {};  // of the nodes
   int64_t rows = 200;
   DType dtype = DType::kF32;
   std::function<void(Job&, Tensor)> minimize = [](Job& job, Tensor loss) {
@@ -43,9 +45,11 @@ struct Run {
 };
 
 absl::StatusOr<Trained> Train(const Run& run) {
-  BRAID_ASSIGN_OR_RETURN(
-      const auto session,
-      Session::Start({.devices = run.devices, .seed = 3, .progress = Progress::kOff}));
+  BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start({.devices = run.devices,
+                                                             .node_kinds = run.kinds,
+                                                             .device_kinds = KindsWithLagging(),
+                                                             .seed = 3,
+                                                             .progress = Progress::kOff}));
   BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [&](Job& job) {
     const Tensor table = Variable(job.graph(), {.name = "table",
                                                 .dtype = run.dtype,
@@ -116,6 +120,12 @@ TEST(RowUpdateTest, TablesAreSpread) {
     ExpectSameAsDense({.devices = devices, .sbp = sbp::S(0)}, 1e-6);
     ExpectSameAsDense({.devices = devices, .minimize = MinimizeBySgd, .sbp = sbp::S(1)}, 1e-6);
   }
+}
+
+// Where memory and streams are the device's own, too.
+TEST(RowUpdateTest, OtherDevicesDoTheSame) {
+  ExpectSameAsDense({.kinds = {"lagging"}}, 0);
+  ExpectSameAsDense({.devices = {2, 1}, .kinds = {"lagging", "cpu"}, .sbp = sbp::S(0)}, 1e-6);
 }
 
 // What a step needs follows the batch.
