@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "actor/thread_load.h"
+#include "runtime/base/ids.h"
 
 namespace braid {
 
@@ -18,6 +19,7 @@ struct Act {
   int64_t index = 0;  // counts from 0 over the session
   std::span<const uint32_t> input_slots = {};
   std::span<const uint32_t> output_slots = {};
+  int32_t lane = kNoLane;  // of an actor that fires on `any`: the slots of other lanes are not its
 };
 
 // Tells the actor that an act ended. To be called exactly once per act, from any thread; within

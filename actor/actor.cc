@@ -17,23 +17,53 @@ Actor::Actor(ActorSpec spec, std::unique_ptr<Action> action, ThreadCore* core,
       observer_(observer),
       is_deferrable_(spec.is_deferrable),
       spec_(std::move(spec)) {
+  lanes_.resize(spec_.lanes);
+  if (!lanes_.empty()) ++missing_;
   for (const InputSpec& input : spec_.inputs) {
-    inputs_.push_back({.ring = InputRing(input), .producer = {.id = input.producer}});
-    if (!inputs_.back().ring.is_ready()) ++missing_;
+    inputs_.push_back(
+        {.ring = InputRing(input), .producer = {.id = input.producer}, .lane = input.lane});
+    if (!inputs_.back().ring.is_ready()) EndWent(input.lane);
     input_slots_.push_back(inputs_.back().ring.slot());
   }
   for (const OutputSpec& output : spec_.outputs) {
-    outputs_.push_back({.ring = OutputRing(output), .consumers = {}});
+    outputs_.push_back({.ring = OutputRing(output), .consumers = {}, .lane = output.lane});
     for (const ActorId& consumer : output.consumers) {
       outputs_.back().consumers.push_back({.id = consumer});
     }
-    if (!outputs_.back().ring.is_free()) ++missing_;
+    if (!outputs_.back().ring.is_free()) EndWent(output.lane);
     output_slots_.push_back(outputs_.back().ring.slot());
   }
+  for (int32_t lane = 0; lane < static_cast<int32_t>(lanes_.size()); ++lane) QueueLane(lane);
   completion_.content = Mail::Content::kCompletion;
   completion_.target = this;
   completion_.message.src = completion_.message.dst = spec_.id;
 }
+
+void Actor::QueueLane(int32_t lane) {
+  if (lanes_[lane].missing > 0 || std::exchange(lanes_[lane].is_waiting, true)) return;
+  if (complete_lanes_.empty()) --missing_;
+  complete_lanes_.push_back(lane);
+}
+
+int32_t Actor::TakeLane() {
+  const int32_t lane = complete_lanes_.front();
+  complete_lanes_.pop_front();
+  if (complete_lanes_.empty()) ++missing_;
+  lanes_[lane].is_waiting = false;
+  return lane;
+}
+
+inline void Actor::EndCame(int32_t lane) {
+  if (lane == kNoLane) {
+    --missing_;
+    return;
+  }
+  --lanes_[lane].missing;
+  // The lane of an act waits for its turn once that is over.
+  if (!is_acting_ || lane != act_lane_) QueueLane(lane);
+}
+
+inline void Actor::EndWent(int32_t lane) { ++(lane == kNoLane ? missing_ : lanes_[lane].missing); }
 
 inline void Actor::QueueIfFireable() {
   if (missing_ != 0 || is_acting_ || is_queued_ || started_ >= credited_) return;
@@ -54,7 +84,7 @@ void Actor::OnReady(uint32_t port, uint32_t slot, int64_t piece) {
     return RefuseReady(port, slot, piece);
   }
   if (was_ready) return;
-  --missing_;
+  EndCame(inputs_[port].lane);
   QueueIfFireable();
 }
 
@@ -65,7 +95,7 @@ void Actor::OnAck(uint32_t port, uint32_t reader, uint32_t slot, int64_t piece) 
     return RefuseAck(port, reader, slot, piece);
   }
   if (was_free || !ring.is_free()) return;
-  --missing_;
+  EndCame(outputs_[port].lane);
   QueueIfFireable();
 }
 
@@ -83,7 +113,11 @@ void Actor::Fire() {
   is_acting_ = true;
   is_starting_ = true;
   is_done_inside_start_ = false;
-  const Act act{.index = started_++, .input_slots = input_slots_, .output_slots = output_slots_};
+  if (!lanes_.empty()) act_lane_ = TakeLane();
+  const Act act{.index = started_++,
+                .input_slots = input_slots_,
+                .output_slots = output_slots_,
+                .lane = act_lane_};
   observer_.OnActBegin(act.index);
   action_->Start(act, ActDone(this, act.index));
   is_starting_ = false;
@@ -170,25 +204,28 @@ void Actor::Finish() {
   // It counts as acting until all its ends are counted: what it tells itself must not queue it.
   for (size_t i = 0; i < inputs_.size(); ++i) {
     Input& input = inputs_[i];
+    if (!IsOfAct(input.lane)) continue;
     const uint32_t slot = input.ring.slot();
     const int64_t piece = input.ring.piece();
     if (!input.ring.Use()) continue;
     input_slots_[i] = input.ring.slot();
-    if (!input.ring.is_ready()) ++missing_;
+    if (!input.ring.is_ready()) EndWent(input.lane);
     TellAck(input.producer, spec_.inputs[i].reg, slot, piece);
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     Output& output = outputs_[i];
+    if (!IsOfAct(output.lane)) continue;
     const uint32_t slot = output.ring.slot();
     const int64_t piece = output.ring.piece();
     if (!output.ring.Fill()) continue;
     output_slots_[i] = output.ring.slot();
-    if (!output.ring.is_free()) ++missing_;
+    if (!output.ring.is_free()) EndWent(output.lane);
     for (const OtherEnd& consumer : output.consumers) {
       TellReady(consumer, spec_.outputs[i].reg, slot, piece);
     }
   }
   is_acting_ = false;
+  if (!lanes_.empty()) QueueLane(act_lane_);
   QueueIfFireable();
   if (done_ == place_.end) core_.LeaveRun(place_, spec_.acts_per_step);
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -68,15 +69,30 @@ class Actor : private ActDone::Receiver {
   struct Input {
     InputRing ring;
     OtherEnd producer;
+    int32_t lane = kNoLane;
   };
   struct Output {
     OutputRing ring;
     std::vector<OtherEnd> consumers;
+    int32_t lane = kNoLane;
+  };
+  struct Lane {
+    uint32_t missing = 0;     // of its own ends
+    bool is_waiting = false;  // in complete_lanes_
   };
 
   void OnReady(uint32_t port, uint32_t slot, int64_t piece);
   void OnAck(uint32_t port, uint32_t reader, uint32_t slot, int64_t piece);
   void QueueIfFireable();
+  // An end of the lane, or of none, became ready or free, or no longer is.
+  void EndCame(int32_t lane);
+  void EndWent(int32_t lane);
+  bool IsOfAct(int32_t lane) const { return lane == kNoLane || lane == act_lane_; }
+  // Whether the next act may have to wait for an end of the lane, or of none.
+  bool MayMiss(int32_t lane) const { return lane == kNoLane || complete_lanes_.empty(); }
+  void QueueLane(int32_t lane);
+  // The lane of the act that begins.
+  int32_t TakeLane();
 
   // Any thread.
   static void OnDone(Receiver* self, int64_t index, absl::Status status);
@@ -107,7 +123,8 @@ class Actor : private ActDone::Receiver {
   const std::unique_ptr<Action> action_;
   ActorObserver observer_;
   const bool is_deferrable_;
-  // How many inputs are not ready and outputs not free.
+  // How many inputs are not ready and outputs not free; those of lanes count as one, unless a lane
+  // is complete.
   uint32_t missing_ = 0;
   bool is_acting_ = false;
   bool is_starting_ = false;  // inside Action::Start
@@ -121,6 +138,9 @@ class Actor : private ActDone::Receiver {
   std::vector<Output> outputs_;
   std::vector<uint32_t> input_slots_;
   std::vector<uint32_t> output_slots_;
+  std::vector<Lane> lanes_;
+  std::deque<int32_t> complete_lanes_;  // in the order in which they became so
+  int32_t act_lane_ = kNoLane;          // of the act that runs
 
   // Written by the thread that calls done, read after its mail was taken.
   absl::Status done_status_;

@@ -63,7 +63,7 @@ void Actor::DescribeWaits(ActorReport& report) const {
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = inputs_[i];
-    if (input.ring.is_ready()) continue;
+    if (input.ring.is_ready() || !MayMiss(input.lane)) continue;
     report.waits.push_back({.what = Wait::For::kReady,
                             .reg = spec_.inputs[i].reg,
                             .slot = input.ring.slot(),
@@ -72,7 +72,7 @@ void Actor::DescribeWaits(ActorReport& report) const {
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const Output& output = outputs_[i];
-    if (output.ring.is_free()) continue;
+    if (output.ring.is_free() || !MayMiss(output.lane)) continue;
     for (uint32_t reader = 0; reader < output.consumers.size(); ++reader) {
       const int64_t piece = output.ring.Owes(reader);
       if (piece < 0) continue;

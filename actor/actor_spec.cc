@@ -12,6 +12,11 @@ namespace {
 // Of an InputSpec or an OutputSpec.
 template <typename End>
 absl::Status CheckEnd(const ActorSpec& spec, std::string_view side, const End& end) {
+  if (end.lane != kNoLane && (end.lane < 0 || end.lane >= int64_t{spec.lanes})) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("actor '%s' (%s): %s register %d is of lane %d; it has %d lanes", spec.name,
+                        ToString(spec.id), side, end.reg, end.lane, spec.lanes));
+  }
   if (end.slots >= 1 && end.period >= 1 && end.initial_tokens <= end.slots) {
     return absl::OkStatus();
   }
@@ -29,6 +34,14 @@ absl::Status CheckSpec(const ActorSpec& spec) {
         absl::StrFormat("actor '%s' (%s): %s", spec.name, ToString(spec.id), what));
   };
   if (spec.acts_per_step == 0) return error("it acts 0 times a step");
+  std::unordered_set<int32_t> lanes;
+  for (const InputSpec& input : spec.inputs) {
+    if (input.lane != kNoLane) lanes.insert(input.lane);
+  }
+  if (lanes.size() < spec.lanes) {
+    return error(absl::StrFormat("%d of its %d lanes have an input; each is to have one",
+                                 lanes.size(), spec.lanes));
+  }
   std::unordered_set<RegisterId> read;
   for (const InputSpec& input : spec.inputs) {
     BRAID_RETURN_IF_ERROR(CheckEnd(spec, "input", input));

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "actor/message.h"
+#include "runtime/base/ids.h"
 
 namespace braid {
 
@@ -18,6 +19,7 @@ struct InputSpec {
   uint32_t slots = 1;           // as at the producer
   uint32_t period = 1;          // n: one slot serves n acts, then kAck
   uint32_t initial_tokens = 0;  // slots that are ready at the start, as at the producer
+  int32_t lane = kNoLane;       // whose acts alone use it; kNoLane: every act does
 };
 
 // A register that the actor owns and writes.
@@ -27,6 +29,7 @@ struct OutputSpec {
   uint32_t period = 1;          // n: n acts fill one slot, then kReady
   uint32_t initial_tokens = 0;  // slots 0..n-1 count as filled and sent at the start
   std::vector<ActorId> consumers = {};
+  int32_t lane = kNoLane;  // whose acts alone fill it; kNoLane: every act does
 };
 
 struct ActorSpec {
@@ -35,6 +38,10 @@ struct ActorSpec {
   std::vector<InputSpec> inputs = {};
   std::vector<OutputSpec> outputs = {};
   uint32_t acts_per_step = 1;
+  // When it fires. 0, on `all`: an act takes all ends. n, on `any`: an act takes the ends of one of
+  // n lanes, the one that was complete first, and those of no lane. What comes by which lane is
+  // settled by who is faster, so that such an actor gives up repeatability.
+  uint32_t lanes = 0;
   bool is_deferrable = false;  // it acts when no other actor of its thread can
 };
 

@@ -251,6 +251,9 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
   request.clip_global_norm = options.clip_global_norm;
   request.micro_batches = options.micro_batches;
   request.location = where;
+  if (options.server.has_value()) {
+    PlaceOnServer(*graph_, request, *options.server, devices_, where);
+  }
   const bool has_no_sync = options.ddp.has_value() && options.ddp->no_sync;
   // What is not added up has no part in steps without sync.
   if (options.ddp.has_value() && (has_no_sync || !is_without_sync_)) {

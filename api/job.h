@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "api/ddp.h"
 #include "api/optimizers.h"
+#include "api/server.h"
 #include "graph/functional.h"
 #include "graph/logical_graph.h"
 #include "graph/placement.h"
@@ -49,6 +50,8 @@ struct MinimizeOptions {
   std::optional<Ema> ema = std::nullopt;
   // More than the sum of mirrored gradients: hooks, steps without synchronisation.
   std::optional<Ddp> ddp = std::nullopt;
+  // Where variables live on parameter servers.
+  std::optional<Server> server = std::nullopt;
   // Not empty: fetches under this name the norm of all gradients together, before they are clipped,
   // and under "NORMS.NAMES" that of each group.
   std::string norms = {};

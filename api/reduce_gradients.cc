@@ -20,14 +20,6 @@ struct Entering {
   std::vector<TensorId> mirrored;
 };
 
-bool IsTrained(const LogicalGraph& graph, const MinimizeRequest& request, const Op& op) {
-  if (!IsVariable(graph, op) || !IsFloating(graph.type(op.outputs[0]).dtype)) return false;
-  const VariableGroup* const group = request.GroupOf(op.name);
-  if (group != nullptr && group->is_frozen) return false;
-  if (!request.variables.empty()) return std::ranges::count(request.variables, op.id) > 0;
-  return IsTrainable(graph, op);
-}
-
 // In the order in which their gradients become final: the last that the loss uses is the first.
 std::vector<Entering> EnteringVariables(const LogicalGraph& graph, const MinimizeRequest& request) {
   const std::vector<bool> is_ancestor = AncestorsOf(graph, request.loss);

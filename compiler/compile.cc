@@ -14,6 +14,7 @@
 #include "compiler/logical/training_mode.h"
 #include "compiler/logical/update_rows.h"
 #include "compiler/lower.h"
+#include "compiler/lower_servers.h"
 #include "compiler/physical/assign_slots.h"
 #include "compiler/physical/assign_streams.h"
 #include "compiler/physical/bucket_collectives.h"
@@ -68,6 +69,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   physical.kinds = options.kinds;
   physical.seed = options.seed;
   BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));
+  BRAID_RETURN_IF_ERROR(CheckServersAreHosts(physical));
   physical = AssignStreams(std::move(physical), graph.registry());
   BRAID_ASSIGN_OR_RETURN(physical, BucketCollectives(std::move(physical)));
   physical = ChooseMethods(std::move(physical));

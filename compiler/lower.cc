@@ -1,6 +1,7 @@
 #include "compiler/lower.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/boxing/edge.h"
+#include "compiler/lower_servers.h"
 #include "glog/logging.h"
 #include "graph/op_roles.h"
 #include "runtime/base/status.h"
@@ -52,7 +54,10 @@ struct Owner {
 class Lowering {
  public:
   Lowering(const LogicalGraph& graph, BoxingPlanner& planner)
-      : graph_(graph), planner_(planner), tensors_(graph.tensors().size()) {}
+      : graph_(graph),
+        planner_(planner),
+        tensors_(graph.tensors().size()),
+        servers_(&graph, &result_) {}
 
   absl::StatusOr<PhysicalGraph> Run() {
     for (const Op& op : graph_.ops()) {
@@ -64,6 +69,7 @@ class Lowering {
       }
     }
     OrderUpdates();
+    BRAID_RETURN_IF_ERROR(servers_.Finish());
     result_.LayOutParts();
     return std::move(result_);
   }
@@ -116,6 +122,33 @@ class Lowering {
     return absl::OkStatus();
   }
 
+  // Adds what the op reads to its group and kernel.
+  absl::Status TakeInputs(const Op& op, TaskGroup& group, KernelCall& kernel,
+                          std::vector<ServedVariable>& served) {
+    const std::vector<int>& mutated = DefOf(graph_, op).mutates();
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const bool overwrites = std::find(mutated.begin(), mutated.end(), i) != mutated.end();
+      BRAID_ASSIGN_OR_RETURN(Held held, Read(op, static_cast<int>(i), overwrites));
+      if (overwrites && MaxStaleness(op) > 0) {
+        kernel.inputs.push_back(
+            {.source = OperandRef::Source::kServed, .index = static_cast<int>(served.size())});
+        kernel.input_layouts.push_back(LayoutOf(op.inputs[i], op.input_sbp[i]));
+        served.push_back(
+            {.name = graph_.producer(op.inputs[i]).name, .layout = kernel.input_layouts.back()});
+        continue;
+      }
+      BRAID_ASSIGN_OR_RETURN(GroupInput input, InputOf(op, static_cast<int>(i), held.reg));
+      auto known = std::find_if(group.inputs.begin(), group.inputs.end(),
+                                [&](const GroupInput& other) { return other.reg == input.reg; });
+      if (known == group.inputs.end()) known = group.inputs.insert(known, input);
+      kernel.inputs.push_back({.source = OperandRef::Source::kInput,
+                               .index = static_cast<int>(known - group.inputs.begin()),
+                               .part = held.part});
+      kernel.input_layouts.push_back(LayoutOf(op.inputs[i], op.input_sbp[i]));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status LowerOp(const Op& op) {
     const OpDef& def = DefOf(graph_, op);
     if (def.mirrors().has_value()) return LowerMirroring(op);
@@ -128,21 +161,15 @@ class Lowering {
     KernelCall kernel = {
         .op = op.type, .name = op.name, .attrs = op.attrs, .location = op.location};
     Mirroring::Clear(kernel.attrs);  // layouts say it
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      const bool overwrites =
-          std::find(def.mutates().begin(), def.mutates().end(), i) != def.mutates().end();
-      BRAID_ASSIGN_OR_RETURN(Held held, Read(op, static_cast<int>(i), overwrites));
-      BRAID_ASSIGN_OR_RETURN(GroupInput input, InputOf(op, static_cast<int>(i), held.reg));
-      auto known = std::find_if(group.inputs.begin(), group.inputs.end(),
-                                [&](const GroupInput& other) { return other.reg == input.reg; });
-      if (known == group.inputs.end()) known = group.inputs.insert(known, input);
-      kernel.inputs.push_back({.source = OperandRef::Source::kInput,
-                               .index = static_cast<int>(known - group.inputs.begin()),
-                               .part = held.part});
-      kernel.input_layouts.push_back(LayoutOf(op.inputs[i], op.input_sbp[i]));
-    }
-
+    kernel.attrs.Remove("max_staleness");
+    Compute compute;
+    BRAID_RETURN_IF_ERROR(TakeInputs(op, group, kernel, compute.served));
     const GroupId id = static_cast<GroupId>(result_.groups().size());
+    if (MaxStaleness(op) > 0) {
+      compute.lanes = servers_.AddServer(group.inputs[0].reg, id);
+      group.acts_per_step = compute.lanes;
+      for (GroupInput& input : group.inputs) input.period = compute.lanes;
+    }
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       const TensorId tensor = op.outputs[i];
       Lowered& lowered = tensors_[tensor];
@@ -156,7 +183,7 @@ class Lowering {
       reg.name = lowered.name;
       reg.placement = *op.placement;
       reg.producer = id;
-      reg.period = per_act ? 1 : op.acts_per_step;
+      reg.period = per_act ? 1 : group.acts_per_step;
       Part& part = reg.parts.emplace_back();
       part.layout = LayoutOf(tensor, op.output_sbp[i]);
       part.name = lowered.name;
@@ -171,10 +198,15 @@ class Lowering {
     if (IsVariable(graph_, op)) {
       group.work = VariableOwner{.kernels = {std::move(kernel)}};
       owners_[op.id] = {.group = id, .reg = group.outputs.at(0)};
+      if (servers_.IsServed(op.id)) {
+        result_.reg(group.outputs[0]).least_slots = servers_.BoundOf(op.id);
+      }
     } else {
-      group.work = Compute{.kernels = {std::move(kernel)}};
+      compute.kernels.push_back(std::move(kernel));
+      group.work = std::move(compute);
     }
     for (int input : def.mutates()) {
+      if (MaxStaleness(op) > 0) continue;  // it overwrites what is being read
       owners_.at(graph_.tensor(op.inputs[input]).producer).update = id;
     }
     CHECK_EQ(result_.AddGroup(std::move(group)).id, id);
@@ -204,12 +236,42 @@ class Lowering {
     auto is_wanted = [&](const Held& held) {
       return held.sbp == wanted && held.placement == *op.placement;
     };
+    if (MaxStaleness(op) > 0 && input == PushedInput(graph_, op)) return Push(op, input);
     auto found = std::find_if(lowered.held.begin(), lowered.held.end(), is_wanted);
+    if (servers_.IsServed(producer.id) &&
+        (found == lowered.held.end() || found == lowered.held.begin())) {
+      return Pull(op, input);
+    }
     if (found == lowered.held.end()) {
       Box(tensor, *op.placement, wanted);
       found = std::find_if(lowered.held.begin(), lowered.held.end(), is_wanted);
     }
     return *found;
+  }
+
+  // Of an asynchronous server.
+  absl::StatusOr<Held> Push(const Op& op, int input) {
+    const TensorId tensor = op.inputs[input];
+    const Held& held = tensors_[tensor].held[0];
+    BRAID_ASSIGN_OR_RETURN(
+        const GroupRegisterId reg,
+        servers_.Push(op, input,
+                      {.reg = held.reg, .part = held.part, .layout = LayoutOf(tensor, held.sbp)},
+                      LayoutOf(tensor, op.input_sbp[input])));
+    return Held{reg, 0, *op.placement, op.input_sbp[input]};
+  }
+  absl::StatusOr<Held> Pull(const Op& reader, int input) {
+    const TensorId tensor = reader.inputs[input];
+    Lowered& lowered = tensors_[tensor];
+    const Held& owned = lowered.held[0];
+    const NdSbp& wanted = reader.input_sbp[input];
+    BRAID_ASSIGN_OR_RETURN(
+        const GroupRegisterId reg,
+        servers_.Pull(reader, tensor,
+                      {.reg = owned.reg, .part = owned.part, .layout = LayoutOf(tensor, owned.sbp)},
+                      wanted));
+    lowered.held.push_back({reg, 0, *reader.placement, wanted});
+    return lowered.held.back();
   }
 
   absl::Status CheckOverwrites(const Op& op, int input) const {
@@ -256,6 +318,7 @@ class Lowering {
     const std::vector<BoxingStep>* best = nullptr;
     int64_t least = 0;
     Held from;
+    std::deque<std::vector<BoxingStep>> direct;
     for (const Held& held : lowered.held) {
       const BoxingEdge edge = {.type = graph_.type(tensor),
                                .micro_batch_sbp = lowered.micro_batch_sbp,
@@ -264,7 +327,9 @@ class Lowering {
                                .destination = placement,
                                .source_sbp = held.sbp,
                                .destination_sbp = sbp};
-      const std::vector<BoxingStep>& route = planner_.Route(edge);
+      if (servers_.GoesDirectly(edge)) direct.push_back({{.rule = "slice_exchange", .edge = edge}});
+      const std::vector<BoxingStep>& route =
+          servers_.GoesDirectly(edge) ? direct.back() : planner_.Route(edge);
       int64_t ticks = 0;
       for (const BoxingStep& step : route) ticks += step.ticks;
       const bool better =
@@ -354,6 +419,7 @@ class Lowering {
   std::vector<Lowered> tensors_;
   std::map<OpId, Owner> owners_;
   PhysicalGraph result_;
+  ServerLowering servers_;
 };
 
 }  // namespace

@@ -35,10 +35,32 @@ inline bool IsUpdate(const LogicalGraph& graph, const Op& op) {
 inline bool IsTrainable(const LogicalGraph& graph, const Op& op) {
   return IsVariable(graph, op) && (!op.attrs.Has("trainable") || op.attrs.Bool("trainable"));
 }
+// Whether the request trains it, if its loss depends on it.
+inline bool IsTrained(const LogicalGraph& graph, const MinimizeRequest& request, const Op& op) {
+  if (!IsVariable(graph, op) || !IsFloating(graph.type(op.outputs[0]).dtype)) return false;
+  const VariableGroup* const group = request.GroupOf(op.name);
+  if (group != nullptr && group->is_frozen) return false;
+  if (request.variables.empty()) return IsTrainable(graph, op);
+  return std::find(request.variables.begin(), request.variables.end(), op.id) !=
+         request.variables.end();
+}
 // Its output is mirrored, and its input is not.
 inline bool LeadsIntoMirrored(const LogicalGraph& graph, const Op& op) {
   const auto& mirrors = DefOf(graph, op).mirrors();
   return mirrors.has_value() && mirrors->outputs[0].is_mirrored();
+}
+
+// Of an op of an asynchronous server, which acts for each worker by itself: how many steps workers
+// may be apart. Else 0.
+inline int MaxStaleness(const Op& op) {
+  return op.attrs.Has("max_staleness") ? static_cast<int>(op.attrs.Int("max_staleness")) : 0;
+}
+// Which input of such an op workers push: the first that it does not overwrite.
+inline int PushedInput(const LogicalGraph& graph, const Op& op) {
+  const std::vector<int>& mutated = DefOf(graph, op).mutates();
+  int input = 0;
+  while (std::find(mutated.begin(), mutated.end(), input) != mutated.end()) ++input;
+  return input;
 }
 
 // By op: whether `tensor` depends on it. Ops stand behind those that they read.

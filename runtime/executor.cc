@@ -29,10 +29,11 @@ ActorSpec SpecOf(const plan::Task& task) {
   spec.name = std::string(task.name);
   if (std::holds_alternative<plan::Transfer>(task.work)) spec.name += ".transfer";
   spec.acts_per_step = task.acts_per_step;
+  spec.lanes = task.lanes;
   spec.is_deferrable = task.is_deferrable;
   for (const plan::Input& input : task.inputs) {
-    spec.inputs.push_back(
-        {input.reg, IdOf(input.producer), input.slots, input.period, input.initial_tokens});
+    spec.inputs.push_back({input.reg, IdOf(input.producer), input.slots, input.period,
+                           input.initial_tokens, input.lane});
   }
   for (const plan::Output& output : task.outputs) {
     OutputSpec& out = spec.outputs.emplace_back();
@@ -40,6 +41,7 @@ ActorSpec SpecOf(const plan::Task& task) {
     out.slots = output.slots;
     out.period = output.period;
     out.initial_tokens = output.initial_tokens;
+    out.lane = output.lane;
     for (const plan::ActorId& consumer : output.consumers) out.consumers.push_back(IdOf(consumer));
   }
   return spec;
@@ -198,10 +200,10 @@ std::unique_ptr<Action> Executor::Check(const plan::Task& task, const TaskMemory
                                         std::unique_ptr<Action> action) {
   std::vector<CheckedAction::End> inputs, outputs;
   for (size_t i = 0; i < task.inputs.size(); ++i) {
-    inputs.push_back({task.inputs[i].reg, memory.inputs[i]});
+    inputs.push_back({task.inputs[i].reg, memory.inputs[i], task.inputs[i].lane});
   }
   for (size_t i = 0; i < task.outputs.size(); ++i) {
-    outputs.push_back({task.outputs[i].reg, memory.outputs[i]});
+    outputs.push_back({task.outputs[i].reg, memory.outputs[i], task.outputs[i].lane});
   }
   return std::make_unique<CheckedAction>(std::move(action), std::move(inputs), std::move(outputs),
                                          shadow_.get());

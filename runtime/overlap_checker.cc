@@ -50,11 +50,11 @@ absl::Status ShadowMemory::Check(RegisterId reg, const std::byte* from, uint64_t
   return absl::OkStatus();
 }
 
-absl::Status CheckedAction::Check(const std::vector<End>& ends,
+absl::Status CheckedAction::Check(const std::vector<End>& ends, const Act& act,
                                   std::span<const uint32_t> slots) const {
   for (size_t i = 0; i < ends.size(); ++i) {
     const End& end = ends[i];
-    if (end.memory.base == nullptr) continue;
+    if (!end.IsUsed(act.lane)) continue;
     absl::Status status = shadow_->Check(end.reg, end.memory.At(slots[i]), end.memory.bytes);
     if (!status.ok()) return status;
   }
@@ -73,20 +73,20 @@ absl::Status CheckedAction::CheckDone() const {
       }
     }
   }
-  absl::Status status = Check(inputs, act_.input_slots);
-  status.Update(Check(outputs_, act_.output_slots));
+  absl::Status status = Check(inputs, act_, act_.input_slots);
+  status.Update(Check(outputs_, act_, act_.output_slots));
   return status;
 }
 
 void CheckedAction::Start(const Act& act, ActDone done) {
   act_ = act;
   done_ = done;
-  if (absl::Status status = Check(inputs_, act.input_slots); !status.ok()) {
+  if (absl::Status status = Check(inputs_, act, act.input_slots); !status.ok()) {
     return done(std::move(status));
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const End& end = outputs_[i];
-    if (end.memory.base != nullptr) {
+    if (end.IsUsed(act.lane)) {
       shadow_->Write(end.reg, end.memory.At(act.output_slots[i]), end.memory.bytes);
     }
   }

@@ -43,6 +43,11 @@ class CheckedAction final : public Action, private ActDone::Receiver {
   struct End {
     RegisterId reg = 0;
     SlotMemory memory;
+    int32_t lane = kNoLane;
+    // Whether an act for `of` uses it.
+    bool IsUsed(int32_t of) const {
+      return memory.base != nullptr && (lane == kNoLane || lane == of);
+    }
   };
   CheckedAction(std::unique_ptr<Action> action, std::vector<End> inputs, std::vector<End> outputs,
                 ShadowMemory* shadow)
@@ -56,7 +61,8 @@ class CheckedAction final : public Action, private ActDone::Receiver {
   ThreadId LastAwaited() const override { return action_->LastAwaited(); }
 
  private:
-  absl::Status Check(const std::vector<End>& ends, std::span<const uint32_t> slots) const;
+  absl::Status Check(const std::vector<End>& ends, const Act& act,
+                     std::span<const uint32_t> slots) const;
   absl::Status CheckDone() const;
   // The action's act ended. Any thread.
   static void OnDone(Receiver* self, int64_t index, absl::Status status);

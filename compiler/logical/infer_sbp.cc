@@ -21,6 +21,7 @@ class SbpPass {
         options_(options),
         chooser_(graph, planner, options.explanations),
         leaders_(graph.ops().size(), kNone),
+        is_served_(graph.ops().size(), false),
         layouts_(graph.tensors().size()),
         made_(graph.tensors().size()),
         wanted_(graph.tensors().size()),
@@ -33,7 +34,11 @@ class SbpPass {
       if (!IsUpdate(graph_, op)) continue;
       const std::vector<int>& mutated = DefOf(graph_, op).mutates();
       const OpId leader = graph_.producer(op.inputs[mutated[0]]).id;
-      for (int index : mutated) leaders_[graph_.producer(op.inputs[index]).id] = leader;
+      for (int index : mutated) {
+        const OpId variable = graph_.producer(op.inputs[index]).id;
+        leaders_[variable] = leader;
+        is_served_[variable] = MaxStaleness(op) > 0;
+      }
     }
     for (const Op& op : graph_.ops()) {
       if (IsVariable(graph_, op)) BRAID_RETURN_IF_ERROR(LayOutVariable(op));
@@ -216,6 +221,8 @@ class SbpPass {
       if (!input.preferred.has_value() && stays_split_[tensor] && input.placement == place) {
         input.preferred = layouts_[tensor];
       }
+      // A worker takes all of what an asynchronous server has.
+      if (is_served_[graph_.tensor(tensor).producer]) input.required = Whole(op);
       request.inputs.push_back(std::move(input));
     }
     for (int index : DefOf(graph_, op).mutates()) {
@@ -322,8 +329,9 @@ class SbpPass {
   LogicalGraph& graph_;
   const InferSbpOptions& options_;
   SignatureChooser chooser_;
-  std::vector<int> places_;    // per op: the placement's id
-  std::vector<OpId> leaders_;  // per op: of a variable that an update writes: the first it writes
+  std::vector<int> places_;      // per op: the placement's id
+  std::vector<OpId> leaders_;    // per op: of a variable that an update writes: the first it writes
+  std::vector<bool> is_served_;  // per op: it is a variable of an asynchronous server
   std::vector<std::optional<NdSbp>> layouts_;  // per tensor; none: a source not decided yet
   std::vector<std::vector<std::pair<int, NdSbp>>> made_;  // per tensor: layouts it is boxed to
   std::vector<std::optional<NdSbp>> wanted_;  // per tensor, where it is made: what updates need

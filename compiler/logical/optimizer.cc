@@ -3,8 +3,11 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,11 @@
 
 namespace braid::compiler {
 namespace {
+
+// How many workers push to an asynchronous server; 0: there is none.
+int64_t WorkersOf(const MinimizeRequest& request) {
+  return request.attrs.Has("workers") ? request.attrs.Int("workers") : 0;
+}
 
 struct Trained {
   OpId variable;
@@ -73,15 +81,15 @@ void ClipGlobalNorm(LogicalGraph& graph, double limit, const SourceLocation& whe
   }
 }
 
-absl::Status FetchNorm(LogicalGraph& graph, const std::string& name, Tensor norm,
-                       const SourceLocation& where) {
+absl::Status FetchUnder(LogicalGraph& graph, const std::string& name, Tensor value,
+                        const SourceLocation& where) {
   for (const Op& op : graph.ops()) {
     if (!HasRole(graph, op, OpRole::kFetch) || op.attrs.String("name") != name) continue;
     return absl::AlreadyExistsError(absl::StrCat(
-        "Minimize fetches a norm of gradients as '", name, "', and that is fetched at ",
-        op.location.ToString(), " already; give .norms another name (", where.ToString(), ")"));
+        "Minimize fetches a value of its own as '", name, "', and that is fetched at ",
+        op.location.ToString(), " already; give it another name (", where.ToString(), ")"));
   }
-  Fetch(norm, name, where);
+  Fetch(value, name, where);
   return absl::OkStatus();
 }
 
@@ -90,15 +98,15 @@ absl::Status FetchNorms(LogicalGraph& graph, const MinimizeRequest& request,
                         const std::vector<Trained>& all, const std::vector<Tensor>& squares,
                         Tensor norm) {
   const std::string& name = request.attrs.String("norms");
-  BRAID_RETURN_IF_ERROR(FetchNorm(graph, name, norm, request.location));
+  BRAID_RETURN_IF_ERROR(FetchUnder(graph, name, norm, request.location));
   for (const VariableGroup& group : request.groups) {
     std::vector<Tensor> own;
     for (size_t i = 0; i < all.size(); ++i) {
       if (request.GroupOf(graph.op(all[i].variable).name) == &group) own.push_back(squares[i]);
     }
     if (own.empty()) continue;
-    BRAID_RETURN_IF_ERROR(FetchNorm(graph, absl::StrCat(name, ".", group.names),
-                                    NormOf(own, request.location), request.location));
+    BRAID_RETURN_IF_ERROR(FetchUnder(graph, absl::StrCat(name, ".", group.names),
+                                     NormOf(own, request.location), request.location));
   }
   return absl::OkStatus();
 }
@@ -152,7 +160,9 @@ Tensor LearningRate(LogicalGraph& graph, const MinimizeRequest& request, double 
 Attrs AttrsOf(const MinimizeRequest& request, const VariableGroup* group) {
   Attrs attrs;
   for (const auto& [name, value] : request.attrs.values()) {
-    if (name != "learning_rate" && name != "ema" && name != "norms") attrs.Set(name, value);
+    static constexpr std::string_view kOwn[] = {"ema", "learning_rate", "norms", "staleness",
+                                                "workers"};
+    if (std::find(std::begin(kOwn), std::end(kOwn), name) == std::end(kOwn)) attrs.Set(name, value);
   }
   if (group != nullptr && group->weight_decay.has_value()) {
     attrs.Set("weight_decay", *group->weight_decay);
@@ -186,6 +196,44 @@ void AppendUpdate(LogicalGraph& graph, const MinimizeRequest& request, const Tra
                {.name = def.name(), .attrs = std::move(attrs), .location = request.location});
 }
 
+// Each of n workers has 1/n of the gradient of the whole batch, which is made that of the mean over
+// its own samples.
+void MakeGradientsOfWorkers(int64_t workers, const SourceLocation& where,
+                            std::vector<Trained>& all) {
+  for (Trained& trained : all) {
+    trained.gradient = Scale(trained.gradient, static_cast<double>(workers), where);
+  }
+}
+
+// Workers are counted by the least that they push.
+absl::Status FetchStaleness(LogicalGraph& graph, const MinimizeRequest& request,
+                            const std::vector<Trained>& all) {
+  const auto least = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.gradient.shape().num_elements() < b.gradient.shape().num_elements();
+  });
+  const std::optional<Placement>& server = graph.op(least->variable).placement;
+  if (!server.has_value()) return absl::InternalError("a server without a placement");
+  graph.PushPlacement(server->Slice(0, 1));
+  const Tensor staleness =
+      graph.Append1("staleness", {{least->gradient}},
+                    {.name = "staleness",
+                     .attrs = {{"workers", WorkersOf(request)},
+                               {"max_staleness", request.attrs.Int("max_staleness")}},
+                     .location = request.location});
+  graph.PopPlacement();
+  return FetchUnder(graph, request.attrs.String("staleness"), staleness, request.location);
+}
+
+// The number of the last update of the step, where each of n workers' is one.
+Tensor StepOfUpdates(LogicalGraph& graph, int64_t workers, Tensor step,
+                     const SourceLocation& where) {
+  if (workers <= 1) return step;
+  const auto constant = [&](int64_t value) {
+    return Constant(graph, static_cast<double>(value), {.dtype = step.dtype()}, where);
+  };
+  return Add(Mul(step, constant(workers), where), constant(workers - 1), where);
+}
+
 // Returns whether the step applies: bool [], or invalid: always.
 absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest& request) {
   if (request.optimizer.empty()) return Tensor();
@@ -206,6 +254,13 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
   }
   CHECK(!all.empty()) << "a Minimize request without variables: Autograd runs first";
   Tensor applies;
+  if (request.loss_scale != kNone && WorkersOf(request) > 0) {
+    return absl::UnimplementedError(absl::StrCat(
+        "an asynchronous server (max_staleness ", request.attrs.Int("max_staleness"),
+        ") does not go with --precision=f16, whose steps may update nothing; use bf16 or f32, or "
+        "let max_staleness be 0 (",
+        request.location.ToString(), ")"));
+  }
   if (request.loss_scale != kNone) {
     std::vector<Tensor> gradients;
     for (const Trained& trained : all) gradients.push_back(trained.gradient);
@@ -220,17 +275,24 @@ absl::StatusOr<Tensor> AppendUpdates(LogicalGraph& graph, const MinimizeRequest&
     if (wants_norms) BRAID_RETURN_IF_ERROR(FetchNorms(graph, request, all, squares, norm));
     if (clips) ClipGlobalNorm(graph, request.clip_global_norm, request.location, norm, all);
   }
-  std::vector<Tensor> scalars = {LearningRate(graph, request, 1)};
+  const int64_t workers = WorkersOf(request);
+  const double share = workers > 0 ? 1.0 / static_cast<double>(workers) : 1;
+  if (workers > 1) MakeGradientsOfWorkers(workers, request.location, all);
+  if (request.attrs.Has("staleness")) BRAID_RETURN_IF_ERROR(FetchStaleness(graph, request, all));
+  std::vector<Tensor> scalars = {LearningRate(graph, request, share)};
   if (is_adafactor || def->update_takes_step()) {
     scalars.push_back(applies.valid() ? AppendAppliedSteps(graph, request, applies)
-                                      : Step(graph, request.location));
+                                      : StepOfUpdates(graph, workers, Step(graph, request.location),
+                                                      request.location));
   }
   // By the groups' factors, each computed once.
   std::map<double, Tensor> rates = {{1.0, scalars[0]}};
   for (const Trained& trained : all) {
     const VariableGroup* const group = request.GroupOf(graph.op(trained.variable).name);
     const double factor = group == nullptr ? 1 : group->rate;
-    if (!rates.contains(factor)) rates[factor] = LearningRate(graph, request, factor);
+    if (!rates.contains(factor)) {
+      rates[factor] = LearningRate(graph, request, factor * share);
+    }
     scalars[0] = rates[factor];
     const Attrs attrs = AttrsOf(request, group);
     AtVariable(graph, trained.variable, [&] {

@@ -36,7 +36,8 @@ LogicalGraph UpdateRows(LogicalGraph graph) {
   std::vector<bool> keep(graph.ops().size(), true);
   for (Op& op : graph.mutable_ops()) {
     const OpDef& def = DefOf(graph, op);
-    const std::string row_form = def.is_update() ? def.row_form(op.attrs) : "";
+    const std::string row_form =
+        def.is_update() && MaxStaleness(op) == 0 ? def.row_form(op.attrs) : "";
     if (row_form.empty() || consumers[op.inputs[1]].size() != 1) continue;
     const Op& gradient = graph.producer(op.inputs[1]);
     std::vector<TensorId> inputs = InputsOfRows(graph, op, gradient);

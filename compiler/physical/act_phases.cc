@@ -20,19 +20,25 @@ class PhaseFinder {
     const int end = *std::max_element(phase_.begin(), phase_.end());
     int last = 0;
     for (const TaskGroup& group : graph_.groups()) {
-      if (group.acts_per_step > 1) last = std::max(last, phase_[group.id]);
+      if (IsOfActs(group)) last = std::max(last, phase_[group.id]);
     }
     phase_ = FindLatest(end);
     for (const TaskGroup& group : graph_.groups()) {
-      if (group.acts_per_step > 1) phase_[group.id] = std::min(last, phase_[group.id]);
+      if (IsOfActs(group)) phase_[group.id] = std::min(last, phase_[group.id]);
     }
     RaiseAfterProducers();
     return {std::move(phase_), last};
   }
 
  private:
+  // The acts of an asynchronous server are no micro-batches.
+  static bool IsOfActs(const TaskGroup& group) {
+    return group.acts_per_step > 1 && group.lanes() == 0;
+  }
+
   bool WaitsForAll(const Register& reg) const {
-    return reg.period > 1 && graph_.group(reg.producer).acts_per_step == reg.period;
+    const TaskGroup& producer = graph_.group(reg.producer);
+    return reg.period > 1 && IsOfActs(producer) && producer.acts_per_step == reg.period;
   }
 
   void RaiseAfterProducers() {

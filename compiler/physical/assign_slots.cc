@@ -88,7 +88,7 @@ absl::StatusOr<PhysicalGraph> AssignSlots(PhysicalGraph graph) {
     Register& reg = graph.reg(known.id);
     const TaskGroup& producer = graph.group(reg.producer);
     const int pieces = producer.acts_per_step / reg.period;
-    reg.slots = 1;
+    reg.slots = reg.least_slots;
     if (IsVariable(reg)) continue;
     if (RunsAhead(graph, producer)) reg.slots = 2;
     if (pieces > 1) {

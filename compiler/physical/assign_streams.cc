@@ -77,6 +77,9 @@ PhysicalGraph AssignStreams(PhysicalGraph graph, const OpRegistry& registry) {
     const bool is_host = graph.kinds.AreHost(group.placement);
     if (group.is<VariableOwner>()) {
       group.stream = StreamKind::kCompute;
+    } else if (group.exchange_lanes() == Exchange::Lanes::kPull) {
+      // Its copies stand between two updates: on the thread that does them.
+      group.stream = StreamKind::kCompute;
     } else if (device_lists.May(group)) {
       group.stream = StreamKind::kCollective;
     } else if (group.movement() != nullptr) {

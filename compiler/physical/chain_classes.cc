@@ -14,8 +14,9 @@
 namespace braid::compiler {
 namespace {
 
+// What a worker pushes goes into one update at a time.
 bool IsChainable(const TaskGroup& group) {
-  return group.is<Compute>() && group.stream != StreamKind::kInput;
+  return group.is<Compute>() && group.stream != StreamKind::kInput && group.lanes() == 0;
 }
 
 bool IsCommunication(const TaskGroup& group) { return group.movement() != nullptr; }

@@ -9,8 +9,8 @@
 namespace braid::compiler {
 
 // Classes of compute groups that share placement (with its hierarchy), stream, acts per step,
-// depth, arrival and phase (see act_phases.h). Groups of the input stream are in none: they run
-// ahead by themselves.
+// depth, arrival and phase (see act_phases.h). Groups of the input stream are in none, since
+// they run ahead by themselves, nor those of asynchronous servers.
 //
 // The depth of a group is the number of breaks on the longest path to it, along edges without
 // initial tokens. A break is an edge between groups that could not share a chain: to or from an

@@ -124,7 +124,9 @@ class Rewriter {
       CHECK_EQ(other.period, reg.period) << reg.name << " and " << other.name;
       CHECK_EQ(other.initial_tokens, reg.initial_tokens) << reg.name << " and " << other.name;
       CHECK_EQ(other.is_control(), reg.is_control()) << reg.name << " and " << other.name;
+      CHECK_EQ(other.is_by_lane, reg.is_by_lane) << reg.name << " and " << other.name;
       reg.slots = std::max(reg.slots, other.slots);
+      reg.least_slots = std::max(reg.least_slots, other.least_slots);
       places_[ids[i]] = {number, static_cast<int>(reg.parts.size())};
       std::move(other.parts.begin(), other.parts.end(), std::back_inserter(reg.parts));
       if (i + 1 == ids.size() && !reg.is_control()) {
@@ -202,11 +204,15 @@ class Rewriter {
 
   void AddKernels(TaskGroup& member, GroupId number, TaskGroup& merged) {
     if (auto* const compute = std::get_if<Compute>(&merged.work)) {
-      auto& [kernels, scratch, turns] = std::get<Compute>(member.work);
+      auto& from = std::get<Compute>(member.work);
       const auto first_scratch = static_cast<int>(compute->scratch.size());
-      std::move(scratch.begin(), scratch.end(), std::back_inserter(compute->scratch));
+      std::move(from.scratch.begin(), from.scratch.end(), std::back_inserter(compute->scratch));
       MoveOperands(member, number, first_scratch);
-      std::move(kernels.begin(), kernels.end(), std::back_inserter(compute->kernels));
+      std::move(from.kernels.begin(), from.kernels.end(), std::back_inserter(compute->kernels));
+      if (from.lanes > 0) {  // it is alone
+        compute->served = std::move(from.served);
+        compute->lanes = from.lanes;
+      }
     } else if (auto* const variable = std::get_if<VariableOwner>(&merged.work)) {
       MoveOperands(member, number, 0);
       const std::span<KernelCall> kernels = member.kernels();
@@ -222,6 +228,7 @@ class Rewriter {
         ref.index += first_scratch;
         return;
       }
+      if (ref.source == OperandRef::Source::kServed) return;
       const GroupRegisterId old = ref.source == OperandRef::Source::kInput
                                       ? member.inputs[ref.index].reg
                                       : member.outputs[ref.index];

@@ -149,6 +149,8 @@ void StepOrder::AddEdges() {
 void StepOrder::AddRegisterEdges(const Register& reg, GroupId consumer, int input) {
   const TaskGroup& producer = graph_->group(reg.producer);
   const TaskGroup& reader = graph_->group(consumer);
+  // Each of a server's lanes goes on by itself.
+  if (reg.is_by_lane || reader.exchange_lanes() == Exchange::Lanes::kPull) return;
   // Control edges of an exchange start at the tasks that read its source.
   const int from = reg.is_control() ? node_[producer.id].reader : node_[producer.id].writer;
   const int to = node_[consumer].reader;
@@ -234,6 +236,7 @@ StepOrder::Reach StepOrder::ReachOf(const TaskGroup& exchange) {
 }
 
 void StepOrder::AddExchangeEdges(const TaskGroup& group) {
+  if (group.exchange_lanes() != Exchange::Lanes::kNone) return;
   const Reach reach = ReachOf(group);
   const Register& reg = graph_->reg(group.inputs[0].reg);
   const GroupNodes& nodes = node_[group.id];

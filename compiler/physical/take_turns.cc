@@ -224,7 +224,8 @@ class Turning {
 
 PhysicalGraph TakeTurns(PhysicalGraph graph, const OpRegistry& registry) {
   for (const TaskGroup& group : graph.groups()) {
-    if (group.is<Compute>()) Turning(graph, registry, graph.group(group.id)).Run();
+    if (group.is<Compute>() && group.lanes() == 0)
+      Turning(graph, registry, graph.group(group.id)).Run();
   }
   return graph;
 }

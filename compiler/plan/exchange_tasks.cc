@@ -16,8 +16,20 @@ const ExchangeTasks::Outgoing& ExchangeTasks::OutgoingOf(int source_rank) {
   Outgoing outgoing;
   const int node = source_->device(source_rank).node;
   std::map<int, std::vector<size_t>> to_node;  // transfers, by destination node
+  const Exchange::Lanes lanes = exchange_->exchange_lanes();
   for (Move& move : moves_.From(source_rank)) {
     if (move.region.empty()) continue;
+    if (lanes != Exchange::Lanes::kNone) {
+      Transfer& transfer = outgoing.transfers.emplace_back();
+      transfer.source_rank = source_rank;
+      transfer.owner = move.destination_rank;
+      transfer.region = std::move(move.region);
+      transfer.is_direct = lanes == Exchange::Lanes::kPull && move.is_whole;
+      if (lanes == Exchange::Lanes::kPull && !move.is_whole) {
+        transfer.readers.push_back(transfer.owner);
+      }
+      continue;
+    }
     const int destination_node = destination().device(move.destination_rank).node;
     if (destination_node == node) {
       outgoing.local_readers.push_back(move.destination_rank);
@@ -63,7 +75,10 @@ void ExchangeTasks::Assemble(int node) {
     for (Move& move : moves_.To(rank)) {
       if (move.region.empty()) continue;
       Piece piece;
-      if (source_->device(move.source_rank).node != node) {
+      if (exchange_->exchange_lanes() != Exchange::Lanes::kNone) {
+        piece.owner = rank;
+        piece.is_direct = exchange_->exchange_lanes() == Exchange::Lanes::kPull && move.is_whole;
+      } else if (source_->device(move.source_rank).node != node) {
         std::vector<Landing>& landings = from[move.source_rank];
         auto landing = std::find_if(landings.begin(), landings.end(), [&](const Landing& other) {
           return other.region == move.region;

@@ -13,6 +13,9 @@ namespace braid::compiler {
 // A destination rank is either assembled by a copy task on its device, or, if one transfer brings
 // all of it, written by that transfer directly. Ranks of one node that take the same box from the
 // same source share one transfer, which lands at the lowest of them, its owner.
+//
+// Between an asynchronous server and its workers (Exchange::Lanes) every box has a transfer of its
+// own, also inside a node, and what is pushed is not assembled.
 class ExchangeTasks {
  public:
   ExchangeTasks(const TaskGroup* exchange, const Placement* source)
@@ -25,6 +28,11 @@ class ExchangeTasks {
     bool is_direct = false;    // it lands in the owner's output itself
     std::vector<int> readers;  // destination ranks whose copy tasks read the landing slot
   };
+
+  // Whether a task assembles the destination rank.
+  bool IsAssembled(int destination_rank) {
+    return exchange_->exchange_lanes() != Exchange::Lanes::kPush && !IsDirect(destination_rank);
+  }
 
   // What a destination rank is assembled from, in the order of the sum. `owner` is -1 for a box
   // that is read from the source register on the same node, else the owner of the transfer.

@@ -122,7 +122,43 @@ class InvariantChecker {
     return group.outputs.empty() ? Broken(group, "owns no register") : absl::OkStatus();
   }
   absl::Status CheckWork(const TaskGroup& group, const Exchange& exchange) const {
-    return CheckMovement(group, exchange.movement);
+    BRAID_RETURN_IF_ERROR(CheckMovement(group, exchange.movement));
+    const bool is_push = exchange.lanes == Exchange::Lanes::kPush;
+    if (graph_.reg(group.outputs[0]).is_by_lane != is_push) {
+      return Broken(group, is_push ? "pushes into a register with memory of its own"
+                                   : "moves data by lanes and is no push");
+    }
+    if (exchange.lanes == Exchange::Lanes::kNone) return absl::OkStatus();
+    if (group.acts_per_step != 1) {
+      return Broken(group, absl::StrFormat("goes by lanes %d times a step", group.acts_per_step));
+    }
+    return is_push ? CheckPush(group, exchange.movement) : absl::OkStatus();
+  }
+
+  // Each of its sources has an addend for each of its destinations.
+  absl::Status CheckPush(const TaskGroup& group, const Movement& movement) const {
+    const Placement& from = graph_.reg(group.inputs[0].reg).placement;
+    const auto is_one = [](const std::vector<int64_t>& hierarchy) { return hierarchy.size() == 1; };
+    const bool has_addends = from.size() == 1 || (movement.source.sbp.rank() == 1 &&
+                                                  movement.source.sbp[0].is_partial());
+    if (!is_one(from.hierarchy()) || !is_one(group.placement.hierarchy()) || !has_addends ||
+        RegionOf(movement.destination, group.placement, group.placement.size() - 1).empty()) {
+      return Broken(group,
+                    absl::StrFormat("pushes %s on %s to %s on %s; every worker must have an "
+                                    "addend for every server",
+                                    movement.source.ToString(), from.ToString(),
+                                    movement.destination.ToString(), group.placement.ToString()));
+    }
+    return absl::OkStatus();
+  }
+
+  // How many workers push what `reg` holds; 0: it is none of theirs.
+  int LanesOf(const Register& reg) const {
+    if (!reg.is_by_lane || reg.is_control()) return 0;
+    const TaskGroup& push = graph_.group(reg.producer);
+    return push.inputs.empty() || !IsRegister(push.inputs[0].reg)
+               ? 0
+               : graph_.reg(push.inputs[0].reg).placement.size();
   }
   absl::Status CheckWork(const TaskGroup& group, const Collective& collective) const {
     return CheckMovement(group, collective.movement);
@@ -139,9 +175,16 @@ class InvariantChecker {
                                     producer.acts_per_step, reg.period));
     }
     const bool is_source = group.is<Exchange>() && is_first;
-    if (group.is<Exchange>() && !is_source) {
+    const bool is_turn = reg.is_by_lane && reg.is_control() && producer.lanes() > 0 &&
+                         group.exchange_lanes() == Exchange::Lanes::kPull &&
+                         producer.lanes() == group.placement.size();
+    if (group.is<Exchange>() && !is_source && !is_turn) {
       return Broken(group,
                     absl::StrCat("an exchange reads its source alone, not '", reg.name, "'"));
+    }
+    const bool is_push = is_first && LanesOf(reg) > 0 && LanesOf(reg) == group.lanes();
+    if (reg.is_by_lane && !is_turn && !is_push) {
+      return Broken(group, absl::StrCat("reads '", reg.name, "', which goes by lanes"));
     }
     if (!reg.is_control() && !is_source && !reg.placement.HasDevicesOf(group.placement)) {
       return Broken(group, absl::StrFormat("reads register '%s' on %s from %s", reg.name,
@@ -181,7 +224,23 @@ class InvariantChecker {
                                          from.name, to.name));
   }
 
+  // A server acts once for each worker, whose pushes are its input 0.
+  absl::Status CheckLanes(const TaskGroup& group) const {
+    const bool is_pushed = !group.inputs.empty() && graph_.reg(group.inputs[0].reg).is_by_lane;
+    const auto is_whole = [&](GroupRegisterId id) {
+      return graph_.reg(id).period == group.acts_per_step;
+    };
+    if (is_pushed == (group.lanes() > 0) &&
+        (group.lanes() == 0 ||
+         (group.acts_per_step == group.lanes() && std::ranges::all_of(group.outputs, is_whole)))) {
+      return absl::OkStatus();
+    }
+    return Broken(group, absl::StrFormat("acts %d times a step for %d lanes", group.acts_per_step,
+                                         group.lanes()));
+  }
+
   absl::Status CheckWork(const TaskGroup& group, const Compute& compute) const {
+    BRAID_RETURN_IF_ERROR(CheckLanes(group));
     for (const KernelCall& kernel : compute.kernels) {
       if (kernel.inputs.size() != kernel.input_layouts.size() ||
           kernel.outputs.size() != kernel.output_layouts.size()) {
@@ -193,7 +252,8 @@ class InvariantChecker {
             CheckOperand(group, kernel, kernel.inputs[i], kernel.input_layouts[i]));
       }
       for (size_t i = 0; i < kernel.outputs.size(); ++i) {
-        if (kernel.outputs[i].source == OperandRef::Source::kInput) {
+        if (kernel.outputs[i].source == OperandRef::Source::kInput ||
+            kernel.outputs[i].source == OperandRef::Source::kServed) {
           return Broken(group, absl::StrFormat("kernel '%s' writes an input", kernel.name));
         }
         BRAID_RETURN_IF_ERROR(
@@ -236,6 +296,12 @@ class InvariantChecker {
         return missing();
       }
       held = &scratch[ref.index].layout;
+    } else if (ref.source == OperandRef::Source::kServed) {
+      const std::vector<ServedVariable>& served = std::get<Compute>(group.work).served;
+      if (ref.index < 0 || ref.index >= static_cast<int>(served.size()) || ref.part != 0) {
+        return missing();
+      }
+      held = &served[ref.index].layout;
     } else {
       const bool is_input = ref.source == OperandRef::Source::kInput;
       const size_t ends = is_input ? group.inputs.size() : group.outputs.size();

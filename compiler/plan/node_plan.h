@@ -17,6 +17,7 @@
 #include "graph/dtype.h"
 #include "graph/sbp.h"
 #include "runtime/base/collective_kind.h"
+#include "runtime/base/ids.h"
 
 namespace braid::plan {
 
@@ -51,6 +52,7 @@ struct Input {
   uint32_t slots = 0;
   uint32_t period = 0;
   uint32_t initial_tokens = 0;
+  int32_t lane = kNoLane;        // whose acts alone use it
   std::optional<Memory> memory;  // absent: a control edge or a register of variables
 };
 
@@ -59,6 +61,7 @@ struct Output {
   uint32_t slots = 0;
   uint32_t period = 0;
   uint32_t initial_tokens = 0;
+  int32_t lane = kNoLane;  // whose acts alone fill it
   std::vector<ActorId> consumers;
   std::optional<Memory> memory;
 };
@@ -113,7 +116,8 @@ struct Staging {
   std::vector<Part> parts;
 };
 
-// A box of input 0 goes into the landing slot, output 0, on another node.
+// A box of input 0 goes into the landing slot, output 0, on another node. (Inside a node, a pull or
+// a push is a Copy into the landing slot.)
 struct Transfer {
   Operand source;
   Region box;
@@ -154,6 +158,7 @@ struct Task {
   uint32_t device = 0;
   StreamKind stream = StreamKind::kCompute;  // of the device
   uint32_t acts_per_step = 0;
+  uint32_t lanes = 0;          // it acts for one of them (an asynchronous server's); 0: it has none
   bool is_deferrable = false;  // acts when nothing else on its thread can
   std::vector<Input> inputs;
   std::vector<Output> outputs;

@@ -56,6 +56,16 @@ int64_t MaxBytesOf(const TensorLayout& layout, const Placement& placement) {
   return BytesOf(layout, placement, 0);
 }
 
+int TaskGroup::lanes() const {
+  const auto* const compute = std::get_if<Compute>(&work);
+  return compute == nullptr ? 0 : compute->lanes;
+}
+
+Exchange::Lanes TaskGroup::exchange_lanes() const {
+  const auto* const exchange = std::get_if<Exchange>(&work);
+  return exchange == nullptr ? Exchange::Lanes::kNone : exchange->lanes;
+}
+
 const Movement* TaskGroup::movement() const {
   if (const auto* const exchange = std::get_if<Exchange>(&work)) return &exchange->movement;
   const auto* const collective = std::get_if<Collective>(&work);
@@ -128,7 +138,9 @@ void PhysicalGraph::Prune(const std::vector<bool>& keep_groups,
     }
     auto renumber = [&](std::vector<OperandRef>& refs) {
       for (OperandRef& ref : refs) {
-        if (ref.source == OperandRef::Source::kScratch) continue;
+        const bool is_end =
+            ref.source == OperandRef::Source::kInput || ref.source == OperandRef::Source::kOutput;
+        if (!is_end) continue;
         const auto& renumbered = ref.source == OperandRef::Source::kInput ? new_input : new_output;
         ref.index = renumbered[ref.index];
         CHECK_NE(ref.index, kNone) << group.name << " is kept, an operand's register is not";
@@ -164,8 +176,8 @@ std::vector<std::vector<std::pair<GroupId, int>>> PhysicalGraph::Consumers() con
 }
 
 bool Register::has_memory() const {
-  return std::any_of(parts.begin(), parts.end(),
-                     [](const Part& part) { return part.variable.empty(); });
+  return !is_by_lane && std::any_of(parts.begin(), parts.end(),
+                                    [](const Part& part) { return part.variable.empty(); });
 }
 
 bool PhysicalGraph::MayActInPlace(GroupId id) const {

@@ -64,13 +64,15 @@ struct Register {
   int slots = 1;
   int period = 1;                        // acts of the producer that fill one slot
   int initial_tokens = 0;                // slots that are ready before the first act
+  int least_slots = 1;                   // assign_slots gives it no fewer
+  bool is_by_lane = false;               // a push fills it: see Exchange::Lanes
   int64_t slot_bytes = 0;                // set with the parts' offsets
   int64_t stride = 0;                    // from slot to slot: slot_bytes, until plan_memory puts
                                          // slots of others between
   MemoryKind memory = MemoryKind::kOwn;  // or kPinned: see stage_through_host
   int64_t offset = -1;                   // in that arena of the device: set by plan_memory
   bool is_control() const { return parts.empty(); }
-  bool has_memory() const;  // in the arena: variables have their own
+  bool has_memory() const;  // in the arena: variables have their own, and what comes by lanes
   // From its first byte to the end of its last slot.
   int64_t span_bytes() const { return (slots - 1) * stride + slot_bytes; }
 };
@@ -82,10 +84,10 @@ struct GroupInput {
 
 // Where a kernel finds an operand.
 struct OperandRef {
-  enum class Source : uint8_t { kInput, kOutput, kScratch };
+  enum class Source : uint8_t { kInput, kOutput, kScratch, kServed };
   Source source = Source::kInput;
-  int index = 0;  // of TaskGroup::inputs / outputs, or of Compute::scratch
-  int part = 0;   // of that register (0 for scratch)
+  int index = 0;  // of TaskGroup::inputs / outputs, or of Compute::scratch / served
+  int part = 0;   // of that register (0 for scratch and what is served)
   friend bool operator==(const OperandRef&, const OperandRef&) = default;
 };
 
@@ -118,10 +120,21 @@ struct Turns {
 
 // What a group does is one of these.
 
+// A variable of an asynchronous server, which its update overwrites while workers hold older
+// values.
+struct ServedVariable {
+  std::string name;
+  TensorLayout layout;
+};
+
 // Kernels on each rank's device, also readers, feeds and fetches.
 struct Compute {
   std::vector<KernelCall> kernels;
   std::vector<Scratch> scratch;
+  std::vector<ServedVariable> served;
+  // Not 0: an asynchronous server. Its tasks act once a step for each of so many workers, when what
+  // that worker pushes is there: input 0 comes by lanes.
+  int lanes = 0;
   std::vector<Turns> turns;  // in order, without common kernels; set by take_turns
 };
 
@@ -135,7 +148,15 @@ struct Movement {
 // Any layout on any placement to any other, as moves of boxes. The source placement is the input
 // register's.
 struct Exchange {
+  // Between an asynchronous server, where variables are, and its workers. Every box has a task of
+  // its own at its source, on the compute stream, which goes when it may and not when others do:
+  // - a pull copies a variable's box as it is at that moment, between two updates, to a worker. The
+  //   worker's next pull waits for its own push before (the control edges into it);
+  // - a push brings a worker's addend to the server as that worker's lane. The tasks of the groups
+  //   that read its output, which has no memory, read the landing slots.
+  enum class Lanes : uint8_t { kNone, kPull, kPush };
   Movement movement;
+  Lanes lanes = Lanes::kNone;
 };
 
 // All ranks of one dimension of the hierarchy act together. Both registers are flat lists of equal
@@ -175,6 +196,9 @@ struct TaskGroup {
   bool is() const {
     return std::holds_alternative<Work>(work);
   }
+  // Of an asynchronous server's tasks: how many workers push; else 0.
+  int lanes() const;
+  Exchange::Lanes exchange_lanes() const;  // kNone unless it is such an exchange
   // Of an exchange or a collective; else null.
   const Movement* movement() const;
   Movement* movement();

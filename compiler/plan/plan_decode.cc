@@ -222,8 +222,7 @@ class Decoder {
     if (numbers.size() % 3 != 0) return Wrong("operands of %d numbers", numbers.size());
     for (int i = 0; i < numbers.size(); i += 3) {
       const uint32_t source = numbers[i] % 4;
-      if (source > static_cast<uint32_t>(OperandRef::Source::kScratch) ||
-          numbers[i + 1] > std::numeric_limits<int>::max()) {
+      if (numbers[i + 1] > std::numeric_limits<int>::max()) {
         return Wrong("operand %d, part %d", numbers[i], numbers[i + 1]);
       }
       refs.push_back({static_cast<OperandRef::Source>(source), static_cast<int>(numbers[i] / 4),
@@ -261,6 +260,7 @@ class Decoder {
       return Wrong("a register in memory of kind %d", entry.memory());
     }
     reg.memory = static_cast<MemoryKind>(entry.memory());
+    reg.is_by_lane = entry.by_lane();
     BRAID_ASSIGN_OR_RETURN(const int64_t gap, Bytes(entry.gap(), "slots that lie apart by"));
     int64_t all = 0;
     if (__builtin_add_overflow(reg.slot_bytes, gap, &reg.stride) ||
@@ -324,6 +324,16 @@ class Decoder {
       BRAID_ASSIGN_OR_RETURN(scratch.layout, LayoutAt(entry.scratch(i)));
       BRAID_ASSIGN_OR_RETURN(scratch.offset, Bytes(entry.scratch_offsets(i), "scratch at byte"));
     }
+    if (entry.served_size() % 2 != 0 || entry.lanes() > kMostActs) {
+      return Wrong("%d lanes and variables of %d numbers in group '%s'", entry.lanes(),
+                   entry.served_size(), group.name);
+    }
+    for (int i = 0; i < entry.served_size(); i += 2) {
+      ServedVariable& variable = compute.served.emplace_back();
+      BRAID_ASSIGN_OR_RETURN(variable.name, Text(entry.served(i)));
+      BRAID_ASSIGN_OR_RETURN(variable.layout, LayoutAt(entry.served(i + 1)));
+    }
+    compute.lanes = static_cast<int>(entry.lanes());
     for (const plan::Turns& turns : entry.turns()) {
       BRAID_RETURN_IF_ERROR(ReadTurns(turns, group.name, compute));
     }
@@ -331,6 +341,10 @@ class Decoder {
   }
 
   absl::Status ReadWork(const plan::Group& entry, const TaskGroup& group, Exchange& exchange) {
+    if (entry.movement().lanes() > static_cast<uint32_t>(Exchange::Lanes::kPush)) {
+      return Wrong("'%s' goes by lanes of kind %d", group.name, entry.movement().lanes());
+    }
+    exchange.lanes = static_cast<Exchange::Lanes>(entry.movement().lanes());
     return ReadMovement(entry.movement(), group, exchange.movement);
   }
 
@@ -451,6 +465,9 @@ class Decoder {
       for (const Scratch& scratch : compute->scratch) {
         BRAID_RETURN_IF_ERROR(CheckFits(scratch.layout, group.placement, group));
       }
+      for (const ServedVariable& variable : compute->served) {
+        BRAID_RETURN_IF_ERROR(CheckFits(variable.layout, group.placement, group));
+      }
     }
     for (GroupRegisterId id : group.outputs)
       BRAID_RETURN_IF_ERROR(CheckOutput(group, graph_.reg(id)));
@@ -460,7 +477,7 @@ class Decoder {
 
   static absl::Status CheckOutput(const TaskGroup& group, const Register& reg) {
     for (const Part& part : reg.parts) {
-      const bool has_place = part.variable.empty() ? reg.offset >= 0 : true;
+      const bool has_place = reg.offset >= 0 || !part.variable.empty() || reg.is_by_lane;
       if (!has_place || part.variable.empty() == group.is<VariableOwner>()) {
         return Wrong("'%s' fills register %d, which is at byte %d and holds variable '%s'",
                      group.name, reg.id, reg.offset, part.variable);

@@ -28,7 +28,12 @@ absl::Status PlanEdges::Number() {
   }
   for (const Register& r : graph_.registers()) {
     first_register_.push_back(reg);
-    reg += r.producer == kNone ? 1 : NumTasks(graph_.group(r.producer));
+    if (r.producer == kNone) {
+      ++reg;
+    } else {
+      const TaskGroup& producer = graph_.group(r.producer);
+      reg += NumTasks(producer) * (r.is_by_lane ? std::max(producer.lanes(), 1) : 1);
+    }
   }
   constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
   if (task >= kMost || reg >= kMost) {
@@ -64,8 +69,10 @@ plan::ActorId PlanEdges::IdOf(const TaskKey& key) {
           .task = static_cast<uint32_t>(first_task_[key.group] + key.number)};
 }
 
-uint32_t PlanEdges::RegisterId(GroupRegisterId reg, int64_t number) const {
-  return static_cast<uint32_t>(first_register_[reg] + number);
+uint32_t PlanEdges::RegisterId(GroupRegisterId reg, int64_t number, int64_t lane) const {
+  const Register& r = graph_.reg(reg);
+  const int lanes = r.is_by_lane ? std::max(graph_.group(r.producer).lanes(), 1) : 1;
+  return static_cast<uint32_t>(first_register_[reg] + number * lanes + lane);
 }
 uint32_t PlanEdges::LandingId(const TaskGroup& group, int64_t number) const {
   return static_cast<uint32_t>(first_landing_[group.id] + number);
@@ -132,6 +139,20 @@ std::vector<TaskKey> PlanEdges::ConsumersOf(const Register& reg, int64_t number)
     if (!is_known) unique.push_back(key);
   }
   return unique;
+}
+
+std::vector<TaskKey> PlanEdges::PullsOf(const Register& reg, int rank, int lane) {
+  std::vector<TaskKey> pulls;
+  for (const auto& [id, input] : consumers_[reg.id]) {
+    ExchangeTasks& exchange = ExchangeOf(graph_.group(id));
+    const DeviceId device = graph_.group(reg.producer).placement.device(rank);
+    const int source = exchange.source().rank_of(device);
+    if (source < 0) continue;
+    for (const auto& transfer : exchange.TransfersFrom(source)) {
+      if (transfer.owner == lane) pulls.push_back({id, exchange.TransferTask(source, lane)});
+    }
+  }
+  return pulls;
 }
 
 std::vector<PlanEdges::Source> PlanEdges::SourcesOf(const Register& reg, const TaskGroup& consumer,

@@ -34,14 +34,18 @@ class PlanEdges {
   // Where a task runs: transfers at their source, everything else at its rank's device.
   DeviceId DeviceOf(const TaskKey& key);
   plan::ActorId IdOf(const TaskKey& key);
-  // Of what task `number` of the register's producer fills.
-  uint32_t RegisterId(GroupRegisterId reg, int64_t number) const;
+  // Of what task `number` of the register's producer fills; of a control edge by lanes, in its
+  // acts for that lane.
+  uint32_t RegisterId(GroupRegisterId reg, int64_t number, int64_t lane = 0) const;
   // Of the landing slots of transfer `number`.
   uint32_t LandingId(const TaskGroup& group, int64_t number) const;
   int64_t first_collective(GroupId group) const { return first_collective_[group]; }
 
   // The consumers of the register that task `number` of the producer fills, each once.
   std::vector<TaskKey> ConsumersOf(const Register& reg, int64_t number);
+
+  // Of a control edge by lanes: the pulls of a lane's worker from what `rank` of the server has.
+  std::vector<TaskKey> PullsOf(const Register& reg, int rank, int lane);
 
   // A task that fills a register, and the register's number.
   struct Source {

@@ -141,6 +141,11 @@ class Encoder {
       entry.add_scratch(LayoutNumber(scratch.layout));
       entry.add_scratch_offsets(static_cast<uint64_t>(scratch.offset));
     }
+    for (const ServedVariable& variable : compute.served) {
+      entry.add_served(Text(variable.name));
+      entry.add_served(LayoutNumber(variable.layout));
+    }
+    entry.set_lanes(static_cast<uint32_t>(compute.lanes));
     for (const Turns& turns : compute.turns) {
       plan::Turns& numbers = *entry.add_turns();
       numbers.set_begin(static_cast<uint32_t>(turns.begin));
@@ -152,6 +157,7 @@ class Encoder {
 
   void AddWork(const Exchange& exchange, plan::Group& entry) {
     AddMovement(exchange.movement, *entry.mutable_movement());
+    entry.mutable_movement()->set_lanes(static_cast<uint32_t>(exchange.lanes));
   }
 
   void AddWork(const Collective& collective, plan::Group& entry) {
@@ -198,6 +204,7 @@ class Encoder {
     entry.set_gap(static_cast<uint64_t>(reg.stride - reg.slot_bytes));
     entry.set_offset(static_cast<uint64_t>(reg.offset + 1));
     entry.set_memory(static_cast<uint32_t>(reg.memory));
+    entry.set_by_lane(reg.is_by_lane);
   }
 
   const PhysicalGraph& graph_;

@@ -36,7 +36,7 @@ std::string MethodNames(const Collective& collective, const Placement& placement
 }
 
 std::string OperandName(const OperandRef& ref) {
-  constexpr char kSourceLetters[] = {'i', 'o', 's'};
+  constexpr char kSourceLetters[] = {'i', 'o', 's', 'v'};
   std::string name(1, kSourceLetters[static_cast<int>(ref.source)]);
   absl::StrAppend(&name, ref.index);
   if (ref.part != 0) absl::StrAppend(&name, ".", ref.part);
@@ -84,6 +84,8 @@ std::string WorkToString(const TaskGroup& group, PlanText detail) {
   if (const Movement* const movement = group.movement()) {
     absl::StrAppend(&text, " ", movement->source.ToString(), " -> ",
                     movement->destination.ToString());
+    constexpr const char* kLanes[] = {"", " pull", " push"};
+    absl::StrAppend(&text, kLanes[static_cast<int>(group.exchange_lanes())]);
     if (movement->part != 0) absl::StrAppend(&text, " part=", movement->part);
     if (collective != nullptr && collective->hierarchy_dim != -1) {
       absl::StrAppend(&text, " dim=", collective->hierarchy_dim);
@@ -107,6 +109,12 @@ std::string WorkToString(const TaskGroup& group, PlanText detail) {
   }
   const auto* const compute = std::get_if<Compute>(&group.work);
   if (compute == nullptr) return text;
+  for (const ServedVariable& variable : compute->served) {
+    absl::StrAppend(&text, "\n  served ", variable.name);
+    if (detail != PlanText::kStructure) {
+      absl::StrAppend(&text, " ", variable.layout.ToString());
+    }
+  }
   absl::StrAppend(&text, ScratchToString(*compute, detail));
   for (const Turns& turns : compute->turns) {
     absl::StrAppend(&text, "\n  turns of ", compute->kernels[turns.begin].name, " to ",
@@ -128,6 +136,7 @@ std::string GroupToString(const TaskGroup& group, PlanText detail) {
     absl::StrAppend(&text, " stream=", kStreamNames[static_cast<int>(group.stream)]);
   }
   if (group.acts_per_step != 1) absl::StrAppend(&text, " acts_per_step=", group.acts_per_step);
+  if (group.lanes() != 0) absl::StrAppend(&text, " lanes=", group.lanes());
   if (group.is_deferrable) absl::StrAppend(&text, " deferrable");
   auto append_input = [](std::string* out, const GroupInput& input) {
     absl::StrAppend(out, "r", input.reg);
@@ -146,6 +155,7 @@ std::string RegisterToString(const Register& reg) {
   if (reg.producer != kNone) absl::StrAppend(&text, " of=g", reg.producer);
   if (reg.slots != 1) absl::StrAppend(&text, " slots=", reg.slots);
   if (reg.period != 1) absl::StrAppend(&text, " period=", reg.period);
+  if (reg.is_by_lane) absl::StrAppend(&text, " by_lane");
   if (reg.initial_tokens != 0) absl::StrAppend(&text, " tokens=", reg.initial_tokens);
   if (reg.slot_bytes != 0) absl::StrAppend(&text, " bytes=", reg.slot_bytes);
   if (reg.stride != reg.slot_bytes) absl::StrAppend(&text, " stride=", reg.stride);

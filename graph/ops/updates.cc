@@ -214,6 +214,24 @@ OpDef RmspropOp(bool centered, bool has_velocity) {
                    .attrs = std::move(attrs)});
 }
 
+// Of what workers push to an asynchronous server: how many steps the one that is furthest ahead in
+// a round of updates is ahead of the slowest.
+OpDef StalenessOp() {
+  return OpDef("staleness")
+      .Infer([](const OpContext& ctx) -> Types {
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        if (const int64_t workers = ctx.attrs.Int("workers"); workers < 1) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("workers is ", workers, "; at least 1 was expected"));
+        }
+        return std::vector<TensorType>{Scalar(DType::kI64)};
+      })
+      .Signatures([](const OpContext&, int64_t) { return std::vector<SbpSignature>{}; })
+      .Flops([](const OpContext&) { return 0; })
+      .NoGradient()
+      .Sample({.inputs = {SampleMatrix()}, .attrs = {{"workers", int64_t{3}}}});
+}
+
 OpDef AssignOp() {
   const OpSample sample = {.inputs = {SampleMatrix(), SampleMatrix()}, .attrs = {}};
   return OpDef("assign")
@@ -280,6 +298,7 @@ std::vector<OpDef> UpdateOps() {
                 .attrs = lamb,
                 .ratio = LambRatio}),
       LambSquareOp(lamb),
+      StalenessOp(),
       AssignOp(),
   };
 }

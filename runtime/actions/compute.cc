@@ -55,6 +55,10 @@ void ComputeAction::Start(const Act& act, ActDone done) {
   for (uint32_t i = 0; i < memory_.inputs.size(); ++i) {
     Move(i, memory_.inputs[i].At(act.input_slots[i]));
   }
+  if (options_.first_lane.has_value()) {
+    const uint32_t end = *options_.first_lane + static_cast<uint32_t>(act.lane);
+    Move(*options_.first_lane, memory_.inputs[end].At(act.input_slots[end]));
+  }
   const auto num_inputs = static_cast<uint32_t>(memory_.inputs.size());
   for (uint32_t i = 0; i < memory_.outputs.size(); ++i) {
     Move(num_inputs + i, memory_.outputs[i].At(act.output_slots[i]));
@@ -93,6 +97,7 @@ KernelRun ComputeAction::RunOf(size_t call, const Act& act) const {
   run.stream = options_.stream;
   run.step = *options_.first_step + act.index / options_.acts_per_step;
   run.micro_batch = act.index % options_.acts_per_step;
+  run.lane = act.lane;
   run.inputs = pointers_.data() + first_pointer_[call];
   run.outputs = run.inputs + calls_[call].inputs.size();
   return run;
@@ -116,6 +121,29 @@ void ComputeAction::MoveStaying(const CallTurns& turns, int64_t elements) {
   }
 }
 
+namespace {
+
+// The input that is lane 0's, if the task has lanes. Kernels name that, and an act for another lane
+// finds that lane's in its place: they stand one after another, and hold equally much.
+absl::StatusOr<std::optional<uint32_t>> FirstLane(const plan::Task& task) {
+  const auto is_of_lane = [](const plan::Input& input) { return input.lane != kNoLane; };
+  const auto first = std::ranges::find_if(task.inputs, is_of_lane);
+  if (first == task.inputs.end() && task.lanes == 0) return std::nullopt;
+  bool is_right = task.inputs.end() - first >= int64_t{task.lanes} &&
+                  std::ranges::count_if(task.inputs, is_of_lane) == int64_t{task.lanes};
+  for (uint32_t lane = 0; is_right && lane < task.lanes; ++lane) {
+    const plan::Input& input = first[lane];
+    is_right = input.lane == static_cast<int32_t>(lane) && input.memory.has_value() &&
+               input.memory->bytes == first->memory->bytes;
+  }
+  if (is_right) return static_cast<uint32_t>(first - task.inputs.begin());
+  return absl::InvalidArgumentError(
+      absl::StrFormat("task '%s' has %d lanes, and other inputs than one for each, of equal bytes",
+                      task.name, task.lanes));
+}
+
+}  // namespace
+
 absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContext& context) {
   const plan::Task& task = context.task;
   std::vector<ComputeCall>& calls = context.calls;
@@ -131,6 +159,7 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
                              context.addresses.AddressOf(task, operand));
     }
   }
+  BRAID_ASSIGN_OR_RETURN(const std::optional<uint32_t> first_lane, FirstLane(task));
   std::vector<Kernel*> kernels;
   for (const ComputeCall& call : calls) kernels.push_back(call.kernel.get());
   std::vector<CallTurns> turns = TurnsOf(compute, kernels);
@@ -141,7 +170,8 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
           .first_step = context.first_step,
           .stream = &context.stream(),
           .is_queued = !context.device.is_host(),
-          .device = absl::StrFormat("%s %d", context.device.kind(), context.device.index())});
+          .device = absl::StrFormat("%s %d", context.device.kind(), context.device.index()),
+          .first_lane = first_lane});
   MadeAction made;
   made.compute = action.get();
   made.action = std::move(action);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ class ComputeAction final : public Action {
     Stream* stream = nullptr;             // both borrowed
     bool is_queued = false;               // kernels run later: what fails then is to have a name
     std::string device = {};              // "cpu 1", for errors
+    // Of an asynchronous server: the input that is lane 0's, behind which the others' lie.
+    std::optional<uint32_t> first_lane = std::nullopt;
   };
   ComputeAction(TaskMemory memory, ComputeWork work, const Options& options);
   void Start(const Act& act, ActDone done) override;

@@ -11,4 +11,7 @@ using JobId = uint64_t;
 // Of a collective: a job has the next ones in a row. No number is used twice.
 using CollectiveId = uint64_t;
 
+// Of an actor that fires on `any` (actor_spec.h): an end that belongs to none of its lanes.
+constexpr int32_t kNoLane = -1;
+
 }  // namespace braid

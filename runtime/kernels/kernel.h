@@ -19,6 +19,7 @@
 #include "graph/op_parts.h"
 #include "graph/sbp.h"
 #include "graph/shape.h"
+#include "runtime/base/ids.h"
 #include "runtime/kernels/kernel_memory.h"
 #include "runtime/kernels/work_memory.h"
 
@@ -64,6 +65,7 @@ struct KernelRun {
   Stream* stream = nullptr;        // of the device, in which the work is queued; null: the host's
   int64_t step = 0;                // of the job, counted over checkpoints
   int64_t micro_batch = 0;         // act within the step, 0 .. micro_batches - 1
+  int32_t lane = kNoLane;          // the worker for which an asynchronous server acts
   void* const* inputs = nullptr;   // written only where the OpDef says Mutates
   void* const* outputs = nullptr;  // may equal an input where the OpDef says Inplace
 };

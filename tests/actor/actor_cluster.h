@@ -32,6 +32,7 @@ struct ActorOptions {
   uint16_t node = 0;
   uint16_t thread = 0;
   uint32_t acts_per_step = 1;
+  uint32_t lanes = 0;
   Completion completion = Completion::kInside;
   int64_t fails_at = -1;  // act
 };
@@ -41,6 +42,8 @@ struct EdgeOptions {
   uint32_t fill_period = 1;
   uint32_t use_period = 1;
   uint32_t tokens = 0;
+  int32_t fill_lane = kNoLane;
+  int32_t use_lane = kNoLane;
 };
 
 class ActorCluster {
@@ -64,7 +67,8 @@ class ActorCluster {
                             .name = name,
                             .inputs = {},
                             .outputs = {},
-                            .acts_per_step = options.acts_per_step};
+                            .acts_per_step = options.acts_per_step,
+                            .lanes = options.lanes};
     return actor;
   }
 
@@ -78,14 +82,16 @@ class ActorCluster {
                       .slots = options.slots,
                       .period = options.fill_period,
                       .initial_tokens = options.tokens,
-                      .consumers = {}};
+                      .consumers = {},
+                      .lane = options.fill_lane};
     for (const int consumer : consumers) {
       output.consumers.push_back(actors_[consumer]->spec.id);
       actors_[consumer]->spec.inputs.push_back({.reg = reg,
                                                 .producer = actors_[producer]->spec.id,
                                                 .slots = options.slots,
                                                 .period = options.use_period,
-                                                .initial_tokens = options.tokens});
+                                                .initial_tokens = options.tokens,
+                                                .lane = options.use_lane});
     }
     actors_[producer]->spec.outputs.push_back(output);
     return reg;
@@ -152,6 +158,8 @@ class ActorCluster {
 
   // What each act of the actor computed, in order. After Close, or at a simulated standstill.
   const std::vector<int64_t>& values(int actor) const { return actors_[actor]->values; }
+  // For which lane each act was, of an actor that fires on `any`.
+  const std::vector<int32_t>& lanes(int actor) const { return actors_[actor]->lanes; }
   // Steps as reported by a thread.
   const std::vector<int64_t>& runs_done(size_t thread) const { return threads_[thread]->runs_done; }
   // The actors in the order in which their acts started. Simulated only.
@@ -246,6 +254,7 @@ class ActorCluster {
     ActorOptions options;
     ActorSpec spec;
     std::vector<int64_t> values;
+    std::vector<int32_t> lanes;
   };
   struct Thread {
     uint16_t node;
@@ -316,6 +325,11 @@ class ActorCluster {
     }
 
    private:
+    // Whether the act uses such an end.
+    template <typename End>
+    static bool Uses(const Act& act, const End& end) {
+      return end.lane == kNoLane || end.lane == act.lane;
+    }
     Slot& Input(const Act& act, size_t i) {
       return cluster_.registers_[actor_.spec.inputs[i].reg]->slots[act.input_slots[i]];
     }
@@ -324,20 +338,24 @@ class ActorCluster {
     }
     void Begin(const Act& act) {
       for (size_t i = 0; i < act.input_slots.size(); ++i) {
+        if (!Uses(act, actor_.spec.inputs[i])) continue;
         ++Input(act, i).readers;
         if (Input(act, i).writers != 0) ++cluster_.conflicts_;
       }
       for (size_t i = 0; i < act.output_slots.size(); ++i) {
+        if (!Uses(act, actor_.spec.outputs[i])) continue;
         if (++Output(act, i).writers != 1 || Output(act, i).readers != 0) ++cluster_.conflicts_;
       }
     }
     void End(const Act& act, ActDone done) {
       int64_t value = 7 * act.index + actor_.spec.id.task;
       for (size_t i = 0; i < act.input_slots.size(); ++i) {
+        if (!Uses(act, actor_.spec.inputs[i])) continue;
         value += 31 * Input(act, i).value % 1000003;
         --Input(act, i).readers;
       }
       for (size_t i = 0; i < act.output_slots.size(); ++i) {
+        if (!Uses(act, actor_.spec.outputs[i])) continue;
         Slot& slot = Output(act, i);
         if (act.index % actor_.spec.outputs[i].period == 0) slot.value = 0;
         slot.value += value;
@@ -345,6 +363,7 @@ class ActorCluster {
         --slot.writers;
       }
       actor_.values.push_back(value);
+      if (act.lane != kNoLane) actor_.lanes.push_back(act.lane);
       --cluster_.acting_;
       done(act.index == actor_.options.fails_at ? absl::DataLossError("the disk is wet")
                                                 : absl::OkStatus());

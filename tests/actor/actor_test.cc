@@ -321,6 +321,38 @@ TEST(ActorTest, RandomGraphsComputeTheSameUnderEverySeed) {
   }
 }
 
+// A server acts for the worker that is there, and each worker goes on when it was its turn.
+TEST(ActorTest, AServerTakesWhatComesFirst) {
+  constexpr int kWorkers = 3;
+  std::set<std::vector<int32_t>> orders;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    auto environment = MakeSimulatedEnvironment(seed);
+    ActorCluster cluster(environment.get(), seed);
+    const int server = cluster.AddActor("server", {.acts_per_step = kWorkers, .lanes = kWorkers});
+    const int rate = cluster.AddActor("rate", {.node = 1});
+    cluster.AddRegister(rate, {server}, {.slots = 2, .use_period = kWorkers});
+    for (int32_t lane = 0; lane < kWorkers; ++lane) {
+      const int worker = cluster.AddActor("worker", {.node = static_cast<uint16_t>(lane % 2),
+                                                     .thread = static_cast<uint16_t>(1 + lane),
+                                                     .completion = Completion::kLaterOnThread});
+      cluster.AddRegister(worker, {server}, {.slots = 2, .use_lane = lane});
+      cluster.AddRegister(server, {worker}, {.slots = 2, .tokens = 1, .fill_lane = lane});
+    }
+    ASSERT_EQ(cluster.Start(), absl::OkStatus());
+    for (const int64_t steps : {4, 3}) {
+      ASSERT_EQ(cluster.RunAndAwait(steps), absl::OkStatus()) << "seed " << seed;
+    }
+    cluster.Close();
+    EXPECT_EQ(cluster.conflicts(), 0) << "seed " << seed;
+    const std::vector<int32_t>& order = cluster.lanes(server);
+    for (int32_t lane = 0; lane < kWorkers; ++lane) {
+      EXPECT_EQ(std::count(order.begin(), order.end(), lane), 7) << "seed " << seed;
+    }
+    orders.insert(order);
+  }
+  EXPECT_GT(orders.size(), kSeeds / 2);
+}
+
 TEST(ActorTest, TheSameSeedGivesTheSameOrderOfActs) {
   const auto order = [](uint64_t seed) {
     auto environment = MakeSimulatedEnvironment(seed);

@@ -55,8 +55,9 @@ class ThreadCoreTest : public testing::Test, public RemoteSender {
 
   struct Log final : Action {
     Log(ThreadCoreTest* test, std::string name) : test(*test), name(std::move(name)) {}
-    void Start(const Act&, ActDone done) override {
+    void Start(const Act& act, ActDone done) override {
       test.order_ += name;
+      if (act.lane != kNoLane) test.order_ += static_cast<char>('0' + act.lane);
       if (test.is_holding_) {
         test.held_.push_back(done);
       } else {
@@ -257,6 +258,66 @@ TEST_F(ThreadCoreTest, AnActThatIsRunningHoldsUpTheClose) {
   EXPECT_TRUE(failures_.empty());
   core_.Close(absl::CancelledError("again"));
   EXPECT_EQ(times_closed_, 1);
+}
+
+// ---- firing on `any` ----------------------------------------------------------------------------
+
+// Two lanes, each with an input and an output, and an input of every act.
+ActorSpec TwoLanes() {
+  ActorSpec spec = {.name = "s", .acts_per_step = 2, .lanes = 2};
+  spec.inputs.push_back({.reg = 1, .producer = kFar, .slots = 2});
+  for (int32_t lane = 0; lane < 2; ++lane) {
+    const auto number = static_cast<RegisterId>(lane);
+    spec.inputs.push_back({.reg = 2 + number, .producer = kFar, .slots = 2, .lane = lane});
+    spec.outputs.push_back({.reg = 4 + number, .slots = 1, .consumers = {kFar}, .lane = lane});
+  }
+  return spec;
+}
+
+TEST_F(ThreadCoreTest, AnActTakesTheLaneThatWasCompleteFirst) {
+  Actor& server = Add(TwoLanes());
+  const auto ready = [&](uint32_t port, uint32_t slot, int64_t piece) {
+    server.Receive({.slot = slot, .kind = MessageKind::kReady, .piece = piece}, port, 0);
+  };
+  const auto ack = [&](uint32_t port, int64_t piece) {
+    server.Receive({.slot = 0, .kind = MessageKind::kAck, .piece = piece}, port, 0);
+  };
+  Run(2);
+  ready(2, 0, 0);
+  ready(1, 0, 0);
+  EXPECT_EQ(FireAll(), "") << "the input of every act is missing";
+  ready(0, 0, 0);
+  EXPECT_EQ(FireAll(), "s1");
+  ready(0, 1, 1);
+  EXPECT_EQ(FireAll(), "s0");
+  ready(0, 0, 2);
+  ready(2, 1, 1);
+  EXPECT_EQ(FireAll(), "") << "lane 1 has no output yet";
+  ready(1, 1, 1);
+  ack(1, 0);
+  EXPECT_EQ(FireAll(), "s1") << "lane 0 still has none";
+  ready(0, 1, 3);
+  ack(0, 0);
+  EXPECT_EQ(FireAll(), "s0");
+  EXPECT_EQ(failures_.size(), 0u);
+  EXPECT_EQ(runs_done_, (std::vector<int64_t>{2}));
+  // It gave back what its lane had used, and nothing of the other.
+  ASSERT_GE(sent_.size(), 3u);
+  EXPECT_EQ(sent_[0].reg, 1u);
+  EXPECT_EQ(sent_[1].reg, 3u);
+  EXPECT_EQ(sent_[2].reg, 5u);
+}
+
+TEST_F(ThreadCoreTest, LanesAreChecked) {
+  ActorSpec spec = TwoLanes();
+  EXPECT_EQ(CheckSpec(spec), absl::OkStatus());
+  spec.outputs[0].lane = 2;
+  EXPECT_EQ(CheckSpec(spec).message(),
+            "actor 's' (0/0/0): output register 4 is of lane 2; it has 2 lanes");
+  spec = TwoLanes();
+  spec.lanes = 3;
+  EXPECT_EQ(CheckSpec(spec).message(),
+            "actor 's' (0/0/0): 2 of its 3 lanes have an input; each is to have one");
 }
 
 }  // namespace

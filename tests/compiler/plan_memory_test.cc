@@ -216,7 +216,8 @@ PhysicalGraph Chain(const std::string& op, int length, const std::string& last) 
   const GroupId source = g.Group("source"), chain = g.Group("chain"), sink = g.Group("sink");
   g.Edge("x", source, {chain});
   g.Edge("y", chain, {sink});
-  auto& [kernels, scratch, turns] = std::get<Compute>(g.graph.group(chain).work);
+  auto& compute = std::get<Compute>(g.graph.group(chain).work);
+  std::vector<KernelCall>& kernels = compute.kernels;
   kernels.clear();
   for (int i = 0; i < length; ++i) {
     KernelCall& kernel = kernels.emplace_back();
@@ -227,7 +228,7 @@ PhysicalGraph Chain(const std::string& op, int length, const std::string& last) 
     kernel.outputs = {i + 1 == length ? OperandRef{OperandRef::Source::kOutput, 0, 0}
                                       : OperandRef{OperandRef::Source::kScratch, i, 0}};
     kernel.input_layouts = kernel.output_layouts = {Floats(1024)};
-    if (i + 1 < length) scratch.push_back({.layout = Floats(1024)});
+    if (i + 1 < length) compute.scratch.push_back({.layout = Floats(1024)});
   }
   return g.graph;
 }

@@ -220,6 +220,18 @@ void WritePlans() {
     job.On(second, [&] { job.Fetch("mean", ReduceMean(Linear(hidden, 4))); });
   });
   for (int node : {0, 1}) write("stages", node, stages);
+  // An asynchronous server and two workers, one of them on its node.
+  const std::string served = Compile("served", {1, 2}, [](Job& job) {
+    job.On(job.devices().Slice(0, 2), [&] {
+      auto [image, label] = job.Read(DrawnDigits({.count = 8}), {.batch = 8});
+      const Tensor logits = Linear(ToSbp(image, sbp::S(0)), 10, {.name = "fc"});
+      job.Minimize(ReduceMean(SoftmaxCrossEntropy(logits, label)), Sgd{.lr = 0.1},
+                   {.server = Server{.placement = job.devices().Slice(2, 1),
+                                     .max_staleness = 2,
+                                     .staleness = "staleness"}});
+    });
+  });
+  for (int node : {0, 1}) write("served", node, served);
 }
 
 // ---- control messages

@@ -130,8 +130,17 @@ size_t Mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   return bytes.size();
 }
 
+bool IsCurrent(Bytes seed) {
+  plan::Plan plan;
+  return seed.size() > 1 &&
+         plan.ParseFromArray(seed.data() + 1, static_cast<int>(seed.size() - 1)) &&
+         plan.version() == compiler::kPlanVersion;
+}
+
 }  // namespace
 
-Target PlanTarget() { return {.name = "plan", .run = Run, .mutate = Mutate}; }
+Target PlanTarget() {
+  return {.name = "plan", .run = Run, .mutate = Mutate, .is_current = IsCurrent};
+}
 
 }  // namespace braid::fuzz

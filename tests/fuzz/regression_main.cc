@@ -18,12 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void RunFile(const braid::fuzz::Target& target, const fs::path& path) {
+// False if the file is a seed of another version.
+bool RunFile(const braid::fuzz::Target& target, const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   // Of its exact size on the heap, so that a sanitizer sees a read past the end.
   const std::vector<uint8_t> input(bytes.begin(), bytes.end());
   target.run(input);
+  return target.is_current == nullptr || target.is_current(input);
 }
 
 }  // namespace
@@ -59,7 +61,11 @@ int main(int argc, char** argv) {
     }
     for (const fs::path& file : files) {
       std::fprintf(stderr, "%s %s\n", std::string(target.name).c_str(), file.filename().c_str());
-      RunFile(target, file);
+      if (RunFile(target, file)) continue;
+      std::fprintf(stderr,
+                   "it is of another version, of which nothing is read; make_fuzz_seeds writes the "
+                   "seeds of this one\n");
+      return 1;
     }
     std::printf("%s: %zu inputs\n", std::string(target.name).c_str(), files.size());
   }

@@ -17,6 +17,8 @@ struct Target {
   // Changes `data` in place, of `size` bytes and room for `max_size`, into another input of the
   // same form; its new size, 0 if that cannot be. nullptr: bytes are as good as any other form.
   size_t (*mutate)(uint8_t* data, size_t size, size_t max_size, unsigned seed) = nullptr;
+  // Whether a seed is of today's version, of a form that has one: of others nothing is read.
+  bool (*is_current)(Bytes seed) = nullptr;
 };
 
 // The list: one file each.

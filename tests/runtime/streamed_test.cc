@@ -82,9 +82,12 @@ plan::NodePlan Chain() {
     plan::Task& task = plan.tasks.emplace_back();
     task.id = id_of(number);
     task.stream = streams[number];
-    if (number > 0) task.inputs.push_back({number - 1, id_of(number - 1), 2, 1, 0, std::nullopt});
+    if (number > 0)
+      task.inputs.push_back(
+          {.reg = number - 1, .producer = id_of(number - 1), .slots = 2, .period = 1});
     if (number + 1 < streams.size()) {
-      task.outputs.push_back({number, 2, 1, 0, {id_of(number + 1)}, std::nullopt});
+      task.outputs.push_back(
+          {.reg = number, .slots = 2, .period = 1, .consumers = {id_of(number + 1)}});
     }
   }
   return plan;

@@ -148,7 +148,7 @@ class LoopbackCluster {
     LossReceiver receiver(&losses_);
     host.SetReceiver(&receiver);
     int64_t step = 0;
-    for (const int64_t steps : kSimRuns) {
+    for (const int64_t steps : options_.runs) {
       BRAID_RETURN_IF_ERROR(coordinator_->Run({kJob, name, step, steps}));
       step += steps;
       if (losses_.size() == static_cast<size_t>(step)) continue;

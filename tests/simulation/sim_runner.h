@@ -53,6 +53,7 @@ struct LoopbackRunnerOptions {
   std::shared_ptr<const CompiledSimPlan> plan;  // shared by runners
   // Each node's transports; empty: MakeTransports.
   std::function<std::vector<std::unique_ptr<Transport>>(const TransportOptions&)> make_transports;
+  std::vector<int64_t> runs = kSimRuns;
 };
 // Nodes that meet on a LoopbackNetwork. Credits and shared bytes are checked at every act.
 std::unique_ptr<SimRunner> MakeLoopbackRunner(LoopbackRunnerOptions options);

@@ -16,6 +16,7 @@
 #include "runtime/kernels/cpu/row_loops.h"
 #include "runtime/kernels/cpu/simd/isa.h"
 #include "runtime/kernels/cpu/update_loops.h"
+#include "runtime/kernels/staleness.h"
 #include "runtime/kernels/update_attrs.h"
 
 namespace braid::cpu {
@@ -341,9 +342,17 @@ KernelOr MakeAssign(const KernelSpec& spec) {
   });
 }
 
+KernelOr MakeStaleness(const KernelSpec& spec) {
+  return MakeKernel(
+      [counter = StalenessCounter(spec.attrs.Int("workers"))](const KernelRun& run) mutable {
+        *Output<int64_t>(run, 0) = counter.Count(run);
+      });
+}
+
 }  // namespace
 
 absl::Status RegisterOptimizerKernels(KernelRegistry& registry) {
+  BRAID_RETURN_IF_ERROR(registry.Register("staleness", MakeStaleness));
   // An update of a variable and its gradient with so many states, which it overwrites.
   const auto add = [&](const std::string& name, int states, auto make) {
     std::vector<int> mutated = {0};

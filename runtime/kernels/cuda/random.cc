@@ -16,6 +16,7 @@
 #include "runtime/dtype_traits.h"
 #include "runtime/kernels/cuda/families.h"
 #include "runtime/kernels/cuda/make_kernel.h"
+#include "runtime/kernels/staleness.h"
 
 namespace braid::cuda {
 namespace {
@@ -83,6 +84,16 @@ KernelOr MakeStep(const KernelTable& table, const KernelSpec& spec) {
                                         .element_bytes = sizeof(int64_t),
                                         .elements = 1,
                                         .bits = static_cast<uint64_t>(run.step)});
+  });
+}
+
+KernelOr MakeStaleness(const KernelTable& table, const KernelSpec& spec) {
+  return MakeKernel([&table, counter = StalenessCounter(spec.attrs.Int("workers"))](
+                        const Queue& queue, const KernelRun& run) mutable {
+    return table.rearrange.fill(queue, {.to = run.outputs[0],
+                                        .element_bytes = sizeof(int64_t),
+                                        .elements = 1,
+                                        .bits = static_cast<uint64_t>(counter.Count(run))});
   });
 }
 
@@ -217,6 +228,7 @@ absl::Status RegisterRandomKernels(const KernelTable& table, KernelRegistry& reg
   BRAID_RETURN_IF_ERROR(add("literal", MakeLiteral));
   BRAID_RETURN_IF_ERROR(add("iota", MakeIota));
   BRAID_RETURN_IF_ERROR(add("step", MakeStep));
+  BRAID_RETURN_IF_ERROR(add("staleness", MakeStaleness));
   BRAID_RETURN_IF_ERROR(add("random_uniform", MakeUniform));
   BRAID_RETURN_IF_ERROR(add("random_normal", MakeNormal));
   return add("dropout", MakeDropout);
