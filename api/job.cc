@@ -251,6 +251,13 @@ void Job::Minimize(Tensor loss, const OptimizerSpec& optimizer, MinimizeOptions 
   request.clip_global_norm = options.clip_global_norm;
   request.micro_batches = options.micro_batches;
   request.location = where;
+  if (options.server.has_value() && options.ddp.has_value()) {
+    graph_->Fail(absl::InvalidArgumentError(absl::StrFormat(
+        "Minimize: .server and .ddp are two ways for gradients to come together; leave one out "
+        "(%s)",
+        where.ToString())));
+    return;
+  }
   if (options.server.has_value()) {
     PlaceOnServer(*graph_, request, *options.server, devices_, where);
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_format.h"
 #include "examples/training.h"
 #include "examples/wide_deep_model.h"
 
@@ -33,11 +34,13 @@ absl::StatusOr<examples::WideDeepOptions> OptionsOfFlags() {
   const std::string parallel = absl::GetFlag(FLAGS_parallel);
   options.has_servers = parallel == "server";
   if (!options.has_servers) {
-    BRAID_ASSIGN_OR_RETURN(options.parallel, examples::ParseParallel(parallel));
-  }
-  if (options.parallel == examples::Parallel::kPipeline) {
-    return absl::InvalidArgumentError(
-        "--parallel=pipeline; data, model, hybrid or server was expected: the model has no stages");
+    const auto known = examples::ParseParallel(parallel);
+    if (!known.ok() || *known == examples::Parallel::kPipeline) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("--parallel=%s; data, model, hybrid or server was expected%s", parallel,
+                          known.ok() ? ": the model has no stages" : ""));
+    }
+    options.parallel = *known;
   }
   BRAID_ASSIGN_OR_RETURN(options.dtype, examples::ParseFloat(absl::GetFlag(FLAGS_dtype)));
   options.batch = absl::GetFlag(FLAGS_batch);

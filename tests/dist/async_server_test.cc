@@ -301,6 +301,8 @@ TEST(AsynchronousServerTest, SaysWhatCannotBe) {
   EXPECT_THAT(with([](MinimizeOptions& options) { options.micro_batches = 2; }),
               HasSubstr(".micro_batches"));
   EXPECT_THAT(with([](MinimizeOptions&) {}, Lamb{}), HasSubstr("Lamb"));
+  EXPECT_THAT(with([](MinimizeOptions& options) { options.ddp = Ddp{}; }),
+              HasSubstr(".server and .ddp"));
   EXPECT_THAT(with([](MinimizeOptions& options) { options.server->max_staleness = -1; }),
               HasSubstr("max_staleness is -1"));
   EXPECT_THAT(with([](MinimizeOptions& options) { options.server->placement = {}; }),
