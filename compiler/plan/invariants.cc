@@ -142,6 +142,7 @@ class InvariantChecker {
     const bool has_addends = from.size() == 1 || (movement.source.sbp.rank() == 1 &&
                                                   movement.source.sbp[0].is_partial());
     if (!is_one(from.hierarchy()) || !is_one(group.placement.hierarchy()) || !has_addends ||
+        movement.destination.sbp.rank() != 1 ||
         RegionOf(movement.destination, group.placement, group.placement.size() - 1).empty()) {
       return Broken(group,
                     absl::StrFormat("pushes %s on %s to %s on %s; every worker must have an "

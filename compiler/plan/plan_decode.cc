@@ -78,6 +78,7 @@ class Decoder {
       BRAID_RETURN_IF_ERROR(AddRegister(entry));
     for (const plan::Group& entry : plan_.groups()) BRAID_RETURN_IF_ERROR(AddGroup(entry));
     BRAID_RETURN_IF_ERROR(PlaceRegisters());
+    for (const TaskGroup& group : graph_.groups()) BRAID_RETURN_IF_ERROR(CheckLayouts(group));
     if (const absl::Status status = VerifyInvariants(graph_); !status.ok()) {
       return Wrong("%s", std::string(status.message()));
     }
@@ -453,7 +454,7 @@ class Decoder {
     return Wrong("group '%s' has %s on %s", group.name, layout.ToString(), placement.ToString());
   }
 
-  absl::Status CheckGroup(const TaskGroup& group) const {
+  static absl::Status CheckLayouts(const TaskGroup& group) {
     for (const KernelCall& call : group.kernels()) {
       for (const auto* layouts : {&call.input_layouts, &call.output_layouts}) {
         for (const TensorLayout& layout : *layouts) {
@@ -469,6 +470,12 @@ class Decoder {
         BRAID_RETURN_IF_ERROR(CheckFits(variable.layout, group.placement, group));
       }
     }
+    return absl::OkStatus();
+  }
+
+  // ---- what it does not ask ---------------------------------------------------------------------
+
+  absl::Status CheckGroup(const TaskGroup& group) const {
     for (GroupRegisterId id : group.outputs)
       BRAID_RETURN_IF_ERROR(CheckOutput(group, graph_.reg(id)));
     const Movement* const movement = group.movement();

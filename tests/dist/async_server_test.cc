@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -83,6 +84,8 @@ uint64_t NumSeeds(uint64_t usual) {
   return text == nullptr ? usual : std::strtoull(text, nullptr, 10);
 }
 
+bool HasFewSeeds() { return NumSeeds(500) < 500; }
+
 TEST(AsynchronousServerTest, NobodyIsFurtherAheadThanTheBound) {
   for (const Bound& bound : {Bound{3, 1, 1}, Bound{3, 1, 2}, Bound{4, 2, 3}, Bound{2, 2, 3}}) {
     const uint64_t seeds = NumSeeds(2500);
@@ -90,7 +93,7 @@ TEST(AsynchronousServerTest, NobodyIsFurtherAheadThanTheBound) {
     const std::string what = absl::StrCat(bound.workers, " workers, ", bound.servers, " servers");
     EXPECT_LE(most, bound.max_staleness) << what;
     // Some seed comes to it: else the bound is not what holds workers.
-    if (seeds >= 500) {
+    if (!HasFewSeeds()) {
       EXPECT_EQ(most, bound.max_staleness) << what;
     }
   }
@@ -155,6 +158,7 @@ struct Case {
   std::vector<int> devices = {1, 1, 1, 1, 1};
   int workers = 4, servers = 1;
   OptimizerSpec optimizer = Sgd{.lr = 0.1};
+  bool decays = false;  // SGD whose rate goes to 0
   int max_staleness = 0;
   Slowness slowness = {};
   int64_t steps = 300;
@@ -182,7 +186,11 @@ absl::StatusOr<Outcome> Train(const Case& c) {
       auto [image, label] = job.Read(DrawnDigits({.count = 2048}), {.batch = 64, .shuffle = true});
       const Tensor loss =
           Mean(SoftmaxCrossEntropy(Classify(Apply("slow", {ToSbp(image, sbp::S(0))})), label));
-      job.Minimize(loss, c.optimizer,
+      OptimizerSpec optimizer = c.optimizer;
+      if (c.decays) {
+        optimizer = Sgd{.lr = WarmupCosine(job.graph(), {.peak = 0.4, .steps = c.steps})};
+      }
+      job.Minimize(loss, optimizer,
                    {.server = Server{.placement = server,
                                      .max_staleness = c.max_staleness,
                                      .staleness = c.max_staleness > 0 ? "staleness" : ""}});
@@ -210,15 +218,19 @@ absl::StatusOr<Outcome> Train(const Case& c) {
 
 // One worker or another is three times as slow as the rest.
 TEST(AsynchronousServerTest, MakesUpForOneThatIsSlow) {
-  Case c = {.slowness = {.usual = Seconds(0.002)}, .steps = 800};
+  Case c = {.decays = true, .slowness = {.usual = Seconds(0.005)}, .steps = 300};
   const auto together = Train(c);
   c.max_staleness = 4;
   const auto apart = Train(c);
   ASSERT_TRUE(together.ok() && apart.ok()) << together.status() << apart.status();
-  EXPECT_GE(together->seconds / apart->seconds, 1.5)
-      << together->seconds << " s and " << apart->seconds << " s";
+  std::printf("all together %.2f s, accuracy %.4f; up to %.0f steps apart %.2f s, accuracy %.4f\n",
+              together->seconds, together->accuracy, apart->most_stale, apart->seconds,
+              apart->accuracy);
+  if (!HasFewSeeds()) {  // a sanitizer's step is more than its waits
+    EXPECT_GE(together->seconds / apart->seconds, 1.5);
+  }
   EXPECT_GT(together->accuracy, 0.9);
-  EXPECT_NEAR(apart->accuracy, together->accuracy, 0.01);
+  EXPECT_GE(apart->accuracy, together->accuracy - 0.01);
   EXPECT_GT(apart->most_stale, 0);
   EXPECT_LE(apart->most_stale, 4);
 }
