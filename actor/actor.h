@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "actor/register_ring.h"
 #include "actor/thread_core.h"
 #include "actor/thread_observer.h"
+#include "runtime/base/ring_buffer.h"
 
 namespace braid {
 
@@ -139,7 +139,7 @@ class Actor : private ActDone::Receiver {
   std::vector<uint32_t> input_slots_;
   std::vector<uint32_t> output_slots_;
   std::vector<Lane> lanes_;
-  std::deque<int32_t> complete_lanes_;  // in the order in which they became so
+  RingBuffer<int32_t> complete_lanes_;  // in the order in which they became so
   int32_t act_lane_ = kNoLane;          // of the act that runs
 
   // Written by the thread that calls done, read after its mail was taken.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "api/place_on_server.h"
 #include "api/reduce_gradients.h"
 #include "graph/op_roles.h"
 #include "runtime/reports/program_watch.h"
@@ -307,16 +308,7 @@ void Job::EnterMirrored(const std::vector<int>& dims, SourceLocation where) {
 
 void Job::EnterPlacement(const absl::StatusOr<Placement>& placement, SourceLocation where) {
   absl::Status problem = placement.status();
-  if (problem.ok() && placement->size() == 0) {
-    problem = absl::InvalidArgumentError(placement->problem().empty() ? "it has no devices"
-                                                                      : placement->problem());
-  }
-  for (int rank = 0; problem.ok() && rank < placement->size(); ++rank) {
-    const DeviceId& device = placement->device(rank);
-    if (devices_.rank_of(device) >= 0) continue;
-    problem = absl::InvalidArgumentError(
-        absl::StrFormat("there is no device %d.%d", device.node, device.device));
-  }
+  if (problem.ok()) problem = placement->CheckIsIn(devices_);
   if (problem.ok()) return graph_->PushPlacement(*placement);
   graph_->PushPlacement(std::nullopt);
   graph_->Fail(absl::Status(

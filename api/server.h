@@ -9,9 +9,7 @@
 
 #include <string>
 
-#include "graph/logical_graph.h"
 #include "graph/placement.h"
-#include "graph/source_location.h"
 
 namespace braid {
 
@@ -30,16 +28,12 @@ struct Server {
   // one of the optimizer's at 1/n of its rate, so that a round of updates goes as far as one of all
   // together. Numbers then differ from run to run. The batch must be split over the workers, which
   // must not wait for each other within a step (no clipping, no statistics of the whole batch).
-  // Devices are CPUs.
+  // Devices are CPUs. Beside a variable the server needs as much memory again for what each worker
+  // pushes, and for what each on another node pulls.
   int max_staleness = 0;
   // Not empty: fetches under this name, i64 [], how many steps the worker that was furthest ahead
   // in a round of updates was ahead of the slowest.
   std::string staleness = {};
 };
-
-// Places what `request` trains on the server and says what the compiler is to know of it.
-// `devices`: those of operators that the job places nowhere. What is wrong is the graph's error.
-void PlaceOnServer(LogicalGraph& graph, MinimizeRequest& request, const Server& server,
-                   const Placement& devices, SourceLocation where);
 
 }  // namespace braid

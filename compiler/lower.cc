@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/boxing/edge.h"
+#include "compiler/boxing/rules.h"
 #include "compiler/lower_servers.h"
 #include "glog/logging.h"
 #include "graph/op_roles.h"
@@ -166,7 +167,8 @@ class Lowering {
     BRAID_RETURN_IF_ERROR(TakeInputs(op, group, kernel, compute.served));
     const GroupId id = static_cast<GroupId>(result_.groups().size());
     if (MaxStaleness(op) > 0) {
-      compute.lanes = servers_.AddServer(group.inputs[0].reg, id);
+      compute.lanes =
+          servers_.AddServer(op.inputs[PushedInput(graph_, op)], group.inputs[0].reg, id);
       group.acts_per_step = compute.lanes;
       for (GroupInput& input : group.inputs) input.period = compute.lanes;
     }
@@ -327,7 +329,8 @@ class Lowering {
                                .destination = placement,
                                .source_sbp = held.sbp,
                                .destination_sbp = sbp};
-      if (servers_.GoesDirectly(edge)) direct.push_back({{.rule = "slice_exchange", .edge = edge}});
+      if (servers_.GoesDirectly(edge))
+        direct.push_back({{.rule = SliceExchangeRule().name, .edge = edge}});
       const std::vector<BoxingStep>& route =
           servers_.GoesDirectly(edge) ? direct.back() : planner_.Route(edge);
       int64_t ticks = 0;

@@ -54,10 +54,11 @@ absl::StatusOr<GroupRegisterId> ServerLowering::Pull(const Op& reader, TensorId 
   const Op& owner = graph_.producer(variable);
   const Placement& servers = *owner.placement;
   if (servers == *reader.placement) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Where(reader), " reads ", Where(owner), " on ", servers.ToString(),
-                     ", where an asynchronous server changes it at any moment; let workers read "
-                     "it, elsewhere, or let max_staleness be 0"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Where(reader), " reads ", Where(owner), " on ", servers.ToString(),
+        ", where an asynchronous server changes it at any moment; let workers on other "
+        "devices read it (a variable stays where an earlier job of the session has "
+        "put it), or let max_staleness be 0"));
   }
   BRAID_RETURN_IF_ERROR(CheckWorkers(reader, *reader.placement));
   if (!IsBroadcast(wanted)) {
@@ -67,20 +68,10 @@ absl::StatusOr<GroupRegisterId> ServerLowering::Pull(const Op& reader, TensorId 
         "; each worker of an asynchronous server takes all of it: split the batch, with a hint "
         "S(0) where it comes in, or let max_staleness be 0"));
   }
-  TaskGroup group;
-  group.name = absl::StrCat(owner.name, ".pull");
   TensorLayout layout = source.layout;
   layout.sbp = wanted;
-  group.work =
-      Exchange{.movement = {.part = source.part, .source = source.layout, .destination = layout},
-               .lanes = Exchange::Lanes::kPull};
-  const GroupRegisterId reg = AddBoxingGroup(std::move(group), *reader.placement, layout,
-                                             {.reg = source.reg,
-                                              .part = source.part,
-                                              .acts_per_step = 1,
-                                              .name = owner.name,
-                                              .location = owner.location},
-                                             result_);
+  const GroupRegisterId reg =
+      AddExchange(owner, Exchange::Lanes::kPull, source, *reader.placement, layout);
   pulls_[owner.id].push_back(result_.reg(reg).producer);
   return reg;
 }
@@ -99,27 +90,35 @@ absl::StatusOr<GroupRegisterId> ServerLowering::Push(const Op& op, int input, co
         "; each worker is to have an addend of it, P: split the batch, with a hint S(0) where it "
         "comes in, or let max_staleness be 0"));
   }
-  const auto known = std::ranges::find_if(pushes_, [&](const Pushed& push) {
+  std::vector<Pushed>& pushes = pushes_[tensor];
+  const auto known = std::ranges::find_if(pushes, [&](const Pushed& push) {
     const Register& reg = result_.reg(push.reg);
-    return push.tensor == tensor && reg.placement == *op.placement && reg.parts[0].layout == wanted;
+    return reg.placement == *op.placement && reg.parts[0].layout == wanted;
   });
-  if (known != pushes_.end()) return known->reg;
-  TaskGroup push;
-  push.name = absl::StrCat(producer.name, ".push");
-  push.stream = StreamKind::kTransfer;
-  push.work =
-      Exchange{.movement = {.part = source.part, .source = source.layout, .destination = wanted},
-               .lanes = Exchange::Lanes::kPush};
-  const GroupRegisterId reg = AddBoxingGroup(std::move(push), *op.placement, wanted,
-                                             {.reg = source.reg,
-                                              .part = source.part,
-                                              .acts_per_step = 1,
-                                              .name = producer.name,
-                                              .location = producer.location},
-                                             result_);
+  if (known != pushes.end()) return known->reg;
+  const GroupRegisterId reg =
+      AddExchange(producer, Exchange::Lanes::kPush, source, *op.placement, wanted);
   result_.reg(reg).is_by_lane = true;
-  pushes_.push_back({.tensor = tensor, .reg = reg, .servers = {}});
+  pushes.push_back({.reg = reg, .servers = {}});
   return reg;
+}
+
+GroupRegisterId ServerLowering::AddExchange(const Op& producer, Exchange::Lanes lanes,
+                                            const Source& source, const Placement& placement,
+                                            const TensorLayout& wanted) {
+  TaskGroup group;
+  group.name = absl::StrCat(producer.name, lanes == Exchange::Lanes::kPull ? ".pull" : ".push");
+  group.stream = StreamKind::kTransfer;
+  group.work =
+      Exchange{.movement = {.part = source.part, .source = source.layout, .destination = wanted},
+               .lanes = lanes};
+  return AddBoxingGroup(std::move(group), placement, wanted,
+                        {.reg = source.reg,
+                         .part = source.part,
+                         .acts_per_step = 1,
+                         .name = producer.name,
+                         .location = producer.location},
+                        result_);
 }
 
 bool ServerLowering::GoesDirectly(const BoxingEdge& edge) const {
@@ -127,8 +126,8 @@ bool ServerLowering::GoesDirectly(const BoxingEdge& edge) const {
          workers_->HasDevicesOf(edge.source) != workers_->HasDevicesOf(edge.destination);
 }
 
-int ServerLowering::AddServer(GroupRegisterId pushed, GroupId group) {
-  for (Pushed& push : pushes_) {
+int ServerLowering::AddServer(TensorId tensor, GroupRegisterId pushed, GroupId group) {
+  for (Pushed& push : pushes_.at(tensor)) {
     if (push.reg == pushed) push.servers.push_back(group);
   }
   const TaskGroup& push = result_.group(result_.reg(pushed).producer);
@@ -196,8 +195,7 @@ absl::Status ServerLowering::Finish() {
     }
   }
   for (const auto& [variable, pulls] : pulls_) {
-    for (const Pushed& push : pushes_) {
-      if (push.tensor != gradients_.at(variable)) continue;
+    for (const Pushed& push : pushes_.at(gradients_.at(variable))) {
       OrderPush(variable, push);
       for (const GroupId pull : pulls) {
         for (const GroupId server : push.servers) {

@@ -41,8 +41,8 @@ class ServerLowering {
   // The register of `op`'s pushed input, of which every worker has an addend in `source`.
   absl::StatusOr<GroupRegisterId> Push(const Op& op, int input, const Source& source,
                                        const TensorLayout& wanted);
-  // The group reads what was pushed; returns how many workers push.
-  int AddServer(GroupRegisterId pushed, GroupId group);
+  // The group reads what was pushed of the tensor; returns how many workers push.
+  int AddServer(TensorId tensor, GroupRegisterId pushed, GroupId group);
 
   // Whether it leads from workers to others or back: no route with others than the exchange itself,
   // for which workers would meet.
@@ -54,11 +54,12 @@ class ServerLowering {
 
  private:
   struct Pushed {
-    TensorId tensor = kNone;
     GroupRegisterId reg = kNone;
     std::vector<GroupId> servers;  // that read it
   };
 
+  GroupRegisterId AddExchange(const Op& producer, Exchange::Lanes lanes, const Source& source,
+                              const Placement& placement, const TensorLayout& wanted);
   absl::Status CheckWorkers(const Op& op, const Placement& workers) const;
   absl::Status CheckIsNoMeeting(const TaskGroup& group) const;
   // Whether `group` is done before `later` begins, by data.
@@ -72,7 +73,7 @@ class ServerLowering {
   std::map<OpId, int> bounds_;
   std::map<OpId, TensorId> gradients_;
   std::map<OpId, std::vector<GroupId>> pulls_;
-  std::vector<Pushed> pushes_;
+  std::map<TensorId, std::vector<Pushed>> pushes_;  // by what is pushed
   std::optional<Placement> workers_;
   int most_apart_ = 0;
 };

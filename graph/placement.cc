@@ -94,6 +94,18 @@ Placement Placement::Slice(int first, int count) const {
   return none;
 }
 
+absl::Status Placement::CheckIsIn(const Placement& all) const {
+  if (size() == 0) {
+    return absl::InvalidArgumentError(problem().empty() ? "it has no devices" : problem());
+  }
+  for (const DeviceId& device : devices()) {
+    if (all.rank_of(device) >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no device ", device.node, ".", device.device));
+  }
+  return absl::OkStatus();
+}
+
 bool Placement::HasDevicesOf(const Placement& other) const {
   return rep_->list == other.rep_->list || devices() == other.devices();
 }

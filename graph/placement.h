@@ -46,6 +46,9 @@ class Placement {
   // Why there are no devices, if that is a mistake; job.On reports it. Not part of the value.
   const std::string& problem() const { return rep_->problem; }
 
+  // What stands against its use where there are the devices of `all`: that it has none, or others.
+  absl::Status CheckIsIn(const Placement& all) const;
+
   const std::string& device_type() const { return rep_->list->device_type; }
   int size() const { return static_cast<int>(devices().size()); }
   const std::vector<DeviceId>& devices() const { return rep_->list->devices; }

@@ -156,12 +156,13 @@ Tensor LearningRate(LogicalGraph& graph, const MinimizeRequest& request, double 
   return factor == 1 ? rate : Scale(rate, factor, request.location);
 }
 
+// Attributes of a request that are not its update's.
+constexpr std::string_view kOwn[] = {"ema", "learning_rate", "norms", "staleness", "workers"};
+
 // What an update of the group has, which may be null.
 Attrs AttrsOf(const MinimizeRequest& request, const VariableGroup* group) {
   Attrs attrs;
   for (const auto& [name, value] : request.attrs.values()) {
-    static constexpr std::string_view kOwn[] = {"ema", "learning_rate", "norms", "staleness",
-                                                "workers"};
     if (std::find(std::begin(kOwn), std::end(kOwn), name) == std::end(kOwn)) attrs.Set(name, value);
   }
   if (group != nullptr && group->weight_decay.has_value()) {

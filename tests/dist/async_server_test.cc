@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/philox.h"
+#include "tests/dist/dist_case.h"
 #include "tests/simulation/sim_runner.h"
 #include "tests/support/lagging_device.h"
 
@@ -318,7 +319,17 @@ TEST(AsynchronousServerTest, SaysWhatCannotBe) {
   EXPECT_THAT(with([](MinimizeOptions& options) { options.server->max_staleness = -1; }),
               HasSubstr("max_staleness is -1"));
   EXPECT_THAT(with([](MinimizeOptions& options) { options.server->placement = {}; }),
-              HasSubstr("placement has 0 devices"));
+              HasSubstr("its placement cannot be used: it has no devices; the cluster has"));
+  EXPECT_THAT(with([](MinimizeOptions& options) {
+                options.server->placement = options.server->placement.Slice(0, 2);
+              }),
+              HasSubstr("a slice has 2 devices from rank 0 on, of 1"));
+  EXPECT_THAT(with([](MinimizeOptions& options) {
+                options.server->placement = Placement("cpu", {{7, 0}});
+              }),
+              HasSubstr("there is no device 7.0"));
+  EXPECT_THAT(with([](MinimizeOptions& options) { options.server->max_staleness = 2'000'000'000; }),
+              HasSubstr("a number from 0 to 65536 was expected"));
   EXPECT_THAT(with([](MinimizeOptions& options) {
                 options.server->max_staleness = 0;
                 options.server->staleness = "staleness";
@@ -383,6 +394,26 @@ TEST(AsynchronousServerTest, ServesMirroredWorkers) {
   ASSERT_TRUE(ran.ok()) << ran.status();
   const std::vector<double> losses = ran->Scalars("loss");
   EXPECT_LT(losses.back(), losses.front() / 2);
+}
+
+// Where each rank runs the program, the last one has the variables.
+TEST(AsynchronousServerTest, ServesRanksOfAWorld) {
+  ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {}));
+    BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [](Job& job) {
+      const Server server = {.placement = job.devices().Slice(2, 1), .max_staleness = 2};
+      job.On(job.devices().Slice(0, 2), [&] {
+        auto [image, label] = job.Read(DrawnDigits({.count = 512}), {.batch = 32, .shuffle = true});
+        const Tensor loss = Mean(SoftmaxCrossEntropy(Classify(ToSbp(image, sbp::S(0))), label));
+        job.Minimize(loss, Sgd{.lr = 0.1}, {.server = server});
+        job.Fetch("loss", loss);
+      });
+    }));
+    BRAID_ASSIGN_OR_RETURN(const RunResult ran, job.Run({.steps = 200}));
+    const std::vector<double> losses = ran.Scalars("loss");
+    EXPECT_LT(losses.back(), losses.front() / 2);
+    return session->Close(absl::OkStatus());
+  }));
 }
 
 }  // namespace

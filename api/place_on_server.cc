@@ -1,6 +1,7 @@
-#include "api/server.h"
+#include "api/place_on_server.h"
 
-#include <optional>
+#include <algorithm>
+#include <string>
 
 #include "absl/strings/str_format.h"
 #include "graph/op_roles.h"
@@ -8,12 +9,16 @@
 namespace braid {
 namespace {
 
-// Where the op works, as far as the job says it.
-Placement PlaceOf(const LogicalGraph& graph, const Op& op, const Placement& devices) {
-  if (op.placement.has_value()) return *op.placement;
-  for (const TensorId input : op.inputs) {
-    const Op& producer = graph.producer(input);
-    if (!IsVariable(graph, producer)) return PlaceOf(graph, producer, devices);
+// A step that far behind serves nobody, and what workers get has so many slots.
+constexpr int kMostStaleness = 1 << 16;
+
+// Where the op works, as far as the job says it: else where what it reads was made.
+const Placement& PlaceOf(const LogicalGraph& graph, const Op& op, const Placement& devices) {
+  for (const Op* at = &op; at != nullptr;) {
+    if (at->placement.has_value()) return *at->placement;
+    const auto input = std::ranges::find_if(
+        at->inputs, [&](TensorId tensor) { return !IsVariable(graph, graph.producer(tensor)); });
+    at = input == at->inputs.end() ? nullptr : &graph.producer(*input);
   }
   return devices;
 }
@@ -59,10 +64,15 @@ void PlaceOnServer(LogicalGraph& graph, MinimizeRequest& request, const Server& 
         status.code(), absl::StrFormat("Minimize: .server: %s (%s)", std::string(status.message()),
                                        where.ToString())));
   };
-  if (server.placement.size() == 0 || server.max_staleness < 0) {
-    return fail(absl::InvalidArgumentError(absl::StrFormat(
-        "its placement has %d devices and max_staleness is %d; at least 1 and 0 were expected",
-        server.placement.size(), server.max_staleness)));
+  if (const absl::Status problem = server.placement.CheckIsIn(devices); !problem.ok()) {
+    return fail(absl::Status(problem.code(),
+                             absl::StrFormat("its placement cannot be used: %s; the cluster has %s",
+                                             std::string(problem.message()), devices.ToString())));
+  }
+  if (server.max_staleness < 0 || server.max_staleness > kMostStaleness) {
+    return fail(absl::InvalidArgumentError(
+        absl::StrFormat("max_staleness is %d; a number from 0 to %d was expected",
+                        server.max_staleness, kMostStaleness)));
   }
   const bool is_asynchronous = server.max_staleness > 0;
   if (!is_asynchronous && !server.staleness.empty()) {
