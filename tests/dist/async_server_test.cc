@@ -85,7 +85,7 @@ uint64_t NumSeeds(uint64_t usual) {
   return text == nullptr ? usual : std::strtoull(text, nullptr, 10);
 }
 
-bool HasFewSeeds() { return NumSeeds(500) < 500; }
+bool HasFewSeeds() { return NumSeeds(200) < 200; }
 
 TEST(AsynchronousServerTest, NobodyIsFurtherAheadThanTheBound) {
   for (const Bound& bound : {Bound{3, 1, 1}, Bound{3, 1, 2}, Bound{4, 2, 3}, Bound{2, 2, 3}}) {
