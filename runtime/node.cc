@@ -297,10 +297,11 @@ void Node::OnLoss(const LinkLoss& loss) {
 
 void Node::LeaveGroups() {
   reactor_->Post([this] {
-    groups_->Leave();
-    ControlMessage message;
-    message.mutable_left();
-    agent_->Send(message);
+    groups_->Leave([this] {
+      ControlMessage message;
+      message.mutable_left();
+      agent_->Send(message);
+    });
   });
 }
 

@@ -204,6 +204,16 @@ void ChunkMachine::Retire(SendLane& lane) {
   }
 }
 
+int64_t ChunkMachine::FirstNotTaken() const {
+  int64_t first = -1;
+  for (const auto& lane : send_lanes_) {
+    if (lane->outstanding.empty()) continue;
+    const int64_t piece = lane->outstanding.front().piece;
+    if (first < 0 || piece < first) first = piece;
+  }
+  return first;
+}
+
 // How many items of this piece have left their source, counted up to the first that has not.
 int64_t ChunkMachine::NumWritten(const SendState& out) {
   const RingBuffer<Outstanding>& outstanding = out.lane->outstanding;
@@ -221,7 +231,11 @@ bool ChunkMachine::HasUnwritten(const SendLane& lane) {
 
 // Does all that can be done now. May end the piece, and with it this object: comes last.
 void ChunkMachine::Advance() {
-  if (!is_running_) return;
+  if (!is_running_) {
+    if (has_failed_ || is_refused_ || FindUnexpected()) return;
+    if (options_.on_taken && FirstNotTaken() < 0) options_.on_taken();
+    return;
+  }
   if (has_failed_) {
     for (const auto& lane : send_lanes_) {
       if (lane->link && HasUnwritten(*lane)) return;  // the link still reads the source

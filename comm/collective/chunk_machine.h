@@ -59,6 +59,8 @@ class ChunkMachine {
     // more, and whoever hears it fails the group. `piece`: the first on which the two disagree.
     // Empty: the group fails with these words.
     std::function<void(int from, int64_t piece, const std::string& what)> on_unexpected;
+    // Between pieces: the other members have taken all that was sent. May be empty.
+    std::function<void()> on_taken;
   };
   explicit ChunkMachine(Options options);
   ~ChunkMachine();
@@ -80,6 +82,8 @@ class ChunkMachine {
   // `done` comes once, maybe inside this call, and may destroy the machine or start the next piece.
   void Start(const ChunkWork& work, Collective::DoneCallback done);
   bool is_running() const { return is_running_; }
+  // The first piece of which something was sent that another member has not worked in; -1: none.
+  int64_t FirstNotTaken() const;
   // What has happened to the member so far: it grows while there is progress.
   int64_t events() const { return events_; }
 
@@ -166,7 +170,7 @@ class ChunkMachine {
   std::vector<SendState> sends_;
   std::vector<ReceiveState> receives_;
 
-  ChunkWork work_;
+  ChunkWork work_ = {.piece = -1};  // under way, or the last
   bool has_failed_ = false;
   bool is_running_ = false;
   bool is_refused_ = false;  // what came is not to be worked in

@@ -29,14 +29,20 @@ GroupEnd::GroupEnd(GroupIdentity identity, Options options)
       local_(std::make_shared<LocalGroup>(
           SpecOf({.kind = CallKind::kBarrier}, identity_.id, identity_.nodes, identity_.my_rank),
           identity_.nodes[identity_.my_rank])),
-      machine_({.reactor = options_.reactor,
-                .group = local_,
-                .my_rank = identity_.my_rank,
-                .channel = Channel::kGroup,
-                .on_unexpected =
-                    [this](int from, int64_t piece, const std::string& what) {
-                      Ask(piece, absl::StrFormat("%s: rank %d sent %s", name(), from, what), 0);
-                    }}),
+      machine_(
+          {.reactor = options_.reactor,
+           .group = local_,
+           .my_rank = identity_.my_rank,
+           .channel = Channel::kGroup,
+           .on_unexpected =
+               [this](int from, int64_t piece, const std::string& what) {
+                 unexpected_ = {piece, absl::StrFormat("%s: rank %d sent %s", name(), from, what)};
+                 LookAtUnexpected();
+               },
+           .on_taken =
+               [this] {
+                 if (on_left_) std::exchange(on_left_, nullptr)();
+               }}),
       transfers_(
           {.identity = identity_,
            .reactor = options_.reactor,
@@ -312,9 +318,18 @@ absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
   return wrong("no type");
 }
 
+void GroupEnd::Leave(std::function<void()> left) {
+  // What is under way looks after itself.
+  if (running_.has_value() || machine_.FirstNotTaken() < 0) return left();
+  on_left_ = std::move(left);
+  LookLater(kLookInterval);
+}
+
 void GroupEnd::Look() {
   look_.reset();
   if (!closed_.ok()) return;
+  LookAtUnexpected();
+  LookAtLeaving();
   LookAtCall();
   LookAtTransfers();
   LookAtWindows();
@@ -327,6 +342,19 @@ void GroupEnd::LookLater(Nanoseconds wait) {
   if (look_.has_value()) options_.reactor->CancelTimer(*look_);
   look_due_ = due;
   look_ = options_.reactor->RunAfter(wait, [this] { Look(); });
+}
+
+// The master asks one thing at a time: again, until the session fails by it.
+void GroupEnd::LookAtUnexpected() {
+  if (!unexpected_.has_value()) return;
+  Ask(unexpected_->first, unexpected_->second, 0);
+  LookLater(kLookInterval);
+}
+
+void GroupEnd::LookAtLeaving() {
+  if (!on_left_) return;
+  Ask(machine_.FirstNotTaken(), "", 0);
+  LookLater(kLookInterval);
 }
 
 void GroupEnd::LookAtCall() {
@@ -415,6 +443,7 @@ void GroupEnd::Answer(int64_t number, control::RollAnswer& answer) const {
 void GroupEnd::Close(const absl::Status& reason, std::function<void()> closed) {
   CHECK(!reason.ok());
   if (closed_.ok()) closed_ = reason;
+  on_left_ = nullptr;
   on_closed_ = std::move(closed);
   for (Pending& pending : std::exchange(waiting_, {})) pending.done(closed_);
   local_->Fail(closed_);

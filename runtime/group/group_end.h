@@ -65,6 +65,11 @@ class GroupEnd {
   // Of this group, from a peer; an error closes the link.
   absl::Status HandleFrame(uint16_t peer, const GroupFrame& frame);
 
+  // The program makes no calls any more. `left` once the other ranks have taken what its calls sent
+  // them, maybe inside this call, or never if the group is closed before: a call that another rank
+  // has not made, or not so, is found even if this one was done with it.
+  void Leave(std::function<void()> left);
+
   // What the master is told of this rank.
   void Answer(int64_t number, control::RollAnswer& answer) const;
 
@@ -106,6 +111,8 @@ class GroupEnd {
   void LookAtCall();
   void LookAtTransfers();
   void LookAtWindows();
+  void LookAtUnexpected();
+  void LookAtLeaving();
   void LookLater(Nanoseconds wait);
   control::RollCall RollCallOf(int64_t number) const;
   // The master, about a collective.
@@ -137,6 +144,8 @@ class GroupEnd {
   std::optional<TimerId> look_;
   Nanoseconds look_due_ = 0;
   absl::Status closed_;
+  std::optional<std::pair<int64_t, std::string>> unexpected_;  // of a collective, and what it was
+  std::function<void()> on_left_;
   std::function<void()> on_closed_;
   int closing_ = 0;  // of transfers and windows: that are not closed
   // What Peers answers after this end has gone finds it false. Shared with the callbacks.

@@ -65,6 +65,16 @@ void Groups::Start(uint64_t group, GroupCall call, std::function<void(absl::Stat
   found->second->Start(std::move(call), std::move(done));
 }
 
+void Groups::Leave(std::function<void()> left) {
+  has_left_ = true;
+  const auto waits_for = std::make_shared<size_t>(groups_.size() + 1);
+  const auto one_less = [waits_for, left = std::move(left)] {
+    if (--*waits_for == 0) left();
+  };
+  for (const auto& [id, group] : groups_) group->Leave(one_less);
+  one_less();
+}
+
 absl::Status Groups::OnFrame(uint16_t peer, std::span<const std::byte> bytes) {
   if (!closed_.ok()) return absl::OkStatus();
   BRAID_ASSIGN_OR_RETURN(const GroupFrame frame, DecodeGroupFrame(bytes));

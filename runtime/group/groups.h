@@ -43,8 +43,9 @@ class Groups {
   void Open(GroupIdentity identity);
   // As GroupEnd::Start. A group that was closed answers with the reason, but still drops windows.
   void Start(uint64_t group, GroupCall call, std::function<void(absl::Status)> done);
-  // The program makes no calls any more: who waits for one is told so.
-  void Leave() { has_left_ = true; }
+  // The program makes no calls any more: who waits for one is told so. `left` as each GroupEnd's,
+  // once.
+  void Leave(std::function<void()> left);
 
   void OnRollCall(const control::RollCall& call);
   // Another node wants a link to this one.

@@ -68,5 +68,29 @@ TEST(WorldEndTest, ACauseEndsAllRanks) {
   }
 }
 
+// Who is done with a call as soon as it has sent its part may end before the others know of it.
+TEST(WorldEndTest, WhatNobodyTookIsFoundAtTheEnd) {
+  const WorldEnd two_roots = RunWorld(2, [](dist::World& world) {
+    std::vector<float> data(4);
+    return world.Broadcast(data, world.rank());
+  });
+  for (const absl::Status& status : two_roots.worlds) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("call 0 is not the same on all ranks"),
+              HasSubstr("broadcast of 4 f32, root 0"), HasSubstr("broadcast of 4 f32, root 1")));
+  }
+  const WorldEnd one_call = RunWorld(3, [](dist::World& world) -> absl::Status {
+    std::vector<float> data(4);
+    return world.rank() == 2 ? absl::OkStatus() : world.Broadcast(data, 0);
+  });
+  for (const absl::Status& status : one_call.worlds) {
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("rank 2 has ended its part"), HasSubstr("broadcast of 4 f32")));
+  }
+  for (const WorldEnd* end : {&two_roots, &one_call}) EXPECT_LT(end->wall, absl::Seconds(3));
+}
+
 }  // namespace
 }  // namespace braid
