@@ -328,13 +328,17 @@ World::~World() { Close().IgnoreError(); }
 
 absl::StatusOr<std::unique_ptr<World>> World::Init(const InitOptions& options) {
   BRAID_ASSIGN_OR_RETURN(const std::optional<NetworkOptions> network, FindWorld(options));
-  auto joined =
-      Membership::Join(network.has_value() ? &*network : nullptr,
-                       {.interruption = options.interruption, .on_failure = options.on_failure});
+  return Join(network.has_value() ? &*network : nullptr, options);
+}
+
+absl::StatusOr<std::unique_ptr<World>> World::Join(const NetworkOptions* network,
+                                                   const InitOptions& options) {
+  auto joined = Membership::Join(
+      network, {.interruption = options.interruption, .on_failure = options.on_failure});
   if (!joined.ok()) return MarkWorldError(joined.status());
   std::unique_ptr<Membership> membership = *std::move(joined);
-  const int rank = network.has_value() ? network->cluster.rank : 0;
-  const int size = network.has_value() ? static_cast<int>(network->cluster.nodes.size()) : 1;
+  const int rank = network != nullptr ? network->cluster.rank : 0;
+  const int size = network != nullptr ? static_cast<int>(network->cluster.nodes.size()) : 1;
   const auto member = std::make_shared<Member>(std::move(membership), rank,
                                                absl::ToInt64Nanoseconds(options.timeout));
   std::vector<int> all(size);

@@ -28,6 +28,7 @@
 
 namespace braid {
 class Interruption;
+struct NetworkOptions;
 class Membership;
 class WorldSeat;
 }  // namespace braid
@@ -264,6 +265,11 @@ class World : public Group {
   // a rank that is out of range or taken twice, other world sizes, other binaries, a rank that did
   // not come.
   static absl::StatusOr<std::unique_ptr<World>> Init(const InitOptions& options = {});
+  // As Init, of the ranks that are the nodes of `network`'s cluster (api/network.h), which also
+  // says by whose clock and sockets; null: a world of one. Of the options only what is not in it
+  // counts.
+  static absl::StatusOr<std::unique_ptr<World>> Join(const NetworkOptions* network,
+                                                     const InitOptions& options = {});
   // Closes it, unless that was done.
   ~World();
 

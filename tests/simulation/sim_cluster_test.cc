@@ -41,7 +41,7 @@ TEST_F(SimClusterTest, EverySeedGivesTheLossesOfOneProcess) {
 }
 
 TEST_F(SimClusterTest, ASeedReplays) {
-  const SimFault fault = DrawFault(first_, 3, 20 * kMillisecond);
+  const SimFault fault = DrawFault(first_, 3, 20 * kMillisecond, SimFault::Kind::kNoMemory);
   uint64_t digests[3];
   for (int i = 0; i < 3; ++i) {
     const SimOutcome outcome =
@@ -72,7 +72,7 @@ TEST_F(SimClusterTest, EveryFaultEndsEverybodyWithOneCause) {
   for (uint64_t seed = first_; seed < first_ + 5 * seeds_; ++seed) {
     SimClusterOptions options{.seed = seed, .record = Mlp};
     const Nanoseconds horizon = RunSimCluster(options).nodes[0].ended;
-    options.faults = {DrawFault(seed, 3, horizon)};
+    options.faults = {DrawFault(seed, 3, horizon, SimFault::Kind::kNoMemory)};
     const SimOutcome outcome = RunSimCluster(options);
     ASSERT_EQ(CheckOutcome(options, outcome), "")
         << "seed " << seed << ", " << options.faults[0].ToString();

@@ -48,7 +48,8 @@ class FaultRunner final : public SimRunner {
     options.other_checkpoint = folder_ / absl::StrFormat("shorter/step-%d", options.steps - 2);
     if (seed % kFaultlessEvery != 0) {
       options.faults = {DrawFault(seed, static_cast<int>(plan_.devices.size()),
-                                  saves ? saving_horizon_ : horizon_, saves)};
+                                  saves ? saving_horizon_ : horizon_,
+                                  saves ? SimFault::Kind::kOtherFiles : SimFault::Kind::kNoMemory)};
     }
     const SimOutcome outcome = RunSimCluster(options);
     std::filesystem::remove_all(folder);

@@ -14,6 +14,7 @@ class Fiber {
  public:
   // `main` begins at the first Enter, and never returns.
   Fiber(size_t stack_bytes, void (*main)(void*), void* argument);
+  ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
@@ -29,6 +30,9 @@ class Fiber {
   void* inside_ = nullptr;  // stack pointers, where registers are switched by hand
   void* outside_ = nullptr;
   std::unique_ptr<ucontext_t[]> contexts_;  // elsewhere: inside, outside
+  // The thread sanitizer's own of both, where there is one.
+  void* watched_inside_ = nullptr;
+  void* watched_outside_ = nullptr;
 };
 
 }  // namespace braid

@@ -1,0 +1,39 @@
+#include "tests/simulation/sim_world.h"
+
+#include <memory>
+#include <utility>
+
+#include "api/network.h"
+#include "tests/simulation/sim_programs.h"
+
+namespace braid {
+
+SimWorldOutcome RunSimWorld(const SimWorldOptions& options) {
+  SimMachines machines(options.seed, options.ranks);
+  for (const SimFault& fault : options.faults) machines.Expect(fault);
+  SimWorldOutcome outcome;
+  outcome.programs.resize(options.ranks);
+  {
+    SimPrograms programs(machines.world(), machines.observer());
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      programs.Add(rank, [&, rank](Environment& environment) {
+        NetworkOptions network = machines.NetworkOf(rank, options.join_timeout);
+        network.environment = &environment;
+        auto world = dist::World::Join(&network);
+        absl::Status status = world.status();
+        if (world.ok()) {
+          outcome.programs[rank] = options.program(**world);
+          status = (*world)->Close();
+          world->reset();
+        }
+        machines.Ended(rank, status);
+      });
+    }
+    programs.Run(options.limit);
+  }
+  machines.Release();
+  static_cast<SimOutcome&>(outcome) = machines.Finish();
+  return outcome;
+}
+
+}  // namespace braid
