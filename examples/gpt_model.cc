@@ -122,9 +122,11 @@ Tensor Gpt(Job& job, Tensor tokens, const GptOptions& options, std::optional<Gpt
 
 void TrainGpt(Job& job, const GptOptions& options) {
   OnDevices(job, options.parallel, [&] {
-    auto [input, target] =
-        job.Read(options.train, {.batch = options.batch, .shuffle = true, .name = "train"});
-    const Tensor loss = Mean(SoftmaxCrossEntropy(Gpt(job, input, options), target));
+    const Tensor loss = LossOf(job, options.mirrored, options.batch, [&](int64_t batch) {
+      auto [input, target] =
+          job.Read(options.train, {.batch = batch, .shuffle = true, .name = "train"});
+      return Mean(SoftmaxCrossEntropy(Gpt(job, input, options), target));
+    });
     const Tensor rate = braid::WarmupCosine(job.graph(), {.peak = options.lr,
                                                           .floor = options.lr / 10,
                                                           .warmup_steps = options.warmup_steps,

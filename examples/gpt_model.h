@@ -12,6 +12,7 @@ namespace examples {
 
 struct GptOptions {
   Parallel parallel = Parallel::kData;
+  bool mirrored = false;  // training is: see LossOf
   braid::DType dtype = braid::DType::kF32;
   braid::DatasetSpec train, held_out;  // windows of characters and those that follow
   int64_t vocabulary = 65;

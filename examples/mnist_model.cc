@@ -46,10 +46,12 @@ Tensor Mlp(Job& job, Tensor x, const MnistOptions& options) {
 
 void TrainMnist(Job& job, const MnistOptions& options) {
   OnDevices(job, options.parallel, [&] {
-    auto [image, label] = job.Read(
-        options.train,
-        {.batch = options.batch, .shuffle = true, .name = "train", .dtype = options.dtype});
-    const Tensor loss = Mean(SoftmaxCrossEntropy(Mlp(job, image, options), label));
+    const Tensor loss = LossOf(job, options.mirrored, options.batch, [&](int64_t batch) {
+      auto [image, label] =
+          job.Read(options.train,
+                   {.batch = batch, .shuffle = true, .name = "train", .dtype = options.dtype});
+      return Mean(SoftmaxCrossEntropy(Mlp(job, image, options), label));
+    });
     braid::LearningRate rate = options.lr;
     if (options.steps > 0) {
       rate = braid::WarmupCosine(

@@ -9,6 +9,7 @@ namespace examples {
 
 struct MnistOptions {
   Parallel parallel = Parallel::kData;
+  bool mirrored = false;  // training is: see LossOf
   braid::DType dtype = braid::DType::kF32;
   braid::DatasetSpec train, test;  // images [784] and labels
   int64_t batch = 100;             // over all devices

@@ -58,6 +58,14 @@ inline void OnDevices(braid::Job& job, Parallel parallel, const std::function<vo
   job.On(HybridDevices(job.devices()), fn);
 }
 
+// `loss(samples)` of the whole batch; or, if it is mirrored, the mean of what each device makes of
+// its own part of it (Job::Mirrored), as DistributedDataParallel has it.
+template <typename Loss>
+braid::Tensor LossOf(braid::Job& job, bool is_mirrored, int64_t batch, Loss loss) {
+  if (!is_mirrored) return loss(batch);
+  return job.Mirrored([&] { return MeanMirrored(loss(batch / job.devices().size())); });
+}
+
 // Layouts of a pair of linear layers: columns of the first, rows of the second, so that one sum
 // does for both.
 struct PairLayout {

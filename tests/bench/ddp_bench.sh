@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Steps per second of two Braid nodes over TCP against PyTorch's DistributedDataParallel over Gloo
 # with two ranks (Debian's python3-torch), on loopback, one thread a process, each pinned to a core
-# of its own, with the same batch per rank, taking turns; and, for the scaling, Braid's one node with
-# that batch alone on the machine, and two of them at once that know nothing of each other, which is
-# what two cores that share caches and memory can do at best. Prints each turn and the median ratios.
+# of its own, with the same batch per rank, taking turns; Braid also as a program of process groups, two
+# ranks that each read their own part (mlp and gpt); and, for the scaling, Braid's one node with that
+# batch alone on the machine, and two of them at once that know nothing of each other, which is what two
+# cores that share caches and memory can do at best. Prints each turn and the median ratios.
 # Needs build/release/bin with step_bench.
 #
 #   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE[:whole]]...]
@@ -60,6 +61,18 @@ braid_two() {
   wait "$worker"
 }
 
+# The same as a program of process groups.
+braid_ranks() {
+  local model=$1 batch=$2 worker
+  local arguments=(--model="$model" --batch=$((2 * batch)) --seconds="$seconds" --text="$text"
+    "${options[@]}")
+  export WORLD_SIZE=2 MASTER_ADDR=$host MASTER_PORT=$((port + 2))
+  RANK=1 on_core 1 "$bench" "${arguments[@]}" >/dev/null &
+  worker=$!
+  RANK=0 on_core 0 "$bench" "${arguments[@]}"
+  wait "$worker"
+}
+
 one_node() {
   local model=$1 batch=$2 core=$3
   on_core "$core" "$bench" --model="$model" --batch="$batch" --seconds="$seconds" --text="$text" \
@@ -101,7 +114,7 @@ for what in "${models[@]}"; do
   options=(--side "${side:-32}")
   [[ $model != gpt6 ]] || options+=(--layers 6 --width 384 --heads 6 --context 256)
   model=${model%6}
-  ratios=() scaling=() apart_scaling=()
+  ratios=() scaling=() apart_scaling=() spmd=() spmd_ratios=()
   for ((round = 0; round < rounds; ++round)); do
     two=$(braid_two "$model" "$batch")
     apart=$(braid_apart "$model" "$batch")
@@ -110,9 +123,18 @@ for what in "${models[@]}"; do
     ratios+=("$(awk "BEGIN {printf \"%.3f\", $two / $theirs}")")
     scaling+=("$(awk "BEGIN {printf \"%.3f\", $two / $one}")")
     apart_scaling+=("$(awk "BEGIN {printf \"%.3f\", $two / $apart}")")
-    echo "$what a rank: braid $two steps/s, torch $theirs steps/s; one node $one, two apart $apart"
+    said=
+    if [[ $model == mlp || $model == gpt ]]; then
+      ranks=$(braid_ranks "$model" "$batch")
+      said=", as ranks $ranks"
+      spmd+=("$(awk "BEGIN {printf \"%.3f\", $ranks / $two}")")
+      spmd_ratios+=("$(awk "BEGIN {printf \"%.3f\", $ranks / $theirs}")")
+    fi
+    echo "$what a rank: braid $two steps/s$said, torch $theirs steps/s; one node $one, two apart $apart"
   done
   echo "$what: median ratio $(printf '%s\n' "${ratios[@]}" | median)," \
     "two nodes' rate / one node's $(printf '%s\n' "${scaling[@]}" | median)," \
     "/ that of two apart $(printf '%s\n' "${apart_scaling[@]}" | median)"
+  ((!${#spmd[@]})) || echo "$what as ranks: median ratio to torch" \
+    "$(printf '%s\n' "${spmd_ratios[@]}" | median), to the two nodes $(printf '%s\n' "${spmd[@]}" | median)"
 done

@@ -7,13 +7,20 @@
 //   build/release/bin/step_bench --model=gpt --batch=8 --text=shakespeare.txt
 //   ... --layers=6 --width=384 --heads=6 --context=256 --operators
 //   build/release/bin/step_bench --model=resnet50 --batch=4 --side=224
+//
+// mlp and gpt are also programs of process groups: where RANK is set each rank runs this program,
+// and reads its own part of the batch.
+//
+//   RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 build/release/bin/step_bench --model=mlp
 
 #include <braid/braid.h>
+#include <braid/dist.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <span>
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -55,12 +62,13 @@ int64_t CountParameters(const braid::LogicalGraph& graph) {
   return count;
 }
 
-void RecordModel(braid::Job& job) {
+void RecordModel(braid::Job& job, bool is_mirrored) {
   const std::string model = absl::GetFlag(FLAGS_model);
   if (model == "mlp") {
     examples::MnistOptions options;
     options.train = braid::DrawnDigits({.count = 4096});
     options.batch = absl::GetFlag(FLAGS_batch);
+    options.mirrored = is_mirrored;
     examples::TrainMnist(job, options);
     return;
   }
@@ -72,8 +80,14 @@ void RecordModel(braid::Job& job) {
     options.batch = absl::GetFlag(FLAGS_batch);
     options.context = absl::GetFlag(FLAGS_context);
     options.clip = 0;
+    options.mirrored = is_mirrored;
     options.train = braid::TextFile(absl::GetFlag(FLAGS_text), {.context = options.context});
     examples::TrainGpt(job, options);
+    return;
+  }
+  if (is_mirrored) {
+    job.graph().Fail(
+        absl::InvalidArgumentError("--model=" + model + " with RANK set; mlp or gpt was expected"));
     return;
   }
   if (model == "lenet") {
@@ -103,10 +117,12 @@ void RecordModel(braid::Job& job) {
   examples::TrainResNet(job, options);
 }
 
-absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
+// `world`: of whose ranks this is one; null: of none. The first one says what came of it.
+absl::Status Program(braid::Session& session, bench::OperatorTimes& times,
+                     braid::dist::World* world = nullptr) {
   int64_t parameters = 0;
   BRAID_ASSIGN_OR_RETURN(auto job, session.Compile("train", [&](braid::Job& job) {
-    RecordModel(job);
+    RecordModel(job, /*is_mirrored=*/world != nullptr);
     if (absl::GetFlag(FLAGS_groups)) {
       job.graph().minimize()[0].groups = {{.names = "*bias", .rate = 0.5, .weight_decay = 0},
                                           {.names = "*", .rate = 0.75, .weight_decay = 0.01}};
@@ -123,8 +139,9 @@ absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
   };
   BRAID_RETURN_IF_ERROR(run(3).status());
   BRAID_ASSIGN_OR_RETURN(const double three, run(3));
-  const auto steps =
+  auto steps =
       std::max<int64_t>(3, static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) / (three / 3)));
+  if (world != nullptr) BRAID_RETURN_IF_ERROR(world->Broadcast(std::span(&steps, 1), 0));
   times.Reset();
   const double cpu_begin = braid::CpuSeconds();
   BRAID_ASSIGN_OR_RETURN(const double time, run(steps));
@@ -132,6 +149,7 @@ absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
   if (!std::isfinite(loss)) {
     return absl::InternalError(absl::StrFormat("the loss is %g after training", loss));
   }
+  if (world != nullptr && world->rank() != 0) return absl::OkStatus();
   std::printf("%.3f", static_cast<double>(steps) / time);
   if (absl::GetFlag(FLAGS_details)) {
     std::printf(" %.3f %.1f %lld %.4f", static_cast<double>(steps) / cpu_time, braid::PeakMiB(),
@@ -146,6 +164,13 @@ absl::Status Program(braid::Session& session, bench::OperatorTimes& times) {
 
 int main(int argc, char** argv) {
   bench::OperatorTimes times;
+  if (braid::EnvironmentVariable("RANK").has_value()) {
+    return braid::dist::Main(argc, argv, [&](braid::dist::World& world) -> absl::Status {
+      BRAID_ASSIGN_OR_RETURN(const auto session, braid::Session::Start(world, {}));
+      BRAID_RETURN_IF_ERROR(Program(*session, times, &world));
+      return session->Close(absl::OkStatus());
+    });
+  }
   const auto watch = [&](braid::OpRegistry& operators, braid::KernelRegistry& kernels) {
     if (absl::GetFlag(FLAGS_operators)) times.Watch(operators, kernels);
     return absl::OkStatus();

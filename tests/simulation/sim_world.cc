@@ -22,7 +22,7 @@ SimWorldOutcome RunSimWorld(const SimWorldOptions& options) {
         auto world = dist::World::Join(&network);
         absl::Status status = world.status();
         if (world.ok()) {
-          outcome.programs[rank] = options.program(**world);
+          outcome.programs[rank] = options.program(**world, environment);
           status = (*world)->Close();
           world->reset();
         }

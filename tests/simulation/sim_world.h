@@ -18,8 +18,8 @@ struct SimWorldOptions {
   uint64_t seed = 1;
   int ranks = 3;
   std::vector<SimFault> faults = {};  // of machines
-  // Of every rank; it waits for nothing but its calls.
-  std::function<absl::Status(dist::World&)> program;
+  // Of every rank; it waits for nothing but its calls. The environment is its process's.
+  std::function<absl::Status(dist::World&, const Environment&)> program;
   Nanoseconds join_timeout = 6 * kSecond;
   Nanoseconds limit = 300 * kSecond;  // a rank that has not ended by then hangs
 };
