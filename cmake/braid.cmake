@@ -150,7 +150,7 @@ function(braid_test name)
   add_test(NAME ${name} COMMAND ${name})
   set(timeout 900)
   if(BRAID_SANITIZE)
-    set(timeout 3600)
+    set(timeout 7200)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
   if(ARG_SECONDS)  # that it takes, about: long ones start first, so that none is left at the end
