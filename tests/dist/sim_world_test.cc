@@ -108,7 +108,10 @@ TEST_F(SimWorldTest, AFaultEndsAllRanksWithOneCause) {
         outcome.nodes, [](const auto& node) { return !node.was_killed && node.status.ok(); });
     ++counts[is_ok ? "finished" : "failed"];
   }
-  EXPECT_GT(counts["failed"], 0) << "no fault hit anything";
+  constexpr uint64_t kEnough = 100;  // sanitizers have fewer, of which none need hit anything
+  if (seeds_ >= kEnough) {
+    EXPECT_GT(counts["failed"], 0) << "no fault hit anything";
+  }
 }
 
 // One of several calls of so many elements; no two of them fit together.
