@@ -265,9 +265,9 @@ class World : public Group {
   // a rank that is out of range or taken twice, other world sizes, other binaries, a rank that did
   // not come.
   static absl::StatusOr<std::unique_ptr<World>> Init(const InitOptions& options = {});
-  // As Init, of the ranks that are the nodes of `network`'s cluster (api/network.h), which also
-  // says by whose clock and sockets; null: a world of one. Of the options only what is not in it
-  // counts.
+  // As Init, but `network` (api/network.h) says where the ranks meet, who this one is, and by whose
+  // clock and sockets it waits; its cluster's nodes are the ranks. Null: a world of one. Of the
+  // options only timeout, interruption and on_failure are read.
   static absl::StatusOr<std::unique_ptr<World>> Join(const NetworkOptions* network,
                                                      const InitOptions& options = {});
   // Closes it, unless that was done.

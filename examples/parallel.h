@@ -63,7 +63,12 @@ inline void OnDevices(braid::Job& job, Parallel parallel, const std::function<vo
 template <typename Loss>
 braid::Tensor LossOf(braid::Job& job, bool is_mirrored, int64_t batch, Loss loss) {
   if (!is_mirrored) return loss(batch);
-  return job.Mirrored([&] { return MeanMirrored(loss(batch / job.devices().size())); });
+  const int64_t devices = job.devices().size();
+  if (batch % devices != 0) {
+    job.graph().Fail(absl::InvalidArgumentError(absl::StrFormat(
+        "a batch of %d is not divided by %d devices; give it a multiple", batch, devices)));
+  }
+  return job.Mirrored([&] { return MeanMirrored(loss(batch / devices)); });
 }
 
 // Layouts of a pair of linear layers: columns of the first, rows of the second, so that one sum

@@ -100,7 +100,8 @@ class Node {
   dist::Groups& groups() { return *groups_; }
   // What this process's program asks of the world's store. On the control thread.
   dist::StoreEnd& store() { return *store_; }
-  // The program makes no calls of groups any more: the master is told. Any thread.
+  // The program makes no calls of groups any more: the master is told, once the other ranks have
+  // taken what its calls sent them. Any thread.
   void LeaveGroups();
 
   // Writes the last events into a file, unless that was done or `cause` is no failure of a run, and

@@ -138,9 +138,12 @@ void ChunkMachine::Handle(MemberEvent& event) {
       lane.key = event.key;
       break;
     }
-    case MemberEvent::Type::kChunk:
-      LaneFrom(event.peer).arrivals.push_back(event);
+    case MemberEvent::Type::kChunk: {
+      ReceiveLane& lane = LaneFrom(event.peer);
+      lane.arrivals.push_back(event);
+      if (!is_running_ && !has_failed_ && !is_refused_) RefuseUnexpected(lane);
       break;
+    }
     case MemberEvent::Type::kAck:
       TakeAck(event);
       break;
@@ -231,11 +234,7 @@ bool ChunkMachine::HasUnwritten(const SendLane& lane) {
 
 // Does all that can be done now. May end the piece, and with it this object: comes last.
 void ChunkMachine::Advance() {
-  if (!is_running_) {
-    if (has_failed_ || is_refused_ || FindUnexpected()) return;
-    if (options_.on_taken && FirstNotTaken() < 0) options_.on_taken();
-    return;
-  }
+  if (!is_running_) return AdvanceBetweenPieces();
   if (has_failed_) {
     for (const auto& lane : send_lanes_) {
       if (lane->link && HasUnwritten(*lane)) return;  // the link still reads the source
@@ -247,7 +246,7 @@ void ChunkMachine::Advance() {
   for (ReceiveState& in : receives_) {
     if (!ReceiveReady(in)) return;
   }
-  if (FindUnexpected()) return;
+  if (RefuseAnyUnexpected()) return;
   bool is_done = true;
   for (SendState& out : sends_) {
     SendReady(out);
@@ -259,17 +258,29 @@ void ChunkMachine::Advance() {
   if (is_done) Finish(absl::OkStatus());
 }
 
-bool ChunkMachine::FindUnexpected() {
-  for (const auto& lane : receive_lanes_) {
-    if (lane->is_used || lane->arrivals.empty()) continue;
-    const MemberEvent& arrival = lane->arrivals.front();
-    if (arrival.piece > work_.piece) continue;  // of one that is not started here
-    Refuse(arrival, absl::StrFormat("piece %d, item %d, %d bytes; expected was nothing more of "
-                                    "piece %d",
-                                    arrival.piece, arrival.index, arrival.bytes, work_.piece));
-    return true;
-  }
-  return false;
+void ChunkMachine::AdvanceBetweenPieces() {
+  if (!when_taken_ || has_failed_ || is_refused_ || FirstNotTaken() >= 0) return;
+  std::exchange(when_taken_, nullptr)();
+}
+
+void ChunkMachine::WhenTaken(std::function<void()> taken) {
+  when_taken_ = std::move(taken);
+  if (!is_running_) AdvanceBetweenPieces();
+}
+
+bool ChunkMachine::RefuseAnyUnexpected() {
+  return std::ranges::any_of(receive_lanes_,
+                             [this](const auto& lane) { return RefuseUnexpected(*lane); });
+}
+
+bool ChunkMachine::RefuseUnexpected(const ReceiveLane& lane) {
+  if (lane.is_used || lane.arrivals.empty()) return false;
+  const MemberEvent& arrival = lane.arrivals.front();
+  if (arrival.piece > work_.piece) return false;  // of one that is not started here
+  Refuse(arrival, absl::StrFormat("piece %d, item %d, %d bytes; expected was nothing more of "
+                                  "piece %d",
+                                  arrival.piece, arrival.index, arrival.bytes, work_.piece));
+  return true;
 }
 
 void ChunkMachine::Refuse(const MemberEvent& arrival, const std::string& what) {

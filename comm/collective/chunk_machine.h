@@ -59,8 +59,6 @@ class ChunkMachine {
     // more, and whoever hears it fails the group. `piece`: the first on which the two disagree.
     // Empty: the group fails with these words.
     std::function<void(int from, int64_t piece, const std::string& what)> on_unexpected;
-    // Between pieces: the other members have taken all that was sent. May be empty.
-    std::function<void()> on_taken;
   };
   explicit ChunkMachine(Options options);
   ~ChunkMachine();
@@ -84,6 +82,9 @@ class ChunkMachine {
   bool is_running() const { return is_running_; }
   // The first piece of which something was sent that another member has not worked in; -1: none.
   int64_t FirstNotTaken() const;
+  // `taken` once, between pieces, when there is none, maybe inside this call; never if the group
+  // fails before. In place of the one before.
+  void WhenTaken(std::function<void()> taken);
   // What has happened to the member so far: it grows while there is progress.
   int64_t events() const { return events_; }
 
@@ -150,8 +151,11 @@ class ChunkMachine {
   static int64_t NumWritten(const SendState& out);
   static bool HasUnwritten(const SendLane& lane);
   void Advance();
-  // Whether a lane that the piece does not use any more has brought something of it.
-  bool FindUnexpected();
+  void AdvanceBetweenPieces();
+  // What a lane has brought of a piece that does not use it, or not any more. True if there was
+  // any.
+  bool RefuseUnexpected(const ReceiveLane& lane);
+  bool RefuseAnyUnexpected();
   void Refuse(const MemberEvent& arrival, const std::string& what);
   void SendReady(SendState& out);
   void Send(SendState& out, const SendItem& item);
@@ -177,6 +181,7 @@ class ChunkMachine {
   int last_heard_ = -1;
   int64_t events_ = 0;
   Collective::DoneCallback done_;
+  std::function<void()> when_taken_;
 };
 
 }  // namespace braid

@@ -38,10 +38,6 @@ GroupEnd::GroupEnd(GroupIdentity identity, Options options)
                [this](int from, int64_t piece, const std::string& what) {
                  unexpected_ = {piece, absl::StrFormat("%s: rank %d sent %s", name(), from, what)};
                  LookAtUnexpected();
-               },
-           .on_taken =
-               [this] {
-                 if (on_left_) std::exchange(on_left_, nullptr)();
                }}),
       transfers_(
           {.identity = identity_,
@@ -319,10 +315,11 @@ absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
 }
 
 void GroupEnd::Leave(std::function<void()> left) {
+  has_left_ = true;
   // What is under way looks after itself.
-  if (running_.has_value() || machine_.FirstNotTaken() < 0) return left();
-  on_left_ = std::move(left);
-  LookLater(kLookInterval);
+  if (running_.has_value()) return left();
+  machine_.WhenTaken(std::move(left));
+  if (machine_.FirstNotTaken() >= 0) LookLater(kLookInterval);
 }
 
 void GroupEnd::Look() {
@@ -352,7 +349,7 @@ void GroupEnd::LookAtUnexpected() {
 }
 
 void GroupEnd::LookAtLeaving() {
-  if (!on_left_) return;
+  if (!has_left_ || running_.has_value() || machine_.FirstNotTaken() < 0) return;
   Ask(machine_.FirstNotTaken(), "", 0);
   LookLater(kLookInterval);
 }
@@ -443,7 +440,7 @@ void GroupEnd::Answer(int64_t number, control::RollAnswer& answer) const {
 void GroupEnd::Close(const absl::Status& reason, std::function<void()> closed) {
   CHECK(!reason.ok());
   if (closed_.ok()) closed_ = reason;
-  on_left_ = nullptr;
+  machine_.WhenTaken(nullptr);
   on_closed_ = std::move(closed);
   for (Pending& pending : std::exchange(waiting_, {})) pending.done(closed_);
   local_->Fail(closed_);

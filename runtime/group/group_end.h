@@ -145,7 +145,7 @@ class GroupEnd {
   Nanoseconds look_due_ = 0;
   absl::Status closed_;
   std::optional<std::pair<int64_t, std::string>> unexpected_;  // of a collective, and what it was
-  std::function<void()> on_left_;
+  bool has_left_ = false;
   std::function<void()> on_closed_;
   int closing_ = 0;  // of transfers and windows: that are not closed
   // What Peers answers after this end has gone finds it false. Shared with the callbacks.

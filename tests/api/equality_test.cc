@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"
+#include "tests/support/from_environment.h"
 
 namespace braid {
 namespace {
@@ -39,8 +39,7 @@ using LayoutRecorder = std::function<void(Job&)> (*)(const LayoutCase&, DType, c
 
 // Sanitizers make a step slow; BRAID_EQUALITY_STEPS caps their number.
 int64_t Capped(int64_t steps) {
-  const char* text = std::getenv("BRAID_EQUALITY_STEPS");
-  return text == nullptr ? steps : std::min<int64_t>(steps, std::strtoll(text, nullptr, 10));
+  return std::min(steps, static_cast<int64_t>(FromEnvironment("BRAID_EQUALITY_STEPS", steps)));
 }
 
 void ExpectSameLosses(LayoutRecorder record, DType dtype, int64_t wanted_steps, double tolerance) {

@@ -50,27 +50,33 @@ on_core() {
   "${there[@]}" taskset -c "$core" "$@"
 }
 
+# both VARIABLE COMMAND...: two of them, on a core each; the variable says which is the first, whose
+# output counts.
+both() {
+  local variable=$1 second
+  shift
+  (export "$variable=1" && on_core 1 "$@") >/dev/null &
+  second=$!
+  (export "$variable=0" && on_core 0 "$@")
+  wait "$second"
+}
+
+# The flags of two nodes or ranks with this batch each.
+flags_of_two() {
+  flags=(--model="$1" --batch=$((2 * $2)) --seconds="$seconds" --text="$text" "${options[@]}")
+}
+
 braid_two() {
-  local model=$1 batch=$2 worker
-  local arguments=(--model="$model" --batch=$((2 * batch)) --seconds="$seconds" --text="$text"
-    --progress=off --norm_groups="$norm_groups" "${options[@]}")
+  flags_of_two "$@"
   export NNODES=2 MASTER_ADDR=$host MASTER_PORT=$port
-  NODE_RANK=1 on_core 1 "$bench" "${arguments[@]}" >/dev/null &
-  worker=$!
-  NODE_RANK=0 on_core 0 "$bench" "${arguments[@]}"
-  wait "$worker"
+  both NODE_RANK "$bench" "${flags[@]}" --progress=off --norm_groups="$norm_groups"
 }
 
 # The same as a program of process groups.
 braid_ranks() {
-  local model=$1 batch=$2 worker
-  local arguments=(--model="$model" --batch=$((2 * batch)) --seconds="$seconds" --text="$text"
-    "${options[@]}")
+  flags_of_two "$@"
   export WORLD_SIZE=2 MASTER_ADDR=$host MASTER_PORT=$((port + 2))
-  RANK=1 on_core 1 "$bench" "${arguments[@]}" >/dev/null &
-  worker=$!
-  RANK=0 on_core 0 "$bench" "${arguments[@]}"
-  wait "$worker"
+  both RANK "$bench" "${flags[@]}"
 }
 
 one_node() {
@@ -92,14 +98,8 @@ braid_apart() {
 }
 
 torch_two() {
-  local model=$1 batch=$2 worker
-  local command=(/usr/bin/python3 "$root/tests/bench/step_torch.py" "$model" "$batch" "$seconds"
-    "$text" "${options[@]}")
   export WORLD_SIZE=2 MASTER_ADDR=$host MASTER_PORT=$((port + 1))
-  RANK=1 on_core 1 "${command[@]}" >/dev/null &
-  worker=$!
-  RANK=0 on_core 0 "${command[@]}"
-  wait "$worker"
+  both RANK /usr/bin/python3 "$root/tests/bench/step_torch.py" "$1" "$2" "$seconds" "$text" "${options[@]}"
 }
 
 median() { sort -n | awk '{r[NR] = $1} END {print r[int((NR + 1) / 2)]}'; }

@@ -11,7 +11,8 @@
 // mlp and gpt are also programs of process groups: where RANK is set each rank runs this program,
 // and reads its own part of the batch.
 //
-//   RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 build/release/bin/step_bench --model=mlp
+//   build/release/bin/braid launch --standalone --nproc_per_node=2 --
+//     build/release/bin/step_bench --model=mlp
 
 #include <braid/braid.h>
 #include <braid/dist.h>
@@ -120,6 +121,9 @@ void RecordModel(braid::Job& job, bool is_mirrored) {
 // `world`: of whose ranks this is one; null: of none. The first one says what came of it.
 absl::Status Program(braid::Session& session, bench::OperatorTimes& times,
                      braid::dist::World* world = nullptr) {
+  if (world != nullptr && absl::GetFlag(FLAGS_operators)) {
+    return absl::InvalidArgumentError("--operators with RANK set; it is of one process");
+  }
   int64_t parameters = 0;
   BRAID_ASSIGN_OR_RETURN(auto job, session.Compile("train", [&](braid::Job& job) {
     RecordModel(job, /*is_mirrored=*/world != nullptr);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <string>
@@ -21,6 +20,7 @@
 #include "tests/conformance/random_graph_job.h"
 #include "tests/conformance/random_graph_layout.h"
 #include "tests/support/device_mix.h"
+#include "tests/support/from_environment.h"
 #include "tests/support/lagging_device.h"
 
 namespace braid::conformance {
@@ -32,11 +32,6 @@ constexpr int kLaggingSeeds = 100;  // if there are not fewer
 constexpr int64_t kSteps = 3;
 // Of the largest element of a value; and of nothing, for values that are zero but for rounding.
 constexpr double kRelative = 1e-9, kAbsolute = 1e-12;
-
-int64_t FromEnvironment(const char* name, int64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoll(text);
-}
 
 struct Outcome {
   std::map<std::string, std::vector<Array>> values;  // fetches by step, then variables
@@ -132,7 +127,7 @@ void Check(uint64_t seed, DeviceMix mix, Coverage& coverage, std::map<std::strin
 
 // Checks `seeds` jobs; `coverage` is what they need of the boxing rules.
 void CheckAll(int64_t seeds, DeviceMix mix, Coverage& coverage) {
-  const int64_t first = FromEnvironment("BRAID_GRAPH_FIRST", 0);
+  const auto first = static_cast<int64_t>(FromEnvironment("BRAID_GRAPH_FIRST", 0));
   std::map<std::string, int> counts;
   for (int64_t seed = first; seed < first + seeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("BRAID_GRAPH_FIRST=", seed, " BRAID_GRAPH_SEEDS=1"));
@@ -144,7 +139,7 @@ void CheckAll(int64_t seeds, DeviceMix mix, Coverage& coverage) {
 }
 
 TEST(RandomGraphTest, EqualsOneDevice) {
-  const int64_t seeds = FromEnvironment("BRAID_GRAPH_SEEDS", kDefaultSeeds);
+  const auto seeds = static_cast<int64_t>(FromEnvironment("BRAID_GRAPH_SEEDS", kDefaultSeeds));
   Coverage coverage;
   CheckAll(seeds, DeviceMix::kCpu, coverage);
   if (seeds < kEnoughSeeds) return;  // a replay, or a sanitizer's
@@ -155,7 +150,8 @@ class RandomGraphOnLaggingDevices : public testing::TestWithParam<DeviceMix> {};
 
 TEST_P(RandomGraphOnLaggingDevices, EqualsOneCpu) {
   Coverage coverage;
-  CheckAll(std::min<int64_t>(kLaggingSeeds, FromEnvironment("BRAID_GRAPH_SEEDS", kLaggingSeeds)),
+  CheckAll(std::min<int64_t>(kLaggingSeeds, static_cast<int64_t>(FromEnvironment(
+                                                "BRAID_GRAPH_SEEDS", kLaggingSeeds))),
            GetParam(), coverage);
 }
 

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -22,6 +21,7 @@
 #include "runtime/base/philox.h"
 #include "tests/dist/dist_case.h"
 #include "tests/simulation/sim_runner.h"
+#include "tests/support/from_environment.h"
 #include "tests/support/lagging_device.h"
 
 namespace braid {
@@ -80,10 +80,7 @@ double MostAhead(const Bound& bound, uint64_t seeds) {
 }
 
 // Fewer under sanitizers.
-uint64_t NumSeeds(uint64_t usual) {
-  const char* text = std::getenv("BRAID_SIM_SEEDS");
-  return text == nullptr ? usual : std::strtoull(text, nullptr, 10);
-}
+uint64_t NumSeeds(uint64_t usual) { return FromEnvironment("BRAID_SIM_SEEDS", usual); }
 
 bool HasFewSeeds() { return NumSeeds(200) < 200; }
 

@@ -5,21 +5,16 @@
 #include "tests/simulation/sim_cluster.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"
+#include "tests/support/from_environment.h"
 
 namespace braid {
 namespace {
 
 using examples::Parallel;
-
-uint64_t FromEnvironment(const char* name, uint64_t missing) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? missing : std::strtoull(text, nullptr, 10);
-}
 
 void Mlp(Job& job) { examples::TrainMnist(job, SmallMnist(Parallel::kData, DType::kF32)); }
 

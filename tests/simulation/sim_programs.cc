@@ -1,7 +1,6 @@
 #include "tests/simulation/sim_programs.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -122,8 +121,7 @@ Nanoseconds SimPrograms::EarliestDeadline() const {
   return earliest;
 }
 
-bool SimPrograms::Run(Nanoseconds limit) {
-  bool all_end = true;
+void SimPrograms::Run(Nanoseconds limit) {
   const auto have_ended = [this] {
     return std::ranges::all_of(programs_, [](const auto& program) { return program->has_ended(); });
   };
@@ -136,14 +134,12 @@ bool SimPrograms::Run(Nanoseconds limit) {
     const Nanoseconds until = std::min(EarliestDeadline(), limit);
     const absl::Status status = observer_.Await(*something_happened_, until - world_.Now());
     if (status.ok() || (absl::IsDeadlineExceeded(status) && world_.Now() < limit)) continue;
-    all_end = false;
     for (const auto& program : programs_) {
       if (program->has_ended()) continue;
       if (world_.is_paused(program->process())) world_.Resume(program->process());
       world_.Kill(program->process());
     }
   }
-  return all_end;
 }
 
 }  // namespace braid

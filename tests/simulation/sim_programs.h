@@ -13,7 +13,8 @@ namespace braid {
 
 class SimPrograms {
  public:
-  // Both outlive this. The observer is a process in which nothing fails.
+  // Both outlive this; nothing is killed after it. The observer is a process in which nothing
+  // fails.
   SimPrograms(Simulation& world, Environment& observer);
   ~SimPrograms();
   SimPrograms(const SimPrograms&) = delete;
@@ -24,9 +25,8 @@ class SimPrograms {
 
   // Runs all programs to their ends. Which of those that could go on does is drawn by the
   // simulation's seed. A process whose program has not ended when `limit` has passed, or when
-  // nothing can happen any more, is killed, so that its program ends by that; false if there was
-  // one.
-  bool Run(Nanoseconds limit);
+  // nothing can happen any more, is killed, so that its program ends by that.
+  void Run(Nanoseconds limit);
 
  private:
   class Program;

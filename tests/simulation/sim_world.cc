@@ -12,7 +12,7 @@ SimWorldOutcome RunSimWorld(const SimWorldOptions& options) {
   SimMachines machines(options.seed, options.ranks);
   for (const SimFault& fault : options.faults) machines.Expect(fault);
   SimWorldOutcome outcome;
-  outcome.programs.resize(options.ranks);
+  outcome.programs.assign(options.ranks, absl::UnavailableError("its program has not begun"));
   {
     SimPrograms programs(machines.world(), machines.observer());
     for (int rank = 0; rank < options.ranks; ++rank) {

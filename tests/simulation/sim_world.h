@@ -25,7 +25,7 @@ struct SimWorldOptions {
 };
 
 struct SimWorldOutcome : SimOutcome {  // a node's status is that of Init or Close
-  std::vector<absl::Status> programs;  // by rank; OK also where none began
+  std::vector<absl::Status> programs;  // by rank; UNAVAILABLE where none began
 };
 
 SimWorldOutcome RunSimWorld(const SimWorldOptions& options);

@@ -20,6 +20,7 @@
 #include "tests/simulation/sim_campaign.h"
 #include "tests/simulation/sim_plans.h"
 #include "tests/simulation/sim_runner.h"
+#include "tests/support/from_environment.h"
 
 namespace braid {
 namespace {
@@ -27,10 +28,7 @@ namespace {
 using examples::Parallel;
 
 // Fewer under sanitizers.
-uint64_t NumSeeds(uint64_t usual) {
-  const char* text = std::getenv("BRAID_SIM_SEEDS");
-  return text == nullptr ? usual : std::strtoull(text, nullptr, 10);
-}
+uint64_t NumSeeds(uint64_t usual) { return FromEnvironment("BRAID_SIM_SEEDS", usual); }
 
 // The losses of all seeds.
 std::vector<double> ExpectOneResult(const SimPlan& plan, uint64_t seeds) {
