@@ -166,6 +166,7 @@ class Membership::Master final : public Membership::Impl {
       options.host = seat_.data_host;
       options.transport = network_->transport;
       options.network = &SocketsOf(*network_);
+      options.loopback = network_->loopback;
     } else {
       options.loopback = &loopback_;
     }

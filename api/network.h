@@ -18,6 +18,7 @@
 
 namespace braid {
 
+class LoopbackNetwork;
 class Network;
 class Node;
 struct RendezvousOptions;
@@ -40,6 +41,9 @@ struct NetworkOptions {
   // Borrowed. Null: this process's own clock and threads, the system's sockets.
   Environment* environment = nullptr;
   Network* sockets = nullptr;
+  // Borrowed: where all nodes, which are threads of this process, reach each other without sockets
+  // once they have joined. Null: this node has the process to itself.
+  LoopbackNetwork* loopback = nullptr;
 };
 
 // Where the master listens: its address of the cluster's list, or all of the interface's, or all.

@@ -93,6 +93,7 @@ class NodeService::Impl {
     options.event_dump = options_.event_dump;
     options.environment = environment_;
     options.network = &SocketsOf(network_);
+    options.loopback = network_.loopback;
     options.kernels = options_.kernels;
     options.dataset_kinds = options_.dataset_kinds;
     options.on_failure = options_.on_failure;

@@ -414,6 +414,7 @@ compiler::CompileOptions Session::Impl::OptionsOfCompile(const std::string& name
   compile.device_memory_bytes = DeviceMemoryBytes();
   compile.explain = kind.is_visible && !options_.explain_path.empty();
   compile.seed = options_.seed;
+  if (kind.is_visible) compile.layout_seed = options_.layout_seed;
   compile.machine = choice_machine_;
   compile.estimate = estimate_machine_;
   return compile;

@@ -62,6 +62,9 @@ struct SessionOptions {
   uint64_t seed = 0;
   // The whole cluster in the calling thread, in an order and on a clock drawn by this seed.
   std::optional<uint64_t> simulation_seed = std::nullopt;
+  // Every tensor's layout is drawn by this seed among all that are legal, instead of the cheapest:
+  // a job whose numbers then differ by more than rounding has an operator with a wrong signature.
+  std::optional<uint64_t> layout_seed = std::nullopt;
   // Whose times decide on layouts and routes, and which the step's estimate is in. None: those of
   // `measured` where `decides_by_measured`, else the default's, so that a plan depends on the
   // program and its devices only; then the estimate is in those of `measured` all the same, if

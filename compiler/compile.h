@@ -29,6 +29,8 @@ struct CompileOptions {
   bool winograd = true;             // convolutions may sum by Winograd's algorithm
   int64_t device_memory_bytes = 0;  // 0: not checked
   bool explain = false;             // fill Compiled::explanations
+  // Layouts are drawn by this seed among all that are legal, instead of the cheapest.
+  std::optional<uint64_t> layout_seed = std::nullopt;
   Machine machine;                  // whose times decide on layouts and routes
   Machine estimate;                 // whose times the estimate is in; its hosts are the machine's
 };

@@ -3,7 +3,9 @@
 // differ, lower asks boxing.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,6 +20,8 @@ struct InferSbpOptions {
   VariableLayouts fixed;  // by jobs before this one; as strong as hints
   // Not null: gets, for every op that had a choice, by its name a line with its alternatives.
   std::map<std::string, std::string>* explanations = nullptr;
+  // Layouts are drawn by this seed among all that are legal, instead of the cheapest.
+  std::optional<uint64_t> draw = std::nullopt;
 };
 
 // Hints hold or are errors. Without them: readers and feeds are S(0), variables B, optimizer states

@@ -54,9 +54,10 @@ struct ChoiceRequest {
 class SignatureChooser {
  public:
   // All are borrowed. Seconds are those of the planner's machine. `explanations` may be null; else
-  // every choice adds its alternatives.
+  // every choice adds its alternatives. With `draw` no choice is by its cost: each is drawn by that
+  // seed and the op's name.
   SignatureChooser(const LogicalGraph& graph, BoxingPlanner& planner,
-                   std::map<std::string, std::string>* explanations);
+                   std::map<std::string, std::string>* explanations, std::optional<uint64_t> draw);
 
   PlacementTable& placements() { return placements_; }
 
@@ -66,6 +67,7 @@ class SignatureChooser {
   // inputs are whole stays whole; one of size 1 is B. Among what is left the least (seconds of
   // transfers + seconds of arithmetic) wins, the earlier on a tie. A signature that makes addends
   // out of whole or split inputs also pays for adding them up.
+  // Where choices are drawn, neither preferences nor wholeness count, and any of what is left wins.
   // INVALID_ARGUMENT naming op, line and the legal signatures if a hint cannot hold.
   absl::StatusOr<NdSignature> Choose(const ChoiceRequest& request);
 
@@ -92,8 +94,8 @@ class SignatureChooser {
   void KeepCheapest(const ChoiceRequest& request, const OpClass& op_class, Candidates& candidates);
   absl::StatusOr<NdSignature> Pick(const ChoiceRequest& request, const OpClass& op_class,
                                    const Candidates& candidates);
-  // Sound signatures that may be the cheapest, or all of them if they are to be explained, by
-  // estimated seconds.
+  // Sound signatures that may be the cheapest, or all of them if they are to be explained or drawn
+  // from, with estimated seconds.
   struct Estimates {
     std::vector<std::pair<double, NdSignature>> all;
     double least = std::numeric_limits<double>::infinity();
@@ -117,6 +119,7 @@ class SignatureChooser {
   const LogicalGraph& graph_;
   BoxingPlanner& planner_;
   std::map<std::string, std::string>* explanations_;
+  const std::optional<uint64_t> draw_;
   PlacementTable placements_;
   std::map<NdSbp, int> sbp_ids_;
   std::map<std::pair<DType, std::vector<int64_t>>, int> type_ids_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -266,6 +267,24 @@ fetch "g" (%5) {name="z"}
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(LayoutOf(*graph, "y"), "(S(1), S(0))->(P)");
   EXPECT_EQ(LayoutOf(*graph, "z"), "(S(0), B)->(S(0))");
+}
+
+TEST(InferSbp, DrawsWhateverIsLegal) {
+  std::set<std::string> seen;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    InferSbpOptions options;
+    options.draw = seed;
+    auto graph = RunPasses(ToText({.fc1_hint = "S(1)"}), Devices(1, 2), options);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    auto again = RunPasses(ToText({.fc1_hint = "S(1)"}), Devices(1, 2), options);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(graph->ToString(), again->ToString());
+    // Hints and updates in place are no matter of choice.
+    EXPECT_EQ(LayoutOf(*graph, "fc1.weight"), "()->(S(1))");
+    EXPECT_EQ(LayoutOf(*graph, "fc1.weight.update"), "(S(1), S(1), B)->()");
+    seen.insert(LayoutOf(*graph, "relu"));
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"(B)->(B)", "(S(0))->(S(0))", "(S(1))->(S(1))"}));
 }
 
 TEST(InferSbp, ExplainsItsChoices) {

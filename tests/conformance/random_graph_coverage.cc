@@ -86,20 +86,43 @@ std::vector<std::string> Coverage::MissingRules() const {
   return missing;
 }
 
+int Coverage::CountOf(const std::string& op, const std::string& kind) const {
+  const auto kinds = chosen_.find(op);
+  if (kinds == chosen_.end()) return 0;
+  const auto count = kinds->second.find(kind);
+  return count == kinds->second.end() ? 0 : count->second;
+}
+
+size_t Coverage::KnownSignatures() const {
+  size_t known = 0;
+  for (const auto& [op, kinds] : legal_) known += kinds.size();
+  return known;
+}
+
+std::vector<std::string> Coverage::MissingSignatures() const {
+  std::vector<std::string> missing;
+  for (const auto& [op, kinds] : legal_) {
+    for (const std::string& kind : kinds) {
+      if (CountOf(op, kind) == 0) missing.push_back(absl::StrCat(op, " ", kind));
+    }
+  }
+  return missing;
+}
+
+double Coverage::MissingShare() const {
+  return static_cast<double>(MissingSignatures().size()) /
+         static_cast<double>(std::max<size_t>(KnownSignatures(), 1));
+}
+
 std::string Coverage::Report() const {
   std::string text = "boxing rules:";
   for (const auto& [rule, count] : rules_) absl::StrAppend(&text, " ", rule, " x", count);
-  size_t hit = 0, known = 0;
   for (const auto& [op, kinds] : legal_) {
     absl::StrAppend(&text, "\n", op, ":");
-    const auto chosen = chosen_.find(op);
     std::string missing;
     for (const std::string& kind : kinds) {
-      ++known;
-      const int count =
-          chosen != chosen_.end() && chosen->second.contains(kind) ? chosen->second.at(kind) : 0;
+      const int count = CountOf(op, kind);
       if (count > 0) {
-        ++hit;
         absl::StrAppend(&text, " ", kind, " x", count);
       } else {
         absl::StrAppend(&missing, " ", kind);
@@ -107,8 +130,9 @@ std::string Coverage::Report() const {
     }
     if (!missing.empty()) absl::StrAppend(&text, "; never:", missing);
   }
-  absl::StrAppend(&text, "\n", hit, " of ", known, " kinds of signatures of ", legal_.size(),
-                  " operators\n");
+  const size_t known = KnownSignatures();
+  absl::StrAppend(&text, "\n", known - MissingSignatures().size(), " of ", known,
+                  " kinds of signatures of ", legal_.size(), " operators\n");
   return text;
 }
 

@@ -20,11 +20,18 @@ class Coverage {
 
   // Rules of BoxingRules() that no transfer was routed by.
   std::vector<std::string> MissingRules() const;
+  // Kinds of signatures that were legal somewhere and never chosen, as "relu B->B", and their share
+  // of all.
+  std::vector<std::string> MissingSignatures() const;
+  double MissingShare() const;
   // A line per rule with its transfers, then per operator the kinds of signatures that were chosen
   // and those that were legal somewhere and never chosen. A kind is a signature without its axes.
   std::string Report() const;
 
  private:
+  int CountOf(const std::string& op, const std::string& kind) const;
+  size_t KnownSignatures() const;
+
   std::map<std::string, int, std::less<>> rules_;
   std::map<std::string, std::map<std::string, int>> chosen_;  // by operator and kind
   std::map<std::string, std::set<std::string>> legal_;

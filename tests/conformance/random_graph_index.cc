@@ -1,5 +1,6 @@
 // Moves that rearrange elements, order them, and read and write at places that an index names.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "tests/conformance/random_graph_ops.h"
@@ -78,6 +79,61 @@ void RandomGraph::Order() {
                                                              : std::max(v.bound, u);
   Add(ScatterElements(v.tensor, indices, updates.tensor, {.axis = axis, .reduction = reduction}),
       bound);
+}
+
+Tensor RandomGraph::ExtremeOf(Tensor x, int axis, bool is_max) {
+  const ReduceOptions options = {.axes = {axis}, .keep_dims = true};
+  return is_max ? ReduceMax(x, options) : ReduceMin(x, options);
+}
+
+Tensor RandomGraph::PassOn(Tensor x, bool is_max) {
+  const int rank = x.shape().rank();
+  std::vector<int64_t> dims = x.shape().dims();
+  switch (draws_.Below(5)) {
+    case 0: {
+      dims.insert(dims.begin() + first_axis_, 1);
+      x = Reshape(x, Shape(dims));
+      dims[first_axis_] = 2;
+      return BroadcastTo(x, Shape(dims));
+    }
+    case 1: {
+      std::vector<int64_t> perm(rank);
+      std::iota(perm.begin(), perm.end(), 0);
+      std::reverse(perm.begin() + first_axis_, perm.end());
+      return Transpose(x, perm);
+    }
+    case 2:
+      return Identity(x);
+    case 3:
+      return StopGradient(x);
+    default:
+      return ExtremeOf(x, Axis(x.shape()), is_max);
+  }
+}
+
+// Maxima and minima that are partial over the devices live as long as only such operators read
+// them.
+void RandomGraph::Extreme() {
+  const RealValue v = RealOfRank(first_axis_ + 2);
+  const bool is_max = draws_.Chance(50);
+  Tensor x =
+      ExtremeOf(braid::Add(v.tensor, Noise(v.tensor.shape())), Axis(v.tensor.shape()), is_max);
+  const int passes = 1 + draws_.Below(2);
+  for (int i = 0; i < passes; ++i) x = PassOn(x, is_max);
+  if (draws_.Chance(50)) {
+    const int axis = Axis(x.shape());
+    const int64_t size = x.shape()[axis];
+    Shape places = x.shape();
+    places[axis] = 2;
+    std::vector<int64_t> wide = places.dims();
+    wide.push_back(4);
+    const Tensor updates = Reshape(ExtremeOf(Noise(Shape(wide)), places.rank(), is_max), places);
+    const double half = static_cast<double>(size) / 2;
+    const Tensor indices = Cast(AddScalar(Scale(Noise(places), 0.999 * half), half), DType::kI32);
+    const auto reduction = is_max ? ScatterReduction::kMax : ScatterReduction::kMin;
+    x = ScatterElements(x, indices, updates, {.axis = axis, .reduction = reduction});
+  }
+  Add(x, v.bound + 1);
 }
 
 void RandomGraph::Position() {

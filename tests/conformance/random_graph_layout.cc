@@ -37,6 +37,11 @@ std::vector<int> ClusterOf(uint64_t seed) {
   return clusters[Draws(seed, "cluster").Below(static_cast<int>(clusters.size()))];
 }
 
+std::optional<uint64_t> DrawLayoutSeed(uint64_t seed) {
+  if (Draws(seed, "layout seed").Chance(25)) return std::nullopt;
+  return seed;
+}
+
 RandomLayout::RandomLayout(uint64_t seed, Job& job, bool is_spread)
     : draws_(seed, "layout"), job_(job), is_spread_(is_spread) {
   const std::vector<int> cluster = ClusterOf(seed);

@@ -33,6 +33,9 @@ class Draws {
 // Devices of each node: 2 to 4 devices.
 std::vector<int> ClusterOf(uint64_t seed);
 
+// None: the layouts that cost least. Most jobs have any that is legal.
+std::optional<uint64_t> DrawLayoutSeed(uint64_t seed);
+
 class RandomLayout {
  public:
   // `is_spread`: false for the twin.

@@ -43,7 +43,7 @@ void RandomGraph::Move() {
       &RandomGraph::Matrix,        &RandomGraph::Index,     &RandomGraph::Compare,
       &RandomGraph::SoftmaxOrLoss, &RandomGraph::Normalize, &RandomGraph::Generate,
       &RandomGraph::Update,        &RandomGraph::Rearrange, &RandomGraph::Order,
-      &RandomGraph::Position,
+      &RandomGraph::Position,      &RandomGraph::Extreme,
   };
   const Family family = kFamilies[draws_.Below(static_cast<int>(std::size(kFamilies)))];
   layout_.Somewhere([&] {

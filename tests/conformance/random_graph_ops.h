@@ -59,6 +59,7 @@ class RandomGraph {
   void Generate();
   void Update();
   // random_graph_index.cc:
+  void Extreme();
   void Rearrange();
   void Order();
   void Position();
@@ -70,6 +71,10 @@ class RandomGraph {
   RealValue Partner(const RealValue& a);
   // A value of this very shape: one that is there, or a new variable or random numbers.
   RealValue OfShape(Shape shape);
+  // The largest or least along an axis, which keeps its place, of numbers without ties.
+  Tensor ExtremeOf(Tensor x, int axis, bool is_max);
+  // x through an operator that passes maxima and minima on as it does values.
+  Tensor PassOn(Tensor x, bool is_max);
   // Random numbers of a shape, which no other value ties with.
   Tensor Noise(const Shape& shape);
   // In (0.05, 0.95): keeps kinks away from round numbers.

@@ -149,15 +149,18 @@ absl::Status CheckBatches(dist::Group& group) {
   return CheckTwins(group, twins);
 }
 
-class BatchTest : public ::testing::TestWithParam<int> {};
+class BatchTest : public RanksAndTransportTest {};
 
-TEST_P(BatchTest, GivesWhatTheCallsByThemselvesGive) {
-  ExpectAllWell(RunWorld(GetParam(), CheckBatches));
-}
+TEST_P(BatchTest, GivesWhatTheCallsByThemselvesGive) { ExpectAllWell(RunWorld(CheckBatches)); }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, BatchTest, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, BatchTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4),
+                                            ::testing::ValuesIn(kTransports)));
 
-TEST(BatchRunTest, RunsAgainAndBesideOthers) {
+class BatchRunTest : public TransportTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, BatchRunTest, ::testing::ValuesIn(kTransports));
+
+TEST_P(BatchRunTest, RunsAgainAndBesideOthers) {
   ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     constexpr int kBatches = 20, kTurns = 5;
     std::vector<std::vector<int>> data(kBatches * 10, std::vector<int>(10, 1));
@@ -175,7 +178,7 @@ TEST(BatchRunTest, RunsAgainAndBesideOthers) {
   }));
 }
 
-TEST(BatchRunTest, SendsAndReceivesGoBesideTheCallsOfAll) {
+TEST_P(BatchRunTest, SendsAndReceivesGoBesideTheCallsOfAll) {
   ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     const int next = (world.rank() + 1) % 3, last = (world.rank() + 2) % 3;
     std::vector<int> own(1000, world.rank()), got(1000), sum = {1}, product = {2};
@@ -198,7 +201,7 @@ TEST(BatchRunTest, SendsAndReceivesGoBesideTheCallsOfAll) {
   }));
 }
 
-TEST(BatchRunTest, FunctionsOfTheProgramsReduceInIt) {
+TEST_P(BatchRunTest, FunctionsOfTheProgramsReduceInIt) {
   ExpectAllWell(RunWorld(4, [](dist::World& world) -> absl::Status {
     const auto furthest = dist::Reduction::By<int>(
         "furthest", [](const int& a, const int& b) { return std::abs(a) < std::abs(b) ? b : a; });
@@ -214,7 +217,7 @@ TEST(BatchRunTest, FunctionsOfTheProgramsReduceInIt) {
   }));
 }
 
-TEST(BatchRunTest, AnExceptionNamesThePart) {
+TEST_P(BatchRunTest, AnExceptionNamesThePart) {
   const WorldEnd end = RunWorld(3, [](dist::World& world) -> absl::Status {
     std::vector<int> a = {1}, b = {1};
     Batch batch;
@@ -234,7 +237,7 @@ TEST(BatchRunTest, AnExceptionNamesThePart) {
 }
 
 // Mistakes of one rank's are its own: nothing of the batch is made, and the next call works.
-TEST(BatchRunTest, MistakesAreSaidAndForgotten) {
+TEST_P(BatchRunTest, MistakesAreSaidAndForgotten) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<float> data(10, 1), output(20);
     const std::span<float> all(data);

@@ -7,11 +7,15 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "api/dist_init.h"
+#include "api/network.h"
+#include "comm/loopback_transport.h"
 #include "tests/multiprocess/program_run.h"
 
 namespace braid {
 
-WorldEnd RunWorld(int ranks, const RankProgram& program, absl::Duration timeout) {
+WorldEnd RunWorld(int ranks, const RankProgram& program, const std::string& transport) {
+  LoopbackNetwork loopback;
   WorldEnd end;
   end.programs.resize(ranks);
   end.worlds.resize(ranks);
@@ -23,8 +27,11 @@ WorldEnd RunWorld(int ranks, const RankProgram& program, absl::Duration timeout)
       dist::InitOptions options;
       options.init_method =
           absl::StrFormat("tcp://127.0.0.1:%d?rank=%d&world_size=%d", port, rank, ranks);
-      options.timeout = timeout;
-      auto world = dist::World::Init(options);
+      options.timeout = absl::Seconds(60);
+      NetworkOptions network = dist::FindWorld(options).value().value();
+      network.transport = transport;
+      if (transport == "loopback") network.loopback = &loopback;
+      auto world = dist::World::Join(&network, options);
       if (!world.ok()) {
         end.programs[rank] = end.worlds[rank] = world.status();
         return;

@@ -22,17 +22,21 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::ResultOf;
 
-class MismatchTest : public ::testing::TestWithParam<Mismatch> {};
+class MismatchTest : public ::testing::TestWithParam<Mismatch> {
+ protected:
+  static void Check(const std::string& transport);
+};
 
-TEST_P(MismatchTest, IsTheSameErrorOnAllRanksAtOnce) {
+void MismatchTest::Check(const std::string& transport) {
   constexpr int kRanks = 3;
   const Mismatch& mismatch = GetParam();
   std::vector<absl::Duration> took(kRanks);
-  const WorldEnd end = RunWorld(kRanks, [&](dist::World& world) -> absl::Status {
+  const RankProgram program = [&](dist::World& world) -> absl::Status {
     const MismatchEnd end = RunMismatch(world, mismatch);
     took[world.rank()] = end.took;
     return end.status;
-  });
+  };
+  const WorldEnd end = RunWorld(kRanks, program, transport);
   for (int rank = 0; rank < kRanks; ++rank) {
     for (const std::string& words : mismatch.words) {
       const std::vector<std::string> ways = absl::StrSplit(words, '|');
@@ -46,6 +50,13 @@ TEST_P(MismatchTest, IsTheSameErrorOnAllRanksAtOnce) {
     EXPECT_EQ(end.programs[rank], end.programs[0]);
     EXPECT_EQ(end.worlds[rank], end.programs[0]);
     EXPECT_LE(took[rank], mismatch.limit) << "rank " << rank;
+  }
+}
+
+TEST_P(MismatchTest, IsTheSameErrorOnAllRanksAtOnce) {
+  for (const char* const transport : kTransports) {
+    SCOPED_TRACE(transport);
+    Check(transport);
   }
 }
 

@@ -26,20 +26,23 @@ namespace {
 
 using dist::ReduceOp;
 
-class DistTest : public ::testing::TestWithParam<int> {};
+class DistTest : public RanksAndTransportTest {};
 
-TEST_P(DistTest, EveryCallIsWhatALoopOverTheRanksGives) {
-  ExpectAllWell(RunWorld(GetParam(), CheckTypes));
-}
+TEST_P(DistTest, EveryCallIsWhatALoopOverTheRanksGives) { ExpectAllWell(RunWorld(CheckTypes)); }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DistTest, ::testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, DistTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 8),
+                                            ::testing::ValuesIn(kTransports)));
+
+class WorldTest : public TransportTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, WorldTest, ::testing::ValuesIn(kTransports));
 
 struct Particle {
   double position[3];
   char name[5];
 };
 
-TEST(WorldTest, ElementsThatAreNotComputedOnMayBeAnything) {
+TEST_P(WorldTest, ElementsThatAreNotComputedOnMayBeAnything) {
   ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     std::vector<Particle> particles(2, Particle{{1.5, 0, static_cast<double>(world.rank())}, "a"});
     BRAID_RETURN_IF_ERROR(world.Broadcast(particles, 2));
@@ -54,7 +57,7 @@ TEST(WorldTest, ElementsThatAreNotComputedOnMayBeAnything) {
   }));
 }
 
-TEST(WorldTest, ArraysAreGivenAsTheyAre) {
+TEST_P(WorldTest, ArraysAreGivenAsTheyAre) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI32,
                               DType::kI64, DType::kU8, DType::kBool}) {
@@ -79,7 +82,7 @@ struct Frame {
   char pixels[300'000];
 };
 
-TEST(WorldTest, OneElementMayTakeManyChunks) {
+TEST_P(WorldTest, OneElementMayTakeManyChunks) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<Frame> own(1), all(2);
     std::ranges::fill(own[0].pixels, static_cast<char>('a' + world.rank()));
@@ -93,7 +96,7 @@ TEST(WorldTest, OneElementMayTakeManyChunks) {
   }));
 }
 
-TEST(WorldTest, MuchDataTakesManyChunks) {
+TEST_P(WorldTest, MuchDataTakesManyChunks) {
   ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     std::vector<float> data(16 << 20, static_cast<float>(1 + world.rank()));
     BRAID_RETURN_IF_ERROR(world.AllReduce(data));
@@ -102,11 +105,13 @@ TEST(WorldTest, MuchDataTakesManyChunks) {
   }));
 }
 
-TEST(WorldTest, AHundredCallsAreUnderWayAtATime) { ExpectAllWell(RunWorld(3, CheckAHundredCalls)); }
+TEST_P(WorldTest, AHundredCallsAreUnderWayAtATime) {
+  ExpectAllWell(RunWorld(3, CheckAHundredCalls));
+}
 
-TEST(WorldTest, GroupsWorkBesideEachOther) { ExpectAllWell(RunWorld(4, CheckGroupsOfFour)); }
+TEST_P(WorldTest, GroupsWorkBesideEachOther) { ExpectAllWell(RunWorld(4, CheckGroupsOfFour)); }
 
-TEST(WorldTest, ARankMayComeLate) {
+TEST_P(WorldTest, ARankMayComeLate) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     if (world.rank() == 1) absl::SleepFor(absl::Seconds(1.2));
     std::vector<float> data = {1};
@@ -118,7 +123,7 @@ TEST(WorldTest, ARankMayComeLate) {
 }
 
 // Errors of one rank's arguments are its own: the call is not made, and the next one works.
-TEST(WorldTest, WrongArgumentsAreSaidAndForgotten) {
+TEST_P(WorldTest, WrongArgumentsAreSaidAndForgotten) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<float> three(3), four(4), other(3);
     const std::vector<int64_t> receives =
@@ -149,7 +154,7 @@ TEST(WorldTest, WrongArgumentsAreSaidAndForgotten) {
   }));
 }
 
-TEST(WorldTest, AWorldOfOneNeedsNoNetwork) {
+TEST(WorldOfOneTest, NeedsNoNetwork) {
   auto world = dist::World::Init(
       {.environment = [](const std::string&) { return std::optional<std::string>(); }});
   ASSERT_TRUE(world.ok()) << world.status();

@@ -416,10 +416,10 @@ absl::Status CheckCalls(dist::Group& group, const Make& make) {
   return Expected(SameObject<T>(part, make(root, rank)), "scatter");
 }
 
-class ObjectCallTest : public ::testing::TestWithParam<int> {};
+class ObjectCallTest : public RanksAndTransportTest {};
 
 TEST_P(ObjectCallTest, MovesObjectsOfEveryKind) {
-  ExpectAllWell(RunWorld(GetParam(), [](dist::World& world) -> absl::Status {
+  ExpectAllWell(RunWorld([](dist::World& world) -> absl::Status {
     BRAID_RETURN_IF_ERROR(CheckCalls(world, [](int r, int i) { return 10 * r + i; }));
     BRAID_RETURN_IF_ERROR(CheckCalls(world, [](int r, int i) { return r == i; }));
     BRAID_RETURN_IF_ERROR(
@@ -432,7 +432,9 @@ TEST_P(ObjectCallTest, MovesObjectsOfEveryKind) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, ObjectCallTest, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, ObjectCallTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4),
+                                            ::testing::ValuesIn(kTransports)));
 
 TEST(ObjectCallTest, ObjectsMayBeLarge) {
   ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {

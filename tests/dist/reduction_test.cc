@@ -185,13 +185,15 @@ absl::Status CheckOwnReductions(dist::Group& group) {
                                       7);
 }
 
-class OwnReductionTest : public ::testing::TestWithParam<int> {};
+class OwnReductionTest : public RanksAndTransportTest {};
 
 TEST_P(OwnReductionTest, IsWhatALoopOverTheRanksGives) {
-  ExpectAllWell(RunWorld(GetParam(), CheckOwnReductions));
+  ExpectAllWell(RunWorld(CheckOwnReductions));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, OwnReductionTest, ::testing::Values(1, 2, 3, 4, 5));
+INSTANTIATE_TEST_SUITE_P(Ranks, OwnReductionTest,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5),
+                                            ::testing::ValuesIn(kTransports)));
 
 // bool, of which there is no span in a std::vector, and an Array.
 TEST(ReductionTest, TakesSpansAndArrays) {

@@ -1,6 +1,6 @@
-// Worlds in one thread, in orders that seeds draw, over simulated TCP that splits and delays: every
-// call gives what it gives elsewhere, ranks that do not make the same calls are told so, and a
-// fault ends all ranks with one cause; nobody ever gets a wrong number.
+// Worlds in one thread, in orders that seeds draw, over simulated TCP that splits and delays, or
+// over the loopback: every call gives what it gives elsewhere, ranks that do not make the same
+// calls are told so, and a fault ends all ranks with one cause; nobody ever gets a wrong number.
 //
 // BRAID_SIM_SEEDS=100 runs fewer seeds, BRAID_SIM_FIRST=n starts at seed n (to replay one).
 #include "tests/simulation/sim_world.h"
@@ -50,6 +50,9 @@ Program ProgramOf(uint64_t seed) {
   };
 }
 
+// One seed in three goes over the loopback.
+std::string TransportOf(uint64_t seed) { return seed % 3 == 2 ? "loopback" : "tcp"; }
+
 // "" or which program got a wrong number, or which one's end nobody noticed.
 std::string WrongPrograms(const SimWorldOutcome& outcome) {
   const bool is_well = std::ranges::all_of(
@@ -72,8 +75,10 @@ class SimWorldTest : public ::testing::Test {
 TEST_F(SimWorldTest, EveryCallIsRightUnderEverySeed) {
   constexpr int kRanks[] = {1, 2, 3, 4, 8};
   for (uint64_t seed = first_; seed < first_ + seeds_; ++seed) {
-    const SimWorldOptions options{
-        .seed = seed, .ranks = kRanks[seed / 4 % std::size(kRanks)], .program = ProgramOf(seed)};
+    const SimWorldOptions options{.seed = seed,
+                                  .ranks = kRanks[seed / 4 % std::size(kRanks)],
+                                  .transport = TransportOf(seed),
+                                  .program = ProgramOf(seed)};
     const SimWorldOutcome outcome = RunSimWorld(options);
     ASSERT_EQ(CheckEnds({}, options.join_timeout, outcome), "") << "seed " << seed;
     for (const absl::Status& status : outcome.programs) {
@@ -153,7 +158,8 @@ TEST_F(SimWorldTest, RanksThatDoNotMakeTheSameCallAreAllToldSo) {
       began = clock.Now();
       return MakeCall(world, world.rank() == odd ? other : its, count);
     };
-    const SimWorldOutcome outcome = RunSimWorld({.seed = seed, .ranks = ranks, .program = program});
+    const SimWorldOutcome outcome = RunSimWorld(
+        {.seed = seed, .ranks = ranks, .transport = TransportOf(seed), .program = program});
     const std::string what =
         absl::StrFormat("seed %d: after %d calls, rank %d of %d makes call %d, the others %d\n%s",
                         seed, before, odd, ranks, other, its, outcome.ToString());

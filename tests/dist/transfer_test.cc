@@ -36,7 +36,10 @@ absl::Status ExpectCounting(const std::vector<int64_t>& values, int64_t from) {
       absl::StrFormat("%d values are not those from %d", values.size(), from));
 }
 
-TEST(TransferTest, WhateverTheSizeAndWhoeverComesFirst) {
+class TransferTest : public TransportTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, TransferTest, ::testing::ValuesIn(kTransports));
+
+TEST_P(TransferTest, WhateverTheSizeAndWhoeverComesFirst) {
   for (const bool is_sender_late : {false, true}) {
     ExpectAllWell(RunWorld(2, [=](dist::World& world) -> absl::Status {
       // Nothing, one, one part but one element, and many parts, of which the last one is short.
@@ -55,7 +58,7 @@ TEST(TransferTest, WhateverTheSizeAndWhoeverComesFirst) {
   }
 }
 
-TEST(TransferTest, CallsWithOneTagAreMatchedInOrderAndTagsAreApart) {
+TEST_P(TransferTest, CallsWithOneTagAreMatchedInOrderAndTagsAreApart) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     constexpr int kTags = 3, kCalls = 40;
     std::vector<std::vector<int64_t>> values;
@@ -78,7 +81,7 @@ TEST(TransferTest, CallsWithOneTagAreMatchedInOrderAndTagsAreApart) {
   }));
 }
 
-TEST(TransferTest, AnExchangeGoesRoundARing) {
+TEST_P(TransferTest, AnExchangeGoesRoundARing) {
   for (const int ranks : {1, 2, 5}) {
     ExpectAllWell(RunWorld(ranks, [](dist::World& world) -> absl::Status {
       const int next = (world.rank() + 1) % world.size();
@@ -95,7 +98,7 @@ TEST(TransferTest, AnExchangeGoesRoundARing) {
   }
 }
 
-TEST(TransferTest, GoesOnBesideCollectivesAndInSmallerGroups) {
+TEST_P(TransferTest, GoesOnBesideCollectivesAndInSmallerGroups) {
   ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     std::vector<float> sum(1 << 20, 1);
     std::vector<int64_t> data = Counting(1 << 20, 3);
@@ -122,7 +125,7 @@ TEST(TransferTest, GoesOnBesideCollectivesAndInSmallerGroups) {
 }
 
 // A rank that ended its part long ago has sent what another one receives only now.
-TEST(TransferTest, WhatWasSentArrivesAfterTheSendersEnd) {
+TEST_P(TransferTest, WhatWasSentArrivesAfterTheSendersEnd) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<int64_t> data(300'000);
     if (world.rank() == 0) return world.Send(Counting(300'000, 9), 1);
@@ -133,7 +136,7 @@ TEST(TransferTest, WhatWasSentArrivesAfterTheSendersEnd) {
   }));
 }
 
-TEST(TransferTest, ALateRankIsWaitedFor) {
+TEST_P(TransferTest, ALateRankIsWaitedFor) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<int64_t> data = Counting(10, 1);
     if (world.rank() == 0) return world.Send(data, 1);
@@ -142,7 +145,7 @@ TEST(TransferTest, ALateRankIsWaitedFor) {
   }));
 }
 
-TEST(TransferTest, WrongArgumentsAreSaidAndForgotten) {
+TEST_P(TransferTest, WrongArgumentsAreSaidAndForgotten) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<float> data(3);
     const std::vector<std::pair<absl::Status, std::string>> mistakes = {
@@ -162,7 +165,7 @@ TEST(TransferTest, WrongArgumentsAreSaidAndForgotten) {
 }
 
 // A world that ends while data of every kind are on their way: nobody hangs, all hear the cause.
-TEST(TransferTest, TheWorldsEndEndsTransfers) {
+TEST_P(TransferTest, TheWorldsEndEndsTransfers) {
   const WorldEnd end = RunWorld(3, [](dist::World& world) -> absl::Status {
     if (world.rank() == 2) {
       absl::SleepFor(absl::Milliseconds(50));

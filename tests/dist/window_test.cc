@@ -45,7 +45,10 @@ absl::Status ExpectError(const absl::Status& status, absl::StatusCode code,
                     absl::StrFormat("'%s' is not: %s", status.ToString(), words));
 }
 
-TEST(WindowTest, WhatIsPutIsThereWithItsSignalWhateverTheSize) {
+class WindowTest : public TransportTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, WindowTest, ::testing::ValuesIn(kTransports));
+
+TEST_P(WindowTest, WhatIsPutIsThereWithItsSignalWhateverTheSize) {
   for (const int ranks : {1, 2, 3, 4}) {
     ExpectAllWell(RunWorld(ranks, [](dist::World& world) -> absl::Status {
       const int next = (world.rank() + 1) % world.size();
@@ -86,7 +89,7 @@ TEST(WindowTest, WhatIsPutIsThereWithItsSignalWhateverTheSize) {
 }
 
 // 16 MB without a signal, and then a signal without data.
-TEST(WindowTest, ASignalComesAfterAllThatWasPutBefore) {
+TEST_P(WindowTest, ASignalComesAfterAllThatWasPutBefore) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     constexpr int64_t kCount = 2 << 20;
     for (int64_t turn = 1; turn <= 3; ++turn) {
@@ -110,7 +113,7 @@ TEST(WindowTest, ASignalComesAfterAllThatWasPutBefore) {
   }));
 }
 
-TEST(WindowTest, ManyPutsAreInFlightAndArriveInOrder) {
+TEST_P(WindowTest, ManyPutsAreInFlightAndArriveInOrder) {
   ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     constexpr int kPuts = 2000, kWide = 7;
     // A part for each sender.
@@ -138,7 +141,7 @@ TEST(WindowTest, ManyPutsAreInFlightAndArriveInOrder) {
 }
 
 // Rank 0 does nothing: its node takes what rank 1 puts and gives rank 2 what it gets, meanwhile.
-TEST(WindowTest, GetsGoOnDuringPutsOfOthersAndWithoutTheOwner) {
+TEST_P(WindowTest, GetsGoOnDuringPutsOfOthersAndWithoutTheOwner) {
   ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     constexpr int64_t kCount = 600'000;
     std::vector<int64_t> memory(world.rank() == 0 ? kCount : 0, 0);
@@ -166,7 +169,7 @@ TEST(WindowTest, GetsGoOnDuringPutsOfOthersAndWithoutTheOwner) {
   }));
 }
 
-TEST(WindowTest, TheOwnersProgramTakesNoPart) {
+TEST_P(WindowTest, TheOwnersProgramTakesNoPart) {
   std::atomic<bool> is_through = false;
   ExpectAllWell(RunWorld(2, [&](dist::World& world) -> absl::Status {
     std::vector<float> memory(1000, 3);
@@ -192,7 +195,7 @@ TEST(WindowTest, TheOwnersProgramTakesNoPart) {
   }));
 }
 
-TEST(WindowTest, AFenceKeepsTurnsApart) {
+TEST_P(WindowTest, AFenceKeepsTurnsApart) {
   ExpectAllWell(RunWorld(4, [](dist::World& world) -> absl::Status {
     std::vector<int64_t> memory(4);
     BRAID_ASSIGN_OR_RETURN(const auto window, world.MakeWindow(memory));
@@ -211,7 +214,7 @@ TEST(WindowTest, AFenceKeepsTurnsApart) {
 }
 
 // Windows of several groups and several of one, beside collectives, and structs.
-TEST(WindowTest, SeveralAtATime) {
+TEST_P(WindowTest, SeveralAtATime) {
   struct Sample {
     int32_t label;
     float pixels[3];
@@ -245,7 +248,7 @@ TEST(WindowTest, SeveralAtATime) {
   }));
 }
 
-TEST(WindowTest, WrongArgumentsAreSaidAndForgotten) {
+TEST_P(WindowTest, WrongArgumentsAreSaidAndForgotten) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     using Code = absl::StatusCode;
     std::vector<float> memory(world.rank() == 0 ? 10 : 0);  // nothing on rank 1
@@ -369,7 +372,7 @@ TEST(WindowEndsTest, ARankThatIsAloneWaitsForItself) {
 
 // A signal that is late, from a rank that has ended its part meanwhile or waits itself, is waited
 // for, however long its bytes take.
-TEST(WindowTest, ALateSignalIsWaitedFor) {
+TEST_P(WindowTest, ALateSignalIsWaitedFor) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<int64_t> memory(12 << 20);
     BRAID_ASSIGN_OR_RETURN(const auto window, world.MakeWindow(memory));
@@ -476,7 +479,7 @@ TEST(WindowEndsTest, TheWorldsEndEndsAllWaits) {
   }
 }
 
-TEST(WindowTest, MayOutliveItsWorld) {
+TEST(WindowAloneTest, MayOutliveItsWorld) {
   std::vector<float> memory(4);
   auto world = dist::World::Init({.environment = [](const std::string&) { return std::nullopt; }});
   ASSERT_TRUE(world.ok()) << world.status();
@@ -493,7 +496,7 @@ TEST(WindowTest, MayOutliveItsWorld) {
 }
 
 // A rank that ends its part with its window open: others reach its memory until all have ended.
-TEST(WindowTest, IsOpenUntilAllRanksEnd) {
+TEST_P(WindowTest, IsOpenUntilAllRanksEnd) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     std::vector<float> memory(4);
     BRAID_ASSIGN_OR_RETURN(const auto window, world.MakeWindow(memory));
@@ -510,7 +513,7 @@ int64_t OpenFiles() {
   return std::distance(begin(all), end(all));
 }
 
-TEST(WindowTest, NothingStaysOfClosedWindows) {
+TEST_P(WindowTest, NothingStaysOfClosedWindows) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     const auto make = [&](int times) -> absl::Status {
       for (int i = 0; i < times; ++i) {

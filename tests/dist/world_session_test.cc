@@ -70,14 +70,16 @@ TEST(WorldSessionTest, EveryRankTrainsAndGetsAll) {
   ASSERT_TRUE(alone.ok()) << alone.status();
   const auto expected = RunProgram(**alone);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const int ranks : {1, 2, 3}) {
+  for (const auto& [ranks, transport] : std::vector<std::pair<int, const char*>>{
+           {1, "tcp"}, {2, "tcp"}, {3, "tcp"}, {2, "loopback"}}) {
     std::vector<Outcome> outcomes(ranks);
-    ExpectAllWell(RunWorld(ranks, [&](dist::World& world) -> absl::Status {
+    const RankProgram program = [&](dist::World& world) -> absl::Status {
       BRAID_ASSIGN_OR_RETURN(const auto session,
                              Session::Start(world, {.progress = Progress::kOff}));
       BRAID_ASSIGN_OR_RETURN(outcomes[world.rank()], RunProgram(*session));
       return session->Close(absl::OkStatus());
-    }));
+    };
+    ExpectAllWell(RunWorld(ranks, program, transport));
     for (const Outcome& outcome : outcomes) {
       ASSERT_EQ(outcome.losses.size(), expected->losses.size()) << ranks;
       for (size_t i = 0; i < outcome.losses.size(); ++i) {

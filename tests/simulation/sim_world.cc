@@ -4,11 +4,13 @@
 #include <utility>
 
 #include "api/network.h"
+#include "comm/loopback_transport.h"
 #include "tests/simulation/sim_programs.h"
 
 namespace braid {
 
 SimWorldOutcome RunSimWorld(const SimWorldOptions& options) {
+  LoopbackNetwork loopback;
   SimMachines machines(options.seed, options.ranks);
   for (const SimFault& fault : options.faults) machines.Expect(fault);
   SimWorldOutcome outcome;
@@ -19,6 +21,8 @@ SimWorldOutcome RunSimWorld(const SimWorldOptions& options) {
       programs.Add(rank, [&, rank](Environment& environment) {
         NetworkOptions network = machines.NetworkOf(rank, options.join_timeout);
         network.environment = &environment;
+        network.transport = options.transport;
+        if (options.transport == "loopback") network.loopback = &loopback;
         auto world = dist::World::Join(&network);
         absl::Status status = world.status();
         if (world.ok()) {

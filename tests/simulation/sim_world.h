@@ -1,10 +1,11 @@
 // A world of process groups in one thread: every rank's program as its process would run it, joined
-// by simulated TCP. A seed draws order, delays and splits, and a plan of faults says what goes
-// wrong.
+// by simulated TCP, over links of that or of the loopback. A seed draws order, delays and splits,
+// and a plan of faults says what goes wrong.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@ namespace braid {
 struct SimWorldOptions {
   uint64_t seed = 1;
   int ranks = 3;
+  std::string transport = "tcp";      // or "loopback", as of ranks in one process; it has no faults
   std::vector<SimFault> faults = {};  // of machines
   // Of every rank; it waits for nothing but its calls. The environment is its process's.
   std::function<absl::Status(dist::World&, const Environment&)> program;
