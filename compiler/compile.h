@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -31,8 +32,8 @@ struct CompileOptions {
   bool explain = false;             // fill Compiled::explanations
   // Layouts are drawn by this seed among all that are legal, instead of the cheapest.
   std::optional<uint64_t> layout_seed = std::nullopt;
-  Machine machine;                  // whose times decide on layouts and routes
-  Machine estimate;                 // whose times the estimate is in; its hosts are the machine's
+  Machine machine;   // whose times decide on layouts and routes
+  Machine estimate;  // whose times the estimate is in; its hosts are the machine's
 };
 
 struct Compiled {

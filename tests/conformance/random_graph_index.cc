@@ -118,7 +118,7 @@ void RandomGraph::Extreme() {
   const bool is_max = draws_.Chance(50);
   Tensor x =
       ExtremeOf(braid::Add(v.tensor, Noise(v.tensor.shape())), Axis(v.tensor.shape()), is_max);
-  const int passes = 1 + draws_.Below(2);
+  const int passes = draws_.Below(3);
   for (int i = 0; i < passes; ++i) x = PassOn(x, is_max);
   if (draws_.Chance(50)) {
     const int axis = Axis(x.shape());
@@ -127,7 +127,9 @@ void RandomGraph::Extreme() {
     places[axis] = 2;
     std::vector<int64_t> wide = places.dims();
     wide.push_back(4);
-    const Tensor updates = Reshape(ExtremeOf(Noise(Shape(wide)), places.rank(), is_max), places);
+    const ReduceOptions last = {.axes = {places.rank()}};
+    const Tensor noise = Noise(Shape(std::move(wide)));
+    const Tensor updates = is_max ? ReduceMax(noise, last) : ReduceMin(noise, last);
     const double half = static_cast<double>(size) / 2;
     const Tensor indices = Cast(AddScalar(Scale(Noise(places), 0.999 * half), half), DType::kI32);
     const auto reduction = is_max ? ScatterReduction::kMax : ScatterReduction::kMin;
