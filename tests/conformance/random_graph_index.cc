@@ -118,9 +118,10 @@ void RandomGraph::Extreme() {
   const bool is_max = draws_.Chance(50);
   Tensor x =
       ExtremeOf(braid::Add(v.tensor, Noise(v.tensor.shape())), Axis(v.tensor.shape()), is_max);
-  const int passes = draws_.Below(3);
+  const bool scatters = draws_.Chance(60);
+  const int passes = scatters ? 0 : 1 + draws_.Below(2);
   for (int i = 0; i < passes; ++i) x = PassOn(x, is_max);
-  if (draws_.Chance(50)) {
+  if (scatters) {
     const int axis = Axis(x.shape());
     const int64_t size = x.shape()[axis];
     Shape places = x.shape();
