@@ -15,6 +15,7 @@
 #include "comm/cluster/launcher_environment.h"
 #include "comm/cluster/node_list.h"
 #include "comm/control/secret.h"
+#include "comm/transport.h"
 #include "runtime/base/status.h"
 
 namespace braid::dist {
@@ -204,6 +205,7 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
         absl::StrFormat("rank %d (%s) is out of range: the world has ranks 0 to %d (%s)",
                         rank.value, rank.origin, size.value - 1, size.origin));
   }
+  BRAID_RETURN_IF_ERROR(CheckTransportName("InitOptions::transport", options.transport));
   if (options.timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "the timeout is %s; more than zero was expected", absl::FormatDuration(options.timeout)));
@@ -221,6 +223,7 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
   }
   network.is_insecure = options.is_insecure;
   network.interface = options.interface;
+  network.transport = options.transport;
   network.join_timeout = absl::ToInt64Nanoseconds(options.timeout);
   network.meeting_file = meeting.file;
   // Where nothing keeps others out, and nothing says which network they come by, they are of this

@@ -26,6 +26,7 @@ absl::StatusOr<InitOptions> InitOptionsOfFlags(const MainOptions& options) {
   BRAID_ASSIGN_OR_RETURN(NetworkFlags flags, ReadNetworkFlags());
   if (!flags.secret.empty()) init.secret = std::move(flags.secret);
   if (!flags.interface.empty()) init.interface = std::move(flags.interface);
+  if (!flags.transport.empty()) init.transport = std::move(flags.transport);
   init.is_insecure = init.is_insecure || flags.is_insecure;
   return init;
 }

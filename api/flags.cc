@@ -1,6 +1,5 @@
 #include "api/flags.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -9,13 +8,11 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "api/main.h"
 #include "api/network_flags.h"
-#include "comm/transport.h"
 #include "glog/logging.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
@@ -31,8 +28,6 @@ ABSL_FLAG(std::string, devices, "",
           "Devices of a node whose line of --nodes says none, e.g. cpu:4; auto: a CPU "
           "device for each processor. Empty: cpu:1");
 ABSL_FLAG(int, ctrl_port, 0, "Control port of nodes whose line says none. 0: 9988");
-ABSL_FLAG(std::string, transport, "",
-          "The only transport to use between nodes, e.g. tcp. Empty: the best that works");
 ABSL_FLAG(absl::Duration, join_timeout, absl::Seconds(60), "How long nodes wait for each other");
 ABSL_FLAG(absl::Duration, stall_timeout, absl::Seconds(60),
           "After so long without progress the master prints what everything waits for. 0: never");
@@ -227,16 +222,6 @@ absl::StatusOr<Cluster> ClusterOfFlags(const ClusterOptions& defaults, const Dev
   return cluster;
 }
 
-absl::Status CheckTransport(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& transport : MakeTransports({})) names.emplace_back(transport->name());
-  if (name.empty() || std::find(names.begin(), names.end(), name) != names.end()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrFormat("--transport=%s; one of these was expected: %s",
-                                                    name, absl::StrJoin(names, ", ")));
-}
-
 absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
   NetworkOptions network;
   network.cluster = std::move(cluster);
@@ -244,8 +229,7 @@ absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
   network.secret = std::move(common.secret);
   network.is_insecure = common.is_insecure;
   network.interface = std::move(common.interface);
-  network.transport = absl::GetFlag(FLAGS_transport);
-  BRAID_RETURN_IF_ERROR(CheckTransport(network.transport));
+  network.transport = std::move(common.transport);
   BRAID_ASSIGN_OR_RETURN(network.join_timeout, PositiveTime(absl::GetFlag(FLAGS_join_timeout),
                                                             "join_timeout", /*may_be_zero=*/false));
   if (const auto text = EnvironmentVariable("BRAID_CTRL_DESCRIPTOR");

@@ -8,4 +8,7 @@ namespace braid {
 
 inline constexpr size_t kFirstPackets = 256;
 
+// A link reads that much of what has come; then others on its reactor have their turn.
+inline constexpr size_t kReadBytes = 1 << 20;
+
 }  // namespace braid

@@ -329,7 +329,7 @@ class LoopbackTransport final : public Transport {
   LoopbackTransport(uint16_t node, LoopbackNetwork* network) : node_(node), network_(*network) {}
   ~LoopbackTransport() override { network_.Forget(node_); }
 
-  std::string_view name() const override { return "loopback"; }
+  std::string_view name() const override { return kLoopback; }
   absl::StatusOr<std::string> Open() override { return network_.address(); }
   bool Reaches(std::string_view peer_address) const override {
     return peer_address == network_.address();

@@ -12,6 +12,8 @@
 
 namespace braid {
 
+inline constexpr std::string_view kLoopback = "loopback";  // its name
+
 // Where two nodes of one process find each other. Outlives its transports.
 class LoopbackNetwork {
  public:

@@ -148,7 +148,11 @@ struct TransportOptions {
   Network* network = SystemNetwork();  // outlives the transports
 };
 
-// The transports of one node, best first. Those that do not work here say so in Open().
+// INVALID_ARGUMENT, naming `what` gave the name, if no transport between processes has it. "" is
+// any.
+absl::Status CheckTransportName(std::string_view what, const std::string& name);
+// The transports of one node, best first: the one that it may use, or all that need not be asked
+// for. Those that do not work here say so in Open().
 std::vector<std::unique_ptr<Transport>> MakeTransports(const TransportOptions& options);
 
 }  // namespace braid

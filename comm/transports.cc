@@ -1,18 +1,51 @@
 // The list of transports, best first: a new one is a file and a line here.
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "comm/little_endian.h"
 #include "comm/loopback_transport.h"
+#include "comm/shm/shm_transport.h"
 #include "comm/tcp/tcp_transport.h"
 #include "comm/transport.h"
 
 namespace braid {
 
+namespace {
+
+struct ListedTransport {
+  const char* name;
+  std::unique_ptr<Transport> (*make)(const TransportOptions& options);
+  bool is_usual;  // else only where it is asked for by name
+};
+
+// shm is not the usual one yet: it copies as often as tcp does, until arenas are memory that peers
+// can map.
+constexpr ListedTransport kTransports[] = {
+    {"shm", &MakeShmTransport, false},
+    {"tcp", &MakeTcpTransport, true},
+};
+
+}  // namespace
+
+absl::Status CheckTransportName(std::string_view what, const std::string& name) {
+  std::vector<std::string> names;
+  for (const ListedTransport& listed : kTransports) names.emplace_back(listed.name);
+  if (name.empty() || std::ranges::find(names, name) != names.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s=%s; one of these was expected: %s", std::string(what), name, absl::StrJoin(names, ", ")));
+}
+
 std::vector<std::unique_ptr<Transport>> MakeTransports(const TransportOptions& options) {
   std::vector<std::unique_ptr<Transport>> transports;
-  if (options.loopback) transports.push_back(MakeLoopbackTransport(options.node, options.loopback));
-  transports.push_back(MakeTcpTransport(options));
-  std::erase_if(transports, [&](const std::unique_ptr<Transport>& transport) {
-    return !options.only.empty() && transport->name() != options.only;
-  });
+  if (options.loopback != nullptr && (options.only.empty() || options.only == kLoopback)) {
+    transports.push_back(MakeLoopbackTransport(options.node, options.loopback));
+  }
+  for (const ListedTransport& listed : kTransports) {
+    if (options.only.empty() ? listed.is_usual : options.only == listed.name) {
+      transports.push_back(listed.make(options));
+    }
+  }
   return transports;
 }
 

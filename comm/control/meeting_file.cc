@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "comm/cluster/plain_text.h"
 #include "comm/control/secret.h"
+#include "comm/network/this_machine.h"
 #include "glog/logging.h"
 #include "runtime/base/process.h"
 #include "runtime/base/status.h"
@@ -28,18 +29,6 @@ constexpr char kTitle[] = "braid world ";  // with the version of what follows
 constexpr char kTitleHere[] = "braid world 1";
 constexpr size_t kNonceDigits = 64;
 constexpr size_t kMostMeetingBytes = 64 << 10;
-
-// What tells this machine, its last start and its network from others.
-std::string ThisMachine() {
-  std::string boot(64, '\0');
-  const Descriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  const ssize_t bytes = file.is_open() ? read(file.number(), boot.data(), boot.size()) : 0;
-  boot.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
-  while (boot.ends_with('\n')) boot.pop_back();
-  std::error_code error;
-  const std::string network = std::filesystem::read_symlink("/proc/self/ns/net", error).string();
-  return absl::StrCat(boot.empty() ? "?" : boot, " ", network.empty() ? "?" : network);
-}
 
 absl::Status MeetingError(int error, const std::string& path, const std::string& what) {
   return absl::Status(

@@ -5,10 +5,12 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
@@ -25,6 +27,16 @@ const sockaddr_in& Ipv4(const sockaddr* address) {
 
 const sockaddr_in6& Ipv6(const sockaddr* address) {
   return *reinterpret_cast<const sockaddr_in6*>(address);
+}
+
+constexpr std::string_view kUnix = "unix:";
+
+// "" of the end of a connection that has none.
+std::string UnixName(const SocketAddress& address) {
+  constexpr size_t kBefore = offsetof(sockaddr_un, sun_path) + 1;
+  if (address.length() <= kBefore) return "";
+  const auto& unix = *reinterpret_cast<const sockaddr_un*>(address.get());
+  return {unix.sun_path + 1, address.length() - kBefore};
 }
 
 absl::Status NotAnAddress(std::string_view text, std::string_view why) {
@@ -61,13 +73,15 @@ absl::Status ForEachLocalAddress(const Take& take) {
 }  // namespace
 
 SocketAddress::SocketAddress(const sockaddr* address, socklen_t length) : length_(length) {
-  CHECK(address->sa_family == AF_INET || address->sa_family == AF_INET6)
-      << "address family " << address->sa_family << " is not IP";
+  CHECK(address->sa_family == AF_INET || address->sa_family == AF_INET6 ||
+        address->sa_family == AF_UNIX)
+      << "address family " << address->sa_family;
   CHECK_LE(length, sizeof(storage_));
   std::memcpy(&storage_, address, length);
 }
 
 absl::StatusOr<SocketAddress> SocketAddress::Parse(std::string_view text) {
+  if (text.starts_with(kUnix)) return OfMachine(text.substr(kUnix.size()));
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return NotAnAddress(text, "it has no port");
   std::string host(text.substr(0, colon));
@@ -107,6 +121,19 @@ absl::StatusOr<SocketAddress> SocketAddress::Parse(std::string_view text) {
   return SocketAddress(reinterpret_cast<const sockaddr*>(&v6), sizeof(v6));
 }
 
+absl::StatusOr<SocketAddress> SocketAddress::OfMachine(std::string_view name) {
+  sockaddr_un unix{};
+  unix.sun_family = AF_UNIX;
+  if (name.empty() || name.size() >= sizeof(unix.sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("'%s' is no name of a socket: it has %d bytes, must have 1 to %d",
+                        std::string(name), name.size(), sizeof(unix.sun_path) - 1));
+  }
+  std::memcpy(unix.sun_path + 1, name.data(), name.size());  // behind a 0: no file
+  return SocketAddress(reinterpret_cast<const sockaddr*>(&unix),
+                       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size()));
+}
+
 uint16_t SocketAddress::port() const {
   if (family() == AF_INET) return ntohs(Ipv4(get()).sin_port);
   if (family() == AF_INET6) return ntohs(Ipv6(get()).sin6_port);
@@ -134,6 +161,7 @@ bool SocketAddress::is_any() const {
 }
 
 std::string SocketAddress::host() const {
+  if (family() == AF_UNIX) return "this machine";
   char text[NI_MAXHOST];
   if (length_ == 0 ||
       getnameinfo(get(), length_, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) {
@@ -143,6 +171,7 @@ std::string SocketAddress::host() const {
 }
 
 std::string SocketAddress::ToString() const {
+  if (family() == AF_UNIX) return std::string(kUnix) + UnixName(*this);
   return family() == AF_INET6 ? absl::StrFormat("[%s]:%d", host(), port())
                               : absl::StrFormat("%s:%d", host(), port());
 }
@@ -153,6 +182,10 @@ bool SocketAddress::SameHost(const SocketAddress& other) const {
 
 bool SocketAddress::operator==(const SocketAddress& other) const {
   if (family() != other.family() || port() != other.port()) return false;
+  if (family() == AF_UNIX) {
+    const std::string name = UnixName(*this);  // none: nobody can tell one from another
+    return !name.empty() && name == UnixName(other);
+  }
   if (family() == AF_INET) {
     return Ipv4(get()).sin_addr.s_addr == Ipv4(other.get()).sin_addr.s_addr;
   }

@@ -1,4 +1,5 @@
-// Addresses of sockets, for IPv4 and IPv6, and what this machine says of names and interfaces.
+// Addresses of sockets, for IPv4, IPv6 and within a machine, and what this machine says of names
+// and interfaces.
 #pragma once
 
 #include <sys/socket.h>
@@ -13,15 +14,18 @@
 
 namespace braid {
 
-// A numeric address with a port. A value.
+// A numeric address with a port; or a name of this machine and network namespace, which is no file
+// (the abstract ones of AF_UNIX) and has no port. A value.
 class SocketAddress {
  public:
   SocketAddress() = default;
-  // `length` bytes of an AF_INET or AF_INET6 sockaddr.
+  // `length` bytes of an AF_INET, AF_INET6 or AF_UNIX sockaddr.
   SocketAddress(const sockaddr* address, socklen_t length);
 
-  // "10.0.0.1:9988" or "[fe80::1%eth0]:9988"; INVALID_ARGUMENT for anything else, names included.
+  // "10.0.0.1:9988", "[fe80::1%eth0]:9988" or "unix:NAME"; INVALID_ARGUMENT for anything else,
+  // names of hosts included.
   static absl::StatusOr<SocketAddress> Parse(std::string_view text);
+  static absl::StatusOr<SocketAddress> OfMachine(std::string_view name);
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t length() const { return length_; }

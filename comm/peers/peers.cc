@@ -19,6 +19,8 @@ std::vector<TransportAddress> Peers::Open(std::vector<std::unique_ptr<Transport>
     const absl::StatusOr<std::string> address = transport->Open();
     if (!address.ok()) {
       VLOG(1) << "transport " << transport->name() << ": " << address.status();
+      refused_ += absl::StrFormat("; %s does not work here: %s", std::string(transport->name()),
+                                  std::string(address.status().message()));
       continue;
     }
     addresses.push_back({std::string(transport->name()), *address});
@@ -64,8 +66,25 @@ void Peers::Dial(uint16_t peer) {
           });
     }
   }
-  Lose(peer, absl::UnavailableError(
-                 absl::StrFormat("node %d: no transport reaches node %d", options_.node, peer)));
+  Lose(peer,
+       absl::UnavailableError(absl::StrFormat(
+           "node %d: no transport reaches node %d: %s here, %s there%s; --transport names the "
+           "only one, and shm joins processes of one machine, network namespace and user",
+           options_.node, peer, NamesOfOwn(), NamesOf(peers_[peer].addresses), refused_)));
+}
+
+std::string Peers::NamesOfOwn() const {
+  std::vector<TransportAddress> own;
+  for (const auto& transport : transports_) own.push_back({std::string(transport->name()), ""});
+  return NamesOf(own);
+}
+
+std::string Peers::NamesOf(const std::vector<TransportAddress>& addresses) {
+  std::string names;
+  for (const TransportAddress& address : addresses) {
+    names += (names.empty() ? "" : " and ") + address.transport;
+  }
+  return names.empty() ? "none" : names;
 }
 
 void Peers::OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
+#include "comm/first_packets.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -13,9 +14,6 @@ namespace {
 // is small beside the payloads that count.
 constexpr size_t kBufferBytes = 16 << 10;
 static_assert(kBufferBytes >= 2 * (kTcpHeaderBytes + kMaxCloseText));
-
-// Others get their turn after that much.
-constexpr size_t kReadBytes = 1 << 20;
 
 }  // namespace
 

@@ -1,7 +1,7 @@
-// Links of the loopback and tcp transports beside plain blocking sockets: how long a small frame
-// takes to come back, how many go one way, and what writes of several sizes carry. All contenders
-// take turns in every round; the table has the median of the rounds, and CPU seconds of the whole
-// process for each second.
+// Links of the loopback, shm and tcp transports beside plain blocking sockets: how long a small
+// frame takes to come back, how many go one way, and what writes of several sizes carry. All
+// contenders take turns in every round; the table has the median of the rounds, and CPU seconds of
+// the whole process for each second.
 //
 //   transport_bench [rounds] [address]     11 rounds on 127.0.0.1
 #include <fcntl.h>
@@ -21,6 +21,7 @@
 
 #include "comm/loopback_transport.h"
 #include "comm/network/network.h"
+#include "comm/shm/shm_transport.h"
 #include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
 #include "tests/bench/process_usage.h"
@@ -292,22 +293,27 @@ void Main(int rounds, const std::string& host) {
   const auto environment = MakeRealEnvironment();
   LoopbackNetwork network;
   const auto reactor = environment->StartReactor("tcp");
-  std::unique_ptr<Transport> transports[4];
+  std::unique_ptr<Transport> transports[6];
   for (uint16_t i : {0, 1}) {
     transports[i] = MakeLoopbackTransport(i, &network);
     transports[2 + i] = MakeTcpTransport({.node = i, .reactor = reactor.get(), .host = host});
+    transports[4 + i] = MakeShmTransport({.node = i, .reactor = reactor.get()});
   }
   const bool is_v6 = host.find(':') != std::string::npos;
   std::map<std::string, std::unique_ptr<Contender>> contenders;
   contenders["loopback"] =
       std::make_unique<LinkContender>(*environment, *transports[0], *transports[1]);
   contenders["tcp"] = std::make_unique<LinkContender>(*environment, *transports[2], *transports[3]);
+  contenders["shm"] = std::make_unique<LinkContender>(*environment, *transports[4], *transports[5]);
   contenders["plain"] = std::make_unique<PlainContender>(is_v6 ? "[" + host + "]:0" : host + ":0");
 
-  std::printf("%-26s %-5s %10s %10s %10s %10s\n", "", "", "loopback", "tcp", "plain", "tcp/plain");
+  constexpr const char* kColumns[] = {"loopback", "shm", "tcp", "plain"};
+  std::printf("%-26s %-5s", "", "");
+  for (const char* const column : kColumns) std::printf(" %10s", column);
+  std::printf(" %10s %10s\n", "tcp/plain", "shm/tcp");
   for (const Figure& figure : Figures()) {
     std::map<std::string, std::vector<double>> values, load;
-    std::vector<double> ratios;
+    std::vector<double> ratios, shm_ratios;
     for (int round = 0; round <= rounds; ++round) {
       for (const auto& [name, contender] : contenders) {
         const Nanoseconds start = environment->Now();
@@ -318,13 +324,15 @@ void Main(int rounds, const std::string& host) {
         values[name].push_back(figure.of(seconds));
         load[name].push_back((CpuSeconds() - cpu) / seconds);
       }
-      if (round > 0) ratios.push_back(values["tcp"].back() / values["plain"].back());
+      if (round == 0) continue;
+      ratios.push_back(values["tcp"].back() / values["plain"].back());
+      shm_ratios.push_back(values["shm"].back() / values["tcp"].back());
     }
-    std::printf("%-26s %-5s %10.2f %10.2f %10.2f %10.2f\n", figure.what.c_str(),
-                figure.unit.c_str(), Median(values["loopback"]), Median(values["tcp"]),
-                Median(values["plain"]), Median(ratios));
-    std::printf("%-26s %-5s %10.2f %10.2f %10.2f\n", "", "cpu", Median(load["loopback"]),
-                Median(load["tcp"]), Median(load["plain"]));
+    std::printf("%-26s %-5s", figure.what.c_str(), figure.unit.c_str());
+    for (const char* const column : kColumns) std::printf(" %10.2f", Median(values[column]));
+    std::printf(" %10.2f %10.2f\n%-26s %-5s", Median(ratios), Median(shm_ratios), "", "cpu");
+    for (const char* const column : kColumns) std::printf(" %10.2f", Median(load[column]));
+    std::printf("\n");
   }
 }
 

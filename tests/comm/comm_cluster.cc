@@ -4,6 +4,7 @@
 
 #include "comm/loopback_transport.h"
 #include "comm/network/sim_network.h"
+#include "comm/shm/shm_transport.h"
 #include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
@@ -73,6 +74,21 @@ class TcpSet : public TransportSet {
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
+class ShmSet : public TransportSet {
+ public:
+  ShmSet(Environment& environment, int num_nodes) : reactor_(environment.StartReactor("shm")) {
+    for (int node = 0; node < num_nodes; ++node) {
+      transports_.push_back(
+          MakeShmTransport({.node = static_cast<uint16_t>(node), .reactor = reactor_.get()}));
+    }
+  }
+  Transport& transport(int node) override { return *transports_[node]; }
+
+ private:
+  const std::unique_ptr<Reactor> reactor_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
 using MakeEnvironment = std::function<std::unique_ptr<Environment>(uint64_t seed)>;
 
 TransportCase TcpCase(const std::string& name, const std::string& host, MakeEnvironment simulate) {
@@ -93,6 +109,8 @@ std::vector<TransportCase> TransportCases() {
   return {
       {"loopback", &MakeSimulatedEnvironment,
        [](Environment&, int n) { return std::make_unique<LoopbackSet>(n); }},
+      {"shm", nullptr,
+       [](Environment& environment, int n) { return std::make_unique<ShmSet>(environment, n); }},
       TcpCase("tcpIpv4", "127.0.0.1", &MakeSimulatedMachine),
       TcpCase("tcpIpv6", "::1", nullptr),
   };

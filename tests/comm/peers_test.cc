@@ -288,7 +288,8 @@ TEST_P(PeersTest, WhatAReceiverRefusesEndsTheLinkOnceAndWithItsReason) {
 TEST_P(PeersTest, APeerThatNobodyHasSaidWhereItIsIsNotReached) {
   Start();
   const absl::Status status = Connect(0, 9)->Wait();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("node 0: no transport reaches node 9"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("node 0: no transport reaches node 9: loopback here, none there; "));
   On(0, [&] {
     ASSERT_EQ(node(0).losses.size(), 1u);
     EXPECT_FALSE(node(0).losses[0].was_linked);

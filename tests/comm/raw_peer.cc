@@ -70,7 +70,7 @@ void RawPeer::Say(std::span<const std::byte> bytes) {
   }
 }
 
-void RawPeer::Say(const TcpGreeting& greeting) { Say(EncodeTcpGreeting(greeting)); }
+void RawPeer::Say(const NodeGreeting& greeting) { Say(EncodeNodeGreeting(greeting)); }
 
 std::vector<std::byte> RawPeer::Hear(size_t bytes) {
   std::vector<std::byte> heard(bytes);

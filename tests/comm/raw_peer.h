@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/joining/node_greeting.h"
 #include "comm/network/socket.h"
-#include "comm/tcp/tcp_greeting.h"
 #include "comm/tcp/tcp_wire.h"
 
 namespace braid {
@@ -24,7 +24,7 @@ class RawPeer {
   static RawPeer Accept(const Socket& listener);
 
   void Say(std::span<const std::byte> bytes);
-  void Say(const TcpGreeting& greeting);
+  void Say(const NodeGreeting& greeting);
   // Exactly `bytes`, or fewer if the connection ends before.
   std::vector<std::byte> Hear(size_t bytes);
   // All until the other end closes the connection.

@@ -27,7 +27,7 @@ class TcpLinkTest : public ::testing::Test {
         transport_(MakeTcpTransport({.reactor = reactor_.get(), .host = "127.0.0.1"})) {
     auto address = transport_->Open();
     CHECK(address.ok()) << address.status();
-    address_ = *TcpAddress::Parse(*address);
+    address_ = *NodeAddress::Parse(*address);
     Join();
   }
 
@@ -41,7 +41,7 @@ class TcpLinkTest : public ::testing::Test {
     Destroy();
     closed_ = std::make_unique<Outcome>(*environment_);
     Outcome joined(*environment_);
-    TcpAddress played;
+    NodeAddress played;
     played.candidates = address_.candidates;  // never dialed: node 1 dials
     transport_->Connect({.peer = 1, .peer_address = played.ToString(), .reactor = reactor_.get()},
                         [&](absl::StatusOr<std::unique_ptr<Link>> link) {
@@ -52,9 +52,9 @@ class TcpLinkTest : public ::testing::Test {
                         });
     peer_ = std::make_unique<RawPeer>(RawPeer::Dial(address_.candidates[0]));
     peer_->Say({.from = 1, .to = 0, .cookie = address_.cookie});
-    CHECK_EQ(peer_->Hear(2 * kTcpGreetingBytes).size(), 2 * kTcpGreetingBytes);
+    CHECK_EQ(peer_->Hear(2 * kNodeGreetingBytes).size(), 2 * kNodeGreetingBytes);
     peer_->Say(
-        {.stage = TcpGreeting::Stage::kConfirmed, .from = 1, .to = 0, .cookie = address_.cookie});
+        {.stage = NodeGreeting::Stage::kConfirmed, .from = 1, .to = 0, .cookie = address_.cookie});
     CHECK(joined.Wait().ok());
   }
 
@@ -83,7 +83,7 @@ class TcpLinkTest : public ::testing::Test {
   std::unique_ptr<Environment> environment_;
   std::unique_ptr<Reactor> reactor_;
   std::unique_ptr<Transport> transport_;
-  TcpAddress address_;
+  NodeAddress address_;
   std::unique_ptr<Outcome> closed_;
   std::unique_ptr<Link> link_;
   std::unique_ptr<RawPeer> peer_;

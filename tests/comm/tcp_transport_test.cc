@@ -48,7 +48,7 @@ class TcpTransportTest : public ::testing::Test {
     uint16_t number = 0;
     Transport* transport = nullptr;
     std::string address;
-    TcpAddress parsed;
+    NodeAddress parsed;
   };
 
   Node Open(uint16_t node, TransportOptions options = {.host = "127.0.0.1"}) {
@@ -57,7 +57,7 @@ class TcpTransportTest : public ::testing::Test {
     transports_.push_back(MakeTcpTransport(options));
     auto address = transports_.back()->Open();
     EXPECT_TRUE(address.ok()) << address.status();
-    auto parsed = TcpAddress::Parse(*address);
+    auto parsed = NodeAddress::Parse(*address);
     EXPECT_TRUE(parsed.ok()) << parsed.status();
     return {node, transports_.back().get(), *address, *parsed};
   }
@@ -90,8 +90,8 @@ class TcpTransportTest : public ::testing::Test {
     for (LinkOutcome* end : {&at_a, &at_b}) links_.push_back(std::move(end->link()));
   }
 
-  TcpGreeting Hello(const Node& to) {
-    return {.stage = TcpGreeting::Stage::kHello,
+  NodeGreeting Hello(const Node& to) {
+    return {.stage = NodeGreeting::Stage::kHello,
             .from = 1,
             .to = to.number,
             .cookie = to.parsed.cookie};
@@ -108,14 +108,14 @@ class TcpTransportTest : public ::testing::Test {
 TEST_F(TcpTransportTest, WrongGreetingsAreDroppedWithoutAnAnswer) {
   const Node node = Open(0), other = Open(1);
   const SocketAddress port = node.parsed.candidates[0];
-  const auto changed = [&](const std::function<void(TcpGreeting&)>& change) {
-    TcpGreeting greeting = Hello(node);
+  const auto changed = [&](const std::function<void(NodeGreeting&)>& change) {
+    NodeGreeting greeting = Hello(node);
     change(greeting);
-    const auto bytes = EncodeTcpGreeting(greeting);
+    const auto bytes = EncodeNodeGreeting(greeting);
     return std::vector<std::byte>(bytes.begin(), bytes.end());
   };
   const auto with = [&](size_t at, int value) {
-    std::vector<std::byte> bytes = changed([](TcpGreeting&) {});
+    std::vector<std::byte> bytes = changed([](NodeGreeting&) {});
     bytes[at] = static_cast<std::byte>(value);
     return bytes;
   };
@@ -125,12 +125,12 @@ TEST_F(TcpTransportTest, WrongGreetingsAreDroppedWithoutAnAnswer) {
       {"version", with(4, 200)},
       {"zero", with(10, 1)},
       {"stage 0", with(5, 0)},
-      {"stage", changed([](TcpGreeting& g) { g.stage = TcpGreeting::Stage::kJoined; })},
-      {"to", changed([](TcpGreeting& g) { g.to = 2; })},
-      {"itself", changed([](TcpGreeting& g) { g.from = 0; })},
-      {"first byte of the cookie", changed([](TcpGreeting& g) { g.cookie[0] ^= std::byte{1}; })},
-      {"last byte of the cookie", changed([](TcpGreeting& g) { g.cookie[15] ^= std::byte{128}; })},
-      {"cookie of another node", changed([&](TcpGreeting& g) { g.cookie = other.parsed.cookie; })},
+      {"stage", changed([](NodeGreeting& g) { g.stage = NodeGreeting::Stage::kJoined; })},
+      {"to", changed([](NodeGreeting& g) { g.to = 2; })},
+      {"itself", changed([](NodeGreeting& g) { g.from = 0; })},
+      {"first byte of the cookie", changed([](NodeGreeting& g) { g.cookie[0] ^= std::byte{1}; })},
+      {"last byte of the cookie", changed([](NodeGreeting& g) { g.cookie[15] ^= std::byte{128}; })},
+      {"cookie of another node", changed([&](NodeGreeting& g) { g.cookie = other.parsed.cookie; })},
   };
   LinkOutcome& waiting = Connect(node, 1, other.address);
   for (const auto& [name, bytes] : wrongs) {
@@ -160,7 +160,7 @@ TEST_F(TcpTransportTest, StrangersHoldUpNobody) {
   const SocketAddress port = node.parsed.candidates[0];
   for (int i = 0; i < 50; ++i) RawPeer::Dial(port);
   for (int i = 0; i < 50; ++i) RawPeer::Dial(port).LeaveWithReset();
-  const auto hello = EncodeTcpGreeting(Hello(node));
+  const auto hello = EncodeNodeGreeting(Hello(node));
   for (size_t bytes = 1; bytes < hello.size(); ++bytes) {
     RawPeer::Dial(port).Say(std::span(hello).first(bytes));
   }
@@ -179,12 +179,12 @@ TEST_F(TcpTransportTest, APeerMayComeBeforeItIsWantedAndLeaveAgain) {
   for (int i = 0; i < 3; ++i) {
     RawPeer early = RawPeer::Dial(node.parsed.candidates[0]);
     early.Say(Hello(node));
-    const std::vector<std::byte> welcome = early.Hear(kTcpGreetingBytes);
-    ASSERT_EQ(welcome.size(), kTcpGreetingBytes);
-    EXPECT_TRUE(CheckTcpGreeting(welcome, {.stage = TcpGreeting::Stage::kWelcome,
-                                           .from = 0,
-                                           .to = 1,
-                                           .cookie = node.parsed.cookie})
+    const std::vector<std::byte> welcome = early.Hear(kNodeGreetingBytes);
+    ASSERT_EQ(welcome.size(), kNodeGreetingBytes);
+    EXPECT_TRUE(CheckNodeGreeting(welcome, {.stage = NodeGreeting::Stage::kWelcome,
+                                            .from = 0,
+                                            .to = 1,
+                                            .cookie = node.parsed.cookie})
                     .ok());
     EXPECT_TRUE(early.HearsNothing()) << "it was not wanted yet";
   }
@@ -205,7 +205,7 @@ TEST_F(TcpTransportTest, AConnectionThatIsNotConfirmedIsNoLink) {
   const auto dial = [&] {
     RawPeer peer = RawPeer::Dial(node.parsed.candidates[0]);
     peer.Say(Hello(node));
-    EXPECT_EQ(peer.Hear(2 * kTcpGreetingBytes).size(), 2 * kTcpGreetingBytes);
+    EXPECT_EQ(peer.Hear(2 * kNodeGreetingBytes).size(), 2 * kNodeGreetingBytes);
     return peer;
   };
   dial();  // hangs up
@@ -227,35 +227,35 @@ TEST_F(TcpTransportTest, TheDialerChecksWhoAnswers) {
   const Node node = Open(1);
   auto listener = ListenOn(*SocketAddress::Parse("127.0.0.1:0"));
   ASSERT_TRUE(listener.ok());
-  TcpAddress address;
+  NodeAddress address;
   address.cookie.fill(std::byte{7});
   address.candidates = {*listener->LocalAddress()};
   LinkOutcome& outcome = Connect(node, 0, address.ToString());
-  const TcpGreeting welcome{
-      .stage = TcpGreeting::Stage::kWelcome, .from = 0, .to = 1, .cookie = address.cookie};
-  const TcpGreeting joined{
-      .stage = TcpGreeting::Stage::kJoined, .from = 0, .to = 1, .cookie = node.parsed.cookie};
-  const auto answer = [&](std::vector<TcpGreeting> greetings) {
+  const NodeGreeting welcome{
+      .stage = NodeGreeting::Stage::kWelcome, .from = 0, .to = 1, .cookie = address.cookie};
+  const NodeGreeting joined{
+      .stage = NodeGreeting::Stage::kJoined, .from = 0, .to = 1, .cookie = node.parsed.cookie};
+  const auto answer = [&](std::vector<NodeGreeting> greetings) {
     RawPeer peer = RawPeer::Accept(*listener);
-    const std::vector<std::byte> hello = peer.Hear(kTcpGreetingBytes);
-    EXPECT_EQ(hello.size(), kTcpGreetingBytes);
-    EXPECT_TRUE(CheckTcpGreeting(hello, {.to = 0, .cookie = address.cookie}).ok());
-    for (const TcpGreeting& greeting : greetings) peer.Say(greeting);
+    const std::vector<std::byte> hello = peer.Hear(kNodeGreetingBytes);
+    EXPECT_EQ(hello.size(), kNodeGreetingBytes);
+    EXPECT_TRUE(CheckNodeGreeting(hello, {.to = 0, .cookie = address.cookie}).ok());
+    for (const NodeGreeting& greeting : greetings) peer.Say(greeting);
     return peer;
   };
-  const auto changed = [](TcpGreeting greeting, const std::function<void(TcpGreeting&)>& change) {
+  const auto changed = [](NodeGreeting greeting, const std::function<void(NodeGreeting&)>& change) {
     change(greeting);
     return greeting;
   };
-  const std::vector<std::vector<TcpGreeting>> wrongs = {
+  const std::vector<std::vector<NodeGreeting>> wrongs = {
       {joined},
-      {changed(welcome, [](TcpGreeting& g) { g.stage = TcpGreeting::Stage::kHello; })},
-      {changed(welcome, [](TcpGreeting& g) { g.from = 3; })},
-      {changed(welcome, [](TcpGreeting& g) { g.to = 3; })},
-      {changed(welcome, [](TcpGreeting& g) { g.cookie[3] ^= std::byte{1}; })},
+      {changed(welcome, [](NodeGreeting& g) { g.stage = NodeGreeting::Stage::kHello; })},
+      {changed(welcome, [](NodeGreeting& g) { g.from = 3; })},
+      {changed(welcome, [](NodeGreeting& g) { g.to = 3; })},
+      {changed(welcome, [](NodeGreeting& g) { g.cookie[3] ^= std::byte{1}; })},
       {welcome, welcome},
-      {welcome, changed(joined, [](TcpGreeting& g) { g.cookie[3] ^= std::byte{1}; })},
-      {welcome, changed(joined, [](TcpGreeting& g) { g.to = 2; })},
+      {welcome, changed(joined, [](NodeGreeting& g) { g.cookie[3] ^= std::byte{1}; })},
+      {welcome, changed(joined, [](NodeGreeting& g) { g.to = 2; })},
   };
   for (size_t i = 0; i < wrongs.size(); ++i) {
     SCOPED_TRACE(i);
@@ -268,12 +268,12 @@ TEST_F(TcpTransportTest, TheDialerChecksWhoAnswers) {
   RawPeer peer = answer({welcome, joined});
   EXPECT_TRUE(outcome.Wait().ok()) << outcome.Wait();
   EXPECT_EQ(outcome.times(), 1);
-  const std::vector<std::byte> confirmed = peer.Hear(kTcpGreetingBytes);
-  ASSERT_EQ(confirmed.size(), kTcpGreetingBytes);
+  const std::vector<std::byte> confirmed = peer.Hear(kNodeGreetingBytes);
+  ASSERT_EQ(confirmed.size(), kNodeGreetingBytes);
   EXPECT_TRUE(
-      CheckTcpGreeting(
+      CheckNodeGreeting(
           confirmed,
-          {.stage = TcpGreeting::Stage::kConfirmed, .from = 1, .to = 0, .cookie = address.cookie})
+          {.stage = NodeGreeting::Stage::kConfirmed, .from = 1, .to = 0, .cookie = address.cookie})
           .ok());
   links_.push_back(std::move(outcome.link()));
 }
@@ -283,7 +283,7 @@ TEST_F(TcpTransportTest, CandidatesAreTriedInOrder) {
   auto gone = ListenOn(*SocketAddress::Parse("127.0.0.1:0"));
   auto silent = ListenOn(*SocketAddress::Parse("127.0.0.1:0"));
   ASSERT_TRUE(gone.ok() && silent.ok());
-  TcpAddress address = a.parsed;
+  NodeAddress address = a.parsed;
   address.candidates.insert(address.candidates.begin(), *silent->LocalAddress());
   address.candidates.insert(address.candidates.begin(), *gone->LocalAddress());
   gone->Close();
@@ -295,7 +295,7 @@ TEST_F(TcpTransportTest, ARefusedConnectionIsTriedAgain) {
   const Node b = Open(1);
   auto reserved = ListenOn(*SocketAddress::Parse("127.0.0.1:0"));
   ASSERT_TRUE(reserved.ok());
-  TcpAddress address;
+  NodeAddress address;
   address.candidates = {*reserved->LocalAddress()};
   reserved->Close();
   LinkOutcome& outcome = Connect(b, 0, address.ToString());
@@ -303,9 +303,9 @@ TEST_F(TcpTransportTest, ARefusedConnectionIsTriedAgain) {
   auto listener = ListenOn(address.candidates[0]);
   ASSERT_TRUE(listener.ok()) << listener.status();
   RawPeer peer = RawPeer::Accept(*listener);
-  EXPECT_EQ(peer.Hear(kTcpGreetingBytes).size(), kTcpGreetingBytes);
-  peer.Say({.stage = TcpGreeting::Stage::kWelcome, .from = 0, .to = 1});
-  peer.Say({.stage = TcpGreeting::Stage::kJoined, .from = 0, .to = 1, .cookie = b.parsed.cookie});
+  EXPECT_EQ(peer.Hear(kNodeGreetingBytes).size(), kNodeGreetingBytes);
+  peer.Say({.stage = NodeGreeting::Stage::kWelcome, .from = 0, .to = 1});
+  peer.Say({.stage = NodeGreeting::Stage::kJoined, .from = 0, .to = 1, .cookie = b.parsed.cookie});
   EXPECT_TRUE(outcome.Wait().ok()) << outcome.Wait();
   links_.push_back(std::move(outcome.link()));
 }
@@ -314,7 +314,7 @@ TEST_F(TcpTransportTest, ErrorsNameNodesAddressesAndTheCause) {
   const Node node = Open(1, {.interface = "lo"});
   auto refusing = ListenOn(*SocketAddress::Parse("127.0.0.1:0"));
   ASSERT_TRUE(refusing.ok());
-  TcpAddress address;
+  NodeAddress address;
   address.candidates = {*refusing->LocalAddress()};
   refusing->Close();
   LinkOutcome& refused = Connect(node, 0, address.ToString(), 200 * kMillisecond);
@@ -381,7 +381,7 @@ TEST_F(TcpTransportTest, WithoutAChoiceEveryInterfaceIsUsed) {
   for (const SocketAddress& candidate : a.parsed.candidates) {
     SCOPED_TRACE(candidate.ToString());
     EXPECT_NE(InterfaceOf(candidate), "");
-    TcpAddress only = a.parsed;
+    NodeAddress only = a.parsed;
     only.candidates = {candidate};
     ExpectToJoin(a, only.ToString(), b, b.address);
   }
@@ -408,15 +408,15 @@ TEST_F(TcpTransportTest, TheListOfTransportsCanBeNarrowed) {
       << "without a reactor it does not work";
 }
 
-TEST(TcpAddressTest, KeepsItsValueAsText) {
-  TcpAddress address;
+TEST(NodeAddressTest, KeepsItsValueAsText) {
+  NodeAddress address;
   for (size_t i = 0; i < address.cookie.size(); ++i) {
     address.cookie[i] = static_cast<std::byte>(17 * i);
   }
   address.candidates = {*SocketAddress::Parse("10.0.0.1:4711"),
                         *SocketAddress::Parse("[fd00::2]:4712")};
   EXPECT_EQ(address.ToString(), "00112233445566778899aabbccddeeff@10.0.0.1:4711,[fd00::2]:4712");
-  const auto parsed = TcpAddress::Parse(address.ToString());
+  const auto parsed = NodeAddress::Parse(address.ToString());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->cookie, address.cookie);
   EXPECT_EQ(parsed->candidates, address.candidates);
@@ -425,7 +425,7 @@ TEST(TcpAddressTest, KeepsItsValueAsText) {
        {std::string(), cookie, cookie + "@", cookie + "@10.0.0.1", cookie + "@10.0.0.1:1,",
         cookie + ",10.0.0.1:1", cookie.substr(1) + "@10.0.0.1:1",
         "g" + cookie.substr(1) + "@10.0.0.1:1", cookie + "@host:1"}) {
-    const absl::Status status = TcpAddress::Parse(wrong).status();
+    const absl::Status status = NodeAddress::Parse(wrong).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << wrong;
     EXPECT_EQ(std::string(status.message()).find("2233445566"), std::string::npos)
         << "the cookie is a secret";

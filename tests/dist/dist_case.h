@@ -28,7 +28,7 @@ struct WorldEnd {
 WorldEnd RunWorld(int ranks, const RankProgram& program, const std::string& transport = "tcp");
 
 // Of every transport that joins threads of a process.
-inline constexpr const char* kTransports[] = {"tcp", "loopback"};
+inline constexpr const char* kTransports[] = {"tcp", "shm", "loopback"};
 
 // Tests of what is the same over every transport.
 class TransportTest : public ::testing::TestWithParam<const char*> {

@@ -54,7 +54,7 @@ void MismatchTest::Check(const std::string& transport) {
 }
 
 TEST_P(MismatchTest, IsTheSameErrorOnAllRanksAtOnce) {
-  for (const char* const transport : kTransports) {
+  for (const char* const transport : {"tcp", "shm"}) {
     SCOPED_TRACE(transport);
     Check(transport);
   }

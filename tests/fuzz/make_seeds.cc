@@ -21,7 +21,7 @@
 #include "api/optimizers.h"
 #include "comm/collective/collective_frame.h"
 #include "comm/join.pb.h"
-#include "comm/tcp/tcp_greeting.h"
+#include "comm/joining/node_greeting.h"
 #include "compiler/compile.h"
 #include "compiler/plan/plan.pb.h"
 #include "compiler/plan/plan_codec.h"
@@ -342,15 +342,24 @@ void WriteFrames() {
   }
   Write("frames", "collective", collective);
 
-  const TcpGreeting greeting{.stage = TcpGreeting::Stage::kHello, .from = 0, .to = 1};
+  const NodeGreeting greeting{.stage = NodeGreeting::Stage::kHello, .from = 0, .to = 1};
   Write("tcp", "greeting",
-        std::string(1, '\0') + BytesOf(EncodeTcpGreeting(greeting)) +
+        std::string(1, '\0') + BytesOf(EncodeNodeGreeting(greeting)) +
             "000102030405060708090a0b0c0d0e0f@10.0.0.1:4711,[fd00::2]:4712");
   // How, token, offset, bytes, frame: as tcp_target.cc reads them.
   Write("tcp", "frames", Raw("\1\x12\4abcd\x12\1a"));
   Write("tcp", "write", Raw("\1\x20\1\2\0\4\0\1ppay!\x22\2\0\0\1\0\1qx"));
   Write("tcp", "close", Raw("\1\x32\5that!"));
   Write("tcp", "raw", Raw("\1\3\6what??"));
+
+  // How, bytes, entry: as shm_target.cc reads them.
+  const std::string places(6, '\0'), zeros(40, '\0');
+  Write("shm", "frame", Raw("\1\1\x32\1\2") + places + zeros + "ab");
+  Write("shm", "write",
+        Raw("\1\1\x31\3\1") + places + Raw("\1\0\0\0\0\0\0\0") + Raw("\0\0\0\0\0\0\0\0") +
+            Raw("\5\0\0\0\0\0\0\0") + Raw("\0\0\0\0\0\0\0\0") + Raw("\5\0\0\0\0\0\0\0") + "a");
+  Write("shm", "many", Raw("\1\xff\1\1"));
+  Write("shm", "bell", Raw("\0\7\2\0\0\0\3\0\4\0\3that"));
 }
 
 // ---- joining

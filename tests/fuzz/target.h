@@ -23,6 +23,7 @@ struct Target {
 
 // The list: one file each.
 Target TcpTarget();
+Target ShmTarget();
 Target FramesTarget();
 Target ControlTarget();
 Target JoinTarget();

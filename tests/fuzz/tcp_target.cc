@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/tcp/tcp_greeting.h"
+#include "comm/joining/node_greeting.h"
 #include "comm/tcp/tcp_inbox.h"
 #include "comm/tcp/tcp_wire.h"
 #include "tests/fuzz/input_reader.h"
@@ -18,14 +18,14 @@ namespace {
 constexpr size_t kRegionBytes = 256;
 
 void RunGreeting(InputReader reader) {
-  std::array<std::byte, kTcpGreetingBytes> bytes{};
+  std::array<std::byte, kNodeGreetingBytes> bytes{};
   const Bytes said = reader.Take(bytes.size());
   std::copy(AsBytes(said).begin(), AsBytes(said).end(), bytes.begin());
-  const TcpGreeting expected{.stage = TcpGreeting::Stage::kHello, .from = 0, .to = 1};
-  const auto greeting = CheckTcpGreeting(bytes, expected);
-  if (greeting.ok()) CHECK(EncodeTcpGreeting(*greeting) == bytes);
-  const auto address = TcpAddress::Parse(TextOf(reader.Rest()));
-  if (address.ok()) CHECK(TcpAddress::Parse(address->ToString()).ok()) << address->ToString();
+  const NodeGreeting expected{.stage = NodeGreeting::Stage::kHello, .from = 0, .to = 1};
+  const auto greeting = CheckNodeGreeting(bytes, expected);
+  if (greeting.ok()) CHECK(EncodeNodeGreeting(*greeting) == bytes);
+  const auto address = NodeAddress::Parse(TextOf(reader.Rest()));
+  if (address.ok()) CHECK(NodeAddress::Parse(address->ToString()).ok()) << address->ToString();
 }
 
 // The peer's end of a link: says packets, sealed or not, in pieces.

@@ -92,6 +92,10 @@ class Fault:
     rank_cells = {}  # where programs of ranks differ
     quick = ()  # "phase/role": what the quick tier tries
     needs_network = False
+
+    def needs_data_port(self, cell):
+        return False
+
     victim_survives = False  # as a process that ends by itself
 
     def expected(self, phase, role, program):
@@ -684,6 +688,9 @@ class GarbageData(Garbage):
     quick = ("compiling/worker", "stepping/worker")
     ports_of = staticmethod(lambda cluster, k: cluster.data_ports(k))
 
+    def needs_data_port(self, cell):
+        return True
+
 
 class Leave(Stranger):
     """Connects and closes, with and without a reset; some stay and say nothing."""
@@ -695,6 +702,9 @@ class Leave(Stranger):
         "": GoesOn(),
     }
     ports_of = staticmethod(lambda cluster, k: cluster.ports(k))
+
+    def needs_data_port(self, cell):
+        return cell.role == "worker"
 
     def knock(self, knocker, host, port):
         for i in range(60):

@@ -196,7 +196,7 @@ class Cluster:
 
     _runs = 0
 
-    def __init__(self, hosts, bin_dir, folder, nodes, program, mix="cpu"):
+    def __init__(self, hosts, bin_dir, folder, nodes, program, mix="cpu", transport=""):
         Cluster._runs += 1
         self.mark = "BRAID_FAULT_RUN=%d.%d.%s" % (os.getpid(), Cluster._runs, folder)
         self.hosts, self.bin_dir, self.folder, self.nodes = hosts, bin_dir, folder, nodes
@@ -204,7 +204,7 @@ class Cluster:
         self.save_folder = folder + "/save"  # all nodes see it
         self.stranger = len(hosts.addresses) - 1  # a machine that is no node
         self.secrets = {}  # of nodes that do not have the right one
-        self.flags = {k: [] for k in range(nodes)}
+        self.flags = {k: ["--transport=" + transport] if transport else [] for k in range(nodes)}
         self.processes = {}
         self.ended = {}  # node: when
         self.closing = contextlib.ExitStack()  # what the run's end undoes

@@ -2,7 +2,7 @@
 """Every fault, in every phase of a session, on a worker and on the master: real processes.
 
     fault_matrix.py BIN_DIR [--tier=quick|all] [--repeat=N] [--jobs=N] [--cell=FAULT/PHASE/ROLE]
-                    [--devices=cpu|lagging|mixed] [--program=NAME]
+                    [--devices=cpu|lagging|mixed] [--program=NAME] [--transport=NAME]
 
 Three nodes (four in "joining", of which one is not started yet) run phase_program, which stays in a
 phase until the fault has been made; --program names another one. Then either all survivors end with the same first cause, which
@@ -106,10 +106,22 @@ def run_harmless(cluster, cell, reference):
     return None
 
 
+def make_cluster(hosts, arguments, folder, nodes):
+    program = PROGRAMS[arguments.program]
+    return Cluster(
+        hosts,
+        arguments.bin_dir,
+        folder,
+        nodes,
+        program,
+        arguments.devices,
+        arguments.transport,
+    )
+
+
 def new_cluster(hosts, arguments, folder, cell):
     nodes = 4 if cell.phase == "joining" and cell.fault.awaits_phase(cell) else 3
-    program = PROGRAMS[arguments.program]
-    cluster = Cluster(hosts, arguments.bin_dir, folder, nodes, program, arguments.devices)
+    cluster = make_cluster(hosts, arguments, folder, nodes)
     cluster.limit_joining(JOIN_TIMEOUT)
     return cluster
 
@@ -146,13 +158,12 @@ def run_once(hosts, arguments, folder, cell, references):
 
 
 def reference_run(hosts, arguments, folder, nodes):
-    program = PROGRAMS[arguments.program]
-    cluster = Cluster(hosts, arguments.bin_dir, folder, nodes, program, arguments.devices)
+    cluster = make_cluster(hosts, arguments, folder, nodes)
     try:
         for k in range(nodes):
             cluster.start(k)
         cluster.await_end(range(nodes))
-        if not re.fullmatch(program.result, cluster.output(0)):
+        if not re.fullmatch(cluster.program.result, cluster.output(0)):
             sys.exit("undisturbed, it says %r, %r" % (cluster.output(0), cluster.output(0, "err")))
         return cluster.output(0)
     finally:
@@ -282,10 +293,17 @@ def main():
         default="cpu",
         help="of the nodes; lagging: with memory and streams of their own; mixed: every other node's",
     )
+    parser.add_argument(
+        "--transport",
+        default="",
+        help="of the nodes; shm: of one machine, and cells that need a network or data ports skip",
+    )
     parser.add_argument("--cell", help="a regular expression for FAULT/PHASE/ROLE")
     arguments = parser.parse_args()
     arguments.repeat = arguments.repeat or (1 if arguments.tier == "quick" else 3)
     why_not = isolate()
+    if arguments.transport == "shm":
+        why_not = "--transport=shm is within one"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cells = {cell.key: cell for cell in all_cells(PROGRAMS[arguments.program])}
     chosen = [
@@ -296,6 +314,8 @@ def main():
         and (not arguments.cell or re.search(arguments.cell, str(cell)))
     ]
     skipped = [cell for cell in chosen if why_not and cell.fault.needs_network]
+    if arguments.transport == "shm":  # workers listen at no port that a stranger could find
+        skipped += [cell for cell in chosen if cell.fault.needs_data_port(cell)]
     chosen = [cell for cell in chosen if cell not in skipped]
     if why_not:
         print("SKIPPED, for there are no machines in namespaces here (%s):" % why_not)

@@ -1,4 +1,4 @@
-#include "comm/tcp/tcp_greeting.h"
+#include "comm/joining/node_greeting.h"
 
 #include <algorithm>
 #include <charconv>
@@ -37,8 +37,8 @@ bool AreEqual(std::span<const std::byte> a, std::span<const std::byte> b) {
 
 }  // namespace
 
-std::array<std::byte, kTcpGreetingBytes> EncodeTcpGreeting(const TcpGreeting& greeting) {
-  std::array<std::byte, kTcpGreetingBytes> bytes{};
+std::array<std::byte, kNodeGreetingBytes> EncodeNodeGreeting(const NodeGreeting& greeting) {
+  std::array<std::byte, kNodeGreetingBytes> bytes{};
   PutLittleEndian(bytes, kMagic, kGreetingMagic);
   PutLittleEndian(bytes, kVersion, kGreetingVersion);
   PutLittleEndian(bytes, kStage, static_cast<uint8_t>(greeting.stage));
@@ -48,8 +48,8 @@ std::array<std::byte, kTcpGreetingBytes> EncodeTcpGreeting(const TcpGreeting& gr
   return bytes;
 }
 
-absl::StatusOr<TcpGreeting> CheckTcpGreeting(std::span<const std::byte> bytes,
-                                             const TcpGreeting& expected) {
+absl::StatusOr<NodeGreeting> CheckNodeGreeting(std::span<const std::byte> bytes,
+                                               const NodeGreeting& expected) {
   if (const auto magic = GetLittleEndian<uint32_t>(bytes, kMagic); magic != kGreetingMagic) {
     return WrongGreeting("the greeting begins with magic %x, must be %x", magic, kGreetingMagic);
   }
@@ -60,8 +60,8 @@ absl::StatusOr<TcpGreeting> CheckTcpGreeting(std::span<const std::byte> bytes,
   if (const auto zero = GetLittleEndian<uint16_t>(bytes, kZero); zero != 0) {
     return WrongGreeting("the greeting has %d where must be 0", zero);
   }
-  TcpGreeting greeting;
-  greeting.stage = static_cast<TcpGreeting::Stage>(bytes[kStage]);
+  NodeGreeting greeting;
+  greeting.stage = static_cast<NodeGreeting::Stage>(bytes[kStage]);
   greeting.from = GetLittleEndian<uint16_t>(bytes, kFrom);
   greeting.to = GetLittleEndian<uint16_t>(bytes, kTo);
   std::memcpy(greeting.cookie.data(), bytes.data() + kCookie, greeting.cookie.size());
@@ -69,7 +69,7 @@ absl::StatusOr<TcpGreeting> CheckTcpGreeting(std::span<const std::byte> bytes,
     return WrongGreeting("the greeting is of stage %d, must be %d",
                          static_cast<int>(greeting.stage), static_cast<int>(expected.stage));
   }
-  const bool is_hello = greeting.stage == TcpGreeting::Stage::kHello;
+  const bool is_hello = greeting.stage == NodeGreeting::Stage::kHello;
   if (greeting.to != expected.to || greeting.from == greeting.to ||
       (!is_hello && greeting.from != expected.from)) {
     return WrongGreeting(
@@ -85,7 +85,7 @@ absl::StatusOr<TcpGreeting> CheckTcpGreeting(std::span<const std::byte> bytes,
   return greeting;
 }
 
-std::string TcpAddress::ToString() const {
+std::string NodeAddress::ToString() const {
   std::string text;
   for (const std::byte byte : cookie) absl::StrAppendFormat(&text, "%02x", static_cast<int>(byte));
   char separator = '@';
@@ -96,14 +96,14 @@ std::string TcpAddress::ToString() const {
   return text;
 }
 
-absl::StatusOr<TcpAddress> TcpAddress::Parse(std::string_view text) {
-  constexpr size_t kDigits = 2 * sizeof(TcpCookie);
+absl::StatusOr<NodeAddress> NodeAddress::Parse(std::string_view text) {
+  constexpr size_t kDigits = 2 * sizeof(NodeCookie);
   // Without the cookie, which is no one's business who reads a log.
   const std::string_view shown = text.substr(std::min(kDigits, text.size()));
   const auto error = [shown](std::string_view why) {
-    return WrongGreeting("'...%s' is no tcp address: %s", shown, why);
+    return WrongGreeting("'...%s' is no address of a node: %s", shown, why);
   };
-  TcpAddress address;
+  NodeAddress address;
   if (text.size() < kDigits + 1 || text[kDigits] != '@') {
     return error("it must begin with 32 hexadecimal digits and '@'");
   }
@@ -127,15 +127,15 @@ absl::StatusOr<TcpAddress> TcpAddress::Parse(std::string_view text) {
   }
 }
 
-absl::Status SendTcpGreeting(const Socket& socket, const TcpGreeting& greeting) {
-  const auto bytes = EncodeTcpGreeting(greeting);
+absl::Status SendNodeGreeting(const Socket& socket, const NodeGreeting& greeting) {
+  const auto bytes = EncodeNodeGreeting(greeting);
   const IoResult sent = socket.Write(bytes);
   if (sent.bytes == bytes.size()) return absl::OkStatus();
   // A new connection has room for it.
   return absl::UnavailableError(sent.error != 0 ? sent.ErrorText() : "it takes no greeting");
 }
 
-absl::StatusOr<bool> TcpGreetingReader::Read(const Socket& socket) {
+absl::StatusOr<bool> NodeGreetingReader::Read(const Socket& socket) {
   while (received_ < bytes_.size()) {
     const IoResult received = socket.Read(std::span(bytes_).subspan(received_));
     if (received.is_blocked()) return false;

@@ -10,20 +10,20 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "comm/joining/node_greeting.h"
 #include "comm/network/acceptor.h"
 #include "comm/network/socket.h"
-#include "comm/tcp/tcp_greeting.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {
 
 // Everything on the reactor's thread.
-class TcpPort : public std::enable_shared_from_this<TcpPort> {
+class DataPort : public std::enable_shared_from_this<DataPort> {
  public:
   // A peer whose hello was right and was answered by a welcome. Its socket is not watched.
   using PeerHandler = std::function<void(uint16_t peer, Socket socket)>;
 
-  TcpPort(uint16_t node, const TcpCookie& cookie, Reactor& reactor)
+  DataPort(uint16_t node, const NodeCookie& cookie, Reactor& reactor)
       : node_(node),
         cookie_(cookie),
         reactor_(reactor),
@@ -36,7 +36,7 @@ class TcpPort : public std::enable_shared_from_this<TcpPort> {
  private:
   struct Stranger {
     Socket socket;
-    TcpGreetingReader greeting;
+    NodeGreetingReader greeting;
     TimerId timer = 0;
   };
 
@@ -45,7 +45,7 @@ class TcpPort : public std::enable_shared_from_this<TcpPort> {
   void Drop(uint64_t number, const absl::Status& why);
 
   const uint16_t node_;
-  const TcpCookie cookie_;
+  const NodeCookie cookie_;
   Reactor& reactor_;
   Acceptor acceptor_;
   PeerHandler on_peer_;

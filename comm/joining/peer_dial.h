@@ -11,17 +11,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "comm/joining/node_greeting.h"
 #include "comm/network/network.h"
-#include "comm/tcp/tcp_greeting.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {
 
-struct TcpDialOptions {
+struct PeerDialOptions {
   uint16_t node = 0;
   uint16_t peer = 0;
-  TcpAddress peer_address;
-  TcpCookie cookie{};                // this node's, which the peer shows
+  NodeAddress peer_address;
+  NodeCookie cookie{};               // this node's, which the peer shows
   std::vector<SocketAddress> local;  // where to dial from; empty: wherever the system wants
   std::string local_name;            // how errors call it: "eth0"
   // For a peer that was reached and does not want the link yet; to reach it, it has as long as the
@@ -31,13 +31,13 @@ struct TcpDialOptions {
 };
 
 // Everything on the reactor's thread.
-class TcpDial : public std::enable_shared_from_this<TcpDial> {
+class PeerDial : public std::enable_shared_from_this<PeerDial> {
  public:
   // Exactly once, unless the dial is cancelled: a joined socket that is not watched, or
   // DEADLINE_EXCEEDED with what went wrong last.
   using DoneCallback = std::function<void(absl::StatusOr<Socket>)>;
 
-  TcpDial(TcpDialOptions options, Reactor& reactor, DoneCallback done)
+  PeerDial(PeerDialOptions options, Reactor& reactor, DoneCallback done)
       : options_(std::move(options)), reactor_(reactor), done_(std::move(done)) {}
 
   void Start();
@@ -48,7 +48,7 @@ class TcpDial : public std::enable_shared_from_this<TcpDial> {
 
   void Try();
   void Ready();
-  absl::Status Say(TcpGreeting::Stage stage);
+  absl::Status Say(NodeGreeting::Stage stage);
   void Hear();
   void TryNext(const absl::Status& failure);
   void Expire();
@@ -56,19 +56,19 @@ class TcpDial : public std::enable_shared_from_this<TcpDial> {
   // Watches the attempt's socket and bounds the attempt.
   void WatchFor(Reactor::Readiness interest);
   void Forget();  // the attempt
-  void SetTimer(std::optional<TimerId>& timer, Nanoseconds delay, void (TcpDial::*then)());
+  void SetTimer(std::optional<TimerId>& timer, Nanoseconds delay, void (PeerDial::*then)());
   void ClearTimer(std::optional<TimerId>& timer);
   void GiveUpAttempt();
   Nanoseconds ReachTime() const;
 
-  const TcpDialOptions options_;
+  const PeerDialOptions options_;
   Reactor& reactor_;
   DoneCallback done_;
   size_t candidate_ = 0;
   Nanoseconds pause_ = 0;  // after all candidates failed
   Stage stage_ = Stage::kConnecting;
   Socket socket_;
-  TcpGreetingReader greeting_;
+  NodeGreetingReader greeting_;
   std::optional<TimerId> deadline_;
   std::optional<TimerId> attempt_;  // ends it, or begins the next
   std::string route_;               // of the attempt: "10.0.0.3 (eth0)"

@@ -1,4 +1,4 @@
-#include "comm/tcp/tcp_dial.h"
+#include "comm/joining/peer_dial.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -19,24 +19,24 @@ constexpr Nanoseconds kLongestPause = 500 * kMillisecond;
 
 }  // namespace
 
-void TcpDial::Start() {
+void PeerDial::Start() {
   pause_ = kFirstPause;
-  SetTimer(deadline_, ReachTime(), &TcpDial::Expire);
+  SetTimer(deadline_, ReachTime(), &PeerDial::Expire);
   Try();
 }
 
-Nanoseconds TcpDial::ReachTime() const {
+Nanoseconds PeerDial::ReachTime() const {
   const auto candidates = static_cast<Nanoseconds>(options_.peer_address.candidates.size());
   return std::min(options_.timeout, candidates * kAttemptTime + kMoreTime);
 }
 
-void TcpDial::Cancel() {
+void PeerDial::Cancel() {
   Forget();
   ClearTimer(deadline_);
   done_ = nullptr;
 }
 
-void TcpDial::Try() {
+void PeerDial::Try() {
   const SocketAddress& to = options_.peer_address.candidates[candidate_];
   const auto from =
       std::find_if(options_.local.begin(), options_.local.end(),
@@ -55,48 +55,48 @@ void TcpDial::Try() {
     route_ = local->host() + (interface.empty() ? "" : " (" + interface + ")");
   }
   stage_ = Stage::kConnecting;
-  SetTimer(attempt_, kAttemptTime, &TcpDial::GiveUpAttempt);
+  SetTimer(attempt_, kAttemptTime, &PeerDial::GiveUpAttempt);
   WatchFor({.writable = true});
 }
 
-void TcpDial::WatchFor(Reactor::Readiness interest) {
+void PeerDial::WatchFor(Reactor::Readiness interest) {
   const absl::Status status =
       reactor_.Watch(socket_.descriptor(), interest,
                      [self = shared_from_this()](Reactor::Readiness) { self->Ready(); });
   if (!status.ok()) TryNext(status);
 }
 
-void TcpDial::Ready() {
+void PeerDial::Ready() {
   if (stage_ != Stage::kConnecting) return Hear();
   absl::Status status = socket_.ConnectResult();
-  if (status.ok()) status = Say(TcpGreeting::Stage::kHello);
+  if (status.ok()) status = Say(NodeGreeting::Stage::kHello);
   if (!status.ok()) return TryNext(status);
   stage_ = Stage::kGreeting;
-  greeting_ = TcpGreetingReader();
+  greeting_ = NodeGreetingReader();
   WatchFor({.readable = true});
 }
 
-absl::Status TcpDial::Say(TcpGreeting::Stage stage) {
-  return SendTcpGreeting(socket_, {.stage = stage,
-                                   .from = options_.node,
-                                   .to = options_.peer,
-                                   .cookie = options_.peer_address.cookie});
+absl::Status PeerDial::Say(NodeGreeting::Stage stage) {
+  return SendNodeGreeting(socket_, {.stage = stage,
+                                    .from = options_.node,
+                                    .to = options_.peer,
+                                    .cookie = options_.peer_address.cookie});
 }
 
-void TcpDial::Hear() {
+void PeerDial::Hear() {
   const absl::StatusOr<bool> is_complete = greeting_.Read(socket_);
   if (!is_complete.ok()) return TryNext(is_complete.status());
   if (!*is_complete) return;
   const bool is_welcome = stage_ == Stage::kGreeting;
-  const absl::StatusOr<TcpGreeting> greeting = CheckTcpGreeting(
+  const absl::StatusOr<NodeGreeting> greeting = CheckNodeGreeting(
       greeting_.bytes(),
-      {.stage = is_welcome ? TcpGreeting::Stage::kWelcome : TcpGreeting::Stage::kJoined,
+      {.stage = is_welcome ? NodeGreeting::Stage::kWelcome : NodeGreeting::Stage::kJoined,
        .from = options_.peer,
        .to = options_.node,
        .cookie = is_welcome ? options_.peer_address.cookie : options_.cookie});
   if (!greeting.ok()) return TryNext(greeting.status());
   if (!is_welcome) {
-    if (const absl::Status status = Say(TcpGreeting::Stage::kConfirmed); !status.ok()) {
+    if (const absl::Status status = Say(NodeGreeting::Stage::kConfirmed); !status.ok()) {
       return TryNext(status);
     }
     reactor_.Unwatch(socket_.descriptor());
@@ -105,12 +105,12 @@ void TcpDial::Hear() {
   // The right node; from here it takes as long as the peer needs to want the link.
   stage_ = Stage::kWaiting;
   ClearTimer(attempt_);
-  SetTimer(deadline_, options_.timeout, &TcpDial::Expire);
-  greeting_ = TcpGreetingReader();
+  SetTimer(deadline_, options_.timeout, &PeerDial::Expire);
+  greeting_ = NodeGreetingReader();
   Hear();  // it may want it already
 }
 
-void TcpDial::GiveUpAttempt() {
+void PeerDial::GiveUpAttempt() {
   const bool is_connected = stage_ != Stage::kConnecting;
   TryNext(absl::DeadlineExceededError(absl::StrFormat(
       "%s within %d s (%s)%s", is_connected ? "connected, but no greeting" : "no connection",
@@ -118,9 +118,9 @@ void TcpDial::GiveUpAttempt() {
       is_connected ? "" : ": packets are dropped between")));
 }
 
-void TcpDial::TryNext(const absl::Status& failure) {
+void PeerDial::TryNext(const absl::Status& failure) {
   Forget();
-  if (stage_ == Stage::kWaiting) SetTimer(deadline_, ReachTime(), &TcpDial::Expire);
+  if (stage_ == Stage::kWaiting) SetTimer(deadline_, ReachTime(), &PeerDial::Expire);
   stage_ = Stage::kConnecting;
   last_failure_ = absl::UnavailableError(absl::StrFormat(
       "node %d -> node %d: %s from %s: %s", options_.node, options_.peer,
@@ -129,10 +129,10 @@ void TcpDial::TryNext(const absl::Status& failure) {
   candidate_ = (candidate_ + 1) % options_.peer_address.candidates.size();
   Nanoseconds delay = 0;
   if (candidate_ == 0) delay = std::exchange(pause_, std::min(2 * pause_, kLongestPause));
-  SetTimer(attempt_, delay, &TcpDial::Try);
+  SetTimer(attempt_, delay, &PeerDial::Try);
 }
 
-void TcpDial::Expire() {
+void PeerDial::Expire() {
   std::string last;
   Nanoseconds limit = ReachTime();
   if (stage_ == Stage::kWaiting && socket_.is_open()) {
@@ -152,20 +152,21 @@ void TcpDial::Expire() {
                       options_.node, static_cast<double>(limit) / kSecond, last)));
 }
 
-void TcpDial::Finish(absl::StatusOr<Socket> result) {
+void PeerDial::Finish(absl::StatusOr<Socket> result) {
   const DoneCallback done = std::move(done_);
   Cancel();
   done(std::move(result));
 }
 
-void TcpDial::Forget() {
+void PeerDial::Forget() {
   ClearTimer(attempt_);
   if (!socket_.is_open()) return;
   reactor_.Unwatch(socket_.descriptor());
   socket_.Close();
 }
 
-void TcpDial::SetTimer(std::optional<TimerId>& timer, Nanoseconds delay, void (TcpDial::*then)()) {
+void PeerDial::SetTimer(std::optional<TimerId>& timer, Nanoseconds delay,
+                        void (PeerDial::*then)()) {
   ClearTimer(timer);
   timer = reactor_.RunAfter(delay, [self = shared_from_this(), &timer, then] {
     timer.reset();
@@ -173,7 +174,7 @@ void TcpDial::SetTimer(std::optional<TimerId>& timer, Nanoseconds delay, void (T
   });
 }
 
-void TcpDial::ClearTimer(std::optional<TimerId>& timer) {
+void PeerDial::ClearTimer(std::optional<TimerId>& timer) {
   if (timer) reactor_.CancelTimer(*std::exchange(timer, std::nullopt));
 }
 

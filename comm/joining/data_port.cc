@@ -1,4 +1,4 @@
-#include "comm/tcp/tcp_port.h"
+#include "comm/joining/data_port.h"
 
 #include <utility>
 
@@ -19,7 +19,7 @@ std::string NameOf(const Socket& socket) {
 
 }  // namespace
 
-void TcpPort::Start(std::vector<Socket> listeners, PeerHandler on_peer) {
+void DataPort::Start(std::vector<Socket> listeners, PeerHandler on_peer) {
   if (is_stopped_) return;
   on_peer_ = std::move(on_peer);
   const absl::Status status =
@@ -27,7 +27,7 @@ void TcpPort::Start(std::vector<Socket> listeners, PeerHandler on_peer) {
   CHECK(status.ok()) << status;
 }
 
-void TcpPort::Stop() {
+void DataPort::Stop() {
   is_stopped_ = true;
   acceptor_.Stop();
   while (!strangers_.empty()) {
@@ -36,7 +36,7 @@ void TcpPort::Stop() {
   on_peer_ = nullptr;
 }
 
-void TcpPort::Greet(Socket socket) {
+void DataPort::Greet(Socket socket) {
   // Peers speak at once: whoever has been silent for longest is none.
   if (strangers_.size() >= kMaxStrangers) {
     Drop(strangers_.begin()->first, absl::ResourceExhaustedError(absl::StrFormat(
@@ -54,23 +54,25 @@ void TcpPort::Greet(Socket socket) {
   if (!status.ok()) Drop(number, status);
 }
 
-void TcpPort::Hear(uint64_t number) {
+void DataPort::Hear(uint64_t number) {
   Stranger& stranger = strangers_.at(number);
   const absl::StatusOr<bool> is_complete = stranger.greeting.Read(stranger.socket);
   if (!is_complete.ok()) return Drop(number, is_complete.status());
   if (!*is_complete) return;
-  const absl::StatusOr<TcpGreeting> hello =
-      CheckTcpGreeting(stranger.greeting.bytes(),
-                       {.stage = TcpGreeting::Stage::kHello, .to = node_, .cookie = cookie_});
+  const absl::StatusOr<NodeGreeting> hello =
+      CheckNodeGreeting(stranger.greeting.bytes(),
+                        {.stage = NodeGreeting::Stage::kHello, .to = node_, .cookie = cookie_});
   if (!hello.ok()) return Drop(number, hello.status());
   if (hello->from < node_) {
     return Drop(number, absl::InvalidArgumentError(absl::StrFormat(
                             "node %d dials node %d; the node with the higher number does",
                             hello->from, node_)));
   }
-  const absl::Status status = SendTcpGreeting(
-      stranger.socket,
-      {.stage = TcpGreeting::Stage::kWelcome, .from = node_, .to = hello->from, .cookie = cookie_});
+  const absl::Status status =
+      SendNodeGreeting(stranger.socket, {.stage = NodeGreeting::Stage::kWelcome,
+                                         .from = node_,
+                                         .to = hello->from,
+                                         .cookie = cookie_});
   if (!status.ok()) return Drop(number, status);
   reactor_.CancelTimer(stranger.timer);
   reactor_.Unwatch(stranger.socket.descriptor());
@@ -79,7 +81,7 @@ void TcpPort::Hear(uint64_t number) {
   on_peer_(hello->from, std::move(socket));
 }
 
-void TcpPort::Drop(uint64_t number, const absl::Status& why) {
+void DataPort::Drop(uint64_t number, const absl::Status& why) {
   const auto found = strangers_.find(number);
   if (found == strangers_.end()) return;
   VLOG(1) << "node " << node_ << " drops the connection of " << NameOf(found->second.socket) << ": "

@@ -1,0 +1,451 @@
+#include "comm/shm/shm_link.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "comm/first_packets.h"
+#include "comm/shm/shm_bell.h"
+#include "comm/shm/shm_segment.h"
+#include "glog/logging.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/ring_buffer.h"
+#include "runtime/base/status.h"
+
+namespace braid {
+namespace {
+
+// Others get their turn after that many entries, or kReadBytes.
+constexpr int kReadEntries = 1024;
+
+// The connection behind a Link, which it outlives by what is posted.
+//
+// What finds no room waits in the outbox until the peer, who is told that somebody waits, rings.
+// Closing: nothing is put or taken any more, the peer gets the reason, every Write is answered and
+// then the owner is told. What was put before, the peer still takes.
+class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
+ public:
+  ShmConnection(Socket socket, ShmSegment segment, const ShmLinkOptions& options)
+      : options_(options), bell_(std::move(socket)), sender_(std::move(segment)) {
+    outbox_.Reserve(kFirstPackets);
+    answers_.reserve(kFirstPackets);
+  }
+
+  const ShmLinkOptions& options() const { return options_; }
+
+  absl::Status Start() {
+    CHECK(options_.reactor->InThread());
+    MutexLock lock(out_mutex_);
+    BRAID_RETURN_IF_ERROR(bell_.SendMemory(sender_.segment().memory().descriptor()));
+    sender_.segment().memory().ForgetDescriptor();
+    return options_.reactor->Watch(
+        bell_.socket().descriptor(), {.readable = true},
+        [self = shared_from_this()](Reactor::Readiness) { self->Hear(); });
+  }
+
+  MemoryKey Expose(std::span<std::byte> memory) {
+    MutexLock lock(regions_mutex_);
+    const uint64_t token = ++last_token_;
+    regions_[token] = memory;
+    return {.token = token, .base = 0, .bytes = memory.size()};
+  }
+
+  void Withdraw(const MemoryKey& key) {
+    MutexLock lock(regions_mutex_);
+    regions_.erase(key.token);
+  }
+
+  void Send(std::span<const std::byte> frame) { Add(Packet::Of(frame)); }
+
+  // Whether all of it was put.
+  bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+             std::span<const std::byte> frame, Link::DoneCallback done) {
+    CHECK(done) << "a Write needs a done callback";
+    Packet packet = Packet::Of(frame);
+    packet.payload = payload;
+    packet.token = key.token;
+    packet.offset = offset;
+    packet.done = std::move(done);
+    return Add(std::move(packet));
+  }
+
+  // Counts at once: a frame that comes now, and the end after it, find the handler.
+  void SetHandler(Link::FrameHandler handler) {
+    CHECK(!has_handler_.load(std::memory_order_relaxed)) << "a link's handler is set once";
+    handler_ = std::make_shared<const Link::FrameHandler>(std::move(handler));
+    has_handler_.store(true, std::memory_order_release);
+    options_.reactor->Post([self = shared_from_this()] { self->Take(); });
+  }
+
+  void OnClosed(std::function<void(absl::Status)> closed) {
+    options_.reactor->Post([self = shared_from_this(), closed = std::move(closed)] {
+      if (self->is_detached_) return;
+      CHECK(!self->closed_handler_) << "a link's closed callback is set once";
+      self->closed_handler_ = closed;
+      if (self->is_over_) self->TellOwner();
+    });
+  }
+
+  // Any thread. `farewell`: what the peer is told; empty: nothing, for it is gone.
+  void Close(const absl::Status& reason, std::string_view farewell) {
+    CHECK(!reason.ok()) << "a link closes for a reason";
+    MutexLock lock(out_mutex_);
+    if (!reason_.ok()) return;
+    reason_ = reason;
+    is_closed_.store(true, std::memory_order_release);
+    for (; !outbox_.empty(); outbox_.pop_front()) Refuse(outbox_.front());
+    if (!farewell.empty()) bell_.SendReason(farewell);
+    options_.reactor->Post([self = shared_from_this()] { self->Settle(); });
+  }
+
+  // The Link goes away, on its reactor's thread: nobody is called any more but the `done`s of
+  // Writes.
+  void Detach() {
+    const std::string text =
+        absl::StrFormat("node %d gave up the link to node %d", options_.node, options_.peer);
+    Close(absl::CancelledError(text), text);
+    is_detached_ = true;
+    has_handler_.store(false, std::memory_order_relaxed);
+    handler_ = nullptr;
+    closed_handler_ = nullptr;
+    LeaveSocket();
+    std::vector<Answer> answers = TakeAnswers();
+    if (answers.empty()) return;
+    options_.reactor->Post([answers = std::move(answers)] { GiveAnswers(answers); });
+  }
+
+  LinkCounters counters() const {
+    MutexLock lock(out_mutex_);
+    return {.frames_sent = frames_sent_,
+            .bytes_sent = bytes_sent_,
+            .frames_received = frames_received_.load(std::memory_order_relaxed),
+            .bytes_received = bytes_received_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  struct Packet {
+    std::array<std::byte, kMaxFrameBytes> frame;
+    size_t frame_bytes = 0;
+    // Of a Write, which has a done callback.
+    std::span<const std::byte> payload;
+    uint64_t token = 0;
+    uint64_t offset = 0;
+    Link::DoneCallback done;
+    uint64_t put = 0;  // bytes of the payload
+
+    static Packet Of(std::span<const std::byte> frame) {
+      CHECK(!frame.empty() && frame.size() <= kMaxFrameBytes)
+          << "a frame has 1 to " << kMaxFrameBytes << " bytes, not " << frame.size();
+      Packet packet;
+      std::memcpy(packet.frame.data(), frame.data(), frame.size());
+      packet.frame_bytes = frame.size();
+      return packet;
+    }
+  };
+
+  struct Answer {
+    Link::DoneCallback done;
+    absl::Status status;
+  };
+
+  bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
+
+  bool Add(Packet packet) {
+    MutexLock lock(out_mutex_);
+    if (!reason_.ok()) {
+      if (packet.done) options_.reactor->Post([self = shared_from_this()] { self->AnswerAll(); });
+      Refuse(packet);
+      return false;
+    }
+    ++frames_sent_;
+    bytes_sent_ += packet.payload.size();
+    if (outbox_.empty() && Put(packet)) return true;
+    outbox_.push_back(std::move(packet));
+    return false;
+  }
+
+  // Whether all of it was put; else the peer rings when there is room, or the peer is wrong.
+  bool Put(Packet& packet) BRAID_REQUIRES(out_mutex_) {
+    const std::span<const std::byte> frame(packet.frame.data(), packet.frame_bytes);
+    while (true) {
+      const absl::StatusOr<bool> is_put = packet.done ? sender_.PutWrite({.token = packet.token,
+                                                                          .offset = packet.offset,
+                                                                          .payload = packet.payload,
+                                                                          .frame = frame},
+                                                                         packet.put)
+                                                      : sender_.PutFrame(frame);
+      if (sender_.MustWake()) bell_.Ring();
+      if (is_put.ok() && *is_put) return true;
+      const absl::StatusOr<bool> waits =
+          is_put.ok() ? sender_.WaitsForRoom() : absl::StatusOr<bool>(is_put.status());
+      if (!waits.ok()) {
+        options_.reactor->Post([self = shared_from_this(), status = waits.status()] {
+          self->Fail(self->WrongFrame(status));
+        });
+        return false;
+      }
+      if (*waits) return false;
+    }
+  }
+
+  void Refuse(Packet& packet) BRAID_REQUIRES(out_mutex_) {
+    if (packet.done) answers_.push_back({std::move(packet.done), reason_});
+  }
+
+  // All that follows: the reactor's thread. What it calls of the owner's may destroy the Link, so
+  // it comes last.
+
+  void Hear() {
+    if (is_closed()) return;
+    ShmBell::Heard heard = bell_.Hear();
+    if (heard.memory.is_open()) {
+      absl::StatusOr<ShmSegment> segment = ShmSegment::Map(std::move(heard.memory));
+      if (!segment.ok()) return Fail(WrongFrame(segment.status()));
+      receiver_.emplace(*std::move(segment));
+    }
+    if (heard.reason.has_value()) {
+      end_ = absl::CancelledError(*heard.reason);
+    } else if (!heard.status.ok()) {
+      end_ = absl::IsInvalidArgument(heard.status) ? WrongFrame(heard.status) : heard.status;
+    }
+    if (!end_.ok()) options_.reactor->Unwatch(bell_.socket().descriptor());
+    Flush();
+    Take();
+  }
+
+  // What waits in the outbox.
+  void Flush() {
+    {
+      MutexLock lock(out_mutex_);
+      for (; !outbox_.empty() && Put(outbox_.front()); outbox_.pop_front()) {
+        Packet& packet = outbox_.front();
+        if (packet.done) answers_.push_back({std::move(packet.done), absl::OkStatus()});
+      }
+    }
+    AnswerAll();
+  }
+
+  // What the peer has put; after that, if it has ended, the end.
+  void Take() {
+    if (is_closed()) return;
+    const bool is_wanted = has_handler_.load(std::memory_order_acquire);
+    uint64_t bytes = 0;
+    for (int entries = 0; is_wanted && receiver_.has_value(); ++entries) {
+      if (entries == kReadEntries || bytes >= kReadBytes) {
+        return options_.reactor->Post([self = shared_from_this()] { self->Take(); });
+      }
+      ShmEntry entry;
+      const absl::StatusOr<bool> is_there = receiver_->Next(entry);
+      if (!is_there.ok()) return Fail(WrongFrame(is_there.status()));
+      if (!*is_there) {
+        if (receiver_->Sleeps()) break;
+        continue;
+      }
+      if (const absl::Status status = Land(entry); !status.ok()) return Fail(WrongFrame(status));
+      bytes += entry.piece_bytes;
+      if (receiver_->Take(entry)) {
+        MutexLock lock(out_mutex_);
+        bell_.Ring();
+      }
+      if (entry.kind != ShmEntry::Kind::kPiece && !Give(entry)) return;
+    }
+    if (!end_.ok()) Fail(end_);
+  }
+
+  absl::Status Land(const ShmEntry& entry) {
+    if (entry.kind == ShmEntry::Kind::kFrame) {
+      return landed_ == 0 ? absl::OkStatus() : Interrupted(entry);
+    }
+    MutexLock lock(regions_mutex_);
+    const auto found = regions_.find(entry.token);
+    if (found == regions_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("key %d names none of the %d regions that node %d exposes to it",
+                          entry.token, regions_.size(), options_.node));
+    }
+    const std::span<std::byte> region = found->second;
+    if (entry.offset > region.size() || entry.payload_bytes > region.size() - entry.offset) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("it writes %d bytes at offset %d of key %d, which has %d bytes",
+                          entry.payload_bytes, entry.offset, entry.token, region.size()));
+    }
+    if (entry.piece_begin != landed_) return Interrupted(entry);
+    const std::span<const std::byte> payload = receiver_->Payload(entry);
+    if (!payload.empty()) {
+      std::memcpy(region.data() + entry.offset + landed_, payload.data(), payload.size());
+    }
+    landed_ = entry.kind == ShmEntry::Kind::kPiece ? landed_ + payload.size() : 0;
+    return absl::OkStatus();
+  }
+
+  absl::Status Interrupted(const ShmEntry& entry) const {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "it begins at byte %d of a payload of which %d have come", entry.piece_begin, landed_));
+  }
+
+  // Whether the link is still open.
+  bool Give(const ShmEntry& entry) {
+    frames_received_.fetch_add(1, std::memory_order_relaxed);
+    bytes_received_.fetch_add(entry.payload_bytes, std::memory_order_relaxed);
+    // Shared with this call: it may destroy the Link.
+    const std::shared_ptr<const Link::FrameHandler> handler = handler_;
+    (*handler)(std::span<const std::byte>(entry.frame, entry.frame_bytes));
+    return !is_closed();
+  }
+
+  absl::Status WrongFrame(const absl::Status& status) const {
+    return absl::Status(status.code(),
+                        absl::StrFormat("wrong frame from node %d: %s", options_.peer,
+                                        std::string(status.message())));
+  }
+
+  void Fail(const absl::Status& status) {
+    const std::string text(status.message());
+    if (absl::IsInvalidArgument(status)) return Close(status, text);
+    const std::string link =
+        absl::StrFormat("link node %d <-> node %d", options_.node, options_.peer);
+    Close(absl::UnavailableError(
+              absl::IsCancelled(status)
+                  ? absl::StrFormat("%s was closed by node %d: %s", link, options_.peer, text)
+                  : absl::StrFormat("%s: %s", link, text)),
+          "");
+  }
+
+  // After Close.
+  void Settle() {
+    LeaveSocket();
+    const bool tells = !std::exchange(is_over_, true);
+    AnswerAll();
+    if (tells) TellOwner();
+  }
+
+  void LeaveSocket() {
+    MutexLock lock(out_mutex_);
+    if (!bell_.socket().is_open()) return;
+    options_.reactor->Unwatch(bell_.socket().descriptor());
+    bell_.Close();
+  }
+
+  void TellOwner() {
+    if (const auto closed = std::exchange(closed_handler_, nullptr)) {
+      absl::Status reason;
+      {
+        MutexLock lock(out_mutex_);
+        reason = reason_;
+      }
+      closed(reason);
+    }
+  }
+
+  std::vector<Answer> TakeAnswers() {
+    MutexLock lock(out_mutex_);
+    return std::exchange(answers_, {});
+  }
+
+  // An answer may lead back here: what is answered is not the member meanwhile.
+  void AnswerAll() {
+    std::vector<Answer> answers = TakeAnswers();
+    GiveAnswers(answers);
+    answers.clear();
+    MutexLock lock(out_mutex_);
+    if (answers_.empty() && answers_.capacity() < answers.capacity()) answers_.swap(answers);
+  }
+
+  static void GiveAnswers(const std::vector<Answer>& answers) {
+    for (const Answer& answer : answers) answer.done(answer.status);
+  }
+
+  const ShmLinkOptions options_;
+  mutable Mutex out_mutex_;
+  ShmBell bell_;  // who sends has out_mutex_; the reactor hears
+  ShmSender sender_ BRAID_GUARDED_BY(out_mutex_);
+  RingBuffer<Packet> outbox_ BRAID_GUARDED_BY(out_mutex_);
+  std::vector<Answer> answers_ BRAID_GUARDED_BY(out_mutex_);
+  absl::Status reason_ BRAID_GUARDED_BY(out_mutex_);
+  uint64_t frames_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;
+  uint64_t bytes_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;
+  std::atomic<bool> is_closed_{false};
+  std::atomic<uint64_t> frames_received_{0};
+  std::atomic<uint64_t> bytes_received_{0};
+
+  Mutex regions_mutex_;  // held while payload lands, so that Withdraw means what it says
+  uint64_t last_token_ BRAID_GUARDED_BY(regions_mutex_) = 0;
+  std::map<uint64_t, std::span<std::byte>> regions_ BRAID_GUARDED_BY(regions_mutex_);
+
+  std::atomic<bool> has_handler_{false};
+  std::shared_ptr<const Link::FrameHandler> handler_;  // written before has_handler_ is
+
+  // The reactor's thread only.
+  std::optional<ShmReceiver> receiver_;  // once the peer's memory has come
+  uint64_t landed_ = 0;                  // bytes of the payload that is on the way
+  absl::Status end_;                     // of the connection; what was put before it counts
+  std::function<void(absl::Status)> closed_handler_;
+  bool is_detached_ = false;
+  bool is_over_ = false;  // the owner was told, or would have been
+};
+
+class ShmLink final : public Link {
+ public:
+  explicit ShmLink(std::shared_ptr<ShmConnection> connection)
+      : connection_(std::move(connection)) {}
+  ~ShmLink() override { connection_->Detach(); }
+
+  uint16_t peer() const override { return connection_->options().peer; }
+  std::string Describe() const override {
+    return absl::StrFormat("node %d <-> node %d: shm", connection_->options().node, peer());
+  }
+  absl::StatusOr<MemoryKey> Expose(std::span<std::byte> memory) override {
+    return connection_->Expose(memory);
+  }
+  void Withdraw(const MemoryKey& key) override { connection_->Withdraw(key); }
+  void Send(std::span<const std::byte> frame) override { connection_->Send(frame); }
+  bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+             std::span<const std::byte> frame, DoneCallback done) override {
+    return connection_->Write(payload, key, offset, frame, std::move(done));
+  }
+  void SetHandler(FrameHandler handler) override { connection_->SetHandler(std::move(handler)); }
+  void OnClosed(std::function<void(absl::Status)> closed) override {
+    connection_->OnClosed(std::move(closed));
+  }
+  void Close(absl::Status reason) override {
+    connection_->Close(reason, std::string(reason.message()));
+  }
+  LinkCounters counters() const override { return connection_->counters(); }
+
+ private:
+  const std::shared_ptr<ShmConnection> connection_;
+};
+
+// Whoever maps this memory could write anything into it.
+absl::Status CheckUser(const Socket& socket, uint16_t peer) {
+  ucred peer_process = {};
+  socklen_t length = sizeof(peer_process);
+  if (getsockopt(socket.descriptor(), SOL_SOCKET, SO_PEERCRED, &peer_process, &length) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot find out whose process the peer is");
+  }
+  if (peer_process.uid == geteuid()) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrFormat(
+      "node %d is a process of user %d and this one of user %d, who share no memory", peer,
+      peer_process.uid, geteuid()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Link>> MakeShmLink(Socket socket, const ShmLinkOptions& options) {
+  BRAID_RETURN_IF_ERROR(CheckUser(socket, options.peer));
+  BRAID_ASSIGN_OR_RETURN(ShmSegment segment, ShmSegment::Make());
+  auto connection = std::make_shared<ShmConnection>(std::move(socket), std::move(segment), options);
+  BRAID_RETURN_IF_ERROR(connection->Start());
+  return std::make_unique<ShmLink>(std::move(connection));
+}
+
+}  // namespace braid

@@ -1,0 +1,134 @@
+// One direction of a shm link: memory that the sender made and both processes map, in which frames
+// and payload pass through two rings. The sender copies payload in, the receiver copies it to where
+// it belongs. Nothing of it has a name: it ends with the processes that map it.
+//
+// What the other side may have written is read once and then checked; a value that cannot be is an
+// INVALID_ARGUMENT that says it and what was expected.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm/transport.h"
+#include "runtime/base/descriptor.h"
+#include "runtime/base/shared_memory.h"
+
+namespace braid {
+
+// A frame, or a piece of a Write's payload; the last piece has the frame.
+struct ShmEntry {
+  enum class Kind : uint8_t { kFrame = 1, kPiece = 2, kLastPiece = 3 };
+
+  Kind kind = Kind::kFrame;
+  uint8_t frame_bytes = 0;  // of a piece that is not the last: 0
+  // Of the Write, as it was called for; of kFrame 0.
+  uint64_t token = 0;
+  uint64_t offset = 0;
+  uint64_t payload_bytes = 0;
+  // Which of its bytes these are.
+  uint64_t piece_begin = 0;
+  uint64_t piece_bytes = 0;
+  std::byte frame[kMaxFrameBytes];
+};
+
+// So many entries, and bytes of payload, may be under way. The bytes are what a fast core copies in
+// a tenth of a millisecond: more would only leave the caches.
+constexpr size_t kShmEntries = 1024;
+constexpr size_t kShmEntryBytes = 128;  // two cache lines
+constexpr size_t kShmPayloadBytes = 1 << 20;
+// Payload travels in pieces of at most that much, so that both sides copy at the same time.
+constexpr size_t kShmPieceBytes = 64 << 10;
+
+// Where the rings lie in the memory.
+class ShmSegment {
+ public:
+  // As of SharedMemory. Map: what a peer made.
+  static absl::StatusOr<ShmSegment> Make();
+  static absl::StatusOr<ShmSegment> Map(Descriptor descriptor);
+
+  SharedMemory& memory() { return memory_; }
+
+  // How the rings stand. Counts never wrap.
+  struct Header {
+    // The sender writes.
+    alignas(64) std::atomic<uint64_t> published{0};  // entries
+    // The receiver writes.
+    alignas(64) std::atomic<uint64_t> taken{0};  // entries
+    std::atomic<uint64_t> payload_taken{0};      // bytes
+    // Set by who is going to wait, cleared by who wakes it.
+    alignas(64) std::atomic<uint32_t> receiver_sleeps{1};
+    std::atomic<uint32_t> sender_waits{0};
+  };
+  Header& header() const { return *reinterpret_cast<Header*>(memory_.data()); }
+  std::byte* entry(uint64_t number) const;
+  std::byte* payload(uint64_t position) const;
+
+ private:
+  explicit ShmSegment(SharedMemory memory) : memory_(std::move(memory)) {}
+
+  SharedMemory memory_;
+};
+
+// The sender's end. One thread at a time.
+class ShmSender {
+ public:
+  explicit ShmSender(ShmSegment segment) : segment_(std::move(segment)) {}
+
+  ShmSegment& segment() { return segment_; }
+
+  // False: there is no room for an entry.
+  absl::StatusOr<bool> PutFrame(std::span<const std::byte> frame);
+  // A Write of which the first `begin` bytes have been put: as many more as there is room for, with
+  // the frame behind the last. Whether all is put; `begin` is what has been put by then.
+  struct Write {
+    uint64_t token = 0;
+    uint64_t offset = 0;
+    std::span<const std::byte> payload;
+    std::span<const std::byte> frame;
+  };
+  absl::StatusOr<bool> PutWrite(const Write& write, uint64_t& begin);
+  // After something was put: whether the receiver sleeps and is to be woken now.
+  bool MustWake();
+  // After something found no room: false if there is some by now; else the receiver will wake.
+  absl::StatusOr<bool> WaitsForRoom();
+
+ private:
+  struct Room {
+    uint64_t entries = 0;
+    uint64_t bytes = 0;
+  };
+  absl::StatusOr<Room> FindRoom();
+  void Publish(const ShmEntry& entry);
+
+  ShmSegment segment_;
+  uint64_t published_ = 0;  // entries, and bytes
+  uint64_t payload_put_ = 0;
+  Room taken_;  // as last seen
+};
+
+// The receiver's end. One thread.
+class ShmReceiver {
+ public:
+  explicit ShmReceiver(ShmSegment segment) : segment_(std::move(segment)) {}
+
+  // The next entry, checked in itself, or false.
+  absl::StatusOr<bool> Next(ShmEntry& entry);
+  // Its piece, until Take.
+  std::span<const std::byte> Payload(const ShmEntry& entry) const;
+  // It is done with. True: the sender waits for room and is to be woken.
+  bool Take(const ShmEntry& entry);
+  // True: nothing has come, and the sender will wake.
+  bool Sleeps();
+
+ private:
+  ShmSegment segment_;
+  uint64_t taken_ = 0;  // entries, and bytes
+  uint64_t payload_taken_ = 0;
+};
+
+}  // namespace braid

@@ -1,0 +1,14 @@
+// The transport between processes of one machine, network namespace and user, through memory that
+// both map.
+#pragma once
+
+#include <memory>
+
+#include "comm/transport.h"
+
+namespace braid {
+
+// Uses options.node and reactor. The transport is destroyed before the reactor.
+std::unique_ptr<Transport> MakeShmTransport(const TransportOptions& options);
+
+}  // namespace braid

@@ -1,0 +1,269 @@
+// What a shm link makes of a peer that ends, stands still or does not keep to the rules: the other
+// end of its socket is the test's.
+#include "comm/shm/shm_link.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/network/network.h"
+#include "comm/shm/shm_bell.h"
+#include "comm/shm/shm_segment.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/comm/comm_cluster.h"
+
+namespace braid {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Parts of an entry as they lie in the memory.
+constexpr size_t kKindAt = 0, kFrameBytesAt = 1, kPayloadBytesAt = 24, kPieceBeginAt = 32,
+                 kPieceBytesAt = 40;
+
+constexpr size_t kSegmentBytes = 4096 + kShmEntries * kShmEntryBytes + kShmPayloadBytes;
+
+class ShmLinkTest : public ::testing::Test {
+ protected:
+  ShmLinkTest() : environment_(MakeRealEnvironment()), closed_(*environment_) {
+    reactor_ = environment_->StartReactor("link");
+    int ends[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    raw_.emplace(Socket(ends[0]));
+    RunOn(*environment_, *reactor_, [&] {
+      auto link = MakeShmLink(Socket(ends[1]), {.node = 1, .peer = 0, .reactor = reactor_.get()});
+      CHECK(link.ok()) << link.status();
+      link_ = *std::move(link);
+    });
+    link_->OnClosed(closed_.callback());
+  }
+  ~ShmLinkTest() override {
+    RunOn(*environment_, *reactor_, [this] { link_.reset(); });
+  }
+
+  void KeepFrames() {
+    link_->SetHandler([this](std::span<const std::byte> frame) {
+      frames_.emplace_back(frame.begin(), frame.end());
+    });
+  }
+
+  // The peer's memory; the link has it once it hears the bell.
+  ShmSender& SendMemory() {
+    auto segment = ShmSegment::Make();
+    CHECK(segment.ok()) << segment.status();
+    CHECK(raw_->SendMemory(segment->memory().descriptor()).ok());
+    sender_.emplace(*std::move(segment));
+    return *sender_;
+  }
+
+  // What the link has sent of its memory.
+  ShmReceiver& HearMemory() {
+    ShmBell::Heard heard = raw_->Hear();
+    CHECK(heard.memory.is_open());
+    auto segment = ShmSegment::Map(std::move(heard.memory));
+    CHECK(segment.ok()) << segment.status();
+    receiver_.emplace(*std::move(segment));
+    return *receiver_;
+  }
+
+  std::string WaitClosed() { return std::string(closed_.Wait().message()); }
+
+  std::unique_ptr<Environment> environment_;
+  std::unique_ptr<Reactor> reactor_;
+  Outcome closed_;
+  std::unique_ptr<Link> link_;
+  std::optional<ShmBell> raw_;
+  std::optional<ShmSender> sender_;
+  std::optional<ShmReceiver> receiver_;
+  std::vector<std::vector<std::byte>> frames_;
+};
+
+TEST_F(ShmLinkTest, WhatWasSentBeforeTheEndArrives) {
+  KeepFrames();
+  ShmSender& sender = SendMemory();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(*sender.PutFrame(PatternBytes(8, i)));
+  raw_->Hear();  // who closes a socket with something unread resets it
+  raw_->Close();
+  EXPECT_EQ(WaitClosed(), "link node 1 <-> node 0: connection closed by the peer");
+  ASSERT_EQ(frames_.size(), 3u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(frames_[i], PatternBytes(8, i));
+}
+
+TEST_F(ShmLinkTest, AReasonArrivesBehindWhatWasSent) {
+  KeepFrames();
+  ASSERT_TRUE(*SendMemory().PutFrame(PatternBytes(8, 0)));
+  raw_->SendReason("no more bread");
+  EXPECT_EQ(WaitClosed(), "link node 1 <-> node 0 was closed by node 0: no more bread");
+  EXPECT_EQ(frames_.size(), 1u);
+}
+
+// Frames and payload wait for room in the order in which they came.
+TEST_F(ShmLinkTest, APeerThatStandsStillIsWaitedFor) {
+  ShmReceiver& receiver = HearMemory();
+  constexpr size_t kFrames = 2 * kShmEntries;
+  const std::vector<std::byte> payload = PatternBytes(3 * kShmPayloadBytes, 7);
+  for (size_t i = 0; i < kFrames; ++i) link_->Send(PatternBytes(1 + i % 64, static_cast<int>(i)));
+  Outcome done(*environment_);
+  WriteTo(*link_, payload, {.token = 5, .base = 0, .bytes = payload.size()}, 0, PatternBytes(4, 1),
+          done);
+  link_->Send(PatternBytes(9, 2));
+  EXPECT_EQ(done.times(), 0);
+  std::vector<std::byte> taken;
+  size_t frames = 0;
+  for (bool is_whole = false; !is_whole;) {
+    ShmEntry entry;
+    const absl::StatusOr<bool> is_there = receiver.Next(entry);
+    ASSERT_TRUE(is_there.ok()) << is_there.status();
+    if (!*is_there) {
+      raw_->Hear();
+      usleep(100);
+      continue;
+    }
+    const std::span<const std::byte> piece = receiver.Payload(entry);
+    taken.insert(taken.end(), piece.begin(), piece.end());
+    if (entry.kind == ShmEntry::Kind::kFrame && frames < kFrames) {
+      const std::vector<std::byte> want = PatternBytes(1 + frames % 64, static_cast<int>(frames));
+      ASSERT_EQ(std::vector<std::byte>(entry.frame, entry.frame + entry.frame_bytes), want);
+      ++frames;
+    } else if (entry.kind == ShmEntry::Kind::kFrame) {
+      is_whole = true;
+      EXPECT_EQ(entry.frame_bytes, 9);
+    } else {
+      EXPECT_EQ(frames, kFrames);
+      EXPECT_EQ(entry.token, 5u);
+    }
+    if (receiver.Take(entry)) raw_->Ring();
+  }
+  EXPECT_EQ(taken, payload);
+  EXPECT_TRUE(done.Wait().ok());
+}
+
+TEST_F(ShmLinkTest, MemoryOfAnotherSizeIsRefused) {
+  const Descriptor small(memfd_create("small", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(small.number(), 4096), 0);
+  ASSERT_TRUE(raw_->SendMemory(small.number()).ok());
+  EXPECT_THAT(WaitClosed(), AllOf(HasSubstr("wrong frame from node 0: its shared memory has 4096 "
+                                            "bytes, must be "),
+                                  HasSubstr(std::to_string(kSegmentBytes))));
+}
+
+// Who could shrink it would end this process by a signal.
+TEST_F(ShmLinkTest, MemoryThatMayShrinkIsRefused) {
+  const Descriptor open_end(memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(open_end.number(), kSegmentBytes), 0);
+  ASSERT_TRUE(raw_->SendMemory(open_end.number()).ok());
+  EXPECT_THAT(WaitClosed(), HasSubstr("its shared memory has seals 0, must be 7"));
+}
+
+TEST_F(ShmLinkTest, MemoryComesOnce) {
+  SendMemory();
+  SendMemory();
+  EXPECT_THAT(WaitClosed(), HasSubstr("its message has kind 1, must be 1, once and with memory"));
+}
+
+TEST_F(ShmLinkTest, UnknownMessagesCloseIt) {
+  const std::byte message[] = {std::byte{9}, std::byte{0}, std::byte{0}, std::byte{0}};
+  ASSERT_EQ(raw_->socket().Write(message).bytes, sizeof(message));
+  EXPECT_THAT(WaitClosed(), HasSubstr("wrong frame from node 0: its message has kind 9"));
+}
+
+TEST_F(ShmLinkTest, LongMessagesCloseIt) {
+  const std::byte message[] = {std::byte{3}, std::byte{0}, std::byte{0xff}, std::byte{0xff}};
+  ASSERT_EQ(raw_->socket().Write(message).bytes, sizeof(message));
+  EXPECT_THAT(WaitClosed(), HasSubstr("has 65535 bytes, must have at most 1024"));
+}
+
+TEST_F(ShmLinkTest, MoreFramesThanThereIsRoomForAreWrong) {
+  KeepFrames();
+  SendMemory().segment().header().published.store(kShmEntries + 1);
+  raw_->Ring();
+  EXPECT_THAT(WaitClosed(), HasSubstr("it has sent 1025 frames, must be from 0 to 1024"));
+}
+
+TEST_F(ShmLinkTest, WhatIsTakenWasSent) {
+  ShmSegment::Header* header = nullptr;
+  {
+    ShmBell::Heard heard = raw_->Hear();
+    ASSERT_TRUE(heard.memory.is_open());
+    auto segment = ShmSegment::Map(std::move(heard.memory));
+    ASSERT_TRUE(segment.ok()) << segment.status();
+    header = &segment->header();
+    header->taken.store(77);
+  }
+  link_->Send(PatternBytes(4, 0));
+  EXPECT_THAT(WaitClosed(), HasSubstr("it has taken 77 frames and 0 bytes, must be from 0 to 0"));
+}
+
+struct WrongEntry {
+  size_t at;
+  uint64_t value;
+  size_t bytes;
+  const char* message;
+};
+
+class WrongEntryTest : public ShmLinkTest, public ::testing::WithParamInterface<WrongEntry> {};
+
+TEST_P(WrongEntryTest, ClosesTheLinkAndTouchesNothing) {
+  KeepFrames();
+  std::vector<std::byte> memory = PatternBytes(300, 1);
+  const std::vector<std::byte> before = memory;
+  const auto key = link_->Expose(memory);
+  ASSERT_TRUE(key.ok());
+  ShmSender& sender = SendMemory();
+  const std::vector<std::byte> payload = PatternBytes(100, 2), frame = PatternBytes(4, 3);
+  uint64_t put = 0;
+  ASSERT_TRUE(*sender.PutWrite(
+      {.token = key->token, .offset = 0, .payload = payload, .frame = frame}, put));
+  std::memcpy(sender.segment().entry(0) + GetParam().at, &GetParam().value, GetParam().bytes);
+  raw_->Ring();
+  EXPECT_THAT(WaitClosed(),
+              AllOf(HasSubstr("wrong frame from node 0: "), HasSubstr(GetParam().message)));
+  EXPECT_EQ(memory, before);
+  EXPECT_TRUE(frames_.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongEntryTest,
+    ::testing::Values(
+        WrongEntry{kKindAt, 4, 1, "it has kind 4, must be 1 to 3"},
+        WrongEntry{kKindAt, 1, 1, "it is no write and has 100 and 100 bytes"},
+        WrongEntry{kKindAt, 2, 1, "its frame has 4 bytes, must be 0"},
+        WrongEntry{kFrameBytesAt, 65, 1, "its frame has 65 bytes, must be 1 to 64"},
+        WrongEntry{kFrameBytesAt, 0, 1, "its frame has 0 bytes"},
+        WrongEntry{kPayloadBytesAt, 301, 8, "its piece has 100 bytes at 0 of a write of 301"},
+        WrongEntry{kPieceBeginAt, 1, 8, "its piece has 100 bytes at 1 of a write of 100"},
+        WrongEntry{kPieceBytesAt, 1 << 20, 8, "its piece has 1048576 bytes at 0"},
+        WrongEntry{kPieceBytesAt, ~uint64_t{0}, 8, "its piece has 18446744073709551615 bytes"}));
+
+// Nothing of a link is left in this process.
+TEST(ShmMemoryTest, EndsWithItsLink) {
+  const auto count = [] {
+    std::ifstream maps("/proc/self/maps");
+    int lines = 0;
+    for (std::string line; std::getline(maps, line);) lines += line.find("braid link") != line.npos;
+    return lines;
+  };
+  const auto environment = MakeRealEnvironment();
+  {
+    const auto cases = TransportCases();
+    const auto shm = std::ranges::find(cases, "shm", &TransportCase::name);
+    ASSERT_NE(shm, cases.end());
+    LinkedNodes nodes(*environment, *shm, 3);
+    EXPECT_GE(count(), 6);
+  }
+  EXPECT_EQ(count(), 0);
+}
+
+}  // namespace
+}  // namespace braid
