@@ -268,6 +268,8 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
     MutexLock lock(regions_mutex_);
     const auto found = regions_.find(entry.token);
     if (found == regions_.end()) {
+      // What is withdrawn while a payload comes is no fault of the peer's: the rest goes nowhere.
+      if (landed_ > 0 && entry.token == landing_in_) return Landed(entry);
       return absl::InvalidArgumentError(
           absl::StrFormat("key %d names none of the %d regions that node %d exposes to it",
                           entry.token, regions_.size(), options_.node));
@@ -283,7 +285,13 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
     if (!payload.empty()) {
       std::memcpy(region.data() + entry.offset + landed_, payload.data(), payload.size());
     }
-    landed_ = entry.kind == ShmEntry::Kind::kPiece ? landed_ + payload.size() : 0;
+    return Landed(entry);
+  }
+
+  absl::Status Landed(const ShmEntry& entry) {
+    if (entry.piece_begin != landed_) return Interrupted(entry);
+    landing_in_ = entry.token;
+    landed_ = entry.kind == ShmEntry::Kind::kPiece ? landed_ + entry.piece_bytes : 0;
     return absl::OkStatus();
   }
 
@@ -387,6 +395,7 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   // The reactor's thread only.
   std::optional<ShmReceiver> receiver_;  // once the peer's memory has come
   uint64_t landed_ = 0;                  // bytes of the payload that is on the way
+  uint64_t landing_in_ = 0;              // its key's token
   absl::Status end_;                     // of the connection; what was put before it counts
   std::function<void(absl::Status)> closed_handler_;
   bool is_detached_ = false;

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -58,14 +60,14 @@ class ShmLinkTest : public ::testing::Test {
     });
   }
 
-  // The peer's memory; the link has it once it hears the bell.
-  ShmSender& SendMemory() {
+  // The peer's memory.
+  ShmSender& MakeMemory() {
     auto segment = ShmSegment::Make();
     CHECK(segment.ok()) << segment.status();
-    CHECK(raw_->SendMemory(segment->memory().descriptor()).ok());
-    sender_.emplace(*std::move(segment));
-    return *sender_;
+    return sender_.emplace(*std::move(segment));
   }
+  // From here on the link takes what is there.
+  void SendMemory() { CHECK(raw_->SendMemory(sender_->segment().memory().descriptor()).ok()); }
 
   // What the link has sent of its memory.
   ShmReceiver& HearMemory() {
@@ -91,8 +93,9 @@ class ShmLinkTest : public ::testing::Test {
 
 TEST_F(ShmLinkTest, WhatWasSentBeforeTheEndArrives) {
   KeepFrames();
-  ShmSender& sender = SendMemory();
+  ShmSender& sender = MakeMemory();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(*sender.PutFrame(PatternBytes(8, i)));
+  SendMemory();
   raw_->Hear();  // who closes a socket with something unread resets it
   raw_->Close();
   EXPECT_EQ(WaitClosed(), "link node 1 <-> node 0: connection closed by the peer");
@@ -102,7 +105,8 @@ TEST_F(ShmLinkTest, WhatWasSentBeforeTheEndArrives) {
 
 TEST_F(ShmLinkTest, AReasonArrivesBehindWhatWasSent) {
   KeepFrames();
-  ASSERT_TRUE(*SendMemory().PutFrame(PatternBytes(8, 0)));
+  ASSERT_TRUE(*MakeMemory().PutFrame(PatternBytes(8, 0)));
+  SendMemory();
   raw_->SendReason("no more bread");
   EXPECT_EQ(WaitClosed(), "link node 1 <-> node 0 was closed by node 0: no more bread");
   EXPECT_EQ(frames_.size(), 1u);
@@ -149,6 +153,36 @@ TEST_F(ShmLinkTest, APeerThatStandsStillIsWaitedFor) {
   EXPECT_TRUE(done.Wait().ok());
 }
 
+// The peer could not know: the rest of the payload goes nowhere, and its frame is told.
+TEST_F(ShmLinkTest, ARegionMayBeWithdrawnWhileItsPayloadComes) {
+  const std::vector<std::byte> payload = PatternBytes(3 * kShmPieceBytes, 2);
+  std::vector<std::byte> memory(payload.size());
+  const auto key = link_->Expose(memory);
+  ASSERT_TRUE(key.ok());
+  Outcome told(*environment_);
+  link_->SetHandler([&](std::span<const std::byte> frame) {
+    frames_.emplace_back(frame.begin(), frame.end());
+    told.Take(absl::OkStatus());
+  });
+  ShmSender& sender = MakeMemory();
+  uint64_t put = 0;
+  ASSERT_TRUE(*sender.PutWrite(
+      {.token = key->token, .offset = 0, .payload = payload, .frame = PatternBytes(4, 3)}, put));
+  // Two pieces first, then the rest.
+  std::atomic<uint64_t>& published = sender.segment().header().published;
+  published.store(2);
+  SendMemory();
+  while (sender.segment().header().taken.load() < 2) usleep(100);
+  link_->Withdraw(*key);
+  published.store(3);
+  raw_->Ring();
+  ASSERT_TRUE(told.Wait().ok());
+  EXPECT_EQ(frames_, (std::vector<std::vector<std::byte>>{PatternBytes(4, 3)}));
+  EXPECT_TRUE(std::equal(memory.begin(), memory.begin() + 2 * kShmPieceBytes, payload.begin()));
+  EXPECT_EQ(memory[2 * kShmPieceBytes + 5], std::byte{0});
+  EXPECT_EQ(closed_.times(), 0);
+}
+
 TEST_F(ShmLinkTest, MemoryOfAnotherSizeIsRefused) {
   const Descriptor small(memfd_create("small", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(small.number(), 4096), 0);
@@ -167,6 +201,7 @@ TEST_F(ShmLinkTest, MemoryThatMayShrinkIsRefused) {
 }
 
 TEST_F(ShmLinkTest, MemoryComesOnce) {
+  MakeMemory();
   SendMemory();
   SendMemory();
   EXPECT_THAT(WaitClosed(), HasSubstr("its message has kind 1, must be 1, once and with memory"));
@@ -186,8 +221,8 @@ TEST_F(ShmLinkTest, LongMessagesCloseIt) {
 
 TEST_F(ShmLinkTest, MoreFramesThanThereIsRoomForAreWrong) {
   KeepFrames();
-  SendMemory().segment().header().published.store(kShmEntries + 1);
-  raw_->Ring();
+  MakeMemory().segment().header().published.store(kShmEntries + 1);
+  SendMemory();
   EXPECT_THAT(WaitClosed(), HasSubstr("it has sent 1025 frames, must be from 0 to 1024"));
 }
 
@@ -220,13 +255,13 @@ TEST_P(WrongEntryTest, ClosesTheLinkAndTouchesNothing) {
   const std::vector<std::byte> before = memory;
   const auto key = link_->Expose(memory);
   ASSERT_TRUE(key.ok());
-  ShmSender& sender = SendMemory();
+  ShmSender& sender = MakeMemory();
   const std::vector<std::byte> payload = PatternBytes(100, 2), frame = PatternBytes(4, 3);
   uint64_t put = 0;
   ASSERT_TRUE(*sender.PutWrite(
       {.token = key->token, .offset = 0, .payload = payload, .frame = frame}, put));
   std::memcpy(sender.segment().entry(0) + GetParam().at, &GetParam().value, GetParam().bytes);
-  raw_->Ring();
+  SendMemory();
   EXPECT_THAT(WaitClosed(),
               AllOf(HasSubstr("wrong frame from node 0: "), HasSubstr(GetParam().message)));
   EXPECT_EQ(memory, before);
