@@ -8,8 +8,25 @@
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
 
+// Of the thread sanitizer's run time, where that is linked in.
+extern "C" {
+void __tsan_acquire(void* address) __attribute__((weak));
+void __tsan_release(void* address) __attribute__((weak));
+}
+
 namespace braid {
 namespace {
+
+// Where both ends of a link are in one process they meet at two addresses of the same memory. The
+// sanitizer, which knows memory by its address, is told that what was done before a store at one is
+// seen after the load at the other; of all links at once, as it takes sockets.
+constexpr char kBothEnds = 0;
+void BeforeStore() {
+  if (__tsan_release != nullptr) __tsan_release(const_cast<char*>(&kBothEnds));
+}
+void AfterLoad() {
+  if (__tsan_acquire != nullptr) __tsan_acquire(const_cast<char*>(&kBothEnds));
+}
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<uint32_t>::is_always_lock_free);
@@ -96,6 +113,7 @@ absl::StatusOr<ShmSender::Room> ShmSender::FindRoom() {
   const ShmSegment::Header& header = segment_.header();
   const Room taken{.entries = header.taken.load(),
                    .bytes = header.payload_taken.load(std::memory_order_relaxed)};
+  AfterLoad();
   if (taken.entries < taken_.entries || taken.entries > published_ || taken.bytes < taken_.bytes ||
       taken.bytes > payload_put_) {
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -117,6 +135,7 @@ void ShmSender::Publish(const ShmEntry& entry) {
   Put(at, kPieceBegin, entry.piece_begin);
   Put(at, kPieceBytes, entry.piece_bytes);
   std::memcpy(at + kFrame, entry.frame, entry.frame_bytes);
+  BeforeStore();
   segment_.header().published.store(++published_);
 }
 
@@ -173,6 +192,7 @@ absl::StatusOr<bool> ShmSender::WaitsForRoom() {
 absl::StatusOr<bool> ShmReceiver::Next(ShmEntry& entry) {
   const uint64_t published = segment_.header().published.load(std::memory_order_acquire);
   if (published == taken_) return false;
+  AfterLoad();
   if (published < taken_ || published - taken_ > kShmEntries) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "it has sent %d frames, must be from %d to %d", published, taken_, taken_ + kShmEntries));
@@ -204,6 +224,7 @@ bool ShmReceiver::Take(const ShmEntry& entry) {
   ShmSegment::Header& header = segment_.header();
   payload_taken_ += entry.piece_bytes;
   header.payload_taken.store(payload_taken_, std::memory_order_relaxed);
+  BeforeStore();
   header.taken.store(++taken_);
   return header.sender_waits.load() != 0 && header.sender_waits.exchange(0) != 0;
 }
