@@ -13,6 +13,7 @@
 # themselves; so do Braid's residual networks here (a group of images a node), but with "whole" by
 # the statistics of both. BRAID_BENCH_LINK, a rate as tc writes it (1gbit), puts the two nodes, and
 # the two ranks, into network namespaces with a link of that rate between them (as root).
+# BRAID_BENCH_TRANSPORT=shm is of Braid's two nodes and ranks; PyTorch's go over Gloo as before.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 text=${1:?usage: ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE[:whole]]...]}
@@ -63,7 +64,8 @@ both() {
 
 # The flags of two nodes or ranks with this batch each.
 flags_of_two() {
-  flags=(--model="$1" --batch=$((2 * $2)) --seconds="$seconds" --text="$text" "${options[@]}")
+  flags=(--model="$1" --batch=$((2 * $2)) --seconds="$seconds" --text="$text" "${options[@]}"
+    --transport="${BRAID_BENCH_TRANSPORT-}")
 }
 
 braid_two() {

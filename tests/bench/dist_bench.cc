@@ -4,6 +4,7 @@
 //   build/release/bin/braid launch --nproc_per_node=2 -- build/release/bin/dist_bench
 //
 // With the word `batch`: how long 100 of them take, one by one and in a batch.
+// BRAID_BENCH_TRANSPORT names the transport.
 #include <braid/dist.h>
 
 #include <cstdint>
@@ -77,8 +78,10 @@ absl::Status Measure(braid::dist::World& world, bool is_batch) {
 }
 
 absl::Status Run(bool is_batch) {
-  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<braid::dist::World> world,
-                         braid::dist::World::Init());
+  BRAID_ASSIGN_OR_RETURN(
+      const std::unique_ptr<braid::dist::World> world,
+      braid::dist::World::Init(
+          {.transport = braid::EnvironmentVariable("BRAID_BENCH_TRANSPORT").value_or("")}));
   return world->Close(Measure(*world, is_batch));
 }
 
