@@ -249,7 +249,7 @@ struct InitOptions {
   std::string secret = {};
   bool is_insecure = false;  // other addresses than loopback, too, without a secret
   std::string interface = {};
-  std::string transport = {};  // the only one between ranks: "tcp" or "shm"; "": the best
+  std::string transport = {};  // the only one between ranks: "tcp" or "shm"; "": tcp
   EnvironmentVariables environment = EnvironmentVariable;
   // As a session's. Borrowed; ends the world on all ranks with its reason.
   Interruption* interruption = nullptr;

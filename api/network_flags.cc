@@ -9,7 +9,7 @@
 ABSL_FLAG(std::string, interface, "", "Network interface for everything, e.g. eth0. Empty: any");
 ABSL_FLAG(std::string, transport, "",
           "The only transport to use between nodes: tcp, or shm between processes of one machine. "
-          "Empty: the best that works");
+          "Empty: tcp");
 ABSL_FLAG(std::string, auth_token_file, "",
           "File with the secret that all nodes share, readable by its owner only. Empty: the "
           "environment's BRAID_AUTH_TOKEN, else no secret and loopback addresses only");

@@ -10,7 +10,7 @@ namespace braid {
 struct NetworkFlags {
   std::string secret;     // of --auth_token_file, or BRAID_AUTH_TOKEN; "": none
   std::string interface;  // "": any
-  std::string transport;  // "": the best that works
+  std::string transport;  // "": the usual one
   bool is_insecure = false;
 };
 // INVALID_ARGUMENT for a transport that there is not, with those that there are.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "comm/first_packets.h"
+#include "comm/landing_regions.h"
 #include "glog/logging.h"
 
 namespace braid {
@@ -45,17 +46,7 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
 
   uint16_t node(int side) const { return sides_[side].node; }
 
-  MemoryKey Expose(int side, std::span<std::byte> memory) {
-    MutexLock lock(sides_[side].regions_mutex);
-    const uint64_t token = ++sides_[side].last_token;
-    sides_[side].regions[token] = memory;
-    return {.token = token, .base = 0, .bytes = memory.size()};
-  }
-
-  void Withdraw(int side, const MemoryKey& key) {
-    MutexLock lock(sides_[side].regions_mutex);
-    sides_[side].regions.erase(key.token);
-  }
+  LandingRegions& regions(int side) { return sides_[side].regions; }
 
   // To the side's peer. `packet.sequence` is filled in here.
   void Push(int side, Packet packet) {
@@ -146,9 +137,7 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
     bool is_draining = false;
     std::vector<Packet> drained;  // of the inbox; empty while nothing is
 
-    Mutex regions_mutex;  // held while payload lands, so that Withdraw means what it says
-    uint64_t last_token = 0;
-    std::map<uint64_t, std::span<std::byte>> regions;
+    LandingRegions regions;
   };
 
   absl::Status reason(int side) {
@@ -246,24 +235,17 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
   }
 
   absl::Status Land(Side& self, const Packet& packet) {
-    MutexLock lock(self.regions_mutex);
-    const uint16_t from = sides_[&self == &sides_[0] ? 1 : 0].node;
-    const auto found = self.regions.find(packet.key.token);
-    if (found == self.regions.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("wrong frame from node %d: key %d names none of the %d regions that node "
-                          "%d exposes to it",
-                          from, packet.key.token, self.regions.size(), self.node));
+    const LandingWrite write{
+        .token = packet.key.token, .offset = packet.offset, .bytes = packet.payload.size()};
+    if (const absl::Status status = self.regions.Check(write, self.node); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrFormat("wrong frame from node %d: %s",
+                                                        sides_[1 - self.number].node,
+                                                        std::string(status.message())));
     }
-    const std::span<std::byte> region = found->second;
-    if (packet.offset > region.size() || packet.payload.size() > region.size() - packet.offset) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "wrong frame from node %d: it writes %d bytes at offset %d of key %d, which has %d bytes",
-          from, packet.payload.size(), packet.offset, packet.key.token, region.size()));
-    }
-    if (!packet.payload.empty()) {
+    self.regions.WithRegion(write.token, [&](std::span<std::byte> region) {
+      if (region.empty() || packet.payload.empty()) return;
       std::memcpy(region.data() + packet.offset, packet.payload.data(), packet.payload.size());
-    }
+    });
     return absl::OkStatus();
   }
 
@@ -283,9 +265,9 @@ class LoopbackLink final : public Link {
     return absl::StrFormat("node %d <-> node %d: loopback", channel_->node(side_), peer());
   }
   absl::StatusOr<MemoryKey> Expose(std::span<std::byte> memory) override {
-    return channel_->Expose(side_, memory);
+    return channel_->regions(side_).Expose(memory);
   }
-  void Withdraw(const MemoryKey& key) override { channel_->Withdraw(side_, key); }
+  void Withdraw(const MemoryKey& key) override { channel_->regions(side_).Withdraw(key); }
 
   void Send(std::span<const std::byte> frame) override { channel_->Push(side_, Pack(frame)); }
 
@@ -331,8 +313,9 @@ class LoopbackTransport final : public Transport {
 
   std::string_view name() const override { return kLoopback; }
   absl::StatusOr<std::string> Open() override { return network_.address(); }
-  bool Reaches(std::string_view peer_address) const override {
-    return peer_address == network_.address();
+  absl::Status Reaches(std::string_view peer_address) const override {
+    if (peer_address == network_.address()) return absl::OkStatus();
+    return absl::UnavailableError("it is in another process");
   }
   void Connect(LinkRequest request, ConnectCallback done) override {
     network_.Connect(node_, std::move(request), std::move(done));

@@ -124,8 +124,9 @@ class Transport {
   // does not work here.
   virtual absl::StatusOr<std::string> Open() = 0;
 
-  // Whether a peer with this address can be reached, as far as that shows without trying.
-  virtual bool Reaches(std::string_view peer_address) const = 0;
+  // OK if a peer with this address can be reached, as far as that shows without trying; else why it
+  // cannot be.
+  virtual absl::Status Reaches(std::string_view peer_address) const = 0;
 
   // Returns at once; `done` comes exactly once, on the request's reactor thread.
   virtual void Connect(LinkRequest request, ConnectCallback done) = 0;

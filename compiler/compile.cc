@@ -59,7 +59,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   BRAID_ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
   InferSbpOptions sbp_options;
   sbp_options.fixed = options.fixed;
-  sbp_options.draw = options.layout_seed;
+  sbp_options.layout_seed = options.layout_seed;
   if (options.explain) sbp_options.explanations = &explanations;
   BRAID_ASSIGN_OR_RETURN(graph, InferSbp(std::move(graph), planner, sbp_options));
 

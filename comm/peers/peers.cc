@@ -52,9 +52,14 @@ void Peers::Connect(uint16_t peer, std::function<void(const absl::Status&)> done
 
 // Both ends list their transports in the same order: they come to the same one.
 void Peers::Dial(uint16_t peer) {
+  std::string reasons = refused_;
   for (const auto& transport : transports_) {
     for (const TransportAddress& there : peers_[peer].addresses) {
-      if (there.transport != transport->name() || !transport->Reaches(there.address)) continue;
+      if (there.transport != transport->name()) continue;
+      if (const absl::Status reaches = transport->Reaches(there.address); !reaches.ok()) {
+        reasons += absl::StrFormat("; %s: %s", there.transport, std::string(reaches.message()));
+        continue;
+      }
       LinkRequest request;
       request.peer = peer;
       request.peer_address = there.address;
@@ -66,25 +71,9 @@ void Peers::Dial(uint16_t peer) {
           });
     }
   }
-  Lose(peer,
-       absl::UnavailableError(absl::StrFormat(
-           "node %d: no transport reaches node %d: %s here, %s there%s; --transport names the "
-           "only one, and shm joins processes of one machine, network namespace and user",
-           options_.node, peer, NamesOfOwn(), NamesOf(peers_[peer].addresses), refused_)));
-}
-
-std::string Peers::NamesOfOwn() const {
-  std::vector<TransportAddress> own;
-  for (const auto& transport : transports_) own.push_back({std::string(transport->name()), ""});
-  return NamesOf(own);
-}
-
-std::string Peers::NamesOf(const std::vector<TransportAddress>& addresses) {
-  std::string names;
-  for (const TransportAddress& address : addresses) {
-    names += (names.empty() ? "" : " and ") + address.transport;
-  }
-  return names.empty() ? "none" : names;
+  Lose(peer, absl::UnavailableError(
+                 absl::StrFormat("node %d: no transport reaches node %d%s", options_.node, peer,
+                                 reasons.empty() ? "; they have none in common" : reasons)));
 }
 
 void Peers::OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link) {

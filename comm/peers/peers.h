@@ -94,8 +94,6 @@ class Peers {
     std::unique_ptr<Link> link;
   };
 
-  std::string NamesOfOwn() const;
-  static std::string NamesOf(const std::vector<TransportAddress>& addresses);
   void Dial(uint16_t peer);
   void OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link);
   void OnChecked(uint16_t peer, const absl::Status& status);
@@ -105,7 +103,7 @@ class Peers {
 
   const Options options_;
   std::vector<std::unique_ptr<Transport>> transports_;  // that work here
-  std::string refused_;                                 // why others do not, for errors
+  std::string refused_;                                 // why others do not: "; tcp does not ..."
   std::map<Channel, Receiver> receivers_;
   std::map<uint16_t, Peer> peers_;
   bool is_closed_ = false;

@@ -6,14 +6,15 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "comm/connection_link.h"
 #include "comm/first_packets.h"
+#include "comm/landing_regions.h"
 #include "comm/shm/shm_bell.h"
 #include "comm/shm/shm_segment.h"
 #include "glog/logging.h"
@@ -41,6 +42,8 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   }
 
   const ShmLinkOptions& options() const { return options_; }
+  std::string description() const { return "shm"; }
+  LandingRegions& regions() { return regions_; }
 
   absl::Status Start() {
     CHECK(options_.reactor->InThread());
@@ -50,18 +53,6 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
     return options_.reactor->Watch(
         bell_.socket().descriptor(), {.readable = true},
         [self = shared_from_this()](Reactor::Readiness) { self->Hear(); });
-  }
-
-  MemoryKey Expose(std::span<std::byte> memory) {
-    MutexLock lock(regions_mutex_);
-    const uint64_t token = ++last_token_;
-    regions_[token] = memory;
-    return {.token = token, .base = 0, .bytes = memory.size()};
-  }
-
-  void Withdraw(const MemoryKey& key) {
-    MutexLock lock(regions_mutex_);
-    regions_.erase(key.token);
   }
 
   void Send(std::span<const std::byte> frame) { Add(Packet::Of(frame)); }
@@ -177,13 +168,16 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   bool Put(Packet& packet) BRAID_REQUIRES(out_mutex_) {
     const std::span<const std::byte> frame(packet.frame.data(), packet.frame_bytes);
     while (true) {
+      const auto wake = [this]() BRAID_REQUIRES(out_mutex_) {
+        if (sender_.MustWake()) bell_.Ring();
+      };
       const absl::StatusOr<bool> is_put = packet.done ? sender_.PutWrite({.token = packet.token,
                                                                           .offset = packet.offset,
                                                                           .payload = packet.payload,
                                                                           .frame = frame},
-                                                                         packet.put)
+                                                                         packet.put, wake)
                                                       : sender_.PutFrame(frame);
-      if (sender_.MustWake()) bell_.Ring();
+      wake();
       if (is_put.ok() && *is_put) return true;
       const absl::StatusOr<bool> waits =
           is_put.ok() ? sender_.WaitsForRoom() : absl::StatusOr<bool>(is_put.status());
@@ -262,42 +256,27 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   }
 
   absl::Status Land(const ShmEntry& entry) {
-    if (entry.kind == ShmEntry::Kind::kFrame) {
-      return landed_ == 0 ? absl::OkStatus() : Interrupted(entry);
+    const bool is_frame = entry.kind == ShmEntry::Kind::kFrame;
+    const LandingWrite write{
+        .token = entry.token, .offset = entry.offset, .bytes = entry.payload_bytes};
+    if (landed_ == 0 && is_frame) return absl::OkStatus();
+    if (landed_ == 0) {
+      BRAID_RETURN_IF_ERROR(regions_.Check(write, options_.node));
+      landing_ = write;
     }
-    MutexLock lock(regions_mutex_);
-    const auto found = regions_.find(entry.token);
-    if (found == regions_.end()) {
-      // What is withdrawn while a payload comes is no fault of the peer's: the rest goes nowhere.
-      if (landed_ > 0 && entry.token == landing_in_) return Landed(entry);
+    if (is_frame || entry.piece_begin != landed_ || write != landing_) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("key %d names none of the %d regions that node %d exposes to it",
-                          entry.token, regions_.size(), options_.node));
+          absl::StrFormat("it begins at byte %d of a write of %d bytes, must begin at byte %d of "
+                          "one of %d",
+                          entry.piece_begin, write.bytes, landed_, landing_.bytes));
     }
-    const std::span<std::byte> region = found->second;
-    if (entry.offset > region.size() || entry.payload_bytes > region.size() - entry.offset) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("it writes %d bytes at offset %d of key %d, which has %d bytes",
-                          entry.payload_bytes, entry.offset, entry.token, region.size()));
-    }
-    if (entry.piece_begin != landed_) return Interrupted(entry);
     const std::span<const std::byte> payload = receiver_->Payload(entry);
-    if (!payload.empty()) {
-      std::memcpy(region.data() + entry.offset + landed_, payload.data(), payload.size());
-    }
-    return Landed(entry);
-  }
-
-  absl::Status Landed(const ShmEntry& entry) {
-    if (entry.piece_begin != landed_) return Interrupted(entry);
-    landing_in_ = entry.token;
-    landed_ = entry.kind == ShmEntry::Kind::kPiece ? landed_ + entry.piece_bytes : 0;
+    regions_.WithRegion(write.token, [&](std::span<std::byte> region) {
+      if (region.empty() || payload.empty()) return;
+      std::memcpy(region.data() + write.offset + landed_, payload.data(), payload.size());
+    });
+    landed_ = entry.kind == ShmEntry::Kind::kPiece ? landed_ + payload.size() : 0;
     return absl::OkStatus();
-  }
-
-  absl::Status Interrupted(const ShmEntry& entry) const {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "it begins at byte %d of a payload of which %d have come", entry.piece_begin, landed_));
   }
 
   // Whether the link is still open.
@@ -317,15 +296,8 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   }
 
   void Fail(const absl::Status& status) {
-    const std::string text(status.message());
-    if (absl::IsInvalidArgument(status)) return Close(status, text);
-    const std::string link =
-        absl::StrFormat("link node %d <-> node %d", options_.node, options_.peer);
-    Close(absl::UnavailableError(
-              absl::IsCancelled(status)
-                  ? absl::StrFormat("%s was closed by node %d: %s", link, options_.peer, text)
-                  : absl::StrFormat("%s: %s", link, text)),
-          "");
+    Close(EndOfLink(options_.node, options_.peer, status),
+          absl::IsInvalidArgument(status) ? std::string(status.message()) : "");
   }
 
   // After Close.
@@ -385,53 +357,19 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   std::atomic<uint64_t> frames_received_{0};
   std::atomic<uint64_t> bytes_received_{0};
 
-  Mutex regions_mutex_;  // held while payload lands, so that Withdraw means what it says
-  uint64_t last_token_ BRAID_GUARDED_BY(regions_mutex_) = 0;
-  std::map<uint64_t, std::span<std::byte>> regions_ BRAID_GUARDED_BY(regions_mutex_);
+  LandingRegions regions_;
 
   std::atomic<bool> has_handler_{false};
   std::shared_ptr<const Link::FrameHandler> handler_;  // written before has_handler_ is
 
   // The reactor's thread only.
   std::optional<ShmReceiver> receiver_;  // once the peer's memory has come
-  uint64_t landed_ = 0;                  // bytes of the payload that is on the way
-  uint64_t landing_in_ = 0;              // its key's token
+  LandingWrite landing_;                 // whose payload is on the way, if any of it has come:
+  uint64_t landed_ = 0;                  // so many bytes
   absl::Status end_;                     // of the connection; what was put before it counts
   std::function<void(absl::Status)> closed_handler_;
   bool is_detached_ = false;
   bool is_over_ = false;  // the owner was told, or would have been
-};
-
-class ShmLink final : public Link {
- public:
-  explicit ShmLink(std::shared_ptr<ShmConnection> connection)
-      : connection_(std::move(connection)) {}
-  ~ShmLink() override { connection_->Detach(); }
-
-  uint16_t peer() const override { return connection_->options().peer; }
-  std::string Describe() const override {
-    return absl::StrFormat("node %d <-> node %d: shm", connection_->options().node, peer());
-  }
-  absl::StatusOr<MemoryKey> Expose(std::span<std::byte> memory) override {
-    return connection_->Expose(memory);
-  }
-  void Withdraw(const MemoryKey& key) override { connection_->Withdraw(key); }
-  void Send(std::span<const std::byte> frame) override { connection_->Send(frame); }
-  bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
-             std::span<const std::byte> frame, DoneCallback done) override {
-    return connection_->Write(payload, key, offset, frame, std::move(done));
-  }
-  void SetHandler(FrameHandler handler) override { connection_->SetHandler(std::move(handler)); }
-  void OnClosed(std::function<void(absl::Status)> closed) override {
-    connection_->OnClosed(std::move(closed));
-  }
-  void Close(absl::Status reason) override {
-    connection_->Close(reason, std::string(reason.message()));
-  }
-  LinkCounters counters() const override { return connection_->counters(); }
-
- private:
-  const std::shared_ptr<ShmConnection> connection_;
 };
 
 // Whoever maps this memory could write anything into it.
@@ -454,7 +392,7 @@ absl::StatusOr<std::unique_ptr<Link>> MakeShmLink(Socket socket, const ShmLinkOp
   BRAID_ASSIGN_OR_RETURN(ShmSegment segment, ShmSegment::Make());
   auto connection = std::make_shared<ShmConnection>(std::move(socket), std::move(segment), options);
   BRAID_RETURN_IF_ERROR(connection->Start());
-  return std::make_unique<ShmLink>(std::move(connection));
+  return std::make_unique<ConnectionLink<ShmConnection>>(std::move(connection));
 }
 
 }  // namespace braid

@@ -148,7 +148,8 @@ absl::StatusOr<bool> ShmSender::PutFrame(std::span<const std::byte> frame) {
   return true;
 }
 
-absl::StatusOr<bool> ShmSender::PutWrite(const Write& write, uint64_t& begin) {
+absl::StatusOr<bool> ShmSender::PutWrite(const Write& write, uint64_t& begin,
+                                         absl::FunctionRef<void()> published) {
   ShmEntry entry{
       .token = write.token, .offset = write.offset, .payload_bytes = write.payload.size()};
   while (true) {
@@ -173,6 +174,7 @@ absl::StatusOr<bool> ShmSender::PutWrite(const Write& write, uint64_t& begin) {
     }
     Publish(entry);
     if (is_last) return true;
+    published();
   }
 }
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/transport.h"
@@ -85,13 +86,15 @@ class ShmSender {
   absl::StatusOr<bool> PutFrame(std::span<const std::byte> frame);
   // A Write of which the first `begin` bytes have been put: as many more as there is room for, with
   // the frame behind the last. Whether all is put; `begin` is what has been put by then.
+  // `published` is called after each piece but the last: the receiver may begin to copy.
   struct Write {
     uint64_t token = 0;
     uint64_t offset = 0;
     std::span<const std::byte> payload;
     std::span<const std::byte> frame;
   };
-  absl::StatusOr<bool> PutWrite(const Write& write, uint64_t& begin);
+  absl::StatusOr<bool> PutWrite(const Write& write, uint64_t& begin,
+                                absl::FunctionRef<void()> published);
   // After something was put: whether the receiver sleeps and is to be woken now.
   bool MustWake();
   // After something found no room: false if there is some by now; else the receiver will wake.

@@ -77,8 +77,10 @@ class ShmTransport final : public Transport {
     return absl::StrCat(place_, std::string(1, kSeparator), address.ToString());
   }
 
-  bool Reaches(std::string_view peer_address) const override {
-    return joiner_ && AddressIn(peer_address).has_value();
+  absl::Status Reaches(std::string_view peer_address) const override {
+    if (AddressIn(peer_address).has_value()) return absl::OkStatus();
+    return absl::UnavailableError(
+        "it is of another machine, network namespace or user, and shares no memory with this one");
   }
 
   void Connect(LinkRequest request, ConnectCallback done) override {

@@ -20,18 +20,6 @@ static_assert(kBufferBytes >= 2 * (kTcpHeaderBytes + kMaxCloseText));
 TcpInbox::TcpInbox(const Ends& ends, Deliver deliver)
     : ends_(ends), deliver_(std::move(deliver)), buffer_(new std::byte[kBufferBytes]) {}
 
-MemoryKey TcpInbox::Expose(std::span<std::byte> memory) {
-  MutexLock lock(regions_mutex_);
-  const uint64_t token = ++last_token_;
-  regions_[token] = memory;
-  return {.token = token, .base = 0, .bytes = memory.size()};
-}
-
-void TcpInbox::Withdraw(const MemoryKey& key) {
-  MutexLock lock(regions_mutex_);
-  regions_.erase(key.token);
-}
-
 absl::Status TcpInbox::Read() {
   bool is_drained = false;
   for (size_t total = 0; total < kReadBytes && !is_drained && is_wanted_;) {
@@ -44,6 +32,16 @@ absl::Status TcpInbox::Read() {
   return absl::OkStatus();
 }
 
+template <typename Fn>
+auto TcpInbox::WithPlace(const Landing& landing, const Fn& fn) const {
+  const TcpHeader& header = landing.header;
+  return regions_.WithRegion(header.token, [&](std::span<std::byte> region) {
+    if (region.empty()) return fn(region);
+    return fn(
+        region.subspan(header.offset + landing.landed, header.payload_bytes - landing.landed));
+  });
+}
+
 // One call for the rest of a payload and what follows it.
 absl::StatusOr<size_t> TcpInbox::Receive(bool& is_drained) {
   if (begin_ == end_) {
@@ -53,13 +51,10 @@ absl::StatusOr<size_t> TcpInbox::Receive(bool& is_drained) {
     end_ -= begin_;
     begin_ = 0;
   }
-  IoResult received;
   size_t landed = 0, wanted = 0;
-  {
-    MutexLock lock(regions_mutex_);
+  const auto read = [&](std::span<std::byte> place) {
     iovec parts[2];
     size_t count = 0;
-    const std::span<std::byte> place = landing_ ? Place(*landing_) : std::span<std::byte>();
     landed = std::min(place.size(), kReadBytes);
     if (landed > 0) parts[count++] = {place.data(), landed};
     // What follows the payload, unless that has more parts.
@@ -67,8 +62,9 @@ absl::StatusOr<size_t> TcpInbox::Receive(bool& is_drained) {
       parts[count++] = {buffer_.get() + end_, kBufferBytes - end_};
     }
     for (size_t i = 0; i < count; ++i) wanted += parts[i].iov_len;
-    received = ends_.socket->ReadParts(std::span(parts).first(count));
-  }
+    return ends_.socket->ReadParts(std::span(parts).first(count));
+  };
+  const IoResult received = landing_ ? WithPlace(*landing_, read) : read({});
   is_drained = received.bytes < wanted;
   if (received.is_blocked()) return 0;
   if (received.error != 0) return absl::UnavailableError(received.ErrorText());
@@ -121,9 +117,9 @@ absl::StatusOr<bool> TcpInbox::StepInPayload() {
   const TcpHeader& header = landing_->header;
   const size_t at_hand = std::min<uint64_t>(end_ - begin_, header.payload_bytes - landing_->landed);
   if (at_hand > 0) {
-    MutexLock lock(regions_mutex_);
-    const std::span<std::byte> place = Place(*landing_);
-    if (!place.empty()) std::memcpy(place.data(), buffer_.get() + begin_, at_hand);
+    WithPlace(*landing_, [&](std::span<std::byte> place) {
+      if (!place.empty()) std::memcpy(place.data(), buffer_.get() + begin_, at_hand);
+    });
   }
   begin_ += at_hand;
   landing_->landed += at_hand;
@@ -134,33 +130,15 @@ absl::StatusOr<bool> TcpInbox::StepInPayload() {
                 landing.header.payload_bytes);
 }
 
-absl::Status TcpInbox::CheckWrite(const TcpHeader& header) {
-  MutexLock lock(regions_mutex_);
-  const auto found = regions_.find(header.token);
-  if (found == regions_.end()) {
-    return WrongFrame(
-        absl::StrFormat("key %d names none of the %d regions that node %d exposes to it",
-                        header.token, regions_.size(), ends_.node));
-  }
-  const uint64_t size = found->second.size();
-  if (header.offset > size || header.payload_bytes > size - header.offset) {
-    return WrongFrame(
-        absl::StrFormat("it writes %d bytes at offset %d of key %d, which has %d bytes",
-                        header.payload_bytes, header.offset, header.token, size));
-  }
-  return absl::OkStatus();
+absl::Status TcpInbox::CheckWrite(const TcpHeader& header) const {
+  const absl::Status status = regions_.Check(
+      {.token = header.token, .offset = header.offset, .bytes = header.payload_bytes}, ends_.node);
+  return status.ok() ? status : WrongFrame(std::string(status.message()));
 }
 
 bool TcpInbox::Finish(std::span<const std::byte> frame, uint64_t payload_bytes) {
   is_wanted_ = deliver_(frame, payload_bytes);
   return is_wanted_;
-}
-
-std::span<std::byte> TcpInbox::Place(const Landing& landing) const {
-  const auto found = regions_.find(landing.header.token);
-  if (found == regions_.end()) return {};
-  return found->second.subspan(landing.header.offset + landing.landed,
-                               landing.header.payload_bytes - landing.landed);
 }
 
 absl::Status TcpInbox::WrongFrame(std::string_view what) const {

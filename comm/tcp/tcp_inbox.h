@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,10 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "comm/landing_regions.h"
 #include "comm/network/socket.h"
 #include "comm/tcp/tcp_wire.h"
 #include "comm/transport.h"
-#include "runtime/base/mutex.h"
 
 namespace braid {
 
@@ -32,9 +31,8 @@ class TcpInbox {
   };
   TcpInbox(const Ends& ends, Deliver deliver);
 
-  // Any thread; as of Link.
-  MemoryKey Expose(std::span<std::byte> memory);
-  void Withdraw(const MemoryKey& key);
+  // Where payload lands.
+  LandingRegions& regions() { return regions_; }
 
   // On one thread: what there is, but no more than a bounded amount. OK: what is left shows by the
   // descriptor being readable. INVALID_ARGUMENT: the peer broke the rules. Else the connection's
@@ -53,10 +51,11 @@ class TcpInbox {
   // Takes one step with the bytes at hand; false: it needs more of them, or nobody wants them.
   absl::StatusOr<bool> Step();
   absl::StatusOr<bool> StepInPayload();
-  absl::Status CheckWrite(const TcpHeader& header);
+  absl::Status CheckWrite(const TcpHeader& header) const;
   bool Finish(std::span<const std::byte> frame, uint64_t payload_bytes);
-  // Where the payload goes on, or an empty span if the region was withdrawn.
-  std::span<std::byte> Place(const Landing& landing) const BRAID_REQUIRES(regions_mutex_);
+  // Calls `fn` with where the payload goes on, or with no bytes if the region was withdrawn.
+  template <typename Fn>
+  auto WithPlace(const Landing& landing, const Fn& fn) const;
   absl::Status WrongFrame(std::string_view what) const;
 
   const Ends ends_;
@@ -69,9 +68,7 @@ class TcpInbox {
   std::optional<Landing> landing_;
   bool is_wanted_ = true;
 
-  Mutex regions_mutex_;  // held while payload lands, so that Withdraw means what it says
-  uint64_t last_token_ BRAID_GUARDED_BY(regions_mutex_) = 0;
-  std::map<uint64_t, std::span<std::byte>> regions_ BRAID_GUARDED_BY(regions_mutex_);
+  LandingRegions regions_;
 };
 
 }  // namespace braid

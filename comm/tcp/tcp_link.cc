@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "comm/connection_link.h"
+#include "comm/landing_regions.h"
 #include "comm/tcp/tcp_inbox.h"
 #include "comm/tcp/tcp_outbox.h"
 #include "glog/logging.h"
@@ -46,12 +48,23 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   }
 
   const TcpLinkOptions& options() const { return options_; }
-  TcpInbox& inbox() { return inbox_; }
+  const std::string& description() const { return options_.description; }
+  LandingRegions& regions() { return inbox_.regions(); }
 
   void Start() {
     CHECK(options_.reactor->InThread());
     UpdateWatch();
     CheckSilenceLater();
+  }
+
+  void Send(std::span<const std::byte> frame) {
+    Add({.kind = TcpHeader::Kind::kFrame}, frame, {}, nullptr);
+  }
+  bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
+             std::span<const std::byte> frame, Link::DoneCallback done) {
+    CHECK(done) << "a Write needs a done callback";
+    return Add({.kind = TcpHeader::Kind::kWrite, .token = key.token, .offset = offset}, frame,
+               payload, std::move(done));
   }
 
   // Whether it was written, with nothing left to answer.
@@ -228,19 +241,10 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
 
   // With a status of TcpInbox::Read.
   void Fail(const absl::Status& status) {
-    const std::string text(status.message());
-    if (absl::IsInvalidArgument(status)) {
-      Close(status, text);
-      return Settle();
-    }
-    const std::string link =
-        absl::StrFormat("link node %d <-> node %d", options_.node, options_.peer);
-    Close(absl::UnavailableError(
-              absl::IsCancelled(status)
-                  ? absl::StrFormat("%s was closed by node %d: %s", link, options_.peer, text)
-                  : absl::StrFormat("%s: %s", link, text)),
-          "");
-    is_broken_ = true;
+    const bool is_wrong = absl::IsInvalidArgument(status);
+    Close(EndOfLink(options_.node, options_.peer, status),
+          is_wrong ? std::string(status.message()) : "");
+    is_broken_ = is_broken_ || !is_wrong;
     Settle();
   }
 
@@ -375,50 +379,12 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   Reactor::Readiness watched_;
 };
 
-class TcpLink final : public Link {
- public:
-  explicit TcpLink(std::shared_ptr<TcpConnection> connection)
-      : connection_(std::move(connection)) {}
-  ~TcpLink() override { connection_->Detach(); }
-
-  uint16_t peer() const override { return connection_->options().peer; }
-  std::string Describe() const override {
-    return absl::StrFormat("node %d <-> node %d: %s", connection_->options().node, peer(),
-                           connection_->options().description);
-  }
-  absl::StatusOr<MemoryKey> Expose(std::span<std::byte> memory) override {
-    return connection_->inbox().Expose(memory);
-  }
-  void Withdraw(const MemoryKey& key) override { connection_->inbox().Withdraw(key); }
-
-  void Send(std::span<const std::byte> frame) override {
-    connection_->Add({.kind = TcpHeader::Kind::kFrame}, frame, {}, nullptr);
-  }
-  bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
-             std::span<const std::byte> frame, DoneCallback done) override {
-    CHECK(done) << "a Write needs a done callback";
-    return connection_->Add({.kind = TcpHeader::Kind::kWrite, .token = key.token, .offset = offset},
-                            frame, payload, std::move(done));
-  }
-  void SetHandler(FrameHandler handler) override { connection_->SetHandler(std::move(handler)); }
-  void OnClosed(std::function<void(absl::Status)> closed) override {
-    connection_->OnClosed(std::move(closed));
-  }
-  void Close(absl::Status reason) override {
-    connection_->Close(reason, std::string(reason.message()));
-  }
-  LinkCounters counters() const override { return connection_->counters(); }
-
- private:
-  const std::shared_ptr<TcpConnection> connection_;
-};
-
 }  // namespace
 
 std::unique_ptr<Link> MakeTcpLink(Socket socket, const TcpLinkOptions& options) {
   auto connection = std::make_shared<TcpConnection>(std::move(socket), options);
   connection->Start();
-  return std::make_unique<TcpLink>(std::move(connection));
+  return std::make_unique<ConnectionLink<TcpConnection>>(std::move(connection));
 }
 
 }  // namespace braid

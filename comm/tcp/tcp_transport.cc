@@ -72,18 +72,21 @@ class TcpTransport final : public Transport {
     return address.ToString();
   }
 
-  bool Reaches(std::string_view peer_address) const override {
-    const absl::StatusOr<NodeAddress> address = NodeAddress::Parse(peer_address);
-    if (!joiner_ || !address.ok()) return false;
-    for (const SocketAddress& candidate : address->candidates) {
-      if (candidate.family() != AF_INET && candidate.family() != AF_INET6) return false;
-    }
+  absl::Status Reaches(std::string_view peer_address) const override {
+    BRAID_ASSIGN_OR_RETURN(const NodeAddress address, NodeAddress::Parse(peer_address));
     const std::vector<SocketAddress>& local = joiner_->place().local;
-    return local.empty() || std::any_of(local.begin(), local.end(), [&](const SocketAddress& own) {
-             return std::any_of(
-                 address->candidates.begin(), address->candidates.end(),
-                 [&](const SocketAddress& other) { return own.family() == other.family(); });
-           });
+    for (const SocketAddress& other : address.candidates) {
+      const int family = other.family();
+      if (family != AF_INET && family != AF_INET6) {
+        return absl::InvalidArgumentError(other.ToString() + " is no IP address");
+      }
+      if (local.empty() ||
+          std::ranges::find(local, family, &SocketAddress::family) != local.end()) {
+        return absl::OkStatus();
+      }
+    }
+    return absl::UnavailableError("it has no address of a family that " + joiner_->place().name +
+                                  " has: IPv4 or IPv6");
   }
 
   void Connect(LinkRequest request, ConnectCallback done) override {

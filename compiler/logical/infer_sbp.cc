@@ -19,7 +19,7 @@ class SbpPass {
   SbpPass(LogicalGraph& graph, BoxingPlanner& planner, const InferSbpOptions& options)
       : graph_(graph),
         options_(options),
-        chooser_(graph, planner, options.explanations, options.draw),
+        chooser_(graph, planner, options.explanations, options.layout_seed),
         leaders_(graph.ops().size(), kNone),
         is_served_(graph.ops().size(), false),
         layouts_(graph.tensors().size()),

@@ -21,7 +21,7 @@ struct InferSbpOptions {
   // Not null: gets, for every op that had a choice, by its name a line with its alternatives.
   std::map<std::string, std::string>* explanations = nullptr;
   // Layouts are drawn by this seed among all that are legal, instead of the cheapest.
-  std::optional<uint64_t> draw = std::nullopt;
+  std::optional<uint64_t> layout_seed = std::nullopt;
 };
 
 // Hints hold or are errors. Without them: readers and feeds are S(0), variables B, optimizer states

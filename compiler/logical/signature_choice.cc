@@ -101,8 +101,8 @@ std::string NdSignature::ToString() const {
 
 SignatureChooser::SignatureChooser(const LogicalGraph& graph, BoxingPlanner& planner,
                                    std::map<std::string, std::string>* explanations,
-                                   std::optional<uint64_t> draw)
-    : graph_(graph), planner_(planner), explanations_(explanations), draw_(draw) {}
+                                   std::optional<uint64_t> layout_seed)
+    : graph_(graph), planner_(planner), explanations_(explanations), layout_seed_(layout_seed) {}
 
 int SignatureChooser::ClassOf(const Op& op, int placement) {
   const int64_t parts = static_cast<int64_t>(placements_[placement].size()) * op.acts_per_step;
@@ -166,7 +166,7 @@ absl::Status SignatureChooser::HintError(const Op& op, const std::string& hint, 
 absl::StatusOr<NdSignature> SignatureChooser::Choose(const ChoiceRequest& request) {
   const int class_id = ClassOf(*request.op, request.placement);
   std::vector<int> key = KeyOf(request, class_id);
-  if (explanations_ == nullptr && !draw_.has_value()) {
+  if (explanations_ == nullptr && !layout_seed_.has_value()) {
     if (auto it = choices_.find(key); it != choices_.end()) return it->second;
   }
   const OpClass& op_class = classes_[class_id];
@@ -232,7 +232,7 @@ absl::StatusOr<SignatureChooser::Candidates> SignatureChooser::Filter(const Choi
                          request.placement);
       }
     }
-    if (draw_.has_value()) {
+    if (layout_seed_.has_value()) {
       candidates.push_back(std::move(kept));
       continue;
     }
@@ -317,7 +317,7 @@ SignatureChooser::Estimates SignatureChooser::EstimateAll(const ChoiceRequest& r
     }
     if (is_sound) {
       const double seconds = Seconds(request, op_class, candidate, Price::kEstimated);
-      if (explanations_ != nullptr || draw_.has_value() ||
+      if (explanations_ != nullptr || layout_seed_.has_value() ||
           seconds <= kPricedFactor * estimates.least)
         estimates.all.push_back({seconds, candidate});
       estimates.least = std::min(estimates.least, seconds);
@@ -366,8 +366,8 @@ absl::StatusOr<NdSignature> SignatureChooser::Pick(const ChoiceRequest& request,
                                                    const Candidates& candidates) {
   auto [estimated, least] = EstimateAll(request, op_class, candidates);
   if (estimated.empty()) return NoneIsSound(request);
-  if (draw_.has_value()) {
-    const RandomKey key = MakeRandomKey(*draw_, request.op->name, 0);
+  if (layout_seed_.has_value()) {
+    const RandomKey key = MakeRandomKey(*layout_seed_, request.op->name, 0);
     const auto& [seconds, drawn] = estimated[Uint32At(key, 0) % estimated.size()];
     if (explanations_ != nullptr) Explain(*request.op, drawn, seconds, {});
     return drawn;

@@ -54,10 +54,11 @@ struct ChoiceRequest {
 class SignatureChooser {
  public:
   // All are borrowed. Seconds are those of the planner's machine. `explanations` may be null; else
-  // every choice adds its alternatives. With `draw` no choice is by its cost: each is drawn by that
-  // seed and the op's name.
+  // every choice adds its alternatives. With `layout_seed` no choice is by its cost: each is drawn
+  // by that seed and the op's name.
   SignatureChooser(const LogicalGraph& graph, BoxingPlanner& planner,
-                   std::map<std::string, std::string>* explanations, std::optional<uint64_t> draw);
+                   std::map<std::string, std::string>* explanations,
+                   std::optional<uint64_t> layout_seed);
 
   PlacementTable& placements() { return placements_; }
 
@@ -119,7 +120,7 @@ class SignatureChooser {
   const LogicalGraph& graph_;
   BoxingPlanner& planner_;
   std::map<std::string, std::string>* explanations_;
-  const std::optional<uint64_t> draw_;
+  const std::optional<uint64_t> layout_seed_;
   PlacementTable placements_;
   std::map<NdSbp, int> sbp_ids_;
   std::map<std::pair<DType, std::vector<int64_t>>, int> type_ids_;

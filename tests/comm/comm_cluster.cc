@@ -169,7 +169,7 @@ LinkedNodes::LinkedNodes(Environment& environment, const TransportCase& transpor
   for (int from = 0; from < num_nodes; ++from) {
     for (int to = 0; to < num_nodes; ++to) {
       if (from == to) continue;
-      CHECK(transports_->transport(from).Reaches(addresses[to]));
+      CHECK(transports_->transport(from).Reaches(addresses[to]).ok());
       LinkRequest request{.peer = static_cast<uint16_t>(to),
                           .peer_address = addresses[to],
                           .reactor = reactors_[from].get()};

@@ -81,7 +81,9 @@ class WatchedTransport final : public Transport {
       : transport_(std::move(transport)), calls_(calls), fault_(fault) {}
   std::string_view name() const override { return transport_->name(); }
   absl::StatusOr<std::string> Open() override { return transport_->Open(); }
-  bool Reaches(std::string_view address) const override { return transport_->Reaches(address); }
+  absl::Status Reaches(std::string_view address) const override {
+    return transport_->Reaches(address);
+  }
   void Connect(LinkRequest request, ConnectCallback done) override {
     ++*calls_;
     Reactor* const reactor = request.reactor;
@@ -102,7 +104,7 @@ class BrokenTransport final : public Transport {
  public:
   std::string_view name() const override { return "broken"; }
   absl::StatusOr<std::string> Open() override { return absl::UnavailableError("no such card"); }
-  bool Reaches(std::string_view) const override { return true; }
+  absl::Status Reaches(std::string_view) const override { return absl::OkStatus(); }
   void Connect(LinkRequest, ConnectCallback) override { ADD_FAILURE() << "it does not work here"; }
 };
 
@@ -288,8 +290,9 @@ TEST_P(PeersTest, WhatAReceiverRefusesEndsTheLinkOnceAndWithItsReason) {
 TEST_P(PeersTest, APeerThatNobodyHasSaidWhereItIsIsNotReached) {
   Start();
   const absl::Status status = Connect(0, 9)->Wait();
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("node 0: no transport reaches node 9: loopback here, none there; "));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("node 0: no transport reaches node 9; broken does not work here: no such card"));
   On(0, [&] {
     ASSERT_EQ(node(0).losses.size(), 1u);
     EXPECT_FALSE(node(0).losses[0].was_linked);

@@ -3,6 +3,7 @@
 #include "comm/shm/shm_link.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "comm/network/network.h"
 #include "comm/shm/shm_bell.h"
 #include "comm/shm/shm_segment.h"
+#include "comm/shm/shm_transport.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/comm/comm_cluster.h"
@@ -79,6 +81,13 @@ class ShmLinkTest : public ::testing::Test {
     return *receiver_;
   }
 
+  // The link has taken something that was waited for, or has put something for who sleeps.
+  void AwaitBell() {
+    pollfd bell = {.fd = raw_->socket().descriptor(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(poll(&bell, 1, kTestTimeout / kMillisecond), 1) << "no bell was rung";
+    raw_->Hear();
+  }
+
   std::string WaitClosed() { return std::string(closed_.Wait().message()); }
 
   std::unique_ptr<Environment> environment_;
@@ -130,8 +139,7 @@ TEST_F(ShmLinkTest, APeerThatStandsStillIsWaitedFor) {
     const absl::StatusOr<bool> is_there = receiver.Next(entry);
     ASSERT_TRUE(is_there.ok()) << is_there.status();
     if (!*is_there) {
-      raw_->Hear();
-      usleep(100);
+      if (receiver.Sleeps()) AwaitBell();
       continue;
     }
     const std::span<const std::byte> piece = receiver.Payload(entry);
@@ -167,12 +175,16 @@ TEST_F(ShmLinkTest, ARegionMayBeWithdrawnWhileItsPayloadComes) {
   ShmSender& sender = MakeMemory();
   uint64_t put = 0;
   ASSERT_TRUE(*sender.PutWrite(
-      {.token = key->token, .offset = 0, .payload = payload, .frame = PatternBytes(4, 3)}, put));
+      {.token = key->token, .offset = 0, .payload = payload, .frame = PatternBytes(4, 3)}, put,
+      [] {}));
   // Two pieces first, then the rest.
   std::atomic<uint64_t>& published = sender.segment().header().published;
   published.store(2);
   SendMemory();
-  while (sender.segment().header().taken.load() < 2) usleep(100);
+  ShmSegment::Header& header = sender.segment().header();
+  for (header.sender_waits.store(1); header.taken.load() < 2; header.sender_waits.store(1)) {
+    AwaitBell();
+  }
   link_->Withdraw(*key);
   published.store(3);
   raw_->Ring();
@@ -259,7 +271,7 @@ TEST_P(WrongEntryTest, ClosesTheLinkAndTouchesNothing) {
   const std::vector<std::byte> payload = PatternBytes(100, 2), frame = PatternBytes(4, 3);
   uint64_t put = 0;
   ASSERT_TRUE(*sender.PutWrite(
-      {.token = key->token, .offset = 0, .payload = payload, .frame = frame}, put));
+      {.token = key->token, .offset = 0, .payload = payload, .frame = frame}, put, [] {}));
   std::memcpy(sender.segment().entry(0) + GetParam().at, &GetParam().value, GetParam().bytes);
   SendMemory();
   EXPECT_THAT(WaitClosed(),
@@ -280,6 +292,20 @@ INSTANTIATE_TEST_SUITE_P(
         WrongEntry{kPieceBeginAt, 1, 8, "its piece has 100 bytes at 1 of a write of 100"},
         WrongEntry{kPieceBytesAt, 1 << 20, 8, "its piece has 1048576 bytes at 0"},
         WrongEntry{kPieceBytesAt, ~uint64_t{0}, 8, "its piece has 18446744073709551615 bytes"}));
+
+// Who shares no memory with this process is told so, whatever shm there is.
+TEST(ShmTransportTest, SaysWhomItDoesNotReach) {
+  const auto environment = MakeRealEnvironment();
+  const auto reactor = environment->StartReactor("shm");
+  const auto transport = MakeShmTransport({.node = 0, .reactor = reactor.get()});
+  const auto address = transport->Open();
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_TRUE(transport->Reaches(*address).ok());
+  for (const std::string& other : {"x" + *address, std::string("10.0.0.1:5"), std::string()}) {
+    EXPECT_THAT(std::string(transport->Reaches(other).message()),
+                HasSubstr("of another machine, network namespace or user"));
+  }
+}
 
 // Nothing of a link is left in this process.
 TEST(ShmMemoryTest, EndsWithItsLink) {

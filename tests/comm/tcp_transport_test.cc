@@ -335,8 +335,8 @@ TEST_F(TcpTransportTest, ErrorsNameNodesAddressesAndTheCause) {
                                 "node 1 did not connect to node 0 within 0.2 s at 127.0.0.1"));
   LinkOutcome& nowhere = Connect(peer, 2, "loopback:1:2");
   EXPECT_EQ(nowhere.Wait().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_FALSE(peer.transport->Reaches("loopback:1:2"));
-  EXPECT_TRUE(peer.transport->Reaches(node.address));
+  EXPECT_FALSE(peer.transport->Reaches("loopback:1:2").ok());
+  EXPECT_TRUE(peer.transport->Reaches(node.address).ok());
 }
 
 TEST_F(TcpTransportTest, ASecondCallForOnePeerIsAnError) {

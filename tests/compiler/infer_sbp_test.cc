@@ -273,7 +273,7 @@ TEST(InferSbp, DrawsWhateverIsLegal) {
   std::set<std::string> seen;
   for (uint64_t seed = 0; seed < 30; ++seed) {
     InferSbpOptions options;
-    options.draw = seed;
+    options.layout_seed = seed;
     auto graph = RunPasses(ToText({.fc1_hint = "S(1)"}), Devices(1, 2), options);
     ASSERT_TRUE(graph.ok()) << graph.status();
     auto again = RunPasses(ToText({.fc1_hint = "S(1)"}), Devices(1, 2), options);

@@ -76,7 +76,7 @@ void RunLink(InputReader reader) {
   std::vector<MemoryKey> keys;
   for (int i = 0; i < 2; ++i) {
     regions.emplace_back(new std::byte[kRegionBytes]);
-    keys.push_back(inbox.Expose({regions.back().get(), kRegionBytes}));
+    keys.push_back(inbox.regions().Expose({regions.back().get(), kRegionBytes}));
   }
   Peer peer(ends[1]);
   absl::Status status;
@@ -88,7 +88,7 @@ void RunLink(InputReader reader) {
       peer.SayPacket(reader, how);
     }
     if ((how & 2) != 0) status = inbox.Read();
-    if (how == 0xfe) inbox.Withdraw(keys[0]);
+    if (how == 0xfe) inbox.regions().Withdraw(keys[0]);
   }
   theirs.Close();
   // Ends with the connection, unless its reader has had enough.

@@ -303,7 +303,7 @@ def main():
     arguments.repeat = arguments.repeat or (1 if arguments.tier == "quick" else 3)
     why_not = isolate()
     if arguments.transport == "shm":
-        why_not = "--transport=shm is within one"
+        why_not = "shm is within one machine, and opens no data port"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cells = {cell.key: cell for cell in all_cells(PROGRAMS[arguments.program])}
     chosen = [
@@ -318,7 +318,7 @@ def main():
         skipped += [cell for cell in chosen if cell.fault.needs_data_port(cell)]
     chosen = [cell for cell in chosen if cell not in skipped]
     if why_not:
-        print("SKIPPED, for there are no machines in namespaces here (%s):" % why_not)
+        print("SKIPPED, as there is no network between machines here (%s):" % why_not)
         print("".join("  %s\n" % cell for cell in skipped), flush=True)
     if not chosen:
         return 77
@@ -335,7 +335,7 @@ def main():
     runs = sum(len(good) + len(failed) for good, failed in results.values())
     print(
         "\n%d cells, %d runs, %d failed, %d repeated as their phase was over, %d cells skipped for "
-        "want of network namespaces, in %.0f s; load %.1f"
+        "want of a network, in %.0f s; load %.1f"
         % (
             len(chosen),
             runs,

@@ -93,7 +93,9 @@ class LosingTransport final : public Transport {
       : transport_(std::move(transport)), lost_(*lost) {}
   std::string_view name() const override { return transport_->name(); }
   absl::StatusOr<std::string> Open() override { return transport_->Open(); }
-  bool Reaches(std::string_view address) const override { return transport_->Reaches(address); }
+  absl::Status Reaches(std::string_view address) const override {
+    return transport_->Reaches(address);
+  }
   void Connect(LinkRequest request, ConnectCallback done) override {
     transport_->Connect(std::move(request),
                         [this, done = std::move(done)](absl::StatusOr<std::unique_ptr<Link>> link) {
