@@ -137,7 +137,8 @@ function(braid_sanitized_test name)
 endfunction()
 
 # One test program a folder; LABELS "long" keeps it out of the 15-minute tier, "unit" takes it into the
-# one of suites that start no processes and take seconds, which the target unit_tests builds.
+# one of suites that start no processes and take seconds, which the target unit_tests builds, and
+# "one_thread" keeps it from the thread sanitizer, where it could find nothing and takes an hour.
 add_custom_target(unit_tests)
 function(braid_test name)
   cmake_parse_arguments(ARG "" "SECONDS" "SRCS;DEPS;LABELS" ${ARGN})
