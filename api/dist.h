@@ -238,7 +238,7 @@ struct InitOptions {
   // machine only if there is no secret, says so in the file, which all ranks can read, and removes
   // it at the end; what an earlier run left there is replaced, and what is not in the address is
   // taken from below or from RANK and WORLD_SIZE. "": "env://" if RANK or WORLD_SIZE is set, else
-  // what mpirun, mpiexec, srun or `braid launch --nodes` say (comm/cluster/launcher_environment.h;
+  // what mpirun, mpiexec, srun or `braid launch` of nodes say (comm/cluster/launcher_environment.h;
   // the port is MASTER_PORT, or 29500), else a world of one.
   std::string init_method = {};
   int rank = -1;        // -1: as the method says

@@ -41,6 +41,7 @@ struct Meeting {
   HostAndPort master;
   std::string file;  // in which the master says where it is; "": known
   Given rank, world_size;
+  int control_descriptor = -1;  // the master's listening socket, if a launcher has made it
 };
 
 // Where neither the address nor the options say it.
@@ -148,7 +149,7 @@ absl::StatusOr<Meeting> MeetByFile(const InitOptions& options) {
   return meeting;
 }
 
-// What mpirun, mpiexec, srun or `braid launch --nodes` say, which set no RANK. None: a world of
+// What mpirun, mpiexec, srun or `braid launch` of nodes say, which set no RANK. None: a world of
 // one.
 absl::StatusOr<std::optional<Meeting>> MeetByLauncher(const InitOptions& options,
                                                       std::string& origin) {
@@ -166,6 +167,11 @@ absl::StatusOr<std::optional<Meeting>> MeetByLauncher(const InitOptions& options
   if (meeting.master.port == 0) meeting.master.port = kDefaultGroupPort;
   meeting.rank = {launcher->rank->value, launcher->rank->variable};
   meeting.world_size = {launcher->size->value, launcher->size->variable};
+  if (meeting.rank.value == 0) {
+    BRAID_ASSIGN_OR_RETURN(const std::optional<int> control,
+                           FindControlDescriptor(options.environment));
+    meeting.control_descriptor = control.value_or(-1);
+  }
   return std::optional<Meeting>(std::move(meeting));
 }
 
@@ -226,6 +232,7 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
   network.transport = options.transport;
   network.join_timeout = absl::ToInt64Nanoseconds(options.timeout);
   network.meeting_file = meeting.file;
+  network.control_descriptor = meeting.control_descriptor;
   // Where nothing keeps others out, and nothing says which network they come by, they are of this
   // machine.
   if (!meeting.file.empty() && network.secret.empty() && !network.is_insecure &&

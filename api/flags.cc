@@ -9,8 +9,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "api/byte_count.h"
 #include "api/main.h"
 #include "api/network_flags.h"
 #include "glog/logging.h"
@@ -128,24 +128,6 @@ absl::StatusOr<DType> PrecisionOf(const std::string& text) {
       absl::StrFormat("--precision=%s; f32, tf32, bf16 or f16 was expected", text));
 }
 
-// "80GiB".
-absl::StatusOr<int64_t> MemoryOf(const std::string& text) {
-  if (text.empty()) return 0;
-  const std::pair<const char*, int> units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
-  absl::string_view number = text;
-  int shift = 0;
-  for (const auto& [unit, bits] : units) {
-    if (absl::ConsumeSuffix(&number, unit)) shift = bits;
-  }
-  int64_t count = 0;
-  if (!absl::SimpleAtoi(number, &count) || count < 1 || count > INT64_MAX >> shift) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "--device_memory=%s; a number of bytes was expected, or of KiB, MiB, GiB or TiB: 80GiB",
-        text));
-  }
-  return count << shift;
-}
-
 absl::StatusOr<Progress> ProgressOf(const std::string& text) {
   if (text == "auto") return Progress::kAuto;
   if (text == "on") return Progress::kOn;
@@ -232,12 +214,10 @@ absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
   network.transport = std::move(common.transport);
   BRAID_ASSIGN_OR_RETURN(network.join_timeout, PositiveTime(absl::GetFlag(FLAGS_join_timeout),
                                                             "join_timeout", /*may_be_zero=*/false));
-  if (const auto text = EnvironmentVariable("BRAID_CTRL_DESCRIPTOR");
-      text.has_value() && network.cluster.rank == 0) {
-    if (!absl::SimpleAtoi(*text, &network.control_descriptor) || network.control_descriptor < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("BRAID_CTRL_DESCRIPTOR=%s; a descriptor's number was expected", *text));
-    }
+  if (network.cluster.rank == 0) {
+    BRAID_ASSIGN_OR_RETURN(const std::optional<int> control,
+                           FindControlDescriptor(EnvironmentVariable));
+    network.control_descriptor = control.value_or(-1);
   }
   return network;
 }
@@ -302,7 +282,9 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   }
   BRAID_ASSIGN_OR_RETURN(session.precision, PrecisionOf(absl::GetFlag(FLAGS_precision)));
   session.winograd = absl::GetFlag(FLAGS_winograd);
-  BRAID_ASSIGN_OR_RETURN(session.device_memory_bytes, MemoryOf(absl::GetFlag(FLAGS_device_memory)));
+  if (const std::string text = absl::GetFlag(FLAGS_device_memory); !text.empty()) {
+    BRAID_ASSIGN_OR_RETURN(session.device_memory_bytes, ParseByteCount("--device_memory", text));
+  }
   if (const int64_t every = absl::GetFlag(FLAGS_check_replicas); every >= 0) {
     session.check_replicas = every;
   } else if (every != -1) {

@@ -12,7 +12,7 @@ install(CODE "
   include(\"${PROJECT_SOURCE_DIR}/cmake/stage_headers.cmake\")")
 install(DIRECTORY ${PROJECT_BINARY_DIR}/headers/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid)
 
-install(TARGETS braid RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS braid braid_bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 foreach(export braid braid_onnx braid_testing)
   install(EXPORT ${export}Targets NAMESPACE braid:: DESTINATION ${braid_package_dir})
 endforeach()

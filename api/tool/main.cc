@@ -14,6 +14,7 @@
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_format.h"
 #include "api/command_line.h"
+#include "api/tool/bench.h"
 #include "api/tool/launch.h"
 #include "api/tool/node.h"
 #include "api/tool/status.h"
@@ -24,7 +25,7 @@ namespace braid {
 namespace {
 
 std::vector<Subcommand> Subcommands() {
-  return {LaunchSubcommand(), StatusSubcommand(), NodeSubcommand()};
+  return {LaunchSubcommand(), StatusSubcommand(), BenchSubcommand(), NodeSubcommand()};
 }
 
 void PrintSubcommands(std::ostream& out) {
@@ -76,6 +77,7 @@ int RunTool(int argc, char** argv) {
     PrintSubcommands(std::cerr);
     return 1;
   }
+  if (subcommand->file.empty()) return subcommand->run({.words = {argv + 2, argv + argc}});
   SetHelp(*subcommand);
   // What comes after `--` belongs to the program.
   char** const end = argv + argc;

@@ -8,7 +8,7 @@
 namespace braid {
 
 struct ToolArguments {
-  std::vector<std::string> words;    // between the verb and `--`, flags aside
+  std::vector<std::string> words;    // between the verb and `--`, flags aside unless it is whole
   std::vector<std::string> program;  // what came after `--`
 };
 
@@ -16,7 +16,8 @@ struct Subcommand {
   std::string_view name;
   std::string_view summary;  // its line of `braid --help`; without one it is not listed
   std::string_view usage;    // what `braid NAME --help` says before the flags
-  std::string_view file;     // where its flags are defined: "api/tool/launch.cc"
+  std::string_view file;     // where its flags are defined: "api/tool/launch.cc"; "": it has none,
+                             // and is given whole what comes after the verb
   int (*run)(const ToolArguments& arguments);  // returns the exit code; flags are parsed
 };
 

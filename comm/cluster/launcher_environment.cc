@@ -228,6 +228,16 @@ absl::StatusOr<std::optional<EnvironmentNumber>> FindBraidNodeRank(
   return ReadRank(env, "BRAID_NODE_RANK");
 }
 
+absl::StatusOr<std::optional<int>> FindControlDescriptor(const EnvironmentVariables& env) {
+  constexpr char kVariable[] = "BRAID_CTRL_DESCRIPTOR";
+  const std::optional<std::string> text = env(kVariable);
+  if (!text.has_value()) return std::optional<int>();
+  const std::optional<int> number = ParseDecimal(*text, 0, std::numeric_limits<int>::max());
+  if (number.has_value()) return number;
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s=%s; a descriptor's number was expected", kVariable, Excerpt(*text)));
+}
+
 std::string DescribeMissingSrun(const EnvironmentVariables& env) {
   const std::optional<std::string> job = env("SLURM_JOB_ID");
   const std::optional<int> tasks =

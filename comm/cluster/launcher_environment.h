@@ -60,6 +60,10 @@ absl::StatusOr<std::optional<Launcher>> FindLauncher(const EnvironmentVariables&
 // BRAID_NODE_RANK, which goes before what other launchers say.
 absl::StatusOr<std::optional<EnvironmentNumber>> FindBraidNodeRank(const EnvironmentVariables& env);
 
+// BRAID_CTRL_DESCRIPTOR, by which `braid launch` gives the first node the socket that it listens
+// at: nobody else can take its port meanwhile.
+absl::StatusOr<std::optional<int>> FindControlDescriptor(const EnvironmentVariables& env);
+
 // "" or, for a process alone in a Slurm job of several tasks that srun did not start (a batch
 // script runs its commands once, not once a node), what its user should know.
 std::string DescribeMissingSrun(const EnvironmentVariables& env);

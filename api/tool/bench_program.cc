@@ -1,0 +1,350 @@
+// What `braid bench` starts: a program of process groups, which also runs under a launcher, on
+// several machines.
+//
+// Bus bandwidth is what nccl-tests calls so: the bytes that each rank must at least send, by the
+// time, so that figures of other numbers of ranks can be compared with what a link carries. Beside
+// it is what one rank copies from memory to memory while the others do, too.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "api/byte_count.h"
+#include "api/dist_main.h"
+#include "runtime/base/half.h"
+#include "runtime/base/nearest_names.h"
+#include "runtime/base/reactor.h"
+#include "runtime/base/status.h"
+#include "runtime/group/group_call.h"
+
+ABSL_FLAG(std::string, collective, "all_reduce",
+          "all_reduce, all_gather, reduce_scatter, broadcast or all_to_all");
+ABSL_FLAG(std::string, sizes, "4,4KiB,64KiB,1MiB,16MiB",
+          "Bytes of the whole of it: of what each rank has of an all_reduce or broadcast, of the "
+          "blocks of all ranks together of an all_gather, reduce_scatter or all_to_all");
+ABSL_FLAG(std::string, dtype, "f32", "f32, f64, i32, i64, bf16 or f16");
+ABSL_FLAG(double, seconds, 1, "How long to measure each size, about");
+ABSL_FLAG(bool, json, false, "A JSON object for each size instead of the table");
+
+namespace braid {
+namespace {
+
+using dist::CallKind;
+using dist::World;
+
+struct ListedCollective {
+  const char* name;
+  CallKind kind;
+  bool has_blocks;  // one a rank; else each rank has the whole
+  // Of the whole: what a rank must send at least, of so many.
+  double (*bus_share)(double ranks);
+};
+
+double AllButOwn(double ranks) { return (ranks - 1) / ranks; }
+double Whole(double ranks) { return ranks > 1 ? 1 : 0; }
+double BothWays(double ranks) { return 2 * AllButOwn(ranks); }
+
+constexpr ListedCollective kCollectives[] = {
+    {"all_reduce", CallKind::kAllReduce, false, BothWays},
+    {"all_gather", CallKind::kAllGather, true, AllButOwn},
+    {"reduce_scatter", CallKind::kReduceScatter, true, AllButOwn},
+    {"broadcast", CallKind::kBroadcast, false, Whole},
+    {"all_to_all", CallKind::kAllToAll, true, AllButOwn},
+};
+
+struct Plan {
+  const ListedCollective* collective = nullptr;
+  std::vector<int64_t> sizes;  // bytes
+  double seconds = 1;
+  bool is_json = false;
+};
+
+absl::StatusOr<Plan> PlanOfFlags() {
+  Plan plan{.seconds = absl::GetFlag(FLAGS_seconds), .is_json = absl::GetFlag(FLAGS_json)};
+  const std::string name = absl::GetFlag(FLAGS_collective);
+  std::vector<std::string> names;
+  for (const ListedCollective& listed : kCollectives) {
+    names.emplace_back(listed.name);
+    if (name == listed.name) plan.collective = &listed;
+  }
+  if (plan.collective == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("'%s' is no collective that is measured; the nearest: %s", name,
+                        NearestNames(name, names)));
+  }
+  if (!(plan.seconds > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--seconds=%g; a time above 0 was expected", plan.seconds));
+  }
+  for (const auto text : absl::StrSplit(absl::GetFlag(FLAGS_sizes), ',')) {
+    BRAID_ASSIGN_OR_RETURN(const int64_t bytes, ParseByteCount("--sizes", std::string(text)));
+    plan.sizes.push_back(bytes);
+  }
+  return plan;
+}
+
+// Of all threads of this process, user and system.
+double CpuSeconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// What sums of all ranks' are exact in: small integers, which tell their place.
+template <typename T>
+T ValueOf(int64_t i, int rank) {
+  return static_cast<T>(static_cast<float>((i * 7 + rank) % 3));
+}
+
+// A rank's buffers for one size, and what it must find in them.
+template <typename T>
+class Case {
+ public:
+  Case(World& world, const Plan& plan, int64_t bytes)
+      : world_(world),
+        plan_(plan),
+        count_(std::max<int64_t>(1, bytes / static_cast<int64_t>(sizeof(T)))) {
+    const int64_t p = world.size();
+    if (plan.collective->has_blocks) count_ = (count_ + p - 1) / p * p;
+    block_ = plan.collective->has_blocks ? count_ / p : count_;
+    whole_.resize(static_cast<size_t>(count_));
+    if (HasOther()) other_.resize(static_cast<size_t>(OtherCount()));
+    source_.resize(static_cast<size_t>(InputIsBlock() ? block_ : count_));
+    for (size_t i = 0; i < source_.size(); ++i) {
+      source_[i] = ValueOf<T>(static_cast<int64_t>(i), world.rank());
+    }
+    expected_.resize(static_cast<size_t>(OutputIsBlock() ? block_ : count_));
+    for (size_t i = 0; i < expected_.size(); ++i) expected_[i] = Expected(static_cast<int64_t>(i));
+  }
+
+  int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(T)); }
+
+  // Which the group uses for it.
+  std::string algorithm() const {
+    const auto ranks = static_cast<size_t>(world_.size());
+    dist::GroupCall call{.kind = plan_.collective->kind,
+                         .type = dist::ElementTypeOf<T>(),
+                         .element_size = sizeof(T),
+                         .root = 0,
+                         .counts = plan_.collective->has_blocks
+                                       ? std::vector<int64_t>(ranks, block_)
+                                       : std::vector<int64_t>{count_}};
+    if (call.kind == CallKind::kAllToAll) call.receives = call.counts;
+    return std::string(CollectiveAlgorithmName(
+        SpecOf(call, 0, std::vector<uint16_t>(ranks), world_.rank()).algorithm));
+  }
+
+  // Writes the inputs anew, as a program does between two calls.
+  void Fill() { std::ranges::copy(source_, Input().begin()); }
+
+  absl::Status Call() {
+    switch (plan_.collective->kind) {
+      case CallKind::kAllReduce:
+        return world_.AllReduce(whole_);
+      case CallKind::kBroadcast:
+        return world_.Broadcast(whole_, 0);
+      case CallKind::kAllGather:
+        return world_.AllGather(Input(), Output());
+      case CallKind::kReduceScatter:
+        return world_.ReduceScatter(Input(), Output());
+      default:
+        return world_.AllToAll(Input(), Output());
+    }
+  }
+
+  absl::Status Check() {
+    const std::span<T> output = Output();
+    if (std::memcmp(output.data(), expected_.data(), output.size_bytes()) == 0) {
+      return absl::OkStatus();
+    }
+    for (size_t i = 0; i < output.size(); ++i) {
+      const auto got = static_cast<double>(static_cast<float>(output[i]));
+      const auto want = static_cast<double>(static_cast<float>(expected_[i]));
+      if (got == want) continue;
+      return absl::InternalError(absl::StrFormat("%s gave rank %d %g at element %d, must be %g",
+                                                 plan_.collective->name, world_.rank(), got, i,
+                                                 want));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  bool InputIsBlock() const { return plan_.collective->kind == CallKind::kAllGather; }
+  bool OutputIsBlock() const { return plan_.collective->kind == CallKind::kReduceScatter; }
+  bool HasOther() const { return plan_.collective->has_blocks; }
+  int64_t OtherCount() const {
+    return plan_.collective->kind == CallKind::kAllToAll ? count_ : block_;
+  }
+  std::span<T> Input() { return InputIsBlock() ? other_ : whole_; }
+  std::span<T> Output() {
+    const bool is_other = OutputIsBlock() || plan_.collective->kind == CallKind::kAllToAll;
+    return is_other ? other_ : whole_;
+  }
+
+  T Expected(int64_t i) const {
+    const auto sum = [&](int64_t at) {
+      float total = 0;
+      for (int rank = 0; rank < world_.size(); ++rank) {
+        total += static_cast<float>(ValueOf<T>(at, rank));
+      }
+      return static_cast<T>(total);
+    };
+    switch (plan_.collective->kind) {
+      case CallKind::kAllReduce:
+        return sum(i);
+      case CallKind::kReduceScatter:
+        return sum(block_ * world_.rank() + i);
+      case CallKind::kBroadcast:
+        return ValueOf<T>(i, 0);
+      case CallKind::kAllGather:
+        return ValueOf<T>(i % block_, static_cast<int>(i / block_));
+      default:  // all_to_all
+        return ValueOf<T>(block_ * world_.rank() + i % block_, static_cast<int>(i / block_));
+    }
+  }
+
+  World& world_;
+  const Plan& plan_;
+  int64_t count_;
+  int64_t block_ = 0;
+  std::vector<T> whole_, other_;
+  std::vector<T> source_, expected_;
+};
+
+struct Figures {
+  int64_t bytes = 0;
+  std::string algorithm;
+  std::vector<double> seconds;  // of each call, on rank 0; sorted
+  double cpu_seconds = 0;       // of a call, of all ranks
+  double copied = 0;            // bytes a second, of a rank
+};
+
+// Rank 0 decides for all whether to go on.
+absl::StatusOr<bool> GoOn(World& world, bool wants) {
+  std::vector<int> decision = {wants ? 1 : 0};
+  BRAID_RETURN_IF_ERROR(world.Broadcast(decision, 0));
+  return decision[0] != 0;
+}
+
+// From memory to memory, all ranks at once: the slowest.
+absl::StatusOr<double> MeasureCopies(World& world, const Environment& clock, int64_t bytes) {
+  constexpr double kSeconds = 0.05;
+  std::vector<char> from(static_cast<size_t>(bytes), 1), to(static_cast<size_t>(bytes));
+  BRAID_RETURN_IF_ERROR(world.Barrier());
+  const Nanoseconds began = clock.Now();
+  int64_t copied = 0;
+  for (int i = 0; Seconds(clock.Now() - began) < kSeconds; ++i) {
+    from[0] = static_cast<char>(i);
+    std::memcpy(to.data(), from.data(), to.size());
+    copied += to[0] == from[0] ? bytes : 0;
+  }
+  std::vector<double> rate = {static_cast<double>(copied) / Seconds(clock.Now() - began)};
+  BRAID_RETURN_IF_ERROR(world.AllReduce(rate, dist::ReduceOp::kMin));
+  return rate[0];
+}
+
+template <typename T>
+absl::StatusOr<Figures> Measure(World& world, const Plan& plan, int64_t bytes) {
+  constexpr int kCallsAtOnce = 10;
+  const std::unique_ptr<Environment> clock = MakeRealEnvironment();
+  Case<T> measured(world, plan, bytes);
+  Figures figures{.bytes = measured.bytes(), .algorithm = measured.algorithm()};
+  BRAID_ASSIGN_OR_RETURN(figures.copied, MeasureCopies(world, *clock, measured.bytes()));
+  const Nanoseconds began = clock->Now();
+  double cpu = 0;
+  for (bool goes_on = true; goes_on;) {
+    for (int i = 0; i < kCallsAtOnce; ++i) {
+      measured.Fill();
+      const double cpu_before = CpuSeconds();
+      const Nanoseconds start = clock->Now();
+      BRAID_RETURN_IF_ERROR(measured.Call());
+      figures.seconds.push_back(Seconds(clock->Now() - start));
+      cpu += CpuSeconds() - cpu_before;
+      BRAID_RETURN_IF_ERROR(measured.Check());
+    }
+    BRAID_ASSIGN_OR_RETURN(goes_on, GoOn(world, Seconds(clock->Now() - began) < plan.seconds));
+  }
+  std::vector<double> sum = {cpu};
+  BRAID_RETURN_IF_ERROR(world.AllReduce(sum));
+  figures.cpu_seconds = sum[0] / static_cast<double>(figures.seconds.size());
+  std::ranges::sort(figures.seconds);
+  return figures;
+}
+
+void Print(const World& world, const Plan& plan, const Figures& figures, bool is_first) {
+  const double p50 = figures.seconds[figures.seconds.size() / 2];
+  const double p99 = figures.seconds[figures.seconds.size() * 99 / 100];
+  const double bus =
+      static_cast<double>(figures.bytes) * plan.collective->bus_share(world.size()) / p50;
+  const std::string dtype = absl::GetFlag(FLAGS_dtype);
+  if (plan.is_json) {
+    std::printf(
+        "{\"collective\":\"%s\",\"dtype\":\"%s\",\"ranks\":%d,\"bytes\":%lld,"
+        "\"algorithm\":\"%s\",\"calls\":%zu,\"p50_us\":%.2f,\"p99_us\":%.2f,\"bus_gb_s\":%.4f,"
+        "\"copy_gb_s\":%.4f,\"cpu_us\":%.2f}\n",
+        plan.collective->name, dtype.c_str(), world.size(), static_cast<long long>(figures.bytes),
+        figures.algorithm.c_str(), figures.seconds.size(), 1e6 * p50, 1e6 * p99, 1e-9 * bus,
+        1e-9 * figures.copied, 1e6 * figures.cpu_seconds);
+    return;
+  }
+  if (is_first) {
+    std::printf("%s of %s, %d ranks; times in microseconds, CPU time of all ranks together\n",
+                plan.collective->name, dtype.c_str(), world.size());
+    std::printf("%12s %-10s %8s %10s %10s %9s %10s %10s\n", "bytes", "algorithm", "calls", "p50",
+                "p99", "bus GB/s", "of copying", "CPU");
+  }
+  std::printf("%12lld %-10s %8zu %10.1f %10.1f %9.3f %8.0f %% %10.1f\n",
+              static_cast<long long>(figures.bytes), figures.algorithm.c_str(),
+              figures.seconds.size(), 1e6 * p50, 1e6 * p99, 1e-9 * bus, 100 * bus / figures.copied,
+              1e6 * figures.cpu_seconds);
+}
+
+using MeasureFn = absl::StatusOr<Figures> (*)(World& world, const Plan& plan, int64_t bytes);
+constexpr std::pair<const char*, MeasureFn> kTypes[] = {
+    {"f32", &Measure<float>},   {"f64", &Measure<double>},    {"i32", &Measure<int32_t>},
+    {"i64", &Measure<int64_t>}, {"bf16", &Measure<BFloat16>}, {"f16", &Measure<Float16>},
+};
+
+absl::Status Program(World& world) {
+  BRAID_ASSIGN_OR_RETURN(const Plan plan, PlanOfFlags());
+  const std::string dtype = absl::GetFlag(FLAGS_dtype);
+  const auto* const type =
+      std::ranges::find_if(kTypes, [&](const auto& listed) { return dtype == listed.first; });
+  if (type == std::end(kTypes)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--dtype=%s; f32, f64, i32, i64, bf16 or f16 was expected", dtype));
+  }
+  bool is_first = true;
+  for (const int64_t bytes : plan.sizes) {
+    BRAID_ASSIGN_OR_RETURN(const Figures figures, type->second(world, plan, bytes));
+    if (world.rank() == 0) Print(world, plan, figures, std::exchange(is_first, false));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace braid
+
+int main(int argc, char** argv) {
+  return braid::dist::Main(
+      argc, argv,
+      {.about = "braid bench COLLECTIVE [FLAGS]: for each size the time of a call, the bus "
+                "bandwidth and the CPU time of all ranks. Every result is checked. COLLECTIVE is "
+                "all_reduce, all_gather, reduce_scatter, broadcast or all_to_all; --ranks=N says "
+                "how many processes of this machine take part, of which there are 2 else. Under a "
+                "launcher, which says so, start braid_bench --collective=COLLECTIVE."},
+      braid::Program);
+}
