@@ -30,9 +30,9 @@ class ConnectionLink final : public Link {
                            connection_->description());
   }
   absl::StatusOr<MemoryKey> Expose(std::span<std::byte> memory) override {
-    return connection_->regions().Expose(memory);
+    return connection_->Expose(memory);
   }
-  void Withdraw(const MemoryKey& key) override { connection_->regions().Withdraw(key); }
+  void Withdraw(const MemoryKey& key) override { connection_->Withdraw(key); }
   void Send(std::span<const std::byte> frame) override { connection_->Send(frame); }
   bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
              std::span<const std::byte> frame, DoneCallback done) override {

@@ -133,6 +133,7 @@ class Transport {
 };
 
 class LoopbackNetwork;
+class SharedHeap;
 
 struct TransportOptions {
   uint16_t node = 0;
@@ -147,11 +148,17 @@ struct TransportOptions {
   std::string host;
   std::string only;  // the name of the only transport that may be used; empty: any
   Network* network = SystemNetwork();  // outlives the transports
+  // Memory of this node that its peers may map, as whoever uses the links lends it for what they
+  // write; outlives the links. Null: there is none, and all that is written to this node is copied
+  // once more.
+  SharedHeap* shared_heap = nullptr;
 };
 
 // INVALID_ARGUMENT, naming `what` gave the name, if no transport between processes has it. "" is
 // any.
 absl::Status CheckTransportName(std::string_view what, const std::string& name);
+// Whether a node with these options may have a transport that uses its shared_heap.
+bool UsesSharedHeap(const TransportOptions& options);
 // The transports of one node, best first: the one that it may use, or all that need not be asked
 // for. Those that do not work here say so in Open().
 std::vector<std::unique_ptr<Transport>> MakeTransports(const TransportOptions& options);

@@ -17,14 +17,19 @@ struct ListedTransport {
   const char* name;
   std::unique_ptr<Transport> (*make)(const TransportOptions& options);
   bool is_usual;  // else only where it is asked for by name
+  bool uses_shared_heap;
 };
 
-// shm is not the usual one yet: it copies as often as tcp does, until arenas are memory that peers
-// can map.
+// shm is not the usual one yet: its links take memory that no plan says, and collectives have no
+// algorithms for memory that is mapped.
 constexpr ListedTransport kTransports[] = {
-    {"shm", &MakeShmTransport, false},
-    {"tcp", &MakeTcpTransport, true},
+    {"shm", &MakeShmTransport, false, true},
+    {"tcp", &MakeTcpTransport, true, false},
 };
+
+bool IsAsked(const ListedTransport& listed, const TransportOptions& options) {
+  return options.only.empty() ? listed.is_usual : options.only == listed.name;
+}
 
 }  // namespace
 
@@ -36,15 +41,20 @@ absl::Status CheckTransportName(std::string_view what, const std::string& name) 
       "%s=%s; one of these was expected: %s", std::string(what), name, absl::StrJoin(names, ", ")));
 }
 
+bool UsesSharedHeap(const TransportOptions& options) {
+  return options.reactor != nullptr &&
+         std::ranges::any_of(kTransports, [&](const ListedTransport& listed) {
+           return listed.uses_shared_heap && IsAsked(listed, options);
+         });
+}
+
 std::vector<std::unique_ptr<Transport>> MakeTransports(const TransportOptions& options) {
   std::vector<std::unique_ptr<Transport>> transports;
   if (options.loopback != nullptr && (options.only.empty() || options.only == kLoopback)) {
     transports.push_back(MakeLoopbackTransport(options.node, options.loopback));
   }
   for (const ListedTransport& listed : kTransports) {
-    if (options.only.empty() ? listed.is_usual : options.only == listed.name) {
-      transports.push_back(listed.make(options));
-    }
+    if (IsAsked(listed, options)) transports.push_back(listed.make(options));
   }
   return transports;
 }

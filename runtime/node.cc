@@ -2,10 +2,12 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/prefixed.h"
+#include "runtime/base/shared_heap.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/device/cpu_device.h"
@@ -15,6 +17,25 @@
 namespace braid {
 
 using control::ControlMessage;
+
+namespace {
+
+// For the arenas of so many devices and for collectives. Null where the system refuses, or where
+// address space is limited, of which each peer's heap takes as much: what peers write to this node
+// is copied once more then.
+std::unique_ptr<SharedHeap> MakeSharedHeap(uint16_t node, int devices) {
+  constexpr uint64_t kMostBytes = uint64_t{4} << 40;
+  const uint64_t bytes = std::min(kMostBytes, SystemMemory() * static_cast<uint64_t>(1 + devices));
+  auto heap = ReadMemoryLimits().process == 0
+                  ? SharedHeap::Make(bytes)
+                  : absl::ResourceExhaustedError("its address space is limited (ulimit -v)");
+  if (heap.ok()) return *std::move(heap);
+  LOG(WARNING) << "node " << node << " shares no memory for what others send, which is copied "
+               << "once more: " << heap.status().message();
+  return nullptr;
+}
+
+}  // namespace
 
 Node::Node(const NodeOptions& options)
     : options_(options),
@@ -32,13 +53,17 @@ Node::Node(const NodeOptions& options)
                     OnPlan(job, std::move(plan));
                   }}),
       reactor_(options.environment->StartReactor(absl::StrFormat("node %d", options.node))) {
+  if (UsesSharedHeap(ForTransports())) {
+    shared_heap_ = MakeSharedHeap(options.node, options.devices);
+  }
   for (int i = 0; i < options.devices; ++i) {
     const DeviceRequest request{.index = i,
                                 .devices = options.devices,
                                 .node = options.node,
                                 .environment = options.environment,
                                 .cpu_kernels = options.kernels,
-                                .simulation_seed = options.simulation_seed};
+                                .simulation_seed = options.simulation_seed,
+                                .shared_heap = shared_heap_.get()};
     devices_.push_back(options.device_kind == nullptr ? MakeCpuDevice(request)
                                                       : options.device_kind->make(request));
   }
@@ -66,7 +91,7 @@ Node::Node(const NodeOptions& options)
   groups_ = std::make_unique<dist::Groups>(dist::Groups::Options{
       .node = options.node,
       .reactor = reactor_.get(),
-      .allocate = AllocateHostMemory,
+      .allocate = MemoryForPeers(shared_heap_.get()),
       .send = [this](const ControlMessage& message) { agent_->Send(message); },
       .fail = [this](const absl::Status& cause) { OnFailure(cause); }});
   store_ = std::make_unique<dist::StoreEnd>(
@@ -135,7 +160,7 @@ void Node::MakePeers() {
   }
 }
 
-std::vector<TransportAddress> Node::OpenTransports() {
+TransportOptions Node::ForTransports() const {
   TransportOptions transports;
   transports.node = options_.node;
   transports.loopback = options_.loopback;
@@ -145,6 +170,12 @@ std::vector<TransportAddress> Node::OpenTransports() {
   transports.host = options_.host;
   transports.only = options_.transport;
   transports.network = options_.network;
+  transports.shared_heap = shared_heap_.get();
+  return transports;
+}
+
+std::vector<TransportAddress> Node::OpenTransports() {
+  const TransportOptions transports = ForTransports();
   return peers_->Open(options_.make_transports ? options_.make_transports(transports)
                                                : MakeTransports(transports));
 }

@@ -117,6 +117,7 @@ class Node {
 
  private:
   void MakePeers();
+  TransportOptions ForTransports() const;
   std::vector<TransportAddress> OpenTransports();
   // What the master orders while the session goes on.
   void Obey(control::ControlMessage& message);
@@ -151,6 +152,7 @@ class Node {
   };
 
   const NodeOptions options_;
+  std::unique_ptr<SharedHeap> shared_heap_;  // null: no transport has a use for it
   Devices devices_;
   std::unique_ptr<DeviceGroup> device_group_;  // null: its devices do no collectives themselves
   VariableStore variables_;

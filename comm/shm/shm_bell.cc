@@ -15,14 +15,14 @@
 namespace braid {
 namespace {
 
-enum Message : uint8_t { kMemory = 1, kRing = 2, kReason = 3 };
+enum Message : uint8_t { kMemory = 1, kRing = 2, kReason = 3, kHeap = 4 };
 
 // kind, 0, the text's bytes in 16 bits
 constexpr size_t kHeadBytes = 4;
 
 }  // namespace
 
-absl::Status ShmBell::Send(uint8_t kind, std::string_view text, int descriptor) const {
+int ShmBell::Send(uint8_t kind, std::string_view text, int descriptor) const {
   std::array<std::byte, kHeadBytes> head{};
   head[0] = static_cast<std::byte>(kind);
   PutLittleEndian(head, 2, static_cast<uint16_t>(text.size()));
@@ -44,15 +44,28 @@ absl::Status ShmBell::Send(uint8_t kind, std::string_view text, int descriptor) 
   do {
     sent = sendmsg(socket_.descriptor(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
-  return sent < 0 ? SocketError(errno) : absl::OkStatus();
+  return sent < 0 ? errno : 0;
 }
 
-absl::Status ShmBell::SendMemory(int descriptor) const { return Send(kMemory, "", descriptor); }
+absl::Status ShmBell::SendMemory(int descriptor) const {
+  const int error = Send(kMemory, "", descriptor);
+  return error == 0 ? absl::OkStatus() : SocketError(error);
+}
 
-void ShmBell::Ring() const { Send(kRing, "", -1).IgnoreError(); }
+absl::Status ShmBell::SendHeap(int descriptor) const {
+  const int error = Send(kHeap, "", descriptor);
+  return error == 0 ? absl::OkStatus() : SocketError(error);
+}
+
+void ShmBell::Ring() const { Send(kRing, "", -1); }
+
+bool ShmBell::PeerEnded() const {
+  const int error = Send(kRing, "", -1);
+  return error == EPIPE || error == ECONNRESET;
+}
 
 void ShmBell::SendReason(std::string_view reason) const {
-  Send(kReason, reason.substr(0, kMaxShmReason), -1).IgnoreError();
+  Send(kReason, reason.substr(0, kMaxShmReason), -1);
 }
 
 ShmBell::Heard ShmBell::Hear() {
@@ -87,17 +100,17 @@ absl::Status ShmBell::Receive(bool& is_drained) {
     for (size_t i = 0; i < count; ++i) {
       int number = -1;
       std::memcpy(&number, CMSG_DATA(at) + i * sizeof(int), sizeof(int));
-      memory_ = Descriptor(number);  // one too many is closed
+      descriptor_ = Descriptor(number);  // one too many is closed
     }
   }
-  if ((message.msg_flags & MSG_CTRUNC) != 0 && !memory_.is_open()) {
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && !descriptor_.is_open()) {
     return absl::ResourceExhaustedError(
         "no descriptor is left for the peer's memory; raise what this process may have (ulimit "
         "-n)");
   }
   if (received == 0) return absl::UnavailableError("connection closed by the peer");
   unread_.insert(unread_.end(), bytes.begin(), bytes.begin() + received);
-  is_drained = static_cast<size_t>(received) < bytes.size() && !memory_.is_open();
+  is_drained = static_cast<size_t>(received) < bytes.size() && !descriptor_.is_open();
   return absl::OkStatus();
 }
 
@@ -112,14 +125,16 @@ absl::Status ShmBell::Read(Heard& heard) {
       status = absl::InvalidArgumentError(
           absl::StrFormat("its message of kind %d has %d bytes, must have at most %d", kind, bytes,
                           kind == kReason ? kMaxShmReason : 0));
-    } else if (kind == kMemory && memory_.is_open() && !std::exchange(has_memory_, true)) {
-      heard.memory = std::move(memory_);
+    } else if (kind == kMemory && descriptor_.is_open() && !std::exchange(has_memory_, true)) {
+      heard.memory = std::move(descriptor_);
+    } else if (kind == kHeap && descriptor_.is_open() && !std::exchange(has_heap_, true)) {
+      heard.heap = std::move(descriptor_);
     } else if (kind == kReason) {
       if (rest.size() < kHeadBytes + bytes) break;
       heard.reason = std::string(reinterpret_cast<const char*>(rest.data()) + kHeadBytes, bytes);
     } else if (kind != kRing) {
       status = absl::InvalidArgumentError(absl::StrFormat(
-          "its message has kind %d, must be 1, once and with memory, 2 or 3", kind));
+          "its message has kind %d, must be 1 or 4, once and with memory, 2 or 3", kind));
     }
     at += kHeadBytes + bytes;
   }

@@ -1,5 +1,5 @@
-// What passes over the Unix socket of a shm link: the sender's memory, once; bells, for who sleeps;
-// and the reason of a close.
+// What passes over the Unix socket of a shm link: the sender's memory and heap, once each; bells,
+// for who sleeps; and the reason of a close.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +28,15 @@ class ShmBell {
 
   // One thread at a time.
   absl::Status SendMemory(int descriptor) const;
+  absl::Status SendHeap(int descriptor) const;
   void Ring() const;
+  bool PeerEnded() const;                          // has closed its end
   void SendReason(std::string_view reason) const;  // cut at kMaxShmReason
 
   // Reads all that there is.
   struct Heard {
     Descriptor memory;                  // if it came
+    Descriptor heap;                    // likewise
     std::optional<std::string> reason;  // the peer has closed the link
     // The connection's end, or INVALID_ARGUMENT: what came is no message.
     absl::Status status;
@@ -41,14 +44,14 @@ class ShmBell {
   Heard Hear();
 
  private:
-  absl::Status Send(uint8_t kind, std::string_view text, int descriptor) const;
+  int Send(uint8_t kind, std::string_view text, int descriptor) const;  // errno, or 0
   absl::Status Receive(bool& is_drained);
   absl::Status Read(Heard& heard);
 
   Socket socket_;
   std::vector<std::byte> unread_;
-  bool has_memory_ = false;
-  Descriptor memory_;  // that has come before its message was read
+  bool has_memory_ = false, has_heap_ = false;
+  Descriptor descriptor_;  // that has come before its message was read
 };
 
 }  // namespace braid

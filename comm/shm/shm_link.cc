@@ -16,6 +16,7 @@
 #include "comm/first_packets.h"
 #include "comm/landing_regions.h"
 #include "comm/shm/shm_bell.h"
+#include "comm/shm/shm_landing.h"
 #include "comm/shm/shm_segment.h"
 #include "glog/logging.h"
 #include "runtime/base/mutex.h"
@@ -36,20 +37,35 @@ constexpr int kReadEntries = 1024;
 class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
  public:
   ShmConnection(Socket socket, ShmSegment segment, const ShmLinkOptions& options)
-      : options_(options), bell_(std::move(socket)), sender_(std::move(segment)) {
+      : options_(options),
+        bell_(std::move(socket)),
+        sender_(std::move(segment)),
+        grants_(sender_.segment(), options.heap, [this] { return PeerEnded(); }) {
     outbox_.Reserve(kFirstPackets);
     answers_.reserve(kFirstPackets);
   }
 
   const ShmLinkOptions& options() const { return options_; }
   std::string description() const { return "shm"; }
-  LandingRegions& regions() { return regions_; }
+
+  MemoryKey Expose(std::span<std::byte> memory) {
+    const MemoryKey key = regions_.Expose(memory);
+    grants_.Grant(key.token, memory);
+    return key;
+  }
+  void Withdraw(const MemoryKey& key) {
+    grants_.Revoke(key.token);
+    regions_.Withdraw(key);
+  }
 
   absl::Status Start() {
     CHECK(options_.reactor->InThread());
     MutexLock lock(out_mutex_);
     BRAID_RETURN_IF_ERROR(bell_.SendMemory(sender_.segment().memory().descriptor()));
     sender_.segment().memory().ForgetDescriptor();
+    if (options_.heap != nullptr) {
+      BRAID_RETURN_IF_ERROR(bell_.SendHeap(options_.heap->descriptor()));
+    }
     return options_.reactor->Watch(
         bell_.socket().descriptor(), {.readable = true},
         [self = shared_from_this()](Reactor::Readiness) { self->Hear(); });
@@ -108,6 +124,7 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
     has_handler_.store(false, std::memory_order_relaxed);
     handler_ = nullptr;
     closed_handler_ = nullptr;
+    grants_.RevokeAll();
     LeaveSocket();
     std::vector<Answer> answers = TakeAnswers();
     if (answers.empty()) return;
@@ -131,7 +148,8 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
     uint64_t token = 0;
     uint64_t offset = 0;
     Link::DoneCallback done;
-    uint64_t put = 0;  // bytes of the payload
+    uint64_t put = 0;         // bytes of the payload
+    bool has_landed = false;  // all of them are in the peer's memory
 
     static Packet Of(std::span<const std::byte> frame) {
       CHECK(!frame.empty() && frame.size() <= kMaxFrameBytes)
@@ -171,12 +189,18 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
       const auto wake = [this]() BRAID_REQUIRES(out_mutex_) {
         if (sender_.MustWake()) bell_.Ring();
       };
-      const absl::StatusOr<bool> is_put = packet.done ? sender_.PutWrite({.token = packet.token,
-                                                                          .offset = packet.offset,
-                                                                          .payload = packet.payload,
-                                                                          .frame = frame},
-                                                                         packet.put, wake)
-                                                      : sender_.PutFrame(frame);
+      absl::StatusOr<bool> is_put = Land(packet);
+      if (is_put.ok() && packet.has_landed) {
+        is_put = sender_.PutFrame(frame, packet.payload.size());
+      } else if (is_put.ok() && packet.done) {
+        is_put = sender_.PutWrite({.token = packet.token,
+                                   .offset = packet.offset,
+                                   .payload = packet.payload,
+                                   .frame = frame},
+                                  packet.put, wake);
+      } else if (is_put.ok()) {
+        is_put = sender_.PutFrame(frame);
+      }
       wake();
       if (is_put.ok() && *is_put) return true;
       const absl::StatusOr<bool> waits =
@@ -189,6 +213,25 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
       }
       if (*waits) return false;
     }
+  }
+
+  // The payload straight to where it belongs, if the peer has granted that.
+  absl::StatusOr<bool> Land(Packet& packet) BRAID_REQUIRES(out_mutex_) {
+    if (!packet.done || packet.has_landed || packet.put > 0 || theirs_ == nullptr) return false;
+    BRAID_ASSIGN_OR_RETURN(packet.has_landed, peer_heap_.Write(*theirs_,
+                                                               {.token = packet.token,
+                                                                .offset = packet.offset,
+                                                                .bytes = packet.payload.size()},
+                                                               packet.payload));
+    return packet.has_landed;
+  }
+
+  // Nothing is written by the peer any more: it has closed its end, which it does not do while it
+  // writes. Any thread.
+  bool PeerEnded() {
+    if (peer_ended_.load(std::memory_order_acquire)) return true;
+    MutexLock lock(out_mutex_);
+    return bell_.socket().is_open() && bell_.PeerEnded();
   }
 
   void Refuse(Packet& packet) BRAID_REQUIRES(out_mutex_) {
@@ -205,6 +248,17 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
       absl::StatusOr<ShmSegment> segment = ShmSegment::Map(std::move(heard.memory));
       if (!segment.ok()) return Fail(WrongFrame(segment.status()));
       receiver_.emplace(*std::move(segment));
+      MutexLock lock(out_mutex_);
+      theirs_ = &receiver_->segment();
+    }
+    if (heard.heap.is_open()) {
+      const absl::Status mapped = MapHeap(std::move(heard.heap));
+      if (absl::IsInvalidArgument(mapped)) return Fail(WrongFrame(mapped));
+      LOG_IF(WARNING, !mapped.ok()) << "what node " << options_.node << " sends to node "
+                                    << options_.peer << " is copied twice: " << mapped.message();
+    }
+    if (heard.reason.has_value() || !heard.status.ok()) {
+      peer_ended_.store(true, std::memory_order_release);
     }
     if (heard.reason.has_value()) {
       end_ = absl::CancelledError(*heard.reason);
@@ -214,6 +268,11 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
     if (!end_.ok()) options_.reactor->Unwatch(bell_.socket().descriptor());
     Flush();
     Take();
+  }
+
+  absl::Status MapHeap(Descriptor heap) {
+    MutexLock lock(out_mutex_);
+    return peer_heap_.Map(std::move(heap));
   }
 
   // What waits in the outbox.
@@ -256,7 +315,8 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   }
 
   absl::Status Land(const ShmEntry& entry) {
-    const bool is_frame = entry.kind == ShmEntry::Kind::kFrame;
+    const bool is_frame =
+        entry.kind == ShmEntry::Kind::kFrame || entry.kind == ShmEntry::Kind::kWritten;
     const LandingWrite write{
         .token = entry.token, .offset = entry.offset, .bytes = entry.payload_bytes};
     if (landed_ == 0 && is_frame) return absl::OkStatus();
@@ -302,6 +362,7 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
 
   // After Close.
   void Settle() {
+    grants_.RevokeAll();
     LeaveSocket();
     const bool tells = !std::exchange(is_over_, true);
     AnswerAll();
@@ -348,6 +409,9 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   mutable Mutex out_mutex_;
   ShmBell bell_;  // who sends has out_mutex_; the reactor hears
   ShmSender sender_ BRAID_GUARDED_BY(out_mutex_);
+  // The peer's memory, once it has come: receiver_'s, and its heap.
+  const ShmSegment* theirs_ BRAID_GUARDED_BY(out_mutex_) = nullptr;
+  ShmPeerHeap peer_heap_ BRAID_GUARDED_BY(out_mutex_);
   RingBuffer<Packet> outbox_ BRAID_GUARDED_BY(out_mutex_);
   std::vector<Answer> answers_ BRAID_GUARDED_BY(out_mutex_);
   absl::Status reason_ BRAID_GUARDED_BY(out_mutex_);
@@ -358,6 +422,8 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   std::atomic<uint64_t> bytes_received_{0};
 
   LandingRegions regions_;
+  ShmGrants grants_;
+  std::atomic<bool> peer_ended_{false};
 
   std::atomic<bool> has_handler_{false};
   std::shared_ptr<const Link::FrameHandler> handler_;  // written before has_handler_ is

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "comm/network/socket.h"
 #include "comm/transport.h"
+#include "runtime/base/shared_heap.h"
 
 namespace braid {
 
@@ -15,6 +16,9 @@ struct ShmLinkOptions {
   uint16_t node = 0;
   uint16_t peer = 0;
   Reactor* reactor = nullptr;  // outlives the link
+  // Memory of this process that peers may map, so that they write there directly; outlives the
+  // link. Null: there is none.
+  SharedHeap* heap = nullptr;
 };
 
 // On the link's reactor. Both ends begin right after their greetings. Errors: no memory or

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
+#include "runtime/base/streaming_copy.h"
 
 // Of the thread sanitizer's run time, where that is linked in.
 extern "C" {
@@ -45,10 +46,11 @@ enum EntryField : size_t {
 static_assert(kFrame + kMaxFrameBytes <= kShmEntryBytes);
 
 constexpr size_t kPage = 4096;
-constexpr size_t kEntriesAt = kPage;  // behind the header
+constexpr size_t kKeysAt = kPage;  // behind the header
+constexpr size_t kEntriesAt = kKeysAt + kShmKeys * sizeof(ShmKey);
 constexpr size_t kPayloadAt = kEntriesAt + kShmEntries * kShmEntryBytes;
 constexpr size_t kSegmentBytes = kPayloadAt + kShmPayloadBytes;
-static_assert(sizeof(ShmSegment::Header) <= kEntriesAt && kPayloadAt % kPage == 0);
+static_assert(sizeof(ShmSegment::Header) <= kKeysAt && kPayloadAt % kPage == 0);
 
 template <typename T>
 void Put(std::byte* entry, EntryField field, T value) {
@@ -62,9 +64,10 @@ void Get(const std::byte* entry, EntryField field, T& value) {
 absl::Status CheckEntry(const ShmEntry& entry) {
   const bool is_piece = entry.kind == ShmEntry::Kind::kPiece;
   const bool is_frame = entry.kind == ShmEntry::Kind::kFrame;
-  if (!is_piece && !is_frame && entry.kind != ShmEntry::Kind::kLastPiece) {
+  const bool is_written = entry.kind == ShmEntry::Kind::kWritten;
+  if (!is_piece && !is_frame && !is_written && entry.kind != ShmEntry::Kind::kLastPiece) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("it has kind %d, must be 1 to 3", static_cast<int>(entry.kind)));
+        absl::StrFormat("it has kind %d, must be 1 to 4", static_cast<int>(entry.kind)));
   }
   if (is_piece ? entry.frame_bytes != 0
                : entry.frame_bytes < 1 || entry.frame_bytes > kMaxFrameBytes) {
@@ -75,6 +78,10 @@ absl::Status CheckEntry(const ShmEntry& entry) {
     return absl::InvalidArgumentError(
         absl::StrFormat("it is no write and has %d and %d bytes of payload, must be 0",
                         entry.payload_bytes, entry.piece_bytes));
+  }
+  if (is_written && entry.piece_bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "its payload is written and its piece has %d bytes, must be 0", entry.piece_bytes));
   }
   const uint64_t end = entry.piece_begin + entry.piece_bytes;
   const bool is_last = entry.kind == ShmEntry::Kind::kLastPiece;
@@ -92,6 +99,7 @@ absl::Status CheckEntry(const ShmEntry& entry) {
 absl::StatusOr<ShmSegment> ShmSegment::Make() {
   BRAID_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Make("braid link", kSegmentBytes));
   new (memory.data()) Header();
+  for (size_t i = 0; i < kShmKeys; ++i) new (memory.data() + kKeysAt + i * sizeof(ShmKey)) ShmKey();
   return ShmSegment(std::move(memory));
 }
 
@@ -99,6 +107,10 @@ absl::StatusOr<ShmSegment> ShmSegment::Map(Descriptor descriptor) {
   BRAID_ASSIGN_OR_RETURN(SharedMemory memory,
                          SharedMemory::Map(std::move(descriptor), kSegmentBytes));
   return ShmSegment(std::move(memory));
+}
+
+ShmKey& ShmSegment::key(uint64_t token) const {
+  return reinterpret_cast<ShmKey*>(memory_.data() + kKeysAt)[token % kShmKeys];
 }
 
 std::byte* ShmSegment::entry(uint64_t number) const {
@@ -139,10 +151,13 @@ void ShmSender::Publish(const ShmEntry& entry) {
   segment_.header().published.store(++published_);
 }
 
-absl::StatusOr<bool> ShmSender::PutFrame(std::span<const std::byte> frame) {
+absl::StatusOr<bool> ShmSender::PutFrame(std::span<const std::byte> frame,
+                                         std::optional<uint64_t> written) {
   BRAID_ASSIGN_OR_RETURN(const Room room, FindRoom());
   if (room.entries == 0) return false;
-  ShmEntry entry{.frame_bytes = static_cast<uint8_t>(frame.size())};
+  ShmEntry entry{.kind = written.has_value() ? ShmEntry::Kind::kWritten : ShmEntry::Kind::kFrame,
+                 .frame_bytes = static_cast<uint8_t>(frame.size()),
+                 .payload_bytes = written.value_or(0)};
   std::memcpy(entry.frame, frame.data(), frame.size());
   Publish(entry);
   return true;
@@ -160,7 +175,7 @@ absl::StatusOr<bool> ShmSender::PutWrite(const Write& write, uint64_t& begin,
     const uint64_t bytes = std::min({left, room.bytes, run, uint64_t{kShmPieceBytes}});
     if (room.entries == 0 || (bytes == 0 && left > 0)) return false;
     if (bytes > 0) {
-      std::memcpy(segment_.payload(payload_put_), write.payload.data() + begin, bytes);
+      StreamingCopy(segment_.payload(payload_put_), write.payload.data() + begin, bytes);
     }
     payload_put_ += bytes;
     entry.piece_begin = begin;

@@ -1,6 +1,7 @@
 // One direction of a shm link: memory that the sender made and both processes map, in which frames
 // and payload pass through two rings. The sender copies payload in, the receiver copies it to where
-// it belongs. Nothing of it has a name: it ends with the processes that map it.
+// it belongs, unless that is in memory that both map (shm_landing.h). Nothing of it has a name: it
+// ends with the processes that map it.
 //
 // What the other side may have written is read once and then checked; a value that cannot be is an
 // INVALID_ARGUMENT that says it and what was expected.
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -23,11 +25,16 @@ namespace braid {
 
 // A frame, or a piece of a Write's payload; the last piece has the frame.
 struct ShmEntry {
-  enum class Kind : uint8_t { kFrame = 1, kPiece = 2, kLastPiece = 3 };
+  enum class Kind : uint8_t {
+    kFrame = 1,
+    kPiece = 2,
+    kLastPiece = 3,
+    kWritten = 4,  // the frame of a Write whose payload is where it belongs already
+  };
 
   Kind kind = Kind::kFrame;
   uint8_t frame_bytes = 0;  // of a piece that is not the last: 0
-  // Of the Write, as it was called for; of kFrame 0.
+  // Of the Write, as it was called for; of kFrame 0; of kWritten only the bytes.
   uint64_t token = 0;
   uint64_t offset = 0;
   uint64_t payload_bytes = 0;
@@ -45,7 +52,19 @@ constexpr size_t kShmPayloadBytes = 1 << 20;
 // Payload travels in pieces of at most that much, so that both sides copy at the same time.
 constexpr size_t kShmPieceBytes = 64 << 10;
 
-// Where the rings lie in the memory.
+// A landing region of who made the segment, into which the receiver may copy by itself.
+struct ShmKey {
+  alignas(64) std::atomic<uint64_t> token{0};  // as of Link::Expose; 0: none. Set last.
+  // Where it lies in the heap of who made the segment.
+  std::atomic<uint64_t> offset{0};
+  std::atomic<uint64_t> bytes{0};
+  // The receiver's: it is copying. What it sets before it looks at the token once more.
+  std::atomic<uint32_t> is_written{0};
+};
+// So many regions are written directly: token % kShmKeys says where its key is.
+constexpr size_t kShmKeys = 1024;
+
+// Where the rings and the keys lie in the memory.
 class ShmSegment {
  public:
   // As of SharedMemory. Map: what a peer made.
@@ -66,6 +85,7 @@ class ShmSegment {
     std::atomic<uint32_t> sender_waits{0};
   };
   Header& header() const { return *reinterpret_cast<Header*>(memory_.data()); }
+  ShmKey& key(uint64_t token) const;
   std::byte* entry(uint64_t number) const;
   std::byte* payload(uint64_t position) const;
 
@@ -82,8 +102,10 @@ class ShmSender {
 
   ShmSegment& segment() { return segment_; }
 
-  // False: there is no room for an entry.
-  absl::StatusOr<bool> PutFrame(std::span<const std::byte> frame);
+  // False: there is no room for an entry. `written`: the frame is a Write's, of so many bytes,
+  // which are where they belong.
+  absl::StatusOr<bool> PutFrame(std::span<const std::byte> frame,
+                                std::optional<uint64_t> written = std::nullopt);
   // A Write of which the first `begin` bytes have been put: as many more as there is room for, with
   // the frame behind the last. Whether all is put; `begin` is what has been put by then.
   // `published` is called after each piece but the last: the receiver may begin to copy.
@@ -118,6 +140,8 @@ class ShmSender {
 class ShmReceiver {
  public:
   explicit ShmReceiver(ShmSegment segment) : segment_(std::move(segment)) {}
+
+  const ShmSegment& segment() const { return segment_; }
 
   // The next entry, checked in itself, or false.
   absl::StatusOr<bool> Next(ShmEntry& entry);

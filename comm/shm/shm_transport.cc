@@ -69,9 +69,10 @@ class ShmTransport final : public Transport {
                           .place = {.name = "this machine"},
                           .reactor = options_.reactor,
                           .network = options_.network},
-        [](Socket socket, const LinkEnds& ends) {
-          return MakeShmLink(std::move(socket),
-                             {.node = ends.node, .peer = ends.peer, .reactor = ends.reactor});
+        [heap = options_.shared_heap](Socket socket, const LinkEnds& ends) {
+          return MakeShmLink(
+              std::move(socket),
+              {.node = ends.node, .peer = ends.peer, .reactor = ends.reactor, .heap = heap});
         });
     options_.reactor->Post([joiner = joiner_, listeners] { joiner->Start(std::move(*listeners)); });
     return absl::StrCat(place_, std::string(1, kSeparator), address.ToString());

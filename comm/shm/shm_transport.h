@@ -8,7 +8,7 @@
 
 namespace braid {
 
-// Uses options.node and reactor. The transport is destroyed before the reactor.
+// Uses options.node, reactor and shared_heap. The transport is destroyed before the reactor.
 std::unique_ptr<Transport> MakeShmTransport(const TransportOptions& options);
 
 }  // namespace braid

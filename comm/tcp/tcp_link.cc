@@ -49,7 +49,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
 
   const TcpLinkOptions& options() const { return options_; }
   const std::string& description() const { return options_.description; }
-  LandingRegions& regions() { return inbox_.regions(); }
+  MemoryKey Expose(std::span<std::byte> memory) { return inbox_.regions().Expose(memory); }
+  void Withdraw(const MemoryKey& key) { inbox_.regions().Withdraw(key); }
 
   void Start() {
     CHECK(options_.reactor->InThread());

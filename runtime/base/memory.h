@@ -12,6 +12,11 @@
 
 namespace braid {
 
+// Of memory that is looked up here and there, or gone through in each step: with small pages most
+// accesses wait for the page's address, too. Of x86-64, and of arm64 with small pages; where they
+// are larger, the system takes small ones.
+inline constexpr uint64_t kLargePage = 2 << 20;
+
 // Which of the memories that a device can lend.
 enum class MemoryKind : uint8_t {
   kOwn,     // the device's, where its kernels work

@@ -1,17 +1,25 @@
 #include "runtime/base/shared_memory.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/status.h"
 
 namespace braid {
 namespace {
+
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers do not have
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -29,14 +37,14 @@ absl::Status SharedMemory::MapIt(const Descriptor& descriptor, size_t bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SharedMemory> SharedMemory::Make(const char* name, size_t bytes) {
+absl::StatusOr<SharedMemory> SharedMemory::Reserve(const char* name, size_t bytes) {
   SharedMemory memory;
   memory.descriptor_ = Descriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int descriptor = memory.descriptor_.number();
   if (descriptor < 0) return absl::ErrnoToStatus(errno, "cannot make shared memory");
-  if (const int error = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)); error != 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrFormat("cannot make %d bytes of shared memory: %s", bytes, std::strerror(error)));
+  if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
+    return absl::ErrnoToStatus(errno,
+                               absl::StrFormat("cannot reserve %d bytes of shared memory", bytes));
   }
   if (fcntl(descriptor, F_ADD_SEALS, kSizeSeals) != 0) {
     return absl::ErrnoToStatus(errno, "cannot seal shared memory");
@@ -45,14 +53,65 @@ absl::StatusOr<SharedMemory> SharedMemory::Make(const char* name, size_t bytes) 
   return memory;
 }
 
-absl::StatusOr<SharedMemory> SharedMemory::Map(Descriptor descriptor, size_t bytes) {
+absl::StatusOr<SharedMemory> SharedMemory::Make(const char* name, size_t bytes) {
+  BRAID_ASSIGN_OR_RETURN(SharedMemory memory, Reserve(name, bytes));
+  BRAID_RETURN_IF_ERROR(memory.Fill(0, bytes));
+  return memory;
+}
+
+absl::Status SharedMemory::Fill(size_t begin, size_t bytes) {
+  int error = 0;
+  do {
+    error =
+        posix_fallocate(descriptor_.number(), static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  if (error == 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("cannot make %d bytes of shared memory: %s", bytes, std::strerror(error)));
+}
+
+// A page that has any memory can be made a large one, whatever the system does by itself.
+absl::Status SharedMemory::FillInLargePages(size_t begin, size_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(data());
+  const size_t first = (address + begin + kLargePage - 1) / kLargePage * kLargePage - address;
+  const size_t end = (address + begin + bytes) / kLargePage * kLargePage - address;
+  for (size_t at = first; at < end; at += kLargePage) {
+    BRAID_RETURN_IF_ERROR(Fill(at, 1));
+    static_cast<void>(*static_cast<volatile std::byte*>(data() + at));
+  }
+  if (first < end) madvise(data() + first, end - first, kCollapse);
+  return Fill(begin, bytes);
+}
+
+absl::Status SharedMemory::Separate(size_t begin, size_t bytes) {
+  const std::vector<std::byte> held(data() + begin, data() + begin + bytes);
+  if (mmap(data() + begin, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+           -1, 0) == MAP_FAILED) {
+    return absl::ErrnoToStatus(errno,
+                               absl::StrFormat("cannot take %d bytes out of shared memory", bytes));
+  }
+  std::memcpy(data() + begin, held.data(), bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> SharedMemory::SizeOf(const Descriptor& descriptor) {
   struct stat file = {};
   if (fstat(descriptor.number(), &file) != 0) {
     return absl::ErrnoToStatus(errno, "cannot look at the peer's shared memory");
   }
-  if (file.st_size != static_cast<off_t>(bytes)) {
+  return static_cast<size_t>(file.st_size);
+}
+
+absl::StatusOr<SharedMemory> SharedMemory::Map(Descriptor descriptor) {
+  BRAID_ASSIGN_OR_RETURN(const size_t bytes, SizeOf(descriptor));
+  return Map(std::move(descriptor), bytes);
+}
+
+absl::StatusOr<SharedMemory> SharedMemory::Map(Descriptor descriptor, size_t bytes) {
+  BRAID_ASSIGN_OR_RETURN(const size_t has, SizeOf(descriptor));
+  if (has != bytes) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("its shared memory has %d bytes, must be %d", file.st_size, bytes));
+        absl::StrFormat("its shared memory has %d bytes, must be %d", has, bytes));
   }
   if (const int seals = fcntl(descriptor.number(), F_GET_SEALS);
       seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
@@ -73,6 +132,25 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 
 SharedMemory::~SharedMemory() {
   if (mapped_ != nullptr) munmap(mapped_, bytes_);
+}
+
+size_t SystemPage() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
+bool WaitForZero(const std::atomic<uint32_t>& word, Nanoseconds patience,
+                 absl::FunctionRef<bool()> is_vain) {
+  constexpr int kYields = 100;
+  constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 100 * kMicrosecond};
+  Nanoseconds waited = 0;
+  for (int i = 0; word.load() != 0; ++i) {
+    if (i < kYields) {
+      sched_yield();
+      continue;
+    }
+    if (waited >= patience || is_vain()) return false;
+    nanosleep(&kPause, nullptr);
+    waited += kPause.tv_nsec;
+  }
+  return true;
 }
 
 }  // namespace braid

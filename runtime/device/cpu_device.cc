@@ -12,13 +12,15 @@ class CpuDevice final : public Device {
   explicit CpuDevice(const DeviceRequest& request)
       : Device("cpu", request.index),
         kernels_(*request.cpu_kernels),
-        own_(request.devices),
-        pinned_(request.devices) {}
+        own_(request.devices, request.shared_heap),
+        pinned_(request.devices),
+        for_peers_(MemoryForPeers(request.shared_heap)) {}
 
   const KernelRegistry& kernels() const override { return kernels_; }
   bool is_host() const override { return true; }
-  absl::StatusOr<Memory> Allocate(MemoryKind /*all are one*/, uint64_t bytes) override {
-    return AllocateHostMemory(bytes);
+  // What lies on the host for its streams is what collectives land in.
+  absl::StatusOr<Memory> Allocate(MemoryKind kind, uint64_t bytes) override {
+    return kind == MemoryKind::kPinned ? for_peers_(bytes) : AllocateHostMemory(bytes);
   }
   std::span<std::byte> arena(MemoryKind kind) const override {
     return kind == MemoryKind::kOwn ? own_.bytes() : pinned_.bytes();
@@ -33,6 +35,7 @@ class CpuDevice final : public Device {
  private:
   const KernelRegistry& kernels_;
   HostArena own_, pinned_;
+  const AllocateMemory for_peers_;
   HostStream stream_;
 };
 

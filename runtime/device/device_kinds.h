@@ -16,6 +16,7 @@
 namespace braid {
 
 class Environment;
+class SharedHeap;
 
 // What a node makes a device with. All borrowed; outlives the device.
 struct DeviceRequest {
@@ -25,6 +26,7 @@ struct DeviceRequest {
   Environment* environment = nullptr;
   const KernelRegistry* cpu_kernels = nullptr;  // with the program's own
   uint64_t simulation_seed = 0;
+  SharedHeap* shared_heap = nullptr;  // null: no peer maps memory of this node
 };
 
 class DeviceKinds {

@@ -8,6 +8,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "runtime/base/prefixed.h"
+#include "runtime/base/shared_heap.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 
@@ -15,6 +17,14 @@ namespace braid {
 
 // Nodes of one process do not know of each other: where it is full, less is tried.
 absl::Status HostArena::Reserve(uint64_t bytes) {
+  if (heap_ != nullptr) {
+    if (const auto reserved = heap_->Reserve(SystemMemory()); reserved.ok()) {
+      is_in_heap_ = true;
+      reserved_ = reserved->size();
+      base_ = reserved->data();
+      return absl::OkStatus();
+    }
+  }
   const MemoryLimits limits = ReadMemoryLimits();
   const uint64_t least = (bytes + kLargePage - 1) / kLargePage * kLargePage;
   reserved_ = SystemMemory();
@@ -47,9 +57,15 @@ HostArena::~HostArena() {
 
 absl::Status HostArena::Grow(uint64_t bytes) {
   if (bytes <= size_) return absl::OkStatus();
-  if (mapped_ == nullptr) BRAID_RETURN_IF_ERROR(Reserve(bytes));
+  if (base_ == nullptr) BRAID_RETURN_IF_ERROR(Reserve(bytes));
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   const uint64_t rounded = bytes > reserved_ ? bytes : (bytes + page - 1) / page * page;
+  if (is_in_heap_ && rounded <= reserved_) {
+    BRAID_RETURN_IF_ERROR(
+        Prefixed("a device's arena", heap_->Fill({base_ + size_, rounded - size_})));
+    size_ = bytes;
+    return absl::OkStatus();
+  }
   if (rounded > reserved_ || mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "a device's arena needs %d bytes by plan and %d are reserved for it (%s); take a smaller "

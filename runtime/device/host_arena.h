@@ -15,10 +15,14 @@
 
 namespace braid {
 
+class SharedHeap;
+
 class HostArena {
  public:
   // `devices`: how many the node has, each with such an arena.
-  explicit HostArena(int devices) : devices_(devices) {}
+  // `heap`: it lies there if there is room, so that peers may write to it; outlives it. Null: it
+  // does not.
+  explicit HostArena(int devices, SharedHeap* heap = nullptr) : devices_(devices), heap_(heap) {}
   ~HostArena();
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
@@ -33,8 +37,10 @@ class HostArena {
   absl::Status Reserve(uint64_t bytes);
 
   const int devices_;
+  SharedHeap* const heap_;
+  bool is_in_heap_ = false;
   uint64_t reserved_ = 0;
-  void* mapped_ = nullptr;     // what was reserved
+  void* mapped_ = nullptr;     // what was reserved, if not in the heap
   std::byte* base_ = nullptr;  // in it, at the start of a huge page
   uint64_t size_ = 0;
 };

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/control_group.h"
+#include "runtime/base/shared_heap.h"
 
 namespace braid {
 namespace {
@@ -65,6 +66,11 @@ absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes) {
   return Memory(
       MemoryKind::kHost, {data, static_cast<size_t>(bytes)},
       [alignment](std::span<std::byte> lent) { ::operator delete(lent.data(), alignment); });
+}
+
+AllocateMemory MemoryForPeers(SharedHeap* heap) {
+  if (heap == nullptr) return AllocateHostMemory;
+  return [heap](uint64_t bytes) { return heap->Allocate(bytes); };
 }
 
 }  // namespace braid

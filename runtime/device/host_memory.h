@@ -9,6 +9,8 @@
 
 namespace braid {
 
+class SharedHeap;
+
 // Bytes that this machine has, used or not.
 uint64_t SystemMemory();
 
@@ -30,11 +32,9 @@ uint64_t AddressSpaceInUse();
 
 // An AllocateMemory.
 absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes);
+// For what other nodes write: of the heap, which outlives it, or, if that is null, as of above.
+AllocateMemory MemoryForPeers(SharedHeap* heap);
 
-// Of memory that is looked up here and there, or gone through in each step: with small pages most
-// accesses wait for the page's address, too. Of x86-64, and of arm64 with small pages; where they
-// are larger, the system takes small ones.
-inline constexpr uint64_t kLargePage = 2 << 20;
 // Asks for large pages; `begin` is a multiple of theirs. A piece at the end keeps small ones, so
 // that no more memory is used. Advice only: a system that has none does without.
 void AdviseLargePages(void* begin, uint64_t bytes);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The mnist example on real digits as real processes: every parallelism on nodes over TCP.
+"""The mnist example on real digits as real processes: every parallelism on nodes over TCP and shm.
 
     mnist_nodes.py BIN_DIR [EPOCHS]
 
@@ -80,14 +80,14 @@ class OneProcess(Meeting):
 
 
 class Launched(Meeting):
-    def __init__(self, name, bin_dir, host):
+    def __init__(self, name, bin_dir, host, flags=()):
         super().__init__(name, bin_dir)
-        self.host = host
+        self.host, self.flags = host, list(flags)
 
     def commands(self, folder, devices, arguments):
         listed = ",".join("cpu:%d" % n for n in devices)
         launch = [self.tool, "launch", "--local=%d" % len(devices), "--host=" + self.host]
-        return [launch + ["--devices=" + listed, "--", self.program] + arguments]
+        return [launch + ["--devices=" + listed, "--", self.program] + self.flags + arguments]
 
     def is_right_error(self, error, devices):
         words = "braid launch: the %d nodes meet at " % len(devices)
@@ -201,6 +201,7 @@ def main():
         OneProcess("one process", bin_dir),
         Launched("launch on 127.0.0.1", bin_dir, "127.0.0.1"),
         Launched("launch on ::1", bin_dir, "::1"),
+        Launched("launch over shm", bin_dir, "127.0.0.1", ["--transport=shm"]),
         Listed("127.0.0.x", bin_dir, lambda node: "127.0.0.%d" % (node + 1), lambda node: []),
     ]
     with contextlib.ExitStack() as stack:

@@ -1,5 +1,6 @@
 // Links of the loopback, shm and tcp transports beside plain blocking sockets: how long a small
-// frame takes to come back, how many go one way, and what writes of several sizes carry. All
+// frame takes to come back, how many go one way, and what writes of several sizes carry. "staged"
+// is shm where the peer does not map the memory that is written to, so that it passes a ring. All
 // contenders take turns in every round; the table has the median of the rounds, and CPU seconds of
 // the whole process for each second.
 //
@@ -24,6 +25,8 @@
 #include "comm/shm/shm_transport.h"
 #include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
+#include "runtime/base/shared_heap.h"
+#include "runtime/device/host_memory.h"
 #include "tests/bench/process_usage.h"
 
 namespace braid {
@@ -46,8 +49,12 @@ class Contender {
 
 class LinkContender : public Contender {
  public:
-  LinkContender(Environment& environment, Transport& a, Transport& b)
-      : environment_(environment), transports_{&a, &b}, done_(environment.MakeEvent()) {
+  // `heap`: where payload lands; null: in memory that peers do not map.
+  LinkContender(Environment& environment, Transport& a, Transport& b, SharedHeap* heap = nullptr)
+      : environment_(environment),
+        transports_{&a, &b},
+        allocate_(MemoryForPeers(heap)),
+        done_(environment.MakeEvent()) {
     std::string addresses[2];
     for (int i : {0, 1}) {
       reactors_[i] = environment.StartReactor("node" + std::to_string(i));
@@ -104,7 +111,10 @@ class LinkContender : public Contender {
 
   // As a transfer does it: a slot is written again when the peer has acknowledged it.
   void Stream(size_t bytes, int count) override {
-    std::vector<std::byte> source(bytes, std::byte{7}), landing(kSlots * bytes);
+    std::vector<std::byte> source(bytes, std::byte{7});
+    const auto memory = allocate_(kSlots * bytes);
+    CHECK(memory.ok()) << memory.status();
+    const std::span<std::byte> landing(memory->data(), memory->size());
     const auto key = links_[1]->Expose(landing);
     CHECK(key.ok());
     int begun = 0, answered = 0, acknowledged = 0;
@@ -166,6 +176,7 @@ class LinkContender : public Contender {
 
   Environment& environment_;
   Transport* const transports_[2];
+  const AllocateMemory allocate_;
   std::unique_ptr<Reactor> reactors_[2];
   std::vector<std::unique_ptr<Event>> events_;
   std::unique_ptr<Link> links_[2];
@@ -293,21 +304,30 @@ void Main(int rounds, const std::string& host) {
   const auto environment = MakeRealEnvironment();
   LoopbackNetwork network;
   const auto reactor = environment->StartReactor("tcp");
-  std::unique_ptr<Transport> transports[6];
+  std::unique_ptr<SharedHeap> heaps[2];
+  std::unique_ptr<Transport> transports[8];
   for (uint16_t i : {0, 1}) {
+    auto heap = SharedHeap::Make(uint64_t{1} << 30);
+    CHECK(heap.ok()) << heap.status();
+    heaps[i] = *std::move(heap);
     transports[i] = MakeLoopbackTransport(i, &network);
     transports[2 + i] = MakeTcpTransport({.node = i, .reactor = reactor.get(), .host = host});
     transports[4 + i] = MakeShmTransport({.node = i, .reactor = reactor.get()});
+    transports[6 + i] =
+        MakeShmTransport({.node = i, .reactor = reactor.get(), .shared_heap = heaps[i].get()});
   }
   const bool is_v6 = host.find(':') != std::string::npos;
   std::map<std::string, std::unique_ptr<Contender>> contenders;
   contenders["loopback"] =
       std::make_unique<LinkContender>(*environment, *transports[0], *transports[1]);
   contenders["tcp"] = std::make_unique<LinkContender>(*environment, *transports[2], *transports[3]);
-  contenders["shm"] = std::make_unique<LinkContender>(*environment, *transports[4], *transports[5]);
+  contenders["staged"] =
+      std::make_unique<LinkContender>(*environment, *transports[4], *transports[5]);
+  contenders["shm"] =
+      std::make_unique<LinkContender>(*environment, *transports[6], *transports[7], heaps[1].get());
   contenders["plain"] = std::make_unique<PlainContender>(is_v6 ? "[" + host + "]:0" : host + ":0");
 
-  constexpr const char* kColumns[] = {"loopback", "shm", "tcp", "plain"};
+  constexpr const char* kColumns[] = {"loopback", "shm", "staged", "tcp", "plain"};
   std::printf("%-26s %-5s", "", "");
   for (const char* const column : kColumns) std::printf(" %10s", column);
   std::printf(" %10s %10s\n", "tcp/plain", "shm/tcp");

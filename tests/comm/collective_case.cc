@@ -7,7 +7,6 @@
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
-#include "runtime/device/host_memory.h"
 
 namespace braid {
 namespace {
@@ -119,7 +118,8 @@ CollectiveRun::CollectiveRun(CommCluster& cluster, const CollectiveCase& c, uint
   buffers_.resize(p);
   for (int rank = 0; rank < p; ++rank) {
     auto end = cluster.hub(c.layout[rank])
-                   .Create(MakeSpec(c, id, rank), *reactors[rank], AllocateHostMemory);
+                   .Create(MakeSpec(c, id, rank), *reactors[rank],
+                           cluster.nodes().allocate(c.layout[rank]));
     CHECK(end.ok()) << end.status();
     ends_.push_back(*std::move(end));
     int64_t inputs = whole, outputs = whole, own = 0;  // own: of the own block

@@ -1,5 +1,6 @@
 #include "tests/comm/comm_cluster.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/loopback_transport.h"
@@ -8,7 +9,9 @@
 #include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
+#include "runtime/base/shared_heap.h"
 #include "runtime/base/simulation.h"
+#include "runtime/device/host_memory.h"
 
 namespace braid {
 namespace {
@@ -74,18 +77,33 @@ class TcpSet : public TransportSet {
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
+// With heaps, or with memory that peers do not map.
 class ShmSet : public TransportSet {
  public:
-  ShmSet(Environment& environment, int num_nodes) : reactor_(environment.StartReactor("shm")) {
+  ShmSet(Environment& environment, int num_nodes, bool has_heaps)
+      : reactor_(environment.StartReactor("shm")) {
     for (int node = 0; node < num_nodes; ++node) {
+      if (has_heaps) {
+        auto heap = SharedHeap::Make(kHeapBytes);
+        CHECK(heap.ok()) << heap.status();
+        heaps_.push_back(*std::move(heap));
+      }
       transports_.push_back(
-          MakeShmTransport({.node = static_cast<uint16_t>(node), .reactor = reactor_.get()}));
+          MakeShmTransport({.node = static_cast<uint16_t>(node),
+                            .reactor = reactor_.get(),
+                            .shared_heap = has_heaps ? heaps_.back().get() : nullptr}));
     }
   }
   Transport& transport(int node) override { return *transports_[node]; }
+  absl::StatusOr<Memory> Allocate(int node, uint64_t bytes) override {
+    return heaps_.empty() ? TransportSet::Allocate(node, bytes) : heaps_[node]->Allocate(bytes);
+  }
 
  private:
+  static constexpr uint64_t kHeapBytes = uint64_t{1} << 32;
+
   const std::unique_ptr<Reactor> reactor_;
+  std::vector<std::unique_ptr<SharedHeap>> heaps_;
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
@@ -99,6 +117,10 @@ TransportCase TcpCase(const std::string& name, const std::string& host, MakeEnvi
 
 }  // namespace
 
+absl::StatusOr<Memory> TransportSet::Allocate(int /*node*/, uint64_t bytes) {
+  return AllocateHostMemory(bytes);
+}
+
 std::vector<std::byte> PatternBytes(size_t n, int seed) {
   std::vector<std::byte> bytes(n);
   for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>((i * 7 + seed * 31) & 0xff);
@@ -110,7 +132,13 @@ std::vector<TransportCase> TransportCases() {
       {"loopback", &MakeSimulatedEnvironment,
        [](Environment&, int n) { return std::make_unique<LoopbackSet>(n); }},
       {"shm", nullptr,
-       [](Environment& environment, int n) { return std::make_unique<ShmSet>(environment, n); }},
+       [](Environment& environment, int n) {
+         return std::make_unique<ShmSet>(environment, n, true);
+       }},
+      {"shmForeign", nullptr,
+       [](Environment& environment, int n) {
+         return std::make_unique<ShmSet>(environment, n, false);
+       }},
       TcpCase("tcpIpv4", "127.0.0.1", &MakeSimulatedMachine),
       TcpCase("tcpIpv6", "::1", nullptr),
   };
@@ -193,6 +221,17 @@ LinkedNodes::~LinkedNodes() {
   for (auto& [pair, link] : links_) {
     RunOn(environment_, *reactors_[pair.first], [&link = link] { link.reset(); });
   }
+}
+
+AllocateMemory LinkedNodes::allocate(int node) {
+  return [this, node](uint64_t bytes) { return transports_->Allocate(node, bytes); };
+}
+
+Memory LinkedNodes::Landing(int node, std::span<const std::byte> content) {
+  absl::StatusOr<Memory> memory = transports_->Allocate(node, content.size());
+  CHECK(memory.ok()) << memory.status();
+  std::ranges::copy(content, memory->data());
+  return *std::move(memory);
 }
 
 void LinkedNodes::DestroyLink(int from, int to) {

@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "comm/collective/collective_hub.h"
 #include "comm/transport.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {
@@ -25,6 +27,8 @@ class TransportSet {
  public:
   virtual ~TransportSet() = default;
   virtual Transport& transport(int node) = 0;
+  // Of the node, for what others write; the set outlives it.
+  virtual absl::StatusOr<Memory> Allocate(int node, uint64_t bytes);
 };
 
 // Bytes that tell their place and `seed`.
@@ -80,6 +84,9 @@ class LinkedNodes {
   int num_nodes() const { return static_cast<int>(reactors_.size()); }
   Reactor& reactor(int node) { return *reactors_[node]; }
   Link& link(int from, int to) { return *links_.at({from, to}); }
+  AllocateMemory allocate(int node);
+  // Memory of the node, for what others write, with that in it.
+  Memory Landing(int node, std::span<const std::byte> content);
   void DestroyLink(int from, int to);
   uint64_t TotalBytesSent() const;
 

@@ -20,6 +20,7 @@
 
 #include "comm/network/network.h"
 #include "comm/shm/shm_bell.h"
+#include "comm/shm/shm_landing.h"
 #include "comm/shm/shm_segment.h"
 #include "comm/shm/shm_transport.h"
 #include "gmock/gmock.h"
@@ -36,17 +37,19 @@ using ::testing::HasSubstr;
 constexpr size_t kKindAt = 0, kFrameBytesAt = 1, kPayloadBytesAt = 24, kPieceBeginAt = 32,
                  kPieceBytesAt = 40;
 
-constexpr size_t kSegmentBytes = 4096 + kShmEntries * kShmEntryBytes + kShmPayloadBytes;
+constexpr size_t kSegmentBytes =
+    4096 + kShmKeys * sizeof(ShmKey) + kShmEntries * kShmEntryBytes + kShmPayloadBytes;
 
 class ShmLinkTest : public ::testing::Test {
  protected:
-  ShmLinkTest() : environment_(MakeRealEnvironment()), closed_(*environment_) {
+  ShmLinkTest() : environment_(MakeRealEnvironment()), heap_(MakeHeap()), closed_(*environment_) {
     reactor_ = environment_->StartReactor("link");
     int ends[2];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
     raw_.emplace(Socket(ends[0]));
     RunOn(*environment_, *reactor_, [&] {
-      auto link = MakeShmLink(Socket(ends[1]), {.node = 1, .peer = 0, .reactor = reactor_.get()});
+      auto link = MakeShmLink(
+          Socket(ends[1]), {.node = 1, .peer = 0, .reactor = reactor_.get(), .heap = heap_.get()});
       CHECK(link.ok()) << link.status();
       link_ = *std::move(link);
     });
@@ -67,6 +70,11 @@ class ShmLinkTest : public ::testing::Test {
     auto segment = ShmSegment::Make();
     CHECK(segment.ok()) << segment.status();
     return sender_.emplace(*std::move(segment));
+  }
+  static std::unique_ptr<SharedHeap> MakeHeap() {
+    auto heap = SharedHeap::Make(1 << 20);
+    CHECK(heap.ok()) << heap.status();
+    return *std::move(heap);
   }
   // From here on the link takes what is there.
   void SendMemory() { CHECK(raw_->SendMemory(sender_->segment().memory().descriptor()).ok()); }
@@ -91,6 +99,7 @@ class ShmLinkTest : public ::testing::Test {
   std::string WaitClosed() { return std::string(closed_.Wait().message()); }
 
   std::unique_ptr<Environment> environment_;
+  const std::unique_ptr<SharedHeap> heap_;  // the link's
   std::unique_ptr<Reactor> reactor_;
   Outcome closed_;
   std::unique_ptr<Link> link_;
@@ -195,6 +204,90 @@ TEST_F(ShmLinkTest, ARegionMayBeWithdrawnWhileItsPayloadComes) {
   EXPECT_EQ(closed_.times(), 0);
 }
 
+// What the link writes lies there before its frame does, and takes no room of the ring.
+TEST_F(ShmLinkTest, WhatThePeerGrantsIsWrittenDirectly) {
+  const std::unique_ptr<SharedHeap> heap = MakeHeap();
+  const auto memory = heap->Allocate(3 * kShmPayloadBytes / 4);
+  ASSERT_TRUE(memory.ok());
+  ShmReceiver& receiver = HearMemory();
+  MakeMemory();
+  ShmGrants grants(sender_->segment(), heap.get(), [] { return false; });
+  grants.Grant(5, {memory->data(), memory->size()});
+  ASSERT_TRUE(raw_->SendHeap(heap->descriptor()).ok());
+  SendMemory();
+  RunOn(*environment_, *reactor_, [] {});
+  const std::vector<std::byte> payload = PatternBytes(memory->size() - 10, 4);
+  Outcome done(*environment_);
+  WriteTo(*link_, payload, {.token = 5, .base = 0, .bytes = memory->size()}, 10, PatternBytes(4, 1),
+          done);
+  EXPECT_TRUE(done.Wait().ok());
+  ShmEntry entry;
+  ASSERT_TRUE(*receiver.Next(entry));
+  EXPECT_EQ(entry.kind, ShmEntry::Kind::kWritten);
+  EXPECT_EQ(entry.payload_bytes, payload.size());
+  EXPECT_TRUE(std::equal(payload.begin(), payload.end(), memory->data() + 10));
+  EXPECT_EQ(memory->data()[9], std::byte{0});
+  // What is withdrawn passes the ring, so that the peer says what is wrong.
+  grants.Revoke(5);
+  WriteTo(*link_, payload, {.token = 5, .base = 0, .bytes = memory->size()}, 0, PatternBytes(4, 1),
+          done);
+  receiver.Take(entry);
+  ASSERT_TRUE(*receiver.Next(entry));
+  EXPECT_EQ(entry.kind, ShmEntry::Kind::kPiece);
+}
+
+TEST_F(ShmLinkTest, WhatThePeerWroteDirectlyIsThereWithItsFrame) {
+  const auto memory = heap_->Allocate(5000);
+  ASSERT_TRUE(memory.ok());
+  const auto key = link_->Expose({memory->data(), memory->size()});
+  ASSERT_TRUE(key.ok());
+  ShmPeerHeap theirs;
+  ShmBell::Heard heard = raw_->Hear();
+  ASSERT_TRUE(heard.memory.is_open() && heard.heap.is_open());
+  ASSERT_TRUE(theirs.Map(std::move(heard.heap)).ok());
+  const auto segment = ShmSegment::Map(std::move(heard.memory));
+  ASSERT_TRUE(segment.ok());
+  const std::vector<std::byte> payload = PatternBytes(4000, 4);
+  Outcome told(*environment_);
+  link_->SetHandler([&](std::span<const std::byte>) {
+    EXPECT_TRUE(std::equal(payload.begin(), payload.end(), memory->data() + 1000));
+    told.Take(absl::OkStatus());
+  });
+  const LandingWrite write{.token = key->token, .offset = 1000, .bytes = payload.size()};
+  ASSERT_TRUE(*theirs.Write(*segment, write, payload));
+  ASSERT_TRUE(*MakeMemory().PutFrame(PatternBytes(4, 1), payload.size()));
+  SendMemory();
+  ASSERT_TRUE(told.Wait().ok());
+  EXPECT_EQ(link_->counters().bytes_received, payload.size());
+  link_->Withdraw(*key);
+  EXPECT_FALSE(*theirs.Write(*segment, write, payload));
+}
+
+TEST_F(ShmLinkTest, AGrantOfWhatTheHeapDoesNotHaveClosesIt) {
+  const std::unique_ptr<SharedHeap> heap = MakeHeap();
+  MakeMemory();
+  ShmKey& key = sender_->segment().key(5);
+  key.token = 5;
+  key.offset = 1 << 20;
+  key.bytes = 64;
+  ASSERT_TRUE(raw_->SendHeap(heap->descriptor()).ok());
+  SendMemory();
+  RunOn(*environment_, *reactor_, [] {});
+  Outcome done(*environment_);
+  const std::vector<std::byte> payload = PatternBytes(64, 4);
+  WriteTo(*link_, payload, {.token = 5, .base = 0, .bytes = 64}, 0, PatternBytes(4, 1), done);
+  EXPECT_THAT(WaitClosed(), HasSubstr("its key 5 has 64 bytes at 1048576 of its shared memory, "
+                                      "which has 1048576"));
+  EXPECT_FALSE(done.Wait().ok());
+}
+
+TEST_F(ShmLinkTest, AHeapThatMayShrinkIsRefused) {
+  const Descriptor open_end(memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(open_end.number(), 1 << 20), 0);
+  ASSERT_TRUE(raw_->SendHeap(open_end.number()).ok());
+  EXPECT_THAT(WaitClosed(), HasSubstr("its shared memory has seals 0, must be 7"));
+}
+
 TEST_F(ShmLinkTest, MemoryOfAnotherSizeIsRefused) {
   const Descriptor small(memfd_create("small", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(small.number(), 4096), 0);
@@ -216,7 +309,8 @@ TEST_F(ShmLinkTest, MemoryComesOnce) {
   MakeMemory();
   SendMemory();
   SendMemory();
-  EXPECT_THAT(WaitClosed(), HasSubstr("its message has kind 1, must be 1, once and with memory"));
+  EXPECT_THAT(WaitClosed(),
+              HasSubstr("its message has kind 1, must be 1 or 4, once and with memory"));
 }
 
 TEST_F(ShmLinkTest, UnknownMessagesCloseIt) {
@@ -283,7 +377,8 @@ TEST_P(WrongEntryTest, ClosesTheLinkAndTouchesNothing) {
 INSTANTIATE_TEST_SUITE_P(
     All, WrongEntryTest,
     ::testing::Values(
-        WrongEntry{kKindAt, 4, 1, "it has kind 4, must be 1 to 3"},
+        WrongEntry{kKindAt, 5, 1, "it has kind 5, must be 1 to 4"},
+        WrongEntry{kKindAt, 4, 1, "its payload is written and its piece has 100 bytes"},
         WrongEntry{kKindAt, 1, 1, "it is no write and has 100 and 100 bytes"},
         WrongEntry{kKindAt, 2, 1, "its frame has 4 bytes, must be 0"},
         WrongEntry{kFrameBytesAt, 65, 1, "its frame has 65 bytes, must be 1 to 64"},
@@ -312,7 +407,8 @@ TEST(ShmMemoryTest, EndsWithItsLink) {
   const auto count = [] {
     std::ifstream maps("/proc/self/maps");
     int lines = 0;
-    for (std::string line; std::getline(maps, line);) lines += line.find("braid link") != line.npos;
+    for (std::string line; std::getline(maps, line);)
+      lines += line.find("memfd:braid") != line.npos;
     return lines;
   };
   const auto environment = MakeRealEnvironment();
@@ -321,7 +417,8 @@ TEST(ShmMemoryTest, EndsWithItsLink) {
     const auto shm = std::ranges::find(cases, "shm", &TransportCase::name);
     ASSERT_NE(shm, cases.end());
     LinkedNodes nodes(*environment, *shm, 3);
-    EXPECT_GE(count(), 6);
+    // Of each node its heap, and of each of its links its own rings; the peers' are on their way.
+    EXPECT_GE(count(), 3 + 3 * 2);
   }
   EXPECT_EQ(count(), 0);
 }

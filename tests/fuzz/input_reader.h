@@ -22,6 +22,11 @@ class InputReader {
     const uint16_t low = Byte();
     return static_cast<uint16_t>(low | Byte() << 8);
   }
+  uint64_t Long() {
+    uint64_t number = 0;
+    for (int shift = 0; shift < 64; shift += 16) number |= uint64_t{Short()} << shift;
+    return number;
+  }
   Bytes Take(size_t count) {
     const Bytes taken = bytes_.first(std::min(count, bytes_.size()));
     bytes_ = bytes_.subspan(taken.size());

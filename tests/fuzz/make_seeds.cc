@@ -359,6 +359,10 @@ void WriteFrames() {
         Raw("\1\1\x31\3\1") + places + Raw("\1\0\0\0\0\0\0\0") + Raw("\0\0\0\0\0\0\0\0") +
             Raw("\5\0\0\0\0\0\0\0") + Raw("\0\0\0\0\0\0\0\0") + Raw("\5\0\0\0\0\0\0\0") + "a");
   Write("shm", "many", Raw("\1\xff\1\1"));
+  // Token, which, its place and size, the write's offset and bytes.
+  const std::string zero(8, '\0');
+  Write("shm", "grant", Raw("\2\7\2") + zero + Raw("\100\0\0\0\0\0\0\0") + zero + Raw("\20"));
+  Write("shm", "grant_outside", Raw("\2\7\2\0\1\0\0\0\0\0\0\0\40\0\0\0\0\0\0") + zero + Raw("\20"));
   Write("shm", "bell", Raw("\0\7\2\0\0\0\3\0\4\0\3that"));
 }
 

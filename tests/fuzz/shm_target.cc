@@ -1,16 +1,20 @@
-// What the peer of a shm link may have written into the memory that both map, and what it says over
-// the socket beside it.
+// What the peer of a shm link may have written into the memory that both map, what it grants of its
+// heap, and what it says over the socket beside it.
 #include <fcntl.h>
 #include <glog/logging.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "comm/shm/shm_bell.h"
+#include "comm/shm/shm_landing.h"
 #include "comm/shm/shm_segment.h"
+#include "runtime/base/shared_heap.h"
 #include "tests/fuzz/input_reader.h"
 
 namespace braid::fuzz {
@@ -45,6 +49,34 @@ void RunMemory(InputReader reader) {
   }
 }
 
+// Grants of any place in a heap of two pages, and writes of up to 255 bytes by any key.
+void RunGrants(InputReader reader) {
+  constexpr uint64_t kHeapBytes = 2 * 4096;
+  auto theirs = ShmSegment::Make();
+  CHECK(theirs.ok()) << theirs.status();
+  auto heap = SharedHeap::Make(kHeapBytes);
+  CHECK(heap.ok()) << heap.status();
+  const auto all = (*heap)->Allocate(kHeapBytes);
+  CHECK(all.ok()) << all.status();
+  ShmPeerHeap mapped;
+  CHECK(mapped.Map(Descriptor(dup((*heap)->descriptor()))).ok());
+  const std::vector<std::byte> payload(255, std::byte{1});
+  absl::StatusOr<bool> is_written = false;
+  while (!reader.AtEnd() && is_written.ok()) {
+    const uint64_t token = reader.Byte();
+    ShmKey& key = theirs->key(token);
+    key.token = reader.Byte() % 2 == 0 ? token : token + 1;
+    const uint64_t granted = key.offset = reader.Long();
+    const uint64_t bytes = key.bytes = reader.Long();
+    const LandingWrite write{.token = token, .offset = reader.Long(), .bytes = reader.Byte()};
+    is_written = mapped.Write(*theirs, write, std::span(payload).first(write.bytes));
+    CHECK_EQ(key.is_written.load(), 0u);
+    if (!is_written.ok() || !*is_written) continue;
+    CHECK(key.token.load() == token && write.offset + write.bytes <= bytes);
+    CHECK_LE(granted + bytes, kHeapBytes);
+  }
+}
+
 void RunBell(InputReader reader) {
   int ends[2];
   PCHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
@@ -56,7 +88,7 @@ void RunBell(InputReader reader) {
     const Bytes said = reader.Take(1 + reader.Byte());
     if (!said.empty()) theirs.Write(AsBytes(said));
     const ShmBell::Heard heard = bell.Hear();
-    CHECK(!heard.memory.is_open()) << "none was sent";
+    CHECK(!heard.memory.is_open() && !heard.heap.is_open()) << "none was sent";
     is_closed = heard.reason.has_value();
     if (is_closed) CHECK_LE(heard.reason->size(), kMaxShmReason);
     status = heard.status;
@@ -65,7 +97,9 @@ void RunBell(InputReader reader) {
 
 void Run(Bytes input) {
   InputReader reader(input);
-  if (reader.Byte() % 4 == 0) return RunBell(reader);
+  const int what = reader.Byte() % 4;
+  if (what == 0) return RunBell(reader);
+  if (what == 2) return RunGrants(reader);
   RunMemory(reader);
 }
 

@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/shared_heap.h"
 #include "runtime/device/host_arena.h"
 #include "tests/runtime/temp_dir.h"
 
@@ -123,6 +124,31 @@ TEST(HostArenaTest, APlanMayTakeMostOfALimitedAddressSpace) {
   HostArena arena(/*devices=*/1);
   ASSERT_TRUE(arena.Grow(700 * kMiB + 1).ok());
   EXPECT_EQ(arena.bytes().size(), 700 * kMiB + 1);
+}
+
+// What lies there never moves, and peers have all of it.
+TEST(HostArenaTest, GrowsWithinAHeapIfThereIsRoom) {
+  auto heap = SharedHeap::Make(SystemMemory() + 4 * kMiB);
+  ASSERT_TRUE(heap.ok()) << heap.status();
+  const auto block = (*heap)->Allocate(5);
+  ASSERT_TRUE(block.ok());
+  HostArena first(/*devices=*/2, heap->get()), second(/*devices=*/2, heap->get());
+  ASSERT_TRUE(first.Grow(3 * kMiB + 5).ok());
+  std::byte* const begin = first.bytes().data();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(begin) % kLargePage, 0u);
+  begin[3 * kMiB] = std::byte{7};
+  ASSERT_TRUE(first.Grow(9 * kMiB).ok());
+  EXPECT_EQ(first.bytes().data(), begin);
+  EXPECT_EQ(first.bytes().size(), 9 * kMiB);
+  EXPECT_EQ(begin[3 * kMiB], std::byte{7});
+  EXPECT_EQ(begin[9 * kMiB - 1], std::byte{0});
+  EXPECT_TRUE((*heap)->OffsetOf(first.bytes()).has_value());
+  // There is none for a second one.
+  ASSERT_TRUE(second.Grow(kMiB).ok());
+  second.bytes().back() = std::byte{1};
+  EXPECT_FALSE((*heap)->OffsetOf(second.bytes()).has_value());
+  const absl::Status status = first.Grow(SystemMemory() + kMiB);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
 }
 
 TEST(HostArenaTest, WithoutAddressSpaceNothingIsReserved) {

@@ -1,0 +1,61 @@
+// Payload of shm links that is copied once: from the sender's memory into the receiver's, where the
+// receiver's lies in its SharedHeap and the sender maps that. What cannot pass so, for the heap has
+// not come yet or the memory lies elsewhere, passes through the ring of the link.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm/landing_regions.h"
+#include "comm/shm/shm_segment.h"
+#include "runtime/base/descriptor.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/shared_heap.h"
+#include "runtime/base/shared_memory.h"
+
+namespace braid {
+
+// What this process's peer may write by itself. Any thread.
+class ShmGrants {
+ public:
+  // `own` is this side's, and outlives it, as `heap` does; null: nothing is granted. `peer_ended`:
+  // the peer's process is known to have ended, and writes nothing any more.
+  ShmGrants(const ShmSegment& own, SharedHeap* heap, std::function<bool()> peer_ended);
+
+  void Grant(uint64_t token, std::span<std::byte> memory);
+  // When it returns, the peer does not write there, or not so that this process would see it: a
+  // peer that was stopped in the middle of a copy is left with pages of its own.
+  void Revoke(uint64_t token);
+  void RevokeAll();
+
+ private:
+  void Revoke(uint64_t token, std::span<std::byte> memory);
+
+  const ShmSegment& own_;
+  SharedHeap* const heap_;
+  const std::function<bool()> peer_ended_;
+  Mutex mutex_;
+  std::map<uint64_t, std::span<std::byte>> granted_ BRAID_GUARDED_BY(mutex_);
+};
+
+// The peer's heap, and what it grants of it. One thread at a time.
+class ShmPeerHeap {
+ public:
+  // Errors as of SharedMemory::Map.
+  absl::Status Map(Descriptor heap);
+
+  // Whether the payload is where it belongs; false: the peer grants no such write. `theirs` is what
+  // the peer made. INVALID_ARGUMENT with both values: it grants what it does not have.
+  absl::StatusOr<bool> Write(const ShmSegment& theirs, const LandingWrite& write,
+                             std::span<const std::byte> payload);
+
+ private:
+  std::optional<SharedMemory> heap_;
+};
+
+}  // namespace braid
