@@ -142,6 +142,9 @@ TEST_P(WindowTest, ManyPutsAreInFlightAndArriveInOrder) {
 
 // Rank 0 does nothing: its node takes what rank 1 puts and gives rank 2 what it gets, meanwhile.
 TEST_P(WindowTest, GetsGoOnDuringPutsOfOthersAndWithoutTheOwner) {
+  if (BRAID_FINDS_RACES && std::string(GetParam()) == "loopback") {
+    GTEST_SKIP() << "one thread copies what another stores there: this test is of such a race";
+  }
   ExpectAllWell(RunWorld(3, [](dist::World& world) -> absl::Status {
     constexpr int64_t kCount = 600'000;
     std::vector<int64_t> memory(world.rank() == 0 ? kCount : 0, 0);
