@@ -25,9 +25,21 @@ constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace
 
+// Where a large page begins in the memory it must begin in the address space, too.
 absl::Status SharedMemory::MapIt(const Descriptor& descriptor, size_t bytes) {
-  void* const mapped =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.number(), 0);
+  const size_t slack = bytes < kLargePage ? 0 : kLargePage;
+  void* mapped =
+      mmap(nullptr, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped != MAP_FAILED) {
+    const auto address = reinterpret_cast<uintptr_t>(mapped);
+    const size_t before = slack == 0 ? 0 : (kLargePage - address % kLargePage) % kLargePage;
+    std::byte* const begin = static_cast<std::byte*>(mapped) + before;
+    if (before > 0) munmap(mapped, before);
+    if (slack > before) munmap(begin + bytes, slack - before);
+    mapped =
+        mmap(begin, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor.number(), 0);
+    if (mapped == MAP_FAILED) munmap(begin, bytes);
+  }
   if (mapped == MAP_FAILED) {
     return absl::ErrnoToStatus(errno,
                                absl::StrFormat("cannot map %d bytes of shared memory", bytes));

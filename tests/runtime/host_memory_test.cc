@@ -8,6 +8,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -142,7 +143,9 @@ TEST(HostArenaTest, GrowsWithinAHeapIfThereIsRoom) {
   EXPECT_EQ(first.bytes().size(), 9 * kMiB);
   EXPECT_EQ(begin[3 * kMiB], std::byte{7});
   EXPECT_EQ(begin[9 * kMiB - 1], std::byte{0});
-  EXPECT_TRUE((*heap)->OffsetOf(first.bytes()).has_value());
+  const std::optional<uint64_t> offset = (*heap)->OffsetOf(first.bytes());
+  ASSERT_TRUE(offset.has_value());
+  EXPECT_EQ(*offset % kLargePage, 0u) << "else no page of it can be a large one";
   // There is none for a second one.
   ASSERT_TRUE(second.Grow(kMiB).ok());
   second.bytes().back() = std::byte{1};
