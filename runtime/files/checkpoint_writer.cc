@@ -21,6 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of a folder in which others make files.
+constexpr int kRemovals = 100;
+
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
   std::error_code error;
   std::vector<std::string> names;
@@ -90,9 +93,13 @@ CheckpointWriter::CheckpointWriter(CheckpointOptions options)
 CheckpointWriter::~CheckpointWriter() {
   if (is_committed_) return;
   files_.clear();
-  // If this fails, the next save removes it.
-  std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
+  // Other nodes may be making files there still, which stops when the folder is gone. If this
+  // fails, the next save removes it.
+  std::error_code error;
+  for (int tries = 0; tries < kRemovals; ++tries) {
+    fs::remove_all(temporary_, error);
+    if (!error) break;
+  }
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -252,6 +253,25 @@ TEST(Checkpoint, OnlyOldCheckpointsGo) {
   EXPECT_TRUE(fs::exists(dir / "step-1/notes"));
   EXPECT_FALSE(fs::exists(dir / "step-3"));
   EXPECT_TRUE(CheckpointReader::Open(dir / "step-4").ok());
+}
+
+// As nodes do that have not heard yet that the save has ended.
+TEST(Checkpoint, AnAbandonedOneGoesWhileOthersMakeFilesInIt) {
+  TempDir dir;
+  for (int round = 0; round < 20; ++round) {
+    auto writer = CheckpointWriter::Begin(OptionsFor(dir.path(), {{"w", DType::kU8, {4}}}));
+    ASSERT_TRUE(writer.ok());
+    std::atomic<int> files = 0;
+    std::thread other([&] {
+      while (files < 100'000 && std::ofstream(dir / ("step-0.tmp/" + std::to_string(files)))) {
+        ++files;
+      }
+    });
+    while (files < 20) std::this_thread::yield();
+    writer->reset();
+    other.join();
+    ASSERT_FALSE(fs::exists(dir / "step-0.tmp")) << "round " << round;
+  }
 }
 
 TEST(Checkpoint, AbandonedAndLeftoversGo) {
