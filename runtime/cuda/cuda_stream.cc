@@ -44,7 +44,14 @@ void CudaStream::Check(Error error) {
   if (error != kDone) device_.Fail(Failed(error));
 }
 
-absl::Status CudaStream::Failed(Error error) { return device_.Failure(error, since_notice_); }
+absl::Status CudaStream::Failed(Error error) {
+  WorkRange work;
+  {
+    MutexLock lock(notice_mutex_);
+    work = since_notice_;
+  }
+  return device_.Failure(error, work);
+}
 
 const Queue& CudaStream::queue() {
   Check(device_.module().use_card(device_.card()));
@@ -53,6 +60,7 @@ const Queue& CudaStream::queue() {
 
 void CudaStream::SetName(const WorkName* name) {
   queue_.work = name;
+  MutexLock lock(notice_mutex_);
   if (since_notice_.first == nullptr) since_notice_.first = name;
   since_notice_.last = name;
 }
@@ -119,6 +127,7 @@ void CudaStream::Wait(const StreamEvent& event) {
 }
 
 void CudaStream::Notify(Notice notice) {
+  MutexLock lock(notice_mutex_);
   DueNotice* const due =
       device_.Expect(std::move(notice), std::exchange(since_notice_, WorkRange()));
   Record(mark_);

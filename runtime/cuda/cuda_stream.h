@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "runtime/base/mutex.h"
 #include "runtime/cuda/module_table.h"
 #include "runtime/device/stream.h"
 #include "runtime/kernels/cuda/make_kernel.h"
@@ -66,8 +67,10 @@ class CudaStream final : public QueueStream {
   // Only notices are queued here, each behind a mark in the stream: the work never waits for what
   // the host does with one.
   void* notices_ = nullptr;
-  CudaEvent mark_;
-  WorkRange since_notice_;
+  // Each of the device's threads drains all of its streams.
+  Mutex notice_mutex_;
+  CudaEvent mark_ BRAID_GUARDED_BY(notice_mutex_);
+  WorkRange since_notice_ BRAID_GUARDED_BY(notice_mutex_);
 };
 
 }  // namespace braid::cuda

@@ -22,8 +22,8 @@ namespace braid {
 
 class KernelRegistry;
 
-// Belongs to its node's control thread, but for Allocate, which any thread may call, and its
-// streams.
+// Belongs to its node's control thread, but for Allocate and Drain, which any thread may call, and
+// its streams.
 class Device {
  public:
   Device(std::string kind, int index) : kind_(std::move(kind)), index_(index) {}
