@@ -70,7 +70,9 @@ absl::Status CudaDevice::Start(const DeviceRequest& request, const Options& opti
 }
 
 CudaDevice::~CudaDevice() {
-  reactor_.reset();
+  // Until its thread has ended it reads the pointer, which a reset would make null before.
+  std::default_delete<Reactor>()(reactor_.get());
+  static_cast<void>(reactor_.release());
   streams_.clear();
   if (queue_.libraries != nullptr) module_.close_libraries(queue_.libraries);
   {
