@@ -4,8 +4,6 @@
 // Bus bandwidth is what nccl-tests calls so: the bytes that each rank must at least send, by the
 // time, so that figures of other numbers of ranks can be compared with what a link carries. Beside
 // it is what one rank copies from memory to memory while the others do, too.
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -23,6 +21,7 @@
 #include "api/dist_main.h"
 #include "runtime/base/half.h"
 #include "runtime/base/nearest_names.h"
+#include "runtime/base/process_usage.h"
 #include "runtime/base/reactor.h"
 #include "runtime/base/status.h"
 #include "runtime/group/group_call.h"
@@ -93,16 +92,6 @@ absl::StatusOr<Plan> PlanOfFlags() {
   return plan;
 }
 
-// Of all threads of this process, user and system.
-double CpuSeconds() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 // What sums of all ranks' are exact in: small integers, which tell their place.
 template <typename T>
 T ValueOf(int64_t i, int rank) {
@@ -121,7 +110,7 @@ class Case {
     if (plan.collective->has_blocks) count_ = (count_ + p - 1) / p * p;
     block_ = plan.collective->has_blocks ? count_ / p : count_;
     whole_.resize(static_cast<size_t>(count_));
-    if (HasOther()) other_.resize(static_cast<size_t>(OtherCount()));
+    if (plan.collective->has_blocks) other_.resize(static_cast<size_t>(OtherCount()));
     source_.resize(static_cast<size_t>(InputIsBlock() ? block_ : count_));
     for (size_t i = 0; i < source_.size(); ++i) {
       source_[i] = ValueOf<T>(static_cast<int64_t>(i), world.rank());
@@ -184,7 +173,6 @@ class Case {
  private:
   bool InputIsBlock() const { return plan_.collective->kind == CallKind::kAllGather; }
   bool OutputIsBlock() const { return plan_.collective->kind == CallKind::kReduceScatter; }
-  bool HasOther() const { return plan_.collective->has_blocks; }
   int64_t OtherCount() const {
     return plan_.collective->kind == CallKind::kAllToAll ? count_ : block_;
   }
@@ -341,10 +329,11 @@ absl::Status Program(World& world) {
 int main(int argc, char** argv) {
   return braid::dist::Main(
       argc, argv,
-      {.about = "braid bench COLLECTIVE [FLAGS]: for each size the time of a call, the bus "
-                "bandwidth and the CPU time of all ranks. Every result is checked. COLLECTIVE is "
-                "all_reduce, all_gather, reduce_scatter, broadcast or all_to_all; --ranks=N says "
-                "how many processes of this machine take part, of which there are 2 else. Under a "
-                "launcher, which says so, start braid_bench --collective=COLLECTIVE."},
+      {.about =
+           "braid bench COLLECTIVE [FLAGS]: for each size the time of a call, the bus "
+           "bandwidth and the CPU time of all ranks. Every result is checked. COLLECTIVE is "
+           "all_reduce, all_gather, reduce_scatter, broadcast or all_to_all; --ranks=N says "
+           "how many processes of this machine take part, by default 2. Under a launcher its ranks "
+           "take part."},
       braid::Program);
 }

@@ -61,11 +61,12 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   absl::Status Start() {
     CHECK(options_.reactor->InThread());
     MutexLock lock(out_mutex_);
-    BRAID_RETURN_IF_ERROR(bell_.SendMemory(sender_.segment().memory().descriptor()));
-    sender_.segment().memory().ForgetDescriptor();
+    // First the heap: who gets a frame, and with it a key, has mapped it.
     if (options_.heap != nullptr) {
       BRAID_RETURN_IF_ERROR(bell_.SendHeap(options_.heap->descriptor()));
     }
+    BRAID_RETURN_IF_ERROR(bell_.SendMemory(sender_.segment().memory().descriptor()));
+    sender_.segment().memory().ForgetDescriptor();
     return options_.reactor->Watch(
         bell_.socket().descriptor(), {.readable = true},
         [self = shared_from_this()](Reactor::Readiness) { self->Hear(); });

@@ -109,13 +109,12 @@ bool SharedHeap::IsSeparate(uint64_t offset, uint64_t bytes) const {
 
 void SharedHeap::Separate(std::span<std::byte> memory) {
   MutexLock lock(mutex_);
-  const uint64_t end = OffsetIn(memory) + memory.size();
-  for (uint64_t page = PagesStart(OffsetIn(memory)); page < end; page += SystemPage()) {
-    if (!separate_.insert(page).second) continue;
-    // Else a store of the peer's would be taken for this process's own.
-    const absl::Status status = memory_.Separate(page, SystemPage());
-    CHECK(status.ok()) << status;
-  }
+  const uint64_t begin = PagesStart(OffsetIn(memory));
+  const uint64_t end = WholePages(OffsetIn(memory) + memory.size());
+  // If it failed, a store of the peer's would be taken for this process's own.
+  const absl::Status status = memory_.Separate(begin, end - begin);
+  CHECK(status.ok()) << status;
+  for (uint64_t page = begin; page < end; page += SystemPage()) separate_.insert(page);
 }
 
 }  // namespace braid

@@ -37,8 +37,8 @@ class SharedHeap {
 
   // Where it lies in the mapping of a peer; none if peers do not have it.
   std::optional<uint64_t> OffsetOf(std::span<const std::byte> memory) const;
-  // Peers have it no more: for one that may store there and cannot be told to stop. What it holds
-  // stays. It is never lent again.
+  // Takes it from the peers, one of which may store there still and cannot be told to stop. What it
+  // holds stays. It is never lent again.
   void Separate(std::span<std::byte> memory);
 
   int descriptor() const { return memory_.descriptor(); }

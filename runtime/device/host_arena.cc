@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/str_format.h"
-#include "runtime/base/prefixed.h"
 #include "runtime/base/shared_heap.h"
+#include "runtime/base/shared_memory.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 
@@ -58,24 +58,24 @@ HostArena::~HostArena() {
 absl::Status HostArena::Grow(uint64_t bytes) {
   if (bytes <= size_) return absl::OkStatus();
   if (base_ == nullptr) BRAID_RETURN_IF_ERROR(Reserve(bytes));
-  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+  const uint64_t page = SystemPage();
   const uint64_t rounded = bytes > reserved_ ? bytes : (bytes + page - 1) / page * page;
-  if (is_in_heap_ && rounded <= reserved_) {
-    BRAID_RETURN_IF_ERROR(
-        Prefixed("a device's arena", heap_->Fill({base_ + size_, rounded - size_})));
-    size_ = bytes;
-    return absl::OkStatus();
+  std::string refusal;
+  if (rounded > reserved_) {
+    refusal = ReadMemoryLimits().process > 0 ? "its part of the limited address space, ulimit -v"
+                                             : "all of this machine's memory";
+  } else if (is_in_heap_) {
+    refusal = std::string(heap_->Fill({base_ + size_, rounded - size_}).message());
+  } else if (mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {
+    refusal = strerror(errno);
   }
-  if (rounded > reserved_ || mprotect(base_, rounded, PROT_READ | PROT_WRITE) != 0) {
+  if (!refusal.empty()) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "a device's arena needs %d bytes by plan and %d are reserved for it (%s); take a smaller "
         "batch, more micro-batches or more devices",
-        bytes, reserved_,
-        rounded <= reserved_             ? strerror(errno)
-        : ReadMemoryLimits().process > 0 ? "its part of the limited address space, ulimit -v"
-                                         : "all of this machine's memory"));
+        bytes, reserved_, refusal));
   }
-  AdviseLargePages(base_, rounded);
+  if (!is_in_heap_) AdviseLargePages(base_, rounded);
   size_ = bytes;
   return absl::OkStatus();
 }

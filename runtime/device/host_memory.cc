@@ -70,7 +70,10 @@ absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes) {
 
 AllocateMemory MemoryForPeers(SharedHeap* heap) {
   if (heap == nullptr) return AllocateHostMemory;
-  return [heap](uint64_t bytes) { return heap->Allocate(bytes); };
+  return [heap](uint64_t bytes) {
+    absl::StatusOr<Memory> memory = heap->Allocate(bytes);
+    return memory.ok() ? std::move(memory) : AllocateHostMemory(bytes);
+  };
 }
 
 }  // namespace braid

@@ -32,7 +32,8 @@ uint64_t AddressSpaceInUse();
 
 // An AllocateMemory.
 absl::StatusOr<Memory> AllocateHostMemory(uint64_t bytes);
-// For what other nodes write: of the heap, which outlives it, or, if that is null, as of above.
+// For what other nodes write: of the heap, which outlives it, or as of above if that is null or has
+// no room.
 AllocateMemory MemoryForPeers(SharedHeap* heap);
 
 // Asks for large pages; `begin` is a multiple of theirs. A piece at the end keeps small ones, so

@@ -13,7 +13,7 @@
 #include "compiler/boxing/boxing.h"
 #include "compiler/boxing/edge.h"
 #include "compiler/plan/expand.h"
-#include "tests/bench/process_usage.h"
+#include "runtime/base/process_usage.h"
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include "compiler/plan/plan_codec.h"
 #include "graph/functional.h"
 #include "graph/op_registry.h"
-#include "tests/bench/process_usage.h"
+#include "runtime/base/process_usage.h"
 
 namespace {
 

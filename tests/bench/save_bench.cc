@@ -17,8 +17,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "examples/gpt_model.h"
+#include "runtime/base/process_usage.h"
 #include "runtime/data/text_dataset.h"
-#include "tests/bench/process_usage.h"
 
 ABSL_FLAG(std::string, text, "", "The text that it reads");
 ABSL_FLAG(std::string, folder, "", "Where to save; a new folder");

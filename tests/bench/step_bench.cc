@@ -29,9 +29,9 @@
 #include "examples/lenet_model.h"
 #include "examples/mnist_model.h"
 #include "examples/resnet_model.h"
+#include "runtime/base/process_usage.h"
 #include "runtime/data/text_dataset.h"
 #include "tests/bench/operator_times.h"
-#include "tests/bench/process_usage.h"
 
 ABSL_FLAG(std::string, model, "mlp", "mlp, gpt, lenet, resnet18, resnet34 or resnet50");
 ABSL_FLAG(int64_t, batch, 100, "Samples per step, over all devices");

@@ -25,9 +25,9 @@
 #include "comm/shm/shm_transport.h"
 #include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
+#include "runtime/base/process_usage.h"
 #include "runtime/base/shared_heap.h"
 #include "runtime/device/host_memory.h"
-#include "tests/bench/process_usage.h"
 
 namespace braid {
 namespace {

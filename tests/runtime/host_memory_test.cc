@@ -127,6 +127,16 @@ TEST(HostArenaTest, APlanMayTakeMostOfALimitedAddressSpace) {
   EXPECT_EQ(arena.bytes().size(), 700 * kMiB + 1);
 }
 
+TEST(HostMemoryTest, PeersWriteToPrivateMemoryIfTheHeapHasNoRoom) {
+  const auto heap = SharedHeap::Make(kMiB);
+  ASSERT_TRUE(heap.ok()) << heap.status();
+  const AllocateMemory allocate = MemoryForPeers(heap->get());
+  const auto fits = allocate(kMiB / 2), other = allocate(kMiB);
+  ASSERT_TRUE(fits.ok() && other.ok());
+  EXPECT_TRUE((*heap)->OffsetOf({fits->data(), fits->size()}).has_value());
+  EXPECT_FALSE((*heap)->OffsetOf({other->data(), other->size()}).has_value());
+}
+
 // What lies there never moves, and peers have all of it.
 TEST(HostArenaTest, GrowsWithinAHeapIfThereIsRoom) {
   auto heap = SharedHeap::Make(SystemMemory() + 4 * kMiB);

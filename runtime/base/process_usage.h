@@ -1,4 +1,4 @@
-// What this process has used so far, for benchmarks.
+// What this process has used so far, for what measures it.
 #pragma once
 
 #include <sys/resource.h>
