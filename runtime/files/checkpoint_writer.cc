@@ -21,8 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a folder in which others make files.
-constexpr int kRemovals = 100;
+constexpr std::string_view kNextLatest = "latest.tmp";
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
   std::error_code error;
@@ -38,7 +37,7 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) 
 
 // What a crashed save may have left: latest.tmp, step-N.tmp, NAME.tmp with a checkpoint's files.
 bool IsLeftover(const std::string& directory, const std::string& name) {
-  if (name == "latest.tmp") return true;
+  if (name == kNextLatest) return true;
   if (!name.ends_with(kTemporarySuffix)) return false;
   if (name.starts_with("step-")) return true;
   std::error_code error;
@@ -68,6 +67,21 @@ absl::Status Rename(const std::string& from, const std::string& to) {
   return absl::OkStatus();
 }
 
+// Removes a folder under another name: half of a checkpoint must not look like one, and other nodes
+// that still make files in a save which has ended do not find it. What they were making while it was
+// renamed comes at most once for each of their threads, so that the last of these tries finds none.
+absl::Status RemoveFolder(const std::string& path) {
+  constexpr int kTries = 1000;
+  std::error_code error;
+  if (!fs::exists(path, error)) return absl::OkStatus();
+  const std::string doomed = path + std::string(kTemporarySuffix);
+  BRAID_RETURN_IF_ERROR(RemoveTree(doomed));
+  BRAID_RETURN_IF_ERROR(Rename(path, doomed));
+  absl::Status removed = RemoveTree(doomed);
+  for (int tries = 1; !removed.ok() && tries < kTries; ++tries) removed = RemoveTree(doomed);
+  return removed;
+}
+
 // Files of at most `max_bytes` of tensors each, in the given order.
 std::vector<std::vector<StoredTensor>> Divide(const std::vector<StoredTensor>& tensors,
                                               int64_t max_bytes) {
@@ -93,13 +107,7 @@ CheckpointWriter::CheckpointWriter(CheckpointOptions options)
 CheckpointWriter::~CheckpointWriter() {
   if (is_committed_) return;
   files_.clear();
-  // Other nodes may be making files there still, which stops when the folder is gone. If this
-  // fails, the next save removes it.
-  std::error_code error;
-  for (int tries = 0; tries < kRemovals; ++tries) {
-    fs::remove_all(temporary_, error);
-    if (!error) break;
-  }
+  RemoveFolder(temporary_).IgnoreError();  // the next save removes what this does not
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
@@ -127,7 +135,8 @@ absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
   BRAID_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(options.directory));
   for (const std::string& name : names) {
     if (!IsLeftover(options.directory, name)) continue;
-    BRAID_RETURN_IF_ERROR(RemoveTree(PathIn(options.directory, name)));
+    const std::string path = PathIn(options.directory, name);
+    BRAID_RETURN_IF_ERROR(name == kNextLatest ? RemoveTree(path) : RemoveFolder(path));
   }
   std::unique_ptr<CheckpointWriter> writer(new CheckpointWriter(std::move(options)));
   BRAID_RETURN_IF_ERROR(writer->LayOut());
@@ -279,7 +288,7 @@ absl::StatusOr<std::string> CheckpointWriter::Commit() {
 }
 
 absl::Status CheckpointWriter::ReplaceLatest(const std::string& name) const {
-  const std::string next = PathIn(options_.directory, "latest.tmp");
+  const std::string next = PathIn(options_.directory, kNextLatest);
   Observe("write latest.tmp");
   BRAID_RETURN_IF_ERROR(WriteWholeFile(next, name + "\n"));
   Observe("replace latest");
@@ -311,12 +320,9 @@ absl::Status CheckpointWriter::RemoveOld(const std::vector<std::string>& names) 
       old.push_back(others[i].second);
     }
   }
-  // Renamed before it is removed: a half-removed checkpoint must not look like one.
   for (const std::string& name : old) {
-    const std::string doomed = PathIn(options_.directory, name) + std::string(kTemporarySuffix);
     Observe("remove " + name);
-    BRAID_RETURN_IF_ERROR(Rename(PathIn(options_.directory, name), doomed));
-    BRAID_RETURN_IF_ERROR(RemoveTree(doomed));
+    BRAID_RETURN_IF_ERROR(RemoveFolder(PathIn(options_.directory, name)));
   }
   return absl::OkStatus();
 }
