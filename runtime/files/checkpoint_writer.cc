@@ -68,8 +68,9 @@ absl::Status Rename(const std::string& from, const std::string& to) {
 }
 
 // Removes a folder under another name: half of a checkpoint must not look like one, and other nodes
-// that still make files in a save which has ended do not find it. What they were making while it was
-// renamed comes at most once for each of their threads, so that the last of these tries finds none.
+// that still make files in a save which has ended do not find it. What they were making while it
+// was renamed comes at most once for each of their threads, so that the last of these tries finds
+// none.
 absl::Status RemoveFolder(const std::string& path) {
   constexpr int kTries = 1000;
   std::error_code error;

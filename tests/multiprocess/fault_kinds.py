@@ -167,7 +167,7 @@ class Stop(Fault):
         # Whoever wakes up later finds the session over.
         victim = ROLES[cell.role]
         cluster.signal(victim, signal.SIGCONT)
-        cluster.await_end([victim], AT_ONCE)
+        cluster.await_end([victim], AT_ONCE + cluster.slack)
         if cluster.processes[victim].returncode != 1:
             raise Failed("woken up, it ended with %s" % cluster.processes[victim].returncode)
 
@@ -372,7 +372,7 @@ class BusyPort(Early):
 
     def inject(self, cluster, cell):
         began = time.monotonic()
-        cluster.await_end([0], AT_ONCE)
+        cluster.await_end([0], AT_ONCE + cluster.slack)
         return began
 
     def after(self, cluster, cell):

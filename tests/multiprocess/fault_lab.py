@@ -196,11 +196,11 @@ class Cluster:
 
     _runs = 0
 
-    def __init__(self, hosts, bin_dir, folder, nodes, program, mix="cpu", transport=""):
+    def __init__(self, hosts, bin_dir, folder, nodes, program, mix="cpu", transport="", slack=0):
         Cluster._runs += 1
         self.mark = "BRAID_FAULT_RUN=%d.%d.%s" % (os.getpid(), Cluster._runs, folder)
         self.hosts, self.bin_dir, self.folder, self.nodes = hosts, bin_dir, folder, nodes
-        self.program = program
+        self.program, self.slack = program, slack
         self.save_folder = folder + "/save"  # all nodes see it
         self.stranger = len(hosts.addresses) - 1  # a machine that is no node
         self.secrets = {}  # of nodes that do not have the right one

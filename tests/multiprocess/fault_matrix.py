@@ -116,6 +116,7 @@ def make_cluster(hosts, arguments, folder, nodes):
         program,
         arguments.devices,
         arguments.transport,
+        arguments.slack,
     )
 
 
