@@ -1,6 +1,7 @@
 #include "api/dist.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <set>
@@ -367,6 +368,12 @@ absl::StatusOr<std::unique_ptr<Group>> World::NewGroup(const std::vector<int>& r
   }
   auto impl = std::make_unique<Impl>(member_, member_->Open(ranks, /*is_world=*/false));
   return std::unique_ptr<Group>(new Group(std::move(impl)));
+}
+
+absl::StatusOr<Memory> World::Allocate(int64_t bytes) {
+  BRAID_ASSIGN_OR_RETURN(Memory memory, membership()->node().AllocateForPeers(bytes));
+  std::memset(memory.data(), 0, memory.size());
+  return memory;
 }
 
 Store& World::store() const { return member_->store(); }

@@ -24,6 +24,7 @@
 #include "comm/cluster/launcher_environment.h"
 #include "graph/source_location.h"
 #include "runtime/array.h"
+#include "runtime/base/memory.h"
 #include "runtime/group/element_type.h"
 
 namespace braid {
@@ -279,6 +280,10 @@ class World : public Group {
   // INVALID_ARGUMENT for a rank that is twice in it or not in the world, and if this one is not in
   // it.
   absl::StatusOr<std::unique_ptr<Group>> NewGroup(const std::vector<int>& ranks);
+
+  // Zeros that the other ranks of this machine read and write where they lie, if the transport can.
+  // Alloc (api/dist_memory.h) has them as elements. Any thread.
+  absl::StatusOr<Memory> Allocate(int64_t bytes);
 
   // What all ranks know by name (api/dist_store.h), as long as this world is. Any thread.
   Store& store() const;

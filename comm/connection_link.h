@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,7 +17,7 @@
 namespace braid {
 
 // `Connection` has the calls of Link, but for Close, which is also given what the peer is told, and
-// Detach, on the reactor's thread: the Link goes away.
+// Detach, on the reactor's thread: the Link goes away. Those of lending it need not have.
 template <typename Connection>
 class ConnectionLink final : public Link {
  public:
@@ -38,6 +39,18 @@ class ConnectionLink final : public Link {
              std::span<const std::byte> frame, DoneCallback done) override {
     return connection_->Write(payload, key, offset, frame, std::move(done));
   }
+  std::optional<MemoryKey> Lend(std::span<const std::byte> memory) override {
+    if constexpr (kLends) return connection_->Lend(memory);
+    return Link::Lend(memory);
+  }
+  bool ReadLent(uint64_t token, uint64_t bytes, LentReader read) override {
+    if constexpr (kLends) return connection_->ReadLent(token, bytes, read);
+    return Link::ReadLent(token, bytes, read);
+  }
+  bool can_read_lent() const override {
+    if constexpr (kLends) return connection_->can_read_lent();
+    return Link::can_read_lent();
+  }
   void SetHandler(FrameHandler handler) override { connection_->SetHandler(std::move(handler)); }
   void OnClosed(std::function<void(absl::Status)> closed) override {
     connection_->OnClosed(std::move(closed));
@@ -48,6 +61,8 @@ class ConnectionLink final : public Link {
   LinkCounters counters() const override { return connection_->counters(); }
 
  private:
+  static constexpr bool kLends = requires(Connection & connection) { connection.can_read_lent(); };
+
   const std::shared_ptr<Connection> connection_;
 };
 

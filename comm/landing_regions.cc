@@ -7,24 +7,39 @@ namespace braid {
 MemoryKey LandingRegions::Expose(std::span<std::byte> memory) {
   MutexLock lock(mutex_);
   const uint64_t token = ++last_token_;
-  regions_[token] = memory;
+  regions_.Add(token, memory);
+  return {.token = token, .base = 0, .bytes = memory.size()};
+}
+
+MemoryKey LandingRegions::Lend(std::span<const std::byte> memory) {
+  MutexLock lock(mutex_);
+  const uint64_t token = ++last_token_;
+  lent_.Add(token, memory);
   return {.token = token, .base = 0, .bytes = memory.size()};
 }
 
 void LandingRegions::Withdraw(const MemoryKey& key) {
   MutexLock lock(mutex_);
-  regions_.erase(key.token);
+  if (!regions_.Take(key.token).has_value()) lent_.Take(key.token);
+}
+
+bool LandingRegions::ReadLent(uint64_t token, uint64_t bytes, Link::LentReader read) const {
+  MutexLock lock(mutex_);
+  const std::span<const std::byte>* const found = lent_.Find(token);
+  if (found == nullptr || bytes > found->size()) return false;
+  read(found->first(bytes));
+  return true;
 }
 
 absl::Status LandingRegions::Check(const LandingWrite& write, uint16_t node) const {
   MutexLock lock(mutex_);
-  const auto found = regions_.find(write.token);
-  if (found == regions_.end()) {
+  const std::span<std::byte>* const found = regions_.Find(write.token);
+  if (found == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrFormat("key %d names none of the %d regions that node %d exposes to it",
                         write.token, regions_.size(), node));
   }
-  const uint64_t size = found->second.size();
+  const uint64_t size = found->size();
   if (write.offset > size || write.bytes > size - write.offset) {
     return absl::InvalidArgumentError(
         absl::StrFormat("it writes %d bytes at offset %d of key %d, which has %d bytes",

@@ -1,12 +1,13 @@
-// The memory that one peer may write to: what a Link keeps of its Expose and Withdraw.
+// The memory that one peer may write to or read: what a Link keeps of its Expose, Lend and
+// Withdraw.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 
 #include "absl/status/status.h"
+#include "comm/token_table.h"
 #include "comm/transport.h"
 #include "runtime/base/mutex.h"
 
@@ -26,25 +27,31 @@ class LandingRegions {
  public:
   // As of Link.
   MemoryKey Expose(std::span<std::byte> memory);
+  MemoryKey Lend(std::span<const std::byte> memory);
   void Withdraw(const MemoryKey& key);
 
   // INVALID_ARGUMENT with both values if it is of no region, or leaves its own. `node`: whose they
   // are, for the words.
   absl::Status Check(const LandingWrite& write, uint16_t node) const;
 
+  // Of what was lent: `read` is called with its first `bytes`, and Withdraw waits for it. False:
+  // there are not as many.
+  bool ReadLent(uint64_t token, uint64_t bytes, Link::LentReader read) const;
+
   // Calls `fn` with the region, or with no bytes if it was withdrawn meanwhile, and returns what it
   // returns. Withdraw waits for it.
   template <typename Fn>
   auto WithRegion(uint64_t token, const Fn& fn) const {
     MutexLock lock(mutex_);
-    const auto found = regions_.find(token);
-    return fn(found == regions_.end() ? std::span<std::byte>() : found->second);
+    const std::span<std::byte>* const found = regions_.Find(token);
+    return fn(found == nullptr ? std::span<std::byte>() : *found);
   }
 
  private:
   mutable Mutex mutex_;
   uint64_t last_token_ BRAID_GUARDED_BY(mutex_) = 0;
-  std::map<uint64_t, std::span<std::byte>> regions_ BRAID_GUARDED_BY(mutex_);
+  TokenTable<std::span<std::byte>> regions_ BRAID_GUARDED_BY(mutex_);
+  TokenTable<std::span<const std::byte>> lent_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

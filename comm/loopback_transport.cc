@@ -283,6 +283,14 @@ class LoopbackLink final : public Link {
     return false;
   }
 
+  std::optional<MemoryKey> Lend(std::span<const std::byte> memory) override {
+    return channel_->regions(side_).Lend(memory);
+  }
+  bool ReadLent(uint64_t token, uint64_t bytes, LentReader read) override {
+    return channel_->regions(1 - side_).ReadLent(token, bytes, read);
+  }
+  bool can_read_lent() const override { return true; }
+
   void SetHandler(FrameHandler handler) override {
     channel_->SetHandler(side_, std::move(handler));
   }

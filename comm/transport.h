@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/network/network.h"
@@ -66,6 +68,7 @@ class Link {
  public:
   using FrameHandler = std::function<void(std::span<const std::byte> frame)>;
   using DoneCallback = std::function<void(absl::Status)>;
+  using LentReader = absl::FunctionRef<void(std::span<const std::byte>)>;
 
   virtual ~Link() = default;
 
@@ -89,6 +92,20 @@ class Link {
   [[nodiscard]] virtual bool Write(std::span<const std::byte> payload, const MemoryKey& key,
                                    uint64_t offset, std::span<const std::byte> frame,
                                    DoneCallback done) = 0;
+
+  // Memory that the peer reads where it lies, in place of a Write: only between processes that map
+  // each other's memory, or in one. Until Withdraw, with nothing but the key's token; it stays and
+  // does not change until then, or until the closed callback was called. None: the peer cannot.
+  virtual std::optional<MemoryKey> Lend(std::span<const std::byte> /*memory*/) {
+    return std::nullopt;
+  }
+  // Calls `read` with `bytes` that the peer has lent; it takes them back only after that. False: it
+  // has done so before, or has never lent as many.
+  virtual bool ReadLent(uint64_t /*token*/, uint64_t /*bytes*/, LentReader /*read*/) {
+    return false;
+  }
+  // Whether this node can read what the peer lends, since the peer's first frame at the latest.
+  virtual bool can_read_lent() const { return false; }
 
   // Called on the Link's reactor thread for every frame; frames wait for it to be set. Set once.
   virtual void SetHandler(FrameHandler handler) = 0;

@@ -105,6 +105,19 @@ Node::Node(const NodeOptions& options)
       .close_all = [this](const absl::Status& reason) { CloseAll(reason); }});
 }
 
+absl::StatusOr<Memory> Node::AllocateForPeers(uint64_t bytes) const {
+  BRAID_ASSIGN_OR_RETURN(Memory memory, MemoryForPeers(shared_heap_.get())(bytes));
+  const MemoryKind kind = memory.kind();
+  const std::span<std::byte> all(memory.data(), memory.size());
+  // First the block is given back, then the heap.
+  struct Held {
+    std::shared_ptr<SharedHeap> heap;
+    Memory memory;
+  };
+  const auto held = std::make_shared<Held>(Held{shared_heap_, std::move(memory)});
+  return Memory(kind, all, [held](std::span<std::byte>) { held->memory.Reset(); });
+}
+
 Node::~Node() {
   // What uses the reactor dies on it, and a job only when nothing of it runs any more: whoever ends
   // the node may not have waited for that.

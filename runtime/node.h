@@ -100,6 +100,9 @@ class Node {
   dist::Groups& groups() { return *groups_; }
   // What this process's program asks of the world's store. On the control thread.
   dist::StoreEnd& store() { return *store_; }
+  // Memory of the program's that peers of this machine may map, which may outlive the node. Any
+  // thread.
+  absl::StatusOr<Memory> AllocateForPeers(uint64_t bytes) const;
   // The program makes no calls of groups any more: the master is told, once the other ranks have
   // taken what its calls sent them. Any thread.
   void LeaveGroups();
@@ -152,7 +155,7 @@ class Node {
   };
 
   const NodeOptions options_;
-  std::unique_ptr<SharedHeap> shared_heap_;  // null: no transport has a use for it
+  std::shared_ptr<SharedHeap> shared_heap_;  // null: no transport has a use for it
   Devices devices_;
   std::unique_ptr<DeviceGroup> device_group_;  // null: its devices do no collectives themselves
   VariableStore variables_;

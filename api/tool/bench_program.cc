@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "api/byte_count.h"
 #include "api/dist_main.h"
+#include "api/dist_memory.h"
 #include "runtime/base/half.h"
 #include "runtime/base/nearest_names.h"
 #include "runtime/base/process_usage.h"
@@ -109,14 +110,19 @@ class Case {
     const int64_t p = world.size();
     if (plan.collective->has_blocks) count_ = (count_ + p - 1) / p * p;
     block_ = plan.collective->has_blocks ? count_ / p : count_;
-    whole_.resize(static_cast<size_t>(count_));
-    if (plan.collective->has_blocks) other_.resize(static_cast<size_t>(OtherCount()));
     source_.resize(static_cast<size_t>(InputIsBlock() ? block_ : count_));
     for (size_t i = 0; i < source_.size(); ++i) {
       source_[i] = ValueOf<T>(static_cast<int64_t>(i), world.rank());
     }
     expected_.resize(static_cast<size_t>(OutputIsBlock() ? block_ : count_));
     for (size_t i = 0; i < expected_.size(); ++i) expected_[i] = Expected(static_cast<int64_t>(i));
+  }
+
+  absl::Status Allocate() {
+    BRAID_ASSIGN_OR_RETURN(whole_, dist::Alloc<T>(world_, count_));
+    if (!plan_.collective->has_blocks) return absl::OkStatus();
+    BRAID_ASSIGN_OR_RETURN(other_, dist::Alloc<T>(world_, OtherCount()));
+    return absl::OkStatus();
   }
 
   int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(T)); }
@@ -208,7 +214,7 @@ class Case {
   const Plan& plan_;
   int64_t count_;
   int64_t block_ = 0;
-  std::vector<T> whole_, other_;
+  dist::Elements<T> whole_, other_;
   std::vector<T> source_, expected_;
 };
 
@@ -249,6 +255,7 @@ absl::StatusOr<Figures> Measure(World& world, const Plan& plan, int64_t bytes) {
   constexpr int kCallsAtOnce = 10;
   const std::unique_ptr<Environment> clock = MakeRealEnvironment();
   Case<T> measured(world, plan, bytes);
+  BRAID_RETURN_IF_ERROR(measured.Allocate());
   Figures figures{.bytes = measured.bytes(), .algorithm = measured.algorithm()};
   BRAID_ASSIGN_OR_RETURN(figures.copied, MeasureCopies(world, *clock, measured.bytes()));
   const Nanoseconds began = clock->Now();

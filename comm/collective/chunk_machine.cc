@@ -8,11 +8,14 @@
 #include "absl/strings/str_format.h"
 #include "comm/collective/collective_frame.h"
 #include "glog/logging.h"
+#include "runtime/base/status.h"
 
 namespace braid {
 namespace {
 
 constexpr int64_t kSlotAlignment = 64;
+// For the cause of a failure that showed before it was told.
+constexpr Nanoseconds kCausePatience = 5 * kSecond;
 
 }  // namespace
 
@@ -86,9 +89,15 @@ void ChunkMachine::Start(const ChunkWork& work, Collective::DoneCallback done) {
     ReceiveLane& lane = LaneFrom(hop.from);
     lane.is_used = !hop.items.empty();
     receives_.push_back({.hop = &hop, .lane = &lane});
+    if (const absl::Status status = Offer(receives_.back()); !status.ok()) {
+      is_refused_ = true;
+      return group_.Fail(status);
+    }
   }
+  for (const auto& lane : send_lanes_) lane->placed_bytes = 0;
   for (const SendHop& hop : schedule.sends) {
     SendLane& lane = LaneTo(hop.to);
+    lane.placed_bytes = static_cast<uint64_t>(hop.placed_bytes);
     sends_.push_back({.hop = &hop, .lane = &lane, .base = lane.sent});
     SendReady(sends_.back());
   }
@@ -107,8 +116,9 @@ std::vector<int> ChunkMachine::Awaits() const {
   // What is not sent or has not left waits for an acknowledgement, or for the link.
   for (const SendState& out : sends_) {
     const SendLane& lane = *out.lane;
-    const bool is_full = out.next < out.hop->items.size() &&
-                         (lane.outstanding.size() >= lane.slots || (lane.link && !lane.has_key));
+    const bool is_full =
+        out.next < out.hop->items.size() &&
+        (lane.outstanding.size() >= lane.slots || !HasTarget(lane, out.hop->items[out.next]));
     if ((is_full || HasUnwritten(lane)) && ranks.empty()) ranks.push_back(out.hop->to);
   }
   return ranks;
@@ -136,6 +146,7 @@ void ChunkMachine::Handle(MemberEvent& event) {
       SendLane& lane = LaneTo(event.peer);
       lane.has_key = true;
       lane.key = event.key;
+      lane.reads_lent = event.reads_lent;
       break;
     }
     case MemberEvent::Type::kChunk: {
@@ -146,6 +157,9 @@ void ChunkMachine::Handle(MemberEvent& event) {
     }
     case MemberEvent::Type::kAck:
       TakeAck(event);
+      break;
+    case MemberEvent::Type::kOffer:
+      LaneTo(event.peer).offer = event;
       break;
     case MemberEvent::Type::kWritten: {
       SendLane& lane = LaneTo(event.peer);
@@ -196,7 +210,9 @@ void ChunkMachine::TakeAck(const MemberEvent& event) {
     return;
   }
   next->is_acked = true;
-  if (!lane.link) next->is_written = true;
+  if (next->lent.has_value()) lane.link->Withdraw(*next->lent);
+  if (!lane.link || next->lent.has_value()) next->is_written = true;
+  next->lent.reset();
   Retire(lane);
 }
 
@@ -232,12 +248,20 @@ bool ChunkMachine::HasUnwritten(const SendLane& lane) {
   return false;
 }
 
+bool ChunkMachine::IsReadByLink(const SendLane& lane) {
+  for (size_t i = 0; i < lane.outstanding.size(); ++i) {
+    const Outstanding& item = lane.outstanding[i];
+    if (lane.link && !item.is_written && !item.lent.has_value()) return true;
+  }
+  return false;
+}
+
 // Does all that can be done now. May end the piece, and with it this object: comes last.
 void ChunkMachine::Advance() {
   if (!is_running_) return AdvanceBetweenPieces();
   if (has_failed_) {
     for (const auto& lane : send_lanes_) {
-      if (lane->link && HasUnwritten(*lane)) return;  // the link still reads the source
+      if (IsReadByLink(*lane)) return;
     }
     return Finish(group_.status());
   }
@@ -246,7 +270,7 @@ void ChunkMachine::Advance() {
   for (ReceiveState& in : receives_) {
     if (!ReceiveReady(in)) return;
   }
-  if (RefuseAnyUnexpected()) return;
+  if (RefuseAnyUnexpected() || RefuseAnyOffer()) return;
   bool is_done = true;
   for (SendState& out : sends_) {
     SendReady(out);
@@ -292,12 +316,66 @@ void ChunkMachine::Refuse(const MemberEvent& arrival, const std::string& what) {
       absl::InternalError(absl::StrFormat("%s: member %d sent %s", Name(), arrival.peer, what)));
 }
 
+bool ChunkMachine::RefuseAnyOffer() {
+  for (const auto& lane : send_lanes_) {
+    const MemberEvent& offer = lane->offer;
+    if (offer.piece != work_.piece || IsOffered(*lane)) continue;
+    Refuse(offer, absl::StrFormat("a place for %d bytes of piece %d, of signature %x; expected was "
+                                  "one for %d bytes, of %x",
+                                  offer.key.bytes, offer.piece, offer.signature, lane->placed_bytes,
+                                  work_.signature));
+    return true;
+  }
+  return false;
+}
+
+absl::Status ChunkMachine::Offer(ReceiveState& in) const {
+  const ReceiveHop& hop = *in.hop;
+  if (in.lane->link == nullptr || hop.placed_bytes == 0) return absl::OkStatus();
+  BRAID_ASSIGN_OR_RETURN(in.offered, in.lane->link->Expose(std::span(
+                                         work_.output + hop.placed_offset, hop.placed_bytes)));
+  in.lane->link->Send(EncodedCollectiveFrame({.type = CollectiveFrame::Type::kOffer,
+                                              .channel = options_.channel,
+                                              .collective = group_.spec().id,
+                                              .from = static_cast<uint16_t>(options_.my_rank),
+                                              .to = static_cast<uint16_t>(hop.from),
+                                              .piece = work_.piece,
+                                              .key = *in.offered,
+                                              .fingerprint = work_.signature})
+                          .bytes());
+  return absl::OkStatus();
+}
+
+void ChunkMachine::WithdrawAll() {
+  for (ReceiveState& in : receives_) {
+    if (in.offered.has_value()) in.lane->link->Withdraw(*in.offered);
+    in.offered.reset();
+  }
+  for (const auto& lane : send_lanes_) {
+    for (size_t i = 0; i < lane->outstanding.size(); ++i) {
+      std::optional<MemoryKey>& lent = lane->outstanding[i].lent;
+      if (lent.has_value()) lane->link->Withdraw(*lent);
+      lent.reset();
+    }
+  }
+}
+
+bool ChunkMachine::IsOffered(const SendLane& lane) const {
+  return lane.offer.piece == work_.piece && lane.offer.signature == work_.signature &&
+         lane.offer.key.bytes == lane.placed_bytes;
+}
+
+bool ChunkMachine::HasTarget(const SendLane& lane, const SendItem& item) const {
+  if (lane.link == nullptr) return true;
+  return item.is_placed ? IsOffered(lane) : lane.has_key;
+}
+
 void ChunkMachine::SendReady(SendState& out) {
   const std::vector<SendItem>& items = out.hop->items;
   const SendLane& lane = *out.lane;
   const int64_t received = receives_.empty() ? 0 : receives_.front().next;
   while (out.next < items.size() && lane.outstanding.size() < lane.slots &&
-         items[out.next].after_receives <= received && (!lane.link || lane.has_key)) {
+         items[out.next].after_receives <= received && HasTarget(lane, items[out.next])) {
     Send(out, items[out.next]);
   }
 }
@@ -307,23 +385,36 @@ void ChunkMachine::Send(SendState& out, const SendItem& item) {
   const std::byte* source = Source(item.buffer) + item.offset;
   const auto slot = static_cast<uint32_t>(lane.sent % lane.slots);
   const auto index = static_cast<int64_t>(out.next);
-  Outstanding outstanding{.piece = work_.piece, .index = index, .slot = slot};
+  std::optional<MemoryKey> lent;
+  if (lane.link && lane.reads_lent && !item.is_placed && item.bytes >= work_.schedule->lend_from) {
+    lent = lane.link->Lend(std::span(source, item.bytes));
+  }
+  Outstanding outstanding{.piece = work_.piece, .index = index, .slot = slot, .lent = lent};
   if (lane.link) {
-    const EncodedCollectiveFrame frame({.type = CollectiveFrame::Type::kChunk,
-                                        .channel = options_.channel,
-                                        .collective = group_.spec().id,
-                                        .from = static_cast<uint16_t>(options_.my_rank),
-                                        .to = static_cast<uint16_t>(lane.to),
-                                        .slot = slot,
-                                        .piece = work_.piece,
-                                        .index = index,
-                                        .bytes = item.bytes,
-                                        .fingerprint = work_.signature});
-    PendingWrite* const write = &lane.writes[slot];
-    write->number = lane.sent;
-    outstanding.is_written = lane.link->Write(
-        std::span(source, item.bytes), lane.key, slot * lane.slot_bytes, frame.bytes(),
-        [write](absl::Status status) { write->Answer(std::move(status)); });
+    CollectiveFrame frame{.type = CollectiveFrame::Type::kChunk,
+                          .channel = options_.channel,
+                          .collective = group_.spec().id,
+                          .from = static_cast<uint16_t>(options_.my_rank),
+                          .to = static_cast<uint16_t>(lane.to),
+                          .slot = slot,
+                          .piece = work_.piece,
+                          .index = index,
+                          .bytes = item.bytes,
+                          .fingerprint = work_.signature};
+    if (lent.has_value()) {
+      frame.type = CollectiveFrame::Type::kLent;
+      frame.token = lent->token;
+      lane.link->Send(EncodedCollectiveFrame(frame).bytes());
+    } else {
+      PendingWrite* const write = &lane.writes[slot];
+      write->number = lane.sent;
+      outstanding.is_acked = item.is_placed;
+      outstanding.is_written = lane.link->Write(
+          std::span(source, item.bytes), item.is_placed ? lane.offer.key : lane.key,
+          item.is_placed ? item.place : slot * lane.slot_bytes,
+          EncodedCollectiveFrame(frame).bytes(),
+          [write](absl::Status status) { write->Answer(std::move(status)); });
+    }
   } else {
     group_.Push(lane.to, {.type = MemberEvent::Type::kChunk,
                           .peer = options_.my_rank,
@@ -337,6 +428,7 @@ void ChunkMachine::Send(SendState& out, const SendItem& item) {
   ++out.next;
   ++lane.sent;
   lane.outstanding.push_back(outstanding);
+  Retire(lane);
 }
 
 // False if the collective failed.
@@ -359,15 +451,10 @@ bool ChunkMachine::ReceiveReady(ReceiveState& in) {
       return false;
     }
     if (item.after_sends > 0 && item.after_sends > NumWritten(sends_.front())) return true;
-    if (!lane.link && !group_.BeginRead()) return false;  // kFailed is on its way
-    const absl::Status worked_in = WorkIn(item, arrival.data);
-    if (!lane.link) group_.EndRead();
-    if (!worked_in.ok()) {
-      is_refused_ = true;
-      group_.Fail(worked_in);
-      return false;
+    if (!lane.link || !item.is_placed) {
+      if (!TakeIn(lane, arrival, item)) return false;
+      Acknowledge(lane, arrival);
     }
-    Acknowledge(lane, arrival);
     lane.arrivals.pop_front();
     ++in.next;
     ++lane.received;
@@ -376,6 +463,39 @@ bool ChunkMachine::ReceiveReady(ReceiveState& in) {
     if (!sends_.empty()) SendReady(sends_.front());
   }
   return true;
+}
+
+bool ChunkMachine::TakeIn(const ReceiveLane& lane, const MemberEvent& arrival,
+                          const ReceiveItem& item) {
+  absl::Status worked_in;
+  if (!lane.link) {
+    if (!group_.BeginRead()) return false;  // kFailed is on its way
+    worked_in = WorkIn(item, arrival.data);
+    group_.EndRead();
+  } else if (arrival.token == 0) {
+    worked_in = WorkIn(item, arrival.data);
+  } else if (!lane.link->ReadLent(
+                 arrival.token, static_cast<uint64_t>(arrival.bytes),
+                 [&](std::span<const std::byte> data) { worked_in = WorkIn(item, data.data()); })) {
+    AwaitCause(arrival);
+    return false;
+  }
+  if (worked_in.ok()) return true;
+  is_refused_ = true;
+  group_.Fail(worked_in);
+  return false;
+}
+
+void ChunkMachine::AwaitCause(const MemberEvent& arrival) {
+  is_refused_ = true;
+  awaits_cause_ = options_.reactor->RunAfter(
+      kCausePatience, [this, from = arrival.peer, piece = arrival.piece, index = arrival.index] {
+        awaits_cause_.reset();
+        group_.Fail(absl::InternalError(
+            absl::StrFormat("%s: member %d lent piece %d, item %d, and took it back before it was "
+                            "acknowledged",
+                            Name(), from, piece, index)));
+      });
 }
 
 void ChunkMachine::Acknowledge(const ReceiveLane& lane, const MemberEvent& arrival) const {
@@ -427,6 +547,9 @@ const std::byte* ChunkMachine::Source(ChunkBuffer buffer) const {
 
 // Comes last: `done` may destroy this object or start the next piece.
 void ChunkMachine::Finish(absl::Status status) {
+  WithdrawAll();
+  if (awaits_cause_.has_value()) options_.reactor->CancelTimer(*awaits_cause_);
+  awaits_cause_.reset();
   is_running_ = false;
   const Collective::DoneCallback done = std::move(done_);
   done(std::move(status));

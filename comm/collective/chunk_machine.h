@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,9 @@ struct ChunkWork {
 // An item travels thus: the sender takes a slot of the lane (to another node the slot is memory
 // there, within the node just a number), sends it, and the receiver works it in when its turn comes
 // and acknowledges the slot. An item has left its source when the Write is done, or within a node
-// when it is acknowledged.
+// when it is acknowledged. A placed item goes to another node's output, which the receiver offers
+// when it starts the piece and withdraws when it is done; nobody works it in or acknowledges it.
+// A lent item stays where it is until it is acknowledged, as within a node.
 //
 // Everything happens on the reactor's thread, but for what says otherwise.
 class ChunkMachine {
@@ -100,6 +103,7 @@ class ChunkMachine {
     uint32_t slot = 0;
     bool is_written = false;  // it has left its source
     bool is_acked = false;
+    std::optional<MemoryKey> lent = {};  // to the receiver, until it has worked it in
   };
   // A Write that the link has not answered, one for each slot: what its callback points at.
   struct PendingWrite {
@@ -115,6 +119,9 @@ class ChunkMachine {
     Link* link = nullptr;
     bool has_key = false;
     MemoryKey key;
+    bool reads_lent = false;                                               // `to` does
+    MemberEvent offer = {.type = MemberEvent::Type::kOffer, .piece = -1};  // the last
+    uint64_t placed_bytes = 0;  // that the piece under way expects it to have
     uint32_t slots = 0;
     int64_t slot_bytes = 0;
     int64_t sent = 0;  // items since creation; the slot is this modulo their number
@@ -140,6 +147,7 @@ class ChunkMachine {
     const ReceiveHop* hop = nullptr;
     ReceiveLane* lane = nullptr;
     size_t next = 0;
+    std::optional<MemoryKey> offered = {};
   };
 
   std::string Name() const;
@@ -150,16 +158,31 @@ class ChunkMachine {
   static void Retire(SendLane& lane);
   static int64_t NumWritten(const SendState& out);
   static bool HasUnwritten(const SendLane& lane);
+  // Whether the link reads what is yet to leave its source.
+  static bool IsReadByLink(const SendLane& lane);
   void Advance();
   void AdvanceBetweenPieces();
   // What a lane has brought of a piece that does not use it, or not any more. True if there was
   // any.
   bool RefuseUnexpected(const ReceiveLane& lane);
   bool RefuseAnyUnexpected();
+  // For the piece under way, but of a call that is another one here.
+  bool RefuseAnyOffer();
+  // Whether it has come for the piece under way, and how it should.
+  bool IsOffered(const SendLane& lane) const;
+  absl::Status Offer(ReceiveState& in) const;
+  // All that was offered or lent and is not used yet.
+  void WithdrawAll();
+  // Whether the item need not wait for its receiver's key or offer.
+  bool HasTarget(const SendLane& lane, const SendItem& item) const;
   void Refuse(const MemberEvent& arrival, const std::string& what);
   void SendReady(SendState& out);
   void Send(SendState& out, const SendItem& item);
   bool ReceiveReady(ReceiveState& in);
+  // False if it cannot be, for the collective failed.
+  bool TakeIn(const ReceiveLane& lane, const MemberEvent& arrival, const ReceiveItem& item);
+  // The sender of the item has taken it back: it failed, and why is on its way; or fail by that.
+  void AwaitCause(const MemberEvent& arrival);
   absl::Status WorkIn(const ReceiveItem& item, const std::byte* data) const;
   void Acknowledge(const ReceiveLane& lane, const MemberEvent& arrival) const;
   const std::byte* Source(ChunkBuffer buffer) const;
@@ -178,6 +201,7 @@ class ChunkMachine {
   bool has_failed_ = false;
   bool is_running_ = false;
   bool is_refused_ = false;  // what came is not to be worked in
+  std::optional<TimerId> awaits_cause_;
   int last_heard_ = -1;
   int64_t events_ = 0;
   Collective::DoneCallback done_;

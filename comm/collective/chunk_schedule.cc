@@ -1,6 +1,7 @@
 #include "comm/collective/chunk_schedule.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "glog/logging.h"
 
@@ -25,6 +26,7 @@ class Blocks {
 
   int64_t offset(int block) const { return offsets_[block]; }
   int64_t bytes(int block) const { return bytes_[block]; }
+  int64_t whole() const { return offsets_.back() + bytes_.back(); }
   int64_t num_chunks(int block) const { return (bytes_[block] + chunk_bytes_ - 1) / chunk_bytes_; }
   int64_t max_chunks() const {
     int64_t most = 0;
@@ -70,13 +72,15 @@ class RingSchedule {
         rank_(spec.my_rank),
         reduce_steps_(kind_ == CollectiveKind::kAllGather ? 0 : p_ - 1),
         steps_(reduce_steps_ + (kind_ == CollectiveKind::kReduceScatter ? 0 : p_ - 1)),
-        blocks_(spec, counts) {}
+        blocks_(spec, counts),
+        places_(steps_ > reduce_steps_ && blocks_.whole() >= spec.place_from) {}
 
   ChunkSchedule Make() {
     ChunkSchedule schedule;
     schedule.slots = kRingSlots;
     SendHop send{.to = Wrap(rank_ + 1), .items = {}};
     ReceiveHop receive{.from = Wrap(rank_ - 1), .items = {}};
+    if (places_) send.placed_bytes = receive.placed_bytes = blocks_.whole();
     const int64_t most = blocks_.max_chunks();
     most_chunks_ = most;
     sent_.assign(steps_ * most, -1);
@@ -129,6 +133,8 @@ class RingSchedule {
       item.buffer = ChunkBuffer::kOutput;
       item.offset = blocks_.offset(block) + blocks_.chunk_offset(c);
     }
+    item.is_placed = places_ && step >= reduce_steps_;
+    item.place = blocks_.offset(block) + blocks_.chunk_offset(c);
     sent_[At(step, c)] = items.size();
     items.push_back(item);
   }
@@ -139,6 +145,7 @@ class RingSchedule {
     const bool is_reduction = step < reduce_steps_;
     ReceiveItem item;
     item.is_reduction = is_reduction;
+    item.is_placed = places_ && !is_reduction;
     item.bytes = blocks_.chunk_size(block, c);
     item.own_offset = blocks_.offset(block) + blocks_.chunk_offset(c);
     item.target = ChunkBuffer::kOutput;
@@ -171,6 +178,7 @@ class RingSchedule {
   const int reduce_steps_;
   const int steps_;
   const Blocks blocks_;
+  const bool places_;
   int64_t most_chunks_ = 0;
   std::vector<int64_t> sent_, received_;  // item of (step, chunk), by At
   std::vector<int64_t> staged_;           // the receives that go to staging
@@ -184,6 +192,8 @@ ChunkSchedule MakeExchange(const CollectiveSpec& spec) {
   const Blocks blocks(spec, spec.counts);
   ChunkSchedule schedule;
   schedule.slots = kRingSlots;
+  // Each would wait for the other to have read what it is to write over.
+  schedule.lend_from = std::numeric_limits<int64_t>::max();
   SendHop send{.to = 1 - spec.my_rank, .items = {}};
   ReceiveHop receive{.from = 1 - spec.my_rank, .items = {}};
   for (int64_t c = 0; c < blocks.num_chunks(0); ++c) {
@@ -212,15 +222,21 @@ ChunkSchedule MakeChain(const CollectiveSpec& spec) {
   schedule.slots = kRingSlots;
   SendHop send{.to = (spec.my_rank + 1) % p, .items = {}};
   ReceiveHop receive{.from = (spec.my_rank + p - 1) % p, .items = {}};
+  const bool places = blocks.whole() >= spec.place_from;
+  if (places) send.placed_bytes = receive.placed_bytes = blocks.whole();
   for (int64_t c = 0; c < blocks.num_chunks(0); ++c) {
     const int64_t offset = blocks.chunk_offset(c);
     const int64_t bytes = blocks.chunk_size(0, c);
-    if (position > 0) receive.items.push_back({.offset = offset, .bytes = bytes});
+    if (position > 0) {
+      receive.items.push_back({.offset = offset, .bytes = bytes, .is_placed = places});
+    }
     if (position < p - 1) {
       send.items.push_back({.buffer = position == 0 ? ChunkBuffer::kInput : ChunkBuffer::kOutput,
                             .offset = offset,
                             .bytes = bytes,
-                            .after_receives = position == 0 ? 0 : c + 1});
+                            .after_receives = position == 0 ? 0 : c + 1,
+                            .is_placed = places,
+                            .place = offset});
     }
   }
   if (position == 0) schedule.copy_bytes = blocks.bytes(0);
@@ -238,16 +254,26 @@ ChunkSchedule MakePairs(const CollectiveSpec& spec) {
   schedule.slots = kPairSlots;
   for (int k = 1; k < p; ++k) {
     SendHop send{.to = (spec.my_rank + k) % p, .items = {}};
+    const bool places = input.bytes(send.to) >= spec.place_from;
+    if (places) send.placed_bytes = input.bytes(send.to);
     for (int64_t c = 0; c < input.num_chunks(send.to); ++c) {
       send.items.push_back({.buffer = ChunkBuffer::kInput,
                             .offset = input.offset(send.to) + input.chunk_offset(c),
-                            .bytes = input.chunk_size(send.to, c)});
+                            .bytes = input.chunk_size(send.to, c),
+                            .is_placed = places,
+                            .place = input.chunk_offset(c)});
     }
     if (!send.items.empty()) schedule.sends.push_back(std::move(send));
     ReceiveHop receive{.from = (spec.my_rank + p - k) % p, .items = {}};
+    const bool is_offered = output.bytes(receive.from) >= spec.place_from;
+    if (is_offered) {
+      receive.placed_offset = output.offset(receive.from);
+      receive.placed_bytes = output.bytes(receive.from);
+    }
     for (int64_t c = 0; c < output.num_chunks(receive.from); ++c) {
       receive.items.push_back({.offset = output.offset(receive.from) + output.chunk_offset(c),
-                               .bytes = output.chunk_size(receive.from, c)});
+                               .bytes = output.chunk_size(receive.from, c),
+                               .is_placed = is_offered});
     }
     if (!receive.items.empty()) schedule.receives.push_back(std::move(receive));
   }
@@ -255,6 +281,21 @@ ChunkSchedule MakePairs(const CollectiveSpec& spec) {
   schedule.copy_to = output.offset(spec.my_rank);
   schedule.copy_bytes = input.bytes(spec.my_rank);
   return schedule;
+}
+
+ChunkSchedule MakeRingSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
+  switch (spec.kind) {
+    case CollectiveKind::kAllReduce:
+      return RingSchedule(spec, blocks.empty() ? EvenCounts(spec) : blocks).Make();
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+      return RingSchedule(spec, spec.counts).Make();
+    case CollectiveKind::kAllToAll:
+      return MakePairs(spec);
+    case CollectiveKind::kBroadcast:
+      return MakeChain(spec);
+  }
+  LOG(FATAL) << "collective " << spec.id << " has no kind";
 }
 
 template <typename Hop>
@@ -271,18 +312,9 @@ int64_t LargestItem(const ReceiveHop& hop) { return Largest(hop); }
 
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
   if (spec.algorithm == CollectiveAlgorithm::kExchange) return MakeExchange(spec);
-  switch (spec.kind) {
-    case CollectiveKind::kAllReduce:
-      return RingSchedule(spec, blocks.empty() ? EvenCounts(spec) : blocks).Make();
-    case CollectiveKind::kAllGather:
-    case CollectiveKind::kReduceScatter:
-      return RingSchedule(spec, spec.counts).Make();
-    case CollectiveKind::kAllToAll:
-      return MakePairs(spec);
-    case CollectiveKind::kBroadcast:
-      return MakeChain(spec);
-  }
-  LOG(FATAL) << "collective " << spec.id << " has no kind";
+  ChunkSchedule schedule = MakeRingSchedule(spec, blocks);
+  schedule.lend_from = spec.lend_from;
+  return schedule;
 }
 
 }  // namespace braid

@@ -18,6 +18,9 @@ struct SendItem {
   int64_t bytes = 0;
   // How many items of receives[0] must have been worked in first.
   int64_t after_receives = 0;
+  // To another node: into what the receiver offers of its output, `place` bytes from its start.
+  bool is_placed = false;
+  int64_t place = 0;
 };
 
 // Copies what arrives to `target`; or puts arrived + own input there, the other way round if
@@ -31,16 +34,23 @@ struct ReceiveItem {
   int64_t bytes = 0;
   // How many items of sends[0] must have left their source first: they still use the target.
   int64_t after_sends = 0;
+  // From another node: the sender has put it where it belongs. It does so only where all that was
+  // at the target before has been used, by whoever uses it: what it sends was made of that.
+  bool is_placed = false;
 };
 
 // Items between two members, in order. The receiver's list mirrors the sender's.
 struct SendHop {
   int to = 0;
   std::vector<SendItem> items;
+  int64_t placed_bytes = 0;  // of what the receiver offers; 0: nothing
 };
 struct ReceiveHop {
   int from = 0;
   std::vector<ReceiveItem> items;
+  // What is offered to the sender, of the output.
+  int64_t placed_offset = 0;
+  int64_t placed_bytes = 0;
 };
 
 struct ChunkSchedule {
@@ -52,6 +62,8 @@ struct ChunkSchedule {
   int64_t copy_bytes = 0;
   int64_t staging_bytes = 0;
   uint32_t slots = 0;  // how many items may be under way on a hop
+  // So large items are lent to a receiver that can read them where they lie.
+  int64_t lend_from = 0;
 };
 
 // The largest item of a hop: the size of its landing slots.

@@ -45,6 +45,13 @@ struct CollectiveSpec {
   int root = 0;                   // broadcast
   int64_t chunk_bytes = CollectiveMethod{}.chunk_bytes;
   CollectiveAlgorithm algorithm = CollectiveMethod{}.algorithm;
+  // Where a ring moves at least that many bytes, what is only moved goes straight to the receiver's
+  // output: the receiver has nothing to copy, and says first where that is. Of an all_to_all the
+  // bytes from one member to another.
+  int64_t place_from = int64_t{256} << 10;
+  // What a ring moves from memory that the receiver maps is not moved first if it is at least that
+  // many bytes at a time: the receiver reads it where it lies.
+  int64_t lend_from = int64_t{16} << 10;
 };
 
 // Of CollectiveSpec::counts.

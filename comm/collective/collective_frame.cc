@@ -13,7 +13,9 @@
 namespace braid {
 namespace {
 
-constexpr size_t kKeyFrameBytes = 60;
+constexpr size_t kKeyFrameBytes = 61;
+constexpr size_t kPlaceFrameBytes = 60;
+constexpr size_t kLentFrameBytes = 60;
 constexpr size_t kChunkFrameBytes = 52;
 constexpr size_t kAckFrameBytes = 44;
 
@@ -21,12 +23,21 @@ size_t SizeOfFrame(CollectiveFrame::Type type) {
   switch (type) {
     case CollectiveFrame::Type::kKey:
       return kKeyFrameBytes;
+    case CollectiveFrame::Type::kOffer:
+      return kPlaceFrameBytes;
+    case CollectiveFrame::Type::kLent:
+      return kLentFrameBytes;
     case CollectiveFrame::Type::kChunk:
       return kChunkFrameBytes;
     case CollectiveFrame::Type::kAck:
       return kAckFrameBytes;
   }
   return 0;
+}
+
+// Such as have a key, in place of a piece and an item.
+bool HasKey(CollectiveFrame::Type type) {
+  return type == CollectiveFrame::Type::kKey || type == CollectiveFrame::Type::kOffer;
 }
 
 uint64_t HashOf(std::span<const uint64_t> words) {
@@ -41,21 +52,27 @@ uint64_t HashOf(std::span<const uint64_t> words) {
 
 EncodedCollectiveFrame::EncodedCollectiveFrame(const CollectiveFrame& frame)
     : size_(SizeOfFrame(frame.type)) {
-  PutFrameHead(bytes_, {.channel = static_cast<uint8_t>(frame.channel),
-                        .type = static_cast<uint8_t>(frame.type),
-                        .slot = frame.slot,
-                        .id = frame.collective,
-                        .from = frame.from,
-                        .to = frame.to,
-                        .number = frame.bytes});
-  if (frame.type == CollectiveFrame::Type::kKey) {
+  PutFrameHead(bytes_,
+               {.channel = static_cast<uint8_t>(frame.channel),
+                .type = static_cast<uint8_t>(frame.type),
+                .slot = frame.slot,
+                .id = frame.collective,
+                .from = frame.from,
+                .to = frame.to,
+                .number = frame.type == CollectiveFrame::Type::kOffer ? frame.piece : frame.bytes});
+  if (HasKey(frame.type)) {
     PutMemoryKey(bytes_, 28, frame.key);
     PutLittleEndian(bytes_, 52, frame.fingerprint);
-  } else {
-    PutLittleEndian(bytes_, 28, frame.piece);
-    PutLittleEndian(bytes_, 36, frame.index);
-    if (frame.type == CollectiveFrame::Type::kChunk) PutLittleEndian(bytes_, 44, frame.fingerprint);
+    if (frame.type == CollectiveFrame::Type::kKey) {
+      PutLittleEndian(bytes_, 60, static_cast<uint8_t>(frame.reads_lent));
+    }
+    return;
   }
+  PutLittleEndian(bytes_, 28, frame.piece);
+  PutLittleEndian(bytes_, 36, frame.index);
+  if (frame.type == CollectiveFrame::Type::kAck) return;
+  PutLittleEndian(bytes_, 44, frame.fingerprint);
+  if (frame.type == CollectiveFrame::Type::kLent) PutLittleEndian(bytes_, 52, frame.token);
 }
 
 absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte> bytes) {
@@ -71,31 +88,42 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
         absl::StrFormat("wrong collective frame: channel %d, must be %d or %d", channel,
                         Channel::kCollective, Channel::kGroup));
   }
-  if (type < static_cast<uint8_t>(CollectiveFrame::Type::kKey) ||
-      type > static_cast<uint8_t>(CollectiveFrame::Type::kAck)) {
+  if (SizeOfFrame(static_cast<CollectiveFrame::Type>(type)) == 0) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("wrong collective frame: type %d, must be 1, 2 or 3", type));
+        absl::StrFormat("wrong collective frame: type %d, must be 1 to 3, 14 or 15", type));
   }
   CollectiveFrame frame;
   frame.type = static_cast<CollectiveFrame::Type>(type);
   frame.channel = static_cast<Channel>(channel);
-  const bool is_key = frame.type == CollectiveFrame::Type::kKey;
   BRAID_ASSIGN_OR_RETURN(const FrameHead head,
                          GetFrameHead(bytes, SizeOfFrame(frame.type), "collective"));
   frame.slot = head.slot;
   frame.collective = head.id;
   frame.from = head.from;
   frame.to = head.to;
-  frame.bytes = head.number;
-  if (is_key) {
+  if (frame.type == CollectiveFrame::Type::kOffer) {
+    frame.piece = head.number;
+  } else {
+    frame.bytes = head.number;
+  }
+  if (HasKey(frame.type)) {
     frame.key = GetMemoryKey(bytes, 28);
     frame.fingerprint = GetLittleEndian<uint64_t>(bytes, 52);
-  } else {
-    frame.piece = GetLittleEndian<int64_t>(bytes, 28);
-    frame.index = GetLittleEndian<int64_t>(bytes, 36);
-    if (frame.type == CollectiveFrame::Type::kChunk) {
-      frame.fingerprint = GetLittleEndian<uint64_t>(bytes, 44);
+    if (frame.type == CollectiveFrame::Type::kOffer) return frame;
+    const auto reads_lent = GetLittleEndian<uint8_t>(bytes, 60);
+    if (reads_lent > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("wrong collective frame: byte 60 is %d, must be 0 or 1", reads_lent));
     }
+    frame.reads_lent = reads_lent == 1;
+    return frame;
+  }
+  frame.piece = GetLittleEndian<int64_t>(bytes, 28);
+  frame.index = GetLittleEndian<int64_t>(bytes, 36);
+  if (frame.type == CollectiveFrame::Type::kAck) return frame;
+  frame.fingerprint = GetLittleEndian<uint64_t>(bytes, 44);
+  if (frame.type == CollectiveFrame::Type::kLent) {
+    frame.token = GetLittleEndian<uint64_t>(bytes, 52);
   }
   return frame;
 }
@@ -119,6 +147,7 @@ uint64_t CollectiveFingerprint(const CollectiveSpec& spec) {
   }
   add(spec.root);
   add(spec.chunk_bytes);
+  add(spec.place_from);
   return HashOf(words);
 }
 

@@ -14,10 +14,13 @@
 namespace braid {
 
 struct CollectiveFrame {
+  // What lies between are the other frames of process groups (runtime/group/group_frame.h).
   enum class Type : uint8_t {
-    kKey = 1,    // `to` may write into `from`'s landing slots
-    kChunk = 2,  // `from` has put an item into `to`'s slot
-    kAck = 3,    // `from` has worked in what `to` put into the slot
+    kKey = 1,     // `to` may write into `from`'s landing slots
+    kChunk = 2,   // `from` has put an item into `to`'s slot
+    kAck = 3,     // `from` has worked in what `to` put into the slot
+    kOffer = 14,  // `to` may write into `from`'s output until it has sent its items of `piece`
+    kLent = 15,   // as kChunk, but the item is to be read where it lies, and not in the slot
   };
   Type type = Type::kChunk;
   Channel channel = Channel::kCollective;  // whose numbers `collective` is of
@@ -25,18 +28,21 @@ struct CollectiveFrame {
   uint16_t from = 0;  // ranks
   uint16_t to = 0;
   uint32_t slot = 0;   // kKey: how many there are
-  int64_t piece = 0;   // kChunk, kAck
-  int64_t index = 0;   // kChunk, kAck: which item of the hop
-  int64_t bytes = 0;   // kChunk: of the item; kKey: of a slot
-  MemoryKey key = {};  // kKey
-  // kKey: of the spec that the sender was made with. kChunk: ChunkWork::signature.
+  int64_t piece = 0;   // all but kKey
+  int64_t index = 0;   // kChunk, kLent, kAck: which item of the hop
+  int64_t bytes = 0;   // kChunk, kLent: of the item; kKey: of a slot
+  MemoryKey key = {};  // kKey, kOffer
+  // kKey: of the spec that the sender was made with. kChunk, kLent, kOffer: ChunkWork::signature.
   uint64_t fingerprint = 0;
+  uint64_t token = 0;       // kLent: of the key with which it was lent
+  bool reads_lent = false;  // kKey: Link::can_read_lent
 
   bool operator==(const CollectiveFrame&) const = default;
 };
 
-// Offsets: 0 channel, 1 type, 2 two zeros, 4 slot, 8 collective, 16 from, 18 to, 20 bytes; then for
-// kKey: 28 key, 52 fingerprint; else: 28 piece, 36 index; and for kChunk: 44 fingerprint.
+// Offsets: 0 channel, 1 type, 2 two zeros, 4 slot, 8 collective, 16 from, 18 to, 20 bytes (kOffer:
+// piece); then for kKey and kOffer: 28 key, 52 fingerprint, and for kKey: 60 reads_lent; else: 28
+// piece, 36 index, and for kChunk and kLent: 44 fingerprint, and for kLent: 52 token.
 class EncodedCollectiveFrame {
  public:
   explicit EncodedCollectiveFrame(const CollectiveFrame& frame);

@@ -44,6 +44,35 @@ bool Uses(const LocalGroup& group, uint16_t peer) {
   return false;
 }
 
+// Of a receiver, to the member that sends to it.
+absl::Status TakeAnswer(const CollectiveSpec& spec, const LocalMember& member, uint16_t peer,
+                        const CollectiveFrame& frame) {
+  const bool is_offer = frame.type == CollectiveFrame::Type::kOffer;
+  const auto target = std::ranges::find(member.targets, frame.from, &LocalMember::Target::to);
+  if (target == member.targets.end()) {
+    return WrongFrame(peer, "%s: member %d %s, but member %d sends nothing to it", Name(spec),
+                      frame.from, is_offer ? "offers a place" : "acknowledges", frame.to);
+  }
+  if (is_offer) {
+    member.inbox->Push({.type = MemberEvent::Type::kOffer,
+                        .peer = frame.from,
+                        .piece = frame.piece,
+                        .signature = frame.fingerprint,
+                        .key = frame.key});
+    return absl::OkStatus();
+  }
+  if (frame.slot >= target->slots) {
+    return WrongFrame(peer, "%s: member %d acknowledges slot %d of %d", Name(spec), frame.from,
+                      frame.slot, target->slots);
+  }
+  member.inbox->Push({.type = MemberEvent::Type::kAck,
+                      .peer = frame.from,
+                      .slot = frame.slot,
+                      .piece = frame.piece,
+                      .index = frame.index});
+  return absl::OkStatus();
+}
+
 // An all_to_all's counts beside those of the members that are here already.
 absl::Status CheckPairs(const LocalGroup& group, const CollectiveSpec& spec) {
   if (spec.kind != CollectiveKind::kAllToAll) return absl::OkStatus();
@@ -165,7 +194,8 @@ void CollectiveHub::Connect(std::function<void(absl::Status)> done) {
                                           .slot = landing.slots,
                                           .bytes = landing.slot_bytes,
                                           .key = landing.key,
-                                          .fingerprint = landing.fingerprint});
+                                          .fingerprint = landing.fingerprint,
+                                          .reads_lent = landing.reads_lent});
       }
       for (const LocalMember::Target& target : member->targets) {
         const uint16_t peer = spec.members[target.to].node;
@@ -252,22 +282,8 @@ absl::Status CollectiveHub::HandleFrame(uint16_t peer, std::span<const std::byte
     if (group->HasJoined(frame.to)) return absl::OkStatus();  // it has left
     return WrongFrame(peer, "%s: member %d was not created here", Name(spec), frame.to);
   }
-  if (frame.type == CollectiveFrame::Type::kAck) {
-    for (const LocalMember::Target& target : member->targets) {
-      if (target.to != frame.from) continue;
-      if (frame.slot >= target.slots) {
-        return WrongFrame(peer, "%s: member %d acknowledges slot %d of %d", Name(spec), frame.from,
-                          frame.slot, target.slots);
-      }
-      member->inbox->Push({.type = MemberEvent::Type::kAck,
-                           .peer = frame.from,
-                           .slot = frame.slot,
-                           .piece = frame.piece,
-                           .index = frame.index});
-      return absl::OkStatus();
-    }
-    return WrongFrame(peer, "%s: member %d acknowledges, but member %d sends nothing to it",
-                      Name(spec), frame.from, frame.to);
+  if (frame.type == CollectiveFrame::Type::kAck || frame.type == CollectiveFrame::Type::kOffer) {
+    return TakeAnswer(spec, *member, peer, frame);
   }
   for (const Landing& landing : member->landings) {
     if (landing.from != frame.from) continue;
@@ -286,7 +302,8 @@ absl::Status CollectiveHub::HandleFrame(uint16_t peer, std::span<const std::byte
                          .index = frame.index,
                          .data = landing.memory + frame.slot * landing.slot_bytes,
                          .bytes = frame.bytes,
-                         .signature = frame.fingerprint});
+                         .signature = frame.fingerprint,
+                         .token = frame.token});
     return absl::OkStatus();
   }
   return WrongFrame(peer, "%s: member %d receives nothing from member %d", Name(spec), frame.to,
@@ -372,7 +389,10 @@ absl::Status CollectiveHub::TakeKey(LocalGroup& group, const CollectiveFrame& fr
     group.Fail(status);
     return status;
   }
-  member->inbox->Push({.type = MemberEvent::Type::kKey, .peer = frame.from, .key = frame.key});
+  member->inbox->Push({.type = MemberEvent::Type::kKey,
+                       .peer = frame.from,
+                       .key = frame.key,
+                       .reads_lent = frame.reads_lent});
   return status;
 }
 

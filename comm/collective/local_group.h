@@ -18,9 +18,10 @@ namespace braid {
 // What happens to a member's end; handled on its reactor's thread.
 struct MemberEvent {
   enum class Type : uint8_t {
-    kKey,      // `peer` on another node lets this member write: key, slots, slot_bytes
-    kChunk,    // `peer` sent item `index` of `piece`; the bytes are at `data`
+    kKey,      // `peer` on another node lets this member write: key; and reads_lent
+    kChunk,    // `peer` sent item `index` of `piece`; the bytes are at `data`, or lent by `token`
     kAck,      // `peer` has worked in item `index` of `piece`, which was in `slot`
+    kOffer,    // `peer` on another node lets this member write into its output of `piece`: key
     kWritten,  // this member's write number `index` to `peer` has left its source; or `status`
     kMet,      // all members of the node have arrived; `index` is 1 if the piece is done, too
     kFailed,   // nobody reads this member's memory any more; the reason is the group's status
@@ -32,8 +33,10 @@ struct MemberEvent {
   int64_t index = 0;
   const std::byte* data = nullptr;
   int64_t bytes = 0;
-  uint64_t signature = 0;  // kChunk: ChunkWork::signature
+  uint64_t signature = 0;  // kChunk, kOffer: ChunkWork::signature
   MemoryKey key = {};
+  uint64_t token = 0;       // kChunk: 0 if it is not lent
+  bool reads_lent = false;  // kKey: `peer` can read what this member lends
   absl::Status status = {};
 };
 
@@ -47,6 +50,7 @@ struct Landing {
   uint32_t slots = 0;
   int64_t slot_bytes = 0;
   uint64_t fingerprint = 0;  // HopFingerprint
+  bool reads_lent = false;   // what `from` lends
 };
 
 // What a member joins with. Constant afterwards.

@@ -65,14 +65,14 @@ class RingCollective final : public Collective {
         auto key = here->Expose(landing);
         if (!key.ok()) return key.status();
         exposed_.emplace_back(here, *key);
-        member.landings.push_back(
-            {.from = hop.from,
-             .memory = landing.data(),
-             .key = *key,
-             .slots = schedule_.slots,
-             .slot_bytes = slot_bytes,
-             .fingerprint =
-                 HopFingerprint(fingerprint_, is_all_to_all ? spec_.receives[hop.from] : 0)});
+        member.landings.push_back({.from = hop.from,
+                                   .memory = landing.data(),
+                                   .key = *key,
+                                   .slots = schedule_.slots,
+                                   .slot_bytes = slot_bytes,
+                                   .fingerprint = HopFingerprint(
+                                       fingerprint_, is_all_to_all ? spec_.receives[hop.from] : 0),
+                                   .reads_lent = here->can_read_lent()});
       }
       machine_.AddReceiveLane(hop.from, here, schedule_.slots);
     }
@@ -115,9 +115,10 @@ class RingCollective final : public Collective {
 
  private:
   // That wait for this member: of each slot of a hop that it is full or free, and that it is
-  // written.
+  // written; and of each hop an offer.
   static size_t MostEvents(const ChunkSchedule& schedule) {
-    return schedule.slots * (2 * schedule.sends.size() + schedule.receives.size());
+    return schedule.slots * (2 * schedule.sends.size() + schedule.receives.size()) +
+           schedule.sends.size();
   }
 
   const CollectiveSpec spec_;

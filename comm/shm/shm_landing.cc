@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
 #include "runtime/base/status.h"
@@ -22,23 +23,25 @@ constexpr Nanoseconds kPatience = kSecond;
 ShmGrants::ShmGrants(const ShmSegment& own, SharedHeap* heap, std::function<bool()> peer_ended)
     : own_(own), heap_(heap), peer_ended_(std::move(peer_ended)) {}
 
-void ShmGrants::Grant(uint64_t token, std::span<std::byte> memory) {
-  if (heap_ == nullptr || memory.empty()) return;
+bool ShmGrants::Grant(uint64_t token, std::span<const std::byte> memory, bool is_lent) {
+  if (heap_ == nullptr || memory.empty()) return false;
   const std::optional<uint64_t> offset = heap_->OffsetOf(memory);
-  if (!offset.has_value()) return;
+  if (!offset.has_value()) return false;
   MutexLock lock(mutex_);
   ShmKey& key = own_.key(token);
-  if (key.token.load() != 0 || key.is_written.load() != 0) return;  // another region has the place
+  if (key.token.load() != 0 || key.is_used.load() != 0) return false;  // another has the place
   key.offset.store(*offset, std::memory_order_relaxed);
   key.bytes.store(memory.size(), std::memory_order_relaxed);
+  key.is_lent.store(is_lent ? 1 : 0, std::memory_order_relaxed);
   key.token.store(token);
-  granted_[token] = memory;
+  granted_.Add(token, memory);
+  return true;
 }
 
 void ShmGrants::Revoke(uint64_t token) {
   MutexLock lock(mutex_);
-  const auto granted = granted_.extract(token);
-  if (!granted.empty()) Revoke(token, granted.mapped());
+  const auto granted = granted_.Take(token);
+  if (granted.has_value()) Revoke(token, *granted);
 }
 
 void ShmGrants::RevokeAll() {
@@ -47,14 +50,14 @@ void ShmGrants::RevokeAll() {
   granted_.clear();
 }
 
-// The peer first says that it copies and then looks at the token; here it is the other way round,
-// so not both can miss it.
-void ShmGrants::Revoke(uint64_t token, std::span<std::byte> memory) {
+// The peer first says that it uses the memory and then looks at the token; here it is the other way
+// round, so not both can miss it.
+void ShmGrants::Revoke(uint64_t token, std::span<const std::byte> memory) {
   ShmKey& key = own_.key(token);
   key.token.store(0);
-  if (key.is_written.load() == 0 || peer_ended_()) return;
-  if (WaitForZero(key.is_written, kPatience, peer_ended_) || peer_ended_()) return;
-  LOG(WARNING) << "a process that shares memory with this one stands still while it writes there; "
+  if (key.is_used.load() == 0 || peer_ended_()) return;
+  if (WaitForZero(key.is_used, kPatience, peer_ended_) || peer_ended_()) return;
+  LOG(WARNING) << "a process that shares memory with this one stands still while it uses some; "
                << memory.size() << " bytes are not shared any more";
   heap_->Separate(memory);
 }
@@ -64,25 +67,32 @@ absl::Status ShmPeerHeap::Map(Descriptor heap) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::byte*> ShmPeerHeap::Find(ShmKey& key, const LandingWrite& access,
+                                             bool is_lent) const {
+  key.is_used.fetch_add(1);
+  if (key.token.load() != access.token) return nullptr;
+  if ((key.is_lent.load(std::memory_order_relaxed) != 0) != is_lent) return nullptr;
+  const uint64_t offset = key.offset.load(std::memory_order_relaxed);
+  const uint64_t bytes = key.bytes.load(std::memory_order_relaxed);
+  if (offset > heap_->bytes() || bytes > heap_->bytes() - offset) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("its key %d has %d bytes at %d of its shared memory, which has %d",
+                        access.token, bytes, offset, heap_->bytes()));
+  }
+  if (access.offset > bytes || access.bytes > bytes - access.offset) return nullptr;
+  return heap_->data() + offset + access.offset;
+}
+
 absl::StatusOr<bool> ShmPeerHeap::Write(const ShmSegment& theirs, const LandingWrite& write,
-                                        std::span<const std::byte> payload) {
+                                        std::span<const std::byte> payload) const {
   if (!heap_.has_value() || payload.empty() || write.token == 0) return false;
   ShmKey& key = theirs.key(write.token);
   if (key.token.load() != write.token) return false;
-  key.is_written.store(1);
-  const bool is_granted = key.token.load() == write.token;
-  const uint64_t offset = key.offset.load(std::memory_order_relaxed);
-  const uint64_t bytes = key.bytes.load(std::memory_order_relaxed);
-  const bool is_there = offset <= heap_->bytes() && bytes <= heap_->bytes() - offset;
-  const bool fits = write.offset <= bytes && payload.size() <= bytes - write.offset;
-  if (!is_granted || !is_there || !fits) {
-    key.is_written.store(0, std::memory_order_release);
-    if (!is_granted || is_there) return false;
-    return absl::InvalidArgumentError(
-        absl::StrFormat("its key %d has %d bytes at %d of its shared memory, which has %d",
-                        write.token, bytes, offset, heap_->bytes()));
-  }
-  std::byte* to = heap_->data() + offset + write.offset;
+  const absl::StatusOr<std::byte*> found = Find(key, write, /*is_lent=*/false);
+  const absl::Cleanup end = [&key] { key.is_used.fetch_sub(1, std::memory_order_release); };
+  if (!found.ok()) return found.status();
+  if (*found == nullptr) return false;
+  std::byte* to = *found;
   // The rest of what is withdrawn meanwhile goes nowhere.
   while (!payload.empty() && key.token.load() == write.token) {
     const auto piece = payload.first(std::min<size_t>(payload.size(), kPieceBytes));
@@ -90,7 +100,19 @@ absl::StatusOr<bool> ShmPeerHeap::Write(const ShmSegment& theirs, const LandingW
     to += piece.size();
     payload = payload.subspan(piece.size());
   }
-  key.is_written.store(0, std::memory_order_release);
+  return true;
+}
+
+bool ShmPeerHeap::Read(const ShmSegment& theirs, uint64_t token, uint64_t bytes,
+                       Link::LentReader read) const {
+  if (!heap_.has_value() || token == 0) return false;
+  ShmKey& key = theirs.key(token);
+  if (key.token.load() != token) return false;
+  const absl::StatusOr<std::byte*> found =
+      Find(key, {.token = token, .bytes = bytes}, /*is_lent=*/true);
+  const absl::Cleanup end = [&key] { key.is_used.fetch_sub(1, std::memory_order_release); };
+  if (!found.ok() || *found == nullptr) return false;
+  read(std::span<const std::byte>(*found, bytes));
   return true;
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 
@@ -13,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "comm/landing_regions.h"
 #include "comm/shm/shm_segment.h"
+#include "comm/token_table.h"
 #include "runtime/base/descriptor.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/shared_heap.h"
@@ -20,41 +20,57 @@
 
 namespace braid {
 
-// What this process's peer may write by itself. Any thread.
+// What this process's peer may write, or read where it lies, by itself. Any thread.
 class ShmGrants {
  public:
   // `own` is this side's, and outlives it, as `heap` does; null: nothing is granted. `peer_ended`:
   // the peer's process is known to have ended, and writes nothing any more.
   ShmGrants(const ShmSegment& own, SharedHeap* heap, std::function<bool()> peer_ended);
 
-  void Grant(uint64_t token, std::span<std::byte> memory);
+  // To be written, or to be read. False: the memory is not in the heap, or the token's key has no
+  // place.
+  bool Grant(uint64_t token, std::span<std::byte> memory) {
+    return Grant(token, memory, /*is_lent=*/false);
+  }
+  bool Lend(uint64_t token, std::span<const std::byte> memory) {
+    return Grant(token, memory, /*is_lent=*/true);
+  }
   // When it returns, the peer does not write there, or not so that this process would see it: a
-  // peer that was stopped in the middle of a copy is left with pages of its own.
+  // peer that was stopped in the middle of a copy is left with pages of its own. Nor does it read
+  // what comes there later.
   void Revoke(uint64_t token);
   void RevokeAll();
 
  private:
-  void Revoke(uint64_t token, std::span<std::byte> memory);
+  bool Grant(uint64_t token, std::span<const std::byte> memory, bool is_lent);
+  void Revoke(uint64_t token, std::span<const std::byte> memory);
 
   const ShmSegment& own_;
   SharedHeap* const heap_;
   const std::function<bool()> peer_ended_;
   Mutex mutex_;
-  std::map<uint64_t, std::span<std::byte>> granted_ BRAID_GUARDED_BY(mutex_);
+  TokenTable<std::span<const std::byte>> granted_ BRAID_GUARDED_BY(mutex_);
 };
 
-// The peer's heap, and what it grants of it. One thread at a time.
+// The peer's heap, and what it grants of it. What follows Map: any thread.
 class ShmPeerHeap {
  public:
   // Errors as of SharedMemory::Map.
   absl::Status Map(Descriptor heap);
+  bool is_mapped() const { return heap_.has_value(); }
 
   // Whether the payload is where it belongs; false: the peer grants no such write. `theirs` is what
   // the peer made. INVALID_ARGUMENT with both values: it grants what it does not have.
   absl::StatusOr<bool> Write(const ShmSegment& theirs, const LandingWrite& write,
-                             std::span<const std::byte> payload);
+                             std::span<const std::byte> payload) const;
+  // As Link::ReadLent.
+  bool Read(const ShmSegment& theirs, uint64_t token, uint64_t bytes, Link::LentReader read) const;
 
  private:
+  // Where that lies, of what the key grants or lends; null: the peer does not so, or not as much.
+  // The key says that it is used meanwhile.
+  absl::StatusOr<std::byte*> Find(ShmKey& key, const LandingWrite& access, bool is_lent) const;
+
   std::optional<SharedMemory> heap_;
 };
 

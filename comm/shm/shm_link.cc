@@ -34,7 +34,7 @@ constexpr int kReadEntries = 1024;
 // What finds no room waits in the outbox until the peer, who is told that somebody waits, rings.
 // Closing: nothing is put or taken any more, the peer gets the reason, every Write is answered and
 // then the owner is told. What was put before, the peer still takes.
-class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
+class ShmConnection : public std::enable_shared_from_this<ShmConnection>, private Lookout {
  public:
   ShmConnection(Socket socket, ShmSegment segment, const ShmLinkOptions& options)
       : options_(options),
@@ -53,10 +53,21 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
     grants_.Grant(key.token, memory);
     return key;
   }
+  std::optional<MemoryKey> Lend(std::span<const std::byte> memory) {
+    const MemoryKey key = regions_.Lend(memory);
+    if (grants_.Lend(key.token, memory)) return key;
+    regions_.Withdraw(key);
+    return std::nullopt;
+  }
   void Withdraw(const MemoryKey& key) {
     grants_.Revoke(key.token);
     regions_.Withdraw(key);
   }
+  bool ReadLent(uint64_t token, uint64_t bytes, Link::LentReader read) {
+    const PeerMemory* const peer = direct_.load(std::memory_order_acquire);
+    return peer != nullptr && peer->heap.Read(peer->segment, token, bytes, read);
+  }
+  bool can_read_lent() const { return direct_.load(std::memory_order_acquire) != nullptr; }
 
   absl::Status Start() {
     CHECK(options_.reactor->InThread());
@@ -122,6 +133,7 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
         absl::StrFormat("node %d gave up the link to node %d", options_.node, options_.peer);
     Close(absl::CancelledError(text), text);
     is_detached_ = true;
+    options_.reactor->LookAway(this);
     has_handler_.store(false, std::memory_order_relaxed);
     handler_ = nullptr;
     closed_handler_ = nullptr;
@@ -165,6 +177,12 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   struct Answer {
     Link::DoneCallback done;
     absl::Status status;
+  };
+
+  // What any thread may use of the peer's: its keys, and the heap that they are of.
+  struct PeerMemory {
+    const ShmSegment& segment;
+    const ShmPeerHeap& heap;
   };
 
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
@@ -218,8 +236,9 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
 
   // The payload straight to where it belongs, if the peer has granted that.
   absl::StatusOr<bool> Land(Packet& packet) BRAID_REQUIRES(out_mutex_) {
-    if (!packet.done || packet.has_landed || packet.put > 0 || theirs_ == nullptr) return false;
-    BRAID_ASSIGN_OR_RETURN(packet.has_landed, peer_heap_.Write(*theirs_,
+    const PeerMemory* const peer = direct_.load(std::memory_order_acquire);
+    if (!packet.done || packet.has_landed || packet.put > 0 || peer == nullptr) return false;
+    BRAID_ASSIGN_OR_RETURN(packet.has_landed, peer->heap.Write(peer->segment,
                                                                {.token = packet.token,
                                                                 .offset = packet.offset,
                                                                 .bytes = packet.payload.size()},
@@ -249,14 +268,16 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
       absl::StatusOr<ShmSegment> segment = ShmSegment::Map(std::move(heard.memory));
       if (!segment.ok()) return Fail(WrongFrame(segment.status()));
       receiver_.emplace(*std::move(segment));
-      MutexLock lock(out_mutex_);
-      theirs_ = &receiver_->segment();
     }
     if (heard.heap.is_open()) {
-      const absl::Status mapped = MapHeap(std::move(heard.heap));
+      const absl::Status mapped = peer_heap_.Map(std::move(heard.heap));
       if (absl::IsInvalidArgument(mapped)) return Fail(WrongFrame(mapped));
       LOG_IF(WARNING, !mapped.ok()) << "what node " << options_.node << " sends to node "
                                     << options_.peer << " is copied twice: " << mapped.message();
+    }
+    if (!peer_memory_.has_value() && receiver_.has_value() && peer_heap_.is_mapped()) {
+      peer_memory_.emplace(PeerMemory{receiver_->segment(), peer_heap_});
+      direct_.store(&*peer_memory_, std::memory_order_release);
     }
     if (heard.reason.has_value() || !heard.status.ok()) {
       peer_ended_.store(true, std::memory_order_release);
@@ -271,11 +292,6 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
     Take();
   }
 
-  absl::Status MapHeap(Descriptor heap) {
-    MutexLock lock(out_mutex_);
-    return peer_heap_.Map(std::move(heap));
-  }
-
   // What waits in the outbox.
   void Flush() {
     {
@@ -287,6 +303,14 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
     }
     AnswerAll();
   }
+
+  bool Look() override {
+    if (is_closed() || !receiver_->HasNext()) return false;
+    const auto self = shared_from_this();  // what comes may end the Link
+    Take();
+    return true;
+  }
+  bool Sleep() override { return is_closed() || receiver_->Sleeps(); }
 
   // What the peer has put; after that, if it has ended, the end.
   void Take() {
@@ -301,8 +325,8 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
       const absl::StatusOr<bool> is_there = receiver_->Next(entry);
       if (!is_there.ok()) return Fail(WrongFrame(is_there.status()));
       if (!*is_there) {
-        if (receiver_->Sleeps()) break;
-        continue;
+        options_.reactor->LookOut(this);
+        break;
       }
       if (const absl::Status status = Land(entry); !status.ok()) return Fail(WrongFrame(status));
       bytes += entry.piece_bytes;
@@ -410,9 +434,6 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   mutable Mutex out_mutex_;
   ShmBell bell_;  // who sends has out_mutex_; the reactor hears
   ShmSender sender_ BRAID_GUARDED_BY(out_mutex_);
-  // The peer's memory, once it has come: receiver_'s, and its heap.
-  const ShmSegment* theirs_ BRAID_GUARDED_BY(out_mutex_) = nullptr;
-  ShmPeerHeap peer_heap_ BRAID_GUARDED_BY(out_mutex_);
   RingBuffer<Packet> outbox_ BRAID_GUARDED_BY(out_mutex_);
   std::vector<Answer> answers_ BRAID_GUARDED_BY(out_mutex_);
   absl::Status reason_ BRAID_GUARDED_BY(out_mutex_);
@@ -425,15 +446,18 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection> {
   LandingRegions regions_;
   ShmGrants grants_;
   std::atomic<bool> peer_ended_{false};
+  std::atomic<const PeerMemory*> direct_{nullptr};  // peer_memory_, once it is there
 
   std::atomic<bool> has_handler_{false};
   std::shared_ptr<const Link::FrameHandler> handler_;  // written before has_handler_ is
 
   // The reactor's thread only.
   std::optional<ShmReceiver> receiver_;  // once the peer's memory has come
-  LandingWrite landing_;                 // whose payload is on the way, if any of it has come:
-  uint64_t landed_ = 0;                  // so many bytes
-  absl::Status end_;                     // of the connection; what was put before it counts
+  ShmPeerHeap peer_heap_;
+  std::optional<PeerMemory> peer_memory_;
+  LandingWrite landing_;  // whose payload is on the way, if any of it has come:
+  uint64_t landed_ = 0;   // so many bytes
+  absl::Status end_;      // of the connection; what was put before it counts
   std::function<void(absl::Status)> closed_handler_;
   bool is_detached_ = false;
   bool is_over_ = false;  // the owner was told, or would have been

@@ -206,6 +206,10 @@ absl::StatusOr<bool> ShmSender::WaitsForRoom() {
   return room.entries == 0 || room.bytes == 0;
 }
 
+bool ShmReceiver::HasNext() const {
+  return segment_.header().published.load(std::memory_order_relaxed) != taken_;
+}
+
 absl::StatusOr<bool> ShmReceiver::Next(ShmEntry& entry) {
   const uint64_t published = segment_.header().published.load(std::memory_order_acquire);
   if (published == taken_) return false;

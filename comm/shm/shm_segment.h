@@ -58,8 +58,10 @@ struct ShmKey {
   // Where it lies in the heap of who made the segment.
   std::atomic<uint64_t> offset{0};
   std::atomic<uint64_t> bytes{0};
-  // The receiver's: it is copying. What it sets before it looks at the token once more.
-  std::atomic<uint32_t> is_written{0};
+  std::atomic<uint32_t> is_lent{0};  // 1: only to be read; 0: only to be written
+  // The receiver's: how many of its threads write or read there. Each says so before it looks at
+  // the token once more.
+  std::atomic<uint32_t> is_used{0};
 };
 // So many regions are written directly: token % kShmKeys says where its key is.
 constexpr size_t kShmKeys = 1024;
@@ -143,6 +145,8 @@ class ShmReceiver {
 
   const ShmSegment& segment() const { return segment_; }
 
+  // Whether Next would give one, or an error.
+  bool HasNext() const;
   // The next entry, checked in itself, or false.
   absl::StatusOr<bool> Next(ShmEntry& entry);
   // Its piece, until Take.

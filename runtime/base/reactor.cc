@@ -186,6 +186,16 @@ class RealReactor : public Reactor {
     watch_of_.erase(known);
   }
 
+  void LookOut(Lookout* lookout) override {
+    CHECK(InThread());
+    if (std::ranges::find(lookouts_, lookout) == lookouts_.end()) lookouts_.push_back(lookout);
+  }
+
+  void LookAway(Lookout* lookout) override {
+    CHECK(InThread());
+    std::erase(lookouts_, lookout);
+  }
+
   bool InThread() const override {
     return thread_id_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
@@ -240,6 +250,7 @@ class RealReactor : public Reactor {
     }
     RunPosted();
     RunTimers();
+    LookAround();
     Pollable* pollable = pollable_.load(std::memory_order_acquire);
     const bool has_more = pollable != nullptr && pollable->Poll();
     if (is_stopping_ || is_done()) return;
@@ -247,7 +258,7 @@ class RealReactor : public Reactor {
       if (!watches_.empty()) RunReady(/*timeout=*/0);
       return;
     }
-    if (is_lent && Spin()) return;
+    if ((is_lent && Spin()) || !LetLookoutsSleep()) return;
     int awake = kAwake;
     const Signal asleep = watches_.empty() ? kAsleep : kPolling;
     if (signal_.compare_exchange_strong(awake, asleep, std::memory_order_acq_rel)) {
@@ -264,12 +275,34 @@ class RealReactor : public Reactor {
     }
   }
 
+  // Whether something was there. What is found may change the list.
+  bool LookAround() {
+    for (size_t i = 0; i < lookouts_.size(); ++i) {
+      if (lookouts_[i]->Look()) return true;
+    }
+    return false;
+  }
+
+  bool LetLookoutsSleep() {
+    while (!lookouts_.empty()) {
+      if (!lookouts_.back()->Sleep()) return false;
+      lookouts_.pop_back();
+    }
+    return true;
+  }
+
   // True if something came. What took long to come last time is not looked for at length.
   bool Spin() {
     if (watches_.empty()) return false;
     const Nanoseconds began = Clock();
     Nanoseconds spent = 0;
     do {
+      for (int i = 0; i < kLooks && !lookouts_.empty(); ++i) {
+        if (signal_.load(std::memory_order_relaxed) == kSignalled || LookAround()) {
+          spin_ = kLongestSpin;
+          return true;
+        }
+      }
       if (RunReady(/*timeout=*/0) > 0 || signal_.load(std::memory_order_relaxed) == kSignalled) {
         spin_ = kLongestSpin;
         return true;
@@ -443,6 +476,8 @@ class RealReactor : public Reactor {
   // About as long as a wake-up takes.
   static constexpr Nanoseconds kLongestSpin = 40 * kMicrosecond;
   static constexpr Nanoseconds kShortestSpin = 1 * kMicrosecond;
+  // As many as take about as long as the system calls between them.
+  static constexpr int kLooks = 100;
   // How long a loop that was lent stays free for the next to borrow it, while it often is.
   static constexpr Nanoseconds kShortestLoan = 100 * kMicrosecond;
   static constexpr Nanoseconds kLongestLoan = kMillisecond;
@@ -471,6 +506,7 @@ class RealReactor : public Reactor {
   std::unordered_map<int, uint64_t> watch_of_;  // descriptor -> watch
   std::unordered_map<uint64_t, std::shared_ptr<WatchFunction>> watches_;
   uint64_t next_watch_ = kFirstWatch;
+  std::vector<Lookout*> lookouts_;  // that do not sleep
   bool is_stopping_ = false;
   Nanoseconds spin_ = kLongestSpin;
 

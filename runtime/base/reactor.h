@@ -36,6 +36,18 @@ class Pollable {
   virtual bool Poll() = 0;
 };
 
+// What changes without a call or a descriptor that would tell a reactor, as memory does that
+// another process writes. The reactor's thread.
+class Lookout {
+ public:
+  virtual ~Lookout() = default;
+  // True if something was there; a bounded amount of it is done.
+  virtual bool Look() = 0;
+  // True: from now on what comes wakes the reactor, by a descriptor that it watches. False:
+  // something is there.
+  virtual bool Sleep() = 0;
+};
+
 // An event loop that belongs to one thread.
 class Reactor {
  public:
@@ -75,6 +87,13 @@ class Reactor {
   // Another interest for a descriptor that is watched; the function stays.
   virtual absl::Status SetInterest(int descriptor, Readiness interest) = 0;
   virtual void Unwatch(int descriptor) = 0;
+
+  // The reactor looks there by itself, until it sleeps: before that it lets the lookout sleep, and
+  // then looks there no more. Not owned: it outlives the reactor, sleeps, or is taken back before.
+  virtual void LookOut(Lookout* lookout) {
+    while (!lookout->Sleep()) lookout->Look();
+  }
+  virtual void LookAway(Lookout* /*lookout*/) {}
 
   virtual bool InThread() const = 0;
 

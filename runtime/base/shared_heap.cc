@@ -107,7 +107,7 @@ bool SharedHeap::IsSeparate(uint64_t offset, uint64_t bytes) const {
   return page != separate_.end() && *page < offset + bytes;
 }
 
-void SharedHeap::Separate(std::span<std::byte> memory) {
+void SharedHeap::Separate(std::span<const std::byte> memory) {
   MutexLock lock(mutex_);
   const uint64_t begin = PagesStart(OffsetIn(memory));
   const uint64_t end = WholePages(OffsetIn(memory) + memory.size());

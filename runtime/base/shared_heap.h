@@ -39,7 +39,7 @@ class SharedHeap {
   std::optional<uint64_t> OffsetOf(std::span<const std::byte> memory) const;
   // Takes it from the peers, one of which may store there still and cannot be told to stop. What it
   // holds stays. It is never lent again.
-  void Separate(std::span<std::byte> memory);
+  void Separate(std::span<const std::byte> memory);
 
   int descriptor() const { return memory_.descriptor(); }
 

@@ -200,7 +200,8 @@ absl::Status GroupEnd::MakeLanes() {
                                                .to = static_cast<uint16_t>(hop.from),
                                                .slot = kLaneSlots,
                                                .bytes = kLaneSlotBytes,
-                                               .key = landing.key})
+                                               .key = landing.key,
+                                               .reads_lent = landing.link->can_read_lent()})
                            .bytes());
     landings_.emplace(hop.from, std::move(landing));
   }
@@ -208,10 +209,8 @@ absl::Status GroupEnd::MakeLanes() {
     if (machine_.HasSendLane(hop.to)) continue;
     machine_.AddSendLane(hop.to, options_.peers->LinkTo(identity_.nodes[hop.to]), kLaneSlots,
                          kLaneSlotBytes);
-    if (const auto key = early_keys_.extract(hop.to); !key.empty()) {
-      machine_.inbox()->Push(
-          {.type = MemberEvent::Type::kKey, .peer = hop.to, .key = key.mapped().key});
-    }
+    if (const auto key = early_keys_.extract(hop.to); !key.empty()) PushKey(key.mapped());
+    if (const auto offer = early_offers_.extract(hop.to); !offer.empty()) PushOffer(offer.mapped());
   }
   return absl::OkStatus();
 }
@@ -275,13 +274,13 @@ absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
                                      kLaneSlotBytes));
       }
       if (machine_.HasSendLane(frame.from)) {
-        machine_.inbox()->Push(
-            {.type = MemberEvent::Type::kKey, .peer = frame.from, .key = frame.key});
+        PushKey(frame);
       } else if (!early_keys_.try_emplace(frame.from, frame).second) {
         return wrong(absl::StrFormat("the key of rank %d came twice", frame.from));
       }
       return absl::OkStatus();
-    case CollectiveFrame::Type::kChunk: {
+    case CollectiveFrame::Type::kChunk:
+    case CollectiveFrame::Type::kLent: {
       const auto landing = landings_.find(frame.from);
       if (landing == landings_.end() || frame.slot >= kLaneSlots || frame.bytes <= 0 ||
           frame.bytes > kLaneSlotBytes) {
@@ -296,7 +295,8 @@ absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
                               .index = frame.index,
                               .data = landing->second.memory.data() + frame.slot * kLaneSlotBytes,
                               .bytes = frame.bytes,
-                              .signature = frame.fingerprint});
+                              .signature = frame.fingerprint,
+                              .token = frame.token});
       return absl::OkStatus();
     }
     case CollectiveFrame::Type::kAck:
@@ -310,8 +310,31 @@ absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
                               .piece = frame.piece,
                               .index = frame.index});
       return absl::OkStatus();
+    case CollectiveFrame::Type::kOffer:
+      if (machine_.HasSendLane(frame.from)) {
+        PushOffer(frame);
+      } else if (!early_offers_.try_emplace(frame.from, frame).second) {
+        return wrong(absl::StrFormat("rank %d offered places for pieces %d and %d at a time",
+                                     frame.from, early_offers_.at(frame.from).piece, frame.piece));
+      }
+      return absl::OkStatus();
   }
   return wrong("no type");
+}
+
+void GroupEnd::PushKey(const CollectiveFrame& frame) {
+  machine_.inbox()->Push({.type = MemberEvent::Type::kKey,
+                          .peer = frame.from,
+                          .key = frame.key,
+                          .reads_lent = frame.reads_lent});
+}
+
+void GroupEnd::PushOffer(const CollectiveFrame& frame) {
+  machine_.inbox()->Push({.type = MemberEvent::Type::kOffer,
+                          .peer = frame.from,
+                          .piece = frame.piece,
+                          .signature = frame.fingerprint,
+                          .key = frame.key});
 }
 
 void GroupEnd::Leave(std::function<void()> left) {

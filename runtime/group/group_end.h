@@ -90,6 +90,8 @@ class GroupEnd {
 
   absl::Status CheckSender(uint16_t peer, uint16_t from, uint16_t to) const;
   absl::Status HandleCollective(const CollectiveFrame& frame);
+  void PushKey(const CollectiveFrame& frame);
+  void PushOffer(const CollectiveFrame& frame);
   // `then` once the link to a rank is there, maybe inside this call.
   void WithLink(int rank, std::function<void()> then);
   // A collective, when those before it are done.
@@ -123,8 +125,9 @@ class GroupEnd {
   const GroupIdentity identity_;
   const Options options_;
   const std::shared_ptr<LocalGroup> local_;
-  std::map<int, Landing> landings_;            // by the rank that writes there
-  std::map<int, CollectiveFrame> early_keys_;  // of ranks that this one sends nothing to yet
+  std::map<int, Landing> landings_;  // by the rank that writes there
+  // Of ranks that this one sends nothing to yet.
+  std::map<int, CollectiveFrame> early_keys_, early_offers_;
   std::deque<Pending> waiting_;
   std::optional<Pending> running_;
   bool is_starting_ = false;                        // StartNext is under way

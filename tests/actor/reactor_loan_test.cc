@@ -179,6 +179,107 @@ TEST_F(ReactorLoanTest, SleepsOnceItIsNotBorrowedAnyMore) {
   EXPECT_LE(switches() - before, 10);
 }
 
+// Memory that somebody else writes, as it stands between two processes.
+class Mailbox final : public Lookout {
+ public:
+  explicit Mailbox(Reactor& reactor) : reactor_(reactor) {}
+
+  void Put() { put_.fetch_add(1); }
+  bool sleeps() const { return sleeps_; }
+
+  bool Look() override {
+    EXPECT_TRUE(reactor_.InThread());
+    if (put_.load() == taken_) return false;
+    taken_ = put_.load();
+    return true;
+  }
+  bool Sleep() override {
+    EXPECT_TRUE(reactor_.InThread());
+    sleeps_ = put_.load() == taken_;
+    return sleeps_;
+  }
+  int taken() const { return taken_; }  // on the reactor's thread
+
+ private:
+  Reactor& reactor_;
+  std::atomic<int> put_{0};
+  std::atomic<bool> sleeps_{false};
+  int taken_ = 0;
+};
+
+class LookoutTest : public ReactorLoanTest {
+ protected:
+  LookoutTest() {
+    // A loop that watches nothing does not spin.
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends_.data()), 0);
+    Run([&] {
+      EXPECT_TRUE(reactor_->Watch(ends_[0], {.readable = true}, [](Reactor::Readiness) {}).ok());
+    });
+  }
+  ~LookoutTest() override {
+    Run([&] { reactor_->Unwatch(ends_[0]); });
+    for (const int end : ends_) close(end);
+  }
+
+  void Run(absl::AnyInvocable<void()> fn) {
+    const auto done = environment_->MakeEvent();
+    reactor_->Post([&] {
+      fn();
+      done->Set();
+    });
+    EXPECT_TRUE(environment_->Await(*done, kLoanPatience).ok());
+  }
+
+  std::array<int, 2> ends_;
+};
+
+// Nobody wakes whoever has the loop; it sleeps in between, which the other side sees, as a link's
+// does, and wakes it.
+TEST_F(LookoutTest, WhoWaitsSeesWhatNobodyTellsOf) {
+  Mailbox mailbox(*reactor_);
+  constexpr int kTurns = 200;
+  std::atomic<int> seen = 0;
+  std::thread other([&] {
+    for (int turn = 1; turn <= kTurns; ++turn) {
+      mailbox.Put();
+      while (seen < turn) {
+        if (mailbox.sleeps()) reactor_->Post([&] { reactor_->LookOut(&mailbox); });
+        std::this_thread::yield();
+      }
+    }
+  });
+  EXPECT_TRUE(reactor_->RunUntil([&] { reactor_->LookOut(&mailbox); },
+                                 [&] {
+                                   seen = mailbox.taken();
+                                   return seen == kTurns;
+                                 }));
+  other.join();
+  Run([&] { reactor_->LookAway(&mailbox); });
+}
+
+TEST_F(LookoutTest, SleepsBeforeTheReactorDoes) {
+  Mailbox mailbox(*reactor_);
+  mailbox.Put();
+  Run([&] { reactor_->LookOut(&mailbox); });
+  while (!mailbox.sleeps()) std::this_thread::yield();
+  Run([&] { EXPECT_EQ(mailbox.taken(), 1); });
+  // It is looked at no more, until the next LookOut.
+  mailbox.Put();
+  Run([&] { EXPECT_EQ(mailbox.taken(), 1); });
+}
+
+TEST_F(LookoutTest, WhatWasTakenBackIsNotLookedAt) {
+  Mailbox mailbox(*reactor_);
+  Run([&] {
+    reactor_->LookOut(&mailbox);
+    mailbox.Put();
+    reactor_->LookAway(&mailbox);
+  });
+  ExpectAlive();
+  EXPECT_EQ(mailbox.taken(), 0);
+  EXPECT_FALSE(mailbox.sleeps());
+}
+
 TEST(SimulatedReactorLoanTest, IsNotLent) {
   const auto environment = MakeSimulatedEnvironment(1);
   const auto reactor = environment->StartReactor("r");

@@ -32,7 +32,7 @@ void MeasureBatches(braid::dist::World& world) {
                               int64_t{64} << 10, int64_t{256} << 10}) {
     constexpr int64_t kCalls = 100;
     const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
-    const auto measure = [&](const std::function<void(std::vector<float> & data)>& sum) {
+    const auto measure = [&](const std::function<void(std::span<float> data)>& sum) {
       const DistLibrary library{
           .rank = world.rank(),
           .size = world.size(),
@@ -40,13 +40,13 @@ void MeasureBatches(braid::dist::World& world) {
           .broadcast = [&](std::vector<int>& data) { Check(world.Broadcast(data, 0)); }};
       return 1e6 * MeasureAllReduce(library, kCalls * bytes);
     };
-    const auto part = [&](std::vector<float>& data, int64_t i) {
-      return std::span(data).subspan(i * count, count);
+    const auto part = [&](std::span<float> data, int64_t i) {
+      return data.subspan(i * count, count);
     };
-    const double apart = measure([&](std::vector<float>& data) {
+    const double apart = measure([&](std::span<float> data) {
       for (int64_t i = 0; i < kCalls; ++i) Check(world.AllReduce(part(data, i)));
     });
-    const double together = measure([&](std::vector<float>& data) {
+    const double together = measure([&](std::span<float> data) {
       braid::dist::Batch batch;
       for (int64_t i = 0; i < kCalls; ++i) batch.AllReduce(part(data, i));
       Check(world.Run(batch));
@@ -63,14 +63,18 @@ absl::Status Measure(braid::dist::World& world, bool is_batch) {
   const DistLibrary library{
       .rank = world.rank(),
       .size = world.size(),
-      .all_reduce = [&](std::vector<float>& data) { Check(world.AllReduce(data)); },
+      .all_reduce = [&](std::span<float> data) { Check(world.AllReduce(data)); },
       .broadcast = [&](std::vector<int>& data) { Check(world.Broadcast(data, 0)); }};
   try {
     if (is_batch) {
       MeasureBatches(world);
       return absl::OkStatus();
     }
-    MeasureSizes(world.rank(), [&](int64_t bytes) { return MeasureAllReduce(library, bytes); });
+    MeasureSizes(world.rank(), [&](int64_t bytes) {
+      const auto data = braid::dist::Alloc<float>(world, bytes / sizeof(float));
+      Check(data.status());
+      return MeasureAllReduce(library, *data);
+    });
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
   }

@@ -34,7 +34,7 @@ void Run(const char* folder, int rank, int size) {
       .rank = rank,
       .size = size,
       .all_reduce =
-          [&](std::vector<float>& data) {
+          [&](std::span<float> data) {
             gloo::AllreduceOptions options(context);
             options.setAlgorithm(algorithm);
             options.setOutput(data.data(), data.size());

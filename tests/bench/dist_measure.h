@@ -6,23 +6,24 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
 struct DistLibrary {
   int rank = 0;
   int size = 1;
-  std::function<void(std::vector<float>& data)> all_reduce;  // the sum, in place
-  std::function<void(std::vector<int>& data)> broadcast;     // of rank 0
+  std::function<void(std::span<float> data)> all_reduce;  // the sum, in place
+  std::function<void(std::vector<int>& data)> broadcast;  // of rank 0
 };
 
-// The median seconds of a call, of those that fit into about a second. The results are checked.
-inline double MeasureAllReduce(const DistLibrary& library, int64_t bytes) {
+// The median seconds of a call on these elements, of those that fit into about a second. The
+// results are checked.
+inline double MeasureAllReduce(const DistLibrary& library, std::span<float> data) {
   using Clock = std::chrono::steady_clock;
   const auto seconds = [](Clock::time_point from) {
     return std::chrono::duration<double>(Clock::now() - from).count();
   };
-  std::vector<float> data(bytes / sizeof(float));
   std::vector<double> times;
   std::vector<int> goes_on = {1};
   const auto began = Clock::now();
@@ -42,6 +43,12 @@ inline double MeasureAllReduce(const DistLibrary& library, int64_t bytes) {
   }
   std::ranges::sort(times);
   return times[times.size() / 2];
+}
+
+// The same, on memory as any program has it.
+inline double MeasureAllReduce(const DistLibrary& library, int64_t bytes) {
+  std::vector<float> data(static_cast<size_t>(bytes) / sizeof(float));
+  return MeasureAllReduce(library, data);
 }
 
 // Calls `measure` for each size; rank 0 prints a line: bytes, microseconds.

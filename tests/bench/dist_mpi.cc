@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <iostream>
+#include <span>
 #include <vector>
 
 #include "tests/bench/dist_measure.h"
@@ -15,7 +16,7 @@ int main(int argc, char** argv) {
   DistLibrary library;
   MPI_Comm_rank(MPI_COMM_WORLD, &library.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &library.size);
-  library.all_reduce = [](std::vector<float>& data) {
+  library.all_reduce = [](std::span<float> data) {
     MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM,
                   MPI_COMM_WORLD);
   };

@@ -1,5 +1,6 @@
 #include "tests/comm/collective_case.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -69,8 +70,9 @@ std::string CollectiveCase::Describe() const {
   for (const uint16_t node : layout) absl::StrAppendFormat(&text, " %d", node);
   absl::StrAppendFormat(&text, ", counts");
   for (const int64_t count : counts) absl::StrAppendFormat(&text, " %d", count);
-  absl::StrAppendFormat(&text, ", type %d, %s, root %d", static_cast<int>(type),
-                        in_place ? "in place" : "out of place", root);
+  absl::StrAppendFormat(&text, ", type %d, %s, root %d, placed from %d and lent from %d bytes on",
+                        static_cast<int>(type), in_place ? "in place" : "out of place", root,
+                        place_from, lend_from);
   return text;
 }
 
@@ -103,6 +105,8 @@ CollectiveSpec MakeSpec(const CollectiveCase& c, uint32_t id, int rank) {
   spec.root = c.root;
   spec.chunk_bytes = c.chunk_bytes;
   spec.algorithm = c.algorithm;
+  spec.place_from = c.place_from;
+  spec.lend_from = c.lend_from;
   return spec;
 }
 
@@ -149,8 +153,9 @@ CollectiveRun::CollectiveRun(CommCluster& cluster, const CollectiveCase& c, uint
     for (int piece = 0; piece < c.num_pieces; ++piece) {
       PieceBuffers& b = buffers_[rank].emplace_back();
       b.original = RandomElements(c.type, inputs, 1000 * piece + rank + 1);
-      b.output.assign(outputs * size, std::byte{0xee});
-      b.input = b.original;
+      b.output = cluster.nodes().Landing(c.layout[rank],
+                                         std::vector<std::byte>(outputs * size, std::byte{0xee}));
+      b.input = cluster.nodes().Landing(c.layout[rank], b.original);
       b.in = b.input.data();
       b.out = b.output.data();
       if (!c.in_place) continue;
@@ -162,11 +167,11 @@ CollectiveRun::CollectiveRun(CommCluster& cluster, const CollectiveCase& c, uint
           break;
         case CollectiveKind::kAllGather:
           b.in = b.out + own * size;
-          std::copy(b.input.begin(), b.input.end(), b.out + own * size);
+          std::ranges::copy(b.original, b.out + own * size);
           break;
         default:
           b.in = b.out;
-          std::copy(b.input.begin(), b.input.end(), b.out);
+          std::ranges::copy(b.original, b.out);
       }
     }
   }
@@ -284,7 +289,8 @@ void CollectiveRun::Check() const {
       ASSERT_TRUE(want.empty() || std::memcmp(want.data(), b.out, want.size()) == 0)
           << case_.Describe() << ": member " << rank << ", piece " << piece;
       if (!case_.in_place) {
-        ASSERT_EQ(b.input, b.original) << case_.Describe() << ": the input was written";
+        ASSERT_TRUE(std::ranges::equal(b.original, std::span(b.input.data(), b.input.size())))
+            << case_.Describe() << ": the input was written";
       }
     }
   }

@@ -27,6 +27,8 @@ struct CollectiveCase {
   bool is_endless = false;  // starts over after the last piece, until something fails
   int root = 0;
   int64_t chunk_bytes = 64;
+  int64_t place_from = CollectiveSpec{}.place_from;
+  int64_t lend_from = CollectiveSpec{}.lend_from;
 
   std::string Describe() const;
 };
@@ -64,8 +66,8 @@ class CollectiveRun {
  private:
   struct PieceBuffers {
     std::vector<std::byte> original;  // what the input was
-    std::vector<std::byte> input;     // empty if in place
-    std::vector<std::byte> output;
+    Memory input;                     // empty if in place
+    Memory output;
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
   };

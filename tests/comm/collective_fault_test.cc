@@ -272,6 +272,13 @@ TEST_F(WrongFrameTest, IsRejectedWithBothValues) {
                        f.slot = 9;
                      })),
               HasSubstr("acknowledges slot 9 of 4"));
+  EXPECT_THAT(Handle(2, changed([](Frame& f) { f.type = Frame::Type::kOffer; })),
+              HasSubstr("member 2 offers a place, but member 0 sends nothing to it"));
+  EXPECT_THAT(Handle(2, changed([](Frame& f) {
+                       f.type = Frame::Type::kLent;
+                       f.bytes = 65;
+                     })),
+              HasSubstr("sent 65 bytes, a slot has 64"));
 }
 
 TEST_F(WrongFrameTest, BadBytesAreRejected) {
@@ -286,7 +293,9 @@ TEST_F(WrongFrameTest, BadBytesAreRejected) {
   EXPECT_THAT(HandleBytes(2, with(0, 1)), HasSubstr("channel 1, must be 2"));
   EXPECT_THAT(HandleBytes(2, with(1, 0)), HasSubstr("type 0"));
   EXPECT_THAT(HandleBytes(2, with(1, 4)), HasSubstr("type 4"));
-  EXPECT_THAT(HandleBytes(2, with(1, 1)), HasSubstr("52 bytes, must be 60"));
+  EXPECT_THAT(HandleBytes(2, with(1, 1)), HasSubstr("52 bytes, must be 61"));
+  EXPECT_THAT(HandleBytes(2, with(1, 14)), HasSubstr("52 bytes, must be 60"));
+  EXPECT_THAT(HandleBytes(2, with(1, 15)), HasSubstr("52 bytes, must be 60"));
   EXPECT_THAT(HandleBytes(2, with(3, 1)), HasSubstr("must be 0"));
   EXPECT_THAT(HandleBytes(2, std::span(good).first(43)), HasSubstr("43 bytes, must be 52"));
 }
@@ -321,6 +330,36 @@ TEST_F(WrongFrameTest, AnUnexpectedAcknowledgementFailsTheCollective) {
               HasSubstr("member 1 acknowledged piece 0, item 2 in slot 0; expected was"));
 }
 
+TEST_F(WrongFrameTest, APlaceForAnotherCallFailsTheCollective) {
+  std::vector<std::byte> output(3 * 800);
+  CollectiveFrame frame = Chunk();
+  frame.type = CollectiveFrame::Type::kOffer;
+  frame.from = 1;
+  frame.key = {.token = 1, .base = 0, .bytes = 77};
+  ASSERT_TRUE(cluster_->hub(0).HandleFrame(1, EncodedCollectiveFrame(frame).bytes()).ok());
+  Outcome outcome(*environment_);
+  reactor_->Post([&] { ends_[0]->Start(0, output.data(), output.data(), outcome.callback()); });
+  EXPECT_THAT(std::string(outcome.Wait().message()),
+              HasSubstr("member 1 sent a place for 77 bytes of piece 0"));
+}
+
+// Not at once: who takes back what it lent has failed, and says why.
+TEST_F(WrongFrameTest, WhatWasNeverLentFailsTheCollective) {
+  std::vector<std::byte> output(3 * 800);
+  CollectiveFrame frame = Chunk();
+  frame.type = CollectiveFrame::Type::kLent;
+  frame.token = 9;
+  frame.fingerprint =
+      CollectiveFingerprint(MakeSpec(RingCase({0, 1, 2}, CollectiveKind::kAllGather), 7, 0));
+  ASSERT_TRUE(cluster_->hub(0).HandleFrame(2, EncodedCollectiveFrame(frame).bytes()).ok());
+  Outcome outcome(*environment_);
+  const Nanoseconds began = environment_->Now();
+  reactor_->Post([&] { ends_[0]->Start(0, output.data(), output.data(), outcome.callback()); });
+  EXPECT_THAT(std::string(outcome.Wait().message()),
+              HasSubstr("member 2 lent piece 0, item 0, and took it back"));
+  EXPECT_GE(environment_->Now() - began, 5 * kSecond);
+}
+
 TEST_F(WrongFrameTest, AWrongFrameClosesTheLink) {
   CollectiveFrame frame = Chunk();
   frame.slot = 100;
@@ -340,8 +379,23 @@ TEST(CollectiveFrameTest, KeepsItsValueOnTheWire) {
                       .slot = 4,
                       .bytes = 1 << 20,
                       .key = {.token = 1, .base = 2, .bytes = 3},
-                      .fingerprint = 0x1122334455667788};
+                      .fingerprint = 0x1122334455667788,
+                      .reads_lent = true};
   EXPECT_EQ(*DecodeCollectiveFrame(EncodedCollectiveFrame(key).bytes()), key);
+  CollectiveFrame offer = key;
+  offer.type = CollectiveFrame::Type::kOffer;
+  offer.slot = 0;
+  offer.bytes = 0;
+  offer.piece = 1LL << 40;
+  offer.reads_lent = false;
+  EXPECT_EQ(*DecodeCollectiveFrame(EncodedCollectiveFrame(offer).bytes()), offer);
+  const CollectiveFrame lent{.type = CollectiveFrame::Type::kLent,
+                             .piece = 5,
+                             .index = 6,
+                             .bytes = 7,
+                             .fingerprint = 8,
+                             .token = 1ULL << 63};
+  EXPECT_EQ(*DecodeCollectiveFrame(EncodedCollectiveFrame(lent).bytes()), lent);
   CollectiveFrame ack{.type = CollectiveFrame::Type::kAck, .piece = -1, .index = 1LL << 40};
   EXPECT_EQ(*DecodeCollectiveFrame(EncodedCollectiveFrame(ack).bytes()), ack);
   EXPECT_LE(EncodedCollectiveFrame(key).bytes().size(), kMaxFrameBytes);

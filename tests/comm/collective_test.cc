@@ -69,6 +69,8 @@ std::vector<CollectiveCase> Cases(CollectiveAlgorithm algorithm, const Layout& l
           c.type = type;
           c.in_place = in_place;
           c.root = static_cast<int>(n) % p;
+          if (cases.size() / 2 % 2 == 0) c.place_from = 0;
+          if (cases.size() / 2 % 3 == 0) c.lend_from = 0;
           cases.push_back(c);
         }
       }
@@ -84,6 +86,10 @@ std::vector<CollectiveCase> Cases(CollectiveAlgorithm algorithm, const Layout& l
     c.in_place = true;
     c.chunk_bytes = 4096;
     c.root = p - 1;
+    cases.push_back(c);
+    c.lend_from = 0;
+    cases.push_back(c);
+    c.place_from = 0;
     cases.push_back(c);
   }
   return cases;
@@ -177,6 +183,7 @@ TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
         c.layout = layout.nodes;
         c.counts = MakeCounts(kind, p, 100, false);
         c.num_pieces = 1;
+        if (p % 2 == 0) c.place_from = 0;
         CollectiveRun run(cluster, c, ++id, Borrow(reactors));
         for (const absl::Status& status : cluster.Connect()) ASSERT_TRUE(status.ok()) << status;
         const uint64_t before = cluster.nodes().TotalBytesSent();
@@ -215,6 +222,39 @@ TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
   }
 }
 
+// What a receiver can read where it lies does not cross the link; what is placed does.
+TEST_P(CollectiveTest, WhatIsLentIsNotSent) {
+  if (GetParam().algorithm != CollectiveAlgorithm::kRing) GTEST_SKIP() << "sends nothing";
+  const auto environment = MakeRealEnvironment();
+  const auto reactors = StartReactors(*environment, 2);
+  CommCluster cluster(*environment, GetParam().transport, 2);
+  uint32_t id = 0;
+  for (const CollectiveKind kind : KindsOf(GetParam().algorithm)) {
+    for (const bool is_placed : {false, true}) {
+      CollectiveCase c;
+      c.kind = kind;
+      c.layout = {0, 1};
+      c.counts = MakeCounts(kind, 2, 100, false);
+      c.num_pieces = 1;
+      c.lend_from = 0;
+      if (is_placed) c.place_from = 0;
+      CollectiveRun run(cluster, c, ++id, Borrow(reactors));
+      for (const absl::Status& status : cluster.Connect()) ASSERT_TRUE(status.ok()) << status;
+      const uint64_t before = cluster.nodes().TotalBytesSent();
+      run.Start();
+      ASSERT_TRUE(run.Wait().ok());
+      run.Check();
+      const uint64_t moved = cluster.nodes().TotalBytesSent() - before;
+      const uint64_t placed = kind == CollectiveKind::kReduceScatter ? 0 : 800;
+      const bool reduces =
+          kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter;
+      const uint64_t lent = is_placed ? (reduces ? 800 : 0) : placed + (reduces ? 800 : 0);
+      const uint64_t all = placed + (reduces ? 800 : 0);
+      EXPECT_EQ(moved, GetParam().transport.lends ? all - lent : all) << c.Describe();
+    }
+  }
+}
+
 // A stranger's done, a second done or none would show in AllAnswered.
 TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
   for (uint64_t seed = 0; seed <= 40; ++seed) {
@@ -235,6 +275,8 @@ TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
       c.counts = MakeCounts(kind, p, seed % 2 == 0 ? 3000 : 9, false);
       c.is_endless = true;
       c.in_place = true;
+      if (seed % 3 == 0) c.place_from = 0;
+      if (seed % 4 < 2) c.lend_from = 0;
       runs.push_back(
           std::make_unique<CollectiveRun>(cluster, c, runs.size() + 1, Borrow(reactors)));
     }

@@ -110,7 +110,7 @@ class ShmSet : public TransportSet {
 using MakeEnvironment = std::function<std::unique_ptr<Environment>(uint64_t seed)>;
 
 TransportCase TcpCase(const std::string& name, const std::string& host, MakeEnvironment simulate) {
-  return {name, std::move(simulate), [host](Environment& environment, int n) {
+  return {name, false, std::move(simulate), [host](Environment& environment, int n) {
             return std::make_unique<TcpSet>(environment, n, host);
           }};
 }
@@ -129,13 +129,13 @@ std::vector<std::byte> PatternBytes(size_t n, int seed) {
 
 std::vector<TransportCase> TransportCases() {
   return {
-      {"loopback", &MakeSimulatedEnvironment,
+      {"loopback", true, &MakeSimulatedEnvironment,
        [](Environment&, int n) { return std::make_unique<LoopbackSet>(n); }},
-      {"shm", nullptr,
+      {"shm", true, nullptr,
        [](Environment& environment, int n) {
          return std::make_unique<ShmSet>(environment, n, true);
        }},
-      {"shmForeign", nullptr,
+      {"shmForeign", false, nullptr,
        [](Environment& environment, int n) {
          return std::make_unique<ShmSet>(environment, n, false);
        }},

@@ -36,6 +36,7 @@ std::vector<std::byte> PatternBytes(size_t n, int seed);
 
 struct TransportCase {
   std::string name;
+  bool lends = false;  // what Allocate gives, to peers that can read it
   // An environment in which `make` works, of one simulated process; null: there is none.
   std::function<std::unique_ptr<Environment>(uint64_t seed)> simulate;
   std::function<std::unique_ptr<TransportSet>(Environment& environment, int num_nodes)> make;

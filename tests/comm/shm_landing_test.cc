@@ -152,11 +152,31 @@ TEST_F(GrantsTest, WhatLiesElsewhereIsNotGranted) {
   EXPECT_FALSE(Write(3, 0, PatternBytes(8, 1)));
 }
 
+TEST_F(GrantsTest, WhatIsLentIsOnlyRead) {
+  const Memory memory = Lend(*heap_, kPage);
+  const std::vector<std::byte> held = PatternBytes(500, 1);
+  std::ranges::copy(held, memory.data());
+  ASSERT_TRUE(grants_->Lend(3, All(memory).first(500)));
+  const auto nothing = [](std::span<const std::byte>) { FAIL() << "it was not lent"; };
+  EXPECT_FALSE(Write(3, 0, PatternBytes(8, 2)));
+  EXPECT_FALSE(peer_.Read(*theirs_, 3, 501, nothing));
+  EXPECT_FALSE(peer_.Read(*theirs_, 4, 1, nothing));
+  EXPECT_TRUE(peer_.Read(*theirs_, 3, 500, [&](std::span<const std::byte> read) {
+    EXPECT_TRUE(std::ranges::equal(read, held));
+    EXPECT_EQ(own_->key(3).is_used.load(), 1u);
+  }));
+  EXPECT_EQ(own_->key(3).is_used.load(), 0u);
+  grants_->Revoke(3);
+  EXPECT_FALSE(peer_.Read(*theirs_, 3, 1, nothing));
+  ASSERT_TRUE(grants_->Grant(3, All(memory)));
+  EXPECT_FALSE(peer_.Read(*theirs_, 3, 1, nothing));
+}
+
 TEST_F(GrantsTest, RevokeWaitsForWhoWrites) {
   const Memory memory = Lend(*heap_, kPage);
   grants_->Grant(3, All(memory));
-  std::atomic<uint32_t>& is_written = theirs_->key(3).is_written;
-  is_written = 1;
+  std::atomic<uint32_t>& is_used = theirs_->key(3).is_used;
+  is_used = 1;
   std::atomic<bool> is_revoked{false};
   std::thread owner([&] {
     grants_->Revoke(3);
@@ -164,7 +184,7 @@ TEST_F(GrantsTest, RevokeWaitsForWhoWrites) {
   });
   while (own_->key(3).token.load() != 0) std::this_thread::yield();
   EXPECT_FALSE(is_revoked);
-  is_written = 0;
+  is_used = 0;
   owner.join();
   EXPECT_TRUE(heap_->OffsetOf(All(memory)).has_value());
 }
@@ -177,7 +197,7 @@ TEST_F(GrantsTest, WhoStandsStillWritesToPagesOfItsOwn) {
   grants_->Grant(3, All(memory).first(100));
   auto theirs = SharedMemory::Map(Descriptor(dup(heap_->descriptor())));
   ASSERT_TRUE(theirs.ok());
-  theirs_->key(3).is_written = 1;
+  theirs_->key(3).is_used = 1;
   grants_->Revoke(3);
   theirs->data()[50] = std::byte{77};
   theirs->data()[kPage + 50] = std::byte{78};
@@ -197,7 +217,7 @@ TEST_F(GrantsTest, WhoStandsStillWritesToPagesOfItsOwn) {
 TEST_F(GrantsTest, WhoHasEndedIsNotWaitedFor) {
   const Memory memory = Lend(*heap_, kPage);
   grants_->Grant(3, All(memory));
-  theirs_->key(3).is_written = 1;
+  theirs_->key(3).is_used = 1;
   peer_ended_ = true;
   grants_->Revoke(3);
   EXPECT_TRUE(heap_->OffsetOf(All(memory)).has_value());

@@ -1,5 +1,6 @@
 // Every transport through one suite: order, bounds, closing, callbacks exactly once.
 #include <algorithm>
+#include <optional>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -90,6 +91,49 @@ TEST_P(TransportTest, FramesWaitForTheHandler) {
   link(0).Send(PatternBytes(8, 3));
   ASSERT_TRUE(received_all_.Wait().ok());
   for (int i = 0; i < 4; ++i) EXPECT_EQ(frames_[i], PatternBytes(8, i));
+}
+
+TEST_P(TransportTest, WhatIsLentIsReadUntilItIsWithdrawn) {
+  const std::vector<std::byte> content = PatternBytes(100'000, 1);
+  const Memory memory = nodes_->Landing(0, content);
+  const std::span<const std::byte> lent(memory.data(), memory.size());
+  Receive(1);
+  link(0).Send(PatternBytes(8, 1));
+  ASSERT_TRUE(received_all_.Wait().ok());
+  const std::optional<MemoryKey> key = link(0).Lend(lent.subspan(1000, 90'000));
+  ASSERT_EQ(key.has_value(), GetParam().transport.lends);
+  const auto nothing = [](std::span<const std::byte>) { FAIL() << "it was not lent"; };
+  if (!key.has_value()) {
+    EXPECT_FALSE(link(1).ReadLent(1, 1, nothing));
+    return;
+  }
+  EXPECT_TRUE(link(1).can_read_lent());
+  const auto expect = [&](std::span<const std::byte> read) {
+    EXPECT_TRUE(std::ranges::equal(read, std::span(content).subspan(1000, read.size())));
+  };
+  EXPECT_TRUE(link(1).ReadLent(key->token, 90'000, expect));
+  EXPECT_TRUE(link(1).ReadLent(key->token, 1, expect));
+  EXPECT_FALSE(link(1).ReadLent(key->token, 90'001, nothing));
+  EXPECT_FALSE(link(1).ReadLent(key->token + 1, 1, nothing));
+  EXPECT_FALSE(link(1).ReadLent(0, 1, nothing));
+  link(0).Withdraw(*key);
+  EXPECT_FALSE(link(1).ReadLent(key->token, 1, nothing));
+  EXPECT_EQ(link(0).counters().bytes_sent, 0u);
+}
+
+// It is not to be written.
+TEST_P(TransportTest, AWriteToWhatIsLentClosesTheLink) {
+  if (!GetParam().transport.lends) GTEST_SKIP() << "lends nothing";
+  const Memory memory = nodes_->Landing(1, PatternBytes(1000, 1));
+  const std::optional<MemoryKey> key =
+      link(1).Lend(std::span<const std::byte>(memory.data(), memory.size()));
+  ASSERT_TRUE(key.has_value());
+  const std::vector<std::byte> payload = PatternBytes(10, 2);
+  Outcome done(*environment_);
+  Receive(1);
+  WriteTo(link(0), payload, *key, 0, PatternBytes(8, 1), done);
+  EXPECT_THAT(std::string(WaitClosed().second.message()), HasSubstr("names none of the 0 regions"));
+  EXPECT_TRUE(std::ranges::equal(std::span(memory.data(), memory.size()), PatternBytes(1000, 1)));
 }
 
 // Each frame finds the payload that went before it, and a Send in between keeps its place.

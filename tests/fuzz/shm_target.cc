@@ -70,7 +70,15 @@ void RunGrants(InputReader reader) {
     const uint64_t bytes = key.bytes = reader.Long();
     const LandingWrite write{.token = token, .offset = reader.Long(), .bytes = reader.Byte()};
     is_written = mapped.Write(*theirs, write, std::span(payload).first(write.bytes));
-    CHECK_EQ(key.is_written.load(), 0u);
+    CHECK_EQ(key.is_used.load(), 0u);
+    key.is_lent = 1;
+    unsigned sum = 0;
+    mapped.Read(*theirs, token, write.bytes, [&](std::span<const std::byte> lent) {
+      for (const std::byte byte : lent) sum += static_cast<unsigned>(byte);
+      CHECK_LE(granted + lent.size(), kHeapBytes) << sum;
+    });
+    key.is_lent = 0;
+    CHECK_EQ(key.is_used.load(), 0u);
     if (!is_written.ok() || !*is_written) continue;
     CHECK(key.token.load() == token && write.offset + write.bytes <= bytes);
     CHECK_LE(granted + bytes, kHeapBytes);

@@ -39,6 +39,11 @@ absl::Status Dist(){
 #include "dist.inc"
 }
 
+absl::Status SumAllocated(braid::dist::World* world) {
+#include "alloc.inc"
+  return absl::OkStatus();
+}
+
 absl::Status Reduce(braid::dist::World* world) {
 #include "reduction.inc"
   return absl::OkStatus();

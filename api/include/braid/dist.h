@@ -4,6 +4,7 @@
 #include "api/dist.h"             // IWYU pragma: export
 #include "api/dist_batch.h"       // IWYU pragma: export
 #include "api/dist_main.h"        // IWYU pragma: export
+#include "api/dist_memory.h"      // IWYU pragma: export
 #include "api/dist_objects.h"     // IWYU pragma: export
 #include "api/dist_store.h"       // IWYU pragma: export
 #include "api/dist_window.h"      // IWYU pragma: export
