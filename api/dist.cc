@@ -371,6 +371,10 @@ absl::StatusOr<std::unique_ptr<Group>> World::NewGroup(const std::vector<int>& r
 }
 
 absl::StatusOr<Memory> World::Allocate(int64_t bytes) {
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("Allocate of %d bytes: 0 or more were expected", bytes));
+  }
   BRAID_ASSIGN_OR_RETURN(Memory memory, membership()->node().AllocateForPeers(bytes));
   std::memset(memory.data(), 0, memory.size());
   return memory;

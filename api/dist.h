@@ -282,7 +282,8 @@ class World : public Group {
   absl::StatusOr<std::unique_ptr<Group>> NewGroup(const std::vector<int>& ranks);
 
   // Zeros that the other ranks of this machine read and write where they lie, if the transport can.
-  // Alloc (api/dist_memory.h) has them as elements. Any thread.
+  // Alloc (api/dist_memory.h) has them as elements. INVALID_ARGUMENT for a negative number,
+  // RESOURCE_EXHAUSTED for more than this process may have. Any thread.
   absl::StatusOr<Memory> Allocate(int64_t bytes);
 
   // What all ranks know by name (api/dist_store.h), as long as this world is. Any thread.

@@ -106,6 +106,13 @@ Node::Node(const NodeOptions& options)
 }
 
 absl::StatusOr<Memory> Node::AllocateForPeers(uint64_t bytes) const {
+  // The system would lend more, and end the process when it is used.
+  if (const uint64_t most = ReadMemoryLimits().least(); bytes > most) {
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "%d bytes of memory are asked for, and this process may have %d in all: ask for less, or "
+        "raise its limit (ulimit -v, the control group)",
+        bytes, most));
+  }
   BRAID_ASSIGN_OR_RETURN(Memory memory, MemoryForPeers(shared_heap_.get())(bytes));
   const MemoryKind kind = memory.kind();
   const std::span<std::byte> all(memory.data(), memory.size());

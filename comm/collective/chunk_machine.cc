@@ -241,17 +241,10 @@ int64_t ChunkMachine::NumWritten(const SendState& out) {
   return number - out.base;
 }
 
-bool ChunkMachine::HasUnwritten(const SendLane& lane) {
-  for (size_t i = 0; i < lane.outstanding.size(); ++i) {
-    if (!lane.outstanding[i].is_written) return true;
-  }
-  return false;
-}
-
-bool ChunkMachine::IsReadByLink(const SendLane& lane) {
+bool ChunkMachine::HasUnwritten(const SendLane& lane, bool counts_lent) {
   for (size_t i = 0; i < lane.outstanding.size(); ++i) {
     const Outstanding& item = lane.outstanding[i];
-    if (lane.link && !item.is_written && !item.lent.has_value()) return true;
+    if (!item.is_written && (counts_lent || !item.lent.has_value())) return true;
   }
   return false;
 }
@@ -261,7 +254,7 @@ void ChunkMachine::Advance() {
   if (!is_running_) return AdvanceBetweenPieces();
   if (has_failed_) {
     for (const auto& lane : send_lanes_) {
-      if (IsReadByLink(*lane)) return;
+      if (lane->link && HasUnwritten(*lane, /*counts_lent=*/false)) return;  // it reads them still
     }
     return Finish(group_.status());
   }

@@ -157,9 +157,8 @@ class ChunkMachine {
   void TakeAck(const MemberEvent& event);
   static void Retire(SendLane& lane);
   static int64_t NumWritten(const SendState& out);
-  static bool HasUnwritten(const SendLane& lane);
-  // Whether the link reads what is yet to leave its source.
-  static bool IsReadByLink(const SendLane& lane);
+  // Whether something is yet to leave its source: of what the link reads, or of what is lent, too.
+  static bool HasUnwritten(const SendLane& lane, bool counts_lent = true);
   void Advance();
   void AdvanceBetweenPieces();
   // What a lane has brought of a piece that does not use it, or not any more. True if there was

@@ -53,23 +53,11 @@ absl::Status TakeAnswer(const CollectiveSpec& spec, const LocalMember& member, u
     return WrongFrame(peer, "%s: member %d %s, but member %d sends nothing to it", Name(spec),
                       frame.from, is_offer ? "offers a place" : "acknowledges", frame.to);
   }
-  if (is_offer) {
-    member.inbox->Push({.type = MemberEvent::Type::kOffer,
-                        .peer = frame.from,
-                        .piece = frame.piece,
-                        .signature = frame.fingerprint,
-                        .key = frame.key});
-    return absl::OkStatus();
-  }
-  if (frame.slot >= target->slots) {
+  if (!is_offer && frame.slot >= target->slots) {
     return WrongFrame(peer, "%s: member %d acknowledges slot %d of %d", Name(spec), frame.from,
                       frame.slot, target->slots);
   }
-  member.inbox->Push({.type = MemberEvent::Type::kAck,
-                      .peer = frame.from,
-                      .slot = frame.slot,
-                      .piece = frame.piece,
-                      .index = frame.index});
+  member.inbox->Push(EventOf(frame));
   return absl::OkStatus();
 }
 
@@ -295,15 +283,7 @@ absl::Status CollectiveHub::HandleFrame(uint16_t peer, std::span<const std::byte
       return WrongFrame(peer, "%s: member %d sent %d bytes, a slot has %d", Name(spec), frame.from,
                         frame.bytes, landing.slot_bytes);
     }
-    member->inbox->Push({.type = MemberEvent::Type::kChunk,
-                         .peer = frame.from,
-                         .slot = frame.slot,
-                         .piece = frame.piece,
-                         .index = frame.index,
-                         .data = landing.memory + frame.slot * landing.slot_bytes,
-                         .bytes = frame.bytes,
-                         .signature = frame.fingerprint,
-                         .token = frame.token});
+    member->inbox->Push(EventOf(frame, landing.memory + frame.slot * landing.slot_bytes));
     return absl::OkStatus();
   }
   return WrongFrame(peer, "%s: member %d receives nothing from member %d", Name(spec), frame.to,
@@ -389,10 +369,7 @@ absl::Status CollectiveHub::TakeKey(LocalGroup& group, const CollectiveFrame& fr
     group.Fail(status);
     return status;
   }
-  member->inbox->Push({.type = MemberEvent::Type::kKey,
-                       .peer = frame.from,
-                       .key = frame.key,
-                       .reads_lent = frame.reads_lent});
+  member->inbox->Push(EventOf(frame));
   return status;
 }
 

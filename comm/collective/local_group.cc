@@ -6,6 +6,35 @@
 
 namespace braid {
 
+MemberEvent EventOf(const CollectiveFrame& frame, const std::byte* data) {
+  MemberEvent event{.peer = frame.from,
+                    .slot = frame.slot,
+                    .piece = frame.piece,
+                    .index = frame.index,
+                    .data = data,
+                    .bytes = frame.bytes,
+                    .signature = frame.fingerprint,
+                    .key = frame.key,
+                    .token = frame.token,
+                    .reads_lent = frame.reads_lent};
+  switch (frame.type) {
+    case CollectiveFrame::Type::kKey:
+      event.type = MemberEvent::Type::kKey;
+      break;
+    case CollectiveFrame::Type::kChunk:
+    case CollectiveFrame::Type::kLent:
+      event.type = MemberEvent::Type::kChunk;
+      break;
+    case CollectiveFrame::Type::kAck:
+      event.type = MemberEvent::Type::kAck;
+      break;
+    case CollectiveFrame::Type::kOffer:
+      event.type = MemberEvent::Type::kOffer;
+      break;
+  }
+  return event;
+}
+
 LocalGroup::LocalGroup(CollectiveSpec spec, uint16_t node)
     : spec_(std::move(spec)),
       node_(node),

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "comm/collective/collective.h"
+#include "comm/collective/collective_frame.h"
 #include "comm/collective/posted_queue.h"
 #include "comm/transport.h"
 #include "runtime/base/mutex.h"
@@ -41,6 +42,10 @@ struct MemberEvent {
 };
 
 using MemberInbox = PostedQueue<MemberEvent>;
+
+// What a frame, which was checked, means for the member that it is to. `data`: the landing slot
+// that a chunk names; else null.
+MemberEvent EventOf(const CollectiveFrame& frame, const std::byte* data = nullptr);
 
 // Memory of a member into which one member of another node writes: `slots` slots of `slot_bytes`.
 struct Landing {

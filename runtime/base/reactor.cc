@@ -275,12 +275,12 @@ class RealReactor : public Reactor {
     }
   }
 
-  // Whether something was there. What is found may change the list.
+  // Whether something was there. All have their turn, though one may always find something; what is
+  // found may change the list.
   bool LookAround() {
-    for (size_t i = 0; i < lookouts_.size(); ++i) {
-      if (lookouts_[i]->Look()) return true;
-    }
-    return false;
+    bool found = false;
+    for (size_t i = 0; i < lookouts_.size(); ++i) found = lookouts_[i]->Look() || found;
+    return found;
   }
 
   bool LetLookoutsSleep() {

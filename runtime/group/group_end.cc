@@ -209,8 +209,10 @@ absl::Status GroupEnd::MakeLanes() {
     if (machine_.HasSendLane(hop.to)) continue;
     machine_.AddSendLane(hop.to, options_.peers->LinkTo(identity_.nodes[hop.to]), kLaneSlots,
                          kLaneSlotBytes);
-    if (const auto key = early_keys_.extract(hop.to); !key.empty()) PushKey(key.mapped());
-    if (const auto offer = early_offers_.extract(hop.to); !offer.empty()) PushOffer(offer.mapped());
+    for (auto* const early : {&early_keys_, &early_offers_}) {
+      const auto frame = early->extract(hop.to);
+      if (!frame.empty()) machine_.inbox()->Push(EventOf(frame.mapped()));
+    }
   }
   return absl::OkStatus();
 }
@@ -274,7 +276,7 @@ absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
                                      kLaneSlotBytes));
       }
       if (machine_.HasSendLane(frame.from)) {
-        PushKey(frame);
+        machine_.inbox()->Push(EventOf(frame));
       } else if (!early_keys_.try_emplace(frame.from, frame).second) {
         return wrong(absl::StrFormat("the key of rank %d came twice", frame.from));
       }
@@ -288,15 +290,8 @@ absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
                                      frame.bytes, frame.slot,
                                      landing == landings_.end() ? 0 : kLaneSlots, kLaneSlotBytes));
       }
-      machine_.inbox()->Push({.type = MemberEvent::Type::kChunk,
-                              .peer = frame.from,
-                              .slot = frame.slot,
-                              .piece = frame.piece,
-                              .index = frame.index,
-                              .data = landing->second.memory.data() + frame.slot * kLaneSlotBytes,
-                              .bytes = frame.bytes,
-                              .signature = frame.fingerprint,
-                              .token = frame.token});
+      machine_.inbox()->Push(
+          EventOf(frame, landing->second.memory.data() + frame.slot * kLaneSlotBytes));
       return absl::OkStatus();
     }
     case CollectiveFrame::Type::kAck:
@@ -304,15 +299,11 @@ absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
         return wrong(absl::StrFormat("rank %d acknowledges slot %d, and nothing was sent there",
                                      frame.from, frame.slot));
       }
-      machine_.inbox()->Push({.type = MemberEvent::Type::kAck,
-                              .peer = frame.from,
-                              .slot = frame.slot,
-                              .piece = frame.piece,
-                              .index = frame.index});
+      machine_.inbox()->Push(EventOf(frame));
       return absl::OkStatus();
     case CollectiveFrame::Type::kOffer:
       if (machine_.HasSendLane(frame.from)) {
-        PushOffer(frame);
+        machine_.inbox()->Push(EventOf(frame));
       } else if (!early_offers_.try_emplace(frame.from, frame).second) {
         return wrong(absl::StrFormat("rank %d offered places for pieces %d and %d at a time",
                                      frame.from, early_offers_.at(frame.from).piece, frame.piece));
@@ -320,21 +311,6 @@ absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
       return absl::OkStatus();
   }
   return wrong("no type");
-}
-
-void GroupEnd::PushKey(const CollectiveFrame& frame) {
-  machine_.inbox()->Push({.type = MemberEvent::Type::kKey,
-                          .peer = frame.from,
-                          .key = frame.key,
-                          .reads_lent = frame.reads_lent});
-}
-
-void GroupEnd::PushOffer(const CollectiveFrame& frame) {
-  machine_.inbox()->Push({.type = MemberEvent::Type::kOffer,
-                          .peer = frame.from,
-                          .piece = frame.piece,
-                          .signature = frame.fingerprint,
-                          .key = frame.key});
 }
 
 void GroupEnd::Leave(std::function<void()> left) {

@@ -90,8 +90,6 @@ class GroupEnd {
 
   absl::Status CheckSender(uint16_t peer, uint16_t from, uint16_t to) const;
   absl::Status HandleCollective(const CollectiveFrame& frame);
-  void PushKey(const CollectiveFrame& frame);
-  void PushOffer(const CollectiveFrame& frame);
   // `then` once the link to a rank is there, maybe inside this call.
   void WithLink(int rank, std::function<void()> then);
   // A collective, when those before it are done.

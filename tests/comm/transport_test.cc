@@ -123,11 +123,11 @@ TEST_P(TransportTest, WhatIsLentIsReadUntilItIsWithdrawn) {
 
 // It is not to be written.
 TEST_P(TransportTest, AWriteToWhatIsLentClosesTheLink) {
-  if (!GetParam().transport.lends) GTEST_SKIP() << "lends nothing";
   const Memory memory = nodes_->Landing(1, PatternBytes(1000, 1));
   const std::optional<MemoryKey> key =
       link(1).Lend(std::span<const std::byte>(memory.data(), memory.size()));
-  ASSERT_TRUE(key.has_value());
+  ASSERT_EQ(key.has_value(), GetParam().transport.lends);
+  if (!key.has_value()) return;
   const std::vector<std::byte> payload = PatternBytes(10, 2);
   Outcome done(*environment_);
   Receive(1);

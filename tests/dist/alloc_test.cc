@@ -100,6 +100,11 @@ TEST_P(AllocTest, WrongCountsAreErrors) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
       EXPECT_THAT(status.message(), HasSubstr("elements of 8 bytes: 0 to "));
     }
+    EXPECT_EQ(world.Allocate(-1).status().code(), absl::StatusCode::kInvalidArgument);
+    const absl::Status too_large = dist::Alloc<double>(world, int64_t{1} << 59).status();
+    EXPECT_EQ(too_large.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(too_large.message(),
+                HasSubstr("4611686018427387904 bytes of memory are asked for"));
     return absl::OkStatus();
   }));
 }
