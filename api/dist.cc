@@ -133,6 +133,17 @@ class Group::Impl {
   int rank() const { return identity_.my_rank; }
   int size() const { return static_cast<int>(identity_.nodes.size()); }
 
+  bool IsDirect() const {
+    const Membership& membership = *member_->membership();
+    bool is_direct = false;
+    const std::unique_ptr<Event> is_known = membership.environment().MakeEvent();
+    membership.node().reactor().Post([&] {
+      is_direct = membership.node().groups().IsDirect(identity_.id);
+      is_known->Set();
+    });
+    return membership.environment().Await(*is_known, kForever).ok() && is_direct;
+  }
+
   std::shared_ptr<Work::State> Start(GroupCalls calls, const CallOptions& options) {
     auto [state, begin] = Make(std::move(calls), options, /*is_blocking=*/false);
     if (begin) state->membership->node().reactor().Post(std::move(begin));
@@ -191,6 +202,7 @@ Work Group::StartCalls(Impl& impl, GroupCalls calls, const CallOptions& options)
 
 int Group::rank() const { return impl_->rank(); }
 int Group::size() const { return impl_->size(); }
+bool Group::IsDirect() const { return impl_->IsDirect(); }
 
 absl::Status Group::AllReduce(Buffer data, const Reduction& op, const CallOptions& options,
                               SourceLocation where) {

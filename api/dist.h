@@ -131,9 +131,12 @@ class Group {
 
   int rank() const;  // of this process, in the group
   int size() const;
+  // Whether the ranks make calls in each other's memory, without messages: all are of one machine,
+  // and links between them are of the transport shm. Known once a collective was made.
+  bool IsDirect() const;
 
-  // Each returns when this rank's part is done. Start... returns at once; the buffers stay until
-  // its Work is done. Counts are in elements.
+  // Each returns when this rank's part is done, which may be when all ranks have come. Start...
+  // returns at once; the buffers stay until its Work is done. Counts are in elements.
 
   // In place: the sum (or what `op` says) over all ranks, the same bits on each.
   absl::Status AllReduce(Buffer data, const Reduction& op = ReduceOp::kSum,

@@ -43,6 +43,14 @@ class ConnectionLink final : public Link {
     if constexpr (kLends) return connection_->Lend(memory);
     return Link::Lend(memory);
   }
+  std::optional<MemoryKey> LendForWriting(std::span<std::byte> memory) override {
+    if constexpr (kLends) return connection_->LendForWriting(memory);
+    return Link::LendForWriting(memory);
+  }
+  bool WriteLent(uint64_t token, uint64_t offset, std::span<const std::byte> payload) override {
+    if constexpr (kLends) return connection_->WriteLent(token, offset, payload);
+    return Link::WriteLent(token, offset, payload);
+  }
   bool ReadLent(uint64_t token, uint64_t bytes, LentReader read) override {
     if constexpr (kLends) return connection_->ReadLent(token, bytes, read);
     return Link::ReadLent(token, bytes, read);

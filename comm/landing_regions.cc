@@ -1,5 +1,7 @@
 #include "comm/landing_regions.h"
 
+#include <cstring>
+
 #include "absl/strings/str_format.h"
 
 namespace braid {
@@ -12,10 +14,18 @@ MemoryKey LandingRegions::Expose(std::span<std::byte> memory) {
 }
 
 MemoryKey LandingRegions::Lend(std::span<const std::byte> memory) {
+  return Add({.memory = memory});
+}
+
+MemoryKey LandingRegions::LendForWriting(std::span<std::byte> memory) {
+  return Add({.memory = memory, .writable = memory.data()});
+}
+
+MemoryKey LandingRegions::Add(const Lent& lent) {
   MutexLock lock(mutex_);
   const uint64_t token = ++last_token_;
-  lent_.Add(token, memory);
-  return {.token = token, .base = 0, .bytes = memory.size()};
+  lent_.Add(token, lent);
+  return {.token = token, .base = 0, .bytes = lent.memory.size()};
 }
 
 void LandingRegions::Withdraw(const MemoryKey& key) {
@@ -25,9 +35,20 @@ void LandingRegions::Withdraw(const MemoryKey& key) {
 
 bool LandingRegions::ReadLent(uint64_t token, uint64_t bytes, Link::LentReader read) const {
   MutexLock lock(mutex_);
-  const std::span<const std::byte>* const found = lent_.Find(token);
-  if (found == nullptr || bytes > found->size()) return false;
-  read(found->first(bytes));
+  const Lent* const found = lent_.Find(token);
+  if (found == nullptr || bytes > found->memory.size()) return false;
+  read(found->memory.first(bytes));
+  return true;
+}
+
+bool LandingRegions::WriteLent(uint64_t token, uint64_t offset,
+                               std::span<const std::byte> payload) const {
+  MutexLock lock(mutex_);
+  const Lent* const found = lent_.Find(token);
+  if (found == nullptr || found->writable == nullptr) return false;
+  const uint64_t size = found->memory.size();
+  if (offset > size || payload.size() > size - offset) return false;
+  if (!payload.empty()) std::memcpy(found->writable + offset, payload.data(), payload.size());
   return true;
 }
 

@@ -28,6 +28,7 @@ class LandingRegions {
   // As of Link.
   MemoryKey Expose(std::span<std::byte> memory);
   MemoryKey Lend(std::span<const std::byte> memory);
+  MemoryKey LendForWriting(std::span<std::byte> memory);
   void Withdraw(const MemoryKey& key);
 
   // INVALID_ARGUMENT with both values if it is of no region, or leaves its own. `node`: whose they
@@ -37,6 +38,9 @@ class LandingRegions {
   // Of what was lent: `read` is called with its first `bytes`, and Withdraw waits for it. False:
   // there are not as many.
   bool ReadLent(uint64_t token, uint64_t bytes, Link::LentReader read) const;
+
+  // As of Link; Withdraw waits for it.
+  bool WriteLent(uint64_t token, uint64_t offset, std::span<const std::byte> payload) const;
 
   // Calls `fn` with the region, or with no bytes if it was withdrawn meanwhile, and returns what it
   // returns. Withdraw waits for it.
@@ -51,7 +55,12 @@ class LandingRegions {
   mutable Mutex mutex_;
   uint64_t last_token_ BRAID_GUARDED_BY(mutex_) = 0;
   TokenTable<std::span<std::byte>> regions_ BRAID_GUARDED_BY(mutex_);
-  TokenTable<std::span<const std::byte>> lent_ BRAID_GUARDED_BY(mutex_);
+  struct Lent {
+    std::span<const std::byte> memory;
+    std::byte* writable = nullptr;  // the same memory, if it may be written
+  };
+  MemoryKey Add(const Lent& lent);
+  TokenTable<Lent> lent_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

@@ -289,6 +289,12 @@ class LoopbackLink final : public Link {
   bool ReadLent(uint64_t token, uint64_t bytes, LentReader read) override {
     return channel_->regions(1 - side_).ReadLent(token, bytes, read);
   }
+  std::optional<MemoryKey> LendForWriting(std::span<std::byte> memory) override {
+    return channel_->regions(side_).LendForWriting(memory);
+  }
+  bool WriteLent(uint64_t token, uint64_t offset, std::span<const std::byte> payload) override {
+    return channel_->regions(1 - side_).WriteLent(token, offset, payload);
+  }
   bool can_read_lent() const override { return true; }
 
   void SetHandler(FrameHandler handler) override {
@@ -320,6 +326,7 @@ class LoopbackTransport final : public Transport {
   ~LoopbackTransport() override { network_.Forget(node_); }
 
   std::string_view name() const override { return kLoopback; }
+  bool lends() const override { return true; }
   absl::StatusOr<std::string> Open() override { return network_.address(); }
   absl::Status Reaches(std::string_view peer_address) const override {
     if (peer_address == network_.address()) return absl::OkStatus();

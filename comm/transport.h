@@ -99,9 +99,20 @@ class Link {
   virtual std::optional<MemoryKey> Lend(std::span<const std::byte> /*memory*/) {
     return std::nullopt;
   }
+  // The same, but the peer also writes there, by WriteLent.
+  virtual std::optional<MemoryKey> LendForWriting(std::span<std::byte> /*memory*/) {
+    return std::nullopt;
+  }
   // Calls `read` with `bytes` that the peer has lent; it takes them back only after that. False: it
   // has done so before, or has never lent as many.
   virtual bool ReadLent(uint64_t /*token*/, uint64_t /*bytes*/, LentReader /*read*/) {
+    return false;
+  }
+  // Puts `payload` at `offset` of what the peer has lent for writing; no frame tells it. It is seen
+  // before whatever this thread says later. False: the peer has taken it back before the end, or
+  // has never lent as much so.
+  virtual bool WriteLent(uint64_t /*token*/, uint64_t /*offset*/,
+                         std::span<const std::byte> /*payload*/) {
     return false;
   }
   // Whether this node can read what the peer lends, since the peer's first frame at the latest.
@@ -140,6 +151,9 @@ class Transport {
   // Once, before anything else. Returns this node's address for its peers, or why the transport
   // does not work here.
   virtual absl::StatusOr<std::string> Open() = 0;
+
+  // Whether links of this kind lend, if both nodes have memory that can be lent.
+  virtual bool lends() const { return false; }
 
   // OK if a peer with this address can be reached, as far as that shows without trying; else why it
   // cannot be.

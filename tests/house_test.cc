@@ -106,7 +106,7 @@ const std::map<std::string, std::set<std::string>> kMayIncludeInside = {
     {"runtime/kernels/cuda",
      {"runtime/base", "runtime/device", "runtime/dtype_traits.h", "runtime/kernels",
       "runtime/kernels/functions"}},
-    {"runtime/kernels/functions", {}},
+    {"runtime/kernels/functions", {"runtime/base/independent.h"}},
     {"runtime/cuda", {"runtime/base", "runtime/device", "runtime/kernels", "runtime/kernels/cuda"}},
     {"runtime/reports",
      {"runtime/base", "runtime/data", "runtime/files", "runtime/control.pb.h", "runtime/executor.h",

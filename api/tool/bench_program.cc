@@ -127,8 +127,10 @@ class Case {
 
   int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(T)); }
 
-  // Which the group uses for it.
+  // Which the group uses for it, once it has made a call.
   std::string algorithm() const {
+    using enum CollectiveAlgorithm;
+    if (world_.IsDirect()) return std::string(CollectiveAlgorithmName(kDirect));
     const auto ranks = static_cast<size_t>(world_.size());
     dist::GroupCall call{.kind = plan_.collective->kind,
                          .type = dist::ElementTypeOf<T>(),
@@ -256,8 +258,11 @@ absl::StatusOr<Figures> Measure(World& world, const Plan& plan, int64_t bytes) {
   const std::unique_ptr<Environment> clock = MakeRealEnvironment();
   Case<T> measured(world, plan, bytes);
   BRAID_RETURN_IF_ERROR(measured.Allocate());
-  Figures figures{.bytes = measured.bytes(), .algorithm = measured.algorithm()};
+  Figures figures{
+      .bytes = measured.bytes(),
+  };
   BRAID_ASSIGN_OR_RETURN(figures.copied, MeasureCopies(world, *clock, measured.bytes()));
+  figures.algorithm = measured.algorithm();
   const Nanoseconds began = clock->Now();
   double cpu = 0;
   for (bool goes_on = true; goes_on;) {

@@ -14,8 +14,6 @@ namespace braid {
 namespace {
 
 constexpr int64_t kSlotAlignment = 64;
-// For the cause of a failure that showed before it was told.
-constexpr Nanoseconds kCausePatience = 5 * kSecond;
 
 }  // namespace
 

@@ -25,6 +25,9 @@ namespace braid {
 using FallibleReduceFn =
     std::function<absl::Status(void* dst, const void* a, const void* b, int64_t n)>;
 
+// For the cause of a failure that showed before it was told.
+constexpr Nanoseconds kCausePatience = 5 * kSecond;
+
 // Of landing slots.
 int64_t AlignedSlot(int64_t bytes);
 

@@ -18,12 +18,14 @@ constexpr size_t kPlaceFrameBytes = 60;
 constexpr size_t kLentFrameBytes = 60;
 constexpr size_t kChunkFrameBytes = 52;
 constexpr size_t kAckFrameBytes = 44;
+constexpr size_t kShortFrameBytes = 28;
 
 size_t SizeOfFrame(CollectiveFrame::Type type) {
   switch (type) {
     case CollectiveFrame::Type::kKey:
       return kKeyFrameBytes;
     case CollectiveFrame::Type::kOffer:
+    case CollectiveFrame::Type::kStand:
       return kPlaceFrameBytes;
     case CollectiveFrame::Type::kLent:
       return kLentFrameBytes;
@@ -31,13 +33,22 @@ size_t SizeOfFrame(CollectiveFrame::Type type) {
       return kChunkFrameBytes;
     case CollectiveFrame::Type::kAck:
       return kAckFrameBytes;
+    case CollectiveFrame::Type::kSeen:
+    case CollectiveFrame::Type::kRing:
+      return kShortFrameBytes;
   }
   return 0;
 }
 
 // Such as have a key, in place of a piece and an item.
 bool HasKey(CollectiveFrame::Type type) {
-  return type == CollectiveFrame::Type::kKey || type == CollectiveFrame::Type::kOffer;
+  return type == CollectiveFrame::Type::kKey || type == CollectiveFrame::Type::kOffer ||
+         type == CollectiveFrame::Type::kStand;
+}
+
+// Such as have nothing but a head.
+bool IsShort(CollectiveFrame::Type type) {
+  return type == CollectiveFrame::Type::kSeen || type == CollectiveFrame::Type::kRing;
 }
 
 uint64_t HashOf(std::span<const uint64_t> words) {
@@ -68,6 +79,7 @@ EncodedCollectiveFrame::EncodedCollectiveFrame(const CollectiveFrame& frame)
     }
     return;
   }
+  if (IsShort(frame.type)) return;
   PutLittleEndian(bytes_, 28, frame.piece);
   PutLittleEndian(bytes_, 36, frame.index);
   if (frame.type == CollectiveFrame::Type::kAck) return;
@@ -90,7 +102,7 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
   }
   if (SizeOfFrame(static_cast<CollectiveFrame::Type>(type)) == 0) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("wrong collective frame: type %d, must be 1 to 3, 14 or 15", type));
+        absl::StrFormat("wrong collective frame: type %d, must be 1 to 3, or 14 to 18", type));
   }
   CollectiveFrame frame;
   frame.type = static_cast<CollectiveFrame::Type>(type);
@@ -109,7 +121,7 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
   if (HasKey(frame.type)) {
     frame.key = GetMemoryKey(bytes, 28);
     frame.fingerprint = GetLittleEndian<uint64_t>(bytes, 52);
-    if (frame.type == CollectiveFrame::Type::kOffer) return frame;
+    if (frame.type != CollectiveFrame::Type::kKey) return frame;
     const auto reads_lent = GetLittleEndian<uint8_t>(bytes, 60);
     if (reads_lent > 1) {
       return absl::InvalidArgumentError(
@@ -118,6 +130,7 @@ absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte>
     frame.reads_lent = reads_lent == 1;
     return frame;
   }
+  if (IsShort(frame.type)) return frame;
   frame.piece = GetLittleEndian<int64_t>(bytes, 28);
   frame.index = GetLittleEndian<int64_t>(bytes, 36);
   if (frame.type == CollectiveFrame::Type::kAck) return frame;

@@ -21,6 +21,9 @@ struct CollectiveFrame {
     kAck = 3,     // `from` has worked in what `to` put into the slot
     kOffer = 14,  // `to` may write into `from`'s output until it has sent its items of `piece`
     kLent = 15,   // as kChunk, but the item is to be read where it lies, and not in the slot
+    kStand = 16,  // `to` may read `from`'s stand (meeting_place.h); with no bytes: it cannot
+    kSeen = 17,   // `from` reads the stands of all: slot 1; or not of all: 0
+    kRing = 18,   // `from` has said something on its stand, and `to` slept
   };
   Type type = Type::kChunk;
   Channel channel = Channel::kCollective;  // whose numbers `collective` is of
@@ -28,10 +31,10 @@ struct CollectiveFrame {
   uint16_t from = 0;  // ranks
   uint16_t to = 0;
   uint32_t slot = 0;   // kKey: how many there are
-  int64_t piece = 0;   // all but kKey
+  int64_t piece = 0;   // kChunk, kLent, kAck, kOffer
   int64_t index = 0;   // kChunk, kLent, kAck: which item of the hop
   int64_t bytes = 0;   // kChunk, kLent: of the item; kKey: of a slot
-  MemoryKey key = {};  // kKey, kOffer
+  MemoryKey key = {};  // kKey, kOffer, kStand
   // kKey: of the spec that the sender was made with. kChunk, kLent, kOffer: ChunkWork::signature.
   uint64_t fingerprint = 0;
   uint64_t token = 0;       // kLent: of the key with which it was lent
@@ -41,8 +44,9 @@ struct CollectiveFrame {
 };
 
 // Offsets: 0 channel, 1 type, 2 two zeros, 4 slot, 8 collective, 16 from, 18 to, 20 bytes (kOffer:
-// piece); then for kKey and kOffer: 28 key, 52 fingerprint, and for kKey: 60 reads_lent; else: 28
-// piece, 36 index, and for kChunk and kLent: 44 fingerprint, and for kLent: 52 token.
+// piece), which is all of kSeen and kRing; then for kKey, kOffer and kStand: 28 key, 52
+// fingerprint, and for kKey: 60 reads_lent; else: 28 piece, 36 index, and for kChunk and kLent: 44
+// fingerprint, and for kLent: 52 token.
 class EncodedCollectiveFrame {
  public:
   explicit EncodedCollectiveFrame(const CollectiveFrame& frame);
@@ -54,6 +58,12 @@ class EncodedCollectiveFrame {
 };
 
 absl::StatusOr<CollectiveFrame> DecodeCollectiveFrame(std::span<const std::byte> bytes);
+
+// What Stands take, and nobody else.
+constexpr bool IsOfStands(CollectiveFrame::Type type) {
+  return type == CollectiveFrame::Type::kStand || type == CollectiveFrame::Type::kSeen ||
+         type == CollectiveFrame::Type::kRing;
+}
 
 // Equal for specs that fit together: everything but my_rank, an all_to_all's counts and the address
 // of `reduce`.

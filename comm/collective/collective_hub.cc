@@ -265,6 +265,10 @@ absl::Status CollectiveHub::HandleFrame(uint16_t peer, std::span<const std::byte
         Name(spec), frame.from, frame.to, spec.members[frame.from].node,
         spec.members[frame.to].node, node_);
   }
+  if (IsOfStands(frame.type)) {
+    return WrongFrame(peer, "%s: a frame of type %d, which is none of plans", Name(spec),
+                      static_cast<int>(frame.type));
+  }
   const auto member = group->Find(frame.to);
   if (!member) {
     if (group->HasJoined(frame.to)) return absl::OkStatus();  // it has left

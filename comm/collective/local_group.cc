@@ -31,6 +31,10 @@ MemberEvent EventOf(const CollectiveFrame& frame, const std::byte* data) {
     case CollectiveFrame::Type::kOffer:
       event.type = MemberEvent::Type::kOffer;
       break;
+    case CollectiveFrame::Type::kStand:
+    case CollectiveFrame::Type::kSeen:
+    case CollectiveFrame::Type::kRing:
+      LOG(FATAL) << "frames of stands are no events of a ChunkMachine";
   }
   return event;
 }

@@ -51,25 +51,38 @@ void Peers::Connect(uint16_t peer, std::function<void(const absl::Status&)> done
 }
 
 // Both ends list their transports in the same order: they come to the same one.
+std::pair<Transport*, const TransportAddress*> Peers::WayTo(const Peer& peer,
+                                                            std::string* reasons) const {
+  for (const auto& transport : transports_) {
+    for (const TransportAddress& there : peer.addresses) {
+      if (there.transport != transport->name()) continue;
+      const absl::Status reaches = transport->Reaches(there.address);
+      if (reaches.ok()) return {transport.get(), &there};
+      if (reasons == nullptr) continue;
+      *reasons += absl::StrFormat("; %s: %s", there.transport, std::string(reaches.message()));
+    }
+  }
+  return {nullptr, nullptr};
+}
+
+bool Peers::IsNear(uint16_t peer) const {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end()) return false;
+  const Transport* const transport = WayTo(found->second, nullptr).first;
+  return transport != nullptr && transport->lends();
+}
+
 void Peers::Dial(uint16_t peer) {
   std::string reasons = refused_;
-  for (const auto& transport : transports_) {
-    for (const TransportAddress& there : peers_[peer].addresses) {
-      if (there.transport != transport->name()) continue;
-      if (const absl::Status reaches = transport->Reaches(there.address); !reaches.ok()) {
-        reasons += absl::StrFormat("; %s: %s", there.transport, std::string(reaches.message()));
-        continue;
-      }
-      LinkRequest request;
-      request.peer = peer;
-      request.peer_address = there.address;
-      request.reactor = options_.reactor;
-      return transport->Connect(
-          std::move(request),
-          [this, peer, is_alive = is_alive_](absl::StatusOr<std::unique_ptr<Link>> link) {
-            if (*is_alive) OnLink(peer, std::move(link));
-          });
-    }
+  if (const auto [transport, there] = WayTo(peers_[peer], &reasons); transport != nullptr) {
+    LinkRequest request;
+    request.peer = peer;
+    request.peer_address = there->address;
+    request.reactor = options_.reactor;
+    return transport->Connect(std::move(request), [this, peer, is_alive = is_alive_](
+                                                      absl::StatusOr<std::unique_ptr<Link>> link) {
+      if (*is_alive) OnLink(peer, std::move(link));
+    });
   }
   Lose(peer, absl::UnavailableError(
                  absl::StrFormat("node %d: no transport reaches node %d%s", options_.node, peer,

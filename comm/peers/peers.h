@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -73,6 +74,9 @@ class Peers {
   // `done` is told once, maybe inside this call, that the link is there and checked, or why not;
   // after Close, nobody is told. Whoever asks again shares the one link.
   void Connect(uint16_t peer, std::function<void(const absl::Status&)> done);
+  // Whether the link to it is of a transport that lends, as far as that shows before it is made:
+  // both ends of a pair come to the same.
+  bool IsNear(uint16_t peer) const;
   // Null: it was not made.
   Link* LinkTo(uint16_t peer);
   // Whether all that has to be known of the link is known: it is checked and not lost.
@@ -94,6 +98,9 @@ class Peers {
     std::unique_ptr<Link> link;
   };
 
+  // By what it is reached, and where; null: by nothing, for `reasons`, which may be null.
+  std::pair<Transport*, const TransportAddress*> WayTo(const Peer& peer,
+                                                       std::string* reasons) const;
   void Dial(uint16_t peer);
   void OnLink(uint16_t peer, absl::StatusOr<std::unique_ptr<Link>> link);
   void OnChecked(uint16_t peer, const absl::Status& status);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -23,7 +24,7 @@ constexpr Nanoseconds kPatience = kSecond;
 ShmGrants::ShmGrants(const ShmSegment& own, SharedHeap* heap, std::function<bool()> peer_ended)
     : own_(own), heap_(heap), peer_ended_(std::move(peer_ended)) {}
 
-bool ShmGrants::Grant(uint64_t token, std::span<const std::byte> memory, bool is_lent) {
+bool ShmGrants::Grant(uint64_t token, std::span<const std::byte> memory, ShmAccess access) {
   if (heap_ == nullptr || memory.empty()) return false;
   const std::optional<uint64_t> offset = heap_->OffsetOf(memory);
   if (!offset.has_value()) return false;
@@ -32,10 +33,14 @@ bool ShmGrants::Grant(uint64_t token, std::span<const std::byte> memory, bool is
   if (key.token.load() != 0 || key.is_used.load() != 0) return false;  // another has the place
   key.offset.store(*offset, std::memory_order_relaxed);
   key.bytes.store(memory.size(), std::memory_order_relaxed);
-  key.is_lent.store(is_lent ? 1 : 0, std::memory_order_relaxed);
+  key.access.store(access, std::memory_order_relaxed);
   key.token.store(token);
   granted_.Add(token, memory);
   return true;
+}
+
+bool ShmGrants::Has(std::span<const std::byte> memory) const {
+  return heap_ != nullptr && !memory.empty() && heap_->OffsetOf(memory).has_value();
 }
 
 void ShmGrants::Revoke(uint64_t token) {
@@ -67,20 +72,20 @@ absl::Status ShmPeerHeap::Map(Descriptor heap) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::byte*> ShmPeerHeap::Find(ShmKey& key, const LandingWrite& access,
-                                             bool is_lent) const {
+absl::StatusOr<std::byte*> ShmPeerHeap::Find(ShmKey& key, const LandingWrite& range,
+                                             absl::FunctionRef<bool(ShmAccess)> may) const {
   key.is_used.fetch_add(1);
-  if (key.token.load() != access.token) return nullptr;
-  if ((key.is_lent.load(std::memory_order_relaxed) != 0) != is_lent) return nullptr;
+  if (key.token.load() != range.token) return nullptr;
+  if (!may(key.access.load(std::memory_order_relaxed))) return nullptr;
   const uint64_t offset = key.offset.load(std::memory_order_relaxed);
   const uint64_t bytes = key.bytes.load(std::memory_order_relaxed);
   if (offset > heap_->bytes() || bytes > heap_->bytes() - offset) {
     return absl::InvalidArgumentError(
         absl::StrFormat("its key %d has %d bytes at %d of its shared memory, which has %d",
-                        access.token, bytes, offset, heap_->bytes()));
+                        range.token, bytes, offset, heap_->bytes()));
   }
-  if (access.offset > bytes || access.bytes > bytes - access.offset) return nullptr;
-  return heap_->data() + offset + access.offset;
+  if (range.offset > bytes || range.bytes > bytes - range.offset) return nullptr;
+  return heap_->data() + offset + range.offset;
 }
 
 absl::StatusOr<bool> ShmPeerHeap::Write(const ShmSegment& theirs, const LandingWrite& write,
@@ -88,7 +93,8 @@ absl::StatusOr<bool> ShmPeerHeap::Write(const ShmSegment& theirs, const LandingW
   if (!heap_.has_value() || payload.empty() || write.token == 0) return false;
   ShmKey& key = theirs.key(write.token);
   if (key.token.load() != write.token) return false;
-  const absl::StatusOr<std::byte*> found = Find(key, write, /*is_lent=*/false);
+  const absl::StatusOr<std::byte*> found =
+      Find(key, write, [](ShmAccess access) { return access == ShmAccess::kWrite; });
   const absl::Cleanup end = [&key] { key.is_used.fetch_sub(1, std::memory_order_release); };
   if (!found.ok()) return found.status();
   if (*found == nullptr) return false;
@@ -109,10 +115,25 @@ bool ShmPeerHeap::Read(const ShmSegment& theirs, uint64_t token, uint64_t bytes,
   ShmKey& key = theirs.key(token);
   if (key.token.load() != token) return false;
   const absl::StatusOr<std::byte*> found =
-      Find(key, {.token = token, .bytes = bytes}, /*is_lent=*/true);
+      Find(key, {.token = token, .bytes = bytes},
+           [](ShmAccess access) { return access != ShmAccess::kWrite; });
   const absl::Cleanup end = [&key] { key.is_used.fetch_sub(1, std::memory_order_release); };
   if (!found.ok() || *found == nullptr) return false;
   read(std::span<const std::byte>(*found, bytes));
+  return true;
+}
+
+// In small pieces of what this core has just read: plain stores are cheaper there.
+bool ShmPeerHeap::WriteLent(const ShmSegment& theirs, const LandingWrite& write,
+                            std::span<const std::byte> payload) const {
+  if (!heap_.has_value() || write.token == 0) return false;
+  ShmKey& key = theirs.key(write.token);
+  if (key.token.load() != write.token) return false;
+  const absl::StatusOr<std::byte*> found =
+      Find(key, write, [](ShmAccess access) { return access == ShmAccess::kBoth; });
+  const absl::Cleanup end = [&key] { key.is_used.fetch_sub(1, std::memory_order_release); };
+  if (!found.ok() || *found == nullptr) return false;
+  if (!payload.empty()) std::memcpy(*found, payload.data(), payload.size());
   return true;
 }
 

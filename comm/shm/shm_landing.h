@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/landing_regions.h"
@@ -27,14 +28,11 @@ class ShmGrants {
   // the peer's process is known to have ended, and writes nothing any more.
   ShmGrants(const ShmSegment& own, SharedHeap* heap, std::function<bool()> peer_ended);
 
-  // To be written, or to be read. False: the memory is not in the heap, or the token's key has no
-  // place.
-  bool Grant(uint64_t token, std::span<std::byte> memory) {
-    return Grant(token, memory, /*is_lent=*/false);
-  }
-  bool Lend(uint64_t token, std::span<const std::byte> memory) {
-    return Grant(token, memory, /*is_lent=*/true);
-  }
+  // False: the memory is not in the heap, or the token's key has no place.
+  bool Grant(uint64_t token, std::span<const std::byte> memory,
+             ShmAccess access = ShmAccess::kWrite);
+  // Whether the memory is where it can be granted.
+  bool Has(std::span<const std::byte> memory) const;
   // When it returns, the peer does not write there, or not so that this process would see it: a
   // peer that was stopped in the middle of a copy is left with pages of its own. Nor does it read
   // what comes there later.
@@ -42,7 +40,6 @@ class ShmGrants {
   void RevokeAll();
 
  private:
-  bool Grant(uint64_t token, std::span<const std::byte> memory, bool is_lent);
   void Revoke(uint64_t token, std::span<const std::byte> memory);
 
   const ShmSegment& own_;
@@ -65,11 +62,15 @@ class ShmPeerHeap {
                              std::span<const std::byte> payload) const;
   // As Link::ReadLent.
   bool Read(const ShmSegment& theirs, uint64_t token, uint64_t bytes, Link::LentReader read) const;
+  // As Link::WriteLent.
+  bool WriteLent(const ShmSegment& theirs, const LandingWrite& write,
+                 std::span<const std::byte> payload) const;
 
  private:
-  // Where that lies, of what the key grants or lends; null: the peer does not so, or not as much.
-  // The key says that it is used meanwhile.
-  absl::StatusOr<std::byte*> Find(ShmKey& key, const LandingWrite& access, bool is_lent) const;
+  // Where that lies, of what the key grants; null: the peer does not grant that access, or not as
+  // much. The key says that it is used meanwhile.
+  absl::StatusOr<std::byte*> Find(ShmKey& key, const LandingWrite& range,
+                                  absl::FunctionRef<bool(ShmAccess)> may) const;
 
   std::optional<SharedMemory> heap_;
 };

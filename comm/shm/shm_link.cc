@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_format.h"
 #include "comm/connection_link.h"
 #include "comm/first_packets.h"
@@ -28,6 +29,8 @@ namespace {
 
 // Others get their turn after that many entries, or kReadBytes.
 constexpr int kReadEntries = 1024;
+// Before memory counts as such that cannot be lent.
+constexpr int kKeysTried = 8;
 
 // The connection behind a Link, which it outlives by what is posted.
 //
@@ -50,14 +53,14 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
 
   MemoryKey Expose(std::span<std::byte> memory) {
     const MemoryKey key = regions_.Expose(memory);
-    grants_.Grant(key.token, memory);
+    grants_.Grant(key.token, memory, ShmAccess::kWrite);
     return key;
   }
   std::optional<MemoryKey> Lend(std::span<const std::byte> memory) {
-    const MemoryKey key = regions_.Lend(memory);
-    if (grants_.Lend(key.token, memory)) return key;
-    regions_.Withdraw(key);
-    return std::nullopt;
+    return Lent(memory, ShmAccess::kRead, [&] { return regions_.Lend(memory); });
+  }
+  std::optional<MemoryKey> LendForWriting(std::span<std::byte> memory) {
+    return Lent(memory, ShmAccess::kBoth, [&] { return regions_.LendForWriting(memory); });
   }
   void Withdraw(const MemoryKey& key) {
     grants_.Revoke(key.token);
@@ -66,6 +69,12 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
   bool ReadLent(uint64_t token, uint64_t bytes, Link::LentReader read) {
     const PeerMemory* const peer = direct_.load(std::memory_order_acquire);
     return peer != nullptr && peer->heap.Read(peer->segment, token, bytes, read);
+  }
+  bool WriteLent(uint64_t token, uint64_t offset, std::span<const std::byte> payload) {
+    const PeerMemory* const peer = direct_.load(std::memory_order_acquire);
+    return peer != nullptr &&
+           peer->heap.WriteLent(
+               peer->segment, {.token = token, .offset = offset, .bytes = payload.size()}, payload);
   }
   bool can_read_lent() const { return direct_.load(std::memory_order_acquire) != nullptr; }
 
@@ -184,6 +193,17 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     const ShmSegment& segment;
     const ShmPeerHeap& heap;
   };
+
+  // Where the place of a key is taken by one that lasts, the next one has another.
+  std::optional<MemoryKey> Lent(std::span<const std::byte> memory, ShmAccess access,
+                                absl::FunctionRef<MemoryKey()> lend) {
+    for (int i = 0; i < kKeysTried && grants_.Has(memory); ++i) {
+      const MemoryKey key = lend();
+      if (grants_.Grant(key.token, memory, access)) return key;
+      regions_.Withdraw(key);
+    }
+    return std::nullopt;
+  }
 
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
 

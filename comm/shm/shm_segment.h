@@ -52,13 +52,20 @@ constexpr size_t kShmPayloadBytes = 1 << 20;
 // Payload travels in pieces of at most that much, so that both sides copy at the same time.
 constexpr size_t kShmPieceBytes = 64 << 10;
 
+// What the peer may do with memory of who made the segment.
+enum class ShmAccess : uint32_t {
+  kWrite = 0,  // as Link::Write
+  kRead = 1,   // Link::ReadLent
+  kBoth = 2,   // Link::ReadLent and WriteLent
+};
+
 // A landing region of who made the segment, into which the receiver may copy by itself.
 struct ShmKey {
   alignas(64) std::atomic<uint64_t> token{0};  // as of Link::Expose; 0: none. Set last.
   // Where it lies in the heap of who made the segment.
   std::atomic<uint64_t> offset{0};
   std::atomic<uint64_t> bytes{0};
-  std::atomic<uint32_t> is_lent{0};  // 1: only to be read; 0: only to be written
+  std::atomic<ShmAccess> access{ShmAccess::kWrite};
   // The receiver's: how many of its threads write or read there. Each says so before it looks at
   // the token once more.
   std::atomic<uint32_t> is_used{0};

@@ -43,6 +43,7 @@ class ShmTransport final : public Transport {
   }
 
   std::string_view name() const override { return "shm"; }
+  bool lends() const override { return true; }
 
   absl::StatusOr<std::string> Open() override {
     CHECK(!joiner_) << "a transport is opened once";

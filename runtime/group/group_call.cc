@@ -131,14 +131,13 @@ bool IsPairwise(CallKind kind) {
 
 bool IsTransfer(CallKind kind) { return kind == CallKind::kSend || kind == CallKind::kReceive; }
 
-GroupCall Remembered(const GroupCall& call) {
-  GroupCall remembered = call;
-  remembered.keeps = nullptr;
+GroupCall Remembered(GroupCall call) {
+  call.keeps = nullptr;
   if (call.function) {
-    remembered.function = std::make_shared<const ReduceFunction>(
+    call.function = std::make_shared<const ReduceFunction>(
         ReduceFunction{call.function->name, call.function->type, call.function->element_size, {}});
   }
-  return remembered;
+  return call;
 }
 
 bool IsOneSided(CallKind kind) {
@@ -257,10 +256,28 @@ void AppendSubject(const GroupCall& call, std::string& text) {
 }
 
 uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number) {
-  std::string text = absl::StrCat(group, " ", number, " ");
+  return NumberedSignature(ShapeOf(call, group), number);
+}
+
+uint64_t NumberedSignature(uint64_t shape, int64_t number) {
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // so that no two numbers give one shape the same
+  return shape + static_cast<uint64_t>(number) * kOdd;
+}
+
+uint64_t ShapeOf(const GroupCall& call, uint64_t group) {
+  std::string text = absl::StrCat(group, " ");
   AppendSubject(call, text);
   if (call.batch) absl::StrAppend(&text, " ", call.batch->signature, " ");
   return StableHash(text + call.name);
+}
+
+bool HaveSameShape(const GroupCall& a, const GroupCall& b) {
+  for (const GroupCall* call : {&a, &b}) {
+    if (call->window != nullptr || call->batch != nullptr || call->function != nullptr)
+      return false;
+  }
+  return a.kind == b.kind && a.type == b.type && a.element_size == b.element_size && a.op == b.op &&
+         a.root == b.root && a.counts == b.counts && a.receives == b.receives && a.name == b.name;
 }
 
 std::string Describe(const GroupCall& call) {

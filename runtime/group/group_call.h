@@ -99,7 +99,7 @@ struct GroupCall {
 bool Computes(CallKind kind);
 bool HasRoot(CallKind kind);
 // The call as reports need it, when it is done: nothing of the program's is kept any longer.
-GroupCall Remembered(const GroupCall& call);
+GroupCall Remembered(GroupCall call);
 // What one rank sends another is known to these two only.
 bool IsPairwise(CallKind kind);
 // A call between two ranks, of which the others know nothing; beside the group's other calls.
@@ -125,6 +125,12 @@ uint64_t TransferSignatureOf(const GroupCall& call, uint64_t group);
 void AppendSubject(const GroupCall& call, std::string& text);
 // Equal for calls that fit together, as far as one rank can tell.
 uint64_t SignatureOf(const GroupCall& call, uint64_t group, int64_t number);
+// Of a call's shape: the signature of the one with this number.
+uint64_t NumberedSignature(uint64_t shape, int64_t number);
+uint64_t ShapeOf(const GroupCall& call, uint64_t group);
+// True only if both have the same spec and shape; a call of a window, of a batch or by a function
+// has that of no other.
+bool HaveSameShape(const GroupCall& a, const GroupCall& b);
 
 // "all_reduce of 4 f32, sum (train.cc:12)".
 std::string Describe(const GroupCall& call);

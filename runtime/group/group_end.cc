@@ -18,6 +18,8 @@ constexpr uint32_t kLaneSlots = kRingSlots;
 constexpr int64_t kLaneSlotBytes = CollectiveMethod{}.chunk_bytes;
 // Without progress, before the master is asked, and again.
 constexpr Nanoseconds kLookInterval = 300 * kMillisecond;
+// More look at too many stands, and take too many links.
+constexpr int kMostDirectRanks = 16;
 // A rank may be so many calls ahead of one that asks for an older one and still knows it.
 constexpr size_t kRememberedCalls = 64;
 
@@ -29,16 +31,22 @@ GroupEnd::GroupEnd(GroupIdentity identity, Options options)
       local_(std::make_shared<LocalGroup>(
           SpecOf({.kind = CallKind::kBarrier}, identity_.id, identity_.nodes, identity_.my_rank),
           identity_.nodes[identity_.my_rank])),
-      machine_(
+      machine_({.reactor = options_.reactor,
+                .group = local_,
+                .my_rank = identity_.my_rank,
+                .channel = Channel::kGroup,
+                .on_unexpected = OnUnexpected()}),
+      direct_(
           {.reactor = options_.reactor,
-           .group = local_,
            .my_rank = identity_.my_rank,
+           .members = ranks(),
            .channel = Channel::kGroup,
-           .on_unexpected =
-               [this](int from, int64_t piece, const std::string& what) {
-                 unexpected_ = {piece, absl::StrFormat("%s: rank %d sent %s", name(), from, what)};
-                 LookAtUnexpected();
-               }}),
+           .id = identity_.id,
+           .name = identity_.name,
+           .allocate = options_.allocate,
+           .link_to = [this](int rank) { return options_.peers->LinkTo(identity_.nodes[rank]); },
+           .on_unexpected = OnUnexpected(),
+           .fail = options_.fail}),
       transfers_(
           {.identity = identity_,
            .reactor = options_.reactor,
@@ -62,6 +70,13 @@ GroupEnd::~GroupEnd() {
   CHECK(!running_.has_value() && landings_.empty())
       << name() << " is destroyed before it is closed";
   local_->Leave(identity_.my_rank);
+}
+
+std::function<void(int from, int64_t piece, const std::string& what)> GroupEnd::OnUnexpected() {
+  return [this](int from, int64_t piece, const std::string& what) {
+    unexpected_ = {piece, absl::StrFormat("%s: rank %d sent %s", name(), from, what)};
+    LookAtUnexpected();
+  };
 }
 
 void GroupEnd::Start(GroupCall call, std::function<void(absl::Status)> done) {
@@ -120,16 +135,73 @@ void GroupEnd::StartNext() {
     waiting_.pop_front();
     ++number_;
     began_ = options_.reactor->Now();
-    made_.emplace_back(number_, Remembered(running_->call));
-    if (made_.size() > kRememberedCalls) made_.pop_front();
-    spec_ = SpecOf(running_->call, identity_.id, identity_.nodes, identity_.my_rank);
-    schedule_ = MakeChunkSchedule(spec_, JoinedBlocks(running_->call, ranks()));
-    Connect();
+    // Most programs make the same call again and again.
+    if (made_.empty() || !HaveSameShape(running_->call, made_.back().second)) {
+      spec_ = SpecOf(running_->call, identity_.id, identity_.nodes, identity_.my_rank);
+      blocks_ = JoinedBlocks(running_->call, ranks());
+      shape_ = ShapeOf(running_->call, identity_.id);
+      schedule_.reset();
+    }
+    if (IsJoined(running_->call)) {
+      const absl::Status packed =
+          joined_.Pack(running_->call, identity_.my_rank, ranks(), options_.allocate);
+      if (!packed.ok()) {
+        options_.fail(packed);
+        continue;
+      }
+    }
+    Begin();
   }
   is_starting_ = false;
 }
 
+void GroupEnd::Begin() {
+  if (!AreNear()) return Connect();
+  if (!direct_.stands().was_opened()) return OpenStands();
+  if (!direct_.stands().is_open()) return Connect();
+  RunDirectly();
+}
+
+bool GroupEnd::AreNear() {
+  if (are_near_.has_value()) return *are_near_;
+  are_near_ = ranks() > 1 && ranks() <= kMostDirectRanks;
+  for (int rank = 0; rank < ranks() && *are_near_; ++rank) {
+    are_near_ = rank == identity_.my_rank || options_.peers->IsNear(identity_.nodes[rank]);
+  }
+  return *are_near_;
+}
+
+void GroupEnd::OpenStands() {
+  links_missing_ = 1;
+  const auto one_less = [this] {
+    if (--links_missing_ > 0) return;
+    direct_.stands().Open([this](const absl::Status& status) {
+      if (!status.ok()) return options_.fail(status);
+      Begin();
+    });
+  };
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (rank == identity_.my_rank) continue;
+    ++links_missing_;
+    WithLink(rank, one_less);
+  }
+  one_less();
+}
+
+void GroupEnd::RunDirectly() {
+  direct_.Start(
+      {.spec = &spec_,
+       .blocks = &blocks_,
+       .piece = number_,
+       .signature = NumberedSignature(shape_, number_),
+       .input = Input(),
+       .output = Output(),
+       .fallible_reduce = running_->call.function ? &reduce_ : nullptr},
+      [this](const absl::Status& status) { OnDone(status); }, [this] { Connect(); });
+}
+
 void GroupEnd::Connect() {
+  if (!schedule_.has_value()) schedule_ = MakeChunkSchedule(spec_, blocks_);
   links_missing_ = 1;
   const auto one_less = [this] {
     if (--links_missing_ == 0) Run();
@@ -138,29 +210,28 @@ void GroupEnd::Connect() {
     ++links_missing_;
     WithLink(rank, one_less);
   };
-  for (const ReceiveHop& hop : schedule_.receives) connect(hop.from);
-  for (const SendHop& hop : schedule_.sends) connect(hop.to);
+  for (const ReceiveHop& hop : schedule_->receives) connect(hop.from);
+  for (const SendHop& hop : schedule_->sends) connect(hop.to);
   one_less();
 }
 
 void GroupEnd::Run() {
+  if (const absl::Status made = MakeLanes(); !made.ok()) return options_.fail(made);
+  machine_.Start({.schedule = &*schedule_,
+                  .piece = number_,
+                  .signature = NumberedSignature(shape_, number_),
+                  .input = Input(),
+                  .output = Output(),
+                  .staging = staging_.data(),
+                  .element_size = spec_.element_size,
+                  .reduce = spec_.reduce,
+                  .fallible_reduce = running_->call.function ? &reduce_ : nullptr},
+                 [this](const absl::Status& status) { OnDone(status); });
+}
+
+const std::byte* GroupEnd::Input() const {
   const GroupCall& call = running_->call;
-  absl::Status made = MakeLanes();
-  if (made.ok() && IsJoined(call)) {
-    made = joined_.Pack(call, identity_.my_rank, ranks(), options_.allocate);
-  }
-  if (!made.ok()) return options_.fail(made);
-  machine_.Start(
-      {.schedule = &schedule_,
-       .piece = number_,
-       .signature = SignatureOf(call, identity_.id, number_),
-       .input = IsJoined(call) ? joined_.input() : static_cast<const std::byte*>(call.input),
-       .output = Output(),
-       .staging = staging_.data(),
-       .element_size = spec_.element_size,
-       .reduce = spec_.reduce,
-       .fallible_reduce = call.function ? &reduce_ : nullptr},
-      [this](const absl::Status& status) { OnDone(status); });
+  return IsJoined(call) ? joined_.input() : static_cast<const std::byte*>(call.input);
 }
 
 std::byte* GroupEnd::Output() const {
@@ -180,12 +251,12 @@ absl::Status GroupEnd::Reduce(void* dst, const void* a, const void* b, int64_t n
 }
 
 absl::Status GroupEnd::MakeLanes() {
-  if (schedule_.staging_bytes > staging_bytes_) {
-    BRAID_ASSIGN_OR_RETURN(staging_, options_.allocate(schedule_.staging_bytes));
-    staging_bytes_ = schedule_.staging_bytes;
+  if (schedule_->staging_bytes > staging_bytes_) {
+    BRAID_ASSIGN_OR_RETURN(staging_, options_.allocate(schedule_->staging_bytes));
+    staging_bytes_ = schedule_->staging_bytes;
   }
   constexpr int64_t kLandingBytes = kLaneSlots * kLaneSlotBytes;
-  for (const ReceiveHop& hop : schedule_.receives) {
+  for (const ReceiveHop& hop : schedule_->receives) {
     if (machine_.HasReceiveLane(hop.from)) continue;
     Landing landing;
     BRAID_ASSIGN_OR_RETURN(landing.memory, options_.allocate(kLandingBytes));
@@ -205,7 +276,7 @@ absl::Status GroupEnd::MakeLanes() {
                            .bytes());
     landings_.emplace(hop.from, std::move(landing));
   }
-  for (const SendHop& hop : schedule_.sends) {
+  for (const SendHop& hop : schedule_->sends) {
     if (machine_.HasSendLane(hop.to)) continue;
     machine_.AddSendLane(hop.to, options_.peers->LinkTo(identity_.nodes[hop.to]), kLaneSlots,
                          kLaneSlotBytes);
@@ -233,7 +304,9 @@ void GroupEnd::OnDone(const absl::Status& status) {
     FindDivision(call.type)(output, ranks(), mine);
   }
   if (status.ok() && IsJoined(call)) joined_.Unpack(call, identity_.my_rank, ranks());
-  done.call = {};  // who hears of the end finds nothing of the program's kept
+  // Who hears of the end finds nothing of the program's kept.
+  made_.emplace_back(number_, Remembered(std::exchange(done.call, {})));
+  if (made_.size() > kRememberedCalls) made_.pop_front();
   done.done(status.ok() ? status : closed_);
   if (!closed_.ok()) return FinishClose();
   StartNext();
@@ -268,6 +341,10 @@ absl::Status GroupEnd::CheckSender(uint16_t peer, uint16_t from, uint16_t to) co
 absl::Status GroupEnd::HandleCollective(const CollectiveFrame& frame) {
   const auto wrong = [](const std::string& what) { return absl::InvalidArgumentError(what); };
   switch (frame.type) {
+    case CollectiveFrame::Type::kStand:
+    case CollectiveFrame::Type::kSeen:
+    case CollectiveFrame::Type::kRing:
+      return direct_.stands().HandleFrame(frame);
     case CollectiveFrame::Type::kKey:
       if (frame.slot != kLaneSlots || frame.bytes != kLaneSlotBytes ||
           frame.key.bytes < static_cast<uint64_t>(kLaneSlots * kLaneSlotBytes)) {
@@ -317,8 +394,13 @@ void GroupEnd::Leave(std::function<void()> left) {
   has_left_ = true;
   // What is under way looks after itself.
   if (running_.has_value()) return left();
-  machine_.WhenTaken(std::move(left));
-  if (machine_.FirstNotTaken() >= 0) LookLater(kLookInterval);
+  machine_.WhenTaken([this, left = std::move(left)] { direct_.WhenTaken(left); });
+  if (FirstNotTaken() >= 0) LookLater(kLookInterval);
+}
+
+int64_t GroupEnd::FirstNotTaken() {
+  const int64_t number = machine_.FirstNotTaken();
+  return number >= 0 ? number : direct_.FirstNotTaken();
 }
 
 void GroupEnd::Look() {
@@ -348,8 +430,8 @@ void GroupEnd::LookAtUnexpected() {
 }
 
 void GroupEnd::LookAtLeaving() {
-  if (!has_left_ || running_.has_value() || machine_.FirstNotTaken() < 0) return;
-  Ask(machine_.FirstNotTaken(), "", 0);
+  if (!has_left_ || running_.has_value() || FirstNotTaken() < 0) return;
+  Ask(FirstNotTaken(), "", 0);
   LookLater(kLookInterval);
 }
 
@@ -359,10 +441,10 @@ void GroupEnd::LookAtCall() {
   const Nanoseconds timeout = running_->call.timeout;
   if (timeout > 0 && waited >= timeout) {
     Ask(number_, "", timeout);
-  } else if (waited >= kLookInterval && machine_.events() == seen_) {
+  } else if (waited >= kLookInterval && machine_.events() + direct_.events() == seen_) {
     Ask(number_, "", 0);
   }
-  seen_ = machine_.events();
+  seen_ = machine_.events() + direct_.events();
   LookLater(timeout > waited ? std::min(kLookInterval, timeout - waited) : kLookInterval);
 }
 
@@ -410,14 +492,16 @@ control::RollCall GroupEnd::RollCallOf(int64_t number) const {
 }
 
 void GroupEnd::Answer(int64_t number, control::RollAnswer& answer) const {
-  for (const auto& [made, call] : made_) {
-    if (made != number) continue;
+  const auto tell_call = [&](int64_t made, const GroupCall& call) {
+    Encode(call, identity_.id, made, *answer.mutable_last());
+    if (made != number) return;
     Encode(call, identity_.id, made, *answer.mutable_call());
     EncodeBatch(call, *answer.mutable_call());
+  };
+  for (const auto& [made, call] : made_) {
+    if (made == number || made == number_) tell_call(made, call);
   }
-  if (!made_.empty()) {
-    Encode(made_.back().second, identity_.id, made_.back().first, *answer.mutable_last());
-  }
+  if (running_.has_value()) tell_call(number_, running_->call);
   answer.set_calls(calls_);
   answer.set_collectives(number_ + 1 + static_cast<int64_t>(waiting_.size()));
   answer.set_blocked_number(-1);
@@ -450,6 +534,8 @@ void GroupEnd::Close(const absl::Status& reason, std::function<void()> closed) {
   };
   transfers_.Close(closed_, one_less);
   windows_.Close(closed_, one_less);
+  if (direct_.is_running()) return direct_.Abort(closed_);
+  direct_.Abort(closed_);
   // One that waits for its links, which do not come any more, or has failed.
   if (running_.has_value() && !machine_.is_running()) return OnDone(closed_);
   if (!running_.has_value()) FinishClose();
@@ -460,6 +546,7 @@ void GroupEnd::FinishClose() {
   *is_alive_ = false;
   if (look_.has_value()) options_.reactor->CancelTimer(*look_);
   look_.reset();
+  direct_.stands().Close();
   for (const auto& [from, landing] : landings_) landing.link->Withdraw(landing.key);
   landings_.clear();
   std::exchange(on_closed_, nullptr)();

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "comm/collective/chunk_machine.h"
 #include "comm/collective/chunk_schedule.h"
+#include "comm/collective/direct_machine.h"
 #include "comm/collective/local_group.h"
 #include "comm/peers/peers.h"
 #include "runtime/base/memory.h"
@@ -62,6 +63,9 @@ class GroupEnd {
   // output. A call that does not pass CheckCall is none.
   void Start(GroupCall call, std::function<void(absl::Status)> done);
 
+  // Whether calls are made directly where their memory can be lent: known once one was made.
+  bool IsDirect() const { return direct_.stands().is_open(); }
+
   // Of this group, from a peer; an error closes the link.
   absl::Status HandleFrame(uint16_t peer, const GroupFrame& frame);
 
@@ -97,10 +101,21 @@ class GroupEnd {
   // A collective of a window.
   void StartOfWindow(GroupCall call, std::function<void(absl::Status)> done);
   void StartNext();
+  // The call that is now under way: directly, where the ranks can, or by a schedule.
+  void Begin();
+  // Whether all ranks are where links lend: the same on all of them.
+  bool AreNear();
+  // Sees to the links to all, and shows them this rank's stand; then Begin.
+  void OpenStands();
+  void RunDirectly();
   // Sees to the links of the schedule's hops; then Run.
   void Connect();
   void Run();
-  // Where the result of the call under way is.
+  std::function<void(int from, int64_t piece, const std::string& what)> OnUnexpected();
+  // By this rank or by others.
+  int64_t FirstNotTaken();
+  // Where the data of the call under way is.
+  const std::byte* Input() const;
   std::byte* Output() const;
   int ranks() const { return static_cast<int>(identity_.nodes.size()); }
   // By the function of the call under way.
@@ -130,9 +145,13 @@ class GroupEnd {
   std::optional<Pending> running_;
   bool is_starting_ = false;                        // StartNext is under way
   int64_t number_ = -1;                             // of the call under way, or the last
-  std::deque<std::pair<int64_t, GroupCall>> made_;  // the last calls, for the master
-  CollectiveSpec spec_;                             // of the call under way, as is its schedule
-  ChunkSchedule schedule_;
+  std::deque<std::pair<int64_t, GroupCall>> made_;  // the last calls that are done, for the master
+  // Of the call under way, or the last.
+  CollectiveSpec spec_;
+  std::vector<int64_t> blocks_;  // as of MakeChunkSchedule
+  uint64_t shape_ = 0;
+  std::optional<ChunkSchedule> schedule_;  // unless it is made directly
+  std::optional<bool> are_near_;           // AreNear, once it is known
   const FallibleReduceFn reduce_ = [this](void* dst, const void* a, const void* b, int64_t n) {
     return Reduce(dst, a, b, n);
   };
@@ -141,7 +160,7 @@ class GroupEnd {
   int64_t staging_bytes_ = 0;
   int links_missing_ = 0;
   Nanoseconds began_ = 0;
-  int64_t seen_ = 0;  // events of the machine at the last Look
+  int64_t seen_ = 0;  // events of the machines at the last Look
   std::optional<TimerId> look_;
   Nanoseconds look_due_ = 0;
   absl::Status closed_;
@@ -153,6 +172,7 @@ class GroupEnd {
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
   int64_t calls_ = 0;  // that were started
   ChunkMachine machine_;
+  DirectMachine direct_;
   Transfers transfers_;
   Windows windows_;
 };

@@ -81,7 +81,8 @@ uint64_t GroupOf(const GroupFrame& frame) {
 bool MayBeEarly(const GroupFrame& frame) {
   if (const auto* collective = std::get_if<CollectiveFrame>(&frame)) {
     return collective->type == CollectiveFrame::Type::kKey ||
-           collective->type == CollectiveFrame::Type::kOffer;
+           collective->type == CollectiveFrame::Type::kOffer ||
+           collective->type == CollectiveFrame::Type::kStand;
   }
   const auto* transfer = std::get_if<TransferFrame>(&frame);
   return transfer != nullptr && transfer->type == Type::kOffer;

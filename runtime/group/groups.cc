@@ -65,6 +65,11 @@ void Groups::Start(uint64_t group, GroupCall call, std::function<void(absl::Stat
   found->second->Start(std::move(call), std::move(done));
 }
 
+bool Groups::IsDirect(uint64_t group) const {
+  const auto found = groups_.find(group);
+  return found != groups_.end() && found->second->IsDirect();
+}
+
 void Groups::Leave(std::function<void()> left) {
   has_left_ = true;
   const auto waits_for = std::make_shared<size_t>(groups_.size() + 1);

@@ -43,6 +43,8 @@ class Groups {
   void Open(GroupIdentity identity);
   // As GroupEnd::Start. A group that was closed answers with the reason, but still drops windows.
   void Start(uint64_t group, GroupCall call, std::function<void(absl::Status)> done);
+  // As GroupEnd's; false if it is not open.
+  bool IsDirect(uint64_t group) const;
   // The program makes no calls any more: who waits for one is told so. `left` as each GroupEnd's,
   // once.
   void Leave(std::function<void()> left);

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Microseconds of an all_reduce of two ranks over TCP on loopback: Braid's process groups, Gloo
+# Microseconds of an all_reduce of two ranks of this machine: Braid's process groups, Gloo
 # (libgloo-dev) and Open MPI (libopenmpi-dev), taking turns, with checked results. Prints each turn,
 # then the medians and how many times as long the others take. Needs build/release/bin with dist_bench.
 #
-#   tests/bench/dist_bench.sh [TURNS]
+#   tests/bench/dist_bench.sh [TURNS] [TRANSPORT]
 #
+# TRANSPORT is tcp, over loopback, or shm, which is Open MPI's vader then; Gloo has TCP only.
 # Ranks of Gloo are not pinned, since on a core of its own each takes 4 ms from 32 bytes on.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../cmake/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"
 turns=${1:-5}
+transport=${2:-tcp}
 bin=$braid_root/build/release/bin
 [[ -x $bin/dist_bench ]] || braid_fail "no $bin/dist_bench; build it with -DBRAID_BUILD_BENCH=ON"
 braid_install libgloo-dev libopenmpi-dev openmpi-bin
@@ -23,7 +25,7 @@ mpicxx "${flags[@]}" "$braid_root/tests/bench/dist_mpi.cc" -o "$folder/dist_mpi"
 measure_braid() {
   local rank port=$((20000 + RANDOM % 10000))
   for rank in 0 1; do
-    RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+    BRAID_BENCH_TRANSPORT=$transport RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
       taskset -c "$rank" "$bin/dist_bench" &
   done
   wait
@@ -37,9 +39,10 @@ measure_gloo() {
 }
 
 measure_mpi() {
+  local ways=(--mca btl tcp,self --mca btl_tcp_if_include lo)
+  [[ $transport == tcp ]] || ways=(--mca btl vader,self)
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-    mpirun --bind-to core --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo \
-    -n 2 "$folder/dist_mpi"
+    mpirun --bind-to core --mca pml ob1 "${ways[@]}" -n 2 "$folder/dist_mpi"
 }
 
 for ((turn = 1; turn <= turns; ++turn)); do

@@ -379,6 +379,14 @@ TEST(CollectiveFrameTest, KeepsItsValueOnTheWire) {
   offer.piece = 1LL << 40;
   offer.reads_lent = false;
   EXPECT_EQ(*DecodeCollectiveFrame(EncodedCollectiveFrame(offer).bytes()), offer);
+  CollectiveFrame stand = offer;
+  stand.type = CollectiveFrame::Type::kStand;
+  stand.piece = 0;
+  EXPECT_EQ(*DecodeCollectiveFrame(EncodedCollectiveFrame(stand).bytes()), stand);
+  for (const auto type : {CollectiveFrame::Type::kSeen, CollectiveFrame::Type::kRing}) {
+    const CollectiveFrame said{.type = type, .collective = 9, .from = 1, .to = 2, .slot = 1};
+    EXPECT_EQ(*DecodeCollectiveFrame(EncodedCollectiveFrame(said).bytes()), said);
+  }
   const CollectiveFrame lent{.type = CollectiveFrame::Type::kLent,
                              .piece = 5,
                              .index = 6,

@@ -156,7 +156,7 @@ TEST_F(GrantsTest, WhatIsLentIsOnlyRead) {
   const Memory memory = Lend(*heap_, kPage);
   const std::vector<std::byte> held = PatternBytes(500, 1);
   std::ranges::copy(held, memory.data());
-  ASSERT_TRUE(grants_->Lend(3, All(memory).first(500)));
+  ASSERT_TRUE(grants_->Grant(3, All(memory).first(500), ShmAccess::kRead));
   const auto nothing = [](std::span<const std::byte>) { FAIL() << "it was not lent"; };
   EXPECT_FALSE(Write(3, 0, PatternBytes(8, 2)));
   EXPECT_FALSE(peer_.Read(*theirs_, 3, 501, nothing));
@@ -170,6 +170,22 @@ TEST_F(GrantsTest, WhatIsLentIsOnlyRead) {
   EXPECT_FALSE(peer_.Read(*theirs_, 3, 1, nothing));
   ASSERT_TRUE(grants_->Grant(3, All(memory)));
   EXPECT_FALSE(peer_.Read(*theirs_, 3, 1, nothing));
+}
+
+TEST_F(GrantsTest, WhatIsLentForWritingIsReadAndWritten) {
+  const Memory memory = Lend(*heap_, kPage);
+  ASSERT_TRUE(grants_->Grant(3, All(memory).first(500), ShmAccess::kBoth));
+  const std::vector<std::byte> payload = PatternBytes(100, 2);
+  EXPECT_FALSE(Write(3, 0, payload));
+  EXPECT_TRUE(peer_.WriteLent(*theirs_, {.token = 3, .offset = 400, .bytes = 100}, payload));
+  EXPECT_FALSE(peer_.WriteLent(*theirs_, {.token = 3, .offset = 401, .bytes = 100}, payload));
+  EXPECT_FALSE(peer_.WriteLent(*theirs_, {.token = 4, .offset = 0, .bytes = 100}, payload));
+  EXPECT_TRUE(peer_.Read(*theirs_, 3, 500, [&](std::span<const std::byte> read) {
+    EXPECT_TRUE(std::ranges::equal(read.subspan(400), payload));
+  }));
+  EXPECT_EQ(own_->key(3).is_used.load(), 0u);
+  grants_->Revoke(3);
+  EXPECT_FALSE(peer_.WriteLent(*theirs_, {.token = 3, .offset = 0, .bytes = 100}, payload));
 }
 
 TEST_F(GrantsTest, RevokeWaitsForWhoWrites) {

@@ -121,6 +121,35 @@ TEST_P(TransportTest, WhatIsLentIsReadUntilItIsWithdrawn) {
   EXPECT_EQ(link(0).counters().bytes_sent, 0u);
 }
 
+TEST_P(TransportTest, WhatIsLentForWritingIsWritten) {
+  const std::vector<std::byte> content = PatternBytes(1000, 1);
+  const Memory memory = nodes_->Landing(0, content);
+  Receive(1);
+  link(0).Send(PatternBytes(8, 1));
+  ASSERT_TRUE(received_all_.Wait().ok());
+  const std::span<std::byte> lent(memory.data() + 100, 500);
+  const std::optional<MemoryKey> key = link(0).LendForWriting(lent);
+  ASSERT_EQ(key.has_value(), GetParam().transport.lends);
+  const std::vector<std::byte> payload = PatternBytes(200, 2);
+  if (!key.has_value()) {
+    EXPECT_FALSE(link(1).WriteLent(1, 0, payload));
+    return;
+  }
+  EXPECT_TRUE(link(1).WriteLent(key->token, 300, payload));
+  EXPECT_TRUE(link(1).ReadLent(key->token, 500, [&](std::span<const std::byte> read) {
+    EXPECT_TRUE(std::ranges::equal(read.subspan(300), payload));
+    EXPECT_TRUE(std::ranges::equal(read.first(300), std::span(content).subspan(100, 300)));
+  }));
+  EXPECT_FALSE(link(1).WriteLent(key->token, 301, payload));
+  EXPECT_FALSE(link(1).WriteLent(key->token, ~uint64_t{0} - 10, payload));
+  EXPECT_FALSE(link(1).WriteLent(key->token + 1, 0, payload));
+  const std::optional<MemoryKey> read_only = link(0).Lend(lent);
+  ASSERT_TRUE(read_only.has_value());
+  EXPECT_FALSE(link(1).WriteLent(read_only->token, 0, payload));
+  link(0).Withdraw(*key);
+  EXPECT_FALSE(link(1).WriteLent(key->token, 0, payload));
+}
+
 // It is not to be written.
 TEST_P(TransportTest, AWriteToWhatIsLentClosesTheLink) {
   const Memory memory = nodes_->Landing(1, PatternBytes(1000, 1));

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "api/dist_memory.h"
@@ -34,8 +35,9 @@ absl::Status Expect(bool is_so, const char* what, int64_t at) {
 }
 
 TEST_P(AllocTest, CallsGiveTheSame) {
+  const bool is_near = std::string(GetParam()) != "tcp";
   for (const int ranks : {2, 3}) {
-    ExpectAllWell(RunWorld(ranks, [](dist::World& world) -> absl::Status {
+    ExpectAllWell(RunWorld(ranks, [is_near](dist::World& world) -> absl::Status {
       const int p = world.size(), rank = world.rank();
       BRAID_ASSIGN_OR_RETURN(const auto one, dist::Alloc<int32_t>(world, kCount));
       BRAID_ASSIGN_OR_RETURN(const auto all, dist::Alloc<int32_t>(world, kCount * p));
@@ -43,6 +45,7 @@ TEST_P(AllocTest, CallsGiveTheSame) {
       for (int round = 0; round < 3; ++round) {
         Fill(one, rank);
         BRAID_RETURN_IF_ERROR(world.AllReduce(one));
+        BRAID_RETURN_IF_ERROR(Expect(world.IsDirect() == is_near, "direct", 0));
         const int32_t ranks_sum = 1000 * p * (p - 1) / 2;
         for (int64_t i = 0; i < kCount; ++i) {
           BRAID_RETURN_IF_ERROR(

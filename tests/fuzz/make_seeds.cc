@@ -338,7 +338,7 @@ void WriteFrames() {
          .key = {.token = 1, .bytes = id == 2 ? 16u : 32u},
          .fingerprint = HopFingerprint(CollectiveFingerprint(spec), id == 2 ? 3 : 0)});
     add({.type = Type::kChunk, .collective = id, .from = 1, .to = 0, .bytes = 8});
-    for (const Type type : {Type::kAck, Type::kOffer, Type::kLent})
+    for (const Type type : {Type::kAck, Type::kOffer, Type::kLent, Type::kStand, Type::kRing})
       add({.type = type, .collective = id, .from = 1, .to = 0, .bytes = 8});
   }
   Write("frames", "collective", collective);

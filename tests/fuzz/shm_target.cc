@@ -71,13 +71,19 @@ void RunGrants(InputReader reader) {
     const LandingWrite write{.token = token, .offset = reader.Long(), .bytes = reader.Byte()};
     is_written = mapped.Write(*theirs, write, std::span(payload).first(write.bytes));
     CHECK_EQ(key.is_used.load(), 0u);
-    key.is_lent = 1;
+    key.access = ShmAccess::kRead;
     unsigned sum = 0;
     mapped.Read(*theirs, token, write.bytes, [&](std::span<const std::byte> lent) {
       for (const std::byte byte : lent) sum += static_cast<unsigned>(byte);
       CHECK_LE(granted + lent.size(), kHeapBytes) << sum;
     });
-    key.is_lent = 0;
+    CHECK(!mapped.WriteLent(*theirs, write, std::span(payload).first(write.bytes)));
+    key.access = ShmAccess::kBoth;
+    if (mapped.WriteLent(*theirs, write, std::span(payload).first(write.bytes))) {
+      CHECK(key.token.load() == token && write.offset + write.bytes <= bytes);
+      CHECK_LE(granted + bytes, kHeapBytes);
+    }
+    key.access = ShmAccess::kWrite;
     CHECK_EQ(key.is_used.load(), 0u);
     if (!is_written.ok() || !*is_written) continue;
     CHECK(key.token.load() == token && write.offset + write.bytes <= bytes);

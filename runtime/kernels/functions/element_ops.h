@@ -4,14 +4,8 @@
 
 #include <cstdint>
 
+#include "runtime/base/independent.h"
 #include "runtime/kernels/functions/math.h"
-
-// Iterations are independent also when out equals an input.
-#if defined(__clang__)
-#define BRAID_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define BRAID_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 
 namespace braid::simd::BRAID_ISA {
 
