@@ -24,15 +24,8 @@ constexpr int64_t kTurnBytes = int64_t{4} << 20;
 
 DirectMachine::DirectMachine(Options options)
     : options_(std::move(options)),
-      stands_({.reactor = options_.reactor,
-               .my_rank = options_.my_rank,
-               .members = options_.members,
-               .channel = options_.channel,
-               .id = options_.id,
-               .allocate = options_.allocate,
-               .link_to = options_.link_to,
-               .look = [this] { return Advance(); }}),
-      others_(options_.members) {}
+      stands_(options_.member, [this] { return Advance(); }),
+      others_(members()) {}
 
 DirectMachine::~DirectMachine() {
   CHECK(!is_running()) << options_.name << " is destroyed while call " << work_.piece
@@ -165,7 +158,7 @@ bool DirectMachine::LendTo(int rank) {
   StandOffer& offer = stands_.offer(rank);
   offer = {.bytes = static_cast<uint64_t>(other.gives.bytes)};
   if (other.gives.bytes == 0) return true;
-  Link& link = *options_.link_to(rank);
+  Link& link = link_to(rank);
   const std::span<const std::byte> input(work_.input + other.gives.offset,
                                          static_cast<size_t>(other.gives.bytes));
   if (work_.spec->kind == CollectiveKind::kAllReduce) {
@@ -185,7 +178,7 @@ void DirectMachine::WithdrawAll() {
   for (int rank = 0; rank < members(); ++rank) {
     Other& other = others_[rank];
     for (std::optional<MemoryKey>* const key : {&other.lent, &other.target}) {
-      if (key->has_value()) options_.link_to(rank)->Withdraw(**key);
+      if (key->has_value()) link_to(rank).Withdraw(**key);
       key->reset();
     }
   }
@@ -377,8 +370,7 @@ bool DirectMachine::Push(int64_t offset, int64_t bytes) {
                                        static_cast<size_t>(bytes));
   for (int rank = 0; rank < members(); ++rank) {
     if (rank == me()) continue;
-    if (options_.link_to(rank)->WriteLent(others_[rank].offer.target, static_cast<uint64_t>(offset),
-                                          sum)) {
+    if (link_to(rank).WriteLent(others_[rank].offer.target, static_cast<uint64_t>(offset), sum)) {
       continue;
     }
     AwaitCause(rank);
@@ -397,11 +389,12 @@ absl::Status DirectMachine::Reduce(void* dst, const void* a, const void* b, int6
 bool DirectMachine::ReadOffered(int rank, int64_t offset, int64_t bytes, Stands::Reader read) {
   const StandOffer& offer = others_[rank].offer;
   const bool is_read =
-      offer.token == 0 ? stands_.ReadSlot(rank, offer.offset + static_cast<uint64_t>(offset),
-                                          static_cast<uint64_t>(bytes), read)
-                       : options_.link_to(rank)->ReadLent(
-                             offer.token, offer.bytes,
-                             [&](std::span<const std::byte> data) { read(data.data() + offset); });
+      offer.token == 0
+          ? stands_.ReadSlot(rank, offer.offset + static_cast<uint64_t>(offset),
+                             static_cast<uint64_t>(bytes), read)
+          : link_to(rank).ReadLent(offer.token, offer.bytes, [&](std::span<const std::byte> data) {
+              read(data.data() + offset);
+            });
   if (!is_read) AwaitCause(rank);
   return is_read;
 }
@@ -421,7 +414,7 @@ void DirectMachine::Fail(const absl::Status& status) {
 void DirectMachine::AwaitCause(int rank) {
   state_ = State::kStalled;
   stands_.StopWaiting();
-  awaits_cause_ = options_.reactor->RunAfter(kCausePatience, [this, rank] {
+  awaits_cause_ = options_.member.reactor->RunAfter(kCausePatience, [this, rank] {
     awaits_cause_.reset();
     options_.fail(absl::InternalError(
         absl::StrFormat("%s: rank %d took back what it had lent for call %d before the call ended",
@@ -441,7 +434,7 @@ void DirectMachine::Finish(const absl::Status& status) {
 
 void DirectMachine::Abort(const absl::Status& reason) {
   when_taken_ = nullptr;
-  if (awaits_cause_.has_value()) options_.reactor->CancelTimer(*awaits_cause_);
+  if (awaits_cause_.has_value()) options_.member.reactor->CancelTimer(*awaits_cause_);
   awaits_cause_.reset();
   if (is_running()) Finish(reason);
 }

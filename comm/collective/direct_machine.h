@@ -41,14 +41,8 @@ struct DirectWork {
 class DirectMachine {
  public:
   struct Options {
-    Reactor* reactor = nullptr;  // borrowed
-    int my_rank = 0;
-    int members = 0;
-    Channel channel = Channel::kCollective;  // of its frames
-    CollectiveId id = 0;
+    StandsMember member;
     std::string name;  // for messages
-    AllocateMemory allocate;
-    std::function<Link*(int rank)> link_to;
     // As of ChunkMachine.
     std::function<void(int from, int64_t piece, const std::string& what)> on_unexpected;
     // Something is wrong: whoever hears it aborts the call under way.
@@ -97,8 +91,9 @@ class DirectMachine {
     StandOffer offer;                      // what it gives, as it says
   };
 
-  int members() const { return options_.members; }
-  int me() const { return options_.my_rank; }
+  int members() const { return options_.member.members; }
+  int me() const { return options_.member.my_rank; }
+  Link& link_to(int rank) const { return *options_.member.link_to(rank); }
   bool Reduces() const;
   void PlanRanges();
   void PlanAllReduce();

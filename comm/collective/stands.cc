@@ -31,13 +31,14 @@ constexpr uint32_t kForArrival = 1, kForEnd = 2;
 
 }  // namespace
 
-Stands::Stands(Options options) : options_(std::move(options)), others_(options_.members) {}
+Stands::Stands(StandsMember member, std::function<bool()> look)
+    : member_(std::move(member)), look_(std::move(look)), others_(member_.members) {}
 
 Stands::~Stands() { CHECK_EQ(memory_.size(), 0u) << "stands are closed before they end"; }
 
 size_t Stands::BoardAt(uint64_t turn) const {
   return Aligned(sizeof(Head)) +
-         turn * Aligned(sizeof(StandBoard) + options_.members * sizeof(StandOffer));
+         turn * Aligned(sizeof(StandBoard) + member_.members * sizeof(StandOffer));
 }
 
 size_t Stands::OfferAt(uint64_t turn, int rank) const {
@@ -52,16 +53,16 @@ std::span<std::byte> Stands::slot() {
 
 void Stands::Open(std::function<void(const absl::Status&)> done) {
   CHECK(!std::exchange(was_opened_, true)) << "stands are opened once";
-  absl::StatusOr<Memory> memory = options_.allocate(StandBytes());
+  absl::StatusOr<Memory> memory = member_.allocate(StandBytes());
   if (!memory.ok()) return done(memory.status());
   memory_ = *std::move(memory);
   std::memset(memory_.data(), 0, memory_.size());
   new (memory_.data()) Head;
   on_open_ = std::move(done);
-  for (int rank = 0; rank < options_.members; ++rank) {
-    if (rank == options_.my_rank) continue;
+  for (int rank = 0; rank < member_.members; ++rank) {
+    if (rank == member_.my_rank) continue;
     Other& other = others_[rank];
-    other.link = options_.link_to(rank);
+    other.link = member_.link_to(rank);
     other.shown = other.link->Lend(std::span(memory_.data(), StandBytes()));
     Send(rank, {.type = CollectiveFrame::Type::kStand, .key = other.shown.value_or(MemoryKey())});
   }
@@ -90,7 +91,7 @@ absl::Status Stands::HandleFrame(const CollectiveFrame& frame) {
       TellIfOpen();
       return absl::OkStatus();
     case CollectiveFrame::Type::kRing:
-      if (is_waiting_ && !options_.look()) Wait(waits_for_end_);
+      if (is_waiting_ && !look_()) Wait(waits_for_end_);
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError(absl::StrFormat(
@@ -101,16 +102,16 @@ absl::Status Stands::HandleFrame(const CollectiveFrame& frame) {
 void Stands::TellWhetherSeen() {
   if (has_told_ || memory_.size() == 0) return;
   bool sees_all = true;
-  for (int rank = 0; rank < options_.members; ++rank) {
-    if (rank == options_.my_rank) continue;
+  for (int rank = 0; rank < member_.members; ++rank) {
+    if (rank == member_.my_rank) continue;
     if (!others_[rank].is_there) return;
     sees_all = sees_all && others_[rank].key.bytes == StandBytes() &&
                ReadStand(rank, [](const std::byte*) {});
   }
   has_told_ = true;
-  others_[options_.my_rank].sees_all = sees_all;
-  for (int rank = 0; rank < options_.members; ++rank) {
-    if (rank == options_.my_rank) continue;
+  others_[member_.my_rank].sees_all = sees_all;
+  for (int rank = 0; rank < member_.members; ++rank) {
+    if (rank == member_.my_rank) continue;
     Send(rank, {.type = CollectiveFrame::Type::kSeen, .slot = sees_all ? 1u : 0u});
   }
   TellIfOpen();
@@ -130,7 +131,7 @@ void Stands::TellIfOpen() {
 void Stands::Close() {
   StopWaiting();
   on_open_ = nullptr;
-  for (int rank = 0; rank < options_.members; ++rank) {
+  for (int rank = 0; rank < member_.members; ++rank) {
     Other& other = others_[rank];
     if (other.shown.has_value()) other.link->Withdraw(*other.shown);
     other.shown.reset();
@@ -141,9 +142,9 @@ void Stands::Close() {
 
 void Stands::Send(int rank, const CollectiveFrame& frame) const {
   CollectiveFrame sent = frame;
-  sent.channel = options_.channel;
-  sent.collective = options_.id;
-  sent.from = static_cast<uint16_t>(options_.my_rank);
+  sent.channel = member_.channel;
+  sent.collective = member_.id;
+  sent.from = static_cast<uint16_t>(member_.my_rank);
   sent.to = static_cast<uint16_t>(rank);
   others_[rank].link->Send(EncodedCollectiveFrame(sent).bytes());
 }
@@ -158,7 +159,7 @@ std::optional<Stands::Said> Stands::Read(int rank) const {
   Said said;
   const bool is_read = ReadStand(rank, [&](const std::byte* stand) {
     std::memcpy(&said.board, stand + BoardAt(turn()), sizeof(StandBoard));
-    std::memcpy(&said.offer, stand + OfferAt(turn(), options_.my_rank), sizeof(StandOffer));
+    std::memcpy(&said.offer, stand + OfferAt(turn(), member_.my_rank), sizeof(StandOffer));
   });
   return is_read ? std::optional(said) : std::nullopt;
 }
@@ -175,9 +176,9 @@ void Stands::Arrive() {
 
 absl::StatusOr<bool> Stands::HaveArrived() {
   bool are_there = true;
-  for (int rank = 0; rank < options_.members; ++rank) {
+  for (int rank = 0; rank < member_.members; ++rank) {
     Other& other = others_[rank];
-    if (rank == options_.my_rank || other.arrived >= arrived_) continue;
+    if (rank == member_.my_rank || other.arrived >= arrived_) continue;
     const uint64_t seen = other.arrived;
     ReadStand(rank, [&](const std::byte* stand) {
       other.arrived = reinterpret_cast<const Head*>(stand)->arrived.load();
@@ -200,9 +201,9 @@ void Stands::EndCall() {
 
 bool Stands::HaveEnded() {
   bool have_ended = true;
-  for (int rank = 0; rank < options_.members; ++rank) {
+  for (int rank = 0; rank < member_.members; ++rank) {
     Other& other = others_[rank];
-    if (rank == options_.my_rank || other.ended >= calls_) continue;
+    if (rank == member_.my_rank || other.ended >= calls_) continue;
     ReadStand(rank, [&](const std::byte* stand) {
       other.ended = reinterpret_cast<const Head*>(stand)->ended.load();
     });
@@ -214,8 +215,8 @@ bool Stands::HaveEnded() {
 // The others say that they sleep before they look once more; here it is the other way round, so
 // not both can miss it.
 void Stands::Ring(uint32_t for_what) {
-  for (int rank = 0; rank < options_.members; ++rank) {
-    if (rank == options_.my_rank) continue;
+  for (int rank = 0; rank < member_.members; ++rank) {
+    if (rank == member_.my_rank) continue;
     bool sleeps = false;
     ReadStand(rank, [&](const std::byte* stand) {
       sleeps = reinterpret_cast<const Head*>(stand)->sleeps.load() == for_what;
@@ -228,21 +229,21 @@ void Stands::Wait(bool for_end) {
   is_waiting_ = true;
   waits_for_end_ = for_end;
   head().sleeps.store(0, std::memory_order_relaxed);
-  options_.reactor->LookOut(this);
+  member_.reactor->LookOut(this);
 }
 
 void Stands::StopWaiting() {
   if (!std::exchange(is_waiting_, false)) return;
   head().sleeps.store(0, std::memory_order_relaxed);
-  options_.reactor->LookAway(this);
+  member_.reactor->LookAway(this);
 }
 
-bool Stands::Look() { return is_waiting_ && options_.look(); }
+bool Stands::Look() { return is_waiting_ && look_(); }
 
 bool Stands::Sleep() {
   if (!is_waiting_) return true;
   head().sleeps.store(waits_for_end_ ? kForEnd : kForArrival);
-  return !options_.look();
+  return !look_();
 }
 
 }  // namespace braid

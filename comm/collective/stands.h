@@ -44,22 +44,23 @@ struct StandOffer {
 // So much data of a call fits on a stand.
 constexpr int64_t kStandSlotBytes = int64_t{16} << 10;
 
+// Which member this is, of which.
+struct StandsMember {
+  Reactor* reactor = nullptr;  // borrowed
+  int my_rank = 0;
+  int members = 0;
+  Channel channel = Channel::kCollective;  // of its frames
+  CollectiveId id = 0;
+  AllocateMemory allocate;                 // for the stand
+  std::function<Link*(int rank)> link_to;  // to another member, once the stands are opened
+};
+
 // One member's view. The reactor's thread.
 class Stands : private Lookout {
  public:
-  struct Options {
-    Reactor* reactor = nullptr;  // borrowed
-    int my_rank = 0;
-    int members = 0;
-    Channel channel = Channel::kCollective;  // of its frames
-    CollectiveId id = 0;
-    AllocateMemory allocate;                 // for the stand
-    std::function<Link*(int rank)> link_to;  // to another member, once Open is called
-    // While this member waits: looks at what it waits for. True if it has come further; it has
-    // called Wait then, if it waits still.
-    std::function<bool()> look;
-  };
-  explicit Stands(Options options);
+  // `look`: while this member waits, looks at what it waits for. True if it has come further; it
+  // has called Wait then, if it waits still.
+  Stands(StandsMember member, std::function<bool()> look);
   ~Stands() override;
   Stands(const Stands&) = delete;
   Stands& operator=(const Stands&) = delete;
@@ -135,7 +136,8 @@ class Stands : private Lookout {
   bool Look() override;
   bool Sleep() override;
 
-  const Options options_;
+  const StandsMember member_;
+  const std::function<bool()> look_;
   Memory memory_;
   std::vector<Other> others_;  // by rank; its own entry is not used
   bool was_opened_ = false;

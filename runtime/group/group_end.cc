@@ -22,6 +22,8 @@ constexpr Nanoseconds kLookInterval = 300 * kMillisecond;
 constexpr int kMostDirectRanks = 16;
 // A rank may be so many calls ahead of one that asks for an older one and still knows it.
 constexpr size_t kRememberedCalls = 64;
+// So many shapes of calls are known by what follows from them.
+constexpr size_t kPlannedCalls = 16;
 
 }  // namespace
 
@@ -36,17 +38,19 @@ GroupEnd::GroupEnd(GroupIdentity identity, Options options)
                 .my_rank = identity_.my_rank,
                 .channel = Channel::kGroup,
                 .on_unexpected = OnUnexpected()}),
-      direct_(
-          {.reactor = options_.reactor,
-           .my_rank = identity_.my_rank,
-           .members = ranks(),
-           .channel = Channel::kGroup,
-           .id = identity_.id,
-           .name = identity_.name,
-           .allocate = options_.allocate,
-           .link_to = [this](int rank) { return options_.peers->LinkTo(identity_.nodes[rank]); },
-           .on_unexpected = OnUnexpected(),
-           .fail = options_.fail}),
+      direct_({.member = {.reactor = options_.reactor,
+                          .my_rank = identity_.my_rank,
+                          .members = ranks(),
+                          .channel = Channel::kGroup,
+                          .id = identity_.id,
+                          .allocate = options_.allocate,
+                          .link_to =
+                              [this](int rank) {
+                                return options_.peers->LinkTo(identity_.nodes[rank]);
+                              }},
+               .name = identity_.name,
+               .on_unexpected = OnUnexpected(),
+               .fail = options_.fail}),
       transfers_(
           {.identity = identity_,
            .reactor = options_.reactor,
@@ -135,13 +139,7 @@ void GroupEnd::StartNext() {
     waiting_.pop_front();
     ++number_;
     began_ = options_.reactor->Now();
-    // Most programs make the same call again and again.
-    if (made_.empty() || !HaveSameShape(running_->call, made_.back().second)) {
-      spec_ = SpecOf(running_->call, identity_.id, identity_.nodes, identity_.my_rank);
-      blocks_ = JoinedBlocks(running_->call, ranks());
-      shape_ = ShapeOf(running_->call, identity_.id);
-      schedule_.reset();
-    }
+    plan_ = FindPlan();
     if (IsJoined(running_->call)) {
       const absl::Status packed =
           joined_.Pack(running_->call, identity_.my_rank, ranks(), options_.allocate);
@@ -153,6 +151,20 @@ void GroupEnd::StartNext() {
     Begin();
   }
   is_starting_ = false;
+}
+
+// Most programs make the same calls again and again.
+GroupEnd::PlannedCall* GroupEnd::FindPlan() {
+  const GroupCall& call = running_->call;
+  for (PlannedCall& planned : planned_) {
+    if (HaveSameShape(planned.call, call)) return &planned;
+  }
+  if (planned_.size() == kPlannedCalls) planned_.pop_back();
+  planned_.push_front({.call = Remembered(call),
+                       .spec = SpecOf(call, identity_.id, identity_.nodes, identity_.my_rank),
+                       .blocks = JoinedBlocks(call, ranks()),
+                       .shape = ShapeOf(call, identity_.id)});
+  return &planned_.front();
 }
 
 void GroupEnd::Begin() {
@@ -190,10 +202,10 @@ void GroupEnd::OpenStands() {
 
 void GroupEnd::RunDirectly() {
   direct_.Start(
-      {.spec = &spec_,
-       .blocks = &blocks_,
+      {.spec = &plan_->spec,
+       .blocks = &plan_->blocks,
        .piece = number_,
-       .signature = NumberedSignature(shape_, number_),
+       .signature = NumberedSignature(plan_->shape, number_),
        .input = Input(),
        .output = Output(),
        .fallible_reduce = running_->call.function ? &reduce_ : nullptr},
@@ -201,7 +213,9 @@ void GroupEnd::RunDirectly() {
 }
 
 void GroupEnd::Connect() {
-  if (!schedule_.has_value()) schedule_ = MakeChunkSchedule(spec_, blocks_);
+  if (!plan_->schedule.has_value()) {
+    plan_->schedule = MakeChunkSchedule(plan_->spec, plan_->blocks);
+  }
   links_missing_ = 1;
   const auto one_less = [this] {
     if (--links_missing_ == 0) Run();
@@ -210,21 +224,21 @@ void GroupEnd::Connect() {
     ++links_missing_;
     WithLink(rank, one_less);
   };
-  for (const ReceiveHop& hop : schedule_->receives) connect(hop.from);
-  for (const SendHop& hop : schedule_->sends) connect(hop.to);
+  for (const ReceiveHop& hop : plan_->schedule->receives) connect(hop.from);
+  for (const SendHop& hop : plan_->schedule->sends) connect(hop.to);
   one_less();
 }
 
 void GroupEnd::Run() {
   if (const absl::Status made = MakeLanes(); !made.ok()) return options_.fail(made);
-  machine_.Start({.schedule = &*schedule_,
+  machine_.Start({.schedule = &*plan_->schedule,
                   .piece = number_,
-                  .signature = NumberedSignature(shape_, number_),
+                  .signature = NumberedSignature(plan_->shape, number_),
                   .input = Input(),
                   .output = Output(),
                   .staging = staging_.data(),
-                  .element_size = spec_.element_size,
-                  .reduce = spec_.reduce,
+                  .element_size = plan_->spec.element_size,
+                  .reduce = plan_->spec.reduce,
                   .fallible_reduce = running_->call.function ? &reduce_ : nullptr},
                  [this](const absl::Status& status) { OnDone(status); });
 }
@@ -251,12 +265,12 @@ absl::Status GroupEnd::Reduce(void* dst, const void* a, const void* b, int64_t n
 }
 
 absl::Status GroupEnd::MakeLanes() {
-  if (schedule_->staging_bytes > staging_bytes_) {
-    BRAID_ASSIGN_OR_RETURN(staging_, options_.allocate(schedule_->staging_bytes));
-    staging_bytes_ = schedule_->staging_bytes;
+  if (plan_->schedule->staging_bytes > staging_bytes_) {
+    BRAID_ASSIGN_OR_RETURN(staging_, options_.allocate(plan_->schedule->staging_bytes));
+    staging_bytes_ = plan_->schedule->staging_bytes;
   }
   constexpr int64_t kLandingBytes = kLaneSlots * kLaneSlotBytes;
-  for (const ReceiveHop& hop : schedule_->receives) {
+  for (const ReceiveHop& hop : plan_->schedule->receives) {
     if (machine_.HasReceiveLane(hop.from)) continue;
     Landing landing;
     BRAID_ASSIGN_OR_RETURN(landing.memory, options_.allocate(kLandingBytes));
@@ -276,7 +290,7 @@ absl::Status GroupEnd::MakeLanes() {
                            .bytes());
     landings_.emplace(hop.from, std::move(landing));
   }
-  for (const SendHop& hop : schedule_->sends) {
+  for (const SendHop& hop : plan_->schedule->sends) {
     if (machine_.HasSendLane(hop.to)) continue;
     machine_.AddSendLane(hop.to, options_.peers->LinkTo(identity_.nodes[hop.to]), kLaneSlots,
                          kLaneSlotBytes);

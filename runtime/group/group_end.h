@@ -86,6 +86,14 @@ class GroupEnd {
     GroupCall call;
     std::function<void(absl::Status)> done;
   };
+  // What follows from a call's shape.
+  struct PlannedCall {
+    GroupCall call;  // one of that shape
+    CollectiveSpec spec = {};
+    std::vector<int64_t> blocks = {};                      // as of MakeChunkSchedule
+    uint64_t shape = 0;                                    // ShapeOf
+    std::optional<ChunkSchedule> schedule = std::nullopt;  // once one was made by it
+  };
   struct Landing {
     Memory memory;
     Link* link = nullptr;
@@ -101,6 +109,8 @@ class GroupEnd {
   // A collective of a window.
   void StartOfWindow(GroupCall call, std::function<void(absl::Status)> done);
   void StartNext();
+  // Of the call that is now under way.
+  PlannedCall* FindPlan();
   // The call that is now under way: directly, where the ranks can, or by a schedule.
   void Begin();
   // Whether all ranks are where links lend: the same on all of them.
@@ -146,12 +156,9 @@ class GroupEnd {
   bool is_starting_ = false;                        // StartNext is under way
   int64_t number_ = -1;                             // of the call under way, or the last
   std::deque<std::pair<int64_t, GroupCall>> made_;  // the last calls that are done, for the master
-  // Of the call under way, or the last.
-  CollectiveSpec spec_;
-  std::vector<int64_t> blocks_;  // as of MakeChunkSchedule
-  uint64_t shape_ = 0;
-  std::optional<ChunkSchedule> schedule_;  // unless it is made directly
-  std::optional<bool> are_near_;           // AreNear, once it is known
+  std::deque<PlannedCall> planned_;                 // the last shapes, the newest first
+  PlannedCall* plan_ = nullptr;                     // of the call under way, or the last
+  std::optional<bool> are_near_;                    // AreNear, once it is known
   const FallibleReduceFn reduce_ = [this](void* dst, const void* a, const void* b, int64_t n) {
     return Reduce(dst, a, b, n);
   };

@@ -35,13 +35,13 @@ class Members {
       : environment_(environment), nodes_(environment, transport, p) {
     for (int rank = 0; rank < p; ++rank) {
       machines_.push_back(std::make_unique<DirectMachine>(DirectMachine::Options{
-          .reactor = &nodes_.reactor(rank),
-          .my_rank = rank,
-          .members = p,
-          .id = 7,
+          .member = {.reactor = &nodes_.reactor(rank),
+                     .my_rank = rank,
+                     .members = p,
+                     .id = 7,
+                     .allocate = nodes_.allocate(rank),
+                     .link_to = [this, rank](int other) { return &nodes_.link(rank, other); }},
           .name = "the group",
-          .allocate = nodes_.allocate(rank),
-          .link_to = [this, rank](int other) { return &nodes_.link(rank, other); },
           .on_unexpected =
               [this, rank](int from, int64_t piece, const std::string& what) {
                 MutexLock lock(mutex_);

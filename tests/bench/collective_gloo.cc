@@ -1,8 +1,8 @@
-// What dist_bench measures, of Gloo, which torch.distributed uses on CPUs: the faster one of its
-// two algorithms at each size. Its ranks meet at the files of an empty folder. Built by
-// dist_bench.sh.
+// What collective_bench measures of all_reduce, of Gloo, which torch.distributed uses on CPUs: the
+// faster one of its two algorithms at each size. Its ranks meet at the files of an empty folder.
+// Built by collective_bench.sh.
 //
-//   for rank in 0 1; do dist_gloo FOLDER $rank 2 & done; wait
+//   for rank in 0 1; do collective_gloo FOLDER $rank 2 & done; wait
 #include <gloo/allreduce.h>
 #include <gloo/broadcast.h>
 #include <gloo/math.h>
@@ -13,12 +13,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <vector>
 
-#include "tests/bench/dist_measure.h"
+#include "tests/bench/collective_measure.h"
 
 namespace {
 
@@ -30,30 +32,34 @@ void Run(const char* folder, int rank, int size) {
   std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice("127.0.0.1");
   context->connectFullMesh(store, device);
   Algorithm algorithm = Algorithm::RING;
-  const DistLibrary library{
+  std::deque<std::vector<float>> memory;
+  const auto all_reduce = [&](std::span<float> data) {
+    gloo::AllreduceOptions options(context);
+    options.setAlgorithm(algorithm);
+    options.setOutput(data.data(), data.size());
+    options.setReduceFunction(
+        static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
+    gloo::allreduce(options);
+  };
+  const CollectiveLibrary library{
       .rank = rank,
       .size = size,
-      .all_reduce =
-          [&](std::span<float> data) {
-            gloo::AllreduceOptions options(context);
-            options.setAlgorithm(algorithm);
-            options.setOutput(data.data(), data.size());
-            options.setReduceFunction(
-                static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
-            gloo::allreduce(options);
-          },
+      .allocate =
+          [&](int64_t count) { return std::span(memory.emplace_back(static_cast<size_t>(count))); },
+      .all_reduce = all_reduce,
       .broadcast =
           [&](std::vector<int>& data) {
             gloo::BroadcastOptions options(context);
             options.setOutput(data.data(), data.size());
             options.setRoot(0);
             gloo::broadcast(options);
-          }};
+          },
+      .call = [&](const CollectiveData& data) { all_reduce(data.whole); }};
   MeasureSizes(rank, [&](int64_t bytes) {
     algorithm = Algorithm::RING;
-    const double ring = MeasureAllReduce(library, bytes);
+    const double ring = MeasureCollective(library, "all_reduce", bytes);
     algorithm = Algorithm::BCUBE;
-    return std::min(ring, MeasureAllReduce(library, bytes));
+    return std::min(ring, MeasureCollective(library, "all_reduce", bytes));
   });
 }
 
@@ -61,7 +67,7 @@ void Run(const char* folder, int rank, int size) {
 
 int main(int argc, char** argv) {
   if (argc != 4) {
-    std::cerr << "usage: dist_gloo FOLDER RANK SIZE\n";
+    std::cerr << "usage: collective_gloo FOLDER RANK SIZE\n";
     return 2;
   }
   try {
