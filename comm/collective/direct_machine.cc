@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "comm/collective/chunk_schedule.h"
 #include "glog/logging.h"
+#include "runtime/base/streaming_copy.h"
 
 namespace braid {
 namespace {
@@ -17,8 +18,16 @@ namespace {
 constexpr int64_t kSummedBytes = int64_t{32} << 10;
 // What is moved at a time: its owner waits so long for it at most if it fails.
 constexpr int64_t kMovedBytes = int64_t{256} << 10;
+// More would not stay in the caches: it goes past them.
+constexpr int64_t kStreamedBytes = int64_t{4} << 20;
 // Then the reactor has its turn.
 constexpr int64_t kTurnBytes = int64_t{4} << 20;
+
+// A part of `whole` bytes.
+void Copy(std::byte* to, const std::byte* from, int64_t bytes, int64_t whole) {
+  if (whole >= kStreamedBytes) return StreamingCopy(to, from, static_cast<size_t>(bytes));
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
 
 }  // namespace
 
@@ -272,7 +281,7 @@ bool DirectMachine::Work() { return Reduces() ? Sum() : Move(); }
 
 bool DirectMachine::Move() {
   if (at_ == 0 && own_.bytes > 0 && work_.output + place_ != work_.input + own_.offset) {
-    std::memcpy(work_.output + place_, work_.input + own_.offset, own_.bytes);
+    Copy(work_.output + place_, work_.input + own_.offset, own_.bytes, /*whole=*/own_.bytes);
   }
   int64_t begin = 0;  // of what is taken from a member, in all that is taken
   const int64_t stop = at_ + kTurnBytes;
@@ -283,8 +292,9 @@ bool DirectMachine::Move() {
       const int64_t offset = at_ - begin;
       const int64_t bytes = std::min(kMovedBytes, takes.bytes - offset);
       std::byte* const target = work_.output + takes.offset + offset;
-      if (!ReadOffered(rank, offset, bytes,
-                       [&](const std::byte* data) { std::memcpy(target, data, bytes); })) {
+      if (!ReadOffered(rank, offset, bytes, [&](const std::byte* data) {
+            Copy(target, data, bytes, /*whole=*/takes.bytes);
+          })) {
         return false;
       }
       at_ += bytes;
