@@ -135,6 +135,9 @@ class Group::Impl {
 
   bool IsDirect() const {
     const Membership& membership = *member_->membership();
+    if (membership.node().reactor().InThread()) {
+      return membership.node().groups().IsDirect(identity_.id);
+    }
     bool is_direct = false;
     const std::unique_ptr<Event> is_known = membership.environment().MakeEvent();
     membership.node().reactor().Post([&] {

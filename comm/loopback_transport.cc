@@ -46,6 +46,11 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
 
   uint16_t node(int side) const { return sides_[side].node; }
 
+  bool is_open() {
+    MutexLock lock(mutex_);
+    return !closed_;
+  }
+
   LandingRegions& regions(int side) { return sides_[side].regions; }
 
   // To the side's peer. `packet.sequence` is filled in here.
@@ -287,13 +292,13 @@ class LoopbackLink final : public Link {
     return channel_->regions(side_).Lend(memory);
   }
   bool ReadLent(uint64_t token, uint64_t bytes, LentReader read) override {
-    return channel_->regions(1 - side_).ReadLent(token, bytes, read);
+    return channel_->is_open() && channel_->regions(1 - side_).ReadLent(token, bytes, read);
   }
   std::optional<MemoryKey> LendForWriting(std::span<std::byte> memory) override {
     return channel_->regions(side_).LendForWriting(memory);
   }
   bool WriteLent(uint64_t token, uint64_t offset, std::span<const std::byte> payload) override {
-    return channel_->regions(1 - side_).WriteLent(token, offset, payload);
+    return channel_->is_open() && channel_->regions(1 - side_).WriteLent(token, offset, payload);
   }
   bool can_read_lent() const override { return true; }
 

@@ -104,13 +104,13 @@ class Link {
     return std::nullopt;
   }
   // Calls `read` with `bytes` that the peer has lent; it takes them back only after that. False: it
-  // has done so before, or has never lent as many.
+  // has done so before, or has never lent as many, or the link is closed.
   virtual bool ReadLent(uint64_t /*token*/, uint64_t /*bytes*/, LentReader /*read*/) {
     return false;
   }
   // Puts `payload` at `offset` of what the peer has lent for writing; no frame tells it. It is seen
   // before whatever this thread says later. False: the peer has taken it back before the end, or
-  // has never lent as much so.
+  // has never lent as much so, or the link is closed.
   virtual bool WriteLent(uint64_t /*token*/, uint64_t /*offset*/,
                          std::span<const std::byte> /*payload*/) {
     return false;

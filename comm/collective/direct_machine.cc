@@ -202,7 +202,11 @@ bool DirectMachine::Advance() {
       Fail(are_there.status());
       return true;
     }
-    if (!*are_there) return false;
+    if (!*are_there) {
+      if (!stands_.gone().has_value()) return false;
+      AwaitCause(*stands_.gone());
+      return true;
+    }
     if (state_ == State::kParting) {
       Finish(absl::OkStatus());
       return true;
@@ -266,14 +270,16 @@ bool DirectMachine::CheckOffer(int rank) {
   const StandOffer& offer = other.offer;
   const bool is_target_needed = work_.spec->kind == CollectiveKind::kAllReduce && !is_whole_;
   if (offer.bytes == static_cast<uint64_t>(other.takes.bytes) &&
+      offer.offset % static_cast<uint64_t>(work_.spec->element_size) == 0 &&
       (offer.bytes == 0 || !is_target_needed || (offer.token != 0 && offer.target != 0))) {
     return true;
   }
   Refuse(rank, work_.piece,
-         absl::StrFormat("%d bytes of piece %d, by key %d, and a place by key %d; expected were %d "
-                         "bytes%s",
-                         offer.bytes, work_.piece, offer.token, offer.target, other.takes.bytes,
-                         is_target_needed ? " and keys" : ""));
+         absl::StrFormat(
+             "%d bytes of piece %d, at %d or by key %d, and a place by key %d; expected "
+             "were %d bytes of elements of %d%s",
+             offer.bytes, work_.piece, offer.offset, offer.token, offer.target, other.takes.bytes,
+             work_.spec->element_size, is_target_needed ? ", and keys" : ""));
   return false;
 }
 
@@ -320,7 +326,14 @@ bool DirectMachine::Sum() {
 bool DirectMachine::SumRange(int64_t offset, int64_t bytes, int first) {
   const int64_t size = work_.spec->element_size;
   const int64_t most = std::max<int64_t>(1, kSummedBytes / size) * size;
-  if (members() > 2 && static_cast<int64_t>(tile_.size()) < most) tile_.resize(most);
+  if (members() > 2 && static_cast<int64_t>(tile_.size()) < most) {
+    absl::StatusOr<Memory> tile = options_.member.allocate(static_cast<uint64_t>(most));
+    if (!tile.ok()) {
+      Fail(tile.status());
+      return false;
+    }
+    tile_ = *std::move(tile);
+  }
   const bool scatters = work_.spec->kind == CollectiveKind::kReduceScatter;
   const int64_t stop = at_ + kTurnBytes;
   while (at_ < bytes) {

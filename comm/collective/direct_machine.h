@@ -139,7 +139,7 @@ class DirectMachine {
   bool is_whole_ = false;     // an all_reduce in which each sums all
   bool meets_twice_ = false;  // some member lends
   int64_t at_ = 0;            // how far the work has come
-  std::vector<std::byte> tile_;
+  Memory tile_;
   std::optional<TimerId> awaits_cause_;
 };
 

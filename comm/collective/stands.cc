@@ -180,9 +180,10 @@ absl::StatusOr<bool> Stands::HaveArrived() {
     Other& other = others_[rank];
     if (rank == member_.my_rank || other.arrived >= arrived_) continue;
     const uint64_t seen = other.arrived;
-    ReadStand(rank, [&](const std::byte* stand) {
+    const bool is_shown = ReadStand(rank, [&](const std::byte* stand) {
       other.arrived = reinterpret_cast<const Head*>(stand)->arrived.load();
     });
+    if (!is_shown) gone_ = rank;
     if (other.arrived != seen) ++events_;
     if (other.arrived < seen || other.arrived > arrived_ + 1) {
       return absl::InternalError(
@@ -204,10 +205,10 @@ bool Stands::HaveEnded() {
   for (int rank = 0; rank < member_.members; ++rank) {
     Other& other = others_[rank];
     if (rank == member_.my_rank || other.ended >= calls_) continue;
-    ReadStand(rank, [&](const std::byte* stand) {
+    const bool is_shown = ReadStand(rank, [&](const std::byte* stand) {
       other.ended = reinterpret_cast<const Head*>(stand)->ended.load();
     });
-    have_ended = have_ended && other.ended >= calls_;
+    have_ended = have_ended && (!is_shown || other.ended >= calls_);
   }
   return have_ended;
 }

@@ -94,9 +94,12 @@ class Stands : private Lookout {
   void Arrive();
   // Whether all the others are there. An error: one has said what cannot be.
   absl::StatusOr<bool> HaveArrived();
+  // Who has not, and shows its stand no more.
+  std::optional<int> gone() const { return gone_; }
   // The call is over, and nothing of the others' slots is needed any more; the next one begins.
   void EndCall();
-  // The same of all the others, for all calls that ended here.
+  // The same of all the others, for all calls that ended here; who shows its stand no more has
+  // left, after its last call.
   bool HaveEnded();
   // From now on `look` is called until StopWaiting. For others to end calls: `for_end`.
   void Wait(bool for_end = false);
@@ -145,6 +148,7 @@ class Stands : private Lookout {
   bool is_open_ = false;
   std::function<void(const absl::Status&)> on_open_;
   uint64_t arrived_ = 0;
+  std::optional<int> gone_;
   uint64_t calls_ = 0;  // that ended
   bool is_waiting_ = false;
   bool waits_for_end_ = false;

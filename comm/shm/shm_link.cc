@@ -67,11 +67,11 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     regions_.Withdraw(key);
   }
   bool ReadLent(uint64_t token, uint64_t bytes, Link::LentReader read) {
-    const PeerMemory* const peer = direct_.load(std::memory_order_acquire);
+    const PeerMemory* const peer = Direct();
     return peer != nullptr && peer->heap.Read(peer->segment, token, bytes, read);
   }
   bool WriteLent(uint64_t token, uint64_t offset, std::span<const std::byte> payload) {
-    const PeerMemory* const peer = direct_.load(std::memory_order_acquire);
+    const PeerMemory* const peer = Direct();
     return peer != nullptr &&
            peer->heap.WriteLent(
                peer->segment, {.token = token, .offset = offset, .bytes = payload.size()}, payload);
@@ -193,6 +193,11 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     const ShmSegment& segment;
     const ShmPeerHeap& heap;
   };
+
+  // None once the link is closed: then the peer does not wait any more for who uses its memory.
+  const PeerMemory* Direct() const {
+    return is_closed() ? nullptr : direct_.load(std::memory_order_acquire);
+  }
 
   // Where the place of a key is taken by one that lasts, the next one has another.
   std::optional<MemoryKey> Lent(std::span<const std::byte> memory, ShmAccess access,

@@ -258,7 +258,11 @@ class RealReactor : public Reactor {
       if (!watches_.empty()) RunReady(/*timeout=*/0);
       return;
     }
-    if ((is_lent && Spin()) || !LetLookoutsSleep()) return;
+    if ((is_lent && Spin()) || !LetLookoutsSleep()) {
+      // Whoever has much to do there does not keep others from being heard.
+      if (++deaf_rounds_ >= kDeafRounds && !watches_.empty()) RunReady(/*timeout=*/0);
+      return;
+    }
     int awake = kAwake;
     const Signal asleep = watches_.empty() ? kAsleep : kPolling;
     if (signal_.compare_exchange_strong(awake, asleep, std::memory_order_acq_rel)) {
@@ -444,6 +448,7 @@ class RealReactor : public Reactor {
   // Waits in the kernel and calls what became ready. `timeout` as of epoll_wait: 0 or -1. How many
   // descriptors were.
   int RunReady(int timeout) {
+    deaf_rounds_ = 0;
     std::array<epoll_event, 64> events;
     const int n = epoll_wait(epoll_.number(), events.data(), events.size(), timeout);
     const int error = errno;
@@ -478,6 +483,8 @@ class RealReactor : public Reactor {
   static constexpr Nanoseconds kShortestSpin = 1 * kMicrosecond;
   // As many as take about as long as the system calls between them.
   static constexpr int kLooks = 100;
+  // In which lookouts found something and no descriptor was looked at.
+  static constexpr int kDeafRounds = 16;
   // How long a loop that was lent stays free for the next to borrow it, while it often is.
   static constexpr Nanoseconds kShortestLoan = 100 * kMicrosecond;
   static constexpr Nanoseconds kLongestLoan = kMillisecond;
@@ -509,6 +516,7 @@ class RealReactor : public Reactor {
   std::vector<Lookout*> lookouts_;  // that do not sleep
   bool is_stopping_ = false;
   Nanoseconds spin_ = kLongestSpin;
+  int deaf_rounds_ = 0;
 
   Mutex loan_mutex_;
   std::condition_variable loan_changed_;

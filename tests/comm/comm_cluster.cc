@@ -215,6 +215,12 @@ LinkedNodes::LinkedNodes(Environment& environment, const TransportCase& transpor
     }
   }
   CHECK(joined.Wait().ok());
+  // As after a check of the links: what a peer lends is read from its first frame on.
+  for (const auto& [pair, link] : links_) {
+    while (transport.lends && !link->can_read_lent()) {
+      RunOn(environment_, *reactors_[pair.first], [] {});
+    }
+  }
 }
 
 LinkedNodes::~LinkedNodes() {

@@ -349,13 +349,14 @@ TEST_F(WrongMemberTest, AnotherCallIsNamed) {
 }
 
 TEST_F(WrongMemberTest, OtherBytesAreNamed) {
-  EXPECT_EQ(WhatMember0Hears([&] {
-              theirs().board() = {.piece = 0, .signature = 5, .is_able = 1};
-              theirs().offer(0) = {.bytes = 8, .token = 3, .target = 4};
-              theirs().Arrive();
-            }),
-            "1, 0: 8 bytes of piece 0, by key 3, and a place by key 4; expected were 200000 bytes "
-            "and keys");
+  EXPECT_EQ(
+      WhatMember0Hears([&] {
+        theirs().board() = {.piece = 0, .signature = 5, .is_able = 1};
+        theirs().offer(0) = {.bytes = 8, .token = 3, .target = 4};
+        theirs().Arrive();
+      }),
+      "1, 0: 8 bytes of piece 0, at 0 or by key 3, and a place by key 4; expected were 200000 "
+      "bytes of elements of 4, and keys");
 }
 
 TEST_F(WrongMemberTest, WhoArrivesTooOftenIsNamed) {
@@ -363,6 +364,12 @@ TEST_F(WrongMemberTest, WhoArrivesTooOftenIsNamed) {
               for (int i = 0; i < 3; ++i) theirs().Arrive();
             }),
             "rank 1 arrived 3 times, before 0; expected were up to 2");
+}
+
+// As who leaves before the others have come.
+TEST_F(WrongMemberTest, WhoShowsItsStandNoMoreFailsTheCall) {
+  EXPECT_EQ(WhatMember0Hears([&] { theirs().Close(); }),
+            "the group: rank 1 took back what it had lent for call 0 before the call ended");
 }
 
 // Not at once: who takes back what it lent has failed, and says why.

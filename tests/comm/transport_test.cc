@@ -148,6 +148,12 @@ TEST_P(TransportTest, WhatIsLentForWritingIsWritten) {
   EXPECT_FALSE(link(1).WriteLent(read_only->token, 0, payload));
   link(0).Withdraw(*key);
   EXPECT_FALSE(link(1).WriteLent(key->token, 0, payload));
+  // Who has closed its end is not waited for any more.
+  const std::optional<MemoryKey> again = link(0).LendForWriting(lent);
+  ASSERT_TRUE(again.has_value() && link(1).WriteLent(again->token, 0, payload));
+  link(1).Close(absl::CancelledError("the test"));
+  EXPECT_FALSE(link(1).WriteLent(again->token, 0, payload));
+  EXPECT_FALSE(link(1).ReadLent(again->token, 1, [](std::span<const std::byte>) {}));
 }
 
 // It is not to be written.
