@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "tests/comm/comm_cluster.h"
 
 namespace braid {
@@ -213,7 +214,7 @@ class DirectMachineTest : public ::testing::TestWithParam<TransportCase> {
           rank, std::vector<std::byte>(data[rank].expected.size() * sizeof(float))));
       done.push_back(std::make_unique<Outcome>(*environment_));
     }
-    const std::vector<int64_t> even;
+    const std::vector<int64_t> even = {};
     for (int rank = 0; rank < p; ++rank) {
       members.On(rank, [&] {
         members.machine(rank).Start(
@@ -268,7 +269,7 @@ TEST_P(DirectMachineTest, WhatCannotBeLentIsLeftToOthersOnAllMembers) {
   if (GetParam().name == "loopback") GTEST_SKIP() << "all memory of a process can be lent";
   Members members(*environment_, GetParam(), 2);
   const std::vector<Data> data = MakeData(CollectiveKind::kAllReduce, 2, 100'000, 1);
-  const std::vector<int64_t> even;
+  const std::vector<int64_t> even = {};
   std::vector<float> elsewhere = data[0].input;
   const Memory lendable = members.nodes().Landing(1, std::as_bytes(std::span(data[1].input)));
   std::vector<std::unique_ptr<Outcome>> unable;
@@ -335,7 +336,7 @@ class WrongMemberTest : public ::testing::Test {
   }
 
   const std::unique_ptr<Environment> environment_ = MakeSimulatedMachine(1);
-  const std::vector<int64_t> even_;
+  const std::vector<int64_t> even_ = {};
   std::vector<Data> data_ = MakeData(CollectiveKind::kAllReduce, 2, 100'000, 1);
   std::unique_ptr<Members> members_ = std::make_unique<Members>(*environment_, Loopback(), /*p=*/2);
 };
