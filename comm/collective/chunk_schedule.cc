@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "comm/collective/whole_elements.h"
 #include "glog/logging.h"
 
 namespace braid {
@@ -14,8 +15,7 @@ constexpr uint32_t kPairSlots = 2;  // all_to_all has a hop to every other membe
 class Blocks {
  public:
   Blocks(const CollectiveSpec& spec, const std::vector<int64_t>& counts)
-      : chunk_bytes_(std::max<int64_t>(1, spec.chunk_bytes / spec.element_size) *
-                     spec.element_size) {
+      : chunk_bytes_(WholeElements(spec.chunk_bytes, spec.element_size)) {
     int64_t offset = 0;
     for (const int64_t count : counts) {
       offsets_.push_back(offset);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "comm/collective/whole_elements.h"
 #include "glog/logging.h"
 
 namespace braid {
@@ -16,7 +17,7 @@ namespace {
 // The bytes that a reduction works on at a time: whole elements, which stay in the first-level
 // cache.
 int64_t ReductionTileBytes(int64_t element_size) {
-  return std::max<int64_t>(1, (int64_t{16} << 10) / element_size) * element_size;
+  return WholeElements(int64_t{16} << 10, element_size);
 }
 
 // That wait for a member: each meeting of all sends it one, and it goes to none without it.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "comm/collective/chunk_schedule.h"
+#include "comm/collective/whole_elements.h"
 #include "glog/logging.h"
 #include "runtime/base/streaming_copy.h"
 
@@ -324,8 +325,7 @@ bool DirectMachine::Sum() {
 }
 
 bool DirectMachine::SumRange(int64_t offset, int64_t bytes, int first) {
-  const int64_t size = work_.spec->element_size;
-  const int64_t most = std::max<int64_t>(1, kSummedBytes / size) * size;
+  const int64_t most = WholeElements(kSummedBytes, work_.spec->element_size);
   if (members() > 2 && static_cast<int64_t>(tile_.size()) < most) {
     absl::StatusOr<Memory> tile = options_.member.allocate(static_cast<uint64_t>(most));
     if (!tile.ok()) {

@@ -110,7 +110,7 @@ class DirectMachine {
   bool Work();
   bool Move();
   bool Sum();
-  // Block `block` of an all_reduce that goes by the stands, or this member's own.
+  // From `at_` on, of these bytes of the input, with member `first` first.
   bool SumRange(int64_t offset, int64_t bytes, int first);
   bool SumTile(std::byte* target, int64_t offset, int64_t bytes, int first);
   bool Push(int64_t offset, int64_t bytes);

@@ -14,6 +14,9 @@ namespace {
 // What others write often does not share a line with what they do not.
 constexpr size_t kStandLine = 64;
 
+// Of Head::sleeps.
+constexpr uint32_t kForArrival = 1, kForEnd = 2;
+
 size_t Aligned(size_t bytes) { return (bytes + kStandLine - 1) / kStandLine * kStandLine; }
 
 }  // namespace
@@ -24,12 +27,6 @@ struct Stands::Head {
   // What its owner sleeps for, having seen that it is not there.
   std::atomic<uint32_t> sleeps{0};
 };
-
-namespace {
-
-constexpr uint32_t kForArrival = 1, kForEnd = 2;
-
-}  // namespace
 
 Stands::Stands(StandsMember member, std::function<bool()> look)
     : member_(std::move(member)), look_(std::move(look)), others_(member_.members) {}

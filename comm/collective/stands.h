@@ -108,7 +108,7 @@ class Stands : private Lookout {
   int64_t events() const { return events_; }
 
  private:
-  // What stands of the memory's start. Others read it at any time.
+  // The start of the memory, which others read at any time.
   struct Head;
   struct Other {
     Link* link = nullptr;

@@ -44,29 +44,24 @@ GroupEnd::GroupEnd(GroupIdentity identity, Options options)
                           .channel = Channel::kGroup,
                           .id = identity_.id,
                           .allocate = options_.allocate,
-                          .link_to =
-                              [this](int rank) {
-                                return options_.peers->LinkTo(identity_.nodes[rank]);
-                              }},
+                          .link_to = LinkTo()},
                .name = identity_.name,
                .on_unexpected = OnUnexpected(),
                .fail = options_.fail}),
-      transfers_(
-          {.identity = identity_,
-           .reactor = options_.reactor,
-           .with_link = [this](int rank, auto then) { WithLink(rank, std::move(then)); },
-           .link_to = [this](int rank) { return options_.peers->LinkTo(identity_.nodes[rank]); },
-           .on_unexpected =
-               [this](const std::string& what) {
-                 Ask(number_, absl::StrFormat("%s: %s", name(), what), 0);
-               },
-           .fail = options_.fail}),
-      windows_(
-          {.identity = identity_,
-           .reactor = options_.reactor,
-           .with_link = [this](int rank, auto then) { WithLink(rank, std::move(then)); },
-           .link_to = [this](int rank) { return options_.peers->LinkTo(identity_.nodes[rank]); },
-           .fail = options_.fail}) {
+      transfers_({.identity = identity_,
+                  .reactor = options_.reactor,
+                  .with_link = [this](int rank, auto then) { WithLink(rank, std::move(then)); },
+                  .link_to = LinkTo(),
+                  .on_unexpected =
+                      [this](const std::string& what) {
+                        Ask(number_, absl::StrFormat("%s: %s", name(), what), 0);
+                      },
+                  .fail = options_.fail}),
+      windows_({.identity = identity_,
+                .reactor = options_.reactor,
+                .with_link = [this](int rank, auto then) { WithLink(rank, std::move(then)); },
+                .link_to = LinkTo(),
+                .fail = options_.fail}) {
   local_->Join(identity_.my_rank, {.inbox = machine_.inbox()});
 }
 
@@ -81,6 +76,10 @@ std::function<void(int from, int64_t piece, const std::string& what)> GroupEnd::
     unexpected_ = {piece, absl::StrFormat("%s: rank %d sent %s", name(), from, what)};
     LookAtUnexpected();
   };
+}
+
+std::function<Link*(int rank)> GroupEnd::LinkTo() const {
+  return [this](int rank) { return options_.peers->LinkTo(identity_.nodes[rank]); };
 }
 
 void GroupEnd::Start(GroupCall call, std::function<void(absl::Status)> done) {
@@ -159,6 +158,10 @@ GroupEnd::PlannedCall* GroupEnd::FindPlan() {
   for (PlannedCall& planned : planned_) {
     if (HaveSameShape(planned.call, call)) return &planned;
   }
+  // What no other call can have the shape of is not kept.
+  const bool is_alone =
+      !planned_.empty() && !HaveSameShape(planned_.front().call, planned_.front().call);
+  if (is_alone) planned_.pop_front();
   if (planned_.size() == kPlannedCalls) planned_.pop_back();
   planned_.push_front({.call = Remembered(call),
                        .spec = SpecOf(call, identity_.id, identity_.nodes, identity_.my_rank),

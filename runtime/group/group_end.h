@@ -122,6 +122,7 @@ class GroupEnd {
   void Connect();
   void Run();
   std::function<void(int from, int64_t piece, const std::string& what)> OnUnexpected();
+  std::function<Link*(int rank)> LinkTo() const;
   // By this rank or by others.
   int64_t FirstNotTaken();
   // Where the data of the call under way is.
