@@ -13,6 +13,7 @@ install(CODE "
 install(DIRECTORY ${PROJECT_BINARY_DIR}/headers/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/braid)
 
 install(TARGETS braid braid_bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS braid_onnx_run RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
 foreach(export braid braid_onnx braid_testing)
   install(EXPORT ${export}Targets NAMESPACE braid:: DESTINATION ${braid_package_dir})
 endforeach()

@@ -40,9 +40,11 @@ std::vector<Sbp> Split(const std::vector<int>& axes, size_t operands, Sbp otherw
   return sbps;
 }
 
-bool LeavesAddendsOfBools(const SbpSignature& signature, std::span<const TensorType> outputs) {
+// Of bools and of coded numbers there are no sums.
+bool LeavesAddendsWithoutSum(const SbpSignature& signature, std::span<const TensorType> outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (signature.outputs[i] == sbp::P && outputs[i].dtype == DType::kBool) return true;
+    const bool has_no_sum = outputs[i].dtype == DType::kBool || IsCoded(outputs[i].dtype);
+    if (signature.outputs[i] == sbp::P && has_no_sum) return true;
   }
   return false;
 }
@@ -66,7 +68,7 @@ std::vector<SbpSignature> FactorRule::Signatures(const OpContext& context, int64
     if (!CanSplit(factor, context, parts)) continue;
     SbpSignature signature = {Split(factor.inputs, num_inputs, sbp::B),
                               Split(factor.outputs, num_outputs, factor.partial)};
-    if (LeavesAddendsOfBools(signature, context.outputs)) continue;
+    if (LeavesAddendsWithoutSum(signature, context.outputs)) continue;
     if (std::any_of(signature.outputs.begin(), signature.outputs.end(),
                     [](const Sbp& sbp) { return sbp.is_partial(); })) {
       add_addends(signature, factor.partial);

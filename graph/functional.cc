@@ -136,6 +136,17 @@ Tensor Cast(Tensor x, DType dtype, SourceLocation where) {
   if (x.valid() && x.dtype() == dtype) return x;
   return Apply("cast", {x}, {{"dtype", dtype}}, where);
 }
+Tensor Cast(Tensor x, DType dtype, CastOptions options, SourceLocation where) {
+  if (x.valid() && x.dtype() == dtype) return x;
+  Attrs attrs = {{"dtype", dtype}};
+  if (!options.saturate) attrs.Set("saturate", int64_t{0});
+  if (dtype == DType::kF8E8M0) attrs.Set("rounding", std::move(options.rounding));
+  return Apply("cast", {x}, std::move(attrs), where);
+}
+Tensor BitCast(Tensor x, DType dtype, SourceLocation where) {
+  if (x.valid() && x.dtype() == dtype) return x;
+  return Apply("bit_cast", {x}, {{"dtype", dtype}}, where);
+}
 Tensor StopGradient(Tensor x, SourceLocation where) {
   return Apply("stop_gradient", {x}, {}, where);
 }

@@ -75,7 +75,15 @@ Tensor AddScalar(Tensor x, double value, SourceLocation where = Here());  // x +
 // x within [low, high]; either may be infinite. Whole numbers stay whole: their bounds are rounded
 // inwards.
 Tensor Clip(Tensor x, double low, double high, SourceLocation where = Here());
-Tensor Cast(Tensor x, DType dtype, SourceLocation where = Here());  // x itself if it has dtype
+struct CastOptions {            // to floats of 8 bits
+  bool saturate = true;         // what is too large: the largest number; else infinity or NaN
+  std::string rounding = "up";  // of f8e8m0: up, down or nearest
+};
+// x itself if it has dtype. From a floating to an integer type: towards zero, clamped to its range;
+// of whole numbers that do not fit the lowest bits stay.
+Tensor Cast(Tensor x, DType dtype, SourceLocation where = Here());
+Tensor Cast(Tensor x, DType dtype, CastOptions options, SourceLocation where = Here());
+Tensor BitCast(Tensor x, DType dtype, SourceLocation where = Here());  // the same bits
 // The value of x, through which no gradient flows.
 Tensor StopGradient(Tensor x, SourceLocation where = Here());
 

@@ -9,9 +9,11 @@
 #include <cstring>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
+#include "runtime/coded_elements.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/files/file.h"
 #include "runtime/files/npy.h"
@@ -37,9 +39,11 @@ To ConvertInteger(From value) {
     if (value >= kHigh) return std::numeric_limits<To>::max();
     return static_cast<To>(value);
   } else {
-    const int64_t wide = value;
-    return static_cast<To>(
-        std::clamp<int64_t>(wide, std::numeric_limits<To>::min(), std::numeric_limits<To>::max()));
+    if (std::cmp_less(value, std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
+    if (std::cmp_greater(value, std::numeric_limits<To>::max())) {
+      return std::numeric_limits<To>::max();
+    }
+    return static_cast<To>(value);
   }
 }
 
@@ -60,6 +64,45 @@ Stored<To> ConvertOne(Stored<From> value) {
   }
 }
 
+// The lowest and the highest number of a coded type of whole numbers.
+std::pair<int64_t, int64_t> RangeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kI4:
+      return {-8, 7};
+    case DType::kU4:
+      return {0, 15};
+    case DType::kI2:
+      return {-2, 1};
+    default:
+      return {0, 3};
+  }
+}
+
+// By way of a type that holds all numbers of the coded type.
+void ConvertFromCoded(DType from, const uint8_t* source, DType to, void* out, int64_t n) {
+  if (IsWholeNumber(from)) {
+    const auto* wide = reinterpret_cast<const int8_t*>(source);
+    return ConvertElements(from == DType::kI4 || from == DType::kI2 ? DType::kI8 : DType::kU8, wide,
+                           to, out, n);
+  }
+  std::vector<float> wide(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) wide[i] = DecodeElement(from, source[i]);
+  ConvertElements(DType::kF32, wide.data(), to, out, n);
+}
+
+void ConvertToCoded(DType from, const void* source, DType to, uint8_t* out, int64_t n) {
+  if (IsWholeNumber(to)) {
+    std::vector<int64_t> wide(static_cast<size_t>(n));
+    ConvertElements(from, source, DType::kI64, wide.data(), n);
+    const auto [low, high] = RangeOf(to);
+    for (int64_t i = 0; i < n; ++i) out[i] = EncodeWhole(to, std::clamp(wide[i], low, high));
+    return;
+  }
+  std::vector<float> wide(static_cast<size_t>(n));
+  ConvertElements(from, source, DType::kF32, wide.data(), n);
+  for (int64_t i = 0; i < n; ++i) out[i] = EncodeElement(to, wide[i]);
+}
+
 }  // namespace
 
 void ConvertElements(DType from, const void* source, DType to, void* out, int64_t n) {
@@ -68,6 +111,8 @@ void ConvertElements(DType from, const void* source, DType to, void* out, int64_
     std::memcpy(out, source, static_cast<size_t>(n) * SizeOf(from));
     return;
   }
+  if (IsCoded(from)) return ConvertFromCoded(from, static_cast<const uint8_t*>(source), to, out, n);
+  if (IsCoded(to)) return ConvertToCoded(from, source, to, static_cast<uint8_t*>(out), n);
   VisitDType(from, [&]<typename From>(std::type_identity<From>) {
     VisitDType(to, [&]<typename To>(std::type_identity<To>) {
       const auto* in = static_cast<const Stored<From>*>(source);

@@ -100,7 +100,8 @@ class Array {
 };
 
 // Converts n elements. To a float type: rounded to nearest even. From a float to an integer type:
-// towards zero, clamped to its range, NaN to 0; between integers: clamped. To bool: is not 0.
+// towards zero, clamped to its range, NaN to 0; between integers: clamped. To bool: is not 0. To a
+// coded float: the nearest, clamped to its range; NaN stays NaN where the type has one.
 void ConvertElements(DType from, const void* source, DType to, void* out, int64_t n);
 
 }  // namespace braid

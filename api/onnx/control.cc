@@ -30,7 +30,8 @@ absl::StatusOr<Values> TranslateIf(const NodeView& n) {
   Values chosen;
   for (size_t i = 0; i < std::min(yes.size(), no.size()); ++i) {
     if (!yes[i].is_tensor() || !no[i].is_tensor() || yes[i].type() != no[i].type()) {
-      return Lacking("a condition that is computed, with branches of different types");
+      return Lacking(absl::StrCat("a condition that is computed, with branches of different types",
+                                  n.surroundings().HowToKnow(n.value(0))));
     }
     BRAID_ASSIGN_OR_RETURN(
         const Values both,
@@ -59,11 +60,14 @@ absl::StatusOr<Value> Stack(const NodeView& n, Values slices, int64_t axis) {
   return stacked[0];
 }
 
-absl::StatusOr<bool> IsTrue(const Value& condition) {
+absl::StatusOr<bool> IsTrue(const NodeView& n, const Value& condition) {
   if (!condition.is_tensor() || condition.type().shape.num_elements() != 1) {
     return Wrong("its condition is not one bool");
   }
-  if (condition.array == nullptr) return Lacking("a loop with a condition that is computed");
+  if (condition.array == nullptr) {
+    return Lacking(absl::StrCat("a loop with a condition that is computed",
+                                n.surroundings().HowToKnow(condition)));
+  }
   return condition.array->As(DType::kBool).data<bool>()[0];
 }
 
@@ -77,7 +81,7 @@ absl::StatusOr<Values> TranslateLoop(const NodeView& n) {
   if (!has_condition && !n.HasInput(0)) return Lacking("a loop without an end");
   bool goes_on = true;
   if (has_condition) {
-    BRAID_ASSIGN_OR_RETURN(goes_on, IsTrue(n.value(1)));
+    BRAID_ASSIGN_OR_RETURN(goes_on, IsTrue(n, n.value(1)));
   }
   Values carried;
   for (int i = 2; i < n.num_inputs(); ++i) carried.push_back(n.value(i));
@@ -92,7 +96,7 @@ absl::StatusOr<Values> TranslateLoop(const NodeView& n) {
                                 " + ", scans.size(), " are needed"));
     }
     if (has_condition) {
-      BRAID_ASSIGN_OR_RETURN(goes_on, IsTrue(outputs[0]));
+      BRAID_ASSIGN_OR_RETURN(goes_on, IsTrue(n, outputs[0]));
     }
     for (size_t i = 0; i < carried.size(); ++i) carried[i] = std::move(outputs[1 + i]);
     for (size_t i = 0; i < scans.size(); ++i) {

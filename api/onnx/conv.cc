@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/onnx/quantize.h"
 #include "api/onnx/translators.h"
 #include "graph/functional.h"
 #include "runtime/base/status.h"
@@ -118,15 +119,12 @@ absl::StatusOr<Tensors> TranslateConvInteger(const NodeView& n) {
 // x, its scale and zero point, w and its, y's, and a bias in units of scale(x) * scale(w).
 absl::StatusOr<Tensors> TranslateQLinearConv(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(3)));
-  if (n.dtype(7) != DType::kU8) return Lacking("results other than uint8");
+  BRAID_RETURN_IF_ERROR(CheckQuantized(n.dtype(7)));
   const auto wide = [&](int input) { return Along(Cast(n.in(input), DType::kF64), 1, n.rank()); };
   const Tensor x = Centered(n, 0, 2, 1), w = Centered(n, 3, 5, 0);
   Tensor y = n.HasInput(8) ? Conv(x, w, Cast(n.in(8), DType::kF64), options) : Conv(x, w, options);
   y = Mul(y, Div(Mul(wide(1), wide(4)), wide(6)));
-  // Adding and taking away 1.5 * 2^52 rounds to integers, halves to even ones.
-  constexpr double kRounder = 6755399441055744.0;
-  y = Add(AddScalar(AddScalar(y, kRounder), -kRounder), wide(7));
-  return Tensors{Cast(Clip(y, 0, 255), DType::kU8)};
+  return Tensors{QuantizedQuotient(y, Reshape(n.in(7), Shape()), {.dtype = n.dtype(7)})};
 }
 
 absl::StatusOr<PoolOptions> PoolOptionsOf(const NodeView& n) {

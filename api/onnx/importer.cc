@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "api/onnx/fold.h"
 #include "api/onnx/onnx.pb.h"
 #include "api/onnx/tensor_proto.h"
+#include "api/onnx/trained.h"
 #include "graph/functional.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
@@ -24,14 +27,6 @@ constexpr int kMaxDepth = 64;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 // What is known beside being computed in the job stays known while it is small: shapes are.
 constexpr int64_t kMaxKnownElements = 4096;
-
-// "ai.onnx" is the long name of "".
-std::string DomainOf(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
-
-std::string OperatorOf(const NodeProto& node) {
-  const std::string domain = DomainOf(node.domain());
-  return domain.empty() ? node.op_type() : absl::StrCat(domain, ".", node.op_type());
-}
 
 // Few of our operators have u8, which models rarely need: no fault of the file's.
 bool TakesBytes(const Values& inputs) {
@@ -60,6 +55,13 @@ absl::Status CheckMade(const LogicalGraph& graph, size_t first, bool takes_bytes
 
 }  // namespace
 
+std::string DomainOf(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
+
+std::string OperatorOf(const NodeProto& node) {
+  const std::string domain = DomainOf(node.domain());
+  return domain.empty() ? node.op_type() : absl::StrCat(domain, ".", node.op_type());
+}
+
 class Importer::NodeSurroundings final : public Surroundings {
  public:
   NodeSurroundings(Importer& importer, const Scope& scope, int64_t opset)
@@ -74,6 +76,14 @@ class Importer::NodeSurroundings final : public Surroundings {
   absl::StatusOr<std::shared_ptr<const Array>> ArrayOf(const TensorProto& tensor) override {
     return importer_.ArrayOf(tensor);
   }
+  std::string HowToKnow(const Value& value) const override {
+    if (!value.tensor.valid()) return "";
+    const std::set<std::string> inputs = importer_.InputsBehind(value.tensor);
+    if (inputs.empty()) return "";
+    return absl::StrCat("; it depends on ", inputs.size() == 1 ? "the input '" : "the inputs '",
+                        absl::StrJoin(inputs, "', '"),
+                        "': give the value as its argument (an Array)");
+  }
 
  private:
   Importer& importer_;
@@ -87,6 +97,9 @@ Importer::Importer(const ModelProto& model, Target& target)
 Importer::~Importer() = default;
 
 absl::StatusOr<Values> Importer::Run(std::map<std::string, Value> given) {
+  for (const auto& [name, value] : given) {
+    if (value.tensor.valid()) inputs_[value.tensor.id()] = name;
+  }
   Scope scope = {.values = std::move(given)};
   BRAID_RETURN_IF_ERROR(VisitAll(model_.graph().node(), scope));
   Values outputs;
@@ -108,7 +121,9 @@ absl::Status Importer::VisitAll(const Nodes& nodes, Scope& scope) {
     const std::string name = is_named                 ? node.name()
                              : node.output_size() > 0 ? node.output(0)
                                                       : std::string();
-    return Prefixed(absl::StrCat(OperatorOf(node), " '", name, "'"), status);
+    const absl::StatusOr<int64_t> opset = OpsetOf(DomainOf(node.domain()), scope);
+    const std::string version = opset.ok() ? absl::StrCat(" of opset ", *opset) : "";
+    return Prefixed(absl::StrCat(OperatorOf(node), version, " '", name, "'"), status);
   }
   return absl::OkStatus();
 }
@@ -125,6 +140,7 @@ absl::Status Importer::Visit(const NodeProto& written, Scope& scope) {
       return Wrong(absl::StrCat("an input that output ", i, " needs is missing"));
     }
     if (outputs[i].name.empty()) outputs[i].name = scope.prefix + node.output(i);
+    BRAID_RETURN_IF_ERROR(CheckNew(node.output(i), scope));
     scope.values.insert_or_assign(node.output(i), outputs[i]);
   }
   return absl::OkStatus();
@@ -135,7 +151,36 @@ absl::StatusOr<Value> Importer::Find(const std::string& name, const Scope& scope
     const auto found = at->values.find(name);
     if (found != at->values.end()) return found->second;
   }
-  return Wrong(absl::StrCat("nothing makes '", name, "'"));
+  return Wrong(absl::StrCat("nothing in front of it makes '", name,
+                            "': the file's nodes are not in order, or form a circle"));
+}
+
+absl::Status Importer::CheckNew(const std::string& name, const Scope& scope) const {
+  for (const Scope* at = &scope; at != nullptr; at = at->outer) {
+    if (!at->values.contains(name)) continue;
+    return Wrong(absl::StrCat("it makes '", name, "', which ",
+                              at == &scope ? "the graph" : "a graph around its own",
+                              " has already; names are given once"));
+  }
+  return absl::OkStatus();
+}
+
+std::set<std::string> Importer::InputsBehind(Tensor tensor) const {
+  std::set<std::string> names;
+  std::set<TensorId> seen;
+  std::vector<TensorId> next = {tensor.id()};
+  while (!next.empty()) {
+    const TensorId id = next.back();
+    next.pop_back();
+    if (!seen.insert(id).second) continue;
+    if (const auto input = inputs_.find(id); input != inputs_.end()) {
+      names.insert(input->second);
+      continue;
+    }
+    const Op& op = target_.graph().producer(id);
+    next.insert(next.end(), op.inputs.begin(), op.inputs.end());
+  }
+  return names;
 }
 
 absl::StatusOr<Values> Importer::Inputs(const NodeProto& node, const Scope& scope) const {
@@ -192,7 +237,13 @@ absl::StatusOr<Values> Importer::Translate(const NodeProto& node, Values inputs,
     }
   }
   const Translator* translator = translators_.Find(OperatorOf(node));
-  if (translator == nullptr) return Lacking("Braid does not have this operator");
+  if (translator == nullptr) {
+    return Lacking(absl::StrCat("Braid does not have this operator; ",
+                                domain.empty()
+                                    ? "export the model with another opset, or so that "
+                                      "its exporter decomposes it"
+                                    : "make the model without operators of that domain"));
+  }
   BRAID_ASSIGN_OR_RETURN(const int64_t opset, OpsetOf(domain, scope));
   const auto [least, most] = translator->arity;
   const auto num_inputs = static_cast<int>(inputs.size());
@@ -255,10 +306,11 @@ absl::StatusOr<Values> Importer::RunGraph(const GraphProto& graph, Values inputs
   }
   for (const TensorProto& initializer : graph.initializer()) {
     BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const Array> array, ArrayOf(initializer));
-    const bool is_weight = IsFloating(array->dtype());
+    const bool is_weight = RoleOfNumbers(*array) == LeftAlone::kNot;
     scope.values[initializer.name()] = {.name = scope.prefix + initializer.name(),
                                         .array = std::move(array),
-                                        .is_weight = is_weight};
+                                        .is_weight = is_weight,
+                                        .is_trained = is_weight};
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     scope.values.insert_or_assign(graph.input(static_cast<int>(i)).name(), std::move(inputs[i]));

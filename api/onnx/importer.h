@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ class GraphProto;
 class ModelProto;
 class NodeProto;
 class TensorProto;
+
+// "ai.onnx" is the long name of "".
+std::string DomainOf(const std::string& domain);
+// "Conv"; behind the domain and a dot if that is not ONNX's own.
+std::string OperatorOf(const NodeProto& node);
 
 class Importer {
  public:
@@ -70,9 +76,14 @@ class Importer {
                                                 const TranslateFunction& translate,
                                                 Surroundings& surroundings);
   absl::StatusOr<std::shared_ptr<const Array>> ArrayOf(const TensorProto& tensor);
+  // The model's inputs that a tensor is computed from, in the order of their names.
+  std::set<std::string> InputsBehind(Tensor tensor) const;
+  // INVALID_ARGUMENT if the graph, or one around it, has a value of this name.
+  absl::Status CheckNew(const std::string& name, const Scope& scope) const;
 
   const ModelProto& model_;
   Target& target_;
+  std::map<TensorId, std::string> inputs_;  // of the model: those that are tensors
   const Translators translators_;
   const KernelRegistry kernels_;
   std::map<const TensorProto*, std::shared_ptr<const Array>> arrays_;

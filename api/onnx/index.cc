@@ -46,6 +46,15 @@ absl::StatusOr<Tensors> TranslateScatterNd(const NodeView& n) {
   return Tensors{ScatterNd(n.in(0), n.in(1), n.in(2), {.reduction = reduction})};
 }
 
+// Their order matters to the largest and the smallest, and to sums it must not.
+TranslateFunction OnWideScattered(TranslateFunction f) {
+  return [f = std::move(f)](const NodeView& n) {
+    const std::string reduction = n.Text("reduction", "none");
+    const bool is_extreme = reduction == "max" || reduction == "min";
+    return OnWideNumbers(f, is_extreme ? U64::kOrder : U64::kNothing)(n);
+  };
+}
+
 absl::StatusOr<Tensors> TranslateWhere(const NodeView& n) {
   return Tensors{Where(n.in(0), n.in(1), n.in(2))};
 }
@@ -114,12 +123,12 @@ void AddIndex(Translators& all) {
   all.Add("Gather", {2, 2}, TranslateGather);
   all.Add("GatherElements", {2, 2}, TranslateGatherElements);
   all.Add("GatherND", {2, 2}, TranslateGatherNd);
-  all.Add("Scatter", {3, 3}, TranslateScatterElements);
-  all.Add("ScatterElements", {3, 3}, TranslateScatterElements);
-  all.Add("ScatterND", {3, 3}, TranslateScatterNd);
+  all.Add("Scatter", {3, 3}, OnWideScattered(TranslateScatterElements));
+  all.Add("ScatterElements", {3, 3}, OnWideScattered(TranslateScatterElements));
+  all.Add("ScatterND", {3, 3}, OnWideScattered(TranslateScatterNd));
   all.Add("Where", {3, 3}, TranslateWhere);
   all.Add("OneHot", {3, 3}, TranslateOneHot);
-  all.Add("TopK", {1, 2}, TranslateTopK);
+  all.Add("TopK", {1, 2}, OnWideNumbers(TranslateTopK, U64::kOrder));
   all.Add("ReverseSequence", {2, 2}, TranslateReverseSequence);
   all.Add("Einsum", {1, kAnyNumber}, TranslateEinsum);
 }

@@ -1,5 +1,6 @@
 // Elementwise operators, activations and matrices.
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -20,16 +21,68 @@ absl::StatusOr<Tensors> TranslatePow(const NodeView& n) {
   return Tensors{Pow(n.in(0), Cast(n.in(1), n.dtype(0)))};
 }
 
+// x >> 1 without sign.
+Tensor Halved(Tensor x) {
+  const auto number = [&](double value) {
+    return Constant(*x.graph(), value, {.dtype = DType::kI64});
+  };
+  // All bits but the highest: the smallest number's complement.
+  const Tensor rest = BitwiseNot(number(std::numeric_limits<int64_t>::min()));
+  return BitwiseAnd(ShiftRight(x, number(1)), rest);
+}
+
+// Numbers of 64 bits without sign in i64: whether a < b, and a / b.
+Tensor IsBelow(Tensor a, Tensor b) {
+  const Tensor zero = Constant(*a.graph(), 0, {.dtype = DType::kI64});
+  const Tensor are_alike = LogicalNot(LogicalXor(Less(a, zero), Less(b, zero)));
+  return Where(are_alike, Less(a, b), Less(b, zero));
+}
+Tensor UnsignedQuotient(Tensor a, Tensor b) {
+  const auto number = [&](double value) {
+    return Constant(*a.graph(), value, {.dtype = DType::kI64});
+  };
+  const Tensor is_large = Less(b, number(0));
+  const Tensor divisor = Where(is_large, number(1), b);
+  // Twice the half's quotient is at most one too small.
+  const Tensor twice = ShiftLeft(Div(Halved(a), divisor), number(1));
+  const Tensor rest = Sub(a, Mul(twice, divisor));
+  const Tensor quotient = Where(IsBelow(rest, divisor), twice, Add(twice, number(1)));
+  return Where(is_large, Where(IsBelow(a, b), number(0), number(1)), quotient);
+}
+
+absl::StatusOr<Tensors> TranslateDiv(const NodeView& n) {
+  if (n.dtype() != DType::kU64) return OnWideNumbers(Binary(Div))(n);
+  const Tensor a = Cast(n.in(0), DType::kI64), b = Cast(n.in(1), DType::kI64);
+  return Tensors{Cast(UnsignedQuotient(a, b), DType::kU64)};
+}
+
 absl::StatusOr<Tensors> TranslateMod(const NodeView& n) {
   const bool is_fmod = n.Flag("fmod");
-  return Tensors{is_fmod ? Fmod(n.in(0), n.in(1)) : Mod(n.in(0), n.in(1))};
+  if (n.dtype() == DType::kU64) {
+    const Tensor a = Cast(n.in(0), DType::kI64), b = Cast(n.in(1), DType::kI64);
+    return Tensors{Cast(Sub(a, Mul(UnsignedQuotient(a, b), b)), DType::kU64)};
+  }
+  const TranslateFunction mod = [is_fmod](const NodeView& wide) {
+    return Tensors{is_fmod ? Fmod(wide.in(0), wide.in(1)) : Mod(wide.in(0), wide.in(1))};
+  };
+  return OnWideNumbers(mod)(n);
 }
 
 absl::StatusOr<Tensors> TranslateBitShift(const NodeView& n) {
   const std::string direction = n.Text("direction", "");
-  if (direction == "LEFT") return Tensors{ShiftLeft(n.in(0), n.in(1))};
-  if (direction == "RIGHT") return Tensors{ShiftRight(n.in(0), n.in(1))};
-  return Wrong(absl::StrCat("direction is '", direction, "'; LEFT or RIGHT is needed"));
+  if (direction == "LEFT") return OnWideNumbers(Binary(ShiftLeft))(n);
+  if (direction != "RIGHT") {
+    return Wrong(absl::StrCat("direction is '", direction, "'; LEFT or RIGHT is needed"));
+  }
+  if (n.dtype() != DType::kU64) return OnWideNumbers(Binary(ShiftRight))(n);
+  // The first place moves a zero into the highest, so that the others do not move a sign.
+  const Tensor x = Cast(n.in(0), DType::kI64), places = Cast(n.in(1), DType::kI64);
+  const auto number = [&](double value) {
+    return Constant(n.graph(), value, {.dtype = DType::kI64});
+  };
+  const Tensor none = Equal(places, number(0));
+  const Tensor moved = ShiftRight(Halved(x), Maximum(Sub(places, number(1)), number(0)));
+  return Tensors{Cast(Where(none, x, moved), DType::kU64)};
 }
 
 absl::StatusOr<Tensors> TranslateIsInf(const NodeView& n) {
@@ -63,13 +116,23 @@ absl::StatusOr<Tensors> TranslateClip(const NodeView& n) {
   return Tensors{x};
 }
 
-absl::StatusOr<Tensors> TranslateCast(const NodeView& n) {
-  BRAID_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(n.Int("to", 0)));
-  return Tensors{Cast(n.in(0), dtype)};
+absl::StatusOr<Tensors> CastTo(const NodeView& n, DType dtype) {
+  const bool saturate = n.Flag("saturate", true);
+  const std::string rounding = n.Text("round_mode", "up");
+  if (!IsCoded(dtype)) return Tensors{Cast(n.in(0), dtype)};
+  return Tensors{Cast(n.in(0), dtype, {.saturate = saturate, .rounding = rounding})};
 }
 
-absl::StatusOr<Tensors> TranslateCastLike(const NodeView& n) {
-  return Tensors{Cast(n.in(0), n.dtype(1))};
+absl::StatusOr<Tensors> TranslateCast(const NodeView& n) {
+  BRAID_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(n.Int("to", 0)));
+  return CastTo(n, dtype);
+}
+
+absl::StatusOr<Tensors> TranslateCastLike(const NodeView& n) { return CastTo(n, n.dtype(1)); }
+
+absl::StatusOr<Tensors> TranslateBitCast(const NodeView& n) {
+  BRAID_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(n.Int("to", 0)));
+  return Tensors{BitCast(n.in(0), dtype)};
 }
 
 absl::StatusOr<Tensors> TranslateMatMul(const NodeView& n) {
@@ -94,27 +157,27 @@ absl::StatusOr<Tensors> TranslateGemm(const NodeView& n) {
 }  // namespace
 
 void AddMath(Translators& all) {
-  all.Add("Abs", {}, Unary(Abs));
-  all.Add("Neg", {}, Unary(Neg));
+  all.Add("Abs", {}, OnWideNumbers(Unary(Abs)));
+  all.Add("Neg", {}, OnWideNumbers(Unary(Neg)));
   all.Add("Exp", {}, Unary(Exp));
   all.Add("Log", {}, Unary(Log));
   all.Add("Sqrt", {}, Unary(Sqrt));
   all.Add("Tanh", {}, Unary(Tanh));
   all.Add("Sigmoid", {}, Unary(Sigmoid));
-  all.Add("Relu", {}, Unary(Relu));
+  all.Add("Relu", {}, OnWideNumbers(Unary(Relu)));
   all.Add("Reciprocal", {}, Unary(Reciprocal));
-  all.Add("Sign", {}, Unary(Sign));
+  all.Add("Sign", {}, OnWideNumbers(Unary(Sign)));
   all.Add("Not", {}, Unary(LogicalNot));
-  all.Add("Add", {2, 2}, Binary(Add));
-  all.Add("Sub", {2, 2}, Binary(Sub));
-  all.Add("Mul", {2, 2}, Binary(Mul));
-  all.Add("Div", {2, 2}, Binary(Div));
-  all.Add("Pow", {2, 2}, TranslatePow);
-  all.Add("Equal", {2, 2}, Binary(Equal));
-  all.Add("Less", {2, 2}, Binary(Less));
-  all.Add("LessOrEqual", {2, 2}, Binary(LessEqual));
-  all.Add("Greater", {2, 2}, Binary(Greater));
-  all.Add("GreaterOrEqual", {2, 2}, Binary(GreaterEqual));
+  all.Add("Add", {2, 2}, OnWideNumbers(Binary(Add)));
+  all.Add("Sub", {2, 2}, OnWideNumbers(Binary(Sub)));
+  all.Add("Mul", {2, 2}, OnWideNumbers(Binary(Mul)));
+  all.Add("Div", {2, 2}, TranslateDiv);
+  all.Add("Pow", {2, 2}, OnWideNumbers(TranslatePow));
+  all.Add("Equal", {2, 2}, OnWideNumbers(Binary(Equal), U64::kNothing, {}));
+  all.Add("Less", {2, 2}, OnWideNumbers(Binary(Less), U64::kOrder, {}));
+  all.Add("LessOrEqual", {2, 2}, OnWideNumbers(Binary(LessEqual), U64::kOrder, {}));
+  all.Add("Greater", {2, 2}, OnWideNumbers(Binary(Greater), U64::kOrder, {}));
+  all.Add("GreaterOrEqual", {2, 2}, OnWideNumbers(Binary(GreaterEqual), U64::kOrder, {}));
   all.Add("And", {2, 2}, Binary(LogicalAnd));
   all.Add("Or", {2, 2}, Binary(LogicalOr));
   all.Add("Xor", {2, 2}, Binary(LogicalXor));
@@ -137,17 +200,18 @@ void AddMath(Translators& all) {
   all.Add("IsInf", {}, TranslateIsInf);
   all.Add("Mod", {2, 2}, TranslateMod);
   all.Add("BitShift", {2, 2}, TranslateBitShift);
-  all.Add("BitwiseAnd", {2, 2}, Binary(BitwiseAnd));
-  all.Add("BitwiseOr", {2, 2}, Binary(BitwiseOr));
-  all.Add("BitwiseXor", {2, 2}, Binary(BitwiseXor));
-  all.Add("BitwiseNot", {}, Unary(BitwiseNot));
-  all.Add("Max", {1, kAnyNumber}, Folded(Maximum));
-  all.Add("Min", {1, kAnyNumber}, Folded(Minimum));
-  all.Add("Sum", {1, kAnyNumber}, Folded(Add));
+  all.Add("BitwiseAnd", {2, 2}, OnWideNumbers(Binary(BitwiseAnd)));
+  all.Add("BitwiseOr", {2, 2}, OnWideNumbers(Binary(BitwiseOr)));
+  all.Add("BitwiseXor", {2, 2}, OnWideNumbers(Binary(BitwiseXor)));
+  all.Add("BitwiseNot", {}, OnWideNumbers(Unary(BitwiseNot)));
+  all.Add("Max", {1, kAnyNumber}, OnWideNumbers(Folded(Maximum), U64::kOrder));
+  all.Add("Min", {1, kAnyNumber}, OnWideNumbers(Folded(Minimum), U64::kOrder));
+  all.Add("Sum", {1, kAnyNumber}, OnWideNumbers(Folded(Add)));
   all.Add("Mean", {1, kAnyNumber}, TranslateMean);
-  all.Add("Clip", {1, 3}, TranslateClip);
+  all.Add("Clip", {1, 3}, OnWideNumbers(TranslateClip, U64::kOrder));
   all.Add("Cast", {}, TranslateCast);
   all.Add("CastLike", {2, 2}, TranslateCastLike);
+  all.Add("BitCast", {}, TranslateBitCast);
   all.Add("MatMul", {2, 2}, TranslateMatMul);
   all.Add("Gemm", {2, 3}, TranslateGemm);
 }

@@ -1,5 +1,6 @@
 // onnx.h: reading files, and Apply.
 #include <braid/onnx.h>
+#include <glog/logging.h>
 
 #include <cerrno>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include "api/onnx/importer.h"
 #include "api/onnx/onnx.pb.h"
 #include "api/onnx/tensor_proto.h"
+#include "api/onnx/trained.h"
 #include "api/session.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
@@ -38,7 +40,7 @@ ValueInfo InfoOf(const ValueInfoProto& proto) {
   info.dims.emplace();
   for (const TensorShapeProto::Dimension& dim : tensor.shape().dim()) {
     Dim& added = info.dims->emplace_back();
-    if (dim.has_dim_value()) added.size = dim.dim_value();
+    if (dim.has_dim_value() && dim.dim_value() >= 0) added.size = dim.dim_value();  // -1: open
     if (dim.has_dim_param()) added.name = dim.dim_param();
   }
   return info;
@@ -74,6 +76,68 @@ void AppendTensors(const Value& value, Target& target, std::vector<Tensor>& tens
   if (value.is_tensor()) tensors.push_back(target.TensorOf(value));
   if (value.sequence == nullptr) return;
   for (const Value& element : *value.sequence) AppendTensors(element, target, tensors);
+}
+
+// What nodes have as constants is to the rest of the graph as initializers are; some exporters
+// write all weights so.
+absl::Status TakeConstants(GraphProto& graph, const std::string& folder, WeightMap& weights) {
+  google::protobuf::RepeatedPtrField<NodeProto> others;
+  for (NodeProto& node : *graph.mutable_node()) {
+    const bool is_tensor = node.op_type() == "Constant" && node.domain().empty() &&
+                           node.attribute_size() == 1 && node.output_size() == 1 &&
+                           node.attribute(0).name() == "value" && node.attribute(0).has_t();
+    if (!is_tensor || weights.contains(node.output(0))) {
+      others.Add(std::move(node));
+      continue;
+    }
+    const std::string& name = node.output(0);
+    absl::StatusOr<Array> array = ToArray(node.attribute(0).t(), folder);
+    if (!array.ok()) return Prefixed(absl::StrCat("Constant '", name, "'"), array.status());
+    weights[name] = std::make_shared<const Array>(*std::move(array));
+    node.Clear();
+  }
+  graph.mutable_node()->Swap(&others);
+  return absl::OkStatus();
+}
+
+std::string OriginOf(const ModelProto& model) {
+  std::string text = model.producer_name().empty() ? "unknown producer" : model.producer_name();
+  if (!model.producer_version().empty()) absl::StrAppend(&text, " ", model.producer_version());
+  for (const OperatorSetIdProto& opset : model.opset_import()) {
+    absl::StrAppend(&text, ", ", DomainOf(opset.domain()), opset.domain().empty() ? "" : " ",
+                    "opset ", opset.version());
+  }
+  return text;
+}
+
+template <class Nodes>
+void CountOperators(const Nodes& nodes, std::map<std::string, int64_t>& counts) {
+  for (const NodeProto& node : nodes) {
+    ++counts[OperatorOf(node)];
+    for (const AttributeProto& attribute : node.attribute()) {
+      if (attribute.has_g()) CountOperators(attribute.g().node(), counts);
+    }
+  }
+}
+
+// So that nobody wonders why a weight stays as it was.
+void SayWhatIsLeftAlone(const std::string& file, const std::map<std::string, WeightRole>& roles) {
+  constexpr size_t kMost = 8;
+  size_t trained = 0, left = 0;
+  std::vector<std::string> reasons;
+  for (const auto& [name, role] : roles) {
+    if (role.why == LeftAlone::kNot) ++trained;
+    // Nobody expects numbers of a formula, indices and masks to be trained.
+    const bool is_plain =
+        role.why == LeftAlone::kWholeNumbers || role.why == LeftAlone::kOneElement;
+    if (role.why == LeftAlone::kNot || is_plain) continue;
+    if (++left <= kMost) reasons.push_back(absl::StrCat("'", name, "' ", TextOf(role.why)));
+  }
+  if (left == 0) return;
+  if (left > kMost) reasons.push_back(absl::StrCat("and so on for ", left - kMost, " more"));
+  LOG(INFO) << file << ": Minimize trains " << trained << " of its weights and leaves " << left
+            << " as they are (ApplyOptions::trains chooses others): "
+            << absl::StrJoin(reasons, ", ");
 }
 
 }  // namespace
@@ -126,6 +190,14 @@ absl::StatusOr<Model> Load(const std::string& file) {
     initializer.Clear();  // its memory, before the next one
   }
   graph.clear_initializer();
+  model.origin_ = OriginOf(*model.proto_);
+  CountOperators(graph.node(), model.operators_);
+  for (const FunctionProto& function : model.proto_->functions()) {
+    CountOperators(function.node(), model.operators_);
+  }
+  BRAID_RETURN_IF_ERROR(Prefixed(file, TakeConstants(graph, folder, model.weights_)));
+  model.roles_ =
+      std::make_unique<std::map<std::string, WeightRole>>(RolesOf(graph, model.weights_));
   for (const ValueInfoProto& input : graph.input()) {
     if (!model.weights_.contains(input.name())) model.inputs_.push_back(InfoOf(input));
   }
@@ -155,7 +227,15 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
   }
   std::map<std::string, Value> given;
   for (const auto& [name, array] : weights_) {
-    given[name] = {.name = name, .array = array, .is_weight = IsFloating(array->dtype())};
+    const WeightRole& role = roles_->at(name);
+    bool is_trained = role.why == LeftAlone::kNot;
+    if (options.trains && IsFloating(array->dtype())) {
+      is_trained = options.trains(name, {array->dtype(), array->shape()});
+    }
+    given[name] = {.name = name,
+                   .array = array,
+                   .is_weight = is_trained || role.is_variable(),
+                   .is_trained = is_trained};
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const ValueInfo& input = inputs_[i];
@@ -185,6 +265,7 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
   for (const Value& value : values) AppendTensors(value, target, outputs);
   BRAID_RETURN_IF_ERROR(graph.status());
   for (const auto& [name, array] : target.variables()) variables_[name] = array;
+  if (!is_applied_ && options.is_trainable && !options.trains) SayWhatIsLeftAlone(file_, *roles_);
   is_applied_ = true;
   return outputs;
 }

@@ -42,7 +42,7 @@ Tensors NodeView::inputs() const {
 const AttributeProto* NodeView::Find(const char* name) const {
   for (const AttributeProto& attribute : node_.attribute()) {
     if (attribute.name() == name) {
-      read_.insert(name);
+      read_->insert(name);
       return &attribute;
     }
   }
@@ -84,7 +84,7 @@ std::optional<std::vector<std::string>> NodeView::Texts(const char* name) const 
 
 absl::Status NodeView::CheckRead() const {
   for (const AttributeProto& attribute : node_.attribute()) {
-    if (!read_.contains(attribute.name())) return Lacking("attribute " + attribute.name());
+    if (!read_->contains(attribute.name())) return Lacking("attribute " + attribute.name());
   }
   return absl::OkStatus();
 }
@@ -93,7 +93,8 @@ absl::StatusOr<const Array*> NodeView::Known(int i) const {
   if (!HasInput(i)) return Wrong(absl::StrCat("input ", i, " is missing"));
   if (inputs_[i].array == nullptr) {
     return Lacking(absl::StrCat("input ", i, ", '", inputs_[i].name,
-                                "', must be known when the model is imported, and is computed"));
+                                "', must be known when the model is imported, and is computed",
+                                surroundings_.HowToKnow(inputs_[i])));
   }
   return inputs_[i].array.get();
 }

@@ -45,6 +45,9 @@ class Surroundings {
                                                       std::vector<Value> inputs) = 0;
   // The same one every time.
   virtual absl::StatusOr<std::shared_ptr<const Array>> ArrayOf(const TensorProto& tensor) = 0;
+  // Which inputs of the model a value is computed from, for messages: "; it depends on 'a': give
+  // that as a value". "" if there are none.
+  virtual std::string HowToKnow(const Value& value) const = 0;
   // As if there were a node with these inputs, that are tensors: computed now if all are known.
   virtual absl::StatusOr<std::vector<Value>> Compute(std::vector<Value> inputs,
                                                      const TranslateFunction& translate) = 0;
@@ -61,6 +64,13 @@ class NodeView {
         opset_(opset),
         target_(target),
         surroundings_(surroundings) {}
+
+  // The same node with other inputs, also as another operator's; attributes that it asks for count
+  // as this one's.
+  NodeView With(std::vector<Value> inputs) const { return With(std::move(inputs), opset_); }
+  NodeView With(std::vector<Value> inputs, int64_t opset) const {
+    return NodeView(*this, std::move(inputs), opset);
+  }
 
   const std::string& type() const;
   int64_t opset() const { return opset_; }
@@ -124,6 +134,13 @@ class NodeView {
   }
 
  private:
+  NodeView(const NodeView& other, std::vector<Value> inputs, int64_t opset)
+      : node_(other.node_),
+        inputs_(std::move(inputs)),
+        opset_(opset),
+        target_(other.target_),
+        surroundings_(other.surroundings_),
+        read_(other.read_) {}
   absl::StatusOr<const Array*> Known(int i) const;
 
   const NodeProto& node_;
@@ -131,7 +148,8 @@ class NodeView {
   const int64_t opset_;
   Target& target_;
   Surroundings& surroundings_;
-  mutable std::set<std::string> read_;  // attributes that were asked for
+  // Attributes that were asked for, also of the views that With made.
+  const std::shared_ptr<std::set<std::string>> read_ = std::make_shared<std::set<std::string>>();
 };
 
 // 0 .. rank - 1 for -rank .. rank - 1, else INVALID_ARGUMENT.

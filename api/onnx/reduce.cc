@@ -47,20 +47,20 @@ absl::StatusOr<Tensors> TranslateCumSum(const NodeView& n) {
 }  // namespace
 
 void AddReduce(Translators& all) {
-  all.Add("ReduceSum", {1, 2}, Reduction(ReduceSum));
+  all.Add("ReduceSum", {1, 2}, OnWideNumbers(Reduction(ReduceSum)));
   all.Add("ReduceMean", {1, 2}, Reduction(ReduceMean));
-  all.Add("ReduceMax", {1, 2}, Reduction(ReduceMax));
-  all.Add("ReduceMin", {1, 2}, Reduction(ReduceMin));
-  all.Add("ReduceProd", {1, 2}, Reduction(ReduceProd));
-  all.Add("ReduceL1", {1, 2}, Reduction(ReduceL1, [](Tensor x) { return Abs(x); }));
+  all.Add("ReduceMax", {1, 2}, OnWideNumbers(Reduction(ReduceMax), U64::kOrder));
+  all.Add("ReduceMin", {1, 2}, OnWideNumbers(Reduction(ReduceMin), U64::kOrder));
+  all.Add("ReduceProd", {1, 2}, OnWideNumbers(Reduction(ReduceProd)));
+  all.Add("ReduceL1", {1, 2}, OnWideNumbers(Reduction(ReduceL1, [](Tensor x) { return Abs(x); })));
   all.Add("ReduceL2", {1, 2}, Reduction(ReduceL2, [](Tensor x) { return Abs(x); }));
   all.Add("ReduceSumSquare", {1, 2},
-          Reduction(ReduceSumSquare, [](Tensor x) { return Square(x); }));
+          OnWideNumbers(Reduction(ReduceSumSquare, [](Tensor x) { return Square(x); })));
   all.Add("ReduceLogSum", {1, 2}, Reduction(ReduceLogSum, [](Tensor x) { return Log(x); }));
   all.Add("ReduceLogSumExp", {1, 2}, Reduction(LogSumExp));
-  all.Add("ArgMax", {}, ArgExtreme(ArgMax));
-  all.Add("ArgMin", {}, ArgExtreme(ArgMin));
-  all.Add("CumSum", {2, 2}, TranslateCumSum);
+  all.Add("ArgMax", {}, OnWideNumbers(ArgExtreme(ArgMax), U64::kOrder, {}));
+  all.Add("ArgMin", {}, OnWideNumbers(ArgExtreme(ArgMin), U64::kOrder, {}));
+  all.Add("CumSum", {2, 2}, OnWideNumbers(TranslateCumSum));
 }
 
 }  // namespace braid::onnx

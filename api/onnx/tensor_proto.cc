@@ -4,7 +4,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,7 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "api/onnx/onnx.pb.h"
+#include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
+#include "runtime/coded_elements.h"
 
 namespace braid::onnx {
 namespace {
@@ -77,41 +82,102 @@ absl::StatusOr<std::string> ReadOutside(const TensorProto& tensor, const std::st
   return absl::DataLossError(absl::StrCat("cannot read '", path, "'"));
 }
 
+struct ElementName {
+  std::string_view name;
+  std::optional<DType> dtype;  // none: Braid does not have it
+};
+
+// By TensorProto.DataType.
+constexpr ElementName kElementNames[] = {{"undefined", {}},
+                                         {"float", DType::kF32},
+                                         {"uint8", DType::kU8},
+                                         {"int8", DType::kI8},
+                                         {"uint16", DType::kU16},
+                                         {"int16", DType::kI16},
+                                         {"int32", DType::kI32},
+                                         {"int64", DType::kI64},
+                                         {"string", {}},
+                                         {"bool", DType::kBool},
+                                         {"float16", DType::kF16},
+                                         {"double", DType::kF64},
+                                         {"uint32", DType::kU32},
+                                         {"uint64", DType::kU64},
+                                         {"complex64", {}},
+                                         {"complex128", {}},
+                                         {"bfloat16", DType::kBF16},
+                                         {"float8e4m3fn", DType::kF8E4M3Fn},
+                                         {"float8e4m3fnuz", DType::kF8E4M3Fnuz},
+                                         {"float8e5m2", DType::kF8E5M2},
+                                         {"float8e5m2fnuz", DType::kF8E5M2Fnuz},
+                                         {"uint4", DType::kU4},
+                                         {"int4", DType::kI4},
+                                         {"float4e2m1", DType::kF4E2M1},
+                                         {"float8e8m0", DType::kF8E8M0},
+                                         {"uint2", DType::kU2},
+                                         {"int2", DType::kI2}};
+
+// In a file; numbers of fewer than 8 bits share bytes, the first in the lowest bits.
+int64_t FileBits(DType dtype) {
+  switch (dtype) {
+    case DType::kF4E2M1:
+    case DType::kI4:
+    case DType::kU4:
+      return 4;
+    case DType::kI2:
+    case DType::kU2:
+      return 2;
+    default:
+      return 8 * static_cast<int64_t>(SizeOf(dtype));
+  }
+}
+
+// The bytes of a file as elements stand in memory.
+void Unpack(DType dtype, const void* from, size_t bytes, Array& array) {
+  std::byte* out = array.mutable_bytes();
+  const int64_t bits = FileBits(dtype);
+  if (bits < 8) {
+    const auto* packed = static_cast<const uint8_t*>(from);
+    for (int64_t i = 0; i < array.num_elements(); ++i) {
+      const int64_t at = i * bits;
+      const auto code = static_cast<uint8_t>((packed[at / 8] >> (at % 8)) & ((1 << bits) - 1));
+      out[i] = static_cast<std::byte>(IsWholeNumber(dtype) ? EncodeWhole(dtype, code) : code);
+    }
+    return;
+  }
+  if (bytes > 0) std::memcpy(out, from, bytes);
+  if (dtype != DType::kBool) return;
+  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(out[i] != std::byte{0});
+}
+
+// The lowest `size` bytes of each of the words.
+template <class Words>
+std::string NarrowWords(const Words& words, size_t size) {
+  std::string bytes;
+  for (const auto word : words) {
+    for (size_t i = 0; i < size; ++i) {
+      bytes.push_back(static_cast<char>(static_cast<uint64_t>(word) >> (8 * i)));
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<DType> DTypeOf(int64_t onnx_type) {
-  switch (onnx_type) {
-    case 1:
-      return DType::kF32;
-    case 2:
-      return DType::kU8;
-    case 6:
-      return DType::kI32;
-    case 7:
-      return DType::kI64;
-    case 9:
-      return DType::kBool;
-    case 10:
-      return DType::kF16;
-    case 11:
-      return DType::kF64;
-    case 16:
-      return DType::kBF16;
-    default:
-      break;
+  if (onnx_type < 0 || onnx_type >= static_cast<int64_t>(std::size(kElementNames))) {
+    return absl::UnimplementedError(absl::StrCat("element type of number ", onnx_type));
   }
-  constexpr const char* kNames[] = {
-      "undefined", "", "", "int8", "uint16", "int16",  "",          "",
-      "string",    "", "", "",     "uint32", "uint64", "complex64", "complex128"};
-  return absl::UnimplementedError(absl::StrCat(
-      "element type ", onnx_type >= 0 && onnx_type < 16 ? kNames[onnx_type] : "of number ",
-      onnx_type >= 0 && onnx_type < 16 ? "" : std::to_string(onnx_type)));
+  const ElementName& element = kElementNames[onnx_type];
+  if (element.dtype) return *element.dtype;
+  return absl::UnimplementedError(absl::StrCat("element type ", std::string(element.name)));
 }
 
 absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& folder) {
-  BRAID_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(tensor.data_type()));
+  const absl::StatusOr<DType> known = DTypeOf(tensor.data_type());
+  if (!known.ok()) return Prefixed(absl::StrCat("tensor '", tensor.name(), "'"), known.status());
+  const DType dtype = *known;
   BRAID_ASSIGN_OR_RETURN(Shape shape, ShapeOf(tensor, tensor.name()));
-  const auto bytes_needed = static_cast<size_t>(shape.num_elements()) * SizeOf(dtype);
+  const auto bytes_needed = static_cast<size_t>((shape.num_elements() * FileBits(dtype) + 7) / 8);
   std::string outside;  // the data, if it is in another file
   if (tensor.data_location() == TensorProto::EXTERNAL) {
     BRAID_ASSIGN_OR_RETURN(outside, ReadOutside(tensor, folder, bytes_needed));
@@ -124,12 +190,7 @@ absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& fold
                                               " and has ", bytes, " bytes of data"));
     }
     Array array(dtype, std::move(shape));
-    if (bytes > 0) std::memcpy(array.mutable_bytes(), from, bytes);
-    if (dtype != DType::kBool) return array;
-    for (size_t i = 0; i < bytes; ++i) {
-      std::byte& element = array.mutable_bytes()[i];
-      element = static_cast<std::byte>(element != std::byte{0});
-    }
+    Unpack(dtype, from, bytes, array);
     return array;
   };
   if (tensor.data_location() == TensorProto::EXTERNAL) return copy(outside.data(), outside.size());
@@ -146,14 +207,10 @@ absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& fold
     default:
       break;
   }
-  // Narrow types stand in the lower bits of int32_data.
   const size_t size = SizeOf(dtype);
-  std::string bytes;
-  for (int32_t word : tensor.int32_data()) {
-    for (size_t i = 0; i < size; ++i) {
-      bytes.push_back(static_cast<char>(static_cast<uint32_t>(word) >> (8 * i)));
-    }
-  }
+  const bool is_wide = dtype == DType::kU32 || dtype == DType::kU64;
+  const std::string bytes =
+      is_wide ? NarrowWords(tensor.uint64_data(), size) : NarrowWords(tensor.int32_data(), size);
   return copy(bytes.data(), bytes.size());
 }
 

@@ -26,6 +26,7 @@ Translators AllTranslators() {
   AddActivations(all);
   AddQuantize(all);
   AddTraining(all);
+  AddMicrosoftQuantize(all);
   return all;
 }
 

@@ -66,8 +66,17 @@ void AddRnn(Translators& all);          // recurrent networks
 void AddLoss(Translators& all);         // losses
 void AddQuantize(Translators& all);     // quantization
 void AddTraining(Translators& all);     // optimizers
+// Borrows translators of the standard's operators, which stand there already.
+void AddMicrosoftQuantize(Translators& all);
 
 Translators AllTranslators();
+
+// What depends on the numbers of operands that are u64, beside their lowest bits.
+enum class U64 { kNothing, kOrder };
+// For operators of numbers: `f` is made for f32, f64, i32, i64 and u8. Operands of i8, i16 and u16
+// reach it as i32, of u32 and u64 as i64; the outputs `narrowed` become what the first operand is.
+TranslateFunction OnWideNumbers(TranslateFunction f, U64 u64 = U64::kNothing,
+                                std::vector<int> narrowed = {0});
 
 // The common forms.
 TranslateFunction Unary(Tensor (*f)(Tensor, SourceLocation));

@@ -107,7 +107,7 @@ Tensor Target::MakeVariable(const Value& value) {
       {.name = value.name,
        .dtype = type.dtype,
        .shape = type.shape,
-       .trainable = options_->is_trainable && value.is_weight && IsFloating(type.dtype),
+       .trainable = options_->is_trainable && value.is_trained,
        .sbp = layout != options_->layouts.end() ? std::optional(layout->second) : std::nullopt});
   if (variable.valid()) variables_[graph_.producer(variable.id()).name] = value.array;
   for (const std::string& scope : scopes_) graph_.PushScope(scope);

@@ -22,9 +22,9 @@ struct Value {
   std::string name;  // in the file
   Tensor tensor;
   std::shared_ptr<const Array> array;
-  // The file's, to be trained: a variable when it is needed in the graph, though its numbers are
-  // known.
+  // The file's: a variable when it is needed in the graph, though its numbers are known.
   bool is_weight = false;
+  bool is_trained = false;  // is_weight only
   std::shared_ptr<const std::vector<Value>> sequence;
   bool is_empty_optional = false;
 

@@ -1,23 +1,15 @@
 #include "api/tool/bench.h"
 
-#include <string.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <filesystem>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
+#include "api/tool/beside.h"
 #include "comm/cluster/launcher_environment.h"
 
 namespace braid {
 namespace {
-
-constexpr char kProgram[] = "braid_bench";
 
 // A launcher says how many ranks there are; one that says it wrong, too.
 bool HasLauncher() {
@@ -46,19 +38,10 @@ std::vector<std::string> WordsOfProgram(const std::vector<std::string>& words) {
   return of_program;
 }
 
-// What is asked for is done by a program of process groups, which this tool is not: it has no
-// runtime.
+// What is asked for is done by a program of process groups.
 int Run(const ToolArguments& arguments) {
-  std::error_code error;
-  const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::string path = (own.parent_path() / kProgram).string();
-  std::vector<std::string> words = WordsOfProgram(arguments.words);
-  std::vector<char*> argv = {path.data()};
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execv(path.c_str(), argv.data());
-  std::cerr << "error: braid bench: cannot start " << path << ": " << strerror(errno) << "\n";
-  return 1;
+  return BecomeProgram("bench", "braid_bench", WordsOfProgram(arguments.words),
+                       "build it: cmake --build --preset release --target braid_bench");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "api/tool/bench.h"
 #include "api/tool/launch.h"
 #include "api/tool/node.h"
+#include "api/tool/onnx.h"
 #include "api/tool/status.h"
 #include "api/tool/subcommand.h"
 #include "runtime/base/nearest_names.h"
@@ -25,7 +26,8 @@ namespace braid {
 namespace {
 
 std::vector<Subcommand> Subcommands() {
-  return {LaunchSubcommand(), StatusSubcommand(), BenchSubcommand(), NodeSubcommand()};
+  return {LaunchSubcommand(), StatusSubcommand(), BenchSubcommand(), OnnxSubcommand(),
+          NodeSubcommand()};
 }
 
 void PrintSubcommands(std::ostream& out) {

@@ -10,21 +10,17 @@ namespace {
 
 OpRegistry MakeBuiltinOps() {
   OpRegistry registry;
-  for (auto family : {ElementwiseOps,   MathOps,
-                      ActivationOps,    LayoutOps,
-                      ReduceOps,        ScanOps,
-                      MatmulOps,        SoftmaxOps,
-                      CrossEntropyOps,  LossOps,
-                      NormalizationOps, IndexingOps,
-                      GeneratorOps,     UpdateOps,
-                      ExternalOps,      CompilerOps,
-                      ConvolutionOps,   PoolingOps,
-                      BatchNormOps,     InterpolateOps,
-                      AttentionOps,     RmsNormOps,
-                      RotaryOps,        RecurrentOps,
-                      RearrangeOps,     ScatterElementsOps,
-                      ScatterNdOps,     SortOps,
-                      KeyValueCacheOps, MirroredOps}) {
+  for (auto family : {ElementwiseOps,  CastOps,      MathOps,
+                      ActivationOps,   LayoutOps,    ReduceOps,
+                      ScanOps,         MatmulOps,    SoftmaxOps,
+                      CrossEntropyOps, LossOps,      NormalizationOps,
+                      IndexingOps,     GeneratorOps, UpdateOps,
+                      ExternalOps,     CompilerOps,  ConvolutionOps,
+                      PoolingOps,      BatchNormOps, InterpolateOps,
+                      AttentionOps,    RmsNormOps,   RotaryOps,
+                      RecurrentOps,    RearrangeOps, ScatterElementsOps,
+                      ScatterNdOps,    SortOps,      KeyValueCacheOps,
+                      MirroredOps}) {
     for (OpDef& def : family()) {
       const absl::Status status = registry.Register(std::move(def));
       CHECK(status.ok()) << status;

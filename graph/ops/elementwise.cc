@@ -1,4 +1,4 @@
-// Arithmetic, comparison, logic and casts: every element by itself.
+// Arithmetic, comparison and logic: every element by itself.
 #include <utility>
 
 #include "graph/functional.h"
@@ -125,33 +125,6 @@ void AppendUnary(std::vector<OpDef>& ops) {
   }));
 }
 
-// A wider float holds every value of the narrower: addends may pass.
-bool Widens(const OpContext& ctx) {
-  const DType from = ctx.inputs[0].dtype, to = ctx.outputs[0].dtype;
-  return IsFloating(from) && IsFloating(to) && (from == to || SizeOf(to) > SizeOf(from));
-}
-
-// From f32 to a narrow type. Other casts are seldom of tensors that the cache does not hold.
-OpParts CastParts(const OpContext& ctx) {
-  const DType from = ctx.inputs[0].dtype, to = ctx.outputs[0].dtype;
-  const bool narrows = from == DType::kF32 && (to == DType::kBF16 || to == DType::kF16);
-  return narrows ? CopyParts(ctx) : OpParts{};
-}
-
-OpDef CastOp() {
-  return OpDef("cast")
-      .Rule("...->...")
-      .Gives([](const OpContext& ctx) { return ctx.attrs.Type("dtype"); })
-      .Linear({0}, Widens)
-      .Parts(CastParts)
-      .Gradient([](const Context& c) {
-        const DType from = c.inputs[0].dtype();
-        return Gradients{IsFloating(from) ? Cast(Dy(c), from) : Tensor()};
-      })
-      .Sample({.inputs = {SampleMatrix()}, .attrs = {{"dtype", DType::kF64}}})
-      .Sample({.inputs = {SampleMatrix(DType::kI32)}, .attrs = {{"dtype", DType::kF32}}});
-}
-
 }  // namespace
 
 std::vector<OpDef> ElementwiseOps() {
@@ -172,7 +145,6 @@ std::vector<OpDef> ElementwiseOps() {
   ops.push_back(AnyDType("stop_gradient", /*check_gradient=*/false).Gradient([](const Context&) {
     return Gradients{Tensor()};
   }));
-  ops.push_back(CastOp());
   return ops;
 }
 

@@ -7,7 +7,8 @@
 
 namespace braid {
 
-std::vector<OpDef> ElementwiseOps();   // arithmetic, comparison, logic, casts
+std::vector<OpDef> ElementwiseOps();   // arithmetic, comparison, logic
+std::vector<OpDef> CastOps();          // between element types
 std::vector<OpDef> MathOps();          // elementary functions, rounding, remainders, bits
 std::vector<OpDef> ActivationOps();    // tanh, relu, gelu, silu, elu, clip, ...
 std::vector<OpDef> LayoutOps();        // reshape, transpose, concat, split, broadcast

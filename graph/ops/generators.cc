@@ -45,10 +45,19 @@ bool FitsInto(int64_t element, DType dtype) {
       return element == static_cast<int32_t>(element);
     case DType::kU8:
       return element == static_cast<uint8_t>(element);
+    case DType::kI8:
+      return element == static_cast<int8_t>(element);
+    case DType::kI16:
+      return element == static_cast<int16_t>(element);
+    case DType::kU16:
+      return element == static_cast<uint16_t>(element);
+    case DType::kU32:
+      return element == static_cast<uint32_t>(element);
     case DType::kBool:
       return element == 0 || element == 1;
     default:
-      return true;  // a floating type's are bits of f64
+      // A floating type's are bits of f64, of u64 all bits are taken, coded numbers are codes.
+      return !IsCoded(dtype) || element == static_cast<uint8_t>(element);
   }
 }
 

@@ -58,11 +58,20 @@ CombineFn Select(DType dtype) {
       return Combine<int64_t, F>;
     case DType::kU8:
       return Combine<uint8_t, F>;
-    // Of addends that are copies beside zeros; their sum never carries.
-    case DType::kBool:
+    case DType::kI8:
+      return Combine<int8_t, F>;
+    case DType::kI16:
+      return Combine<int16_t, F>;
+    case DType::kU16:
+      return Combine<uint16_t, F>;
+    case DType::kU32:
+      return Combine<uint32_t, F>;
+    case DType::kU64:
+      return Combine<uint64_t, F>;
+    // Of addends that are copies beside zeros; their sum never carries. Coded numbers likewise.
+    default:
       return Combine<uint8_t, F>;
   }
-  return nullptr;
 }
 
 }  // namespace

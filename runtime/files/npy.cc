@@ -22,9 +22,10 @@ struct Descr {
   std::string_view name;
 };
 
-constexpr Descr kDescrs[] = {{DType::kF32, "<f4"}, {DType::kF64, "<f8"}, {DType::kF16, "<f2"},
-                             {DType::kI32, "<i4"}, {DType::kI64, "<i8"}, {DType::kU8, "|u1"},
-                             {DType::kBool, "|b1"}};
+constexpr Descr kDescrs[] = {{DType::kF32, "<f4"},  {DType::kF64, "<f8"}, {DType::kF16, "<f2"},
+                             {DType::kI32, "<i4"},  {DType::kI64, "<i8"}, {DType::kU8, "|u1"},
+                             {DType::kBool, "|b1"}, {DType::kI8, "|i1"},  {DType::kI16, "<i2"},
+                             {DType::kU16, "<u2"},  {DType::kU32, "<u4"}, {DType::kU64, "<u8"}};
 
 // Reads the header's Python dictionary, of which only this shape occurs:
 // {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }

@@ -22,9 +22,24 @@ struct Name {
   std::string_view name;
 };
 
-constexpr Name kNames[] = {{DType::kF32, "F32"}, {DType::kF64, "F64"},  {DType::kBF16, "BF16"},
-                           {DType::kF16, "F16"}, {DType::kI32, "I32"},  {DType::kI64, "I64"},
-                           {DType::kU8, "U8"},   {DType::kBool, "BOOL"}};
+constexpr Name kNames[] = {{DType::kF32, "F32"},
+                           {DType::kF64, "F64"},
+                           {DType::kBF16, "BF16"},
+                           {DType::kF16, "F16"},
+                           {DType::kI32, "I32"},
+                           {DType::kI64, "I64"},
+                           {DType::kU8, "U8"},
+                           {DType::kBool, "BOOL"},
+                           {DType::kI8, "I8"},
+                           {DType::kI16, "I16"},
+                           {DType::kU16, "U16"},
+                           {DType::kU32, "U32"},
+                           {DType::kU64, "U64"},
+                           {DType::kF8E4M3Fn, "F8_E4M3"},
+                           {DType::kF8E5M2, "F8_E5M2"},
+                           {DType::kF8E8M0, "F8_E8M0"},
+                           {DType::kF8E4M3Fnuz, "F8_E4M3FNUZ"},
+                           {DType::kF8E5M2Fnuz, "F8_E5M2FNUZ"}};
 
 std::string_view NameOf(DType dtype) {
   for (const Name& entry : kNames) {
@@ -112,6 +127,12 @@ absl::StatusOr<SafetensorsLayout> LayOutSafetensors(
       return absl::InvalidArgumentError(absl::StrFormat(
           "a tensor cannot be saved under the name %s: names are UTF-8 text and not __metadata__",
           ToLine(tensor.name)));
+    }
+    if (NameOf(tensor.dtype).empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("tensor '%s' is %s, which safetensors does not have; save it as f8e4m3fn "
+                          "or i8, which hold the same numbers",
+                          tensor.name, ToString(tensor.dtype)));
     }
     if (!names.insert(tensor.name).second) {
       return absl::InvalidArgumentError(

@@ -232,8 +232,19 @@ ElementType ElementTypeOf(DType type) {
       return ElementType::kU8;
     case DType::kBool:
       return ElementType::kBool;
+    case DType::kI8:
+      return ElementType::kI8;
+    case DType::kI16:
+      return ElementType::kI16;
+    case DType::kU16:
+      return ElementType::kU16;
+    case DType::kU32:
+      return ElementType::kU32;
+    case DType::kU64:
+      return ElementType::kU64;
+    default:
+      return ElementType::kBytes;  // coded numbers
   }
-  return ElementType::kBytes;
 }
 
 int64_t SizeOf(ElementType type) {

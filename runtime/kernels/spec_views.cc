@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <type_traits>
 
 #include "absl/strings/str_format.h"
-#include "runtime/base/half.h"
+#include "runtime/coded_elements.h"
+#include "runtime/dtype_traits.h"
 
 namespace braid {
 
@@ -43,36 +46,29 @@ std::vector<int64_t> DenseStrides(const Shape& shape) {
 }
 
 uint64_t BitsOf(DType dtype, double value) {
-  if (value != value && !IsFloating(dtype)) value = 0;
-  uint64_t bits = 0;
-  const auto store = [&](auto number) { std::memcpy(&bits, &number, sizeof(number)); };
-  switch (dtype) {
-    case DType::kF32:
-      store(static_cast<float>(value));
-      break;
-    case DType::kF64:
+  if (IsCoded(dtype)) return EncodeElement(dtype, static_cast<float>(value));
+  return VisitDType(dtype, [&]<class T>(std::type_identity<T>) {
+    uint64_t bits = 0;
+    const auto store = [&](auto number) { std::memcpy(&bits, &number, sizeof(number)); };
+    if constexpr (std::is_same_v<T, bool>) {
+      store(static_cast<uint8_t>(value != 0 && value == value));
+    } else if constexpr (std::is_integral_v<T>) {
+      // The upper end itself may not be a double.
+      constexpr T kLow = std::numeric_limits<T>::min(), kHigh = std::numeric_limits<T>::max();
+      if (value <= static_cast<double>(kLow)) {
+        store(kLow);
+      } else if (value >= static_cast<double>(kHigh)) {
+        store(kHigh);
+      } else {
+        store(static_cast<T>(value == value ? value : 0));
+      }
+    } else if constexpr (std::is_same_v<T, double>) {
       store(value);
-      break;
-    case DType::kBF16:
-      store(FloatToBFloat16Bits(static_cast<float>(value)));
-      break;
-    case DType::kF16:
-      store(FloatToFloat16Bits(static_cast<float>(value)));
-      break;
-    case DType::kI32:
-      store(static_cast<int32_t>(std::clamp(value, -2147483648.0, 2147483647.0)));
-      break;
-    case DType::kI64:
-      store(static_cast<int64_t>(std::clamp(value, -9.2e18, 9.2e18)));
-      break;
-    case DType::kU8:
-      store(static_cast<uint8_t>(std::clamp(value, 0.0, 255.0)));
-      break;
-    case DType::kBool:
-      store(static_cast<uint8_t>(value != 0));
-      break;
-  }
-  return bits;
+    } else {
+      store(T(static_cast<float>(value)));
+    }
+    return bits;
+  });
 }
 
 }  // namespace braid

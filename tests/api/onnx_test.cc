@@ -347,13 +347,14 @@ TEST_F(OnnxTest, WhatBraidDoesNotHaveIsNamedWithFileAndNode) {
   unknown.Output("y", {0, kIn});
   unknown.Add("Frobnicate", {"x"}, {"y"});
   EXPECT_THAT(ApplyError(unknown),
-              AllOf(HasSubstr("model.onnx: Frobnicate 'the_Frobnicate': "), HasSubstr("not have")));
+              AllOf(HasSubstr("model.onnx: Frobnicate of opset 17 'the_Frobnicate': "),
+                    HasSubstr("not have")));
 
   ModelWriter attribute;
   attribute.Input("x", {0, kIn});
   attribute.Output("y", {0, kIn});
   IntAttribute(attribute.Add("Relu", {"x"}, {"y"}), "leakiness", 1);
-  EXPECT_THAT(ApplyError(attribute), HasSubstr("Relu 'the_Relu': attribute leakiness"));
+  EXPECT_THAT(ApplyError(attribute), HasSubstr("Relu of opset 17 'the_Relu': attribute leakiness"));
 
   ModelWriter domain = Perceptron();
   domain.graph().mutable_node(2)->set_domain("elsewhere");
@@ -389,7 +390,8 @@ TEST_F(OnnxTest, WeightsMayBeInAFileBesideTheModel) {
 TEST_F(OnnxTest, WrongFilesAndCalls) {
   ModelWriter loose = Perceptron();
   loose.graph().mutable_node(2)->set_input(0, "nowhere");
-  EXPECT_THAT(ApplyError(loose), HasSubstr("Relu 'the_Relu': nothing makes 'nowhere'"));
+  EXPECT_THAT(ApplyError(loose),
+              HasSubstr("Relu of opset 17 'the_Relu': nothing in front of it makes 'nowhere'"));
 
   ModelWriter shapes = Perceptron();
   shapes.graph().mutable_initializer(0)->set_dims(0, 1000);

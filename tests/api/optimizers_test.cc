@@ -295,6 +295,25 @@ double HalfCosine(double from, double to, double t) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * t)) / 2;
 }
 
+// As masks of other people's models are. Without a decay an update moves nothing where the gradient
+// is zero, and 0 times infinity would be no number.
+TEST(OptimizersTest, ZeroGradientsLeaveInfiniteNumbers) {
+  const std::vector<OptimizerSpec> optimizers = {Sgd{.lr = kLr}, Sgd{.lr = kLr, .momentum = 0.5},
+                                                 Adam{.lr = kLr}, Adagrad{.lr = kLr},
+                                                 RmsProp{.lr = kLr}};
+  for (const OptimizerSpec& optimizer : optimizers) {
+    const Doubles w = WeightsAfter({.devices = {1}}, [&](Job& job) {
+      const Tensor mask = Variable(
+          job.graph(),
+          {.name = "w", .dtype = DType::kF64, .shape = {4}, .init = "constant", .value = INFINITY});
+      const Tensor loss = ReduceSum(Where(IsInf(mask), Scale(StopGradient(Sign(mask)), 2), mask));
+      job.Fetch("loss", loss);
+      job.Minimize(loss, optimizer);
+    });
+    EXPECT_EQ(w, Doubles(4, INFINITY));
+  }
+}
+
 TEST(SchedulesTest, AreTheirFormulas) {
   CheckSchedule(
       [](LogicalGraph& graph) {

@@ -70,10 +70,12 @@ double ToleranceOf(DType dtype) {
   }
 }
 
-// Addends of bytes would wrap around, and of bools they mean nothing.
+// Addends of narrow whole numbers would wrap around, and of bools they mean nothing.
 bool CanSplit(const SbpSignature& signature, const std::vector<TensorType>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (signature.inputs[i].is_partial() && SizeOf(inputs[i].dtype) == 1) return false;
+    const DType dtype = inputs[i].dtype;
+    const bool has_addends = IsFloating(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
+    if (signature.inputs[i].is_partial() && !has_addends) return false;
   }
   return true;
 }
@@ -98,13 +100,12 @@ std::string ReasonOf(const absl::Status& status) {
   return reason;
 }
 
-// The same in f64 if it is in f32 or f16. Addends are larger than what they add up to: in these a
-// comparison after sums of products of them would be one of roundings.
+// The same in f64 if it is in f32, bf16 or f16. Addends are larger than what they add up to: in
+// these a comparison after sums of products of them would be one of roundings.
 OpCase InF64(OpCase c) {
   const OpCase narrow = c;
   for (TensorType& input : c.inputs) {
-    const bool is_narrow = input.dtype == DType::kF32 || input.dtype == DType::kF16;
-    if (is_narrow) input.dtype = DType::kF64;
+    if (IsFloating(input.dtype)) input.dtype = DType::kF64;
   }
   absl::StatusOr<std::vector<TensorType>> outputs = c.def->InferTypes(c.context());
   if (!outputs.ok()) return narrow;

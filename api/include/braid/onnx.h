@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,6 +33,7 @@ class Session;
 namespace braid::onnx {
 
 class ModelProto;
+struct WeightRole;
 
 // One dimension of an input or output as the file has it.
 struct Dim {
@@ -66,7 +68,12 @@ struct Argument {
 };
 
 struct ApplyOptions {
-  bool is_trainable = true;  // Minimize changes the floating weights
+  bool is_trainable = true;  // Minimize changes weights
+  // Which of the floating ones. Without it all but those that no optimizer should touch: the
+  // statistics of batch normalization, weights of one element or with numbers that are not finite,
+  // what Pow, Clip, Where and quantization read as their constants, tables of which only positions
+  // are computed. What is left alone is logged once.
+  std::function<bool(const std::string& name, const TensorType& type)> trains = nullptr;
   // How weights are laid out over the devices, by their ONNX names; the others as Braid sees fit.
   std::map<std::string, NdSbp> layouts = {};
 };
@@ -81,14 +88,20 @@ class Model {
   // In the file's order. Values that the file itself has (initializers) are no inputs.
   const std::vector<ValueInfo>& inputs() const { return inputs_; }
   const std::vector<ValueInfo>& outputs() const { return outputs_; }
-  // The values of the file's initializers by name: its weights.
+  // How often each operator stands in the file: "Conv", "com.microsoft.FusedMatMul". Graphs in
+  // nodes and functions count once.
+  const std::map<std::string, int64_t>& operators() const { return operators_; }
+  // Who wrote it and what it imports: "pytorch 2.15, opset 20".
+  const std::string& origin() const { return origin_; }
+  // The values of the file's initializers and constants by name: its weights.
   const std::map<std::string, std::shared_ptr<const Array>>& weights() const { return weights_; }
 
   // Appends the model to a job; one argument per input, and the result has one tensor per output
-  // (of a sequence its tensors, one after another). Floating weights become trainable variables of
-  // their ONNX names under the current scope; operators are named by their nodes. UNIMPLEMENTED if
-  // the model needs what Braid does not have, INVALID_ARGUMENT if arguments or the file are wrong:
-  // with file, node and operator. The job has the error too, so that Compile returns it.
+  // (of a sequence its tensors, one after another). Weights become variables of their ONNX names
+  // under the current scope, trained as the options say; operators are named by their nodes.
+  // UNIMPLEMENTED if the model needs what Braid does not have, INVALID_ARGUMENT if arguments or the
+  // file are wrong: with file, node and operator. The job has the error too, so that Compile
+  // returns it.
   absl::StatusOr<std::vector<Tensor>> Apply(LogicalGraph& graph,
                                             const std::vector<Argument>& arguments,
                                             const ApplyOptions& options = {});
@@ -111,9 +124,11 @@ class Model {
                                              const std::vector<Argument>& arguments,
                                              const ApplyOptions& options);
 
-  std::string file_;
+  std::string file_, origin_;
+  std::map<std::string, int64_t> operators_;
   bool is_applied_ = false;
   std::unique_ptr<ModelProto> proto_;  // without its weights
+  std::unique_ptr<std::map<std::string, WeightRole>> roles_;
   std::vector<ValueInfo> inputs_, outputs_;
   std::map<std::string, std::shared_ptr<const Array>> weights_, variables_;
 };

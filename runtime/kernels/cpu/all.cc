@@ -27,7 +27,8 @@ KernelRegistry CpuKernels() {
                     cpu::RegisterRmsNormKernels,     cpu::RegisterRotaryKernels,
                     cpu::RegisterRecurrentKernels,   cpu::RegisterInterpolateKernels,
                     cpu::RegisterRearrangeKernels,   cpu::RegisterScatterKernels,
-                    cpu::RegisterSortKernels,        cpu::RegisterKeyValueCacheKernels}) {
+                    cpu::RegisterSortKernels,        cpu::RegisterKeyValueCacheKernels,
+                    cpu::RegisterCastKernels}) {
     const absl::Status status = add(registry);
     CHECK(status.ok()) << status.ToString();
   }

@@ -1,4 +1,4 @@
-// Unary and binary arithmetic, comparisons, logic, where, cast, accumulate.
+// Unary and binary arithmetic, comparisons, logic, where, accumulate.
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -244,101 +244,6 @@ KernelOr MakeWhere(const KernelSpec& spec) {
   }
 }
 
-// An element of kBool: any number that is not zero is true.
-struct Bool {
-  uint8_t value;
-};
-
-template <class To, class From>
-To Convert(From from) {
-  if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>) {
-    return Convert<To>(static_cast<float>(from));
-  } else if constexpr (std::is_same_v<From, Bool>) {
-    return Convert<To>(static_cast<uint8_t>(from.value != 0));
-  } else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>) {
-    return To(static_cast<float>(from));
-  } else if constexpr (std::is_same_v<To, Bool>) {
-    return Bool{static_cast<uint8_t>(from != From{0})};
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // Out of range: the nearest end; NaN: 0. The upper end itself may not be a From.
-    if (from != from) return 0;
-    if (from <= static_cast<From>(std::numeric_limits<To>::min())) {
-      return std::numeric_limits<To>::min();
-    }
-    if (from >= static_cast<From>(std::numeric_limits<To>::max())) {
-      return std::numeric_limits<To>::max();
-    }
-    return static_cast<To>(from);
-  } else {
-    return static_cast<To>(from);
-  }
-}
-
-using CastFn = void (*)(const void* from, void* to, int64_t n);
-
-template <class From, class To>
-void CastLoop(const void* from_data, void* to_data, int64_t n) {
-  const auto* from = static_cast<const From*>(from_data);
-  auto* to = static_cast<To*>(to_data);
-  for (int64_t i = 0; i < n; ++i) to[i] = Convert<To>(from[i]);
-}
-
-template <class F>
-auto VisitType(DType dtype, F f) {
-  switch (dtype) {
-    case DType::kF32:
-      return f(float());
-    case DType::kF64:
-      return f(double());
-    case DType::kBF16:
-      return f(BFloat16());
-    case DType::kF16:
-      return f(Float16());
-    case DType::kI32:
-      return f(int32_t());
-    case DType::kI64:
-      return f(int64_t());
-    case DType::kU8:
-      return f(uint8_t());
-    default:
-      return f(Bool());
-  }
-}
-
-CastFn CastBetween(DType from, DType to) {
-  return VisitType(from, [to](auto f) {
-    return VisitType(to, [](auto t) -> CastFn { return CastLoop<decltype(f), decltype(t)>; });
-  });
-}
-
-KernelOr MakeCast(const KernelSpec& spec) {
-  const DType from = spec.inputs[0].dtype, to = spec.outputs[0].dtype;
-  const int64_t n = spec.outputs[0].num_elements();
-  const auto& loops = simd::BestLoops<simd::ElementwiseLoops>();
-  if (from == to) {
-    const int64_t bytes = n * static_cast<int64_t>(SizeOf(to));
-    return MakeKernel([bytes](const KernelRun& run) {
-      if (run.outputs[0] != run.inputs[0]) std::memcpy(run.outputs[0], run.inputs[0], bytes);
-    });
-  }
-  if (to == DType::kF32 && (from == DType::kBF16 || from == DType::kF16)) {
-    const auto loop = from == DType::kBF16 ? loops.bf16_to_f32 : loops.f16_to_f32;
-    return MakeKernel(
-        [=](const KernelRun& run) { loop(Input<uint16_t>(run, 0), Output<float>(run, 0), n); });
-  }
-  if (from == DType::kF32 && (to == DType::kBF16 || to == DType::kF16)) {
-    const auto loop = to == DType::kBF16 ? loops.f32_to_bf16 : loops.f32_to_f16;
-    return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
-      const auto* x = Input<float>(run, 0) + begin;
-      auto* out = Output<uint16_t>(run, 0) + begin;
-      FetchAhead(
-          size, [&](int64_t at, int64_t part) { loop(x + at, out + at, part); }, x);
-    });
-  }
-  const CastFn loop = CastBetween(from, to);
-  return MakeKernel([=](const KernelRun& run) { loop(run.inputs[0], run.outputs[0], n); });
-}
-
 KernelOr MakeAccumulate(const KernelSpec& spec) {
   const auto type = LoopType(spec.inputs[0].dtype);
   if (!type || spec.inputs[0].dtype == DType::kBool) return UnsupportedTypes(spec);
@@ -425,7 +330,6 @@ absl::Status RegisterElementwiseKernels(KernelRegistry& registry) {
   BRAID_RETURN_IF_ERROR(registry.Register("logical_xor", MakeLogic<Xor>));
   BRAID_RETURN_IF_ERROR(registry.Register("logical_not", MakeLogicalNot));
   BRAID_RETURN_IF_ERROR(registry.Register("where", MakeWhere));
-  BRAID_RETURN_IF_ERROR(registry.Register("cast", MakeCast));
   return registry.Register("accumulate", NarrowAccumulate());
 }
 

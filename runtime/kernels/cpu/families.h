@@ -7,6 +7,7 @@
 namespace braid::cpu {
 
 absl::Status RegisterElementwiseKernels(KernelRegistry& registry);
+absl::Status RegisterCastKernels(KernelRegistry& registry);
 absl::Status RegisterActivationKernels(KernelRegistry& registry);
 absl::Status RegisterShapeKernels(KernelRegistry& registry);
 absl::Status RegisterReduceKernels(KernelRegistry& registry);

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "runtime/base/half.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
+#include "runtime/coded_elements.h"
 #include "runtime/dtype_traits.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/make_kernel.h"
@@ -47,24 +47,21 @@ KernelOr MakeIntegerConstant(const KernelSpec& spec, double value) {
 
 KernelOr MakeConstant(const KernelSpec& spec) {
   const double value = spec.attrs.Double("value");
-  switch (spec.outputs[0].dtype) {
-    case DType::kF32:
-      return MakeConstantOf<float>(spec, static_cast<float>(value));
-    case DType::kF64:
-      return MakeConstantOf<double>(spec, value);
-    case DType::kBF16:
-      return MakeConstantOf<uint16_t>(spec, BFloat16(static_cast<float>(value)).bits);
-    case DType::kF16:
-      return MakeConstantOf<uint16_t>(spec, Float16(static_cast<float>(value)).bits);
-    case DType::kI32:
-      return MakeIntegerConstant<int32_t>(spec, value);
-    case DType::kI64:
-      return MakeIntegerConstant<int64_t>(spec, value);
-    case DType::kU8:
-      return MakeIntegerConstant<uint8_t>(spec, value);
-    default:
-      return MakeConstantOf<uint8_t>(spec, value != 0 ? 1 : 0);
+  const DType dtype = spec.outputs[0].dtype;
+  if (IsCoded(dtype)) {
+    return MakeConstantOf<uint8_t>(spec, EncodeElement(dtype, static_cast<float>(value)));
   }
+  return VisitDType(dtype, [&]<class T>(std::type_identity<T>) -> KernelOr {
+    if constexpr (std::is_same_v<T, bool>) {
+      return MakeConstantOf<uint8_t>(spec, value != 0 ? 1 : 0);
+    } else if constexpr (std::is_integral_v<T>) {
+      return MakeIntegerConstant<T>(spec, value);
+    } else if constexpr (std::is_same_v<T, double>) {
+      return MakeConstantOf<double>(spec, value);
+    } else {
+      return MakeConstantOf<T>(spec, T(static_cast<float>(value)));
+    }
+  });
 }
 
 // An element as a literal's attribute has it.

@@ -31,7 +31,7 @@ Error Copy(const Queue& queue, const BoxLaunch& box) {
 }
 
 Error Combine(const Queue& queue, const BoxLaunch& box) {
-  return VisitType(box.dtype, [&](auto type) {
+  return VisitStored(box.dtype, [&](auto type) {
     using T = decltype(type);
     const auto launch = [&](auto join) {
       return Launch(queue, BlocksFor(queue, box.walk.elements), kThreads,

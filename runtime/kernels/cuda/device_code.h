@@ -213,6 +213,24 @@ Error VisitType(DType dtype, F f) {
   const Error error = VisitFloating(dtype, f);
   return error == kNoSuchType ? VisitIntegers(dtype, f) : error;
 }
+// Those, too, that are not computed with elsewhere; coded numbers are seen as their bytes.
+template <class F>
+Error VisitStored(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kI8:
+      return f(int8_t());
+    case DType::kI16:
+      return f(int16_t());
+    case DType::kU16:
+      return f(uint16_t());
+    case DType::kU32:
+      return f(uint32_t());
+    case DType::kU64:
+      return f(uint64_t());
+    default:
+      return dtype >= DType::kF8E4M3Fn ? f(uint8_t()) : VisitType(dtype, f);
+  }
+}
 // By the size of the elements, where they are only moved.
 template <class F>
 Error VisitBytes(int64_t element_bytes, F f) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/base/status.h"
+#include "runtime/kernels/cast_encoding.h"
 #include "runtime/kernels/cuda/families.h"
 #include "runtime/kernels/cuda/make_kernel.h"
 #include "runtime/kernels/pointwise_operators.h"
@@ -31,7 +32,8 @@ constexpr Takes kBinaryTakes[] = {BRAID_BINARY_OPS(BRAID_NUMBERS, BRAID_INTEGERS
 
 bool Accepts(Takes takes, DType compute) {
   if (IsFloating(compute)) return takes != Takes::kIntegers;
-  return IsIndexType(compute) ? takes != Takes::kFloats : takes == Takes::kIntegers;
+  if (IsIndexType(compute)) return takes != Takes::kFloats;
+  return compute == DType::kU8 && takes == Takes::kIntegers;
 }
 
 // PointwiseLaunch::compute.
@@ -119,8 +121,12 @@ KernelOr MakeBinary(const PointwiseTable& table, const KernelSpec& spec, BinaryO
 }
 
 KernelOr MakeCompare(const PointwiseTable& table, const KernelSpec& spec, simd::CompareOp op) {
-  const bool are_alike = ComputeType(spec.inputs[0].dtype) == ComputeType(spec.inputs[1].dtype);
-  if (!are_alike || spec.outputs[0].dtype != DType::kBool) return UnsupportedTypes(spec);
+  const DType compute = ComputeType(spec.inputs[0].dtype);
+  const bool are_alike = compute == ComputeType(spec.inputs[1].dtype);
+  const bool is_compared = IsFloating(compute) || IsIndexType(compute) || compute == DType::kU8;
+  if (!are_alike || !is_compared || spec.outputs[0].dtype != DType::kBool) {
+    return UnsupportedTypes(spec);
+  }
   return MakeOf(table.compare, spec, static_cast<int>(op));
 }
 
@@ -152,7 +158,9 @@ std::unique_ptr<Kernel> MakeCopy(const PointwiseTable& table, const KernelSpec& 
 
 KernelOr MakeCast(const PointwiseTable& table, const KernelSpec& spec) {
   if (spec.inputs[0].dtype == spec.outputs[0].dtype) return MakeCopy(table, spec);
-  return MakeOf(table.cast, spec, 0);
+  BRAID_ASSIGN_OR_RETURN(PointwiseLaunch launch, LaunchOf(spec, 0));
+  launch.encoding = EncodingOf(spec.attrs);
+  return MakePointwise(table.cast, launch, spec.inputs.size());
 }
 
 // The output, which lasts from act to act, and the input are added in all acts but the first.
@@ -293,6 +301,8 @@ absl::Status RegisterPointwiseKernels(const KernelTable& kernels, KernelRegistry
       registry.Register("where", [&table](const KernelSpec& s) { return MakeWhere(table, s); }));
   BRAID_RETURN_IF_ERROR(
       registry.Register("cast", [&table](const KernelSpec& s) { return MakeCast(table, s); }));
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "bit_cast", [&table](const KernelSpec& s) -> KernelOr { return MakeCopy(table, s); }));
   return registry.Register("accumulate",
                            [&table](const KernelSpec& s) { return MakeAccumulate(table, s); });
 }

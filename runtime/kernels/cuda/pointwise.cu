@@ -204,6 +204,10 @@ template <class To>
 __device__ __forceinline__ To Converted(int64_t from) {
   return static_cast<To>(from);
 }
+template <class To>
+__device__ __forceinline__ To Converted(uint64_t from) {
+  return static_cast<To>(from);
+}
 
 template <class Stored, class C, int n>
 __device__ __forceinline__ void StoreConverted(void* data, int64_t at, int count,
@@ -215,20 +219,59 @@ __device__ __forceinline__ void StoreConverted(void* data, int64_t at, int count
 
 inline constexpr int kCastGroup = 8;
 
-// C holds what is read without loss: float what is stored as floats of at most 32 bits, double,
-// int64_t the integers.
+// C holds what is read without loss: float what is stored as floats of at most 32 bits and coded
+// numbers, double, int64_t and uint64_t the integers.
 template <class C, int n>
 __device__ __forceinline__ void LoadFrom(DType type, const void* data, int64_t at, int count,
                                          C (&values)[n]) {
-  if constexpr (fn::kIsFloat<C>) {
+  if constexpr (std::is_same_v<C, float>) {
+    if (type >= DType::kF8E4M3Fn) {
+      uint8_t codes[n] = {};
+      LoadStored<uint8_t>(data, at, count, codes);
+      for (int j = 0; j < n; ++j) values[j] = DecodeElement(type, codes[j]);
+      return;
+    }
+    LoadGroup(type, data, at, count, values);
+  } else if constexpr (fn::kIsFloat<C>) {
     LoadGroup(type, data, at, count, values);
   } else {
-    if (type == DType::kI64) return LoadStored<int64_t>(data, at, count, values);
-    if (type == DType::kI32) return LoadStored<int32_t>(data, at, count, values);
+    switch (type) {
+      case DType::kI64:
+      case DType::kU64:
+        return LoadStored<C>(data, at, count, values);
+      case DType::kI32:
+        return LoadStored<int32_t>(data, at, count, values);
+      case DType::kI8:
+        return LoadStored<int8_t>(data, at, count, values);
+      case DType::kI16:
+        return LoadStored<int16_t>(data, at, count, values);
+      case DType::kU16:
+        return LoadStored<uint16_t>(data, at, count, values);
+      case DType::kU32:
+        return LoadStored<uint32_t>(data, at, count, values);
+      default:
+        break;
+    }
     LoadStored<uint8_t>(data, at, count, values);
     if (type != DType::kBool) return;
     for (int j = 0; j < n; ++j) values[j] = values[j] != 0;
   }
+}
+
+template <class C, int n>
+__device__ __forceinline__ void StoreCoded(const PointwiseLaunch& launch, int64_t at, int count,
+                                           const C (&values)[n]) {
+  uint8_t codes[n];
+  for (int j = 0; j < n; ++j) {
+    if constexpr (fn::kIsFloat<C>) {
+      codes[j] = EncodeElement(launch.out_type, static_cast<float>(values[j]), launch.encoding);
+    } else if (launch.out_type >= DType::kI4) {
+      codes[j] = EncodeWhole(launch.out_type, static_cast<int64_t>(values[j]));
+    } else {
+      codes[j] = EncodeElement(launch.out_type, static_cast<float>(values[j]), launch.encoding);
+    }
+  }
+  StoreStored<uint8_t>(launch.output, at, count, codes);
 }
 
 template <class C>
@@ -261,11 +304,29 @@ __global__ void __launch_bounds__(kThreads) CastKernel(const PointwiseLaunch lau
       case DType::kU8:
         StoreConverted<uint8_t>(out, i, count, x);
         break;
+      case DType::kI8:
+        StoreConverted<int8_t>(out, i, count, x);
+        break;
+      case DType::kI16:
+        StoreConverted<int16_t>(out, i, count, x);
+        break;
+      case DType::kU16:
+        StoreConverted<uint16_t>(out, i, count, x);
+        break;
+      case DType::kU32:
+        StoreConverted<uint32_t>(out, i, count, x);
+        break;
+      case DType::kU64:
+        StoreConverted<uint64_t>(out, i, count, x);
+        break;
       case DType::kBool: {
         uint8_t is_set[kCastGroup];
         for (int j = 0; j < kCastGroup; ++j) is_set[j] = x[j] != C{0};
         StoreStored<uint8_t>(out, i, count, is_set);
+        break;
       }
+      default:
+        StoreCoded(launch, i, count, x);
     }
   }
 }
@@ -285,8 +346,11 @@ Error LaunchCast(const Queue& queue, const PointwiseLaunch& launch) {
       return LaunchCastOf<float>(queue, launch);
     case DType::kF64:
       return LaunchCastOf<double>(queue, launch);
+    case DType::kU64:
+      return LaunchCastOf<uint64_t>(queue, launch);
     default:
-      return LaunchCastOf<int64_t>(queue, launch);
+      return launch.types[0] >= DType::kF8E4M3Fn ? LaunchCastOf<float>(queue, launch)
+                                                 : LaunchCastOf<int64_t>(queue, launch);
   }
 }
 

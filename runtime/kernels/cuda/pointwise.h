@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/dtype.h"
+#include "runtime/coded_elements.h"
 #include "runtime/kernels/cuda/launch.h"
 #include "runtime/kernels/functions/op_lists.h"
 
@@ -20,6 +21,7 @@ struct PointwiseLaunch {
   Walk walk;  // of the output (operand 0) and the inputs
   simd::ActivationParameters parameters = {};
   int64_t low = 0, high = 0;  // of clip, for integers
+  Encoding encoding = {};     // of casts
   // The launch functions' own: elements of a thread at a time, and how often that is.
   int32_t group = 1;
   int64_t groups = 0;

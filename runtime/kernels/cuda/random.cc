@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "runtime/base/half.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/status.h"
+#include "runtime/coded_elements.h"
 #include "runtime/dtype_traits.h"
 #include "runtime/kernels/cuda/families.h"
 #include "runtime/kernels/cuda/make_kernel.h"
@@ -44,24 +44,19 @@ absl::StatusOr<uint64_t> IntegerBits(const KernelSpec& spec, double value) {
 }
 
 absl::StatusOr<uint64_t> ConstantBits(const KernelSpec& spec, double value) {
-  switch (spec.outputs[0].dtype) {
-    case DType::kF32:
-      return BitsOf(static_cast<float>(value));
-    case DType::kF64:
-      return BitsOf(value);
-    case DType::kBF16:
-      return BFloat16(static_cast<float>(value)).bits;
-    case DType::kF16:
-      return Float16(static_cast<float>(value)).bits;
-    case DType::kI32:
-      return IntegerBits<int32_t>(spec, value);
-    case DType::kI64:
-      return IntegerBits<int64_t>(spec, value);
-    case DType::kU8:
-      return IntegerBits<uint8_t>(spec, value);
-    default:
+  const DType dtype = spec.outputs[0].dtype;
+  if (IsCoded(dtype)) return EncodeElement(dtype, static_cast<float>(value));
+  return VisitDType(dtype, [&]<class T>(std::type_identity<T>) -> absl::StatusOr<uint64_t> {
+    if constexpr (std::is_same_v<T, bool>) {
       return value != 0 ? 1 : 0;
-  }
+    } else if constexpr (std::is_integral_v<T>) {
+      return IntegerBits<T>(spec, value);
+    } else if constexpr (std::is_same_v<T, double>) {
+      return BitsOf(value);
+    } else {
+      return BitsOf(T(static_cast<float>(value)));
+    }
+  });
 }
 
 KernelOr MakeConstant(const KernelTable& table, const KernelSpec& spec) {

@@ -7,6 +7,12 @@
 
 namespace braid::simd::BRAID_ISA {
 
+// The gradient of a weight decay beside a loss's. Without one an infinite variable has none either.
+template <class T>
+BRAID_INLINE T Decayed(T grad, T decay, T var) {
+  return decay != T(0) ? grad + decay * var : grad;
+}
+
 // Each update has Of(parameters), its factors in the element type, and Step, which overwrites an
 // element of the variable and of the states.
 template <class T>
@@ -17,7 +23,7 @@ struct SgdUpdate {
     return {static_cast<T>(p.lr), static_cast<T>(p.weight_decay)};
   }
   BRAID_INLINE void Step(const SgdUpdate& f, T& var, T grad) {
-    var -= f.lr * (grad + f.decay * var);
+    var -= f.lr * Decayed(grad, f.decay, var);
   }
 };
 
@@ -30,12 +36,12 @@ struct MomentumUpdate {
   }
   BRAID_INLINE void Step(const MomentumUpdate& f, T& var, T grad, T& velocity) {
     if constexpr (nesterov) {
-      const T g = grad + f.decay * var;
+      const T g = Decayed(grad, f.decay, var);
       const T v = f.momentum * velocity + g;
       velocity = v;
       var -= f.lr * (g + f.momentum * v);
     } else {
-      const T v = f.momentum * velocity + (grad + f.decay * var);
+      const T v = f.momentum * velocity + Decayed(grad, f.decay, var);
       velocity = v;
       var -= f.lr * v;
     }
@@ -58,7 +64,7 @@ struct AdamUpdate {
             static_cast<T>(1.0 / __builtin_sqrt(p.bias_correction2))};
   }
   BRAID_INLINE void Step(const AdamUpdate& f, T& var, T grad, T& m, T& v) {
-    const T g = grad + f.coupled_decay * var;
+    const T g = Decayed(grad, f.coupled_decay, var);
     const T mi = f.beta1 * m + f.new1 * g;
     const T vi = f.beta2 * v + f.new2 * g * g;
     m = mi;
@@ -78,7 +84,7 @@ struct RmspropUpdate {
             static_cast<T>(p.epsilon), static_cast<T>(p.momentum)};
   }
   BRAID_INLINE void Step(const RmspropUpdate& f, T& var, T grad, T& square, T* mean, T* velocity) {
-    const T g = grad + f.decay * var;
+    const T g = Decayed(grad, f.decay, var);
     const T s = f.alpha * square + f.fresh * g * g;
     square = s;
     T spread = s;
@@ -106,7 +112,7 @@ struct AdagradUpdate {
             static_cast<T>(p.epsilon)};
   }
   BRAID_INLINE void Step(const AdagradUpdate& f, T& var, T grad, T& sum) {
-    const T g = grad + f.decay * var;
+    const T g = Decayed(grad, f.decay, var);
     const T s = sum + g * g;
     sum = s;
     var -= f.lr * g / (Sqrt(s + f.initial) + f.epsilon);
@@ -122,7 +128,7 @@ struct LarsUpdate {
     return {static_cast<T>(p.lr), static_cast<T>(p.weight_decay), static_cast<T>(p.momentum)};
   }
   BRAID_INLINE void Step(const LarsUpdate& f, T& var, T grad, T& velocity) {
-    const T v = f.momentum * velocity + f.lr * (grad + f.decay * var);
+    const T v = f.momentum * velocity + f.lr * Decayed(grad, f.decay, var);
     velocity = v;
     var -= v;
   }
@@ -145,7 +151,7 @@ struct LambUpdate {
   }
   // Where it is about to go; m and v are new.
   BRAID_INLINE T Direction(const LambUpdate& f, T var, T m, T v) {
-    return m * f.scale1 / (Sqrt(v) * f.root2 + f.epsilon) + f.decay * var;
+    return Decayed(m * f.scale1 / (Sqrt(v) * f.root2 + f.epsilon), f.decay, var);
   }
   BRAID_INLINE void Step(const LambUpdate& f, T& var, T grad, T& m, T& v) {
     const T mi = f.beta1 * m + f.new1 * grad;

@@ -1,0 +1,36 @@
+// Linear quantization: real numbers as whole ones, or floats of few bits, of a scale and a zero
+// point. https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "api/onnx/node_view.h"
+
+namespace braid::onnx {
+
+// What numbers of a type stand for.
+struct Quantization {
+  Tensor scale;       // floating; a scalar, or one that broadcasts onto the numbers
+  Tensor zero_point;  // of the numbers' type, as large; invalid: 0
+};
+
+// numbers -> reals of the scale's type.
+Tensor Dequantized(Tensor numbers, const Quantization& of);
+
+struct QuantizeOptions {
+  DType dtype = DType::kU8;  // of the numbers
+  bool saturate = true;      // of floats of 8 bits
+};
+// `quotient`: the reals by the scale. Whole numbers are the nearest, halves the even ones, within
+// their type's range.
+Tensor QuantizedQuotient(Tensor quotient, Tensor zero_point, const QuantizeOptions& options);
+// UNIMPLEMENTED if numbers cannot be quantized to that type.
+absl::Status CheckQuantized(DType dtype);
+
+// Inputs `scale` and `zero_point` (that may be absent) of a node, as scalars. INVALID_ARGUMENT if
+// they have several elements.
+absl::StatusOr<Quantization> ScalarQuantization(const NodeView& n, int scale, int zero_point);
+// Likewise, or one element for each index of `axis` of `rank` axes.
+absl::StatusOr<Quantization> QuantizationAlong(const NodeView& n, int scale, int zero_point,
+                                               int axis, int rank);
+
+}  // namespace braid::onnx

@@ -1,0 +1,131 @@
+#include "api/onnx/trained.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string_view>
+
+#include "api/onnx/onnx.pb.h"
+
+namespace braid::onnx {
+namespace {
+
+// What the nodes of a graph do with a value.
+struct Use {
+  const NodeProto* node = nullptr;
+  int input = 0;
+};
+using Uses = std::multimap<std::string, Use>;
+
+// Graphs in nodes see the names outside.
+void CollectUses(const GraphProto& graph, Uses& uses) {
+  for (const NodeProto& node : graph.node()) {
+    for (int i = 0; i < node.input_size(); ++i) uses.insert({node.input(i), {&node, i}});
+    for (const AttributeProto& attribute : node.attribute()) {
+      if (attribute.has_g()) CollectUses(attribute.g(), uses);
+    }
+  }
+}
+
+bool IsStatistic(const Use& use) {
+  return use.node->op_type() == "BatchNormalization" && (use.input == 3 || use.input == 4);
+}
+
+// Whether the node reads this input as a number of its own, not as data.
+bool IsConstantInput(const Use& use) {
+  const std::string& op = use.node->op_type();
+  if (op == "Pow") return use.input == 1;
+  if (op == "Clip" || op == "Pad" || op == "Resize" || op == "Upsample" || op == "OneHot") {
+    return use.input > 0;
+  }
+  if (op == "Where") return true;
+  if (op == "QuantizeLinear" || op == "DequantizeLinear") return use.input > 0;
+  return op.starts_with("QLinear") || op.ends_with("Integer");
+}
+
+// Operators that pass positions on to sin and cos.
+bool PassesPositions(std::string_view op) {
+  constexpr std::string_view kPassing[] = {
+      "Add",    "Cast",  "Concat", "Div",   "Einsum",    "Expand",    "Gather",    "Identity",
+      "MatMul", "Mul",   "Neg",    "Pow",   "Reshape",   "Slice",     "Squeeze",   "Sub",
+      "Tile",   "Shape", "Range",  "Floor", "Unsqueeze", "Transpose", "Reciprocal"};
+  return std::find(std::begin(kPassing), std::end(kPassing), op) != std::end(kPassing);
+}
+
+// Whether a value is read, and by nothing that does not end in sin and cos.
+bool EndsInPositions(const std::string& name, const Uses& uses,
+                     const std::set<std::string>& outputs, int depth) {
+  constexpr int kMaxDepth = 16;
+  const auto [begin, end] = uses.equal_range(name);
+  if (begin == end || depth > kMaxDepth || outputs.contains(name)) return false;
+  return std::all_of(begin, end, [&](const auto& each) {
+    const NodeProto& node = *each.second.node;
+    const std::string& op = node.op_type();
+    if (op == "Sin" || op == "Cos" || op == "Shape") return true;
+    return PassesPositions(op) && node.output_size() == 1 &&
+           EndsInPositions(node.output(0), uses, outputs, depth + 1);
+  });
+}
+
+}  // namespace
+
+const char* TextOf(LeftAlone why) {
+  switch (why) {
+    case LeftAlone::kNot:
+      return "is trained";
+    case LeftAlone::kWholeNumbers:
+      return "has whole numbers";
+    case LeftAlone::kOneElement:
+      return "has one element";
+    case LeftAlone::kNotFinite:
+      return "has numbers that are not finite";
+    case LeftAlone::kStatistics:
+      return "has statistics of batches";
+    case LeftAlone::kConstant:
+      return "is a constant of its operators";
+    case LeftAlone::kPositions:
+      return "is a table of positions";
+  }
+  return "";
+}
+
+LeftAlone RoleOfNumbers(const Array& weight) {
+  if (!IsFloating(weight.dtype())) return LeftAlone::kWholeNumbers;
+  if (weight.num_elements() <= 1) return LeftAlone::kOneElement;
+  const auto are_finite = [](const auto& numbers) {
+    return std::all_of(numbers.begin(), numbers.end(), [](auto x) { return std::isfinite(x); });
+  };
+  const bool is_finite = weight.dtype() == DType::kF32 ? are_finite(weight.data<float>())
+                         : weight.dtype() == DType::kF64
+                             ? are_finite(weight.data<double>())
+                             : are_finite(weight.As(DType::kF32).data<float>());
+  return is_finite ? LeftAlone::kNot : LeftAlone::kNotFinite;
+}
+
+std::map<std::string, WeightRole> RolesOf(const GraphProto& graph, const WeightMap& weights) {
+  Uses uses;
+  CollectUses(graph, uses);
+  std::set<std::string> outputs;
+  for (const ValueInfoProto& output : graph.output()) outputs.insert(output.name());
+  std::map<std::string, WeightRole> roles;
+  for (const auto& [name, array] : weights) {
+    LeftAlone& why = roles[name].why;
+    why = RoleOfNumbers(*array);
+    if (why != LeftAlone::kNot) continue;
+    const auto [begin, end] = uses.equal_range(name);
+    const auto all = [&, begin = begin, end = end](bool (*is_so)(const Use&)) {
+      return begin != end &&
+             std::all_of(begin, end, [is_so](const auto& each) { return is_so(each.second); });
+    };
+    if (all(IsStatistic)) {
+      why = LeftAlone::kStatistics;
+    } else if (all(IsConstantInput)) {
+      why = LeftAlone::kConstant;
+    } else if (EndsInPositions(name, uses, outputs, 0)) {
+      why = LeftAlone::kPositions;
+    }
+  }
+  return roles;
+}
+
+}  // namespace braid::onnx

@@ -1,0 +1,42 @@
+// Which of a model's weights are trained where nobody says it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "runtime/array.h"
+
+namespace braid::onnx {
+
+class GraphProto;
+
+using WeightMap = std::map<std::string, std::shared_ptr<const Array>>;
+
+// Why a weight is not trained.
+enum class LeftAlone {
+  kNot,           // it is trained
+  kWholeNumbers,  // or bool
+  kOneElement,    // a factor or an epsilon more often than a parameter
+  kNotFinite,     // a mask, for instance
+  kStatistics,    // of a batch normalization
+  kConstant,   // an exponent, a bound, a mask, a scale of quantization: all nodes read it as such
+  kPositions,  // of a table from which only positions are computed, as far as sin and cos
+};
+
+struct WeightRole {
+  LeftAlone why = LeftAlone::kNot;
+  // Whether it is a variable nevertheless, which can be set and loaded: otherwise it is a constant,
+  // and what is computed of it alone is computed at once.
+  bool is_variable() const { return why == LeftAlone::kNot || why == LeftAlone::kStatistics; }
+};
+
+// "has one element", for messages.
+const char* TextOf(LeftAlone why);
+
+// Of each of `weights`, which the graph's nodes and those of graphs in them read.
+std::map<std::string, WeightRole> RolesOf(const GraphProto& graph, const WeightMap& weights);
+// By its numbers alone.
+LeftAlone RoleOfNumbers(const Array& weight);
+
+}  // namespace braid::onnx

@@ -1,0 +1,242 @@
+// What an ONNX file's weights become in a job: variables that are trained, variables that are not,
+// constants; numbers of few bits; and what mistakes in a file's graph say.
+
+#include <braid/braid.h>
+#include <braid/onnx.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/api/onnx_writer.h"
+#include "tests/runtime/temp_dir.h"
+
+namespace braid::onnx {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+class OnnxWeightsTest : public testing::Test {
+ protected:
+  Model LoadOrDie(ModelWriter& writer) {
+    const std::string path = folder_ / "model.onnx";
+    PutFile(path, writer.model().SerializeAsString());
+    absl::StatusOr<Model> model = Load(path);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return *std::move(model);
+  }
+  // The job's variables, and whether Minimize trains them.
+  std::map<std::string, bool> Variables(ModelWriter& writer, const Shape& x,
+                                        const ApplyOptions& options = {}) {
+    Model model = LoadOrDie(writer);
+    LogicalGraph graph(&ops_);
+    const auto outputs = model.Apply(graph, {Input(graph, "in", {DType::kF32, x})}, options);
+    EXPECT_TRUE(outputs.ok()) << outputs.status();
+    std::map<std::string, bool> trained;
+    for (const Op& op : graph.ops()) {
+      if (op.type == "variable") trained[op.name] = op.attrs.Bool("trainable");
+    }
+    return trained;
+  }
+  std::string ApplyError(ModelWriter& writer, const Shape& x) {
+    Model model = LoadOrDie(writer);
+    LogicalGraph graph(&ops_);
+    const auto outputs = model.Apply(graph, {Input(graph, "in", {DType::kF32, x})});
+    return outputs.ok() ? "no error" : std::string(outputs.status().message());
+  }
+
+  const TempDir folder_;
+  const OpRegistry ops_ = BuiltinOps();
+};
+
+TEST_F(OnnxWeightsTest, ConstantsOfNodesAreWeightsAsInitializersAre) {
+  ModelWriter writer;
+  writer.Input("x", {0, 3});
+  writer.Output("y", {0, 2});
+  NodeProto& constant = writer.Add("Constant", {}, {"w"});
+  AttributeProto& value = *constant.add_attribute();
+  value.set_name("value");
+  value.set_type(4);
+  TensorProto& tensor = *value.mutable_t();
+  tensor.set_data_type(1);
+  tensor.add_dims(3);
+  tensor.add_dims(2);
+  for (int i = 0; i < 6; ++i) tensor.add_float_data(static_cast<float>(i));
+  writer.Add("MatMul", {"x", "w"}, {"y"});
+  EXPECT_THAT(Variables(writer, {4, 3}), UnorderedElementsAre(Pair("w", true)));
+  const Model model = LoadOrDie(writer);
+  ASSERT_TRUE(model.weights().contains("w"));
+  EXPECT_EQ(model.weights().at("w")->data<float>()[5], 5);
+  EXPECT_THAT(model.operators(), UnorderedElementsAre(Pair("Constant", 1), Pair("MatMul", 1)));
+}
+
+// x * w ^ power, normalized, masked; positions by way of sin.
+ModelWriter Various() {
+  ModelWriter writer;
+  writer.Input("x", {0, 3});
+  writer.Output("y", {0, 3});
+  writer.Initializer("w", Numbers({3}, 1));
+  writer.Initializer("power", Array::FromVector<float>({3}, {1, 2, 3}));
+  writer.Initializer("gain", Array::FromVector<float>({}, {2}));
+  writer.Initializer("scale", Numbers({3}, 2));
+  writer.Initializer("shift", Numbers({3}, 3));
+  writer.Initializer("mean", Numbers({3}, 4));
+  writer.Initializer("variance", Array::FromVector<float>({3}, {1, 2, 3}));
+  writer.Initializer("mask", Array::FromVector<float>({3}, {0, -INFINITY, 0}));
+  writer.Initializer("frequency", Numbers({3}, 5));
+  writer.Add("Pow", {"w", "power"}, {"raised"});
+  writer.Add("Mul", {"x", "raised"}, {"product"});
+  writer.Add("Mul", {"product", "gain"}, {"gained"});
+  writer.Add("BatchNormalization", {"gained", "scale", "shift", "mean", "variance"}, {"normal"});
+  writer.Add("Add", {"normal", "mask"}, {"masked"});
+  writer.Add("Sin", {"frequency"}, {"wave"});
+  writer.Add("Add", {"masked", "wave"}, {"y"});
+  return writer;
+}
+
+TEST_F(OnnxWeightsTest, WhatNoOptimizerShouldTouchIsLeftAlone) {
+  ModelWriter writer = Various();
+  EXPECT_THAT(Variables(writer, {4, 3}),
+              UnorderedElementsAre(Pair("w", true), Pair("scale", true), Pair("shift", true),
+                                   Pair("mean", false), Pair("variance", false)));
+  // Somebody who knows better says so, by name and type.
+  const auto is_mask = [](const std::string& name, const TensorType& type) {
+    EXPECT_EQ(type.dtype, DType::kF32);
+    return name == "mask";
+  };
+  EXPECT_THAT(
+      Variables(writer, {4, 3}, {.trains = is_mask}),
+      UnorderedElementsAre(Pair("w", false), Pair("scale", false), Pair("shift", false),
+                           Pair("mean", false), Pair("variance", false), Pair("mask", true)));
+}
+
+TEST_F(OnnxWeightsTest, NumbersOfFewBitsStandForReals) {
+  struct FewBits {
+    int onnx_type;
+    std::string bytes;            // of four numbers
+    std::vector<float> expected;  // with a scale of 0.5
+  };
+  const std::vector<FewBits> cases = {
+      {3, std::string("\x01\xff\x80\x7f", 4), {0.5f, -0.5f, -64, 63.5f}},  // int8
+      {5,
+       std::string("\x01\x00\xff\xff\x00\x80\xff\x7f", 8),
+       {0.5f, -0.5f, -16384, 16383.5f}},                                            // int16
+      {22, std::string("\xf1\x78", 2), {0.5f, -0.5f, -4, 3.5f}},                    // int4
+      {21, std::string("\xf1\x78", 2), {0.5f, 7.5f, 4, 3.5f}},                      // uint4
+      {26, std::string("\xb1", 1), {0.5f, 0, -0.5f, -1}},                           // int2
+      {17, std::string("\x38\xb8\x7e\x01", 4), {0.5f, -0.5f, 224, 0.0009765625f}},  // e4m3
+      {19, std::string("\x3c\xbc\x7b\x01", 4), {0.5f, -0.5f, 28672, 0x1p-17f}},     // e5m2
+      {23, std::string("\xa2\x17", 2), {0.5f, -0.5f, 3, 0.25f}},                    // e2m1
+  };
+  for (const FewBits& each : cases) {
+    SCOPED_TRACE(each.onnx_type);
+    ModelWriter writer;
+    writer.model().mutable_opset_import(0)->set_version(25);
+    writer.Input("x", {4});
+    writer.Output("y", {4});
+    TensorProto& tensor = *writer.graph().add_initializer();
+    tensor.set_name("w");
+    tensor.set_data_type(each.onnx_type);
+    tensor.add_dims(4);
+    tensor.set_raw_data(each.bytes);
+    writer.Initializer("half", Array::FromVector<float>({}, {0.5f}));
+    writer.Add("DequantizeLinear", {"w", "half"}, {"real"});
+    writer.Add("Add", {"x", "real"}, {"y"});
+    Model model = LoadOrDie(writer);
+    auto session = Session::Start({.devices = {2}, .progress = Progress::kOff});
+    ASSERT_TRUE(session.ok()) << session.status();
+    auto job = (*session)->Compile("job", [&](Job& job) -> absl::Status {
+      const auto outputs = model.Apply(job, {job.Input("in", {4})});
+      if (!outputs.ok()) return outputs.status();
+      job.Fetch("y", (*outputs)[0]);
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(job.ok()) << job.status();
+    ASSERT_EQ(model.LoadInto(**session), absl::OkStatus());
+    const auto result = job->Run({.feeds = {{"in", Array(DType::kF32, {4})}}});
+    ASSERT_TRUE(result.ok()) << result.status();
+    const Array& y = result->Last("y");
+    EXPECT_THAT(std::vector<float>(y.data<float>().begin(), y.data<float>().end()),
+                testing::ElementsAreArray(each.expected));
+  }
+}
+
+TEST_F(OnnxWeightsTest, ASizeOfMinusOneIsOpen) {
+  ModelWriter writer;
+  writer.Input("x", {0, 3});
+  writer.Output("y", {0, 3});
+  writer.graph()
+      .mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_value(-1);
+  writer.Add("Relu", {"x"}, {"y"});
+  EXPECT_EQ(LoadOrDie(writer).inputs()[0].ToString(), "x f32[?, 3]");
+  EXPECT_EQ(ApplyError(writer, {7, 3}), "no error");
+}
+
+// A branch gives x as it is, the other its first element.
+TEST_F(OnnxWeightsTest, AConditionSaysOnWhichInputItDepends) {
+  ModelWriter writer;
+  writer.Input("x", {3});
+  writer.Output("y", {3});
+  writer.Add("ReduceSum", {"x"}, {"sum"});
+  writer.Initializer("zero", Array::FromVector<float>({}, {0}));
+  writer.Initializer("first", Array::FromVector<int64_t>({1}, {0}));
+  writer.Add("Greater", {"sum", "zero"}, {"is_positive"});
+  NodeProto& branches = writer.Add("If", {"is_positive"}, {"y"});
+  const auto branch = [&](const std::string& name, const std::string& op,
+                          std::vector<std::string> inputs) {
+    AttributeProto& attribute = *branches.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(5);
+    GraphProto& graph = *attribute.mutable_g();
+    ModelWriter::Node(*graph.add_node(), op, std::move(inputs), {name + "_out"});
+    ModelWriter::Info(*graph.add_output(), name + "_out", {3});
+  };
+  branch("then_branch", "Relu", {"x"});
+  branch("else_branch", "Gather", {"x", "first"});
+  EXPECT_THAT(ApplyError(writer, {3}),
+              AllOf(HasSubstr("If of opset 17 'the_If'"), HasSubstr("it depends on the input 'x'"),
+                    HasSubstr("give the value as its argument")));
+}
+
+TEST_F(OnnxWeightsTest, NamesAreGivenOnceAndInOrder) {
+  ModelWriter twice;
+  twice.Input("x", {3});
+  twice.Output("y", {3});
+  twice.Add("Relu", {"x"}, {"y"});
+  twice.Add("Neg", {"x"}, {"y"});
+  EXPECT_THAT(ApplyError(twice, {3}), HasSubstr("it makes 'y', which the graph has already"));
+
+  ModelWriter circle;
+  circle.Input("x", {3});
+  circle.Output("y", {3});
+  circle.Add("Add", {"x", "z"}, {"y"});
+  circle.Add("Neg", {"y"}, {"z"});
+  EXPECT_THAT(ApplyError(circle, {3}), AllOf(HasSubstr("'z'"), HasSubstr("form a circle")));
+
+  ModelWriter text;
+  text.Input("x", {3});
+  text.Output("y", {3});
+  text.Initializer("words", Numbers({3}, 1));
+  text.graph().mutable_initializer(0)->set_data_type(8);
+  text.Add("Add", {"x", "words"}, {"y"});
+  const std::string path = folder_ / "text.onnx";
+  PutFile(path, text.model().SerializeAsString());
+  EXPECT_THAT(
+      std::string(Load(path).status().message()),
+      AllOf(HasSubstr("text.onnx"), HasSubstr("'words'"), HasSubstr("element type string")));
+}
+
+}  // namespace
+}  // namespace braid::onnx
