@@ -76,6 +76,7 @@ absl::Status Executor::AddTasks(const plan::NodePlan& plan, PreparedKernels& ker
     shadow_ = std::make_unique<ShadowMemory>(resources_.devices);
   }
   BRAID_RETURN_IF_ERROR(ObtainVariables(plan));
+  variable_use_ = VariableUse(plan, *resources_.devices);
   StreamOrder order(plan, *resources_.devices);
   for (const plan::Task& task : plan.tasks) {
     if (absl::Status status = AddTask(plan, task, std::move(kernels[task.id.task]), order);
@@ -155,6 +156,8 @@ absl::Status Executor::AddTask(const plan::NodePlan& plan, const plan::Task& tas
                         .memory = memory,
                         .calls = std::move(calls),
                         .first_step = &first_step_,
+                        .variable_use = &variable_use_,
+                        .variables_epoch = &resources_.variables->epoch(),
                         .reactor = thread.reactor,
                         .collectives = resources_.collectives,
                         .device_group = resources_.device_group,
@@ -278,6 +281,9 @@ void Executor::Run(int64_t first_step, int64_t steps) {
   // Acts count from the first Run on; the mailbox that brings the credits orders this write.
   first_step_ = first_step - steps_;
   steps_ += steps;
+  if (variable_use_.writes() && !std::exchange(is_writing_, true)) {
+    resources_.variables->BeginWriting();
+  }
   for (auto& [number, thread] : threads_) thread.actors->Run(steps);
   if (threads_.empty()) {
     steps_reported_ = steps_;
@@ -301,7 +307,12 @@ void Executor::OnThreadRunDone(Thread& thread, int64_t steps) {
   for (const auto& [number, other] : threads_) done = std::min(done, other.steps_done);
   if (done < steps_ || steps_reported_ == steps_) return;
   steps_reported_ = steps_;
+  EndWriting();
   options_.on_run_done();
+}
+
+void Executor::EndWriting() {
+  if (std::exchange(is_writing_, false)) resources_.variables->EndWriting();
 }
 
 void Executor::OnFailure(absl::Status status) {
@@ -334,6 +345,7 @@ void Executor::OnThreadClosed(Thread& thread) {
 
 void Executor::FinishClose() {
   *is_alive_ = false;
+  EndWriting();
   // The callback destroys this object: nothing after it.
   std::exchange(closed_, nullptr)();
 }

@@ -30,6 +30,7 @@
 #include "runtime/reports/node_summary.h"
 #include "runtime/stream_threads.h"
 #include "runtime/variable_store.h"
+#include "runtime/actions/variable_use.h"
 
 namespace braid {
 
@@ -148,11 +149,14 @@ class Executor {
   void OnFailure(absl::Status status);
   // Calls Close's callback.
   void FinishClose();
+  void EndWriting();
 
   const NodeResources resources_;
   const ExecutorOptions options_;
   std::string job_name_;
   uint64_t seed_ = 0;
+  VariableUse variable_use_;
+  bool is_writing_ = false;  // it told the variable store
   RemoteBus remote_;
   MessageBus bus_;
   std::unique_ptr<ShadowMemory> shadow_;  // in a simulation

@@ -68,6 +68,15 @@ absl::Status Fill(Device& device, const VariableSpec& variable, std::byte* bytes
 
 }  // namespace
 
+void VariableStore::BeginWriting() {
+  ++writers_;
+  epoch_.store(0, std::memory_order_release);
+}
+
+void VariableStore::EndWriting() {
+  if (--writers_ == 0) epoch_.store(++last_epoch_, std::memory_order_release);
+}
+
 absl::StatusOr<std::byte*> VariableStore::Obtain(int device, const VariableSpec& variable) {
   const std::string& name = variable.name;
   const OperandSpec& layout = variable.layout;

@@ -1,7 +1,9 @@
 // The bytes of variables on one node's devices. Jobs share them by name; they outlive every job.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -24,7 +26,7 @@ struct VariableSpec {
   uint64_t seed = 0;
 };
 
-// Belongs to the node's control thread; actors only use the addresses.
+// Belongs to the node's control thread; actors only use the addresses and the epoch.
 class VariableStore {
  public:
   // `devices` (borrowed) lend the memory; their kernels fill new variables: random_uniform,
@@ -38,6 +40,12 @@ class VariableStore {
   std::byte* Find(int device, const std::string& name) const;
   uint64_t bytes(int device) const;
 
+  // A run of a job that writes variables begins and ends.
+  void BeginWriting();
+  void EndWriting();
+  // While it is the same, and not 0, all variables hold what they held. Any thread.
+  const std::atomic<uint64_t>& epoch() const { return epoch_; }
+
  private:
   struct Entry {
     OperandSpec layout;
@@ -46,6 +54,9 @@ class VariableStore {
 
   const Devices* devices_;
   std::map<std::pair<int, std::string>, Entry> entries_;
+  int writers_ = 0;
+  uint64_t last_epoch_ = 1;
+  std::atomic<uint64_t> epoch_{1};  // 0 while somebody writes
 };
 
 }  // namespace braid

@@ -14,6 +14,7 @@ ComputeAction::ComputeAction(TaskMemory memory, ComputeWork work, const Options&
     : memory_(std::move(memory)),
       calls_(std::move(work.calls)),
       turns_(std::move(work.turns)),
+      seen_(calls_.size(), 0),
       moving_(memory_.inputs.size() + memory_.outputs.size()),
       current_(moving_.size(), nullptr),
       options_(options) {
@@ -81,7 +82,9 @@ absl::Status ComputeAction::RunCalls(const Act& act) {
       continue;
     }
     Begin(i);
-    BRAID_RETURN_IF_ERROR(calls_[i].kernel->Run(RunOf(i, act)));
+    KernelRun run = RunOf(i, act);
+    if (calls_[i].steady_inputs != 0) run.unchanged_inputs = UnchangedInputs(i, act);
+    BRAID_RETURN_IF_ERROR(calls_[i].kernel->Run(run));
     ++i;
   }
   return absl::OkStatus();
@@ -101,6 +104,15 @@ KernelRun ComputeAction::RunOf(size_t call, const Act& act) const {
   run.inputs = pointers_.data() + first_pointer_[call];
   run.outputs = run.inputs + calls_[call].inputs.size();
   return run;
+}
+
+uint64_t ComputeAction::UnchangedInputs(size_t call, const Act& act) {
+  // Of a job that writes them they stay the same within a step. Acts are never counted twice.
+  const uint64_t now = options_.variables_epoch != nullptr
+                           ? options_.variables_epoch->load(std::memory_order_acquire)
+                           : static_cast<uint64_t>(act.index / options_.acts_per_step) + 1;
+  const uint64_t before = std::exchange(seen_[call], now);
+  return now != 0 && now == before ? calls_[call].steady_inputs : 0;
 }
 
 void ComputeAction::RunTurns(const CallTurns& turns, const Act& act) {
@@ -158,6 +170,7 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
       BRAID_ASSIGN_OR_RETURN(calls[i].outputs.emplace_back(),
                              context.addresses.AddressOf(task, operand));
     }
+    calls[i].steady_inputs = context.variable_use->SteadyInputs(kernel, context.device.kernels());
   }
   BRAID_ASSIGN_OR_RETURN(const std::optional<uint32_t> first_lane, FirstLane(task));
   std::vector<Kernel*> kernels;
@@ -171,6 +184,7 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
           .stream = &context.stream(),
           .is_queued = !context.device.is_host(),
           .device = absl::StrFormat("%s %d", context.device.kind(), context.device.index()),
+          .variables_epoch = context.variable_use->writes() ? nullptr : context.variables_epoch,
           .first_lane = first_lane});
   MadeAction made;
   made.compute = action.get();

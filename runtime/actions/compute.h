@@ -24,6 +24,7 @@ struct ComputeCall {
   KernelMemory memory;  // what it needs
   std::vector<OperandAddress> inputs, outputs;
   WorkName name;
+  uint64_t steady_inputs = 0;  // VariableUse's
 };
 
 struct ComputeWork {
@@ -39,6 +40,8 @@ class ComputeAction final : public Action {
     Stream* stream = nullptr;             // both borrowed
     bool is_queued = false;               // kernels run later: what fails then is to have a name
     std::string device = {};              // "cpu 1", for errors
+    // VariableStore's; null if this job itself writes variables, at the end of each step.
+    const std::atomic<uint64_t>* variables_epoch = nullptr;
     // Of an asynchronous server: the input that is lane 0's, behind which the others' lie.
     std::optional<uint32_t> first_lane = std::nullopt;
   };
@@ -60,6 +63,8 @@ class ComputeAction final : public Action {
   // The call's work is the next in the stream.
   void Begin(size_t call);
   KernelRun RunOf(size_t call, const Act& act) const;
+  // KernelRun's, once for each of the call's runs.
+  uint64_t UnchangedInputs(size_t call, const Act& act);
   // In order; running_ is the one that an error is of.
   absl::Status RunCalls(const Act& act);
   void RunTurns(const CallTurns& turns, const Act& act);
@@ -71,6 +76,7 @@ class ComputeAction final : public Action {
   std::vector<CallTurns> turns_;
   std::vector<void*> pointers_;              // of all calls: inputs, then outputs
   std::vector<size_t> first_pointer_;        // by call
+  std::vector<uint64_t> seen_;               // by call: what tells its variables' contents apart
   std::vector<std::vector<Moving>> moving_;  // by end
   std::vector<std::byte*> current_;          // slot address by end
   std::atomic<size_t> running_{0};           // of calls_

@@ -2,6 +2,7 @@
 // the list.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "runtime/base/reactor.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_group.h"
+#include "runtime/actions/variable_use.h"
 
 namespace braid {
 
@@ -32,7 +34,9 @@ struct ActionContext {
   TaskMemory memory;
   std::vector<ComputeCall> calls;
   const int64_t* first_step = nullptr;  // the job's step at act 0
-  Reactor* reactor = nullptr;           // of the actor's thread
+  const VariableUse* variable_use = nullptr;
+  const std::atomic<uint64_t>* variables_epoch = nullptr;  // VariableStore's
+  Reactor* reactor = nullptr;                              // of the actor's thread
   CollectiveHub* collectives = nullptr;
   DeviceGroup* device_group = nullptr;  // null: the devices do no collectives themselves
   CollectiveId first_collective = 0;    // of the job

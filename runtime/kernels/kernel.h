@@ -62,10 +62,13 @@ struct KernelSpec {
 class Stream;
 
 struct KernelRun {
-  Stream* stream = nullptr;        // of the device, in which the work is queued; null: the host's
-  int64_t step = 0;                // of the job, counted over checkpoints
-  int64_t micro_batch = 0;         // act within the step, 0 .. micro_batches - 1
-  int32_t lane = kNoLane;          // the worker for which an asynchronous server acts
+  Stream* stream = nullptr;  // of the device, in which the work is queued; null: the host's
+  int64_t step = 0;          // of the job, counted over checkpoints
+  int64_t micro_batch = 0;   // act within the step, 0 .. micro_batches - 1
+  int32_t lane = kNoLane;    // the worker for which an asynchronous server acts
+  // Bit i: input i is a variable that holds what it held in this kernel's Run before, so what was
+  // made of it alone can be used again.
+  uint64_t unchanged_inputs = 0;
   void* const* inputs = nullptr;   // written only where the OpDef says Mutates
   void* const* outputs = nullptr;  // may equal an input where the OpDef says Inplace
 };
@@ -168,6 +171,8 @@ class KernelRegistry {
   // Plans and makes it.
   absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec) const;
   bool Has(std::string_view op) const;
+  // Whether a kernel of `op` may write to that input; of operators that are unknown here, any may.
+  bool MayWrite(std::string_view op, int input) const;
 
   // Of what is planned from now on.
   void WrapAll(Wrapper wrap) { wrap_ = std::move(wrap); }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,13 @@ absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const KernelSpec&
 
 bool KernelRegistry::Has(std::string_view op) const {
   return factories_.contains(op) || (base_ != nullptr && base_->Has(op));
+}
+
+bool KernelRegistry::MayWrite(std::string_view op, int input) const {
+  if (const OpDef* def = operators_ != nullptr ? operators_->Find(op) : nullptr) {
+    return std::ranges::find(def->mutates(), input) != def->mutates().end();
+  }
+  return base_ == nullptr || base_->MayWrite(op, input);
 }
 
 }  // namespace braid

@@ -194,10 +194,11 @@ TEST(ConvolutionTest, OneDnnAgreesWithTheMatrixProduct) {
       const std::vector<float> second = numbers(is_output || is_input ? w : y);
       const std::vector<float> bias = numbers(shape.groups * shape.out);
       std::vector<float> a(is_output ? y : is_input ? x : w, NAN), b = a;
-      // Twice: nothing is left over from a run.
+      // Twice: nothing is left over from a run, and what may be kept is right.
       for (int run = 0; run < 2; ++run) {
-        fast->Run(first.data(), second.data(), shape.has_bias ? bias.data() : nullptr, a.data());
-        plain->Run(first.data(), second.data(), shape.has_bias ? bias.data() : nullptr, b.data());
+        const float* const added = shape.has_bias ? bias.data() : nullptr;
+        fast->Run({first.data(), second.data(), added, a.data(), /*has_same_second=*/run == 1});
+        plain->Run({first.data(), second.data(), added, b.data()});
         const std::vector<double> actual(a.begin(), a.end()), expected(b.begin(), b.end());
         EXPECT_EQ(Compare(actual, expected, 2e-5), "")
             << "case " << i << ", side " << static_cast<int>(side);

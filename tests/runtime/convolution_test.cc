@@ -100,20 +100,20 @@ TEST_P(BlockedConvolutionTest, TilesEqualTheProductInF32) {
     switch (side) {
       case ConvolutionSide::kOutput:
         want.resize(y.size()), got.resize(y.size());
-        product->Run(x.data(), w.data(), b, want.data());
-        tiles->Run(narrow_x.data(), narrow_w.data(), b, got.data());
+        product->Run({x.data(), w.data(), b, want.data()});
+        tiles->Run({narrow_x.data(), narrow_w.data(), b, got.data()});
         want = Blocked(want, shape.out, axes.num_windows());
         break;
       case ConvolutionSide::kInput:
         want.resize(x.size()), got.resize(x.size());
-        product->Run(y.data(), w.data(), b, want.data());
-        tiles->Run(narrow_y.data(), narrow_w.data(), b, got.data());
+        product->Run({y.data(), w.data(), b, want.data()});
+        tiles->Run({narrow_y.data(), narrow_w.data(), b, got.data()});
         want = Blocked(want, shape.in, axes.num_pixels());
         break;
       case ConvolutionSide::kWeights:
         want.resize(w.size()), got.resize(w.size());
-        product->Run(x.data(), y.data(), b, want.data());
-        tiles->Run(narrow_x.data(), narrow_y.data(), b, got.data());
+        product->Run({x.data(), y.data(), b, want.data()});
+        tiles->Run({narrow_x.data(), narrow_y.data(), b, got.data()});
         break;
     }
     // Products of bf16 are exact in f32; only the order of at most 10^4 sums of about 1 differs.
@@ -133,7 +133,7 @@ TEST_P(BlockedConvolutionTest, LanesEqualTheProduct) {
   const std::vector<float> x = RandomBFloat16Floats(shape.batch * shape.x_elements(), 1);
   const std::vector<float> y = RandomBFloat16Floats(shape.batch * shape.y_elements(), 3);
   std::vector<float> want(shape.w_elements());
-  Allocated(ChooseGemmConvolution(plain))->Run(x.data(), y.data(), nullptr, want.data());
+  Allocated(ChooseGemmConvolution(plain))->Run({x.data(), y.data(), nullptr, want.data()});
   for (int threads : {1, 2}) {
     shape.threads = threads;
     const auto lanes = Allocated(ChooseLaneWeightGradient(shape));
@@ -141,7 +141,7 @@ TEST_P(BlockedConvolutionTest, LanesEqualTheProduct) {
     const std::vector<float> blocked_x = Blocked(x, shape.in, axes.num_pixels());
     const std::vector<float> blocked_y = Blocked(y, shape.out, axes.num_windows());
     std::vector<float> got(want.size());
-    lanes->Run(blocked_x.data(), blocked_y.data(), nullptr, got.data());
+    lanes->Run({blocked_x.data(), blocked_y.data(), nullptr, got.data()});
     for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3) << "element " << i;
   }
 }
@@ -176,13 +176,13 @@ class WinogradConvolutionTest : public testing::TestWithParam<BlockedCase> {
     const std::vector<double> wide_bias = Wide(bias);
     std::vector<double> want((is_weights ? w : is_output ? y : x).size());
     std::vector<float> got(want.size());
-    convolution.Run((is_output || is_weights ? blocked_x : blocked_y).data(),
-                    (is_weights ? blocked_y : w).data(), bias.data(), got.data());
+    convolution.Run({(is_output || is_weights ? blocked_x : blocked_y).data(),
+                     (is_weights ? blocked_y : w).data(), bias.data(), got.data()});
     shape.dtype = DType::kF64;
     shape.x_is_blocked = shape.y_is_blocked = false;
     Allocated(ChooseGemmConvolution(shape))
-        ->Run(Wide(first).data(), Wide(second).data(), shape.has_bias ? wide_bias.data() : nullptr,
-              want.data());
+        ->Run({Wide(first).data(), Wide(second).data(), shape.has_bias ? wide_bias.data() : nullptr,
+               want.data()});
     if (is_output) want = Blocked(want, shape.out, axes.num_windows());
     if (side == ConvolutionSide::kInput) want = Blocked(want, shape.in, axes.num_pixels());
     double error = 0, norm = 0;

@@ -104,8 +104,11 @@ class ConvolutionCall {
   KernelMemory memory() const { return convolution_->memory(); }
   void Allocate() { convolution_->Allocate(); }
   void operator()(const KernelRun& run) {
-    convolution_->Run(run.inputs[0], run.inputs[1], has_bias_ ? run.inputs[2] : nullptr,
-                      run.outputs[0]);
+    convolution_->Run({.first = run.inputs[0],
+                       .second = run.inputs[1],
+                       .bias = has_bias_ ? run.inputs[2] : nullptr,
+                       .result = run.outputs[0],
+                       .has_same_second = (run.unchanged_inputs & 2) != 0});
   }
 
  private:

@@ -56,9 +56,15 @@ class Convolution {
   virtual KernelMemory memory() const = 0;
   // Once, before it runs.
   virtual void Allocate() = 0;
-  // From x, w and bias (null without one) to y; from y and w to x; from x and y to w.
-  // `first` and `second` are the operands in this order.
-  virtual void Run(const void* first, const void* second, const void* bias, void* result) = 0;
+  struct Operands {
+    // x and w; y and w; x and y: of the output, the input and the weights.
+    const void* first = nullptr;
+    const void* second = nullptr;
+    const void* bias = nullptr;  // null without one
+    void* result = nullptr;
+    bool has_same_second = false;  // it holds what it held in the Run before
+  };
+  virtual void Run(const Operands& operands) = 0;
 };
 
 // No operand may be empty. Null if there is none for the type or for blocks.

@@ -1,7 +1,7 @@
 // Convolution by oneDNN, in the layouts that it prefers. Where these are not the operands' own, as
 // they mostly are if these come in blocks of channels, images are reordered a few at a time: their
 // copies stay in the cache, and the memory that a kernel keeps does not grow with the batch.
-// Weights are reordered once a run.
+// Weights are reordered once a run, or once and for all while nobody writes to them.
 #include <glog/logging.h>
 #include <omp.h>
 
@@ -130,6 +130,12 @@ class Operand {
   void Load(const dnnl::stream& stream, const void* data) {
     Point(data);
     if (own_) reorder_.Run(stream);
+    is_loaded_ = true;
+  }
+  // As Load of data that is the same as the last time.
+  void LoadAgain(const dnnl::stream& stream, const void* data) {
+    if (!own_ || !is_loaded_) return Load(stream, data);
+    Point(data);
   }
   void Store(const dnnl::stream& stream) const {
     if (own_) reorder_.Run(stream);
@@ -138,7 +144,7 @@ class Operand {
  private:
   memory plain_;
   memory::desc wanted_;
-  bool has_copy_ = false, is_result_ = false;
+  bool has_copy_ = false, is_result_ = false, is_loaded_ = false;
   std::optional<memory> own_;
   Reorder reorder_;
 };
@@ -192,7 +198,7 @@ class DnnlConvolution final : public Convolution {
     make_ = nullptr;
   }
 
-  void Run(const void* first, const void* second, const void* bias, void* result) override {
+  void Run(const Operands& operands) override {
     omp_set_num_threads(shape_.threads);  // of this thread only
     if (scratch_bytes_ > 0) scratch_.set_data_handle(shape_.work->data());
     const auto bytes_of = [&](ConvolutionSide side) {
@@ -202,13 +208,13 @@ class DnnlConvolution final : public Convolution {
     const int64_t x_step = images_ * shape_.x_elements() * bytes_of(ConvolutionSide::kInput);
     const int64_t y_step = images_ * shape_.y_elements() * bytes_of(ConvolutionSide::kOutput);
     const int64_t chunks = shape_.batch / images_;
-    const auto* a = static_cast<const char*>(first);
-    const auto* b = static_cast<const char*>(second);
-    auto* c = static_cast<char*>(result);
+    const auto* a = static_cast<const char*>(operands.first);
+    const auto* b = static_cast<const char*>(operands.second);
+    auto* c = static_cast<char*>(operands.result);
     switch (shape_.side) {
       case ConvolutionSide::kOutput:
-        if (shape_.has_bias) bias_.set_data_handle(const_cast<void*>(bias));
-        w_.Load(stream_, b);
+        if (shape_.has_bias) bias_.set_data_handle(const_cast<void*>(operands.bias));
+        LoadWeights(operands);
         for (int64_t i = 0; i < chunks; ++i) {
           x_.Load(stream_, a + i * x_step);
           y_.Point(c + i * y_step);
@@ -217,7 +223,7 @@ class DnnlConvolution final : public Convolution {
         }
         break;
       case ConvolutionSide::kInput:
-        w_.Load(stream_, b);
+        LoadWeights(operands);
         for (int64_t i = 0; i < chunks; ++i) {
           y_.Load(stream_, a + i * y_step);
           x_.Point(c + i * x_step);
@@ -251,6 +257,11 @@ class DnnlConvolution final : public Convolution {
     dnnl::memory::desc plain_x, plain_w, plain_y;
     dnnl::memory::desc any_x, any_w, any_y, bias;
   };
+
+  void LoadWeights(const Operands& operands) {
+    if (operands.has_same_second) return w_.LoadAgain(stream_, operands.second);
+    w_.Load(stream_, operands.second);
+  }
 
   // Whether the weights' gradient is a sum over several calls.
   bool Adds() const { return shape_.side == ConvolutionSide::kWeights && images_ < shape_.batch; }

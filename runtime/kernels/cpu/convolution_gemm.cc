@@ -85,10 +85,10 @@ class GemmConvolution final : public Convolution {
     if (last_product_ != nullptr) last_product_->Allocate();
   }
 
-  void Run(const void* first, const void* second, const void* bias, void* result) override {
-    const auto* a = static_cast<const T*>(first);
-    const auto* b = static_cast<const T*>(second);
-    auto* c = static_cast<T*>(result);
+  void Run(const Operands& operands) override {
+    const auto* a = static_cast<const T*>(operands.first);
+    const auto* b = static_cast<const T*>(operands.second);
+    auto* c = static_cast<T*>(operands.result);
     const int64_t x_group = shape_.x_elements() / shape_.groups;
     const int64_t y_group = shape_.y_elements() / shape_.groups;
     const int64_t w_group = shape_.w_elements() / shape_.groups;
@@ -107,10 +107,11 @@ class GemmConvolution final : public Convolution {
             case ConvolutionSide::kOutput:
               Gather(a + at * x_group, tile);
               product.Run(b + group * w_group, columns_.data(), y_tile_.data());
-              StoreOutput(
-                  tile,
-                  bias == nullptr ? nullptr : static_cast<const T*>(bias) + group * shape_.out,
-                  c + at * y_group);
+              StoreOutput(tile,
+                          operands.bias == nullptr
+                              ? nullptr
+                              : static_cast<const T*>(operands.bias) + group * shape_.out,
+                          c + at * y_group);
               break;
             case ConvolutionSide::kInput:
               LoadOutput(a + at * y_group, tile);

@@ -153,26 +153,28 @@ class TileConvolution final : public Convolution {
     }
   }
 
-  void Run(const void* first, const void* second, const void* bias, void* result) override {
-    const auto* from = static_cast<const uint16_t*>(first);
-    const auto* w = static_cast<const uint16_t*>(second);
-    auto* to = static_cast<float*>(result);
+  void Run(const Operands& operands) override {
+    const auto* from = static_cast<const uint16_t*>(operands.first);
+    const auto* w = static_cast<const uint16_t*>(operands.second);
+    auto* to = static_cast<float*>(operands.result);
     const auto& pack = simd::CompiledTileProducts()->pack_bf16;
     for (auto& [rows, panels] : parts_) {
       const int64_t terms = rows.num_taps() * from_.blocks * kChannelBlock;
       const auto store = [&, &rows = rows](int64_t row, int64_t count, const float* sums) {
-        StoreRows(rows, to_, sums, row, count, static_cast<const float*>(bias), to);
+        StoreRows(rows, to_, sums, row, count, static_cast<const float*>(operands.bias), to);
       };
       if (terms == 0) {  // strides beyond the window: read by none
         const std::vector<float> zeros(to_.blocks * kChannelBlock);
         for (int64_t row = 0; row < shape_.batch * rows.count(); ++row) store(row, 1, zeros.data());
         continue;
       }
-      PickTaps(shape_, w, all_taps_, rows.taps, /*taps_first=*/!is_forward(), picked_.data());
-      if (is_forward()) {
-        pack.b_transposed(picked_.data(), terms, shape_.out, terms, panels->b());
-      } else {
-        pack.b(picked_.data(), shape_.in, shape_.in, terms, panels->b());
+      if (!operands.has_same_second || !is_packed_) {
+        PickTaps(shape_, w, all_taps_, rows.taps, /*taps_first=*/!is_forward(), picked_.data());
+        if (is_forward()) {
+          pack.b_transposed(picked_.data(), terms, shape_.out, terms, panels->b());
+        } else {
+          pack.b(picked_.data(), shape_.in, shape_.in, terms, panels->b());
+        }
       }
       panels->MultiplyAndStore(
           [&, &rows = rows](int64_t row, int64_t count, int64_t term, int64_t part, uint16_t* a) {
@@ -180,6 +182,7 @@ class TileConvolution final : public Convolution {
           },
           store);
     }
+    is_packed_ = true;
   }
 
  private:
@@ -196,6 +199,7 @@ class TileConvolution final : public Convolution {
   BlockedImages from_, to_;
   std::vector<Part> parts_;
   simd::TileBuffer<uint16_t> picked_;  // weights of a part
+  bool is_packed_ = false;             // the panels hold the weights of the last run
 };
 
 // Products of a weights' gradient; see weight_gradient.h.

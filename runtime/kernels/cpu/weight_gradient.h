@@ -65,9 +65,9 @@ class WeightGradient final : public Convolution {
     sums_ = simd::TileBuffer<float>(sums_size());
   }
 
-  void Run(const void* first, const void* second, const void*, void* result) override {
-    const auto* x = static_cast<const Element*>(first);
-    const auto* dy = static_cast<const Element*>(second);
+  void Run(const Operands& operands) override {
+    const auto* x = static_cast<const Element*>(operands.first);
+    const auto* dy = static_cast<const Element*>(operands.second);
     for (int64_t term = 0; term < terms_; term += part_) {
       const int64_t terms = std::min(part_, terms_ - term);
       const int64_t pieces = (terms + kPiece - 1) / kPiece;
@@ -94,7 +94,8 @@ class WeightGradient final : public Convolution {
         }
         if (term + terms == terms_) {
           Store(sums, blocks_of(pair),
-                static_cast<float*>(result) + pair * 2 * kChannelBlock * windows_.num_taps());
+                static_cast<float*>(operands.result) +
+                    pair * 2 * kChannelBlock * windows_.num_taps());
         }
       });
     }

@@ -1,0 +1,154 @@
+// Kernels are told when a variable still holds what they saw of it last, and not when it does not:
+// then what was made of it, packed weights for instance, is made anew.
+
+#include <braid/braid.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace braid {
+namespace {
+
+using testing::ElementsAre;
+
+// By operator: in each run of its kernel, whether its second input, the variable, was said to be
+// unchanged.
+using Heard = std::map<std::string, std::vector<bool>>;
+
+class ListeningKernel final : public Kernel {
+ public:
+  ListeningKernel(std::unique_ptr<Kernel> kernel, std::vector<bool>* heard)
+      : kernel_(std::move(kernel)), heard_(heard) {}
+  absl::Status Run(const KernelRun& run) override {
+    heard_->push_back((run.unchanged_inputs & 2) != 0);
+    return kernel_->Run(run);
+  }
+
+ private:
+  const std::unique_ptr<Kernel> kernel_;
+  std::vector<bool>* const heard_;
+};
+
+constexpr int64_t kRows = 4, kColumns = 3;
+
+std::unique_ptr<Session> StartOrDie() {
+  auto session = Session::Start({.devices = {1}, .progress = Progress::kOff});
+  EXPECT_TRUE(session.ok()) << session.status();
+  return *std::move(session);
+}
+
+// A session whose products tell what they hear.
+std::unique_ptr<Session> Listening(Heard& heard) {
+  std::unique_ptr<Session> session = StartOrDie();
+  session->kernels().WrapAll([&heard](const KernelSpec& spec, std::unique_ptr<Kernel> kernel) {
+    if (spec.op != "matmul") return kernel;
+    kernel = std::make_unique<ListeningKernel>(std::move(kernel), &heard[spec.name]);
+    return kernel;
+  });
+  return session;
+}
+
+// x w, named by the scope.
+Tensor Product(Job& job, std::string_view scope) {
+  const Tensor x = job.Input("x", {kRows, kColumns});
+  const Tensor w =
+      Variable(job.graph(), {.name = "w", .shape = {kColumns, kColumns}, .init = "ones"});
+  job.graph().PushScope(scope);
+  const Tensor y = MatMul(x, w);
+  job.graph().PopScope();
+  return y;
+}
+
+TEST(UnchangedWeightsTest, UntilSomebodyWrites) {
+  Heard heard;
+  const auto session = Listening(heard);
+  auto infer = session->Compile("infer", [](Job& job) { job.Fetch("y", Product(job, "infer")); });
+  ASSERT_TRUE(infer.ok()) << infer.status();
+  auto train = session->Compile(
+      "train", [](Job& job) { job.Minimize(Mean(Product(job, "train")), Sgd{.lr = 1}); });
+  ASSERT_TRUE(train.ok()) << train.status();
+  const Array x = Array::FromVector({kRows, kColumns}, std::vector<float>(kRows * kColumns, 12));
+  const auto run = [&](CompiledJob& job, int64_t steps) {
+    const auto result = job.Run({.steps = steps, .feeds = {{"x", x}}});
+    ASSERT_TRUE(result.ok()) << result.status();
+  };
+  run(*infer, 2);
+  run(*infer, 1);
+  EXPECT_THAT(heard["infer.matmul"], ElementsAre(false, true, true));
+  run(*train, 2);  // writes after each of its steps
+  run(*infer, 2);
+  EXPECT_THAT(heard["train.matmul"], ElementsAre(false, false));
+  EXPECT_THAT(heard["infer.matmul"], ElementsAre(false, true, true, false, true));
+  ASSERT_EQ(session->Set("w", Array(DType::kF32, {kColumns, kColumns})), absl::OkStatus());
+  run(*infer, 2);
+  EXPECT_THAT(heard["infer.matmul"], ElementsAre(false, true, true, false, true, false, true));
+  ASSERT_TRUE(session->Get("w").ok());  // reads
+  run(*infer, 1);
+  EXPECT_TRUE(heard["infer.matmul"].back());
+}
+
+TEST(UnchangedWeightsTest, BetweenTheMicroBatchesOfAStep) {
+  Heard heard;
+  const auto session = Listening(heard);
+  auto train = session->Compile("train", [](Job& job) {
+    job.Minimize(Mean(Product(job, "train")), Sgd{.lr = 1}, {.micro_batches = 4});
+  });
+  ASSERT_TRUE(train.ok()) << train.status();
+  const Array x = Array::FromVector({kRows, kColumns}, std::vector<float>(kRows * kColumns, 12));
+  const auto result = train->Run({.steps = 2, .feeds = {{"x", x}}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(heard["train.matmul"], ElementsAre(false, true, true, true, false, true, true, true));
+}
+
+// Convolutions keep their weights as their loops want them.
+TEST(UnchangedWeightsTest, ConvolutionsSeeWhatTrainingWrote) {
+  constexpr int64_t kChannels = 32, kSide = 6;
+  const Shape images = {2, kChannels, kSide, kSide};
+  std::vector<float> numbers(images.num_elements());
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i * 37 % 101) / 101;
+  const Array x = Array::FromVector(images, numbers);
+  const auto net = [&](Job& job) {
+    const Tensor w = Variable(
+        job.graph(),
+        {.name = "w", .shape = {kChannels, kChannels, 3, 3}, .init = "normal", .stddev = 0.1});
+    return Conv(job.Input("x", images), w, {.padding = {1, 1}});
+  };
+  const auto infer = [&](Session& session) {
+    return session.Compile("infer", [&](Job& job) { job.Fetch("y", net(job)); });
+  };
+  const auto run = [&](CompiledJob& job) {
+    const auto result = job.Run({.feeds = {{"x", x}}});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->Last("y") : Array();
+  };
+  const auto session = StartOrDie();
+  auto job = infer(*session);
+  ASSERT_TRUE(job.ok()) << job.status();
+  auto train = session->Compile(
+      "train", [&](Job& job) { job.Minimize(Mean(Square(net(job))), Sgd{.lr = 10}); });
+  ASSERT_TRUE(train.ok()) << train.status();
+  const Array first = run(*job), again = run(*job);
+  EXPECT_TRUE(std::ranges::equal(first.data<float>(), again.data<float>()));
+  ASSERT_TRUE(train->Run({.steps = 3, .feeds = {{"x", x}}}).ok());
+  const Array after = run(*job);
+  EXPECT_FALSE(std::ranges::equal(first.data<float>(), after.data<float>()));
+  // A session that never saw other weights.
+  const auto w = session->Get("w");
+  ASSERT_TRUE(w.ok()) << w.status();
+  const auto fresh = StartOrDie();
+  auto fresh_job = infer(*fresh);
+  ASSERT_TRUE(fresh_job.ok()) << fresh_job.status();
+  ASSERT_EQ(fresh->Set("w", *w), absl::OkStatus());
+  EXPECT_TRUE(std::ranges::equal(run(*fresh_job).data<float>(), after.data<float>()));
+}
+
+}  // namespace
+}  // namespace braid
