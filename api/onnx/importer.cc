@@ -114,9 +114,10 @@ template <class Nodes>
 absl::Status Importer::VisitAll(const Nodes& nodes, Scope& scope) {
   for (const NodeProto& node : nodes) {
     const bool is_named = !node.name().empty();
-    if (is_named) target_.Enter(node.name());
+    // Also of a node without a name the operators get a scope, lest they are named like variables.
+    target_.Enter(is_named ? node.name() : node.op_type());
     const absl::Status status = Visit(node, scope);
-    if (is_named) target_.Leave();
+    target_.Leave();
     if (status.ok()) continue;
     const std::string name = is_named                 ? node.name()
                              : node.output_size() > 0 ? node.output(0)
