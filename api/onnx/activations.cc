@@ -1,6 +1,8 @@
 // Activations.
 #include <algorithm>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "api/onnx/translators.h"
 #include "graph/functional.h"
 #include "runtime/base/status.h"
@@ -54,6 +56,42 @@ absl::StatusOr<Tensors> TranslateShrink(const NodeView& n) {
 
 absl::StatusOr<Tensors> TranslateSoftplus(const NodeView& n) { return Tensors{Softplus(n.in(0))}; }
 
+absl::StatusOr<Tensors> TranslateGelu(const NodeView& n) {
+  const std::string form = n.Text("approximate", "none");
+  if (form != "none" && form != "tanh") return Wrong("approximate is '" + form + "'");
+  return Tensors{Gelu(n.in(0), {.approximate = form == "tanh"})};
+}
+
+Tensor Swish(Tensor x, double alpha) {
+  return alpha == 1 ? Silu(x) : Mul(x, Sigmoid(Scale(x, alpha)));
+}
+
+absl::StatusOr<Tensors> TranslateSwish(const NodeView& n) {
+  return Tensors{Swish(n.in(0), n.Float("alpha", 1))};
+}
+
+absl::StatusOr<Tensors> TranslateSwiGlu(const NodeView& n) {
+  if (n.shape(0) != n.shape(1)) {
+    return Wrong(absl::StrCat("a is ", n.shape(0).ToString(), ", b is ", n.shape(1).ToString(),
+                              "; equal shapes are needed"));
+  }
+  return Tensors{Mul(Swish(n.in(0), n.Float("alpha", 1)), n.in(1))};
+}
+
+absl::StatusOr<Tensors> TranslateQuickGelu(const NodeView& n) {
+  return Tensors{Swish(n.in(0), n.Float("alpha", 1.702))};
+}
+
+// The approximation, of the sum of x and a bias if there is one.
+absl::StatusOr<Tensors> TranslateFastGelu(const NodeView& n) {
+  const Tensor x = n.HasInput(1) ? Add(n.in(0), n.in(1)) : n.in(0);
+  return Tensors{Gelu(x, {.approximate = true})};
+}
+
+absl::StatusOr<Tensors> TranslateBiasGelu(const NodeView& n) {
+  return Tensors{Gelu(Add(n.in(0), n.in(1)))};
+}
+
 // 1 at the first of the largest along an axis; before version 13 along all axes from it on.
 absl::StatusOr<Tensors> TranslateHardmax(const NodeView& n) {
   const bool is_old = n.opset() < 13;
@@ -92,6 +130,14 @@ void AddActivations(Translators& all) {
   all.Add("Shrink", {}, TranslateShrink);
   all.Add("Mish", {}, Unary(Mish));
   all.Add("Hardmax", {}, TranslateHardmax);
+  all.Add("Gelu", {}, TranslateGelu);
+  all.Add("Swish", {}, TranslateSwish);
+  all.Add("SwiGLU", {2, 2}, TranslateSwiGlu);
+  // Of ONNX Runtime.
+  all.Add("com.microsoft.Gelu", {}, [](const NodeView& n) { return Tensors{Gelu(n.in(0))}; });
+  all.Add("com.microsoft.QuickGelu", {}, TranslateQuickGelu);
+  all.Add("com.microsoft.FastGelu", {1, 2}, TranslateFastGelu);
+  all.Add("com.microsoft.BiasGelu", {2, 2}, TranslateBiasGelu);
 }
 
 }  // namespace braid::onnx

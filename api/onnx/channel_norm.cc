@@ -31,6 +31,21 @@ absl::StatusOr<Tensors> TranslateInstanceNorm(const NodeView& n) {
   return Tensors{InstanceNorm(n.in(0), n.in(1), n.in(2), {.epsilon = n.Float("epsilon", 1e-5)})};
 }
 
+// Before version 21 scale and bias were of the groups.
+absl::StatusOr<Tensors> TranslateGroupNorm(const NodeView& n) {
+  const GroupNormOptions options = {.groups = n.Int("num_groups", 0),
+                                    .epsilon = n.Float("epsilon", 1e-5)};
+  n.Ignore("stash_type");  // statistics are f32 at least
+  const int64_t channels = n.rank() > 1 ? n.shape()[1] : 0;
+  if (options.groups < 1 || channels % options.groups != 0) {
+    return Wrong(absl::StrCat(options.groups, " groups of ", channels, " channels"));
+  }
+  const auto of_channels = [&](int i) {
+    return n.opset() < 21 ? RepeatInterleave(n.in(i), channels / options.groups, 0) : n.in(i);
+  };
+  return Tensors{GroupNorm(n.in(0), of_channels(1), of_channels(2), options)};
+}
+
 absl::StatusOr<Tensors> TranslateLrn(const NodeView& n) {
   return Tensors{LocalResponseNorm(n.in(0), {.size = n.Int("size", 0),
                                              .alpha = n.Float("alpha", 1e-4),
@@ -52,6 +67,7 @@ absl::StatusOr<Tensors> TranslateMeanVariance(const NodeView& n) {
 void AddChannelNorm(Translators& all) {
   all.Add("BatchNormalization", {5, 5}, TranslateBatchNorm);
   all.Add("InstanceNormalization", {3, 3}, TranslateInstanceNorm);
+  all.Add("GroupNormalization", {3, 3}, TranslateGroupNorm);
   all.Add("LRN", {}, TranslateLrn);
   all.Add("MeanVarianceNormalization", {}, TranslateMeanVariance);
 }

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "api/onnx/translators.h"
 #include "graph/functional.h"
 #include "runtime/base/status.h"
@@ -51,12 +52,57 @@ absl::StatusOr<Tensors> TranslateLayerNorm(const NodeView& n) {
                  Reshape(all[2], Shape(kept))};
 }
 
+// Over everything from `axis` on, times a scale that broadcasts to x, of its own type; ONNX Runtime
+// also hands out the reciprocal of the root.
+absl::StatusOr<Tensors> TranslateRmsNorm(const NodeView& n) {
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", -1));
+  const double epsilon = n.Float("epsilon", 1e-5);
+  n.Ignore("stash_type");  // statistics are f32 at least
+  const Shape shape = n.shape();
+  const Shape normalized(Ints(shape.begin() + axis, shape.end()));
+  const int64_t columns = normalized.num_elements();
+  Ints rows(shape.begin(), shape.begin() + axis);
+  Ints kept = rows;  // the statistics' shape
+  kept.resize(shape.rank(), 1);
+  rows.push_back(columns);
+  Ints scale_dims = n.shape(1).dims();
+  while (scale_dims.size() > static_cast<size_t>(normalized.rank()) && scale_dims[0] == 1) {
+    scale_dims.erase(scale_dims.begin());
+  }
+  const bool is_of_rows = static_cast<int>(scale_dims.size()) > normalized.rank();
+  const bool is_apart = is_of_rows || n.dtype(1) != n.dtype();
+  const Tensor gamma =
+      is_apart ? Constant(n.graph(), 1, {.dtype = n.dtype(), .shape = {columns}})
+               : Reshape(BroadcastTo(Reshape(n.in(1), Shape(scale_dims)), normalized), {columns});
+  const Tensors all =
+      ApplyAll("rms_norm", {Reshape(n.in(0), Shape(rows)), gamma}, {{"epsilon", epsilon}});
+  if (all.size() != 2) return n.graph().status();
+  Tensor y = Reshape(all[0], shape);
+  if (is_apart) y = Mul(Cast(y, n.dtype(1)), n.in(1));
+  return Tensors{y, Reshape(all[1], Shape(kept))};
+}
+
+// x / (sum of |x|^p)^(1/p) along an axis; where all are zero, zeros.
+absl::StatusOr<Tensors> TranslateLpNorm(const NodeView& n) {
+  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", -1));
+  const int64_t p = n.Int("p", 2);
+  if (p != 1 && p != 2) return Wrong(absl::StrCat("p is ", p, "; 1 or 2 is needed"));
+  const ReduceOptions reduce = {.axes = {axis}, .keep_dims = true};
+  const Tensor norm = p == 1 ? ReduceL1(n.in(0), reduce) : ReduceL2(n.in(0), reduce);
+  const Tensor zero = Constant(n.graph(), 0, {.dtype = n.dtype()});
+  const Tensor one = Constant(n.graph(), 1, {.dtype = n.dtype()});
+  return Tensors{Div(n.in(0), Where(Equal(norm, zero), one, norm))};
+}
+
 }  // namespace
 
 void AddNorm(Translators& all) {
   all.Add("Softmax", {}, AlongAxis([](Tensor x) { return Softmax(x); }));
   all.Add("LogSoftmax", {}, AlongAxis([](Tensor x) { return LogSoftmax(x); }));
   all.Add("LayerNormalization", {2, 3}, TranslateLayerNorm);
+  all.Add("RMSNormalization", {2, 2}, TranslateRmsNorm);
+  all.Add("SimplifiedLayerNormalization", {2, 2}, TranslateRmsNorm);  // of ONNX Runtime
+  all.Add("LpNormalization", {}, TranslateLpNorm);
 }
 
 }  // namespace braid::onnx
