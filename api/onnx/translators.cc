@@ -22,6 +22,10 @@ Translators AllTranslators() {
   AddResize(all);
   AddNorm(all);
   AddRnn(all);
+  AddAttention(all);
+  AddLinearAttention(all);
+  AddMicrosoft(all);
+  AddMicrosoftAttention(all);
   AddLoss(all);
   AddActivations(all);
   AddQuantize(all);

@@ -69,6 +69,11 @@ void AddTraining(Translators& all);     // optimizers
 // Borrows translators of the standard's operators, which stand there already.
 void AddMicrosoftQuantize(Translators& all);
 
+void AddAttention(Translators& all);           // attention, rotary embeddings, caches
+void AddLinearAttention(Translators& all);     // attention without a softmax
+void AddMicrosoft(Translators& all);           // ONNX Runtime's products, norms, embeddings
+void AddMicrosoftAttention(Translators& all);  // and its forms of attention
+
 Translators AllTranslators();
 
 // What depends on the numbers of operands that are u64, beside their lowest bits.
