@@ -156,6 +156,29 @@ absl::StatusOr<Tensors> TranslatePad(const NodeView& n) {
   return Tensors{Pad(n.in(0), before, after, options)};
 }
 
+// Each axis cut or filled up with zeros at both ends, to the size that input 1 says.
+absl::StatusOr<Tensors> TranslateCenterCropPad(const NodeView& n) {
+  BRAID_ASSIGN_OR_RETURN(const Ints wanted, n.KnownInts(1));
+  Ints axes(n.rank());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (const std::optional<Ints> given = n.List("axes")) {
+    BRAID_ASSIGN_OR_RETURN(axes, NormalAxes(*given, n.rank()));
+  }
+  if (wanted.size() != axes.size()) {
+    return Wrong(absl::StrCat("there are ", wanted.size(), " sizes for ", axes.size(), " axes"));
+  }
+  Ints before(n.rank(), 0), after(n.rank(), 0);
+  const Shape shape = n.shape();
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t size = shape[static_cast<int>(axes[i])];
+    if (wanted[i] < 0) return Wrong(absl::StrCat("axis ", axes[i], " would have ", wanted[i]));
+    const int64_t added = wanted[i] - size;
+    before[axes[i]] = added / 2;
+    after[axes[i]] = added - added / 2;
+  }
+  return Tensors{Pad(n.in(0), before, after)};
+}
+
 absl::StatusOr<Tensors> TranslateTile(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const Ints repeats, n.KnownInts(1));
   if (static_cast<int>(repeats.size()) == n.rank()) return Tensors{Tile(n.in(0), repeats)};
@@ -200,6 +223,7 @@ void AddLayout(Translators& all) {
   all.Add("Slice", {1, 5}, TranslateSlice);
   all.Add("Split", {1, 2}, TranslateSplit);
   all.Add("Pad", {1, 4}, TranslatePad);
+  all.Add("CenterCropPad", {2, 2}, TranslateCenterCropPad);
   all.Add("Tile", {2, 2}, TranslateTile);
   all.Add("Trilu", {1, 2}, TranslateTrilu);
   all.Add("DepthToSpace", {}, TranslateDepthToSpace);

@@ -1,4 +1,4 @@
-// Reductions over axes, the place of the largest or smallest element, cumulative sums.
+// Reductions over axes, the place of the largest or smallest element, cumulative sums and products.
 #include <optional>
 #include <utility>
 
@@ -38,10 +38,12 @@ TranslateFunction ArgExtreme(Tensor (*f)(Tensor, int64_t, ArgOptions, SourceLoca
   };
 }
 
-absl::StatusOr<Tensors> TranslateCumSum(const NodeView& n) {
-  BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.KnownInt(1));
-  return Tensors{
-      CumSum(n.in(0), axis, {.exclusive = n.Flag("exclusive"), .reverse = n.Flag("reverse")})};
+TranslateFunction Scanned(Tensor (*f)(Tensor, int64_t, ScanOptions, SourceLocation)) {
+  return [f](const NodeView& n) -> absl::StatusOr<Tensors> {
+    BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.KnownInt(1));
+    const ScanOptions options = {.exclusive = n.Flag("exclusive"), .reverse = n.Flag("reverse")};
+    return Tensors{f(n.in(0), axis, options, Here())};
+  };
 }
 
 }  // namespace
@@ -60,7 +62,8 @@ void AddReduce(Translators& all) {
   all.Add("ReduceLogSumExp", {1, 2}, Reduction(LogSumExp));
   all.Add("ArgMax", {}, OnWideNumbers(ArgExtreme(ArgMax), U64::kOrder, {}));
   all.Add("ArgMin", {}, OnWideNumbers(ArgExtreme(ArgMin), U64::kOrder, {}));
-  all.Add("CumSum", {2, 2}, OnWideNumbers(TranslateCumSum));
+  all.Add("CumSum", {2, 2}, OnWideNumbers(Scanned(CumSum)));
+  all.Add("CumProd", {2, 2}, OnWideNumbers(Scanned(CumProd)));
 }
 
 }  // namespace braid::onnx
