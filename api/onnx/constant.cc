@@ -117,29 +117,6 @@ absl::StatusOr<Tensors> TranslateEyeLike(const NodeView& n) {
 // The value itself, tensor or not.
 absl::StatusOr<Values> TranslateIdentity(const NodeView& n) { return Values{n.value(0)}; }
 
-absl::StatusOr<Values> TranslateDropout(const NodeView& n) {
-  if (!n.value(0).is_tensor()) return Wrong("input 0 is no tensor");
-  n.Ignore("seed");
-  n.Ignore("is_test");
-  double rate = n.Float("ratio", 0.5);
-  bool is_training = n.opset() < 7 && !n.Flag("is_test");
-  if (n.HasInput(1)) {
-    BRAID_ASSIGN_OR_RETURN(rate, n.KnownFloat(1));
-  }
-  if (n.HasInput(2)) {
-    BRAID_ASSIGN_OR_RETURN(const int64_t training, n.KnownInt(2));
-    is_training = training != 0;
-  }
-  if (is_training && rate != 0 && n.HasOutput(1)) return Lacking("the mask of a random dropout");
-  Values outputs = {n.value(0)};
-  if (is_training && rate != 0) outputs[0] = Value{.tensor = Dropout(n.in(0), rate)};
-  if (n.HasOutput(1)) {
-    const DType dtype = n.opset() < 10 ? n.dtype() : DType::kBool;
-    outputs.push_back({.tensor = Constant(n.graph(), 1, {.dtype = dtype, .shape = n.shape()})});
-  }
-  return outputs;
-}
-
 }  // namespace
 
 void AddConstant(Translators& all) {
@@ -150,7 +127,6 @@ void AddConstant(Translators& all) {
   all.Add("Range", {3, 3}, TranslateRange);
   all.Add("EyeLike", {}, TranslateEyeLike);
   all.AddValues("Identity", {}, TranslateIdentity);
-  all.AddValues("Dropout", {1, 3}, TranslateDropout);
 }
 
 }  // namespace braid::onnx

@@ -12,8 +12,6 @@
 namespace braid::onnx {
 namespace {
 
-Ints SpaceOf(const Shape& shape) { return {shape.begin() + 2, shape.end()}; }
-
 // [o] or a scalar as [o, 1...] or [1...], so that it broadcasts onto `rank` axes from `axis` on.
 Tensor Along(Tensor numbers, int axis, int rank) {
   Ints dims(rank - axis, 1);

@@ -152,4 +152,6 @@ absl::StatusOr<Ints> NormalAxes(Ints axes, int rank) {
   return axes;
 }
 
+Ints SpaceOf(const Shape& shape) { return {shape.begin() + 2, shape.end()}; }
+
 }  // namespace braid::onnx

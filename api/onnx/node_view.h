@@ -156,5 +156,7 @@ class NodeView {
 absl::StatusOr<int64_t> NormalAxis(int64_t axis, int rank);
 // Also that they are different.
 absl::StatusOr<Ints> NormalAxes(Ints axes, int rank);
+// The dims behind batch and channels.
+Ints SpaceOf(const Shape& shape);
 
 }  // namespace braid::onnx

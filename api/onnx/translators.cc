@@ -12,12 +12,18 @@ Translators AllTranslators() {
   AddControl(all);
   AddSequence(all);
   AddSignal(all);
+  AddRandom(all);
   AddMath(all);
+  AddDeterminant(all);
   AddReduce(all);
   AddLayout(all);
   AddIndex(all);
   AddSelect(all);
+  AddNgrams(all);
   AddConv(all);
+  AddUnpool(all);
+  AddGrid(all);
+  AddRegions(all);
   AddChannelNorm(all);
   AddResize(all);
   AddNorm(all);

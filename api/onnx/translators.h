@@ -51,15 +51,21 @@ class Translators {
 void AddConstant(Translators& all);     // what is known: constants, shapes, ranges
 void AddControl(Translators& all);      // if, loops
 void AddSequence(Translators& all);     // sequences and optionals
-void AddSignal(Translators& all);       // windows, Fourier transforms
+void AddSignal(Translators& all);       // windows, Fourier transforms, bands of frequencies
+void AddRandom(Translators& all);       // random numbers, dropout
 void AddMath(Translators& all);         // elementwise, matrices
 void AddActivations(Translators& all);  // activations
-void AddReduce(Translators& all);       // reductions, argmax, cumulative sums
+void AddDeterminant(Translators& all);  // determinants
+void AddReduce(Translators& all);       // reductions, argmax, cumulative sums and products
 void AddLayout(Translators& all);       // shapes, joining, cutting, padding
 void AddIndex(Translators& all);        // gather, scatter, one-hot, sorting
 void AddSelect(Translators& all);       // results whose size the values decide
 void AddConv(Translators& all);         // convolution, pooling
+void AddUnpool(Translators& all);       // images from windows
+void AddGrid(Translators& all);         // sampling at grids, bent kernels
+void AddRegions(Translators& all);      // pooling and choice of regions
 void AddChannelNorm(Translators& all);  // batch and instance normalization
+void AddNgrams(Translators& all);       // counts of sequences of words
 void AddResize(Translators& all);       // interpolation
 void AddNorm(Translators& all);         // normalization, softmax
 void AddRnn(Translators& all);          // recurrent networks
