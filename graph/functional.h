@@ -459,8 +459,8 @@ Tensor LocalResponseNorm(Tensor x, LocalResponseNormOptions options = {},
 // Names and formulas of the ONNX operator Resize, version 13 (and half_pixel_symmetric of 19).
 struct InterpolateOptions {
   std::vector<int64_t> axes = {};   // empty: all behind the first two
-  std::vector<int64_t> sizes = {};  // of the result, per axis; or
-  std::vector<double> scales = {};  // floor(size * scale)
+  std::vector<int64_t> sizes = {};  // of the result, per axis; else floor(size * scale)
+  std::vector<double> scales = {};  // from x to the result; else by the sizes
   std::string mode = "nearest";     // nearest, linear, cubic
   // half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric,
   // tf_half_pixel_for_nn, tf_crop_and_resize

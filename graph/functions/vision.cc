@@ -292,15 +292,17 @@ Tensor Interpolate(Tensor x, InterpolateOptions options, SourceLocation where) {
   }
   const size_t n = axes.size();
   const bool is_crop = options.coordinates == "tf_crop_and_resize";
-  const bool fits = (options.sizes.size() == n) != (options.scales.size() == n) &&
-                    (options.sizes.empty() || options.scales.empty()) &&
+  const bool has_sizes = n > 0 && options.sizes.size() == n;
+  const bool has_scales = n > 0 && options.scales.size() == n;
+  const bool fits = (has_sizes || has_scales) && (has_sizes || options.sizes.empty()) &&
+                    (has_scales || options.scales.empty()) &&
                     (!is_crop || (options.begin.size() == n && options.end.size() == n));
   if (!fits) {
     return Fail(x,
                 absl::StrCat("interpolate: x is ", x.type().ToString(), ", there are ",
                              options.sizes.size(), " sizes and ", options.scales.size(),
-                             " scales; one of the two, with a number for each of ", n, " axes",
-                             is_crop ? ", begin and end likewise," : "", " is needed"),
+                             " scales; sizes, scales or both, with a number for each of ", n,
+                             " axes", is_crop ? ", begin and end likewise," : "", " are needed"),
                 where);
   }
   for (size_t i = 0; i < n; ++i) {
@@ -325,7 +327,11 @@ Tensor Interpolate(Tensor x, InterpolateOptions options, SourceLocation where) {
       length = static_cast<int64_t>(wanted);
     } else {
       length = options.sizes[i];
-      if (length > 0 && size > 0) scale = static_cast<double>(length) / static_cast<double>(size);
+      if (!options.scales.empty()) {
+        scale = options.scales[i];
+      } else if (length > 0 && size > 0) {
+        scale = static_cast<double>(length) / static_cast<double>(size);
+      }
     }
     if (length == size && scale == 1 && !is_crop) continue;  // as it is, whatever the coordinates
     x = Apply("resize_axis", {x},
