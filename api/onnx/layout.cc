@@ -193,16 +193,21 @@ absl::StatusOr<Tensors> TranslateTrilu(const NodeView& n) {
   return Tensors{n.Flag("upper", true) ? Triu(n.in(0), diagonal) : Tril(n.in(0), diagonal)};
 }
 
-absl::StatusOr<Tensors> TranslateDepthToSpace(const NodeView& n) {
+absl::StatusOr<DepthOrder> DepthOrderOf(const NodeView& n) {
   const std::string mode = n.Text("mode", "DCR");
-  if (mode != "DCR" && mode != "CRD") return Wrong(absl::StrCat("its mode is '", mode, "'"));
-  return Tensors{
-      DepthToSpace(n.in(0), n.Int("blocksize", 0),
-                   mode == "DCR" ? DepthOrder::kDepthColumnRow : DepthOrder::kColumnRowDepth)};
+  if (mode == "DCR") return DepthOrder::kDepthColumnRow;
+  if (mode == "CRD") return DepthOrder::kColumnRowDepth;
+  return Wrong(absl::StrCat("its mode is '", mode, "'"));
+}
+
+absl::StatusOr<Tensors> TranslateDepthToSpace(const NodeView& n) {
+  BRAID_ASSIGN_OR_RETURN(const DepthOrder order, DepthOrderOf(n));
+  return Tensors{DepthToSpace(n.in(0), n.Int("blocksize", 0), order)};
 }
 
 absl::StatusOr<Tensors> TranslateSpaceToDepth(const NodeView& n) {
-  return Tensors{SpaceToDepth(n.in(0), n.Int("blocksize", 0))};
+  BRAID_ASSIGN_OR_RETURN(const DepthOrder order, DepthOrderOf(n));
+  return Tensors{SpaceToDepth(n.in(0), n.Int("blocksize", 0), order)};
 }
 
 absl::StatusOr<Tensors> TranslateConcat(const NodeView& n) {

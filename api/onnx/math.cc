@@ -147,6 +147,7 @@ absl::StatusOr<Tensors> TranslateMatMul(const NodeView& n) {
 
 absl::StatusOr<Tensors> TranslateGemm(const NodeView& n) {
   const double alpha = n.Float("alpha", 1), beta = n.Float("beta", 1);
+  n.Ignore("broadcast");  // before version 7: whether input 2 may; shapes say it, too
   Tensor y =
       MatMul(n.in(0), n.in(1), {.transpose_a = n.Flag("transA"), .transpose_b = n.Flag("transB")});
   if (alpha != 1) y = Scale(y, alpha);
