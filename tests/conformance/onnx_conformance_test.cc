@@ -37,7 +37,7 @@ struct CaseSet {
 };
 void PrintTo(const CaseSet& set, std::ostream* out) { *out << set.name; }
 const std::vector<CaseSet> kSets = {
-    {"node", 844}, {"pytorch-converted", 81}, {"pytorch-operator", 33}, {"simple", 15}};
+    {"node", 877}, {"pytorch-converted", 82}, {"pytorch-operator", 35}, {"simple", 15}};
 
 std::vector<CaseSet> AllSets() {
   std::vector<CaseSet> sets = kSets;
@@ -81,9 +81,12 @@ bool CanSplit(const SbpSignature& signature, const std::vector<TensorType>& inpu
 }
 
 // The outputs of windows were made with a pi of 3.1415: hannwindow's are within 1e-7 of that, and
-// 7e-5 from what its formula gives with the true one, which its expanded model has.
+// 7e-5 from what its formula gives with the true one, which its expanded model has. Those of
+// roialign_aligned_* have four decimals.
 double ToleranceOf(const std::string& directory, DType dtype) {
-  return std::max(ToleranceOf(dtype), directory.find("window") != std::string::npos ? 1e-4 : 0);
+  const bool is_rough = directory.find("window") != std::string::npos ||
+                        directory.find("roialign_aligned") != std::string::npos;
+  return std::max(ToleranceOf(dtype), is_rough ? 1e-4 : 0);
 }
 
 // "OneHot 'y': why" of "<file>: OneHot 'y': why" without the node's name.
