@@ -272,6 +272,16 @@ TEST(OnnxOperatorsTest, DeterminantsOfMatricesThatNeedTheirRowsSwapped) {
   EXPECT_THAT(NodeWriter("Det", 1, 1).RunOrDie({x}), ElementsAre(-1, 0, 24));
 }
 
+TEST(OnnxOperatorsTest, RemaindersThatAreZeroHaveTheSignOfTheDivisor) {
+  const std::vector<double> rest =
+      NodeWriter("Mod", 2, 1)
+          .RunOrDie({Floats({4}, {0, -0.0f, 4, -4}), Floats({4}, {-2, 2, -2, 2})});
+  EXPECT_THAT(rest, ElementsAre(0, 0, 0, 0));
+  std::vector<bool> are_negative;
+  for (double each : rest) are_negative.push_back(std::signbit(each));
+  EXPECT_THAT(are_negative, ElementsAre(true, false, true, false));
+}
+
 TEST(OnnxOperatorsTest, SequencesOfWordsAreWeighed) {
   NodeWriter writer("TfIdfVectorizer", 1, 1);
   writer.Int("min_gram_length", 1).Int("max_gram_length", 2).Int("max_skip_count", 1);

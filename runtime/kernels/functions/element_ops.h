@@ -263,6 +263,7 @@ struct Mod {
     T rest = 0;
     if constexpr (kIsFloat<T>) {
       rest = Fmod(a, b);
+      if (rest == 0) return b < 0 ? -T{0} : T{0};  // zeros have signs, too
     } else {
       if (b == 0) return 0;
       if constexpr (kIsSigned<T>) {
