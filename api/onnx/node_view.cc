@@ -39,6 +39,13 @@ Tensors NodeView::inputs() const {
   return tensors;
 }
 
+absl::StatusOr<Tensor> NodeView::Table(const char* name, Array array) const {
+  Value value = ConstantOf(std::move(array));
+  value.name = absl::StrCat(num_outputs() > 0 ? node_.output(0) : type(), ".", name);
+  BRAID_RETURN_IF_ERROR(target_.Check(value));
+  return target_.TensorOf(value);
+}
+
 const AttributeProto* NodeView::Find(const char* name) const {
   for (const AttributeProto& attribute : node_.attribute()) {
     if (attribute.name() == name) {

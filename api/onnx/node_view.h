@@ -87,6 +87,9 @@ class NodeView {
   // numbers will do, use Known...
   Tensor in(int i) const;
   Tensors inputs() const;
+  // A tensor of numbers that the node's attributes hold: no weight, so never trained. `name` is
+  // this table's among the node's.
+  absl::StatusOr<Tensor> Table(const char* name, Array array) const;
   // HasInput(i) only; these need no op.
   TensorType type(int i) const { return inputs_[i].type(); }
   Shape shape(int i = 0) const { return type(i).shape; }

@@ -36,6 +36,10 @@ Translators AllTranslators() {
   AddActivations(all);
   AddQuantize(all);
   AddTraining(all);
+  AddMlFeatures(all);
+  AddMlLinear(all);
+  AddMlSvm(all);
+  AddMlTrees(all);
   AddMicrosoftQuantize(all);
   return all;
 }

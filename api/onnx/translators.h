@@ -48,37 +48,40 @@ class Translators {
   std::map<std::string, Translator, std::less<>> translators_;
 };
 
-void AddConstant(Translators& all);     // what is known: constants, shapes, ranges
-void AddControl(Translators& all);      // if, loops
-void AddSequence(Translators& all);     // sequences and optionals
-void AddSignal(Translators& all);       // windows, Fourier transforms, bands of frequencies
-void AddRandom(Translators& all);       // random numbers, dropout
-void AddMath(Translators& all);         // elementwise, matrices
-void AddActivations(Translators& all);  // activations
-void AddDeterminant(Translators& all);  // determinants
-void AddReduce(Translators& all);       // reductions, argmax, cumulative sums and products
-void AddLayout(Translators& all);       // shapes, joining, cutting, padding
-void AddIndex(Translators& all);        // gather, scatter, one-hot, sorting
-void AddSelect(Translators& all);       // results whose size the values decide
-void AddConv(Translators& all);         // convolution, pooling
-void AddUnpool(Translators& all);       // images from windows
-void AddGrid(Translators& all);         // sampling at grids, bent kernels
-void AddRegions(Translators& all);      // pooling and choice of regions
-void AddChannelNorm(Translators& all);  // batch and instance normalization
-void AddNgrams(Translators& all);       // counts of sequences of words
-void AddResize(Translators& all);       // interpolation
-void AddNorm(Translators& all);         // normalization, softmax
-void AddRnn(Translators& all);          // recurrent networks
-void AddLoss(Translators& all);         // losses
-void AddQuantize(Translators& all);     // quantization
-void AddTraining(Translators& all);     // optimizers
-// Borrows translators of the standard's operators, which stand there already.
-void AddMicrosoftQuantize(Translators& all);
-
+void AddConstant(Translators& all);            // what is known: constants, shapes, ranges
+void AddControl(Translators& all);             // if, loops
+void AddSequence(Translators& all);            // sequences and optionals
+void AddSignal(Translators& all);              // windows, Fourier transforms, bands of frequencies
+void AddRandom(Translators& all);              // random numbers, dropout
+void AddMath(Translators& all);                // elementwise, matrices
+void AddActivations(Translators& all);         // activations
+void AddDeterminant(Translators& all);         // determinants
+void AddReduce(Translators& all);              // reductions, argmax, cumulative sums and products
+void AddLayout(Translators& all);              // shapes, joining, cutting, padding
+void AddIndex(Translators& all);               // gather, scatter, one-hot, sorting
+void AddSelect(Translators& all);              // results whose size the values decide
+void AddConv(Translators& all);                // convolution, pooling
+void AddUnpool(Translators& all);              // images from windows
+void AddGrid(Translators& all);                // sampling at grids, bent kernels
+void AddRegions(Translators& all);             // pooling and choice of regions
+void AddChannelNorm(Translators& all);         // batch and instance normalization
+void AddNgrams(Translators& all);              // counts of sequences of words
+void AddResize(Translators& all);              // interpolation
+void AddNorm(Translators& all);                // normalization, softmax
+void AddRnn(Translators& all);                 // recurrent networks
+void AddLoss(Translators& all);                // losses
+void AddQuantize(Translators& all);            // quantization
+void AddTraining(Translators& all);            // optimizers
+void AddMlFeatures(Translators& all);          // ai.onnx.ml: features made ready
+void AddMlLinear(Translators& all);            // ai.onnx.ml: linear models
+void AddMlSvm(Translators& all);               // ai.onnx.ml: support vector machines
+void AddMlTrees(Translators& all);             // ai.onnx.ml: ensembles of trees
 void AddAttention(Translators& all);           // attention, rotary embeddings, caches
 void AddLinearAttention(Translators& all);     // attention without a softmax
 void AddMicrosoft(Translators& all);           // ONNX Runtime's products, norms, embeddings
 void AddMicrosoftAttention(Translators& all);  // and its forms of attention
+// And its quantized operators; borrows translators of the standard's, which stand there already.
+void AddMicrosoftQuantize(Translators& all);
 
 Translators AllTranslators();
 
