@@ -82,17 +82,17 @@ def narrow(make, keep_io_types):
 
 def models():
     layer = models_torch.layer
-    perceptron = models_torch.both(models_torch.sequential(
+    perceptron = models_torch.exported(models_torch.sequential(
         (4, 16), layer("Linear", 16, 24), layer("ReLU"), layer("Linear", 24, 8), layer("Sigmoid")),
         False)
-    network = models_torch.both(models_torch.sequential(
+    network = models_torch.exported(models_torch.sequential(
         (2, 3, 16, 16), layer("Conv2d", 3, 8, 3, padding=1), layer("ReLU"), layer("MaxPool2d", 2),
         layer("Conv2d", 8, 8, 3, padding=1, groups=8), layer("ReLU"),
         layer("AdaptiveAvgPool2d", 1), layer("Flatten"), layer("Linear", 8, 5)), False)
-    vision = {name: make for name, make, _ in models_torch.vision_models()}
-    residual = models_torch.vision(vision["resnet18"])
+    residual = dict(models_torch.vision_models())["resnet18"]
+    residual = models_torch.exported(models_torch.vision(residual), False)
     text = dict(models_torch.transformer_models())
-    bert = models_torch.both(text["bert"], False)
+    bert = models_torch.exported(text["bert"], False)
     for name, make in (("mlp", perceptron), ("cnn", network), ("resnet18", residual)):
         yield f"{name}_qdq", quantized(make, static("QDQ"))
         yield f"{name}_qdq_signed", quantized(make, static("QDQ", "QInt8"))
@@ -102,7 +102,7 @@ def models():
     yield "cnn_qoperator_unsigned", quantized(network, static("QOperator", "QUInt8", "QUInt8"))
     yield "bert_dynamic", quantized(bert, dynamic("QInt8"))
     yield "bert_qdq", quantized(bert, static("QDQ"))
-    lstm = models_torch.both(models_torch.recurrent("LSTM"), False)
+    lstm = models_torch.exported(models_torch.recurrent("LSTM"), False)
     yield "lstm_dynamic", quantized(lstm, dynamic("QInt8"))
     yield "mlp_f16", narrow(perceptron, False)
     yield "cnn_f16_inside", narrow(network, True)

@@ -14,7 +14,8 @@ OPSET = 18
 ONLY_TRACED = ("mixtral",)  # the tokens that its experts get are no graph of torch.export
 
 
-def export(module, inputs, dynamo, opset=OPSET):
+def export(module, inputs, dynamo, opset=OPSET, open_axes=0):
+    """With `open_axes` the file leaves so many leading sizes of each input open."""
     import torch
 
     # The exporters do not know the fused layer.
@@ -22,10 +23,19 @@ def export(module, inputs, dynamo, opset=OPSET):
     module.eval()
     for parameter in module.parameters():
         parameter.requires_grad_(False)
+    options = {}
+    if open_axes and dynamo:
+        axes = {axis: torch.export.Dim.DYNAMIC for axis in range(open_axes)}
+        options["dynamic_shapes"] = tuple(axes for _ in inputs)
+    elif open_axes:
+        names = [f"x{i}" for i in range(len(inputs))]
+        axes = {axis: f"size{axis}" for axis in range(open_axes)}
+        options = {"input_names": names, "dynamic_axes": {name: axes for name in names}}
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         path = str(pathlib.Path(folder) / "model.onnx")
         torch.onnx.export(
-            module, tuple(inputs), path, dynamo=dynamo, opset_version=opset, verbose=False
+            module, tuple(inputs), path, dynamo=dynamo, opset_version=opset, verbose=False,
+            **options
         )
         return onnx.load(path), [each.detach().numpy() for each in inputs]
 
@@ -41,13 +51,12 @@ def spread_statistics(module):
     return module
 
 
-def vision(make, dynamo=False, size=64, batch=2):
+def vision(make, size=64, batch=2):
     def run():
         import torch
 
         torch.manual_seed(0)
-        module = spread_statistics(make())
-        return export(module, [torch.randn(batch, 3, size, size)], dynamo)
+        return spread_statistics(make()), [torch.randn(batch, 3, size, size)]
 
     return run
 
@@ -72,34 +81,34 @@ def vision_models():
     from torchvision.models import segmentation, shufflenetv2, vision_transformer
 
     part, few = functools.partial, {"num_classes": 10}
-    yield "resnet18", part(narrow_resnet, resnet.BasicBlock, [2, 2, 2, 2]), 64
-    yield "resnet50", part(narrow_resnet, resnet.Bottleneck, [3, 4, 6, 3]), 64
-    yield "mobilenet_v2", part(models.mobilenet_v2, width_mult=0.25, **few), 64
+    yield "resnet18", part(narrow_resnet, resnet.BasicBlock, [2, 2, 2, 2])
+    yield "resnet50", part(narrow_resnet, resnet.Bottleneck, [3, 4, 6, 3])
+    yield "mobilenet_v2", part(models.mobilenet_v2, width_mult=0.25, **few)
     settings, last = mobilenetv3._mobilenet_v3_conf("mobilenet_v3_small", width_mult=0.5)
-    yield "mobilenet_v3_small", part(mobilenetv3.MobileNetV3, settings, last // 4, **few), 64
-    yield "squeezenet", part(models.squeezenet1_1, **few), 64
+    yield "mobilenet_v3_small", part(mobilenetv3.MobileNetV3, settings, last // 4, **few)
+    yield "squeezenet", part(models.squeezenet1_1, **few)
     shuffle = part(shufflenetv2.ShuffleNetV2, [4, 8, 4], [8, 16, 32, 64, 128], **few)
-    yield "shufflenet_v2", shuffle, 64
+    yield "shufflenet_v2", shuffle
     dense = part(densenet.DenseNet, 4, (6, 12, 24, 16), 8, num_classes=10)
-    yield "densenet121", dense, 64
-    yield "efficientnet_b0", part(small_efficientnet), 64
+    yield "densenet121", dense
+    yield "efficientnet_b0", part(small_efficientnet)
     parameters = regnet.BlockParams.from_init_params(
         depth=8, w_0=16, w_a=8.0, w_m=2.0, group_width=8, se_ratio=0.25)
-    yield "regnet_y", part(regnet.RegNet, parameters, num_classes=10, stem_width=16), 64
+    yield "regnet_y", part(regnet.RegNet, parameters, num_classes=10, stem_width=16)
     blocks = [convnext.CNBlockConfig(8 * 2**i, 16 * 2**i if i < 3 else None, n)
               for i, n in enumerate((1, 1, 2, 1))]
-    yield "convnext", part(convnext.ConvNeXt, blocks, num_classes=10), 64
+    yield "convnext", part(convnext.ConvNeXt, blocks, num_classes=10)
     transformer = part(vision_transformer.VisionTransformer, image_size=64, patch_size=16,
                        num_layers=2, num_heads=4, hidden_dim=32, mlp_dim=64, num_classes=10)
-    yield "vit", transformer, 64
+    yield "vit", transformer
     swin = part(swin_transformer.SwinTransformer, patch_size=[4, 4], embed_dim=16, depths=[2, 2],
                 num_heads=[2, 4], window_size=[4, 4], num_classes=10)
-    yield "swin_t", swin, 64
+    yield "swin_t", swin
     yield "swin_v2_t", part(
         swin, block=swin_transformer.SwinTransformerBlockV2,
-        downsample_layer=swin_transformer.PatchMergingV2), 64
+        downsample_layer=swin_transformer.PatchMergingV2)
     yield "lraspp", part(segmentation.lraspp_mobilenet_v3_large, weights=None,
-                         weights_backbone=None, num_classes=3), 64
+                         weights_backbone=None, num_classes=3)
 
 
 def small_efficientnet():
@@ -125,10 +134,12 @@ SMALL = {
     "max_position_embeddings": 64,
 }
 GROUPED = {**SMALL, "num_key_value_heads": 2}
+GPT2 = dict(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=64)
 TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 
 
-def text_model(kind, head="", experts=None, encoder=False, **config):
+def text_model(kind, head="", experts=None, encoder=False,
+               attention="eager", **config):
     """transformers' classes `kind`Config and `kind`Model, or its encoder, on tokens and a mask."""
 
     def make():
@@ -138,7 +149,7 @@ def text_model(kind, head="", experts=None, encoder=False, **config):
         torch.manual_seed(0)
         options = {"experts_implementation": experts} if experts else {}
         configuration = getattr(transformers, kind + "Config")(
-            **config, attn_implementation="eager", **options)
+            **config, attn_implementation=attention, **options)
         module = getattr(transformers, kind + (head or "Model"))(configuration)
 
         class Text(torch.nn.Module):
@@ -195,8 +206,7 @@ def transformer_models():
     yield "albert", text_model("Albert", encoder=True, embedding_size=16, **once, **TOKENS)
     yield "electra", text_model("Electra", encoder=True, embedding_size=16, **once)
     yield "deberta_v2", text_model("DebertaV2", encoder=True, **once)
-    yield "gpt2", text_model("GPT2", "LMHeadModel", vocab_size=99, n_embd=32, n_layer=2, n_head=4,
-                             n_positions=64, **TOKENS)
+    yield "gpt2", text_model("GPT2", "LMHeadModel", **GPT2, **TOKENS)
     yield "gpt_neox", text_model("GPTNeoX", "ForCausalLM", **once, **TOKENS)
     yield "opt", text_model("OPT", "ForCausalLM", vocab_size=99, hidden_size=32, ffn_dim=64,
                             num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=32,
@@ -316,20 +326,33 @@ def torch_models():
     yield "unet", unet
 
 
-def both(make, dynamo):
+def exported(make, dynamo, **options):
     def run():
         module, inputs = make()
-        return export(module, inputs, dynamo)
+        return export(module, inputs, dynamo, **options)
 
     return run
 
 
 def models():
-    for name, make, size in vision_models():
-        yield f"{name}_script", vision(make, size=size)
-        yield f"{name}_dynamo", vision(make, dynamo=True, size=size)
-    for family in (torch_models, transformer_models):
-        for name, make in family():
-            yield f"{name}_script", both(make, False)
-            if name not in ONLY_TRACED:
-                yield f"{name}_dynamo", both(make, True)
+    made = {name: vision(make) for name, make in vision_models()}
+    made |= dict(torch_models()) | dict(transformer_models())
+    for name, make in made.items():
+        yield f"{name}_script", exported(make, False)
+        if name not in ONLY_TRACED:
+            yield f"{name}_dynamo", exported(make, True)
+    for name, axes in (("resnet18", 1), ("swin_t", 1), ("lstm", 1), ("bert", 2), ("gpt2", 2),
+                       ("llama", 2), ("mistral", 2), ("t5_encoder", 2)):
+        yield f"{name}_open_script", exported(made[name], False, open_axes=axes)
+        yield f"{name}_open_dynamo", exported(made[name], True, open_axes=axes)
+    for name in ("mobilenet_v3_small", "unet", "gru", "bert", "llama"):
+        for opset in (13, 15, 20):
+            yield f"{name}_script{opset}", exported(made[name], False, opset=opset)
+        for opset in (21, 23):
+            yield f"{name}_dynamo{opset}", exported(made[name], True, opset=opset)
+    for kind in ("Bert", "Llama", "GPT2"):
+        config = {"Bert": SMALL, "Llama": GROUPED | TOKENS, "GPT2": GPT2 | TOKENS}[kind]
+        make = text_model(kind, encoder=kind == "Bert", attention="sdpa", **config)
+        yield f"{kind.lower()}_sdpa_script", exported(make, False)
+        yield f"{kind.lower()}_sdpa_dynamo", exported(make, True)
+        yield f"{kind.lower()}_sdpa_dynamo23", exported(make, True, opset=23)
