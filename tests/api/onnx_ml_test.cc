@@ -117,10 +117,6 @@ class MlNode {
   NodeProto node_;
 };
 
-Array Floats(Shape shape, const std::vector<float>& values) {
-  return Array::FromVector(std::move(shape), values);
-}
-
 std::vector<float> Values(const Array& array) {
   const Array wide = array.As(DType::kF32);
   return {wide.data<float>().begin(), wide.data<float>().end()};
@@ -297,6 +293,23 @@ TEST_F(OnnxMlTest, SupportVectorMachines) {
           .Ints("classlabels_ints", {5, 6, 7})
           .Text("kernel_type", "LINEAR"),
       {x}, {Array::FromVector<int64_t>({2}, {5, 7}), Floats({2, 3}, {1, 0.5f, -3, -2, -3.5f, 0})});
+}
+
+// Probabilities of pairs that agree with those of the classes, 0.5, 0.3 and 0.2, give these, as
+// exactly as LIBSVM finds them.
+TEST_F(OnnxMlTest, ProbabilitiesOfPairsBecomeThoseOfClasses) {
+  const auto logit = [](double p, double q) { return std::log(p / q); };
+  MlNode node("SVMClassifier", 2);
+  node.Floats("coefficients", {0, 0, 0, 0, 0, 0}).Floats("support_vectors", {1, 2, 3});
+  node.Floats("rho", {logit(0.5, 0.3), logit(0.5, 0.2), logit(0.3, 0.2)});
+  node.Floats("prob_a", {-1, -1, -1}).Floats("prob_b", {0, 0, 0});
+  node.Ints("vectors_per_class", {1, 1, 1}).Ints("classlabels_ints", {5, 6, 7});
+  const std::vector<Array> outputs = RunOn(1, node, {Floats({1, 1}, {1})});
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_THAT(Values(outputs[0]), ElementsAre(5));
+  const std::vector<float> values = Values(outputs[1]);
+  EXPECT_THAT(values, Pointwise(FloatNear(5e-3f), {0.5f, 0.3f, 0.2f}));
+  EXPECT_NEAR(values[0] + values[1] + values[2], 1, 1e-6);
 }
 
 // ---- trees --------------------------------------------------------------------------------------

@@ -109,10 +109,6 @@ class NodeWriter {
   NodeProto* node_ = nullptr;
 };
 
-Array Floats(Shape shape, const std::vector<float>& values) {
-  return Array::FromVector(std::move(shape), values);
-}
-
 // 0, 1, 2, ...
 Array Counted(Shape shape) {
   std::vector<float> values(shape.num_elements());

@@ -11,7 +11,7 @@ are random, of fixed seeds: nothing is downloaded. What is not installed is left
 NAMEs only the models whose names contain one of these are made, anew if they are there.
 """
 
-import importlib
+import importlib.util
 import pathlib
 import shutil
 import sys
