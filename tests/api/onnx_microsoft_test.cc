@@ -222,7 +222,7 @@ TEST_F(MicrosoftTest, ATotalLengthThatIsComputedIsRefused) {
   NodeProto& node = Fused("GroupQueryAttention", {"all", "", "", "", "", "last", "total"}, {"y"});
   IntAttribute(node, "num_heads", 1);
   IntAttribute(node, "kv_num_heads", 1);
-  EXPECT_THAT(ErrorOf("y"), HasSubstr("com.microsoft.GroupQueryAttention 'y': input 6, 'total', "
+  EXPECT_THAT(ErrorOf("y"), HasSubstr("com.microsoft.GroupQueryAttention of opset 1 'y': input 6, 'total', "
                                       "must be known when the model is imported"));
 }
 
@@ -232,7 +232,7 @@ TEST_F(MicrosoftTest, WhatBraidLacksIsSaid) {
   NodeProto& node = Fused("Attention", {"x", "weights"}, {"y"});
   IntAttribute(node, "num_heads", 2);
   IntAttribute(node, "do_rotary", 1);
-  EXPECT_THAT(ErrorOf("y"), HasSubstr("com.microsoft.Attention 'y': do_rotary"));
+  EXPECT_THAT(ErrorOf("y"), HasSubstr("com.microsoft.Attention of opset 1 'y': do_rotary"));
   node.mutable_attribute(1)->set_name("past_present_share_buffer");
   EXPECT_THAT(ErrorOf("y"), HasSubstr("a cache whose buffer outputs share with inputs"));
 }

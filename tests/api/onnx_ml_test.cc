@@ -14,6 +14,7 @@
 #include "api/onnx/onnx.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/api/onnx_writer.h"
 #include "tests/runtime/temp_dir.h"
 
 namespace braid::onnx {

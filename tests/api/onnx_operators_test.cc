@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/status.h"
 #include "runtime/kernels/kernel.h"
+#include "tests/api/onnx_writer.h"
 #include "tests/runtime/temp_dir.h"
 
 namespace braid::onnx {
@@ -225,7 +226,7 @@ TEST(OnnxOperatorsTest, NumbersThatMustBeKnownAreNamed) {
   const Array boxes = Counted({1, 2, 4}), scores = Counted({1, 1, 2});
   EXPECT_THAT(
       std::string(NodeWriter("NonMaxSuppression", 2, 1).Run({boxes, scores}).status().message()),
-      HasSubstr("NonMaxSuppression 'the_node': input 0, 'in0', must be known"));
+      HasSubstr("NonMaxSuppression of opset 22 'the_node': input 0, 'in0', must be known"));
   // As many samples as a region has elements.
   EXPECT_THAT(std::string(NodeWriter("RoiAlign", 3, 1)
                               .Run({Counted({1, 1, 4, 4}), Floats({1, 4}, {0, 0, 3, 3}),

@@ -20,6 +20,10 @@ inline Array Numbers(Shape shape, int seed) {
   return Array::FromVector(std::move(shape), values);
 }
 
+inline Array Floats(Shape shape, const std::vector<float>& values) {
+  return Array::FromVector(std::move(shape), values);
+}
+
 // Builds a file, a node at a time.
 class ModelWriter {
  public:

@@ -38,7 +38,7 @@ struct CaseSet {
 };
 void PrintTo(const CaseSet& set, std::ostream* out) { *out << set.name; }
 const std::vector<CaseSet> kSets = {
-    {"node", 877}, {"pytorch-converted", 82}, {"pytorch-operator", 35}, {"simple", 15}};
+    {"node", 905}, {"pytorch-converted", 82}, {"pytorch-operator", 35}, {"simple", 15}};
 
 std::vector<CaseSet> AllSets() {
   std::vector<CaseSet> sets = kSets;
@@ -55,13 +55,15 @@ std::vector<CaseSet> AllSets() {
   return sets;
 }
 
-// Cases whose files contradict themselves. The outputs of adam_multiple were made with an epsilon
-// of 1e-2, which its node does not carry (that of adam does); the standard's default is 1e-6. ONNX
-// 1.17 divides the pools at the rim by windows that reach beyond the padding; in 1.20 the same case
-// has what its node says.
+// How the paths of cases end whose files contradict themselves. The outputs of adam_multiple were
+// made with an epsilon of 1e-2, which its node does not carry (that of adam does); the standard's
+// default is 1e-6. ONNX 1.12 has one element for castlike's second input of 3 x 4. ONNX 1.17
+// divides the pools at the rim by windows that reach beyond the padding; in 1.20 the same case has
+// what its node says.
 const std::vector<std::string> kFaulty = {
-    "test_adam_multiple",
-    "test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True"};
+    "/test_adam_multiple", "testdata/data/node/test_castlike_FLOAT_to_BFLOAT16",
+    "testdata/data/node/test_castlike_FLOAT_to_BFLOAT16_expanded",
+    "/test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True"};
 
 double ToleranceOf(DType dtype) {
   switch (dtype) {
@@ -245,8 +247,8 @@ TEST_P(OnnxTest, CasesAgree) {
   std::sort(directories.begin(), directories.end());
   for (const std::string& directory : directories) {
     SCOPED_TRACE(directory);
-    const std::string name = std::filesystem::path(directory).filename().string();
-    if (std::find(kFaulty.begin(), kFaulty.end(), name) != kFaulty.end()) {
+    const auto is_it = [&](const std::string& end) { return directory.ends_with(end); };
+    if (std::any_of(kFaulty.begin(), kFaulty.end(), is_it)) {
       ++lacking_["files that do not contradict themselves"];
       continue;
     }

@@ -2,6 +2,7 @@
 
 #include <braid/onnx.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -47,6 +48,12 @@ absl::StatusOr<Stored> ReadStored(const std::string& path, const onnx::ValueInfo
   Stored stored = {.is_sequence = is_sequence};
   for (const onnx::TensorProto& tensor : tensors) {
     BRAID_ASSIGN_OR_RETURN(Array array, onnx::ToArray(tensor));
+    // ONNX 1.12 writes the bits of bf16 as u16.
+    if (info.dtype == DType::kBF16 && array.dtype() == DType::kU16) {
+      Array bits(DType::kBF16, array.shape());
+      std::memcpy(bits.mutable_bytes(), array.bytes(), array.num_bytes());
+      array = std::move(bits);
+    }
     stored.arrays.push_back(std::move(array));
   }
   return stored;

@@ -219,7 +219,8 @@ def transformer_models():
     yield "phi3", text_model("Phi3", "ForCausalLM", **GROUPED, **TOKENS)
     yield "bloom", text_model("Bloom", "ForCausalLM", vocab_size=99, hidden_size=32, n_layer=2,
                               n_head=4, **TOKENS)
-    yield "mixtral", text_model("Mixtral", "ForCausalLM", experts="eager", num_local_experts=4, **GROUPED, **TOKENS)
+    yield "mixtral", text_model("Mixtral", "ForCausalLM", experts="eager",
+                                 num_local_experts=4, **GROUPED, **TOKENS)
     yield "t5_encoder", text_model("T5", "EncoderModel", encoder=True, vocab_size=99, d_model=32,
                                    d_kv=8, d_ff=64, num_layers=2, num_heads=4)
     yield "clip_text", text_model("CLIPText", encoder=True, **once, **TOKENS)

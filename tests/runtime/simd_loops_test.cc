@@ -132,6 +132,48 @@ void CheckSmallProduct(const ProductLoops<T>& products, int64_t m, int64_t n, in
                          << (adds ? " added" : "");
 }
 
+template <class T>
+void CheckRowProducts(const ProductLoops<T>& products, int64_t m, int64_t n, int64_t k) {
+  const int64_t a_stride = k + 3, b_stride = k + 1, c_stride = n + 2;
+  std::vector<T> a((m + 1) * a_stride), b((n + 1) * b_stride), c(m * c_stride);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<T>(static_cast<int>(i * 7 % 9) - 4);
+  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<T>(static_cast<int>(i * 5 % 7) - 3);
+  for (size_t i = 0; i < c.size(); ++i) c[i] = static_cast<T>(i % 11);
+  std::vector<T> expected = c;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      T sum = 0;
+      for (int64_t x = 0; x < k; ++x) sum += a[i * a_stride + x] * b[j * b_stride + x];
+      expected[i * c_stride + j] = sum;
+    }
+  }
+  products.row_products({.rows = m,
+                         .n = n,
+                         .k = k,
+                         .a = a.data(),
+                         .a_row = a_stride,
+                         .b = b.data(),
+                         .b_row = b_stride,
+                         .c = c.data(),
+                         .c_row = c_stride});
+  EXPECT_EQ(c, expected) << m << "x" << n << "x" << k;
+}
+
+TEST(SimdLoopsTest, ProductsOfRowsOfEverySize) {
+  for (Isa isa : kIsas) {
+    if (isa > BestIsa()) break;
+    SCOPED_TRACE(NameOf(isa));
+    for (int64_t m : {0, 1, 2, 3, 4, 7, 8, 11}) {
+      for (int64_t n : {0, 1, 2, 3, 8, 17}) {
+        for (int64_t k : {0, 1, 4, 15, 16, 33, 70}) {
+          CheckRowProducts(LoopsFor<ProductLoops<float>>(isa), m, n, k);
+          CheckRowProducts(LoopsFor<ProductLoops<double>>(isa), m, n, k);
+        }
+      }
+    }
+  }
+}
+
 TEST(SimdLoopsTest, SmallProductsOfEverySize) {
   for (Isa isa : kIsas) {
     if (isa > BestIsa()) break;

@@ -12,6 +12,9 @@
 #include "runtime/base/mutex.h"
 #include "runtime/kernels/cpu/dnnl_call.h"
 #include "runtime/kernels/cpu/dnnl_version.h"
+#include "runtime/kernels/cpu/for_each_item.h"
+#include "runtime/kernels/cpu/product_loops.h"
+#include "runtime/kernels/cpu/simd/isa.h"
 
 // Of OpenBLAS; null where another library provides cblas.
 extern "C" int openblas_get_parallel() __attribute__((weak));
@@ -97,6 +100,35 @@ class BlasGemm final : public Gemm {
       cblas_sgemm(CblasRowMajor, trans_a, trans_b, m, n, k, 1.0f, static_cast<const float*>(a), lda,
                   static_cast<const float*>(b), ldb, 0.0f, static_cast<float*>(c), n);
     }
+  }
+
+ private:
+  GemmShape shape_;
+};
+
+// c [m, n] of a [m, k] and the transpose of b [n, k] in f32, for few rows: b is read once, where a
+// product of matrices would pack all of it to use it a few times.
+class FewRowsGemm final : public Gemm {
+ public:
+  explicit FewRowsGemm(const GemmShape& shape) : shape_(shape) {}
+
+  void Run(const void* a, const void* b, void* c) override {
+    // So many rows of b that threads seldom wait for each other.
+    constexpr int64_t kRowsAtOnce = 64;
+    const auto multiply = simd::BestLoops<simd::ProductLoops<float>>().row_products;
+    const int64_t parts = (shape_.n + kRowsAtOnce - 1) / kRowsAtOnce;
+    ForEachItem(parts, shape_.threads, [&](int64_t part, int) {
+      const int64_t begin = part * kRowsAtOnce;
+      multiply({.rows = shape_.m,
+                .n = std::min(kRowsAtOnce, shape_.n - begin),
+                .k = shape_.k,
+                .a = static_cast<const float*>(a),
+                .a_row = shape_.k,
+                .b = static_cast<const float*>(b) + begin * shape_.k,
+                .b_row = shape_.k,
+                .c = static_cast<float*>(c) + begin,
+                .c_row = shape_.n});
+    });
   }
 
  private:
@@ -255,6 +287,13 @@ std::unique_ptr<Gemm> ChooseGemm(const GemmShape& shape) {
   if (shape.m == 0 || shape.n == 0 || shape.k == 0) return std::make_unique<EmptyGemm>(shape);
   const bool is_vector = shape.m == 1 && shape.dtype != DType::kBF16;
   if (is_vector) return std::make_unique<BlasGemv>(shape);
+  // Measured: up to 8 rows, unless b stays in the first-level cache.
+  constexpr int64_t kFewRows = 8, kLeastElements = 1 << 15;
+  const bool has_few_rows = shape.m <= kFewRows && shape.transpose_b && !shape.transpose_a &&
+                            shape.n * shape.k >= kLeastElements;
+  if (has_few_rows && shape.dtype == DType::kF32) {
+    return std::make_unique<FewRowsGemm>(shape);
+  }
   if (shape.dtype == DType::kF64) return std::make_unique<BlasGemm>(shape);
   if (shape.dtype == DType::kBF16) {
     auto gemm = ChooseTileGemm(shape);

@@ -103,6 +103,65 @@ void SmallProductLoop(const SmallProduct<T>& p) {
   ProductLastRows<T, kBlockRows / 2>(p, row);
 }
 
+// Some rows of a with some of b: a vector of sums for each pair stays in registers while k runs.
+template <class T, int rows, int columns>
+BRAID_INLINE void RowProductBlock(const RowProducts<T>& p, int64_t row, int64_t column) {
+  using Vector = typename VectorOf<T>::Type;
+  const T* a = p.a + row * p.a_row;
+  const T* b = p.b + column * p.b_row;
+  Vector sum[rows][columns];
+  for (int r = 0; r < rows; ++r) {
+    for (int j = 0; j < columns; ++j) sum[r][j] = Vector{};
+  }
+  int64_t k = 0;
+  for (; k + kVectorSize<T> <= p.k; k += kVectorSize<T>) {
+    Vector y[columns];
+    for (int j = 0; j < columns; ++j) __builtin_memcpy(&y[j], b + j * p.b_row + k, kVectorBytes);
+    for (int r = 0; r < rows; ++r) {
+      Vector x;
+      __builtin_memcpy(&x, a + r * p.a_row + k, kVectorBytes);
+      for (int j = 0; j < columns; ++j) sum[r][j] += x * y[j];
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int j = 0; j < columns; ++j) {
+      T total = 0;
+      for (int64_t i = 0; i < kVectorSize<T>; ++i) total += sum[r][j][i];
+      for (int64_t i = k; i < p.k; ++i) total += a[r * p.a_row + i] * b[j * p.b_row + i];
+      p.c[(row + r) * p.c_row + column + j] = total;
+    }
+  }
+}
+
+template <class T, int rows>
+BRAID_INLINE void RowProductRows(const RowProducts<T>& p, int64_t row) {
+  constexpr int kColumns = kVectorBytes == 64 ? 3 : 2;
+  int64_t column = 0;
+  for (; column + kColumns <= p.n; column += kColumns) {
+    RowProductBlock<T, rows, kColumns>(p, row, column);
+  }
+  for (; column < p.n; ++column) RowProductBlock<T, rows, 1>(p, row, column);
+}
+
+// Fewer than twice `rows` are left.
+template <class T, int rows>
+BRAID_INLINE void RowProductLastRows(const RowProducts<T>& p, int64_t row) {
+  if constexpr (rows > 0) {
+    if (p.rows - row >= rows) {
+      RowProductRows<T, rows>(p, row);
+      row += rows;
+    }
+    RowProductLastRows<T, rows / 2>(p, row);
+  }
+}
+
+template <class T>
+void RowProductLoop(const RowProducts<T>& p) {
+  int64_t row = 0;
+  for (; row + kBlockRows <= p.rows; row += kBlockRows) RowProductRows<T, kBlockRows>(p, row);
+  RowProductLastRows<T, kBlockRows / 2>(p, row);
+}
+
 template <class T>
 struct FourOf;
 template <>
@@ -160,6 +219,7 @@ void TransposeLoop(const T* x, int64_t x_row, int64_t rows, int64_t columns, T* 
 
 template <class T>
 constexpr ProductLoops<T> kProductLoops = {.small_product = SmallProductLoop<T>,
+                                           .row_products = RowProductLoop<T>,
                                            .transpose = TransposeLoop<T>};
 
 }  // namespace BRAID_ISA
