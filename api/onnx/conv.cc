@@ -118,10 +118,10 @@ absl::StatusOr<Tensors> TranslateConvInteger(const NodeView& n) {
 absl::StatusOr<Tensors> TranslateQLinearConv(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(3)));
   BRAID_RETURN_IF_ERROR(CheckQuantized(n.dtype(7)));
-  const auto wide = [&](int input) { return Along(Cast(n.in(input), DType::kF64), 1, n.rank()); };
+  const auto scale = [&](int i) { return Along(Cast(n.in(i), DType::kF32), 1, n.rank()); };
   const Tensor x = Centered(n, 0, 2, 1), w = Centered(n, 3, 5, 0);
   Tensor y = n.HasInput(8) ? Conv(x, w, Cast(n.in(8), DType::kF64), options) : Conv(x, w, options);
-  y = Mul(y, Div(Mul(wide(1), wide(4)), wide(6)));
+  y = QuotientOf(y, Div(Mul(scale(1), scale(4)), scale(6)));
   return Tensors{QuantizedQuotient(y, Reshape(n.in(7), Shape()), {.dtype = n.dtype(7)})};
 }
 

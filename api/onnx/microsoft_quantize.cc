@@ -88,10 +88,14 @@ absl::StatusOr<Tensors> TranslateGemm(const NodeView& n) {
   // A scale of each column lies along b's columns, and so along y's.
   Tensor scale = of_b.scale;
   if (scale.shape().rank() > 0) scale = Reshape(scale, {scale.shape().num_elements()});
-  y = Scale(Mul(y, Cast(Mul(of_a.scale, scale), DType::kF64)), alpha);
-  if (!n.HasInput(7)) return Tensors{Cast(y, DType::kF32)};
-  BRAID_ASSIGN_OR_RETURN(const Tensor numbers, NumbersOf(n, Cast(y, DType::kF32), 7, n.dtype()));
-  return Tensors{numbers};
+  scale = Mul(of_a.scale, scale);
+  if (alpha != 1) scale = Scale(scale, alpha);
+  if (!n.HasInput(7)) return Tensors{QuotientOf(y, scale)};
+  BRAID_ASSIGN_OR_RETURN(const Quantization of_y, ScalarQuantization(n, 7, 8));
+  const DType dtype = n.HasInput(8) ? n.dtype(8) : n.dtype();
+  BRAID_RETURN_IF_ERROR(CheckQuantized(dtype));
+  return Tensors{
+      QuantizedQuotient(QuotientOf(y, Div(scale, of_y.scale)), of_y.zero_point, {.dtype = dtype})};
 }
 
 // A whole matrix or the last axis of b: a scale of each column.

@@ -161,7 +161,7 @@ absl::StatusOr<Tensors> TranslateMatMulInteger(const NodeView& n) {
 
 // The scale of a factor: one, or one for each row of a (axis -2) or column of b (axis -1).
 Tensor FactorScale(const NodeView& n, int input, int axis) {
-  const Tensor scale = Cast(n.in(input), DType::kF64);
+  const Tensor scale = Cast(n.in(input), DType::kF32);
   if (n.shape(input).num_elements() == 1) return Reshape(scale, Shape());
   return n.rank(input) == 1 && axis == -2 ? ExpandDims(scale, -1) : scale;
 }
@@ -172,7 +172,7 @@ absl::StatusOr<Tensors> TranslateQLinearMatMul(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const Tensor b, CenteredFactor(n, 3, 5, -1));
   BRAID_ASSIGN_OR_RETURN(const Quantization y, ScalarQuantization(n, 6, 7));
   const Tensor scales = Mul(FactorScale(n, 1, -2), FactorScale(n, 4, -1));
-  const Tensor quotient = Mul(MatMul(a, b), Div(scales, Cast(y.scale, DType::kF64)));
+  const Tensor quotient = QuotientOf(MatMul(a, b), Div(scales, Cast(y.scale, DType::kF32)));
   return Tensors{QuantizedQuotient(quotient, y.zero_point, {.dtype = n.dtype(7)})};
 }
 
@@ -194,6 +194,8 @@ Tensor QuantizedQuotient(Tensor quotient, Tensor zero_point, const QuantizeOptio
   if (zero_point.valid()) moved = Add(moved, Cast(Widened(zero_point), wide));
   return Cast(Clip(moved, range->low, range->high), options.dtype);
 }
+
+Tensor QuotientOf(Tensor sum, Tensor scale) { return Mul(Cast(sum, DType::kF32), scale); }
 
 absl::Status CheckQuantized(DType dtype) {
   const bool is_float = IsFloatCode(dtype) && dtype != DType::kF8E8M0;

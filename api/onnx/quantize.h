@@ -23,6 +23,9 @@ struct QuantizeOptions {
 // `quotient`: the reals by the scale. Whole numbers are the nearest, halves the even ones, within
 // their type's range.
 Tensor QuantizedQuotient(Tensor quotient, Tensor zero_point, const QuantizeOptions& options);
+// Of a sum of products of whole numbers, which is exact, and a scale in f32. It is rounded as the
+// standard's reference and ONNX Runtime round it, so that the numbers are theirs.
+Tensor QuotientOf(Tensor sum, Tensor scale);
 // UNIMPLEMENTED if numbers cannot be quantized to that type.
 absl::Status CheckQuantized(DType dtype);
 

@@ -222,8 +222,9 @@ TEST_F(MicrosoftTest, ATotalLengthThatIsComputedIsRefused) {
   NodeProto& node = Fused("GroupQueryAttention", {"all", "", "", "", "", "last", "total"}, {"y"});
   IntAttribute(node, "num_heads", 1);
   IntAttribute(node, "kv_num_heads", 1);
-  EXPECT_THAT(ErrorOf("y"), HasSubstr("com.microsoft.GroupQueryAttention of opset 1 'y': input 6, 'total', "
-                                      "must be known when the model is imported"));
+  EXPECT_THAT(ErrorOf("y"),
+              HasSubstr("com.microsoft.GroupQueryAttention of opset 1 'y': input 6, 'total', "
+                        "must be known when the model is imported"));
 }
 
 TEST_F(MicrosoftTest, WhatBraidLacksIsSaid) {
