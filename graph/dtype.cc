@@ -12,29 +12,30 @@ struct Entry {
 };
 
 // In the enumerators' order.
-constexpr std::array<Entry, 23> kEntries = {{{DType::kF32, "f32", 4},
-                                             {DType::kF64, "f64", 8},
-                                             {DType::kBF16, "bf16", 2},
-                                             {DType::kF16, "f16", 2},
-                                             {DType::kI32, "i32", 4},
-                                             {DType::kI64, "i64", 8},
-                                             {DType::kU8, "u8", 1},
-                                             {DType::kBool, "bool", 1},
-                                             {DType::kI8, "i8", 1},
-                                             {DType::kI16, "i16", 2},
-                                             {DType::kU16, "u16", 2},
-                                             {DType::kU32, "u32", 4},
-                                             {DType::kU64, "u64", 8},
-                                             {DType::kF8E4M3Fn, "f8e4m3fn", 1},
-                                             {DType::kF8E4M3Fnuz, "f8e4m3fnuz", 1},
-                                             {DType::kF8E5M2, "f8e5m2", 1},
-                                             {DType::kF8E5M2Fnuz, "f8e5m2fnuz", 1},
-                                             {DType::kF8E8M0, "f8e8m0", 1},
-                                             {DType::kF4E2M1, "f4e2m1", 1},
-                                             {DType::kI4, "i4", 1},
-                                             {DType::kU4, "u4", 1},
-                                             {DType::kI2, "i2", 1},
-                                             {DType::kU2, "u2", 1}}};
+constexpr std::array<Entry, static_cast<size_t>(kLastDType) + 1> kEntries = {
+    {{DType::kF32, "f32", 4},
+     {DType::kF64, "f64", 8},
+     {DType::kBF16, "bf16", 2},
+     {DType::kF16, "f16", 2},
+     {DType::kI32, "i32", 4},
+     {DType::kI64, "i64", 8},
+     {DType::kU8, "u8", 1},
+     {DType::kBool, "bool", 1},
+     {DType::kI8, "i8", 1},
+     {DType::kI16, "i16", 2},
+     {DType::kU16, "u16", 2},
+     {DType::kU32, "u32", 4},
+     {DType::kU64, "u64", 8},
+     {DType::kF8E4M3Fn, "f8e4m3fn", 1},
+     {DType::kF8E4M3Fnuz, "f8e4m3fnuz", 1},
+     {DType::kF8E5M2, "f8e5m2", 1},
+     {DType::kF8E5M2Fnuz, "f8e5m2fnuz", 1},
+     {DType::kF8E8M0, "f8e8m0", 1},
+     {DType::kF4E2M1, "f4e2m1", 1},
+     {DType::kI4, "i4", 1},
+     {DType::kU4, "u4", 1},
+     {DType::kI2, "i2", 1},
+     {DType::kU2, "u2", 1}}};
 
 const Entry& Find(DType dtype) { return kEntries[static_cast<size_t>(dtype)]; }
 

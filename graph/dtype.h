@@ -37,6 +37,8 @@ enum class DType : uint8_t {
   kU2,
 };
 
+inline constexpr DType kLastDType = DType::kU2;
+
 size_t SizeOf(DType dtype);                              // bytes per element
 std::string_view ToString(DType dtype);                  // "f32", "bf16", ...
 std::optional<DType> ParseDType(std::string_view name);  // the inverse of ToString

@@ -87,9 +87,9 @@ absl::StatusOr<uint64_t> CheckShard(const plan::Shard& shard, uint32_t acts) {
   const compiler::TensorLayout& layout = *shard.layout;
   const Shape& logical = layout.type.shape;
   const Region& box = shard.region;
-  if (layout.type.dtype > DType::kBool) {
+  if (layout.type.dtype > kLastDType) {
     return Wrong("element type %d; 0 to %d are known", TypeNumber(shard),
-                 static_cast<int>(DType::kBool));
+                 static_cast<int>(kLastDType));
   }
   const int rank = logical.rank();
   if (rank > kMaxRank || !IsOfRank(box, rank)) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -93,6 +94,11 @@ absl::Status TakeConstants(GraphProto& graph, const std::string& folder, WeightM
     const std::string& name = node.output(0);
     absl::StatusOr<Array> array = ToArray(node.attribute(0).t(), folder);
     if (!array.ok()) return Prefixed(absl::StrCat("Constant '", name, "'"), array.status());
+    // Zeros to begin with, ones that scale nothing: what an exporter made up, and nobody trained.
+    if (IsUniform(*array)) {
+      others.Add(std::move(node));
+      continue;
+    }
     weights[name] = std::make_shared<const Array>(*std::move(array));
     node.Clear();
   }
@@ -264,7 +270,17 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
   std::vector<Tensor> outputs;
   for (const Value& value : values) AppendTensors(value, target, outputs);
   BRAID_RETURN_IF_ERROR(graph.status());
-  for (const auto& [name, array] : target.variables()) variables_[name] = array;
+  // Of some only the numbers were wanted: the job will not have these.
+  std::set<std::string> read;
+  for (const Op& op : graph.ops()) {
+    for (TensorId input : op.inputs) read.insert(graph.producer(input).name);
+  }
+  for (const Tensor& output : outputs) {
+    if (output.valid()) read.insert(graph.producer(output.id()).name);
+  }
+  for (const auto& [name, array] : target.variables()) {
+    if (read.contains(name)) variables_[name] = array;
+  }
   if (!is_applied_ && options.is_trainable && !options.trains) SayWhatIsLeftAlone(file_, *roles_);
   is_applied_ = true;
   return outputs;

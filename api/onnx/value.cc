@@ -15,12 +15,8 @@ constexpr int64_t kExactInF64 = int64_t{1} << 53;
 
 // The one number that all elements are, if a double holds it.
 std::optional<double> UniformValue(const Array& array) {
-  const int64_t n = array.num_elements();
-  if (n == 0) return 0;
-  const size_t size = SizeOf(array.dtype());
-  for (int64_t i = 1; i < n; ++i) {
-    if (std::memcmp(array.bytes(), array.bytes() + i * size, size) != 0) return std::nullopt;
-  }
+  if (array.num_elements() == 0) return 0;
+  if (!IsUniform(array)) return std::nullopt;
   if (array.dtype() == DType::kI64) {
     const int64_t value = array.data<int64_t>()[0];
     if (value < -kExactInF64 || value > kExactInF64) return std::nullopt;
@@ -42,6 +38,14 @@ std::vector<int64_t> Elements(const Array& array) {
 }
 
 }  // namespace
+
+bool IsUniform(const Array& array) {
+  const size_t size = SizeOf(array.dtype());
+  for (int64_t i = 1; i < array.num_elements(); ++i) {
+    if (std::memcmp(array.bytes(), array.bytes() + i * size, size) != 0) return false;
+  }
+  return true;
+}
 
 Value ConstantOf(Array array) { return {.array = std::make_shared<const Array>(std::move(array))}; }
 

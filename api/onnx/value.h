@@ -40,6 +40,8 @@ struct Value {
 };
 
 Value ConstantOf(Array array);
+// Whether all elements are the same number.
+bool IsUniform(const Array& array);
 Value SequenceOf(std::vector<Value> values);
 
 // The graph that is appended to, and the tensors in it of values that are known.

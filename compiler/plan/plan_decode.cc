@@ -152,7 +152,7 @@ class Decoder {
 
   absl::Status AddLayout(const plan::LayoutEntry& entry) {
     TensorLayout layout;
-    if (entry.dtype() > static_cast<uint32_t>(DType::kBool)) {
+    if (entry.dtype() > static_cast<uint32_t>(kLastDType)) {
       return Wrong("type %d of a tensor", entry.dtype());
     }
     layout.type.dtype = static_cast<DType>(entry.dtype());

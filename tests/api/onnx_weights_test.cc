@@ -75,6 +75,11 @@ TEST_F(OnnxWeightsTest, ConstantsOfNodesAreWeightsAsInitializersAre) {
   ASSERT_TRUE(model.weights().contains("w"));
   EXPECT_EQ(model.weights().at("w")->data<float>()[5], 5);
   EXPECT_THAT(model.operators(), UnorderedElementsAre(Pair("Constant", 1), Pair("MatMul", 1)));
+  // Zeros are what a state begins with, not what somebody trained.
+  for (int i = 0; i < 6; ++i) {
+    writer.graph().mutable_node(0)->mutable_attribute(0)->mutable_t()->set_float_data(i, 0);
+  }
+  EXPECT_THAT(Variables(writer, {4, 3}), UnorderedElementsAre());
 }
 
 // x * w ^ power, normalized, masked; positions by way of sin.
@@ -165,6 +170,39 @@ TEST_F(OnnxWeightsTest, NumbersOfFewBitsStandForReals) {
     const Array& y = result->Last("y");
     EXPECT_THAT(std::vector<float>(y.data<float>().begin(), y.data<float>().end()),
                 testing::ElementsAreArray(each.expected));
+  }
+}
+
+// Numbers that are quantized while a job runs, by each type that holds them.
+TEST_F(OnnxWeightsTest, QuantizedNumbersLieOnAllDevices) {
+  for (const int onnx_type : {2, 3, 4, 5, 17, 18, 19, 20, 21, 22, 23}) {
+    SCOPED_TRACE(onnx_type);
+    ModelWriter writer;
+    writer.model().mutable_opset_import(0)->set_version(25);
+    writer.Input("x", {4, 2});
+    writer.Output("y", {2, 4});
+    writer.Initializer("two", Array::FromVector<float>({}, {2}));
+    IntAttribute(writer.Add("QuantizeLinear", {"x", "two"}, {"q"}), "output_dtype", onnx_type);
+    IntsAttribute(writer.Add("Transpose", {"q"}, {"turned"}), "perm", {1, 0});
+    writer.Add("DequantizeLinear", {"turned", "two"}, {"y"});
+    for (const std::vector<int>& devices : {std::vector{1}, {2}, {2, 2}}) {
+      Model model = LoadOrDie(writer);
+      auto session = Session::Start({.devices = devices, .progress = Progress::kOff});
+      ASSERT_TRUE(session.ok()) << session.status();
+      auto job = (*session)->Compile("job", [&](Job& job) -> absl::Status {
+        const auto outputs = model.Apply(job, {job.Input("in", {4, 2})});
+        if (!outputs.ok()) return outputs.status();
+        job.Fetch("y", (*outputs)[0]);
+        return absl::OkStatus();
+      });
+      ASSERT_TRUE(job.ok()) << job.status();
+      const Array x = Array::FromVector<float>({4, 2}, {0, 2, 4, 6, 8, 12, 4, 2});
+      const auto result = job->Run({.feeds = {{"in", x}}});
+      ASSERT_TRUE(result.ok()) << result.status();
+      const Array& y = result->Last("y");
+      EXPECT_THAT(std::vector<float>(y.data<float>().begin(), y.data<float>().end()),
+                  testing::ElementsAre(0, 4, 8, 4, 2, 6, 12, 2));
+    }
   }
 }
 

@@ -6,7 +6,8 @@
     venv/bin/python tests/onnx/export_models.py FOLDER [NAME...]
     BRAID_ONNX_CASES=FOLDER build/release/bin/onnx_conformance_tests --gtest_filter='*exported*'
 
-Each case is FOLDER/exported/NAME: model.onnx, its inputs, and the outputs of ONNX Runtime. Weights
+Each case is FOLDER/exported/NAME: model.onnx, its inputs, and the outputs of ONNX Runtime; of those
+whose names end in _trained also what torch makes of the model by 20 steps of SGD. Weights
 are random, of fixed seeds: nothing is downloaded. What is not installed is left out, and said. With
 NAMEs only the models whose names contain one of these are made, anew if they are there.
 """
@@ -54,8 +55,9 @@ def expected_outputs(model, feeds):
     return session.run(None, feeds)
 
 
-def write(folder, model, inputs):
-    """`inputs` are arrays in the order of the graph's inputs."""
+def write(folder, model, inputs, trained=None):
+    """`inputs` are arrays in the order of the graph's inputs, `trained` what the first output is
+    after training."""
     weights = {each.name for each in model.graph.initializer}
     infos = [info for info in model.graph.input if info.name not in weights]
     if len(infos) != len(inputs):
@@ -71,6 +73,8 @@ def write(folder, model, inputs):
         (data / f"input_{i}.pb").write_bytes(tensor_bytes(value, name))
     for i, (info, value) in enumerate(zip(model.graph.output, outputs)):
         (data / f"output_{i}.pb").write_bytes(output_bytes(value, info.name))
+    if trained is not None:
+        (data / "trained_output_0.pb").write_bytes(tensor_bytes(trained, "trained"))
 
 
 def operators(model):
@@ -99,8 +103,8 @@ def main():
                 continue
             start = time.time()
             try:
-                model, inputs = make()
-                write(top / name, model, inputs)
+                model, *arrays = make()
+                write(top / name, model, *arrays)
             except Exception as error:  # of any exporter; the others go on
                 failed.append((name, error))
                 traceback.print_exc(file=sys.stderr)

@@ -14,8 +14,9 @@ OPSET = 18
 ONLY_TRACED = ("mixtral",)  # the tokens that its experts get are no graph of torch.export
 
 
-def export(module, inputs, dynamo, opset=OPSET, open_axes=0):
-    """With `open_axes` the file leaves so many leading sizes of each input open."""
+def export(module, inputs, dynamo, opset=OPSET, open_axes=0, keeps_parameters=False):
+    """With `open_axes` the file leaves so many leading sizes of each input open; if it
+    `keeps_parameters`, batch normalization stays beside the convolution before it."""
     import torch
 
     # The exporters do not know the fused layer.
@@ -24,6 +25,8 @@ def export(module, inputs, dynamo, opset=OPSET, open_axes=0):
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     options = {}
+    if keeps_parameters:
+        options = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
     if open_axes and dynamo:
         axes = {axis: torch.export.Dim.DYNAMIC for axis in range(open_axes)}
         options["dynamic_shapes"] = tuple(axes for _ in inputs)
@@ -335,6 +338,39 @@ def exported(make, dynamo, **options):
     return run
 
 
+def trained(make, steps=20, rate=0.001):
+    """What a module gives after SGD on the mean square of its first output; as in use, without
+    dropout and with the statistics of batch normalization as they are."""
+
+    def run():
+        import torch
+
+        module, inputs = make()
+        # Of parameters that are equal, zeros for instance, the exporter makes one.
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter += 0.02 * torch.randn(parameter.shape)
+        model, arrays = export(module, inputs, False, keeps_parameters=True)
+        for parameter in module.parameters():
+            parameter.requires_grad_(True)
+        optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+
+        def first():
+            made = module(*inputs)
+            return made if isinstance(made, torch.Tensor) else made[0]
+
+        for _ in range(steps):
+            optimizer.zero_grad()
+            first().square().mean().backward()
+            optimizer.step()
+        after = first().detach()
+        if not after.isfinite().all():
+            raise ValueError("torch's own numbers overflow in training")
+        return model, arrays, after.numpy()
+
+    return run
+
+
 def models():
     made = {name: vision(make) for name, make in vision_models()}
     made |= dict(torch_models()) | dict(transformer_models())
@@ -342,6 +378,9 @@ def models():
         yield f"{name}_script", exported(make, False)
         if name not in ONLY_TRACED:
             yield f"{name}_dynamo", exported(make, True)
+    for name, make in made.items():
+        if name not in ONLY_TRACED:
+            yield f"{name}_trained", trained(make)
     for name, axes in (("resnet18", 1), ("swin_t", 1), ("lstm", 1), ("bert", 2), ("gpt2", 2),
                        ("llama", 2), ("mistral", 2), ("t5_encoder", 2)):
         yield f"{name}_open_script", exported(made[name], False, open_axes=axes)
