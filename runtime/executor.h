@@ -20,6 +20,7 @@
 #include "runtime/actions/make_action.h"
 #include "runtime/actions/streamed.h"
 #include "runtime/actions/transfer.h"
+#include "runtime/actions/variable_use.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset_kinds.h"
@@ -30,7 +31,6 @@
 #include "runtime/reports/node_summary.h"
 #include "runtime/stream_threads.h"
 #include "runtime/variable_store.h"
-#include "runtime/actions/variable_use.h"
 
 namespace braid {
 

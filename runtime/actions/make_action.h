@@ -16,11 +16,11 @@
 #include "runtime/actions/compute.h"
 #include "runtime/actions/task_memory.h"
 #include "runtime/actions/transfer.h"
+#include "runtime/actions/variable_use.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/reactor.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_group.h"
-#include "runtime/actions/variable_use.h"
 
 namespace braid {
 
