@@ -143,7 +143,10 @@ absl::StatusOr<Tensors> TranslateMatMulNBits(const NodeView& n) {
   const int64_t columns = n.Int("K", 0), rows = n.Int("N", 0), bits = n.Int("bits", 4);
   const int64_t block = n.Int("block_size", 0);
   n.Ignore("accuracy_level");  // real numbers are multiplied
-  if ((bits != 2 && bits != 4 && bits != 8) || block <= 0 || columns <= 0 || rows <= 0) {
+  constexpr int64_t kMost = int64_t{1} << 28;
+  const bool is_sized = block > 0 && columns > 0 && rows > 0 && block <= kMost &&
+                        columns <= kMost && rows <= kMost && block * bits % 8 == 0;
+  if ((bits != 2 && bits != 4 && bits != 8) || !is_sized) {
     return Lacking(absl::StrCat("numbers of ", bits, " bits in blocks of ", block));
   }
   if (n.HasInput(4)) return Lacking("an order of the blocks (g_idx)");

@@ -1,5 +1,6 @@
 #include "api/onnx/quantize.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -60,6 +61,10 @@ absl::StatusOr<Spread> SpreadOf(const NodeView& n) {
   // It means nothing where there is one scale.
   if (n.shape(1).num_elements() == 1 && spread.block == 0) return Spread{};
   BRAID_ASSIGN_OR_RETURN(spread.axis, NormalAxis(spread.axis, n.rank()));
+  if (spread.block < 0) return Wrong(absl::StrCat("block_size is ", spread.block));
+  // One block that reaches beyond the end is all of the axis.
+  const int64_t size = n.shape()[static_cast<int>(spread.axis)];
+  spread.block = std::min(spread.block, std::max<int64_t>(size, 1));
   return spread;
 }
 

@@ -379,7 +379,7 @@ TEST(LaunchTest, SaysWhatIsWrongWithItsArguments) {
       {{"launch", "--local=2", "--host=no.such.host.invalid", "--", "true"},
        "--host=no.such.host.invalid: "},
       {{"launch", "--nodes=/no/such/file", "--", "true"}, "/no/such/file"},
-      {{"lunch"}, "'lunch' is no subcommand of braid; the nearest: launch, bench, status\nusage: "},
+      {{"lunch"}, "'lunch' is no subcommand of braid; the nearest: launch, bench, onnx\nusage: "},
       {{}, "  launch "},
   };
   for (const auto& [arguments, expected] : cases) {

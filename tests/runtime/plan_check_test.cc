@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/reactor.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/device/device_kinds.h"
@@ -134,11 +135,12 @@ TEST(PlanCheckTest, BoxesLieInTheirTensors) {
                 copy.destination.shard.layout = &halves;
               }),
               HasSubstr("is not inside the tensor f32[4, 6]"));
-  const compiler::TensorLayout unknown = {.type = {static_cast<DType>(8), {4, 6}}};
+  constexpr int kLast = static_cast<int>(kLastDType);
+  const compiler::TensorLayout unknown = {.type = {static_cast<DType>(kLast + 1), {4, 6}}};
   EXPECT_THAT(Refusal([&](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
                 copy.destination.shard.layout = &unknown;
               }),
-              HasSubstr("element type 8; 0 to 7 are known"));
+              HasSubstr(absl::StrCat("element type ", kLast + 1, "; 0 to ", kLast, " are known")));
   EXPECT_THAT(Refusal([](plan::NodePlan&, plan::Task&, plan::Copy& copy) {
                 copy.reduction = Sbp::Kind::kBroadcast;
                 copy.moves[0].add = true;
