@@ -25,6 +25,16 @@ struct Windows {
   SamePadding same = SamePadding::kNone;
 };
 
+// Products of these with sizes of tensors fit into 64 bits.
+absl::Status CheckSmall(const char* name, const Ints& numbers) {
+  constexpr int64_t kMostOfWindow = int64_t{1} << 21;
+  for (int64_t number : numbers) {
+    if (number >= -kMostOfWindow && number <= kMostOfWindow) continue;
+    return Wrong(absl::StrCat(name, " has ", number, "; at most ", kMostOfWindow, " is possible"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Windows> WindowsOf(const NodeView& n) {
   if (n.rank() < 3 || n.rank() > 5) return Lacking("other than 1 to 3 axes of space");
   const size_t axes = n.rank() - 2;
@@ -35,6 +45,9 @@ absl::StatusOr<Windows> WindowsOf(const NodeView& n) {
   if (pads.size() != 2 * axes) {
     return Wrong(absl::StrCat("pads has ", pads.size(), " numbers; ", 2 * axes, " are needed"));
   }
+  BRAID_RETURN_IF_ERROR(CheckSmall("strides", windows.strides));
+  BRAID_RETURN_IF_ERROR(CheckSmall("dilations", windows.dilations));
+  BRAID_RETURN_IF_ERROR(CheckSmall("pads", pads));
   windows.begin.assign(pads.begin(), pads.begin() + axes);
   windows.end.assign(pads.begin() + axes, pads.end());
   const std::string mode = n.Text("auto_pad", "NOTSET");
@@ -77,6 +90,8 @@ absl::StatusOr<Tensors> TranslateConvTranspose(const NodeView& n) {
                     windows.strides.size() == axes && windows.dilations.size() == axes &&
                     extra.size() == axes && (!output || output->size() >= axes);
   if (!fits) return Wrong("the attributes do not fit the axes of space");
+  BRAID_RETURN_IF_ERROR(CheckSmall("output_padding", extra));
+  BRAID_RETURN_IF_ERROR(CheckSmall("output_shape", output.value_or(Ints())));
   if (!output && windows.same != SamePadding::kNone) {
     output.emplace();
     for (size_t i = 0; i < axes; ++i) output->push_back(sizes[i] * windows.strides[i]);

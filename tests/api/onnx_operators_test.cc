@@ -222,6 +222,18 @@ TEST(OnnxOperatorsTest, RegionsAreMaxPooled) {
                           0, 0, 0, 0));
 }
 
+TEST(OnnxOperatorsTest, NumbersThatWouldOverflowAreRefused) {
+  const Array x = Floats({1, 1, 3}, {1, 2, 3}), w = Floats({1, 1, 2}, {1, 1});
+  const auto error = [&](const std::string& name, int64_t value) {
+    NodeWriter node("ConvTranspose", 2, 1);
+    return std::string(
+        node.Ints("output_shape", {4}).Ints(name, {value}).Run({x, w}).status().message());
+  };
+  EXPECT_THAT(error("strides", int64_t{1} << 62), HasSubstr("strides has 4611686018427387904"));
+  EXPECT_THAT(error("dilations", -(int64_t{1} << 40)), HasSubstr("dilations has -1099511627776"));
+  EXPECT_THAT(error("output_padding", int64_t{1} << 62), HasSubstr("output_padding has "));
+}
+
 TEST(OnnxOperatorsTest, NumbersThatMustBeKnownAreNamed) {
   const Array boxes = Counted({1, 2, 4}), scores = Counted({1, 1, 2});
   EXPECT_THAT(
