@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
@@ -64,6 +64,9 @@ Stored<To> ConvertOne(Stored<From> value) {
   }
 }
 
+// What coded numbers are widened to stays in the cache, however many they are.
+constexpr int64_t kConvertedAtOnce = 512;
+
 // The lowest and the highest number of a coded type of whole numbers.
 std::pair<int64_t, int64_t> RangeOf(DType dtype) {
   switch (dtype) {
@@ -85,22 +88,32 @@ void ConvertFromCoded(DType from, const uint8_t* source, DType to, void* out, in
     return ConvertElements(from == DType::kI4 || from == DType::kI2 ? DType::kI8 : DType::kU8, wide,
                            to, out, n);
   }
-  std::vector<float> wide(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) wide[i] = DecodeElement(from, source[i]);
-  ConvertElements(DType::kF32, wide.data(), to, out, n);
+  std::array<float, kConvertedAtOnce> wide;
+  auto* next = static_cast<std::byte*>(out);
+  for (int64_t begin = 0; begin < n; begin += kConvertedAtOnce) {
+    const int64_t size = std::min(kConvertedAtOnce, n - begin);
+    for (int64_t i = 0; i < size; ++i) wide[i] = DecodeElement(from, source[begin + i]);
+    ConvertElements(DType::kF32, wide.data(), to, next, size);
+    next += size * static_cast<int64_t>(SizeOf(to));
+  }
 }
 
 void ConvertToCoded(DType from, const void* source, DType to, uint8_t* out, int64_t n) {
-  if (IsWholeNumber(to)) {
-    std::vector<int64_t> wide(static_cast<size_t>(n));
-    ConvertElements(from, source, DType::kI64, wide.data(), n);
-    const auto [low, high] = RangeOf(to);
-    for (int64_t i = 0; i < n; ++i) out[i] = EncodeWhole(to, std::clamp(wide[i], low, high));
-    return;
+  const auto* next = static_cast<const std::byte*>(source);
+  const auto [low, high] = RangeOf(to);
+  for (int64_t begin = 0; begin < n; begin += kConvertedAtOnce, out += kConvertedAtOnce) {
+    const int64_t size = std::min(kConvertedAtOnce, n - begin);
+    if (IsWholeNumber(to)) {
+      std::array<int64_t, kConvertedAtOnce> wide;
+      ConvertElements(from, next, DType::kI64, wide.data(), size);
+      for (int64_t i = 0; i < size; ++i) out[i] = EncodeWhole(to, std::clamp(wide[i], low, high));
+    } else {
+      std::array<float, kConvertedAtOnce> wide;
+      ConvertElements(from, next, DType::kF32, wide.data(), size);
+      for (int64_t i = 0; i < size; ++i) out[i] = EncodeElement(to, wide[i]);
+    }
+    next += size * static_cast<int64_t>(SizeOf(from));
   }
-  std::vector<float> wide(static_cast<size_t>(n));
-  ConvertElements(from, source, DType::kF32, wide.data(), n);
-  for (int64_t i = 0; i < n; ++i) out[i] = EncodeElement(to, wide[i]);
 }
 
 }  // namespace

@@ -17,7 +17,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "api/main.h"
 #include "runtime/base/reactor.h"
@@ -63,8 +62,8 @@ absl::StatusOr<TensorType> TypeOf(const ValueInfo& input,
   if (!input.dims || !input.dtype || input.is_sequence || input.is_optional) {
     return absl::UnimplementedError(
         absl::StrCat("the input ", input.ToString(),
-                     " has no shape and element type in the file; give its "
-                     "array by --inputs"));
+                     " has no shape and element type in the file; give its array by "
+                     "--inputs"));
   }
   std::vector<int64_t> dims;
   for (const onnx::Dim& dim : *input.dims) {
@@ -109,8 +108,9 @@ absl::StatusOr<std::vector<Array>> Inputs(const Model& model) {
 
 void Describe(const Model& model) {
   std::cout << absl::GetFlag(FLAGS_model) << ": " << model.origin() << "\n";
-  for (const ValueInfo& input : model.inputs())
+  for (const ValueInfo& input : model.inputs()) {
     std::cout << "  input  " << input.ToString() << "\n";
+  }
   for (const ValueInfo& output : model.outputs()) {
     std::cout << "  output " << output.ToString() << "\n";
   }
