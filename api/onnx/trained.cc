@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "api/onnx/onnx.pb.h"
 
@@ -54,17 +55,22 @@ bool PassesPositions(std::string_view op) {
 
 // Whether a value is read, and by nothing that does not end in sin and cos.
 bool EndsInPositions(const std::string& name, const Uses& uses,
-                     const std::set<std::string>& outputs, int depth) {
-  constexpr int kMaxDepth = 16;
-  const auto [begin, end] = uses.equal_range(name);
-  if (begin == end || depth > kMaxDepth || outputs.contains(name)) return false;
-  return std::all_of(begin, end, [&](const auto& each) {
-    const NodeProto& node = *each.second.node;
-    const std::string& op = node.op_type();
-    if (op == "Sin" || op == "Cos" || op == "Shape") return true;
-    return PassesPositions(op) && node.output_size() == 1 &&
-           EndsInPositions(node.output(0), uses, outputs, depth + 1);
-  });
+                     const std::set<std::string>& outputs) {
+  constexpr size_t kMostValues = 256;  // that a table of positions leads to
+  std::vector<std::string> names = {name};
+  std::set<std::string> seen = {name};
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto [begin, end] = uses.equal_range(names[i]);
+    if (begin == end || names.size() > kMostValues || outputs.contains(names[i])) return false;
+    for (auto use = begin; use != end; ++use) {
+      const NodeProto& node = *use->second.node;
+      const std::string& op = node.op_type();
+      if (op == "Sin" || op == "Cos" || op == "Shape") continue;
+      if (!PassesPositions(op) || node.output_size() != 1) return false;
+      if (seen.insert(node.output(0)).second) names.push_back(node.output(0));
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -121,7 +127,7 @@ std::map<std::string, WeightRole> RolesOf(const GraphProto& graph, const WeightM
       why = LeftAlone::kStatistics;
     } else if (all(IsConstantInput)) {
       why = LeftAlone::kConstant;
-    } else if (EndsInPositions(name, uses, outputs, 0)) {
+    } else if (EndsInPositions(name, uses, outputs)) {
       why = LeftAlone::kPositions;
     }
   }
