@@ -139,28 +139,49 @@ endfunction()
 # One test program a folder; LABELS "long" keeps it out of the 15-minute tier, "unit" takes it into the
 # one of suites that start no processes and take seconds, which the target unit_tests builds, and
 # "one_thread" keeps it from the thread sanitizer, where it could find nothing and takes an hour.
+# WAITS: mostly for others or for time, so that it takes half a core (tests/run.sh tells ctest of twice
+# as many as there are). SHARDS: as many tests of about as many cases each, named NAME.1 and so on.
 add_custom_target(unit_tests)
 function(braid_test name)
-  cmake_parse_arguments(ARG "" "SECONDS" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "WAITS" "SECONDS;SHARDS" "SRCS;DEPS;LABELS;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main
     braid_build_flags)
   target_precompile_headers(${name} REUSE_FROM braid_precompiled_tests)
   target_compile_options(${name} PRIVATE -fPIC -O1)  # compiling takes longer than running
   braid_join_sources(${name})
-  add_test(NAME ${name} COMMAND ${name})
+  set(tests ${name})
+  if(ARG_SHARDS)
+    set(tests)
+    foreach(shard RANGE 1 ${ARG_SHARDS})
+      list(APPEND tests ${name}.${shard})
+    endforeach()
+  endif()
   set(timeout 900)
   if(BRAID_SANITIZE)
     set(timeout 7200)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
-  if(ARG_SECONDS)  # that it takes, about: long ones start first, so that none is left at the end
-    set_tests_properties(${name} PROPERTIES COST ${ARG_SECONDS})
+  set(processors 2)
+  set(cost 0${ARG_SECONDS})  # long ones start first, so that none is left at the end
+  if(ARG_WAITS)  # before all that compute: meanwhile clang reads
+    set(processors 1)
+    math(EXPR cost "${cost} + 1000")
   endif()
-  braid_sanitized_test(${name})
-  if(ARG_LABELS)
-    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
-  endif()
+  foreach(test IN LISTS tests)
+    add_test(NAME ${test} COMMAND ${name})
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} PROCESSORS ${processors}
+      COST ${cost})
+    braid_sanitized_test(${test})
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT ${ARG_ENVIRONMENT})
+    if(ARG_SHARDS)
+      list(FIND tests ${test} index)
+      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
+        GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${index})
+    endif()
+    if(ARG_LABELS)
+      set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}")
+    endif()
+  endforeach()
   if("unit" IN_LIST ARG_LABELS)
     add_dependencies(unit_tests ${name})
   endif()

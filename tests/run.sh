@@ -41,14 +41,30 @@ else
   echo "real data: none; its tests SKIP. Set BRAID_TEST_DATA to a folder with mnist/ and text/"
 fi
 
-# run_tests BUILD OPTION...: two at a time, since a test program may use several threads.
+# run_tests BUILD OPTION...: at most two that compute at a time, since a test program may use several
+# threads, or four that wait.
 run_tests() {
   local build=$1
   shift
-  ctest --test-dir "$braid_root/build/$build" --no-tests=error --output-on-failure -j 2 "$@"
+  ctest --test-dir "$braid_root/build/$build" --no-tests=error --output-on-failure -j 4 "$@"
 }
 
-braid_install "${braid_packages[@]}" "${braid_test_packages[@]}"
+# run_tests_and_clang BUILD OPTION...: clang reads the sources in what time the tests leave, and what it
+# says is shown after them.
+run_tests_and_clang() {
+  local build=$braid_root/build/$1 failed=0 clang
+  nice -n 19 "$braid_root/tests/check_clang.py" "$build" >"$build/clang.log" 2>&1 </dev/null &
+  clang=$!
+  # shellcheck disable=SC2064  # this one's
+  trap "kill $clang 2>/dev/null || true; wait" EXIT
+  run_tests "$@" || failed=$?
+  wait "$clang" || failed=$?
+  cat "$build/clang.log"
+  return "$failed"
+}
+
+braid_install "${braid_packages[@]}"
+[[ $tier == units ]] || braid_install "${braid_test_packages[@]}"
 if [[ $tier != all ]]; then
   braid_configure "$preset" -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF
   if [[ $tier == units ]]; then
@@ -57,8 +73,7 @@ if [[ $tier != all ]]; then
     exit
   fi
   braid_build "$preset"
-  "$braid_root/tests/check_clang.py" "$braid_root/build/release"
-  run_tests release -LE long
+  run_tests_and_clang release -LE long
   exit
 fi
 # What the stages of the release preset have in common.
