@@ -129,7 +129,10 @@ endfunction()
 # What the sanitizers in a test's programs are told; undefined behaviour would only be printed.
 function(braid_sanitized_test name)
   # Where memory was allocated is told by the last 10 calls: walking more takes most of some suites' time.
-  set(options "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp"
+  # The thread sanitizer looks at bytes that were sent when they have been sent. By then a peer in the same
+  # process may have answered into their place, which it cannot know to come after: it does not see through
+  # sockets. That nobody writes what is still to be sent is what tests/simulation checks.
+  set(options "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp:intercept_send=0"
     "ASAN_OPTIONS=malloc_context_size=10"
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0"
     "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1")
