@@ -51,6 +51,10 @@ ABSL_FLAG(
 ABSL_FLAG(bool, winograd, true,
           "In f32, let convolutions with windows of 3 x 3 sum by Winograd's algorithm; without it "
           "they are slower, and their sums as they are written");
+ABSL_FLAG(
+    int64_t, channel_block, 0,
+    "Channels of the blocks in which tensors between convolutions lie on CPUs: 8 or 16; 0: as "
+    "many as vectors of the master's CPU hold");
 ABSL_FLAG(int64_t, check_replicas, -1,
           "After so many steps, and after the first, compare the variables that several devices "
           "hold; 0: never; -1: at the end of a job's first Run, and of those in which 1,000 steps "
@@ -282,6 +286,9 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   }
   BRAID_ASSIGN_OR_RETURN(session.precision, PrecisionOf(absl::GetFlag(FLAGS_precision)));
   session.winograd = absl::GetFlag(FLAGS_winograd);
+  if (const int64_t block = absl::GetFlag(FLAGS_channel_block); block != 0) {
+    session.channel_block = block;
+  }
   if (const std::string text = absl::GetFlag(FLAGS_device_memory); !text.empty()) {
     BRAID_ASSIGN_OR_RETURN(session.device_memory_bytes, ParseByteCount("--device_memory", text));
   }

@@ -17,6 +17,7 @@
 #include "api/plan_report.h"
 #include "api/record_job.h"
 #include "api/session_impl.h"
+#include "compiler/plan/channel_blocks.h"
 #include "compiler/plan/expand.h"
 #include "compiler/plan/plan_codec.h"
 #include "graph/op_roles.h"
@@ -62,6 +63,12 @@ absl::Status CheckFit(const SessionOptions& options) {
     return absl::InvalidArgumentError(
         "--check_numerics does not go with --precision=f16, whose loss scale lets gradients become "
         "infinite and then leaves the step out; look with f32 or bf16");
+  }
+  const int64_t block = options.channel_block.value_or(compiler::kWideBlock);
+  if (block != compiler::kNarrowBlock && block != compiler::kWideBlock) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--channel_block=%d; %d or %d channels were expected, or 0 for what the CPU likes best",
+        block, compiler::kNarrowBlock, compiler::kWideBlock));
   }
   return absl::OkStatus();
 }
@@ -224,6 +231,7 @@ absl::Status Session::Impl::OpenDevices() {
 void Session::Impl::FindMachines() {
   // In a dry run, machines that are not here are taken to be like this one.
   const bool are_listed = options_.dry_run && options_.network.has_value();
+  channel_block_ = options_.channel_block.value_or(CpuChannelBlock());
   const uint64_t memory = ReadMemoryLimits().least();
   for (size_t node = 0; node < options_.devices.size(); ++node) {
     machines_.push_back({are_listed ? options_.network->cluster.nodes[node].host : "", memory});
@@ -411,6 +419,7 @@ compiler::CompileOptions Session::Impl::OptionsOfCompile(const std::string& name
   for (const auto& [variable, info] : variables_) compile.fixed[variable] = info.layout;
   compile.precision = options_.precision;
   compile.winograd = options_.winograd;
+  compile.channel_block = channel_block_;
   compile.device_memory_bytes = DeviceMemoryBytes();
   compile.explain = kind.is_visible && !options_.explain_path.empty();
   compile.seed = options_.seed;

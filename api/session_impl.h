@@ -271,6 +271,7 @@ class Session::Impl {
     std::vector<uint64_t> device_bytes = {};  // of devices with own memory, where it is known
   };
   std::vector<NodeMachine> machines_;
+  int64_t channel_block_ = 0;  // of jobs that are compiled here
   compiler::Machine choice_machine_, estimate_machine_;
   DatasetCache datasets_{options_.dataset_kinds};
   std::unique_ptr<Environment> own_environment_;

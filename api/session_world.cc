@@ -28,11 +28,11 @@ absl::Status Session::Impl::StartIn(dist::World& world) {
   BRAID_ASSIGN_OR_RETURN(world_, WorldSeat::Take(world));
   // What compiling and running hang on; other ranks would go other ways.
   BRAID_RETURN_IF_ERROR(Agree(
-      {absl::StrFormat("Session::Start with seed %d, precision %s, winograd %d, check_numerics %d, "
-                       "allow_nan %d, check_replicas %d",
+      {absl::StrFormat("Session::Start with seed %d, precision %s, winograd %d, channel_block %d, "
+                       "check_numerics %d, allow_nan %d, check_replicas %d",
                        options_.seed, ToString(options_.precision), options_.winograd,
-                       options_.check_numerics, options_.allow_nan,
-                       options_.check_replicas.value_or(-1))},
+                       options_.channel_block.value_or(0), options_.check_numerics,
+                       options_.allow_nan, options_.check_replicas.value_or(-1))},
       absl::OkStatus()));
   if (options_.check_numerics) kernels().WrapAll(CheckNumerics);
   options_.devices.assign(world_->size(), 1);
@@ -49,11 +49,12 @@ absl::Status Session::Impl::StartIn(dist::World& world) {
   const NodeMachine& own = machines_.front();
   BRAID_ASSIGN_OR_RETURN(
       const std::vector<WorldSeat::Machine> machines,
-      world_->ExchangeMachines({HostName(), own.memory_bytes, own.process_bytes}));
+      world_->ExchangeMachines({HostName(), own.memory_bytes, own.process_bytes, channel_block_}));
   for (size_t rank = 0; rank < machines.size(); ++rank) {
     machines_[rank].host = machines[rank].host;
     machines_[rank].memory_bytes = machines[rank].memory_bytes;
     machines_[rank].process_bytes = machines[rank].process_bytes;
+    channel_block_ = std::min(channel_block_, machines[rank].channel_block);
   }
   devices_ = DevicesOf(options_.devices, options_.node_kinds);
   coordinator_ = world_->coordinator();

@@ -79,11 +79,14 @@ KernelRegistry& WorldSeat::kernels() const { return membership_->kernels(); }
 Coordinator* WorldSeat::coordinator() const { return membership_->coordinator(); }
 
 absl::StatusOr<std::vector<WorldSeat::Machine>> WorldSeat::ExchangeMachines(const Machine& own) {
-  using Sent = std::pair<std::string, std::pair<uint64_t, uint64_t>>;
-  const Sent sent = {own.host, {own.memory_bytes, own.process_bytes}};
+  using Sent = std::pair<std::string, std::pair<std::pair<uint64_t, uint64_t>, int64_t>>;
+  const Sent sent = {own.host, {{own.memory_bytes, own.process_bytes}, own.channel_block}};
   BRAID_ASSIGN_OR_RETURN(const std::vector<Sent> all, dist::AllGatherObject(*group_, sent));
   std::vector<Machine> machines;
-  for (const auto& [host, bytes] : all) machines.push_back({host, bytes.first, bytes.second});
+  for (const auto& [host, rest] : all) {
+    const auto& [bytes, channel_block] = rest;
+    machines.push_back({host, bytes.first, bytes.second, channel_block});
+  }
   return machines;
 }
 

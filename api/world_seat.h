@@ -43,6 +43,7 @@ class WorldSeat {
   struct Machine {
     std::string host;
     uint64_t memory_bytes = 0, process_bytes = 0;
+    int64_t channel_block = 0;  // that its CPU likes best
   };
   // Of all ranks, in their order.
   absl::StatusOr<std::vector<Machine>> ExchangeMachines(const Machine& own);

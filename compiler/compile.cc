@@ -50,7 +50,8 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
   graph = UpdateRows(std::move(graph));
   graph = Fuse(std::move(graph));
-  graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd});
+  graph = LayOutForCpus(std::move(graph),
+                        {.winograd = options.winograd, .channel_block = options.channel_block});
   if (options.precision != DType::kF32) {
     graph = NarrowProducts(std::move(graph), options.precision, [&](const Placement& placement) {
       return options.kinds.KeepNarrow(placement);

@@ -11,6 +11,7 @@
 #include "compiler/cost.h"
 #include "compiler/logical/infer_placement.h"
 #include "compiler/machine.h"
+#include "compiler/plan/channel_blocks.h"
 #include "compiler/plan/physical_graph.h"
 #include "graph/logical_graph.h"
 
@@ -23,13 +24,14 @@ struct CompileOptions {
   // program feeds the whole value and gets it.
   Placement master;
   int num_nodes = 1;
-  NodeKinds kinds;                  // of the nodes' devices
-  uint64_t seed = 0;                // of the job's random numbers
-  VariableLayouts fixed;            // by jobs before this one
-  DType precision = DType::kF32;    // what products compute in: f32, bf16 or f16
-  bool winograd = true;             // convolutions may sum by Winograd's algorithm
-  int64_t device_memory_bytes = 0;  // 0: not checked
-  bool explain = false;             // fill Compiled::explanations
+  NodeKinds kinds;                     // of the nodes' devices
+  uint64_t seed = 0;                   // of the job's random numbers
+  VariableLayouts fixed;               // by jobs before this one
+  DType precision = DType::kF32;       // what products compute in: f32, bf16 or f16
+  bool winograd = true;                // convolutions may sum by Winograd's algorithm
+  int64_t channel_block = kWideBlock;  // of tensors in blocks of channels on CPUs
+  int64_t device_memory_bytes = 0;     // 0: not checked
+  bool explain = false;                // fill Compiled::explanations
   // Layouts are drawn by this seed among all that are legal, instead of the cheapest.
   std::optional<uint64_t> layout_seed = std::nullopt;
   Machine machine;   // whose times decide on layouts and routes

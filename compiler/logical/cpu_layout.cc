@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -23,6 +24,7 @@ namespace {
 // A plain operand of an op that prefers blocks is reordered by its kernel, a piece at a time in
 // cache. An op that reorders a whole tensor through memory costs as much as about so many of these.
 constexpr int kCostOfReorder = 2;
+constexpr int kChannels = 1;  // their axis
 
 class Blocking {
  public:
@@ -32,6 +34,7 @@ class Blocking {
         chain_(graph.tensors().size()),
         gain_(graph.tensors().size()) {
     for (const CpuLayout& layout : CpuLayouts()) table_.emplace(layout.op, layout);
+    for (const ChannelMover& mover : ChannelMovers()) movers_.emplace(mover.op, mover);
     std::iota(chain_.begin(), chain_.end(), 0);
   }
 
@@ -64,7 +67,9 @@ class Blocking {
     for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
       if (IsBlocked(id)) blocked.push_back(id);
     }
-    for (TensorId id : blocked) graph_.SetShape(id, BlockedShape(graph_.type(id).shape));
+    for (TensorId id : blocked) {
+      graph_.SetShape(id, BlockedShape(graph_.type(id).shape, options_.channel_block));
+    }
     for (auto& [id, attrs] : rewritten) graph_.mutable_op(id).attrs = std::move(attrs);
     for (const auto& [id, input] : reordered) {
       const TensorId tensor = graph_.op(id).inputs[input];
@@ -92,32 +97,49 @@ class Blocking {
   bool CanBlock(TensorId tensor) const {
     if (!HasCpuLayouts(graph_.producer(tensor).placement->device_type())) return false;
     const TensorType& type = graph_.type(tensor);
-    return IsFloating(type.dtype) && type.dtype != DType::kF64 && CanBlockChannels(type.shape);
+    return IsFloating(type.dtype) && type.dtype != DType::kF64 &&
+           CanBlockChannels(type.shape, options_.channel_block);
   }
 
-  // Whether all operands lie alike, so that each element keeps meeting the same ones.
-  bool IsPointwise(const Op& op) const {
+  // Whether blocks are to the op what channels are, so that it is the same op on tensors of other
+  // shapes: each element keeps meeting the same ones.
+  bool GoesAlong(const Op& op) const {
+    const auto can_block = [this](TensorId tensor) { return CanBlock(tensor); };
+    if (!std::ranges::all_of(op.outputs, can_block)) return false;
+    if (MoverOf(op) != nullptr) return std::ranges::all_of(op.inputs, can_block);
     if (!DefOf(graph_, op).is_pointwise() || op.outputs.size() != 1) return false;
     const Shape& shape = graph_.type(op.outputs[0]).shape;
-    return std::all_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
-      return graph_.type(input).shape == shape && CanBlock(input);
+    return std::ranges::all_of(op.inputs, [&](TensorId input) {
+      const Shape& of = graph_.type(input).shape;
+      if (of.num_elements() == 1) return true;  // it stays what it is
+      return CanBlock(input) && of.rank() == shape.rank() && of[kChannels] == shape[kChannels];
     });
+  }
+
+  // null: it moves no channels.
+  const ChannelMover* MoverOf(const Op& op) const {
+    const auto found = movers_.find(op.type);
+    if (found == movers_.end() || op.attrs.Int("axis") != kChannels) return nullptr;
+    return &found->second;
   }
 
   // The operands that may be blocked: all of them or none.
   std::vector<TensorId> Chained(const Op& op) const {
     std::vector<TensorId> tensors;
     if (IsFixed(op)) return tensors;
+    if (GoesAlong(op)) {
+      std::ranges::copy_if(op.inputs, std::back_inserter(tensors),
+                           [this](TensorId input) { return CanBlock(input); });
+      tensors.insert(tensors.end(), op.outputs.begin(), op.outputs.end());
+      return tensors;
+    }
     const auto add = [&](const std::vector<TensorId>& operands, const std::vector<int>& listed) {
       for (int i : listed) {
         const bool is_there = i < static_cast<int>(operands.size());
         if (is_there && CanBlock(operands[i])) tensors.push_back(operands[i]);
       }
     };
-    if (IsPointwise(op) && CanBlock(op.outputs[0])) {
-      tensors = op.inputs;
-      tensors.push_back(op.outputs[0]);
-    } else if (const CpuLayout* layout = LayoutOf(op)) {
+    if (const CpuLayout* layout = LayoutOf(op)) {
       add(op.inputs, layout->blocks.inputs);
       add(op.outputs, layout->blocks.outputs);
     }
@@ -154,8 +176,14 @@ class Blocking {
       }
     }
     for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
-      if (is_reordered[id]) gain_[ChainOf(id)] -= kCostOfReorder;
+      if (is_reordered[id] && !IsPixel(id)) gain_[ChainOf(id)] -= kCostOfReorder;
     }
+  }
+
+  // Whether it has one number of each image and channel, so that reordering it costs nothing.
+  bool IsPixel(TensorId tensor) const {
+    const Shape& shape = graph_.type(tensor).shape;
+    return shape.num_elements() == shape[0] * shape[kChannels];
   }
 
   bool IsChosen(TensorId tensor) { return CanBlock(tensor) && gain_[ChainOf(tensor)] > 0; }
@@ -164,7 +192,7 @@ class Blocking {
   bool TakesInput(const Op& op, int input) {
     if (!IsChosen(op.inputs[input])) return false;
     if (IsFixed(op)) return false;
-    if (IsPointwise(op) && CanBlock(op.outputs[0])) return true;
+    if (GoesAlong(op)) return true;
     const CpuLayout* layout = LayoutOf(op);
     return layout != nullptr &&
            std::ranges::find(layout->blocks.inputs, input) != layout->blocks.inputs.end();
@@ -172,6 +200,15 @@ class Blocking {
 
   void Rewrite(OpId id, std::vector<std::pair<OpId, Attrs>>& rewritten) {
     const Op& op = graph_.op(id);
+    if (const ChannelMover* mover = MoverOf(op); mover != nullptr && !IsFixed(op)) {
+      if (mover->sizes.empty() || !GoesAlong(op) || !IsChosen(op.outputs[0])) return;
+      Attrs attrs = op.attrs;
+      std::vector<int64_t> sizes = attrs.Ints(mover->sizes);
+      for (int64_t& size : sizes) size /= options_.channel_block;
+      attrs.Set(mover->sizes, std::move(sizes));
+      rewritten.emplace_back(id, std::move(attrs));
+      return;
+    }
     const CpuLayout* layout = LayoutOf(op);
     if (layout == nullptr || IsFixed(op)) return;
     std::vector<int64_t> inputs, outputs;
@@ -185,6 +222,7 @@ class Blocking {
     Attrs attrs = op.attrs;
     attrs.Set(kBlockedInputs, std::move(inputs));
     attrs.Set(kBlockedOutputs, std::move(outputs));
+    attrs.Set(kChannelBlock, options_.channel_block);
     if (options_.winograd && HasWinogradWindows(op, layout->weights)) attrs.Set(kWinograd, true);
     rewritten.emplace_back(id, std::move(attrs));
   }
@@ -203,8 +241,8 @@ class Blocking {
     graph_.PushScope(producer.name);
     graph_.set_current_forward(producer.forward);
     const Tensor x(&graph_, tensor);
-    const Tensor copy =
-        was_blocked ? UnblockChannels(x, producer.location) : BlockChannels(x, producer.location);
+    const Tensor copy = was_blocked ? UnblockChannels(x, producer.location)
+                                    : BlockChannels(x, options_.channel_block, producer.location);
     graph_.set_current_forward(kNone);
     graph_.PopScope();
     graph_.PopPlacement();
@@ -214,7 +252,8 @@ class Blocking {
 
   LogicalGraph& graph_;
   const CpuLayoutOptions& options_;
-  std::map<std::string, CpuLayout, std::less<>> table_;  // by op
+  std::map<std::string, CpuLayout, std::less<>> table_;      // by op
+  std::map<std::string, ChannelMover, std::less<>> movers_;  // by op
   std::vector<TensorId> chain_;  // a forest over tensors, whose roots name the chains
   std::vector<int> gain_;        // per root
 };

@@ -2,16 +2,20 @@
 // table is compiler/plan/cpu_layouts.h.
 #pragma once
 
+#include <cstdint>
+
+#include "compiler/plan/channel_blocks.h"
 #include "graph/logical_graph.h"
 
 namespace braid::compiler {
 
 struct CpuLayoutOptions {
   bool winograd = true;  // where the table allows it; else all sums stay as they stand
+  int64_t channel_block = kWideBlock;
 };
 
 // Tensors that operators on CPUs hand to each other, of which some prefer blocks of channels and
-// the others take them too (by the table, or as they are pointwise), become blocked, whole chains
+// the others take them too (by the tables, or as they are pointwise), become blocked, whole chains
 // at a time. Where a chain begins or ends, ops that reorder are put in; a chain for which these
 // would cost more than it gains stays plain, as does all that is on other kinds of devices. Needs
 // placements; f32 and narrower only.

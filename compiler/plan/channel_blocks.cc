@@ -16,9 +16,16 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMaxBlocks = int64_t{1} << 40;
 
-bool IsBlockedShape(const Shape& shape) {
-  return shape.rank() >= 4 && shape.rank() <= 6 && shape[shape.rank() - 1] == kChannelBlock &&
+bool IsBlockedShape(const Shape& shape, int64_t block) {
+  return shape.rank() >= 4 && shape.rank() <= 6 && shape[shape.rank() - 1] == block &&
          shape[1] > 0 && shape[1] <= kMaxBlocks;
+}
+
+absl::Status CheckBlock(const Attrs& attrs) {
+  const int64_t block = ChannelBlockOf(attrs);
+  if (block == kNarrowBlock || block == kWideBlock) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(kChannelBlock, " is ", block, "; ", kNarrowBlock,
+                                                 " or ", kWideBlock, " was expected"));
 }
 
 absl::Status CheckListed(const char* name, const std::vector<int>& allowed, int64_t operand,
@@ -42,15 +49,15 @@ absl::StatusOr<std::vector<TensorType>> WithoutBlocks(const Attrs& attrs, const 
                                                       const std::vector<int>& allowed,
                                                       std::span<const TensorType> types) {
   std::vector<TensorType> plain(types.begin(), types.end());
+  const int64_t block = ChannelBlockOf(attrs);
   int64_t last = -1;
   for (int64_t operand : BlockedOperands(attrs, name)) {
     BRAID_RETURN_IF_ERROR(CheckListed(name, allowed, operand, types.size()));
     const Shape& shape = types[operand].shape;
-    if (operand <= last || !IsBlockedShape(shape)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " lists ", operand, ", which is ", types[operand].ToString(),
-                       "; ascending operands [n, c / ", kChannelBlock, ", space..., ",
-                       kChannelBlock, "] are needed"));
+    if (operand <= last || !IsBlockedShape(shape, block)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, " lists ", operand, ", which is ", types[operand].ToString(),
+          "; ascending operands [n, c / ", block, ", space..., ", block, "] are needed"));
     }
     last = operand;
     plain[operand].shape = PlainShape(shape);
@@ -61,18 +68,18 @@ absl::StatusOr<std::vector<TensorType>> WithoutBlocks(const Attrs& attrs, const 
 absl::StatusOr<std::vector<TensorType>> WithBlocks(const Attrs& attrs, const char* name,
                                                    const std::vector<int>& allowed,
                                                    std::vector<TensorType> types) {
+  const int64_t block = ChannelBlockOf(attrs);
   int64_t last = -1;
   for (int64_t operand : BlockedOperands(attrs, name)) {
     BRAID_RETURN_IF_ERROR(CheckListed(name, allowed, operand, types.size()));
     Shape& shape = types[operand].shape;
-    if (operand <= last || !CanBlockChannels(shape)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " lists ", operand, ", which is ", types[operand].ToString(),
-                       " if plain; ascending operands whose channels are a multiple of ",
-                       kChannelBlock, " are needed"));
+    if (operand <= last || !CanBlockChannels(shape, block)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, " lists ", operand, ", which is ", types[operand].ToString(),
+          " if plain; ascending operands whose channels are a multiple of ", block, " are needed"));
     }
     last = operand;
-    shape = BlockedShape(shape);
+    shape = BlockedShape(shape, block);
   }
   return types;
 }
@@ -81,6 +88,7 @@ absl::StatusOr<std::vector<TensorType>> InferBlockedTypes(const OpDef& plain,
                                                           const ChannelOperands& operands,
                                                           const OpContext& context) {
   if (!HasChannelBlocks(context.attrs)) return plain.InferTypes(context);
+  BRAID_RETURN_IF_ERROR(CheckBlock(context.attrs));
   BRAID_ASSIGN_OR_RETURN(
       const std::vector<TensorType> inputs,
       WithoutBlocks(context.attrs, kBlockedInputs, operands.inputs, context.inputs));
@@ -123,29 +131,30 @@ std::vector<SbpSignature> SignaturesOfBlocks(std::vector<SbpSignature> plain,
 
 }  // namespace
 
-bool CanBlockChannels(const Shape& plain) {
-  return plain.rank() >= 3 && plain.rank() <= 5 && plain[1] > 0 && plain[1] % kChannelBlock == 0;
+bool CanBlockChannels(const Shape& plain, int64_t block) {
+  return plain.rank() >= 3 && plain.rank() <= 5 && plain[1] > 0 && plain[1] % block == 0;
 }
 
-Shape BlockedShape(const Shape& plain) {
+Shape BlockedShape(const Shape& plain, int64_t block) {
   Ints dims(plain.dims().begin(), plain.dims().end());
-  dims[1] /= kChannelBlock;
-  dims.push_back(kChannelBlock);
+  dims[1] /= block;
+  dims.push_back(block);
   return Shape(std::move(dims));
 }
 
 Shape PlainShape(const Shape& blocked) {
   Ints dims(blocked.dims().begin(), blocked.dims().end());
+  const int64_t block = dims.back();
   dims.pop_back();
-  dims[1] *= kChannelBlock;
+  dims[1] *= block;
   return Shape(std::move(dims));
 }
 
-Tensor BlockChannels(Tensor x, SourceLocation where) {
+Tensor BlockChannels(Tensor x, int64_t block, SourceLocation where) {
   if (!x.valid()) return x;
   const Shape shape = x.shape();
-  // [n, c / 16, 16, space...], and the block's axis to the end.
-  Ints dims = {shape[0], shape[1] / kChannelBlock, kChannelBlock}, perm = {0, 1};
+  // [n, c / block, block, space...], and the block's axis to the end.
+  Ints dims = {shape[0], shape[1] / block, block}, perm = {0, 1};
   for (int axis = 2; axis < shape.rank(); ++axis) {
     dims.push_back(shape[axis]);
     perm.push_back(axis + 1);
@@ -166,12 +175,17 @@ bool HasChannelBlocks(const Attrs& attrs) {
   return attrs.Has(kBlockedInputs) || attrs.Has(kBlockedOutputs);
 }
 
+int64_t ChannelBlockOf(const Attrs& attrs) {
+  return attrs.Has(kChannelBlock) ? attrs.Int(kChannelBlock) : 0;
+}
+
 std::span<const int64_t> BlockedOperands(const Attrs& attrs, const char* name) {
   if (!attrs.Has(name)) return {};
   return attrs.Ints(name);
 }
 
-OpSample BlockedSample(const OpDef& plain, const ChannelOperands& operands, OpSample sample) {
+OpSample BlockedSample(const OpDef& plain, const ChannelOperands& operands, int64_t block,
+                       OpSample sample) {
   Ints inputs, outputs;
   // A sample that has no types is left as it is; OpDef::Validate says what is wrong with it.
   const auto types =
@@ -180,15 +194,16 @@ OpSample BlockedSample(const OpDef& plain, const ChannelOperands& operands, OpSa
   for (int input : operands.inputs) {
     if (input >= static_cast<int>(sample.inputs.size())) continue;
     Shape& shape = sample.inputs[input].shape;
-    if (!CanBlockChannels(shape)) continue;
-    shape = BlockedShape(shape);
+    if (!CanBlockChannels(shape, block)) continue;
+    shape = BlockedShape(shape, block);
     inputs.push_back(input);
   }
   for (int output : operands.outputs) {
-    if (CanBlockChannels((*types)[output].shape)) outputs.push_back(output);
+    if (CanBlockChannels((*types)[output].shape, block)) outputs.push_back(output);
   }
   sample.attrs.Set(kBlockedInputs, std::move(inputs));
   sample.attrs.Set(kBlockedOutputs, std::move(outputs));
+  sample.attrs.Set(kChannelBlock, block);
   return sample;
 }
 
@@ -225,7 +240,11 @@ OpDef TakingBlocks(const OpDef& plain, const ChannelOperands& operands,
   }
   for (const auto& [input, output] : plain.inplace()) result.Inplace(input, output);
   for (const OpSample& sample : plain.samples()) result.Sample(sample);
-  for (const OpSample& sample : samples) result.Sample(BlockedSample(plain, operands, sample));
+  for (const int64_t block : {kNarrowBlock, kWideBlock}) {
+    for (const OpSample& sample : samples) {
+      result.Sample(BlockedSample(plain, operands, block, sample));
+    }
+  }
   return result;
 }
 

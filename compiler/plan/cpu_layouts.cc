@@ -183,6 +183,10 @@ std::vector<CpuLayout> CpuLayouts() {
   return all;
 }
 
+std::vector<ChannelMover> ChannelMovers() {
+  return {{.op = "concat"}, {.op = "split", .sizes = "sizes"}};
+}
+
 bool HasCpuLayouts(std::string_view device_type) { return device_type == "cpu"; }
 
 OpRegistry WithCpuLayouts(const OpRegistry& plain) {

@@ -30,6 +30,14 @@ struct CpuLayout {
 // The table. Pointwise operators take blocks, too, where all their operands come so.
 std::vector<CpuLayout> CpuLayouts();
 
+// An operator that puts tensors one behind another along its attribute `axis`, or cuts one there.
+// Where that is the axis of channels, blocks are to it what channels are.
+struct ChannelMover {
+  std::string op;
+  std::string sizes = {};  // the attribute with the parts' sizes, if there is one
+};
+std::vector<ChannelMover> ChannelMovers();
+
 // Whether devices of this type have the CPU's layouts.
 bool HasCpuLayouts(std::string_view device_type);
 

@@ -186,5 +186,8 @@ class KernelRegistry {
 
 // Every CPU kernel that needs nothing but its operands: the list is runtime/kernels/cpu/all.cc.
 KernelRegistry CpuKernels();
+// Channels of the blocks (compiler/plan/channel_blocks.h) that convolutions on this machine's CPUs
+// take as they are.
+int64_t CpuChannelBlock();
 
 }  // namespace braid

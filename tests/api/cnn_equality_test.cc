@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/plan/channel_blocks.h"
 #include "gtest/gtest.h"
 #include "tests/api/training_case.h"
 
@@ -19,6 +20,7 @@ struct CnnOptions {
   bool is_wide = false;            // so many channels that f32 ones are kept in blocks
   bool normalizes_halves = false;  // two halves of the batch, each by itself
   int64_t norm_groups = 0;         // of batch normalization
+  int64_t channel_block = compiler::kWideBlock;
 };
 
 Tensor Norm(Tensor x, const std::string& name, const CnnOptions& options) {
@@ -66,9 +68,12 @@ void TrainCnn(Job& job, const CnnOptions& options) {
 }
 
 TrainingRun Train(const LayoutCase& layout, const CnnOptions& options, int64_t steps) {
-  const auto run = RunTraining(
-      {.layout = layout, .steps = steps, .wants_variables = true, .precision = options.precision},
-      [&](Job& job) { TrainCnn(job, options); });
+  const auto run = RunTraining({.layout = layout,
+                                .steps = steps,
+                                .wants_variables = true,
+                                .precision = options.precision,
+                                .channel_block = options.channel_block},
+                               [&](Job& job) { TrainCnn(job, options); });
   EXPECT_TRUE(run.ok()) << layout.name << ": " << run.status().message();
   return run.ok() ? *run : TrainingRun();
 }
@@ -81,9 +86,11 @@ void ExpectSame(const TrainingRun& run, const TrainingRun& reference, double tol
   }
 }
 
-void ExpectLayoutsAgree(DType dtype, int64_t steps, double tolerance, bool is_wide = false) {
+// `kind` has what is not said otherwise.
+void ExpectLayoutsAgree(CnnOptions kind, int64_t steps, double tolerance) {
   for (int micro_batches : {1, 2}) {
-    const CnnOptions options = {.dtype = dtype, .micro_batches = micro_batches, .is_wide = is_wide};
+    CnnOptions options = kind;
+    options.micro_batches = micro_batches;
     const TrainingRun reference = Train({}, options, steps);
     ASSERT_EQ(static_cast<int64_t>(reference.losses.size()), steps);
     if (steps >= 200) {  // it does learn
@@ -103,12 +110,29 @@ void ExpectLayoutsAgree(DType dtype, int64_t steps, double tolerance, bool is_wi
   }
 }
 
-TEST(CnnTest, F64LossesEqualOneDevice) { ExpectLayoutsAgree(DType::kF64, 200, 1e-9); }
+TEST(CnnTest, F64LossesEqualOneDevice) { ExpectLayoutsAgree({.dtype = DType::kF64}, 200, 1e-9); }
 
-TEST(CnnTest, F32LossesEqualOneDevice) { ExpectLayoutsAgree(DType::kF32, 50, 1e-4); }
+TEST(CnnTest, F32LossesEqualOneDevice) { ExpectLayoutsAgree({.dtype = DType::kF32}, 50, 1e-4); }
 
 TEST(CnnTest, BlocksOfChannelsEqualOneDevice) {
-  ExpectLayoutsAgree(DType::kF32, 20, 1e-4, /*is_wide=*/true);
+  for (const int64_t block : {compiler::kNarrowBlock, compiler::kWideBlock}) {
+    SCOPED_TRACE(block);
+    ExpectLayoutsAgree({.dtype = DType::kF32, .is_wide = true, .channel_block = block}, 20, 1e-4);
+  }
+}
+
+TEST(CnnTest, BlocksAreAsTheSessionSays) {
+  for (const int64_t block : {8, 16}) {
+    const auto session = Session::Start({.channel_block = block, .progress = Progress::kOff});
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    const auto job = (*session)->Compile(
+        "train", [](Job& job) { TrainCnn(job, {.dtype = DType::kF32, .is_wide = true}); });
+    ASSERT_TRUE(job.ok()) << job.status().message();
+    EXPECT_NE(job->Explain().find(absl::StrCat("channel_block=", block, " ")), std::string::npos);
+  }
+  const auto wrong = Session::Start({.channel_block = 12, .progress = Progress::kOff}).status();
+  EXPECT_EQ(wrong.message(),
+            "--channel_block=12; 8 or 16 channels were expected, or 0 for what the CPU likes best");
 }
 
 TEST(CnnTest, WinogradIsAsTheSessionSays) {

@@ -106,6 +106,7 @@ absl::StatusOr<TrainingRun> RunTraining(const TrainingOptions& options,
   session_options.dataset_kinds = options.dataset_kinds;
   session_options.simulation_seed = options.simulation_seed;
   session_options.precision = options.precision;
+  session_options.channel_block = options.channel_block;
   session_options.seed = 3;
   session_options.progress = Progress::kOff;
   BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(session_options));

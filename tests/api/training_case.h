@@ -49,7 +49,8 @@ struct TrainingOptions {
   int64_t steps = 10;
   std::optional<uint64_t> simulation_seed = std::nullopt;
   bool wants_variables = false;
-  DType precision = DType::kF32;  // SessionOptions::precision
+  DType precision = DType::kF32;                        // SessionOptions::precision
+  std::optional<int64_t> channel_block = std::nullopt;  // SessionOptions::channel_block
   // SessionOptions::node_kinds, device_kinds and dataset_kinds.
   std::vector<std::string> node_kinds = {};
   DeviceKinds device_kinds = {};

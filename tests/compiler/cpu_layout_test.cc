@@ -40,7 +40,8 @@ std::string Chain(const std::string& device) {
 TEST(CpuLayout, KeepsAChainInBlocks) {
   const std::string blocked = LaidOut(Chain("cpu[1]{0.0}"));
   for (const char* line : {
-           "%3:f32[4, 2, 8, 8, 16] = conv \"a\" (%0, %1) {blocked_inputs=[] blocked_outputs=[0] ",
+           "%3:f32[4, 2, 8, 8, 16] = conv \"a\" (%0, %1) {blocked_inputs=[] blocked_outputs=[0] "
+           "channel_block=16 ",
            "%4:f32[4, 2, 8, 8, 16] = relu \"b\" (%3) on",
            "%5:f32[4, 3, 8, 8, 16] = conv \"c\" (%4, %2) {blocked_inputs=[0] blocked_outputs=[0] ",
            "%7:f32[4, 3, 16, 8, 8] = transpose \"c.transpose\" (%5) {perm=[0, 1, 4, 2, 3]}",
@@ -49,6 +50,67 @@ TEST(CpuLayout, KeepsAChainInBlocks) {
        }) {
     EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
   }
+}
+
+// Two branches that are put side by side, scaled by a number per channel and one for all, and cut.
+constexpr char kBranches[] = R"(
+%0:f32[4, 3, 8, 8] = input "x" () {dtype=f32 shape=[4, 3, 8, 8]} on=cpu[1]{0.0}
+%1:f32[32, 3, 3, 3] = variable "w1" () {dtype=f32 shape=[32, 3, 3, 3]} on=cpu[1]{0.0}
+%2:f32[16, 3, 3, 3] = variable "w2" () {dtype=f32 shape=[16, 3, 3, 3]} on=cpu[1]{0.0}
+%3:f32[16, 16, 3, 3] = variable "w3" () {dtype=f32 shape=[16, 16, 3, 3]} on=cpu[1]{0.0}
+%4:f32[4, 32, 8, 8] = conv "a" (%0, %1) ATTRS on=cpu[1]{0.0}
+%5:f32[4, 16, 8, 8] = conv "b" (%0, %2) ATTRS on=cpu[1]{0.0}
+%6:f32[4, 48, 8, 8] = concat "join" (%4, %5) {axis=1} on=cpu[1]{0.0}
+%7:f32[1, 48, 1, 1] = variable "scale" () {dtype=f32 shape=[1, 48, 1, 1]} on=cpu[1]{0.0}
+%8:f32[4, 48, 8, 8] = mul "scaled" (%6, %7) on=cpu[1]{0.0}
+%9:f32[] = variable "factor" () {dtype=f32 shape=[]} on=cpu[1]{0.0}
+%10:f32[4, 48, 8, 8] = mul "again" (%8, %9) on=cpu[1]{0.0}
+%11:f32[4, 32, 8, 8], %12:f32[4, 16, 8, 8] = split "cut" (%10) {axis=1 sizes=[32, 16]} on=cpu[1]{0.0}
+%13:f32[4, 16, 8, 8] = conv "c" (%12, %3) ATTRS on=cpu[1]{0.0}
+)";
+
+TEST(CpuLayout, GoesThroughWhatMovesAndScalesChannels) {
+  const std::string text = absl::StrReplaceAll(kBranches, {{"ATTRS", kAttrs}});
+  const std::string blocked = LaidOut(text);
+  for (const char* line : {
+           "%6:f32[4, 3, 8, 8, 16] = concat \"join\" (%4, %5) {axis=1}",
+           "= transpose \"scale.transpose\" ",
+           "%10:f32[4, 3, 8, 8, 16] = mul \"again\" (%8, %9)",
+           "%11:f32[4, 2, 8, 8, 16], %12:f32[4, 1, 8, 8, 16] = split \"cut\" (%10) {axis=1 "
+           "sizes=[2, 1]}",
+           "= conv \"c\" (%12, %3) {blocked_inputs=[0] ",
+       }) {
+    EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
+  }
+  // Not where a part has no whole blocks.
+  const std::string plain =
+      LaidOut(absl::StrReplaceAll(text, {{"[32, 3, 3, 3]", "[40, 3, 3, 3]"},
+                                         {"[4, 32, 8, 8]", "[4, 40, 8, 8]"},
+                                         {"[4, 48, 8, 8]", "[4, 56, 8, 8]"},
+                                         {"[1, 48, 1, 1]", "[1, 56, 1, 1]"},
+                                         {"sizes=[32, 16]", "sizes=[40, 16]"}}));
+  EXPECT_NE(plain.find("%6:f32[4, 56, 8, 8] = concat \"join\" (%4, %5) {axis=1}"),
+            std::string::npos)
+      << plain;
+}
+
+// As wide as the CPU's vectors are; more channels can then be blocked.
+TEST(CpuLayout, BlocksMayBeNarrow) {
+  const std::string text =
+      absl::StrReplaceAll(Chain("cpu[1]{0.0}"), {{"[32, 3, 3, 3]", "[40, 3, 3, 3]"},
+                                                 {"[48, 32, 3, 3]", "[48, 40, 3, 3]"},
+                                                 {"[4, 32, 8, 8]", "[4, 40, 8, 8]"}});
+  const std::string blocked = LaidOut(text, {.channel_block = kNarrowBlock});
+  for (const char* line : {
+           "%3:f32[4, 5, 8, 8, 8] = conv \"a\" (%0, %1) {blocked_inputs=[] blocked_outputs=[0] "
+           "channel_block=8 ",
+           "%4:f32[4, 5, 8, 8, 8] = relu \"b\" (%3) on",
+           "%5:f32[4, 6, 8, 8, 8] = conv \"c\" (%4, %2) {blocked_inputs=[0] blocked_outputs=[0] ",
+           "%7:f32[4, 6, 8, 8, 8] = transpose \"c.transpose\" (%5) {perm=[0, 1, 4, 2, 3]}",
+       }) {
+    EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
+  }
+  EXPECT_EQ(LaidOut(text), text) << "40 channels are no blocks of 16";
 }
 
 // Reorders would cost more than they save; f64 and what the user laid out stay as they are.
@@ -105,7 +167,7 @@ TEST(CpuLayout, TableIsOfOperatorsThatThereAre) {
     const OpDef* plain = Registry().Find(layout.op);
     ASSERT_NE(plain, nullptr) << layout.op;
     const size_t more = cpu.Find(layout.op)->samples().size() - plain->samples().size();
-    EXPECT_EQ(more, layout.samples.size()) << layout.op;
+    EXPECT_EQ(more, 2 * layout.samples.size()) << layout.op << ", in blocks of 8 and of 16";
     EXPECT_GT(more, 0u) << layout.op;
     for (size_t i = plain->samples().size(); i < cpu.Find(layout.op)->samples().size(); ++i) {
       EXPECT_TRUE(HasChannelBlocks(cpu.Find(layout.op)->samples()[i].attrs)) << layout.op;
@@ -124,6 +186,7 @@ TEST(CpuLayout, SplitsWholeBlocks) {
                                           {DType::kF32, {64}}};
   const Attrs attrs = {{"blocked_inputs", std::vector<int64_t>{0}},
                        {"blocked_outputs", std::vector<int64_t>{0}},
+                       {"channel_block", kWideBlock},
                        {"epsilon", 1e-3},
                        {"training", true}};
   const auto outputs = norm.InferTypes({.attrs = attrs, .inputs = inputs, .outputs = {}});
@@ -143,14 +206,18 @@ TEST(CpuLayout, WrongListsAreErrors) {
   const OpRegistry cpu = WithCpuLayouts(Registry());
   const OpDef& moment = *cpu.Find("batch_moment");
   const std::vector<TensorType> inputs = {{DType::kF32, {4, 2, 8, 16}}, {DType::kF32, {32}}};
-  const auto infer = [&](std::vector<int64_t> listed) {
-    const Attrs attrs = {{"blocked_inputs", std::move(listed)}};
+  const auto infer = [&](std::vector<int64_t> listed, int64_t block = kWideBlock) {
+    Attrs attrs = {{"blocked_inputs", std::move(listed)}};
+    if (block != 0) attrs.Set("channel_block", block);
     return moment.InferTypes({.attrs = attrs, .inputs = inputs, .outputs = {}}).status();
   };
   EXPECT_TRUE(infer({0}).ok()) << infer({0}).message();
   for (const std::vector<int64_t>& wrong :
        {std::vector<int64_t>{1}, {0, 0}, {-1}, {7}, {int64_t{1} << 40}}) {
     EXPECT_FALSE(infer(wrong).ok());
+  }
+  for (const int64_t block : {-16, 0, 4, 8, 32}) {
+    EXPECT_FALSE(infer({0}, block).ok()) << block;
   }
 }
 

@@ -20,22 +20,22 @@ namespace {
 using compiler::BlockedSample;
 using compiler::CpuLayout;
 using compiler::CpuLayouts;
-using compiler::kChannelBlock;
+using compiler::kNarrowBlock, compiler::kWideBlock;
 
-// [n, c, space...] to [n, c / 16, space..., 16].
-Array Block(const Array& plain) {
-  const Shape shape = compiler::BlockedShape(plain.shape());
+// [n, c, space...] to [n, c / channels, space..., channels].
+Array Block(const Array& plain, int64_t channels) {
+  const Shape shape = compiler::BlockedShape(plain.shape(), channels);
   Array blocked(plain.dtype(), shape);
   const auto element = static_cast<int64_t>(SizeOf(plain.dtype()));
   const int64_t images = plain.shape()[0], blocks = shape[1];
   const int64_t elements = plain.shape().num_elements();
-  const int64_t pixels = elements / (images * blocks * kChannelBlock);
+  const int64_t pixels = elements / (images * blocks * channels);
   const std::byte* from = plain.bytes();
   std::byte* to = blocked.mutable_bytes();
   for (int64_t at = 0; at < elements; ++at) {
-    const int64_t pixel = at % pixels, lane = at / pixels % kChannelBlock;
-    const int64_t block = at / (pixels * kChannelBlock);
-    const int64_t target = (block * pixels + pixel) * kChannelBlock + lane;
+    const int64_t pixel = at % pixels, lane = at / pixels % channels;
+    const int64_t block = at / (pixels * channels);
+    const int64_t target = (block * pixels + pixel) * channels + lane;
     std::memcpy(to + target * element, from + at * element, element);
   }
   return blocked;
@@ -70,6 +70,31 @@ class BlockedOperatorTest : public testing::TestWithParam<std::string> {
     return c;
   }
 
+  // The operator in blocks beside the plain one.
+  void ExpectEqualsPlain(const CpuLayout& row, int64_t block, const OpSample& sample, DType dtype,
+                         double tolerance) const {
+    const OpDef &plain_def = *plain_ops_.Find(row.op), &def = *ops_.Find(row.op);
+    const OpCase plain = CaseOf(plain_def, sample, dtype);
+    const OpCase blocked = CaseOf(def, BlockedSample(plain_def, row.blocks, block, sample), dtype);
+    const std::vector<Array> inputs = DrawInputs(plain);
+    std::vector<Array> blocked_inputs = inputs;
+    for (int64_t input : compiler::BlockedOperands(blocked.attrs, compiler::kBlockedInputs)) {
+      blocked_inputs[input] = Block(inputs[input], block);
+    }
+    const auto want = RunRanks(kernels_, plain, inputs, {.layouts = AllBroadcast(plain)});
+    ASSERT_TRUE(want.ok()) << want.status();
+    const auto got = RunWhole(kernels_, blocked, blocked_inputs);
+    ASSERT_TRUE(got.ok()) << got.status();
+    std::vector<Array> outputs = (*want)[0].outputs;
+    for (int64_t output : compiler::BlockedOperands(blocked.attrs, compiler::kBlockedOutputs)) {
+      outputs[output] = Block(outputs[output], block);
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(Compare((*got)[i], Numbers(outputs[i]), tolerance), "")
+          << blocked.attrs.ToString() << ", result " << i;
+    }
+  }
+
   const OpRegistry plain_ops_ = BuiltinOps();
   const OpRegistry ops_ = compiler::WithCpuLayouts(plain_ops_);
   const KernelRegistry kernels_ = CpuKernels();
@@ -81,7 +106,7 @@ std::map<std::string, OperatorCoverage>* const BlockedOperatorTest::rows_ =
 
 TEST_P(BlockedOperatorTest, IsConformant) {
   OperatorCoverage& row = (*rows_)[GetParam()];
-  row.samples = static_cast<int>(Row().samples.size());
+  row.samples = static_cast<int>(2 * Row().samples.size());  // in blocks of 8 and of 16
   row.gradient = "the plain operator has them";
   ExpectConformant(OperatorChecks(*ops_.Find(GetParam()), kernels_, row, [](const OpCase& c) {
     return compiler::HasChannelBlocks(c.attrs);
@@ -89,30 +114,12 @@ TEST_P(BlockedOperatorTest, IsConformant) {
 }
 
 TEST_P(BlockedOperatorTest, EqualsThePlainOperator) {
-  const OpDef &plain_def = *plain_ops_.Find(GetParam()), &def = *ops_.Find(GetParam());
   const CpuLayout row = Row();
   ASSERT_FALSE(row.samples.empty());
   for (const OpSample& sample : row.samples) {
-    for (const auto& [dtype, tolerance] : {std::pair{DType::kF64, 1e-12}, {DType::kF32, 1e-5}}) {
-      const OpCase plain = CaseOf(plain_def, sample, dtype);
-      const OpCase blocked = CaseOf(def, BlockedSample(plain_def, row.blocks, sample), dtype);
-      const std::vector<Array> inputs = DrawInputs(plain);
-      std::vector<Array> blocked_inputs = inputs;
-      for (int64_t input : compiler::BlockedOperands(blocked.attrs, compiler::kBlockedInputs)) {
-        blocked_inputs[input] = Block(inputs[input]);
-      }
-      const auto want = RunRanks(kernels_, plain, inputs, {.layouts = AllBroadcast(plain)});
-      ASSERT_TRUE(want.ok()) << want.status();
-      const auto got = RunWhole(kernels_, blocked, blocked_inputs);
-      ASSERT_TRUE(got.ok()) << got.status();
-      std::vector<Array> outputs = (*want)[0].outputs;
-      for (int64_t output : compiler::BlockedOperands(blocked.attrs, compiler::kBlockedOutputs)) {
-        outputs[output] = Block(outputs[output]);
-      }
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        EXPECT_EQ(Compare((*got)[i], Numbers(outputs[i]), tolerance), "")
-            << blocked.attrs.ToString() << ", result " << i;
-      }
+    for (const int64_t block : {kNarrowBlock, kWideBlock}) {
+      ExpectEqualsPlain(row, block, sample, DType::kF64, 1e-12);
+      ExpectEqualsPlain(row, block, sample, DType::kF32, 1e-5);
     }
   }
 }

@@ -72,13 +72,18 @@ class KernelMemoryTest : public testing::Test {
     return name + ", " + std::to_string(spec.threads) + " threads";
   }
 
-  // As its definition has it, of blocked channels.
-  KernelMemory CompareBlocked(const std::string& op, std::vector<TensorType> inputs, Attrs attrs) {
+  // As its definition has it, of blocked channels; what is returned is of wide blocks.
+  KernelMemory CompareBlocked(const std::string& op, const std::vector<TensorType>& inputs,
+                              const Attrs& attrs) {
     for (const compiler::CpuLayout& layout : compiler::CpuLayouts()) {
       if (layout.op != op) continue;
-      const OpSample blocked = compiler::BlockedSample(
-          *plain_.Find(op), layout.blocks, {.inputs = std::move(inputs), .attrs = attrs});
-      return Compare(op, blocked.inputs, blocked.attrs);
+      const auto compare = [&](int64_t block) {
+        const OpSample blocked = compiler::BlockedSample(*plain_.Find(op), layout.blocks, block,
+                                                         {.inputs = inputs, .attrs = attrs});
+        return Compare(op, blocked.inputs, blocked.attrs);
+      };
+      compare(compiler::kNarrowBlock);
+      return compare(compiler::kWideBlock);
     }
     ADD_FAILURE() << op << " takes no blocks";
     return {};

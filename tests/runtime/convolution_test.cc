@@ -59,16 +59,17 @@ std::vector<uint16_t> Narrow(const std::vector<float>& values) {
   return narrow;
 }
 
-// [batch, channels, pixels] in blocks of channels.
+// [batch, channels, pixels] in blocks of so many channels.
 template <class T>
-std::vector<T> Blocked(const std::vector<T>& plain, int64_t channels, int64_t pixels) {
+std::vector<T> Blocked(const std::vector<T>& plain, int64_t channels, int64_t pixels,
+                       int64_t of = compiler::kWideBlock) {
   std::vector<T> blocked(plain.size());
   for (size_t i = 0; i < plain.size(); ++i) {
     const int64_t at = static_cast<int64_t>(i);
     const int64_t pixel = at % pixels, channel = at / pixels % channels;
     const int64_t image = at / pixels / channels;
-    const int64_t block = image * (channels / kChannelBlock) + channel / kChannelBlock;
-    blocked[(block * pixels + pixel) * kChannelBlock + channel % kChannelBlock] = plain[i];
+    const int64_t block = image * (channels / of) + channel / of;
+    blocked[(block * pixels + pixel) * of + channel % of] = plain[i];
   }
   return blocked;
 }
@@ -167,8 +168,9 @@ class WinogradConvolutionTest : public testing::TestWithParam<BlockedCase> {
     const std::vector<float> w = RandomNormal(shape.w_elements(), 2);
     const std::vector<float> y = RandomNormal(shape.batch * shape.y_elements(), 3);
     const std::vector<float> bias = RandomNormal(shape.out, 4);
-    const std::vector<float> blocked_x = Blocked(x, shape.in, axes.num_pixels());
-    const std::vector<float> blocked_y = Blocked(y, shape.out, axes.num_windows());
+    const int64_t block = shape.channel_block;
+    const std::vector<float> blocked_x = Blocked(x, shape.in, axes.num_pixels(), block);
+    const std::vector<float> blocked_y = Blocked(y, shape.out, axes.num_windows(), block);
     const bool is_output = side == ConvolutionSide::kOutput;
     const bool is_weights = side == ConvolutionSide::kWeights;
     const std::vector<float>& first = is_output || is_weights ? x : y;
@@ -183,8 +185,8 @@ class WinogradConvolutionTest : public testing::TestWithParam<BlockedCase> {
     Allocated(ChooseGemmConvolution(shape))
         ->Run({Wide(first).data(), Wide(second).data(), shape.has_bias ? wide_bias.data() : nullptr,
                want.data()});
-    if (is_output) want = Blocked(want, shape.out, axes.num_windows());
-    if (side == ConvolutionSide::kInput) want = Blocked(want, shape.in, axes.num_pixels());
+    if (is_output) want = Blocked(want, shape.out, axes.num_windows(), block);
+    if (side == ConvolutionSide::kInput) want = Blocked(want, shape.in, axes.num_pixels(), block);
     double error = 0, norm = 0;
     for (size_t i = 0; i < want.size(); ++i) {
       error += (got[i] - want[i]) * (got[i] - want[i]);
@@ -208,6 +210,23 @@ TEST_P(WinogradConvolutionTest, IsNearTheSums) {
       EXPECT_LT(ErrorOf(*winograd, shape, side), 3e-6);
       EXPECT_LT(ErrorOf(*Allocated(ChooseConvolution(shape)), shape, side), 1e-6);
     }
+  }
+}
+
+// Whoever is chosen, and the weights' gradient that is for few windows.
+TEST_P(WinogradConvolutionTest, BlocksOfEightAreNearTheSums) {
+  for (auto side : {ConvolutionSide::kOutput, ConvolutionSide::kInput, ConvolutionSide::kWeights}) {
+    SCOPED_TRACE(static_cast<int>(side));
+    ConvolutionShape shape = ShapeOf(GetParam(), side);
+    shape.dtype = DType::kF32;
+    shape.wide_result = false;
+    shape.channel_block = compiler::kNarrowBlock;
+    shape.by_winograd = true;
+    EXPECT_LT(ErrorOf(*Allocated(ChooseConvolution(shape)), shape, side), 3e-6);
+    if (side != ConvolutionSide::kWeights) continue;
+    const auto lanes = Allocated(ChooseLaneWeightGradient(shape));
+    ASSERT_NE(lanes, nullptr);
+    EXPECT_LT(ErrorOf(*lanes, shape, side), 1e-6);
   }
 }
 

@@ -95,17 +95,17 @@ TEST(ChannelLoopsTest, RowsAreNormalized) {
 
 // With another operand that is added and a rectifier at the end, with either and with neither.
 TEST(ChannelLoopsTest, LanesAreNormalized) {
-  constexpr int kLanes = kLanesOfBlock;
-  for (int form = 0; form < 4 * (1 + static_cast<int>(BestIsa())); ++form) {
+  for (int form = 0; form < 8 * (1 + static_cast<int>(BestIsa())); ++form) {
     const bool adds = (form & 1) != 0, rectifies = (form & 2) != 0;
-    const auto& loops = LoopsFor<LaneLoops<double>>(kIsas[form / 4]);
+    const int lanes = (form & 4) != 0 ? kFewLanes : kManyLanes;
+    const LaneLoops<double>& loops = LoopsFor<BlockLoops<double>>(kIsas[form / 8]).of(lanes);
     for (int64_t pixels : {0, 1, 2, 7, 50}) {
-      const int64_t n = pixels * kLanes;
-      const std::vector<double> x = Wave(n, 1.3), dy = Wave(n, 0.7), mean = Wave(kLanes, 0.2);
+      const int64_t n = pixels * lanes;
+      const std::vector<double> x = Wave(n, 1.3), dy = Wave(n, 0.7), mean = Wave(lanes, 0.2);
       const std::vector<double> more = Wave(n, 1.7);
-      const std::vector<double> a = Wave(kLanes, 2.1), b = Wave(kLanes, 0.9);
-      const std::vector<double> c = Wave(kLanes, 3.3), e = Wave(kLanes, 4.1);
-      std::vector<double> y(n), dx = dy, sum(kLanes), squares(kLanes);
+      const std::vector<double> a = Wave(lanes, 2.1), b = Wave(lanes, 0.9);
+      const std::vector<double> c = Wave(lanes, 3.3), e = Wave(lanes, 4.1);
+      std::vector<double> y(n), dx = dy, sum(lanes), squares(lanes);
       LaneSums<double> sums;
       const LaneScale<double> norm = {mean.data(), a.data(), b.data(), rectifies};
       loops.lane_sum(x.data(), pixels, sum.data());
@@ -113,9 +113,9 @@ TEST(ChannelLoopsTest, LanesAreNormalized) {
       loops.lane_scale(x.data(), norm, adds ? more.data() : nullptr, y.data(), pixels);
       loops.lane_dot(x.data(), norm, dy.data(), pixels, &sums);
       loops.lane_grad(x.data(), norm, dx.data(), {c.data(), e.data(), b.data()}, dx.data(), pixels);
-      for (int l = 0; l < kLanes; ++l) {
+      for (int l = 0; l < lanes; ++l) {
         double x_sum = 0, square_sum = 0, dy_sum = 0, dot = 0;
-        for (int64_t i = l; i < n; i += kLanes) {
+        for (int64_t i = l; i < n; i += lanes) {
           const double d = x[i] - mean[l], scaled = d * a[l] + b[l];
           const double result = scaled + (adds ? more[i] : 0);
           const double passed = rectifies && !(scaled > 0) ? 0 : dy[i];

@@ -6,6 +6,7 @@
 #include "compiler/plan/cpu_layouts.h"
 #include "graph/op_registry.h"
 #include "runtime/kernels/cpu/families.h"
+#include "runtime/kernels/cpu/gemm.h"
 
 namespace braid {
 
@@ -33,6 +34,10 @@ KernelRegistry CpuKernels() {
     CHECK(status.ok()) << status.ToString();
   }
   return registry;
+}
+
+int64_t CpuChannelBlock() {
+  return cpu::HasWideVectors() ? compiler::kWideBlock : compiler::kNarrowBlock;
 }
 
 }  // namespace braid

@@ -17,22 +17,25 @@ namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-static_assert(kChannelBlock == simd::kLanesOfBlock);
+static_assert(compiler::kNarrowBlock == simd::kFewLanes);
+static_assert(compiler::kWideBlock == simd::kManyLanes);
 constexpr int64_t kPixelRun = 256;  // whose sums are joined in T, for accuracy over many
 
 struct Layout {
   int64_t images = 0, blocks = 0, pixels = 0;  // here
+  int64_t block = 0;                           // channels of one
   double count = 1;                 // elements of a channel in the batch, wherever they are
   double epsilon = 0, divisor = 1;  // of the statistics that come in
 
-  int64_t channels() const { return blocks * kChannelBlock; }
+  int64_t channels() const { return blocks * block; }
 };
 
-// A micro-batch is a batch of its own. `x` is plain.
-Layout LayoutOf(const KernelSpec& spec, bool is_training) {
+// A micro-batch is a batch of its own. `spec` is plain.
+Layout LayoutOf(const KernelSpec& spec, int64_t block, bool is_training) {
   const OperandSpec& x = spec.inputs[0];
   const AxisView view = ViewAround(x.shape(), 1);
-  Layout layout = {.images = view.outer, .blocks = view.size / kChannelBlock, .pixels = view.inner};
+  Layout layout = {
+      .images = view.outer, .blocks = view.size / block, .pixels = view.inner, .block = block};
   layout.count = static_cast<double>(x.micro_batch_axis == 0 ? x.micro_batch_stride : x.logical[0]);
   for (int axis = 2; axis < x.logical.rank(); ++axis) layout.count *= x.logical[axis];
   layout.count = std::max(layout.count, 1.0);
@@ -47,8 +50,8 @@ void ForEachBlock(const Layout& layout, F f) {
   int64_t at = 0;
   for (int64_t image = 0; image < layout.images; ++image) {
     for (int64_t block = 0; block < layout.blocks; ++block) {
-      f(block * kChannelBlock, at);
-      at += layout.pixels * kChannelBlock;
+      f(block * layout.block, at);
+      at += layout.pixels * layout.block;
     }
   }
 }
@@ -57,7 +60,7 @@ template <class F>
 void ForEachRun(const Layout& layout, F f) {
   ForEachBlock(layout, [&](int64_t channel, int64_t at) {
     for (int64_t pixel = 0; pixel < layout.pixels; pixel += kPixelRun) {
-      f(channel, at + pixel * kChannelBlock, std::min(kPixelRun, layout.pixels - pixel));
+      f(channel, at + pixel * layout.block, std::min(kPixelRun, layout.pixels - pixel));
     }
   });
 }
@@ -82,26 +85,26 @@ struct Statistics {
 };
 
 template <class T>
-KernelOr MakeSum(const KernelSpec& spec, ElementType<T>) {
-  const Layout layout = LayoutOf(spec, /*is_training=*/true);
-  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
+KernelOr MakeSum(const KernelSpec& spec, int64_t block, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, block, /*is_training=*/true);
+  const auto& loops = simd::BestLoops<simd::BlockLoops<T>>().of(block);
   return MakeKernel(
       [=, total = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
         const T* x = Input<T>(run, 0);
         std::fill(total.begin(), total.end(), 0);
         ForEachRun(layout, [&](int64_t channel, int64_t at, int64_t pixels) {
-          T sum[kChannelBlock];
+          T sum[simd::kManyLanes];
           loops.lane_sum(x + at, pixels, sum);
-          for (int64_t l = 0; l < kChannelBlock; ++l) total[channel + l] += sum[l];
+          for (int64_t l = 0; l < layout.block; ++l) total[channel + l] += sum[l];
         });
         std::copy(total.begin(), total.end(), Output<T>(run, 0));
       });
 }
 
 template <class T>
-KernelOr MakeMoment(const KernelSpec& spec, ElementType<T>) {
-  const Layout layout = LayoutOf(spec, /*is_training=*/true);
-  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
+KernelOr MakeMoment(const KernelSpec& spec, int64_t block, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, block, /*is_training=*/true);
+  const auto& loops = simd::BestLoops<simd::BlockLoops<T>>().of(block);
   return MakeKernel([=, mean = std::vector<T>(layout.channels()),
                      total = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
@@ -109,9 +112,9 @@ KernelOr MakeMoment(const KernelSpec& spec, ElementType<T>) {
     for (size_t c = 0; c < mean.size(); ++c) mean[c] = static_cast<T>(sums[c] / layout.count);
     std::fill(total.begin(), total.end(), 0);
     ForEachRun(layout, [&](int64_t channel, int64_t at, int64_t pixels) {
-      T sum[kChannelBlock];
+      T sum[simd::kManyLanes];
       loops.lane_square_sum(x + at, mean.data() + channel, pixels, sum);
-      for (int64_t l = 0; l < kChannelBlock; ++l) total[channel + l] += sum[l];
+      for (int64_t l = 0; l < layout.block; ++l) total[channel + l] += sum[l];
     });
     std::copy(total.begin(), total.end(), Output<T>(run, 0));
   });
@@ -147,9 +150,9 @@ class Norm {
 };
 
 template <class T>
-KernelOr MakeNorm(const KernelSpec& spec, ElementType<T>) {
-  const Layout layout = LayoutOf(spec, Flag(spec.attrs, "training"));
-  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
+KernelOr MakeNorm(const KernelSpec& spec, int64_t block, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, block, Flag(spec.attrs, "training"));
+  const auto& loops = simd::BestLoops<simd::BlockLoops<T>>().of(block);
   const bool adds = spec.inputs.size() > 5;
   return MakeKernel([=, norm = Norm<T>(layout, spec)](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
@@ -164,9 +167,9 @@ KernelOr MakeNorm(const KernelSpec& spec, ElementType<T>) {
 }
 
 template <class T>
-KernelOr MakeSums(const KernelSpec& spec, ElementType<T>) {
-  const Layout layout = LayoutOf(spec, Flag(spec.attrs, "training"));
-  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
+KernelOr MakeSums(const KernelSpec& spec, int64_t block, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, block, Flag(spec.attrs, "training"));
+  const auto& loops = simd::BestLoops<simd::BlockLoops<T>>().of(block);
   return MakeKernel([=, norm = Norm<T>(layout, spec), sums = std::vector<double>(layout.channels()),
                      dots = std::vector<double>(layout.channels())](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
@@ -178,7 +181,7 @@ KernelOr MakeSums(const KernelSpec& spec, ElementType<T>) {
     ForEachRun(layout, [&](int64_t channel, int64_t at, int64_t pixels) {
       simd::LaneSums<T> part;
       loops.lane_dot(x + at, norm.At(channel, beta), dy + at, pixels, &part);
-      for (int64_t l = 0; l < kChannelBlock; ++l) {
+      for (int64_t l = 0; l < layout.block; ++l) {
         sums[channel + l] += part.sum[l];
         dots[channel + l] += part.dot[l];
       }
@@ -193,9 +196,9 @@ KernelOr MakeSums(const KernelSpec& spec, ElementType<T>) {
 }
 
 template <class T>
-KernelOr MakeInputGradient(const KernelSpec& spec, ElementType<T>) {
-  const Layout layout = LayoutOf(spec, /*is_training=*/true);
-  const auto& loops = simd::BestLoops<simd::LaneLoops<T>>();
+KernelOr MakeInputGradient(const KernelSpec& spec, int64_t block, ElementType<T>) {
+  const Layout layout = LayoutOf(spec, block, /*is_training=*/true);
+  const auto& loops = simd::BestLoops<simd::BlockLoops<T>>().of(block);
   return MakeKernel([=, norm = Norm<T>(layout, spec), of_x = std::vector<T>(layout.channels()),
                      addend = std::vector<T>(layout.channels())](const KernelRun& run) mutable {
     const T* x = Input<T>(run, 0);
@@ -232,21 +235,22 @@ absl::StatusOr<PlannedKernel> PlanBlockedBatchNorm(BatchNormPart part, const Ker
   if (!all_blocked(spec.inputs, plain.inputs) || !all_blocked(spec.outputs, plain.outputs)) {
     return UnsupportedTypes(spec);
   }
-  const KernelFactory factory = ForFloats([part](const KernelSpec& plain, auto type) -> KernelOr {
-    switch (part) {
-      case BatchNormPart::kSum:
-        return MakeSum(plain, type);
-      case BatchNormPart::kMoment:
-        return MakeMoment(plain, type);
-      case BatchNormPart::kNorm:
-        return MakeNorm(plain, type);
-      case BatchNormPart::kSums:
-        return MakeSums(plain, type);
-      case BatchNormPart::kInputGradient:
-        return MakeInputGradient(plain, type);
-    }
-    return UnsupportedTypes(plain);
-  });
+  const KernelFactory factory =
+      ForFloats([part, block = plain.block](const KernelSpec& spec, auto type) -> KernelOr {
+        switch (part) {
+          case BatchNormPart::kSum:
+            return MakeSum(spec, block, type);
+          case BatchNormPart::kMoment:
+            return MakeMoment(spec, block, type);
+          case BatchNormPart::kNorm:
+            return MakeNorm(spec, block, type);
+          case BatchNormPart::kSums:
+            return MakeSums(spec, block, type);
+          case BatchNormPart::kInputGradient:
+            return MakeInputGradient(spec, block, type);
+        }
+        return UnsupportedTypes(spec);
+      });
   return factory.PlanKernel(plain.spec);
 }
 

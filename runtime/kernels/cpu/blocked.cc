@@ -12,29 +12,29 @@
 namespace braid::cpu {
 namespace {
 
-using compiler::kBlockedInputs, compiler::kBlockedOutputs;
+using compiler::kBlockedInputs, compiler::kBlockedOutputs, compiler::kChannelBlock;
 
 // In place.
 absl::Status MakePlain(const KernelSpec& spec, const char* name, std::vector<OperandSpec>& operands,
                        std::vector<bool>& is_blocked) {
+  const int64_t block = compiler::ChannelBlockOf(spec.attrs);
   is_blocked.assign(operands.size(), false);
   for (int64_t i : compiler::BlockedOperands(spec.attrs, name)) {
     OperandSpec& operand = operands[i];
     const int last = operand.logical.rank() - 1;
-    const bool is_whole = operand.region.offset[last] == 0 &&
-                          operand.region.size[last] == kChannelBlock &&
+    const bool is_whole = operand.region.offset[last] == 0 && operand.region.size[last] == block &&
                           operand.micro_batch_axis < last;
     if (!is_whole) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s '%s': a part %s of a tensor in blocks of %d channels has no whole blocks", spec.op,
-          spec.name, operand.region.ToString(), kChannelBlock));
+          spec.name, operand.region.ToString(), block));
     }
     is_blocked[i] = true;
     operand.logical = compiler::PlainShape(operand.logical);
     operand.region.size = compiler::PlainShape(operand.region.size);
     operand.region.offset.pop_back();
-    operand.region.offset[1] *= kChannelBlock;
-    if (operand.micro_batch_axis == 1) operand.micro_batch_stride *= kChannelBlock;
+    operand.region.offset[1] *= block;
+    if (operand.micro_batch_axis == 1) operand.micro_batch_stride *= block;
   }
   return absl::OkStatus();
 }
@@ -42,12 +42,12 @@ absl::Status MakePlain(const KernelSpec& spec, const char* name, std::vector<Ope
 // A blocked operand and its plain copy.
 struct Copy {
   int index = 0;
-  int64_t planes = 0, space = 0;  // of kChannelBlock channels each
+  int64_t planes = 0, space = 0;  // of a block's channels each
   std::vector<char> bytes;
 
-  Copy(int index, const OperandSpec& plain) : index(index) {
+  Copy(int index, const OperandSpec& plain, int64_t block) : index(index) {
     const Shape& shape = plain.shape();
-    planes = shape[0] * (shape[1] / kChannelBlock);
+    planes = shape[0] * (shape[1] / block);
     space = 1;
     for (int axis = 2; axis < shape.rank(); ++axis) space *= shape[axis];
     bytes.resize(BytesOf(plain));
@@ -83,7 +83,7 @@ void Transpose(const void* from, void* to, int64_t planes, int64_t rows, int64_t
 class UnblockedKernel final : public Kernel {
  public:
   UnblockedKernel(const PlainSpec& plain, std::unique_ptr<Kernel> inner)
-      : inner_(std::move(inner)) {
+      : inner_(std::move(inner)), block_(plain.block) {
     Prepare(plain.spec.inputs, plain.inputs, inputs_, input_sizes_, input_pointers_);
     Prepare(plain.spec.outputs, plain.outputs, outputs_, output_sizes_, output_pointers_);
   }
@@ -93,7 +93,7 @@ class UnblockedKernel final : public Kernel {
     std::copy_n(run.outputs, output_pointers_.size(), output_pointers_.begin());
     for (size_t i = 0; i < inputs_.size(); ++i) {
       Copy& copy = inputs_[i];
-      Transpose(run.inputs[copy.index], copy.bytes.data(), copy.planes, copy.space, kChannelBlock,
+      Transpose(run.inputs[copy.index], copy.bytes.data(), copy.planes, copy.space, block_,
                 input_sizes_[i]);
       input_pointers_[copy.index] = copy.bytes.data();
     }
@@ -104,7 +104,7 @@ class UnblockedKernel final : public Kernel {
     BRAID_RETURN_IF_ERROR(inner_->Run(plain));
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const Copy& copy = outputs_[i];
-      Transpose(copy.bytes.data(), run.outputs[copy.index], copy.planes, kChannelBlock, copy.space,
+      Transpose(copy.bytes.data(), run.outputs[copy.index], copy.planes, block_, copy.space,
                 output_sizes_[i]);
     }
     return absl::OkStatus();
@@ -125,18 +125,19 @@ class UnblockedKernel final : public Kernel {
     }
     return bytes;
   }
-  static void Prepare(const std::vector<OperandSpec>& operands, const std::vector<bool>& is_blocked,
-                      std::vector<Copy>& copies, std::vector<size_t>& sizes,
-                      std::vector<void*>& pointers) {
+  void Prepare(const std::vector<OperandSpec>& operands, const std::vector<bool>& is_blocked,
+               std::vector<Copy>& copies, std::vector<size_t>& sizes,
+               std::vector<void*>& pointers) const {
     pointers.resize(operands.size());
     for (size_t i = 0; i < operands.size(); ++i) {
       if (!is_blocked[i]) continue;
-      copies.emplace_back(static_cast<int>(i), operands[i]);
+      copies.emplace_back(static_cast<int>(i), operands[i], block_);
       sizes.push_back(SizeOf(operands[i].dtype));
     }
   }
 
   std::unique_ptr<Kernel> inner_;
+  const int64_t block_;
   std::vector<Copy> inputs_, outputs_;
   std::vector<size_t> input_sizes_, output_sizes_;  // bytes of an element of each copy
   std::vector<void*> input_pointers_, output_pointers_;
@@ -154,8 +155,11 @@ absl::StatusOr<PlainSpec> PlainSpecOf(const KernelSpec& spec) {
   PlainSpec plain;
   plain.spec = spec;
   plain.spec.attrs = Attrs();
+  plain.block = compiler::ChannelBlockOf(spec.attrs);
   for (const auto& [name, value] : spec.attrs.values()) {
-    if (name != kBlockedInputs && name != kBlockedOutputs) plain.spec.attrs.Set(name, value);
+    const bool is_of_blocks =
+        name == kBlockedInputs || name == kBlockedOutputs || name == kChannelBlock;
+    if (!is_of_blocks) plain.spec.attrs.Set(name, value);
   }
   BRAID_RETURN_IF_ERROR(MakePlain(spec, kBlockedInputs, plain.spec.inputs, plain.inputs));
   BRAID_RETURN_IF_ERROR(MakePlain(spec, kBlockedOutputs, plain.spec.outputs, plain.outputs));

@@ -1,6 +1,7 @@
 // Kernels whose operands come in blocks of channels (compiler/plan/channel_blocks.h).
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -9,13 +10,12 @@
 
 namespace braid::cpu {
 
-using compiler::kChannelBlock;
-
 // A spec as if all operands were plain, without the attributes that say otherwise, and which of
 // them are not.
 struct PlainSpec {
   KernelSpec spec;
   std::vector<bool> inputs, outputs;  // are blocked
+  int64_t block = 0;                  // channels of a block; 0: none is
 
   bool any() const;
 };

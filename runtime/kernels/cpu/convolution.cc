@@ -127,6 +127,7 @@ absl::StatusOr<PlannedKernel> PlanSide(const KernelSpec& any_spec, Side side) {
   if (spec.inputs.size() == 3) has_kernel = has_kernel && spec.inputs[2].dtype == result;
   if (!has_kernel) return UnsupportedTypes(spec);
   BRAID_ASSIGN_OR_RETURN(ConvolutionShape shape, ShapeOf(spec, side));
+  if (plain.any()) shape.channel_block = plain.block;
   shape.x_is_blocked = side == Side::kInput ? plain.outputs[0] : plain.inputs[0];
   shape.y_is_blocked = side == Side::kOutput  ? plain.outputs[0]
                        : side == Side::kInput ? plain.inputs[0]

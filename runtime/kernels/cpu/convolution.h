@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "compiler/plan/channel_blocks.h"
 #include "graph/dtype.h"
 #include "graph/ops/window.h"
 #include "runtime/kernels/functions/window_axes.h"
@@ -28,6 +29,7 @@ struct ConvolutionShape {
   std::vector<WindowAxis> axes;
   bool has_bias = false;                            // kOutput only
   bool x_is_blocked = false, y_is_blocked = false;  // in blocks of channels
+  int64_t channel_block = compiler::kWideBlock;     // of those that are
   bool by_winograd = false;                         // Winograd's algorithm, where it pays
   int threads = 1;
   std::shared_ptr<WorkMemory> work = nullptr;  // null: the convolution's own

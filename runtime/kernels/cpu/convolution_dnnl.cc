@@ -44,13 +44,12 @@ memory::desc Dense(memory::dims dims, memory::data_type type) {
   return memory::desc(dims, type, strides);
 }
 
-// In blocks of 16 channels.
-memory::desc Blocked(const memory::dims& dims, memory::data_type type) {
+memory::desc Blocked(const memory::dims& dims, memory::data_type type, int64_t channel_block) {
   using Tag = memory::format_tag;
-  return memory::desc(dims, type,
-                      dims.size() == 3   ? Tag::nCw16c
-                      : dims.size() == 4 ? Tag::nChw16c
-                                         : Tag::nCdhw16c);
+  const bool is_wide = channel_block == compiler::kWideBlock;
+  const Tag tags[] = {is_wide ? Tag::nCw16c : Tag::nCw8c, is_wide ? Tag::nChw16c : Tag::nChw8c,
+                      is_wide ? Tag::nCdhw16c : Tag::nCdhw8c};
+  return memory::desc(dims, type, tags[dims.size() - 3]);
 }
 
 memory::desc Any(const memory::dims& dims, memory::data_type type) {
@@ -283,12 +282,16 @@ class DnnlConvolution final : public Convolution {
       y.push_back(shape.windows[i]);
       w.push_back(shape.axes[i].kernel);
     }
+    const auto in_tensor = [&](const dnnl::memory::dims& dims, dnnl::memory::data_type of,
+                               bool is_blocked) {
+      return is_blocked ? Blocked(dims, of, shape.channel_block) : Dense(dims, of);
+    };
     return {.type = type,
             .x = x,
             .w = w,
-            .plain_x = shape.x_is_blocked ? Blocked(x, x_type) : Dense(x, x_type),
+            .plain_x = in_tensor(x, x_type, shape.x_is_blocked),
             .plain_w = Dense(w, w_type),
-            .plain_y = shape.y_is_blocked ? Blocked(y, y_type) : Dense(y, y_type),
+            .plain_y = in_tensor(y, y_type, shape.y_is_blocked),
             .any_x = Any(x, x_type),
             // Addends of the weights' gradient are summed in f32.
             .any_w = Any(w, Adds() ? dnnl::memory::data_type::f32 : w_type),

@@ -48,10 +48,10 @@ class RowGroup {
 // multiple of kTileTerms.
 void PackWindows(const WindowRows& rows, const BlockedImages& images, const uint16_t* x,
                  int64_t row, int64_t count, int64_t term, int64_t terms, uint16_t* to) {
-  static_assert(simd::kTileTerms == 2 * kChannelBlock);
+  static_assert(simd::kTileTerms == 2 * kWideBlock);
   const auto gather = simd::CompiledTileProducts()->gather_a;
-  const int64_t first = term / kChannelBlock, last = (term + terms) / kChannelBlock;
-  const int64_t plane = images.pixels * kChannelBlock;
+  const int64_t first = term / kWideBlock, last = (term + terms) / kWideBlock;
+  const int64_t plane = images.pixels * kWideBlock;
   RowCursor cursor(rows, row);
   for (int64_t begin = 0; begin < count; begin += simd::kTileRows) {
     RowGroup<simd::kTileRows> group(cursor, count - begin, images, x);
@@ -77,21 +77,21 @@ void StoreRows(const WindowRows& rows, const BlockedImages& images, const float*
                int64_t count, const float* bias, float* y) {
   // Some rows at a time: what they write in a block of channels mostly lies side by side.
   constexpr int64_t kGroup = 32;
-  const int64_t plane = images.pixels * kChannelBlock, width = images.blocks * kChannelBlock;
+  const int64_t plane = images.pixels * kWideBlock, width = images.blocks * kWideBlock;
   RowCursor cursor(rows, row);
   float* to[kGroup];
   for (int64_t begin = 0; begin < count; begin += kGroup, sums += kGroup * width) {
     const int64_t size = std::min(kGroup, count - begin);
     for (int64_t r = 0; r < size; ++r, cursor.Next()) {
-      to[r] = y + cursor.image() * images.step() + rows.positions[cursor.at()] * kChannelBlock;
+      to[r] = y + cursor.image() * images.step() + rows.positions[cursor.at()] * kWideBlock;
     }
     for (int64_t block = 0; block < images.blocks; ++block) {
-      const float* from = sums + block * kChannelBlock;
+      const float* from = sums + block * kWideBlock;
       for (int64_t r = 0; r < size; ++r, from += width) {
         float* const pixel = to[r] + block * plane;
-        std::memcpy(pixel, from, kChannelBlock * sizeof(float));
+        std::memcpy(pixel, from, kWideBlock * sizeof(float));
         if (bias == nullptr) continue;
-        for (int64_t i = 0; i < kChannelBlock; ++i) pixel[i] += bias[block * kChannelBlock + i];
+        for (int64_t i = 0; i < kWideBlock; ++i) pixel[i] += bias[block * kWideBlock + i];
       }
     }
   }
@@ -117,8 +117,8 @@ class TileConvolution final : public Convolution {
   explicit TileConvolution(const ConvolutionShape& shape)
       : shape_(shape), all_taps_(SpatialAxes(shape).num_taps()) {
     const SpatialAxes axes(shape);
-    const BlockedImages x = {shape.in / kChannelBlock, axes.num_pixels()};
-    const BlockedImages y = {shape.out / kChannelBlock, axes.num_windows()};
+    const BlockedImages x = {shape.in / kWideBlock, axes.num_pixels()};
+    const BlockedImages y = {shape.out / kWideBlock, axes.num_windows()};
     from_ = is_forward() ? x : y;
     to_ = is_forward() ? y : x;
     std::vector<WindowRows> parts;
@@ -128,10 +128,10 @@ class TileConvolution final : public Convolution {
       parts = RowsOfPixels(axes);
     }
     for (WindowRows& rows : parts) {
-      const int64_t terms = rows.num_taps() * from_.blocks * kChannelBlock;
+      const int64_t terms = rows.num_taps() * from_.blocks * kWideBlock;
       std::optional<TilePanels> panels;
       if (terms > 0) {
-        panels.emplace(shape.batch * rows.count(), to_.blocks * kChannelBlock, terms,
+        panels.emplace(shape.batch * rows.count(), to_.blocks * kWideBlock, terms,
                        TilePanels::Options{.threads = shape.threads, .keeps_sums = true});
       }
       most_taps_ = std::max(most_taps_, rows.num_taps());
@@ -159,12 +159,12 @@ class TileConvolution final : public Convolution {
     auto* to = static_cast<float*>(operands.result);
     const auto& pack = simd::CompiledTileProducts()->pack_bf16;
     for (auto& [rows, panels] : parts_) {
-      const int64_t terms = rows.num_taps() * from_.blocks * kChannelBlock;
+      const int64_t terms = rows.num_taps() * from_.blocks * kWideBlock;
       const auto store = [&, &rows = rows](int64_t row, int64_t count, const float* sums) {
         StoreRows(rows, to_, sums, row, count, static_cast<const float*>(operands.bias), to);
       };
       if (terms == 0) {  // strides beyond the window: read by none
-        const std::vector<float> zeros(to_.blocks * kChannelBlock);
+        const std::vector<float> zeros(to_.blocks * kWideBlock);
         for (int64_t row = 0; row < shape_.batch * rows.count(); ++row) store(row, 1, zeros.data());
         continue;
       }
@@ -205,7 +205,7 @@ class TileConvolution final : public Convolution {
 // Products of a weights' gradient; see weight_gradient.h.
 struct TileEngine {
   using Element = uint16_t;
-  static constexpr int64_t kBlocks = 2;
+  static constexpr int64_t kChannels = kWideBlock, kBlocks = 2;
   static constexpr int64_t kTermsAtOnce = 1024;
   class Scope {
    public:
@@ -219,20 +219,20 @@ struct TileEngine {
                     int64_t row, int64_t count, uint16_t* to) {
     const BlockAtTap block = {0, 0};
     PackB(rows, images, dy, {&block, 1}, row, count, to);
-    simd::CompiledTileProducts()->transpose(
-        to, simd::TilePadded(count) * kChannelBlock / simd::kTileSize);
+    simd::CompiledTileProducts()->transpose(to,
+                                            simd::TilePadded(count) * kWideBlock / simd::kTileSize);
   }
   // Rows are terms.
   static void PackB(const WindowRows& rows, const BlockedImages& images, const uint16_t* x,
                     std::span<const BlockAtTap> blocks, int64_t row, int64_t count, uint16_t* to) {
     const auto gather = simd::CompiledTileProducts()->gather_b;
-    const int64_t step = simd::TilePadded(count) * kChannelBlock;
+    const int64_t step = simd::TilePadded(count) * kWideBlock;
     RowCursor cursor(rows, row);
     for (int64_t begin = 0; begin < count; begin += simd::kTileTerms, to += simd::kTileSize) {
       RowGroup<simd::kTileTerms> group(cursor, count - begin, images, x);
       uint16_t* tile = to;
       for (const BlockAtTap& block : blocks) {
-        gather(group.images(), block.block * images.pixels * kChannelBlock,
+        gather(group.images(), block.block * images.pixels * kWideBlock,
                group.Reads(rows.reads_of(block.tap)), tile);
         tile += step;
       }
@@ -255,7 +255,7 @@ struct TileEngine {
 
 std::unique_ptr<Convolution> ChooseTileConvolution(const ConvolutionShape& shape) {
   const bool fits = shape.dtype == DType::kBF16 && shape.wide_result && shape.groups == 1 &&
-                    shape.x_is_blocked && shape.y_is_blocked;
+                    shape.x_is_blocked && shape.y_is_blocked && shape.channel_block == kWideBlock;
   if (!fits || !HasTiles()) return nullptr;
   if (shape.side == ConvolutionSide::kWeights) {
     return std::make_unique<WeightGradient<TileEngine>>(shape);

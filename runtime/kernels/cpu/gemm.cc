@@ -227,6 +227,8 @@ bool HasLevel(dnnl::cpu_isa level) {
 
 }  // namespace
 
+bool HasWideVectors() { return HasLevel(dnnl::cpu_isa::avx512_core); }
+
 bool HasBFloat16Gemm() { return HasLevel(dnnl::cpu_isa::avx512_core_bf16); }
 
 // oneDNN asks the operating system for the tiles when it looks for its level.

@@ -49,6 +49,8 @@ struct TileProduct {
 void MultiplyTiles(const TileProduct& product, const float* a, const float* b, float* c);
 void MultiplyTiles(const TileProduct& product, const double* a, const double* b, double* c);
 
+// Whether oneDNN has vectors of 64 bytes here (AVX-512).
+bool HasWideVectors();
 // Whether bf16 products run faster than f32 ones here (otherwise widen to f32).
 bool HasBFloat16Gemm();
 // Whether this process may use the tiles of AMX, for bf16.

@@ -1,5 +1,5 @@
-// Loops of batch norm in blocks: `pixels` of kLanesOfBlock channels side by side, which have a
-// number each.
+// Loops of batch norm in blocks: `pixels` of so many channels side by side, which have a number
+// each.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace braid::simd {
 
-// Numbers of kLanesOfBlock channels whose pixels lie side by side, and sums of them.
-inline constexpr int kLanesOfBlock = 16;
+// Channels that lie side by side: there are loops for either.
+inline constexpr int kFewLanes = 8, kManyLanes = 16;
+// Numbers of the channels, and sums of them.
 // (x - mean) * factor + addend; with `rectifies` 0 where that is less.
 template <class T>
 struct LaneScale {
@@ -19,7 +20,7 @@ struct LaneScale {
 };
 template <class T>
 struct LaneSums {
-  T sum[kLanesOfBlock], dot[kLanesOfBlock];
+  T sum[kManyLanes], dot[kManyLanes];  // the first of them, if there are few
 };
 
 template <class T>
@@ -35,7 +36,13 @@ struct LaneLoops {
                     T* dx, int64_t pixels);
 };
 
-BRAID_DECLARE_LOOPS(LaneLoops<float>)
-BRAID_DECLARE_LOOPS(LaneLoops<double>)
+template <class T>
+struct BlockLoops {
+  LaneLoops<T> few, many;
+  const LaneLoops<T>& of(int64_t lanes) const { return lanes == kFewLanes ? few : many; }
+};
+
+BRAID_DECLARE_LOOPS(BlockLoops<float>)
+BRAID_DECLARE_LOOPS(BlockLoops<double>)
 
 }  // namespace braid::simd

@@ -402,8 +402,8 @@ KernelFactory ForLayouts(Make make) {
       return std::all_of(are.begin(), are.end(), [](bool is) { return is; });
     };
     if (!all(without.inputs) || !all(without.outputs)) return UnsupportedTypes(spec);
-    return ForFloats([make](const KernelSpec& each, auto type) {
-             return make(each, kChannelBlock, type);
+    return ForFloats([make, block = without.block](const KernelSpec& each, auto type) {
+             return make(each, block, type);
            })
         .PlanKernel(without.spec);
   };

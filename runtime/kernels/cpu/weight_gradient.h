@@ -20,7 +20,7 @@ struct BlockAtTap {
 };
 
 // sums [out, columns] = a b, or += a b where `adds`, with rows `row` apart. a and b are as the
-// engine packed them: a in blocks of kChannelBlock rows, each of TilePadded(terms) terms.
+// engine packed them: a in blocks of its kChannels rows, each of TilePadded(terms) terms.
 template <class T>
 struct WeightProduct {
   int64_t out, columns, terms;
@@ -31,10 +31,10 @@ struct WeightProduct {
   bool adds;
 };
 
-// Engine: its Element; kBlocks, of channels of x that are multiplied at once; kTermsAtOnce; a Scope
-// that a thread holds while it multiplies; PackA(rows, images, dy, row, count, to), which packs a
-// block of channels of dy; PackB(rows, images, x, blocks, row, count, to), which packs up to
-// kBlocks BlockAtTap of x; Multiply(product).
+// Engine: its Element; kChannels of a block; kBlocks of x that are multiplied at once;
+// kTermsAtOnce; a Scope that a thread holds while it multiplies; PackA(rows, images, dy, row,
+// count, to), which packs a block of channels of dy; PackB(rows, images, x, blocks, row, count,
+// to), which packs up to kBlocks BlockAtTap of x; Multiply(product).
 //
 // Two blocks of x at a time, at all taps, so that their sums stay in the cache until they are
 // stored.
@@ -46,8 +46,8 @@ class WeightGradient final : public Convolution {
   explicit WeightGradient(const ConvolutionShape& shape) : shape_(shape) {
     const SpatialAxes axes(shape);
     num_taps_ = axes.num_taps();
-    x_ = {shape.in / kChannelBlock, axes.num_pixels()};
-    y_ = {shape.out / kChannelBlock, axes.num_windows()};
+    x_ = {shape.in / kChannels, axes.num_pixels(), kChannels};
+    y_ = {shape.out / kChannels, axes.num_windows(), kChannels};
     terms_ = shape.batch * axes.num_windows();
     part_ = std::min(kMaxTerms, simd::TilePadded(terms_));
   }
@@ -78,9 +78,9 @@ class WeightGradient final : public Convolution {
       };
       ForEachItem(pieces, shape_.threads, [&](int64_t number, int) {
         const Piece piece = piece_at(number);
-        const int64_t step = simd::TilePadded(piece.terms) * kChannelBlock;
+        const int64_t step = simd::TilePadded(piece.terms) * kChannels;
         for (int64_t block = 0; block < y_.blocks; ++block) {
-          Engine::PackA(own_, y_, dy + block * y_.pixels * kChannelBlock, piece.term, piece.terms,
+          Engine::PackA(own_, y_, dy + block * y_.pixels * kChannels, piece.term, piece.terms,
                         piece.a + block * step);
         }
       });
@@ -94,8 +94,7 @@ class WeightGradient final : public Convolution {
         }
         if (term + terms == terms_) {
           Store(sums, blocks_of(pair),
-                static_cast<float*>(operands.result) +
-                    pair * 2 * kChannelBlock * windows_.num_taps());
+                static_cast<float*>(operands.result) + pair * 2 * kChannels * windows_.num_taps());
         }
       });
     }
@@ -104,7 +103,8 @@ class WeightGradient final : public Convolution {
  private:
   static constexpr int64_t kMaxTerms = 1024;  // of which sums are kept for a pair only
   static constexpr int64_t kPiece = Engine::kTermsAtOnce;
-  static constexpr int64_t kColumns = Engine::kBlocks * kChannelBlock;
+  static constexpr int64_t kChannels = Engine::kChannels;
+  static constexpr int64_t kColumns = Engine::kBlocks * kChannels;
 
   struct Piece {
     int64_t term, terms;
@@ -134,7 +134,7 @@ class WeightGradient final : public Convolution {
       }
       Engine::PackB(windows_, x_, x, std::span(packed, count), piece.term, piece.terms, b);
       Engine::Multiply({.out = shape_.out,
-                        .columns = count * kChannelBlock,
+                        .columns = count * kChannels,
                         .terms = piece.terms,
                         .a = piece.a,
                         .b = b,
@@ -153,10 +153,10 @@ class WeightGradient final : public Convolution {
         for (int64_t tap = 0; tap < taps; ++tap) {
           const int64_t at = tap * blocks + block;
           const float* from =
-              sums + at / Engine::kBlocks * products_step() + at % Engine::kBlocks * kChannelBlock;
-          for (int64_t lane = 0; lane < kChannelBlock; ++lane) to[lane * taps + tap] = from[lane];
+              sums + at / Engine::kBlocks * products_step() + at % Engine::kBlocks * kChannels;
+          for (int64_t lane = 0; lane < kChannels; ++lane) to[lane * taps + tap] = from[lane];
         }
-        to += kChannelBlock * taps;
+        to += kChannels * taps;
       }
     }
   }

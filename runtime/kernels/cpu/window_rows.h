@@ -10,7 +10,7 @@
 
 namespace braid::cpu {
 
-using compiler::kChannelBlock;
+using compiler::kWideBlock;
 
 inline constexpr int32_t kNothing = -1;
 
@@ -31,10 +31,10 @@ WindowRows RowsOfWindows(const SpatialAxes& axes);
 // All its elements, in parts of equal taps.
 std::vector<WindowRows> RowsOfPixels(const SpatialAxes& axes);
 
-// Images [batch, blocks, pixels, 16].
+// Images [batch, blocks, pixels, channels].
 struct BlockedImages {
-  int64_t blocks = 0, pixels = 0;
-  int64_t step() const { return blocks * pixels * kChannelBlock; }
+  int64_t blocks = 0, pixels = 0, channels = kWideBlock;
+  int64_t step() const { return blocks * pixels * channels; }
 };
 
 // Where rows from `row` on of a matrix [batch * rows, ...] lie.
