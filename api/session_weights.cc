@@ -1,6 +1,7 @@
 // Session's plain files of weights: found by name, converted, cut and put together on the master;
 // devices get and give their parts as with Set and Get.
 
+#include <glog/logging.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,17 @@ std::string ListNames(std::vector<std::string> names) {
   std::string list = absl::StrJoin(names, ", ");
   if (count > kMostNames) list += absl::StrFormat(", and %d more", count - kMostNames);
   return list;
+}
+
+// What is not read of a folder is said.
+absl::StatusOr<WeightFiles> OpenWeights(const std::string& path) {
+  BRAID_ASSIGN_OR_RETURN(WeightFiles files, WeightFiles::Open(path));
+  if (!files.ignored().empty()) {
+    LOG(WARNING) << "LoadWeights of '" << path << "': its .safetensors files are read, and "
+                 << files.ignored().size()
+                 << " .npy beside them are not: " << ListNames(files.ignored());
+  }
+  return files;
 }
 
 std::optional<WeightSource> SourceOf(const WeightsOptions& options, const std::string& variable) {
@@ -155,7 +167,7 @@ absl::Status Session::SaveWeights(const std::string& path, const WeightsOptions&
 
 absl::Status Session::Impl::LoadWeights(const std::string& path, const WeightsOptions& options) {
   const Activity activity(this, absl::StrFormat("loading weights from '%s'", path));
-  const absl::StatusOr<WeightFiles> opened = WeightFiles::Open(path);
+  const absl::StatusOr<WeightFiles> opened = OpenWeights(path);
   if (!opened.ok()) return LocalError(opened.status());
   std::map<std::string, const StoredTensor*> tensors;  // without the prefix
   const std::vector<StoredTensor> all = opened->tensors();
@@ -248,7 +260,8 @@ absl::Status Session::Impl::SaveWeights(const std::string& path, const WeightsOp
     if (!source.has_value()) continue;
     BRAID_ASSIGN_OR_RETURN(const Shape shape, StoredShape(name, info.type.shape, *source));
     const TensorType type{info.type.dtype, shape};
-    Gathered& whole = tensors[options.prefix + source->name];
+    const std::string prefix = source->outside_prefix ? std::string() : options.prefix;
+    Gathered& whole = tensors[prefix + source->name];
     if (whole.parts.empty()) {
       whole = {Array(type.dtype, shape), std::vector<std::string>(source->parts)};
     }

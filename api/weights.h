@@ -19,6 +19,7 @@ struct WeightSource {
   // The variable has the part's last two axes swapped: Linear's weight is [in, out], that of others
   // [out, in].
   bool transpose = false;
+  bool outside_prefix = false;  // SaveWeights puts no prefix in front of the name
 };
 
 // Where a variable is in a file; none: it is not in files of this kind and keeps its value.

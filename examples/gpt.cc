@@ -26,6 +26,7 @@ ABSL_FLAG(int64_t, heads, 0, "Attention heads");
 ABSL_FLAG(int64_t, context, 0, "Tokens that the model sees");
 ABSL_FLAG(int64_t, vocabulary, 0, "Tokens that there are; a text file has its characters");
 ABSL_FLAG(bool, tied, false, "The head is the table of tokens, as in the sizes of GPT-2");
+ABSL_FLAG(bool, untied, false, "The head has weights of its own, also in the sizes of GPT-2");
 ABSL_FLAG(int64_t, steps, 2000, "Training steps, if there is --data; 0: it only writes");
 ABSL_FLAG(int64_t, batch, 16, "Windows of text per step, over all devices");
 ABSL_FLAG(int, micro_batches, 1, "Parts that a step is computed in");
@@ -69,7 +70,12 @@ absl::StatusOr<examples::GptOptions> OptionsOfFlags() {
   BRAID_RETURN_IF_ERROR(Override(options.heads, FLAGS_heads));
   BRAID_RETURN_IF_ERROR(Override(options.context, FLAGS_context));
   BRAID_RETURN_IF_ERROR(Override(options.vocabulary, FLAGS_vocabulary));
-  options.tied = options.tied || absl::GetFlag(FLAGS_tied);
+  if (absl::GetFlag(FLAGS_tied) && absl::GetFlag(FLAGS_untied)) {
+    return absl::InvalidArgumentError(
+        "--tied and --untied contradict each other; give one of them, or neither for what --size "
+        "has");
+  }
+  options.tied = (options.tied || absl::GetFlag(FLAGS_tied)) && !absl::GetFlag(FLAGS_untied);
   options.batch = absl::GetFlag(FLAGS_batch);
   options.micro_batches = absl::GetFlag(FLAGS_micro_batches);
   options.dropout = absl::GetFlag(FLAGS_dropout);
@@ -80,10 +86,11 @@ absl::StatusOr<examples::GptOptions> OptionsOfFlags() {
 }
 
 // The variables that the flags say to start from.
-absl::Status LoadStart(braid::Session& session) {
+absl::Status LoadStart(braid::Session& session, bool tied) {
   BRAID_RETURN_IF_ERROR(examples::LoadFrom(session, absl::GetFlag(FLAGS_load)));
   const std::string weights = absl::GetFlag(FLAGS_weights);
-  return weights.empty() ? absl::OkStatus() : session.LoadWeights(weights, examples::Gpt2Weights());
+  return weights.empty() ? absl::OkStatus()
+                         : session.LoadWeights(weights, examples::Gpt2Weights(tied));
 }
 
 // Trains, with a word on held-out text now and then.
@@ -94,7 +101,7 @@ absl::Status Learn(braid::Session& session, const examples::GptOptions& options,
   BRAID_ASSIGN_OR_RETURN(auto evaluate, session.Compile("evaluate", [&](braid::Job& job) {
     examples::EvaluateGpt(job, options);
   }));
-  BRAID_RETURN_IF_ERROR(LoadStart(session));
+  BRAID_RETURN_IF_ERROR(LoadStart(session, options.tied));
   if (options.steps == 0) return absl::OkStatus();  // only writes
   return examples::TrainInRounds(
       train, evaluate,
@@ -149,7 +156,7 @@ absl::Status Program(braid::Session& session) {
     BRAID_ASSIGN_OR_RETURN(auto predict, session.Compile("predict", [&](braid::Job& job) {
       examples::PredictGpt(job, options, size);
     }));
-    if (path.empty()) BRAID_RETURN_IF_ERROR(LoadStart(session));
+    if (path.empty()) BRAID_RETURN_IF_ERROR(LoadStart(session, options.tied));
     const auto tokens = braid::Array::FromVector<int32_t>({1, size}, prompt);
     if (!logits.empty()) {
       BRAID_ASSIGN_OR_RETURN(const auto result, predict.Run({.feeds = {{"tokens", tokens}}}));
@@ -158,7 +165,7 @@ absl::Status Program(braid::Session& session) {
   }
   BRAID_RETURN_IF_ERROR(examples::SaveTo(session, absl::GetFlag(FLAGS_save)));
   if (const std::string save = absl::GetFlag(FLAGS_save_weights); !save.empty()) {
-    BRAID_RETURN_IF_ERROR(session.SaveWeights(save, examples::Gpt2Weights()));
+    BRAID_RETURN_IF_ERROR(session.SaveWeights(save, examples::Gpt2Weights(options.tied)));
     std::cout << "saved to " << save << "\n";
   }
   if (absl::GetFlag(FLAGS_generate) == 0) return absl::OkStatus();

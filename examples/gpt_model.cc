@@ -29,6 +29,8 @@ Tensor Block(Tensor x, const GptOptions& options, const std::optional<GptCache>&
   return x + Drop(y, options.dropout);
 }
 
+constexpr char kHead[] = "lm_head.weight";
+
 }  // namespace
 
 absl::StatusOr<GptOptions> GptOfSize(const std::string& size) {
@@ -58,7 +60,7 @@ absl::StatusOr<GptOptions> GptOfSize(const std::string& size) {
   return options;
 }
 
-braid::WeightsOptions Gpt2Weights() {
+braid::WeightsOptions Gpt2Weights(bool tied) {
   const auto rule = [](std::string name) -> std::optional<braid::WeightSource> {
     const auto rename = [&name](const std::string& from, const std::string& to) {
       const size_t at = name.find(from);
@@ -68,6 +70,9 @@ braid::WeightsOptions Gpt2Weights() {
     };
     if (name.find("cache_") != std::string::npos || name.starts_with("writer.")) {
       return std::nullopt;  // what generating text keeps between steps
+    }
+    if (name == kHead) {
+      return braid::WeightSource{.name = name, .transpose = true, .outside_prefix = true};
     }
     rename(".gamma", ".weight");
     rename(".beta", ".bias");
@@ -80,9 +85,9 @@ braid::WeightsOptions Gpt2Weights() {
     }
     return braid::WeightSource{.name = name};
   };
-  const auto ignore = [](const std::string& tensor) {  // masks, and a tied head once more
+  const auto ignore = [tied](const std::string& tensor) {  // masks, and a tied head once more
     return tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias") ||
-           tensor == "lm_head.weight";
+           (tied && tensor == kHead);
   };
   return {.rule = rule, .prefix = "transformer.", .ignore = ignore};
 }

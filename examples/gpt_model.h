@@ -32,8 +32,9 @@ struct GptOptions {
 absl::StatusOr<GptOptions> GptOfSize(const std::string& size);
 
 // Where a variable of the model is in the common safetensors files of GPT-2: h.0.attn.c_attn.weight
-// holds q, k and v side by side. Both ways: LoadWeights and SaveWeights.
-braid::WeightsOptions Gpt2Weights();
+// holds q, k and v side by side. Both ways: LoadWeights and SaveWeights. A head of its own is there
+// as lm_head.weight, [vocabulary, width]; for a tied one the file's is left alone.
+braid::WeightsOptions Gpt2Weights(bool tied);
 
 // What an inference token by token has beside its tokens: their place in the text, i32 [].
 struct GptCache {

@@ -32,16 +32,19 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& path) {
     BRAID_RETURN_IF_ERROR(files.AddIndexed(index));
     return files;
   }
-  std::vector<std::string> found;
+  std::vector<std::string> found, arrays;
   fs::directory_iterator each(path, error);
   for (; !error && each != fs::directory_iterator(); each.increment(error)) {
     const std::string name = each->path().string();
-    if (name.ends_with(kSafetensors) || name.ends_with(kNpy)) found.push_back(name);
+    if (name.ends_with(kSafetensors)) found.push_back(name);
+    if (name.ends_with(kNpy)) arrays.push_back(name);
   }
   if (error) {
     return absl::UnavailableError(
         absl::StrFormat("cannot list the folder '%s': %s", path, error.message()));
   }
+  std::sort(arrays.begin(), arrays.end());
+  (found.empty() ? found : files.ignored_) = std::move(arrays);
   if (found.empty()) {
     return absl::NotFoundError(
         absl::StrFormat("the folder '%s' holds no .safetensors and no .npy file", path));

@@ -18,11 +18,13 @@ namespace braid {
 class WeightFiles {
  public:
   // `path` is FILE.safetensors, FILE.npy (a tensor named FILE), or a folder: the shards that its
-  // model.safetensors.index.json lists, else all its .safetensors and .npy files.
+  // model.safetensors.index.json lists, else all its .safetensors files, else its .npy files.
   static absl::StatusOr<WeightFiles> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
   std::vector<StoredTensor> tensors() const;  // by name
+  // The .npy files of a folder that has .safetensors: something else, the inputs of a test for one.
+  const std::vector<std::string>& ignored() const { return ignored_; }
   // nullptr if there is no such tensor.
   const StoredTensor* Find(std::string_view name) const;
   absl::StatusOr<Array> Read(std::string_view name) const;
@@ -38,6 +40,7 @@ class WeightFiles {
   absl::Status Add(Entry entry);
 
   std::string path_;
+  std::vector<std::string> ignored_;
   std::vector<SafetensorsReader> shards_;
   std::map<std::string, Entry, std::less<>> entries_;
 };

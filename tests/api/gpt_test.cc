@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "examples/gpt_writer.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/files/weight_files.h"
 #include "tests/api/gpt2_reference.h"
 #include "tests/api/training_case.h"
 
@@ -61,7 +63,7 @@ class GptTest : public testing::Test {
   // Compiles, and loads the weights.
   absl::StatusOr<CompiledJob> Compile(Session& session, const std::function<void(Job&)>& record) {
     BRAID_ASSIGN_OR_RETURN(CompiledJob job, session.Compile("gpt", record));
-    BRAID_RETURN_IF_ERROR(session.LoadWeights(path_, examples::Gpt2Weights()));
+    BRAID_RETURN_IF_ERROR(session.LoadWeights(path_, examples::Gpt2Weights(/*tied=*/true)));
     return job;
   }
   std::string path_;
@@ -104,11 +106,55 @@ TEST_F(GptTest, WeightsGoBackIntoTheirFile) {
       Compile(*session, [](Job& job) { PredictGpt(job, Model(Parallel::kModel, DType::kF32), 4); });
   ASSERT_TRUE(job.ok()) << job.status().message();
   const std::string copy = TestFolder() + "/copy.safetensors";
-  const absl::Status saved = session->SaveWeights(copy, examples::Gpt2Weights());
+  const absl::Status saved = session->SaveWeights(copy, examples::Gpt2Weights(/*tied=*/true));
   ASSERT_TRUE(saved.ok()) << saved.message();
   const auto logits = Gpt2Logits(copy, "transformer.", Gpt2Shape(), kText);
   ASSERT_TRUE(logits.ok()) << logits.status().message();
   EXPECT_EQ(*logits, Expected(kText));
+}
+
+// Untied weights as other programs write them: the head is [vocabulary, width], and has no prefix.
+TEST_F(GptTest, AHeadOfItsOwnIsLoadedAndGoesBack) {
+  GptOptions options = Model(Parallel::kData, DType::kF64);
+  options.tied = false;
+  const braid::WeightsOptions weights = examples::Gpt2Weights(/*tied=*/false);
+  auto session = Start(kLayouts[0]);
+  const auto record = [&](Job& job) {
+    PredictGpt(job, options, static_cast<int64_t>(kText.size()));
+  };
+  auto job = session->Compile("gpt", record);
+  ASSERT_TRUE(job.ok()) << job.status().message();
+  EXPECT_THAT(session->LoadWeights(path_, weights).message(),
+              testing::HasSubstr("lacks 1 tensors: 'lm_head.weight'"));
+
+  // The published head beside the rest, under its usual name.
+  const auto published = WeightFiles::Open(path_);
+  ASSERT_TRUE(published.ok()) << published.status();
+  std::vector<Array> arrays;
+  std::vector<TensorBytes> tensors;
+  for (const StoredTensor& tensor : published->tensors()) {
+    arrays.push_back(*published->Read(tensor.name));
+    tensors.push_back({tensor, arrays.back().bytes()});
+    if (tensor.name != "transformer.wte.weight") continue;
+    tensors.push_back({{"lm_head.weight", tensor.dtype, tensor.shape}, arrays.back().bytes()});
+  }
+  const std::string file = TestFolder() + "/untied.safetensors", copy = file + ".safetensors";
+  std::remove(file.c_str());
+  ASSERT_TRUE(WriteSafetensors(file, tensors, {}).ok());
+  absl::Status status = session->LoadWeights(file, weights);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const auto result = job->Run({.feeds = {{"tokens", Tokens(kText)}}});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  ExpectNear(result->Last("logits"), Expected(kText), 0, 1e-12);
+
+  status = session->SaveWeights(copy, weights);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const auto saved = WeightFiles::Open(copy);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  const StoredTensor* const head = saved->Find("lm_head.weight");
+  ASSERT_NE(head, nullptr);
+  EXPECT_EQ(head->shape, (Shape{options.vocabulary, options.width}));
+  EXPECT_NE(saved->Find("transformer.wte.weight"), nullptr);
 }
 
 // Four tokens at once, then one a step.
