@@ -8,7 +8,8 @@
 #   tests/bench/onnx_bench.sh FOLDER [TURNS] [SECONDS] [NAME...]
 #
 # FOLDER has cases, NAME/model.onnx and inputs beside it (tests/onnx/export_models.py writes them);
-# with NAMEs only those whose names contain one of these.
+# with NAMEs only those whose names contain one of these. BRAID_BENCH_BATCH=8 gives all inputs that
+# leading size, in those models that can have it; without it they have that of the case.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../../cmake/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"
