@@ -19,9 +19,9 @@ using Values = std::vector<Value>;
 
 absl::StatusOr<Values> TranslateConstant(const NodeView& n) {
   if (const AttributeProto* value = n.Find("value"); value != nullptr) {
-    BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const Array> array,
-                           n.surroundings().ArrayOf(value->t()));
-    return Values{{.array = std::move(array)}};
+    BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const KnownNumbers> numbers,
+                           n.surroundings().NumbersOf(value->t()));
+    return Values{{.numbers = std::move(numbers)}};
   }
   if (const AttributeProto* value = n.Find("sparse_value"); value != nullptr) {
     BRAID_ASSIGN_OR_RETURN(Array array, ToArray(value->sparse_tensor()));

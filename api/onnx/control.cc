@@ -64,11 +64,12 @@ absl::StatusOr<bool> IsTrue(const NodeView& n, const Value& condition) {
   if (!condition.is_tensor() || condition.type().shape.num_elements() != 1) {
     return Wrong("its condition is not one bool");
   }
-  if (condition.array == nullptr) {
+  if (condition.numbers == nullptr) {
     return Lacking(absl::StrCat("a loop with a condition that is computed",
                                 n.surroundings().HowToKnow(condition)));
   }
-  return condition.array->As(DType::kBool).data<bool>()[0];
+  BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, condition.numbers->Read());
+  return array->As(DType::kBool).data<bool>()[0];
 }
 
 absl::StatusOr<Values> TranslateLoop(const NodeView& n) {

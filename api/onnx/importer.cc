@@ -73,8 +73,9 @@ class Importer::NodeSurroundings final : public Surroundings {
   absl::StatusOr<Values> Compute(Values inputs, const TranslateFunction& translate) override {
     return importer_.Compute(NodeProto(), std::move(inputs), opset_, translate, *this);
   }
-  absl::StatusOr<std::shared_ptr<const Array>> ArrayOf(const TensorProto& tensor) override {
-    return importer_.ArrayOf(tensor);
+  absl::StatusOr<std::shared_ptr<const KnownNumbers>> NumbersOf(
+      const TensorProto& tensor) override {
+    return importer_.NumbersOf(tensor);
   }
   std::string HowToKnow(const Value& value) const override {
     if (!value.tensor.valid()) return "";
@@ -306,10 +307,11 @@ absl::StatusOr<Values> Importer::RunGraph(const GraphProto& graph, Values inputs
                               " are expected"));
   }
   for (const TensorProto& initializer : graph.initializer()) {
-    BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const Array> array, ArrayOf(initializer));
+    BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const KnownNumbers> numbers, NumbersOf(initializer));
+    BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, numbers->Read());
     const bool is_weight = RoleOfNumbers(*array) == LeftAlone::kNot;
     scope.values[initializer.name()] = {.name = scope.prefix + initializer.name(),
-                                        .array = std::move(array),
+                                        .numbers = std::move(numbers),
                                         .is_weight = is_weight,
                                         .is_trained = is_weight};
   }
@@ -335,8 +337,9 @@ absl::StatusOr<Values> Importer::Compute(const NodeProto& node, Values inputs, i
     if (!input.is_tensor()) return Wrong(absl::StrCat("input ", i, " is no tensor"));
     BRAID_RETURN_IF_ERROR(target_.Check(input));
     are_constant &= input.is_constant();
-    are_known &= input.is_constant() ||
-                 (input.array != nullptr && input.array->num_elements() <= kMaxKnownElements);
+    are_known &=
+        input.is_constant() || (input.numbers != nullptr &&
+                                input.numbers->type().shape.num_elements() <= kMaxKnownElements);
   }
   Values known;
   if (are_known) {
@@ -351,7 +354,8 @@ absl::StatusOr<Values> Importer::Compute(const NodeProto& node, Values inputs, i
   BRAID_RETURN_IF_ERROR(view.CheckRead());
   Values values;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    values.push_back({.tensor = outputs[i], .array = i < known.size() ? known[i].array : nullptr});
+    values.push_back(
+        {.tensor = outputs[i], .numbers = i < known.size() ? known[i].numbers : nullptr});
   }
   return values;
 }
@@ -363,7 +367,9 @@ absl::StatusOr<Values> Importer::ComputeNow(const NodeProto& node, const Values&
   LogicalGraph graph(&target_.graph().registry());
   Target target(graph);
   Values numbers;  // the inputs without their tensors, which are another graph's
-  for (const Value& input : inputs) numbers.push_back({.name = input.name, .array = input.array});
+  for (const Value& input : inputs) {
+    numbers.push_back({.name = input.name, .numbers = input.numbers});
+  }
   const NodeView view(node, std::move(numbers), opset, target, surroundings);
   BRAID_ASSIGN_OR_RETURN(const Tensors outputs, translate(view));
   BRAID_RETURN_IF_ERROR(CheckMade(graph, 0, TakesBytes(inputs)));
@@ -371,8 +377,12 @@ absl::StatusOr<Values> Importer::ComputeNow(const NodeProto& node, const Values&
   for (const Tensor& output : outputs) {
     if (output.valid() && output.shape().num_elements() > kMaxLiteralElements) return Values();
   }
+  std::map<TensorId, std::shared_ptr<const Array>> fed;
+  for (const auto& [id, each] : target.feeds()) {
+    BRAID_ASSIGN_OR_RETURN(fed[id], each->Read());
+  }
   BRAID_ASSIGN_OR_RETURN(std::optional<std::vector<Array>> arrays,
-                         Fold(graph, target.feeds(), outputs, kernels_));
+                         Fold(graph, fed, outputs, kernels_));
   Values values;
   if (!arrays) return values;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -381,13 +391,13 @@ absl::StatusOr<Values> Importer::ComputeNow(const NodeProto& node, const Values&
   return values;
 }
 
-absl::StatusOr<std::shared_ptr<const Array>> Importer::ArrayOf(const TensorProto& tensor) {
-  std::shared_ptr<const Array>& array = arrays_[&tensor];
-  if (array == nullptr) {
+absl::StatusOr<std::shared_ptr<const KnownNumbers>> Importer::NumbersOf(const TensorProto& tensor) {
+  std::shared_ptr<const KnownNumbers>& numbers = numbers_[&tensor];
+  if (numbers == nullptr) {
     BRAID_ASSIGN_OR_RETURN(Array made, ToArray(tensor));
-    array = std::make_shared<const Array>(std::move(made));
+    numbers = std::make_shared<const KnownNumbers>(std::move(made));
   }
-  return array;
+  return numbers;
 }
 
 }  // namespace braid::onnx

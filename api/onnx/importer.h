@@ -75,7 +75,7 @@ class Importer {
                                                 const std::vector<Value>& inputs, int64_t opset,
                                                 const TranslateFunction& translate,
                                                 Surroundings& surroundings);
-  absl::StatusOr<std::shared_ptr<const Array>> ArrayOf(const TensorProto& tensor);
+  absl::StatusOr<std::shared_ptr<const KnownNumbers>> NumbersOf(const TensorProto& tensor);
   // The model's inputs that a tensor is computed from, in the order of their names.
   std::set<std::string> InputsBehind(Tensor tensor) const;
   // INVALID_ARGUMENT if the graph, or one around it, has a value of this name.
@@ -86,8 +86,8 @@ class Importer {
   std::map<TensorId, std::string> inputs_;  // of the model: those that are tensors
   const Translators translators_;
   const KernelRegistry kernels_;
-  std::map<const TensorProto*, std::shared_ptr<const Array>> arrays_;
-  std::vector<std::unique_ptr<NodeProto>> instances_;  // arrays_ points into them
+  std::map<const TensorProto*, std::shared_ptr<const KnownNumbers>> numbers_;
+  std::vector<std::unique_ptr<NodeProto>> instances_;  // numbers_ points into them
   int64_t visits_ = 0;
 };
 

@@ -2,16 +2,15 @@
 #include <braid/onnx.h>
 #include <glog/logging.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "api/onnx/importer.h"
+#include "api/onnx/model_file.h"
 #include "api/onnx/onnx.pb.h"
 #include "api/onnx/tensor_proto.h"
 #include "api/onnx/trained.h"
@@ -61,7 +60,10 @@ bool Fits(const ValueInfo& info, const TensorType& type) {
 
 Value ValueOf(const std::string& name, const Argument& argument) {
   if (argument.sequence == nullptr) {
-    return {.name = name, .tensor = argument.tensor, .array = argument.array};
+    Value value = {.name = name, .tensor = argument.tensor};
+    if (argument.array != nullptr)
+      value.numbers = std::make_shared<const KnownNumbers>(argument.array);
+    return value;
   }
   std::vector<Value> elements;
   for (const Argument& element : *argument.sequence) {
@@ -81,7 +83,7 @@ void AppendTensors(const Value& value, Target& target, std::vector<Tensor>& tens
 
 // What nodes have as constants is to the rest of the graph as initializers are; some exporters
 // write all weights so.
-absl::Status TakeConstants(GraphProto& graph, const std::string& folder, WeightMap& weights) {
+absl::Status TakeConstants(GraphProto& graph, const std::string& folder, NumbersByName& weights) {
   google::protobuf::RepeatedPtrField<NodeProto> others;
   for (NodeProto& node : *graph.mutable_node()) {
     const bool is_tensor = node.op_type() == "Constant" && node.domain().empty() &&
@@ -99,7 +101,7 @@ absl::Status TakeConstants(GraphProto& graph, const std::string& folder, WeightM
       others.Add(std::move(node));
       continue;
     }
-    weights[name] = std::make_shared<const Array>(*std::move(array));
+    weights[name] = std::make_shared<const KnownNumbers>(*std::move(array));
     node.Clear();
   }
   graph.mutable_node()->Swap(&others);
@@ -173,26 +175,24 @@ Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
 absl::StatusOr<Model> Load(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    return absl::NotFoundError(absl::StrCat("cannot open '", file, "': ", std::strerror(errno)));
-  }
+  BRAID_ASSIGN_OR_RETURN(ModelFile parsed, ReadModelFile(file));
   Model model;
   model.file_ = file;
-  model.proto_ = std::make_unique<ModelProto>();
-  if (!model.proto_->ParseFromIstream(&stream) || !model.proto_->has_graph()) {
-    return absl::DataLossError(absl::StrCat("'", file, "' is no ONNX model, or is damaged"));
-  }
+  model.proto_ = std::move(parsed.proto);
   GraphProto& graph = *model.proto_->mutable_graph();
   if (graph.sparse_initializer_size() > 0) {
     return absl::UnimplementedError(absl::StrCat(file, ": sparse initializers"));
   }
   const std::string parent = std::filesystem::path(file).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
-  for (TensorProto& initializer : *graph.mutable_initializer()) {
-    absl::StatusOr<Array> array = ToArray(initializer, folder);
-    if (!array.ok()) return Prefixed(file, array.status());
-    model.weights_[initializer.name()] = std::make_shared<const Array>(*std::move(array));
+  for (int i = 0; i < graph.initializer_size(); ++i) {
+    TensorProto& initializer = *graph.mutable_initializer(i);
+    const auto found = parsed.left_out.find(i);
+    absl::StatusOr<KnownNumbers> numbers =
+        ToNumbers(initializer, file,
+                  found == parsed.left_out.end() ? std::nullopt : std::optional(found->second));
+    if (!numbers.ok()) return Prefixed(file, numbers.status());
+    model.weights_[initializer.name()] = std::make_shared<const KnownNumbers>(*std::move(numbers));
     initializer.Clear();  // its memory, before the next one
   }
   graph.clear_initializer();
@@ -202,8 +202,16 @@ absl::StatusOr<Model> Load(const std::string& file) {
     CountOperators(function.node(), model.operators_);
   }
   BRAID_RETURN_IF_ERROR(Prefixed(file, TakeConstants(graph, folder, model.weights_)));
-  model.roles_ =
-      std::make_unique<std::map<std::string, WeightRole>>(RolesOf(graph, model.weights_));
+  absl::StatusOr<std::map<std::string, WeightRole>> roles = RolesOf(graph, model.weights_);
+  if (!roles.ok()) return Prefixed(file, roles.status());
+  model.roles_ = std::make_unique<std::map<std::string, WeightRole>>(*std::move(roles));
+  // What is no variable is computed with as the model is applied, and read once for it.
+  for (auto& [name, numbers] : model.weights_) {
+    if (!numbers->are_in_file() || model.roles_->at(name).is_variable()) continue;
+    absl::StatusOr<std::shared_ptr<const Array>> array = numbers->Read();
+    if (!array.ok()) return Prefixed(file, array.status());
+    numbers = std::make_shared<const KnownNumbers>(*std::move(array));
+  }
   for (const ValueInfoProto& input : graph.input()) {
     if (!model.weights_.contains(input.name())) model.inputs_.push_back(InfoOf(input));
   }
@@ -232,14 +240,14 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
         absl::StrCat(arguments.size(), " arguments for the inputs ", absl::StrJoin(names, ", ")));
   }
   std::map<std::string, Value> given;
-  for (const auto& [name, array] : weights_) {
+  for (const auto& [name, numbers] : weights_) {
     const WeightRole& role = roles_->at(name);
     bool is_trained = role.why == LeftAlone::kNot;
-    if (options.trains && IsFloating(array->dtype())) {
-      is_trained = options.trains(name, {array->dtype(), array->shape()});
+    if (options.trains && IsFloating(numbers->type().dtype)) {
+      is_trained = options.trains(name, numbers->type());
     }
     given[name] = {.name = name,
-                   .array = array,
+                   .numbers = numbers,
                    .is_weight = is_trained || role.is_variable(),
                    .is_trained = is_trained};
   }
@@ -260,7 +268,7 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
   for (const auto& [name, sbp] : options.layouts) {
     if (weights_.contains(name)) continue;
     std::vector<std::string> names;
-    for (const auto& [weight, array] : weights_) names.push_back(weight);
+    for (const auto& [weight, numbers] : weights_) names.push_back(weight);
     return absl::NotFoundError(absl::StrCat("a layout is given for '", name, "'; its weights are ",
                                             absl::StrJoin(names, ", ")));
   }
@@ -278,8 +286,8 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
   for (const Tensor& output : outputs) {
     if (output.valid()) read.insert(graph.producer(output.id()).name);
   }
-  for (const auto& [name, array] : target.variables()) {
-    if (read.contains(name)) variables_[name] = array;
+  for (const auto& [name, numbers] : target.variables()) {
+    if (read.contains(name)) variables_[name] = numbers;
   }
   if (!is_applied_ && options.is_trainable && !options.trains) SayWhatIsLeftAlone(file_, *roles_);
   is_applied_ = true;
@@ -291,9 +299,25 @@ absl::Status Model::LoadInto(Session& session) const {
     return absl::FailedPreconditionError(
         absl::StrCat(file_, ": no job has this model; Apply it first"));
   }
-  std::map<std::string, const Array*> values;
-  for (const auto& [name, array] : variables_) values[name] = array.get();
-  return session.Set(values);
+  // That are held at a time, unless one is larger.
+  constexpr int64_t kBatchBytes = 32 << 20;
+  auto next = variables_.begin();
+  while (next != variables_.end()) {
+    std::vector<std::shared_ptr<const Array>> held;
+    std::map<std::string, const Array*> values;
+    int64_t bytes = 0;
+    for (; next != variables_.end() &&
+           (bytes == 0 || bytes + next->second->num_bytes() <= kBatchBytes);
+         ++next) {
+      absl::StatusOr<std::shared_ptr<const Array>> array = next->second->Read();
+      if (!array.ok()) return Prefixed(file_, array.status());
+      bytes += next->second->num_bytes();
+      values[next->first] = array->get();
+      held.push_back(*std::move(array));
+    }
+    BRAID_RETURN_IF_ERROR(session.Set(values));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace braid::onnx

@@ -96,24 +96,24 @@ absl::Status NodeView::CheckRead() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const Array*> NodeView::Known(int i) const {
+absl::StatusOr<std::shared_ptr<const Array>> NodeView::Known(int i) const {
   if (!HasInput(i)) return Wrong(absl::StrCat("input ", i, " is missing"));
-  if (inputs_[i].array == nullptr) {
+  if (inputs_[i].numbers == nullptr) {
     return Lacking(absl::StrCat("input ", i, ", '", inputs_[i].name,
                                 "', must be known when the model is imported, and is computed",
                                 surroundings_.HowToKnow(inputs_[i])));
   }
-  return inputs_[i].array.get();
+  return inputs_[i].numbers->Read();
 }
 
 absl::StatusOr<std::vector<double>> NodeView::KnownFloats(int i) const {
-  BRAID_ASSIGN_OR_RETURN(const Array* array, Known(i));
+  BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, Known(i));
   const Array wide = array->As(DType::kF64);
   return std::vector<double>(wide.data<double>().begin(), wide.data<double>().end());
 }
 
 absl::StatusOr<Ints> NodeView::KnownInts(int i) const {
-  BRAID_ASSIGN_OR_RETURN(const Array* array, Known(i));
+  BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, Known(i));
   const Array wide = array->As(DType::kI64);
   return Ints(wide.data<int64_t>().begin(), wide.data<int64_t>().end());
 }

@@ -44,7 +44,8 @@ class Surroundings {
   virtual absl::StatusOr<std::vector<Value>> RunGraph(const GraphProto& graph,
                                                       std::vector<Value> inputs) = 0;
   // The same one every time.
-  virtual absl::StatusOr<std::shared_ptr<const Array>> ArrayOf(const TensorProto& tensor) = 0;
+  virtual absl::StatusOr<std::shared_ptr<const KnownNumbers>> NumbersOf(
+      const TensorProto& tensor) = 0;
   // Which inputs of the model a value is computed from, for messages: "; it depends on 'a': give
   // that as a value". "" if there are none.
   virtual std::string HowToKnow(const Value& value) const = 0;
@@ -126,7 +127,7 @@ class NodeView {
   // Of exactly one element.
   absl::StatusOr<double> KnownFloat(int i) const;
   absl::StatusOr<int64_t> KnownInt(int i) const;
-  bool IsKnown(int i) const { return HasInput(i) && inputs_[i].array != nullptr; }
+  bool IsKnown(int i) const { return HasInput(i) && inputs_[i].numbers != nullptr; }
   // The attribute, else input i, else nothing: lists moved from one to the other over the opsets.
   absl::StatusOr<std::optional<Ints>> ListOrInput(const char* name, int i) const;
 
@@ -144,7 +145,7 @@ class NodeView {
         target_(other.target_),
         surroundings_(other.surroundings_),
         read_(other.read_) {}
-  absl::StatusOr<const Array*> Known(int i) const;
+  absl::StatusOr<std::shared_ptr<const Array>> Known(int i) const;
 
   const NodeProto& node_;
   const std::vector<Value> inputs_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/coded_elements.h"
+#include "runtime/files/file.h"
 
 namespace braid::onnx {
 namespace {
@@ -39,17 +39,21 @@ absl::StatusOr<Shape> ShapeOf(const Proto& tensor, const std::string& name) {
   return Shape(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()));
 }
 
-// The bytes of a tensor whose data is in a file beside the model's.
-absl::StatusOr<std::string> ReadOutside(const TensorProto& tensor, const std::string& folder,
-                                        size_t size) {
+// Where the data of a tensor is that has it in a file beside the model's.
+struct Outside {
+  std::string path;
+  FileRange range;
+};
+absl::StatusOr<Outside> FindOutside(const TensorProto& tensor, const std::string& folder,
+                                    int64_t size) {
   std::string location;
-  uint64_t offset = 0, length = size;
+  int64_t offset = 0, length = size;
   for (const StringStringEntryProto& entry : tensor.external_data()) {
     bool is_number = true;
     if (entry.key() == "location") location = entry.value();
     if (entry.key() == "offset") is_number = absl::SimpleAtoi(entry.value(), &offset);
     if (entry.key() == "length") is_number = absl::SimpleAtoi(entry.value(), &length);
-    if (!is_number || length != size) {
+    if (!is_number || offset < 0 || length != size) {
       return absl::DataLossError(absl::StrCat("tensor '", tensor.name(), "' needs ", size,
                                               " bytes of another file, where ", entry.key(),
                                               " is '", entry.value(), "'"));
@@ -70,16 +74,13 @@ absl::StatusOr<std::string> ReadOutside(const TensorProto& tensor, const std::st
   const std::string path = (std::filesystem::path(folder) / relative).string();
   std::error_code error;
   const uint64_t available = std::filesystem::file_size(path, error);
-  if (error || offset > available || size > available - offset) {
+  if (error || static_cast<uint64_t>(offset) > available ||
+      static_cast<uint64_t>(size) > available - static_cast<uint64_t>(offset)) {
     return absl::DataLossError(absl::StrCat(
         "tensor '", tensor.name(), "' needs ", size, " bytes from ", offset, " on of '", path,
         "', which ", error ? error.message() : absl::StrCat("has ", available)));
   }
-  std::string bytes(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(offset));
-  if (file.read(bytes.data(), static_cast<std::streamsize>(size))) return bytes;
-  return absl::DataLossError(absl::StrCat("cannot read '", path, "'"));
+  return Outside{path, {.offset = offset, .size = size}};
 }
 
 struct ElementName {
@@ -131,6 +132,11 @@ int64_t FileBits(DType dtype) {
   }
 }
 
+// Of a tensor in a file.
+int64_t FileBytes(const TensorType& type) {
+  return (type.shape.num_elements() * FileBits(type.dtype) + 7) / 8;
+}
+
 // The bytes of a file as elements stand in memory.
 void Unpack(DType dtype, const void* from, size_t bytes, Array& array) {
   std::byte* out = array.mutable_bytes();
@@ -147,6 +153,58 @@ void Unpack(DType dtype, const void* from, size_t bytes, Array& array) {
   if (bytes > 0) std::memcpy(out, from, bytes);
   if (dtype != DType::kBool) return;
   for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(out[i] != std::byte{0});
+}
+
+absl::StatusOr<Array> ReadRange(const TensorType& type, const std::string& path,
+                                const FileRange& range) {
+  BRAID_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  Array array(type.dtype, type.shape);
+  std::byte* const to = array.mutable_bytes();
+  // Into its place, unless its elements stand otherwise there.
+  if (type.dtype != DType::kBool && range.size == static_cast<int64_t>(array.num_bytes())) {
+    BRAID_RETURN_IF_ERROR(file.ReadAt(range.offset, to, array.num_bytes()));
+    return array;
+  }
+  std::string bytes(static_cast<size_t>(range.size), '\0');
+  BRAID_RETURN_IF_ERROR(file.ReadAt(range.offset, bytes.data(), bytes.size()));
+  Unpack(type.dtype, bytes.data(), bytes.size(), array);
+  return array;
+}
+
+// Numbers that ReadRange reads, as long as the file is what it is now.
+absl::StatusOr<KnownNumbers> NumbersIn(const TensorType& type, const std::string& path,
+                                       const FileRange& range) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  const auto time = std::filesystem::last_write_time(absolute, error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot find '", path, "': ", error.message()));
+  }
+  return KnownNumbers(
+      type, [type, range, time, file = absolute.string()]() -> absl::StatusOr<Array> {
+        std::error_code ignored;  // that it is gone says who opens it
+        const auto now = std::filesystem::last_write_time(file, ignored);
+        if (!ignored && now != time) {
+          return absl::AbortedError(absl::StrCat(
+              "'", file,
+              "' has changed since the model was loaded, whose weights it holds; load it "
+              "again"));
+        }
+        return ReadRange(type, file, range);
+      });
+}
+
+absl::StatusOr<TensorType> TypeOf(const TensorProto& tensor) {
+  const absl::StatusOr<DType> known = DTypeOf(tensor.data_type());
+  if (!known.ok()) return Prefixed(absl::StrCat("tensor '", tensor.name(), "'"), known.status());
+  BRAID_ASSIGN_OR_RETURN(Shape shape, ShapeOf(tensor, tensor.name()));
+  return TensorType{*known, std::move(shape)};
+}
+
+absl::Status CheckSize(const TensorProto& tensor, const TensorType& type, int64_t bytes) {
+  if (bytes == FileBytes(type)) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("tensor '", tensor.name(), "' is ", type.ToString(),
+                                          " and has ", bytes, " bytes of data"));
 }
 
 // The lowest `size` bytes of each of the words.
@@ -173,27 +231,20 @@ absl::StatusOr<DType> DTypeOf(int64_t onnx_type) {
 }
 
 absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& folder) {
-  const absl::StatusOr<DType> known = DTypeOf(tensor.data_type());
-  if (!known.ok()) return Prefixed(absl::StrCat("tensor '", tensor.name(), "'"), known.status());
-  const DType dtype = *known;
-  BRAID_ASSIGN_OR_RETURN(Shape shape, ShapeOf(tensor, tensor.name()));
-  const auto bytes_needed = static_cast<size_t>((shape.num_elements() * FileBits(dtype) + 7) / 8);
-  std::string outside;  // the data, if it is in another file
+  BRAID_ASSIGN_OR_RETURN(const TensorType type, TypeOf(tensor));
+  const DType dtype = type.dtype;
+  const int64_t bytes_needed = FileBytes(type);
   if (tensor.data_location() == TensorProto::EXTERNAL) {
-    BRAID_ASSIGN_OR_RETURN(outside, ReadOutside(tensor, folder, bytes_needed));
+    BRAID_ASSIGN_OR_RETURN(const Outside outside, FindOutside(tensor, folder, bytes_needed));
+    return ReadRange(type, outside.path, outside.range);
   }
   // Checked before memory is taken for what a damaged file claims.
   const auto copy = [&](const void* from, size_t bytes) -> absl::StatusOr<Array> {
-    if (bytes != bytes_needed) {
-      return absl::DataLossError(absl::StrCat("tensor '", tensor.name(), "' is ",
-                                              std::string(braid::ToString(dtype)), shape.ToString(),
-                                              " and has ", bytes, " bytes of data"));
-    }
-    Array array(dtype, std::move(shape));
-    Unpack(dtype, from, bytes, array);
+    BRAID_RETURN_IF_ERROR(CheckSize(tensor, type, static_cast<int64_t>(bytes)));
+    Array array(type.dtype, type.shape);
+    Unpack(type.dtype, from, bytes, array);
     return array;
   };
-  if (tensor.data_location() == TensorProto::EXTERNAL) return copy(outside.data(), outside.size());
   if (tensor.has_raw_data()) return copy(tensor.raw_data().data(), tensor.raw_data().size());
   switch (dtype) {
     case DType::kF32:
@@ -212,6 +263,24 @@ absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& fold
   const std::string bytes =
       is_wide ? NarrowWords(tensor.uint64_data(), size) : NarrowWords(tensor.int32_data(), size);
   return copy(bytes.data(), bytes.size());
+}
+
+absl::StatusOr<KnownNumbers> ToNumbers(const TensorProto& tensor, const std::string& model,
+                                       std::optional<FileRange> left_out) {
+  const std::string parent = std::filesystem::path(model).parent_path().string();
+  const std::string folder = parent.empty() ? "." : parent;
+  BRAID_ASSIGN_OR_RETURN(const TensorType type, TypeOf(tensor));
+  const int64_t bytes = FileBytes(type);
+  if (tensor.data_location() == TensorProto::EXTERNAL && bytes >= kLeastLeftInFile) {
+    BRAID_ASSIGN_OR_RETURN(const Outside outside, FindOutside(tensor, folder, bytes));
+    return NumbersIn(type, outside.path, outside.range);
+  }
+  if (left_out.has_value()) {
+    BRAID_RETURN_IF_ERROR(CheckSize(tensor, type, left_out->size));
+    return NumbersIn(type, model, *left_out);
+  }
+  BRAID_ASSIGN_OR_RETURN(Array array, ToArray(tensor, folder));
+  return KnownNumbers(std::move(array));
 }
 
 absl::StatusOr<Array> ToArray(const SparseTensorProto& tensor) {

@@ -1,6 +1,11 @@
 // Tensors of ONNX files as Arrays.
 #pragma once
 
+#include <braid/onnx.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,5 +23,16 @@ absl::StatusOr<DType> DTypeOf(int64_t onnx_type);
 // UNIMPLEMENTED.
 absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& folder = "");
 absl::StatusOr<Array> ToArray(const SparseTensorProto& tensor);
+
+// Bytes of a file.
+struct FileRange {
+  int64_t offset = 0, size = 0;
+};
+// Weights of fewer bytes are read with the model.
+inline constexpr int64_t kLeastLeftInFile = 1 << 16;
+// As ToArray, but what is large and in a file stays there: in another one of the folder of `model`,
+// or in `left_out` of `model` itself, the tensor's raw_data.
+absl::StatusOr<KnownNumbers> ToNumbers(const TensorProto& tensor, const std::string& model,
+                                       std::optional<FileRange> left_out);
 
 }  // namespace braid::onnx

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/onnx/onnx.pb.h"
+#include "runtime/base/status.h"
 
 namespace braid::onnx {
 namespace {
@@ -108,14 +109,16 @@ LeftAlone RoleOfNumbers(const Array& weight) {
   return is_finite ? LeftAlone::kNot : LeftAlone::kNotFinite;
 }
 
-std::map<std::string, WeightRole> RolesOf(const GraphProto& graph, const WeightMap& weights) {
+absl::StatusOr<std::map<std::string, WeightRole>> RolesOf(const GraphProto& graph,
+                                                          const NumbersByName& weights) {
   Uses uses;
   CollectUses(graph, uses);
   std::set<std::string> outputs;
   for (const ValueInfoProto& output : graph.output()) outputs.insert(output.name());
   std::map<std::string, WeightRole> roles;
-  for (const auto& [name, array] : weights) {
+  for (const auto& [name, numbers] : weights) {
     LeftAlone& why = roles[name].why;
+    BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, numbers->Read());
     why = RoleOfNumbers(*array);
     if (why != LeftAlone::kNot) continue;
     const auto [begin, end] = uses.equal_range(name);

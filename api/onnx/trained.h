@@ -1,17 +1,17 @@
 // Which of a model's weights are trained where nobody says it.
 #pragma once
 
+#include <braid/onnx.h>
+
 #include <map>
-#include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "runtime/array.h"
 
 namespace braid::onnx {
 
 class GraphProto;
-
-using WeightMap = std::map<std::string, std::shared_ptr<const Array>>;
 
 // Why a weight is not trained.
 enum class LeftAlone {
@@ -34,8 +34,10 @@ struct WeightRole {
 // "has one element", for messages.
 const char* TextOf(LeftAlone why);
 
-// Of each of `weights`, which the graph's nodes and those of graphs in them read.
-std::map<std::string, WeightRole> RolesOf(const GraphProto& graph, const WeightMap& weights);
+// Of each of `weights`, which the graph's nodes and those of graphs in them read. Those that are in
+// files are read.
+absl::StatusOr<std::map<std::string, WeightRole>> RolesOf(const GraphProto& graph,
+                                                          const NumbersByName& weights);
 // By its numbers alone.
 LeftAlone RoleOfNumbers(const Array& weight);
 

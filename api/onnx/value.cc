@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
+#include "runtime/base/status.h"
 
 namespace braid::onnx {
 namespace {
@@ -47,7 +48,21 @@ bool IsUniform(const Array& array) {
   return true;
 }
 
-Value ConstantOf(Array array) { return {.array = std::make_shared<const Array>(std::move(array))}; }
+KnownNumbers::KnownNumbers(std::shared_ptr<const Array> array)
+    : type_{array->dtype(), array->shape()}, array_(std::move(array)) {}
+
+KnownNumbers::KnownNumbers(TensorType type, std::function<absl::StatusOr<Array>()> read)
+    : type_(std::move(type)), read_(std::move(read)) {}
+
+absl::StatusOr<std::shared_ptr<const Array>> KnownNumbers::Read() const {
+  if (array_ != nullptr) return array_;
+  BRAID_ASSIGN_OR_RETURN(Array array, read_());
+  return std::make_shared<const Array>(std::move(array));
+}
+
+Value ConstantOf(Array array) {
+  return {.numbers = std::make_shared<const KnownNumbers>(std::move(array))};
+}
 
 Value SequenceOf(std::vector<Value> values) {
   return {.sequence = std::make_shared<const std::vector<Value>>(std::move(values))};
@@ -65,34 +80,43 @@ void Target::Leave() {
 
 Tensor Target::TensorOf(const Value& value) {
   if (value.tensor.valid()) return value.tensor;
-  Value& made = made_[value.array.get()];
-  if (!made.tensor.valid()) made = {.tensor = MakeTensor(value), .array = value.array};
+  Value& made = made_[value.numbers.get()];
+  if (!made.tensor.valid()) made = {.tensor = MakeTensor(value), .numbers = value.numbers};
   return made.tensor;
 }
 
 Tensor Target::MakeTensor(const Value& value) {
-  const Array& array = *value.array;
   const TensorType type = value.type();
   if (options_ == nullptr) {
     const Tensor fed = Input(graph_, absl::StrCat("known", feeds_.size()), type);
-    if (fed.valid()) feeds_[fed.id()] = value.array;
+    if (fed.valid()) feeds_[fed.id()] = value.numbers;
     return fed;
   }
-  if (IsVariable(value)) return MakeVariable(value);
-  if (const std::optional<double> uniform = UniformValue(array)) {
+  const absl::StatusOr<bool> is_variable = IsVariable(value);
+  if (is_variable.ok() && *is_variable) return MakeVariable(value);
+  const auto array = value.numbers->Read();
+  if (!array.ok()) {
+    graph_.Fail(array.status());
+    return Tensor();
+  }
+  if (const std::optional<double> uniform = UniformValue(**array)) {
     return Constant(graph_, *uniform, {.dtype = type.dtype, .shape = type.shape});
   }
-  return Literal(graph_, type, Elements(array));
+  return Literal(graph_, type, Elements(**array));
 }
 
-bool Target::IsVariable(const Value& value) const {
-  if (options_ == nullptr || value.tensor.valid() || value.array == nullptr) return false;
+absl::StatusOr<bool> Target::IsVariable(const Value& value) const {
+  if (options_ == nullptr || value.tensor.valid() || value.numbers == nullptr) return false;
   if (value.is_weight) return true;
-  return value.array->num_elements() > kMaxLiteralElements && !UniformValue(*value.array);
+  if (value.type().shape.num_elements() <= kMaxLiteralElements) return false;
+  BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, value.numbers->Read());
+  return !UniformValue(*array).has_value();
 }
 
 absl::Status Target::Check(const Value& value) {
-  if (!IsVariable(value) || made_.contains(value.array.get())) return absl::OkStatus();
+  if (made_.contains(value.numbers.get())) return absl::OkStatus();
+  BRAID_ASSIGN_OR_RETURN(const bool is_variable, IsVariable(value));
+  if (!is_variable) return absl::OkStatus();
   for (size_t i = 0; i < scopes_.size(); ++i) graph_.PopScope();
   const std::string name = graph_.ScopedName(value.name), free = graph_.UniqueName(value.name);
   for (const std::string& scope : scopes_) graph_.PushScope(scope);
@@ -113,7 +137,7 @@ Tensor Target::MakeVariable(const Value& value) {
        .shape = type.shape,
        .trainable = options_->is_trainable && value.is_trained,
        .sbp = layout != options_->layouts.end() ? std::optional(layout->second) : std::nullopt});
-  if (variable.valid()) variables_[graph_.producer(variable.id()).name] = value.array;
+  if (variable.valid()) variables_[graph_.producer(variable.id()).name] = value.numbers;
   for (const std::string& scope : scopes_) graph_.PushScope(scope);
   return variable;
 }

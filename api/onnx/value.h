@@ -21,22 +21,20 @@ namespace braid::onnx {
 struct Value {
   std::string name;  // in the file
   Tensor tensor;
-  std::shared_ptr<const Array> array;
+  std::shared_ptr<const KnownNumbers> numbers;
   // The file's: a variable when it is needed in the graph, though its numbers are known.
   bool is_weight = false;
   bool is_trained = false;  // is_weight only
   std::shared_ptr<const std::vector<Value>> sequence;
   bool is_empty_optional = false;
 
-  bool is_tensor() const { return tensor.valid() || array != nullptr; }
+  bool is_tensor() const { return tensor.valid() || numbers != nullptr; }
   bool is_present() const { return is_tensor() || sequence != nullptr || is_empty_optional; }
   // A tensor of which there is nothing but its numbers: what is computed from it can be computed at
   // once.
-  bool is_constant() const { return array != nullptr && !is_weight && !tensor.valid(); }
+  bool is_constant() const { return numbers != nullptr && !is_weight && !tensor.valid(); }
   // is_tensor() only.
-  TensorType type() const {
-    return tensor.valid() ? tensor.type() : TensorType{array->dtype(), array->shape()};
-  }
+  TensorType type() const { return tensor.valid() ? tensor.type() : numbers->type(); }
 };
 
 Value ConstantOf(Array array);
@@ -64,22 +62,21 @@ class Target {
   void Leave();
 
   // By their full names, with their first values.
-  const std::map<std::string, std::shared_ptr<const Array>>& variables() const {
-    return variables_;
-  }
-  const std::map<TensorId, std::shared_ptr<const Array>>& feeds() const { return feeds_; }
+  const NumbersByName& variables() const { return variables_; }
+  const std::map<TensorId, std::shared_ptr<const KnownNumbers>>& feeds() const { return feeds_; }
 
  private:
   Tensor MakeTensor(const Value& value);
   Tensor MakeVariable(const Value& value);
-  bool IsVariable(const Value& value) const;
+  absl::StatusOr<bool> IsVariable(const Value& value) const;
 
   LogicalGraph& graph_;
   const ApplyOptions* const options_ = nullptr;  // nullptr: fed
   std::vector<std::string> scopes_;
-  std::map<const Array*, Value> made_;  // each with the array, so that its address stays its own
-  std::map<std::string, std::shared_ptr<const Array>> variables_;
-  std::map<TensorId, std::shared_ptr<const Array>> feeds_;
+  std::map<const KnownNumbers*, Value>
+      made_;  // each with these, so that their address stays their own
+  NumbersByName variables_;
+  std::map<TensorId, std::shared_ptr<const KnownNumbers>> feeds_;
 };
 
 }  // namespace braid::onnx

@@ -115,9 +115,9 @@ void Describe(const Model& model) {
     std::cout << "  output " << output.ToString() << "\n";
   }
   int64_t elements = 0, bytes = 0;
-  for (const auto& [name, array] : model.weights()) {
-    elements += array->num_elements();
-    bytes += static_cast<int64_t>(array->num_bytes());
+  for (const auto& [name, numbers] : model.weights()) {
+    elements += numbers->type().shape.num_elements();
+    bytes += numbers->num_bytes();
   }
   std::cout << absl::StrFormat("  %d weights of %d numbers, %.1f MiB\n", model.weights().size(),
                                elements, static_cast<double>(bytes) / (1 << 20));

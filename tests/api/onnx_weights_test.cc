@@ -4,7 +4,9 @@
 #include <braid/braid.h>
 #include <braid/onnx.h>
 
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
@@ -56,6 +58,102 @@ class OnnxWeightsTest : public testing::Test {
   const OpRegistry ops_ = BuiltinOps();
 };
 
+// y = x w with a w of 256 KiB, some behind it in the file, and one that is no variable.
+ModelWriter Wide() {
+  ModelWriter writer;
+  writer.Input("x", {0, 256});
+  writer.Output("z", {0, 256});
+  writer.Initializer("w", Numbers({256, 256}, 1));
+  writer.Initializer("b", Numbers({256}, 2));
+  writer.Initializer("bounds", Numbers({256, 256}, 3));
+  writer.Add("MatMul", {"x", "w"}, {"m"});
+  writer.Add("Add", {"m", "b"}, {"y"});
+  writer.Add("Pow", {"y", "bounds"}, {"z"});
+  return writer;
+}
+
+// A field of protocol buffers that is a message.
+void AppendMessage(int field, const std::string& bytes, std::string& to) {
+  const auto append = [&to](uint64_t value) {
+    for (; value >= 0x80; value >>= 7) to.push_back(static_cast<char>(value | 0x80));
+    to.push_back(static_cast<char>(value));
+  };
+  append(static_cast<uint64_t>(field) << 3 | 2);
+  append(bytes.size());
+  to += bytes;
+}
+
+std::vector<float> NumbersIn(const Array& array) {
+  return {array.data<float>().begin(), array.data<float>().end()};
+}
+
+TEST_F(OnnxWeightsTest, LargeOnesStayInTheirFileUntilTheyAreLoaded) {
+  ModelWriter writer = Wide();
+  Model model = LoadOrDie(writer);
+  const NumbersByName& weights = model.weights();
+  EXPECT_TRUE(weights.at("w")->are_in_file());
+  EXPECT_FALSE(weights.at("b")->are_in_file()) << "which is small";
+  EXPECT_FALSE(weights.at("bounds")->are_in_file()) << "whose numbers Apply needs";
+  EXPECT_EQ(weights.at("w")->type(), (TensorType{DType::kF32, {256, 256}}));
+  EXPECT_EQ(weights.at("w")->num_bytes(), 256 << 10);
+  EXPECT_EQ(NumbersIn(**weights.at("w")->Read()), NumbersIn(Numbers({256, 256}, 1)));
+  EXPECT_EQ(NumbersIn(**weights.at("bounds")->Read()), NumbersIn(Numbers({256, 256}, 3)));
+
+  auto session = Session::Start({.devices = {2}, .progress = Progress::kOff});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto job = (*session)->Compile("infer", [&](Job& job) {
+    const auto outputs = model.Apply(job, {job.Input("x", {256, 256})});
+    if (outputs.ok()) job.Fetch("z", (*outputs)[0]);
+  });
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_TRUE(model.LoadInto(**session).ok());
+  EXPECT_EQ(NumbersIn(*(*session)->Get("w")), NumbersIn(Numbers({256, 256}, 1)));
+  EXPECT_EQ(NumbersIn(*(*session)->Get("b")), NumbersIn(Numbers({256}, 2)));
+
+  // Another file under the name, and none.
+  const std::string path = folder_ / "model.onnx";
+  std::filesystem::last_write_time(path,
+                                   std::filesystem::last_write_time(path) - std::chrono::hours(1));
+  EXPECT_THAT(std::string(model.LoadInto(**session).message()),
+              HasSubstr("model.onnx' has changed since the model was loaded"));
+  std::filesystem::remove(path);
+  EXPECT_THAT(std::string(model.LoadInto(**session).message()),
+              AllOf(HasSubstr("model.onnx'"), HasSubstr("No such file")));
+}
+
+TEST_F(OnnxWeightsTest, LargeOnesOfDamagedFilesAreErrors) {
+  ModelWriter writer = Wide();
+  const std::string whole = writer.model().SerializeAsString();
+  const auto error = [&](const std::string& bytes) {
+    PutFile(folder_ / "damaged.onnx", bytes);
+    return std::string(Load(folder_ / "damaged.onnx").status().message());
+  };
+  const std::string damaged = "'" + folder_ / "damaged.onnx" + "' is no ONNX model, or is damaged";
+  EXPECT_EQ(error(whole), "");
+  for (size_t size : {whole.size() - 1, whole.size() - (300 << 10), size_t{1000}, size_t{1}}) {
+    EXPECT_EQ(error(whole.substr(0, size)), damaged) << size;
+  }
+  EXPECT_EQ(error(""), damaged);
+  // Another number of bytes than its shape says; and data twice, of which one would be lost.
+  writer.graph().mutable_initializer(0)->set_dims(0, 255);
+  EXPECT_THAT(error(writer.model().SerializeAsString()),
+              HasSubstr("tensor 'w' is f32[255, 256] and has 262144 bytes of data"));
+  writer.graph().mutable_initializer(0)->set_dims(0, 256);
+  std::string twice = writer.graph().initializer(0).SerializeAsString();
+  TensorProto more;
+  more.set_raw_data(writer.graph().initializer(0).raw_data());
+  twice += more.SerializeAsString();
+  GraphProto graph = writer.graph();
+  graph.mutable_initializer()->DeleteSubrange(0, 1);
+  ModelProto model = writer.model();
+  model.clear_graph();
+  std::string fields = graph.SerializeAsString();
+  AppendMessage(GraphProto::kInitializerFieldNumber, twice, fields);
+  std::string file = model.SerializeAsString();
+  AppendMessage(ModelProto::kGraphFieldNumber, fields, file);
+  EXPECT_EQ(error(file), damaged);
+}
+
 TEST_F(OnnxWeightsTest, ConstantsOfNodesAreWeightsAsInitializersAre) {
   ModelWriter writer;
   writer.Input("x", {0, 3});
@@ -73,7 +171,7 @@ TEST_F(OnnxWeightsTest, ConstantsOfNodesAreWeightsAsInitializersAre) {
   EXPECT_THAT(Variables(writer, {4, 3}), UnorderedElementsAre(Pair("w", true)));
   const Model model = LoadOrDie(writer);
   ASSERT_TRUE(model.weights().contains("w"));
-  EXPECT_EQ(model.weights().at("w")->data<float>()[5], 5);
+  EXPECT_EQ((*model.weights().at("w")->Read())->data<float>()[5], 5);
   EXPECT_THAT(model.operators(), UnorderedElementsAre(Pair("Constant", 1), Pair("MatMul", 1)));
   // Zeros are what a state begins with, not what somebody trained.
   for (int i = 0; i < 6; ++i) {

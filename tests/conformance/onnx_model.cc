@@ -108,7 +108,10 @@ absl::StatusOr<OnnxCase> ReadOnnxCase(const std::string& directory, const OpRegi
   for (size_t i = 0; i < made.size(); ++i) {
     result.expected.emplace_back(made[i].id(), std::move(expected[i]));
   }
-  for (const auto& [name, array] : model.variables()) result.feeds.insert_or_assign(name, *array);
+  for (const auto& [name, numbers] : model.variables()) {
+    BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, numbers->Read());
+    result.feeds.insert_or_assign(name, *array);
+  }
   return result;
 }
 

@@ -67,6 +67,31 @@ struct Argument {
   std::shared_ptr<const std::vector<Argument>> sequence;
 };
 
+// The numbers of a weight. Large ones stay in the file that they came from until somebody reads
+// them, so it must stay as it is as long.
+class KnownNumbers {
+ public:
+  explicit KnownNumbers(std::shared_ptr<const Array> array);
+  explicit KnownNumbers(Array array)
+      : KnownNumbers(std::make_shared<const Array>(std::move(array))) {}
+  KnownNumbers(TensorType type, std::function<absl::StatusOr<Array>()> read);
+
+  const TensorType& type() const { return type_; }
+  int64_t num_bytes() const {
+    return type_.shape.num_elements() * static_cast<int64_t>(SizeOf(type_.dtype));
+  }
+  // Whether Read reads a file, each time.
+  bool are_in_file() const { return array_ == nullptr; }
+  // ABORTED if the file has changed, NOT_FOUND if it is gone.
+  absl::StatusOr<std::shared_ptr<const Array>> Read() const;
+
+ private:
+  TensorType type_;
+  std::shared_ptr<const Array> array_;
+  std::function<absl::StatusOr<Array>()> read_;
+};
+using NumbersByName = std::map<std::string, std::shared_ptr<const KnownNumbers>>;
+
 struct ApplyOptions {
   bool is_trainable = true;  // Minimize changes weights
   // Which of the floating ones. Without it all but those that no optimizer should touch: the
@@ -94,7 +119,7 @@ class Model {
   // Who wrote it and what it imports: "pytorch 2.15, opset 20".
   const std::string& origin() const { return origin_; }
   // The values of the file's initializers and constants by name: its weights.
-  const std::map<std::string, std::shared_ptr<const Array>>& weights() const { return weights_; }
+  const NumbersByName& weights() const { return weights_; }
 
   // Appends the model to a job; one argument per input, and the result has one tensor per output
   // (of a sequence its tensors, one after another). Weights become variables of their ONNX names
@@ -111,10 +136,9 @@ class Model {
   }
 
   // The variables that Apply made in any job, by their full name, with the file's values.
-  const std::map<std::string, std::shared_ptr<const Array>>& variables() const {
-    return variables_;
-  }
-  // Gives the session's variables the values of the file, once the jobs are compiled.
+  const NumbersByName& variables() const { return variables_; }
+  // Gives the session's variables the values of the file, once the jobs are compiled: a few at a
+  // time, so that they need little memory beside the variables.
   absl::Status LoadInto(Session& session) const;
 
  private:
@@ -130,10 +154,11 @@ class Model {
   std::unique_ptr<ModelProto> proto_;  // without its weights
   std::unique_ptr<std::map<std::string, WeightRole>> roles_;
   std::vector<ValueInfo> inputs_, outputs_;
-  std::map<std::string, std::shared_ptr<const Array>> weights_, variables_;
+  NumbersByName weights_, variables_;
 };
 
-// Weights may be in files beside it (external data). NOT_FOUND without the file, DATA_LOSS if it is
+// Weights may be in files beside it (external data); large ones stay in their files until LoadInto.
+// NOT_FOUND without the file, DATA_LOSS if it is
 // no ONNX model or is damaged, UNIMPLEMENTED for weights of types that Braid does not have.
 absl::StatusOr<Model> Load(const std::string& file);
 
