@@ -43,7 +43,7 @@ class WorldSeat {
   struct Machine {
     std::string host;
     uint64_t memory_bytes = 0, process_bytes = 0;
-    int64_t channel_block = 0;  // that its CPU likes best
+    int64_t channel_block = 0;  // that its session would take alone
   };
   // Of all ranks, in their order.
   absl::StatusOr<std::vector<Machine>> ExchangeMachines(const Machine& own);

@@ -129,9 +129,10 @@ endfunction()
 # What the sanitizers in a test's programs are told; undefined behaviour would only be printed.
 function(braid_sanitized_test name)
   # Where memory was allocated is told by the last 10 calls: walking more takes most of some suites' time.
-  # The thread sanitizer looks at bytes that were sent when they have been sent. By then a peer in the same
-  # process may have answered into their place, which it cannot know to come after: it does not see through
-  # sockets. That nobody writes what is still to be sent is what tests/simulation checks.
+  # The thread sanitizer checks what a send has read after the call. By then a peer in the same process may
+  # have answered, and the answer may stand in the same place. That it was written later is not seen by the
+  # sanitizer, which does not follow bytes through sockets. So it does not check sends; tests/simulation
+  # checks that nobody writes what is still to be sent.
   set(options "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp:intercept_send=0"
     "ASAN_OPTIONS=malloc_context_size=10"
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0"
@@ -142,8 +143,8 @@ endfunction()
 # One test program a folder; LABELS "long" keeps it out of the 15-minute tier, "unit" takes it into the
 # one of suites that start no processes and take seconds, which the target unit_tests builds, and
 # "one_thread" keeps it from the thread sanitizer, where it could find nothing and takes an hour.
-# WAITS: mostly for others or for time, so that it takes half a core (tests/run.sh tells ctest of twice
-# as many as there are). SHARDS: as many tests of about as many cases each, named NAME.1 and so on.
+# WAITS: the test mostly waits for other processes or for time, so that two such run where one that
+# computes would (tests/run.sh). SHARDS: its cases are divided among so many tests, NAME.1 and so on.
 add_custom_target(unit_tests)
 function(braid_test name)
   cmake_parse_arguments(ARG "WAITS" "SECONDS;SHARDS" "SRCS;DEPS;LABELS;ENVIRONMENT" ${ARGN})

@@ -49,8 +49,8 @@ run_tests() {
   ctest --test-dir "$braid_root/build/$build" --no-tests=error --output-on-failure -j 4 "$@"
 }
 
-# run_tests_and_clang BUILD OPTION...: clang reads the sources in what time the tests leave, and what it
-# says is shown after them.
+# run_tests_and_clang BUILD OPTION...: clang reads the sources while the tests wait; what it says is shown
+# after them.
 run_tests_and_clang() {
   local build=$braid_root/build/$1 failed=0 clang
   nice -n 19 "$braid_root/tests/check_clang.py" "$build" >"$build/clang.log" 2>&1 </dev/null &
@@ -59,6 +59,7 @@ run_tests_and_clang() {
   trap "kill $clang 2>/dev/null || true; wait" EXIT
   run_tests "$@" || failed=$?
   wait "$clang" || failed=$?
+  trap - EXIT
   cat "$build/clang.log"
   return "$failed"
 }

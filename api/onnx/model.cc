@@ -61,8 +61,9 @@ bool Fits(const ValueInfo& info, const TensorType& type) {
 Value ValueOf(const std::string& name, const Argument& argument) {
   if (argument.sequence == nullptr) {
     Value value = {.name = name, .tensor = argument.tensor};
-    if (argument.array != nullptr)
+    if (argument.array != nullptr) {
       value.numbers = std::make_shared<const KnownNumbers>(argument.array);
+    }
     return value;
   }
   std::vector<Value> elements;
@@ -149,6 +150,18 @@ void SayWhatIsLeftAlone(const std::string& file, const std::map<std::string, Wei
 }
 
 }  // namespace
+
+KnownNumbers::KnownNumbers(std::shared_ptr<const Array> array)
+    : type_{array->dtype(), array->shape()}, array_(std::move(array)) {}
+
+KnownNumbers::KnownNumbers(TensorType type, std::function<absl::StatusOr<Array>()> read)
+    : type_(std::move(type)), read_(std::move(read)) {}
+
+absl::StatusOr<std::shared_ptr<const Array>> KnownNumbers::Read() const {
+  if (array_ != nullptr) return array_;
+  BRAID_ASSIGN_OR_RETURN(Array array, read_());
+  return std::make_shared<const Array>(std::move(array));
+}
 
 Argument Argument::Sequence(std::vector<Argument> elements) {
   Argument argument((Tensor()));

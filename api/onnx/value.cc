@@ -48,18 +48,6 @@ bool IsUniform(const Array& array) {
   return true;
 }
 
-KnownNumbers::KnownNumbers(std::shared_ptr<const Array> array)
-    : type_{array->dtype(), array->shape()}, array_(std::move(array)) {}
-
-KnownNumbers::KnownNumbers(TensorType type, std::function<absl::StatusOr<Array>()> read)
-    : type_(std::move(type)), read_(std::move(read)) {}
-
-absl::StatusOr<std::shared_ptr<const Array>> KnownNumbers::Read() const {
-  if (array_ != nullptr) return array_;
-  BRAID_ASSIGN_OR_RETURN(Array array, read_());
-  return std::make_shared<const Array>(std::move(array));
-}
-
 Value ConstantOf(Array array) {
   return {.numbers = std::make_shared<const KnownNumbers>(std::move(array))};
 }

@@ -11,7 +11,7 @@ namespace braid::compiler {
 
 struct CpuLayoutOptions {
   bool winograd = true;  // where the table allows it; else all sums stay as they stand
-  int64_t channel_block = kWideBlock;
+  int64_t channel_block = kWideBlock;  // channels of a block
 };
 
 // Tensors that operators on CPUs hand to each other, of which some prefer blocks of channels and

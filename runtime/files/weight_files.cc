@@ -43,8 +43,12 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& path) {
     return absl::UnavailableError(
         absl::StrFormat("cannot list the folder '%s': %s", path, error.message()));
   }
-  std::sort(arrays.begin(), arrays.end());
-  (found.empty() ? found : files.ignored_) = std::move(arrays);
+  if (found.empty()) {
+    found = std::move(arrays);
+  } else {
+    std::sort(arrays.begin(), arrays.end());
+    files.ignored_ = std::move(arrays);
+  }
   if (found.empty()) {
     return absl::NotFoundError(
         absl::StrFormat("the folder '%s' holds no .safetensors and no .npy file", path));

@@ -68,7 +68,7 @@ struct Argument {
 };
 
 // The numbers of a weight. Large ones stay in the file that they came from until somebody reads
-// them, so it must stay as it is as long.
+// them, so that file must not change before.
 class KnownNumbers {
  public:
   explicit KnownNumbers(std::shared_ptr<const Array> array);
@@ -158,8 +158,8 @@ class Model {
 };
 
 // Weights may be in files beside it (external data); large ones stay in their files until LoadInto.
-// NOT_FOUND without the file, DATA_LOSS if it is
-// no ONNX model or is damaged, UNIMPLEMENTED for weights of types that Braid does not have.
+// NOT_FOUND without the file, DATA_LOSS if it is no ONNX model or is damaged, OUT_OF_RANGE if it is
+// larger than 2 GiB, UNIMPLEMENTED for weights of types that Braid does not have.
 absl::StatusOr<Model> Load(const std::string& file);
 
 }  // namespace braid::onnx
