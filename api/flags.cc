@@ -53,7 +53,7 @@ ABSL_FLAG(bool, winograd, true,
           "they are slower, and their sums as they are written");
 ABSL_FLAG(
     int64_t, channel_block, 0,
-    "Channels of the blocks in which tensors between convolutions lie on CPUs: 8 or 16; 0: as "
+    "Most channels of the blocks in which tensors between convolutions lie on CPUs: 8 or 16; 0: as "
     "many as vectors of the master's CPU hold");
 ABSL_FLAG(int64_t, check_replicas, -1,
           "After so many steps, and after the first, compare the variables that several devices "

@@ -50,8 +50,9 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
   graph = UpdateRows(std::move(graph));
   graph = Fuse(std::move(graph));
-  graph = LayOutForCpus(std::move(graph),
-                        {.winograd = options.winograd, .channel_block = options.channel_block});
+  graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd,
+                                           .channel_block = options.channel_block,
+                                           .may_narrow_blocks = options.precision == DType::kF32});
   if (options.precision != DType::kF32) {
     graph = NarrowProducts(std::move(graph), options.precision, [&](const Placement& placement) {
       return options.kinds.KeepNarrow(placement);

@@ -8,12 +8,14 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compiler/plan/channel_blocks.h"
 #include "compiler/plan/cpu_layouts.h"
+#include "graph/functional.h"
 #include "graph/op_def.h"
 #include "graph/op_registry.h"
 #include "graph/op_roles.h"
@@ -25,41 +27,53 @@ namespace {
 // cache. An op that reorders a whole tensor through memory costs as much as about so many of these.
 constexpr int kCostOfReorder = 2;
 constexpr int kChannels = 1;  // their axis
+// Convolutions with an operand that has no whole wide blocks reorder it. Measured on CPUs with
+// vectors of 64 bytes: where these are more than so much of a chain's work, blocks of half a
+// vector's channels, which fit all operands, are faster.
+constexpr double kShareOfUnfit = 0.4;
 
 class Blocking {
  public:
   Blocking(LogicalGraph& graph, const CpuLayoutOptions& options)
       : graph_(graph),
         options_(options),
+        block_(graph.tensors().size(), options.channel_block),
         chain_(graph.tensors().size()),
         gain_(graph.tensors().size()) {
     for (const CpuLayout& layout : CpuLayouts()) table_.emplace(layout.op, layout);
     for (const ChannelMover& mover : ChannelMovers()) movers_.emplace(mover.op, mover);
-    std::iota(chain_.begin(), chain_.end(), 0);
+    for (std::string& op : Reductions()) reductions_.insert(std::move(op));
   }
 
   void Run() {
-    for (const Op& op : graph_.ops()) {
-      const std::vector<TensorId> operands = Chained(op);
-      for (TensorId tensor : operands) Join(operands[0], tensor);
-    }
+    if (options_.channel_block == kWideBlock && options_.may_narrow_blocks) ChooseBlocks();
+    JoinChains();
     CountGains();
     const auto count =
         static_cast<OpId>(graph_.ops().size());  // the reorders that follow need none
     std::vector<TensorId> copies(graph_.tensors().size(), kNone);
-    std::vector<std::pair<OpId, int>> reordered;
+    std::vector<std::pair<OpId, int>> reordered, numbers;
     for (OpId id = 0; id < count; ++id) {
       const Op& op = graph_.op(id);
       for (size_t i = 0; i < op.inputs.size(); ++i) {
         const TensorId input = op.inputs[i];
-        if (TakesInput(op, static_cast<int>(i)) != IsBlocked(input)) {
-          reordered.emplace_back(id, static_cast<int>(i));
-        }
+        if (TakesInput(op, static_cast<int>(i)) == IsBlocked(input)) continue;
+        auto& list = IsNumberPerChannel(op, input) ? numbers : reordered;
+        list.emplace_back(id, static_cast<int>(i));
       }
     }
     // By what the ops are before any of them changes.
     std::vector<std::pair<OpId, Attrs>> rewritten;
-    for (OpId id = 0; id < count; ++id) Rewrite(id, rewritten);
+    std::vector<std::pair<OpId, Channels>> moved;
+    for (OpId id = 0; id < count; ++id) {
+      Rewrite(id, rewritten);
+      const Op& op = graph_.op(id);
+      const Channels channels = ChannelsMovedBy(op);
+      if (channels == Channels::kStay) continue;
+      if (IsBlocked(channels == Channels::kLast ? op.inputs[0] : op.outputs[0])) {
+        moved.emplace_back(id, channels);
+      }
+    }
     if (!rewritten.empty()) {
       graph_.SetRegistry(std::make_shared<const OpRegistry>(WithCpuLayouts(graph_.registry())));
     }
@@ -68,7 +82,7 @@ class Blocking {
       if (IsBlocked(id)) blocked.push_back(id);
     }
     for (TensorId id : blocked) {
-      graph_.SetShape(id, BlockedShape(graph_.type(id).shape, options_.channel_block));
+      graph_.SetShape(id, BlockedShape(graph_.type(id).shape, block_[id]));
     }
     for (auto& [id, attrs] : rewritten) graph_.mutable_op(id).attrs = std::move(attrs);
     for (const auto& [id, input] : reordered) {
@@ -79,10 +93,17 @@ class Blocking {
       }
       graph_.mutable_op(id).inputs[input] = copies[tensor];
     }
+    for (const auto& [id, input] : numbers) PutNumbersInBlocks(id, input);
+    for (const auto& [id, channels] : moved) {
+      channels == Channels::kLast ? PutBlocksLast(id) : PutBlocksSecond(id);
+    }
     graph_.SortTopologically();
   }
 
  private:
+  // Where an op that permutes axes puts the channels: from the second place to the last, or back.
+  enum class Channels : uint8_t { kStay, kLast, kSecond };
+
   // null: not in the table.
   const CpuLayout* LayoutOf(const Op& op) const {
     const auto found = table_.find(op.type);
@@ -98,7 +119,7 @@ class Blocking {
     if (!HasCpuLayouts(graph_.producer(tensor).placement->device_type())) return false;
     const TensorType& type = graph_.type(tensor);
     return IsFloating(type.dtype) && type.dtype != DType::kF64 &&
-           CanBlockChannels(type.shape, options_.channel_block);
+           CanBlockChannels(type.shape, block_[tensor]);
   }
 
   // Whether blocks are to the op what channels are, so that it is the same op on tensors of other
@@ -106,14 +127,47 @@ class Blocking {
   bool GoesAlong(const Op& op) const {
     const auto can_block = [this](TensorId tensor) { return CanBlock(tensor); };
     if (!std::ranges::all_of(op.outputs, can_block)) return false;
-    if (MoverOf(op) != nullptr) return std::ranges::all_of(op.inputs, can_block);
+    if (MoverOf(op) != nullptr || KeepsChannels(op)) {
+      return std::ranges::all_of(op.inputs, can_block);
+    }
     if (!DefOf(graph_, op).is_pointwise() || op.outputs.size() != 1) return false;
     const Shape& shape = graph_.type(op.outputs[0]).shape;
     return std::ranges::all_of(op.inputs, [&](TensorId input) {
       const Shape& of = graph_.type(input).shape;
       if (of.num_elements() == 1) return true;  // it stays what it is
+      if (IsNumberPerChannel(op, input)) return true;
       return CanBlock(input) && of.rank() == shape.rank() && of[kChannels] == shape[kChannels];
     });
+  }
+
+  // Whether an operand of a pointwise op is [c, 1, ...] and broadcasts along the batch, too.
+  bool IsNumberPerChannel(const Op& op, TensorId input) const {
+    if (!DefOf(graph_, op).is_pointwise()) return false;
+    const Shape &of = graph_.type(input).shape, &whole = graph_.type(op.outputs[0]).shape;
+    return of.rank() > 1 && of.rank() == whole.rank() - 1 && of.num_elements() == of[0] &&
+           of[0] > 1 && of[0] == whole[kChannels];
+  }
+
+  Channels ChannelsMovedBy(const Op& op) const {
+    constexpr int kLeastRank = 4;  // with fewer axes there and back look alike
+    if (op.type != kPermuting || IsFixed(op)) return Channels::kStay;
+    const int rank = graph_.type(op.inputs[0]).shape.rank();
+    if (rank < kLeastRank) return Channels::kStay;
+    const std::vector<int64_t>& perm = op.attrs.Ints("perm");
+    if (perm == ToLast(rank)) return Channels::kLast;
+    return perm == ToSecond(rank) ? Channels::kSecond : Channels::kStay;
+  }
+  static std::vector<int64_t> ToLast(int rank) {
+    std::vector<int64_t> perm(rank);
+    std::iota(perm.begin(), perm.end(), 0);
+    std::rotate(perm.begin() + kChannels, perm.begin() + kChannels + 1, perm.end());
+    return perm;
+  }
+  static std::vector<int64_t> ToSecond(int rank) {
+    std::vector<int64_t> perm(rank);
+    std::iota(perm.begin(), perm.end(), 0);
+    std::rotate(perm.begin() + kChannels, perm.end() - 1, perm.end());
+    return perm;
   }
 
   // null: it moves no channels.
@@ -121,6 +175,13 @@ class Blocking {
     const auto found = movers_.find(op.type);
     if (found == movers_.end() || op.attrs.Int("axis") != kChannels) return nullptr;
     return &found->second;
+  }
+
+  // Whether it joins elements of a channel, in place of which it leaves axes of size 1.
+  bool KeepsChannels(const Op& op) const {
+    if (!reductions_.contains(op.type) || !op.attrs.Bool("keep_dims")) return false;
+    const std::vector<int64_t>& axes = op.attrs.Ints("axes");
+    return std::ranges::find(axes, kChannels) == axes.end();
   }
 
   // The operands that may be blocked: all of them or none.
@@ -143,6 +204,9 @@ class Blocking {
       add(op.inputs, layout->blocks.inputs);
       add(op.outputs, layout->blocks.outputs);
     }
+    const Channels channels = ChannelsMovedBy(op);
+    if (channels == Channels::kLast) add(op.inputs, {0});
+    if (channels == Channels::kSecond) add(op.outputs, {0});
     return tensors;
   }
 
@@ -151,6 +215,46 @@ class Blocking {
     return tensor;
   }
   void Join(TensorId a, TensorId b) { chain_[ChainOf(b)] = ChainOf(a); }
+  void JoinChains() {
+    std::iota(chain_.begin(), chain_.end(), 0);
+    for (const Op& op : graph_.ops()) {
+      const std::vector<TensorId> operands = Chained(op);
+      for (TensorId tensor : operands) Join(operands[0], tensor);
+    }
+  }
+
+  double FlopsOf(const Op& op) const {
+    std::vector<TensorType> inputs, outputs;
+    for (TensorId id : op.inputs) inputs.push_back(graph_.type(id));
+    for (TensorId id : op.outputs) outputs.push_back(graph_.type(id));
+    return DefOf(graph_, op).CountFlops({op.attrs, inputs, outputs});
+  }
+
+  // Of the chains that there are with narrow blocks, which hold those with wide ones.
+  void ChooseBlocks() {
+    std::ranges::fill(block_, kNarrowBlock);
+    JoinChains();
+    struct Work {
+      double all = 0, unfit = 0;
+    };
+    std::vector<Work> work(chain_.size());  // per root
+    for (const Op& op : graph_.ops()) {
+      const CpuLayout* layout = LayoutOf(op);
+      const std::vector<TensorId> operands = Chained(op);
+      if (layout == nullptr || !layout->prefers_blocks || operands.empty()) continue;
+      const double flops = FlopsOf(op);
+      Work& of_chain = work[ChainOf(operands[0])];
+      of_chain.all += flops;
+      const auto is_unfit = [this](TensorId tensor) {
+        return !CanBlockChannels(graph_.type(tensor).shape, kWideBlock);
+      };
+      if (std::ranges::any_of(operands, is_unfit)) of_chain.unfit += flops;
+    }
+    for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
+      const Work& of_chain = work[ChainOf(id)];
+      if (of_chain.unfit <= kShareOfUnfit * of_chain.all) block_[id] = kWideBlock;
+    }
+  }
 
   bool Takes(const Op& op, TensorId tensor) const {
     const std::vector<TensorId> operands = Chained(op);
@@ -176,23 +280,20 @@ class Blocking {
       }
     }
     for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
-      if (is_reordered[id] && !IsPixel(id)) gain_[ChainOf(id)] -= kCostOfReorder;
+      if (is_reordered[id] && !IsPixel(graph_.type(id).shape)) gain_[ChainOf(id)] -= kCostOfReorder;
     }
-  }
-
-  // Whether it has one number of each image and channel, so that reordering it costs nothing.
-  bool IsPixel(TensorId tensor) const {
-    const Shape& shape = graph_.type(tensor).shape;
-    return shape.num_elements() == shape[0] * shape[kChannels];
   }
 
   bool IsChosen(TensorId tensor) { return CanBlock(tensor) && gain_[ChainOf(tensor)] > 0; }
   // The tensor itself; of one that comes plain, its blocked copy is another.
   bool IsBlocked(TensorId tensor) { return IsChosen(tensor) && Makes(tensor); }
   bool TakesInput(const Op& op, int input) {
+    if (IsNumberPerChannel(op, op.inputs[input])) {
+      return !IsFixed(op) && GoesAlong(op) && IsChosen(op.outputs[0]);
+    }
     if (!IsChosen(op.inputs[input])) return false;
     if (IsFixed(op)) return false;
-    if (GoesAlong(op)) return true;
+    if (GoesAlong(op) || ChannelsMovedBy(op) == Channels::kLast) return true;
     const CpuLayout* layout = LayoutOf(op);
     return layout != nullptr &&
            std::ranges::find(layout->blocks.inputs, input) != layout->blocks.inputs.end();
@@ -204,7 +305,7 @@ class Blocking {
       if (mover->sizes.empty() || !GoesAlong(op) || !IsChosen(op.outputs[0])) return;
       Attrs attrs = op.attrs;
       std::vector<int64_t> sizes = attrs.Ints(mover->sizes);
-      for (int64_t& size : sizes) size /= options_.channel_block;
+      for (int64_t& size : sizes) size /= block_[op.outputs[0]];
       attrs.Set(mover->sizes, std::move(sizes));
       rewritten.emplace_back(id, std::move(attrs));
       return;
@@ -219,10 +320,11 @@ class Blocking {
       if (IsChosen(op.outputs[i])) outputs.push_back(i);
     }
     if (inputs.empty() && outputs.empty()) return;
+    const TensorId blocked = inputs.empty() ? op.outputs[outputs[0]] : op.inputs[inputs[0]];
     Attrs attrs = op.attrs;
     attrs.Set(kBlockedInputs, std::move(inputs));
     attrs.Set(kBlockedOutputs, std::move(outputs));
-    attrs.Set(kChannelBlock, options_.channel_block);
+    attrs.Set(kChannelBlock, block_[blocked]);
     if (options_.winograd && HasWinogradWindows(op, layout->weights)) attrs.Set(kWinograd, true);
     rewritten.emplace_back(id, std::move(attrs));
   }
@@ -236,24 +338,77 @@ class Blocking {
 
   // At its producer's place, under its name.
   TensorId Reordered(TensorId tensor, bool was_blocked) {
-    const Op producer = graph_.producer(tensor);
-    graph_.PushPlacement(producer.placement);
-    graph_.PushScope(producer.name);
-    graph_.set_current_forward(producer.forward);
-    const Tensor x(&graph_, tensor);
-    const Tensor copy = was_blocked ? UnblockChannels(x, producer.location)
-                                    : BlockChannels(x, options_.channel_block, producer.location);
+    return AppendedAt(graph_.producer(tensor), [&](SourceLocation where) {
+      const Tensor x(&graph_, tensor);
+      return was_blocked ? UnblockChannels(x, where) : BlockChannels(x, block_[tensor], where);
+    });
+  }
+
+  // What `make` appends, at the place of `op` and under its name.
+  template <class Make>
+  TensorId AppendedAt(const Op op, Make make) {  // by value: the graph moves its own
+    graph_.PushPlacement(op.placement);
+    graph_.PushScope(op.name);
+    graph_.set_current_forward(op.forward);
+    const Tensor made = make(op.location);
     graph_.set_current_forward(kNone);
     graph_.PopScope();
     graph_.PopPlacement();
-    CHECK(copy.valid()) << graph_.status();
-    return copy.id();
+    CHECK(made.valid()) << graph_.status();
+    return made.id();
+  }
+
+  // A number per channel lies in blocks as it lies without them.
+  void PutNumbersInBlocks(OpId id, int input) {
+    const TensorId numbers = graph_.op(id).inputs[input];
+    const Shape& whole = graph_.type(graph_.op(id).outputs[0]).shape;  // is blocked
+    std::vector<int64_t> dims(whole.rank(), 1);
+    dims[kChannels] = whole[kChannels];
+    dims.back() = whole[whole.rank() - 1];
+    graph_.mutable_op(id).inputs[input] =
+        AppendedAt(graph_.producer(numbers), [&](SourceLocation where) {
+          return Reshape(Tensor(&graph_, numbers), Shape(std::move(dims)), where);
+        });
+  }
+
+  // From [n, c / block, space..., block] to [n, space..., c]: the op takes what is permuted
+  // already, and only joins the last two axes.
+  void PutBlocksLast(OpId id) {
+    const Op op = graph_.op(id);
+    std::vector<int64_t> perm = ToLast(graph_.type(op.outputs[0]).shape.rank());
+    perm.push_back(static_cast<int64_t>(perm.size()));
+    const TensorId permuted = AppendedAt(op, [&](SourceLocation where) {
+      return Transpose(Tensor(&graph_, op.inputs[0]), std::move(perm), where);
+    });
+    Op& joined = graph_.mutable_op(id);
+    joined.type = kReshaping;
+    joined.attrs = {{"shape", graph_.type(op.outputs[0]).shape.dims()}};
+    joined.inputs[0] = permuted;
+  }
+
+  // And back: the op takes what is cut into blocks already.
+  void PutBlocksSecond(OpId id) {
+    const Op op = graph_.op(id);
+    std::vector<int64_t> dims = graph_.type(op.inputs[0]).shape.dims();
+    const int64_t block = block_[op.outputs[0]];
+    dims.back() /= block;
+    dims.push_back(block);
+    const TensorId cut = AppendedAt(graph_.producer(op.inputs[0]), [&](SourceLocation where) {
+      return Reshape(Tensor(&graph_, op.inputs[0]), Shape(std::move(dims)), where);
+    });
+    std::vector<int64_t> perm = ToSecond(graph_.type(op.inputs[0]).shape.rank());
+    perm.push_back(static_cast<int64_t>(perm.size()));
+    Op& permuted = graph_.mutable_op(id);
+    permuted.attrs.Set("perm", std::move(perm));
+    permuted.inputs[0] = cut;
   }
 
   LogicalGraph& graph_;
   const CpuLayoutOptions& options_;
   std::map<std::string, CpuLayout, std::less<>> table_;      // by op
   std::map<std::string, ChannelMover, std::less<>> movers_;  // by op
+  std::set<std::string, std::less<>> reductions_;
+  std::vector<int64_t> block_;   // per tensor: channels of its blocks, if it gets any
   std::vector<TensorId> chain_;  // a forest over tensors, whose roots name the chains
   std::vector<int> gain_;        // per root
 };

@@ -135,6 +135,8 @@ bool CanBlockChannels(const Shape& plain, int64_t block) {
   return plain.rank() >= 3 && plain.rank() <= 5 && plain[1] > 0 && plain[1] % block == 0;
 }
 
+bool IsPixel(const Shape& plain) { return plain.num_elements() == plain[0] * plain[1]; }
+
 Shape BlockedShape(const Shape& plain, int64_t block) {
   Ints dims(plain.dims().begin(), plain.dims().end());
   dims[1] /= block;
@@ -153,6 +155,7 @@ Shape PlainShape(const Shape& blocked) {
 Tensor BlockChannels(Tensor x, int64_t block, SourceLocation where) {
   if (!x.valid()) return x;
   const Shape shape = x.shape();
+  if (IsPixel(shape)) return Reshape(x, BlockedShape(shape, block), where);
   // [n, c / block, block, space...], and the block's axis to the end.
   Ints dims = {shape[0], shape[1] / block, block}, perm = {0, 1};
   for (int axis = 2; axis < shape.rank(); ++axis) {
@@ -166,6 +169,7 @@ Tensor BlockChannels(Tensor x, int64_t block, SourceLocation where) {
 Tensor UnblockChannels(Tensor x, SourceLocation where) {
   if (!x.valid()) return x;
   const Shape shape = x.shape();
+  if (IsPixel(PlainShape(shape))) return Reshape(x, PlainShape(shape), where);
   Ints perm = {0, 1, shape.rank() - 1};
   for (int axis = 2; axis < shape.rank() - 1; ++axis) perm.push_back(axis);
   return Reshape(Transpose(x, std::move(perm), where), PlainShape(shape), where);

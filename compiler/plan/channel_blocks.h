@@ -25,11 +25,13 @@ inline constexpr char kBlockedOutputs[] = "blocked_outputs";
 // An attribute, where one of these is: the channels of a block.
 inline constexpr char kChannelBlock[] = "channel_block";
 
-// Whether [n, c, space...] of 1 to 3 axes of space can be blocked; and to and fro.
+// Whether [n, c, space...] of 1 to 3 axes of space can be blocked; whether it has one number of
+// each image and channel, which then lie in blocks as they lie without; and to and fro.
 bool CanBlockChannels(const Shape& plain, int64_t block);
+bool IsPixel(const Shape& plain);
 Shape BlockedShape(const Shape& plain, int64_t block);
 Shape PlainShape(const Shape& blocked);
-// Appends ops that reorder x.
+// Appends ops that reorder x; of a pixel one that gives it the other shape.
 Tensor BlockChannels(Tensor x, int64_t block, SourceLocation where = Here());
 Tensor UnblockChannels(Tensor x, SourceLocation where = Here());
 

@@ -187,6 +187,10 @@ std::vector<ChannelMover> ChannelMovers() {
   return {{.op = "concat"}, {.op = "split", .sizes = "sizes"}};
 }
 
+std::vector<std::string> Reductions() {
+  return {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_sum_square"};
+}
+
 bool HasCpuLayouts(std::string_view device_type) { return device_type == "cpu"; }
 
 OpRegistry WithCpuLayouts(const OpRegistry& plain) {

@@ -38,6 +38,15 @@ struct ChannelMover {
 };
 std::vector<ChannelMover> ChannelMovers();
 
+// Operators that join the elements along their attribute `axes`. Where that of channels is not one
+// and the others stay with size 1 (attribute `keep_dims`), blocks are to them what channels are.
+std::vector<std::string> Reductions();
+
+// The operator that permutes axes, by its attribute `perm`, and the one that cuts and joins them,
+// to its attribute `shape`. Channels that are put last, or back, are so whether they came in blocks
+// or not.
+inline constexpr char kPermuting[] = "transpose", kReshaping[] = "reshape";
+
 // Whether devices of this type have the CPU's layouts.
 bool HasCpuLayouts(std::string_view device_type);
 

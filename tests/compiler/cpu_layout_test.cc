@@ -74,7 +74,7 @@ TEST(CpuLayout, GoesThroughWhatMovesAndScalesChannels) {
   const std::string blocked = LaidOut(text);
   for (const char* line : {
            "%6:f32[4, 3, 8, 8, 16] = concat \"join\" (%4, %5) {axis=1}",
-           "= transpose \"scale.transpose\" ",
+           "= reshape \"scale.reshape\" (%7)",
            "%10:f32[4, 3, 8, 8, 16] = mul \"again\" (%8, %9)",
            "%11:f32[4, 2, 8, 8, 16], %12:f32[4, 1, 8, 8, 16] = split \"cut\" (%10) {axis=1 "
            "sizes=[2, 1]}",
@@ -84,17 +84,17 @@ TEST(CpuLayout, GoesThroughWhatMovesAndScalesChannels) {
   }
   // Not where a part has no whole blocks.
   const std::string plain =
-      LaidOut(absl::StrReplaceAll(text, {{"[32, 3, 3, 3]", "[40, 3, 3, 3]"},
-                                         {"[4, 32, 8, 8]", "[4, 40, 8, 8]"},
-                                         {"[4, 48, 8, 8]", "[4, 56, 8, 8]"},
-                                         {"[1, 48, 1, 1]", "[1, 56, 1, 1]"},
-                                         {"sizes=[32, 16]", "sizes=[40, 16]"}}));
-  EXPECT_NE(plain.find("%6:f32[4, 56, 8, 8] = concat \"join\" (%4, %5) {axis=1}"),
+      LaidOut(absl::StrReplaceAll(text, {{"[32, 3, 3, 3]", "[36, 3, 3, 3]"},
+                                         {"[4, 32, 8, 8]", "[4, 36, 8, 8]"},
+                                         {"[4, 48, 8, 8]", "[4, 52, 8, 8]"},
+                                         {"[1, 48, 1, 1]", "[1, 52, 1, 1]"},
+                                         {"sizes=[32, 16]", "sizes=[36, 16]"}}));
+  EXPECT_NE(plain.find("%6:f32[4, 52, 8, 8] = concat \"join\" (%4, %5) {axis=1}"),
             std::string::npos)
       << plain;
 }
 
-// As wide as the CPU's vectors are; more channels can then be blocked.
+// Of narrow blocks more channels are a multiple.
 TEST(CpuLayout, BlocksMayBeNarrow) {
   const std::string text =
       absl::StrReplaceAll(Chain("cpu[1]{0.0}"), {{"[32, 3, 3, 3]", "[40, 3, 3, 3]"},
@@ -110,7 +110,65 @@ TEST(CpuLayout, BlocksMayBeNarrow) {
        }) {
     EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
   }
-  EXPECT_EQ(LaidOut(text), text) << "40 channels are no blocks of 16";
+  EXPECT_EQ(LaidOut(text, {.may_narrow_blocks = false}), text) << "40 channels are no blocks of 16";
+  EXPECT_EQ(LaidOut(text), blocked) << "both convolutions would reorder";
+}
+
+// The share of the work that is on channels of which wide blocks are no multiple decides: the
+// second convolution's is 24 parts of 40, then of 88.
+TEST(CpuLayout, AChainHasBlocksOfOneWidth) {
+  const auto laid_out = [](int channels) {
+    return LaidOut(absl::StrReplaceAll(R"(
+%0:f32[4, IN, 8, 8] = input "x" () {dtype=f32 shape=[4, IN, 8, 8]} on=cpu[1]{0.0}
+%1:f32[32, IN, 3, 3] = variable "w1" () {dtype=f32 shape=[32, IN, 3, 3]} on=cpu[1]{0.0}
+%2:f32[24, 32, 3, 3] = variable "w2" () {dtype=f32 shape=[24, 32, 3, 3]} on=cpu[1]{0.0}
+%3:f32[4, 32, 8, 8] = conv "a" (%0, %1) ATTRS on=cpu[1]{0.0}
+%4:f32[4, 32, 8, 8] = relu "b" (%3) on=cpu[1]{0.0}
+%5:f32[4, 24, 8, 8] = conv "c" (%4, %2) ATTRS on=cpu[1]{0.0}
+)",
+                                       {{"IN", absl::StrCat(channels)}, {"ATTRS", kAttrs}}));
+  };
+  const std::string narrow = laid_out(16), wide = laid_out(64);
+  EXPECT_NE(narrow.find("%4:f32[4, 4, 8, 8, 8] = relu"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("%5:f32[4, 3, 8, 8, 8] = conv"), std::string::npos) << narrow;
+  EXPECT_NE(wide.find("%4:f32[4, 2, 8, 8, 16] = relu"), std::string::npos) << wide;
+  EXPECT_NE(wide.find("%5:f32[4, 24, 8, 8] = conv"), std::string::npos) << wide;
+}
+
+// A mean over space keeps the blocks, and of one pixel nothing has to be moved. Channels that are
+// put last are put there from blocks, and back into them; a number per channel needs no axis of the
+// batch.
+TEST(CpuLayout, GoesThroughMeansAndMovedChannels) {
+  const std::string blocked = LaidOut(absl::StrReplaceAll(R"(
+%0:f32[4, 3, 8, 8] = input "x" () {dtype=f32 shape=[4, 3, 8, 8]} on=cpu[1]{0.0}
+%1:f32[32, 3, 3, 3] = variable "w1" () {dtype=f32 shape=[32, 3, 3, 3]} on=cpu[1]{0.0}
+%2:f32[32, 32, 3, 3] = variable "w2" () {dtype=f32 shape=[32, 32, 3, 3]} on=cpu[1]{0.0}
+%3:f32[4, 32, 8, 8] = conv "a" (%0, %1) ATTRS on=cpu[1]{0.0}
+%4:f32[4, 32, 1, 1] = reduce_mean "mean" (%3) {axes=[2, 3] keep_dims=true} on=cpu[1]{0.0}
+%5:f32[4, 32, 8, 8] = mul "scaled" (%3, %4) on=cpu[1]{0.0}
+%6:f32[4, 8, 8, 32] = transpose "last" (%5) {perm=[0, 2, 3, 1]} on=cpu[1]{0.0}
+%7:f32[4, 8, 8, 32] = softmax "s" (%6) on=cpu[1]{0.0}
+%8:f32[4, 32, 8, 8] = transpose "second" (%7) {perm=[0, 3, 1, 2]} on=cpu[1]{0.0}
+%9:f32[32, 1, 1] = variable "scale" () {dtype=f32 shape=[32, 1, 1]} on=cpu[1]{0.0}
+%10:f32[4, 32, 8, 8] = mul "by" (%9, %8) on=cpu[1]{0.0}
+%11:f32[4, 32, 8, 8] = conv "c" (%10, %2) ATTRS on=cpu[1]{0.0}
+%12:f32[4, 32, 1, 1] = reduce_max "most" (%11) {axes=[2, 3] keep_dims=true} on=cpu[1]{0.0}
+%13:f32[4, 32] = reshape "flat" (%12) {shape=[4, 32]} on=cpu[1]{0.0}
+)",
+                                                          {{"ATTRS", kAttrs}}));
+  for (const char* line : {
+           "%4:f32[4, 2, 1, 1, 16] = reduce_mean \"mean\" (%3) {axes=[2, 3] keep_dims=true}",
+           "%5:f32[4, 2, 8, 8, 16] = mul \"scaled\" (%3, %4)",
+           "f32[4, 8, 8, 2, 16] = transpose \"last.transpose\" (%5) {perm=[0, 2, 3, 1, 4]}",
+           "%6:f32[4, 8, 8, 32] = reshape \"last\" (%",
+           "f32[4, 8, 8, 2, 16] = reshape \"s.reshape\" (%7) {shape=[4, 8, 8, 2, 16]}",
+           "%8:f32[4, 2, 8, 8, 16] = transpose \"second\" (%",
+           "f32[1, 2, 1, 1, 16] = reshape \"scale.reshape\" (%9)",
+           "%12:f32[4, 2, 1, 1, 16] = reduce_max \"most\" (%11)",
+           "f32[4, 32, 1, 1] = reshape \"most.reshape\" (%12) {shape=[4, 32, 1, 1]}",
+       }) {
+    EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
+  }
 }
 
 // Reorders would cost more than they save; f64 and what the user laid out stay as they are.

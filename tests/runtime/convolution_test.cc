@@ -244,6 +244,18 @@ TEST(ConvolutionTest, WinogradIsTakenWhereThereAreManyWindowsAndItMay) {
   EXPECT_EQ(shared_bytes(3, false), shared_bytes(3, true));
 }
 
+// Also on a CPU whose vectors hold wide ones: no copy of an image in another layout is kept.
+TEST(ConvolutionTest, NarrowBlocksAreComputedAsTheyLie) {
+  for (auto side : {ConvolutionSide::kOutput, ConvolutionSide::kInput}) {
+    ConvolutionShape shape = ShapeOf({"", 2, 24, 40, {32, 32}, {1, 1, 1, 0, 0}}, side);
+    shape.dtype = DType::kF32;
+    shape.wide_result = false;
+    shape.channel_block = compiler::kNarrowBlock;
+    const int64_t weights = shape.w_elements() * static_cast<int64_t>(sizeof(float));
+    EXPECT_LE(ChooseConvolution(shape)->memory().own, 2 * weights);
+  }
+}
+
 WindowAxis Window(int64_t kernel, int64_t stride, int64_t dilation, int64_t begin, int64_t end) {
   return {kernel, stride, dilation, begin, end};
 }

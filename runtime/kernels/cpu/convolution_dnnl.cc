@@ -148,15 +148,19 @@ class Operand {
   Reorder reorder_;
 };
 
+// What the primitive takes for images that come in blocks: these, or what oneDNN likes best.
+enum class BlocksInCall : uint8_t { kAsTheyLie, kAny };
+
 // Only oneDNN's description of the primitive, which is small, says which layouts and how much
 // scratch memory it wants.
 class DnnlConvolution final : public Convolution {
  public:
   // Throws dnnl::error if there is no such primitive.
-  DnnlConvolution(const ConvolutionShape& shape, int64_t images_at_once,
+  DnnlConvolution(const ConvolutionShape& shape, int64_t images_at_once, BlocksInCall blocks,
                   dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct)
       : shape_(shape),
         images_(images_at_once),
+        blocks_(blocks),
         algorithm_(algorithm),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_) {
@@ -286,16 +290,21 @@ class DnnlConvolution final : public Convolution {
                                bool is_blocked) {
       return is_blocked ? Blocked(dims, of, shape.channel_block) : Dense(dims, of);
     };
+    const auto in_call = [&](const dnnl::memory::dims& dims, dnnl::memory::data_type of,
+                             bool is_blocked) {
+      const bool keeps = is_blocked && blocks_ == BlocksInCall::kAsTheyLie;
+      return keeps ? Blocked(dims, of, shape.channel_block) : Any(dims, of);
+    };
     return {.type = type,
             .x = x,
             .w = w,
             .plain_x = in_tensor(x, x_type, shape.x_is_blocked),
             .plain_w = Dense(w, w_type),
             .plain_y = in_tensor(y, y_type, shape.y_is_blocked),
-            .any_x = Any(x, x_type),
+            .any_x = in_call(x, x_type, shape.x_is_blocked),
             // Addends of the weights' gradient are summed in f32.
             .any_w = Any(w, Adds() ? dnnl::memory::data_type::f32 : w_type),
-            .any_y = Any(y, y_type),
+            .any_y = in_call(y, y_type, shape.y_is_blocked),
             .bias = shape.has_bias ? Dense({y[1]}, y_type) : dnnl::memory::desc()};
   }
 
@@ -400,6 +409,7 @@ class DnnlConvolution final : public Convolution {
 
   ConvolutionShape shape_;
   int64_t images_;
+  BlocksInCall blocks_;
   dnnl::algorithm algorithm_;
   dnnl::engine engine_;
   dnnl::stream stream_;
@@ -429,21 +439,29 @@ std::unique_ptr<Convolution> NullIfThrown(Choose choose) {
   }
 }
 
-}  // namespace
-
-std::unique_ptr<Convolution> ChooseDnnlConvolution(const ConvolutionShape& shape) {
+std::unique_ptr<Convolution> ChooseDirect(const ConvolutionShape& shape, BlocksInCall blocks) {
   return NullIfThrown([&] {
     std::unique_ptr<DnnlConvolution> convolution;
     // All images at once if they lie as the primitive wants them.
     const bool may_fit = shape.x_is_blocked || shape.y_is_blocked;
-    if (may_fit) convolution = std::make_unique<DnnlConvolution>(shape, shape.batch);
+    if (may_fit) convolution = std::make_unique<DnnlConvolution>(shape, shape.batch, blocks);
     if (convolution == nullptr || convolution->reorders_images()) {
       convolution.reset();
-      convolution = std::make_unique<DnnlConvolution>(shape, ImagesAtOnce(shape));
+      convolution = std::make_unique<DnnlConvolution>(shape, ImagesAtOnce(shape), blocks);
     }
     if (!convolution->is_fast()) convolution.reset();
     return convolution;
   });
+}
+
+}  // namespace
+
+std::unique_ptr<Convolution> ChooseDnnlConvolution(const ConvolutionShape& shape) {
+  // Where the CPU has vectors for wide blocks, oneDNN would reorder images to these.
+  if (shape.dtype == DType::kF32 && shape.channel_block == compiler::kNarrowBlock) {
+    if (auto convolution = ChooseDirect(shape, BlocksInCall::kAsTheyLie)) return convolution;
+  }
+  return ChooseDirect(shape, BlocksInCall::kAny);
 }
 
 bool HasWinograd() { return HasDnnlWinograd(); }
@@ -452,7 +470,7 @@ std::unique_ptr<Convolution> ChooseWinogradConvolution(const ConvolutionShape& s
   if (!HasWinograd()) return nullptr;
   if (shape.dtype != DType::kF32 || !shape.x_is_blocked || !shape.y_is_blocked) return nullptr;
   return NullIfThrown([&] {
-    auto convolution = std::make_unique<DnnlConvolution>(shape, shape.batch,
+    auto convolution = std::make_unique<DnnlConvolution>(shape, shape.batch, BlocksInCall::kAny,
                                                          dnnl::algorithm::convolution_winograd);
     if (convolution->reorders_images() || !convolution->is_fast()) convolution.reset();
     return convolution;
