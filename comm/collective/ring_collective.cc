@@ -115,10 +115,13 @@ class RingCollective final : public Collective {
 
  private:
   // That wait for this member: of each slot of a hop that it is full or free, and that it is
-  // written; and of each hop an offer.
+  // written; and of each hop an offer. Twice, as the peers may be a piece ahead of a member that
+  // has got no processor.
   static size_t MostEvents(const ChunkSchedule& schedule) {
-    return schedule.slots * (2 * schedule.sends.size() + schedule.receives.size()) +
-           schedule.sends.size();
+    const size_t of_piece =
+        schedule.slots * (2 * schedule.sends.size() + schedule.receives.size()) +
+        schedule.sends.size();
+    return 2 * of_piece;
   }
 
   const CollectiveSpec spec_;
