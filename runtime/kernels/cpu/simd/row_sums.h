@@ -32,9 +32,28 @@ BRAID_INLINE T JoinLanes(const T* lanes) {
   }
 }
 
+// As Reduce, of at most `width` elements: without the lanes that would hold identities, and with
+// the same result.
+template <int width, class Op, class T, class Function>
+BRAID_INLINE T ReduceFew(int64_t n, T identity, Function f) {
+  T lanes[width];
+  if (n == width) {
+    BRAID_INDEPENDENT
+    for (int j = 0; j < width; ++j) lanes[j] = Op::F(identity, f(j));
+  } else {
+    for (int j = 0; j < width; ++j) lanes[j] = identity;
+    const int size = static_cast<int>(n);
+    BRAID_INDEPENDENT
+    for (int j = 0; j < size; ++j) lanes[j] = Op::F(identity, f(j));
+  }
+  return JoinLanes<Op, T, width>(lanes);
+}
+
 // Joins f(0), ..., f(n - 1) with Op.
 template <class Op, class T, class Function>
 BRAID_INLINE T Reduce(int64_t n, T identity, Function f) {
+  if (n <= kLanes<T> / 4) return ReduceFew<kLanes<T> / 4, Op, T>(n, identity, f);
+  if (n <= kLanes<T> / 2) return ReduceFew<kLanes<T> / 2, Op, T>(n, identity, f);
   T lanes[kLanes<T>];
   for (int j = 0; j < kLanes<T>; ++j) lanes[j] = identity;
   int64_t i = 0;
