@@ -24,6 +24,7 @@ struct Taps {
   std::vector<int64_t> index;
   std::vector<double> weight;
   std::vector<bool> is_outside;  // by element
+  bool has_outside = false;      // any of them
   double outside = 0;
 };
 
@@ -37,6 +38,7 @@ Taps TapsOf(const ResizeAttrs& a, int64_t in, int64_t out) {
   for (int64_t at = 0; at < out; ++at) {
     const ResizeTaps<double> element = TapsOfElement<double>(a, at, in, out);
     taps.is_outside[at] = element.is_outside;
+    taps.has_outside |= element.is_outside;
     for (int i = 0; i < taps.per_element; ++i) {
       taps.index.push_back(element.index[i]);
       taps.weight.push_back(element.weight[i]);
@@ -80,8 +82,45 @@ KernelOr MakeCopies(const Resize& resize) {
   });
 }
 
+// y's elements along x, as if none was outside.
+template <int taps_per_element, class T>
+void SumAlong(const T* x, const Taps& taps, T* y, int64_t size) {
+  const int64_t* index = taps.index.data();
+  const double* weight = taps.weight.data();
+  for (int64_t at = 0; at < size; ++at, index += taps_per_element, weight += taps_per_element) {
+    double sum = 0;
+    for (int i = 0; i < taps_per_element; ++i) sum += weight[i] * x[index[i]];
+    y[at] = static_cast<T>(sum);
+  }
+}
+
+// Along the last axis.
+template <class T>
+KernelOr MakeRowSums(const Resize& resize) {
+  return MakeKernel([=](const KernelRun& run) {
+    const T* x = Input<T>(run, 0);
+    T* y = Output<T>(run, 0);
+    const Taps& taps = resize.taps;
+    const int64_t size = resize.y.size;
+    for (int64_t outer = 0; outer < resize.x.outer; ++outer, x += resize.x.size, y += size) {
+      if (taps.per_element == 1) {
+        SumAlong<1>(x, taps, y, size);
+      } else if (taps.per_element == 2) {
+        SumAlong<2>(x, taps, y, size);
+      } else {
+        SumAlong<kMostResizeTaps>(x, taps, y, size);
+      }
+      if (!taps.has_outside) continue;
+      for (int64_t at = 0; at < size; ++at) {
+        if (taps.is_outside[at]) y[at] = static_cast<T>(taps.outside);
+      }
+    }
+  });
+}
+
 template <class T>
 KernelOr MakeSums(const Resize& resize) {
+  if (resize.x.inner == 1) return MakeRowSums<T>(resize);
   const auto centered_scale = simd::BestLoops<simd::NormLoops<T>>().centered_scale;
   const auto add_scaled = simd::BestLoops<simd::RowLoops<T>>().add_scaled;
   return MakeKernel([=](const KernelRun& run) {
@@ -95,10 +134,6 @@ KernelOr MakeSums(const Resize& resize) {
         const double* weight = taps.weight.data() + at * taps.per_element;
         if (taps.is_outside[at]) {
           std::fill_n(y, inner, static_cast<T>(taps.outside));
-        } else if (inner == 1) {
-          double sum = 0;
-          for (int i = 0; i < taps.per_element; ++i) sum += weight[i] * x[index[i]];
-          *y = static_cast<T>(sum);
         } else {
           centered_scale(x + index[0] * inner, T{0}, static_cast<T>(weight[0]), T{0}, y, inner);
           for (int i = 1; i < taps.per_element; ++i) {
