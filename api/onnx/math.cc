@@ -1,9 +1,11 @@
 // Elementwise operators, activations and matrices.
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "api/onnx/idioms.h"
 #include "api/onnx/tensor_proto.h"
 #include "api/onnx/translators.h"
 #include "graph/functional.h"
@@ -158,6 +160,13 @@ absl::StatusOr<Tensors> TranslateGemm(const NodeView& n) {
 }  // namespace
 
 void AddMath(Translators& all) {
+  const auto idioms = std::make_shared<const Idioms>();
+  const auto sum = [idioms](Tensor a, Tensor b, SourceLocation where) {
+    return idioms->Sum(a, b, where);
+  };
+  const auto product = [idioms](Tensor a, Tensor b, SourceLocation where) {
+    return idioms->Product(a, b, where);
+  };
   all.Add("Abs", {}, OnWideNumbers(Unary(Abs)));
   all.Add("Neg", {}, OnWideNumbers(Unary(Neg)));
   all.Add("Exp", {}, Unary(Exp));
@@ -169,9 +178,9 @@ void AddMath(Translators& all) {
   all.Add("Reciprocal", {}, Unary(Reciprocal));
   all.Add("Sign", {}, OnWideNumbers(Unary(Sign)));
   all.Add("Not", {}, Unary(LogicalNot));
-  all.Add("Add", {2, 2}, OnWideNumbers(Binary(Add)));
+  all.Add("Add", {2, 2}, OnWideNumbers(Binary(sum)));
   all.Add("Sub", {2, 2}, OnWideNumbers(Binary(Sub)));
-  all.Add("Mul", {2, 2}, OnWideNumbers(Binary(Mul)));
+  all.Add("Mul", {2, 2}, OnWideNumbers(Binary(product)));
   all.Add("Div", {2, 2}, TranslateDiv);
   all.Add("Pow", {2, 2}, OnWideNumbers(TranslatePow));
   all.Add("Equal", {2, 2}, OnWideNumbers(Binary(Equal), U64::kNothing, {}));

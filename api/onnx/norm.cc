@@ -30,25 +30,35 @@ TranslateFunction AlongAxis(std::function<Tensor(Tensor)> f) {
   };
 }
 
+// In place of Reshape: an op less where the shape is that already.
+Tensor InShape(Tensor x, const Shape& shape) {
+  return x.valid() && x.shape() != shape ? Reshape(x, shape) : x;
+}
+
 absl::StatusOr<Tensors> TranslateLayerNorm(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", -1));
   const double epsilon = n.Float("epsilon", 1e-5);
   n.Ignore("stash_type");  // statistics are f32 at least
   const Shape shape = n.shape();
-  int64_t rows = 1, columns = 1;
-  Ints kept;  // the statistics' shape
+  Ints rows, kept;  // the operand's shape, whose last axis is normalized, and the statistics'
+  int64_t columns = 1;
   for (int i = 0; i < n.rank(); ++i) {
-    (i < axis ? rows : columns) *= shape[i];
+    if (i < axis) {
+      rows.push_back(shape[i]);
+    } else {
+      columns *= shape[i];
+    }
     kept.push_back(i < axis ? shape[i] : 1);
   }
+  rows.push_back(columns);
   const Tensor beta = n.HasInput(2)
-                          ? Reshape(n.in(2), {columns})
+                          ? InShape(n.in(2), {columns})
                           : Constant(n.graph(), 0, {.dtype = n.dtype(), .shape = {columns}});
   const Tensors all =
-      ApplyAll("layer_norm", {Reshape(n.in(0), {rows, columns}), Reshape(n.in(1), {columns}), beta},
+      ApplyAll("layer_norm", {InShape(n.in(0), Shape(rows)), InShape(n.in(1), {columns}), beta},
                {{"epsilon", epsilon}});
   if (all.size() != 3) return n.graph().status();
-  return Tensors{Reshape(all[0], shape), Reshape(all[1], Shape(kept)),
+  return Tensors{InShape(all[0], shape), Reshape(all[1], Shape(kept)),
                  Reshape(all[2], Shape(kept))};
 }
 
@@ -73,11 +83,11 @@ absl::StatusOr<Tensors> TranslateRmsNorm(const NodeView& n) {
   const bool is_apart = is_of_rows || n.dtype(1) != n.dtype();
   const Tensor gamma =
       is_apart ? Constant(n.graph(), 1, {.dtype = n.dtype(), .shape = {columns}})
-               : Reshape(BroadcastTo(Reshape(n.in(1), Shape(scale_dims)), normalized), {columns});
+               : InShape(BroadcastTo(InShape(n.in(1), Shape(scale_dims)), normalized), {columns});
   const Tensors all =
-      ApplyAll("rms_norm", {Reshape(n.in(0), Shape(rows)), gamma}, {{"epsilon", epsilon}});
+      ApplyAll("rms_norm", {InShape(n.in(0), Shape(rows)), gamma}, {{"epsilon", epsilon}});
   if (all.size() != 2) return n.graph().status();
-  Tensor y = Reshape(all[0], shape);
+  Tensor y = InShape(all[0], shape);
   if (is_apart) y = Mul(Cast(y, n.dtype(1)), n.in(1));
   return Tensors{y, Reshape(all[1], Shape(kept))};
 }

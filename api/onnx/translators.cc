@@ -1,5 +1,7 @@
 #include "api/onnx/translators.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
 #include "runtime/base/status.h"
@@ -48,8 +50,8 @@ TranslateFunction Unary(Tensor (*f)(Tensor, SourceLocation)) {
   return [f](const NodeView& n) { return Tensors{f(n.in(0), Here())}; };
 }
 
-TranslateFunction Binary(Tensor (*f)(Tensor, Tensor, SourceLocation)) {
-  return [f](const NodeView& n) -> absl::StatusOr<Tensors> {
+TranslateFunction Binary(std::function<Tensor(Tensor, Tensor, SourceLocation)> f) {
+  return [f = std::move(f)](const NodeView& n) -> absl::StatusOr<Tensors> {
     // Before version 7 the second operand's axes stood at `axis` of the first one's.
     if (n.opset() >= 7 || !n.Flag("broadcast") || !n.Has("axis")) {
       return Tensors{f(n.in(0), n.in(1), Here())};

@@ -94,7 +94,7 @@ TranslateFunction OnWideNumbers(TranslateFunction f, U64 u64 = U64::kNothing,
 
 // The common forms.
 TranslateFunction Unary(Tensor (*f)(Tensor, SourceLocation));
-TranslateFunction Binary(Tensor (*f)(Tensor, Tensor, SourceLocation));
+TranslateFunction Binary(std::function<Tensor(Tensor, Tensor, SourceLocation)> f);
 // f over any number of inputs, from the left.
 TranslateFunction Folded(Tensor (*f)(Tensor, Tensor, SourceLocation));
 
