@@ -261,6 +261,10 @@ class Session {
   absl::Status Set(const std::string& variable, const Array& value);
   // Many at a time, which is faster.
   absl::Status Set(const std::map<std::string, const Array*>& values);
+  // Each of these gets the elements that stand in a file, in its own type. Where all nodes live in
+  // this process, devices read what they hold of it, and nothing holds it whole; else the master
+  // reads and sends it. NOT_FOUND without the file, OUT_OF_RANGE if it ends before.
+  absl::Status SetFromFiles(const std::map<std::string, FilePart>& parts);
   // By node, the master itself left out; empty if all nodes live in this process.
   std::vector<NodeTraffic> Traffic() const;
   // What the session does and what it waits for, as `braid status` prints it. Any thread, also

@@ -136,6 +136,7 @@ class Session::Impl {
   }
   absl::StatusOr<Array> Get(const std::string& variable);
   absl::Status Set(const std::map<std::string, const Array*>& values);
+  absl::Status SetFromFiles(const std::map<std::string, FilePart>& parts);
   // By the master.
   absl::Status Save(const std::string& directory, const SaveOptions& options);
   absl::Status FinishSave();
@@ -237,6 +238,7 @@ class Session::Impl {
   absl::Status AwaitSave();
   // In a world, whose coordinator lasts longer: afterwards it has nothing to say to the saver.
   absl::Status EndSaving();
+  absl::Status SetByMaster(const std::map<std::string, FilePart>& parts);
   // Every node reads what its devices hold, or the master reads all and sends it.
   absl::Status LoadByNodes(const CheckpointReader& reader);
   absl::Status LoadByMaster(const CheckpointReader& reader);

@@ -8,6 +8,7 @@
 #include "graph/op_roles.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
+#include "runtime/files/file.h"
 
 namespace braid {
 
@@ -131,6 +132,52 @@ absl::Status Session::Impl::Set(const std::map<std::string, const Array*>& value
       }
     };
     BRAID_RETURN_IF_ERROR(RunOnce("set " + first->first, record, options).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::SetFromFiles(const std::map<std::string, FilePart>& parts) {
+  return impl_->SetFromFiles(parts);
+}
+
+absl::Status Session::Impl::SetFromFiles(const std::map<std::string, FilePart>& parts) {
+  for (const auto& [name, part] : parts) BRAID_RETURN_IF_ERROR(FindVariable(name).status());
+  if (HasOtherProcesses()) return SetByMaster(parts);
+  const auto record = [&](Job& job) {
+    for (const auto& [name, part] : parts) {
+      const VariableInfo& info = variables_.at(name);
+      const Tensor from = job.graph().Append1("read_file", {},
+                                              {.name = name + ".read",
+                                               .attrs = {{"path", part.path},
+                                                         {"offset", part.offset},
+                                                         {"dtype", info.type.dtype},
+                                                         {"shape", info.type.shape.dims()}},
+                                               .hints = {info.layout.sbp},
+                                               .placement = info.layout.placement});
+      Assign(Refer(job, name, info), from);
+    }
+  };
+  return parts.empty() ? absl::OkStatus() : RunOnce("set from files", record, {}).status();
+}
+
+absl::Status Session::Impl::SetByMaster(const std::map<std::string, FilePart>& parts) {
+  constexpr int64_t kBatchBytes = 32 << 20;  // held at a time, unless one is larger
+  auto next = parts.begin();
+  while (next != parts.end()) {
+    std::map<std::string, Array> held;
+    std::map<std::string, const Array*> values;
+    int64_t bytes = 0;
+    for (; next != parts.end(); ++next) {
+      const auto& [name, part] = *next;
+      const TensorType& type = variables_.at(name).type;
+      bytes += type.shape.num_elements() * static_cast<int64_t>(SizeOf(type.dtype));
+      if (!held.empty() && bytes > kBatchBytes) break;
+      Array& array = held.try_emplace(name, type.dtype, type.shape).first->second;
+      BRAID_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(part.path));
+      BRAID_RETURN_IF_ERROR(file.ReadAt(part.offset, array.mutable_bytes(), array.num_bytes()));
+      values[name] = &array;
+    }
+    BRAID_RETURN_IF_ERROR(Set(values));
   }
   return absl::OkStatus();
 }

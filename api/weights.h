@@ -22,6 +22,13 @@ struct WeightSource {
   bool outside_prefix = false;  // SaveWeights puts no prefix in front of the name
 };
 
+// All elements of a tensor in a file of this machine, one after another as they lie in memory, from
+// byte `offset` on.
+struct FilePart {
+  std::string path;
+  int64_t offset = 0;
+};
+
 // Where a variable is in a file; none: it is not in files of this kind and keeps its value.
 using WeightRule = std::function<std::optional<WeightSource>(const std::string& variable)>;
 

@@ -1,7 +1,10 @@
 #include "compiler/compile.h"
 
+#include <glog/logging.h>
+
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/logical/autograd.h"
 #include "compiler/logical/cpu_layout.h"
 #include "compiler/logical/fuse.h"
@@ -32,20 +35,20 @@
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
+namespace {
 
-absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& options) {
-  BRAID_RETURN_IF_ERROR(graph.status());
-  BoxingPlanner planner(options.machine);
-  std::map<std::string, std::string> explanations;
+// Where a job does not fit its devices, variables from this size on are split over them.
+constexpr int64_t kLeastSplitBytes = 64 << 10;
 
-  // On whole tensors: what is computed.
+// What is computed, on whole tensors, and where, and how often.
+absl::StatusOr<LogicalGraph> Prepare(LogicalGraph graph, const CompileOptions& options) {
   graph = SettleTraining(std::move(graph));
   if (options.precision == DType::kF16) graph = AddLossScales(std::move(graph));
   BRAID_ASSIGN_OR_RETURN(graph, Autograd(std::move(graph)));
   BRAID_ASSIGN_OR_RETURN(graph, Optimizer(std::move(graph)));
   graph = Prune(std::move(graph));
-  // Where, and how often: placements first, since a layout needs its devices' number; micro-batches
-  // next, since they cut the shapes that are then laid out.
+  // Placements first, since a layout needs its devices' number; micro-batches last, since they cut
+  // the shapes that are then laid out.
   BRAID_ASSIGN_OR_RETURN(
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
   graph = UpdateRows(std::move(graph));
@@ -58,9 +61,16 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
       return options.kinds.KeepNarrow(placement);
     });
   }
-  BRAID_ASSIGN_OR_RETURN(graph, MicroBatch(std::move(graph)));
+  return MicroBatch(std::move(graph));
+}
+
+// How a prepared graph lies on its devices, and the plan of that. `split_from`: of InferSbpOptions.
+absl::StatusOr<Compiled> LayOut(LogicalGraph graph, const CompileOptions& options,
+                                BoxingPlanner& planner, int64_t split_from) {
+  std::map<std::string, std::string> explanations;
   InferSbpOptions sbp_options;
   sbp_options.fixed = options.fixed;
+  sbp_options.split_from = split_from;
   sbp_options.layout_seed = options.layout_seed;
   if (options.explain) sbp_options.explanations = &explanations;
   BRAID_ASSIGN_OR_RETURN(graph, InferSbp(std::move(graph), planner, sbp_options));
@@ -89,14 +99,37 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   BRAID_ASSIGN_OR_RETURN(physical, PlanMemory(std::move(physical), graph.registry()));
   physical = TakeTurns(std::move(physical), graph.registry());
   physical = DeferGroups(std::move(physical));
-  if (options.device_memory_bytes > 0) {
-    BRAID_RETURN_IF_ERROR(CheckMemory(physical, options.device_memory_bytes));
-  }
   BRAID_RETURN_IF_ERROR(Verify(physical, graph.registry()));
 
   StepEstimate estimate = EstimateStep(graph, planner, options.estimate);
   return Compiled{std::move(graph), std::move(physical), std::move(estimate),
                   std::move(explanations)};
+}
+
+}  // namespace
+
+absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& options) {
+  BRAID_RETURN_IF_ERROR(graph.status());
+  BoxingPlanner planner(options.machine);
+  BRAID_ASSIGN_OR_RETURN(graph, Prepare(std::move(graph), options));
+  if (options.device_memory_bytes == 0) {
+    return LayOut(std::move(graph), options, planner, /*split_from=*/0);
+  }
+  BRAID_ASSIGN_OR_RETURN(Compiled whole, LayOut(graph, options, planner, /*split_from=*/0));
+  const absl::Status fits = CheckMemory(whole.physical, options.device_memory_bytes);
+  if (fits.ok()) return whole;
+  if (options.all_devices.size() == 1 || options.layout_seed.has_value()) return fits;
+  BRAID_ASSIGN_OR_RETURN(Compiled split,
+                         LayOut(std::move(graph), options, planner, kLeastSplitBytes));
+  const absl::Status fits_split = CheckMemory(split.physical, options.device_memory_bytes);
+  if (!fits_split.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        fits_split.message(), " (variables of which no layout was asked for are split already)"));
+  }
+  LOG(INFO) << "job '" << options.job << "' does not fit devices of " << options.device_memory_bytes
+            << " bytes with whole variables, so those of " << kLeastSplitBytes
+            << " bytes or more are split over them";
+  return split;
 }
 
 }  // namespace braid::compiler

@@ -14,6 +14,7 @@
 #include "runtime/device/box.h"
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/checkpoint_part.h"
+#include "runtime/files/file.h"
 #include "runtime/kernels/check_spec.h"
 
 namespace braid {
@@ -172,6 +173,52 @@ class ReadCheckpointKernel final : public Kernel {
   std::string tensor_;
   CheckpointReader::Box box_;
   std::shared_ptr<const CheckpointReader> reader_;  // the job's
+};
+
+// This device's box of a tensor whose elements stand one after another in a file.
+class ReadFileKernel final : public Kernel {
+ public:
+  ReadFileKernel(const KernelSpec& spec, std::shared_ptr<const InputFile> file)
+      : file_(std::move(file)),
+        offset_(spec.attrs.Int("offset")),
+        element_bytes_(static_cast<int64_t>(SizeOf(spec.outputs[0].dtype))),
+        runs_(RunsOf(Region::Whole(spec.outputs[0].logical), spec.outputs[0].region,
+                     spec.outputs[0].region)) {}
+
+  absl::Status Run(const KernelRun& run) override {
+    auto* const out = static_cast<std::byte*>(run.outputs[0]);
+    const int64_t bytes = runs_.run * element_bytes_;
+    if (bytes >= kWindowBytes) {
+      for (size_t i = 0; i < runs_.from.size(); ++i) {
+        BRAID_RETURN_IF_ERROR(file_->ReadAt(PositionOf(i), out + runs_.to[i] * element_bytes_,
+                                            static_cast<size_t>(bytes)));
+      }
+      return absl::OkStatus();
+    }
+    // Short ones many at a time, with what stands between them.
+    std::vector<std::byte> window(kWindowBytes);
+    for (size_t i = 0; i < runs_.from.size();) {
+      const int64_t begin = PositionOf(i);
+      size_t end = i + 1;
+      while (end < runs_.from.size() && PositionOf(end) + bytes - begin <= kWindowBytes) ++end;
+      BRAID_RETURN_IF_ERROR(file_->ReadAt(
+          begin, window.data(), static_cast<size_t>(PositionOf(end - 1) + bytes - begin)));
+      for (; i < end; ++i) {
+        std::memcpy(out + runs_.to[i] * element_bytes_, window.data() + (PositionOf(i) - begin),
+                    static_cast<size_t>(bytes));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kWindowBytes = 256 << 10;
+
+  int64_t PositionOf(size_t run) const { return offset_ + runs_.from[run] * element_bytes_; }
+
+  std::shared_ptr<const InputFile> file_;  // the job's
+  int64_t offset_, element_bytes_;
+  BoxRuns runs_;
 };
 
 // A device's box of a tensor to a checkpoint's file. Devices that hold the same each write about as
@@ -355,6 +402,28 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spe
   return std::make_unique<ReadCheckpointKernel>(spec, std::move(reader));
 }
 
+using Files = std::map<std::string, std::shared_ptr<const InputFile>>;
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeReadFile(const KernelSpec& spec, Files& opened) {
+  BRAID_RETURN_IF_ERROR(
+      CheckKernelForm({.outputs = 1, .like = {{"path", ""}, {"offset", int64_t{0}}}}, spec));
+  const std::string& path = spec.attrs.String("path");
+  std::shared_ptr<const InputFile>& file = opened[path];
+  if (file == nullptr) {
+    BRAID_ASSIGN_OR_RETURN(InputFile made, InputFile::Open(path));
+    file = std::make_shared<const InputFile>(std::move(made));
+  }
+  const int64_t offset = spec.attrs.Int("offset");
+  const Shape& shape = spec.outputs[0].logical;
+  const int64_t bytes = shape.num_elements() * static_cast<int64_t>(SizeOf(spec.outputs[0].dtype));
+  if (offset < 0 || offset > kMaxPosition || bytes > file->size() - offset) {
+    return absl::OutOfRangeError(
+        absl::StrFormat("%s '%s' reads %d bytes of '%s' from byte %d on; it has %d", spec.op,
+                        spec.name, bytes, path, offset, file->size()));
+  }
+  return std::make_unique<ReadFileKernel>(spec, file);
+}
+
 absl::StatusOr<std::unique_ptr<Kernel>> MakeWriteCheckpoint(const KernelSpec& spec,
                                                             const ExternalContext& context,
                                                             std::shared_ptr<CheckpointPart>& part) {
@@ -412,6 +481,9 @@ absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegis
   BRAID_RETURN_IF_ERROR(registry.Register("read_checkpoint", [checkpoints](const KernelSpec& spec) {
     return MakeReadCheckpoint(spec, *checkpoints);
   }));
+  const auto files = std::make_shared<Files>();
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "read_file", [files](const KernelSpec& spec) { return MakeReadFile(spec, *files); }));
   BRAID_RETURN_IF_ERROR(registry.Register("replica_checksums", MakeReplicaChecksums));
   // A job writes one part of one checkpoint.
   const auto part = std::make_shared<std::shared_ptr<CheckpointPart>>();

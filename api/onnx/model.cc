@@ -154,11 +154,16 @@ void SayWhatIsLeftAlone(const std::string& file, const std::map<std::string, Wei
 KnownNumbers::KnownNumbers(std::shared_ptr<const Array> array)
     : type_{array->dtype(), array->shape()}, array_(std::move(array)) {}
 
-KnownNumbers::KnownNumbers(TensorType type, std::function<absl::StatusOr<Array>()> read)
-    : type_(std::move(type)), read_(std::move(read)) {}
+KnownNumbers::KnownNumbers(TensorType type, std::function<absl::StatusOr<Array>()> read,
+                           std::optional<FilePart> place, std::function<absl::Status()> check)
+    : type_(std::move(type)),
+      read_(std::move(read)),
+      place_(std::move(place)),
+      check_(std::move(check)) {}
 
 absl::StatusOr<std::shared_ptr<const Array>> KnownNumbers::Read() const {
   if (array_ != nullptr) return array_;
+  BRAID_RETURN_IF_ERROR(CheckFile());
   BRAID_ASSIGN_OR_RETURN(Array array, read_());
   return std::make_shared<const Array>(std::move(array));
 }
@@ -312,25 +317,26 @@ absl::Status Model::LoadInto(Session& session) const {
     return absl::FailedPreconditionError(
         absl::StrCat(file_, ": no job has this model; Apply it first"));
   }
-  // That are held at a time, unless one is larger.
-  constexpr int64_t kBatchBytes = 32 << 20;
-  auto next = variables_.begin();
-  while (next != variables_.end()) {
-    std::vector<std::shared_ptr<const Array>> held;
-    std::map<std::string, const Array*> values;
-    int64_t bytes = 0;
-    for (; next != variables_.end() &&
-           (bytes == 0 || bytes + next->second->num_bytes() <= kBatchBytes);
-         ++next) {
-      absl::StatusOr<std::shared_ptr<const Array>> array = next->second->Read();
-      if (!array.ok()) return Prefixed(file_, array.status());
-      bytes += next->second->num_bytes();
-      values[next->first] = array->get();
-      held.push_back(*std::move(array));
+  std::map<std::string, FilePart> in_files;
+  std::vector<std::shared_ptr<const Array>> held;
+  std::map<std::string, const Array*> values;
+  for (const auto& [name, numbers] : variables_) {
+    if (numbers->place().has_value()) {
+      const absl::Status fresh = numbers->CheckFile();
+      if (!fresh.ok()) return Prefixed(file_, fresh);
+      in_files[name] = *numbers->place();
+      continue;
     }
-    BRAID_RETURN_IF_ERROR(session.Set(values));
+    absl::StatusOr<std::shared_ptr<const Array>> array = numbers->Read();
+    if (!array.ok()) return Prefixed(file_, array.status());
+    if (numbers->are_in_file()) {  // large, and in another form: one at a time
+      BRAID_RETURN_IF_ERROR(session.Set(name, **array));
+    } else {
+      values[name] = held.emplace_back(*std::move(array)).get();
+    }
   }
-  return absl::OkStatus();
+  BRAID_RETURN_IF_ERROR(session.SetFromFiles(in_files));
+  return session.Set(values);
 }
 
 }  // namespace braid::onnx

@@ -155,13 +155,18 @@ void Unpack(DType dtype, const void* from, size_t bytes, Array& array) {
   for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(out[i] != std::byte{0});
 }
 
+// Whether a file has them as Arrays do.
+bool StandAsInMemory(const TensorType& type, const FileRange& range) {
+  const auto bytes = type.shape.num_elements() * static_cast<int64_t>(SizeOf(type.dtype));
+  return type.dtype != DType::kBool && range.size == bytes;
+}
+
 absl::StatusOr<Array> ReadRange(const TensorType& type, const std::string& path,
                                 const FileRange& range) {
   BRAID_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   Array array(type.dtype, type.shape);
   std::byte* const to = array.mutable_bytes();
-  // Into its place, unless its elements stand otherwise there.
-  if (type.dtype != DType::kBool && range.size == static_cast<int64_t>(array.num_bytes())) {
+  if (StandAsInMemory(type, range)) {
     BRAID_RETURN_IF_ERROR(file.ReadAt(range.offset, to, array.num_bytes()));
     return array;
   }
@@ -180,18 +185,19 @@ absl::StatusOr<KnownNumbers> NumbersIn(const TensorType& type, const std::string
   if (error) {
     return absl::UnavailableError(absl::StrCat("cannot find '", path, "': ", error.message()));
   }
+  const std::string file = absolute.string();
+  const auto check = [file, time] {
+    std::error_code ignored;  // that it is gone says who opens it
+    const auto now = std::filesystem::last_write_time(file, ignored);
+    if (ignored || now == time) return absl::OkStatus();
+    return absl::AbortedError(absl::StrCat(
+        "'", file,
+        "' has changed since the model was loaded, whose weights it holds; load it again"));
+  };
+  std::optional<FilePart> place;
+  if (StandAsInMemory(type, range)) place = FilePart{.path = file, .offset = range.offset};
   return KnownNumbers(
-      type, [type, range, time, file = absolute.string()]() -> absl::StatusOr<Array> {
-        std::error_code ignored;  // that it is gone says who opens it
-        const auto now = std::filesystem::last_write_time(file, ignored);
-        if (!ignored && now != time) {
-          return absl::AbortedError(absl::StrCat(
-              "'", file,
-              "' has changed since the model was loaded, whose weights it holds; load it "
-              "again"));
-        }
-        return ReadRange(type, file, range);
-      });
+      type, [type, range, file] { return ReadRange(type, file, range); }, std::move(place), check);
 }
 
 absl::StatusOr<TensorType> TypeOf(const TensorProto& tensor) {

@@ -76,7 +76,23 @@ class SbpPass {
     return absl::OkStatus();
   }
 
-  // By the job that fixed it, else by hint, else like the variable whose state it is, else B.
+  // Along the first axis that the devices divide, or else the longest; B if it is too small.
+  NdSbp Divided(const Op& op) const {
+    const TensorType& type = graph_.type(op.outputs[0]);
+    const auto parts = static_cast<int64_t>(op.placement->size());
+    const int64_t bytes = type.shape.num_elements() * static_cast<int64_t>(SizeOf(type.dtype));
+    const bool is_free = !is_served_[op.id] && !graph_.tensor(op.outputs[0]).mirroring.has_value();
+    if (!is_free || parts == 1 || bytes < options_.split_from || bytes == 0) return Whole(op);
+    const auto& dims = type.shape.dims();
+    auto axis = std::ranges::find_if(dims, [&](int64_t size) { return size % parts == 0; });
+    if (axis == dims.end()) axis = std::ranges::max_element(dims);
+    if (*axis < parts) return Whole(op);
+    return NdSbp::Uniform(static_cast<int>(op.placement->hierarchy().size()),
+                          sbp::S(static_cast<int>(axis - dims.begin())));
+  }
+
+  // By the job that fixed it, else by hint, else like the variable whose state it is, else B, or
+  // divided if options say so.
   absl::Status LayOutVariable(const Op& op) {
     const int place = places_[op.id];
     const OpId leader = leaders_[op.id];
@@ -100,6 +116,8 @@ class SbpPass {
         BRAID_RETURN_IF_ERROR(LayOutVariable(graph_.op(leader)));
       sbp = graph_.op(leader).output_sbp[0];
       BRAID_RETURN_IF_ERROR(CheckHeld(op, 0, sbp));
+    } else if (options_.split_from > 0) {
+      sbp = chooser_.Normalize(Divided(op), place);
     }
     SetSource(op.id, sbp);
     stays_split_[op.outputs[0]] = !sbp.all_broadcast();

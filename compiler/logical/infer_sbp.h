@@ -18,15 +18,17 @@ namespace braid::compiler {
 
 struct InferSbpOptions {
   VariableLayouts fixed;  // by jobs before this one; as strong as hints
+  // Of variables of so many bytes or more, without a hint, each device has a part; 0: of none.
+  int64_t split_from = 0;
   // Not null: gets, for every op that had a choice, by its name a line with its alternatives.
   std::map<std::string, std::string>* explanations = nullptr;
   // Layouts are drawn by this seed among all that are legal, instead of the cheapest.
   std::optional<uint64_t> layout_seed = std::nullopt;
 };
 
-// Hints hold or are errors. Without them: readers and feeds are S(0), variables B, optimizer states
-// as their variable; then in topological order the legal signature with the least cost (see
-// SignatureChooser), where
+// Hints hold or are errors. Without them: readers and feeds are S(0), variables B or, by
+// `split_from`, split, optimizer states as their variable; then in topological order the legal
+// signature with the least cost (see SignatureChooser), where
 // - a split variable is used as it is split where a signature can (it may not fit a device whole);
 //   ToSbp gathers it;
 // - an op of a gradient uses the tensors of its forward op as that op does;

@@ -146,6 +146,7 @@ std::vector<OpDef> ExternalOps() {
   return {Typed("variable").Role(OpRole::kVariable),
           Typed("input").Role(OpRole::kInput),
           Typed("read_checkpoint"),
+          Typed("read_file"),
           WriteCheckpointOp(),
           ReplicaChecksumsOp(),
           ReadOp(),

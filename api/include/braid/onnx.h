@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/job.h"
+#include "api/weights.h"
 #include "graph/logical_graph.h"
 #include "graph/sbp.h"
 #include "runtime/array.h"
@@ -74,7 +75,9 @@ class KnownNumbers {
   explicit KnownNumbers(std::shared_ptr<const Array> array);
   explicit KnownNumbers(Array array)
       : KnownNumbers(std::make_shared<const Array>(std::move(array))) {}
-  KnownNumbers(TensorType type, std::function<absl::StatusOr<Array>()> read);
+  // `place`: where they stand as they lie in memory, if they do.
+  KnownNumbers(TensorType type, std::function<absl::StatusOr<Array>()> read,
+               std::optional<FilePart> place, std::function<absl::Status()> check);
 
   const TensorType& type() const { return type_; }
   int64_t num_bytes() const {
@@ -84,11 +87,17 @@ class KnownNumbers {
   bool are_in_file() const { return array_ == nullptr; }
   // ABORTED if the file has changed, NOT_FOUND if it is gone.
   absl::StatusOr<std::shared_ptr<const Array>> Read() const;
+  // Where they stand in a file as they lie in memory; nothing: elsewhere, or in another form.
+  const std::optional<FilePart>& place() const { return place_; }
+  // As Read says of the file, without reading it.
+  absl::Status CheckFile() const { return check_ == nullptr ? absl::OkStatus() : check_(); }
 
  private:
   TensorType type_;
   std::shared_ptr<const Array> array_;
   std::function<absl::StatusOr<Array>()> read_;
+  std::optional<FilePart> place_;
+  std::function<absl::Status()> check_;
 };
 using NumbersByName = std::map<std::string, std::shared_ptr<const KnownNumbers>>;
 
