@@ -255,6 +255,8 @@ class Session {
     });
   }
 
+  // Whether a compiled job has this variable: what no job needs, none has.
+  bool HasVariable(const std::string& variable) const;
   // The whole logical value of a variable, under any layout. NOT_FOUND lists the nearest names.
   absl::StatusOr<Array> Get(const std::string& variable);
   // INVALID_ARGUMENT if shape or dtype differ.

@@ -135,6 +135,7 @@ class Session::Impl {
     return job.hosts == JobKind::Hosts::kAll || IsMaster();
   }
   absl::StatusOr<Array> Get(const std::string& variable);
+  bool HasVariable(const std::string& name) const { return variables_.contains(name); }
   absl::Status Set(const std::map<std::string, const Array*>& values);
   absl::Status SetFromFiles(const std::map<std::string, FilePart>& parts);
   // By the master.

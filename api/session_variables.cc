@@ -81,6 +81,10 @@ Tensor Session::Impl::Refer(Job& job, const std::string& name, const VariableInf
                               .placement = info.layout.placement});
 }
 
+bool Session::HasVariable(const std::string& variable) const {
+  return impl_->HasVariable(variable);
+}
+
 absl::StatusOr<Array> Session::Get(const std::string& variable) { return impl_->Get(variable); }
 
 absl::StatusOr<Array> Session::Impl::Get(const std::string& variable) {

@@ -320,7 +320,11 @@ absl::Status Model::LoadInto(Session& session) const {
   std::map<std::string, FilePart> in_files;
   std::vector<std::shared_ptr<const Array>> held;
   std::map<std::string, const Array*> values;
+  bool has_any = variables_.empty();
   for (const auto& [name, numbers] : variables_) {
+    // Of what no job fetches, weights need no variables either.
+    if (!session.HasVariable(name)) continue;
+    has_any = true;
     if (numbers->place().has_value()) {
       const absl::Status fresh = numbers->CheckFile();
       if (!fresh.ok()) return Prefixed(file_, fresh);
@@ -334,6 +338,11 @@ absl::Status Model::LoadInto(Session& session) const {
     } else {
       values[name] = held.emplace_back(*std::move(array)).get();
     }
+  }
+  if (!has_any) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        file_, ": no compiled job has one of its ", variables_.size(),
+        " variables; Compile a job that applies it, and fetch what it makes, before LoadInto"));
   }
   BRAID_RETURN_IF_ERROR(session.SetFromFiles(in_files));
   return session.Set(values);

@@ -43,6 +43,11 @@ class Translators {
     const auto found = translators_.find(op);
     return found != translators_.end() ? &found->second : nullptr;
   }
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, translator] : translators_) names.push_back(name);
+    return names;
+  }
 
  private:
   std::map<std::string, Translator, std::less<>> translators_;

@@ -304,6 +304,37 @@ TEST_F(OnnxWeightsTest, QuantizedNumbersLieOnAllDevices) {
   }
 }
 
+// Two outputs, each with a weight of its own, of which a job fetches one or none.
+TEST_F(OnnxWeightsTest, WhatNoJobFetchesNeedsNoWeights) {
+  ModelWriter writer;
+  writer.Input("x", {2, 3});
+  writer.Output("a", {2, 3});
+  writer.Output("b", {2, 3});
+  writer.Initializer("wa", Numbers({3}, 1));
+  writer.Initializer("wb", Numbers({3}, 2));
+  writer.Add("Add", {"x", "wa"}, {"a"});
+  writer.Add("Mul", {"x", "wb"}, {"b"});
+  Model model = LoadOrDie(writer);
+  const auto session = Session::Start({.devices = {2}, .progress = Progress::kOff});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto record = [&](const std::string& output) {
+    return [&model, output](Job& job) -> absl::Status {
+      BRAID_ASSIGN_OR_RETURN(const auto outputs, model.Apply(job, {job.Input("x", {2, 3})}));
+      job.Fetch("y", output == "a" ? outputs[0] : job.Input("z", {2, 3}) * 2.0);
+      return absl::OkStatus();
+    };
+  };
+  ASSERT_TRUE((*session)->Compile("none", record("")).ok());
+  const absl::Status none = model.LoadInto(**session);
+  EXPECT_TRUE(absl::IsFailedPrecondition(none)) << none;
+  EXPECT_THAT(std::string(none.message()), HasSubstr("no compiled job has one of its 2 variables"));
+  const auto job = (*session)->Compile("first", record("a"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(model.LoadInto(**session), absl::OkStatus());
+  EXPECT_EQ((*session)->Get("wa")->data<float>()[1], Numbers({3}, 1).data<float>()[1]);
+  EXPECT_FALSE((*session)->HasVariable("wb"));
+}
+
 TEST_F(OnnxWeightsTest, ASizeOfMinusOneIsOpen) {
   ModelWriter writer;
   writer.Input("x", {0, 3});

@@ -17,7 +17,6 @@
 #include "api/job.h"
 #include "api/layers.h"
 #include "api/object_format.h"
-#include "api/onnx/onnx.pb.h"
 #include "api/optimizers.h"
 #include "comm/collective/collective_frame.h"
 #include "comm/join.pb.h"
@@ -28,6 +27,7 @@
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "runtime/control.pb.h"
+#include "tests/fuzz/onnx_seeds.h"
 
 namespace braid::fuzz {
 namespace {
@@ -466,49 +466,6 @@ void WriteFiles() {
         "SLURM_STEP_ID=0\nSLURM_NNODES=2\n");
 }
 
-// ---- ONNX models
-
-onnx::NodeProto& AddNode(onnx::GraphProto& graph, const std::string& op,
-                         const std::vector<std::string>& inputs,
-                         const std::vector<std::string>& outputs) {
-  onnx::NodeProto& node = *graph.add_node();
-  node.set_op_type(op);
-  for (const std::string& input : inputs) node.add_input(input);
-  for (const std::string& output : outputs) node.add_output(output);
-  return node;
-}
-
-onnx::AttributeProto& AddAttribute(onnx::NodeProto& node, const std::string& name) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  return attribute;
-}
-
-void AddInitializer(onnx::GraphProto& graph, const std::string& name, std::vector<int64_t> dims,
-                    std::vector<float> values) {
-  onnx::TensorProto& tensor = *graph.add_initializer();
-  tensor.set_name(name);
-  tensor.set_data_type(1);
-  for (int64_t dim : dims) tensor.add_dims(dim);
-  for (float value : values) tensor.add_float_data(value);
-}
-
-void AddInfo(onnx::ValueInfoProto& info, const std::string& name, std::vector<int64_t> dims) {
-  info.set_name(name);
-  onnx::TypeProto::Tensor& type = *info.mutable_type()->mutable_tensor_type();
-  type.set_elem_type(1);
-  for (int64_t dim : dims) type.mutable_shape()->add_dim()->set_dim_value(dim);
-}
-
-onnx::ModelProto EmptyModel() {
-  onnx::ModelProto model;
-  model.set_ir_version(8);
-  model.add_opset_import()->set_version(17);
-  AddInfo(*model.mutable_graph()->add_input(), "x", {2, 3});
-  AddInfo(*model.mutable_graph()->add_output(), "y", {});
-  return model;
-}
-
 // As objects_target.cc reads them.
 template <typename T>
 void WriteObject(char type, const std::string& name, const T& object) {
@@ -530,60 +487,6 @@ void WriteObjects() {
   WriteObject('p', "messages", std::vector<control::Hello>{hello, {}});
 }
 
-void WriteOnnx() {
-  onnx::ModelProto dense = EmptyModel();
-  AddInitializer(*dense.mutable_graph(), "w", {3, 2}, {1, 2, 3, 4, 5, 6});
-  AddAttribute(AddNode(*dense.mutable_graph(), "Gemm", {"x", "w"}, {"h"}), "alpha").set_f(2);
-  AddNode(*dense.mutable_graph(), "Shape", {"h"}, {"shape"});
-  AddNode(*dense.mutable_graph(), "Reshape", {"h", "shape"}, {"r"});
-  AddAttribute(AddNode(*dense.mutable_graph(), "Softmax", {"r"}, {"y"}), "axis").set_i(-1);
-  Write("onnx", "dense", dense.SerializeAsString());
-
-  // Five rounds of s = s + x, of which every s is kept.
-  onnx::ModelProto loop = EmptyModel();
-  onnx::NodeProto& rounds = AddNode(*loop.mutable_graph(), "Constant", {}, {"rounds"});
-  AddAttribute(rounds, "value_int").set_i(5);
-  onnx::NodeProto& node = AddNode(*loop.mutable_graph(), "Loop", {"rounds", "", "x"}, {"s", "y"});
-  onnx::GraphProto& body = *AddAttribute(node, "body").mutable_g();
-  for (const char* name : {"round", "go", "before"}) body.add_input()->set_name(name);
-  AddNode(body, "Add", {"before", "x"}, {"after"});
-  AddNode(body, "Identity", {"after"}, {"kept"});
-  for (const char* name : {"go", "after", "kept"}) body.add_output()->set_name(name);
-  Write("onnx", "loop", loop.SerializeAsString());
-
-  onnx::ModelProto sequence = EmptyModel();
-  AddNode(*sequence.mutable_graph(), "SplitToSequence", {"x"}, {"parts"});
-  onnx::NodeProto& last = AddNode(*sequence.mutable_graph(), "Constant", {}, {"last"});
-  AddAttribute(last, "value_int").set_i(-1);
-  AddNode(*sequence.mutable_graph(), "SequenceAt", {"parts", "last"}, {"part"});
-  AddNode(*sequence.mutable_graph(), "SequenceInsert", {"parts", "part"}, {"more"});
-  onnx::NodeProto& joined =
-      AddNode(*sequence.mutable_graph(), "ConcatFromSequence", {"more"}, {"y"});
-  AddAttribute(joined, "axis").set_i(1);
-  Write("onnx", "sequence", sequence.SerializeAsString());
-
-  onnx::ModelProto function = EmptyModel();
-  function.mutable_opset_import(0)->set_domain("");
-  onnx::FunctionProto& scaled = *function.add_functions();
-  scaled.set_name("Scaled");
-  scaled.add_input("a");
-  scaled.add_output("b");
-  scaled.add_opset_import()->set_version(17);
-  onnx::NodeProto& factor = *scaled.add_node();
-  factor.set_op_type("Constant");
-  factor.add_output("factor");
-  AddAttribute(factor, "value_floats").set_ref_attr_name("factors");
-  onnx::NodeProto& product = *scaled.add_node();
-  product.set_op_type("Mul");
-  product.add_input("a");
-  product.add_input("factor");
-  product.add_output("b");
-  onnx::NodeProto& call = AddNode(*function.mutable_graph(), "Scaled", {"x"}, {"y"});
-  onnx::AttributeProto& factors = AddAttribute(call, "factors");
-  for (float value : {1.f, 2.f, 3.f}) factors.add_floats(value);
-  Write("onnx", "function", function.SerializeAsString());
-}
-
 }  // namespace
 }  // namespace braid::fuzz
 
@@ -596,5 +499,7 @@ int main(int argc, char** argv) {
   braid::fuzz::WriteJoin();
   braid::fuzz::WriteFiles();
   braid::fuzz::WriteObjects();
-  braid::fuzz::WriteOnnx();
+  braid::fuzz::WriteOnnxSeeds([](const std::string& name, const std::string& bytes) {
+    braid::fuzz::Write("onnx", name, bytes);
+  });
 }

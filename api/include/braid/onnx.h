@@ -146,8 +146,9 @@ class Model {
 
   // The variables that Apply made in any job, by their full name, with the file's values.
   const NumbersByName& variables() const { return variables_; }
-  // Gives the session's variables the values of the file, once the jobs are compiled: a few at a
-  // time, so that they need little memory beside the variables.
+  // Gives the session's variables the values of the file, once the jobs are compiled: devices read
+  // what they hold, so that this needs little memory beside the variables. Weights that no compiled
+  // job needs are left out; FAILED_PRECONDITION if it needs none of them.
   absl::Status LoadInto(Session& session) const;
 
  private:
