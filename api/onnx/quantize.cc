@@ -138,13 +138,8 @@ absl::StatusOr<Tensors> TranslateDequantize(const NodeView& n) {
 
 // The range of x, 0 with it, onto 0 .. 255.
 absl::StatusOr<Tensors> TranslateDynamicQuantize(const NodeView& n) {
-  const Tensor x = n.in(0);
-  const Tensor zero = Constant(n.graph(), 0, {.dtype = n.dtype()});
-  const Tensor high = Maximum(ReduceMax(x), zero), low = Minimum(ReduceMin(x), zero);
-  // A division: a product with 1 / 255 is rounded otherwise.
-  const Tensor scale = Div(Sub(high, low), Constant(n.graph(), 255, {.dtype = n.dtype()}));
-  const Tensor zero_point = Cast(Round(Clip(Div(Neg(low), scale), 0, 255)), DType::kU8);
-  return Tensors{QuantizedQuotient(Div(x, scale), zero_point, {}), scale, zero_point};
+  const QuantizedReals made = QuantizedByRange(n.in(0));
+  return Tensors{made.numbers, made.of.scale, made.of.zero_point};
 }
 
 // Matrix `input` less its zero point (input `at`, perhaps absent), exact in f64. A zero point per
@@ -201,6 +196,17 @@ Tensor QuantizedQuotient(Tensor quotient, Tensor zero_point, const QuantizeOptio
 }
 
 Tensor QuotientOf(Tensor sum, Tensor scale) { return Mul(Cast(sum, DType::kF32), scale); }
+
+QuantizedReals QuantizedByRange(Tensor x) {
+  if (!x.valid()) return {};
+  LogicalGraph& graph = *x.graph();
+  const Tensor zero = Constant(graph, 0, {.dtype = x.dtype()});
+  const Tensor high = Maximum(ReduceMax(x), zero), low = Minimum(ReduceMin(x), zero);
+  // A division: a product with 1 / 255 is rounded otherwise.
+  const Tensor scale = Div(Sub(high, low), Constant(graph, 255, {.dtype = x.dtype()}));
+  const Tensor zero_point = Cast(Round(Clip(Div(Neg(low), scale), 0, 255)), DType::kU8);
+  return {QuantizedQuotient(Div(x, scale), zero_point, {}), {scale, zero_point}};
+}
 
 absl::Status CheckQuantized(DType dtype) {
   const bool is_float = IsFloatCode(dtype) && dtype != DType::kF8E8M0;

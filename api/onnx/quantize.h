@@ -23,6 +23,12 @@ struct QuantizeOptions {
 // `quotient`: the reals by the scale. Whole numbers are the nearest, halves the even ones, within
 // their type's range.
 Tensor QuantizedQuotient(Tensor quotient, Tensor zero_point, const QuantizeOptions& options);
+// Reals as u8 of the scale that just holds them and zero: DynamicQuantizeLinear.
+struct QuantizedReals {
+  Tensor numbers;
+  Quantization of;
+};
+QuantizedReals QuantizedByRange(Tensor reals);
 // Of a sum of products of whole numbers, which is exact, and a scale in f32. It is rounded as the
 // standard's reference and ONNX Runtime round it, so that the numbers are theirs.
 Tensor QuotientOf(Tensor sum, Tensor scale);

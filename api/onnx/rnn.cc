@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/onnx/quantize.h"
 #include "api/onnx/translators.h"
 #include "graph/functional.h"
 #include "graph/functions/recurrent.h"
@@ -230,14 +231,18 @@ absl::StatusOr<Tensors> TranslateGru(const NodeView& n) {
   return Join(layer, results);
 }
 
-absl::StatusOr<Tensors> TranslateLstm(const NodeView& n) {
-  BRAID_ASSIGN_OR_RETURN(const Layer layer, ReadLayer(n, 4, {"Sigmoid", "Tanh", "Tanh"}));
+// What products take in place of a tensor of the layer.
+using Rounding = Tensor (*)(Tensor);
+
+absl::StatusOr<Tensors> MakeLstm(const NodeView& n, Rounding round) {
+  BRAID_ASSIGN_OR_RETURN(Layer layer, ReadLayer(n, 4, {"Sigmoid", "Tanh", "Tanh"}));
+  if (round != nullptr) layer.x = round(layer.x);
   const bool has_peepholes = n.HasInput(7), input_forget = n.Flag("input_forget");
   std::vector<RecurrentResult> results;
   for (int64_t d = 0; d < layer.directions; ++d) {
     RecurrentOptions options = layer.Options(d);
     options.initial_cell = layer.Initial(6, d);
-    if (layer.is_plain && !has_peepholes && !input_forget) {
+    if (layer.is_plain && !has_peepholes && !input_forget && round == nullptr) {
       // i, o, f, c to i, f, c, o.
       results.push_back(Lstm(layer.x, layer.Weights(d, {0, 2, 3, 1}), options));
       continue;
@@ -247,7 +252,8 @@ absl::StatusOr<Tensors> TranslateLstm(const NodeView& n) {
       return has_peepholes ? Add(sum, Mul(cell, layer.Part(n.in(7), d, index, 3))) : sum;
     };
     const auto step = [&](Tensor projected, RecurrentState before) -> RecurrentState {
-      const Tensor sum = Add(projected, Times(before.h, weights.recurrent, weights.recurrent_bias));
+      const Tensor h = round != nullptr ? round(before.h) : before.h;
+      const Tensor sum = Add(projected, Times(h, weights.recurrent, weights.recurrent_bias));
       const Tensors gates = Split(sum, Ints(4, layer.units), -1);
       const Tensor input = layer.Activate(d, 0, peep(gates[0], 0, before.c));
       const Tensor forget = input_forget ? AddScalar(Neg(input), 1)
@@ -266,12 +272,50 @@ absl::StatusOr<Tensors> TranslateLstm(const NodeView& n) {
   return Join(layer, results);
 }
 
+absl::StatusOr<Tensors> TranslateLstm(const NodeView& n) { return MakeLstm(n, nullptr); }
+
+// Weights of ONNX Runtime's quantized LSTM, [directions, k, rows], as an LSTM has them: real, and
+// transposed. A scale and a zero point are of a direction, or of each of its rows.
+absl::StatusOr<Tensor> RealWeights(const NodeView& n, int numbers, int scale, int zero_point) {
+  const Shape shape = n.shape(numbers);
+  if (shape.rank() != 3) return Wrong("W and R of three axes are needed");
+  Tensor beside[2];
+  for (const int i : {0, 1}) {
+    const int input = i == 0 ? scale : zero_point;
+    const Shape of = n.shape(input);
+    const bool is_of_rows = of == Shape{shape[0], shape[2]};
+    if (!is_of_rows && of != Shape{shape[0]}) {
+      return Wrong(absl::StrCat("input ", input, " is ", n.type(input).ToString(), "; ", shape[0],
+                                " elements, or ", shape[0], " x ", shape[2], ", are needed"));
+    }
+    beside[i] = Reshape(n.in(input), {shape[0], 1, is_of_rows ? shape[2] : 1});
+  }
+  return Transpose(Dequantized(n.in(numbers), {.scale = beside[0], .zero_point = beside[1]}),
+                   {0, 2, 1});
+}
+
+// Its products take inputs and states that are rounded to u8, each by its own range.
+absl::StatusOr<Tensors> TranslateQuantizedLstm(const NodeView& n) {
+  for (const int i : {8, 9, 10, 11}) {
+    if (!n.HasInput(i)) return Wrong(absl::StrCat("input ", i, " is missing"));
+  }
+  BRAID_ASSIGN_OR_RETURN(const Tensor w, RealWeights(n, 1, 8, 9));
+  BRAID_ASSIGN_OR_RETURN(const Tensor r, RealWeights(n, 2, 10, 11));
+  std::vector<Value> values = {n.value(0), {.tensor = w}, {.tensor = r}};
+  for (int i = 3; i < 8; ++i) values.push_back(n.value(i));
+  return MakeLstm(n.With(std::move(values)), [](Tensor x) {
+    const QuantizedReals made = QuantizedByRange(x);
+    return Dequantized(made.numbers, made.of);
+  });
+}
+
 }  // namespace
 
 void AddRnn(Translators& all) {
   all.Add("RNN", {3, 6}, TranslateRnn);
   all.Add("GRU", {3, 6}, TranslateGru);
   all.Add("LSTM", {3, 8}, TranslateLstm);
+  all.Add("com.microsoft.DynamicQuantizeLSTM", {3, 12}, TranslateQuantizedLstm);
 }
 
 }  // namespace braid::onnx

@@ -213,6 +213,65 @@ TEST_F(MicrosoftTest, AWindowAndASinkOfEachHead) {
   }
 }
 
+// Two steps of an LSTM, written as two of one step each whose inputs and states were rounded to u8.
+TEST_F(MicrosoftTest, AnLstmQuantizesItsInputsAndItsStates) {
+  constexpr int64_t kIn = 3, kUnits = 2, kRows = 4 * kUnits;
+  constexpr float kScales[] = {0.02f, 0.03f};  // of W and of R, in u8 about 128
+  Given("x", {2, 2, kIn}, 1);
+  const auto weights = [&](const std::string& name, int64_t columns, float scale, int seed) {
+    std::vector<uint8_t> numbers(columns * kRows);
+    std::vector<float> reals(numbers.size());  // transposed
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t column = 0; column < columns; ++column) {
+        const int64_t number = (row * 31 + column * 17 + seed * 7) % 256;
+        numbers[column * kRows + row] = static_cast<uint8_t>(number);
+        reals[row * columns + column] = static_cast<float>(number - 128) * scale;
+      }
+    }
+    writer_.Initializer(name, Array::FromVector<uint8_t>({1, columns, kRows}, numbers));
+    writer_.graph().mutable_initializer(writer_.graph().initializer_size() - 1)->set_data_type(2);
+    writer_.Initializer(name + "_real", Array::FromVector<float>({1, kRows, columns}, reals));
+    writer_.Initializer(name + "_scale", Array::FromVector<float>({1}, {scale}));
+    writer_.Initializer(name + "_zero", Array::FromVector<uint8_t>({1}, {128}));
+    writer_.graph().mutable_initializer(writer_.graph().initializer_size() - 1)->set_data_type(2);
+  };
+  weights("w", kIn, kScales[0], 1);
+  weights("r", kUnits, kScales[1], 2);
+  writer_.Initializer("bias", Numbers({1, 2 * kRows}, 3));
+  IntAttribute(
+      Fused("DynamicQuantizeLSTM",
+            {"x", "w", "r", "bias", "", "", "", "", "w_scale", "w_zero", "r_scale", "r_zero"},
+            {"y", "last", "cell"}),
+      "hidden_size", kUnits);
+
+  const auto rounded = [&](const std::string& x) {
+    Standard("DynamicQuantizeLinear", {x}, {x + "_q", x + "_scale", x + "_zero"});
+    Standard("DequantizeLinear", {x + "_q", x + "_scale", x + "_zero"}, {x + "_rounded"});
+    return x + "_rounded";
+  };
+  Ints("halves", {1, 1});
+  Standard("Split", {rounded("x"), "halves"}, {"x0", "x1"});
+  const auto step = [&](const std::string& x, std::vector<std::string> states,
+                        std::vector<std::string> outputs) {
+    std::vector<std::string> inputs = {x, "w_real", "r_real", "bias", ""};
+    inputs.insert(inputs.end(), states.begin(), states.end());
+    IntAttribute(Standard("LSTM", inputs, std::move(outputs)), "hidden_size", kUnits);
+  };
+  step("x0", {}, {"y0", "h0", "c0"});
+  step("x1", {rounded("h0"), "c0"}, {"y1", "h1", "c1"});
+  IntAttribute(Standard("Concat", {"y0", "y1"}, {"wanted"}), "axis", 0);
+  ExpectEqual({{"y", "wanted"}, {"last", "h1"}, {"cell", "c1"}});
+}
+
+TEST_F(MicrosoftTest, AQuantizedLstmNeedsItsScales) {
+  Given("x", {1, 1, 2}, 1);
+  Given("w", {1, 2, 4}, 2);
+  Given("r", {1, 1, 4}, 2);
+  Fused("DynamicQuantizeLSTM", {"x", "w", "r"}, {"y"});
+  EXPECT_THAT(ErrorOf("y"), HasSubstr("com.microsoft.DynamicQuantizeLSTM of opset 1 'y': input 8 "
+                                      "is missing"));
+}
+
 // ---- refusals -----------------------------------------------------------------------------------
 
 TEST_F(MicrosoftTest, ATotalLengthThatIsComputedIsRefused) {
