@@ -12,6 +12,7 @@
 #include "api/onnx/onnx.pb.h"
 #include "api/onnx/tensor_proto.h"
 #include "api/onnx/trained.h"
+#include "api/onnx/words.h"
 #include "graph/functional.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
@@ -134,7 +135,15 @@ absl::Status Importer::Visit(const NodeProto& written, Scope& scope) {
   if (++visits_ > kMaxVisits) return Lacking(absl::StrCat("more than ", kMaxVisits, " nodes"));
   const NodeProto& node = Instantiate(written, scope);
   BRAID_ASSIGN_OR_RETURN(Values inputs, Inputs(node, scope));
-  BRAID_ASSIGN_OR_RETURN(Values outputs, Translate(node, std::move(inputs), scope));
+  BRAID_ASSIGN_OR_RETURN(const Words words, WordsMadeBy(node, inputs));
+  Values outputs;
+  if (CastsText(node, inputs)) {
+    outputs = {inputs[0]};
+    outputs[0].name.clear();
+  } else {
+    BRAID_ASSIGN_OR_RETURN(outputs, Translate(node, std::move(inputs), scope));
+  }
+  if (words != nullptr && !outputs.empty()) outputs[0].words = words;
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty()) continue;
     if (i >= static_cast<int>(outputs.size())) return Lacking(absl::StrCat("output ", i));

@@ -1,6 +1,7 @@
 #include "api/onnx/ml_scores.h"
 
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -90,9 +91,10 @@ absl::StatusOr<std::vector<double>> FloatsOf(const NodeView& n, const std::strin
 absl::StatusOr<Ints> ClassLabels(const NodeView& n, const char* integers) {
   const std::optional<std::vector<std::string>> strings = n.Texts("classlabels_strings");
   if (strings && !strings->empty()) {
-    return Lacking(
-        "class labels that are strings; train on labels that are integers (the places of the names "
-        "in a list) and export that model");
+    n.Ignore(integers);
+    Ints places(strings->size());
+    std::iota(places.begin(), places.end(), 0);
+    return places;
   }
   Ints labels = n.List(integers).value_or(Ints());
   if (labels.empty()) return Wrong(absl::StrCat("it has no ", integers));

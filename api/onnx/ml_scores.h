@@ -24,7 +24,7 @@ Tensor TransformedPair(Tensor negative, Tensor positive, PostTransform transform
 
 // A list of floats, or the tensor that is called `name`_as_tensor; empty if there is neither.
 absl::StatusOr<std::vector<double>> FloatsOf(const NodeView& n, const std::string& name);
-// The labels of the attribute `integers`; UNIMPLEMENTED if classlabels_strings has them.
+// The labels of the attribute `integers`; of those that classlabels_strings has, their places.
 absl::StatusOr<Ints> ClassLabels(const NodeView& n, const char* integers);
 // Labels i64 [n] of classes i32 [n].
 Tensor LabelsOf(Tensor classes, const Ints& labels);

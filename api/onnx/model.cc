@@ -14,6 +14,7 @@
 #include "api/onnx/onnx.pb.h"
 #include "api/onnx/tensor_proto.h"
 #include "api/onnx/trained.h"
+#include "api/onnx/words.h"
 #include "api/session.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
@@ -82,9 +83,20 @@ void AppendTensors(const Value& value, Target& target, std::vector<Tensor>& tens
   for (const Value& element : *value.sequence) AppendTensors(element, target, tensors);
 }
 
+using Labels = std::map<std::string, std::vector<std::string>>;
+
+absl::Status TakeText(const std::string& name, const TensorProto& tensor, NumbersByName& weights,
+                      Labels& texts) {
+  BRAID_ASSIGN_OR_RETURN(Text text, TextOf(tensor));
+  weights[name] = std::make_shared<const KnownNumbers>(std::move(text.places));
+  texts[name] = *text.words;
+  return absl::OkStatus();
+}
+
 // What nodes have as constants is to the rest of the graph as initializers are; some exporters
 // write all weights so.
-absl::Status TakeConstants(GraphProto& graph, const std::string& folder, NumbersByName& weights) {
+absl::Status TakeConstants(GraphProto& graph, const std::string& folder, NumbersByName& weights,
+                           Labels& texts) {
   google::protobuf::RepeatedPtrField<NodeProto> others;
   for (NodeProto& node : *graph.mutable_node()) {
     const bool is_tensor = node.op_type() == "Constant" && node.domain().empty() &&
@@ -95,6 +107,11 @@ absl::Status TakeConstants(GraphProto& graph, const std::string& folder, Numbers
       continue;
     }
     const std::string& name = node.output(0);
+    if (IsText(node.attribute(0).t())) {
+      BRAID_RETURN_IF_ERROR(TakeText(name, node.attribute(0).t(), weights, texts));
+      node.Clear();
+      continue;
+    }
     absl::StatusOr<Array> array = ToArray(node.attribute(0).t(), folder);
     if (!array.ok()) return Prefixed(absl::StrCat("Constant '", name, "'"), array.status());
     // Zeros to begin with, ones that scale nothing: what an exporter made up, and nobody trained.
@@ -205,6 +222,13 @@ absl::StatusOr<Model> Load(const std::string& file) {
   const std::string folder = parent.empty() ? "." : parent;
   for (int i = 0; i < graph.initializer_size(); ++i) {
     TensorProto& initializer = *graph.mutable_initializer(i);
+    if (IsText(initializer)) {
+      const absl::Status taken =
+          TakeText(initializer.name(), initializer, model.weights_, model.texts_);
+      if (!taken.ok()) return Prefixed(file, taken);
+      initializer.Clear();
+      continue;
+    }
     const auto found = parsed.left_out.find(i);
     absl::StatusOr<KnownNumbers> numbers =
         ToNumbers(initializer, file,
@@ -219,7 +243,7 @@ absl::StatusOr<Model> Load(const std::string& file) {
   for (const FunctionProto& function : model.proto_->functions()) {
     CountOperators(function.node(), model.operators_);
   }
-  BRAID_RETURN_IF_ERROR(Prefixed(file, TakeConstants(graph, folder, model.weights_)));
+  BRAID_RETURN_IF_ERROR(Prefixed(file, TakeConstants(graph, folder, model.weights_, model.texts_)));
   absl::StatusOr<std::map<std::string, WeightRole>> roles = RolesOf(graph, model.weights_);
   if (!roles.ok()) return Prefixed(file, roles.status());
   model.roles_ = std::make_unique<std::map<std::string, WeightRole>>(*std::move(roles));
@@ -268,6 +292,9 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
                    .numbers = numbers,
                    .is_weight = is_trained || role.is_variable(),
                    .is_trained = is_trained};
+    if (const auto text = texts_.find(name); text != texts_.end()) {
+      given[name].words = std::make_shared<const std::vector<std::string>>(text->second);
+    }
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const ValueInfo& input = inputs_[i];
@@ -294,7 +321,10 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
   Importer importer(*proto_, target);
   BRAID_ASSIGN_OR_RETURN(const std::vector<Value> values, importer.Run(std::move(given)));
   std::vector<Tensor> outputs;
-  for (const Value& value : values) AppendTensors(value, target, outputs);
+  for (size_t i = 0; i < values.size(); ++i) {
+    AppendTensors(values[i], target, outputs);
+    if (values[i].words != nullptr) labels_[outputs_[i].name] = *values[i].words;
+  }
   BRAID_RETURN_IF_ERROR(graph.status());
   // Of some only the numbers were wanted: the job will not have these.
   std::set<std::string> read;

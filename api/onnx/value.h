@@ -16,6 +16,8 @@
 
 namespace braid::onnx {
 
+using Words = std::shared_ptr<const std::vector<std::string>>;
+
 // Absent; a tensor, of which we know what computes it, its numbers, or both; a sequence, whose
 // length is known always; or an optional that holds nothing (one that holds something is that).
 struct Value {
@@ -25,6 +27,7 @@ struct Value {
   // The file's: a variable when it is needed in the graph, though its numbers are known.
   bool is_weight = false;
   bool is_trained = false;  // is_weight only
+  Words words;              // it is text: its numbers are places in these
   std::shared_ptr<const std::vector<Value>> sequence;
   bool is_empty_optional = false;
 

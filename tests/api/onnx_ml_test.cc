@@ -457,11 +457,24 @@ TEST_F(OnnxMlTest, LargeTablesAreVariables) {
   EXPECT_THAT(Values(result->Last("y")), ElementsAre(5));
 }
 
+// They come out as their places.
+TEST_F(OnnxMlTest, ClassLabelsMayBeText) {
+  MlNode classifier("LinearClassifier", 2);
+  classifier.Floats("coefficients", {1, 0, 0, 1, -1, -1}).Floats("intercepts", {0, 0, 0.5});
+  classifier.Texts("classlabels_strings", {"cat", "dog", "neither"});
+  const Array x = Floats({3, 2}, {1, 2, -1, -2, 3, 1});
+  ExpectOutputs(classifier, {x},
+                {Array::FromVector<int64_t>({3}, {1, 2, 0}),
+                 Floats({3, 3}, {1, 2, -2.5, -1, -2, 3.5, 3, 1, -3.5})});
+  Model model = LoadOrDie(classifier, {x});
+  const OpRegistry ops = BuiltinOps();
+  LogicalGraph graph(&ops);
+  ASSERT_TRUE(model.Apply(graph, {Input(graph, "x", {DType::kF32, {3, 2}})}).ok());
+  ASSERT_EQ(model.labels().size(), 1u);
+  EXPECT_THAT(model.labels().at("y0"), ElementsAre("cat", "dog", "neither"));
+}
+
 TEST_F(OnnxMlTest, StringsAreRefusedWithAWayOut) {
-  const Array x = Floats({1, 2}, {1, 2});
-  MlNode classifier = TwoTrees("TreeEnsembleClassifier", "class", 2);
-  classifier.Ints("class_ids", {0, 1, 1, 0}).Texts("classlabels_strings", {"cat", "dog"});
-  EXPECT_THAT(ApplyError(classifier, {x}), HasSubstr("train on labels that are integers"));
   MlNode encoder("LabelEncoder", 1);
   encoder.Ints("keys_int64s", {1}).Texts("values_strings", {"one"});
   EXPECT_THAT(ApplyError(encoder, {Array::FromVector<int64_t>({1}, {1})}),

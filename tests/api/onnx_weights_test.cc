@@ -391,18 +391,46 @@ TEST_F(OnnxWeightsTest, NamesAreGivenOnceAndInOrder) {
   circle.Add("Add", {"x", "z"}, {"y"});
   circle.Add("Neg", {"y"}, {"z"});
   EXPECT_THAT(ApplyError(circle, {3}), AllOf(HasSubstr("'z'"), HasSubstr("form a circle")));
+}
 
-  ModelWriter text;
-  text.Input("x", {3});
-  text.Output("y", {3});
-  text.Initializer("words", Numbers({3}, 1));
-  text.graph().mutable_initializer(0)->set_data_type(8);
-  text.Add("Add", {"x", "words"}, {"y"});
+// Words are moved by their places; nothing is computed of them, and they are as many as dims say.
+TEST_F(OnnxWeightsTest, TextIsMovedAndNothingElse) {
+  ModelWriter writer;
+  writer.Input("x", {1, 3});
+  writer.Output("y", {1});
+  TensorProto& words = *writer.graph().add_initializer();
+  words.set_name("words");
+  words.set_data_type(8);
+  words.add_dims(3);
+  for (const char* word : {"one", "two", "three"}) words.add_string_data(word);
+  NodeProto& most = writer.Add("ArgMax", {"x"}, {"place"});
+  IntAttribute(most, "keepdims", 0);
+  IntAttribute(most, "axis", 1);
+  IntAttribute(writer.Add("Cast", {"words"}, {"cast"}), "to", 8);
+  writer.Add("Gather", {"cast", "place"}, {"y"});
+  Model model = LoadOrDie(writer);
+  const auto session = Session::Start({.devices = {2}, .progress = Progress::kOff});
+  ASSERT_TRUE(session.ok()) << session.status();
+  auto job = (*session)->Compile("job", [&](Job& job) -> absl::Status {
+    BRAID_ASSIGN_OR_RETURN(const auto outputs, model.Apply(job, {job.Input("x", {1, 3})}));
+    job.Fetch("y", outputs[0]);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_EQ(model.LoadInto(**session), absl::OkStatus());
+  const auto result = job->Run({.feeds = {{"x", Floats({1, 3}, {0, 1, 2})}}});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(model.labels().at("y")[result->Last("y").data<int64_t>()[0]], "three");
+
+  NodeProto& equal = *writer.graph().mutable_node(2);
+  equal.set_op_type("Equal");
+  EXPECT_THAT(ApplyError(writer, {1, 3}), HasSubstr("input 0, 'cast', is text, which it does more "
+                                                    "with than to move it"));
+  words.add_string_data("four");
   const std::string path = folder_ / "text.onnx";
-  PutFile(path, text.model().SerializeAsString());
-  EXPECT_THAT(
-      std::string(Load(path).status().message()),
-      AllOf(HasSubstr("text.onnx"), HasSubstr("'words'"), HasSubstr("element type string")));
+  PutFile(path, writer.model().SerializeAsString());
+  EXPECT_THAT(std::string(Load(path).status().message()),
+              AllOf(HasSubstr("text.onnx"), HasSubstr("'words' is text and has 4 words")));
 }
 
 }  // namespace

@@ -52,6 +52,15 @@ onnx::ModelProto EmptyModel(int opset = 17) {
   return model;
 }
 
+// With nodes of that domain, too.
+onnx::ModelProto EmptyModelOf(const std::string& domain, int version) {
+  onnx::ModelProto model = EmptyModel();
+  onnx::OperatorSetIdProto& opset = *model.add_opset_import();
+  opset.set_domain(domain);
+  opset.set_version(version);
+  return model;
+}
+
 // An initializer of every type, cast to f32 and added up.
 onnx::ModelProto Types() {
   constexpr int kFirst = 1, kLast = 26;  // of TensorProto.DataType
@@ -92,10 +101,7 @@ onnx::ModelProto Quantized() {
 }
 
 onnx::ModelProto Microsoft() {
-  onnx::ModelProto model = EmptyModel(17);
-  onnx::OperatorSetIdProto& opset = *model.add_opset_import();
-  opset.set_domain("com.microsoft");
-  opset.set_version(1);
+  onnx::ModelProto model = EmptyModelOf("com.microsoft", 1);
   onnx::GraphProto& graph = *model.mutable_graph();
   AddInitializer(graph, "w", {3, 12}, std::vector<float>(36, 0.5f));
   AddInitializer(graph, "numbers", {3}, {1, 2, 3});
@@ -121,10 +127,7 @@ onnx::ModelProto Microsoft() {
 }
 
 onnx::ModelProto MachineLearning() {
-  onnx::ModelProto model = EmptyModel(17);
-  onnx::OperatorSetIdProto& opset = *model.add_opset_import();
-  opset.set_domain("ai.onnx.ml");
-  opset.set_version(3);
+  onnx::ModelProto model = EmptyModelOf("ai.onnx.ml", 3);
   onnx::GraphProto& graph = *model.mutable_graph();
   const auto add = [&](const std::string& op, const std::string& input,
                        const std::string& output) -> onnx::NodeProto& {

@@ -144,6 +144,9 @@ class Model {
     return Apply(job.graph(), arguments, options);
   }
 
+  // Of outputs that are text, as class labels may be: words, of which a job fetches the places
+  // (i64). Known once the model has been applied.
+  const std::map<std::string, std::vector<std::string>>& labels() const { return labels_; }
   // The variables that Apply made in any job, by their full name, with the file's values.
   const NumbersByName& variables() const { return variables_; }
   // Gives the session's variables the values of the file, once the jobs are compiled: devices read
@@ -165,6 +168,8 @@ class Model {
   std::unique_ptr<std::map<std::string, WeightRole>> roles_;
   std::vector<ValueInfo> inputs_, outputs_;
   NumbersByName weights_, variables_;
+  std::map<std::string, std::vector<std::string>> texts_;  // of weights_ that are text: its words
+  std::map<std::string, std::vector<std::string>> labels_;
 };
 
 // Weights may be in files beside it (external data); large ones stay in their files until LoadInto.
