@@ -15,7 +15,6 @@
 namespace braid::onnx {
 namespace {
 
-constexpr int kStringType = 8;  // of a TensorProto's elements
 constexpr char kNoStrings[] =
     "strings, which no tensor of Braid holds; encode them before the model and export it without "
     "that step";

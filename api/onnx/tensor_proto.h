@@ -16,6 +16,8 @@ namespace braid::onnx {
 class SparseTensorProto;
 class TensorProto;
 
+// Text, of TensorProto.DataType.
+inline constexpr int64_t kStringType = 8;
 // Of TensorProto.DataType; UNIMPLEMENTED for what Braid does not have.
 absl::StatusOr<DType> DTypeOf(int64_t onnx_type);
 

@@ -10,11 +10,10 @@
 #include "api/onnx/importer.h"
 #include "api/onnx/node_view.h"
 #include "api/onnx/onnx.pb.h"
+#include "api/onnx/tensor_proto.h"
 
 namespace braid::onnx {
 namespace {
-
-constexpr int64_t kStringType = 8;  // of TensorProto.DataType
 
 // Operators whose output has elements of their first input, unchanged.
 constexpr const char* kMovers[] = {
