@@ -15,6 +15,8 @@ namespace {
 constexpr Nanoseconds kCauseLimit = kSecond;
 // The same if a link broke: the master asks all nodes whether they are there.
 constexpr Nanoseconds kNamedCauseLimit = 7 * kSecond;
+// In which a reactor has read what lies there.
+constexpr Nanoseconds kReadLimit = 20 * kMillisecond;
 
 }  // namespace
 
@@ -154,12 +156,14 @@ void ControlAgent::Do(NodeAction action, const absl::Status& status, bool is_lin
   }
 }
 
-void ControlAgent::AwaitCause(const absl::Status& cause, Nanoseconds limit) {
+void ControlAgent::AwaitCause(const absl::Status& cause, Nanoseconds limit, bool is_last) {
   const Nanoseconds due = options_.reactor->Now() + limit;
-  options_.reactor->RunAfter(limit, [this, cause, due] {
-    // This process has not run for a while: what the master said meanwhile is unread.
-    if (is_serving() && options_.reactor->Now() - due >= kSecond) {
-      return AwaitCause(cause, kSecond);
+  options_.reactor->RunAfter(limit, [this, cause, due, is_last] {
+    const Nanoseconds late = options_.reactor->Now() - due;
+    // What the master said while this process did not run is unread, and read before the last wait
+    // ends; the master may need as long again.
+    if (is_serving() && (!is_last || late >= kSecond)) {
+      return AwaitCause(cause, late >= kSecond ? kSecond : kReadLimit, /*is_last=*/true);
     }
     Handle(NodeEvent::kOverdue, cause);
   });

@@ -65,7 +65,7 @@ class ControlAgent {
   // `status` is the cause that comes with it, if it brings one.
   void Handle(NodeEvent event, const absl::Status& status = absl::OkStatus());
   void Do(NodeAction action, const absl::Status& status, bool is_link);
-  void AwaitCause(const absl::Status& cause, Nanoseconds limit);
+  void AwaitCause(const absl::Status& cause, Nanoseconds limit, bool is_last = false);
 
   const Options options_;
   NodeState state_ = NodeState::kServing;
