@@ -37,7 +37,7 @@ TranslateFunction OnReals(TranslateFunction f, int operands) {
     std::vector<Value> reals;
     for (int i = 0; i < operands; ++i) {
       BRAID_ASSIGN_OR_RETURN(const Tensor real, RealsAt(n, 3 * i));
-      reals.push_back({.tensor = real});
+      BRAID_ASSIGN_OR_RETURN(reals.emplace_back(), n.Made(real));
     }
     BRAID_ASSIGN_OR_RETURN(const Tensors made, f(n.With(std::move(reals), kRealOpset)));
     BRAID_ASSIGN_OR_RETURN(const Tensor numbers, NumbersOf(n, made[0], 3 * operands, n.dtype()));
@@ -48,8 +48,9 @@ TranslateFunction OnReals(TranslateFunction f, int operands) {
 // The softmax's own version is an attribute.
 absl::StatusOr<Tensors> TranslateSoftmax(const NodeView& n, const TranslateFunction& softmax) {
   BRAID_ASSIGN_OR_RETURN(const Tensor real, RealsAt(n, 0));
+  BRAID_ASSIGN_OR_RETURN(const Value value, n.Made(real));
   const int64_t opset = n.Int("opset", kRealOpset);
-  BRAID_ASSIGN_OR_RETURN(const Tensors made, softmax(n.With({{.tensor = real}}, opset)));
+  BRAID_ASSIGN_OR_RETURN(const Tensors made, softmax(n.With({value}, opset)));
   BRAID_ASSIGN_OR_RETURN(const Tensor numbers, NumbersOf(n, made[0], 3, n.dtype()));
   return Tensors{numbers};
 }

@@ -22,6 +22,12 @@ Tensor NodeView::in(int i) const {
   return is_tensor ? target_.TensorOf(inputs_[i]) : Tensor();
 }
 
+absl::StatusOr<Value> NodeView::Made(Tensor tensor) const {
+  if (tensor.valid()) return Value{.tensor = std::move(tensor)};
+  const absl::Status& status = graph().status();
+  return status.ok() ? absl::InternalError("a tensor that was not made") : status;
+}
+
 absl::StatusOr<std::vector<Value>> NodeView::Sequence(int i) const {
   if (inputs_[i].sequence != nullptr) return *inputs_[i].sequence;
   return Wrong(absl::StrCat("input ", i, " is no sequence"));

@@ -88,6 +88,8 @@ class NodeView {
   // numbers will do, use Known...
   Tensor in(int i) const;
   Tensors inputs() const;
+  // A tensor that was made for the node, as an input of With; the graph's error if it was not.
+  absl::StatusOr<Value> Made(Tensor tensor) const;
   // A tensor of numbers that the node's attributes hold: no weight, so never trained. `name` is
   // this table's among the node's.
   absl::StatusOr<Tensor> Table(const char* name, Array array) const;

@@ -301,7 +301,10 @@ absl::StatusOr<Tensors> TranslateQuantizedLstm(const NodeView& n) {
   }
   BRAID_ASSIGN_OR_RETURN(const Tensor w, RealWeights(n, 1, 8, 9));
   BRAID_ASSIGN_OR_RETURN(const Tensor r, RealWeights(n, 2, 10, 11));
-  std::vector<Value> values = {n.value(0), {.tensor = w}, {.tensor = r}};
+  std::vector<Value> values = {n.value(0)};
+  for (const Tensor& weights : {w, r}) {
+    BRAID_ASSIGN_OR_RETURN(values.emplace_back(), n.Made(weights));
+  }
   for (int i = 3; i < 8; ++i) values.push_back(n.value(i));
   return MakeLstm(n.With(std::move(values)), [](Tensor x) {
     const QuantizedReals made = QuantizedByRange(x);

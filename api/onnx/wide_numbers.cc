@@ -47,6 +47,7 @@ TranslateFunction OnWideNumbers(TranslateFunction f, U64 u64, std::vector<int> n
         has_wide = true;
         input.tensor = Cast(n.in(i), *wide);
         if (is_turned && n.dtype(i) == DType::kU64) input.tensor = Turned(input.tensor);
+        if (!input.tensor.valid()) return n.graph().status();
         input.is_weight = false;
       }
       inputs.push_back(std::move(input));
