@@ -285,26 +285,15 @@ absl::Status Session::Impl::LoadByNodes(const CheckpointReader& reader) {
 }
 
 absl::Status Session::Impl::LoadByMaster(const CheckpointReader& reader) {
+  std::vector<std::string> names;
   for (const auto& [name, info] : variables_) {
+    names.push_back(name);
     const std::vector<int64_t>& sizes = info.type.shape.dims();
     BRAID_RETURN_IF_ERROR(reader.Verify(name, {std::vector<int64_t>(sizes.size(), 0), sizes}));
   }
-  auto next = variables_.begin();
-  while (next != variables_.end()) {
-    std::map<std::string, Array> arrays;
-    std::map<std::string, const Array*> values;
-    int64_t bytes = 0;
-    for (; next != variables_.end(); ++next) {
-      const auto& [name, info] = *next;
-      bytes += BytesOf(info.type);
-      if (!arrays.empty() && bytes > kGatherBytes) break;
-      Array& array = arrays.try_emplace(name, info.type.dtype, info.type.shape).first->second;
-      BRAID_RETURN_IF_ERROR(reader.ReadBytes(name, 0, array.mutable_bytes(), array.num_bytes()));
-      values[name] = &array;
-    }
-    BRAID_RETURN_IF_ERROR(Set(values));
-  }
-  return absl::OkStatus();
+  return SetByMaster(names, kGatherBytes, [&](const std::string& name, Array& into) {
+    return reader.ReadBytes(name, 0, into.mutable_bytes(), into.num_bytes());
+  });
 }
 
 }  // namespace braid

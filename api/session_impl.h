@@ -239,7 +239,10 @@ class Session::Impl {
   absl::Status AwaitSave();
   // In a world, whose coordinator lasts longer: afterwards it has nothing to say to the saver.
   absl::Status EndSaving();
-  absl::Status SetByMaster(const std::map<std::string, FilePart>& parts);
+  // The master reads and sends these variables, about `batch_bytes` at a time.
+  using ReadVariable = std::function<absl::Status(const std::string& name, Array& into)>;
+  absl::Status SetByMaster(const std::vector<std::string>& names, int64_t batch_bytes,
+                           const ReadVariable& read);
   // Every node reads what its devices hold, or the master reads all and sends it.
   absl::Status LoadByNodes(const CheckpointReader& reader);
   absl::Status LoadByMaster(const CheckpointReader& reader);

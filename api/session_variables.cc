@@ -145,8 +145,20 @@ absl::Status Session::SetFromFiles(const std::map<std::string, FilePart>& parts)
 }
 
 absl::Status Session::Impl::SetFromFiles(const std::map<std::string, FilePart>& parts) {
-  for (const auto& [name, part] : parts) BRAID_RETURN_IF_ERROR(FindVariable(name).status());
-  if (HasOtherProcesses()) return SetByMaster(parts);
+  std::vector<std::string> names;
+  for (const auto& [name, part] : parts) {
+    BRAID_RETURN_IF_ERROR(FindVariable(name).status());
+    names.push_back(name);
+  }
+  if (HasOtherProcesses()) {
+    constexpr int64_t kBatchBytes = 32 << 20;
+    return SetByMaster(names, kBatchBytes, [&](const std::string& name, Array& into) {
+      const FilePart& part = parts.at(name);
+      const absl::StatusOr<InputFile> file = InputFile::Open(part.path);
+      if (!file.ok()) return file.status();
+      return file->ReadAt(part.offset, into.mutable_bytes(), into.num_bytes());
+    });
+  }
   const auto record = [&](Job& job) {
     for (const auto& [name, part] : parts) {
       const VariableInfo& info = variables_.at(name);
@@ -164,22 +176,20 @@ absl::Status Session::Impl::SetFromFiles(const std::map<std::string, FilePart>& 
   return parts.empty() ? absl::OkStatus() : RunOnce("set from files", record, {}).status();
 }
 
-absl::Status Session::Impl::SetByMaster(const std::map<std::string, FilePart>& parts) {
-  constexpr int64_t kBatchBytes = 32 << 20;  // held at a time, unless one is larger
-  auto next = parts.begin();
-  while (next != parts.end()) {
+absl::Status Session::Impl::SetByMaster(const std::vector<std::string>& names, int64_t batch_bytes,
+                                        const ReadVariable& read) {
+  auto next = names.begin();
+  while (next != names.end()) {
     std::map<std::string, Array> held;
     std::map<std::string, const Array*> values;
     int64_t bytes = 0;
-    for (; next != parts.end(); ++next) {
-      const auto& [name, part] = *next;
-      const TensorType& type = variables_.at(name).type;
+    for (; next != names.end(); ++next) {
+      const TensorType& type = variables_.at(*next).type;
       bytes += type.shape.num_elements() * static_cast<int64_t>(SizeOf(type.dtype));
-      if (!held.empty() && bytes > kBatchBytes) break;
-      Array& array = held.try_emplace(name, type.dtype, type.shape).first->second;
-      BRAID_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(part.path));
-      BRAID_RETURN_IF_ERROR(file.ReadAt(part.offset, array.mutable_bytes(), array.num_bytes()));
-      values[name] = &array;
+      if (!held.empty() && bytes > batch_bytes) break;
+      Array& array = held.try_emplace(*next, type.dtype, type.shape).first->second;
+      BRAID_RETURN_IF_ERROR(read(*next, array));
+      values[*next] = &array;
     }
     BRAID_RETURN_IF_ERROR(Set(values));
   }

@@ -115,10 +115,16 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   if (options.device_memory_bytes == 0) {
     return LayOut(std::move(graph), options, planner, /*split_from=*/0);
   }
-  BRAID_ASSIGN_OR_RETURN(Compiled whole, LayOut(graph, options, planner, /*split_from=*/0));
+  BRAID_ASSIGN_OR_RETURN(Compiled whole,
+                         LayOut(std::move(graph), options, planner, /*split_from=*/0));
   const absl::Status fits = CheckMemory(whole.physical, options.device_memory_bytes);
   if (fits.ok()) return whole;
   if (options.all_devices.size() == 1 || options.layout_seed.has_value()) return fits;
+  graph = std::move(whole.logical);
+  for (Op& op : graph.mutable_ops()) {  // as it was prepared
+    op.input_sbp.clear();
+    op.output_sbp.clear();
+  }
   BRAID_ASSIGN_OR_RETURN(Compiled split,
                          LayOut(std::move(graph), options, planner, kLeastSplitBytes));
   const absl::Status fits_split = CheckMemory(split.physical, options.device_memory_bytes);

@@ -15,6 +15,7 @@
 #include "runtime/files/checkpoint.h"
 #include "runtime/files/checkpoint_part.h"
 #include "runtime/files/file.h"
+#include "runtime/files/tensor_box.h"
 #include "runtime/kernels/check_spec.h"
 
 namespace braid {
@@ -161,7 +162,7 @@ class ReadCheckpointKernel final : public Kernel {
         box_(BoxOf(spec.outputs[0])),
         reader_(std::move(reader)) {}
 
-  static CheckpointReader::Box BoxOf(const OperandSpec& output) {
+  static TensorBox BoxOf(const OperandSpec& output) {
     return {output.region.offset, output.region.size.dims()};
   }
 
@@ -171,7 +172,7 @@ class ReadCheckpointKernel final : public Kernel {
 
  private:
   std::string tensor_;
-  CheckpointReader::Box box_;
+  TensorBox box_;
   std::shared_ptr<const CheckpointReader> reader_;  // the job's
 };
 
@@ -180,45 +181,38 @@ class ReadFileKernel final : public Kernel {
  public:
   ReadFileKernel(const KernelSpec& spec, std::shared_ptr<const InputFile> file)
       : file_(std::move(file)),
+        tensor_{spec.name, spec.outputs[0].dtype, spec.outputs[0].logical},
         offset_(spec.attrs.Int("offset")),
-        element_bytes_(static_cast<int64_t>(SizeOf(spec.outputs[0].dtype))),
-        runs_(RunsOf(Region::Whole(spec.outputs[0].logical), spec.outputs[0].region,
-                     spec.outputs[0].region)) {}
+        box_(ReadCheckpointKernel::BoxOf(spec.outputs[0])) {}
 
   absl::Status Run(const KernelRun& run) override {
-    auto* const out = static_cast<std::byte*>(run.outputs[0]);
-    const int64_t bytes = runs_.run * element_bytes_;
-    if (bytes >= kWindowBytes) {
-      for (size_t i = 0; i < runs_.from.size(); ++i) {
-        BRAID_RETURN_IF_ERROR(file_->ReadAt(PositionOf(i), out + runs_.to[i] * element_bytes_,
-                                            static_cast<size_t>(bytes)));
+    auto* out = static_cast<std::byte*>(run.outputs[0]);
+    const int64_t tensor_end = offset_ + tensor_.num_bytes();
+    std::vector<std::byte> window;  // of the file, for short runs
+    int64_t begin = 0, end = 0;
+    const TensorInFile in = {.path = file_->path(), .tensor = tensor_, .offset = offset_};
+    return ForEachRun(in, box_, [&](int64_t position, size_t bytes) -> absl::Status {
+      std::byte* const to = std::exchange(out, out + bytes);
+      if (bytes >= kWindowBytes) return file_->ReadAt(position, to, bytes);
+      if (position + static_cast<int64_t>(bytes) > end) {
+        begin = position;
+        end = std::min(tensor_end, position + static_cast<int64_t>(kWindowBytes));
+        window.resize(kWindowBytes);
+        BRAID_RETURN_IF_ERROR(
+            file_->ReadAt(begin, window.data(), static_cast<size_t>(end - begin)));
       }
+      std::memcpy(to, window.data() + (position - begin), bytes);
       return absl::OkStatus();
-    }
-    // Short ones many at a time, with what stands between them.
-    std::vector<std::byte> window(kWindowBytes);
-    for (size_t i = 0; i < runs_.from.size();) {
-      const int64_t begin = PositionOf(i);
-      size_t end = i + 1;
-      while (end < runs_.from.size() && PositionOf(end) + bytes - begin <= kWindowBytes) ++end;
-      BRAID_RETURN_IF_ERROR(file_->ReadAt(
-          begin, window.data(), static_cast<size_t>(PositionOf(end - 1) + bytes - begin)));
-      for (; i < end; ++i) {
-        std::memcpy(out + runs_.to[i] * element_bytes_, window.data() + (PositionOf(i) - begin),
-                    static_cast<size_t>(bytes));
-      }
-    }
-    return absl::OkStatus();
+    });
   }
 
  private:
-  static constexpr int64_t kWindowBytes = 256 << 10;
-
-  int64_t PositionOf(size_t run) const { return offset_ + runs_.from[run] * element_bytes_; }
+  static constexpr size_t kWindowBytes = 256 << 10;
 
   std::shared_ptr<const InputFile> file_;  // the job's
-  int64_t offset_, element_bytes_;
-  BoxRuns runs_;
+  StoredTensor tensor_;
+  int64_t offset_;
+  TensorBox box_;
 };
 
 // A device's box of a tensor to a checkpoint's file. Devices that hold the same each write about as

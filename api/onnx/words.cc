@@ -69,7 +69,7 @@ bool CastsText(const NodeProto& node, const std::vector<Value>& inputs) {
 absl::StatusOr<Words> WordsMadeBy(const NodeProto& node, const std::vector<Value>& inputs) {
   const AttributeProto* labels = AttributeOf(node, "classlabels_strings");
   const bool is_classifier =
-      labels != nullptr && labels->strings_size() > 0 && node.output_size() > 1;
+      labels != nullptr && labels->strings_size() > 0 && OperatorOf(node).ends_with("Classifier");
   if (is_classifier) {
     return std::make_shared<const std::vector<std::string>>(labels->strings().begin(),
                                                             labels->strings().end());

@@ -24,7 +24,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/mutex.h"
@@ -32,6 +31,7 @@
 #include "runtime/files/checkpoint_format.h"
 #include "runtime/files/file.h"
 #include "runtime/files/safetensors.h"
+#include "runtime/files/tensor_box.h"
 
 namespace braid {
 
@@ -126,15 +126,11 @@ class CheckpointReader {
   absl::StatusOr<StoredTensor> Info(std::string_view tensor) const;
   // Bytes [offset, offset + bytes) of a tensor in C order.
   absl::Status ReadBytes(std::string_view tensor, int64_t offset, void* out, size_t bytes) const;
-  // The elements with index begin[d] <= i < begin[d] + sizes[d] along every axis d, contiguous.
-  struct Box {
-    std::vector<int64_t> begin;
-    std::vector<int64_t> sizes;
-  };
-  absl::Status ReadBox(std::string_view tensor, const Box& box, void* out) const;
+  // Its elements, contiguous.
+  absl::Status ReadBox(std::string_view tensor, const TensorBox& box, void* out) const;
   // Whether ReadBox of this will find its blocks whole. Each block is read once, however many boxes
   // it has a part of.
-  absl::Status Verify(std::string_view tensor, const Box& box) const;
+  absl::Status Verify(std::string_view tensor, const TensorBox& box) const;
 
  private:
   struct File {
@@ -163,9 +159,9 @@ class CheckpointReader {
   CheckpointReader() = default;
   absl::Status OpenFiles(const CheckpointIndex& index, const CheckpointChecksums& checksums);
   absl::StatusOr<const Location*> Locate(std::string_view tensor) const;
-  // Of a box: position in the file and bytes of each contiguous piece, in order.
-  using OnRun = absl::FunctionRef<absl::Status(int64_t position, size_t bytes)>;
-  absl::Status ForEachRun(const Location& location, const Box& box, OnRun on_run) const;
+  TensorInFile InFile(const Location& location) const {
+    return {.path = path_, .tensor = location.tensor, .offset = location.offset};
+  }
   absl::Status ReadChecked(size_t file, int64_t offset, void* out, size_t bytes) const;
   absl::StatusOr<std::shared_ptr<const Block>> LoadBlock(BlockId id) const;
   absl::Status ReadBlock(BlockId id, std::vector<std::byte>& bytes) const;

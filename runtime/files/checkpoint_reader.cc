@@ -277,19 +277,20 @@ absl::Status CheckpointReader::ReadBytes(std::string_view tensor, int64_t offset
   return ReadChecked(location->file, location->offset + offset, out, bytes);
 }
 
-absl::Status CheckpointReader::ReadBox(std::string_view tensor, const Box& box, void* out) const {
+absl::Status CheckpointReader::ReadBox(std::string_view tensor, const TensorBox& box,
+                                       void* out) const {
   BRAID_ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
   auto* next = static_cast<std::byte*>(out);
-  return ForEachRun(*location, box, [&](int64_t position, size_t bytes) -> absl::Status {
+  return ForEachRun(InFile(*location), box, [&](int64_t position, size_t bytes) -> absl::Status {
     BRAID_RETURN_IF_ERROR(ReadChecked(location->file, position, next, bytes));
     next += bytes;
     return absl::OkStatus();
   });
 }
 
-absl::Status CheckpointReader::Verify(std::string_view tensor, const Box& box) const {
+absl::Status CheckpointReader::Verify(std::string_view tensor, const TensorBox& box) const {
   BRAID_ASSIGN_OR_RETURN(const Location* location, Locate(tensor));
-  return ForEachRun(*location, box, [&](int64_t position, size_t bytes) -> absl::Status {
+  return ForEachRun(InFile(*location), box, [&](int64_t position, size_t bytes) -> absl::Status {
     const int64_t end = (position + static_cast<int64_t>(bytes) - 1) / kChecksumBlockBytes + 1;
     for (BlockId id{location->file, position / kChecksumBlockBytes}; id.index < end; ++id.index) {
       {
@@ -302,56 +303,6 @@ absl::Status CheckpointReader::Verify(std::string_view tensor, const Box& box) c
     }
     return absl::OkStatus();
   });
-}
-
-absl::Status CheckpointReader::ForEachRun(const Location& location, const Box& box,
-                                          OnRun on_run) const {
-  const Shape& shape = location.tensor.shape;
-  const int rank = shape.rank();
-  bool fits =
-      static_cast<int>(box.begin.size()) == rank && static_cast<int>(box.sizes.size()) == rank;
-  for (int d = 0; fits && d < rank; ++d) {
-    const size_t i = static_cast<size_t>(d);
-    fits = box.begin[i] >= 0 && box.sizes[i] >= 0 && box.begin[i] <= shape[d] &&
-           box.sizes[i] <= shape[d] - box.begin[i];
-  }
-  if (!fits) {
-    return absl::OutOfRangeError(
-        absl::StrFormat("tensor '%s' of '%s' has shape %s; the box of size %s at %s was asked for",
-                        location.tensor.name, path_, shape.ToString(), Shape(box.sizes).ToString(),
-                        Shape(box.begin).ToString()));
-  }
-  const int64_t element = static_cast<int64_t>(SizeOf(location.tensor.dtype));
-  if (Shape(box.sizes).num_elements() == 0) return absl::OkStatus();
-  // A run: the longest contiguous piece, one for each index of the axes before `inner`.
-  int inner = rank;
-  int64_t run = element;
-  while (inner > 0) {
-    --inner;
-    run *= box.sizes[static_cast<size_t>(inner)];
-    if (box.sizes[static_cast<size_t>(inner)] != shape[inner]) break;
-  }
-  std::vector<int64_t> strides(static_cast<size_t>(rank));
-  int64_t stride = element;
-  for (int d = rank - 1; d >= 0; --d) {
-    strides[static_cast<size_t>(d)] = stride;
-    stride *= shape[d];
-  }
-  int64_t position = location.offset;
-  for (size_t d = 0; d < strides.size(); ++d) position += box.begin[d] * strides[d];
-  std::vector<int64_t> index(static_cast<size_t>(inner), 0);
-  while (true) {
-    BRAID_RETURN_IF_ERROR(on_run(position, static_cast<size_t>(run)));
-    int d = inner - 1;  // like an odometer, last axis first
-    for (; d >= 0; --d) {
-      const size_t i = static_cast<size_t>(d);
-      position += strides[i];
-      if (++index[i] < box.sizes[i]) break;
-      position -= box.sizes[i] * strides[i];
-      index[i] = 0;
-    }
-    if (d < 0) return absl::OkStatus();
-  }
 }
 
 }  // namespace braid

@@ -9,7 +9,7 @@
 
 namespace braid {
 
-class HandReactor final : public Reactor {
+class HandReactor : public Reactor {
  public:
   Nanoseconds Now() const override { return now; }
   void Wake() override { ++wakes; }

@@ -1,7 +1,9 @@
 // Devices with memory and streams of their own, with real threads: whatever a session does on CPUs
 // it does on them, and beside them, with the same numbers.
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -103,6 +105,30 @@ TEST(LaggingTest, VariablesAreSetAndGot) {
     const auto got = session->Get("fc.weight");
     ASSERT_TRUE(got.ok()) << got.status().message();
     for (int i = 0; i < 16; ++i) EXPECT_EQ(got->data<float>()[i], numbers[i]);
+  }
+}
+
+// Parts that devices read from a file, rows and columns.
+TEST(LaggingTest, VariablesAreSetFromFiles) {
+  const std::string path = TestFolder() + "/lagging_numbers.bin";
+  std::vector<float> numbers(12 * 10);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(numbers.data()),
+             static_cast<std::streamsize>(numbers.size() * sizeof(float)));
+  for (const DeviceMix mix : {DeviceMix::kLagging, DeviceMix::kMixed}) {
+    for (const int axis : {0, 1}) {
+      const auto session = StartMixOrDie({1, 2}, mix);
+      const auto job = session->Compile("job", [&](Job& job) {
+        job.Fetch("x",
+                  Variable(job.graph(), {.name = "x", .shape = {12, 10}, .sbp = sbp::S(axis)}));
+      });
+      ASSERT_TRUE(job.ok()) << job.status().message();
+      ASSERT_EQ(session->SetFromFiles({{"x", {.path = path}}}), absl::OkStatus());
+      const absl::StatusOr<Array> x = session->Get("x");
+      ASSERT_TRUE(x.ok()) << x.status().message();
+      EXPECT_TRUE(std::ranges::equal(x->data<float>(), numbers)) << axis;
+    }
   }
 }
 

@@ -459,19 +459,25 @@ TEST_F(OnnxMlTest, LargeTablesAreVariables) {
 
 // They come out as their places.
 TEST_F(OnnxMlTest, ClassLabelsMayBeText) {
-  MlNode classifier("LinearClassifier", 2);
-  classifier.Floats("coefficients", {1, 0, 0, 1, -1, -1}).Floats("intercepts", {0, 0, 0.5});
-  classifier.Texts("classlabels_strings", {"cat", "dog", "neither"});
+  const auto classifier_of = [](int outputs) {
+    MlNode node("LinearClassifier", outputs);
+    node.Floats("coefficients", {1, 0, 0, 1, -1, -1}).Floats("intercepts", {0, 0, 0.5});
+    node.Texts("classlabels_strings", {"cat", "dog", "neither"});
+    return node;
+  };
+  const MlNode classifier = classifier_of(2);
   const Array x = Floats({3, 2}, {1, 2, -1, -2, 3, 1});
   ExpectOutputs(classifier, {x},
                 {Array::FromVector<int64_t>({3}, {1, 2, 0}),
                  Floats({3, 3}, {1, 2, -2.5, -1, -2, 3.5, 3, 1, -3.5})});
-  Model model = LoadOrDie(classifier, {x});
-  const OpRegistry ops = BuiltinOps();
-  LogicalGraph graph(&ops);
-  ASSERT_TRUE(model.Apply(graph, {Input(graph, "x", {DType::kF32, {3, 2}})}).ok());
-  ASSERT_EQ(model.labels().size(), 1u);
-  EXPECT_THAT(model.labels().at("y0"), ElementsAre("cat", "dog", "neither"));
+  for (const int outputs : {1, 2}) {
+    Model model = LoadOrDie(classifier_of(outputs), {x});
+    const OpRegistry ops = BuiltinOps();
+    LogicalGraph graph(&ops);
+    ASSERT_TRUE(model.Apply(graph, {Input(graph, "x", {DType::kF32, {3, 2}})}).ok());
+    ASSERT_EQ(model.labels().size(), 1u);
+    EXPECT_THAT(model.labels().at("y0"), ElementsAre("cat", "dog", "neither"));
+  }
 }
 
 TEST_F(OnnxMlTest, StringsAreRefusedWithAWayOut) {

@@ -74,8 +74,7 @@ void ReadFolder(InputReader reader) {
   for (const StoredTensor& tensor : (*checkpoint)->tensors()) {
     std::vector<std::byte> values(static_cast<size_t>(tensor.num_bytes()));
     (*checkpoint)->ReadBytes(tensor.name, 0, values.data(), values.size()).IgnoreError();
-    CheckpointReader::Box box{std::vector<int64_t>(tensor.shape.dims().size(), 0),
-                              tensor.shape.dims()};
+    TensorBox box{std::vector<int64_t>(tensor.shape.dims().size(), 0), tensor.shape.dims()};
     if (!box.sizes.empty() && box.sizes.back() > 1) {
       box.begin.back() = 1;
       --box.sizes.back();

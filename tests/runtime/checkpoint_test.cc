@@ -335,12 +335,12 @@ TEST(Checkpoint, VerifyReadsWhatABoxNeeds) {
   PutFile(file, contents);
   auto reader = CheckpointReader::Open(dir.path());
   ASSERT_TRUE(reader.ok()) << reader.status();
-  const CheckpointReader::Box whole{{0, 0}, {3 << 10, 1 << 10}};
+  const TensorBox whole{{0, 0}, {3 << 10, 1 << 10}};
   EXPECT_EQ((*reader)->Verify("v", whole), absl::OkStatus());
   EXPECT_EQ((*reader)->Verify("w", {{0, 0}, {900, 1 << 10}}), absl::OkStatus());
   // Any column has a part in each block.
-  for (const CheckpointReader::Box& box : {whole, CheckpointReader::Box{{0, 7}, {3 << 10, 1}},
-                                           CheckpointReader::Box{{1024, 0}, {1, 1 << 10}}}) {
+  for (const TensorBox& box :
+       {whole, TensorBox{{0, 7}, {3 << 10, 1}}, TensorBox{{1024, 0}, {1, 1 << 10}}}) {
     const absl::Status status = (*reader)->Verify("w", box);
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_TRUE(Says(status, "is damaged in block 4")) << status;

@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/control.pb.h"
+#include "tests/actor/hand_reactor.h"
 
 namespace braid {
 namespace {
@@ -18,30 +19,20 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Its clock is the test's, and so is when its timers are looked at.
-class SlowReactor final : public Reactor {
+// Its timers are looked at when the test says so.
+class SlowReactor final : public HandReactor {
  public:
-  Nanoseconds Now() const override { return now_; }
-  void Post(absl::AnyInvocable<void()> fn) override { fn(); }
-  void Wake() override {}
-  void SetPollable(Pollable*) override {}
-  void RemovePollable(Pollable*) override {}
   TimerId RunAfter(Nanoseconds delay, absl::AnyInvocable<void()> fn) override {
-    timers_.emplace_back(now_ + delay, std::move(fn));
+    timers_.emplace_back(now + delay, std::move(fn));
     return timers_.size();
   }
-  void CancelTimer(TimerId) override {}
-  absl::Status Watch(int, Readiness, std::function<void(Readiness)>) override { return NotHere(); }
-  absl::Status SetInterest(int, Readiness) override { return NotHere(); }
-  void Unwatch(int) override {}
-  bool InThread() const override { return true; }
 
   // Nothing runs until then, and then what is due.
   void StandUntil(Nanoseconds time) {
-    now_ = time;
+    now = time;
     std::vector<Timer> timers = std::exchange(timers_, {});
     for (Timer& timer : timers) {
-      if (timer.first <= now_) {
+      if (timer.first <= now) {
         timer.second();
       } else {
         timers_.push_back(std::move(timer));
@@ -52,11 +43,6 @@ class SlowReactor final : public Reactor {
  private:
   using Timer = std::pair<Nanoseconds, absl::AnyInvocable<void()>>;
 
-  static absl::Status NotHere() {
-    return absl::UnimplementedError("no descriptor is watched here");
-  }
-
-  Nanoseconds now_ = 0;
   std::vector<Timer> timers_;
 };
 
