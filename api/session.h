@@ -60,8 +60,8 @@ struct SessionOptions {
   // about twice as fast; errors are then some 1e-6 of the result's norm instead of 1e-7.
   bool winograd = true;
   // Most channels of the blocks in which tensors between convolutions lie on CPUs: 8, or 16, when
-  // chains that these do not fit have 8. Nothing: as many numbers as the vectors of the master's
-  // CPU hold; in a world, of the CPU with the shortest.
+  // chains that these do not fit have 8, or one block of all channels. Nothing: as many numbers as
+  // the vectors of the master's CPU hold; in a world, of the CPU with the shortest.
   std::optional<int64_t> channel_block = std::nullopt;
   uint64_t seed = 0;
   // The whole cluster in the calling thread, in an order and on a clock drawn by this seed.

@@ -55,7 +55,7 @@ absl::StatusOr<LogicalGraph> Prepare(LogicalGraph graph, const CompileOptions& o
   graph = Fuse(std::move(graph));
   graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd,
                                            .channel_block = options.channel_block,
-                                           .may_narrow_blocks = options.precision == DType::kF32});
+                                           .may_fit_blocks = options.precision == DType::kF32});
   if (options.precision != DType::kF32) {
     graph = NarrowProducts(std::move(graph), options.precision, [&](const Placement& placement) {
       return options.kinds.KeepNarrow(placement);

@@ -29,8 +29,13 @@ constexpr int kCostOfReorder = 2;
 constexpr int kChannels = 1;  // their axis
 // Convolutions with an operand that has no whole wide blocks reorder it. Measured on CPUs with
 // vectors of 64 bytes: where these are more than so much of a chain's work, blocks of half a
-// vector's channels, which fit all operands, are faster.
-constexpr double kShareOfUnfit = 0.4;
+// vector's channels, which fit all operands, are faster. Where convolutions are large, one block of
+// all channels is faster still, also with fewer such operands; and so it is where channels are put
+// last, as norms want them, which costs nothing then.
+constexpr double kShareOfUnfit = 0.4, kShareOfUnfitInLarge = 0.15;
+constexpr double kFlopsOfLarge = 4e5;  // on average
+// Images of fewer channels, such as pictures, are reordered by the convolution that reads them.
+constexpr int64_t kLeastWhole = 4;
 
 class Blocking {
  public:
@@ -46,7 +51,7 @@ class Blocking {
   }
 
   void Run() {
-    if (options_.channel_block == kWideBlock && options_.may_narrow_blocks) ChooseBlocks();
+    if (options_.channel_block == kWideBlock && options_.may_fit_blocks) ChooseBlocks();
     JoinChains();
     CountGains();
     const auto count =
@@ -119,7 +124,8 @@ class Blocking {
     if (!HasCpuLayouts(graph_.producer(tensor).placement->device_type())) return false;
     const TensorType& type = graph_.type(tensor);
     return IsFloating(type.dtype) && type.dtype != DType::kF64 &&
-           CanBlockChannels(type.shape, block_[tensor]);
+           CanBlockChannels(type.shape, block_[tensor]) &&
+           (block_[tensor] != kWholeBlock || type.shape[kChannels] >= kLeastWhole);
   }
 
   // Whether blocks are to the op what channels are, so that it is the same op on tensors of other
@@ -230,29 +236,63 @@ class Blocking {
     return DefOf(graph_, op).CountFlops({op.attrs, inputs, outputs});
   }
 
-  // Of the chains that there are with narrow blocks, which hold those with wide ones.
-  void ChooseBlocks() {
-    std::ranges::fill(block_, kNarrowBlock);
-    JoinChains();
-    struct Work {
-      double all = 0, unfit = 0;
-    };
-    std::vector<Work> work(chain_.size());  // per root
+  // What the convolutions of a chain are like.
+  struct Work {
+    double flops = 0, unfit = 0;  // unfit: of those with an operand without whole wide blocks
+    int convolutions = 0;
+    bool moves_channels = false, trains = false;
+  };
+  std::vector<Work> CountWork() {  // per root
+    std::vector<Work> work(chain_.size());
     for (const Op& op : graph_.ops()) {
-      const CpuLayout* layout = LayoutOf(op);
       const std::vector<TensorId> operands = Chained(op);
-      if (layout == nullptr || !layout->prefers_blocks || operands.empty()) continue;
-      const double flops = FlopsOf(op);
+      if (operands.empty()) continue;
       Work& of_chain = work[ChainOf(operands[0])];
-      of_chain.all += flops;
+      if (ChannelsMovedBy(op) != Channels::kStay) of_chain.moves_channels = true;
+      const CpuLayout* layout = LayoutOf(op);
+      if (layout == nullptr || !layout->prefers_blocks) continue;
+      const double flops = FlopsOf(op);
+      ++of_chain.convolutions;
+      of_chain.flops += flops;
+      of_chain.trains |= layout->weights == Weights::kOutput;
       const auto is_unfit = [this](TensorId tensor) {
         return !CanBlockChannels(graph_.type(tensor).shape, kWideBlock);
       };
       if (std::ranges::any_of(operands, is_unfit)) of_chain.unfit += flops;
     }
+    return work;
+  }
+
+  // How wide the blocks of each chain are, of the chains that there are if all have one block of
+  // all channels; what is left over, likewise with narrow blocks.
+  void ChooseBlocks() {
+    ChooseWholeBlocks();
+    for (int64_t& block : block_) {
+      if (block != kWholeBlock) block = kNarrowBlock;
+    }
+    JoinChains();
+    const std::vector<Work> work = CountWork();
     for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
       const Work& of_chain = work[ChainOf(id)];
-      if (of_chain.unfit <= kShareOfUnfit * of_chain.all) block_[id] = kWideBlock;
+      const bool is_wide = of_chain.unfit <= kShareOfUnfit * of_chain.flops;
+      if (block_[id] == kNarrowBlock && is_wide) block_[id] = kWideBlock;
+    }
+  }
+
+  // Channels that are all in one block cannot be split, so none of the graph is.
+  void ChooseWholeBlocks() {
+    const auto is_on_one = [](const Op& op) { return op.placement->size() == 1; };
+    if (!std::ranges::all_of(graph_.ops(), is_on_one)) return;
+    std::ranges::fill(block_, kWholeBlock);
+    JoinChains();
+    const std::vector<Work> work = CountWork();
+    for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
+      const Work& of_chain = work[ChainOf(id)];
+      const bool is_large = of_chain.flops > kFlopsOfLarge * of_chain.convolutions;
+      const bool has_odd_channels =
+          is_large && of_chain.unfit > kShareOfUnfitInLarge * of_chain.flops;
+      const bool is_whole = !of_chain.trains && (of_chain.moves_channels || has_odd_channels);
+      if (!is_whole) block_[id] = kWideBlock;
     }
   }
 
@@ -302,11 +342,16 @@ class Blocking {
   void Rewrite(OpId id, std::vector<std::pair<OpId, Attrs>>& rewritten) {
     const Op& op = graph_.op(id);
     if (const ChannelMover* mover = MoverOf(op); mover != nullptr && !IsFixed(op)) {
-      if (mover->sizes.empty() || !GoesAlong(op) || !IsChosen(op.outputs[0])) return;
+      if (!GoesAlong(op) || !IsChosen(op.outputs[0])) return;
       Attrs attrs = op.attrs;
-      std::vector<int64_t> sizes = attrs.Ints(mover->sizes);
-      for (int64_t& size : sizes) size /= block_[op.outputs[0]];
-      attrs.Set(mover->sizes, std::move(sizes));
+      const int64_t block = block_[op.outputs[0]];
+      if (block == kWholeBlock) {
+        attrs.Set("axis", int64_t{graph_.type(op.outputs[0]).shape.rank()});  // one more, the last
+      } else if (!mover->sizes.empty()) {
+        std::vector<int64_t> sizes = attrs.Ints(mover->sizes);
+        for (int64_t& size : sizes) size /= block;
+        attrs.Set(mover->sizes, std::move(sizes));
+      }
       rewritten.emplace_back(id, std::move(attrs));
       return;
     }
@@ -377,7 +422,8 @@ class Blocking {
     const Op op = graph_.op(id);
     std::vector<int64_t> perm = ToLast(graph_.type(op.outputs[0]).shape.rank());
     perm.push_back(static_cast<int64_t>(perm.size()));
-    const TensorId permuted = AppendedAt(op, [&](SourceLocation where) {
+    const bool is_last = block_[op.inputs[0]] == kWholeBlock;
+    const TensorId permuted = is_last ? op.inputs[0] : AppendedAt(op, [&](SourceLocation where) {
       return Transpose(Tensor(&graph_, op.inputs[0]), std::move(perm), where);
     });
     Op& joined = graph_.mutable_op(id);
@@ -389,6 +435,12 @@ class Blocking {
   // And back: the op takes what is cut into blocks already.
   void PutBlocksSecond(OpId id) {
     const Op op = graph_.op(id);
+    if (block_[op.outputs[0]] == kWholeBlock) {
+      Op& cut = graph_.mutable_op(id);
+      cut.type = kReshaping;
+      cut.attrs = {{"shape", graph_.type(op.outputs[0]).shape.dims()}};
+      return;
+    }
     std::vector<int64_t> dims = graph_.type(op.inputs[0]).shape.dims();
     const int64_t block = block_[op.outputs[0]];
     dims.back() /= block;

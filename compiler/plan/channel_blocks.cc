@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -17,15 +18,26 @@ using Ints = std::vector<int64_t>;
 constexpr int64_t kMaxBlocks = int64_t{1} << 40;
 
 bool IsBlockedShape(const Shape& shape, int64_t block) {
-  return shape.rank() >= 4 && shape.rank() <= 6 && shape[shape.rank() - 1] == block &&
-         shape[1] > 0 && shape[1] <= kMaxBlocks;
+  if (shape.rank() < 4 || shape.rank() > 6) return false;
+  const int64_t channels = shape[shape.rank() - 1];
+  if (block == kWholeBlock) return shape[1] == 1 && channels > 0;
+  return channels == block && shape[1] > 0 && shape[1] <= kMaxBlocks;
+}
+
+// For messages.
+std::string ShapeInBlocks(int64_t block) {
+  if (block == kWholeBlock) return "[n, 1, space..., c]";
+  return absl::StrCat("[n, c / ", block, ", space..., ", block, "]");
 }
 
 absl::Status CheckBlock(const Attrs& attrs) {
   const int64_t block = ChannelBlockOf(attrs);
-  if (block == kNarrowBlock || block == kWideBlock) return absl::OkStatus();
+  if (block == kNarrowBlock || block == kWideBlock || block == kWholeBlock) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat(kChannelBlock, " is ", block, "; ", kNarrowBlock,
-                                                 " or ", kWideBlock, " was expected"));
+                                                 ", ", kWideBlock, " or ", kWholeBlock,
+                                                 " was expected"));
 }
 
 absl::Status CheckListed(const char* name, const std::vector<int>& allowed, int64_t operand,
@@ -57,7 +69,7 @@ absl::StatusOr<std::vector<TensorType>> WithoutBlocks(const Attrs& attrs, const 
     if (operand <= last || !IsBlockedShape(shape, block)) {
       return absl::InvalidArgumentError(absl::StrCat(
           name, " lists ", operand, ", which is ", types[operand].ToString(),
-          "; ascending operands [n, c / ", block, ", space..., ", block, "] are needed"));
+          "; ascending operands ", ShapeInBlocks(block), " are needed"));
     }
     last = operand;
     plain[operand].shape = PlainShape(shape);
@@ -76,7 +88,7 @@ absl::StatusOr<std::vector<TensorType>> WithBlocks(const Attrs& attrs, const cha
     if (operand <= last || !CanBlockChannels(shape, block)) {
       return absl::InvalidArgumentError(absl::StrCat(
           name, " lists ", operand, ", which is ", types[operand].ToString(),
-          " if plain; ascending operands whose channels are a multiple of ", block, " are needed"));
+          " if plain; ascending operands that can be ", ShapeInBlocks(block), " are needed"));
     }
     last = operand;
     shape = BlockedShape(shape, block);
@@ -131,16 +143,22 @@ std::vector<SbpSignature> SignaturesOfBlocks(std::vector<SbpSignature> plain,
 
 }  // namespace
 
+int64_t ChannelsInBlock(int64_t channels, int64_t block) {
+  return block == kWholeBlock ? channels : block;
+}
+
 bool CanBlockChannels(const Shape& plain, int64_t block) {
-  return plain.rank() >= 3 && plain.rank() <= 5 && plain[1] > 0 && plain[1] % block == 0;
+  return plain.rank() >= 3 && plain.rank() <= 5 && plain[1] > 0 &&
+         plain[1] % ChannelsInBlock(plain[1], block) == 0;
 }
 
 bool IsPixel(const Shape& plain) { return plain.num_elements() == plain[0] * plain[1]; }
 
 Shape BlockedShape(const Shape& plain, int64_t block) {
   Ints dims(plain.dims().begin(), plain.dims().end());
-  dims[1] /= block;
-  dims.push_back(block);
+  const int64_t channels = ChannelsInBlock(dims[1], block);
+  dims[1] /= channels;
+  dims.push_back(channels);
   return Shape(std::move(dims));
 }
 
@@ -157,7 +175,8 @@ Tensor BlockChannels(Tensor x, int64_t block, SourceLocation where) {
   const Shape shape = x.shape();
   if (IsPixel(shape)) return Reshape(x, BlockedShape(shape, block), where);
   // [n, c / block, block, space...], and the block's axis to the end.
-  Ints dims = {shape[0], shape[1] / block, block}, perm = {0, 1};
+  const int64_t channels = ChannelsInBlock(shape[1], block);
+  Ints dims = {shape[0], shape[1] / channels, channels}, perm = {0, 1};
   for (int axis = 2; axis < shape.rank(); ++axis) {
     dims.push_back(shape[axis]);
     perm.push_back(axis + 1);
@@ -244,7 +263,7 @@ OpDef TakingBlocks(const OpDef& plain, const ChannelOperands& operands,
   }
   for (const auto& [input, output] : plain.inplace()) result.Inplace(input, output);
   for (const OpSample& sample : plain.samples()) result.Sample(sample);
-  for (const int64_t block : {kNarrowBlock, kWideBlock}) {
+  for (const int64_t block : {kNarrowBlock, kWideBlock, kWholeBlock}) {
     for (const OpSample& sample : samples) {
       result.Sample(BlockedSample(plain, operands, block, sample));
     }

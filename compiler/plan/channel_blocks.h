@@ -1,12 +1,14 @@
 // Tensors in blocks of channels: [n, c, space...] with c a multiple of a block's channels kept as
 // [n, c / block, space..., block], the order in which convolutions on CPUs with vectors are
-// fastest. A block is as wide as the CPU's vectors: 8 or 16 channels. To all else such a tensor is
-// one like any other, dense and with an axis more. Operators are defined for plain tensors; a use
+// fastest. A block is as wide as the CPU's vectors, 8 or 16 channels, or has all of them: then it is
+// [n, 1, space..., c]. To all else such a tensor is one like any other, dense and with an axis more.
+// ("Channels last" is what others call the latter.) Operators are defined for plain tensors; a use
 // whose operands are blocked says so by two attributes, which list them, and a third one with the
 // block's channels, and is a use of the definition that TakingBlocks makes of the plain one.
 //
 // Batch and space keep their axes' numbers. An axis of channels that is split over devices is split
-// into equal parts of whole blocks, so the parts are the same channels as those of a plain tensor.
+// into equal parts of whole blocks, so the parts are the same channels as those of a plain tensor;
+// one block of all channels is not split.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +19,14 @@
 
 namespace braid::compiler {
 
-// Channels of a block, on CPUs without and with vectors of 64 bytes.
-inline constexpr int64_t kNarrowBlock = 8, kWideBlock = 16;
+// Channels of a block, on CPUs without and with vectors of 64 bytes, and what stands for all.
+inline constexpr int64_t kNarrowBlock = 8, kWideBlock = 16, kWholeBlock = -1;
+// Of a tensor with so many.
+int64_t ChannelsInBlock(int64_t channels, int64_t block);
 // Attributes, lists of operands by number, ascending. Not there: none.
 inline constexpr char kBlockedInputs[] = "blocked_inputs";
 inline constexpr char kBlockedOutputs[] = "blocked_outputs";
-// An attribute, where one of these is: the channels of a block.
+// An attribute, where one of these is: the channels of a block, or kWholeBlock.
 inline constexpr char kChannelBlock[] = "channel_block";
 
 // Whether [n, c, space...] of 1 to 3 axes of space can be blocked; whether it has one number of
@@ -35,7 +39,8 @@ Shape PlainShape(const Shape& blocked);
 Tensor BlockChannels(Tensor x, int64_t block, SourceLocation where = Here());
 Tensor UnblockChannels(Tensor x, SourceLocation where = Here());
 
-// Whether any operand is blocked, in blocks of how many channels (0: none is), and which are.
+// Whether any operand is blocked, in blocks of how many channels (attribute channel_block; 0: none
+// is), and which are.
 bool HasChannelBlocks(const Attrs& attrs);
 int64_t ChannelBlockOf(const Attrs& attrs);
 std::span<const int64_t> BlockedOperands(const Attrs& attrs, const char* name);

@@ -70,13 +70,14 @@ constexpr char kBranches[] = R"(
 )";
 
 TEST(CpuLayout, GoesThroughWhatMovesAndScalesChannels) {
-  const std::string text = absl::StrReplaceAll(kBranches, {{"ATTRS", kAttrs}});
+  const std::string text =
+      absl::StrReplaceAll(kBranches, {{"ATTRS", kAttrs}, {", 8, 8]", ", 2, 2]"}});
   const std::string blocked = LaidOut(text);
   for (const char* line : {
-           "%6:f32[4, 3, 8, 8, 16] = concat \"join\" (%4, %5) {axis=1}",
+           "%6:f32[4, 3, 2, 2, 16] = concat \"join\" (%4, %5) {axis=1}",
            "= reshape \"scale.reshape\" (%7)",
-           "%10:f32[4, 3, 8, 8, 16] = mul \"again\" (%8, %9)",
-           "%11:f32[4, 2, 8, 8, 16], %12:f32[4, 1, 8, 8, 16] = split \"cut\" (%10) {axis=1 "
+           "%10:f32[4, 3, 2, 2, 16] = mul \"again\" (%8, %9)",
+           "%11:f32[4, 2, 2, 2, 16], %12:f32[4, 1, 2, 2, 16] = split \"cut\" (%10) {axis=1 "
            "sizes=[2, 1]}",
            "= conv \"c\" (%12, %3) {blocked_inputs=[0] ",
        }) {
@@ -85,11 +86,11 @@ TEST(CpuLayout, GoesThroughWhatMovesAndScalesChannels) {
   // Not where a part has no whole blocks.
   const std::string plain =
       LaidOut(absl::StrReplaceAll(text, {{"[32, 3, 3, 3]", "[36, 3, 3, 3]"},
-                                         {"[4, 32, 8, 8]", "[4, 36, 8, 8]"},
-                                         {"[4, 48, 8, 8]", "[4, 52, 8, 8]"},
+                                         {"[4, 32, 2, 2]", "[4, 36, 2, 2]"},
+                                         {"[4, 48, 2, 2]", "[4, 52, 2, 2]"},
                                          {"[1, 48, 1, 1]", "[1, 52, 1, 1]"},
                                          {"sizes=[32, 16]", "sizes=[36, 16]"}}));
-  EXPECT_NE(plain.find("%6:f32[4, 52, 8, 8] = concat \"join\" (%4, %5) {axis=1}"),
+  EXPECT_NE(plain.find("%6:f32[4, 52, 2, 2] = concat \"join\" (%4, %5) {axis=1}"),
             std::string::npos)
       << plain;
 }
@@ -99,18 +100,20 @@ TEST(CpuLayout, BlocksMayBeNarrow) {
   const std::string text =
       absl::StrReplaceAll(Chain("cpu[1]{0.0}"), {{"[32, 3, 3, 3]", "[40, 3, 3, 3]"},
                                                  {"[48, 32, 3, 3]", "[48, 40, 3, 3]"},
-                                                 {"[4, 32, 8, 8]", "[4, 40, 8, 8]"}});
+                                                 {"[4, 32, 8, 8]", "[4, 40, 2, 2]"},
+                                                 {", 8, 8]", ", 2, 2]"},
+                                                 {"3072]", "192]"}});
   const std::string blocked = LaidOut(text, {.channel_block = kNarrowBlock});
   for (const char* line : {
-           "%3:f32[4, 5, 8, 8, 8] = conv \"a\" (%0, %1) {blocked_inputs=[] blocked_outputs=[0] "
+           "%3:f32[4, 5, 2, 2, 8] = conv \"a\" (%0, %1) {blocked_inputs=[] blocked_outputs=[0] "
            "channel_block=8 ",
-           "%4:f32[4, 5, 8, 8, 8] = relu \"b\" (%3) on",
-           "%5:f32[4, 6, 8, 8, 8] = conv \"c\" (%4, %2) {blocked_inputs=[0] blocked_outputs=[0] ",
-           "%7:f32[4, 6, 8, 8, 8] = transpose \"c.transpose\" (%5) {perm=[0, 1, 4, 2, 3]}",
+           "%4:f32[4, 5, 2, 2, 8] = relu \"b\" (%3) on",
+           "%5:f32[4, 6, 2, 2, 8] = conv \"c\" (%4, %2) {blocked_inputs=[0] blocked_outputs=[0] ",
+           "%7:f32[4, 6, 8, 2, 2] = transpose \"c.transpose\" (%5) {perm=[0, 1, 4, 2, 3]}",
        }) {
     EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
   }
-  EXPECT_EQ(LaidOut(text, {.may_narrow_blocks = false}), text) << "40 channels are no blocks of 16";
+  EXPECT_EQ(LaidOut(text, {.may_fit_blocks = false}), text) << "40 channels are no blocks of 16";
   EXPECT_EQ(LaidOut(text), blocked) << "both convolutions would reorder";
 }
 
@@ -119,27 +122,26 @@ TEST(CpuLayout, BlocksMayBeNarrow) {
 TEST(CpuLayout, AChainHasBlocksOfOneWidth) {
   const auto laid_out = [](int channels) {
     return LaidOut(absl::StrReplaceAll(R"(
-%0:f32[4, IN, 8, 8] = input "x" () {dtype=f32 shape=[4, IN, 8, 8]} on=cpu[1]{0.0}
+%0:f32[4, IN, 1, 2] = input "x" () {dtype=f32 shape=[4, IN, 1, 2]} on=cpu[1]{0.0}
 %1:f32[32, IN, 3, 3] = variable "w1" () {dtype=f32 shape=[32, IN, 3, 3]} on=cpu[1]{0.0}
 %2:f32[24, 32, 3, 3] = variable "w2" () {dtype=f32 shape=[24, 32, 3, 3]} on=cpu[1]{0.0}
-%3:f32[4, 32, 8, 8] = conv "a" (%0, %1) ATTRS on=cpu[1]{0.0}
-%4:f32[4, 32, 8, 8] = relu "b" (%3) on=cpu[1]{0.0}
-%5:f32[4, 24, 8, 8] = conv "c" (%4, %2) ATTRS on=cpu[1]{0.0}
+%3:f32[4, 32, 1, 2] = conv "a" (%0, %1) ATTRS on=cpu[1]{0.0}
+%4:f32[4, 32, 1, 2] = relu "b" (%3) on=cpu[1]{0.0}
+%5:f32[4, 24, 1, 2] = conv "c" (%4, %2) ATTRS on=cpu[1]{0.0}
 )",
                                        {{"IN", absl::StrCat(channels)}, {"ATTRS", kAttrs}}));
   };
   const std::string narrow = laid_out(16), wide = laid_out(64);
-  EXPECT_NE(narrow.find("%4:f32[4, 4, 8, 8, 8] = relu"), std::string::npos) << narrow;
-  EXPECT_NE(narrow.find("%5:f32[4, 3, 8, 8, 8] = conv"), std::string::npos) << narrow;
-  EXPECT_NE(wide.find("%4:f32[4, 2, 8, 8, 16] = relu"), std::string::npos) << wide;
-  EXPECT_NE(wide.find("%5:f32[4, 24, 8, 8] = conv"), std::string::npos) << wide;
+  EXPECT_NE(narrow.find("%4:f32[4, 4, 1, 2, 8] = relu"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("%5:f32[4, 3, 1, 2, 8] = conv"), std::string::npos) << narrow;
+  EXPECT_NE(wide.find("%4:f32[4, 2, 1, 2, 16] = relu"), std::string::npos) << wide;
+  EXPECT_NE(wide.find("%5:f32[4, 24, 1, 2] = conv"), std::string::npos) << wide;
 }
 
 // A mean over space keeps the blocks, and of one pixel nothing has to be moved. Channels that are
 // put last are put there from blocks, and back into them; a number per channel needs no axis of the
-// batch.
-TEST(CpuLayout, GoesThroughMeansAndMovedChannels) {
-  const std::string blocked = LaidOut(absl::StrReplaceAll(R"(
+// batch. Where one block may have all channels, they are last already.
+constexpr char kMovedChannels[] = R"(
 %0:f32[4, 3, 8, 8] = input "x" () {dtype=f32 shape=[4, 3, 8, 8]} on=cpu[1]{0.0}
 %1:f32[32, 3, 3, 3] = variable "w1" () {dtype=f32 shape=[32, 3, 3, 3]} on=cpu[1]{0.0}
 %2:f32[32, 32, 3, 3] = variable "w2" () {dtype=f32 shape=[32, 32, 3, 3]} on=cpu[1]{0.0}
@@ -154,8 +156,11 @@ TEST(CpuLayout, GoesThroughMeansAndMovedChannels) {
 %11:f32[4, 32, 8, 8] = conv "c" (%10, %2) ATTRS on=cpu[1]{0.0}
 %12:f32[4, 32, 1, 1] = reduce_max "most" (%11) {axes=[2, 3] keep_dims=true} on=cpu[1]{0.0}
 %13:f32[4, 32] = reshape "flat" (%12) {shape=[4, 32]} on=cpu[1]{0.0}
-)",
-                                                          {{"ATTRS", kAttrs}}));
+)";
+
+TEST(CpuLayout, GoesThroughMeansAndMovedChannels) {
+  const std::string text = absl::StrReplaceAll(kMovedChannels, {{"ATTRS", kAttrs}});
+  const std::string blocked = LaidOut(text, {.may_fit_blocks = false});
   for (const char* line : {
            "%4:f32[4, 2, 1, 1, 16] = reduce_mean \"mean\" (%3) {axes=[2, 3] keep_dims=true}",
            "%5:f32[4, 2, 8, 8, 16] = mul \"scaled\" (%3, %4)",
@@ -168,6 +173,51 @@ TEST(CpuLayout, GoesThroughMeansAndMovedChannels) {
            "f32[4, 32, 1, 1] = reshape \"most.reshape\" (%12) {shape=[4, 32, 1, 1]}",
        }) {
     EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
+  }
+  const std::string whole = LaidOut(text);
+  for (const char* line : {
+           "%4:f32[4, 1, 1, 1, 32] = reduce_mean \"mean\" (%3) {axes=[2, 3] keep_dims=true}",
+           "%6:f32[4, 8, 8, 32] = reshape \"last\" (%5) {shape=[4, 8, 8, 32]}",
+           "%8:f32[4, 1, 8, 8, 32] = reshape \"second\" (%7) {shape=[4, 1, 8, 8, 32]}",
+           "f32[1, 1, 1, 1, 32] = reshape \"scale.reshape\" (%9)",
+           "%11:f32[4, 1, 8, 8, 32] = conv \"c\" (%10, %2) {blocked_inputs=[0] blocked_outputs=[0] "
+           "channel_block=-1 ",
+       }) {
+    EXPECT_NE(whole.find(line), std::string::npos) << line << whole;
+  }
+}
+
+// Large convolutions of channels that wide blocks do not fit have all channels in one block: unless
+// they are small, on several devices, or train. The first one's image is reordered by its kernel.
+TEST(CpuLayout, LargeConvolutionsOfOddChannelsHaveOneBlock) {
+  const auto laid_out = [](const char* size, const char* device, const CpuLayoutOptions& options) {
+    const std::string text = absl::StrReplaceAll(kBranches, {{"ATTRS", kAttrs},
+                                                             {"[32, 3, 3, 3]", "[28, 3, 3, 3]"},
+                                                             {"[4, 32, 8, 8]", "[4, 28, 8, 8]"},
+                                                             {"[4, 48, 8, 8]", "[4, 44, 8, 8]"},
+                                                             {"[1, 48, 1, 1]", "[1, 44, 1, 1]"},
+                                                             {"sizes=[32, 16]", "sizes=[28, 16]"}});
+    return LaidOut(absl::StrReplaceAll(text, {{", 8, 8]", size}, {"cpu[1]{0.0}", device}}),
+                   options);
+  };
+  const std::string whole = laid_out(", 24, 24]", "cpu[1]{0.0}", {});
+  for (const char* line : {
+           "%4:f32[4, 1, 24, 24, 28] = conv \"a\" (%0, %1) {blocked_inputs=[] blocked_outputs=[0] "
+           "channel_block=-1 ",
+           "%6:f32[4, 1, 24, 24, 44] = concat \"join\" (%4, %5) {axis=4}",
+           "%11:f32[4, 1, 24, 24, 28], %12:f32[4, 1, 24, 24, 16] = split \"cut\" (%10) {axis=4 "
+           "sizes=[28, 16]}",
+           "= conv \"c\" (%12, %3) {blocked_inputs=[0] ",
+       }) {
+    EXPECT_NE(whole.find(line), std::string::npos) << line << whole;
+  }
+  for (const std::string& other : {
+           laid_out(", 4, 4]", "cpu[1]{0.0}", {}),
+           laid_out(", 24, 24]", "cpu[2]{0.0-1}", {}),
+           laid_out(", 24, 24]", "cpu[1]{0.0}", {.may_fit_blocks = false}),
+           laid_out(", 24, 24]", "cpu[1]{0.0}", {.channel_block = kNarrowBlock}),
+       }) {
+    EXPECT_EQ(other.find("channel_block=-1"), std::string::npos) << other;
   }
 }
 
@@ -225,7 +275,7 @@ TEST(CpuLayout, TableIsOfOperatorsThatThereAre) {
     const OpDef* plain = Registry().Find(layout.op);
     ASSERT_NE(plain, nullptr) << layout.op;
     const size_t more = cpu.Find(layout.op)->samples().size() - plain->samples().size();
-    EXPECT_EQ(more, 2 * layout.samples.size()) << layout.op << ", in blocks of 8 and of 16";
+    EXPECT_EQ(more, 3 * layout.samples.size()) << layout.op << ", blocks of 8, 16, all channels";
     EXPECT_GT(more, 0u) << layout.op;
     for (size_t i = plain->samples().size(); i < cpu.Find(layout.op)->samples().size(); ++i) {
       EXPECT_TRUE(HasChannelBlocks(cpu.Find(layout.op)->samples()[i].attrs)) << layout.op;

@@ -20,11 +20,12 @@ namespace {
 using compiler::BlockedSample;
 using compiler::CpuLayout;
 using compiler::CpuLayouts;
-using compiler::kNarrowBlock, compiler::kWideBlock;
+using compiler::kNarrowBlock, compiler::kWholeBlock, compiler::kWideBlock;
 
-// [n, c, space...] to [n, c / channels, space..., channels].
-Array Block(const Array& plain, int64_t channels) {
-  const Shape shape = compiler::BlockedShape(plain.shape(), channels);
+// [n, c, space...] to [n, c / channels, space..., channels], `of` those of a block.
+Array Block(const Array& plain, int64_t of) {
+  const int64_t channels = compiler::ChannelsInBlock(plain.shape()[1], of);
+  const Shape shape = compiler::BlockedShape(plain.shape(), of);
   Array blocked(plain.dtype(), shape);
   const auto element = static_cast<int64_t>(SizeOf(plain.dtype()));
   const int64_t images = plain.shape()[0], blocks = shape[1];
@@ -106,7 +107,7 @@ std::map<std::string, OperatorCoverage>* const BlockedOperatorTest::rows_ =
 
 TEST_P(BlockedOperatorTest, IsConformant) {
   OperatorCoverage& row = (*rows_)[GetParam()];
-  row.samples = static_cast<int>(2 * Row().samples.size());  // in blocks of 8 and of 16
+  row.samples = static_cast<int>(3 * Row().samples.size());  // blocks of 8, 16, all channels
   row.gradient = "the plain operator has them";
   ExpectConformant(OperatorChecks(*ops_.Find(GetParam()), kernels_, row, [](const OpCase& c) {
     return compiler::HasChannelBlocks(c.attrs);
@@ -117,7 +118,7 @@ TEST_P(BlockedOperatorTest, EqualsThePlainOperator) {
   const CpuLayout row = Row();
   ASSERT_FALSE(row.samples.empty());
   for (const OpSample& sample : row.samples) {
-    for (const int64_t block : {kNarrowBlock, kWideBlock}) {
+    for (const int64_t block : {kNarrowBlock, kWideBlock, kWholeBlock}) {
       ExpectEqualsPlain(row, block, sample, DType::kF64, 1e-12);
       ExpectEqualsPlain(row, block, sample, DType::kF32, 1e-5);
     }

@@ -83,6 +83,7 @@ class KernelMemoryTest : public testing::Test {
         return Compare(op, blocked.inputs, blocked.attrs);
       };
       compare(compiler::kNarrowBlock);
+      compare(compiler::kWholeBlock);
       return compare(compiler::kWideBlock);
     }
     ADD_FAILURE() << op << " takes no blocks";

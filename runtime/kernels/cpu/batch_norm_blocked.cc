@@ -232,7 +232,10 @@ absl::StatusOr<PlannedKernel> PlanBlockedBatchNorm(BatchNormPart part, const Ker
     }
     return true;
   };
-  if (!all_blocked(spec.inputs, plain.inputs) || !all_blocked(spec.outputs, plain.outputs)) {
+  const bool has_loops = plain.block != compiler::kWholeBlock &&
+                         all_blocked(spec.inputs, plain.inputs) &&
+                         all_blocked(spec.outputs, plain.outputs);
+  if (!has_loops) {
     return UnsupportedTypes(spec);
   }
   const KernelFactory factory =

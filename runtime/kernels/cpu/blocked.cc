@@ -22,19 +22,20 @@ absl::Status MakePlain(const KernelSpec& spec, const char* name, std::vector<Ope
   for (int64_t i : compiler::BlockedOperands(spec.attrs, name)) {
     OperandSpec& operand = operands[i];
     const int last = operand.logical.rank() - 1;
-    const bool is_whole = operand.region.offset[last] == 0 && operand.region.size[last] == block &&
-                          operand.micro_batch_axis < last;
+    const int64_t channels = compiler::ChannelsInBlock(operand.logical[last], block);
+    const bool is_whole = operand.region.offset[last] == 0 &&
+                          operand.region.size[last] == channels && operand.micro_batch_axis < last;
     if (!is_whole) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s '%s': a part %s of a tensor in blocks of %d channels has no whole blocks", spec.op,
-          spec.name, operand.region.ToString(), block));
+          spec.name, operand.region.ToString(), channels));
     }
     is_blocked[i] = true;
     operand.logical = compiler::PlainShape(operand.logical);
     operand.region.size = compiler::PlainShape(operand.region.size);
     operand.region.offset.pop_back();
-    operand.region.offset[1] *= block;
-    if (operand.micro_batch_axis == 1) operand.micro_batch_stride *= block;
+    operand.region.offset[1] *= channels;
+    if (operand.micro_batch_axis == 1) operand.micro_batch_stride *= channels;
   }
   return absl::OkStatus();
 }
@@ -42,12 +43,13 @@ absl::Status MakePlain(const KernelSpec& spec, const char* name, std::vector<Ope
 // A blocked operand and its plain copy.
 struct Copy {
   int index = 0;
-  int64_t planes = 0, space = 0;  // of a block's channels each
+  int64_t planes = 0, space = 0, channels = 0;  // of a block's channels each
   std::vector<char> bytes;
 
-  Copy(int index, const OperandSpec& plain, int64_t block) : index(index) {
+  Copy(int index, const OperandSpec& plain, int64_t block)
+      : index(index), channels(compiler::ChannelsInBlock(plain.logical[1], block)) {
     const Shape& shape = plain.shape();
-    planes = shape[0] * (shape[1] / block);
+    planes = shape[0] * (shape[1] / channels);
     space = 1;
     for (int axis = 2; axis < shape.rank(); ++axis) space *= shape[axis];
     bytes.resize(BytesOf(plain));
@@ -75,6 +77,7 @@ void TransposePlanes(const void* from, void* to, int64_t planes, int64_t rows, i
 
 void Transpose(const void* from, void* to, int64_t planes, int64_t rows, int64_t columns,
                size_t element) {
+  if (element == 1) return TransposePlanes<uint8_t>(from, to, planes, rows, columns);
   if (element == 2) return TransposePlanes<uint16_t>(from, to, planes, rows, columns);
   if (element == 4) return TransposePlanes<uint32_t>(from, to, planes, rows, columns);
   TransposePlanes<uint64_t>(from, to, planes, rows, columns);
@@ -93,7 +96,7 @@ class UnblockedKernel final : public Kernel {
     std::copy_n(run.outputs, output_pointers_.size(), output_pointers_.begin());
     for (size_t i = 0; i < inputs_.size(); ++i) {
       Copy& copy = inputs_[i];
-      Transpose(run.inputs[copy.index], copy.bytes.data(), copy.planes, copy.space, block_,
+      Transpose(run.inputs[copy.index], copy.bytes.data(), copy.planes, copy.space, copy.channels,
                 input_sizes_[i]);
       input_pointers_[copy.index] = copy.bytes.data();
     }
@@ -104,7 +107,7 @@ class UnblockedKernel final : public Kernel {
     BRAID_RETURN_IF_ERROR(inner_->Run(plain));
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const Copy& copy = outputs_[i];
-      Transpose(copy.bytes.data(), run.outputs[copy.index], copy.planes, block_, copy.space,
+      Transpose(copy.bytes.data(), run.outputs[copy.index], copy.planes, copy.channels, copy.space,
                 output_sizes_[i]);
     }
     return absl::OkStatus();

@@ -15,7 +15,7 @@ namespace braid::cpu {
 struct PlainSpec {
   KernelSpec spec;
   std::vector<bool> inputs, outputs;  // are blocked
-  int64_t block = 0;                  // channels of a block; 0: none is
+  int64_t block = 0;                  // attribute channel_block; 0: none is
 
   bool any() const;
 };

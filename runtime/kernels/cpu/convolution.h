@@ -29,7 +29,7 @@ struct ConvolutionShape {
   std::vector<WindowAxis> axes;
   bool has_bias = false;                            // kOutput only
   bool x_is_blocked = false, y_is_blocked = false;  // in blocks of channels
-  int64_t channel_block = compiler::kWideBlock;     // of those that are
+  int64_t channel_block = compiler::kWideBlock;     // of those that are; also kWholeBlock
   bool by_winograd = false;                         // Winograd's algorithm, where it pays
   int threads = 1;
   std::shared_ptr<WorkMemory> work = nullptr;  // null: the convolution's own

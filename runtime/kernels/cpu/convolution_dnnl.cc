@@ -45,6 +45,14 @@ memory::desc Dense(memory::dims dims, memory::data_type type) {
 }
 
 memory::desc Blocked(const memory::dims& dims, memory::data_type type, int64_t channel_block) {
+  if (channel_block == compiler::kWholeBlock) {
+    // Channels first among the axes, and last in memory.
+    memory::dims strides(dims.size(), 1);
+    int64_t step = dims[1];
+    for (size_t i = dims.size() - 1; i > 1; --i, step *= dims[i + 1]) strides[i] = step;
+    strides[0] = step;
+    return memory::desc(dims, type, strides);
+  }
   using Tag = memory::format_tag;
   const bool is_wide = channel_block == compiler::kWideBlock;
   const Tag tags[] = {is_wide ? Tag::nCw16c : Tag::nCw8c, is_wide ? Tag::nChw16c : Tag::nChw8c,
@@ -458,7 +466,7 @@ std::unique_ptr<Convolution> ChooseDirect(const ConvolutionShape& shape, BlocksI
 
 std::unique_ptr<Convolution> ChooseDnnlConvolution(const ConvolutionShape& shape) {
   // Where the CPU has vectors for wide blocks, oneDNN would reorder images to these.
-  if (shape.dtype == DType::kF32 && shape.channel_block == compiler::kNarrowBlock) {
+  if (shape.dtype == DType::kF32 && shape.channel_block != compiler::kWideBlock) {
     if (auto convolution = ChooseDirect(shape, BlocksInCall::kAsTheyLie)) return convolution;
   }
   return ChooseDirect(shape, BlocksInCall::kAny);

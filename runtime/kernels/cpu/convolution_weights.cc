@@ -74,7 +74,8 @@ struct LaneEngine {
 
 std::unique_ptr<Convolution> ChooseLaneWeightGradient(const ConvolutionShape& shape) {
   const bool fits = shape.side == ConvolutionSide::kWeights && shape.dtype == DType::kF32 &&
-                    shape.groups == 1 && shape.x_is_blocked && shape.y_is_blocked;
+                    shape.groups == 1 && shape.x_is_blocked && shape.y_is_blocked &&
+                    shape.channel_block != compiler::kWholeBlock;
   if (!fits) return nullptr;
   if (shape.channel_block == kNarrowBlock) {
     return std::make_unique<WeightGradient<LaneEngine<kNarrowBlock>>>(shape);

@@ -402,8 +402,10 @@ KernelFactory ForLayouts(Make make) {
       return std::all_of(are.begin(), are.end(), [](bool is) { return is; });
     };
     if (!all(without.inputs) || !all(without.outputs)) return UnsupportedTypes(spec);
-    return ForFloats([make, block = without.block](const KernelSpec& each, auto type) {
-             return make(each, block, type);
+    const int64_t channels = without.spec.inputs[0].logical[1];
+    const int64_t lanes = compiler::ChannelsInBlock(channels, without.block);
+    return ForFloats([make, lanes](const KernelSpec& each, auto type) {
+             return make(each, lanes, type);
            })
         .PlanKernel(without.spec);
   };
