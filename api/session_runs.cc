@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "api/record_job.h"
@@ -101,19 +102,21 @@ void Session::Impl::WarnOfFirstValues(const LoadedJob& job) const {
     if (!touched_.contains(variable)) untouched.push_back(variable);
   }
   if (untouched.empty()) return;
-  std::vector<std::string> nearest;
   const std::vector<std::string> touched(touched_.begin(), touched_.end());
   constexpr size_t kMostNamed = 5;
   const size_t more = untouched.size() > kMostNamed ? untouched.size() - kMostNamed : 0;
   untouched.resize(untouched.size() - more);
+  std::string nearest;
   for (const std::string& variable : untouched) {
-    nearest.push_back(NearestNames(variable, touched));
+    if (touched.empty()) break;  // there are none
+    absl::StrAppend(&nearest, nearest.empty() ? "; the nearest of those that have others: " : "; ",
+                    NearestNames(variable, touched));
   }
   LOG(WARNING) << absl::StrFormat(
       "job '%s' reads variables that no job changes and nothing has loaded or set, so they have "
-      "their first values: %s%s; the nearest of those that have others: %s",
+      "their first values: %s%s%s",
       job.name, absl::StrJoin(untouched, ", "),
-      more > 0 ? absl::StrFormat(" and %d more", more) : "", absl::StrJoin(nearest, "; "));
+      more > 0 ? absl::StrFormat(" and %d more", more) : "", nearest);
 }
 
 absl::Status Session::Impl::CheckLoss(const LoadedJob& job, std::string_view name, int64_t step,

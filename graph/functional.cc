@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "graph/functions/integers.h"
 #include "graph/functions/operand_checks.h"
 
 namespace braid {
@@ -246,6 +247,20 @@ Tensor MatMul(Tensor a, Tensor b, MatMulOptions options, SourceLocation where) {
   }
   return Apply("matmul", {a, b},
                {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}}, where);
+}
+std::vector<Tensor> ByteInputs(const ByteOperand& a, const ByteOperand& b, SourceLocation where) {
+  std::vector<Tensor> inputs = {a.numbers, b.numbers};
+  if (!a.zero_point.is_none()) {
+    inputs.push_back(a.zero_point);
+  } else if (!b.zero_point.is_none() && a.numbers.valid()) {
+    const DType dtype = a.numbers.dtype();
+    inputs.push_back(Constant(*a.numbers.graph(), 0, {.dtype = dtype, .shape = {1}}, where));
+  }
+  if (!b.zero_point.is_none()) inputs.push_back(b.zero_point);
+  return inputs;
+}
+Tensor MatMulInteger(ByteOperand a, ByteOperand b, bool transpose_b, SourceLocation where) {
+  return Apply("matmul_integer", ByteInputs(a, b, where), {{"transpose_b", transpose_b}}, where);
 }
 Tensor Tensordot(Tensor a, Tensor b, SourceLocation where) {
   return Apply("tensordot", {a, b}, {}, where);

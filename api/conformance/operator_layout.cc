@@ -164,7 +164,7 @@ std::vector<Array> Shard(const Array& whole, const NdSbp& sbp, const Hierarchy& 
       key += coordinate[dim];  // the addends of different addends are different ones
     }
     // What a byte cannot hold, it need not: its smallest value is as good.
-    if (SizeOf(whole.dtype()) == 1) {
+    if (SizeOf(whole.dtype()) == 1 && whole.dtype() != DType::kI8) {
       for (double& value : mine) value = std::max(value, 0.0);
     }
     const Region region = RegionOf(whole.shape(), sbp, hierarchy, coordinate);

@@ -75,8 +75,13 @@ absl::StatusOr<ConvOptions> ConvOptionsOf(const NodeView& n, const Shape& w) {
 
 absl::StatusOr<Tensors> TranslateConv(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(1)));
-  if (!n.HasInput(2)) return Tensors{Conv(n.in(0), n.in(1), options)};
-  return Tensors{Conv(n.in(0), n.in(1), n.in(2), options)};
+  const Tensor x = n.in(0), w = n.in(1), bias = n.in(2);
+  if (const auto factors = FactorsOf(x, w, /*axis=*/0)) {
+    const Tensor sum = ConvInteger(factors->a, factors->b, options);
+    const Tensor y = RealsOf(sum, *factors, n.rank() - 2);
+    return Tensors{bias.valid() ? Add(y, Along(bias, 1, n.rank())) : y};
+  }
+  return Tensors{bias.valid() ? Conv(x, w, bias, options) : Conv(x, w, options)};
 }
 
 absl::StatusOr<Tensors> TranslateConvTranspose(const NodeView& n) {
@@ -116,26 +121,25 @@ absl::StatusOr<Tensors> TranslateConvTranspose(const NodeView& n) {
   return Tensors{ConvTranspose(n.in(0), n.in(1), n.in(2), options)};
 }
 
-// Integers in f64, whose products and sums are exact: x - its zero point.
-Tensor Centered(const NodeView& n, int input, int zero_point, int axis) {
-  const Tensor x = Cast(n.in(input), DType::kF64);
-  if (!n.HasInput(zero_point)) return x;
-  const int rank = x.shape().rank();
-  return Sub(x, Along(Cast(n.in(zero_point), DType::kF64), axis, rank));
+// The convolution of two inputs less their zero points, in i32.
+absl::StatusOr<Tensor> ByteConv(const NodeView& n, int x, int w, int zero_of_x, int zero_of_w) {
+  BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(w)));
+  BRAID_ASSIGN_OR_RETURN(const ByteOperand of_x, ByteOperandOf(n, x, zero_of_x));
+  BRAID_ASSIGN_OR_RETURN(const ByteOperand of_w, ByteOperandOf(n, w, zero_of_w));
+  return ConvInteger(of_x, of_w, options);
 }
 
 absl::StatusOr<Tensors> TranslateConvInteger(const NodeView& n) {
-  BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(1)));
-  return Tensors{Cast(Conv(Centered(n, 0, 2, 1), Centered(n, 1, 3, 0), options), DType::kI32)};
+  BRAID_ASSIGN_OR_RETURN(const Tensor y, ByteConv(n, 0, 1, 2, 3));
+  return Tensors{y};
 }
 
 // x, its scale and zero point, w and its, y's, and a bias in units of scale(x) * scale(w).
 absl::StatusOr<Tensors> TranslateQLinearConv(const NodeView& n) {
-  BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(3)));
   BRAID_RETURN_IF_ERROR(CheckQuantized(n.dtype(7)));
+  BRAID_ASSIGN_OR_RETURN(Tensor y, ByteConv(n, 0, 3, 2, 5));
   const auto scale = [&](int i) { return Along(Cast(n.in(i), DType::kF32), 1, n.rank()); };
-  const Tensor x = Centered(n, 0, 2, 1), w = Centered(n, 3, 5, 0);
-  Tensor y = n.HasInput(8) ? Conv(x, w, Cast(n.in(8), DType::kF64), options) : Conv(x, w, options);
+  if (n.HasInput(8)) y = Add(y, Along(n.in(8), 1, n.rank()));
   y = QuotientOf(y, Div(Mul(scale(1), scale(4)), scale(6)));
   return Tensors{QuantizedQuotient(y, Reshape(n.in(7), Shape()), {.dtype = n.dtype(7)})};
 }

@@ -19,7 +19,7 @@ namespace {
 // same tensor wherever it stands, or any one number (e). The order of the operands of mul and add
 // is free, and reductions are of the last axis, which stays with size 1.
 
-constexpr char kMul[] = "mul", kAdd[] = "add", kNumber[] = "constant", kSomeNumber[] = "e";
+constexpr char kMul[] = "mul", kAdd[] = "add", kSomeNumber[] = "e";
 
 // What is halved and multiplied by x.
 constexpr const char* kErfTerms[] = {

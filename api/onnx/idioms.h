@@ -11,6 +11,9 @@
 
 namespace braid::onnx {
 
+// The operator that known numbers which are all the same become.
+inline constexpr char kNumber[] = "constant";
+
 // Looks at the operators that a product or sum stands behind. Those that are not needed any more
 // stay in the graph, where the compiler drops them.
 class Idioms {

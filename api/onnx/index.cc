@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/onnx/quantize.h"
 #include "api/onnx/translators.h"
 #include "graph/functional.h"
 #include "runtime/base/status.h"
@@ -12,7 +13,12 @@ namespace {
 
 absl::StatusOr<Tensors> TranslateGather(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("axis", 0));
-  return Tensors{Gather(n.in(0), n.in(1), {.axis = axis})};
+  const Tensor data = n.in(0), indices = n.in(1);
+  // Of a table of bytes only what is gathered becomes reals.
+  if (const auto bytes = BytesOf(data); bytes && bytes->are_alike()) {
+    return Tensors{Dequantized(Gather(bytes->numbers, indices, {.axis = axis}), bytes->of)};
+  }
+  return Tensors{Gather(data, indices, {.axis = axis})};
 }
 
 absl::StatusOr<Tensors> TranslateGatherElements(const NodeView& n) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/onnx/idioms.h"
+#include "api/onnx/quantize.h"
 #include "api/onnx/tensor_proto.h"
 #include "api/onnx/translators.h"
 #include "graph/functional.h"
@@ -140,8 +141,8 @@ absl::StatusOr<Tensors> TranslateBitCast(const NodeView& n) {
 absl::StatusOr<Tensors> TranslateMatMul(const NodeView& n) {
   // As NumPy's: a vector is a row of the left matrix, a column of the right one.
   const bool is_row = n.rank(0) == 1, is_column = n.rank(1) == 1;
-  Tensor y = MatMul(is_row ? ExpandDims(n.in(0), 0) : n.in(0),
-                    is_column ? ExpandDims(n.in(1), 1) : n.in(1));
+  Tensor y = ProductOfReals(is_row ? ExpandDims(n.in(0), 0) : n.in(0),
+                            is_column ? ExpandDims(n.in(1), 1) : n.in(1));
   if (is_column) y = Squeeze(y, y.shape().rank() - 1);
   if (is_row) y = Squeeze(y, y.shape().rank() - (is_column ? 1 : 2));
   return Tensors{y};
@@ -150,8 +151,10 @@ absl::StatusOr<Tensors> TranslateMatMul(const NodeView& n) {
 absl::StatusOr<Tensors> TranslateGemm(const NodeView& n) {
   const double alpha = n.Float("alpha", 1), beta = n.Float("beta", 1);
   n.Ignore("broadcast");  // before version 7: whether input 2 may; shapes say it, too
-  Tensor y =
-      MatMul(n.in(0), n.in(1), {.transpose_a = n.Flag("transA"), .transpose_b = n.Flag("transB")});
+  const bool transpose_a = n.Flag("transA"), transpose_b = n.Flag("transB");
+  Tensor y = transpose_a
+                 ? MatMul(n.in(0), n.in(1), {.transpose_a = true, .transpose_b = transpose_b})
+                 : ProductOfReals(n.in(0), n.in(1), transpose_b);
   if (alpha != 1) y = Scale(y, alpha);
   if (n.HasInput(2)) y = Add(y, beta != 1 ? Scale(n.in(2), beta) : n.in(2));
   return Tensors{y};

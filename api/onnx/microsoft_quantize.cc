@@ -79,13 +79,11 @@ absl::StatusOr<Tensors> TranslateGemm(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const Quantization of_a, ScalarQuantization(n, 1, 2));
   BRAID_ASSIGN_OR_RETURN(const Quantization of_b,
                          QuantizationAlong(n, 4, 5, transpose_b ? 0 : 1, n.rank(3)));
-  const auto centered = [](Tensor x, Tensor zero_point) {
-    const Tensor wide = Cast(x, DType::kF64);
-    return zero_point.valid() ? Sub(wide, Cast(zero_point, DType::kF64)) : wide;
-  };
-  Tensor y = MatMul(centered(n.in(0), of_a.zero_point), centered(n.in(3), of_b.zero_point),
-                    {.transpose_a = n.Flag("transA"), .transpose_b = transpose_b});
-  if (n.HasInput(6)) y = Add(y, Cast(n.in(6), DType::kF64));
+  BRAID_ASSIGN_OR_RETURN(ByteOperand a, ByteOperandOf(n, 0, 2));
+  BRAID_ASSIGN_OR_RETURN(const ByteOperand b, ByteOperandOf(n, 3, 5));
+  if (n.Flag("transA")) a.numbers = Transpose(a.numbers, {1, 0});
+  Tensor y = MatMulInteger(a, b, transpose_b);
+  if (n.HasInput(6)) y = Add(y, n.in(6));
   // A scale of each column lies along b's columns, and so along y's.
   Tensor scale = of_b.scale;
   if (scale.shape().rank() > 0) scale = Reshape(scale, {scale.shape().num_elements()});
@@ -110,7 +108,7 @@ absl::StatusOr<Tensor> RealFactor(const NodeView& n, int x, int scale, int zero_
 absl::StatusOr<Tensors> TranslateMatMulIntegerToFloat(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const Tensor a, RealFactor(n, 0, 2, 4));
   BRAID_ASSIGN_OR_RETURN(const Tensor b, RealFactor(n, 1, 3, 5));
-  const Tensor y = MatMul(a, b);
+  const Tensor y = ProductOfReals(a, b);
   return Tensors{n.HasInput(6) ? Add(y, n.in(6)) : y};
 }
 
@@ -119,7 +117,7 @@ TranslateFunction DynamicMatMul(TranslateFunction quantize) {
   return [quantize = std::move(quantize)](const NodeView& n) -> absl::StatusOr<Tensors> {
     BRAID_ASSIGN_OR_RETURN(const Tensors a, quantize(n.With({n.value(0)}, kRealOpset)));
     BRAID_ASSIGN_OR_RETURN(const Tensor b, RealFactor(n, 1, 2, 3));
-    const Tensor y = MatMul(Dequantized(a[0], {.scale = a[1], .zero_point = a[2]}), b);
+    const Tensor y = ProductOfReals(Dequantized(a[0], {.scale = a[1], .zero_point = a[2]}), b);
     return Tensors{n.HasInput(4) ? Add(y, n.in(4)) : y};
   };
 }

@@ -154,8 +154,8 @@ void SayWhatIsLeftAlone(const std::string& file, const std::map<std::string, Wei
   for (const auto& [name, role] : roles) {
     if (role.why == LeftAlone::kNot) ++trained;
     // Nobody expects numbers of a formula, indices and masks to be trained.
-    const bool is_plain =
-        role.why == LeftAlone::kWholeNumbers || role.why == LeftAlone::kOneElement;
+    const bool is_plain = role.why == LeftAlone::kWholeNumbers ||
+                          role.why == LeftAlone::kOneElement || role.why == LeftAlone::kBytes;
     if (role.why == LeftAlone::kNot || is_plain) continue;
     if (++left <= kMost) reasons.push_back(absl::StrCat("'", name, "' ", TextOf(role.why)));
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/onnx/idioms.h"
 #include "api/onnx/tensor_proto.h"
 #include "api/onnx/translators.h"
 #include "graph/functional.h"
@@ -49,6 +50,26 @@ Tensor Widened(Tensor numbers) {
   return Cast(numbers, IsFloatCode(numbers.dtype()) ? DType::kF32 : DType::kI32);
 }
 
+// The operators that Dequantized appends, of scales and zero points that are tensors, and of those
+// that are numbers.
+constexpr char kCast[] = "cast", kCentered[] = "sub", kScaled[] = "mul";
+constexpr char kMoved[] = "add_scalar", kMultiplied[] = "scale";
+
+bool IsByte(DType dtype) { return dtype == DType::kU8 || dtype == DType::kI8; }
+
+// Of one element that is known without running anything.
+std::optional<double> NumberOf(Tensor x) {
+  const Op& op = x.graph()->producer(x.id());
+  if (op.type != kNumber || x.shape().num_elements() != 1) return std::nullopt;
+  return op.attrs.Double("value");
+}
+Tensor TimesScale(Tensor x, Tensor scale) {
+  const std::optional<double> number = NumberOf(scale);
+  return number ? Scale(x, *number) : Mul(x, scale);
+}
+
+Tensor Shaped(Tensor x, const Shape& shape) { return x.shape() == shape ? x : Reshape(x, shape); }
+
 // How scales lie beside x: one for all, one for each index of `axis`, or one for each `block` of
 // these.
 struct Spread {
@@ -88,7 +109,7 @@ absl::StatusOr<Tensor> Beside(const NodeView& n, int input, const Spread& spread
                               spread.block, " elements along axis ", axis, " of ",
                               n.type(0).ToString(), " is needed"));
   }
-  if (shape.num_elements() == 1) return Reshape(n.in(input), Shape());
+  if (shape.num_elements() == 1) return Shaped(n.in(input), Shape());
   if (shape.rank() != 1 || shape[0] != n.shape()[axis]) {
     return Wrong(absl::StrCat("input ", input, " is ", n.type(input).ToString(),
                               "; one element, or as many as axis ", axis, " of ",
@@ -142,21 +163,10 @@ absl::StatusOr<Tensors> TranslateDynamicQuantize(const NodeView& n) {
   return Tensors{made.numbers, made.of.scale, made.of.zero_point};
 }
 
-// Matrix `input` less its zero point (input `at`, perhaps absent), exact in f64. A zero point per
-// row or column is along `axis` of the matrix.
-absl::StatusOr<Tensor> CenteredFactor(const NodeView& n, int input, int at, int axis) {
-  const Tensor x = Cast(n.in(input), DType::kF64);
-  if (!n.HasInput(at)) return x;
-  Tensor zero_point = Cast(n.in(at), DType::kF64);
-  if (n.shape(at).num_elements() == 1) return Sub(x, Reshape(zero_point, Shape()));
-  if (n.shape(at).rank() == 1 && axis == -2) zero_point = ExpandDims(zero_point, -1);
-  return Sub(x, zero_point);
-}
-
 absl::StatusOr<Tensors> TranslateMatMulInteger(const NodeView& n) {
-  BRAID_ASSIGN_OR_RETURN(const Tensor a, CenteredFactor(n, 0, 2, -2));
-  BRAID_ASSIGN_OR_RETURN(const Tensor b, CenteredFactor(n, 1, 3, -1));
-  return Tensors{Cast(MatMul(a, b), DType::kI32)};
+  BRAID_ASSIGN_OR_RETURN(const Tensor y,
+                         IntegerMatMul(n, {.a = 0, .zero_of_a = 2, .b = 1, .zero_of_b = 3}));
+  return Tensors{y};
 }
 
 // The scale of a factor: one, or one for each row of a (axis -2) or column of b (axis -1).
@@ -168,21 +178,149 @@ Tensor FactorScale(const NodeView& n, int input, int axis) {
 
 absl::StatusOr<Tensors> TranslateQLinearMatMul(const NodeView& n) {
   BRAID_RETURN_IF_ERROR(CheckQuantized(n.dtype(7)));
-  BRAID_ASSIGN_OR_RETURN(const Tensor a, CenteredFactor(n, 0, 2, -2));
-  BRAID_ASSIGN_OR_RETURN(const Tensor b, CenteredFactor(n, 3, 5, -1));
+  BRAID_ASSIGN_OR_RETURN(const Tensor sum,
+                         IntegerMatMul(n, {.a = 0, .zero_of_a = 2, .b = 3, .zero_of_b = 5}));
   BRAID_ASSIGN_OR_RETURN(const Quantization y, ScalarQuantization(n, 6, 7));
   const Tensor scales = Mul(FactorScale(n, 1, -2), FactorScale(n, 4, -1));
-  const Tensor quotient = QuotientOf(MatMul(a, b), Div(scales, Cast(y.scale, DType::kF32)));
+  const Tensor quotient = QuotientOf(sum, Div(scales, Cast(y.scale, DType::kF32)));
   return Tensors{QuantizedQuotient(quotient, y.zero_point, {.dtype = n.dtype(7)})};
 }
 
 }  // namespace
 
 Tensor Dequantized(Tensor numbers, const Quantization& of) {
-  Tensor x = Widened(numbers);
+  const DType dtype = of.scale.dtype();
+  // The difference of two bytes is exact in every type.
+  const bool is_byte = SizeOf(numbers.dtype()) == 1 && !IsFloatCode(numbers.dtype());
+  Tensor x = is_byte ? Cast(numbers, dtype) : Widened(numbers);
   const bool has_zero = of.zero_point.valid() && !IsFloatCode(numbers.dtype());
-  if (has_zero) x = Sub(x, Widened(of.zero_point));
-  return Mul(Cast(x, of.scale.dtype()), of.scale);
+  if (const auto zero = has_zero ? NumberOf(of.zero_point) : 0; zero) {
+    if (*zero != 0) x = AddScalar(x, -*zero);
+  } else {
+    x = Sub(x, is_byte ? Cast(of.zero_point, dtype) : Widened(of.zero_point));
+  }
+  return TimesScale(Cast(x, dtype), of.scale);
+}
+
+std::optional<DequantizedBytes> BytesOf(Tensor reals) {
+  if (!reals.valid() || reals.dtype() != DType::kF32) return std::nullopt;
+  LogicalGraph* const graph = reals.graph();
+  const auto bytes_of = [&](TensorId id) {
+    const Op& cast = graph->producer(id);
+    if (cast.type != kCast) return Tensor();
+    const Tensor numbers(graph, cast.inputs[0]);
+    return IsByte(numbers.dtype()) ? numbers : Tensor();
+  };
+  // By value: what follows appends constants.
+  const Op scaled = graph->producer(reals.id());
+  if (scaled.type != kScaled && scaled.type != kMultiplied) return std::nullopt;
+  DequantizedBytes bytes;
+  const Op centered = graph->producer(scaled.inputs[0]);
+  const bool has_zero = centered.type == kCentered || centered.type == kMoved;
+  bytes.numbers = bytes_of(has_zero ? centered.inputs[0] : scaled.inputs[0]);
+  if (!bytes.numbers.valid()) return std::nullopt;
+  const auto number = [&](double value, DType dtype) {
+    return Constant(*graph, value, {.dtype = dtype});
+  };
+  if (centered.type == kCentered) {
+    bytes.of.zero_point = bytes_of(centered.inputs[1]);
+    if (!bytes.of.zero_point.valid()) return std::nullopt;
+  } else if (has_zero) {
+    bytes.of.zero_point = number(-centered.attrs.Double("value"), bytes.numbers.dtype());
+  }
+  bytes.of.scale = scaled.type == kScaled ? Tensor(graph, scaled.inputs[1])
+                                          : number(scaled.attrs.Double("factor"), DType::kF32);
+  if (bytes.numbers.shape() != reals.shape()) return std::nullopt;
+  return bytes;
+}
+
+bool DequantizedBytes::are_alike() const {
+  const auto is_one = [](Tensor x) { return !x.valid() || x.shape().num_elements() == 1; };
+  return is_one(of.scale) && is_one(of.zero_point);
+}
+
+std::optional<ByteFactors> FactorsOf(Tensor a, Tensor b, int axis) {
+  std::optional<DequantizedBytes> of_a = BytesOf(a), of_b = BytesOf(b);
+  if (!of_a || !of_b || !of_a->are_alike()) return std::nullopt;
+  const int64_t outputs = b.shape()[axis];
+  ByteFactors factors = {.a = {of_a->numbers}, .b = {of_b->numbers}};
+  const auto is_along = [&](const Shape& shape) {
+    if (shape.num_elements() == 1) return true;
+    return shape.rank() == b.shape().rank() && shape[axis] == outputs &&
+           shape.num_elements() == outputs;
+  };
+  const auto flat = [](Tensor numbers) {
+    const int64_t count = numbers.shape().num_elements();
+    return Shaped(numbers, count == 1 ? Shape() : Shape({count}));
+  };
+  if (!is_along(of_b->of.scale.shape())) return std::nullopt;
+  if (const Tensor zero = of_a->of.zero_point; zero.valid()) factors.a.zero_point = flat(zero);
+  if (const Tensor zero = of_b->of.zero_point; zero.valid()) {
+    if (!is_along(zero.shape())) return std::nullopt;
+    factors.b.zero_point = flat(zero);
+  }
+  const Tensor one = flat(of_a->of.scale), other = flat(of_b->of.scale);
+  const std::optional<double> first = NumberOf(one), second = NumberOf(other);
+  if (first && second) {
+    factors.one_scale = static_cast<float>(*first * *second);  // as f32 rounds it
+  } else {
+    factors.scale = Mul(one, other);
+  }
+  return factors;
+}
+
+Tensor RealsOf(Tensor sum, const ByteFactors& factors, int axes_behind) {
+  const Tensor reals = Cast(sum, DType::kF32);
+  if (factors.one_scale) return Scale(reals, *factors.one_scale);
+  Ints dims(1 + axes_behind, 1);
+  dims[0] = factors.scale.shape().num_elements();
+  return Mul(reals, Reshape(factors.scale, Shape(std::move(dims))));
+}
+
+Tensor ProductOfReals(Tensor a, Tensor b, bool transpose_b) {
+  const bool are_tensors = a.valid() && b.valid();
+  if (are_tensors && a.shape().rank() > 1 && b.shape().rank() == 2) {
+    if (const auto factors = FactorsOf(a, b, transpose_b ? 0 : 1)) {
+      return RealsOf(MatMulInteger(factors->a, factors->b, transpose_b), *factors);
+    }
+  }
+  return MatMul(a, b, {.transpose_b = transpose_b});
+}
+
+absl::StatusOr<ByteOperand> ByteOperandOf(const NodeView& n, int numbers, int zero_point) {
+  if (!IsByte(n.dtype(numbers))) {
+    return Wrong(absl::StrCat("input ", numbers, " is ", n.type(numbers).ToString(),
+                              "; u8 or i8 is needed"));
+  }
+  ByteOperand operand = {.numbers = n.in(numbers)};
+  if (!n.HasInput(zero_point)) return operand;
+  const int64_t count = n.shape(zero_point).num_elements();
+  operand.zero_point = Shaped(n.in(zero_point), count == 1 ? Shape() : Shape({count}));
+  return operand;
+}
+
+absl::StatusOr<Tensor> IntegerMatMul(const NodeView& n, const IntegerFactors& inputs,
+                                     bool transpose_b) {
+  const auto is_one = [&](int i) { return !n.HasInput(i) || n.shape(i).num_elements() == 1; };
+  const bool is_flat = n.rank(inputs.a) >= 2 && n.rank(inputs.b) == 2 && is_one(inputs.zero_of_a);
+  if (is_flat && (is_one(inputs.zero_of_b) || n.rank(inputs.zero_of_b) == 1)) {
+    BRAID_ASSIGN_OR_RETURN(const ByteOperand a, ByteOperandOf(n, inputs.a, inputs.zero_of_a));
+    BRAID_ASSIGN_OR_RETURN(const ByteOperand b, ByteOperandOf(n, inputs.b, inputs.zero_of_b));
+    return MatMulInteger(a, b, transpose_b);
+  }
+  // Batches of matrices, and zero points of rows, in f64, which is exact.
+  const auto centered = [&](int input, int at, bool is_of_rows) {
+    const Tensor x = Cast(n.in(input), DType::kF64);
+    if (!n.HasInput(at)) return x;
+    Tensor zero_point = Cast(n.in(at), DType::kF64);
+    if (n.shape(at).num_elements() == 1) return Sub(x, Reshape(zero_point, Shape()));
+    if (n.rank(at) == 1 && is_of_rows) zero_point = ExpandDims(zero_point, -1);
+    return Sub(x, zero_point);
+  };
+  return Cast(
+      MatMul(centered(inputs.a, inputs.zero_of_a, true),
+             centered(inputs.b, inputs.zero_of_b, transpose_b), {.transpose_b = transpose_b}),
+      DType::kI32);
 }
 
 Tensor QuantizedQuotient(Tensor quotient, Tensor zero_point, const QuantizeOptions& options) {
@@ -191,7 +329,11 @@ Tensor QuantizedQuotient(Tensor quotient, Tensor zero_point, const QuantizeOptio
   // Sums of 16 bits would not fit into a narrow float.
   const DType wide = quotient.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   Tensor moved = Cast(Round(quotient), wide);
-  if (zero_point.valid()) moved = Add(moved, Cast(Widened(zero_point), wide));
+  if (const auto zero = zero_point.valid() ? NumberOf(zero_point) : 0; zero) {
+    if (*zero != 0) moved = AddScalar(moved, *zero);
+  } else {
+    moved = Add(moved, Cast(Widened(zero_point), wide));
+  }
   return Cast(Clip(moved, range->low, range->high), options.dtype);
 }
 
@@ -222,7 +364,7 @@ absl::StatusOr<Quantization> ScalarQuantization(const NodeView& n, int scale, in
       return Wrong(absl::StrCat("input ", input, " is ", n.type(input).ToString(),
                                 "; one element is needed"));
     }
-    (input == scale ? of.scale : of.zero_point) = Reshape(n.in(input), Shape());
+    (input == scale ? of.scale : of.zero_point) = Shaped(n.in(input), Shape());
   }
   return of;
 }

@@ -2,8 +2,11 @@
 // point. https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
 #pragma once
 
+#include <optional>
+
 #include "absl/status/statusor.h"
 #include "api/onnx/node_view.h"
+#include "graph/functions/integers.h"
 
 namespace braid::onnx {
 
@@ -15,6 +18,37 @@ struct Quantization {
 
 // numbers -> reals of the scale's type.
 Tensor Dequantized(Tensor numbers, const Quantization& of);
+
+// Reals that Dequantized made of bytes; nothing: others.
+struct DequantizedBytes {
+  Tensor numbers;
+  Quantization of;
+  // One scale, and one zero point or none, for all.
+  bool are_alike() const;
+};
+std::optional<DequantizedBytes> BytesOf(Tensor reals);
+
+// Two of these whose product can be one of bytes: b has one scale and zero point, or one for each
+// index of its axis of outputs. Times the scale it is the product of the reals.
+struct ByteFactors {
+  ByteOperand a, b;
+  std::optional<float> one_scale = {};  // if it is known
+  Tensor scale = {};                    // else: [] or [outputs]
+};
+std::optional<ByteFactors> FactorsOf(Tensor a, Tensor b, int axis);
+// Of the product of bytes: that of reals. Behind the axis of its outputs it has so many others.
+Tensor RealsOf(Tensor sum, const ByteFactors& factors, int axes_behind = 0);
+// a op(b) of reals, as a product of bytes where it can be.
+Tensor ProductOfReals(Tensor a, Tensor b, bool transpose_b = false);
+
+// Inputs of a node as an operand: INVALID_ARGUMENT if they are no bytes.
+absl::StatusOr<ByteOperand> ByteOperandOf(const NodeView& n, int numbers, int zero_point);
+// The product of inputs less their zero points (absent: 0), in i32.
+struct IntegerFactors {
+  int a, zero_of_a, b, zero_of_b;
+};
+absl::StatusOr<Tensor> IntegerMatMul(const NodeView& n, const IntegerFactors& inputs,
+                                     bool transpose_b = false);
 
 struct QuantizeOptions {
   DType dtype = DType::kU8;  // of the numbers

@@ -45,6 +45,15 @@ bool IsConstantInput(const Use& use) {
   return op.starts_with("QLinear") || op.ends_with("Integer");
 }
 
+// Whether the node reads this input as weights of a product, quantized to bytes.
+bool IsByteWeight(const Use& use) {
+  const std::string& op = use.node->op_type();
+  if (op == "DequantizeLinear") return use.input == 0;
+  if (op == "QLinearConv" || op == "QLinearMatMul" || op == "QGemm") return use.input == 3;
+  return use.input == 1 && (op == "ConvInteger" || op == "MatMulInteger" ||
+                            op == "MatMulIntegerToFloat" || op == "DynamicQuantizeMatMul");
+}
+
 // Operators that pass positions on to sin and cos.
 bool PassesPositions(std::string_view op) {
   constexpr std::string_view kPassing[] = {
@@ -92,6 +101,8 @@ const char* TextOf(LeftAlone why) {
       return "is a constant of its operators";
     case LeftAlone::kPositions:
       return "is a table of positions";
+    case LeftAlone::kBytes:
+      return "is quantized";
   }
   return "";
 }
@@ -120,13 +131,17 @@ absl::StatusOr<std::map<std::string, WeightRole>> RolesOf(const GraphProto& grap
     LeftAlone& why = roles[name].why;
     BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, numbers->Read());
     why = RoleOfNumbers(*array);
-    if (why != LeftAlone::kNot) continue;
+    const bool is_of_bytes = array->dtype() == DType::kU8 || array->dtype() == DType::kI8;
+    const bool may_be_weights = is_of_bytes && array->shape().rank() > 1;
+    if (why != LeftAlone::kNot && !may_be_weights) continue;
     const auto [begin, end] = uses.equal_range(name);
     const auto all = [&, begin = begin, end = end](bool (*is_so)(const Use&)) {
       return begin != end &&
              std::all_of(begin, end, [is_so](const auto& each) { return is_so(each.second); });
     };
-    if (all(IsStatistic)) {
+    if (may_be_weights) {
+      if (all(IsByteWeight)) why = LeftAlone::kBytes;
+    } else if (all(IsStatistic)) {
       why = LeftAlone::kStatistics;
     } else if (all(IsConstantInput)) {
       why = LeftAlone::kConstant;

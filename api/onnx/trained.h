@@ -22,13 +22,16 @@ enum class LeftAlone {
   kStatistics,    // of a batch normalization
   kConstant,   // an exponent, a bound, a mask, a scale of quantization: all nodes read it as such
   kPositions,  // of a table from which only positions are computed, as far as sin and cos
+  kBytes,      // weights of quantized products
 };
 
 struct WeightRole {
   LeftAlone why = LeftAlone::kNot;
   // Whether it is a variable nevertheless, which can be set and loaded: otherwise it is a constant,
   // and what is computed of it alone is computed at once.
-  bool is_variable() const { return why == LeftAlone::kNot || why == LeftAlone::kStatistics; }
+  bool is_variable() const {
+    return why == LeftAlone::kNot || why == LeftAlone::kStatistics || why == LeftAlone::kBytes;
+  }
 };
 
 // "has one element", for messages.

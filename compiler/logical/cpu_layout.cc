@@ -34,6 +34,8 @@ constexpr int kChannels = 1;  // their axis
 // last, as norms want them, which costs nothing then.
 constexpr double kShareOfUnfit = 0.4, kShareOfUnfitInLarge = 0.15;
 constexpr double kFlopsOfLarge = 4e5;  // on average
+// Unless what puts channels side by side, pixel by pixel then, stands behind every other one.
+constexpr double kShareOfMovers = 0.4;
 // Images of fewer channels, such as pictures, are reordered by the convolution that reads them.
 constexpr int64_t kLeastWhole = 4;
 
@@ -51,7 +53,7 @@ class Blocking {
   }
 
   void Run() {
-    if (options_.channel_block == kWideBlock && options_.may_fit_blocks) ChooseBlocks();
+    if (options_.may_fit_blocks) ChooseBlocks();
     JoinChains();
     CountGains();
     const auto count =
@@ -120,11 +122,18 @@ class Blocking {
     return HasHint(op) || !HasCpuLayouts(op.placement->device_type());
   }
 
+  // Bytes, and sums of their products, have blocks of all channels or none.
+  static bool IsOfBytes(DType dtype) {
+    return dtype == DType::kU8 || dtype == DType::kI8 || dtype == DType::kI32;
+  }
+  static bool HasBlocks(DType dtype, int64_t block) {
+    return IsOfBytes(dtype) ? block == kWholeBlock : IsFloating(dtype) && dtype != DType::kF64;
+  }
+
   bool CanBlock(TensorId tensor) const {
     if (!HasCpuLayouts(graph_.producer(tensor).placement->device_type())) return false;
     const TensorType& type = graph_.type(tensor);
-    return IsFloating(type.dtype) && type.dtype != DType::kF64 &&
-           CanBlockChannels(type.shape, block_[tensor]) &&
+    return HasBlocks(type.dtype, block_[tensor]) && CanBlockChannels(type.shape, block_[tensor]) &&
            (block_[tensor] != kWholeBlock || type.shape[kChannels] >= kLeastWhole);
   }
 
@@ -239,8 +248,9 @@ class Blocking {
   // What the convolutions of a chain are like.
   struct Work {
     double flops = 0, unfit = 0;  // unfit: of those with an operand without whole wide blocks
-    int convolutions = 0;
-    bool moves_channels = false, trains = false;
+    int convolutions = 0, movers = 0;
+    bool moves_channels = false, multiplies_bytes = false;
+    bool may_be_whole = true;  // of jobs that do not train, where all operators take that
   };
   std::vector<Work> CountWork() {  // per root
     std::vector<Work> work(chain_.size());
@@ -249,12 +259,15 @@ class Blocking {
       if (operands.empty()) continue;
       Work& of_chain = work[ChainOf(operands[0])];
       if (ChannelsMovedBy(op) != Channels::kStay) of_chain.moves_channels = true;
+      if (MoverOf(op) != nullptr) ++of_chain.movers;
       const CpuLayout* layout = LayoutOf(op);
-      if (layout == nullptr || !layout->prefers_blocks) continue;
+      if (layout == nullptr) continue;
+      of_chain.may_be_whole &= layout->takes_whole_blocks && layout->weights != Weights::kOutput;
+      if (!layout->prefers_blocks) continue;
       const double flops = FlopsOf(op);
       ++of_chain.convolutions;
       of_chain.flops += flops;
-      of_chain.trains |= layout->weights == Weights::kOutput;
+      of_chain.multiplies_bytes |= IsOfBytes(graph_.type(op.inputs[0]).dtype);
       const auto is_unfit = [this](TensorId tensor) {
         return !CanBlockChannels(graph_.type(tensor).shape, kWideBlock);
       };
@@ -267,6 +280,7 @@ class Blocking {
   // all channels; what is left over, likewise with narrow blocks.
   void ChooseBlocks() {
     ChooseWholeBlocks();
+    if (options_.channel_block != kWideBlock) return;
     for (int64_t& block : block_) {
       if (block != kWholeBlock) block = kNarrowBlock;
     }
@@ -288,11 +302,14 @@ class Blocking {
     const std::vector<Work> work = CountWork();
     for (TensorId id = 0; id < static_cast<TensorId>(chain_.size()); ++id) {
       const Work& of_chain = work[ChainOf(id)];
-      const bool is_large = of_chain.flops > kFlopsOfLarge * of_chain.convolutions;
+      const bool is_large = of_chain.flops > kFlopsOfLarge * of_chain.convolutions &&
+                            of_chain.movers < kShareOfMovers * of_chain.convolutions;
       const bool has_odd_channels =
           is_large && of_chain.unfit > kShareOfUnfitInLarge * of_chain.flops;
-      const bool is_whole = !of_chain.trains && (of_chain.moves_channels || has_odd_channels);
-      if (!is_whole) block_[id] = kWideBlock;
+      const bool is_faster =
+          options_.channel_block == kWideBlock && (of_chain.moves_channels || has_odd_channels);
+      const bool is_whole = (of_chain.multiplies_bytes || is_faster) && of_chain.may_be_whole;
+      if (!is_whole) block_[id] = options_.channel_block;
     }
   }
 

@@ -12,9 +12,9 @@ namespace braid::compiler {
 struct CpuLayoutOptions {
   bool winograd = true;  // where the table allows it; else all sums stay as they stand
   int64_t channel_block = kWideBlock;  // channels of the widest blocks
-  // Whether chains of convolutions whose channels are often no multiple of a wide block's get narrow
-  // blocks, or one of all channels. Where types become narrower later, they do not: CPUs multiply
-  // these in wide vectors only.
+  // Whether chains of convolutions whose channels are often no multiple of a wide block's get
+  // narrow blocks, or one of all channels. Where types become narrower later, they do not: CPUs
+  // multiply these in wide vectors only.
   bool may_fit_blocks = true;
 };
 

@@ -67,9 +67,9 @@ absl::StatusOr<std::vector<TensorType>> WithoutBlocks(const Attrs& attrs, const 
     BRAID_RETURN_IF_ERROR(CheckListed(name, allowed, operand, types.size()));
     const Shape& shape = types[operand].shape;
     if (operand <= last || !IsBlockedShape(shape, block)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, " lists ", operand, ", which is ", types[operand].ToString(),
-          "; ascending operands ", ShapeInBlocks(block), " are needed"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " lists ", operand, ", which is ", types[operand].ToString(),
+                       "; ascending operands ", ShapeInBlocks(block), " are needed"));
     }
     last = operand;
     plain[operand].shape = PlainShape(shape);

@@ -1,10 +1,10 @@
 // Tensors in blocks of channels: [n, c, space...] with c a multiple of a block's channels kept as
 // [n, c / block, space..., block], the order in which convolutions on CPUs with vectors are
-// fastest. A block is as wide as the CPU's vectors, 8 or 16 channels, or has all of them: then it is
-// [n, 1, space..., c]. To all else such a tensor is one like any other, dense and with an axis more.
-// ("Channels last" is what others call the latter.) Operators are defined for plain tensors; a use
-// whose operands are blocked says so by two attributes, which list them, and a third one with the
-// block's channels, and is a use of the definition that TakingBlocks makes of the plain one.
+// fastest. A block is as wide as the CPU's vectors, 8 or 16 channels, or has all of them: then the
+// tensor is [n, 1, space..., c], which others call channels last. To all else it is a tensor like
+// any other, dense and with an axis more. Operators are defined for plain tensors; a use whose
+// operands are blocked says so by two attributes, which list them, and a third one with the block's
+// channels, and is a use of the definition that TakingBlocks makes of the plain one.
 //
 // Batch and space keep their axes' numbers. An axis of channels that is split over devices is split
 // into equal parts of whole blocks, so the parts are the same channels as those of a plain tensor;

@@ -32,6 +32,14 @@ OpSample Convolution(std::vector<Shape> inputs, WindowAxis window, int64_t group
   return sample;
 }
 
+OpSample OfBytes(OpSample sample) {
+  for (size_t i = 0; i < sample.inputs.size(); ++i) {
+    sample.inputs[i].dtype = i % 2 == 0 ? DType::kU8 : DType::kI8;  // x, w, and their zero points
+  }
+  sample.int_high = 100;
+  return sample;
+}
+
 // With the dims that the operator is told of what it computes.
 OpSample Gradient(OpSample sample, const char* name, Ints dims) {
   sample.attrs.Set(name, std::move(dims));
@@ -53,6 +61,12 @@ std::vector<CpuLayout> Convolutions() {
                    Convolution({{2, 3, 5, 4}, {32, 3, 3, 2}}, kUneven, 1),
                    Convolution({{2, 32, 3, 2}, {32, 16, 2, 1}, {32}}, kPlain, 2),
                    ByWinograd(Convolution({{2, 16, 3, 4}, {32, 16, 3, 3}}, kPadded, 1))}},
+      {.op = "conv_integer",
+       .blocks = {{0}, {0}},
+       .prefers_blocks = true,
+       .samples = {OfBytes(Convolution({{3, 32, 4, 3}, {32, 32, 1, 2}, {1}, {32}}, kPadded, 1)),
+                   OfBytes(Convolution({{2, 3, 5, 4}, {32, 3, 3, 2}}, kUneven, 1)),
+                   OfBytes(Convolution({{2, 32, 3, 2}, {32, 16, 2, 1}, {1}}, kPlain, 2))}},
       {.op = "conv_input_grad",
        .blocks = {{0}, {0}},
        .prefers_blocks = true,
@@ -146,7 +160,7 @@ OpSample NormInputGradient(const Shape& x, int64_t groups = 0) {
 
 std::vector<CpuLayout> BatchNorms() {
   const TensorType numbers = F32({32});  // of each case's channels
-  return {
+  std::vector<CpuLayout> norms = {
       {.op = "channel_sum",
        .blocks = {{0}, {}},
        .samples = {{.inputs = {F32(Many())}, .attrs = {}},
@@ -171,6 +185,9 @@ std::vector<CpuLayout> BatchNorms() {
        .samples = {NormInputGradient(Many()), Fused(NormInputGradient(TwoPixels()), {numbers}),
                    Fused(NormInputGradient(Four(), 4), {numbers})}},
   };
+  // Their loops are of blocks as wide as a vector.
+  for (CpuLayout& norm : norms) norm.takes_whole_blocks = false;
+  return norms;
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ struct CpuLayout {
   ChannelOperands blocks = {};
   // Its kernel is faster with blocks, not only as fast: they are made for it.
   bool prefers_blocks = false;
+  // It has a kernel for one block of all channels that copies nothing.
+  bool takes_whole_blocks = true;
   Weights weights = Weights::kNone;
   std::vector<OpSample> samples = {};  // of plain operands; they are tried in blocks
 };

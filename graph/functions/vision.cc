@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/functional.h"
+#include "graph/functions/integers.h"
 #include "graph/functions/operand_checks.h"
 #include "graph/ops/window.h"
 
@@ -63,11 +64,12 @@ Attrs AttrsOf(Space space) {
           {"pads_end", std::move(space.end)}};
 }
 
-Tensor ConvOf(const std::vector<Tensor>& inputs, const ConvOptions& options, SourceLocation where) {
+Tensor ConvOf(const char* op, const std::vector<Tensor>& inputs, const ConvOptions& options,
+              SourceLocation where) {
   const Tensor x = inputs[0], w = inputs[1];
   if (x.shape().rank() < 3 || w.shape().rank() < 3) {
     return Fail(x,
-                absl::StrCat("conv: x is ", x.type().ToString(), ", w is ", w.type().ToString(),
+                absl::StrCat(op, ": x is ", x.type().ToString(), ", w is ", w.type().ToString(),
                              "; [n, c, space...] and [o, c / groups, kernel...] are needed"),
                 where);
   }
@@ -76,7 +78,7 @@ Tensor ConvOf(const std::vector<Tensor>& inputs, const ConvOptions& options, Sou
   PadSame(options.same, sizes, kernel, space);
   Attrs attrs = AttrsOf(std::move(space));
   attrs.Set("groups", options.groups);
-  return Apply("conv", inputs, std::move(attrs), where);
+  return Apply(op, inputs, std::move(attrs), where);
 }
 
 // [c] as [c, 1...], which broadcasts onto x.
@@ -119,11 +121,16 @@ std::optional<Ints> SpaceAxes(Tensor x, const char* op, SourceLocation where) {
 
 Tensor Conv(Tensor x, Tensor w, ConvOptions options, SourceLocation where) {
   if (!AllValid({x, w})) return Invalid({x, w}, where);
-  return ConvOf({x, w}, options, where);
+  return ConvOf("conv", {x, w}, options, where);
 }
 Tensor Conv(Tensor x, Tensor w, Tensor bias, ConvOptions options, SourceLocation where) {
   if (!AllValid({x, w, bias})) return Invalid({x, w, bias}, where);
-  return ConvOf({x, w, bias}, options, where);
+  return ConvOf("conv", {x, w, bias}, options, where);
+}
+Tensor ConvInteger(ByteOperand x, ByteOperand w, ConvOptions options, SourceLocation where) {
+  const std::vector<Tensor> inputs = ByteInputs(x, w, where);
+  if (!AllValid(inputs)) return Invalid(inputs, where);
+  return ConvOf("conv_integer", inputs, options, where);
 }
 
 Tensor ConvTranspose(Tensor x, Tensor w, ConvTransposeOptions options, SourceLocation where) {

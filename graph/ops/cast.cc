@@ -20,11 +20,14 @@ bool Widens(const OpContext& ctx) {
   return IsFloating(from) && IsFloating(to) && (from == to || SizeOf(to) > SizeOf(from));
 }
 
-// From f32 to a narrow type. Other casts are seldom of tensors that the cache does not hold.
+bool IsNarrow(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+
+// Coded elements are looked up as a whole, and narrow ones widened so.
 OpParts CastParts(const OpContext& ctx) {
   const DType from = ctx.inputs[0].dtype, to = ctx.outputs[0].dtype;
-  const bool narrows = from == DType::kF32 && (to == DType::kBF16 || to == DType::kF16);
-  return narrows ? CopyParts(ctx) : OpParts{};
+  const bool widens = IsNarrow(from) && to == DType::kF32;
+  const bool is_whole = from == to || widens || IsCoded(from) || IsCoded(to);
+  return is_whole ? OpParts{} : CopyParts(ctx);
 }
 
 // `saturate` and `rounding` are of casts to coded floats; see Encoding.
@@ -42,6 +45,7 @@ OpDef CastOp() {
       .Gives([](const OpContext& ctx) { return ctx.attrs.Type("dtype"); })
       .Check(CheckCast)
       .Linear({0}, Widens)
+      .Pointwise()
       .Parts(CastParts)
       .Gradient([](const Context& c) {
         const DType from = c.inputs[0].dtype();

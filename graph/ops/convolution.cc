@@ -1,5 +1,6 @@
 // Convolution, and what it is transposed and differentiated into. The three operators are one
-// trilinear form seen from its three sides, so each one's gradients are the other two.
+// trilinear form seen from its three sides, so each one's gradients are the other two. And
+// convolution of bytes.
 //
 // Space is not split over devices: a window would reach into the neighbours' parts.
 #include <limits>
@@ -27,9 +28,7 @@ struct Sides {
   Shape x, w, y;
 };
 
-absl::Status CheckOperands(const OpContext& ctx) {
-  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
-  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
+absl::Status CheckRanks(const OpContext& ctx) {
   const int rank = ctx.inputs[0].shape.rank();
   if (rank < 3 || rank > 5 || ctx.inputs[1].shape.rank() != rank) {
     return Disagree(ctx, "both need 3, 4 or 5 axes: two and one for each of 1 to 3 of space");
@@ -38,6 +37,12 @@ absl::Status CheckOperands(const OpContext& ctx) {
   const int64_t groups = ctx.attrs.Int("groups");
   if (groups < 1) return Disagree(ctx, absl::StrCat("groups is ", groups, "; 1 or more is needed"));
   return absl::OkStatus();
+}
+
+absl::Status CheckOperands(const OpContext& ctx) {
+  BRAID_RETURN_IF_ERROR(CheckFloating(ctx, 0));
+  BRAID_RETURN_IF_ERROR(CheckSameDType(ctx, 0, 1));
+  return CheckRanks(ctx);
 }
 
 // Whether y follows from x and w: channels fit the groups, windows fit space.
@@ -71,9 +76,8 @@ absl::StatusOr<Ints> SpaceAttr(const OpContext& ctx, const char* name) {
                                     "space is needed"));
 }
 
-Types InferConv(const OpContext& ctx) {
-  if (ctx.inputs.size() != 3) BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
-  BRAID_RETURN_IF_ERROR(CheckOperands(ctx));
+// y's, of operands whose ranks are right.
+absl::StatusOr<Shape> OutputShape(const OpContext& ctx) {
   const Shape &x = ctx.inputs[0].shape, &w = ctx.inputs[1].shape;
   BRAID_ASSIGN_OR_RETURN(const std::vector<WindowAxis> windows, WindowsOf(ctx.attrs, SpaceOf(w)));
   Ints space;
@@ -84,9 +88,16 @@ Types InferConv(const OpContext& ctx) {
   }
   const Shape y = WithSpace(x[0], w[0], space);
   BRAID_RETURN_IF_ERROR(CheckSides(ctx, {x, w, y}));
+  return y;
+}
+
+Types InferConv(const OpContext& ctx) {
+  if (ctx.inputs.size() != 3) BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+  BRAID_RETURN_IF_ERROR(CheckOperands(ctx));
+  BRAID_ASSIGN_OR_RETURN(const Shape y, OutputShape(ctx));
   BRAID_ASSIGN_OR_RETURN(const DType dtype, ProductType(ctx));
   if (ctx.inputs.size() == 3) {
-    BRAID_RETURN_IF_ERROR(CheckShape(ctx, 2, {w[0]}));
+    BRAID_RETURN_IF_ERROR(CheckShape(ctx, 2, {ctx.inputs[1].shape[0]}));
     if (ctx.inputs[2].dtype != dtype) {
       return absl::InvalidArgumentError(absl::StrCat("c is ", ctx.inputs[2].ToString(),
                                                      "; the result's dtype, ",
@@ -94,6 +105,14 @@ Types InferConv(const OpContext& ctx) {
     }
   }
   return std::vector<TensorType>{{dtype, y}};
+}
+
+Types InferIntegerConv(const OpContext& ctx) {
+  if (ctx.inputs.size() < 2) return CheckInputs(ctx, 2);
+  BRAID_RETURN_IF_ERROR(CheckRanks(ctx));
+  BRAID_RETURN_IF_ERROR(CheckBytes(ctx, ctx.inputs[1].shape[0]));
+  BRAID_ASSIGN_OR_RETURN(const Shape y, OutputShape(ctx));
+  return std::vector<TensorType>{{DType::kI32, y}};
 }
 
 // a = dy, b = w.
@@ -136,6 +155,12 @@ std::string RuleOf(const OpContext& ctx, const char* plain, const char* grouped)
 
 std::string ConvRule(const OpContext& ctx) {
   return RuleOf(ctx, "bi[S],oi[K],o?->bo[W]; boi", "b(g{groups}i)[S],(go)_[K],(go)?->b(go)[W]");
+}
+std::string IntegerConvRule(const OpContext& ctx) {
+  if (ctx.attrs.Int("groups") == 1) {
+    return absl::StrCat("bi[S],oi[K]", ZeroPointRule(ctx, "o"), "->bo[W]; boi");
+  }
+  return absl::StrCat("b(g{groups}i)[S],(go)_[K]", ZeroPointRule(ctx, "(go)"), "->b(go)[W]");
 }
 std::string InputGradientRule(const OpContext& ctx) {
   return RuleOf(ctx, "bo[W],oi[K]->bi[S]; bio", "b(g{groups}o)[W],(go)_[K]->b(gi)[S]");
@@ -235,6 +260,30 @@ OpDef ConvOp() {
       .Sample(Sample({{2, 2, 3, 4, 3}, {4, 2, 2, 3, 2}, {4}}, SampleAttrs(3, kPadded, 1)));
 }
 
+// x * w, both less their zero points, in whole numbers that wrap around at 32 bits.
+OpDef IntegerConvOp() {
+  const auto sample = [](std::vector<TensorType> inputs, Attrs attrs) {
+    return OpSample{.inputs = std::move(inputs), .attrs = std::move(attrs), .int_high = 100};
+  };
+  constexpr DType kU8 = DType::kU8, kI8 = DType::kI8;
+  return OpDef("conv_integer")
+      .Infer(InferIntegerConv)
+      .Rule(IntegerConvRule)
+      .NoGradient()
+      .Flops([](const OpContext& ctx) {
+        return CountFlops(ctx.inputs[1].shape, ctx.outputs[0].shape);
+      })
+      .Sample(sample({{kU8, {3, 4, 6, 5}}, {kI8, {6, 4, 3, 2}}, {kU8, {1}}},
+                     SampleAttrs(2, kPadded, 1)))
+      .Sample(sample({{kI8, {2, 4, 5, 6}}, {kU8, {6, 2, 3, 2}}, {kI8, {1}}, {kU8, {6}}},
+                     SampleAttrs(2, kUneven, 2)))
+      .Sample(sample({{kI8, {3, 4, 4, 3}}, {kI8, {4, 1, 2, 2}}, {kI8, {1}}, {kI8, {1}}},
+                     SampleAttrs(2, kPlain, 4)))
+      .Sample(sample({{kU8, {5, 3, 6}}, {kU8, {4, 3, 3}}}, SampleAttrs(1, kPadded, 1)))
+      .Sample(sample({{kU8, {2, 2, 3, 4, 3}}, {kU8, {4, 2, 2, 3, 2}}, {kU8, {1}}, {kU8, {4}}},
+                     SampleAttrs(3, kPadded, 1)));
+}
+
 OpDef InputGradientOp() {
   const auto attrs = [](int axes, const WindowAxis& window, int64_t groups, Ints space) {
     Attrs result = SampleAttrs(axes, window, groups);
@@ -284,6 +333,8 @@ OpDef WeightGradientOp() {
 
 }  // namespace
 
-std::vector<OpDef> ConvolutionOps() { return {ConvOp(), InputGradientOp(), WeightGradientOp()}; }
+std::vector<OpDef> ConvolutionOps() {
+  return {ConvOp(), IntegerConvOp(), InputGradientOp(), WeightGradientOp()};
+}
 
 }  // namespace braid

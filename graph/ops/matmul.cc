@@ -23,6 +23,38 @@ absl::StatusOr<DType> ProductType(const OpContext& ctx) {
                    "of bf16 and f16"));
 }
 
+absl::Status CheckBytes(const OpContext& ctx, int64_t outputs) {
+  const size_t count = ctx.inputs.size();
+  if (count != 3 && count != 4) BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 2));
+  const DType a = ctx.inputs[0].dtype, b = ctx.inputs[1].dtype;
+  const auto is_byte = [](DType dtype) { return dtype == DType::kU8 || dtype == DType::kI8; };
+  if (!is_byte(a) || !is_byte(b)) {
+    return absl::InvalidArgumentError(absl::StrCat("a is ", ctx.inputs[0].ToString(), " and b is ",
+                                                   ctx.inputs[1].ToString(),
+                                                   "; u8 or i8 are needed"));
+  }
+  for (size_t i = 2; i < count; ++i) {
+    const bool is_of_a = i == 2;
+    const TensorType one = {is_of_a ? a : b, {1}}, scalar = {one.dtype, {}}, each = {b, {outputs}};
+    const bool fits = ctx.inputs[i] == one || ctx.inputs[i] == scalar;
+    if (fits || (!is_of_a && ctx.inputs[i] == each)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the zero point of ", is_of_a ? "a" : "b", " is ", ctx.inputs[i].ToString(), "; ",
+        one.ToString(), is_of_a ? "" : absl::StrCat(" or ", each.ToString()), " is needed"));
+  }
+  return absl::OkStatus();
+}
+
+std::string ZeroPointRule(const OpContext& ctx, std::string_view outputs) {
+  std::string rule;
+  for (size_t i = 2; i < ctx.inputs.size(); ++i) {
+    const Shape& shape = ctx.inputs[i].shape;
+    absl::StrAppend(&rule, ",");
+    if (shape.rank() == 1) absl::StrAppend(&rule, shape[0] == 1 ? "1" : std::string(outputs));
+  }
+  return rule;
+}
+
 namespace {
 
 using Context = GradientContext;
@@ -157,6 +189,43 @@ OpDef MatmulAddOp() {
       .Sample(sample({{5, 6}, {7, 6}, {5, 7}, {7}}, true, {{"dtype", DType::kF32}}));
 }
 
+std::string IntegerMatmulRule(const OpContext& ctx) {
+  return absl::StrCat("...mk,", Flag(ctx.attrs, "transpose_b") ? "nk" : "kn",
+                      ZeroPointRule(ctx, "n"), "->...mn; mnk");
+}
+
+Types InferIntegerMatmul(const OpContext& ctx) {
+  if (ctx.inputs.size() < 2) return CheckInputs(ctx, 2);
+  const Shape &a = ctx.inputs[0].shape, &b = ctx.inputs[1].shape;
+  const int depth = Flag(ctx.attrs, "transpose_b") ? 1 : 0;
+  if (a.rank() < 2 || b.rank() != 2 || a[a.rank() - 1] != b[depth]) {
+    return Disagree(ctx, "b must be a matrix, and its depth the last axis of a");
+  }
+  BRAID_RETURN_IF_ERROR(CheckBytes(ctx, b[1 - depth]));
+  std::vector<int64_t> dims(a.dims().begin(), a.dims().end() - 1);
+  dims.push_back(b[1 - depth]);
+  return std::vector<TensorType>{{DType::kI32, Shape(std::move(dims))}};
+}
+
+// a op(b), both less their zero points, in whole numbers that wrap around at 32 bits.
+OpDef IntegerMatmulOp() {
+  const auto sample = [](std::vector<TensorType> inputs, bool transpose_b) {
+    return OpSample{
+        .inputs = std::move(inputs), .attrs = {{"transpose_b", transpose_b}}, .int_high = 100};
+  };
+  constexpr DType kU8 = DType::kU8, kI8 = DType::kI8;
+  return OpDef("matmul_integer")
+      .Infer(InferIntegerMatmul)
+      .Rule(IntegerMatmulRule)
+      .NoGradient()
+      .Flops(MatmulFlops)
+      .Sample(sample({{kU8, {5, 6}}, {kI8, {6, 7}}, {kU8, {1}}}, false))
+      .Sample(sample({{kI8, {3, 5, 6}}, {kU8, {7, 6}}, {kI8, {1}}, {kU8, {7}}}, true))
+      .Sample(sample({{kU8, {5, 6}}, {kI8, {6, 7}}, {kU8, {1}}, {kI8, {1}}}, false))
+      .Sample(sample({{kI8, {5, 6}}, {kU8, {6, 7}}}, false))
+      .Sample(sample({{kI8, {5, 6}}, {kI8, {6, 7}}, {kI8, {}}, {kI8, {}}}, false));
+}
+
 OpDef TensordotOp() {
   return OpDef("tensordot")
       .Rule("Nkm,Nkn->mn")
@@ -180,6 +249,8 @@ OpDef TensordotOp() {
 
 }  // namespace
 
-std::vector<OpDef> MatmulOps() { return {MatmulOp(), MatmulAddOp(), TensordotOp()}; }
+std::vector<OpDef> MatmulOps() {
+  return {MatmulOp(), MatmulAddOp(), IntegerMatmulOp(), TensordotOp()};
+}
 
 }  // namespace braid

@@ -95,6 +95,7 @@ class NodesTest : public testing::Test {
         job.Fetch(outputs[i], (*results)[i]);
       }
     }));
+    explanation_ = job.Explain();
     BRAID_RETURN_IF_ERROR(model.LoadInto(*session));
     BRAID_ASSIGN_OR_RETURN(const auto result, job.Run({.feeds = given_}));
     std::vector<Array> values;
@@ -137,6 +138,7 @@ class NodesTest : public testing::Test {
 
   ModelWriter writer_;
   std::vector<std::pair<std::string, Array>> given_;
+  std::string explanation_;  // of the job that was run last
   const TempDir folder_;
 };
 

@@ -68,6 +68,21 @@ constexpr char kBranches[] = R"(
 %11:f32[4, 32, 8, 8], %12:f32[4, 16, 8, 8] = split "cut" (%10) {axis=1 sizes=[32, 16]} on=cpu[1]{0.0}
 %13:f32[4, 16, 8, 8] = conv "c" (%12, %3) ATTRS on=cpu[1]{0.0}
 )";
+// What follows, so that convolutions are many beside what moves channels.
+constexpr char kMoreConvolutions[] = R"(
+%14:f32[28, 16, 3, 3] = variable "w4" () {dtype=f32 shape=[28, 16, 3, 3]} on=cpu[1]{0.0}
+%15:f32[28, 28, 3, 3] = variable "w5" () {dtype=f32 shape=[28, 28, 3, 3]} on=cpu[1]{0.0}
+%16:f32[4, 28, 8, 8] = conv "d" (%13, %14) ATTRS on=cpu[1]{0.0}
+%17:f32[4, 28, 8, 8] = conv "e" (%16, %15) ATTRS on=cpu[1]{0.0}
+%18:f32[4, 28, 8, 8] = conv "f" (%17, %15) ATTRS on=cpu[1]{0.0}
+)";
+constexpr char kNormBehind[] = R"(
+%19:f32[28] = variable "mean" () {dtype=f32 shape=[28]} on=cpu[1]{0.0}
+%20:f32[28] = variable "variance" () {dtype=f32 shape=[28]} on=cpu[1]{0.0}
+%21:f32[28] = variable "gamma" () {dtype=f32 shape=[28]} on=cpu[1]{0.0}
+%22:f32[28] = variable "beta" () {dtype=f32 shape=[28]} on=cpu[1]{0.0}
+%23:f32[4, 28, 8, 8] = batch_norm "n" (%18, %19, %20, %21, %22) {epsilon=0.001 training=false} on=cpu[1]{0.0}
+)";
 
 TEST(CpuLayout, GoesThroughWhatMovesAndScalesChannels) {
   const std::string text =
@@ -188,15 +203,18 @@ TEST(CpuLayout, GoesThroughMeansAndMovedChannels) {
 }
 
 // Large convolutions of channels that wide blocks do not fit have all channels in one block: unless
-// they are small, on several devices, or train. The first one's image is reordered by its kernel.
+// they are small, on several devices, few beside what moves channels, or beside a norm. The first
+// one's image is reordered by its kernel.
 TEST(CpuLayout, LargeConvolutionsOfOddChannelsHaveOneBlock) {
-  const auto laid_out = [](const char* size, const char* device, const CpuLayoutOptions& options) {
-    const std::string text = absl::StrReplaceAll(kBranches, {{"ATTRS", kAttrs},
-                                                             {"[32, 3, 3, 3]", "[28, 3, 3, 3]"},
-                                                             {"[4, 32, 8, 8]", "[4, 28, 8, 8]"},
-                                                             {"[4, 48, 8, 8]", "[4, 44, 8, 8]"},
-                                                             {"[1, 48, 1, 1]", "[1, 44, 1, 1]"},
-                                                             {"sizes=[32, 16]", "sizes=[28, 16]"}});
+  const auto laid_out = [](const char* size, const char* device, const CpuLayoutOptions& options,
+                           const std::string& more = kMoreConvolutions) {
+    const std::string text =
+        absl::StrReplaceAll(absl::StrCat(kBranches, more), {{"ATTRS", kAttrs},
+                                                            {"[32, 3, 3, 3]", "[28, 3, 3, 3]"},
+                                                            {"[4, 32, 8, 8]", "[4, 28, 8, 8]"},
+                                                            {"[4, 48, 8, 8]", "[4, 44, 8, 8]"},
+                                                            {"[1, 48, 1, 1]", "[1, 44, 1, 1]"},
+                                                            {"sizes=[32, 16]", "sizes=[28, 16]"}});
     return LaidOut(absl::StrReplaceAll(text, {{", 8, 8]", size}, {"cpu[1]{0.0}", device}}),
                    options);
   };
@@ -212,13 +230,45 @@ TEST(CpuLayout, LargeConvolutionsOfOddChannelsHaveOneBlock) {
     EXPECT_NE(whole.find(line), std::string::npos) << line << whole;
   }
   for (const std::string& other : {
-           laid_out(", 4, 4]", "cpu[1]{0.0}", {}),
-           laid_out(", 24, 24]", "cpu[2]{0.0-1}", {}),
+           laid_out(", 2, 2]", "cpu[1]{0.0}", {}),
+           laid_out(", 24, 24]", "cpu[1]{0.0}", {}, ""),
+           laid_out(", 24, 24]", "cpu[1]{0.0}", {}, absl::StrCat(kMoreConvolutions, kNormBehind)),
+           laid_out(", 24, 24]", "cpu[2]{0.0 0.1}", {}),
            laid_out(", 24, 24]", "cpu[1]{0.0}", {.may_fit_blocks = false}),
            laid_out(", 24, 24]", "cpu[1]{0.0}", {.channel_block = kNarrowBlock}),
        }) {
+    EXPECT_NE(other.find("= conv \"c\""), std::string::npos) << other;
     EXPECT_EQ(other.find("channel_block=-1"), std::string::npos) << other;
   }
+}
+
+// Products of bytes, and what stands between them, have one block of all channels.
+constexpr char kBytes[] = R"(
+%0:u8[4, 8, 8, 8] = input "x" () {dtype=u8 shape=[4, 8, 8, 8]} on=cpu[1]{0.0}
+%1:i8[32, 8, 3, 3] = variable "w1" () {dtype=i8 shape=[32, 8, 3, 3]} on=cpu[1]{0.0}
+%2:i8[32, 32, 3, 3] = variable "w2" () {dtype=i8 shape=[32, 32, 3, 3]} on=cpu[1]{0.0}
+%3:f32[] = variable "scale" () {dtype=f32 shape=[]} on=cpu[1]{0.0}
+%4:i32[4, 32, 8, 8] = conv_integer "a" (%0, %1) ATTRS on=cpu[1]{0.0}
+%5:f32[4, 32, 8, 8] = cast "real" (%4) {dtype=f32} on=cpu[1]{0.0}
+%6:f32[4, 32, 8, 8] = mul "scaled" (%5, %3) on=cpu[1]{0.0}
+%7:u8[4, 32, 8, 8] = cast "again" (%6) {dtype=u8} on=cpu[1]{0.0}
+%8:i32[4, 32, 8, 8] = conv_integer "b" (%7, %2) ATTRS on=cpu[1]{0.0}
+)";
+
+TEST(CpuLayout, BytesHaveOneBlock) {
+  const std::string text = absl::StrReplaceAll(kBytes, {{"ATTRS", kAttrs}});
+  const std::string blocked = LaidOut(text);
+  for (const char* line : {
+           "%4:i32[4, 1, 8, 8, 32] = conv_integer \"a\"",
+           "%6:f32[4, 1, 8, 8, 32] = mul \"scaled\" (%5, %3)",
+           "%7:u8[4, 1, 8, 8, 32] = cast \"again\" (%6)",
+           "%8:i32[4, 1, 8, 8, 32] = conv_integer \"b\" (%7, %2) {blocked_inputs=[0] "
+           "blocked_outputs=[0] channel_block=-1 ",
+       }) {
+    EXPECT_NE(blocked.find(line), std::string::npos) << line << blocked;
+  }
+  const std::string on_two = absl::StrReplaceAll(text, {{"cpu[1]{0.0}", "cpu[2]{0.0 0.1}"}});
+  EXPECT_EQ(LaidOut(on_two), on_two);
 }
 
 // Reorders would cost more than they save; f64 and what the user laid out stay as they are.

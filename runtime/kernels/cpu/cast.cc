@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "runtime/coded_elements.h"
 #include "runtime/dtype_traits.h"
 #include "runtime/kernels/cast_encoding.h"
+#include "runtime/kernels/cpu/cast_loops.h"
 #include "runtime/kernels/cpu/elementwise_loops.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/fetch_ahead.h"
@@ -70,6 +72,32 @@ CastFn CastBetween(DType from, DType to) {
       return CastLoop<Element<From>, Element<To>>;
     });
   });
+}
+
+std::optional<simd::CastType> CastTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return simd::CastType::kF32;
+    case DType::kF64:
+      return simd::CastType::kF64;
+    case DType::kI32:
+      return simd::CastType::kI32;
+    case DType::kI64:
+      return simd::CastType::kI64;
+    case DType::kU8:
+      return simd::CastType::kU8;
+    case DType::kI8:
+      return simd::CastType::kI8;
+    default:
+      return std::nullopt;
+  }
+}
+
+// By vectors, if there is such a loop.
+CastFn FastCast(DType from, DType to) {
+  const auto x = CastTypeOf(from), out = CastTypeOf(to);
+  if (!x || !out) return CastBetween(from, to);
+  return simd::BestLoops<simd::CastLoops>().cast[static_cast<int>(*x)][static_cast<int>(*out)];
 }
 
 // All numbers of a coded type, as `to` holds them: their sizes are small.
@@ -162,8 +190,12 @@ KernelOr MakeCast(const KernelSpec& spec) {
           size, [&](int64_t at, int64_t part) { loop(x + at, out + at, part); }, x);
     });
   }
-  const CastFn loop = CastBetween(from, to);
-  return MakeKernel([=](const KernelRun& run) { loop(run.inputs[0], run.outputs[0], n); });
+  const auto from_size = static_cast<int64_t>(SizeOf(from));
+  const auto to_size = static_cast<int64_t>(SizeOf(to));
+  const CastFn loop = FastCast(from, to);
+  return MakePointwise(n, [=](const KernelRun& run, int64_t begin, int64_t size) {
+    loop(Input<char>(run, 0) + begin * from_size, Output<char>(run, 0) + begin * to_size, size);
+  });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// conv, conv_input_grad, conv_weight_grad.
+// conv, conv_integer, conv_input_grad, conv_weight_grad.
 #include "runtime/kernels/cpu/convolution.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "runtime/kernels/cpu/blocked.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/gemm.h"
+#include "runtime/kernels/cpu/integer_products.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 
 namespace braid::cpu {
@@ -141,6 +142,61 @@ absl::StatusOr<PlannedKernel> PlanSide(const KernelSpec& any_spec, Side side) {
   return PlanKernel(std::make_shared<ConvolutionCall>(std::move(convolution), shape.has_bias));
 }
 
+// conv_integer.
+class ByteConvolutionCall {
+ public:
+  ByteConvolutionCall(const KernelSpec& spec, const ConvolutionShape& shape,
+                      std::unique_ptr<Convolution> convolution)
+      : operands_(spec),
+        sums_(shape, operands_.may_have_zeros_of_b()),
+        convolution_(std::move(convolution)) {}
+
+  KernelMemory memory() const {
+    KernelMemory memory = convolution_->memory();
+    memory.own += operands_.own_bytes() + sums_.own_bytes();
+    return memory;
+  }
+  void Allocate() {
+    operands_.Allocate();
+    sums_.Allocate();
+    convolution_->Allocate();
+  }
+  void operator()(const KernelRun& run) {
+    const bool has_changed = operands_.Read(run);
+    if (has_changed) sums_.Read(operands_.b());
+    convolution_->Run({.first = operands_.a(),
+                       .second = operands_.b(),
+                       .result = run.outputs[0],
+                       .has_same_second = !has_changed});
+    sums_.Subtract(operands_, Output<int32_t>(run, 0));
+  }
+
+ private:
+  ByteOperands operands_;
+  WindowSums sums_;
+  const std::unique_ptr<Convolution> convolution_;
+};
+
+absl::StatusOr<PlannedKernel> PlanBytes(const KernelSpec& any_spec) {
+  if (!HasByteProducts()) return UnsupportedTypes(any_spec);
+  BRAID_ASSIGN_OR_RETURN(const PlainSpec plain, PlainSpecOf(any_spec));
+  BRAID_ASSIGN_OR_RETURN(ConvolutionShape shape, ShapeOf(plain.spec, Side::kOutput));
+  shape.dtype = DType::kU8;
+  shape.wide_result = true;
+  shape.has_bias = false;
+  shape.x_is_blocked = plain.inputs[0];
+  shape.y_is_blocked = plain.outputs[0];
+  if (plain.any()) shape.channel_block = plain.block;
+  const bool is_empty = shape.batch == 0 || shape.x_elements() == 0 || shape.w_elements() == 0 ||
+                        shape.y_elements() == 0;
+  const bool has_layout = !plain.any() || plain.block == compiler::kWholeBlock;
+  if (is_empty || !has_layout) return UnsupportedTypes(any_spec);
+  std::unique_ptr<Convolution> convolution = ChooseByteConvolution(shape);
+  if (convolution == nullptr) return UnsupportedTypes(any_spec);
+  return PlanKernel(
+      std::make_shared<ByteConvolutionCall>(plain.spec, shape, std::move(convolution)));
+}
+
 // Narrow types run as they are where oneDNN has instructions for them, else in f32; likewise blocks
 // of channels, else plain.
 KernelFactory ForSide(Side side) {
@@ -198,6 +254,9 @@ std::unique_ptr<Convolution> ChooseConvolution(const ConvolutionShape& shape) {
 
 absl::Status RegisterConvolutionKernels(KernelRegistry& registry) {
   BRAID_RETURN_IF_ERROR(registry.Register("conv", ForSide(Side::kOutput)));
+  const KernelFactory by_floats =
+      ByFloatingKernels(ForSide(Side::kOutput), [](const KernelSpec&) { return 0; });
+  BRAID_RETURN_IF_ERROR(registry.Register("conv_integer", FirstSupported({PlanBytes, by_floats})));
   BRAID_RETURN_IF_ERROR(registry.Register("conv_input_grad", ForSide(Side::kInput)));
   return registry.Register("conv_weight_grad", ForSide(Side::kWeights));
 }

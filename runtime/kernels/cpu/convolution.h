@@ -22,8 +22,9 @@ enum class ConvolutionSide { kOutput, kInput, kWeights };
 // y [batch, groups * out, windows...]; dense, 1 to 3 axes of space.
 struct ConvolutionShape {
   ConvolutionSide side = ConvolutionSide::kOutput;
-  DType dtype = DType::kF32;                       // f32, f64, or bf16 where HasBFloat16Gemm
-  bool wide_result = false;                        // f32 (and the bias), of bf16 operands
+  // f32, f64, bf16 where HasBFloat16Gemm, or u8 with weights of i8 (integer_products.h)
+  DType dtype = DType::kF32;
+  bool wide_result = false;  // f32 (and the bias) of bf16 operands, i32 of bytes
   int64_t batch = 0, groups = 1, in = 0, out = 0;  // channels of one group
   std::vector<int64_t> space, windows;
   std::vector<WindowAxis> axes;

@@ -17,6 +17,7 @@
 #include "runtime/kernels/cpu/convolution.h"
 #include "runtime/kernels/cpu/dnnl_call.h"
 #include "runtime/kernels/cpu/dnnl_version.h"
+#include "runtime/kernels/cpu/integer_products.h"
 
 namespace braid::cpu {
 namespace {
@@ -49,7 +50,10 @@ memory::desc Blocked(const memory::dims& dims, memory::data_type type, int64_t c
     // Channels first among the axes, and last in memory.
     memory::dims strides(dims.size(), 1);
     int64_t step = dims[1];
-    for (size_t i = dims.size() - 1; i > 1; --i, step *= dims[i + 1]) strides[i] = step;
+    for (size_t i = dims.size() - 1; i > 1; --i) {
+      strides[i] = step;
+      step *= dims[i];
+    }
     strides[0] = step;
     return memory::desc(dims, type, strides);
   }
@@ -194,7 +198,7 @@ class DnnlConvolution final : public Convolution {
     own_bytes_ += x_.own_bytes() + w_.own_bytes() + y_.own_bytes();
   }
 
-  // Not oneDNN's reference code.
+  // Not oneDNN's reference code, and of bytes code that is exact.
   bool is_fast() const { return is_fast_; }
   bool reorders_images() const { return x_.has_copy() || y_.has_copy(); }
 
@@ -279,12 +283,18 @@ class DnnlConvolution final : public Convolution {
 
   Sides DescribeSides() const {
     const ConvolutionShape& shape = shape_;
-    const auto type =
-        shape.dtype == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-    const auto result = shape.wide_result ? dnnl::memory::data_type::f32 : type;
-    const auto x_type = shape.side == ConvolutionSide::kInput ? result : type;
-    const auto y_type = shape.side == ConvolutionSide::kOutput ? result : type;
-    const auto w_type = shape.side == ConvolutionSide::kWeights ? result : type;
+    using Type = dnnl::memory::data_type;
+    const bool is_of_bytes = shape.dtype == DType::kU8;
+    Type type = shape.dtype == DType::kBF16 ? Type::bf16 : Type::f32;
+    Type result = shape.wide_result ? Type::f32 : type;
+    if (is_of_bytes) {
+      type = Type::u8;
+      result = Type::s32;
+    }
+    const Type x_type = shape.side == ConvolutionSide::kInput ? result : type;
+    const Type y_type = shape.side == ConvolutionSide::kOutput ? result : type;
+    Type w_type = shape.side == ConvolutionSide::kWeights ? result : type;
+    if (is_of_bytes) w_type = Type::s8;
     dnnl::memory::dims x = {images_, shape.groups * shape.in},
                        y = {images_, shape.groups * shape.out};
     dnnl::memory::dims w = {shape.out, shape.in};
@@ -404,6 +414,10 @@ class DnnlConvolution final : public Convolution {
   void Choose(const Description& description, std::function<Arguments()> arguments) {
     const std::string implementation = description.impl_info_str();
     is_fast_ = !implementation.starts_with("ref");
+    if (shape_.dtype == DType::kU8) {
+      const int64_t terms = shape_.w_elements() / (shape_.groups * shape_.out);
+      is_fast_ = IsExactForBytes(implementation, terms);
+    }
     VLOG(1) << "oneDNN convolution by " << implementation << ", " << images_ << " of "
             << shape_.batch << " images at once";
     scratch_ = dnnl::memory(description.scratchpad_desc(), engine_, nullptr);
@@ -470,6 +484,10 @@ std::unique_ptr<Convolution> ChooseDnnlConvolution(const ConvolutionShape& shape
     if (auto convolution = ChooseDirect(shape, BlocksInCall::kAsTheyLie)) return convolution;
   }
   return ChooseDirect(shape, BlocksInCall::kAny);
+}
+
+std::unique_ptr<Convolution> ChooseByteConvolution(const ConvolutionShape& shape) {
+  return ChooseDirect(shape, BlocksInCall::kAsTheyLie);
 }
 
 bool HasWinograd() { return HasDnnlWinograd(); }

@@ -1,4 +1,4 @@
-// matmul and tensordot.
+// matmul, matmul_add, matmul_integer and tensordot.
 #include <functional>
 #include <memory>
 #include <utility>
@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/families.h"
 #include "runtime/kernels/cpu/gemm.h"
+#include "runtime/kernels/cpu/integer_products.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 
 namespace braid::cpu {
@@ -223,6 +224,9 @@ KernelFactory WidenedWithoutGemm(KernelFactory factory) {
 absl::Status RegisterMatmulKernels(KernelRegistry& registry) {
   BRAID_RETURN_IF_ERROR(registry.Register("matmul", WidenedWithoutGemm(PlanMatmul)));
   BRAID_RETURN_IF_ERROR(registry.Register("matmul_add", Widened(PlanMatmulAdd)));
+  const auto axis = [](const KernelSpec& spec) { return Flag(spec.attrs, "transpose_b") ? 0 : 1; };
+  BRAID_RETURN_IF_ERROR(registry.Register(
+      "matmul_integer", FirstSupported({PlanIntegerMatmul, ByFloatingKernels(PlanMatmul, axis)})));
   return registry.Register("tensordot", WidenedWithoutGemm(PlanTensordot));
 }
 

@@ -404,9 +404,8 @@ KernelFactory ForLayouts(Make make) {
     if (!all(without.inputs) || !all(without.outputs)) return UnsupportedTypes(spec);
     const int64_t channels = without.spec.inputs[0].logical[1];
     const int64_t lanes = compiler::ChannelsInBlock(channels, without.block);
-    return ForFloats([make, lanes](const KernelSpec& each, auto type) {
-             return make(each, lanes, type);
-           })
+    return ForFloats(
+               [make, lanes](const KernelSpec& each, auto type) { return make(each, lanes, type); })
         .PlanKernel(without.spec);
   };
   return FirstSupported({blocked, plain});

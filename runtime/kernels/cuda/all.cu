@@ -8,6 +8,7 @@ KernelTable MakeKernelTable() {
           .box = MakeBoxTable(),
           .convolution = MakeConvolutionTable(),
           .gather = MakeGatherTable(),
+          .integers = MakeIntegerTable(),
           .matmul = MakeMatmulTable(),
           .normalization = MakeNormalizationTable(),
           .pointwise = MakePointwiseTable(),

@@ -1,12 +1,15 @@
-// Of KernelSpecs: conv, conv_input_grad, conv_weight_grad.
+// Of KernelSpecs: conv, conv_integer, conv_input_grad, conv_weight_grad.
 #include "runtime/kernels/cuda/convolution.h"
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "graph/ops/window.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/cuda/byte_product.h"
 #include "runtime/kernels/cuda/divisor.h"
 #include "runtime/kernels/cuda/families.h"
 #include "runtime/kernels/cuda/make_kernel.h"
@@ -75,17 +78,10 @@ absl::Status SetChannels(const KernelSpec& spec, const Sides& sides, Convolution
       groups));
 }
 
-absl::StatusOr<ConvolutionLaunch> LaunchOf(const KernelSpec& spec, Side side) {
-  const DType dtype = spec.inputs[0].dtype, result = spec.outputs[0].dtype;
-  const bool is_narrow = dtype == DType::kBF16 || dtype == DType::kF16;
-  bool has_kernel = IsFloating(dtype) && spec.inputs[1].dtype == dtype &&
-                    (result == dtype || (is_narrow && result == DType::kF32));
-  if (spec.inputs.size() == 3) has_kernel = has_kernel && spec.inputs[2].dtype == result;
-  if (!has_kernel) return UnsupportedTypes(spec);
+// All but the types and the operands.
+absl::StatusOr<ConvolutionLaunch> GeometryOf(const KernelSpec& spec, Side side) {
   ConvolutionLaunch launch;
   launch.side = side;
-  launch.dtype = dtype;
-  launch.wide_result = result != dtype;
   const Sides sides = SidesOf(spec, side);
   BRAID_RETURN_IF_ERROR(SetChannels(spec, sides, launch));
   const std::vector<int64_t> space = SpaceOf(sides.x.shape()), windows = SpaceOf(sides.y.shape());
@@ -102,6 +98,19 @@ absl::StatusOr<ConvolutionLaunch> LaunchOf(const KernelSpec& spec, Side side) {
         .pad_end = static_cast<int32_t>(axes[i].pad_end)};
   }
   BRAID_RETURN_IF_ERROR(CheckSizes(spec, launch));
+  return launch;
+}
+
+absl::StatusOr<ConvolutionLaunch> LaunchOf(const KernelSpec& spec, Side side) {
+  const DType dtype = spec.inputs[0].dtype, result = spec.outputs[0].dtype;
+  const bool is_narrow = dtype == DType::kBF16 || dtype == DType::kF16;
+  bool has_kernel = IsFloating(dtype) && spec.inputs[1].dtype == dtype &&
+                    (result == dtype || (is_narrow && result == DType::kF32));
+  if (spec.inputs.size() == 3) has_kernel = has_kernel && spec.inputs[2].dtype == result;
+  if (!has_kernel) return UnsupportedTypes(spec);
+  BRAID_ASSIGN_OR_RETURN(ConvolutionLaunch launch, GeometryOf(spec, side));
+  launch.dtype = dtype;
+  launch.wide_result = result != dtype;
   return launch;
 }
 
@@ -122,6 +131,20 @@ absl::StatusOr<PlannedKernel> PlanSide(const KernelSpec& spec, Side side,
                       });
 }
 
+absl::StatusOr<std::unique_ptr<Kernel>> MakeIntegerConvolution(const KernelSpec& spec,
+                                                               const IntegerTable& table) {
+  BRAID_ASSIGN_OR_RETURN(const ConvolutionLaunch geometry, GeometryOf(spec, Side::kOutput));
+  ByteProductLaunch launch = ByteOperandsOf(spec);
+  launch.batch = geometry.batch;
+  launch.groups = geometry.groups;
+  launch.in = geometry.in;
+  launch.out = geometry.out;
+  launch.w_input = geometry.taps();
+  launch.w_output = geometry.in * geometry.taps();
+  std::copy(std::begin(geometry.axes), std::end(geometry.axes), std::begin(launch.axes));
+  return MakeByteProduct(launch, table, spec.inputs.size());
+}
+
 }  // namespace
 
 absl::Status RegisterConvolutionKernels(const KernelTable& table, KernelRegistry& registry) {
@@ -132,6 +155,10 @@ absl::Status RegisterConvolutionKernels(const KernelTable& table, KernelRegistry
                              });
   };
   BRAID_RETURN_IF_ERROR(add("conv", Side::kOutput));
+  BRAID_RETURN_IF_ERROR(
+      registry.Register("conv_integer", [integers = &table.integers](const KernelSpec& spec) {
+        return MakeIntegerConvolution(spec, *integers);
+      }));
   BRAID_RETURN_IF_ERROR(add("conv_input_grad", Side::kInput));
   return add("conv_weight_grad", Side::kWeights);
 }

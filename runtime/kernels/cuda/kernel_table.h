@@ -5,6 +5,7 @@
 #include "runtime/kernels/cuda/box.h"
 #include "runtime/kernels/cuda/convolution.h"
 #include "runtime/kernels/cuda/gather.h"
+#include "runtime/kernels/cuda/integers.h"
 #include "runtime/kernels/cuda/matmul.h"
 #include "runtime/kernels/cuda/normalization.h"
 #include "runtime/kernels/cuda/pointwise.h"
@@ -26,6 +27,7 @@ struct KernelTable {
   BoxTable box;
   ConvolutionTable convolution;
   GatherTable gather;
+  IntegerTable integers;
   MatmulTable matmul;
   NormalizationTable normalization;
   PointwiseTable pointwise;

@@ -1,11 +1,13 @@
-// Of KernelSpecs: matmul, matmul_add and tensordot.
+// Of KernelSpecs: matmul, matmul_add, matmul_integer and tensordot.
 #include "runtime/kernels/cuda/matmul.h"
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
+#include "runtime/kernels/cuda/byte_product.h"
 #include "runtime/kernels/cuda/families.h"
 #include "runtime/kernels/cuda/make_kernel.h"
 
@@ -126,6 +128,19 @@ PlanOr PlanTensordot(const KernelSpec& spec, const MatmulTable& table) {
   return PlanLaunch(spec, table, launch);
 }
 
+std::unique_ptr<Kernel> MakeIntegerMatmul(const KernelSpec& spec, const IntegerTable& table) {
+  const Shape &a = spec.inputs[0].shape(), &c = spec.outputs[0].shape();
+  ByteProductLaunch launch = ByteOperandsOf(spec);
+  launch.batch = 1;
+  for (int i = 0; i + 1 < c.rank(); ++i) launch.batch *= c[i];
+  launch.in = a[a.rank() - 1];
+  launch.out = c[c.rank() - 1];
+  const bool is_transposed = Flag(spec.attrs, "transpose_b");
+  launch.w_output = is_transposed ? launch.in : 1;
+  launch.w_input = is_transposed ? 1 : launch.out;
+  return MakeByteProduct(launch, table, spec.inputs.size());
+}
+
 }  // namespace
 
 absl::Status RegisterMatmulKernels(const KernelTable& table, KernelRegistry& registry) {
@@ -134,6 +149,11 @@ absl::Status RegisterMatmulKernels(const KernelTable& table, KernelRegistry& reg
       "matmul", [=](const KernelSpec& spec) { return PlanMatmul(spec, *matmul); }));
   BRAID_RETURN_IF_ERROR(registry.Register(
       "matmul_add", [=](const KernelSpec& spec) { return PlanMatmulAdd(spec, *matmul); }));
+  BRAID_RETURN_IF_ERROR(registry.Register("matmul_integer",
+                                          [integers = &table.integers](const KernelSpec& spec)
+                                              -> absl::StatusOr<std::unique_ptr<Kernel>> {
+                                            return MakeIntegerMatmul(spec, *integers);
+                                          }));
   return registry.Register("tensordot",
                            [=](const KernelSpec& spec) { return PlanTensordot(spec, *matmul); });
 }

@@ -1,0 +1,140 @@
+// Quantized models as exporters write them: products of reals that were bytes a moment before are
+// products of bytes, with the numbers of the reals.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/api/onnx_nodes.h"
+
+namespace braid::onnx {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int kU8 = 2, kI8 = 3;  // as ONNX numbers them
+
+class QuantizedTest : public NodesTest {
+ protected:
+  void Bytes(const std::string& name, const Shape& shape, const std::vector<uint8_t>& numbers,
+             int type) {
+    writer_.Initializer(name, Array::FromVector<uint8_t>(shape, numbers));
+    writer_.graph()
+        .mutable_initializer(writer_.graph().initializer_size() - 1)
+        ->set_data_type(type);
+  }
+  // name_scale and name_zero, one for each of `zeros`, along `axis` of what they are of.
+  void Quantization(const std::string& name, const std::vector<int>& zeros, int type) {
+    const auto count = static_cast<int64_t>(zeros.size());
+    std::vector<float> scales;
+    for (int64_t i = 0; i < count; ++i) scales.push_back(ScaleAt(i));
+    const Shape shape = count == 1 ? Shape() : Shape({count});
+    writer_.Initializer(name + "_scale", Array::FromVector<float>(shape, scales));
+    Bytes(name + "_zero", shape, {zeros.begin(), zeros.end()}, type);
+  }
+  static float ScaleAt(int64_t i) { return 0.004f + 0.001f * static_cast<float>(i); }
+
+  // The weights as bytes, name_bytes, as what these stand for, `name`, and the node that says so,
+  // name_reals.
+  void Weights(const std::string& name, const Shape& shape, int axis, const std::vector<int>& zeros,
+               int type) {
+    int64_t inner = 1;
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+    std::vector<uint8_t> numbers;
+    std::vector<float> reals;
+    for (int64_t i = 0; i < shape.num_elements(); ++i) {
+      const auto number = static_cast<uint8_t>((i * 89 + 7) % 256);
+      const int value = type == kI8 ? static_cast<int8_t>(number) : number;
+      const int64_t at = zeros.size() == 1 ? 0 : i / inner % shape[axis];
+      numbers.push_back(number);
+      reals.push_back(static_cast<float>(value - zeros[at]) * ScaleAt(at));
+    }
+    Bytes(name + "_bytes", shape, numbers, type);
+    writer_.Initializer(name, Array::FromVector<float>(shape, reals));
+    Quantization(name, zeros, type);
+    IntAttribute(Standard("DequantizeLinear", {name + "_bytes", name + "_scale", name + "_zero"},
+                          {name + "_reals"}),
+                 "axis", axis);
+  }
+  // x by way of bytes.
+  void Rounded(const std::string& x, int zero, int type) {
+    Quantization(x, {zero}, type);
+    Standard("QuantizeLinear", {x, x + "_scale", x + "_zero"}, {x + "_bytes"});
+    Standard("DequantizeLinear", {x + "_bytes", x + "_scale", x + "_zero"}, {x + "_reals"});
+  }
+};
+
+TEST_F(QuantizedTest, ConvolutionsAreOfBytes) {
+  Given("x", {2, 4, 6, 5}, 1);
+  Rounded("x", 131, kU8);
+  Weights("w", {8, 4, 3, 3}, 0, {0, 0, 0, 0, 0, 0, 0, 0}, kI8);
+  writer_.Initializer("bias", Numbers({8}, 2));
+  for (const auto& [weights, y] : {std::pair{"w_reals", "y"}, {"w", "z"}}) {
+    IntsAttribute(Standard("Conv", {"x_reals", weights, "bias"}, {y}), "pads", {1, 1, 1, 1});
+  }
+  ExpectEqual({{"y", "z"}});
+  ASSERT_TRUE(Run({"y"}, {1}).ok());
+  EXPECT_THAT(explanation_, HasSubstr("i32[2, 8, 6, 5] = conv_integer"));
+  EXPECT_THAT(explanation_, HasSubstr("i8[8, 4, 3, 3] = variable"));
+}
+
+TEST_F(QuantizedTest, ZeroPointsAreTakenOff) {
+  Given("x", {1, 6, 5, 5}, 3);
+  Rounded("x", -7, kI8);
+  Weights("w", {4, 3, 2, 2}, 0, {120, 3, 255, 128}, kU8);
+  for (const auto& [weights, y] : {std::pair{"w_reals", "y"}, {"w", "z"}}) {
+    NodeProto& node = Standard("Conv", {"x_reals", weights}, {y});
+    IntsAttribute(node, "pads", {0, 1, 1, 0});
+    IntAttribute(node, "group", 2);
+  }
+  ExpectEqual({{"y", "z"}});
+  ASSERT_TRUE(Run({"y"}, {1}).ok());
+  EXPECT_THAT(explanation_, HasSubstr("= conv_integer"));
+}
+
+TEST_F(QuantizedTest, ProductsOfMatricesAreOfBytes) {
+  Given("x", {3, 20}, 4);
+  Rounded("x", 90, kU8);
+  Weights("w", {5, 20}, 0, {0, 1, -2, 0, 3}, kI8);
+  Weights("v", {20, 6}, 1, {-9}, kI8);
+  writer_.Initializer("bias", Numbers({5}, 5));
+  for (const auto& [suffix, y] : {std::pair<std::string, std::string>{"_reals", "y"}, {"", "z"}}) {
+    IntAttribute(Standard("Gemm", {"x_reals", "w" + suffix, "bias"}, {y}), "transB", 1);
+    Standard("MatMul", {"x_reals", "v" + suffix}, {y + "_plain"});
+  }
+  ExpectEqual({{"y", "z"}, {"y_plain", "z_plain"}});
+  ASSERT_TRUE(Run({"y", "y_plain"}, {1}).ok());
+  EXPECT_THAT(explanation_, HasSubstr("i32[3, 5] = matmul_integer"));
+  EXPECT_THAT(explanation_, HasSubstr("i32[3, 6] = matmul_integer"));
+  EXPECT_THAT(explanation_, Not(HasSubstr("= matmul ")));
+}
+
+TEST_F(QuantizedTest, RowsOfATableBecomeRealsAlone) {
+  Given("rows", Array::FromVector<int64_t>({2, 3}, {4, 0, 1, 1, 3, 2}));
+  Weights("table", {5, 8}, 0, {17}, kU8);
+  for (const auto& [table, y] : {std::pair{"table_reals", "y"}, {"table", "z"}}) {
+    Standard("Gather", {table, "rows"}, {y});
+  }
+  ExpectEqual({{"y", "z"}});
+  ASSERT_TRUE(Run({"y"}, {1}).ok());
+  EXPECT_THAT(explanation_, HasSubstr("u8[2, 3, 8] = gather"));
+}
+
+// Scales along the depth cannot be taken out of the sum.
+TEST_F(QuantizedTest, ScalesOfTheDepthStayInTheProduct) {
+  Given("x", {3, 4}, 6);
+  Rounded("x", 90, kU8);
+  Weights("w", {4, 6}, 0, {0, 1, 2, 3}, kI8);
+  Standard("MatMul", {"x_reals", "w_reals"}, {"y"});
+  Standard("MatMul", {"x_reals", "w"}, {"z"});
+  ExpectEqual({{"y", "z"}});
+  ASSERT_TRUE(Run({"y"}, {1}).ok());
+  EXPECT_THAT(explanation_, Not(HasSubstr("matmul_integer")));
+}
+
+}  // namespace
+}  // namespace braid::onnx
