@@ -18,6 +18,7 @@
 #include "runtime/kernels/cpu/dnnl_call.h"
 #include "runtime/kernels/cpu/dnnl_version.h"
 #include "runtime/kernels/cpu/integer_products.h"
+#include "runtime/kernels/cpu/weight_blocks.h"
 
 namespace braid::cpu {
 namespace {
@@ -74,7 +75,8 @@ dnnl::primitive_attr UserScratch() {
   return attributes;
 }
 
-// Copies one memory into another of its own layout and type, or adds it to what is there.
+// Copies one memory into another of its own layout and type, or adds it to what is there: weights
+// by code of ours, the rest by oneDNN's.
 class Reorder {
  public:
   Reorder() = default;
@@ -86,6 +88,9 @@ class Reorder {
       dnnl::post_ops sum;
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
+    } else {
+      to_blocks_ = WeightBlocks::Of(from, to);
+      from_blocks_ = WeightBlocks::Of(to, from);
     }
     description_ = dnnl::reorder::primitive_desc(engine, from, engine, to, attributes);
   }
@@ -94,15 +99,26 @@ class Reorder {
     return static_cast<int64_t>(description_.scratchpad_desc().get_size());
   }
   void Allocate(const memory& from, const memory& to, const dnnl::engine& engine) {
+    from_ = from;
+    to_ = to;
     call_ = DnnlCall(dnnl::reorder(description_),
                      {{DNNL_ARG_FROM, from},
                       {DNNL_ARG_TO, to},
                       {DNNL_ARG_SCRATCHPAD, memory(description_.scratchpad_desc(), engine)}});
   }
 
-  void Run(const dnnl::stream& stream) const { call_.Run(stream); }
+  void Run(const dnnl::stream& stream) const {
+    if (!to_blocks_ && !from_blocks_) return call_.Run(stream);
+    const auto* from = static_cast<const float*>(from_.get_data_handle());
+    auto* to = static_cast<float*>(to_.get_data_handle());
+    const int threads = omp_get_max_threads();  // as the kernel has set it
+    if (to_blocks_) return to_blocks_->Block(from, to, threads);
+    from_blocks_->Unblock(from, to, threads);
+  }
 
  private:
+  std::optional<WeightBlocks> to_blocks_, from_blocks_;
+  memory from_, to_;
   dnnl::reorder::primitive_desc description_;
   DnnlCall call_;
 };
