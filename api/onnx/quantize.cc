@@ -302,13 +302,15 @@ absl::StatusOr<ByteOperand> ByteOperandOf(const NodeView& n, int numbers, int ze
 absl::StatusOr<Tensor> IntegerMatMul(const NodeView& n, const IntegerFactors& inputs,
                                      bool transpose_b) {
   const auto is_one = [&](int i) { return !n.HasInput(i) || n.shape(i).num_elements() == 1; };
-  const bool is_flat = n.rank(inputs.a) >= 2 && n.rank(inputs.b) == 2 && is_one(inputs.zero_of_a);
+  const bool are_bytes = IsByte(n.dtype(inputs.a)) && IsByte(n.dtype(inputs.b));
+  const bool is_flat =
+      are_bytes && n.rank(inputs.a) >= 2 && n.rank(inputs.b) == 2 && is_one(inputs.zero_of_a);
   if (is_flat && (is_one(inputs.zero_of_b) || n.rank(inputs.zero_of_b) == 1)) {
     BRAID_ASSIGN_OR_RETURN(const ByteOperand a, ByteOperandOf(n, inputs.a, inputs.zero_of_a));
     BRAID_ASSIGN_OR_RETURN(const ByteOperand b, ByteOperandOf(n, inputs.b, inputs.zero_of_b));
     return MatMulInteger(a, b, transpose_b);
   }
-  // Batches of matrices, and zero points of rows, in f64, which is exact.
+  // Batches of matrices, zero points of rows and narrow floats in f64, which is exact.
   const auto centered = [&](int input, int at, bool is_of_rows) {
     const Tensor x = Cast(n.in(input), DType::kF64);
     if (!n.HasInput(at)) return x;
