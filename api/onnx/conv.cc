@@ -73,12 +73,19 @@ absl::StatusOr<ConvOptions> ConvOptionsOf(const NodeView& n, const Shape& w) {
                      .groups = n.Int("group", 1)};
 }
 
+absl::Status CheckBias(const NodeView& n, int input, int64_t outputs) {
+  if (n.shape(input) == Shape({outputs})) return absl::OkStatus();
+  return Wrong(absl::StrCat("input ", input, ", the bias, is ", n.type(input).ToString(), "; ",
+                            outputs, " numbers are needed, one for each output"));
+}
+
 absl::StatusOr<Tensors> TranslateConv(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const ConvOptions options, ConvOptionsOf(n, n.shape(1)));
   const Tensor x = n.in(0), w = n.in(1), bias = n.in(2);
   if (const auto factors = FactorsOf(x, w, /*axis=*/0)) {
     const Tensor sum = ConvInteger(factors->a, factors->b, options);
     const Tensor y = RealsOf(sum, *factors, n.rank() - 2);
+    if (bias.valid()) BRAID_RETURN_IF_ERROR(CheckBias(n, 2, w.shape()[0]));
     return Tensors{bias.valid() ? Add(y, Along(bias, 1, n.rank())) : y};
   }
   return Tensors{bias.valid() ? Conv(x, w, bias, options) : Conv(x, w, options)};
@@ -139,7 +146,10 @@ absl::StatusOr<Tensors> TranslateQLinearConv(const NodeView& n) {
   BRAID_RETURN_IF_ERROR(CheckQuantized(n.dtype(7)));
   BRAID_ASSIGN_OR_RETURN(Tensor y, ByteConv(n, 0, 3, 2, 5));
   const auto scale = [&](int i) { return Along(Cast(n.in(i), DType::kF32), 1, n.rank()); };
-  if (n.HasInput(8)) y = Add(y, Along(n.in(8), 1, n.rank()));
+  if (n.HasInput(8)) {
+    BRAID_RETURN_IF_ERROR(CheckBias(n, 8, n.shape(3)[0]));
+    y = Add(y, Along(n.in(8), 1, n.rank()));
+  }
   y = QuotientOf(y, Div(Mul(scale(1), scale(4)), scale(6)));
   return Tensors{QuantizedQuotient(y, Reshape(n.in(7), Shape()), {.dtype = n.dtype(7)})};
 }

@@ -1,6 +1,8 @@
 #include "api/onnx/quantize.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -59,6 +61,7 @@ bool IsByte(DType dtype) { return dtype == DType::kU8 || dtype == DType::kI8; }
 
 // Of one element that is known without running anything.
 std::optional<double> NumberOf(Tensor x) {
+  if (!x.valid()) return std::nullopt;
   const Op& op = x.graph()->producer(x.id());
   if (op.type != kNumber || x.shape().num_elements() != 1) return std::nullopt;
   return op.attrs.Double("value");
@@ -166,7 +169,7 @@ absl::StatusOr<Tensors> TranslateDynamicQuantize(const NodeView& n) {
 absl::StatusOr<Tensors> TranslateMatMulInteger(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const Tensor y,
                          IntegerMatMul(n, {.a = 0, .zero_of_a = 2, .b = 1, .zero_of_b = 3}));
-  return Tensors{y};
+  return Tensors{y.dtype() == DType::kI32 ? y : Cast(y, DType::kI32)};
 }
 
 // The scale of a factor: one, or one for each row of a (axis -2) or column of b (axis -1).
@@ -194,9 +197,10 @@ Tensor Dequantized(Tensor numbers, const Quantization& of) {
   const bool is_byte = SizeOf(numbers.dtype()) == 1 && !IsFloatCode(numbers.dtype());
   Tensor x = is_byte ? Cast(numbers, dtype) : Widened(numbers);
   const bool has_zero = of.zero_point.valid() && !IsFloatCode(numbers.dtype());
-  if (const auto zero = has_zero ? NumberOf(of.zero_point) : 0; zero) {
+  const std::optional<double> zero = has_zero ? NumberOf(of.zero_point) : 0;
+  if (zero && is_byte) {
     if (*zero != 0) x = AddScalar(x, -*zero);
-  } else {
+  } else if (has_zero) {
     x = Sub(x, is_byte ? Cast(of.zero_point, dtype) : Widened(of.zero_point));
   }
   return TimesScale(Cast(x, dtype), of.scale);
@@ -222,14 +226,21 @@ std::optional<DequantizedBytes> BytesOf(Tensor reals) {
   const auto number = [&](double value, DType dtype) {
     return Constant(*graph, value, {.dtype = dtype});
   };
+  const DType dtype = bytes.numbers.dtype();
   if (centered.type == kCentered) {
     bytes.of.zero_point = bytes_of(centered.inputs[1]);
-    if (!bytes.of.zero_point.valid()) return std::nullopt;
+    if (!bytes.of.zero_point.valid() || bytes.of.zero_point.dtype() != dtype) return std::nullopt;
   } else if (has_zero) {
-    bytes.of.zero_point = number(-centered.attrs.Double("value"), bytes.numbers.dtype());
+    const double zero = -centered.attrs.Double("value");
+    const NumberRange range = *RangeOf(dtype);
+    if (zero != std::round(zero) || zero < range.low || zero > range.high) return std::nullopt;
+    bytes.of.zero_point = number(zero, dtype);
   }
   bytes.of.scale = scaled.type == kScaled ? Tensor(graph, scaled.inputs[1])
                                           : number(scaled.attrs.Double("factor"), DType::kF32);
+  for (Tensor* of_all : {&bytes.of.scale, &bytes.of.zero_point}) {
+    if (of_all->valid() && of_all->shape().num_elements() == 1) *of_all = Shaped(*of_all, Shape());
+  }
   if (bytes.numbers.shape() != reals.shape()) return std::nullopt;
   return bytes;
 }
@@ -243,6 +254,10 @@ std::optional<ByteFactors> FactorsOf(Tensor a, Tensor b, int axis) {
   std::optional<DequantizedBytes> of_a = BytesOf(a), of_b = BytesOf(b);
   if (!of_a || !of_b || !of_a->are_alike()) return std::nullopt;
   const int64_t outputs = b.shape()[axis];
+  // A sum that does not fit into 32 bits wraps around; the reals' does not.
+  constexpr int64_t kMostOfProduct = 255 * 255;
+  constexpr int64_t kMostTerms = std::numeric_limits<int32_t>::max() / kMostOfProduct;
+  if (outputs == 0 || b.shape().num_elements() / outputs > kMostTerms) return std::nullopt;
   ByteFactors factors = {.a = {of_a->numbers}, .b = {of_b->numbers}};
   const auto is_along = [&](const Shape& shape) {
     if (shape.num_elements() == 1) return true;
@@ -319,10 +334,8 @@ absl::StatusOr<Tensor> IntegerMatMul(const NodeView& n, const IntegerFactors& in
     if (n.rank(at) == 1 && is_of_rows) zero_point = ExpandDims(zero_point, -1);
     return Sub(x, zero_point);
   };
-  return Cast(
-      MatMul(centered(inputs.a, inputs.zero_of_a, true),
-             centered(inputs.b, inputs.zero_of_b, transpose_b), {.transpose_b = transpose_b}),
-      DType::kI32);
+  return MatMul(centered(inputs.a, inputs.zero_of_a, true),
+                centered(inputs.b, inputs.zero_of_b, transpose_b), {.transpose_b = transpose_b});
 }
 
 Tensor QuantizedQuotient(Tensor quotient, Tensor zero_point, const QuantizeOptions& options) {

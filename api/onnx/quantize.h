@@ -43,7 +43,8 @@ Tensor ProductOfReals(Tensor a, Tensor b, bool transpose_b = false);
 
 // Inputs of a node as an operand: INVALID_ARGUMENT if they are no bytes.
 absl::StatusOr<ByteOperand> ByteOperandOf(const NodeView& n, int numbers, int zero_point);
-// The product of inputs less their zero points (absent: 0), in i32.
+// The product of inputs less their zero points (absent: 0): exact in i32, or in f64 of those that
+// are no bytes, or batches.
 struct IntegerFactors {
   int a, zero_of_a, b, zero_of_b;
 };

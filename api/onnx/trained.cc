@@ -45,10 +45,17 @@ bool IsConstantInput(const Use& use) {
   return op.starts_with("QLinear") || op.ends_with("Integer");
 }
 
-// Whether the node reads this input as weights of a product, quantized to bytes.
-bool IsByteWeight(const Use& use) {
+// Whether the node reads this input as weights of a product, quantized to bytes, or makes reals of
+// them that products and gathers alone read.
+bool IsByteWeight(const Use& use, const Uses& uses) {
   const std::string& op = use.node->op_type();
-  if (op == "DequantizeLinear") return use.input == 0;
+  if (op == "DequantizeLinear") {
+    const auto [begin, end] = uses.equal_range(use.node->output(0));
+    return use.input == 0 && begin != end && std::all_of(begin, end, [](const auto& reader) {
+             const std::string& by = reader.second.node->op_type();
+             return by == "Conv" || by == "MatMul" || by == "Gemm" || by == "Gather";
+           });
+  }
   if (op == "QLinearConv" || op == "QLinearMatMul" || op == "QGemm") return use.input == 3;
   return use.input == 1 && (op == "ConvInteger" || op == "MatMulInteger" ||
                             op == "MatMulIntegerToFloat" || op == "DynamicQuantizeMatMul");
@@ -135,12 +142,13 @@ absl::StatusOr<std::map<std::string, WeightRole>> RolesOf(const GraphProto& grap
     const bool may_be_weights = is_of_bytes && array->shape().rank() > 1;
     if (why != LeftAlone::kNot && !may_be_weights) continue;
     const auto [begin, end] = uses.equal_range(name);
-    const auto all = [&, begin = begin, end = end](bool (*is_so)(const Use&)) {
+    const auto all = [&, begin = begin, end = end](const auto& is_so) {
       return begin != end &&
-             std::all_of(begin, end, [is_so](const auto& each) { return is_so(each.second); });
+             std::all_of(begin, end, [&](const auto& each) { return is_so(each.second); });
     };
     if (may_be_weights) {
-      if (all(IsByteWeight)) why = LeftAlone::kBytes;
+      const auto is_byte_weight = [&](const Use& use) { return IsByteWeight(use, uses); };
+      if (all(is_byte_weight)) why = LeftAlone::kBytes;
     } else if (all(IsStatistic)) {
       why = LeftAlone::kStatistics;
     } else if (all(IsConstantInput)) {

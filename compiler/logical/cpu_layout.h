@@ -22,7 +22,7 @@ struct CpuLayoutOptions {
 // the others take them too (by the tables, or as they are pointwise), become blocked, whole chains
 // at a time. Where a chain begins or ends, ops that reorder are put in; a chain for which these
 // would cost more than it gains stays plain, as does all that is on other kinds of devices. Needs
-// placements; f32 and narrower only.
+// placements; of f32, narrower floats and bytes.
 LogicalGraph LayOutForCpus(LogicalGraph graph, const CpuLayoutOptions& options);
 
 }  // namespace braid::compiler

@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr int kU8 = 2, kI8 = 3;  // as ONNX numbers them
+constexpr int kU8 = 2, kI8 = 3, kU16 = 4;  // as ONNX numbers them
 
 class QuantizedTest : public NodesTest {
  protected:
@@ -122,6 +122,43 @@ TEST_F(QuantizedTest, RowsOfATableBecomeRealsAlone) {
   ExpectEqual({{"y", "z"}});
   ASSERT_TRUE(Run({"y"}, {1}).ok());
   EXPECT_THAT(explanation_, HasSubstr("u8[2, 3, 8] = gather"));
+}
+
+// Sums of 16 bits need more than a byte's arithmetic.
+TEST_F(QuantizedTest, ZeroPointsOfSixteenBits) {
+  Given("x", {4, 6}, 7);
+  Float("scale", 0.01f);
+  writer_.Initializer("zero", Array::FromVector<uint16_t>({}, {32768}));
+  writer_.graph().mutable_initializer(writer_.graph().initializer_size() - 1)->set_data_type(kU16);
+  Standard("QuantizeLinear", {"x", "scale", "zero"}, {"bytes"});
+  Standard("DequantizeLinear", {"bytes", "scale", "zero"}, {"y"});
+  Standard("Div", {"x", "scale"}, {"quotient"});
+  Standard("Round", {"quotient"}, {"rounded"});
+  Standard("Mul", {"rounded", "scale"}, {"z"});
+  ExpectEqual({{"y", "z"}});
+}
+
+// What only looks as if it were made of bytes.
+TEST_F(QuantizedTest, OtherNumbersStayReal) {
+  Given("x", {2, 5}, 8);
+  Float("half", 127.5f);
+  Rounded("x", 3, kU8);
+  IntAttribute(Standard("Cast", {"x_bytes"}, {"reals"}), "to", 1);
+  Standard("Sub", {"reals", "half"}, {"moved"});
+  Standard("Mul", {"moved", "x_scale"}, {"centered"});
+  Weights("w", {5, 3}, 0, {0}, kI8);
+  Standard("MatMul", {"centered", "w_reals"}, {"y"});
+  Standard("MatMul", {"centered", "w"}, {"z"});
+  ExpectEqual({{"y", "z"}});
+}
+
+TEST_F(QuantizedTest, ABiasHasANumberForEachOutput) {
+  Given("x", {1, 2, 3, 3}, 9);
+  Rounded("x", 3, kU8);
+  Weights("w", {4, 2, 1, 1}, 0, {0}, kI8);
+  writer_.Initializer("bias", Numbers({1}, 2));
+  Standard("Conv", {"x_reals", "w_reals", "bias"}, {"y"});
+  EXPECT_THAT(ErrorOf("y"), HasSubstr("input 2, the bias, is f32[1]; 4 numbers are needed"));
 }
 
 // Scales along the depth cannot be taken out of the sum.

@@ -207,6 +207,34 @@ TEST_F(IntegerOpsTest, ProductsOfMatricesAreExact) {
   }
 }
 
+// Weights that stay the same are packed once; their zero points are read each time.
+TEST_F(IntegerOpsTest, ZeroPointsMayChangeWhereWeightsDoNot) {
+  const auto whole = [](DType dtype, const Shape& shape) {
+    return OperandSpec{.dtype = dtype, .logical = shape, .region = Region::Whole(shape)};
+  };
+  KernelSpec spec;
+  spec.op = spec.name = "matmul_integer";
+  spec.attrs = {{"transpose_b", false}};
+  spec.inputs = {whole(DType::kU8, {1, 2}), whole(DType::kU8, {2, 1}), whole(DType::kU8, {1}),
+                 whole(DType::kU8, {1})};
+  spec.outputs = {whole(DType::kI32, {1, 1})};
+  auto kernel = kernels_.Create(spec);
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  uint8_t a[] = {10, 20}, b[] = {200, 3}, zero_of_a = 5, zero_of_b = 0;
+  int32_t c = 0;
+  void* inputs[] = {a, b, &zero_of_a, &zero_of_b};
+  void* outputs[] = {&c};
+  for (const auto& [of_a, of_b] : {std::pair{5, 0}, {5, 100}, {9, 100}, {9, 1}}) {
+    zero_of_a = static_cast<uint8_t>(of_a);
+    zero_of_b = static_cast<uint8_t>(of_b);
+    const uint64_t unchanged = of_b == 0 ? 0 : 2;  // the weights, after the first run
+    const absl::Status status = (*kernel)->Run(
+        {.step = 0, .unchanged_inputs = unchanged, .inputs = inputs, .outputs = outputs});
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(c, (10 - of_a) * (200 - of_b) + (20 - of_a) * (3 - of_b)) << of_a << " " << of_b;
+  }
+}
+
 TEST_F(IntegerOpsTest, WrongOperandsAreErrors) {
   const OpDef& conv = *ops_.Find("conv_integer");
   Attrs attrs;

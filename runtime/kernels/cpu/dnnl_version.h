@@ -34,6 +34,8 @@ dnnl::matmul::primitive_desc DescribeMatmul(const dnnl::engine& engine, const dn
                                             const dnnl::memory::desc& c,
                                             const dnnl::primitive_attr& attributes);
 
+dnnl::memory::dims DimsOf(const dnnl::memory::desc& memory);
+
 // Whether convolution_winograd exists, which version 2 has for AVX-512 and version 3 does not have.
 bool HasDnnlWinograd();
 

@@ -30,6 +30,8 @@ dnnl::matmul::primitive_desc DescribeMatmul(const dnnl::engine& engine, const dn
   return {dnnl::matmul::desc(a, b, c), attributes, engine};
 }
 
+dnnl::memory::dims DimsOf(const dnnl::memory::desc& memory) { return memory.dims(); }
+
 // A level contains those below as bits; ONEDNN_MAX_CPU_ISA may hold it down.
 bool HasDnnlWinograd() {
   constexpr auto kLevel = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);

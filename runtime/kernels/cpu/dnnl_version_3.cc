@@ -31,6 +31,8 @@ dnnl::matmul::primitive_desc DescribeMatmul(const dnnl::engine& engine, const dn
   return {engine, a, b, c, attributes};
 }
 
+dnnl::memory::dims DimsOf(const dnnl::memory::desc& memory) { return memory.get_dims(); }
+
 bool HasDnnlWinograd() { return false; }
 
 }  // namespace braid::cpu

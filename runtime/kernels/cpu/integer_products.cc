@@ -65,18 +65,19 @@ ByteOperands::ByteOperands(const KernelSpec& spec)
       a_elements_(spec.inputs[0].num_elements()),
       b_elements_(spec.inputs[1].num_elements()),
       num_zeros_(spec.inputs.size() > kZerosOfB ? spec.inputs[kZerosOfB].num_elements() : 1),
-      num_inputs_(spec.inputs.size()) {
-  const bool may_have_zeros = !b_is_signed_ || num_inputs_ > kZerosOfB;
-  if (may_have_zeros) zeros_of_b_.resize(num_zeros_);
-}
+      num_inputs_(spec.inputs.size()),
+      may_have_zeros_of_b_(!b_is_signed_ || num_inputs_ > kZerosOfB) {}
 
 int64_t ByteOperands::own_bytes() const {
-  return (a_is_signed_ ? a_elements_ : 0) + (b_is_signed_ ? 0 : b_elements_);
+  const int64_t zeros = may_have_zeros_of_b_ ? num_zeros_ : 0;
+  return (a_is_signed_ ? a_elements_ : 0) + (b_is_signed_ ? 0 : b_elements_) +
+         zeros * static_cast<int64_t>(sizeof(int32_t));
 }
 
 void ByteOperands::Allocate() {
   if (a_is_signed_) moved_a_.resize(a_elements_);
   if (!b_is_signed_) moved_b_.resize(b_elements_);
+  if (may_have_zeros_of_b_) zeros_of_b_.resize(num_zeros_);
 }
 
 bool ByteOperands::Read(const KernelRun& run) {
@@ -312,8 +313,8 @@ class FloatingBytesKernel final : public Kernel {
       : a_is_signed_(spec.inputs[0].dtype == DType::kI8),
         b_is_signed_(spec.inputs[1].dtype == DType::kI8),
         num_inputs_(spec.inputs.size()),
-        num_zeros_(num_inputs_ > kZerosOfB ? spec.inputs[kZerosOfB].num_elements() : 1),
         inner_size_(ViewAround(spec.inputs[1].shape(), axis).inner),
+        zeros_(num_inputs_ > kZerosOfB ? spec.inputs[kZerosOfB].num_elements() : 1),
         sizes_of_b_(spec.inputs[1].shape()[axis]),
         narrow_(spec, std::move(narrow)),
         wide_(spec, std::move(wide)) {}
@@ -325,14 +326,16 @@ class FloatingBytesKernel final : public Kernel {
     spec.outputs[0].dtype = dtype;
     return spec;
   }
-  static int64_t OwnBytes(const KernelSpec& spec) {
+  static int64_t OwnBytes(const KernelSpec& spec, int axis) {
     const int64_t elements = spec.inputs[0].num_elements() + spec.inputs[1].num_elements() +
                              spec.outputs[0].num_elements();
-    return elements * static_cast<int64_t>(sizeof(float) + sizeof(double));
+    return elements * static_cast<int64_t>(sizeof(float) + sizeof(double)) +
+           spec.inputs[1].shape()[axis] * static_cast<int64_t>(sizeof(int64_t));
   }
 
   absl::Status Run(const KernelRun& run) override {
-    const bool is_same = has_b_ && (run.unchanged_inputs & 2) != 0;
+    const bool has_same_zeros = !ReadZeros(run);
+    const bool is_same = has_b_ && has_same_zeros && (run.unchanged_inputs & 2) != 0;
     if (!is_same) ReadB(run);
     has_b_ = true;
     KernelRun inner = run;
@@ -353,13 +356,20 @@ class FloatingBytesKernel final : public Kernel {
       a[i] = static_cast<T>(ByteAt(run.inputs[0], i, a_is_signed_) - zero);
     }
   }
+  // Of b: whether they are others than before.
+  bool ReadZeros(const KernelRun& run) {
+    bool have_changed = false;
+    for (size_t i = 0; num_inputs_ > kZerosOfB && i < zeros_.size(); ++i) {
+      const int32_t zero = ByteAt(run.inputs[kZerosOfB], i, b_is_signed_);
+      have_changed |= std::exchange(zeros_[i], zero) != zero;
+    }
+    return have_changed;
+  }
   void ReadB(const KernelRun& run) {
     std::fill(sizes_of_b_.begin(), sizes_of_b_.end(), 0);
     for (size_t i = 0; i < wide_.b.size(); ++i) {
       const int64_t output = i / inner_size_ % sizes_of_b_.size();
-      const int64_t at = num_zeros_ == 1 ? 0 : output;
-      const int32_t zero =
-          num_inputs_ > kZerosOfB ? ByteAt(run.inputs[kZerosOfB], at, b_is_signed_) : 0;
+      const int32_t zero = zeros_[zeros_.size() == 1 ? 0 : output];
       const int32_t number = ByteAt(run.inputs[1], i, b_is_signed_) - zero;
       narrow_.b[i] = static_cast<float>(number);
       wide_.b[i] = number;
@@ -373,8 +383,9 @@ class FloatingBytesKernel final : public Kernel {
 
   const bool a_is_signed_, b_is_signed_;
   const size_t num_inputs_;
-  const int64_t num_zeros_, inner_size_;  // b: [..., outputs, inner size]
-  std::vector<int64_t> sizes_of_b_;       // by output: the sum of what its numbers are without sign
+  const int64_t inner_size_;         // b: [..., outputs, inner size]
+  std::vector<int32_t> zeros_;       // of b
+  std::vector<int64_t> sizes_of_b_;  // by output: the sum of what its numbers are without sign
   Copies<float> narrow_;
   Copies<double> wide_;
   bool has_b_ = false, fits_narrow_ = false;
@@ -390,9 +401,9 @@ KernelFactory ByFloatingKernels(KernelFactory factory, std::function<int(const K
                            factory.PlanKernel(FloatingBytesKernel::Floating(spec, DType::kF32)));
     BRAID_ASSIGN_OR_RETURN(PlannedKernel wide,
                            factory.PlanKernel(FloatingBytesKernel::Floating(spec, DType::kF64)));
-    const KernelMemory memory = {
-        .own = narrow.memory.own + wide.memory.own + FloatingBytesKernel::OwnBytes(spec),
-        .shared = std::max(narrow.memory.shared, wide.memory.shared)};
+    const KernelMemory memory = {.own = narrow.memory.own + wide.memory.own +
+                                        FloatingBytesKernel::OwnBytes(spec, axis(spec)),
+                                 .shared = std::max(narrow.memory.shared, wide.memory.shared)};
     const auto make = [spec, of_outputs = axis(spec), make_narrow = std::move(narrow.make),
                        make_wide =
                            std::move(wide.make)]() -> absl::StatusOr<std::unique_ptr<Kernel>> {

@@ -32,7 +32,7 @@ class ByteOperands {
   // One, or one for each output; empty if all are 0.
   std::span<const int32_t> zeros_of_b() const { return has_zeros_of_b_ ? zeros_of_b_ : kNone; }
   // Whether they may be others than 0.
-  bool may_have_zeros_of_b() const { return !zeros_of_b_.empty(); }
+  bool may_have_zeros_of_b() const { return may_have_zeros_of_b_; }
 
  private:
   static constexpr std::span<const int32_t> kNone = {};
@@ -40,6 +40,7 @@ class ByteOperands {
   const bool a_is_signed_, b_is_signed_;
   const int64_t a_elements_, b_elements_, num_zeros_;
   const size_t num_inputs_;
+  const bool may_have_zeros_of_b_;
   std::vector<uint8_t> moved_a_;
   std::vector<int8_t> moved_b_;
   std::vector<int32_t> zeros_of_b_;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "runtime/kernels/cpu/dnnl_version.h"
 #include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/for_each_item.h"
 
@@ -86,7 +87,7 @@ memory::desc DenseWeights(const memory::dims& dims) {
 
 std::optional<WeightBlocks> WeightBlocks::Of(const memory::desc& plain,
                                              const memory::desc& blocked) {
-  const memory::dims dims = plain.dims();
+  const memory::dims dims = DimsOf(plain);
   if (dims.size() < 3 || plain != DenseWeights(dims)) return std::nullopt;
   for (const BlockOrder& layout : kBlockOrders) {
     if (layout.axes != static_cast<int>(dims.size())) continue;
