@@ -76,6 +76,11 @@ absl::StatusOr<ConvolutionShape> ShapeOf(const KernelSpec& spec, Side side) {
       groups));
 }
 
+bool IsEmpty(const ConvolutionShape& shape) {
+  return shape.batch == 0 || shape.x_elements() == 0 || shape.w_elements() == 0 ||
+         shape.y_elements() == 0;
+}
+
 // Nothing to multiply: zeros, or the bias.
 KernelOr MakeEmpty(const KernelSpec& spec) {
   const Shape y = spec.outputs[0].shape();
@@ -133,10 +138,8 @@ absl::StatusOr<PlannedKernel> PlanSide(const KernelSpec& any_spec, Side side) {
   shape.y_is_blocked = side == Side::kOutput  ? plain.outputs[0]
                        : side == Side::kInput ? plain.inputs[0]
                                               : plain.inputs[1];
-  const bool is_empty = shape.batch == 0 || shape.x_elements() == 0 || shape.w_elements() == 0 ||
-                        shape.y_elements() == 0;
-  if (is_empty && shape.has_bias && shape.y_is_blocked) return UnsupportedTypes(spec);
-  if (is_empty) return KernelFactory(MakeEmpty).PlanKernel(spec);
+  if (IsEmpty(shape) && shape.has_bias && shape.y_is_blocked) return UnsupportedTypes(spec);
+  if (IsEmpty(shape)) return KernelFactory(MakeEmpty).PlanKernel(spec);
   std::unique_ptr<Convolution> convolution = ChooseConvolution(shape);
   if (convolution == nullptr) return UnsupportedTypes(spec);
   return PlanKernel(std::make_shared<ConvolutionCall>(std::move(convolution), shape.has_bias));
@@ -187,10 +190,8 @@ absl::StatusOr<PlannedKernel> PlanBytes(const KernelSpec& any_spec) {
   shape.x_is_blocked = plain.inputs[0];
   shape.y_is_blocked = plain.outputs[0];
   if (plain.any()) shape.channel_block = plain.block;
-  const bool is_empty = shape.batch == 0 || shape.x_elements() == 0 || shape.w_elements() == 0 ||
-                        shape.y_elements() == 0;
   const bool has_layout = !plain.any() || plain.block == compiler::kWholeBlock;
-  if (is_empty || !has_layout) return UnsupportedTypes(any_spec);
+  if (IsEmpty(shape) || !has_layout) return UnsupportedTypes(any_spec);
   std::unique_ptr<Convolution> convolution = ChooseByteConvolution(shape);
   if (convolution == nullptr) return UnsupportedTypes(any_spec);
   return PlanKernel(

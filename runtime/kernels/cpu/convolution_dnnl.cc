@@ -40,12 +40,6 @@ int64_t ImagesAtOnce(const ConvolutionShape& shape) {
   return 1;
 }
 
-memory::desc Dense(memory::dims dims, memory::data_type type) {
-  memory::dims strides(dims.size(), 1);
-  for (size_t i = dims.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * dims[i + 1];
-  return memory::desc(dims, type, strides);
-}
-
 memory::desc Blocked(const memory::dims& dims, memory::data_type type, int64_t channel_block) {
   if (channel_block == compiler::kWholeBlock) {
     // Channels first among the axes, and last in memory.
@@ -322,7 +316,7 @@ class DnnlConvolution final : public Convolution {
     }
     const auto in_tensor = [&](const dnnl::memory::dims& dims, dnnl::memory::data_type of,
                                bool is_blocked) {
-      return is_blocked ? Blocked(dims, of, shape.channel_block) : Dense(dims, of);
+      return is_blocked ? Blocked(dims, of, shape.channel_block) : DenseDesc(dims, of);
     };
     const auto in_call = [&](const dnnl::memory::dims& dims, dnnl::memory::data_type of,
                              bool is_blocked) {
@@ -333,13 +327,13 @@ class DnnlConvolution final : public Convolution {
             .x = x,
             .w = w,
             .plain_x = in_tensor(x, x_type, shape.x_is_blocked),
-            .plain_w = Dense(w, w_type),
+            .plain_w = DenseDesc(w, w_type),
             .plain_y = in_tensor(y, y_type, shape.y_is_blocked),
             .any_x = in_call(x, x_type, shape.x_is_blocked),
             // Addends of the weights' gradient are summed in f32.
             .any_w = Any(w, Adds() ? dnnl::memory::data_type::f32 : w_type),
             .any_y = in_call(y, y_type, shape.y_is_blocked),
-            .bias = shape.has_bias ? Dense({y[1]}, y_type) : dnnl::memory::desc()};
+            .bias = shape.has_bias ? DenseDesc({y[1]}, y_type) : dnnl::memory::desc()};
   }
 
   void ChooseOutput() {

@@ -1,16 +1,24 @@
-// A oneDNN primitive with its arguments, put in order once: dnnl::primitive::execute makes a list
-// of them for every call.
+// What calls of oneDNN share: dense memory, and a primitive with its arguments, put in order once:
+// dnnl::primitive::execute makes a list of them for every call.
 #pragma once
 
 #include <glog/logging.h>
 #include <omp.h>
 
+#include <cstddef>
 #include <dnnl.hpp>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace braid::cpu {
+
+// The last axis is contiguous.
+inline dnnl::memory::desc DenseDesc(const dnnl::memory::dims& dims, dnnl::memory::data_type type) {
+  dnnl::memory::dims strides(dims.size(), 1);
+  for (size_t i = dims.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * dims[i + 1];
+  return dnnl::memory::desc(dims, type, strides);
+}
 
 class DnnlCall {
  public:

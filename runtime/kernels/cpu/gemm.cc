@@ -231,6 +231,10 @@ bool HasWideVectors() { return HasLevel(dnnl::cpu_isa::avx512_core); }
 
 bool HasBFloat16Gemm() { return HasLevel(dnnl::cpu_isa::avx512_core_bf16); }
 
+bool HasByteProducts() {
+  return HasLevel(dnnl::cpu_isa::avx512_core_vnni) || HasLevel(dnnl::cpu_isa::avx2_vnni);
+}
+
 // oneDNN asks the operating system for the tiles when it looks for its level.
 bool HasTiles() { return HasLevel(dnnl::cpu_isa::avx512_core_amx); }
 

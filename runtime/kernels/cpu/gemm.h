@@ -53,6 +53,8 @@ void MultiplyTiles(const TileProduct& product, const double* a, const double* b,
 bool HasWideVectors();
 // Whether bf16 products run faster than f32 ones here (otherwise widen to f32).
 bool HasBFloat16Gemm();
+// Whether bytes are multiplied exactly: their products are added up in 32 bits.
+bool HasByteProducts();
 // Whether this process may use the tiles of AMX, for bf16.
 bool HasTiles();
 

@@ -16,6 +16,7 @@
 #include "runtime/base/status.h"
 #include "runtime/kernels/cpu/dnnl_call.h"
 #include "runtime/kernels/cpu/dnnl_version.h"
+#include "runtime/kernels/cpu/gemm.h"
 #include "runtime/kernels/cpu/make_kernel.h"
 
 namespace braid::cpu {
@@ -38,14 +39,6 @@ int32_t ByteAt(const void* bytes, int64_t i, bool is_signed) {
 }
 
 }  // namespace
-
-bool HasByteProducts() {
-  const auto level = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto has = [level](dnnl::cpu_isa isa) {
-    return (level & static_cast<unsigned>(isa)) == static_cast<unsigned>(isa);
-  };
-  return has(dnnl::cpu_isa::avx512_core_vnni) || has(dnnl::cpu_isa::avx2_vnni);
-}
 
 bool IsExactForBytes(const std::string& implementation, int64_t terms) {
   const bool adds_in_32_bits =
@@ -224,17 +217,18 @@ void WindowSums::AddUpPixels(const uint8_t* x, int32_t zero_of_a) {
     const auto& second = on_axis_[1].taps_of(j);
     const auto& third = on_axis_[2].taps_of(k);
     const size_t taps = first.size() * second.size() * third.size();
-    const auto zeros = static_cast<int32_t>(taps * shape_.in) * zero_of_a;
+    const uint32_t zeros =
+        static_cast<uint32_t>(taps * shape_.in) * static_cast<uint32_t>(zero_of_a);
     for (int64_t g = 0; g < shape_.groups; ++g) {
-      int32_t sum = -zeros;
+      uint32_t sum = 0 - zeros;
       for (int64_t ti : first) {
         for (int64_t tj : second) {
           const int64_t row = pixel_of(0, i, ti) * axes_.size[1] + pixel_of(1, j, tj);
           const int32_t* pixels = of_pixel_.data() + g * pixels_ + row * axes_.size[2];
-          for (int64_t tk : third) sum += pixels[pixel_of(2, k, tk)];
+          for (int64_t tk : third) sum += static_cast<uint32_t>(pixels[pixel_of(2, k, tk)]);
         }
       }
-      of_window_[window * shape_.groups + g] = sum;
+      of_window_[window * shape_.groups + g] = static_cast<int32_t>(sum);
     }
   });
 }
@@ -504,9 +498,8 @@ class ByteMatmul {
     for (int64_t i = 0; i < sizes_.m; ++i, to += sizes_.n, a += sizes_.k) {
       for (int64_t j = 0; j < sizes_.n; ++j) to[j] -= factor * sums_[j];
       if (zeros.empty()) continue;
-      int32_t row = -static_cast<int32_t>(sizes_.k) * zero_of_a;
-      for (int64_t j = 0; j < sizes_.k; ++j) row += a[j];
-      const auto sum = static_cast<uint32_t>(row);
+      uint32_t sum = 0 - static_cast<uint32_t>(sizes_.k) * factor;
+      for (int64_t j = 0; j < sizes_.k; ++j) sum += a[j];
       for (int64_t j = 0; j < sizes_.n; ++j) {
         to[j] -= sum * static_cast<uint32_t>(zeros[zeros.size() == 1 ? 0 : j]);
       }

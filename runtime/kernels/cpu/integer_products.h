@@ -50,9 +50,7 @@ class ByteOperands {
   bool has_zeros_of_b_ = false, has_b_ = false;
 };
 
-// Whether oneDNN's products of bytes are exact on this machine.
-bool HasByteProducts();
-// Whether an implementation of oneDNN's is one of those that are, for sums of so many products.
+// Where HasByteProducts: whether oneDNN's implementation is exact for sums of so many products.
 bool IsExactForBytes(const std::string& implementation, int64_t terms);
 
 // `shape` is of u8 and i8 with a wide result, side kOutput. Null if there is none that is exact.

@@ -1,7 +1,6 @@
 #include "runtime/kernels/cpu/weight_blocks.h"
 
-#include <vector>
-
+#include "runtime/kernels/cpu/dnnl_call.h"
 #include "runtime/kernels/cpu/dnnl_version.h"
 #include "runtime/kernels/cpu/fetch_ahead.h"
 #include "runtime/kernels/cpu/for_each_item.h"
@@ -77,18 +76,12 @@ void PrefetchRun(const float* weights, int64_t at, int64_t count) {
   Prefetch(reinterpret_cast<const char*>(weights) + at * kBytes, count * kBytes);
 }
 
-memory::desc DenseWeights(const memory::dims& dims) {
-  memory::dims strides(dims.size(), 1);
-  for (size_t i = dims.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * dims[i + 1];
-  return memory::desc(dims, memory::data_type::f32, strides);
-}
-
 }  // namespace
 
 std::optional<WeightBlocks> WeightBlocks::Of(const memory::desc& plain,
                                              const memory::desc& blocked) {
   const memory::dims dims = DimsOf(plain);
-  if (dims.size() < 3 || plain != DenseWeights(dims)) return std::nullopt;
+  if (dims.size() < 3 || plain != DenseDesc(dims, memory::data_type::f32)) return std::nullopt;
   for (const BlockOrder& layout : kBlockOrders) {
     if (layout.axes != static_cast<int>(dims.size())) continue;
     const size_t first = layout.has_groups ? 1 : 0;
