@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/logical/autograd.h"
 #include "compiler/logical/cpu_layout.h"
+#include "compiler/logical/fold_norms.h"
 #include "compiler/logical/fuse.h"
 #include "compiler/logical/infer_sbp.h"
 #include "compiler/logical/loss_scale.h"
@@ -26,6 +27,7 @@
 #include "compiler/physical/choose_methods.h"
 #include "compiler/physical/defer_groups.h"
 #include "compiler/physical/fold_sums.h"
+#include "compiler/physical/keep_steady.h"
 #include "compiler/physical/order_collectives.h"
 #include "compiler/physical/plan_memory.h"
 #include "compiler/physical/stage_through_host.h"
@@ -52,7 +54,7 @@ absl::StatusOr<LogicalGraph> Prepare(LogicalGraph graph, const CompileOptions& o
   BRAID_ASSIGN_OR_RETURN(
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
   graph = UpdateRows(std::move(graph));
-  graph = Fuse(std::move(graph));
+  graph = Fuse(FoldNorms(std::move(graph)));
   graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd,
                                            .channel_block = options.channel_block,
                                            .may_fit_blocks = options.precision == DType::kF32});
@@ -62,6 +64,14 @@ absl::StatusOr<LogicalGraph> Prepare(LogicalGraph graph, const CompileOptions& o
     });
   }
   return MicroBatch(std::move(graph));
+}
+
+// Results are kept where the devices have the room (`device_bytes` each; 0: not known).
+absl::StatusOr<PhysicalGraph> PlaceInMemory(PhysicalGraph graph, const OpRegistry& registry,
+                                            int64_t device_bytes) {
+  BRAID_ASSIGN_OR_RETURN(PhysicalGraph keeping, PlanMemory(KeepSteady(graph, registry), registry));
+  if (device_bytes == 0 || CheckMemory(keeping, device_bytes).ok()) return keeping;
+  return PlanMemory(std::move(graph), registry);
 }
 
 // How a prepared graph lies on its devices, and the plan of that. `split_from`: of InferSbpOptions.
@@ -96,7 +106,8 @@ absl::StatusOr<Compiled> LayOut(LogicalGraph graph, const CompileOptions& option
   // Slots before memory: they multiply it. Turns after it: they look at addresses. Verification
   // last: memory planning adds edges.
   BRAID_ASSIGN_OR_RETURN(physical, AssignSlots(std::move(physical)));
-  BRAID_ASSIGN_OR_RETURN(physical, PlanMemory(std::move(physical), graph.registry()));
+  BRAID_ASSIGN_OR_RETURN(
+      physical, PlaceInMemory(std::move(physical), graph.registry(), options.device_memory_bytes));
   physical = TakeTurns(std::move(physical), graph.registry());
   physical = DeferGroups(std::move(physical));
   BRAID_RETURN_IF_ERROR(Verify(physical, graph.registry()));

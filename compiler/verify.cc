@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "compiler/physical/device_sets.h"
+#include "compiler/physical/keep_steady.h"
 #include "compiler/physical/order_collectives.h"
 #include "compiler/physical/overwrites.h"
 #include "compiler/physical/shared_bytes.h"
@@ -82,7 +84,50 @@ absl::Status CheckRuns(const PhysicalGraph& graph) {
 
 // ---- scratch -----------------------------------------------------------------------------------
 
-// No tensor of a chain lies on another that is still to be read.
+// What is kept holds what a step would have made of it, and lies where no group of a common device
+// keeps anything.
+absl::Status CheckKept(const PhysicalGraph& graph, const OpRegistry& registry) {
+  struct Keeper {
+    GroupId group = kNone;
+    int devices = kNone;  // of `sets`
+    int64_t begin = 0, end = 0;
+  };
+  DeviceSets sets;
+  std::vector<Keeper> keepers;
+  for (const TaskGroup& group : graph.groups()) {
+    if (EndOfKept(group) == 0) continue;
+    const auto& compute = std::get<Compute>(group.work);
+    for (const KernelCall& kernel : compute.kernels) {
+      if (MakesKept(compute, kernel) && !MayBeSteady(graph, registry, group, kernel)) {
+        return absl::InternalError(absl::StrFormat(
+            "%s: what kernel '%s' makes is kept, and not only variables decide what that is",
+            DescribeGroup(graph, group.id), kernel.name));
+      }
+    }
+    Keeper& keeper = keepers.emplace_back();
+    keeper = {group.id, sets.Intern(group.placement), EndOfKept(group), EndOfKept(group)};
+    for (const Scratch& scratch : compute.scratch) {
+      if (scratch.is_kept) keeper.begin = std::min(keeper.begin, scratch.offset);
+    }
+  }
+  if (!keepers.empty() && WritesVariables(graph, registry)) {
+    return absl::InternalError(absl::StrCat(DescribeGroup(graph, keepers[0].group),
+                                            ": it keeps scratch in a job that writes variables"));
+  }
+  for (const Keeper& a : keepers) {
+    for (const Keeper& b : keepers) {
+      if (a.group == b.group || a.begin >= b.end || b.begin >= a.end) continue;
+      if (sets.Intersection(a.devices, b.devices) < 0) continue;
+      return absl::InternalError(absl::StrFormat("%s and %s keep scratch in the same bytes",
+                                                 DescribeGroup(graph, a.group),
+                                                 DescribeGroup(graph, b.group)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// No tensor of a chain lies on another that is still to be read, by what runs every step or by what
+// runs once.
 absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry,
                           const TaskGroup& group) {
   const auto& compute = std::get<Compute>(group.work);
@@ -98,7 +143,11 @@ absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry
     return compute.scratch[index].offset +
            MaxBytesOf(compute.scratch[index].layout, group.placement);
   };
-  std::map<int64_t, int> live;  // by offset; they do not overlap
+  const std::vector<bool> lasts = LastingScratch(compute);
+  for (size_t i = 0; i < lasts.size(); ++i) {
+    if (lasts[i]) last_use[i] = static_cast<int>(compute.kernels.size());
+  }
+  std::map<int64_t, int> passing, kept;  // by offset: what is live, without overlaps
   std::vector<bool> is_written(compute.scratch.size(), false);
   for (size_t k = 0; k < compute.kernels.size(); ++k) {
     const KernelCall& kernel = compute.kernels[k];
@@ -121,6 +170,7 @@ absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry
       const auto takes_over = [&](int other) {
         return def != nullptr && last_use[other] == static_cast<int>(k) &&
                scratch.offset == compute.scratch[other].offset &&
+               scratch.is_kept == compute.scratch[other].is_kept &&
                std::any_of(def->inplace().begin(), def->inplace().end(), [&](const auto& pair) {
                  return pair.second == static_cast<int>(i) &&
                         pair.first < static_cast<int>(kernel.inputs.size()) &&
@@ -128,6 +178,7 @@ absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry
                         kernel.inputs[pair.first].index == other;
                });
       };
+      std::map<int64_t, int>& live = scratch.is_kept ? kept : passing;
       auto next = live.lower_bound(scratch.offset);
       if (next != live.begin() && end_of(std::prev(next)->second) > scratch.offset) --next;
       for (; next != live.end() && next->first < end_of(ref.index); next = live.erase(next)) {
@@ -142,6 +193,7 @@ absl::Status CheckScratch(const PhysicalGraph& graph, const OpRegistry& registry
       for (const OperandRef& ref : *refs) {
         if (ref.source != OperandRef::Source::kScratch) continue;
         if (last_use[ref.index] != static_cast<int>(k)) continue;
+        std::map<int64_t, int>& live = compute.scratch[ref.index].is_kept ? kept : passing;
         const auto at = live.find(compute.scratch[ref.index].offset);
         if (at != live.end() && at->second == ref.index) live.erase(at);
       }
@@ -277,6 +329,7 @@ absl::Status CheckCollectiveOrder(const PhysicalGraph& graph) {
 
 absl::Status Verify(const PhysicalGraph& graph, const OpRegistry& registry) {
   BRAID_RETURN_IF_ERROR(VerifyInvariants(graph));
+  BRAID_RETURN_IF_ERROR(CheckKept(graph, registry));
   BRAID_RETURN_IF_ERROR(CheckRuns(graph));
   for (const TaskGroup& group : graph.groups()) {
     if (group.is<Compute>()) BRAID_RETURN_IF_ERROR(CheckScratch(graph, registry, group));

@@ -15,6 +15,8 @@ namespace braid::compiler {
 // - of registers that share bytes on some device, all readers of the one are done before the other
 //   is written, within the step and into the next;
 // - of collectives that devices do among themselves, every device comes to the same one next;
+// - kernels whose results are kept read nothing but variables that the job does not write, and what
+//   is kept;
 // - a kernel that overwrites a variable acts after all other readers of this step's value.
 absl::Status Verify(const PhysicalGraph& graph, const OpRegistry& registry);
 

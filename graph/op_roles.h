@@ -31,6 +31,11 @@ inline bool IsUpdate(const LogicalGraph& graph, const Op& op) {
   return !DefOf(graph, op).mutates().empty();
 }
 
+// What it makes depends on its inputs and attributes alone.
+inline bool IsFunction(const OpDef& def) {
+  return def.role() == OpRole::kNone && !def.external() && !def.random() && def.mutates().empty();
+}
+
 // Of a variable: not an optimizer's state, or said not to be trained.
 inline bool IsTrainable(const LogicalGraph& graph, const Op& op) {
   return IsVariable(graph, op) && (!op.attrs.Has("trainable") || op.attrs.Bool("trainable"));

@@ -192,6 +192,7 @@ class Checker {
     };
     BRAID_RETURN_IF_ERROR(add(arena.bytes));
     BRAID_RETURN_IF_ERROR(add(arena.pinned_bytes));
+    BRAID_RETURN_IF_ERROR(add(arena.kept_bytes));
     for (uint64_t scratch : arena.scratch_bytes) BRAID_RETURN_IF_ERROR(add(scratch));
     return absl::OkStatus();
   }
@@ -380,8 +381,14 @@ class Checker {
         }
         break;
       }
+      case plan::Operand::Source::kKept: {
+        BRAID_RETURN_IF_ERROR(CheckIsInReach(task, "what is kept"));
+        const auto arena = arenas_.find(task.device);
+        if (arena != arenas_.end()) limit = arena->second->kept_bytes;
+        break;
+      }
       case plan::Operand::Source::kVariable: {
-        BRAID_RETURN_IF_ERROR(CheckVariablesAreInReach(task, operand.variable));
+        BRAID_RETURN_IF_ERROR(CheckIsInReach(task, operand.variable));
         const auto found = variables_.find({operand.index, operand.variable});
         if (found == variables_.end()) {
           return Wrong("it reads variable '%s', which no task of device %d owns", operand.variable,
@@ -403,10 +410,10 @@ class Checker {
     return limit - operand.offset;
   }
 
-  // Variables are in the device's own memory.
-  absl::Status CheckVariablesAreInReach(const plan::Task& task, std::string_view variable) const {
+  // Variables and what is kept are in the device's own memory.
+  absl::Status CheckIsInReach(const plan::Task& task, std::string_view what) const {
     if (devices_[task.device]->is_host() || !IsHostStream(task.stream)) return absl::OkStatus();
-    return Wrong("it works on the host and uses '%s' in the memory of a %s device", variable,
+    return Wrong("it works on the host and uses '%s' in the memory of a %s device", what,
                  devices_[task.device]->kind());
   }
 

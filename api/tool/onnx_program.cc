@@ -182,13 +182,13 @@ absl::Status Measure(CompiledJob& job, const RunOptions& step, double seconds) {
     return Seconds(clock->Now() - start);
   };
   double spent = 0;
-  int64_t warm = 0;
-  while (spent < seconds / 10 || warm == 0) {
-    BRAID_ASSIGN_OR_RETURN(const double took, run(1));
-    spent += took, ++warm;
+  std::vector<double> alone;  // runs of one step each
+  while (spent < seconds / 10 || alone.empty()) {
+    BRAID_ASSIGN_OR_RETURN(alone.emplace_back(), run(1));
+    spent += alone.back();
   }
   constexpr int kParts = 10;
-  const double of_one = spent / static_cast<double>(warm);
+  const double of_one = spent / static_cast<double>(alone.size());
   const auto steps = std::max<int64_t>(1, static_cast<int64_t>(seconds / kParts / of_one));
   std::vector<double> parts;
   for (int i = 0; i < kParts; ++i) {
@@ -199,6 +199,9 @@ absl::Status Measure(CompiledJob& job, const RunOptions& step, double seconds) {
   std::cout << absl::StrFormat("  %.4g ms a step (median of %d runs of %d steps; %.4g to %.4g)\n",
                                parts[kParts / 2] * 1e3, kParts, steps, parts.front() * 1e3,
                                parts.back() * 1e3);
+  std::sort(alone.begin(), alone.end());
+  std::cout << absl::StrFormat("  %.4g ms a run of one step (median of %d)\n",
+                               alone[alone.size() / 2] * 1e3, alone.size());
   return absl::OkStatus();
 }
 

@@ -2,9 +2,26 @@
 
 namespace braid::compiler {
 
+namespace {
+
+// Inputs of batch_norm: x, its two statistics, gamma, beta.
+constexpr int kNormInputs = 5, kMean = 1, kVariance = 2, kStatistics = 3, kGamma = 3, kBeta = 4;
+
+}  // namespace
+
+std::vector<FoldedNorm> FoldedNorms() {
+  return {{.norm = "batch_norm",
+           .norm_inputs = kNormInputs,
+           .mean = kMean,
+           .variance = kVariance,
+           .gamma = kGamma,
+           .beta = kBeta,
+           .product = "conv",
+           .weights = 1,
+           .addend = 2}};
+}
+
 std::vector<FusionPattern> FusionPatterns() {
-  // Inputs of batch_norm: x, its two statistics, gamma, beta.
-  constexpr int kNormInputs = 5, kStatistics = 3, kGamma = 3, kBeta = 4;
   return {
       // Its gradients find from x where the rectifier let through.
       {.root = "batch_norm",

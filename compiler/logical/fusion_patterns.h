@@ -39,6 +39,18 @@ struct FusionPattern {
   FusedGradient gradient = {};
 };
 
+// A norm by numbers that do not depend on its input 0, and a product that can do its work: each of
+// the weights' rows makes one channel, and the addend has a number for each. The numbers are inputs
+// of the norm.
+struct FoldedNorm {
+  std::string_view norm;
+  size_t norm_inputs = 0;  // of one that has taken nothing
+  int mean = 0, variance = 0, gamma = 0, beta = 0;
+  std::string_view product;
+  int weights = 0, addend = 0;  // its inputs; the addend, its last, may be missing
+};
+std::vector<FoldedNorm> FoldedNorms();
+
 // No two have the same steps behind the same root.
 std::vector<FusionPattern> FusionPatterns();
 

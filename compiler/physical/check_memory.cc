@@ -20,6 +20,7 @@ struct Need {
   int64_t registers = 0;  // the highest end
   int64_t pinned = 0;     // of the host's memory; the same
   int64_t variables = 0;
+  int64_t kept = 0;  // the highest end
   std::array<int64_t, kNumStreams> scratch = {};
   std::string device_type;
 
@@ -28,7 +29,7 @@ struct Need {
     for (int64_t bytes : scratch) sum += bytes;
     return sum;
   }
-  int64_t total() const { return registers + pinned + variables + all_scratch(); }
+  int64_t total() const { return registers + pinned + variables + kept + all_scratch(); }
 };
 
 std::string Bytes(int64_t bytes) {
@@ -52,8 +53,10 @@ std::map<DeviceId, Need> NeedsOf(const PhysicalGraph& graph) {
   std::map<Placement, PlacementNeed> by_placement;
   for (const TaskGroup& group : graph.groups()) {
     const int64_t scratch = AlignInArena(EndOfScratch(group));
-    int64_t& area = by_placement[group.placement].need.scratch[static_cast<size_t>(group.stream)];
+    Need& need = by_placement[group.placement].need;
+    int64_t& area = need.scratch[static_cast<size_t>(group.stream)];
     area = std::max(area, scratch);
+    need.kept = std::max(need.kept, AlignInArena(EndOfKept(group)));
   }
   for (const Register& reg : graph.registers()) {
     PlacementNeed& here = by_placement[reg.placement];
@@ -75,6 +78,7 @@ std::map<DeviceId, Need> NeedsOf(const PhysicalGraph& graph) {
       need.device_type = graph.kinds.of(placement.device(rank).node).name;
       need.registers = std::max(need.registers, here.need.registers);
       need.pinned = std::max(need.pinned, here.need.pinned);
+      need.kept = std::max(need.kept, here.need.kept);
       for (int stream = 0; stream < kNumStreams; ++stream) {
         need.scratch[stream] = std::max(need.scratch[stream], here.need.scratch[stream]);
       }

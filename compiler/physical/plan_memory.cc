@@ -73,6 +73,23 @@ absl::Status OrderVariables(const OpRegistry& registry, PhysicalGraph& graph) {
   return absl::OkStatus();
 }
 
+// What groups of common devices keep lies one behind the other.
+void PlaceKept(PhysicalGraph& graph) {
+  DeviceSets sets;
+  std::vector<std::pair<GroupId, int>> keepers;  // and the set of their devices
+  for (const TaskGroup& group : graph.groups()) {
+    if (EndOfKept(group) > 0) keepers.emplace_back(group.id, sets.Intern(group.placement));
+  }
+  Stack kept(&sets);
+  for (const auto& [id, set] : keepers) {
+    TaskGroup& group = graph.group(id);
+    const int64_t base = kept.Take(set, AlignInArena(EndOfKept(group)));
+    for (Scratch& scratch : std::get<Compute>(group.work).scratch) {
+      if (scratch.is_kept) scratch.offset += base;
+    }
+  }
+}
+
 bool ActsOnce(const PhysicalGraph& graph) {
   return std::all_of(graph.groups().begin(), graph.groups().end(),
                      [](const TaskGroup& group) { return group.acts_per_step == 1; });
@@ -98,6 +115,7 @@ absl::StatusOr<PhysicalGraph> PlanMemory(PhysicalGraph graph, const OpRegistry& 
   for (const TaskGroup& group : graph.groups()) {
     if (group.is<Compute>()) PlanScratch(registry, graph, graph.group(group.id));
   }
+  PlaceKept(graph);
   BRAID_RETURN_IF_ERROR(OrderVariables(registry, graph));
   BRAID_ASSIGN_OR_RETURN(const Sharing sharing, Share(graph));
 

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "compiler/physical/keep_steady.h"
 
 namespace braid::compiler {
 namespace {
@@ -70,6 +73,8 @@ class FreeList {
 
 bool IsScratch(const OperandRef& ref) { return ref.source == OperandRef::Source::kScratch; }
 
+// By scratch: the last kernel that uses it; kForever if it lasts.
+constexpr int kForever = std::numeric_limits<int>::max();
 std::vector<int> LastUses(const Compute& compute) {
   std::vector<int> last_use(compute.scratch.size(), kNone);
   for (size_t k = 0; k < compute.kernels.size(); ++k) {
@@ -78,6 +83,10 @@ std::vector<int> LastUses(const Compute& compute) {
         if (IsScratch(ref)) last_use[ref.index] = static_cast<int>(k);
       }
     }
+  }
+  const std::vector<bool> lasts = LastingScratch(compute);
+  for (size_t i = 0; i < lasts.size(); ++i) {
+    if (lasts[i]) last_use[i] = kForever;
   }
   return last_use;
 }
@@ -163,7 +172,10 @@ void PlanScratch(const OpRegistry& registry, const PhysicalGraph& graph, TaskGro
     bytes.push_back(AlignInArena(dense));
   }
   const std::vector<int> last_use = LastUses(compute);
-  FreeList free;
+  FreeList passing, kept;
+  const auto free_list_of = [&](int index) -> FreeList& {
+    return compute.scratch[index].is_kept ? kept : passing;
+  };
   for (size_t k = 0; k < compute.kernels.size(); ++k) {
     const KernelCall& kernel = compute.kernels[k];
     std::set<int> ending;  // scratch whose bytes are free after this kernel
@@ -183,12 +195,12 @@ void PlanScratch(const OpRegistry& registry, const PhysicalGraph& graph, TaskGro
         ending.erase(source);
         scratch.offset = compute.scratch[source].offset;
       } else {
-        scratch.offset = free.Take(bytes[index]);
+        scratch.offset = free_list_of(index).Take(bytes[index]);
       }
     }
     for (int index : ending) {
       if (compute.scratch[index].offset >= 0)
-        free.Give(compute.scratch[index].offset, bytes[index]);
+        free_list_of(index).Give(compute.scratch[index].offset, bytes[index]);
     }
   }
   // What no kernel writes still has an address.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/physical/keep_steady.h"
 #include "graph/op_parts.h"
 
 namespace braid::compiler {
@@ -20,7 +21,7 @@ using Source = OperandRef::Source;
 
 // Where an operand of rank 0 is; offsets are the same on every rank, and rank 0 holds the most.
 struct Place {
-  enum class Area { kArena, kScratch, kVariable } area = Area::kArena;
+  enum class Area { kArena, kScratch, kKept, kVariable } area = Area::kArena;
   std::string_view variable;
   int64_t begin = 0, bytes = 0;
   int64_t elements = 0;
@@ -76,7 +77,7 @@ class Turning {
 
   Turner TurnerOf(const OpRegistry& registry, const KernelCall& call) const {
     const OpDef* const def = registry.Find(call.op);
-    if (def == nullptr) return {};
+    if (def == nullptr || MakesKept(compute_, call)) return {};
     const std::vector<TensorType> inputs = LocalTypes(call.input_layouts);
     const std::vector<TensorType> outputs = LocalTypes(call.output_layouts);
     Turner turner = {.parts = def->PartsOf({call.attrs, inputs, outputs}), .operands = {}};
@@ -139,7 +140,7 @@ class Turning {
     place.elements = local.shape.num_elements();
     place.bytes = place.elements * static_cast<int64_t>(SizeOf(local.dtype));
     if (ref.source == Source::kScratch) {
-      place.area = Place::Area::kScratch;
+      place.area = compute_.scratch[ref.index].is_kept ? Place::Area::kKept : Place::Area::kScratch;
       place.scratch = ref.index;
       place.begin = compute_.scratch[ref.index].offset;
       return place;

@@ -9,9 +9,10 @@
 namespace braid::compiler {
 
 // Sets TaskGroup::turns: runs of neighbouring kernels that have the same number of elements, more
-// than stay in the cache anyway, whose definitions say that they work in parts (OpDef::Parts). A
-// run ends before a kernel that would overwrite what another has not read, or read what another has
-// not made. What is summed depends on no turns, so results are the same without them.
+// than stay in the cache anyway, which run every step and whose definitions say that they work in
+// parts (OpDef::Parts). A run ends before a kernel that would overwrite what another has not read,
+// or read what another has not made. What is summed depends on no turns, so results are the same
+// without them.
 PhysicalGraph TakeTurns(PhysicalGraph graph, const OpRegistry& registry);
 
 }  // namespace braid::compiler

@@ -150,11 +150,12 @@ class Expander {
             operand);
         break;
       case OperandRef::Source::kScratch: {
-        const int64_t offset = std::get<Compute>(group.work).scratch[ref.index].offset;
-        CHECK_GE(offset, 0) << group.name << " has unplanned scratch";
-        operand.source = plan::Operand::Source::kScratch;
+        const Scratch& scratch = std::get<Compute>(group.work).scratch[ref.index];
+        CHECK_GE(scratch.offset, 0) << group.name << " has unplanned scratch";
+        operand.source =
+            scratch.is_kept ? plan::Operand::Source::kKept : plan::Operand::Source::kScratch;
         operand.index = static_cast<uint32_t>(ref.index);
-        operand.offset = static_cast<uint64_t>(offset);
+        operand.offset = static_cast<uint64_t>(scratch.offset);
         break;
       }
       case OperandRef::Source::kServed:
@@ -350,10 +351,12 @@ class Expander {
     };
     for (const TaskGroup& group : writer_.graph.groups()) {
       const auto scratch = static_cast<uint64_t>(EndOfScratch(group));
+      const auto kept = static_cast<uint64_t>(EndOfKept(group));
       const auto stream = static_cast<size_t>(group.stream);
       for (int rank : group.placement.RanksOn(writer_.node)) {
-        uint64_t& area = arena_of(group.placement, rank).scratch_bytes[stream];
-        area = std::max(area, AlignedBytes(scratch));
+        plan::Arena& arena = arena_of(group.placement, rank);
+        arena.scratch_bytes[stream] = std::max(arena.scratch_bytes[stream], AlignedBytes(scratch));
+        arena.kept_bytes = std::max(arena.kept_bytes, AlignedBytes(kept));
       }
     }
     for (const Register& reg : writer_.graph.registers()) {

@@ -72,11 +72,12 @@ struct Operand {
     kInput,
     kOutput,
     kScratch,   // `offset` in the stream's scratch area; the task's next act may find other bytes
+    kKept,      // `offset` in what the job keeps on the device, which stays until it is written
     kVariable,  // `variable` in the variable store
   };
   Source source = Source::kInput;
   uint32_t index = 0;   // of the task's inputs or outputs; which scratch; a variable's device
-  uint64_t offset = 0;  // bytes from the slot's start, or in the scratch area
+  uint64_t offset = 0;  // bytes from the slot's start, in the scratch area or in what is kept
   std::string_view variable;
   Shard shard;
 };
@@ -171,6 +172,7 @@ struct Arena {
   uint64_t bytes = 0;           // of the device's own: registers, landing slots and staging
   uint64_t pinned_bytes = 0;    // of the host's: the same
   uint64_t variable_bytes = 0;  // what this job's variables take here, for reports
+  uint64_t kept_bytes = 0;      // of the device's own, for as long as the job is loaded
   // By StreamKind. Where the device's memory is not the host's, that of host streams is pinned.
   std::array<uint64_t, kNumStreams> scratch_bytes = {};
 };

@@ -85,15 +85,23 @@ std::span<KernelCall> TaskGroup::kernels() {
   return {const_cast<KernelCall*>(kernels.data()), kernels.size()};
 }
 
-int64_t EndOfScratch(const TaskGroup& group) {
+namespace {
+
+int64_t EndOf(const TaskGroup& group, bool is_kept) {
   int64_t end = 0;
   if (const auto* const compute = std::get_if<Compute>(&group.work)) {
     for (const Scratch& scratch : compute->scratch) {
+      if (scratch.is_kept != is_kept) continue;
       end = std::max(end, scratch.offset + MaxBytesOf(scratch.layout, group.placement));
     }
   }
   return end;
 }
+
+}  // namespace
+
+int64_t EndOfScratch(const TaskGroup& group) { return EndOf(group, /*is_kept=*/false); }
+int64_t EndOfKept(const TaskGroup& group) { return EndOf(group, /*is_kept=*/true); }
 
 TaskGroup& PhysicalGraph::AddGroup(TaskGroup group) {
   group.id = static_cast<GroupId>(groups_.size());

@@ -104,7 +104,8 @@ struct KernelCall {
 // A tensor that lives only within one act of a group.
 struct Scratch {
   TensorLayout layout;
-  int64_t offset = -1;  // in the stream's scratch area: set by plan_memory
+  int64_t offset = -1;   // in the stream's scratch area: set by plan_memory
+  bool is_kept = false;  // in what the job keeps on the device instead: see keep_steady
 };
 
 // Kernels [begin, end) of a compute group that may take turns, each doing one part of its elements
@@ -216,6 +217,8 @@ constexpr int64_t AlignInArena(int64_t bytes) {
 // Bytes from the start of its stream's scratch area in which the group's scratch lies, on the rank
 // that holds the most.
 int64_t EndOfScratch(const TaskGroup& group);
+// The same of what the group keeps, from the start of what the job keeps on a device.
+int64_t EndOfKept(const TaskGroup& group);
 
 class PhysicalGraph {
  public:

@@ -325,6 +325,13 @@ class Decoder {
       BRAID_ASSIGN_OR_RETURN(scratch.layout, LayoutAt(entry.scratch(i)));
       BRAID_ASSIGN_OR_RETURN(scratch.offset, Bytes(entry.scratch_offsets(i), "scratch at byte"));
     }
+    for (uint32_t number : entry.kept()) {
+      if (number >= compute.scratch.size()) {
+        return Wrong("group '%s' keeps scratch %d, it has %d", group.name, number,
+                     compute.scratch.size());
+      }
+      compute.scratch[number].is_kept = true;
+    }
     if (entry.served_size() % 2 != 0 || entry.lanes() > kMostActs) {
       return Wrong("%d lanes and variables of %d numbers in group '%s'", entry.lanes(),
                    entry.served_size(), group.name);

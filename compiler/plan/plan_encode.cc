@@ -141,6 +141,9 @@ class Encoder {
       entry.add_scratch(LayoutNumber(scratch.layout));
       entry.add_scratch_offsets(static_cast<uint64_t>(scratch.offset));
     }
+    for (size_t i = 0; i < compute.scratch.size(); ++i) {
+      if (compute.scratch[i].is_kept) entry.add_kept(static_cast<uint32_t>(i));
+    }
     for (const ServedVariable& variable : compute.served) {
       entry.add_served(Text(variable.name));
       entry.add_served(LayoutNumber(variable.layout));

@@ -65,13 +65,15 @@ std::string ScratchToString(const Compute& compute, PlanText text) {
   if (text == PlanText::kStructure) {
     // Their types are those of the operators that write them.
     if (compute.scratch.empty()) return lines;
-    return absl::StrCat("\n  scratch s0.. @", absl::StrJoin(compute.scratch, " @",
-                                                            [](std::string* out, const Scratch& s) {
-                                                              absl::StrAppend(out, s.offset);
-                                                            }));
+    return absl::StrCat(
+        "\n  scratch s0.. @",
+        absl::StrJoin(compute.scratch, " @", [](std::string* out, const Scratch& s) {
+          absl::StrAppend(out, s.offset, s.is_kept ? " kept" : "");
+        }));
   }
   for (const Scratch& scratch : compute.scratch) {
-    absl::StrAppend(&lines, "\n  scratch ", scratch.layout.ToString());
+    absl::StrAppend(&lines, "\n  scratch ", scratch.layout.ToString(),
+                    scratch.is_kept ? " kept" : "");
     if (scratch.offset >= 0) absl::StrAppend(&lines, " @", scratch.offset);
   }
   return lines;

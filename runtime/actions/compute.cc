@@ -74,6 +74,7 @@ void ComputeAction::Start(const Act& act, ActDone done) {
 }
 
 absl::Status ComputeAction::RunCalls(const Act& act) {
+  const uint64_t variables = VariablesIn(act);
   auto turns = turns_.begin();
   for (size_t i = 0; i < calls_.size();) {
     if (turns != turns_.end() && turns->begin == i) {
@@ -81,10 +82,13 @@ absl::Status ComputeAction::RunCalls(const Act& act) {
       i = turns++->end;
       continue;
     }
-    Begin(i);
-    KernelRun run = RunOf(i, act);
-    if (calls_[i].steady_inputs != 0) run.unchanged_inputs = UnchangedInputs(i, act);
-    BRAID_RETURN_IF_ERROR(calls_[i].kernel->Run(run));
+    const bool is_unchanged = variables != 0 && std::exchange(seen_[i], variables) == variables;
+    if (!is_unchanged || !calls_[i].is_kept) {
+      Begin(i);
+      KernelRun run = RunOf(i, act);
+      if (is_unchanged) run.unchanged_inputs = calls_[i].steady_inputs;
+      BRAID_RETURN_IF_ERROR(calls_[i].kernel->Run(run));
+    }
     ++i;
   }
   return absl::OkStatus();
@@ -106,13 +110,11 @@ KernelRun ComputeAction::RunOf(size_t call, const Act& act) const {
   return run;
 }
 
-uint64_t ComputeAction::UnchangedInputs(size_t call, const Act& act) {
+uint64_t ComputeAction::VariablesIn(const Act& act) const {
   // Of a job that writes them they stay the same within a step. Acts are never counted twice.
-  const uint64_t now = options_.variables_epoch != nullptr
-                           ? options_.variables_epoch->load(std::memory_order_acquire)
-                           : static_cast<uint64_t>(act.index / options_.acts_per_step) + 1;
-  const uint64_t before = std::exchange(seen_[call], now);
-  return now != 0 && now == before ? calls_[call].steady_inputs : 0;
+  return options_.variables_epoch != nullptr
+             ? options_.variables_epoch->load(std::memory_order_acquire)
+             : static_cast<uint64_t>(act.index / options_.acts_per_step) + 1;
 }
 
 void ComputeAction::RunTurns(const CallTurns& turns, const Act& act) {
@@ -171,6 +173,10 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Compute& compute, ActionContex
                              context.addresses.AddressOf(task, operand));
     }
     calls[i].steady_inputs = context.variable_use->SteadyInputs(kernel, context.device.kernels());
+    calls[i].is_kept = !kernel.outputs.empty() &&
+                       std::ranges::all_of(kernel.outputs, [](const plan::Operand& output) {
+                         return output.source == plan::Operand::Source::kKept;
+                       });
   }
   BRAID_ASSIGN_OR_RETURN(const std::optional<uint32_t> first_lane, FirstLane(task));
   std::vector<Kernel*> kernels;

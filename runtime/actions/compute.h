@@ -25,6 +25,7 @@ struct ComputeCall {
   std::vector<OperandAddress> inputs, outputs;
   WorkName name;
   uint64_t steady_inputs = 0;  // VariableUse's
+  bool is_kept = false;        // all that it makes is kept: it runs when variables have changed
 };
 
 struct ComputeWork {
@@ -63,8 +64,8 @@ class ComputeAction final : public Action {
   // The call's work is the next in the stream.
   void Begin(size_t call);
   KernelRun RunOf(size_t call, const Act& act) const;
-  // KernelRun's, once for each of the call's runs.
-  uint64_t UnchangedInputs(size_t call, const Act& act);
+  // What tells the variables' contents in this act apart from others; 0: nothing does.
+  uint64_t VariablesIn(const Act& act) const;
   // In order; running_ is the one that an error is of.
   absl::Status RunCalls(const Act& act);
   void RunTurns(const CallTurns& turns, const Act& act);
@@ -76,7 +77,7 @@ class ComputeAction final : public Action {
   std::vector<CallTurns> turns_;
   std::vector<void*> pointers_;              // of all calls: inputs, then outputs
   std::vector<size_t> first_pointer_;        // by call
-  std::vector<uint64_t> seen_;               // by call: what tells its variables' contents apart
+  std::vector<uint64_t> seen_;               // by call: VariablesIn its last act
   std::vector<std::vector<Moving>> moving_;  // by end
   std::vector<std::byte*> current_;          // slot address by end
   std::atomic<size_t> running_{0};           // of calls_

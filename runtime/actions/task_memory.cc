@@ -41,6 +41,10 @@ absl::Status PlanMemory::PrepareArena(const plan::Arena& arena, Device& device) 
       scratch_[{arena.device, stream}] = device.arena(kind).data() + offset;
     }
   }
+  if (arena.kept_bytes > 0) {
+    BRAID_ASSIGN_OR_RETURN(kept_[arena.device],
+                           device.Allocate(MemoryKind::kOwn, arena.kept_bytes));
+  }
   return absl::OkStatus();
 }
 
@@ -93,6 +97,15 @@ absl::StatusOr<OperandAddress> PlanMemory::AddressOf(const plan::Task& task,
             "task '%s' works in scratch of device %d, which has no arena", task.name, task.device));
       }
       address.fixed = found->second + operand.offset;
+      break;
+    }
+    case plan::Operand::Source::kKept: {
+      const auto found = kept_.find(task.device);
+      if (found == kept_.end()) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "task '%s' uses what is kept on device %d, where nothing is", task.name, task.device));
+      }
+      address.fixed = found->second.data() + operand.offset;
       break;
     }
     case plan::Operand::Source::kVariable:

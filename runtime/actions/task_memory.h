@@ -58,7 +58,7 @@ class PlanMemory {
   PlanMemory(const Devices* devices, const VariableStore* variables)
       : devices_(devices), variables_(variables) {}
 
-  // Grows the arenas to what the plan needs.
+  // Grows the arenas to what the plan needs, and takes memory for what the job keeps.
   absl::Status Prepare(const plan::NodePlan& plan);
 
   absl::StatusOr<SlotMemory> Of(const plan::Memory& memory) const;
@@ -73,6 +73,7 @@ class PlanMemory {
   const Devices* devices_;
   const VariableStore* variables_;
   std::map<std::pair<uint32_t, StreamKind>, std::byte*> scratch_;  // by device
+  std::map<uint32_t, Memory> kept_;                                // by device
 };
 
 }  // namespace braid

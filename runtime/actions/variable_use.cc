@@ -49,6 +49,7 @@ uint64_t VariableUse::SteadyInputs(const plan::Kernel& kernel,
   const size_t most = std::min<size_t>(kernel.inputs.size(), 64);
   for (size_t i = 0; i < most; ++i) {
     const plan::Operand& operand = kernel.inputs[i];
+    if (operand.source == plan::Operand::Source::kKept) steady |= uint64_t{1} << i;
     if (!IsVariable(operand) || kernels.MayWrite(kernel.call->op, static_cast<int>(i))) continue;
     if (written_within_steps_.contains({operand.index, operand.variable})) continue;
     steady |= uint64_t{1} << i;

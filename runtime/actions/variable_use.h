@@ -21,7 +21,8 @@ class VariableUse {
 
   // Whether any variable is written.
   bool writes() const { return writes_; }
-  // Bit i: input i of the kernel is a variable that this job writes at the end of a step at most.
+  // Bit i: input i of the kernel is a variable that this job writes at the end of a step at most,
+  // or what the job keeps.
   uint64_t SteadyInputs(const plan::Kernel& kernel, const KernelRegistry& kernels) const;
 
  private:

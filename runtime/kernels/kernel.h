@@ -66,8 +66,8 @@ struct KernelRun {
   int64_t step = 0;          // of the job, counted over checkpoints
   int64_t micro_batch = 0;   // act within the step, 0 .. micro_batches - 1
   int32_t lane = kNoLane;    // the worker for which an asynchronous server acts
-  // Bit i: input i is a variable that holds what it held in this kernel's Run before, so what was
-  // made of it alone can be used again.
+  // Bit i: input i is a variable, or made of variables alone, and holds what it held in this
+  // kernel's Run before, so what was made of it can be used again.
   uint64_t unchanged_inputs = 0;
   void* const* inputs = nullptr;   // written only where the OpDef says Mutates
   void* const* outputs = nullptr;  // may equal an input where the OpDef says Inplace

@@ -150,5 +150,116 @@ TEST(UnchangedWeightsTest, ConvolutionsSeeWhatTrainingWrote) {
   EXPECT_TRUE(std::ranges::equal(run(*fresh_job).data<float>(), after.data<float>()));
 }
 
+// How often the kernels of each name have run.
+using Runs = std::map<std::string, int>;
+
+class CountingKernel final : public Kernel {
+ public:
+  CountingKernel(std::unique_ptr<Kernel> kernel, int* runs)
+      : kernel_(std::move(kernel)), runs_(runs) {}
+  absl::Status Run(const KernelRun& run) override {
+    ++*runs_;
+    return kernel_->Run(run);
+  }
+
+ private:
+  const std::unique_ptr<Kernel> kernel_;
+  int* const runs_;
+};
+
+// What depends on variables alone is computed when one has changed.
+TEST(UnchangedWeightsTest, ResultsAreKeptUntilSomebodyWrites) {
+  Runs runs;
+  const auto session = StartOrDie();
+  session->kernels().WrapAll([&runs](const KernelSpec& spec, std::unique_ptr<Kernel> kernel) {
+    kernel = std::make_unique<CountingKernel>(std::move(kernel), &runs[spec.name]);
+    return kernel;
+  });
+  const auto net = [](Job& job, std::string_view scope) {
+    const Tensor x = job.Input("x", {kRows, kColumns});
+    const Tensor w =
+        Variable(job.graph(), {.name = "w", .shape = {kColumns, kColumns}, .init = "ones"});
+    job.graph().PushScope(scope);
+    const Tensor y = MatMul(x, Transpose(Scale(w, 2), {1, 0}));
+    job.graph().PopScope();
+    return y;
+  };
+  auto infer = session->Compile("infer", [&](Job& job) { job.Fetch("y", net(job, "infer")); });
+  ASSERT_TRUE(infer.ok()) << infer.status();
+  auto train = session->Compile(
+      "train", [&](Job& job) { job.Minimize(Mean(net(job, "train")), Sgd{.lr = 1}); });
+  ASSERT_TRUE(train.ok()) << train.status();
+  const Array x = Array::FromVector({kRows, kColumns}, std::vector<float>(kRows * kColumns, 1));
+  float last = 0;
+  const auto run = [&](CompiledJob& job, int64_t steps) {
+    const auto result = job.Run({.steps = steps, .feeds = {{"x", x}}});
+    ASSERT_TRUE(result.ok()) << result.status();
+    if (&job == &*infer) last = result->Last("y").data<float>()[0];
+  };
+  run(*infer, 3);
+  EXPECT_EQ(last, 2 * kColumns);
+  EXPECT_EQ(runs["infer.scale"], 1);
+  EXPECT_EQ(runs["infer.transpose"], 1);
+  EXPECT_EQ(runs["infer.matmul"], 3);
+  run(*train, 2);  // works in the same arena
+  EXPECT_EQ(runs["train.scale"], 2);
+  run(*infer, 2);
+  EXPECT_EQ(runs["infer.scale"], 2);
+  EXPECT_LT(last, 2 * kColumns);
+  ASSERT_EQ(session->Set("w", Array(DType::kF32, {kColumns, kColumns})), absl::OkStatus());
+  run(*infer, 2);
+  EXPECT_EQ(last, 0);
+  EXPECT_EQ(runs["infer.scale"], 3);
+  EXPECT_EQ(runs["infer.transpose"], 3);
+  EXPECT_EQ(runs["infer.matmul"], 7);
+}
+
+// Norms by running statistics are part of the convolutions' weights, where these are trained on.
+TEST(UnchangedWeightsTest, NormsAreFoldedIntoWhatTrainingWrote) {
+  constexpr int64_t kChannels = 6, kSide = 5;
+  const Shape images = {2, kChannels, kSide, kSide};
+  std::vector<float> numbers(images.num_elements());
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i * 37 % 101) / 101;
+  const Array x = Array::FromVector(images, numbers);
+  const auto session = StartOrDie();
+  // Fetched, what lies between stays.
+  const auto compile = [&](const std::string& name, bool may_fold, bool trains) {
+    return session->Compile(name, [=](Job& job) {
+      Tensor y = ConvLayer(job.Input("x", images), kChannels, {.name = "conv", .padding = {1, 1}});
+      if (!may_fold) job.Fetch("between", y);
+      y = Relu(BatchNormLayer(y, {.name = "norm"}));
+      if (trains) {
+        job.Minimize(Mean(Square(AddScalar(y, -1))), Sgd{.lr = 0.1});
+      } else {
+        job.Fetch("y", y);
+      }
+    });
+  };
+  auto folded = compile("folded", true, false), plain = compile("plain", false, false);
+  auto train = compile("train", true, true);
+  ASSERT_TRUE(folded.ok() && plain.ok() && train.ok())
+      << folded.status() << plain.status() << train.status();
+  EXPECT_THAT(folded->Explain(), testing::Not(testing::HasSubstr("= batch_norm ")));
+  EXPECT_THAT(plain->Explain(), testing::HasSubstr("= batch_norm "));
+  const auto run = [&](CompiledJob& job) {
+    const auto result = job.Run({.feeds = {{"x", x}}});
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->Last("y") : Array();
+  };
+  Array before;
+  for (int round = 0; round < 3; ++round) {
+    const Array y = run(*folded), expected = run(*plain);
+    ASSERT_EQ(y.num_elements(), expected.num_elements());
+    for (int64_t i = 0; i < y.num_elements(); ++i) {
+      ASSERT_NEAR(y.data<float>()[i], expected.data<float>()[i], 2e-6) << i;
+    }
+    if (round > 0) {
+      EXPECT_FALSE(std::ranges::equal(y.data<float>(), before.data<float>()));
+    }
+    before = y;
+    ASSERT_TRUE(train->Run({.steps = 2, .feeds = {{"x", x}}}).ok());
+  }
+}
+
 }  // namespace
 }  // namespace braid

@@ -210,6 +210,10 @@ void WritePlans() {
   write("crash_micro_batch_axis", 0, broken.SerializeAsString());
   write("crash_local_shapes_differ", 0, LocalShapesDiffer());
   write("turns", 0, KernelsTakeTurns());
+  write("kept", 0, Compile("infer", {2}, [](Job& job) {
+          const Tensor w = Scale(Variable(job.graph(), {.name = "w", .shape = {8, 4}}), 2);
+          job.Fetch("y", MatMul(job.Input("x", {2, 4}), Transpose(w, {1, 0})));
+        }));
   // One layer a node: transfers and copies.
   const std::string stages = Compile("stages", {1, 2}, [](Job& job) {
     const Placement first = job.devices().Slice(0, 1), second = job.devices().Slice(1, 2);

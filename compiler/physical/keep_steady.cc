@@ -1,0 +1,89 @@
+#include "compiler/physical/keep_steady.h"
+
+#include <algorithm>
+
+#include "compiler/physical/overwrites.h"
+#include "graph/op_roles.h"
+
+namespace braid::compiler {
+namespace {
+
+using Source = OperandRef::Source;
+
+// What a kernel makes is kept up to so many times the bytes that it reads (a cast of bytes to f32),
+// or up to so many bytes.
+constexpr int64_t kMostGrowth = 4;
+constexpr int64_t kSmallBytes = 1 << 20;
+
+bool IsScratch(const OperandRef& ref) { return ref.source == Source::kScratch; }
+
+bool IsLittle(const KernelCall& kernel, const Placement& placement) {
+  const auto bytes_of = [&](const std::vector<TensorLayout>& layouts) {
+    int64_t bytes = 0;
+    for (const TensorLayout& layout : layouts) bytes += MaxBytesOf(layout, placement);
+    return bytes;
+  };
+  return bytes_of(kernel.output_layouts) <=
+         std::max(kSmallBytes, kMostGrowth * bytes_of(kernel.input_layouts));
+}
+
+}  // namespace
+
+bool WritesVariables(const PhysicalGraph& graph, const OpRegistry& registry) {
+  const auto is_written = [&](const Register& reg) {
+    return reg.producer != kNone && !graph.group(reg.producer).is<VariableOwner>() &&
+           std::ranges::any_of(reg.parts, [](const Part& part) { return !part.variable.empty(); });
+  };
+  return std::ranges::any_of(graph.registers(), is_written) || !Overwrites(graph, registry).empty();
+}
+
+bool MayBeSteady(const PhysicalGraph& graph, const OpRegistry& registry, const TaskGroup& group,
+                 const KernelCall& kernel) {
+  if (group.stream != StreamKind::kCompute || group.acts_per_step != 1 || group.lanes() != 0) {
+    return false;
+  }
+  const OpDef* const def = registry.Find(kernel.op);
+  if (def == nullptr || !IsFunction(*def)) return false;
+  const auto& compute = std::get<Compute>(group.work);
+  const auto is_steady = [&](const OperandRef& ref) {
+    if (IsScratch(ref)) return compute.scratch[ref.index].is_kept;
+    return ref.source == Source::kInput &&
+           !graph.reg(group.inputs[ref.index].reg).parts[ref.part].variable.empty();
+  };
+  return std::ranges::all_of(kernel.inputs, is_steady) &&
+         std::ranges::all_of(kernel.outputs, IsScratch);
+}
+
+PhysicalGraph KeepSteady(PhysicalGraph graph, const OpRegistry& registry) {
+  if (WritesVariables(graph, registry)) return graph;
+  for (const TaskGroup& group : graph.groups()) {
+    if (!group.is<Compute>()) continue;
+    auto& compute = std::get<Compute>(graph.group(group.id).work);
+    for (const KernelCall& kernel : compute.kernels) {
+      if (!MayBeSteady(graph, registry, group, kernel) || !IsLittle(kernel, group.placement)) {
+        continue;
+      }
+      for (const OperandRef& ref : kernel.outputs) compute.scratch[ref.index].is_kept = true;
+    }
+  }
+  return graph;
+}
+
+bool MakesKept(const Compute& compute, const KernelCall& kernel) {
+  return std::ranges::any_of(kernel.outputs, [&](const OperandRef& ref) {
+    return IsScratch(ref) && compute.scratch[ref.index].is_kept;
+  });
+}
+
+std::vector<bool> LastingScratch(const Compute& compute) {
+  std::vector<bool> lasts(compute.scratch.size(), false);
+  for (const KernelCall& kernel : compute.kernels) {
+    if (MakesKept(compute, kernel)) continue;
+    for (const OperandRef& ref : kernel.inputs) {
+      if (IsScratch(ref)) lasts[ref.index] = compute.scratch[ref.index].is_kept;
+    }
+  }
+  return lasts;
+}
+
+}  // namespace braid::compiler
