@@ -243,7 +243,8 @@ absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver&
   if (status.ok()) {
     status = coordinator_ == nullptr
                  ? world_->AwaitRun()
-                 : WithEvents(coordinator_->Run({job.id, job.name, job.step, steps}));
+                 : WithEvents(coordinator_->Run({job.id, job.name, job.step, steps},
+                                                host.local_runs().get()));
   }
   host.SetReceiver(nullptr);
   if (!status.ok()) return status;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/plan/plan_codec.h"
@@ -12,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
 #include "runtime/group/stored_keys.h"
+#include "runtime/local_runs.h"
 #include "runtime/reports/control_status.h"
 
 namespace braid {
@@ -367,8 +369,25 @@ absl::StatusOr<std::vector<NodeSummary>> Coordinator::Load(const LoadRequest& re
   return std::move(wait_.summaries);
 }
 
-absl::Status Coordinator::Run(const RunRequest& request) {
-  const std::string phase = EnterPhase(absl::StrFormat("stepping job '%s'", request.name));
+bool Coordinator::RunHere(const RunRequest& request, LocalRuns& local) {
+  {
+    MutexLock lock(mutex_);
+    if (peers_.size() != 1 || !failure_.ok()) return false;
+    running_ = request.job;
+    is_stepping_ = true;
+  }
+  const bool is_done = local.Run(request.first_step, request.steps);
+  MutexLock lock(mutex_);
+  is_stepping_ = false;
+  return is_done && failure_.ok();
+}
+
+absl::Status Coordinator::Run(const RunRequest& request, LocalRuns* local) {
+  const std::string phase = EnterPhase(absl::StrCat("stepping job '", request.name, "'"));
+  if (local != nullptr && RunHere(request, *local)) {
+    EnterPhase(kProgramPhase);
+    return absl::OkStatus();
+  }
   BeginWait(ControlMessage::kRunDone, request.job);
   {
     MutexLock lock(mutex_);

@@ -39,6 +39,8 @@ namespace dist {
 class StoredKeys;
 }  // namespace dist
 
+class LocalRuns;
+
 struct CoordinatorOptions {
   Environment* environment = nullptr;
   // "node 1 (10.0.0.2)", for messages; empty: "node 1".
@@ -95,7 +97,9 @@ class Coordinator {
     int64_t first_step = 0;
     int64_t steps = 1;
   };
-  absl::Status Run(const RunRequest& request);
+  // `local`: runs of the job by the calling thread, which are used if there is no other node; may
+  // be null.
+  absl::Status Run(const RunRequest& request, LocalRuns* local = nullptr);
   void Unload(JobId job);
 
   // `done` comes once, on the reactor's thread: when each of these nodes has said that what it
@@ -120,6 +124,8 @@ class Coordinator {
   absl::Status Close(const absl::Status& why = absl::OkStatus());
 
  private:
+  // False: it was not run, or not to its end.
+  bool RunHere(const RunRequest& request, LocalRuns& local);
   // One Describe that waits for the nodes. The reactor's thread only.
   struct Description {
     std::set<uint16_t> missing;

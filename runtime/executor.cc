@@ -85,7 +85,18 @@ absl::Status Executor::AddTasks(const plan::NodePlan& plan, PreparedKernels& ker
     }
   }
   marks_ = order.TakeMarks();
+  OfferLocalRuns(plan);
   return absl::OkStatus();
+}
+
+void Executor::OfferLocalRuns(const plan::NodePlan& plan) {
+  if (threads_.size() != 1 || !plan.peers.empty() || resources_.environment->is_simulated()) return;
+  Thread& thread = threads_.begin()->second;
+  const uint32_t device = DeviceOfThread(threads_.begin()->first);
+  if (!thread.collectives.empty() || !(*resources_.devices)[device]->is_host()) return;
+  local_runs_ = std::make_shared<LocalRuns>(
+      resources_.environment, thread.reactor,
+      [this](int64_t first_step, int64_t steps) { Credit(first_step, steps); });
 }
 
 NodeSummary Executor::Summarize(const plan::NodePlan& plan) const {
@@ -124,6 +135,7 @@ Executor::Thread& Executor::ThreadFor(const plan::Task& task) {
                                                    resources_.node * 1009 + number);
   }
   options.on_run_done = [this, &thread, number](int64_t steps) {
+    if (EndsLocalRun(steps)) return;
     Drain(number, [this, &thread, steps](const absl::Status& status) {
       if (status.ok()) OnThreadRunDone(thread, steps);
     });
@@ -278,6 +290,14 @@ void Executor::CheckReady() {
 }
 
 void Executor::Run(int64_t first_step, int64_t steps) {
+  Credit(first_step, steps);
+  if (threads_.empty()) {
+    steps_reported_ = steps_.load();
+    options_.on_run_done();
+  }
+}
+
+void Executor::Credit(int64_t first_step, int64_t steps) {
   // Acts count from the first Run on; the mailbox that brings the credits orders this write.
   first_step_ = first_step - steps_;
   steps_ += steps;
@@ -285,10 +305,16 @@ void Executor::Run(int64_t first_step, int64_t steps) {
     resources_.variables->BeginWriting();
   }
   for (auto& [number, thread] : threads_) thread.actors->Run(steps);
-  if (threads_.empty()) {
-    steps_reported_ = steps_;
-    options_.on_run_done();
-  }
+}
+
+// Before the program's thread hears of it.
+bool Executor::EndsLocalRun(int64_t steps) {
+  if (local_runs_ == nullptr || !local_runs_->is_running()) return false;
+  threads_.begin()->second.steps_done = steps;
+  steps_reported_ = steps;
+  EndWriting();
+  local_runs_->OnRunDone();
+  return true;
 }
 
 void Executor::Drain(uint16_t thread, std::function<void(const absl::Status&)> drained) {
@@ -306,7 +332,7 @@ void Executor::OnThreadRunDone(Thread& thread, int64_t steps) {
   int64_t done = steps;
   for (const auto& [number, other] : threads_) done = std::min(done, other.steps_done);
   if (done < steps_ || steps_reported_ == steps_) return;
-  steps_reported_ = steps_;
+  steps_reported_ = steps_.load();
   EndWriting();
   options_.on_run_done();
 }
@@ -321,6 +347,7 @@ void Executor::OnFailure(absl::Status status) {
 }
 
 void Executor::Close(absl::Status cause, std::function<void()> closed) {
+  if (local_runs_ != nullptr) local_runs_->Close();
   closed_ = std::move(closed);
   for (auto& [number, thread] : threads_) {
     thread.reactor->Post([&thread = thread, cause] {
@@ -346,6 +373,7 @@ void Executor::OnThreadClosed(Thread& thread) {
 void Executor::FinishClose() {
   *is_alive_ = false;
   EndWriting();
+  if (local_runs_ != nullptr) LocalRuns::OnClosed(local_runs_);
   // The callback destroys this object: nothing after it.
   std::exchange(closed_, nullptr)();
 }

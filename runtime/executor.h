@@ -2,6 +2,7 @@
 // node's control thread; the actors run on threads of their own.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,6 +27,7 @@
 #include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device.h"
 #include "runtime/job_loader.h"
+#include "runtime/local_runs.h"
 #include "runtime/overlap_checker.h"
 #include "runtime/remote_bus.h"
 #include "runtime/reports/node_summary.h"
@@ -83,6 +85,8 @@ class Executor {
 
   // `steps` more steps; the first of them is the job's step `first_step`. Between Runs only.
   void Run(int64_t first_step, int64_t steps);
+  // After Load. Runs of which on_run_done says nothing; null where one thread does not do all.
+  const std::shared_ptr<LocalRuns>& local_runs() const { return local_runs_; }
   // Nothing fires any more; `closed` is called when nothing runs and no link is used any more.
   void Close(absl::Status cause, std::function<void()> closed);
 
@@ -141,6 +145,12 @@ class Executor {
   void DescribeRunning(const Thread& thread, control::ThreadState& state) const;
   void DescribeActor(const ActorReport& actor, Nanoseconds now, control::ActorState& state) const;
   void CheckReady();
+  // Of a job that one thread of a host's device does, and no other node.
+  void OfferLocalRuns(const plan::NodePlan& plan);
+  // Actors may do so many more steps. The control thread, or, in a local run, the loop's.
+  void Credit(int64_t first_step, int64_t steps);
+  // Whether the steps were a local run's, which is done now. The loop's thread.
+  bool EndsLocalRun(int64_t steps);
   // Calls `drained` on the control thread when the thread's device has done all that was queued,
   // with the device's first failure.
   void Drain(uint16_t thread, std::function<void(const absl::Status&)> drained);
@@ -172,8 +182,10 @@ class Executor {
   bool is_ready_ = false;
   bool has_failed_ = false;
   int64_t first_step_ = 0;  // read by the kernels
-  int64_t steps_ = 0;       // credited
-  int64_t steps_reported_ = 0;
+  // Set by the control thread or in a local run; read by reports.
+  std::atomic<int64_t> steps_{0};  // credited
+  std::atomic<int64_t> steps_reported_{0};
+  std::shared_ptr<LocalRuns> local_runs_;
   std::function<void()> closed_;
   // What was asked of the hub or the threads may be answered after the closing, or after this
   // object: it looks here first. The control thread only; shared with the answers.

@@ -14,6 +14,16 @@ void HostIo::SetReceiver(FetchReceiver* receiver) {
   receiver_ = receiver;
 }
 
+void HostIo::SetLocalRuns(std::shared_ptr<LocalRuns> runs) {
+  MutexLock lock(mutex_);
+  local_runs_ = std::move(runs);
+}
+
+std::shared_ptr<LocalRuns> HostIo::local_runs() const {
+  MutexLock lock(mutex_);
+  return local_runs_;
+}
+
 const Array* HostIo::Fed(std::string_view name) const {
   MutexLock lock(mutex_);
   const auto it = feeds_.find(name);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,8 @@
 #include "runtime/device/box.h"
 
 namespace braid {
+
+class LocalRuns;
 
 // Takes what a job fetches, step by step, whole and logical. Called on a stream thread, one call at
 // a time.
@@ -42,6 +45,11 @@ class HostIo {
   // Between Runs; borrowed. With nullptr, what is fetched is dropped.
   void SetReceiver(FetchReceiver* receiver);
 
+  // Runs of the job by the program's thread, which uses them between the node's; null: the node's
+  // alone. Any thread.
+  void SetLocalRuns(std::shared_ptr<LocalRuns> runs);
+  std::shared_ptr<LocalRuns> local_runs() const;
+
   // By kernels. The array fed under `name`; nullptr if none was. Valid until the next Feed.
   const Array* Fed(std::string_view name) const;
   // What the receiver says to it.
@@ -51,6 +59,7 @@ class HostIo {
   mutable Mutex mutex_;
   std::map<std::string, Array, std::less<>> feeds_ BRAID_GUARDED_BY(mutex_);
   FetchReceiver* receiver_ BRAID_GUARDED_BY(mutex_) = nullptr;
+  std::shared_ptr<LocalRuns> local_runs_ BRAID_GUARDED_BY(mutex_);
 };
 
 }  // namespace braid

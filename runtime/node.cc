@@ -320,6 +320,12 @@ void Node::AwaitRun(JobId job, std::function<void(const absl::Status&)> done) {
   });
 }
 
+// A run of the program's own thread says nothing to the agent.
+std::string Node::Phase() const {
+  const std::string phase = agent_->Phase(), stepping = jobs_->Stepping();
+  return phase == kProgramPhase && !stepping.empty() ? stepping : phase;
+}
+
 void Node::FinishRunWait(const absl::Status& status) {
   const RunWait wait = *std::exchange(run_wait_, std::nullopt);
   wait.done(status);
@@ -334,7 +340,7 @@ void Node::OnSaved(int64_t save, const absl::Status& status) {
 
 void Node::OnFailure(const absl::Status& cause) {
   const absl::Status failure =
-      Prefixed(absl::StrFormat("node %d failed while %s", options_.node, agent_->Phase()), cause);
+      Prefixed(absl::StrFormat("node %d failed while %s", options_.node, Phase()), cause);
   // Acts and calls fail as unavailable when the link under them breaks.
   return absl::IsUnavailable(cause) ? agent_->FailLink(failure) : agent_->Fail(failure);
 }
@@ -343,7 +349,7 @@ void Node::OnLoss(const LinkLoss& loss) {
   const std::string link =
       loss.was_linked ? absl::StrFormat("link %d-%d lost ", options_.node, loss.peer) : "";
   if (loss.was_linked) collectives_.LinkClosed(loss.peer, loss.reason);
-  agent_->FailLink(Prefixed(absl::StrFormat("%swhile %s", link, agent_->Phase()), loss.reason));
+  agent_->FailLink(Prefixed(absl::StrFormat("%swhile %s", link, Phase()), loss.reason));
 }
 
 void Node::LeaveGroups() {

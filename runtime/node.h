@@ -133,6 +133,8 @@ class Node {
   void OnLoaded(JobId job, const absl::Status& status, const std::optional<NodeSummary>& summary);
   void OnRunDone(JobId job);
   void FinishRunWait(const absl::Status& status);
+  // What the session does, as this node sees it.
+  std::string Phase() const;
   void OnSaved(int64_t save, const absl::Status& status);
   // Something that runs here did.
   void OnFailure(const absl::Status& cause);

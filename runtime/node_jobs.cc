@@ -174,6 +174,8 @@ absl::Status NodeJobs::StartExecutor(JobId id, Job& job) {
   executor.on_failure = options_.on_failure;
   job.executor = std::make_unique<Executor>(resources, std::move(executor));
   BRAID_RETURN_IF_ERROR(job.executor->Load(plan, job.prepared->kernels));
+  // A program's thread has no threads to share a device's work with.
+  if (options_.threads_per_device == 1) Host(id).SetLocalRuns(job.executor->local_runs());
   if (job.wants_summary) job.summary = job.executor->Summarize(plan);
   job.prepared.reset();  // all its kernels are the executor's
   return absl::OkStatus();
@@ -292,6 +294,11 @@ std::optional<JobId> NodeJobs::running() const {
     if (job.executor != nullptr && job.executor->is_running()) running = id;
   }
   return running;
+}
+
+std::string NodeJobs::Stepping() const {
+  const auto found = jobs_.find(running().value_or(0));
+  return found == jobs_.end() ? "" : absl::StrFormat("stepping job '%s'", found->second.name);
 }
 
 int64_t NodeJobs::acts_done() const {

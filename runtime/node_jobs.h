@@ -99,6 +99,8 @@ class NodeJobs {
   void Describe(JobId job, std::function<void(control::NodeReport)> done);
   std::string DescribeEvents() const;
   std::optional<JobId> running() const;
+  // "stepping job 'train'", or "" if none is.
+  std::string Stepping() const;
   int64_t acts_done() const;
   // Users' code that a job's loading or ending is inside of; `since` tells two apart.
   struct Standing {

@@ -39,7 +39,7 @@ void Node::WriteEvents(const absl::Status& cause) {
     return;
   std::string text =
       absl::StrFormat("The last events of node %d, which was %s when it failed:\n%s\n",
-                      options_.node, agent_->Phase(), std::string(cause.message()));
+                      options_.node, Phase(), std::string(cause.message()));
   text += jobs_->DescribeEvents();
   const auto path = WriteEventDump(options_.event_dump, options_.node, text);
   events_note_ =
@@ -122,7 +122,7 @@ void Node::TellStall(JobId job, std::string_view standing, Nanoseconds silence) 
       state.cluster.is_whole = false;
       state.cluster.name_of = [](int node) { return absl::StrFormat("node %d", node); };
       state.cluster.reports.push_back(std::move(report));
-      state.phase = agent_->Phase();
+      state.phase = Phase();
       state.phase_for = silence;
       state.is_stepping = standing.empty();
       LOG(WARNING) << absl::StrFormat(

@@ -69,11 +69,13 @@ absl::Status Fill(Device& device, const VariableSpec& variable, std::byte* bytes
 }  // namespace
 
 void VariableStore::BeginWriting() {
+  MutexLock lock(writers_mutex_);
   ++writers_;
   epoch_.store(0, std::memory_order_release);
 }
 
 void VariableStore::EndWriting() {
+  MutexLock lock(writers_mutex_);
   if (--writers_ == 0) epoch_.store(++last_epoch_, std::memory_order_release);
 }
 

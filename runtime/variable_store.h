@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "graph/attrs.h"
+#include "runtime/base/mutex.h"
 #include "runtime/device/device.h"
 #include "runtime/kernels/kernel.h"
 
@@ -26,7 +27,8 @@ struct VariableSpec {
   uint64_t seed = 0;
 };
 
-// Belongs to the node's control thread; actors only use the addresses and the epoch.
+// Belongs to the node's control thread, but for what says otherwise; actors only use the addresses
+// and the epoch.
 class VariableStore {
  public:
   // `devices` (borrowed) lend the memory; their kernels fill new variables: random_uniform,
@@ -40,7 +42,7 @@ class VariableStore {
   std::byte* Find(int device, const std::string& name) const;
   uint64_t bytes(int device) const;
 
-  // A run of a job that writes variables begins and ends.
+  // A run of a job that writes variables begins and ends. Any thread.
   void BeginWriting();
   void EndWriting();
   // While it is the same, and not 0, all variables hold what they held. Any thread.
@@ -54,8 +56,9 @@ class VariableStore {
 
   const Devices* devices_;
   std::map<std::pair<int, std::string>, Entry> entries_;
-  int writers_ = 0;
-  uint64_t last_epoch_ = 1;
+  Mutex writers_mutex_;
+  int writers_ BRAID_GUARDED_BY(writers_mutex_) = 0;
+  uint64_t last_epoch_ BRAID_GUARDED_BY(writers_mutex_) = 1;
   std::atomic<uint64_t> epoch_{1};  // 0 while somebody writes
 };
 

@@ -172,7 +172,6 @@ absl::Status Compare(const std::string& name, int index, const Array& actual) {
 
 absl::Status Measure(CompiledJob& job, const RunOptions& step, double seconds) {
   const std::unique_ptr<Environment> clock = MakeRealEnvironment();
-  // What a step takes by then decides how many are run together.
   const auto run = [&](int64_t steps) -> absl::StatusOr<double> {
     RunOptions options = step;
     options.steps = steps;
@@ -182,14 +181,24 @@ absl::Status Measure(CompiledJob& job, const RunOptions& step, double seconds) {
     return Seconds(clock->Now() - start);
   };
   double spent = 0;
-  std::vector<double> alone;  // runs of one step each
-  while (spent < seconds / 10 || alone.empty()) {
+  int64_t warm = 0;
+  while (spent < seconds / 10 || warm == 0) {
+    BRAID_ASSIGN_OR_RETURN(const double took, run(1));
+    spent += took, ++warm;
+  }
+  // As a program that answers requests runs it, then as one that has many.
+  std::vector<double> alone;
+  spent = 0;
+  while (spent < seconds / 2 || alone.empty()) {
     BRAID_ASSIGN_OR_RETURN(alone.emplace_back(), run(1));
     spent += alone.back();
   }
+  std::sort(alone.begin(), alone.end());
+  const double of_one = alone[alone.size() / 2];
+  std::cout << absl::StrFormat("  %.4g ms a run of one step (median of %d; %.4g to %.4g)\n",
+                               of_one * 1e3, alone.size(), alone.front() * 1e3, alone.back() * 1e3);
   constexpr int kParts = 10;
-  const double of_one = spent / static_cast<double>(alone.size());
-  const auto steps = std::max<int64_t>(1, static_cast<int64_t>(seconds / kParts / of_one));
+  const auto steps = std::max<int64_t>(1, static_cast<int64_t>(seconds / 2 / kParts / of_one));
   std::vector<double> parts;
   for (int i = 0; i < kParts; ++i) {
     BRAID_ASSIGN_OR_RETURN(const double took, run(steps));
@@ -199,9 +208,6 @@ absl::Status Measure(CompiledJob& job, const RunOptions& step, double seconds) {
   std::cout << absl::StrFormat("  %.4g ms a step (median of %d runs of %d steps; %.4g to %.4g)\n",
                                parts[kParts / 2] * 1e3, kParts, steps, parts.front() * 1e3,
                                parts.back() * 1e3);
-  std::sort(alone.begin(), alone.end());
-  std::cout << absl::StrFormat("  %.4g ms a run of one step (median of %d)\n",
-                               alone[alone.size() / 2] * 1e3, alone.size());
   return absl::OkStatus();
 }
 

@@ -344,6 +344,9 @@ class RealReactor : public Reactor {
     return true;
   }
 
+  // Whether something may come that tells no driver of itself. By who drives.
+  bool NeedsLooks() const { return !watches_.empty() || !timers_.empty() || !lookouts_.empty(); }
+
   void TakeLoop() {
     driver_ = Driver::kBorrower;
     ++loans_;
@@ -363,23 +366,26 @@ class RealReactor : public Reactor {
     const bool is_idle =
         !is_stopping_ && signal_.compare_exchange_strong(awake, kFree, std::memory_order_acq_rel);
     driver_ = is_idle ? Driver::kNobody : Driver::kOwnThread;
-    // Else its own thread looks by itself, after a while.
-    if (!is_idle || is_own_thread_asleep_ || is_wanted_.load(std::memory_order_relaxed)) {
+    needs_looks_ = NeedsLooks();
+    // Else its own thread looks by itself, after a while, or need not look.
+    if (!is_idle || (is_own_thread_asleep_ && needs_looks_) ||
+        is_wanted_.load(std::memory_order_relaxed)) {
       loan_changed_.notify_all();
     }
   }
 
-  // The loop's own thread, until it has the loop again: nobody has borrowed it for a while, or
-  // something is to be done that no borrower does.
+  // The loop's own thread, until it has the loop again: something is to be done that no borrower
+  // does, or nobody has borrowed it for a while, and not all that may come says so.
   void Lend() {
     std::unique_lock<std::mutex> lock(loan_mutex_.native());
     thread_id_.store({}, std::memory_order_relaxed);
     driver_ = Driver::kNobody;
+    needs_looks_ = NeedsLooks();
     loan_changed_.notify_all();
     Nanoseconds patience = kShortestLoan;
     uint64_t seen = loans_;
     while (driver_ != Driver::kOwnThread) {
-      is_own_thread_asleep_ = driver_ == Driver::kBorrower && loans_ == seen;
+      is_own_thread_asleep_ = driver_ == Driver::kBorrower ? loans_ == seen : !needs_looks_;
       seen = loans_;
       if (is_own_thread_asleep_) {
         loan_changed_.wait(lock);
@@ -524,6 +530,7 @@ class RealReactor : public Reactor {
   Driver driver_ = Driver::kOwnThread;
   uint64_t loans_ = 0;
   bool is_own_thread_asleep_ = false;  // until it is told
+  bool needs_looks_ = true;
   std::atomic<bool> is_wanted_{false};
 
   std::thread thread_;

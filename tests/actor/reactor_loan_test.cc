@@ -165,6 +165,30 @@ TEST_F(ReactorLoanTest, MayBeDestroyedWhileNobodyHasTheLoop) {
   }
 }
 
+// Where nothing may come that tells nobody, the loop stays free for as long as nobody wants it.
+TEST_F(ReactorLoanTest, StaysFreeUntilSomethingComes) {
+  const auto borrow = [&](absl::AnyInvocable<void()> first) {
+    bool is_done = false;
+    EXPECT_TRUE(reactor_->RunUntil(
+        [&] {
+          if (first) first();
+          is_done = true;
+        },
+        [&] { return is_done; }));
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    borrow(nullptr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    borrow(nullptr);
+    ExpectAlive();
+  }
+  // A timer that a borrower leaves behind is seen to.
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto timed = environment_->MakeEvent();
+  borrow([&] { reactor_->RunAfter(5 * kMillisecond, [&] { timed->Set(); }); });
+  EXPECT_EQ(environment_->Await(*timed, kLoanPatience), absl::OkStatus());
+}
+
 TEST_F(ReactorLoanTest, SleepsOnceItIsNotBorrowedAnyMore) {
   bool is_done = false;
   EXPECT_TRUE(reactor_->RunUntil([&] { is_done = true; }, [&] { return is_done; }));

@@ -78,7 +78,7 @@ def run_runtime(model, folder, seconds):
         begin = time.perf_counter()
         session.run(None, feeds)
         times.append(time.perf_counter() - begin)
-    print(f"  {1e3 * statistics.median(times):.6g} ms a step")
+    print(f"  {1e3 * statistics.median(times):.6g} ms a run")
 
 
 def measure(command):
@@ -98,7 +98,7 @@ def measure(command):
         _, status, usage = os.wait4(pid, 0)
         out.seek(0)
         text = out.read().decode(errors="replace")
-    found = re.search(r"([0-9.e+-]+) ms a step", text)
+    found = re.search(r"([0-9.e+-]+) ms a run", text)
     if status != 0 or found is None:
         return None, text.strip().splitlines()[-1:] or ["nothing was printed"]
     return float(found.group(1)), usage.ru_maxrss / 1024
