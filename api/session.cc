@@ -357,7 +357,7 @@ absl::Status Session::Impl::CompileHere(const std::string& name,
                                         const std::function<void(Job&)>& record, JobKind kind,
                                         CompiledHere& made) {
   const bool is_visible = kind.is_visible;
-  BRAID_RETURN_IF_ERROR(mistakes_->Take());
+  BRAID_RETURN_IF_ERROR(Begin("Compile", name));
   for (const auto& [id, other] : jobs_) {
     if (!is_visible || other->is_unloaded || other->name != name) continue;
     return absl::AlreadyExistsError(absl::StrFormat(
@@ -405,6 +405,7 @@ absl::Status Session::Impl::CompileHere(const std::string& name,
   made.compiled = std::make_shared<const compiler::Compiled>(std::move(compiled));
   made.plan = compiler::EncodePlan(made.compiled->physical);
   loaded.plan_bytes = made.plan.size();
+  loaded.kept_bytes = compiler::KeptBytes(made.compiled->physical);
   return absl::OkStatus();
 }
 
@@ -420,7 +421,7 @@ compiler::CompileOptions Session::Impl::OptionsOfCompile(const std::string& name
   compile.precision = options_.precision;
   compile.winograd = options_.winograd;
   compile.channel_block = channel_block_;
-  compile.device_memory_bytes = DeviceMemoryBytes();
+  SetMemory(compile);
   compile.explain = kind.is_visible && !options_.explain_path.empty();
   compile.seed = options_.seed;
   if (kind.is_visible) compile.layout_seed = options_.layout_seed;

@@ -130,7 +130,8 @@ struct RunOptions {
   bool no_sync = false;
   Keep keep = Keep::kAll;  // how much memory many steps take
   // Called after each step of a job that fetches something, in their order, with what it fetched;
-  // on another thread, while later steps go on. An error is the Run's, and the session's end.
+  // on another thread, while later steps go on, or between steps where this thread does the work.
+  // An error is the Run's, and the session's end.
   std::function<absl::Status(int64_t step, const StepValues& values)> on_step = {};
 };
 
@@ -182,7 +183,9 @@ class CompiledJob {
  public:
   // Runs the job's next steps on the whole cluster. INVALID_ARGUMENT for a feed that is missing,
   // unknown, or of another shape or dtype; OUT_OF_RANGE for a loss that became NaN, see
-  // SessionOptions::allow_nan; otherwise the first cause of a failure, on any node.
+  // SessionOptions::allow_nan; FAILED_PRECONDITION inside on_step; otherwise the first cause of a
+  // failure, on any node. A job of one CPU device without threads_per_device runs on the calling
+  // thread: then a kernel that hangs is not left when the session ends.
   absl::StatusOr<RunResult> Run(const RunOptions& options = {});
 
   // Gives back what it has on all nodes but its variables, which stay with the session, and its

@@ -1,6 +1,7 @@
 // The inside of a Session: what its header does not show.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -95,6 +96,7 @@ class Session::Impl {
     enum class Change { kNothing, kAssigns, kMinimizes } change = Change::kNothing;
     bool is_unloaded = false;
     bool has_run = false;
+    int64_t kept_bytes = 0;   // most of a device, while it is loaded
     int64_t checked_at = -1;  // the step at which replicas were compared last
     bool has_no_sync = false;
     std::optional<JobId> without_sync;  // runs its steps that update nothing
@@ -186,6 +188,8 @@ class Session::Impl {
                            JobKind kind, CompiledHere& made);
   // By who has the coordinator.
   absl::Status LoadCompiled(const CompiledHere& made, bool is_visible);
+  // Whether the call may come now, and no mistake was made before.
+  absl::Status Begin(std::string_view call, std::string_view job);
   // What a Run must be before it begins, and how many steps it has.
   absl::Status CheckRun(const LoadedJob& job, const RunOptions& options, int64_t& steps);
   // A line for each input with what it is fed, which all ranks feed alike.
@@ -249,6 +253,7 @@ class Session::Impl {
   // A failure of a run, with where this process's last events are.
   absl::Status WithEvents(const absl::Status& status);
   int64_t DeviceMemoryBytes() const;
+  void SetMemory(compiler::CompileOptions& compile) const;
   // RESOURCE_EXHAUSTED if what the job and those loaded before take, with what the nodes say of
   // kernels, collectives and datasets, is more than there is; says what takes most.
   absl::Status CheckMemory(const LoadedJob& job) const;
@@ -293,6 +298,7 @@ class Session::Impl {
   Coordinator* coordinator_ = nullptr;  // its own, or the world's on rank 0
   std::unique_ptr<RunReporter> reporter_;
   std::map<JobId, std::unique_ptr<LoadedJob>> jobs_;
+  std::atomic<bool> is_stepping_{false};  // read inside on_step, maybe on another thread
   std::map<std::string, VariableInfo> variables_;
   std::set<std::string> touched_;  // of these, what some job changes, or was loaded or set
   // What CheckReplicas runs; made of the variables that there are, whose number tells if it is old.

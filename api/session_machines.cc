@@ -68,6 +68,13 @@ compiler::NodeKinds Session::Impl::KindsOfNodes() const {
   return compiler::NodeKinds(std::move(kinds));
 }
 
+void Session::Impl::SetMemory(compiler::CompileOptions& compile) const {
+  compile.device_memory_bytes = DeviceMemoryBytes();
+  for (const auto& [id, job] : jobs_) {
+    if (!job->is_unloaded) compile.kept_bytes += job->kept_bytes;
+  }
+}
+
 // The least that any device has: nodes of one machine share its memory.
 int64_t Session::Impl::DeviceMemoryBytes() const {
   if (options_.device_memory_bytes > 0) return options_.device_memory_bytes;

@@ -133,15 +133,25 @@ absl::Status Session::Impl::CheckLoss(const LoadedJob& job, std::string_view nam
       name, job.name, step));
 }
 
+absl::Status Session::Impl::Begin(std::string_view call, std::string_view job) {
+  if (is_stepping_) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s of job '%s' inside a Run; on_step cannot run or compile a job, nor get, set, load or "
+        "save variables: do that between Runs",
+        call, job));
+  }
+  return mistakes_->Take();
+}
+
 absl::Status Session::Impl::CheckRun(const LoadedJob& job, const RunOptions& options,
                                      int64_t& steps) {
   if (job.is_unloaded) {
     return absl::FailedPreconditionError(
         absl::StrFormat("job '%s' was unloaded and cannot run; compile it again", job.name));
   }
+  BRAID_RETURN_IF_ERROR(Begin("Run", job.name));
   if (options_.dry_run) return absl::CancelledError("--dry_run: nothing is run");
   BRAID_ASSIGN_OR_RETURN(steps, StepsOf(job, options));
-  BRAID_RETURN_IF_ERROR(mistakes_->Take());
   return IsHostOf(job) ? CheckFeeds(job, options) : absl::OkStatus();
 }
 
@@ -189,7 +199,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
   for (const auto& [name, array] : options.feeds) host_node_->Host(id).Feed(name, array);
   for (Fed& fed : job.inputs) fed.is_fed = true;
   RunResult result(mistakes_);
-  // It is called on a stream thread; the host thread looks after the run is done.
+  // It is called by the thread that drives a stream; the host thread looks after the run is done.
   RunReceiver receiver(result.values_, options, mistakes_, job.step,
                        [&](std::string_view name, int64_t step, double value) {
                          absl::Status status = reporter_->OnScalar(job.name, name, step, value);
@@ -232,6 +242,7 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
 }
 
 absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver) {
+  is_stepping_ = true;
   HostIo& host = host_node_->Host(job.id);
   host.SetReceiver(&receiver);
   absl::Status status;
@@ -247,6 +258,7 @@ absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver&
                                                 host.local_runs().get()));
   }
   host.SetReceiver(nullptr);
+  is_stepping_ = false;
   if (!status.ok()) return status;
   job.step += steps;
   job.has_run = true;

@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -66,6 +67,20 @@ absl::StatusOr<LogicalGraph> Prepare(LogicalGraph graph, const CompileOptions& o
   return MicroBatch(std::move(graph));
 }
 
+// Bytes of each device for this job; 0: not known.
+int64_t RoomOf(const CompileOptions& options) {
+  if (options.device_memory_bytes == 0) return 0;
+  return std::max<int64_t>(1, options.device_memory_bytes - options.kept_bytes);
+}
+
+absl::Status CheckRoom(const PhysicalGraph& graph, const CompileOptions& options) {
+  const absl::Status status = CheckMemory(graph, RoomOf(options));
+  if (status.ok() || options.kept_bytes == 0) return status;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(status.message(), " (of ", options.device_memory_bytes, " bytes of a device ",
+                   options.kept_bytes, " are kept by jobs that are loaded: Unload some)"));
+}
+
 // Results are kept where the devices have the room (`device_bytes` each; 0: not known).
 absl::StatusOr<PhysicalGraph> PlaceInMemory(PhysicalGraph graph, const OpRegistry& registry,
                                             int64_t device_bytes) {
@@ -91,6 +106,7 @@ absl::StatusOr<Compiled> LayOut(LogicalGraph graph, const CompileOptions& option
   physical.num_nodes = options.num_nodes;
   physical.kinds = options.kinds;
   physical.seed = options.seed;
+  physical.writes_variables = WritesVariables(physical, graph.registry());
   BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));
   BRAID_RETURN_IF_ERROR(CheckServersAreHosts(physical));
   physical = AssignStreams(std::move(physical), graph.registry());
@@ -106,8 +122,8 @@ absl::StatusOr<Compiled> LayOut(LogicalGraph graph, const CompileOptions& option
   // Slots before memory: they multiply it. Turns after it: they look at addresses. Verification
   // last: memory planning adds edges.
   BRAID_ASSIGN_OR_RETURN(physical, AssignSlots(std::move(physical)));
-  BRAID_ASSIGN_OR_RETURN(
-      physical, PlaceInMemory(std::move(physical), graph.registry(), options.device_memory_bytes));
+  BRAID_ASSIGN_OR_RETURN(physical,
+                         PlaceInMemory(std::move(physical), graph.registry(), RoomOf(options)));
   physical = TakeTurns(std::move(physical), graph.registry());
   physical = DeferGroups(std::move(physical));
   BRAID_RETURN_IF_ERROR(Verify(physical, graph.registry()));
@@ -128,7 +144,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   }
   BRAID_ASSIGN_OR_RETURN(Compiled whole,
                          LayOut(std::move(graph), options, planner, /*split_from=*/0));
-  const absl::Status fits = CheckMemory(whole.physical, options.device_memory_bytes);
+  const absl::Status fits = CheckRoom(whole.physical, options);
   if (fits.ok()) return whole;
   if (options.all_devices.size() == 1 || options.layout_seed.has_value()) return fits;
   graph = std::move(whole.logical);
@@ -138,7 +154,7 @@ absl::StatusOr<Compiled> Compile(LogicalGraph graph, const CompileOptions& optio
   }
   BRAID_ASSIGN_OR_RETURN(Compiled split,
                          LayOut(std::move(graph), options, planner, kLeastSplitBytes));
-  const absl::Status fits_split = CheckMemory(split.physical, options.device_memory_bytes);
+  const absl::Status fits_split = CheckRoom(split.physical, options);
   if (!fits_split.ok()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         fits_split.message(), " (variables of which no layout was asked for are split already)"));

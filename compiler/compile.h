@@ -30,7 +30,8 @@ struct CompileOptions {
   DType precision = DType::kF32;       // what products compute in: f32, bf16 or f16
   bool winograd = true;                // convolutions may sum by Winograd's algorithm
   int64_t channel_block = kWideBlock;  // most, of tensors in blocks of channels on CPUs
-  int64_t device_memory_bytes = 0;     // 0: not checked
+  int64_t device_memory_bytes = 0;     // of a device; 0: not checked
+  int64_t kept_bytes = 0;              // of these, what jobs keep that are loaded
   bool explain = false;                // fill Compiled::explanations
   // Layouts are drawn by this seed among all that are legal, instead of the cheapest.
   std::optional<uint64_t> layout_seed = std::nullopt;

@@ -17,8 +17,8 @@ namespace braid {
 
 class LocalRuns;
 
-// Takes what a job fetches, step by step, whole and logical. Called on a stream thread, one call at
-// a time.
+// Takes what a job fetches, step by step, whole and logical. Called by the thread that drives the
+// stream, one call at a time.
 class FetchReceiver {
  public:
   virtual ~FetchReceiver() = default;

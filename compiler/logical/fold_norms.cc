@@ -80,6 +80,7 @@ class NormFolding {
     graph_.PopScope();
     graph_.PopPlacement();
     CHECK(shift.valid() && scaled.valid()) << graph_.status();
+    is_steady_.resize(graph_.tensors().size(), true);
 
     Op& changed = graph_.mutable_op(product.id);
     changed.inputs.resize(form.addend + 1);

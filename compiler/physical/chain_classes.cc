@@ -87,7 +87,9 @@ class ClassFinder {
         kind_[id] != kNone &&
         std::all_of(group.inputs.begin(), group.inputs.end(), [this](const GroupInput& input) {
           const Register& reg = graph_.reg(input.reg);
-          return reg.initial_tokens == 0 && is_constant_[reg.producer];
+          const bool is_steady =
+              !graph_.writes_variables && graph_.group(reg.producer).is<VariableOwner>();
+          return reg.initial_tokens == 0 && (is_constant_[reg.producer] || is_steady);
         });
   }
 

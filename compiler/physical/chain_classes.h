@@ -18,7 +18,8 @@ namespace braid::compiler {
 // period (a sum over micro-batches is there only after all acts). So any edge from one class to
 // another leads to a greater depth, to a later phase of the same depth, or out of the (placement,
 // stream, acts): merging any consecutive members of classes never closes a cycle. Groups without
-// inputs stand as late as their readers allow: they need not travel.
+// inputs stand as late as their readers allow: they need not travel. So do those that read
+// variables alone, in a job that writes none.
 //
 // The arrival of a group that may wait (see defer_groups.h) is the last, in topological order, of
 // the exchanges and collectives that it reads, or that others like it read on the way to it: what

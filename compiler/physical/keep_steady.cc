@@ -10,21 +10,17 @@ namespace {
 
 using Source = OperandRef::Source;
 
-// What a kernel makes is kept up to so many times the bytes that it reads (a cast of bytes to f32),
-// or up to so many bytes.
+// What a kernel makes is kept up to so many times the bytes of the variables that it is made of (a
+// cast of bytes to f32), or up to so many bytes.
 constexpr int64_t kMostGrowth = 4;
 constexpr int64_t kSmallBytes = 1 << 20;
 
 bool IsScratch(const OperandRef& ref) { return ref.source == Source::kScratch; }
 
-bool IsLittle(const KernelCall& kernel, const Placement& placement) {
-  const auto bytes_of = [&](const std::vector<TensorLayout>& layouts) {
-    int64_t bytes = 0;
-    for (const TensorLayout& layout : layouts) bytes += MaxBytesOf(layout, placement);
-    return bytes;
-  };
-  return bytes_of(kernel.output_layouts) <=
-         std::max(kSmallBytes, kMostGrowth * bytes_of(kernel.input_layouts));
+int64_t BytesOf(const std::vector<TensorLayout>& layouts, const Placement& placement) {
+  int64_t bytes = 0;
+  for (const TensorLayout& layout : layouts) bytes += MaxBytesOf(layout, placement);
+  return bytes;
 }
 
 }  // namespace
@@ -59,11 +55,21 @@ PhysicalGraph KeepSteady(PhysicalGraph graph, const OpRegistry& registry) {
   for (const TaskGroup& group : graph.groups()) {
     if (!group.is<Compute>()) continue;
     auto& compute = std::get<Compute>(graph.group(group.id).work);
+    std::vector<int64_t> sources(compute.scratch.size(), 0);  // bytes of variables
     for (const KernelCall& kernel : compute.kernels) {
-      if (!MayBeSteady(graph, registry, group, kernel) || !IsLittle(kernel, group.placement)) {
-        continue;
+      if (!MayBeSteady(graph, registry, group, kernel)) continue;
+      int64_t source = 0;
+      for (size_t i = 0; i < kernel.inputs.size(); ++i) {
+        source += IsScratch(kernel.inputs[i])
+                      ? sources[kernel.inputs[i].index]
+                      : MaxBytesOf(kernel.input_layouts[i], group.placement);
       }
-      for (const OperandRef& ref : kernel.outputs) compute.scratch[ref.index].is_kept = true;
+      const int64_t bytes = BytesOf(kernel.output_layouts, group.placement);
+      if (bytes == 0 || bytes > std::max(kSmallBytes, kMostGrowth * source)) continue;
+      for (const OperandRef& ref : kernel.outputs) {
+        compute.scratch[ref.index].is_kept = true;
+        sources[ref.index] = source;
+      }
     }
   }
   return graph;

@@ -10,8 +10,8 @@
 
 namespace braid::compiler {
 
-// Sets Scratch::is_kept for what such kernels make, if it is not much more than they read. It has
-// bytes of its own for as long as the job is loaded, and its tasks run the kernels only when
+// Sets Scratch::is_kept for what such kernels make, if it is not much more than its variables. It
+// has bytes of its own for as long as the job is loaded, and its tasks run the kernels only when
 // variables have changed.
 PhysicalGraph KeepSteady(PhysicalGraph graph, const OpRegistry& registry);
 

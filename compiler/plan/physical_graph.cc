@@ -103,6 +103,12 @@ int64_t EndOf(const TaskGroup& group, bool is_kept) {
 int64_t EndOfScratch(const TaskGroup& group) { return EndOf(group, /*is_kept=*/false); }
 int64_t EndOfKept(const TaskGroup& group) { return EndOf(group, /*is_kept=*/true); }
 
+int64_t KeptBytes(const PhysicalGraph& graph) {
+  int64_t end = 0;
+  for (const TaskGroup& group : graph.groups()) end = std::max(end, EndOfKept(group));
+  return end;
+}
+
 TaskGroup& PhysicalGraph::AddGroup(TaskGroup group) {
   group.id = static_cast<GroupId>(groups_.size());
   return groups_.emplace_back(std::move(group));

@@ -101,7 +101,7 @@ struct KernelCall {
   std::vector<TensorLayout> input_layouts, output_layouts;
 };
 
-// A tensor that lives only within one act of a group.
+// A tensor that only kernels of one group use; unless it is kept, it lives within one act.
 struct Scratch {
   TensorLayout layout;
   int64_t offset = -1;   // in the stream's scratch area: set by plan_memory
@@ -219,6 +219,9 @@ constexpr int64_t AlignInArena(int64_t bytes) {
 int64_t EndOfScratch(const TaskGroup& group);
 // The same of what the group keeps, from the start of what the job keeps on a device.
 int64_t EndOfKept(const TaskGroup& group);
+class PhysicalGraph;
+// The most of any device.
+int64_t KeptBytes(const PhysicalGraph& graph);
 
 class PhysicalGraph {
  public:
@@ -252,6 +255,7 @@ class PhysicalGraph {
   NodeKinds kinds;
   int micro_batches = 1;
   uint64_t seed = 0;               // of the job's random numbers
+  bool writes_variables = true;    // or it is not known yet; of no use in a plan
   std::vector<std::string> notes;  // explanations by passes: choices, their alternatives and costs
 
   // What locations borrow in a graph that was decoded; else null.

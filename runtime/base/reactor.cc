@@ -253,7 +253,10 @@ class RealReactor : public Reactor {
     LookAround();
     Pollable* pollable = pollable_.load(std::memory_order_acquire);
     const bool has_more = pollable != nullptr && pollable->Poll();
-    if (is_stopping_ || is_done()) return;
+    if (is_stopping_ || is_done()) {
+      if (has_more) signal_.store(kSignalled, std::memory_order_release);
+      return;
+    }
     if (has_more) {
       if (!watches_.empty()) RunReady(/*timeout=*/0);
       return;
@@ -351,11 +354,13 @@ class RealReactor : public Reactor {
     driver_ = Driver::kBorrower;
     ++loans_;
     thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-    signal_.exchange(kAwake, std::memory_order_acq_rel);
+    // What was signalled before stays so, for a round or for whoever drives next.
+    int free = kFree;
+    signal_.compare_exchange_strong(free, kAwake, std::memory_order_acq_rel);
   }
 
   void GiveBack() {
-    // What the last round has posted to itself would wake the own thread.
+    // What the last round has posted to itself, or left undone, would wake the own thread.
     constexpr int kMostRounds = 4;
     for (int i = 0; i < kMostRounds && signal_.load(std::memory_order_relaxed) == kSignalled; ++i) {
       Round([] { return true; }, /*is_lent=*/true);
@@ -439,8 +444,11 @@ class RealReactor : public Reactor {
     const timespec until = TimeOf(deadline == kNever ? 0 : deadline);
     syscall(SYS_futex, &signal_, FUTEX_WAIT_BITSET_PRIVATE, kAsleep,
             deadline == kNever ? nullptr : &until, nullptr, FUTEX_BITSET_MATCH_ANY);
-    signal_.exchange(kAwake, std::memory_order_acq_rel);
+    WakeUp();
   }
+
+  // A round follows, also if the loop is lent or given back before.
+  void WakeUp() { signal_.exchange(kSignalled, std::memory_order_acq_rel); }
 
   void ArmTimer() {
     const Nanoseconds wanted = Deadline();
@@ -458,7 +466,7 @@ class RealReactor : public Reactor {
     std::array<epoll_event, 64> events;
     const int n = epoll_wait(epoll_.number(), events.data(), events.size(), timeout);
     const int error = errno;
-    if (timeout != 0) signal_.exchange(kAwake, std::memory_order_acq_rel);
+    if (timeout != 0) WakeUp();
     PCHECK(n >= 0 || error == EINTR) << "epoll_wait";
     for (int i = 0; i < n; ++i) {
       const uint64_t what = events[i].data.u64;

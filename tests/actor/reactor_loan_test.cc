@@ -189,6 +189,18 @@ TEST_F(ReactorLoanTest, StaysFreeUntilSomethingComes) {
   EXPECT_EQ(environment_->Await(*timed, kLoanPatience), absl::OkStatus());
 }
 
+// Who borrows the loop and finds that there is nothing to wait for hands on what was posted.
+TEST_F(ReactorLoanTest, AnEmptyLoanLosesNoPost) {
+  for (int i = 0; i < 300; ++i) {
+    const auto done = environment_->MakeEvent();
+    std::thread poster([&] { reactor_->Post([&] { done->Set(); }); });
+    reactor_->RunUntil(nullptr, [] { return true; });
+    reactor_->RunUntil(nullptr, [] { return true; });
+    EXPECT_EQ(environment_->Await(*done, kLoanPatience), absl::OkStatus()) << i;
+    poster.join();
+  }
+}
+
 TEST_F(ReactorLoanTest, SleepsOnceItIsNotBorrowedAnyMore) {
   bool is_done = false;
   EXPECT_TRUE(reactor_->RunUntil([&] { is_done = true; }, [&] { return is_done; }));

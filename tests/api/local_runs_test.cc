@@ -149,6 +149,24 @@ TEST(LocalRunsTest, BetweenRunsOfOtherKinds) {
   EXPECT_TRUE(jobs[1].Run({.feeds = {{"x", kX}}}).ok());
 }
 
+TEST(LocalRunsTest, OnStepRunsNothing) {
+  for (const int devices : {1, 2}) {
+    const auto session = StartOrDie({.devices = {devices}});
+    CompiledJob job = CompileOrDie(*session, Fetch);
+    absl::Status inside, got;
+    const auto result = job.Run({.feeds = {{"x", kX}}, .on_step = [&](int64_t, const StepValues&) {
+                                   inside = job.Run({.feeds = {{"x", kX}}}).status();
+                                   got = session->Get("w").status();
+                                   return absl::OkStatus();
+                                 }});
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    EXPECT_EQ(inside.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(inside.message(), HasSubstr("Run of job 'job' inside a Run"));
+    EXPECT_EQ(got.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(job.Run({.feeds = {{"x", kX}}}).ok());
+  }
+}
+
 TEST(LocalRunsTest, TheProgramKeepsItsOpenMpThreads) {
   const auto session = StartOrDie({.devices = {1}});
   auto job = session->Compile("job", [](Job& job) {

@@ -214,6 +214,24 @@ TEST(UnchangedWeightsTest, ResultsAreKeptUntilSomebodyWrites) {
   EXPECT_EQ(runs["infer.matmul"], 7);
 }
 
+// What each job keeps counts for those that are loaded later.
+TEST(UnchangedWeightsTest, KeptResultsHaveToFit) {
+  constexpr int64_t kSide = 512, kBytes = kSide * kSide * 4;
+  auto session = Session::Start(
+      {.devices = {1}, .progress = Progress::kOff, .device_memory_bytes = kBytes * 7 / 2});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto compile = [&](const std::string& name) {
+    return (*session)->Compile(name, [](Job& job) {
+      const Tensor w = Variable(job.graph(), {.name = "w", .shape = {kSide, kSide}});
+      job.Fetch("y", Sum(job.Input("x", {kSide}) * Scale(w, 2)));
+    });
+  };
+  const auto first = compile("first"), second = compile("second");
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_THAT(first->Explain(), testing::HasSubstr(" kept"));
+  EXPECT_THAT(second->Explain(), testing::Not(testing::HasSubstr(" kept")));
+}
+
 // Norms by running statistics are part of the convolutions' weights, where these are trained on.
 TEST(UnchangedWeightsTest, NormsAreFoldedIntoWhatTrainingWrote) {
   constexpr int64_t kChannels = 6, kSide = 5;

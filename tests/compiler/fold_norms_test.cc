@@ -58,6 +58,15 @@ fetch "f" (%7) {name="y"} on=cpu[1]{0.0}
                          rest));
 }
 
+TEST(FoldNorms, OneAfterTheOther) {
+  const std::string second =
+      "%9:f32[4, 5, 3, 3] = batch_norm \"bn2\" (%8, %4, %5, %2, %3) "
+      "{epsilon=0.001 training=false} on=cpu[1]{0.0}\n";
+  const std::string folded = Folded(absl::StrCat(kOperands, kConv, kNorm, second,
+                                                 "fetch \"f\" (%9) {name=\"y\"} on=cpu[1]{0.0}\n"));
+  EXPECT_EQ(folded.find("batch_norm \""), std::string::npos) << folded;
+}
+
 TEST(FoldNorms, LeavesWhatOthersWantOrWhatChanges) {
   const std::string whole = absl::StrCat(kOperands, kConv, kNorm, kFetch);
   for (const std::string& text : {

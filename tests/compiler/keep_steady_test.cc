@@ -120,6 +120,49 @@ fetch "f" (%11) {name="y"} on=cpu[1]{0.0} sbp=(B)->()
   EXPECT_EQ(Kept(graph), (Names{"scaled", "turned"}));
 }
 
+// 0 bytes need no place, and what grows by and by is no more than what grows at once.
+TEST(KeepSteady, NothingEmptyAndNothingThatGrowsInSteps) {
+  const PhysicalGraph graph = KeepSteady(Chained(R"(
+%0:f32[8, 4] = input "x" () {dtype=f32 shape=[8, 4]} on=cpu[1]{0.0} sbp=()->(B)
+%1:f32[0, 4] = variable "e" () {dtype=f32 shape=[0, 4]} on=cpu[1]{0.0} sbp=()->(B)
+%2:f32[0, 4] = scale "empty" (%1) {factor=2.0} on=cpu[1]{0.0} sbp=(B)->(B)
+%3:f32[8, 4] = concat "joined" (%0, %2) {axis=0} on=cpu[1]{0.0} sbp=(B, B)->(B)
+%4:f32[65536, 4] = variable "b" () {dtype=f32 shape=[65536, 4]} on=cpu[1]{0.0} sbp=()->(B)
+%5:f32[3, 65536, 4] = broadcast_to "thrice" (%4) {shape=[3, 65536, 4]} on=cpu[1]{0.0} sbp=(B)->(B)
+%6:f32[3, 3, 65536, 4] = broadcast_to "more" (%5) {shape=[3, 3, 65536, 4]} on=cpu[1]{0.0} sbp=(B)->(B)
+%7:f32[4] = reduce_sum "sum" (%6) {axes=[0, 1, 2] keep_dims=false} on=cpu[1]{0.0} sbp=(B)->(B)
+%8:f32[8, 4] = add "y" (%3, %7) on=cpu[1]{0.0} sbp=(B, B)->(B)
+fetch "f" (%8) {name="y"} on=cpu[1]{0.0} sbp=(B)->()
+)"),
+                                         JobRegistry());
+  EXPECT_EQ(Kept(graph), (Names{"thrice"}));
+}
+
+// A chain that is cut has what its products read, so that it keeps it.
+TEST(KeepSteady, BesideWhatReadsIt) {
+  auto lowered = LowerText(R"(
+%0:f32[8, 64] = input "x" () {dtype=f32 shape=[8, 64]} on=cpu[2]{0.0 0.1} sbp=()->(B)
+%1:f32[64, 64] = variable "w" () {dtype=f32 shape=[64, 64]} on=cpu[2]{0.0 0.1} sbp=()->(S(1))
+%2:f32[64, 64] = scale "first" (%1) {factor=2.0} on=cpu[2]{0.0 0.1} sbp=(S(1))->(S(1))
+%3:f32[8, 64] = matmul "y" (%0, %2) on=cpu[2]{0.0 0.1} sbp=(B, S(1))->(S(1))
+%4:f32[64, 64] = variable "v" () {dtype=f32 shape=[64, 64]} on=cpu[2]{0.0 0.1} sbp=()->(S(0))
+%5:f32[64, 64] = scale "second" (%4) {factor=2.0} on=cpu[2]{0.0 0.1} sbp=(S(0))->(S(0))
+%6:f32[8, 64] = matmul "z" (%3, %5) on=cpu[2]{0.0 0.1} sbp=(S(1), S(0))->(P)
+%7:f32[64] = variable "u" () {dtype=f32 shape=[64]} on=cpu[2]{0.0 0.1} sbp=()->(B)
+%8:f32[64] = scale "third" (%7) {factor=2.0} on=cpu[2]{0.0 0.1} sbp=(B)->(B)
+%9:f32[8, 64] = add "a" (%6, %8) on=cpu[2]{0.0 0.1} sbp=(B, B)->(B)
+fetch "f" (%9) {name="y"} on=cpu[1]{0.0} sbp=(B)->()
+)");
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  lowered->writes_variables = false;
+  auto graph = FormChains(*std::move(lowered));
+  if (graph.ok()) graph = AssignSlots(*std::move(graph));
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  PhysicalGraph kept = Planned(KeepSteady(*std::move(graph), JobRegistry()));
+  EXPECT_EQ(Kept(kept), (Names{"first", "second", "third"}));
+  EXPECT_NE(ChainOf(kept, "z").id, ChainOf(kept, "a").id);
+}
+
 TEST(KeepSteady, VerifyFindsWhatMayNotBeKept) {
   const PhysicalGraph planned =
       Planned(KeepSteady(Chained(absl::StrCat(kWeights, kFetched)), JobRegistry()));
