@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Milliseconds of a step of ONNX models: Braid and ONNX Runtime, taking turns, each on one thread and
-# pinned to one core, with the memory that their processes took at most. Prints a line for each model
-# and at the end the median of ONNX Runtime's time by Braid's; models that are slower than ONNX Runtime
-# come last. Needs build/release/bin/braid_onnx_run and a Python with numpy, onnx and onnxruntime,
-# /usr/bin/python3 or that of BRAID_BENCH_PYTHON.
+# Milliseconds of a Run of one step of ONNX models: Braid and ONNX Runtime, taking turns, each on one
+# thread and pinned to one core, with the memory that their processes took at most. Prints a line for
+# each model and at the end the median of ONNX Runtime's time by Braid's; models that are slower than
+# ONNX Runtime come last. Needs build/release/bin/braid_onnx_run and a Python with numpy, onnx and
+# onnxruntime, /usr/bin/python3 or that of BRAID_BENCH_PYTHON.
 #
 #   tests/bench/onnx_bench.sh FOLDER [TURNS] [SECONDS] [NAME...]
 #
