@@ -388,7 +388,7 @@ class Checker {
         break;
       }
       case plan::Operand::Source::kVariable: {
-        BRAID_RETURN_IF_ERROR(CheckIsInReach(task, operand.variable));
+        BRAID_RETURN_IF_ERROR(CheckIsInReach(task, absl::StrFormat("'%s'", operand.variable)));
         const auto found = variables_.find({operand.index, operand.variable});
         if (found == variables_.end()) {
           return Wrong("it reads variable '%s', which no task of device %d owns", operand.variable,
@@ -413,7 +413,7 @@ class Checker {
   // Variables and what is kept are in the device's own memory.
   absl::Status CheckIsInReach(const plan::Task& task, std::string_view what) const {
     if (devices_[task.device]->is_host() || !IsHostStream(task.stream)) return absl::OkStatus();
-    return Wrong("it works on the host and uses '%s' in the memory of a %s device", what,
+    return Wrong("it works on the host and uses %s in the memory of a %s device", what,
                  devices_[task.device]->kind());
   }
 

@@ -15,7 +15,7 @@ using Source = OperandRef::Source;
 constexpr int64_t kMostGrowth = 4;
 constexpr int64_t kSmallBytes = 1 << 20;
 
-bool IsScratch(const OperandRef& ref) { return ref.source == Source::kScratch; }
+bool IsInScratch(const OperandRef& ref) { return ref.source == Source::kScratch; }
 
 int64_t BytesOf(const std::vector<TensorLayout>& layouts, const Placement& placement) {
   int64_t bytes = 0;
@@ -42,12 +42,12 @@ bool MayBeSteady(const PhysicalGraph& graph, const OpRegistry& registry, const T
   if (def == nullptr || !IsFunction(*def)) return false;
   const auto& compute = std::get<Compute>(group.work);
   const auto is_steady = [&](const OperandRef& ref) {
-    if (IsScratch(ref)) return compute.scratch[ref.index].is_kept;
+    if (IsInScratch(ref)) return compute.scratch[ref.index].is_kept;
     return ref.source == Source::kInput &&
            !graph.reg(group.inputs[ref.index].reg).parts[ref.part].variable.empty();
   };
   return std::ranges::all_of(kernel.inputs, is_steady) &&
-         std::ranges::all_of(kernel.outputs, IsScratch);
+         std::ranges::all_of(kernel.outputs, IsInScratch);
 }
 
 PhysicalGraph KeepSteady(PhysicalGraph graph, const OpRegistry& registry) {
@@ -60,7 +60,7 @@ PhysicalGraph KeepSteady(PhysicalGraph graph, const OpRegistry& registry) {
       if (!MayBeSteady(graph, registry, group, kernel)) continue;
       int64_t source = 0;
       for (size_t i = 0; i < kernel.inputs.size(); ++i) {
-        source += IsScratch(kernel.inputs[i])
+        source += IsInScratch(kernel.inputs[i])
                       ? sources[kernel.inputs[i].index]
                       : MaxBytesOf(kernel.input_layouts[i], group.placement);
       }
@@ -77,7 +77,7 @@ PhysicalGraph KeepSteady(PhysicalGraph graph, const OpRegistry& registry) {
 
 bool MakesKept(const Compute& compute, const KernelCall& kernel) {
   return std::ranges::any_of(kernel.outputs, [&](const OperandRef& ref) {
-    return IsScratch(ref) && compute.scratch[ref.index].is_kept;
+    return IsInScratch(ref) && compute.scratch[ref.index].is_kept;
   });
 }
 
@@ -86,7 +86,7 @@ std::vector<bool> LastingScratch(const Compute& compute) {
   for (const KernelCall& kernel : compute.kernels) {
     if (MakesKept(compute, kernel)) continue;
     for (const OperandRef& ref : kernel.inputs) {
-      if (IsScratch(ref)) lasts[ref.index] = compute.scratch[ref.index].is_kept;
+      if (IsInScratch(ref)) lasts[ref.index] = compute.scratch[ref.index].is_kept;
     }
   }
   return lasts;

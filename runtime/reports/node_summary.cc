@@ -44,7 +44,8 @@ NodeSummary SummarizeNode(const plan::NodePlan& plan, DatasetCache& datasets,
     device.node = summary.node;
     device.device = static_cast<int>(arena.device);
     device.type = arena.device_type;
-    device.activations = static_cast<int64_t>(arena.bytes + arena.pinned_bytes + arena.kept_bytes);
+    device.activations = static_cast<int64_t>(arena.bytes + arena.pinned_bytes);
+    device.kernels = static_cast<int64_t>(arena.kept_bytes);
     for (uint64_t scratch : arena.scratch_bytes) {
       device.activations += static_cast<int64_t>(scratch);
     }

@@ -28,7 +28,7 @@ struct DeviceMemory {
   std::string type;         // "cpu"
   int64_t activations = 0;  // and gradients: all that lives within a step. Jobs share it
   int64_t variables = 0;    // and optimizers' states. Jobs that have the same ones share them
-  int64_t kernels = 0;      // what kernels keep beside their operands
+  int64_t kernels = 0;      // what kernels keep, and results that the job keeps; a job's own
   int64_t collectives = 0;  // where what comes from others lands, and is staged
   // Orders of samples; and, counted at the first of a node's devices that reads them, the samples.
   int64_t data = 0;
