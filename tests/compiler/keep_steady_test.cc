@@ -47,7 +47,7 @@ PhysicalGraph Planned(PhysicalGraph graph) {
   return turned;
 }
 
-TaskGroup& ChainOf(PhysicalGraph& graph, const std::string& kernel) {
+TaskGroup& ChainOf(PhysicalGraph& graph, std::string_view kernel) {
   for (const TaskGroup& group : graph.groups()) {
     for (const KernelCall& call : group.kernels()) {
       if (call.name == kernel) return graph.group(group.id);
