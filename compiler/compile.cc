@@ -84,6 +84,7 @@ absl::Status CheckRoom(const PhysicalGraph& graph, const CompileOptions& options
 // Results are kept where the devices have the room (`device_bytes` each; 0: not known).
 absl::StatusOr<PhysicalGraph> PlaceInMemory(PhysicalGraph graph, const OpRegistry& registry,
                                             int64_t device_bytes) {
+  if (graph.writes_variables) return PlanMemory(std::move(graph), registry);
   BRAID_ASSIGN_OR_RETURN(PhysicalGraph keeping, PlanMemory(KeepSteady(graph, registry), registry));
   if (device_bytes == 0 || CheckMemory(keeping, device_bytes).ok()) return keeping;
   return PlanMemory(std::move(graph), registry);

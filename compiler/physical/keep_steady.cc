@@ -51,7 +51,7 @@ bool MayBeSteady(const PhysicalGraph& graph, const OpRegistry& registry, const T
 }
 
 PhysicalGraph KeepSteady(PhysicalGraph graph, const OpRegistry& registry) {
-  if (WritesVariables(graph, registry)) return graph;
+  if (graph.writes_variables) return graph;
   for (const TaskGroup& group : graph.groups()) {
     if (!group.is<Compute>()) continue;
     auto& compute = std::get<Compute>(graph.group(group.id).work);

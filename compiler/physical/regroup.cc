@@ -41,6 +41,7 @@ class Rewriter {
     result_.kinds = old_.kinds;
     result_.micro_batches = old_.micro_batches;
     result_.seed = old_.seed;
+    result_.writes_variables = old_.writes_variables;
     result_.notes = std::move(old_.notes);
     for (const std::vector<GroupId>& members : members_) result_.AddGroup(Merge(members));
     result_.LayOutParts();

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/physical/assign_slots.h"
+#include "compiler/physical/bucket_collectives.h"
 #include "compiler/physical/chains.h"
 #include "compiler/physical/plan_memory.h"
 #include "compiler/physical/take_turns.h"
@@ -31,6 +32,10 @@ bool Says(const absl::Status& status, std::string_view part) {
 
 PhysicalGraph Chained(const std::string& text) {
   auto graph = LowerText(text);
+  if (graph.ok()) {
+    graph->writes_variables = WritesVariables(*graph, JobRegistry());
+    graph = BucketCollectives(*std::move(graph));
+  }
   if (graph.ok()) graph = FormChains(*std::move(graph));
   if (graph.ok()) graph = AssignSlots(*std::move(graph));
   EXPECT_TRUE(graph.ok()) << graph.status();
@@ -140,7 +145,7 @@ fetch "f" (%8) {name="y"} on=cpu[1]{0.0} sbp=(B)->()
 
 // A chain that is cut has what its products read, so that it keeps it.
 TEST(KeepSteady, BesideWhatReadsIt) {
-  auto lowered = LowerText(R"(
+  const PhysicalGraph graph = Chained(R"(
 %0:f32[8, 64] = input "x" () {dtype=f32 shape=[8, 64]} on=cpu[2]{0.0 0.1} sbp=()->(B)
 %1:f32[64, 64] = variable "w" () {dtype=f32 shape=[64, 64]} on=cpu[2]{0.0 0.1} sbp=()->(S(1))
 %2:f32[64, 64] = scale "first" (%1) {factor=2.0} on=cpu[2]{0.0 0.1} sbp=(S(1))->(S(1))
@@ -153,14 +158,28 @@ TEST(KeepSteady, BesideWhatReadsIt) {
 %9:f32[8, 64] = add "a" (%6, %8) on=cpu[2]{0.0 0.1} sbp=(B, B)->(B)
 fetch "f" (%9) {name="y"} on=cpu[1]{0.0} sbp=(B)->()
 )");
-  ASSERT_TRUE(lowered.ok()) << lowered.status();
-  lowered->writes_variables = false;
-  auto graph = FormChains(*std::move(lowered));
-  if (graph.ok()) graph = AssignSlots(*std::move(graph));
-  ASSERT_TRUE(graph.ok()) << graph.status();
-  PhysicalGraph kept = Planned(KeepSteady(*std::move(graph), JobRegistry()));
+  PhysicalGraph kept = Planned(KeepSteady(graph, JobRegistry()));
   EXPECT_EQ(Kept(kept), (Names{"first", "second", "third"}));
   EXPECT_NE(ChainOf(kept, "z").id, ChainOf(kept, "a").id);
+}
+
+// As above, behind all_reduces that become one, for which the graph is rewritten once more.
+TEST(KeepSteady, BehindABucket) {
+  PhysicalGraph kept = Planned(KeepSteady(Chained(R"(
+%0:f32[8, 64] = input "x" () {dtype=f32 shape=[8, 64]} on=cpu[2]{0.0 0.1} sbp=()->(S(1))
+%1:f32[64, 64] = variable "v" () {dtype=f32 shape=[64, 64]} on=cpu[2]{0.0 0.1} sbp=()->(S(0))
+%2:f32[8, 64] = matmul "y" (%0, %1) on=cpu[2]{0.0 0.1} sbp=(S(1), S(0))->(P)
+%3:f32[64, 64] = variable "w" () {dtype=f32 shape=[64, 64]} on=cpu[2]{0.0 0.1} sbp=()->(S(0))
+%4:f32[8, 64] = matmul "z" (%0, %3) on=cpu[2]{0.0 0.1} sbp=(S(1), S(0))->(P)
+%5:f32[64] = variable "u" () {dtype=f32 shape=[64]} on=cpu[2]{0.0 0.1} sbp=()->(B)
+%6:f32[64] = scale "third" (%5) {factor=2.0} on=cpu[2]{0.0 0.1} sbp=(B)->(B)
+%7:f32[8, 64] = add "a" (%2, %6) on=cpu[2]{0.0 0.1} sbp=(B, B)->(B)
+%8:f32[8, 64] = add "b" (%7, %4) on=cpu[2]{0.0 0.1} sbp=(B, B)->(B)
+fetch "f" (%8) {name="y"} on=cpu[1]{0.0} sbp=(B)->()
+)"),
+                                          JobRegistry()));
+  EXPECT_EQ(ChainOf(kept, "y").id, ChainOf(kept, "z").id);
+  EXPECT_EQ(Kept(kept), (Names{"third"}));
 }
 
 TEST(KeepSteady, VerifyFindsWhatMayNotBeKept) {
@@ -190,6 +209,7 @@ TEST(KeepSteady, VerifyFindsWhatMayNotBeKept) {
 // Groups on one device keep what they keep in different bytes.
 TEST(KeepSteady, GroupsKeepTheirOwn) {
   GroupGraph g;
+  g.graph.writes_variables = false;
   const GroupId owner = g.Group("w", {.work = VariableOwner{}});
   const GroupId a = g.Group("a"), b = g.Group("b", {.placement = Cpu(0, 2)});
   g.Edge("w", owner, {a}, {.variable = "w"});
