@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Steps per second of two Braid nodes over TCP against PyTorch's DistributedDataParallel over Gloo
-# with two ranks (Debian's python3-torch), on loopback, one thread a process, each pinned to a core
-# of its own, with the same batch per rank, taking turns; Braid also as a program of process groups, two
-# ranks that each read their own part (mlp and gpt); and, for the scaling, Braid's one node with that
-# batch alone on the machine, and two of them at once that know nothing of each other, which is what two
-# cores that share caches and memory can do at best. Prints each turn and the median ratios.
+# with two ranks, on loopback, one thread a process, each pinned to a core of its own, with the same
+# batch per rank, taking turns; Braid also as a program of process groups, two ranks that each read
+# their own part (mlp and gpt); and, for the scaling, Braid's one node with that batch alone on the
+# machine, and two of them at once that know nothing of each other, which is what two cores that share
+# caches and memory can do at best. Prints each turn and the median ratios.
 # Needs build/release/bin with step_bench.
 #
 #   tests/bench/ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE[:whole]]...]
@@ -14,6 +14,7 @@
 # the statistics of both. BRAID_BENCH_LINK, a rate as tc writes it (1gbit), puts the two nodes, and
 # the two ranks, into network namespaces with a link of that rate between them (as root).
 # BRAID_BENCH_TRANSPORT=shm is of Braid's two nodes and ranks; PyTorch's go over Gloo as before.
+# BRAID_BENCH_PYTHONS and BRAID_BENCH_TORCH are those of step_bench.sh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 text=${1:?usage: ddp_bench.sh TEXT [ROUNDS] [SECONDS] [MODEL:BATCH[:SIDE[:whole]]...]}
@@ -24,6 +25,12 @@ models=("${@:4}")
 bench=${BRAID_STEP_BENCH:-$root/build/release/bin/step_bench}
 port=${BRAID_BENCH_PORT:-29571}
 link=${BRAID_BENCH_LINK-}
+read -r -a pythons <<<"${BRAID_BENCH_PYTHONS:-/usr/bin/python3}"
+read -r -a torch_options <<<"${BRAID_BENCH_TORCH-}"
+versions=()
+for python in "${pythons[@]}"; do
+  versions+=("$("$python" -c 'import torch; print(torch.__version__)')")
+done
 export OMP_NUM_THREADS=1
 
 host=127.0.0.1
@@ -100,11 +107,15 @@ braid_apart() {
 }
 
 torch_two() {
+  local python=$1
+  shift
   export WORLD_SIZE=2 MASTER_ADDR=$host MASTER_PORT=$((port + 1))
-  both RANK /usr/bin/python3 "$root/tests/bench/step_torch.py" "$1" "$2" "$seconds" "$text" "${options[@]}"
+  both RANK "$python" "$root/tests/bench/step_torch.py" "$1" "$2" "$seconds" "$text" "${options[@]}" \
+    "${torch_options[@]}"
 }
 
 median() { sort -n | awk '{r[NR] = $1} END {print r[int((NR + 1) / 2)]}'; }
+quotient() { awk "BEGIN {printf \"%.3f\", $1 / $2}"; }
 
 for what in "${models[@]}"; do
   IFS=: read -r model batch side norm <<<"$what"
@@ -120,23 +131,28 @@ for what in "${models[@]}"; do
   for ((round = 0; round < rounds; ++round)); do
     two=$(braid_two "$model" "$batch")
     apart=$(braid_apart "$model" "$batch")
-    theirs=$(torch_two "$model" "$batch")
     one=$(one_node "$model" "$batch" 0)
-    ratios+=("$(awk "BEGIN {printf \"%.3f\", $two / $theirs}")")
-    scaling+=("$(awk "BEGIN {printf \"%.3f\", $two / $one}")")
-    apart_scaling+=("$(awk "BEGIN {printf \"%.3f\", $two / $apart}")")
-    said=
+    scaling+=("$(quotient "$two" "$one")")
+    apart_scaling+=("$(quotient "$two" "$apart")")
+    ranks=
     if [[ $model == mlp || $model == gpt ]]; then
       ranks=$(braid_ranks "$model" "$batch")
-      said=", as ranks $ranks"
-      spmd+=("$(awk "BEGIN {printf \"%.3f\", $ranks / $two}")")
-      spmd_ratios+=("$(awk "BEGIN {printf \"%.3f\", $ranks / $theirs}")")
+      spmd+=("$(quotient "$ranks" "$two")")
     fi
-    echo "$what a rank: braid $two steps/s$said, torch $theirs steps/s; one node $one, two apart $apart"
+    echo "$what a rank: braid $two steps/s${ranks:+, as ranks $ranks}; one node $one, two apart $apart"
+    for i in "${!pythons[@]}"; do
+      theirs=$(torch_two "${pythons[i]}" "$model" "$batch")
+      echo "$what a rank: torch ${versions[i]} $theirs steps/s"
+      ratios[i]+=$(quotient "$two" "$theirs")$'\n'
+      [[ -z $ranks ]] || spmd_ratios[i]+=$(quotient "$ranks" "$theirs")$'\n'
+    done
   done
-  echo "$what: median ratio $(printf '%s\n' "${ratios[@]}" | median)," \
-    "two nodes' rate / one node's $(printf '%s\n' "${scaling[@]}" | median)," \
+  echo "$what: two nodes' rate / one node's $(printf '%s\n' "${scaling[@]}" | median)," \
     "/ that of two apart $(printf '%s\n' "${apart_scaling[@]}" | median)"
-  ((!${#spmd[@]})) || echo "$what as ranks: median ratio to torch" \
-    "$(printf '%s\n' "${spmd_ratios[@]}" | median), to the two nodes $(printf '%s\n' "${spmd[@]}" | median)"
+  [[ -z $ranks ]] || echo "$what: ranks' rate / two nodes' $(printf '%s\n' "${spmd[@]}" | median)"
+  for i in "${!pythons[@]}"; do
+    said="$what, torch ${versions[i]}: median ratio $(median <<<"${ratios[i]%$'\n'}")"
+    [[ -z $ranks ]] || said+=", as ranks $(median <<<"${spmd_ratios[i]%$'\n'}")"
+    echo "$said"
+  done
 done
