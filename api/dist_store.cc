@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "api/membership.h"
+#include "api/world_error.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
@@ -46,15 +47,17 @@ class Store::Impl {
     const auto open = std::make_shared<OpenRequest>();
     open->is_done = membership_->environment().MakeEvent();
     Node& node = membership_->node();
-    node.reactor().Post([&node, request = std::move(request), open]() mutable {
-      node.store().Ask(std::move(request), [open](absl::StatusOr<StoreAnswer> answer) {
-        open->answer = std::move(answer);
-        open->is_done->Set();
-      });
+    node.reactor().Post([&node, request = std::move(request), call, open]() mutable {
+      node.store().Ask(std::move(request), std::move(call),
+                       [open](absl::StatusOr<StoreAnswer> answer) {
+                         open->answer = std::move(answer);
+                         open->is_done->Set();
+                       });
     });
     // The master keeps the time, and an end of the world is an answer, too.
     BRAID_RETURN_IF_ERROR(membership_->environment().Await(*open->is_done, kForever));
-    if (open->answer.ok() && open->answer->has_error()) {
+    if (!open->answer.ok()) return MarkWorldError(open->answer.status());
+    if (open->answer->has_error()) {
       return Prefixed(call, FailureOf(open->answer->error()));
     }
     return std::move(open->answer);

@@ -36,7 +36,8 @@ Coordinator::Coordinator(CoordinatorOptions options)
       roll_calls_(
           {.send = [this](uint16_t node, const ControlMessage& message) { Send(node, message); },
            .fail = [this](const absl::Status& cause) { OnFailure(0, cause); },
-           .name_of = [this](int node) { return NameOf(node); }}),
+           .name_of = [this](int node) { return NameOf(node); },
+           .now = [this] { return reactor_->Now(); }}),
       reactor_(options_.environment->StartReactor("coordinator")) {
   program_ =
       std::make_unique<ProgramWatch>(reactor_.get(), options_.stall_timeout,
@@ -490,6 +491,7 @@ void Coordinator::FinishDescription(uint64_t request) {
   for (uint16_t node : description.mapped().missing) {
     state.cluster.silent[node] = options_.silence_of ? options_.silence_of(node) : -1;
   }
+  state.waits = roll_calls_.Waits();
   // The program runs on the master's node, whose loader has nothing to do meanwhile.
   if (auto doing = program_->doing()) {
     std::vector<std::string> names;

@@ -93,7 +93,8 @@ Node::Node(const NodeOptions& options)
       .reactor = reactor_.get(),
       .allocate = MemoryForPeers(shared_heap_.get()),
       .send = [this](const ControlMessage& message) { agent_->Send(message); },
-      .fail = [this](const absl::Status& cause) { OnFailure(cause); }});
+      .fail = [this](const absl::Status& cause) { OnFailure(cause); },
+      .waits = [this] { return store_->Waits(); }});
   store_ = std::make_unique<dist::StoreEnd>(
       [this](const ControlMessage& message) { agent_->Send(message); });
   agent_ = std::make_unique<ControlAgent>(ControlAgent::Options{

@@ -457,9 +457,9 @@ void GroupEnd::LookAtCall() {
   const Nanoseconds waited = options_.reactor->Now() - began_;
   const Nanoseconds timeout = running_->call.timeout;
   if (timeout > 0 && waited >= timeout) {
-    Ask(number_, "", timeout);
+    Ask(number_, "", timeout, waited);
   } else if (waited >= kLookInterval && machine_.events() + direct_.events() == seen_) {
-    Ask(number_, "", 0);
+    Ask(number_, "", 0, waited);
   }
   seen_ = machine_.events() + direct_.events();
   LookLater(timeout > waited ? std::min(kLookInterval, timeout - waited) : kLookInterval);
@@ -471,6 +471,7 @@ void GroupEnd::LookAtTransfers() {
   if (waiting->overdue > 0 || waiting->quiet >= kLookInterval) {
     control::RollCall call = RollCallOf(number_);
     call.set_overdue(waiting->overdue);
+    call.set_waited(waiting->quiet);
     call.set_transfer(Describe(*waiting->call));
     call.set_transfer_peer(static_cast<uint32_t>(waiting->call->peer));
     options_.ask(call);
@@ -484,6 +485,7 @@ void GroupEnd::LookAtWindows() {
   if (need.waiting != nullptr && (need.overdue > 0 || need.quiet >= kLookInterval)) {
     control::RollCall call = RollCallOf(number_);
     call.set_overdue(need.overdue);
+    call.set_waited(need.quiet);
     call.set_transfer(Describe(*need.waiting));
     call.mutable_raised()->Assign(need.raised.begin(), need.raised.end());
     options_.ask(call);
@@ -492,8 +494,10 @@ void GroupEnd::LookAtWindows() {
   LookLater(need.left > 0 ? std::min(kLookInterval, need.left) : kLookInterval);
 }
 
-void GroupEnd::Ask(int64_t number, const std::string& evidence, Nanoseconds overdue) {
+void GroupEnd::Ask(int64_t number, const std::string& evidence, Nanoseconds overdue,
+                   Nanoseconds waited) {
   control::RollCall call = RollCallOf(number);
+  call.set_waited(waited);
   call.set_evidence(evidence);
   call.set_overdue(overdue);
   options_.ask(call);

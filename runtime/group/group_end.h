@@ -142,7 +142,8 @@ class GroupEnd {
   void LookLater(Nanoseconds wait);
   control::RollCall RollCallOf(int64_t number) const;
   // The master, about a collective.
-  void Ask(int64_t number, const std::string& evidence, Nanoseconds overdue);
+  void Ask(int64_t number, const std::string& evidence, Nanoseconds overdue,
+           Nanoseconds waited = 0);
   void FinishClose();
   const std::string& name() const { return identity_.name; }
 

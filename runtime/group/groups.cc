@@ -101,7 +101,21 @@ void Groups::OnRollCall(const control::RollCall& call) {
   answer.set_has_ended(has_left_);
   const auto found = groups_.find(call.group());
   if (found != groups_.end()) found->second->Answer(call.number(), answer);
+  TellElsewhere(call.group(), answer);
   options_.send(message);
+}
+
+void Groups::TellElsewhere(uint64_t group, control::RollAnswer& answer) const {
+  for (const auto& [id, other] : groups_) {
+    if (id == group) continue;
+    control::RollAnswer of_other;
+    other->Answer(-1, of_other);
+    if (of_other.blocked_in().empty()) continue;
+    answer.add_elsewhere(
+        absl::StrFormat("%s, of %s", of_other.blocked_in(), other->identity().name));
+  }
+  if (!options_.waits) return;
+  for (std::string& call : options_.waits()) answer.add_elsewhere(std::move(call));
 }
 
 void Groups::OnDial(uint16_t node) {

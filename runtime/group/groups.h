@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Groups {
     AllocateMemory allocate;
     std::function<void(const control::ControlMessage&)> send;  // to the master
     std::function<void(const absl::Status& cause)> fail;       // the session
+    // What the program waits in beside its groups: "Store::Get (train.cc:12)". Null: nothing.
+    std::function<std::vector<std::string>()> waits;
   };
   explicit Groups(Options options) : options_(std::move(options)) {}
   ~Groups();
@@ -58,6 +61,8 @@ class Groups {
 
  private:
   absl::Status OnFrame(uint16_t peer, std::span<const std::byte> bytes);
+  // What else than this group the program waits in.
+  void TellElsewhere(uint64_t group, control::RollAnswer& answer) const;
 
   const Options options_;
   Peers* peers_ = nullptr;

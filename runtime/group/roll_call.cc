@@ -5,12 +5,19 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "glog/logging.h"
 #include "runtime/base/reactor.h"
 
 namespace braid::dist {
 namespace {
+
+// What was answered so long ago says nothing of now: who waits has the master ask more often.
+constexpr Nanoseconds kLookLasts = kSecond;
+// A circle of several groups may be of looks at different moments; one that stays is told.
+constexpr Nanoseconds kCircleStays = 600 * kMillisecond;
 
 // What the members answered, and how they are called.
 class Members {
@@ -33,6 +40,14 @@ class Members {
     }
     return answer.calls() > 0 ? "it has made no call of all ranks here"
                               : "it has made no call here";
+  }
+  // Where a rank is that is waited for: "it is in barrier (train.cc:12), of group 1 of ranks 0, 1".
+  std::string PlaceOf(int rank) const {
+    const control::RollAnswer& answer = answers_.at(rank);
+    if (answer.has_ended()) return "it has ended its part";
+    if (!answer.blocked_in().empty()) return "it is in " + answer.blocked_in();
+    if (answer.elsewhere_size() == 0) return LastOf(rank);
+    return "it is in " + absl::StrJoin(answer.elsewhere(), " and in ");
   }
 
  private:
@@ -124,39 +139,63 @@ bool IsAwaited(const Members& members, int rank) {
   return !members.IsAsker(rank) && (all_have || !has_raised(rank));
 }
 
+bool IsTransfer(const control::RollCall& call) { return !call.transfer().empty(); }
+
+// What waits: "call 3, barrier (train.cc:12)".
+std::string WaitingOf(const Members& members) {
+  const control::RollCall& call = members.call();
+  if (IsTransfer(call)) return call.transfer();
+  for (const auto& [rank, answer] : members.answers()) {
+    if (members.IsAsker(rank)) {
+      return absl::StrFormat("call %d, %s", call.number(), answer.call().text());
+    }
+  }
+  return "";
+}
+
+bool IsMissing(const Members& members, int rank) {
+  return IsTransfer(members.call()) ? IsAwaited(members, rank)
+                                    : !members.answers().at(rank).has_call();
+}
+
+// "rank 1 (it is in ...), rank 2 (...)"; "" if all ranks are in it.
+std::string MissingOf(const Members& members) {
+  std::vector<std::string> missing;
+  for (const auto& [rank, answer] : members.answers()) {
+    if (!IsMissing(members, rank)) continue;
+    missing.push_back(absl::StrFormat("%s (%s)", members.Name(rank), members.PlaceOf(rank)));
+  }
+  return absl::StrJoin(missing, ", ");
+}
+
 // Who has ended without the collective that is waited for, and who has not come in time.
 absl::Status FindLate(const Members& members) {
   const control::RollCall& call = members.call();
-  const bool is_transfer = !call.transfer().empty();
-  std::string waiting = is_transfer ? call.transfer() : "";
+  const std::string waiting = WaitingOf(members);
   for (const auto& [rank, answer] : members.answers()) {
-    if (!is_transfer && members.IsAsker(rank)) {
-      waiting = absl::StrFormat("call %d, %s", call.number(), answer.call().text());
-    }
-  }
-  std::vector<std::string> missing;
-  for (const auto& [rank, answer] : members.answers()) {
-    if (is_transfer ? !IsAwaited(members, rank) : answer.has_call()) continue;
-    if (!is_transfer && answer.has_ended()) {
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "%s: %s has ended its part, and %s waits for it in %s; %s", call.group_name(),
-          members.Name(rank), members.AskerName(), waiting, members.LastOf(rank)));
-    }
-    missing.push_back(absl::StrFormat("%s (%s)", members.Name(rank),
-                                      answer.has_ended() ? "it has ended its part"
-                                      : answer.blocked_in().empty()
-                                          ? members.LastOf(rank)
-                                          : "it is in " + answer.blocked_in()));
+    if (IsTransfer(call) || answer.has_call() || !answer.has_ended()) continue;
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s: %s has ended its part, and %s waits for it in %s; %s", call.group_name(),
+        members.Name(rank), members.AskerName(), waiting, members.LastOf(rank)));
   }
   if (!call.evidence().empty()) {
     return absl::InternalError(absl::StrFormat("%s, in %s", call.evidence(), waiting));
   }
   if (call.overdue() == 0) return absl::OkStatus();
+  const std::string missing = MissingOf(members);
   return absl::DeadlineExceededError(absl::StrFormat(
       "%s: %s, of %s was not done within %.1f s: %s", call.group_name(), waiting,
       members.AskerName(), Seconds(call.overdue()),
       missing.empty() ? "all ranks are in it; give it a longer timeout if it needs one"
-                      : absl::StrFormat("waited for %s", absl::StrJoin(missing, ", "))));
+                      : "waited for " + missing));
+}
+
+// "the world: call 3, barrier (train.cc:12), of rank 0 has waited 1.4 s for rank 1 (...)".
+std::string WaitOf(const Members& members, Nanoseconds waited) {
+  const std::string missing = MissingOf(members);
+  return absl::StrFormat("%s: %s, of %s has waited %.1f s%s", members.call().group_name(),
+                         WaitingOf(members), members.AskerName(), Seconds(waited),
+                         missing.empty() ? "; all ranks are in it" : " for " + missing);
 }
 
 // The ranks whose next call of this group the rank's program waits for, all of them, so that it
@@ -188,6 +227,27 @@ bool IsOutOfSignals(const RollAnswers& answers, int rank, absl::FunctionRef<bool
   });
 }
 
+// Leaves who waits for others that are left. Who waits only for ranks that are free, or will be, is
+// free in the end.
+template <typename Waiting, typename IsFree>
+void LeaveStuck(std::map<int, Waiting>& blocked_on, const IsFree& is_free) {
+  while (std::erase_if(blocked_on, is_free) > 0) {
+  }
+}
+
+// Each waits for the next, and the last one for the first. `blocked_on` is of those that are stuck;
+// `next_of` tells one that a stuck one waits for.
+template <typename NextOf>
+std::vector<int> FollowCircle(int first, const NextOf& next_of) {
+  std::vector<int> path = {first};
+  while (true) {
+    const int next = next_of(path.back());
+    const auto seen = std::ranges::find(path, next);
+    if (seen != path.end()) return {seen, path.end()};
+    path.push_back(next);
+  }
+}
+
 // Ranks each of which is blocked in a call that needs the next one's, and the last one the first's;
 // or all ranks that have not ended, if one of them waits for a signal that none of them can raise.
 std::vector<int> FindCircle(const Members& members, const TransferCheck& transfers) {
@@ -197,28 +257,22 @@ std::vector<int> FindCircle(const Members& members, const TransferCheck& transfe
     std::vector<int> others = BlockedOn(members, transfers, rank);
     if (!others.empty() || answer.awaits_signal()) blocked_on.emplace(rank, std::move(others));
   }
-  // Who waits only for ranks that are free, or will be, is free in the end.
   const auto is_stuck = [&](int rank) { return blocked_on.contains(rank); };
   const auto awaits_signal = [&](int rank) { return members.answers().at(rank).awaits_signal(); };
-  while (std::erase_if(blocked_on, [&](const auto& waiting) {
-           const auto& [rank, others] = waiting;
-           return awaits_signal(rank) ? !IsOutOfSignals(members.answers(), rank, is_stuck)
-                                      : std::ranges::none_of(others, is_stuck);
-         }) > 0) {
-  }
+  LeaveStuck(blocked_on, [&](const auto& waiting) {
+    const auto& [rank, others] = waiting;
+    return awaits_signal(rank) ? !IsOutOfSignals(members.answers(), rank, is_stuck)
+                               : std::ranges::none_of(others, is_stuck);
+  });
   if (blocked_on.empty()) return {};
   if (std::ranges::any_of(blocked_on, [&](const auto& of) { return awaits_signal(of.first); })) {
     std::vector<int> all;
     for (const auto& [rank, others] : blocked_on) all.push_back(rank);
     return all;
   }
-  std::vector<int> path = {blocked_on.begin()->first};
-  while (true) {
-    const int next = *std::ranges::find_if(blocked_on.at(path.back()), is_stuck);
-    const auto seen = std::ranges::find(path, next);
-    if (seen != path.end()) return {seen, path.end()};
-    path.push_back(next);
-  }
+  return FollowCircle(blocked_on.begin()->first, [&](int rank) {
+    return *std::ranges::find_if(blocked_on.at(rank), is_stuck);
+  });
 }
 
 // Of ranks that have all ended or are blocked.
@@ -372,8 +426,87 @@ void RollCalls::OnAnswer(uint16_t node, const control::RollAnswer& answer) {
     inquiry.before = std::exchange(inquiry.answers, {});
     return Send(inquiry.call);
   }
-  inquiries_.erase(found);
-  if (!verdict.cause.ok()) options_.fail(verdict.cause);
+  const auto done = inquiries_.extract(found);
+  Keep(done.key(), std::move(done.mapped()));
+  if (verdict.cause.ok()) return;
+  const bool is_late = absl::IsDeadlineExceeded(verdict.cause) && !circle_.empty();
+  options_.fail(
+      is_late ? absl::DeadlineExceededError(absl::StrCat(verdict.cause.message(), "; ", circle_))
+              : verdict.cause);
+}
+
+bool RollCalls::IsNew(const Look& look) const { return options_.now() - look.at <= kLookLasts; }
+
+void RollCalls::Keep(uint64_t group, Inquiry inquiry) {
+  const Nanoseconds now = options_.now();
+  std::erase_if(looks_, [&](const auto& look) { return !IsNew(look.second); });
+  looks_.insert_or_assign(group, Look{std::move(inquiry.call), std::move(inquiry.answers), now});
+  const std::string circle = FindCircleOfGroups();
+  if (circle != circle_) {
+    circle_ = circle;
+    circle_since_ = now;
+    is_circle_told_ = false;
+  }
+  if (circle_.empty() || is_circle_told_ || now - circle_since_ < kCircleStays) return;
+  is_circle_told_ = true;
+  LOG(WARNING) << circle_;
+}
+
+std::vector<std::string> RollCalls::Waits() const {
+  std::vector<std::string> waits;
+  if (const std::string circle = FindCircleOfGroups(); !circle.empty()) waits.push_back(circle);
+  for (const auto& [group, look] : looks_) {
+    if (!IsNew(look)) continue;
+    const Members members(look.call, look.answers, options_.name_of);
+    waits.push_back(WaitOf(members, look.call.waited() + options_.now() - look.at));
+  }
+  return waits;
+}
+
+std::string RollCalls::FindCircleOfGroups() const {
+  struct Wait {
+    int node;           // whose call is waited for
+    const Look* where;  // in a call of this group
+    std::string in;
+  };
+  std::map<int, std::vector<Wait>> blocked_on;  // by node
+  for (const auto& [group, look] : looks_) {
+    if (!IsNew(look)) continue;
+    const Members members(look.call, look.answers, options_.name_of);
+    const TransferCheck transfers(members);
+    for (const auto& [rank, answer] : look.answers) {
+      if (answer.blocked_in().empty()) continue;
+      for (const int other : BlockedOn(members, transfers, rank)) {
+        blocked_on[static_cast<int>(look.call.members(rank))].push_back(
+            {static_cast<int>(look.call.members(other)), &look,
+             absl::StrFormat("%s, of %s", answer.blocked_in(), look.call.group_name())});
+      }
+    }
+  }
+  const auto is_stuck = [&](const Wait& wait) { return blocked_on.contains(wait.node); };
+  LeaveStuck(blocked_on,
+             [&](const auto& waiting) { return std::ranges::none_of(waiting.second, is_stuck); });
+  if (blocked_on.empty()) return "";
+  const auto wait_of = [&](int node) -> const Wait& {
+    return *std::ranges::find_if(blocked_on.at(node), is_stuck);
+  };
+  const std::vector<int> circle =
+      FollowCircle(blocked_on.begin()->first, [&](int node) { return wait_of(node).node; });
+  const Look* const first = wait_of(circle.front()).where;
+  // That of one group is an error (VerdictOf).
+  if (std::ranges::all_of(circle, [&](int node) { return wait_of(node).where == first; })) {
+    return "";
+  }
+  std::vector<std::string> waits;
+  for (const int node : circle) {
+    waits.push_back(absl::StrFormat("%s is in %s, and waits for a call of %s",
+                                    options_.name_of(node), wait_of(node).in,
+                                    options_.name_of(wait_of(node).node)));
+  }
+  return absl::StrFormat(
+      "ranks wait for each other in several groups: %s; none of these is ever done, unless other "
+      "threads of these ranks make the calls",
+      absl::StrJoin(waits, "; "));
 }
 
 }  // namespace braid::dist

@@ -1,6 +1,6 @@
 // The master's part when a call of a process group does not come further: asks every member which
 // calls it is in, and finds out who makes another one, who has left, who does not come, and which
-// ranks wait for each other.
+// ranks wait for each other. What was found last is there for reports, too.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "runtime/base/reactor.h"
@@ -38,12 +39,17 @@ class RollCalls {
     std::function<void(uint16_t node, const control::ControlMessage&)> send;
     std::function<void(const absl::Status& cause)> fail;  // the session
     std::function<std::string(int node)> name_of;
+    std::function<Nanoseconds()> now;
   };
   explicit RollCalls(Options options) : options_(std::move(options)) {}
 
   // One at a time for each group: who asks meanwhile is answered by it.
   void OnAsked(const control::RollCall& call);
   void OnAnswer(uint16_t node, const control::RollAnswer& answer);
+
+  // What calls have just been waiting for, a sentence each; before these, the ranks that wait for
+  // each other in several groups, if there are such.
+  std::vector<std::string> Waits() const;
 
  private:
   struct Inquiry {
@@ -52,10 +58,25 @@ class RollCalls {
     std::optional<RollAnswers> before;  // of the first look, if this is another
   };
 
+  // What the members of a group had answered.
+  struct Look {
+    control::RollCall call;
+    RollAnswers answers;
+    Nanoseconds at = 0;
+  };
+
   void Send(const control::RollCall& call);
+  bool IsNew(const Look& look) const;
+  void Keep(uint64_t group, Inquiry inquiry);
+  // "" if there is none. A program whose threads have groups of their own may have one and go on.
+  std::string FindCircleOfGroups() const;
 
   const Options options_;
   std::map<uint64_t, Inquiry> inquiries_;  // by group
+  std::map<uint64_t, Look> looks_;         // by group: the last, of calls that still waited
+  std::string circle_;                     // of several groups, as found at the last look
+  Nanoseconds circle_since_ = 0;
+  bool is_circle_told_ = false;
 };
 
 }  // namespace braid::dist

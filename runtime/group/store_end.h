@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,9 +31,12 @@ class StoreEnd {
   explicit StoreEnd(std::function<void(const control::ControlMessage&)> send)
       : send_(std::move(send)) {}
 
-  // A request that passes CheckStoreRequest; it gets its number here. `done` comes once, maybe
-  // inside this call.
-  void Ask(control::StoreRequest request, Done done);
+  // A request that passes CheckStoreRequest; it gets its number here. `call` made it: "Store::Get
+  // (train.cc:12)". `done` comes once, maybe inside this call.
+  void Ask(control::StoreRequest request, std::string call, Done done);
+
+  // The calls that wait for keys.
+  std::vector<std::string> Waits() const;
 
   // Takes its bytes. An error for what was not asked.
   absl::Status OnAnswer(control::StoreAnswer* answer);
@@ -40,9 +45,14 @@ class StoreEnd {
   void Close(const absl::Status& reason);
 
  private:
+  struct Open {
+    Done done;
+    std::string waits;  // the call, if it waits for keys; else ""
+  };
+
   const std::function<void(const control::ControlMessage&)> send_;
   uint64_t last_ = 0;              // request
-  std::map<uint64_t, Done> open_;  // by request
+  std::map<uint64_t, Open> open_;  // by request
   absl::Status closed_;
 };
 

@@ -179,7 +179,9 @@ std::string StallReport(const SessionState& session) {
   const ClusterState& cluster = session.cluster;
   const WaitRoots roots = FindRoots(cluster);
   const Nanoseconds standing = Standing(cluster);
-  std::string text = FirstSentence(session, roots, standing);
+  std::string text;
+  for (const std::string& wait : session.waits) text += wait + "\n";
+  text += FirstSentence(session, roots, standing);
   if (session.is_stepping && roots.chain.size() > 1) {
     text += "how it comes to that:\n";
     for (const std::string& line : roots.chain) text += "  " + line + "\n";

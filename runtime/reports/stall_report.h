@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/reactor.h"
 #include "runtime/reports/wait_graph.h"
@@ -14,7 +15,8 @@ struct SessionState {
   std::string phase;  // "stepping job 'train'"
   Nanoseconds phase_for = 0;
   bool is_stepping = false;
-  std::string failure;  // the first cause; "": none
+  std::string failure;             // the first cause; "": none
+  std::vector<std::string> waits;  // of calls of process groups, a sentence each
 };
 
 // What has lasted so long: "no act has ended here for 60 s (--stall_timeout)". `where` is " here"

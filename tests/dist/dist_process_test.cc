@@ -4,7 +4,9 @@
 #include <signal.h>
 
 #include <chrono>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/dist/rank_processes.h"
 
 namespace braid {
@@ -49,6 +51,24 @@ TEST(DistProcessTest, AKilledRankIsNamedByAllThatPutAndWait) {
 
 TEST(DistProcessTest, AKilledRankIsNamedByAllThatWaitInTheStore) {
   ExpectKilledRanksAreNamed({BRAID_DIST_PROGRAM, "wait"}, "waiting");
+}
+
+TEST(DistProcessTest, RanksThatWaitForEachOtherInSeveralGroupsAreShown) {
+  const auto runs = StartRanks(2, {BRAID_DIST_PROGRAM, "groups"});
+  for (const auto& run : runs) run->AwaitOutput("\n");
+  const std::string port = runs[0]->out().substr(3, runs[0]->out().find('\n') - 3);
+  runs[0]->AwaitError("ranks wait for each other in several groups");  // without being asked
+  ProgramRun status({BRAID_TOOL, "status", absl::StrCat("127.0.0.1:", port)});
+  ASSERT_EQ(status.Wait().ShellCode(), 0) << status.err();
+  EXPECT_THAT(status.out(),
+              ContainsRegex("^ranks wait for each other in several groups: rank 0 [^;]* is in "
+                            "barrier [^;]*, of the world, and waits for a call of rank 1; rank 1 "
+                            "[^;]*, of group 2 of ranks 0, 1, and waits for a call of rank 0"));
+  EXPECT_THAT(status.out(),
+              ContainsRegex("\nthe world: call 1, barrier [^\n]*, of rank 0 [^\n]* has "
+                            "waited [0-9.]+ s for rank 1 [^\n]*it is in barrier "));
+  runs[0]->Signal(SIGTERM);
+  for (const auto& run : runs) EXPECT_NE(run->Wait(), ExitStatus{});
 }
 
 }  // namespace

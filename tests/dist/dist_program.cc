@@ -49,6 +49,15 @@ absl::Status WaitInStore() {
   return world->store().Get("what does not come").status();
 }
 
+// Rank 1 waits in another group than the others, each for the others.
+absl::Status WaitInGroups() {
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world, World::Init());
+  BRAID_ASSIGN_OR_RETURN(const auto group, world->NewGroup({0, 1}));
+  BRAID_RETURN_IF_ERROR(world->Barrier());
+  std::cout << "at " << std::getenv("MASTER_PORT") << std::endl;
+  return world->rank() == 1 ? group->Barrier() : world->Barrier();
+}
+
 std::vector<braid::Mismatch> AllMismatches() {
   std::vector<braid::Mismatch> all = braid::PlainMismatches();
   for (braid::Mismatch& mismatch : braid::BatchMismatches()) all.push_back(std::move(mismatch));
@@ -220,6 +229,7 @@ const std::map<std::string, RankProgram>& SpawnedPrograms() {
 absl::Status Run(const std::string& name, const std::string& argument) {
   if (name.empty() || name == "meets") return Sum(argument);
   if (name == "wait") return WaitInStore();
+  if (name == "groups") return WaitInGroups();
   if (name == "mismatches") return ListMismatches();
   if (name == "mismatch") return MakeMismatch(argument);
   if (name == "windows") return PutWithoutEnd();

@@ -2,6 +2,7 @@
 
 #include "absl/time/clock.h"
 #include "api/dist.h"
+#include "api/dist_store.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -195,6 +196,28 @@ std::vector<Mismatch> PlainMismatches() {
                },
                {"call 4, all_reduce of 4 f32, sum", "was not done within 0.5 s: waited for rank 1",
                 "its last call here was call 3, barrier"},
+               absl::Seconds(2)},
+      Mismatch{
+          "TwoGroups",
+          [](dist::World& world) -> absl::Status {
+            BRAID_ASSIGN_OR_RETURN(const auto group, world.NewGroup({0, 1, 2}));
+            const dist::CallOptions options = {.timeout = absl::Milliseconds(500)};
+            if (world.rank() == 1) return group->Barrier(options);
+            return world.AllReduce(Floats(4), ReduceOp::kSum, options);
+          },
+          {"was not done within 0.5 s: waited for",
+           "it is in barrier (mismatches.cc:|it is in all_reduce of 4 f32, sum (mismatches.cc:",
+           "ranks wait for each other in several groups: rank 0 (127.0.0.1) is in all_reduce",
+           ", of group 2 of ranks 0, 1, 2, and waits for a call of rank 0",
+           "none of these is ever done, unless"},
+          absl::Seconds(2)},
+      Mismatch{"ARankThatWaitsInTheStore",
+               [](dist::World& world) -> absl::Status {
+                 if (world.rank() == 1) return world.store().Get("nothing").status();
+                 return world.AllReduce(Floats(4), ReduceOp::kSum,
+                                        {.timeout = absl::Milliseconds(500)});
+               },
+               {"waited for rank 1 (it is in Store::Get (mismatches.cc:"},
                absl::Seconds(2)}};
 }
 

@@ -12,6 +12,7 @@ namespace braid::dist {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -281,7 +282,8 @@ TEST(RollCallTest, OneInquiryAGroupAtATime) {
   RollCalls calls(
       {.send = [&](uint16_t node, const control::ControlMessage&) { asked.push_back(node); },
        .fail = [&](const absl::Status& cause) { failures.push_back(cause); },
-       .name_of = NameOfNode});
+       .name_of = NameOfNode,
+       .now = [] { return 0; }});
   calls.OnAsked(Call(7));
   calls.OnAsked(Call(8));
   EXPECT_EQ(asked, (std::vector<uint16_t>{4, 5, 6}));
@@ -302,6 +304,84 @@ TEST(RollCallTest, OneInquiryAGroupAtATime) {
   }
   ASSERT_EQ(failures.size(), 2u);
   EXPECT_TRUE(absl::IsFailedPrecondition(failures[1]));
+}
+
+// Two groups of nodes 4 and 5, whose calls the master is asked about.
+class TwoGroupsTest : public ::testing::Test {
+ protected:
+  // Rank `rank` of group `group` is in a barrier there, for 300 ms, and the other is not.
+  void Ask(uint64_t group, int rank, Nanoseconds overdue = 0) {
+    control::RollCall call;
+    call.set_group(group);
+    call.set_group_name(absl::StrFormat("group %d", group));
+    call.set_waited(300 * kMillisecond);
+    call.set_overdue(overdue);
+    for (const uint32_t node : {4, 5}) call.add_members(node);
+    call.set_asker(static_cast<uint32_t>(4 + rank));
+    calls_.OnAsked(call);
+    for (const int other : {0, 1}) {
+      control::RollAnswer answer;
+      answer.set_blocked_number(-1);
+      if (other == rank) {
+        answer = In("barrier (a.cc:1)", 1);
+        answer.set_blocked_in("barrier (a.cc:1)");
+        answer.set_collectives(1);
+      } else if (is_elsewhere_) {
+        answer.add_elsewhere("barrier (a.cc:1), of another group");
+      }
+      answer.set_group(group);
+      calls_.OnAnswer(static_cast<uint16_t>(4 + other), answer);
+    }
+  }
+
+  Nanoseconds now_ = 5 * kSecond;
+  bool is_elsewhere_ = true;
+  std::vector<absl::Status> failures_;
+  RollCalls calls_{{.send = [](uint16_t, const control::ControlMessage&) {},
+                    .fail = [this](const absl::Status& cause) { failures_.push_back(cause); },
+                    .name_of = NameOfNode,
+                    .now = [this] { return now_; }}};
+};
+
+TEST_F(TwoGroupsTest, RanksThatWaitForEachOtherAreShown) {
+  Ask(1, 0);
+  EXPECT_THAT(calls_.Waits(),
+              ElementsAre("group 1: call 0, barrier (a.cc:1), of rank 4 has waited 0.3 s for rank "
+                          "5 (it is in barrier (a.cc:1), of another group)"));
+  now_ += 100 * kMillisecond;
+  Ask(2, 1);
+  const std::string circle =
+      "ranks wait for each other in several groups: rank 4 is in barrier (a.cc:1), of group 1, and "
+      "waits for a call of rank 5; rank 5 is in barrier (a.cc:1), of group 2, and waits for a call "
+      "of rank 4; none of these is ever done, unless other threads of these ranks make the calls";
+  EXPECT_THAT(calls_.Waits(), ElementsAre(circle, HasSubstr("rank 4 has waited 0.4 s for rank 5 ("),
+                                          HasSubstr("rank 5 has waited 0.3 s for rank 4 (")));
+  EXPECT_TRUE(failures_.empty()) << "other threads may make the calls";
+  Ask(1, 0, /*overdue=*/2 * kSecond);
+  ASSERT_EQ(failures_.size(), 1u);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(failures_[0]));
+  EXPECT_THAT(std::string(failures_[0].message()),
+              AllOf(HasSubstr("not done within 2.0 s: waited for rank 5 (it is in barrier"),
+                    HasSubstr(circle)));
+}
+
+TEST_F(TwoGroupsTest, WhatWasLongAgoIsNot) {
+  Ask(1, 0);
+  now_ += 900 * kMillisecond;
+  Ask(2, 1);
+  EXPECT_EQ(calls_.Waits().size(), 3u);
+  now_ += 200 * kMillisecond;
+  EXPECT_THAT(calls_.Waits(), ElementsAre(HasSubstr("group 2: ")));
+  now_ += kSecond;
+  EXPECT_TRUE(calls_.Waits().empty());
+}
+
+TEST_F(TwoGroupsTest, ARankThatIsInNoCallWaitsForNone) {
+  is_elsewhere_ = false;
+  Ask(1, 0);
+  Ask(2, 0);
+  EXPECT_THAT(calls_.Waits(), ElementsAre(HasSubstr("rank 5 (it has made no call here)"),
+                                          HasSubstr("rank 5 (it has made no call here)")));
 }
 
 }  // namespace
