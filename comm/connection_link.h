@@ -17,7 +17,8 @@
 namespace braid {
 
 // `Connection` has the calls of Link, but for Close, which is also given what the peer is told, and
-// Detach, on the reactor's thread: the Link goes away. Those of lending it need not have.
+// Detach, on the reactor's thread: the Link goes away. Those of lending and SendLater it need not
+// have.
 template <typename Connection>
 class ConnectionLink final : public Link {
  public:
@@ -35,6 +36,10 @@ class ConnectionLink final : public Link {
   }
   void Withdraw(const MemoryKey& key) override { connection_->Withdraw(key); }
   void Send(std::span<const std::byte> frame) override { connection_->Send(frame); }
+  void SendLater(std::span<const std::byte> frame) override {
+    if constexpr (kSendsLater) return connection_->SendLater(frame);
+    Link::SendLater(frame);
+  }
   bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
              std::span<const std::byte> frame, DoneCallback done) override {
     return connection_->Write(payload, key, offset, frame, std::move(done));
@@ -69,6 +74,9 @@ class ConnectionLink final : public Link {
   LinkCounters counters() const override { return connection_->counters(); }
 
  private:
+  static constexpr bool kSendsLater = requires(Connection & connection) {
+    connection.SendLater({});
+  };
   static constexpr bool kLends = requires(Connection & connection) { connection.can_read_lent(); };
 
   const std::shared_ptr<Connection> connection_;

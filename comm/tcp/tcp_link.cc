@@ -34,7 +34,7 @@ constexpr size_t kMaxHeldFrames = 4096;
 // as nothing of a Write's payload is needed any more, the owner is told. Then the peer gets
 // kLinkLinger to hear all, while what it sends is thrown away: closing a socket with unread bytes
 // would make the kernel drop what the peer has not read.
-class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
+class TcpConnection : public std::enable_shared_from_this<TcpConnection>, private Lookout {
  public:
   TcpConnection(Socket socket, const TcpLinkOptions& options)
       : options_(options),
@@ -61,6 +61,13 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   void Send(std::span<const std::byte> frame) {
     Add({.kind = TcpHeader::Kind::kFrame}, frame, {}, nullptr);
   }
+  void SendLater(std::span<const std::byte> frame) {
+    if (!options_.reactor->InThread()) return Send(frame);
+    CheckFrame(frame);
+    if (!outbox_.AddForLater({.kind = TcpHeader::Kind::kFrame}, frame)) return;
+    was_looked_at_ = false;
+    if (!std::exchange(looks_out_, true)) options_.reactor->LookOut(this);
+  }
   bool Write(std::span<const std::byte> payload, const MemoryKey& key, uint64_t offset,
              std::span<const std::byte> frame, Link::DoneCallback done) {
     CHECK(done) << "a Write needs a done callback";
@@ -71,8 +78,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   // Whether it was written, with nothing left to answer.
   bool Add(const TcpHeader& header, std::span<const std::byte> frame,
            std::span<const std::byte> payload, Link::DoneCallback done) {
-    CHECK(!frame.empty() && frame.size() <= kMaxFrameBytes)
-        << "a frame has 1 to " << kMaxFrameBytes << " bytes, not " << frame.size();
+    CheckFrame(frame);
     const TcpOutbox::Added added = outbox_.Add(header, frame, payload, std::move(done));
     if (added.asks_for_service) PostService();
     return added.is_written;
@@ -117,6 +123,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
         absl::StrFormat("node %d gave up the link to node %d", options_.node, options_.peer);
     Close(absl::CancelledError(text), text);
     is_detached_ = true;
+    if (std::exchange(looks_out_, false)) options_.reactor->LookAway(this);
     has_handler_.store(false, std::memory_order_relaxed);
     handler_ = nullptr;
     closed_handler_ = nullptr;
@@ -137,6 +144,28 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
 
  private:
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
+
+  static void CheckFrame(std::span<const std::byte> frame) {
+    CHECK(!frame.empty() && frame.size() <= kMaxFrameBytes)
+        << "a frame has 1 to " << kMaxFrameBytes << " bytes, not " << frame.size();
+  }
+
+  // For what was to be sent later, not at the first look: that follows at once what asked for it,
+  // and a thread that lends itself to the reactor then goes on with its program.
+  bool Look() override {
+    if (!std::exchange(was_looked_at_, true)) return false;
+    const std::shared_ptr<TcpConnection> self = shared_from_this();
+    looks_out_ = false;
+    options_.reactor->LookAway(this);
+    if (is_closed()) {
+      Settle();
+    } else {
+      Flush();
+      AnswerAll();
+    }
+    return false;
+  }
+  bool Sleep() override { return !looks_out_; }
 
   void PostService() {
     options_.reactor->Post([self = shared_from_this()] { self->Service(); });
@@ -374,6 +403,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   bool has_said_all_ = false;
   bool has_heard_all_ = false;
   bool is_unanswered_ = false;
+  bool looks_out_ = false;
+  bool was_looked_at_ = false;
   std::optional<TimerId> silence_check_;
   std::optional<TimerId> linger_;
   bool is_watching_ = false;

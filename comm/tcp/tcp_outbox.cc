@@ -32,6 +32,28 @@ TcpOutbox::Added TcpOutbox::Add(TcpHeader header, std::span<const std::byte> fra
     added.asks_for_service = AskForService();
     return added;
   }
+  Push(header, frame, payload, std::move(done));
+  if (is_writing_ || is_waiting_ || error_ != 0) return added;
+  packets_.back().is_written = &added.is_written;
+  const Progress progress = WriteOut(kAddBytes);
+  for (size_t i = 0; i < packets_.size() && !added.is_written; ++i) {
+    if (packets_[i].is_written == &added.is_written) packets_[i].is_written = nullptr;
+  }
+  is_waiting_ = progress == Progress::kBlocked || progress == Progress::kMore;
+  const bool has_more = progress != Progress::kEmpty || !answers_.empty() || !stopped_.ok();
+  added.asks_for_service = has_more && AskForService();
+  return added;
+}
+
+bool TcpOutbox::AddForLater(TcpHeader header, std::span<const std::byte> frame) {
+  MutexLock lock(mutex_);
+  if (!stopped_.ok()) return false;
+  Push(header, frame, {}, nullptr);
+  return !is_writing_ && !is_waiting_ && error_ == 0;
+}
+
+void TcpOutbox::Push(TcpHeader header, std::span<const std::byte> frame,
+                     std::span<const std::byte> payload, Link::DoneCallback done) {
   Packet packet;
   header.sequence = next_sequence_++;
   header.frame_bytes = static_cast<uint16_t>(frame.size());
@@ -44,14 +66,6 @@ TcpOutbox::Added TcpOutbox::Add(TcpHeader header, std::span<const std::byte> fra
   packets_.push_back(std::move(packet));
   ++frames_;
   bytes_ += payload.size();
-  if (is_writing_ || is_waiting_ || error_ != 0) return added;
-  packets_.front().is_written = &added.is_written;  // nothing waited: it is this one
-  const Progress progress = WriteOut(kAddBytes);
-  if (!added.is_written && !packets_.empty()) packets_.front().is_written = nullptr;
-  is_waiting_ = progress == Progress::kBlocked || progress == Progress::kMore;
-  const bool has_more = progress != Progress::kEmpty || !answers_.empty() || !stopped_.ok();
-  added.asks_for_service = has_more && AskForService();
-  return added;
 }
 
 bool TcpOutbox::Stop(const absl::Status& reason, std::string farewell) {

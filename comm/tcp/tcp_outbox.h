@@ -1,6 +1,7 @@
 // What one end of a tcp link has to say, in order, until the kernel has taken it. Whoever adds a
-// packet while nothing waits writes it to the socket at once; what does not fit, or comes while
-// another thread writes, waits for that thread or for the reactor.
+// packet while nothing waits writes it to the socket at once, with those that were added for later;
+// what does not fit, or comes while another thread writes, waits for that thread or for the
+// reactor.
 #pragma once
 
 #include <array>
@@ -41,6 +42,10 @@ class TcpOutbox {
   // Stop the packet is dropped.
   Added Add(TcpHeader header, std::span<const std::byte> frame, std::span<const std::byte> payload,
             Link::DoneCallback done);
+
+  // A frame for the next Add or Flush to write. True: the owner must see to a Flush by itself, for
+  // nobody writes now.
+  bool AddForLater(TcpHeader header, std::span<const std::byte> frame);
 
   // Any thread; the first counts. Packets not begun are answered with `reason`, as are those that
   // come later. What was begun stays, and after it `farewell` is said unless it is empty. True: it
@@ -83,6 +88,8 @@ class TcpOutbox {
     size_t size() const { return head_bytes + payload.size(); }
   };
 
+  void Push(TcpHeader header, std::span<const std::byte> frame, std::span<const std::byte> payload,
+            Link::DoneCallback done) BRAID_REQUIRES(mutex_);
   // WriteOut writes until nothing waits, the socket is full or `budget` bytes are written; it lets
   // go of mutex_ while it writes.
   Progress WriteOut(size_t budget) BRAID_REQUIRES(mutex_);

@@ -3,6 +3,7 @@
 #include "comm/tcp/tcp_link.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "comm/tcp/tcp_transport.h"
@@ -405,6 +406,66 @@ TEST_F(TcpLinkTest, ThreadsShareALink) {
     EXPECT_TRUE(outcome->Wait().ok());
     EXPECT_EQ(outcome->times(), 1);
   }
+}
+
+// A frame that may wait goes in front of the next one, or when the reactor has nothing to do.
+TEST_F(TcpLinkTest, WhatIsSentLater) {
+  const auto frame = [](int value) { return std::vector<std::byte>(1, std::byte(value)); };
+  uint64_t sequence = 0;
+  const auto expect = [&](int value) {
+    const std::vector<std::byte> packet = peer_->Hear(kTcpHeaderBytes + 1);
+    EXPECT_EQ(packet, RawPacket({.kind = Kind::kFrame, .sequence = sequence++}, frame(value)));
+  };
+  RunOn(*environment_, *reactor_, [&] {
+    link_->SendLater(frame(1));
+    link_->SendLater(frame(2));
+    EXPECT_TRUE(peer_->HearsNothing());
+    link_->Send(frame(3));
+    for (const int value : {1, 2, 3}) expect(value);
+  });
+  RunOn(*environment_, *reactor_, [&] { link_->SendLater(frame(4)); });
+  expect(4);
+  link_->SendLater(frame(5));  // by another thread: at once
+  expect(5);
+  EXPECT_EQ(link_->counters().frames_sent, 5u);
+  RunOn(*environment_, *reactor_, [&] {
+    link_->SendLater(frame(6));
+    link_.reset();
+  });
+  EXPECT_THAT(peer_->HearFarewell(), HasSubstr("node 0 gave up the link to node 1"));
+}
+
+TEST_F(TcpLinkTest, WhatIsSentLaterAmongWritesOfOtherThreads) {
+  constexpr int kEach = 300;
+  const std::unique_ptr<Reactor> thread = environment_->StartReactor("sender");
+  const std::vector<std::byte> payload = PatternBytes(20000, 1);
+  std::vector<std::unique_ptr<Outcome>> done;
+  for (int i = 0; i < kEach; ++i) done.push_back(std::make_unique<Outcome>(*environment_));
+  const auto frame_of = [](Kind kind, int number) {
+    return std::vector<std::byte>{std::byte(kind), std::byte(number % 256)};
+  };
+  thread->Post([&] {
+    for (int i = 0; i < kEach; ++i) {
+      WriteTo(*link_, payload, {.token = 1}, 0, frame_of(Kind::kWrite, i), *done[i]);
+    }
+  });
+  for (int i = 0; i < kEach; ++i) {
+    reactor_->Post([&, i] { link_->SendLater(frame_of(Kind::kFrame, i)); });
+  }
+  std::map<Kind, int> next;
+  for (uint64_t i = 0; i < 2 * kEach; ++i) {
+    const std::vector<std::byte> head = peer_->Hear(kTcpHeaderBytes + 2);
+    ASSERT_EQ(head.size(), kTcpHeaderBytes + 2);
+    const auto header = ReadTcpHeader(std::span(head).first(kTcpHeaderBytes));
+    ASSERT_TRUE(header.ok()) << header.status();
+    EXPECT_EQ(header->sequence, i);
+    const std::vector<std::byte> frame(head.begin() + kTcpHeaderBytes, head.end());
+    EXPECT_EQ(frame, frame_of(header->kind, next[header->kind]++));
+    if (header->kind == Kind::kWrite) {
+      ASSERT_EQ(peer_->Hear(header->payload_bytes), payload);
+    }
+  }
+  for (const auto& outcome : done) EXPECT_TRUE(outcome->Wait().ok());
 }
 
 // Streams with a few bytes changed, cut or repeated: the link closes or goes on, and memory outside
