@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "api/onnx/importer.h"
+#include "api/onnx/merged.h"
 #include "api/onnx/model_file.h"
 #include "api/onnx/onnx.pb.h"
+#include "api/onnx/readers.h"
 #include "api/onnx/tensor_proto.h"
 #include "api/onnx/trained.h"
 #include "api/onnx/words.h"
@@ -244,7 +246,9 @@ absl::StatusOr<Model> Load(const std::string& file) {
     CountOperators(function.node(), model.operators_);
   }
   BRAID_RETURN_IF_ERROR(Prefixed(file, TakeConstants(graph, folder, model.weights_, model.texts_)));
-  absl::StatusOr<std::map<std::string, WeightRole>> roles = RolesOf(graph, model.weights_);
+  BRAID_RETURN_IF_ERROR(Prefixed(file, TakeApart(*model.proto_, model.weights_)));
+  absl::StatusOr<std::map<std::string, WeightRole>> roles =
+      RolesOf(Readers(*model.proto_), model.weights_);
   if (!roles.ok()) return Prefixed(file, roles.status());
   model.roles_ = std::make_unique<std::map<std::string, WeightRole>>(*std::move(roles));
   // What is no variable is computed with as the model is applied, and read once for it.

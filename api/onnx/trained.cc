@@ -12,29 +12,14 @@
 namespace braid::onnx {
 namespace {
 
-// What the nodes of a graph do with a value.
-struct Use {
-  const NodeProto* node = nullptr;
-  int input = 0;
-};
-using Uses = std::multimap<std::string, Use>;
-
-// Graphs in nodes see the names outside.
-void CollectUses(const GraphProto& graph, Uses& uses) {
-  for (const NodeProto& node : graph.node()) {
-    for (int i = 0; i < node.input_size(); ++i) uses.insert({node.input(i), {&node, i}});
-    for (const AttributeProto& attribute : node.attribute()) {
-      if (attribute.has_g()) CollectUses(attribute.g(), uses);
-    }
-  }
-}
-
 bool IsStatistic(const Use& use) {
-  return use.node->op_type() == "BatchNormalization" && (use.input == 3 || use.input == 4);
+  return use.node != nullptr && use.node->op_type() == "BatchNormalization" &&
+         (use.input == 3 || use.input == 4);
 }
 
 // Whether the node reads this input as a number of its own, not as data.
 bool IsConstantInput(const Use& use) {
+  if (use.node == nullptr) return false;
   const std::string& op = use.node->op_type();
   if (op == "Pow") return use.input == 1;
   if (op == "Clip" || op == "Pad" || op == "Resize" || op == "Upsample" || op == "OneHot") {
@@ -45,16 +30,22 @@ bool IsConstantInput(const Use& use) {
   return op.starts_with("QLinear") || op.ends_with("Integer");
 }
 
+template <class F>
+bool AreAll(const std::vector<Use>& uses, F is_so) {
+  return !uses.empty() && std::all_of(uses.begin(), uses.end(), is_so);
+}
+
 // Whether the node reads this input as weights of a product, quantized to bytes, or makes reals of
 // them that products and gathers alone read.
-bool IsByteWeight(const Use& use, const Uses& uses) {
+bool IsByteWeight(const Use& use, const Readers& readers) {
+  if (use.node == nullptr) return false;
   const std::string& op = use.node->op_type();
   if (op == "DequantizeLinear") {
-    const auto [begin, end] = uses.equal_range(use.node->output(0));
-    return use.input == 0 && begin != end && std::all_of(begin, end, [](const auto& reader) {
-             const std::string& by = reader.second.node->op_type();
-             return by == "Conv" || by == "MatMul" || by == "Gemm" || by == "Gather";
-           });
+    if (use.input != 0 || use.is_in_function || use.node->output_size() == 0) return false;
+    return AreAll(readers.Of(use.node->output(0)), [](const Use& reader) {
+      const std::string by = reader.node != nullptr ? reader.node->op_type() : "";
+      return by == "Conv" || by == "MatMul" || by == "Gemm" || by == "Gather";
+    });
   }
   if (op == "QLinearConv" || op == "QLinearMatMul" || op == "QGemm") return use.input == 3;
   return use.input == 1 && (op == "ConvInteger" || op == "MatMulInteger" ||
@@ -71,14 +62,14 @@ bool PassesPositions(std::string_view op) {
 }
 
 // Whether a value is read, and by nothing that does not end in sin and cos.
-bool EndsInPositions(const std::string& name, const Uses& uses,
-                     const std::set<std::string>& outputs) {
+bool EndsInPositions(const std::string& name, const Readers& readers) {
   constexpr size_t kMostValues = 256;  // that a table of positions leads to
   std::vector<std::string> names = {name};
   std::set<std::string> seen = {name};
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto [begin, end] = uses.equal_range(names[i]);
-    if (begin == end || names.size() > kMostValues || outputs.contains(names[i])) return false;
+    const auto [begin, end] = readers.direct().equal_range(names[i]);
+    if (begin == end || names.size() > kMostValues) return false;
+    if (readers.outputs().contains(names[i])) return false;
     for (auto use = begin; use != end; ++use) {
       const NodeProto& node = *use->second.node;
       const std::string& op = node.op_type();
@@ -127,35 +118,26 @@ LeftAlone RoleOfNumbers(const Array& weight) {
   return is_finite ? LeftAlone::kNot : LeftAlone::kNotFinite;
 }
 
-absl::StatusOr<std::map<std::string, WeightRole>> RolesOf(const GraphProto& graph,
+LeftAlone RoleOf(const std::string& name, const Array& weight, const Readers& readers) {
+  const LeftAlone why = RoleOfNumbers(weight);
+  const bool is_of_bytes = weight.dtype() == DType::kU8 || weight.dtype() == DType::kI8;
+  if (is_of_bytes && weight.shape().rank() > 1) {
+    const auto is_byte_weight = [&](const Use& use) { return IsByteWeight(use, readers); };
+    return AreAll(readers.Of(name), is_byte_weight) ? LeftAlone::kBytes : why;
+  }
+  if (why != LeftAlone::kNot) return why;
+  const std::vector<Use> uses = readers.Of(name);
+  if (AreAll(uses, IsStatistic)) return LeftAlone::kStatistics;
+  if (AreAll(uses, IsConstantInput)) return LeftAlone::kConstant;
+  return EndsInPositions(name, readers) ? LeftAlone::kPositions : LeftAlone::kNot;
+}
+
+absl::StatusOr<std::map<std::string, WeightRole>> RolesOf(const Readers& readers,
                                                           const NumbersByName& weights) {
-  Uses uses;
-  CollectUses(graph, uses);
-  std::set<std::string> outputs;
-  for (const ValueInfoProto& output : graph.output()) outputs.insert(output.name());
   std::map<std::string, WeightRole> roles;
   for (const auto& [name, numbers] : weights) {
-    LeftAlone& why = roles[name].why;
     BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, numbers->Read());
-    why = RoleOfNumbers(*array);
-    const bool is_of_bytes = array->dtype() == DType::kU8 || array->dtype() == DType::kI8;
-    const bool may_be_weights = is_of_bytes && array->shape().rank() > 1;
-    if (why != LeftAlone::kNot && !may_be_weights) continue;
-    const auto [begin, end] = uses.equal_range(name);
-    const auto all = [&, begin = begin, end = end](const auto& is_so) {
-      return begin != end &&
-             std::all_of(begin, end, [&](const auto& each) { return is_so(each.second); });
-    };
-    if (may_be_weights) {
-      const auto is_byte_weight = [&](const Use& use) { return IsByteWeight(use, uses); };
-      if (all(is_byte_weight)) why = LeftAlone::kBytes;
-    } else if (all(IsStatistic)) {
-      why = LeftAlone::kStatistics;
-    } else if (all(IsConstantInput)) {
-      why = LeftAlone::kConstant;
-    } else if (EndsInPositions(name, uses, outputs)) {
-      why = LeftAlone::kPositions;
-    }
+    roles[name].why = RoleOf(name, *array, readers);
   }
   return roles;
 }

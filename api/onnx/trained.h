@@ -7,11 +7,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "api/onnx/readers.h"
 #include "runtime/array.h"
 
 namespace braid::onnx {
-
-class GraphProto;
 
 // Why a weight is not trained.
 enum class LeftAlone {
@@ -37,10 +36,11 @@ struct WeightRole {
 // "has one element", for messages.
 const char* TextOf(LeftAlone why);
 
-// Of each of `weights`, which the graph's nodes and those of graphs in them read. Those that are in
+// Of each of `weights`, by its numbers and by what the graph's nodes do with it. Those that are in
 // files are read.
-absl::StatusOr<std::map<std::string, WeightRole>> RolesOf(const GraphProto& graph,
+absl::StatusOr<std::map<std::string, WeightRole>> RolesOf(const Readers& readers,
                                                           const NumbersByName& weights);
+LeftAlone RoleOf(const std::string& name, const Array& weight, const Readers& readers);
 // By its numbers alone.
 LeftAlone RoleOfNumbers(const Array& weight);
 

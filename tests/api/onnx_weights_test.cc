@@ -1,6 +1,8 @@
 // What an ONNX file's weights become in a job: variables that are trained, variables that are not,
 // constants; numbers of few bits; and what mistakes in a file's graph say.
 
+#include "tests/api/onnx_weights.h"
+
 #include <braid/braid.h>
 #include <braid/onnx.h>
 
@@ -15,7 +17,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/api/onnx_writer.h"
-#include "tests/runtime/temp_dir.h"
 
 namespace braid::onnx {
 namespace {
@@ -25,38 +26,7 @@ using testing::HasSubstr;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-class OnnxWeightsTest : public testing::Test {
- protected:
-  Model LoadOrDie(ModelWriter& writer) {
-    const std::string path = folder_ / "model.onnx";
-    PutFile(path, writer.model().SerializeAsString());
-    absl::StatusOr<Model> model = Load(path);
-    EXPECT_TRUE(model.ok()) << model.status();
-    return *std::move(model);
-  }
-  // The job's variables, and whether Minimize trains them.
-  std::map<std::string, bool> Variables(ModelWriter& writer, const Shape& x,
-                                        const ApplyOptions& options = {}) {
-    Model model = LoadOrDie(writer);
-    LogicalGraph graph(&ops_);
-    const auto outputs = model.Apply(graph, {Input(graph, "in", {DType::kF32, x})}, options);
-    EXPECT_TRUE(outputs.ok()) << outputs.status();
-    std::map<std::string, bool> trained;
-    for (const Op& op : graph.ops()) {
-      if (op.type == "variable") trained[op.name] = op.attrs.Bool("trainable");
-    }
-    return trained;
-  }
-  std::string ApplyError(ModelWriter& writer, const Shape& x) {
-    Model model = LoadOrDie(writer);
-    LogicalGraph graph(&ops_);
-    const auto outputs = model.Apply(graph, {Input(graph, "in", {DType::kF32, x})});
-    return outputs.ok() ? "no error" : std::string(outputs.status().message());
-  }
-
-  const TempDir folder_;
-  const OpRegistry ops_ = BuiltinOps();
-};
+class OnnxWeightsTest : public WeightsTest {};
 
 // y = x w with a w of 256 KiB, some behind it in the file, and one that is no variable.
 ModelWriter Wide() {
@@ -178,30 +148,6 @@ TEST_F(OnnxWeightsTest, ConstantsOfNodesAreWeightsAsInitializersAre) {
     writer.graph().mutable_node(0)->mutable_attribute(0)->mutable_t()->set_float_data(i, 0);
   }
   EXPECT_THAT(Variables(writer, {4, 3}), UnorderedElementsAre());
-}
-
-// x * w ^ power, normalized, masked; positions by way of sin.
-ModelWriter Various() {
-  ModelWriter writer;
-  writer.Input("x", {0, 3});
-  writer.Output("y", {0, 3});
-  writer.Initializer("w", Numbers({3}, 1));
-  writer.Initializer("power", Array::FromVector<float>({3}, {1, 2, 3}));
-  writer.Initializer("gain", Array::FromVector<float>({}, {2}));
-  writer.Initializer("scale", Numbers({3}, 2));
-  writer.Initializer("shift", Numbers({3}, 3));
-  writer.Initializer("mean", Numbers({3}, 4));
-  writer.Initializer("variance", Array::FromVector<float>({3}, {1, 2, 3}));
-  writer.Initializer("mask", Array::FromVector<float>({3}, {0, -INFINITY, 0}));
-  writer.Initializer("frequency", Numbers({3}, 5));
-  writer.Add("Pow", {"w", "power"}, {"raised"});
-  writer.Add("Mul", {"x", "raised"}, {"product"});
-  writer.Add("Mul", {"product", "gain"}, {"gained"});
-  writer.Add("BatchNormalization", {"gained", "scale", "shift", "mean", "variance"}, {"normal"});
-  writer.Add("Add", {"normal", "mask"}, {"masked"});
-  writer.Add("Sin", {"frequency"}, {"wave"});
-  writer.Add("Add", {"masked", "wave"}, {"y"});
-  return writer;
 }
 
 TEST_F(OnnxWeightsTest, WhatNoOptimizerShouldTouchIsLeftAlone) {
