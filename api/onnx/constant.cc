@@ -24,7 +24,7 @@ absl::StatusOr<Values> TranslateConstant(const NodeView& n) {
     return Values{{.numbers = std::move(numbers)}};
   }
   if (const AttributeProto* value = n.Find("sparse_value"); value != nullptr) {
-    BRAID_ASSIGN_OR_RETURN(Array array, ToArray(value->sparse_tensor()));
+    BRAID_ASSIGN_OR_RETURN(Array array, ToArray(value->sparse_tensor(), n.surroundings().file()));
     return Values{ConstantOf(std::move(array))};
   }
   if (n.Has("value_int")) return Values{ConstantOf(Array::Scalar(n.Int("value_int", 0)))};
@@ -58,7 +58,7 @@ absl::StatusOr<Tensors> TranslateConstantOfShape(const NodeView& n) {
   BRAID_ASSIGN_OR_RETURN(const Shape shape, CheckedShape(dims));
   Array value = Array::Scalar(0.0f);
   if (const AttributeProto* given = n.Find("value"); given != nullptr) {
-    BRAID_ASSIGN_OR_RETURN(value, ToArray(given->t()));
+    BRAID_ASSIGN_OR_RETURN(value, ToArray(given->t(), n.surroundings().file()));
     if (value.num_elements() != 1) return Wrong("its value is not one element");
   }
   return Tensors{Constant(n.graph(), value.As(DType::kF64).data<double>()[0],

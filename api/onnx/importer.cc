@@ -54,6 +54,10 @@ absl::Status CheckMade(const LogicalGraph& graph, size_t first, bool takes_bytes
   return absl::OkStatus();
 }
 
+std::string TitleOf(const char* kind, const std::string& name) {
+  return absl::StrCat("the ", kind, name.empty() ? "" : absl::StrCat(" '", name, "'"));
+}
+
 }  // namespace
 
 std::string DomainOf(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
@@ -74,6 +78,7 @@ class Importer::NodeSurroundings final : public Surroundings {
   absl::StatusOr<Values> Compute(Values inputs, const TranslateFunction& translate) override {
     return importer_.Compute(NodeProto(), std::move(inputs), opset_, translate, *this);
   }
+  const std::string& file() const override { return importer_.file_; }
   absl::StatusOr<std::shared_ptr<const KnownNumbers>> NumbersOf(
       const TensorProto& tensor) override {
     return importer_.NumbersOf(tensor);
@@ -93,8 +98,12 @@ class Importer::NodeSurroundings final : public Surroundings {
   const int64_t opset_;
 };
 
-Importer::Importer(const ModelProto& model, Target& target)
-    : model_(model), target_(target), translators_(AllTranslators()), kernels_(CpuKernels()) {}
+Importer::Importer(const ModelProto& model, std::string file, Target& target)
+    : model_(model),
+      file_(std::move(file)),
+      target_(target),
+      translators_(AllTranslators()),
+      kernels_(CpuKernels()) {}
 
 Importer::~Importer() = default;
 
@@ -102,7 +111,7 @@ absl::StatusOr<Values> Importer::Run(std::map<std::string, Value> given) {
   for (const auto& [name, value] : given) {
     if (value.tensor.valid()) inputs_[value.tensor.id()] = name;
   }
-  Scope scope = {.values = std::move(given)};
+  Scope scope = {.values = std::move(given), .title = TitleOf("graph", model_.graph().name())};
   BRAID_RETURN_IF_ERROR(VisitAll(model_.graph().node(), scope));
   Values outputs;
   for (const ValueInfoProto& output : model_.graph().output()) {
@@ -151,7 +160,7 @@ absl::Status Importer::Visit(const NodeProto& written, Scope& scope) {
       return Wrong(absl::StrCat("an input that output ", i, " needs is missing"));
     }
     if (outputs[i].name.empty()) outputs[i].name = scope.prefix + node.output(i);
-    BRAID_RETURN_IF_ERROR(CheckNew(node.output(i), scope));
+    BRAID_RETURN_IF_ERROR(CheckNew("it makes", node.output(i), scope));
     scope.values.insert_or_assign(node.output(i), outputs[i]);
   }
   return absl::OkStatus();
@@ -166,11 +175,12 @@ absl::StatusOr<Value> Importer::Find(const std::string& name, const Scope& scope
                             "': the file's nodes are not in order, or form a circle"));
 }
 
-absl::Status Importer::CheckNew(const std::string& name, const Scope& scope) const {
+absl::Status Importer::CheckNew(const std::string& what, const std::string& name,
+                                const Scope& scope) const {
   for (const Scope* at = &scope; at != nullptr; at = at->outer) {
     if (!at->values.contains(name)) continue;
-    return Wrong(absl::StrCat("it makes '", name, "', which ",
-                              at == &scope ? "the graph" : "a graph around its own",
+    return Wrong(absl::StrCat(what, " '", name, "', which ", at->title,
+                              at == &scope ? "" : " around it",
                               " has already; names are given once"));
   }
   return absl::OkStatus();
@@ -280,6 +290,7 @@ absl::StatusOr<Values> Importer::Call(const FunctionProto& function, const NodeP
                                       Values inputs, const Scope& scope) {
   Scope inner = {.function = &function,
                  .prefix = absl::StrCat(scope.prefix, node.name(), node.name().empty() ? "" : "."),
+                 .title = TitleOf("function", function.name()),
                  .depth = scope.depth + 1};
   if (inner.depth > kMaxDepth) return Lacking(absl::StrCat("more than ", kMaxDepth, " levels"));
   if (static_cast<int>(inputs.size()) > function.input_size()) {
@@ -309,13 +320,35 @@ absl::StatusOr<Values> Importer::RunGraph(const GraphProto& graph, Values inputs
                  .function = outer.function,
                  .attributes = outer.attributes,
                  .prefix = outer.prefix,
+                 .title = TitleOf("graph", graph.name()),
                  .depth = outer.depth + 1};
   if (scope.depth > kMaxDepth) return Lacking(absl::StrCat("more than ", kMaxDepth, " levels"));
+  BRAID_RETURN_IF_ERROR(Begin(graph, std::move(inputs), scope));
+  BRAID_RETURN_IF_ERROR(VisitAll(graph.node(), scope));
+  Values outputs;
+  for (const ValueInfoProto& output : graph.output()) {
+    BRAID_ASSIGN_OR_RETURN(Value value, Find(output.name(), scope));
+    outputs.push_back(std::move(value));
+  }
+  return outputs;
+}
+
+absl::Status Importer::Begin(const GraphProto& graph, Values inputs, Scope& scope) {
   if (static_cast<int>(inputs.size()) != graph.input_size()) {
     return Wrong(absl::StrCat("its graph has ", graph.input_size(), " inputs; ", inputs.size(),
                               " are expected"));
   }
+  std::set<std::string> given;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string& name = graph.input(static_cast<int>(i)).name();
+    BRAID_RETURN_IF_ERROR(CheckNew(absl::StrCat(scope.title, " has the input"), name, scope));
+    scope.values[name] = std::move(inputs[i]);
+    given.insert(name);
+  }
   for (const TensorProto& initializer : graph.initializer()) {
+    if (given.contains(initializer.name())) continue;  // what it is where nobody gives the input
+    const std::string what = absl::StrCat(scope.title, " has the initializer");
+    BRAID_RETURN_IF_ERROR(CheckNew(what, initializer.name(), scope));
     BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const KnownNumbers> numbers, NumbersOf(initializer));
     BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, numbers->Read());
     const bool is_weight = RoleOfNumbers(*array) == LeftAlone::kNot;
@@ -324,16 +357,7 @@ absl::StatusOr<Values> Importer::RunGraph(const GraphProto& graph, Values inputs
                                         .is_weight = is_weight,
                                         .is_trained = is_weight};
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    scope.values.insert_or_assign(graph.input(static_cast<int>(i)).name(), std::move(inputs[i]));
-  }
-  BRAID_RETURN_IF_ERROR(VisitAll(graph.node(), scope));
-  Values outputs;
-  for (const ValueInfoProto& output : graph.output()) {
-    BRAID_ASSIGN_OR_RETURN(Value value, Find(output.name(), scope));
-    outputs.push_back(std::move(value));
-  }
-  return outputs;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Values> Importer::Compute(const NodeProto& node, Values inputs, int64_t opset,
@@ -403,7 +427,7 @@ absl::StatusOr<Values> Importer::ComputeNow(const NodeProto& node, const Values&
 absl::StatusOr<std::shared_ptr<const KnownNumbers>> Importer::NumbersOf(const TensorProto& tensor) {
   std::shared_ptr<const KnownNumbers>& numbers = numbers_[&tensor];
   if (numbers == nullptr) {
-    BRAID_ASSIGN_OR_RETURN(Array made, ToArray(tensor));
+    BRAID_ASSIGN_OR_RETURN(Array made, ToArray(tensor, file_));
     numbers = std::make_shared<const KnownNumbers>(std::move(made));
   }
   return numbers;

@@ -31,8 +31,8 @@ std::string OperatorOf(const NodeProto& node);
 
 class Importer {
  public:
-  // Borrows both.
-  Importer(const ModelProto& model, Target& target);
+  // Borrows model and target. `file` is where the model is from.
+  Importer(const ModelProto& model, std::string file, Target& target);
   ~Importer();
 
   // Imports the model's graph, for which `given` has inputs and initializers by name. Returns its
@@ -48,6 +48,7 @@ class Importer {
     const FunctionProto* function = nullptr;
     std::map<std::string, const AttributeProto*> attributes = {};
     std::string prefix = {};  // of names
+    std::string title = {};   // "the graph 'body'", for messages
     int depth = 0;
   };
   class NodeSurroundings;
@@ -78,10 +79,14 @@ class Importer {
   absl::StatusOr<std::shared_ptr<const KnownNumbers>> NumbersOf(const TensorProto& tensor);
   // The model's inputs that a tensor is computed from, in the order of their names.
   std::set<std::string> InputsBehind(Tensor tensor) const;
-  // INVALID_ARGUMENT if the graph, or one around it, has a value of this name.
-  absl::Status CheckNew(const std::string& name, const Scope& scope) const;
+  // INVALID_ARGUMENT if the graph, or one around it, has a value of this name. `what` has it too:
+  // "it makes", for instance.
+  absl::Status CheckNew(const std::string& what, const std::string& name, const Scope& scope) const;
+  // What the graph has before its nodes run.
+  absl::Status Begin(const GraphProto& graph, std::vector<Value> inputs, Scope& scope);
 
   const ModelProto& model_;
+  const std::string file_;
   Target& target_;
   std::map<TensorId, std::string> inputs_;  // of the model: those that are tensors
   const Translators translators_;

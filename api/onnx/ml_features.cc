@@ -170,7 +170,7 @@ absl::StatusOr<std::optional<Array>> EncoderList(const NodeView& n, const std::s
     if (tensor->t().data_type() == kStringType) {
       return Lacking(absl::StrCat(name, " that are ", kNoStrings));
     }
-    BRAID_ASSIGN_OR_RETURN(Array array, ToArray(tensor->t()));
+    BRAID_ASSIGN_OR_RETURN(Array array, ToArray(tensor->t(), n.surroundings().file()));
     return array;
   }
   if (ints && !ints->empty()) {
@@ -188,7 +188,7 @@ absl::StatusOr<Array> EncoderDefault(const NodeView& n, DType dtype) {
   const double as_float = n.Float("default_float", -0.0);
   const int64_t as_int = n.Int("default_int64", -1);
   if (const AttributeProto* tensor = n.Find("default_tensor"); tensor != nullptr) {
-    BRAID_ASSIGN_OR_RETURN(const Array array, ToArray(tensor->t()));
+    BRAID_ASSIGN_OR_RETURN(const Array array, ToArray(tensor->t(), n.surroundings().file()));
     if (array.num_elements() != 1) return Wrong("default_tensor is not one element");
     return array.As(dtype);
   }

@@ -81,7 +81,7 @@ Tensor TransformedPair(Tensor negative, Tensor positive, PostTransform transform
 absl::StatusOr<std::vector<double>> FloatsOf(const NodeView& n, const std::string& name) {
   const std::string tensor_name = name + "_as_tensor";
   if (const AttributeProto* tensor = n.Find(tensor_name.c_str()); tensor != nullptr) {
-    BRAID_ASSIGN_OR_RETURN(const Array array, ToArray(tensor->t()));
+    BRAID_ASSIGN_OR_RETURN(const Array array, ToArray(tensor->t(), n.surroundings().file()));
     const Array wide = array.As(DType::kF64);
     return std::vector<double>(wide.data<double>().begin(), wide.data<double>().end());
   }

@@ -233,7 +233,7 @@ absl::StatusOr<Tensors> TranslateTreeEnsembleClassifier(const NodeView& n) {
 absl::StatusOr<Numbers> TensorNumbers(const NodeView& n, const char* name) {
   const AttributeProto* tensor = n.Find(name);
   if (tensor == nullptr) return Numbers();
-  BRAID_ASSIGN_OR_RETURN(const Array array, ToArray(tensor->t()));
+  BRAID_ASSIGN_OR_RETURN(const Array array, ToArray(tensor->t(), n.surroundings().file()));
   const Array wide = array.As(DType::kF64);
   return Numbers(wide.data<double>().begin(), wide.data<double>().end());
 }

@@ -2,7 +2,6 @@
 #include <braid/onnx.h>
 #include <glog/logging.h>
 
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <utility>
@@ -85,6 +84,11 @@ void AppendTensors(const Value& value, Target& target, std::vector<Tensor>& tens
   for (const Value& element : *value.sequence) AppendTensors(element, target, tensors);
 }
 
+absl::Status GivenTwice(const std::string& file, const char* what, const std::string& name) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(file, ": two ", what, " are called '", name, "'; names are given once"));
+}
+
 using Labels = std::map<std::string, std::vector<std::string>>;
 
 absl::Status TakeText(const std::string& name, const TensorProto& tensor, NumbersByName& weights,
@@ -97,7 +101,7 @@ absl::Status TakeText(const std::string& name, const TensorProto& tensor, Number
 
 // What nodes have as constants is to the rest of the graph as initializers are; some exporters
 // write all weights so.
-absl::Status TakeConstants(GraphProto& graph, const std::string& folder, NumbersByName& weights,
+absl::Status TakeConstants(GraphProto& graph, const std::string& file, NumbersByName& weights,
                            Labels& texts) {
   google::protobuf::RepeatedPtrField<NodeProto> others;
   for (NodeProto& node : *graph.mutable_node()) {
@@ -114,7 +118,7 @@ absl::Status TakeConstants(GraphProto& graph, const std::string& folder, Numbers
       node.Clear();
       continue;
     }
-    absl::StatusOr<Array> array = ToArray(node.attribute(0).t(), folder);
+    absl::StatusOr<Array> array = ToArray(node.attribute(0).t(), file);
     if (!array.ok()) return Prefixed(absl::StrCat("Constant '", name, "'"), array.status());
     // Zeros to begin with, ones that scale nothing: what an exporter made up, and nobody trained.
     if (IsUniform(*array)) {
@@ -220,10 +224,11 @@ absl::StatusOr<Model> Load(const std::string& file) {
   if (graph.sparse_initializer_size() > 0) {
     return absl::UnimplementedError(absl::StrCat(file, ": sparse initializers"));
   }
-  const std::string parent = std::filesystem::path(file).parent_path().string();
-  const std::string folder = parent.empty() ? "." : parent;
   for (int i = 0; i < graph.initializer_size(); ++i) {
     TensorProto& initializer = *graph.mutable_initializer(i);
+    if (model.weights_.contains(initializer.name())) {
+      return GivenTwice(file, "initializers", initializer.name());
+    }
     if (IsText(initializer)) {
       const absl::Status taken =
           TakeText(initializer.name(), initializer, model.weights_, model.texts_);
@@ -245,7 +250,7 @@ absl::StatusOr<Model> Load(const std::string& file) {
   for (const FunctionProto& function : model.proto_->functions()) {
     CountOperators(function.node(), model.operators_);
   }
-  BRAID_RETURN_IF_ERROR(Prefixed(file, TakeConstants(graph, folder, model.weights_, model.texts_)));
+  BRAID_RETURN_IF_ERROR(Prefixed(file, TakeConstants(graph, file, model.weights_, model.texts_)));
   BRAID_RETURN_IF_ERROR(Prefixed(file, TakeApart(*model.proto_, model.weights_)));
   absl::StatusOr<std::map<std::string, WeightRole>> roles =
       RolesOf(Readers(*model.proto_), model.weights_);
@@ -258,7 +263,9 @@ absl::StatusOr<Model> Load(const std::string& file) {
     if (!array.ok()) return Prefixed(file, array.status());
     numbers = std::make_shared<const KnownNumbers>(*std::move(array));
   }
+  std::set<std::string> inputs;
   for (const ValueInfoProto& input : graph.input()) {
+    if (!inputs.insert(input.name()).second) return GivenTwice(file, "inputs", input.name());
     if (!model.weights_.contains(input.name())) model.inputs_.push_back(InfoOf(input));
   }
   for (const ValueInfoProto& output : graph.output()) model.outputs_.push_back(InfoOf(output));
@@ -322,7 +329,7 @@ absl::StatusOr<std::vector<Tensor>> Model::Import(LogicalGraph& graph,
                                             absl::StrJoin(names, ", ")));
   }
   Target target(graph, options);
-  Importer importer(*proto_, target);
+  Importer importer(*proto_, file_, target);
   BRAID_ASSIGN_OR_RETURN(const std::vector<Value> values, importer.Run(std::move(given)));
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < values.size(); ++i) {

@@ -43,6 +43,8 @@ class Surroundings {
   // Imports a graph that an attribute holds; it sees the values that the node sees.
   virtual absl::StatusOr<std::vector<Value>> RunGraph(const GraphProto& graph,
                                                       std::vector<Value> inputs) = 0;
+  // The model's, in whose folder tensors may have their data.
+  virtual const std::string& file() const = 0;
   // The same one every time.
   virtual absl::StatusOr<std::shared_ptr<const KnownNumbers>> NumbersOf(
       const TensorProto& tensor) = 0;

@@ -39,12 +39,43 @@ absl::StatusOr<Shape> ShapeOf(const Proto& tensor, const std::string& name) {
   return Shape(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()));
 }
 
+std::filesystem::path FolderOf(const std::filesystem::path& file) {
+  const std::filesystem::path parent = file.parent_path();
+  return parent.empty() ? "." : parent;
+}
+
+// With no symbolic links in it, as far as it exists.
+std::filesystem::path CanonicalOf(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path canonical = std::filesystem::weakly_canonical(path, error);
+  return error ? path : canonical;
+}
+
+// Whether a path that is relative to some folder names a file below it.
+bool GoesDown(const std::filesystem::path& path) {
+  return !path.empty() && !path.is_absolute() &&
+         std::find(path.begin(), path.end(), "..") == path.end();
+}
+
+// Whether a file is below the folder when all symbolic links are followed.
+bool LeadsInto(const std::filesystem::path& folder, const std::filesystem::path& file) {
+  return GoesDown(CanonicalOf(file).lexically_relative(CanonicalOf(folder)));
+}
+
+// A model must not reach what is outside its folder. Where it is a symbolic link itself, as in the
+// caches of model hubs, its data may be beside the file that it leads to.
+bool MayRead(const std::string& model, const std::filesystem::path& location) {
+  const std::filesystem::path folder = FolderOf(model), path = folder / location;
+  return GoesDown(location) &&
+         (LeadsInto(folder, path) || LeadsInto(FolderOf(CanonicalOf(model)), path));
+}
+
 // Where the data of a tensor is that has it in a file beside the model's.
 struct Outside {
   std::string path;
   FileRange range;
 };
-absl::StatusOr<Outside> FindOutside(const TensorProto& tensor, const std::string& folder,
+absl::StatusOr<Outside> FindOutside(const TensorProto& tensor, const std::string& model,
                                     int64_t size) {
   std::string location;
   int64_t offset = 0, length = size;
@@ -59,19 +90,16 @@ absl::StatusOr<Outside> FindOutside(const TensorProto& tensor, const std::string
                                               " is '", entry.value(), "'"));
     }
   }
-  if (folder.empty()) {
+  if (model.empty()) {
     return absl::UnimplementedError(
         absl::StrCat("tensor '", tensor.name(), "' has its data in another file"));
   }
-  // A model must not reach what is outside its folder.
-  const std::filesystem::path relative(location);
-  const bool goes_up = std::find(relative.begin(), relative.end(), "..") != relative.end();
-  if (location.empty() || relative.is_absolute() || goes_up) {
+  if (!MayRead(model, location)) {
     return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor.name(), "' has its data in '",
                                                    location,
                                                    "', which is no file of the model's folder"));
   }
-  const std::string path = (std::filesystem::path(folder) / relative).string();
+  const std::string path = (FolderOf(model) / location).string();
   std::error_code error;
   const uint64_t available = std::filesystem::file_size(path, error);
   if (error || static_cast<uint64_t>(offset) > available ||
@@ -236,12 +264,12 @@ absl::StatusOr<DType> DTypeOf(int64_t onnx_type) {
   return absl::UnimplementedError(absl::StrCat("element type ", std::string(element.name)));
 }
 
-absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& folder) {
+absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& model) {
   BRAID_ASSIGN_OR_RETURN(const TensorType type, TypeOf(tensor));
   const DType dtype = type.dtype;
   const int64_t bytes_needed = FileBytes(type);
   if (tensor.data_location() == TensorProto::EXTERNAL) {
-    BRAID_ASSIGN_OR_RETURN(const Outside outside, FindOutside(tensor, folder, bytes_needed));
+    BRAID_ASSIGN_OR_RETURN(const Outside outside, FindOutside(tensor, model, bytes_needed));
     return ReadRange(type, outside.path, outside.range);
   }
   // Checked before memory is taken for what a damaged file claims.
@@ -273,25 +301,23 @@ absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& fold
 
 absl::StatusOr<KnownNumbers> ToNumbers(const TensorProto& tensor, const std::string& model,
                                        std::optional<FileRange> left_out) {
-  const std::string parent = std::filesystem::path(model).parent_path().string();
-  const std::string folder = parent.empty() ? "." : parent;
   BRAID_ASSIGN_OR_RETURN(const TensorType type, TypeOf(tensor));
   const int64_t bytes = FileBytes(type);
   if (tensor.data_location() == TensorProto::EXTERNAL && bytes >= kLeastLeftInFile) {
-    BRAID_ASSIGN_OR_RETURN(const Outside outside, FindOutside(tensor, folder, bytes));
+    BRAID_ASSIGN_OR_RETURN(const Outside outside, FindOutside(tensor, model, bytes));
     return NumbersIn(type, outside.path, outside.range);
   }
   if (left_out.has_value()) {
     BRAID_RETURN_IF_ERROR(CheckSize(tensor, type, left_out->size));
     return NumbersIn(type, model, *left_out);
   }
-  BRAID_ASSIGN_OR_RETURN(Array array, ToArray(tensor, folder));
+  BRAID_ASSIGN_OR_RETURN(Array array, ToArray(tensor, model));
   return KnownNumbers(std::move(array));
 }
 
-absl::StatusOr<Array> ToArray(const SparseTensorProto& tensor) {
-  BRAID_ASSIGN_OR_RETURN(const Array values, ToArray(tensor.values()));
-  BRAID_ASSIGN_OR_RETURN(const Array indices, ToArray(tensor.indices()));
+absl::StatusOr<Array> ToArray(const SparseTensorProto& tensor, const std::string& model) {
+  BRAID_ASSIGN_OR_RETURN(const Array values, ToArray(tensor.values(), model));
+  BRAID_ASSIGN_OR_RETURN(const Array indices, ToArray(tensor.indices(), model));
   BRAID_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(tensor, tensor.values().name()));
   const int64_t count = values.num_elements(), all = shape.num_elements();
   // What is zero stands in no file: this alone keeps its memory in bounds.

@@ -21,10 +21,10 @@ inline constexpr int64_t kStringType = 8;
 // Of TensorProto.DataType; UNIMPLEMENTED for what Braid does not have.
 absl::StatusOr<DType> DTypeOf(int64_t onnx_type);
 
-// DATA_LOSS if dims and data disagree. Data may be in another file of `folder`; with "",
-// UNIMPLEMENTED.
-absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& folder = "");
-absl::StatusOr<Array> ToArray(const SparseTensorProto& tensor);
+// DATA_LOSS if dims and data disagree. Data may be in another file of the folder of `model`, which
+// is a path; with "", UNIMPLEMENTED.
+absl::StatusOr<Array> ToArray(const TensorProto& tensor, const std::string& model = "");
+absl::StatusOr<Array> ToArray(const SparseTensorProto& tensor, const std::string& model = "");
 
 // Bytes of a file.
 struct FileRange {

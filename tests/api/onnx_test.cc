@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -330,6 +331,19 @@ TEST_F(OnnxTest, WeightsMayBeInAFileBesideTheModel) {
   EXPECT_THAT(LoadError(writer), AllOf(HasSubstr("fc1.weight"), HasSubstr("has 192")));
   weight.mutable_external_data(0)->set_value("../weights.bin");
   EXPECT_THAT(LoadError(writer), HasSubstr("no file of the model's folder"));
+  // By symbolic links, too; but a link of the model's leads to a folder that is the model's.
+  const TempDir elsewhere;
+  PutFile(elsewhere / "weights.bin", "abc" + bytes);
+  std::filesystem::create_symlink(elsewhere / "weights.bin", folder_ / "link.bin");
+  std::filesystem::create_directory_symlink(elsewhere.path(), folder_ / "links");
+  for (const char* path : {"link.bin", "links/weights.bin"}) {
+    weight.mutable_external_data(0)->set_value(path);
+    EXPECT_THAT(LoadError(writer), HasSubstr("no file of the model's folder")) << path;
+  }
+  weight.mutable_external_data(0)->set_value("link.bin");
+  PutFile(elsewhere / "model.onnx", writer.model().SerializeAsString());
+  std::filesystem::create_symlink(elsewhere / "model.onnx", folder_ / "linked.onnx");
+  EXPECT_EQ(Load(folder_ / "linked.onnx").status(), absl::OkStatus());
   weight.mutable_external_data(1)->set_value("three");
   EXPECT_THAT(LoadError(writer), HasSubstr("offset is 'three'"));
 }

@@ -37,6 +37,11 @@ class WeightsTest : public testing::Test {
     }
     return trained;
   }
+  std::string LoadError(ModelWriter& writer) {
+    const std::string path = folder_ / "model.onnx";
+    PutFile(path, writer.model().SerializeAsString());
+    return std::string(Load(path).status().message());
+  }
   std::string ApplyError(ModelWriter& writer, const Shape& x) {
     Model model = LoadOrDie(writer);
     LogicalGraph graph(&ops_);

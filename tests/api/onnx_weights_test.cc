@@ -339,6 +339,96 @@ TEST_F(OnnxWeightsTest, NamesAreGivenOnceAndInOrder) {
   EXPECT_THAT(ApplyError(circle, {3}), AllOf(HasSubstr("'z'"), HasSubstr("form a circle")));
 }
 
+// A loop whose body adds an initializer, in another file, and what is carried through it.
+ModelWriter Loop() {
+  ModelWriter writer;
+  writer.Input("x", {3});
+  writer.Output("y", {3});
+  writer.Initializer("times", Array::FromVector<int64_t>({}, {2}));
+  writer.graph().set_name("whole");
+  NodeProto& loop = writer.Add("Loop", {"times", "", "x"}, {"y"});
+  AttributeProto& attribute = *loop.add_attribute();
+  attribute.set_name("body");
+  attribute.set_type(5);
+  GraphProto& body = *attribute.mutable_g();
+  body.set_name("inner");
+  for (const char* name : {"step", "goes_on", "before"}) {
+    ModelWriter::Info(*body.add_input(), name, {3});
+  }
+  ModelWriter writes_weight;
+  writes_weight.Initializer("w", Floats({3}, {1, 2, 3}));
+  *body.add_initializer() = writes_weight.graph().initializer(0);
+  ModelWriter::Node(*body.add_node(), "Add", {"before", "w"}, {"after"});
+  ModelWriter::Node(*body.add_node(), "Identity", {"goes_on"}, {"still"});
+  for (const char* name : {"still", "after"}) ModelWriter::Info(*body.add_output(), name, {3});
+  return writer;
+}
+
+GraphProto& BodyOf(ModelWriter& writer) {
+  return *writer.graph().mutable_node(0)->mutable_attribute(0)->mutable_g();
+}
+
+TEST_F(OnnxWeightsTest, GraphsInNodesHaveNoNamesOfThoseAround) {
+  ModelWriter plain = Loop();
+  EXPECT_EQ(ApplyError(plain, {3}), "no error");
+  ModelWriter input = Loop();
+  BodyOf(input).mutable_input(2)->set_name("x");
+  EXPECT_THAT(ApplyError(input, {3}),
+              HasSubstr("Loop of opset 17 'the_Loop': the graph 'inner' has the input 'x', which "
+                        "the graph 'whole' around it has already; names are given once"));
+  ModelWriter initializer = Loop();
+  BodyOf(initializer).mutable_initializer(0)->set_name("times");
+  EXPECT_THAT(ApplyError(initializer, {3}),
+              HasSubstr("the graph 'inner' has the initializer 'times', which the graph 'whole' "
+                        "around it has already"));
+  ModelWriter twice = Loop();
+  *BodyOf(twice).add_initializer() = BodyOf(twice).initializer(0);
+  EXPECT_THAT(ApplyError(twice, {3}),
+              HasSubstr("the graph 'inner' has the initializer 'w', which the graph 'inner' has"));
+  ModelWriter weights = Loop();
+  weights.Initializer("times", Array::FromVector<int64_t>({}, {3}));
+  EXPECT_THAT(LoadError(weights), HasSubstr("two initializers are called 'times'"));
+  ModelWriter inputs = Loop();
+  inputs.Input("x", {3});
+  EXPECT_THAT(LoadError(inputs), HasSubstr("two inputs are called 'x'"));
+}
+
+TEST_F(OnnxWeightsTest, GraphsInNodesHaveTheirDataInTheModelsFolder) {
+  const auto move_out = [](TensorProto& tensor) {
+    tensor.clear_raw_data();
+    tensor.set_data_location(TensorProto::EXTERNAL);
+    StringStringEntryProto& location = *tensor.add_external_data();
+    location.set_key("location");
+    location.set_value("inner.bin");
+  };
+  const Array data = Floats({3}, {1, 2, 3});
+  ModelWriter writer = Loop();
+  move_out(*BodyOf(writer).mutable_initializer(0));
+  EXPECT_THAT(ApplyError(writer, {3}),
+              AllOf(HasSubstr("Loop"), HasSubstr("tensor 'w'"), HasSubstr(folder_ / "inner.bin")));
+  PutFile(folder_ / "inner.bin", std::string(reinterpret_cast<const char*>(data.bytes()), 12));
+  EXPECT_THAT(Variables(writer, {3}), UnorderedElementsAre(Pair("w", true)));
+  // The same as a constant, in a function.
+  FunctionProto& function = *writer.model().add_functions();
+  function.set_name("AddConstant");
+  function.set_domain("ours");
+  *function.add_opset_import() = writer.model().opset_import(0);
+  function.add_input("a");
+  function.add_output("b");
+  NodeProto& constant = ModelWriter::Node(*function.add_node(), "Constant", {}, {"c"});
+  constant.add_attribute()->set_name("value");
+  *constant.mutable_attribute(0)->mutable_t() = BodyOf(writer).initializer(0);
+  ModelWriter::Node(*function.add_node(), "Add", {"a", "c"}, {"b"});
+  writer.model().add_opset_import()->set_domain("ours");
+  writer.model().mutable_opset_import(1)->set_version(1);
+  NodeProto& call = *writer.graph().mutable_node(0);
+  call.Clear();
+  ModelWriter::Node(call, "AddConstant", {"x"}, {"y"}).set_domain("ours");
+  EXPECT_EQ(ApplyError(writer, {3}), "no error");
+  std::filesystem::remove(folder_ / "inner.bin");
+  EXPECT_THAT(ApplyError(writer, {3}), HasSubstr(folder_ / "inner.bin"));
+}
+
 // Words are moved by their places; nothing is computed of them, and they are as many as dims say.
 TEST_F(OnnxWeightsTest, TextIsMovedAndNothingElse) {
   ModelWriter writer;
