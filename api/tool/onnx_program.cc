@@ -19,20 +19,26 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "api/main.h"
+#include "runtime/array_difference.h"
 #include "runtime/base/reactor.h"
 #include "runtime/base/status.h"
+#include "runtime/files/npy.h"
 
 ABSL_FLAG(std::string, model, "", "The file; `braid onnx FILE` needs no flag for it");
 ABSL_FLAG(std::vector<std::string>, sizes, {},
           "Sizes that the file leaves open, by their names there or as INPUT.AXIS: batch=8,x.1=3; "
           "what is not named is 1");
-ABSL_FLAG(std::string, inputs, "",
-          "A folder with input_0.npy, input_1.npy, ... and perhaps with output_0.npy, ..., which "
-          "the outputs are compared with; without it inputs are made up");
+ABSL_FLAG(
+    std::string, inputs, "",
+    "A folder with input_0.npy, input_1.npy, ... and perhaps with output_0.npy, ..., which "
+    "the outputs are compared with: all of them, or none is there; without it inputs are made "
+    "up");
 ABSL_FLAG(std::vector<std::string>, known, {},
           "Inputs whose values the compiler may use, for models that compute shapes from them");
-ABSL_FLAG(double, tolerance, 1e-5,
-          "What an output may differ from the expected one, by the largest number in it");
+ABSL_FLAG(
+    double, tolerance, 1e-5,
+    "What an output of floating numbers may differ from the expected one, by the largest number "
+    "in it; whole numbers and bools are the same");
 ABSL_FLAG(double, bench, 0, "How many seconds to measure, after as many steps as take a tenth");
 
 namespace braid {
@@ -147,27 +153,60 @@ double Difference(const Array& actual, const Array& expected) {
   return difference / largest;
 }
 
-absl::Status Compare(const std::string& name, int index, const Array& actual) {
+std::string ExpectedFile(size_t index) {
   const std::filesystem::path folder = absl::GetFlag(FLAGS_inputs);
-  const std::string file = (folder / absl::StrCat("output_", index, ".npy")).string();
-  std::string text = absl::StrCat("  ", name, " ", std::string(ToString(actual.dtype())),
-                                  actual.shape().ToString());
-  if (folder.empty() || !std::filesystem::exists(file)) {
-    std::cout << text << "\n";
-    return absl::OkStatus();
+  return (folder / absl::StrCat("output_", index, ".npy")).string();
+}
+
+// What the file has, in the output's type if .npy files cannot have that one.
+absl::StatusOr<Array> ReadExpected(const std::string& file, DType dtype) {
+  BRAID_ASSIGN_OR_RETURN(Array expected, Array::ReadNpy(file));
+  return FormatNpyHeader(dtype, {}).ok() ? expected : expected.As(dtype);
+}
+
+absl::Status Compare(const std::string& name, const std::string& file, const Array& actual) {
+  BRAID_ASSIGN_OR_RETURN(const Array expected, ReadExpected(file, actual.dtype()));
+  const std::string exact = ExactDifference(actual, expected);
+  const bool has_type = expected.dtype() == actual.dtype() && expected.shape() == actual.shape();
+  const bool is_exact = IsWholeNumber(actual.dtype()) || actual.dtype() == DType::kBool;
+  if (!exact.empty() && (is_exact || !has_type)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("output '", name, "' is not as in ", file, ": ", exact));
   }
-  BRAID_ASSIGN_OR_RETURN(const Array expected, Array::ReadNpy(file));
-  if (expected.shape() != actual.shape()) {
-    return absl::FailedPreconditionError(absl::StrCat("output '", name, "' is ",
-                                                      actual.shape().ToString(), "; ", file,
-                                                      " has ", expected.shape().ToString()));
-  }
-  const double difference = Difference(actual, expected);
-  std::cout << text << absl::StrFormat(": differs by %.2g of the largest number\n", difference);
+  const double difference = exact.empty() ? 0 : Difference(actual, expected);
+  std::cout << absl::StrFormat(": differs by %.2g of the largest number\n", difference);
   if (difference <= absl::GetFlag(FLAGS_tolerance)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrFormat(
       "output '%s' differs from %s by %.3g of the largest number; --tolerance is %g", name, file,
       difference, absl::GetFlag(FLAGS_tolerance)));
+}
+
+// Prints what the outputs are, and compares them if --inputs has arrays for them: none or all.
+absl::Status CompareAll(const std::vector<std::string>& names, const std::vector<Array>& outputs) {
+  std::string there, missing, missed;
+  for (size_t i = 0; i < outputs.size() && !absl::GetFlag(FLAGS_inputs).empty(); ++i) {
+    const std::string file = ExpectedFile(i);
+    if (std::filesystem::exists(file)) {
+      there = file;
+    } else if (missing.empty()) {
+      missing = file;
+      missed = names[i];
+    }
+  }
+  if (!there.empty() && !missing.empty()) {
+    return absl::NotFoundError(absl::StrCat("output '", missed, "' has nothing to compare with: ",
+                                            there, " is there, but ", missing, " is not"));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::cout << "  " << names[i] << " " << ToString(outputs[i].dtype())
+              << outputs[i].shape().ToString();
+    if (there.empty()) {
+      std::cout << "\n";
+    } else {
+      BRAID_RETURN_IF_ERROR(Compare(names[i], ExpectedFile(i), outputs[i]));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Measure(CompiledJob& job, const RunOptions& step, double seconds) {
@@ -242,11 +281,13 @@ absl::Status RunFile(Session& session) {
     step.feeds.emplace_back(absl::StrCat("input_", i), inputs[i]);
   }
   BRAID_ASSIGN_OR_RETURN(const RunResult result, job.Run(step));
-  for (size_t i = 0; i < names.size(); ++i) {
-    const std::string name =
-        names.size() == model.outputs().size() ? model.outputs()[i].name : names[i];
-    BRAID_RETURN_IF_ERROR(Compare(name, static_cast<int>(i), result.Last(names[i])));
+  std::vector<Array> outputs;
+  for (std::string& name : names) {
+    outputs.push_back(result.Last(name));
+    const bool has_name = names.size() == model.outputs().size();
+    if (has_name) name = model.outputs()[outputs.size() - 1].name;
   }
+  BRAID_RETURN_IF_ERROR(CompareAll(names, outputs));
   const double seconds = absl::GetFlag(FLAGS_bench);
   return seconds > 0 ? Measure(job, step, seconds) : absl::OkStatus();
 }
