@@ -5,14 +5,18 @@
     venv/bin/python tests/conformance/write_onnx_cases.py FOLDER
     BRAID_ONNX_CASES=FOLDER build/release/bin/onnx_conformance_tests
 
-Cases of single operators are made anew by the package; the other sets are files that it brings.
+Cases of single operators are made anew by the package; the other sets are files that it brings. Of
+the real models it brings those whose weights are made by ConstantOfShape, and their outputs; their
+inputs are made as its own runner makes them.
 """
 
+import json
 import os
 import pathlib
 import shutil
 import sys
 
+import numpy as np
 import onnx
 import onnx.backend.test
 import onnx.backend.test.case.model
@@ -48,6 +52,30 @@ def write(case, folder):
                 (data / f"{prefix}_{i}.pb").write_bytes(to_bytes(value, infos[i]))
 
 
+def ramp(info):
+    """Numbers from 0 to 1 of an input's shape, as onnx.backend.test.runner feeds these models."""
+    shape = [dim.dim_value if dim.HasField("dim_value") else 1
+             for dim in info.type.tensor_type.shape.dim]
+    count = int(np.prod(shape))
+    return (np.arange(count).reshape(shape) / count).astype(np.float32)
+
+
+def write_real(case, light, folder):
+    """`case` says which of the models in the folder `light` it is."""
+    url = json.loads((case / "data.json").read_text())["url"]
+    path = light / pathlib.PurePosixPath(url).name
+    model = onnx.load(str(path))
+    data = folder / "test_data_set_0"
+    data.mkdir(parents=True)
+    shutil.copy(path, folder / "model.onnx")
+    weights = {each.name for each in model.graph.initializer}
+    inputs = [info for info in model.graph.input if info.name not in weights]
+    for i, info in enumerate(inputs):
+        (data / f"input_{i}.pb").write_bytes(to_bytes(ramp(info), info))
+    for i in range(len(model.graph.output)):
+        shutil.copy(path.with_name(f"{path.stem}_output_{i}.pb"), data / f"output_{i}.pb")
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -67,6 +95,10 @@ def main():
             if case.is_dir() and not (top / kind / case.name).exists():
                 shutil.copytree(case, top / kind / case.name)
                 written += 1
+    for case in sorted((data / "real").iterdir()):
+        if (case / "data.json").exists():
+            write_real(case, data / "light", top / "real" / case.name)
+            written += 1
     print(f"wrote {written} cases of onnx {onnx.__version__} to {top}")
 
 
