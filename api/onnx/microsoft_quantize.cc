@@ -132,7 +132,8 @@ Tensor Unpacked(Tensor bytes, int64_t bits) {
   const Tensor moved = ShiftRight(wide, Literal(*bytes.graph(), {DType::kI32, {parts}}, places));
   const Tensor mask =
       Constant(*bytes.graph(), static_cast<double>((1 << bits) - 1), {.dtype = DType::kI32});
-  Ints dims(bytes.shape().begin(), bytes.shape().end());
+  const Shape shape = bytes.shape();
+  Ints dims(shape.begin(), shape.end());
   dims.back() *= parts;
   return Reshape(BitwiseAnd(moved, mask), Shape(dims));
 }

@@ -173,5 +173,46 @@ TEST_F(QuantizedTest, ScalesOfTheDepthStayInTheProduct) {
   EXPECT_THAT(explanation_, Not(HasSubstr("matmul_integer")));
 }
 
+// Rows of 40 numbers, 16 of which have a scale: the last block has 8 that nobody reads.
+TEST_F(QuantizedTest, RowsOfFewBitsAreQuantizedByBlocks) {
+  constexpr int64_t kNumbers = 40, kOutputs = 3, kBlock = 16, kBlocks = 3;
+  Given("x", {2, kNumbers}, 1);
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const int bits : {2, 4, 8}) {
+    for (const bool has_zero : {false, true}) {
+      const std::string name = std::to_string(bits) + (has_zero ? "_zero" : "");
+      const int64_t row_bytes = kBlocks * kBlock * bits / 8, zero_bytes = (kBlocks * bits + 7) / 8;
+      std::vector<uint8_t> packed(kOutputs * row_bytes), zeros(kOutputs * zero_bytes);
+      std::vector<float> scales, reals(kNumbers * kOutputs);
+      for (int64_t row = 0; row < kOutputs; ++row) {
+        for (int64_t i = 0; i < kBlocks * kBlock; ++i) {
+          const int64_t block = i / kBlock, number = (row * 7 + i * 5 + 3) % (1 << bits);
+          const int64_t zero = has_zero ? (row + block + 1) % (1 << bits) : 1 << (bits - 1);
+          const float scale = 0.0005f * static_cast<float>(1 + row + 2 * block);
+          packed[row * row_bytes + i * bits / 8] |= number << (i * bits % 8);
+          if (i < kNumbers) reals[i * kOutputs + row] = static_cast<float>(number - zero) * scale;
+          if (i % kBlock != 0) continue;
+          zeros[row * zero_bytes + block * bits / 8] |= zero << (block * bits % 8);
+          scales.push_back(scale);
+        }
+      }
+      Bytes("packed" + name, {kOutputs, kBlocks, kBlock * bits / 8}, packed, kU8);
+      Bytes("zeros" + name, {kOutputs * zero_bytes}, zeros, kU8);
+      writer_.Initializer("scales" + name, Array::FromVector<float>({kOutputs * kBlocks}, scales));
+      writer_.Initializer("reals" + name, Array::FromVector<float>({kNumbers, kOutputs}, reals));
+      std::vector<std::string> inputs = {"x", "packed" + name, "scales" + name};
+      if (has_zero) inputs.push_back("zeros" + name);
+      NodeProto& node = Fused("MatMulNBits", inputs, {"y" + name});
+      IntAttribute(node, "K", kNumbers);
+      IntAttribute(node, "N", kOutputs);
+      IntAttribute(node, "bits", bits);
+      IntAttribute(node, "block_size", kBlock);
+      Standard("MatMul", {"x", "reals" + name}, {"expected" + name});
+      pairs.emplace_back("y" + name, "expected" + name);
+    }
+  }
+  ExpectEqual(pairs);
+}
+
 }  // namespace
 }  // namespace braid::onnx
