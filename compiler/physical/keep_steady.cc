@@ -10,9 +10,9 @@ namespace {
 
 using Source = OperandRef::Source;
 
-// What a kernel makes is kept up to so many times the bytes of the variables that it is made of (a
-// cast of bytes to f32), or up to so many bytes.
-constexpr int64_t kMostGrowth = 4;
+// What lasts has up to so many times the bytes of the variables that it is made of (f32 of numbers
+// of 4 bits), or up to so many bytes.
+constexpr int64_t kMostGrowth = 8;
 constexpr int64_t kSmallBytes = 1 << 20;
 
 bool IsInScratch(const OperandRef& ref) { return ref.source == Source::kScratch; }
@@ -22,6 +22,93 @@ int64_t BytesOf(const std::vector<TensorLayout>& layouts, const Placement& place
   for (const TensorLayout& layout : layouts) bytes += MaxBytesOf(layout, placement);
   return bytes;
 }
+
+// Which kernels of a group make what is kept.
+class Keeping {
+ public:
+  Keeping(const PhysicalGraph& graph, const OpRegistry& registry, TaskGroup& group)
+      : graph_(graph),
+        registry_(registry),
+        group_(group),
+        compute_(std::get<Compute>(group.work)),
+        sources_(compute_.scratch.size(), 0) {}
+
+  void Choose() {
+    KeepAll();
+    while (DropTooLarge()) DropChanging();
+  }
+
+ private:
+  // All that is steady.
+  void KeepAll() {
+    for (const KernelCall& kernel : compute_.kernels) {
+      if (!MayBeSteady(graph_, registry_, group_, kernel) || BytesMade(kernel) == 0) continue;
+      const int64_t source = SourceOf(kernel);
+      for (const OperandRef& ref : kernel.outputs) sources_[ref.index] = source;
+      SetKept(kernel, true);
+    }
+  }
+
+  // What would last and is much more than its variables, and what passes on the way to less than it
+  // is itself. Backwards, as what is dropped makes last what it reads. False if there is none.
+  bool DropTooLarge() {
+    std::vector<bool> lasts = LastingScratch(compute_);
+    std::vector<int64_t> leads_to(compute_.scratch.size(), 0);  // the most bytes that last
+    bool drops = false;
+    for (auto kernel = compute_.kernels.rbegin(); kernel != compute_.kernels.rend(); ++kernel) {
+      if (!MakesKept(compute_, *kernel)) continue;
+      const int64_t bytes = BytesMade(*kernel);
+      int64_t most = 0;
+      bool has_lasting = false;
+      for (const OperandRef& ref : kernel->outputs) {
+        has_lasting |= lasts[ref.index];
+        most = std::max(most, leads_to[ref.index]);
+      }
+      const bool is_near = bytes <= std::max(kSmallBytes, kMostGrowth * SourceOf(*kernel));
+      const bool drop = !is_near && (has_lasting || bytes > most);
+      if (drop) SetKept(*kernel, false);
+      drops |= drop;
+      if (has_lasting) most = std::max(most, bytes);
+      for (const OperandRef& ref : kernel->inputs) {
+        if (!IsInScratch(ref)) continue;
+        if (drop) lasts[ref.index] = true;
+        if (!drop) leads_to[ref.index] = std::max(leads_to[ref.index], most);
+      }
+    }
+    return drops;
+  }
+
+  // What is made of something that is no longer kept.
+  void DropChanging() {
+    for (const KernelCall& kernel : compute_.kernels) {
+      const bool is_kept = MakesKept(compute_, kernel);
+      if (is_kept && !MayBeSteady(graph_, registry_, group_, kernel)) SetKept(kernel, false);
+    }
+  }
+
+  void SetKept(const KernelCall& kernel, bool is_kept) {
+    for (const OperandRef& ref : kernel.outputs) compute_.scratch[ref.index].is_kept = is_kept;
+  }
+  // Of variables, that the kernel's results are made of.
+  int64_t SourceOf(const KernelCall& kernel) const {
+    int64_t source = 0;
+    for (size_t i = 0; i < kernel.inputs.size(); ++i) {
+      const OperandRef& ref = kernel.inputs[i];
+      source += IsInScratch(ref) ? sources_[ref.index]
+                                 : MaxBytesOf(kernel.input_layouts[i], group_.placement);
+    }
+    return source;
+  }
+  int64_t BytesMade(const KernelCall& kernel) const {
+    return BytesOf(kernel.output_layouts, group_.placement);
+  }
+
+  const PhysicalGraph& graph_;
+  const OpRegistry& registry_;
+  const TaskGroup& group_;
+  Compute& compute_;
+  std::vector<int64_t> sources_;  // by scratch: bytes of variables
+};
 
 }  // namespace
 
@@ -54,23 +141,7 @@ PhysicalGraph KeepSteady(PhysicalGraph graph, const OpRegistry& registry) {
   if (graph.writes_variables) return graph;
   for (const TaskGroup& group : graph.groups()) {
     if (!group.is<Compute>()) continue;
-    auto& compute = std::get<Compute>(graph.group(group.id).work);
-    std::vector<int64_t> sources(compute.scratch.size(), 0);  // bytes of variables
-    for (const KernelCall& kernel : compute.kernels) {
-      if (!MayBeSteady(graph, registry, group, kernel)) continue;
-      int64_t source = 0;
-      for (size_t i = 0; i < kernel.inputs.size(); ++i) {
-        source += IsInScratch(kernel.inputs[i])
-                      ? sources[kernel.inputs[i].index]
-                      : MaxBytesOf(kernel.input_layouts[i], group.placement);
-      }
-      const int64_t bytes = BytesOf(kernel.output_layouts, group.placement);
-      if (bytes == 0 || bytes > std::max(kSmallBytes, kMostGrowth * source)) continue;
-      for (const OperandRef& ref : kernel.outputs) {
-        compute.scratch[ref.index].is_kept = true;
-        sources[ref.index] = source;
-      }
-    }
+    Keeping(graph, registry, graph.group(group.id)).Choose();
   }
   return graph;
 }

@@ -10,9 +10,11 @@
 
 namespace braid::compiler {
 
-// Sets Scratch::is_kept for what such kernels make, if it is not much more than its variables, in a
-// graph of which `writes_variables` is false. It has bytes of its own for as long as the job is
-// loaded, and its tasks run the kernels only when variables have changed.
+// Sets Scratch::is_kept for what such kernels make, in a graph of which `writes_variables` is
+// false, if what other kernels read of it is not much more than its variables; what passes on the
+// way there (bytes as i32, scales beside each number) may be as large as that. It has bytes of its
+// own for as long as the job is loaded, and its tasks run the kernels only when variables have
+// changed.
 PhysicalGraph KeepSteady(PhysicalGraph graph, const OpRegistry& registry);
 
 bool WritesVariables(const PhysicalGraph& graph, const OpRegistry& registry);

@@ -4,6 +4,7 @@
 #include <braid/braid.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -166,6 +167,50 @@ class CountingKernel final : public Kernel {
   const std::unique_ptr<Kernel> kernel_;
   int* const runs_;
 };
+
+// Numbers of 4 bits, two in a byte, and a scale for each 32 of them.
+TEST(UnchangedWeightsTest, WeightsOfFewBitsAreMadeRealOnce) {
+  Runs runs;
+  const auto session = StartOrDie();
+  session->kernels().WrapAll([&runs](const KernelSpec& spec, std::unique_ptr<Kernel> kernel) {
+    kernel = std::make_unique<CountingKernel>(std::move(kernel), &runs[spec.name]);
+    return kernel;
+  });
+  constexpr int64_t kWide = 1024;  // so that all is larger than what is kept anyway
+  auto job = session->Compile("infer", [&](Job& job) {
+    const Tensor packed =
+        Variable(job.graph(), {.name = "w", .dtype = DType::kU8, .shape = {kWide, kWide / 2, 1}});
+    const Tensor scales = Variable(job.graph(), {.name = "s", .shape = {kWide, kWide / 32, 1}});
+    const Tensor x = job.Input("x", {kRows, kWide});
+    job.graph().PushScope("net");
+    const Tensor places = Literal(job.graph(), {DType::kI32, {2}}, {0, 4});
+    const Tensor mask = Constant(job.graph(), 15, {.dtype = DType::kI32});
+    const Tensor numbers = BitwiseAnd(ShiftRight(Cast(packed, DType::kI32), places), mask);
+    const Tensor blocks = Reshape(Cast(numbers, DType::kF32), {kWide, kWide / 32, 32});
+    const Tensor reals = Mul(blocks, RepeatInterleave(scales, 32, 2));
+    const Tensor y = MatMul(x, Reshape(reals, {kWide, kWide}), {.transpose_b = true});
+    job.graph().PopScope();
+    job.Fetch("y", y);
+  });
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::vector<uint8_t> bytes(kWide * kWide / 2, 0x21);  // 1, 2, 1, 2, ...
+  const std::vector<float> halves(kWide * kWide / 32, 0.5f);
+  ASSERT_EQ(session->Set("w", Array::FromVector<uint8_t>({kWide, kWide / 2, 1}, bytes)),
+            absl::OkStatus());
+  ASSERT_EQ(session->Set("s", Array::FromVector<float>({kWide, kWide / 32, 1}, halves)),
+            absl::OkStatus());
+  const Array x = Array::FromVector(Shape({kRows, kWide}), std::vector<float>(kRows * kWide, 1));
+  for (int i = 0; i < 3; ++i) {
+    const auto result = job->Run({.feeds = {{"x", x}}});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->Last("y").data<float>()[0], 0.75f * kWide);
+  }
+  EXPECT_EQ(runs["net.mul"], 1);
+  for (const auto& [name, count] : runs) {
+    if (!name.starts_with("net.")) continue;
+    EXPECT_EQ(count, name == "net.matmul" ? 3 : 1) << name;
+  }
+}
 
 // What depends on variables alone is computed when one has changed.
 TEST(UnchangedWeightsTest, ResultsAreKeptUntilSomebodyWrites) {

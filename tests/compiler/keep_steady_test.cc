@@ -143,6 +143,31 @@ fetch "f" (%8) {name="y"} on=cpu[1]{0.0} sbp=(B)->()
   EXPECT_EQ(Kept(graph), (Names{"thrice"}));
 }
 
+// Two numbers of 4 bits in a byte and a scale for each 32 of them, by way of larger tensors that
+// pass.
+TEST(KeepSteady, WeightsThatAreQuantizedByBlocks) {
+  PhysicalGraph graph = Planned(KeepSteady(Chained(R"(
+%0:f32[8, 512] = input "x" () {dtype=f32 shape=[8, 512]} on=cpu[1]{0.0} sbp=()->(B)
+%1:u8[1, 1024, 256] = variable "w" () {dtype=u8 shape=[1, 1024, 256]} on=cpu[1]{0.0} sbp=()->(B)
+%2:i32[1, 1024, 256] = cast "wide" (%1) {dtype=i32} on=cpu[1]{0.0} sbp=(B)->(B)
+%3:i32[2, 1024, 256] = broadcast_to "parts" (%2) {shape=[2, 1024, 256]} on=cpu[1]{0.0} sbp=(B)->(B)
+%4:f32[2, 1024, 256] = cast "numbers" (%3) {dtype=f32} on=cpu[1]{0.0} sbp=(B)->(B)
+%5:f32[1, 1024, 16, 1] = variable "s" () {dtype=f32 shape=[1, 1024, 16, 1]} on=cpu[1]{0.0} sbp=()->(B)
+%6:f32[1, 1024, 16, 32] = broadcast_to "scales" (%5) {shape=[1, 1024, 16, 32]} on=cpu[1]{0.0} sbp=(B)->(B)
+%7:f32[2, 1024, 256] = reshape "beside" (%6) {shape=[2, 1024, 256]} on=cpu[1]{0.0} sbp=(B)->(B)
+%8:f32[2, 1024, 256] = mul "reals" (%4, %7) on=cpu[1]{0.0} sbp=(B, B)->(B)
+%9:f32[512, 1024] = reshape "matrix" (%8) {shape=[512, 1024]} on=cpu[1]{0.0} sbp=(B)->(B)
+%10:f32[8, 1024] = matmul "y" (%0, %9) on=cpu[1]{0.0} sbp=(B, B)->(B)
+fetch "f" (%10) {name="y"} on=cpu[1]{0.0} sbp=(B)->()
+)"),
+                                           JobRegistry()));
+  EXPECT_EQ(Kept(graph),
+            (Names{"wide", "parts", "numbers", "scales", "beside", "reals", "matrix"}));
+  const TaskGroup& chain = ChainOf(graph, "y");
+  EXPECT_EQ(std::ranges::count(LastingScratch(std::get<Compute>(chain.work)), true), 1);
+  EXPECT_LE(EndOfKept(chain), 3 * (2 << 20)) << "what lasts, and what passes beside it";
+}
+
 // A chain that is cut has what its products read, so that it keeps it.
 TEST(KeepSteady, BesideWhatReadsIt) {
   const PhysicalGraph graph = Chained(R"(
