@@ -4,9 +4,9 @@
 #include <braid/braid.h>
 #include <braid/onnx.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
