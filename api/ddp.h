@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "graph/logical_graph.h"
@@ -41,10 +42,14 @@ struct PowerSgd {
 
 struct Ddp {
   GradientHook hook = {};  // none: their sum
-  // Of buckets that a hook gets, which are of one type and filled in the order in which gradients
-  // become final; a variable is not divided. The first is smaller, so that it is sent earlier.
-  int64_t first_bucket_bytes = int64_t{1} << 20;
-  int64_t bucket_bytes = int64_t{25} << 20;
+  // Of buckets, at least 1. They are of one type and filled in the order in which gradients become
+  // final; a variable is not divided. A bucket that a hook gets has no more bytes, unless it is of
+  // one variable. Without a hook the compiler's buckets end with the variable that brings them to
+  // so many bytes, or where other communication starts; of several Minimize of a job that say sizes
+  // the smallest count. The first bucket is smaller, so that it is sent earlier: none is 1 MiB, or
+  // .bucket_bytes if that is less. Of the others none is 25 MiB with a hook and 4 MiB without.
+  std::optional<int64_t> first_bucket_bytes = std::nullopt;
+  std::optional<int64_t> bucket_bytes = std::nullopt;
   // Run({.no_sync = true}) may be called: its steps add each device's gradients to those of
   // earlier ones, in the variables NAME.unsynced, [devices n] of NAME's type, and update nothing;
   // the next step without it reduces the sum. Takes the memory of one more gradient, and of a

@@ -14,6 +14,10 @@
 namespace braid {
 namespace {
 
+// Of buckets that a hook gets.
+constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;
+constexpr int64_t kBucketBytes = int64_t{25} << 20;
+
 // A variable that enters mirrored values, and by which operators.
 struct Entering {
   OpId variable = kNone;
@@ -39,7 +43,12 @@ std::vector<Entering> EnteringVariables(const LogicalGraph& graph, const Minimiz
 class Reduction {
  public:
   Reduction(LogicalGraph& graph, const Ddp& ddp, bool is_without_sync, SourceLocation where)
-      : graph_(graph), ddp_(ddp), is_without_sync_(is_without_sync), where_(where) {}
+      : graph_(graph),
+        ddp_(ddp),
+        bytes_(ddp.bucket_bytes.value_or(kBucketBytes)),
+        first_bytes_(ddp.first_bucket_bytes.value_or(std::min(kFirstBucketBytes, bytes_))),
+        is_without_sync_(is_without_sync),
+        where_(where) {}
 
   void Run(const std::vector<Entering>& entering) {
     int64_t bytes = 0;
@@ -53,7 +62,7 @@ class Reduction {
         continue;
       }
       const int64_t more = own.shape().num_elements() * static_cast<int64_t>(SizeOf(own.dtype()));
-      const int64_t limit = buckets_ == 0 ? ddp_.first_bucket_bytes : ddp_.bucket_bytes;
+      const int64_t limit = buckets_ == 0 ? first_bytes_ : bytes_;
       const bool is_other = !bucket.empty() && bucket[0].own.dtype() != own.dtype();
       if (!bucket.empty() && (is_other || bytes + more > limit)) {
         CallHook(std::exchange(bucket, {}));
@@ -131,6 +140,7 @@ class Reduction {
 
   LogicalGraph& graph_;
   const Ddp& ddp_;
+  const int64_t bytes_, first_bytes_;  // of a bucket
   const bool is_without_sync_;
   const SourceLocation where_;
   int buckets_ = 0;
@@ -138,22 +148,27 @@ class Reduction {
 
 }  // namespace
 
-void ReduceGradients(LogicalGraph& graph, const MinimizeRequest& request, const Ddp& ddp,
+void ReduceGradients(LogicalGraph& graph, MinimizeRequest& request, const Ddp& ddp,
                      bool is_without_sync, SourceLocation where) {
   const auto fail = [&](const std::string& problem) {
     graph.Fail(absl::InvalidArgumentError(
         absl::StrFormat("Minimize: %s (%s)", problem, where.ToString())));
   };
-  if (ddp.first_bucket_bytes < 1 || ddp.bucket_bytes < 1) {
+  for (const auto& [name, bytes] : {std::pair("first_bucket_bytes", ddp.first_bucket_bytes),
+                                    std::pair("bucket_bytes", ddp.bucket_bytes)}) {
+    if (bytes.value_or(1) >= 1) continue;
     return fail(
-        absl::StrFormat(".ddp has buckets of %d and then %d bytes; at least 1 each was expected",
-                        ddp.first_bucket_bytes, ddp.bucket_bytes));
+        absl::StrFormat(".ddp has .%s = %d; at least 1 was expected, or none", name, *bytes));
   }
   const std::vector<Entering> entering = EnteringVariables(graph, request);
   if (entering.empty()) {
     return fail(
         ".ddp is of gradients that each device has of its own, and no variable enters mirrored "
         "values before the loss; compute it inside job.Mirrored, or leave .ddp away");
+  }
+  if (!ddp.hook) {
+    request.first_bucket_bytes = ddp.first_bucket_bytes;
+    request.bucket_bytes = ddp.bucket_bytes;
   }
   Reduction(graph, ddp, is_without_sync, where).Run(entering);
 }

@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -90,6 +91,21 @@ absl::StatusOr<PhysicalGraph> PlaceInMemory(PhysicalGraph graph, const OpRegistr
   return PlanMemory(std::move(graph), registry);
 }
 
+// The smallest buckets that a Minimize of the graph asks for, or the pass's own.
+BucketOptions BucketsOf(const LogicalGraph& graph) {
+  std::optional<int64_t> first, others;
+  const auto take = [](const std::optional<int64_t>& asked, std::optional<int64_t>& least) {
+    if (asked.has_value()) least = std::min(*asked, least.value_or(*asked));
+  };
+  for (const MinimizeRequest& request : graph.minimize()) {
+    take(request.first_bucket_bytes, first);
+    take(request.bucket_bytes, others);
+  }
+  const BucketOptions usual;
+  const int64_t bytes = others.value_or(usual.bytes);
+  return {.first_bytes = first.value_or(std::min(usual.first_bytes, bytes)), .bytes = bytes};
+}
+
 // How a prepared graph lies on its devices, and the plan of that. `split_from`: of InferSbpOptions.
 absl::StatusOr<Compiled> LayOut(LogicalGraph graph, const CompileOptions& options,
                                 BoxingPlanner& planner, int64_t split_from) {
@@ -111,7 +127,7 @@ absl::StatusOr<Compiled> LayOut(LogicalGraph graph, const CompileOptions& option
   BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));
   BRAID_RETURN_IF_ERROR(CheckServersAreHosts(physical));
   physical = AssignStreams(std::move(physical), graph.registry());
-  BRAID_ASSIGN_OR_RETURN(physical, BucketCollectives(std::move(physical)));
+  BRAID_ASSIGN_OR_RETURN(physical, BucketCollectives(std::move(physical), BucketsOf(graph)));
   physical = ChooseMethods(std::move(physical));
   BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));
   BRAID_ASSIGN_OR_RETURN(physical, FormChains(std::move(physical)));

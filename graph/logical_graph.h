@@ -140,6 +140,8 @@ struct MinimizeRequest {
   double clip_global_norm = 0;     // 0: none
   int micro_batches = 1;
   std::vector<VariableGroup> groups;
+  // Of the buckets in which gradients of several devices are summed; none: the compiler's sizes.
+  std::optional<int64_t> first_bucket_bytes, bucket_bytes;
   SourceLocation location;
 
   // The group of a variable, or null.
@@ -244,7 +246,7 @@ class LogicalGraph {
   // its type. What is not an op follows with an @:
   //   @minimize loss=%9 optimizer="adam_update" {beta1=0.9} lr=%3 variables=("w") clip=1.0
   //       micro_batches=4 groups=({frozen=false names="*.bias" rate=0.5 weight_decay=0.0})
-  //       at train.cc:20
+  //       first_bucket=64 bucket=256 at train.cc:20
   //   @gradient %1 = %12
   //   @training
   // Parse reads it back (tests write graphs so); there, blank lines and lines that begin with # are

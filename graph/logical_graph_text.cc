@@ -85,6 +85,10 @@ std::string MinimizeToString(const LogicalGraph& graph, const MinimizeRequest& r
       return absl::StrCat("{", attrs.ToString(), "}");
     }));
   }
+  if (request.first_bucket_bytes.has_value()) {
+    absl::StrAppend(&text, " first_bucket=", *request.first_bucket_bytes);
+  }
+  if (request.bucket_bytes.has_value()) absl::StrAppend(&text, " bucket=", *request.bucket_bytes);
   return text + LocationToString(request.location);
 }
 
@@ -131,6 +135,12 @@ absl::StatusOr<int> ReadCount(TextReader& reader) {
     return absl::InvalidArgumentError(absl::StrCat(count, " is no count"));
   }
   return static_cast<int>(count);
+}
+
+absl::StatusOr<int64_t> ReadBytes(TextReader& reader) {
+  BRAID_ASSIGN_OR_RETURN(const int64_t bytes, reader.Int());
+  if (bytes >= 1) return bytes;
+  return absl::InvalidArgumentError(absl::StrCat(bytes, " is no number of bytes"));
 }
 
 absl::StatusOr<Attrs> ReadAttrs(TextReader& reader) {  // behind the '{'
@@ -276,11 +286,16 @@ absl::StatusOr<ParsedMinimize> ReadMinimize(TextReader& reader, std::set<std::st
         BRAID_ASSIGN_OR_RETURN(request.groups.emplace_back(), ReadGroup(reader));
         return absl::OkStatus();
       }));
+    } else if (reader.Consume("first_bucket=")) {
+      BRAID_ASSIGN_OR_RETURN(request.first_bucket_bytes, ReadBytes(reader));
+    } else if (reader.Consume("bucket=")) {
+      BRAID_ASSIGN_OR_RETURN(request.bucket_bytes, ReadBytes(reader));
     } else if (reader.Consume("at ")) {
       BRAID_ASSIGN_OR_RETURN(request.location, ReadLocation(reader, files));
     } else {
       return reader.Error(
-          "loss=, optimizer=, {, lr=, scale=, variables=, clip=, micro_batches= or at");
+          "loss=, optimizer=, {, lr=, scale=, variables=, clip=, micro_batches=, groups=, "
+          "first_bucket=, bucket= or at");
     }
   }
   if (request.loss == kNone) return reader.Error("loss=");

@@ -2,10 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "compiler/compile.h"
 #include "compiler/plan/invariants.h"
 #include "compiler/verify.h"
+#include "graph/functional.h"
+#include "runtime/base/status.h"
 #include "tests/compiler/physical_jobs.h"
 
 namespace braid::compiler {
@@ -141,6 +149,76 @@ g3 compute 'd' <- g2 (2)
 g4 collective 'e1.all_reduce..e2.all_reduce (2 tensors)' <- g1 (2)
 g5 compute 'e' <- g4 (2)
 )");
+}
+
+// ---- As a job asks for them --------------------------------------------------------------------
+
+// Four layers by data parallelism, whose gradients have 64 bytes each; the last one's is final
+// first. The job is minimized once for each of `asked`, which has sizes of buckets, on layers of
+// its own.
+absl::StatusOr<PhysicalGraph> CompileLayers(std::vector<MinimizeRequest> asked) {
+  const Placement devices = CpuDevices(1, 2);
+  LogicalGraph graph(&JobRegistry());
+  graph.training = true;
+  Tensor x = ToSbp(Input(graph, "x", {DType::kF32, {8, 4}}), sbp::S(0));
+  std::vector<OpId> layers;
+  for (const char* const name : {"w0", "w1", "w2", "w3"}) {
+    const Tensor w = Variable(graph, {.name = name, .shape = {4, 4}, .sbp = sbp::B});
+    layers.push_back(graph.producer(w.id()).id);
+    x = Relu(MatMul(x, w));
+  }
+  const Tensor loss = Mean(Square(x));
+  Fetch(loss, "loss");
+  for (size_t i = 0; i < layers.size(); ++i) {
+    asked[i * asked.size() / layers.size()].variables.push_back(layers[i]);
+  }
+  for (MinimizeRequest& request : asked) {
+    request.loss = loss.id();
+    request.optimizer = "sgd_update";
+    request.attrs = {{"learning_rate", 0.5}, {"weight_decay", 0.0}};
+    graph.minimize().push_back(std::move(request));
+  }
+  BRAID_ASSIGN_OR_RETURN(
+      Compiled compiled,
+      Compile(std::move(graph), {.job = "layers", .all_devices = devices, .master = devices}));
+  return std::move(compiled.physical);
+}
+
+MinimizeRequest Asking(std::optional<int64_t> first, std::optional<int64_t> others) {
+  MinimizeRequest request;
+  request.first_bucket_bytes = first;
+  request.bucket_bytes = others;
+  return request;
+}
+
+// How many gradients each bucket has, in the order in which they become final.
+std::vector<size_t> BucketsOf(std::vector<MinimizeRequest> asked) {
+  const auto graph = CompileLayers(std::move(asked));
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  if (!graph.ok()) return {};
+  std::map<GroupId, size_t> buckets;  // by the group that makes the gradients
+  for (const TaskGroup& group : graph->groups()) {
+    if (!group.is<Collective>()) continue;
+    const Register& in = graph->reg(group.inputs[0].reg);
+    buckets[in.producer] = in.parts.size();
+  }
+  std::vector<size_t> sizes;
+  for (const auto& [producer, size] : buckets) sizes.push_back(size);
+  return sizes;
+}
+
+TEST(BucketCollectives, AJobSaysTheirSizes) {
+  using Sizes = std::vector<size_t>;
+  EXPECT_EQ(BucketsOf({Asking({}, {})}), Sizes({4}));
+  EXPECT_EQ(BucketsOf({Asking({}, 64)}), Sizes({1, 1, 1, 1}));
+  EXPECT_EQ(BucketsOf({Asking({}, 128)}), Sizes({2, 2}));
+  EXPECT_EQ(BucketsOf({Asking(64, {})}), Sizes({1, 3}));
+  EXPECT_EQ(BucketsOf({Asking(64, 128)}), Sizes({1, 2, 1}));
+  EXPECT_EQ(BucketsOf({Asking(128, 64)}), Sizes({2, 1, 1}));
+  // Of several the smallest.
+  EXPECT_EQ(BucketsOf({Asking({}, 256), Asking({}, 128)}), Sizes({2, 2}));
+  EXPECT_EQ(BucketsOf({Asking({}, 128), Asking({}, {})}), Sizes({2, 2}));
+  EXPECT_EQ(BucketsOf({Asking(64, {}), Asking(128, 192)}), Sizes({1, 3}));
 }
 
 }  // namespace

@@ -12,7 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "tests/dist/ddp_case.h"
 #include "tests/dist/dist_case.h"
 
@@ -63,6 +66,67 @@ TEST(DdpTest, OneStepIsThatOfOneDevice) {
     const auto weights = Train({.devices = devices});
     ASSERT_TRUE(weights.ok()) << weights.status();
     ExpectNear(*weights, *alone, 1e-6, "");
+  }
+}
+
+// How many all_reduces the job does whose plan this is.
+size_t NumAllReduces(const CompiledJob& job) {
+  size_t count = 0;
+  for (const absl::string_view line : absl::StrSplit(job.Explain(), '\n')) {
+    if (absl::StrContains(line, " all_reduce \"")) ++count;
+  }
+  return count;
+}
+
+// Without a hook the compiler's buckets are as large as the user says: 1, for example, is one for
+// each of the four variables.
+TEST(DdpTest, BucketsWithoutAHookAreAsLargeAsAsked) {
+  const std::vector<std::pair<std::optional<Ddp>, size_t>> cases = {
+      {std::nullopt, 1},
+      {Ddp(), 1},
+      {Ddp{.bucket_bytes = 1}, 4},
+      {Ddp{.first_bucket_bytes = 1}, 2},
+      {Ddp{.first_bucket_bytes = 1, .bucket_bytes = 1 << 20}, 2},
+      {Ddp{.bucket_bytes = 1 << 20}, 1},
+      {Ddp{.bucket_bytes = 1, .no_sync = true}, 4}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [ddp, expected] = cases[i];
+    size_t count = 0;
+    const auto weights = Train({.options = {.ddp = ddp}}, [&](Session&, CompiledJob& job) {
+      count = NumAllReduces(job);
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    EXPECT_EQ(count, expected) << i;
+    ExpectSame({.options = {.ddp = ddp}, .steps = 3}, 0, absl::StrCat(i));
+  }
+}
+
+// Of a world, too; ranks that ask for different sizes do not make the same job.
+TEST(DdpTest, BucketsOfRanksAreAsLargeAsAsked) {
+  for (const bool is_same : {true, false}) {
+    const WorldEnd end = RunWorld(2, [&](dist::World& world) -> absl::Status {
+      BRAID_ASSIGN_OR_RETURN(const auto session,
+                             Session::Start(world, {.seed = 5, .progress = Progress::kOff}));
+      const int64_t bytes = is_same ? 1 : 1 + world.rank();
+      BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("train", [&](Job& job) {
+        const Tensor loss = job.Mirrored([&] {
+          const auto [x, y] = Inputs(job, kBatch / 2);
+          return MeanMirrored(LossOf(x, y));
+        });
+        job.Minimize(loss, Sgd{.lr = 0.1}, {.ddp = Ddp{.bucket_bytes = bytes}});
+      }));
+      EXPECT_EQ(NumAllReduces(job), 4u);
+      BRAID_RETURN_IF_ERROR(job.Run({.feeds = Batch(0, world.rank(), 2)}).status());
+      return session->Close(absl::OkStatus());
+    });
+    if (is_same) {
+      ExpectAllWell(end);
+      continue;
+    }
+    for (const absl::Status& status : end.programs) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr("bucket=")) << status;
+    }
   }
 }
 
@@ -310,7 +374,7 @@ TEST(DdpTest, MistakesAreSaid) {
   EXPECT_THAT(ErrorOf(with(PowerSgd{.rank = 0})), HasSubstr("PowerSgd: rank is 0; at least 1"));
   Training training;
   training.options.ddp = Ddp{.bucket_bytes = 0};
-  EXPECT_THAT(ErrorOf(training), HasSubstr(".ddp has buckets of 1048576 and then 0 bytes"));
+  EXPECT_THAT(ErrorOf(training), HasSubstr(".ddp has .bucket_bytes = 0; at least 1 was expected"));
   training.options.ddp = Ddp();
   training.runs_a_step = 2;
   EXPECT_THAT(ErrorOf(training), HasSubstr("Run of job 'train': no_sync adds gradients up"));

@@ -203,7 +203,7 @@ constexpr char kEverything[] =
 %6:f32[784, 10] = relu "gradient" (%1) fwd="fc1"
 %7:f32[] = input "lr" () {dtype=f32 shape=[]}
 update "update" (%1, %6) at train.cc:30
-@minimize loss=%5 optimizer="adam_update" {beta1=0.9 exact=true} lr=%7 variables=("fc \"1\".weight") clip=1.0 micro_batches=4 groups=({frozen=true names="stem.*" rate=1.0}, {frozen=false names="*.bias" rate=0.5 weight_decay=0.0}) at train.cc:20
+@minimize loss=%5 optimizer="adam_update" {beta1=0.9 exact=true} lr=%7 variables=("fc \"1\".weight") clip=1.0 micro_batches=4 groups=({frozen=true names="stem.*" rate=1.0}, {frozen=false names="*.bias" rate=0.5 weight_decay=0.0}) first_bucket=64 bucket=5000000000 at train.cc:20
 @minimize loss=%5 optimizer="sgd_update"
 @gradient %0 = %6
 @gradient %1 = %6
@@ -239,6 +239,8 @@ TEST(LogicalGraphTextTest, RoundTripIsExact) {
   EXPECT_EQ(request.variables, std::vector<OpId>{1});
   EXPECT_EQ(request.clip_global_norm, 1.0);
   EXPECT_EQ(request.micro_batches, 4);
+  EXPECT_EQ(request.first_bucket_bytes, 64);
+  EXPECT_EQ(request.bucket_bytes, 5'000'000'000);
   EXPECT_EQ(request.location.line, 20);
   EXPECT_EQ(graph.gradients(), (std::map<TensorId, TensorId>{{0, 6}, {1, 6}}));
   EXPECT_TRUE(graph.training);
@@ -302,6 +304,7 @@ TEST(LogicalGraphTextTest, ErrorsNameTheLine) {
             "again or at, found "
             "'what'");
   EXPECT_EQ(message(x + "@gradient %0 = %3"), "line 2: there is no %3");
+  EXPECT_EQ(message(x + "@minimize loss=%0 bucket=0"), "line 2: 0 is no number of bytes");
   EXPECT_EQ(message(x + "@minimize loss=%0 variables=(\"w\")"), "line 2: there is no op \"w\"");
 }
 
