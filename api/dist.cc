@@ -84,6 +84,10 @@ bool Work::Test() const {
   return state_ == nullptr || state_->is_done == nullptr || state_->is_done->is_set();
 }
 
+absl::Status Work::status() const {
+  return state_ != nullptr && Test() ? state_->status : absl::OkStatus();
+}
+
 // ---- World::Member ------------------------------------------------------------------------------
 
 // What all groups of a world share.

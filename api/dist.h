@@ -90,6 +90,9 @@ class Work {
   absl::Status Wait();
   // Whether Wait would return at once.
   bool Test() const;
+  // What Wait would return, once the call is done; OK until then, so ask Test() whether it is. Does
+  // not wait.
+  absl::Status status() const;
 
  private:
   friend class Group;

@@ -2,6 +2,7 @@
 // loop over the ranks' inputs gives.
 #include "api/dist.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,6 +108,50 @@ TEST_P(WorldTest, MuchDataTakesManyChunks) {
 
 TEST_P(WorldTest, AHundredCallsAreUnderWayAtATime) {
   ExpectAllWell(RunWorld(3, CheckAHundredCalls));
+}
+
+// Without a call that waits.
+bool ComesToItsEnd(const dist::Work& work) {
+  const absl::Time last = absl::Now() + absl::Seconds(60);
+  while (!work.Test() && absl::Now() < last) absl::SleepFor(absl::Milliseconds(1));
+  return work.Test();
+}
+
+TEST_P(WorldTest, AWorkHasTheStatusOfItsEnd) {
+  EXPECT_EQ(dist::Work().status(), absl::OkStatus());
+  ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
+    std::vector<float> data(3), word(1);
+    if (world.rank() == 1) {
+      BRAID_RETURN_IF_ERROR(world.Receive(word, 0, 1));
+      return world.Send(data, 0);
+    }
+    const dist::Work receive = world.StartReceive(data, 1);
+    EXPECT_FALSE(receive.Test()) << "the other rank waits for a word";
+    EXPECT_EQ(receive.status(), absl::OkStatus());
+    BRAID_RETURN_IF_ERROR(world.Send(word, 1, 1));
+    EXPECT_TRUE(ComesToItsEnd(receive));
+    EXPECT_EQ(receive.status(), absl::OkStatus());
+    const dist::Work wrong = world.StartSend(data, 7);
+    EXPECT_TRUE(wrong.Test());
+    EXPECT_TRUE(absl::IsInvalidArgument(wrong.status())) << wrong.status();
+    return absl::OkStatus();
+  }));
+}
+
+TEST_P(WorldTest, AWorkThatFailedSaysWhy) {
+  const WorldEnd end = RunWorld(2, [](dist::World& world) -> absl::Status {
+    std::vector<float> data(3 + world.rank());
+    dist::Work sum = world.StartAllReduce(data);
+    EXPECT_TRUE(ComesToItsEnd(sum));
+    const absl::Status status = sum.status();
+    EXPECT_EQ(sum.Wait(), status);
+    return status;
+  });
+  for (const absl::Status& status : end.programs) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::HasSubstr("call 0 is not the same on all ranks"));
+  }
 }
 
 TEST_P(WorldTest, GroupsWorkBesideEachOther) { ExpectAllWell(RunWorld(4, CheckGroupsOfFour)); }
