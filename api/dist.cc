@@ -93,13 +93,16 @@ absl::Status Work::status() const {
 // What all groups of a world share.
 class World::Member {
  public:
-  Member(std::unique_ptr<Membership> membership, int rank, Nanoseconds timeout)
+  Member(std::unique_ptr<Membership> membership, int rank, const LocalPlace& place,
+         Nanoseconds timeout)
       : membership_(std::move(membership)),
         rank_(rank),
+        place_(place),
         timeout_(timeout),
         store_(membership_, absl::Nanoseconds(timeout)) {}
 
   const std::shared_ptr<Membership>& membership() const { return membership_; }
+  const LocalPlace& place() const { return place_; }
   Nanoseconds timeout() const { return timeout_; }
   Store& store() { return store_; }
 
@@ -122,6 +125,7 @@ class World::Member {
  private:
   const std::shared_ptr<Membership> membership_;
   const int rank_;
+  const LocalPlace place_;
   const Nanoseconds timeout_;
   Store store_;
   std::map<std::string, int> made_;  // how many groups of each list
@@ -353,13 +357,14 @@ absl::StatusOr<std::unique_ptr<World>> World::Init(const InitOptions& options) {
 
 absl::StatusOr<std::unique_ptr<World>> World::Join(const NetworkOptions* network,
                                                    const InitOptions& options) {
+  BRAID_ASSIGN_OR_RETURN(const LocalPlace place, FindLocalPlace(options.environment));
   auto joined = Membership::Join(
       network, {.interruption = options.interruption, .on_failure = options.on_failure});
   if (!joined.ok()) return MarkWorldError(joined.status());
   std::unique_ptr<Membership> membership = *std::move(joined);
   const int rank = network != nullptr ? network->cluster.rank : 0;
   const int size = network != nullptr ? static_cast<int>(network->cluster.nodes.size()) : 1;
-  const auto member = std::make_shared<Member>(std::move(membership), rank,
+  const auto member = std::make_shared<Member>(std::move(membership), rank, place,
                                                absl::ToInt64Nanoseconds(options.timeout));
   std::vector<int> all(size);
   std::iota(all.begin(), all.end(), 0);
@@ -398,6 +403,9 @@ absl::StatusOr<Memory> World::Allocate(int64_t bytes) {
   std::memset(memory.data(), 0, memory.size());
   return memory;
 }
+
+int World::local_rank() const { return member_->place().rank; }
+int World::local_size() const { return member_->place().size; }
 
 Store& World::store() const { return member_->store(); }
 

@@ -275,11 +275,19 @@ class World : public Group {
   static absl::StatusOr<std::unique_ptr<World>> Init(const InitOptions& options = {});
   // As Init, but `network` (api/network.h) says where the ranks meet, who this one is, and by whose
   // clock and sockets it waits; its cluster's nodes are the ranks. Null: a world of one. Of the
-  // options only timeout, interruption and on_failure are read.
+  // options only timeout, interruption and on_failure are read, and of the environment what
+  // local_rank and local_size are taken from.
   static absl::StatusOr<std::unique_ptr<World>> Join(const NetworkOptions* network,
                                                      const InitOptions& options = {});
   // Closes it, unless that was done.
   ~World();
+
+  // Of this process among those that a launcher started on this machine, from 0, and how many these
+  // are: LOCAL_RANK and LOCAL_WORLD_SIZE, as Spawn, `braid launch --nproc_per_node` and torchrun
+  // set them, else what mpirun, mpiexec or srun say (comm/cluster/launcher_environment.h). 0 and 1
+  // if none of them says it.
+  int local_rank() const;
+  int local_size() const;
 
   // The ranks of the world that are in the list, in its order: rank i of the group is ranks[i].
   // Only they call it, each with the same list; a list that was used before gives another group.

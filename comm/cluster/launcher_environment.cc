@@ -1,5 +1,6 @@
 #include "comm/cluster/launcher_environment.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <utility>
@@ -209,6 +210,38 @@ absl::StatusOr<std::optional<Launcher>> FindHandMade(const EnvironmentVariables&
   return launcher;
 }
 
+// How many tasks of its step the `host`-th host has, of Slurm's list: 1 for host 2 of "2(x2),1".
+std::optional<int> SlurmTasksOfHost(std::string_view list, int host) {
+  while (!list.empty()) {
+    const std::string_view item = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), item.size() + 1));
+    const size_t open = item.find("(x");
+    const std::optional<int> tasks = ParseDecimal(item.substr(0, open), 1, kMaxNodes);
+    std::optional<int> hosts = 1;
+    if (open != std::string_view::npos) {
+      if (!item.ends_with(')')) return std::nullopt;
+      hosts = ParseDecimal(item.substr(open + 2, item.size() - open - 3), 1, kMaxNodes);
+    }
+    if (!tasks.has_value() || !hosts.has_value()) return std::nullopt;
+    if (host < *hosts) return tasks;
+    host -= *hosts;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<OptionalNumber> SlurmLocalSize(const EnvironmentVariables& env) {
+  constexpr char kTasks[] = "SLURM_STEP_TASKS_PER_NODE";
+  BRAID_ASSIGN_OR_RETURN(const OptionalNumber host, ReadRank(env, "SLURM_NODEID"));
+  const std::optional<std::string> list = env(kTasks);
+  if (!host.has_value() || !list.has_value()) return OptionalNumber();
+  const std::optional<int> tasks = SlurmTasksOfHost(*list, host->value);
+  if (tasks.has_value()) return OptionalNumber({kTasks, *tasks});
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "environment variable %s='%s' does not say how many tasks host %d (SLURM_NODEID) has; "
+      "numbers such as 2(x3),1 were expected, or set LOCAL_RANK and LOCAL_WORLD_SIZE",
+      kTasks, Excerpt(*list), host->value));
+}
+
 }  // namespace
 
 std::string EnvironmentNumber::ToString() const {
@@ -236,6 +269,31 @@ absl::StatusOr<std::optional<int>> FindControlDescriptor(const EnvironmentVariab
   if (number.has_value()) return number;
   return absl::InvalidArgumentError(
       absl::StrFormat("%s=%s; a descriptor's number was expected", kVariable, Excerpt(*text)));
+}
+
+absl::StatusOr<LocalPlace> FindLocalPlace(const EnvironmentVariables& env) {
+  constexpr char kRank[] = "LOCAL_RANK", kSize[] = "LOCAL_WORLD_SIZE";
+  BRAID_ASSIGN_OR_RETURN(OptionalNumber rank, ReadRank(env, kRank));
+  BRAID_ASSIGN_OR_RETURN(OptionalNumber size, ReadSize(env, kSize));
+  BRAID_RETURN_IF_ERROR(CheckBoth(rank, size, kRank, kSize));
+  if (!rank.has_value() && env("BRAID_NUM_NODES").has_value()) return LocalPlace();
+  for (const auto& [rank_variable, size_variable] :
+       {std::pair("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        std::pair("MPI_LOCALRANKID", "MPI_LOCALNRANKS")}) {
+    if (rank.has_value() && size.has_value()) break;
+    BRAID_ASSIGN_OR_RETURN(rank, ReadRank(env, rank_variable));
+    BRAID_ASSIGN_OR_RETURN(size, ReadSize(env, size_variable));
+  }
+  if ((!rank.has_value() || !size.has_value()) && FindSlurmStep(env).has_value()) {
+    BRAID_ASSIGN_OR_RETURN(rank, ReadRank(env, "SLURM_LOCALID"));
+    BRAID_ASSIGN_OR_RETURN(size, SlurmLocalSize(env));
+  }
+  if (!rank.has_value() || !size.has_value()) return LocalPlace();
+  if (rank->value < size->value) return LocalPlace{rank->value, size->value};
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "environment variable %s is out of range: %s, so this machine has the local ranks 0 to %d; "
+      "give each process of a machine its own",
+      rank->ToString(), size->ToString(), size->value - 1));
 }
 
 std::string DescribeMissingSrun(const EnvironmentVariables& env) {

@@ -124,6 +124,84 @@ TEST(DistInitTest, MistakesAreNamed) {
   }
 }
 
+// ---- Ranks of a machine ------------------------------------------------------------------------
+
+// "RANK of SIZE", or the error.
+std::string LocalPlaceOf(const std::map<std::string, std::string>& variables) {
+  const auto place = FindLocalPlace(With(variables).environment);
+  if (!place.ok()) return std::string(place.status().message());
+  return absl::StrFormat("%d of %d", place->rank, place->size);
+}
+
+TEST(DistInitTest, LaunchersSayTheLocalRank) {
+  const std::map<std::string, std::string> slurm = {
+      {"SLURM_PROCID", "3"},  {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"},
+      {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"},  {"SLURM_STEP_NUM_TASKS", "5"}};
+  const auto in_slurm = [&](std::map<std::string, std::string> variables) {
+    variables.insert(slurm.begin(), slurm.end());
+    return LocalPlaceOf(variables);
+  };
+  EXPECT_EQ(LocalPlaceOf({}), "0 of 1");
+  EXPECT_EQ(LocalPlaceOf({{"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "4"}}), "2 of 4");
+  EXPECT_EQ(LocalPlaceOf(VariablesOfRank({.world_size = 8, .first = 4, .count = 4}, 3)), "3 of 4");
+  EXPECT_EQ(
+      LocalPlaceOf({{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}),
+      "1 of 3");
+  EXPECT_EQ(LocalPlaceOf({{"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}}), "0 of 2");
+  EXPECT_EQ(in_slurm({}), "1 of 2");
+  EXPECT_EQ(in_slurm({{"SLURM_NODEID", "2"}, {"SLURM_LOCALID", "0"}}), "0 of 1");
+  EXPECT_EQ(in_slurm({{"SLURM_STEP_ID", "4294967290"}}), "0 of 1") << "the shell of salloc";
+  // One launcher inside the other.
+  EXPECT_EQ(in_slurm({{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "8"}}), "0 of 8");
+  EXPECT_EQ(in_slurm({{"OMPI_COMM_WORLD_LOCAL_RANK", "5"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "6"}}),
+            "5 of 6");
+  EXPECT_EQ(in_slurm({{"BRAID_NUM_NODES", "2"}, {"BRAID_NODE_RANK", "1"}}), "0 of 1");
+}
+
+TEST(DistInitTest, MistakesOfLocalRanksAreNamed) {
+  const auto local = [](const std::string& rank, const std::string& size) {
+    return LocalPlaceOf({{"LOCAL_RANK", rank}, {"LOCAL_WORLD_SIZE", size}});
+  };
+  EXPECT_EQ(LocalPlaceOf({{"LOCAL_RANK", "1"}}),
+            "environment variable LOCAL_RANK=1 is set and LOCAL_WORLD_SIZE is not; set both or "
+            "neither");
+  EXPECT_EQ(LocalPlaceOf({{"LOCAL_WORLD_SIZE", "2"}}),
+            "environment variable LOCAL_WORLD_SIZE=2 is set and LOCAL_RANK is not; set both or "
+            "neither");
+  EXPECT_EQ(local("first", "2"),
+            "environment variable LOCAL_RANK='first'; a number from 0 to 65534 was expected");
+  EXPECT_THAT(local("-1", "2"), HasSubstr("LOCAL_RANK='-1'; a number from 0"));
+  EXPECT_THAT(local("0", "0"), HasSubstr("LOCAL_WORLD_SIZE='0'; a number from 1 to 65535"));
+  EXPECT_EQ(
+      local("2", "2"),
+      "environment variable LOCAL_RANK=2 is out of range: LOCAL_WORLD_SIZE=2, so this machine "
+      "has the local ranks 0 to 1; give each process of a machine its own");
+  for (const char* const list : {"", "two", "2(x", "2(x2", "2(x2)x", "0", "1,", "2(x1)"}) {
+    EXPECT_THAT(LocalPlaceOf({{"SLURM_PROCID", "1"},
+                              {"SLURM_STEP_ID", "0"},
+                              {"SLURM_LOCALID", "0"},
+                              {"SLURM_NODEID", "1"},
+                              {"SLURM_STEP_TASKS_PER_NODE", list}}),
+                AllOf(HasSubstr(absl::StrFormat("SLURM_STEP_TASKS_PER_NODE='%s'", list)),
+                      HasSubstr("host 1 (SLURM_NODEID)"), HasSubstr("2(x3),1 were expected")));
+  }
+}
+
+TEST(DistInitTest, AWorldHasTheLocalRank) {
+  const auto world = dist::World::Init(With({{"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "4"}}));
+  ASSERT_TRUE(world.ok()) << world.status();
+  EXPECT_EQ((*world)->local_rank(), 2);
+  EXPECT_EQ((*world)->local_size(), 4);
+  const auto alone = dist::World::Init(With({}));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ((*alone)->local_rank(), 0);
+  EXPECT_EQ((*alone)->local_size(), 1);
+  const absl::Status wrong = dist::World::Init(With({{"LOCAL_RANK", "2"}})).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(wrong)) << wrong;
+}
+
+// ---- Meeting -----------------------------------------------------------------------------------
+
 // What only shows when ranks meet is said on all that came.
 TEST(DistInitTest, RanksThatDoNotFitAreToldSo) {
   const int port = FreePort();

@@ -113,8 +113,8 @@ absl::Status SayRank(int rank) {
   BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world, World::Init());
   std::vector<int> sum = {rank + 1};
   BRAID_RETURN_IF_ERROR(world->AllReduce(sum));
-  std::printf("[rank %d of %d: sum %d, %s of %s here]", world->rank(), world->size(), sum[0],
-              std::getenv("LOCAL_RANK"), std::getenv("LOCAL_WORLD_SIZE"));
+  std::printf("[rank %d of %d: sum %d, %d of %d here]", world->rank(), world->size(), sum[0],
+              world->local_rank(), world->local_size());
   std::cout << "[done]";
   return world->Close();
 }
