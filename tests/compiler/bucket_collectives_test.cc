@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -219,6 +220,41 @@ TEST(BucketCollectives, AJobSaysTheirSizes) {
   EXPECT_EQ(BucketsOf({Asking({}, 256), Asking({}, 128)}), Sizes({2, 2}));
   EXPECT_EQ(BucketsOf({Asking({}, 128), Asking({}, {})}), Sizes({2, 2}));
   EXPECT_EQ(BucketsOf({Asking(64, {}), Asking(128, 192)}), Sizes({1, 3}));
+}
+
+// The collectives that a group waits for in its own step.
+std::set<GroupId> AwaitedCollectives(const PhysicalGraph& graph, GroupId id) {
+  std::set<GroupId> collectives, seen;
+  std::vector<GroupId> open = {id};
+  while (!open.empty()) {
+    const TaskGroup& group = graph.group(open.back());
+    open.pop_back();
+    if (!seen.insert(group.id).second) continue;
+    if (group.is<Collective>()) collectives.insert(group.id);
+    for (const GroupInput& input : group.inputs) {
+      const Register& reg = graph.reg(input.reg);
+      if (reg.initial_tokens == 0) open.push_back(reg.producer);
+    }
+  }
+  return collectives;
+}
+
+// What the first bucket brings is applied while others are still on their way.
+TEST(BucketCollectives, AnUpdateWaitsForItsOwnBucket) {
+  const auto graph = CompileLayers({Asking({}, 128)});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  std::map<std::string, std::set<GroupId>> awaited;  // by variable
+  for (const TaskGroup& group : graph->groups()) {
+    for (const KernelCall& kernel : group.kernels()) {
+      if (kernel.op != "sgd_update") continue;
+      awaited[kernel.name.substr(0, 2)] = AwaitedCollectives(*graph, group.id);
+    }
+  }
+  ASSERT_EQ(awaited.size(), 4u) << graph->ToString();
+  EXPECT_EQ(awaited["w3"].size(), 1u) << graph->ToString();
+  EXPECT_EQ(awaited["w2"], awaited["w3"]);
+  EXPECT_EQ(awaited["w1"], awaited["w0"]);
+  EXPECT_NE(awaited["w1"], awaited["w3"]);
 }
 
 }  // namespace
