@@ -285,7 +285,7 @@ class World : public Group {
   // Of this process among those that a launcher started on this machine, from 0, and how many these
   // are: LOCAL_RANK and LOCAL_WORLD_SIZE, as Spawn, `braid launch --nproc_per_node` and torchrun
   // set them, else what mpirun, mpiexec or srun say (comm/cluster/launcher_environment.h). 0 and 1
-  // if none of them says it.
+  // if none of them says it; the size is 0 if there is LOCAL_RANK alone.
   int local_rank() const;
   int local_size() const;
 

@@ -84,7 +84,7 @@ class Link {
   // `frame`: 1 to kMaxFrameBytes bytes, copied. Dropped on a closed Link.
   virtual void Send(std::span<const std::byte> frame) = 0;
   // As Send, for what the peer need not hear at once: it may go with what is said next, or when the
-  // Link's reactor has nothing to do, within milliseconds.
+  // Link's reactor has nothing to do, within milliseconds; a Close before that drops it.
   virtual void SendLater(std::span<const std::byte> frame) { Send(frame); }
 
   // Puts `payload` at `offset` of the peer's region, then gives `frame` to the peer's handler.

@@ -8,7 +8,7 @@
 namespace braid {
 namespace {
 
-// As its type has it: no number is rounded.
+// As its type has it: no whole number is rounded.
 std::string ElementText(const Array& array, int64_t i) {
   Array one(array.dtype(), {});
   const size_t size = SizeOf(array.dtype());

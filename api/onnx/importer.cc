@@ -160,7 +160,10 @@ absl::Status Importer::Visit(const NodeProto& written, Scope& scope) {
       return Wrong(absl::StrCat("an input that output ", i, " needs is missing"));
     }
     if (outputs[i].name.empty()) outputs[i].name = scope.prefix + node.output(i);
-    BRAID_RETURN_IF_ERROR(CheckNew("it makes", node.output(i), scope));
+    for (const Scope* at = &scope; at != nullptr; at = at->outer) {
+      const char* const where = at == &scope ? "" : " around it";
+      BRAID_RETURN_IF_ERROR(CheckNew("it makes", node.output(i), *at, where));
+    }
     scope.values.insert_or_assign(node.output(i), outputs[i]);
   }
   return absl::OkStatus();
@@ -176,14 +179,10 @@ absl::StatusOr<Value> Importer::Find(const std::string& name, const Scope& scope
 }
 
 absl::Status Importer::CheckNew(const std::string& what, const std::string& name,
-                                const Scope& scope) const {
-  for (const Scope* at = &scope; at != nullptr; at = at->outer) {
-    if (!at->values.contains(name)) continue;
-    return Wrong(absl::StrCat(what, " '", name, "', which ", at->title,
-                              at == &scope ? "" : " around it",
-                              " has already; names are given once"));
-  }
-  return absl::OkStatus();
+                                const Scope& scope, const char* where) {
+  if (!scope.values.contains(name)) return absl::OkStatus();
+  return Wrong(absl::StrCat(what, " '", name, "', which ", scope.title, where,
+                            " has already; names are given once"));
 }
 
 std::set<std::string> Importer::InputsBehind(Tensor tensor) const {

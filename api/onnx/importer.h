@@ -79,10 +79,12 @@ class Importer {
   absl::StatusOr<std::shared_ptr<const KnownNumbers>> NumbersOf(const TensorProto& tensor);
   // The model's inputs that a tensor is computed from, in the order of their names.
   std::set<std::string> InputsBehind(Tensor tensor) const;
-  // INVALID_ARGUMENT if the graph, or one around it, has a value of this name. `what` has it too:
-  // "it makes", for instance.
-  absl::Status CheckNew(const std::string& what, const std::string& name, const Scope& scope) const;
-  // What the graph has before its nodes run.
+  // INVALID_ARGUMENT if the graph has a value of this name. `what`, "it makes", for instance, says
+  // what it would be, and `where` the graph is, for the message.
+  static absl::Status CheckNew(const std::string& what, const std::string& name, const Scope& scope,
+                               const char* where = "");
+  // What the graph has before its nodes run. Such names may hide those of graphs around it, as
+  // names that its nodes make may not.
   absl::Status Begin(const GraphProto& graph, std::vector<Value> inputs, Scope& scope);
 
   const ModelProto& model_;

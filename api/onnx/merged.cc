@@ -1,5 +1,6 @@
 #include "api/onnx/merged.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -16,6 +17,14 @@
 
 namespace braid::onnx {
 namespace {
+
+bool IsTaken(const std::string& name, const ModelProto& model, const Readers& readers,
+             const NumbersByName& weights) {
+  const auto& inputs = model.graph().input();
+  return weights.contains(name) || readers.direct().contains(name) ||
+         readers.outputs().contains(name) ||
+         std::ranges::any_of(inputs, [&](const auto& input) { return input.name() == name; });
+}
 
 // Tensors of a job are found by their numbers' address: those of another weight need another.
 void AddCopy(const std::string& name, const KnownNumbers& numbers, NumbersByName& weights) {
@@ -67,7 +76,7 @@ absl::Status TakeStatisticsApart(ModelProto& model, NumbersByName& weights) {
       std::string& own = apart[name];
       if (own.empty()) {
         own = absl::StrCat(name, ".statistics");
-        while (weights.contains(own)) own += "_";
+        while (IsTaken(own, model, readers, weights)) own += "_";
         AddCopy(own, *found->second, weights);
       }
       node.set_input(i, own);

@@ -60,7 +60,7 @@ class Readers {
   template <class Nodes>
   static void Collect(const Nodes& nodes, bool is_in_function, Body& body);
   // False if there are more than are followed.
-  bool Follow(const Named& value, int depth, std::vector<Use>& found) const;
+  bool Follow(const Named& value, int depth, int& steps, std::vector<Use>& found) const;
 
   Body graph_;
   std::set<std::string> outputs_;

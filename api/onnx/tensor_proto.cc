@@ -94,7 +94,13 @@ absl::StatusOr<Outside> FindOutside(const TensorProto& tensor, const std::string
     return absl::UnimplementedError(
         absl::StrCat("tensor '", tensor.name(), "' has its data in another file"));
   }
-  if (!MayRead(model, location)) {
+  if (GoesDown(location) && !MayRead(model, location)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", tensor.name(), "' has its data in '", location,
+                     "', a symbolic link that leads out of the model's folder, to '",
+                     CanonicalOf(FolderOf(model) / location).string(), "'; copy the data there"));
+  }
+  if (!GoesDown(location)) {
     return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor.name(), "' has its data in '",
                                                    location,
                                                    "', which is no file of the model's folder"));

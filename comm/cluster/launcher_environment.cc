@@ -275,7 +275,7 @@ absl::StatusOr<LocalPlace> FindLocalPlace(const EnvironmentVariables& env) {
   constexpr char kRank[] = "LOCAL_RANK", kSize[] = "LOCAL_WORLD_SIZE";
   BRAID_ASSIGN_OR_RETURN(OptionalNumber rank, ReadRank(env, kRank));
   BRAID_ASSIGN_OR_RETURN(OptionalNumber size, ReadSize(env, kSize));
-  BRAID_RETURN_IF_ERROR(CheckBoth(rank, size, kRank, kSize));
+  if (rank.has_value() && !size.has_value()) return LocalPlace{.rank = rank->value, .size = 0};
   if (!rank.has_value() && env("BRAID_NUM_NODES").has_value()) return LocalPlace();
   for (const auto& [rank_variable, size_variable] :
        {std::pair("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),

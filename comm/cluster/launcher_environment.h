@@ -67,12 +67,12 @@ absl::StatusOr<std::optional<int>> FindControlDescriptor(const EnvironmentVariab
 // A process among those of its machine that one launcher started.
 struct LocalPlace {
   int rank = 0;
-  int size = 1;
+  int size = 1;  // 0: only the rank is known
   bool operator==(const LocalPlace&) const = default;
 };
-// LOCAL_RANK and LOCAL_WORLD_SIZE; if they are not set, what Open MPI, MPICH, Intel MPI or a Slurm
-// step say, unless `braid launch` started nodes inside of it; 0 of 1 if nothing does. An error has
-// the variable, its value and what was expected.
+// LOCAL_RANK and, which scripts may leave out, LOCAL_WORLD_SIZE; else what Open MPI, MPICH, Intel
+// MPI or a Slurm step say, unless `braid launch` started nodes inside of it; 0 of 1 if nothing
+// does. An error has the variable, its value and what was expected.
 absl::StatusOr<LocalPlace> FindLocalPlace(const EnvironmentVariables& env);
 
 // "" or, for a process alone in a Slurm job of several tasks that srun did not start (a batch

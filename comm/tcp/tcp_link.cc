@@ -62,7 +62,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
     Add({.kind = TcpHeader::Kind::kFrame}, frame, {}, nullptr);
   }
   void SendLater(std::span<const std::byte> frame) {
-    if (!options_.reactor->InThread()) return Send(frame);
+    if (!options_.reactor->InThread() || !options_.reactor->looks_out()) return Send(frame);
     CheckFrame(frame);
     if (!outbox_.AddForLater({.kind = TcpHeader::Kind::kFrame}, frame)) return;
     was_looked_at_ = false;
@@ -150,8 +150,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
         << "a frame has 1 to " << kMaxFrameBytes << " bytes, not " << frame.size();
   }
 
-  // For what was to be sent later, not at the first look: that follows at once what asked for it,
-  // and a thread that lends itself to the reactor then goes on with its program.
+  // Flushes what was to be sent later. Not at the first look, which follows at once: a thread that
+  // has borrowed the loop may then go on with its program, whose next call takes the frame along.
   bool Look() override {
     if (!std::exchange(was_looked_at_, true)) return false;
     const std::shared_ptr<TcpConnection> self = shared_from_this();
@@ -163,7 +163,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
       Flush();
       AnswerAll();
     }
-    return false;
+    return is_closed();  // its owner was told, and may have done anything
   }
   bool Sleep() override { return !looks_out_; }
 

@@ -43,8 +43,8 @@ class TcpOutbox {
   Added Add(TcpHeader header, std::span<const std::byte> frame, std::span<const std::byte> payload,
             Link::DoneCallback done);
 
-  // A frame for the next Add or Flush to write. True: the owner must see to a Flush by itself, for
-  // nobody writes now.
+  // A frame for the next Add or Flush to write; dropped after Stop. True: the owner must see to a
+  // Flush by itself, for nobody writes now.
   bool AddForLater(TcpHeader header, std::span<const std::byte> frame);
 
   // Any thread; the first counts. Packets not begun are answered with `reason`, as are those that

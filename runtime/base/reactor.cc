@@ -195,6 +195,7 @@ class RealReactor : public Reactor {
     CHECK(InThread());
     std::erase(lookouts_, lookout);
   }
+  bool looks_out() const override { return true; }
 
   bool InThread() const override {
     return thread_id_.load(std::memory_order_relaxed) == std::this_thread::get_id();

@@ -37,14 +37,15 @@ class Pollable {
 };
 
 // What changes without a call or a descriptor that would tell a reactor, as memory does that
-// another process writes. The reactor's thread.
+// another process writes, or has time until the reactor has nothing else to do. The reactor's
+// thread.
 class Lookout {
  public:
   virtual ~Lookout() = default;
   // True if something was there; a bounded amount of it is done.
   virtual bool Look() = 0;
-  // True: from now on what comes wakes the reactor, by a descriptor that it watches. False:
-  // something is there.
+  // True: from now on what comes wakes the reactor, by a descriptor that it watches. False: it has
+  // to be looked at before.
   virtual bool Sleep() = 0;
 };
 
@@ -94,6 +95,7 @@ class Reactor {
     while (!lookout->Sleep()) lookout->Look();
   }
   virtual void LookAway(Lookout* /*lookout*/) {}
+  virtual bool looks_out() const { return false; }  // or LookOut has it done at once
 
   virtual bool InThread() const = 0;
 

@@ -6,6 +6,7 @@
 #include "glog/logging.h"
 #include "runtime/base/status.h"
 #include "runtime/control.pb.h"
+#include "runtime/group/roll_call.h"
 
 namespace braid::dist {
 namespace {
@@ -111,8 +112,7 @@ void Groups::TellElsewhere(uint64_t group, control::RollAnswer& answer) const {
     control::RollAnswer of_other;
     other->Answer(-1, of_other);
     if (of_other.blocked_in().empty()) continue;
-    answer.add_elsewhere(
-        absl::StrFormat("%s, of %s", of_other.blocked_in(), other->identity().name));
+    answer.add_elsewhere(CallOf(of_other.blocked_in(), other->identity().name));
   }
   if (!options_.waits) return;
   for (std::string& call : options_.waits()) answer.add_elsewhere(std::move(call));

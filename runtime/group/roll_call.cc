@@ -396,6 +396,10 @@ Verdict VerdictOf(const control::RollCall& call, const RollAnswers& answers,
   return {CircleStatus(members, circle)};
 }
 
+std::string CallOf(const std::string& text, const std::string& group_name) {
+  return absl::StrCat(text, ", of ", group_name);
+}
+
 void RollCalls::Send(const control::RollCall& call) {
   control::ControlMessage message;
   *message.mutable_roll_call() = call;
@@ -457,6 +461,7 @@ std::vector<std::string> RollCalls::Waits() const {
   if (const std::string circle = FindCircleOfGroups(); !circle.empty()) waits.push_back(circle);
   for (const auto& [group, look] : looks_) {
     if (!IsNew(look)) continue;
+    if (look.call.waited() == 0) continue;  // of a rank that leaves
     const Members members(look.call, look.answers, options_.name_of);
     waits.push_back(WaitOf(members, look.call.waited() + options_.now() - look.at));
   }
@@ -469,17 +474,34 @@ std::string RollCalls::FindCircleOfGroups() const {
     const Look* where;  // in a call of this group
     std::string in;
   };
+  // What each node answered last, to whichever group.
+  struct Answered {
+    const Look* to;
+    const control::RollAnswer* answer;
+  };
+  std::map<int, Answered> last;
+  for (const auto& [group, look] : looks_) {
+    for (const auto& [rank, answer] : look.answers) {
+      Answered& newest = last.try_emplace(NodeOf(look, rank), &look, &answer).first->second;
+      if (look.at > newest.to->at) newest = {&look, &answer};
+    }
+  }
+  // Whether it is still there.
+  const auto is_in = [&](int node, const Look& look, const std::string& call) {
+    const Answered& newest = last.at(node);
+    return newest.to == &look || std::ranges::count(newest.answer->elsewhere(), call) > 0;
+  };
   std::map<int, std::vector<Wait>> blocked_on;  // by node
   for (const auto& [group, look] : looks_) {
     if (!IsNew(look)) continue;
     const Members members(look.call, look.answers, options_.name_of);
     const TransferCheck transfers(members);
     for (const auto& [rank, answer] : look.answers) {
-      if (answer.blocked_in().empty()) continue;
+      const int node = NodeOf(look, rank);
+      const std::string in = CallOf(answer.blocked_in(), look.call.group_name());
+      if (answer.blocked_in().empty() || !is_in(node, look, in)) continue;
       for (const int other : BlockedOn(members, transfers, rank)) {
-        blocked_on[static_cast<int>(look.call.members(rank))].push_back(
-            {static_cast<int>(look.call.members(other)), &look,
-             absl::StrFormat("%s, of %s", answer.blocked_in(), look.call.group_name())});
+        blocked_on[node].push_back({NodeOf(look, other), &look, in});
       }
     }
   }

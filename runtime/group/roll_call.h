@@ -33,6 +33,9 @@ Verdict VerdictOf(const control::RollCall& call, const RollAnswers& answers,
                   const RollAnswers* before, const std::function<std::string(int node)>& name_of);
 
 // On the coordinator's thread.
+// "barrier (train.cc:12), of group 1 of ranks 0, 1".
+std::string CallOf(const std::string& text, const std::string& group_name);
+
 class RollCalls {
  public:
   struct Options {
@@ -66,6 +69,9 @@ class RollCalls {
   };
 
   void Send(const control::RollCall& call);
+  static int NodeOf(const Look& look, int rank) {
+    return static_cast<int>(look.call.members(rank));
+  }
   bool IsNew(const Look& look) const;
   void Keep(uint64_t group, Inquiry inquiry);
   // "" if there is none. A program whose threads have groups of their own may have one and go on.
@@ -73,7 +79,7 @@ class RollCalls {
 
   const Options options_;
   std::map<uint64_t, Inquiry> inquiries_;  // by group
-  std::map<uint64_t, Look> looks_;         // by group: the last, of calls that still waited
+  std::map<uint64_t, Look> looks_;         // by group: the last
   std::string circle_;                     // of several groups, as found at the last look
   Nanoseconds circle_since_ = 0;
   bool is_circle_told_ = false;

@@ -327,7 +327,7 @@ class TwoGroupsTest : public ::testing::Test {
         answer.set_blocked_in("barrier (a.cc:1)");
         answer.set_collectives(1);
       } else if (is_elsewhere_) {
-        answer.add_elsewhere("barrier (a.cc:1), of another group");
+        answer.add_elsewhere(absl::StrFormat("barrier (a.cc:1), of group %d", 3 - group));
       }
       answer.set_group(group);
       calls_.OnAnswer(static_cast<uint16_t>(4 + other), answer);
@@ -347,7 +347,7 @@ TEST_F(TwoGroupsTest, RanksThatWaitForEachOtherAreShown) {
   Ask(1, 0);
   EXPECT_THAT(calls_.Waits(),
               ElementsAre("group 1: call 0, barrier (a.cc:1), of rank 4 has waited 0.3 s for rank "
-                          "5 (it is in barrier (a.cc:1), of another group)"));
+                          "5 (it is in barrier (a.cc:1), of group 2)"));
   now_ += 100 * kMillisecond;
   Ask(2, 1);
   const std::string circle =
@@ -363,6 +363,15 @@ TEST_F(TwoGroupsTest, RanksThatWaitForEachOtherAreShown) {
   EXPECT_THAT(std::string(failures_[0].message()),
               AllOf(HasSubstr("not done within 2.0 s: waited for rank 5 (it is in barrier"),
                     HasSubstr(circle)));
+}
+
+// The first call was done meanwhile; whoever was in it waits for nobody now.
+TEST_F(TwoGroupsTest, WhoHasGoneOnIsInNoCircle) {
+  Ask(1, 0);
+  now_ += 300 * kMillisecond;
+  is_elsewhere_ = false;
+  Ask(2, 1);
+  EXPECT_THAT(calls_.Waits(), ElementsAre(HasSubstr("group 1: "), HasSubstr("group 2: ")));
 }
 
 TEST_F(TwoGroupsTest, WhatWasLongAgoIsNot) {
