@@ -201,16 +201,16 @@ std::vector<Mismatch> PlainMismatches() {
           "TwoGroups",
           [](dist::World& world) -> absl::Status {
             BRAID_ASSIGN_OR_RETURN(const auto group, world.NewGroup({0, 1, 2}));
-            const dist::CallOptions options = {.timeout = absl::Milliseconds(500)};
+            const dist::CallOptions options = {.timeout = absl::Milliseconds(1500)};
             if (world.rank() == 1) return group->Barrier(options);
             return world.AllReduce(Floats(4), ReduceOp::kSum, options);
           },
-          {"was not done within 0.5 s: waited for",
+          {"was not done within 1.5 s: waited for",
            "it is in barrier (mismatches.cc:|it is in all_reduce of 4 f32, sum (mismatches.cc:",
            "ranks wait for each other in several groups: rank 0 (127.0.0.1) is in all_reduce",
            ", of group 2 of ranks 0, 1, 2, and waits for a call of rank 0",
            "none of these is ever done, unless"},
-          absl::Seconds(2)},
+          absl::Seconds(3)},
       Mismatch{"ARankThatWaitsInTheStore",
                [](dist::World& world) -> absl::Status {
                  if (world.rank() == 1) return world.store().Get("nothing").status();
