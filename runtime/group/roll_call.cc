@@ -482,7 +482,8 @@ std::string RollCalls::FindCircleOfGroups() const {
   std::map<int, Answered> last;
   for (const auto& [group, look] : looks_) {
     for (const auto& [rank, answer] : look.answers) {
-      Answered& newest = last.try_emplace(NodeOf(look, rank), &look, &answer).first->second;
+      Answered& newest =
+          last.try_emplace(NodeOf(look, rank), Answered{&look, &answer}).first->second;
       if (look.at > newest.to->at) newest = {&look, &answer};
     }
   }
