@@ -68,7 +68,6 @@ absl::StatusOr<std::optional<int>> FindControlDescriptor(const EnvironmentVariab
 struct LocalPlace {
   int rank = 0;
   int size = 1;  // 0: only the rank is known
-  bool operator==(const LocalPlace&) const = default;
 };
 // LOCAL_RANK and, which scripts may leave out, LOCAL_WORLD_SIZE; else what Open MPI, MPICH, Intel
 // MPI or a Slurm step say, unless `braid launch` started nodes inside of it; 0 of 1 if nothing

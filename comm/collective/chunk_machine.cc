@@ -14,7 +14,7 @@ namespace braid {
 namespace {
 
 constexpr int64_t kSlotAlignment = 64;
-// Of an item that is short.
+// Items of up to so many bytes are short.
 constexpr int64_t kShortBytes = 16 << 10;
 
 }  // namespace
@@ -509,7 +509,8 @@ void ChunkMachine::Acknowledge(const ReceiveLane& lane, const MemberEvent& arriv
                                       .index = arrival.index});
   // That of a short item waits for what the next call sends: one system call in place of two.
   const bool is_short = arrival.bytes <= kShortBytes && arrival.token == 0;
-  is_short ? lane.link->SendLater(frame.bytes()) : lane.link->Send(frame.bytes());
+  if (is_short) return lane.link->SendLater(frame.bytes());
+  lane.link->Send(frame.bytes());
 }
 
 absl::Status ChunkMachine::WorkIn(const ReceiveItem& item, const std::byte* data) const {

@@ -18,6 +18,9 @@ namespace {
 constexpr Nanoseconds kLookLasts = kSecond;
 // A circle of several groups may be of looks at different moments; one that stays is told.
 constexpr Nanoseconds kCircleStays = 600 * kMillisecond;
+// Of what reports say: calls that wait, and ranks that one of them waits for.
+constexpr size_t kMostWaits = 20;
+constexpr size_t kMostMissing = 8;
 
 // What the members answered, and how they are called.
 class Members {
@@ -158,13 +161,19 @@ bool IsMissing(const Members& members, int rank) {
                                     : !members.answers().at(rank).has_call();
 }
 
-// "rank 1 (it is in ...), rank 2 (...)"; "" if all ranks are in it.
-std::string MissingOf(const Members& members) {
+// "rank 1 (it is in ...), rank 2 (...), and 3 more"; "" if all ranks are in it.
+std::string MissingOf(const Members& members, size_t most) {
   std::vector<std::string> missing;
+  size_t more = 0;
   for (const auto& [rank, answer] : members.answers()) {
     if (!IsMissing(members, rank)) continue;
+    if (missing.size() == most) {
+      ++more;
+      continue;
+    }
     missing.push_back(absl::StrFormat("%s (%s)", members.Name(rank), members.PlaceOf(rank)));
   }
+  if (more > 0) missing.push_back(absl::StrFormat("and %d more", more));
   return absl::StrJoin(missing, ", ");
 }
 
@@ -182,7 +191,7 @@ absl::Status FindLate(const Members& members) {
     return absl::InternalError(absl::StrFormat("%s, in %s", call.evidence(), waiting));
   }
   if (call.overdue() == 0) return absl::OkStatus();
-  const std::string missing = MissingOf(members);
+  const std::string missing = MissingOf(members, members.answers().size());
   return absl::DeadlineExceededError(absl::StrFormat(
       "%s: %s, of %s was not done within %.1f s: %s", call.group_name(), waiting,
       members.AskerName(), Seconds(call.overdue()),
@@ -192,7 +201,7 @@ absl::Status FindLate(const Members& members) {
 
 // "the world: call 3, barrier (train.cc:12), of rank 0 has waited 1.4 s for rank 1 (...)".
 std::string WaitOf(const Members& members, Nanoseconds waited) {
-  const std::string missing = MissingOf(members);
+  const std::string missing = MissingOf(members, kMostMissing);
   return absl::StrFormat("%s: %s, of %s has waited %.1f s%s", members.call().group_name(),
                          WaitingOf(members), members.AskerName(), Seconds(waited),
                          missing.empty() ? "; all ranks are in it" : " for " + missing);
@@ -459,20 +468,25 @@ void RollCalls::Keep(uint64_t group, Inquiry inquiry) {
 std::vector<std::string> RollCalls::Waits() const {
   std::vector<std::string> waits;
   if (const std::string circle = FindCircleOfGroups(); !circle.empty()) waits.push_back(circle);
+  size_t calls = 0;
   for (const auto& [group, look] : looks_) {
-    if (!IsNew(look)) continue;
-    if (look.call.waited() == 0) continue;  // of a rank that leaves
+    if (!IsNew(look) || look.call.waited() == 0) continue;  // 0: of a rank that leaves
+    if (++calls > kMostWaits) continue;
     const Members members(look.call, look.answers, options_.name_of);
     waits.push_back(WaitOf(members, look.call.waited() + options_.now() - look.at));
+  }
+  if (calls > kMostWaits) {
+    waits.push_back(absl::StrFormat("and %d calls more wait", calls - kMostWaits));
   }
   return waits;
 }
 
 std::string RollCalls::FindCircleOfGroups() const {
+  if (looks_.size() < 2) return "";
   struct Wait {
     int node;           // whose call is waited for
     const Look* where;  // in a call of this group
-    std::string in;
+    int rank;           // there, of who waits
   };
   // What each node answered last, to whichever group.
   struct Answered {
@@ -487,10 +501,15 @@ std::string RollCalls::FindCircleOfGroups() const {
       if (look.at > newest.to->at) newest = {&look, &answer};
     }
   }
-  // Whether it is still there.
-  const auto is_in = [&](int node, const Look& look, const std::string& call) {
-    const Answered& newest = last.at(node);
-    return newest.to == &look || std::ranges::count(newest.answer->elsewhere(), call) > 0;
+  const auto call_of = [](const Look& look, int rank) {
+    return CallOf(look.answers.at(rank).blocked_in(), look.call.group_name());
+  };
+  // Whether a rank is in a call of the group, as its node has answered last.
+  const auto is_in_call = [&](const Look& look, int rank) {
+    if (look.answers.at(rank).blocked_in().empty()) return false;
+    const Answered& newest = last.at(NodeOf(look, rank));
+    return newest.to == &look ||
+           std::ranges::count(newest.answer->elsewhere(), call_of(look, rank)) > 0;
   };
   std::map<int, std::vector<Wait>> blocked_on;  // by node
   for (const auto& [group, look] : looks_) {
@@ -498,11 +517,9 @@ std::string RollCalls::FindCircleOfGroups() const {
     const Members members(look.call, look.answers, options_.name_of);
     const TransferCheck transfers(members);
     for (const auto& [rank, answer] : look.answers) {
-      const int node = NodeOf(look, rank);
-      const std::string in = CallOf(answer.blocked_in(), look.call.group_name());
-      if (answer.blocked_in().empty() || !is_in(node, look, in)) continue;
+      if (!is_in_call(look, rank)) continue;
       for (const int other : BlockedOn(members, transfers, rank)) {
-        blocked_on[node].push_back({NodeOf(look, other), &look, in});
+        blocked_on[NodeOf(look, rank)].push_back({NodeOf(look, other), &look, rank});
       }
     }
   }
@@ -522,9 +539,10 @@ std::string RollCalls::FindCircleOfGroups() const {
   }
   std::vector<std::string> waits;
   for (const int node : circle) {
+    const Wait& wait = wait_of(node);
     waits.push_back(absl::StrFormat("%s is in %s, and waits for a call of %s",
-                                    options_.name_of(node), wait_of(node).in,
-                                    options_.name_of(wait_of(node).node)));
+                                    options_.name_of(node), call_of(*wait.where, wait.rank),
+                                    options_.name_of(wait.node)));
   }
   return absl::StrFormat(
       "ranks wait for each other in several groups: %s; none of these is ever done, unless other "

@@ -32,10 +32,10 @@ struct Verdict {
 Verdict VerdictOf(const control::RollCall& call, const RollAnswers& answers,
                   const RollAnswers* before, const std::function<std::string(int node)>& name_of);
 
-// On the coordinator's thread.
 // "barrier (train.cc:12), of group 1 of ranks 0, 1".
 std::string CallOf(const std::string& text, const std::string& group_name);
 
+// On the coordinator's thread.
 class RollCalls {
  public:
   struct Options {
@@ -51,7 +51,7 @@ class RollCalls {
   void OnAnswer(uint16_t node, const control::RollAnswer& answer);
 
   // What calls have just been waiting for, a sentence each; before these, the ranks that wait for
-  // each other in several groups, if there are such.
+  // each other in several groups, if there are such. Bounded: what is left out is counted.
   std::vector<std::string> Waits() const;
 
  private:
