@@ -3,12 +3,12 @@
 namespace braid {
 namespace {
 
-Attrs AdamAttrs(double beta1, double beta2, double epsilon, double weight_decay, bool decoupled) {
-  return Attrs{{"beta1", beta1},
-               {"beta2", beta2},
-               {"epsilon", epsilon},
-               {"weight_decay", weight_decay},
-               {"decoupled", decoupled}};
+// Of Adam and AdamW.
+template <class Fields>
+Attrs AdamAttrs(const Fields& adam, bool decoupled) {
+  return Attrs{{"beta1", adam.beta1},    {"beta2", adam.beta2},
+               {"decoupled", decoupled}, {"epsilon", adam.epsilon},
+               {"lazy", adam.lazy},      {"weight_decay", adam.weight_decay}};
 }
 
 }  // namespace
@@ -25,14 +25,10 @@ OptimizerSpec::OptimizerSpec(const Sgd& sgd) : lr_(sgd.lr) {
 }
 
 OptimizerSpec::OptimizerSpec(const Adam& adam)
-    : update_("adam_update"),
-      attrs_(AdamAttrs(adam.beta1, adam.beta2, adam.epsilon, adam.weight_decay, false)),
-      lr_(adam.lr) {}
+    : update_("adam_update"), attrs_(AdamAttrs(adam, /*decoupled=*/false)), lr_(adam.lr) {}
 
 OptimizerSpec::OptimizerSpec(const AdamW& adamw)
-    : update_("adam_update"),
-      attrs_(AdamAttrs(adamw.beta1, adamw.beta2, adamw.epsilon, adamw.weight_decay, true)),
-      lr_(adamw.lr) {}
+    : update_("adam_update"), attrs_(AdamAttrs(adamw, /*decoupled=*/true)), lr_(adamw.lr) {}
 
 OptimizerSpec::OptimizerSpec(const RmsProp& rmsprop)
     : update_("rmsprop"),

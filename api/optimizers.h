@@ -33,12 +33,17 @@ struct Sgd {
 };
 
 // Kingma and Ba, arXiv 1412.6980. Weight decay is added to the gradient.
+//
+// Lazy: an element whose gradient is 0 keeps its value and its moments, decay included, so that a
+// table's update may do the rows of the batch alone. Rows that no step looks up stay as
+// torch.optim.SparseAdam leaves them.
 struct Adam {
   LearningRate lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  bool lazy = false;
 };
 
 // Adam with decoupled weight decay: Loshchilov and Hutter, arXiv 1711.05101.
@@ -48,6 +53,7 @@ struct AdamW {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 1e-2;
+  bool lazy = false;  // as Adam's
 };
 
 // Tieleman and Hinton, 2012; centered as in Graves, arXiv 1308.0850; the formulas of

@@ -99,34 +99,52 @@ absl::Status TakeText(const std::string& name, const TensorProto& tensor, Number
   return absl::OkStatus();
 }
 
+std::optional<FileRange> FindIn(const std::map<int, FileRange>& left_out, int number) {
+  const auto found = left_out.find(number);
+  return found == left_out.end() ? std::nullopt : std::optional(found->second);
+}
+
+// Whether it is one of the weights now.
+absl::StatusOr<bool> TakeConstant(const std::string& name, const TensorProto& tensor,
+                                  const std::string& file, std::optional<FileRange> left_out,
+                                  NumbersByName& weights) {
+  if (weights.contains(name)) return false;
+  BRAID_ASSIGN_OR_RETURN(KnownNumbers numbers, ToNumbers(tensor, file, left_out));
+  BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<const Array> array, numbers.Read());
+  // Zeros to begin with, ones that scale nothing: what an exporter made up, and nobody trained.
+  if (IsUniform(*array)) return false;
+  weights[name] = std::make_shared<const KnownNumbers>(std::move(numbers));
+  return true;
+}
+
 // What nodes have as constants is to the rest of the graph as initializers are; some exporters
 // write all weights so.
-absl::Status TakeConstants(GraphProto& graph, const std::string& file, NumbersByName& weights,
+absl::Status TakeConstants(GraphProto& graph, const std::string& file,
+                           const std::map<int, FileRange>& left_out, NumbersByName& weights,
                            Labels& texts) {
   google::protobuf::RepeatedPtrField<NodeProto> others;
-  for (NodeProto& node : *graph.mutable_node()) {
-    const bool is_tensor = node.op_type() == "Constant" && node.domain().empty() &&
-                           node.attribute_size() == 1 && node.output_size() == 1 &&
-                           node.attribute(0).name() == "value" && node.attribute(0).has_t();
-    if (!is_tensor || weights.contains(node.output(0))) {
+  for (int i = 0; i < graph.node_size(); ++i) {
+    NodeProto& node = *graph.mutable_node(i);
+    if (!IsTensorConstant(node)) {
       others.Add(std::move(node));
       continue;
     }
-    const std::string& name = node.output(0);
-    if (IsText(node.attribute(0).t())) {
-      BRAID_RETURN_IF_ERROR(TakeText(name, node.attribute(0).t(), weights, texts));
+    const std::string name = node.output(0);
+    TensorProto& tensor = *node.mutable_attribute(0)->mutable_t();
+    if (IsText(tensor) && !weights.contains(name)) {
+      BRAID_RETURN_IF_ERROR(TakeText(name, tensor, weights, texts));
       node.Clear();
       continue;
     }
-    absl::StatusOr<Array> array = ToArray(node.attribute(0).t(), file);
-    if (!array.ok()) return Prefixed(absl::StrCat("Constant '", name, "'"), array.status());
-    // Zeros to begin with, ones that scale nothing: what an exporter made up, and nobody trained.
-    if (IsUniform(*array)) {
-      others.Add(std::move(node));
+    const std::optional<FileRange> range = FindIn(left_out, i);
+    const absl::StatusOr<bool> is_weight = TakeConstant(name, tensor, file, range, weights);
+    if (!is_weight.ok()) return Prefixed(absl::StrCat("Constant '", name, "'"), is_weight.status());
+    if (*is_weight) {
+      node.Clear();
       continue;
     }
-    weights[name] = std::make_shared<const KnownNumbers>(*std::move(array));
-    node.Clear();
+    if (range.has_value()) BRAID_RETURN_IF_ERROR(PutBack(file, *range, tensor));
+    others.Add(std::move(node));
   }
   graph.mutable_node()->Swap(&others);
   return absl::OkStatus();
@@ -236,10 +254,7 @@ absl::StatusOr<Model> Load(const std::string& file) {
       initializer.Clear();
       continue;
     }
-    const auto found = parsed.left_out.find(i);
-    absl::StatusOr<KnownNumbers> numbers =
-        ToNumbers(initializer, file,
-                  found == parsed.left_out.end() ? std::nullopt : std::optional(found->second));
+    absl::StatusOr<KnownNumbers> numbers = ToNumbers(initializer, file, FindIn(parsed.left_out, i));
     if (!numbers.ok()) return Prefixed(file, numbers.status());
     model.weights_[initializer.name()] = std::make_shared<const KnownNumbers>(*std::move(numbers));
     initializer.Clear();  // its memory, before the next one
@@ -250,7 +265,8 @@ absl::StatusOr<Model> Load(const std::string& file) {
   for (const FunctionProto& function : model.proto_->functions()) {
     CountOperators(function.node(), model.operators_);
   }
-  BRAID_RETURN_IF_ERROR(Prefixed(file, TakeConstants(graph, file, model.weights_, model.texts_)));
+  BRAID_RETURN_IF_ERROR(Prefixed(
+      file, TakeConstants(graph, file, parsed.left_out_of_nodes, model.weights_, model.texts_)));
   BRAID_RETURN_IF_ERROR(Prefixed(file, TakeApart(*model.proto_, model.weights_)));
   absl::StatusOr<std::map<std::string, WeightRole>> roles =
       RolesOf(Readers(*model.proto_), model.weights_);

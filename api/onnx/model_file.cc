@@ -73,14 +73,44 @@ class Scanner {
   bool ReadGraph() {
     GraphProto& graph = *model_.proto->mutable_graph();
     return ForEachField([&](uint32_t tag) {
+      if (tag == TagOf(GraphProto::kNodeFieldNumber)) return ReadNode(graph);
       if (tag != TagOf(GraphProto::kInitializerFieldNumber)) return MergeField(tag, graph);
-      return Within([&] { return ReadWeight(graph); });
+      const int number = graph.initializer_size();
+      return ReadWeight(*graph.add_initializer(), model_.left_out, number);
     });
   }
 
-  bool ReadWeight(GraphProto& graph) {
-    const int number = graph.initializer_size();
-    TensorProto& tensor = *graph.add_initializer();
+  bool ReadNode(GraphProto& graph) {
+    const int number = graph.node_size();
+    NodeProto& node = *graph.add_node();
+    std::string rest;
+    const bool is_read = Within([&] {
+      return ForEachField([&](uint32_t tag) {
+        if (tag != TagOf(NodeProto::kAttributeFieldNumber)) return CopyField(tag, rest);
+        const bool is_first = node.attribute_size() == 0;  // as a constant's only one
+        return ReadAttribute(*node.add_attribute(), is_first, number);
+      });
+    });
+    return is_read && node.MergeFromString(rest);
+  }
+
+  bool ReadAttribute(AttributeProto& attribute, bool is_first, int node) {
+    std::string rest;
+    const bool is_read = Within([&] {
+      return ForEachField([&](uint32_t tag) {
+        if (!is_first || tag != TagOf(AttributeProto::kTFieldNumber)) return CopyField(tag, rest);
+        if (attribute.has_t()) return false;
+        return ReadWeight(*attribute.mutable_t(), model_.left_out_of_nodes, node);
+      });
+    });
+    return is_read && attribute.MergeFromString(rest);
+  }
+
+  bool ReadWeight(TensorProto& tensor, std::map<int, FileRange>& all_left_out, int number) {
+    return Within([&] { return ReadTensor(tensor, all_left_out, number); });
+  }
+
+  bool ReadTensor(TensorProto& tensor, std::map<int, FileRange>& all_left_out, int number) {
     std::optional<FileRange> left_out;
     std::string rest;
     const bool is_read = ForEachField([&](uint32_t tag) {
@@ -91,7 +121,7 @@ class Scanner {
       left_out = FileRange{.offset = in_.CurrentPosition(), .size = size};
       return HasBytes(size) && in_.Skip(static_cast<int>(size));
     });
-    if (left_out.has_value()) model_.left_out[number] = *left_out;
+    if (left_out.has_value()) all_left_out[number] = *left_out;
     return is_read && tensor.MergeFromString(rest) &&
            !(left_out.has_value() && tensor.has_raw_data());
   }
@@ -161,7 +191,34 @@ class Scanner {
   ModelFile& model_;
 };
 
+// What is left out of nodes that are no constants stands in their attributes after all.
+absl::Status PutBackOthers(const std::string& path, ModelFile& model) {
+  for (auto at = model.left_out_of_nodes.begin(); at != model.left_out_of_nodes.end();) {
+    NodeProto& node = *model.proto->mutable_graph()->mutable_node(at->first);
+    if (IsTensorConstant(node)) {
+      ++at;
+      continue;
+    }
+    BRAID_RETURN_IF_ERROR(PutBack(path, at->second, *node.mutable_attribute(0)->mutable_t()));
+    at = model.left_out_of_nodes.erase(at);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+bool IsTensorConstant(const NodeProto& node) {
+  return node.op_type() == "Constant" && node.domain().empty() && node.attribute_size() == 1 &&
+         node.output_size() == 1 && node.attribute(0).name() == "value" &&
+         node.attribute(0).has_t();
+}
+
+absl::Status PutBack(const std::string& path, const FileRange& range, TensorProto& tensor) {
+  BRAID_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  std::string& bytes = *tensor.mutable_raw_data();
+  bytes.resize(static_cast<size_t>(range.size));
+  return file.ReadAt(range.offset, bytes.data(), bytes.size());
+}
 
 absl::StatusOr<ModelFile> ReadModelFile(const std::string& path) {
   BRAID_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
@@ -182,6 +239,7 @@ absl::StatusOr<ModelFile> ReadModelFile(const std::string& path) {
   if (!is_read || !model.proto->has_graph()) {
     return absl::DataLossError(absl::StrCat("'", path, "' is no ONNX model, or is damaged"));
   }
+  BRAID_RETURN_IF_ERROR(PutBackOthers(path, model));
   return model;
 }
 

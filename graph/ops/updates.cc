@@ -141,6 +141,8 @@ OpDef RowUpdateOp(const Update& update) {
 
 // Of updates in which a gradient of 0 changes nothing but by decay.
 bool HasNoDecay(const Attrs& attrs) { return attrs.Double("weight_decay") == 0; }
+// Of those in which it changes nothing at all.
+bool IsLazy(const Attrs& attrs) { return attrs.Has("lazy") && attrs.Bool("lazy"); }
 
 OpDef Varied(OpDef def, const Attrs& attrs) {
   OpSample sample = def.samples()[0];
@@ -250,6 +252,13 @@ OpDef AssignOp() {
 }  // namespace
 
 std::vector<OpDef> UpdateOps() {
+  const Attrs adam = {{"beta1", 0.9},
+                      {"beta2", 0.999},
+                      {"decoupled", false},
+                      {"epsilon", 1e-8},
+                      {"weight_decay", 0.01}};
+  Attrs lazy_adam = adam;
+  lazy_adam.Set("lazy", true);
   const Attrs lamb = {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-6}, {"weight_decay", 0.01}};
   return {
       UpdateOp({.name = "sgd_update", .attrs = {{"weight_decay", 0.01}}})
@@ -259,14 +268,17 @@ std::vector<OpDef> UpdateOps() {
                        .states = {"momentum"},
                        .attrs = {{"momentum", 0.9}, {"nesterov", false}, {"weight_decay", 0.01}}}),
              {{"nesterov", true}, {"weight_decay", 0.0}}),
-      Varied(UpdateOp({.name = "adam_update",
-                       .states = {"adam_m", "adam_v"},
-                       .takes_step = true,
-                       .attrs = {{"beta1", 0.9},
-                                 {"beta2", 0.999},
-                                 {"epsilon", 1e-8},
-                                 {"weight_decay", 0.01},
-                                 {"decoupled", false}}}),
+      Varied(Varied(UpdateOp({.name = "adam_update",
+                              .states = {"adam_m", "adam_v"},
+                              .takes_step = true,
+                              .attrs = adam}),
+                    {{"decoupled", true}}),
+             {{"lazy", true}})
+          .RowForm("adam_rows_update", IsLazy),
+      Varied(RowUpdateOp({.name = "adam_rows_update",
+                          .states = {"adam_m", "adam_v"},
+                          .takes_step = true,
+                          .attrs = lazy_adam}),
              {{"decoupled", true}}),
       RmspropOp(/*centered=*/false, /*has_velocity=*/false),
       RmspropOp(/*centered=*/false, /*has_velocity=*/true),

@@ -25,6 +25,7 @@ inline simd::AdamParameters AdamParametersOf(const Attrs& attrs) {
   parameters.epsilon = attrs.Double("epsilon");
   parameters.weight_decay = Number(attrs, "weight_decay", 0);
   parameters.decoupled = Flag(attrs, "decoupled");
+  parameters.lazy = Flag(attrs, "lazy");
   return parameters;
 }
 

@@ -150,6 +150,72 @@ TEST_F(OnnxWeightsTest, ConstantsOfNodesAreWeightsAsInitializersAre) {
   EXPECT_THAT(Variables(writer, {4, 3}), UnorderedElementsAre());
 }
 
+void TensorAttribute(NodeProto& node, const std::string& name, const Array& array) {
+  AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(4);
+  TensorProto& tensor = *attribute.mutable_t();
+  tensor.set_data_type(1);
+  for (int64_t dim : array.shape()) tensor.add_dims(dim);
+  tensor.set_raw_data(array.bytes(), array.num_bytes());
+}
+
+TEST_F(OnnxWeightsTest, LargeConstantsOfNodesStayInTheirFile) {
+  ModelWriter writer;
+  writer.Input("x", {0, 256});
+  writer.Output("y", {0, 256});
+  TensorAttribute(writer.Add("Constant", {}, {"ones"}), "value",
+                  Floats({256, 256}, std::vector<float>(256 * 256, 1)));
+  TensorAttribute(writer.Add("Constant", {}, {"w"}), "value", Numbers({256, 256}, 1));
+  writer.Add("MatMul", {"x", "w"}, {"m"});
+  writer.Add("MatMul", {"m", "ones"}, {"y"});
+  const std::string whole = writer.model().SerializeAsString();
+  Model model = LoadOrDie(writer);
+  ASSERT_TRUE(model.weights().contains("w"));
+  EXPECT_TRUE(model.weights().at("w")->are_in_file());
+  EXPECT_EQ(NumbersIn(**model.weights().at("w")->Read()), NumbersIn(Numbers({256, 256}, 1)));
+
+  auto session = Session::Start({.devices = {2}, .progress = Progress::kOff});
+  ASSERT_TRUE(session.ok()) << session.status();
+  auto job = (*session)->Compile("infer", [&](Job& job) {
+    const auto outputs = model.Apply(job, {job.Input("x", {2, 256})});
+    if (outputs.ok()) job.Fetch("y", (*outputs)[0]);
+  });
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_TRUE(model.LoadInto(**session).ok());
+  const Array x = Numbers({2, 256}, 5), w = Numbers({256, 256}, 1);
+  const auto run = job->Run({.feeds = {{"x", x}}});
+  ASSERT_TRUE(run.ok()) << run.status();
+  for (int64_t row : {0, 1}) {
+    double sum = 0;
+    for (int64_t k = 0; k < 256; ++k) {
+      for (int64_t j = 0; j < 256; ++j) {
+        sum += double{x.data<float>()[row * 256 + k]} * w.data<float>()[k * 256 + j];
+      }
+    }
+    EXPECT_NEAR(run->Last("y").data<float>()[row * 256 + 7], sum, 1e-3);
+  }
+
+  for (size_t size : {whole.size() - 100, whole.size() - (300 << 10), size_t{1000}}) {
+    PutFile(folder_ / "damaged.onnx", whole.substr(0, size));
+    EXPECT_THAT(std::string(Load(folder_ / "damaged.onnx").status().message()),
+                HasSubstr("damaged.onnx' is no ONNX model, or is damaged"));
+  }
+  writer.graph().mutable_node(1)->mutable_attribute(0)->mutable_t()->set_dims(0, 255);
+  EXPECT_THAT(LoadError(writer),
+              AllOf(HasSubstr("Constant 'w'"), HasSubstr("has 262144 bytes of data")));
+}
+
+TEST_F(OnnxWeightsTest, LargeAttributesOfOtherNodesAreReadWithThem) {
+  ModelWriter writer;
+  writer.Input("x", {0, 3});
+  writer.Output("y", {0, 3});
+  writer.Add("Shape", {"x"}, {"shape"});
+  TensorAttribute(writer.Add("ConstantOfShape", {"shape"}, {"c"}), "value", Numbers({256, 256}, 1));
+  writer.Add("Add", {"x", "c"}, {"y"});
+  EXPECT_THAT(ApplyError(writer, {4, 3}), HasSubstr("its value is not one element"));
+}
+
 TEST_F(OnnxWeightsTest, WhatNoOptimizerShouldTouchIsLeftAlone) {
   ModelWriter writer = Various();
   EXPECT_THAT(Variables(writer, {4, 3}),

@@ -108,12 +108,16 @@ void ExpectSameAsDense(Run run, double limit) {
 }
 
 void MinimizeBySgd(Job& job, Tensor loss) { job.Minimize(loss, Sgd{.lr = 0.5}); }
+void MinimizeByAdam(Job& job, Tensor loss) { job.Minimize(loss, Adam{.lr = 0.5, .lazy = true}); }
+void MinimizeByAdamW(Job& job, Tensor loss) { job.Minimize(loss, AdamW{.lr = 0.5, .lazy = true}); }
 
 TEST(RowUpdateTest, ChangesWhatTheWholeUpdateWouldBitForBit) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     for (const DType indices : {DType::kI32, DType::kI64}) {
       ExpectSameAsDense({.dtype = dtype, .indices = indices}, 0);
-      ExpectSameAsDense({.dtype = dtype, .minimize = MinimizeBySgd, .indices = indices}, 0);
+      for (const auto& minimize : {MinimizeBySgd, MinimizeByAdam, MinimizeByAdamW}) {
+        ExpectSameAsDense({.dtype = dtype, .minimize = minimize, .indices = indices}, 0);
+      }
     }
   }
 }
@@ -124,6 +128,7 @@ TEST(RowUpdateTest, TablesAreSpread) {
     ExpectSameAsDense({.devices = devices}, 1e-6);
     ExpectSameAsDense({.devices = devices, .sbp = sbp::S(0)}, 1e-6);
     ExpectSameAsDense({.devices = devices, .minimize = MinimizeBySgd, .sbp = sbp::S(1)}, 1e-6);
+    ExpectSameAsDense({.devices = devices, .minimize = MinimizeByAdam, .sbp = sbp::S(0)}, 1e-6);
   }
 }
 

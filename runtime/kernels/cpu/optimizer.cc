@@ -84,28 +84,25 @@ KernelOr MakeMomentum(const KernelSpec& spec, ElementType<T>) {
   });
 }
 
+// Of adam and lamb, without the learning rate.
+simd::AdamParameters AdamParametersAt(const Attrs& attrs, double step) {
+  simd::AdamParameters parameters = AdamParametersOf(attrs);
+  parameters.bias_correction1 = 1 - std::pow(parameters.beta1, step + 1);
+  parameters.bias_correction2 = 1 - std::pow(parameters.beta2, step + 1);
+  return parameters;
+}
+
 template <class T>
 KernelOr MakeAdam(const KernelSpec& spec, ElementType<T>) {
   const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().adam;
   const DType lr_type = spec.inputs[4].dtype, step_type = spec.inputs[5].dtype;
   const int64_t n = spec.inputs[0].num_elements();
-  const simd::AdamParameters parameters = AdamParametersOf(spec.attrs);
-  return MakeKernel([=](const KernelRun& run) {
-    simd::AdamParameters now = parameters;
+  return MakeKernel([=, attrs = spec.attrs](const KernelRun& run) {
+    simd::AdamParameters now = AdamParametersAt(attrs, ReadScalar(step_type, run.inputs[5]));
     now.lr = ReadScalar(lr_type, run.inputs[4]);
-    const double t = ReadScalar(step_type, run.inputs[5]) + 1;
-    now.bias_correction1 = 1 - std::pow(now.beta1, t);
-    now.bias_correction2 = 1 - std::pow(now.beta2, t);
     loop(MutableInput<T>(run, 0), Input<T>(run, 1), MutableInput<T>(run, 2),
          MutableInput<T>(run, 3), n, now);
   });
-}
-
-simd::AdamParameters LambParameters(const Attrs& attrs, double step) {
-  simd::AdamParameters parameters = AdamParametersOf(attrs);
-  parameters.bias_correction1 = 1 - std::pow(parameters.beta1, step + 1);
-  parameters.bias_correction2 = 1 - std::pow(parameters.beta2, step + 1);
-  return parameters;
 }
 
 template <class T>
@@ -115,7 +112,7 @@ KernelOr MakeLamb(const KernelSpec& spec, ElementType<T>) {
   const DType ratio_type = spec.inputs[6].dtype;
   const int64_t n = spec.inputs[0].num_elements();
   return MakeKernel([=, attrs = spec.attrs](const KernelRun& run) {
-    simd::AdamParameters now = LambParameters(attrs, ReadScalar(step_type, run.inputs[5]));
+    simd::AdamParameters now = AdamParametersAt(attrs, ReadScalar(step_type, run.inputs[5]));
     now.lr = ReadScalar(lr_type, run.inputs[4]) * ReadScalar(ratio_type, run.inputs[6]);
     loop(MutableInput<T>(run, 0), Input<T>(run, 1), MutableInput<T>(run, 2),
          MutableInput<T>(run, 3), n, now);
@@ -130,7 +127,7 @@ KernelOr MakeLambSquare(const KernelSpec& spec, ElementType<T>) {
   return MakeKernel([=, attrs = spec.attrs](const KernelRun& run) {
     *Output<T>(run, 0) =
         loop(Input<T>(run, 0), Input<T>(run, 1), Input<T>(run, 2), Input<T>(run, 3), n,
-             LambParameters(attrs, ReadScalar(step_type, run.inputs[4])));
+             AdamParametersAt(attrs, ReadScalar(step_type, run.inputs[4])));
   });
 }
 
@@ -277,6 +274,24 @@ KernelOr MakeAdagradRows(const KernelSpec& spec, ElementType<T>) {
   });
 }
 
+template <class T>
+KernelOr MakeAdamRows(const KernelSpec& spec, ElementType<T>) {
+  const auto loop = simd::BestLoops<simd::UpdateLoops<T>>().adam;
+  const DType lr_type = spec.inputs[5].dtype, step_type = spec.inputs[6].dtype;
+  return MakeKernel(
+      [=, attrs = spec.attrs, rows = RowsOfTable<T>(spec)](const KernelRun& run) mutable {
+        simd::AdamParameters now = AdamParametersAt(attrs, ReadScalar(step_type, run.inputs[6]));
+        now.lr = ReadScalar(lr_type, run.inputs[5]);
+        now.lazy = true;
+        T* table = MutableInput<T>(run, 0);
+        T* m = MutableInput<T>(run, 3);
+        T* v = MutableInput<T>(run, 4);
+        return rows.ForEach(run, {m, v}, [&](int64_t at, const T* gradient) {
+          loop(table + at, gradient, m + at, v + at, rows.columns(), now);
+        });
+      });
+}
+
 struct RmspropStates {
   bool has_mean, has_velocity;
   int count() const { return 1 + (has_mean ? 1 : 0) + (has_velocity ? 1 : 0); }
@@ -386,6 +401,8 @@ absl::Status RegisterOptimizerKernels(KernelRegistry& registry) {
                                  [](const auto& s, auto type) { return MakeSgdRows(s, type); }));
   BRAID_RETURN_IF_ERROR(add_rows(
       "adagrad_rows_update", 1, [](const auto& s, auto type) { return MakeAdagradRows(s, type); }));
+  BRAID_RETURN_IF_ERROR(add_rows("adam_rows_update", 2,
+                                 [](const auto& s, auto type) { return MakeAdamRows(s, type); }));
   for (const bool has_mean : {false, true}) {
     for (const bool has_velocity : {false, true}) {
       const RmspropStates states = {has_mean, has_velocity};

@@ -32,11 +32,41 @@ void MomentumLoop(T* var, const T* grad, T* velocity, int64_t n, const SgdParame
 }
 
 template <class T>
-void AdamLoop(T* var, const T* grad, T* m, T* v, int64_t n, const AdamParameters& parameters) {
+void EagerAdamLoop(T* var, const T* grad, T* m, T* v, int64_t n, const AdamParameters& parameters) {
   using Update = AdamUpdate<T>;
   const Update f = Update::Of(parameters);
   BRAID_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) Update::Step(f, var[i], grad[i], m[i], v[i]);
+}
+
+// A condition in the loop above would round some of its elements otherwise, those at its end.
+template <class T>
+void LazyAdamLoop(T* var, const T* grad, T* m, T* v, int64_t n, const AdamParameters& parameters) {
+  constexpr int64_t kPart = 256;
+  T new_var[kPart], new_m[kPart], new_v[kPart];
+  for (int64_t i = 0; i < n; i += kPart) {
+    const int64_t count = n - i < kPart ? n - i : kPart;
+    BRAID_INDEPENDENT
+    for (int64_t j = 0; j < count; ++j) {
+      new_var[j] = var[i + j];
+      new_m[j] = m[i + j];
+      new_v[j] = v[i + j];
+    }
+    EagerAdamLoop(new_var, grad + i, new_m, new_v, count, parameters);
+    BRAID_INDEPENDENT
+    for (int64_t j = 0; j < count; ++j) {
+      const bool moves = grad[i + j] != T(0);
+      var[i + j] = moves ? new_var[j] : var[i + j];
+      m[i + j] = moves ? new_m[j] : m[i + j];
+      v[i + j] = moves ? new_v[j] : v[i + j];
+    }
+  }
+}
+
+template <class T>
+void AdamLoop(T* var, const T* grad, T* m, T* v, int64_t n, const AdamParameters& parameters) {
+  return parameters.lazy ? LazyAdamLoop(var, grad, m, v, n, parameters)
+                         : EagerAdamLoop(var, grad, m, v, n, parameters);
 }
 
 template <class T, bool centered, bool has_velocity>

@@ -44,6 +44,13 @@ void SetOperands(const KernelRun& run, int states, UpdateLaunch& launch) {
   for (int s = 0; s < states; ++s) launch.states[s] = run.inputs[2 + s];
 }
 
+// With what its attributes choose.
+UpdateRule RuleOf(const Update& update, const UpdateLaunch& launch) {
+  if (update.rule == UpdateRule::kMomentum && launch.sgd.nesterov) return UpdateRule::kNesterov;
+  if (update.rule == UpdateRule::kAdam && launch.adam.lazy) return UpdateRule::kLazyAdam;
+  return update.rule;
+}
+
 KernelOr MakeUpdate(const UpdateTable& table, const KernelSpec& spec, const Update& update) {
   const int rate = 2 + update.states, step = rate + 1;
   const int ratio = step + (update.takes_step ? 1 : 0);
@@ -55,8 +62,7 @@ KernelOr MakeUpdate(const UpdateTable& table, const KernelSpec& spec, const Upda
   if (update.takes_step) launch.step.type = spec.inputs[step].dtype;
   if (update.takes_ratio) launch.ratio.type = spec.inputs[ratio].dtype;
   update.read(spec.attrs, launch);
-  const bool is_nesterov = update.rule == UpdateRule::kMomentum && launch.sgd.nesterov;
-  const UpdateRule rule = is_nesterov ? UpdateRule::kNesterov : update.rule;
+  const UpdateRule rule = RuleOf(update, launch);
   return MakeKernel([=, function = table.update](const Queue& queue, const KernelRun& run) {
     UpdateLaunch now = launch;
     SetOperands(run, update.states, now);
@@ -152,6 +158,8 @@ struct NamedUpdate {
 };
 constexpr NamedUpdate kRowUpdates[] = {
     {"sgd_rows_update", {.rule = UpdateRule::kSgd, .read = ReadSgd}},
+    {"adam_rows_update",
+     {.rule = UpdateRule::kLazyAdam, .states = 2, .takes_step = true, .read = ReadAdam}},
     {"adagrad_rows_update",
      {.rule = UpdateRule::kAdagrad, .states = 1, .takes_step = true, .read = ReadAdagrad}}};
 constexpr NamedUpdate kUpdates[] = {

@@ -56,7 +56,7 @@ struct Momentum {
   }
 };
 
-template <class T>
+template <class T, bool lazy>
 struct Adam {
   using Element = T;
   using Factors = fn::AdamUpdate<T>;
@@ -68,6 +68,7 @@ struct Adam {
   }
   __device__ __forceinline__ static void Step(const Factors& f, T& variable, T gradient, T* m, T* v,
                                               T*) {
+    if (lazy && gradient == T(0)) return;
     Factors::Step(f, variable, gradient, *m, *v);
   }
 };
@@ -192,7 +193,9 @@ Error LaunchUpdateOf(const Queue& queue, UpdateRule rule, const UpdateLaunch& la
     case UpdateRule::kNesterov:
       return LaunchRule<Momentum<T, true>>(queue, launch);
     case UpdateRule::kAdam:
-      return LaunchRule<Adam<T>>(queue, launch);
+      return LaunchRule<Adam<T, false>>(queue, launch);
+    case UpdateRule::kLazyAdam:
+      return LaunchRule<Adam<T, true>>(queue, launch);
     case UpdateRule::kRmsprop:
       return LaunchRule<Rmsprop<T, false, false>>(queue, launch);
     case UpdateRule::kRmspropMomentum:
@@ -262,6 +265,7 @@ Error LaunchRowRule(const Queue& queue, const RowUpdateLaunch& launch) {
 template <class T>
 Error LaunchRowUpdateOf(const Queue& queue, UpdateRule rule, const RowUpdateLaunch& launch) {
   if (rule == UpdateRule::kSgd) return LaunchRowRule<Sgd<T>>(queue, launch);
+  if (rule == UpdateRule::kLazyAdam) return LaunchRowRule<Adam<T, true>>(queue, launch);
   if (rule == UpdateRule::kAdagrad) return LaunchRowRule<Adagrad<T>>(queue, launch);
   return kNoSuchType;
 }

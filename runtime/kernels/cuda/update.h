@@ -16,6 +16,7 @@ enum class UpdateRule : int {
   kMomentum,
   kNesterov,
   kAdam,
+  kLazyAdam,
   kRmsprop,
   kRmspropMomentum,
   kRmspropCentered,
@@ -65,7 +66,7 @@ inline constexpr int kLambSquareParts = 1024;
 
 struct UpdateTable {
   Error (*update)(const Queue&, UpdateRule, const UpdateLaunch&);
-  // kSgd and kAdagrad.
+  // kSgd, kLazyAdam and kAdagrad.
   Error (*update_rows)(const Queue&, UpdateRule, const RowUpdateLaunch&);
   // The sum of squares of the directions that kLamb would go, into one number of the type;
   // `parts`: memory of the device for kLambSquareParts.

@@ -11,7 +11,7 @@ struct SgdParameters {
 struct AdamParameters {
   double lr, beta1, beta2, epsilon, weight_decay;
   double bias_correction1, bias_correction2;  // 1 - beta^t
-  bool decoupled;
+  bool decoupled, lazy;
 };
 
 struct RmspropParameters {
