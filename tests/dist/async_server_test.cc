@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/philox.h"
 #include "tests/dist/dist_case.h"
+#include "tests/multiprocess/program_run.h"
 #include "tests/simulation/sim_runner.h"
 #include "tests/support/from_environment.h"
 #include "tests/support/lagging_device.h"
@@ -391,6 +392,36 @@ TEST(AsynchronousServerTest, ServesMirroredWorkers) {
   ASSERT_TRUE(ran.ok()) << ran.status();
   const std::vector<double> losses = ran->Scalars("loss");
   EXPECT_LT(losses.back(), losses.front() / 2);
+}
+
+// The accuracy and the steps ahead that the example prints of its only epoch.
+void ExpectExampleLearns(const std::vector<std::string>& command, int max_staleness) {
+  std::vector<std::string> words = command;
+  for (const std::string& word :
+       {std::string(BRAID_PS_ASYNC), std::string("--epochs=1"), std::string("--progress=off"),
+        absl::StrCat("--max_staleness=", max_staleness)}) {
+    words.push_back(word);
+  }
+  ProgramRun run(words);
+  EXPECT_EQ(run.Wait().code, 0) << run.err();
+  double loss = 0, accuracy = 0, ahead = -1;
+  EXPECT_EQ(std::sscanf(run.out().c_str(), "epoch 1: loss %lf, accuracy %lf, at most %lf steps",
+                        &loss, &accuracy, &ahead),
+            3)
+      << run.out();
+  EXPECT_GT(accuracy, 0.8);
+  EXPECT_GE(ahead, 0);
+  EXPECT_LE(ahead, max_staleness);
+}
+
+TEST(AsynchronousServerTest, TheExampleLearnsOnTwoNodes) {
+  const std::vector<std::string> two = {BRAID_TOOL,  "launch", "--local", "2",
+                                        "--devices", "cpu:2",  "--"};
+  ExpectExampleLearns(two, 4);
+  ExpectExampleLearns(two, 0);
+  ProgramRun alone({BRAID_PS_ASYNC, "--devices=cpu:1"});
+  EXPECT_NE(alone.Wait().code, 0);
+  EXPECT_THAT(alone.LastErrorLine(), HasSubstr("a server and a worker need 2 devices"));
 }
 
 // Where each rank runs the program, the last one has the variables.
