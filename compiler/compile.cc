@@ -17,6 +17,7 @@
 #include "compiler/logical/optimizer.h"
 #include "compiler/logical/precision.h"
 #include "compiler/logical/prune.h"
+#include "compiler/logical/read_into.h"
 #include "compiler/logical/training_mode.h"
 #include "compiler/logical/update_rows.h"
 #include "compiler/lower.h"
@@ -56,6 +57,9 @@ absl::StatusOr<LogicalGraph> Prepare(LogicalGraph graph, const CompileOptions& o
   BRAID_ASSIGN_OR_RETURN(
       graph, InferPlacement(std::move(graph), options.all_devices, options.master, options.fixed));
   graph = UpdateRows(std::move(graph));
+  graph = ReadIntoVariables(std::move(graph), [&](const Placement& placement) {
+    return options.kinds.AreHost(placement);
+  });
   graph = Fuse(FoldNorms(std::move(graph)));
   graph = LayOutForCpus(std::move(graph), {.winograd = options.winograd,
                                            .channel_block = options.channel_block,

@@ -55,6 +55,7 @@ enum class OpRole : uint8_t {
   kAfter,            // its first input, but not before the second is there
   kDropout,          // drops elements in training; else it makes what `identity` makes
   kIfTraining,       // its first input in jobs that train, its second in others
+  kAssign,           // overwrites its first input by its second
 };
 
 class OpDef {
@@ -135,6 +136,12 @@ class OpDef {
     adds_rows_ = true;
     return *this;
   }
+  // Its output, assigned to a variable, is what `op` writes straight into that variable, its only
+  // input, by the same attributes.
+  OpDef& ReadsInto(std::string op) {
+    reads_into_ = std::move(op);
+    return *this;
+  }
   // What an update takes as its last input: a scalar made of norms of whole tensors, by appending
   // ops. `inputs` are the update's others.
   using UpdateScalar = std::function<Tensor(const std::vector<Tensor>& inputs, const Attrs& attrs,
@@ -188,6 +195,7 @@ class OpDef {
     return has_row_form_ && has_row_form_(attrs) ? row_form_ : std::string();
   }
   bool adds_rows() const { return adds_rows_; }
+  const std::string& reads_into() const { return reads_into_; }  // may be empty
   const std::vector<int>& narrow_inputs() const { return narrow_inputs_; }
   bool has_narrow_inside() const { return static_cast<bool>(narrow_inside_); }
   std::vector<int> narrow_inside(const OpContext& context) const {
@@ -253,7 +261,7 @@ class OpDef {
   std::vector<int> mutates_;
   std::vector<std::string> update_states_;
   UpdateScalar update_scalar_;
-  std::string row_form_;
+  std::string row_form_, reads_into_;
   std::function<bool(const Attrs&)> has_row_form_;
   std::optional<SbpSignature> mirrors_;
   OpRole role_ = OpRole::kNone;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/crc32c.h"
 #include "runtime/base/status.h"
@@ -154,24 +155,30 @@ class FetchKernel final : public Kernel {
   int64_t pieces_ = 1;
 };
 
+// What is read comes to an output, or overwrites the variable that is the only input.
+const OperandSpec& ReadOperandOf(const KernelSpec& spec) {
+  return spec.outputs.empty() ? spec.inputs[0] : spec.outputs[0];
+}
+void* ReadMemoryOf(const KernelSpec& spec, const KernelRun& run) {
+  return spec.outputs.empty() ? run.inputs[0] : run.outputs[0];
+}
+TensorBox ReadBoxOf(const KernelSpec& spec) {
+  const Region& region = ReadOperandOf(spec).region;
+  return {region.offset, region.size.dims()};
+}
+
 // This device's box of a checkpoint's tensor.
 class ReadCheckpointKernel final : public Kernel {
  public:
   ReadCheckpointKernel(const KernelSpec& spec, std::shared_ptr<const CheckpointReader> reader)
-      : tensor_(spec.attrs.String("tensor")),
-        box_(BoxOf(spec.outputs[0])),
-        reader_(std::move(reader)) {}
-
-  static TensorBox BoxOf(const OperandSpec& output) {
-    return {output.region.offset, output.region.size.dims()};
-  }
+      : spec_(spec), box_(ReadBoxOf(spec)), reader_(std::move(reader)) {}
 
   absl::Status Run(const KernelRun& run) override {
-    return reader_->ReadBox(tensor_, box_, run.outputs[0]);
+    return reader_->ReadBox(spec_.attrs.String("tensor"), box_, ReadMemoryOf(spec_, run));
   }
 
  private:
-  std::string tensor_;
+  const KernelSpec spec_;
   TensorBox box_;
   std::shared_ptr<const CheckpointReader> reader_;  // the job's
 };
@@ -180,13 +187,14 @@ class ReadCheckpointKernel final : public Kernel {
 class ReadFileKernel final : public Kernel {
  public:
   ReadFileKernel(const KernelSpec& spec, std::shared_ptr<const InputFile> file)
-      : file_(std::move(file)),
-        tensor_{spec.name, spec.outputs[0].dtype, spec.outputs[0].logical},
+      : spec_(spec),
+        file_(std::move(file)),
+        tensor_{spec.name, ReadOperandOf(spec).dtype, ReadOperandOf(spec).logical},
         offset_(spec.attrs.Int("offset")),
-        box_(ReadCheckpointKernel::BoxOf(spec.outputs[0])) {}
+        box_(ReadBoxOf(spec)) {}
 
   absl::Status Run(const KernelRun& run) override {
-    auto* out = static_cast<std::byte*>(run.outputs[0]);
+    auto* out = static_cast<std::byte*>(ReadMemoryOf(spec_, run));
     const int64_t tensor_end = offset_ + tensor_.num_bytes();
     std::vector<std::byte> window;  // of the file, for short runs
     int64_t begin = 0, end = 0;
@@ -209,6 +217,7 @@ class ReadFileKernel final : public Kernel {
  private:
   static constexpr size_t kWindowBytes = 256 << 10;
 
+  const KernelSpec spec_;
   std::shared_ptr<const InputFile> file_;  // the job's
   StoredTensor tensor_;
   int64_t offset_;
@@ -370,12 +379,20 @@ absl::StatusOr<std::shared_ptr<const CheckpointReader>> OpenCheckpoint(const std
   return opened[path] = std::move(reader);
 }
 
+absl::Status CheckReadForm(Attrs like, const KernelSpec& spec) {
+  const bool overwrites = spec.outputs.empty();
+  return CheckKernelForm({.inputs = overwrites ? size_t{1} : size_t{0},
+                          .outputs = overwrites ? size_t{0} : size_t{1},
+                          .like = std::move(like)},
+                         spec);
+}
+
 // All that it will read is checked here, before any node begins: a checkpoint that is damaged
 // changes no variable.
 absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spec,
                                                            Checkpoints& opened) {
-  BRAID_RETURN_IF_ERROR(CheckKernelForm(
-      {.outputs = 1, .like = {{"directory", ""}, {"tensor", ""}, {"identity", int64_t{0}}}}, spec));
+  BRAID_RETURN_IF_ERROR(
+      CheckReadForm({{"directory", ""}, {"tensor", ""}, {"identity", int64_t{0}}}, spec));
   BRAID_ASSIGN_OR_RETURN(std::shared_ptr<const CheckpointReader> reader,
                          OpenCheckpoint(spec.attrs.String("directory"), opened));
   if (reader->identity() != spec.attrs.Int("identity")) {
@@ -386,21 +403,21 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeReadCheckpoint(const KernelSpec& spe
   }
   const std::string& tensor = spec.attrs.String("tensor");
   BRAID_ASSIGN_OR_RETURN(const StoredTensor info, reader->Info(tensor));
-  if (info.dtype != spec.outputs[0].dtype || info.shape != spec.outputs[0].logical) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "tensor '%s' of %s is %s%s, the variable is %s%s", info.name, reader->path(),
-        std::string(ToString(info.dtype)), info.shape.ToString(),
-        std::string(ToString(spec.outputs[0].dtype)), spec.outputs[0].logical.ToString()));
+  const OperandSpec& variable = ReadOperandOf(spec);
+  if (info.dtype != variable.dtype || info.shape != variable.logical) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("tensor '%s' of %s is %s%s, the variable is %s%s", info.name,
+                        reader->path(), std::string(ToString(info.dtype)), info.shape.ToString(),
+                        std::string(ToString(variable.dtype)), variable.logical.ToString()));
   }
-  BRAID_RETURN_IF_ERROR(reader->Verify(tensor, ReadCheckpointKernel::BoxOf(spec.outputs[0])));
+  BRAID_RETURN_IF_ERROR(reader->Verify(tensor, ReadBoxOf(spec)));
   return std::make_unique<ReadCheckpointKernel>(spec, std::move(reader));
 }
 
 using Files = std::map<std::string, std::shared_ptr<const InputFile>>;
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeReadFile(const KernelSpec& spec, Files& opened) {
-  BRAID_RETURN_IF_ERROR(
-      CheckKernelForm({.outputs = 1, .like = {{"path", ""}, {"offset", int64_t{0}}}}, spec));
+  BRAID_RETURN_IF_ERROR(CheckReadForm({{"path", ""}, {"offset", int64_t{0}}}, spec));
   const std::string& path = spec.attrs.String("path");
   std::shared_ptr<const InputFile>& file = opened[path];
   if (file == nullptr) {
@@ -408,8 +425,9 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeReadFile(const KernelSpec& spec, Fil
     file = std::make_shared<const InputFile>(std::move(made));
   }
   const int64_t offset = spec.attrs.Int("offset");
-  const Shape& shape = spec.outputs[0].logical;
-  const int64_t bytes = shape.num_elements() * static_cast<int64_t>(SizeOf(spec.outputs[0].dtype));
+  const OperandSpec& variable = ReadOperandOf(spec);
+  const int64_t bytes =
+      variable.logical.num_elements() * static_cast<int64_t>(SizeOf(variable.dtype));
   if (offset < 0 || offset > kMaxPosition || bytes > file->size() - offset) {
     return absl::OutOfRangeError(
         absl::StrFormat("%s '%s' reads %d bytes of '%s' from byte %d on; it has %d", spec.op,
@@ -472,12 +490,15 @@ absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegis
         return std::make_unique<FetchKernel>(spec, host);
       }));
   const auto checkpoints = std::make_shared<Checkpoints>();
-  BRAID_RETURN_IF_ERROR(registry.Register("read_checkpoint", [checkpoints](const KernelSpec& spec) {
-    return MakeReadCheckpoint(spec, *checkpoints);
-  }));
   const auto files = std::make_shared<Files>();
-  BRAID_RETURN_IF_ERROR(registry.Register(
-      "read_file", [files](const KernelSpec& spec) { return MakeReadFile(spec, *files); }));
+  for (const char* form : {"", "_into"}) {
+    BRAID_RETURN_IF_ERROR(registry.Register(
+        absl::StrCat("read_checkpoint", form),
+        [checkpoints](const KernelSpec& spec) { return MakeReadCheckpoint(spec, *checkpoints); }));
+    BRAID_RETURN_IF_ERROR(
+        registry.Register(absl::StrCat("read_file", form),
+                          [files](const KernelSpec& spec) { return MakeReadFile(spec, *files); }));
+  }
   BRAID_RETURN_IF_ERROR(registry.Register("replica_checksums", MakeReplicaChecksums));
   // A job writes one part of one checkpoint.
   const auto part = std::make_shared<std::shared_ptr<CheckpointPart>>();

@@ -18,7 +18,8 @@ struct ExternalContext {
   int node = 0;
 };
 
-// read, input, fetch, read_checkpoint, read_file, write_checkpoint, replica_checksums.
+// read, input, fetch, read_checkpoint, read_file, both also with _into, write_checkpoint,
+// replica_checksums.
 absl::Status RegisterExternalKernels(const ExternalContext& context, KernelRegistry& registry);
 
 }  // namespace braid

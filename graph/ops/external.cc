@@ -51,6 +51,24 @@ OpDef Typed(std::string name) {
       .External();
 }
 
+// Overwrites a variable of the type in the attributes, laid out in any way.
+OpDef Overwriting(std::string name) {
+  return OpDef(std::move(name))
+      .Infer([](const OpContext& ctx) -> Types {
+        BRAID_RETURN_IF_ERROR(CheckInputs(ctx, 1));
+        const TensorType type{ctx.attrs.Type("dtype"), Shape(ctx.attrs.Ints("shape"))};
+        if (ctx.inputs[0] != type) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "the variable is ", ctx.inputs[0].ToString(), ", what is read ", type.ToString()));
+        }
+        return std::vector<TensorType>{};
+      })
+      .Rule("N->()")
+      .Mutates({0})
+      .NoGradient()
+      .External();
+}
+
 // One output per field of a sample; all are split along the batch, or none.
 OpDef ReadOp() {
   return OpDef("read")
@@ -145,8 +163,10 @@ OpDef IfTrainingOp() {
 std::vector<OpDef> ExternalOps() {
   return {Typed("variable").Role(OpRole::kVariable),
           Typed("input").Role(OpRole::kInput),
-          Typed("read_checkpoint"),
-          Typed("read_file"),
+          Typed("read_checkpoint").ReadsInto("read_checkpoint_into"),
+          Overwriting("read_checkpoint_into"),
+          Typed("read_file").ReadsInto("read_file_into"),
+          Overwriting("read_file_into"),
           WriteCheckpointOp(),
           ReplicaChecksumsOp(),
           ReadOp(),

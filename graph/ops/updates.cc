@@ -237,6 +237,7 @@ OpDef StalenessOp() {
 OpDef AssignOp() {
   const OpSample sample = {.inputs = {SampleMatrix(), SampleMatrix()}, .attrs = {}};
   return OpDef("assign")
+      .Role(OpRole::kAssign)
       .Infer([](const OpContext& ctx) -> Types {
         BRAID_RETURN_IF_ERROR(CheckInputsOfUpdate(ctx, 2));
         BRAID_RETURN_IF_ERROR(CheckSameType(ctx, 0, 1));

@@ -412,7 +412,8 @@ TEST_F(OpsTest, EveryRoleIsOneOperators) {
                                                   {OpRole::kReducedGradient, "reduced_gradient"},
                                                   {OpRole::kAfter, "after"},
                                                   {OpRole::kDropout, "dropout"},
-                                                  {OpRole::kIfTraining, "if_training"}}));
+                                                  {OpRole::kIfTraining, "if_training"},
+                                                  {OpRole::kAssign, "assign"}}));
 }
 
 }  // namespace
