@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "api/network_place.h"
+#include "comm/control/network_place.h"
 #include "comm/loopback_transport.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"

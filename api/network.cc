@@ -1,127 +1,24 @@
 #include "api/network.h"
 
-#include <glog/logging.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "api/network_place.h"
-#include "comm/cluster/build_fingerprint.h"
-#include "comm/control/meeting_file.h"
 #include "comm/control/rendezvous.h"
-#include "comm/network/network.h"
 #include "runtime/base/prefixed.h"
-#include "runtime/base/process.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 
 namespace braid {
-
-Network& SocketsOf(const NetworkOptions& network) {
-  return network.sockets != nullptr ? *network.sockets : *SystemNetwork();
-}
-
-absl::Status CheckExposure(const NetworkOptions& network, const SocketAddress& address) {
-  if (address.is_loopback() || !network.secret.empty() || network.is_insecure) {
-    return absl::OkStatus();
-  }
-  return absl::UnauthenticatedError(absl::StrFormat(
-      "node %d would use %s, which other machines reach, without a shared secret; give every node "
-      "the same one by BRAID_AUTH_TOKEN or --auth_token_file, or accept the risk by --insecure",
-      network.cluster.rank, address.host()));
-}
-
 namespace {
-
-// The master's addresses of the list. A name that means loopback here, as Debian's /etc/hosts says
-// of a machine's own, or none of this machine's addresses, as behind a forwarded port, is what
-// other nodes dial, not what this one can bind: then it listens everywhere.
-absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkOptions& network) {
-  Network& sockets = SocketsOf(network);
-  const ClusterNode& master = network.cluster.nodes[0];
-  BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
-  if (!network.interface.empty()) {
-    BRAID_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses,
-                           sockets.InterfaceAddresses(network.interface));
-    for (SocketAddress& address : addresses) address = address.WithPort(master.port);
-    return addresses;
-  }
-  std::vector<SocketAddress> addresses;
-  if (!master.host.empty()) {
-    BRAID_ASSIGN_OR_RETURN(addresses, sockets.ResolveHost(master.host, master.port));
-    const bool is_numeric = SocketAddress::Parse(addresses[0].ToString()).ok() &&
-                            addresses.size() == 1 && addresses[0].host() == master.host;
-    const bool is_known_loopback = is_numeric || master.host == "localhost";
-    std::erase_if(addresses, [&](const SocketAddress& address) {
-      return !IsLocalAddress(address, local) || (address.is_loopback() && !is_known_loopback);
-    });
-  }
-  if (addresses.empty()) {
-    for (const char* any : {"0.0.0.0:0", "[::]:0"}) {
-      BRAID_ASSIGN_OR_RETURN(const SocketAddress address, SocketAddress::Parse(any));
-      addresses.push_back(address.WithPort(master.port));
-    }
-  }
-  return addresses;
-}
-
-}  // namespace
-
-absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network) {
-  std::vector<Socket> listeners;
-  if (network.control_descriptor >= 0) {
-    listeners.emplace_back(network.control_descriptor);
-    if (absl::Status status = listeners[0].LocalAddress().status(); !status.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("BRAID_CTRL_DESCRIPTOR=%d is not a listening socket: %s",
-                          network.control_descriptor, std::string(status.message())));
-    }
-    return listeners;
-  }
-  BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, MasterAddresses(network));
-  absl::Status first_error;
-  for (const SocketAddress& address : addresses) {
-    BRAID_RETURN_IF_ERROR(CheckExposure(network, address));
-    absl::StatusOr<Socket> listener = SocketsOf(network).ListenOn(address);
-    if (listener.ok()) {
-      listeners.push_back(*std::move(listener));
-    } else {
-      first_error.Update(
-          absl::Status(listener.status().code(),
-                       absl::StrFormat("control port: %s (the node list's, or --ctrl_port)",
-                                       std::string(listener.status().message()))));
-    }
-  }
-  // One family of two may be missing, a busy port may not.
-  if (listeners.empty() || absl::IsAlreadyExists(first_error)) return first_error;
-  return listeners;
-}
-
-absl::StatusOr<std::string> DataHostOf(const std::vector<Socket>& listeners) {
-  if (listeners.size() != 1) return std::string();
-  BRAID_ASSIGN_OR_RETURN(const SocketAddress address, listeners[0].LocalAddress());
-  return address.is_any() ? std::string() : address.host();
-}
 
 // The payload of a cause that all nodes know as theirs.
 constexpr char kOfAllNodes[] = "braid/of_all_nodes";
 
-std::string NodeName(const Cluster& cluster, int node) {
-  if (node < 0 || node >= static_cast<int>(cluster.nodes.size())) {
-    return absl::StrFormat("%s %d", cluster.member_word, node);
-  }
-  const std::string& host = cluster.nodes[node].host;
-  return host.empty() ? absl::StrFormat("%s %d", cluster.member_word, node)
-                      : absl::StrFormat("%s %d (%s)", cluster.member_word, node, host);
-}
+}  // namespace
 
 absl::Status OfAllNodes(absl::Status cause) {
   if (!cause.ok()) cause.SetPayload(kOfAllNodes, absl::Cord());
@@ -138,148 +35,16 @@ DeviceSpec DevicesHere(const DeviceSpec& spec) {
   return {.count = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
 }
 
-namespace {
-
-// The address that this node dials from: its own of the list or of the interface, so that the
-// others see it where they expect it. None if its own name means loopback here and the master is
-// elsewhere: then the system knows the way.
-absl::StatusOr<SocketAddress> OwnAddress(const NetworkOptions& network,
-                                         const SocketAddress& master) {
-  Network& sockets = SocketsOf(network);
-  std::vector<SocketAddress> addresses;
-  if (!network.interface.empty()) {
-    BRAID_ASSIGN_OR_RETURN(addresses, sockets.InterfaceAddresses(network.interface));
-  } else if (const std::string& host = network.cluster.nodes[network.cluster.rank].host;
-             network.cluster.knows_all_hosts && !host.empty()) {
-    BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
-    BRAID_ASSIGN_OR_RETURN(addresses, sockets.ResolveHost(host, 0));
-    std::erase_if(addresses, [&](const auto& address) { return !IsLocalAddress(address, local); });
-  }
-  for (const SocketAddress& address : addresses) {
-    if (address.family() == master.family() && address.is_loopback() == master.is_loopback()) {
-      return address;
-    }
-  }
-  return SocketAddress();
-}
-
-// The master refuses to start where its address needs a secret and it has none, and nobody would be
-// there to say so.
-absl::Status CheckWay(const NetworkOptions& network, const std::vector<SocketAddress>& addresses) {
-  if (std::ranges::any_of(addresses, &SocketAddress::is_loopback)) return absl::OkStatus();
-  return CheckExposure(network, addresses[0]);
-}
-
-absl::StatusOr<RendezvousOptions::Master> FindMasterInFile(const NetworkOptions& network) {
-  BRAID_ASSIGN_OR_RETURN(MeetingPlace place, ReadMeetingFile(network.meeting_file));
-  RendezvousOptions::Master master;
-  master.is_certain = place.is_held;
-  master.secret = SecretOfMeeting(network.secret, place.nonce);
-  master.way.addresses = std::move(place.addresses);
-  if (!place.is_on_this_machine) {
-    BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local,
-                           SocketsOf(network).LocalAddresses());
-    // Two machines may have an address of the same number for what only they reach.
-    std::erase_if(master.way.addresses,
-                  [&](const SocketAddress& address) { return IsLocalAddress(address, local); });
-    if (master.way.addresses.empty()) {
-      return absl::UnavailableError(absl::StrFormat(
-          "'%s' is of %s, which is another machine, or this one before it was started anew, and "
-          "only that machine reaches the addresses in it; if rank 0 is there, give all ranks the "
-          "same BRAID_AUTH_TOKEN, so that it listens for other machines",
-          network.meeting_file, place.writer));
-    }
-  }
-  BRAID_RETURN_IF_ERROR(CheckWay(network, master.way.addresses));
-  BRAID_ASSIGN_OR_RETURN(master.way.from, OwnAddress(network, master.way.addresses[0]));
-  return master;
-}
-
-}  // namespace
-
 absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& network,
                                                       Environment* environment) {
+  BRAID_ASSIGN_OR_RETURN(RendezvousOptions options, RendezvousOptionsOfPlace(network, environment));
   const Cluster& cluster = network.cluster;
-  RendezvousOptions options;
-  options.environment = environment;
-  options.self.node = static_cast<uint16_t>(cluster.rank);
-  options.self.num_nodes = static_cast<int>(cluster.nodes.size());
-  BRAID_ASSIGN_OR_RETURN(options.self.build, BuildFingerprint());
-  if (cluster.knows_all_hosts) options.self.node_list = cluster.ToString();
   options.self.devices = DevicesHere(*cluster.nodes[cluster.rank].devices).ToString();
-  options.self.host = HostName();
-  // A simulation has one real process for all of its own.
-  options.self.pid = static_cast<uint32_t>(environment->is_simulated() ? cluster.rank : getpid());
   const MemoryLimits memory = ReadMemoryLimits();
   options.self.memory_bytes = memory.shared;
   options.self.process_bytes = memory.process;
   options.self.rates = network.rates;
-  options.secret = network.secret;
-  options.network = &SocketsOf(network);
-  options.join_timeout = network.join_timeout;
-  options.name_of = [cluster](int node) { return NodeName(cluster, node); };
-  if (cluster.member_word == "rank") {
-    options.words = {.member = "rank",
-                     .limit = "InitOptions::timeout",
-                     .what = "rank",
-                     .number = "RANK",
-                     .list = "WORLD_SIZE"};
-  }
-  if (cluster.rank == 0 && cluster.knows_all_hosts) {
-    std::vector<std::vector<SocketAddress>> addresses;
-    for (const ClusterNode& node : cluster.nodes) {
-      auto resolved = SocketsOf(network).ResolveHost(node.host, node.port);
-      // A name that nobody resolves would only be waited for; a launcher has seen to it itself.
-      if (!resolved.ok() && network.control_descriptor < 0) return resolved.status();
-      addresses.push_back(std::move(resolved).value_or(std::vector<SocketAddress>()));
-    }
-    options.nodes_at = [addresses](const SocketAddress& address) {
-      std::vector<int> nodes;
-      for (size_t node = 0; node < addresses.size(); ++node) {
-        for (const SocketAddress& own : addresses[node]) {
-          if (own.SameHost(address)) nodes.push_back(static_cast<int>(node));
-        }
-      }
-      return nodes;
-    };
-  }
-  if (cluster.rank != 0 && !network.meeting_file.empty()) {
-    options.find_master = [network] { return FindMasterInFile(network); };
-  }
   return options;
-}
-
-absl::StatusOr<WayToMaster> FindMaster(const NetworkOptions& network) {
-  const ClusterNode& master = network.cluster.nodes[0];
-  WayToMaster way;
-  if (!network.meeting_file.empty()) return way;
-  BRAID_ASSIGN_OR_RETURN(way.addresses, SocketsOf(network).ResolveHost(master.host, master.port));
-  BRAID_RETURN_IF_ERROR(CheckWay(network, way.addresses));
-  BRAID_ASSIGN_OR_RETURN(way.from, OwnAddress(network, way.addresses[0]));
-  return way;
-}
-
-absl::StatusOr<std::vector<SocketAddress>> AddressesForOthers(const std::vector<Socket>& listeners,
-                                                              Network& sockets) {
-  BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
-  std::vector<SocketAddress> addresses;
-  std::vector<SocketAddress> loopback;
-  for (const Socket& listener : listeners) {
-    BRAID_ASSIGN_OR_RETURN(const SocketAddress listening, listener.LocalAddress());
-    const std::vector<SocketAddress> own =
-        listening.is_any() ? local : std::vector<SocketAddress>{listening};
-    for (const SocketAddress& address : own) {
-      // An address of one link only, "fe80::1%eth0", has another name on each machine.
-      if (address.family() != listening.family() || address.host().find('%') != std::string::npos) {
-        continue;
-      }
-      (address.is_loopback() ? loopback : addresses).push_back(address.WithPort(listening.port()));
-    }
-  }
-  if (addresses.empty()) addresses = std::move(loopback);
-  if (!addresses.empty()) return addresses;
-  return absl::NotFoundError(
-      "the master listens at no address that is known to others; name another interface");
 }
 
 }  // namespace braid

@@ -1,5 +1,5 @@
-// How a process is a node of a cluster: where it listens, whom it dials, what it proves. The
-// session on the master and the service on the other nodes start from here.
+// How a process is a node of a cluster: what it brings, and how it serves. The session on the
+// master and the service on the other nodes start from here.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "api/interruption.h"
 #include "comm/cluster/cluster.h"
+#include "comm/control/network_place.h"
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device_kinds.h"
@@ -19,45 +20,23 @@
 namespace braid {
 
 class LoopbackNetwork;
-class Network;
 class Node;
-struct RendezvousOptions;
-class Socket;
 
-struct NetworkOptions {
-  Cluster cluster;
-  std::string secret;        // shared by all nodes; "": none, for loopback addresses only
-  bool is_insecure = false;  // other addresses, too, without a secret
-  std::string interface;     // the only one to be used; "": any
-  // Path of the file in which the master says where it listens, at a port that the system chooses;
-  // then the cluster has only its host, or "" for all addresses. "": the cluster says where.
-  std::string meeting_file;
+struct NetworkOptions : NetworkPlace {
   std::string transport;  // the only one to be used; "": the best that works
-  Nanoseconds join_timeout = 60 * kSecond;
   // What this node's machine was measured to do (a compiler::Machine's text), for the master to
   // know.
   std::string rates;
-  int control_descriptor = -1;  // the master's listening socket, if a launcher has made it
-  // Borrowed. Null: this process's own clock and threads, the system's sockets.
-  Environment* environment = nullptr;
-  Network* sockets = nullptr;
+  Environment* environment = nullptr;  // borrowed; null: this process's own clock and threads
   // Borrowed: where all nodes, which are threads of this process, reach each other without sockets
   // once they have joined. Null: this node has the process to itself.
   LoopbackNetwork* loopback = nullptr;
 };
 
-// Where the master listens: its address of the cluster's list, or all of the interface's, or all.
-// UNAUTHENTICATED without a secret where others could reach it.
-absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkOptions& network);
-// The address that peers reach this listener's host by; "" if it listens on all.
-absl::StatusOr<std::string> DataHostOf(const std::vector<Socket>& listeners);
-
 absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& network,
                                                       Environment* environment);
 // The devices that this process brings: of "auto", a CPU device for each processor that it may use.
 DeviceSpec DevicesHere(const DeviceSpec& spec);
-// "node 2 (10.0.0.3)".
-std::string NodeName(const Cluster& cluster, int node);
 // That all nodes return, each from the same call.
 absl::Status OfAllNodes(absl::Status cause);
 // What went wrong on a node, with its name unless it is OfAllNodes.

@@ -7,7 +7,9 @@
 
 namespace braid {
 
-// Of the running program's file: its size and CRC32C, "8123456-1f2e3d4c".
+// Of a program's file: its size and CRC32C, "8123456-1f2e3d4c".
+absl::StatusOr<std::string> FileFingerprint(const std::string& path);
+// Of the running program's.
 absl::StatusOr<std::string> BuildFingerprint();
 
 }  // namespace braid

@@ -223,4 +223,13 @@ absl::StatusOr<Cluster> FindCluster(
   return AloneHere(options, env, defaults);
 }
 
+std::string NodeName(const Cluster& cluster, int node) {
+  if (node < 0 || node >= static_cast<int>(cluster.nodes.size())) {
+    return absl::StrFormat("%s %d", cluster.member_word, node);
+  }
+  const std::string& host = cluster.nodes[node].host;
+  return host.empty() ? absl::StrFormat("%s %d", cluster.member_word, node)
+                      : absl::StrFormat("%s %d (%s)", cluster.member_word, node, host);
+}
+
 }  // namespace braid

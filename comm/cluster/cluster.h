@@ -41,6 +41,9 @@ struct Cluster {
   std::string ToString() const;
 };
 
+// "node 2 (10.0.0.3)".
+std::string NodeName(const Cluster& cluster, int node);
+
 // Rank: --node_rank, else BRAID_NODE_RANK, else the launcher's, else the one listed node whose host
 // has an address of this machine, which resolves every host and may wait for the resolver. Errors
 // name the file and line, flag or variable, the value, and what was expected.

@@ -30,15 +30,21 @@ class Opening;
 struct NodeIdentity {
   uint16_t node = 0;
   int num_nodes = 1;
-  std::string build;      // fingerprint of the program's file
-  std::string node_list;  // canonical text; "" if only a launcher knows the nodes
-  std::string devices;    // "cpu:2"
-  std::string host;       // the system's name
+  std::string build;  // fingerprint of the program's file
+  // What was given to all alike, as one text: the canonical node list, what `braid launch` was
+  // told;
+  // "" if only a launcher knows the nodes.
+  std::string agreed;
+  std::string devices;  // "cpu:2"
+  std::string host;     // the system's name
   uint32_t pid = 0;
   uint64_t memory_bytes = 0;   // of the machine
   uint64_t process_bytes = 0;  // that the process may take of them; 0: all
   std::string rates;           // what the machine was measured to do; "": it was not
 };
+
+// "has another node list: ...; give the same file to every node".
+std::string NodeListDifference(const std::string& master_list, const std::string& node_list);
 
 // What users call what they have to change, for messages.
 struct JoiningWords {
@@ -47,6 +53,7 @@ struct JoiningWords {
   std::string what = "node rank";
   std::string number = "--node_rank";
   std::string list = "node list";
+  std::string port = "the node list's, or --ctrl_port";
 };
 
 // How a process reaches the master.
@@ -66,6 +73,9 @@ struct RendezvousOptions {
   // "node 2 (10.0.0.3)", for messages.
   std::function<std::string(int node)> name_of;
   JoiningWords words = {};
+  // What the master says of a member whose `agreed` is another: "has another node list: ...".
+  std::function<std::string(const std::string& master, const std::string& member)> difference =
+      NodeListDifference;
   Network* network = SystemNetwork();  // where a client dials
   // The nodes that are at this address, whatever the port, as far as that is known. May be empty.
   std::function<std::vector<int>(const SocketAddress&)> nodes_at;

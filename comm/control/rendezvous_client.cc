@@ -69,7 +69,7 @@ void RendezvousClient::StartJoin(JoinedCallback joined) {
   request.set_node(self.node);
   request.set_num_nodes(self.num_nodes);
   request.set_build(self.build);
-  request.set_node_list(self.node_list);
+  request.set_agreed(self.agreed);
   request.set_devices(self.devices);
   request.set_host(self.host);
   request.set_pid(self.pid);

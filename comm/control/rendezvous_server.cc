@@ -28,6 +28,11 @@ std::string AnswerOf(const std::function<void(join::Answer&)>& fill) {
 
 }  // namespace
 
+std::string NodeListDifference(const std::string& master_list, const std::string& node_list) {
+  return absl::StrFormat("has another node list: %s; give the same file to every node",
+                         DescribeDifference(master_list, node_list));
+}
+
 RendezvousServer::RendezvousServer(RendezvousOptions options, std::vector<Socket> listeners)
     : options_(std::move(options)),
       finished_(options_.environment->MakeEvent()),
@@ -215,8 +220,8 @@ absl::Status RendezvousServer::CheckRequest(const join::JoinRequest& request,
   const NodeIdentity& self = options_.self;
   if (static_cast<int>(request.num_nodes()) != self.num_nodes) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "joining: %s counts %d nodes and the master %d; give both the same %s or launcher", who,
-        request.num_nodes(), self.num_nodes, options_.words.list));
+        "joining: %s counts %d %ss and the master %d; give both the same %s or launcher", who,
+        request.num_nodes(), options_.words.member, self.num_nodes, options_.words.list));
   }
   if (request.node() < 1 || static_cast<int>(request.node()) >= self.num_nodes) {
     return absl::OutOfRangeError(
@@ -229,10 +234,9 @@ absl::Status RendezvousServer::CheckRequest(const join::JoinRequest& request,
         "every node",
         who, request.build(), self.build));
   }
-  if (request.node_list() != self.node_list) {
+  if (request.agreed() != self.agreed) {
     return absl::FailedPreconditionError(
-        absl::StrFormat("joining: %s has another node list: %s; give the same file to every node",
-                        who, DescribeDifference(self.node_list, request.node_list())));
+        absl::StrFormat("joining: %s %s", who, options_.difference(self.agreed, request.agreed())));
   }
   if (const auto taken = nodes_.find(request.node()); taken != nodes_.end()) {
     const NodeIdentity& holder = taken->second.identity;
@@ -270,7 +274,7 @@ void RendezvousServer::OnJoinRequest(uint64_t stranger, const join::JoinRequest&
   joined.identity = {.node = node,
                      .num_nodes = static_cast<int>(request.num_nodes()),
                      .build = request.build(),
-                     .node_list = request.node_list(),
+                     .agreed = request.agreed(),
                      .devices = request.devices(),
                      .host = request.host(),
                      .pid = request.pid(),

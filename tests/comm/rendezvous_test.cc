@@ -28,7 +28,7 @@ class RendezvousTest : public ::testing::Test {
     options.self = {.node = static_cast<uint16_t>(node),
                     .num_nodes = num_nodes,
                     .build = "100-cafe",
-                    .node_list = "10.0.0.1:9988 cpu:1\n10.0.0.2:9988 cpu:1\n",
+                    .agreed = "10.0.0.1:9988 cpu:1\n10.0.0.2:9988 cpu:1\n",
                     .devices = "cpu:1",
                     .host = "host" + std::to_string(node),
                     .pid = 100u + static_cast<uint32_t>(node)};
@@ -165,7 +165,7 @@ TEST_F(RendezvousTest, WhatMustBeEqualIsComparedAndNamedOnBothSides) {
        {"another binary", "101-beef", "100-cafe", "node 1", "host1"}},
       {"node list",
        [](RendezvousOptions& options) {
-         options.self.node_list = "10.0.0.1:9988 cpu:1\n10.0.0.3:9988 cpu:1\n";
+         options.self.agreed = "10.0.0.1:9988 cpu:1\n10.0.0.3:9988 cpu:1\n";
        },
        {"another node list", "10.0.0.2", "10.0.0.3", "node 1"}},
       {"number of nodes",

@@ -29,7 +29,7 @@ RendezvousOptions Options(int node) {
   options.self = {.node = static_cast<uint16_t>(node),
                   .num_nodes = 3,
                   .build = "build",
-                  .node_list = "a:1 cpu:1\nb:1 cpu:1\nc:1 cpu:1\n",
+                  .agreed = "a:1 cpu:1\nb:1 cpu:1\nc:1 cpu:1\n",
                   .devices = "cpu:1",
                   .host = "host"};
   options.name_of = [](int number) { return "node " + std::to_string(number); };

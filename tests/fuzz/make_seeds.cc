@@ -381,11 +381,11 @@ void WriteJoin() {
   request.set_node(1);
   request.set_num_nodes(3);
   request.set_build("build");
-  request.set_node_list("a:1 cpu:1\nb:1 cpu:1\nc:1 cpu:1\n");
+  request.set_agreed("a:1 cpu:1\nb:1 cpu:1\nc:1 cpu:1\n");
   request.set_devices("cpu:1");
   request.set_host("host");
   Write("join", "join", "\1" + frame(opening.SerializeAsString()));
-  request.set_node_list("a:1 cpu:1\nb:2 cpu:1\n");
+  request.set_agreed("a:1 cpu:1\nb:2 cpu:1\n");
   Write("join", "other_list", "\1" + frame(opening.SerializeAsString()));
   opening.mutable_status();
   Write("join", "status", "\1" + frame(opening.SerializeAsString()));
