@@ -50,7 +50,7 @@ Subcommand BenchSubcommand() {
   return {.name = "bench",
           .summary = "measures a collective between processes of this machine",
           .usage = "",
-          .file = "",
+          .files = {},
           .run = Run};
 }
 

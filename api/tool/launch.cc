@@ -1,7 +1,5 @@
 #include "api/tool/launch.h"
 
-#include <signal.h>
-
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -14,17 +12,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "api/tool/await_end.h"
+#include "absl/time/time.h"
+#include "api/tool/launch_machine.h"
+#include "api/tool/launch_terms.h"
 #include "api/tool/node_command.h"
-#include "api/tool/running_cluster.h"
+#include "api/tool/run_launch.h"
+#include "api/tool/secret_flag.h"
 #include "comm/cluster/device_spec.h"
 #include "comm/cluster/launcher_environment.h"
 #include "comm/cluster/node_list.h"
 #include "comm/control/local_ranks.h"
 #include "comm/control/secret.h"
-#include "runtime/base/process_guard.h"
-#include "runtime/base/reactor.h"
-#include "runtime/base/signals.h"
+#include "runtime/base/process.h"
 #include "runtime/base/status.h"
 
 ABSL_FLAG(int, local, 0, "Nodes to start on this machine");
@@ -49,12 +48,19 @@ ABSL_FLAG(int, nproc_per_node, 0,
 ABSL_FLAG(int, nnodes, 1, "With --nproc_per_node, how many machines start ranks");
 ABSL_FLAG(int, node_rank, 0, "With --nnodes, which of them this is, from 0");
 ABSL_FLAG(std::string, master_addr, "",
-          "With --nproc_per_node, the host of rank 0; not given: ranks meet on this machine at a "
-          "free port");
-ABSL_FLAG(uint16_t, master_port, 0, "With --master_addr, its port; 29500 if it is not given");
+          "With --nproc_per_node, the host of machine 0 and so of rank 0; not given: ranks meet on "
+          "this machine at a free port");
+ABSL_FLAG(uint16_t, master_port, 0,
+          "With --master_addr, its port, at which the launchers of several machines meet, and the "
+          "ranks of one; 29500 if it is not given");
 ABSL_FLAG(int, max_restarts, 0,
-          "With --nproc_per_node on one machine, how often all ranks are started again after one "
+          "With --nproc_per_node, how often all ranks of all machines are started again after one "
           "has failed");
+ABSL_FLAG(absl::Duration, join_timeout, absl::Seconds(60),
+          "With --nnodes, how long launchers wait for each other");
+ABSL_FLAG(bool, insecure, false,
+          "With --nnodes, launchers meet without a secret at other addresses than loopback, too: "
+          "whoever reaches the port may join");
 ABSL_FLAG(bool, standalone, false, "With --nproc_per_node: this machine alone, at a free port");
 ABSL_FLAG(bool, tag_output, false,
           "Print all that all nodes print, line by line as '[node 1] ...', instead of node 0's "
@@ -143,11 +149,14 @@ absl::StatusOr<LocalRanks> RanksOfFlags() {
     return absl::InvalidArgumentError(absl::StrFormat(
         "--standalone means this machine alone; it excludes --master_addr=%s", host));
   }
-  if (restarts < 0 || (restarts > 0 && machines > 1)) {
+  if (restarts < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--max_restarts=%d; 0 or more was expected", restarts));
+  }
+  if (const absl::Duration limit = absl::GetFlag(FLAGS_join_timeout);
+      limit <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "--max_restarts=%d with --nnodes=%d; 0 or more was expected, and 0 on several machines, "
-        "whose launchers do not know of each other",
-        restarts, machines));
+        "--join_timeout=%s; more than zero was expected", absl::FormatDuration(limit)));
   }
   return LocalRanks{.master = {.host = host, .port = port != 0 ? port : kDefaultGroupPort},
                     .world_size = machines * count,
@@ -180,83 +189,76 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& ar
       arguments.program);
 }
 
-absl::StatusOr<LaunchResult> RunNodes(std::vector<NodeCommand> commands) {
-  // That nobody reads the output any more is noticed where it is written.
-  signal(SIGPIPE, SIG_IGN);
+LaunchOptions OptionsOfNodes(std::vector<NodeCommand> commands) {
   // Of local nodes, nobody else knows the port that was free.
   if (const std::string place = MeetingPlace(commands[0]); !place.empty()) {
     std::cerr << absl::StrFormat("braid launch: the %d nodes meet at %s\n", commands.size(), place);
   }
-  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGuard> guard, ProcessGuard::Start());
-  const std::unique_ptr<Environment> environment = MakeRealEnvironment();
-  const std::unique_ptr<Event> has_ended = environment->MakeEvent();
-  const std::unique_ptr<Event> is_destroyed = environment->MakeEvent();
-  LaunchResult result;
-  const std::unique_ptr<Reactor> reactor = environment->StartReactor("launch");
-  auto cluster = std::make_unique<RunningCluster>(
-      reactor.get(), RunningCluster::Options{.commands = std::move(commands),
-                                             .guard = guard.get(),
-                                             .tag_output = absl::GetFlag(FLAGS_tag_output),
-                                             .on_end = [&](LaunchResult how) {
-                                               result = std::move(how);
-                                               has_ended->Set();
-                                             }});
-  BRAID_ASSIGN_OR_RETURN(std::unique_ptr<SignalWatcher> signals,
-                         SignalWatcher::Start(reactor.get(), {SIGINT, SIGTERM, SIGHUP},
-                                              [&](int signal) { cluster->OnSignal(signal); }));
-  reactor->Post([&] { cluster->Start(); });
-  AwaitEnd(*environment, *has_ended);
-  signals.reset();
-  reactor->Post([&] {
-    cluster.reset();
-    is_destroyed->Set();
-  });
-  AwaitEnd(*environment, *is_destroyed);
-  return result;
+  return {
+      .commands = [commands = std::move(commands)](int /*restarts*/, uint16_t /*port*/) mutable {
+        return std::move(commands);
+      }};
 }
 
-void PrintEnd(const LaunchResult& result, const std::string& what_follows) {
-  std::cerr << result.output;
-  if (!result.cause.empty()) {
-    std::cerr << "braid launch: " << result.cause << what_follows << "\n";
-  }
-}
-
-// Until they end well, or have failed once more than they may be started again.
-absl::StatusOr<LaunchResult> RunRanks(const std::vector<std::string>& program) {
+absl::StatusOr<LaunchOptions> OptionsOfRanks(const std::vector<std::string>& program) {
   BRAID_ASSIGN_OR_RETURN(LocalRanks ranks, RanksOfFlags());
-  Socket port;
+  const std::string secret_file = absl::GetFlag(FLAGS_auth_token_file);
+  std::shared_ptr<Socket> port;
   if (ranks.master.host.empty()) {
     BRAID_ASSIGN_OR_RETURN(ReservedRanks reserved, ReserveLocalRanks(ranks.count));
     ranks = std::move(reserved.ranks);
-    port = std::move(reserved.port);
-  } else {
-    BRAID_ASSIGN_OR_RETURN(ranks.secret, ReadSecret("", EnvironmentVariable));
+    port = std::make_shared<Socket>(std::move(reserved.port));
   }
-  const int most = absl::GetFlag(FLAGS_max_restarts);
-  for (int restarts = 0;; ++restarts) {
-    BRAID_ASSIGN_OR_RETURN(LaunchResult result,
-                           RunNodes(CommandsOfLocalRanks(ranks, restarts, program)));
-    if (result.cause.empty() || result.is_interrupted || restarts == most) return result;
-    PrintEnd(result, absl::StrFormat("; restart %d of %d", restarts + 1, most));
+  if (!secret_file.empty() || ranks.secret.empty()) {
+    BRAID_ASSIGN_OR_RETURN(ranks.secret, ReadSecret(secret_file, EnvironmentVariable));
   }
+  LaunchOptions options{.max_restarts = absl::GetFlag(FLAGS_max_restarts)};
+  const int machines = absl::GetFlag(FLAGS_nnodes), machine = absl::GetFlag(FLAGS_node_rank);
+  std::string host;
+  if (machines > 1) {
+    host = absl::StrFormat("machine %d, %s", machine, HostName());
+    options.terms = TextOfTerms({.ranks_per_machine = ranks.count,
+                                 .max_restarts = options.max_restarts,
+                                 .program = program});
+    NetworkPlace& place = options.place.emplace();
+    place.cluster.nodes.assign(machines, {.host = {}, .devices = DeviceSpec()});
+    place.cluster.nodes[0].host = ranks.master.host;
+    place.cluster.nodes[0].port = ranks.master.port;
+    place.cluster.rank = machine;
+    place.cluster.origin = "--master_addr";
+    place.cluster.member_word = "machine";
+    place.secret = ranks.secret;
+    place.is_insecure = absl::GetFlag(FLAGS_insecure);
+    place.join_timeout = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_join_timeout));
+  }
+  options.commands = [ranks, program, host, port](int restarts, uint16_t chosen) mutable {
+    if (chosen != 0) ranks.master.port = chosen;
+    return CommandsOfLocalRanks(ranks, restarts, host, program);
+  };
+  return options;
 }
 
-absl::StatusOr<LaunchResult> RunFlags(const ToolArguments& arguments) {
+absl::StatusOr<LaunchOutcome> RunFlags(const ToolArguments& arguments) {
   BRAID_RETURN_IF_ERROR(CheckArguments(arguments));
-  if (absl::GetFlag(FLAGS_nproc_per_node) != 0) return RunRanks(arguments.program);
-  BRAID_ASSIGN_OR_RETURN(std::vector<NodeCommand> commands, CommandsOfFlags(arguments));
-  return RunNodes(std::move(commands));
+  LaunchOptions options;
+  if (absl::GetFlag(FLAGS_nproc_per_node) != 0) {
+    BRAID_ASSIGN_OR_RETURN(options, OptionsOfRanks(arguments.program));
+  } else {
+    BRAID_ASSIGN_OR_RETURN(std::vector<NodeCommand> commands, CommandsOfFlags(arguments));
+    options = OptionsOfNodes(std::move(commands));
+  }
+  options.tag_output = absl::GetFlag(FLAGS_tag_output);
+  return RunLaunch(std::move(options));
 }
 
 int Launch(const ToolArguments& arguments) {
-  const absl::StatusOr<LaunchResult> result = RunFlags(arguments);
-  if (!result.ok()) {
-    std::cerr << "error: " << result.status().message() << "\n";
+  const absl::StatusOr<LaunchOutcome> outcome = RunFlags(arguments);
+  if (!outcome.ok()) {
+    std::cerr << "error: " << outcome.status().message() << "\n";
     return 1;
   }
-  PrintEnd(*result, "");
-  return result->exit_code;
+  std::cerr << TextOf(*outcome, "");
+  return outcome->exit_code;
 }
 
 }  // namespace
@@ -279,8 +281,11 @@ secret, or BRAID_AUTH_TOKEN if that is exported.
 
 The third starts 4 ranks of a process group here, as torchrun does, and all of
 them once more, up to twice, when one fails (RESTART_COUNT says how often). The
-fourth is run on each of two machines with its own --node_rank; there ranks
-share the exported BRAID_AUTH_TOKEN.
+fourth is run on each of two machines with its own --node_rank, else the same
+flags. The launchers meet at 10.0.0.1, port 29500, prove to each other that they
+have the same BRAID_AUTH_TOKEN, start their ranks and restart them together, and
+end together with the first failure of all machines. Ranks meet at another port
+of 10.0.0.1, which is chosen for each attempt.
 
 Node 0 writes to this terminal, but does not read from it. Of other nodes, the
 last output of the one that fails first is shown, unless --tag_output is given.
@@ -288,7 +293,7 @@ When a node fails, all others end too; the last line says which was the first
 and why, and its exit code is returned (128 + N for signal N). SIGINT, SIGTERM
 and SIGHUP go to all nodes; a second SIGINT kills them.
 )",
-      .file = "api/tool/launch.cc",
+      .files = {"api/tool/launch.cc", kSecretFlagFile},
       .run = Launch,
   };
 }

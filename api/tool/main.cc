@@ -46,8 +46,8 @@ void SetHelp(const Subcommand& subcommand) {
     const size_t begin = text.rfind("api/tool/");
     return std::string(begin == std::string_view::npos ? text : text.substr(begin));
   };
-  const auto is_own = [normalize, file = subcommand.file](absl::string_view path) {
-    return normalize(path) == file;
+  const auto is_own = [normalize, files = subcommand.files](absl::string_view path) {
+    return std::ranges::find(files, normalize(path)) != files.end();
   };
   absl::SetFlagsUsageConfig({.contains_helpshort_flags = is_own,
                              .contains_help_flags = is_own,
@@ -79,7 +79,7 @@ int RunTool(int argc, char** argv) {
     PrintSubcommands(std::cerr);
     return 1;
   }
-  if (subcommand->file.empty()) return subcommand->run({.words = {argv + 2, argv + argc}});
+  if (subcommand->files.empty()) return subcommand->run({.words = {argv + 2, argv + argc}});
   SetHelp(*subcommand);
   // What comes after `--` belongs to the program.
   char** const end = argv + argc;

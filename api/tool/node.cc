@@ -175,7 +175,7 @@ Subcommand NodeSubcommand() {
       .name = "node",
       .summary = "",
       .usage = "the far end of braid launch over ssh; not for people.\n",
-      .file = "api/tool/node.cc",
+      .files = {"api/tool/node.cc"},
       .run = RunNode,
   };
 }

@@ -87,12 +87,14 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
 }
 
 std::vector<NodeCommand> CommandsOfLocalRanks(const LocalRanks& ranks, int restarts,
+                                              const std::string& host,
                                               const std::vector<std::string>& program) {
   std::vector<NodeCommand> commands(ranks.count);
   for (int local = 0; local < ranks.count; ++local) {
     NodeCommand& command = commands[local];
     command.rank = ranks.first + local;
     command.word = "rank";
+    command.host = host;
     command.command = program;
     command.environment = VariablesOfRank(ranks, local);
     command.environment["RESTART_COUNT"] = absl::StrFormat("%d", restarts);

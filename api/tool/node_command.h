@@ -41,8 +41,10 @@ struct LocalNodes {
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     const LocalNodes& nodes, const std::vector<std::string>& program);
 
-// One machine's ranks of a process group, which have been started `restarts` times before.
+// One machine's ranks of a process group, which have been started `restarts` times before. `host`
+// says in messages where they are; "": here.
 std::vector<NodeCommand> CommandsOfLocalRanks(const LocalRanks& ranks, int restarts,
+                                              const std::string& host,
                                               const std::vector<std::string>& program);
 
 // HOST:PORT of the master, of a command of CommandsOfLocalNodes; "" of others, whose list says it.

@@ -25,7 +25,7 @@ Subcommand OnnxSubcommand() {
   return {.name = "onnx",
           .summary = "shows what is in an ONNX file, runs it, compares and times it",
           .usage = "",
-          .file = "",
+          .files = {},
           .run = RunOnnx};
 }
 

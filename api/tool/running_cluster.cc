@@ -22,6 +22,15 @@ constexpr Nanoseconds kDrainAfter = kSecond;
 // By a signal, or with the ssh that held it. Programs that return by themselves have lower codes.
 bool WasEnded(const ExitStatus& status) { return status.ShellCode() > 128; }
 
+// What the node printed and nobody has seen, or "".
+std::string UnseenOutput(const NodeProcess& node) {
+  const std::string text(node.tail().text());
+  if (!node.is_output_kept() || text.empty()) return "";
+  return absl::StrFormat("braid launch: %s printed%s:\n%s%s", node.Describe(),
+                         node.tail().is_cut() ? " last" : "", text,
+                         text.ends_with('\n') ? "" : "\n");
+}
+
 // As shells say it.
 int ExitCodeOf(const absl::Status& status) { return absl::IsNotFound(status) ? 127 : 126; }
 
@@ -43,6 +52,7 @@ RunningCluster::~RunningCluster() {
 
 void RunningCluster::Start() {
   is_started_ = true;
+  err_.Write(options_.preface);
   for (NodeCommand& command : options_.commands) {
     if (is_ending()) break;
     StartNode(std::move(command));
@@ -67,8 +77,8 @@ void RunningCluster::StartNode(NodeCommand command) {
     ++running_;
     return;
   }
-  Fail(absl::StrFormat("%s: %s", name, std::string(node.status().message())),
-       ExitCodeOf(node.status()));
+  Fail({.cause = absl::StrFormat("%s: %s", name, std::string(node.status().message())),
+        .exit_code = ExitCodeOf(node.status())});
   SignalAll(SIGTERM);  // they would wait for it
 }
 
@@ -79,32 +89,25 @@ void RunningCluster::OnNodeEnd(size_t place, ExitStatus status) {
     // Who loses a peer returns an error, and on this machine that is known before ssh brings the
     // end of the peer itself. What was ended, and not by this launch, did not end because of
     // others.
-    if (has_returned_ && WasEnded(status) && !has_signalled_) {
-      has_returned_ = false;
-      exit_code_.reset();
-      result_.cause.clear();
-    }
-    if (result_.cause.empty()) {
-      has_returned_ = !WasEnded(status);
-      KeepOutput(node);
-    }
-    Fail(absl::StrFormat("%s failed first: %s", node.Describe(), node.DescribeFailure(status)),
-         status.ShellCode());
+    Fail({.cause =
+              absl::StrFormat("%s failed first: %s", node.Describe(), node.DescribeFailure(status)),
+          .exit_code = status.ShellCode(),
+          .output = UnseenOutput(node),
+          .is_own = WasEnded(status) && !has_signalled_});
   }
   FinishIfDone();
 }
 
-void RunningCluster::KeepOutput(const NodeProcess& node) {
-  const std::string text(node.tail().text());
-  if (!node.is_output_kept() || text.empty()) return;
-  result_.output =
-      absl::StrFormat("braid launch: %s printed%s:\n%s%s", node.Describe(),
-                      node.tail().is_cut() ? " last" : "", text, text.ends_with('\n') ? "" : "\n");
+void RunningCluster::Fail(LaunchFailure failure) {
+  failure.when = reactor_->Now();
+  if (!first_.has_value() || failure.CountsBefore(*first_)) {
+    first_ = std::move(failure);
+    if (!was_signalled_) options_.on_failure(*first_);
+  }
+  EndSoon();
 }
 
-void RunningCluster::Fail(std::string cause, int exit_code) {
-  if (!exit_code_.has_value()) exit_code_ = exit_code;
-  if (result_.cause.empty()) result_.cause = std::move(cause);
+void RunningCluster::EndSoon() {
   if (is_ending()) return;
   term_timer_ = reactor_->RunAfter(kTermAfter, [this] { SignalAll(SIGTERM); });
   KillLater("the first failure");
@@ -113,10 +116,9 @@ void RunningCluster::Fail(std::string cause, int exit_code) {
 void RunningCluster::OnSignal(int signal) {
   const bool kills = was_interrupted_ && signal == SIGINT;
   was_interrupted_ = was_interrupted_ || signal == SIGINT;
-  result_.is_interrupted = true;
   SignalAll(kills ? SIGKILL : signal);
   if (!is_ending()) {
-    result_.cause = "ended by " + DescribeSignal(signal);
+    was_signalled_ = true;
     KillLater(DescribeSignal(signal));
     // Before all nodes were started: none may have the chance to return a code.
     if (!is_started_) exit_code_ = ExitStatus{.signal = signal}.ShellCode();
@@ -150,7 +152,9 @@ void RunningCluster::OnDrained() {
 
 void RunningCluster::OnBroken() {
   if (is_ending()) return;
-  Fail("nobody reads its output any more", ExitStatus{.signal = SIGPIPE}.ShellCode());
+  const std::string place = options_.place.empty() ? "" : options_.place + ": ";
+  Fail({.cause = place + "nobody reads its output any more",
+        .exit_code = ExitStatus{.signal = SIGPIPE}.ShellCode()});
   SignalAll(SIGTERM);
 }
 
@@ -166,8 +170,8 @@ void RunningCluster::FinishIfDone() {
 void RunningCluster::Finish() {
   if (is_finished_) return;
   is_finished_ = true;
-  result_.exit_code = exit_code_.value_or(0);
-  options_.on_end(result_);
+  const int failed = first_.has_value() ? first_->exit_code : 0;
+  options_.on_end(exit_code_ != 0 ? exit_code_ : failed);
 }
 
 }  // namespace braid

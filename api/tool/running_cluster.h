@@ -1,5 +1,5 @@
-// The nodes of a launch while they run: starts them, passes signals on, and when one fails ends all
-// others and knows which was the first. Belongs to the reactor's thread.
+// The nodes of a launch on one machine while they run: starts them, passes signals on, and when one
+// fails ends all others and knows which was the first. Belongs to the reactor's thread.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "api/tool/launch_failure.h"
 #include "api/tool/node_command.h"
 #include "api/tool/node_process.h"
 #include "api/tool/output_stream.h"
@@ -16,22 +17,20 @@
 
 namespace braid {
 
-// How a launch ended.
-struct LaunchResult {
-  int exit_code = 0;            // of the node that failed first
-  std::string output;           // what that node had printed, if nobody has seen it yet
-  std::string cause;            // "" if all ended well by themselves
-  bool is_interrupted = false;  // by a signal to this launch
-};
-
 class RunningCluster {
  public:
   struct Options {
     std::vector<NodeCommand> commands;
     const ProcessGuard* guard = nullptr;  // borrowed
     bool tag_output = false;              // else node 0 prints, and the others' output is kept
-    // Called once, when every node has ended and all output is written.
-    std::function<void(LaunchResult)> on_end;
+    std::string place;                    // "machine 1 (hostb)", for messages; "": alone
+    std::string preface;                  // printed before anything starts
+    // The first failure, unless a signal to this launch came before; again if one that was seen
+    // later counts before it.
+    std::function<void(const LaunchFailure&)> on_failure;
+    // Called once, when every node has ended and all output is written: with the exit code of the
+    // first failure.
+    std::function<void(int exit_code)> on_end;
   };
   // Anywhere; Start and all that follows on the reactor's thread.
   RunningCluster(Reactor* reactor, Options options);
@@ -41,13 +40,14 @@ class RunningCluster {
   void Start();
   // Passes a signal that should end the launch on to all nodes; also before Start.
   void OnSignal(int signal);
+  // A node has failed elsewhere. Those here should end by themselves; if they do not: SIGTERM, then
+  // SIGKILL.
+  void EndSoon();
 
  private:
   void StartNode(NodeCommand command);
   void OnNodeEnd(size_t place, ExitStatus status);
-  void KeepOutput(const NodeProcess& node);
-  // The first cause. The others should end by themselves; if they do not: SIGTERM, then SIGKILL.
-  void Fail(std::string cause, int exit_code);
+  void Fail(LaunchFailure failure);
   void KillLater(const std::string& reason);
   void SignalAll(int signal);
   void OnDrained();
@@ -64,15 +64,15 @@ class RunningCluster {
   int running_ = 0;
   bool is_started_ = false;
   bool is_finished_ = false;
-  bool was_interrupted_ = false;
-  bool is_impatient_ = false;   // signalled again, before all nodes had ended
-  bool has_signalled_ = false;  // any node
-  bool has_returned_ = false;   // the node that failed first, with an error of its own
+  bool was_signalled_ = false;    // before any failure
+  bool was_interrupted_ = false;  // by SIGINT
+  bool is_impatient_ = false;     // signalled again, before all nodes had ended
+  bool has_signalled_ = false;    // any node
   std::optional<TimerId> term_timer_;
   std::optional<TimerId> kill_timer_;
   std::optional<TimerId> drain_timer_;
-  std::optional<int> exit_code_;  // of the first failure
-  LaunchResult result_;
+  std::optional<LaunchFailure> first_;
+  int exit_code_ = 0;  // of a signal that came before all was started
 };
 
 }  // namespace braid

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "api/tool/secret_flag.h"
 #include "comm/cluster/host_and_port.h"
 #include "comm/cluster/launcher_environment.h"
 #include "comm/cluster/node_list.h"
@@ -21,8 +22,6 @@
 #include "runtime/base/reactor.h"
 #include "runtime/base/status.h"
 
-ABSL_FLAG(std::string, auth_token_file, "",
-          "File with the session's secret. Empty: the environment's BRAID_AUTH_TOKEN");
 ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5), "How long to wait for the answer");
 
 namespace braid {
@@ -87,7 +86,7 @@ Subcommand StatusSubcommand() {
           .usage =
               "braid status [FLAGS] [HOST:PORT]\n\nHOST:PORT is the master's control port. "
               "Without it: this user's sessions whose masters are on\nthis machine.",
-          .file = "api/tool/status.cc",
+          .files = {"api/tool/status.cc", kSecretFlagFile},
           .run = Run};
 }
 

@@ -16,8 +16,9 @@ struct Subcommand {
   std::string_view name;
   std::string_view summary;  // its line of `braid --help`; without one it is not listed
   std::string_view usage;    // what `braid NAME --help` says before the flags
-  std::string_view file;     // where its flags are defined: "api/tool/launch.cc"; "": it has none,
-                             // and is given whole what comes after the verb
+  // Where its flags are defined: "api/tool/launch.cc"; none: it has none, and is given whole what
+  // comes after the verb.
+  std::vector<std::string_view> files;
   int (*run)(const ToolArguments& arguments);  // returns the exit code; flags are parsed
 };
 

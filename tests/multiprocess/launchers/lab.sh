@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# Sourced by slurm.sh, mpi.sh and ssh.sh, which try one launcher each. Brings the script into
+# Sourced by slurm.sh, mpi.sh, ssh.sh and machines.sh, which try one launcher each. Brings the script into
 # namespaces of its own, with all the machines that it needs; whatever it starts, mounts or
 # connects there is gone when it ends, however it ends. Then: how it starts machines and programs,
 # and what a training must give under every launcher.
