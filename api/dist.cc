@@ -106,11 +106,15 @@ class World::Member {
   Nanoseconds timeout() const { return timeout_; }
   Store& store() { return store_; }
 
-  GroupIdentity Open(const std::vector<int>& ranks, bool is_world) {
-    GroupIdentity identity;
+  GroupIdentity Open(const std::vector<int>& ranks, bool is_world,
+                     std::optional<CollectiveAlgorithm> algorithm = std::nullopt) {
+    GroupIdentity identity{.algorithm = algorithm};
     for (const int rank : ranks) identity.nodes.push_back(static_cast<uint16_t>(rank));
     identity.my_rank = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
-    const std::string list = absl::StrJoin(ranks, ", ");
+    std::string list = absl::StrJoin(ranks, ", ");
+    if (algorithm.has_value()) {
+      absl::StrAppend(&list, " by ", std::string(CollectiveAlgorithmName(*algorithm)));
+    }
     // The same on all ranks that make it, without asking them: so many groups of this list were
     // made before.
     const int before = made_[list]++;
@@ -142,17 +146,11 @@ class Group::Impl {
   int size() const { return static_cast<int>(identity_.nodes.size()); }
 
   bool IsDirect() const {
-    const Membership& membership = *member_->membership();
-    if (membership.node().reactor().InThread()) {
-      return membership.node().groups().IsDirect(identity_.id);
-    }
-    bool is_direct = false;
-    const std::unique_ptr<Event> is_known = membership.environment().MakeEvent();
-    membership.node().reactor().Post([&] {
-      is_direct = membership.node().groups().IsDirect(identity_.id);
-      is_known->Set();
-    });
-    return membership.environment().Await(*is_known, kForever).ok() && is_direct;
+    return Ask<bool>([this](const Groups& groups) { return groups.IsDirect(identity_.id); });
+  }
+  std::string LastAlgorithm() const {
+    return Ask<std::string>(
+        [this](const Groups& groups) { return groups.LastAlgorithm(identity_.id); });
   }
 
   std::shared_ptr<Work::State> Start(GroupCalls calls, const CallOptions& options) {
@@ -168,6 +166,21 @@ class Group::Impl {
   }
 
  private:
+  // What the node's groups say, on their thread; T() if the process was killed meanwhile, in a
+  // simulation.
+  template <typename T, typename Question>
+  T Ask(Question question) const {
+    const Membership& membership = *member_->membership();
+    if (membership.node().reactor().InThread()) return question(membership.node().groups());
+    T answer = T();
+    const std::unique_ptr<Event> is_known = membership.environment().MakeEvent();
+    membership.node().reactor().Post([&] {
+      answer = question(membership.node().groups());
+      is_known->Set();
+    });
+    return membership.environment().Await(*is_known, kForever).ok() ? answer : T();
+  }
+
   struct Made {
     std::shared_ptr<Work::State> state;
     absl::AnyInvocable<void()> begin;  // on the node's control thread; null: there is nothing
@@ -214,6 +227,7 @@ Work Group::StartCalls(Impl& impl, GroupCalls calls, const CallOptions& options)
 int Group::rank() const { return impl_->rank(); }
 int Group::size() const { return impl_->size(); }
 bool Group::IsDirect() const { return impl_->IsDirect(); }
+std::string Group::LastAlgorithm() const { return impl_->LastAlgorithm(); }
 
 absl::Status Group::AllReduce(Buffer data, const Reduction& op, const CallOptions& options,
                               SourceLocation where) {
@@ -372,7 +386,30 @@ absl::StatusOr<std::unique_ptr<World>> World::Join(const NetworkOptions* network
   return std::unique_ptr<World>(new World(std::move(impl), member));
 }
 
-absl::StatusOr<std::unique_ptr<Group>> World::NewGroup(const std::vector<int>& ranks) {
+namespace {
+
+// None if there is no name.
+absl::StatusOr<std::optional<CollectiveAlgorithm>> AlgorithmNamed(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  std::vector<std::string> names;
+  for (const CollectiveAlgorithm algorithm : kCollectiveAlgorithms) {
+    // In one process only.
+    if (algorithm == CollectiveAlgorithm::kDirectByOne ||
+        algorithm == CollectiveAlgorithm::kDevice) {
+      continue;
+    }
+    names.emplace_back(CollectiveAlgorithmName(algorithm));
+    if (names.back() == name) return algorithm;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("'%s' is no algorithm of process groups; one of these was expected: %s", name,
+                      absl::StrJoin(names, ", ")));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Group>> World::NewGroup(const std::vector<int>& ranks,
+                                                       const GroupOptions& options) {
   const std::string list = absl::StrJoin(ranks, ", ");
   std::set<int> seen;
   for (const int rank : ranks) {
@@ -390,7 +427,8 @@ absl::StatusOr<std::unique_ptr<Group>> World::NewGroup(const std::vector<int>& r
         "NewGroup({%s}): this is rank %d, which is not in it; only its ranks make a group", list,
         rank()));
   }
-  auto impl = std::make_unique<Impl>(member_, member_->Open(ranks, /*is_world=*/false));
+  BRAID_ASSIGN_OR_RETURN(const auto algorithm, AlgorithmNamed(options.algorithm));
+  auto impl = std::make_unique<Impl>(member_, member_->Open(ranks, /*is_world=*/false, algorithm));
   return std::unique_ptr<Group>(new Group(std::move(impl)));
 }
 

@@ -137,6 +137,9 @@ class Group {
   // Whether the ranks make calls in each other's memory, without messages: all are of one machine,
   // and links between them are of the transport shm. Known once a collective was made.
   bool IsDirect() const;
+  // By which algorithm the last collective of this rank went: "direct", "exchange", "ring" or
+  // "hierarchical" (comm/README.md); "" before the first. For reports.
+  std::string LastAlgorithm() const;
 
   // Each returns when this rank's part is done, which may be when all ranks have come. Start...
   // returns at once; the buffers stay until its Work is done. Counts are in elements.
@@ -238,6 +241,13 @@ class Group {
                          const CallOptions& options);
 };
 
+struct GroupOptions {
+  // The only algorithm of its collectives, to measure it: "direct" (where links are of the
+  // transport shm), "exchange", "ring" or "hierarchical" (comm/README.md); a call that it cannot do
+  // is an error on each rank. "": by the table.
+  std::string algorithm = {};
+};
+
 struct InitOptions {
   // "env://": the variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (29500 if it is not set).
   // "tcp://HOST:PORT?rank=R&world_size=N": rank 0 listens at HOST:PORT; what is not in the address
@@ -256,7 +266,7 @@ struct InitOptions {
   std::string secret = {};
   bool is_insecure = false;  // other addresses than loopback, too, without a secret
   std::string interface = {};
-  std::string transport = {};  // the only one between ranks: "tcp" or "shm"; "": tcp
+  std::string transport = {};  // the only ones between ranks, "shm,tcp"; "": tcp
   EnvironmentVariables environment = EnvironmentVariable;
   // As a session's. Borrowed; ends the world on all ranks with its reason.
   Interruption* interruption = nullptr;
@@ -290,10 +300,11 @@ class World : public Group {
   int local_size() const;
 
   // The ranks of the world that are in the list, in its order: rank i of the group is ranks[i].
-  // Only they call it, each with the same list; a list that was used before gives another group.
-  // INVALID_ARGUMENT for a rank that is twice in it or not in the world, and if this one is not in
-  // it.
-  absl::StatusOr<std::unique_ptr<Group>> NewGroup(const std::vector<int>& ranks);
+  // Only they call it, each with the same list and options; a list that was used before gives
+  // another group. INVALID_ARGUMENT for a rank that is twice in it or not in the world, if this one
+  // is not in it, and for an algorithm that there is not.
+  absl::StatusOr<std::unique_ptr<Group>> NewGroup(const std::vector<int>& ranks,
+                                                  const GroupOptions& options = {});
 
   // Zeros that the other ranks of this machine read and write where they lie, if the transport can.
   // Alloc (api/dist_memory.h) has them as elements. INVALID_ARGUMENT for a negative number,

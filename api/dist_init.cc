@@ -211,7 +211,7 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
         absl::StrFormat("rank %d (%s) is out of range: the world has ranks 0 to %d (%s)",
                         rank.value, rank.origin, size.value - 1, size.origin));
   }
-  BRAID_RETURN_IF_ERROR(CheckTransportName("InitOptions::transport", options.transport));
+  BRAID_RETURN_IF_ERROR(CheckTransportNames("InitOptions::transport", options.transport));
   if (options.timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "the timeout is %s; more than zero was expected", absl::FormatDuration(options.timeout)));

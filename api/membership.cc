@@ -165,6 +165,7 @@ class Membership::Master final : public Membership::Impl {
       options.interface = network_->interface;
       options.host = seat_.data_host;
       options.transport = network_->transport;
+      options.machine = network_->machine;
       options.network = &SocketsOf(*network_);
       options.loopback = network_->loopback;
     } else {

@@ -23,7 +23,10 @@ class LoopbackNetwork;
 class Node;
 
 struct NetworkOptions : NetworkPlace {
-  std::string transport;  // the only one to be used; "": the best that works
+  std::string transport;  // those that may be used, "shm,tcp"; "": the usual ones
+  // What tells the machine of this process from others, where they are to be told apart by that:
+  // "" is what the system says (comm/network/this_machine.h).
+  std::string machine;
   // What this node's machine was measured to do (a compiler::Machine's text), for the master to
   // know.
   std::string rates;

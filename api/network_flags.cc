@@ -8,8 +8,8 @@
 
 ABSL_FLAG(std::string, interface, "", "Network interface for everything, e.g. eth0. Empty: any");
 ABSL_FLAG(std::string, transport, "",
-          "The only transport to use between nodes: tcp, or shm between processes of one machine. "
-          "Empty: tcp");
+          "The transports that may be used between nodes, with commas between: tcp, and shm between "
+          "processes of one machine, which is then taken there. Empty: tcp");
 ABSL_FLAG(std::string, auth_token_file, "",
           "File with the secret that all nodes share, readable by its owner only. Empty: the "
           "environment's BRAID_AUTH_TOKEN, else no secret and loopback addresses only");
@@ -25,7 +25,7 @@ absl::StatusOr<NetworkFlags> ReadNetworkFlags() {
                          ReadSecret(absl::GetFlag(FLAGS_auth_token_file), EnvironmentVariable));
   flags.interface = absl::GetFlag(FLAGS_interface);
   flags.transport = absl::GetFlag(FLAGS_transport);
-  BRAID_RETURN_IF_ERROR(CheckTransportName("--transport", flags.transport));
+  BRAID_RETURN_IF_ERROR(CheckTransportNames("--transport", flags.transport));
   flags.is_insecure = absl::GetFlag(FLAGS_insecure);
   return flags;
 }

@@ -87,6 +87,7 @@ class NodeService::Impl {
     options.interface = network_.interface;
     options.host = client_->local_address().host();
     options.transport = network_.transport;
+    options.machine = network_.machine;
     // A simulated clock jumps to the next timer: one that never ends would hide that nothing is
     // left.
     options.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;

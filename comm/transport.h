@@ -180,7 +180,9 @@ struct TransportOptions {
   std::string interface;
   // the local address to listen on; both empty: all.
   std::string host;
-  std::string only;  // the name of the only transport that may be used; empty: any
+  // The names of the transports that may be used, "shm,tcp"; empty: those that need not be asked
+  // for.
+  std::string only;
   Network* network = SystemNetwork();  // outlives the transports
   // Memory of this node that its peers may map, as whoever uses the links lends it for what they
   // write; outlives the links. Null: there is none, and all that is written to this node is copied
@@ -188,9 +190,9 @@ struct TransportOptions {
   SharedHeap* shared_heap = nullptr;
 };
 
-// INVALID_ARGUMENT, naming `what` gave the name, if no transport between processes has it. "" is
-// any.
-absl::Status CheckTransportName(std::string_view what, const std::string& name);
+// INVALID_ARGUMENT, naming `what` gave the names, as of TransportOptions::only, if no transport
+// between processes has one of them.
+absl::Status CheckTransportNames(std::string_view what, const std::string& names);
 // Whether a node with these options may have a transport that uses its shared_heap.
 bool UsesSharedHeap(const TransportOptions& options);
 // The transports of one node, best first: the one that it may use, or all that need not be asked

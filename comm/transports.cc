@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "comm/little_endian.h"
 #include "comm/loopback_transport.h"
 #include "comm/shm/shm_transport.h"
@@ -28,17 +29,24 @@ constexpr ListedTransport kTransports[] = {
 };
 
 bool IsAsked(const ListedTransport& listed, const TransportOptions& options) {
-  return options.only.empty() ? listed.is_usual : options.only == listed.name;
+  if (options.only.empty()) return listed.is_usual;
+  const std::vector<std::string> names = absl::StrSplit(options.only, ',');
+  return std::ranges::find(names, listed.name) != names.end();
 }
 
 }  // namespace
 
-absl::Status CheckTransportName(std::string_view what, const std::string& name) {
-  std::vector<std::string> names;
-  for (const ListedTransport& listed : kTransports) names.emplace_back(listed.name);
-  if (name.empty() || std::ranges::find(names, name) != names.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%s=%s; one of these was expected: %s", std::string(what), name, absl::StrJoin(names, ", ")));
+absl::Status CheckTransportNames(std::string_view what, const std::string& names) {
+  std::vector<std::string> known;
+  for (const ListedTransport& listed : kTransports) known.emplace_back(listed.name);
+  if (names.empty()) return absl::OkStatus();
+  for (const auto name : absl::StrSplit(names, ',')) {
+    if (std::ranges::find(known, std::string(name)) != known.end()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s=%s; one of these was expected, or several with commas between: %s",
+                        std::string(what), names, absl::StrJoin(known, ", ")));
+  }
+  return absl::OkStatus();
 }
 
 bool UsesSharedHeap(const TransportOptions& options) {

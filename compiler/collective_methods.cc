@@ -2,40 +2,26 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
-#include <optional>
 
 #include "glog/logging.h"
+#include "runtime/base/members_by_host.h"
 
 namespace braid::compiler {
 namespace {
-
-// Up to this many bytes to read or write by all together, one member does the work of all: each of
-// the others is woken once, and that costs more than the work.
-constexpr int64_t kSmallBytes = int64_t{16} << 10;
-constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-
-// The first row that fits says how.
-struct Row {
-  bool is_on_one_node;
-  std::optional<CollectiveKind> kind;  // none: any
-  int64_t most_members;
-  int64_t most_bytes;  // read or written by all members together
-  CollectiveMethod method;
-};
-
-constexpr Row kTable[] = {
-    {true, {}, kAny, kSmallBytes, {.algorithm = CollectiveAlgorithm::kDirectByOne}},
-    {true, {}, kAny, kAny, {.algorithm = CollectiveAlgorithm::kDirect}},
-    {false, CollectiveKind::kAllReduce, 2, kAny, {.algorithm = CollectiveAlgorithm::kExchange}},
-    {false, {}, kAny, kAny, {.algorithm = CollectiveAlgorithm::kRing}},
-};
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // In each of its turns around, a ring passes on up to kRingSlots chunks of every block.
 int64_t TurnsOf(const CollectiveUse& use, const CollectiveMethod& method) {
   return std::max<int64_t>(1, CeilDiv(CeilDiv(use.block_bytes, method.chunk_bytes), kRingSlots));
+}
+
+// Around the hosts, and before that and after it within a host; or from host to host.
+int64_t HierarchicalMessages(const CollectiveUse& use, const CollectiveMethod& method) {
+  if (use.kind == CollectiveKind::kBroadcast) return use.members - 1;
+  const bool is_all_reduce = use.kind == CollectiveKind::kAllReduce;
+  const int64_t steps = (is_all_reduce ? 2 : 1) * (use.hosts - 1);
+  return TurnsOf(use, method) * (steps - 1) + 1 + (is_all_reduce ? 2 : 1);
 }
 
 }  // namespace
@@ -64,15 +50,20 @@ CollectiveUse UseOf(CollectiveKind kind, const TensorLayout& source,
   return use;
 }
 
-CollectiveMethod MethodOf(const CollectiveUse& use) {
-  const int64_t bytes = use.kind == CollectiveKind::kAllToAll ? use.bytes : use.bytes * use.members;
-  for (const Row& row : kTable) {
-    if (row.is_on_one_node == use.is_on_one_node && row.kind.value_or(use.kind) == use.kind &&
-        use.members <= row.most_members && bytes <= row.most_bytes) {
-      return row.method;
+int64_t HostsAlong(const Machine& machine, const Placement& placement, int dim) {
+  int64_t most = 1;
+  for (int rank = 0; rank < placement.size(); ++rank) {
+    std::vector<int64_t> coordinate = placement.CoordinateOf(rank);
+    if (coordinate[dim] != 0) continue;
+    std::vector<uint32_t> hosts;
+    for (; coordinate[dim] < placement.hierarchy()[dim]; ++coordinate[dim]) {
+      hosts.push_back(machine.HostOf(placement.device(placement.RankOf(coordinate)).node));
     }
+    const int64_t alike = NumHostsAlike(hosts);
+    if (alike == 1) return 1;
+    most = std::max(most, alike);
   }
-  LOG(FATAL) << "the last row of the table fits everything";
+  return most;
 }
 
 int64_t MessagesOf(const CollectiveUse& use, const CollectiveMethod& method) {
@@ -86,6 +77,8 @@ int64_t MessagesOf(const CollectiveUse& use, const CollectiveMethod& method) {
       return is_all_reduce ? 3 : 2;  // all meet before and after the work, and before they copy
     case CollectiveAlgorithm::kExchange:
       return 1;
+    case CollectiveAlgorithm::kHierarchical:
+      return HierarchicalMessages(use, method);
     case CollectiveAlgorithm::kRing: {
       if (use.kind == CollectiveKind::kAllToAll) return others;
       const int64_t steps = is_all_reduce ? 2 * others : others;

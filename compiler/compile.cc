@@ -126,6 +126,7 @@ absl::StatusOr<Compiled> LayOut(LogicalGraph graph, const CompileOptions& option
   physical.job = options.job;
   physical.num_nodes = options.num_nodes;
   physical.kinds = options.kinds;
+  physical.hosts = options.machine.HostsOf(options.num_nodes);
   physical.seed = options.seed;
   physical.writes_variables = WritesVariables(physical, graph.registry());
   BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));

@@ -8,11 +8,6 @@ namespace {
 
 constexpr double kTicksPerSecond = 1e10;
 
-int HostOf(const Machine& machine, int node) {
-  // A node without a host stands for a host of its own, by a number that no other has.
-  return node < static_cast<int>(machine.hosts.size()) ? machine.hosts[node] : -1 - node;
-}
-
 void KeepSlower(double& rate, double other) { rate = std::min(rate, other); }
 
 }  // namespace
@@ -50,9 +45,24 @@ int64_t Machine::TransferTicks(LinkClass link_class, int64_t messages, int64_t b
   return a_message * messages + std::llround(static_cast<double>(bytes) * a_byte);
 }
 
+uint32_t Machine::HostOf(int node) const {
+  // A node without a host stands for a host of its own, by a number that no other has.
+  return static_cast<uint32_t>(node < static_cast<int>(hosts.size()) ? hosts[node] : -1 - node);
+}
+
+std::vector<uint32_t> Machine::HostsOf(int num_nodes) const {
+  std::map<uint32_t, uint32_t> numbers;
+  std::vector<uint32_t> of_nodes;
+  for (int node = 0; node < num_nodes; ++node) {
+    const auto number = static_cast<uint32_t>(numbers.size());
+    of_nodes.push_back(numbers.try_emplace(HostOf(node), number).first->second);
+  }
+  return of_nodes;
+}
+
 LinkClass Machine::LinkOf(int node, int other_node) const {
   if (node == other_node) return LinkClass::kProcess;
-  return HostOf(*this, node) == HostOf(*this, other_node) ? LinkClass::kHost : LinkClass::kNetwork;
+  return HostOf(node) == HostOf(other_node) ? LinkClass::kHost : LinkClass::kNetwork;
 }
 
 LinkClass Machine::LinkAcross(const Placement& source, const Placement& destination) const {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "comm/network/this_machine.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/shared_heap.h"
 #include "runtime/base/status.h"
@@ -152,6 +153,7 @@ void Node::Serve(std::unique_ptr<ControlChannel> master, std::function<void(absl
     hello.set_protocol(kControlProtocol);
     hello.set_node(options_.node);
     hello.set_devices(options_.devices);
+    hello.set_machine(options_.machine.empty() ? ThisMachine() : options_.machine);
     for (TransportAddress& address : OpenTransports()) {
       hello.add_transports(std::move(address.transport));
       hello.add_addresses(std::move(address.address));
@@ -238,6 +240,7 @@ void Node::Obey(ControlMessage& message) {
 }
 
 void Node::OnPeers(const control::Peers& peers) {
+  std::map<uint16_t, std::string> machines;
   for (const control::Hello& hello : peers.nodes()) {
     if (hello.transports_size() != hello.addresses_size()) {
       return agent_->Fail(absl::InvalidArgumentError(absl::StrFormat(
@@ -249,7 +252,9 @@ void Node::OnPeers(const control::Peers& peers) {
       addresses.push_back({hello.transports(i), hello.addresses(i)});
     }
     peers_->SetAddresses(static_cast<uint16_t>(hello.node()), std::move(addresses));
+    machines.emplace(static_cast<uint16_t>(hello.node()), hello.machine());
   }
+  groups_->SetMachines(machines);
   agent_->SetPhase(kProgramPhase);
   is_introduced_ = true;
   for (const uint16_t node : std::exchange(early_dials_, {})) groups_->OnDial(node);

@@ -68,7 +68,8 @@ CollectiveSpec CollectiveSpecOf(const plan::NodePlan& plan, const plan::Task& ta
   spec.kind = collective.kind;
   const plan::Members& members = plan.members[collective.members];
   for (size_t i = 0; i < members.nodes.size(); ++i) {
-    spec.members.push_back({static_cast<uint16_t>(members.nodes[i]), members.devices[i]});
+    spec.members.push_back(
+        {static_cast<uint16_t>(members.nodes[i]), members.devices[i], members.hosts[i]});
   }
   spec.my_rank = static_cast<int>(collective.rank);
   spec.element_size = static_cast<int64_t>(SizeOf(collective.dtype));

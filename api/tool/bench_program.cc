@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,6 +34,8 @@ ABSL_FLAG(std::string, sizes, "4,4KiB,64KiB,1MiB,16MiB",
           "Bytes of the whole of it: of what each rank has of an all_reduce or broadcast, of the "
           "blocks of all ranks together of an all_gather, reduce_scatter or all_to_all");
 ABSL_FLAG(std::string, dtype, "f32", "f32, f64, i32, i64, bf16 or f16");
+ABSL_FLAG(std::string, algorithm, "",
+          "The only one that is used, direct, exchange, ring or hierarchical; empty: by the table");
 ABSL_FLAG(double, seconds, 1, "How long to measure each size, about");
 ABSL_FLAG(bool, json, false, "A JSON object for each size instead of the table");
 
@@ -40,6 +43,7 @@ namespace braid {
 namespace {
 
 using dist::CallKind;
+using dist::Group;
 using dist::World;
 
 struct ListedCollective {
@@ -103,8 +107,9 @@ T ValueOf(int64_t i, int rank) {
 template <typename T>
 class Case {
  public:
-  Case(World& world, const Plan& plan, int64_t bytes)
+  Case(World& world, Group& group, const Plan& plan, int64_t bytes)
       : world_(world),
+        group_(group),
         plan_(plan),
         count_(std::max<int64_t>(1, bytes / static_cast<int64_t>(sizeof(T)))) {
     const int64_t p = world.size();
@@ -127,38 +132,21 @@ class Case {
 
   int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(T)); }
 
-  // Which the group uses for it, once it has made a call.
-  std::string algorithm() const {
-    using enum CollectiveAlgorithm;
-    if (world_.IsDirect()) return std::string(CollectiveAlgorithmName(kDirect));
-    const auto ranks = static_cast<size_t>(world_.size());
-    dist::GroupCall call{.kind = plan_.collective->kind,
-                         .type = dist::ElementTypeOf<T>(),
-                         .element_size = sizeof(T),
-                         .root = 0,
-                         .counts = plan_.collective->has_blocks
-                                       ? std::vector<int64_t>(ranks, block_)
-                                       : std::vector<int64_t>{count_}};
-    if (call.kind == CallKind::kAllToAll) call.receives = call.counts;
-    return std::string(CollectiveAlgorithmName(
-        SpecOf(call, 0, std::vector<uint16_t>(ranks), world_.rank()).algorithm));
-  }
-
   // Writes the inputs anew, as a program does between two calls.
   void Fill() { std::ranges::copy(source_, Input().begin()); }
 
   absl::Status Call() {
     switch (plan_.collective->kind) {
       case CallKind::kAllReduce:
-        return world_.AllReduce(whole_);
+        return group_.AllReduce(whole_);
       case CallKind::kBroadcast:
-        return world_.Broadcast(whole_, 0);
+        return group_.Broadcast(whole_, 0);
       case CallKind::kAllGather:
-        return world_.AllGather(Input(), Output());
+        return group_.AllGather(Input(), Output());
       case CallKind::kReduceScatter:
-        return world_.ReduceScatter(Input(), Output());
+        return group_.ReduceScatter(Input(), Output());
       default:
-        return world_.AllToAll(Input(), Output());
+        return group_.AllToAll(Input(), Output());
     }
   }
 
@@ -213,6 +201,7 @@ class Case {
   }
 
   World& world_;
+  Group& group_;
   const Plan& plan_;
   int64_t count_;
   int64_t block_ = 0;
@@ -253,16 +242,15 @@ absl::StatusOr<double> MeasureCopies(World& world, const Environment& clock, int
 }
 
 template <typename T>
-absl::StatusOr<Figures> Measure(World& world, const Plan& plan, int64_t bytes) {
+absl::StatusOr<Figures> Measure(World& world, Group& group, const Plan& plan, int64_t bytes) {
   constexpr int kCallsAtOnce = 10;
   const std::unique_ptr<Environment> clock = MakeRealEnvironment();
-  Case<T> measured(world, plan, bytes);
+  Case<T> measured(world, group, plan, bytes);
   BRAID_RETURN_IF_ERROR(measured.Allocate());
   Figures figures{
       .bytes = measured.bytes(),
   };
   BRAID_ASSIGN_OR_RETURN(figures.copied, MeasureCopies(world, *clock, measured.bytes()));
-  figures.algorithm = measured.algorithm();
   const Nanoseconds began = clock->Now();
   double cpu = 0;
   for (bool goes_on = true; goes_on;) {
@@ -275,6 +263,7 @@ absl::StatusOr<Figures> Measure(World& world, const Plan& plan, int64_t bytes) {
       cpu += CpuSeconds() - cpu_before;
       BRAID_RETURN_IF_ERROR(measured.Check());
     }
+    figures.algorithm = group.LastAlgorithm();
     BRAID_ASSIGN_OR_RETURN(goes_on, GoOn(world, Seconds(clock->Now() - began) < plan.seconds));
   }
   std::vector<double> sum = {cpu};
@@ -303,16 +292,17 @@ void Print(const World& world, const Plan& plan, const Figures& figures, bool is
   if (is_first) {
     std::printf("%s of %s, %d ranks; times in microseconds, CPU time of all ranks together\n",
                 plan.collective->name, dtype.c_str(), world.size());
-    std::printf("%12s %-10s %8s %10s %10s %9s %10s %10s\n", "bytes", "algorithm", "calls", "p50",
+    std::printf("%12s %-12s %8s %10s %10s %9s %10s %10s\n", "bytes", "algorithm", "calls", "p50",
                 "p99", "bus GB/s", "of copying", "CPU");
   }
-  std::printf("%12lld %-10s %8zu %10.1f %10.1f %9.3f %8.0f %% %10.1f\n",
+  std::printf("%12lld %-12s %8zu %10.1f %10.1f %9.3f %8.0f %% %10.1f\n",
               static_cast<long long>(figures.bytes), figures.algorithm.c_str(),
               figures.seconds.size(), 1e6 * p50, 1e6 * p99, 1e-9 * bus, 100 * bus / figures.copied,
               1e6 * figures.cpu_seconds);
 }
 
-using MeasureFn = absl::StatusOr<Figures> (*)(World& world, const Plan& plan, int64_t bytes);
+using MeasureFn = absl::StatusOr<Figures> (*)(World& world, Group& group, const Plan& plan,
+                                              int64_t bytes);
 constexpr std::pair<const char*, MeasureFn> kTypes[] = {
     {"f32", &Measure<float>},   {"f64", &Measure<double>},    {"i32", &Measure<int32_t>},
     {"i64", &Measure<int64_t>}, {"bf16", &Measure<BFloat16>}, {"f16", &Measure<Float16>},
@@ -327,9 +317,13 @@ absl::Status Program(World& world) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--dtype=%s; f32, f64, i32, i64, bf16 or f16 was expected", dtype));
   }
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<Group> group,
+                         world.NewGroup(all, {.algorithm = absl::GetFlag(FLAGS_algorithm)}));
   bool is_first = true;
   for (const int64_t bytes : plan.sizes) {
-    BRAID_ASSIGN_OR_RETURN(const Figures figures, type->second(world, plan, bytes));
+    BRAID_ASSIGN_OR_RETURN(const Figures figures, type->second(world, *group, plan, bytes));
     if (world.rank() == 0) Print(world, plan, figures, std::exchange(is_first, false));
   }
   return absl::OkStatus();

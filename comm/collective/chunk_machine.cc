@@ -259,20 +259,22 @@ void ChunkMachine::Advance() {
     return Finish(group_.status());
   }
   if (is_refused_) return;  // the failure is on its way
-  // Receiving gives what to send and sending frees nothing at once: one round does it.
-  for (ReceiveState& in : receives_) {
-    if (!ReceiveReady(in)) return;
+  // Receiving gives what to send, and sending may free what the next is received into.
+  for (bool has_moved = true; has_moved;) {
+    has_moved = false;
+    for (ReceiveState& in : receives_) {
+      if (!ReceiveReady(in, has_moved)) return;
+    }
+    if (RefuseAnyUnexpected() || RefuseAnyOffer()) return;
+    for (SendState& out : sends_) has_moved = SendReady(out) || has_moved;
   }
-  if (RefuseAnyUnexpected() || RefuseAnyOffer()) return;
-  bool is_done = true;
-  for (SendState& out : sends_) {
-    SendReady(out);
-    is_done = is_done && out.next == out.hop->items.size() && !HasUnwritten(*out.lane);
+  for (const SendState& out : sends_) {
+    if (out.next < out.hop->items.size() || HasUnwritten(*out.lane)) return;
   }
   for (const ReceiveState& in : receives_) {
-    is_done = is_done && in.next == in.hop->items.size();
+    if (in.next < in.hop->items.size()) return;
   }
-  if (is_done) Finish(absl::OkStatus());
+  Finish(absl::OkStatus());
 }
 
 void ChunkMachine::AdvanceBetweenPieces() {
@@ -363,13 +365,27 @@ bool ChunkMachine::HasTarget(const SendLane& lane, const SendItem& item) const {
   return item.is_placed ? IsOffered(lane) : lane.has_key;
 }
 
-void ChunkMachine::SendReady(SendState& out) {
+bool ChunkMachine::AreWorkedIn(const ItemsBefore& before) const {
+  return before.items == 0 || static_cast<int64_t>(receives_[before.hop].next) >= before.items;
+}
+
+bool ChunkMachine::SendReady(SendState& out) {
   const std::vector<SendItem>& items = out.hop->items;
   const SendLane& lane = *out.lane;
-  const int64_t received = receives_.empty() ? 0 : receives_.front().next;
+  const size_t first = out.next;
   while (out.next < items.size() && lane.outstanding.size() < lane.slots &&
-         items[out.next].after_receives <= received && HasTarget(lane, items[out.next])) {
+         AreWorkedIn(items[out.next].after_receives) && HasTarget(lane, items[out.next])) {
     Send(out, items[out.next]);
+  }
+  return out.next > first;
+}
+
+void ChunkMachine::SendWhatAwaits(const ReceiveState& in) {
+  const int hop = static_cast<int>(&in - receives_.data());
+  for (SendState& out : sends_) {
+    if (out.next == out.hop->items.size()) continue;
+    const ItemsBefore& before = out.hop->items[out.next].after_receives;
+    if (before.items > 0 && before.hop == hop) SendReady(out);
   }
 }
 
@@ -424,8 +440,7 @@ void ChunkMachine::Send(SendState& out, const SendItem& item) {
   Retire(lane);
 }
 
-// False if the collective failed.
-bool ChunkMachine::ReceiveReady(ReceiveState& in) {
+bool ChunkMachine::ReceiveReady(ReceiveState& in, bool& has_moved) {
   const std::vector<ReceiveItem>& items = in.hop->items;
   ReceiveLane& lane = *in.lane;
   while (in.next < items.size() && !lane.arrivals.empty()) {
@@ -443,7 +458,9 @@ bool ChunkMachine::ReceiveReady(ReceiveState& in) {
                              work_.signature));
       return false;
     }
-    if (item.after_sends > 0 && item.after_sends > NumWritten(sends_.front())) return true;
+    const ItemsBefore& sent = item.after_sends;
+    if (sent.items > 0 && sent.items > NumWritten(sends_[sent.hop])) return true;
+    if (!AreWorkedIn(item.after_receives)) return true;
     if (!lane.link || !item.is_placed) {
       if (!TakeIn(lane, arrival, item)) return false;
       Acknowledge(lane, arrival);
@@ -452,8 +469,9 @@ bool ChunkMachine::ReceiveReady(ReceiveState& in) {
     ++in.next;
     ++lane.received;
     lane.is_used = in.next < items.size();
+    has_moved = true;
     // What this made ready goes out before the next item is worked in.
-    if (!sends_.empty()) SendReady(sends_.front());
+    SendWhatAwaits(in);
   }
   return true;
 }
@@ -520,7 +538,7 @@ absl::Status ChunkMachine::WorkIn(const ReceiveItem& item, const std::byte* data
     std::memcpy(target, data, item.bytes);
     return absl::OkStatus();
   }
-  const std::byte* own = work_.input + item.own_offset;
+  const std::byte* own = Source(item.own) + item.own_offset;
   const int64_t n = item.bytes / work_.element_size;
   const std::byte* const first = item.is_own_first ? own : data;
   const std::byte* const second = item.is_own_first ? data : own;

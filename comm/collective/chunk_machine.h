@@ -178,9 +178,14 @@ class ChunkMachine {
   // Whether the item need not wait for its receiver's key or offer.
   bool HasTarget(const SendLane& lane, const SendItem& item) const;
   void Refuse(const MemberEvent& arrival, const std::string& what);
-  void SendReady(SendState& out);
+  bool AreWorkedIn(const ItemsBefore& before) const;
+  // True if something was sent.
+  bool SendReady(SendState& out);
+  // What waits for items of this hop.
+  void SendWhatAwaits(const ReceiveState& in);
   void Send(SendState& out, const SendItem& item);
-  bool ReceiveReady(ReceiveState& in);
+  // False if the collective failed. Sets `has_moved` if something was worked in.
+  bool ReceiveReady(ReceiveState& in, bool& has_moved);
   // False if it cannot be, for the collective failed.
   bool TakeIn(const ReceiveLane& lane, const MemberEvent& arrival, const ReceiveItem& item);
   // The sender of the item has taken it back: it failed, and why is on its way; or fail by that.

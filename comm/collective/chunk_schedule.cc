@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
-#include "comm/collective/whole_elements.h"
+#include "comm/collective/chunk_blocks.h"
+#include "comm/collective/hierarchical_schedule.h"
 #include "glog/logging.h"
 
 namespace braid {
@@ -11,43 +13,10 @@ namespace {
 
 constexpr uint32_t kPairSlots = 2;  // all_to_all has a hop to every other member
 
-// Contiguous blocks, one a rank, and how each is cut into chunks of whole elements.
-class Blocks {
- public:
-  Blocks(const CollectiveSpec& spec, const std::vector<int64_t>& counts)
-      : chunk_bytes_(WholeElements(spec.chunk_bytes, spec.element_size)) {
-    int64_t offset = 0;
-    for (const int64_t count : counts) {
-      offsets_.push_back(offset);
-      bytes_.push_back(count * spec.element_size);
-      offset += bytes_.back();
-    }
-  }
-
-  int64_t offset(int block) const { return offsets_[block]; }
-  int64_t bytes(int block) const { return bytes_[block]; }
-  int64_t whole() const { return offsets_.back() + bytes_.back(); }
-  int64_t num_chunks(int block) const { return (bytes_[block] + chunk_bytes_ - 1) / chunk_bytes_; }
-  int64_t max_chunks() const {
-    int64_t most = 0;
-    for (size_t i = 0; i < bytes_.size(); ++i) most = std::max(most, num_chunks(i));
-    return most;
-  }
-  // Of chunk `c`, from the start of its block.
-  int64_t chunk_offset(int64_t c) const { return c * chunk_bytes_; }
-  int64_t chunk_size(int block, int64_t c) const {
-    return std::min(chunk_bytes_, bytes_[block] - c * chunk_bytes_);
-  }
-  int64_t full_chunk() const { return chunk_bytes_; }
-
- private:
-  const int64_t chunk_bytes_;
-  std::vector<int64_t> offsets_;
-  std::vector<int64_t> bytes_;
-};
-
-// Bandwidth-optimal.
-std::vector<int64_t> EvenCounts(const CollectiveSpec& spec) {
+// How many elements belong to each member.
+std::vector<int64_t> BlockCounts(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
+  if (spec.kind != CollectiveKind::kAllReduce) return spec.counts;
+  if (!blocks.empty()) return blocks;
   const int64_t p = spec.members.size();
   std::vector<int64_t> counts(p);
   for (int64_t r = 0; r < p; ++r) counts[r] = EvenBlock(spec.counts[0], p, r);
@@ -120,7 +89,7 @@ class RingSchedule {
     if (c >= blocks_.num_chunks(block)) return;
     SendItem item;
     item.bytes = blocks_.chunk_size(block, c);
-    item.after_receives = step == 0 ? 0 : received_[At(step - 1, c)] + 1;
+    if (step > 0) item.after_receives.items = received_[At(step - 1, c)] + 1;
     if (step == 0) {
       item.buffer = ChunkBuffer::kInput;
       item.offset = blocks_.chunk_offset(c) +
@@ -156,7 +125,9 @@ class RingSchedule {
         item.target = ChunkBuffer::kStaging;
         item.offset = StagingOffset(k);
         // Its last user was sent before this receive can come.
-        if (k >= kStagingChunks) item.after_sends = staged_send_.at(k - kStagingChunks) + 1;
+        if (k >= kStagingChunks) {
+          item.after_sends.items = staged_send_.at(k - kStagingChunks) + 1;
+        }
         staged_.push_back(items.size());
       } else {
         item.offset = blocks_.chunk_offset(c);
@@ -164,7 +135,7 @@ class RingSchedule {
     } else if (!is_reduction && reduce_steps_ > 0) {
       // The finished chunk replaces the partial one that was sent from here (or, in place, the own
       // input).
-      item.after_sends = sent_[At(Wrap(rank_ - 1 - block), c)] + 1;
+      item.after_sends.items = sent_[At(Wrap(rank_ - 1 - block), c)] + 1;
     }
     received_[At(step, c)] = items.size();
     items.push_back(item);
@@ -177,7 +148,7 @@ class RingSchedule {
   const int rank_;
   const int reduce_steps_;
   const int steps_;
-  const Blocks blocks_;
+  const ChunkBlocks blocks_;
   const bool places_;
   int64_t most_chunks_ = 0;
   std::vector<int64_t> sent_, received_;  // item of (step, chunk), by At
@@ -189,7 +160,7 @@ class RingSchedule {
 // Two members send each other all they have, and both reduce it: the bytes of a ring, where nothing
 // waits for what the other made of the half before.
 ChunkSchedule MakeExchange(const CollectiveSpec& spec) {
-  const Blocks blocks(spec, spec.counts);
+  const ChunkBlocks blocks(spec, spec.counts);
   ChunkSchedule schedule;
   schedule.slots = kRingSlots;
   // Each would wait for the other to have read what it is to write over.
@@ -206,40 +177,53 @@ ChunkSchedule MakeExchange(const CollectiveSpec& spec) {
                              .offset = offset,
                              .own_offset = offset,
                              .bytes = bytes,
-                             .after_sends = c + 1});
+                             .after_sends = {.items = c + 1}});
   }
   if (!send.items.empty()) schedule.sends.push_back(std::move(send));
   if (!receive.items.empty()) schedule.receives.push_back(std::move(receive));
   return schedule;
 }
 
-// root, root+1, ..., each passing on what it got.
-ChunkSchedule MakeChain(const CollectiveSpec& spec) {
+// The members from the root on: in the order of ranks, or host after host.
+std::vector<int> ChainOrder(const CollectiveSpec& spec) {
   const int p = spec.members.size();
-  const int position = (spec.my_rank - spec.root + p) % p;
-  const Blocks blocks(spec, spec.counts);
+  std::vector<int> order(p);
+  for (int i = 0; i < p; ++i) order[i] = (spec.root + i) % p;
+  if (spec.algorithm != CollectiveAlgorithm::kHierarchical) return order;
+  std::map<uint32_t, int> first;  // of each host
+  for (int i = 0; i < p; ++i) first.try_emplace(spec.members[order[i]].host, i);
+  std::ranges::stable_sort(order, {}, [&](int r) { return first.at(spec.members[r].host); });
+  return order;
+}
+
+// Each passes on what it got.
+ChunkSchedule MakeChain(const CollectiveSpec& spec) {
+  const std::vector<int> order = ChainOrder(spec);
+  const size_t position = std::ranges::find(order, spec.my_rank) - order.begin();
+  const bool is_first = position == 0, is_last = position + 1 == order.size();
+  const ChunkBlocks blocks(spec, spec.counts);
   ChunkSchedule schedule;
   schedule.slots = kRingSlots;
-  SendHop send{.to = (spec.my_rank + 1) % p, .items = {}};
-  ReceiveHop receive{.from = (spec.my_rank + p - 1) % p, .items = {}};
+  SendHop send{.to = is_last ? -1 : order[position + 1], .items = {}};
+  ReceiveHop receive{.from = is_first ? -1 : order[position - 1], .items = {}};
   const bool places = blocks.whole() >= spec.place_from;
   if (places) send.placed_bytes = receive.placed_bytes = blocks.whole();
   for (int64_t c = 0; c < blocks.num_chunks(0); ++c) {
     const int64_t offset = blocks.chunk_offset(c);
     const int64_t bytes = blocks.chunk_size(0, c);
-    if (position > 0) {
+    if (!is_first) {
       receive.items.push_back({.offset = offset, .bytes = bytes, .is_placed = places});
     }
-    if (position < p - 1) {
-      send.items.push_back({.buffer = position == 0 ? ChunkBuffer::kInput : ChunkBuffer::kOutput,
+    if (!is_last) {
+      send.items.push_back({.buffer = is_first ? ChunkBuffer::kInput : ChunkBuffer::kOutput,
                             .offset = offset,
                             .bytes = bytes,
-                            .after_receives = position == 0 ? 0 : c + 1,
+                            .after_receives = {.items = is_first ? 0 : c + 1},
                             .is_placed = places,
                             .place = offset});
     }
   }
-  if (position == 0) schedule.copy_bytes = blocks.bytes(0);
+  if (is_first) schedule.copy_bytes = blocks.bytes(0);
   if (!send.items.empty()) schedule.sends.push_back(std::move(send));
   if (!receive.items.empty()) schedule.receives.push_back(std::move(receive));
   return schedule;
@@ -249,7 +233,7 @@ ChunkSchedule MakeChain(const CollectiveSpec& spec) {
 // at a time.
 ChunkSchedule MakePairs(const CollectiveSpec& spec) {
   const int p = spec.members.size();
-  const Blocks input(spec, spec.counts), output(spec, spec.receives);
+  const ChunkBlocks input(spec, spec.counts), output(spec, spec.receives);
   ChunkSchedule schedule;
   schedule.slots = kPairSlots;
   for (int k = 1; k < p; ++k) {
@@ -286,10 +270,9 @@ ChunkSchedule MakePairs(const CollectiveSpec& spec) {
 ChunkSchedule MakeRingSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
   switch (spec.kind) {
     case CollectiveKind::kAllReduce:
-      return RingSchedule(spec, blocks.empty() ? EvenCounts(spec) : blocks).Make();
     case CollectiveKind::kAllGather:
     case CollectiveKind::kReduceScatter:
-      return RingSchedule(spec, spec.counts).Make();
+      return RingSchedule(spec, BlockCounts(spec, blocks)).Make();
     case CollectiveKind::kAllToAll:
       return MakePairs(spec);
     case CollectiveKind::kBroadcast:
@@ -312,7 +295,10 @@ int64_t LargestItem(const ReceiveHop& hop) { return Largest(hop); }
 
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
   if (spec.algorithm == CollectiveAlgorithm::kExchange) return MakeExchange(spec);
-  ChunkSchedule schedule = MakeRingSchedule(spec, blocks);
+  const bool goes_by_host = spec.algorithm == CollectiveAlgorithm::kHierarchical &&
+                            spec.kind != CollectiveKind::kBroadcast;
+  ChunkSchedule schedule = goes_by_host ? MakeHierarchicalSchedule(spec, BlockCounts(spec, blocks))
+                                        : MakeRingSchedule(spec, blocks);
   schedule.lend_from = spec.lend_from;
   return schedule;
 }

@@ -1,5 +1,5 @@
-// What one member of a ring collective or an exchange sends and receives, chunk by chunk: a value
-// computed from the spec, without any state. ChunkMachine works it off.
+// What one member of a collective sends and receives, chunk by chunk: a value computed from the
+// spec, without any state. ChunkMachine works it off.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,36 @@ namespace braid {
 // Where bytes of a member lie. Staging is its own memory for what only passes through.
 enum class ChunkBuffer : uint8_t { kInput, kOutput, kStaging };
 
+// What must come first: so many items of one of the schedule's receives, or sends.
+struct ItemsBefore {
+  int hop = 0;
+  int64_t items = 0;
+};
+
 struct SendItem {
   ChunkBuffer buffer = ChunkBuffer::kInput;
   int64_t offset = 0;
   int64_t bytes = 0;
-  // How many items of receives[0] must have been worked in first.
-  int64_t after_receives = 0;
+  ItemsBefore after_receives = {};  // that must have been worked in
   // To another node: into what the receiver offers of its output, `place` bytes from its start.
   bool is_placed = false;
   int64_t place = 0;
 };
 
-// Copies what arrives to `target`; or puts arrived + own input there, the other way round if
+// Copies what arrives to `target`; or puts arrived + own there, the other way round if
 // `is_own_first`.
 struct ReceiveItem {
   bool is_reduction = false;
   bool is_own_first = false;
   ChunkBuffer target = ChunkBuffer::kOutput;
   int64_t offset = 0;
-  int64_t own_offset = 0;  // in the input
+  ChunkBuffer own = ChunkBuffer::kInput;
+  int64_t own_offset = 0;
   int64_t bytes = 0;
-  // How many items of sends[0] must have left their source first: they still use the target.
-  int64_t after_sends = 0;
+  // That must have been worked in, of an earlier hop: they make what is own.
+  ItemsBefore after_receives = {};
+  // That must have left their source: they still use the target.
+  ItemsBefore after_sends = {};
   // From another node: the sender has put it where it belongs. It does so only where all that was
   // at the target before has been used, by whoever uses it: what it sends was made of that.
   bool is_placed = false;
@@ -54,7 +62,8 @@ struct ReceiveHop {
 };
 
 struct ChunkSchedule {
-  std::vector<SendHop> sends;  // hops without items are left out
+  // One hop to and one from a member at most; those without items are left out.
+  std::vector<SendHop> sends;
   std::vector<ReceiveHop> receives;
   // The part of the own input that is output: input offset, output offset, bytes.
   int64_t copy_from = 0;
@@ -75,10 +84,10 @@ constexpr int64_t EvenBlock(int64_t whole, int64_t p, int64_t r) {
   return whole / p + (r < whole % p ? 1 : 0);
 }
 
-// For a valid spec. `blocks`: how many elements each member of a ring's all_reduce sums; empty: as
-// even as can be. The bytes of all sends are the least possible: with T the whole, all_reduce
-// 2(p-1)/p T, all_gather and reduce_scatter (p-1)/p T, all_to_all what belongs to others, broadcast
-// T but for the last member of the chain.
+// For a valid spec. `blocks`: how many elements each member of an all_reduce sums, where each sums
+// some; empty: as even as can be. The bytes of all sends are the least possible: with T the whole,
+// all_reduce 2(p-1)/p T, all_gather and reduce_scatter (p-1)/p T, all_to_all what belongs to
+// others, broadcast T but for the last member of the chain.
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec,
                                 const std::vector<int64_t>& blocks = {});
 

@@ -19,6 +19,12 @@ absl::Status WrongSpec(const CollectiveSpec& spec, std::string_view what) {
 
 }  // namespace
 
+std::vector<uint32_t> HostsOf(const CollectiveSpec& spec) {
+  std::vector<uint32_t> hosts;
+  for (const Member& member : spec.members) hosts.push_back(member.host);
+  return hosts;
+}
+
 size_t NumCounts(CollectiveKind kind, size_t members) {
   switch (kind) {
     case CollectiveKind::kAllReduce:

@@ -21,6 +21,7 @@ using ReduceFn = void (*)(void* dst, const void* a, const void* b, int64_t n);
 struct Member {
   uint16_t node = 0;
   uint32_t device = 0;  // which of the node's; only told apart, never used
+  uint32_t host = 0;    // where the node is, by any number; for kHierarchical
 
   bool operator==(const Member&) const = default;
 };
@@ -54,6 +55,8 @@ struct CollectiveSpec {
   int64_t lend_from = int64_t{16} << 10;
 };
 
+std::vector<uint32_t> HostsOf(const CollectiveSpec& spec);  // of the members
+
 // Of CollectiveSpec::counts.
 size_t NumCounts(CollectiveKind kind, size_t members);
 
@@ -68,7 +71,9 @@ int64_t CollectiveMemoryBytes(const CollectiveSpec& spec);
 // under way.
 //
 // Results are the same bits on every run and for every order of events: the ring adds block b in
-// the order of ranks b+1, b+2, ..., b; the other algorithms add in rank order.
+// the order of ranks b+1, b+2, ..., b; hierarchical adds block b on each host in the order of its
+// members from the one in b's place on, and these sums in the order of hosts from the one after b's
+// on; the other algorithms add in rank order.
 // All members get the same bits.
 class Collective {
  public:

@@ -153,6 +153,7 @@ uint64_t CollectiveFingerprint(const CollectiveSpec& spec) {
   for (const Member& member : spec.members) {
     add(member.node);
     add(member.device);
+    add(member.host);
   }
   add(spec.element_size);
   if (spec.kind != CollectiveKind::kAllToAll) {

@@ -1,13 +1,17 @@
 #include "comm/collective/ring_collective.h"
 
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "comm/collective/chunk_machine.h"
 #include "comm/collective/chunk_schedule.h"
 #include "comm/collective/collective_frame.h"
+#include "runtime/base/members_by_host.h"
 
 namespace braid {
 namespace {
@@ -149,6 +153,23 @@ absl::Status CheckExchange(const CollectiveSpec& spec) {
       "members, the first on node %d and the last on node %d",
       spec.id, CollectiveKindName(spec.kind), spec.members.size(), spec.members.front().node,
       spec.members.back().node));
+}
+
+absl::Status CheckHierarchical(const CollectiveSpec& spec) {
+  const auto wrong = [&](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "collective %d (%s): hierarchical %s", spec.id, CollectiveKindName(spec.kind), what));
+  };
+  if (spec.kind == CollectiveKind::kAllToAll) return wrong("is for other kinds");
+  if (NumHostsAlike(HostsOf(spec)) > 1) return absl::OkStatus();
+  std::vector<std::string> hosts;
+  for (const auto& members : MembersByHost(HostsOf(spec))) {
+    hosts.push_back(absl::StrCat(members.size()));
+  }
+  return wrong(absl::StrFormat(
+      "needs several hosts with several members each, as many on each; of %d members there are %s "
+      "on the %d hosts",
+      spec.members.size(), absl::StrJoin(hosts, ", "), hosts.size()));
 }
 
 int64_t RingMemoryBytes(const CollectiveSpec& spec) {

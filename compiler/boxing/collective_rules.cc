@@ -72,7 +72,10 @@ bool AllRanksAlike(const CollectiveView& view) {
 BoxingCost CollectiveCost(CollectiveKind kind, const CollectiveView& view, const Machine& machine) {
   CollectiveUse use = UseOf(kind, view.source, view.destination, view.placement, view.dim);
   const LinkClass link = machine.LinkAlong(view.placement, view.dim);
-  use.is_on_one_node = link == LinkClass::kProcess;
+  use.hosts = HostsAlong(machine, view.placement, view.dim);
+  use.spread = link == LinkClass::kProcess ? MemberSpread::kProcess
+               : use.hosts > 1             ? MemberSpread::kHosts
+                                           : MemberSpread::kProcesses;
   return {.messages = MessagesOf(use, MethodOf(use)),
           .least_messages = LeastMessagesOf(kind, view.members),
           .link = link};

@@ -19,10 +19,12 @@ PhysicalGraph ChooseMethods(PhysicalGraph graph) {
     if (collective->hierarchy_dim < 0) use.members = group.placement.size();
     const Register& out = graph.reg(group.outputs[0]);
     if (out.parts.size() > 1) use.bytes = out.slot_bytes;
-    use.is_on_one_node = true;
+    use.spread = MemberSpread::kProcess;
     collective->on_one_node = MethodOf(use);
-    use.is_on_one_node = false;
+    use.spread = MemberSpread::kProcesses;
     collective->between_nodes = MethodOf(use);
+    use.spread = MemberSpread::kHosts;
+    collective->between_hosts = MethodOf(use);
     if (group.stream == StreamKind::kCollective) {
       collective->on_one_node = {.algorithm = CollectiveAlgorithm::kDevice};
     }

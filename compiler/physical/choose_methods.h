@@ -6,8 +6,8 @@
 
 namespace braid::compiler {
 
-// Sets what groups of collectives do on one node and between nodes, by the table of
-// collective_methods.
+// Sets what groups of collectives do on one node, between nodes and between hosts, by the table
+// (runtime/base/collective_table.h).
 PhysicalGraph ChooseMethods(PhysicalGraph graph);
 
 }  // namespace braid::compiler

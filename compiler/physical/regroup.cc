@@ -39,6 +39,7 @@ class Rewriter {
     result_.job = old_.job;
     result_.num_nodes = old_.num_nodes;
     result_.kinds = old_.kinds;
+    result_.hosts = old_.hosts;
     result_.micro_batches = old_.micro_batches;
     result_.seed = old_.seed;
     result_.writes_variables = old_.writes_variables;

@@ -15,6 +15,7 @@
 #include "compiler/plan/plan_edges.h"
 #include "compiler/plan/task_writer.h"
 #include "glog/logging.h"
+#include "runtime/base/members_by_host.h"
 #include "runtime/base/status.h"
 
 namespace braid::compiler {
@@ -200,6 +201,7 @@ class Expander {
     uint32_t number = 0;     // in the plan
     std::vector<int> ranks;  // of the placement
     std::set<int> nodes;
+    int64_t hosts = 1;  // NumHostsAlike
   };
   const MemberList& MembersOf(const Placement& placement, int dim, int lowest) {
     const auto [found, is_new] = member_lists_.try_emplace({lowest, dim, placement});
@@ -221,8 +223,10 @@ class Expander {
       const DeviceId& device = placement.device(member);
       members.nodes.push_back(static_cast<uint32_t>(device.node));
       members.devices.push_back(static_cast<uint32_t>(device.device));
+      members.hosts.push_back(writer_.graph.HostOf(device.node));
       list.nodes.insert(device.node);
     }
+    list.hosts = NumHostsAlike(members.hosts);
     for (int node : list.nodes) {
       if (node != writer_.node) writer_.peers.insert(static_cast<uint32_t>(node));
     }
@@ -241,7 +245,9 @@ class Expander {
     const std::vector<int>& members = list.ranks;
     collective.id = static_cast<uint32_t>(writer_.edges.first_collective(group.id) + lowest);
     collective.kind = work.kind;
-    const CollectiveMethod& method = list.nodes.size() == 1 ? work.on_one_node : work.between_nodes;
+    const CollectiveMethod& method = list.nodes.size() == 1 ? work.on_one_node
+                                     : list.hosts > 1       ? work.between_hosts
+                                                            : work.between_nodes;
     collective.algorithm = method.algorithm;
     collective.chunk_bytes = static_cast<uint64_t>(method.chunk_bytes);
     collective.members = list.number;
@@ -251,7 +257,7 @@ class Expander {
     Count(group, members, rank, collective);
     SetVector(group, rank, true, collective.input);
     SetVector(group, rank, false, collective.output);
-    CountRingBytes(group, members, my_rank, collective.counts);
+    CountBytes(group, list, collective);
   }
 
   void Count(const TaskGroup& group, const std::vector<int>& members, int rank,
@@ -306,34 +312,64 @@ class Expander {
   }
 
   // What this member sends to the next one in the ring, or to every peer in an all_to_all.
-  void CountRingBytes(const TaskGroup& group, const std::vector<int>& members, int my_rank,
-                      const std::vector<int64_t>& counts) {
-    const auto& work = std::get<Collective>(group.work);
-    const auto size = static_cast<int>(members.size());
-    const auto element = static_cast<int64_t>(SizeOf(work.movement.source.type.dtype));
-    const auto node_of = [&](int index) { return group.placement.device(members[index]).node; };
-    const auto add = [&](int node, int64_t elements) {
+  void CountBytes(const TaskGroup& group, const MemberList& list,
+                  const plan::Collective& collective) {
+    const auto size = static_cast<int>(list.ranks.size());
+    const int my_rank = static_cast<int>(collective.rank);
+    const std::vector<int64_t>& counts = collective.counts;
+    const auto element = static_cast<int64_t>(SizeOf(collective.dtype));
+    const auto add = [&](int to, int64_t elements) {
+      const int node = group.placement.device(list.ranks[to]).node;
       if (node != writer_.node) {
         writer_.link_bytes[static_cast<uint32_t>(node)] +=
             static_cast<uint64_t>(elements * element * group.acts_per_step);
       }
     };
-    if (work.kind == CollectiveKind::kAllToAll) {
-      for (int to = 0; to < size; ++to) add(node_of(to), counts[to]);
+    if (collective.kind == CollectiveKind::kAllToAll) {
+      for (int to = 0; to < size; ++to) add(to, counts[to]);
       return;
     }
     const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
     const auto block = [&](int index) {
-      return work.kind == CollectiveKind::kAllReduce ? SplitEvenly(all, size, index).size
-                                                     : counts[index];
+      return collective.kind == CollectiveKind::kAllReduce ? SplitEvenly(all, size, index).size
+                                                           : counts[index];
     };
-    const int next = (my_rank + 1) % size;
-    // A block passes every hop but the one into where it starts (gathering) or out of where it ends
-    // (reducing).
-    const int64_t gathered = all - block(next);
-    const int64_t reduced = all - block(my_rank);
-    if (work.kind != CollectiveKind::kReduceScatter) add(node_of(next), gathered);
-    if (work.kind != CollectiveKind::kAllGather) add(node_of(next), reduced);
+    const bool gathers = collective.kind != CollectiveKind::kReduceScatter;
+    const bool reduces = collective.kind != CollectiveKind::kAllGather;
+    // A block passes every hop of a ring but the one into where it starts (gathering) or out of
+    // where it ends (reducing).
+    const auto add_ring = [&](const std::vector<int>& members) {
+      int64_t whole = 0;
+      for (const int member : members) whole += block(member);
+      const size_t place = std::ranges::find(members, my_rank) - members.begin();
+      const int next = members[(place + 1) % members.size()];
+      if (gathers) add(next, whole - block(next));
+      if (reduces) add(next, whole - block(my_rank));
+    };
+    if (collective.algorithm != CollectiveAlgorithm::kHierarchical) {
+      std::vector<int> members(size);
+      std::iota(members.begin(), members.end(), 0);
+      return add_ring(members);
+    }
+    // The members in one place of every host have a ring; those of a host give each other what they
+    // have of the others' blocks there, and what they have in the end.
+    const std::vector<std::vector<int>> hosts =
+        MembersByHost(writer_.node_plan.members[list.number].hosts);
+    const std::vector<int>& own = *std::ranges::find_if(hosts, [&](const auto& members) {
+      return std::ranges::find(members, my_rank) != members.end();
+    });
+    const auto in_place = [&](size_t place) {
+      std::vector<int> members;
+      for (const auto& host : hosts) members.push_back(host[place]);
+      return members;
+    };
+    const size_t my_place = std::ranges::find(own, my_rank) - own.begin();
+    for (size_t place = 0; place < own.size(); ++place) {
+      if (place == my_place) continue;
+      for (const int member : in_place(place)) add(own[place], reduces ? block(member) : 0);
+      for (const int member : in_place(my_place)) add(own[place], gathers ? block(member) : 0);
+    }
+    add_ring(in_place(my_place));
   }
 
   // All exchanges.

@@ -181,6 +181,7 @@ struct Arena {
 struct Members {
   std::vector<uint32_t> nodes;
   std::vector<uint32_t> devices;
+  std::vector<uint32_t> hosts;
 };
 
 struct NodePlan {

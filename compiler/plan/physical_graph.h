@@ -167,9 +167,11 @@ struct Collective {
   Movement movement;
   CollectiveKind kind = CollectiveKind::kAllReduce;
   int hierarchy_dim = -1;  // whose ranks act together; -1: all ranks
-  // How members do it that are all on one node, and how others do; by choose_methods.
+  // How members do it that are all on one node, how those that NumHostsAlike says are on several
+  // hosts, and how others; by choose_methods.
   CollectiveMethod on_one_node = {.algorithm = CollectiveAlgorithm::kDirect};
   CollectiveMethod between_nodes;
+  CollectiveMethod between_hosts;
 };
 
 // The owner of variables' bytes, which the parts of output 0 name.
@@ -253,6 +255,7 @@ class PhysicalGraph {
   std::string job;
   int num_nodes = 1;
   NodeKinds kinds;
+  std::vector<uint32_t> hosts;  // where each node is, by any numbers; empty: all on one host
   int micro_batches = 1;
   uint64_t seed = 0;               // of the job's random numbers
   bool writes_variables = true;    // or it is not known yet; of no use in a plan
@@ -260,6 +263,8 @@ class PhysicalGraph {
 
   // What locations borrow in a graph that was decoded; else null.
   std::shared_ptr<const std::vector<std::string>> texts;
+
+  uint32_t HostOf(int node) const { return hosts.empty() ? 0 : hosts[node]; }
 
   std::string ToString() const;  // one line a group and register; see physical_graph_test.cc
 

@@ -10,7 +10,7 @@
 
 namespace braid::compiler {
 
-constexpr uint32_t kPlanVersion = 9;
+constexpr uint32_t kPlanVersion = 10;
 
 // Byte-equal for equal graphs. Leaves out what only explanations need: the names of registers and
 // of their parts, and the notes.

@@ -70,6 +70,10 @@ class Decoder {
         std::make_shared<std::vector<std::string>>(plan_.texts().begin(), plan_.texts().end());
     graph_.texts = texts;
     BRAID_RETURN_IF_ERROR(ReadKinds());
+    if (plan_.hosts_size() != 0 && plan_.hosts_size() != graph_.num_nodes) {
+      return Wrong("hosts of %d nodes, and it is for %d", plan_.hosts_size(), graph_.num_nodes);
+    }
+    graph_.hosts.assign(plan_.hosts().begin(), plan_.hosts().end());
     for (const plan::PlacementEntry& entry : plan_.placements()) {
       BRAID_RETURN_IF_ERROR(AddPlacement(entry));
     }
@@ -363,6 +367,7 @@ class Decoder {
     collective.hierarchy_dim = static_cast<int>(movement.hierarchy_dim()) - 1;
     BRAID_ASSIGN_OR_RETURN(collective.on_one_node, MethodOf(movement.on_one_node(), group));
     BRAID_ASSIGN_OR_RETURN(collective.between_nodes, MethodOf(movement.between_nodes(), group));
+    BRAID_ASSIGN_OR_RETURN(collective.between_hosts, MethodOf(movement.between_hosts(), group));
     return absl::OkStatus();
   }
 

@@ -29,6 +29,9 @@ class Encoder {
     plan_.set_seed(graph_.seed);
     plan_.set_micro_batches(static_cast<uint32_t>(graph_.micro_batches));
     AddKinds();
+    const bool is_one_host = std::ranges::all_of(
+        graph_.hosts, [&](uint32_t host) { return host == graph_.hosts.front(); });
+    if (!is_one_host) plan_.mutable_hosts()->Assign(graph_.hosts.begin(), graph_.hosts.end());
     for (const TaskGroup& group : graph_.groups()) AddGroup(group, *plan_.add_groups());
     for (const Register& reg : graph_.registers()) AddRegister(reg, *plan_.add_registers());
     return plan_.SerializeAsString();
@@ -170,6 +173,7 @@ class Encoder {
     movement.set_hierarchy_dim(static_cast<uint32_t>(collective.hierarchy_dim + 1));
     SetMethod(collective.on_one_node, *movement.mutable_on_one_node());
     SetMethod(collective.between_nodes, *movement.mutable_between_nodes());
+    SetMethod(collective.between_hosts, *movement.mutable_between_hosts());
   }
 
   static void AddWork(const VariableOwner&, plan::Group&) {}

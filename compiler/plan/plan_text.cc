@@ -1,5 +1,6 @@
 #include "compiler/plan/plan_text.h"
 
+#include <set>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -21,18 +22,26 @@ std::string_view NameOf(const Staging&) { return "staging"; }
 std::string MethodName(const CollectiveMethod& method) {
   std::string name(CollectiveAlgorithmName(method.algorithm));
   const bool has_chunks = method.algorithm == CollectiveAlgorithm::kRing ||
-                          method.algorithm == CollectiveAlgorithm::kExchange;
+                          method.algorithm == CollectiveAlgorithm::kExchange ||
+                          method.algorithm == CollectiveAlgorithm::kHierarchical;
   if (has_chunks) absl::StrAppend(&name, "/", method.chunk_bytes);
   return name;
 }
 
-// "direct" or "ring/262144"; both where members may be on one node or on several.
-std::string MethodNames(const Collective& collective, const Placement& placement) {
+// "direct" or "ring/262144"; several where members may be on one node, on several or on several
+// hosts.
+std::string MethodNames(const Collective& collective, const Placement& placement,
+                        const PhysicalGraph& graph) {
   const int nodes = placement.num_nodes();
   if (nodes == 1) return MethodName(collective.on_one_node);
   const bool is_on_several = collective.hierarchy_dim < 0 || nodes == placement.size();
+  std::set<uint32_t> hosts;
+  for (const DeviceId& device : placement.devices()) hosts.insert(graph.HostOf(device.node));
+  const int num_hosts = static_cast<int>(hosts.size());
+  const bool is_by_host = num_hosts > 1 && num_hosts < placement.size();
   return absl::StrCat(is_on_several ? "" : MethodName(collective.on_one_node) + "|",
-                      MethodName(collective.between_nodes));
+                      MethodName(collective.between_nodes),
+                      is_by_host ? "|" + MethodName(collective.between_hosts) : "");
 }
 
 std::string OperandName(const OperandRef& ref) {
@@ -80,7 +89,7 @@ std::string ScratchToString(const Compute& compute, PlanText text) {
 }
 
 // What follows the ends of the group in its line, and the lines of its kernels.
-std::string WorkToString(const TaskGroup& group, PlanText detail) {
+std::string WorkToString(const TaskGroup& group, const PhysicalGraph& graph, PlanText detail) {
   std::string text;
   const auto* const collective = std::get_if<Collective>(&group.work);
   if (const Movement* const movement = group.movement()) {
@@ -97,7 +106,7 @@ std::string WorkToString(const TaskGroup& group, PlanText detail) {
     }
   }
   if (collective != nullptr) {
-    absl::StrAppend(&text, " by=", MethodNames(*collective, group.placement));
+    absl::StrAppend(&text, " by=", MethodNames(*collective, group.placement, graph));
   }
   for (const KernelCall& kernel : group.kernels()) {
     absl::StrAppend(&text, "\n  ", kernel.op, " \"", kernel.name, "\" ",
@@ -127,7 +136,7 @@ std::string WorkToString(const TaskGroup& group, PlanText detail) {
   return text;
 }
 
-std::string GroupToString(const TaskGroup& group, PlanText detail) {
+std::string GroupToString(const TaskGroup& group, const PhysicalGraph& graph, PlanText detail) {
   const std::string_view kind =
       std::visit([](const auto& work) { return NameOf(work); }, group.work);
   std::string text = absl::StrCat("g", group.id, " ", std::string(kind), " \"", group.name,
@@ -149,7 +158,7 @@ std::string GroupToString(const TaskGroup& group, PlanText detail) {
   };
   absl::StrAppend(&text, " (", absl::StrJoin(group.inputs, ", ", append_input), ")->(",
                   absl::StrJoin(group.outputs, ", ", append_output), ")");
-  return text + WorkToString(group, detail);
+  return text + WorkToString(group, graph, detail);
 }
 
 std::string RegisterToString(const Register& reg) {
@@ -179,7 +188,7 @@ std::string ToText(const PhysicalGraph& graph, PlanText detail) {
   std::string text = absl::StrCat("job \"", graph.job, "\" nodes=", graph.num_nodes,
                                   " micro_batches=", graph.micro_batches, "\n");
   for (const TaskGroup& group : graph.groups()) {
-    absl::StrAppend(&text, GroupToString(group, detail), "\n");
+    absl::StrAppend(&text, GroupToString(group, graph, detail), "\n");
   }
   for (const Register& reg : graph.registers()) absl::StrAppend(&text, RegisterToString(reg), "\n");
   if (detail == PlanText::kStructure) return text;

@@ -30,6 +30,8 @@ std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm) {
       return "exchange";
     case CollectiveAlgorithm::kDevice:
       return "device";
+    case CollectiveAlgorithm::kHierarchical:
+      return "hierarchical";
   }
   return "unknown";
 }

@@ -20,12 +20,15 @@ enum class CollectiveAlgorithm : uint8_t {
   kDirectByOne,  // as kDirect, but the member that arrives last does the work of all
   kExchange,     // an all_reduce of two processes: both send all they have, and both reduce it
   kDevice,       // all members in one process: they meet, and then their devices do it
+  // Members on several hosts, as many on each: those of a host exchange, and between hosts there is
+  // a ring for each of them (no all_to_all).
+  kHierarchical,
 };
 
 // How a collective is carried out.
 struct CollectiveMethod {
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
-  int64_t chunk_bytes = int64_t{256} << 10;  // what kRing and kExchange send at a time
+  int64_t chunk_bytes = int64_t{256} << 10;  // what those send at a time that do not meet
 
   friend bool operator==(const CollectiveMethod&, const CollectiveMethod&) = default;
 };
@@ -33,6 +36,12 @@ struct CollectiveMethod {
 // How many chunks may be under way from a member to the next one. A ring works off so many chunks
 // of every block before it begins with later ones.
 constexpr uint32_t kRingSlots = 4;
+
+// All of them.
+inline constexpr CollectiveAlgorithm kCollectiveAlgorithms[] = {
+    CollectiveAlgorithm::kDirect,      CollectiveAlgorithm::kRing,
+    CollectiveAlgorithm::kDirectByOne, CollectiveAlgorithm::kExchange,
+    CollectiveAlgorithm::kDevice,      CollectiveAlgorithm::kHierarchical};
 
 // "all_reduce"; "unknown" for a number that is no kind.
 std::string_view CollectiveKindName(CollectiveKind kind);

@@ -7,7 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "comm/collective/collective_algorithm.h"
 #include "glog/logging.h"
+#include "runtime/base/collective_table.h"
+#include "runtime/base/members_by_host.h"
 #include "runtime/base/philox.h"
 #include "runtime/control.pb.h"
 #include "runtime/group/group_batch.h"
@@ -166,16 +169,31 @@ absl::Status CheckCall(const GroupCall& call, int ranks) {
   return Computes(call.kind) ? CheckReduction(call) : absl::OkStatus();
 }
 
-// Bytes that two ranks send each other and both reduce. Of more, a ring is faster, in which each
-// reduces a half and copies the other: a tenth at 1 MB and above, over TCP on loopback.
-constexpr int64_t kMostExchanged = int64_t{128} << 10;
+namespace {
 
-CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<uint16_t>& nodes,
-                      int my_rank) {
+// What all ranks know alike.
+CollectiveUse UseOf(const CollectiveSpec& spec) {
+  CollectiveUse use{.kind = spec.kind,
+                    .members = static_cast<int64_t>(spec.members.size()),
+                    .hosts = NumHostsAlike(HostsOf(spec))};
+  if (use.hosts > 1) use.spread = MemberSpread::kHosts;
+  if (spec.kind == CollectiveKind::kAllToAll) return use;
+  use.bytes =
+      std::accumulate(spec.counts.begin(), spec.counts.end(), int64_t{0}) * spec.element_size;
+  return use;
+}
+
+}  // namespace
+
+CollectiveSpec SpecOf(const GroupCall& call, const GroupIdentity& group) {
+  const size_t ranks = group.nodes.size();
   CollectiveSpec spec;
-  spec.id = group;
-  for (const uint16_t node : nodes) spec.members.push_back({.node = node});
-  spec.my_rank = my_rank;
+  spec.id = group.id;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    spec.members.push_back(
+        {.node = group.nodes[rank], .host = group.hosts.empty() ? 0 : group.hosts[rank]});
+  }
+  spec.my_rank = group.my_rank;
   const int64_t scale = Computes(call.kind) ? 1 : call.element_size;
   const auto scaled = [scale](std::vector<int64_t> counts) {
     for (int64_t& count : counts) count *= scale;
@@ -188,13 +206,10 @@ CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<u
   switch (call.kind) {
     case CallKind::kAllReduce:
       spec.kind = CollectiveKind::kAllReduce;
-      if (nodes.size() == 2 && call.counts[0] * call.element_size <= kMostExchanged) {
-        spec.algorithm = CollectiveAlgorithm::kExchange;
-      }
       break;
     case CallKind::kReduce:
       spec.kind = CollectiveKind::kReduceScatter;
-      spec.counts.assign(nodes.size(), 0);
+      spec.counts.assign(ranks, 0);
       spec.counts[call.root] = call.counts[0];
       break;
     case CallKind::kBroadcast:
@@ -217,12 +232,12 @@ CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<u
     case CallKind::kCloseWindow:
       spec.kind = CollectiveKind::kAllGather;
       spec.element_size = 1;
-      spec.counts.assign(nodes.size(), 1);
+      spec.counts.assign(ranks, 1);
       break;
     case CallKind::kMakeWindow:
       spec.kind = CollectiveKind::kAllGather;
       spec.element_size = 1;
-      spec.counts.assign(nodes.size(), sizeof(int64_t));
+      spec.counts.assign(ranks, sizeof(int64_t));
       break;
     case CallKind::kSend:
     case CallKind::kReceive:
@@ -232,7 +247,26 @@ CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<u
     case CallKind::kDropWindow:
       LOG(FATAL) << Describe(call) << " is no collective";
   }
+  const CollectiveMethod method = MethodOf(UseOf(spec));
+  spec.algorithm = group.algorithm.value_or(method.algorithm);
+  spec.chunk_bytes = method.chunk_bytes;
   return spec;
+}
+
+bool MayBeDirect(const GroupIdentity& group) {
+  return group.algorithm.value_or(CollectiveAlgorithm::kDirect) == CollectiveAlgorithm::kDirect;
+}
+
+absl::Status CheckAlgorithm(const GroupIdentity& group, const CollectiveSpec& spec, bool are_near) {
+  if (!group.algorithm.has_value()) return absl::OkStatus();
+  if (spec.algorithm != CollectiveAlgorithm::kDirect) {
+    return FindCollectiveAlgorithm(spec.algorithm)->check(spec);
+  }
+  if (are_near) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s: direct is for 2 to %d ranks of one machine, between which links are of "
+                      "the transport shm",
+                      group.name, kMostDirectRanks));
 }
 
 uint64_t TransferSignatureOf(const GroupCall& call, uint64_t group) {

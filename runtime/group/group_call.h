@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,8 @@ struct GroupIdentity {
   std::string name;             // "the world", "group 2 of ranks 0, 3"
   std::vector<uint16_t> nodes;  // by rank
   int my_rank = 0;
+  std::optional<CollectiveAlgorithm> algorithm = std::nullopt;  // in place of the table's
+  std::vector<uint32_t> hosts = {};  // by rank, equal for those on one machine; empty: all on one
 };
 
 // A window of a group, as the calls of one rank name it.
@@ -115,8 +118,14 @@ absl::Status CheckCall(const GroupCall& call, int ranks);
 // barrier gathers a byte of each, as do a window's fence and close; its making gathers sizes. What
 // is only moved is counted in bytes, so that chunks fit into a lane's slots whatever the elements
 // are.
-CollectiveSpec SpecOf(const GroupCall& call, uint64_t group, const std::vector<uint16_t>& nodes,
-                      int my_rank);
+CollectiveSpec SpecOf(const GroupCall& call, const GroupIdentity& group);
+// More ranks would look at too many stands, and take too many links.
+constexpr int kMostDirectRanks = 16;
+// Whether they may make calls directly, if they can.
+bool MayBeDirect(const GroupIdentity& group);
+// Whether the algorithm that the group has in place of the table's, if any, can do this.
+// `are_near`: the ranks can make calls directly.
+absl::Status CheckAlgorithm(const GroupIdentity& group, const CollectiveSpec& spec, bool are_near);
 
 // The same on both ranks, whichever of them sends, if the calls fit together.
 uint64_t TransferSignatureOf(const GroupCall& call, uint64_t group);

@@ -18,8 +18,6 @@ constexpr uint32_t kLaneSlots = kRingSlots;
 constexpr int64_t kLaneSlotBytes = CollectiveMethod{}.chunk_bytes;
 // Without progress, before the master is asked, and again.
 constexpr Nanoseconds kLookInterval = 300 * kMillisecond;
-// More look at too many stands, and take too many links.
-constexpr int kMostDirectRanks = 16;
 // A rank may be so many calls ahead of one that asks for an older one and still knows it.
 constexpr size_t kRememberedCalls = 64;
 // So many shapes of calls are known by what follows from them.
@@ -30,9 +28,8 @@ constexpr size_t kPlannedCalls = 16;
 GroupEnd::GroupEnd(GroupIdentity identity, Options options)
     : identity_(std::move(identity)),
       options_(std::move(options)),
-      local_(std::make_shared<LocalGroup>(
-          SpecOf({.kind = CallKind::kBarrier}, identity_.id, identity_.nodes, identity_.my_rank),
-          identity_.nodes[identity_.my_rank])),
+      local_(std::make_shared<LocalGroup>(SpecOf({.kind = CallKind::kBarrier}, identity_),
+                                          identity_.nodes[identity_.my_rank])),
       machine_({.reactor = options_.reactor,
                 .group = local_,
                 .my_rank = identity_.my_rank,
@@ -139,6 +136,12 @@ void GroupEnd::StartNext() {
     ++number_;
     began_ = options_.reactor->Now();
     plan_ = FindPlan();
+    if (const absl::Status fits = CheckAlgorithm(identity_, plan_->spec, AreNear()); !fits.ok()) {
+      const Pending unable = std::move(*running_);
+      running_.reset();
+      unable.done(fits);
+      continue;
+    }
     if (IsJoined(running_->call)) {
       const absl::Status packed =
           joined_.Pack(running_->call, identity_.my_rank, ranks(), options_.allocate);
@@ -164,14 +167,14 @@ GroupEnd::PlannedCall* GroupEnd::FindPlan() {
   if (is_alone) planned_.pop_front();
   if (planned_.size() == kPlannedCalls) planned_.pop_back();
   planned_.push_front({.call = Remembered(call),
-                       .spec = SpecOf(call, identity_.id, identity_.nodes, identity_.my_rank),
+                       .spec = SpecOf(call, identity_),
                        .blocks = JoinedBlocks(call, ranks()),
                        .shape = ShapeOf(call, identity_.id)});
   return &planned_.front();
 }
 
 void GroupEnd::Begin() {
-  if (!AreNear()) return Connect();
+  if (!MayBeDirect(identity_) || !AreNear()) return Connect();
   if (!direct_.stands().was_opened()) return OpenStands();
   if (!direct_.stands().is_open()) return Connect();
   RunDirectly();
@@ -179,7 +182,9 @@ void GroupEnd::Begin() {
 
 bool GroupEnd::AreNear() {
   if (are_near_.has_value()) return *are_near_;
-  are_near_ = ranks() > 1 && ranks() <= kMostDirectRanks;
+  const bool is_one_host = std::ranges::all_of(
+      identity_.hosts, [this](uint32_t host) { return host == identity_.hosts.front(); });
+  are_near_ = is_one_host && ranks() > 1 && ranks() <= kMostDirectRanks;
   for (int rank = 0; rank < ranks() && *are_near_; ++rank) {
     are_near_ = rank == identity_.my_rank || options_.peers->IsNear(identity_.nodes[rank]);
   }
@@ -204,6 +209,7 @@ void GroupEnd::OpenStands() {
 }
 
 void GroupEnd::RunDirectly() {
+  last_algorithm_ = CollectiveAlgorithmName(CollectiveAlgorithm::kDirect);
   direct_.Start(
       {.spec = &plan_->spec,
        .blocks = &plan_->blocks,
@@ -216,6 +222,7 @@ void GroupEnd::RunDirectly() {
 }
 
 void GroupEnd::Connect() {
+  last_algorithm_ = CollectiveAlgorithmName(plan_->spec.algorithm);
   if (!plan_->schedule.has_value()) {
     plan_->schedule = MakeChunkSchedule(plan_->spec, plan_->blocks);
   }

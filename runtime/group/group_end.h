@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,8 @@ class GroupEnd {
 
   // Whether calls are made directly where their memory can be lent: known once one was made.
   bool IsDirect() const { return direct_.stands().is_open(); }
+  // By which the last collective was begun: "ring"; "" before the first.
+  std::string_view last_algorithm() const { return last_algorithm_; }
 
   // Of this group, from a peer; an error closes the link.
   absl::Status HandleFrame(uint16_t peer, const GroupFrame& frame);
@@ -160,7 +163,8 @@ class GroupEnd {
   std::deque<std::pair<int64_t, GroupCall>> made_;  // the last calls that are done, for the master
   std::deque<PlannedCall> planned_;                 // the last shapes, the newest first
   PlannedCall* plan_ = nullptr;                     // of the call under way, or the last
-  std::optional<bool> are_near_;                    // AreNear, once it is known
+  std::string_view last_algorithm_;
+  std::optional<bool> are_near_;  // AreNear, once it is known
   const FallibleReduceFn reduce_ = [this](void* dst, const void* a, const void* b, int64_t n) {
     return Reduce(dst, a, b, n);
   };

@@ -25,8 +25,20 @@ void Groups::SetPeers(Peers* peers) {
   });
 }
 
+void Groups::SetMachines(const std::map<uint16_t, std::string>& machines) {
+  std::map<std::string, uint32_t> numbers;
+  for (const auto& [node, machine] : machines) {
+    const auto number = static_cast<uint32_t>(numbers.size());
+    hosts_[node] = numbers.try_emplace(machine, number).first->second;
+  }
+}
+
 void Groups::Open(GroupIdentity identity) {
   if (!closed_.ok()) return;
+  for (const uint16_t node : identity.nodes) {
+    const auto host = hosts_.find(node);
+    identity.hosts.push_back(host == hosts_.end() ? 0 : host->second);
+  }
   const uint64_t id = identity.id;
   CHECK(!groups_.contains(id)) << identity.name << " is opened twice";
   GroupEnd::Options options;
@@ -69,6 +81,11 @@ void Groups::Start(uint64_t group, GroupCall call, std::function<void(absl::Stat
 bool Groups::IsDirect(uint64_t group) const {
   const auto found = groups_.find(group);
   return found != groups_.end() && found->second->IsDirect();
+}
+
+std::string Groups::LastAlgorithm(uint64_t group) const {
+  const auto found = groups_.find(group);
+  return found == groups_.end() ? "" : std::string(found->second->last_algorithm());
 }
 
 void Groups::Leave(std::function<void()> left) {

@@ -42,12 +42,16 @@ class Groups {
   // Which all links are of, until Close is done.
   void SetPeers(Peers* peers);
 
-  // Once an id; ids of one node grow.
+  // Which machine each node is on. Before the first group is opened.
+  void SetMachines(const std::map<uint16_t, std::string>& machines);
+
+  // Once an id; ids of one node grow. Fills in where the ranks are.
   void Open(GroupIdentity identity);
   // As GroupEnd::Start. A group that was closed answers with the reason, but still drops windows.
   void Start(uint64_t group, GroupCall call, std::function<void(absl::Status)> done);
   // As GroupEnd's; false if it is not open.
   bool IsDirect(uint64_t group) const;
+  std::string LastAlgorithm(uint64_t group) const;  // "" if it is not open
   // The program makes no calls any more: who waits for one is told so. `left` as each GroupEnd's,
   // once.
   void Leave(std::function<void()> left);
@@ -66,6 +70,7 @@ class Groups {
 
   const Options options_;
   Peers* peers_ = nullptr;
+  std::map<uint16_t, uint32_t> hosts_;  // of nodes: equal for those on one machine
   std::map<uint64_t, std::unique_ptr<GroupEnd>> groups_;
   // For groups that are not here yet.
   std::vector<std::pair<uint16_t, GroupFrame>> early_;

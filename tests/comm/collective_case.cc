@@ -44,6 +44,30 @@ std::vector<std::byte> RandomElements(ElementType type, int64_t n, uint32_t seed
   return bytes;
 }
 
+// Who is added up in which order, of block `b`: each list by itself, then these sums.
+std::vector<std::vector<int>> SumOrder(const CollectiveCase& c, int b) {
+  const int p = c.layout.size();
+  std::vector<std::vector<int>> order;
+  if (c.algorithm != CollectiveAlgorithm::kHierarchical) {
+    const int first = c.algorithm == CollectiveAlgorithm::kRing ? b + 1 : 0;
+    order.emplace_back();
+    for (int i = 0; i < p; ++i) order[0].push_back((first + i) % p);
+    return order;
+  }
+  std::vector<std::vector<int>> members;  // of each host, which are numbered as they come
+  for (int r = 0; r < p; ++r) {
+    members.resize(std::max<size_t>(members.size(), c.hosts[r] + 1));
+    members[c.hosts[r]].push_back(r);
+  }
+  const size_t place = std::ranges::find(members[c.hosts[b]], b) - members[c.hosts[b]].begin();
+  for (size_t h = 1; h <= members.size(); ++h) {
+    std::vector<int> host = members[(c.hosts[b] + h) % members.size()];
+    std::ranges::rotate(host, host.begin() + static_cast<int64_t>(place));
+    order.push_back(host);
+  }
+  return order;
+}
+
 int64_t SumCounts(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
@@ -68,6 +92,8 @@ std::string CollectiveCase::Describe() const {
   std::string text = absl::StrFormat("%s %s, members on nodes", CollectiveAlgorithmName(algorithm),
                                      CollectiveKindName(kind));
   for (const uint16_t node : layout) absl::StrAppendFormat(&text, " %d", node);
+  absl::StrAppendFormat(&text, ", hosts");
+  for (const uint32_t host : hosts) absl::StrAppendFormat(&text, " %d", host);
   absl::StrAppendFormat(&text, ", counts");
   for (const int64_t count : counts) absl::StrAppendFormat(&text, " %d", count);
   absl::StrAppendFormat(&text, ", type %d, %s, root %d, placed from %d and lent from %d bytes on",
@@ -88,7 +114,9 @@ CollectiveSpec MakeSpec(const CollectiveCase& c, uint32_t id, int rank) {
   spec.id = id;
   spec.kind = c.kind;
   for (size_t r = 0; r < c.layout.size(); ++r) {
-    spec.members.push_back({.node = c.layout[r], .device = static_cast<uint32_t>(r)});
+    spec.members.push_back({.node = c.layout[r],
+                            .device = static_cast<uint32_t>(r),
+                            .host = c.hosts.empty() ? 0 : c.hosts[r]});
   }
   spec.my_rank = rank;
   spec.element_size = SizeOf(c.type);
@@ -242,12 +270,21 @@ std::vector<std::byte> CollectiveRun::Reference(int rank, int piece) const {
   };
   // Block `b`, which begins at element `offset`, in the algorithm's order.
   const auto append_sum = [&](int b, int64_t offset, int64_t n) {
-    const int first = case_.algorithm == CollectiveAlgorithm::kRing ? b + 1 : 0;
     const size_t at = result.size();
-    append(input(first % p) + offset * size, n);
-    for (int i = 1; i < p; ++i) {
-      std::byte* const sum = result.data() + at;
-      SumOf(case_.type)(sum, sum, input((first + i) % p) + offset * size, n);
+    result.resize(at + n * size);
+    bool is_first = true;
+    for (const std::vector<int>& together : SumOrder(case_, b)) {
+      std::vector<std::byte> sum(input(together[0]) + offset * size,
+                                 input(together[0]) + (offset + n) * size);
+      for (size_t i = 1; i < together.size(); ++i) {
+        SumOf(case_.type)(sum.data(), sum.data(), input(together[i]) + offset * size, n);
+      }
+      if (is_first) {
+        std::ranges::copy(sum, result.begin() + static_cast<int64_t>(at));
+      } else {
+        SumOf(case_.type)(result.data() + at, result.data() + at, sum.data(), n);
+      }
+      is_first = false;
     }
   };
   int64_t offset = 0;

@@ -20,6 +20,7 @@ struct CollectiveCase {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
   std::vector<uint16_t> layout;  // the node of every member
+  std::vector<uint32_t> hosts;   // of every member; empty: all on one
   std::vector<int64_t> counts;   // as in the spec; all_to_all: [src * p + dst]
   ElementType type = ElementType::kFloat;
   bool in_place = false;  // where the kind allows it

@@ -442,6 +442,11 @@ TEST(CollectiveSpecTest, ErrorsSayWhatIsWrong) {
                 s.members[1].node = s.members[0].node;
               }),
               HasSubstr("2 members, the first on node 0 and the last on node 0"));
+  EXPECT_THAT(error([](Spec& s) {
+                s.algorithm = CollectiveAlgorithm::kHierarchical;
+                s.members = {{.node = 0, .host = 1}, {.node = 1}, {.node = 2}};
+              }),
+              HasSubstr("of 3 members there are 1, 2 on the 2 hosts"));
   EXPECT_THAT(error([](Spec& s) { s.algorithm = static_cast<CollectiveAlgorithm>(9); }),
               HasSubstr("algorithm 9"));
   EXPECT_THAT(error([](Spec& s) { s.kind = static_cast<CollectiveKind>(9); }), HasSubstr("kind 9"));

@@ -16,18 +16,42 @@ using ::testing::HasSubstr;
 
 std::vector<CollectiveKind> KindsOf(CollectiveAlgorithm algorithm) {
   if (algorithm == CollectiveAlgorithm::kExchange) return {CollectiveKind::kAllReduce};
+  if (algorithm == CollectiveAlgorithm::kHierarchical) {
+    return {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+            CollectiveKind::kBroadcast};
+  }
   return {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
           CollectiveKind::kAllToAll, CollectiveKind::kBroadcast};
 }
 
 struct Layout {
   std::string name;
-  std::vector<uint16_t> nodes;  // of each member
+  std::vector<uint16_t> nodes;       // of each member
+  std::vector<uint32_t> hosts = {};  // of each member; empty: all on one
 };
+
+// Hosts as many members each: a process a host; a process a member, and hosts one after another, or
+// members of several hosts in turn; both; a process with members on either side of another one's.
+std::vector<Layout> HostLayouts(int p) {
+  switch (p) {
+    case 4:
+      return {{"process_a_host", {0, 0, 1, 1}, {0, 0, 1, 1}},
+              {"hosts_in_a_row", {0, 1, 2, 3}, {0, 0, 1, 1}},
+              {"hosts_in_turn", {0, 1, 2, 3}, {0, 1, 0, 1}},
+              {"mixed", {0, 0, 1, 2}, {0, 0, 1, 1}},
+              {"around", {0, 1, 1, 0}, {0, 1, 1, 0}}};
+    case 6:
+      return {{"three_hosts", {0, 1, 2, 3, 4, 5}, {0, 1, 2, 2, 1, 0}},
+              {"two_hosts", {0, 1, 0, 1, 2, 3}, {0, 1, 0, 1, 0, 1}}};
+    default:
+      return {};
+  }
+}
 
 // One node; one member a node; unequal nodes, the members of one not next to each other in the
 // last.
 std::vector<Layout> Layouts(CollectiveAlgorithm algorithm, int p) {
+  if (algorithm == CollectiveAlgorithm::kHierarchical) return HostLayouts(p);
   if (algorithm == CollectiveAlgorithm::kExchange) {
     return p == 2 ? std::vector<Layout>{{"one_each", {0, 1}}} : std::vector<Layout>{};
   }
@@ -45,6 +69,12 @@ std::vector<Layout> Layouts(CollectiveAlgorithm algorithm, int p) {
     layouts.push_back(mixed);
   }
   return layouts;
+}
+
+// Of members.
+std::vector<int> NumbersOf(CollectiveAlgorithm algorithm) {
+  if (algorithm == CollectiveAlgorithm::kHierarchical) return {4, 6};
+  return {1, 2, 3, 4, 5};
 }
 
 int NumNodes(const std::vector<uint16_t>& layout) {
@@ -65,6 +95,7 @@ std::vector<CollectiveCase> Cases(CollectiveAlgorithm algorithm, const Layout& l
           c.kind = kind;
           c.algorithm = algorithm;
           c.layout = layout.nodes;
+          c.hosts = layout.hosts;
           c.counts = MakeCounts(kind, p, n, uneven);
           c.type = type;
           c.in_place = in_place;
@@ -82,6 +113,7 @@ std::vector<CollectiveCase> Cases(CollectiveAlgorithm algorithm, const Layout& l
     c.kind = kind;
     c.algorithm = algorithm;
     c.layout = layout.nodes;
+    c.hosts = layout.hosts;
     c.counts = MakeCounts(kind, p, 6000, false);
     c.in_place = true;
     c.chunk_bytes = 4096;
@@ -142,7 +174,7 @@ class CollectiveTest : public ::testing::TestWithParam<Param> {
 
 TEST_P(CollectiveTest, GivesTheReferenceInTheRealEnvironment) {
   const auto environment = MakeRealEnvironment();
-  for (int p = 1; p <= 5; ++p) {
+  for (const int p : NumbersOf(GetParam().algorithm)) {
     for (const Layout& layout : Layouts(GetParam().algorithm, p)) {
       SCOPED_TRACE(layout.name + " p=" + std::to_string(p));
       RunAll(*environment, Cases(GetParam().algorithm, layout), 20);
@@ -154,7 +186,7 @@ TEST_P(CollectiveTest, GivesTheReferenceInTheRealEnvironment) {
 TEST_P(CollectiveTest, GivesTheReferenceForEverySeed) {
   if (!GetParam().transport.simulate) GTEST_SKIP() << "needs descriptors of the system's";
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    for (int p = 2; p <= 5; ++p) {
+    for (const int p : NumbersOf(GetParam().algorithm)) {
       for (const Layout& layout : Layouts(GetParam().algorithm, p)) {
         SCOPED_TRACE(layout.name + " p=" + std::to_string(p) + " seed=" + std::to_string(seed));
         const auto environment = GetParam().transport.simulate(seed);
@@ -169,9 +201,65 @@ TEST_P(CollectiveTest, GivesTheReferenceForEverySeed) {
   }
 }
 
+// How many blocks of a member cross from node to node: between the ring's neighbours, or between
+// all pairs, that live on different nodes.
+uint64_t BlocksBetweenNodes(const Layout& layout, CollectiveKind kind) {
+  const int p = static_cast<int>(layout.nodes.size());
+  uint64_t hops = 0, pairs = 0, chain = 0;
+  for (int r = 0; r < p; ++r) {
+    const bool crosses = layout.nodes[r] != layout.nodes[(r + 1) % p];
+    hops += crosses;
+    chain += crosses && r < p - 1;
+    for (int q = 0; q < p; ++q) pairs += layout.nodes[r] != layout.nodes[q];
+  }
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return hops * 2 * (p - 1);
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+      return hops * (p - 1);
+    case CollectiveKind::kAllToAll:
+      return pairs;
+    case CollectiveKind::kBroadcast:
+      return chain * p;
+  }
+  return 0;
+}
+
+// The same where a ring between hosts is for each of their members, and the members of a host
+// exchange; the root is member 0, and the chain goes from host to host.
+uint64_t BlocksByHost(const Layout& layout, CollectiveKind kind) {
+  const int p = static_cast<int>(layout.nodes.size());
+  const int hosts = static_cast<int>(1 + std::ranges::max(layout.hosts));
+  std::vector<int> chain;
+  for (const uint32_t first : layout.hosts) {
+    for (int r = 0; r < p; ++r) {
+      if (layout.hosts[r] == first && std::ranges::find(chain, r) == chain.end()) {
+        chain.push_back(r);
+      }
+    }
+  }
+  uint64_t pairs = 0, links = 0;
+  for (int r = 0; r < p; ++r) {
+    if (r > 0) links += layout.nodes[chain[r - 1]] != layout.nodes[chain[r]];
+    for (int q = 0; q < p; ++q) {
+      pairs += layout.hosts[r] == layout.hosts[q] && layout.nodes[r] != layout.nodes[q];
+    }
+  }
+  const uint64_t once = pairs * hosts + p * (hosts - 1);
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return 2 * once;
+    case CollectiveKind::kBroadcast:
+      return links * p;
+    default:
+      return once;
+  }
+}
+
 TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
   const auto environment = MakeRealEnvironment();
-  for (int p = 2; p <= 5; ++p) {
+  for (const int p : NumbersOf(GetParam().algorithm)) {
     for (const Layout& layout : Layouts(GetParam().algorithm, p)) {
       const auto reactors = StartReactors(*environment, p);
       CommCluster cluster(*environment, GetParam().transport, NumNodes(layout.nodes));
@@ -181,6 +269,7 @@ TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
         c.kind = kind;
         c.algorithm = GetParam().algorithm;
         c.layout = layout.nodes;
+        c.hosts = layout.hosts;
         c.counts = MakeCounts(kind, p, 100, false);
         c.num_pieces = 1;
         if (p % 2 == 0) c.place_from = 0;
@@ -190,33 +279,10 @@ TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
         run.Start();
         ASSERT_TRUE(run.Wait().ok());
         const uint64_t moved = cluster.nodes().TotalBytesSent() - before;
-        // The ring's neighbours, and all pairs, that live on different nodes.
-        uint64_t hops = 0, pairs = 0, chain = 0;
-        for (int r = 0; r < p; ++r) {
-          const bool crosses = layout.nodes[r] != layout.nodes[(r + 1) % p];
-          hops += crosses;
-          chain += crosses && r < p - 1;
-          for (int q = 0; q < p; ++q) pairs += layout.nodes[r] != layout.nodes[q];
-        }
-        const uint64_t block = 400, steps = p - 1;
-        const uint64_t whole = block * p;
-        uint64_t want = 0;
-        switch (kind) {
-          case CollectiveKind::kAllReduce:
-            want = hops * 2 * steps * whole / p;
-            break;
-          case CollectiveKind::kAllGather:
-          case CollectiveKind::kReduceScatter:
-            want = hops * steps * block;
-            break;
-          case CollectiveKind::kAllToAll:
-            want = pairs * block;
-            break;
-          case CollectiveKind::kBroadcast:
-            want = chain * whole;
-            break;
-        }
-        EXPECT_EQ(moved, want) << c.Describe();
+        const uint64_t block = 400;
+        EXPECT_EQ(moved, block * (layout.hosts.empty() ? BlocksBetweenNodes(layout, kind)
+                                                       : BlocksByHost(layout, kind)))
+            << c.Describe();
       }
     }
   }
@@ -265,7 +331,9 @@ TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
     if (seed > 0 && !GetParam().transport.simulate) break;
     const auto environment =
         seed == 0 ? MakeRealEnvironment() : GetParam().transport.simulate(seed);
-    const int p = GetParam().algorithm == CollectiveAlgorithm::kExchange ? 2 : 3;
+    const int p = GetParam().algorithm == CollectiveAlgorithm::kExchange       ? 2
+                  : GetParam().algorithm == CollectiveAlgorithm::kHierarchical ? 4
+                                                                               : 3;
     const std::vector<Layout> layouts = Layouts(GetParam().algorithm, p);
     const Layout& layout = layouts[seed % layouts.size()];
     const auto reactors = StartReactors(*environment, p);
@@ -276,6 +344,7 @@ TEST_P(CollectiveTest, AbortAnswersEveryStartOnce) {
       c.kind = kind;
       c.algorithm = GetParam().algorithm;
       c.layout = layout.nodes;
+      c.hosts = layout.hosts;
       c.counts = MakeCounts(kind, p, seed % 2 == 0 ? 3000 : 9, false);
       c.is_endless = true;
       c.in_place = true;
@@ -342,7 +411,8 @@ INSTANTIATE_TEST_SUITE_P(Collectives, CollectiveTest, ::testing::ValuesIn([] {
                            for (const TransportCase& transport : TransportCases()) {
                              for (const auto algorithm :
                                   {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kDirectByOne,
-                                   CollectiveAlgorithm::kRing, CollectiveAlgorithm::kExchange}) {
+                                   CollectiveAlgorithm::kRing, CollectiveAlgorithm::kExchange,
+                                   CollectiveAlgorithm::kHierarchical}) {
                                params.push_back({transport, algorithm});
                              }
                            }

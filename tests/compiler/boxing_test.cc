@@ -323,11 +323,11 @@ TEST(Boxing, KnownMachinesPayForTheMessagesThatRun) {
   EXPECT_EQ(rules({}, {16}), "all_reduce");
   EXPECT_EQ(rules({}, {1 << 20}), "all_reduce");
   EXPECT_EQ(rules(known, {16}), twice);
-  EXPECT_EQ(rules(known, {1 << 20}), parts);
+  EXPECT_EQ(rules(known, {1 << 15}), parts);
   known.links[2].latency = 1;
-  EXPECT_EQ(rules(known, {1 << 20}), twice);
+  EXPECT_EQ(rules(known, {1 << 15}), twice);
   known.hosts = {0, 0, 0, 0};
-  EXPECT_EQ(rules(known, {1 << 20}), parts) << "no link between hosts is taken";
+  EXPECT_EQ(rules(known, {1 << 15}), parts) << "no link between hosts is taken";
 }
 
 TEST(Boxing, RoutesAreKept) {

@@ -62,14 +62,17 @@ TEST(ChooseMethods, DevicesThatDoCollectivesAreAlgorithmsOfTheirOwn) {
   EXPECT_EQ(MethodsOf(ChooseMethods(*std::move(graph))), "device or exchange;device or exchange;");
 }
 
-// What stands in the plan is what each node's members are told.
-TEST(ChooseMethods, NodesAreToldWhatThePlanSays) {
-  auto graph = LowerText(Sums("cpu[2]{0.0 1.0}", "4"));
-  ASSERT_TRUE(graph.ok()) << graph.status();
+// What each of the nodes' members is told if the nodes are on these hosts: "exchange/4096;".
+std::string Told(const std::string& place, const std::vector<uint32_t>& hosts) {
+  auto graph = LowerText(Sums(place, "4"));
+  if (!graph.ok()) return graph.status().ToString();
+  graph->hosts = hosts;
   for (const TaskGroup& group : graph->groups()) {
     auto* const collective = std::get_if<Collective>(&graph->group(group.id).work);
     if (collective == nullptr) continue;
     collective->between_nodes = {.algorithm = CollectiveAlgorithm::kExchange, .chunk_bytes = 4096};
+    collective->between_hosts = {.algorithm = CollectiveAlgorithm::kHierarchical,
+                                 .chunk_bytes = 8192};
   }
   graph->LayOutParts();
   int64_t end = 0;
@@ -78,20 +81,32 @@ TEST(ChooseMethods, NodesAreToldWhatThePlanSays) {
     end += reg.slot_bytes;
   }
   auto decoded = DecodePlan(EncodePlan(*graph));
-  ASSERT_TRUE(decoded.ok()) << decoded.status();
-  for (int node = 0; node < 2; ++node) {
+  if (!decoded.ok()) return decoded.status().ToString();
+  std::string told;
+  for (int node = 0; node < graph->num_nodes; ++node) {
     const auto part = ExpandPlan(*decoded, node);
-    ASSERT_TRUE(part.ok()) << part.status();
-    int collectives = 0;
+    if (!part.ok()) return part.status().ToString();
     for (const plan::Task& task : part->tasks) {
       const auto* collective = std::get_if<plan::Collective>(&task.work);
       if (collective == nullptr) continue;
-      ++collectives;
-      EXPECT_EQ(collective->algorithm, CollectiveAlgorithm::kExchange);
-      EXPECT_EQ(collective->chunk_bytes, 4096);
+      absl::StrAppend(&told, std::string(CollectiveAlgorithmName(collective->algorithm)), "/",
+                      collective->chunk_bytes, ";");
     }
-    EXPECT_EQ(collectives, 2);
   }
+  return told;
+}
+
+// Two all_reduces, of which each node has two tasks or one.
+TEST(ChooseMethods, NodesAreToldWhatThePlanSays) {
+  const std::string nodes = "exchange/4096;exchange/4096;exchange/4096;exchange/4096;";
+  EXPECT_EQ(Told("cpu[2]{0.0 1.0}", {}), nodes);
+  EXPECT_EQ(Told("cpu[2]{0.0 1.0}", {0, 1}), nodes) << "a member a host";
+  EXPECT_EQ(Told("cpu[4]{0.0 0.1 1.0 1.1}", {0, 0}), nodes + nodes) << "one host";
+  EXPECT_EQ(Told("cpu[3]{0.0 0.1 1.0}", {0, 1}), nodes + "exchange/4096;exchange/4096;")
+      << "not as many on each";
+  const std::string hosts = "hierarchical/8192;hierarchical/8192;";
+  EXPECT_EQ(Told("cpu[4]{0.0 0.1 1.0 1.1}", {0, 1}), hosts + hosts + hosts + hosts);
+  EXPECT_EQ(Told("cpu[4]{0.0 1.0 2.0 3.0}", {0, 1, 1, 0}), hosts + hosts + hosts + hosts);
 }
 
 }  // namespace

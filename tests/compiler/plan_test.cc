@@ -356,7 +356,7 @@ TEST(Plan, WhatIsWrongIsNamed) {
   EXPECT_THAT(std::string(DecodePlan("no plan").status().message()),
               HasSubstr("its 7 bytes cannot be read"));
   EXPECT_THAT(Refusal([](plan::Plan& plan) { plan.set_version(1); }),
-              HasSubstr("the plan is of version 1, this program reads version 9"));
+              HasSubstr("the plan is of version 1, this program reads version 10"));
   EXPECT_THAT(Refusal([](plan::Plan& plan) { plan.set_num_nodes(0); }), HasSubstr("for 0 nodes"));
   EXPECT_THAT(Refusal([](plan::Plan& plan) { plan.mutable_groups(0)->set_name(9999); }),
               HasSubstr("text 9999 of "));

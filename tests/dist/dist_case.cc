@@ -14,7 +14,7 @@
 
 namespace braid {
 
-WorldEnd RunWorld(int ranks, const RankProgram& program, const std::string& transport) {
+WorldEnd RunWorld(int ranks, const RankProgram& program, const std::string& transport, int hosts) {
   LoopbackNetwork loopback;
   WorldEnd end;
   end.programs.resize(ranks);
@@ -30,6 +30,7 @@ WorldEnd RunWorld(int ranks, const RankProgram& program, const std::string& tran
       options.timeout = absl::Seconds(60);
       NetworkOptions network = dist::FindWorld(options).value().value();
       network.transport = transport;
+      if (hosts > 1) network.machine = absl::StrFormat("machine %d", rank % hosts);
       if (transport == "loopback") network.loopback = &loopback;
       auto world = dist::World::Join(&network, options);
       if (!world.ok()) {

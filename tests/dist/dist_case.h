@@ -25,7 +25,9 @@ struct WorldEnd {
 };
 
 // Each rank's Close gets OK, whatever its program returned.
-WorldEnd RunWorld(int ranks, const RankProgram& program, const std::string& transport = "tcp");
+// `hosts`: on how many machines the ranks are said to be, in turn.
+WorldEnd RunWorld(int ranks, const RankProgram& program, const std::string& transport = "tcp",
+                  int hosts = 1);
 
 // Of every transport that joins threads of a process.
 inline constexpr const char* kTransports[] = {"tcp", "shm", "loopback"};

@@ -26,6 +26,7 @@ namespace braid {
 namespace {
 
 using dist::ReduceOp;
+using ::testing::HasSubstr;
 
 class DistTest : public RanksAndTransportTest {};
 
@@ -34,6 +35,59 @@ TEST_P(DistTest, EveryCallIsWhatALoopOverTheRanksGives) { ExpectAllWell(RunWorld
 INSTANTIATE_TEST_SUITE_P(Ranks, DistTest,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 8),
                                             ::testing::ValuesIn(kTransports)));
+
+class HostsTest : public TransportTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, HostsTest, ::testing::ValuesIn(kTransports));
+
+TEST_P(HostsTest, EveryCallIsTheSameFromHostToHost) {
+  for (const auto& [ranks, hosts] : std::vector<std::pair<int, int>>{{4, 2}, {6, 3}, {3, 2}}) {
+    ExpectAllWell(braid::RunWorld(ranks, CheckTypes, GetParam(), hosts));
+  }
+}
+
+TEST_P(HostsTest, WhereRanksAreSaysByWhichAlgorithm) {
+  for (const auto& [hosts, algorithm] : std::vector<std::pair<int, std::string>>{
+           {2, "hierarchical"},
+           {4, "ring"},
+           {1, std::string(GetParam()) == "tcp" ? "ring" : "direct"}}) {
+    const auto program = [&algorithm](dist::World& world) -> absl::Status {
+      std::vector<float> data(1000, 1);
+      BRAID_RETURN_IF_ERROR(world.AllReduce(data));
+      EXPECT_EQ(world.LastAlgorithm(), algorithm);
+      return absl::OkStatus();
+    };
+    ExpectAllWell(braid::RunWorld(4, program, GetParam(), hosts));
+  }
+}
+
+TEST_P(HostsTest, AGroupMayHaveOneAlgorithmOnly) {
+  const bool is_near = std::string(GetParam()) != "tcp";
+  const auto program = [is_near](dist::World& world) -> absl::Status {
+    for (const std::string algorithm : {"ring", "direct"}) {
+      BRAID_ASSIGN_OR_RETURN(const auto group, world.NewGroup({0, 1, 2}, {.algorithm = algorithm}));
+      std::vector<float> data(1000, 1);
+      const absl::Status sum = group->AllReduce(data);
+      if (algorithm == "ring" || is_near) {
+        EXPECT_EQ(sum, absl::OkStatus());
+        EXPECT_EQ(group->LastAlgorithm(), algorithm);
+        EXPECT_EQ(data[999], 3);
+      } else {
+        EXPECT_THAT(std::string(sum.message()),
+                    HasSubstr("between which links are of the transport shm"));
+      }
+      EXPECT_EQ(group->Barrier().ok(), sum.ok());
+    }
+    BRAID_ASSIGN_OR_RETURN(const auto by_host,
+                           world.NewGroup({2, 1, 0}, {.algorithm = "hierarchical"}));
+    std::vector<float> data(1000, 1);
+    EXPECT_THAT(std::string(by_host->AllReduce(data).message()),
+                HasSubstr("of 3 members there are 3 on the 1 hosts"));
+    EXPECT_THAT(std::string(world.NewGroup({0, 1, 2}, {.algorithm = "star"}).status().message()),
+                HasSubstr("'star' is no algorithm of process groups"));
+    return absl::OkStatus();
+  };
+  ExpectAllWell(RunWorld(3, program));
+}
 
 class WorldTest : public TransportTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, WorldTest, ::testing::ValuesIn(kTransports));

@@ -53,6 +53,9 @@ Program ProgramOf(uint64_t seed) {
 // One seed in three goes over the loopback.
 std::string TransportOf(uint64_t seed) { return seed % 3 == 2 ? "loopback" : "tcp"; }
 
+// Of every second ones ranks are on two machines, so that four or eight of them go by hosts.
+int HostsOf(uint64_t seed) { return seed / 20 % 2 == 0 ? 0 : 2; }
+
 // "" or which program got a wrong number, or which one's end nobody noticed.
 std::string WrongPrograms(const SimWorldOutcome& outcome) {
   const bool is_well = std::ranges::all_of(
@@ -77,6 +80,7 @@ TEST_F(SimWorldTest, EveryCallIsRightUnderEverySeed) {
   for (uint64_t seed = first_; seed < first_ + seeds_; ++seed) {
     const SimWorldOptions options{.seed = seed,
                                   .ranks = kRanks[seed / 4 % std::size(kRanks)],
+                                  .hosts = HostsOf(seed),
                                   .transport = TransportOf(seed),
                                   .program = ProgramOf(seed)};
     const SimWorldOutcome outcome = RunSimWorld(options);
@@ -99,8 +103,10 @@ TEST_F(SimWorldTest, ASeedReplays) {
 TEST_F(SimWorldTest, AFaultEndsAllRanksWithOneCause) {
   std::map<std::string, int> counts;
   for (uint64_t seed = first_; seed < first_ + seeds_ / 4; ++seed) {
-    SimWorldOptions options{
-        .seed = seed, .ranks = 2 + static_cast<int>(seed % 3), .program = ProgramOf(seed / 3)};
+    SimWorldOptions options{.seed = seed,
+                            .ranks = 2 + static_cast<int>(seed % 3),
+                            .hosts = HostsOf(seed),
+                            .program = ProgramOf(seed / 3)};
     const Nanoseconds horizon = RunSimWorld(options).end;
     options.faults = {DrawFault(seed, options.ranks, horizon, SimFault::Kind::kNoDescriptors)};
     const SimWorldOutcome outcome = RunSimWorld(options);
@@ -158,8 +164,11 @@ TEST_F(SimWorldTest, RanksThatDoNotMakeTheSameCallAreAllToldSo) {
       began = clock.Now();
       return MakeCall(world, world.rank() == odd ? other : its, count);
     };
-    const SimWorldOutcome outcome = RunSimWorld(
-        {.seed = seed, .ranks = ranks, .transport = TransportOf(seed), .program = program});
+    const SimWorldOutcome outcome = RunSimWorld({.seed = seed,
+                                                 .ranks = ranks,
+                                                 .hosts = HostsOf(seed),
+                                                 .transport = TransportOf(seed),
+                                                 .program = program});
     const std::string what =
         absl::StrFormat("seed %d: after %d calls, rank %d of %d makes call %d, the others %d\n%s",
                         seed, before, odd, ranks, other, its, outcome.ToString());

@@ -123,11 +123,12 @@ SimMachines::SimMachines(uint64_t seed, int count, std::function<void(const SimF
   outcome_.nodes.resize(count);
 }
 
-NetworkOptions SimMachines::NetworkOf(int node, Nanoseconds join_timeout) {
+NetworkOptions SimMachines::NetworkOf(int node, Nanoseconds join_timeout, int hosts) {
   NetworkOptions network;
   network.cluster = cluster_;
   network.cluster.rank = node;
   network.secret = "secret";
+  if (hosts > 0) network.machine = absl::StrFormat("machine %d", node % hosts);
   network.join_timeout = join_timeout;
   network.environment = &world_->process(node);
   network.sockets = sockets_[node];

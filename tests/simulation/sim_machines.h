@@ -76,7 +76,8 @@ class SimMachines {
   // A process that no fault touches, for who waits for the others.
   Environment& observer() { return *observer_; }
   // How the process on a machine joins a cluster of all of them, with a CPU device each.
-  NetworkOptions NetworkOf(int node, Nanoseconds join_timeout);
+  // Nodes are said to be on `hosts` machines in turn; 0: on one.
+  NetworkOptions NetworkOf(int node, Nanoseconds join_timeout, int hosts = 0);
 
   void Expect(const SimFault& fault);
 

@@ -19,7 +19,7 @@ SimWorldOutcome RunSimWorld(const SimWorldOptions& options) {
     SimPrograms programs(machines.world(), machines.observer());
     for (int rank = 0; rank < options.ranks; ++rank) {
       programs.Add(rank, [&, rank](Environment& environment) {
-        NetworkOptions network = machines.NetworkOf(rank, options.join_timeout);
+        NetworkOptions network = machines.NetworkOf(rank, options.join_timeout, options.hosts);
         network.environment = &environment;
         network.transport = options.transport;
         if (options.transport == "loopback") network.loopback = &loopback;

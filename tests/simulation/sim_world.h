@@ -18,6 +18,7 @@ namespace braid {
 struct SimWorldOptions {
   uint64_t seed = 1;
   int ranks = 3;
+  int hosts = 0;                      // that ranks are said to be on in turn; 0: one
   std::string transport = "tcp";      // or "loopback", as of ranks in one process; it has no faults
   std::vector<SimFault> faults = {};  // of machines
   // Of every rank; it waits for nothing but its calls. The environment is its process's.

@@ -1,0 +1,81 @@
+#include "runtime/base/collective_table.h"
+
+#include <algorithm>
+
+#include "glog/logging.h"
+
+namespace braid {
+namespace {
+
+// Up to this many bytes to read or write by all together, one member does the work of all: each of
+// the others is woken once, and that costs more than the work.
+constexpr int64_t kSmallBytes = int64_t{16} << 10;
+// Up to this many bytes, two members send each other all they have, and both reduce it. Of more, a
+// ring is faster, in which each reduces a half and copies the other: a tenth at 1 MB and above,
+// over TCP on loopback.
+constexpr int64_t kExchangedBytes = int64_t{256} << 10;
+
+constexpr CollectiveRow kTable[] = {
+    {MemberSpread::kProcess,
+     {},
+     kAnyNumber,
+     kSmallBytes,
+     {.algorithm = CollectiveAlgorithm::kDirectByOne}},
+    {MemberSpread::kProcess,
+     {},
+     kAnyNumber,
+     kAnyNumber,
+     {.algorithm = CollectiveAlgorithm::kDirect}},
+    {MemberSpread::kProcesses, {}, 1, kAnyNumber, {.algorithm = CollectiveAlgorithm::kRing}},
+    {MemberSpread::kProcesses,
+     CollectiveKind::kAllReduce,
+     2,
+     kExchangedBytes,
+     {.algorithm = CollectiveAlgorithm::kExchange}},
+    {MemberSpread::kProcesses,
+     {},
+     kAnyNumber,
+     kAnyNumber,
+     {.algorithm = CollectiveAlgorithm::kRing}},
+    {MemberSpread::kHosts,
+     CollectiveKind::kAllToAll,
+     kAnyNumber,
+     kAnyNumber,
+     {.algorithm = CollectiveAlgorithm::kRing}},
+    {MemberSpread::kHosts,
+     {},
+     kAnyNumber,
+     kAnyNumber,
+     {.algorithm = CollectiveAlgorithm::kHierarchical}},
+};
+
+}  // namespace
+
+std::string_view MemberSpreadName(MemberSpread spread) {
+  switch (spread) {
+    case MemberSpread::kProcess:
+      return "one process";
+    case MemberSpread::kProcesses:
+      return "processes";
+    case MemberSpread::kHosts:
+      return "hosts";
+  }
+  return "unknown";
+}
+
+bool CollectiveRow::Fits(const CollectiveUse& use) const {
+  const int64_t bytes = use.kind == CollectiveKind::kAllToAll ? use.bytes : use.bytes * use.members;
+  return spread == use.spread && kind.value_or(use.kind) == use.kind &&
+         use.members <= most_members && bytes <= most_bytes;
+}
+
+std::span<const CollectiveRow> CollectiveTable() { return kTable; }
+
+CollectiveMethod MethodOf(const CollectiveUse& use) {
+  const auto* const row =
+      std::ranges::find_if(kTable, [&](const CollectiveRow& row) { return row.Fits(use); });
+  CHECK(row != std::end(kTable)) << "the last row of each spread fits everything";
+  return row->method;
+}
+
+}  // namespace braid
