@@ -26,7 +26,7 @@ constexpr char kHidden[] = "Braid, as this program does not have them";
 std::string GroupOf(absl::string_view path, std::string_view hidden) {
   const std::string_view text(path.data(), path.size());
   if (!hidden.empty() && text.ends_with(hidden)) return kHidden;
-  for (const std::string_view file : {kSessionFlags, kGroupFlags, kNetworkFlags}) {
+  for (const std::string_view file : {kSessionFlags, kGroupFlags, kNetworkFlags, kReportFlags}) {
     if (text.ends_with(file)) return "Braid, as every program has them";
   }
   if (text.find("absl/flags/") != std::string_view::npos) return kAbseil;

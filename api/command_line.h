@@ -15,7 +15,9 @@ void OpenStandardDescriptors();
 // files that define them. Those of the other kind are `hidden`: as if they were not there.
 constexpr std::string_view kSessionFlags = "api/flags.cc";
 constexpr std::string_view kGroupFlags = "api/dist_main.cc";
-constexpr std::string_view kNetworkFlags = "api/network_flags.cc";  // of both
+// Of both.
+constexpr std::string_view kNetworkFlags = "api/network_flags.cc";
+constexpr std::string_view kReportFlags = "api/report_flags.cc";
 
 // What --version prints.
 std::string VersionLine();

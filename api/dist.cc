@@ -372,8 +372,11 @@ absl::StatusOr<std::unique_ptr<World>> World::Init(const InitOptions& options) {
 absl::StatusOr<std::unique_ptr<World>> World::Join(const NetworkOptions* network,
                                                    const InitOptions& options) {
   BRAID_ASSIGN_OR_RETURN(const LocalPlace place, FindLocalPlace(options.environment));
-  auto joined = Membership::Join(
-      network, {.interruption = options.interruption, .on_failure = options.on_failure});
+  auto joined =
+      Membership::Join(network, {.stall_timeout = absl::ToInt64Nanoseconds(options.stall_timeout),
+                                 .event_dump = options.event_dump,
+                                 .interruption = options.interruption,
+                                 .on_failure = options.on_failure});
   if (!joined.ok()) return MarkWorldError(joined.status());
   std::unique_ptr<Membership> membership = *std::move(joined);
   const int rank = network != nullptr ? network->cluster.rank : 0;

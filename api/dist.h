@@ -267,6 +267,10 @@ struct InitOptions {
   bool is_insecure = false;  // other addresses than loopback, too, without a secret
   std::string interface = {};
   std::string transport = {};  // the only ones between ranks, "shm,tcp"; "": tcp
+  // Without progress for so long, in a call or in a session's job, rank 0 prints what everything
+  // waits for. 0: never.
+  absl::Duration stall_timeout = absl::Seconds(60);
+  std::string event_dump = {};  // as a session's
   EnvironmentVariables environment = EnvironmentVariable;
   // As a session's. Borrowed; ends the world on all ranks with its reason.
   Interruption* interruption = nullptr;
@@ -285,8 +289,8 @@ class World : public Group {
   static absl::StatusOr<std::unique_ptr<World>> Init(const InitOptions& options = {});
   // As Init, but `network` (api/network.h) says where the ranks meet, who this one is, and by whose
   // clock and sockets it waits; its cluster's nodes are the ranks. Null: a world of one. Of the
-  // options only timeout, interruption and on_failure are read, and of the environment what
-  // local_rank and local_size are taken from.
+  // options only timeout, stall_timeout, event_dump, interruption and on_failure are read, and of
+  // the environment what local_rank and local_size are taken from.
   static absl::StatusOr<std::unique_ptr<World>> Join(const NetworkOptions* network,
                                                      const InitOptions& options = {});
   // Closes it, unless that was done.

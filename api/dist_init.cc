@@ -216,6 +216,11 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
     return absl::InvalidArgumentError(absl::StrFormat(
         "the timeout is %s; more than zero was expected", absl::FormatDuration(options.timeout)));
   }
+  if (options.stall_timeout < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the stall timeout is %s; zero or more was expected",
+                        absl::FormatDuration(options.stall_timeout)));
+  }
   NetworkOptions network;
   network.cluster.nodes.assign(size.value, {.host = {}, .devices = DeviceSpec()});
   network.cluster.nodes[0].host = meeting.master.host;

@@ -8,6 +8,7 @@
 #include "api/command_line.h"
 #include "api/main_process.h"
 #include "api/network_flags.h"
+#include "api/report_flags.h"
 #include "api/spawn.h"
 #include "runtime/base/catch_exceptions.h"
 #include "runtime/base/status.h"
@@ -28,6 +29,11 @@ absl::StatusOr<InitOptions> InitOptionsOfFlags(const MainOptions& options) {
   if (!flags.interface.empty()) init.interface = std::move(flags.interface);
   if (!flags.transport.empty()) init.transport = std::move(flags.transport);
   init.is_insecure = init.is_insecure || flags.is_insecure;
+  BRAID_ASSIGN_OR_RETURN(ReportFlags reports, ReadReportFlags());
+  if (reports.stall_timeout.has_value()) {
+    init.stall_timeout = absl::Nanoseconds(*reports.stall_timeout);
+  }
+  init.event_dump = std::move(reports.event_dump);
   return init;
 }
 

@@ -13,6 +13,7 @@
 #include "api/byte_count.h"
 #include "api/main.h"
 #include "api/network_flags.h"
+#include "api/report_flags.h"
 #include "glog/logging.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
@@ -29,11 +30,6 @@ ABSL_FLAG(std::string, devices, "",
           "device for each processor. Empty: cpu:1");
 ABSL_FLAG(int, ctrl_port, 0, "Control port of nodes whose line says none. 0: 9988");
 ABSL_FLAG(absl::Duration, join_timeout, absl::Seconds(60), "How long nodes wait for each other");
-ABSL_FLAG(absl::Duration, stall_timeout, absl::Seconds(60),
-          "After so long without progress the master prints what everything waits for. 0: never");
-ABSL_FLAG(std::string, event_dump, "",
-          "Folder where a process of a run that fails leaves its last events, in a file that the "
-          "error names. Empty: the system's temporary folder; none: no file");
 ABSL_FLAG(std::string, simulate_nodes, "",
           "Several nodes inside this process: 2x4 is two nodes of four CPU devices, 1+2 one of one "
           "and one of two");
@@ -95,30 +91,6 @@ absl::StatusOr<int> ParseCount(const std::string& text, const std::string& flag)
         absl::StrFormat("%s: '%s' is no count; a number of at least 1 was expected", flag, text));
   }
   return count;
-}
-
-absl::StatusOr<Nanoseconds> PositiveTime(absl::Duration duration, const char* flag,
-                                         bool may_be_zero) {
-  const int64_t time = absl::ToInt64Nanoseconds(duration);
-  if (time < 0 || (time == 0 && !may_be_zero)) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("--%s=%s; a time of more than 0 was expected, e.g. 60s", flag,
-                        absl::FormatDuration(duration)));
-  }
-  return time;
-}
-
-absl::StatusOr<std::string> EventFolder(const std::string& flag) {
-  if (flag == "none") return std::string();
-  std::error_code error;
-  const std::filesystem::path folder =
-      flag.empty() ? std::filesystem::temp_directory_path(error) : std::filesystem::path(flag);
-  if (flag.empty()) return folder.string();
-  if (!std::filesystem::is_directory(folder, error)) {
-    return absl::NotFoundError(
-        absl::StrFormat("--event_dump=%s is no folder; make it, or give 'none' for no file", flag));
-  }
-  return flag;
 }
 
 // f32 to all but the products of cards.
@@ -216,8 +188,13 @@ absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
   network.is_insecure = common.is_insecure;
   network.interface = std::move(common.interface);
   network.transport = std::move(common.transport);
-  BRAID_ASSIGN_OR_RETURN(network.join_timeout, PositiveTime(absl::GetFlag(FLAGS_join_timeout),
-                                                            "join_timeout", /*may_be_zero=*/false));
+  const absl::Duration join_timeout = absl::GetFlag(FLAGS_join_timeout);
+  if (join_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--join_timeout=%s; a time of more than 0 was expected, e.g. 60s",
+                        absl::FormatDuration(join_timeout)));
+  }
+  network.join_timeout = absl::ToInt64Nanoseconds(join_timeout);
   if (network.cluster.rank == 0) {
     BRAID_ASSIGN_OR_RETURN(const std::optional<int> control,
                            FindControlDescriptor(EnvironmentVariable));
@@ -305,10 +282,9 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   session.allow_nan = absl::GetFlag(FLAGS_allow_nan);
   session.check_numerics = absl::GetFlag(FLAGS_check_numerics);
   BRAID_RETURN_IF_ERROR(ReadMachineFlag(flags));
-  BRAID_ASSIGN_OR_RETURN(
-      session.stall_timeout,
-      PositiveTime(absl::GetFlag(FLAGS_stall_timeout), "stall_timeout", /*may_be_zero=*/true));
-  BRAID_ASSIGN_OR_RETURN(session.event_dump, EventFolder(absl::GetFlag(FLAGS_event_dump)));
+  BRAID_ASSIGN_OR_RETURN(ReportFlags reports, ReadReportFlags());
+  if (reports.stall_timeout.has_value()) session.stall_timeout = *reports.stall_timeout;
+  session.event_dump = std::move(reports.event_dump);
   BRAID_ASSIGN_OR_RETURN(session.progress, ProgressOf(absl::GetFlag(FLAGS_progress)));
   return flags;
 }

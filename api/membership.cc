@@ -96,7 +96,7 @@ class Membership::Master final : public Membership::Impl {
 
   absl::Status Join() override {
     BRAID_RETURN_IF_ERROR(CheckThreads(kNodeThreads + 2));
-    CoordinatorOptions options{.environment = environment_};
+    CoordinatorOptions options{.environment = environment_, .stall_timeout = stall_timeout()};
     if (network_.has_value()) {
       options.name_of = [this](int node) { return NodeName(network_->cluster, node); };
     }
@@ -151,6 +151,10 @@ class Membership::Master final : public Membership::Impl {
   Coordinator* coordinator() const override { return coordinator_.get(); }
 
  private:
+  // A simulated clock jumps to the next timer, which is not to be one that never ends.
+  Nanoseconds stall_timeout() const {
+    return environment_->is_simulated() ? 0 : options_.stall_timeout;
+  }
   std::string Name() const { return NodeName(network_->cluster, 0); }
   absl::Status OfThis(const absl::Status& cause) const {
     return network_.has_value() ? OfNode(network_->cluster, 0, cause) : cause;
@@ -159,6 +163,8 @@ class Membership::Master final : public Membership::Impl {
   std::unique_ptr<ControlChannel> StartNode(const std::shared_ptr<Event>& is_introduced) {
     NodeOptions options;
     options.environment = environment_;
+    options.stall_timeout = stall_timeout();
+    options.event_dump = options_.event_dump;
     options.kernels = &kernels_;
     options.on_introduced = [is_introduced](Node&) { is_introduced->Set(); };
     if (network_.has_value()) {
@@ -199,8 +205,10 @@ class Membership::Worker final : public Membership::Impl {
     network_.environment = environment_;
     // Either comes: the node knows its peers, or there will be none.
     const std::shared_ptr<Event> is_settled = environment_->MakeEvent();
-    ServiceOptions options{.kernels = &kernels_, .on_failure = options_.on_failure};
-    options.stall_timeout = 0;
+    ServiceOptions options{.stall_timeout = options_.stall_timeout,
+                           .event_dump = options_.event_dump,
+                           .kernels = &kernels_,
+                           .on_failure = options_.on_failure};
     options.on_introduced = [this, is_settled](Node& node) {
       node_ = &node;
       is_settled->Set();

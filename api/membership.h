@@ -36,7 +36,9 @@ struct MasterSeat {
 absl::StatusOr<MasterSeat> TakeMasterSeat(const NetworkOptions& network, Environment* environment);
 
 struct MembershipOptions {
-  Interruption* interruption = nullptr;  // borrowed; ends the cluster with its reason
+  Nanoseconds stall_timeout = 60 * kSecond;  // as SessionOptions'
+  std::string event_dump = {};               // as SessionOptions'
+  Interruption* interruption = nullptr;      // borrowed; ends the cluster with its reason
   // The first cause of a failure, as soon as it is known here; any thread, maybe twice. May be
   // empty.
   std::function<void(const absl::Status&)> on_failure = {};

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "api/kernel_memory.h"
 #include "api/layer_table.h"
 #include "api/plan_report.h"
@@ -32,7 +31,6 @@
 namespace braid {
 namespace {
 
-constexpr Nanoseconds kDumpLimit = kSecond;
 // Beside those of its nodes: coordinator, rendezvous, saver.
 constexpr int kSessionThreads = 3;
 
@@ -510,25 +508,6 @@ void Session::Impl::UnloadEverywhere(JobId id, std::string_view name) {
   const absl::Status agreed =
       Agree({absl::StrFormat("Unload of job '%s'", std::string(name))}, absl::OkStatus());
   if (agreed.ok() && coordinator_ != nullptr) coordinator_->Unload(id);
-}
-
-absl::Status Session::Impl::WithEvents(const absl::Status& status) {
-  if (status.ok() || options_.event_dump.empty()) return status;
-  std::vector<std::string> notes;
-  for (const std::unique_ptr<Node>& node : nodes_) {
-    // Shared with the node, which may answer too late.
-    const std::shared_ptr<Event> is_written = environment_->MakeEvent();
-    const auto note = std::make_shared<std::string>();
-    node->DumpEvents(status, [is_written, note](std::string words) {
-      *note = std::move(words);
-      is_written->Set();
-    });
-    if (!environment_->Await(*is_written, kDumpLimit).ok()) continue;
-    if (!note->empty()) notes.push_back(*note);
-  }
-  if (notes.empty()) return status;
-  return absl::Status(status.code(), absl::StrFormat("%s; %s", std::string(status.message()),
-                                                     absl::StrJoin(notes, "; ")));
 }
 
 // ---- CompiledJob --------------------------------------------------------------------------------

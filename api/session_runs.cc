@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,6 +20,11 @@
 #include "runtime/base/status.h"
 
 namespace braid {
+namespace {
+
+constexpr Nanoseconds kDumpLimit = kSecond;
+
+}  // namespace
 
 std::unique_ptr<Session::Impl::LoadedJob> Session::Impl::Recorded(const Job& job,
                                                                   const LogicalGraph& graph) {
@@ -239,6 +247,28 @@ absl::StatusOr<RunResult> Session::Impl::Run(JobId id, const RunOptions& options
   if (!reported.ok()) return LocalError(reported);
   receiver.Finish();
   return result;
+}
+
+absl::Status Session::Impl::WithEvents(const absl::Status& status) {
+  if (status.ok()) return status;
+  std::vector<Node*> nodes;
+  for (const std::unique_ptr<Node>& node : nodes_) nodes.push_back(node.get());
+  if (world_ != nullptr) nodes.push_back(host_node_);
+  std::vector<std::string> notes;
+  for (Node* const node : nodes) {
+    // Shared with the node, which may answer too late.
+    const std::shared_ptr<Event> is_written = environment_->MakeEvent();
+    const auto note = std::make_shared<std::string>();
+    node->DumpEvents(status, [is_written, note](std::string words) {
+      *note = std::move(words);
+      is_written->Set();
+    });
+    if (!environment_->Await(*is_written, kDumpLimit).ok()) continue;
+    if (!note->empty()) notes.push_back(*note);
+  }
+  if (notes.empty()) return status;
+  return absl::Status(status.code(), absl::StrFormat("%s; %s", std::string(status.message()),
+                                                     absl::StrJoin(notes, "; ")));
 }
 
 absl::Status Session::Impl::RunSteps(LoadedJob& job, int64_t steps, RunReceiver& receiver) {

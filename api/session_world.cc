@@ -18,12 +18,13 @@ absl::Status Session::Impl::StartIn(dist::World& world) {
   if (options_.network.has_value() || options_.simulation_seed.has_value() || options_.dry_run ||
       options_.devices != std::vector<int>{1} || !options_.node_kinds.empty() ||
       options_.threads_per_device != 1 || options_.decides_by_measured ||
-      options_.interruption != nullptr || options_.on_failure || !options_.event_dump.empty()) {
+      options_.interruption != nullptr || options_.on_failure || !options_.event_dump.empty() ||
+      options_.stall_timeout != SessionOptions().stall_timeout) {
     return absl::InvalidArgumentError(
         "a session on a world has the world's processes, each with one CPU device of one thread: "
         "leave the options devices, node_kinds, threads_per_device, network, simulation_seed, "
-        "dry_run, decides_by_measured and event_dump as they are, and give interruption and "
-        "on_failure to the world");
+        "dry_run and decides_by_measured as they are, and give stall_timeout, event_dump, "
+        "interruption and on_failure to the world");
   }
   BRAID_ASSIGN_OR_RETURN(world_, WorldSeat::Take(world));
   // What compiling and running hang on; other ranks would go other ways.

@@ -37,7 +37,8 @@ Coordinator::Coordinator(CoordinatorOptions options)
           {.send = [this](uint16_t node, const ControlMessage& message) { Send(node, message); },
            .fail = [this](const absl::Status& cause) { OnFailure(0, cause); },
            .name_of = [this](int node) { return NameOf(node); },
-           .now = [this] { return reactor_->Now(); }}),
+           .now = [this] { return reactor_->Now(); },
+           .stall_timeout = options_.stall_timeout}),
       reactor_(options_.environment->StartReactor("coordinator")) {
   program_ =
       std::make_unique<ProgramWatch>(reactor_.get(), options_.stall_timeout,

@@ -45,7 +45,8 @@ struct CoordinatorOptions {
   Environment* environment = nullptr;
   // "node 1 (10.0.0.2)", for messages; empty: "node 1".
   std::function<std::string(int node)> name_of;
-  Nanoseconds stall_timeout = 0;  // as a node's (node.h), for what the program is inside of
+  // As a node's (node.h), for what the program is inside of and for calls of process groups.
+  Nanoseconds stall_timeout = 0;
   // How long nothing has come from another process's node; negative: not known. May be empty.
   std::function<Nanoseconds(int node)> silence_of;
   // The first cause of a failure, as soon as it is known; on the reactor's thread. May be empty.

@@ -454,6 +454,7 @@ void RollCalls::Keep(uint64_t group, Inquiry inquiry) {
   const Nanoseconds now = options_.now();
   std::erase_if(looks_, [&](const auto& look) { return !IsNew(look.second); });
   looks_.insert_or_assign(group, Look{std::move(inquiry.call), std::move(inquiry.answers), now});
+  TellOfStall(static_cast<Nanoseconds>(looks_.at(group).call.waited()));
   const std::string circle = FindCircleOfGroups();
   if (circle != circle_) {
     circle_ = circle;
@@ -463,6 +464,16 @@ void RollCalls::Keep(uint64_t group, Inquiry inquiry) {
   if (circle_.empty() || is_circle_told_ || now - circle_since_ < kCircleStays) return;
   is_circle_told_ = true;
   LOG(WARNING) << circle_;
+}
+
+void RollCalls::TellOfStall(Nanoseconds waited) {
+  const Nanoseconds now = options_.now();
+  if (options_.stall_timeout == 0 || waited < options_.stall_timeout) return;
+  if (stall_told_.has_value() && now - *stall_told_ < options_.stall_timeout) return;
+  stall_told_ = now;
+  LOG(WARNING) << absl::StrFormat(
+      "a call of a process group has waited for %.0f s (--stall_timeout): %s", Seconds(waited),
+      absl::StrJoin(Waits(), "\n  "));
 }
 
 std::vector<std::string> RollCalls::Waits() const {

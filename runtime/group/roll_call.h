@@ -43,6 +43,9 @@ class RollCalls {
     std::function<void(const absl::Status& cause)> fail;  // the session
     std::function<std::string(int node)> name_of;
     std::function<Nanoseconds()> now;
+    // A call that has waited for so long is told of, with all others that wait, and again after as
+    // long; 0: never.
+    Nanoseconds stall_timeout = 0;
   };
   explicit RollCalls(Options options) : options_(std::move(options)) {}
 
@@ -74,6 +77,7 @@ class RollCalls {
   }
   bool IsNew(const Look& look) const;
   void Keep(uint64_t group, Inquiry inquiry);
+  void TellOfStall(Nanoseconds waited);
   // "" if there is none. A program whose threads have groups of their own may have one and go on.
   std::string FindCircleOfGroups() const;
 
@@ -83,6 +87,7 @@ class RollCalls {
   std::string circle_;                     // of several groups, as found at the last look
   Nanoseconds circle_since_ = 0;
   bool is_circle_told_ = false;
+  std::optional<Nanoseconds> stall_told_;  // when
 };
 
 }  // namespace braid::dist

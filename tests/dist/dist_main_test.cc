@@ -59,6 +59,8 @@ TEST(DistMainTest, HelpAndMistakesAreAsOfEveryProgram) {
       {"--spwan=3", "error: there is no flag --spwan; the nearest of "},
       {"--devices=cpu:2", "error: there is no flag --devices; the nearest of "},
       {"stray", "error: 'stray' is no flag, and this program takes nothing else"},
+      {"--stall_timeout=-1s", "error: --stall_timeout=-1s; 0 or more was expected"},
+      {"--event_dump=/nowhere", "error: --event_dump=/nowhere is no folder"},
       {"--spawn=-1", "error: --spawn=-1; a number of ranks was expected"},
       {"--auth_token_file=/nowhere", "error: --auth_token_file=/nowhere cannot be read"},
   };

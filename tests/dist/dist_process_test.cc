@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(DistProcessTest, TheExampleRuns) {
   const auto runs = StartRanks(3, {BRAID_COLLECTIVES});
@@ -68,6 +69,27 @@ TEST(DistProcessTest, RanksThatWaitForEachOtherInSeveralGroupsAreShown) {
               ContainsRegex("\nthe world: call 1, barrier [^\n]*, of rank 0 [^\n]* has "
                             "waited [0-9.]+ s for rank 1 [^\n]*it is in barrier "));
   runs[0]->Signal(SIGTERM);
+  for (const auto& run : runs) EXPECT_NE(run->Wait(), ExitStatus{});
+}
+
+TEST(DistProcessTest, AStepThatStandsOnOneRankIsSaidWithoutBeingAsked) {
+  const auto runs = StartRanks(2, {BRAID_DIST_PROGRAM, "stands"});
+  for (const auto& run : runs) EXPECT_EQ(run->Wait(), ExitStatus{}) << run->err();
+  EXPECT_THAT(runs[0]->err(),
+              ContainsRegex("no act has ended for [12] s \\(--stall_timeout\\): everything waits "
+                            "for: rank 1, device 0: nap [^\n]* has been inside its kernel for "));
+  EXPECT_THAT(runs[1]->err(), Not(HasSubstr("stall_timeout")));
+}
+
+TEST(DistProcessTest, ARankThatDoesNotComeIsSaidWithoutBeingAsked) {
+  const auto runs = StartRanks(3, {BRAID_DIST_PROGRAM, "absent"});
+  runs[0]->AwaitError("(--stall_timeout)");
+  runs[0]->AwaitError("barrier");
+  EXPECT_THAT(runs[0]->err(),
+              ContainsRegex("a call of a process group has waited for 1 s \\(--stall_timeout\\): "
+                            "the world: call 1, barrier \\([^\n]*, of rank [02] [^\n]* has waited "
+                            "1\\.[0-9] s for rank 1 \\(its last call here was call 0, barrier "));
+  runs[1]->Signal(SIGTERM);
   for (const auto& run : runs) EXPECT_NE(run->Wait(), ExitStatus{});
 }
 

@@ -1,5 +1,6 @@
 // Programs of process groups that tests start and break. The first argument says which; without
 // one, a rank that sums without end.
+#include <braid/braid.h>
 #include <braid/dist.h>
 #include <signal.h>
 #include <unistd.h>
@@ -56,6 +57,57 @@ absl::Status WaitInGroups() {
   BRAID_RETURN_IF_ERROR(world->Barrier());
   std::cout << "at " << std::getenv("MASTER_PORT") << std::endl;
   return world->rank() == 1 ? group->Barrier() : world->Barrier();
+}
+
+// Rank 1 computes without end while the others wait for it.
+absl::Status WaitForOne() {
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world,
+                         World::Init({.stall_timeout = absl::Seconds(1)}));
+  BRAID_RETURN_IF_ERROR(world->Barrier());
+  if (world->rank() == 1) std::this_thread::sleep_for(std::chrono::hours(1));
+  return world->Barrier();
+}
+
+// Does nothing for a while, the second time it acts.
+class Nap final : public braid::Kernel {
+ public:
+  explicit Nap(bool is_late) : is_late_(is_late) {}
+  absl::Status Run(const braid::KernelRun& run) override {
+    if (is_late_ && ++acts_ == 2) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    *static_cast<float*>(run.outputs[0]) = *static_cast<const float*>(run.inputs[0]);
+    return absl::OkStatus();
+  }
+
+ private:
+  const bool is_late_;
+  int acts_ = 0;
+};
+
+// A session on the ranks, in whose second step rank 1 takes its time.
+absl::Status StandStill() {
+  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<World> world,
+                         World::Init({.stall_timeout = absl::Seconds(1)}));
+  BRAID_ASSIGN_OR_RETURN(const auto session, braid::Session::Start(*world, {}));
+  BRAID_RETURN_IF_ERROR(
+      session->operators().Register(braid::OpDef("nap")
+                                        .Rule("...->...")
+                                        .NoGradient()
+                                        .Sample({.inputs = {{braid::DType::kF32, {1}}}})));
+  BRAID_RETURN_IF_ERROR(session->kernels().Register(
+      "nap",
+      [is_late = world->rank() ==
+                 1](const braid::KernelSpec&) -> absl::StatusOr<std::unique_ptr<braid::Kernel>> {
+        return std::make_unique<Nap>(is_late);
+      }));
+  BRAID_ASSIGN_OR_RETURN(auto job, session->Compile("naps", [](braid::Job& job) {
+    job.Fetch("sum", SumMirrored(
+                         job.Mirrored([&] { return braid::Apply("nap", {job.Input("x", {1})}); })));
+  }));
+  const auto x = braid::Array::FromVector<float>({1}, {1});
+  for (int step = 0; step < 3; ++step) {
+    BRAID_RETURN_IF_ERROR(job.Run({.feeds = {{"x", x}}}).status());
+  }
+  return session->Close(absl::OkStatus());
 }
 
 std::vector<braid::Mismatch> AllMismatches() {
@@ -230,6 +282,8 @@ absl::Status Run(const std::string& name, const std::string& argument) {
   if (name.empty() || name == "meets") return Sum(argument);
   if (name == "wait") return WaitInStore();
   if (name == "groups") return WaitInGroups();
+  if (name == "absent") return WaitForOne();
+  if (name == "stands") return StandStill();
   if (name == "mismatches") return ListMismatches();
   if (name == "mismatch") return MakeMismatch(argument);
   if (name == "windows") return PutWithoutEnd();

@@ -314,7 +314,7 @@ class TwoGroupsTest : public ::testing::Test {
     control::RollCall call;
     call.set_group(group);
     call.set_group_name(absl::StrFormat("group %d", group));
-    call.set_waited(300 * kMillisecond);
+    call.set_waited(waited_);
     call.set_overdue(overdue);
     for (const uint32_t node : {4, 5}) call.add_members(node);
     call.set_asker(static_cast<uint32_t>(4 + rank));
@@ -335,13 +335,36 @@ class TwoGroupsTest : public ::testing::Test {
   }
 
   Nanoseconds now_ = 5 * kSecond;
+  Nanoseconds waited_ = 300 * kMillisecond;
   bool is_elsewhere_ = true;
   std::vector<absl::Status> failures_;
   RollCalls calls_{{.send = [](uint16_t, const control::ControlMessage&) {},
                     .fail = [this](const absl::Status& cause) { failures_.push_back(cause); },
                     .name_of = NameOfNode,
-                    .now = [this] { return now_; }}};
+                    .now = [this] { return now_; },
+                    .stall_timeout = 3 * kSecond}};
 };
+
+TEST_F(TwoGroupsTest, CallsThatWaitForLongAreToldOnceInSoLong) {
+  is_elsewhere_ = false;
+  const auto told_at = [this](Nanoseconds waited) {
+    now_ += kSecond / 2;
+    waited_ = waited;
+    testing::internal::CaptureStderr();
+    Ask(1, 0);
+    Ask(2, 1);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(told_at(2900 * kMillisecond), "");
+  EXPECT_THAT(
+      told_at(3 * kSecond),
+      AllOf(HasSubstr("a call of a process group has waited for 3 s (--stall_timeout): group "
+                      "1: call 0, barrier (a.cc:1), of rank 4 has waited 3.0 s for rank 5"),
+            HasSubstr("\n  group 2: ")));
+  EXPECT_EQ(told_at(3500 * kMillisecond), "");
+  now_ += 2 * kSecond;
+  EXPECT_THAT(told_at(6 * kSecond), HasSubstr("has waited for 6 s (--stall_timeout): group 1"));
+}
 
 TEST_F(TwoGroupsTest, RanksThatWaitForEachOtherAreShown) {
   Ask(1, 0);

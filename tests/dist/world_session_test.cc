@@ -357,8 +357,11 @@ TEST(WorldSessionTest, WhatASessionOnAWorldIsNot) {
   ExpectAllWell(RunWorld(2, [](dist::World& world) -> absl::Status {
     EXPECT_THAT(std::string(Session::Start(world, {.devices = {2}}).status().message()),
                 HasSubstr("each with one CPU device"));
-    EXPECT_THAT(std::string(Session::Start(world, {.event_dump = "/tmp"}).status().message()),
-                HasSubstr("event_dump as they are"));
+    for (const auto& options :
+         {SessionOptions{.stall_timeout = kSecond}, SessionOptions{.event_dump = "/tmp"}}) {
+      EXPECT_THAT(std::string(Session::Start(world, options).status().message()),
+                  HasSubstr("give stall_timeout, event_dump, interruption and on_failure to the"));
+    }
     BRAID_ASSIGN_OR_RETURN(const auto session, Session::Start(world, {.progress = Progress::kOff}));
     EXPECT_THAT(std::string(Session::Start(world, {}).status().message()),
                 HasSubstr("a session was started on this world before"));

@@ -123,7 +123,7 @@ def no_number(rank, environment):
 # What the variables say, and the words of the error.
 JOINS = {
     "TwoOfOneRank": (two_of_one_rank, ["rank 1 is taken twice", "own RANK"]),
-    "AnotherWorldSize": (another_world_size, ["rank 2", "4 nodes", "the master 3", "WORLD_SIZE"]),
+    "AnotherWorldSize": (another_world_size, ["rank 2", "4 ranks", "the master 3", "WORLD_SIZE"]),
     "RankOutOfRange": (rank_out_of_range, ["(RANK) is out of range", "ranks 0 to 2 (WORLD_SIZE)"]),
     "NoWorld": (no_world, ["WORLD_SIZE", "the world size is 0"]),
     "NoRank": (no_rank, ["RANK", "WORLD_SIZE"]),
