@@ -148,10 +148,12 @@ TEST(LaunchMachinesTest, StartAgainTogetherWhenARankFails) {
 
 TEST(LaunchMachinesTest, AllEndWithTheFirstFailureByTime) {
   for (const int first : {0, 1}) {
+    const TempDir dir;
     Machines machines(2);
-    machines.StartAll({},
-                      Shell("if [ $RANK = " + absl::StrCat(first) +
-                            " ]; then echo error: no bread >&2; exit 7; fi; sleep 0.3; exit 3"));
+    machines.StartAll({}, Shell("if [ $RANK = " + absl::StrCat(first) +
+                                " ]; then echo error: no bread >&2; touch " + dir / "failed" +
+                                "; exit 7; fi; until [ -e " + dir / "failed" +
+                                " ]; do sleep 0.02; done; sleep 0.3; exit 3"));
     // Rank 0 writes where machine 0 does, others where they are asked for it: then all say it, and
     // machine 0 shows all that was printed.
     machines.ExpectEnd(7, Rank(first, first) + " failed first: exit code 7" +
@@ -248,8 +250,9 @@ TEST(LaunchMachinesTest, ASignalEndsThoseThatWaitForOthers) {
 
 TEST(LaunchMachinesTest, ALauncherThatDoesNotComeIsNamed) {
   Machines machines(3);
+  // The other one waits for machine 0's.
+  ProgramRun& other = machines.Start(1, {}, Shell("true"));
   ProgramRun& master = machines.Start(0, {"--join_timeout=1s"}, Shell("true"));
-  ProgramRun& other = machines.Start(1, {"--join_timeout=1s"}, Shell("true"));
   for (ProgramRun* run : {&master, &other}) {
     EXPECT_EQ(run->Wait().code, 1);
     EXPECT_THAT(run->LastErrorLine(),
@@ -364,8 +367,8 @@ TEST(LaunchMachinesTest, TheSecretIsProvedAndPassedOn) {
     }
   }
   Machines machines(2);
-  ProgramRun& master = machines.Start(0, {"--auth_token_file=" + file, "--join_timeout=2s"}, tell);
   ProgramRun& other = machines.Start(1, {}, tell, {.environment = {{"BRAID_AUTH_TOKEN", "wrong"}}});
+  ProgramRun& master = machines.Start(0, {"--auth_token_file=" + file, "--join_timeout=1s"}, tell);
   EXPECT_EQ(other.Wait().code, 1);
   EXPECT_THAT(other.LastErrorLine(), HasSubstr("has another shared secret"));
   EXPECT_EQ(master.Wait().code, 1);
