@@ -13,6 +13,7 @@
 #include "compiler/plan/plan_codec.h"
 #include "runtime/control.pb.h"
 #include "runtime/node.h"
+#include "tests/fuzz/control_messages.h"
 #include "tests/fuzz/input_reader.h"
 #include "tests/fuzz/message_mutator.h"
 #include "tests/fuzz/plan_size.h"
@@ -98,55 +99,17 @@ void Run(Bytes input) {
   master.reset();
 }
 
-std::vector<ControlMessage> Split(Bytes input) {
-  InputReader reader(input);
-  std::vector<ControlMessage> messages;
-  while (!reader.AtEnd()) {
-    const Bytes piece = reader.Piece();
-    messages.emplace_back().ParseFromArray(piece.data(), static_cast<int>(piece.size()));
-  }
-  return messages;
-}
-
 size_t Mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  if (size < 3) return 0;
-  std::vector<ControlMessage> messages = Split({data + 1, size - 1});
-  if (messages.empty()) return 0;
-  Random random(seed);
-  const size_t chosen = random() % messages.size();
-  switch (random() % 8) {
-    case 0:
-      messages.push_back(messages[chosen]);
-      break;
-    case 1:
-      std::swap(messages[chosen], messages[random() % messages.size()]);
-      break;
-    case 2:
-      messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(chosen));
-      break;
-    default: {
-      ControlMessage& message = messages[chosen];
-      plan::Plan plan;
-      if (message.has_load() && random() % 4 != 0 && plan.ParseFromString(message.load().plan())) {
-        MutateMessage(plan, random);
-        message.mutable_load()->set_plan(plan.SerializeAsString());
-      } else {
-        MutateMessage(message, random);
-      }
-      break;
+  const auto change = [](ControlMessage& message, Random& random) {
+    plan::Plan plan;
+    if (message.has_load() && random() % 4 != 0 && plan.ParseFromString(message.load().plan())) {
+      MutateMessage(plan, random);
+      message.mutable_load()->set_plan(plan.SerializeAsString());
+    } else {
+      MutateMessage(message, random);
     }
-  }
-  std::string bytes(1, static_cast<char>(data[0]));
-  for (const ControlMessage& message : messages) {
-    const std::string piece = message.SerializeAsString();
-    if (piece.size() > UINT16_MAX) return 0;
-    bytes.push_back(static_cast<char>(piece.size()));
-    bytes.push_back(static_cast<char>(piece.size() >> 8));
-    bytes += piece;
-  }
-  if (bytes.size() > max_size) return 0;
-  std::copy(bytes.begin(), bytes.end(), data);
-  return bytes.size();
+  };
+  return MutateControlMessages({data, size, max_size}, seed, change);
 }
 
 }  // namespace

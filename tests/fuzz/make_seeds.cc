@@ -27,6 +27,7 @@
 #include "graph/functional.h"
 #include "graph/op_registry.h"
 #include "runtime/control.pb.h"
+#include "tests/fuzz/group_seeds.h"
 #include "tests/fuzz/onnx_seeds.h"
 
 namespace braid::fuzz {
@@ -503,6 +504,7 @@ int main(int argc, char** argv) {
   braid::fuzz::WriteJoin();
   braid::fuzz::WriteFiles();
   braid::fuzz::WriteObjects();
+  braid::fuzz::WriteGroupSeeds(braid::fuzz::Write);
   braid::fuzz::WriteOnnxSeeds([](const std::string& name, const std::string& bytes) {
     braid::fuzz::Write("onnx", name, bytes);
   });

@@ -25,7 +25,9 @@ struct Target {
 Target TcpTarget();
 Target ShmTarget();
 Target FramesTarget();
+Target GroupsTarget();
 Target ControlTarget();
+Target MasterTarget();
 Target JoinTarget();
 Target PlanTarget();
 Target NodesTarget();

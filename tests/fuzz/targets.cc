@@ -6,9 +6,10 @@
 namespace braid::fuzz {
 
 std::span<const Target> Targets() {
-  static const std::array targets = {TcpTarget(),  ShmTarget(),  FramesTarget(), ControlTarget(),
-                                     JoinTarget(), PlanTarget(), NodesTarget(),  CheckpointTarget(),
-                                     DataTarget(), OnnxTarget(), ObjectsTarget()};
+  static const std::array targets = {
+      TcpTarget(),    ShmTarget(),  FramesTarget(), GroupsTarget(), ControlTarget(),
+      MasterTarget(), JoinTarget(), PlanTarget(),   NodesTarget(),  CheckpointTarget(),
+      DataTarget(),   OnnxTarget(), ObjectsTarget()};
   return targets;
 }
 
