@@ -237,15 +237,24 @@ TEST(LaunchMachinesTest, ASignalAtOneEndsAll) {
 }
 
 TEST(LaunchMachinesTest, ASignalEndsThoseThatWaitForOthers) {
-  Machines machines(3);
-  ProgramRun& master = machines.Start(0, {}, Shell("true"));
-  ProgramRun& other = machines.Start(1, {}, Shell("true"));
-  master.AwaitError("missing: machine 2");
-  other.Signal(SIGTERM);
-  EXPECT_EQ(other.Wait().code, 128 + SIGTERM);
-  EXPECT_EQ(other.LastErrorLine(), "braid launch: ended by signal 15 (Terminated)");
-  EXPECT_EQ(master.Wait().code, 1);
-  EXPECT_THAT(master.LastErrorLine(), HasSubstr("error: joining: machine 1 lost: "));
+  Machines sets[2] = {Machines(3), Machines(3)};
+  for (Machines& machines : sets) {
+    for (const int number : {0, 1}) machines.Start(number, {}, Shell("true"));
+  }
+  for (const int signalled : {0, 1}) {
+    Machines& machines = sets[signalled];
+    machines[0].AwaitError("missing: machine 2");
+    machines[signalled].Signal(SIGTERM);
+    EXPECT_EQ(machines[signalled].Wait().code, 128 + SIGTERM);
+    EXPECT_EQ(machines[signalled].LastErrorLine(), "braid launch: ended by signal 15 (Terminated)");
+    ProgramRun& other = machines[1 - signalled];
+    EXPECT_EQ(other.Wait().code, 1);
+    EXPECT_THAT(
+        other.LastErrorLine(),
+        ContainsRegex(signalled == 0 ? "error: machine 0 \\(.*\\): its launcher was ended by "
+                                       "signal 15 \\(Terminated\\)"
+                                     : "error: joining: machine 1 lost: "));
+  }
 }
 
 TEST(LaunchMachinesTest, ALauncherThatDoesNotComeIsNamed) {
