@@ -83,6 +83,13 @@ absl::StatusOr<std::vector<DeviceSpec>> ParseDevices() {
   return devices;
 }
 
+// Of nodes and ranks that are all started from here.
+absl::StatusOr<std::string> SecretOfFlags() {
+  const std::string file = absl::GetFlag(FLAGS_auth_token_file);
+  return file.empty() ? KeepOrMakeSecret(EnvironmentVariable)
+                      : ReadSecret(file, EnvironmentVariable);
+}
+
 absl::StatusOr<ListedNodes> ListedNodesOfFlags(const std::vector<DeviceSpec>& devices) {
   if (devices.size() > 1) {
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -90,10 +97,12 @@ absl::StatusOr<ListedNodes> ListedNodesOfFlags(const std::vector<DeviceSpec>& de
         "and --devices what lines have that say nothing",
         devices.size()));
   }
+  BRAID_ASSIGN_OR_RETURN(std::string secret, SecretOfFlags());
   NodeDefaults defaults{.port = absl::GetFlag(FLAGS_ctrl_port)};
   if (!devices.empty()) defaults.devices = devices[0];
   BRAID_ASSIGN_OR_RETURN(NodeList list, ReadNodeList(absl::GetFlag(FLAGS_nodes), defaults));
-  ListedNodes nodes{.nodes = std::move(list.nodes), .ssh = absl::GetFlag(FLAGS_ssh)};
+  ListedNodes nodes{
+      .nodes = std::move(list.nodes), .secret = std::move(secret), .ssh = absl::GetFlag(FLAGS_ssh)};
   std::error_code error;
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) nodes.directory = std::filesystem::current_path(error).string();
@@ -184,9 +193,12 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfFlags(const ToolArguments& ar
     return absl::InvalidArgumentError(
         absl::StrFormat("--local=%d; 1 to %d nodes were expected", local, kMaxNodes));
   }
-  return CommandsOfLocalNodes(
-      {.num_nodes = local, .host = absl::GetFlag(FLAGS_host), .devices = devices},
-      arguments.program);
+  BRAID_ASSIGN_OR_RETURN(std::string secret, SecretOfFlags());
+  return CommandsOfLocalNodes({.num_nodes = local,
+                               .host = absl::GetFlag(FLAGS_host),
+                               .secret = std::move(secret),
+                               .devices = devices},
+                              arguments.program);
 }
 
 LaunchOptions OptionsOfNodes(std::vector<NodeCommand> commands) {
@@ -202,15 +214,15 @@ LaunchOptions OptionsOfNodes(std::vector<NodeCommand> commands) {
 
 absl::StatusOr<LaunchOptions> OptionsOfRanks(const std::vector<std::string>& program) {
   BRAID_ASSIGN_OR_RETURN(LocalRanks ranks, RanksOfFlags());
-  const std::string secret_file = absl::GetFlag(FLAGS_auth_token_file);
   std::shared_ptr<Socket> port;
   if (ranks.master.host.empty()) {
     BRAID_ASSIGN_OR_RETURN(ReservedRanks reserved, ReserveLocalRanks(ranks.count));
     ranks = std::move(reserved.ranks);
     port = std::make_shared<Socket>(std::move(reserved.port));
-  }
-  if (!secret_file.empty() || ranks.secret.empty()) {
-    BRAID_ASSIGN_OR_RETURN(ranks.secret, ReadSecret(secret_file, EnvironmentVariable));
+    BRAID_ASSIGN_OR_RETURN(ranks.secret, SecretOfFlags());
+  } else {
+    BRAID_ASSIGN_OR_RETURN(ranks.secret,
+                           ReadSecret(absl::GetFlag(FLAGS_auth_token_file), EnvironmentVariable));
   }
   LaunchOptions options{.max_restarts = absl::GetFlag(FLAGS_max_restarts)};
   const int machines = absl::GetFlag(FLAGS_nnodes), machine = absl::GetFlag(FLAGS_node_rank);
@@ -277,7 +289,7 @@ Subcommand LaunchSubcommand() {
 The first starts 2 nodes on this machine, which meet at a free port, and prints
 it. The second starts a node for each line of nodes.txt: on this machine
 directly, on others by ssh, in the folder of the same name. Nodes share a fresh
-secret, or BRAID_AUTH_TOKEN if that is exported.
+secret, or what --auth_token_file or the exported BRAID_AUTH_TOKEN has.
 
 The third starts 4 ranks of a process group here, as torchrun does, and all of
 them once more, up to twice, when one fails (RESTART_COUNT says how often). The

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "comm/control/secret.h"
 #include "comm/network/network.h"
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
@@ -64,7 +63,6 @@ std::map<std::string, std::optional<std::string>> EnvironmentChanges(
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     const LocalNodes& nodes, const std::vector<std::string>& program) {
   BRAID_ASSIGN_OR_RETURN(const std::vector<DeviceSpec> devices, DevicesOfEach(nodes));
-  BRAID_ASSIGN_OR_RETURN(const std::string token, KeepOrMakeSecret(EnvironmentVariable));
   absl::StatusOr<std::vector<SocketAddress>> host = ResolveHost(nodes.host, 0);
   if (!host.ok()) return Prefixed("--host=" + nodes.host, host.status());
   // The kernel chooses the port, and it stays ours from here to node 0.
@@ -78,7 +76,7 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
     command.environment = {{kRank, absl::StrFormat("%d", rank)},
                            {kNumNodes, absl::StrFormat("%d", nodes.num_nodes)},
                            {kMaster, master.ToString()},
-                           {kToken, token}};
+                           {kToken, nodes.secret}};
     if (!devices.empty()) command.environment[kDevices] = devices[rank].ToString();
   }
   commands[0].environment[kControl] = absl::StrFormat("%d", control.descriptor());
@@ -109,7 +107,6 @@ std::string MeetingPlace(const NodeCommand& command) {
 
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfListedNodes(
     const ListedNodes& nodes, const std::vector<std::string>& program) {
-  BRAID_ASSIGN_OR_RETURN(const std::string token, KeepOrMakeSecret(EnvironmentVariable));
   BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, LocalAddresses());
   const std::string list = NodeListText(nodes.nodes);
   std::vector<NodeCommand> commands;
@@ -120,7 +117,7 @@ absl::StatusOr<std::vector<NodeCommand>> CommandsOfListedNodes(
     command.is_remote = !IsThisMachine(node.host, local);
     command.command = command.is_remote ? CommandOverSsh(nodes, node.host, program) : program;
     command.environment = {
-        {kRank, absl::StrFormat("%d", command.rank)}, {kNodeList, list}, {kToken, token}};
+        {kRank, absl::StrFormat("%d", command.rank)}, {kNodeList, list}, {kToken, nodes.secret}};
   }
   return commands;
 }

@@ -36,6 +36,7 @@ std::map<std::string, std::optional<std::string>> EnvironmentChanges(
 struct LocalNodes {
   int num_nodes = 1;
   std::string host = "127.0.0.1";
+  std::string secret = {};
   std::vector<DeviceSpec> devices = {};
 };
 absl::StatusOr<std::vector<NodeCommand>> CommandsOfLocalNodes(
@@ -54,6 +55,7 @@ std::string MeetingPlace(const NodeCommand& command);
 // given a host and what to run there.
 struct ListedNodes {
   std::vector<ClusterNode> nodes;
+  std::string secret;
   std::string ssh;
   std::string tool;       // the braid tool on the other machines
   std::string directory;  // where the program starts there

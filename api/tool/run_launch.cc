@@ -27,16 +27,16 @@ class LaunchRun {
   absl::StatusOr<LaunchOutcome> Run() {
     // That nobody reads the output any more is noticed where it is written.
     ::signal(SIGPIPE, SIG_IGN);
-    // Before there are threads or sockets: it is to have none.
+    // Before there are threads.
     BRAID_ASSIGN_OR_RETURN(guard_, ProcessGuard::Start());
     reactor_ = environment_->StartReactor("launch");
     BRAID_ASSIGN_OR_RETURN(std::unique_ptr<SignalWatcher> signals,
                            SignalWatcher::Start(reactor_.get(), {SIGINT, SIGTERM, SIGHUP},
                                                 [this](int signal) { OnSignal(signal); }));
     if (options_.place.has_value()) {
-      const absl::Status joined = Join();
-      if (!joined.ok() && signal_.has_value()) {
-        const ExitStatus end{.signal = *signal_};
+      ExitStatus end;
+      const absl::Status joined = Join(end);
+      if (!end.ok()) {
         return LaunchOutcome{.exit_code = end.ShellCode(), .cause = "ended by " + end.ToString()};
       }
       BRAID_RETURN_IF_ERROR(joined);
@@ -74,7 +74,7 @@ class LaunchRun {
     AwaitEnd(*environment_, *is_done);
   }
 
-  // The rest on the reactor's thread, but for Join.
+  // All but Join on the reactor's thread.
 
   void OnSignal(int signal) {
     if (machine_ != nullptr) return machine_->OnSignal(signal);
@@ -87,7 +87,8 @@ class LaunchRun {
         place(), absl::CancelledError("its launcher was ended by " + DescribeSignal(*signal_))));
   }
 
-  absl::Status Join() {
+  // `end`: the signal that ended it, if one did.
+  absl::Status Join(ExitStatus& end) {
     BRAID_ASSIGN_OR_RETURN(rendezvous_, LauncherRendezvous::Start(environment_.get(),
                                                                   *options_.place, options_.terms));
     OnReactor([this] {
@@ -95,7 +96,10 @@ class LaunchRun {
       if (signal_.has_value()) AbortJoin();
     });
     const absl::Status joined = rendezvous_->Join();
-    OnReactor([this] { is_joining_ = false; });
+    OnReactor([&] {
+      is_joining_ = false;
+      if (!joined.ok()) end.signal = signal_.value_or(0);
+    });
     return joined;
   }
 

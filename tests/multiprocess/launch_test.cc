@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <map>
@@ -102,6 +103,19 @@ TEST(LaunchTest, KeepsASecretThatIsExported) {
   EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
   for (const auto& [node, own] : LinesByNode(run.out())) {
     EXPECT_THAT(own, ElementsAre("known to others"));
+  }
+}
+
+TEST(LaunchTest, TakesTheSecretOfAFile) {
+  const TempDir dir;
+  PutFile(dir / "secret", "of the file\n");
+  ASSERT_EQ(chmod((dir / "secret").c_str(), 0600), 0);
+  for (const char* count : {"--local=2", "--nproc_per_node=2"}) {
+    ProgramRun run(Launch({count, "--tag_output", "--auth_token_file=" + dir / "secret"},
+                          "echo [$BRAID_AUTH_TOKEN]"),
+                   {.environment = {{"BRAID_AUTH_TOKEN", "known to others"}}});
+    EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+    EXPECT_EQ(Count(run.out(), "[of the file]"), "2 times '[of the file]'") << run.out();
   }
 }
 
