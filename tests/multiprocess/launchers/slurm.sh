@@ -58,6 +58,11 @@ expect_ranks 2
 lab_make_secret
 run ranks srun -N2 "${train_ranks[@]}"
 expect_ranks 2
+# shellcheck disable=SC2016
+run launchers srun -N2 --ntasks-per-node=1 bash -c '
+  "$0" launch --nnodes="$SLURM_NNODES" --node_rank="$SLURM_NODEID" --nproc_per_node=1 \
+    --master_addr=left --max_restarts=1 -- "$@"' "$bin/braid" "${train_ranks[@]}"
+expect_ranks 2
 run two_machines srun -N2 "${train[@]}" "$(losses two_machines)"
 expect_training 2x1
 run pmi2 srun -N2 --mpi=pmi2 "${train[@]}" --devices=cpu:2 --parallel=hybrid "$(losses pmi2)"
