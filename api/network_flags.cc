@@ -7,9 +7,10 @@
 #include "runtime/base/status.h"
 
 ABSL_FLAG(std::string, interface, "", "Network interface for everything, e.g. eth0. Empty: any");
-ABSL_FLAG(std::string, transport, "",
-          "The transports that may be used between nodes, with commas between: tcp, and shm between "
-          "processes of one machine, which is then taken there. Empty: tcp");
+ABSL_FLAG(
+    std::string, transport, "",
+    "The transports that may be used between nodes, with commas between: tcp, and shm between "
+    "processes of one machine, which is then taken there. Empty: tcp");
 ABSL_FLAG(std::string, auth_token_file, "",
           "File with the secret that all nodes share, readable by its owner only. Empty: the "
           "environment's BRAID_AUTH_TOKEN, else no secret and loopback addresses only");

@@ -1,6 +1,6 @@
 // What collectives of a plan are, for the table that says how they are carried out, and how many
-// messages that takes. The pass choose_methods writes into the plan what the table says; boxing asks
-// what a collective costs.
+// messages that takes. The pass choose_methods writes into the plan what the table says; boxing
+// asks what a collective costs.
 #pragma once
 
 #include <cstdint>
