@@ -267,6 +267,10 @@ struct InitOptions {
   bool is_insecure = false;  // other addresses than loopback, too, without a secret
   std::string interface = {};
   std::string transport = {};  // the only ones between ranks, "shm,tcp"; "": tcp
+  // Of rdma: "mlx5_0:1" or without the port, and the GID's number in its table; as they are here,
+  // by the address on the way to each rank.
+  std::string rdma_device = {};
+  int rdma_gid = -1;
   // Without progress for so long, in a call or in a session's job, rank 0 prints what everything
   // waits for. 0: never.
   absl::Duration stall_timeout = absl::Seconds(60);

@@ -235,6 +235,7 @@ absl::StatusOr<std::optional<NetworkOptions>> FindWorld(const InitOptions& optio
   network.is_insecure = options.is_insecure;
   network.interface = options.interface;
   network.transport = options.transport;
+  network.rdma = {.device = options.rdma_device, .gid = options.rdma_gid};
   network.join_timeout = absl::ToInt64Nanoseconds(options.timeout);
   network.meeting_file = meeting.file;
   network.control_descriptor = meeting.control_descriptor;

@@ -28,6 +28,8 @@ absl::StatusOr<InitOptions> InitOptionsOfFlags(const MainOptions& options) {
   if (!flags.secret.empty()) init.secret = std::move(flags.secret);
   if (!flags.interface.empty()) init.interface = std::move(flags.interface);
   if (!flags.transport.empty()) init.transport = std::move(flags.transport);
+  if (!flags.rdma.device.empty()) init.rdma_device = std::move(flags.rdma.device);
+  if (flags.rdma.gid >= 0) init.rdma_gid = flags.rdma.gid;
   init.is_insecure = init.is_insecure || flags.is_insecure;
   BRAID_ASSIGN_OR_RETURN(ReportFlags reports, ReadReportFlags());
   if (reports.stall_timeout.has_value()) {

@@ -188,6 +188,7 @@ absl::StatusOr<NetworkOptions> NetworkOf(Cluster cluster) {
   network.is_insecure = common.is_insecure;
   network.interface = std::move(common.interface);
   network.transport = std::move(common.transport);
+  network.rdma = std::move(common.rdma);
   const absl::Duration join_timeout = absl::GetFlag(FLAGS_join_timeout);
   if (join_timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(

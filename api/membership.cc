@@ -168,12 +168,7 @@ class Membership::Master final : public Membership::Impl {
     options.kernels = &kernels_;
     options.on_introduced = [is_introduced](Node&) { is_introduced->Set(); };
     if (network_.has_value()) {
-      options.interface = network_->interface;
-      options.host = seat_.data_host;
-      options.transport = network_->transport;
-      options.machine = network_->machine;
-      options.network = &SocketsOf(*network_);
-      options.loopback = network_->loopback;
+      SetNetwork(options, *network_, seat_.data_host);
     } else {
       options.loopback = &loopback_;
     }

@@ -11,6 +11,7 @@
 #include "runtime/base/prefixed.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
+#include "runtime/node.h"
 
 namespace braid {
 namespace {
@@ -28,6 +29,16 @@ absl::Status OfAllNodes(absl::Status cause) {
 absl::Status OfNode(const Cluster& cluster, int node, const absl::Status& cause) {
   if (cause.GetPayload(kOfAllNodes).has_value()) return cause;
   return Prefixed(NodeName(cluster, node), cause);
+}
+
+void SetNetwork(NodeOptions& node, const NetworkOptions& network, const std::string& host) {
+  node.interface = network.interface;
+  node.host = host;
+  node.transport = network.transport;
+  node.rdma = network.rdma;
+  node.machine = network.machine;
+  node.network = &SocketsOf(network);
+  node.loopback = network.loopback;
 }
 
 DeviceSpec DevicesHere(const DeviceSpec& spec) {

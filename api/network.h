@@ -12,6 +12,7 @@
 #include "api/interruption.h"
 #include "comm/cluster/cluster.h"
 #include "comm/control/network_place.h"
+#include "comm/transport.h"
 #include "runtime/base/reactor.h"
 #include "runtime/data/dataset_kinds.h"
 #include "runtime/device/device_kinds.h"
@@ -21,9 +22,11 @@ namespace braid {
 
 class LoopbackNetwork;
 class Node;
+struct NodeOptions;
 
 struct NetworkOptions : NetworkPlace {
   std::string transport;  // those that may be used, "shm,tcp"; "": the usual ones
+  RdmaChoice rdma;
   // What tells the machine of this process from others, where they are to be told apart by that:
   // "" is what the system says (comm/network/this_machine.h).
   std::string machine;
@@ -40,6 +43,9 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
                                                       Environment* environment);
 // The devices that this process brings: of "auto", a CPU device for each processor that it may use.
 DeviceSpec DevicesHere(const DeviceSpec& spec);
+// Where the transports of a node of this process listen, and which of them it may use. `host`: the
+// address that its peers know; "": anywhere.
+void SetNetwork(NodeOptions& node, const NetworkOptions& network, const std::string& host);
 // That all nodes return, each from the same call.
 absl::Status OfAllNodes(absl::Status cause);
 // What went wrong on a node, with its name unless it is OfAllNodes.

@@ -84,17 +84,12 @@ class NodeService::Impl {
     options.device_kind = options_.device_kind;
     options.threads_per_device = options_.threads_per_device;
     options.simulation_seed = options_.simulation_seed;
-    options.interface = network_.interface;
-    options.host = client_->local_address().host();
-    options.transport = network_.transport;
-    options.machine = network_.machine;
+    SetNetwork(options, network_, client_->local_address().host());
     // A simulated clock jumps to the next timer: one that never ends would hide that nothing is
     // left.
     options.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
     options.event_dump = options_.event_dump;
     options.environment = environment_;
-    options.network = &SocketsOf(network_);
-    options.loopback = network_.loopback;
     options.kernels = options_.kernels;
     options.dataset_kinds = options_.dataset_kinds;
     options.on_failure = options_.on_failure;

@@ -254,10 +254,7 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
   node.kernels = &kernels_;
   node.dataset_kinds = options_.dataset_kinds;
   if (options_.network.has_value()) {
-    node.interface = options_.network->interface;
-    node.host = host;
-    node.transport = options_.network->transport;
-    node.network = &SocketsOf(*options_.network);
+    SetNetwork(node, *options_.network, host);
   } else {
     node.loopback = &loopback_;
   }

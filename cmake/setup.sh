@@ -11,11 +11,14 @@ braid_packages=(
   libabsl-dev libgoogle-glog-dev libunwind-dev libprotobuf-dev protobuf-compiler
   libdnnl-dev ocl-icd-opencl-dev  # dnnl's CMake package asks for OpenCL
   libopenblas-openmp-dev libssl-dev zlib1g-dev nlohmann-json3-dev
+  libibverbs-dev  # rdma is left out without it
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 # What only running the tests needs: cases that others wrote; machines in namespaces, their faults;
 # a second compiler's reading of the sources.
 braid_test_packages=(libonnx-testdata iproute2 nftables python3 clang libomp-dev)
+# What the guest takes in which RDMA is tested (tests/rdma/image.sh).
+braid_vm_packages=(qemu-system-x86 busybox-static kmod cpio xz-utils ibverbs-providers iproute2)
 # What the presets asan and fuzz build with: libFuzzer is clang's.
 braid_clang_packages=(clang-14 libclang-rt-14-dev libomp-14-dev)
 

@@ -13,6 +13,11 @@ MemoryKey LandingRegions::Expose(std::span<std::byte> memory) {
   return {.token = token, .base = 0, .bytes = memory.size()};
 }
 
+void LandingRegions::ExposeAs(uint64_t token, std::span<std::byte> memory) {
+  MutexLock lock(mutex_);
+  regions_.Add(token, memory);
+}
+
 MemoryKey LandingRegions::Lend(std::span<const std::byte> memory) {
   return Add({.memory = memory});
 }

@@ -27,6 +27,8 @@ class LandingRegions {
  public:
   // As of Link.
   MemoryKey Expose(std::span<std::byte> memory);
+  // With a token of the transport's own, which no region of these has.
+  void ExposeAs(uint64_t token, std::span<std::byte> memory);
   MemoryKey Lend(std::span<const std::byte> memory);
   MemoryKey LendForWriting(std::span<std::byte> memory);
   void Withdraw(const MemoryKey& key);

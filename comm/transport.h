@@ -169,6 +169,12 @@ class Transport {
 class LoopbackNetwork;
 class SharedHeap;
 
+// Which device of this machine rdma uses, and by which GID.
+struct RdmaChoice {
+  std::string device;  // "mlx5_0:1", or without the port; "": by the route to each peer
+  int gid = -1;        // a number in the port's table; -1: by the route
+};
+
 struct TransportOptions {
   uint16_t node = 0;
   // The nodes that live in this process meet here; null if this node has the process to itself.
@@ -180,6 +186,7 @@ struct TransportOptions {
   std::string interface;
   // the local address to listen on; both empty: all.
   std::string host;
+  RdmaChoice rdma;
   // The names of the transports that may be used, "shm,tcp"; empty: those that need not be asked
   // for.
   std::string only;
@@ -193,6 +200,8 @@ struct TransportOptions {
 // INVALID_ARGUMENT, naming `what` gave the names, as of TransportOptions::only, if no transport
 // between processes has one of them.
 absl::Status CheckTransportNames(std::string_view what, const std::string& names);
+// Whether a list with commas between has this name.
+bool NamesTransport(const std::string& names, std::string_view name);
 // Whether a node with these options may have a transport that uses its shared_heap.
 bool UsesSharedHeap(const TransportOptions& options);
 // The transports of one node, best first: the one that it may use, or all that need not be asked

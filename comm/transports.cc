@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "comm/little_endian.h"
 #include "comm/loopback_transport.h"
+#include "comm/rdma/rdma_transport.h"
 #include "comm/shm/shm_transport.h"
 #include "comm/tcp/tcp_transport.h"
 #include "comm/transport.h"
@@ -22,19 +23,23 @@ struct ListedTransport {
 };
 
 // shm is not the usual one yet: its links take memory that no plan says, and collectives have no
-// algorithms for memory that is mapped.
+// algorithms for memory that is mapped. Nor is rdma: it was tried with devices in software only.
 constexpr ListedTransport kTransports[] = {
     {"shm", &MakeShmTransport, false, true},
+    {"rdma", &MakeRdmaTransport, false, true},
     {"tcp", &MakeTcpTransport, true, false},
 };
 
 bool IsAsked(const ListedTransport& listed, const TransportOptions& options) {
-  if (options.only.empty()) return listed.is_usual;
-  const std::vector<std::string> names = absl::StrSplit(options.only, ',');
-  return std::ranges::find(names, listed.name) != names.end();
+  return options.only.empty() ? listed.is_usual : NamesTransport(options.only, listed.name);
 }
 
 }  // namespace
+
+bool NamesTransport(const std::string& names, std::string_view name) {
+  const std::vector<std::string> all = absl::StrSplit(names, ',');
+  return std::ranges::find(all, name) != all.end();
+}
 
 absl::Status CheckTransportNames(std::string_view what, const std::string& names) {
   std::vector<std::string> known;

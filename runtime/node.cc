@@ -192,6 +192,7 @@ TransportOptions Node::ForTransports() const {
   transports.interface = options_.interface;
   transports.host = options_.host;
   transports.only = options_.transport;
+  transports.rdma = options_.rdma;
   transports.network = options_.network;
   transports.shared_heap = shared_heap_.get();
   return transports;

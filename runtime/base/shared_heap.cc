@@ -41,6 +41,7 @@ absl::StatusOr<Memory> SharedHeap::Allocate(uint64_t bytes) {
                           bytes, end_, memory_.bytes()));
     }
     BRAID_RETURN_IF_ERROR(memory_.Fill(end_, block));
+    Filled(end_, block);
     end_ += block;
   }
   return Memory(MemoryKind::kHost, {memory_.data() + offset, static_cast<size_t>(bytes)},
@@ -66,7 +67,28 @@ absl::StatusOr<std::span<std::byte>> SharedHeap::Reserve(uint64_t bytes) {
 
 absl::Status SharedHeap::Fill(std::span<std::byte> reserved) {
   const uint64_t begin = PagesStart(OffsetIn(reserved));
-  return memory_.FillInLargePages(begin, WholePages(OffsetIn(reserved) + reserved.size()) - begin);
+  const uint64_t bytes = WholePages(OffsetIn(reserved) + reserved.size()) - begin;
+  BRAID_RETURN_IF_ERROR(memory_.FillInLargePages(begin, bytes));
+  MutexLock lock(mutex_);
+  Filled(begin, bytes);
+  return absl::OkStatus();
+}
+
+// A run may begin in the last page of one that was filled before, or grow there.
+void SharedHeap::Filled(uint64_t offset, uint64_t bytes) {
+  uint64_t& run = runs_[offset];
+  run = std::max(run, bytes);
+}
+
+std::span<std::byte> SharedHeap::RunOf(std::span<const std::byte> memory) const {
+  const std::optional<uint64_t> offset = OffsetOf(memory);
+  if (!offset.has_value()) return {};
+  MutexLock lock(mutex_);
+  const auto after = runs_.upper_bound(*offset);
+  if (after == runs_.begin()) return {};
+  const auto& [begin, bytes] = *std::prev(after);
+  if (*offset + memory.size() > begin + bytes) return {};
+  return {memory_.data() + begin, static_cast<size_t>(bytes)};
 }
 
 uint64_t SharedHeap::OffsetIn(std::span<const std::byte> memory) const {

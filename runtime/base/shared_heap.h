@@ -37,6 +37,9 @@ class SharedHeap {
 
   // Where it lies in the mapping of a peer; none if peers do not have it.
   std::optional<uint64_t> OffsetOf(std::span<const std::byte> memory) const;
+  // What was filled at one go and has all of this memory in it; empty: nothing has. It stays where
+  // it is, and filled, as long as the heap is there, whoever has it.
+  std::span<std::byte> RunOf(std::span<const std::byte> memory) const;
   // Takes it from the peers, one of which may store there still and cannot be told to stop. What it
   // holds stays. It is never lent again.
   void Separate(std::span<const std::byte> memory);
@@ -45,6 +48,7 @@ class SharedHeap {
 
  private:
   void GiveBack(std::span<std::byte> block);
+  void Filled(uint64_t offset, uint64_t bytes) BRAID_REQUIRES(mutex_);
   uint64_t OffsetIn(std::span<const std::byte> memory) const;
   bool IsSeparate(uint64_t offset, uint64_t bytes) const BRAID_REQUIRES(mutex_);
 
@@ -52,6 +56,7 @@ class SharedHeap {
   mutable Mutex mutex_;
   uint64_t end_ BRAID_GUARDED_BY(mutex_) = 0;                   // of what was lent or reserved
   std::map<uint64_t, uint64_t> free_ BRAID_GUARDED_BY(mutex_);  // of that: bytes at an offset
+  std::map<uint64_t, uint64_t> runs_ BRAID_GUARDED_BY(mutex_);  // what was filled, likewise
   std::set<uint64_t> separate_ BRAID_GUARDED_BY(mutex_);        // pages, never free again
 };
 

@@ -177,7 +177,11 @@ TEST_P(CollectiveTest, GivesTheReferenceInTheRealEnvironment) {
   for (const int p : NumbersOf(GetParam().algorithm)) {
     for (const Layout& layout : Layouts(GetParam().algorithm, p)) {
       SCOPED_TRACE(layout.name + " p=" + std::to_string(p));
-      RunAll(*environment, Cases(GetParam().algorithm, layout), 20);
+      const std::vector<CollectiveCase> all = Cases(GetParam().algorithm, layout);
+      const size_t sampling = GetParam().transport.sampling;
+      std::vector<CollectiveCase> some;
+      for (size_t i = p % sampling; i < all.size(); i += sampling) some.push_back(all[i]);
+      RunAll(*environment, some, 20);
       if (HasFatalFailure()) return;
     }
   }

@@ -1,10 +1,13 @@
 #include "tests/comm/comm_cluster.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <span>
 #include <utility>
 
 #include "comm/loopback_transport.h"
 #include "comm/network/sim_network.h"
+#include "comm/rdma/rdma_transport.h"
 #include "comm/shm/shm_transport.h"
 #include "comm/tcp/tcp_transport.h"
 #include "glog/logging.h"
@@ -77,21 +80,22 @@ class TcpSet : public TransportSet {
   std::vector<std::unique_ptr<Transport>> transports_;
 };
 
-// With heaps, or with memory that peers do not map.
-class ShmSet : public TransportSet {
+using MakeTransport = std::unique_ptr<Transport> (*)(const TransportOptions& options);
+
+// With heaps, or with memory that peers do not map, and devices do not know.
+class HeapSet : public TransportSet {
  public:
-  ShmSet(Environment& environment, int num_nodes, bool has_heaps)
-      : reactor_(environment.StartReactor("shm")) {
+  HeapSet(Environment& environment, int num_nodes, MakeTransport make, bool has_heaps)
+      : reactor_(environment.StartReactor("heaps")) {
     for (int node = 0; node < num_nodes; ++node) {
       if (has_heaps) {
         auto heap = SharedHeap::Make(kHeapBytes);
         CHECK(heap.ok()) << heap.status();
         heaps_.push_back(*std::move(heap));
       }
-      transports_.push_back(
-          MakeShmTransport({.node = static_cast<uint16_t>(node),
-                            .reactor = reactor_.get(),
-                            .shared_heap = has_heaps ? heaps_.back().get() : nullptr}));
+      transports_.push_back(make({.node = static_cast<uint16_t>(node),
+                                  .reactor = reactor_.get(),
+                                  .shared_heap = has_heaps ? heaps_.back().get() : nullptr}));
     }
   }
   Transport& transport(int node) override { return *transports_[node]; }
@@ -110,10 +114,19 @@ class ShmSet : public TransportSet {
 using MakeEnvironment = std::function<std::unique_ptr<Environment>(uint64_t seed)>;
 
 TransportCase TcpCase(const std::string& name, const std::string& host, MakeEnvironment simulate) {
-  return {name, false, std::move(simulate), [host](Environment& environment, int n) {
+  return {name, false, 1, std::move(simulate), [host](Environment& environment, int n) {
             return std::make_unique<TcpSet>(environment, n, host);
           }};
 }
+
+TransportCase HeapCase(const std::string& name, bool lends, MakeTransport make, bool has_heaps) {
+  return {name, lends, 1, nullptr, [make, has_heaps](Environment& environment, int n) {
+            return std::make_unique<HeapSet>(environment, n, make, has_heaps);
+          }};
+}
+
+// What tests/rdma/vm.sh says: this machine has an RDMA port.
+bool HasRdmaPort() { return std::getenv("BRAID_TEST_RDMA") != nullptr; }
 
 }  // namespace
 
@@ -128,20 +141,20 @@ std::vector<std::byte> PatternBytes(size_t n, int seed) {
 }
 
 std::vector<TransportCase> TransportCases() {
-  return {
-      {"loopback", true, &MakeSimulatedEnvironment,
+  std::vector<TransportCase> cases = {
+      {"loopback", true, 1, &MakeSimulatedEnvironment,
        [](Environment&, int n) { return std::make_unique<LoopbackSet>(n); }},
-      {"shm", true, nullptr,
-       [](Environment& environment, int n) {
-         return std::make_unique<ShmSet>(environment, n, true);
-       }},
-      {"shmForeign", false, nullptr,
-       [](Environment& environment, int n) {
-         return std::make_unique<ShmSet>(environment, n, false);
-       }},
+      HeapCase("shm", true, &MakeShmTransport, true),
+      HeapCase("shmForeign", false, &MakeShmTransport, false),
       TcpCase("tcpIpv4", "127.0.0.1", &MakeSimulatedMachine),
       TcpCase("tcpIpv6", "::1", nullptr),
   };
+  if (HasRdmaPort()) {
+    cases.push_back(HeapCase("rdma", false, &MakeRdmaTransport, true));
+    cases.push_back(HeapCase("rdmaForeign", false, &MakeRdmaTransport, false));
+    for (TransportCase& rdma : std::span(cases).last(2)) rdma.sampling = 12;
+  }
+  return cases;
 }
 
 std::unique_ptr<Environment> MakeSimulatedMachine(uint64_t seed) {

@@ -37,6 +37,8 @@ std::vector<std::byte> PatternBytes(size_t n, int seed);
 struct TransportCase {
   std::string name;
   bool lends = false;  // what Allocate gives, to peers that can read it
+  // Of many cases that are alike, every so many one runs: more than 1 where a machine is emulated.
+  size_t sampling = 1;
   // An environment in which `make` works, of one simulated process; null: there is none.
   std::function<std::unique_ptr<Environment>(uint64_t seed)> simulate;
   std::function<std::unique_ptr<TransportSet>(Environment& environment, int num_nodes)> make;

@@ -370,6 +370,13 @@ void WriteFrames() {
   Write("shm", "grant", Raw("\2\7\2") + zero + Raw("\100\0\0\0\0\0\0\0") + zero + Raw("\20"));
   Write("shm", "grant_outside", Raw("\2\7\2\0\1\0\0\0\0\0\0\0\40\0\0\0\0\0\0") + zero + Raw("\20"));
   Write("shm", "bell", Raw("\0\7\2\0\0\0\3\0\4\0\3that"));
+  // A greeting and that it is ready; its end; a frame of two bytes; a write.
+  Write("rdma", "hello",
+        Raw("\0\x2b\1\0\x28\0BRDM\1\0\0\0\x11\0\0\0\5\0\0\0\0\4\0\0\0\1\0\0") +
+            std::string(16, 'g') + Raw("\3\2\0\0\0"));
+  Write("rdma", "reason", Raw("\0\7\4\0\4\0that"));
+  Write("rdma", "frame", Raw("\1\1\2\0\0") + std::string(28, '\0') + "ab");
+  Write("rdma", "write", Raw("\1\2\1\1\0\3\0\0\0\7\0\0\0\0\0\0\0") + std::string(16, '\0') + "a");
 }
 
 // ---- joining

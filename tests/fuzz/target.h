@@ -24,6 +24,7 @@ struct Target {
 // The list: one file each.
 Target TcpTarget();
 Target ShmTarget();
+Target RdmaTarget();
 Target FramesTarget();
 Target GroupsTarget();
 Target ControlTarget();

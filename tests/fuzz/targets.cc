@@ -7,9 +7,9 @@ namespace braid::fuzz {
 
 std::span<const Target> Targets() {
   static const std::array targets = {
-      TcpTarget(),    ShmTarget(),  FramesTarget(), GroupsTarget(), ControlTarget(),
-      MasterTarget(), JoinTarget(), PlanTarget(),   NodesTarget(),  CheckpointTarget(),
-      DataTarget(),   OnnxTarget(), ObjectsTarget()};
+      TcpTarget(),        ShmTarget(),    RdmaTarget(), FramesTarget(), GroupsTarget(),
+      ControlTarget(),    MasterTarget(), JoinTarget(), PlanTarget(),   NodesTarget(),
+      CheckpointTarget(), DataTarget(),   OnnxTarget(), ObjectsTarget()};
   return targets;
 }
 

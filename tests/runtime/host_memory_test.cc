@@ -137,6 +137,25 @@ TEST(HostMemoryTest, PeersWriteToPrivateMemoryIfTheHeapHasNoRoom) {
   EXPECT_FALSE((*heap)->OffsetOf({other->data(), other->size()}).has_value());
 }
 
+// Devices know memory by such runs.
+TEST(HostArenaTest, AHeapSaysWhatWasFilledAtOneGo) {
+  auto heap = SharedHeap::Make(SystemMemory() + 4 * kMiB);
+  ASSERT_TRUE(heap.ok()) << heap.status();
+  HostArena arena(/*devices=*/1, heap->get());
+  ASSERT_TRUE(arena.Grow(3 * kMiB + 5).ok());
+  std::byte* const begin = arena.bytes().data();
+  const size_t first = (*heap)->RunOf({begin, 1}).size();
+  EXPECT_GE(first, 3 * kMiB + 5);
+  ASSERT_TRUE(arena.Grow(9 * kMiB).ok());
+  EXPECT_EQ((*heap)->RunOf({begin + 5, 3 * kMiB}).data(), begin);
+  const std::span<std::byte> later = (*heap)->RunOf({begin + 4 * kMiB, 5 * kMiB});
+  EXPECT_GT(later.data(), begin);
+  EXPECT_GE(later.data() + later.size(), begin + 9 * kMiB);
+  EXPECT_TRUE((*heap)->RunOf(arena.bytes()).empty()) << "of two runs";
+  const std::vector<std::byte> foreign(10);
+  EXPECT_TRUE((*heap)->RunOf(foreign).empty());
+}
+
 // What lies there never moves, and peers have all of it.
 TEST(HostArenaTest, GrowsWithinAHeapIfThereIsRoom) {
   auto heap = SharedHeap::Make(SystemMemory() + 4 * kMiB);
