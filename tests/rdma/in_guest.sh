@@ -8,7 +8,7 @@ work=$(mktemp -d)
 export BRAID_AUTH_TOKEN=of-this-guest GLOG_logtostderr=1
 ranks=("$bin/braid" launch --nnodes=1 --node_rank=0 --master_addr="$address" --master_port=29500)
 # Emulated, a step takes seconds.
-train=("$bin/mnist" --steps=1000 --batch=10)
+train=("$bin/mnist" --steps=1000 --batch=4)
 
 step() { echo "==== ${SECONDS} s: $*"; }
 fail() {

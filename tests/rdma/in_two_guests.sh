@@ -11,7 +11,7 @@ for transport in tcp rdma; do
   echo "==== ${SECONDS} s: over $transport"
   # Emulated, a step takes seconds; the guests need not start at the same time.
   GLOG_v=1 timeout 250 "$bin/mnist" --nodes="$work/nodes" --node_rank="$RANK" --join_timeout=120s \
-    --transport=$transport --steps=1000 --batch=10 --metrics_json="$work/$transport.json" \
+    --transport=$transport --steps=1000 --batch=4 --metrics_json="$work/$transport.json" \
     >"$work/$transport" 2>&1 &
   training=$!
   while [[ $RANK -eq 0 ]] && kill -0 "$training" 2>/dev/null; do

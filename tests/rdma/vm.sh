@@ -50,7 +50,7 @@ exec 8>"$work/out" 9>"$work/err"
 timeout -k 5 "${VM_SECONDS:-600}" qemu-system-x86_64 -M q35,usb=off -nodefaults -no-user-config \
   -display none -no-reboot -accel tcg,thread=multi -cpu max -smp 2 -m 2048 \
   -kernel "$cache/kernel" -initrd "$cache/initrd" \
-  -append "console=ttyS0 quiet panic=-1 tsc=reliable mitigations=off nokaslr random.trust_cpu=on braid.script=$work/guest.sh" \
+  -append "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable mitigations=off nokaslr random.trust_cpu=on braid.script=$work/guest.sh" \
   -serial "file:$work/console" \
   -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
   -device virtio-9p-pci,fsdev=root,mount_tag=root -device virtio-serial-pci \
