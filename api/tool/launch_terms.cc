@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "comm/cluster/build_fingerprint.h"
 #include "comm/cluster/plain_text.h"
@@ -32,11 +32,12 @@ std::string TextOfTerms(const LaunchTerms& terms) {
   std::string text = absl::StrFormat("--nproc_per_node=%d\n--max_restarts=%d\n",
                                      terms.ranks_per_machine, terms.max_restarts);
   for (size_t i = 0; i < terms.program.size(); ++i) {
+    // What does not print would not be a line, and bytes that are no text do not travel.
     const std::string& word = terms.program[i];
-    text += absl::StrFormat("%s %s\n", i == 0 ? "program" : "argument",
-                            absl::StrReplaceAll(word, {{"\n", "\\n"}}));
+    const std::string shown = absl::CHexEscape(word);
+    text += absl::StrFormat("%s %s\n", i == 0 ? "program" : "argument", shown);
     if (i == 0 && word.find('/') != std::string::npos) {
-      text += absl::StrFormat("%s: %s\n", word, DescribeFile(word));
+      text += absl::StrFormat("%s: %s\n", shown, absl::CHexEscape(DescribeFile(word)));
     }
   }
   return text;

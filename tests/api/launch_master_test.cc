@@ -252,6 +252,12 @@ TEST_F(LaunchMasterTest, AReportThatCannotBeReadLosesItsMachine) {
   EXPECT_THAT(OrdersOf(1), ElementsAre("begin 0 at 9", "closed"));
 }
 
+TEST(LaunchTermsTest, ArgumentsMayHoldAnyBytes) {
+  const std::string text = TextOfTerms({.program = {"a\xff", "\"b\"\n\x01"}});
+  EXPECT_EQ(text,
+            "--nproc_per_node=1\n--max_restarts=0\nprogram a\\xff\nargument \\\"b\\\"\\n\\x01\n");
+}
+
 TEST(LaunchTermsTest, ALongArgumentIsShownWhereItDiffers) {
   LaunchTerms terms{.program = {"bash", "-c", std::string(500, 'x') + " one\nend"}};
   const std::string master = TextOfTerms(terms);
