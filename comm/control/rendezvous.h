@@ -31,9 +31,8 @@ struct NodeIdentity {
   uint16_t node = 0;
   int num_nodes = 1;
   std::string build;  // fingerprint of the program's file
-  // What was given to all alike, as one text: the canonical node list, what `braid launch` was
-  // told;
-  // "" if only a launcher knows the nodes.
+  // What was given to all alike, as one text: the canonical node list, or what `braid launch` was
+  // told. "": nothing, as where only a launcher knows the nodes.
   std::string agreed;
   std::string devices;  // "cpu:2"
   std::string host;     // the system's name
