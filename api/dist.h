@@ -137,8 +137,8 @@ class Group {
   // Whether the ranks make calls in each other's memory, without messages: all are of one machine,
   // and links between them are of the transport shm. Known once a collective was made.
   bool IsDirect() const;
-  // By which algorithm the last collective of this rank went: "direct", "exchange", "ring" or
-  // "hierarchical" (comm/README.md); "" before the first. For reports.
+  // By which algorithm the last collective of this rank went: "direct", "exchange", "ring",
+  // "hierarchical", "doubling" (comm/README.md); "" before the first. For reports.
   std::string LastAlgorithm() const;
 
   // Each returns when this rank's part is done, which may be when all ranks have come. Start...
@@ -243,8 +243,8 @@ class Group {
 
 struct GroupOptions {
   // The only algorithm of its collectives, to measure it: "direct" (where links are of the
-  // transport shm), "exchange", "ring" or "hierarchical" (comm/README.md); a call that it cannot do
-  // is an error on each rank. "": by the table.
+  // transport shm), "exchange", "ring", "hierarchical", "doubling" (comm/README.md); what it cannot
+  // do is an error on each rank. "": by the table.
   std::string algorithm = {};
 };
 

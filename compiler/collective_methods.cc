@@ -77,6 +77,8 @@ int64_t MessagesOf(const CollectiveUse& use, const CollectiveMethod& method) {
       return is_all_reduce ? 3 : 2;  // all meet before and after the work, and before they copy
     case CollectiveAlgorithm::kExchange:
       return 1;
+    case CollectiveAlgorithm::kDoubling:
+      return LeastMessagesOf(use.kind, use.members);
     case CollectiveAlgorithm::kHierarchical:
       return HierarchicalMessages(use, method);
     case CollectiveAlgorithm::kRing: {

@@ -21,6 +21,7 @@
 #include "api/byte_count.h"
 #include "api/dist_main.h"
 #include "api/dist_memory.h"
+#include "runtime/base/collective_table.h"
 #include "runtime/base/half.h"
 #include "runtime/base/nearest_names.h"
 #include "runtime/base/process_usage.h"
@@ -34,8 +35,14 @@ ABSL_FLAG(std::string, sizes, "4,4KiB,64KiB,1MiB,16MiB",
           "Bytes of the whole of it: of what each rank has of an all_reduce or broadcast, of the "
           "blocks of all ranks together of an all_gather, reduce_scatter or all_to_all");
 ABSL_FLAG(std::string, dtype, "f32", "f32, f64, i32, i64, bf16 or f16");
-ABSL_FLAG(std::string, algorithm, "",
-          "The only one that is used, direct, exchange, ring or hierarchical; empty: by the table");
+ABSL_FLAG(
+    std::string, algorithm, "",
+    "The only one that is used: direct, exchange, ring, hierarchical or doubling; empty: by the "
+    "table");
+ABSL_FLAG(
+    bool, table, false,
+    "The table of algorithms, and for each size how long a call takes by the one that it says "
+    "and by each other one that can do it");
 ABSL_FLAG(double, seconds, 1, "How long to measure each size, about");
 ABSL_FLAG(bool, json, false, "A JSON object for each size instead of the table");
 
@@ -212,7 +219,7 @@ class Case {
 struct Figures {
   int64_t bytes = 0;
   std::string algorithm;
-  std::vector<double> seconds;  // of each call, on rank 0; sorted
+  std::vector<double> seconds;  // of each call, on the rank where it took longest; sorted
   double cpu_seconds = 0;       // of a call, of all ranks
   double copied = 0;            // bytes a second, of a rank
 };
@@ -269,6 +276,7 @@ absl::StatusOr<Figures> Measure(World& world, Group& group, const Plan& plan, in
   std::vector<double> sum = {cpu};
   BRAID_RETURN_IF_ERROR(world.AllReduce(sum));
   figures.cpu_seconds = sum[0] / static_cast<double>(figures.seconds.size());
+  BRAID_RETURN_IF_ERROR(world.AllReduce(figures.seconds, dist::ReduceOp::kMax));
   std::ranges::sort(figures.seconds);
   return figures;
 }
@@ -308,6 +316,94 @@ constexpr std::pair<const char*, MeasureFn> kTypes[] = {
     {"i64", &Measure<int64_t>}, {"bf16", &Measure<BFloat16>}, {"f16", &Measure<Float16>},
 };
 
+void PrintTable(const World& world) {
+  std::printf(
+      "The table, of which the first row that fits says how; bytes of all members together\n");
+  std::printf("%-12s %-16s %12s %12s  %s\n", "where", "collective", "members to", "bytes to", "by");
+  const auto number = [](int64_t most) {
+    return most == kAnyNumber ? std::string("any") : absl::StrFormat("%d", most);
+  };
+  for (const CollectiveRow& row : CollectiveTable()) {
+    const std::string kind =
+        row.kind.has_value() ? std::string(CollectiveKindName(*row.kind)) : "any";
+    std::printf("%-12s %-16s %12s %12s  %s, chunks of %lld\n",
+                std::string(MemberSpreadName(row.spread)).c_str(), kind.c_str(),
+                number(row.most_members).c_str(), number(row.most_bytes).c_str(),
+                std::string(CollectiveAlgorithmName(row.method.algorithm)).c_str(),
+                static_cast<long long>(row.method.chunk_bytes));
+  }
+  std::printf("\nMedian microseconds of a call of %d ranks, by the table's choice and by others\n",
+              world.size());
+}
+
+// How long calls of one size take by one algorithm: the medians of some rounds.
+struct Candidate {
+  std::string algorithm;
+  std::unique_ptr<Group> group;
+  std::vector<double> medians = {};
+
+  double median() const {
+    std::vector<double> sorted = medians;
+    std::ranges::sort(sorted);
+    return sorted[sorted.size() / 2];
+  }
+};
+
+std::vector<int> AllRanks(const World& world) {
+  std::vector<int> all(static_cast<size_t>(world.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// Those that can do it: the others say so on every rank alike.
+absl::StatusOr<std::vector<Candidate>> FindCandidates(World& world, const Plan& plan,
+                                                      MeasureFn measure) {
+  std::vector<Candidate> able;
+  Plan once = plan;
+  once.seconds = 1e-6;
+  for (const char* const name : {"direct", "exchange", "ring", "hierarchical", "doubling"}) {
+    Candidate candidate{.algorithm = name};
+    BRAID_ASSIGN_OR_RETURN(candidate.group, world.NewGroup(AllRanks(world), {.algorithm = name}));
+    const absl::Status status =
+        measure(world, *candidate.group, once, /*bytes=*/world.size()).status();
+    if (status.ok()) able.push_back(std::move(candidate));
+    if (!status.ok() && !absl::IsInvalidArgument(status)) return status;
+  }
+  return able;
+}
+
+// The candidates take turns.
+absl::Status CompareAlgorithms(World& world, const Plan& plan, MeasureFn measure) {
+  constexpr int kRounds = 5;
+  BRAID_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, FindCandidates(world, plan, measure));
+  BRAID_ASSIGN_OR_RETURN(const auto by_table, world.NewGroup(AllRanks(world)));
+  if (world.rank() == 0) PrintTable(world);
+  Plan part = plan;
+  part.seconds = plan.seconds / kRounds;
+  for (const int64_t bytes : plan.sizes) {
+    BRAID_ASSIGN_OR_RETURN(const Figures chosen, measure(world, *by_table, part, bytes));
+    for (int round = 0; round < kRounds; ++round) {
+      for (Candidate& candidate : candidates) {
+        BRAID_ASSIGN_OR_RETURN(const Figures figures,
+                               measure(world, *candidate.group, part, bytes));
+        candidate.medians.push_back(figures.seconds[figures.seconds.size() / 2]);
+      }
+    }
+    if (world.rank() == 0) {
+      const auto best = std::ranges::min_element(
+          candidates, {}, [](const Candidate& candidate) { return candidate.median(); });
+      std::printf("%12lld %s: table %s, best %s;", static_cast<long long>(chosen.bytes),
+                  plan.collective->name, chosen.algorithm.c_str(), best->algorithm.c_str());
+      for (const Candidate& candidate : candidates) {
+        std::printf(" %s %.1f", candidate.algorithm.c_str(), 1e6 * candidate.median());
+      }
+      std::printf("\n");
+    }
+    for (Candidate& candidate : candidates) candidate.medians.clear();
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Program(World& world) {
   BRAID_ASSIGN_OR_RETURN(const Plan plan, PlanOfFlags());
   const std::string dtype = absl::GetFlag(FLAGS_dtype);
@@ -317,10 +413,10 @@ absl::Status Program(World& world) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--dtype=%s; f32, f64, i32, i64, bf16 or f16 was expected", dtype));
   }
-  std::vector<int> all(static_cast<size_t>(world.size()));
-  std::iota(all.begin(), all.end(), 0);
-  BRAID_ASSIGN_OR_RETURN(const std::unique_ptr<Group> group,
-                         world.NewGroup(all, {.algorithm = absl::GetFlag(FLAGS_algorithm)}));
+  if (absl::GetFlag(FLAGS_table)) return CompareAlgorithms(world, plan, type->second);
+  BRAID_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Group> group,
+      world.NewGroup(AllRanks(world), {.algorithm = absl::GetFlag(FLAGS_algorithm)}));
   bool is_first = true;
   for (const int64_t bytes : plan.sizes) {
     BRAID_ASSIGN_OR_RETURN(const Figures figures, type->second(world, *group, plan, bytes));

@@ -102,7 +102,7 @@ void ChunkMachine::Start(const ChunkWork& work, Collective::DoneCallback done) {
     SendReady(sends_.back());
   }
   const std::byte* from = work_.input + schedule.copy_from;
-  std::byte* to = work_.output + schedule.copy_to;
+  std::byte* to = Target(schedule.copy_target) + schedule.copy_to;
   if (schedule.copy_bytes > 0 && from != to) std::memcpy(to, from, schedule.copy_bytes);
   Advance();
 }
@@ -273,6 +273,14 @@ void ChunkMachine::Advance() {
   }
   for (const ReceiveState& in : receives_) {
     if (in.next < in.hop->items.size()) return;
+  }
+  for (const LocalSum& sum : work_.schedule->sums) {
+    const absl::Status summed =
+        Reduce(work_.output + sum.offset, Source(sum.first) + sum.first_offset,
+               work_.staging + sum.second_offset, sum.bytes);
+    if (summed.ok()) continue;
+    is_refused_ = true;
+    return group_.Fail(summed);
   }
   Finish(absl::OkStatus());
 }
@@ -532,19 +540,25 @@ void ChunkMachine::Acknowledge(const ReceiveLane& lane, const MemberEvent& arriv
 }
 
 absl::Status ChunkMachine::WorkIn(const ReceiveItem& item, const std::byte* data) const {
-  std::byte* target =
-      (item.target == ChunkBuffer::kStaging ? work_.staging : work_.output) + item.offset;
+  std::byte* target = Target(item.target) + item.offset;
   if (!item.is_reduction) {
     std::memcpy(target, data, item.bytes);
     return absl::OkStatus();
   }
   const std::byte* own = Source(item.own) + item.own_offset;
-  const int64_t n = item.bytes / work_.element_size;
-  const std::byte* const first = item.is_own_first ? own : data;
-  const std::byte* const second = item.is_own_first ? data : own;
+  return Reduce(target, item.is_own_first ? own : data, item.is_own_first ? data : own, item.bytes);
+}
+
+absl::Status ChunkMachine::Reduce(std::byte* target, const std::byte* first,
+                                  const std::byte* second, int64_t bytes) const {
+  const int64_t n = bytes / work_.element_size;
   if (work_.fallible_reduce) return (*work_.fallible_reduce)(target, first, second, n);
   work_.reduce(target, first, second, n);
   return absl::OkStatus();
+}
+
+std::byte* ChunkMachine::Target(ChunkBuffer buffer) const {
+  return buffer == ChunkBuffer::kStaging ? work_.staging : work_.output;
 }
 
 const std::byte* ChunkMachine::Source(ChunkBuffer buffer) const {

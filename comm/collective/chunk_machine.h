@@ -192,7 +192,10 @@ class ChunkMachine {
   void AwaitCause(const MemberEvent& arrival);
   absl::Status WorkIn(const ReceiveItem& item, const std::byte* data) const;
   void Acknowledge(const ReceiveLane& lane, const MemberEvent& arrival) const;
+  absl::Status Reduce(std::byte* target, const std::byte* first, const std::byte* second,
+                      int64_t bytes) const;
   const std::byte* Source(ChunkBuffer buffer) const;
+  std::byte* Target(ChunkBuffer buffer) const;
   void Finish(absl::Status status);
 
   const Options options_;

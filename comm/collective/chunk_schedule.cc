@@ -5,6 +5,7 @@
 #include <map>
 
 #include "comm/collective/chunk_blocks.h"
+#include "comm/collective/doubling_schedule.h"
 #include "comm/collective/hierarchical_schedule.h"
 #include "glog/logging.h"
 
@@ -295,10 +296,13 @@ int64_t LargestItem(const ReceiveHop& hop) { return Largest(hop); }
 
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
   if (spec.algorithm == CollectiveAlgorithm::kExchange) return MakeExchange(spec);
+  const bool doubles = spec.algorithm == CollectiveAlgorithm::kDoubling;
   const bool goes_by_host = spec.algorithm == CollectiveAlgorithm::kHierarchical &&
                             spec.kind != CollectiveKind::kBroadcast;
-  ChunkSchedule schedule = goes_by_host ? MakeHierarchicalSchedule(spec, BlockCounts(spec, blocks))
-                                        : MakeRingSchedule(spec, blocks);
+  ChunkSchedule schedule = doubles ? MakeDoublingSchedule(spec, BlockCounts(spec, blocks))
+                           : goes_by_host
+                               ? MakeHierarchicalSchedule(spec, BlockCounts(spec, blocks))
+                               : MakeRingSchedule(spec, blocks);
   schedule.lend_from = spec.lend_from;
   return schedule;
 }

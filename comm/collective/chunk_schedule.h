@@ -61,11 +61,24 @@ struct ReceiveHop {
   int64_t placed_bytes = 0;
 };
 
+// Output = first + second, of this member's own.
+struct LocalSum {
+  ChunkBuffer first = ChunkBuffer::kStaging;
+  int64_t first_offset = 0;
+  int64_t second_offset = 0;  // in staging
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
 struct ChunkSchedule {
   // One hop to and one from a member at most; those without items are left out.
   std::vector<SendHop> sends;
   std::vector<ReceiveHop> receives;
-  // The part of the own input that is output: input offset, output offset, bytes.
+  // When all items have left, and all were worked in.
+  std::vector<LocalSum> sums;
+  // The part of the own input that is output: input offset, output offset, bytes; or that goes to
+  // staging.
+  ChunkBuffer copy_target = ChunkBuffer::kOutput;
   int64_t copy_from = 0;
   int64_t copy_to = 0;
   int64_t copy_bytes = 0;

@@ -73,7 +73,7 @@ int64_t CollectiveMemoryBytes(const CollectiveSpec& spec);
 // Results are the same bits on every run and for every order of events: the ring adds block b in
 // the order of ranks b+1, b+2, ..., b; hierarchical adds block b on each host in the order of its
 // members from the one in b's place on, and these sums in the order of hosts from the one after b's
-// on; the other algorithms add in rank order.
+// on; doubling adds as the ring does; the other algorithms add in rank order.
 // All members get the same bits.
 class Collective {
  public:

@@ -12,6 +12,7 @@ const CollectiveAlgorithmEntry* FindCollectiveAlgorithm(CollectiveAlgorithm algo
       {CollectiveAlgorithm::kDevice, CheckDirect, DirectMemoryBytes, MakeDirect},
       {CollectiveAlgorithm::kRing, CheckRing, RingMemoryBytes, MakeRing},
       {CollectiveAlgorithm::kExchange, CheckExchange, RingMemoryBytes, MakeRing},
+      {CollectiveAlgorithm::kDoubling, CheckDoubling, RingMemoryBytes, MakeRing},
       {CollectiveAlgorithm::kHierarchical, CheckHierarchical, RingMemoryBytes, MakeRing},
   };
   for (const CollectiveAlgorithmEntry& entry : kEntries) {

@@ -155,6 +155,15 @@ absl::Status CheckExchange(const CollectiveSpec& spec) {
       spec.members.back().node));
 }
 
+absl::Status CheckDoubling(const CollectiveSpec& spec) {
+  if (spec.kind == CollectiveKind::kAllReduce || spec.kind == CollectiveKind::kAllGather) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("collective %d (%s): doubling is an all_reduce or an all_gather", spec.id,
+                      CollectiveKindName(spec.kind)));
+}
+
 absl::Status CheckHierarchical(const CollectiveSpec& spec) {
   const auto wrong = [&](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrFormat(

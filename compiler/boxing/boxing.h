@@ -24,7 +24,9 @@ struct BoxingEdge {
 };
 
 struct BoxingCost {
-  int64_t total_bytes = 0;    // moved between devices, all devices together (the table of sbp.md)
+  // Moved between devices, by the algorithms with the fewest bytes: an all_reduce of little data
+  // may take more, in fewer messages.
+  int64_t total_bytes = 0;    // all devices together (the table of sbp.md)
   int64_t busiest_bytes = 0;  // sent or received by the busiest device
   // Of the busiest device, one after another, by the algorithm that carries it out.
   int64_t messages = 0;

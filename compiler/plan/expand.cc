@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
+#include "compiler/plan/collective_traffic.h"
 #include "compiler/plan/expand_exchange.h"
 #include "compiler/plan/plan_edges.h"
 #include "compiler/plan/task_writer.h"
@@ -311,65 +312,18 @@ class Expander {
     operand.shard = {&layout, RegionOf(layout, group.placement, coordinate_)};
   }
 
-  // What this member sends to the next one in the ring, or to every peer in an all_to_all.
+  // What this member sends to members of other nodes.
   void CountBytes(const TaskGroup& group, const MemberList& list,
                   const plan::Collective& collective) {
-    const auto size = static_cast<int>(list.ranks.size());
-    const int my_rank = static_cast<int>(collective.rank);
-    const std::vector<int64_t>& counts = collective.counts;
+    const std::vector<int64_t> sent =
+        ElementsSent(collective, writer_.node_plan.members[list.number].hosts);
     const auto element = static_cast<int64_t>(SizeOf(collective.dtype));
-    const auto add = [&](int to, int64_t elements) {
+    for (size_t to = 0; to < sent.size(); ++to) {
       const int node = group.placement.device(list.ranks[to]).node;
-      if (node != writer_.node) {
-        writer_.link_bytes[static_cast<uint32_t>(node)] +=
-            static_cast<uint64_t>(elements * element * group.acts_per_step);
-      }
-    };
-    if (collective.kind == CollectiveKind::kAllToAll) {
-      for (int to = 0; to < size; ++to) add(to, counts[to]);
-      return;
+      if (node == writer_.node) continue;
+      writer_.link_bytes[static_cast<uint32_t>(node)] +=
+          static_cast<uint64_t>(sent[to] * element * group.acts_per_step);
     }
-    const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-    const auto block = [&](int index) {
-      return collective.kind == CollectiveKind::kAllReduce ? SplitEvenly(all, size, index).size
-                                                           : counts[index];
-    };
-    const bool gathers = collective.kind != CollectiveKind::kReduceScatter;
-    const bool reduces = collective.kind != CollectiveKind::kAllGather;
-    // A block passes every hop of a ring but the one into where it starts (gathering) or out of
-    // where it ends (reducing).
-    const auto add_ring = [&](const std::vector<int>& members) {
-      int64_t whole = 0;
-      for (const int member : members) whole += block(member);
-      const size_t place = std::ranges::find(members, my_rank) - members.begin();
-      const int next = members[(place + 1) % members.size()];
-      if (gathers) add(next, whole - block(next));
-      if (reduces) add(next, whole - block(my_rank));
-    };
-    if (collective.algorithm != CollectiveAlgorithm::kHierarchical) {
-      std::vector<int> members(size);
-      std::iota(members.begin(), members.end(), 0);
-      return add_ring(members);
-    }
-    // The members in one place of every host have a ring; those of a host give each other what they
-    // have of the others' blocks there, and what they have in the end.
-    const std::vector<std::vector<int>> hosts =
-        MembersByHost(writer_.node_plan.members[list.number].hosts);
-    const std::vector<int>& own = *std::ranges::find_if(hosts, [&](const auto& members) {
-      return std::ranges::find(members, my_rank) != members.end();
-    });
-    const auto in_place = [&](size_t place) {
-      std::vector<int> members;
-      for (const auto& host : hosts) members.push_back(host[place]);
-      return members;
-    };
-    const size_t my_place = std::ranges::find(own, my_rank) - own.begin();
-    for (size_t place = 0; place < own.size(); ++place) {
-      if (place == my_place) continue;
-      for (const int member : in_place(place)) add(own[place], reduces ? block(member) : 0);
-      for (const int member : in_place(my_place)) add(own[place], gathers ? block(member) : 0);
-    }
-    add_ring(in_place(my_place));
   }
 
   // All exchanges.

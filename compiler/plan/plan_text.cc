@@ -23,7 +23,8 @@ std::string MethodName(const CollectiveMethod& method) {
   std::string name(CollectiveAlgorithmName(method.algorithm));
   const bool has_chunks = method.algorithm == CollectiveAlgorithm::kRing ||
                           method.algorithm == CollectiveAlgorithm::kExchange ||
-                          method.algorithm == CollectiveAlgorithm::kHierarchical;
+                          method.algorithm == CollectiveAlgorithm::kHierarchical ||
+                          method.algorithm == CollectiveAlgorithm::kDoubling;
   if (has_chunks) absl::StrAppend(&name, "/", method.chunk_bytes);
   return name;
 }

@@ -32,6 +32,8 @@ std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm) {
       return "device";
     case CollectiveAlgorithm::kHierarchical:
       return "hierarchical";
+    case CollectiveAlgorithm::kDoubling:
+      return "doubling";
   }
   return "unknown";
 }

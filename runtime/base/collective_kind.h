@@ -23,6 +23,9 @@ enum class CollectiveAlgorithm : uint8_t {
   // Members on several hosts, as many on each: those of a host exchange, and between hosts there is
   // a ring for each of them (no all_to_all).
   kHierarchical,
+  // In so many steps as members can be doubled, for little data: an all_gather; an all_reduce, of
+  // which each gets what all have, and sums it up itself (no other kinds).
+  kDoubling,
 };
 
 // How a collective is carried out.
@@ -41,7 +44,8 @@ constexpr uint32_t kRingSlots = 4;
 inline constexpr CollectiveAlgorithm kCollectiveAlgorithms[] = {
     CollectiveAlgorithm::kDirect,      CollectiveAlgorithm::kRing,
     CollectiveAlgorithm::kDirectByOne, CollectiveAlgorithm::kExchange,
-    CollectiveAlgorithm::kDevice,      CollectiveAlgorithm::kHierarchical};
+    CollectiveAlgorithm::kDevice,      CollectiveAlgorithm::kHierarchical,
+    CollectiveAlgorithm::kDoubling};
 
 // "all_reduce"; "unknown" for a number that is no kind.
 std::string_view CollectiveKindName(CollectiveKind kind);

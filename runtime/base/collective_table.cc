@@ -15,38 +15,27 @@ constexpr int64_t kSmallBytes = int64_t{16} << 10;
 // over TCP on loopback.
 constexpr int64_t kExchangedBytes = int64_t{256} << 10;
 
+// Of more members, up to so many bytes the messages count, of which a ring has one after another
+// for each member, and not their bytes; where all get what all have to sum it up, fewer.
+constexpr int64_t kDoubledSumBytes = int64_t{128} << 10;
+constexpr int64_t kDoubledBytes = int64_t{256} << 10;
+
+constexpr CollectiveMethod By(CollectiveAlgorithm algorithm) { return {.algorithm = algorithm}; }
+
+using enum CollectiveAlgorithm;
+using enum MemberSpread;
+
 constexpr CollectiveRow kTable[] = {
-    {MemberSpread::kProcess,
-     {},
-     kAnyNumber,
-     kSmallBytes,
-     {.algorithm = CollectiveAlgorithm::kDirectByOne}},
-    {MemberSpread::kProcess,
-     {},
-     kAnyNumber,
-     kAnyNumber,
-     {.algorithm = CollectiveAlgorithm::kDirect}},
-    {MemberSpread::kProcesses, {}, 1, kAnyNumber, {.algorithm = CollectiveAlgorithm::kRing}},
-    {MemberSpread::kProcesses,
-     CollectiveKind::kAllReduce,
-     2,
-     kExchangedBytes,
-     {.algorithm = CollectiveAlgorithm::kExchange}},
-    {MemberSpread::kProcesses,
-     {},
-     kAnyNumber,
-     kAnyNumber,
-     {.algorithm = CollectiveAlgorithm::kRing}},
-    {MemberSpread::kHosts,
-     CollectiveKind::kAllToAll,
-     kAnyNumber,
-     kAnyNumber,
-     {.algorithm = CollectiveAlgorithm::kRing}},
-    {MemberSpread::kHosts,
-     {},
-     kAnyNumber,
-     kAnyNumber,
-     {.algorithm = CollectiveAlgorithm::kHierarchical}},
+    {kProcess, {}, kAnyNumber, kSmallBytes, By(kDirectByOne)},
+    {kProcess, {}, kAnyNumber, kAnyNumber, By(kDirect)},
+    {kProcesses, {}, 1, kAnyNumber, By(kRing)},
+    {kProcesses, CollectiveKind::kAllReduce, 2, kExchangedBytes, By(kExchange)},
+    {kProcesses, {}, 2, kAnyNumber, By(kRing)},
+    {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kDoubledSumBytes, By(kDoubling)},
+    {kProcesses, CollectiveKind::kAllGather, kAnyNumber, kDoubledBytes, By(kDoubling)},
+    {kProcesses, {}, kAnyNumber, kAnyNumber, By(kRing)},
+    {kHosts, CollectiveKind::kAllToAll, kAnyNumber, kAnyNumber, By(kRing)},
+    {kHosts, {}, kAnyNumber, kAnyNumber, By(kHierarchical)},
 };
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 The hosts are network namespaces, each with a link of that rate to a switch; ranks of a host reach
 each other by shared memory. Ranks are on the hosts one after another ("in a row"), or in turn. Prints
-medians over the turns, and how many times as long the last algorithm takes as the first. Every result
-is checked by the measuring program. Needs root."""
+medians over the turns, and how many times as long the last algorithm takes as the first, with the
+least and the most of a turn. Every result is checked by the measuring program. Needs root."""
 
 import argparse
 import json
@@ -63,14 +63,15 @@ def measure(arguments, hosts, places, algorithm, port):
 def compare(arguments, hosts, name, places, port):
     algorithms = arguments.algorithms.split(",")
     times = {}
-    for turn in range(arguments.turns):
+    for _ in range(arguments.turns):
         for algorithm in algorithms:
             port += 1
             for size, microseconds in measure(arguments, hosts, places, algorithm, port).items():
                 times.setdefault(size, {}).setdefault(algorithm, []).append(microseconds)
     for size, by_algorithm in sorted(times.items()):
         medians = {a: statistics.median(t) for a, t in by_algorithm.items()}
-        ratios = [last / first for first, last in zip(by_algorithm[algorithms[0]], by_algorithm[algorithms[-1]])]
+        pairs = zip(by_algorithm[algorithms[0]], by_algorithm[algorithms[-1]])
+        ratios = [last / first for first, last in pairs]
         print(
             "%-9s %10d bytes: %s; %.2f x (%.2f to %.2f)"
             % (
@@ -111,10 +112,8 @@ def main():
         each = arguments.ranks // arguments.hosts
         in_a_row = [rank // each for rank in range(arguments.ranks)]
         in_turn = [rank % arguments.hosts for rank in range(arguments.ranks)]
-        print(
-            "%s, %d ranks on %d hosts, links of %s, medians of %d turns"
-            % (arguments.collective, arguments.ranks, arguments.hosts, arguments.rate, arguments.turns)
-        )
+        what = (arguments.collective, arguments.ranks, arguments.hosts, arguments.rate)
+        print("%s, %d ranks on %d hosts, links of %s" % what)
         port = compare(arguments, hosts, "in a row", in_a_row, 20000)
         compare(arguments, hosts, "in turn", in_turn, port)
     finally:

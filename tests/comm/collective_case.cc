@@ -49,7 +49,9 @@ std::vector<std::vector<int>> SumOrder(const CollectiveCase& c, int b) {
   const int p = c.layout.size();
   std::vector<std::vector<int>> order;
   if (c.algorithm != CollectiveAlgorithm::kHierarchical) {
-    const int first = c.algorithm == CollectiveAlgorithm::kRing ? b + 1 : 0;
+    const bool is_as_ring =
+        c.algorithm == CollectiveAlgorithm::kRing || c.algorithm == CollectiveAlgorithm::kDoubling;
+    const int first = is_as_ring ? b + 1 : 0;
     order.emplace_back();
     for (int i = 0; i < p; ++i) order[0].push_back((first + i) % p);
     return order;

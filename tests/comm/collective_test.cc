@@ -16,6 +16,9 @@ using ::testing::HasSubstr;
 
 std::vector<CollectiveKind> KindsOf(CollectiveAlgorithm algorithm) {
   if (algorithm == CollectiveAlgorithm::kExchange) return {CollectiveKind::kAllReduce};
+  if (algorithm == CollectiveAlgorithm::kDoubling) {
+    return {CollectiveKind::kAllReduce, CollectiveKind::kAllGather};
+  }
   if (algorithm == CollectiveAlgorithm::kHierarchical) {
     return {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
             CollectiveKind::kBroadcast};
@@ -56,7 +59,9 @@ std::vector<Layout> Layouts(CollectiveAlgorithm algorithm, int p) {
     return p == 2 ? std::vector<Layout>{{"one_each", {0, 1}}} : std::vector<Layout>{};
   }
   std::vector<Layout> layouts = {{"one_node", std::vector<uint16_t>(p, 0)}};
-  if (algorithm != CollectiveAlgorithm::kRing || p == 1) return layouts;
+  const bool is_between_nodes =
+      algorithm == CollectiveAlgorithm::kRing || algorithm == CollectiveAlgorithm::kDoubling;
+  if (!is_between_nodes || p == 1) return layouts;
   Layout one_each{"one_each", {}}, unequal{"unequal", {}}, mixed{"mixed", {}};
   for (int r = 0; r < p; ++r) {
     one_each.nodes.push_back(r);
@@ -261,6 +266,19 @@ uint64_t BlocksByHost(const Layout& layout, CollectiveKind kind) {
   }
 }
 
+// The same where members gather in doubling steps; of an all_reduce the whole of each.
+uint64_t BlocksInDoublingSteps(const Layout& layout, CollectiveKind kind) {
+  const int p = static_cast<int>(layout.nodes.size());
+  uint64_t gathered = 0;
+  for (int r = 0; r < p; ++r) {
+    for (int distance = 1; distance < p; distance *= 2) {
+      const bool crosses = layout.nodes[r] != layout.nodes[(r + p - distance) % p];
+      gathered += crosses ? std::min(distance, p - distance) : 0;
+    }
+  }
+  return kind == CollectiveKind::kAllReduce ? gathered * p : gathered;
+}
+
 TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
   const auto environment = MakeRealEnvironment();
   for (const int p : NumbersOf(GetParam().algorithm)) {
@@ -284,9 +302,11 @@ TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
         ASSERT_TRUE(run.Wait().ok());
         const uint64_t moved = cluster.nodes().TotalBytesSent() - before;
         const uint64_t block = 400;
-        EXPECT_EQ(moved, block * (layout.hosts.empty() ? BlocksBetweenNodes(layout, kind)
-                                                       : BlocksByHost(layout, kind)))
-            << c.Describe();
+        const uint64_t blocks = GetParam().algorithm == CollectiveAlgorithm::kDoubling
+                                    ? BlocksInDoublingSteps(layout, kind)
+                                : layout.hosts.empty() ? BlocksBetweenNodes(layout, kind)
+                                                       : BlocksByHost(layout, kind);
+        EXPECT_EQ(moved, block * blocks) << c.Describe();
       }
     }
   }
@@ -416,7 +436,8 @@ INSTANTIATE_TEST_SUITE_P(Collectives, CollectiveTest, ::testing::ValuesIn([] {
                              for (const auto algorithm :
                                   {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kDirectByOne,
                                    CollectiveAlgorithm::kRing, CollectiveAlgorithm::kExchange,
-                                   CollectiveAlgorithm::kHierarchical}) {
+                                   CollectiveAlgorithm::kHierarchical,
+                                   CollectiveAlgorithm::kDoubling}) {
                                params.push_back({transport, algorithm});
                              }
                            }

@@ -51,7 +51,7 @@ std::string Chosen(const std::string& text) {
 TEST(ChooseMethods, BySizeOfTheBucketAndMembers) {
   EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "32")), "direct_by_one or exchange;");
   EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "34")), "direct or exchange;");
-  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "32")), "direct or ring;");
+  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "32")), "direct or doubling;");
 }
 
 // Whatever the size: they have the bytes, and do all of it.

@@ -73,6 +73,19 @@ TEST(BenchMessagesTest, PrintsATable) {
   EXPECT_THAT(run.out(), AllOf(HasSubstr("all_reduce of f32, 2 ranks"), HasSubstr("bus GB/s")));
 }
 
+TEST(BenchMessagesTest, ShowsTheTableOfAlgorithms) {
+  ProgramRun run(Bench({"all_gather", "--ranks=3", "--table", "--sizes=3KiB", "--seconds=0.02"}));
+  EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+  EXPECT_THAT(run.out(), AllOf(HasSubstr("hierarchical, chunks of 262144"),
+                               HasSubstr("3072 all_gather: table doubling, best ")));
+}
+
+TEST(BenchMessagesTest, MeasuresOneAlgorithm) {
+  ProgramRun run(Bench({"all_reduce", "--algorithm=ring", "--sizes=4", "--seconds=0.02"}));
+  EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
+  EXPECT_THAT(run.out(), HasSubstr(" ring "));
+}
+
 TEST(BenchMessagesTest, RanksOfALauncherTakePart) {
   for (const std::vector<std::string>& launcher :
        {std::vector<std::string>{"--standalone", "--nproc_per_node=3"}, {"--local=3"}}) {
@@ -94,6 +107,8 @@ TEST(BenchMessagesTest, SaysWhatIsWrong) {
       {{"all_reduce", "--seconds=0"}, "--seconds=0; a time above 0 was expected"},
       {{"all_reduce", "--ranks=-1"}, "a number of ranks was expected"},
       {{"all_reduce", "--transport=pigeon"}, "--transport=pigeon; one of these was expected"},
+      {{"all_reduce", "--algorithm=star"}, "'star' is no algorithm of process groups"},
+      {{"all_reduce", "--algorithm=hierarchical"}, "of 2 members there are 2 on the 1 hosts"},
       {{"all_reduce", "--rank=2"}, "--rank"},
   };
   for (const auto& [words, message] : wrongs) {
