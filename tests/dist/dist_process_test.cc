@@ -85,10 +85,11 @@ TEST(DistProcessTest, ARankThatDoesNotComeIsSaidWithoutBeingAsked) {
   const auto runs = StartRanks(3, {BRAID_DIST_PROGRAM, "absent"});
   runs[0]->AwaitError("(--stall_timeout)");
   runs[0]->AwaitError("barrier");
-  EXPECT_THAT(runs[0]->err(),
-              ContainsRegex("a call of a process group has waited for 1 s \\(--stall_timeout\\): "
-                            "the world: call 1, barrier \\([^\n]*, of rank [02][^\n]* has waited "
-                            "[0-9]+\\.[0-9] s for rank 1 \\(its last call here was call 0, barrier "));
+  EXPECT_THAT(
+      runs[0]->err(),
+      ContainsRegex("a call of a process group has waited for 1 s \\(--stall_timeout\\): "
+                    "the world: call 1, barrier \\([^\n]*, of rank [02][^\n]* has waited "
+                    "[0-9]+\\.[0-9] s for rank 1 \\(its last call here was call 0, barrier "));
   runs[1]->Signal(SIGTERM);
   for (const auto& run : runs) EXPECT_NE(run->Wait(), ExitStatus{});
 }
