@@ -244,7 +244,7 @@ TEST(SessionTest, DryRunPlansWithoutRunning) {
   const std::string printed = testing::internal::GetCapturedStdout();
   ASSERT_TRUE(job.ok()) << job.status().message();
   EXPECT_THAT(printed,
-              AllOf(HasSubstr("16 devices of 2 nodes"), HasSubstr("node 1 cpu 6 to 7 need "),
+              AllOf(HasSubstr("16 devices of 2 nodes"), HasSubstr("node 1 cpu 2 to 3 need "),
                     HasSubstr("node 0 sends node 1 ")));
   // Of 784 inputs and 10 outputs; the sums of the columns.
   EXPECT_THAT(printed, testing::ContainsRegex("layer +parameters +activations +operations\n"));
@@ -265,7 +265,7 @@ TEST(SessionTest, MeasuredRatesAreForEstimates) {
     const auto session = StartOrDie(std::move(options));
     testing::internal::CaptureStdout();
     const auto job = session->Compile("train", [](Job& job) {
-      examples::TrainMnist(job, SmallMnist(Parallel::kData, DType::kF32));
+      examples::TrainMnist(job, SmallMnist(Parallel::kModel, DType::kF32));
     });
     testing::internal::GetCapturedStdout();
     EXPECT_TRUE(job.ok()) << job.status().message();
