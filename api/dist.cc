@@ -395,12 +395,7 @@ namespace {
 absl::StatusOr<std::optional<CollectiveAlgorithm>> AlgorithmNamed(const std::string& name) {
   if (name.empty()) return std::nullopt;
   std::vector<std::string> names;
-  for (const CollectiveAlgorithm algorithm : kCollectiveAlgorithms) {
-    // In one process only.
-    if (algorithm == CollectiveAlgorithm::kDirectByOne ||
-        algorithm == CollectiveAlgorithm::kDevice) {
-      continue;
-    }
+  for (const CollectiveAlgorithm algorithm : kGroupAlgorithms) {
     names.emplace_back(CollectiveAlgorithmName(algorithm));
     if (names.back() == name) return algorithm;
   }

@@ -244,7 +244,8 @@ class Group {
 struct GroupOptions {
   // The only algorithm of its collectives, to measure it: "direct" (where links are of the
   // transport shm), "exchange", "ring", "hierarchical", "doubling" (comm/README.md); what it cannot
-  // do is an error on each rank. "": by the table.
+  // do is an error on each rank, but direct calls on memory that cannot be lent go by the ring. "":
+  // by the table.
   std::string algorithm = {};
 };
 
@@ -266,9 +267,9 @@ struct InitOptions {
   std::string secret = {};
   bool is_insecure = false;  // other addresses than loopback, too, without a secret
   std::string interface = {};
-  std::string transport = {};  // the only ones between ranks, "shm,tcp"; "": tcp
-  // Of rdma: "mlx5_0:1" or without the port, and the GID's number in its table; as they are here,
-  // by the address on the way to each rank.
+  std::string transport = {};  // those that may be used, "shm,tcp"; "": tcp
+  // For the transport rdma: the device, "mlx5_0:1" or "mlx5_0", and the number of the GID in its
+  // port's table. With "" and -1 both are chosen by this rank's address on the way to each other.
   std::string rdma_device = {};
   int rdma_gid = -1;
   // Without progress for so long, in a call or in a session's job, rank 0 prints what everything

@@ -96,7 +96,9 @@ class Membership::Master final : public Membership::Impl {
 
   absl::Status Join() override {
     BRAID_RETURN_IF_ERROR(CheckThreads(kNodeThreads + 2));
-    CoordinatorOptions options{.environment = environment_, .stall_timeout = stall_timeout()};
+    CoordinatorOptions options{
+        .environment = environment_,
+        .stall_timeout = StallTimeoutIn(*environment_, options_.stall_timeout)};
     if (network_.has_value()) {
       options.name_of = [this](int node) { return NodeName(network_->cluster, node); };
     }
@@ -151,10 +153,6 @@ class Membership::Master final : public Membership::Impl {
   Coordinator* coordinator() const override { return coordinator_.get(); }
 
  private:
-  // A simulated clock jumps to the next timer, which is not to be one that never ends.
-  Nanoseconds stall_timeout() const {
-    return environment_->is_simulated() ? 0 : options_.stall_timeout;
-  }
   std::string Name() const { return NodeName(network_->cluster, 0); }
   absl::Status OfThis(const absl::Status& cause) const {
     return network_.has_value() ? OfNode(network_->cluster, 0, cause) : cause;
@@ -163,7 +161,7 @@ class Membership::Master final : public Membership::Impl {
   std::unique_ptr<ControlChannel> StartNode(const std::shared_ptr<Event>& is_introduced) {
     NodeOptions options;
     options.environment = environment_;
-    options.stall_timeout = stall_timeout();
+    options.stall_timeout = StallTimeoutIn(*environment_, options_.stall_timeout);
     options.event_dump = options_.event_dump;
     options.kernels = &kernels_;
     options.on_introduced = [is_introduced](Node&) { is_introduced->Set(); };

@@ -31,6 +31,10 @@ absl::Status OfNode(const Cluster& cluster, int node, const absl::Status& cause)
   return Prefixed(NodeName(cluster, node), cause);
 }
 
+Nanoseconds StallTimeoutIn(const Environment& environment, Nanoseconds asked) {
+  return environment.is_simulated() ? 0 : asked;
+}
+
 void SetNetwork(NodeOptions& node, const NetworkOptions& network, const std::string& host) {
   node.interface = network.interface;
   node.host = host;

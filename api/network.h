@@ -43,6 +43,9 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
                                                       Environment* environment);
 // The devices that this process brings: of "auto", a CPU device for each processor that it may use.
 DeviceSpec DevicesHere(const DeviceSpec& spec);
+// How long a node or the coordinator waits for progress until it says so. 0 in a simulation: its
+// clock jumps to the next timer, and one that never ends would hide that nothing is left.
+Nanoseconds StallTimeoutIn(const Environment& environment, Nanoseconds asked);
 // Where the transports of a node of this process listen, and which of them it may use. `host`: the
 // address that its peers know; "": anywhere.
 void SetNetwork(NodeOptions& node, const NetworkOptions& network, const std::string& host);

@@ -85,9 +85,7 @@ class NodeService::Impl {
     options.threads_per_device = options_.threads_per_device;
     options.simulation_seed = options_.simulation_seed;
     SetNetwork(options, network_, client_->local_address().host());
-    // A simulated clock jumps to the next timer: one that never ends would hide that nothing is
-    // left.
-    options.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
+    options.stall_timeout = StallTimeoutIn(*environment_, options_.stall_timeout);
     options.event_dump = options_.event_dump;
     options.environment = environment_;
     options.kernels = options_.kernels;

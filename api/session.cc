@@ -173,7 +173,7 @@ absl::Status Session::Impl::Start() {
   if (options_.dry_run) return ChooseMachines();
 
   CoordinatorOptions coordinator{.environment = environment_};
-  coordinator.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
+  coordinator.stall_timeout = StallTimeoutIn(*environment_, options_.stall_timeout);
   if (options_.network.has_value()) {
     coordinator.name_of = [this](int node) { return NodeName(options_.network->cluster, node); };
   }
@@ -247,8 +247,7 @@ std::unique_ptr<ControlChannel> Session::Impl::StartNode(int number, const std::
   node.device_kind = *options_.device_kinds.Find(options_.node_kinds[number]);  // Start looked
   node.threads_per_device = options_.threads_per_device;
   node.simulation_seed = options_.simulation_seed.value_or(0);
-  // A simulated clock jumps to the next timer: one that never ends would hide that nothing is left.
-  node.stall_timeout = environment_->is_simulated() ? 0 : options_.stall_timeout;
+  node.stall_timeout = StallTimeoutIn(*environment_, options_.stall_timeout);
   node.environment = environment_;
   node.event_dump = options_.event_dump;
   node.kernels = &kernels_;

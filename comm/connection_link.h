@@ -1,5 +1,5 @@
 // A Link over a connection that outlives it: by what is posted, and by what it still has to say
-// when the Link is gone. The links of tcp and shm.
+// when the Link is gone. The links of tcp, shm and rdma.
 #pragma once
 
 #include <cstdint>

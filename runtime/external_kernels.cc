@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/crc32c.h"
@@ -380,7 +381,7 @@ absl::StatusOr<std::shared_ptr<const CheckpointReader>> OpenCheckpoint(const std
 }
 
 absl::Status CheckReadForm(Attrs like, const KernelSpec& spec) {
-  const bool overwrites = spec.outputs.empty();
+  const bool overwrites = absl::EndsWith(spec.op, "_into");
   return CheckKernelForm({.inputs = overwrites ? size_t{1} : size_t{0},
                           .outputs = overwrites ? size_t{0} : size_t{1},
                           .like = std::move(like)},

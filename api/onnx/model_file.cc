@@ -191,15 +191,21 @@ class Scanner {
   ModelFile& model_;
 };
 
+absl::Status PutBackFrom(const InputFile& file, const FileRange& range, TensorProto& tensor) {
+  std::string& bytes = *tensor.mutable_raw_data();
+  bytes.resize(static_cast<size_t>(range.size));
+  return file.ReadAt(range.offset, bytes.data(), bytes.size());
+}
+
 // What is left out of nodes that are no constants stands in their attributes after all.
-absl::Status PutBackOthers(const std::string& path, ModelFile& model) {
+absl::Status PutBackOthers(const InputFile& file, ModelFile& model) {
   for (auto at = model.left_out_of_nodes.begin(); at != model.left_out_of_nodes.end();) {
     NodeProto& node = *model.proto->mutable_graph()->mutable_node(at->first);
     if (IsTensorConstant(node)) {
       ++at;
       continue;
     }
-    BRAID_RETURN_IF_ERROR(PutBack(path, at->second, *node.mutable_attribute(0)->mutable_t()));
+    BRAID_RETURN_IF_ERROR(PutBackFrom(file, at->second, *node.mutable_attribute(0)->mutable_t()));
     at = model.left_out_of_nodes.erase(at);
   }
   return absl::OkStatus();
@@ -215,9 +221,7 @@ bool IsTensorConstant(const NodeProto& node) {
 
 absl::Status PutBack(const std::string& path, const FileRange& range, TensorProto& tensor) {
   BRAID_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
-  std::string& bytes = *tensor.mutable_raw_data();
-  bytes.resize(static_cast<size_t>(range.size));
-  return file.ReadAt(range.offset, bytes.data(), bytes.size());
+  return PutBackFrom(file, range, tensor);
 }
 
 absl::StatusOr<ModelFile> ReadModelFile(const std::string& path) {
@@ -239,7 +243,7 @@ absl::StatusOr<ModelFile> ReadModelFile(const std::string& path) {
   if (!is_read || !model.proto->has_graph()) {
     return absl::DataLossError(absl::StrCat("'", path, "' is no ONNX model, or is damaged"));
   }
-  BRAID_RETURN_IF_ERROR(PutBackOthers(path, model));
+  BRAID_RETURN_IF_ERROR(PutBackOthers(file, model));
   return model;
 }
 

@@ -361,7 +361,8 @@ absl::StatusOr<std::vector<Candidate>> FindCandidates(World& world, const Plan& 
   std::vector<Candidate> able;
   Plan once = plan;
   once.seconds = 1e-6;
-  for (const char* const name : {"direct", "exchange", "ring", "hierarchical", "doubling"}) {
+  for (const CollectiveAlgorithm algorithm : kGroupAlgorithms) {
+    const std::string name(CollectiveAlgorithmName(algorithm));
     Candidate candidate{.algorithm = name};
     BRAID_ASSIGN_OR_RETURN(candidate.group, world.NewGroup(AllRanks(world), {.algorithm = name}));
     const absl::Status status =

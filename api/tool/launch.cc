@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "comm/cluster/node_list.h"
 #include "comm/control/local_ranks.h"
 #include "comm/control/secret.h"
+#include "comm/network/socket.h"
 #include "runtime/base/process.h"
 #include "runtime/base/status.h"
 
@@ -214,11 +214,11 @@ LaunchOptions OptionsOfNodes(std::vector<NodeCommand> commands) {
 
 absl::StatusOr<LaunchOptions> OptionsOfRanks(const std::vector<std::string>& program) {
   BRAID_ASSIGN_OR_RETURN(LocalRanks ranks, RanksOfFlags());
-  std::shared_ptr<Socket> port;
+  Socket port;  // kept, so that nobody else gets it while ranks are started again
   if (ranks.master.host.empty()) {
     BRAID_ASSIGN_OR_RETURN(ReservedRanks reserved, ReserveLocalRanks(ranks.count));
     ranks = std::move(reserved.ranks);
-    port = std::make_shared<Socket>(std::move(reserved.port));
+    port = std::move(reserved.port);
     BRAID_ASSIGN_OR_RETURN(ranks.secret, SecretOfFlags());
   } else {
     BRAID_ASSIGN_OR_RETURN(ranks.secret,
@@ -243,7 +243,8 @@ absl::StatusOr<LaunchOptions> OptionsOfRanks(const std::vector<std::string>& pro
     place.is_insecure = absl::GetFlag(FLAGS_insecure);
     place.join_timeout = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_join_timeout));
   }
-  options.commands = [ranks, program, host, port](int restarts, uint16_t chosen) mutable {
+  options.commands = [ranks, program, host, port = std::move(port)](int restarts,
+                                                                    uint16_t chosen) mutable {
     if (chosen != 0) ranks.master.port = chosen;
     return CommandsOfLocalRanks(ranks, restarts, host, program);
   };

@@ -71,7 +71,7 @@ void RunningCluster::StartNode(NodeCommand command) {
   absl::StatusOr<std::unique_ptr<NodeProcess>> node = NodeProcess::Start(
       {.reactor = reactor_, .guard = options_.guard}, std::move(command),
       {.kind = kind, .out = &out_, .err = &err_},
-      [this, place = nodes_.size()](ExitStatus status) { OnNodeEnd(place, status); });
+      [this, number = nodes_.size()](ExitStatus status) { OnNodeEnd(number, status); });
   if (node.ok()) {
     nodes_.push_back(*std::move(node));
     ++running_;
@@ -82,9 +82,9 @@ void RunningCluster::StartNode(NodeCommand command) {
   SignalAll(SIGTERM);  // they would wait for it
 }
 
-void RunningCluster::OnNodeEnd(size_t place, ExitStatus status) {
+void RunningCluster::OnNodeEnd(size_t number, ExitStatus status) {
   --running_;
-  const NodeProcess& node = *nodes_[place];
+  const NodeProcess& node = *nodes_[number];
   if (!status.ok()) {
     // Who loses a peer returns an error, and on this machine that is known before ssh brings the
     // end of the peer itself. What was ended, and not by this launch, did not end because of

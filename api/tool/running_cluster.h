@@ -46,7 +46,7 @@ class RunningCluster {
 
  private:
   void StartNode(NodeCommand command);
-  void OnNodeEnd(size_t place, ExitStatus status);
+  void OnNodeEnd(size_t number, ExitStatus status);
   void Fail(LaunchFailure failure);
   void KillLater(const std::string& reason);
   void SignalAll(int signal);

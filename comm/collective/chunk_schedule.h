@@ -38,7 +38,7 @@ struct ReceiveItem {
   ChunkBuffer own = ChunkBuffer::kInput;
   int64_t own_offset = 0;
   int64_t bytes = 0;
-  // That must have been worked in, of an earlier hop: they make what is own.
+  // That must have been worked in: they make what is own, or are of the step before.
   ItemsBefore after_receives = {};
   // That must have left their source: they still use the target.
   ItemsBefore after_sends = {};
@@ -98,7 +98,8 @@ constexpr int64_t EvenBlock(int64_t whole, int64_t p, int64_t r) {
 }
 
 // For a valid spec. `blocks`: how many elements each member of an all_reduce sums, where each sums
-// some; empty: as even as can be. The bytes of all sends are the least possible: with T the whole,
+// some; empty: as even as can be. But for an all_reduce by doubling, in which each member sends
+// (p-1) T and stages p T, the bytes of all sends are the least possible: with T the whole,
 // all_reduce 2(p-1)/p T, all_gather and reduce_scatter (p-1)/p T, all_to_all what belongs to
 // others, broadcast T but for the last member of the chain.
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec,

@@ -169,7 +169,8 @@ absl::Status CheckHierarchical(const CollectiveSpec& spec) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "collective %d (%s): hierarchical %s", spec.id, CollectiveKindName(spec.kind), what));
   };
-  if (spec.kind == CollectiveKind::kAllToAll) return wrong("is for other kinds");
+  if (spec.kind == CollectiveKind::kAllToAll)
+    return wrong("is for all_reduce, all_gather, reduce_scatter and broadcast");
   if (NumHostsAlike(HostsOf(spec)) > 1) return absl::OkStatus();
   std::vector<std::string> hosts;
   for (const auto& members : MembersByHost(HostsOf(spec))) {

@@ -19,6 +19,7 @@
 #include "comm/control/secret.h"
 #include "comm/little_endian.h"
 #include "glog/logging.h"
+#include "runtime/base/random_bytes.h"
 #include "runtime/base/status.h"
 
 namespace braid {

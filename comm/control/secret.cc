@@ -1,26 +1,19 @@
 #include "comm/control/secret.h"
 
-#include <sys/random.h>
 #include <sys/stat.h>
 
 #include <array>
-#include <cerrno>
+#include <cstddef>
 #include <fstream>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
+#include "runtime/base/random_bytes.h"
 #include "runtime/base/status.h"
 
 namespace braid {
-
-absl::Status FillRandom(std::span<std::byte> bytes) {
-  if (getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size())) {
-    return absl::OkStatus();
-  }
-  return absl::ErrnoToStatus(errno, "the system gives no random numbers");
-}
 
 absl::StatusOr<std::string> MakeSecret() {
   std::array<std::byte, 32> bytes;

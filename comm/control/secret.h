@@ -1,8 +1,6 @@
-// The secret that the nodes of a cluster share, and random bytes that nobody can guess.
+// The secret that the nodes of a cluster share.
 #pragma once
 
-#include <cstddef>
-#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -10,9 +8,6 @@
 #include "comm/cluster/launcher_environment.h"
 
 namespace braid {
-
-// The system's random numbers, fit for keys; at most 256 bytes.
-absl::Status FillRandom(std::span<std::byte> bytes);
 
 // 256 random bits in hexadecimal.
 absl::StatusOr<std::string> MakeSecret();

@@ -11,15 +11,6 @@
 #include "runtime/base/status.h"
 
 namespace braid {
-namespace {
-
-// Link-local addresses mean another network on every interface; a peer cannot know which.
-bool IsLinkLocal(const SocketAddress& address) {
-  return address.family() == AF_INET6 &&
-         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_addr);
-}
-
-}  // namespace
 
 absl::StatusOr<JoinPlace> FindIpPlace(const TransportOptions& options) {
   Network& network = *options.network;
@@ -28,7 +19,7 @@ absl::StatusOr<JoinPlace> FindIpPlace(const TransportOptions& options) {
     place.name = options.interface;
     place.dials_from_local = true;
     BRAID_ASSIGN_OR_RETURN(place.local, network.InterfaceAddresses(options.interface));
-    std::erase_if(place.local, IsLinkLocal);
+    std::erase_if(place.local, [](const SocketAddress& own) { return own.is_link_local(); });
     if (place.local.empty()) {
       return absl::NotFoundError(absl::StrFormat(
           "interface '%s' has link-local addresses only; give it one that peers can reach",
@@ -43,7 +34,7 @@ absl::StatusOr<JoinPlace> FindIpPlace(const TransportOptions& options) {
 
 absl::StatusOr<std::vector<SocketAddress>> ReachableAddresses(Network& network) {
   BRAID_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses, network.LocalAddresses());
-  std::erase_if(addresses, IsLinkLocal);
+  std::erase_if(addresses, [](const SocketAddress& own) { return own.is_link_local(); });
   std::stable_partition(addresses.begin(), addresses.end(),
                         [](const SocketAddress& address) { return !address.is_loopback(); });
   if (!addresses.empty() && !addresses.front().is_loopback()) {
@@ -52,8 +43,8 @@ absl::StatusOr<std::vector<SocketAddress>> ReachableAddresses(Network& network) 
   return addresses;
 }
 
-absl::StatusOr<IpListeners> ListenAtPlace(const JoinPlace& place, Network& network) {
-  IpListeners listeners;
+absl::StatusOr<JoinListeners> ListenAtPlace(const JoinPlace& place, Network& network) {
+  JoinListeners listeners;
   const auto listen = [&](const SocketAddress& address) -> absl::StatusOr<SocketAddress> {
     BRAID_ASSIGN_OR_RETURN(Socket socket, network.ListenOn(address));
     BRAID_ASSIGN_OR_RETURN(const SocketAddress bound, socket.LocalAddress());

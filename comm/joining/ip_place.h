@@ -19,12 +19,8 @@ absl::StatusOr<JoinPlace> FindIpPlace(const TransportOptions& options);
 // there are no others.
 absl::StatusOr<std::vector<SocketAddress>> ReachableAddresses(Network& network);
 
-struct IpListeners {
-  std::vector<Socket> sockets;
-  std::vector<SocketAddress> candidates;  // as of NodeAddress
-};
 // At each address of the place; of anywhere at all that there are.
-absl::StatusOr<IpListeners> ListenAtPlace(const JoinPlace& place, Network& network);
+absl::StatusOr<JoinListeners> ListenAtPlace(const JoinPlace& place, Network& network);
 
 // As Transport::Reaches: whether one of the peer's addresses is of a family that the place has.
 absl::Status ReachesFromPlace(const JoinPlace& place, std::string_view peer_address);

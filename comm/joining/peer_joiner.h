@@ -27,6 +27,11 @@ struct JoinPlace {
   std::string name;                  // for errors: "eth0"
 };
 
+struct JoinListeners {
+  std::vector<Socket> sockets;
+  std::vector<SocketAddress> candidates;  // as of NodeAddress
+};
+
 struct LinkEnds {
   uint16_t node = 0;
   uint16_t peer = 0;

@@ -155,6 +155,10 @@ bool SocketAddress::is_loopback() const {
   return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&Ipv6(get()).sin6_addr);
 }
 
+bool SocketAddress::is_link_local() const {
+  return family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&Ipv6(get()).sin6_addr);
+}
+
 bool SocketAddress::is_any() const {
   if (family() == AF_INET) return Ipv4(get()).sin_addr.s_addr == htonl(INADDR_ANY);
   return family() == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&Ipv6(get()).sin6_addr);

@@ -33,6 +33,8 @@ class SocketAddress {
   uint16_t port() const;
   SocketAddress WithPort(uint16_t port) const;
   bool is_loopback() const;  // 127.0.0.0/8 or ::1
+  // fe80::/10: another network on every interface; a peer cannot know which.
+  bool is_link_local() const;
   bool is_any() const;       // 0.0.0.0 or ::
   std::string host() const;  // without port and brackets
   std::string ToString() const;

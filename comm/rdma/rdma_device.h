@@ -79,11 +79,12 @@ class RdmaDevice {
 
   // RESOURCE_EXHAUSTED, or what errno says, with the bytes. The device outlives the region.
   absl::StatusOr<RdmaRegion> Register(std::span<std::byte> memory, RdmaAccess access);
-  // The local key of memory that is of the heap, which is registered as it was filled, when it is
-  // first asked for; none of other memory. Errors as of Register.
+  // The local key of memory that lies in the heap; none for other memory. The heap is registered in
+  // the runs in which it was filled, each when a key in it is first asked for. Errors as of
+  // Register.
   absl::StatusOr<std::optional<uint32_t>> KeyInHeap(std::span<const std::byte> memory);
 
-  // A descriptor of one's own that is readable when TakeEvents has something to do.
+  // A new descriptor, the caller's, which is readable when TakeEvents has something to do.
   absl::StatusOr<Descriptor> EventDescriptor() const;
   // `listener` is told what concerns this queue pair or its port, until LeaveEvents; inside
   // somebody's TakeEvents, so it may only post.

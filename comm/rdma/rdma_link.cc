@@ -17,6 +17,7 @@
 #include "comm/rdma/rdma_queue_pair.h"
 #include "comm/rdma/rdma_sender.h"
 #include "comm/rdma/rdma_wire.h"
+#include "comm/write_answers.h"
 #include "glog/logging.h"
 #include "runtime/base/descriptor.h"
 #include "runtime/base/mutex.h"
@@ -35,7 +36,8 @@ constexpr Nanoseconds kNewsTime = 2 * kSecond;
 // As of tcp: so long the peer has to read the reason of a close.
 constexpr Nanoseconds kNotesLinger = 500 * kMillisecond;
 
-// The connection behind a Link, which it outlives by what is posted.
+// The connection behind a Link. It outlives the Link for as long as callbacks that were posted to
+// the reactor hold it.
 //
 // What finds no room waits in the outbox until requests complete or the peer gives credits, which
 // the reactor sees. Closing: the peer gets the reason over the connection, and the queue pair goes,
@@ -53,7 +55,6 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
         landing_(options.route.device),
         inbox_(*pair_, owed_, landing_, options.node) {
     outbox_.Reserve(kFirstPackets);
-    answers_.reserve(kFirstPackets);
   }
 
   const RdmaLinkOptions& options() const { return options_; }
@@ -124,7 +125,9 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
     if (!reason_.ok()) return;
     reason_ = reason;
     is_closed_.store(true, std::memory_order_release);
-    for (; !outbox_.empty(); outbox_.pop_front()) Refuse(outbox_.front());
+    for (; !outbox_.empty(); outbox_.pop_front()) {
+      answers_.Add(std::move(outbox_.front().done), reason);
+    }
     if (!farewell.empty()) notes_.SendReason(farewell);
     notes_.EndOfNotes();
     options_.reactor->Post([self = shared_from_this()] { self->Settle(); });
@@ -143,9 +146,9 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
     LeavePair();
     if (notes_.socket().is_open()) notes_.ThrowAway();
     LeaveSocket();
-    std::vector<RdmaAnswer> answers = TakeAnswers();
+    std::vector<WriteAnswers::Answer> answers = answers_.Take();
     if (answers.empty()) return;
-    options_.reactor->Post([answers = std::move(answers)] { GiveAnswers(answers); });
+    options_.reactor->Post([answers = std::move(answers)] { WriteAnswers::Give(answers); });
   }
 
   LinkCounters counters() const {
@@ -171,8 +174,9 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
   bool Add(RdmaPacket packet) {
     MutexLock lock(out_mutex_);
     if (!reason_.ok()) {
-      if (packet.done) options_.reactor->Post([self = shared_from_this()] { self->AnswerAll(); });
-      Refuse(packet);
+      if (!packet.done) return false;
+      answers_.Add(std::move(packet.done), reason_);
+      options_.reactor->Post([self = shared_from_this()] { self->answers_.GiveAll(); });
       return false;
     }
     ++frames_sent_;
@@ -188,10 +192,6 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
     }
     outbox_.push_back(std::move(packet));
     return false;
-  }
-
-  void Refuse(RdmaPacket& packet) BRAID_REQUIRES(out_mutex_) {
-    if (packet.done) answers_.push_back({std::move(packet.done), reason_});
   }
 
   // All that follows: the reactor's thread. What it calls of the owner's may destroy the Link, so
@@ -332,7 +332,7 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
   bool Give(const RdmaInbox::Arrived& arrived) {
     std::array<std::byte, kMaxFrameBytes> frame;
     absl::Status status = inbox_.Take(arrived, frame);
-    if (status.ok()) {
+    if (status.ok() && RdmaSender::OwesMany(owed_)) {
       MutexLock lock(out_mutex_);
       if (reason_.ok()) status = sender_.PostCredits();
     }
@@ -356,7 +356,7 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
       if (status.ok()) status = sender_.PostCredits();
     }
     if (!status.ok()) return Fail(status);
-    AnswerAll();
+    answers_.GiveAll();
   }
 
   absl::Status FlushOutbox() BRAID_REQUIRES(out_mutex_) {
@@ -364,7 +364,7 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
       RdmaPacket& packet = outbox_.front();
       BRAID_ASSIGN_OR_RETURN(const RdmaSender::Progress progress, sender_.Post(packet));
       if (progress == RdmaSender::Progress::kWaits) return absl::OkStatus();
-      if (packet.done) answers_.push_back({std::move(packet.done), absl::OkStatus()});
+      answers_.Add(std::move(packet.done), absl::OkStatus());
     }
     return absl::OkStatus();
   }
@@ -459,7 +459,7 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
       }
     }
     const bool tells = !std::exchange(is_over_, true);
-    AnswerAll();
+    answers_.GiveAll();
     if (tells) TellOwner();
   }
 
@@ -499,24 +499,6 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
     }
   }
 
-  std::vector<RdmaAnswer> TakeAnswers() {
-    MutexLock lock(out_mutex_);
-    return std::exchange(answers_, {});
-  }
-
-  // An answer may lead back here: what is answered is not the member meanwhile.
-  void AnswerAll() {
-    std::vector<RdmaAnswer> answers = TakeAnswers();
-    GiveAnswers(answers);
-    answers.clear();
-    MutexLock lock(out_mutex_);
-    if (answers_.empty() && answers_.capacity() < answers.capacity()) answers_.swap(answers);
-  }
-
-  static void GiveAnswers(const std::vector<RdmaAnswer>& answers) {
-    for (const RdmaAnswer& answer : answers) answer.done(answer.status);
-  }
-
   const RdmaLinkOptions options_;
   RdmaDevice& device_;
   mutable Mutex out_mutex_;
@@ -528,7 +510,7 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
   RdmaSender sender_ BRAID_GUARDED_BY(out_mutex_);
   RingBuffer<RdmaPacket> outbox_ BRAID_GUARDED_BY(out_mutex_);
   bool must_flush_ BRAID_GUARDED_BY(out_mutex_) = false;  // there may be room by now
-  std::vector<RdmaAnswer> answers_ BRAID_GUARDED_BY(out_mutex_);
+  WriteAnswers answers_{kFirstPackets};
   absl::Status reason_ BRAID_GUARDED_BY(out_mutex_);
   uint64_t frames_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;
   uint64_t bytes_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;

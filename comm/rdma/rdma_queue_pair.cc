@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
-#include "comm/control/secret.h"
+#include "runtime/base/random_bytes.h"
 #include "runtime/base/status.h"
 
 namespace braid {

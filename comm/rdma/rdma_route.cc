@@ -49,10 +49,6 @@ SocketAddress AddressOf(const ibv_gid& gid) {
   return {reinterpret_cast<const sockaddr*>(&address), sizeof(address)};
 }
 
-bool IsLinkLocalGid(const ibv_gid& gid) {
-  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
-}
-
 absl::StatusOr<ibv_port_attr> AskPort(const RdmaDevice& device, uint8_t number) {
   ibv_port_attr port = {};
   const int error = device.verbs().query_port(device.context(), number,
@@ -123,7 +119,6 @@ class RouteSearch {
       route.gid_index = static_cast<uint8_t>(index);
       route.gid = entry.gid;
       route.is_v2 = entry.gid_type == IBV_GID_TYPE_ROCE_V2;
-      route.is_link_local = IsLinkLocalGid(entry.gid);
       route.address = AddressOf(entry.gid);
       if (choice_.gid < 0 || choice_.gid == index) {
         routes_.push_back(route);

@@ -21,8 +21,7 @@ struct RdmaRoute {
   uint8_t port = 0;
   uint8_t gid_index = 0;
   ibv_gid gid = {};
-  bool is_v2 = false;  // RoCE v2, over UDP; else v1, within an Ethernet
-  bool is_link_local = false;
+  bool is_v2 = false;         // RoCE v2, over UDP; else v1, within an Ethernet
   SocketAddress address;      // what the GID stands for; port 0
   ibv_mtu mtu = IBV_MTU_256;  // of the port
   uint32_t max_message = 0;   // bytes

@@ -64,7 +64,7 @@ absl::Status RdmaSender::PostRequest(RdmaQueuePair::Request request, Posted post
 }
 
 absl::StatusOr<RdmaSender::Progress> RdmaSender::Post(RdmaPacket& packet) {
-  if (receives_ == 0) return Progress::kWaits;
+  if (receives_ == 0 || !HasRoomFor(2)) return Progress::kWaits;
   std::optional<uint32_t> key;
   if (!packet.payload.empty()) {
     BRAID_ASSIGN_OR_RETURN(key, pair_.route().device->KeyInHeap(packet.payload));
@@ -97,8 +97,7 @@ absl::StatusOr<RdmaSender::Progress> RdmaSender::Post(RdmaPacket& packet) {
 }
 
 absl::Status RdmaSender::PostCredits() {
-  const bool owes_many = owed_.load(std::memory_order_relaxed) >= kRdmaReceives / 2;
-  if (!owes_many || credits_ == 0 || !HasRoomFor(1)) return absl::OkStatus();
+  if (!OwesMany(owed_) || credits_ == 0 || !HasRoomFor(1)) return absl::OkStatus();
   return PostRequest({.message = MakeMessage({.kind = RdmaMessage::Kind::kCredits}, {})}, {});
 }
 
@@ -121,12 +120,12 @@ absl::Status RdmaSender::Grant(uint32_t credits) {
   return absl::OkStatus();
 }
 
-void RdmaSender::Complete(uint64_t number, std::vector<RdmaAnswer>& answers) {
+void RdmaSender::Complete(uint64_t number, WriteAnswers& answers) {
   while (!posted_.empty() && posted_.front().number <= number) {
     Posted& posted = posted_.front();
     sends_ -= posted.sends;
     released_ += posted.staged;
-    if (posted.done) answers.push_back({std::move(posted.done), absl::OkStatus()});
+    answers.Add(std::move(posted.done), absl::OkStatus());
     posted_.pop_front();
   }
 }
@@ -138,10 +137,10 @@ LandingWrite RdmaSender::WriteOf(uint64_t number) {
   return {};
 }
 
-void RdmaSender::Abandon(const absl::Status& reason, std::vector<RdmaAnswer>& answers) {
+void RdmaSender::Abandon(const absl::Status& reason, WriteAnswers& answers) {
   for (; !posted_.empty(); posted_.pop_front()) {
     Posted& posted = posted_.front();
-    if (posted.done) answers.push_back({std::move(posted.done), reason});
+    answers.Add(std::move(posted.done), reason);
   }
 }
 

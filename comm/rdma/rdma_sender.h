@@ -13,13 +13,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "comm/rdma/rdma_queue_pair.h"
 #include "comm/rdma/rdma_wire.h"
 #include "comm/transport.h"
+#include "comm/write_answers.h"
 #include "runtime/base/ring_buffer.h"
 
 namespace braid {
@@ -38,12 +38,6 @@ struct RdmaPacket {
   LandingWrite write() const {
     return {.token = key.token, .offset = offset, .bytes = payload.size()};
   }
-};
-
-// Of a Write that is not done when it is posted.
-struct RdmaAnswer {
-  Link::DoneCallback done;
-  absl::Status status;
 };
 
 // One thread at a time.
@@ -65,7 +59,11 @@ class RdmaSender {
   };
   // Errors: what a device refused, or could not register.
   absl::StatusOr<Progress> Post(RdmaPacket& packet);
-  // If so many credits are owed that they cannot wait, and there is room.
+  // Whether so many credits are owed that they cannot wait. Any thread.
+  static bool OwesMany(const std::atomic<uint32_t>& owed) {
+    return owed.load(std::memory_order_relaxed) >= kRdmaReceives / 2;
+  }
+  // If so many are owed, and there is room.
   absl::Status PostCredits();
   // Asks the peer's device whether it is there, if nothing else does.
   absl::Status PostProbe();
@@ -75,11 +73,11 @@ class RdmaSender {
   absl::Status Grant(uint32_t credits);
 
   // The request of this number, and with it all before, have completed.
-  void Complete(uint64_t number, std::vector<RdmaAnswer>& answers);
+  void Complete(uint64_t number, WriteAnswers& answers);
   // Of the request of this number, for who says that it failed.
   LandingWrite WriteOf(uint64_t number);
   // After the queue pair's end.
-  void Abandon(const absl::Status& reason, std::vector<RdmaAnswer>& answers);
+  void Abandon(const absl::Status& reason, WriteAnswers& answers);
 
  private:
   struct Posted {

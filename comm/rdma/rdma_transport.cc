@@ -2,20 +2,16 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "comm/control/secret.h"
 #include "comm/joining/ip_place.h"
-#include "comm/joining/node_greeting.h"
-#include "comm/joining/peer_joiner.h"
+#include "comm/joining/joining_transport.h"
 #include "comm/rdma/rdma_link.h"
 #include "comm/rdma/rdma_route.h"
-#include "glog/logging.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -46,65 +42,28 @@ absl::StatusOr<std::unique_ptr<Link>> MakeLinkOn(const RdmaWays& ways, Socket so
       {.node = ends.node, .peer = ends.peer, .route = *route, .reactor = ends.reactor});
 }
 
-class RdmaTransport final : public Transport {
+class RdmaTransport final : public JoiningTransport {
  public:
-  explicit RdmaTransport(const TransportOptions& options) : options_(options) {}
-
-  // At once on the reactor's thread, which may end before it gets to what is posted now.
-  ~RdmaTransport() override {
-    if (!joiner_) return;
-    if (options_.reactor->InThread()) {
-      joiner_->Stop();
-    } else {
-      options_.reactor->Post([joiner = joiner_] { joiner->Stop(); });
-    }
-  }
+  explicit RdmaTransport(const TransportOptions& options) : JoiningTransport(options) {}
 
   std::string_view name() const override { return "rdma"; }
 
   absl::StatusOr<std::string> Open() override {
-    CHECK(!joiner_) << "a transport is opened once";
-    if (options_.reactor == nullptr) {
-      return absl::FailedPreconditionError("rdma needs a reactor, and none was given");
-    }
-    if (options_.network != SystemNetwork()) {
-      return absl::FailedPreconditionError("rdma needs the system's own sockets");
-    }
+    BRAID_RETURN_IF_ERROR(CheckReactor());
+    BRAID_RETURN_IF_ERROR(CheckSystemNetwork());
     RdmaWays ways;
     BRAID_ASSIGN_OR_RETURN(ways.routes, FindRdmaRoutes(options_.rdma, options_.shared_heap));
     BRAID_ASSIGN_OR_RETURN(JoinPlace place, FindIpPlace(options_));
     BRAID_RETURN_IF_ERROR(ChooseWays(ways, place));
-    NodeAddress address;
-    BRAID_RETURN_IF_ERROR(FillRandom(std::as_writable_bytes(std::span(address.cookie))));
-    BRAID_ASSIGN_OR_RETURN(IpListeners listeners, ListenAtPlace(place, *options_.network));
-    address.candidates = std::move(listeners.candidates);
-    joiner_ =
-        std::make_shared<PeerJoiner>(PeerJoinerOptions{.node = options_.node,
-                                                       .transport = std::string(name()),
-                                                       .cookie = address.cookie,
-                                                       .place = place,
-                                                       .reactor = options_.reactor,
-                                                       .network = options_.network},
-                                     [ways = std::move(ways)](Socket socket, const LinkEnds& ends) {
-                                       return MakeLinkOn(ways, std::move(socket), ends);
-                                     });
-    auto owned = std::make_shared<std::vector<Socket>>(std::move(listeners.sockets));
-    options_.reactor->Post([joiner = joiner_, owned] { joiner->Start(std::move(*owned)); });
-    return address.ToString();
+    BRAID_ASSIGN_OR_RETURN(JoinListeners listeners, ListenAtPlace(place, *options_.network));
+    return Listen(std::move(place), std::move(listeners),
+                  [ways = std::move(ways)](Socket socket, const LinkEnds& ends) {
+                    return MakeLinkOn(ways, std::move(socket), ends);
+                  });
   }
 
   absl::Status Reaches(std::string_view peer_address) const override {
-    return ReachesFromPlace(joiner_->place(), peer_address);
-  }
-
-  void Connect(LinkRequest request, ConnectCallback done) override {
-    CHECK(request.reactor && done);
-    CHECK_NE(options_.node, request.peer) << "a node needs no link to itself";
-    CHECK(joiner_) << "a transport is opened before it connects";
-    options_.reactor->Post(
-        [joiner = joiner_, request = std::move(request), done = std::move(done)]() mutable {
-          joiner->Connect(std::move(request), std::move(done));
-        });
+    return ReachesFromPlace(place(), peer_address);
   }
 
  private:
@@ -125,7 +84,9 @@ class RdmaTransport final : public Transport {
       place.dials_from_local = true;
       return absl::OkStatus();
     }
-    if (options_.rdma.gid >= 0 || std::ranges::all_of(ways.routes, &RdmaRoute::is_link_local)) {
+    const bool are_link_local = std::ranges::all_of(
+        ways.routes, [](const RdmaRoute& route) { return route.address.is_link_local(); });
+    if (options_.rdma.gid >= 0 || are_link_local) {
       ways.only = ways.routes.front();
       return absl::OkStatus();
     }
@@ -138,9 +99,6 @@ class RdmaTransport final : public Transport {
         place.name, absl::StrJoin(addresses, ", ", add_host),
         absl::StrJoin(ways.routes, ", ", add)));
   }
-
-  const TransportOptions options_;
-  std::shared_ptr<PeerJoiner> joiner_;
 };
 
 }  // namespace

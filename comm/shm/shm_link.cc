@@ -19,6 +19,7 @@
 #include "comm/shm/shm_bell.h"
 #include "comm/shm/shm_landing.h"
 #include "comm/shm/shm_segment.h"
+#include "comm/write_answers.h"
 #include "glog/logging.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/ring_buffer.h"
@@ -45,7 +46,6 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
         sender_(std::move(segment)),
         grants_(sender_.segment(), options.heap, [this] { return PeerEnded(); }) {
     outbox_.Reserve(kFirstPackets);
-    answers_.reserve(kFirstPackets);
   }
 
   const ShmLinkOptions& options() const { return options_; }
@@ -130,7 +130,9 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     if (!reason_.ok()) return;
     reason_ = reason;
     is_closed_.store(true, std::memory_order_release);
-    for (; !outbox_.empty(); outbox_.pop_front()) Refuse(outbox_.front());
+    for (; !outbox_.empty(); outbox_.pop_front()) {
+      answers_.Add(std::move(outbox_.front().done), reason);
+    }
     if (!farewell.empty()) bell_.SendReason(farewell);
     options_.reactor->Post([self = shared_from_this()] { self->Settle(); });
   }
@@ -148,9 +150,9 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     closed_handler_ = nullptr;
     grants_.RevokeAll();
     LeaveSocket();
-    std::vector<Answer> answers = TakeAnswers();
+    std::vector<WriteAnswers::Answer> answers = answers_.Take();
     if (answers.empty()) return;
-    options_.reactor->Post([answers = std::move(answers)] { GiveAnswers(answers); });
+    options_.reactor->Post([answers = std::move(answers)] { WriteAnswers::Give(answers); });
   }
 
   LinkCounters counters() const {
@@ -183,11 +185,6 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     }
   };
 
-  struct Answer {
-    Link::DoneCallback done;
-    absl::Status status;
-  };
-
   // What any thread may use of the peer's: its keys, and the heap that they are of.
   struct PeerMemory {
     const ShmSegment& segment;
@@ -215,8 +212,9 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
   bool Add(Packet packet) {
     MutexLock lock(out_mutex_);
     if (!reason_.ok()) {
-      if (packet.done) options_.reactor->Post([self = shared_from_this()] { self->AnswerAll(); });
-      Refuse(packet);
+      if (!packet.done) return false;
+      answers_.Add(std::move(packet.done), reason_);
+      options_.reactor->Post([self = shared_from_this()] { self->answers_.GiveAll(); });
       return false;
     }
     ++frames_sent_;
@@ -279,10 +277,6 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     return bell_.socket().is_open() && bell_.PeerEnded();
   }
 
-  void Refuse(Packet& packet) BRAID_REQUIRES(out_mutex_) {
-    if (packet.done) answers_.push_back({std::move(packet.done), reason_});
-  }
-
   // All that follows: the reactor's thread. What it calls of the owner's may destroy the Link, so
   // it comes last.
 
@@ -323,10 +317,10 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
       MutexLock lock(out_mutex_);
       for (; !outbox_.empty() && Put(outbox_.front()); outbox_.pop_front()) {
         Packet& packet = outbox_.front();
-        if (packet.done) answers_.push_back({std::move(packet.done), absl::OkStatus()});
+        answers_.Add(std::move(packet.done), absl::OkStatus());
       }
     }
-    AnswerAll();
+    answers_.GiveAll();
   }
 
   bool Look() override {
@@ -415,7 +409,7 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     grants_.RevokeAll();
     LeaveSocket();
     const bool tells = !std::exchange(is_over_, true);
-    AnswerAll();
+    answers_.GiveAll();
     if (tells) TellOwner();
   }
 
@@ -437,30 +431,12 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     }
   }
 
-  std::vector<Answer> TakeAnswers() {
-    MutexLock lock(out_mutex_);
-    return std::exchange(answers_, {});
-  }
-
-  // An answer may lead back here: what is answered is not the member meanwhile.
-  void AnswerAll() {
-    std::vector<Answer> answers = TakeAnswers();
-    GiveAnswers(answers);
-    answers.clear();
-    MutexLock lock(out_mutex_);
-    if (answers_.empty() && answers_.capacity() < answers.capacity()) answers_.swap(answers);
-  }
-
-  static void GiveAnswers(const std::vector<Answer>& answers) {
-    for (const Answer& answer : answers) answer.done(answer.status);
-  }
-
   const ShmLinkOptions options_;
   mutable Mutex out_mutex_;
   ShmBell bell_;  // who sends has out_mutex_; the reactor hears
   ShmSender sender_ BRAID_GUARDED_BY(out_mutex_);
   RingBuffer<Packet> outbox_ BRAID_GUARDED_BY(out_mutex_);
-  std::vector<Answer> answers_ BRAID_GUARDED_BY(out_mutex_);
+  WriteAnswers answers_{kFirstPackets};
   absl::Status reason_ BRAID_GUARDED_BY(out_mutex_);
   uint64_t frames_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;
   uint64_t bytes_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;

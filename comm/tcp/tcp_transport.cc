@@ -1,15 +1,10 @@
 #include "comm/tcp/tcp_transport.h"
 
-#include <span>
 #include <utility>
 
-#include "absl/strings/str_format.h"
-#include "comm/control/secret.h"
 #include "comm/joining/ip_place.h"
-#include "comm/joining/node_greeting.h"
-#include "comm/joining/peer_joiner.h"
+#include "comm/joining/joining_transport.h"
 #include "comm/tcp/tcp_link.h"
-#include "glog/logging.h"
 #include "runtime/base/status.h"
 
 namespace braid {
@@ -28,64 +23,26 @@ absl::StatusOr<std::unique_ptr<Link>> MakeLink(Socket socket, const LinkEnds& en
                       .reactor = ends.reactor});
 }
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public JoiningTransport {
  public:
-  explicit TcpTransport(const TransportOptions& options) : options_(options) {}
-
-  // At once on the reactor's thread, which may end before it gets to what is posted now.
-  ~TcpTransport() override {
-    if (!joiner_) return;
-    if (options_.reactor->InThread()) {
-      joiner_->Stop();
-    } else {
-      options_.reactor->Post([joiner = joiner_] { joiner->Stop(); });
-    }
-  }
+  explicit TcpTransport(const TransportOptions& options) : JoiningTransport(options) {}
 
   std::string_view name() const override { return "tcp"; }
 
   absl::StatusOr<std::string> Open() override {
-    CHECK(!joiner_) << "a transport is opened once";
-    if (options_.reactor == nullptr) {
-      return absl::FailedPreconditionError("tcp needs a reactor, and none was given");
-    }
-    NodeAddress address;
-    BRAID_RETURN_IF_ERROR(FillRandom(std::as_writable_bytes(std::span(address.cookie))));
+    BRAID_RETURN_IF_ERROR(CheckReactor());
     BRAID_ASSIGN_OR_RETURN(const JoinPlace place, FindIpPlace(options_));
-    BRAID_ASSIGN_OR_RETURN(IpListeners listeners, ListenAtPlace(place, *options_.network));
-    address.candidates = std::move(listeners.candidates);
-    joiner_ = std::make_shared<PeerJoiner>(
-        PeerJoinerOptions{.node = options_.node,
-                          .transport = std::string(name()),
-                          .cookie = address.cookie,
-                          .place = place,
-                          .reactor = options_.reactor,
-                          .network = options_.network},
+    BRAID_ASSIGN_OR_RETURN(JoinListeners listeners, ListenAtPlace(place, *options_.network));
+    return Listen(
+        place, std::move(listeners),
         [network = options_.network, place = place.name](Socket socket, const LinkEnds& ends) {
           return MakeLink(std::move(socket), ends, *network, place);
         });
-    auto owned = std::make_shared<std::vector<Socket>>(std::move(listeners.sockets));
-    options_.reactor->Post([joiner = joiner_, owned] { joiner->Start(std::move(*owned)); });
-    return address.ToString();
   }
 
   absl::Status Reaches(std::string_view peer_address) const override {
-    return ReachesFromPlace(joiner_->place(), peer_address);
+    return ReachesFromPlace(place(), peer_address);
   }
-
-  void Connect(LinkRequest request, ConnectCallback done) override {
-    CHECK(request.reactor && done);
-    CHECK_NE(options_.node, request.peer) << "a node needs no link to itself";
-    CHECK(joiner_) << "a transport is opened before it connects";
-    options_.reactor->Post(
-        [joiner = joiner_, request = std::move(request), done = std::move(done)]() mutable {
-          joiner->Connect(std::move(request), std::move(done));
-        });
-  }
-
- private:
-  const TransportOptions options_;
-  std::shared_ptr<PeerJoiner> joiner_;
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ bool AllRanksAlike(const CollectiveView& view) {
 BoxingCost CollectiveCost(CollectiveKind kind, const CollectiveView& view, const Machine& machine) {
   CollectiveUse use = UseOf(kind, view.source, view.destination, view.placement, view.dim);
   const LinkClass link = machine.LinkAlong(view.placement, view.dim);
-  use.hosts = HostsAlong(machine, view.placement, view.dim);
+  if (link == LinkClass::kNetwork) use.hosts = HostsAlong(machine, view.placement, view.dim);
   use.spread = link == LinkClass::kProcess ? MemberSpread::kProcess
                : use.hosts > 1             ? MemberSpread::kHosts
                                            : MemberSpread::kProcesses;

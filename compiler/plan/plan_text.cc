@@ -21,11 +21,7 @@ std::string_view NameOf(const Staging&) { return "staging"; }
 
 std::string MethodName(const CollectiveMethod& method) {
   std::string name(CollectiveAlgorithmName(method.algorithm));
-  const bool has_chunks = method.algorithm == CollectiveAlgorithm::kRing ||
-                          method.algorithm == CollectiveAlgorithm::kExchange ||
-                          method.algorithm == CollectiveAlgorithm::kHierarchical ||
-                          method.algorithm == CollectiveAlgorithm::kDoubling;
-  if (has_chunks) absl::StrAppend(&name, "/", method.chunk_bytes);
+  if (SendsChunks(method.algorithm)) absl::StrAppend(&name, "/", method.chunk_bytes);
   return name;
 }
 

@@ -18,6 +18,21 @@ std::string_view CollectiveKindName(CollectiveKind kind) {
   return "unknown";
 }
 
+bool SendsChunks(CollectiveAlgorithm algorithm) {
+  switch (algorithm) {
+    case CollectiveAlgorithm::kRing:
+    case CollectiveAlgorithm::kExchange:
+    case CollectiveAlgorithm::kHierarchical:
+    case CollectiveAlgorithm::kDoubling:
+      return true;
+    case CollectiveAlgorithm::kDirect:
+    case CollectiveAlgorithm::kDirectByOne:
+    case CollectiveAlgorithm::kDevice:
+      return false;
+  }
+  return false;
+}
+
 std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm) {
   switch (algorithm) {
     case CollectiveAlgorithm::kDirect:

@@ -31,7 +31,7 @@ enum class CollectiveAlgorithm : uint8_t {
 // How a collective is carried out.
 struct CollectiveMethod {
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
-  int64_t chunk_bytes = int64_t{256} << 10;  // what those send at a time that do not meet
+  int64_t chunk_bytes = int64_t{256} << 10;  // sent at a time; unused where !SendsChunks
 
   friend bool operator==(const CollectiveMethod&, const CollectiveMethod&) = default;
 };
@@ -47,8 +47,15 @@ inline constexpr CollectiveAlgorithm kCollectiveAlgorithms[] = {
     CollectiveAlgorithm::kDevice,      CollectiveAlgorithm::kHierarchical,
     CollectiveAlgorithm::kDoubling};
 
+// Those of process groups; the others are of one process.
+inline constexpr CollectiveAlgorithm kGroupAlgorithms[] = {
+    CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kExchange, CollectiveAlgorithm::kRing,
+    CollectiveAlgorithm::kHierarchical, CollectiveAlgorithm::kDoubling};
+
 // "all_reduce"; "unknown" for a number that is no kind.
 std::string_view CollectiveKindName(CollectiveKind kind);
+// Whether its members send each other chunks; else they meet in one process.
+bool SendsChunks(CollectiveAlgorithm algorithm);
 // "ring"; "unknown" for a number that is no algorithm.
 std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm);
 

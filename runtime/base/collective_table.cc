@@ -15,8 +15,8 @@ constexpr int64_t kSmallBytes = int64_t{16} << 10;
 // over TCP on loopback.
 constexpr int64_t kExchangedBytes = int64_t{256} << 10;
 
-// Of more members, up to so many bytes the messages count, of which a ring has one after another
-// for each member, and not their bytes; where all get what all have to sum it up, fewer.
+// Among more members, the number of messages decides up to this many bytes: a ring has one after
+// another for each member. The limit is lower for sums, because all members then get everything.
 constexpr int64_t kDoubledSumBytes = int64_t{128} << 10;
 constexpr int64_t kDoubledBytes = int64_t{256} << 10;
 

@@ -37,8 +37,8 @@ class SharedHeap {
 
   // Where it lies in the mapping of a peer; none if peers do not have it.
   std::optional<uint64_t> OffsetOf(std::span<const std::byte> memory) const;
-  // What was filled at one go and has all of this memory in it; empty: nothing has. It stays where
-  // it is, and filled, as long as the heap is there, whoever has it.
+  // The run, filled in one call, that has all of this memory in it; empty if none has. A run stays
+  // filled and where it is as long as the heap is there, also after its blocks are given back.
   std::span<std::byte> RunOf(std::span<const std::byte> memory) const;
   // Takes it from the peers, one of which may store there still and cannot be told to stop. What it
   // holds stays. It is never lent again.

@@ -119,9 +119,9 @@ absl::Status CheckCall(const GroupCall& call, int ranks);
 // is only moved is counted in bytes, so that chunks fit into a lane's slots whatever the elements
 // are.
 CollectiveSpec SpecOf(const GroupCall& call, const GroupIdentity& group);
-// More ranks would look at too many stands, and take too many links.
+// With more ranks, each would have to look at too many stands and keep too many links.
 constexpr int kMostDirectRanks = 16;
-// Whether they may make calls directly, if they can.
+// Whether the group's algorithm lets its ranks make calls in each other's memory, if they can.
 bool MayBeDirect(const GroupIdentity& group);
 // Whether the algorithm that the group has in place of the table's, if any, can do this.
 // `are_near`: the ranks can make calls directly.

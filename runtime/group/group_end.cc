@@ -136,7 +136,7 @@ void GroupEnd::StartNext() {
     ++number_;
     began_ = options_.reactor->Now();
     plan_ = FindPlan();
-    if (const absl::Status fits = CheckAlgorithm(identity_, plan_->spec, AreNear()); !fits.ok()) {
+    if (const absl::Status fits = plan_->fits; !fits.ok()) {
       const Pending unable = std::move(*running_);
       running_.reset();
       unable.done(fits);
@@ -170,7 +170,9 @@ GroupEnd::PlannedCall* GroupEnd::FindPlan() {
                        .spec = SpecOf(call, identity_),
                        .blocks = JoinedBlocks(call, ranks()),
                        .shape = ShapeOf(call, identity_.id)});
-  return &planned_.front();
+  PlannedCall& made = planned_.front();
+  made.fits = CheckAlgorithm(identity_, made.spec, AreNear());
+  return &made;
 }
 
 void GroupEnd::Begin() {
@@ -222,7 +224,10 @@ void GroupEnd::RunDirectly() {
 }
 
 void GroupEnd::Connect() {
-  last_algorithm_ = CollectiveAlgorithmName(plan_->spec.algorithm);
+  // Memory that cannot be lent goes round a ring, as MakeChunkSchedule has it.
+  const CollectiveAlgorithm algorithm = plan_->spec.algorithm;
+  last_algorithm_ = CollectiveAlgorithmName(
+      algorithm == CollectiveAlgorithm::kDirect ? CollectiveAlgorithm::kRing : algorithm);
   if (!plan_->schedule.has_value()) {
     plan_->schedule = MakeChunkSchedule(plan_->spec, plan_->blocks);
   }

@@ -96,6 +96,7 @@ class GroupEnd {
     std::vector<int64_t> blocks = {};                      // as of MakeChunkSchedule
     uint64_t shape = 0;                                    // ShapeOf
     std::optional<ChunkSchedule> schedule = std::nullopt;  // once one was made by it
+    absl::Status fits = absl::OkStatus();                  // CheckAlgorithm
   };
   struct Landing {
     Memory memory;

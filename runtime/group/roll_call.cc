@@ -487,7 +487,7 @@ std::vector<std::string> RollCalls::Waits() const {
     waits.push_back(WaitOf(members, look.call.waited() + options_.now() - look.at));
   }
   if (calls > kMostWaits) {
-    waits.push_back(absl::StrFormat("and %d calls more wait", calls - kMostWaits));
+    waits.push_back(absl::StrFormat("and %d more calls wait", calls - kMostWaits));
   }
   return waits;
 }

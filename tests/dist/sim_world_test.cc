@@ -53,7 +53,8 @@ Program ProgramOf(uint64_t seed) {
 // One seed in three goes over the loopback.
 std::string TransportOf(uint64_t seed) { return seed % 3 == 2 ? "loopback" : "tcp"; }
 
-// Of every second ones ranks are on two machines, so that four or eight of them go by hosts.
+// Twenty seeds in forty put the ranks on two machines, so that worlds of four or eight use the
+// hierarchical algorithm.
 int HostsOf(uint64_t seed) { return seed / 20 % 2 == 0 ? 0 : 2; }
 
 // "" or which program got a wrong number, or which one's end nobody noticed.

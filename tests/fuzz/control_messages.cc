@@ -49,9 +49,7 @@ size_t MutateControlMessages(const MutableInput& input, unsigned seed,
   for (const ControlMessage& message : messages) {
     const std::string piece = message.SerializeAsString();
     if (piece.size() > UINT16_MAX) return 0;
-    bytes.push_back(static_cast<char>(piece.size()));
-    bytes.push_back(static_cast<char>(piece.size() >> 8));
-    bytes += piece;
+    bytes += PieceOf(piece);
   }
   if (bytes.size() > input.max_size) return 0;
   std::copy(bytes.begin(), bytes.end(), input.data);

@@ -1,5 +1,7 @@
 #include "tests/fuzz/group_seeds.h"
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -9,6 +11,7 @@
 #include "runtime/control.pb.h"
 #include "runtime/group/group_call.h"
 #include "runtime/group/group_frame.h"
+#include "tests/fuzz/input_reader.h"
 
 namespace braid::fuzz {
 namespace {
@@ -71,8 +74,7 @@ void WriteFrames(const WriteTargetSeed& write) {
 std::string MessageOf(const std::function<void(ControlMessage&)>& fill) {
   ControlMessage message;
   fill(message);
-  const std::string bytes = message.SerializeAsString();
-  return std::string{static_cast<char>(bytes.size()), static_cast<char>(bytes.size() >> 8)} + bytes;
+  return PieceOf(message.SerializeAsString());
 }
 
 void WriteMessages(const WriteTargetSeed& write) {

@@ -92,7 +92,7 @@ dist::GroupCall CallOf(dist::CallKind kind) {
   return call;
 }
 
-// What is so made right that it can be believed.
+// Which fields of a frame are overwritten with right values, so that it is not refused at once.
 enum Right : uint8_t { kRanks = 1, kSignature = 2, kKey = 4 };
 
 // Rank 0, in three calls.

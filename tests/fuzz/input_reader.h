@@ -2,9 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
+#include "glog/logging.h"
 #include "tests/fuzz/target.h"
 
 namespace braid::fuzz {
@@ -39,6 +43,13 @@ class InputReader {
  private:
   Bytes bytes_;
 };
+
+// As InputReader::Piece reads it.
+inline std::string PieceOf(std::string_view bytes) {
+  CHECK_LE(bytes.size(), size_t{UINT16_MAX});
+  std::string piece = {static_cast<char>(bytes.size()), static_cast<char>(bytes.size() >> 8)};
+  return piece.append(bytes);
+}
 
 inline std::string TextOf(Bytes bytes) { return std::string(bytes.begin(), bytes.end()); }
 inline std::span<const std::byte> AsBytes(Bytes bytes) { return std::as_bytes(bytes); }

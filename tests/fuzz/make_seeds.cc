@@ -28,6 +28,7 @@
 #include "graph/op_registry.h"
 #include "runtime/control.pb.h"
 #include "tests/fuzz/group_seeds.h"
+#include "tests/fuzz/input_reader.h"
 #include "tests/fuzz/onnx_seeds.h"
 
 namespace braid::fuzz {
@@ -46,12 +47,6 @@ void Write(const std::string& target, const std::string& name, const std::string
 template <size_t size>
 std::string Raw(const char (&literal)[size]) {
   return std::string(literal, size - 1);
-}
-
-std::string Piece(const std::string& bytes) {
-  CHECK_LE(bytes.size(), size_t{UINT16_MAX});
-  return std::string({static_cast<char>(bytes.size()), static_cast<char>(bytes.size() >> 8)}) +
-         bytes;
 }
 
 // ---- plans
@@ -247,7 +242,7 @@ void WriteControl() {
   const auto message = [](const std::function<void(ControlMessage&)>& fill) {
     ControlMessage message;
     fill(message);
-    return Piece(message.SerializeAsString());
+    return PieceOf(message.SerializeAsString());
   };
   const auto load = [&](uint64_t job, const std::string& plan) {
     return message([&](ControlMessage& m) {
@@ -289,7 +284,7 @@ void WriteControl() {
   Write("control", "two_nodes", Raw("\0") + peers + load(1, nodes) + run(1, 1) + close);
   Write("control", "twice", "\1" + load(1, one) + load(1, one) + run(1, 1) + unload);
   Write("control", "early", Raw("\0") + run(1, 1) + unload + status + failure);
-  Write("control", "bytes", Raw("\0") + Piece("no message"));
+  Write("control", "bytes", Raw("\0") + PieceOf("no message"));
 }
 
 // ---- frames
@@ -383,7 +378,7 @@ void WriteFrames() {
 // -------------------------------------------------------------------------------------
 
 void WriteJoin() {
-  const auto frame = [](const std::string& payload) { return "\2" + Piece(payload); };
+  const auto frame = [](const std::string& payload) { return "\2" + PieceOf(payload); };
   join::Opening opening;
   join::JoinRequest& request = *opening.mutable_join();
   request.set_node(1);
@@ -450,7 +445,7 @@ void WriteFiles() {
       R"({"format":1,"algorithm":"crc32c","block_bytes":4194304,"files":{)"
       R"("model.safetensors":{"bytes":25,"blocks":["1f2e3d4c"]}}})";
   Write("checkpoint", "checksums", "j" + checksums);
-  const std::string folder = "f" + Piece(index) + Piece(state) + Piece(tensors);
+  const std::string folder = "f" + PieceOf(index) + PieceOf(state) + PieceOf(tensors);
   Write("checkpoint", "folder", folder);
   Write("checkpoint", "folder_wrong", folder + checksums);
 
@@ -461,8 +456,8 @@ void WriteFiles() {
   Write("data", "npy2", "n" + Raw("\x93NUMPY\2\0\x76\0\0\0") + npy + std::string(24, 'x'));
   const std::string images = Raw("\0\0\x8\3\0\0\0\2\0\0\0\2\0\0\0\2") + "abcdefgh";
   const std::string labels = Raw("\0\0\x8\1\0\0\0\2\1\2");
-  Write("data", "idx", "i" + Piece(images) + Piece(labels));
-  Write("data", "idx_gz", "z" + Piece(Gzip(images)) + Piece(Gzip(labels)));
+  Write("data", "idx", "i" + PieceOf(images) + PieceOf(labels));
+  Write("data", "idx_gz", "z" + PieceOf(Gzip(images)) + PieceOf(Gzip(labels)));
   Write("data", "text", Raw("t\3\0\0\0\xff") + "the quick brown fox");
   Write("data", "spec", " mnist?count=9000&files=%2Fdata%2Ftrain");
   Write("data", "digits", " digits?count=3&first=1&seed=7");

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <utility>
 
 #include "comm/rdma/rdma_wire.h"
 #include "tests/fuzz/input_reader.h"

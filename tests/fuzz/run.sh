@@ -11,7 +11,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"
 seconds=${1-60}
 [[ $seconds =~ ^[0-9]+$ ]] || braid_fail "SECONDS is '$seconds'; usage: tests/fuzz/run.sh [SECONDS [TARGET...]]"
 targets=("${@:2}")
-[[ ${#targets[@]} -gt 0 ]] || targets=(tcp shm frames groups control master join plan nodes checkpoint data onnx objects)
+[[ ${#targets[@]} -gt 0 ]] || targets=(tcp shm rdma frames groups control master join plan nodes checkpoint data onnx objects)
 
 braid_install "${braid_packages[@]}" "${braid_clang_packages[@]}"
 braid_configure fuzz -DBRAID_BUILD_TESTS=ON -DBRAID_BUILD_BENCH=OFF

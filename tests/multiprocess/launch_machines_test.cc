@@ -151,9 +151,10 @@ TEST(LaunchMachinesTest, AllEndWithTheFirstFailureByTime) {
     const TempDir dir;
     Machines machines(2);
     machines.StartAll({}, Shell("if [ $RANK = " + absl::StrCat(first) +
-                                " ]; then echo error: no bread >&2; touch " + dir / "failed" +
-                                "; exit 7; fi; until [ -e " + dir / "failed" +
-                                " ]; do sleep 0.02; done; sleep 0.3; exit 3"));
+                                " ]; then echo error: no bread >&2; echo $$ >" + dir / "failed" +
+                                "; exit 7; fi; until [ -s " + dir / "failed" +
+                                " ]; do sleep 0.02; done; while kill -0 $(cat " + dir / "failed" +
+                                ") 2>/dev/null; do sleep 0.02; done; exit 3"));
     // Rank 0 writes where machine 0 does, others where they are asked for it: then all say it, and
     // machine 0 shows all that was printed.
     machines.ExpectEnd(7, Rank(first, first) + " failed first: exit code 7" +

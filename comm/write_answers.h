@@ -1,0 +1,52 @@
+// How Writes of a link have ended: kept until the link's reactor tells whoever waits, outside of
+// the link's locks.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "comm/transport.h"
+#include "runtime/base/mutex.h"
+
+namespace braid {
+
+class WriteAnswers {
+ public:
+  struct Answer {
+    Link::DoneCallback done;
+    absl::Status status;
+  };
+
+  explicit WriteAnswers(size_t first) { answers_.reserve(first); }
+
+  // Any thread. Without a callback nobody waits.
+  void Add(Link::DoneCallback done, absl::Status status) {
+    if (!done) return;
+    MutexLock lock(mutex_);
+    answers_.push_back({std::move(done), std::move(status)});
+  }
+  std::vector<Answer> Take() {
+    MutexLock lock(mutex_);
+    return std::exchange(answers_, {});
+  }
+
+  static void Give(const std::vector<Answer>& answers) {
+    for (const Answer& answer : answers) answer.done(answer.status);
+  }
+  // An answer may lead back here: what is answered is not the member meanwhile.
+  void GiveAll() {
+    std::vector<Answer> answers = Take();
+    Give(answers);
+    answers.clear();
+    MutexLock lock(mutex_);
+    if (answers_.empty() && answers_.capacity() < answers.capacity()) answers_.swap(answers);
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<Answer> answers_ BRAID_GUARDED_BY(mutex_);
+};
+
+}  // namespace braid
