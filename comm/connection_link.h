@@ -82,6 +82,12 @@ class ConnectionLink final : public Link {
   const std::shared_ptr<Connection> connection_;
 };
 
+// The peer has sent what cannot be, as `status` says.
+inline absl::Status WrongFrameOf(uint16_t peer, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrFormat("wrong frame from node %d: %s", peer,
+                                                     std::string(status.message())));
+}
+
 // Why the link of two nodes closes: CANCELLED has the reason that the peer gave, what is not
 // INVALID_ARGUMENT how the connection ended.
 inline absl::Status EndOfLink(uint16_t node, uint16_t peer, const absl::Status& status) {

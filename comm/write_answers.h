@@ -9,16 +9,12 @@
 #include "absl/status/status.h"
 #include "comm/transport.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/reactor.h"
 
 namespace braid {
 
 class WriteAnswers {
  public:
-  struct Answer {
-    Link::DoneCallback done;
-    absl::Status status;
-  };
-
   explicit WriteAnswers(size_t first) { answers_.reserve(first); }
 
   // Any thread. Without a callback nobody waits.
@@ -26,14 +22,6 @@ class WriteAnswers {
     if (!done) return;
     MutexLock lock(mutex_);
     answers_.push_back({std::move(done), std::move(status)});
-  }
-  std::vector<Answer> Take() {
-    MutexLock lock(mutex_);
-    return std::exchange(answers_, {});
-  }
-
-  static void Give(const std::vector<Answer>& answers) {
-    for (const Answer& answer : answers) answer.done(answer.status);
   }
   // An answer may lead back here: what is answered is not the member meanwhile.
   void GiveAll() {
@@ -43,8 +31,27 @@ class WriteAnswers {
     MutexLock lock(mutex_);
     if (answers_.empty() && answers_.capacity() < answers.capacity()) answers_.swap(answers);
   }
+  // The same, by the reactor, on which this may be gone by then.
+  void PostAll(Reactor& reactor) {
+    std::vector<Answer> answers = Take();
+    if (answers.empty()) return;
+    reactor.Post([answers = std::move(answers)] { Give(answers); });
+  }
 
  private:
+  struct Answer {
+    Link::DoneCallback done;
+    absl::Status status;
+  };
+
+  std::vector<Answer> Take() {
+    MutexLock lock(mutex_);
+    return std::exchange(answers_, {});
+  }
+  static void Give(const std::vector<Answer>& answers) {
+    for (const Answer& answer : answers) answer.done(answer.status);
+  }
+
   Mutex mutex_;
   std::vector<Answer> answers_ BRAID_GUARDED_BY(mutex_);
 };

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "comm/connection_link.h"
 #include "comm/first_packets.h"
+#include "comm/link_owner.h"
 #include "comm/rdma/rdma_inbox.h"
 #include "comm/rdma/rdma_landing.h"
 #include "comm/rdma/rdma_queue_pair.h"
@@ -101,20 +102,14 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
     return Add(std::move(packet));
   }
 
-  // Counts at once: a frame that comes now, and the end after it, find the handler.
   void SetHandler(Link::FrameHandler handler) {
-    CHECK(!has_handler_.load(std::memory_order_relaxed)) << "a link's handler is set once";
-    handler_ = std::make_shared<const Link::FrameHandler>(std::move(handler));
-    has_handler_.store(true, std::memory_order_release);
+    owner_.SetHandler(std::move(handler));
     options_.reactor->Post([self = shared_from_this()] { self->Take(); });
   }
 
   void OnClosed(std::function<void(absl::Status)> closed) {
     options_.reactor->Post([self = shared_from_this(), closed = std::move(closed)] {
-      if (self->is_detached_) return;
-      CHECK(!self->closed_handler_) << "a link's closed callback is set once";
-      self->closed_handler_ = closed;
-      if (self->is_over_) self->TellOwner();
+      self->owner_.OnClosed(closed, [&self] { return self->reason(); });
     });
   }
 
@@ -139,24 +134,19 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
     const std::string text =
         absl::StrFormat("node %d gave up the link to node %d", options_.node, options_.peer);
     Close(absl::CancelledError(text), text);
-    is_detached_ = true;
-    has_handler_.store(false, std::memory_order_relaxed);
-    handler_ = nullptr;
-    closed_handler_ = nullptr;
+    owner_.Leave();
     LeavePair();
     if (notes_.socket().is_open()) notes_.ThrowAway();
     LeaveSocket();
-    std::vector<WriteAnswers::Answer> answers = answers_.Take();
-    if (answers.empty()) return;
-    options_.reactor->Post([answers = std::move(answers)] { WriteAnswers::Give(answers); });
+    answers_.PostAll(*options_.reactor);
   }
 
   LinkCounters counters() const {
     MutexLock lock(out_mutex_);
     return {.frames_sent = frames_sent_,
             .bytes_sent = bytes_sent_,
-            .frames_received = frames_received_.load(std::memory_order_relaxed),
-            .bytes_received = bytes_received_.load(std::memory_order_relaxed)};
+            .frames_received = owner_.frames(),
+            .bytes_received = owner_.bytes()};
   }
 
  private:
@@ -297,7 +287,7 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
   }
 
   void TakeMessages() {
-    if (has_handler_.load(std::memory_order_acquire)) {
+    if (owner_.has_handler()) {
       for (const RdmaInbox::Arrived& held : inbox_.TakeHeld()) {
         if (!Give(held)) return;
       }
@@ -323,7 +313,7 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
       must_flush_ = true;
     }
     if (!arrived.ok()) return Fail(WrongFrame(arrived.status())), false;
-    const bool is_held = arrived->frame_bytes > 0 && !has_handler_.load(std::memory_order_acquire);
+    const bool is_held = arrived->frame_bytes > 0 && !owner_.has_handler();
     if (!is_held) return Give(*arrived);
     inbox_.Hold(*arrived);
     return true;
@@ -338,11 +328,7 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
     }
     if (!status.ok()) return Fail(status), false;
     if (arrived.frame_bytes == 0) return !is_closed();
-    frames_received_.fetch_add(1, std::memory_order_relaxed);
-    bytes_received_.fetch_add(arrived.payload_bytes, std::memory_order_relaxed);
-    // Shared with this call: it may destroy the Link.
-    const std::shared_ptr<const Link::FrameHandler> handler = handler_;
-    (*handler)(std::span(frame).first(arrived.frame_bytes));
+    owner_.Give(std::span(frame).first(arrived.frame_bytes), arrived.payload_bytes);
     return !is_closed();
   }
 
@@ -431,9 +417,7 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
   }
 
   absl::Status WrongFrame(const absl::Status& status) const {
-    return absl::Status(status.code(),
-                        absl::StrFormat("wrong frame from node %d: %s", options_.peer,
-                                        std::string(status.message())));
+    return WrongFrameOf(options_.peer, status);
   }
 
   // With a status of the connection, of the device, or INVALID_ARGUMENT: the peer was wrong. The
@@ -458,9 +442,9 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
         });
       }
     }
-    const bool tells = !std::exchange(is_over_, true);
+    const bool tells = owner_.End();
     answers_.GiveAll();
-    if (tells) TellOwner();
+    if (tells) owner_.Tell(reason());
   }
 
   // After Close: no memory is touched any more.
@@ -488,15 +472,9 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
     notes_.Close();
   }
 
-  void TellOwner() {
-    if (const auto closed = std::exchange(closed_handler_, nullptr)) {
-      absl::Status reason;
-      {
-        MutexLock lock(out_mutex_);
-        reason = reason_;
-      }
-      closed(reason);
-    }
+  absl::Status reason() const {
+    MutexLock lock(out_mutex_);
+    return reason_;
   }
 
   const RdmaLinkOptions options_;
@@ -515,13 +493,9 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
   uint64_t frames_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;
   uint64_t bytes_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;
   std::atomic<bool> is_closed_{false};
-  std::atomic<uint64_t> frames_received_{0};
-  std::atomic<uint64_t> bytes_received_{0};
+  LinkOwner owner_;
   std::atomic<uint32_t> path_mtu_{0};  // 0: not known yet
   RdmaLanding landing_;
-
-  std::atomic<bool> has_handler_{false};
-  std::shared_ptr<const Link::FrameHandler> handler_;  // written before has_handler_ is
 
   // The reactor's thread only.
   RdmaInbox inbox_;
@@ -529,9 +503,6 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
   bool is_failed_ = false;  // the queue pair
   absl::Status end_;        // of the connection; what had arrived before it counts
   std::optional<TimerId> probe_, news_, linger_;
-  std::function<void(absl::Status)> closed_handler_;
-  bool is_detached_ = false;
-  bool is_over_ = false;  // the owner was told, or would have been
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "comm/connection_link.h"
 #include "comm/first_packets.h"
 #include "comm/landing_regions.h"
+#include "comm/link_owner.h"
 #include "comm/shm/shm_bell.h"
 #include "comm/shm/shm_landing.h"
 #include "comm/shm/shm_segment.h"
@@ -106,20 +107,14 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     return Add(std::move(packet));
   }
 
-  // Counts at once: a frame that comes now, and the end after it, find the handler.
   void SetHandler(Link::FrameHandler handler) {
-    CHECK(!has_handler_.load(std::memory_order_relaxed)) << "a link's handler is set once";
-    handler_ = std::make_shared<const Link::FrameHandler>(std::move(handler));
-    has_handler_.store(true, std::memory_order_release);
+    owner_.SetHandler(std::move(handler));
     options_.reactor->Post([self = shared_from_this()] { self->Take(); });
   }
 
   void OnClosed(std::function<void(absl::Status)> closed) {
     options_.reactor->Post([self = shared_from_this(), closed = std::move(closed)] {
-      if (self->is_detached_) return;
-      CHECK(!self->closed_handler_) << "a link's closed callback is set once";
-      self->closed_handler_ = closed;
-      if (self->is_over_) self->TellOwner();
+      self->owner_.OnClosed(closed, [&self] { return self->reason(); });
     });
   }
 
@@ -143,24 +138,19 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     const std::string text =
         absl::StrFormat("node %d gave up the link to node %d", options_.node, options_.peer);
     Close(absl::CancelledError(text), text);
-    is_detached_ = true;
     options_.reactor->LookAway(this);
-    has_handler_.store(false, std::memory_order_relaxed);
-    handler_ = nullptr;
-    closed_handler_ = nullptr;
+    owner_.Leave();
     grants_.RevokeAll();
     LeaveSocket();
-    std::vector<WriteAnswers::Answer> answers = answers_.Take();
-    if (answers.empty()) return;
-    options_.reactor->Post([answers = std::move(answers)] { WriteAnswers::Give(answers); });
+    answers_.PostAll(*options_.reactor);
   }
 
   LinkCounters counters() const {
     MutexLock lock(out_mutex_);
     return {.frames_sent = frames_sent_,
             .bytes_sent = bytes_sent_,
-            .frames_received = frames_received_.load(std::memory_order_relaxed),
-            .bytes_received = bytes_received_.load(std::memory_order_relaxed)};
+            .frames_received = owner_.frames(),
+            .bytes_received = owner_.bytes()};
   }
 
  private:
@@ -334,7 +324,7 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
   // What the peer has put; after that, if it has ended, the end.
   void Take() {
     if (is_closed()) return;
-    const bool is_wanted = has_handler_.load(std::memory_order_acquire);
+    const bool is_wanted = owner_.has_handler();
     uint64_t bytes = 0;
     for (int entries = 0; is_wanted && receiver_.has_value(); ++entries) {
       if (entries == kReadEntries || bytes >= kReadBytes) {
@@ -385,18 +375,12 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
 
   // Whether the link is still open.
   bool Give(const ShmEntry& entry) {
-    frames_received_.fetch_add(1, std::memory_order_relaxed);
-    bytes_received_.fetch_add(entry.payload_bytes, std::memory_order_relaxed);
-    // Shared with this call: it may destroy the Link.
-    const std::shared_ptr<const Link::FrameHandler> handler = handler_;
-    (*handler)(std::span<const std::byte>(entry.frame, entry.frame_bytes));
+    owner_.Give(std::span(entry.frame, entry.frame_bytes), entry.payload_bytes);
     return !is_closed();
   }
 
   absl::Status WrongFrame(const absl::Status& status) const {
-    return absl::Status(status.code(),
-                        absl::StrFormat("wrong frame from node %d: %s", options_.peer,
-                                        std::string(status.message())));
+    return WrongFrameOf(options_.peer, status);
   }
 
   void Fail(const absl::Status& status) {
@@ -408,9 +392,9 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
   void Settle() {
     grants_.RevokeAll();
     LeaveSocket();
-    const bool tells = !std::exchange(is_over_, true);
+    const bool tells = owner_.End();
     answers_.GiveAll();
-    if (tells) TellOwner();
+    if (tells) owner_.Tell(reason());
   }
 
   void LeaveSocket() {
@@ -420,15 +404,9 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
     bell_.Close();
   }
 
-  void TellOwner() {
-    if (const auto closed = std::exchange(closed_handler_, nullptr)) {
-      absl::Status reason;
-      {
-        MutexLock lock(out_mutex_);
-        reason = reason_;
-      }
-      closed(reason);
-    }
+  absl::Status reason() const {
+    MutexLock lock(out_mutex_);
+    return reason_;
   }
 
   const ShmLinkOptions options_;
@@ -441,16 +419,12 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
   uint64_t frames_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;
   uint64_t bytes_sent_ BRAID_GUARDED_BY(out_mutex_) = 0;
   std::atomic<bool> is_closed_{false};
-  std::atomic<uint64_t> frames_received_{0};
-  std::atomic<uint64_t> bytes_received_{0};
+  LinkOwner owner_;
 
   LandingRegions regions_;
   ShmGrants grants_;
   std::atomic<bool> peer_ended_{false};
   std::atomic<const PeerMemory*> direct_{nullptr};  // peer_memory_, once it is there
-
-  std::atomic<bool> has_handler_{false};
-  std::shared_ptr<const Link::FrameHandler> handler_;  // written before has_handler_ is
 
   // The reactor's thread only.
   std::optional<ShmReceiver> receiver_;  // once the peer's memory has come
@@ -459,9 +433,6 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
   LandingWrite landing_;  // whose payload is on the way, if any of it has come:
   uint64_t landed_ = 0;   // so many bytes
   absl::Status end_;      // of the connection; what was put before it counts
-  std::function<void(absl::Status)> closed_handler_;
-  bool is_detached_ = false;
-  bool is_over_ = false;  // the owner was told, or would have been
 };
 
 // Whoever maps this memory could write anything into it.

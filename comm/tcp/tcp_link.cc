@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "comm/connection_link.h"
 #include "comm/landing_regions.h"
+#include "comm/link_owner.h"
 #include "comm/tcp/tcp_inbox.h"
 #include "comm/tcp/tcp_outbox.h"
 #include "glog/logging.h"
@@ -84,11 +85,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
     return added.is_written;
   }
 
-  // Counts at once: a frame that comes now, and the end after it, find the handler.
   void SetHandler(Link::FrameHandler handler) {
-    CHECK(!has_handler_.load(std::memory_order_relaxed)) << "a link's handler is set once";
-    handler_ = std::make_shared<const Link::FrameHandler>(std::move(handler));
-    has_handler_.store(true, std::memory_order_release);
+    owner_.SetHandler(std::move(handler));
     options_.reactor->Post([self = shared_from_this()] {
       if (!self->DeliverHeld()) return;
       self->UpdateWatch();
@@ -97,10 +95,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
 
   void OnClosed(std::function<void(absl::Status)> closed) {
     options_.reactor->Post([self = shared_from_this(), closed = std::move(closed)] {
-      if (self->is_detached_) return;
-      CHECK(!self->closed_handler_) << "a link's closed callback is set once";
-      self->closed_handler_ = closed;
-      if (self->is_over_) self->TellOwner();
+      self->owner_.OnClosed(closed, [&self] { return self->reason(); });
     });
   }
 
@@ -122,11 +117,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
     const std::string text =
         absl::StrFormat("node %d gave up the link to node %d", options_.node, options_.peer);
     Close(absl::CancelledError(text), text);
-    is_detached_ = true;
     if (std::exchange(looks_out_, false)) options_.reactor->LookAway(this);
-    has_handler_.store(false, std::memory_order_relaxed);
-    handler_ = nullptr;
-    closed_handler_ = nullptr;
+    owner_.Leave();
     SettleSocket();
     if (outbox_.borrows_payload()) Break();
     std::vector<TcpOutbox::Answer> answers;
@@ -138,8 +130,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
   LinkCounters counters() const {
     return {.frames_sent = outbox_.frames(),
             .bytes_sent = outbox_.bytes(),
-            .frames_received = frames_received_.load(std::memory_order_relaxed),
-            .bytes_received = bytes_received_.load(std::memory_order_relaxed)};
+            .frames_received = owner_.frames(),
+            .bytes_received = owner_.bytes()};
   }
 
  private:
@@ -203,7 +195,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
   // Returns whether the link is still open.
   bool Deliver(std::span<const std::byte> frame, uint64_t payload_bytes) {
     if (is_closed()) return false;
-    if (!has_handler_.load(std::memory_order_acquire)) {
+    if (!owner_.has_handler()) {
       held_.push_back({std::vector<std::byte>(frame.begin(), frame.end()), payload_bytes});
       return true;
     }
@@ -220,11 +212,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
 
   bool Give(std::span<const std::byte> frame, uint64_t payload_bytes) {
     if (is_closed()) return false;
-    frames_received_.fetch_add(1, std::memory_order_relaxed);
-    bytes_received_.fetch_add(payload_bytes, std::memory_order_relaxed);
-    // Shared with this call: it may destroy the Link.
-    const std::shared_ptr<const Link::FrameHandler> handler = handler_;
-    (*handler)(frame);
+    owner_.Give(frame, payload_bytes);
     return !is_closed();
   }
 
@@ -281,9 +269,9 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
   // A closed link goes on: at every event until the socket is closed.
   void Settle() {
     SettleSocket();
-    const bool tells = !outbox_.borrows_payload() && !std::exchange(is_over_, true);
+    const bool tells = !outbox_.borrows_payload() && owner_.End();
     AnswerAll();
-    if (tells) TellOwner();
+    if (tells) owner_.Tell(reason());
   }
 
   void SettleSocket() {
@@ -333,10 +321,6 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
     if (linger_) options_.reactor->CancelTimer(*linger_);
   }
 
-  void TellOwner() {
-    if (const auto closed = std::exchange(closed_handler_, nullptr)) closed(reason());
-  }
-
   // An answer may lead back here: what is answered is not the member meanwhile.
   void AnswerAll() {
     std::vector<TcpOutbox::Answer> answers = std::move(answers_);
@@ -383,22 +367,15 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection>, privat
   Socket socket_;
   TcpOutbox outbox_;
   TcpInbox inbox_;
-  std::atomic<uint64_t> frames_received_{0};
-  std::atomic<uint64_t> bytes_received_{0};
+  LinkOwner owner_;
   mutable Mutex reason_mutex_;
   absl::Status reason_ BRAID_GUARDED_BY(reason_mutex_);
   std::atomic<bool> is_closed_{false};
 
-  std::atomic<bool> has_handler_{false};
-  std::shared_ptr<const Link::FrameHandler> handler_;  // written before has_handler_ is
-
   // The reactor's thread only.
   std::vector<HeldFrame> held_;
   std::vector<TcpOutbox::Answer> answers_;  // empty: memory for AnswerAll
-  std::function<void(absl::Status)> closed_handler_;
-  bool is_detached_ = false;
-  bool is_over_ = false;    // the owner was told, or would have been
-  bool is_broken_ = false;  // no use in saying anything more
+  bool is_broken_ = false;                  // no use in saying anything more
   bool is_blocked_ = false;
   bool has_said_all_ = false;
   bool has_heard_all_ = false;
