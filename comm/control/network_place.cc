@@ -45,27 +45,39 @@ JoiningWords WordsOf(const Cluster& cluster) {
   return {};
 }
 
+// As it stands in a list: a machine's own name may mean loopback there only.
+bool SaysLoopback(const std::string& host) {
+  if (host == "localhost") return true;
+  const bool is_v6 = host.find(':') != std::string::npos;
+  const auto address = SocketAddress::Parse(is_v6 ? "[" + host + "]:0" : host + ":0");
+  return address.ok() && address->is_loopback();
+}
+
 // The master's addresses of the list. A name that means loopback here, as Debian's /etc/hosts says
 // of a machine's own, or none of this machine's addresses, as behind a forwarded port, is what
-// other nodes dial, not what this one can bind: then it listens everywhere.
+// other nodes dial, not what this one can bind: then it listens everywhere. Members that meet at
+// loopback do so whatever interface their data goes by.
 absl::StatusOr<std::vector<SocketAddress>> MasterAddresses(const NetworkPlace& network) {
   Network& sockets = SocketsOf(network);
   const ClusterNode& master = network.cluster.nodes[0];
   BRAID_ASSIGN_OR_RETURN(const std::vector<SocketAddress> local, sockets.LocalAddresses());
+  const bool meets_at_loopback = SaysLoopback(master.host);
   if (!network.interface.empty()) {
     BRAID_ASSIGN_OR_RETURN(std::vector<SocketAddress> addresses,
                            sockets.InterfaceAddresses(network.interface));
-    for (SocketAddress& address : addresses) address = address.WithPort(master.port);
-    return addresses;
+    if (!meets_at_loopback) {
+      for (SocketAddress& address : addresses) address = address.WithPort(master.port);
+      return addresses;
+    }
+    for (const SocketAddress& address : addresses) {
+      BRAID_RETURN_IF_ERROR(CheckExposure(network, address));
+    }
   }
   std::vector<SocketAddress> addresses;
   if (!master.host.empty()) {
     BRAID_ASSIGN_OR_RETURN(addresses, sockets.ResolveHost(master.host, master.port));
-    const bool is_numeric = SocketAddress::Parse(addresses[0].ToString()).ok() &&
-                            addresses.size() == 1 && addresses[0].host() == master.host;
-    const bool is_known_loopback = is_numeric || master.host == "localhost";
     std::erase_if(addresses, [&](const SocketAddress& address) {
-      return !IsLocalAddress(address, local) || (address.is_loopback() && !is_known_loopback);
+      return !IsLocalAddress(address, local) || (address.is_loopback() && !meets_at_loopback);
     });
   }
   if (addresses.empty()) {

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "comm/network/network.h"
+#include "comm/network/socket.h"
 #include "tests/dist/rank_processes.h"
 #include "tests/multiprocess/program_run.h"
 
@@ -47,6 +49,29 @@ TEST(DistMainTest, OneCommandTriesAProgram) {
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_THAT(end.out, AllOf(HasSubstr("rank 2: "), HasSubstr("pi is about 3.14")));
   EXPECT_EQ(RunMain({BRAID_COLLECTIVES}).code, 0) << "a world of one";
+}
+
+// One that other machines reach; "": there is none.
+std::string OuterInterface() {
+  const auto addresses = SystemNetwork()->LocalAddresses();
+  EXPECT_TRUE(addresses.ok()) << addresses.status();
+  for (const SocketAddress& address : addresses.value_or(std::vector<SocketAddress>())) {
+    if (!address.is_loopback() && !address.is_link_local()) {
+      return SystemNetwork()->InterfaceOf(address);
+    }
+  }
+  return "";
+}
+
+TEST(DistMainTest, RanksThatMeetAtLoopbackTakeAnotherInterfaceForTheirData) {
+  const std::string interface = OuterInterface();
+  if (interface.empty()) GTEST_SKIP() << "this machine has loopback only";
+  const MainEnd end =
+      RunMain({BRAID_COLLECTIVES, "--spawn=2", "--transport=tcp", "--interface=" + interface},
+              {{"GLOG_v", "1"}, {"GLOG_logtostderr", "1"}});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_THAT(end.out, HasSubstr("rank 1: "));
+  EXPECT_THAT(end.err, HasSubstr("tcp " + interface));
 }
 
 TEST(DistMainTest, HelpAndMistakesAreAsOfEveryProgram) {
