@@ -74,7 +74,7 @@ int64_t MessagesOf(const CollectiveUse& use, const CollectiveMethod& method) {
     case CollectiveAlgorithm::kDevice:
       return 1;  // all meet
     case CollectiveAlgorithm::kDirect:
-      return is_all_reduce ? 3 : 2;  // all meet before and after the work, and before they copy
+      return 2;  // all meet before and after the work
     case CollectiveAlgorithm::kExchange:
       return 1;
     case CollectiveAlgorithm::kDoubling:

@@ -62,6 +62,7 @@ class DirectCollective final : public Collective {
   explicit DirectCollective(const CollectiveContext& context)
       : spec_(context.spec),
         layout_(spec_),
+        tile_bytes_(ReductionTileBytes(spec_.element_size)),
         group_(context.group),
         inbox_(std::make_shared<MemberInbox>(
             *context.reactor, [this](MemberEvent& event) { Handle(event); }, kMostEvents)),
@@ -116,9 +117,9 @@ class DirectCollective final : public Collective {
   void Abort(absl::Status reason) override { group_->Fail(reason); }
 
  private:
-  // A piece: all arrive; all work (all_reduce: each finishes one block); all_reduce: all arrive and
-  // copy the others' blocks; all arrive, so that nobody's memory is read any more.
-  static constexpr int kLast = 3;
+  // A piece: all arrive; all work (all_reduce: each sums one block, into the outputs of all); all
+  // arrive, so that nobody's memory is touched any more.
+  static constexpr int kLast = 2;
 
   int rank() const { return spec_.my_rank; }
   int p() const { return spec_.members.size(); }
@@ -162,19 +163,9 @@ class DirectCollective final : public Collective {
   // All members have arrived. The last to arrive goes on without waiting.
   void NextPhase() {
     while (true) {
-      ++phase_;
-      if (phase_ == 2 && spec_.kind != CollectiveKind::kAllReduce) phase_ = kLast;
-      if (phase_ == kLast) return Finish(absl::OkStatus());
+      if (++phase_ == kLast) return Finish(absl::OkStatus());
       if (!group_->BeginRead()) return;  // kFailed is on its way
-      if (phase_ == 1) {
-        Work(rank());
-      } else {
-        for (int r = 0; r < p(); ++r) {
-          if (r == rank()) continue;
-          Copy(station(rank()).output + layout_.offset(r), station(r).output + layout_.offset(r),
-               layout_.bytes(r));
-        }
-      }
+      Work(rank());
       group_->EndRead();
       if (!group_->Arrive(rank())) return;
       group_->Meet(rank());
@@ -186,9 +177,13 @@ class DirectCollective final : public Collective {
     std::byte* output = station(r).output;
     switch (spec_.kind) {
       case CollectiveKind::kAllReduce:
-        return Reduce(output + layout_.offset(r), layout_.offset(r), layout_.bytes(r));
+        return ReduceForAll(r, layout_.offset(r), layout_.bytes(r));
       case CollectiveKind::kReduceScatter:
-        return Reduce(output, layout_.offset(r), layout_.bytes(r));
+        for (int64_t at = 0; at < layout_.bytes(r); at += tile_bytes_) {
+          const int64_t size = std::min(tile_bytes_, layout_.bytes(r) - at);
+          ReduceTile(output + at, layout_.offset(r) + at, size);
+        }
+        return;
       case CollectiveKind::kAllGather:
         for (int from = 0; from < p(); ++from) {
           Copy(output + layout_.offset(from), station(from).input, layout_.bytes(from));
@@ -207,37 +202,36 @@ class DirectCollective final : public Collective {
     }
   }
 
-  // The whole piece, on this thread, while all the others wait. Only all_reduce may write where
-  // another member's work still reads.
+  // The whole piece, on this thread, while all the others wait.
   void WorkForAll() {
-    if (spec_.kind != CollectiveKind::kAllReduce) {
-      for (int r = 0; r < p(); ++r) Work(r);
-      return;
-    }
-    Reduce(station(rank()).output, 0, layout_.whole());
-    for (int r = 0; r < p(); ++r) {
-      Copy(station(r).output, station(rank()).output, layout_.whole());
+    if (spec_.kind == CollectiveKind::kAllReduce) return ReduceForAll(rank(), 0, layout_.whole());
+    for (int r = 0; r < p(); ++r) Work(r);
+  }
+
+  // Of an all_reduce, into the outputs of all, by way of member `r`'s. The outputs may be the
+  // inputs: of this part nobody else reads any.
+  void ReduceForAll(int r, int64_t offset, int64_t bytes) {
+    for (int64_t at = offset; at < offset + bytes; at += tile_bytes_) {
+      const int64_t size = std::min(tile_bytes_, offset + bytes - at);
+      std::byte* const sum = station(r).output + at;
+      ReduceTile(sum, at, size);
+      for (int to = 0; to < p(); ++to) Copy(station(to).output + at, sum, size);
     }
   }
 
-  // target = the inputs' bytes at `offset`, reduced in rank order, tile by tile. The target may be
-  // one of them.
-  void Reduce(std::byte* target, int64_t offset, int64_t bytes) {
+  // target = the inputs' bytes at `offset`, reduced in rank order. The target may be one of them.
+  void ReduceTile(std::byte* target, int64_t offset, int64_t bytes) {
     bool is_aliased = false;
     for (int r = 1; r < p(); ++r) is_aliased = is_aliased || station(r).input + offset == target;
-    const int64_t tile = ReductionTileBytes(spec_.element_size);
-    if (is_aliased && tile_.empty()) tile_.resize(tile);
-    for (int64_t at = 0; at < bytes; at += tile) {
-      const int64_t size = std::min(tile, bytes - at);
-      std::byte* sum = is_aliased ? tile_.data() : target + at;
-      const std::byte* so_far = station(0).input + offset + at;
-      for (int r = 1; r < p(); ++r) {
-        spec_.reduce(sum, so_far, station(r).input + offset + at, size / spec_.element_size);
-        so_far = sum;
-      }
-      if (p() == 1) Copy(sum, so_far, size);
-      Copy(target + at, sum, size);
+    if (is_aliased && tile_.empty()) tile_.resize(tile_bytes_);
+    std::byte* const sum = is_aliased ? tile_.data() : target;
+    const std::byte* so_far = station(0).input + offset;
+    for (int r = 1; r < p(); ++r) {
+      spec_.reduce(sum, so_far, station(r).input + offset, bytes / spec_.element_size);
+      so_far = sum;
     }
+    if (p() == 1) Copy(sum, so_far, bytes);
+    Copy(target, sum, bytes);
   }
 
   // Comes last: `done` may destroy this object or start the next piece.
@@ -249,6 +243,7 @@ class DirectCollective final : public Collective {
 
   const CollectiveSpec spec_;
   const Layout layout_;
+  const int64_t tile_bytes_;
   const std::shared_ptr<LocalGroup> group_;
   const std::shared_ptr<MemberInbox> inbox_;
   Reactor& reactor_;
