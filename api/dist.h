@@ -267,7 +267,7 @@ struct InitOptions {
   std::string secret = {};
   bool is_insecure = false;  // other addresses than loopback, too, without a secret
   std::string interface = {};
-  std::string transport = {};  // those that may be used, "shm,tcp"; "": tcp
+  std::string transport = {};  // those that may be used, "tcp"; "": shm and tcp
   // For the transport rdma: the device, "mlx5_0:1" or "mlx5_0", and the number of the GID in its
   // port's table. With "" and -1 both are chosen by this rank's address on the way to each other.
   std::string rdma_device = {};

@@ -39,6 +39,7 @@ void SetNetwork(NodeOptions& node, const NetworkOptions& network, const std::str
   node.interface = network.interface;
   node.host = host;
   node.transport = network.transport;
+  node.has_peers = network.cluster.nodes.size() > 1;
   node.rdma = network.rdma;
   node.machine = network.machine;
   node.network = &SocketsOf(network);

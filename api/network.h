@@ -25,7 +25,7 @@ class Node;
 struct NodeOptions;
 
 struct NetworkOptions : NetworkPlace {
-  std::string transport;  // those that may be used, "shm,tcp"; "": the usual ones
+  std::string transport;  // those that may be used, "tcp"; "": the usual ones
   RdmaChoice rdma;
   // What tells the machine of this process from others, where they are to be told apart by that:
   // "" is what the system says (comm/network/this_machine.h).

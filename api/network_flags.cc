@@ -9,9 +9,9 @@
 
 ABSL_FLAG(std::string, interface, "", "Network interface for everything, e.g. eth0. Empty: any");
 ABSL_FLAG(std::string, transport, "",
-          "The transports that may be used between nodes, with commas between: tcp, shm between "
-          "processes of one machine, which is then taken there, or rdma between ports that speak "
-          "RoCE. Empty: tcp");
+          "The transports that may be used between nodes, with commas between: shm between "
+          "processes of one machine, which is then taken there, tcp, or rdma between ports that "
+          "speak RoCE. Empty: shm and tcp");
 ABSL_FLAG(
     std::string, rdma_device, "",
     "Where --transport has rdma, the device to use, and perhaps its port: mlx5_0:1. Empty: the one "

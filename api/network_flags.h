@@ -11,7 +11,7 @@ namespace braid {
 struct NetworkFlags {
   std::string secret;     // of --auth_token_file, or BRAID_AUTH_TOKEN; "": none
   std::string interface;  // "": any
-  std::string transport;  // "shm,tcp"; "": the usual ones
+  std::string transport;  // "tcp"; "": the usual ones
   RdmaChoice rdma;
   bool is_insecure = false;
 };

@@ -187,7 +187,7 @@ struct TransportOptions {
   // the local address to listen on; both empty: all.
   std::string host;
   RdmaChoice rdma;
-  // The names of the transports that may be used, "shm,tcp"; empty: those that need not be asked
+  // The names of the transports that may be used, "rdma,tcp"; empty: those that need not be asked
   // for.
   std::string only;
   Network* network = SystemNetwork();  // outlives the transports

@@ -22,10 +22,9 @@ struct ListedTransport {
   bool uses_shared_heap;
 };
 
-// shm is not the usual one yet: its links take memory that no plan says, and collectives have no
-// algorithms for memory that is mapped. Nor is rdma: it was tried with devices in software only.
+// rdma was tried with devices in software only.
 constexpr ListedTransport kTransports[] = {
-    {"shm", &MakeShmTransport, false, true},
+    {"shm", &MakeShmTransport, true, true},
     {"rdma", &MakeRdmaTransport, false, true},
     {"tcp", &MakeTcpTransport, true, false},
 };
@@ -55,7 +54,7 @@ absl::Status CheckTransportNames(std::string_view what, const std::string& names
 }
 
 bool UsesSharedHeap(const TransportOptions& options) {
-  return options.reactor != nullptr &&
+  return options.reactor != nullptr && options.network == SystemNetwork() &&
          std::ranges::any_of(kTransports, [&](const ListedTransport& listed) {
            return listed.uses_shared_heap && IsAsked(listed, options);
          });

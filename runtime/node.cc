@@ -54,7 +54,7 @@ Node::Node(const NodeOptions& options)
                     OnPlan(job, std::move(plan));
                   }}),
       reactor_(options.environment->StartReactor(absl::StrFormat("node %d", options.node))) {
-  if (UsesSharedHeap(ForTransports())) {
+  if (options.has_peers && UsesSharedHeap(ForTransports())) {
     shared_heap_ = MakeSharedHeap(options.node, options.devices);
   }
   for (int i = 0; i < options.devices; ++i) {

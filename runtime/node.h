@@ -57,7 +57,8 @@ struct NodeOptions {
   // Where this node's transports listen, and from where they dial; "": anywhere.
   std::string interface;
   std::string host;
-  std::string transport;  // those that may be used, "shm,tcp"; "": the usual ones
+  std::string transport;  // those that may be used, "tcp"; "": the usual ones
+  bool has_peers = true;  // other nodes in other processes
   RdmaChoice rdma = {};
   std::string machine;                  // where it runs, as peers are told; "": ThisMachine
   Nanoseconds stall_timeout = 0;        // without any act: says what it waits for; 0: never

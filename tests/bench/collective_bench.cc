@@ -5,7 +5,8 @@
 //   [COLLECTIVE]
 //
 // COLLECTIVE is all_reduce, broadcast, all_gather, reduce_scatter or all_to_all; or `batch`: how
-// long 100 all_reduces take, one by one and in a batch. BRAID_BENCH_TRANSPORT names the transport.
+// long 100 all_reduces take, one by one and in a batch. BRAID_BENCH_TRANSPORT names the transport,
+// else it is tcp.
 #include <braid/dist.h>
 
 #include <cstdint>
@@ -99,7 +100,8 @@ absl::Status Measure(World& world, const std::string& collective) {
 absl::Status Run(const std::string& collective) {
   BRAID_ASSIGN_OR_RETURN(
       const std::unique_ptr<World> world,
-      World::Init({.transport = braid::EnvironmentVariable("BRAID_BENCH_TRANSPORT").value_or("")}));
+      World::Init(
+          {.transport = braid::EnvironmentVariable("BRAID_BENCH_TRANSPORT").value_or("tcp")}));
   return world->Close(Measure(*world, collective));
 }
 

@@ -13,7 +13,8 @@
 # themselves; so do Braid's residual networks here (a group of images a node), but with "whole" by
 # the statistics of both. BRAID_BENCH_LINK, a rate as tc writes it (1gbit), puts the two nodes, and
 # the two ranks, into network namespaces with a link of that rate between them (as root).
-# BRAID_BENCH_TRANSPORT=shm is of Braid's two nodes and ranks; PyTorch's go over Gloo as before.
+# BRAID_BENCH_TRANSPORT is of Braid's two nodes and ranks, tcp if it is not set; PyTorch's go over
+# Gloo.
 # BRAID_BENCH_PYTHONS and BRAID_BENCH_TORCH are those of step_bench.sh.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -72,7 +73,7 @@ both() {
 # The flags of two nodes or ranks with this batch each.
 flags_of_two() {
   flags=(--model="$1" --batch=$((2 * $2)) --seconds="$seconds" --text="$text" "${options[@]}"
-    --transport="${BRAID_BENCH_TRANSPORT-}")
+    --transport="${BRAID_BENCH_TRANSPORT:-tcp}")
 }
 
 braid_two() {

@@ -98,7 +98,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1, help="of a size in a turn")
     parser.add_argument("--sizes", default="4KiB,64KiB,1MiB,16MiB")
     parser.add_argument("--algorithms", default="hierarchical,ring")
-    parser.add_argument("--transport", default="shm,tcp")
+    parser.add_argument("--transport", default="")
     arguments = parser.parse_args()
     why_not = fault_lab.isolate()
     if why_not:

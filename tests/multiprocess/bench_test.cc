@@ -74,7 +74,8 @@ TEST(BenchMessagesTest, PrintsATable) {
 }
 
 TEST(BenchMessagesTest, ShowsTheTableOfAlgorithms) {
-  ProgramRun run(Bench({"all_gather", "--ranks=3", "--table", "--sizes=3KiB", "--seconds=0.02"}));
+  ProgramRun run(Bench(
+      {"all_gather", "--ranks=3", "--table", "--transport=tcp", "--sizes=3KiB", "--seconds=0.02"}));
   EXPECT_EQ(run.Wait(), ExitStatus{}) << run.err();
   EXPECT_THAT(run.out(), AllOf(HasSubstr("hierarchical, chunks of 262144"),
                                HasSubstr("3072 all_gather: table doubling, best ")));
