@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,20 @@ bool IsListed(absl::string_view group) { return group != kAbseil && group != kHi
 bool IsHidden(const absl::CommandLineFlag& flag, std::string_view hidden) {
   const std::string file = flag.Filename();
   return file == kHidden || (!hidden.empty() && file.ends_with(hidden));
+}
+
+// Of "--name=value", as of "-name"; "" if it is no flag.
+std::string_view FlagNameIn(std::string_view word) {
+  if (word.size() < 2 || word[0] != '-') return "";
+  word.remove_prefix(word[1] == '-' ? 2 : 1);
+  return word.substr(0, word.find('='));
+}
+
+bool AsksForHelp(int argc, char** argv) {
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    if (FlagNameIn(argv[i]).starts_with("help")) return true;
+  }
+  return false;
 }
 
 std::vector<std::string> FlagNames(std::string_view hidden) {
@@ -84,14 +99,13 @@ absl::Status CheckFlagNames(int argc, char** argv, std::string_view hidden) {
     const std::string_view word = argv[i];
     if (word == "--") break;
     if (word.size() < 2 || word[0] != '-') continue;
-    const std::string_view text = word.substr(word[1] == '-' ? 2 : 1);
-    const std::string name(text.substr(0, text.find('=')));
+    const std::string name(FlagNameIn(word));
     if (name == "undefok") break;  // Abseil's way to allow others
     // Abseil has these without registering them.
     if (name.starts_with("help") || name == "version" || name == "only_check_args") continue;
     if (const absl::CommandLineFlag* const flag = find(name)) {
       // Its value may be the next word, and begin with a dash.
-      if (text.size() == name.size() && !flag->IsOfType<bool>()) ++i;
+      if (word.find('=') == std::string_view::npos && !flag->IsOfType<bool>()) ++i;
       continue;
     }
     if (name.starts_with("no") && find(name.substr(2)) != nullptr) continue;
@@ -103,9 +117,17 @@ absl::Status CheckFlagNames(int argc, char** argv, std::string_view hidden) {
   return absl::OkStatus();
 }
 
+std::vector<char*> ParseFlags(int argc, char** argv) {
+  // Abseil ends a program that has shown its help with 1, as if that were a mistake.
+  if (AsksForHelp(argc, argv)) {
+    std::atexit([] { _exit(FlushStandardOutput().ok() ? 0 : 1); });
+  }
+  return absl::ParseCommandLine(argc, argv);
+}
+
 absl::Status ParseProgramLine(int argc, char** argv, std::string_view hidden) {
   if (absl::Status known = CheckFlagNames(argc, argv, hidden); !known.ok()) return known;
-  const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> words = ParseFlags(argc, argv);
   if (words.size() < 2) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(
       "'%s' is no flag, and this program takes nothing else; flags are written --name=value, and "

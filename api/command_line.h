@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -29,8 +30,12 @@ void DescribeProgram(const std::string& about, std::string_view hidden);
 // NOT_FOUND names the first flag that there is not, and the nearest. `argv` ends as main's does.
 absl::Status CheckFlagNames(int argc, char** argv, std::string_view hidden = "");
 
-// Parses Abseil's flags; --help and --version end the process. INVALID_ARGUMENT for a word that is
-// no flag, besides what CheckFlagNames returns.
+// Parses Abseil's flags, and returns the program's name and the words that are none. --help and
+// --version end the process, with exit code 0; a value that a flag cannot have does so with 1.
+std::vector<char*> ParseFlags(int argc, char** argv);
+
+// The same for a program that takes flags only. INVALID_ARGUMENT for another word, besides what
+// CheckFlagNames returns.
 absl::Status ParseProgramLine(int argc, char** argv, std::string_view hidden);
 
 // What was written to standard output has arrived there, or why not.

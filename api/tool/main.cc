@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/str_format.h"
@@ -95,7 +94,7 @@ int RunTool(int argc, char** argv) {
     std::cerr << "error: " << known.message() << "\n";
     return 1;
   }
-  const std::vector<char*> words = absl::ParseCommandLine(static_cast<int>(own.size()), own.data());
+  const std::vector<char*> words = ParseFlags(static_cast<int>(own.size()), own.data());
   arguments.words.assign(words.begin() + 1, words.end());
   return subcommand->run(arguments);
 }

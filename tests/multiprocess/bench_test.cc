@@ -122,7 +122,7 @@ TEST(BenchMessagesTest, SaysWhatIsWrong) {
 
 TEST(BenchMessagesTest, HelpShowsItsFlags) {
   ProgramRun run(Bench({"--help"}));
-  run.Wait();
+  EXPECT_EQ(run.Wait(), ExitStatus{});
   EXPECT_THAT(run.out(), AllOf(HasSubstr("braid bench COLLECTIVE"), HasSubstr("--dtype")));
 }
 

@@ -49,6 +49,7 @@ TEST(CommandLineTest, HelpSaysWhatAProgramDoesAndListsAllFlags) {
                     HasSubstr("--nodes (Node list file"), Not(HasSubstr("/examples/")),
                     Not(HasSubstr("--fromenv")), Not(HasSubstr("Warning"))));
   EXPECT_EQ(help.err, "");
+  EXPECT_EQ(help.code, 0);
   EXPECT_THAT(RunMnist({"--helpfull"}).out,
               AllOf(HasSubstr("Flags from Abseil:"), Not(HasSubstr(".cc:/"))));
   EXPECT_THAT(RunMnist({"--version"}).out, MatchesRegex("Braid [0-9]+\\.[0-9]+\\.[0-9]+\n"));

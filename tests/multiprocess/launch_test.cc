@@ -418,7 +418,7 @@ TEST(LaunchTest, SaysItsVersion) {
 
 TEST(LaunchTest, HelpShowsTheSubcommandsOwnFlags) {
   ProgramRun run({BRAID_TOOL, "launch", "--help"});
-  run.Wait();
+  EXPECT_EQ(run.Wait(), ExitStatus{});
   EXPECT_THAT(run.out(), HasSubstr("braid launch: starts a program"));
   EXPECT_THAT(run.out(), HasSubstr("--tag_output"));
   EXPECT_THAT(run.out(), Not(HasSubstr("/api/tool")));
