@@ -239,7 +239,7 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
           is_put.ok() ? sender_.WaitsForRoom() : absl::StatusOr<bool>(is_put.status());
       if (!waits.ok()) {
         options_.reactor->Post([self = shared_from_this(), status = waits.status()] {
-          self->Fail(self->WrongFrame(status));
+          self->Fail(absl::IsInvalidArgument(status) ? self->WrongFrame(status) : status);
         });
         return false;
       }

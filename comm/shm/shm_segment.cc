@@ -97,7 +97,8 @@ absl::Status CheckEntry(const ShmEntry& entry) {
 }  // namespace
 
 absl::StatusOr<ShmSegment> ShmSegment::Make() {
-  BRAID_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Make("braid link", kSegmentBytes));
+  BRAID_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Reserve("braid link", kSegmentBytes));
+  BRAID_RETURN_IF_ERROR(memory.Fill(0, kPayloadAt));
   new (memory.data()) Header();
   for (size_t i = 0; i < kShmKeys; ++i) new (memory.data() + kKeysAt + i * sizeof(ShmKey)) ShmKey();
   return ShmSegment(std::move(memory));
@@ -108,6 +109,8 @@ absl::StatusOr<ShmSegment> ShmSegment::Map(Descriptor descriptor) {
                          SharedMemory::Map(std::move(descriptor), kSegmentBytes));
   return ShmSegment(std::move(memory));
 }
+
+absl::Status ShmSegment::FillPayload() { return memory_.Populate(kPayloadAt, kShmPayloadBytes); }
 
 ShmKey& ShmSegment::key(uint64_t token) const {
   return reinterpret_cast<ShmKey*>(memory_.data() + kKeysAt)[token % kShmKeys];
@@ -175,6 +178,8 @@ absl::StatusOr<bool> ShmSender::PutWrite(const Write& write, uint64_t& begin,
     const uint64_t bytes = std::min({left, room.bytes, run, uint64_t{kShmPieceBytes}});
     if (room.entries == 0 || (bytes == 0 && left > 0)) return false;
     if (bytes > 0) {
+      if (!has_payload_memory_) BRAID_RETURN_IF_ERROR(segment_.FillPayload());
+      has_payload_memory_ = true;
       StreamingCopy(segment_.payload(payload_put_), write.payload.data() + begin, bytes);
     }
     payload_put_ += bytes;

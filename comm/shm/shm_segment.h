@@ -81,6 +81,9 @@ class ShmSegment {
   static absl::StatusOr<ShmSegment> Map(Descriptor descriptor);
 
   SharedMemory& memory() { return memory_; }
+  // Who made it calls this before the first payload: a link whose Writes all go straight to where
+  // they belong never needs that memory.
+  absl::Status FillPayload();
 
   // How the rings stand. Counts never wrap.
   struct Header {
@@ -142,6 +145,7 @@ class ShmSender {
   ShmSegment segment_;
   uint64_t published_ = 0;  // entries, and bytes
   uint64_t payload_put_ = 0;
+  bool has_payload_memory_ = false;
   Room taken_;  // as last seen
 };
 

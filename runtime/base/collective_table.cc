@@ -16,8 +16,12 @@ constexpr int64_t kSmallBytes = int64_t{128} << 10;
 constexpr int64_t kExchangedBytes = int64_t{256} << 10;
 
 // Among more members, the number of messages decides up to this many bytes: a ring has one after
-// another for each member. The limit is lower for sums, because all members then get everything.
+// another for each member. The limit is lower for sums, because all members then get everything;
+// among many, where even the smallest sums have a lot to gain, what a plan of a thousand sums keeps
+// memory for must not grow with their number.
+constexpr int64_t kFewMembers = 8;
 constexpr int64_t kDoubledSumBytes = int64_t{128} << 10;
+constexpr int64_t kDoubledSumBytesOfMany = int64_t{8} << 10;
 constexpr int64_t kDoubledBytes = int64_t{256} << 10;
 
 constexpr CollectiveMethod By(CollectiveAlgorithm algorithm) { return {.algorithm = algorithm}; }
@@ -31,7 +35,8 @@ constexpr CollectiveRow kTable[] = {
     {kProcesses, {}, 1, kAnyNumber, By(kRing)},
     {kProcesses, CollectiveKind::kAllReduce, 2, kExchangedBytes, By(kExchange)},
     {kProcesses, {}, 2, kAnyNumber, By(kRing)},
-    {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kDoubledSumBytes, By(kDoubling)},
+    {kProcesses, CollectiveKind::kAllReduce, kFewMembers, kDoubledSumBytes, By(kDoubling)},
+    {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kDoubledSumBytesOfMany, By(kDoubling)},
     {kProcesses, CollectiveKind::kAllGather, kAnyNumber, kDoubledBytes, By(kDoubling)},
     {kProcesses, {}, kAnyNumber, kAnyNumber, By(kRing)},
     {kHosts, CollectiveKind::kAllToAll, kAnyNumber, kAnyNumber, By(kRing)},

@@ -48,6 +48,9 @@ constexpr uint64_t kFirstWatch = 2;
 // in which the thread came late finds room as well.
 constexpr size_t kMostPosted = 64;
 
+// And for so many that look out: the links of a node.
+constexpr size_t kFirstLookouts = 64;
+
 // CLOCK_MONOTONIC, the clock of timerfd.
 Nanoseconds Clock() {
   timespec time;
@@ -68,6 +71,7 @@ class RealReactor : public Reactor {
   RealReactor(std::string_view name, Nanoseconds start) : start_(start) {
     posted_.reserve(kMostPosted);
     running_.reserve(kMostPosted);
+    lookouts_.reserve(kFirstLookouts);
     try {
       thread_ = std::thread([this] { Loop(); });
     } catch (const std::system_error& error) {

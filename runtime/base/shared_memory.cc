@@ -23,6 +23,11 @@ constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers do not have
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+absl::Status Lacks(size_t bytes, int error) {
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("cannot make %d bytes of shared memory: %s", bytes, std::strerror(error)));
+}
+
 }  // namespace
 
 // Where a large page begins in the memory it must begin in the address space, too.
@@ -77,9 +82,19 @@ absl::Status SharedMemory::Fill(size_t begin, size_t bytes) {
     error =
         posix_fallocate(descriptor_.number(), static_cast<off_t>(begin), static_cast<off_t>(bytes));
   } while (error == EINTR);
-  if (error == 0) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrFormat("cannot make %d bytes of shared memory: %s", bytes, std::strerror(error)));
+  return error == 0 ? absl::OkStatus() : Lacks(bytes, error);
+}
+
+absl::Status SharedMemory::Populate(size_t begin, size_t bytes) {
+  int error = 0;
+  do {
+    error = madvise(data() + begin, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  if (error == EINVAL) {  // Linux before 5.14
+    std::memset(data() + begin, 0, bytes);
+    error = 0;
+  }
+  return error == 0 ? absl::OkStatus() : Lacks(bytes, error);
 }
 
 // A page that has any memory can be made a large one, whatever the system does by itself.

@@ -35,7 +35,9 @@ class SharedMemory {
   size_t bytes() const { return bytes_; }
   // Of whole pages. RESOURCE_EXHAUSTED with the bytes.
   absl::Status Fill(size_t begin, size_t bytes);
-  // The same; what is whole of large pages in these, where the system has some left.
+  // The same by who has forgotten the descriptor, one call at a time.
+  absl::Status Populate(size_t begin, size_t bytes);
+  // As Fill; what is whole of large pages in these, where the system has some left.
   absl::Status FillInLargePages(size_t begin, size_t bytes);
   // These pages become this process's own, with what they hold: what others store there is not seen
   // any more.

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -403,6 +404,24 @@ TEST(ShmTransportTest, SaysWhomItDoesNotReach) {
 }
 
 // Nothing of a link is left in this process.
+TEST(ShmMemoryTest, PayloadTakesMemoryWhenItFirstPasses) {
+  auto segment = ShmSegment::Make();
+  ASSERT_TRUE(segment.ok()) << segment.status();
+  ShmSender sender(*std::move(segment));
+  const auto taken = [&sender] {
+    struct stat file = {};
+    EXPECT_EQ(fstat(sender.segment().memory().descriptor(), &file), 0);
+    return static_cast<size_t>(file.st_blocks) * 512;
+  };
+  EXPECT_EQ(taken(), kSegmentBytes - kShmPayloadBytes);
+  const std::vector<std::byte> payload(100), frame(1);
+  uint64_t begin = 0;
+  const auto is_put = sender.PutWrite({.payload = payload, .frame = frame}, begin, [] {});
+  ASSERT_TRUE(is_put.ok()) << is_put.status();
+  EXPECT_TRUE(*is_put);
+  EXPECT_EQ(taken(), kSegmentBytes);
+}
+
 TEST(ShmMemoryTest, EndsWithItsLink) {
   const auto count = [] {
     std::ifstream maps("/proc/self/maps");

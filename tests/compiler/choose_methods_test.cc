@@ -47,11 +47,12 @@ std::string Chosen(const std::string& text) {
   return MethodsOf(ChooseMethods(*std::move(graph)));
 }
 
-// A bucket counts as a whole: 2 x 4 KiB at two members are 16 KiB, with 2 x 4.5 KiB it is more.
+// A bucket counts as a whole: 2 x 31.6 KiB at two members are less than 128 KiB, 2 x 32.3 KiB more.
 TEST(ChooseMethods, BySizeOfTheBucketAndMembers) {
-  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "32")), "direct_by_one or exchange;");
-  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "34")), "direct or exchange;");
-  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "32")), "direct or doubling;");
+  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "90")), "direct_by_one or exchange;");
+  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "91")), "direct or exchange;");
+  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "73")), "direct_by_one or doubling;");
+  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "74")), "direct or ring;");
 }
 
 // Whatever the size: they have the bytes, and do all of it.

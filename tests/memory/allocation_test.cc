@@ -2,6 +2,8 @@
 // middle of a run to nearly its end.
 #include <atomic>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/memory/counting_allocator.h"
@@ -23,8 +25,9 @@ bool IsOfMathLibrary(const AllocationSite& site) {
          site.library.find("libopenblas") != std::string::npos;
 }
 
-void ExpectNoAllocations(const MemoryJob& job, const std::vector<int>& devices, bool over_tcp) {
-  MemoryCluster cluster(devices, over_tcp);
+void ExpectNoAllocations(const MemoryJob& job, const std::vector<int>& devices,
+                         const std::string& transport) {
+  MemoryCluster cluster(devices, transport);
   std::atomic<int64_t> before{0}, after{0};
   auto train = cluster.Compile(job, [&](int64_t step) {
     if (step == kFirst && before.exchange(AllocatedBytes()) == 0) BeginWatchingAllocations();
@@ -51,29 +54,30 @@ void ExpectNoAllocations(const MemoryJob& job, const std::vector<int>& devices, 
 
 std::vector<MemoryJob> Jobs() { return {MlpJob(4), CnnJob(2), GptJob(4), GptJob(1, 0.1)}; }
 
-void ExpectNoAllocationsOn(const std::vector<int>& devices, bool over_tcp, int micro_batches = 1) {
+void ExpectNoAllocationsOn(const std::vector<int>& devices, const std::string& transport,
+                           int micro_batches = 1) {
   for (MemoryJob& job : Jobs()) {
     SCOPED_TRACE(job.name);
     job.micro_batches = micro_batches;
-    ExpectNoAllocations(job, devices, over_tcp);
+    ExpectNoAllocations(job, devices, transport);
   }
 }
 
-TEST(AllocationTest, OneDevice) { ExpectNoAllocationsOn({1}, /*over_tcp=*/false); }
+TEST(AllocationTest, OneDevice) { ExpectNoAllocationsOn({1}, /*transport=*/""); }
 
-TEST(AllocationTest, ThreeDevicesOfAProcess) { ExpectNoAllocationsOn({3}, /*over_tcp=*/false); }
+TEST(AllocationTest, ThreeDevicesOfAProcess) { ExpectNoAllocationsOn({3}, /*transport=*/""); }
 
-TEST(AllocationTest, TwoNodesOfAProcess) { ExpectNoAllocationsOn({1, 2}, /*over_tcp=*/false); }
+TEST(AllocationTest, TwoNodesOfAProcess) { ExpectNoAllocationsOn({1, 2}, /*transport=*/""); }
 
-TEST(AllocationTest, TwoNodesOverTcp) { ExpectNoAllocationsOn({1, 1}, /*over_tcp=*/true); }
+TEST(AllocationTest, TwoNodesOverTcp) { ExpectNoAllocationsOn({1, 1}, "tcp"); }
 
-TEST(AllocationTest, TwoNodesOfTwoDevicesOverTcp) {
-  ExpectNoAllocationsOn({2, 2}, /*over_tcp=*/true);
-}
+TEST(AllocationTest, TwoNodesOfTwoDevicesOverTcp) { ExpectNoAllocationsOn({2, 2}, "tcp"); }
+
+TEST(AllocationTest, TwoNodesOfTwoDevicesOverShm) { ExpectNoAllocationsOn({2, 2}, "shm"); }
 
 TEST(AllocationTest, MicroBatches) {
-  ExpectNoAllocationsOn({1}, /*over_tcp=*/false, /*micro_batches=*/2);
-  ExpectNoAllocationsOn({2, 2}, /*over_tcp=*/true, /*micro_batches=*/2);
+  ExpectNoAllocationsOn({1}, /*transport=*/"", /*micro_batches=*/2);
+  ExpectNoAllocationsOn({2, 2}, "tcp", /*micro_batches=*/2);
 }
 
 // The watch sees what is there to be seen.

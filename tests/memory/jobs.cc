@@ -103,14 +103,15 @@ MemoryJob GptJob(int64_t size, double dropout) {
           }};
 }
 
-MemoryCluster::MemoryCluster(std::vector<int> devices, bool over_tcp, DeviceMix mix) {
+MemoryCluster::MemoryCluster(std::vector<int> devices, const std::string& transport,
+                             DeviceMix mix) {
   SessionOptions options;
   options.node_kinds = NodeKindsOf(mix, devices.size());
   options.device_kinds = KindsWithLagging(LaggingFault::kNone, &counts_);
   options.devices = devices;
   options.seed = 3;
   options.progress = Progress::kOff;
-  if (over_tcp) {
+  if (!transport.empty()) {
     CHECK(mix == DeviceMix::kCpu) << "its node list says CPUs";
     AddKernel(kernels_);
     auto listener = ListenOn(*SocketAddress::Parse("127.0.0.1:0"));
@@ -124,6 +125,7 @@ MemoryCluster::MemoryCluster(std::vector<int> devices, bool over_tcp, DeviceMix 
     network_.cluster.nodes[0].port = listener->LocalAddress()->port();
     network_.cluster.origin = "the test";
     network_.secret = "secret";
+    network_.transport = transport;
     for (size_t node = 1; node < devices.size(); ++node) {
       NetworkOptions network = network_;
       network.cluster.rank = static_cast<int>(node);

@@ -26,11 +26,12 @@ MemoryJob MlpJob(int64_t size = 1);
 MemoryJob CnnJob(int64_t size = 1);
 MemoryJob GptJob(int64_t size = 1, double dropout = 0);
 
-// A session on nodes of so many devices: all in this process, or, if `over_tcp`, each with its own
-// control connection and links over loopback, as processes of their own would have.
+// A session on nodes of so many devices: all in this process, or, if there is a `transport`, each
+// with its own control connection and links, as processes of their own would have.
 class MemoryCluster {
  public:
-  MemoryCluster(std::vector<int> devices, bool over_tcp, DeviceMix mix = DeviceMix::kCpu);
+  MemoryCluster(std::vector<int> devices, const std::string& transport,
+                DeviceMix mix = DeviceMix::kCpu);
   ~MemoryCluster();
   Session& session() { return *session_; }
   // Of memory that is not the host's.

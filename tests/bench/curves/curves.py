@@ -47,7 +47,11 @@ LIMITS = {
     "threads": by_phase((EVERY, lambda v, d, n: 9 + d if n == 1 else 10 + 2 * d)),
     "peak MiB": by_phase(
         ("start", lambda v, d, n: 48),
-        ("compile", lambda v, d, n: 8 + 0.15 * v + 0.03 * v * d),
+        # What other processes of the machine map is filled when a job is loaded, not when it runs.
+        (
+            "compile",
+            lambda v, d, n: 8 + (0.15 if n == 1 else 0.3) * v + (0.03 if n == 1 else 0.09) * v * d,
+        ),
         ("steps", lambda v, d, n: 16 + 0.1 * v + 0.09 * v * d),
         ("save", lambda v, d, n: 3 + 0.005 * v),
         ("load", lambda v, d, n: 3 + 0.02 * v),
