@@ -64,6 +64,7 @@ class ConnectionLink final : public Link {
     if constexpr (kLends) return connection_->can_read_lent();
     return Link::can_read_lent();
   }
+  bool is_within_machine() const override { return kLends; }
   void SetHandler(FrameHandler handler) override { connection_->SetHandler(std::move(handler)); }
   void OnClosed(std::function<void(absl::Status)> closed) override {
     connection_->OnClosed(std::move(closed));

@@ -121,6 +121,9 @@ class Link {
   // Whether this node can read what the peer lends, since the peer's first frame at the latest.
   virtual bool can_read_lent() const { return false; }
 
+  // Whether what it carries stays within a machine, where no network has a say in it.
+  virtual bool is_within_machine() const { return false; }
+
   // Called on the Link's reactor thread for every frame; frames wait for it to be set. Set once.
   virtual void SetHandler(FrameHandler handler) = 0;
   // Called once on the Link's reactor thread when the Link closed, for whatever reason, its own

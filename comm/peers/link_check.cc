@@ -13,8 +13,9 @@
 namespace braid {
 namespace {
 
-// More than the largest packet of any network.
+// More than the largest packet of any network; and where there is none between.
 constexpr size_t kBytes = size_t{128} << 10;
+constexpr size_t kBytesWithinMachine = size_t{4} << 10;
 // For the peer to answer, and then for the pattern, which it sends next. A peer may be busy, with
 // as many checks as there are nodes; and what has ended is noticed elsewhere, and sooner.
 constexpr Nanoseconds kAnswerLimit = 30 * kSecond;
@@ -34,12 +35,11 @@ std::array<std::byte, kFrameBytes> MakeFrame(Stage stage, const MemoryKey& key) 
 }
 
 // The pattern is made of words: of a cluster's nodes in one process, each pair checks its link.
-constexpr size_t kWords = kBytes / sizeof(uint64_t);
 constexpr uint64_t WordAt(size_t i) { return (i + 1) * 0x9e3779b97f4a7c15; }
 
-// Of the first byte that is not as it should be; kBytes: all are.
+// Of the first byte that is not as it should be; their number: all are.
 size_t FirstWrongByte(std::span<const std::byte> bytes) {
-  for (size_t i = 0; i < kWords; ++i) {
+  for (size_t i = 0; i < bytes.size() / sizeof(uint64_t); ++i) {
     const uint64_t expected = WordAt(i);
     const std::byte* const word = bytes.data() + i * sizeof(expected);
     if (std::memcmp(word, &expected, sizeof(expected)) == 0) continue;
@@ -48,13 +48,16 @@ size_t FirstWrongByte(std::span<const std::byte> bytes) {
            static_cast<size_t>(std::mismatch(wanted.begin(), wanted.end(), word).first -
                                wanted.begin());
   }
-  return kBytes;
+  return bytes.size();
 }
 
 }  // namespace
 
 LinkCheck::LinkCheck(Link* link, Reactor* reactor, std::function<void(absl::Status)> done)
-    : link_(link), reactor_(reactor), done_(std::move(done)), region_(kBytes) {}
+    : link_(link),
+      reactor_(reactor),
+      done_(std::move(done)),
+      region_(link->is_within_machine() ? kBytesWithinMachine : kBytes) {}
 
 LinkCheck::~LinkCheck() {
   if (timer_.has_value()) reactor_->CancelTimer(*timer_);
@@ -86,13 +89,13 @@ absl::Status LinkCheck::OnFrame(std::span<const std::byte> frame) {
   const auto stage = frame.size() == kFrameBytes ? static_cast<uint8_t>(frame[kStageAt]) : 0;
   if (stage == kKey) {
     const MemoryKey key = GetMemoryKey(frame, kKeyAt);
-    if (key.bytes != kBytes) {
+    if (key.bytes != region_.size()) {
       return absl::InvalidArgumentError(absl::StrFormat(
-          "a region of %d bytes to check the link with; it has %d", key.bytes, kBytes));
+          "a region of %d bytes to check the link with; it has %d", key.bytes, region_.size()));
     }
     // Shared with the Write, which may end after this object.
-    const auto pattern = std::make_shared<std::vector<std::byte>>(kBytes);
-    for (size_t i = 0; i < kWords; ++i) {
+    const auto pattern = std::make_shared<std::vector<std::byte>>(region_.size());
+    for (size_t i = 0; i < region_.size() / sizeof(uint64_t); ++i) {
       const uint64_t word = WordAt(i);
       std::memcpy(pattern->data() + i * sizeof(word), &word, sizeof(word));
     }
@@ -105,14 +108,14 @@ absl::Status LinkCheck::OnFrame(std::span<const std::byte> frame) {
     FailAfter(kPatternLimit,
               absl::StrFormat("%d bytes did not come through within %d s; what is small does, so "
                               "look for an MTU that the network between does not carry",
-                              kBytes, kPatternLimit / kSecond));
+                              region_.size(), kPatternLimit / kSecond));
     return absl::OkStatus();
   }
   if (stage != kPattern || !key_.has_value()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "a frame of %d bytes that is none of a link's check: stage %d", frame.size(), stage));
   }
-  if (const size_t wrong = FirstWrongByte(region_); wrong < kBytes) {
+  if (const size_t wrong = FirstWrongByte(region_); wrong < region_.size()) {
     const uint64_t word = WordAt(wrong / sizeof(word));
     const std::byte wanted = std::as_bytes(std::span(&word, 1))[wrong % sizeof(word)];
     return absl::DataLossError(absl::StrFormat("byte %d of the link's check came as %02x, not %02x",

@@ -61,6 +61,17 @@ void Get(const std::byte* entry, EntryField field, T& value) {
   std::memcpy(&value, entry + field, sizeof(value));
 }
 
+// A ring takes so much memory at a time.
+constexpr uint64_t kFillBytes = 16 << 10;
+static_assert(kShmEntries * kShmEntryBytes % kFillBytes == 0 && kShmPayloadBytes % kFillBytes == 0);
+
+absl::Status FillRing(SharedMemory& memory, size_t begin, uint64_t end, uint64_t& filled) {
+  for (; filled < end; filled += kFillBytes) {
+    BRAID_RETURN_IF_ERROR(memory.Populate(begin + filled, kFillBytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckEntry(const ShmEntry& entry) {
   const bool is_piece = entry.kind == ShmEntry::Kind::kPiece;
   const bool is_frame = entry.kind == ShmEntry::Kind::kFrame;
@@ -98,7 +109,7 @@ absl::Status CheckEntry(const ShmEntry& entry) {
 
 absl::StatusOr<ShmSegment> ShmSegment::Make() {
   BRAID_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Reserve("braid link", kSegmentBytes));
-  BRAID_RETURN_IF_ERROR(memory.Fill(0, kPayloadAt));
+  BRAID_RETURN_IF_ERROR(memory.Fill(0, kEntriesAt));
   new (memory.data()) Header();
   for (size_t i = 0; i < kShmKeys; ++i) new (memory.data() + kKeysAt + i * sizeof(ShmKey)) ShmKey();
   return ShmSegment(std::move(memory));
@@ -110,7 +121,13 @@ absl::StatusOr<ShmSegment> ShmSegment::Map(Descriptor descriptor) {
   return ShmSegment(std::move(memory));
 }
 
-absl::Status ShmSegment::FillPayload() { return memory_.Populate(kPayloadAt, kShmPayloadBytes); }
+absl::Status ShmSegment::FillEntries(uint64_t end, uint64_t& filled) {
+  return FillRing(memory_, kEntriesAt, end, filled);
+}
+
+absl::Status ShmSegment::FillPayload(uint64_t end, uint64_t& filled) {
+  return FillRing(memory_, kPayloadAt, end, filled);
+}
 
 ShmKey& ShmSegment::key(uint64_t token) const {
   return reinterpret_cast<ShmKey*>(memory_.data() + kKeysAt)[token % kShmKeys];
@@ -136,6 +153,8 @@ absl::StatusOr<ShmSender::Room> ShmSender::FindRoom() {
         taken.entries, taken.bytes, taken_.entries, published_, taken_.bytes, payload_put_));
   }
   taken_ = taken;
+  const uint64_t end = (published_ % kShmEntries + 1) * kShmEntryBytes;
+  BRAID_RETURN_IF_ERROR(segment_.FillEntries(end, filled_entries_));
   return Room{.entries = kShmEntries - (published_ - taken.entries),
               .bytes = kShmPayloadBytes - (payload_put_ - taken.bytes)};
 }
@@ -178,8 +197,8 @@ absl::StatusOr<bool> ShmSender::PutWrite(const Write& write, uint64_t& begin,
     const uint64_t bytes = std::min({left, room.bytes, run, uint64_t{kShmPieceBytes}});
     if (room.entries == 0 || (bytes == 0 && left > 0)) return false;
     if (bytes > 0) {
-      if (!has_payload_memory_) BRAID_RETURN_IF_ERROR(segment_.FillPayload());
-      has_payload_memory_ = true;
+      const uint64_t at = payload_put_ % kShmPayloadBytes;
+      BRAID_RETURN_IF_ERROR(segment_.FillPayload(at + bytes, filled_payload_));
       StreamingCopy(segment_.payload(payload_put_), write.payload.data() + begin, bytes);
     }
     payload_put_ += bytes;

@@ -81,9 +81,10 @@ class ShmSegment {
   static absl::StatusOr<ShmSegment> Map(Descriptor descriptor);
 
   SharedMemory& memory() { return memory_; }
-  // Who made it calls this before the first payload: a link whose Writes all go straight to where
-  // they belong never needs that memory.
-  absl::Status FillPayload();
+  // Who made it calls these before the rings are first written so far, counting from their start in
+  // bytes: what a link does not use takes no memory. `filled`: how far they have been, at first 0.
+  absl::Status FillEntries(uint64_t end, uint64_t& filled);
+  absl::Status FillPayload(uint64_t end, uint64_t& filled);
 
   // How the rings stand. Counts never wrap.
   struct Header {
@@ -145,7 +146,8 @@ class ShmSender {
   ShmSegment segment_;
   uint64_t published_ = 0;  // entries, and bytes
   uint64_t payload_put_ = 0;
-  bool has_payload_memory_ = false;
+  uint64_t filled_entries_ = 0;  // bytes of the rings that have memory
+  uint64_t filled_payload_ = 0;
   Room taken_;  // as last seen
 };
 

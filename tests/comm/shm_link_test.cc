@@ -404,7 +404,7 @@ TEST(ShmTransportTest, SaysWhomItDoesNotReach) {
 }
 
 // Nothing of a link is left in this process.
-TEST(ShmMemoryTest, PayloadTakesMemoryWhenItFirstPasses) {
+TEST(ShmMemoryTest, RingsTakeMemoryAsFarAsTheyWereWritten) {
   auto segment = ShmSegment::Make();
   ASSERT_TRUE(segment.ok()) << segment.status();
   ShmSender sender(*std::move(segment));
@@ -413,13 +413,25 @@ TEST(ShmMemoryTest, PayloadTakesMemoryWhenItFirstPasses) {
     EXPECT_EQ(fstat(sender.segment().memory().descriptor(), &file), 0);
     return static_cast<size_t>(file.st_blocks) * 512;
   };
-  EXPECT_EQ(taken(), kSegmentBytes - kShmPayloadBytes);
-  const std::vector<std::byte> payload(100), frame(1);
-  uint64_t begin = 0;
-  const auto is_put = sender.PutWrite({.payload = payload, .frame = frame}, begin, [] {});
-  ASSERT_TRUE(is_put.ok()) << is_put.status();
-  EXPECT_TRUE(*is_put);
-  EXPECT_EQ(taken(), kSegmentBytes);
+  constexpr size_t kRings = kShmEntries * kShmEntryBytes + kShmPayloadBytes;
+  constexpr size_t kPiece = 16 << 10;
+  EXPECT_EQ(taken(), kSegmentBytes - kRings);
+  const std::vector<std::byte> frame(1);
+  const auto put = [&](size_t bytes) {
+    const std::vector<std::byte> payload(bytes);
+    uint64_t begin = 0;
+    const auto is_put = sender.PutWrite({.payload = payload, .frame = frame}, begin, [] {});
+    EXPECT_TRUE(is_put.ok()) << is_put.status();
+  };
+  ASSERT_TRUE(sender.PutFrame(frame).ok());
+  EXPECT_EQ(taken(), kSegmentBytes - kRings + kPiece);
+  put(100);
+  EXPECT_EQ(taken(), kSegmentBytes - kRings + 2 * kPiece);
+  put(2 * kPiece);
+  EXPECT_EQ(taken(), kSegmentBytes - kRings + 4 * kPiece);
+  put(kShmPayloadBytes);
+  put(1);
+  EXPECT_EQ(taken(), kSegmentBytes - kRings + kPiece + kShmPayloadBytes);
 }
 
 TEST(ShmMemoryTest, EndsWithItsLink) {
