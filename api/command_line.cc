@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -50,9 +51,25 @@ std::string_view FlagNameIn(std::string_view word) {
   return word.substr(0, word.find('='));
 }
 
-bool AsksForHelp(int argc, char** argv) {
+// Of the words, as Abseil takes them: a value may be the next word, and begin with a dash.
+std::vector<std::string> FlagsAmong(int argc, char** argv) {
+  std::vector<std::string> names;
   for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
-    if (FlagNameIn(argv[i]).starts_with("help")) return true;
+    const std::string_view word = argv[i];
+    if (word.size() < 2 || word[0] != '-') continue;
+    const std::string& name = names.emplace_back(FlagNameIn(word));
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    const bool has_value = word.find('=') != std::string_view::npos;
+    if (flag != nullptr && !has_value && !flag->IsOfType<bool>()) ++i;
+  }
+  return names;
+}
+
+// Abseil has these without registering them.
+bool IsHelp(std::string_view name) {
+  for (const std::string_view help :
+       {"help", "helpfull", "helpshort", "helppackage", "helpon", "helpmatch"}) {
+    if (name == help) return true;
   }
   return false;
 }
@@ -95,19 +112,10 @@ absl::Status CheckFlagNames(int argc, char** argv, std::string_view hidden) {
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     return flag == nullptr || IsHidden(*flag, hidden) ? nullptr : flag;
   };
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--") break;
-    if (word.size() < 2 || word[0] != '-') continue;
-    const std::string name(FlagNameIn(word));
+  for (const std::string& name : FlagsAmong(argc, argv)) {
     if (name == "undefok") break;  // Abseil's way to allow others
-    // Abseil has these without registering them.
-    if (name.starts_with("help") || name == "version" || name == "only_check_args") continue;
-    if (const absl::CommandLineFlag* const flag = find(name)) {
-      // Its value may be the next word, and begin with a dash.
-      if (word.find('=') == std::string_view::npos && !flag->IsOfType<bool>()) ++i;
-      continue;
-    }
+    if (IsHelp(name) || name == "version" || name == "only_check_args") continue;
+    if (find(name) != nullptr) continue;
     if (name.starts_with("no") && find(name.substr(2)) != nullptr) continue;
     const std::vector<std::string> names = FlagNames(hidden);
     return absl::NotFoundError(
@@ -119,10 +127,16 @@ absl::Status CheckFlagNames(int argc, char** argv, std::string_view hidden) {
 
 std::vector<char*> ParseFlags(int argc, char** argv) {
   // Abseil ends a program that has shown its help with 1, as if that were a mistake.
-  if (AsksForHelp(argc, argv)) {
-    std::atexit([] { _exit(FlushStandardOutput().ok() ? 0 : 1); });
+  static bool shows_help = false;
+  shows_help = std::ranges::any_of(FlagsAmong(argc, argv), IsHelp);
+  if (shows_help) {
+    std::atexit([] {
+      if (shows_help) _exit(FlushStandardOutput().ok() ? 0 : 1);
+    });
   }
-  return absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
+  shows_help = false;  // it went on
+  return words;
 }
 
 absl::Status ParseProgramLine(int argc, char** argv, std::string_view hidden) {

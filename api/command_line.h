@@ -31,7 +31,8 @@ void DescribeProgram(const std::string& about, std::string_view hidden);
 absl::Status CheckFlagNames(int argc, char** argv, std::string_view hidden = "");
 
 // Parses Abseil's flags, and returns the program's name and the words that are none. --help and
-// --version end the process, with exit code 0; a value that a flag cannot have does so with 1.
+// --version end the process, with exit code 0 whatever else is asked; a value that a flag cannot
+// have does so with 1.
 std::vector<char*> ParseFlags(int argc, char** argv);
 
 // The same for a program that takes flags only. INVALID_ARGUMENT for another word, besides what

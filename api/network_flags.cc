@@ -7,7 +7,10 @@
 #include "comm/transport.h"
 #include "runtime/base/status.h"
 
-ABSL_FLAG(std::string, interface, "", "Network interface for everything, e.g. eth0. Empty: any");
+ABSL_FLAG(
+    std::string, interface, "",
+    "Network interface to use, e.g. eth0, but for processes that meet at loopback and those that "
+    "share memory. Empty: any");
 ABSL_FLAG(std::string, transport, "",
           "The transports that may be used between nodes, with commas between: shm between "
           "processes of one machine, which is then taken there, tcp, or rdma between ports that "

@@ -64,7 +64,9 @@ class ConnectionLink final : public Link {
     if constexpr (kLends) return connection_->can_read_lent();
     return Link::can_read_lent();
   }
-  bool is_within_machine() const override { return kLends; }
+  bool is_within_machine() const override {
+    return requires { Connection::kIsWithinMachine; };
+  }
   void SetHandler(FrameHandler handler) override { connection_->SetHandler(std::move(handler)); }
   void OnClosed(std::function<void(absl::Status)> closed) override {
     connection_->OnClosed(std::move(closed));
@@ -82,12 +84,6 @@ class ConnectionLink final : public Link {
 
   const std::shared_ptr<Connection> connection_;
 };
-
-// The peer has sent what cannot be, as `status` says.
-inline absl::Status WrongFrameOf(uint16_t peer, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrFormat("wrong frame from node %d: %s", peer,
-                                                     std::string(status.message())));
-}
 
 // Why the link of two nodes closes: CANCELLED has the reason that the peer gave, what is not
 // INVALID_ARGUMENT how the connection ended.

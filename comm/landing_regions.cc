@@ -1,10 +1,16 @@
 #include "comm/landing_regions.h"
 
 #include <cstring>
+#include <string>
 
 #include "absl/strings/str_format.h"
 
 namespace braid {
+
+absl::Status WrongFrameOf(uint16_t peer, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrFormat("wrong frame from node %d: %s", peer,
+                                                     std::string(status.message())));
+}
 
 MemoryKey LandingRegions::Expose(std::span<std::byte> memory) {
   MutexLock lock(mutex_);

@@ -22,6 +22,9 @@ struct LandingWrite {
   bool operator==(const LandingWrite&) const = default;
 };
 
+// The peer has sent what cannot be, as `status` says.
+absl::Status WrongFrameOf(uint16_t peer, const absl::Status& status);
+
 // Any thread.
 class LandingRegions {
  public:
@@ -62,7 +65,7 @@ class LandingRegions {
     std::byte* writable = nullptr;  // the same memory, if it may be written
   };
   MemoryKey Add(const Lent& lent);
-  TokenTable<Lent> lent_ BRAID_GUARDED_BY(mutex_);
+  TokenTable<Lent> lent_ BRAID_GUARDED_BY(mutex_){kFirstLent};
 };
 
 }  // namespace braid

@@ -243,9 +243,7 @@ class LinkPair : public std::enable_shared_from_this<LinkPair> {
     const LandingWrite write{
         .token = packet.key.token, .offset = packet.offset, .bytes = packet.payload.size()};
     if (const absl::Status status = self.regions.Check(write, self.node); !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrFormat("wrong frame from node %d: %s",
-                                                        sides_[1 - self.number].node,
-                                                        std::string(status.message())));
+      return WrongFrameOf(sides_[1 - self.number].node, status);
     }
     self.regions.WithRegion(write.token, [&](std::span<std::byte> region) {
       if (region.empty() || packet.payload.empty()) return;

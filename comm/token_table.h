@@ -11,9 +11,20 @@
 
 namespace braid {
 
+// A link's table of memory that is lent for a while has room for so many from the start.
+inline constexpr size_t kFirstLent = 64;
+
 template <typename T>
 class TokenTable {
  public:
+  // With room for so many.
+  explicit TokenTable(size_t first = 0) { entries_.reserve(first); }
+
+  // Room for so many more than there are.
+  void MakeRoom(size_t more) {
+    if (entries_.capacity() < entries_.size() + more)
+      entries_.reserve(2 * (entries_.size() + more));
+  }
   void Add(uint64_t token, T value) {
     const auto place = std::ranges::lower_bound(entries_, token, {}, &Entry::first);
     entries_.emplace(place, token, std::move(value));

@@ -121,7 +121,8 @@ class Link {
   // Whether this node can read what the peer lends, since the peer's first frame at the latest.
   virtual bool can_read_lent() const { return false; }
 
-  // Whether what it carries stays within a machine, where no network has a say in it.
+  // Whether certainly no network is between its ends, whose packets may be too large for a part of
+  // it.
   virtual bool is_within_machine() const { return false; }
 
   // Called on the Link's reactor thread for every frame; frames wait for it to be set. Set once.

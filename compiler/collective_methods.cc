@@ -28,7 +28,7 @@ int64_t HierarchicalMessages(const CollectiveUse& use, const CollectiveMethod& m
 
 CollectiveUse UseOf(CollectiveKind kind, const TensorLayout& source,
                     const TensorLayout& destination, const Placement& placement, int dim) {
-  CollectiveUse use{.kind = kind, .members = placement.hierarchy()[dim]};
+  CollectiveUse use{.kind = kind, .members = placement.hierarchy()[dim], .is_planned = true};
   TensorLayout whole = source;
   whole.sbp[dim] = sbp::B;
   use.bytes = BytesOf(whole, placement, 0);

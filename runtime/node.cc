@@ -21,19 +21,15 @@ using control::ControlMessage;
 
 namespace {
 
-// For the arenas of so many devices and for collectives. Null where the system refuses, or where
-// address space is limited, of which each peer's heap takes as much: what peers write to this node
-// is copied once more then.
-std::unique_ptr<SharedHeap> MakeSharedHeap(uint16_t node, int devices) {
+// For the arenas of so many devices and for collectives. Not where address space is limited, of
+// which each peer's heap takes as much.
+absl::StatusOr<std::unique_ptr<SharedHeap>> MakeSharedHeap(int devices) {
+  if (ReadMemoryLimits().process != 0) {
+    return absl::ResourceExhaustedError("its address space is limited (ulimit -v)");
+  }
   constexpr uint64_t kMostBytes = uint64_t{4} << 40;
-  const uint64_t bytes = std::min(kMostBytes, SystemMemory() * static_cast<uint64_t>(1 + devices));
-  auto heap = ReadMemoryLimits().process == 0
-                  ? SharedHeap::Make(bytes)
-                  : absl::ResourceExhaustedError("its address space is limited (ulimit -v)");
-  if (heap.ok()) return *std::move(heap);
-  LOG(WARNING) << "node " << node << " shares no memory for what others send, which is copied "
-               << "once more: " << heap.status().message();
-  return nullptr;
+  return SharedHeap::Make(
+      std::min(kMostBytes, SystemMemory() * static_cast<uint64_t>(1 + devices)));
 }
 
 }  // namespace
@@ -55,7 +51,11 @@ Node::Node(const NodeOptions& options)
                   }}),
       reactor_(options.environment->StartReactor(absl::StrFormat("node %d", options.node))) {
   if (options.has_peers && UsesSharedHeap(ForTransports())) {
-    shared_heap_ = MakeSharedHeap(options.node, options.devices);
+    if (auto heap = MakeSharedHeap(options.devices); heap.ok()) {
+      shared_heap_ = *std::move(heap);
+    } else {
+      heap_refused_ = heap.status();
+    }
   }
   for (int i = 0; i < options.devices; ++i) {
     const DeviceRequest request{.index = i,
@@ -255,11 +255,21 @@ void Node::OnPeers(const control::Peers& peers) {
     peers_->SetAddresses(static_cast<uint16_t>(hello.node()), std::move(addresses));
     machines.emplace(static_cast<uint16_t>(hello.node()), hello.machine());
   }
+  LookAtHeap();
   groups_->SetMachines(machines);
   agent_->SetPhase(kProgramPhase);
   is_introduced_ = true;
   for (const uint16_t node : std::exchange(early_dials_, {})) groups_->OnDial(node);
   if (options_.on_introduced) options_.on_introduced(*this);
+}
+
+// Before anything lies in it. What other machines send comes to memory of this process alone.
+void Node::LookAtHeap() {
+  const bool is_mapped = NamesTransport(options_.transport, "rdma") || peers_->HasNear();
+  if (shared_heap_ != nullptr && !is_mapped) shared_heap_->Retire();
+  LOG_IF(WARNING, is_mapped && !heap_refused_.ok())
+      << "node " << options_.node << " shares no memory for what others send, which is copied "
+      << "once more: " << heap_refused_.message();
 }
 
 void Node::OnDial(uint16_t node) {

@@ -130,6 +130,7 @@ class Node {
   void OnPeers(const control::Peers& peers);
   // Another node wants a link.
   void OnDial(uint16_t node);
+  void LookAtHeap();
   void OnLoad(control::Load& load);
   void OnPlan(JobId job, std::shared_ptr<const std::string> plan);
   void OnRun(const control::Run& run);
@@ -160,7 +161,8 @@ class Node {
   };
 
   const NodeOptions options_;
-  std::shared_ptr<SharedHeap> shared_heap_;  // null: no transport has a use for it
+  std::shared_ptr<SharedHeap> shared_heap_;  // null: no transport has a use for it, or
+  absl::Status heap_refused_;                // why there is none
   Devices devices_;
   std::unique_ptr<DeviceGroup> device_group_;  // null: its devices do no collectives themselves
   VariableStore variables_;

@@ -326,11 +326,12 @@ void PrintTable(const World& world) {
   for (const CollectiveRow& row : CollectiveTable()) {
     const std::string kind =
         row.kind.has_value() ? std::string(CollectiveKindName(*row.kind)) : "any";
-    std::printf("%-12s %-16s %12s %12s  %s, chunks of %lld\n",
+    std::printf("%-12s %-16s %12s %12s  %s, chunks of %lld%s\n",
                 std::string(MemberSpreadName(row.spread)).c_str(), kind.c_str(),
                 number(row.most_members).c_str(), number(row.most_bytes).c_str(),
                 std::string(CollectiveAlgorithmName(row.method.algorithm)).c_str(),
-                static_cast<long long>(row.method.chunk_bytes));
+                static_cast<long long>(row.method.chunk_bytes),
+                row.is_for_plans ? "" : "; of process groups");
   }
   std::printf("\nMedian microseconds of a call of %d ranks, by the table's choice and by others\n",
               world.size());

@@ -1,6 +1,6 @@
-// Collectives among the members of one process: they meet, read each other's memory, and meet
-// again; or the last one to arrive does the work of all, where waking each of the others would cost
-// more than the work.
+// Collectives among the members of one process: they meet, read each other's memory and write what
+// they have summed there, and meet again; or the last one to arrive does the work of all, where
+// waking each of the others would cost more than the work.
 #pragma once
 
 #include "comm/collective/collective_algorithm.h"

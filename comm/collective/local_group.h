@@ -25,7 +25,7 @@ struct MemberEvent {
     kOffer,    // `peer` on another node lets this member write into its output of `piece`: key
     kWritten,  // this member's write number `index` to `peer` has left its source; or `status`
     kMet,      // all members of the node have arrived; `index` is 1 if the piece is done, too
-    kFailed,   // nobody reads this member's memory any more; the reason is the group's status
+    kFailed,   // nobody touches this member's memory any more; the reason is the group's status
   };
   Type type = Type::kFailed;
   int peer = 0;  // rank
@@ -90,7 +90,8 @@ class LocalGroup {
   bool is_deserted() const;                                 // all local members joined and left
   void Push(int rank, MemberEvent event) const;
 
-  // Around every read of another member's memory. False: the group failed, nothing may be read.
+  // Around all that touches another member's memory. False: the group failed, nothing may be
+  // touched.
   bool BeginRead();
   void EndRead();
 

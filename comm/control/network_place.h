@@ -19,7 +19,8 @@ struct NetworkPlace {
   Cluster cluster;
   std::string secret;        // shared by all members; "": none, for loopback addresses only
   bool is_insecure = false;  // other addresses, too, without a secret
-  std::string interface;     // the only one to be used; "": any
+  // The only one to be used, but for members that meet at loopback; "": any.
+  std::string interface;
   // Path of the file in which the master says where it listens, at a port that the system chooses;
   // then the cluster has only its host, or "" for all addresses. "": the cluster says where.
   std::string meeting_file;
@@ -34,7 +35,8 @@ Network& SocketsOf(const NetworkPlace& network);
 // may run what he likes here.
 absl::Status CheckExposure(const NetworkPlace& network, const SocketAddress& address);
 
-// Where the master listens: its address of the cluster's list, or all of the interface's, or all.
+// Where the master listens: at its loopback address, if the cluster's list says one; else at all of
+// the interface's, if there is one; else at its address of the list, or at all.
 // UNAUTHENTICATED without a secret where others could reach it.
 absl::StatusOr<std::vector<Socket>> ListenAsMaster(const NetworkPlace& network);
 // The address that peers reach this listener's host by; "" if it listens on all.

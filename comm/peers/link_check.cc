@@ -13,7 +13,8 @@
 namespace braid {
 namespace {
 
-// More than the largest packet of any network; and where there is none between.
+// No packet of any network is as large. Within a machine there are no packets, and a page shows
+// that what one end writes is what the other reads.
 constexpr size_t kBytes = size_t{128} << 10;
 constexpr size_t kBytesWithinMachine = size_t{4} << 10;
 // For the peer to answer, and then for the pattern, which it sends next. A peer may be busy, with
@@ -106,9 +107,12 @@ absl::Status LinkCheck::OnFrame(std::span<const std::byte> frame) {
   }
   if (stage == kAnswer && !std::exchange(is_answered_, true)) {
     FailAfter(kPatternLimit,
-              absl::StrFormat("%d bytes did not come through within %d s; what is small does, so "
-                              "look for an MTU that the network between does not carry",
-                              region_.size(), kPatternLimit / kSecond));
+              absl::StrFormat("%d bytes did not come through within %d s%s", region_.size(),
+                              kPatternLimit / kSecond,
+                              link_->is_within_machine()
+                                  ? ""
+                                  : "; what is small does, so look for an MTU that the network "
+                                    "between does not carry"));
     return absl::OkStatus();
   }
   if (stage != kPattern || !key_.has_value()) {

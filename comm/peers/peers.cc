@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -70,6 +71,12 @@ bool Peers::IsNear(uint16_t peer) const {
   if (found == peers_.end()) return false;
   const Transport* const transport = WayTo(found->second, nullptr).first;
   return transport != nullptr && transport->lends();
+}
+
+bool Peers::HasNear() const {
+  return std::ranges::any_of(peers_, [this](const auto& peer) {
+    return peer.first != options_.node && IsNear(peer.first);
+  });
 }
 
 void Peers::Dial(uint16_t peer) {

@@ -77,6 +77,7 @@ class Peers {
   // Whether the link to it is of a transport that lends, as far as that shows before it is made:
   // both ends of a pair come to the same.
   bool IsNear(uint16_t peer) const;
+  bool HasNear() const;  // one of all whose addresses are known
   // Null: it was not made.
   Link* LinkTo(uint16_t peer);
   // Whether all that has to be known of the link is known: it is checked and not lost.

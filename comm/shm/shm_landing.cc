@@ -7,6 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_format.h"
+#include "comm/token_table.h"
 #include "glog/logging.h"
 #include "runtime/base/status.h"
 #include "runtime/base/streaming_copy.h"
@@ -35,6 +36,8 @@ bool ShmGrants::Grant(uint64_t token, std::span<const std::byte> memory, ShmAcce
   key.bytes.store(memory.size(), std::memory_order_relaxed);
   key.access.store(access, std::memory_order_relaxed);
   key.token.store(token);
+  // What is lent comes and goes as a job runs, on top of the regions.
+  if (access == ShmAccess::kWrite) granted_.MakeRoom(kFirstLent);
   granted_.Add(token, memory);
   return true;
 }

@@ -41,6 +41,8 @@ constexpr int kKeysTried = 8;
 // then the owner is told. What was put before, the peer still takes.
 class ShmConnection : public std::enable_shared_from_this<ShmConnection>, private Lookout {
  public:
+  static constexpr bool kIsWithinMachine = true;
+
   ShmConnection(Socket socket, ShmSegment segment, const ShmLinkOptions& options)
       : options_(options),
         bell_(std::move(socket)),
@@ -385,7 +387,9 @@ class ShmConnection : public std::enable_shared_from_this<ShmConnection>, privat
 
   void Fail(const absl::Status& status) {
     Close(EndOfLink(options_.node, options_.peer, status),
-          absl::IsInvalidArgument(status) ? std::string(status.message()) : "");
+          absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status)
+              ? std::string(status.message())
+              : "");
   }
 
   // After Close.

@@ -45,12 +45,21 @@ enum EntryField : size_t {
 };
 static_assert(kFrame + kMaxFrameBytes <= kShmEntryBytes);
 
+constexpr uint64_t RoundUp(uint64_t bytes, uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
 constexpr size_t kPage = 4096;
-constexpr size_t kKeysAt = kPage;  // behind the header
-constexpr size_t kEntriesAt = kKeysAt + kShmKeys * sizeof(ShmKey);
+constexpr size_t kLargestPage = 64 << 10;  // of machines that have others
+constexpr size_t kKeysAt = kPage;          // behind the header
+constexpr size_t kKeysEnd = kKeysAt + kShmKeys * sizeof(ShmKey);
+constexpr size_t kEntriesAt = RoundUp(kKeysEnd, kLargestPage);
 constexpr size_t kPayloadAt = kEntriesAt + kShmEntries * kShmEntryBytes;
 constexpr size_t kSegmentBytes = kPayloadAt + kShmPayloadBytes;
-static_assert(sizeof(ShmSegment::Header) <= kKeysAt && kPayloadAt % kPage == 0);
+static_assert(sizeof(ShmSegment::Header) <= kKeysAt && kPayloadAt % kLargestPage == 0 &&
+              kShmPayloadBytes % kLargestPage == 0);
+// A ring takes at least so much memory at a time.
+constexpr size_t kFillBytes = 16 << 10;
 
 template <typename T>
 void Put(std::byte* entry, EntryField field, T value) {
@@ -59,17 +68,6 @@ void Put(std::byte* entry, EntryField field, T value) {
 template <typename T>
 void Get(const std::byte* entry, EntryField field, T& value) {
   std::memcpy(&value, entry + field, sizeof(value));
-}
-
-// A ring takes so much memory at a time.
-constexpr uint64_t kFillBytes = 16 << 10;
-static_assert(kShmEntries * kShmEntryBytes % kFillBytes == 0 && kShmPayloadBytes % kFillBytes == 0);
-
-absl::Status FillRing(SharedMemory& memory, size_t begin, uint64_t end, uint64_t& filled) {
-  for (; filled < end; filled += kFillBytes) {
-    BRAID_RETURN_IF_ERROR(memory.Populate(begin + filled, kFillBytes));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CheckEntry(const ShmEntry& entry) {
@@ -109,10 +107,19 @@ absl::Status CheckEntry(const ShmEntry& entry) {
 
 absl::StatusOr<ShmSegment> ShmSegment::Make() {
   BRAID_ASSIGN_OR_RETURN(SharedMemory memory, SharedMemory::Reserve("braid link", kSegmentBytes));
-  BRAID_RETURN_IF_ERROR(memory.Fill(0, kEntriesAt));
+  BRAID_RETURN_IF_ERROR(memory.Fill(0, kKeysEnd));
   new (memory.data()) Header();
   for (size_t i = 0; i < kShmKeys; ++i) new (memory.data() + kKeysAt + i * sizeof(ShmKey)) ShmKey();
-  return ShmSegment(std::move(memory));
+  ShmSegment segment(std::move(memory));
+  const absl::Status filled = segment.FillEntries(1);
+  if (absl::IsUnimplemented(filled)) {
+    BRAID_RETURN_IF_ERROR(segment.memory_.Fill(0, kSegmentBytes));
+    segment.filled_entries_ = kPayloadAt - kEntriesAt;
+    segment.filled_payload_ = kShmPayloadBytes;
+  } else if (!filled.ok()) {
+    return filled;
+  }
+  return segment;
 }
 
 absl::StatusOr<ShmSegment> ShmSegment::Map(Descriptor descriptor) {
@@ -121,12 +128,20 @@ absl::StatusOr<ShmSegment> ShmSegment::Map(Descriptor descriptor) {
   return ShmSegment(std::move(memory));
 }
 
-absl::Status ShmSegment::FillEntries(uint64_t end, uint64_t& filled) {
-  return FillRing(memory_, kEntriesAt, end, filled);
+absl::Status ShmSegment::FillRing(size_t begin, uint64_t end, uint64_t& filled) {
+  if (end <= filled) return absl::OkStatus();
+  const uint64_t to = RoundUp(end, std::max(kFillBytes, SystemPage()));
+  BRAID_RETURN_IF_ERROR(memory_.Populate(begin + filled, to - filled));
+  filled = to;
+  return absl::OkStatus();
 }
 
-absl::Status ShmSegment::FillPayload(uint64_t end, uint64_t& filled) {
-  return FillRing(memory_, kPayloadAt, end, filled);
+absl::Status ShmSegment::FillEntries(uint64_t end) {
+  return FillRing(kEntriesAt, end, filled_entries_);
+}
+
+absl::Status ShmSegment::FillPayload(uint64_t end) {
+  return FillRing(kPayloadAt, end, filled_payload_);
 }
 
 ShmKey& ShmSegment::key(uint64_t token) const {
@@ -154,7 +169,7 @@ absl::StatusOr<ShmSender::Room> ShmSender::FindRoom() {
   }
   taken_ = taken;
   const uint64_t end = (published_ % kShmEntries + 1) * kShmEntryBytes;
-  BRAID_RETURN_IF_ERROR(segment_.FillEntries(end, filled_entries_));
+  BRAID_RETURN_IF_ERROR(segment_.FillEntries(end));
   return Room{.entries = kShmEntries - (published_ - taken.entries),
               .bytes = kShmPayloadBytes - (payload_put_ - taken.bytes)};
 }
@@ -198,7 +213,7 @@ absl::StatusOr<bool> ShmSender::PutWrite(const Write& write, uint64_t& begin,
     if (room.entries == 0 || (bytes == 0 && left > 0)) return false;
     if (bytes > 0) {
       const uint64_t at = payload_put_ % kShmPayloadBytes;
-      BRAID_RETURN_IF_ERROR(segment_.FillPayload(at + bytes, filled_payload_));
+      BRAID_RETURN_IF_ERROR(segment_.FillPayload(at + bytes));
       StreamingCopy(segment_.payload(payload_put_), write.payload.data() + begin, bytes);
     }
     payload_put_ += bytes;

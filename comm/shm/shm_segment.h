@@ -81,10 +81,10 @@ class ShmSegment {
   static absl::StatusOr<ShmSegment> Map(Descriptor descriptor);
 
   SharedMemory& memory() { return memory_; }
-  // Who made it calls these before the rings are first written so far, counting from their start in
-  // bytes: what a link does not use takes no memory. `filled`: how far they have been, at first 0.
-  absl::Status FillEntries(uint64_t end, uint64_t& filled);
-  absl::Status FillPayload(uint64_t end, uint64_t& filled);
+  // Who made it calls these before the rings are written so far, counting in bytes from their
+  // start: what a link does not use takes no memory. Errors as of SharedMemory::Populate.
+  absl::Status FillEntries(uint64_t end);
+  absl::Status FillPayload(uint64_t end);
 
   // How the rings stand. Counts never wrap.
   struct Header {
@@ -105,7 +105,11 @@ class ShmSegment {
  private:
   explicit ShmSegment(SharedMemory memory) : memory_(std::move(memory)) {}
 
+  // Of whole pieces.
+  absl::Status FillRing(size_t begin, uint64_t end, uint64_t& filled);
+
   SharedMemory memory_;
+  uint64_t filled_entries_ = 0, filled_payload_ = 0;  // bytes of the rings
 };
 
 // The sender's end. One thread at a time.
@@ -146,8 +150,6 @@ class ShmSender {
   ShmSegment segment_;
   uint64_t published_ = 0;  // entries, and bytes
   uint64_t payload_put_ = 0;
-  uint64_t filled_entries_ = 0;  // bytes of the rings that have memory
-  uint64_t filled_payload_ = 0;
   Room taken_;  // as last seen
 };
 

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,8 +20,15 @@
 namespace braid {
 namespace {
 
-// What an address begins with: peers with another one share no memory with this process.
-std::string PlaceOfThis() { return absl::StrFormat("%s user %d", ThisMachine(), geteuid()); }
+// What an address begins with: peers with another one share no memory with this process. User
+// numbers mean something within a user namespace. "": the system does not say where this is.
+std::string PlaceOfThis() {
+  const std::string machine = ThisMachine();
+  std::error_code error;
+  const std::string users = std::filesystem::read_symlink("/proc/self/ns/user", error).string();
+  if (users.empty() || machine.find('?') != std::string::npos) return "";
+  return absl::StrFormat("%s %s user %d", machine, users, geteuid());
+}
 
 constexpr char kSeparator = '/';
 
@@ -34,6 +43,11 @@ class ShmTransport final : public JoiningTransport {
   absl::StatusOr<std::string> Open() override {
     BRAID_RETURN_IF_ERROR(CheckReactor());
     BRAID_RETURN_IF_ERROR(CheckSystemNetwork());
+    if (place_.empty()) {
+      return absl::UnavailableError(
+          "the system does not say which machine, network namespace and user namespace this is "
+          "(/proc/sys/kernel/random/boot_id, /proc/self/ns)");
+    }
     BRAID_RETURN_IF_ERROR(ShmSegment::Make().status());
     BRAID_ASSIGN_OR_RETURN(const std::string name, MakeSecret());
     BRAID_ASSIGN_OR_RETURN(const SocketAddress own,
@@ -56,7 +70,7 @@ class ShmTransport final : public JoiningTransport {
   absl::Status Reaches(std::string_view peer_address) const override {
     if (AddressIn(peer_address).has_value()) return absl::OkStatus();
     return absl::UnavailableError(
-        "it is of another machine, network namespace or user, and shares no memory with this one");
+        "it is of another machine, namespace or user, and shares no memory with this one");
   }
 
   void Connect(LinkRequest request, ConnectCallback done) override {

@@ -142,8 +142,7 @@ bool TcpInbox::Finish(std::span<const std::byte> frame, uint64_t payload_bytes) 
 }
 
 absl::Status TcpInbox::WrongFrame(std::string_view what) const {
-  return absl::InvalidArgumentError(
-      absl::StrFormat("wrong frame from node %d: %s", ends_.peer, what));
+  return WrongFrameOf(ends_.peer, absl::InvalidArgumentError(std::string(what)));
 }
 
 }  // namespace braid

@@ -16,12 +16,12 @@ constexpr int64_t kSmallBytes = int64_t{128} << 10;
 constexpr int64_t kExchangedBytes = int64_t{256} << 10;
 
 // Among more members, the number of messages decides up to this many bytes: a ring has one after
-// another for each member. The limit is lower for sums, because all members then get everything;
-// among many, where even the smallest sums have a lot to gain, what a plan of a thousand sums keeps
-// memory for must not grow with their number.
+// another for each member. The limit is lower for sums, because all members then get everything.
+// A plan keeps so much memory for each of its sums; among many members even a sum of a few bytes
+// reaches it, so there it is lower for plans.
 constexpr int64_t kFewMembers = 8;
 constexpr int64_t kDoubledSumBytes = int64_t{128} << 10;
-constexpr int64_t kDoubledSumBytesOfMany = int64_t{8} << 10;
+constexpr int64_t kPlannedSumBytesOfMany = int64_t{8} << 10;
 constexpr int64_t kDoubledBytes = int64_t{256} << 10;
 
 constexpr CollectiveMethod By(CollectiveAlgorithm algorithm) { return {.algorithm = algorithm}; }
@@ -36,7 +36,9 @@ constexpr CollectiveRow kTable[] = {
     {kProcesses, CollectiveKind::kAllReduce, 2, kExchangedBytes, By(kExchange)},
     {kProcesses, {}, 2, kAnyNumber, By(kRing)},
     {kProcesses, CollectiveKind::kAllReduce, kFewMembers, kDoubledSumBytes, By(kDoubling)},
-    {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kDoubledSumBytesOfMany, By(kDoubling)},
+    {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kPlannedSumBytesOfMany, By(kDoubling)},
+    {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kDoubledSumBytes, By(kDoubling),
+     /*is_for_plans=*/false},
     {kProcesses, CollectiveKind::kAllGather, kAnyNumber, kDoubledBytes, By(kDoubling)},
     {kProcesses, {}, kAnyNumber, kAnyNumber, By(kRing)},
     {kHosts, CollectiveKind::kAllToAll, kAnyNumber, kAnyNumber, By(kRing)},
@@ -60,7 +62,7 @@ std::string_view MemberSpreadName(MemberSpread spread) {
 bool CollectiveRow::Fits(const CollectiveUse& use) const {
   const int64_t bytes = use.kind == CollectiveKind::kAllToAll ? use.bytes : use.bytes * use.members;
   return spread == use.spread && kind.value_or(use.kind) == use.kind &&
-         use.members <= most_members && bytes <= most_bytes;
+         use.members <= most_members && bytes <= most_bytes && (is_for_plans || !use.is_planned);
 }
 
 std::span<const CollectiveRow> CollectiveTable() { return kTable; }

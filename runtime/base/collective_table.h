@@ -29,6 +29,7 @@ struct CollectiveUse {
   // all members hold together.
   int64_t bytes = 0;
   int64_t block_bytes = 0;  // the most that belongs to one member; of an all_to_all unused
+  bool is_planned = false;  // a plan's, which keeps memory for each of its collectives
 };
 
 struct CollectiveRow {
@@ -37,6 +38,7 @@ struct CollectiveRow {
   int64_t most_members;
   int64_t most_bytes;  // that all members together read or write
   CollectiveMethod method;
+  bool is_for_plans = true;  // else for process groups only
 
   bool Fits(const CollectiveUse& use) const;
 };

@@ -44,12 +44,9 @@ constexpr uint64_t kWakeUp = 0;
 constexpr uint64_t kTimer = 1;
 constexpr uint64_t kFirstWatch = 2;
 
-// Room for this many posted functions from the start: a queue posts one at a time, so that a step
-// in which the thread came late finds room as well.
+// Room for this many posted functions, and lookouts, from the start: a queue posts one at a time,
+// so that a step in which the thread came late finds room as well.
 constexpr size_t kMostPosted = 64;
-
-// And for so many that look out: the links of a node.
-constexpr size_t kFirstLookouts = 64;
 
 // CLOCK_MONOTONIC, the clock of timerfd.
 Nanoseconds Clock() {
@@ -71,7 +68,7 @@ class RealReactor : public Reactor {
   RealReactor(std::string_view name, Nanoseconds start) : start_(start) {
     posted_.reserve(kMostPosted);
     running_.reserve(kMostPosted);
-    lookouts_.reserve(kFirstLookouts);
+    lookouts_.reserve(kMostPosted);
     try {
       thread_ = std::thread([this] { Loop(); });
     } catch (const std::system_error& error) {

@@ -14,6 +14,10 @@ namespace {
 uint64_t PagesStart(uint64_t offset) { return offset / SystemPage() * SystemPage(); }
 uint64_t WholePages(uint64_t bytes) { return PagesStart(bytes + SystemPage() - 1); }
 
+absl::Status NobodyMaps() {
+  return absl::ResourceExhaustedError("no other process maps the memory of this one");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SharedHeap>> SharedHeap::Make(uint64_t bytes) {
@@ -22,9 +26,15 @@ absl::StatusOr<std::unique_ptr<SharedHeap>> SharedHeap::Make(uint64_t bytes) {
   return std::make_unique<SharedHeap>(std::move(memory));
 }
 
+void SharedHeap::Retire() {
+  MutexLock lock(mutex_);
+  is_retired_ = true;
+}
+
 absl::StatusOr<Memory> SharedHeap::Allocate(uint64_t bytes) {
   const uint64_t block = WholePages(std::max<uint64_t>(bytes, 1));
   MutexLock lock(mutex_);
+  if (is_retired_) return NobodyMaps();
   const auto fits =
       std::ranges::find_if(free_, [&](const auto& run) { return run.second >= block; });
   uint64_t offset = end_;
@@ -52,6 +62,7 @@ absl::StatusOr<Memory> SharedHeap::Allocate(uint64_t bytes) {
 
 absl::StatusOr<std::span<std::byte>> SharedHeap::Reserve(uint64_t bytes) {
   MutexLock lock(mutex_);
+  if (is_retired_) return NobodyMaps();
   const auto address = reinterpret_cast<uintptr_t>(memory_.data()) + end_;
   const uint64_t begin = end_ + (kLargePage - address % kLargePage) % kLargePage;
   const uint64_t size = WholePages(bytes);

@@ -26,6 +26,10 @@ class SharedHeap {
   static absl::StatusOr<std::unique_ptr<SharedHeap>> Make(uint64_t bytes);
   explicit SharedHeap(SharedMemory memory) : memory_(std::move(memory)) {}
 
+  // Nobody maps it after all: from now on nothing is lent or reserved, and whoever asks takes
+  // memory of its own.
+  void Retire();
+
   // An AllocateMemory. Whole pages: no block lies in the page of another.
   absl::StatusOr<Memory> Allocate(uint64_t bytes);
 
@@ -54,6 +58,7 @@ class SharedHeap {
 
   SharedMemory memory_;
   mutable Mutex mutex_;
+  bool is_retired_ BRAID_GUARDED_BY(mutex_) = false;
   uint64_t end_ BRAID_GUARDED_BY(mutex_) = 0;                   // of what was lent or reserved
   std::map<uint64_t, uint64_t> free_ BRAID_GUARDED_BY(mutex_);  // of that: bytes at an offset
   std::map<uint64_t, uint64_t> runs_ BRAID_GUARDED_BY(mutex_);  // what was filled, likewise

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,6 +56,14 @@ absl::Status SharedMemory::MapIt(const Descriptor& descriptor, size_t bytes) {
 }
 
 absl::StatusOr<SharedMemory> SharedMemory::Reserve(const char* name, size_t bytes) {
+  // Of such a file the system ends the process by SIGXFSZ.
+  rlimit files = {};
+  getrlimit(RLIMIT_FSIZE, &files);
+  if (files.rlim_cur != RLIM_INFINITY && bytes > files.rlim_cur) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("cannot reserve %d bytes of shared memory: files may have %d (ulimit -f)",
+                        bytes, files.rlim_cur));
+  }
   SharedMemory memory;
   memory.descriptor_ = Descriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int descriptor = memory.descriptor_.number();
@@ -90,11 +99,11 @@ absl::Status SharedMemory::Populate(size_t begin, size_t bytes) {
   do {
     error = madvise(data() + begin, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
   } while (error == EINTR);
-  if (error == EINVAL) {  // Linux before 5.14
-    std::memset(data() + begin, 0, bytes);
-    error = 0;
+  if (error == EINVAL) {
+    return absl::UnimplementedError(
+        "this system fills no memory that is mapped: Linux before 5.14");
   }
-  return error == 0 ? absl::OkStatus() : Lacks(bytes, error);
+  return error == 0 ? absl::OkStatus() : Lacks(bytes, error == EFAULT ? ENOMEM : error);
 }
 
 // A page that has any memory can be made a large one, whatever the system does by itself.

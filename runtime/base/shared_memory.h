@@ -35,7 +35,7 @@ class SharedMemory {
   size_t bytes() const { return bytes_; }
   // Of whole pages. RESOURCE_EXHAUSTED with the bytes.
   absl::Status Fill(size_t begin, size_t bytes);
-  // The same by who has forgotten the descriptor, one call at a time.
+  // The same by who has forgotten the descriptor. UNIMPLEMENTED where the system does not do that.
   absl::Status Populate(size_t begin, size_t bytes);
   // As Fill; what is whole of large pages in these, where the system has some left.
   absl::Status FillInLargePages(size_t begin, size_t bytes);

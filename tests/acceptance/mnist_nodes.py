@@ -200,8 +200,8 @@ def main():
     meetings = [
         OneProcess("one process", bin_dir),
         Launched("launch on 127.0.0.1", bin_dir, "127.0.0.1"),
-        Launched("launch on ::1", bin_dir, "::1"),
-        Launched("launch over shm", bin_dir, "127.0.0.1", ["--transport=shm"]),
+        Launched("launch on 127.0.0.1 over tcp", bin_dir, "127.0.0.1", ["--transport=tcp"]),
+        Launched("launch on ::1 over tcp", bin_dir, "::1", ["--transport=tcp"]),
         Listed("127.0.0.x", bin_dir, lambda node: "127.0.0.%d" % (node + 1), lambda node: []),
     ]
     with contextlib.ExitStack() as stack:

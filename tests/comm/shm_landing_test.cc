@@ -76,6 +76,14 @@ TEST(SharedHeapTest, LendsWholePagesAndLendsThemAgain) {
   EXPECT_EQ(heap->OffsetOf(All(all)), 0u);
 }
 
+TEST(SharedHeapTest, LendsNothingOnceItIsRetired) {
+  auto heap = SharedHeap::Make(1 << 20);
+  ASSERT_TRUE(heap.ok()) << heap.status();
+  (*heap)->Retire();
+  EXPECT_TRUE(absl::IsResourceExhausted((*heap)->Allocate(1).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted((*heap)->Reserve(1).status()));
+}
+
 TEST(SharedHeapTest, SaysWhatItHas) {
   const auto heap = MakeHeap(3 * kPage);
   const Memory a = Lend(*heap, kPage);

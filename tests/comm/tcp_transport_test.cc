@@ -403,7 +403,7 @@ TEST_F(TcpTransportTest, TheListOfTransportsCanBeNarrowed) {
   };
   EXPECT_EQ(names({.reactor = reactor_.get(), .only = "tcp"}), "tcp ");
   EXPECT_EQ(names({.reactor = reactor_.get(), .only = "pigeon"}), "");
-  EXPECT_THAT(names({.reactor = reactor_.get()}), HasSubstr("tcp "));
+  EXPECT_EQ(names({.reactor = reactor_.get()}), "shm tcp ");
   EXPECT_EQ(MakeTcpTransport({})->Open().status().code(), absl::StatusCode::kFailedPrecondition)
       << "without a reactor it does not work";
 }

@@ -268,9 +268,10 @@ TEST(CollectiveMethods, TheTable) {
       {{Kind::kAllReduce, kProcesses, 3, 1, 12, 4}, Algorithm::kDoubling, 2},
       {{Kind::kAllReduce, kProcesses, 4, 1, 32 << 10, 8 << 10}, Algorithm::kDoubling, 2},
       {{Kind::kAllReduce, kProcesses, 4, 1, (32 << 10) + 4, (8 << 10) + 4}, Algorithm::kRing, 6},
-      // Of more than eight members all together have 8 KiB, and more.
-      {{Kind::kAllReduce, kProcesses, 64, 1, 128, 4}, Algorithm::kDoubling, 6},
-      {{Kind::kAllReduce, kProcesses, 64, 1, 132, 4}, Algorithm::kRing, 126},
+      // Of more than eight members all together have 8 KiB, and more, of which plans keep less.
+      {{Kind::kAllReduce, kProcesses, 64, 1, 128, 4, true}, Algorithm::kDoubling, 6},
+      {{Kind::kAllReduce, kProcesses, 64, 1, 132, 4, true}, Algorithm::kRing, 126},
+      {{Kind::kAllReduce, kProcesses, 64, 1, 132, 4, false}, Algorithm::kDoubling, 6},
       {{Kind::kAllGather, kProcesses, 5, 1, 20, 4}, Algorithm::kDoubling, 3},
       {{Kind::kAllGather, kProcesses, 4, 1, (64 << 10) + 4, 1 << 14}, Algorithm::kRing, 3},
       {{Kind::kAllGather, kProcesses, 2, 1, 8, 4}, Algorithm::kRing, 1},

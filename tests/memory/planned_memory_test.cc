@@ -109,6 +109,7 @@ void ExpectAsPlanned(const MemoryJob& job, const PlannedCluster& options) {
             << all.collectives << ", data " << all.data << "), used " << used << ", "
             << 100.0 * static_cast<double>(used - all.total()) / static_cast<double>(all.total())
             << " %\n";
+  EXPECT_EQ(SharedHeapBytes() > 0, options.transport == "shm");
   EXPECT_NEAR(static_cast<double>(used), static_cast<double>(all.total()),
               0.05 * static_cast<double>(all.total()));
 }
