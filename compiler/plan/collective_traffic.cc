@@ -23,13 +23,19 @@ class Counting {
 
   void AddPairs() { sent_ = collective_.counts; }
 
-  // A block passes every hop of a ring but the one into where it starts (gathering) or out of where
-  // it ends (reducing).
+  // Of all members.
+  void AddRing() { AddRing((me_ + 1) % size_, all_); }
+
   void AddRing(const std::vector<int>& members) {
     int64_t whole = 0;
     for (const int member : members) whole += Block(member);
     const size_t place = std::ranges::find(members, me_) - members.begin();
-    const int next = members[(place + 1) % members.size()];
+    AddRing(members[(place + 1) % members.size()], whole);
+  }
+
+  // A block passes every hop of a ring but the one into where it starts (gathering) or out of where
+  // it ends (reducing). `whole`: of the blocks of its members.
+  void AddRing(int next, int64_t whole) {
     if (Gathers()) sent_[next] += whole - Block(next);
     if (Reduces()) sent_[next] += whole - Block(me_);
   }
@@ -90,9 +96,7 @@ std::vector<int64_t> ElementsSent(const plan::Collective& collective,
   } else if (collective.algorithm == CollectiveAlgorithm::kDoubling) {
     counting.AddDoubling();
   } else {
-    std::vector<int> members(hosts.size());
-    std::iota(members.begin(), members.end(), 0);
-    counting.AddRing(members);
+    counting.AddRing();
   }
   return counting.Take();
 }

@@ -319,6 +319,7 @@ class Expander {
         ElementsSent(collective, writer_.node_plan.members[list.number].hosts);
     const auto element = static_cast<int64_t>(SizeOf(collective.dtype));
     for (size_t to = 0; to < sent.size(); ++to) {
+      if (sent[to] == 0) continue;  // of most: a ring sends to one
       const int node = group.placement.device(list.ranks[to]).node;
       if (node == writer_.node) continue;
       writer_.link_bytes[static_cast<uint32_t>(node)] +=
