@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -126,7 +127,10 @@ absl::StatusOr<Compiled> LayOut(LogicalGraph graph, const CompileOptions& option
   physical.job = options.job;
   physical.num_nodes = options.num_nodes;
   physical.kinds = options.kinds;
-  physical.hosts = options.machine.HostsOf(options.num_nodes);
+  // Each node as a host of its own, wherever they are: the order of sums, and so a job's bits, are
+  // those of its layout.
+  physical.hosts.resize(options.num_nodes);
+  std::iota(physical.hosts.begin(), physical.hosts.end(), uint32_t{0});
   physical.seed = options.seed;
   physical.writes_variables = WritesVariables(physical, graph.registry());
   BRAID_RETURN_IF_ERROR(VerifyInvariants(physical));

@@ -50,16 +50,6 @@ uint32_t Machine::HostOf(int node) const {
   return static_cast<uint32_t>(node < static_cast<int>(hosts.size()) ? hosts[node] : -1 - node);
 }
 
-std::vector<uint32_t> Machine::HostsOf(int num_nodes) const {
-  std::map<uint32_t, uint32_t> numbers;
-  std::vector<uint32_t> of_nodes;
-  for (int node = 0; node < num_nodes; ++node) {
-    const auto number = static_cast<uint32_t>(numbers.size());
-    of_nodes.push_back(numbers.try_emplace(HostOf(node), number).first->second);
-  }
-  return of_nodes;
-}
-
 LinkClass Machine::LinkOf(int node, int other_node) const {
   if (node == other_node) return LinkClass::kProcess;
   return HostOf(node) == HostOf(other_node) ? LinkClass::kHost : LinkClass::kNetwork;

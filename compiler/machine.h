@@ -70,8 +70,6 @@ struct Machine {
   int64_t TransferTicks(LinkClass link, int64_t messages, int64_t bytes) const;
 
   uint32_t HostOf(int node) const;  // by any numbers
-  // Of each of so many nodes: 0 for those on the first one's host, and so on.
-  std::vector<uint32_t> HostsOf(int num_nodes) const;
   LinkClass LinkOf(int node, int other_node) const;
   // The farthest of the links between any devices of both.
   LinkClass LinkAcross(const Placement& source, const Placement& destination) const;

@@ -255,7 +255,7 @@ class PhysicalGraph {
   std::string job;
   int num_nodes = 1;
   NodeKinds kinds;
-  std::vector<uint32_t> hosts;  // where each node is, by any numbers; empty: all on one host
+  std::vector<uint32_t> hosts;  // what each node counts to for hierarchical; empty: all to one
   int micro_batches = 1;
   uint64_t seed = 0;               // of the job's random numbers
   bool writes_variables = true;    // or it is not known yet; of no use in a plan
