@@ -63,6 +63,7 @@ class DirectCollective final : public Collective {
       : spec_(context.spec),
         layout_(spec_),
         tile_bytes_(ReductionTileBytes(spec_.element_size)),
+        tile_(static_cast<size_t>(DirectMemoryBytes(spec_))),
         group_(context.group),
         inbox_(std::make_shared<MemberInbox>(
             *context.reactor, [this](MemberEvent& event) { Handle(event); }, kMostEvents)),
@@ -223,7 +224,6 @@ class DirectCollective final : public Collective {
   void ReduceTile(std::byte* target, int64_t offset, int64_t bytes) {
     bool is_aliased = false;
     for (int r = 1; r < p(); ++r) is_aliased = is_aliased || station(r).input + offset == target;
-    if (is_aliased && tile_.empty()) tile_.resize(tile_bytes_);
     std::byte* const sum = is_aliased ? tile_.data() : target;
     const std::byte* so_far = station(0).input + offset;
     for (int r = 1; r < p(); ++r) {
@@ -244,10 +244,10 @@ class DirectCollective final : public Collective {
   const CollectiveSpec spec_;
   const Layout layout_;
   const int64_t tile_bytes_;
+  std::vector<std::byte> tile_;  // for sums into memory that they read
   const std::shared_ptr<LocalGroup> group_;
   const std::shared_ptr<MemberInbox> inbox_;
   Reactor& reactor_;
-  std::vector<std::byte> tile_;
   std::vector<std::shared_ptr<const LocalMember>> members_;  // all_to_all
 
   bool is_running_ = false;

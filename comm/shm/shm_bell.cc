@@ -78,7 +78,7 @@ ShmBell::Heard ShmBell::Hear() {
 }
 
 absl::Status ShmBell::Receive(bool& is_drained) {
-  std::array<std::byte, 2048> bytes;
+  std::array<std::byte, kMostRead> bytes;
   iovec part{bytes.data(), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;

@@ -21,7 +21,7 @@ constexpr size_t kMaxShmReason = 1024;
 // will hear enough when it reads, and one that does not read is lost.
 class ShmBell {
  public:
-  explicit ShmBell(Socket socket) : socket_(std::move(socket)) {}
+  explicit ShmBell(Socket socket) : socket_(std::move(socket)) { unread_.reserve(kMostRead); }
 
   const Socket& socket() const { return socket_; }
   void Close() { socket_.Close(); }
@@ -44,6 +44,8 @@ class ShmBell {
   Heard Hear();
 
  private:
+  static constexpr size_t kMostRead = 2048;  // at a time
+
   int Send(uint8_t kind, std::string_view text, int descriptor) const;  // errno, or 0
   absl::Status Receive(bool& is_drained);
   absl::Status Read(Heard& heard);
