@@ -79,12 +79,6 @@ absl::StatusOr<SharedMemory> SharedMemory::Reserve(const char* name, size_t byte
   return memory;
 }
 
-absl::StatusOr<SharedMemory> SharedMemory::Make(const char* name, size_t bytes) {
-  BRAID_ASSIGN_OR_RETURN(SharedMemory memory, Reserve(name, bytes));
-  BRAID_RETURN_IF_ERROR(memory.Fill(0, bytes));
-  return memory;
-}
-
 absl::Status SharedMemory::Fill(size_t begin, size_t bytes) {
   int error = 0;
   do {

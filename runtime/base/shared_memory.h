@@ -18,9 +18,8 @@ namespace braid {
 // A mapping for reading and writing. A value that moves.
 class SharedMemory {
  public:
-  // Zeros. `name` is what debuggers show. RESOURCE_EXHAUSTED, or what errno says, with the bytes.
-  static absl::StatusOr<SharedMemory> Make(const char* name, size_t bytes);
-  // The same, of which nothing takes memory before it is filled.
+  // Zeros, which take no memory before they are filled. `name` is what debuggers show.
+  // RESOURCE_EXHAUSTED, or what errno says, with the bytes.
   static absl::StatusOr<SharedMemory> Reserve(const char* name, size_t bytes);
   // What another process reserved, of whatever size. INVALID_ARGUMENT if it is not sealed.
   static absl::StatusOr<SharedMemory> Map(Descriptor descriptor);
