@@ -17,7 +17,7 @@ namespace {
 // The bytes that a reduction works on at a time: whole elements, which stay in the first-level
 // cache.
 int64_t ReductionTileBytes(int64_t element_size) {
-  return WholeElements(int64_t{16} << 10, element_size);
+  return WholeElements(int64_t{8} << 10, element_size);
 }
 
 // That wait for a member: each meeting of all sends it one, and it goes to none without it.
@@ -220,10 +220,11 @@ class DirectCollective final : public Collective {
     }
   }
 
-  // target = the inputs' bytes at `offset`, reduced in rank order. The target may be one of them.
+  // target = the inputs' bytes at `offset`, reduced in rank order. The target may be one of them:
+  // it is written last, unless it is one of the first two, which nobody needs once they are summed.
   void ReduceTile(std::byte* target, int64_t offset, int64_t bytes) {
     bool is_aliased = false;
-    for (int r = 1; r < p(); ++r) is_aliased = is_aliased || station(r).input + offset == target;
+    for (int r = 2; r < p(); ++r) is_aliased = is_aliased || station(r).input + offset == target;
     std::byte* const sum = is_aliased ? tile_.data() : target;
     const std::byte* so_far = station(0).input + offset;
     for (int r = 1; r < p(); ++r) {
@@ -273,7 +274,7 @@ absl::Status CheckDirect(const CollectiveSpec& spec) {
 int64_t DirectMemoryBytes(const CollectiveSpec& spec) {
   const bool reduces =
       spec.kind == CollectiveKind::kAllReduce || spec.kind == CollectiveKind::kReduceScatter;
-  if (!reduces || spec.members.size() < 2 || spec.algorithm == CollectiveAlgorithm::kDevice) {
+  if (!reduces || spec.members.size() < 3 || spec.algorithm == CollectiveAlgorithm::kDevice) {
     return 0;
   }
   return ReductionTileBytes(spec.element_size);

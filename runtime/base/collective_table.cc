@@ -7,9 +7,9 @@
 namespace braid {
 namespace {
 
-// Up to this many bytes to read or write by all together, one member does the work of all: each of
-// the others is woken once, and that costs more than the work.
-constexpr int64_t kSmallBytes = int64_t{128} << 10;
+// Up to this many bytes to read or write by all together, one member does the work of all: the
+// others meet once only, and a second meeting costs more than the work.
+constexpr int64_t kSmallBytes = int64_t{16} << 10;
 // Up to this many bytes, two members send each other all they have, and both reduce it. Of more, a
 // ring is faster, in which each reduces a half and copies the other: a tenth at 1 MB and above,
 // over TCP on loopback.

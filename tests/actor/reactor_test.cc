@@ -16,11 +16,9 @@
 #include <set>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/base/descriptor.h"
 
 namespace braid {
 namespace {
@@ -152,61 +150,6 @@ TEST_P(ReactorTest, WakePollsUntilNothingIsLeft) {
   ASSERT_EQ(environment->Await(*passed, kPatience), absl::OkStatus());
   EXPECT_EQ(pollable.polls, polls);
 }
-
-// The sides sleep otherwise while they watch something.
-class WakeTest : public ::testing::TestWithParam<int> {};  // the hits between two changes; 0: none
-
-TEST_P(WakeTest, NoWakeIsLost) {
-  auto environment = MakeRealEnvironment();
-  auto ping = environment->StartReactor("ping");
-  auto pong = environment->StartReactor("pong");
-  auto done = environment->MakeEvent();
-  // Each side only ever runs because the other woke it.
-  struct Side : Pollable {
-    bool Poll() override {
-      if (ball.exchange(0) == 0) return false;
-      if (change_after > 0 && hits % change_after == 0) Change();
-      if (++hits == 20000) {
-        done->Set();
-      } else {
-        other->ball = 1;
-        others->Wake();
-      }
-      return false;
-    }
-    void Change() {
-      if (std::exchange(watched, !watched)) return self->Unwatch(pipe.read_end.number());
-      EXPECT_EQ(self->Watch(pipe.read_end.number(), {.readable = true}, [](Reactor::Readiness) {}),
-                absl::OkStatus());
-    }
-    std::atomic<int> ball{0};
-    int hits = 0;
-    int change_after = GetParam();
-    bool watched = false;
-    Pipe pipe = *MakePipe();
-    Side* other;
-    Reactor* self;
-    Reactor* others;
-    Event* done;
-  } left, right;
-  left.self = ping.get();
-  right.self = pong.get();
-  left.other = &right;
-  left.others = pong.get();
-  right.other = &left;
-  right.others = ping.get();
-  left.done = right.done = done.get();
-  ping->SetPollable(&left);
-  pong->SetPollable(&right);
-  left.ball = 1;
-  ping->Wake();
-  EXPECT_EQ(environment->Await(*done, kPatience), absl::OkStatus());
-  ping.reset();
-  pong.reset();
-  EXPECT_EQ(left.hits, 20000);
-}
-
-INSTANTIATE_TEST_SUITE_P(Changes, WakeTest, ::testing::Values(0, 1, 3, 20000));
 
 // Hundreds of actor threads cost no descriptor; the tenth of a second is a timer's.
 TEST(RealReactorTest, ADescriptorIsNeededToWatchOnly) {

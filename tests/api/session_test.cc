@@ -404,16 +404,16 @@ TEST(SessionErrorTest, DatasetsCountAsMemory) {
 
 // Collectives and kernels keep what they have for as long as their job is loaded.
 TEST(SessionErrorTest, LoadedJobsAddUp) {
-  const auto session = StartOrDie({.devices = {2}, .device_memory_bytes = 1 << 20});
+  const auto session = StartOrDie({.devices = {4}, .device_memory_bytes = 1 << 20});
   const auto sum = [](Job& job) {
-    const Tensor x = Variable(job.graph(), {.name = "x", .shape = {128, 2}});
-    const Tensor y = Variable(job.graph(), {.name = "y", .shape = {2, 128}});
+    const Tensor x = Variable(job.graph(), {.name = "x", .shape = {128, 4}});
+    const Tensor y = Variable(job.graph(), {.name = "y", .shape = {4, 128}});
     job.Fetch("y", ToSbp(MatMul(ToSbp(x, sbp::S(1)), ToSbp(y, sbp::S(0))), sbp::B));
   };
   auto first = session->Compile("first", sum);
   ASSERT_TRUE(first.ok()) << first.status().message();
   absl::Status refused;
-  for (int i = 0; i < 100 && refused.ok(); ++i) {
+  for (int i = 0; i < 200 && refused.ok(); ++i) {
     refused = session->Compile(absl::StrCat("job ", i), sum).status();
   }
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << first->summary();

@@ -47,11 +47,14 @@ std::string Chosen(const std::string& text) {
   return MethodsOf(ChooseMethods(*std::move(graph)));
 }
 
-// A bucket counts as a whole: 2 x 31.6 KiB at two members are less than 128 KiB, 2 x 32.3 KiB more.
+// A bucket counts as a whole: 2 x 4 KiB at two members are 16 KiB, 2 x 4.25 KiB more; 2 x 20.8 KiB
+// at three are less than 128 KiB, 2 x 21.4 KiB more, and 2 x 2.4 KiB less than 16 KiB.
 TEST(ChooseMethods, BySizeOfTheBucketAndMembers) {
-  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "90")), "direct_by_one or exchange;");
-  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "91")), "direct or exchange;");
-  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "73")), "direct_by_one or doubling;");
+  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "32")), "direct_by_one or exchange;");
+  EXPECT_EQ(Chosen(Sums("cpu[2]{0.0 0.1}", "33")), "direct or exchange;");
+  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "25")), "direct_by_one or doubling;");
+  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "26")), "direct or doubling;");
+  EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "73")), "direct or doubling;");
   EXPECT_EQ(Chosen(Sums("cpu[3]{0.0 1.0 2.0}", "74")), "direct or ring;");
 }
 

@@ -253,13 +253,13 @@ TEST(CollectiveMethods, TheTable) {
   using Kind = CollectiveKind;
   using enum MemberSpread;
   const std::vector<Case> cases = {
-      // All together read or write 128 KiB, and more.
-      {{Kind::kAllReduce, kProcess, 4, 1, 32768, 8192}, Algorithm::kDirectByOne, 1},
-      {{Kind::kAllReduce, kProcess, 4, 1, 32772, 8196}, Algorithm::kDirect, 2},
-      {{Kind::kAllGather, kProcess, 2, 1, 65536, 32768}, Algorithm::kDirectByOne, 1},
-      {{Kind::kReduceScatter, kProcess, 2, 1, 65540, 32772}, Algorithm::kDirect, 2},
-      {{Kind::kAllToAll, kProcess, 4, 1, 131072, 0}, Algorithm::kDirectByOne, 1},
-      {{Kind::kAllToAll, kProcess, 4, 1, 131076, 0}, Algorithm::kDirect, 2},
+      // All together read or write 16 KiB, and more.
+      {{Kind::kAllReduce, kProcess, 4, 1, 4096, 1024}, Algorithm::kDirectByOne, 1},
+      {{Kind::kAllReduce, kProcess, 4, 1, 4100, 1028}, Algorithm::kDirect, 2},
+      {{Kind::kAllGather, kProcess, 2, 1, 8192, 4096}, Algorithm::kDirectByOne, 1},
+      {{Kind::kReduceScatter, kProcess, 2, 1, 8196, 4100}, Algorithm::kDirect, 2},
+      {{Kind::kAllToAll, kProcess, 4, 1, 16384, 0}, Algorithm::kDirectByOne, 1},
+      {{Kind::kAllToAll, kProcess, 4, 1, 16388, 0}, Algorithm::kDirect, 2},
       {{Kind::kAllReduce, kProcesses, 2, 1, 4, 4}, Algorithm::kExchange, 1},
       // Each of two members has 128 KiB, and more.
       {{Kind::kAllReduce, kProcesses, 2, 1, 128 << 10, 64 << 10}, Algorithm::kExchange, 1},

@@ -1,7 +1,7 @@
 // The real reactor: a thread that sleeps on a futex, or, while it watches descriptors, in an epoll
 // set with an eventfd that is written only to wake a sleeper. Most reactors, those of actor threads
 // for instance, never watch one and so have none of their own.
-#include "runtime/base/reactor.h"
+#include "runtime/base/real_reactor.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -48,19 +48,19 @@ constexpr uint64_t kFirstWatch = 2;
 // so that a step in which the thread came late finds room as well.
 constexpr size_t kMostPosted = 64;
 
-// CLOCK_MONOTONIC, the clock of timerfd.
-Nanoseconds Clock() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * kSecond + time.tv_nsec;
-}
-
 // In place of std::terminate: what CheckThreads found free was taken meanwhile.
 [[noreturn]] void EndWithoutThread(std::string_view name, const std::system_error& error) {
   const absl::Status limits = CheckThreads(1);
   std::fprintf(stderr, "error: thread '%s' cannot be started: %s\n", std::string(name).c_str(),
                limits.ok() ? error.what() : std::string(limits.message()).c_str());
   _exit(1);
+}
+
+// That the calling thread may run on.
+int UsableProcessors() {
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof(usable), &usable) == 0) return CPU_COUNT(&usable);
+  return static_cast<int>(std::thread::hardware_concurrency());  // too many for the set
 }
 
 class RealReactor : public Reactor {
@@ -85,7 +85,7 @@ class RealReactor : public Reactor {
     while ((posting = posting_.load(std::memory_order_acquire)) > 0) posting_.wait(posting);
   }
 
-  Nanoseconds Now() const override { return Clock() - start_; }
+  Nanoseconds Now() const override { return MonotonicClock() - start_; }
 
   void Post(absl::AnyInvocable<void()> fn) override {
     {
@@ -102,6 +102,9 @@ class RealReactor : public Reactor {
   // exchanges too before it looks.
   void Wake() override {
     const int before = signal_.exchange(kSignalled, std::memory_order_acq_rel);
+    if (before == kAsleep || before == kPolling) {
+      loops_awake.fetch_add(1, std::memory_order_relaxed);
+    }
     if (before == kAsleep) {
       syscall(SYS_futex, &signal_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
     } else if (before == kPolling) {
@@ -238,11 +241,13 @@ class RealReactor : public Reactor {
 
   void Loop() {
     thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    loops_awake.fetch_add(1, std::memory_order_relaxed);
     const auto is_wanted = [this] { return is_wanted_.load(std::memory_order_acquire); };
     while (!is_stopping_) {
       Round(is_wanted, /*is_lent=*/false);
       if (is_wanted()) Lend();
     }
+    loops_awake.fetch_sub(1, std::memory_order_relaxed);
   }
 
   // Does what there is to do; sleeps if there is nothing and `is_done` is false.
@@ -263,24 +268,27 @@ class RealReactor : public Reactor {
       if (!watches_.empty()) RunReady(/*timeout=*/0);
       return;
     }
-    if ((is_lent && Spin()) || !LetLookoutsSleep()) {
+    if ((MaySpin(is_lent) && Spin()) || !LetLookoutsSleep()) {
       // Whoever has much to do there does not keep others from being heard.
       if (++deaf_rounds_ >= kDeafRounds && !watches_.empty()) RunReady(/*timeout=*/0);
       return;
     }
     int awake = kAwake;
+    // Before it says so: whoever wakes it counts it at once.
+    loops_awake.fetch_sub(1, std::memory_order_relaxed);
     const Signal asleep = watches_.empty() ? kAsleep : kPolling;
     if (signal_.compare_exchange_strong(awake, asleep, std::memory_order_acq_rel)) {
-      const Nanoseconds began = is_lent ? Clock() : 0;
+      const Nanoseconds began = MonotonicClock();
       if (asleep == kAsleep) {
         Sleep();
       } else {
         ArmTimer();
         RunReady(/*timeout=*/-1);
       }
-      if (is_lent && Clock() - began < kLongestSpin) spin_ = kLongestSpin;
-    } else if (!watches_.empty()) {
-      RunReady(/*timeout=*/0);
+      if (MonotonicClock() - began < LongestSpin()) spin_ = LongestSpin();
+    } else {
+      loops_awake.fetch_add(1, std::memory_order_relaxed);
+      if (!watches_.empty()) RunReady(/*timeout=*/0);
     }
   }
 
@@ -300,26 +308,41 @@ class RealReactor : public Reactor {
     return true;
   }
 
+  // Whoever has borrowed the loop waits for what comes from elsewhere. The loop's own thread looks
+  // for what other threads signal, for which it need not ask the system, while each thread that
+  // runs a loop has a processor.
+  bool MaySpin(bool is_lent) const {
+    if (is_lent) return !watches_.empty();
+    return watches_.empty() && HasProcessor();
+  }
+  Nanoseconds LongestSpin() const { return watches_.empty() ? kLongestLook : kLongestSpin; }
+  bool HasProcessor() const { return loops_awake.load(std::memory_order_relaxed) <= processors_; }
+
   // True if something came. What took long to come last time is not looked for at length.
   bool Spin() {
-    if (watches_.empty()) return false;
-    const Nanoseconds began = Clock();
+    const Nanoseconds began = MonotonicClock();
     Nanoseconds spent = 0;
+    bool is_alone = true;
     do {
-      for (int i = 0; i < kLooks && !lookouts_.empty(); ++i) {
+      for (int i = 0; i < kLooks && (!lookouts_.empty() || watches_.empty()); ++i) {
         if (signal_.load(std::memory_order_relaxed) == kSignalled || LookAround()) {
-          spin_ = kLongestSpin;
+          spin_ = LongestSpin();
           return true;
         }
       }
-      if (RunReady(/*timeout=*/0) > 0 || signal_.load(std::memory_order_relaxed) == kSignalled) {
-        spin_ = kLongestSpin;
+      if ((!watches_.empty() && RunReady(/*timeout=*/0) > 0) ||
+          signal_.load(std::memory_order_relaxed) == kSignalled) {
+        spin_ = LongestSpin();
         return true;
       }
-      sched_yield();  // there may be more ranks than processors
-      spent = Clock() - began;
-    } while (spent < spin_);
-    spin_ = std::max(spin_ / 2, kShortestSpin);
+      // There may be more threads than processors, also other programs'.
+      const Nanoseconds looked = MonotonicClock();
+      sched_yield();
+      const Nanoseconds now = MonotonicClock();
+      is_alone = !watches_.empty() || (now - looked < kLongestYield && HasProcessor());
+      spent = now - began;
+    } while (spent < spin_ && is_alone);
+    spin_ = is_alone ? std::max(spin_ / 2, kShortestSpin) : kShortestSpin;
     return false;
   }
 
@@ -355,6 +378,7 @@ class RealReactor : public Reactor {
   void TakeLoop() {
     driver_ = Driver::kBorrower;
     ++loans_;
+    loops_awake.fetch_add(1, std::memory_order_relaxed);
     thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
     // What was signalled before stays so, for a round or for whoever drives next.
     int free = kFree;
@@ -367,6 +391,7 @@ class RealReactor : public Reactor {
     for (int i = 0; i < kMostRounds && signal_.load(std::memory_order_relaxed) == kSignalled; ++i) {
       Round([] { return true; }, /*is_lent=*/true);
     }
+    loops_awake.fetch_sub(1, std::memory_order_relaxed);
     MutexLock lock(loan_mutex_);
     thread_id_.store({}, std::memory_order_relaxed);
     int awake = kAwake;
@@ -384,6 +409,7 @@ class RealReactor : public Reactor {
   // The loop's own thread, until it has the loop again: something is to be done that no borrower
   // does, or nobody has borrowed it for a while, and not all that may come says so.
   void Lend() {
+    loops_awake.fetch_sub(1, std::memory_order_relaxed);
     std::unique_lock<std::mutex> lock(loan_mutex_.native());
     thread_id_.store({}, std::memory_order_relaxed);
     driver_ = Driver::kNobody;
@@ -405,6 +431,7 @@ class RealReactor : public Reactor {
       patience = std::min(2 * patience, kLongestLoan);
     }
     thread_id_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    loops_awake.fetch_add(1, std::memory_order_relaxed);
     signal_.exchange(kAwake, std::memory_order_acq_rel);
   }
 
@@ -450,7 +477,10 @@ class RealReactor : public Reactor {
   }
 
   // A round follows, also if the loop is lent or given back before.
-  void WakeUp() { signal_.exchange(kSignalled, std::memory_order_acq_rel); }
+  void WakeUp() {
+    const int before = signal_.exchange(kSignalled, std::memory_order_acq_rel);
+    if (before != kSignalled) loops_awake.fetch_add(1, std::memory_order_relaxed);
+  }
 
   void ArmTimer() {
     const Nanoseconds wanted = Deadline();
@@ -494,19 +524,27 @@ class RealReactor : public Reactor {
   }
 
   static constexpr Nanoseconds kNever = -1;
-  // About as long as a wake-up takes.
+  // About as long as a wake-up takes; and as what a device of a step waits for another, where no
+  // system call is made meanwhile.
   static constexpr Nanoseconds kLongestSpin = 40 * kMicrosecond;
+  static constexpr Nanoseconds kLongestLook = 100 * kMicrosecond;
   static constexpr Nanoseconds kShortestSpin = 1 * kMicrosecond;
   // As many as take about as long as the system calls between them.
   static constexpr int kLooks = 100;
+  // Of a thread that has its processor to itself.
+  static constexpr Nanoseconds kLongestYield = 5 * kMicrosecond;
   // In which lookouts found something and no descriptor was looked at.
   static constexpr int kDeafRounds = 16;
   // How long a loop that was lent stays free for the next to borrow it, while it often is.
   static constexpr Nanoseconds kShortestLoan = 100 * kMicrosecond;
   static constexpr Nanoseconds kLongestLoan = kMillisecond;
 
+  // Threads of the process that drive a loop and do not sleep, or were woken and will do so.
+  alignas(64) inline static std::atomic<int> loops_awake{0};
+
   const Nanoseconds start_;
-  Descriptor epoll_;  // none until something is watched; so the next two
+  const int processors_ = UsableProcessors();  // its own thread's
+  Descriptor epoll_;                           // none until something is watched; so the next two
   Descriptor wake_up_;
   Descriptor timer_;
 
@@ -531,7 +569,7 @@ class RealReactor : public Reactor {
   uint64_t next_watch_ = kFirstWatch;
   std::vector<Lookout*> lookouts_;  // that do not sleep
   bool is_stopping_ = false;
-  Nanoseconds spin_ = kLongestSpin;
+  Nanoseconds spin_ = kLongestLook;
   int deaf_rounds_ = 0;
 
   Mutex loan_mutex_;
@@ -546,55 +584,16 @@ class RealReactor : public Reactor {
   std::thread thread_;
 };
 
-class RealEvent : public Event {
- public:
-  // Notifies under the lock: the waiter may destroy the event as soon as it has the lock.
-  void Set() override {
-    MutexLock lock(mutex_);
-    is_set_ = true;
-    changed_.notify_all();
-  }
-
-  bool is_set() const override {
-    MutexLock lock(mutex_);
-    return is_set_;
-  }
-
-  bool Wait(Nanoseconds timeout) {
-    std::unique_lock<std::mutex> lock(mutex_.native());
-    return changed_.wait_for(lock, std::chrono::nanoseconds(timeout), [this] { return is_set_; });
-  }
-
- private:
-  mutable Mutex mutex_;
-  std::condition_variable changed_;
-  bool is_set_ = false;
-};
-
-class RealEnvironment : public Environment {
- public:
-  Nanoseconds Now() const override { return Clock() - start_; }
-
-  std::unique_ptr<Reactor> StartReactor(std::string_view name) override {
-    return std::make_unique<RealReactor>(name, start_);
-  }
-
-  std::unique_ptr<Event> MakeEvent() override { return std::make_unique<RealEvent>(); }
-
-  absl::Status Await(Event& event, Nanoseconds timeout) override {
-    if (static_cast<RealEvent&>(event).Wait(timeout)) return absl::OkStatus();
-    return absl::DeadlineExceededError(
-        absl::StrFormat("not set within %.3f s", static_cast<double>(timeout) / kSecond));
-  }
-
-  bool is_simulated() const override { return false; }
-
- private:
-  const Nanoseconds start_ = Clock();
-};
-
 }  // namespace
 
-std::unique_ptr<Environment> MakeRealEnvironment() { return std::make_unique<RealEnvironment>(); }
+Nanoseconds MonotonicClock() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * kSecond + time.tv_nsec;
+}
+
+std::unique_ptr<Reactor> StartRealReactor(std::string_view name, Nanoseconds start) {
+  return std::make_unique<RealReactor>(name, start);
+}
 
 }  // namespace braid
