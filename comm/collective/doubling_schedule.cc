@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "comm/collective/chunk_blocks.h"
+#include "glog/logging.h"
 
 namespace braid {
 namespace {
@@ -76,22 +78,24 @@ ChunkSchedule MakeGathering(const CollectiveSpec& spec, const Gathering& to) {
 }
 
 // All members gather what all of them have, and each sums it up by itself, in the order that a ring
-// has.
+// has; of a reduce_scatter its own block.
 ChunkSchedule MakeGatheredSum(const CollectiveSpec& spec, const std::vector<int64_t>& counts) {
   const int p = static_cast<int>(spec.members.size());
   if (p == 1) return MakeGathering(spec, {.blocks = ChunkBlocks(spec, counts)});
+  const int64_t whole = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   const Gathering to{.buffer = ChunkBuffer::kStaging,
-                     .blocks = ChunkBlocks(spec, std::vector<int64_t>(p, spec.counts[0]))};
+                     .blocks = ChunkBlocks(spec, std::vector<int64_t>(p, whole))};
   ChunkSchedule schedule = MakeGathering(spec, to);
   schedule.staging_bytes = to.blocks.whole();
   const ChunkBlocks summed(spec, counts);
+  const bool scatters = spec.kind == CollectiveKind::kReduceScatter;
   for (int block = 0; block < p; ++block) {
-    const int64_t at = summed.offset(block);
-    if (summed.bytes(block) == 0) continue;
+    const int64_t at = summed.offset(block), output_at = scatters ? 0 : at;
+    if (summed.bytes(block) == 0 || (scatters && block != spec.my_rank)) continue;
     for (int i = 2; i <= p; ++i) {
-      LocalSum sum{.offset = at, .bytes = summed.bytes(block)};
+      LocalSum sum{.offset = output_at, .bytes = summed.bytes(block)};
       sum.first = i == 2 ? ChunkBuffer::kStaging : ChunkBuffer::kOutput;
-      sum.first_offset = i == 2 ? to.blocks.offset((block + 1) % p) + at : at;
+      sum.first_offset = i == 2 ? to.blocks.offset((block + 1) % p) + at : output_at;
       sum.second_offset = to.blocks.offset((block + i) % p) + at;
       schedule.sums.push_back(sum);
     }
@@ -99,11 +103,55 @@ ChunkSchedule MakeGatheredSum(const CollectiveSpec& spec, const std::vector<int6
   return schedule;
 }
 
+// A binomial tree: in step k each of the first 2^k members, from the root on, gives all of it to
+// the one 2^k after it.
+ChunkSchedule MakeTree(const CollectiveSpec& spec) {
+  const int p = static_cast<int>(spec.members.size());
+  const int place = (spec.my_rank - spec.root + p) % p;
+  const auto parent = static_cast<int>(std::bit_floor(static_cast<unsigned>(place)));
+  const auto member_at = [&](int at) { return (spec.root + at) % p; };
+  const ChunkBlocks blocks(spec, spec.counts);
+  const bool is_root = place == 0, places = blocks.whole() >= spec.place_from;
+  const int64_t placed_bytes = places ? blocks.whole() : 0;
+  ChunkSchedule schedule;
+  schedule.slots = kRingSlots;
+  if (is_root) schedule.copy_bytes = blocks.whole();
+  ReceiveHop receive{.from = member_at(place - parent), .items = {}, .placed_bytes = placed_bytes};
+  for (int64_t c = 0; c < blocks.num_chunks(0) && !is_root; ++c) {
+    receive.items.push_back(
+        {.offset = blocks.chunk_offset(c), .bytes = blocks.chunk_size(0, c), .is_placed = places});
+  }
+  AddHops({}, std::move(receive), schedule);
+  for (int distance = std::max(1, 2 * parent); place + distance < p; distance *= 2) {
+    SendHop send{.to = member_at(place + distance), .items = {}, .placed_bytes = placed_bytes};
+    for (int64_t c = 0; c < blocks.num_chunks(0); ++c) {
+      send.items.push_back({.buffer = is_root ? ChunkBuffer::kInput : ChunkBuffer::kOutput,
+                            .offset = blocks.chunk_offset(c),
+                            .bytes = blocks.chunk_size(0, c),
+                            .after_receives = {.items = is_root ? 0 : c + 1},
+                            .is_placed = places,
+                            .place = blocks.chunk_offset(c)});
+    }
+    AddHops(std::move(send), {}, schedule);
+  }
+  return schedule;
+}
+
 }  // namespace
 
 ChunkSchedule MakeDoublingSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& counts) {
-  if (spec.kind == CollectiveKind::kAllReduce) return MakeGatheredSum(spec, counts);
-  return MakeGathering(spec, {.blocks = ChunkBlocks(spec, counts)});
+  switch (spec.kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduceScatter:
+      return MakeGatheredSum(spec, counts);
+    case CollectiveKind::kAllGather:
+      return MakeGathering(spec, {.blocks = ChunkBlocks(spec, counts)});
+    case CollectiveKind::kBroadcast:
+      return MakeTree(spec);
+    case CollectiveKind::kAllToAll:
+      break;
+  }
+  LOG(FATAL) << "collective " << spec.id << " does not go in doubling steps";
 }
 
 }  // namespace braid

@@ -9,7 +9,7 @@
 
 namespace braid {
 
-// Of an all_reduce or an all_gather. `counts`: the elements of each member's block.
+// Of all kinds but an all_to_all. `counts`: the elements of each member's block.
 ChunkSchedule MakeDoublingSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& counts);
 
 }  // namespace braid

@@ -156,12 +156,11 @@ absl::Status CheckExchange(const CollectiveSpec& spec) {
 }
 
 absl::Status CheckDoubling(const CollectiveSpec& spec) {
-  if (spec.kind == CollectiveKind::kAllReduce || spec.kind == CollectiveKind::kAllGather) {
-    return absl::OkStatus();
-  }
+  if (spec.kind != CollectiveKind::kAllToAll) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrFormat("collective %d (%s): doubling is an all_reduce or an all_gather", spec.id,
-                      CollectiveKindName(spec.kind)));
+      absl::StrFormat("collective %d (%s): doubling is for all_reduce, all_gather, reduce_scatter "
+                      "and broadcast",
+                      spec.id, CollectiveKindName(spec.kind)));
 }
 
 absl::Status CheckHierarchical(const CollectiveSpec& spec) {

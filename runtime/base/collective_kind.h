@@ -23,8 +23,9 @@ enum class CollectiveAlgorithm : uint8_t {
   // Members on several hosts, as many on each: those of a host exchange, and between hosts there is
   // a ring for each of them (no all_to_all).
   kHierarchical,
-  // In so many steps as members can be doubled, for little data: an all_gather; an all_reduce, of
-  // which each gets what all have, and sums it up itself (no other kinds).
+  // In so many steps as members can be doubled, for little data: an all_gather; an all_reduce or a
+  // reduce_scatter, of which each gets what all have, and sums it up itself; a broadcast (no
+  // all_to_all).
   kDoubling,
 };
 

@@ -16,10 +16,8 @@ using ::testing::HasSubstr;
 
 std::vector<CollectiveKind> KindsOf(CollectiveAlgorithm algorithm) {
   if (algorithm == CollectiveAlgorithm::kExchange) return {CollectiveKind::kAllReduce};
-  if (algorithm == CollectiveAlgorithm::kDoubling) {
-    return {CollectiveKind::kAllReduce, CollectiveKind::kAllGather};
-  }
-  if (algorithm == CollectiveAlgorithm::kHierarchical) {
+  if (algorithm == CollectiveAlgorithm::kDoubling ||
+      algorithm == CollectiveAlgorithm::kHierarchical) {
     return {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
             CollectiveKind::kBroadcast};
   }
@@ -266,17 +264,22 @@ uint64_t BlocksByHost(const Layout& layout, CollectiveKind kind) {
   }
 }
 
-// The same where members gather in doubling steps; of an all_reduce the whole of each.
+// The same in doubling steps: members gather, of what is summed the whole of each; or all get what
+// member 0 has, which is as much as a block of each.
 uint64_t BlocksInDoublingSteps(const Layout& layout, CollectiveKind kind) {
   const int p = static_cast<int>(layout.nodes.size());
-  uint64_t gathered = 0;
+  uint64_t gathered = 0, passed_on = 0;
   for (int r = 0; r < p; ++r) {
     for (int distance = 1; distance < p; distance *= 2) {
       const bool crosses = layout.nodes[r] != layout.nodes[(r + p - distance) % p];
       gathered += crosses ? std::min(distance, p - distance) : 0;
+      if (r < distance && r + distance < p) {
+        passed_on += layout.nodes[r] != layout.nodes[r + distance];
+      }
     }
   }
-  return kind == CollectiveKind::kAllReduce ? gathered * p : gathered;
+  if (kind == CollectiveKind::kBroadcast) return passed_on * p;
+  return kind == CollectiveKind::kAllGather ? gathered : gathered * p;
 }
 
 TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {

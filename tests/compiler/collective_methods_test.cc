@@ -275,7 +275,10 @@ TEST(CollectiveMethods, TheTable) {
       {{Kind::kAllGather, kProcesses, 5, 1, 20, 4}, Algorithm::kDoubling, 3},
       {{Kind::kAllGather, kProcesses, 4, 1, (64 << 10) + 4, 1 << 14}, Algorithm::kRing, 3},
       {{Kind::kAllGather, kProcesses, 2, 1, 8, 4}, Algorithm::kRing, 1},
-      {{Kind::kReduceScatter, kProcesses, 5, 1, 20, 4}, Algorithm::kRing, 4},
+      {{Kind::kBroadcast, kProcesses, 5, 1, 20, 0}, Algorithm::kDoubling, 3},
+      {{Kind::kBroadcast, kProcesses, 4, 1, (64 << 10) + 4, 0}, Algorithm::kRing, 3},
+      {{Kind::kReduceScatter, kProcesses, 5, 1, 20, 4, false}, Algorithm::kDoubling, 3},
+      {{Kind::kReduceScatter, kProcesses, 5, 1, 20, 4, true}, Algorithm::kRing, 4},
       {{Kind::kAllToAll, kProcesses, 5, 1, 100, 0}, Algorithm::kRing, 4},
       // A second turn for what is more than four chunks of a block.
       {{Kind::kAllReduce, kProcesses, 4, 1, 4 << 20, 1 << 20}, Algorithm::kRing, 6},
