@@ -138,7 +138,7 @@ class Group {
   // and links between them are of the transport shm. Known once a collective was made.
   bool IsDirect() const;
   // By which algorithm the last collective of this rank went: "direct", "exchange", "ring",
-  // "hierarchical", "doubling" (comm/README.md); "" before the first. For reports.
+  // "hierarchical", "doubling", "pairwise" (comm/README.md); "" before the first. For reports.
   std::string LastAlgorithm() const;
 
   // Each returns when this rank's part is done, which may be when all ranks have come. Start...
@@ -243,9 +243,9 @@ class Group {
 
 struct GroupOptions {
   // The only algorithm of its collectives, to measure it: "direct" (where links are of the
-  // transport shm), "exchange", "ring", "hierarchical", "doubling" (comm/README.md); what it cannot
-  // do is an error on each rank, but direct calls on memory that cannot be lent go by the ring. "":
-  // by the table.
+  // transport shm), "exchange", "ring", "hierarchical", "doubling", "pairwise" (comm/README.md);
+  // what it cannot do is an error on each rank, but direct calls on memory that cannot be lent go
+  // by the ring. "": by the table.
   std::string algorithm = {};
 };
 

@@ -77,6 +77,8 @@ int64_t MessagesOf(const CollectiveUse& use, const CollectiveMethod& method) {
       return 2;  // all meet before and after the work
     case CollectiveAlgorithm::kExchange:
       return 1;
+    case CollectiveAlgorithm::kPairwise:
+      return is_all_reduce ? 2 : 1;
     case CollectiveAlgorithm::kDoubling:
       return LeastMessagesOf(use.kind, use.members);
     case CollectiveAlgorithm::kHierarchical:

@@ -7,12 +7,11 @@
 #include "comm/collective/chunk_blocks.h"
 #include "comm/collective/doubling_schedule.h"
 #include "comm/collective/hierarchical_schedule.h"
+#include "comm/collective/pairwise_schedule.h"
 #include "glog/logging.h"
 
 namespace braid {
 namespace {
-
-constexpr uint32_t kPairSlots = 2;  // all_to_all has a hop to every other member
 
 // How many elements belong to each member.
 std::vector<int64_t> BlockCounts(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
@@ -296,13 +295,20 @@ int64_t LargestItem(const ReceiveHop& hop) { return Largest(hop); }
 
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
   if (spec.algorithm == CollectiveAlgorithm::kExchange) return MakeExchange(spec);
-  const bool doubles = spec.algorithm == CollectiveAlgorithm::kDoubling;
-  const bool goes_by_host = spec.algorithm == CollectiveAlgorithm::kHierarchical &&
-                            spec.kind != CollectiveKind::kBroadcast;
-  ChunkSchedule schedule = doubles ? MakeDoublingSchedule(spec, BlockCounts(spec, blocks))
-                           : goes_by_host
-                               ? MakeHierarchicalSchedule(spec, BlockCounts(spec, blocks))
-                               : MakeRingSchedule(spec, blocks);
+  const auto make = [&] {
+    switch (spec.algorithm) {
+      case CollectiveAlgorithm::kDoubling:
+        return MakeDoublingSchedule(spec, BlockCounts(spec, blocks));
+      case CollectiveAlgorithm::kPairwise:
+        return MakePairwiseSchedule(spec, BlockCounts(spec, blocks));
+      case CollectiveAlgorithm::kHierarchical:
+        if (spec.kind == CollectiveKind::kBroadcast) return MakeRingSchedule(spec, blocks);
+        return MakeHierarchicalSchedule(spec, BlockCounts(spec, blocks));
+      default:
+        return MakeRingSchedule(spec, blocks);
+    }
+  };
+  ChunkSchedule schedule = make();
   schedule.lend_from = spec.lend_from;
   return schedule;
 }

@@ -13,6 +13,7 @@ const CollectiveAlgorithmEntry* FindCollectiveAlgorithm(CollectiveAlgorithm algo
       {CollectiveAlgorithm::kRing, CheckRing, RingMemoryBytes, MakeRing},
       {CollectiveAlgorithm::kExchange, CheckExchange, RingMemoryBytes, MakeRing},
       {CollectiveAlgorithm::kDoubling, CheckDoubling, RingMemoryBytes, MakeRing},
+      {CollectiveAlgorithm::kPairwise, CheckPairwise, RingMemoryBytes, MakeRing},
       {CollectiveAlgorithm::kHierarchical, CheckHierarchical, RingMemoryBytes, MakeRing},
   };
   for (const CollectiveAlgorithmEntry& entry : kEntries) {

@@ -163,6 +163,15 @@ absl::Status CheckDoubling(const CollectiveSpec& spec) {
                       spec.id, CollectiveKindName(spec.kind)));
 }
 
+absl::Status CheckPairwise(const CollectiveSpec& spec) {
+  if (spec.kind == CollectiveKind::kAllReduce || spec.kind == CollectiveKind::kReduceScatter) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("collective %d (%s): pairwise is an all_reduce or a reduce_scatter", spec.id,
+                      CollectiveKindName(spec.kind)));
+}
+
 absl::Status CheckHierarchical(const CollectiveSpec& spec) {
   const auto wrong = [&](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrFormat(

@@ -12,6 +12,7 @@ namespace braid {
 absl::Status CheckRing(const CollectiveSpec& spec);
 absl::Status CheckExchange(const CollectiveSpec& spec);
 absl::Status CheckDoubling(const CollectiveSpec& spec);
+absl::Status CheckPairwise(const CollectiveSpec& spec);
 absl::Status CheckHierarchical(const CollectiveSpec& spec);
 int64_t RingMemoryBytes(const CollectiveSpec& spec);
 absl::StatusOr<std::unique_ptr<Collective>> MakeRing(const CollectiveContext& context);

@@ -24,6 +24,7 @@ bool SendsChunks(CollectiveAlgorithm algorithm) {
     case CollectiveAlgorithm::kExchange:
     case CollectiveAlgorithm::kHierarchical:
     case CollectiveAlgorithm::kDoubling:
+    case CollectiveAlgorithm::kPairwise:
       return true;
     case CollectiveAlgorithm::kDirect:
     case CollectiveAlgorithm::kDirectByOne:
@@ -49,6 +50,8 @@ std::string_view CollectiveAlgorithmName(CollectiveAlgorithm algorithm) {
       return "hierarchical";
     case CollectiveAlgorithm::kDoubling:
       return "doubling";
+    case CollectiveAlgorithm::kPairwise:
+      return "pairwise";
   }
   return "unknown";
 }

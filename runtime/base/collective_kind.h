@@ -27,6 +27,9 @@ enum class CollectiveAlgorithm : uint8_t {
   // reduce_scatter, of which each gets what all have, and sums it up itself; a broadcast (no
   // all_to_all).
   kDoubling,
+  // An all_reduce or a reduce_scatter in which every member sends to every other: what a ring
+  // sends, in two steps or one.
+  kPairwise,
 };
 
 // How a collective is carried out.
@@ -46,12 +49,13 @@ inline constexpr CollectiveAlgorithm kCollectiveAlgorithms[] = {
     CollectiveAlgorithm::kDirect,      CollectiveAlgorithm::kRing,
     CollectiveAlgorithm::kDirectByOne, CollectiveAlgorithm::kExchange,
     CollectiveAlgorithm::kDevice,      CollectiveAlgorithm::kHierarchical,
-    CollectiveAlgorithm::kDoubling};
+    CollectiveAlgorithm::kDoubling,    CollectiveAlgorithm::kPairwise};
 
 // Those of process groups; the others are of one process.
 inline constexpr CollectiveAlgorithm kGroupAlgorithms[] = {
-    CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kExchange, CollectiveAlgorithm::kRing,
-    CollectiveAlgorithm::kHierarchical, CollectiveAlgorithm::kDoubling};
+    CollectiveAlgorithm::kDirect,   CollectiveAlgorithm::kExchange,
+    CollectiveAlgorithm::kRing,     CollectiveAlgorithm::kHierarchical,
+    CollectiveAlgorithm::kDoubling, CollectiveAlgorithm::kPairwise};
 
 // "all_reduce"; "unknown" for a number that is no kind.
 std::string_view CollectiveKindName(CollectiveKind kind);

@@ -16,6 +16,9 @@ using ::testing::HasSubstr;
 
 std::vector<CollectiveKind> KindsOf(CollectiveAlgorithm algorithm) {
   if (algorithm == CollectiveAlgorithm::kExchange) return {CollectiveKind::kAllReduce};
+  if (algorithm == CollectiveAlgorithm::kPairwise) {
+    return {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter};
+  }
   if (algorithm == CollectiveAlgorithm::kDoubling ||
       algorithm == CollectiveAlgorithm::kHierarchical) {
     return {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
@@ -57,8 +60,9 @@ std::vector<Layout> Layouts(CollectiveAlgorithm algorithm, int p) {
     return p == 2 ? std::vector<Layout>{{"one_each", {0, 1}}} : std::vector<Layout>{};
   }
   std::vector<Layout> layouts = {{"one_node", std::vector<uint16_t>(p, 0)}};
-  const bool is_between_nodes =
-      algorithm == CollectiveAlgorithm::kRing || algorithm == CollectiveAlgorithm::kDoubling;
+  const bool is_between_nodes = algorithm == CollectiveAlgorithm::kRing ||
+                                algorithm == CollectiveAlgorithm::kDoubling ||
+                                algorithm == CollectiveAlgorithm::kPairwise;
   if (!is_between_nodes || p == 1) return layouts;
   Layout one_each{"one_each", {}}, unequal{"unequal", {}}, mixed{"mixed", {}};
   for (int r = 0; r < p; ++r) {
@@ -282,6 +286,15 @@ uint64_t BlocksInDoublingSteps(const Layout& layout, CollectiveKind kind) {
   return kind == CollectiveKind::kAllGather ? gathered : gathered * p;
 }
 
+// The same where each sends to each.
+uint64_t BlocksBetweenPairs(const Layout& layout, CollectiveKind kind) {
+  uint64_t pairs = 0;
+  for (const uint16_t from : layout.nodes) {
+    for (const uint16_t to : layout.nodes) pairs += from != to;
+  }
+  return kind == CollectiveKind::kAllReduce ? 2 * pairs : pairs;
+}
+
 TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
   const auto environment = MakeRealEnvironment();
   for (const int p : NumbersOf(GetParam().algorithm)) {
@@ -307,6 +320,8 @@ TEST_P(CollectiveTest, MovesNoByteMoreThanNeeded) {
         const uint64_t block = 400;
         const uint64_t blocks = GetParam().algorithm == CollectiveAlgorithm::kDoubling
                                     ? BlocksInDoublingSteps(layout, kind)
+                                : GetParam().algorithm == CollectiveAlgorithm::kPairwise
+                                    ? BlocksBetweenPairs(layout, kind)
                                 : layout.hosts.empty() ? BlocksBetweenNodes(layout, kind)
                                                        : BlocksByHost(layout, kind);
         EXPECT_EQ(moved, block * blocks) << c.Describe();
@@ -440,7 +455,8 @@ INSTANTIATE_TEST_SUITE_P(Collectives, CollectiveTest, ::testing::ValuesIn([] {
                                   {CollectiveAlgorithm::kDirect, CollectiveAlgorithm::kDirectByOne,
                                    CollectiveAlgorithm::kRing, CollectiveAlgorithm::kExchange,
                                    CollectiveAlgorithm::kHierarchical,
-                                   CollectiveAlgorithm::kDoubling}) {
+                                   CollectiveAlgorithm::kDoubling,
+                                   CollectiveAlgorithm::kPairwise}) {
                                params.push_back({transport, algorithm});
                              }
                            }
