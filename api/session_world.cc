@@ -97,7 +97,8 @@ absl::Status Session::Impl::ByMaster(const std::string& call,
   if (IsMaster()) {
     status = action();
     const absl::Status told = world_->TakeFromMaster(status, end);
-    status.Update(told);
+    // Once they are told, it is the cause of all ranks.
+    if (status.ok() || told.message() == status.message()) status = told;
   } else {
     status = FollowMaster();
   }

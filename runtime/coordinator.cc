@@ -82,7 +82,7 @@ absl::Status Coordinator::Join(std::vector<std::unique_ptr<ControlChannel>> chan
     peers_[i].channel->SetHandlers([this, node](std::string bytes) { OnMessage(node, bytes); },
                                    [this, node](absl::Status reason) { OnLost(node, reason); });
   }
-  BRAID_RETURN_IF_ERROR(FinishWait(timeout));
+  if (const absl::Status joined = FinishWait(timeout); !joined.ok()) return ToldToAll(joined);
   ControlMessage message;
   for (const Peer& peer : peers_) *message.mutable_peers()->add_nodes() = *peer.hello;
   SendAll(message);
@@ -96,6 +96,13 @@ void Coordinator::Send(uint16_t node, const ControlMessage& message) {
 void Coordinator::SendAll(const ControlMessage& message) {
   const std::string bytes = message.SerializeAsString();
   for (const Peer& peer : peers_) peer.channel->Send(bytes);
+}
+
+absl::Status Coordinator::ToldToAll(const absl::Status& cause) {
+  ControlMessage message;
+  *message.mutable_failure() = CauseOf(cause, 0);
+  SendAll(message);
+  return cause;
 }
 
 std::string Coordinator::EnterPhase(std::string phase) {
@@ -153,7 +160,10 @@ absl::Status Coordinator::FinishWait(Nanoseconds timeout) {
   }
   const absl::Status waited = options_.environment->Await(*event, timeout);
   MutexLock lock(mutex_);
-  if (!failure_.ok() && !is_closing_) return failure_;
+  if (!failure_.ok() && !is_closing_) {
+    is_failure_told_ = true;
+    return failure_;
+  }
   if (absl::IsDeadlineExceeded(waited)) {
     std::vector<std::string> names;
     for (uint16_t node : wait_.nodes) names.push_back(NameOf(node));
@@ -556,7 +566,8 @@ absl::Status Coordinator::Close(const absl::Status& why) {
   const absl::Status closed = FinishWait(kCloseLimit);
   if (!cause.ok()) {
     if (!closed.ok()) LOG(ERROR) << "closing the session: " << closed.message();
-    return absl::OkStatus();
+    MutexLock lock(mutex_);
+    return is_failure_told_ || !why.ok() ? absl::OkStatus() : cause;
   }
   if (!closed.ok()) {
     const std::shared_ptr<Event> is_told = options_.environment->MakeEvent();
@@ -570,9 +581,12 @@ absl::Status Coordinator::Close(const absl::Status& why) {
     const absl::Status late = absl::CancelledError("it was not on the disk when all ended");
     for (auto& [save, saving] : std::exchange(savings_, {})) saving.done(late, absl::OkStatus());
   });
-  MutexLock lock(mutex_);
-  is_closing_well_ = false;
-  if (!failure_.ok()) return failure_;
+  {
+    MutexLock lock(mutex_);
+    is_closing_well_ = false;
+    cause = failure_;
+  }
+  if (!cause.ok()) return ToldToAll(cause);
   ControlMessage ended;
   ended.mutable_ended();
   SendAll(ended);

@@ -120,8 +120,9 @@ class Coordinator {
   void Describe(std::function<void(std::string)> done);
 
   // Ends the session on all nodes and waits until nothing runs there any more. `why` is what they
-  // are told; after a failure, that failure instead. Without either, returns what failed while
-  // closing, be it a node that was lost, as every node does.
+  // are told; after a failure, that failure instead. Without `why`, returns a failure that no call
+  // has returned before, or what failed while closing, be it a node that was lost, as every node
+  // does.
   absl::Status Close(const absl::Status& why = absl::OkStatus());
 
  private:
@@ -182,6 +183,10 @@ class Coordinator {
   absl::Status OfNode(int node, const absl::Status& status) const;
   void Send(uint16_t node, const control::ControlMessage& message);
   void SendAll(const control::ControlMessage& message);
+  // The cause that ends the session. By the thread that may end the rendezvous next: the notice
+  // that OnFailure sends on the reactor may come after the words with which that closes the
+  // connections.
+  absl::Status ToldToAll(const absl::Status& cause);
   void BeginWait(int kind, JobId job);
   // `answer` counts only for what is waited for: others came too late.
   struct AnswerFrom {
@@ -198,6 +203,7 @@ class Coordinator {
   Mutex mutex_;
   Wait wait_ BRAID_GUARDED_BY(mutex_);
   absl::Status failure_ BRAID_GUARDED_BY(mutex_);
+  bool is_failure_told_ BRAID_GUARDED_BY(mutex_) = false;  // by a call
   bool is_closing_ BRAID_GUARDED_BY(mutex_) = false;
   bool is_closing_well_ BRAID_GUARDED_BY(mutex_) = false;  // without a cause so far
   std::string activity_ BRAID_GUARDED_BY(mutex_);

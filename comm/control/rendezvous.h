@@ -135,6 +135,8 @@ class RendezvousServer {
   std::string DescribeMissing() const;
   // `delay`: how long others may still come and be told before Join returns.
   void Finish(const absl::Status& status, Nanoseconds delay = 0);
+  // Behind all that connections were told to send so far.
+  void EndJoin();
 
   const RendezvousOptions options_;
   std::unique_ptr<Event> finished_;

@@ -259,7 +259,7 @@ void RendezvousServer::OnJoinRequest(uint64_t stranger, const join::JoinRequest&
                                           request.host(), connection->peer());
   if (is_finished_ && !status_.ok()) {
     Refuse(*connection, status_);
-    if (all_came) finished_->Set();
+    if (all_came) EndJoin();
     return;
   }
   if (absl::Status status = CheckRequest(request, who); !status.ok()) {
@@ -350,8 +350,12 @@ void RendezvousServer::Finish(const absl::Status& status, Nanoseconds delay) {
     // Until its new owner takes it, what it says is kept.
     node.connection->DropHandlers();
   }
-  if (delay == 0) return finished_->Set();
-  reactor_->RunAfter(delay, [this] { finished_->Set(); });
+  if (delay == 0) return EndJoin();
+  reactor_->RunAfter(delay, [this] { EndJoin(); });
+}
+
+void RendezvousServer::EndJoin() {
+  reactor_->Post([this] { finished_->Set(); });
 }
 
 }  // namespace braid

@@ -124,6 +124,23 @@ TEST_F(SimWorldTest, AFaultEndsAllRanksWithOneCause) {
   }
 }
 
+// Where the rest of a world's life is short, most faults come while its ranks meet.
+TEST_F(SimWorldTest, AFaultWhileRanksJoinEndsAllWithOneCause) {
+  for (uint64_t seed = first_; seed < first_ + seeds_; ++seed) {
+    SimWorldOptions options{.seed = seed,
+                            .ranks = 4,
+                            .transport = TransportOf(seed),
+                            .program = [](dist::World&, const Environment&) -> absl::Status {
+                              return absl::OkStatus();
+                            }};
+    const Nanoseconds horizon = RunSimWorld(options).end;
+    options.faults = {DrawFault(seed, options.ranks, horizon, SimFault::Kind::kCut)};
+    const SimWorldOutcome outcome = RunSimWorld(options);
+    ASSERT_EQ(CheckEnds(options.faults, options.join_timeout, outcome), "")
+        << "seed " << seed << ", " << options.faults[0].ToString();
+  }
+}
+
 // One of several calls of so many elements; no two of them fit together.
 absl::Status MakeCall(dist::World& world, uint64_t which, int64_t count) {
   std::vector<float> usual(count, 1), more(count + 1, 1), all(count * world.size());

@@ -20,6 +20,7 @@ namespace {
 using control::ControlMessage;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr int kNodes = 3;
 
@@ -327,8 +328,18 @@ TEST_F(CoordinatorTest, ANodeThatIsLostWhileClosingIsWhatCloseReturns) {
     if (message.has_close()) nodes_[1]->HangUp(absl::UnavailableError("reset"));
   };
   EXPECT_EQ(coordinator_->Close().message(), "node 1 lost while closing: reset");
-  EXPECT_THAT(CausesHeardBy(0), ElementsAre("node 1 lost while closing: reset"));
+  // As it comes, and before the connections are closed.
+  EXPECT_THAT(CausesHeardBy(0),
+              ElementsAre("node 1 lost while closing: reset", "node 1 lost while closing: reset"));
   EXPECT_TRUE(nodes_[0]->Heard(ControlMessage::kEnded).empty());
+}
+
+TEST_F(CoordinatorTest, AFailureThatNoCallHasReturnedIsWhatCloseReturns) {
+  ASSERT_TRUE(Join().ok());
+  ASSERT_TRUE(Load(1).ok());
+  nodes_[1]->HangUp(absl::UnavailableError("reset"));
+  nodes_[0]->Pass(kSecond);
+  EXPECT_THAT(std::string(coordinator_->Close().message()), StartsWith("node 1 lost while"));
 }
 
 TEST_F(CoordinatorTest, ANodeThatNeverClosesIsNamed) {
