@@ -24,11 +24,6 @@ constexpr int64_t kDoubledSumBytes = int64_t{128} << 10;
 constexpr int64_t kPlannedSumBytesOfMany = int64_t{8} << 10;
 constexpr int64_t kDoubledBytes = int64_t{256} << 10;
 
-// Where each of a few members sends to each of the others there is less to wait for than in a ring,
-// for as long as bytes do not decide. Not for plans: their members have fewer links.
-constexpr int64_t kPairedMembers = 4;
-constexpr int64_t kPairedBytes = int64_t{4} << 20;
-
 constexpr CollectiveMethod By(CollectiveAlgorithm algorithm) { return {.algorithm = algorithm}; }
 
 using enum CollectiveAlgorithm;
@@ -43,10 +38,6 @@ constexpr CollectiveRow kTable[] = {
     {kProcesses, CollectiveKind::kAllReduce, kFewMembers, kDoubledSumBytes, By(kDoubling)},
     {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kPlannedSumBytesOfMany, By(kDoubling)},
     {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kDoubledSumBytes, By(kDoubling),
-     /*is_for_plans=*/false},
-    {kProcesses, CollectiveKind::kAllReduce, kPairedMembers, kPairedBytes, By(kPairwise),
-     /*is_for_plans=*/false},
-    {kProcesses, CollectiveKind::kReduceScatter, kPairedMembers, kPairedBytes, By(kPairwise),
      /*is_for_plans=*/false},
     {kProcesses, CollectiveKind::kReduceScatter, kAnyNumber, kDoubledSumBytes, By(kDoubling),
      /*is_for_plans=*/false},

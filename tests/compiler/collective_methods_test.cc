@@ -236,8 +236,7 @@ TEST(CollectiveMethods, DeclaredCostsAreThoseOfTheSchedules) {
 
 TEST(CollectiveMethods, ARingTakesTwiceAroundAndATreeItsDepth) {
   for (int64_t p = 3; p <= 8; ++p) {
-    const CollectiveUse use{
-        .kind = CollectiveKind::kAllReduce, .members = p, .bytes = 1 << 20, .is_planned = true};
+    const CollectiveUse use{.kind = CollectiveKind::kAllReduce, .members = p, .bytes = 1 << 20};
     EXPECT_EQ(MessagesOf(use, MethodOf(use)), 2 * (p - 1));
     EXPECT_EQ(LeastMessagesOf(CollectiveKind::kAllReduce, p), p > 4 ? 3 : 2);
     EXPECT_EQ(LeastMessagesOf(CollectiveKind::kAllToAll, p), p - 1);
@@ -268,16 +267,7 @@ TEST(CollectiveMethods, TheTable) {
       // All together have 128 KiB, and more.
       {{Kind::kAllReduce, kProcesses, 3, 1, 12, 4}, Algorithm::kDoubling, 2},
       {{Kind::kAllReduce, kProcesses, 4, 1, 32 << 10, 8 << 10}, Algorithm::kDoubling, 2},
-      {{Kind::kAllReduce, kProcesses, 4, 1, (32 << 10) + 4, (8 << 10) + 4, true},
-       Algorithm::kRing,
-       6},
-      // All together have 4 MiB, and more.
-      {{Kind::kAllReduce, kProcesses, 4, 1, (32 << 10) + 4, (8 << 10) + 4},
-       Algorithm::kPairwise,
-       2},
-      {{Kind::kAllReduce, kProcesses, 4, 1, 1 << 20, 1 << 18}, Algorithm::kPairwise, 2},
-      {{Kind::kAllReduce, kProcesses, 4, 1, (1 << 20) + 4, (1 << 18) + 4}, Algorithm::kRing, 6},
-      {{Kind::kReduceScatter, kProcesses, 3, 1, 12, 4}, Algorithm::kPairwise, 1},
+      {{Kind::kAllReduce, kProcesses, 4, 1, (32 << 10) + 4, (8 << 10) + 4}, Algorithm::kRing, 6},
       // Of more than eight members all together have 8 KiB, and more, of which plans keep less.
       {{Kind::kAllReduce, kProcesses, 64, 1, 128, 4, true}, Algorithm::kDoubling, 6},
       {{Kind::kAllReduce, kProcesses, 64, 1, 132, 4, true}, Algorithm::kRing, 126},
