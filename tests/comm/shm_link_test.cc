@@ -3,7 +3,10 @@
 #include "comm/shm/shm_link.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -89,6 +92,15 @@ class ShmLinkTest : public ::testing::Test {
     CHECK(segment.ok()) << segment.status();
     receiver_.emplace(*std::move(segment));
     return *receiver_;
+  }
+
+  // The link has read all that came over the socket.
+  void AwaitHeard() {
+    for (int unread = 1; unread > 0;) {
+      ASSERT_EQ(ioctl(raw_->socket().descriptor(), SIOCOUTQ, &unread), 0);
+      if (unread > 0) sched_yield();
+    }
+    RunOn(*environment_, *reactor_, [] {});
   }
 
   // The link has taken something that was waited for, or has put something for who sleeps.
@@ -217,7 +229,7 @@ TEST_F(ShmLinkTest, WhatThePeerGrantsIsWrittenDirectly) {
   grants.Grant(5, {memory->data(), memory->size()});
   ASSERT_TRUE(raw_->SendHeap(heap->descriptor()).ok());
   SendMemory();
-  RunOn(*environment_, *reactor_, [] {});
+  AwaitHeard();
   const std::vector<std::byte> payload = PatternBytes(memory->size() - 10, 4);
   Outcome done(*environment_);
   WriteTo(*link_, payload, {.token = 5, .base = 0, .bytes = memory->size()}, 10, PatternBytes(4, 1),
@@ -274,7 +286,7 @@ TEST_F(ShmLinkTest, AGrantOfWhatTheHeapDoesNotHaveClosesIt) {
   key.bytes = 64;
   ASSERT_TRUE(raw_->SendHeap(heap->descriptor()).ok());
   SendMemory();
-  RunOn(*environment_, *reactor_, [] {});
+  AwaitHeard();
   Outcome done(*environment_);
   const std::vector<std::byte> payload = PatternBytes(64, 4);
   WriteTo(*link_, payload, {.token = 5, .base = 0, .bytes = 64}, 0, PatternBytes(4, 1), done);
