@@ -37,8 +37,7 @@ ABSL_FLAG(std::string, sizes, "4,4KiB,64KiB,1MiB,16MiB",
 ABSL_FLAG(std::string, dtype, "f32", "f32, f64, i32, i64, bf16 or f16");
 ABSL_FLAG(std::string, algorithm, "",
           "The only one that is used: direct, exchange, ring, hierarchical, doubling or pairwise; "
-          "empty: by the "
-          "table");
+          "empty: by the table");
 ABSL_FLAG(
     bool, table, false,
     "The table of algorithms, and for each size how long a call takes by the one that it says "

@@ -40,14 +40,6 @@ class Counting {
     if (Reduces()) sent_[next] += whole - Block(me_);
   }
 
-  // The other's block of what is there, and of an all_reduce the own one once it is summed.
-  void AddPairwise() {
-    for (int member = 0; member < size_; ++member) {
-      if (member == me_) continue;
-      sent_[member] += Block(member) + (Gathers() ? Block(me_) : 0);
-    }
-  }
-
   // The members in one place of every host have a ring; those of a host give each other what they
   // have of the others' blocks there, and what they have in the end.
   void AddHosts(const std::vector<std::vector<int>>& hosts) {
@@ -103,8 +95,6 @@ std::vector<int64_t> ElementsSent(const plan::Collective& collective,
     counting.AddHosts(MembersByHost(hosts));
   } else if (collective.algorithm == CollectiveAlgorithm::kDoubling) {
     counting.AddDoubling();
-  } else if (collective.algorithm == CollectiveAlgorithm::kPairwise) {
-    counting.AddPairwise();
   } else {
     counting.AddRing();
   }
