@@ -32,6 +32,7 @@
 #include "glog/logging.h"
 #include "runtime/base/descriptor.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/spin_budget.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_limit.h"
 #include "runtime/base/timer_queue.h"
@@ -106,6 +107,7 @@ class RealReactor : public Reactor {
       loops_awake.fetch_add(1, std::memory_order_relaxed);
     }
     if (before == kAsleep) {
+      woken_at_.store(MonotonicClock(), std::memory_order_relaxed);
       syscall(SYS_futex, &signal_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
     } else if (before == kPolling) {
       const uint64_t one = 1;
@@ -285,7 +287,10 @@ class RealReactor : public Reactor {
         ArmTimer();
         RunReady(/*timeout=*/-1);
       }
-      if (MonotonicClock() - began < LongestSpin()) spin_ = LongestSpin();
+      const Nanoseconds woken_at = woken_at_.load(std::memory_order_relaxed);
+      const Nanoseconds now = MonotonicClock();
+      if (now - began < LongestSpin()) budget_.Pay(LongestSpin());
+      if (woken_at >= began) budget_.HadProcessor(woken_at, now);
     } else {
       loops_awake.fetch_add(1, std::memory_order_relaxed);
       if (!watches_.empty()) RunReady(/*timeout=*/0);
@@ -310,39 +315,36 @@ class RealReactor : public Reactor {
 
   // Whoever has borrowed the loop waits for what comes from elsewhere. The loop's own thread looks
   // for what other threads signal, for which it need not ask the system, while each thread that
-  // runs a loop has a processor.
+  // runs a loop has a processor, and no other program wants one.
   bool MaySpin(bool is_lent) const {
     if (is_lent) return !watches_.empty();
-    return watches_.empty() && HasProcessor();
+    return watches_.empty() && HasProcessor() && budget_.MayLook(MonotonicClock());
   }
   Nanoseconds LongestSpin() const { return watches_.empty() ? kLongestLook : kLongestSpin; }
   bool HasProcessor() const { return loops_awake.load(std::memory_order_relaxed) <= processors_; }
 
-  // True if something came. What took long to come last time is not looked for at length.
+  // True if something came.
   bool Spin() {
     const Nanoseconds began = MonotonicClock();
-    Nanoseconds spent = 0;
+    Nanoseconds looked = began;
     bool is_alone = true;
     do {
       for (int i = 0; i < kLooks && (!lookouts_.empty() || watches_.empty()); ++i) {
         if (signal_.load(std::memory_order_relaxed) == kSignalled || LookAround()) {
-          spin_ = LongestSpin();
+          budget_.Pay(LongestSpin());
           return true;
         }
       }
       if ((!watches_.empty() && RunReady(/*timeout=*/0) > 0) ||
           signal_.load(std::memory_order_relaxed) == kSignalled) {
-        spin_ = LongestSpin();
+        budget_.Pay(LongestSpin());
         return true;
       }
-      // There may be more threads than processors, also other programs'.
-      const Nanoseconds looked = MonotonicClock();
-      sched_yield();
-      const Nanoseconds now = MonotonicClock();
-      is_alone = !watches_.empty() || (now - looked < kLongestYield && HasProcessor());
-      spent = now - began;
-    } while (spent < spin_ && is_alone);
-    spin_ = is_alone ? std::max(spin_ / 2, kShortestSpin) : kShortestSpin;
+      if (!watches_.empty()) sched_yield();  // there may be more ranks than processors
+      const Nanoseconds before = std::exchange(looked, MonotonicClock());
+      is_alone = !watches_.empty() || (budget_.HadProcessor(before, looked) && HasProcessor());
+    } while (looked - began < budget_.spin() && is_alone);
+    budget_.Fail(is_alone);
     return false;
   }
 
@@ -528,11 +530,8 @@ class RealReactor : public Reactor {
   // system call is made meanwhile.
   static constexpr Nanoseconds kLongestSpin = 40 * kMicrosecond;
   static constexpr Nanoseconds kLongestLook = 100 * kMicrosecond;
-  static constexpr Nanoseconds kShortestSpin = 1 * kMicrosecond;
   // As many as take about as long as the system calls between them.
   static constexpr int kLooks = 100;
-  // Of a thread that has its processor to itself.
-  static constexpr Nanoseconds kLongestYield = 5 * kMicrosecond;
   // In which lookouts found something and no descriptor was looked at.
   static constexpr int kDeafRounds = 16;
   // How long a loop that was lent stays free for the next to borrow it, while it often is.
@@ -550,6 +549,8 @@ class RealReactor : public Reactor {
 
   alignas(64) std::atomic<int> signal_{kAwake};
   static_assert(std::atomic<int>::is_always_lock_free && sizeof(std::atomic<int>) == sizeof(int));
+  // By who wakes a sleeper of the futex.
+  std::atomic<Nanoseconds> woken_at_{0};
   alignas(64) std::atomic<bool> has_posted_{false};
   std::atomic<Pollable*> pollable_{nullptr};
   std::atomic<std::thread::id> thread_id_{};
@@ -569,7 +570,7 @@ class RealReactor : public Reactor {
   uint64_t next_watch_ = kFirstWatch;
   std::vector<Lookout*> lookouts_;  // that do not sleep
   bool is_stopping_ = false;
-  Nanoseconds spin_ = kLongestLook;
+  SpinBudget budget_{kLongestLook};
   int deaf_rounds_ = 0;
 
   Mutex loan_mutex_;
