@@ -107,13 +107,19 @@ class Layers {
     Costs costs;
     if (IsParameter(op)) costs.parameters = outputs[0].shape.num_elements();
     if (IsVariable(graph_, op)) return costs;
-    for (const TensorType& type : outputs) {
-      costs.activation_bytes += static_cast<double>(type.shape.num_elements()) *
-                                static_cast<double>(SizeOf(type.dtype)) * op.acts_per_step;
+    const auto is_split = [](const Sbp& sbp) { return sbp.is_split(); };
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      // Each act gives an addend.
+      const bool is_whole = op.acts_per_step > 1 && op.output_micro_batch_sbp[i].is_partial();
+      costs.activation_bytes += static_cast<double>(outputs[i].shape.num_elements()) *
+                                static_cast<double>(SizeOf(outputs[i].dtype)) *
+                                (is_whole ? op.acts_per_step : 1);
     }
+    const bool is_cut = std::ranges::any_of(op.input_micro_batch_sbp, is_split) ||
+                        std::ranges::any_of(op.output_micro_batch_sbp, is_split);
     costs.flops =
         DefOf(graph_, op).CountFlops({.attrs = op.attrs, .inputs = inputs, .outputs = outputs}) *
-        op.acts_per_step;
+        (is_cut ? 1 : op.acts_per_step);
     return costs;
   }
 

@@ -91,7 +91,7 @@ class OpDef {
   OpDef& Infer(std::function<absl::StatusOr<std::vector<TensorType>>(const OpContext&)> fn);
   // Instead of a rule's signatures, where no factors say them. All-B is added by itself unless
   // NoBroadcast. `parts` is the number of parts that an axis must split into when a signature maps
-  // an axis onto another: the whole hierarchy's product.
+  // an axis onto another: the whole hierarchy's product, times the micro-batches if these split it.
   OpDef& Signatures(std::function<std::vector<SbpSignature>(const OpContext&, int64_t parts)> fn);
   // Over micro-batches these signatures hold instead, unless the list is empty: the part of the
   // batch that an act sees counts as a batch of its own (batch statistics), so cutting it changes

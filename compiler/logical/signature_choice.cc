@@ -93,6 +93,27 @@ double EstimateBytes(const TensorType& type, const Placement& source, const Plac
 
 bool IsLess(double a, double b) { return b - a > 1e-15 + 1e-9 * std::abs(a); }  // not by rounding
 
+// What holds on so many devices in every act. An axis that both devices and micro-batches split has
+// to go into equal parts for all of them.
+std::vector<SbpSignature> LegalInActs(const OpDef& def, const Op& op, const OpContext& context,
+                                      int64_t devices) {
+  std::vector<SbpSignature> legal = def.LegalSignatures(context, devices);
+  if (op.acts_per_step == 1) return legal;
+  const std::vector<SbpSignature> of_all = def.LegalSignatures(context, devices * op.acts_per_step);
+  const auto is_split_twice = [](const std::vector<Sbp>& sbp, const std::vector<Sbp>& micro_batch) {
+    for (size_t i = 0; i < sbp.size(); ++i) {
+      if (sbp[i].is_split() && sbp[i] == micro_batch[i]) return true;
+    }
+    return false;
+  };
+  std::erase_if(legal, [&](const SbpSignature& signature) {
+    return (is_split_twice(signature.inputs, op.input_micro_batch_sbp) ||
+            is_split_twice(signature.outputs, op.output_micro_batch_sbp)) &&
+           std::ranges::find(of_all, signature) == of_all.end();
+  });
+  return legal;
+}
+
 }  // namespace
 
 std::string NdSignature::ToString() const {
@@ -105,9 +126,15 @@ SignatureChooser::SignatureChooser(const LogicalGraph& graph, BoxingPlanner& pla
     : graph_(graph), planner_(planner), explanations_(explanations), layout_seed_(layout_seed) {}
 
 int SignatureChooser::ClassOf(const Op& op, int placement) {
-  const int64_t parts = static_cast<int64_t>(placements_[placement].size()) * op.acts_per_step;
+  const auto devices = static_cast<int64_t>(placements_[placement].size());
   const std::string& kind = placements_[placement].device_type();
-  std::string key = absl::StrCat(op.type, "{", op.attrs.ToString(), "}", parts, kind);
+  std::string key = absl::StrCat(op.type, "{", op.attrs.ToString(), "}", devices, kind);
+  if (op.acts_per_step > 1) {
+    absl::StrAppend(&key, "x", op.acts_per_step);
+    for (const auto* operands : {&op.input_micro_batch_sbp, &op.output_micro_batch_sbp}) {
+      for (const Sbp& sbp : *operands) absl::StrAppend(&key, sbp.ToString());
+    }
+  }
   std::vector<TensorType> inputs, outputs;
   for (TensorId id : op.inputs) {
     inputs.push_back(graph_.type(id));
@@ -131,7 +158,7 @@ int SignatureChooser::ClassOf(const Op& op, int placement) {
     const OpDef& def = DefOf(graph_, op);
     const double rate = planner_.machine().FlopsPerSecond(kind, ProductTypeOf(graph_, op));
     classes_.push_back(
-        {def.LegalSignatures(context, parts), def.CountFlops(context) / rate, op.acts_per_step});
+        {LegalInActs(def, op, context, devices), def.CountFlops(context) / rate, op.acts_per_step});
     if (is_mirrored) classes_.back().signatures.push_back(def.MirroredSignature(context));
     CHECK(!classes_.back().signatures.empty()) << op.type;
   }

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <regex>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -250,6 +252,34 @@ TEST(SessionTest, DryRunPlansWithoutRunning) {
   EXPECT_THAT(printed, testing::ContainsRegex("  fc1 +[0-9]+ +[0-9.]+ [KM]iB +[0-9.]+ MFLOP\n"));
   EXPECT_THAT(printed, testing::ContainsRegex("  all +[0-9]+ "));
   EXPECT_TRUE(absl::IsCancelled(job->Run().status()));
+}
+
+// In a step, that is, whatever parts it is computed in.
+TEST(SessionTest, MicroBatchesDoNotChangeWhatLayersCost) {
+  const auto fc1_of = [](int micro_batches) {
+    const auto session = StartOrDie({.devices = {2}, .dry_run = true});
+    testing::internal::CaptureStdout();
+    const auto job = session->Compile("train", [&](Job& job) {
+      examples::MnistOptions options = SmallMnist(Parallel::kData, DType::kF32);
+      options.micro_batches = micro_batches;
+      examples::TrainMnist(job, options);
+    });
+    const std::string printed = testing::internal::GetCapturedStdout();
+    EXPECT_TRUE(job.ok()) << job.status().message();
+    std::smatch costs;
+    const bool is_there = std::regex_search(
+        printed, costs, std::regex("  fc1 +([0-9]+) +([0-9.]+) ([KM])iB +([0-9.]+) MFLOP\n"));
+    EXPECT_TRUE(is_there) << printed;
+    return std::make_pair(std::stod(costs[2]) * (costs[3] == "M" ? 1024 : 1), std::stod(costs[4]));
+  };
+  const auto [kib, mflop] = fc1_of(1);
+  for (const int micro_batches : {2, 6}) {
+    const auto [cut_kib, cut_mflop] = fc1_of(micro_batches);
+    // Each act gives an addend of the weight's gradient, and they are added up.
+    EXPECT_GE(cut_kib, kib) << micro_batches;
+    EXPECT_GE(cut_mflop, mflop) << micro_batches;
+    EXPECT_LE(cut_mflop, 1.1 * mflop) << micro_batches;
+  }
 }
 
 // What was measured changes estimates only, unless the user says otherwise.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -140,6 +141,26 @@ TEST(InferSbpModels, TransformerHybrid) {
   EXPECT_EQ(LayoutOf(*graph, "h.0.matmul_5.grad.matmul"), "([S(0), B], [B, S(0)])->([S(0), S(2)])");
   EXPECT_EQ(LayoutOf(*graph, "h.0.q.adam_update"),
             "([B, S(1)], [B, S(1)], [B, S(1)], [B, S(1)], [B, B], [B, B])->()");
+}
+
+// Heads and channels go apart over devices, and samples over micro-batches, too: 4 heads need not
+// be a multiple of devices and micro-batches together.
+TEST(InferSbpModels, MicroBatchesKeepTheLayoutsOfAttention) {
+  std::map<std::string, std::string> layouts;
+  for (const int micro_batches : {1, 2, 4}) {
+    auto written = Differentiate(
+        GptBuilder({.batch = 16, .tensor_parallel = true, .micro_batches = micro_batches}).Build());
+    ASSERT_TRUE(written.ok()) << written.status();
+    auto graph = RunPasses(*written, Devices(2, 2));
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    for (const Op& op : graph->ops()) {
+      if (op.type != "matmul" && op.type != "transpose" && op.type != "softmax") continue;
+      const auto known = layouts.try_emplace(op.name, LayoutOf(*graph, op.name)).first;
+      EXPECT_EQ(LayoutOf(*graph, op.name), known->second)
+          << op.name << ", " << micro_batches << " micro-batches";
+    }
+  }
+  EXPECT_EQ(layouts["h.0.softmax"], "([S(0), S(1)])->([S(0), S(1)])");
 }
 
 // The norm and the update share one sum of the gradient.
