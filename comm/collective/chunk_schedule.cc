@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
+#include "comm/collective/broadcast_schedule.h"
 #include "comm/collective/chunk_blocks.h"
 #include "comm/collective/doubling_schedule.h"
 #include "comm/collective/hierarchical_schedule.h"
@@ -184,51 +184,6 @@ ChunkSchedule MakeExchange(const CollectiveSpec& spec) {
   return schedule;
 }
 
-// The members from the root on: in the order of ranks, or host after host.
-std::vector<int> ChainOrder(const CollectiveSpec& spec) {
-  const int p = spec.members.size();
-  std::vector<int> order(p);
-  for (int i = 0; i < p; ++i) order[i] = (spec.root + i) % p;
-  if (spec.algorithm != CollectiveAlgorithm::kHierarchical) return order;
-  std::map<uint32_t, int> first;  // of each host
-  for (int i = 0; i < p; ++i) first.try_emplace(spec.members[order[i]].host, i);
-  std::ranges::stable_sort(order, {}, [&](int r) { return first.at(spec.members[r].host); });
-  return order;
-}
-
-// Each passes on what it got.
-ChunkSchedule MakeChain(const CollectiveSpec& spec) {
-  const std::vector<int> order = ChainOrder(spec);
-  const size_t position = std::ranges::find(order, spec.my_rank) - order.begin();
-  const bool is_first = position == 0, is_last = position + 1 == order.size();
-  const ChunkBlocks blocks(spec, spec.counts);
-  ChunkSchedule schedule;
-  schedule.slots = kRingSlots;
-  SendHop send{.to = is_last ? -1 : order[position + 1], .items = {}};
-  ReceiveHop receive{.from = is_first ? -1 : order[position - 1], .items = {}};
-  const bool places = blocks.whole() >= spec.place_from;
-  if (places) send.placed_bytes = receive.placed_bytes = blocks.whole();
-  for (int64_t c = 0; c < blocks.num_chunks(0); ++c) {
-    const int64_t offset = blocks.chunk_offset(c);
-    const int64_t bytes = blocks.chunk_size(0, c);
-    if (!is_first) {
-      receive.items.push_back({.offset = offset, .bytes = bytes, .is_placed = places});
-    }
-    if (!is_last) {
-      send.items.push_back({.buffer = is_first ? ChunkBuffer::kInput : ChunkBuffer::kOutput,
-                            .offset = offset,
-                            .bytes = bytes,
-                            .after_receives = {.items = is_first ? 0 : c + 1},
-                            .is_placed = places,
-                            .place = offset});
-    }
-  }
-  if (is_first) schedule.copy_bytes = blocks.bytes(0);
-  if (!send.items.empty()) schedule.sends.push_back(std::move(send));
-  if (!receive.items.empty()) schedule.receives.push_back(std::move(receive));
-  return schedule;
-}
-
 // Every member to every other, nearest successor first, so that the members do not all write to one
 // at a time.
 ChunkSchedule MakePairs(const CollectiveSpec& spec) {
@@ -276,9 +231,9 @@ ChunkSchedule MakeRingSchedule(const CollectiveSpec& spec, const std::vector<int
     case CollectiveKind::kAllToAll:
       return MakePairs(spec);
     case CollectiveKind::kBroadcast:
-      return MakeChain(spec);
+      break;
   }
-  LOG(FATAL) << "collective " << spec.id << " has no kind";
+  LOG(FATAL) << "collective " << spec.id << " does not go round a ring";
 }
 
 template <typename Hop>
@@ -296,13 +251,13 @@ int64_t LargestItem(const ReceiveHop& hop) { return Largest(hop); }
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& blocks) {
   if (spec.algorithm == CollectiveAlgorithm::kExchange) return MakeExchange(spec);
   const auto make = [&] {
+    if (spec.kind == CollectiveKind::kBroadcast) return MakeBroadcastSchedule(spec);
     switch (spec.algorithm) {
       case CollectiveAlgorithm::kDoubling:
         return MakeDoublingSchedule(spec, BlockCounts(spec, blocks));
       case CollectiveAlgorithm::kPairwise:
         return MakePairwiseSchedule(spec, BlockCounts(spec, blocks));
       case CollectiveAlgorithm::kHierarchical:
-        if (spec.kind == CollectiveKind::kBroadcast) return MakeRingSchedule(spec, blocks);
         return MakeHierarchicalSchedule(spec, BlockCounts(spec, blocks));
       default:
         return MakeRingSchedule(spec, blocks);

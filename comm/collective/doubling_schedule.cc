@@ -103,40 +103,6 @@ ChunkSchedule MakeGatheredSum(const CollectiveSpec& spec, const std::vector<int6
   return schedule;
 }
 
-// A binomial tree: in step k each of the first 2^k members, from the root on, gives all of it to
-// the one 2^k after it.
-ChunkSchedule MakeTree(const CollectiveSpec& spec) {
-  const int p = static_cast<int>(spec.members.size());
-  const int place = (spec.my_rank - spec.root + p) % p;
-  const auto parent = static_cast<int>(std::bit_floor(static_cast<unsigned>(place)));
-  const auto member_at = [&](int at) { return (spec.root + at) % p; };
-  const ChunkBlocks blocks(spec, spec.counts);
-  const bool is_root = place == 0, places = blocks.whole() >= spec.place_from;
-  const int64_t placed_bytes = places ? blocks.whole() : 0;
-  ChunkSchedule schedule;
-  schedule.slots = kRingSlots;
-  if (is_root) schedule.copy_bytes = blocks.whole();
-  ReceiveHop receive{.from = member_at(place - parent), .items = {}, .placed_bytes = placed_bytes};
-  for (int64_t c = 0; c < blocks.num_chunks(0) && !is_root; ++c) {
-    receive.items.push_back(
-        {.offset = blocks.chunk_offset(c), .bytes = blocks.chunk_size(0, c), .is_placed = places});
-  }
-  AddHops({}, std::move(receive), schedule);
-  for (int distance = std::max(1, 2 * parent); place + distance < p; distance *= 2) {
-    SendHop send{.to = member_at(place + distance), .items = {}, .placed_bytes = placed_bytes};
-    for (int64_t c = 0; c < blocks.num_chunks(0); ++c) {
-      send.items.push_back({.buffer = is_root ? ChunkBuffer::kInput : ChunkBuffer::kOutput,
-                            .offset = blocks.chunk_offset(c),
-                            .bytes = blocks.chunk_size(0, c),
-                            .after_receives = {.items = is_root ? 0 : c + 1},
-                            .is_placed = places,
-                            .place = blocks.chunk_offset(c)});
-    }
-    AddHops(std::move(send), {}, schedule);
-  }
-  return schedule;
-}
-
 }  // namespace
 
 ChunkSchedule MakeDoublingSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& counts) {
@@ -147,7 +113,6 @@ ChunkSchedule MakeDoublingSchedule(const CollectiveSpec& spec, const std::vector
     case CollectiveKind::kAllGather:
       return MakeGathering(spec, {.blocks = ChunkBlocks(spec, counts)});
     case CollectiveKind::kBroadcast:
-      return MakeTree(spec);
     case CollectiveKind::kAllToAll:
       break;
   }

@@ -9,7 +9,7 @@
 
 namespace braid {
 
-// Of all kinds but an all_to_all. `counts`: the elements of each member's block.
+// Of an all_reduce, all_gather or reduce_scatter. `counts`: the elements of each member's block.
 ChunkSchedule MakeDoublingSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& counts);
 
 }  // namespace braid

@@ -8,9 +8,6 @@
 
 namespace braid {
 
-// How many items may be under way to each of many members.
-constexpr uint32_t kPairSlots = 2;
-
 // Of an all_reduce or a reduce_scatter. `counts`: the elements of each member's block.
 ChunkSchedule MakePairwiseSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& counts);
 

@@ -43,6 +43,8 @@ struct CollectiveMethod {
 // How many chunks may be under way from a member to the next one. A ring works off so many chunks
 // of every block before it begins with later ones.
 constexpr uint32_t kRingSlots = 4;
+// And to each of many others at once.
+constexpr uint32_t kPairSlots = 2;
 
 // All of them.
 inline constexpr CollectiveAlgorithm kCollectiveAlgorithms[] = {
