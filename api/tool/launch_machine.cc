@@ -49,6 +49,7 @@ void LaunchMachine::OnOrder(const std::string& bytes) {
 
 void LaunchMachine::Begin(const launch::Begin& begin) {
   first_.reset();
+  begun_ = reactor_->Now();
   const int restarts = static_cast<int>(begin.restarts());
   std::string preface;
   if (restarts > 0) {
@@ -94,7 +95,7 @@ void LaunchMachine::OnFailure(const LaunchFailure& failure) {
   failed.set_exit_code(failure.exit_code);
   failed.set_output(failure.output);
   failed.set_is_own(failure.is_own);
-  failed.set_age(reactor_->Now() - failure.when);
+  failed.set_since_begin(failure.when - begun_);
   options_.channel->Send(report.SerializeAsString());
 }
 

@@ -10,14 +10,15 @@
 namespace braid {
 namespace {
 
-// A machine's clock is not this one's: it says how long ago something was. What a launcher says
-// travels as long as what its ranks say to others, so causes stay before their consequences.
-LaunchFailure FailureOfReport(const launch::Failure& failed, Nanoseconds now) {
+// A machine's clock is not this one's: it says how long after the order to begin something was,
+// which all had at about one time. When a report comes says less: this launcher may have waited for
+// a processor, and then sees its own ranks' ends and the report that came before them at once.
+LaunchFailure FailureOfReport(const launch::Failure& failed, Nanoseconds begun, Nanoseconds now) {
   return {.cause = failed.cause(),
           .exit_code = failed.exit_code(),
           .output = failed.output(),
           .is_own = failed.is_own(),
-          .when = now - std::clamp<Nanoseconds>(failed.age(), 0, now)};
+          .when = begun + std::clamp<Nanoseconds>(failed.since_begin(), 0, now - begun)};
 }
 
 }  // namespace
@@ -48,6 +49,7 @@ void LaunchMaster::Begin(int restarts) {
   restarts_ = restarts;
   first_.reset();
   exit_code_ = 0;
+  begun_ = reactor_->Now();
   if (choose_port_) {
     const absl::StatusOr<uint16_t> port = choose_port_();
     if (!port.ok()) {
@@ -78,7 +80,7 @@ void LaunchMaster::OnReport(size_t number, const std::string& bytes) {
   if (!report.ParseFromString(bytes)) report.Clear();
   switch (report.kind_case()) {
     case launch::Report::kFailed:
-      return Fail(number, FailureOfReport(report.failed(), reactor_->Now()));
+      return Fail(number, FailureOfReport(report.failed(), begun_, reactor_->Now()));
     case launch::Report::kSignalled:
       return OnSignal(number, report.signalled());
     case launch::Report::kEnded:

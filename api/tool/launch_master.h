@@ -73,7 +73,8 @@ class LaunchMaster {
   const std::function<absl::StatusOr<uint16_t>()> choose_port_;
   std::vector<Launcher> launchers_;
   int restarts_ = 0;
-  uint16_t port_ = 0;  // of this attempt
+  uint16_t port_ = 0;      // of this attempt
+  Nanoseconds begun_ = 0;  // when it was ordered
   bool is_finished_ = false;
   bool is_last_ = false;  // no attempt follows this one: a signal came, or a machine is lost
   // Of this attempt.

@@ -24,7 +24,7 @@ struct Told {
   std::string cause;
   int exit_code = 1;
   bool is_own = false;
-  Nanoseconds age = 0;
+  Nanoseconds since_begin = 0;
 };
 
 std::string Failed(const Told& told) {
@@ -33,7 +33,7 @@ std::string Failed(const Told& told) {
   failed.set_cause(told.cause);
   failed.set_exit_code(told.exit_code);
   failed.set_is_own(told.is_own);
-  failed.set_age(told.age);
+  failed.set_since_begin(told.since_begin);
   failed.set_output("output of " + told.cause);
   return report.SerializeAsString();
 }
@@ -153,8 +153,8 @@ TEST_F(LaunchMasterTest, AllEndWell) {
 
 TEST_F(LaunchMasterTest, TheFirstByTimeIsTheCauseAlsoIfItIsToldLater) {
   Start(3, 0);
-  Say(5, 0, Failed({.cause = "late", .exit_code = 3}));
-  Say(5.5, 2, Failed({.cause = "early", .exit_code = 7, .age = kSecond}));
+  Say(5, 0, Failed({.cause = "late", .exit_code = 3, .since_begin = 5 * kSecond}));
+  Say(5.5, 2, Failed({.cause = "early", .exit_code = 7, .since_begin = 4 * kSecond}));
   for (const int machine : {0, 1, 2}) Say(6, machine, EndedWith(machine));
   EXPECT_THAT(OrdersOf(0), ElementsAre("begin 0 at 9", "end", "finish 7 'early' with output"));
   EXPECT_THAT(OrdersOf(1), ElementsAre("begin 0 at 9", "end", "finish 7 'early'"));
@@ -183,7 +183,7 @@ TEST_F(LaunchMasterTest, AnAttemptBeginsWhenAllHaveEndedTheOneBefore) {
         "ended: a\n");
   });
   Say(9, 1, EndedWith(0));
-  Say(10, 1, Failed({.cause = "b", .exit_code = 6, .age = 100 * kSecond}));
+  Say(10, 1, Failed({.cause = "b", .exit_code = 6, .since_begin = 100 * kSecond}));
   for (const int machine : {0, 1}) Say(11, machine, EndedWith(6));
   Say(12, 1, Failed({.cause = "c", .exit_code = 7}));
   for (const int machine : {0, 1}) Say(13, machine, EndedWith(7));

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -162,6 +165,24 @@ TEST(LaunchMachinesTest, AllEndWithTheFirstFailureByTime) {
     EXPECT_THAT(machines[0].err(),
                 HasSubstr(first == 0 ? "error: no bread\n" : "printed:\nerror: no bread\n"));
   }
+}
+
+// Machine 0 sees the end of its own rank and the report of an earlier one at once.
+TEST(LaunchMachinesTest, AReportThatWaitedIsAsOldAsItsFailure) {
+  const TempDir dir;
+  Machines machines(2);
+  const std::string stopped = dir / "stopped", gone = dir / "gone";
+  machines.StartAll(
+      {"--tag_output"},
+      Shell("echo started; until [ -e " + stopped + " ]; do sleep 0.02; done; " +
+            "if [ $RANK = 1 ]; then exit 7; fi; sleep 0.3; touch " + gone + "; exit 3"));
+  for (const auto& run : machines.all()) run->AwaitOutput("started");
+  machines[0].Signal(SIGSTOP);
+  std::ofstream(stopped).put('\n');
+  machines[0].AwaitFile(gone);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // then its rank has ended
+  machines[0].Signal(SIGCONT);
+  machines.ExpectEnd(7, Rank(1, 1) + " failed first: exit code 7");
 }
 
 // Who loses a rank may say so before that rank's launcher does.
