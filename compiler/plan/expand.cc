@@ -315,15 +315,20 @@ class Expander {
   // What this member sends to members of other nodes.
   void CountBytes(const TaskGroup& group, const MemberList& list,
                   const plan::Collective& collective) {
-    const std::vector<int64_t> sent =
-        ElementsSent(collective, writer_.node_plan.members[list.number].hosts);
+    const auto [found, is_new] = sent_.try_emplace(collective.shape());
+    std::map<uint32_t, int64_t>& elements = found->second;
+    if (is_new) {
+      const std::vector<int64_t> sent =
+          ElementsSent(collective, writer_.node_plan.members[list.number].hosts);
+      for (size_t to = 0; to < sent.size(); ++to) {
+        if (sent[to] == 0) continue;  // of most: a ring sends to one
+        const int node = group.placement.device(list.ranks[to]).node;
+        if (node != writer_.node) elements[static_cast<uint32_t>(node)] += sent[to];
+      }
+    }
     const auto element = static_cast<int64_t>(SizeOf(collective.dtype));
-    for (size_t to = 0; to < sent.size(); ++to) {
-      if (sent[to] == 0) continue;  // of most: a ring sends to one
-      const int node = group.placement.device(list.ranks[to]).node;
-      if (node == writer_.node) continue;
-      writer_.link_bytes[static_cast<uint32_t>(node)] +=
-          static_cast<uint64_t>(sent[to] * element * group.acts_per_step);
+    for (const auto& [node, count] : elements) {
+      writer_.link_bytes[node] += static_cast<uint64_t>(count * element * group.acts_per_step);
     }
   }
 
@@ -367,6 +372,7 @@ class Expander {
   std::vector<uint32_t> input_index_;
   // By lowest rank, dimension of the hierarchy and placement, which takes longest to compare.
   std::map<std::tuple<int, int, Placement>, MemberList> member_lists_;
+  std::map<plan::Collective::Shape, std::map<uint32_t, int64_t>> sent_;  // elements to other nodes
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -140,6 +141,14 @@ struct Collective {
   std::vector<int64_t> counts, receives;  // those of the CollectiveSpec
   Operand input, output;
   uint64_t chunk_bytes = 0;
+
+  // All but its name and where its operands lie: what is sent and which memory it takes is that of
+  // every other collective of these.
+  using Shape = std::tuple<CollectiveKind, CollectiveAlgorithm, uint32_t, uint32_t, DType,
+                           std::vector<int64_t>, std::vector<int64_t>, uint64_t>;
+  Shape shape() const {
+    return {kind, algorithm, members, rank, dtype, counts, receives, chunk_bytes};
+  }
 };
 
 // A variable's bytes on this device; made when absent, else they must agree.

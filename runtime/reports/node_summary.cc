@@ -53,12 +53,15 @@ NodeSummary SummarizeNode(const plan::NodePlan& plan, DatasetCache& datasets,
   }
   std::set<std::string> read;
   std::map<std::pair<uint32_t, uint32_t>, int64_t> shared;  // by device and thread
+  std::map<plan::Collective::Shape, int64_t> of_collectives;
   for (const plan::Task& task : plan.tasks) {
     const auto found = index_of.find(task.device);
     if (found == index_of.end()) continue;
     DeviceMemory& device = summary.devices[found->second];
-    if (std::holds_alternative<plan::Collective>(task.work)) {
-      device.collectives += CollectiveMemoryBytes(CollectiveSpecOf(plan, task));
+    if (const auto* collective = std::get_if<plan::Collective>(&task.work)) {
+      const auto [bytes, is_new] = of_collectives.try_emplace(collective->shape());
+      if (is_new) bytes->second = CollectiveMemoryBytes(CollectiveSpecOf(plan, task));
+      device.collectives += bytes->second;
     } else if (const auto* compute = std::get_if<plan::Compute>(&task.work)) {
       const KernelMemory memory = memory_of(task);
       device.kernels += memory.own;
