@@ -102,12 +102,12 @@ class RealReactor : public Reactor {
   // The exchange publishes what the caller wrote before (to its own queue) to the loop, which
   // exchanges too before it looks.
   void Wake() override {
+    if (signal_.load(std::memory_order_relaxed) == kAsleep) woken_at_.store(MonotonicClock());
     const int before = signal_.exchange(kSignalled, std::memory_order_acq_rel);
     if (before == kAsleep || before == kPolling) {
       loops_awake.fetch_add(1, std::memory_order_relaxed);
     }
     if (before == kAsleep) {
-      woken_at_.store(MonotonicClock(), std::memory_order_relaxed);
       syscall(SYS_futex, &signal_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
     } else if (before == kPolling) {
       const uint64_t one = 1;
@@ -549,7 +549,7 @@ class RealReactor : public Reactor {
 
   alignas(64) std::atomic<int> signal_{kAwake};
   static_assert(std::atomic<int>::is_always_lock_free && sizeof(std::atomic<int>) == sizeof(int));
-  // By who wakes a sleeper of the futex.
+  // By who is about to wake a sleeper of the futex: once woken, that one may end, and this with it.
   std::atomic<Nanoseconds> woken_at_{0};
   alignas(64) std::atomic<bool> has_posted_{false};
   std::atomic<Pollable*> pollable_{nullptr};
