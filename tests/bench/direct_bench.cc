@@ -18,18 +18,13 @@
 #include "comm/collective/collective_hub.h"
 #include "glog/logging.h"
 #include "runtime/base/reactor.h"
+#include "runtime/device/box.h"
 #include "runtime/device/host_memory.h"
 
 namespace {
 
 using namespace braid;
 using Clock = std::chrono::steady_clock;
-
-void Add(void* dst, const void* a, const void* b, int64_t n) {
-  const std::span left(static_cast<const float*>(a), n), right(static_cast<const float*>(b), n);
-  float* const sum = static_cast<float*>(dst);
-  for (int64_t i = 0; i < n; ++i) sum[i] = left[i] + right[i];
-}
 
 // One device's end, which calls again and again.
 class Caller {
@@ -96,7 +91,7 @@ void Measure(int devices, int64_t bytes, int calls, CollectiveAlgorithm algorith
                       .kind = CollectiveKind::kAllReduce,
                       .element_size = sizeof(float),
                       .counts = {bytes / static_cast<int64_t>(sizeof(float))},
-                      .reduce = &Add,
+                      .reduce = CombineFunction(DType::kF32, Sbp::Kind::kPartialSum),
                       .algorithm = algorithm};
   for (int i = 0; i < devices; ++i) spec.members.push_back({.device = static_cast<uint32_t>(i)});
   std::vector<std::unique_ptr<Caller>> callers;
