@@ -109,12 +109,12 @@ class Layers {
     if (IsVariable(graph_, op)) return costs;
     const auto is_split = [](const Sbp& sbp) { return sbp.is_split(); };
     for (size_t i = 0; i < outputs.size(); ++i) {
-      // Each act gives an addend.
-      const bool is_whole = op.acts_per_step > 1 && op.output_micro_batch_sbp[i].is_partial();
+      const bool gives_addends = op.acts_per_step > 1 && op.output_micro_batch_sbp[i].is_partial();
       costs.activation_bytes += static_cast<double>(outputs[i].shape.num_elements()) *
                                 static_cast<double>(SizeOf(outputs[i].dtype)) *
-                                (is_whole ? op.acts_per_step : 1);
+                                (gives_addends ? op.acts_per_step : 1);
     }
+    // Where nothing is cut, as where addends are added up, each act does the whole.
     const bool is_cut = std::ranges::any_of(op.input_micro_batch_sbp, is_split) ||
                         std::ranges::any_of(op.output_micro_batch_sbp, is_split);
     costs.flops =

@@ -290,7 +290,7 @@ class RealReactor : public Reactor {
       const Nanoseconds woken_at = woken_at_.load(std::memory_order_relaxed);
       const Nanoseconds now = MonotonicClock();
       if (now - began < LongestSpin()) budget_.Pay(LongestSpin());
-      if (woken_at >= began) budget_.HadProcessor(woken_at, now);
+      if (woken_at >= began) budget_.NoteTurn(woken_at, now);
     } else {
       loops_awake.fetch_add(1, std::memory_order_relaxed);
       if (!watches_.empty()) RunReady(/*timeout=*/0);
@@ -342,7 +342,7 @@ class RealReactor : public Reactor {
       }
       if (!watches_.empty()) sched_yield();  // there may be more ranks than processors
       const Nanoseconds before = std::exchange(looked, MonotonicClock());
-      is_alone = !watches_.empty() || (budget_.HadProcessor(before, looked) && HasProcessor());
+      is_alone = !watches_.empty() || (budget_.NoteTurn(before, looked) && HasProcessor());
     } while (looked - began < budget_.spin() && is_alone);
     budget_.Fail(is_alone);
     return false;

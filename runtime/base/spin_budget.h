@@ -23,12 +23,12 @@ class SpinBudget {
     spin_ = is_alone ? std::max(spin_ / 2, kShortestSpin) : kShortestSpin;
   }
 
-  // Whether the thread, which wanted to run from `began` on and did at `now`, had a processor
-  // without waiting long for it. Threads find that out by the clock, not by yields: who yields to a
-  // program that computes waits until that one's time is over, again and again.
-  bool HadProcessor(Nanoseconds began, Nanoseconds now) {
-    if (now - began < kLongestGap) return true;
-    looks_from_ = now + kRespite * (now - began);
+  // Notes that the thread wanted to run from `wanted` on and did at `got`; false if it waited long
+  // for a processor. The clock says so, and not a yield: who yields to a program that computes
+  // waits until that one's time is over, again and again.
+  bool NoteTurn(Nanoseconds wanted, Nanoseconds got) {
+    if (got - wanted < kLongestGap) return true;
+    looks_from_ = got + kRespite * (got - wanted);
     return false;
   }
 

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,8 @@
 #include "comm/collective/collective.h"
 #include "comm/collective/collective_hub.h"
 #include "glog/logging.h"
+#include "graph/dtype.h"
+#include "graph/sbp.h"
 #include "runtime/base/reactor.h"
 #include "runtime/device/box.h"
 #include "runtime/device/host_memory.h"

@@ -6,11 +6,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -167,20 +165,22 @@ TEST(LaunchMachinesTest, AllEndWithTheFirstFailureByTime) {
   }
 }
 
-// Machine 0 sees the end of its own rank and the report of an earlier one at once.
+// Machine 0's launcher sees the end of its own rank and the report of an earlier one at once: it is
+// stopped until both ranks have ended.
 TEST(LaunchMachinesTest, AReportThatWaitedIsAsOldAsItsFailure) {
   const TempDir dir;
   Machines machines(2);
-  const std::string stopped = dir / "stopped", gone = dir / "gone";
+  const std::string stopped = dir / "stopped", failed = dir / "failed";
   machines.StartAll(
       {"--tag_output"},
       Shell("echo started; until [ -e " + stopped + " ]; do sleep 0.02; done; " +
-            "if [ $RANK = 1 ]; then exit 7; fi; sleep 0.3; touch " + gone + "; exit 3"));
+            "if [ $RANK = 1 ]; then echo $$ >" + failed + "; exit 7; fi; until [ -s " + failed +
+            " ]; do sleep 0.02; done; while kill -0 $(cat " + failed +
+            ") 2>/dev/null; do sleep 0.02; done; exit 3"));
   for (const auto& run : machines.all()) run->AwaitOutput("started");
   machines[0].Signal(SIGSTOP);
   std::ofstream(stopped).put('\n');
-  machines[0].AwaitFile(gone);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // then its rank has ended
+  machines[0].AwaitProcesses(2);  // the launcher and its guard
   machines[0].Signal(SIGCONT);
   machines.ExpectEnd(7, Rank(1, 1) + " failed first: exit code 7");
 }
