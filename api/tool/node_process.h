@@ -46,6 +46,7 @@ class NodeProcess {
   NodeProcess& operator=(const NodeProcess&) = delete;
 
   bool has_ended() const { return process_->has_ended(); }
+  Nanoseconds ended_at() const { return process_->ended_at(); }
   // To all processes of the node. SIGKILL also ends an ssh that does not bring it there.
   void Signal(int signal);
   // The streams have room again.

@@ -78,7 +78,8 @@ void RunningCluster::StartNode(NodeCommand command) {
     return;
   }
   Fail({.cause = absl::StrFormat("%s: %s", name, std::string(node.status().message())),
-        .exit_code = ExitCodeOf(node.status())});
+        .exit_code = ExitCodeOf(node.status()),
+        .when = reactor_->Now()});
   SignalAll(SIGTERM);  // they would wait for it
 }
 
@@ -93,13 +94,13 @@ void RunningCluster::OnNodeEnd(size_t number, ExitStatus status) {
               absl::StrFormat("%s failed first: %s", node.Describe(), node.DescribeFailure(status)),
           .exit_code = status.ShellCode(),
           .output = UnseenOutput(node),
-          .is_own = WasEnded(status) && !has_signalled_});
+          .is_own = WasEnded(status) && !has_signalled_,
+          .when = node.ended_at()});
   }
   FinishIfDone();
 }
 
 void RunningCluster::Fail(LaunchFailure failure) {
-  failure.when = reactor_->Now();
   if (!first_.has_value() || failure.CountsBefore(*first_)) {
     first_ = std::move(failure);
     if (!was_signalled_) options_.on_failure(*first_);
@@ -154,7 +155,8 @@ void RunningCluster::OnBroken() {
   if (is_ending()) return;
   const std::string place = options_.place.empty() ? "" : options_.place + ": ";
   Fail({.cause = place + "nobody reads its output any more",
-        .exit_code = ExitStatus{.signal = SIGPIPE}.ShellCode()});
+        .exit_code = ExitStatus{.signal = SIGPIPE}.ShellCode(),
+        .when = reactor_->Now()});
   SignalAll(SIGTERM);
 }
 

@@ -273,6 +273,7 @@ void Process::Signal(int signal) {
 
 void Process::Reap() {
   const siginfo_t info = AwaitEnd(pid_);
+  ended_at_ = reactor_->Now();
   if (leads_group_) kill(-pid_, SIGKILL);  // what is left of it
   if (guard_ != nullptr) guard_->Forget(pid_);
   Release(pid_);

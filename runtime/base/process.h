@@ -85,6 +85,8 @@ class Process {
 
   pid_t pid() const { return pid_; }
   bool has_ended() const { return end_.has_value(); }
+  // On the reactor's clock, once it has ended: before anybody else could see that it is gone.
+  Nanoseconds ended_at() const { return ended_at_; }
   // To the child, or to its group if it has its own. Does nothing once it has ended.
   void Signal(int signal);
 
@@ -101,6 +103,7 @@ class Process {
   std::function<void(ExitStatus)> on_end_;
   Descriptor pidfd_;
   std::optional<ExitStatus> end_;
+  Nanoseconds ended_at_ = 0;
 };
 
 }  // namespace braid

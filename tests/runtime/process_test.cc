@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -132,6 +134,26 @@ TEST_F(ProcessTest, TellsTheExitCode) {
 TEST_F(ProcessTest, TellsTheSignal) {
   ASSERT_EQ(StartShell("kill -9 $$"), absl::OkStatus());
   EXPECT_EQ(AwaitEnd(), ExitStatus{.signal = SIGKILL});
+}
+
+// Whoever acts upon the end has acted later, however long the one who was told of it had to wait.
+TEST_F(ProcessTest, TheTimeOfTheEndIsBeforeAnybodySeesIt) {
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(StartShell("read line"), absl::OkStatus());
+    std::atomic<Nanoseconds> seen_at = 0;
+    std::thread seer([&, pid = process_->pid()] {
+      while (IsRunning(pid)) {
+      }
+      seen_at = environment_->Now();
+    });
+    process_->Signal(SIGKILL);
+    AwaitEnd();
+    seer.join();
+    EXPECT_LE(process_->ended_at(), seen_at);
+    On([this] { process_.reset(); });
+    ends_ = 0;
+    has_ended_ = environment_->MakeEvent();
+  }
 }
 
 TEST_F(ProcessTest, NamesAProgramThatCannotBeStarted) {
