@@ -546,6 +546,11 @@ absl::Status ChunkMachine::WorkIn(const ReceiveItem& item, const std::byte* data
     return absl::OkStatus();
   }
   const std::byte* own = Source(item.own) + item.own_offset;
+  if (item.last_offset != ReceiveItem::kNoPart) {
+    std::byte* sum = work_.staging + item.own_offset;
+    BRAID_RETURN_IF_ERROR(Reduce(sum, own, data, item.bytes));
+    return Reduce(target, sum, work_.input + item.last_offset, item.bytes);
+  }
   return Reduce(target, item.is_own_first ? own : data, item.is_own_first ? data : own, item.bytes);
 }
 

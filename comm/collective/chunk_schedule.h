@@ -29,14 +29,16 @@ struct SendItem {
 };
 
 // Copies what arrives to `target`; or puts arrived + own there, the other way round if
-// `is_own_first`.
+// `is_own_first`, or own + arrived + the input at `last_offset`.
 struct ReceiveItem {
+  static constexpr int64_t kNoPart = -1;
   bool is_reduction = false;
   bool is_own_first = false;
   ChunkBuffer target = ChunkBuffer::kOutput;
   int64_t offset = 0;
   ChunkBuffer own = ChunkBuffer::kInput;
   int64_t own_offset = 0;
+  int64_t last_offset = kNoPart;  // if not, what is own lies in staging, and is used up
   int64_t bytes = 0;
   // That must have been worked in: they make what is own, or are of the step before.
   ItemsBefore after_receives = {};

@@ -8,9 +8,9 @@
 namespace braid {
 namespace {
 
-// First every member sends each other one's block of what it has, and adds up its own block: its
-// own part, then those of the members after it, in their order. Then it sends the sum to all. What
-// a sum is written over in place, its sender has added already.
+// First every member sends each other one's block of what it has, and adds up its own block in the
+// order of a ring: the parts of the members after it, in their order, then its own. Then it sends
+// the sum to all. What a sum is written over in place, its sender has added already.
 class PairwiseSchedule {
  public:
   PairwiseSchedule(const CollectiveSpec& spec, const std::vector<int64_t>& counts)
@@ -25,6 +25,7 @@ class PairwiseSchedule {
     ChunkSchedule schedule;
     schedule.slots = kPairSlots;
     if (p_ == 1) schedule.copy_bytes = blocks_.bytes(0);
+    if (p_ > 2) schedule.staging_bytes = blocks_.bytes(rank_);
     for (int k = 1; k < p_; ++k) {
       ReceiveHop receive = Receive(k);
       if (!receive.items.empty()) schedule.receives.push_back(std::move(receive));
@@ -37,26 +38,35 @@ class PairwiseSchedule {
  private:
   bool Places(int block) const { return gathers_ && blocks_.bytes(block) >= place_from_; }
 
+  // Of the k-th member after this one, a chunk of this one's block: it is added to what came
+  // before, in staging, and of the last to come, the own part to that.
+  ReceiveItem SumItem(int k, int64_t c) const {
+    const int64_t chunk = blocks_.chunk_offset(c), bytes = blocks_.chunk_size(rank_, c);
+    const int64_t own = blocks_.offset(rank_) + chunk;
+    if (p_ == 2) {
+      return {.is_reduction = true, .offset = sum_at_ + chunk, .own_offset = own, .bytes = bytes};
+    }
+    ReceiveItem item{.is_reduction = k > 1,
+                     .is_own_first = true,
+                     .target = ChunkBuffer::kStaging,
+                     .offset = chunk,
+                     .own = ChunkBuffer::kStaging,
+                     .own_offset = chunk,
+                     .bytes = bytes};
+    if (k > 1) item.after_receives = {.hop = k - 2, .items = c + 1};
+    if (k == p_ - 1) {
+      item.target = ChunkBuffer::kOutput;
+      item.offset = sum_at_ + chunk;
+      item.last_offset = own;
+    }
+    return item;
+  }
+
   // Of the k-th member after this one. If there is something to add up, no hop is without items, so
   // the k-th is number k - 1.
   ReceiveHop Receive(int k) const {
     ReceiveHop hop{.from = (rank_ + k) % p_, .items = {}};
-    for (int64_t c = 0; c < blocks_.num_chunks(rank_); ++c) {
-      const int64_t at = sum_at_ + blocks_.chunk_offset(c);
-      ReceiveItem item{.is_reduction = true,
-                       .is_own_first = true,
-                       .offset = at,
-                       .own = ChunkBuffer::kOutput,
-                       .own_offset = at,
-                       .bytes = blocks_.chunk_size(rank_, c)};
-      if (k == 1) {
-        item.own = ChunkBuffer::kInput;
-        item.own_offset = blocks_.offset(rank_) + blocks_.chunk_offset(c);
-      } else {
-        item.after_receives = {.hop = k - 2, .items = c + 1};
-      }
-      hop.items.push_back(item);
-    }
+    for (int64_t c = 0; c < blocks_.num_chunks(rank_); ++c) hop.items.push_back(SumItem(k, c));
     if (!gathers_) return hop;
     if (Places(hop.from)) {
       hop.placed_offset = blocks_.offset(hop.from);

@@ -23,6 +23,10 @@ constexpr int64_t kFewMembers = 8;
 constexpr int64_t kDoubledSumBytes = int64_t{128} << 10;
 constexpr int64_t kPlannedSumBytesOfMany = int64_t{8} << 10;
 constexpr int64_t kDoubledBytes = int64_t{256} << 10;
+// Of a few members' sums the two messages of each pair take less than a ring's steps, up to this
+// many bytes of all. It stages what it sums, which a plan would keep for each of its sums.
+constexpr int64_t kMostPairwiseMembers = 4;
+constexpr int64_t kPairwiseSumBytes = int64_t{2} << 20;
 
 constexpr CollectiveMethod By(CollectiveAlgorithm algorithm) { return {.algorithm = algorithm}; }
 
@@ -38,6 +42,8 @@ constexpr CollectiveRow kTable[] = {
     {kProcesses, CollectiveKind::kAllReduce, kFewMembers, kDoubledSumBytes, By(kDoubling)},
     {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kPlannedSumBytesOfMany, By(kDoubling)},
     {kProcesses, CollectiveKind::kAllReduce, kAnyNumber, kDoubledSumBytes, By(kDoubling),
+     /*is_for_plans=*/false},
+    {kProcesses, CollectiveKind::kAllReduce, kMostPairwiseMembers, kPairwiseSumBytes, By(kPairwise),
      /*is_for_plans=*/false},
     {kProcesses, CollectiveKind::kReduceScatter, kAnyNumber, kDoubledSumBytes, By(kDoubling),
      /*is_for_plans=*/false},

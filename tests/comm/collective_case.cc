@@ -49,9 +49,10 @@ std::vector<std::vector<int>> SumOrder(const CollectiveCase& c, int b) {
   const int p = c.layout.size();
   std::vector<std::vector<int>> order;
   if (c.algorithm != CollectiveAlgorithm::kHierarchical) {
-    const bool is_as_ring =
-        c.algorithm == CollectiveAlgorithm::kRing || c.algorithm == CollectiveAlgorithm::kDoubling;
-    const int first = is_as_ring ? b + 1 : c.algorithm == CollectiveAlgorithm::kPairwise ? b : 0;
+    const bool is_as_ring = c.algorithm == CollectiveAlgorithm::kRing ||
+                            c.algorithm == CollectiveAlgorithm::kDoubling ||
+                            c.algorithm == CollectiveAlgorithm::kPairwise;
+    const int first = is_as_ring ? b + 1 : 0;
     order.emplace_back();
     for (int i = 0; i < p; ++i) order[0].push_back((first + i) % p);
     return order;

@@ -267,7 +267,16 @@ TEST(CollectiveMethods, TheTable) {
       // All together have 128 KiB, and more.
       {{Kind::kAllReduce, kProcesses, 3, 1, 12, 4}, Algorithm::kDoubling, 2},
       {{Kind::kAllReduce, kProcesses, 4, 1, 32 << 10, 8 << 10}, Algorithm::kDoubling, 2},
-      {{Kind::kAllReduce, kProcesses, 4, 1, (32 << 10) + 4, (8 << 10) + 4}, Algorithm::kRing, 6},
+      {{Kind::kAllReduce, kProcesses, 4, 1, (32 << 10) + 4, (8 << 10) + 4, true},
+       Algorithm::kRing,
+       6},
+      // Of three and four that are not of a plan, 2 MiB, and more.
+      {{Kind::kAllReduce, kProcesses, 3, 1, 48 << 10, 16 << 10, false}, Algorithm::kPairwise, 2},
+      {{Kind::kAllReduce, kProcesses, 4, 1, 512 << 10, 128 << 10, false}, Algorithm::kPairwise, 2},
+      {{Kind::kAllReduce, kProcesses, 4, 1, (512 << 10) + 4, 128 << 10, false},
+       Algorithm::kRing,
+       6},
+      {{Kind::kAllReduce, kProcesses, 5, 1, 400 << 10, 80 << 10, false}, Algorithm::kRing, 8},
       // Of more than eight members all together have 8 KiB, and more, of which plans keep less.
       {{Kind::kAllReduce, kProcesses, 64, 1, 128, 4, true}, Algorithm::kDoubling, 6},
       {{Kind::kAllReduce, kProcesses, 64, 1, 132, 4, true}, Algorithm::kRing, 126},

@@ -48,11 +48,11 @@ TEST_P(HostsTest, EveryCallIsTheSameFromHostToHost) {
 TEST_P(HostsTest, WhereRanksAreSaysByWhichAlgorithm) {
   for (const auto& [hosts, algorithm] : std::vector<std::pair<int, std::string>>{
            {2, "hierarchical"},
-           {4, "ring"},
-           {1, std::string(GetParam()) == "tcp" ? "ring" : "direct"}}) {
+           {4, "pairwise"},
+           {1, std::string(GetParam()) == "tcp" ? "pairwise" : "direct"}}) {
     const auto program = [&algorithm](dist::World& world) -> absl::Status {
-      // Much of what is in memory of a rank's own has the ring over shm, too; little, elsewhere,
-      // goes in doubling steps.
+      // Much of what is in memory of a rank's own goes from pair to pair over shm, too; little,
+      // elsewhere, in doubling steps.
       std::vector<float> data(algorithm == "direct" ? 1000 : 100'000, 1);
       BRAID_RETURN_IF_ERROR(world.AllReduce(data));
       EXPECT_EQ(world.LastAlgorithm(), algorithm);
