@@ -1,14 +1,13 @@
 #include "api/network.h"
 
-#include <algorithm>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_format.h"
 #include "comm/control/rendezvous.h"
 #include "runtime/base/prefixed.h"
+#include "runtime/base/processors.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/node.h"
@@ -48,7 +47,7 @@ void SetNetwork(NodeOptions& node, const NetworkOptions& network, const std::str
 
 DeviceSpec DevicesHere(const DeviceSpec& spec) {
   if (!spec.is_auto()) return spec;
-  return {.count = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
+  return {.count = UsableProcessors()};
 }
 
 absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& network,

@@ -103,7 +103,7 @@ constexpr int64_t EvenBlock(int64_t whole, int64_t p, int64_t r) {
 // some; empty: as even as can be. But for an all_reduce by doubling, in which each member sends
 // (p-1) T and stages p T, the bytes of all sends are the least possible: with T the whole,
 // all_reduce 2(p-1)/p T, all_gather and reduce_scatter (p-1)/p T, all_to_all what belongs to
-// others, broadcast T but for the last member of the chain.
+// others, broadcast (p-1) T of all members together.
 ChunkSchedule MakeChunkSchedule(const CollectiveSpec& spec,
                                 const std::vector<int64_t>& blocks = {});
 

@@ -142,8 +142,8 @@ struct Collective {
   Operand input, output;
   uint64_t chunk_bytes = 0;
 
-  // All but its name and where its operands lie: what is sent and which memory it takes is that of
-  // every other collective of these.
+  // All but its name, where its operands lie and how it adds up: what is sent and which memory it
+  // takes is that of every other collective of these.
   using Shape = std::tuple<CollectiveKind, CollectiveAlgorithm, uint32_t, uint32_t, DType,
                            std::vector<int64_t>, std::vector<int64_t>, uint64_t>;
   Shape shape() const {

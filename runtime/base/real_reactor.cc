@@ -32,6 +32,7 @@
 #include "glog/logging.h"
 #include "runtime/base/descriptor.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/processors.h"
 #include "runtime/base/spin_budget.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_limit.h"
@@ -55,13 +56,6 @@ constexpr size_t kMostPosted = 64;
   std::fprintf(stderr, "error: thread '%s' cannot be started: %s\n", std::string(name).c_str(),
                limits.ok() ? error.what() : std::string(limits.message()).c_str());
   _exit(1);
-}
-
-// That the calling thread may run on.
-int UsableProcessors() {
-  cpu_set_t usable;
-  if (sched_getaffinity(0, sizeof(usable), &usable) == 0) return CPU_COUNT(&usable);
-  return static_cast<int>(std::thread::hardware_concurrency());  // too many for the set
 }
 
 class RealReactor : public Reactor {

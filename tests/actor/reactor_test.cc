@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/one_processor.h"
 
 namespace braid {
 namespace {
@@ -211,17 +212,6 @@ TEST(RealReactorTest, PostsOfManyThreadsKeepEachPostersOrder) {
   for (std::thread& poster : posters) poster.join();
   ASSERT_EQ(environment->Await(*done, kPatience), absl::OkStatus());
   EXPECT_TRUE(is_ordered);
-}
-
-// Of the processors that the calling thread may use, it and what it starts keep to the first.
-void KeepToOneProcessor() {
-  cpu_set_t all, one;
-  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
-  CPU_ZERO(&one);
-  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
-    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
-  }
-  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
 }
 
 // The poster has the lowest priority in the end, so that it does not come back from its last Post

@@ -22,6 +22,7 @@
 #include "examples/mnist_model.h"
 #include "runtime/files/checkpoint_part.h"
 #include "tests/api/training_case.h"
+#include "tests/support/one_processor.h"
 
 namespace braid {
 namespace {
@@ -174,6 +175,14 @@ class NetworkTest : public ::testing::Test {
   std::vector<std::thread> servers_;
   std::vector<absl::Status> statuses_;
 };
+
+// As in a container or under a batch system, which leave a process some of the machine's only.
+TEST(DevicesHereTest, AutoIsADeviceForEachProcessorThatMayBeUsed) {
+  std::thread([] {
+    KeepToOneProcessor();
+    EXPECT_EQ(DevicesHere({.type = DeviceSpec::kAuto, .count = 0}).count, 1);
+  }).join();
+}
 
 // Promise 5: while a job runs, a step needs no message to or from the master.
 TEST_F(NetworkTest, AStepNeedsNothingOfTheMaster) {
