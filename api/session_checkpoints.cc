@@ -49,13 +49,12 @@ absl::Status Session::Load(const std::string& directory) {
 struct Session::Impl::Saving {
   const Impl* session;
   std::string directory;
-  std::unique_ptr<CheckpointWriter> writer;
-  std::set<int> nodes;  // that write parts
+  std::unique_ptr<CheckpointWriter> writer;  // the host's until Commit may come
   std::unique_ptr<Event> is_over;
   absl::Status status;  // once it is over
 
-  // `written`: of the nodes' parts.
-  void Commit(absl::Status written) {
+  // `written`: of the parts of these nodes.
+  void Commit(const std::set<int>& nodes, absl::Status written) {
     if (is_over->is_set()) return;
     for (const int node : nodes) {
       if (written.ok()) written = writer->AddPart(PartName(node));
@@ -101,7 +100,7 @@ absl::Status Session::Impl::Save(const std::string& directory, const SaveOptions
   BRAID_RETURN_IF_ERROR(FinishSave());
   BRAID_ASSIGN_OR_RETURN(const std::shared_ptr<Saving> saving, BeginSave(directory, options));
   absl::Status saved = SaveByNodes(saving);
-  if (absl::IsNotFound(saved) && HasOtherProcesses()) {
+  if (absl::IsNotFound(saved) && HasOtherProcesses() && !saving->is_over->is_set()) {
     LOG(WARNING) << "the master gathers all variables and writes them, since not all nodes can: "
                  << saved.message();
     saved = SaveByMaster(saving);
@@ -148,16 +147,16 @@ absl::Status Session::Impl::SaveByNodes(const std::shared_ptr<Saving>& saving) {
   CheckpointWriter& writer = *saving->writer;
   const absl::StatusOr<int64_t> save = writer.Share();
   if (!save.ok()) return SaveError(saving->directory, save.status());
+  std::set<int> nodes;  // that write parts
   for (const auto& [name, info] : variables_) {
-    for (const DeviceId& device : info.layout.placement.devices())
-      saving->nodes.insert(device.node);
+    for (const DeviceId& device : info.layout.placement.devices()) nodes.insert(device.node);
   }
-  coordinator_->ExpectSaved(*save, saving->nodes,
-                            [this, saving](const absl::Status& saved, const absl::Status& session) {
-                              saver_->Post([saving, saved, session] {
-                                session.ok() ? saving->Commit(saved) : saving->End(session);
-                              });
-                            });
+  coordinator_->ExpectSaved(
+      *save, nodes, [this, saving, nodes](const absl::Status& saved, const absl::Status& session) {
+        saver_->Post([saving, nodes, saved, session] {
+          session.ok() ? saving->Commit(nodes, saved) : saving->End(session);
+        });
+      });
   const auto record = [&](Job& job) {
     for (const auto& [name, info] : variables_) {
       const CheckpointWriter::Position position = writer.PositionOf(name);
@@ -173,8 +172,12 @@ absl::Status Session::Impl::SaveByNodes(const std::shared_ptr<Saving>& saving) {
   };
   const absl::Status written = RunOnce("save", record, {}).status();
   if (written.ok()) return written;
-  coordinator_->ForgetSaved(*save);
-  saving->nodes.clear();
+  // All nodes may have written their parts though the job has failed since: then the saver has the
+  // save, and is done with it first.
+  const std::shared_ptr<Event> is_forgotten = environment_->MakeEvent();
+  coordinator_->ForgetSaved(
+      *save, [this, is_forgotten] { saver_->Post([is_forgotten] { is_forgotten->Set(); }); });
+  environment_->Await(*is_forgotten, kForever).IgnoreError();
   return written;
 }
 
@@ -201,7 +204,7 @@ absl::Status Session::Impl::SaveByMaster(const std::shared_ptr<Saving>& saving) 
       if (!written.ok()) return SaveError(saving->directory, written);
     }
   }
-  saver_->Post([saving] { saving->Commit(absl::OkStatus()); });
+  saver_->Post([saving] { saving->Commit(/*nodes=*/{}, absl::OkStatus()); });
   return absl::OkStatus();
 }
 

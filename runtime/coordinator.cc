@@ -439,10 +439,11 @@ void Coordinator::ExpectSaved(int64_t save, std::set<int> nodes, OnSavedByAll do
   });
 }
 
-void Coordinator::ForgetSaved(int64_t save) {
-  reactor_->Post([this, save] {
+void Coordinator::ForgetSaved(int64_t save, std::function<void()> forgotten) {
+  reactor_->Post([this, save, forgotten = std::move(forgotten)] {
     savings_.erase(save);
     NoteAllSaved();
+    forgotten();
   });
 }
 

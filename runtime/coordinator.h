@@ -108,8 +108,8 @@ class Coordinator {
   // failed before. Before the job that writes runs.
   using OnSavedByAll = std::function<void(const absl::Status& saved, const absl::Status& session)>;
   void ExpectSaved(int64_t save, std::set<int> nodes, OnSavedByAll done);
-  // Nobody waits for it any more.
-  void ForgetSaved(int64_t save);
+  // Nobody waits for it any more; `forgotten` on the reactor's thread, after `done` if that came.
+  void ForgetSaved(int64_t save, std::function<void()> forgotten);
 
   // Returns when the program of every node needs its process groups no more and what was saved is
   // on all disks, or with the cause of a failure.

@@ -50,6 +50,10 @@ class HeldReactor final : public Reactor {
     std::lock_guard lock(mutex_);
     is_held_ = true;
   }
+  bool holds_any() {
+    std::lock_guard lock(mutex_);
+    return !held_.empty();
+  }
   void LetGo() {
     std::lock_guard lock(mutex_);
     is_held_ = false;
@@ -110,6 +114,41 @@ class SlowDisk final : public Environment {
  private:
   const std::unique_ptr<Environment> real_ = MakeRealEnvironment();
   std::atomic<HeldReactor*> saver_{nullptr};
+};
+
+// The real one, but that the master's saver waits until it is let go, and the program's thread,
+// once the saver has something to do.
+class LateProgram final : public Environment {
+ public:
+  bool is_saver_held() { return saver_.load() != nullptr && saver_.load()->holds_any(); }
+  void LetProgramGo() { is_program_free_ = true; }
+  void LetSaverGo() { saver_.load()->LetGo(); }
+
+  std::unique_ptr<Reactor> StartReactor(std::string_view name) override {
+    std::unique_ptr<Reactor> reactor = real_->StartReactor(name);
+    if (name != "saver") return reactor;
+    auto held = std::make_unique<HeldReactor>(std::move(reactor));
+    saver_ = held.get();
+    return held;
+  }
+  Nanoseconds Now() const override { return real_->Now(); }
+  std::unique_ptr<Event> MakeEvent() override { return real_->MakeEvent(); }
+  // Each time it waits the thread is so late that the parts of a save may be there by then.
+  absl::Status Await(Event& event, Nanoseconds timeout) override {
+    const absl::Status status = real_->Await(event, timeout);
+    const auto late = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    while (!is_program_free_ && saver_.load() != nullptr &&
+           (is_saver_held() || std::chrono::steady_clock::now() < late)) {
+      std::this_thread::yield();
+    }
+    return status;
+  }
+  bool is_simulated() const override { return false; }
+
+ private:
+  const std::unique_ptr<Environment> real_ = MakeRealEnvironment();
+  std::atomic<HeldReactor*> saver_{nullptr};
+  std::atomic<bool> is_program_free_{false};
 };
 
 // Nodes of one CPU device each, as a launcher's environment would describe them.
@@ -308,6 +347,32 @@ TEST_F(NetworkTest, ANodeThatFailsWhileASaveEndsIsSaidInItsWords) {
   EXPECT_EQ(session_->FinishSave(), expected);
   interrupting.join();
   EXPECT_THAT(End(), Each(expected));
+}
+
+// As when the master's process is stopped meanwhile: once it goes on, it hears of the parts and of
+// the failure at once.
+TEST_F(NetworkTest, ASaveOfWhichAllIsWrittenIsWholeThoughTheSessionFails) {
+  LateProgram late;
+  network_.environment = &late;
+  StartNodes(3);
+  auto job = CompileOnWorkers(/*fetches_loss=*/true);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::string folder = TestFolder() + "/late_save";
+  fs::remove_all(folder);
+  std::thread failing([&] {
+    Await([&] { return late.is_saver_held(); });
+    interruptions_[2].Raise(absl::CancelledError("interrupted by SIGTERM"));
+    // How long decides which order is tried: the program hears of it, and then the saver begins.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    late.LetProgramGo();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    late.LetSaverGo();
+  });
+  const absl::Status expected = absl::CancelledError("node 2: interrupted by SIGTERM");
+  EXPECT_EQ(session_->Save(folder), expected);
+  failing.join();
+  EXPECT_THAT(End(), Each(expected));
+  EXPECT_TRUE(fs::exists(folder + "/step-0"));
 }
 
 // The older one is what is left.
