@@ -21,11 +21,12 @@ size_t Aligned(size_t bytes) { return (bytes + kStandLine - 1) / kStandLine * kS
 
 }  // namespace
 
+// The others read `arrived` in each call and look at `sleeps` twice, which hardly ever changes.
 struct Stands::Head {
-  std::atomic<uint64_t> arrived{0};
-  std::atomic<uint64_t> ended{0};  // calls
+  alignas(kStandLine) std::atomic<uint64_t> arrived{0};
+  alignas(kStandLine) std::atomic<uint64_t> ended{0};  // calls
   // What its owner sleeps for, having seen that it is not there.
-  std::atomic<uint32_t> sleeps{0};
+  alignas(kStandLine) std::atomic<uint32_t> sleeps{0};
 };
 
 Stands::Stands(StandsMember member, std::function<bool()> look)
@@ -223,16 +224,22 @@ void Stands::Ring(uint32_t for_what) {
   }
 }
 
+// Without a store where it is awake, which would take the line from the others.
+void Stands::SetAwake() {
+  std::atomic<uint32_t>& sleeps = head().sleeps;
+  if (sleeps.load(std::memory_order_relaxed) != 0) sleeps.store(0, std::memory_order_relaxed);
+}
+
 void Stands::Wait(bool for_end) {
   is_waiting_ = true;
   waits_for_end_ = for_end;
-  head().sleeps.store(0, std::memory_order_relaxed);
+  SetAwake();
   member_.reactor->LookOut(this);
 }
 
 void Stands::StopWaiting() {
   if (!std::exchange(is_waiting_, false)) return;
-  head().sleeps.store(0, std::memory_order_relaxed);
+  SetAwake();
   member_.reactor->LookAway(this);
 }
 

@@ -136,6 +136,7 @@ class Stands : private Lookout {
   void TellIfOpen();
   void Send(int rank, const CollectiveFrame& frame) const;
   void Ring(uint32_t for_what);
+  void SetAwake();
   bool Look() override;
   bool Sleep() override;
 

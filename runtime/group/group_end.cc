@@ -444,6 +444,8 @@ void GroupEnd::Look() {
 
 // In time for the next, if something is under way.
 void GroupEnd::LookLater(Nanoseconds wait) {
+  // One that was set before is due before the longest wait is over.
+  if (look_.has_value() && wait >= kLookInterval) return;
   const Nanoseconds due = options_.reactor->Now() + wait;
   if (look_.has_value() && look_due_ <= due) return;
   if (look_.has_value()) options_.reactor->CancelTimer(*look_);
