@@ -1,5 +1,6 @@
 #include "runtime/kernels/cpu/cast_loops.h"
 
+#include "runtime/base/independent.h"
 #include "runtime/kernels/cpu/simd/define_loops.h"
 
 namespace braid::simd {
