@@ -172,8 +172,8 @@ absl::Status Session::Impl::SaveByNodes(const std::shared_ptr<Saving>& saving) {
   };
   const absl::Status written = RunOnce("save", record, {}).status();
   if (written.ok()) return written;
-  // All nodes may have written their parts though the job has failed since: then the saver has the
-  // save, and is done with it first.
+  // All nodes may have written their parts before the job failed: then the saver commits them now.
+  // The program goes on once that is over, and the saver hears of this save no more.
   const std::shared_ptr<Event> is_forgotten = environment_->MakeEvent();
   coordinator_->ForgetSaved(
       *save, [this, is_forgotten] { saver_->Post([is_forgotten] { is_forgotten->Set(); }); });

@@ -14,7 +14,7 @@ struct LaunchFailure {
   // Not what a program returns because it has lost another, which it may say before the end of that
   // other is known here.
   bool is_own = true;
-  Nanoseconds when = 0;  // when it was seen, before others could see it
+  Nanoseconds when = 0;  // when it was seen; of a process, before others could see its end
 
   bool CountsBefore(const LaunchFailure& other) const {
     return is_own != other.is_own ? is_own : when < other.when;

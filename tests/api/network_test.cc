@@ -91,15 +91,18 @@ class HeldReactor final : public Reactor {
   std::vector<absl::AnyInvocable<void()>> held_;
 };
 
-// The real one, but that the disk of node 1 takes until it is let go, from the first save on.
-class SlowDisk final : public Environment {
+// The real one, but that a saver waits until it is let go, from the first save on.
+class SlowSaver : public Environment {
  public:
+  explicit SlowSaver(std::string_view name) : name_(name) {}
+
+  bool holds_any() { return saver_.load() != nullptr && saver_.load()->holds_any(); }
   void Hold() { saver_.load()->Hold(); }
   void LetGo() { saver_.load()->LetGo(); }
 
   std::unique_ptr<Reactor> StartReactor(std::string_view name) override {
     std::unique_ptr<Reactor> reactor = real_->StartReactor(name);
-    if (name != "saver 1") return reactor;
+    if (name != name_) return reactor;
     auto held = std::make_unique<HeldReactor>(std::move(reactor));
     saver_ = held.get();
     return held;
@@ -111,43 +114,41 @@ class SlowDisk final : public Environment {
   }
   bool is_simulated() const override { return false; }
 
+ protected:
+  bool has_saver() const { return saver_.load() != nullptr; }
+
  private:
+  const std::string_view name_;
   const std::unique_ptr<Environment> real_ = MakeRealEnvironment();
   std::atomic<HeldReactor*> saver_{nullptr};
 };
 
-// The real one, but that the master's saver waits until it is let go, and the program's thread,
-// once the saver has something to do.
-class LateProgram final : public Environment {
+// The disk of node 1 takes until it is let go.
+class SlowDisk final : public SlowSaver {
  public:
-  bool is_saver_held() { return saver_.load() != nullptr && saver_.load()->holds_any(); }
-  void LetProgramGo() { is_program_free_ = true; }
-  void LetSaverGo() { saver_.load()->LetGo(); }
+  SlowDisk() : SlowSaver("saver 1") {}
+};
 
-  std::unique_ptr<Reactor> StartReactor(std::string_view name) override {
-    std::unique_ptr<Reactor> reactor = real_->StartReactor(name);
-    if (name != "saver") return reactor;
-    auto held = std::make_unique<HeldReactor>(std::move(reactor));
-    saver_ = held.get();
-    return held;
-  }
-  Nanoseconds Now() const override { return real_->Now(); }
-  std::unique_ptr<Event> MakeEvent() override { return real_->MakeEvent(); }
+// The master's saver waits until it is let go, and so does the program's thread, once the saver has
+// something to do.
+class LateProgram final : public SlowSaver {
+ public:
+  LateProgram() : SlowSaver("saver") {}
+
+  void LetProgramGo() { is_program_free_ = true; }
+
   // Each time it waits the thread is so late that the parts of a save may be there by then.
   absl::Status Await(Event& event, Nanoseconds timeout) override {
-    const absl::Status status = real_->Await(event, timeout);
+    const absl::Status status = SlowSaver::Await(event, timeout);
     const auto late = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
-    while (!is_program_free_ && saver_.load() != nullptr &&
-           (is_saver_held() || std::chrono::steady_clock::now() < late)) {
+    while (!is_program_free_ && has_saver() &&
+           (holds_any() || std::chrono::steady_clock::now() < late)) {
       std::this_thread::yield();
     }
     return status;
   }
-  bool is_simulated() const override { return false; }
 
  private:
-  const std::unique_ptr<Environment> real_ = MakeRealEnvironment();
-  std::atomic<HeldReactor*> saver_{nullptr};
   std::atomic<bool> is_program_free_{false};
 };
 
@@ -360,13 +361,13 @@ TEST_F(NetworkTest, ASaveOfWhichAllIsWrittenIsWholeThoughTheSessionFails) {
   const std::string folder = TestFolder() + "/late_save";
   fs::remove_all(folder);
   std::thread failing([&] {
-    Await([&] { return late.is_saver_held(); });
+    Await([&] { return late.holds_any(); });
     interruptions_[2].Raise(absl::CancelledError("interrupted by SIGTERM"));
     // How long decides which order is tried: the program hears of it, and then the saver begins.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     late.LetProgramGo();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    late.LetSaverGo();
+    late.LetGo();
   });
   const absl::Status expected = absl::CancelledError("node 2: interrupted by SIGTERM");
   EXPECT_EQ(session_->Save(folder), expected);
