@@ -65,7 +65,7 @@ std::vector<std::vector<int>> SumOrder(const CollectiveCase& c, int b) {
   const size_t place = std::ranges::find(members[c.hosts[b]], b) - members[c.hosts[b]].begin();
   for (size_t h = 1; h <= members.size(); ++h) {
     std::vector<int> host = members[(c.hosts[b] + h) % members.size()];
-    std::ranges::rotate(host, host.begin() + static_cast<int64_t>(place));
+    std::rotate(host.begin(), host.begin() + static_cast<int64_t>(place), host.end());
     order.push_back(host);
   }
   return order;
