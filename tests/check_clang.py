@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tests/check_clang.py [--each] BUILD_DIR [CLANG]: clang reads every file of the libraries and of the
-tool, without generating code: its errors, its warnings, and which lock guards what. With --each it
+"""tests/check_clang.py [--each] BUILD_DIR [CLANG]: clang reads every file of the libraries, programs and
+tests, without generating code: its errors, its warnings, and which lock guards what. With --each it
 reads every file by itself, otherwise as many at a time as are compiled at a time. BUILD_DIR is a
 built one, since it has the compile commands and the generated headers. Prints what clang says, and
 fails if it says anything."""
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-FOLDERS = ("actor", "api", "comm", "compiler", "graph", "runtime")
+FOLDERS = ("actor", "api", "comm", "compiler", "examples", "graph", "runtime", "tests")
 # Designated initialisers leave the rest to its defaults on purpose.
 OPTIONS = ["-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wthread-safety",
            "-Wno-unknown-warning-option", "-Wno-missing-field-initializers", "-Wno-pass-failed"]

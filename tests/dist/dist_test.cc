@@ -46,10 +46,11 @@ TEST_P(HostsTest, EveryCallIsTheSameFromHostToHost) {
 }
 
 TEST_P(HostsTest, WhereRanksAreSaysByWhichAlgorithm) {
-  for (const auto& [hosts, algorithm] : std::vector<std::pair<int, std::string>>{
+  for (const auto& [hosts, expected] : std::vector<std::pair<int, std::string>>{
            {2, "hierarchical"},
            {4, "pairwise"},
            {1, std::string(GetParam()) == "tcp" ? "pairwise" : "direct"}}) {
+    const std::string& algorithm = expected;  // clang 14 cannot capture the other name
     const auto program = [&algorithm](dist::World& world) -> absl::Status {
       // Much of what is in memory of a rank's own goes from pair to pair over shm, too; little,
       // elsewhere, in doubling steps.
