@@ -14,14 +14,15 @@ void CollectiveAction::Start(const Act& act, ActDone done) {
   const uint32_t* inputs = act.input_slots.data();
   const uint32_t* outputs = act.output_slots.data();
   done_ = done;
-  input_ = memory_.Locate(options_.input, inputs, outputs);
-  output_ = memory_.Locate(options_.output, inputs, outputs);
-  options_.collective->Start(act.index, input_, output_,
+  const std::byte* input = memory_.Locate(options_.input, inputs, outputs);
+  std::byte* output = memory_.Locate(options_.output, inputs, outputs);
+  if (options_.on_device != nullptr) options_.on_device->Come(input, output);
+  options_.collective->Start(act.index, input, output,
                              [this](absl::Status status) { OnMet(std::move(status)); });
 }
 
 void CollectiveAction::OnMet(absl::Status status) {
-  if (status.ok() && options_.on_device != nullptr) options_.on_device->Queue(input_, output_);
+  if (status.ok() && options_.on_device != nullptr) options_.on_device->Queue();
   (*done_)(std::move(status));
 }
 

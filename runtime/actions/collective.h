@@ -2,7 +2,6 @@
 // all members have met: so none ever waits in its stream for a member that does not come.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -36,9 +35,7 @@ class CollectiveAction final : public Action {
 
   TaskMemory memory_;
   const Options options_;
-  const std::byte* input_ = nullptr;  // of the act that is under way
-  std::byte* output_ = nullptr;
-  std::optional<ActDone> done_;
+  std::optional<ActDone> done_;  // of the act that is under way
 };
 
 }  // namespace braid

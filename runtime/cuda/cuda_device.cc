@@ -62,7 +62,7 @@ absl::Status CudaDevice::Start(const DeviceRequest& request, const Options& opti
                  << "; slower kernels of Braid's own do their work";
   }
   // The common parts of all queues are known now.
-  for (size_t i = 0; i < std::size(kOwnStreams); ++i) {
+  for (size_t i = 0; i < std::size(kOwnStreams) + 1; ++i) {  // and what is done together
     streams_.push_back(std::make_unique<CudaStream>(this, queue_));
   }
   streams_[0]->Clear(noted_memory_.data(), sizeof(int32_t));
@@ -191,7 +191,7 @@ uint64_t CudaDevice::PinnedTogether(const std::byte* from) const {
 Stream& CudaDevice::stream(StreamKind kind) {
   // Without streams it has failed, and nothing of a job gets here.
   if (IsHostStream(kind) || streams_.empty()) return host_;
-  for (size_t i = 0; i < streams_.size(); ++i) {
+  for (size_t i = 0; i < std::size(kOwnStreams); ++i) {
     if (kOwnStreams[i] == kind) return *streams_[i];
   }
   LOG(FATAL) << "no stream " << static_cast<int>(kind);
@@ -262,13 +262,26 @@ void CudaDevice::OnReached(void* due) {
   reached->notice(status);
 }
 
+Error CudaDevice::Reach(CudaDevice& other) {
+  if (other.card_ == card_) return kDone;
+  const Error error = module_.allow_peer(card_, other.card_);
+  return error == kDone ? module_.share(&other.own_, card_) : error;
+}
+
+void CudaDevice::SetOnFailure(std::function<void(const absl::Status&)> on_failure) {
+  MutexLock lock(mutex_);
+  on_failure_ = std::move(on_failure);
+}
+
 void CudaDevice::Fail(const absl::Status& status) {
   std::vector<Notice> lost;
   absl::Status failure;
+  std::function<void(const absl::Status&)> on_failure;
   {
     MutexLock lock(mutex_);
     failure_.Update(status);
     failure = failure_;
+    std::swap(on_failure, on_failure_);
     for (auto& [number, due] : due_) {
       lost.push_back(std::move(due->notice));
       given_up_.push_back(std::move(due));
@@ -276,6 +289,7 @@ void CudaDevice::Fail(const absl::Status& status) {
     due_.clear();
   }
   for (const Notice& notice : lost) notice(failure);
+  if (on_failure) on_failure(failure);
 }
 
 void CudaDevice::ReadNoteLocked() {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -55,6 +56,13 @@ class CudaDevice final : public Device {
   // For its streams.
   const ModuleTable& module() const { return module_; }
   int card() const { return card_; }
+  // Work of several devices together is queued here, by whichever of their threads.
+  CudaStream* together() { return streams_.empty() ? nullptr : streams_.back().get(); }
+  // Before its arena grows: this device's kernels use the memory of the other one from now on. What
+  // CUDA says if the cards cannot.
+  Error Reach(CudaDevice& other);
+  // Called once with its first failure, on any thread.
+  void SetOnFailure(std::function<void(const absl::Status&)> on_failure);
   DueNotice* Expect(Notice notice, const WorkRange& work);
   // A DueNotice's stream has come to it.
   static void OnReached(void* due);
@@ -84,10 +92,12 @@ class CudaDevice final : public Device {
   Memory noted_memory_;  // of the card
   Queue queue_;
   HostStream host_;
-  std::vector<std::unique_ptr<CudaStream>> streams_;  // compute, copy in, copy out, collective
+  // Compute, copy in, copy out, collective, together.
+  std::vector<std::unique_ptr<CudaStream>> streams_;
 
   mutable Mutex mutex_;
   absl::Status failure_ BRAID_GUARDED_BY(mutex_);  // the first
+  std::function<void(const absl::Status&)> on_failure_ BRAID_GUARDED_BY(mutex_);
   // Of the pinned arena, each pinned when it grew.
   std::vector<std::span<std::byte>> pinned_parts_ BRAID_GUARDED_BY(mutex_);
   std::map<uint64_t, std::unique_ptr<DueNotice>> due_ BRAID_GUARDED_BY(mutex_);

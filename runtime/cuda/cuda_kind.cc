@@ -8,6 +8,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/cuda_group.h"
 #include "runtime/kernels/cuda/families.h"
 
 namespace braid::cuda {
@@ -75,7 +76,8 @@ DeviceKinds::Kind CudaKind(std::shared_ptr<const CudaOptions> options) {
           .adds_to_products = true,
           .make = [cards](const DeviceRequest& request) { return cards->Make(request); },
           .open = [cards](int devices) { return cards->Open(devices); },
-          .memory = [cards](int device, int devices) { return cards->MemoryOf(device, devices); }};
+          .memory = [cards](int device, int devices) { return cards->MemoryOf(device, devices); },
+          .make_group = MakeCudaGroup};
 }
 
 }  // namespace braid::cuda

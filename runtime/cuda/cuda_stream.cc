@@ -114,6 +114,16 @@ void CudaStream::CombineBox(const BoxRuns& runs, DType dtype, Sbp::Kind kind, co
        .to = to + runs.to[0] * bytes}));
 }
 
+void CudaStream::CopyFrom(const CudaDevice& other, std::byte* to, const std::byte* from,
+                          uint64_t bytes) {
+  if (other.card() == device_.card()) return Copy(to, from, bytes);
+  Check(device_.module().copy_across(device_.card(), to, other.card(), from, bytes, queue_.stream));
+}
+
+void CudaStream::Reduce(const PeerReduceLaunch& launch) {
+  Check(device_.module().kernels.peers.reduce(queue(), launch));
+}
+
 void CudaStream::Record(StreamEvent& event) {
   auto& mark = static_cast<CudaEvent&>(event);
   if (mark.event_ == nullptr) Check(device_.module().make_event(mark.card_, &mark.event_));

@@ -52,6 +52,10 @@ class CudaStream final : public QueueStream {
   void Notify(Notice notice) override;
   void SetName(const WorkName* name) override;
 
+  // Between the devices' own memory; this stream's device receives.
+  void CopyFrom(const CudaDevice& other, std::byte* to, const std::byte* from, uint64_t bytes);
+  void Reduce(const PeerReduceLaunch& launch);
+
   const Queue& queue() override;
   absl::Status Failed(Error error) override;
 

@@ -120,9 +120,32 @@ Error Reserve(int32_t card, uint64_t most_bytes, Range* range) {
   CUdeviceptr address = 0;
   error = OfDriver(driver.reserve(&address, rounded, 0, 0, 0));
   if (error != kDone) return error;
-  *range = {
-      .card = card, .address = reinterpret_cast<void*>(address), .reserved = rounded, .usable = 0};
+  range->card = card;
+  range->address = reinterpret_cast<void*>(address);
+  range->reserved = rounded;
   return kDone;
+}
+
+// Cards that a range can be shared with, by their numbers.
+constexpr int32_t kMostSharing = 64;
+
+// Lets a card read and write what is mapped there.
+Error Open(const Driver& driver, int32_t card, CUdeviceptr at, uint64_t bytes) {
+  CUmemAccessDesc access = {};
+  access.location = OnCard(card).location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return OfDriver(driver.set_access(at, bytes, &access, 1));
+}
+
+Error Share(Range* range, int32_t other) {
+  if (other >= kMostSharing) return Code(cudaErrorPeerAccessUnsupported);
+  range->others |= uint64_t{1} << other;
+  if (range->usable == 0) return kDone;
+  Driver driver;
+  Error error = UseCard(range->card);
+  if (error == kDone) error = FindDriver(&driver);
+  if (error != kDone) return error;
+  return Open(driver, other, reinterpret_cast<CUdeviceptr>(range->address), range->usable);
 }
 
 Error Extend(Range* range, uint64_t bytes) {
@@ -145,10 +168,10 @@ Error Extend(Range* range, uint64_t bytes) {
   // The mapping keeps the memory.
   driver.drop(handle);
   if (error != kDone) return error;
-  CUmemAccessDesc access = {};
-  access.location = properties.location;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  error = OfDriver(driver.set_access(at, more, &access, 1));
+  error = Open(driver, range->card, at, more);
+  for (int32_t other = 0; other < kMostSharing && error == kDone; ++other) {
+    if ((range->others >> other & 1) != 0) error = Open(driver, other, at, more);
+  }
   if (error != kDone) {
     driver.unmap(at, more);
     return error;
@@ -177,13 +200,12 @@ Error Pin(void* address, uint64_t bytes) {
 void Unpin(void* address) { cudaHostUnregister(address); }
 
 Error AllowPeer(int32_t card, int32_t other) {
-  Error error = UseCard(card);
-  if (error == kDone) error = Code(cudaDeviceEnablePeerAccess(other, 0));
-  if (error == Code(cudaErrorPeerAccessAlreadyEnabled)) {
-    cudaGetLastError();
-    error = kDone;
-  }
-  return error;
+  const Error error = UseCard(card);
+  if (error != kDone) return error;
+  const cudaError_t allowed = cudaDeviceEnablePeerAccess(other, 0);
+  // It is the caller's, and not what the next launch meets.
+  if (allowed != cudaSuccess) cudaGetLastError();
+  return allowed == cudaErrorPeerAccessAlreadyEnabled ? kDone : Code(allowed);
 }
 
 Error MakeStream(int32_t card, void** stream) {
@@ -225,6 +247,12 @@ Error Copy(int32_t card, void* to, const void* from, uint64_t bytes, void* strea
   if (error != kDone || bytes == 0) return error;
   return Code(
       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
+}
+Error CopyAcross(int32_t card, void* to, int32_t other, const void* from, uint64_t bytes,
+                 void* stream) {
+  const Error error = UseCard(card);
+  if (error != kDone || bytes == 0) return error;
+  return Code(cudaMemcpyPeerAsync(to, card, from, other, bytes, static_cast<cudaStream_t>(stream)));
 }
 Error Clear(int32_t card, void* to, uint64_t bytes, void* stream) {
   const Error error = UseCard(card);
@@ -268,6 +296,7 @@ BraidCudaModule() {
                                     .pin = Pin,
                                     .unpin = Unpin,
                                     .allow_peer = AllowPeer,
+                                    .share = Share,
                                     .make_stream = MakeStream,
                                     .destroy_stream = DestroyStream,
                                     .make_event = MakeEvent,
@@ -275,6 +304,7 @@ BraidCudaModule() {
                                     .record = Record,
                                     .wait = Wait,
                                     .copy = Copy,
+                                    .copy_across = CopyAcross,
                                     .clear = Clear,
                                     .call_host = CallHost,
                                     .stream_state = StreamState,

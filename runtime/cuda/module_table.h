@@ -22,6 +22,7 @@ struct Range {
   void* address = nullptr;
   uint64_t reserved = 0;  // bytes of address space
   uint64_t usable = 0;    // of them, with memory behind
+  uint64_t others = 0;    // bit c: card c's kernels use it, too
 };
 
 // What `stream_state` says beside errors.
@@ -49,8 +50,10 @@ struct ModuleTable {
   // Makes memory of the host one that cards copy from and to by themselves, and see.
   Error (*pin)(void* address, uint64_t bytes);
   void (*unpin)(void* address);
-  // A card's kernels may use the memory of another one from now on.
+  // A card's kernels may use the memory of another one from now on, but for ranges, which say it
+  // themselves.
   Error (*allow_peer)(int32_t card, int32_t other);
+  Error (*share)(Range* range, int32_t other);
 
   Error (*make_stream)(int32_t card, void** stream);
   void (*destroy_stream)(int32_t card, void* stream);
@@ -59,6 +62,9 @@ struct ModuleTable {
   Error (*record)(int32_t card, void* event, void* stream);
   Error (*wait)(int32_t card, void* stream, void* event);
   Error (*copy)(int32_t card, void* to, const void* from, uint64_t bytes, void* stream);
+  // Between the memory of two cards, in a stream of the first, also where kernels cannot do it.
+  Error (*copy_across)(int32_t card, void* to, int32_t other, const void* from, uint64_t bytes,
+                       void* stream);
   Error (*clear)(int32_t card, void* to, uint64_t bytes, void* stream);
   // Calls function(argument) on a thread of CUDA's when the stream has come to it; never after an
   // error of the device.

@@ -31,11 +31,14 @@ class DeviceCollective {
  public:
   virtual ~DeviceCollective() = default;
 
-  // Queues this member's part in its device's stream kCollective, on the thread that queues there.
-  // All members queue theirs, and each device queues the collectives that it takes part in in the
-  // same order: a device waits in its stream for the others. Input and output may share bytes as
+  // Both on the thread that queues in the device's stream kCollective, in turn. Before the members
+  // meet: what this one brings, once its stream has come here. Input and output may share bytes as
   // Collective::Start says; both stay until the part is done.
-  virtual void Queue(const std::byte* input, std::byte* output) = 0;
+  virtual void Come(const std::byte* input, std::byte* output) = 0;
+  // After all have come and met: what is queued in the stream from now on is done after this
+  // member's part. All members call it, and each device does so in the same order for the
+  // collectives that it takes part in: a device waits in its stream for the others.
+  virtual void Queue() = 0;
 };
 
 // Belongs to the node's control thread. Outlived by its devices.

@@ -5,6 +5,7 @@
 //   BRAID_FAKE_DRIVER=12040     the driver's version; 0: no driver
 //   BRAID_FAKE_CAPABILITY=7     the cards'
 //   BRAID_FAKE_MEMORY=BYTES     of a card
+//   BRAID_FAKE_REACH=0          cards do not see each other's memory
 //   BRAID_FAKE_FAILS_AFTER=N    the card is lost after so many pieces of work
 //   BRAID_FAKE_BUILD=TEXT       the fingerprint
 #include <sys/mman.h>
@@ -34,6 +35,7 @@ constexpr Error kInvalidValue = 1;         // cudaErrorInvalidValue
 constexpr Error kOutOfMemory = 2;          // cudaErrorMemoryAllocation
 constexpr Error kInsufficientDriver = 35;  // cudaErrorInsufficientDriver
 constexpr Error kNoDevice = 100;           // cudaErrorNoDevice
+constexpr Error kPeersUnsupported = 217;   // cudaErrorPeerAccessUnsupported
 constexpr Error kIllegalAddress = 700;     // cudaErrorIllegalAddress
 
 int64_t Setting(const char* name, int64_t otherwise) {
@@ -246,7 +248,9 @@ void LendMemory(ModuleTable& table) {
     void* const at = mmap(nullptr, most_bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return kOutOfMemory;
-    *range = {.card = card, .address = at, .reserved = most_bytes};
+    range->card = card;
+    range->address = at;
+    range->reserved = most_bytes;
     return kDone;
   };
   table.extend = [](Range* range, uint64_t bytes) {
@@ -274,7 +278,13 @@ void LendMemory(ModuleTable& table) {
     const std::lock_guard lock(TheMemory().mutex);
     TheMemory().pinned.erase(static_cast<const std::byte*>(address));
   };
-  table.allow_peer = [](int32_t, int32_t) { return kDone; };
+  table.allow_peer = [](int32_t, int32_t) {
+    return Setting("BRAID_FAKE_REACH", 1) == 0 ? kPeersUnsupported : kDone;
+  };
+  table.share = [](Range* range, int32_t other) {
+    range->others |= uint64_t{1} << other;
+    return kDone;
+  };
 }
 
 void MakeStreams(ModuleTable& table) {
@@ -302,6 +312,12 @@ void MakeStreams(ModuleTable& table) {
     for (const void* address : {static_cast<const void*>(to), from}) {
       if (TheMemory().LeavesBlock(address, bytes)) return kInvalidValue;
     }
+    Later(stream, [=] { std::memmove(to, from, bytes); });
+    return kDone;
+  };
+  table.copy_across = [](int32_t, void* to, int32_t, const void* from, uint64_t bytes,
+                         void* stream) {
+    if (TheEngine().is_lost()) return kIllegalAddress;
     Later(stream, [=] { std::memmove(to, from, bytes); });
     return kDone;
   };

@@ -12,6 +12,7 @@ READ = [  # and write, if the second is true
     (r"::WholeGroupsKernel<.*::Float(Unary|Binary|Activation\w*)<", True),
     (r"::CastKernel<", True),
     (r"::UpdateKernel<", True),
+    (r"::PeerReduceKernel" + WIDE, True),
     (r"::(RowNorm|RowNormInputGrad|GroupNorm|GroupNormInputGrad|Normalize)" + WIDE, True),
     (r"::(Softmax|SoftmaxGrad|CrossEntropyGrad|SparseCrossEntropyGrad)" + WIDE, True),
     (r"::(SumRowParts|SumChannels|SumParts|ReduceRows|ReduceColumns)" + WIDE, False),

@@ -360,18 +360,19 @@ class LaggingCollective final : public DeviceCollective {
         stream_(static_cast<LaggingStream&>(*stream)),
         meeting_(meeting) {}
 
-  void Queue(const std::byte* input, std::byte* output) override {
-    const auto part = std::make_shared<LaggingPart>();
-    part->spec = spec_;
-    part->input = input;
-    part->output = output;
-    stream_.Meet(meeting_, part);
+  void Come(const std::byte* input, std::byte* output) override {
+    part_ = std::make_shared<LaggingPart>();
+    part_->spec = spec_;
+    part_->input = input;
+    part_->output = output;
   }
+  void Queue() override { stream_.Meet(meeting_, part_); }
 
  private:
   const std::shared_ptr<const DeviceCollectiveSpec> spec_;
   LaggingStream& stream_;
   LaggingMeeting* const meeting_;
+  std::shared_ptr<LaggingPart> part_;
 };
 
 class LaggingGroup final : public DeviceGroup {

@@ -11,6 +11,7 @@ KernelTable MakeKernelTable() {
           .integers = MakeIntegerTable(),
           .matmul = MakeMatmulTable(),
           .normalization = MakeNormalizationTable(),
+          .peers = MakePeerReduceTable(),
           .pointwise = MakePointwiseTable(),
           .pooling = MakePoolingTable(),
           .random = MakeRandomTable(),

@@ -8,6 +8,7 @@
 #include "runtime/kernels/cuda/integers.h"
 #include "runtime/kernels/cuda/matmul.h"
 #include "runtime/kernels/cuda/normalization.h"
+#include "runtime/kernels/cuda/peer_reduce.h"
 #include "runtime/kernels/cuda/pointwise.h"
 #include "runtime/kernels/cuda/pooling.h"
 #include "runtime/kernels/cuda/random.h"
@@ -30,6 +31,7 @@ struct KernelTable {
   IntegerTable integers;
   MatmulTable matmul;
   NormalizationTable normalization;
+  PeerReduceTable peers;
   PointwiseTable pointwise;
   PoolingTable pooling;
   RandomTable random;
