@@ -10,6 +10,19 @@
 #include "runtime/base/status.h"
 
 namespace braid {
+namespace {
+
+// What is kept is not made in each act, and what takes turns is a CPU's.
+std::vector<bool> AreRepeatable(const std::vector<ComputeCall>& calls, bool take_turns) {
+  std::vector<bool> are;
+  for (const ComputeCall& call : calls) {
+    are.push_back(!take_turns && !call.is_kept && call.kernel->is_repeatable());
+  }
+  return are;
+}
+
+}  // namespace
+
 ComputeAction::ComputeAction(TaskMemory memory, ComputeWork work, const Options& options)
     : memory_(std::move(memory)),
       calls_(std::move(work.calls)),
@@ -17,7 +30,8 @@ ComputeAction::ComputeAction(TaskMemory memory, ComputeWork work, const Options&
       seen_(calls_.size(), 0),
       moving_(memory_.inputs.size() + memory_.outputs.size()),
       current_(moving_.size(), nullptr),
-      options_(options) {
+      options_(options),
+      captured_(options_.stream, AreRepeatable(calls_, !turns_.empty())) {
   const auto num_inputs = static_cast<uint32_t>(memory_.inputs.size());
   const auto add = [&](const OperandAddress& operand) {
     const auto pointer = static_cast<uint32_t>(pointers_.size());
@@ -82,15 +96,39 @@ absl::Status ComputeAction::RunCalls(const Act& act) {
       i = turns++->end;
       continue;
     }
-    const bool is_unchanged = variables != 0 && std::exchange(seen_[i], variables) == variables;
-    if (!is_unchanged || !calls_[i].is_kept) {
-      Begin(i);
-      KernelRun run = RunOf(i, act);
-      if (is_unchanged) run.unchanged_inputs = calls_[i].steady_inputs;
-      BRAID_RETURN_IF_ERROR(calls_[i].kernel->Run(run));
+    if (CapturedCalls::Range* const range = captured_.At(i)) {
+      BRAID_RETURN_IF_ERROR(RunCaptured(*range, act, variables));
+      i = range->end;
+      continue;
     }
-    ++i;
+    BRAID_RETURN_IF_ERROR(RunCall(i++, act, variables));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ComputeAction::RunCall(size_t call, const Act& act, uint64_t variables) {
+  const bool is_unchanged = variables != 0 && std::exchange(seen_[call], variables) == variables;
+  if (is_unchanged && calls_[call].is_kept) return absl::OkStatus();
+  Begin(call);
+  KernelRun run = RunOf(call, act);
+  if (is_unchanged) run.unchanged_inputs = calls_[call].steady_inputs;
+  return calls_[call].kernel->Run(run);
+}
+
+absl::Status ComputeAction::RunCaptured(CapturedCalls::Range& range, const Act& act,
+                                        uint64_t variables) {
+  // What is launched at once is, for reports, all calls from the first to the last.
+  Begin(range.begin);
+  const auto run = [&] {
+    for (size_t i = range.begin; i < range.end; ++i) {
+      BRAID_RETURN_IF_ERROR(RunCall(i, act, variables));
+    }
+    return absl::OkStatus();
+  };
+  const CapturedCalls::Act operands = {.addresses = current_,
+                                       .micro_batch = act.index % options_.acts_per_step};
+  BRAID_RETURN_IF_ERROR(captured_.Run(range, operands, run));
+  Begin(range.end - 1);
   return absl::OkStatus();
 }
 

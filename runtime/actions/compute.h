@@ -13,6 +13,7 @@
 
 #include "actor/action.h"
 #include "runtime/actions/call_turns.h"
+#include "runtime/actions/captured_calls.h"
 #include "runtime/actions/task_memory.h"
 #include "runtime/device/stream.h"
 #include "runtime/kernels/kernel.h"
@@ -68,6 +69,8 @@ class ComputeAction final : public Action {
   uint64_t VariablesIn(const Act& act) const;
   // In order; running_ is the one that an error is of.
   absl::Status RunCalls(const Act& act);
+  absl::Status RunCall(size_t call, const Act& act, uint64_t variables);
+  absl::Status RunCaptured(CapturedCalls::Range& range, const Act& act, uint64_t variables);
   void RunTurns(const CallTurns& turns, const Act& act);
   // Moves the pointers to what stays by so many elements.
   void MoveStaying(const CallTurns& turns, int64_t elements);
@@ -82,6 +85,7 @@ class ComputeAction final : public Action {
   std::vector<std::byte*> current_;          // slot address by end
   std::atomic<size_t> running_{0};           // of calls_
   const Options options_;
+  CapturedCalls captured_;
 };
 
 }  // namespace braid

@@ -63,7 +63,8 @@ absl::Status CudaDevice::Start(const DeviceRequest& request, const Options& opti
   }
   // The common parts of all queues are known now.
   for (size_t i = 0; i < std::size(kOwnStreams) + 1; ++i) {  // and what is done together
-    streams_.push_back(std::make_unique<CudaStream>(this, queue_));
+    const bool captures = options.uses_graphs && i == 0;     // where kernels are queued
+    streams_.push_back(std::make_unique<CudaStream>(this, queue_, captures));
   }
   streams_[0]->Clear(noted_memory_.data(), sizeof(int32_t));
   return absl::OkStatus();

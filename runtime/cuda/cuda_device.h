@@ -37,8 +37,8 @@ class CudaDevice final : public Device {
     int card = 0;
     absl::Status status;  // a failure before it was made
     std::shared_ptr<const KernelRegistry> kernels;
-    std::string libraries;                                 // CudaOptions::libraries
-    bool rounds_to_tf32 = false, sums_by_winograd = true;  // CudaOptions'
+    std::string libraries;  // CudaOptions::libraries
+    bool rounds_to_tf32 = false, sums_by_winograd = true, uses_graphs = true;  // CudaOptions'
   };
   // What goes wrong here, the first use of its memory says.
   CudaDevice(const DeviceRequest& request, const Options& options);

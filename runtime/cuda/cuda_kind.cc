@@ -41,7 +41,8 @@ class Cards {
                                      .kernels = kernels_,
                                      .libraries = options_->libraries,
                                      .rounds_to_tf32 = options_->rounds_to_tf32,
-                                     .sums_by_winograd = options_->sums_by_winograd});
+                                     .sums_by_winograd = options_->sums_by_winograd,
+                                     .uses_graphs = options_->uses_graphs});
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "glog/logging.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/module.h"
 
 namespace braid::cuda {
 namespace {
@@ -29,19 +30,24 @@ absl::StatusOr<Walk> WalkOfRuns(const BoxRuns& runs) {
 
 }  // namespace
 
-CudaStream::CudaStream(CudaDevice* device, const Queue& common)
+CudaStream::CudaStream(CudaDevice* device, const Queue& common, bool captures)
     : device_(*device), queue_(common), mark_(device->module(), device->card()) {
-  Check(device_.module().make_stream(device_.card(), &queue_.stream));
+  Check(device_.module().make_stream(device_.card(), &stream_));
+  queue_.stream = stream_;
   Check(device_.module().make_stream(device_.card(), &notices_));
+  if (captures) Check(device_.module().make_stream(device_.card(), &capturing_));
 }
 
 CudaStream::~CudaStream() {
-  if (queue_.stream != nullptr) device_.module().destroy_stream(device_.card(), queue_.stream);
-  if (notices_ != nullptr) device_.module().destroy_stream(device_.card(), notices_);
+  for (void* stream : {stream_, notices_, capturing_}) {
+    if (stream != nullptr) device_.module().destroy_stream(device_.card(), stream);
+  }
 }
 
 void CudaStream::Check(Error error) {
-  if (error != kDone) device_.Fail(Failed(error));
+  if (error == kDone) return;
+  if (queue_.stream == stream_) return device_.Fail(Failed(error));
+  if (captured_ == kDone) captured_ = error;
 }
 
 absl::Status CudaStream::Failed(Error error) {
@@ -127,13 +133,62 @@ void CudaStream::Reduce(const PeerReduceLaunch& launch) {
 void CudaStream::Record(StreamEvent& event) {
   auto& mark = static_cast<CudaEvent&>(event);
   if (mark.event_ == nullptr) Check(device_.module().make_event(mark.card_, &mark.event_));
-  Check(device_.module().record(device_.card(), mark.event_, queue_.stream));
+  Check(device_.module().record(device_.card(), mark.event_, stream_));
 }
 
 void CudaStream::Wait(const StreamEvent& event) {
   const auto& mark = static_cast<const CudaEvent&>(event);
   if (mark.event_ == nullptr) return;
-  Check(device_.module().wait(device_.card(), queue_.stream, mark.event_));
+  Check(device_.module().wait(device_.card(), stream_, mark.event_));
+}
+
+namespace {
+
+class CudaGraph final : public CapturedWork {
+ public:
+  CudaGraph(const ModuleTable& module, int card, void* graph)
+      : module_(module), card_(card), graph_(graph) {}
+  ~CudaGraph() override { module_.destroy_graph(card_, graph_); }
+
+  void* graph() const { return graph_; }
+
+ private:
+  const ModuleTable& module_;
+  const int card_;
+  void* const graph_;
+};
+
+}  // namespace
+
+bool CudaStream::BeginCapture() {
+  captured_ = device_.module().begin_capture(device_.card(), capturing_);
+  if (captured_ == kDone) queue_.stream = capturing_;
+  if (captured_ != kDone) WarnOfCapture();
+  return captured_ == kDone;
+}
+
+std::unique_ptr<CapturedWork> CudaStream::EndCapture() {
+  queue_.stream = stream_;
+  void* graph = nullptr;
+  const Error error = device_.module().end_capture(device_.card(), capturing_, &graph);
+  if (captured_ == kDone) captured_ = error;
+  auto work = graph == nullptr
+                  ? nullptr
+                  : std::make_unique<CudaGraph>(device_.module(), device_.card(), graph);
+  if (captured_ == kDone) return work;
+  WarnOfCapture();
+  return nullptr;
+}
+
+void CudaStream::WarnOfCapture() const {
+  LOG_FIRST_N(WARNING, 1) << "kernels are launched one by one where CUDA cannot capture them ("
+                          << ErrorWords(device_.module(), captured_)
+                          << "); --cuda_graphs=false does it everywhere";
+}
+
+void CudaStream::Launch(const CapturedWork& work) {
+  Check(device_.module().launch_graph(device_.card(), static_cast<const CudaGraph&>(work).graph(),
+                                      stream_));
 }
 
 void CudaStream::Notify(Notice notice) {
@@ -145,8 +200,6 @@ void CudaStream::Notify(Notice notice) {
   Check(device_.module().call_host(device_.card(), notices_, &CudaDevice::OnReached, due));
 }
 
-Error CudaStream::state() const {
-  return device_.module().stream_state(device_.card(), queue_.stream);
-}
+Error CudaStream::state() const { return device_.module().stream_state(device_.card(), stream_); }
 
 }  // namespace braid::cuda

@@ -38,7 +38,8 @@ struct WorkRange {
 
 class CudaStream final : public QueueStream {
  public:
-  CudaStream(CudaDevice* device, const Queue& common);
+  // `captures`: CanCapture.
+  CudaStream(CudaDevice* device, const Queue& common, bool captures);
   ~CudaStream() override;
 
   void Copy(std::byte* to, const std::byte* from, uint64_t bytes) override;
@@ -49,6 +50,10 @@ class CudaStream final : public QueueStream {
                   std::byte* to) override;
   void Record(StreamEvent& event) override;
   void Wait(const StreamEvent& event) override;
+  bool CanCapture() const override { return capturing_ != nullptr; }
+  bool BeginCapture() override;
+  std::unique_ptr<CapturedWork> EndCapture() override;
+  void Launch(const CapturedWork& work) override;
   void Notify(Notice notice) override;
   void SetName(const WorkName* name) override;
 
@@ -63,11 +68,16 @@ class CudaStream final : public QueueStream {
   Error state() const;
 
  private:
-  // Ends the device's work with the error, if it is one.
+  // Ends the device's work with the error, if it is one, or what is being captured.
   void Check(Error error);
+  void WarnOfCapture() const;
 
   CudaDevice& device_;
-  Queue queue_;
+  void* stream_ = nullptr;
+  // Nothing is ever queued here: other threads look at the stream while this one captures.
+  void* capturing_ = nullptr;
+  Queue queue_;             // of either
+  Error captured_ = kDone;  // the first error since BeginCapture
   // Only notices are queued here, each behind a mark in the stream: the work never waits for what
   // the host does with one.
   void* notices_ = nullptr;

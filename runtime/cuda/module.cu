@@ -266,6 +266,36 @@ Error CallHost(int32_t card, void* stream, void (*function)(void*), void* argume
   return Code(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), function, argument));
 }
 
+Error BeginCapture(int32_t card, void* stream) {
+  const Error error = UseCard(card);
+  if (error != kDone) return error;
+  return Code(
+      cudaStreamBeginCapture(static_cast<cudaStream_t>(stream), cudaStreamCaptureModeThreadLocal));
+}
+Error EndCapture(int32_t card, void* stream, void** graph) {
+  *graph = nullptr;
+  const Error error = UseCard(card);
+  if (error != kDone) return error;
+  cudaGraph_t captured = nullptr;
+  cudaError_t result = cudaStreamEndCapture(static_cast<cudaStream_t>(stream), &captured);
+  cudaGraphExec_t made = nullptr;
+  if (result == cudaSuccess) result = cudaGraphInstantiate(&made, captured, 0);
+  if (captured != nullptr) cudaGraphDestroy(captured);
+  // It is the caller's, and not what the next launch meets.
+  if (result != cudaSuccess) cudaGetLastError();
+  if (result == cudaSuccess) *graph = made;
+  return Code(result);
+}
+Error LaunchGraph(int32_t card, void* graph, void* stream) {
+  const Error error = UseCard(card);
+  if (error != kDone) return error;
+  return Code(
+      cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), static_cast<cudaStream_t>(stream)));
+}
+void DestroyGraph(int32_t card, void* graph) {
+  if (UseCard(card) == kDone) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+}
+
 Error StreamState(int32_t card, void* stream) {
   const Error error = UseCard(card);
   if (error != kDone) return error;
@@ -307,6 +337,10 @@ BraidCudaModule() {
                                     .copy_across = CopyAcross,
                                     .clear = Clear,
                                     .call_host = CallHost,
+                                    .begin_capture = BeginCapture,
+                                    .end_capture = EndCapture,
+                                    .launch_graph = LaunchGraph,
+                                    .destroy_graph = DestroyGraph,
                                     .stream_state = StreamState,
                                     .use_card = UseCard,
                                     .open_libraries = OpenLibraries,

@@ -17,6 +17,7 @@ struct CudaOptions {
   std::string libraries;  // folders, separated by ':', where its libraries are looked for first
   bool rounds_to_tf32 = false;   // Queue::rounds_to_tf32
   bool sums_by_winograd = true;  // Queue::sums_by_winograd
+  bool uses_graphs = true;       // what a chain of kernels queues is captured and launched at once
   int card = -1;                 // that has all of a node's devices; -1: one card a device
 };
 

@@ -69,6 +69,12 @@ struct ModuleTable {
   // Calls function(argument) on a thread of CUDA's when the stream has come to it; never after an
   // error of the device.
   Error (*call_host)(int32_t card, void* stream, void (*function)(void*), void* argument);
+  // What this thread queues in the stream from now on is captured, until end_capture, which makes a
+  // graph of it; null after an error.
+  Error (*begin_capture)(int32_t card, void* stream);
+  Error (*end_capture)(int32_t card, void* stream, void** graph);
+  Error (*launch_graph)(int32_t card, void* graph, void* stream);
+  void (*destroy_graph)(int32_t card, void* graph);
   // kDone when all is done, kNotReady, or the error that the device met.
   Error (*stream_state)(int32_t card, void* stream);
   // Kernels are launched by the thread on this card from now on.

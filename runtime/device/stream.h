@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,6 +19,13 @@ namespace braid {
 class StreamEvent {
  public:
   virtual ~StreamEvent() = default;
+};
+
+// Work that a stream has captured and can be told to do as a whole, again and again. Ends before
+// its stream does.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
 };
 
 // For messages about queued work, which may fail long after it was queued: "matmul 'fc1'" and
@@ -52,6 +60,16 @@ class Stream {
   // What is queued after this is done after the place that the event marks now; at once if it marks
   // none.
   virtual void Wait(const StreamEvent& event) = 0;
+
+  // Whether queueing what was captured may cost less than queueing its parts.
+  virtual bool CanCapture() const { return false; }
+  // Copies and kernels that are queued from now on are not done, but captured. False: it does not
+  // begin...
+  virtual bool BeginCapture() { return false; }
+  // ...and now it ends. Null if the stream cannot do them.
+  virtual std::unique_ptr<CapturedWork> EndCapture() { return nullptr; }
+  // Queues all of it.
+  virtual void Launch(const CapturedWork& /*work*/) {}
 
   virtual void Notify(Notice notice) = 0;
   // What is queued from now on belongs to this; null: to nothing with a name. Borrowed as long as

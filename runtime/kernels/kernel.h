@@ -80,6 +80,10 @@ class Kernel {
   // outside (a file, a feed) failed.
   virtual absl::Status Run(const KernelRun& run) = 0;
 
+  // Whether each Run with the same addresses and micro-batch queues the same work, whatever the
+  // step: then what one queued may be queued again without a Run.
+  virtual bool is_repeatable() const { return false; }
+
   // How it can work in parts (graph/op_parts.h): at least as its operator's definition says.
   virtual OpParts parts() const { return {}; }
   // Run's work for the elements [begin, begin + size) of such operands, of a kernel that has parts.

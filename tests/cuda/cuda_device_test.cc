@@ -1,5 +1,7 @@
 // Cards as devices of sessions: the numbers of CPUs. Without BRAID_TEST_DEVICE they are those of
 // module_on_host.cc, whose kernels run on the host, later than they are queued.
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -8,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "glog/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/cuda/cuda_kind.h"
@@ -19,13 +22,15 @@ namespace {
 using examples::Parallel;
 using testing::HasSubstr;
 
-DeviceKinds KindsWithCuda() {
+std::string ModuleOnHost() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "braid_cuda_on_host.so";
+}
+
+DeviceKinds KindsWithCuda(bool uses_graphs = true) {
   const auto options = std::make_shared<cuda::CudaOptions>();
   options->card = 0;  // has all devices of a node
-  if (std::getenv("BRAID_TEST_DEVICE") == nullptr) {
-    options->module =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "braid_cuda_on_host.so";
-  }
+  options->uses_graphs = uses_graphs;
+  if (std::getenv("BRAID_TEST_DEVICE") == nullptr) options->module = ModuleOnHost();
   DeviceKinds kinds;
   EXPECT_TRUE(kinds.Register("cuda", cuda::CudaKind(options)).ok());
   return kinds;
@@ -124,6 +129,46 @@ TEST(CudaDeviceTest, NarrowProductsStayNearWideOnes) {
         EXPECT_NEAR(narrow->losses[i], wide->losses[i], 0.005 * wide->losses[i]);
       }
     }
+  }
+}
+
+// Of the module on the host, so far; 0 with a real one.
+int64_t GraphLaunches() {
+  if (std::getenv("BRAID_TEST_DEVICE") != nullptr) return 0;
+  void* const module = dlopen(ModuleOnHost().c_str(), RTLD_NOW | RTLD_LOCAL);
+  CHECK(module != nullptr) << dlerror();
+  return reinterpret_cast<int64_t (*)()>(dlsym(module, "BraidFakeGraphLaunches"))();
+}
+
+// The same losses, bit for bit, whether chains of kernels are captured or not, also where CUDA
+// refuses; with random numbers in between, which no graph has.
+TEST(CudaDeviceTest, GraphsHaveTheBitsOfKernels) {
+  for (const int micro_batches : {1, 2}) {
+    std::vector<std::vector<double>> losses;
+    std::vector<int64_t> launches;
+    for (const std::string way : {"graphs", "kernels", "refused"}) {
+      setenv("BRAID_FAKE_CAPTURES", way == "refused" ? "0" : "1", 1);
+      TrainingOptions options{.layout = LayoutCases().front(), .steps = 8};
+      options.device_kinds = KindsWithCuda(way != "kernels");
+      options.node_kinds = {"cuda"};
+      const int64_t before = GraphLaunches();
+      const auto run = RunTraining(options, [&](Job& job) {
+        examples::MnistOptions mnist = SmallMnist(Parallel::kData, DType::kF32);
+        mnist.dropout = 0.2;
+        mnist.micro_batches = micro_batches;
+        examples::TrainMnist(job, mnist);
+      });
+      unsetenv("BRAID_FAKE_CAPTURES");
+      ASSERT_TRUE(run.ok()) << run.status().message();
+      losses.push_back(run->losses);
+      launches.push_back(GraphLaunches() - before);
+    }
+    EXPECT_EQ(losses[0], losses[1]);
+    EXPECT_EQ(losses[0], losses[2]);
+    if (std::getenv("BRAID_TEST_DEVICE") != nullptr) continue;
+    EXPECT_GE(launches[0], 8 * micro_batches);
+    EXPECT_EQ(launches[1], 0);
+    EXPECT_EQ(launches[2], 0);
   }
 }
 

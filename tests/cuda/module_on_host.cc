@@ -6,6 +6,7 @@
 //   BRAID_FAKE_CAPABILITY=7     the cards'
 //   BRAID_FAKE_MEMORY=BYTES     of a card
 //   BRAID_FAKE_REACH=0          cards do not see each other's memory
+//   BRAID_FAKE_CAPTURES=0       streams capture nothing
 //   BRAID_FAKE_FAILS_AFTER=N    the card is lost after so many pieces of work
 //   BRAID_FAKE_BUILD=TEXT       the fingerprint
 #include <sys/mman.h>
@@ -31,12 +32,13 @@
 namespace braid::cuda {
 namespace {
 
-constexpr Error kInvalidValue = 1;         // cudaErrorInvalidValue
-constexpr Error kOutOfMemory = 2;          // cudaErrorMemoryAllocation
-constexpr Error kInsufficientDriver = 35;  // cudaErrorInsufficientDriver
-constexpr Error kNoDevice = 100;           // cudaErrorNoDevice
-constexpr Error kPeersUnsupported = 217;   // cudaErrorPeerAccessUnsupported
-constexpr Error kIllegalAddress = 700;     // cudaErrorIllegalAddress
+constexpr Error kInvalidValue = 1;          // cudaErrorInvalidValue
+constexpr Error kOutOfMemory = 2;           // cudaErrorMemoryAllocation
+constexpr Error kInsufficientDriver = 35;   // cudaErrorInsufficientDriver
+constexpr Error kNoDevice = 100;            // cudaErrorNoDevice
+constexpr Error kPeersUnsupported = 217;    // cudaErrorPeerAccessUnsupported
+constexpr Error kCaptureUnsupported = 900;  // cudaErrorStreamCaptureUnsupported
+constexpr Error kIllegalAddress = 700;      // cudaErrorIllegalAddress
 
 int64_t Setting(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);
@@ -56,9 +58,12 @@ struct Item {
   int64_t count = 0;
 };
 
+using FakeGraph = std::vector<Item>;
+
 struct FakeStream {
   std::deque<Item> items;
   bool is_busy = false;
+  std::unique_ptr<FakeGraph> captured;  // null: what is queued is done
 };
 
 // All cards' work, on one thread.
@@ -87,6 +92,7 @@ class Engine {
   void Push(FakeStream* stream, Item item) {
     {
       const std::lock_guard lock(mutex_);
+      if (stream->captured != nullptr) return stream->captured->push_back(std::move(item));
       if (item.record != nullptr) item.count = ++item.record->recorded;
       if (item.wait != nullptr) item.count = item.wait->recorded;
       stream->items.push_back(std::move(item));
@@ -152,6 +158,12 @@ class Engine {
 Engine& TheEngine() {
   static Engine engine;
   return engine;
+}
+
+// Of graphs.
+std::atomic<int64_t>& TheLaunches() {
+  static std::atomic<int64_t> launches = 0;
+  return launches;
 }
 
 struct Memory {
@@ -330,6 +342,23 @@ void MakeStreams(ModuleTable& table) {
     Later(stream, [=] { function(argument); });
     return kDone;
   };
+  table.begin_capture = [](int32_t, void* stream) {
+    if (Setting("BRAID_FAKE_CAPTURES", 1) == 0) return kCaptureUnsupported;
+    StreamOf(stream)->captured = std::make_unique<FakeGraph>();
+    return kDone;
+  };
+  table.end_capture = [](int32_t, void* stream, void** graph) {
+    *graph = StreamOf(stream)->captured.release();
+    return *graph == nullptr ? kCaptureUnsupported : kDone;
+  };
+  table.launch_graph = [](int32_t, void* graph, void* stream) {
+    ++TheLaunches();
+    for (const Item& item : *static_cast<FakeGraph*>(graph)) {
+      TheEngine().Push(StreamOf(stream), item);
+    }
+    return kDone;
+  };
+  table.destroy_graph = [](int32_t, void* graph) { delete static_cast<FakeGraph*>(graph); };
   table.stream_state = [](int32_t, void* stream) { return TheEngine().StateOf(StreamOf(stream)); };
 }
 
@@ -348,6 +377,10 @@ ModuleTable MakeTable() {
 
 }  // namespace
 }  // namespace braid::cuda
+
+extern "C" __attribute__((visibility("default"))) int64_t BraidFakeGraphLaunches() {
+  return braid::cuda::TheLaunches();
+}
 
 extern "C" __attribute__((visibility("default"))) const braid::cuda::ModuleTable*
 BraidCudaModule() {

@@ -33,21 +33,28 @@ Queue QueueOf(const KernelRun& run);
 absl::Status LaunchStatus(const KernelRun& run, Error error);
 
 // F: Error (const Queue&, const KernelRun&).
-template <class F>
+template <class F, bool repeatable>
 class LaunchingKernel final : public Kernel {
  public:
   explicit LaunchingKernel(F launch) : launch_(std::move(launch)) {}
   absl::Status Run(const KernelRun& run) override {
     return LaunchStatus(run, launch_(QueueOf(run), run));
   }
+  bool is_repeatable() const override { return repeatable; }
 
  private:
   F launch_;
 };
 
+// Of a launch that hangs on addresses and the micro-batch, but not on the step.
 template <class F>
 std::unique_ptr<Kernel> MakeKernel(F launch) {
-  return std::make_unique<LaunchingKernel<F>>(std::move(launch));
+  return std::make_unique<LaunchingKernel<F, true>>(std::move(launch));
+}
+// Of one that is another one in each run.
+template <class F>
+std::unique_ptr<Kernel> MakeChangingKernel(F launch) {
+  return std::make_unique<LaunchingKernel<F, false>>(std::move(launch));
 }
 
 // With memory that it takes turns in (KernelSpec::work, which is the device's): `bytes` of it.

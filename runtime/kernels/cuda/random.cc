@@ -74,7 +74,7 @@ KernelOr MakeConstant(const KernelTable& table, const KernelSpec& spec) {
 
 KernelOr MakeStep(const KernelTable& table, const KernelSpec& spec) {
   if (spec.outputs[0].dtype != DType::kI64) return UnsupportedTypes(spec);
-  return MakeKernel([&table](const Queue& queue, const KernelRun& run) {
+  return MakeChangingKernel([&table](const Queue& queue, const KernelRun& run) {
     return table.rearrange.fill(queue, {.to = run.outputs[0],
                                         .element_bytes = sizeof(int64_t),
                                         .elements = 1,
@@ -83,8 +83,8 @@ KernelOr MakeStep(const KernelTable& table, const KernelSpec& spec) {
 }
 
 KernelOr MakeStaleness(const KernelTable& table, const KernelSpec& spec) {
-  return MakeKernel([&table, counter = StalenessCounter(spec.attrs.Int("workers"))](
-                        const Queue& queue, const KernelRun& run) mutable {
+  return MakeChangingKernel([&table, counter = StalenessCounter(spec.attrs.Int("workers"))](
+                                const Queue& queue, const KernelRun& run) mutable {
     return table.rearrange.fill(queue, {.to = run.outputs[0],
                                         .element_bytes = sizeof(int64_t),
                                         .elements = 1,
@@ -179,8 +179,8 @@ KernelOr MakeRandom(const KernelTable& table, const KernelSpec& spec, std::strin
   BRAID_ASSIGN_OR_RETURN(const LogicalWalk walk, LogicalWalkOf(out));
   all.dtype = out.dtype;
   all.walk = walk.walk;
-  return MakeKernel([&table, all, walk, has_input, seed = spec.seed, name = StableHash(key)](
-                        const Queue& queue, const KernelRun& run) {
+  return MakeChangingKernel([&table, all, walk, has_input, seed = spec.seed,
+                             name = StableHash(key)](const Queue& queue, const KernelRun& run) {
     RandomLaunch launch = all;
     const RandomKey of_step = MakeRandomKey(seed, name, run.step);
     launch.to = run.outputs[0];
