@@ -21,6 +21,19 @@ std::vector<bool> AreRepeatable(const std::vector<ComputeCall>& calls, bool take
   return are;
 }
 
+// By call: the end of the calls from it on whose kernels join one another.
+std::vector<size_t> EndsOfJoined(const std::vector<ComputeCall>& calls,
+                                 const std::vector<CallTurns>& turns) {
+  std::vector<size_t> ends(calls.size());
+  for (size_t i = calls.size(); i > 0; --i) {
+    const size_t call = i - 1;
+    const bool joins = i < calls.size() && turns.empty() && !calls[call].is_kept &&
+                       !calls[i].is_kept && calls[call].kernel->joins(*calls[i].kernel);
+    ends[call] = joins ? ends[i] : i;
+  }
+  return ends;
+}
+
 }  // namespace
 
 ComputeAction::ComputeAction(TaskMemory memory, ComputeWork work, const Options& options)
@@ -28,6 +41,7 @@ ComputeAction::ComputeAction(TaskMemory memory, ComputeWork work, const Options&
       calls_(std::move(work.calls)),
       turns_(std::move(work.turns)),
       seen_(calls_.size(), 0),
+      together_(EndsOfJoined(calls_, turns_)),
       moving_(memory_.inputs.size() + memory_.outputs.size()),
       current_(moving_.size(), nullptr),
       options_(options),
@@ -101,12 +115,15 @@ absl::Status ComputeAction::RunCalls(const Act& act) {
       i = range->end;
       continue;
     }
-    BRAID_RETURN_IF_ERROR(RunCall(i++, act, variables));
+    BRAID_RETURN_IF_ERROR(RunNext(i, act, variables));
   }
   return absl::OkStatus();
 }
 
-absl::Status ComputeAction::RunCall(size_t call, const Act& act, uint64_t variables) {
+absl::Status ComputeAction::RunNext(size_t& next, const Act& act, uint64_t variables) {
+  const size_t call = next;
+  next = together_[call];
+  if (next > call + 1) return RunTogether(call, next, act);
   const bool is_unchanged = variables != 0 && std::exchange(seen_[call], variables) == variables;
   if (is_unchanged && calls_[call].is_kept) return absl::OkStatus();
   Begin(call);
@@ -115,13 +132,24 @@ absl::Status ComputeAction::RunCall(size_t call, const Act& act, uint64_t variab
   return calls_[call].kernel->Run(run);
 }
 
+absl::Status ComputeAction::RunTogether(size_t begin, size_t end, const Act& act) {
+  Begin(begin);
+  std::vector<Kernel*> kernels;
+  std::vector<KernelRun> runs;
+  for (size_t i = begin; i < end; ++i) {
+    kernels.push_back(calls_[i].kernel.get());
+    runs.push_back(RunOf(i, act));
+  }
+  return kernels[0]->RunTogether(kernels, runs);
+}
+
 absl::Status ComputeAction::RunCaptured(CapturedCalls::Range& range, const Act& act,
                                         uint64_t variables) {
   // What is launched at once is, for reports, all calls from the first to the last.
   Begin(range.begin);
   const auto run = [&] {
-    for (size_t i = range.begin; i < range.end; ++i) {
-      BRAID_RETURN_IF_ERROR(RunCall(i, act, variables));
+    for (size_t i = range.begin; i < range.end;) {
+      BRAID_RETURN_IF_ERROR(RunNext(i, act, variables));
     }
     return absl::OkStatus();
   };

@@ -69,7 +69,9 @@ class ComputeAction final : public Action {
   uint64_t VariablesIn(const Act& act) const;
   // In order; running_ is the one that an error is of.
   absl::Status RunCalls(const Act& act);
-  absl::Status RunCall(size_t call, const Act& act, uint64_t variables);
+  // One call, or those that are run together; `call` is then the one after.
+  absl::Status RunNext(size_t& call, const Act& act, uint64_t variables);
+  absl::Status RunTogether(size_t begin, size_t end, const Act& act);
   absl::Status RunCaptured(CapturedCalls::Range& range, const Act& act, uint64_t variables);
   void RunTurns(const CallTurns& turns, const Act& act);
   // Moves the pointers to what stays by so many elements.
@@ -81,6 +83,7 @@ class ComputeAction final : public Action {
   std::vector<void*> pointers_;              // of all calls: inputs, then outputs
   std::vector<size_t> first_pointer_;        // by call
   std::vector<uint64_t> seen_;               // by call: VariablesIn its last act
+  std::vector<size_t> together_;             // by call: the end of those that are run with it
   std::vector<std::vector<Moving>> moving_;  // by end
   std::vector<std::byte*> current_;          // slot address by end
   std::atomic<size_t> running_{0};           // of calls_

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -83,6 +84,18 @@ class Kernel {
   // Whether each Run with the same addresses and micro-batch queues the same work, whatever the
   // step: then what one queued may be queued again without a Run.
   virtual bool is_repeatable() const { return false; }
+
+  // Whether its Run may be one with that of the next call's kernel, in whatever order: they are of
+  // one kind, and neither reads what the other one writes.
+  virtual bool joins(const Kernel& /*next*/) const { return false; }
+  // The runs of kernels each of which joins the next one, the first of which this is.
+  virtual absl::Status RunTogether(std::span<Kernel* const> kernels,
+                                   std::span<const KernelRun> runs) {
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      if (absl::Status status = kernels[i]->Run(runs[i]); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
 
   // How it can work in parts (graph/op_parts.h): at least as its operator's definition says.
   virtual OpParts parts() const { return {}; }

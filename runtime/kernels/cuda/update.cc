@@ -1,6 +1,10 @@
 // Of KernelSpecs: updates of variables by optimizers.
+#include <algorithm>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/kernels/cuda/families.h"
@@ -27,8 +31,7 @@ bool IsScalarType(DType dtype) { return IsFloating(dtype) || IsIndexType(dtype);
 // Without pointers and parameters. The first `same` operands are computed with as one type, those
 // that follow are scalars.
 absl::StatusOr<UpdateLaunch> LaunchOf(const KernelSpec& spec, int same, int scalars) {
-  UpdateLaunch launch = {.is_double = spec.inputs[0].dtype == DType::kF64,
-                         .elements = spec.inputs[0].num_elements()};
+  UpdateLaunch launch = {.is_double = spec.inputs[0].dtype == DType::kF64};
   for (int i = 0; i < same + scalars; ++i) {
     const DType dtype = spec.inputs[i].dtype;
     const bool is_same = IsFloating(dtype) && (dtype == DType::kF64) == launch.is_double;
@@ -38,10 +41,13 @@ absl::StatusOr<UpdateLaunch> LaunchOf(const KernelSpec& spec, int same, int scal
   return launch;
 }
 
-void SetOperands(const KernelRun& run, int states, UpdateLaunch& launch) {
-  launch.variable = run.inputs[0];
-  launch.gradient = run.inputs[1];
-  for (int s = 0; s < states; ++s) launch.states[s] = run.inputs[2 + s];
+// The variable, its gradient and the states, which begin with input `first`.
+UpdatePart PartOf(const KernelSpec& spec, const KernelRun& run, int first, int states) {
+  UpdatePart part = {.elements = spec.inputs[0].num_elements(),
+                     .variable = run.inputs[0],
+                     .gradient = run.inputs[first - 1]};
+  for (int s = 0; s < states; ++s) part.states[s] = run.inputs[first + s];
+  return part;
 }
 
 // With what its attributes choose.
@@ -50,6 +56,79 @@ UpdateRule RuleOf(const Update& update, const UpdateLaunch& launch) {
   if (update.rule == UpdateRule::kAdam && launch.adam.lazy) return UpdateRule::kLazyAdam;
   return update.rule;
 }
+
+// Updates that follow one another are of variables of their own: all that go by the same numbers
+// are launched together.
+class UpdateKernel final : public Kernel {
+ public:
+  struct Operands {
+    int rate = 0, step = 0, ratio = 0, condition = 0;  // numbers of inputs
+  };
+  UpdateKernel(const UpdateTable& table, const KernelSpec& spec, const Update& update,
+               const UpdateLaunch& launch, const Operands& operands)
+      : table_(table),
+        spec_(spec),
+        update_(update),
+        launch_(launch),
+        operands_(operands),
+        rule_(RuleOf(update, launch)) {}
+
+  absl::Status Run(const KernelRun& run) override {
+    Kernel* const self = this;
+    return RunTogether({&self, 1}, {&run, 1});
+  }
+  bool is_repeatable() const override { return true; }
+  bool joins(const Kernel& next) const override {
+    return dynamic_cast<const UpdateKernel*>(&next) != nullptr;
+  }
+  absl::Status RunTogether(std::span<Kernel* const> kernels,
+                           std::span<const KernelRun> runs) override {
+    struct Launch {
+      UpdateRule rule;
+      UpdateLaunch update;
+      std::vector<UpdatePart> parts;
+    };
+    std::vector<Launch> launches;
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      const auto& kernel = static_cast<const UpdateKernel&>(*kernels[i]);
+      const UpdateLaunch update = kernel.LaunchIn(runs[i]);
+      const auto same = std::ranges::find_if(launches, [&](const Launch& launch) {
+        return launch.rule == kernel.rule_ && launch.update == update;
+      });
+      Launch& launch =
+          same != launches.end()
+              ? *same
+              : launches.emplace_back(Launch{.rule = kernel.rule_, .update = update, .parts = {}});
+      launch.parts.push_back(PartOf(kernel.spec_, runs[i], 2, kernel.update_.states));
+    }
+    for (const Launch& launch : launches) {
+      const Error error =
+          table_.update(QueueOf(runs[0]), launch.rule, launch.update, launch.parts.data(),
+                        static_cast<int64_t>(launch.parts.size()));
+      BRAID_RETURN_IF_ERROR(LaunchStatus(runs[0], error));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  UpdateLaunch LaunchIn(const KernelRun& run) const {
+    UpdateLaunch now = launch_;
+    now.learning_rate.data = run.inputs[operands_.rate];
+    if (update_.takes_step) now.step.data = run.inputs[operands_.step];
+    if (update_.takes_ratio) now.ratio.data = run.inputs[operands_.ratio];
+    if (static_cast<int>(spec_.inputs.size()) > operands_.condition) {
+      now.applies = static_cast<const uint8_t*>(run.inputs[operands_.condition]);
+    }
+    return now;
+  }
+
+  const UpdateTable& table_;
+  const KernelSpec spec_;
+  const Update update_;
+  const UpdateLaunch launch_;
+  const Operands operands_;
+  const UpdateRule rule_;
+};
 
 KernelOr MakeUpdate(const UpdateTable& table, const KernelSpec& spec, const Update& update) {
   const int rate = 2 + update.states, step = rate + 1;
@@ -62,16 +141,9 @@ KernelOr MakeUpdate(const UpdateTable& table, const KernelSpec& spec, const Upda
   if (update.takes_step) launch.step.type = spec.inputs[step].dtype;
   if (update.takes_ratio) launch.ratio.type = spec.inputs[ratio].dtype;
   update.read(spec.attrs, launch);
-  const UpdateRule rule = RuleOf(update, launch);
-  return MakeKernel([=, function = table.update](const Queue& queue, const KernelRun& run) {
-    UpdateLaunch now = launch;
-    SetOperands(run, update.states, now);
-    now.learning_rate.data = run.inputs[rate];
-    if (update.takes_step) now.step.data = run.inputs[step];
-    if (update.takes_ratio) now.ratio.data = run.inputs[ratio];
-    if (is_conditional) now.applies = static_cast<const uint8_t*>(run.inputs[condition]);
-    return function(queue, rule, now);
-  });
+  return std::make_unique<UpdateKernel>(
+      table, spec, update, launch,
+      UpdateKernel::Operands{.rate = rate, .step = step, .ratio = ratio, .condition = condition});
 }
 
 // (variable, indices, rows, states..., learning rate[, step][, applies]).
@@ -97,9 +169,7 @@ absl::StatusOr<PlannedKernel> PlanRowUpdate(const KernelTable& table, const Kern
         RowUpdateLaunch now = {.update = launch, .count = picks.count, .row = picks.row};
         const Error error = SortPicks(table, queue, picks, work, now.entries);
         if (error != kDone) return error;
-        now.update.variable = run.inputs[0];
-        now.update.gradient = run.inputs[2];
-        for (int s = 0; s < update.states; ++s) now.update.states[s] = run.inputs[3 + s];
+        now.part = PartOf(spec, run, 3, update.states);
         now.update.learning_rate.data = run.inputs[rate];
         if (update.takes_step) now.update.step.data = run.inputs[step];
         if (is_conditional) now.update.applies = static_cast<const uint8_t*>(run.inputs[condition]);
@@ -120,10 +190,9 @@ absl::StatusOr<PlannedKernel> PlanLambSquare(const UpdateTable& table, const Ker
       spec, bytes,
       [=, function = table.lamb_square](const Queue& queue, const KernelRun& run, std::byte* work) {
         UpdateLaunch now = launch;
-        SetOperands(run, 2, now);
         now.step.data = run.inputs[4];
         const ScalarOperand sum = {.type = out_type, .data = run.outputs[0]};
-        return function(queue, now, reinterpret_cast<double*>(work), sum);
+        return function(queue, now, PartOf(spec, run, 2, 2), reinterpret_cast<double*>(work), sum);
       });
 }
 

@@ -138,85 +138,119 @@ struct Lamb {
   }
 };
 
+// Variables of one launch. Blocks take chunks of kThreads groups in turn, variable after variable.
+inline constexpr int kMostParts = 48;
+struct PartsLaunch {
+  UpdateLaunch update;
+  UpdatePart parts[kMostParts];
+  int32_t count = 0;
+  int32_t first_chunk[kMostParts + 1] = {};
+};
+static_assert(sizeof(PartsLaunch) <= 4096, "so much comes along with a launch");
+
 template <class Rule>
-__global__ void __launch_bounds__(kThreads) UpdateKernel(const UpdateLaunch launch) {
+__global__ void __launch_bounds__(kThreads) UpdateKernel(const PartsLaunch l) {
   using T = typename Rule::Element;
   constexpr int kSize = kGroup<T>, kStates = Rule::kStates;
+  const UpdateLaunch& launch = l.update;
   if (launch.applies != nullptr && *launch.applies == 0) return;
   __shared__ typename Rule::Factors shared_factors;
   if (threadIdx.x == 0) shared_factors = Rule::Now(launch);
   __syncthreads();
   const typename Rule::Factors factors = shared_factors;
-  for (int64_t g = FirstIndex(); g < launch.groups; g += IndexStep()) {
-    const int64_t i = g * launch.group, left = launch.elements - i;
-    const int count = static_cast<int>(left < launch.group ? left : launch.group);
+  int at = 0;  // of the parts; chunks ascend
+  for (int64_t chunk = blockIdx.x; chunk < l.first_chunk[l.count]; chunk += gridDim.x) {
+    while (chunk >= l.first_chunk[at + 1]) ++at;
+    const UpdatePart& part = l.parts[at];
+    const int64_t g = (chunk - l.first_chunk[at]) * kThreads + threadIdx.x;
+    if (g >= part.groups) continue;
+    const int64_t i = g * part.group, left = part.elements - i;
+    const int count = static_cast<int>(left < part.group ? left : part.group);
     T variable[kSize] = {}, gradient[kSize] = {}, states[kMaxUpdateStates][kSize] = {};
-    LoadGroup(launch.types[0], launch.variable, i, count, variable);
-    LoadGroup(launch.types[1], launch.gradient, i, count, gradient);
+    LoadGroup(launch.types[0], part.variable, i, count, variable);
+    LoadGroup(launch.types[1], part.gradient, i, count, gradient);
     for (int s = 0; s < kStates; ++s) {
-      LoadGroup(launch.types[2 + s], launch.states[s], i, count, states[s]);
+      LoadGroup(launch.types[2 + s], part.states[s], i, count, states[s]);
     }
     for (int j = 0; j < kSize; ++j) {
       Rule::Step(factors, variable[j], gradient[j], &states[0][j], &states[1][j], &states[2][j]);
     }
-    StoreGroup(launch.types[0], launch.variable, i, count, variable);
+    StoreGroup(launch.types[0], part.variable, i, count, variable);
     for (int s = 0; s < kStates; ++s) {
-      StoreGroup(launch.types[2 + s], launch.states[s], i, count, states[s]);
+      StoreGroup(launch.types[2 + s], part.states[s], i, count, states[s]);
     }
   }
 }
 
 // In groups of `size` elements, or of one where these are not in one piece.
-UpdateLaunch InGroups(UpdateLaunch launch, int size, int states) {
-  bool is_whole = IsAligned(launch.variable) && IsAligned(launch.gradient);
-  for (int s = 0; s < states; ++s) is_whole = is_whole && IsAligned(launch.states[s]);
-  launch.group = is_whole ? size : 1;
-  launch.groups = (launch.elements + launch.group - 1) / launch.group;
-  return launch;
+UpdatePart InGroups(UpdatePart part, int size, int states) {
+  bool is_whole = IsAligned(part.variable) && IsAligned(part.gradient);
+  for (int s = 0; s < states; ++s) is_whole = is_whole && IsAligned(part.states[s]);
+  part.group = is_whole ? size : 1;
+  part.groups = (part.elements + part.group - 1) / part.group;
+  return part;
 }
 
 template <class Rule>
-Error LaunchRule(const Queue& queue, const UpdateLaunch& launch) {
-  if (launch.elements == 0) return kDone;
-  const UpdateLaunch grouped = InGroups(launch, kGroup<typename Rule::Element>, Rule::kStates);
-  return LaunchBlocks(queue, BlocksFor(queue, grouped.groups), kThreads, UpdateKernel<Rule>,
-                      grouped);
+Error LaunchRule(const Queue& queue, const UpdateLaunch& launch, const UpdatePart* parts,
+                 int64_t count) {
+  PartsLaunch now = {.update = launch};
+  for (int64_t i = 0; i < count; ++i) {
+    if (parts[i].elements > 0) {
+      const UpdatePart part = InGroups(parts[i], kGroup<typename Rule::Element>, Rule::kStates);
+      now.parts[now.count] = part;
+      now.first_chunk[now.count + 1] =
+          now.first_chunk[now.count] +
+          static_cast<int32_t>((part.groups + kThreads - 1) / kThreads);
+      ++now.count;
+    }
+    if (now.count < kMostParts && i + 1 < count) continue;
+    if (now.count == 0) return kDone;
+    const Error error =
+        LaunchBlocks(queue, BlocksFor(queue, int64_t{now.first_chunk[now.count]} * kThreads),
+                     kThreads, UpdateKernel<Rule>, now);
+    if (error != kDone) return error;
+    now.count = 0;
+  }
+  return kDone;
 }
 
 template <class T>
-Error LaunchUpdateOf(const Queue& queue, UpdateRule rule, const UpdateLaunch& launch) {
+Error LaunchUpdateOf(const Queue& queue, UpdateRule rule, const UpdateLaunch& launch,
+                     const UpdatePart* parts, int64_t count) {
   switch (rule) {
     case UpdateRule::kSgd:
-      return LaunchRule<Sgd<T>>(queue, launch);
+      return LaunchRule<Sgd<T>>(queue, launch, parts, count);
     case UpdateRule::kMomentum:
-      return LaunchRule<Momentum<T, false>>(queue, launch);
+      return LaunchRule<Momentum<T, false>>(queue, launch, parts, count);
     case UpdateRule::kNesterov:
-      return LaunchRule<Momentum<T, true>>(queue, launch);
+      return LaunchRule<Momentum<T, true>>(queue, launch, parts, count);
     case UpdateRule::kAdam:
-      return LaunchRule<Adam<T, false>>(queue, launch);
+      return LaunchRule<Adam<T, false>>(queue, launch, parts, count);
     case UpdateRule::kLazyAdam:
-      return LaunchRule<Adam<T, true>>(queue, launch);
+      return LaunchRule<Adam<T, true>>(queue, launch, parts, count);
     case UpdateRule::kRmsprop:
-      return LaunchRule<Rmsprop<T, false, false>>(queue, launch);
+      return LaunchRule<Rmsprop<T, false, false>>(queue, launch, parts, count);
     case UpdateRule::kRmspropMomentum:
-      return LaunchRule<Rmsprop<T, false, true>>(queue, launch);
+      return LaunchRule<Rmsprop<T, false, true>>(queue, launch, parts, count);
     case UpdateRule::kRmspropCentered:
-      return LaunchRule<Rmsprop<T, true, false>>(queue, launch);
+      return LaunchRule<Rmsprop<T, true, false>>(queue, launch, parts, count);
     case UpdateRule::kRmspropCenteredMomentum:
-      return LaunchRule<Rmsprop<T, true, true>>(queue, launch);
+      return LaunchRule<Rmsprop<T, true, true>>(queue, launch, parts, count);
     case UpdateRule::kAdagrad:
-      return LaunchRule<Adagrad<T>>(queue, launch);
+      return LaunchRule<Adagrad<T>>(queue, launch, parts, count);
     case UpdateRule::kLars:
-      return LaunchRule<Lars<T>>(queue, launch);
+      return LaunchRule<Lars<T>>(queue, launch, parts, count);
     case UpdateRule::kLamb:
-      return LaunchRule<Lamb<T>>(queue, launch);
+      return LaunchRule<Lamb<T>>(queue, launch, parts, count);
   }
   return kNoSuchType;
 }
 
-Error LaunchUpdate(const Queue& queue, UpdateRule rule, const UpdateLaunch& launch) {
-  return launch.is_double ? LaunchUpdateOf<double>(queue, rule, launch)
-                          : LaunchUpdateOf<float>(queue, rule, launch);
+Error LaunchUpdate(const Queue& queue, UpdateRule rule, const UpdateLaunch& launch,
+                   const UpdatePart* parts, int64_t count) {
+  return launch.is_double ? LaunchUpdateOf<double>(queue, rule, launch, parts, count)
+                          : LaunchUpdateOf<float>(queue, rule, launch, parts, count);
 }
 
 // A thread for each element of a row, of those entries that are the first of theirs.
@@ -225,6 +259,7 @@ __global__ void __launch_bounds__(kThreads) RowUpdateKernel(const RowUpdateLaunc
   using T = typename Rule::Element;
   constexpr int kStates = Rule::kStates;
   const UpdateLaunch& update = launch.update;
+  const UpdatePart& part = launch.part;
   if (update.applies != nullptr && *update.applies == 0) return;
   __shared__ typename Rule::Factors shared_factors;
   if (threadIdx.x == 0) shared_factors = Rule::Now(update);
@@ -238,19 +273,19 @@ __global__ void __launch_bounds__(kThreads) RowUpdateKernel(const RowUpdateLaunc
     for (int64_t e = first; e < launch.count && launch.entries[e] >> 32 == slot; ++e) {
       const auto position = static_cast<int64_t>(launch.entries[e] & 0xffffffffu);
       T gradient[1] = {};
-      LoadGroup(update.types[1], update.gradient, position * launch.row + column, 1, gradient);
+      LoadGroup(update.types[1], part.gradient, position * launch.row + column, 1, gradient);
       sum += gradient[0];
     }
     const int64_t at = static_cast<int64_t>(slot) * launch.row + column;
     T variable[1] = {}, states[kMaxUpdateStates][1] = {};
-    LoadGroup(update.types[0], update.variable, at, 1, variable);
+    LoadGroup(update.types[0], part.variable, at, 1, variable);
     for (int s = 0; s < kStates; ++s) {
-      LoadGroup(update.types[2 + s], update.states[s], at, 1, states[s]);
+      LoadGroup(update.types[2 + s], part.states[s], at, 1, states[s]);
     }
     Rule::Step(factors, variable[0], sum, &states[0][0], &states[1][0], &states[2][0]);
-    StoreGroup(update.types[0], update.variable, at, 1, variable);
+    StoreGroup(update.types[0], part.variable, at, 1, variable);
     for (int s = 0; s < kStates; ++s) {
-      StoreGroup(update.types[2 + s], update.states[s], at, 1, states[s]);
+      StoreGroup(update.types[2 + s], part.states[s], at, 1, states[s]);
     }
   }
 }
@@ -290,7 +325,8 @@ __device__ __forceinline__ void StoreSum(const ScalarOperand& sum, double value)
 // on the size alone.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    LambSquareKernel(const UpdateLaunch launch, double* parts, const ScalarOperand sum) {
+    LambSquareKernel(const UpdateLaunch launch, const UpdatePart part, double* parts,
+                     const ScalarOperand sum) {
   constexpr int kSize = kGroup<T>;
   __shared__ fn::LambUpdate<T> shared_factors;
   if (threadIdx.x == 0) {
@@ -300,14 +336,14 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   const fn::LambUpdate<T> factors = shared_factors;
   double total = 0;
-  for (int64_t g = FirstIndex(); g < launch.groups; g += IndexStep()) {
-    const int64_t i = g * launch.group, left = launch.elements - i;
-    const int count = static_cast<int>(left < launch.group ? left : launch.group);
+  for (int64_t g = FirstIndex(); g < part.groups; g += IndexStep()) {
+    const int64_t i = g * part.group, left = part.elements - i;
+    const int count = static_cast<int>(left < part.group ? left : part.group);
     T variable[kSize] = {}, gradient[kSize] = {}, m[kSize] = {}, v[kSize] = {};
-    LoadGroup(launch.types[0], launch.variable, i, count, variable);
-    LoadGroup(launch.types[1], launch.gradient, i, count, gradient);
-    LoadGroup(launch.types[2], launch.states[0], i, count, m);
-    LoadGroup(launch.types[3], launch.states[1], i, count, v);
+    LoadGroup(launch.types[0], part.variable, i, count, variable);
+    LoadGroup(launch.types[1], part.gradient, i, count, gradient);
+    LoadGroup(launch.types[2], part.states[0], i, count, m);
+    LoadGroup(launch.types[3], part.states[1], i, count, v);
     for (int j = 0; j < kSize; ++j) {
       if (j >= count) break;
       total += fn::LambUpdate<T>::Square(factors, variable[j], gradient[j], m[j], v[j]);
@@ -331,21 +367,21 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-Error LaunchLambSquareOf(const Queue& queue, const UpdateLaunch& launch, double* parts,
-                         ScalarOperand sum) {
-  const UpdateLaunch grouped = InGroups(launch, kGroup<T>, 2);
+Error LaunchLambSquareOf(const Queue& queue, const UpdateLaunch& launch, const UpdatePart& part,
+                         double* parts, ScalarOperand sum) {
+  const UpdatePart grouped = InGroups(part, kGroup<T>, 2);
   int64_t blocks = (grouped.groups + kThreads - 1) / kThreads;
   blocks = blocks < 1 ? 1 : (blocks < kLambSquareParts ? blocks : kLambSquareParts);
   const Error error = LaunchBlocks(queue, static_cast<unsigned>(blocks), kThreads,
-                                   LambSquareKernel<T>, grouped, parts, sum);
+                                   LambSquareKernel<T>, launch, grouped, parts, sum);
   if (error != kDone || blocks == 1) return error;
   return LaunchBlocks(queue, 1, kThreads, JoinPartsKernel, parts, static_cast<int>(blocks), sum);
 }
 
-Error LaunchLambSquare(const Queue& queue, const UpdateLaunch& launch, double* parts,
-                       ScalarOperand sum) {
-  return launch.is_double ? LaunchLambSquareOf<double>(queue, launch, parts, sum)
-                          : LaunchLambSquareOf<float>(queue, launch, parts, sum);
+Error LaunchLambSquare(const Queue& queue, const UpdateLaunch& launch, const UpdatePart& part,
+                       double* parts, ScalarOperand sum) {
+  return launch.is_double ? LaunchLambSquareOf<double>(queue, launch, part, parts, sum)
+                          : LaunchLambSquareOf<float>(queue, launch, part, parts, sum);
 }
 
 }  // namespace
