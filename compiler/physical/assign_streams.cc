@@ -24,6 +24,15 @@ bool AreOnOneNode(const Placement& a, const Placement& b) {
   return a.num_nodes() == 1 && b.num_nodes() == 1 && a.device(0).node == b.device(0).node;
 }
 
+// Of what moves from devices `from`, but for collectives that devices do among themselves.
+StreamKind StreamOfMovement(const TaskGroup& group, const Placement& from, const NodeKinds& kinds) {
+  if (!AreOnOneNode(group.placement, from)) return StreamKind::kTransfer;
+  if (kinds.AreHost(group.placement) && kinds.AreHost(from)) return StreamKind::kCompute;
+  // Devices that do collectives see each other's memory.
+  const bool see_each_other = kinds.DoCollectives(group.placement) && kinds.DoCollectives(from);
+  return see_each_other && group.is<Exchange>() ? StreamKind::kCopyIn : StreamKind::kTransfer;
+}
+
 // Which collectives devices can do among themselves: those of which each has all its members on one
 // node. A device may be in one list of devices only, since there is one order in which it comes to
 // what they do: the first such collective of the graph that it is in decides.
@@ -84,9 +93,7 @@ PhysicalGraph AssignStreams(PhysicalGraph graph, const OpRegistry& registry) {
       group.stream = StreamKind::kCollective;
     } else if (group.movement() != nullptr) {
       const Placement& from = graph.reg(group.inputs.at(0).reg).placement;
-      group.stream = is_host && graph.kinds.AreHost(from) && AreOnOneNode(group.placement, from)
-                         ? StreamKind::kCompute
-                         : StreamKind::kTransfer;
+      group.stream = StreamOfMovement(group, from, graph.kinds);
     } else if (group.is<Compute>()) {
       // What is outside of the plan is the host's: it came here on the input's stream.
       if (IsReader(group, registry)) {

@@ -17,7 +17,8 @@ struct DeviceKind {
   // Its kernels and the host work in the same memory, and what it is told it does at once. Of
   // others, what the host reads or writes is copied to and from host memory.
   bool is_host = true;
-  // The devices of a node do collectives among themselves, in memory of their own.
+  // The devices of a node do collectives among themselves, in memory of their own, of which each
+  // may copy what it needs from the others.
   bool does_collectives = false;
   // Narrow precision keeps what lies between products narrow there. For the compiler alone: a plan
   // does not say it.

@@ -9,7 +9,7 @@ enum class StreamKind : uint8_t {
   kCompute,     // kernels; of a device that shares the host's memory also copies and collectives
   kInput,       // readers, which run ahead of the step: on the host
   kTransfer,    // what other devices and nodes take part in, feeds and fetches: on the host
-  kCopyIn,      // from the host's memory into the device's own
+  kCopyIn,      // into the device's own memory: from the host's, and from that of its node's others
   kCopyOut,     // from the device's own memory into the host's
   kCollective,  // collectives that the devices of a node do among themselves
 };

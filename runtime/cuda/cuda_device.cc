@@ -265,8 +265,18 @@ void CudaDevice::OnReached(void* due) {
 
 Error CudaDevice::Reach(CudaDevice& other) {
   if (other.card_ == card_) return kDone;
-  const Error error = module_.allow_peer(card_, other.card_);
-  return error == kDone ? module_.share(&other.own_, card_) : error;
+  Error error = module_.allow_peer(card_, other.card_);
+  if (error == kDone) error = module_.share(&other.own_, card_);
+  if (error != kDone) unseen_.push_back(&other);
+  return error;
+}
+
+const CudaDevice* CudaDevice::UnseenOwner(const std::byte* address) const {
+  int32_t card = 0;
+  if (unseen_.empty() || module_.card_of(address, &card) != kDone) return nullptr;
+  const auto found =
+      std::ranges::find_if(unseen_, [&](const CudaDevice* other) { return other->card_ == card; });
+  return found == unseen_.end() ? nullptr : *found;
 }
 
 void CudaDevice::SetOnFailure(std::function<void(const absl::Status&)> on_failure) {

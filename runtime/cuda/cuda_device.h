@@ -61,6 +61,8 @@ class CudaDevice final : public Device {
   // Before its arena grows: this device's kernels use the memory of the other one from now on. What
   // CUDA says if the cards cannot.
   Error Reach(CudaDevice& other);
+  // The device whose memory this is, if this one's kernels cannot use it; null if they can.
+  const CudaDevice* UnseenOwner(const std::byte* address) const;
   // Called once with its first failure, on any thread.
   void SetOnFailure(std::function<void(const absl::Status&)> on_failure);
   DueNotice* Expect(Notice notice, const WorkRange& work);
@@ -94,6 +96,7 @@ class CudaDevice final : public Device {
   HostStream host_;
   // Compute, copy in, copy out, collective, together.
   std::vector<std::unique_ptr<CudaStream>> streams_;
+  std::vector<const CudaDevice*> unseen_;  // whose memory it cannot reach
 
   mutable Mutex mutex_;
   absl::Status failure_ BRAID_GUARDED_BY(mutex_);  // the first

@@ -28,6 +28,17 @@ absl::StatusOr<Walk> WalkOfRuns(const BoxRuns& runs) {
   return WalkOf(sizes, strides);
 }
 
+// The same box of a source that has nothing but the runs, one after another.
+BoxRuns DenseFrom(BoxRuns runs) {
+  for (size_t i = 0; i < runs.from.size(); ++i) runs.from[i] = static_cast<int64_t>(i) * runs.run;
+  int64_t stride = runs.run;
+  for (size_t i = runs.axes.size(); i > 0; --i) {
+    runs.axes[i - 1].from = stride;
+    stride *= runs.axes[i - 1].size;
+  }
+  return runs;
+}
+
 }  // namespace
 
 CudaStream::CudaStream(CudaDevice* device, const Queue& common, bool captures)
@@ -90,6 +101,13 @@ void CudaStream::Clear(std::byte* to, uint64_t bytes) {
 void CudaStream::CopyBox(const BoxRuns& runs, size_t element_size, const std::byte* from,
                          std::byte* to) {
   if (runs.from.empty()) return;
+  if (const CudaDevice* other = device_.UnseenOwner(from)) {
+    for (size_t i = 0; i < runs.from.size(); ++i) {
+      CopyFrom(*other, to + runs.to[i] * element_size, from + runs.from[i] * element_size,
+               runs.run * element_size);
+    }
+    return;
+  }
   if (runs.from.size() == 1) {
     return Copy(to + runs.to[0] * element_size, from + runs.from[0] * element_size,
                 runs.run * element_size);
@@ -108,9 +126,14 @@ void CudaStream::CombineBox(const BoxRuns& runs, DType dtype, Sbp::Kind kind, co
   if (runs.from.empty()) return;
   CHECK(kind == Sbp::Kind::kPartialSum || kind == Sbp::Kind::kPartialMax ||
         kind == Sbp::Kind::kPartialMin);
+  const size_t bytes = SizeOf(dtype);
+  if (const CudaDevice* other = device_.UnseenOwner(from)) {
+    const std::byte* const landed = Land(*other, runs, bytes, from);
+    if (landed == nullptr) return;
+    return CombineBox(DenseFrom(runs), dtype, kind, landed, to);
+  }
   const absl::StatusOr<Walk> walk = WalkOfRuns(runs);
   if (!walk.ok()) return device_.Fail(walk.status());
-  const size_t bytes = SizeOf(dtype);
   Check(device_.module().kernels.box.combine(
       queue(),
       {.walk = *walk,
@@ -118,6 +141,24 @@ void CudaStream::CombineBox(const BoxRuns& runs, DType dtype, Sbp::Kind kind, co
        .kind = kind == Sbp::Kind::kPartialSum ? 0 : (kind == Sbp::Kind::kPartialMax ? 1 : 2),
        .from = from + runs.from[0] * bytes,
        .to = to + runs.to[0] * bytes}));
+}
+
+const std::byte* CudaStream::Land(const CudaDevice& other, const BoxRuns& runs, size_t element_size,
+                                  const std::byte* from) {
+  const uint64_t run = runs.run * element_size, bytes = run * runs.from.size();
+  if (landings_.empty() || landings_.back().size() < bytes) {
+    absl::StatusOr<Memory> memory = device_.Allocate(MemoryKind::kOwn, bytes);
+    if (!memory.ok()) {
+      device_.Fail(memory.status());
+      return nullptr;
+    }
+    landings_.push_back(*std::move(memory));
+  }
+  std::byte* const to = landings_.back().data();
+  for (size_t i = 0; i < runs.from.size(); ++i) {
+    CopyFrom(other, to + i * run, from + runs.from[i] * element_size, run);
+  }
+  return to;
 }
 
 void CudaStream::CopyFrom(const CudaDevice& other, std::byte* to, const std::byte* from,

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/mutex.h"
 #include "runtime/cuda/module_table.h"
 #include "runtime/device/stream.h"
@@ -71,6 +73,10 @@ class CudaStream final : public QueueStream {
   // Ends the device's work with the error, if it is one, or what is being captured.
   void Check(Error error);
   void WarnOfCapture() const;
+  // What the box takes from memory that this card's kernels cannot use, run by run, as dense memory
+  // of this one; null after a failure.
+  const std::byte* Land(const CudaDevice& other, const BoxRuns& runs, size_t element_size,
+                        const std::byte* from);
 
   CudaDevice& device_;
   void* stream_ = nullptr;
@@ -78,6 +84,8 @@ class CudaStream final : public QueueStream {
   void* capturing_ = nullptr;
   Queue queue_;             // of either
   Error captured_ = kDone;  // the first error since BeginCapture
+  // For Land: each larger than the one before, which queued work may still use.
+  std::vector<Memory> landings_;
   // Only notices are queued here, each behind a mark in the stream: the work never waits for what
   // the host does with one.
   void* notices_ = nullptr;

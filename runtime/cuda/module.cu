@@ -248,6 +248,12 @@ Error Copy(int32_t card, void* to, const void* from, uint64_t bytes, void* strea
   return Code(
       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
 }
+Error CardOf(const void* address, int32_t* card) {
+  cudaPointerAttributes attributes;
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, address);
+  *card = error == cudaSuccess ? attributes.device : -1;
+  return Code(error);
+}
 Error CopyAcross(int32_t card, void* to, int32_t other, const void* from, uint64_t bytes,
                  void* stream) {
   const Error error = UseCard(card);
@@ -334,6 +340,7 @@ BraidCudaModule() {
                                     .record = Record,
                                     .wait = Wait,
                                     .copy = Copy,
+                                    .card_of = CardOf,
                                     .copy_across = CopyAcross,
                                     .clear = Clear,
                                     .call_host = CallHost,

@@ -62,6 +62,8 @@ struct ModuleTable {
   Error (*record)(int32_t card, void* event, void* stream);
   Error (*wait)(int32_t card, void* stream, void* event);
   Error (*copy)(int32_t card, void* to, const void* from, uint64_t bytes, void* stream);
+  // Whose memory this is.
+  Error (*card_of)(const void* address, int32_t* card);
   // Between the memory of two cards, in a stream of the first, also where kernels cannot do it.
   Error (*copy_across)(int32_t card, void* to, int32_t other, const void* from, uint64_t bytes,
                        void* stream);

@@ -48,8 +48,9 @@ class DeviceKinds {
     // After `open`: bytes of own memory that there are for a device of a node that has so many.
     // Empty: devices share the host's.
     std::function<uint64_t(int device, int devices)> memory = {};
-    // Of a node's devices, all of this kind; empty: they do no collectives among themselves, and
-    // what they have to reduce or gather goes through the host.
+    // Of a node's devices, all of this kind, whose streams kCopyIn may then read the memory of the
+    // others, too; empty: they do no collectives among themselves, and what they have to reduce,
+    // gather or move to each other goes through the host.
     std::function<std::unique_ptr<DeviceGroup>(const Devices&)> make_group = {};
   };
 

@@ -107,6 +107,31 @@ TEST(AssignStreams, DevicesThatDoCollectivesDoThoseOfTheirNode) {
             (std::vector<StreamKind>{on_device, on_device, by_host}));
 }
 
+// What moves from devices to others of their node does not go through the host where they see each
+// other's memory.
+TEST(AssignStreams, DevicesOfANodeCopyFromEachOther) {
+  const DeviceKind card = {.name = "card", .is_host = false, .does_collectives = true};
+  const DeviceKind blind = {.name = "blind", .is_host = false};
+  const auto stream_of = [](const char* to, const std::vector<DeviceKind>& kinds) {
+    constexpr char kMove[] = R"(
+%0:f32[4, 4] = input "x" () {dtype=f32 shape=[4, 4]} on=cpu[1]{0.0} sbp=()->(B)
+%1:f32[4, 4] = relu "a" (%0) on=cpu[1]{0.0} sbp=(B)->(B)
+%2:f32[4, 4] = relu "b" (%1) on=$to sbp=(B)->(B)
+)";
+    const auto graph = LowerText(absl::StrReplaceAll(kMove, {{"$to", to}}), NodeKinds(kinds));
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    if (!graph.ok()) return StreamKind::kInput;
+    for (const TaskGroup& group : graph->groups()) {
+      if (group.is<Exchange>()) return group.stream;
+    }
+    return StreamKind::kInput;
+  };
+  EXPECT_EQ(stream_of("cpu[1]{0.1}", {card, card}), StreamKind::kCopyIn);
+  EXPECT_EQ(stream_of("cpu[1]{1.0}", {card, card}), StreamKind::kTransfer);
+  EXPECT_EQ(stream_of("cpu[1]{0.1}", {blind, card}), StreamKind::kTransfer);
+  EXPECT_EQ(stream_of("cpu[1]{0.1}", {{}, card}), StreamKind::kCompute);
+}
+
 // A device comes to what it does with others in one order, which is that of one list of devices.
 TEST(AssignStreams, ADeviceIsInOneListOfDevices) {
   const DeviceKind card = {.name = "card", .is_host = false, .does_collectives = true};

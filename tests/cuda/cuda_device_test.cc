@@ -26,9 +26,10 @@ std::string ModuleOnHost() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "braid_cuda_on_host.so";
 }
 
-DeviceKinds KindsWithCuda(bool uses_graphs = true) {
+// `card` has all devices of a node; -1: each has a card.
+DeviceKinds KindsWithCuda(bool uses_graphs = true, int card = 0) {
   const auto options = std::make_shared<cuda::CudaOptions>();
-  options->card = 0;  // has all devices of a node
+  options->card = card;
   options->uses_graphs = uses_graphs;
   if (std::getenv("BRAID_TEST_DEVICE") == nullptr) options->module = ModuleOnHost();
   DeviceKinds kinds;
@@ -46,14 +47,15 @@ SessionOptions OnCuda(std::vector<int> devices) {
   return options;
 }
 
-// All layouts; where kernels run on the host, which takes long, one device and the widest layout of
-// each parallelism.
+// All layouts; where kernels run on the host, which takes long, one device, and of each parallelism
+// the widest layout on two nodes and one whose devices are all on one.
 std::vector<LayoutCase> Layouts() {
   if (std::getenv("BRAID_TEST_DEVICE") != nullptr) return LayoutCases();
   std::vector<LayoutCase> chosen = {LayoutCases().front()};
   std::map<Parallel, LayoutCase> widest;
   for (const LayoutCase& layout : LayoutCases()) {
     if (layout.devices.size() == 2) widest[layout.parallel] = layout;
+    if (layout.devices == std::vector<int>{4}) chosen.push_back(layout);
   }
   for (const auto& [parallel, layout] : widest) chosen.push_back(layout);
   return chosen;
@@ -100,6 +102,38 @@ TEST(CudaDeviceTest, GptHasTheNumbersOfCpus) {
   ExpectTheNumbersOfCpus([text](Job& job, const LayoutCase& layout) {
     examples::TrainGpt(job, SmallGpt(layout.parallel, DType::kF64, text));
   });
+}
+
+// Each device has a card, and these see each other's memory or do not.
+TEST(CudaDeviceTest, CardsOfOneNodeHaveTheNumbersOfCpus) {
+  if (std::getenv("BRAID_TEST_DEVICE") != nullptr) GTEST_SKIP() << "it takes four cards";
+  const std::string text = MakeTextFile();
+  setenv("BRAID_FAKE_CARDS", "4", 1);
+  for (const LayoutCase& layout : LayoutCases()) {
+    if (layout.devices != std::vector<int>{4}) continue;
+    TrainingOptions options{.layout = layout, .steps = 3};
+    const auto train = [&] {
+      return RunTraining(options, [&](Job& job) {
+        examples::TrainGpt(job, SmallGpt(layout.parallel, DType::kF64, text));
+      });
+    };
+    const auto reference = train();
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    options.node_kinds = {"cuda"};
+    for (const char* reach : {"1", "0"}) {
+      SCOPED_TRACE(layout.name + ", reach " + reach);
+      setenv("BRAID_FAKE_REACH", reach, 1);
+      options.device_kinds = KindsWithCuda(/*uses_graphs=*/true, /*card=*/-1);
+      const auto run = train();
+      ASSERT_TRUE(run.ok()) << run.status().message();
+      ASSERT_EQ(run->losses.size(), reference->losses.size());
+      for (size_t i = 0; i < run->losses.size(); ++i) {
+        EXPECT_NEAR(run->losses[i], reference->losses[i], 1e-9);
+      }
+    }
+  }
+  unsetenv("BRAID_FAKE_REACH");
+  unsetenv("BRAID_FAKE_CARDS");
 }
 
 // What lies between products is narrow on cards, which it is not on CPUs: their steps stay as near

@@ -170,7 +170,22 @@ struct Memory {
   std::mutex mutex;
   std::map<void*, uint64_t> blocks;
   std::map<const std::byte*, uint64_t> pinned;
+  struct Part {
+    uint64_t bytes = 0;
+    int32_t card = 0;
+  };
+  std::map<const std::byte*, Part> of_cards;
   uint64_t used = 0;
+
+  // -1: the host's.
+  int32_t CardOf(const void* address) {
+    const std::lock_guard lock(mutex);
+    const auto* at = static_cast<const std::byte*>(address);
+    auto part = of_cards.upper_bound(at);
+    if (part == of_cards.begin()) return -1;
+    --part;
+    return at < part->first + part->second.bytes ? part->second.card : -1;
+  }
 
   // Whether a copy would leave the block of pinned memory that it begins in, which CUDA refuses.
   bool LeavesBlock(const void* address, uint64_t bytes) {
@@ -240,12 +255,13 @@ void DescribeMachine(ModuleTable& table) {
 }
 
 void LendMemory(ModuleTable& table) {
-  table.allocate = [](int32_t, uint64_t bytes, void** address) {
+  table.allocate = [](int32_t card, uint64_t bytes, void** address) {
     Memory& memory = TheMemory();
     const std::lock_guard lock(memory.mutex);
     if (memory.used + bytes > CardBytes()) return kOutOfMemory;
     *address = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     memory.blocks[*address] = bytes;
+    memory.of_cards[static_cast<const std::byte*>(*address)] = {.bytes = bytes, .card = card};
     memory.used += bytes;
     return kDone;
   };
@@ -254,6 +270,7 @@ void LendMemory(ModuleTable& table) {
     const std::lock_guard lock(memory.mutex);
     memory.used -= memory.blocks[address];
     memory.blocks.erase(address);
+    memory.of_cards.erase(static_cast<const std::byte*>(address));
     std::free(address);
   };
   table.reserve = [](int32_t card, uint64_t most_bytes, Range* range) {
@@ -263,6 +280,8 @@ void LendMemory(ModuleTable& table) {
     range->card = card;
     range->address = at;
     range->reserved = most_bytes;
+    const std::lock_guard lock(TheMemory().mutex);
+    TheMemory().of_cards[static_cast<const std::byte*>(at)] = {.bytes = most_bytes, .card = card};
     return kDone;
   };
   table.extend = [](Range* range, uint64_t bytes) {
@@ -278,6 +297,7 @@ void LendMemory(ModuleTable& table) {
     if (range->address == nullptr) return;
     const std::lock_guard lock(TheMemory().mutex);
     TheMemory().used -= range->usable;
+    TheMemory().of_cards.erase(static_cast<const std::byte*>(range->address));
     munmap(range->address, range->reserved);
     *range = {};
   };
@@ -324,7 +344,15 @@ void MakeStreams(ModuleTable& table) {
     for (const void* address : {static_cast<const void*>(to), from}) {
       if (TheMemory().LeavesBlock(address, bytes)) return kInvalidValue;
     }
+    const int32_t card = TheMemory().CardOf(to), other = TheMemory().CardOf(from);
+    if (card >= 0 && other >= 0 && card != other && Setting("BRAID_FAKE_REACH", 1) == 0) {
+      return kInvalidValue;
+    }
     Later(stream, [=] { std::memmove(to, from, bytes); });
+    return kDone;
+  };
+  table.card_of = [](const void* address, int32_t* card) {
+    *card = TheMemory().CardOf(address);
     return kDone;
   };
   table.copy_across = [](int32_t, void* to, int32_t, const void* from, uint64_t bytes,

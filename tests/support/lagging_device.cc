@@ -27,7 +27,7 @@ using Task = std::function<absl::Status()>;
 
 class LaggingDevice;
 
-// How often the mark was left, and how often its stream has come to it. Under the device's lock.
+// How often the mark was left, and how often its stream has come to it. Under the node's lock.
 class Mark final : public StreamEvent {
  public:
   ~Mark() override {
@@ -93,7 +93,7 @@ class LaggingStream final : public Stream {
   LaggingDevice& device_;
   const StreamKind kind_;
   const WorkName* name_ = nullptr;
-  std::deque<Item> items_;  // under the device's lock
+  std::deque<Item> items_;  // under the node's lock
 };
 
 // A CPU's kernel, which runs when the stream has come to it.
@@ -208,7 +208,7 @@ class LaggingDevice final : public Device {
   }
 
   void Push(LaggingStream& stream, Item item) {
-    MutexLock lock(mutex_);
+    MutexLock lock(*mutex_);
     const bool is_work = item.type == Item::Type::kWork || item.type == Item::Type::kMeet;
     if (is_work && counts_ != nullptr) ++counts_->queued;
     if (item.mark != nullptr) {
@@ -225,7 +225,7 @@ class LaggingDevice final : public Device {
   }
 
   void Wake() {
-    MutexLock lock(mutex_);
+    MutexLock lock(*mutex_);
     WakeLocked();
   }
   void WakeLocked() {
@@ -244,8 +244,9 @@ class LaggingDevice final : public Device {
   // Does what is next in one of the streams that can go on.
   void Turn() {
     Item item;
+    StreamKind kind = StreamKind::kCompute;
     {
-      MutexLock lock(mutex_);
+      MutexLock lock(*mutex_);
       std::vector<LaggingStream*> ready;
       for (LaggingStream* stream : streams_) {
         if (!stream->items_.empty() && MayGoOn(stream->items_.front())) ready.push_back(stream);
@@ -254,14 +255,19 @@ class LaggingDevice final : public Device {
         is_awake_ = false;
         return;
       }
-      std::deque<Item>& items = ready[random_() % ready.size()]->items_;
+      LaggingStream& stream = *ready[random_() % ready.size()];
+      std::deque<Item>& items = stream.items_;
       item = items.front();
+      kind = stream.kind_;
       // Who has come to a collective stays there until all have.
       if (item.type != Item::Type::kMeet || IsDone(item)) items.pop_front();
       if (item.mark != nullptr) --item.mark->queued;
-      if (item.type == Item::Type::kRecord) item.mark->reached = item.count;
+      if (item.type == Item::Type::kRecord) {
+        item.mark->reached = item.count;
+        for (LaggingDevice* other : node_) other->WakeLocked();  // who waits for the mark
+      }
     }
-    if (item.type == Item::Type::kWork) Work(item);
+    if (item.type == Item::Type::kWork) Work(item, kind);
     if (item.type == Item::Type::kNotice) item.notice(failure_);
     if (item.type == Item::Type::kMeet) Meet(item);
     PrepareTurn();
@@ -279,23 +285,36 @@ class LaggingDevice final : public Device {
 
   void Meet(const Item& item) {
     if (!IsDone(item)) {
-      for (int device : item.meeting->Come(item.part, failure_)) others_(device).Wake();
+      for (int device : item.meeting->Come(item.part, failure_)) node_[device]->Wake();
       return;
     }
     failure_.Update(item.part->status);
     if (counts_ != nullptr) ++counts_->done;
   }
 
-  // Nothing is done any more after a failure.
-  void Work(const Item& item) {
+  // Nothing is done any more after a failure. Copies into the device's memory may come from that of
+  // the node's others.
+  void Work(const Item& item, StreamKind kind) {
     if (failure_.ok()) {
-      MutexLock lock(memory_mutex_);
-      memory_.Open();
-      const absl::Status status = item.work();
-      memory_.Close();
+      absl::Status status;
+      const std::vector<LaggingDevice*> self = {this};
+      WithMemory(kind == StreamKind::kCopyIn && !node_.empty() ? node_ : self, 0,
+                 [&] { status = item.work(); });
       if (!status.ok()) failure_ = item.name == nullptr ? status : NameFailure(*item.name, status);
     }
     if (counts_ != nullptr) ++counts_->done;
+  }
+
+  // Opens that of the devices from number `i` of the list on, which ascends: two such do not wait
+  // for each other.
+  static void WithMemory(const std::vector<LaggingDevice*>& devices, size_t i,
+                         const std::function<void()>& work) {
+    if (i == devices.size()) return work();
+    LaggingDevice& device = *devices[i];
+    MutexLock lock(device.memory_mutex_);
+    device.memory_.Open();
+    WithMemory(devices, i + 1, work);
+    device.memory_.Close();
   }
 
   const LaggingFault fault_;
@@ -307,12 +326,13 @@ class LaggingDevice final : public Device {
   ProtectedMemory memory_;
   HostArena pinned_;
   HostStream host_;
-  Mutex mutex_;  // of the streams' items, of marks and of is_awake_
+  // Of the streams' items, of marks and of is_awake_; the node's others have the same one.
+  std::shared_ptr<Mutex> mutex_ = std::make_shared<Mutex>();
   LaggingStream compute_, copy_in_, copy_out_, collective_;
   const std::vector<LaggingStream*> streams_ = {&compute_, &copy_in_, &copy_out_, &collective_};
-  std::function<LaggingDevice&(int index)> others_;  // of its node
-  bool is_awake_ = false;                            // a turn is to come
-  absl::Status failure_;                             // the first; on the reactor's thread
+  std::vector<LaggingDevice*> node_;  // all of its node, by index; empty: they have no group
+  bool is_awake_ = false;             // a turn is to come
+  absl::Status failure_;              // the first; on the reactor's thread
   std::unique_ptr<Reactor> reactor_;
 };
 
@@ -342,7 +362,7 @@ void LaggingStream::Wait(const StreamEvent& event) {
   // Marks are the device's own to change.
   auto* mark = const_cast<Mark*>(static_cast<const Mark*>(&event));
   {
-    MutexLock lock(device_.mutex_);
+    MutexLock lock(*device_.mutex_);
     if (mark->recorded == 0 || IsForgotten(*mark)) return;
   }
   device_.Push(*this, {.type = Item::Type::kWait, .mark = mark});
@@ -381,11 +401,16 @@ class LaggingGroup final : public DeviceGroup {
       : meeting_([this](const std::vector<int>& indices, const std::function<void()>& work) {
           std::vector<int> sorted = indices;
           std::sort(sorted.begin(), sorted.end());
-          WithMemory(sorted, 0, work);
+          std::vector<LaggingDevice*> members;
+          for (const int index : sorted) members.push_back(devices_[index]);
+          LaggingDevice::WithMemory(members, 0, work);
         }) {
     for (const auto& device : devices) {
       devices_.push_back(static_cast<LaggingDevice*>(device.get()));
-      devices_.back()->others_ = [this](int index) -> LaggingDevice& { return *devices_[index]; };
+    }
+    for (LaggingDevice* device : devices_) {
+      device->mutex_ = devices_[0]->mutex_;
+      device->node_ = devices_;
     }
   }
 
@@ -396,17 +421,6 @@ class LaggingGroup final : public DeviceGroup {
   }
 
  private:
-  // Opens that of the devices from number `i` of the list on, which ascends: two such do not wait
-  // for each other.
-  void WithMemory(const std::vector<int>& indices, size_t i, const std::function<void()>& work) {
-    if (i == indices.size()) return work();
-    LaggingDevice& device = *devices_[indices[i]];
-    MutexLock lock(device.memory_mutex_);
-    device.memory_.Open();
-    WithMemory(indices, i + 1, work);
-    device.memory_.Close();
-  }
-
   std::vector<LaggingDevice*> devices_;  // by index
   LaggingMeeting meeting_;
 };
