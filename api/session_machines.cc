@@ -62,6 +62,7 @@ compiler::NodeKinds Session::Impl::KindsOfNodes() const {
     kinds.push_back({.name = name,
                      .is_host = kind.is_host,
                      .does_collectives = kind.make_group != nullptr,
+                     .collects_in_any_order = kind.collects_in_any_order,
                      .keeps_narrow = kind.keeps_narrow,
                      .adds_to_products = kind.adds_to_products});
   }

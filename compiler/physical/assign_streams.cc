@@ -34,8 +34,9 @@ StreamKind StreamOfMovement(const TaskGroup& group, const Placement& from, const
 }
 
 // Which collectives devices can do among themselves: those of which each has all its members on one
-// node. A device may be in one list of devices only, since there is one order in which it comes to
-// what they do: the first such collective of the graph that it is in decides.
+// node. Where they need an order, a device may be in one list of devices only, since there is one
+// order in which it comes to what they do: the first such collective of the graph that it is in
+// decides.
 class DeviceLists {
  public:
   explicit DeviceLists(const NodeKinds* kinds) : kinds_(*kinds) {}
@@ -52,6 +53,7 @@ class DeviceLists {
  private:
   bool Decide(const Placement& placement, int dim) {
     if (!kinds_.DoCollectives(placement) || !MembersShareNodes(placement, dim)) return false;
+    if (kinds_.CollectInAnyOrder(placement)) return true;
     for (const DeviceId& device : placement.devices()) {
       const auto owner = list_of_.find(device);
       if (owner != list_of_.end()) return owner->second.HasDevicesOf(placement);

@@ -14,11 +14,12 @@ namespace {
 
 using Groups = std::vector<GroupId>;
 
-// The collectives that devices do among themselves, by list of devices.
+// The collectives that devices do among themselves in one order, by list of devices.
 absl::StatusOr<std::vector<Groups>> ListsOf(const PhysicalGraph& graph) {
   std::map<Placement, Groups, Placement::DevicesLess> by_devices;
   for (const TaskGroup& group : graph.groups()) {
-    if (group.is<Collective>() && group.stream == StreamKind::kCollective) {
+    if (group.is<Collective>() && group.stream == StreamKind::kCollective &&
+        !graph.kinds.CollectInAnyOrder(group.placement)) {
       by_devices[group.placement].push_back(group.id);
     }
   }

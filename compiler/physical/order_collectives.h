@@ -1,6 +1,6 @@
-// The one order in which devices come to the collectives that they do among themselves: each waits
-// in its stream for the others, so all of them have to come to the same one next. The pass stands
-// after all that makes or joins collectives; verification demands the order.
+// The one order in which devices come to the collectives that they do among themselves, if each
+// waits in its stream for the others: then all of them have to come to the same one next. The pass
+// stands after all that makes or joins collectives; verification demands the order.
 #pragma once
 
 #include <compare>

@@ -20,6 +20,9 @@ struct DeviceKind {
   // The devices of a node do collectives among themselves, in memory of their own, of which each
   // may copy what it needs from the others.
   bool does_collectives = false;
+  // They may come to these in any order of their own: none waits in its stream for one that is to
+  // come. Else there is one order for all.
+  bool collects_in_any_order = false;
   // Narrow precision keeps what lies between products narrow there. For the compiler alone: a plan
   // does not say it.
   bool keeps_narrow = false;
@@ -48,6 +51,9 @@ class NodeKinds {
   // Whether all devices of the placement do collectives with others of their nodes.
   bool DoCollectives(const Placement& placement) const {
     return Are(placement, &DeviceKind::does_collectives);
+  }
+  bool CollectInAnyOrder(const Placement& placement) const {
+    return Are(placement, &DeviceKind::collects_in_any_order);
   }
   bool KeepNarrow(const Placement& placement) const {
     return Are(placement, &DeviceKind::keeps_narrow);

@@ -122,7 +122,8 @@ class Decoder {
       kinds.insert(kinds.end(), entry.nodes(),
                    {.name = std::string(name),
                     .is_host = !entry.is_queueing(),
-                    .does_collectives = entry.does_collectives()});
+                    .does_collectives = entry.does_collectives(),
+                    .collects_in_any_order = entry.collects_in_any_order()});
     }
     graph_.kinds = NodeKinds(std::move(kinds));
     return absl::OkStatus();

@@ -94,6 +94,7 @@ class Encoder {
       entry.set_name(Text(kinds[node].name));
       entry.set_is_queueing(!kinds[node].is_host);
       entry.set_does_collectives(kinds[node].does_collectives);
+      entry.set_collects_in_any_order(kinds[node].collects_in_any_order);
       entry.set_nodes(1);
     }
   }

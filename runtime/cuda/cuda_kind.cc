@@ -78,7 +78,8 @@ DeviceKinds::Kind CudaKind(std::shared_ptr<const CudaOptions> options) {
           .make = [cards](const DeviceRequest& request) { return cards->Make(request); },
           .open = [cards](int devices) { return cards->Open(devices); },
           .memory = [cards](int device, int devices) { return cards->MemoryOf(device, devices); },
-          .make_group = MakeCudaGroup};
+          .make_group = MakeCudaGroup,
+          .collects_in_any_order = true};
 }
 
 }  // namespace braid::cuda

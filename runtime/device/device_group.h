@@ -36,8 +36,9 @@ class DeviceCollective {
   // Collective::Start says; both stay until the part is done.
   virtual void Come(const std::byte* input, std::byte* output) = 0;
   // After all have come and met: what is queued in the stream from now on is done after this
-  // member's part. All members call it, and each device does so in the same order for the
-  // collectives that it takes part in: a device waits in its stream for the others.
+  // member's part. All members call it; unless the kind of device collects in any order, each does
+  // so in the same order for the collectives that it takes part in, so that a device may wait in
+  // its stream for the others.
   virtual void Queue() = 0;
 };
 

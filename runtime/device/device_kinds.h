@@ -52,6 +52,9 @@ class DeviceKinds {
     // others, too; empty: they do no collectives among themselves, and what they have to reduce,
     // gather or move to each other goes through the host.
     std::function<std::unique_ptr<DeviceGroup>(const Devices&)> make_group = {};
+    // Of the group: a member's stream waits for no other that has not come, so that the devices may
+    // come to their collectives in any order. Else plans give them one.
+    bool collects_in_any_order = false;
   };
 
   DeviceKinds();  // "cpu"

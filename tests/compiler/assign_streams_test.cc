@@ -141,6 +141,11 @@ TEST(AssignStreams, ADeviceIsInOneListOfDevices) {
                                        StreamKind::kTransfer}))
         << third;
   }
+  // Unless they need no order.
+  DeviceKind any = card;
+  any.collects_in_any_order = true;
+  EXPECT_EQ(StreamsOfSums("cpu[2]{0.1 0.2}", NodeKinds({any, any})),
+            std::vector<StreamKind>(3, StreamKind::kCollective));
 }
 
 }  // namespace

@@ -61,6 +61,16 @@ TEST_F(OrderCollectivesTest, GoesRoundInTheOrderOfTheData) {
   EXPECT_THAT(Edges(), ElementsAre("b->a", "a->c", "c->b later"));
 }
 
+TEST_F(OrderCollectivesTest, DevicesMayNeedNone) {
+  g_.graph.kinds = NodeKinds({{.name = "card",
+                               .is_host = false,
+                               .does_collectives = true,
+                               .collects_in_any_order = true}});
+  Sum("a");
+  Sum("b", 1, Cpu(0, 3));
+  EXPECT_THAT(Edges(), ElementsAre());
+}
+
 // Those of two lists of devices have nothing to do with each other.
 TEST_F(OrderCollectivesTest, EveryListOfDevicesHasItsOwn) {
   Sum("a");

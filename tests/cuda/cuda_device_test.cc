@@ -136,6 +136,40 @@ TEST(CudaDeviceTest, CardsOfOneNodeHaveTheNumbersOfCpus) {
   unsetenv("BRAID_FAKE_CARDS");
 }
 
+// Collectives of some of a node's devices and of all of them, in a pipeline of micro-batches, in
+// whatever order each device comes to them.
+TEST(CudaDeviceTest, CollectivesOfOverlappingLists) {
+  const examples::MnistOptions mnist = SmallMnist(Parallel::kModel, DType::kF64);
+  const auto record = [&](Job& job) {
+    // Columns, then rows: a sum over the devices.
+    const auto block = [&](Tensor x, const std::string& name) {
+      x = Relu(Linear(x, 24, {.name = name + ".in", .weight = sbp::S(1)}));
+      return Relu(Linear(x, 24, {.name = name + ".out", .weight = sbp::S(0)}));
+    };
+    auto [x, label] = job.Read(
+        mnist.train, {.batch = 24, .shuffle = true, .name = "train", .dtype = DType::kF64});
+    Tensor y = x;
+    for (const int count : {2, 4, 3}) {
+      y = job.On(job.devices().Slice(count == 2 ? 1 : 0, count),
+                 [&] { return block(y, "block" + std::to_string(count)); });
+    }
+    const Tensor loss = Mean(SoftmaxCrossEntropy(Linear(y, 10, {.name = "out"}), label));
+    job.Minimize(loss, Adam{.lr = 0.01}, {.micro_batches = 4});
+    job.Fetch("loss", loss);
+  };
+  TrainingOptions options{.layout = {.name = "lists", .devices = {4}}, .steps = 6};
+  const auto reference = RunTraining(options, record);
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  options.node_kinds = {"cuda"};
+  options.device_kinds = KindsWithCuda();
+  const auto run = RunTraining(options, record);
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  ASSERT_EQ(run->losses.size(), reference->losses.size());
+  for (size_t i = 0; i < run->losses.size(); ++i) {
+    EXPECT_NEAR(run->losses[i], reference->losses[i], 1e-9);
+  }
+}
+
 // What lies between products is narrow on cards, which it is not on CPUs: their steps stay as near
 // to those in f32 as narrow numbers are to wide ones.
 TEST(CudaDeviceTest, NarrowProductsStayNearWideOnes) {

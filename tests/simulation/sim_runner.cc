@@ -207,8 +207,10 @@ absl::StatusOr<std::shared_ptr<const CompiledSimPlan>> CompileSimPlan(const SimP
   std::vector<compiler::DeviceKind> kinds;
   for (const std::string& name : result->kinds) {
     BRAID_ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind, result->device_kinds.Find(name));
-    kinds.push_back(
-        {.name = name, .is_host = kind->is_host, .does_collectives = kind->make_group != nullptr});
+    kinds.push_back({.name = name,
+                     .is_host = kind->is_host,
+                     .does_collectives = kind->make_group != nullptr,
+                     .collects_in_any_order = kind->collects_in_any_order});
   }
   result->operators = BuiltinOps();
   result->kernels = CpuKernels();
