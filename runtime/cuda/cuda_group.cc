@@ -58,12 +58,15 @@ struct Member {
 // that each mark has been recorded when somebody is told to wait for it.
 class Meeting {
  public:
-  // `queueing` is held by whoever queues in streams that are shared.
-  Meeting(const DeviceCollectiveSpec& spec, Mutex* queueing, bool sees_all)
+  // `leader`: the member of rank 0. `queueing` is held by whoever queues in streams that are
+  // shared.
+  Meeting(const DeviceCollectiveSpec& spec, CudaDevice* leader, Mutex* queueing, bool sees_all)
       : element_size_(static_cast<int64_t>(SizeOf(spec.dtype))),
         sees_all_(sees_all),
         queueing_(*queueing),
-        members_(spec.devices.size()) {}
+        members_(spec.devices.size()),
+        begun_(leader->MakeEvent()),
+        ended_(leader->MakeEvent()) {}
 
   void Join(Member member) {
     const auto rank = static_cast<size_t>(member.spec.my_rank);
@@ -91,20 +94,31 @@ class Meeting {
         for (size_t to = 0; to < members_.size(); ++to) Collect(to);
         break;
     }
-    for (const Member& each : members_) each.device->together()->Record(*each.done);
+    End();
   }
 
   // The member's own stream goes on when all have done their parts.
-  void Follow(size_t rank) {
-    Stream& stream = members_[rank].device->stream(StreamKind::kCollective);
-    for (const Member& member : members_) stream.Wait(*member.done);
-  }
+  void Follow(size_t rank) { members_[rank].device->stream(StreamKind::kCollective).Wait(*ended_); }
 
  private:
+  // All begin when all are ready, and have ended when all are done: the leader's stream waits for
+  // the others and leaves a mark for them, so that there are few marks to wait for.
   void Begin() BRAID_REQUIRES(queueing_) {
+    CudaStream& leader = *members_[0].device->together();
+    for (const Member& member : members_) leader.Wait(*member.ready);
+    leader.Record(*begun_);
     for (const Member& member : members_) {
-      for (const Member& other : members_) member.device->together()->Wait(*other.ready);
+      if (&member != &members_[0]) member.device->together()->Wait(*begun_);
     }
+  }
+  void End() BRAID_REQUIRES(queueing_) {
+    CudaStream& leader = *members_[0].device->together();
+    for (const Member& member : members_) {
+      if (&member == &members_[0]) continue;
+      member.device->together()->Record(*member.done);
+      leader.Wait(*member.done);
+    }
+    leader.Record(*ended_);
   }
 
   // What only moves: each member fetches it.
@@ -211,6 +225,7 @@ class Meeting {
   Mutex& queueing_;
   // Constant but for addresses when all have joined.
   std::vector<Member> members_;
+  const std::unique_ptr<StreamEvent> begun_, ended_;
   size_t come_ BRAID_GUARDED_BY(queueing_) = 0;
 };
 
@@ -299,7 +314,7 @@ class CudaGroup final : public DeviceGroup {
     std::shared_ptr<Meeting> meeting = known.lock();
     if (meeting == nullptr) {
       std::erase_if(meetings_, [](const auto& entry) { return entry.second.expired(); });
-      meeting = std::make_shared<Meeting>(spec, &queueing_, sees_all);
+      meeting = std::make_shared<Meeting>(spec, devices_[spec.devices[0]], &queueing_, sees_all);
       meetings_[spec.id] = meeting;
     }
     meeting->Join(std::move(member));
