@@ -25,6 +25,7 @@ trap 'rm -rf "$scratch"' EXIT
 export TMPDIR=$scratch
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:${ASAN_OPTIONS-}
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS-}
+jobs=${BRAID_FUZZ_JOBS:-$(nproc)}  # which counts one core once OMP_NUM_THREADS says so
 export OMP_NUM_THREADS=1
 
 fuzz() {
@@ -48,7 +49,7 @@ fuzz() {
 failed=0 running=0
 printf '%-12s %10s %8s %8s %8s %8s  %s\n' target runs runs/s edges features inputs result
 for target in "${targets[@]}"; do
-  if ((running == ${BRAID_FUZZ_JOBS:-$(nproc)})); then
+  if ((running == jobs)); then
     wait -n || failed=1
     running=$((running - 1))
   fi
