@@ -214,9 +214,10 @@ class CollectiveOfCards {
     std::byte* const begin = device.arena(MemoryKind::kOwn).data() + case_.shift * size;
     std::byte* input = begin;
     std::byte* output = case_.in_place ? begin : begin + kSpan;
-    const int64_t own = Sum(specs_[rank].counts, rank) * size;
-    if (case_.in_place && case_.kind == CollectiveKind::kAllGather) input += own;
-    if (case_.in_place && case_.kind == CollectiveKind::kReduceScatter) output += own;
+    const bool gathers = case_.kind == CollectiveKind::kAllGather;
+    if (case_.in_place && (gathers || case_.kind == CollectiveKind::kReduceScatter)) {
+      (gathers ? input : output) += Sum(specs_[rank].counts, rank) * size;
+    }
     stream.Copy(input, inputs_[rank].data(), inputs_[rank].size());
     ends_[rank]->Come(input, output);
     meeting.arrive_and_wait();
