@@ -524,7 +524,7 @@ void Coordinator::FinishDescription(uint64_t request) {
 
 void Coordinator::OnStalled(const control::Stalled& stalled) {
   const Nanoseconds now = reactor_->Now();
-  if (stall_reported_.has_value() && now - *stall_reported_ < stalled.silence() * 3 / 4) return;
+  if (stall_reported_.has_value() && now - *stall_reported_ < stalled.silence() / 4 * 3) return;
   stall_reported_ = now;
   ReportStall(StallTitle(stalled.standing(), "", stalled.silence()));
 }

@@ -44,6 +44,11 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(const std::string& text) {
   if (!is_word || colon == std::string::npos) {
     return NotDevices(text, expected);
   }
+  if (spec.is_auto()) {
+    return NotDevices(text,
+                      "auto alone was expected, which is a CPU device for each processor, or "
+                      "a number of them, e.g. cpu:4");
+  }
   const std::string_view numbers = std::string_view(text).substr(colon + 1);
   const size_t at = numbers.find('@');
   const std::string_view digits = numbers.substr(0, at);

@@ -81,6 +81,9 @@ TEST(BraidNodeListTest, IsTheWholeList) {
 TEST(DevicesFlagTest, WrongDevicesAreErrors) {
   ExpectError(Find({.devices_per_node = "four"}, {}).status(),
               {"--devices: 'four' is no device list; cpu:N was expected, e.g. cpu:4"});
+  // Which would have taken every processor.
+  ExpectError(Find({.devices_per_node = "auto:4"}, {}).status(),
+              {"--devices: 'auto:4' is no device list; auto alone was expected", "e.g. cpu:4"});
 }
 
 TEST_F(ClusterTest, RankOfAListIsFound) {
