@@ -180,9 +180,8 @@ class Meeting {
 
   PeerReduceLaunch LaunchOf(size_t rank, int64_t elements) const {
     const DeviceCollectiveSpec& spec = members_[rank].spec;
-    const Sbp::Kind op = spec.reduction;
     return {.dtype = spec.dtype,
-            .kind = op == Sbp::Kind::kPartialSum ? 0 : (op == Sbp::Kind::kPartialMax ? 1 : 2),
+            .kind = CombineNumber(spec.reduction),
             .num_inputs = static_cast<int32_t>(members_.size()),
             .num_outputs = 1,
             .elements = elements};
@@ -280,7 +279,6 @@ class CudaGroup final : public DeviceGroup {
                                 << " cannot see the memory of card " << other->card()
                                 << ": what they reduce is copied first";
       }
-      if (devices_.size() == 1) break;
       devices_[i]->SetOnFailure([fate = fate_](const absl::Status& status) { fate->Fail(status); });
     }
     landings_.resize(devices_.size());

@@ -41,6 +41,12 @@ BoxRuns DenseFrom(BoxRuns runs) {
 
 }  // namespace
 
+int32_t CombineNumber(Sbp::Kind kind) {
+  CHECK(kind == Sbp::Kind::kPartialSum || kind == Sbp::Kind::kPartialMax ||
+        kind == Sbp::Kind::kPartialMin);
+  return kind == Sbp::Kind::kPartialSum ? 0 : (kind == Sbp::Kind::kPartialMax ? 1 : 2);
+}
+
 CudaStream::CudaStream(CudaDevice* device, const Queue& common, bool captures)
     : device_(*device), queue_(common), mark_(device->module(), device->card()) {
   Check(device_.module().make_stream(device_.card(), &stream_));
@@ -56,8 +62,11 @@ CudaStream::~CudaStream() {
 }
 
 void CudaStream::Check(Error error) {
-  if (error == kDone) return;
-  if (queue_.stream == stream_) return device_.Fail(Failed(error));
+  if (error != kDone) device_.Fail(Failed(error));
+}
+
+void CudaStream::CheckQueued(Error error) {
+  if (queue_.stream == stream_) return Check(error);
   if (captured_ == kDone) captured_ = error;
 }
 
@@ -71,7 +80,7 @@ absl::Status CudaStream::Failed(Error error) {
 }
 
 const Queue& CudaStream::queue() {
-  Check(device_.module().use_card(device_.card()));
+  CheckQueued(device_.module().use_card(device_.card()));
   return queue_;
 }
 
@@ -87,7 +96,7 @@ void CudaStream::Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
   while (bytes > 0) {
     const uint64_t part =
         std::min({bytes, device_.PinnedTogether(to), device_.PinnedTogether(from)});
-    Check(device_.module().copy(device_.card(), to, from, part, queue_.stream));
+    CheckQueued(device_.module().copy(device_.card(), to, from, part, queue_.stream));
     to += part;
     from += part;
     bytes -= part;
@@ -95,7 +104,7 @@ void CudaStream::Copy(std::byte* to, const std::byte* from, uint64_t bytes) {
 }
 
 void CudaStream::Clear(std::byte* to, uint64_t bytes) {
-  Check(device_.module().clear(device_.card(), to, bytes, queue_.stream));
+  CheckQueued(device_.module().clear(device_.card(), to, bytes, queue_.stream));
 }
 
 void CudaStream::CopyBox(const BoxRuns& runs, size_t element_size, const std::byte* from,
@@ -114,18 +123,16 @@ void CudaStream::CopyBox(const BoxRuns& runs, size_t element_size, const std::by
   }
   const absl::StatusOr<Walk> walk = WalkOfRuns(runs);
   if (!walk.ok()) return device_.Fail(walk.status());
-  Check(device_.module().kernels.box.copy(queue(),
-                                          {.walk = *walk,
-                                           .element_bytes = static_cast<int64_t>(element_size),
-                                           .from = from + runs.from[0] * element_size,
-                                           .to = to + runs.to[0] * element_size}));
+  CheckQueued(device_.module().kernels.box.copy(
+      queue(), {.walk = *walk,
+                .element_bytes = static_cast<int64_t>(element_size),
+                .from = from + runs.from[0] * element_size,
+                .to = to + runs.to[0] * element_size}));
 }
 
 void CudaStream::CombineBox(const BoxRuns& runs, DType dtype, Sbp::Kind kind, const std::byte* from,
                             std::byte* to) {
   if (runs.from.empty()) return;
-  CHECK(kind == Sbp::Kind::kPartialSum || kind == Sbp::Kind::kPartialMax ||
-        kind == Sbp::Kind::kPartialMin);
   const size_t bytes = SizeOf(dtype);
   if (const CudaDevice* other = device_.UnseenOwner(from)) {
     const std::byte* const landed = Land(*other, runs, bytes, from);
@@ -134,13 +141,11 @@ void CudaStream::CombineBox(const BoxRuns& runs, DType dtype, Sbp::Kind kind, co
   }
   const absl::StatusOr<Walk> walk = WalkOfRuns(runs);
   if (!walk.ok()) return device_.Fail(walk.status());
-  Check(device_.module().kernels.box.combine(
-      queue(),
-      {.walk = *walk,
-       .dtype = dtype,
-       .kind = kind == Sbp::Kind::kPartialSum ? 0 : (kind == Sbp::Kind::kPartialMax ? 1 : 2),
-       .from = from + runs.from[0] * bytes,
-       .to = to + runs.to[0] * bytes}));
+  CheckQueued(device_.module().kernels.box.combine(queue(), {.walk = *walk,
+                                                             .dtype = dtype,
+                                                             .kind = CombineNumber(kind),
+                                                             .from = from + runs.from[0] * bytes,
+                                                             .to = to + runs.to[0] * bytes}));
 }
 
 const std::byte* CudaStream::Land(const CudaDevice& other, const BoxRuns& runs, size_t element_size,
@@ -164,11 +169,12 @@ const std::byte* CudaStream::Land(const CudaDevice& other, const BoxRuns& runs, 
 void CudaStream::CopyFrom(const CudaDevice& other, std::byte* to, const std::byte* from,
                           uint64_t bytes) {
   if (other.card() == device_.card()) return Copy(to, from, bytes);
-  Check(device_.module().copy_across(device_.card(), to, other.card(), from, bytes, queue_.stream));
+  CheckQueued(
+      device_.module().copy_across(device_.card(), to, other.card(), from, bytes, queue_.stream));
 }
 
 void CudaStream::Reduce(const PeerReduceLaunch& launch) {
-  Check(device_.module().kernels.peers.reduce(queue(), launch));
+  CheckQueued(device_.module().kernels.peers.reduce(queue(), launch));
 }
 
 void CudaStream::Record(StreamEvent& event) {
@@ -203,9 +209,12 @@ class CudaGraph final : public CapturedWork {
 
 bool CudaStream::BeginCapture() {
   captured_ = device_.module().begin_capture(device_.card(), capturing_);
-  if (captured_ == kDone) queue_.stream = capturing_;
-  if (captured_ != kDone) WarnOfCapture();
-  return captured_ == kDone;
+  if (captured_ != kDone) {
+    WarnOfCapture();
+    return false;
+  }
+  queue_.stream = capturing_;
+  return true;
 }
 
 std::unique_ptr<CapturedWork> CudaStream::EndCapture() {

@@ -38,6 +38,9 @@ struct WorkRange {
   const WorkName* last = nullptr;
 };
 
+// The number by which launches that combine know what a partial value's kind does.
+int32_t CombineNumber(Sbp::Kind kind);
+
 class CudaStream final : public QueueStream {
  public:
   // `captures`: CanCapture.
@@ -70,8 +73,10 @@ class CudaStream final : public QueueStream {
   Error state() const;
 
  private:
-  // Ends the device's work with the error, if it is one, or what is being captured.
+  // Ends the device's work with the error, if it is one.
   void Check(Error error);
+  // Of what goes to queue_: while this stream captures, the error is the capture's.
+  void CheckQueued(Error error);
   void WarnOfCapture() const;
   // What the box takes from memory that this card's kernels cannot use, run by run, as dense memory
   // of this one; null after a failure.

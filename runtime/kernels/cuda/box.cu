@@ -33,13 +33,11 @@ Error Copy(const Queue& queue, const BoxLaunch& box) {
 Error Combine(const Queue& queue, const BoxLaunch& box) {
   return VisitStored(box.dtype, [&](auto type) {
     using T = decltype(type);
-    const auto launch = [&](auto join) {
+    return VisitJoin(box.kind, [&](auto join) {
       return Launch(queue, BlocksFor(queue, box.walk.elements), kThreads,
                     CombineBox<T, decltype(join)>, box.walk, static_cast<const T*>(box.from),
                     static_cast<T*>(box.to), join);
-    };
-    if (box.kind == 0) return launch(SumOf());
-    return box.kind == 1 ? launch(MaxOf()) : launch(MinOf());
+    });
   });
 }
 

@@ -139,6 +139,13 @@ struct MinOf {
   }
 };
 
+// f(join) for a launch's number of it: 0: sum, 1: max, 2: min.
+template <class F>
+Error VisitJoin(int32_t kind, F f) {
+  if (kind == 0) return f(SumOf());
+  return kind == 1 ? f(MaxOf()) : f(MinOf());
+}
+
 // Of the 32 threads of a warp, in the same order in every run; each gets the result.
 template <class T, class Join>
 __device__ __forceinline__ T WarpJoin(T value, Join join) {

@@ -35,7 +35,7 @@ Error Reduce(const Queue& queue, const PeerReduceLaunch& launch) {
   return VisitStored(launch.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int kPack = static_cast<int>(16 / sizeof(T));
-    const auto launch_with = [&](auto join) {
+    return VisitJoin(launch.kind, [&](auto join) {
       using Join = decltype(join);
       if (is_aligned) {
         const int64_t groups = (launch.elements + kPack - 1) / kPack;
@@ -44,9 +44,7 @@ Error Reduce(const Queue& queue, const PeerReduceLaunch& launch) {
       }
       return Launch(queue, BlocksFor(queue, launch.elements), kThreads,
                     PeerReduceKernel<T, 1, Join>, launch, join);
-    };
-    if (launch.kind == 0) return launch_with(SumOf());
-    return launch.kind == 1 ? launch_with(MaxOf()) : launch_with(MinOf());
+    });
   });
 }
 
