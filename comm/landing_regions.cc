@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "glog/logging.h"
 
 namespace braid {
 
@@ -21,6 +22,8 @@ MemoryKey LandingRegions::Expose(std::span<std::byte> memory) {
 
 void LandingRegions::ExposeAs(uint64_t token, std::span<std::byte> memory) {
   MutexLock lock(mutex_);
+  CHECK_GT(token, last_token_) << "a transport's tokens grow";
+  last_token_ = token;
   regions_.Add(token, memory);
 }
 
@@ -63,10 +66,21 @@ bool LandingRegions::WriteLent(uint64_t token, uint64_t offset,
   return true;
 }
 
+bool LandingRegions::IsWithdrawn(uint64_t token) const {
+  MutexLock lock(mutex_);
+  return IsGone(token);
+}
+
+bool LandingRegions::IsGone(uint64_t token) const {
+  return token > 0 && token <= last_token_ && regions_.Find(token) == nullptr &&
+         lent_.Find(token) == nullptr;
+}
+
 absl::Status LandingRegions::Check(const LandingWrite& write, uint16_t node) const {
   MutexLock lock(mutex_);
   const std::span<std::byte>* const found = regions_.Find(write.token);
   if (found == nullptr) {
+    if (IsGone(write.token)) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrFormat("key %d names none of the %d regions that node %d exposes to it",
                         write.token, regions_.size(), node));

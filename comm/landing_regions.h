@@ -30,15 +30,18 @@ class LandingRegions {
  public:
   // As of Link.
   MemoryKey Expose(std::span<std::byte> memory);
-  // With a token of the transport's own, which no region of these has.
+  // With a token of the transport's own, greater than any before.
   void ExposeAs(uint64_t token, std::span<std::byte> memory);
   MemoryKey Lend(std::span<const std::byte> memory);
   MemoryKey LendForWriting(std::span<std::byte> memory);
   void Withdraw(const MemoryKey& key);
 
-  // INVALID_ARGUMENT with both values if it is of no region, or leaves its own. `node`: whose they
-  // are, for the words.
+  // INVALID_ARGUMENT with both values if it is of no region, or leaves its own. One to a region
+  // that was withdrawn is none of the peer's faults, who may not have known: it goes nowhere.
+  // `node`: whose they are, for the words.
   absl::Status Check(const LandingWrite& write, uint16_t node) const;
+  // Whether this token was given, and its memory has been withdrawn.
+  bool IsWithdrawn(uint64_t token) const;
 
   // Of what was lent: `read` is called with its first `bytes`, and Withdraw waits for it. False:
   // there are not as many.
@@ -57,6 +60,8 @@ class LandingRegions {
   }
 
  private:
+  bool IsGone(uint64_t token) const BRAID_REQUIRES(mutex_);
+
   mutable Mutex mutex_;
   uint64_t last_token_ BRAID_GUARDED_BY(mutex_) = 0;
   TokenTable<std::span<std::byte>> regions_ BRAID_GUARDED_BY(mutex_);

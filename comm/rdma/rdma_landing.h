@@ -32,6 +32,7 @@ class RdmaLanding {
   absl::Status Check(const LandingWrite& write, uint16_t node) const {
     return regions_.Check(write, node);
   }
+  bool IsWithdrawn(uint64_t token) const { return regions_.IsWithdrawn(token); }
 
  private:
   const std::shared_ptr<RdmaDevice> device_;  // shared with all links of the device

@@ -246,6 +246,11 @@ class RdmaConnection : public std::enable_shared_from_this<RdmaConnection>, priv
   absl::Status RefusedByThis(const LandingWrite& write) const {
     const absl::Status wrong = landing_.Check(write, options_.node);
     if (!wrong.ok()) return WrongFrame(wrong);
+    if (landing_.IsWithdrawn(write.token)) {
+      return absl::CancelledError(absl::StrFormat(
+          "node %d wrote %d bytes at offset %d of key %d, which node %d had withdrawn",
+          options_.peer, write.bytes, write.offset, write.token, options_.node));
+    }
     return WrongFrame(absl::InvalidArgumentError(
         absl::StrFormat("RDMA port %s refused to be written %d bytes at offset %d of key %d",
                         options_.route.PortName(), write.bytes, write.offset, write.token)));

@@ -241,7 +241,7 @@ TEST_F(ShmLinkTest, WhatThePeerGrantsIsWrittenDirectly) {
   EXPECT_EQ(entry.payload_bytes, payload.size());
   EXPECT_TRUE(std::equal(payload.begin(), payload.end(), memory->data() + 10));
   EXPECT_EQ(memory->data()[9], std::byte{0});
-  // What is withdrawn passes the ring, so that the peer says what is wrong.
+  // What is withdrawn passes the ring, and the peer drops it.
   grants.Revoke(5);
   WriteTo(*link_, payload, {.token = 5, .base = 0, .bytes = memory->size()}, 0, PatternBytes(4, 1),
           done);
