@@ -14,8 +14,10 @@ struct LaunchFailure {
   // Not what a program returns because it has lost another, which it may say before the end of that
   // other is known here.
   bool is_own = true;
-  Nanoseconds when = 0;  // when it was seen; of a process, before others could see its end
+  // When it was seen, by the clock of its machine; of a process, before others could see its end.
+  Nanoseconds when = 0;
 
+  // Of two whose times are of one clock.
   bool CountsBefore(const LaunchFailure& other) const {
     return is_own != other.is_own ? is_own : when < other.when;
   }

@@ -37,6 +37,8 @@ void LaunchMachine::OnOrder(const std::string& bytes) {
       return;
     case launch::Order::kSignal:
       return PassSignal(order.signal());
+    case launch::Order::kClock:
+      return TellTime(order.clock());
     case launch::Order::kFinish:
       if (is_idle) return Finish(ReadOutcome(order.finish()));
       break;
@@ -49,7 +51,6 @@ void LaunchMachine::OnOrder(const std::string& bytes) {
 
 void LaunchMachine::Begin(const launch::Begin& begin) {
   first_.reset();
-  begun_ = reactor_->Now();
   const int restarts = static_cast<int>(begin.restarts());
   std::string preface;
   if (restarts > 0) {
@@ -95,7 +96,14 @@ void LaunchMachine::OnFailure(const LaunchFailure& failure) {
   failed.set_exit_code(failure.exit_code);
   failed.set_output(failure.output);
   failed.set_is_own(failure.is_own);
-  failed.set_since_begin(failure.when - begun_);
+  failed.set_when(failure.when);
+  options_.channel->Send(report.SerializeAsString());
+}
+
+void LaunchMachine::TellTime(Nanoseconds asked) {
+  launch::Report report;
+  report.mutable_clock()->set_asked(asked);
+  report.mutable_clock()->set_shows(reactor_->Now());
   options_.channel->Send(report.SerializeAsString());
 }
 

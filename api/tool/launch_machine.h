@@ -54,13 +54,13 @@ class LaunchMachine {
   void Begin(const launch::Begin& begin);
   void PassSignal(int signal);
   void OnFailure(const LaunchFailure& failure);
+  void TellTime(Nanoseconds asked);
   void OnEnded(int exit_code);
   void Finish(const LaunchOutcome& outcome);
 
   Reactor* const reactor_;
   Options options_;
   std::unique_ptr<RunningCluster> cluster_;  // while it runs
-  Nanoseconds begun_ = 0;                    // when this attempt was ordered
   std::optional<int> signal_;                // the first that came
   std::optional<LaunchFailure> first_;  // of this machine and attempt, and the loss of the master
   bool is_lost_ = false;                // the master is

@@ -10,16 +10,9 @@
 namespace braid {
 namespace {
 
-// A machine's clock is not this one's: it says how long after the order to begin something was,
-// which all had at about one time. When a report comes says less: this launcher may have waited for
-// a processor, and then sees its own ranks' ends and the report that came before them at once.
-LaunchFailure FailureOfReport(const launch::Failure& failed, Nanoseconds begun, Nanoseconds now) {
-  return {.cause = failed.cause(),
-          .exit_code = failed.exit_code(),
-          .output = failed.output(),
-          .is_own = failed.is_own(),
-          .when = begun + std::clamp<Nanoseconds>(failed.since_begin(), 0, now - begun)};
-}
+// So many times a launcher is asked what its clock shows: on a machine that has much else to do,
+// one answer of some is quick.
+constexpr int kClockTrips = 8;
 
 }  // namespace
 
@@ -44,16 +37,15 @@ void LaunchMaster::Begin(int restarts) {
   for (size_t number = 0; number < orders.size(); ++number) {
     orders[number].mutable_begin()->set_restarts(static_cast<uint32_t>(restarts));
     if (restarts > 0) *orders[number].mutable_begin()->mutable_before() = OutcomeFor(number);
-    launchers_[number].has_ended = false;
   }
+  for (Launcher& launcher : launchers_) launcher = {.machine = std::move(launcher.machine)};
   restarts_ = restarts;
-  first_.reset();
+  is_ending_ = false;
   exit_code_ = 0;
-  begun_ = reactor_->Now();
   if (choose_port_) {
     const absl::StatusOr<uint16_t> port = choose_port_();
     if (!port.ok()) {
-      first_ = {.failure = {.cause = std::string(port.status().message())}};
+      launchers_[0].failure = {.cause = std::string(port.status().message())};
       return Finish();
     }
     port_ = *port;
@@ -70,7 +62,8 @@ std::string LaunchMaster::Describe() const {
     text += absl::StrFormat("%s: %s\n", launcher.machine.name,
                             launcher.has_ended ? "its ranks have ended" : "its ranks run");
   }
-  if (first_.has_value()) text += "they are ended: " + first_->failure.cause + "\n";
+  const std::optional<First> first = FirstFailure();
+  if (first.has_value()) text += "they are ended: " + first->failure.cause + "\n";
   return text;
 }
 
@@ -80,22 +73,49 @@ void LaunchMaster::OnReport(size_t number, const std::string& bytes) {
   if (!report.ParseFromString(bytes)) report.Clear();
   switch (report.kind_case()) {
     case launch::Report::kFailed:
-      return Fail(number, FailureOfReport(report.failed(), begun_, reactor_->Now()));
+      return OnFailure(number, report.failed());
     case launch::Report::kSignalled:
       return OnSignal(number, report.signalled());
     case launch::Report::kEnded:
       launchers_[number].has_ended = true;
       if (exit_code_ == 0) exit_code_ = report.ended().exit_code();
       return EndIfDone();
+    case launch::Report::kClock:
+      return OnClock(number, report.clock());
     default:
       return launchers_[number].machine.channel->Close(absl::InvalidArgumentError(
           absl::StrFormat("its report of %d bytes cannot be read", bytes.size())));
   }
 }
 
+void LaunchMaster::OnFailure(size_t number, const launch::Failure& failed) {
+  Launcher& launcher = launchers_[number];
+  LaunchFailure failure{.cause = failed.cause(),
+                        .exit_code = failed.exit_code(),
+                        .output = failed.output(),
+                        .is_own = failed.is_own(),
+                        .when = failed.when()};
+  if (!launcher.failure.has_value() || failure.CountsBefore(*launcher.failure)) {
+    launcher.failure = std::move(failure);
+    launcher.told = reactor_->Now();
+  }
+  EndAll();
+}
+
+void LaunchMaster::OnClock(size_t number, const launch::Clock& clock) {
+  Launcher& launcher = launchers_[number];
+  if (!is_ending_ || launcher.clock.trips() == kClockTrips || clock.asked() != launcher.asked) {
+    return launcher.machine.channel->Close(
+        absl::InvalidArgumentError("it says what its clock shows, and was not asked"));
+  }
+  launcher.clock.Add(clock.asked(), clock.shows(), reactor_->Now());
+  if (launcher.clock.trips() < kClockTrips) return AskTime(number);
+  EndIfDone();
+}
+
 void LaunchMaster::OnSignal(size_t number, int signal) {
   is_last_ = true;
-  if (!first_.has_value() && interruption_.empty()) {
+  if (!is_ending_ && interruption_.empty()) {
     const bool is_alone = launchers_.size() == 1;
     interruption_ = (is_alone ? "" : launchers_[number].machine.name + ": ") + "ended by " +
                     DescribeSignal(signal);
@@ -110,31 +130,65 @@ void LaunchMaster::OnSignal(size_t number, int signal) {
 void LaunchMaster::OnLost(size_t number, const absl::Status& reason) {
   if (is_finished_) return;
   is_last_ = true;
-  launchers_[number].has_ended = true;
   // Ranks that lose those of this machine may say so first; what failed there before does not
   // follow from it.
-  const bool has_failed = first_.has_value() && first_->launcher == number;
-  Fail(number, {.cause = absl::StrFormat("%s lost: %s", launchers_[number].machine.name,
-                                         std::string(reason.message())),
-                .is_own = !has_failed,
-                .when = reactor_->Now()});
+  const std::optional<First> first = FirstFailure();
+  const bool has_failed = first.has_value() && first->launcher == number;
+  Launcher& launcher = launchers_[number];
+  launcher.is_lost = launcher.has_ended = true;
+  launcher.loss = {
+      .cause = absl::StrFormat("%s lost: %s", launcher.machine.name, std::string(reason.message())),
+      .is_own = !has_failed,
+      .when = reactor_->Now()};
+  EndAll();
   EndIfDone();
 }
 
-void LaunchMaster::Fail(size_t number, LaunchFailure failure) {
-  const bool is_first = !first_.has_value();
-  if (is_first || failure.CountsBefore(first_->failure)) {
-    first_ = {.failure = std::move(failure), .launcher = number};
-  }
-  if (!is_first) return;
+void LaunchMaster::EndAll() {
+  if (std::exchange(is_ending_, true)) return;
   launch::Order order;
   order.set_end(true);
-  for (size_t other = 0; other < launchers_.size(); ++other) Send(other, order);
+  for (size_t number = 0; number < launchers_.size(); ++number) {
+    Send(number, order);
+    AskTime(number);
+  }
+}
+
+void LaunchMaster::AskTime(size_t number) {
+  launchers_[number].asked = reactor_->Now();
+  launch::Order order;
+  order.set_clock(launchers_[number].asked);
+  Send(number, order);
+}
+
+// When a report comes says little: this launcher may have waited for a processor, and then sees its
+// own ranks' ends and the report that came before them at once.
+std::optional<LaunchMaster::First> LaunchMaster::FirstFailure() const {
+  std::optional<First> first;
+  const auto consider = [&](const LaunchFailure& failure, size_t number) {
+    if (first.has_value() && !failure.CountsBefore(first->failure)) return;
+    first = {.failure = failure, .launcher = number};
+  };
+  for (size_t number = 0; number < launchers_.size(); ++number) {
+    const Launcher& launcher = launchers_[number];
+    if (launcher.failure.has_value()) {
+      LaunchFailure failure = *launcher.failure;
+      const bool is_known = launcher.clock.trips() > 0;
+      failure.when =
+          is_known ? std::min(launcher.clock.HereAt(failure.when), launcher.told) : launcher.told;
+      consider(failure, number);
+    }
+    if (launcher.loss.has_value()) consider(*launcher.loss, number);
+  }
+  return first;
 }
 
 void LaunchMaster::EndIfDone() {
-  if (!std::ranges::all_of(launchers_, &Launcher::has_ended)) return;
-  const bool is_well = !first_.has_value() && interruption_.empty();
+  for (const Launcher& launcher : launchers_) {
+    if (!launcher.has_ended) return;
+    if (is_ending_ && !launcher.is_lost && launcher.clock.trips() < kClockTrips) return;
+  }
+  const bool is_well = !is_ending_ && interruption_.empty();
   if (is_well || is_last_ || restarts_ == max_restarts_) return Finish();
   Begin(restarts_ + 1);
 }
@@ -150,14 +204,15 @@ void LaunchMaster::Finish() {
 
 launch::Outcome LaunchMaster::OutcomeFor(size_t number) const {
   launch::Outcome outcome;
+  const std::optional<First> first = FirstFailure();
   if (!interruption_.empty()) {
     outcome.set_cause(interruption_);
     outcome.set_exit_code(exit_code_);
-  } else if (first_.has_value()) {
-    outcome.set_cause(first_->failure.cause);
-    outcome.set_exit_code(first_->failure.exit_code);
+  } else if (first.has_value()) {
+    outcome.set_cause(first->failure.cause);
+    outcome.set_exit_code(first->failure.exit_code);
     // The others' users find it there.
-    if (number == 0 || number == first_->launcher) outcome.set_output(first_->failure.output);
+    if (number == 0 || number == first->launcher) outcome.set_output(first->failure.output);
   }
   return outcome;
 }

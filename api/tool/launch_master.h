@@ -14,12 +14,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "api/tool/launch_failure.h"
+#include "api/tool/remote_clock.h"
 #include "comm/control/control_channel.h"
 #include "runtime/base/reactor.h"
 
 namespace braid {
 
 namespace launch {
+class Clock;
+class Failure;
 class Order;
 class Outcome;
 }  // namespace launch
@@ -48,20 +51,33 @@ class LaunchMaster {
  private:
   struct Launcher {
     Machine machine;
-    bool has_ended = false;  // its ranks of this attempt
+    bool is_lost = false;
+    // Of this attempt.
+    bool has_ended = false;                // its ranks
+    std::optional<LaunchFailure> failure;  // the first that it told; its time is of its clock
+    Nanoseconds told = 0;                  // when, by this clock
+    std::optional<LaunchFailure> loss;     // of the launcher itself
+    RemoteClock clock;                     // is asked for its time once something has failed
+    Nanoseconds asked = 0;                 // when that was done last
   };
   // The first failure of an attempt, and whose.
   struct First {
-    LaunchFailure failure;
+    LaunchFailure failure;  // its time is of this clock
     size_t launcher = 0;
   };
 
   // Once more, unless it is the first time.
   void Begin(int restarts);
   void OnReport(size_t number, const std::string& bytes);
+  void OnFailure(size_t number, const launch::Failure& failed);
+  void OnClock(size_t number, const launch::Clock& clock);
   void OnSignal(size_t number, int signal);
   void OnLost(size_t number, const absl::Status& reason);
-  void Fail(size_t number, LaunchFailure failure);
+  // After the first failure: ends all others, and asks for what tells which was the first.
+  void EndAll();
+  void AskTime(size_t number);
+  // As far as is known.
+  std::optional<First> FirstFailure() const;
   void EndIfDone();
   void Finish();
   // As this launcher is told it.
@@ -73,12 +89,11 @@ class LaunchMaster {
   const std::function<absl::StatusOr<uint16_t>()> choose_port_;
   std::vector<Launcher> launchers_;
   int restarts_ = 0;
-  uint16_t port_ = 0;      // of this attempt
-  Nanoseconds begun_ = 0;  // when it was ordered
+  uint16_t port_ = 0;  // of this attempt
   bool is_finished_ = false;
   bool is_last_ = false;  // no attempt follows this one: a signal came, or a machine is lost
   // Of this attempt.
-  std::optional<First> first_;
+  bool is_ending_ = false;    // something has failed
   std::string interruption_;  // "ended by signal 15 (Terminated)", if that came before any failure
   int exit_code_ = 0;         // of the first machine whose ranks did not end well
 };

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,7 +26,7 @@ struct Told {
   std::string cause;
   int exit_code = 1;
   bool is_own = false;
-  Nanoseconds since_begin = 0;
+  double when = 0;  // in seconds, by its machine's clock
 };
 
 std::string Failed(const Told& told) {
@@ -33,7 +35,7 @@ std::string Failed(const Told& told) {
   failed.set_cause(told.cause);
   failed.set_exit_code(told.exit_code);
   failed.set_is_own(told.is_own);
-  failed.set_since_begin(told.since_begin);
+  failed.set_when(static_cast<Nanoseconds>(told.when * kSecond));
   failed.set_output("output of " + told.cause);
   return report.SerializeAsString();
 }
@@ -47,6 +49,13 @@ std::string Signalled(int signal) {
 std::string EndedWith(int exit_code) {
   launch::Report report;
   report.mutable_ended()->set_exit_code(exit_code);
+  return report.SerializeAsString();
+}
+
+std::string ClockOf(Nanoseconds asked, Nanoseconds shows) {
+  launch::Report report;
+  report.mutable_clock()->set_asked(asked);
+  report.mutable_clock()->set_shows(shows);
   return report.SerializeAsString();
 }
 
@@ -72,7 +81,7 @@ std::string WordsOf(const launch::Order& order) {
   }
 }
 
-// Launchers that say what a test lets them say.
+// Launchers that say what a test lets them say, and what their clocks show when they are asked.
 class LaunchMasterTest : public ::testing::Test {
  protected:
   void Start(int machines, int max_restarts) {
@@ -88,6 +97,7 @@ class LaunchMasterTest : public ::testing::Test {
           [this, machine](const std::string& bytes) {
             launch::Order order;
             EXPECT_TRUE(order.ParseFromString(bytes));
+            if (order.has_clock()) return TellTime(machine, order.clock());
             orders_[machine].push_back(WordsOf(order));
             if (order.has_finish()) has_finished_->Set();
           },
@@ -114,6 +124,15 @@ class LaunchMasterTest : public ::testing::Test {
     });
   }
 
+  // The `trip`-th question takes so long on its way there, in seconds, and no time back.
+  void TellTime(int machine, Nanoseconds asked) {
+    const double way = way_ ? way_(machine, trips_[machine]++) : 0;
+    At(way, [this, machine, asked] {
+      const auto ahead = static_cast<Nanoseconds>(ahead_[machine] * kSecond);
+      channels_[machine]->Send(ClockOf(asked, reactor_->Now() + ahead));
+    });
+  }
+
   // What each was told, once it is over everywhere.
   const std::vector<std::string>& OrdersOf(int machine) {
     EXPECT_TRUE(environment_->Await(*has_finished_, 1000 * kSecond).ok());
@@ -133,7 +152,10 @@ class LaunchMasterTest : public ::testing::Test {
     EXPECT_TRUE(environment_->Await(*is_gone, 1000 * kSecond).ok());
   }
 
-  int ports_ = 9;  // the next, then one less
+  int ports_ = 9;                // the next, then one less
+  std::map<int, double> ahead_;  // a machine's clock is so many seconds ahead
+  std::map<int, int> trips_;
+  std::function<double(int machine, int trip)> way_;
   const std::unique_ptr<Environment> environment_ = MakeSimulatedEnvironment(/*seed=*/1);
   const std::unique_ptr<Event> has_finished_ = environment_->MakeEvent();
   std::vector<std::vector<std::string>> orders_;
@@ -153,12 +175,45 @@ TEST_F(LaunchMasterTest, AllEndWell) {
 
 TEST_F(LaunchMasterTest, TheFirstByTimeIsTheCauseAlsoIfItIsToldLater) {
   Start(3, 0);
-  Say(5, 0, Failed({.cause = "late", .exit_code = 3, .since_begin = 5 * kSecond}));
-  Say(5.5, 2, Failed({.cause = "early", .exit_code = 7, .since_begin = 4 * kSecond}));
+  Say(5, 0, Failed({.cause = "late", .exit_code = 3, .when = 5}));
+  Say(5.5, 2, Failed({.cause = "early", .exit_code = 7, .when = 4}));
   for (const int machine : {0, 1, 2}) Say(6, machine, EndedWith(machine));
   EXPECT_THAT(OrdersOf(0), ElementsAre("begin 0 at 9", "end", "finish 7 'early' with output"));
   EXPECT_THAT(OrdersOf(1), ElementsAre("begin 0 at 9", "end", "finish 7 'early'"));
   EXPECT_THAT(OrdersOf(2), ElementsAre("begin 0 at 9", "end", "finish 7 'early' with output"));
+}
+
+// Machine 1's clock began long before, and is asked for over a way that is mostly slow.
+TEST_F(LaunchMasterTest, WhatAMachinesClockShowsIsAskedForAndNotBelieved) {
+  ahead_ = {{0, 0}, {1, 1000}};
+  way_ = [](int machine, int trip) { return machine == 1 && trip != 5 ? 0.8 : 0.001; };
+  Start(2, 0);
+  Say(5, 0, Failed({.cause = "early", .exit_code = 7, .when = 4.9}));
+  Say(5, 1, Failed({.cause = "late", .exit_code = 3, .when = 1004.95}));
+  for (const int machine : {0, 1}) Say(5, machine, EndedWith(1));
+  At(6, [this] { EXPECT_THAT(orders_[0], ElementsAre("begin 0 at 9", "end")); });
+  EXPECT_THAT(OrdersOf(0), ElementsAre("begin 0 at 9", "end", "finish 7 'early' with output"));
+  EXPECT_EQ(trips_[0], 8);
+  EXPECT_EQ(trips_[1], 8);
+}
+
+TEST_F(LaunchMasterTest, AClockIsToldWhenItIsAskedFor) {
+  Start(2, 5);
+  Say(1, 1, ClockOf(0, 5));
+  Say(2, 0, EndedWith(0));
+  EXPECT_THAT(OrdersOf(0), ElementsAre("begin 0 at 9", "end",
+                                       "finish 1 'machine 1 (h) lost: it says what its clock "
+                                       "shows, and was not asked'"));
+}
+
+// Who is lost is not waited for.
+TEST_F(LaunchMasterTest, AMachineMayBeLostBeforeItSaysWhatItsClockShows) {
+  way_ = [](int machine, int) { return machine == 1 ? 1000 : 0; };
+  Start(2, 0);
+  Say(1, 0, Failed({.cause = "no bread", .exit_code = 7, .is_own = true, .when = 1}));
+  for (const int machine : {0, 1}) Say(1, machine, EndedWith(1));
+  Lose(2, 1);
+  EXPECT_THAT(OrdersOf(0), ElementsAre("begin 0 at 9", "end", "finish 7 'no bread' with output"));
 }
 
 TEST_F(LaunchMasterTest, WhatWasKilledCountsBeforeWhatReturned) {
@@ -183,7 +238,7 @@ TEST_F(LaunchMasterTest, AnAttemptBeginsWhenAllHaveEndedTheOneBefore) {
         "ended: a\n");
   });
   Say(9, 1, EndedWith(0));
-  Say(10, 1, Failed({.cause = "b", .exit_code = 6, .since_begin = 100 * kSecond}));
+  Say(10, 1, Failed({.cause = "b", .exit_code = 6, .when = 10}));
   for (const int machine : {0, 1}) Say(11, machine, EndedWith(6));
   Say(12, 1, Failed({.cause = "c", .exit_code = 7}));
   for (const int machine : {0, 1}) Say(13, machine, EndedWith(7));

@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -64,6 +66,19 @@ class Machines {
   void StartAll(const Words& flags, const Words& program) {
     for (int number = count_ - 1; number >= 0; --number) Start(number, flags, program);
     std::ranges::reverse(runs_);
+  }
+
+  // What machine 0's launcher says of the launch.
+  std::string Status() const {
+    ProgramRun status({BRAID_TOOL, "status", absl::StrCat("127.0.0.1:", port_)},
+                      {.environment = {{"BRAID_AUTH_TOKEN", std::nullopt}}});
+    EXPECT_EQ(status.Wait(), ExitStatus{}) << status.err();
+    return status.out();
+  }
+  // Until all have joined but this one, "machine 2".
+  void AwaitMissing(const std::string& machine) const {
+    while (!Status().ends_with("missing: " + machine + "\n")) {
+    }
   }
 
   ProgramRun& operator[](size_t number) { return *runs_[number]; }
@@ -163,6 +178,30 @@ TEST(LaunchMachinesTest, AllEndWithTheFirstFailureByTime) {
     EXPECT_THAT(machines[0].err(),
                 HasSubstr(first == 0 ? "error: no bread\n" : "printed:\nerror: no bread\n"));
   }
+}
+
+// Machine 1's launcher is stopped while the order to begin comes: its ranks begin later than
+// machine 0's, and its clock says nothing of that.
+TEST(LaunchMachinesTest, WhoBeginsLateFailsNoEarlier) {
+  const TempDir dir;
+  Machines machines(3);
+  const std::string late = dir / "late", failed = dir / "failed";
+  const Words program =
+      Shell("if [ $RANK = 1 ]; then touch " + late + "; until [ -s " + failed +
+            " ]; do sleep 0.02; done; while kill -0 $(cat " + failed +
+            ") 2>/dev/null; do sleep 0.02; done; exit 3; fi; echo started; until [ -e " + late +
+            " ]; do sleep 0.02; done; if [ $RANK = 0 ]; then echo $$ >" + failed +
+            "; exit 7; fi; sleep 30");
+  machines.Start(0, {}, program);
+  machines.Start(1, {}, program);
+  machines.AwaitMissing("machine 2");
+  machines[1].Signal(SIGSTOP);
+  machines.Start(2, {}, program);
+  machines[0].AwaitOutput("started");
+  // Machine 1 begins later by at least so much.
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  machines[1].Signal(SIGCONT);
+  machines.ExpectEnd(7, Rank(0, 0) + " failed first: exit code 7");
 }
 
 // Machine 0's launcher sees the end of its own rank and the report of an earlier one at once: it is
@@ -369,10 +408,7 @@ TEST(LaunchMachinesTest, ANumberThatIsTakenIsRefused) {
   EXPECT_THAT(second.LastErrorLine(),
               AllOf(HasSubstr(absl::StrCat("127.0.0.1:", running.port(), ": another process does")),
                     EndsWith("(--master_port)")));
-  ProgramRun status({BRAID_TOOL, "status", absl::StrCat("127.0.0.1:", running.port())},
-                    {.environment = {{"BRAID_AUTH_TOKEN", std::nullopt}}});
-  EXPECT_EQ(status.Wait(), ExitStatus{}) << status.err();
-  EXPECT_THAT(status.out(),
+  EXPECT_THAT(running.Status(),
               MatchesRegex("a launch on 2 machines, restarted 0 of 0 times; its ranks meet at port "
                            "[0-9]+ of machine 0 .*\nmachine 0 .*: its ranks run\nmachine 1 .*: "
                            "its ranks run\n"));
