@@ -42,10 +42,13 @@ ABSL_FLAG(std::string, cuda_module, "",
           "where the loader looks");
 ABSL_FLAG(
     std::string, cuda_libraries, "",
-    "Folders, separated by ':', where cuBLASLt and cuDNN are looked for before the loader's own "
-    "places");
+    "Folders, separated by ':', where cuBLASLt, cuDNN and NCCL are looked for before the loader's "
+    "own places");
 ABSL_FLAG(bool, cuda_graphs, true,
           "Capture what a chain of kernels queues on a card, and launch it at once from then on");
+ABSL_FLAG(bool, nccl, true,
+          "Let cards of several nodes do collectives with each other by NCCL, where all nodes have "
+          "it; without it they go through the hosts");
 ABSL_FLAG(bool, winograd, true,
           "In f32, let convolutions with windows of 3 x 3 sum by Winograd's algorithm; without it "
           "they are slower, and their sums as they are written");
@@ -234,6 +237,7 @@ absl::StatusOr<ProgramFlags> ReadFlags(const ClusterOptions& defaults,
   cuda->rounds_to_tf32 = absl::GetFlag(FLAGS_precision) == kTf32;
   cuda->sums_by_winograd = absl::GetFlag(FLAGS_winograd);
   cuda->uses_graphs = absl::GetFlag(FLAGS_cuda_graphs);
+  cuda->uses_nccl = absl::GetFlag(FLAGS_nccl);
   BRAID_RETURN_IF_ERROR(session.device_kinds.Register("cuda", cuda::CudaKind(cuda)));
   if (const std::string simulated = absl::GetFlag(FLAGS_simulate_nodes); !simulated.empty()) {
     for (const auto& [flag, value] : {std::pair("devices", absl::GetFlag(FLAGS_devices)),

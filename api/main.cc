@@ -33,7 +33,7 @@ absl::Status Extend(const MainOptions& options, OpRegistry& operators, KernelReg
   return CatchExceptions("MainOptions::extend", [&] { return options.extend(operators, kernels); });
 }
 
-absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, ProcessEnd& end) {
+absl::Status Serve(ProgramFlags& flags, const MainOptions& options, ProcessEnd& end) {
   OpRegistry operators = BuiltinOps();
   KernelRegistry kernels = CpuKernels();
   if (flags.session.check_numerics) kernels.WrapAll(CheckNumerics);
@@ -43,6 +43,7 @@ absl::Status Serve(const ProgramFlags& flags, const MainOptions& options, Proces
   BRAID_ASSIGN_OR_RETURN(const DeviceKinds::Kind* const kind,
                          flags.session.device_kinds.Find(devices.type));
   if (kind->open) BRAID_RETURN_IF_ERROR(kind->open(devices.count));
+  if (kind->between_nodes) flags.session.network->reach = kind->between_nodes(devices.count);
   return ServeNode(*flags.session.network,
                    {.device_kind = kind,
                     .threads_per_device = flags.session.threads_per_device,

@@ -59,6 +59,8 @@ absl::StatusOr<RendezvousOptions> RendezvousOptionsOf(const NetworkOptions& netw
   options.self.memory_bytes = memory.shared;
   options.self.process_bytes = memory.process;
   options.self.rates = network.rates;
+  options.self.device_library = network.reach.library;
+  options.self.cards = network.reach.cards;
   return options;
 }
 

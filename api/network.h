@@ -33,6 +33,7 @@ struct NetworkOptions : NetworkPlace {
   // What this node's machine was measured to do (a compiler::Machine's text), for the master to
   // know.
   std::string rates;
+  ReachBetweenNodes reach;             // of this node's devices
   Environment* environment = nullptr;  // borrowed; null: this process's own clock and threads
   // Borrowed: where all nodes, which are threads of this process, reach each other without sockets
   // once they have joined. Null: this node has the process to itself.

@@ -239,6 +239,9 @@ void Session::Impl::FindMachines() {
     for (int device = 0; device < (is_known ? options_.devices[node] : 0); ++device) {
       machines_[node].device_bytes.push_back(kind.memory(device, options_.devices[node]));
     }
+    if (is_here && !options_.dry_run && kind.between_nodes && options_.devices.size() > 1) {
+      machines_[node].reach = kind.between_nodes(options_.devices[node]);
+    }
   }
 }
 
@@ -293,6 +296,7 @@ absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> Session::Impl::Join
     }
     machines_[identity.node] = {identity.host, identity.memory_bytes, identity.process_bytes,
                                 identity.rates};
+    machines_[identity.node].reach = {identity.device_library, identity.cards};
     connections_[identity.node] = node.connection;
     channels.push_back(MakeTcpControlChannel(node.connection, &coordinator_->reactor()));
   }

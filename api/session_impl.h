@@ -260,6 +260,8 @@ class Session::Impl {
   // By whose times jobs are compiled, and in whose a step is estimated; after joining.
   absl::Status ChooseMachines();
   compiler::NodeKinds KindsOfNodes() const;
+  // Whether devices of all nodes do collectives with each other, by one library.
+  absl::Status ChooseReach();
   // Waits for the other nodes of the network; afterwards options_.devices has what they brought.
   absl::StatusOr<std::vector<std::unique_ptr<ControlChannel>>> JoinNetwork();
   // Whether there are such devices, and whether this machine has what its own need.
@@ -280,8 +282,10 @@ class Session::Impl {
     uint64_t process_bytes = 0;
     std::string rates = {};
     std::vector<uint64_t> device_bytes = {};  // of devices with own memory, where it is known
+    ReachBetweenNodes reach = {};             // of its devices
   };
   std::vector<NodeMachine> machines_;
+  bool collect_between_nodes_ = false;
   int64_t channel_block_ = 0;  // of jobs that are compiled here
   compiler::Machine choice_machine_, estimate_machine_;
   DatasetCache datasets_{options_.dataset_kinds};

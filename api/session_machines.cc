@@ -59,14 +59,55 @@ compiler::NodeKinds Session::Impl::KindsOfNodes() const {
   std::vector<compiler::DeviceKind> kinds;
   for (const std::string& name : options_.node_kinds) {
     const DeviceKinds::Kind& kind = **options_.device_kinds.Find(name);
-    kinds.push_back({.name = name,
-                     .is_host = kind.is_host,
-                     .does_collectives = kind.make_group != nullptr,
-                     .collects_in_any_order = kind.collects_in_any_order,
-                     .keeps_narrow = kind.keeps_narrow,
-                     .adds_to_products = kind.adds_to_products});
+    kinds.push_back(
+        {.name = name,
+         .is_host = kind.is_host,
+         .does_collectives = kind.make_group != nullptr,
+         // What spans nodes waits on the devices themselves.
+         .collects_in_any_order = kind.collects_in_any_order && !collect_between_nodes_,
+         .collects_between_nodes = collect_between_nodes_ && kind.between_nodes != nullptr,
+         .keeps_narrow = kind.keeps_narrow,
+         .adds_to_products = kind.adds_to_products});
   }
   return compiler::NodeKinds(std::move(kinds));
+}
+
+absl::Status Session::Impl::ChooseReach() {
+  std::map<std::string, size_t> cards;
+  std::string library;
+  size_t first = 0;
+  int nodes = 0;
+  bool do_all = true;
+  for (size_t node = 0; node < machines_.size(); ++node) {
+    if ((**options_.device_kinds.Find(options_.node_kinds[node])).between_nodes == nullptr)
+      continue;
+    ++nodes;
+    const ReachBetweenNodes& reach = machines_[node].reach;
+    if (reach.library.empty()) {
+      do_all = false;
+      continue;
+    }
+    if (library.empty()) {
+      library = reach.library;
+      first = node;
+    }
+    if (library != reach.library) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "node %d has %s and node %d %s, which do not work together; give all nodes the same one "
+          "(--cuda_libraries=DIR), or do without: --nccl=false",
+          first, library, node, reach.library));
+    }
+    for (const std::string& card : reach.cards) {
+      const auto [other, is_new] = cards.try_emplace(card, node);
+      if (is_new) continue;
+      do_all = false;
+      LOG_FIRST_N(WARNING, 1) << "devices of nodes " << other->second << " and " << node
+                              << " share a card: what devices do with those of other nodes goes "
+                                 "through the hosts";
+    }
+  }
+  collect_between_nodes_ = do_all && nodes > 1;
+  return absl::OkStatus();
 }
 
 void Session::Impl::SetMemory(compiler::CompileOptions& compile) const {
@@ -154,6 +195,7 @@ absl::Status Session::Impl::CheckMemory(const LoadedJob& job) const {
 }
 
 absl::Status Session::Impl::ChooseMachines() {
+  BRAID_RETURN_IF_ERROR(ChooseReach());
   if (options_.machine.has_value()) {
     choice_machine_ = estimate_machine_ = *options_.machine;
   } else if (options_.measured.has_value()) {

@@ -3,7 +3,7 @@
 # The same in a program and its module: the border between them.
 set(BRAID_CUDA_FINGERPRINT "${PROJECT_VERSION}")
 file(GLOB braid_cuda_border CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/module_table.h
-  ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.h ${PROJECT_SOURCE_DIR}/graph/dtype.h)
+  ${PROJECT_SOURCE_DIR}/runtime/cuda/nccl_table.h ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/*.h ${PROJECT_SOURCE_DIR}/graph/dtype.h)
 foreach(header IN LISTS braid_cuda_border)
   file(SHA256 ${header} hash)
   string(APPEND BRAID_CUDA_FINGERPRINT "${hash}")
@@ -42,6 +42,12 @@ elseif(NOT BRAID_CUDA STREQUAL "OFF")
       message(STATUS "CUDA: the module is built without cuDNN, since there is no cudnn.h here; "
         "-DBRAID_CUDNN_INCLUDE=DIR says where it is")
     endif()
+    find_path(BRAID_NCCL_INCLUDE nccl.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
+      DOC "Folder with nccl.h")
+    if(NOT BRAID_NCCL_INCLUDE)
+      message(STATUS "CUDA: the module is built without NCCL, since there is no nccl.h here; "
+        "-DBRAID_NCCL_INCLUDE=DIR says where it is")
+    endif()
   elseif(BRAID_CUDA STREQUAL "ON")
     message(FATAL_ERROR "BRAID_CUDA=ON and there is no nvcc; install the CUDA toolkit (13.0 was tried), "
       "say where it is by CUDACXX=/path/to/nvcc, or build with -DBRAID_CUDA=OFF")
@@ -58,16 +64,22 @@ function(braid_cuda_module)
   else()
     list(FILTER sources EXCLUDE REGEX "/cudnn_convolution[.]cu$")
   endif()
-  add_library(braid_cuda_module MODULE cuda/module.cu ${sources})
+  set(nccl_source cuda/no_nccl.cu)
+  if(BRAID_NCCL_INCLUDE)
+    set(nccl_source cuda/nccl.cu)
+  endif()
+  add_library(braid_cuda_module MODULE cuda/module.cu ${nccl_source} ${sources})
   set_target_properties(braid_cuda_module PROPERTIES PREFIX "" OUTPUT_NAME braid_cuda
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
     CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON CUDA_RUNTIME_LIBRARY Static
     CUDA_ARCHITECTURES "${BRAID_CUDA_ARCHITECTURES}")
   target_include_directories(braid_cuda_module PRIVATE ${PROJECT_SOURCE_DIR})
-  if(BRAID_CUDNN_INCLUDE)
-    target_include_directories(braid_cuda_module SYSTEM PRIVATE ${BRAID_CUDNN_INCLUDE})
-  endif()
+  foreach(include IN ITEMS BRAID_CUDNN_INCLUDE BRAID_NCCL_INCLUDE)
+    if(${include})
+      target_include_directories(braid_cuda_module SYSTEM PRIVATE ${${include}})
+    endif()
+  endforeach()
   target_compile_options(braid_cuda_module PRIVATE -O3 --expt-relaxed-constexpr
     "SHELL:-include ${PROJECT_SOURCE_DIR}/runtime/kernels/cuda/cuda_on_card.h")
   target_compile_definitions(braid_cuda_module PRIVATE

@@ -265,6 +265,7 @@ absl::Status NodeJobs::OnFrame(uint16_t peer, std::span<const std::byte> frame) 
 void NodeJobs::Close(const absl::Status& reason, std::function<void()> closed) {
   CHECK(!std::exchange(is_closed_, true)) << "jobs are closed once";
   closed_ = std::move(closed);
+  if (options_.device_group != nullptr) options_.device_group->Abort();
   for (auto& [id, job] : std::exchange(jobs_, {})) End(id, std::move(job), reason);
   if (num_ending_ == 0) std::exchange(closed_, nullptr)();
 }

@@ -323,7 +323,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // What devices do among themselves they do on the stream for it, and on one node.
+  // What devices do by themselves they do on the stream for it.
   absl::Status CheckOnDevice(const plan::Task& task, const plan::Collective& collective,
                              const plan::Members& members) const {
     const bool is_on_device = collective.algorithm == CollectiveAlgorithm::kDevice;
@@ -332,14 +332,14 @@ class Checker {
                    CollectiveAlgorithmName(collective.algorithm), static_cast<int>(task.stream));
     }
     if (!is_on_device) return absl::OkStatus();
-    for (size_t i = 0; i < members.nodes.size(); ++i) {
-      if (members.nodes[i] != plan_.node) {
-        return Wrong("devices of node %d do a collective with one of node %d", plan_.node,
-                     members.nodes[i]);
-      }
-      BRAID_RETURN_IF_ERROR(CheckDevice(members.devices[i]));
-    }
-    return absl::OkStatus();
+    for (size_t i = 0; i < members.nodes.size(); ++i)
+      if (members.nodes[i] == plan_.node) BRAID_RETURN_IF_ERROR(CheckDevice(members.devices[i]));
+    const uint32_t rank = collective.rank;
+    if (rank >= members.nodes.size()) return absl::OkStatus();  // what is said of all algorithms
+    const uint32_t node = members.nodes[rank], device = members.devices[rank];
+    if (node == plan_.node && device == task.device) return absl::OkStatus();
+    return Wrong("device %d of node %d does the part of device %d of node %d in a collective",
+                 task.device, plan_.node, device, node);
   }
 
   // An end's memory; nullptr if it is not of this node or has none.

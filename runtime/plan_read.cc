@@ -1,12 +1,15 @@
 #include "runtime/plan_read.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "compiler/plan/expand.h"
 #include "compiler/plan/plan_codec.h"
 #include "runtime/base/status.h"
 #include "runtime/device/box.h"
+#include "runtime/device/device_group.h"
 
 namespace braid {
 
@@ -60,6 +63,15 @@ KernelSpec KernelSpecOf(const plan::Kernel& kernel) {
   return spec;
 }
 
+namespace {
+
+bool AreOnOneNode(const std::vector<Member>& members) {
+  return std::ranges::all_of(members,
+                             [&](const Member& member) { return member.node == members[0].node; });
+}
+
+}  // namespace
+
 CollectiveSpec CollectiveSpecOf(const plan::NodePlan& plan, const plan::Task& task) {
   const auto& collective = std::get<plan::Collective>(task.work);
   CollectiveSpec spec;
@@ -78,6 +90,16 @@ CollectiveSpec CollectiveSpecOf(const plan::NodePlan& plan, const plan::Task& ta
   spec.reduce = CombineFunction(collective.dtype, collective.reduction);
   spec.chunk_bytes = static_cast<int64_t>(collective.chunk_bytes);
   spec.algorithm = collective.algorithm;
+  if (spec.algorithm == CollectiveAlgorithm::kDevice && !AreOnOneNode(spec.members)) {
+    // They meet, and hear what rank 0 has to say.
+    spec.kind = CollectiveKind::kAllGather;
+    spec.element_size = 1;
+    spec.counts.assign(spec.members.size(), 1);
+    spec.counts[0] = kDeviceWordBytes;
+    spec.receives.clear();
+    spec.reduce = nullptr;
+    spec.algorithm = CollectiveAlgorithm::kDoubling;
+  }
   return spec;
 }
 

@@ -31,7 +31,8 @@ absl::StatusOr<ReadPlan> ReadNodePlan(std::string_view bytes, uint64_t fingerpri
 
 // All but `seed` and `threads`.
 KernelSpec KernelSpecOf(const plan::Kernel& kernel);
-// With the job's own number as id.
+// With the job's own number as id. Of members on several nodes whose devices do the work: how they
+// meet, an all_gather of a word of kDeviceWordBytes from rank 0 and a byte from each other.
 CollectiveSpec CollectiveSpecOf(const plan::NodePlan& plan, const plan::Task& task);
 
 }  // namespace braid

@@ -40,6 +40,10 @@ struct NodeIdentity {
   uint64_t memory_bytes = 0;   // of the machine
   uint64_t process_bytes = 0;  // that the process may take of them; 0: all
   std::string rates;           // what the machine was measured to do; "": it was not
+  // How its devices do collectives with those of other nodes, and which cards they are
+  // (ReachBetweenNodes); "": they do not.
+  std::string device_library;
+  std::vector<std::string> cards;
 };
 
 // "has another node list: ...; give the same file to every node".

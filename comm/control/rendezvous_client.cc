@@ -76,6 +76,8 @@ void RendezvousClient::StartJoin(JoinedCallback joined) {
   request.set_memory_bytes(self.memory_bytes);
   request.set_process_bytes(self.process_bytes);
   request.set_rates(self.rates);
+  request.set_device_library(self.device_library);
+  for (const std::string& card : self.cards) request.add_cards(card);
   what_ = absl::StrFormat("%s %d: joining", options_.words.member, self.node);
   limit_flag_ = absl::StrFormat(" (%s)", options_.words.limit);
   Open(opening, [this, joined = std::move(joined)](const absl::Status& status) {

@@ -280,7 +280,9 @@ void RendezvousServer::OnJoinRequest(uint64_t stranger, const join::JoinRequest&
                      .pid = request.pid(),
                      .memory_bytes = request.memory_bytes(),
                      .process_bytes = request.process_bytes(),
-                     .rates = request.rates()};
+                     .rates = request.rates(),
+                     .device_library = request.device_library(),
+                     .cards = {request.cards().begin(), request.cards().end()}};
   joined.connection = connection;
   connection->SetHandlers(
       reactor_.get(), [](std::string) {},  // nothing is due before everybody is there

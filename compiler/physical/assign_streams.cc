@@ -33,10 +33,25 @@ StreamKind StreamOfMovement(const TaskGroup& group, const Placement& from, const
   return see_each_other && group.is<Exchange>() ? StreamKind::kCopyIn : StreamKind::kTransfer;
 }
 
+// What cards' library for it reduces.
+bool IsReducedBetweenNodes(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF64:
+    case DType::kBF16:
+    case DType::kF16:
+    case DType::kI32:
+    case DType::kI64:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Which collectives devices can do among themselves: those of which each has all its members on one
-// node. Where they need an order, a device may be in one list of devices only, since there is one
-// order in which it comes to what they do: the first such collective of the graph that it is in
-// decides.
+// node, or on nodes whose devices do collectives with each other. Where they need an order, a
+// device may be in one list of devices only, since there is one order in which it comes to what
+// they do: the first such collective of the graph that it is in decides.
 class DeviceLists {
  public:
   explicit DeviceLists(const NodeKinds* kinds) : kinds_(*kinds) {}
@@ -45,6 +60,12 @@ class DeviceLists {
     const auto* const collective = std::get_if<Collective>(&group.work);
     if (collective == nullptr) return false;
     const int dim = collective->hierarchy_dim;
+    const bool reduces = collective->kind == CollectiveKind::kAllReduce ||
+                         collective->kind == CollectiveKind::kReduceScatter;
+    if (reduces && !IsReducedBetweenNodes(collective->movement.source.type.dtype) &&
+        !MembersShareNodes(group.placement, dim)) {
+      return false;
+    }
     const auto [found, is_new] = may_.try_emplace({group.placement, dim}, false);
     if (is_new) found->second = Decide(group.placement, dim);
     return found->second;
@@ -52,7 +73,8 @@ class DeviceLists {
 
  private:
   bool Decide(const Placement& placement, int dim) {
-    if (!kinds_.DoCollectives(placement) || !MembersShareNodes(placement, dim)) return false;
+    if (!kinds_.DoCollectives(placement)) return false;
+    if (!MembersShareNodes(placement, dim) && !kinds_.CollectBetweenNodes(placement)) return false;
     if (kinds_.CollectInAnyOrder(placement)) return true;
     for (const DeviceId& device : placement.devices()) {
       const auto owner = list_of_.find(device);

@@ -26,7 +26,8 @@ PhysicalGraph ChooseMethods(PhysicalGraph graph) {
     use.spread = MemberSpread::kHosts;
     collective->between_hosts = MethodOf(use);
     if (group.stream == StreamKind::kCollective) {
-      collective->on_one_node = {.algorithm = CollectiveAlgorithm::kDevice};
+      collective->on_one_node = collective->between_nodes =
+          collective->between_hosts = {.algorithm = CollectiveAlgorithm::kDevice};
     }
   }
   return graph;

@@ -258,7 +258,8 @@ class Expander {
     Count(group, members, rank, collective);
     SetVector(group, rank, true, collective.input);
     SetVector(group, rank, false, collective.output);
-    CountBytes(group, list, collective);
+    // What devices move by themselves no link does.
+    if (collective.algorithm != CollectiveAlgorithm::kDevice) CountBytes(group, list, collective);
   }
 
   void Count(const TaskGroup& group, const std::vector<int>& members, int rank,

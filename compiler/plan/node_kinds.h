@@ -23,6 +23,9 @@ struct DeviceKind {
   // They may come to these in any order of their own: none waits in its stream for one that is to
   // come. Else there is one order for all.
   bool collects_in_any_order = false;
+  // The devices of a node do collectives with those of other nodes of which this is true, too. For
+  // the compiler alone: a plan does not say it, but which collectives they do.
+  bool collects_between_nodes = false;
   // Narrow precision keeps what lies between products narrow there. For the compiler alone: a plan
   // does not say it.
   bool keeps_narrow = false;
@@ -54,6 +57,9 @@ class NodeKinds {
   }
   bool CollectInAnyOrder(const Placement& placement) const {
     return Are(placement, &DeviceKind::collects_in_any_order);
+  }
+  bool CollectBetweenNodes(const Placement& placement) const {
+    return Are(placement, &DeviceKind::collects_between_nodes);
   }
   bool KeepNarrow(const Placement& placement) const {
     return Are(placement, &DeviceKind::keeps_narrow);

@@ -1,6 +1,8 @@
 #include "runtime/actions/collective.h"
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -16,14 +18,25 @@ void CollectiveAction::Start(const Act& act, ActDone done) {
   done_ = done;
   const std::byte* input = memory_.Locate(options_.input, inputs, outputs);
   std::byte* output = memory_.Locate(options_.output, inputs, outputs);
-  if (options_.on_device != nullptr) options_.on_device->Come(input, output);
+  if (options_.on_device != nullptr) {
+    options_.on_device->Come(input, output);
+    if (options_.spans_nodes) {
+      std::ranges::fill(said_, std::byte{0});
+      if (absl::Status told = options_.on_device->Tell(said_); !told.ok()) {
+        return (*done_)(std::move(told));
+      }
+      input = said_.data();
+      output = heard_.data();
+    }
+  }
   options_.collective->Start(act.index, input, output,
                              [this](absl::Status status) { OnMet(std::move(status)); });
 }
 
 void CollectiveAction::OnMet(absl::Status status) {
-  if (status.ok() && options_.on_device != nullptr) options_.on_device->Queue();
-  (*done_)(std::move(status));
+  if (!status.ok() || options_.on_device == nullptr) return (*done_)(std::move(status));
+  options_.on_device->Queue(std::span(heard_).first(std::min(heard_.size(), kDeviceWordBytes)),
+                            [this](absl::Status queued) { (*done_)(std::move(queued)); });
 }
 
 std::vector<ThreadId> CollectiveAction::Awaits() const {
@@ -41,24 +54,28 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<DeviceCollective>> MakeOnDevice(const plan::Collective& collective,
                                                                const CollectiveSpec& spec,
+                                                               bool spans_nodes,
                                                                const ActionContext& context) {
   if (context.device_group == nullptr) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "%s '%s' is for devices to do among themselves, and %s devices cannot here; start the same "
         "program on every node",
-        CollectiveKindName(spec.kind), spec.name, context.device.kind()));
+        CollectiveKindName(collective.kind), spec.name, context.device.kind()));
   }
   DeviceCollectiveSpec on_device = {.id = spec.id,
-                                    .kind = spec.kind,
+                                    .kind = collective.kind,
                                     .devices = {},
+                                    .nodes = {},
+                                    .reactor = context.reactor,
                                     .my_rank = spec.my_rank,
                                     .dtype = collective.dtype,
                                     .reduction = collective.reduction,
-                                    .counts = spec.counts,
-                                    .receives = spec.receives,
+                                    .counts = collective.counts,
+                                    .receives = collective.receives,
                                     .root = spec.root};
   for (const Member& member : spec.members) {
     on_device.devices.push_back(static_cast<int>(member.device));
+    if (spans_nodes) on_device.nodes.push_back(member.node);
   }
   return context.device_group->Create(on_device);
 }
@@ -78,8 +95,10 @@ absl::StatusOr<MadeAction> MakeAction(const plan::Collective& collective, Action
                                                    MemoryOf(context.device, MemoryKind::kPinned)));
   made.collective_id = spec.id;
   options.collective = made.collective.get();
-  if (spec.algorithm == CollectiveAlgorithm::kDevice) {
-    BRAID_ASSIGN_OR_RETURN(options.on_device, MakeOnDevice(collective, spec, context));
+  if (collective.algorithm == CollectiveAlgorithm::kDevice) {
+    options.spans_nodes = spec.algorithm != collective.algorithm;
+    BRAID_ASSIGN_OR_RETURN(options.on_device,
+                           MakeOnDevice(collective, spec, options.spans_nodes, context));
   }
   for (const Member& member : spec.members) {
     options.threads.push_back(

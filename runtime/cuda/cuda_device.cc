@@ -284,6 +284,11 @@ void CudaDevice::SetOnFailure(std::function<void(const absl::Status&)> on_failur
   on_failure_ = std::move(on_failure);
 }
 
+void CudaDevice::SetLook(std::function<absl::Status()> look) {
+  MutexLock lock(mutex_);
+  look_ = std::move(look);
+}
+
 void CudaDevice::Fail(const absl::Status& status) {
   std::vector<Notice> lost;
   absl::Status failure;
@@ -316,12 +321,17 @@ void CudaDevice::ReadNoteLocked() {
 }
 
 void CudaDevice::Watch() {
+  std::function<absl::Status()> look;
   {
     MutexLock lock(mutex_);
     if (due_.empty()) {
       is_watched_ = false;
       return;
     }
+    look = look_;
+  }
+  if (look) {
+    if (const absl::Status status = look(); !status.ok()) Fail(status);
   }
   for (const std::unique_ptr<CudaStream>& stream : streams_) {
     const Error state = stream->state();

@@ -65,6 +65,8 @@ class CudaDevice final : public Device {
   const CudaDevice* UnseenOwner(const std::byte* address) const;
   // Called once with its first failure, on any thread.
   void SetOnFailure(std::function<void(const absl::Status&)> on_failure);
+  // Asked for an error, while notices are due, as CUDA's streams are.
+  void SetLook(std::function<absl::Status()> look);
   DueNotice* Expect(Notice notice, const WorkRange& work);
   // A DueNotice's stream has come to it.
   static void OnReached(void* due);
@@ -101,6 +103,7 @@ class CudaDevice final : public Device {
   mutable Mutex mutex_;
   absl::Status failure_ BRAID_GUARDED_BY(mutex_);  // the first
   std::function<void(const absl::Status&)> on_failure_ BRAID_GUARDED_BY(mutex_);
+  std::function<absl::Status()> look_ BRAID_GUARDED_BY(mutex_);
   // Of the pinned arena, each pinned when it grew.
   std::vector<std::span<std::byte>> pinned_parts_ BRAID_GUARDED_BY(mutex_);
   std::map<uint64_t, std::unique_ptr<DueNotice>> due_ BRAID_GUARDED_BY(mutex_);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "glog/logging.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
+#include "runtime/cuda/card_network.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/kernels/cuda/peer_reduce.h"
 
@@ -236,7 +238,10 @@ class CudaCollective final : public DeviceCollective {
   void Come(const std::byte* input, std::byte* output) override {
     meeting_->Come(rank_, input, output);
   }
-  void Queue() override { meeting_->Follow(rank_); }
+  void Queue(std::span<const std::byte> /*word*/, std::function<void(absl::Status)> done) override {
+    meeting_->Follow(rank_);
+    done(absl::OkStatus());
+  }
 
  private:
   const std::shared_ptr<Meeting> meeting_;
@@ -266,7 +271,7 @@ class CommonFate {
 
 class CudaGroup final : public DeviceGroup {
  public:
-  explicit CudaGroup(const Devices& devices) : sees_(devices.size()) {
+  CudaGroup(const Devices& devices, const void* nccl) : sees_(devices.size()) {
     for (const auto& device : devices) {
       devices_.push_back(static_cast<CudaDevice*>(device.get()));
     }
@@ -282,11 +287,19 @@ class CudaGroup final : public DeviceGroup {
       devices_[i]->SetOnFailure([fate = fate_](const absl::Status& status) { fate->Fail(status); });
     }
     landings_.resize(devices_.size());
+    if (nccl != nullptr) network_.emplace(devices_[0]->module(), nccl, devices_);
   }
   ~CudaGroup() override { fate_->End(); }
 
   absl::StatusOr<std::unique_ptr<DeviceCollective>> Create(
       const DeviceCollectiveSpec& spec) override {
+    if (!spec.nodes.empty()) {
+      if (network_.has_value()) return network_->Create(spec);
+      return absl::FailedPreconditionError(
+          "cards of several nodes are to do a collective, and NCCL is not open here; start the "
+          "same "
+          "program with the same flags on every node");
+    }
     const size_t members = spec.devices.size();
     if (members > kMaxPeers) {
       return absl::UnimplementedError(absl::StrFormat(
@@ -319,6 +332,10 @@ class CudaGroup final : public DeviceGroup {
     return std::make_unique<CudaCollective>(std::move(meeting), spec.my_rank);
   }
 
+  void Abort() override {
+    if (network_.has_value()) network_->Abort();
+  }
+
  private:
   absl::StatusOr<Landing> LandingOf(CudaDevice& device) {
     Landing& landing = landings_[device.index()];
@@ -334,14 +351,15 @@ class CudaGroup final : public DeviceGroup {
   std::vector<std::vector<bool>> sees_;  // [i][j]: device i the memory of device j
   std::vector<Landing> landings_;        // by device; made when one is needed
   std::shared_ptr<CommonFate> fate_;
+  std::optional<CardNetwork> network_;
   Mutex queueing_;
   std::map<uint64_t, std::weak_ptr<Meeting>> meetings_;  // by the collective's id
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceGroup> MakeCudaGroup(const Devices& devices) {
-  return std::make_unique<CudaGroup>(devices);
+std::unique_ptr<DeviceGroup> MakeCudaGroup(const Devices& devices, const void* nccl) {
+  return std::make_unique<CudaGroup>(devices, nccl);
 }
 
 }  // namespace braid::cuda

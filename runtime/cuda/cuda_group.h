@@ -11,7 +11,8 @@
 namespace braid::cuda {
 
 // The devices are CudaDevices whose arenas have not grown yet. Where two cards do not see each
-// other's memory, what they reduce is copied from one to the other first.
-std::unique_ptr<DeviceGroup> MakeCudaGroup(const Devices& devices);
+// other's memory, what they reduce is copied from one to the other first. `nccl`: what the module's
+// NcclTable::open gave, for collectives with cards of other nodes; null: there are none.
+std::unique_ptr<DeviceGroup> MakeCudaGroup(const Devices& devices, const void* nccl);
 
 }  // namespace braid::cuda

@@ -1,9 +1,11 @@
 #include "runtime/cuda/cuda_kind.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "glog/logging.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
@@ -45,6 +47,35 @@ class Cards {
                                      .uses_graphs = options_->uses_graphs});
   }
 
+  ReachBetweenNodes BetweenNodes(int devices) {
+    const absl::StatusOr<std::vector<int>> cards = CardsOf(devices);
+    if (!options_->uses_nccl || !cards.ok()) return {};
+    const ModuleTable& module = table();
+    ReachBetweenNodes reach;
+    for (const int card : *cards) {
+      CardInfo info = {};
+      if (module.describe(card, &info) != kDone) return {};
+      reach.cards.emplace_back(std::begin(info.id), std::end(info.id));
+    }
+    char why[1024] = {};
+    MutexLock lock(mutex_);
+    if (nccl_ == nullptr) nccl_ = module.nccl.open(options_->libraries.c_str(), why, sizeof why);
+    if (nccl_ == nullptr) {
+      LOG_FIRST_N(WARNING, 1) << why
+                              << "; what cards do with those of other nodes goes through the host";
+      return {};
+    }
+    const int version = module.nccl.version(nccl_);
+    reach.library =
+        absl::StrFormat("NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    return reach;
+  }
+
+  std::unique_ptr<DeviceGroup> MakeGroup(const Devices& devices) {
+    MutexLock lock(mutex_);
+    return MakeCudaGroup(devices, nccl_);
+  }
+
  private:
   const ModuleTable& table() {
     MutexLock lock(mutex_);
@@ -65,6 +96,7 @@ class Cards {
   Mutex mutex_;
   const ModuleTable* module_ BRAID_GUARDED_BY(mutex_) = nullptr;
   std::shared_ptr<const KernelRegistry> kernels_ BRAID_GUARDED_BY(mutex_);
+  void* nccl_ BRAID_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace
@@ -78,8 +110,9 @@ DeviceKinds::Kind CudaKind(std::shared_ptr<const CudaOptions> options) {
           .make = [cards](const DeviceRequest& request) { return cards->Make(request); },
           .open = [cards](int devices) { return cards->Open(devices); },
           .memory = [cards](int device, int devices) { return cards->MemoryOf(device, devices); },
-          .make_group = MakeCudaGroup,
-          .collects_in_any_order = true};
+          .make_group = [cards](const Devices& devices) { return cards->MakeGroup(devices); },
+          .collects_in_any_order = true,
+          .between_nodes = [cards](int devices) { return cards->BetweenNodes(devices); }};
 }
 
 }  // namespace braid::cuda

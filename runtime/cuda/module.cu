@@ -82,6 +82,7 @@ Error Describe(int32_t card, CardInfo* info) {
   info->minor = properties.minor;
   info->multiprocessors = properties.multiProcessorCount;
   info->bytes = properties.totalGlobalMem;
+  for (int i = 0; i < 16; ++i) info->id[i] = static_cast<uint8_t>(properties.uuid.bytes[i]);
   return kDone;
 }
 
@@ -353,6 +354,7 @@ BraidCudaModule() {
                                     .open_libraries = OpenLibraries,
                                     .missing_libraries = MissingLibraries,
                                     .close_libraries = CloseLibraries,
-                                    .kernels = MakeKernelTable()};
+                                    .kernels = MakeKernelTable(),
+                                    .nccl = MakeNcclTable()};
   return &table;
 }

@@ -18,6 +18,7 @@ struct CudaOptions {
   bool rounds_to_tf32 = false;   // Queue::rounds_to_tf32
   bool sums_by_winograd = true;  // Queue::sums_by_winograd
   bool uses_graphs = true;       // what a chain of kernels queues is captured and launched at once
+  bool uses_nccl = true;         // for collectives of cards of several nodes
   int card = -1;                 // that has all of a node's devices; -1: one card a device
 };
 

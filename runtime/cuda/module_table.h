@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "runtime/cuda/nccl_table.h"
 #include "runtime/kernels/cuda/kernel_table.h"
 
 namespace braid::cuda {
@@ -14,6 +15,7 @@ struct CardInfo {
   int32_t major, minor;  // compute capability
   int32_t multiprocessors;
   uint64_t bytes;  // of its memory
+  uint8_t id[16];  // the same from every process, and no other card's
 };
 
 // Memory of a card that grows and never moves.
@@ -24,9 +26,6 @@ struct Range {
   uint64_t usable = 0;    // of them, with memory behind
   uint64_t others = 0;    // bit c: card c's kernels use it, too
 };
-
-// What `stream_state` says beside errors.
-inline constexpr Error kNotReady = -100;
 
 // Functions return kDone or the error that CUDA says. Cards are CUDA's numbers. Of any thread;
 // those that take a stream, of the thread that queues there.
@@ -88,6 +87,7 @@ struct ModuleTable {
   void (*close_libraries)(void* libraries);
 
   KernelTable kernels;
+  NcclTable nccl;
 };
 
 }  // namespace braid::cuda

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,12 @@ struct DeviceRequest {
   const KernelRegistry* cpu_kernels = nullptr;  // with the program's own
   uint64_t simulation_seed = 0;
   SharedHeap* shared_heap = nullptr;  // null: no peer maps memory of this node
+};
+
+// How devices of a node do collectives with those of other nodes.
+struct ReachBetweenNodes {
+  std::string library = {};             // with its version, the same on all nodes; "": they do not
+  std::vector<std::string> cards = {};  // of the devices: no two of any nodes may be one
 };
 
 class DeviceKinds {
@@ -55,6 +62,9 @@ class DeviceKinds {
     // Of the group: a member's stream waits for no other that has not come, so that the devices may
     // come to their collectives in any order. Else plans give them one.
     bool collects_in_any_order = false;
+    // After `open`, of a node that has so many devices and is not alone. Empty: what they have to
+    // reduce or gather with devices of other nodes goes through the host.
+    std::function<ReachBetweenNodes(int devices)> between_nodes = {};
   };
 
   DeviceKinds();  // "cpu"

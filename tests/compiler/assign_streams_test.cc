@@ -107,6 +107,21 @@ TEST(AssignStreams, DevicesThatDoCollectivesDoThoseOfTheirNode) {
             (std::vector<StreamKind>{on_device, on_device, by_host}));
 }
 
+// Of nodes whose devices have the same library for it, as long as that reduces the type.
+TEST(AssignStreams, DevicesOfSeveralNodesDoCollectivesWhereTheyCan) {
+  DeviceKind card = {.name = "card", .is_host = false, .does_collectives = true};
+  const auto third = [](const NodeKinds& kinds) {
+    return StreamsOfSums("cpu[2]{0.2 1.2}", kinds).at(2);
+  };
+  const DeviceKind alone = card;
+  card.collects_between_nodes = true;
+  EXPECT_EQ(third(NodeKinds({card, card})), StreamKind::kCollective);
+  EXPECT_EQ(third(NodeKinds({card, alone})), StreamKind::kTransfer);
+  EXPECT_EQ(third(NodeKinds({alone, alone})), StreamKind::kTransfer);
+  // They have an order, which is that of one list of devices.
+  EXPECT_EQ(StreamsOfSums("cpu[2]{0.0 1.0}", NodeKinds({card, card})).at(2), StreamKind::kTransfer);
+}
+
 // What moves from devices to others of their node does not go through the host where they see each
 // other's memory.
 TEST(AssignStreams, DevicesOfANodeCopyFromEachOther) {

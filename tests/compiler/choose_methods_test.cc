@@ -63,7 +63,7 @@ TEST(ChooseMethods, DevicesThatDoCollectivesAreAlgorithmsOfTheirOwn) {
   const NodeKinds cards({{.name = "card", .is_host = false, .does_collectives = true}});
   auto graph = LowerText(Sums("cpu[2]{0.0 0.1}", "4"), cards);
   ASSERT_TRUE(graph.ok()) << graph.status();
-  EXPECT_EQ(MethodsOf(ChooseMethods(*std::move(graph))), "device or exchange;device or exchange;");
+  EXPECT_EQ(MethodsOf(ChooseMethods(*std::move(graph))), "device or device;device or device;");
 }
 
 // What each of the nodes' members is told if the nodes are on these hosts: "exchange/4096;".

@@ -201,11 +201,62 @@ TEST(CudaDeviceTest, NarrowProductsStayNearWideOnes) {
 }
 
 // Of the module on the host, so far; 0 with a real one.
-int64_t GraphLaunches() {
+int64_t Counted(const char* function) {
   if (std::getenv("BRAID_TEST_DEVICE") != nullptr) return 0;
   void* const module = dlopen(ModuleOnHost().c_str(), RTLD_NOW | RTLD_LOCAL);
   CHECK(module != nullptr) << dlerror();
-  return reinterpret_cast<int64_t (*)()>(dlsym(module, "BraidFakeGraphLaunches"))();
+  return reinterpret_cast<int64_t (*)()>(dlsym(module, function))();
+}
+int64_t GraphLaunches() { return Counted("BraidFakeGraphLaunches"); }
+int64_t NcclCollectives() { return Counted("BraidFakeNcclCollectives"); }
+
+// Where all nodes have NCCL, what their cards reduce and gather together goes by it, and nothing of
+// it over the nodes' links; the numbers are those of CPUs.
+TEST(CudaDeviceTest, CardsOfSeveralNodesCollectByNccl) {
+  if (std::getenv("BRAID_TEST_DEVICE") != nullptr) GTEST_SKIP() << "it takes several machines";
+  const std::string text = MakeTextFile();
+  setenv("BRAID_FAKE_CARDS", "4", 1);
+  setenv("BRAID_FAKE_APART", "1", 1);
+  for (const LayoutCase& layout : LayoutCases()) {
+    if (layout.devices.size() < 2 || layout.devices.size() == 4) continue;
+    TrainingOptions options{.layout = layout, .steps = 3};
+    const auto train = [&] {
+      return RunTraining(options, [&](Job& job) {
+        examples::TrainGpt(job, SmallGpt(layout.parallel, DType::kF64, text));
+      });
+    };
+    const auto reference = train();
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    options.node_kinds.assign(layout.devices.size(), "cuda");
+    for (const char* version : {"22809", "0"}) {
+      SCOPED_TRACE(layout.name + ", NCCL " + version);
+      setenv("BRAID_FAKE_NCCL", version, 1);
+      options.device_kinds = KindsWithCuda(/*uses_graphs=*/true, /*card=*/-1);
+      const int64_t before = NcclCollectives();
+      const auto run = train();
+      ASSERT_TRUE(run.ok()) << run.status().message();
+      ASSERT_EQ(run->losses.size(), reference->losses.size());
+      for (size_t i = 0; i < run->losses.size(); ++i) {
+        EXPECT_NEAR(run->losses[i], reference->losses[i], 1e-9);
+      }
+      const bool reduces = layout.parallel != Parallel::kPipeline;
+      EXPECT_EQ(NcclCollectives() > before, reduces && std::string(version) != "0");
+    }
+  }
+  // A member that NCCL loses is the cause of the end, on all nodes and in the words of NCCL.
+  setenv("BRAID_FAKE_NCCL", "22809", 1);
+  setenv("BRAID_FAKE_NCCL_FAILS", "5", 1);
+  TrainingOptions options{.layout = {.name = "lost", .devices = {2, 2}}, .steps = 30};
+  options.node_kinds = {"cuda", "cuda"};
+  options.device_kinds = KindsWithCuda(/*uses_graphs=*/true, /*card=*/-1);
+  const auto run = RunTraining(options, [&](Job& job) {
+    examples::TrainMnist(job, SmallMnist(Parallel::kData, DType::kF32));
+  });
+  EXPECT_THAT(std::string(run.status().message()), HasSubstr("NCCL says of"));
+  for (const char* name :
+       {"BRAID_FAKE_NCCL", "BRAID_FAKE_NCCL_FAILS", "BRAID_FAKE_APART", "BRAID_FAKE_CARDS"}) {
+    unsetenv(name);
+  }
 }
 
 // The same losses, bit for bit, whether chains of kernels are captured or not, also where CUDA

@@ -1,9 +1,13 @@
 // What a program says of a machine that lacks something for --devices=cuda:N: one line, exit 1.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -111,6 +115,35 @@ TEST(CudaErrors, ACardIsLostWhileItWorks) {
 }
 
 // The program is whole without the module's file.
+// Two nodes, of which this is what the first one says.
+Outcome RunTwoNodes(const std::string& environment, const std::string& other) {
+  const std::string folder = testing::TempDir() + "/braid_cuda_nodes";
+  std::filesystem::create_directories(folder);
+  const std::string list = folder + "/nodes";
+  // Ports of this process's own, as tests run beside each other.
+  const int port = 20000 + getpid() % 10000 * 2;
+  std::ofstream(list) << "127.0.0.1:" << port << " cuda:1\n127.0.0.1:" << port + 1 << " cuda:1\n";
+  const std::string flags = "--nodes=" + list + OnHost() + "--node_rank=";
+  Outcome there;
+  std::thread node([&] { there = RunMnist("BRAID_AUTH_TOKEN=test " + other, flags + "1"); });
+  Outcome here = RunMnist("BRAID_AUTH_TOKEN=test " + environment, flags + "0");
+  node.join();
+  EXPECT_EQ(there.exit_code, here.exit_code) << there.text;
+  return here;
+}
+
+TEST(CudaErrors, NodesWithTwoVersionsOfNccl) {
+  ExpectError(
+      RunTwoNodes("BRAID_FAKE_NCCL=22809", "BRAID_FAKE_NCCL=22703"),
+      AllOf(HasSubstr("node 0 has NCCL 2.28.9 and node 1 NCCL 2.27.3"), HasSubstr("--nccl=false")));
+}
+
+TEST(CudaErrors, ANodeWithoutNcclTrains) {
+  const Outcome outcome = RunTwoNodes("BRAID_FAKE_NCCL=22809", "");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("accuracy "));
+}
+
 TEST(CudaErrors, TrainsOnTwoPartsOfACard) {
   const Outcome outcome = RunMnist("", "--devices=cuda:2@0" + OnHost());
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;

@@ -2,9 +2,11 @@
 // see each other's memory, on cards that do not, and on devices that share a card. Without
 // BRAID_TEST_DEVICE the cards are those of module_on_host.cc.
 #include <barrier>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -14,12 +16,12 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/base/half.h"
 #include "runtime/base/reactor.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_kind.h"
 #include "runtime/dtype_traits.h"
 #include "runtime/kernels/kernel.h"
+#include "tests/cuda/collective_parts.h"
 
 namespace braid {
 namespace {
@@ -32,8 +34,8 @@ bool AreReal() { return std::getenv("BRAID_TEST_DEVICE") != nullptr; }
 // Devices of one node with their group.
 class Cards {
  public:
-  // `card`: as CudaOptions::card.
-  Cards(int devices, int card) {
+  // `card`: as CudaOptions::card. `is_alone`: there are no other nodes.
+  explicit Cards(int devices, int card, bool is_alone = true) {
     const auto options = std::make_shared<cuda::CudaOptions>();
     options->card = card;
     if (!AreReal()) {
@@ -43,6 +45,7 @@ class Cards {
     const DeviceKinds::Kind kind = cuda::CudaKind(options);
     status_ = kind.open(devices);
     if (!status_.ok()) return;
+    if (!is_alone) library_ = kind.between_nodes(devices).library;
     for (int i = 0; i < devices; ++i) {
       devices_.push_back(kind.make({.index = i,
                                     .devices = devices,
@@ -58,25 +61,38 @@ class Cards {
   const absl::Status& status() const { return status_; }
   const Devices& devices() const { return devices_; }
   DeviceGroup& group() { return *group_; }
+  const std::string& library() const { return library_; }
+  std::unique_ptr<Reactor> StartReactor() { return environment_->StartReactor("member"); }
 
-  void Wait(int device) {
+  absl::Status StatusAfter(int device) {
     const std::unique_ptr<Event> reached = environment_->MakeEvent();
     absl::Status status;
     devices_[device]->stream(StreamKind::kCollective).Notify([&](const absl::Status& at) {
       status = at;
       reached->Set();
     });
-    ASSERT_TRUE(environment_->Await(*reached, 60 * kSecond).ok());
-    ASSERT_TRUE(status.ok()) << status;
+    const absl::Status waited = environment_->Await(*reached, 60 * kSecond);
+    return waited.ok() ? status : waited;
   }
+  void Wait(int device) { ASSERT_EQ(StatusAfter(device), absl::OkStatus()); }
 
  private:
   const std::unique_ptr<Environment> environment_ = MakeRealEnvironment();
   const KernelRegistry cpu_kernels_;
   absl::Status status_;
+  std::string library_;
   Devices devices_;
   std::unique_ptr<DeviceGroup> group_;
 };
+
+using Bytes = std::vector<std::byte>;
+
+absl::Status QueueOn(Reactor& reactor, DeviceCollective& end, const Bytes& word) {
+  std::promise<absl::Status> queued;
+  reactor.Post(
+      [&] { end.Queue(word, [&](absl::Status status) { queued.set_value(std::move(status)); }); });
+  return queued.get_future().get();
+}
 
 struct Case {
   CollectiveKind kind = CollectiveKind::kAllReduce;
@@ -86,10 +102,9 @@ struct Case {
   DType dtype = DType::kF32;
   Sbp::Kind reduction = Sbp::Kind::kPartialSum;
   bool in_place = false;
-  int64_t shift = 0;  // elements by which inputs and outputs begin late
+  int64_t shift = 0;            // elements by which inputs and outputs begin late
+  std::vector<int> nodes = {};  // by rank; empty: there is one
 };
-
-using Bytes = std::vector<std::byte>;
 
 template <class T>
 Bytes RandomBytes(int64_t n, unsigned seed) {
@@ -107,42 +122,19 @@ Bytes RandomBytes(int64_t n, unsigned seed) {
   return bytes;
 }
 
-// In rank order; what is narrow is summed in f32 and rounded once.
-template <class T>
-Bytes ReducedPart(const std::vector<Bytes>& inputs, Sbp::Kind kind, int64_t first, int64_t n) {
-  constexpr bool kIsNarrow = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
-  using C = std::conditional_t<kIsNarrow, float, T>;
-  const auto at = [&](size_t rank, int64_t i) {
-    T value;
-    std::memcpy(&value, inputs[rank].data() + static_cast<size_t>(first + i) * sizeof(T),
-                sizeof(T));
-    return static_cast<C>(value);
-  };
-  Bytes result(static_cast<size_t>(n) * sizeof(T));
-  for (int64_t i = 0; i < n; ++i) {
-    C all = at(0, i);
-    for (size_t rank = 1; rank < inputs.size(); ++rank) {
-      const C more = at(rank, i);
-      all = kind == Sbp::Kind::kPartialSum   ? static_cast<C>(all + more)
-            : kind == Sbp::Kind::kPartialMax ? std::max(all, more)
-                                             : std::min(all, more);
-    }
-    const T rounded = static_cast<T>(all);
-    std::memcpy(result.data() + static_cast<size_t>(i) * sizeof(T), &rounded, sizeof(T));
-  }
-  return result;
-}
-
 int64_t Sum(const std::vector<int64_t>& counts, size_t before) {
   return std::accumulate(counts.begin(), counts.begin() + static_cast<int64_t>(before), int64_t{0});
 }
 
 class CollectiveOfCards {
  public:
-  CollectiveOfCards(Cards& cards, Case c, uint64_t id) : cards_(cards), case_(std::move(c)) {
+  // `nodes`: their cards.
+  CollectiveOfCards(std::vector<Cards*> nodes, Case c, uint64_t id)
+      : nodes_(std::move(nodes)), case_(std::move(c)), word_(kDeviceWordBytes) {
     for (int rank = 0; rank < members(); ++rank) {
+      reactors_.push_back(NodeOf(rank).StartReactor());
       specs_.push_back(SpecOf(id, rank));
-      absl::StatusOr<std::unique_ptr<DeviceCollective>> end = cards_.group().Create(specs_.back());
+      auto end = NodeOf(rank).group().Create(specs_.back());
       CHECK(end.ok()) << end.status();
       ends_.push_back(*std::move(end));
     }
@@ -165,21 +157,23 @@ class CollectiveOfCards {
         threads.emplace_back([&, rank] { RunMember(rank, meeting); });
       }
       for (std::thread& thread : threads) thread.join();
+      const std::vector<Bytes> expected = Expected();
       for (int rank = 0; rank < members(); ++rank) {
-        const Bytes expected = Expected(rank);
-        ASSERT_EQ(outputs_[rank].size(), expected.size());
-        ASSERT_TRUE(outputs_[rank] == expected) << "rank " << rank << ", piece " << piece;
+        ASSERT_TRUE(outputs_[rank] == expected[rank]) << "rank " << rank << ", piece " << piece;
       }
     }
   }
 
  private:
   int members() const { return static_cast<int>(case_.devices.size()); }
+  Cards& NodeOf(int rank) const { return *nodes_[case_.nodes.empty() ? 0 : case_.nodes[rank]]; }
 
   DeviceCollectiveSpec SpecOf(uint64_t id, int rank) const {
     DeviceCollectiveSpec spec{.id = id,
                               .kind = case_.kind,
                               .devices = case_.devices,
+                              .nodes = case_.nodes,
+                              .reactor = reactors_[rank].get(),
                               .my_rank = rank,
                               .dtype = case_.dtype,
                               .reduction = case_.reduction,
@@ -208,7 +202,7 @@ class CollectiveOfCards {
   }
 
   void RunMember(int rank, std::barrier<>& meeting) {
-    Device& device = *cards_.devices()[case_.devices[rank]];
+    Device& device = *NodeOf(rank).devices()[case_.devices[rank]];
     Stream& stream = device.stream(StreamKind::kCollective);
     const auto size = static_cast<int64_t>(SizeOf(case_.dtype));
     std::byte* const begin = device.arena(MemoryKind::kOwn).data() + case_.shift * size;
@@ -220,50 +214,44 @@ class CollectiveOfCards {
     }
     stream.Copy(input, inputs_[rank].data(), inputs_[rank].size());
     ends_[rank]->Come(input, output);
+    Bytes said(kDeviceWordBytes);
+    ASSERT_TRUE(ends_[rank]->Tell(said).ok());
+    if (rank == 0) word_ = said;
     meeting.arrive_and_wait();
-    ends_[rank]->Queue();
+    const absl::Status queued = QueueOn(*reactors_[rank], *ends_[rank], word_);
+    ASSERT_TRUE(queued.ok()) << queued;
     outputs_[rank].resize(static_cast<size_t>(OutputElements(rank) * size));
     stream.Copy(outputs_[rank].data(), output, outputs_[rank].size());
-    cards_.Wait(case_.devices[rank]);
+    NodeOf(rank).Wait(case_.devices[rank]);
   }
 
-  Bytes Expected(int rank) const {
-    const DeviceCollectiveSpec& spec = specs_[rank];
-    const auto size = static_cast<int64_t>(SizeOf(case_.dtype));
-    Bytes expected;
-    const auto append = [&](const Bytes& from, int64_t first, int64_t n) {
-      expected.insert(expected.end(), from.begin() + first * size,
-                      from.begin() + (first + n) * size);
-    };
-    switch (case_.kind) {
-      case CollectiveKind::kAllReduce:
-      case CollectiveKind::kReduceScatter:
-        VisitDType(case_.dtype, [&](auto type) {
-          using T = typename decltype(type)::type;
-          const bool is_whole = case_.kind == CollectiveKind::kAllReduce;
-          expected = ReducedPart<T>(inputs_, case_.reduction, is_whole ? 0 : Sum(spec.counts, rank),
-                                    OutputElements(rank));
-        });
-        break;
-      case CollectiveKind::kAllGather:
-        for (int other = 0; other < members(); ++other) {
-          append(inputs_[other], 0, spec.counts[other]);
-        }
-        break;
-      case CollectiveKind::kAllToAll:
-        for (int other = 0; other < members(); ++other) {
-          append(inputs_[other], Sum(specs_[other].counts, rank), spec.receives[other]);
-        }
-        break;
-      case CollectiveKind::kBroadcast:
-        append(inputs_[spec.root], 0, spec.counts[0]);
-        break;
+  // By rank.
+  std::vector<Bytes> Expected() const {
+    std::vector<Bytes> expected(specs_.size());
+    std::vector<cuda::CollectivePart> parts;
+    for (int rank = 0; rank < members(); ++rank) {
+      const DeviceCollectiveSpec& spec = specs_[rank];
+      const auto size = static_cast<int64_t>(SizeOf(spec.dtype));
+      expected[rank].resize(static_cast<size_t>(OutputElements(rank) * size));
+      parts.push_back({.call = {.kind = spec.kind,
+                                .dtype = spec.dtype,
+                                .element_bytes = size,
+                                .reduction = cuda::CombineNumber(spec.reduction),
+                                .members = members(),
+                                .rank = rank,
+                                .root = spec.root,
+                                .input = inputs_[rank].data(),
+                                .output = expected[rank].data()},
+                       .counts = spec.counts});
     }
+    cuda::CarryOut(parts);
     return expected;
   }
 
-  Cards& cards_;
+  const std::vector<Cards*> nodes_;
   const Case case_;
+  Bytes word_;                                      // what rank 0 tells
+  std::vector<std::unique_ptr<Reactor>> reactors_;  // by rank
   std::vector<DeviceCollectiveSpec> specs_;
   std::vector<std::unique_ptr<DeviceCollective>> ends_;
   std::vector<Bytes> inputs_, outputs_;  // of the piece
@@ -282,8 +270,10 @@ std::vector<int64_t> CountsOf(CollectiveKind kind, int64_t members, int64_t n, b
   return counts;
 }
 
-void CheckAll(Cards& cards, const std::vector<int>& devices) {
-  ASSERT_TRUE(cards.status().ok()) << cards.status();
+// `nodes`: as in a Case.
+void CheckAll(const std::vector<Cards*>& cards, const std::vector<int>& devices,
+              const std::vector<int>& nodes = {}) {
+  for (const Cards* node : cards) ASSERT_TRUE(node->status().ok()) << node->status();
   uint64_t id = 1;
   for (const CollectiveKind kind :
        {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather,
@@ -296,7 +286,8 @@ void CheckAll(Cards& cards, const std::vector<int>& devices) {
                  .devices = devices,
                  .counts = CountsOf(kind, static_cast<int64_t>(devices.size()), n, shift == 1),
                  .in_place = in_place,
-                 .shift = shift};
+                 .shift = shift,
+                 .nodes = nodes};
           SCOPED_TRACE(std::string(CollectiveKindName(kind)) + ", " + std::to_string(n) +
                        (in_place ? ", in place" : "") + (shift == 1 ? ", uneven" : ""));
           CollectiveOfCards(cards, std::move(c), id++).RunAndCheck();
@@ -320,7 +311,7 @@ TEST(CudaGroupTest, CardsThatSeeEachOther) {
     if (cards == nullptr) GTEST_SKIP() << "there are not " << devices << " cards";
     std::vector<int> all(devices);
     std::iota(all.begin(), all.end(), 0);
-    CheckAll(*cards, all);
+    CheckAll({cards.get()}, all);
   }
 }
 
@@ -328,14 +319,14 @@ TEST(CudaGroupTest, CardsThatDoNotSeeEachOther) {
   if (AreReal()) GTEST_SKIP() << "real cards see each other or do not";
   setenv("BRAID_FAKE_REACH", "0", 1);
   const std::unique_ptr<Cards> cards = CardsOrNull(3, -1);
-  CheckAll(*cards, {0, 1, 2});
+  CheckAll({cards.get()}, {0, 1, 2});
   unsetenv("BRAID_FAKE_REACH");
 }
 
 TEST(CudaGroupTest, DevicesOfOneCard) {
   const std::unique_ptr<Cards> cards = CardsOrNull(3, 0);
   ASSERT_NE(cards, nullptr);
-  CheckAll(*cards, {2, 0});  // not all, and in another order
+  CheckAll({cards.get()}, {2, 0});  // not all, and in another order
 }
 
 TEST(CudaGroupTest, EveryTypeAndOperation) {
@@ -355,7 +346,7 @@ TEST(CudaGroupTest, EveryTypeAndOperation) {
                .dtype = dtype,
                .reduction = reduction,
                .shift = shift};
-        CollectiveOfCards(*cards, std::move(c), id++).RunAndCheck();
+        CollectiveOfCards({cards.get()}, std::move(c), id++).RunAndCheck();
         if (HasFatalFailure()) return;
       }
     }
@@ -374,7 +365,7 @@ TEST(CudaGroupTest, LargeBlocksAreCopiedPieceByPiece) {
            .devices = {0, 1},
            .counts = CountsOf(kind, 2, (int64_t{5} << 20) / 2, true),
            .in_place = true};
-    CollectiveOfCards(*cards, std::move(c), static_cast<uint64_t>(kind) + 1).RunAndCheck();
+    CollectiveOfCards({cards.get()}, std::move(c), static_cast<uint64_t>(kind) + 1).RunAndCheck();
     if (HasFatalFailure()) return;
   }
 }
@@ -390,6 +381,7 @@ TEST(CudaGroupTest, OneAfterTheOtherWithoutWaiting) {
       auto end = cards->group().Create({.id = static_cast<uint64_t>(i + 1),
                                         .kind = CollectiveKind::kAllReduce,
                                         .devices = {0, 1},
+                                        .nodes = {},
                                         .my_rank = rank,
                                         .counts = {kElements},
                                         .receives = {}});
@@ -410,7 +402,7 @@ TEST(CudaGroupTest, OneAfterTheOtherWithoutWaiting) {
       for (int64_t i = 0; i < kCollectives; ++i) {
         ends[rank][i]->Come(data, data);
         meeting.arrive_and_wait();
-        ends[rank][i]->Queue();
+        ends[rank][i]->Queue({}, [](const absl::Status& queued) { EXPECT_TRUE(queued.ok()); });
       }
       std::vector<float> sums(kElements);
       stream.Copy(reinterpret_cast<std::byte*>(sums.data()), data, kElements * sizeof(float));
@@ -432,6 +424,150 @@ TEST(CudaGroupTest, ACardThatFailsEndsTheWorkOfTheOthers) {
   for (const auto& device : cards->devices()) {
     EXPECT_EQ(device->Allocate(MemoryKind::kOwn, 1).status().message(), "it fell out");
   }
+}
+
+// Two nodes of two cards each, which do collectives by NCCL.
+class CardsOfTwoNodes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (AreReal()) GTEST_SKIP() << "NCCL wants the cards of two machines, or more than there are";
+    setenv("BRAID_FAKE_CARDS", "2", 1);
+    setenv("BRAID_FAKE_NCCL", "22809", 1);
+    for (int i : {0, 1}) {
+      reactors_[i].reset();
+      nodes_[i] = std::make_unique<Cards>(2, -1, /*is_alone=*/false);
+      ASSERT_TRUE(nodes_[i]->status().ok()) << nodes_[i]->status();
+      EXPECT_EQ(nodes_[i]->library(), "NCCL 2.28.9");
+      reactors_[i] = nodes_[i]->StartReactor();
+    }
+  }
+  void TearDown() override {
+    unsetenv("BRAID_FAKE_NCCL");
+    unsetenv("BRAID_FAKE_NCCL_FAILS");
+  }
+
+  std::vector<Cards*> both() const { return {nodes_[0].get(), nodes_[1].get()}; }
+  // Of card 0 of each node.
+  std::unique_ptr<DeviceCollective> EndOf(int rank, uint64_t id) const {
+    auto end = nodes_[rank]->group().Create({.id = id,
+                                             .kind = CollectiveKind::kAllReduce,
+                                             .devices = {0, 0},
+                                             .nodes = {0, 1},
+                                             .reactor = reactors_[rank].get(),
+                                             .my_rank = rank,
+                                             .counts = {100},
+                                             .receives = {}});
+    CHECK(end.ok()) << end.status();
+    return *std::move(end);
+  }
+  // Comes and says what it has to.
+  Bytes Come(int rank, DeviceCollective& end) const {
+    std::byte* const data = nodes_[rank]->devices()[0]->arena(MemoryKind::kOwn).data();
+    end.Come(data, data);
+    Bytes word(kDeviceWordBytes);
+    EXPECT_TRUE(end.Tell(word).ok());
+    return word;
+  }
+
+  absl::Status QueueOn(int rank, DeviceCollective& end, const Bytes& word) const {
+    return braid::QueueOn(*reactors_[rank], end, word);
+  }
+  // On both nodes at once.
+  void QueueBoth(DeviceCollective& first, DeviceCollective& second, const Bytes& word) const {
+    std::thread elsewhere([&] { EXPECT_TRUE(QueueOn(1, second, word).ok()); });
+    EXPECT_TRUE(QueueOn(0, first, word).ok());
+    elsewhere.join();
+  }
+
+  std::unique_ptr<Cards> nodes_[2];
+  std::unique_ptr<Reactor> reactors_[2];
+};
+
+TEST_F(CardsOfTwoNodes, DoEveryCollective) {
+  CheckAll(both(), {0, 1, 1, 0}, {0, 1, 0, 1});
+  CheckAll(both(), {1, 0}, {1, 0});
+}
+
+TEST_F(CardsOfTwoNodes, ReduceEveryTypeThatPlansGiveThem) {
+  uint64_t id = 1;
+  for (const DType dtype :
+       {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI32, DType::kI64}) {
+    for (const Sbp::Kind reduction :
+         {Sbp::Kind::kPartialSum, Sbp::Kind::kPartialMax, Sbp::Kind::kPartialMin}) {
+      SCOPED_TRACE(std::string(ToString(dtype)) + " by " +
+                   std::to_string(static_cast<int>(reduction)));
+      Case c{.kind = CollectiveKind::kReduceScatter,
+             .devices = {0, 0, 1},
+             .counts = {7, 0, 503},
+             .dtype = dtype,
+             .reduction = reduction,
+             .nodes = {0, 1, 1}};
+      CollectiveOfCards(both(), std::move(c), id++).RunAndCheck();
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// A word once for each list of members, and never again.
+TEST_F(CardsOfTwoNodes, MeetByOneWord) {
+  for (uint64_t id = 1; id <= 3; ++id) {
+    const auto first = EndOf(0, id), second = EndOf(1, id);
+    const Bytes word = Come(0, *first), other = Come(1, *second);
+    EXPECT_EQ(word != Bytes(kDeviceWordBytes), id == 1);
+    EXPECT_EQ(other, Bytes(kDeviceWordBytes));
+    QueueBoth(*first, *second, word);
+    for (Cards* node : both()) node->Wait(0);
+  }
+}
+
+// A card that waits for another one in its stream learns that it has gone.
+TEST_F(CardsOfTwoNodes, AMemberThatIsLostIsSaid) {
+  setenv("BRAID_FAKE_NCCL_FAILS", "0", 1);
+  const auto first = EndOf(0, 1), second = EndOf(1, 1);
+  const Bytes word = Come(0, *first);
+  Come(1, *second);
+  QueueBoth(*first, *second, word);
+  // The streams go on, as NCCL's kernels end; what is due then says why.
+  absl::Status status;
+  for (int i = 0; i < 1000 && status.ok(); ++i) {
+    status = nodes_[0]->StatusAfter(0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(status, absl::UnavailableError("cuda 0 (card 0): NCCL says of its work: remote process "
+                                           "exited; NCCL_DEBUG=WARN makes it say more"));
+}
+
+// One node joins, or has its part queued, and the other one does not come.
+TEST_F(CardsOfTwoNodes, NobodyWaitsAfterAnAbort) {
+  for (const bool has_joined : {false, true}) {
+    SCOPED_TRACE(has_joined);
+    if (has_joined) SetUp();
+    const auto first = EndOf(0, 1);
+    Bytes word = Come(0, *first);
+    if (has_joined) {
+      const auto second = EndOf(1, 1);
+      Come(1, *second);
+      QueueBoth(*first, *second, word);
+      word = Come(0, *first);
+    }
+    absl::Status queued;
+    std::thread device([&] { queued = QueueOn(0, *first, word); });
+    if (has_joined) device.join();
+    nodes_[0]->group().Abort();
+    if (!has_joined) device.join();
+    EXPECT_EQ(queued.ok(), has_joined) << queued;
+    EXPECT_TRUE(nodes_[0]->StatusAfter(0).ok());
+    EXPECT_EQ(QueueOn(0, *first, word), absl::AbortedError("another member has failed"));
+  }
+}
+
+TEST_F(CardsOfTwoNodes, WithoutNcclThereAreNone) {
+  setenv("BRAID_FAKE_NCCL", "0", 1);
+  Cards alone(1, -1, /*is_alone=*/false);
+  EXPECT_EQ(alone.library(), "");
+  const auto end = alone.group().Create(
+      {.id = 1, .devices = {0, 0}, .nodes = {0, 1}, .counts = {1}, .receives = {}});
+  EXPECT_EQ(end.status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 }  // namespace

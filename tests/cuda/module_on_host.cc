@@ -9,24 +9,27 @@
 //   BRAID_FAKE_CAPTURES=0       streams capture nothing
 //   BRAID_FAKE_FAILS_AFTER=N    the card is lost after so many pieces of work
 //   BRAID_FAKE_BUILD=TEXT       the fingerprint
+//   BRAID_FAKE_APART=1          each time a card is described it is another one: nodes of this
+//   process
+//                               are as on machines of their own
+//   BRAID_FAKE_NCCL=22809       NCCL's version, which works among the cards of one process; 0: none
+//   BRAID_FAKE_NCCL_FAILS=N     its N-th collective, counted from 0, finds that a member has gone
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "runtime/cuda/module_table.h"
+#include "tests/cuda/engine_on_host.h"
 #include "tests/support/cuda_on_host.h"
 
 namespace braid::cuda {
@@ -38,127 +41,6 @@ constexpr Error kInsufficientDriver = 35;   // cudaErrorInsufficientDriver
 constexpr Error kNoDevice = 100;            // cudaErrorNoDevice
 constexpr Error kPeersUnsupported = 217;    // cudaErrorPeerAccessUnsupported
 constexpr Error kCaptureUnsupported = 900;  // cudaErrorStreamCaptureUnsupported
-constexpr Error kIllegalAddress = 700;      // cudaErrorIllegalAddress
-
-int64_t Setting(const char* name, int64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoll(text);
-}
-
-// A mark: how often it was recorded, and how often its stream has come to it.
-struct Mark {
-  int64_t recorded = 0;
-  int64_t reached = 0;
-};
-
-struct Item {
-  std::function<void()> work;
-  Mark* record = nullptr;
-  Mark* wait = nullptr;
-  int64_t count = 0;
-};
-
-using FakeGraph = std::vector<Item>;
-
-struct FakeStream {
-  std::deque<Item> items;
-  bool is_busy = false;
-  std::unique_ptr<FakeGraph> captured;  // null: what is queued is done
-};
-
-// All cards' work, on one thread.
-class Engine {
- public:
-  Engine() : left_(Setting("BRAID_FAKE_FAILS_AFTER", -1)), thread_([this] { Loop(); }) {}
-  ~Engine() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_ending_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
-  FakeStream* AddStream() {
-    const std::lock_guard lock(mutex_);
-    streams_.push_back(std::make_unique<FakeStream>());
-    return streams_.back().get();
-  }
-  void RemoveStream(FakeStream* stream) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return (stream->items.empty() || is_lost_) && !stream->is_busy; });
-    std::erase_if(streams_, [&](const auto& each) { return each.get() == stream; });
-  }
-  void Push(FakeStream* stream, Item item) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (stream->captured != nullptr) return stream->captured->push_back(std::move(item));
-      if (item.record != nullptr) item.count = ++item.record->recorded;
-      if (item.wait != nullptr) item.count = item.wait->recorded;
-      stream->items.push_back(std::move(item));
-    }
-    changed_.notify_all();
-  }
-  Error StateOf(FakeStream* stream) {
-    const std::lock_guard lock(mutex_);
-    if (is_lost_) return kIllegalAddress;
-    return stream->items.empty() && !stream->is_busy ? kDone : kNotReady;
-  }
-  bool is_lost() {
-    const std::lock_guard lock(mutex_);
-    return is_lost_;
-  }
-
- private:
-  FakeStream* NextLocked() {
-    std::vector<FakeStream*> ready;
-    for (const auto& stream : streams_) {
-      if (stream->items.empty()) continue;
-      const Item& item = stream->items.front();
-      if (item.wait == nullptr || item.wait->reached >= item.count) ready.push_back(stream.get());
-    }
-    return ready.empty() ? nullptr : ready[random_() % ready.size()];
-  }
-
-  void Loop() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      FakeStream* stream = nullptr;
-      changed_.wait(
-          lock, [&] { return is_ending_ || (!is_lost_ && (stream = NextLocked()) != nullptr); });
-      if (stream == nullptr) return;
-      Item item = std::move(stream->items.front());
-      stream->items.pop_front();
-      if (item.record != nullptr) item.record->reached = item.count;
-      if (item.work) {
-        if (left_ >= 0 && left_-- == 0) {
-          is_lost_ = true;
-          changed_.notify_all();
-          continue;
-        }
-        stream->is_busy = true;
-        lock.unlock();
-        item.work();
-        lock.lock();
-        stream->is_busy = false;
-      }
-      changed_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::unique_ptr<FakeStream>> streams_;
-  std::mt19937 random_{7};
-  int64_t left_;
-  bool is_lost_ = false, is_ending_ = false;
-  std::thread thread_;
-};
-
-Engine& TheEngine() {
-  static Engine engine;
-  return engine;
-}
 
 // Of graphs.
 std::atomic<int64_t>& TheLaunches() {
@@ -206,12 +88,6 @@ uint64_t CardBytes() {
   return static_cast<uint64_t>(Setting("BRAID_FAKE_MEMORY", int64_t{4} << 30));
 }
 
-FakeStream* StreamOf(void* stream) { return static_cast<FakeStream*>(stream); }
-
-void Later(void* stream, std::function<void()> work) {
-  TheEngine().Push(StreamOf(stream), {.work = std::move(work)});
-}
-
 void DescribeMachine(ModuleTable& table) {
   static const std::string build = [] {
     const char* text = std::getenv("BRAID_FAKE_BUILD");
@@ -229,12 +105,16 @@ void DescribeMachine(ModuleTable& table) {
     *runtime = 13000;
     return kDone;
   };
-  table.describe = [](int32_t, CardInfo* info) {
+  table.describe = [](int32_t card, CardInfo* info) {
     *info = {};
     std::strcpy(info->name, "a card on the host");
     info->major = static_cast<int32_t>(Setting("BRAID_FAKE_CAPABILITY", 9));
     info->multiprocessors = 2;
     info->bytes = CardBytes();
+    static std::atomic<int32_t> described = 0;
+    // Another process has other memory.
+    const int32_t id[] = {getpid(), card, Setting("BRAID_FAKE_APART", 0) == 0 ? 0 : ++described};
+    std::memcpy(info->id, id, sizeof id);
     return kDone;
   };
   table.free_memory = [](int32_t, uint64_t* bytes) {
@@ -400,6 +280,7 @@ ModuleTable MakeTable() {
   table.missing_libraries = [](const void*) { return ""; };
   table.close_libraries = [](void*) {};
   table.kernels = MakeKernelTable();
+  table.nccl = MakeNcclTable();
   return table;
 }
 

@@ -201,7 +201,7 @@ TEST(PlanCheckTest, DevicesDoCollectivesOnTheStreamForThem) {
               HasSubstr("device 1 of node 0, which has 1"));
   plan.members[0] = {.nodes = {3}, .devices = {0}};
   EXPECT_THAT(std::string(CheckPlan(plan, OneCpu()).message()),
-              HasSubstr("devices of node 0 do a collective with one of node 3"));
+              HasSubstr("device 0 of node 0 does the part of device 0 of node 3 in a collective"));
 }
 
 TEST(PlanCheckTest, ThreadsAreThoseOfTheirStreams) {

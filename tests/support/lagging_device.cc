@@ -386,7 +386,10 @@ class LaggingCollective final : public DeviceCollective {
     part_->input = input;
     part_->output = output;
   }
-  void Queue() override { stream_.Meet(meeting_, part_); }
+  void Queue(std::span<const std::byte> /*word*/, std::function<void(absl::Status)> done) override {
+    stream_.Meet(meeting_, part_);
+    done(absl::OkStatus());
+  }
 
  private:
   const std::shared_ptr<const DeviceCollectiveSpec> spec_;
@@ -416,6 +419,9 @@ class LaggingGroup final : public DeviceGroup {
 
   absl::StatusOr<std::unique_ptr<DeviceCollective>> Create(
       const DeviceCollectiveSpec& spec) override {
+    if (!spec.nodes.empty()) {
+      return absl::UnimplementedError("lagging devices do collectives on their own node alone");
+    }
     Stream& stream = devices_[spec.devices[spec.my_rank]]->stream(StreamKind::kCollective);
     return std::make_unique<LaggingCollective>(spec, &stream, &meeting_);
   }

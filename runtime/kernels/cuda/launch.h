@@ -39,6 +39,7 @@ using Error = int;
 inline constexpr Error kDone = 0;
 inline constexpr Error kNoSuchType = -1;  // a dtype that the family has no kernel for
 inline constexpr Error kLibraryFailed = -2;
+inline constexpr Error kNotReady = -100;  // what is asked for is not done yet
 
 inline constexpr int kMaxRank = 8;
 inline constexpr int kMaxOperands = 4;
