@@ -12,9 +12,17 @@
 namespace braid {
 namespace {
 
+// Rates are computed in f64 and rounded once: what devices of different kinds make of a cosine or a
+// power in f32 may differ in its last bit.
 Tensor StepAsFloat(LogicalGraph& graph, SourceLocation where) {
-  return Cast(Step(graph, where), DType::kF32, where);
+  return Cast(Step(graph, where), DType::kF64, where);
 }
+
+Tensor Wide(LogicalGraph& graph, double value, SourceLocation where) {
+  return Constant(graph, value, {.dtype = DType::kF64}, where);
+}
+
+Tensor Rounded(Tensor rate, SourceLocation where) { return Cast(rate, DType::kF32, where); }
 
 // (step - begin) / span within [0, 1]; a span of nothing is over at once.
 Tensor ProgressAt(Tensor step, double begin, double span, SourceLocation where) {
@@ -40,7 +48,7 @@ void CheckRates(LogicalGraph& graph, std::string_view schedule, std::initializer
 }
 
 Tensor Power(LogicalGraph& graph, double base, Tensor exponent, SourceLocation where) {
-  return Pow(Constant(graph, base, {}, where), exponent, where);
+  return Pow(Wide(graph, base, where), exponent, where);
 }
 
 }  // namespace
@@ -52,9 +60,10 @@ Tensor WarmupCosine(LogicalGraph& graph, WarmupCosineOptions options, SourceLoca
   const Tensor step = StepAsFloat(graph, where);
   const Tensor t = ProgressAt(step, warmup, std::max(steps - warmup, 1.0), where);
   const Tensor decayed = Cosine(t, options.peak, options.floor, where);
-  if (options.warmup_steps == 0) return decayed;
+  if (options.warmup_steps == 0) return Rounded(decayed, where);
   const Tensor rising = Scale(AddScalar(step, 1, where), options.peak / warmup, where);
-  return Where(Less(step, Constant(graph, warmup, {}, where), where), rising, decayed, where);
+  return Rounded(Where(Less(step, Wide(graph, warmup, where), where), rising, decayed, where),
+                 where);
 }
 
 Tensor StepDecay(LogicalGraph& graph, StepDecayOptions options, SourceLocation where) {
@@ -63,8 +72,9 @@ Tensor StepDecay(LogicalGraph& graph, StepDecayOptions options, SourceLocation w
   const auto every = static_cast<double>(std::max<int64_t>(options.every, 1));
   const Tensor times =
       Div(Step(graph, where), Constant(graph, every, {.dtype = DType::kI64}, where), where);
-  return Scale(Power(graph, options.factor, Cast(times, DType::kF32, where), where),
-               options.initial, where);
+  return Rounded(Scale(Power(graph, options.factor, Cast(times, DType::kF64, where), where),
+                       options.initial, where),
+                 where);
 }
 
 Tensor ExponentialDecay(LogicalGraph& graph, ExponentialDecayOptions options,
@@ -72,7 +82,7 @@ Tensor ExponentialDecay(LogicalGraph& graph, ExponentialDecayOptions options,
   CheckRates(graph, "ExponentialDecay", {options.initial}, where);
   const auto every = static_cast<double>(std::max<int64_t>(options.every, 1));
   const Tensor times = Scale(StepAsFloat(graph, where), 1 / every, where);
-  return Scale(Power(graph, options.factor, times, where), options.initial, where);
+  return Rounded(Scale(Power(graph, options.factor, times, where), options.initial, where), where);
 }
 
 Tensor PolynomialDecay(LogicalGraph& graph, PolynomialDecayOptions options, SourceLocation where) {
@@ -81,7 +91,8 @@ Tensor PolynomialDecay(LogicalGraph& graph, PolynomialDecayOptions options, Sour
       ProgressAt(StepAsFloat(graph, where), 0, static_cast<double>(options.steps), where);
   const Tensor left = AddScalar(Neg(t, where), 1, where);
   const Tensor power = options.power == 1 ? left : Pow(left, options.power, where);
-  return AddScalar(Scale(power, options.initial - options.floor, where), options.floor, where);
+  return Rounded(
+      AddScalar(Scale(power, options.initial - options.floor, where), options.floor, where), where);
 }
 
 Tensor OneCycle(LogicalGraph& graph, OneCycleOptions options, SourceLocation where) {
@@ -93,7 +104,7 @@ Tensor OneCycle(LogicalGraph& graph, OneCycleOptions options, SourceLocation whe
   const Tensor rising = Cosine(ProgressAt(step, 0, top, where), start, options.peak, where);
   const Tensor falling =
       Cosine(ProgressAt(step, top, steps - 1 - top, where), options.peak, end, where);
-  return Where(Less(step, Constant(graph, top, {}, where), where), rising, falling, where);
+  return Rounded(Where(Less(step, Wide(graph, top, where), where), rising, falling, where), where);
 }
 
 Tensor LinearWarmup(Tensor rate, int64_t steps, SourceLocation where) {

@@ -1,5 +1,5 @@
-// Learning rates that change from step to step: each is f32[] of the job's step, which counts from
-// 0. `LearningRate` of an optimizer takes it.
+// Learning rates that change from step to step: each is f32[], computed in f64, of the job's step,
+// which counts from 0. `LearningRate` of an optimizer takes it.
 #pragma once
 
 #include <cstdint>

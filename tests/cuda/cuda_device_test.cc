@@ -291,6 +291,32 @@ TEST(CudaDeviceTest, GraphsHaveTheBitsOfKernels) {
   }
 }
 
+// Bit for bit: with a rate that is off by the last bit of f32, no f64 of a job is a CPU's.
+TEST(CudaDeviceTest, LearningRatesAreThoseOfCpus) {
+  const auto rates_on = [](const SessionOptions& options) {
+    const auto session = StartOrDie(options);
+    auto job = session->Compile("rates", [](Job& recorded) {
+      LogicalGraph& graph = recorded.graph();
+      recorded.Fetch("cosine", WarmupCosine(graph, {.warmup_steps = 20, .steps = 150}));
+      recorded.Fetch("power", ExponentialDecay(graph, {.factor = 0.7, .every = 30}));
+      recorded.Fetch("line",
+                     LinearWarmup(PolynomialDecay(graph, {.power = 0.9, .steps = 150}), 50));
+      recorded.Fetch("cycle", OneCycle(graph, {.steps = 150}));
+      recorded.Fetch("steps", StepDecay(graph, {.factor = 0.3, .every = 40}));
+    });
+    CHECK(job.ok()) << job.status();
+    const auto result = job->Run({.steps = 150});
+    CHECK(result.ok()) << result.status();
+    std::map<std::string, std::vector<double>> rates;
+    for (const char* name : {"cosine", "power", "line", "cycle", "steps"}) {
+      rates[name] = result->Scalars(name);
+    }
+    return rates;
+  };
+  const auto expected = rates_on({.devices = {1}, .progress = Progress::kOff});
+  EXPECT_EQ(rates_on(OnCuda({1})), expected);
+}
+
 TEST(CudaDeviceTest, FeedsComeBackAsFetches) {
   for (const std::vector<int>& devices : std::vector<std::vector<int>>{{1}, {3}, {1, 2}}) {
     const auto session = StartOrDie(OnCuda(devices));
