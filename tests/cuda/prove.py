@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import shutil
+import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 CARD_LIMIT = 520  # seconds of one stage
@@ -92,11 +95,12 @@ def layouts(proof):
     gtest(proof, "layouts", "cuda_card_tests", "*IsConformant*", 280)
 
 
-def losses(proof, name, flags, device):
+def losses(proof, name, flags, device, **environment):
     path = os.path.join(proof.folder, "metrics.json")
     if os.path.exists(path):
         os.remove(path)
-    code, text, seconds = proof.program(name, *flags, "--devices=" + device, "--metrics_json=" + path)
+    code, text, seconds = proof.program(
+        name, *flags, "--devices=" + device, "--metrics_json=" + path, **environment)
     save(proof, f"{name}_{device.replace(':', '_')}.log", text)
     if code != 0:
         return None, text[-600:], seconds
@@ -125,14 +129,53 @@ def train(proof):
         what = name + (" f64" if "--dtype=f64" in flags else "")
         expected, error, _ = losses(proof, name, flags, "cpu:1")
         for device in ("cpu:2", "cuda:1", "cuda:2@0"):
-            got, error_there, seconds = losses(proof, name, flags, device)
-            if not expected or not got:
-                proof.note("train", f"{what} {device}", ok=False, error=(error or error_there))
-                continue
-            worst = max(abs(a - b) / max(1, abs(b)) for a, b in zip(got, expected))
-            proof.note("train", f"{what} {device}", ok=len(got) == len(expected) and worst <= tolerance,
-                       steps=len(got), worst=f"{worst:.2g}", first=got[0], last=got[-1],
-                       seconds=round(seconds, 1))
+            compare(proof, f"{what} {device}", expected, tolerance, losses(proof, name, flags, device), error)
+    clusters(proof)
+
+
+def compare(proof, what, expected, tolerance, run, error):
+    got, error_there, seconds = run
+    if not expected or not got:
+        proof.note("train", what, ok=False, error=(error or error_there))
+        return
+    worst = max(abs(a - b) / max(1, abs(b)) for a, b in zip(got, expected))
+    proof.note("train", what, ok=len(got) == len(expected) and worst <= tolerance,
+               steps=len(got), worst=f"{worst:.2g}", first=got[0], last=got[-1],
+               seconds=round(seconds, 1))
+
+
+def clusters(proof):
+    """Two nodes on this machine: a CPU and a card, and a card each, whose collectives go by NCCL."""
+    flags = ["--steps=50", "--dtype=f64"]
+    expected, error, _ = losses(proof, "mnist", flags, "cpu:2")
+    for kinds in (["cpu", "cuda"], ["cuda", "cuda"]):
+        what = "mnist f64, nodes of " + " and ".join(kind + ":1" for kind in kinds)
+        if kinds.count("cuda") > count_cards(proof):
+            proof.note("train", what, skipped="there are not so many cards")
+            continue
+        with socket.socket() as first, socket.socket() as second:
+            for one in (first, second):
+                one.bind(("127.0.0.1", 0))
+            ports = [one.getsockname()[1] for one in (first, second)]
+        nodes = os.path.join(proof.folder, "nodes.txt")
+        save(proof, "nodes.txt", "".join(f"127.0.0.1:{port} {kind}:1\n" for port, kind in zip(ports, kinds)))
+        # Each node's own card is the only one that it sees.
+        environments = [{"CUDA_VISIBLE_DEVICES": str(kinds[:node].count("cuda"))} for node in (0, 1)]
+        common = flags + ["--nodes=" + nodes]
+        other = threading.Thread(target=lambda: save(proof, "node_1.log", proof.program(
+            "mnist", *common, "--node_rank=1", **environments[1])[1]))
+        other.start()
+        run = losses(proof, "mnist", common + ["--node_rank=0"], "", **environments[0])
+        other.join()
+        compare(proof, what, expected, 1e-9, run, error)
+
+
+def count_cards(proof):
+    if "BRAID_PROVE_CARDS" in os.environ:
+        return int(os.environ["BRAID_PROVE_CARDS"])
+    if shutil.which("nvidia-smi") is None:
+        return 0
+    return len(re.findall(r"^GPU \d+:", proof.run("nvidia-smi", "--list-gpus")[1], re.M))
 
 
 def sanitize(proof):
