@@ -146,7 +146,7 @@ TEST_F(ProcessTest, TheTimeOfTheEndIsBeforeAnybodySeesIt) {
       }
       seen_at = environment_->Now();
     });
-    process_->Signal(SIGKILL);
+    On([this] { process_->Signal(SIGKILL); });
     AwaitEnd();
     seer.join();
     EXPECT_LE(process_->ended_at(), seen_at);
