@@ -30,7 +30,7 @@ void ReduceParts(const std::vector<CollectivePart>& parts, int64_t first, int64_
     }
     result[static_cast<size_t>(i)] = static_cast<T>(all);
   }
-  std::memcpy(to, result.data(), result.size() * sizeof(T));
+  if (n > 0) std::memcpy(to, result.data(), result.size() * sizeof(T));
 }
 
 }  // namespace
