@@ -79,8 +79,8 @@ class Link {
   // closed callback was called.
   virtual absl::StatusOr<MemoryKey> Expose(std::span<std::byte> memory) = 0;
   // When it returns, nothing writes to the region any more. What the peer, who may not know of it
-  // yet, writes there later goes nowhere, and its frame comes; over rdma, where it is the device that
-  // refuses, it closes the Link.
+  // yet, writes there later goes nowhere, and its frame comes; over rdma, where it is the device
+  // that refuses, it closes the Link.
   virtual void Withdraw(const MemoryKey& key) = 0;
 
   // `frame`: 1 to kMaxFrameBytes bytes, copied. Dropped on a closed Link.
