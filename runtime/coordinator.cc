@@ -14,6 +14,7 @@
 #include "runtime/control.pb.h"
 #include "runtime/group/stored_keys.h"
 #include "runtime/local_runs.h"
+#include "runtime/reports/bounded_report.h"
 #include "runtime/reports/control_status.h"
 
 namespace braid {
@@ -491,6 +492,7 @@ void Coordinator::OnStatus(uint16_t node, control::Status& status) {
   const auto found = descriptions_.find(status.request());
   if (found == descriptions_.end() || found->second.missing.erase(node) == 0) return;
   control::NodeReport& report = *status.mutable_report();
+  BoundNumbers(report);
   report.set_node(node);
   found->second.state.cluster.reports.push_back(std::move(report));
   if (found->second.missing.empty()) FinishDescription(status.request());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "runtime/control.pb.h"
+#include "runtime/reports/bounded_report.h"
 #include "runtime/reports/load_table.h"
 #include "runtime/reports/stall_report.h"
 
@@ -310,6 +311,20 @@ TEST_F(LoadTableTest, WaitsInsideANodeGoOn) {
   // x = 0.8 y, y = 0.2 x + 0.8
   EXPECT_NEAR(loads[0].waited_for, 0.8 * 0.8 / (1 - 0.16), 1e-6);
   EXPECT_NEAR(loads[1].waited_for, 0, 1e-9);
+}
+
+TEST(BoundNumbersTest, CutsWhatNoReportSays) {
+  control::NodeReport report;
+  report.set_advanced(INT64_MIN);
+  control::ThreadState& thread = *report.add_threads();
+  thread.set_window(INT64_MAX);
+  thread.set_for_program(-1);
+  thread.add_waits()->set_time(INT64_MAX);
+  BoundNumbers(report);
+  EXPECT_EQ(report.advanced(), -kForever);
+  EXPECT_EQ(report.threads(0).window(), kForever);
+  EXPECT_EQ(report.threads(0).for_program(), -1);
+  EXPECT_EQ(report.threads(0).waits(0).time(), kForever);
 }
 
 }  // namespace
